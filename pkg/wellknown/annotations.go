@@ -1,0 +1,41 @@
+package wellknown
+
+// Annotations of our own.
+const (
+	// AnnotationFileSystemID, on a volume, names the file system that holds it; the port
+	// option follows from it, never the other way round.
+	AnnotationFileSystemID = keyPrefix + "file-system-id"
+	// AnnotationPath, on a volume, is its directory, counted from the file system's root.
+	AnnotationPath = keyPrefix + "path"
+	// AnnotationRejected, on a claim, is ValueTrue while the claim cannot be accepted as it is.
+	AnnotationRejected = keyPrefix + "rejected"
+	// AnnotationRejectReason, on a rejected claim, says why in a sentence.
+	AnnotationRejectReason = keyPrefix + "reject-reason"
+	// AnnotationRestore, on a new claim, is the uid of the deleted claim whose directory it
+	// wants back from the trash.
+	AnnotationRestore = keyPrefix + "restore"
+	// AnnotationOperations, on a mount Job, carries its operations as JSON.
+	AnnotationOperations = keyPrefix + "operations"
+)
+
+// Annotations of Kubernetes that we read or write.
+const (
+	// AnnotationStorageClass, on a claim, is the old place of the class name; it wins over
+	// spec.storageClassName.
+	AnnotationStorageClass = "volume.beta.kubernetes.io/storage-class"
+	// AnnotationStorageProvisioner, on a claim, is how the cluster asks the provisioner it
+	// names for a volume.
+	AnnotationStorageProvisioner = "volume.kubernetes.io/storage-provisioner"
+	// AnnotationBetaStorageProvisioner is the older form of AnnotationStorageProvisioner.
+	AnnotationBetaStorageProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
+	// AnnotationSelectedNode, on a claim of a WaitForFirstConsumer class, is the node that the
+	// scheduler chose for its pod.
+	AnnotationSelectedNode = "volume.kubernetes.io/selected-node"
+	// AnnotationProvisionedBy, on a volume, names the provisioner that made it.
+	AnnotationProvisionedBy = "pv.kubernetes.io/provisioned-by"
+	// AnnotationGID, on a volume, is the group that kubelet adds to every pod that uses it.
+	AnnotationGID = "pv.beta.kubernetes.io/gid"
+)
+
+// ValueTrue is what an annotation or label says when it says yes.
+const ValueTrue = "true"

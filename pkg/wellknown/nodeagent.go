@@ -1,0 +1,27 @@
+package wellknown
+
+import "time"
+
+// Defaults of the node agent's settings.
+const (
+	// DefaultStunnelConf is the prefix of the tunnels' configuration files: each adds "." and
+	// the id of its file system, and for an access point "." and that one's id.
+	DefaultStunnelConf = "/tmp/stunnel.conf"
+	// DefaultAgentHTTPAddress serves health and metrics to its own node only.
+	DefaultAgentHTTPAddress = LoopbackAddress + ":20488"
+	// DefaultProbeInterval is the time between two probes of a tunnel.
+	DefaultProbeInterval = 10 * time.Second
+	// FirstHealthWait is how long a starting agent waits for its tunnels to be healthy before
+	// it reports ready all the same.
+	FirstHealthWait = 60 * time.Second
+)
+
+// Where stunnel is looked for, in this order.
+const (
+	// StunnelPath is where our image has it.
+	StunnelPath = "/usr/local/bin/stunnel"
+	// StunnelSystemPath is where distributions have it.
+	StunnelSystemPath = "/usr/bin/stunnel"
+	// StunnelCommand is Debian's name for it, looked up in PATH.
+	StunnelCommand = "stunnel4"
+)
