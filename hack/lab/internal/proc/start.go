@@ -1,0 +1,148 @@
+package proc
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ExecCommand is the hidden subcommand under which the lab's own program must
+// call Exec: Start runs itself with it.
+const ExecCommand = "internal-exec"
+
+// firstExtraFD is the descriptor of the first file in exec.Cmd.ExtraFiles.
+const firstExtraFD = 3
+
+// started is what Exec writes to the status pipe when it could not start.
+type started struct {
+	Error string `json:"error"`
+}
+
+// Start runs a spec detached from this process, in a session of its own, and
+// returns its record. A live process of that name is an error; the record of a
+// dead one is replaced. The files are handed on as descriptors 3, 4, …: sockets
+// among them keep the network namespace in which they were opened.
+func (d Dir) Start(spec Spec, files ...*os.File) (Record, error) {
+	if r, ok := d.Get(spec.Name); ok && r.Alive() {
+		return Record{}, fmt.Errorf("starting %s: already running as pid %d", spec.Name, r.PID)
+	}
+	if err := os.MkdirAll(d.Path, 0o700); err != nil {
+		return Record{}, fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(spec.LogFile), 0o755); err != nil {
+		return Record{}, fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	if err := os.Remove(d.file(spec.Name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return Record{}, fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	if err := d.spawn(spec, files); err != nil {
+		return Record{}, fmt.Errorf("starting %s: %w", spec.Name, err)
+	}
+	r, ok := d.Get(spec.Name)
+	if !ok {
+		return Record{}, fmt.Errorf("starting %s: no record was written", spec.Name)
+	}
+	return r, nil
+}
+
+// spawn starts the wrapper and waits until it has become the wanted program:
+// the pipe closes without a word at the exec.
+func (d Dir) spawn(spec Spec, files []*os.File) error {
+	encoded, err := json.Marshal(spec)
+	if err != nil {
+		return fmt.Errorf("encoding spec: %w", err)
+	}
+	log, err := os.OpenFile(spec.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("opening log: %w", err)
+	}
+	defer log.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("making a pipe: %w", err)
+	}
+	defer r.Close()
+	statusFD := strconv.Itoa(firstExtraFD + len(files))
+	cmd := exec.Command("/proc/self/exe", ExecCommand, statusFD, d.file(spec.Name), string(encoded)) //nolint:noctx // it must outlive every context of this process
+	cmd.Env = append(os.Environ(), spec.Env...)
+	cmd.Dir = spec.WorkDir
+	cmd.Stdout, cmd.Stderr = log, log
+	// The status pipe comes last, so that the given files keep 3, 4, ….
+	cmd.ExtraFiles = append(append([]*os.File{}, files...), w)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := errors.Join(cmd.Start(), w.Close()); err != nil {
+		return fmt.Errorf("starting: %w", err)
+	}
+	// A child of a long-lived parent would stay a zombie otherwise.
+	go func() { _ = cmd.Wait() }()
+	var answer started
+	if err := json.NewDecoder(r).Decode(&answer); err == nil {
+		return errors.New(answer.Error)
+	}
+	return nil
+}
+
+// Exec is the wrapper's side of Start: it enters the network namespace, writes
+// the record and becomes the program. It returns only on failure.
+func Exec(args []string) error {
+	if len(args) != 3 {
+		return fmt.Errorf("%s is for the lab's own use: want descriptor, record file and spec", ExecCommand)
+	}
+	fd, err := strconv.Atoi(args[0])
+	if err != nil {
+		return fmt.Errorf("reading descriptor: %w", err)
+	}
+	status := os.NewFile(uintptr(fd), "status")
+	err = execSpec(args[1], args[2], status)
+	_ = json.NewEncoder(status).Encode(started{Error: err.Error()})
+	return err
+}
+
+func execSpec(recordFile, encodedSpec string, status *os.File) error {
+	var spec Spec
+	if err := json.Unmarshal([]byte(encodedSpec), &spec); err != nil {
+		return fmt.Errorf("decoding spec: %w", err)
+	}
+	// The exec keeps the namespace of the thread that calls it.
+	runtime.LockOSThread()
+	if err := enter(spec.NetNS); err != nil {
+		return err
+	}
+	stat, err := statOf(os.Getpid())
+	if err != nil {
+		return err
+	}
+	r := Record{Spec: spec, PID: os.Getpid(), StartTime: stat.Starttime, BootID: bootID(), StartedAt: time.Now()}
+	if err := writeRecord(recordFile, r); err != nil {
+		return err
+	}
+	unix.CloseOnExec(int(status.Fd()))
+	if err := syscall.Exec(spec.Args[0], spec.Args, os.Environ()); err != nil {
+		return errors.Join(fmt.Errorf("running %s: %w", spec.Args[0], err), os.Remove(recordFile))
+	}
+	return nil
+}
+
+func enter(netNS string) error {
+	if netNS == "" {
+		return nil
+	}
+	ns, err := os.Open(netNS)
+	if err != nil {
+		return fmt.Errorf("opening network namespace: %w", err)
+	}
+	defer ns.Close()
+	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("entering network namespace %s: %w", netNS, err)
+	}
+	return nil
+}
