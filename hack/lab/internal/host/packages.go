@@ -1,0 +1,64 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+// programs maps a program that the lab runs to its Debian package.
+func programs() map[string]string {
+	return map[string]string{
+		"ip":                 "iproute2",
+		"mke2fs":             "e2fsprogs",
+		"mmdebstrap":         "mmdebstrap",
+		"qemu-img":           "qemu-utils",
+		"qemu-system-x86_64": "qemu-system-x86",
+		"ssh":                "openssh-client",
+		"ssh-keygen":         "openssh-client",
+	}
+}
+
+// InstallPackages installs the Debian packages of programs that are missing,
+// and returns their names.
+func InstallPackages(ctx context.Context, notes io.Writer) ([]string, error) {
+	missing := missingPackages(programs(), exec.LookPath)
+	if len(missing) == 0 {
+		return nil, nil
+	}
+	names := strings.Join(missing, " ")
+	if _, err := exec.LookPath("apt-get"); err != nil {
+		return nil, fmt.Errorf("the lab needs the packages %s, and this machine has no apt-get: install their programs by hand", names)
+	}
+	if err := aptGet(ctx, notes, "update"); err != nil {
+		return nil, fmt.Errorf("the lab needs the packages %s: %w: check the machine's package sources", names, err)
+	}
+	install := append([]string{"install", "--yes", "--no-install-recommends"}, missing...)
+	if err := aptGet(ctx, notes, install...); err != nil {
+		return nil, fmt.Errorf("installing %s: %w: install them by hand and try again", names, err)
+	}
+	return missing, nil
+}
+
+func missingPackages(programs map[string]string, lookPath func(string) (string, error)) []string {
+	var missing []string
+	for program, pkg := range programs {
+		if _, err := lookPath(program); err != nil {
+			missing = append(missing, pkg)
+		}
+	}
+	slices.Sort(missing)
+	return slices.Compact(missing)
+}
+
+func aptGet(ctx context.Context, notes io.Writer, args ...string) error {
+	// Another run of apt-get is waited for, not an error.
+	args = append([]string{"-o", "DPkg::Lock::Timeout=300", "-q"}, args...)
+	cmd := exec.CommandContext(ctx, "apt-get", args...)
+	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+	return RunCommand(cmd, notes)
+}

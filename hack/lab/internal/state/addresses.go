@@ -1,0 +1,134 @@
+package state
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+)
+
+// Addresses inside a lab's network namespace. Every lab has the same ones:
+// no namespace sees another.
+const (
+	Bridge       = "lab0"
+	BridgePrefix = "10.90.0.1/16"
+	HostAddress  = "10.90.0.1" // the control plane, the registry, the stand-in
+	// MetadataAddress is where EC2 instances find their metadata.
+	MetadataAddress = "169.254.169.254"
+
+	PodCIDR           = "10.91.0.0/16"
+	ServiceCIDR       = "10.96.0.0/16"
+	APIServiceAddress = "10.96.0.1" // the first of ServiceCIDR: Service kubernetes
+
+	APIServerPort = 6443
+	RegistryPort  = 5000
+	EFSAPIPort    = 4566
+
+	// RegistryHost is the registry's name in pods' image fields.
+	RegistryHost = "registry.lab"
+
+	Region = "us-east-1"
+	VPCID  = "vpc-0123456789abcdef0"
+)
+
+// Zone is an availability zone with its one subnet.
+type Zone struct {
+	Name     string // as in topology.kubernetes.io/zone
+	ID       string // the same zone in every account
+	SubnetID string
+	CIDR     string
+	network  string // the first three bytes of CIDR
+}
+
+// Zones are the lab's, in the order of their subnets.
+func Zones() []Zone {
+	return []Zone{
+		{Name: "us-east-1a", ID: "use1-az1", SubnetID: "subnet-0a000000000000001", CIDR: "10.90.1.0/24", network: "10.90.1"},
+		{Name: "us-east-1b", ID: "use1-az2", SubnetID: "subnet-0b000000000000002", CIDR: "10.90.2.0/24", network: "10.90.2"},
+	}
+}
+
+// MaxNodes keeps node addresses below those of the mount targets.
+const MaxNodes = 100
+
+// nodeNameRule is DNS-1123 label, short enough for a host name and a tap.
+var nodeNameRule = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?$`)
+
+// Node is one virtual machine. Its addresses follow from its index.
+type Node struct {
+	Name  string `json:"name"`
+	Index int    `json:"index"` // 1 … 100, never two alike in one lab
+	Zone  string `json:"zone"`  // zone name
+}
+
+// NewNode gives the lowest free index to a node; "" as zone takes the zone
+// with the fewest nodes.
+func NewNode(nodes []Node, name, zone string) (Node, error) {
+	if !nodeNameRule.MatchString(name) {
+		return Node{}, fmt.Errorf("node name %q: want 1 to 30 of a-z, 0-9 and -, not beginning or ending with -", name)
+	}
+	if slices.ContainsFunc(nodes, func(n Node) bool { return n.Name == name }) {
+		return Node{}, fmt.Errorf("node %s exists already", name)
+	}
+	if zone == "" {
+		zone = emptiestZone(nodes)
+	}
+	if _, err := zoneOf(zone); err != nil {
+		return Node{}, fmt.Errorf("node %s: %w", name, err)
+	}
+	for i := 1; i <= MaxNodes; i++ {
+		if !slices.ContainsFunc(nodes, func(n Node) bool { return n.Index == i }) {
+			return Node{Name: name, Index: i, Zone: zone}, nil
+		}
+	}
+	return Node{}, fmt.Errorf("node %s: a lab has at most %d nodes", name, MaxNodes)
+}
+
+func emptiestZone(nodes []Node) string {
+	best, fewest := "", MaxNodes+1
+	for _, z := range Zones() {
+		n := 0
+		for _, node := range nodes {
+			if node.Zone == z.Name {
+				n++
+			}
+		}
+		if n < fewest {
+			best, fewest = z.Name, n
+		}
+	}
+	return best
+}
+
+func zoneOf(name string) (Zone, error) {
+	zones := Zones()
+	i := slices.IndexFunc(zones, func(z Zone) bool { return z.Name == name })
+	if i < 0 {
+		names := make([]string, len(zones))
+		for i, z := range zones {
+			names[i] = z.Name
+		}
+		return Zone{}, fmt.Errorf("no zone %q: want one of %v", name, names)
+	}
+	return zones[i], nil
+}
+
+// Address is the node's own, in its zone's subnet.
+func (n Node) Address() string {
+	z, err := zoneOf(n.Zone)
+	if err != nil {
+		return "" // lab.json was edited by hand; qemu's network will say so
+	}
+	return fmt.Sprintf("%s.%d", z.network, 10+n.Index)
+}
+
+// PodCIDR is the network of the node's pods.
+func (n Node) PodCIDR() string { return fmt.Sprintf("10.91.%d.0/24", n.Index) }
+
+// MAC is the hardware address of the node's one interface.
+func (n Node) MAC() string { return fmt.Sprintf("52:54:00:5a:00:%02x", n.Index) }
+
+// Tap is the node's interface on the lab's side.
+func (n Node) Tap() string { return fmt.Sprintf("tap%d", n.Index) }
+
+// Part is the name of the node's machine among the lab's processes.
+func (n Node) Part() string { return n.Name }

@@ -1,0 +1,169 @@
+// Package state knows one lab: its name, its folder, its addresses and its
+// settings, which live in the file lab.json and survive a crash or reboot.
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/proc"
+)
+
+// root holds one folder for each lab. Root's own place: nodes' disks do not
+// belong into a tmpfs, and a lab outlives the login that made it.
+const root = "/var/lib/efs-stunnel-lab"
+
+// nameRule keeps the namespace's name and the socket paths short enough.
+var nameRule = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$`)
+
+// Lab is one lab on this machine, up or not.
+type Lab struct {
+	Name string
+	Dir  string // holds everything that the lab writes outside the cache
+}
+
+// New names a lab; it makes nothing.
+func New(name string) (Lab, error) {
+	if !nameRule.MatchString(name) {
+		return Lab{}, fmt.Errorf("lab name %q: want 1 to 20 of a-z, 0-9 and -, not beginning or ending with -", name)
+	}
+	return Lab{Name: name, Dir: filepath.Join(root, name)}, nil
+}
+
+// Exists tells whether the lab has a folder, that is, has been up or half up.
+func (l Lab) Exists() bool {
+	_, err := os.Stat(l.Dir)
+	return err == nil
+}
+
+// Path joins names below the lab's folder.
+func (l Lab) Path(elem ...string) string {
+	return filepath.Join(append([]string{l.Dir}, elem...)...)
+}
+
+// Parts holds the records of the lab's processes.
+func (l Lab) Parts() proc.Dir { return proc.Dir{Path: l.Path("parts")} }
+
+// LogFile is where a part's log goes.
+func (l Lab) LogFile(part string) string { return l.Path("logs", part+".log") }
+
+// Kubeconfig is the administrator's, for use on this machine.
+func (l Lab) Kubeconfig() string { return l.Path("kubeconfig") }
+
+// StandinSocket is the control socket of the EFS stand-in.
+func (l Lab) StandinSocket() string { return l.Path("standin.sock") }
+
+// NetNS is the name of the lab's network namespace.
+func (l Lab) NetNS() string { return "efs-lab-" + l.Name }
+
+// NetNSPath is the namespace's file.
+func (l Lab) NetNSPath() string { return "/run/netns/" + l.NetNS() }
+
+// Settings are what a lab is made with. Zero ports are not chosen yet.
+type Settings struct {
+	Nodes         []Node `json:"nodes"`
+	NodeMemoryMiB int    `json:"nodeMemoryMiB"`
+	NodeCPUs      int    `json:"nodeCPUs"`
+
+	// Ports on this machine's 127.0.0.1, forwarded into the lab.
+	APIServerPort int `json:"apiserverPort"`
+	RegistryPort  int `json:"registryPort"`
+	EFSAPIPort    int `json:"efsAPIPort"`
+
+	ControllerManagerQPS   float64 `json:"controllerManagerQPS"`   // requests a second
+	ControllerManagerBurst int     `json:"controllerManagerBurst"` // requests
+	Audit                  bool    `json:"audit"`                  // write the apiserver's audit log
+}
+
+// DefaultSettings are those of a first `lab up`; the controller-manager's
+// limits are its own defaults.
+func DefaultSettings() Settings {
+	return Settings{
+		Nodes: []Node{
+			{Name: "node-1", Index: 1, Zone: Zones()[0].Name},
+			{Name: "node-2", Index: 2, Zone: Zones()[1].Name},
+		},
+		NodeMemoryMiB:          2048,
+		NodeCPUs:               2,
+		ControllerManagerQPS:   20,
+		ControllerManagerBurst: 30,
+	}
+}
+
+// Load reads the settings; ErrNotExist when the lab was never up.
+func (l Lab) Load() (Settings, error) {
+	data, err := os.ReadFile(l.settingsFile())
+	if err != nil {
+		return Settings{}, fmt.Errorf("reading settings of lab %s: %w", l.Name, err)
+	}
+	var s Settings
+	if err := json.Unmarshal(data, &s); err != nil {
+		return Settings{}, fmt.Errorf("reading settings of lab %s in %s: %w", l.Name, l.settingsFile(), err)
+	}
+	return s, nil
+}
+
+// LoadOrDefault reads the settings, or gives the default ones to a new lab.
+func (l Lab) LoadOrDefault() (Settings, error) {
+	s, err := l.Load()
+	if errors.Is(err, os.ErrNotExist) {
+		return DefaultSettings(), nil
+	}
+	return s, err
+}
+
+// Save writes the settings in one step.
+func (l Lab) Save(s Settings) error {
+	data, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encoding settings of lab %s: %w", l.Name, err)
+	}
+	tmp := l.settingsFile() + ".tmp"
+	if err := os.WriteFile(tmp, append(data, '\n'), 0o600); err != nil {
+		return fmt.Errorf("writing settings of lab %s: %w", l.Name, err)
+	}
+	if err := os.Rename(tmp, l.settingsFile()); err != nil {
+		return fmt.Errorf("writing settings of lab %s: %w", l.Name, err)
+	}
+	return nil
+}
+
+func (l Lab) settingsFile() string { return l.Path("lab.json") }
+
+// Node finds a node by its name.
+func (s Settings) Node(name string) (Node, error) {
+	i := slices.IndexFunc(s.Nodes, func(n Node) bool { return n.Name == name })
+	if i < 0 {
+		names := make([]string, len(s.Nodes))
+		for i, n := range s.Nodes {
+			names[i] = n.Name
+		}
+		return Node{}, fmt.Errorf("no node %q in this lab: it has %v", name, names)
+	}
+	return s.Nodes[i], nil
+}
+
+// SetNodeCount chooses the nodes of a new lab. The nodes of a lab that has
+// some are added and removed one by one.
+func (s *Settings) SetNodeCount(count int) error {
+	if s.APIServerPort != 0 && len(s.Nodes) != count {
+		return fmt.Errorf("this lab has %d nodes already: use `lab node add` and `lab node remove`", len(s.Nodes))
+	}
+	if s.APIServerPort != 0 {
+		return nil
+	}
+	s.Nodes = nil
+	for i := 1; i <= count; i++ {
+		n, err := NewNode(s.Nodes, fmt.Sprintf("node-%d", i), "")
+		if err != nil {
+			return err
+		}
+		s.Nodes = append(s.Nodes, n)
+	}
+	return nil
+}

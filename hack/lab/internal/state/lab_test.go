@@ -1,0 +1,100 @@
+package state
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNewRefusesNamesThatDoNotFit(t *testing.T) {
+	for _, name := range []string{"", "A", "-a", "a-", "a/b", "..", strings.Repeat("a", 21)} {
+		if _, err := New(name); err == nil {
+			t.Errorf("name %q was taken", name)
+		}
+	}
+	for _, name := range []string{"a", "ci-2", strings.Repeat("a", 20)} {
+		if _, err := New(name); err != nil {
+			t.Errorf("name %q: %v", name, err)
+		}
+	}
+}
+
+func TestSettingsSurviveSaving(t *testing.T) {
+	lab := Lab{Name: "a", Dir: t.TempDir()}
+	if _, err := lab.Load(); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("loading a lab that never was: %v, want not exist", err)
+	}
+	want := DefaultSettings()
+	want.APIServerPort = 12345
+	if err := lab.Save(want); err != nil {
+		t.Fatal(err)
+	}
+	got, err := lab.Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("settings changed (-want +got):\n%s", diff)
+	}
+}
+
+func TestNewNodeTakesTheFreeIndexAndTheEmptiestZone(t *testing.T) {
+	nodes := DefaultSettings().Nodes
+	n, err := NewNode(nodes, "node-3", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Node{Name: "node-3", Index: 3, Zone: "us-east-1a"}, n); diff != "" {
+		t.Errorf("third node (-want +got):\n%s", diff)
+	}
+	n, err = NewNode(nodes[1:], "again", "us-east-1b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Node{Name: "again", Index: 1, Zone: "us-east-1b"}, n); diff != "" {
+		t.Errorf("node after a removal (-want +got):\n%s", diff)
+	}
+}
+
+func TestNewNodeRefuses(t *testing.T) {
+	nodes := DefaultSettings().Nodes
+	for _, tt := range []struct{ name, zone, want string }{
+		{"node-1", "", "exists already"},
+		{"Node", "", "a-z"},
+		{"n", "eu-west-1a", "want one of [us-east-1a us-east-1b]"},
+	} {
+		if _, err := NewNode(nodes, tt.name, tt.zone); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s in %q: %v, want %q", tt.name, tt.zone, err, tt.want)
+		}
+	}
+}
+
+func TestNodeAddressesNeverMeet(t *testing.T) {
+	seen := make(map[string]string)
+	for i := 1; i <= MaxNodes; i++ {
+		for _, z := range Zones() {
+			n := Node{Name: "n", Index: i, Zone: z.Name}
+			if other, ok := seen[n.Address()]; ok {
+				t.Fatalf("%s twice: %s", n.Address(), other)
+			}
+			seen[n.Address()] = z.Name
+		}
+	}
+}
+
+func TestNodeCountIsForNewLabsOnly(t *testing.T) {
+	s := DefaultSettings()
+	if err := s.SetNodeCount(3); err != nil || len(s.Nodes) != 3 {
+		t.Errorf("new lab: %v, %d nodes", err, len(s.Nodes))
+	}
+	s.APIServerPort = 1
+	if err := s.SetNodeCount(3); err != nil {
+		t.Errorf("the same count again: %v", err)
+	}
+	if err := s.SetNodeCount(2); err == nil || !strings.Contains(err.Error(), "lab node") {
+		t.Errorf("another count: %v, want a hint at `lab node`", err)
+	}
+}
