@@ -1,0 +1,48 @@
+package artifacts
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestKubernetesVersionComesFromTheModule(t *testing.T) {
+	mod, err := os.ReadFile(filepath.Join("..", "..", "components", "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := kubernetesVersion(string(mod))
+	if err != nil || !strings.HasPrefix(version, "v1.36.") {
+		t.Errorf("got %q, %v", version, err)
+	}
+	if _, err := kubernetesVersion("require k8s.io/api v0.36.3"); err == nil {
+		t.Error("a version was found where there is none")
+	}
+	if got := linkerFlags("v1.36.3"); !strings.Contains(got, "gitVersion=v1.36.3 ") || !strings.Contains(got, "gitMinor=36") {
+		t.Errorf("linker flags %s", got)
+	}
+}
+
+func TestAbsoluteLinksStayInTheExtractedRoot(t *testing.T) {
+	root := t.TempDir()
+	for dir := range strings.FieldsSeq("lib lib64") {
+		if err := os.Mkdir(filepath.Join(root, dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(root, "lib", "ld.so"), []byte("the root's"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/lib/ld.so", filepath.Join(root, "lib64", "ld.so")); err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(t.TempDir(), "sub", "ld.so")
+	if err := copyExecutable(root, "/lib64/ld.so", copied); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(copied)
+	if err != nil || string(got) != "the root's" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}

@@ -1,0 +1,131 @@
+package artifacts
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/cache"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/host"
+)
+
+// Components is the folder of the Kubernetes programs and etcd.
+type Components struct {
+	Dir     string
+	Key     string // changes with the programs
+	Version string // of Kubernetes, as v1.36.3
+}
+
+// Program is the path of one program.
+func (c Components) Program(name string) string { return filepath.Join(c.Dir, name) }
+
+// Components builds the programs that hack/lab/components pins as tools.
+func (m Maker) Components(ctx context.Context, notes io.Writer) (Components, bool, error) {
+	dir := filepath.Join(m.Source, "components")
+	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return Components{}, false, fmt.Errorf("reading versions of the cluster's programs: %w", err)
+	}
+	version, err := kubernetesVersion(string(mod))
+	if err != nil {
+		return Components{}, false, err
+	}
+	var goVersion strings.Builder
+	if err := host.RunTo(ctx, &goVersion, "go", "env", "GOVERSION"); err != nil {
+		return Components{}, false, err
+	}
+	key := version + "-" + cache.Key(string(mod), goVersion.String(), linkerFlags(version))
+	out, made, err := m.Cache.Folder(ctx, "components", key, func(ctx context.Context, out string) error {
+		return buildComponents(ctx, dir, out, version, notes)
+	})
+	if err != nil {
+		return Components{}, false, fmt.Errorf("building the cluster's programs: %w", err)
+	}
+	return Components{Dir: out, Key: key, Version: version}, made, nil
+}
+
+func buildComponents(ctx context.Context, source, out, version string, notes io.Writer) error {
+	// -v names each package as it is built, which is the sign of life.
+	build := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-ldflags", linkerFlags(version), "-o", out+"/", "tool")
+	build.Dir = source
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if err := host.RunCommand(build, notes); err != nil {
+		return err
+	}
+	// etcd's main package is its module's root, so go names it after the folder.
+	if err := os.Rename(filepath.Join(out, "server"), filepath.Join(out, "etcd")); err != nil {
+		return fmt.Errorf("naming etcd: %w", err)
+	}
+	return nil
+}
+
+var versionLine = regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v\d+\.\d+\.\d+)`)
+
+func kubernetesVersion(mod string) (string, error) {
+	found := versionLine.FindStringSubmatch(mod)
+	if found == nil {
+		return "", fmt.Errorf("components/go.mod requires no release of k8s.io/kubernetes")
+	}
+	return found[1], nil
+}
+
+// linkerFlags stamp the version: unstamped programs say v0.0.0, and kubectl
+// warns about the skew.
+func linkerFlags(version string) string {
+	const pkg = "k8s.io/component-base/version"
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	return fmt.Sprintf("-s -w -X %[1]s.gitVersion=%[2]s -X %[1]s.gitMajor=%[3]s -X %[1]s.gitMinor=%[4]s",
+		pkg, version, parts[0], parts[1])
+}
+
+// ComponentsDisk is a read-only file system with the programs of a node.
+func (m Maker) ComponentsDisk(ctx context.Context, c Components) (string, error) {
+	dir, _, err := m.Cache.Folder(ctx, "components-disk", c.Key, func(ctx context.Context, out string) error {
+		tree := filepath.Join(out, "tree")
+		if err := os.Mkdir(tree, 0o755); err != nil {
+			return fmt.Errorf("making a folder: %w", err)
+		}
+		for _, program := range []string{"kubelet", "kube-proxy"} {
+			if err := os.Link(c.Program(program), filepath.Join(tree, program)); err != nil {
+				return fmt.Errorf("collecting programs: %w", err)
+			}
+		}
+		if err := FileSystem(ctx, tree, filepath.Join(out, "disk.img"), "220M"); err != nil {
+			return err
+		}
+		return os.RemoveAll(tree)
+	})
+	if err != nil {
+		return "", fmt.Errorf("making the nodes' disk of programs: %w", err)
+	}
+	return filepath.Join(dir, "disk.img"), nil
+}
+
+// FileSystem makes an ext4 image that holds the tree, without a loop device.
+// The size is as mke2fs takes it; unused blocks take no room.
+func FileSystem(ctx context.Context, tree, image, size string) error {
+	return host.Run(ctx, "mke2fs", "-q", "-t", "ext4", "-E", "lazy_itable_init=1,root_owner=0:0", "-d", tree, image, size)
+}
+
+// Pause builds the program that holds a pod's namespaces.
+func (m Maker) Pause(ctx context.Context) (string, error) {
+	source, err := os.ReadFile(filepath.Join(m.Source, "images", "pause", "main.go"))
+	if err != nil {
+		return "", fmt.Errorf("building pause: %w", err)
+	}
+	dir, _, err := m.Cache.Folder(ctx, "pause", cache.Key(string(source)), func(ctx context.Context, out string) error {
+		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(out, "pause"), "./images/pause")
+		build.Dir = m.Source
+		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+		return host.RunCommand(build, io.Discard)
+	})
+	if err != nil {
+		return "", fmt.Errorf("building pause: %w", err)
+	}
+	return filepath.Join(dir, "pause"), nil
+}

@@ -1,0 +1,150 @@
+package artifacts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/cache"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/host"
+)
+
+const (
+	loader       = "/lib64/ld-linux-x86-64.so.2"
+	libraryPaths = "/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu"
+	// libgcc is loaded at run time when a thread ends, so no tool lists it.
+	libgcc = "/lib/x86_64-linux-gnu/libgcc_s.so.1"
+)
+
+// ToolboxRoot makes the root folder of the lab's general-purpose pod image:
+// busybox with all its applets, and stunnel with the libraries it needs. The
+// packages alone would bring ten times as much, which emulated nodes unpack
+// slowly.
+func (m Maker) ToolboxRoot(ctx context.Context, notes io.Writer) (string, bool, error) {
+	packages := []string{"busybox-static", "libgcc-s1", "stunnel4"}
+	source, _, err := m.extracted(ctx, notes, "toolbox-packages", packages)
+	if err != nil {
+		return "", false, err
+	}
+	dir, made, err := m.Cache.Folder(ctx, "toolbox", cache.Key(source, "1"), func(ctx context.Context, out string) error {
+		return toolbox(ctx, source, filepath.Join(out, "root"))
+	})
+	if err != nil {
+		return "", false, fmt.Errorf("making the toolbox image's root: %w", err)
+	}
+	return filepath.Join(dir, "root"), made, nil
+}
+
+func toolbox(ctx context.Context, source, target string) error {
+	files, err := stunnelFiles(ctx, source)
+	if err != nil {
+		return err
+	}
+	for _, f := range append(files, "/bin/busybox") {
+		if err := copyExecutable(source, f, filepath.Join(target, f)); err != nil {
+			return err
+		}
+	}
+	if err := linkApplets(ctx, filepath.Join(target, "bin")); err != nil {
+		return err
+	}
+	return makeFolders(target)
+}
+
+var resolved = regexp.MustCompile(`=> (\S+) \(`)
+
+// stunnelFiles asks the extracted loader itself which libraries stunnel loads.
+func stunnelFiles(ctx context.Context, source string) ([]string, error) {
+	const program = "/usr/bin/stunnel4"
+	var out strings.Builder
+	err := host.RunTo(ctx, &out, Loader(source), "--library-path", LibraryPath(source), "--list", filepath.Join(source, program))
+	if err != nil {
+		return nil, err
+	}
+	files := []string{program, loader, libgcc}
+	for _, found := range resolved.FindAllStringSubmatch(out.String(), -1) {
+		inside, ok := strings.CutPrefix(found[1], source)
+		if !ok {
+			return nil, fmt.Errorf("stunnel would load %s from outside the extracted packages", found[1])
+		}
+		files = append(files, inside)
+	}
+	return files, nil
+}
+
+// Loader is the dynamic loader of an extracted root.
+func Loader(root string) string {
+	return filepath.Join(root, "lib", "x86_64-linux-gnu", "ld-linux-x86-64.so.2")
+}
+
+// LibraryPath is where that loader is to look.
+func LibraryPath(root string) string {
+	paths := strings.Split(libraryPaths, ":")
+	for i, p := range paths {
+		paths[i] = filepath.Join(root, p)
+	}
+	return strings.Join(paths, ":")
+}
+
+func copyExecutable(root, file, to string) error {
+	from := filepath.Join(root, file)
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return fmt.Errorf("copying %s: %w", from, err)
+	}
+	// An absolute link in an extracted root means a file of that root.
+	if link, err := os.Readlink(from); err == nil && filepath.IsAbs(link) {
+		from = filepath.Join(root, link)
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return fmt.Errorf("copying %s: %w", from, err)
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o755)
+	if err != nil {
+		return fmt.Errorf("copying %s: %w", from, err)
+	}
+	_, err = io.Copy(out, in)
+	if err := errors.Join(err, out.Close()); err != nil {
+		return fmt.Errorf("copying %s: %w", from, err)
+	}
+	return nil
+}
+
+func linkApplets(ctx context.Context, bin string) error {
+	var list strings.Builder
+	if err := host.RunTo(ctx, &list, filepath.Join(bin, "busybox"), "--list"); err != nil {
+		return err
+	}
+	for applet := range strings.FieldsSeq(list.String()) {
+		if applet == "busybox" {
+			continue
+		}
+		if err := os.Symlink("busybox", filepath.Join(bin, applet)); err != nil {
+			return fmt.Errorf("linking busybox: %w", err)
+		}
+	}
+	return nil
+}
+
+func makeFolders(target string) error {
+	for dir, mode := range map[string]os.FileMode{"tmp": 0o777 | os.ModeSticky, "etc": 0o755, "root": 0o700} {
+		path := filepath.Join(target, dir)
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return fmt.Errorf("making folders: %w", err)
+		}
+		if err := os.Chmod(path, mode); err != nil {
+			return fmt.Errorf("making folders: %w", err)
+		}
+	}
+	const passwd = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
+	if err := os.WriteFile(filepath.Join(target, "etc", "passwd"), []byte(passwd), 0o644); err != nil {
+		return fmt.Errorf("making folders: %w", err)
+	}
+	return nil
+}

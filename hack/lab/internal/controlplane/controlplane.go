@@ -1,0 +1,145 @@
+// Package controlplane says how the cluster's own programs are started: etcd,
+// the apiserver, the controller-manager and the scheduler, and what they need
+// in certificates and kubeconfigs.
+package controlplane
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/artifacts"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/pki"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/proc"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
+)
+
+// The parts' names.
+const (
+	Etcd              = "etcd"
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	Scheduler         = "kube-scheduler"
+)
+
+// ClusterCA is the authority that the apiserver, the nodes and all users share.
+const ClusterCA = "cluster-ca"
+
+// serviceAccounts is the pair that signs service account tokens.
+const serviceAccounts = "service-accounts"
+
+// Plane starts one lab's control plane.
+type Plane struct {
+	Lab      state.Lab
+	Settings state.Settings
+	Programs artifacts.Components
+}
+
+// PKI is the folder of the cluster's certificates.
+func PKI(lab state.Lab) pki.Dir { return pki.Dir{Path: lab.Path("pki")} }
+
+// Prepare writes certificates, kubeconfigs and the audit policy; what is
+// there is kept.
+func (p Plane) Prepare() error {
+	dir := PKI(p.Lab)
+	for _, name := range []string{ClusterCA, serviceAccounts} {
+		if _, err := dir.Authority(name); err != nil {
+			return err
+		}
+	}
+	for name, request := range p.certificates() {
+		if _, err := dir.Certificate(name, ClusterCA, request); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(p.auditPolicyFile(), []byte(auditPolicy), 0o644); err != nil {
+		return fmt.Errorf("writing the audit policy: %w", err)
+	}
+	inside := serverURL(state.HostAddress, state.APIServerPort)
+	for _, user := range []string{ControllerManager, Scheduler} {
+		if err := WriteKubeconfig(p.kubeconfig(user), inside, dir, dir.Pair(user)); err != nil {
+			return err
+		}
+	}
+	outside := serverURL("127.0.0.1", p.Settings.APIServerPort)
+	return WriteKubeconfig(p.Lab.Kubeconfig(), outside, dir, dir.Pair("admin"))
+}
+
+func (p Plane) certificates() map[string]pki.Request {
+	return map[string]pki.Request{
+		APIServer: {CommonName: "kube-apiserver", Hosts: []string{
+			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+			"localhost", "127.0.0.1", state.HostAddress, state.APIServiceAddress,
+		}},
+		// The apiserver as a client of kubelets, for logs and exec.
+		"kube-apiserver-kubelet": {CommonName: "kube-apiserver-kubelet-client", Organization: "system:masters"},
+		"admin":                  {CommonName: "lab-admin", Organization: "system:masters"},
+		ControllerManager:        {CommonName: "system:kube-controller-manager"},
+		Scheduler:                {CommonName: "system:kube-scheduler"},
+	}
+}
+
+// auditPolicy records who did what, without bodies: enough to compare the
+// rights that were used with those that were granted.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
+`
+
+func (p Plane) auditPolicyFile() string { return p.Lab.Path("audit-policy.yaml") }
+
+// AuditLog is where the apiserver writes its audit log, one JSON event a line.
+func AuditLog(lab state.Lab) string { return lab.LogFile("audit") }
+
+func (p Plane) kubeconfig(user string) string {
+	return filepath.Join(PKI(p.Lab).Path, user+".kubeconfig")
+}
+
+func serverURL(host string, port int) string {
+	return "https://" + host + ":" + strconv.Itoa(port)
+}
+
+// WriteKubeconfig writes a kubeconfig that carries its certificates with it.
+func WriteKubeconfig(file, server string, dir pki.Dir, user pki.Pair) error {
+	ca, err := os.ReadFile(dir.Pair(ClusterCA).CertFile)
+	if err != nil {
+		return fmt.Errorf("writing kubeconfig: %w", err)
+	}
+	cert, err := os.ReadFile(user.CertFile)
+	if err != nil {
+		return fmt.Errorf("writing kubeconfig: %w", err)
+	}
+	key, err := os.ReadFile(user.KeyFile)
+	if err != nil {
+		return fmt.Errorf("writing kubeconfig: %w", err)
+	}
+	config := clientcmdapi.NewConfig()
+	config.Clusters["lab"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
+	config.AuthInfos["lab"] = &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
+	config.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: "lab"}
+	config.CurrentContext = "lab"
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		return fmt.Errorf("writing kubeconfig %s: %w", file, err)
+	}
+	return nil
+}
+
+// NodeServer is the apiserver's address as nodes see it.
+func NodeServer() string { return serverURL(state.HostAddress, state.APIServerPort) }
+
+func (p Plane) spec(name, address string, args ...string) proc.Spec {
+	return proc.Spec{
+		Name:    name,
+		Args:    append([]string{p.Programs.Program(name)}, args...),
+		LogFile: p.Lab.LogFile(name),
+		NetNS:   p.Lab.NetNSPath(),
+		Address: address,
+		WorkDir: p.Lab.Dir,
+	}
+}

@@ -1,0 +1,176 @@
+package machine
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/artifacts"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/controlplane"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/pki"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
+)
+
+//go:embed guest
+var guestFiles embed.FS
+
+// target is where a guest file goes on the configuration disk. What lies
+// under etc is copied over the node's own /etc at each boot.
+type target struct {
+	path string
+	mode os.FileMode
+}
+
+func targets() map[string]target {
+	registry := fmt.Sprintf("%s:%d", state.RegistryHost, state.RegistryPort)
+	return map[string]target{
+		"inittab":         {"etc/inittab", 0o644},
+		"boot":            {"bin/boot", 0o755},
+		"run-sshd":        {"bin/run-sshd", 0o755},
+		"run-containerd":  {"bin/run-containerd", 0o755},
+		"run-kubelet":     {"bin/run-kubelet", 0o755},
+		"run-kube-proxy":  {"bin/run-kube-proxy", 0o755},
+		"shutdown":        {"bin/shutdown", 0o755},
+		"containerd.toml": {"etc/containerd/config.toml", 0o644},
+		"registry.toml":   {"etc/containerd/certs.d/" + registry + "/hosts.toml", 0o644},
+		"cni.conflist":    {"etc/cni/net.d/10-lab.conflist", 0o644},
+		"kubelet.yaml":    {"etc/kubernetes/kubelet.yaml", 0o644},
+		"node.env":        {"node.env", 0o644},
+		"hosts":           {"etc/hosts", 0o644},
+		"resolv.conf":     {"etc/resolv.conf", 0o644},
+		"sshd_config":     {"etc/ssh/sshd_config", 0o644},
+	}
+}
+
+// values are what the guest files are filled in with.
+type values struct {
+	Name, Address, Zone, Region  string
+	PodCIDR, ClusterPodCIDR      string
+	HostAddress, MetadataAddress string
+	RegistryHost                 string
+	RegistryPort                 int
+	PauseImage                   string
+}
+
+// render fills in the guest files; the keys are paths on the configuration disk.
+func render(v values) (map[string][]byte, error) {
+	out := make(map[string][]byte)
+	for name, to := range targets() {
+		text, err := guestFiles.ReadFile("guest/" + name)
+		if err != nil {
+			return nil, fmt.Errorf("reading guest file: %w", err)
+		}
+		t, err := template.New(name).Option("missingkey=error").Parse(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("reading guest file %s: %w", name, err)
+		}
+		var b bytes.Buffer
+		if err := t.Execute(&b, v); err != nil {
+			return nil, fmt.Errorf("filling in guest file %s: %w", name, err)
+		}
+		out[to.path] = b.Bytes()
+	}
+	return out, nil
+}
+
+func (m Machine) values() values {
+	return values{
+		Name: m.Node.Name, Address: m.Node.Address(), Zone: m.Node.Zone, Region: state.Region,
+		PodCIDR: m.Node.PodCIDR(), ClusterPodCIDR: state.PodCIDR,
+		HostAddress: state.HostAddress, MetadataAddress: state.MetadataAddress,
+		RegistryHost: state.RegistryHost, RegistryPort: state.RegistryPort,
+		PauseImage: m.PauseImage,
+	}
+}
+
+// writeConfigDisk makes the node's small read-only disk of files and keys.
+func (m Machine) writeConfigDisk(ctx context.Context) error {
+	tree := m.path("config")
+	if err := os.RemoveAll(tree); err != nil {
+		return fmt.Errorf("clearing %s: %w", tree, err)
+	}
+	files, err := render(m.values())
+	if err != nil {
+		return err
+	}
+	for path, content := range files {
+		if err := writeFile(filepath.Join(tree, path), content, modeOf(path)); err != nil {
+			return err
+		}
+	}
+	if err := m.writeCredentials(filepath.Join(tree, "etc")); err != nil {
+		return err
+	}
+	image := m.path("config.img")
+	if err := os.RemoveAll(image); err != nil {
+		return fmt.Errorf("clearing %s: %w", image, err)
+	}
+	return artifacts.FileSystem(ctx, tree, image, "8M")
+}
+
+func modeOf(path string) os.FileMode {
+	for _, to := range targets() {
+		if to.path == path {
+			return to.mode
+		}
+	}
+	return 0o600
+}
+
+// writeCredentials gives the node its certificates and SSH keys.
+func (m Machine) writeCredentials(etc string) error {
+	dir := controlplane.PKI(m.Lab)
+	kubernetes := filepath.Join(etc, "kubernetes")
+	kubelet, err := dir.Certificate("kubelet-"+m.Node.Name+"-"+strings.ReplaceAll(m.Node.Address(), ".", "-"), controlplane.ClusterCA, pki.Request{
+		CommonName: "system:node:" + m.Node.Name, Organization: "system:nodes",
+		Hosts: []string{m.Node.Name, m.Node.Address()},
+	})
+	if err != nil {
+		return err
+	}
+	proxy, err := dir.Certificate("kube-proxy", controlplane.ClusterCA, pki.Request{CommonName: "system:kube-proxy"})
+	if err != nil {
+		return err
+	}
+	for user, pair := range map[string]pki.Pair{"kubelet": kubelet, "kube-proxy": proxy} {
+		file := filepath.Join(kubernetes, user+".kubeconfig")
+		if err := controlplane.WriteKubeconfig(file, controlplane.NodeServer(), dir, pair); err != nil {
+			return err
+		}
+	}
+	return copyFiles(map[string]string{
+		kubelet.CertFile: filepath.Join(kubernetes, "kubelet.crt"),
+		kubelet.KeyFile:  filepath.Join(kubernetes, "kubelet.key"),
+		dir.Pair(controlplane.ClusterCA).CertFile: filepath.Join(kubernetes, "cluster-ca.crt"),
+		hostKey(m.Lab):          filepath.Join(etc, "ssh", "ssh_host_ed25519_key"),
+		userKey(m.Lab) + ".pub": filepath.Join(etc, "ssh", "authorized_keys"),
+	})
+}
+
+func copyFiles(files map[string]string) error {
+	for from, to := range files {
+		content, err := os.ReadFile(from)
+		if err != nil {
+			return fmt.Errorf("copying to the node's disk: %w", err)
+		}
+		if err := writeFile(to, content, 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func writeFile(file string, content []byte, mode os.FileMode) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("writing the node's disk: %w", err)
+	}
+	if err := os.WriteFile(file, content, mode); err != nil {
+		return fmt.Errorf("writing the node's disk: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+// Package machine runs the lab's nodes: small QEMU machines with a Debian
+// kernel, containerd, kubelet, kube-proxy and the kernel's NFS client.
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/artifacts"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/host"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/proc"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
+)
+
+const qemu = "/usr/bin/qemu-system-x86_64"
+
+// Machine is one node and what it boots from.
+type Machine struct {
+	Lab          state.Lab
+	Node         state.Node
+	MemoryMiB    int
+	CPUs         int
+	Image        artifacts.NodeImage
+	ProgramsDisk string
+	Accelerator  Accelerator
+	PauseImage   string // what containerd starts for each pod
+}
+
+// GuestLogs are the node's programs whose output the machine hands out
+// through serial ports, in the order of the ports.
+func GuestLogs() []string { return []string{"containerd", "kubelet", "kube-proxy"} }
+
+func (m Machine) path(elem ...string) string {
+	return m.Lab.Path(append([]string{"nodes", m.Node.Name}, elem...)...)
+}
+
+// Prepare makes the node's disks. The system disk, once there, is kept: it is
+// the node's memory between a stop and a start.
+func (m Machine) Prepare(ctx context.Context) error {
+	if err := os.MkdirAll(m.path(), 0o700); err != nil {
+		return fmt.Errorf("preparing node %s: %w", m.Node.Name, err)
+	}
+	if err := makeKeys(ctx, m.Lab); err != nil {
+		return fmt.Errorf("preparing node %s: %w", m.Node.Name, err)
+	}
+	if err := m.writeConfigDisk(ctx); err != nil {
+		return fmt.Errorf("preparing node %s: %w", m.Node.Name, err)
+	}
+	if err := m.makeSystemDisk(ctx); err != nil {
+		return fmt.Errorf("preparing node %s: %w", m.Node.Name, err)
+	}
+	return nil
+}
+
+func (m Machine) makeSystemDisk(ctx context.Context) error {
+	disk := m.path("system.qcow2")
+	if _, err := os.Stat(disk); err == nil || !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	tmp := disk + ".tmp"
+	if err := host.Run(ctx, "qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", m.Image.Disk, tmp); err != nil {
+		return err
+	}
+	return os.Rename(tmp, disk)
+}
+
+// Spec is the machine as a process.
+func (m Machine) Spec() proc.Spec {
+	return proc.Spec{
+		Name:    m.Node.Part(),
+		Args:    m.args(),
+		LogFile: m.Lab.LogFile(m.Node.Name),
+		NetNS:   m.Lab.NetNSPath(),
+		Address: m.Node.Address(),
+	}
+}
+
+func (m Machine) args() []string {
+	args := []string{
+		qemu, "-name", m.Node.Name,
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
+		"-m", strconv.Itoa(m.MemoryMiB), "-smp", strconv.Itoa(m.CPUs),
+		"-kernel", m.Image.Kernel, "-initrd", m.Image.Initrd,
+		// net.ifnames=0: the initrd would rename eth0.
+		"-append", "console=ttyS0 root=/dev/vda rw init=/sbin/lab-init panic=-1 net.ifnames=0 mitigations=off",
+		"-drive", "file=" + m.path("system.qcow2") + ",if=virtio,format=qcow2,cache=unsafe",
+		"-drive", "file=" + m.ProgramsDisk + ",if=virtio,format=raw,readonly=on",
+		"-drive", "file=" + m.path("config.img") + ",if=virtio,format=raw,readonly=on",
+		"-netdev", "tap,id=net0,ifname=" + m.Node.Tap() + ",script=no,downscript=no",
+		"-device", "virtio-net-pci,netdev=net0,romfile=,mac=" + m.Node.MAC(),
+		"-device", "virtio-rng-pci",
+		"-chardev", "file,id=console,append=on,path=" + m.Lab.LogFile(m.Node.Name+"-console"), "-serial", "chardev:console",
+		"-device", "virtio-serial-pci",
+	}
+	for i, program := range GuestLogs() {
+		id := fmt.Sprintf("log%d", i)
+		args = append(args,
+			"-chardev", "file,id="+id+",append=on,path="+m.Lab.LogFile(m.Node.Name+"-"+program),
+			"-device", "virtserialport,chardev="+id+",name="+program)
+	}
+	return append(args, m.Accelerator.args()...)
+}

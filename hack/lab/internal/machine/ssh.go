@@ -1,0 +1,69 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/host"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
+)
+
+// One host key serves all nodes of a lab, and one user key opens them.
+func hostKey(lab state.Lab) string { return lab.Path("pki", "ssh-host") }
+func userKey(lab state.Lab) string { return lab.Path("pki", "ssh-user") }
+
+func knownHosts(lab state.Lab) string { return lab.Path("pki", "ssh-known-hosts") }
+
+func makeKeys(ctx context.Context, lab state.Lab) error {
+	for _, key := range []string{hostKey(lab), userKey(lab)} {
+		if err := makeKey(ctx, key); err != nil {
+			return fmt.Errorf("making SSH keys: %w", err)
+		}
+	}
+	public, err := os.ReadFile(hostKey(lab) + ".pub")
+	if err != nil {
+		return fmt.Errorf("making SSH keys: %w", err)
+	}
+	if err := os.WriteFile(knownHosts(lab), append([]byte("* "), public...), 0o644); err != nil {
+		return fmt.Errorf("making SSH keys: %w", err)
+	}
+	return nil
+}
+
+func makeKey(ctx context.Context, file string) error {
+	if _, err := os.Stat(file); err == nil || !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return host.Run(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", file)
+}
+
+// SSHCommand is the command line that runs a command on a node; it works only
+// inside the lab's network namespace. Without a command it is a login shell.
+func SSHCommand(lab state.Lab, n state.Node, terminal bool, command []string) []string {
+	args := []string{
+		"ssh", "-F", "none", "-i", userKey(lab), "-l", "root",
+		"-o", "UserKnownHostsFile=" + knownHosts(lab), "-o", "StrictHostKeyChecking=yes",
+		"-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR",
+	}
+	if terminal {
+		args = append(args, "-t")
+	}
+	args = append(args, n.Address())
+	if len(command) == 0 {
+		return args
+	}
+	return append(args, "--", Quote(command))
+}
+
+// Quote makes one shell line of a command, since SSH joins its arguments with
+// spaces and the node's shell takes them apart again.
+func Quote(command []string) string {
+	quoted := make([]string, len(command))
+	for i, word := range command {
+		quoted[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " ")
+}
