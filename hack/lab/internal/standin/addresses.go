@@ -1,0 +1,69 @@
+package standin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strings"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+)
+
+// reconcileAddresses gives the bridge the mount targets' addresses, and takes
+// those of deleted ones away. On the bridge only mount targets have addresses
+// in the zones' subnets.
+func (d *daemon) reconcileAddresses(ctx context.Context, w world.World) error {
+	present, err := d.presentAddresses()
+	if err != nil {
+		return err
+	}
+	wanted := map[string]bool{}
+	var problems []error
+	for _, t := range w.MountTargets {
+		wanted[t.Address] = true
+		if !present[t.Address] {
+			problems = append(problems, ip(ctx, "address", "replace", t.Address+"/32", "dev", d.cfg.Bridge))
+		}
+	}
+	for address := range present {
+		if !wanted[address] {
+			problems = append(problems, ip(ctx, "address", "delete", address+"/32", "dev", d.cfg.Bridge))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// presentAddresses are the bridge's in the zones' subnets.
+func (d *daemon) presentAddresses() (map[string]bool, error) {
+	bridge, err := net.InterfaceByName(d.cfg.Bridge)
+	if err != nil {
+		return nil, fmt.Errorf("looking at bridge %s: %w", d.cfg.Bridge, err)
+	}
+	addresses, err := bridge.Addrs()
+	if err != nil {
+		return nil, fmt.Errorf("looking at bridge %s: %w", d.cfg.Bridge, err)
+	}
+	present := map[string]bool{}
+	for _, a := range addresses {
+		prefix, err := netip.ParsePrefix(a.String())
+		if err != nil {
+			continue // not an IP address
+		}
+		for _, z := range d.cfg.Zones {
+			if subnet, err := netip.ParsePrefix(z.CIDR); err == nil && subnet.Contains(prefix.Addr()) {
+				present[prefix.Addr().String()] = true
+			}
+		}
+	}
+	return present, nil
+}
+
+func ip(ctx context.Context, args ...string) error {
+	if out, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package efsapi
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestFaultsHitTheCallsThatTheyName(t *testing.T) {
+	throttled, failed := result{"ThrottlingException", 400}, result{"InternalServerError", 500}
+	denied := result{"AccessDeniedException", 403}
+	var fine result
+	tests := map[string]struct {
+		faults []Fault
+		want   []result // of successive calls
+	}{
+		"next two":          {[]Fault{{Kind: Throttle, Next: 2}}, []result{throttled, throttled, fine}},
+		"every third":       {[]Fault{{Kind: Throttle, Rate: 1.0 / 3}}, []result{fine, fine, throttled, fine, fine, throttled}},
+		"always":            {[]Fault{{Kind: AccessDenied}}, []result{denied, denied, denied}},
+		"one after another": {[]Fault{{Kind: ServerError, Next: 1}, {Kind: Throttle, Next: 1}}, []result{failed, throttled, fine}},
+		"other operation":   {[]Fault{{Kind: ServerError, Operation: DescribeMountTargets}}, []result{fine, fine}},
+		"replaced":          {[]Fault{{Kind: ServerError, Next: 9}, {Kind: ServerError, Next: 1}}, []result{failed, fine}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			for _, f := range tt.faults {
+				if err := b.faults.Set(f); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var got []result
+			for range tt.want {
+				_, err := b.client().DescribeFileSystems(t.Context(), nil)
+				got = append(got, resultOf(err))
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("results (-want +got):\n%s", diff)
+			}
+			b.faults.Clear()
+			if _, err := b.client().DescribeFileSystems(t.Context(), nil); err != nil {
+				t.Errorf("after clear: %v", err)
+			}
+		})
+	}
+}
+
+func TestAnEmptyListingIsASuccess(t *testing.T) {
+	b := newBench(t)
+	if err := b.faults.Set(Fault{Kind: Empty}); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := b.client().DescribeFileSystems(t.Context(), nil)
+	if err != nil || len(answer.FileSystems) != 0 {
+		t.Errorf("got %v, %v", answer, err)
+	}
+}
+
+func TestAHangingCallEndsWithItsClient(t *testing.T) {
+	b := newBench(t)
+	if err := b.faults.Set(Fault{Kind: Hang, Next: 1}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := b.client().DescribeFileSystems(ctx, nil); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want the client's own deadline", err)
+	}
+	want := map[string]map[string]int{DescribeFileSystems: {"Hung": 1}}
+	poll, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	for tick := time.Tick(time.Millisecond); poll.Err() == nil && !cmp.Equal(want, b.counters.Snapshot()); {
+		<-tick
+	}
+	if diff := cmp.Diff(want, b.counters.Snapshot()); diff != "" {
+		t.Errorf("counters (-want +got):\n%s", diff)
+	}
+}
+
+func TestCallsAreCountedByOperationAndResult(t *testing.T) {
+	b := newBench(t)
+	if err := b.faults.Set(Fault{Kind: Throttle, Next: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		_, _ = b.client().DescribeFileSystems(t.Context(), nil)
+	}
+	_, _ = b.client().DescribeAccessPoints(t.Context(), nil)
+	want := map[string]map[string]int{
+		DescribeFileSystems:  {"ThrottlingException": 1, "OK": 2},
+		DescribeAccessPoints: {"OK": 1},
+	}
+	if diff := cmp.Diff(want, b.counters.Snapshot()); diff != "" {
+		t.Errorf("counters (-want +got):\n%s", diff)
+	}
+}
+
+func TestTheSDKRetriesThrottledCalls(t *testing.T) {
+	b := newBench(t)
+	if err := b.faults.Set(Fault{Kind: Throttle, Next: 1}); err != nil {
+		t.Fatal(err)
+	}
+	client := b.client(func(o *efs.Options) { o.Retryer = retry.NewStandard() })
+	if _, err := client.DescribeFileSystems(t.Context(), nil); err != nil {
+		t.Errorf("got %v, want success at the second try", err)
+	}
+}
+
+func TestFaultsThatMakeNoSenseAreRefused(t *testing.T) {
+	for name, f := range map[string]Fault{
+		"unknown kind":      {Kind: "flood"},
+		"unknown operation": {Kind: Throttle, Operation: "DescribeAll"},
+		"no size":           {Kind: PageSize},
+		"size of a delay":   {Kind: Hang, Size: 1},
+		"rate above one":    {Kind: Throttle, Rate: 1.5},
+		"two limits":        {Kind: Throttle, Rate: 0.5, Next: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := new(Faults).Set(f); !errors.Is(err, ErrFault) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

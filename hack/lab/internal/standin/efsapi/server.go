@@ -1,0 +1,142 @@
+// Package efsapi answers the calls of the EFS REST API that describe file
+// systems, mount targets and access points, and misbehaves when told to.
+package efsapi
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+)
+
+// The operations that the stand-in knows, as the API names them.
+const (
+	DescribeFileSystems  = "DescribeFileSystems"
+	DescribeMountTargets = "DescribeMountTargets"
+	DescribeAccessPoints = "DescribeAccessPoints"
+)
+
+// Operations lists the operations that the stand-in knows.
+func Operations() []string {
+	return []string{DescribeFileSystems, DescribeMountTargets, DescribeAccessPoints}
+}
+
+// Options are what a server needs.
+type Options struct {
+	World     *world.Store
+	Faults    *Faults
+	Counters  *Counters
+	Region    string
+	AccountID string
+	VPCID     string
+	Key       Key
+	Log       *slog.Logger
+}
+
+// Server is the API's HTTP handler.
+type Server struct {
+	Options
+	mux *http.ServeMux
+}
+
+// New makes a server.
+func New(o Options) *Server {
+	s := &Server{Options: o, mux: http.NewServeMux()}
+	s.handle("GET /2015-02-01/file-systems", DescribeFileSystems, s.describeFileSystems)
+	s.handle("GET /2015-02-01/mount-targets", DescribeMountTargets, s.describeMountTargets)
+	s.handle("GET /2015-02-01/access-points", DescribeAccessPoints, s.describeAccessPoints)
+	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		s.Counters.add("unknown", "UnknownOperationException")
+		s.fail(w, r, &apiError{http.StatusNotFound, "UnknownOperationException", "the stand-in does not know " + r.Method + " " + r.URL.Path})
+	})
+	return s
+}
+
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
+
+// call is one authenticated request with the faults that concern it.
+type call struct {
+	*http.Request
+	world    world.World
+	pageSize int  // 0 = the API's own
+	empty    bool // answer as if there were nothing
+}
+
+type operation func(c call) (any, *apiError)
+
+func (s *Server) handle(pattern, name string, op operation) {
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		answer, err := s.run(name, r, op)
+		if r.Context().Err() != nil {
+			s.Counters.add(name, "Hung")
+			return
+		}
+		if err != nil {
+			s.Counters.add(name, err.code)
+			s.fail(w, r, err)
+			return
+		}
+		s.Counters.add(name, "OK")
+		s.reply(w, http.StatusOK, answer)
+	})
+}
+
+func (s *Server) run(name string, r *http.Request, op operation) (any, *apiError) {
+	if err := s.authenticate(r); err != nil {
+		return nil, err
+	}
+	effect := s.Faults.next(name)
+	switch effect.kind {
+	case Hang:
+		<-r.Context().Done()
+		return nil, nil
+	case Throttle:
+		return nil, &apiError{http.StatusBadRequest, "ThrottlingException", "Rate exceeded"}
+	case ServerError:
+		return nil, &apiError{http.StatusInternalServerError, "InternalServerError", "An internal error occurred."}
+	case AccessDenied:
+		return nil, &apiError{http.StatusForbidden, "AccessDeniedException",
+			"User: arn:aws:sts::" + s.AccountID + ":assumed-role/lab-node/lab is not authorized to perform: elasticfilesystem:" +
+				name + " on the specified resource"}
+	}
+	return op(call{Request: r, world: s.World.Snapshot(), pageSize: effect.pageSize, empty: effect.kind == Empty})
+}
+
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err *apiError) {
+	s.Log.Debug("api call failed", "operation", r.URL.String(), "reason", err.code)
+	w.Header().Set("x-amzn-ErrorType", err.code)
+	s.reply(w, err.status, map[string]string{"ErrorCode": err.code, "Message": err.message})
+}
+
+func (s *Server) reply(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("x-amzn-RequestId", world.RandomID("request"))
+	w.WriteHeader(status)
+	if err := json.NewEncoder(w).Encode(body); err != nil {
+		s.Log.Debug("api answer was not delivered", "err", err)
+	}
+}
+
+// apiError is an error of the API as clients see it.
+type apiError struct {
+	status  int
+	code    string
+	message string
+}
+
+func badRequest(message string) *apiError {
+	return &apiError{http.StatusBadRequest, "BadRequest", message}
+}
+
+func fileSystemNotFound(id string) *apiError {
+	return &apiError{http.StatusNotFound, "FileSystemNotFound", "File system '" + id + "' does not exist."}
+}
+
+func mountTargetNotFound(id string) *apiError {
+	return &apiError{http.StatusNotFound, "MountTargetNotFound", "Mount target '" + id + "' does not exist."}
+}
+
+func accessPointNotFound(id string) *apiError {
+	return &apiError{http.StatusNotFound, "AccessPointNotFound", "Access point '" + id + "' does not exist."}
+}

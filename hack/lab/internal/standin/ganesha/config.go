@@ -1,0 +1,99 @@
+package ganesha
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// User is whom an export makes of every client's user.
+type User struct{ UID, GID uint32 }
+
+// Export is what one Ganesha serves.
+type Export struct {
+	Name string // file system id or access point id
+	Dir  string // the root that clients see
+	User *User  // nil: users stay who they are, root included
+}
+
+// files are one Ganesha's own; nothing is shared with another.
+type files struct{ dir, config, log, pid, port, recovery, tickets string }
+
+// config writes Ganesha's configuration. It says:
+//   - NFSv4 only, on loopback: the terminator is the only client;
+//   - a scope and an owner of its own, or a kernel client takes two Ganeshas
+//     for two paths to one server and mixes them up;
+//   - numbers instead of names for owners, without the id mapper, whose plugins
+//     are looked for in /usr/lib;
+//   - every folder that is in /run or /var otherwise.
+func config(r Root, e Export, f files, port int) string {
+	squash := "Squash = No_Root_Squash;"
+	if e.User != nil {
+		squash = fmt.Sprintf("Squash = All; Anonymous_Uid = %d; Anonymous_Gid = %d;", e.User.UID, e.User.GID)
+	}
+	return strings.NewReplacer(
+		"@port@", strconv.Itoa(port),
+		"@plugins@", quote(r.plugins()),
+		"@tickets@", quote(f.tickets),
+		"@recovery@", quote(f.recovery),
+		"@name@", quote(e.Name),
+		"@dir@", quote(e.Dir),
+		"@squash@", squash,
+	).Replace(template)
+}
+
+const template = `NFS_CORE_PARAM {
+	NFS_Port = @port@;
+	Bind_addr = 127.0.0.1;
+	Protocols = 4;
+	Enable_NLM = false;
+	Enable_RQUOTA = false;
+	Enable_UDP = false;
+	Plugins_Dir = @plugins@;
+}
+NFS_KRB5 {
+	Active_krb5 = false;
+	CCacheDir = @tickets@;
+}
+NFSV4 {
+	Grace_Period = 5;
+	Lease_Lifetime = 5;
+	Minor_Versions = 0, 1, 2;
+	RecoveryBackend = fs;
+	RecoveryRoot = @recovery@;
+	Server_Scope = @name@;
+	Server_Owner = @name@;
+	UseGetpwnam = true;
+	Only_Numeric_Owners = true;
+}
+EXPORT {
+	Export_Id = 1;
+	Path = @dir@;
+	Pseudo = /;
+	Access_Type = RW;
+	@squash@
+	SecType = sys;
+	Protocols = 4;
+	Transports = TCP;
+	FSAL { Name = VFS; }
+}
+`
+
+func quote(s string) string { return `"` + s + `"` }
+
+func filesOf(stateDir, logDir, name string) files {
+	dir := filepath.Join(stateDir, name)
+	return files{
+		dir:      dir,
+		config:   filepath.Join(dir, "ganesha.conf"),
+		log:      filepath.Join(logDir, process(name)+".log"),
+		pid:      filepath.Join(dir, "pid"),
+		port:     filepath.Join(dir, "port"),
+		recovery: filepath.Join(dir, "recovery"),
+		tickets:  filepath.Join(dir, "tickets"),
+	}
+}
+
+// process is the name of an export's process record.
+func process(name string) string { return "ganesha-" + name }

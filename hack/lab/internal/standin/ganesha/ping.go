@@ -1,0 +1,73 @@
+package ganesha
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+const pingTimeout = 5 * time.Second
+
+func pingAddress(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return fmt.Errorf("dialling: %w", err)
+	}
+	defer conn.Close()
+	return Ping(ctx, conn)
+}
+
+// The numbers of ONC RPC (RFC 5531) and NFS.
+const (
+	lastFragment = 1 << 31
+	rpcVersion   = 2
+	nfsProgram   = 100003
+	nfsVersion   = 4
+	reply        = 1
+	headerWords  = 6 // of a reply: xid, type, state, verifier (2), accept state
+)
+
+// Ping calls the NFS server's NULL procedure and waits for its answer.
+func Ping(ctx context.Context, conn net.Conn) error {
+	if deadline, ok := ctx.Deadline(); ok {
+		if err := conn.SetDeadline(deadline); err != nil {
+			return fmt.Errorf("setting a deadline: %w", err)
+		}
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
+	xid := binary.BigEndian.Uint32(random[:])
+	// xid, call, RPC version, program, version, procedure NULL, no credentials, no verifier.
+	call := words(xid, 0, rpcVersion, nfsProgram, nfsVersion, 0, 0, 0, 0, 0)
+	if _, err := conn.Write(append(words(lastFragment|uint32(len(call))), call...)); err != nil {
+		return fmt.Errorf("calling NULL: %w", err)
+	}
+	answer := make([]byte, 4+4*headerWords)
+	if _, err := io.ReadFull(conn, answer); err != nil {
+		return fmt.Errorf("reading the answer to NULL: %w", err)
+	}
+	if got := binary.BigEndian.Uint32(answer[4:]); got != xid || binary.BigEndian.Uint32(answer[8:]) != reply {
+		return fmt.Errorf("answer to NULL: %w", errors.New("not a reply to this call"))
+	}
+	if denied, state := binary.BigEndian.Uint32(answer[12:]), binary.BigEndian.Uint32(answer[24:]); denied != 0 || state != 0 {
+		return fmt.Errorf("answer to NULL: denied %d, state %d", denied, state)
+	}
+	return nil
+}
+
+func words(list ...uint32) []byte {
+	var b []byte
+	for _, w := range list {
+		b = binary.BigEndian.AppendUint32(b, w)
+	}
+	return b
+}

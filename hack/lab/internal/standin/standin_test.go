@@ -1,0 +1,293 @@
+package standin
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/google/go-cmp/cmp"
+	"github.com/miekg/dns"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/efsapi"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/ganesha"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/terminator"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+)
+
+// greeters stand in for NFS servers: each says its export's name and user.
+type greeters struct {
+	mu        sync.Mutex
+	listeners map[string]net.Listener // guarded by mu
+}
+
+func (g *greeters) Apply(ctx context.Context, exports []ganesha.Export) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	wanted := map[string]bool{}
+	for _, e := range exports {
+		wanted[e.Name] = true
+		if g.listeners[e.Name] != nil {
+			continue
+		}
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		if g.listeners == nil {
+			g.listeners = map[string]net.Listener{}
+		}
+		g.listeners[e.Name] = l
+		go greet(l, e)
+	}
+	for name, l := range g.listeners {
+		if !wanted[name] {
+			_ = l.Close()
+			delete(g.listeners, name)
+		}
+	}
+	return nil
+}
+
+func greet(l net.Listener, e ganesha.Export) {
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			return
+		}
+		user := "everybody"
+		if e.User != nil {
+			user = fmt.Sprintf("%d:%d", e.User.UID, e.User.GID)
+		}
+		go func() {
+			defer conn.Close()
+			_, _ = fmt.Fprintf(conn, "%s %s %s\n", e.Name, filepath.Base(e.Dir), user)
+			_, _ = io.Copy(io.Discard, conn)
+		}()
+	}
+}
+
+func (g *greeters) Address(name string) (string, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l, ok := g.listeners[name]
+	if !ok {
+		return "", false
+	}
+	return l.Addr().String(), true
+}
+
+func (g *greeters) Ready(context.Context) error { return nil }
+
+func (l *lab) startWithGreeters(t *testing.T) (stop func()) {
+	t.Helper()
+	return l.start(t, func(ctx context.Context, log *slog.Logger) error {
+		d, err := newDaemon(l.cfg, &greeters{}, log)
+		if err != nil {
+			return err
+		}
+		return d.run(ctx)
+	})
+}
+
+func (l *lab) greeting(t *testing.T, address, accessPoint, fileSystem string) string {
+	t.Helper()
+	line, err := bufio.NewReader(l.dial(t, address, accessPoint, fileSystem)).ReadString('\n')
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(line)
+}
+
+func TestMountTargetsLeadToTheirFileSystems(t *testing.T) {
+	l := newLab(t)
+	l.startWithGreeters(t)
+	point, err := l.client.CreateAccessPoint(t.Context(), world.NewAccessPoint{
+		FileSystemID: shared, Path: "/teams/one", PosixUser: &world.PosixUser{UID: 1000, GID: 2000},
+		CreationInfo: &world.CreationInfo{OwnerUID: 1000, OwnerGID: 2000, Permissions: "2770"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	missing, err := l.client.CreateAccessPoint(t.Context(), world.NewAccessPoint{FileSystemID: shared, Path: "/none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle, err := l.client.CreateAccessPoint(t.Context(), world.NewAccessPoint{FileSystemID: shared, State: world.Creating})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct{ address, accessPoint, fileSystem, want, refusal string }{
+		"shared, zone a":           {"10.90.1.200", "", "", shared + " " + shared + " everybody", ""},
+		"shared, zone b":           {"10.90.2.200", "", shared, shared + " " + shared + " everybody", ""},
+		"archive, zone a":          {"10.90.1.201", "", archive, archive + " " + archive + " everybody", ""},
+		"archive, zone b":          {"10.90.2.201", "", "", archive + " " + archive + " everybody", ""},
+		"access point":             {"10.90.1.200", point.ID, shared, point.ID + " one 1000:2000", ""},
+		"other file system":        {"10.90.1.201", "", shared, "", "is for file system " + shared},
+		"foreign access point":     {"10.90.1.201", point.ID, archive, "", "is of file system " + shared},
+		"unknown access point":     {"10.90.1.200", "fsap-1", shared, "", "does not exist"},
+		"access point in creation": {"10.90.1.200", idle.ID, shared, "", "is in state creating"},
+		"access point, no root":    {"10.90.1.200", missing.ID, shared, "", "root directory /none"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := l.greeting(t, tt.address, tt.accessPoint, tt.fileSystem); got != tt.want {
+				t.Errorf("greeted by %q, want %q", got, tt.want)
+			}
+			if tt.refusal != "" {
+				await(t, tt.refusal, func() error { return l.refused(t, tt.address, tt.refusal) })
+			}
+		})
+	}
+	info, err := os.Stat(filepath.Join(l.cfg.StateDir, "data", shared, "teams", "one"))
+	if err != nil || info.Mode() != os.ModeDir|os.ModeSetgid|0o770 {
+		t.Errorf("root directory of the access point: %v, %v", info.Mode(), err)
+	}
+}
+
+func (l *lab) refused(t *testing.T, address, reason string) error {
+	t.Helper()
+	target := l.target(t, address)
+	if !strings.Contains(target.LastRefusal, reason) {
+		return fmt.Errorf("last refusal %q, want %q", target.LastRefusal, reason)
+	}
+	return nil
+}
+
+func (l *lab) target(t *testing.T, address string) terminator.Status {
+	t.Helper()
+	status, err := l.client.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range status.MountTargets {
+		if target.Address == net.JoinHostPort(address, nfsPort) {
+			return target
+		}
+	}
+	t.Fatalf("no mount target at %s", address)
+	return terminator.Status{}
+}
+
+func TestTheWorldChangesAtRunTimeAndSurvivesARestart(t *testing.T) {
+	l := newLab(t)
+	stop := l.startWithGreeters(t)
+	ctx := t.Context()
+	fs, err := l.client.CreateFileSystem(ctx, world.NewFileSystem{Name: "one", Zone: "us-east-1b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, err := l.client.CreateMountTarget(ctx, world.NewMountTarget{FileSystemID: fs.ID, Zone: "us-east-1b"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.client.PutNode(ctx, Node{Name: "node-1", Address: "10.90.1.11", MAC: "52:54:00:00:00:01", Zone: "us-east-1a"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.client.UpdateMountTarget(ctx, target.ID, MountTargetChange{State: "error", Mode: terminator.Refuse}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := l.client.World(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	l.startWithGreeters(t)
+	after, err := l.client.World(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("world after a restart (-before +after):\n%s", diff)
+	}
+	if got := l.greeting(t, target.Address, "", fs.ID); !strings.HasPrefix(got, fs.ID) {
+		t.Errorf("greeted by %q: a mode must end with the process", got)
+	}
+	answer, err := l.efs().DescribeMountTargets(ctx, &efs.DescribeMountTargetsInput{FileSystemId: &fs.ID})
+	if err != nil || len(answer.MountTargets) != 1 || answer.MountTargets[0].LifeCycleState != "error" {
+		t.Errorf("API after a restart: %v, %v", answer, err)
+	}
+	if err := l.client.DeleteFileSystem(ctx, fs.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(ctx, "ip", "address", "show", "dev", "lab0").Output(); err != nil || strings.Contains(string(out), target.Address+"/") {
+		t.Errorf("address of a deleted mount target is still there: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(l.cfg.StateDir, "data", fs.ID)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("files of a deleted file system: %v", err)
+	}
+}
+
+func TestFaultsAreSetAndClearedAtRunTime(t *testing.T) {
+	l := newLab(t)
+	l.startWithGreeters(t)
+	ctx := t.Context()
+	if err := l.client.SetFault(ctx, efsapi.Fault{Kind: efsapi.AccessDenied, Operation: efsapi.DescribeFileSystems}); err != nil {
+		t.Fatal(err)
+	}
+	id := l.target(t, "10.90.1.200").ID
+	if err := l.client.UpdateMountTarget(ctx, id, MountTargetChange{Mode: terminator.Refuse, Certificate: terminator.ExpiredCertificate}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.efs().DescribeFileSystems(ctx, nil); err == nil || !strings.Contains(err.Error(), "AccessDeniedException") {
+		t.Errorf("got %v", err)
+	}
+	if target := l.target(t, "10.90.1.200"); target.Mode != terminator.Refuse || target.Certificate != terminator.ExpiredCertificate {
+		t.Errorf("got %+v", target)
+	}
+	if err := l.client.ClearFaults(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.efs().DescribeFileSystems(ctx, nil); err != nil {
+		t.Errorf("after clear: %v", err)
+	}
+	if got := l.greeting(t, "10.90.1.200", "", ""); got == "" {
+		t.Error("after clear: no greeting")
+	}
+	status, err := l.client.Status(ctx)
+	if err != nil || len(status.Faults) != 0 || status.Calls[efsapi.DescribeFileSystems]["AccessDeniedException"] == 0 {
+		t.Errorf("got %+v, %v", status, err)
+	}
+}
+
+func TestMetadataAndNamesAreServed(t *testing.T) {
+	l := newLab(t)
+	l.startWithGreeters(t)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://169.254.169.254/latest/meta-data/mac", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := (&http.Client{Transport: &http.Transport{}}).Do(r)
+	if err != nil || answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("metadata without a token: %v, %v", answer, err)
+	}
+	question := new(dns.Msg).SetQuestion("elasticfilesystem.us-east-1.amazonaws.com.", dns.TypeA)
+	reply, _, err := new(dns.Client).ExchangeContext(t.Context(), question, l.cfg.DNSAddress)
+	if err != nil || len(reply.Answer) != 1 {
+		t.Errorf("name of the API: %v, %v", reply, err)
+	}
+}
+
+func TestAnIncompleteConfigurationIsRefused(t *testing.T) {
+	err := Run(t.Context(), Config{StateDir: "x"}, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err == nil || !strings.Contains(err.Error(), "lacks") {
+		t.Errorf("got %v", err)
+	}
+	if err := CheckGaneshaRoot(t.TempDir()); err == nil || !strings.Contains(err.Error(), "nfs-ganesha-vfs") {
+		t.Errorf("got %v, want the packages that are missing", err)
+	}
+	if _, err := LoadConfig(filepath.Join(t.TempDir(), "none.json")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v", err)
+	}
+}

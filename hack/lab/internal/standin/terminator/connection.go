@@ -1,0 +1,173 @@
+package terminator
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	handshakeTimeout = 30 * time.Second
+	dialTimeout      = 5 * time.Second
+	// copyBuffer holds several of TLS's 16 KiB records from the NFS server.
+	copyBuffer = 256 << 10
+)
+
+// connection is one client's.
+type connection struct {
+	target *Target
+	tcp    *net.TCPConn
+	since  time.Time
+
+	// Both guarded by target.mu.
+	identity    Identity
+	established bool
+
+	once    sync.Once
+	done    chan struct{} // closed with the connection
+	mu      sync.Mutex
+	backend *net.TCPConn // guarded by mu; nil until dialled
+}
+
+func newConnection(t *Target, tcp *net.TCPConn) *connection {
+	return &connection{target: t, tcp: tcp, since: time.Now(), done: make(chan struct{})}
+}
+
+// close ends both sides, whatever goes on.
+func (c *connection) close() {
+	c.once.Do(func() {
+		close(c.done)
+		_ = c.tcp.Close()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.backend != nil {
+			_ = c.backend.Close()
+		}
+	})
+}
+
+// cut ends the connection under the client, by a reset if asked.
+func (c *connection) cut(reset bool) {
+	if reset {
+		_ = c.tcp.SetLinger(0) // closing then sends RST instead of FIN
+	}
+	c.close()
+}
+
+// serve handles the connection to its end. An error says why it was refused;
+// one that was served and then broke is none.
+func (c *connection) serve(ctx context.Context, kind CertificateKind) error {
+	secure, id, err := c.handshake(ctx, kind)
+	// Before anything else happens, also before the connection is closed.
+	c.target.gate.pass(c.done)
+	if c.closed() {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	backend, err := c.dial(ctx, id)
+	if err != nil {
+		return err
+	}
+	var both sync.WaitGroup
+	both.Go(func() { c.copy(backend, secure) })
+	both.Go(func() { c.copy(secure, backend) })
+	both.Wait()
+	return nil
+}
+
+func (c *connection) handshake(ctx context.Context, kind CertificateKind) (*tls.Conn, Identity, error) {
+	config, err := c.target.Certificates.serverConfig(kind)
+	if err != nil {
+		return nil, Identity{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
+	defer cancel()
+	secure := tls.Server(c.tcp, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		return nil, Identity{}, fmt.Errorf("TLS handshake: %w", err)
+	}
+	id, err := identify(secure.ConnectionState().PeerCertificates)
+	if err != nil {
+		return nil, Identity{}, err
+	}
+	c.target.mu.Lock()
+	c.identity = id
+	c.target.mu.Unlock()
+	return secure, id, nil
+}
+
+// dial finds the NFS server that the client asks for.
+func (c *connection) dial(ctx context.Context, id Identity) (*net.TCPConn, error) {
+	address, err := c.target.Route(c.target.FileSystemID, id)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("reaching the NFS server: %w", err)
+	}
+	backend, ok := conn.(*net.TCPConn)
+	if !ok {
+		return nil, errors.New("reaching the NFS server: not TCP")
+	}
+	c.mu.Lock()
+	c.backend = backend
+	c.mu.Unlock()
+	if c.closed() {
+		_ = backend.Close() // close came too early to see it
+	}
+	c.target.mu.Lock()
+	c.established = true
+	c.target.mu.Unlock()
+	return backend, nil
+}
+
+func (c *connection) closed() bool {
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// duplex is a connection of which one direction can be closed.
+type duplex interface {
+	io.ReadWriter
+	CloseWrite() error
+}
+
+// copy passes bytes on until the sender has finished, and tells the receiver.
+// A sender or receiver that breaks ends both directions.
+func (c *connection) copy(to, from duplex) {
+	buffer := make([]byte, copyBuffer)
+	for {
+		n, err := from.Read(buffer)
+		c.target.gate.pass(c.done)
+		if n > 0 {
+			if _, writeErr := to.Write(buffer[:n]); writeErr != nil {
+				c.close()
+				return
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			if to.CloseWrite() != nil {
+				c.close()
+			}
+			return
+		}
+		if err != nil {
+			c.close()
+			return
+		}
+	}
+}

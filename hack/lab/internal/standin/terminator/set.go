@@ -1,0 +1,99 @@
+package terminator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+)
+
+// Spec is a mount target that should exist.
+type Spec struct{ ID, FileSystemID, Address string }
+
+// Set holds all mount targets. Safe for concurrent use.
+type Set struct {
+	Certificates *Certificates
+	Route        Router
+	Log          *slog.Logger
+
+	mu      sync.Mutex
+	targets map[string]*Target // guarded by mu
+}
+
+// Apply starts and stops mount targets until they are the wanted ones. Those
+// that stay keep their modes and connections.
+func (s *Set) Apply(ctx context.Context, wanted []Spec) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.targets == nil {
+		s.targets = map[string]*Target{}
+	}
+	for id, t := range s.targets {
+		if !slices.Contains(wanted, Spec{t.ID, t.FileSystemID, t.Address}) {
+			t.Stop()
+			delete(s.targets, id)
+			s.Log.Info("mount target is gone", "mountTarget", id)
+		}
+	}
+	var failures []error
+	for _, spec := range wanted {
+		if s.targets[spec.ID] != nil {
+			continue
+		}
+		t := &Target{
+			ID: spec.ID, FileSystemID: spec.FileSystemID, Address: spec.Address,
+			Certificates: s.Certificates, Route: s.Route, Log: s.Log,
+		}
+		if err := t.Start(ctx); err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		s.targets[spec.ID] = t
+		s.Log.Info("mount target serves", "mountTarget", spec.ID, "fileSystem", spec.FileSystemID, "address", spec.Address)
+	}
+	return errors.Join(failures...)
+}
+
+// ErrUnknown is wrapped when a mount target does not exist.
+var ErrUnknown = errors.New("no such mount target")
+
+// Get finds a mount target.
+func (s *Set) Get(id string) (*Target, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t, ok := s.targets[id]; ok {
+		return t, nil
+	}
+	return nil, fmt.Errorf("%s: %w", id, ErrUnknown)
+}
+
+// Clear brings all mount targets back to mode ok with a good certificate.
+func (s *Set) Clear(ctx context.Context) error {
+	var failures []error
+	for _, t := range s.all() {
+		failures = append(failures, t.SetCertificate(GoodCertificate), t.SetMode(ctx, OK))
+	}
+	return errors.Join(failures...)
+}
+
+// Status reports what all mount targets are doing, sorted by address.
+func (s *Set) Status() []Status {
+	list := []Status{}
+	for _, t := range s.all() {
+		list = append(list, t.Status())
+	}
+	slices.SortFunc(list, func(a, b Status) int {
+		return cmp.Or(cmp.Compare(a.FileSystemID, b.FileSystemID), cmp.Compare(a.Address, b.Address))
+	})
+	return list
+}
+
+func (s *Set) all() []*Target {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.targets))
+}

@@ -1,0 +1,73 @@
+package terminator
+
+import (
+	"errors"
+	"net"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+func TestASetFollowsWhatIsWanted(t *testing.T) {
+	s := &Set{Log: quiet()}
+	one, two := Spec{"fsmt-1", "fs-1", freeAddress(t)}, Spec{"fsmt-2", "fs-1", freeAddress(t)}
+	ids := func() []string {
+		var list []string
+		for _, status := range s.Status() {
+			list = append(list, status.ID+" "+string(status.Mode))
+		}
+		return list
+	}
+	apply := func(specs ...Spec) {
+		t.Helper()
+		if err := s.Apply(t.Context(), specs); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer apply()
+	apply(one)
+	first, err := s.Get("fsmt-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.SetMode(t.Context(), Refuse); err != nil {
+		t.Fatal(err)
+	}
+	apply(one, two)
+	got := ids()
+	if len(got) != 2 || (got[0] != "fsmt-1 refuse" && got[1] != "fsmt-1 refuse") {
+		t.Errorf("got %v, want both, the first as it was", got)
+	}
+	if err := s.Clear(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	apply(one)
+	if diff := cmp.Diff([]string{"fsmt-1 ok"}, ids()); diff != "" {
+		t.Errorf("mount targets (-want +got):\n%s", diff)
+	}
+	if _, err := s.Get("fsmt-2"); !errors.Is(err, ErrUnknown) {
+		t.Errorf("got %v for a mount target that is gone", err)
+	}
+}
+
+func TestATakenAddressIsReported(t *testing.T) {
+	s := &Set{Log: quiet()}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := s.Apply(t.Context(), []Spec{{"fsmt-1", "fs-1", l.Addr().String()}}); err == nil {
+		t.Error("want an error")
+	}
+}

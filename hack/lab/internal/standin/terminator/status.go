@@ -1,0 +1,49 @@
+package terminator
+
+import (
+	"slices"
+	"time"
+)
+
+// Status is what a mount target is doing.
+type Status struct {
+	ID           string             `json:"id"`
+	FileSystemID string             `json:"fileSystemID"`
+	Address      string             `json:"address"`
+	Mode         Mode               `json:"mode"`
+	Certificate  CertificateKind    `json:"certificate"`
+	Open         int                `json:"open"`    // connections now
+	Total        int                `json:"total"`   // connections accepted since the start
+	Refused      int                `json:"refused"` // of those, closed for a reason
+	LastRefusal  string             `json:"lastRefusal,omitempty"`
+	Connections  []ConnectionStatus `json:"connections"` // oldest first
+}
+
+// ConnectionStatus is one connection.
+type ConnectionStatus struct {
+	Client      string    `json:"client"` // host:port
+	Since       time.Time `json:"since"`
+	Established bool      `json:"established"`           // passed on to an NFS server
+	AccessPoint string    `json:"accessPoint,omitempty"` // "" = the whole file system
+	Certificate bool      `json:"certificate"`           // the client showed one
+	IAM         bool      `json:"iam"`                   // with an IAM signature, which is not verified
+}
+
+// Status reports what the mount target is doing.
+func (t *Target) Status() Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := Status{
+		ID: t.ID, FileSystemID: t.FileSystemID, Address: t.Address, Mode: t.mode, Certificate: t.certificate,
+		Open: len(t.live), Total: t.total, Refused: t.refused, LastRefusal: t.lastRefusal,
+		Connections: []ConnectionStatus{},
+	}
+	for c := range t.live {
+		s.Connections = append(s.Connections, ConnectionStatus{
+			Client: c.tcp.RemoteAddr().String(), Since: c.since, Established: c.established,
+			AccessPoint: c.identity.AccessPointID, Certificate: c.identity.Present, IAM: c.identity.IAM,
+		})
+	}
+	slices.SortFunc(s.Connections, func(a, b ConnectionStatus) int { return a.Since.Compare(b.Since) })
+	return s
+}

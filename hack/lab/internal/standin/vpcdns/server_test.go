@@ -1,0 +1,115 @@
+package vpcdns
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/miekg/dns"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+)
+
+func newServer(t *testing.T) *Server {
+	t.Helper()
+	store, err := world.Open(filepath.Join(t.TempDir(), "world.json"), world.Options{
+		Zones: []world.Zone{
+			{Name: "us-east-1a", ID: "use1-az1", CIDR: "10.90.1.0/24"},
+			{Name: "us-east-1b", ID: "use1-az2", CIDR: "10.90.2.0/24"},
+		},
+		NewID: world.RandomID, Now: time.Now,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []world.Node{
+		{Name: "a", Address: "10.90.1.11", PodCIDR: "10.91.1.0/24", MAC: "52:54:00:00:00:01", Zone: "us-east-1a"},
+		{Name: "b", Address: "127.0.0.1", MAC: "52:54:00:00:00:02", Zone: "us-east-1b"},
+	} {
+		if err := store.PutNode(n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &Server{Options{
+		World: store, Region: "us-east-1", APIAddress: "10.90.0.1", Hosts: map[string]string{"registry.lab": "10.90.0.1"},
+		Log: slog.New(slog.DiscardHandler),
+	}}
+}
+
+func TestNamesResolveAsInAVPC(t *testing.T) {
+	s := newServer(t)
+	if err := s.World.SetMountTargetState("fsmt-0123456789abcde10", world.Creating); err != nil {
+		t.Fatal(err)
+	}
+	const domain = ".efs.us-east-1.amazonaws.com"
+	tests := map[string]struct{ client, name, want string }{
+		"own zone":                 {"10.90.1.11", "fs-0123456789abcdef0" + domain, "10.90.1.200"},
+		"a pod's zone":             {"10.91.1.5", "fs-0123456789abcdef0" + domain, "10.90.1.200"},
+		"other zone":               {"127.0.0.1", "fs-0123456789abcdef0" + domain, "10.90.2.200"},
+		"named zone":               {"10.90.1.11", "us-east-1b.fs-0123456789abcdef0" + domain, "10.90.2.200"},
+		"no available one in zone": {"10.90.1.11", "fs-0123456789abcdef1" + domain, ""},
+		"stranger":                 {"10.90.9.9", "fs-0123456789abcdef0" + domain, ""},
+		"unknown file system":      {"10.90.1.11", "fs-1" + domain, ""},
+		"other region":             {"10.90.1.11", "fs-0123456789abcdef0.efs.eu-west-1.amazonaws.com", ""},
+		"api":                      {"10.90.1.11", "elasticfilesystem.us-east-1.amazonaws.com", "10.90.0.1"},
+		"host":                     {"10.90.9.9", "registry.lab", "10.90.0.1"},
+		"the world outside":        {"10.90.1.11", "example.com", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			address, ok := s.resolve(tt.name, netip.MustParseAddr(tt.client))
+			got := ""
+			if ok {
+				got = address.String()
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("address (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestQuestionsAreAnsweredOverUDPAndTCP(t *testing.T) {
+	s := newServer(t)
+	packets, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- s.serve(ctx, packets, listener) }()
+	ask := func(network, address, name string, kind uint16) *dns.Msg {
+		t.Helper()
+		answer, _, err := (&dns.Client{Net: network, Timeout: time.Minute}).ExchangeContext(ctx, new(dns.Msg).SetQuestion(name, kind), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	const name = "FS-0123456789abcdef0.efs.us-east-1.amazonaws.com."
+	for network, address := range map[string]string{"udp": packets.LocalAddr().String(), "tcp": listener.Addr().String()} {
+		answer := ask(network, address, name, dns.TypeA)
+		if a, ok := answer.Answer[0].(*dns.A); !ok || a.A.String() != "10.90.2.200" {
+			t.Errorf("over %s: %v", network, answer)
+		}
+		if none := ask(network, address, "example.com.", dns.TypeA); none.Rcode != dns.RcodeNameError {
+			t.Errorf("over %s: %v, want NXDOMAIN", network, none)
+		}
+		if empty := ask(network, address, name, dns.TypeAAAA); empty.Rcode != dns.RcodeSuccess || len(empty.Answer) != 0 {
+			t.Errorf("over %s: %v, want no address and no error", network, empty)
+		}
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
