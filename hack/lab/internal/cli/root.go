@@ -1,0 +1,127 @@
+// Package cli is the lab's command line.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/gateway"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/orchestrate"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/proc"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/step"
+)
+
+// nameVariable chooses the lab when --name does not.
+const nameVariable = "LAB_NAME"
+
+// app is what all commands share.
+type app struct {
+	name string // --name
+	out  io.Writer
+}
+
+// Run runs one command line.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	root := newRoot(&app{out: stdout}) //nolint:contextcheck // commands get theirs from ExecuteContext
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return root.ExecuteContext(ctx)
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "lab",
+		Short: "A real Kubernetes cluster with an EFS stand-in on one machine",
+		Long: "lab runs a real Kubernetes control plane, nodes as small virtual machines, a\n" +
+			"registry and a stand-in for Amazon EFS, all inside one network namespace.",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	root.PersistentFlags().StringVar(&a.name, "name", defaultName(), "which lab, when several run side by side; also $"+nameVariable)
+	root.AddCommand(
+		a.upCommand(), a.downCommand(), a.statusCommand(),
+		a.kubeconfigCommand(), a.kubectlCommand(), a.execCommand(), a.logsCommand(),
+		a.loadCommand(), a.imageCommand(), a.nodeCommand(),
+		standin.NewCommand(a.standinSocket),
+		a.prepareCommand(), a.gatewayCommand(), a.standinCommand(), a.internalExecCommand(),
+	)
+	return root
+}
+
+func defaultName() string {
+	if name := os.Getenv(nameVariable); name != "" {
+		return name
+	}
+	return "default"
+}
+
+func (a *app) orchestrator() (*orchestrate.Orchestrator, error) {
+	lab, err := state.New(a.name)
+	if err != nil {
+		return nil, err
+	}
+	return &orchestrate.Orchestrator{Lab: lab, Steps: step.NewPrinter(a.out)}, nil
+}
+
+// existing is the lab of a command that needs one.
+func (a *app) existing() (state.Lab, state.Settings, error) {
+	lab, err := state.New(a.name)
+	if err != nil {
+		return state.Lab{}, state.Settings{}, err
+	}
+	if !lab.Exists() {
+		return state.Lab{}, state.Settings{}, fmt.Errorf("lab %s is not up: run `make lab-up`", lab.Name)
+	}
+	s, err := lab.Load()
+	return lab, s, err
+}
+
+func (a *app) standinSocket() (string, error) {
+	lab, _, err := a.existing()
+	if err != nil {
+		return "", err
+	}
+	return lab.StandinSocket(), nil
+}
+
+func newLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+func (a *app) gatewayCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: gateway.Command, Hidden: true, Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, targets []string) error {
+			return gateway.Run(cmd.Context(), targets, newLogger(cmd.ErrOrStderr()))
+		},
+	}
+}
+
+func (a *app) standinCommand() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use: orchestrate.StandinCommand, Hidden: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := standin.LoadConfig(file)
+			if err != nil {
+				return err
+			}
+			return standin.Run(cmd.Context(), config, newLogger(cmd.ErrOrStderr()))
+		},
+	}
+	cmd.Flags().StringVar(&file, "config", "", "JSON file")
+	return cmd
+}
+
+func (a *app) internalExecCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: proc.ExecCommand, Hidden: true, DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error { return proc.Exec(args) },
+	}
+}

@@ -1,0 +1,196 @@
+package orchestrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"golang.org/x/sys/unix"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/controlplane"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/gateway"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/images"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/network"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/proc"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/step"
+)
+
+const (
+	gatewayPart  = "gateway"
+	registryPart = "registry"
+	standinPart  = "efs"
+)
+
+// startGateway opens the lab's ports on 127.0.0.1 and remembers them: a
+// kubeconfig handed out once stays good.
+func (o *Orchestrator) startGateway(ctx context.Context, s *state.Settings) error {
+	program, digest, err := o.ownProgram()
+	if err != nil {
+		return err
+	}
+	spec := proc.Spec{
+		Name: gatewayPart,
+		Args: []string{
+			program, gateway.Command,
+			inside(state.APIServerPort), inside(state.RegistryPort), inside(state.EFSAPIPort),
+		},
+		LogFile: o.Lab.LogFile(gatewayPart),
+		NetNS:   o.Lab.NetNSPath(),
+		Digest:  digest + fmt.Sprint(s.APIServerPort, s.RegistryPort, s.EFSAPIPort),
+	}
+	if r, ok := o.Lab.Parts().Get(gatewayPart); ok && r.Alive() && r.Matches(spec) {
+		return nil
+	}
+	var files []*os.File
+	for _, port := range []*int{&s.APIServerPort, &s.RegistryPort, &s.EFSAPIPort} {
+		f, chosen, err := o.listen(ctx, *port)
+		if err != nil {
+			return err
+		}
+		*port = chosen
+		files = append(files, f)
+	}
+	if err := o.Lab.Save(*s); err != nil {
+		return err
+	}
+	spec.Digest = digest + fmt.Sprint(s.APIServerPort, s.RegistryPort, s.EFSAPIPort)
+	spec.Address = fmt.Sprintf("127.0.0.1:%d", s.APIServerPort)
+	return o.ensure(ctx, spec, func() ([]*os.File, error) { return files, nil })
+}
+
+// listen opens a port; the lab's own old gateway has to let go of it first.
+func (o *Orchestrator) listen(ctx context.Context, port int) (*os.File, int, error) {
+	if err := o.Lab.Parts().Stop(ctx, gatewayPart, stopGrace); err != nil {
+		return nil, 0, err
+	}
+	f, chosen, err := gateway.Listen(port)
+	if errors.Is(err, unix.EADDRINUSE) {
+		return nil, 0, fmt.Errorf("port %d of 127.0.0.1 is taken by another program: end that program, or choose another port with --apiserver-port, --registry-port or --efs-api-port", port)
+	}
+	return f, chosen, err
+}
+
+func inside(port int) string { return fmt.Sprintf("%s:%d", state.HostAddress, port) }
+
+// startPlane starts the control plane and waits until it answers.
+func (o *Orchestrator) startPlane(ctx context.Context, notes *step.Notes, plane controlplane.Plane) error {
+	for _, spec := range []proc.Spec{plane.Etcd(), plane.APIServer()} {
+		if err := o.ensure(ctx, spec, nil); err != nil {
+			return err
+		}
+	}
+	c, err := client(o.Lab)
+	if err != nil {
+		return err
+	}
+	err = await(ctx, notes, 3*time.Minute, "the apiserver", func(ctx context.Context) error {
+		if _, err := c.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
+			return o.unlessDead(err, controlplane.Etcd, controlplane.APIServer)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, spec := range []proc.Spec{plane.ControllerManager(), plane.Scheduler()} {
+		if err := o.ensure(ctx, spec, nil); err != nil {
+			return err
+		}
+	}
+	// A pod is refused until its namespace has a service account.
+	return await(ctx, notes, 3*time.Minute, "the controller-manager", func(ctx context.Context) error {
+		if _, err := c.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
+			return o.unlessDead(err, controlplane.ControllerManager)
+		}
+		return nil
+	})
+}
+
+// registryPackage is Debian's build of the distribution registry.
+const registryPackage = "docker-registry"
+
+// registryConfig keeps manifests and layers on disk, so that images outlive
+// the registry's process.
+const registryConfig = `version: 0.1
+log: {level: warn}
+storage:
+  filesystem: {rootdirectory: %q}
+  delete: {enabled: true}
+http: {addr: %q}
+`
+
+// startRegistry starts the registry and pushes the lab's own images.
+func (o *Orchestrator) startRegistry(ctx context.Context, notes *step.Notes, s state.Settings, m material) error {
+	file := o.Lab.Path("registry.yaml")
+	config := fmt.Sprintf(registryConfig, o.Lab.Path("registry"), inside(state.RegistryPort))
+	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
+		return fmt.Errorf("writing the registry's configuration: %w", err)
+	}
+	err := o.ensure(ctx, proc.Spec{
+		Name:    registryPart,
+		Args:    []string{m.toolsRoot + "/usr/bin/docker-registry", "serve", file},
+		LogFile: o.Lab.LogFile(registryPart),
+		NetNS:   o.Lab.NetNSPath(),
+		Address: inside(state.RegistryPort),
+	}, nil)
+	if err != nil {
+		return err
+	}
+	if err := o.awaitPort(ctx, notes, registryPart, inside(state.RegistryPort)); err != nil {
+		return err
+	}
+	return o.pushOwnImages(ctx, s.RegistryPort, m)
+}
+
+// awaitPort waits until a part's address inside the lab takes connections.
+func (o *Orchestrator) awaitPort(ctx context.Context, notes *step.Notes, part, address string) error {
+	dialer := net.Dialer{Timeout: time.Second}
+	return await(ctx, notes, time.Minute, part, func(ctx context.Context) error {
+		err := network.Do(o.Lab, func() error {
+			c, err := dialer.DialContext(ctx, "tcp", address)
+			if err != nil {
+				return err
+			}
+			return c.Close()
+		})
+		if err != nil {
+			return o.unlessDead(err, part)
+		}
+		return nil
+	})
+}
+
+// The lab's own images.
+const (
+	pauseImage   = "lab/pause:1"
+	toolboxImage = "lab/toolbox:1"
+)
+
+func (o *Orchestrator) pushOwnImages(ctx context.Context, port int, m material) error {
+	pause, err := images.Build(images.Recipe{
+		Files:      []images.File{{Source: m.pause, Target: "/pause"}},
+		Entrypoint: []string{"/pause"},
+	})
+	if err != nil {
+		return err
+	}
+	if _, err := images.Push(ctx, port, pauseImage, pause); err != nil {
+		return err
+	}
+	toolbox, err := images.Build(images.Recipe{
+		Files:   []images.File{{Source: m.toolboxRoot, Target: "/"}},
+		Env:     []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
+		Command: []string{"/bin/sh"},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = images.Push(ctx, port, toolboxImage, toolbox)
+	return err
+}
