@@ -1,0 +1,80 @@
+# efs-stunnel: `make help` lists the targets.
+SHELL := /bin/bash -eu -o pipefail
+.DEFAULT_GOAL := help
+
+MODULES  := . hack/lab
+TOOL     := go tool -modfile=$(CURDIR)/hack/tools/go.mod
+LAB      := $(CURDIR)/bin/lab
+LAB_NAME ?= default
+# Extra flags of lab-up, for example LAB_FLAGS="--audit --nodes 3".
+LAB_FLAGS ?=
+
+export LAB_NAME
+# Modules are what their go.mod says, whatever a developer's workspace says.
+export GOWORK := off
+
+##@ Everyday
+
+.PHONY: help
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: unit
+unit: ## Run the tests that need no cluster
+	for m in $(MODULES); do go test -C $$m ./...; done
+
+.PHONY: race
+race: lab ## Run them under the race detector, the one with a real NFS server too
+	export LAB_GANESHA_ROOT=$$($(LAB) prepare); \
+	for m in $(MODULES); do go test -race -C $$m ./...; done
+
+.PHONY: fmt
+fmt: ## Format every Go file
+	$(TOOL) golangci-lint fmt
+
+.PHONY: lint
+lint: ## Check format, go vet, staticcheck and golangci-lint
+	$(TOOL) golangci-lint fmt --diff
+	for m in $(MODULES); do cd $(CURDIR)/$$m; go vet -tags smoke ./...; $(TOOL) staticcheck -tags smoke ./...; $(TOOL) golangci-lint run; done
+
+.PHONY: verify
+verify: ## Check that the generated files (go.mod, go.sum) are up to date
+	for m in $(MODULES) hack/lab/components hack/tools; do (cd $$m && go mod tidy -diff); done
+
+##@ Lab
+
+.PHONY: lab
+lab: ## Build bin/lab
+	go build -C hack/lab -o $(LAB) .
+
+.PHONY: lab-up
+lab-up: lab ## Bring up the lab $(LAB_NAME): a cluster with real nodes and an EFS stand-in
+	$(LAB) up $(LAB_FLAGS)
+
+.PHONY: lab-down
+lab-down: lab ## Stop and remove it
+	$(LAB) down
+
+.PHONY: lab-status
+lab-status: lab ## Show its parts
+	$(LAB) status
+
+.PHONY: lab-smoke
+lab-smoke: lab ## Prove a lab of its own with plain manifests, then remove it
+	go test -C hack/lab -tags smoke -count=1 -timeout 60m -v ./smoke
+
+##@ Everything
+
+.PHONY: test
+test: race lab-smoke ## Run every test
+
+.PHONY: ci
+ci: ## What CI runs: lint, generated files, every test
+	$(MAKE) lint
+	$(MAKE) verify
+	$(MAKE) test
+	@git diff --exit-code || { echo "make ci changed files that are in git: commit what it made"; exit 1; }
+
+.PHONY: clean
+clean: ## Remove what was built here; the cache of the lab stays
+	rm -rf bin

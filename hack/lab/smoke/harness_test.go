@@ -1,0 +1,187 @@
+//go:build smoke
+
+package smoke
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
+)
+
+// limit is how long the test waits for anything at most: emulated machines on
+// a busy host are slow, and a wait that is met ends at once.
+const limit = 4 * time.Minute
+
+// testLab is a lab of this test's own, driven through the program that people
+// use.
+type testLab struct {
+	t       *testing.T
+	program string
+	state.Lab
+}
+
+// newLab names a lab and removes what an earlier run may have left of it, and
+// what this run makes.
+func newLab(t *testing.T, name string) *testLab {
+	t.Helper()
+	program, err := filepath.Abs("../../../bin/lab")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(program); err != nil {
+		t.Fatalf("%v: run `make lab` first", err)
+	}
+	lab, err := state.New(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &testLab{t: t, program: program, Lab: lab}
+	l.lab("down")
+	t.Cleanup(func() {
+		if t.Failed() {
+			l.tellStory()
+		}
+		l.lab("down")
+		l.wantNothingLeft()
+	})
+	return l
+}
+
+// in is the same lab in a subtest.
+func (l *testLab) in(t *testing.T) *testLab {
+	t.Helper()
+	return &testLab{t: t, program: l.program, Lab: l.Lab}
+}
+
+// lab runs one command of the lab program and returns what it printed.
+func (l *testLab) lab(args ...string) string {
+	l.t.Helper()
+	out, err := l.try(args...)
+	if err != nil {
+		l.t.Fatalf("lab %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return out
+}
+
+// try is lab for a command that may fail.
+func (l *testLab) try(args ...string) (string, error) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.t.Context()), 30*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, l.program, append([]string{"--name", l.Name}, args...)...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	begin := time.Now()
+	err := cmd.Run()
+	l.t.Logf("lab %s (%.1f s)\n%s", strings.Join(args, " "), time.Since(begin).Seconds(), out.String())
+	return out.String(), err
+}
+
+func (l *testLab) kubectl(args ...string) string {
+	l.t.Helper()
+	return l.lab(append([]string{"kubectl", "--"}, args...)...)
+}
+
+// inPod runs a shell line in a pod's only container.
+func (l *testLab) inPod(pod, line string) string {
+	l.t.Helper()
+	return strings.TrimSpace(l.kubectl("-n", "smoke", "exec", pod, "--", "sh", "-ec", line))
+}
+
+// eventually polls until check finds nothing missing.
+func (l *testLab) eventually(what string, check func() (missing string)) {
+	l.t.Helper()
+	deadline := time.Now().Add(limit)
+	ticker := time.NewTicker(500 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		missing := check()
+		if missing == "" {
+			return
+		}
+		if time.Now().After(deadline) {
+			l.t.Fatalf("waiting for %s: %s", what, missing)
+		}
+		<-ticker.C
+	}
+}
+
+// apply applies a file of testdata.
+func (l *testLab) apply(file string) {
+	l.t.Helper()
+	l.kubectl("apply", "-f", filepath.Join("testdata", file))
+}
+
+// wait is kubectl wait with the test's own limit.
+func (l *testLab) wait(args ...string) {
+	l.t.Helper()
+	l.kubectl(append([]string{"-n", "smoke", "wait", fmt.Sprintf("--timeout=%ds", int(limit.Seconds()))}, args...)...)
+}
+
+// mountTargets asks the stand-in, not its API.
+func (l *testLab) mountTargets(fileSystem string) []world.MountTarget {
+	l.t.Helper()
+	w, err := standin.NewClient(l.StandinSocket()).World(l.t.Context())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return w.MountTargetsOf(fileSystem)
+}
+
+// tellStory prints what a person would look at after a failure.
+func (l *testLab) tellStory() {
+	_, _ = l.try("status")
+	_, _ = l.try("efs", "status")
+	_, _ = l.try("kubectl", "--", "get", "pods,pv,pvc,jobs,events", "-A", "-o", "wide")
+	_, _ = l.try("kubectl", "--", "describe", "pods", "-n", "smoke")
+	logs, _ := filepath.Glob(l.LogFile("*"))
+	for _, file := range logs {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		const enough = 3000
+		l.t.Logf("end of %s:\n%s", file, data[max(0, len(data)-enough):])
+	}
+}
+
+// wantNothingLeft looks for what the lab may have left on this machine.
+func (l *testLab) wantNothingLeft() {
+	for _, path := range []string{l.Dir, l.NetNSPath()} {
+		if _, err := os.Lstat(path); err == nil {
+			l.t.Errorf("%s is still there", path)
+		}
+	}
+	commands, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, file := range commands {
+		line, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(line), l.Dir+"/") {
+			l.t.Errorf("a process is left: %s", strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		l.t.Errorf("reading mounts: %v", err)
+	}
+	if strings.Contains(string(mounts), l.NetNS()) {
+		l.t.Errorf("a mount of %s is left", l.NetNS())
+	}
+}
+
+func kill(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,178 @@
+package layout
+
+import (
+	"go/ast"
+	"go/token"
+	"path"
+	"slices"
+	"strings"
+)
+
+// DirectionRules hold for the product's module. They speak of folders that may not exist yet.
+func DirectionRules() []Rule {
+	return []Rule{
+		pureImports,     // cmd -> pkg/controller -> pure packages, never back
+		pureActs,        // time and concurrency are the caller's
+		standardLibrary, // where a third party would be linked into everything
+		loopsApart,      // loops meet in API objects only
+		nobodyUsesCmd,   // wiring is at the top
+		oneEFSClient,    // the AWS boundary is one package
+		smallMountjob,   // the image's smallest program stays so
+	}
+}
+
+// isPure says which folders decide and do nothing else.
+func isPure(folder string) bool {
+	if within(folder, "pkg/efs/awsefs") {
+		return false
+	}
+	for _, pure := range []string{
+		"pkg/wellknown", "pkg/efs", "pkg/ports", "pkg/volumes",
+		"pkg/directories", "pkg/mountjobs", "pkg/stunnelcfg",
+	} {
+		if within(folder, pure) {
+			return true
+		}
+	}
+	return false
+}
+
+// worksOnDirectories: it is called pure because it knows no cluster, but its work is on a
+// mounted file system.
+func worksOnDirectories(folder string) bool { return within(folder, "pkg/directories") }
+
+// pureImports leaves tests alone: those may read golden files.
+func pureImports(p Package) []string {
+	if !isPure(p.folder()) {
+		return nil
+	}
+	var findings []string
+	for _, f := range p.built() {
+		f.eachImport(func(importPath string, pos token.Pos) {
+			if importPath == "os" && worksOnDirectories(p.folder()) {
+				return
+			}
+			folder, ours := inModule(importPath)
+			if ours && !isPure(folder) || isWorldly(importPath) {
+				findings = append(findings, p.at(f, pos, "pure package imports %s", importPath))
+			}
+		})
+	}
+	return findings
+}
+
+// isWorldly says which packages of others a pure package does without.
+func isWorldly(importPath string) bool {
+	if importPath == "net/netip" || importPath == "net/url" {
+		return false // plain values
+	}
+	for _, worldly := range []string{
+		"k8s.io/client-go", "github.com/aws", "log", "net", "os",
+	} {
+		if within(importPath, worldly) {
+			return true
+		}
+	}
+	return false
+}
+
+// pureActs leaves fakes alone: they may play a clock.
+func pureActs(p Package) []string {
+	folder := p.folder()
+	if !isPure(folder) || worksOnDirectories(folder) || strings.HasSuffix(path.Base(folder), "test") {
+		return nil
+	}
+	var findings []string
+	for _, f := range p.built() {
+		f.eachUse("time", func(name string, pos token.Pos) {
+			if slices.Contains([]string{"Now", "Since", "Until", "Sleep"}, name) {
+				findings = append(findings, p.at(f, pos, "pure package uses time.%s; take the time as an argument", name))
+			}
+		})
+		for node := range ast.Preorder(f.tree) {
+			if _, ok := node.(*ast.GoStmt); ok {
+				findings = append(findings, p.at(f, node.Pos(), "pure package starts a goroutine"))
+			}
+		}
+	}
+	return findings
+}
+
+func standardLibrary(p Package) []string {
+	if folder := p.folder(); !within(folder, "pkg/wellknown") && !worksOnDirectories(folder) {
+		return nil
+	}
+	var findings []string
+	for _, f := range p.built() {
+		f.eachImport(func(importPath string, pos token.Pos) {
+			first, _, _ := strings.Cut(importPath, "/")
+			if _, ours := inModule(importPath); !ours && strings.Contains(first, ".") {
+				findings = append(findings, p.at(f, pos, "imports %s; here the standard library must do", importPath))
+			}
+		})
+	}
+	return findings
+}
+
+func loopsApart(p Package) []string {
+	own, ok := loopOf(p.folder())
+	if !ok {
+		return nil
+	}
+	var findings []string
+	for _, f := range p.Files {
+		f.eachImport(func(importPath string, pos token.Pos) {
+			folder, _ := inModule(importPath)
+			if other, ok := loopOf(folder); ok && other != own {
+				findings = append(findings, p.at(f, pos, "loop %s imports loop %s", own, other))
+			}
+		})
+	}
+	return findings
+}
+
+// loopOf names the control loop that a folder belongs to.
+func loopOf(folder string) (loop string, ok bool) {
+	rest, ok := strings.CutPrefix(folder, "pkg/controller/")
+	loop, _, _ = strings.Cut(rest, "/")
+	return loop, ok
+}
+
+func nobodyUsesCmd(p Package) []string {
+	return forbid(p, func(importPath string) bool { return within(importPath, Module+"/cmd") })
+}
+
+func oneEFSClient(p Package) []string {
+	if within(p.folder(), "pkg/efs/awsefs") {
+		return nil
+	}
+	return forbid(p, func(importPath string) bool {
+		return within(importPath, "github.com/aws/aws-sdk-go-v2/service/efs")
+	})
+}
+
+// forbid finds imports of the kind, in tests too.
+func forbid(p Package, kind func(importPath string) bool) []string {
+	var findings []string
+	for _, f := range p.Files {
+		f.eachImport(func(importPath string, pos token.Pos) {
+			if kind(importPath) {
+				findings = append(findings, p.at(f, pos, "imports %s", importPath))
+			}
+		})
+	}
+	return findings
+}
+
+func smallMountjob(p Package) []string {
+	if !within(p.folder(), "cmd/mountjob") {
+		return nil
+	}
+	var findings []string
+	for _, dep := range p.Deps {
+		if within(dep, "k8s.io") {
+			findings = append(findings, p.folder()+": links "+dep)
+		}
+	}
+	return findings
+}
