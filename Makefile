@@ -26,7 +26,7 @@ unit: ## Run the tests that need no cluster
 .PHONY: race
 race: lab ## Run them under the race detector, the one with a real NFS server too
 	export LAB_GANESHA_ROOT=$$($(LAB) prepare); \
-	for m in $(MODULES); do go test -race -C $$m ./...; done
+	for m in $(MODULES); do go test -C $$m -race ./...; done
 
 .PHONY: fmt
 fmt: ## Format every Go file
