@@ -18,8 +18,11 @@ const debianSuite = "bookworm"
 const nodeImageSize = "8G"
 
 // nodeInit is the first program of a node. What differs between nodes, and
-// everything that is likely to change, comes from the two read-only disks.
+// everything that is likely to change, comes from the two read-only disks. The
+// initrd has waited for the system's disk only.
 const nodeInit = `#!/bin/sh
+set -e
+until [ -b /dev/vdb ] && [ -b /dev/vdc ]; do sleep 0.1; done
 mount -t ext4 -o ro,noload /dev/vdb /lab/programs
 mount -t ext4 -o ro,noload /dev/vdc /lab/config
 cp -a /lab/config/etc/. /etc/

@@ -26,8 +26,9 @@ func (a Accelerator) args() []string {
 		return []string{"-accel", "kvm", "-cpu", "host"}
 	}
 	// One thread for each virtual processor; room for a whole system's
-	// translated code, or it is translated over and over.
-	return []string{"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max"}
+	// translated code, or it is translated over and over. A fifth level of page
+	// tables would only make every walk in software longer.
+	return []string{"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,la57=off"}
 }
 
 // trialLimit is many times what a kernel under working KVM needs to say hello.

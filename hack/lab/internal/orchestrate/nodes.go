@@ -25,7 +25,7 @@ import (
 )
 
 // nodeLimit is generous: an emulated machine on a busy host boots slowly.
-const nodeLimit = 5 * time.Minute
+const nodeLimit = 10 * time.Minute
 
 func (o *Orchestrator) startNode(ctx context.Context, s state.Settings, n state.Node, m material) error {
 	if r, ok := o.Lab.Parts().Get(n.Part()); ok && r.Alive() {
