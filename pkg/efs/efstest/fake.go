@@ -1,0 +1,184 @@
+// Package efstest plays the EFS API in memory, for tests of what polls it.
+package efstest
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+)
+
+// Fake is a region's file systems, and the troubles of reading them. Its methods may be called
+// from everywhere at once.
+type Fake struct {
+	mu           sync.Mutex
+	fileSystems  map[string]efs.FileSystem // guarded by mu, like all that follow
+	hidden       map[string]bool
+	targetErrors map[string]error
+	existsErrors map[string]error
+	listError    error
+	truncated    bool
+	lastRead     time.Time
+	calls        Calls
+}
+
+// Calls counts what was asked of the fake.
+type Calls struct {
+	List   int
+	Exists int
+}
+
+// New returns a region with these file systems.
+func New(fileSystems ...efs.FileSystem) *Fake {
+	f := &Fake{
+		fileSystems:  map[string]efs.FileSystem{},
+		hidden:       map[string]bool{},
+		targetErrors: map[string]error{},
+		existsErrors: map[string]error{},
+	}
+	for _, fs := range fileSystems {
+		f.Put(fs)
+	}
+	return f
+}
+
+// Put creates a file system or replaces it.
+func (f *Fake) Put(fs efs.FileSystem) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fileSystems[fs.ID] = fs.Clone()
+}
+
+// Remove deletes a file system for good.
+func (f *Fake) Remove(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.fileSystems, id)
+}
+
+// Hide has listings leave out a file system that exists, or not any longer.
+func (f *Fake) Hide(id string, hidden bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	setOrDelete(f.hidden, id, hidden)
+}
+
+// Truncate has listings end after their first half, with no error, until it is told false.
+func (f *Fake) Truncate(truncated bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.truncated = truncated
+}
+
+// FailList has ListFileSystems fail until it is told nil.
+func (f *Fake) FailList(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.listError = err
+}
+
+// FailMountTargets has the reading of one file system's mount targets fail until it is told nil.
+func (f *Fake) FailMountTargets(id string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	setOrDelete(f.targetErrors, id, err)
+}
+
+// FailExists has FileSystemExists fail for one file system until it is told nil.
+func (f *Fake) FailExists(id string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	setOrDelete(f.existsErrors, id, err)
+}
+
+// Calls returns what was asked so far.
+func (f *Fake) Calls() Calls {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.calls
+}
+
+// ListFileSystems polls the region. Its file systems are in order of id, which the real API
+// does not promise.
+func (f *Fake) ListFileSystems(ctx context.Context) (efs.Listing, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls.List++
+	if err := ctx.Err(); err != nil {
+		return efs.Listing{}, err
+	}
+	if f.listError != nil {
+		return efs.Listing{}, f.listError
+	}
+	listing := efs.Listing{ReadAt: f.tick()}
+	for _, id := range f.listed() {
+		fs := f.fileSystems[id].Clone()
+		if err := f.targetErrors[id]; err != nil {
+			fs.MountTargets = nil
+			listing.Failed = with(listing.Failed, id, err)
+		}
+		listing.FileSystems = append(listing.FileSystems, fs)
+	}
+	listing.Complete = !f.truncated && len(listing.Failed) == 0
+	return listing, nil
+}
+
+// FileSystemExists asks for one file system.
+func (f *Fake) FileSystemExists(ctx context.Context, id string) (bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls.Exists++
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if err := f.existsErrors[id]; err != nil {
+		return false, err
+	}
+	_, exists := f.fileSystems[id]
+	return exists, nil
+}
+
+// listed returns the ids that a listing shows. The caller holds mu.
+func (f *Fake) listed() []string {
+	var ids []string
+	for _, id := range slices.Sorted(maps.Keys(f.fileSystems)) {
+		if !f.hidden[id] {
+			ids = append(ids, id)
+		}
+	}
+	if f.truncated {
+		ids = ids[:len(ids)/2]
+	}
+	return ids
+}
+
+// tick returns the time, later at each call: two polls are never one. The caller holds mu.
+func (f *Fake) tick() time.Time {
+	now := time.Now()
+	if !now.After(f.lastRead) {
+		now = f.lastRead.Add(time.Nanosecond)
+	}
+	f.lastRead = now
+	return now
+}
+
+// setOrDelete keeps only entries that say something.
+func setOrDelete[V comparable](m map[string]V, key string, value V) {
+	var zero V
+	if value == zero {
+		delete(m, key)
+		return
+	}
+	m[key] = value
+}
+
+func with(m map[string]error, key string, err error) map[string]error {
+	if m == nil {
+		m = map[string]error{}
+	}
+	m[key] = err
+	return m
+}

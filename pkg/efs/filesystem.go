@@ -1,0 +1,69 @@
+// Package efs holds what Amazon EFS says of itself, as plain values: file systems, mount
+// targets, access points, and the listing that one poll of its API yields.
+//
+// It decides two things from them: which file systems can serve a cluster (Usable), and which
+// ones an administrator lets it use (Filter). The API itself is behind package efs/awsefs.
+package efs
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+)
+
+// LifeCycleState is what EFS says of a file system, mount target or access point.
+type LifeCycleState string
+
+// The states that the API knows. Another value is as good as Error.
+const (
+	Creating  LifeCycleState = "creating"
+	Available LifeCycleState = "available"
+	Updating  LifeCycleState = "updating"
+	Deleting  LifeCycleState = "deleting"
+	Deleted   LifeCycleState = "deleted"
+	Error     LifeCycleState = "error"
+)
+
+// FileSystem is one file system and the ways into it.
+type FileSystem struct {
+	ID    string
+	Name  string // its Name tag, or ""
+	State LifeCycleState
+	// AvailabilityZone is the zone's name for a One Zone file system, else "".
+	AvailabilityZone string
+	// ReplicationDestination says that another file system overwrites this one, so that it is
+	// read-only here.
+	ReplicationDestination bool
+	SizeBytes              int64
+	Tags                   map[string]string
+	// MountTargets are all of them, in any state; nil where they could not be read, see
+	// Listing.Failed.
+	MountTargets []MountTarget
+}
+
+// MountTarget is a file system's address in one subnet.
+type MountTarget struct {
+	ID           string
+	FileSystemID string
+	SubnetID     string
+	VPCID        string
+	ZoneName     string     // us-east-1a: a name that each account gives to another zone
+	ZoneID       string     // use1-az1: the same zone for every account
+	Address      netip.Addr // IPv4; invalid when the mount target has none
+	State        LifeCycleState
+}
+
+// AccessPoint is an entry into a file system with a root directory of its own.
+type AccessPoint struct {
+	ID           string
+	FileSystemID string
+	RootPath     string
+	State        LifeCycleState
+}
+
+// Clone returns a copy that shares nothing with the original.
+func (fs FileSystem) Clone() FileSystem {
+	fs.Tags = maps.Clone(fs.Tags)
+	fs.MountTargets = slices.Clone(fs.MountTargets)
+	return fs
+}

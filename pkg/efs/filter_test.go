@@ -1,0 +1,92 @@
+package efs_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+)
+
+func TestParseFilter(t *testing.T) {
+	tests := map[string]struct {
+		ids, tags string
+		want      efs.Filter
+		err       string // a part of it
+	}{
+		"nothing means everything": {},
+		"lists forgive spaces and a last comma": {
+			ids: "fs-1, fs-2,", tags: " team=a ,env=x=y,",
+			want: efs.Filter{IDs: []string{"fs-1", "fs-2"}, Tags: map[string]string{"team": "a", "env": "x=y"}},
+		},
+		"a tag may have an empty value": {
+			tags: "shared=", want: efs.Filter{Tags: map[string]string{"shared": ""}},
+		},
+		"an id must look like one":     {ids: "fs-1,FS-2", err: `"FS-2" is no file system id: want fs-`},
+		"a tag needs its value":        {tags: "team", err: `"team" is no tag: want key=value`},
+		"a tag needs its key":          {tags: "=a", err: `"=a" is no tag: want key=value`},
+		"a tag cannot have two values": {tags: "team=a,team=b", err: `"b" is the second value of tag "team"`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := efs.ParseFilter(tt.ids, tt.tags)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Fatalf("error %v, want %q", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("filter mismatch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMatch(t *testing.T) {
+	fs := efs.FileSystem{ID: "fs-1", Tags: map[string]string{"team": "a", "env": "test"}}
+	tests := map[string]struct {
+		filter efs.Filter
+		want   bool
+	}{
+		"the zero filter takes all":   {efs.Filter{}, true},
+		"one of the ids":              {efs.Filter{IDs: []string{"fs-0", "fs-1"}}, true},
+		"none of the ids":             {efs.Filter{IDs: []string{"fs-0"}}, false},
+		"all of the tags":             {efs.Filter{Tags: map[string]string{"team": "a", "env": "test"}}, true},
+		"one tag has another value":   {efs.Filter{Tags: map[string]string{"team": "a", "env": "prod"}}, false},
+		"a missing tag is not empty":  {efs.Filter{Tags: map[string]string{"owner": ""}}, false},
+		"ids and tags must both hold": {efs.Filter{IDs: []string{"fs-0"}, Tags: map[string]string{"team": "a"}}, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := tt.filter.Match(fs); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestIDs(t *testing.T) {
+	good := []string{"fs-34a3p3", "fs-0123456789abcdef0", "fs-" + strings.Repeat("a", 40)}
+	bad := []string{"", "fs-", "fs-A", "fs-1\n", "fs-1/..", "fs-1.2", "xfs-1", "fs-" + strings.Repeat("a", 41), "fsap-1"}
+	for _, id := range good {
+		if err := efs.CheckFileSystemID(id); err != nil {
+			t.Error(err)
+		}
+		if err := efs.CheckAccessPointID("fsap-" + strings.TrimPrefix(id, "fs-")); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, id := range bad {
+		if efs.CheckFileSystemID(id) == nil {
+			t.Errorf("file system id %q is accepted", id)
+		}
+		if id != "fsap-1" && efs.CheckAccessPointID(id) == nil {
+			t.Errorf("access point id %q is accepted", id)
+		}
+	}
+}
