@@ -1,0 +1,149 @@
+// Package awsefs reads file systems and mount targets from the Amazon EFS API.
+// It is the only user of the AWS SDK's EFS client.
+package awsefs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsapi "github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/aws/aws-sdk-go-v2/service/efs/types"
+	"github.com/aws/smithy-go"
+	"golang.org/x/sync/errgroup"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+)
+
+// Options say how the API is asked.
+type Options struct {
+	// CallTimeout bounds one call with all its retries by the SDK.
+	CallTimeout time.Duration
+	// Parallel is how many file systems are asked for their mount targets at once.
+	Parallel int
+	// Match leaves out file systems before they are asked for their mount targets.
+	Match func(efs.FileSystem) bool
+	// Observe is told of every call; the result is "success", the API's own error code,
+	// "Timeout", "Canceled" or "Unreachable".
+	Observe func(operation, result string, took time.Duration)
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Client asks one region's API.
+type Client struct {
+	options Options
+	api     *awsapi.Client
+}
+
+// New makes a client; it asks nothing.
+func New(config aws.Config, options Options) *Client {
+	return &Client{options: options, api: awsapi.NewFromConfig(config)}
+}
+
+// ListFileSystems reads all file systems that match, with their mount targets.
+// It fails when the file systems themselves cannot be listed to the end; a
+// single one whose mount targets cannot be read is in the listing's Failed.
+func (c *Client) ListFileSystems(ctx context.Context) (efs.Listing, error) {
+	listing := efs.Listing{ReadAt: c.options.Now()}
+	pages := awsapi.NewDescribeFileSystemsPaginator(c.api, &awsapi.DescribeFileSystemsInput{})
+	for pages.HasMorePages() {
+		page, err := observed(ctx, c, "DescribeFileSystems", pages.NextPage)
+		if err != nil {
+			return efs.Listing{}, fmt.Errorf("listing file systems: %w", err)
+		}
+		for _, description := range page.FileSystems {
+			if fs := fileSystem(description); c.options.Match(fs) {
+				listing.FileSystems = append(listing.FileSystems, fs)
+			}
+		}
+	}
+	c.addMountTargets(ctx, &listing)
+	listing.Complete = len(listing.Failed) == 0
+	return listing, nil
+}
+
+// addMountTargets asks for each file system on its own, because the API knows
+// no other way; the failure of one keeps no other from being read.
+func (c *Client) addMountTargets(ctx context.Context, listing *efs.Listing) {
+	var group errgroup.Group
+	group.SetLimit(c.options.Parallel)
+	var mu sync.Mutex // protects listing.Failed
+	for i := range listing.FileSystems {
+		fs := &listing.FileSystems[i]
+		group.Go(func() error {
+			targets, err := c.mountTargets(ctx, fs.ID)
+			if err == nil {
+				fs.MountTargets = targets
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if listing.Failed == nil {
+				listing.Failed = make(map[string]error)
+			}
+			listing.Failed[fs.ID] = err
+			return nil
+		})
+	}
+	_ = group.Wait() // each failure is in the listing
+}
+
+func (c *Client) mountTargets(ctx context.Context, fileSystemID string) ([]efs.MountTarget, error) {
+	targets := []efs.MountTarget{}
+	pages := awsapi.NewDescribeMountTargetsPaginator(c.api, &awsapi.DescribeMountTargetsInput{FileSystemId: &fileSystemID})
+	for pages.HasMorePages() {
+		page, err := observed(ctx, c, "DescribeMountTargets", pages.NextPage)
+		if err != nil {
+			return nil, fmt.Errorf("listing mount targets of %s: %w", fileSystemID, err)
+		}
+		for _, description := range page.MountTargets {
+			targets = append(targets, mountTarget(description))
+		}
+	}
+	return targets, nil
+}
+
+// FileSystemExists asks for one file system by its id. Only the API's own
+// FileSystemNotFound means no; every other failure is an error.
+func (c *Client) FileSystemExists(ctx context.Context, id string) (bool, error) {
+	_, err := observed(ctx, c, "DescribeFileSystems", func(ctx context.Context, options ...func(*awsapi.Options)) (*awsapi.DescribeFileSystemsOutput, error) {
+		return c.api.DescribeFileSystems(ctx, &awsapi.DescribeFileSystemsInput{FileSystemId: &id}, options...)
+	})
+	if notFound := (*types.FileSystemNotFound)(nil); errors.As(err, &notFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("asking for file system %s: %w", id, err)
+	}
+	return true, nil
+}
+
+// observed makes one call within the time for one, and tells of it.
+func observed[T any](ctx context.Context, c *Client, operation string, call func(context.Context, ...func(*awsapi.Options)) (T, error)) (T, error) {
+	begin := c.options.Now()
+	limited, cancel := context.WithTimeout(ctx, c.options.CallTimeout)
+	defer cancel()
+	answer, err := call(limited)
+	c.options.Observe(operation, resultOf(limited, err), c.options.Now().Sub(begin))
+	return answer, err
+}
+
+func resultOf(ctx context.Context, err error) string {
+	if err == nil {
+		return "success"
+	}
+	if code := smithy.APIError(nil); errors.As(err, &code) {
+		return code.ErrorCode()
+	}
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return "Timeout"
+	case ctx.Err() != nil:
+		return "Canceled"
+	}
+	return "Unreachable"
+}

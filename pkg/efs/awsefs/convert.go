@@ -1,0 +1,47 @@
+package awsefs
+
+import (
+	"net/netip"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/efs/types"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+)
+
+func fileSystem(d types.FileSystemDescription) efs.FileSystem {
+	fs := efs.FileSystem{
+		ID:               aws.ToString(d.FileSystemId),
+		State:            efs.LifeCycleState(d.LifeCycleState),
+		AvailabilityZone: aws.ToString(d.AvailabilityZoneName),
+		Tags:             make(map[string]string, len(d.Tags)),
+	}
+	for _, tag := range d.Tags {
+		fs.Tags[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
+	}
+	fs.Name = fs.Tags["Name"]
+	if d.SizeInBytes != nil {
+		fs.SizeBytes = d.SizeInBytes.Value
+	}
+	if p := d.FileSystemProtection; p != nil {
+		fs.ReplicationDestination = p.ReplicationOverwriteProtection == types.ReplicationOverwriteProtectionReplicating
+	}
+	return fs
+}
+
+func mountTarget(d types.MountTargetDescription) efs.MountTarget {
+	t := efs.MountTarget{
+		ID:           aws.ToString(d.MountTargetId),
+		FileSystemID: aws.ToString(d.FileSystemId),
+		SubnetID:     aws.ToString(d.SubnetId),
+		VPCID:        aws.ToString(d.VpcId),
+		ZoneName:     aws.ToString(d.AvailabilityZoneName),
+		ZoneID:       aws.ToString(d.AvailabilityZoneId),
+		State:        efs.LifeCycleState(d.LifeCycleState),
+	}
+	// One that has no IPv4 address, or none yet, keeps the invalid address.
+	if address, err := netip.ParseAddr(aws.ToString(d.IpAddress)); err == nil {
+		t.Address = address
+	}
+	return t
+}
