@@ -1,0 +1,67 @@
+package ports
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+func (p *planner) tell(n News) { p.news = append(p.news, n) }
+
+// reportChanges tells how the new table differs from the old one, and what is missing in it.
+func (p *planner) reportChanges() {
+	p.reportPins()
+	before := p.before()
+	for id, target := range p.table.Targets {
+		old, there := before.Targets[id]
+		switch {
+		case !target.NotFoundSince.IsZero():
+			p.tell(News{Kind: Missing, FileSystem: id, Message: fmt.Sprintf(
+				"not listed since %s; its port %d stays", target.NotFoundSince.Format(time.RFC3339), target.Port)})
+		case !there:
+			p.tell(News{Kind: Found, FileSystem: id, Message: fmt.Sprintf("%s has port %d", target.Name, target.Port)})
+		case !old.NotFoundSince.IsZero():
+			p.tell(News{Kind: Found, FileSystem: id, Message: fmt.Sprintf("listed again, with port %d", target.Port)})
+		}
+	}
+	for id, target := range before.Targets {
+		if _, there := p.table.Targets[id]; !there {
+			p.tell(News{Kind: Gone, FileSystem: id, Message: fmt.Sprintf(
+				"the file system does not exist any longer; its port %d is retired", target.Port)})
+		}
+	}
+}
+
+// sortNews parts the news into what stands now and what was not told before.
+func (p *planner) sortNews() (standing, untold []News) {
+	slices.SortFunc(p.news, compareNews)
+	for _, n := range slices.Compact(p.news) {
+		if n.Kind.stands() {
+			standing = append(standing, n)
+		}
+		if !n.Kind.stands() || !slices.Contains(p.in.State.Standing, n) {
+			untold = append(untold, n)
+		}
+	}
+	return standing, untold
+}
+
+func compareNews(a, b News) int {
+	return cmp.Or(strings.Compare(a.FileSystem, b.FileSystem), strings.Compare(string(a.Kind), string(b.Kind)),
+		strings.Compare(a.Volume, b.Volume), strings.Compare(a.Message, b.Message))
+}
+
+func outOfPorts(key Key, r Range) string {
+	return fmt.Sprintf("no port is left for %s among %d to %d: widen --stunnel-port-count",
+		key, r.Base, r.Base+r.Count-1)
+}
+
+func pinRefused(key Key, want, got int, owners map[int]Key) string {
+	why := "which something else has"
+	if owner, ok := owners[want]; ok {
+		why = "which is that of " + owner.String()
+	}
+	return fmt.Sprintf("%s is pinned to port %d, %s; it has %d and keeps it", key, want, why, got)
+}

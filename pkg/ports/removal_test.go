@@ -1,0 +1,195 @@
+package ports_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+)
+
+func TestRemoval(t *testing.T) {
+	known := given(kept{"fs-1": 20490, "fs-2": 20491})
+	missing := given(kept{"fs-1": 20490, "fs-2": 20491})
+	fs1 := missing.Targets["fs-1"]
+	fs1.NotFoundSince = noon.Add(-time.Hour)
+	fs1.AccessPoints = map[string]ports.AccessPoint{"fsap-1": {Port: 20493}}
+	missing.Targets["fs-1"] = fs1
+	both := kept{"fs-1": 20490, "fs-1/fsap-1": 20493, "fs-2": 20491}
+	gone := []string{"fs-1"}
+	empty := efs.Listing{Complete: true, ReadAt: noon}
+	pinned := ports.Table{Targets: map[string]ports.Target{"fs-1": {}}}
+	runAssignments(t, map[string]assignmentTest{
+		"the first listing that lacks a target is only told": {
+			in: ports.Input{Table: known, Listing: listing("fs-2")},
+			want: outcome{
+				Ports: kept{"fs-1": 20490, "fs-2": 20491}, News: []string{"Missing fs-1"},
+			},
+		},
+		"the third has the caller ask": {
+			in: ports.Input{Table: missing, Listing: listing("fs-2"), State: absent(2, "fs-1")},
+			want: outcome{
+				Ports: both, News: []string{"Missing fs-1"}, Confirm: []string{"fs-1"},
+			},
+		},
+		"not found, it goes, and its ports are retired": {
+			in: ports.Input{
+				Table: missing, Listing: listing("fs-2", "fs-3"), State: absent(2, "fs-1"), Gone: gone,
+				Volumes: []ports.Volume{root(volume("r", "fs-1", 20490))},
+			},
+			want: outcome{
+				Ports: kept{"fs-2": 20491, "fs-3": 20492}, Retired: []int{20493, 20490},
+				News: []string{"Gone fs-1", "Found fs-3"}, Gone: gone,
+			},
+		},
+		"a volume's file system stays though it is gone": {
+			in: ports.Input{
+				Table: missing, Listing: listing("fs-2"), State: absent(3, "fs-1"), Gone: gone,
+				Volumes: []ports.Volume{volume("v", "fs-1", 20490)},
+			},
+			want: outcome{
+				Ports: both, News: []string{"Missing fs-1"}, Gone: gone,
+			},
+		},
+		"nothing goes before the third listing, whatever the caller says": {
+			in: ports.Input{Table: missing, Listing: listing("fs-2"), State: absent(1, "fs-1"), Gone: gone},
+			want: outcome{
+				Ports: both, News: []string{"Missing fs-1"},
+			},
+		},
+		"nothing goes after a partial listing": {
+			in: ports.Input{Table: missing, Listing: partial(listing("fs-2")), State: absent(3, "fs-1"), Gone: gone},
+			want: outcome{
+				Ports: both, News: []string{"Missing fs-1"},
+			},
+		},
+		"nothing goes after an empty listing": {
+			in: ports.Input{Table: missing, Listing: empty, State: absent(3, "fs-1"), Gone: gone},
+			want: outcome{
+				Ports: both, News: []string{"Missing fs-1"},
+			},
+		},
+		"nothing goes without a listing": {
+			in: ports.Input{Table: missing, State: absent(3, "fs-1"), Gone: gone},
+			want: outcome{
+				Ports: both, News: []string{"Missing fs-1"},
+			},
+		},
+		"what is listed does not go": {
+			in: ports.Input{Table: missing, Listing: listing("fs-1", "fs-2"), State: absent(3, "fs-1"), Gone: gone},
+			want: outcome{
+				Ports: both, News: []string{"Found fs-1"},
+			},
+		},
+		"what is pinned is not missing": {
+			in: ports.Input{
+				Table: missing, Listing: listing("fs-2"), State: absent(3, "fs-1"), Gone: gone, Pinned: pinned,
+			},
+			want: outcome{
+				Ports: both, News: []string{"Found fs-1"},
+			},
+		},
+	})
+}
+
+// The whole way, as the caller goes it.
+func TestGoneAfterThreeListings(t *testing.T) {
+	in := ports.Input{Table: given(kept{"fs-1": 20490, "fs-2": 20491}), Range: fourPorts, Now: noon}
+	polls := []struct {
+		listing efs.Listing
+		confirm []string
+	}{
+		{listing("fs-2"), nil},
+		{listing("fs-1", "fs-2"), nil}, // back: counting starts anew
+		{listing("fs-2"), nil},
+		{partial(listing()), nil}, // says nothing
+		{listing("fs-2"), nil},
+		{listing("fs-2"), []string{"fs-1"}},
+	}
+	for i, poll := range polls {
+		in.Listing = poll.listing
+		in.Listing.ReadAt = noon.Add(time.Duration(i) * time.Minute)
+		for range 2 { // a listing that is looked at twice counts once
+			out := ports.Assign(in)
+			if diff := cmp.Diff(poll.confirm, out.Confirm); diff != "" {
+				t.Fatalf("poll %d: confirm mismatch (-want +got):\n%s", i, diff)
+			}
+			in = apply(in, out)
+		}
+	}
+	in.Gone = []string{"fs-1"}
+	out := ports.Assign(in)
+	if diff := cmp.Diff(map[string]int{"fs-2": 20491}, portsOf(out.Table)); diff != "" {
+		t.Errorf("ports mismatch (-want +got):\n%s", diff)
+	}
+}
+
+func TestFreedPortsRest(t *testing.T) {
+	in := ports.Input{
+		Table: given(kept{"fs-1": 20490}), Listing: listing("fs-2"), State: absent(3, "fs-1"),
+		Gone: []string{"fs-1"}, Range: ports.Range{Base: 20490, Count: 1}, Now: noon,
+	}
+	first := ports.Assign(in)
+	want := outcome{Retired: []int{20490}, News: []string{"Gone fs-1", "OutOfPorts fs-2"}, Gone: []string{"fs-1"}, Ports: kept{}}
+	if diff := cmp.Diff(want, outcomeOf(first)); diff != "" {
+		t.Errorf("first outcome mismatch (-want +got):\n%s", diff)
+	}
+	second := ports.Assign(apply(in, first))
+	want = outcome{Ports: kept{"fs-2": 20490}, Retired: []int{}, News: []string{"Found fs-2"}}
+	if diff := cmp.Diff(want, outcomeOf(second)); diff != "" {
+		t.Errorf("second outcome mismatch (-want +got):\n%s", diff)
+	}
+}
+
+func TestAccessPoints(t *testing.T) {
+	known := given(kept{"fs-1": 20490})
+	withPoint := given(nil)
+	withPoint.Targets["fs-1"] = ports.Target{
+		Name: "fs-1", Port: 20490, IAM: true, AccessPoints: map[string]ports.AccessPoint{"fsap-1": {Port: 20491}},
+	}
+	wanted := []ports.Key{{FileSystem: "fs-1", AccessPoint: "fsap-1"}, {FileSystem: "fs-0", AccessPoint: "fsap-2"}}
+	pinned := ports.Table{Targets: map[string]ports.Target{
+		"fs-1": {AccessPoints: map[string]ports.AccessPoint{"fsap-9": {Port: 20493}}},
+	}}
+	both := kept{"fs-1": 20490, "fs-1/fsap-1": 20491}
+	runAssignments(t, map[string]assignmentTest{
+		"get a port when they are asked for and their file system has one": {
+			in:   ports.Input{Table: known, Demand: ports.Demand{AccessPoints: wanted}},
+			want: outcome{Ports: both},
+		},
+		"keep it, and nobody gets it": {
+			in:   ports.Input{Table: withPoint, Listing: listing("fs-1", "fs-2")},
+			want: outcome{Ports: kept{"fs-1": 20490, "fs-1/fsap-1": 20491, "fs-2": 20492}, News: []string{"Found fs-2"}},
+		},
+		"lose it when nobody asks for them": {
+			in:   ports.Input{Table: withPoint, Demand: ports.Demand{Known: true}},
+			want: outcome{Ports: kept{"fs-1": 20490}, Retired: []int{20491}},
+		},
+		"keep it while a volume names them": {
+			in: ports.Input{
+				Table: withPoint, Demand: ports.Demand{Known: true},
+				Volumes: []ports.Volume{point(volume("v", "fs-1", 20491))},
+			},
+			want: outcome{Ports: both},
+		},
+		"correct the volumes on them": {
+			in: ports.Input{Table: withPoint, Volumes: []ports.Volume{point(volume("v", "fs-1", 20490))}},
+			want: outcome{
+				Ports: both, Corrections: []string{"v: 20490 -> 20491"},
+			},
+		},
+		"may be pinned": {
+			in:   ports.Input{Table: withPoint, Pinned: pinned, Demand: ports.Demand{Known: true, AccessPoints: wanted}},
+			want: outcome{Ports: kept{"fs-1": 20490, "fs-1/fsap-1": 20491, "fs-1/fsap-9": 20493}},
+		},
+		"have no place when their file system has no port": {
+			in: ports.Input{
+				Volumes: []ports.Volume{point(volume("v", "fs-1", 20490))},
+				Range:   ports.Range{Base: 20490, Count: 1},
+			},
+			want: outcome{Retired: []int{20490}, News: []string{"OutOfPorts fs-1"}},
+		},
+	})
+}

@@ -1,0 +1,87 @@
+package ports_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+func persistentVolume(change func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	pv := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "v", Annotations: map[string]string{wellknown.AnnotationFileSystemID: "fs-1"},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			MountOptions: []string{"hard", "port=20490"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{
+				NFS: &corev1.NFSVolumeSource{Server: wellknown.LoopbackAddress, Path: "/ns/x"},
+			},
+		},
+	}
+	change(pv)
+	return pv
+}
+
+func TestVolumeOf(t *testing.T) {
+	options := func(options ...string) func(*corev1.PersistentVolume) {
+		return func(pv *corev1.PersistentVolume) { pv.Spec.MountOptions = options }
+	}
+	onPort := func(port int) ports.Volume { return volume("v", "fs-1", port) }
+	tests := map[string]struct {
+		change func(*corev1.PersistentVolume)
+		want   ports.Volume
+	}{
+		"a volume of ours":         {func(*corev1.PersistentVolume) {}, onPort(20490)},
+		"options in one string":    {options("hard,port=20491, timeo=600"), onPort(20491)},
+		"the last port wins":       {options("port=20491", "port=20492"), onPort(20492)},
+		"a port that is none":      {options("port=20491", "port=x"), onPort(0)},
+		"a port out of range":      {options("port=65536"), onPort(0)},
+		"another option like it":   {options("mountport=20491"), onPort(0)},
+		"no options":               {options(), onPort(0)},
+		"a root volume":            {func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = wellknown.RootStorageClass }, root(onPort(20490))},
+		"an unannotated volume":    {func(pv *corev1.PersistentVolume) { pv.Annotations = nil }, volume("v", "", 20490)},
+		"the loopback by its name": {func(pv *corev1.PersistentVolume) { pv.Spec.NFS.Server = "localhost" }, onPort(20490)},
+		"another server":           {func(pv *corev1.PersistentVolume) { pv.Spec.NFS.Server = "10.0.0.1" }, ports.Volume{Name: "v", On: ports.Key{FileSystem: "fs-1"}, Port: 20490}},
+		"another kind of volume":   {func(pv *corev1.PersistentVolume) { pv.Spec.NFS = nil }, ports.Volume{Name: "v", On: ports.Key{FileSystem: "fs-1"}, Port: 20490}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, ports.VolumeOf(persistentVolume(tt.change))); diff != "" {
+				t.Errorf("volume mismatch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRangeCheck(t *testing.T) {
+	good := map[string]ports.Range{
+		"the default":                       {Base: wellknown.DefaultBasePort, Count: wellknown.DefaultPortCount},
+		"one port":                          {Base: 65535, Count: 1},
+		"one that meets the NodePort range": {Base: 29000, Count: 2000},
+	}
+	bad := map[string]struct {
+		r    ports.Range
+		want string
+	}{
+		"privileged ports":   {ports.Range{Base: 1023, Count: 5}, "5 ports from 1023 on: want 1 or more, all of them from 1024 to 65535"},
+		"no ports":           {ports.Range{Base: 20490}, "0 ports from 20490 on: want 1 or more, all of them from 1024 to 65535"},
+		"ports past the end": {ports.Range{Base: 65535, Count: 2}, "2 ports from 65535 on: want 1 or more, all of them from 1024 to 65535"},
+		"only NodePorts": {ports.Range{Base: 30000, Count: 10}, "ports 30000 to 30009: want some that are neither 2049 (NFS), " +
+			"20488 (the node agent), 30000 to 32767 (NodePort services) nor reserved"},
+	}
+	for name, r := range good {
+		if err := r.Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for name, tt := range bad {
+		if err := tt.r.Check(); err == nil || err.Error() != tt.want {
+			t.Errorf("%s: got  %v\nwant %s", name, err, tt.want)
+		}
+	}
+}
