@@ -3,7 +3,6 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -76,9 +75,6 @@ func (a *app) existing() (state.Lab, state.Settings, error) {
 	lab, err := state.New(a.name)
 	if err != nil {
 		return state.Lab{}, state.Settings{}, err
-	}
-	if !lab.Exists() {
-		return state.Lab{}, state.Settings{}, fmt.Errorf("lab %s is not up: run `make lab-up`", lab.Name)
 	}
 	s, err := lab.Load()
 	return lab, s, err

@@ -30,10 +30,14 @@ func (a *app) upCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.Up(cmd.Context(), func(s *state.Settings) error { return f.apply(cmd.Flags(), s) })
+			return o.Up(cmd.Context(), func(s *state.Settings, isNew bool) error { return f.apply(cmd.Flags(), s, isNew) })
 		},
 	}
-	flags := cmd.Flags()
+	f.register(cmd.Flags())
+	return cmd
+}
+
+func (f *upFlags) register(flags *pflag.FlagSet) {
 	flags.IntVar(&f.nodes, "nodes", len(f.Nodes), "how many nodes a new lab gets; for one that exists use `lab node`")
 	flags.IntVar(&f.NodeMemoryMiB, "node-memory", f.NodeMemoryMiB, "memory of each node in MiB, from its next start")
 	flags.IntVar(&f.NodeCPUs, "node-cpus", f.NodeCPUs, "virtual processors of each node, from its next start")
@@ -43,14 +47,13 @@ func (a *app) upCommand() *cobra.Command {
 	flags.Float64Var(&f.ControllerManagerQPS, "controller-manager-qps", f.ControllerManagerQPS, "the controller-manager's requests a second")
 	flags.IntVar(&f.ControllerManagerBurst, "controller-manager-burst", f.ControllerManagerBurst, "the controller-manager's requests at once")
 	flags.BoolVar(&f.Audit, "audit", f.Audit, "write the apiserver's audit log (lab logs audit)")
-	return cmd
 }
 
 // apply copies the flags that were given into the settings, after checking
 // them.
-func (f *upFlags) apply(given *pflag.FlagSet, s *state.Settings) error {
+func (f *upFlags) apply(given *pflag.FlagSet, s *state.Settings, isNew bool) error {
 	fields := map[string]func() error{
-		"nodes":                  func() error { return f.setNodes(s) },
+		"nodes":                  func() error { return f.setNodes(s, isNew) },
 		"node-memory":            func() error { s.NodeMemoryMiB = f.NodeMemoryMiB; return atLeast("node-memory", f.NodeMemoryMiB, 768) },
 		"node-cpus":              func() error { s.NodeCPUs = f.NodeCPUs; return atLeast("node-cpus", f.NodeCPUs, 1) },
 		"apiserver-port":         func() error { s.APIServerPort = f.APIServerPort; return port("apiserver-port", f.APIServerPort) },
@@ -72,11 +75,11 @@ func (f *upFlags) apply(given *pflag.FlagSet, s *state.Settings) error {
 	return failed
 }
 
-func (f *upFlags) setNodes(s *state.Settings) error {
+func (f *upFlags) setNodes(s *state.Settings, isNew bool) error {
 	if f.nodes < 0 || f.nodes > state.MaxNodes {
 		return fmt.Errorf("--nodes %d: want 0 to %d", f.nodes, state.MaxNodes)
 	}
-	return s.SetNodeCount(f.nodes)
+	return s.SetNodeCount(f.nodes, isNew)
 }
 
 func atLeast(flag string, value, least int) error {

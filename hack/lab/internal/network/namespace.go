@@ -193,7 +193,7 @@ func onThread(fn func() error) error {
 func Enter(lab state.Lab) error {
 	ns, err := os.Open(lab.NetNSPath())
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("lab %s is not up: run `make lab-up`", lab.Name)
+		return fmt.Errorf("lab %s is %w", lab.Name, state.ErrNotUp)
 	}
 	if err != nil {
 		return fmt.Errorf("opening network namespace: %w", err)

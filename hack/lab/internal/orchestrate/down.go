@@ -15,7 +15,6 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/host"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/network"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/proc"
-	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/step"
 )
 
@@ -109,12 +108,4 @@ func (o *Orchestrator) killStragglers(ctx context.Context, notes *step.Notes) er
 		}
 		return fmt.Errorf("still there: %v", pids)
 	})
-}
-
-// notUp turns a missing lab.json into what the user can do about it.
-func notUp(lab state.Lab, err error) error {
-	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("lab %s is not up: run `make lab-up`", lab.Name)
-	}
-	return err
 }

@@ -170,15 +170,11 @@ func (o *Orchestrator) powerOff(ctx context.Context, notes *step.Notes, n state.
 
 // AddNode makes one more node and waits until it is Ready.
 func (o *Orchestrator) AddNode(ctx context.Context, name, zone string) error {
-	unlock, err := o.lock()
+	s, unlock, err := o.lockExisting()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	s, err := o.Lab.Load()
-	if err != nil {
-		return notUp(o.Lab, err)
-	}
 	n, err := state.NewNode(s.Nodes, name, zone)
 	if err != nil {
 		return err
@@ -237,15 +233,11 @@ func (o *Orchestrator) removeNodeFiles(n state.Node) error {
 }
 
 func (o *Orchestrator) withNode(name string, do func(state.Settings, state.Node) error) error {
-	unlock, err := o.lock()
+	s, unlock, err := o.lockExisting()
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	s, err := o.Lab.Load()
-	if err != nil {
-		return notUp(o.Lab, err)
-	}
 	n, err := s.Node(name)
 	if err != nil {
 		return err

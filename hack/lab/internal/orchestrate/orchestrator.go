@@ -54,6 +54,23 @@ func (o *Orchestrator) lock() (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
+// lockExisting locks a lab that is up and reads its settings. One that is not
+// up is left without a trace.
+func (o *Orchestrator) lockExisting() (s state.Settings, unlock func(), err error) {
+	if _, err := o.Lab.Load(); err != nil {
+		return state.Settings{}, nil, err
+	}
+	unlock, err = o.lock()
+	if err != nil {
+		return state.Settings{}, nil, err
+	}
+	if s, err = o.Lab.Load(); err != nil { // taken down while this waited
+		unlock()
+		return state.Settings{}, nil, err
+	}
+	return s, unlock, nil
+}
+
 // ensure makes sure that the spec's process runs: a live one that was started
 // otherwise is replaced. open, if any, gives the files to hand over.
 func (o *Orchestrator) ensure(ctx context.Context, spec proc.Spec, open func() ([]*os.File, error)) error {

@@ -27,7 +27,7 @@ type PartStatus struct {
 func (o *Orchestrator) Status(ctx context.Context) ([]PartStatus, error) {
 	s, err := o.Lab.Load()
 	if err != nil {
-		return nil, notUp(o.Lab, err)
+		return nil, err
 	}
 	parts := []PartStatus{o.networkStatus()}
 	records, err := o.Lab.Parts().List()

@@ -46,7 +46,7 @@ const (
 )
 
 // Up makes the lab run as the settings say; what runs so already is kept.
-func (o *Orchestrator) Up(ctx context.Context, change func(*state.Settings) error) error {
+func (o *Orchestrator) Up(ctx context.Context, change func(s *state.Settings, isNew bool) error) error {
 	if err := host.CheckRoot(); err != nil {
 		return err
 	}
@@ -56,11 +56,11 @@ func (o *Orchestrator) Up(ctx context.Context, change func(*state.Settings) erro
 		return err
 	}
 	defer unlock()
-	settings, err := o.Lab.LoadOrDefault()
+	settings, isNew, err := o.Lab.LoadOrDefault()
 	if err != nil {
 		return err
 	}
-	if err := change(&settings); err != nil {
+	if err := change(&settings, isNew); err != nil {
 		return err
 	}
 	maker, err := artifacts.NewMaker()

@@ -95,9 +95,15 @@ func DefaultSettings() Settings {
 	}
 }
 
-// Load reads the settings; ErrNotExist when the lab was never up.
+// ErrNotUp says that a lab was never up, or was taken down.
+var ErrNotUp = errors.New("not up: run `make lab-up`")
+
+// Load reads the settings; ErrNotUp when there are none.
 func (l Lab) Load() (Settings, error) {
 	data, err := os.ReadFile(l.settingsFile())
+	if errors.Is(err, os.ErrNotExist) {
+		return Settings{}, fmt.Errorf("lab %s is %w", l.Name, ErrNotUp)
+	}
 	if err != nil {
 		return Settings{}, fmt.Errorf("reading settings of lab %s: %w", l.Name, err)
 	}
@@ -109,12 +115,12 @@ func (l Lab) Load() (Settings, error) {
 }
 
 // LoadOrDefault reads the settings, or gives the default ones to a new lab.
-func (l Lab) LoadOrDefault() (Settings, error) {
-	s, err := l.Load()
-	if errors.Is(err, os.ErrNotExist) {
-		return DefaultSettings(), nil
+func (l Lab) LoadOrDefault() (s Settings, isNew bool, err error) {
+	s, err = l.Load()
+	if errors.Is(err, ErrNotUp) {
+		return DefaultSettings(), true, nil
 	}
-	return s, err
+	return s, false, err
 }
 
 // Save writes the settings in one step.
@@ -150,12 +156,12 @@ func (s Settings) Node(name string) (Node, error) {
 
 // SetNodeCount chooses the nodes of a new lab. The nodes of a lab that has
 // some are added and removed one by one.
-func (s *Settings) SetNodeCount(count int) error {
-	if s.APIServerPort != 0 && len(s.Nodes) != count {
-		return fmt.Errorf("this lab has %d nodes already: use `lab node add` and `lab node remove`", len(s.Nodes))
-	}
-	if s.APIServerPort != 0 {
+func (s *Settings) SetNodeCount(count int, isNew bool) error {
+	if len(s.Nodes) == count {
 		return nil
+	}
+	if !isNew {
+		return fmt.Errorf("--nodes %d: this lab has %d already: use `lab node add` and `lab node remove`", count, len(s.Nodes))
 	}
 	s.Nodes = nil
 	for i := 1; i <= count; i++ {

@@ -2,7 +2,6 @@ package state
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
@@ -24,8 +23,11 @@ func TestNewRefusesNamesThatDoNotFit(t *testing.T) {
 
 func TestSettingsSurviveSaving(t *testing.T) {
 	lab := Lab{Name: "a", Dir: t.TempDir()}
-	if _, err := lab.Load(); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("loading a lab that never was: %v, want not exist", err)
+	if _, err := lab.Load(); !errors.Is(err, ErrNotUp) {
+		t.Errorf("loading a lab that never was: %v, want not up", err)
+	}
+	if _, isNew, err := lab.LoadOrDefault(); err != nil || !isNew {
+		t.Errorf("a lab that never was: new %v, %v", isNew, err)
 	}
 	want := DefaultSettings()
 	want.APIServerPort = 12345
@@ -87,14 +89,14 @@ func TestNodeAddressesNeverMeet(t *testing.T) {
 
 func TestNodeCountIsForNewLabsOnly(t *testing.T) {
 	s := DefaultSettings()
-	if err := s.SetNodeCount(3); err != nil || len(s.Nodes) != 3 {
+	s.APIServerPort = 12345 // chosen by a flag before anything exists
+	if err := s.SetNodeCount(3, true); err != nil || len(s.Nodes) != 3 {
 		t.Errorf("new lab: %v, %d nodes", err, len(s.Nodes))
 	}
-	s.APIServerPort = 1
-	if err := s.SetNodeCount(3); err != nil {
+	if err := s.SetNodeCount(3, false); err != nil {
 		t.Errorf("the same count again: %v", err)
 	}
-	if err := s.SetNodeCount(2); err == nil || !strings.Contains(err.Error(), "lab node") {
+	if err := s.SetNodeCount(2, false); err == nil || !strings.Contains(err.Error(), "lab node") {
 		t.Errorf("another count: %v, want a hint at `lab node`", err)
 	}
 }
