@@ -154,7 +154,8 @@ func volumesBind(l *testLab) {
 func podsShareBytes(l *testLab) {
 	l.apply("pods.yaml")
 	l.wait("--for=condition=Ready", "pod/writer", "pod/reader")
-	wrote := l.inPod("writer", "dd if=/dev/urandom of=/shared/bytes bs=1M count=16 conv=fsync 2>/dev/null; sha256sum < /shared/bytes")
+	l.inPod("writer", "dd if=/dev/urandom of=/shared/bytes bs=1M count=16 conv=fsync")
+	wrote := l.inPod("writer", "sha256sum < /shared/bytes")
 	if read := l.inPod("reader", "sha256sum < /shared/bytes"); read != wrote {
 		l.t.Errorf("the reader's sum is %s, the writer's %s", read, wrote)
 	}

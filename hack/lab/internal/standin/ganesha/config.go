@@ -24,6 +24,10 @@ type files struct{ dir, config, log, pid, port, recovery, tickets string }
 //   - NFSv4 only, on loopback: the terminator is the only client;
 //   - a scope and an owner of its own, or a kernel client takes two Ganeshas
 //     for two paths to one server and mixes them up;
+//   - a lease of a minute: an emulated node on a busy machine cannot renew one
+//     of seconds in time, and its kernel then fails opens with EIO, also on
+//     hard mounts; a grace period as long, so that every client can come back
+//     after a restart (without clients to wait for, it ends at once);
 //   - numbers instead of names for owners, without the id mapper, whose plugins
 //     are looked for in /usr/lib;
 //   - every folder that is in /run or /var otherwise.
@@ -57,8 +61,8 @@ NFS_KRB5 {
 	CCacheDir = @tickets@;
 }
 NFSV4 {
-	Grace_Period = 5;
-	Lease_Lifetime = 5;
+	Grace_Period = 60;
+	Lease_Lifetime = 60;
 	Minor_Versions = 0, 1, 2;
 	RecoveryBackend = fs;
 	RecoveryRoot = @recovery@;
