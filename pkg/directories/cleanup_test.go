@@ -1,0 +1,320 @@
+package directories
+
+import (
+	"errors"
+	"os"
+	"testing"
+	"time"
+)
+
+func TestCleanupMovesTheDirectoryToTheTrash(t *testing.T) {
+	w := newWorld(t)
+	a := owner("c1", "ns", 1)
+	w.done(setupOf(a, "/ns/data"))
+	w.write("/ns/data/file", "x")
+	w.done(cleanupOf(a, "/ns/data"))
+	w.gone("/ns/data", "/.efs-stunnel/owners/ns")
+	w.there("/ns", "/.efs-stunnel/trash/"+a.Volume+"/file", "/.efs-stunnel/trash/@"+a.Volume)
+
+	before := w.dump()
+	w.done(cleanupOf(a, "/ns/data"))
+	if diff := difference(before, w.dump()); diff != "" {
+		t.Errorf("the second cleanup changed something:\n%s", diff)
+	}
+}
+
+func TestCleanupOfANeverMadeDirectory(t *testing.T) {
+	w := newWorld(t)
+	a := owner("c1", "ns", 1)
+	w.done(setupOf(a, "/ns/data"))
+	if err := os.Remove(w.path("/ns/data")); err != nil {
+		t.Fatal(err)
+	}
+	w.done(cleanupOf(a, "/ns/data"))
+	w.gone("/.efs-stunnel/owners/ns", "/.efs-stunnel/trash/"+a.Volume)
+}
+
+// Two claims, one directory: the last one out takes it away, whoever made it.
+func TestCleanupOfASharedDirectory(t *testing.T) {
+	for name, makerFirst := range map[string]bool{"the maker goes first": true, "the maker goes last": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
+			w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
+			w.write("/ns/data/file", "x")
+			first, second := a, b
+			if !makerFirst {
+				first, second = b, a
+			}
+			blocked := w.do(cleanupOf(first, "/ns/data"), Blocked, StillOwned)
+			if len(blocked.Owners) != 1 || blocked.Owners[0] != second {
+				t.Errorf("blocked by %+v, want %+v", blocked.Owners, second)
+			}
+			w.there("/ns/data/file", "/.efs-stunnel/owners/ns/data/@"+first.Volume+".leaving")
+
+			op := cleanupOf(first, "/ns/data")
+			op.LeaveToOthers = true
+			w.do(op, Done, StillOwned)
+			w.there("/ns/data/file")
+			w.gone("/.efs-stunnel/owners/ns/data/@" + first.Volume + ".leaving")
+			w.done(cleanupOf(second, "/ns/data"))
+			w.gone("/ns/data")
+			w.there("/.efs-stunnel/trash/" + second.Volume + "/file")
+		})
+	}
+}
+
+// The owner that blocks may be one that is only remembered: the asker releases it, and the same
+// cleanup goes on, in one batch and whatever the order of asking.
+func TestBlockedCleanupGoesOnAfterARelease(t *testing.T) {
+	w := newWorld(t)
+	a, stale := owner("c1", "ns", 1), owner("c1", "ns", 2)
+	w.done(setupOf(a, "/ns/data"), setupOf(stale, "/ns/data"))
+	blocked := w.do(cleanupOf(a, "/ns/data"), Blocked, StillOwned)
+	w.done(cleanupOf(a, "/ns/data"), releaseOf(blocked.Owners[0], "/ns/data"))
+	w.gone("/ns/data", "/.efs-stunnel/owners/ns")
+	w.there("/.efs-stunnel/trash/" + a.Volume)
+}
+
+func TestBlockedCleanupDoesNotBlockOthers(t *testing.T) {
+	w := newWorld(t)
+	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
+	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
+	w.do(cleanupOf(a, "/ns/data"), Blocked, StillOwned)
+	w.done(cleanupOf(b, "/ns/data")) // a leaves too, and knows that the directory was made
+	w.gone("/ns/data")
+	w.there("/.efs-stunnel/trash/" + b.Volume)
+	w.done(cleanupOf(a, "/ns/data"))
+	w.gone("/.efs-stunnel/owners/ns", "/.efs-stunnel/trash/"+a.Volume)
+}
+
+func TestCleanupLeavesWhatAnotherClusterOwns(t *testing.T) {
+	w := newWorld(t)
+	a, b := owner("c1", "ns", 1), owner("c2", "ns", 1)
+	join := setupOf(b, "/ns/data")
+	join.ShareAcrossClusters = true
+	w.done(setupOf(a, "/ns/data"), join)
+	result := w.do(cleanupOf(a, "/ns/data"), Done, StillOwned)
+	if len(result.Owners) != 1 || result.Owners[0] != b {
+		t.Errorf("kept for %+v, want %+v", result.Owners, b)
+	}
+	w.there("/ns/data")
+	again := w.do(cleanupOf(a, "/ns/data"), Done, StillOwned) // its report may have been lost
+	if len(again.Owners) != 1 || again.Owners[0] != b {
+		t.Errorf("then kept for %+v, want %+v", again.Owners, b)
+	}
+	w.done(cleanupOf(b, "/ns/data"))
+	w.gone("/ns/data")
+}
+
+func TestOwnersOfTheAskersClusterAreNamedFirst(t *testing.T) {
+	w := newWorld(t)
+	a, b, c := owner("c9", "ns", 1), owner("c1", "ns", 1), owner("c9", "ns", 3)
+	join := setupOf(b, "/ns/data")
+	join.ShareAcrossClusters = true
+	third := setupOf(c, "/ns/data")
+	third.ShareAcrossClusters = true
+	w.done(setupOf(a, "/ns/data"), join, third)
+	result := w.do(cleanupOf(a, "/ns/data"), Blocked, StillOwned)
+	if len(result.Owners) != 2 || result.Owners[0] != c || result.Owners[1] != b {
+		t.Errorf("the owners are %+v", result.Owners)
+	}
+}
+
+// Nothing happens to data for a volume that does not own it: a forged one, one of another
+// cluster with the same name, one of an earlier claim.
+func TestCleanupWithoutAnOwnEntry(t *testing.T) {
+	a := owner("c1", "ns", 1)
+	sameName := a
+	sameName.Cluster = "c2"
+	earlier := a
+	earlier.ClaimUID = "earlier"
+	tests := map[string]struct {
+		op     Operation
+		reason Reason
+	}{
+		"a stranger":                    {cleanupOf(owner("c1", "evil", 7), "/ns/data"), StillOwned},
+		"the same name, other cluster":  {cleanupOf(sameName, "/ns/data"), StillOwned},
+		"the same name, other claim":    {cleanupOf(earlier, "/ns/data"), StillOwned},
+		"data that nobody owns":         {cleanupOf(owner("c1", "evil", 7), "/unowned"), NotOwned},
+		"a directory of directories":    {cleanupOf(owner("c1", "evil", 7), "/ns"), NotOwned},
+		"something inside a volume":     {cleanupOf(owner("c1", "evil", 7), "/ns/data/sub"), NotOwned},
+		"something behind a link":       {cleanupOf(owner("c1", "evil", 7), "/link/data"), NotOwned},
+		"a file":                        {cleanupOf(owner("c1", "evil", 7), "/ns/data/sub/file"), NotOwned},
+		"nothing":                       {cleanupOf(owner("c1", "evil", 7), "/nothing"), ""},
+		"a release by a stranger":       {releaseOf(owner("c1", "evil", 7), "/ns/data"), ""},
+		"a release by another's double": {releaseOf(sameName, "/ns/data"), ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.done(setupOf(a, "/ns/data"))
+			w.write("/ns/data/sub/file", "x")
+			w.write("/unowned/file", "x")
+			w.link("ns", "/link")
+			before := w.dump()
+			w.do(tt.op, Done, tt.reason)
+			if diff := difference(before, w.dump()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestCleanupLeavesWhatWasNotMade(t *testing.T) {
+	w := newWorld(t)
+	w.write("/ns/data/file", "x")
+	a := owner("c1", "ns", 1)
+	w.done(setupOf(a, "/ns/data"))
+	w.do(cleanupOf(a, "/ns/data"), Done, NotMade)
+	w.there("/ns/data/file")
+	w.gone("/.efs-stunnel/owners/ns")
+}
+
+func TestReleaseTouchesNoData(t *testing.T) {
+	w := newWorld(t)
+	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
+	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
+	w.write("/ns/data/file", "x")
+	w.done(releaseOf(a, "/ns/data"), releaseOf(a, "/ns/data"))
+	if w.entry("/ns/data", b.Volume)["made"] != true {
+		t.Error("nobody remembers that the directory was made")
+	}
+	w.done(releaseOf(b, "/ns/data"))
+	w.there("/ns/data/file")
+	w.gone("/.efs-stunnel/owners/ns")
+	w.done(setupOf(owner("c1", "ns", 3), "/ns/data")) // retained data comes back under its name
+	w.there("/ns/data/file")
+}
+
+func TestReleaseEndsACleanupThatHadBegun(t *testing.T) {
+	w := newWorld(t)
+	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
+	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
+	w.do(cleanupOf(a, "/ns/data"), Blocked, StillOwned)
+	w.done(releaseOf(a, "/ns/data"))
+	w.gone("/.efs-stunnel/owners/ns/data/@"+a.Volume, "/.efs-stunnel/owners/ns/data/@"+a.Volume+".leaving")
+	w.done(cleanupOf(b, "/ns/data"))
+	w.gone("/ns/data")
+}
+
+// In one batch the name is free for the next claim, which finds nothing of the last one.
+func TestCleanupsComeBeforeSetups(t *testing.T) {
+	w := newWorld(t)
+	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
+	w.done(setupOf(a, "/ns/data"))
+	w.write("/ns/data/file", "x")
+	w.done(setupOf(b, "/ns/data"), cleanupOf(a, "/ns/data"))
+	w.there("/ns/data", "/.efs-stunnel/trash/"+a.Volume+"/file")
+	w.gone("/ns/data/file")
+}
+
+// A claim whose volume was cleaned before it was ever bound starts again under the same names.
+func TestEachLifeOfAVolumeHasItsPlaceInTheTrash(t *testing.T) {
+	w := newWorld(t)
+	a := owner("c1", "ns", 1)
+	for life, file := range []string{"one", "two", "three"} {
+		w.now = w.now.Add(time.Minute)
+		w.done(setupOf(a, "/ns/data"))
+		w.write("/ns/data/"+file, "")
+		w.done(cleanupOf(a, "/ns/data"))
+		w.gone("/ns/data")
+		w.there("/.efs-stunnel/trash/" + slotName(a.Volume, life+1) + "/" + file)
+	}
+}
+
+// Setup takes a cleanup back that had begun, and the life that it begins has its own trash.
+func TestSetupAfterABegunCleanup(t *testing.T) {
+	w := newWorld(t)
+	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
+	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
+	w.do(cleanupOf(a, "/ns/data"), Blocked, StillOwned)
+	w.done(setupOf(a, "/ns/data"))
+	w.there("/.efs-stunnel/owners/ns/data/@" + a.Volume)
+	w.gone("/.efs-stunnel/owners/ns/data/@" + a.Volume + ".leaving")
+	w.done(releaseOf(b, "/ns/data"), cleanupOf(a, "/ns/data"))
+	w.gone("/ns/data", "/.efs-stunnel/owners/ns")
+}
+
+func TestBeginsOfACleanupStillProtectTheData(t *testing.T) {
+	w := newWorld(t)
+	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
+	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
+	w.do(cleanupOf(a, "/ns/data"), Blocked, StillOwned)
+	w.done(releaseOf(b, "/ns/data"))
+	w.do(setupOf(owner("c1", "other", 1), "/ns/data"), Failed, OwnedByOtherNamespace)
+	w.do(setupOf(owner("c1", "other", 1), "/ns/data/sub"), Failed, Nested)
+}
+
+func TestCleanupNeverTakesAVolumeInside(t *testing.T) {
+	w := newWorld(t)
+	a := owner("c1", "ns", 1)
+	w.done(setupOf(a, "/ns/data"))
+	w.write(".efs-stunnel/owners/ns/data/sub/@pvc-x", `{"cluster":"c2","namespace":"n","claim":"c","claimUID":"x"}`)
+	w.write("/ns/data/sub/file", "x")
+	w.do(cleanupOf(a, "/ns/data"), Failed, Nested)
+	w.there("/ns/data/sub/file")
+}
+
+// crash runs one operation until a step, as a process that dies there.
+func (w *world) crash(op Operation, step string) {
+	w.t.Helper()
+	f := w.open(failAt(step))
+	defer f.Close()
+	if result := f.Run(w.t.Context(), []Operation{op}, nil).Results[0]; result.State != NotDone {
+		w.t.Fatalf("it was never at %q: %+v", step, result)
+	}
+}
+
+// What appears under the name after the directory was moved is not the volume's.
+func TestACleanupThatDiedAfterItsMoveTakesNothingElse(t *testing.T) {
+	w := newWorld(t)
+	a := owner("c1", "ns", 1)
+	w.done(setupOf(a, "/ns/data"))
+	w.crash(cleanupOf(a, "/ns/data"), "drop /.efs-stunnel/owners/ns/data/@"+a.Volume+".leaving")
+	w.gone("/ns/data")
+	w.write("/ns/data/file", "an administrator's")
+	w.done(cleanupOf(a, "/ns/data"))
+	w.there("/ns/data/file")
+	w.gone("/.efs-stunnel/owners/ns")
+}
+
+// A claim that starts again while its cleanup is half done has two lives, and both end.
+func TestALifeThatBeginsInAHalfDoneCleanup(t *testing.T) {
+	w := newWorld(t)
+	a := owner("c1", "ns", 1)
+	w.done(setupOf(a, "/ns/data"))
+	w.crash(cleanupOf(a, "/ns/data"), "drop /.efs-stunnel/owners/ns/data/@"+a.Volume+".leaving")
+	w.now = w.now.Add(time.Second)
+	w.done(setupOf(a, "/ns/data"))
+	w.write("/ns/data/file", "x")
+	w.done(cleanupOf(a, "/ns/data"))
+	w.gone("/ns/data")
+	w.there("/.efs-stunnel/trash/" + a.Volume + "~2/file")
+}
+
+// Only what was looked at goes to the trash, even if another directory takes its place.
+func TestADirectoryExchangedBeforeItsMove(t *testing.T) {
+	w := newWorld(t)
+	a := owner("c1", "ns", 1)
+	w.done(setupOf(a, "/ns/data"))
+	w.write("/ns/data/file", "x")
+	w.write("/ns/other/file", "precious")
+	f := w.open(func(step string) error {
+		if step != "trash /ns/data" {
+			return nil
+		}
+		return errors.Join(os.Rename(w.path("/ns/data"), w.path("/ns/moved")), os.Rename(w.path("/ns/other"), w.path("/ns/data")))
+	})
+	result := f.Run(t.Context(), []Operation{cleanupOf(a, "/ns/data")}, nil).Results[0]
+	f.Close()
+	if result.State != Failed || result.Reason != Changed {
+		t.Errorf("got %+v", result)
+	}
+	w.sweep(0)
+	w.there("/ns/data/file", "/ns/moved/file")
+	if data, err := os.ReadFile(w.path("/ns/data/file")); string(data) != "precious" {
+		t.Errorf("the data is %q (%v)", data, err)
+	}
+	w.wantEmptyTrash()
+}

@@ -1,0 +1,125 @@
+package directories
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// EncodeOperations writes a batch, short enough that a Job's annotation holds hundreds: what
+// all have in common is written once, and what follows from the rest is left out.
+func EncodeOperations(operations []Operation) ([]byte, error) {
+	batch := wireBatch{Operations: make([]wireOperation, len(operations))}
+	if len(operations) > 0 {
+		batch.Cluster = operations[0].Cluster
+	}
+	for i, operation := range operations {
+		wire := wireOperation{plainOperation: plainOperation(operation)}
+		if wire.Cluster == batch.Cluster {
+			wire.Cluster = ""
+		} else if wire.Cluster == "" {
+			return nil, fmt.Errorf("operation %d of %d names no cluster", i, len(operations))
+		}
+		wire.shorten()
+		batch.Operations[i] = wire
+	}
+	data, err := marshal(batch)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %d operations: %w", len(operations), err)
+	}
+	if len(data) > wellknown.MaxOperationsBytes {
+		return nil, fmt.Errorf("%d operations take %d bytes, more than %d", len(operations), len(data), wellknown.MaxOperationsBytes)
+	}
+	return data, nil
+}
+
+// DecodeOperations reads what EncodeOperations wrote. A field that it does not know is an
+// error: an older mountjob must not do half of what a newer manager asks for.
+func DecodeOperations(data []byte) ([]Operation, error) {
+	if len(data) > wellknown.MaxOperationsBytes {
+		return nil, fmt.Errorf("operations of %d bytes, more than %d", len(data), wellknown.MaxOperationsBytes)
+	}
+	var batch wireBatch
+	if err := unmarshalStrictly(data, &batch); err != nil {
+		return nil, fmt.Errorf("reading operations: %w", err)
+	}
+	operations := make([]Operation, len(batch.Operations))
+	for i, wire := range batch.Operations {
+		if wire.Cluster == "" {
+			wire.Cluster = batch.Cluster
+		}
+		if err := wire.lengthen(); err != nil {
+			return nil, fmt.Errorf("reading operation %d: %w", i, err)
+		}
+		operations[i] = Operation(wire.plainOperation)
+	}
+	return operations, nil
+}
+
+type wireBatch struct {
+	Cluster    string          `json:"cluster,omitempty"` // of the operations that name none
+	Operations []wireOperation `json:"operations"`
+}
+
+type plainOperation Operation
+
+type wireOperation struct {
+	plainOperation
+	// Under, in place of Path, is the folder of a directory that is named <claim>-<claim uid>.
+	Under string `json:"under,omitempty"`
+}
+
+func (w *wireOperation) shorten() {
+	if under, ok := strings.CutSuffix(w.Path, w.ownName()); ok {
+		w.Under, w.Path = under, ""
+		if under == "" {
+			w.Under = "/"
+		}
+	}
+	if w.Volume == wellknown.VolumePrefix+w.ClaimUID {
+		w.Volume = ""
+	}
+}
+
+func (w *wireOperation) lengthen() error {
+	if w.Under != "" && w.Path != "" {
+		return errors.New("it has both path and under")
+	}
+	if w.Under != "" {
+		w.Path = strings.TrimSuffix(w.Under, "/") + w.ownName()
+		w.Under = ""
+	}
+	if w.Volume == "" {
+		w.Volume = wellknown.VolumePrefix + w.ClaimUID
+	}
+	return nil
+}
+
+// ownName ends the path of a claim that shares its directory with nobody.
+func (w *wireOperation) ownName() string { return "/" + w.Claim + "-" + w.ClaimUID }
+
+// marshal leaves <, > and & as they are: nothing here is HTML, and every byte counts.
+func marshal(value any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
+}
+
+func unmarshalStrictly(data []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the JSON")
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package directories
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+func TestOperationsSurviveTheirEncoding(t *testing.T) {
+	all := Operation{
+		Kind: Setup, Owner: owner("c1", "ns", 1), Path: "/a <&> ~ü/b",
+		Directory: Directory{Mode: "2770", UID: 1, GID: 2, AllocateGID: true, GIDMin: 3, GIDMax: 4},
+		Rules:     Rules{ShareAcrossNamespaces: true, ShareAcrossClusters: true, RefuseExisting: true},
+		Adopt:     true, Made: true, Keep: "24h", LeaveToOthers: true, RestoreFrom: "uid",
+		Record: json.RawMessage(`{"any":["thing"]}`),
+	}
+	anyName, elsewhere := all, all
+	anyName.Volume = "anything"
+	elsewhere.Cluster = "c2"
+	own, atTop := all, all
+	own.Path = "/base/deep/claim-1-c1-ns-1"
+	atTop.Path = "/claim-1-c1-ns-1"
+	want := []Operation{all, anyName, elsewhere, own, atTop}
+	data, err := EncodeOperations(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := DecodeOperations(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v\nfrom %s", got, want, data)
+	}
+	if strings.Contains(string(data), `\u00`) {
+		t.Errorf("bytes are wasted: %s", data)
+	}
+}
+
+// A full Job of claims with default names fits its annotation.
+func TestAFullBatchFits(t *testing.T) {
+	var operations []Operation
+	for i := range wellknown.DefaultMountJobBatch {
+		uid := fmt.Sprintf("5f6fdb2c-9e3a-4b9f-9d3c-%012d", i)
+		claim := fmt.Sprintf("data-%04d", i)
+		operations = append(operations, Operation{
+			Kind:  Setup,
+			Owner: Owner{Volume: "pvc-" + uid, Cluster: "0e2ed1b0-9e3a-4b9f-9d3c-0123456789ab", Namespace: "team-a", Claim: claim, ClaimUID: uid},
+			Path:  "/team-a/" + claim + "-" + uid,
+		})
+	}
+	data, err := EncodeOperations(operations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d operations, %d bytes", len(operations), len(data))
+}
+
+func TestEncodeOperationsRefusesTooMany(t *testing.T) {
+	if _, err := EncodeOperations(make([]Operation, 10_000)); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestDecodeOperationsRefuses(t *testing.T) {
+	for name, data := range map[string]string{
+		"nothing":                      "",
+		"half":                         `{"operations":[{"do":"setup"`,
+		"a list":                       `[]`,
+		"an unknown field":             `{"operations":[{"do":"setup","force":true}]}`,
+		"an unknown field of all":      `{"operations":[],"force":true}`,
+		"two places at once":           `{"operations":[{"do":"setup","path":"/a","under":"/b"}]}`,
+		"something after it":           `{"operations":[]}{}`,
+		"more than an annotation has":  `{"operations":[]` + strings.Repeat(" ", wellknown.MaxOperationsBytes) + `}`,
+		"a number for the kind's name": `{"operations":[{"do":1}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := DecodeOperations([]byte(data)); err == nil {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func FuzzDecodeOperations(f *testing.F) {
+	f.Add([]byte(`{"cluster":"c","operations":[{"do":"setup","under":"/ns","ns":"ns","claim":"a","uid":"u"}]}`))
+	f.Add([]byte(`{"operations":[{"do":"cleanup","path":"/x","keep":"forever","record":{"a":1}}]}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		first, err := DecodeOperations(data)
+		if err != nil {
+			return
+		}
+		again, err := EncodeOperations(first)
+		if err != nil {
+			return // without a cluster, or longer when written out
+		}
+		second, err := DecodeOperations(again)
+		if err != nil {
+			t.Fatalf("%s: %v", again, err)
+		}
+		for i := range first {
+			first[i].Record, second[i].Record = nil, nil // JSON may be written in many ways
+		}
+		if !reflect.DeepEqual(first, second) {
+			t.Errorf("%+v became %+v", first, second)
+		}
+	})
+}

@@ -1,0 +1,172 @@
+package directories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+var errCrash = errors.New("crash")
+
+func failAt(name string) func(string) error {
+	return func(step string) error {
+		if step == name {
+			return errCrash
+		}
+		return nil
+	}
+}
+
+// scenario is a world and the batch that is killed in it.
+type scenario struct {
+	prepare func(w *world)
+	batch   []Operation
+	sweep   bool // after the batch
+}
+
+func scenarios() map[string]scenario {
+	a, b, c := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c2", "ns", 3)
+	join := setupOf(c, "/ns/shared")
+	join.ShareAcrossClusters = true
+	leave := cleanupOf(a, "/ns/shared")
+	leave.LeaveToOthers = true
+	shared := func(w *world) {
+		w.done(setupOf(a, "/ns/shared"), setupOf(b, "/ns/shared"), join)
+		w.write("/ns/shared/file", "x")
+	}
+	single := func(w *world) {
+		w.gidsOf(allocating(setupOf(a, "/ns/a")))
+		w.write("/ns/a/deep/file", "x")
+	}
+	return map[string]scenario{
+		"setups":       {func(*world) {}, []Operation{allocating(setupOf(a, "/ns/x/a")), allocating(setupOf(b, "/ns/x/b"))}, false},
+		"adoption":     {func(w *world) { w.write("/ns/a/file", "x") }, []Operation{setupOf(a, "/ns/a")}, false},
+		"cleanup":      {single, []Operation{cleanupOf(a, "/ns/a")}, false},
+		"swept":        {single, []Operation{cleanupOf(a, "/ns/a")}, true},
+		"replaced":     {single, []Operation{setupOf(b, "/ns/a"), cleanupOf(a, "/ns/a")}, false},
+		"shared, left": {shared, []Operation{leave}, false},
+		"shared, out":  {shared, []Operation{cleanupOf(b, "/ns/shared"), releaseOf(c, "/ns/shared"), releaseOf(a, "/ns/shared")}, false},
+		"release":      {shared, []Operation{releaseOf(a, "/ns/shared")}, false},
+		"another life": {func(w *world) {
+			single(w)
+			w.done(cleanupOf(a, "/ns/a"))
+			w.now = w.now.Add(time.Minute)
+			single(w)
+			w.now = w.now.Add(time.Minute)
+		}, []Operation{cleanupOf(a, "/ns/a")}, false},
+		"restore": {func(w *world) {
+			single(w)
+			w.done(cleanupOf(a, "/ns/a"))
+		}, []Operation{restoreOf(b, "/new/b", a.ClaimUID)}, false},
+		"begun, then wanted again": {func(w *world) {
+			shared(w)
+			w.do(cleanupOf(a, "/ns/shared"), Blocked, StillOwned)
+			w.now = w.now.Add(time.Minute)
+		}, []Operation{setupOf(a, "/ns/shared")}, false},
+	}
+}
+
+// play runs a scenario's batch, and says whether it came to its end.
+func (s scenario) play(w *world, step func(string) error) (results []Result, err error) {
+	root, err := os.OpenRoot(w.dir)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	f, err := openRoot(context.Background(), root, Options{FileSystemID: fsID, Now: func() time.Time { return w.now }}, step)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	results = f.Run(context.Background(), s.batch, nil).Results
+	if s.sweep && !slices.ContainsFunc(results, func(r Result) bool { return r.State == NotDone }) {
+		_, err = f.Sweep(context.Background(), SweepOptions{Now: w.now, Workers: 1})
+	}
+	return results, err
+}
+
+// Every step of every scenario is the last one of a process once; the next run must end where an
+// undisturbed one does, with the same results.
+func TestCrashAtEveryStep(t *testing.T) {
+	asRoot(t)
+	for name, s := range scenarios() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			prepared := newWorld(t)
+			s.prepare(prepared)
+			w := prepared.clone()
+			var steps []string
+			results, err := s.play(w, func(step string) error {
+				steps = append(steps, step)
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := w.dump()
+			for i := range steps {
+				w := prepared.clone()
+				if _, err := s.play(w, crashAt(i)); err != nil && !errors.Is(err, errCrash) {
+					t.Fatal(err)
+				}
+				again, err := s.play(w, nil)
+				if err != nil {
+					t.Fatalf("after a crash before step %d (%s): %v", i, steps[i], err)
+				}
+				if fmt.Sprint(again) != fmt.Sprint(results) {
+					t.Errorf("after a crash before step %d (%s): got %+v, want %+v", i, steps[i], again, results)
+				}
+				if diff := difference(want, w.dump()); diff != "" {
+					t.Errorf("after a crash before step %d (%s):\n%s", i, steps[i], diff)
+				}
+			}
+			t.Logf("%d steps", len(steps))
+		})
+	}
+}
+
+// crashAt ends everything from the n-th step on, as a dead process does.
+func crashAt(n int) func(string) error {
+	count := 0
+	return func(string) error {
+		count++
+		if count > n {
+			return errCrash
+		}
+		return nil
+	}
+}
+
+// A batch that is told to stop says which operations it has not done.
+func TestStopBetweenOperations(t *testing.T) {
+	w := newWorld(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var ops []Operation
+	for n := range 5 {
+		ops = append(ops, setupOf(owner("c1", "ns", n), fmt.Sprintf("/ns/%d", n)))
+	}
+	f := w.open(nil)
+	defer f.Close()
+	report := f.Run(ctx, ops, func(done, total int) {
+		if done == 2 && total == 5 {
+			stop()
+		}
+	})
+	for i, result := range report.Results {
+		want := Done
+		if i >= 2 {
+			want = NotDone
+		}
+		if result.State != want {
+			t.Errorf("operation %d: %+v, want %s", i, result, want)
+		}
+	}
+	if report.Succeeded() {
+		t.Error("the batch calls itself a success")
+	}
+	w.there("/ns/1")
+	w.gone("/ns/2")
+}

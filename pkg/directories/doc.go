@@ -1,0 +1,30 @@
+// Package directories does what a mount Job is for: it makes, hands over, takes away and gives
+// back the directories of volumes on one mounted file system.
+//
+// The asker describes each wish as an Operation; FileSystem.Run carries out a batch of them and
+// answers with a Report, which fits a pod's termination message. FileSystem.Sweep empties the
+// trash. Repeating either is harmless, whatever line the last run stopped at.
+//
+// # On the file system
+//
+//	/.efs-stunnel/file-system-id        which file system this is
+//	/.efs-stunnel/lock                  held while a batch changes anything
+//	/.efs-stunnel/owners/<path>/@<volume>          an owner of <path> (JSON)
+//	/.efs-stunnel/owners/<path>/@<volume>.leaving  one whose cleanup has begun
+//	/.efs-stunnel/gids/<gid>            who was given this group (JSON)
+//	/.efs-stunnel/trash/<volume>        a deleted directory; an earlier life is kept beside
+//	                                    a later one, which is then <volume>~2, ~3, …
+//	/.efs-stunnel/trash/@<volume>       whose it was, and how long it is kept (JSON)
+//	/.efs-stunnel/trash/@@sweeping/     what nobody can have back any more
+//	/.efs-stunnel/tmp/                  half-made files and directories, on their way into place
+//
+// Everything appears in its place by one rename, complete. An owner's entry is there before the
+// directory, and goes after it.
+//
+// # Trust
+//
+// Tenants write inside their volumes, and a path may lead through what was once theirs. So a
+// path is walked one component at a time, through a handle on each directory; a component that
+// is a symbolic link, or that was exchanged between look and use, ends the operation. os.Root
+// alone would follow a link that stays inside the file system, into another tenant's data.
+package directories

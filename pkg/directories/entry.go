@@ -1,0 +1,109 @@
+package directories
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// leavingSuffix marks, in the ledger, an owner whose cleanup has begun.
+const leavingSuffix = ".leaving"
+
+// entry is one owner of one path, as the ledger has it.
+type entry struct {
+	Cluster   string    `json:"cluster"`
+	Namespace string    `json:"namespace"`
+	Claim     string    `json:"claim"`
+	ClaimUID  string    `json:"claimUID"`
+	GID       int       `json:"gid,omitempty"`  // the directory's, when it has one of its own
+	Made      bool      `json:"made,omitempty"` // the directory is ours to take away
+	When      time.Time `json:"when"`           // tells one life of a volume from the next
+	// RestoredFrom is where in the trash the directory was.
+	RestoredFrom string `json:"restoredFrom,omitempty"`
+
+	volume  string                     // from the file's name
+	leaving bool                       // likewise
+	unknown map[string]json.RawMessage // fields of a later version, which survive
+}
+
+func newEntry(owner Owner, when time.Time) *entry {
+	return &entry{
+		Cluster: owner.Cluster, Namespace: owner.Namespace, Claim: owner.Claim, ClaimUID: owner.ClaimUID,
+		When: when.UTC().Round(0), volume: owner.Volume,
+	}
+}
+
+func (e *entry) owner() Owner {
+	return Owner{Volume: e.volume, Cluster: e.Cluster, Namespace: e.Namespace, Claim: e.Claim, ClaimUID: e.ClaimUID}
+}
+
+// isOf says whether the entry was made for this claim. The volume's name alone proves nothing:
+// clusters give the same names.
+func (e *entry) isOf(owner Owner) bool {
+	return e.volume == owner.Volume && e.Cluster == owner.Cluster && e.ClaimUID == owner.ClaimUID
+}
+
+func (e *entry) String() string {
+	return fmt.Sprintf("volume %s (claim %s/%s of cluster %s)",
+		cut(e.volume, 255), cut(e.Namespace, 63), cut(e.Claim, 255), cut(e.Cluster, 64))
+}
+
+// fileName is the entry's in its path's directory of the ledger.
+func (e *entry) fileName() string { return entryName(e.volume, e.leaving) }
+
+func entryName(volume string, leaving bool) string {
+	if leaving {
+		return wellknown.OwnerPrefix + volume + leavingSuffix
+	}
+	return wellknown.OwnerPrefix + volume
+}
+
+func parseEntry(fileName string, data []byte) (*entry, error) {
+	e := &entry{}
+	if err := json.Unmarshal(data, e); err != nil {
+		return nil, err
+	}
+	e.volume, e.leaving = strings.CutSuffix(strings.TrimPrefix(fileName, wellknown.OwnerPrefix), leavingSuffix)
+	return e, nil
+}
+
+type plainEntry entry
+
+// UnmarshalJSON keeps what this version does not know.
+func (e *entry) UnmarshalJSON(data []byte) error {
+	var known plainEntry
+	if err := json.Unmarshal(data, &known); err != nil {
+		return err
+	}
+	if known.Cluster == "" || known.GID < 0 || known.GID > maxID {
+		return errors.New("it does not say who the owner is")
+	}
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return err
+	}
+	for _, name := range []string{"cluster", "namespace", "claim", "claimUID", "gid", "made", "when", "restoredFrom"} {
+		delete(fields, name)
+	}
+	known.unknown = fields
+	*e = entry(known)
+	return nil
+}
+
+// MarshalJSON writes the unknown fields beside the known ones.
+func (e *entry) MarshalJSON() ([]byte, error) {
+	known, err := marshal((*plainEntry)(e))
+	if err != nil || len(e.unknown) == 0 {
+		return known, err
+	}
+	fields := maps.Clone(e.unknown)
+	if err := json.Unmarshal(known, &fields); err != nil {
+		return nil, err
+	}
+	return marshal(fields)
+}

@@ -1,0 +1,152 @@
+package directories
+
+import (
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+// gidsOf runs operations that must be done, and gives what they report.
+func (w *world) gidsOf(ops ...Operation) []int {
+	w.t.Helper()
+	var gids []int
+	for i, result := range w.run(ops...) {
+		if result.State != Done {
+			w.t.Fatalf("%s of %s: %+v", ops[i].Kind, ops[i].Path, result)
+		}
+		gids = append(gids, result.GID)
+	}
+	return gids
+}
+
+func (w *world) wantGIDs(want []int, ops ...Operation) {
+	w.t.Helper()
+	if got := w.gidsOf(ops...); !slices.Equal(got, want) {
+		w.t.Errorf("the gids are %v, want %v", got, want)
+	}
+}
+
+func asRoot(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("only root can give directories away")
+	}
+}
+
+func TestAllocatedGIDs(t *testing.T) {
+	asRoot(t)
+	w := newWorld(t)
+	a, b, c := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c1", "ns", 3)
+	w.wantGIDs([]int{2000, 2001}, allocating(setupOf(a, "/ns/a")), allocating(setupOf(b, "/ns/b")))
+	info, err := os.Stat(w.path("/ns/b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if userOf(info) != 0 || groupOf(info) != 2001 || info.Mode().Perm() != 0o771 {
+		t.Errorf("the directory is %v %d:%d", info.Mode(), userOf(info), groupOf(info))
+	}
+	if !keepsSetgid(t) {
+		t.Log("this file system drops setgid")
+	} else if info.Mode()&os.ModeSetgid == 0 {
+		t.Errorf("the mode is %v, without setgid", info.Mode())
+	}
+	w.wantGIDs([]int{2001}, setupOf(c, "/ns/b")) // whoever shares the directory shares its gid
+	w.wantGIDs([]int{2000}, allocating(setupOf(a, "/ns/a")))
+	w.wantGIDs([]int{2002}, allocating(setupOf(c, "/ns/c")))
+}
+
+// keepsSetgid says whether the temporary directory's file system does: tmpfs does not.
+func keepsSetgid(t *testing.T) bool {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o771|os.ModeSetgid); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(dir)
+	return err == nil && info.Mode()&os.ModeSetgid != 0
+}
+
+// A gid belongs to the data: nobody else gets it while the data is anywhere.
+func TestGIDsStayWithTheData(t *testing.T) {
+	asRoot(t)
+	w := newWorld(t)
+	a, b, c := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c1", "ns", 3)
+	d, e := owner("c1", "ns", 4), owner("c1", "ns", 5)
+	w.wantGIDs([]int{2000, 2001}, allocating(setupOf(a, "/ns/a")), allocating(setupOf(b, "/ns/b")))
+	w.done(releaseOf(a, "/ns/a"))
+	deleted := cleanupOf(b, "/ns/b")
+	deleted.Keep = "forever"
+	w.done(deleted)
+	w.wantGIDs([]int{2002}, allocating(setupOf(c, "/ns/b")))                // the path is free, the gid is not
+	w.wantGIDs([]int{2000}, allocating(setupOf(d, "/ns/a")))                // retained data keeps its own
+	w.wantGIDs([]int{2001}, restoreOf(e, "/ns/e", b.ClaimUID))              // and what was deleted, too
+	w.wantGIDs([]int{2003}, allocating(setupOf(owner("c1", "x", 1), "/x"))) // whatever came back
+}
+
+func TestGIDsAreReusedWhenTheRangeIsUsedUp(t *testing.T) {
+	asRoot(t)
+	w := newWorld(t)
+	small := func(n int, p string) Operation {
+		op := allocating(setupOf(owner("c1", "ns", n), p))
+		op.GIDMin, op.GIDMax = 100, 104
+		return op
+	}
+	w.wantGIDs([]int{100, 101, 102, 103, 104},
+		small(1, "/live"), small(2, "/retained"), small(3, "/trashed"), small(4, "/swept"), small(5, "/restored"))
+	w.done(releaseOf(owner("c1", "ns", 2), "/retained"))
+	keep := cleanupOf(owner("c1", "ns", 3), "/trashed")
+	keep.Keep = "1h"
+	w.done(keep, cleanupOf(owner("c1", "ns", 4), "/swept"), cleanupOf(owner("c1", "ns", 5), "/restored"))
+	w.wantGIDs([]int{104}, restoreOf(owner("c1", "ns", 6), "/back", "c1-ns-5"))
+	w.done(releaseOf(owner("c1", "ns", 6), "/back"))
+	w.do(small(7, "/new"), Failed, GIDsExhausted)
+	w.gone("/new", "/.efs-stunnel/owners/new")
+
+	w.sweep(0)
+	w.wantGIDs([]int{103}, small(7, "/new"))
+	w.do(small(8, "/more"), Failed, GIDsExhausted)
+	w.now = w.now.Add(time.Hour)
+	w.sweep(0)
+	w.wantGIDs([]int{102}, small(8, "/more"))
+}
+
+func TestGIDOfADirectoryThatIsThere(t *testing.T) {
+	asRoot(t)
+	w := newWorld(t)
+	for p, gid := range map[string]int{"/in": 2500, "/out": 7} {
+		if err := os.Mkdir(w.path(p), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(w.path(p), 0, gid); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.wantGIDs([]int{2500, 0, 2501},
+		allocating(setupOf(owner("c1", "ns", 1), "/in")),
+		allocating(setupOf(owner("c1", "ns", 2), "/out")),
+		allocating(setupOf(owner("c1", "ns", 3), "/new")))
+}
+
+// A run that dies between the gid and the owner gives the same gid to the same volume, and
+// another one to others.
+func TestGIDAfterACrash(t *testing.T) {
+	asRoot(t)
+	for name, next := range map[string]struct {
+		op  Operation
+		gid int
+	}{
+		"the same volume":           {allocating(setupOf(owner("c1", "ns", 1), "/ns/a")), 2000},
+		"another volume":            {allocating(setupOf(owner("c1", "ns", 2), "/ns/b")), 2001},
+		"another volume's, sharing": {allocating(setupOf(owner("c1", "ns", 2), "/ns/a")), 2001},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			f := w.open(failAt("write /.efs-stunnel/owners/ns/a/@pvc-c1-ns-1"))
+			f.Run(t.Context(), []Operation{allocating(setupOf(owner("c1", "ns", 1), "/ns/a"))}, nil)
+			f.Close()
+			w.there("/.efs-stunnel/gids/2000")
+			w.wantGIDs([]int{next.gid}, next.op)
+		})
+	}
+}

@@ -1,0 +1,213 @@
+package directories
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// Kind says what an operation does.
+type Kind string
+
+// The kinds. A batch runs them in this order, so that a path is left before it is taken.
+const (
+	// Release drops the owner and touches nothing else.
+	Release Kind = "release"
+	// Cleanup drops the owner; when it was the last one, the directory goes to the trash.
+	Cleanup Kind = "cleanup"
+	// Restore makes a volume of a directory in the trash.
+	Restore Kind = "restore"
+	// Setup makes a volume of a new directory, or of one that is there.
+	Setup Kind = "setup"
+)
+
+// Owner is a volume and the claim that it is for.
+type Owner struct {
+	// Volume is the PersistentVolume's name, and the owner's in the ledger.
+	Volume string `json:"volume,omitempty"`
+	// Cluster is the uid of the cluster's namespace kube-system.
+	Cluster   string `json:"cluster,omitempty"`
+	Namespace string `json:"ns,omitempty"`
+	Claim     string `json:"claim,omitempty"`
+	ClaimUID  string `json:"uid,omitempty"`
+}
+
+// Directory says how a new directory is made. One that exists keeps its mode and owner.
+type Directory struct {
+	// Mode is octal, as in directory_perms. Empty is the default, which depends on AllocateGID.
+	Mode string `json:"mode,omitempty"`
+	UID  int    `json:"user,omitempty"`
+	GID  int    `json:"group,omitempty"`
+	// AllocateGID gives the directory a group that no other one of the file system has, from
+	// GIDMin to GIDMax.
+	AllocateGID bool `json:"allocateGID,omitempty"`
+	GIDMin      int  `json:"gidMin,omitempty"` // 0 is the default
+	GIDMax      int  `json:"gidMax,omitempty"` // 0 is the default
+}
+
+// Rules say which directories a setup may take although they are not new.
+type Rules struct {
+	ShareAcrossNamespaces bool `json:"shareAcrossNamespaces,omitempty"`
+	ShareAcrossClusters   bool `json:"shareAcrossClusters,omitempty"`
+	// RefuseExisting refuses a directory that has content and no owner.
+	RefuseExisting bool `json:"refuseExisting,omitempty"`
+}
+
+// Operation is one wish for one volume.
+type Operation struct {
+	Kind Kind `json:"do"`
+	Owner
+	// Path is the volume's directory, counted from the file system's root.
+	Path string `json:"path,omitempty"`
+
+	Directory // of a setup
+	Rules     // of a setup
+
+	// Adopt, in a setup, records the owner of a directory that must exist, and changes nothing.
+	Adopt bool `json:"adopt,omitempty"`
+	// Made, with Adopt, says that the original system made the directory, so that a cleanup may
+	// take it away.
+	Made bool `json:"made,omitempty"`
+	// Keep, in a cleanup, is how long the trash keeps the directory: a duration, or "forever".
+	Keep string `json:"keep,omitempty"`
+	// LeaveToOthers, in a cleanup, drops the owner even if other volumes of this cluster stay.
+	// The asker sets it when it knows such a volume to be alive; without it the cleanup is
+	// blocked, so that the asker can look for owners that are only remembered.
+	LeaveToOthers bool `json:"leaveToOthers,omitempty"`
+	// RestoreFrom, in a restore, is the uid of the claim whose directory is wanted back.
+	RestoreFrom string `json:"restore,omitempty"`
+
+	// Record belongs to the asker; nothing here reads it.
+	Record json.RawMessage `json:"record,omitempty"`
+}
+
+// check refuses what no file system needs to be asked about.
+func (o Operation) check() error {
+	if err := CheckPath(o.Path); err != nil {
+		return refuse(BadPath, "%v", err)
+	}
+	if err := checkVolumeName(o.Volume); err != nil {
+		return refuse(BadOperation, "%v", err)
+	}
+	for what, value := range map[string]string{
+		"cluster": o.Cluster, "namespace": o.Namespace, "claim": o.Claim, "claim uid": o.ClaimUID,
+	} {
+		if err := checkIdentity(value); err != nil {
+			return refuse(BadOperation, "the %s %q %v", what, cut(value, 64), err)
+		}
+	}
+	switch o.Kind {
+	case Setup:
+		return o.Directory.check()
+	case Restore:
+		if o.RestoreFrom == "" || checkVolumeName(wellknown.VolumePrefix+o.RestoreFrom) != nil {
+			return refuse(BadOperation, "%q is not the uid of a claim to restore", cut(o.RestoreFrom, 64))
+		}
+		return nil
+	case Cleanup:
+		_, _, err := parseKeep(o.Keep)
+		return err
+	case Release:
+		return nil
+	default:
+		return refuse(BadOperation, "%q is nothing that this version of mountjob can do: use the image that belongs to the manager", cut(string(o.Kind), 64))
+	}
+}
+
+// checkVolumeName wants what Kubernetes allows, less the names that the ledger could take for
+// something else.
+func checkVolumeName(name string) error {
+	const longest = wellknown.MaxComponentBytes - len(wellknown.OwnerPrefix) - len(leavingSuffix)
+	switch {
+	case name == "":
+		return fmt.Errorf("the volume has no name")
+	case len(name) > longest:
+		return fmt.Errorf("the volume name %q… has more than %d bytes", cut(name, 64), longest)
+	case strings.HasSuffix(name, leavingSuffix):
+		return fmt.Errorf("the volume name %q ends in %s, which marks owners that leave", cut(name, 64), leavingSuffix)
+	}
+	for i, c := range []byte(name) {
+		if alphanumeric := 'a' <= c && c <= 'z' || '0' <= c && c <= '9'; !alphanumeric && (i == 0 || c != '-' && c != '.') {
+			return fmt.Errorf("the volume name %q is not one of Kubernetes'", cut(name, 64))
+		}
+	}
+	return nil
+}
+
+// checkIdentity bounds what goes into ledger and reports.
+func checkIdentity(value string) error {
+	switch {
+	case value == "":
+		return fmt.Errorf("is empty")
+	case len(value) > wellknown.MaxComponentBytes:
+		return fmt.Errorf("has more than %d bytes", wellknown.MaxComponentBytes)
+	case !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl):
+		return fmt.Errorf("has characters that no name has")
+	}
+	return nil
+}
+
+func (d Directory) check() error {
+	if _, err := d.mode(0); err != nil {
+		return err
+	}
+	lowest, highest := d.gidRange()
+	switch {
+	case d.UID < 0 || d.UID > maxID || d.GID < 0 || d.GID > maxID:
+		return refuse(BadOperation, "uid %d and gid %d must be from 0 to %d", d.UID, d.GID, maxID)
+	case d.AllocateGID && (lowest < 1 || highest > maxID || lowest > highest):
+		return refuse(BadOperation, "no gid can be allocated from %d to %d: both must be from 1 to %d, the first not above the second", lowest, highest, maxID)
+	}
+	return nil
+}
+
+// maxID is where ids end that every NFS server and kernel agree on.
+const maxID = 1<<31 - 1
+
+// mode is that of a new directory, in Unix bits; allocated is its group when it has one of its
+// own.
+func (d Directory) mode(allocated int) (uint32, error) {
+	if d.Mode != "" {
+		mode, err := strconv.ParseUint(d.Mode, 8, 32)
+		if err != nil || mode > 0o7777 {
+			return 0, refuse(BadOperation, "the mode %q is not octal, from 0 to 7777", cut(d.Mode, 64))
+		}
+		return uint32(mode), nil
+	}
+	if allocated != 0 {
+		return wellknown.AllocatedGIDPerms, nil
+	}
+	return wellknown.DefaultDirectoryPerms, nil
+}
+
+func (d Directory) gidRange() (lowest, highest int) {
+	lowest, highest = d.GIDMin, d.GIDMax
+	if lowest == 0 {
+		lowest = wellknown.DefaultGIDMin
+	}
+	if highest == 0 {
+		highest = wellknown.DefaultGIDMax
+	}
+	return lowest, highest
+}
+
+// parseKeep reads how long something stays in the trash.
+func parseKeep(keep string) (duration time.Duration, forever bool, err error) {
+	switch keep {
+	case "", wellknown.DefaultKeepDeleted:
+		return 0, false, nil
+	case wellknown.KeepDeletedForever:
+		return 0, true, nil
+	}
+	duration, err = time.ParseDuration(keep)
+	if err != nil || duration < 0 {
+		return 0, false, refuse(BadOperation, "%q is not how long something can be kept: write a duration such as 72h, or %s", cut(keep, 64), wellknown.KeepDeletedForever)
+	}
+	return duration, false, nil
+}

@@ -1,0 +1,224 @@
+package directories
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// Report is what became of a batch: one Result for each operation, in the order of asking.
+type Report struct {
+	Results []Result
+}
+
+// RefusedReport says of every operation of a batch that err kept it from being begun.
+func RefusedReport(operations int, err error) Report {
+	result := resultOf(err)
+	result.State = NotDone
+	return Report{Results: slices.Repeat([]Result{result}, operations)}
+}
+
+// Succeeded says whether every operation is done.
+func (r Report) Succeeded() bool {
+	return !slices.ContainsFunc(r.Results, func(result Result) bool { return result.State != Done })
+}
+
+// wireReport is a report in a termination message.
+//
+//	{"operations":4,"complete":true,"results":[
+//	  {"ops":"0","state":"failed","reason":"Nested","message":"…","owners":[{"volume":"pvc-1",…}]},
+//	  {"ops":"2-3","state":"done","gid":2000,"step":1}]}
+type wireReport struct {
+	Operations int `json:"operations"`
+	// Complete makes operations that are not listed done; otherwise nothing is known of them.
+	Complete bool         `json:"complete"`
+	Results  []wireResult `json:"results,omitempty"`
+}
+
+type wireResult struct {
+	Operations positions `json:"ops"`
+	State      State     `json:"state"`
+	Reason     Reason    `json:"reason,omitempty"`
+	Message    string    `json:"message,omitempty"`
+	Owners     []Owner   `json:"owners,omitempty"`
+	GID        int       `json:"gid,omitempty"`
+	// Step is added to GID from each of the operations to the next.
+	Step int `json:"step,omitempty"`
+}
+
+// detail bounds what one result may say.
+type detail struct{ message, owners int }
+
+// details are tried in turn, until a report fits: rather all results in few words than some in
+// many.
+func details() []detail { return []detail{{640, 8}, {320, 4}, {160, 2}, {80, 1}, {80, 0}, {0, 0}} }
+
+// Encode writes the report into at most 4096 bytes, as valid JSON. What does not fit is left
+// out, and then the report is not complete.
+func (r Report) Encode() []byte {
+	for _, d := range details() {
+		if data, ok := r.encodeAll(d); ok {
+			return data
+		}
+	}
+	return r.encodeSome(details()[len(details())-1])
+}
+
+// encodeAll lists every result that is not silent.
+func (r Report) encodeAll(d detail) (data []byte, fits bool) {
+	report := wireReport{Operations: len(r.Results), Complete: true}
+	for _, listed := range r.grouped(d) {
+		if listed.State == Unknown {
+			return nil, false
+		}
+		if !r.Results[listed.Operations[0]].silent() {
+			report.Results = append(report.Results, listed)
+		}
+	}
+	data, err := marshal(report)
+	return data, err == nil && len(data) <= wellknown.MaxTerminationMessageBytes
+}
+
+// encodeSome lists what fits, the done ones too, since nobody can infer them. An operation that
+// was not done is as good as one that is not listed.
+func (r Report) encodeSome(d detail) []byte {
+	report := wireReport{Operations: len(r.Results)}
+	groups := r.grouped(d)
+	slices.SortStableFunc(groups, func(a, b wireResult) int { return urgency(a) - urgency(b) })
+	best, _ := marshal(report)
+	for _, listed := range groups {
+		if listed.State == NotDone || listed.State == Unknown {
+			continue
+		}
+		longer := report
+		longer.Results = append(slices.Clip(report.Results), listed)
+		if data, err := marshal(longer); err == nil && len(data) <= wellknown.MaxTerminationMessageBytes {
+			best, report = data, longer
+		}
+	}
+	return best
+}
+
+func urgency(w wireResult) int {
+	return slices.Index([]State{Done, Blocked, Failed, NotDone, Unknown}, w.State)
+}
+
+// grouped puts equal results together, and gids that ascend with their operations.
+func (r Report) grouped(d detail) []wireResult {
+	var groups []wireResult
+	index := map[string]int{} // what a result says -> its group
+	for i, result := range r.Results {
+		listed := trimmed(result, d)
+		key, _ := marshal(listed)
+		if at, ok := index[string(key)]; ok {
+			groups[at].Operations = append(groups[at].Operations, i)
+			continue
+		}
+		index[string(key)] = len(groups)
+		listed.Operations = positions{i}
+		groups = append(groups, listed)
+	}
+	return joinSteps(groups)
+}
+
+func trimmed(result Result, d detail) wireResult {
+	listed := wireResult{State: result.State, Reason: result.Reason, GID: result.GID}
+	listed.Message = cut(result.Message, d.message)
+	if result.State == Blocked {
+		d.owners = max(d.owners, 1) // or the asker could not go on
+	}
+	for _, owner := range result.Owners[:min(len(result.Owners), d.owners)] {
+		listed.Owners = append(listed.Owners, Owner{
+			Volume: cut(owner.Volume, 255), Cluster: cut(owner.Cluster, 255), Namespace: cut(owner.Namespace, 255),
+			Claim: cut(owner.Claim, 255), ClaimUID: cut(owner.ClaimUID, 255),
+		})
+	}
+	return listed
+}
+
+// joinSteps makes one line of gids that were allocated one after the other.
+func joinSteps(groups []wireResult) []wireResult {
+	var joined []wireResult
+	for _, next := range groups {
+		if len(joined) > 0 && joined[len(joined)-1].continuedBy(next) {
+			last := &joined[len(joined)-1]
+			last.Operations = append(last.Operations, next.Operations...)
+			last.Step = 1
+			continue
+		}
+		joined = append(joined, next)
+	}
+	return joined
+}
+
+func (w wireResult) continuedBy(next wireResult) bool {
+	return w.onlyGID() && next.onlyGID() && len(next.Operations) == 1 &&
+		(len(w.Operations) == 1 || w.Step == 1) && next.GID == w.GID+len(w.Operations)
+}
+
+func (w wireResult) onlyGID() bool {
+	return w.State == Done && w.GID != 0 && w.Reason == "" && w.Message == "" && len(w.Owners) == 0
+}
+
+// DecodeReport reads the report of a batch of so many operations. A report that is damaged in
+// any way is an error, and leaves every operation Unknown.
+func DecodeReport(message []byte, operations int) (Report, error) {
+	unknown := Report{Results: make([]Result, max(operations, 0))}
+	report, err := decodeReport(message, operations)
+	if err != nil {
+		return unknown, fmt.Errorf("reading the report of %d operations: %w", operations, err)
+	}
+	return report, nil
+}
+
+func decodeReport(message []byte, operations int) (Report, error) {
+	if len(message) > wellknown.MaxTerminationMessageBytes {
+		return Report{}, fmt.Errorf("it has %d bytes, more than %d", len(message), wellknown.MaxTerminationMessageBytes)
+	}
+	var wire wireReport
+	if err := json.Unmarshal(message, &wire); err != nil {
+		return Report{}, err
+	}
+	if wire.Operations != operations || operations < 0 {
+		return Report{}, fmt.Errorf("it is of %d operations", wire.Operations)
+	}
+	report := Report{Results: make([]Result, operations)}
+	for _, listed := range wire.Results {
+		if err := report.put(listed); err != nil {
+			return Report{}, err
+		}
+	}
+	if wire.Complete {
+		for i := range report.Results {
+			if report.Results[i].State == Unknown {
+				report.Results[i].State = Done
+			}
+		}
+	}
+	return report, nil
+}
+
+// put enters what one line says of its operations.
+func (r Report) put(listed wireResult) error {
+	switch listed.State {
+	case Done, Failed, Blocked, NotDone:
+	default:
+		return fmt.Errorf("it has the state %q", cut(string(listed.State), 64))
+	}
+	if listed.GID < 0 || listed.GID > maxID || listed.Step < 0 || listed.Step > 1 {
+		return errors.New("it has a gid that cannot be")
+	}
+	for nth, i := range listed.Operations {
+		if i >= len(r.Results) || r.Results[i].State != Unknown {
+			return fmt.Errorf("it lists operation %d, which is not there or listed already", i)
+		}
+		r.Results[i] = Result{
+			State: listed.State, Reason: listed.Reason, Message: listed.Message,
+			Owners: listed.Owners, GID: listed.GID + nth*listed.Step,
+		}
+	}
+	return nil
+}

@@ -1,0 +1,201 @@
+package directories
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+func TestReportsSurviveTheirEncoding(t *testing.T) {
+	blocker := owner("c2", "ns", 7)
+	tests := map[string][]Result{
+		"none":     {},
+		"all done": {{State: Done}, {State: Done}},
+		"every kind": {
+			{State: Done},
+			{State: Failed, Reason: Nested, Message: "say <what> to do", Owners: []Owner{blocker}},
+			{State: Blocked, Reason: StillOwned, Owners: []Owner{blocker, owner("c1", "x", 1)}},
+			{State: NotDone, Reason: Stopped},
+			{State: Done, GID: 2000},
+			{State: Done, GID: 2001},
+			{State: Done, GID: 2000},
+			{State: Done, Reason: NotMade, Message: "it stays"},
+			{State: Done, GID: 2002},
+			{State: NotDone, Reason: Stopped},
+		},
+	}
+	for name, results := range tests {
+		t.Run(name, func(t *testing.T) {
+			message := Report{results}.Encode()
+			got, err := DecodeReport(message, len(results))
+			if err != nil {
+				t.Fatalf("%v in %s", err, message)
+			}
+			if !reflect.DeepEqual(got.Results, results) {
+				t.Errorf("got  %+v\nwant %+v\nfrom %s", got.Results, results, message)
+			}
+		})
+	}
+}
+
+// Whatever a full batch has to tell, the report is valid, short enough, and never says more than
+// is so.
+func TestReportsAreBounded(t *testing.T) {
+	long := strings.Repeat("<é\x00\"", 1000)
+	someone := func(i int) []Owner {
+		return []Owner{{Volume: fmt.Sprintf("%d%s", i, long), Cluster: long, Namespace: long, Claim: long, ClaimUID: long}}
+	}
+	tests := map[string]struct {
+		result   func(i int) Result
+		complete bool
+		told     int // at least so many operations must be known afterwards
+	}{
+		"gids in a row":         {func(i int) Result { return Result{State: Done, GID: 2000 + i} }, true, 512},
+		"one gid for all":       {func(int) Result { return Result{State: Done, GID: 2000} }, true, 512},
+		"gids without order":    {func(i int) Result { return Result{State: Done, GID: 2000 + i*7919%512} }, false, 80},
+		"one message for all":   {func(int) Result { return Result{State: Failed, Reason: NoSpace, Message: long} }, true, 512},
+		"a message for each":    {func(i int) Result { return Result{State: Failed, Reason: NoSpace, Message: fmt.Sprint(i, long)} }, true, 512},
+		"an owner for each":     {func(i int) Result { return Result{State: Failed, Reason: Nested, Owners: someone(i)} }, true, 512},
+		"a blocker for each":    {func(i int) Result { return Result{State: Blocked, Reason: StillOwned, Owners: someone(i)} }, false, 1},
+		"stopped in the middle": {func(i int) Result { return Result{State: []State{Done, NotDone}[i/256], Message: ""} }, true, 512},
+		"every other one": {func(i int) Result {
+			return Result{State: []State{Done, Failed}[i%2], Reason: Reason([]string{"", "NoSpace"}[i%2])}
+		}, true, 512},
+		"every other one blocked": {func(i int) Result {
+			if i%2 == 0 {
+				return Result{State: Done}
+			}
+			return Result{State: Blocked, Owners: someone(i)}
+		}, false, 256},
+		"unknown": {func(int) Result { return Result{} }, false, 0},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			report := Report{}
+			for i := range 512 {
+				report.Results = append(report.Results, tt.result(i))
+			}
+			message := report.Encode()
+			if len(message) > wellknown.MaxTerminationMessageBytes || !json.Valid(message) {
+				t.Fatalf("%d bytes: %s", len(message), message)
+			}
+			if complete := strings.Contains(string(message), `"complete":true`); complete != tt.complete {
+				t.Errorf("complete is %v: %s", complete, message)
+			}
+			got, err := DecodeReport(message, 512)
+			if err != nil {
+				t.Fatalf("%v in %s", err, message)
+			}
+			told := 0
+			for i, result := range got.Results {
+				want := report.Results[i]
+				if result.State == Unknown {
+					continue
+				}
+				told++
+				if result.State != want.State || result.Reason != want.Reason || result.GID != want.GID {
+					t.Fatalf("operation %d: got %+v, want %+v", i, result, want)
+				}
+				if want.State == Blocked && len(result.Owners) == 0 {
+					t.Fatalf("operation %d is blocked by nobody", i)
+				}
+			}
+			if told < tt.told {
+				t.Errorf("%d operations are known, want %d: %s", told, tt.told, message)
+			}
+		})
+	}
+}
+
+func TestDecodeReportRefuses(t *testing.T) {
+	for name, message := range map[string]string{
+		"nothing":                    "",
+		"words":                      "OOMKilled",
+		"half":                       `{"operations":3,"complete":true,"results":[{"ops":"0"`,
+		"another batch's":            `{"operations":4,"complete":true}`,
+		"no number":                  `{"complete":true}`,
+		"an operation too many":      `{"operations":3,"complete":true,"results":[{"ops":"3","state":"failed"}]}`,
+		"a range without end":        `{"operations":3,"complete":true,"results":[{"ops":"0-999999999999","state":"done"}]}`,
+		"a long range":               `{"operations":3,"complete":true,"results":[{"ops":"0-65535","state":"done"}]}`,
+		"a negative one":             `{"operations":3,"complete":true,"results":[{"ops":"-1","state":"done"}]}`,
+		"no operations":              `{"operations":3,"complete":true,"results":[{"ops":"","state":"failed"}]}`,
+		"one operation twice":        `{"operations":3,"complete":true,"results":[{"ops":"1","state":"done"},{"ops":"0-2","state":"failed"}]}`,
+		"one operation twice nearby": `{"operations":3,"complete":true,"results":[{"ops":"1,1","state":"done"}]}`,
+		"no state":                   `{"operations":3,"complete":true,"results":[{"ops":"1"}]}`,
+		"an unknown state":           `{"operations":3,"complete":true,"results":[{"ops":"1","state":"finished"}]}`,
+		"a gid below zero":           `{"operations":3,"complete":true,"results":[{"ops":"1","state":"done","gid":-1}]}`,
+		"a long step":                `{"operations":3,"complete":true,"results":[{"ops":"1","state":"done","gid":1,"step":9}]}`,
+		"something after it":         `{"operations":3,"complete":true}{"operations":3}`,
+		"too long":                   `{"operations":3,"complete":true}` + strings.Repeat(" ", wellknown.MaxTerminationMessageBytes),
+	} {
+		t.Run(name, func(t *testing.T) {
+			report, err := DecodeReport([]byte(message), 3)
+			if err == nil {
+				t.Errorf("no error, but %+v", report)
+			}
+			if len(report.Results) != 3 {
+				t.Fatalf("%d results", len(report.Results))
+			}
+			for i, result := range report.Results {
+				if result.State != Unknown {
+					t.Errorf("operation %d: %+v", i, result)
+				}
+			}
+		})
+	}
+}
+
+func TestRefusedReport(t *testing.T) {
+	got, err := DecodeReport(RefusedReport(2, refuse(WrongFileSystem, "another one")).Encode(), 2)
+	want := Result{State: NotDone, Reason: WrongFileSystem, Message: "another one"}
+	if err != nil || len(got.Results) != 2 || !reflect.DeepEqual(got.Results[1], want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	other := RefusedReport(1, errors.New("no such mount"))
+	if other.Succeeded() || !strings.Contains(other.Results[0].Message, "no such mount") {
+		t.Errorf("got %+v", other)
+	}
+}
+
+// A report that was cut or made up never panics, and says done only of what it lists as done,
+// unless it is complete.
+func FuzzDecodeReport(f *testing.F) {
+	whole := Report{[]Result{{State: Done}, {State: Failed, Reason: NoSpace, Message: "full"}, {State: Done, GID: 7}, {State: Done, GID: 8}}}.Encode()
+	for cut := range whole {
+		f.Add(whole[:cut], 4)
+	}
+	f.Add(whole, 4)
+	f.Add([]byte(`{"operations":2,"complete":false,"results":[{"ops":"0","state":"done"}]}`), 2)
+	f.Add([]byte(`{"operations":-1,"complete":true}`), -1)
+	f.Fuzz(func(t *testing.T, message []byte, operations int) {
+		operations = min(operations, 1<<12)
+		report, err := DecodeReport(message, operations)
+		if len(report.Results) != max(operations, 0) {
+			t.Fatalf("%d results of %d operations", len(report.Results), operations)
+		}
+		var claimed struct {
+			Complete bool `json:"complete"`
+			Results  []struct {
+				State string `json:"state"`
+			} `json:"results"`
+		}
+		unreadable := json.Unmarshal(message, &claimed) != nil
+		mayBeDone := claimed.Complete
+		for _, listed := range claimed.Results {
+			mayBeDone = mayBeDone || listed.State == string(Done)
+		}
+		for i, result := range report.Results {
+			if result.State == Done && (err != nil || unreadable || !mayBeDone) {
+				t.Fatalf("operation %d is done by %q", i, message)
+			}
+		}
+		if err == nil && len(report.Encode()) > wellknown.MaxTerminationMessageBytes {
+			t.Error("it cannot be written again")
+		}
+	})
+}

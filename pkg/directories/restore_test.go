@@ -1,0 +1,91 @@
+package directories
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+func TestRestore(t *testing.T) {
+	w := newWorld(t)
+	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
+	w.done(setupOf(a, "/ns/data"))
+	w.write("/ns/data/file", "x")
+	if err := os.Chmod(w.path("/ns/data"), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	w.done(cleanupOf(a, "/ns/data"))
+
+	op := restoreOf(b, "/other/place", a.ClaimUID)
+	w.done(op)
+	w.there("/other/place/file")
+	w.gone("/.efs-stunnel/trash/"+a.Volume, "/.efs-stunnel/trash/@"+a.Volume)
+	if info, err := os.Stat(w.path("/other/place")); err != nil || info.Mode() != os.ModeDir|0o711 {
+		t.Errorf("the mode is %v (%v)", info.Mode(), err)
+	}
+	before := w.dump()
+	w.done(op)
+	if diff := difference(before, w.dump()); diff != "" {
+		t.Errorf("the second restore changed something:\n%s", diff)
+	}
+	w.done(cleanupOf(b, "/other/place"))
+	w.there("/.efs-stunnel/trash/" + b.Volume + "/file")
+}
+
+func TestRestoreOfTheLastLife(t *testing.T) {
+	w := newWorld(t)
+	a := owner("c1", "ns", 1)
+	for _, file := range []string{"one", "two"} {
+		w.now = w.now.Add(time.Minute)
+		w.done(setupOf(a, "/ns/data"))
+		w.write("/ns/data/"+file, "")
+		w.done(cleanupOf(a, "/ns/data"))
+	}
+	w.done(restoreOf(owner("c1", "ns", 2), "/ns/back", a.ClaimUID))
+	w.there("/ns/back/two")
+}
+
+func TestRestoreOfAnAdoptedVolume(t *testing.T) {
+	w := newWorld(t)
+	w.write("/ns/data/file", "x")
+	a := owner("c1", "ns", 1)
+	a.Volume = "anything"
+	adopt := setupOf(a, "/ns/data")
+	adopt.Adopt, adopt.Made = true, true
+	w.done(adopt, cleanupOf(owner("c1", "x", 1), "/nothing"))
+	w.done(cleanupOf(a, "/ns/data"))
+	w.done(restoreOf(owner("c1", "ns", 2), "/ns/back", a.ClaimUID))
+	w.there("/ns/back/file")
+}
+
+func TestRestoreRefusals(t *testing.T) {
+	a := owner("c1", "ns", 1)
+	tests := map[string]struct {
+		op     Operation
+		reason Reason
+	}{
+		"another namespace's":       {restoreOf(owner("c1", "other", 1), "/other/data", a.ClaimUID), OwnedByOtherNamespace},
+		"another cluster's":         {restoreOf(owner("c2", "ns", 2), "/ns/back", a.ClaimUID), OwnedByOtherCluster},
+		"what is not there":         {restoreOf(owner("c1", "ns", 2), "/ns/back", "unknown"), NothingToRestore},
+		"to a directory":            {restoreOf(owner("c1", "ns", 2), "/there", a.ClaimUID), PathTaken},
+		"to somebody's path":        {restoreOf(owner("c1", "ns", 2), "/ns/taken", a.ClaimUID), PathTaken},
+		"into a volume":             {restoreOf(owner("c1", "ns", 2), "/ns/taken/sub", a.ClaimUID), Nested},
+		"through a link":            {restoreOf(owner("c1", "ns", 2), "/link/back", a.ClaimUID), SymlinkInPath},
+		"a uid that is a path":      {restoreOf(owner("c1", "ns", 2), "/ns/back", "../../ns/taken"), BadOperation},
+		"a uid that names a record": {restoreOf(owner("c1", "ns", 2), "/ns/back", ""), BadOperation},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.done(setupOf(a, "/ns/data"), setupOf(owner("c1", "ns", 9), "/ns/taken"))
+			w.done(cleanupOf(a, "/ns/data"))
+			w.write("/there/file", "x")
+			w.link("ns", "/link")
+			before := w.dump()
+			w.do(tt.op, Failed, tt.reason)
+			if diff := difference(before, w.dump()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,172 @@
+package directories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// Run carries out a batch under the lock and says what became of each operation. One that fails
+// does not keep the others from being done. When ctx ends, Run stops between two steps, and the
+// rest is NotDone. progress, if not nil, hears how many operations are behind it.
+func (f *FileSystem) Run(ctx context.Context, operations []Operation, progress func(done, total int)) Report {
+	report, err := f.run(ctx, operations, progress)
+	if err != nil {
+		return RefusedReport(len(operations), err)
+	}
+	return report
+}
+
+func (f *FileSystem) run(ctx context.Context, operations []Operation, progress func(done, total int)) (Report, error) {
+	lock, err := f.lock(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	defer lock.Close()
+	b, err := f.begin(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	defer b.end()
+	report := Report{Results: make([]Result, len(operations))}
+	for done, i := range order(operations) {
+		report.Results[i] = b.do(ctx, operations[i])
+		if progress != nil {
+			progress(done+1, len(operations))
+		}
+	}
+	return report, nil
+}
+
+// order gives the places of the operations in the order in which they are done: a path is left
+// before it is taken, and owners that are only remembered go before what they block.
+func order(operations []Operation) []int {
+	kinds := []Kind{Release, Cleanup, Restore, Setup}
+	places := make([]int, len(operations))
+	for i := range places {
+		places[i] = i
+	}
+	slices.SortStableFunc(places, func(a, b int) int {
+		return slices.Index(kinds, operations[a].Kind) - slices.Index(kinds, operations[b].Kind)
+	})
+	return places
+}
+
+// batch is what the operations of one Run share. It lives as long as the lock is held, so what
+// it has read of the ledger stays true.
+type batch struct {
+	fs     *FileSystem
+	tmp    *os.Root
+	trash  *os.Root
+	data   *tree
+	ledger *ledger
+	gids   *gids
+}
+
+func (f *FileSystem) begin(ctx context.Context) (*batch, error) {
+	b := &batch{fs: f}
+	b.data = &tree{fs: f, base: f.root, where: "/", make: b.makeShared, open: map[string]*os.Root{}}
+	err := b.openState(ctx)
+	if err == nil {
+		err = b.emptyTmp()
+	}
+	if err != nil {
+		b.end()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *batch) openState(ctx context.Context) error {
+	for name, folder := range map[string]**os.Root{
+		tmpName: &b.tmp, path.Base(wellknown.TrashDirectory): &b.trash,
+	} {
+		opened, err := b.fs.stateFolder(ctx, name)
+		if err != nil {
+			return err
+		}
+		*folder = opened
+	}
+	owners, err := b.fs.stateFolder(ctx, path.Base(wellknown.OwnersDirectory))
+	if err != nil {
+		return err
+	}
+	b.ledger = newLedger(b, owners)
+	folder, err := b.fs.stateFolder(ctx, gidsName)
+	b.gids = &gids{batch: b, folder: folder}
+	return err
+}
+
+// tmpName is the directory, in ours, of what is not yet in its place.
+const tmpName = "tmp"
+
+// emptyTmp removes what runs left that died: under the lock, nobody else's is there.
+func (b *batch) emptyTmp() error {
+	leftovers, err := names(b.tmp, tmpName)
+	for _, leftover := range leftovers {
+		err = errors.Join(err, b.tmp.Remove(leftover.Name()))
+	}
+	if err != nil {
+		return fmt.Errorf("emptying %s: %w", child(wellknown.StateDirectory, tmpName), err)
+	}
+	return nil
+}
+
+func (b *batch) end() {
+	closeRoot(b.tmp)
+	closeRoot(b.trash)
+	b.data.forget("/")
+	if b.ledger != nil {
+		b.ledger.close()
+	}
+	if b.gids != nil {
+		closeRoot(b.gids.folder)
+	}
+}
+
+func (b *batch) do(ctx context.Context, operation Operation) Result {
+	result, err := b.attempt(ctx, operation)
+	if err != nil {
+		b.forget(err)
+		return resultOf(err)
+	}
+	b.data.trim()
+	b.ledger.tree.trim()
+	return result
+}
+
+// forget drops what is known after an error that leaves in doubt what was written. A refusal
+// does not: in a batch with many, everything would be read again for each.
+func (b *batch) forget(err error) {
+	if refusal := (*failure)(nil); errors.As(err, &refusal) && refusal.reason != Changed {
+		return
+	}
+	b.ledger.forget()
+	b.data.forget("/")
+}
+
+func (b *batch) attempt(ctx context.Context, operation Operation) (Result, error) {
+	if err := b.fs.before(ctx, "begin "+string(operation.Kind)); err != nil {
+		return Result{}, err
+	}
+	if err := operation.check(); err != nil {
+		return Result{}, err
+	}
+	switch operation.Kind {
+	case Setup:
+		return b.setup(ctx, operation)
+	case Cleanup:
+		return b.cleanup(ctx, operation)
+	case Restore:
+		return b.restore(ctx, operation)
+	case Release:
+		return b.release(ctx, operation)
+	default:
+		return Result{}, refuse(BadOperation, "no such kind") // check has refused it
+	}
+}

@@ -1,0 +1,219 @@
+package directories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+)
+
+// site is a path as an operation finds it.
+type site struct {
+	own    *entry      // of the operation's volume; nil
+	others []*entry    // those that leave come last
+	info   fs.FileInfo // of the directory; nil
+}
+
+// owners reads who is at the operation's path.
+func (b *batch) owners(ctx context.Context, op Operation) (site, error) {
+	entries, err := b.ledger.entries(ctx, op.Path)
+	s := site{}
+	for _, e := range entries {
+		switch {
+		case e.volume != op.Volume:
+			s.others = append(s.others, e)
+		case s.own == nil: // the live one comes first
+			s.own = e
+		}
+	}
+	return s, err
+}
+
+// survey reads who is there, and what.
+func (b *batch) survey(ctx context.Context, op Operation) (site, error) {
+	s, err := b.owners(ctx, op)
+	if err != nil {
+		return site{}, err
+	}
+	s.info, err = b.data.look(ctx, op.Path)
+	return s, err
+}
+
+// gid is the group that belongs to the directory, as its owners know it.
+func (s site) gid() int {
+	if s.own != nil && s.own.GID != 0 {
+		return s.own.GID
+	}
+	for _, other := range s.others {
+		if other.GID != 0 {
+			return other.GID
+		}
+	}
+	return 0
+}
+
+// setup makes the operation's volume an owner of its path, and the path a directory.
+//
+//	owner entry  directory   what is done
+//	none         none        entry, directory
+//	none         there       entry; the directory stays as it is
+//	own          none        directory (a run that died, or somebody removed it)
+//	own          there       nothing
+func (b *batch) setup(ctx context.Context, op Operation) (Result, error) {
+	s, err := b.survey(ctx, op)
+	if err != nil {
+		return Result{}, err
+	}
+	if err := b.mayTake(ctx, op, s); err != nil {
+		return Result{}, err
+	}
+	gid, err := b.gidFor(ctx, op, s)
+	if err != nil {
+		return Result{}, err
+	}
+	e, err := b.own(ctx, op, s, gid)
+	if err != nil {
+		return Result{}, err
+	}
+	if s.info == nil {
+		if err := b.makeVolume(ctx, op, gid); err != nil {
+			return Result{}, b.withdraw(ctx, op, s, e, err)
+		}
+	}
+	return Result{State: Done, GID: gid}, nil
+}
+
+// mayTake refuses paths that the volume must not have.
+func (b *batch) mayTake(ctx context.Context, op Operation, s site) error {
+	if err := b.notNested(ctx, op); err != nil {
+		return err
+	}
+	if s.own != nil && !s.own.isOf(op.Owner) && (!op.Adopt || s.own.Cluster != op.Cluster) {
+		// Adopted volumes have any name; a cluster gives it anew only when the old volume is gone.
+		return refuse(VolumeNameTaken, "%s is in the ledger as %s: rename this volume, or release that one", quote(op.Path), s.own).of(s.own.owner())
+	}
+	if err := mayShare(op, s.others); err != nil {
+		return err
+	}
+	switch {
+	case op.Adopt && s.info == nil:
+		return refuse(NotFound, "%s is not there, so it cannot be taken over as it is", quote(op.Path))
+	case op.Adopt || s.info == nil || s.own != nil || len(s.others) > 0 || !op.RefuseExisting:
+		return nil
+	}
+	return b.wantEmpty(ctx, op.Path)
+}
+
+func (b *batch) notNested(ctx context.Context, op Operation) error {
+	at, e, err := b.ledger.above(ctx, op.Path)
+	if err == nil && e == nil {
+		at, e, err = b.ledger.below(ctx, op.Path)
+	}
+	if err != nil || e == nil {
+		return err
+	}
+	return refuse(Nested, "%s and %s, which belongs to %s, would be one inside the other: choose a path that is neither above nor below", quote(op.Path), quote(at), e).of(e.owner())
+}
+
+// mayShare also counts owners that leave: their data is still there.
+func mayShare(op Operation, others []*entry) error {
+	for _, other := range others {
+		if other.Cluster != op.Cluster && !op.ShareAcrossClusters {
+			return refuse(OwnedByOtherCluster, "%s belongs to %s: choose another name, or set share_across_clusters in the class if both shall use it", quote(op.Path), other).of(other.owner())
+		}
+		if other.Namespace != op.Namespace && !op.ShareAcrossNamespaces {
+			return refuse(OwnedByOtherNamespace, "%s belongs to %s: choose another name, or set share_across_namespaces in the class if both shall use it", quote(op.Path), other).of(other.owner())
+		}
+	}
+	return nil
+}
+
+func (b *batch) wantEmpty(ctx context.Context, p string) error {
+	folder, err := b.data.folder(ctx, p)
+	if err != nil {
+		return err
+	}
+	list, err := folder.Open(".")
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", p, err)
+	}
+	defer list.Close()
+	_, err = list.ReadDir(1)
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", p, err)
+	}
+	return refuse(NotEmptyUnowned, "%s has content and no owner, and the class has adopt_existing \"false\": choose another name, move the content away, or allow it in the class", quote(p))
+}
+
+// own enters the volume as an owner, unless it is one.
+func (b *batch) own(ctx context.Context, op Operation, s site, gid int) (*entry, error) {
+	e := newEntry(op.Owner, b.fs.now())
+	e.GID = gid
+	e.Made = s.info == nil || op.Adopt && op.Made
+	if s.own != nil {
+		e.unknown = s.own.unknown
+		e.Made = e.Made || s.own.Made
+		e.RestoredFrom = s.own.RestoredFrom
+		if !s.own.leaving { // one that leaves and returns begins a new life
+			e.When = s.own.When
+		}
+	}
+	if s.own == nil || s.own.leaving || !s.own.same(e) {
+		if err := b.ledger.write(ctx, op.Path, e); err != nil {
+			return nil, err
+		}
+	}
+	return e, b.stay(ctx, op)
+}
+
+// stay takes back a cleanup that had begun. It is looked for by name: an earlier setup may have
+// died between the two entries.
+func (b *batch) stay(ctx context.Context, op Operation) error {
+	n, err := b.ledger.node(ctx, op.Path)
+	if err != nil {
+		return err
+	}
+	leaving := &entry{volume: op.Volume, leaving: true}
+	if _, ok := n.entries[leaving.fileName()]; !ok {
+		return nil
+	}
+	return b.ledger.drop(ctx, op.Path, leaving)
+}
+
+func (e *entry) same(other *entry) bool {
+	return e.owner() == other.owner() && e.GID == other.GID && e.Made == other.Made
+}
+
+// makeVolume makes the directory, and those on the way to it.
+func (b *batch) makeVolume(ctx context.Context, op Operation, gid int) error {
+	mode, err := op.mode(gid)
+	if err != nil {
+		return err
+	}
+	made := shape{mode: mode, uid: op.UID, gid: op.GID}
+	if gid != 0 {
+		made.gid = gid
+	}
+	parent, err := b.data.ensure(ctx, path.Dir(op.Path))
+	if err != nil {
+		return err
+	}
+	return b.makeDirectory(ctx, parent, path.Base(op.Path), op.Path, made)
+}
+
+// withdraw takes the new entry back when the directory could not be made, so that a path that
+// nobody has keeps nobody else away. A run that was stopped leaves it to the next one.
+func (b *batch) withdraw(ctx context.Context, op Operation, s site, e *entry, cause error) error {
+	if stop := (*stopError)(nil); s.own != nil || errors.As(cause, &stop) {
+		return cause
+	}
+	if err := b.ledger.drop(ctx, op.Path, e); err != nil {
+		return errors.Join(cause, err)
+	}
+	return cause
+}

@@ -1,0 +1,240 @@
+package directories
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSetupMakesTheDirectory(t *testing.T) {
+	w := newWorld(t)
+	a := owner("c1", "ns", 1)
+	op := setupOf(a, "/ns/deep/data")
+	op.Mode, op.UID, op.GID = "0750", 1000, 1001
+	w.done(op)
+
+	info, err := os.Stat(w.path("/ns/deep/data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm() != 0o750 {
+		t.Errorf("the mode is %v", info.Mode())
+	}
+	if os.Getuid() == 0 && (userOf(info) != 1000 || groupOf(info) != 1001) {
+		t.Errorf("the owner is %d:%d", userOf(info), groupOf(info))
+	}
+	for _, p := range []string{"/ns", "/ns/deep"} {
+		if info, err := os.Stat(w.path(p)); err != nil || info.Mode() != os.ModeDir|0o755 {
+			t.Errorf("%s is %v (%v)", p, info.Mode(), err)
+		}
+	}
+	got := w.entry("/ns/deep/data", a.Volume)
+	want := map[string]any{
+		"cluster": "c1", "namespace": "ns", "claim": "claim-1", "claimUID": "c1-ns-1",
+		"made": true, "when": "2026-01-02T03:04:05Z",
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the ledger has %v, want %v", got, want)
+	}
+}
+
+func TestSetupIsIdempotent(t *testing.T) {
+	w := newWorld(t)
+	op := setupOf(owner("c1", "ns", 1), "/ns/data")
+	w.done(op)
+	if err := os.Chmod(w.path("/ns/data"), 0o711); err != nil { // the tenant's own business
+		t.Fatal(err)
+	}
+	w.write("/ns/data/file", "x")
+	before := w.dump()
+	w.now = w.now.Add(1)
+	w.done(op)
+	if diff := difference(before, w.dump()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestSetupDefaultMode(t *testing.T) {
+	w := newWorld(t)
+	w.done(setupOf(owner("c1", "ns", 1), "/ns/data"))
+	if info, err := os.Stat(w.path("/ns/data")); err != nil || info.Mode() != os.ModeDir|0o777 {
+		t.Errorf("%v (%v)", info.Mode(), err)
+	}
+}
+
+func TestSetupRefusals(t *testing.T) {
+	taken := setupOf(owner("c1", "ns", 1), "/ns/data")
+	other := owner("c1", "ns", 2)
+	foreign := owner("c1", "ns2", 1)
+	cluster := owner("c2", "ns", 1)
+	share := func(op Operation, namespaces, clusters bool) Operation {
+		op.ShareAcrossNamespaces, op.ShareAcrossClusters = namespaces, clusters
+		return op
+	}
+	refuseExisting := func(op Operation) Operation {
+		op.RefuseExisting = true
+		return op
+	}
+	tests := map[string]struct {
+		op     Operation
+		reason Reason // empty is success
+	}{
+		"the same namespace shares":               {setupOf(other, "/ns/data"), ""},
+		"another namespace does not":              {setupOf(foreign, "/ns/data"), OwnedByOtherNamespace},
+		"unless it may":                           {share(setupOf(foreign, "/ns/data"), true, false), ""},
+		"another cluster does not":                {setupOf(cluster, "/ns/data"), OwnedByOtherCluster},
+		"unless that may":                         {share(setupOf(cluster, "/ns/data"), false, true), ""},
+		"another cluster's namespace needs both":  {share(setupOf(owner("c2", "ns2", 1), "/ns/data"), false, true), OwnedByOtherNamespace},
+		"and may with both":                       {share(setupOf(owner("c2", "ns2", 1), "/ns/data"), true, true), ""},
+		"below a volume is refused":               {share(setupOf(other, "/ns/data/sub"), true, true), Nested},
+		"deep below a volume is refused":          {share(setupOf(other, "/ns/data/sub/sub"), true, true), Nested},
+		"above a volume is refused":               {share(setupOf(other, "/ns"), true, true), Nested},
+		"a name that only starts alike is not":    {setupOf(other, "/ns/data2"), ""},
+		"unowned data is taken over":              {setupOf(other, "/old/data"), ""},
+		"unless the class refuses":                {refuseExisting(setupOf(other, "/old/data")), NotEmptyUnowned},
+		"an empty one is taken all the same":      {refuseExisting(setupOf(other, "/old/empty")), ""},
+		"an owned one with data can be joined":    {refuseExisting(setupOf(other, "/ns/data")), ""},
+		"a file is refused":                       {setupOf(other, "/old/data/file"), NotADirectory},
+		"a path through a file is refused":        {setupOf(other, "/old/data/file/x"), NotADirectory},
+		"a link is refused":                       {setupOf(other, "/old/link"), SymlinkInPath},
+		"a path through a link is refused":        {setupOf(other, "/old/link/x"), SymlinkInPath},
+		"a dangling link is refused":              {setupOf(other, "/old/dangling"), SymlinkInPath},
+		"an absolute link is refused":             {setupOf(other, "/old/absolute/x"), SymlinkInPath},
+		"a bad path is refused":                   {setupOf(other, "/ns/../x"), BadPath},
+		"an unknown kind is refused":              {Operation{Kind: "format", Owner: other, Path: "/x"}, BadOperation},
+		"no cluster is refused":                   {setupOf(Owner{Volume: "v", Namespace: "n", Claim: "c", ClaimUID: "u"}, "/x"), BadOperation},
+		"a volume with a slash is refused":        {setupOf(Owner{Volume: "../v", Cluster: "c", Namespace: "n", Claim: "c", ClaimUID: "u"}, "/x"), BadOperation},
+		"a volume that seems to leave is refused": {setupOf(Owner{Volume: "v.leaving", Cluster: "c", Namespace: "n", Claim: "c", ClaimUID: "u"}, "/x"), BadOperation},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.write("/ns/data/precious", "1")
+			if err := os.RemoveAll(w.path("/ns")); err != nil {
+				t.Fatal(err)
+			}
+			w.done(taken)
+			w.write("/ns/data/precious", "1")
+			w.write("/old/data/file", "2")
+			if err := os.Mkdir(w.path("/old/empty"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			w.link("../ns/data", "/old/link")
+			w.link("nowhere", "/old/dangling")
+			w.link(w.dir, "/old/absolute")
+			before := w.dump()
+			if tt.reason == "" {
+				w.do(tt.op, Done, "")
+				return
+			}
+			result := w.do(tt.op, Failed, tt.reason)
+			if diff := difference(before, w.dump()); diff != "" {
+				t.Errorf("the refusal changed something:\n%s", diff)
+			}
+			if result.Message == "" || strings.Contains(result.Message, "%!") {
+				t.Errorf("the message is %q", result.Message)
+			}
+			owned := slices.Contains([]Reason{Nested, OwnedByOtherCluster, OwnedByOtherNamespace}, tt.reason)
+			if owned && (len(result.Owners) != 1 || result.Owners[0] != taken.Owner) {
+				t.Errorf("the owners are %+v, want %+v", result.Owners, taken.Owner)
+			}
+		})
+	}
+}
+
+func TestSetupKeepsWhatIsThere(t *testing.T) {
+	w := newWorld(t)
+	w.write("/ns/data/file", "x")
+	if err := os.Chmod(w.path("/ns/data"), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	op := setupOf(owner("c1", "ns", 1), "/ns/data")
+	op.Mode, op.UID = "0700", 5
+	before, _ := os.Stat(w.path("/ns/data"))
+	w.done(op)
+	after, _ := os.Stat(w.path("/ns/data"))
+	if before.Mode() != after.Mode() || userOf(before) != userOf(after) {
+		t.Errorf("%v became %v", before, after)
+	}
+	if made, ok := w.entry("/ns/data", op.Volume)["made"]; ok {
+		t.Errorf("made is %v", made)
+	}
+}
+
+func TestAdopt(t *testing.T) {
+	w := newWorld(t)
+	o := owner("c1", "ns", 1)
+	o.Volume = "old.volume" // the original system's have any name
+	op := setupOf(o, "/ns/data")
+	op.Adopt, op.Made = true, true
+	w.do(op, Failed, NotFound)
+	w.gone("/ns", "/.efs-stunnel/owners/ns")
+
+	w.write("/ns/data/file", "x")
+	w.done(op)
+	if w.entry("/ns/data", o.Volume)["made"] != true {
+		t.Error("the original's directory is not ours to take away")
+	}
+
+	again := op // the name is given to another claim, after the first one is gone
+	again.ClaimUID = "another"
+	w.done(again)
+	again.Cluster = "c2"
+	again.ShareAcrossClusters = true
+	w.do(again, Failed, VolumeNameTaken)
+
+	w.done(cleanupOf(Owner{o.Volume, "c1", "ns", o.Claim, "another"}, "/ns/data"))
+	w.there("/.efs-stunnel/trash/old.volume/file")
+}
+
+func TestUnknownFieldsOfAnOwnerSurvive(t *testing.T) {
+	w := newWorld(t)
+	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
+	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
+	file := ".efs-stunnel/owners/ns/data/@" + b.Volume
+	w.write(file, `{"cluster":"c1","namespace":"ns","claim":"claim-2","claimUID":"c1-ns-2","when":"2026-01-02T03:04:05Z","quota":{"bytes":7}}`)
+	op := cleanupOf(a, "/ns/data")
+	op.LeaveToOthers = true
+	w.do(op, Done, StillOwned)
+	got := w.entry("/ns/data", b.Volume)
+	if fmt.Sprint(got["quota"]) != "map[bytes:7]" || got["made"] != true {
+		t.Errorf("the heir is %v", got)
+	}
+}
+
+func TestDamagedOwnerStopsThePathOnly(t *testing.T) {
+	w := newWorld(t)
+	a := owner("c1", "ns", 1)
+	w.done(setupOf(a, "/ns/data"))
+	for _, content := range []string{"", "{", "[]", `{"cluster":""}`, "\x00\xff"} {
+		w.write(filepath.Join(".efs-stunnel/owners/ns/data", "@pvc-damaged"), content)
+		w.do(cleanupOf(a, "/ns/data"), Failed, LedgerDamaged)
+		w.there("/ns/data", ".efs-stunnel/owners/ns/data/@"+a.Volume)
+	}
+	w.done(setupOf(owner("c1", "ns", 3), "/ns/other"))
+}
+
+// A path whose directory could not be made keeps nobody else away.
+func TestAFailedSetupLeavesNoOwner(t *testing.T) {
+	w := newWorld(t)
+	a, b := owner("c1", "ns", 1), owner("c1", "other", 1)
+	f := w.open(func(step string) error {
+		if step == "place /ns/data" {
+			w.write("/ns/data", "a file, just now")
+		}
+		return nil
+	})
+	result := f.Run(t.Context(), []Operation{setupOf(a, "/ns/data")}, nil).Results[0]
+	f.Close()
+	if result.State != Failed || result.Reason != Changed {
+		t.Errorf("got %+v", result)
+	}
+	w.gone("/.efs-stunnel/owners/ns")
+	if err := os.Remove(w.path("/ns/data")); err != nil {
+		t.Fatal(err)
+	}
+	w.done(setupOf(b, "/ns/data"))
+}

@@ -1,0 +1,73 @@
+package directories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// maxFile bounds what is read of a file of ours; they are some hundred bytes.
+const maxFile = 64 << 10
+
+// createFile makes a file that is on the server, whole, when it returns.
+func createFile(folder *os.Root, name string, data []byte) error {
+	file, err := folder.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, privateFile)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(data)
+	err = errors.Join(err, file.Sync(), file.Close())
+	if err != nil {
+		return errors.Join(err, folder.Remove(name))
+	}
+	return nil
+}
+
+// readFile reads a file of ours; where is for messages.
+func readFile(folder *os.Root, name, where string) ([]byte, error) {
+	file, err := folder.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", where, err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxFile))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", where, err)
+	}
+	return data, nil
+}
+
+// writeFile puts a file in its place by a rename, so that nobody ever reads half of it, and
+// what was there stays until then.
+func (b *batch) writeFile(ctx context.Context, folder *os.Root, name, where string, data []byte) error {
+	half := unique("file")
+	if err := b.fs.before(ctx, "write "+where); err != nil {
+		return err
+	}
+	if err := createFile(b.tmp, half, data); err != nil {
+		return fmt.Errorf("writing %s: %w", where, err)
+	}
+	if err := b.fs.before(ctx, "place "+where); err != nil {
+		return err // the next batch empties tmp
+	}
+	if err := renameBetween(b.tmp, half, folder, name); err != nil {
+		return fmt.Errorf("writing %s: %w", where, err)
+	}
+	return nil
+}
+
+// names lists an open directory.
+func names(folder *os.Root, where string) ([]os.DirEntry, error) {
+	list, err := folder.Open(".")
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", where, err)
+	}
+	defer list.Close()
+	entries, err := list.ReadDir(-1)
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", where, err)
+	}
+	return entries, nil
+}

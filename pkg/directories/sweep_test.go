@@ -1,0 +1,285 @@
+package directories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestSweepHonoursTheTimeToKeep(t *testing.T) {
+	w := newWorld(t)
+	var ops, cleanups []Operation
+	for n, keep := range []string{"", "0", "1h", "48h", "forever"} {
+		op := cleanupOf(owner("c1", "ns", n), fmt.Sprintf("/ns/%d", n))
+		op.Keep = keep
+		ops, cleanups = append(ops, setupOf(op.Owner, op.Path)), append(cleanups, op)
+	}
+	w.done(ops...)
+	for n := range ops {
+		w.write(fmt.Sprintf("/ns/%d/file", n), "x")
+	}
+	w.done(cleanups...)
+	w.write("/.efs-stunnel/trash/unknown/file", "nobody says whose")
+
+	left := func() (names []string) {
+		for n := range ops {
+			if _, err := os.Stat(w.path("/.efs-stunnel/trash/pvc-c1-ns-" + fmt.Sprint(n))); err == nil {
+				names = append(names, fmt.Sprint(n))
+			}
+		}
+		return names
+	}
+	for _, tt := range []struct {
+		after   time.Duration
+		want    string
+		volumes int
+		next    time.Time
+	}{
+		{0, "2,3,4", 2, w.now.Add(time.Hour)},
+		{time.Hour - 1, "2,3,4", 0, w.now.Add(time.Hour)},
+		{time.Hour, "3,4", 1, w.now.Add(48 * time.Hour)},
+		{1000 * time.Hour, "4", 1, time.Time{}},
+	} {
+		swept := w.sweep(tt.after)
+		if got := strings.Join(left(), ","); got != tt.want {
+			t.Errorf("after %v: left %s, want %s", tt.after, got, tt.want)
+		}
+		if swept.Volumes != tt.volumes || !swept.Next.Equal(tt.next) || swept.Removed != int64(2*tt.volumes) {
+			t.Errorf("after %v: %+v, want %d volumes and the next at %v", tt.after, swept, tt.volumes, tt.next)
+		}
+	}
+	w.there("/.efs-stunnel/trash/unknown/file", "/.efs-stunnel/trash/pvc-c1-ns-4/file")
+}
+
+// Between the listing and the lock, a slot can be emptied and filled again.
+func TestSweepLooksAgainUnderTheLock(t *testing.T) {
+	w := newWorld(t)
+	a := owner("c1", "ns", 1)
+	w.done(setupOf(a, "/ns/data"))
+	kept := cleanupOf(a, "/ns/data")
+	kept.Keep = "forever"
+	w.done(kept)
+	w.write("/.efs-stunnel/trash/unknown/file", "nobody says whose")
+	f := w.open(nil)
+	defer f.Close()
+	trash, err := f.stateFolder(t.Context(), "trash")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeRoot(trash)
+	s := &sweep{fs: f, trash: trash, now: w.now}
+	if err := errors.Join(s.open(t.Context()), s.condemnSome(t.Context(), []string{a.Volume, "unknown"})); err != nil {
+		t.Fatal(err)
+	}
+	closeRoot(s.sweeping)
+	w.there("/.efs-stunnel/trash/"+a.Volume, "/.efs-stunnel/trash/unknown/file")
+}
+
+// plant makes a tree of directories with files, and counts what is in it.
+func plant(t testing.TB, dir string, directories, files int) (count int64) {
+	t.Helper()
+	for d := range directories {
+		sub := filepath.Join(dir, fmt.Sprintf("%d", d%7), fmt.Sprint(d))
+		if err := os.MkdirAll(sub, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for f := range files {
+			if err := os.WriteFile(filepath.Join(sub, fmt.Sprint(f)), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	err := filepath.WalkDir(dir, func(string, os.DirEntry, error) error {
+		count++
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return count
+}
+
+func TestSweepCountsAndTells(t *testing.T) {
+	for _, workers := range []int{1, 3, 64} {
+		w := newWorld(t)
+		a := owner("c1", "ns", 1)
+		w.done(setupOf(a, "/ns/data"))
+		want := plant(t, w.path("/ns/data"), 30, 10)
+		plant(t, w.path("/ns/data/flat"), 1, 3*pieceSize)
+		want += 3*pieceSize + 3
+		w.done(cleanupOf(a, "/ns/data"))
+		f := w.open(nil)
+		var told []int64
+		swept, err := f.Sweep(t.Context(), SweepOptions{Now: w.now, Workers: workers, Every: 100, Progress: func(s Swept) {
+			told = append(told, s.Removed)
+		}})
+		f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if swept.Removed != want || swept.Volumes != 1 {
+			t.Errorf("%d workers: %+v, want %d removals", workers, swept, want)
+		}
+		if len(told) != int(want/100)+1 || told[0] != 100 || told[len(told)-1] != want {
+			t.Errorf("%d workers told %v of %d", workers, told, want)
+		}
+		w.wantEmptyTrash()
+	}
+}
+
+// A sweep that is stopped anywhere is gone on with by the next.
+func TestSweepIsResumed(t *testing.T) {
+	w := newWorld(t)
+	a := owner("c1", "ns", 1)
+	w.done(setupOf(a, "/ns/data"))
+	want := plant(t, w.path("/ns/data"), 40, 5)
+	w.done(cleanupOf(a, "/ns/data"))
+	var removed int64
+	for stops := int64(1); ; stops++ {
+		ctx, stop := context.WithCancel(t.Context())
+		f := w.open(nil)
+		swept, err := f.Sweep(ctx, SweepOptions{Now: w.now, Workers: 2, Every: 17, Progress: func(Swept) { stop() }})
+		f.Close()
+		stop()
+		removed += swept.Removed
+		if err == nil || swept.Removed == 0 {
+			break
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		if stops > want {
+			t.Fatal("it never ends")
+		}
+	}
+	if removed != want {
+		t.Errorf("%d were removed, want %d", removed, want)
+	}
+	w.sweep(0)
+	w.wantEmptyTrash()
+}
+
+// A tenant can make a tree deeper than any path is long.
+func TestSweepOfADeepTree(t *testing.T) {
+	w := newWorld(t)
+	a := owner("c1", "ns", 1)
+	w.done(setupOf(a, "/ns/data"))
+	const depth = 1200
+	root, err := os.OpenRoot(w.path("/ns/data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range depth {
+		if err := root.Mkdir("d", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		deeper, err := root.OpenRoot("d")
+		if err != nil {
+			t.Fatal(err)
+		}
+		closeRoot(root)
+		root = deeper
+	}
+	closeRoot(root)
+	w.done(cleanupOf(a, "/ns/data"))
+	handles := 0
+	f := w.open(func(string) error {
+		open, _ := os.ReadDir("/proc/self/fd")
+		handles = max(handles, len(open))
+		return nil
+	})
+	defer f.Close()
+	swept, err := f.Sweep(t.Context(), SweepOptions{Now: w.now, Workers: 1})
+	if err != nil || swept.Removed != depth+1 {
+		t.Errorf("%+v, %v", swept, err)
+	}
+	if handles > 200 {
+		t.Errorf("%d handles were open", handles)
+	}
+	w.wantEmptyTrash()
+}
+
+// A server's listing can jump over entries while others are removed.
+func TestADirectoryThatIsNotEmptyAfterAllIsReadAgain(t *testing.T) {
+	w := newWorld(t)
+	w.write("/top/branch/file", "x")
+	f := w.open(nil)
+	defer f.Close()
+	top, err := os.OpenRoot(w.path("/top"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeRoot(top)
+	folder, err := top.OpenRoot("branch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRemoval(f, top, SweepOptions{}, Swept{})
+	b := &branch{parent: r.top, name: "branch", depth: 1, folder: folder}
+	if r.goes(b) || len(r.waiting) != 1 || len(r.errs) != 0 {
+		t.Errorf("it waits for %v, with %v", r.waiting, r.errs)
+	}
+	if err := os.Remove(w.path("/top/branch/file")); err != nil {
+		t.Fatal(err)
+	}
+	if !r.goes(b) || r.swept.Removed != 1 {
+		t.Errorf("it stays, with %v", r.errs)
+	}
+}
+
+// Somebody who still writes into a tree that goes must not keep the sweep for ever.
+func TestSweepAgainstAWriter(t *testing.T) {
+	w := newWorld(t)
+	a := owner("c1", "ns", 1)
+	w.done(setupOf(a, "/ns/data"))
+	plant(t, w.path("/ns/data"), 5, 5)
+	tenant, err := os.OpenRoot(w.path("/ns/data"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tenant.Close()
+	w.done(cleanupOf(a, "/ns/data"))
+	var n atomic.Int64
+	f := w.open(func(step string) error {
+		if strings.HasPrefix(step, "sweep ") { // every look finds something new
+			_ = tenant.Mkdir(fmt.Sprint("new", n.Add(1)), 0o755)
+		}
+		return nil
+	})
+	_, err = f.Sweep(t.Context(), SweepOptions{Now: w.now, Workers: 2})
+	f.Close()
+	t.Logf("%d looks, %v", n.Load(), err)
+	w.sweep(0)
+	w.wantEmptyTrash()
+}
+
+func BenchmarkSweep(b *testing.B) {
+	for b.Loop() {
+		b.StopTimer()
+		w := newWorld(b)
+		a := owner("c1", "ns", 1)
+		w.done(setupOf(a, "/ns/data"))
+		plant(b, w.path("/ns/data"), 200, 50)
+		w.done(cleanupOf(a, "/ns/data"))
+		b.StartTimer()
+		w.sweep(0)
+	}
+}
+
+func BenchmarkRemoveAll(b *testing.B) {
+	for b.Loop() {
+		b.StopTimer()
+		dir := b.TempDir()
+		plant(b, filepath.Join(dir, "data"), 200, 50)
+		b.StartTimer()
+		if err := os.RemoveAll(filepath.Join(dir, "data")); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

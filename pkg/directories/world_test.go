@@ -1,0 +1,212 @@
+package directories
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+const fsID = "fs-0123456789abcdef0"
+
+// world is a directory that plays a file system, with a clock that the test moves.
+type world struct {
+	t   testing.TB
+	dir string
+	now time.Time
+}
+
+func newWorld(t testing.TB) *world {
+	return &world{t: t, dir: t.TempDir(), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+}
+
+// clone is a copy of the world, to try something on. Directories get the mode 0777 and root.
+func (w *world) clone() *world {
+	w.t.Helper()
+	copied := &world{t: w.t, dir: filepath.Join(w.t.TempDir(), "clone"), now: w.now}
+	if err := os.CopyFS(copied.dir, os.DirFS(w.dir)); err != nil {
+		w.t.Fatal(err)
+	}
+	return copied
+}
+
+func (w *world) open(step func(string) error) *FileSystem {
+	w.t.Helper()
+	root, err := os.OpenRoot(w.dir)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	f, err := openRoot(context.Background(), root, Options{FileSystemID: fsID, Now: func() time.Time { return w.now }}, step)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return f
+}
+
+func (w *world) run(ops ...Operation) []Result {
+	w.t.Helper()
+	f := w.open(nil)
+	defer f.Close()
+	return f.Run(context.Background(), ops, nil).Results
+}
+
+// do runs one operation and wants the state and reason.
+func (w *world) do(op Operation, state State, reason Reason) Result {
+	w.t.Helper()
+	result := w.run(op)[0]
+	if result.State != state || result.Reason != reason {
+		w.t.Fatalf("%s of %s: got %+v, want %s %s", op.Kind, op.Path, result, state, reason)
+	}
+	return result
+}
+
+func (w *world) done(ops ...Operation) {
+	w.t.Helper()
+	for i, result := range w.run(ops...) {
+		if !result.silent() {
+			w.t.Fatalf("%s of %s: %+v", ops[i].Kind, ops[i].Path, result)
+		}
+	}
+}
+
+func (w *world) sweep(after time.Duration) Swept {
+	w.t.Helper()
+	f := w.open(nil)
+	defer f.Close()
+	swept, err := f.Sweep(context.Background(), SweepOptions{Now: w.now.Add(after)})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return swept
+}
+
+func (w *world) path(p string) string { return filepath.Join(w.dir, p) }
+
+func (w *world) write(p, content string) {
+	w.t.Helper()
+	if err := os.MkdirAll(filepath.Dir(w.path(p)), 0o755); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(w.path(p), []byte(content), 0o644); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) link(target, p string) {
+	w.t.Helper()
+	if err := os.Symlink(target, w.path(p)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) there(paths ...string) {
+	w.t.Helper()
+	for _, p := range paths {
+		if _, err := os.Lstat(w.path(p)); err != nil {
+			w.t.Errorf("%s: %v", p, err)
+		}
+	}
+}
+
+func (w *world) gone(paths ...string) {
+	w.t.Helper()
+	for _, p := range paths {
+		if _, err := os.Lstat(w.path(p)); !errors.Is(err, fs.ErrNotExist) {
+			w.t.Errorf("%s is still there (%v)", p, err)
+		}
+	}
+}
+
+// entry reads an owner from the ledger.
+func (w *world) entry(p, volume string) map[string]any {
+	w.t.Helper()
+	data, err := os.ReadFile(w.path(filepath.Join(".efs-stunnel/owners", p, "@"+volume)))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(data, &fields); err != nil {
+		w.t.Fatal(err)
+	}
+	return fields
+}
+
+// dump is everything on the file system: names, modes, groups and contents.
+func (w *world) dump() map[string]string {
+	w.t.Helper()
+	all := map[string]string{}
+	err := filepath.WalkDir(w.dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		line := fmt.Sprintf("%v %d:%d", info.Mode(), userOf(info), groupOf(info))
+		switch {
+		case info.Mode().IsRegular():
+			data, err := os.ReadFile(p)
+			if err != nil {
+				return err
+			}
+			line += " " + string(data)
+		case info.Mode().Type() == fs.ModeSymlink:
+			target, err := os.Readlink(p)
+			if err != nil {
+				return err
+			}
+			line += " -> " + target
+		}
+		rel, err := filepath.Rel(w.dir, p)
+		all[rel] = line
+		return err
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return all
+}
+
+// difference tells two dumps apart.
+func difference(want, got map[string]string) string {
+	var out strings.Builder
+	both := maps.Clone(want)
+	maps.Copy(both, got)
+	for _, p := range slices.Sorted(maps.Keys(both)) {
+		if want[p] != got[p] {
+			fmt.Fprintf(&out, "%s\n  want %q\n  got  %q\n", p, want[p], got[p])
+		}
+	}
+	return out.String()
+}
+
+// owner is the n-th claim of a namespace.
+func owner(cluster, namespace string, n int) Owner {
+	uid := fmt.Sprintf("%s-%s-%d", cluster, namespace, n)
+	return Owner{
+		Volume: "pvc-" + uid, Cluster: cluster, Namespace: namespace,
+		Claim: fmt.Sprintf("claim-%d", n), ClaimUID: uid,
+	}
+}
+
+func setupOf(o Owner, p string) Operation   { return Operation{Kind: Setup, Owner: o, Path: p} }
+func cleanupOf(o Owner, p string) Operation { return Operation{Kind: Cleanup, Owner: o, Path: p} }
+func releaseOf(o Owner, p string) Operation { return Operation{Kind: Release, Owner: o, Path: p} }
+
+func restoreOf(o Owner, p, uid string) Operation {
+	return Operation{Kind: Restore, Owner: o, Path: p, RestoreFrom: uid}
+}
+
+func allocating(op Operation) Operation {
+	op.AllocateGID = true
+	return op
+}
