@@ -14,6 +14,9 @@ const (
 	// AnnotationRestore, on a new claim, is the uid of the deleted claim whose directory it
 	// wants back from the trash.
 	AnnotationRestore = keyPrefix + "restore"
+	// AnnotationKeepDeleted, on a volume, is how long its directory stays in the trash, when it
+	// does at all: the class may be gone by the time the volume is.
+	AnnotationKeepDeleted = keyPrefix + "keep-deleted"
 	// AnnotationOperations, on a mount Job, carries its operations as JSON.
 	AnnotationOperations = keyPrefix + "operations"
 )

@@ -1,0 +1,45 @@
+package volumes
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// NeedsAdoption says whether the owner of an Original volume can be entered into the ledger:
+// only while it is bound to its claim, because only then is it known whose the data is. The
+// claim is the one with the namespace and name of the volume's claimRef, nil if there is none.
+func NeedsAdoption(object *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, provisioner string) bool {
+	volume := Read(object, provisioner)
+	return volume.Kind == Original && volume.Problem == "" &&
+		object.Status.Phase == corev1.VolumeBound && object.DeletionTimestamp == nil &&
+		claim != nil && claim.UID != "" && claim.UID == volume.ClaimUID &&
+		claim.DeletionTimestamp == nil && claim.Spec.VolumeName == volume.Name
+}
+
+// Adoption is the operation that enters the owner of an Original volume into the ledger. The
+// original system made the directory, so a cleanup may take it away.
+func Adoption(volume Volume, cluster string) directories.Operation {
+	return directories.Operation{
+		Kind:  directories.Setup,
+		Owner: volume.owner(cluster),
+		Path:  volume.Path,
+		Adopt: true,
+		Made:  true,
+	}
+}
+
+// Adopt makes an Original volume a Provisioned one, when its operation is done.
+func Adopt(object *corev1.PersistentVolume) {
+	metav1.SetMetaDataAnnotation(&object.ObjectMeta, wellknown.AnnotationPath, object.Spec.NFS.Path)
+	metav1.SetMetaDataLabel(&object.ObjectMeta, wellknown.LabelFileSystemID, object.Annotations[wellknown.AnnotationFileSystemID])
+	for _, finalizer := range finalizers(object.Spec.PersistentVolumeReclaimPolicy) {
+		if !slices.Contains(object.Finalizers, finalizer) {
+			object.Finalizers = append(object.Finalizers, finalizer)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package volumes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// Claim is what a claim of ours asks for, found acceptable to its class.
+type Claim struct {
+	Namespace, Name string
+	UID             types.UID
+	Node            string // that the scheduler chose; "" when the class does not wait for one
+	FileSystemID    string // that the claim names, or ""
+	Path            string // of its directory, from the file system's root
+	Labels          map[string]string
+	ReclaimPolicy   corev1.PersistentVolumeReclaimPolicy
+	AccessModes     []corev1.PersistentVolumeAccessMode
+	Capacity        resource.Quantity
+	Restore         types.UID // of the deleted claim whose directory it wants back, or ""
+}
+
+// ParseClaim reads a claim that is Ours. The error is a Refusal that names everything that is
+// wrong with it, because most of a claim cannot be edited.
+func ParseClaim(object *corev1.PersistentVolumeClaim, class Class) (Claim, error) {
+	claim := Claim{
+		Namespace:     object.Namespace,
+		Name:          object.Name,
+		UID:           object.UID,
+		Labels:        matchLabels(object),
+		ReclaimPolicy: class.ReclaimPolicy,
+		AccessModes:   object.Spec.AccessModes,
+		Capacity:      object.Spec.Resources.Requests[corev1.ResourceStorage],
+	}
+	if class.WaitsForNode {
+		claim.Node = SelectedNode(object)
+	}
+	findings := slices.Concat(
+		checkSpec(object.Spec),
+		claim.setLabels(object, class),
+		claim.setRestore(object),
+	)
+	if len(findings) > 0 {
+		return Claim{}, refuse(findings...)
+	}
+	var err error
+	if claim.Path, err = class.path(object); err != nil {
+		return Claim{}, refuse(err.Error())
+	}
+	return claim, nil
+}
+
+// checkSpec refuses what a directory on NFS cannot be. An empty volume in place of the copy
+// that was asked for would look like lost data.
+func checkSpec(spec corev1.PersistentVolumeClaimSpec) []string {
+	var findings []string
+	if len(spec.AccessModes) == 0 {
+		findings = append(findings, "spec.accessModes is missing: write ReadWriteOnce, ReadOnlyMany or ReadWriteMany")
+	}
+	for _, mode := range spec.AccessModes {
+		if !slices.Contains(accessModes(), mode) {
+			findings = append(findings, fmt.Sprintf("access mode %s cannot be kept on a shared file system: write ReadWriteOnce, ReadOnlyMany or ReadWriteMany", quoted(string(mode))))
+		}
+	}
+	if spec.VolumeMode != nil && *spec.VolumeMode != corev1.PersistentVolumeFilesystem {
+		findings = append(findings, fmt.Sprintf("volumeMode %s is not possible on EFS: write Filesystem or leave it out", quoted(string(*spec.VolumeMode))))
+	}
+	if source := dataSource(spec); source != "" {
+		findings = append(findings, fmt.Sprintf("%s cannot be copied into a volume: leave out dataSource and dataSourceRef, and copy the data with a pod", source))
+	}
+	if name := spec.VolumeAttributesClassName; name != nil && *name != "" {
+		findings = append(findings, fmt.Sprintf("volumeAttributesClassName %s is not supported: leave it out", quoted(*name)))
+	}
+	if capacity := spec.Resources.Requests[corev1.ResourceStorage]; capacity.Sign() <= 0 {
+		findings = append(findings, "spec.resources.requests.storage is missing: write a size; it is a label only, because EFS grows as needed")
+	}
+	return findings
+}
+
+func accessModes() []corev1.PersistentVolumeAccessMode {
+	return []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany}
+}
+
+// dataSource describes what a claim wants to be a copy of, or is "".
+func dataSource(spec corev1.PersistentVolumeClaimSpec) string {
+	switch {
+	case spec.DataSourceRef != nil:
+		return plain(spec.DataSourceRef.Kind) + " " + quoted(spec.DataSourceRef.Name)
+	case spec.DataSource != nil:
+		return plain(spec.DataSource.Kind) + " " + quoted(spec.DataSource.Name)
+	}
+	return ""
+}
+
+// setRestore reads the annotation as one component of a path, since it will be a part of one.
+func (c *Claim) setRestore(object *corev1.PersistentVolumeClaim) []string {
+	uid, ok := object.Annotations[wellknown.AnnotationRestore]
+	if !ok {
+		return nil
+	}
+	if uid == "" || strings.Trim(uid, "0123456789abcdefghijklmnopqrstuvwxyz-") != "" || len(uid) > maxUIDBytes {
+		return []string{fmt.Sprintf("annotation %s is %s: write the uid of the deleted claim, such as 01234567-89ab-cdef-0123-456789abcdef",
+			wellknown.AnnotationRestore, quoted(uid))}
+	}
+	c.Restore = types.UID(uid)
+	return nil
+}
+
+const maxUIDBytes = 63

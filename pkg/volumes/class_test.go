@@ -1,0 +1,210 @@
+package volumes_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+func classOptions() cmp.Options {
+	return cmp.Options{
+		cmpopts.EquateEmpty(),
+		cmp.Transformer("text", func(p volumes.Pattern) string { return p.String() }),
+	}
+}
+
+func TestParseClassReadsParameters(t *testing.T) {
+	tests := map[string]struct {
+		parameters map[string]string
+		edit       func(*volumes.Class) // of a class without parameters
+	}{
+		"no parameter means the defaults":      {nil, func(*volumes.Class) {}},
+		"auto is the default":                  {map[string]string{"default_file_system_id": "auto"}, func(*volumes.Class) {}},
+		"a file system is the default":         {map[string]string{"default_file_system_id": "fs-1"}, func(c *volumes.Class) { c.DefaultFileSystemID = "fs-1" }},
+		"file systems are a list with spaces":  {map[string]string{"file_system_ids": "fs-1, fs-2"}, func(c *volumes.Class) { c.FileSystemIDs = []string{"fs-1", "fs-2"} }},
+		"tags are a list":                      {map[string]string{"file_system_tags": "a=b,c=d=e"}, func(c *volumes.Class) { c.FileSystemTags = map[string]string{"a": "b", "c": "d=e"} }},
+		"the base path may be the root":        {map[string]string{"base_path": "/"}, func(*volumes.Class) {}},
+		"the base path may end in a slash":     {map[string]string{"base_path": "/a/b/"}, func(c *volumes.Class) { c.BasePath = "/a/b" }},
+		"claims of other namespaces may share": {map[string]string{"share_across_namespaces": "true"}, func(c *volumes.Class) { c.Rules.ShareAcrossNamespaces = true }},
+		"claims of other clusters may share":   {map[string]string{"share_across_clusters": "true"}, func(c *volumes.Class) { c.Rules.ShareAcrossClusters = true }},
+		"existing directories are refused":     {map[string]string{"adopt_existing": "false"}, func(c *volumes.Class) { c.Rules.RefuseExisting = true }},
+		"existing directories are adopted":     {map[string]string{"adopt_existing": "true"}, func(*volumes.Class) {}},
+		"a volume name is required":            {map[string]string{"require_volume_name": "true"}, func(c *volumes.Class) { c.RequireVolumeName = true }},
+		"a mode has four digits":               {map[string]string{"directory_perms": "770"}, func(c *volumes.Class) { c.Directory.Mode = "0770" }},
+		"a mode may have special bits":         {map[string]string{"directory_perms": "2771"}, func(c *volumes.Class) { c.Directory.Mode = "2771" }},
+		"owner and group are numbers":          {map[string]string{"uid": "1000", "gid": "0"}, func(c *volumes.Class) { c.Directory.UID = 1000 }},
+		"gids are allocated":                   {map[string]string{"gidAllocate": "true"}, func(c *volumes.Class) { c.Directory.AllocateGID = true }},
+		"gids are not allocated":               {map[string]string{"gidAllocate": "false"}, func(*volumes.Class) {}},
+		"deleted data is kept for a while":     {map[string]string{"keep_deleted": "72h"}, func(c *volumes.Class) { c.KeepDeleted = "72h" }},
+		"deleted data is kept for ever":        {map[string]string{"keep_deleted": "forever"}, func(c *volumes.Class) { c.KeepDeleted = "forever" }},
+		"deleted data is not kept":             {map[string]string{"keep_deleted": "0"}, func(*volumes.Class) {}},
+		"zones are enforced":                   {map[string]string{"enforce_zone_affinity": "true"}, func(c *volumes.Class) { c.EnforceZoneAffinity = true }},
+		"the default may be in the list":       {map[string]string{"default_file_system_id": "fs-2", "file_system_ids": "fs-1,fs-2"}, func(c *volumes.Class) { c.DefaultFileSystemID, c.FileSystemIDs = "fs-2", []string{"fs-1", "fs-2"} }},
+		"allocated gids have a range, and a mode": {map[string]string{"gidAllocate": "true", "gidMin": "3000", "gidMax": "3000", "directory_perms": "0770"}, func(c *volumes.Class) {
+			c.Directory = directories.Directory{Mode: "0770", AllocateGID: true, GIDMin: 3000, GIDMax: 3000}
+		}},
+		"pinned targets have other ids than EFS's": {map[string]string{"default_file_system_id": "filer-1"}, func(c *volumes.Class) { c.DefaultFileSystemID = "filer-1" }},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := parseClass(t, newClass(nil))
+			tt.edit(&want)
+			got := parseClass(t, newClass(tt.parameters))
+			if diff := cmp.Diff(want, got, classOptions()); diff != "" {
+				t.Errorf("class mismatch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestParseClassReadsTheRestOfTheClass(t *testing.T) {
+	retain := corev1.PersistentVolumeReclaimRetain
+	got := parseClass(t, newClass(nil, waitForFirstConsumer, func(c *storagev1.StorageClass) {
+		c.ReclaimPolicy = &retain
+		c.MountOptions = []string{"soft,ro", "nfsvers=4.0"}
+		c.AllowedTopologies = topologies("topology.kubernetes.io/zone", "b", "a")
+	}))
+	want := volumes.Class{
+		Name: "efs", ReclaimPolicy: retain, WaitsForNode: true, Zones: []string{"a", "b"},
+		MountOptions: []string{"nfsvers=4.0", "rsize=1048576", "wsize=1048576", "soft", "timeo=600", "retrans=2", "noresvport", "ro"},
+		BasePath:     "/", Pattern: got.Pattern,
+	}
+	if diff := cmp.Diff(want, got, classOptions()); diff != "" {
+		t.Errorf("class mismatch (-want +got):\n%s", diff)
+	}
+	if plain := parseClass(t, newClass(nil)); plain.ReclaimPolicy != corev1.PersistentVolumeReclaimDelete || plain.WaitsForNode || plain.Zones != nil {
+		t.Errorf("a class that says nothing is %+v", plain)
+	}
+}
+
+// The default is written as it is parsed, so that parsing it cannot fail at run time.
+func TestDefaultPatternIsTheWellKnownOne(t *testing.T) {
+	parsed, err := volumes.ParsePattern(wellknown.DefaultPathPattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(parsed, parseClass(t, newClass(nil)).Pattern, cmp.AllowUnexported(volumes.Pattern{}), cmp.Exporter(allTypes)); diff != "" {
+		t.Errorf("default pattern mismatch (-parsed +written):\n%s", diff)
+	}
+}
+
+func TestParseClassRefuses(t *testing.T) {
+	const all = "allowed are adopt_existing, base_path, default_file_system_id, directory_perms, enforce_zone_affinity, file_system_ids, file_system_tags, gid, gidAllocate, gidMax, gidMin, keep_deleted, path_pattern, require_volume_name, share_across_clusters, share_across_namespaces, uid"
+	const anID = "file systems' ids such as fs-0123456789abcdef0, with commas between"
+	tests := map[string]struct {
+		parameters map[string]string
+		want       string
+	}{
+		"an unknown parameter":               {map[string]string{"colour": "red"}, `parameter "colour" is "red", and not of this provisioner: ` + all},
+		"another spelling":                   {map[string]string{"requireVolumeName": "true"}, `parameter "requireVolumeName" is "true", and not of this provisioner: write require_volume_name`},
+		"another case":                       {map[string]string{"gidmin": "2000"}, `parameter "gidmin" is "2000", and not of this provisioner: write gidMin`},
+		"a default that is no id":            {map[string]string{"default_file_system_id": "FS 1"}, `parameter default_file_system_id is "FS 1": write auto, or a file system's id such as fs-0123456789abcdef0`},
+		"an empty default":                   {map[string]string{"default_file_system_id": ""}, `parameter default_file_system_id is "": write auto, or a file system's id such as fs-0123456789abcdef0`},
+		"a list with a gap":                  {map[string]string{"file_system_ids": "fs-1,,fs-2"}, `parameter file_system_ids is "fs-1,,fs-2": write ` + anID},
+		"a list with auto in it":             {map[string]string{"file_system_ids": "fs-1,auto"}, `parameter file_system_ids is "fs-1,auto": write ` + anID},
+		"an empty list":                      {map[string]string{"file_system_ids": ""}, `parameter file_system_ids is "": write ` + anID},
+		"a default that is not in the list":  {map[string]string{"default_file_system_id": "fs-3", "file_system_ids": "fs-1"}, `parameter default_file_system_id is "fs-3": file_system_ids must name it, too`},
+		"a tag without a value":              {map[string]string{"file_system_tags": "team"}, `parameter file_system_tags is "team": write key=value, several with commas between, each key once`},
+		"a tag twice":                        {map[string]string{"file_system_tags": "a=1,a=2"}, `parameter file_system_tags is "a=1,a=2": write key=value, several with commas between, each key once`},
+		"no tags":                            {map[string]string{"file_system_tags": ""}, `parameter file_system_tags is "": write key=value, several with commas between, each key once`},
+		"a relative base path":               {map[string]string{"base_path": "volumes"}, `parameter base_path is "volumes": the path "volumes" does not start with /: write an absolute path such as /volumes`},
+		"a base path that leads up":          {map[string]string{"base_path": "/a/../b"}, `parameter base_path is "/a/../b": the path "/a/../b" has the component ..: write an absolute path such as /volumes`},
+		"a base path with an empty part":     {map[string]string{"base_path": "/a//b"}, `parameter base_path is "/a//b": the path "/a//b" has an empty component: write an absolute path such as /volumes`},
+		"an empty base path":                 {map[string]string{"base_path": ""}, `parameter base_path is "": the path is empty: write an absolute path such as /volumes`},
+		"a base path with a variable":        {map[string]string{"base_path": "/${.PVC.namespace}"}, `parameter base_path is "/${.PVC.namespace}": variables belong into path_pattern`},
+		"the provisioner's own base path":    {map[string]string{"base_path": "/.efs-stunnel/trash"}, `parameter base_path is "/.efs-stunnel/trash": the path "/.efs-stunnel/trash" is in /.efs-stunnel, where no volume may be: write an absolute path such as /volumes`},
+		"a boolean that is none":             {map[string]string{"share_across_namespaces": "yes"}, `parameter share_across_namespaces is "yes": write true or false`},
+		"a boolean in capitals":              {map[string]string{"adopt_existing": "False"}, `parameter adopt_existing is "False": write true or false`},
+		"a mode that is not octal":           {map[string]string{"directory_perms": "0980"}, `parameter directory_perms is "0980": write an octal mode from 0000 to 7777, such as 0770`},
+		"a mode that is too large":           {map[string]string{"directory_perms": "10777"}, `parameter directory_perms is "10777": write an octal mode from 0000 to 7777, such as 0770`},
+		"a negative uid":                     {map[string]string{"uid": "-1"}, `parameter uid is "-1": write a number from 0 to 2147483647`},
+		"a gid that is too large":            {map[string]string{"gid": "4294967295"}, `parameter gid is "4294967295": write a number from 0 to 2147483647`},
+		"a uid that is a name":               {map[string]string{"uid": "root"}, `parameter uid is "root": write a number from 0 to 2147483647`},
+		"a range that reaches system groups": {map[string]string{"gidAllocate": "true", "gidMin": "100"}, `parameter gidMin is "100": write a number from 2000 to 2147483647`},
+		"a range that is upside down":        {map[string]string{"gidAllocate": "true", "gidMin": "5000", "gidMax": "4000"}, `parameter gidMin is "5000": it must not be above gidMax, 4000`},
+		"a range without allocation":         {map[string]string{"gidMax": "4000"}, `parameter gidMax is "4000": it needs gidAllocate: "true", which is not the default here`},
+		"an owner with allocation":           {map[string]string{"gidAllocate": "true", "uid": "7", "gid": "8"}, `parameter uid is "7": leave it out, or gidAllocate, which makes directories root's with a gid each; parameter gid is "8": leave it out, or gidAllocate, which makes directories root's with a gid each`},
+		"a time that is none":                {map[string]string{"keep_deleted": "7 days"}, `parameter keep_deleted is "7 days": write a duration such as 72h, 0, or forever`},
+		"a negative time":                    {map[string]string{"keep_deleted": "-1h"}, `parameter keep_deleted is "-1h": write a duration such as 72h, 0, or forever`},
+		"everything that is wrong, at once":  {map[string]string{"uid": "x", "gid": "y", "az": "us-east-1a"}, `parameter "az" is "us-east-1a", and not of this provisioner: leave it out: every node uses the mount target of its own zone; parameter gid is "y": write a number from 0 to 2147483647; parameter uid is "x": write a number from 0 to 2147483647`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			_, err := volumes.ParseClass(newClass(tt.parameters))
+			wantRefusal(t, err, `storage class "efs": `+tt.want)
+		})
+	}
+}
+
+func TestParseClassRefusesRecycling(t *testing.T) {
+	recycle := corev1.PersistentVolumeReclaimRecycle
+	_, err := volumes.ParseClass(newClass(nil, func(c *storagev1.StorageClass) { c.ReclaimPolicy = &recycle }))
+	wantRefusal(t, err, `storage class "efs": reclaimPolicy is "Recycle": write Delete or Retain`)
+}
+
+func TestParseClassAdvisesOnParametersOfOthers(t *testing.T) {
+	const accounts = "pin file systems of other accounts in ConfigMap efs-stunnel-pinned"
+	const tunnel = "write default_file_system_id: volumes are reached through a tunnel of the node, by the id of their file system"
+	tests := map[string]string{ // key -> advice
+		"provisioningMode":      "leave it out: every volume is a directory",
+		"fileSystemId":          "write default_file_system_id, and file_system_ids for what claims may ask for",
+		"fileSystemIdConfigRef": "write default_file_system_id with the id itself",
+		"fileSystemIdSecretRef": "write default_file_system_id with the id itself",
+		"directoryPerms":        "write directory_perms",
+		"gidRangeStart":         `write gidMin, with gidAllocate: "true"`,
+		"gidRangeEnd":           `write gidMax, with gidAllocate: "true"`,
+		"basePath":              "write base_path",
+		"subPathPattern":        "write path_pattern",
+		"ensureUniqueDirectory": "leave it out: a claim without the label volume_name gets a directory of its own; in a path_pattern, ${.PVC.uid} does the same",
+		"az":                    "leave it out: every node uses the mount target of its own zone",
+		"reuseAccessPoint":      "leave it out: claims with the same label volume_name share a directory",
+		"enforceZoneAffinity":   "write enforce_zone_affinity",
+		"enableTagging":         "leave it out: nothing is made in AWS that could be tagged",
+		"encryptInTransit":      "leave it out: volumes are always encrypted in transit",
+		"mounttargetip":         "pin the address in ConfigMap efs-stunnel-pinned",
+		"crossaccount":          accounts,
+		"awsRoleArn":            accounts,
+		"externalId":            accounts,
+		"pathPattern":           "write path_pattern",
+		"onDelete":              "write reclaimPolicy (Delete or Retain) beside parameters, and keep_deleted to keep deleted data for a while",
+		"archiveOnDelete":       "write keep_deleted with a duration or forever: deleted data stays in the trash so long",
+		"server":                tunnel,
+		"dnsName":               tunnel,
+		"share":                 "write base_path",
+		"subDir":                "write path_pattern",
+		"mountPermissions":      "write directory_perms",
+		"rootSquash":            "leave it out: use the file system's policy in AWS",
+		"mountOptions":          "write mountOptions beside parameters",
+		"fsType":                "leave it out: it is always NFS",
+
+		"csi.storage.k8s.io/provisioner-secret-name": "leave it out: it is for CSI drivers",
+	}
+	for key, advice := range tests {
+		t.Run(key, func(t *testing.T) {
+			_, err := volumes.ParseClass(newClass(map[string]string{key: "x"}))
+			wantRefusal(t, err, `storage class "efs": parameter "`+key+`" is "x", and not of this provisioner: `+advice)
+		})
+	}
+}
+
+// What an event can hold is not much, and a class can have 256 KiB of parameters.
+func TestParseClassRefusesInFewWords(t *testing.T) {
+	parameters := map[string]string{"uid": strings.Repeat("\x00", 1000), strings.Repeat("ä", 1000): "x"}
+	_, err := volumes.ParseClass(newClass(parameters))
+	if err == nil || len(err.Error()) > 1024 || strings.ContainsRune(err.Error(), 0) {
+		t.Errorf("refused with %q", err)
+	}
+	if len(slices.Collect(maps.Keys(parameters))) != 2 {
+		t.Error("the class was changed")
+	}
+}

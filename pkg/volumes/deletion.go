@@ -1,0 +1,59 @@
+package volumes
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// NeedsCleanup says whether a volume's directory is to be taken away. The claim is the one
+// with the namespace and name of the volume's claimRef, nil if there is none.
+//
+// A volume that the ledger does not know is never cleaned, so that is asked of adopted ones only.
+//
+//	phase      volume is deleted   its claim              cleanup
+//	Released   either              gone, or another uid   yes
+//	Available  yes                 does not name it       yes: it was never bound
+//	other      either              any                    no
+func NeedsCleanup(object *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, provisioner string) bool {
+	volume := Read(object, provisioner)
+	if volume.Kind != Provisioned || volume.Problem != "" || object.Spec.ClaimRef == nil {
+		return false
+	}
+	if volume.Policy != corev1.PersistentVolumeReclaimDelete || object.Spec.ClaimRef.UID == "" {
+		return false
+	}
+	own := claim != nil && claim.UID == object.Spec.ClaimRef.UID
+	switch object.Status.Phase {
+	case corev1.VolumeReleased:
+		return !own
+	case corev1.VolumePending, corev1.VolumeAvailable, "":
+		return object.DeletionTimestamp != nil && (!own || claim.Spec.VolumeName != volume.Name)
+	default:
+		return false
+	}
+}
+
+// EditFinalizer says what an edit of the reclaim policy asks for: with Delete, the volume
+// object must wait for its directory's cleanup; otherwise nothing would ever end the wait.
+func EditFinalizer(object *corev1.PersistentVolume, provisioner string) (add, remove bool) {
+	volume := Read(object, provisioner)
+	if volume.Kind != Provisioned {
+		return false, false
+	}
+	has := slices.Contains(object.Finalizers, wellknown.FinalizerVolume)
+	if volume.Policy != corev1.PersistentVolumeReclaimDelete {
+		return false, has
+	}
+	// The cluster refuses new finalizers on what is being deleted.
+	return !has && object.DeletionTimestamp == nil && volume.Problem == "", false
+}
+
+func finalizers(policy corev1.PersistentVolumeReclaimPolicy) []string {
+	if policy != corev1.PersistentVolumeReclaimDelete {
+		return nil
+	}
+	return []string{wellknown.FinalizerVolume}
+}

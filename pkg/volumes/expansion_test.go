@@ -1,0 +1,72 @@
+package volumes_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+func TestExpand(t *testing.T) {
+	size := func(text string) *resource.Quantity {
+		q := resource.MustParse(text)
+		return &q
+	}
+	tests := map[string]struct {
+		request, volume, status string
+		edit                    func(*corev1.PersistentVolumeClaim)
+		want                    volumes.Expansion
+	}{
+		"what fits stays":                    {request: "5Gi", volume: "5Gi", status: "5Gi"},
+		"less than there is stays":           {request: "5Gi", volume: "8Gi", status: "8Gi"},
+		"the volume grows first":             {request: "8Gi", volume: "5Gi", status: "5Gi", want: volumes.Expansion{Volume: size("8Gi")}},
+		"then the claim says so":             {request: "8Gi", volume: "8Gi", status: "5Gi", want: volumes.Expansion{Claim: size("8Gi")}},
+		"the claim says what the volume has": {request: "8Gi", volume: "10Gi", status: "5Gi", want: volumes.Expansion{Claim: size("10Gi")}},
+		"another claim's volume stays":       {request: "8Gi", volume: "5Gi", status: "5Gi", edit: func(c *corev1.PersistentVolumeClaim) { c.UID = "another" }},
+		"a claim of another volume waits":    {request: "8Gi", volume: "5Gi", status: "5Gi", edit: named("other")},
+		"an unbound claim waits":             {request: "8Gi", volume: "5Gi", status: "5Gi", edit: func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending }},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			volume := newVolume(t, func(o *corev1.PersistentVolume) { o.Spec.Capacity[corev1.ResourceStorage] = *size(tt.volume) })
+			claim := newClaim(named(volume.Name), func(c *corev1.PersistentVolumeClaim) {
+				c.Spec.Resources.Requests[corev1.ResourceStorage] = *size(tt.request)
+				c.Status.Phase = corev1.ClaimBound
+				c.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: *size(tt.status)}
+			})
+			if tt.edit != nil {
+				tt.edit(claim)
+			}
+			if diff := cmp.Diff(tt.want, volumes.Expand(volume, claim)); diff != "" {
+				t.Errorf("expansion mismatch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Step by step, a claim that has grown comes to rest.
+func TestExpandEnds(t *testing.T) {
+	volume := newVolume(t)
+	claim := newClaim(named(volume.Name), func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("7Gi")
+		c.Status.Phase, c.Status.Capacity = corev1.ClaimBound, corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}
+	})
+	for range 2 {
+		step := volumes.Expand(volume, claim)
+		if step.Volume != nil {
+			volume.Spec.Capacity[corev1.ResourceStorage] = *step.Volume
+		}
+		if step.Claim != nil {
+			claim.Status.Capacity[corev1.ResourceStorage] = *step.Claim
+		}
+	}
+	if step := volumes.Expand(volume, claim); step != (volumes.Expansion{}) {
+		t.Errorf("there is still to do: %+v", step)
+	}
+	if got := claim.Status.Capacity[corev1.ResourceStorage]; got.String() != "7Gi" {
+		t.Errorf("the claim says %s", got.String())
+	}
+}

@@ -1,0 +1,73 @@
+package volumes
+
+import (
+	"slices"
+	"strings"
+)
+
+// leaveOut begins the advice where nothing is left to choose.
+const leaveOut = "leave it out: "
+
+// foreignParameter says what to write in place of a parameter of another provisioner: the EFS
+// CSI driver, efs-provisioner, nfs-subdir-external-provisioner, nfs-ganesha, csi-driver-nfs.
+func foreignParameter(key string) (advice string, ok bool) {
+	if strings.HasPrefix(key, "csi.storage.k8s.io/") {
+		return leaveOut + "it is for CSI drivers", true
+	}
+	advice, ok = foreignParameters()[key]
+	return advice, ok
+}
+
+func foreignParameters() map[string]string {
+	return map[string]string{
+		// Which file system.
+		"fileSystemId":          "write default_file_system_id, and file_system_ids for what claims may ask for",
+		"fileSystemIdConfigRef": "write default_file_system_id with the id itself",
+		"fileSystemIdSecretRef": "write default_file_system_id with the id itself",
+		"server":                "write default_file_system_id: volumes are reached through a tunnel of the node, by the id of their file system",
+		"dnsName":               "write default_file_system_id: volumes are reached through a tunnel of the node, by the id of their file system",
+
+		// Which directory.
+		"basePath":              "write base_path",
+		"share":                 "write base_path",
+		"subPathPattern":        "write path_pattern",
+		"pathPattern":           "write path_pattern",
+		"subDir":                "write path_pattern",
+		"ensureUniqueDirectory": leaveOut + "a claim without the label volume_name gets a directory of its own; in a path_pattern, ${.PVC.uid} does the same",
+		"reuseAccessPoint":      leaveOut + "claims with the same label volume_name share a directory",
+
+		// Whose directory.
+		"directoryPerms":   "write directory_perms",
+		"mountPermissions": "write directory_perms",
+		"gidRangeStart":    `write gidMin, with gidAllocate: "true"`,
+		"gidRangeEnd":      `write gidMax, with gidAllocate: "true"`,
+		"rootSquash":       leaveOut + "use the file system's policy in AWS",
+
+		// What becomes of it.
+		"onDelete":        "write reclaimPolicy (Delete or Retain) beside parameters, and keep_deleted to keep deleted data for a while",
+		"archiveOnDelete": "write keep_deleted with a duration or forever: deleted data stays in the trash so long",
+
+		// How it is reached.
+		"provisioningMode":    leaveOut + "every volume is a directory",
+		"enforceZoneAffinity": "write enforce_zone_affinity",
+		"az":                  leaveOut + "every node uses the mount target of its own zone",
+		"encryptInTransit":    leaveOut + "volumes are always encrypted in transit",
+		"mounttargetip":       "pin the address in ConfigMap efs-stunnel-pinned",
+		"crossaccount":        "pin file systems of other accounts in ConfigMap efs-stunnel-pinned",
+		"awsRoleArn":          "pin file systems of other accounts in ConfigMap efs-stunnel-pinned",
+		"externalId":          "pin file systems of other accounts in ConfigMap efs-stunnel-pinned",
+		"enableTagging":       leaveOut + "nothing is made in AWS that could be tagged",
+		"mountOptions":        "write mountOptions beside parameters",
+		"fsType":              leaveOut + "it is always NFS",
+	}
+}
+
+// similarParameter finds the parameter of ours that a key means in another spelling.
+func similarParameter(key string) (own string, ok bool) {
+	bare := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
+	i := slices.IndexFunc(parameterNames(), func(own string) bool { return bare(own) == bare(key) })
+	if i < 0 {
+		return "", false
+	}
+	return parameterNames()[i], true
+}

@@ -1,0 +1,102 @@
+package volumes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// mergeMountOptions puts a class's options over the defaults. A default that is replaced keeps
+// its place; kubelet sorts them anyway, so no two may be about the same thing.
+func mergeMountOptions(defaults string, class []string) (merged, findings []string) {
+	merged = strings.Split(defaults, ",")
+	for option := range strings.SplitSeq(strings.Join(class, ","), ",") {
+		option = strings.TrimSpace(option)
+		if option == "" {
+			continue
+		}
+		if why := refusedMountOption(option); why != "" {
+			findings = append(findings, fmt.Sprintf("mount option %s: %s", quoted(option), why))
+			continue
+		}
+		merged = setMountOption(merged, option)
+	}
+	return merged, findings
+}
+
+// setMountOption replaces the option that is about the same thing, or adds it.
+func setMountOption(options []string, option string) []string {
+	same := func(other string) bool { return mountOptionKey(other) == mountOptionKey(option) }
+	if i := slices.IndexFunc(options, same); i >= 0 {
+		options[i] = option
+		return options
+	}
+	return append(options, option)
+}
+
+// mountOptionKey is what an option is about; mount(8) has several words for some things.
+func mountOptionKey(option string) string {
+	key, _, hasValue := strings.Cut(option, "=")
+	switch {
+	case key == "vers", !hasValue && isVersionFlag(key):
+		return "nfsvers"
+	case key == "soft", key == "softerr":
+		return "hard"
+	case key == "tcp", key == "udp", key == "rdma":
+		return "proto"
+	case key == "ro", key == "rw":
+		return "rw"
+	case !hasValue:
+		return strings.TrimPrefix(key, "no") // noresvport, nolock
+	}
+	return key
+}
+
+// isVersionFlag knows v3, v4 and v4.1.
+func isVersionFlag(key string) bool {
+	version, ok := strings.CutPrefix(key, "v")
+	return ok && strings.Trim(version, "0123456789.") == ""
+}
+
+// refusedMountOption says why a class cannot have an option, or "".
+func refusedMountOption(option string) string {
+	if strings.ContainsFunc(option, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "only printable ASCII without spaces is allowed"
+	}
+	key, value, _ := strings.Cut(option, "=")
+	switch mountOptionKey(option) {
+	case "port", "proto", "addr":
+		return "leave it out: the provisioner sets port, protocol and address of the node's tunnel"
+	case "nconnect":
+		return "leave it out: EFS does not support several connections for one mount"
+	case "sec":
+		return "leave it out: EFS has no Kerberos; the connection is encrypted by its tunnel"
+	case "minorversion":
+		return "write nfsvers=4." + plain(value)
+	case "nfsvers":
+		if isVersionFlag(option) {
+			value = strings.TrimPrefix(option, "v")
+		}
+		return refusedVersion(value)
+	}
+	if slices.Contains(mountHelperOptions(), key) {
+		return "leave it out: it is for the EFS mount helper; volumes are plain NFS mounts through the node's encrypted tunnel"
+	}
+	return ""
+}
+
+func refusedVersion(version string) string {
+	if slices.Contains([]string{"4", "4.0", "4.1", "4.2"}, version) {
+		return ""
+	}
+	return "write nfsvers=4.1 or nfsvers=4.0: EFS knows no version below 4"
+}
+
+// mountHelperOptions are those of efs-utils, which mount.nfs would not know.
+func mountHelperOptions() []string {
+	return []string{
+		"tls", "notls", "tlsport", "iam", "az", "azid", "accesspoint", "awsprofile", "awscredsuri",
+		"rolearn", "jwtpath", "crossaccount", "mounttargetip", "region", "netns", "cafile", "verify",
+		"ocsp", "noocsp", "stunnel", "nodirects3read", "nos3readcache",
+	}
+}

@@ -1,0 +1,62 @@
+package volumes
+
+import (
+	"fmt"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+)
+
+// maxOperationBytes keeps one claim from filling the annotation that many share; a claim gets
+// here only with hundreds of labels.
+const maxOperationBytes = 16 << 10
+
+// Begin is the operation that makes the directory of a claim, or gets it back from the trash,
+// and carries what FromOperation will build the volume of. The error is a Refusal. The cluster
+// is the uid of the namespace kube-system.
+func Begin(claim Claim, class Class, choice Choice, cluster string) (directories.Operation, error) {
+	operation := directories.Operation{
+		Kind: directories.Setup,
+		Owner: directories.Owner{
+			Volume:    VolumeName(claim.UID),
+			Cluster:   cluster,
+			Namespace: claim.Namespace,
+			Claim:     claim.Name,
+			ClaimUID:  string(claim.UID),
+		},
+		Path: claim.Path,
+	}
+	if claim.Restore != "" {
+		operation.Kind, operation.RestoreFrom = directories.Restore, string(claim.Restore)
+	} else {
+		operation.Directory, operation.Rules = class.Directory, class.Rules
+	}
+	var err error
+	if operation.Record, err = newRecord(claim, class, choice).encode(); err != nil {
+		return directories.Operation{}, refuse(err.Error())
+	}
+	if size := len(operation.Record) + len(operation.Path); size > maxOperationBytes {
+		return directories.Operation{}, refuse(fmt.Sprintf("the claim's labels and its class's mount options take %d bytes, more than %d", size, maxOperationBytes))
+	}
+	return operation, nil
+}
+
+// Cleanup is the operation that takes a volume's directory away. It must be asked for only
+// while NeedsCleanup says so of live objects.
+func Cleanup(volume Volume, cluster string) directories.Operation {
+	return directories.Operation{
+		Kind:  directories.Cleanup,
+		Owner: volume.owner(cluster),
+		Path:  volume.Path,
+		Keep:  volume.Keep,
+	}
+}
+
+func (v Volume) owner(cluster string) directories.Owner {
+	return directories.Owner{
+		Volume:    v.Name,
+		Cluster:   cluster,
+		Namespace: v.Namespace,
+		Claim:     v.Claim,
+		ClaimUID:  string(v.ClaimUID),
+	}
+}

@@ -1,0 +1,110 @@
+package volumes
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// parameter is one key of StorageClass.parameters.
+type parameter struct {
+	name string
+	set  func(c *Class, value string) error // the error says what is allowed
+}
+
+func parameters() []parameter {
+	return []parameter{
+		{"default_file_system_id", setDefaultFileSystem},
+		{"file_system_ids", setFileSystemIDs},
+		{"file_system_tags", setFileSystemTags},
+		{"base_path", setBasePath},
+		{"path_pattern", setPattern},
+		{"share_across_namespaces", boolean(func(c *Class) *bool { return &c.Rules.ShareAcrossNamespaces })},
+		{"share_across_clusters", boolean(func(c *Class) *bool { return &c.Rules.ShareAcrossClusters })},
+		{"adopt_existing", setAdoptExisting},
+		{"require_volume_name", boolean(func(c *Class) *bool { return &c.RequireVolumeName })},
+		{"directory_perms", setMode},
+		{"uid", number(0, func(c *Class) *int { return &c.Directory.UID })},
+		{"gid", number(0, func(c *Class) *int { return &c.Directory.GID })},
+		{"gidAllocate", boolean(func(c *Class) *bool { return &c.Directory.AllocateGID })},
+		{"gidMin", number(wellknown.DefaultGIDMin, func(c *Class) *int { return &c.Directory.GIDMin })},
+		{"gidMax", number(wellknown.DefaultGIDMin, func(c *Class) *int { return &c.Directory.GIDMax })},
+		{"keep_deleted", setKeepDeleted},
+		{"enforce_zone_affinity", boolean(func(c *Class) *bool { return &c.EnforceZoneAffinity })},
+	}
+}
+
+func parameterNames() []string {
+	var names []string
+	for _, p := range parameters() {
+		names = append(names, p.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// setParameters fills the class from its parameters and gives what is wrong with them.
+func (c *Class) setParameters(given map[string]string) []string {
+	c.setDefaults()
+	known := map[string]parameter{}
+	for _, p := range parameters() {
+		known[p.name] = p
+	}
+	var findings []string
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		p, ok := known[key]
+		if !ok {
+			findings = append(findings, unknownParameter(key, given[key]))
+			continue
+		}
+		if err := p.set(c, given[key]); err != nil {
+			findings = append(findings, fmt.Sprintf("parameter %s is %s: %v", key, quoted(given[key]), err))
+		}
+	}
+	return append(findings, c.contradictions(given)...)
+}
+
+// setDefaults leaves out what an empty Directory and empty Rules say already.
+func (c *Class) setDefaults() {
+	c.BasePath = wellknown.DefaultBasePath
+	c.Pattern = defaultPattern()
+	c.Rules.RefuseExisting = !wellknown.DefaultAdoptExisting
+}
+
+func unknownParameter(key, value string) string {
+	what := fmt.Sprintf("parameter %s is %s", quoted(key), quoted(value))
+	if advice, ok := foreignParameter(key); ok {
+		return what + ", and not of this provisioner: " + advice
+	}
+	if own, ok := similarParameter(key); ok {
+		return what + ", and not of this provisioner: write " + own
+	}
+	return what + ", and not of this provisioner: allowed are " + strings.Join(parameterNames(), ", ")
+}
+
+// contradictions are parameters that are right one by one.
+func (c *Class) contradictions(given map[string]string) []string {
+	has := func(key string) bool { _, ok := given[key]; return ok }
+	var findings []string
+	if c.DefaultFileSystemID != "" && len(c.FileSystemIDs) > 0 && !slices.Contains(c.FileSystemIDs, c.DefaultFileSystemID) {
+		findings = append(findings, fmt.Sprintf("parameter default_file_system_id is %q: file_system_ids must name it, too", c.DefaultFileSystemID))
+	}
+	for _, key := range []string{"uid", "gid"} {
+		if c.Directory.AllocateGID && has(key) {
+			findings = append(findings, fmt.Sprintf("parameter %s is %s: leave it out, or gidAllocate, which makes directories root's with a gid each", key, quoted(given[key])))
+		}
+	}
+	for _, key := range []string{"gidMin", "gidMax"} {
+		if !c.Directory.AllocateGID && has(key) {
+			findings = append(findings, fmt.Sprintf(`parameter %s is %s: it needs gidAllocate: "true", which is not the default here`, key, quoted(given[key])))
+		}
+	}
+	if highest := cmp.Or(c.Directory.GIDMax, wellknown.DefaultGIDMax); c.Directory.GIDMin > highest {
+		findings = append(findings, fmt.Sprintf("parameter gidMin is %q: it must not be above gidMax, %d", given["gidMin"], highest))
+	}
+	return findings
+}

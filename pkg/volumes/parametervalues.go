@@ -1,0 +1,128 @@
+package volumes
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// maxID is the highest uid and gid that a pod can have.
+const maxID = math.MaxInt32
+
+// boolean takes what YAML and Go write, and nothing that only looks like it: a class that says
+// "no" must not mean yes.
+func boolean(field func(*Class) *bool) func(*Class, string) error {
+	return func(c *Class, value string) error {
+		if value != "true" && value != "false" {
+			return errors.New("write true or false")
+		}
+		*field(c) = value == wellknown.ValueTrue
+		return nil
+	}
+}
+
+func number(lowest int64, field func(*Class) *int) func(*Class, string) error {
+	return func(c *Class, value string) error {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || n < lowest || n > maxID {
+			return fmt.Errorf("write a number from %d to %d", lowest, maxID)
+		}
+		*field(c) = int(n)
+		return nil
+	}
+}
+
+func setAdoptExisting(c *Class, value string) error {
+	adopt := false
+	err := boolean(func(*Class) *bool { return &adopt })(c, value)
+	c.Rules.RefuseExisting = !adopt
+	return err
+}
+
+func setDefaultFileSystem(c *Class, value string) error {
+	if value == wellknown.DefaultFileSystemID {
+		return nil
+	}
+	if err := ports.CheckTargetID(value); err != nil {
+		return errors.New("write auto, or a file system's id such as fs-0123456789abcdef0")
+	}
+	c.DefaultFileSystemID = value
+	return nil
+}
+
+func setFileSystemIDs(c *Class, value string) error {
+	for id := range strings.SplitSeq(value, ",") {
+		id = strings.TrimSpace(id)
+		if err := ports.CheckTargetID(id); err != nil || id == wellknown.DefaultFileSystemID {
+			return errors.New("write file systems' ids such as fs-0123456789abcdef0, with commas between")
+		}
+		c.FileSystemIDs = append(c.FileSystemIDs, id)
+	}
+	return nil
+}
+
+func setFileSystemTags(c *Class, value string) error {
+	filter, err := efs.ParseFilter("", value)
+	if err != nil || len(filter.Tags) == 0 {
+		return errors.New("write key=value, several with commas between, each key once")
+	}
+	c.FileSystemTags = filter.Tags
+	return nil
+}
+
+// setBasePath forgives one slash at the end, which people write to say that it is a directory.
+func setBasePath(c *Class, value string) error {
+	if value == wellknown.DefaultBasePath {
+		return nil
+	}
+	base := strings.TrimSuffix(value, "/")
+	if strings.Contains(base, "${") {
+		return errors.New("variables belong into path_pattern")
+	}
+	if err := directories.CheckPath(base); err != nil {
+		return fmt.Errorf("%w: write an absolute path such as /volumes", err)
+	}
+	c.BasePath = base
+	return nil
+}
+
+func setPattern(c *Class, value string) (err error) {
+	c.Pattern, err = ParsePattern(value)
+	return err
+}
+
+func setMode(c *Class, value string) error {
+	mode, err := strconv.ParseUint(value, 8, 32)
+	if err != nil || mode > 0o7777 {
+		return errors.New("write an octal mode from 0000 to 7777, such as 0770")
+	}
+	c.Directory.Mode = fmt.Sprintf("%04o", mode)
+	return nil
+}
+
+func setKeepDeleted(c *Class, value string) error {
+	if !isKeep(value) {
+		return errors.New("write a duration such as 72h, 0, or forever")
+	}
+	if value != wellknown.DefaultKeepDeleted {
+		c.KeepDeleted = value
+	}
+	return nil
+}
+
+// isKeep says whether a value tells how long something is kept.
+func isKeep(value string) bool {
+	if value == wellknown.KeepDeletedForever {
+		return true
+	}
+	keep, err := time.ParseDuration(value)
+	return err == nil && keep >= 0
+}

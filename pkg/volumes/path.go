@@ -1,0 +1,50 @@
+package volumes
+
+import (
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// VolumeName names the volume of a claim.
+func VolumeName(claim types.UID) string { return wellknown.VolumePrefix + string(claim) }
+
+// directoryName is the variable volume_name: what the claim asks for, else a name that no
+// later claim can have, so that a deleted claim's data does not appear in its successor.
+func directoryName(claim *corev1.PersistentVolumeClaim) string {
+	if name, ok := matchLabels(claim)[wellknown.LabelVolumeName]; ok {
+		return name
+	}
+	return cutName(claim.Name, wellknown.MaxClaimNameBytes) + "-" + string(claim.UID)
+}
+
+// cutName is cut without a mark: the uid after it tells names apart.
+func cutName(name string, n int) string {
+	if len(name) <= n {
+		return name
+	}
+	for n > 0 && !utf8.RuneStart(name[n]) {
+		n--
+	}
+	return name[:n]
+}
+
+// path is where a claim's directory is, counted from the file system's root. Components that
+// pass the check cannot lead up, so what is made of base and pattern is strictly below the base.
+func (c Class) path(claim *corev1.PersistentVolumeClaim) (string, error) {
+	below, err := c.Pattern.expand(claim)
+	path := strings.TrimSuffix(c.BasePath, "/") + "/" + below
+	if err == nil {
+		err = directories.CheckPath(path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("path_pattern %s of storage class %s: %w", quoted(c.Pattern.text), quoted(c.Name), err)
+	}
+	return path, nil
+}

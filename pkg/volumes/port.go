@@ -1,0 +1,41 @@
+package volumes
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// SetPort writes a port into a volume's mount options and says whether that changed anything.
+// Where the old annotation has the options, kubelet reads no others.
+func SetPort(volume *corev1.PersistentVolume, port int) (changed bool) {
+	if old, ok := volume.Annotations[corev1.MountOptionAnnotation]; ok {
+		options := strings.Join(withPort([]string{old}, port), ",")
+		volume.Annotations[corev1.MountOptionAnnotation] = options
+		return options != old
+	}
+	options := withPort(volume.Spec.MountOptions, port)
+	changed = !slices.Equal(options, volume.Spec.MountOptions)
+	volume.Spec.MountOptions = options
+	return changed
+}
+
+// withPort gives mount options with this port and no other. An only port keeps its place, so
+// that what is right stays as it is.
+func withPort(options []string, port int) []string {
+	want := fmt.Sprintf("port=%d", port)
+	all := strings.Split(strings.Join(options, ","), ",")
+	var others []string
+	for _, option := range all {
+		option = strings.TrimSpace(option)
+		if option != "" && !strings.HasPrefix(option, "port=") {
+			others = append(others, option)
+		}
+	}
+	if slices.Contains(all, want) && len(all) == len(others)+1 {
+		return options
+	}
+	return append(others, want)
+}

@@ -1,0 +1,277 @@
+package volumes_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+const managerNamespace = "efs-stunnel"
+
+func TestRootVolume(t *testing.T) {
+	filesystem := corev1.PersistentVolumeFilesystem
+	want := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        "efs-stunnel-fs-1",
+			Annotations: map[string]string{"efs-stunnel.gnuthought.com/file-system-id": "fs-1"},
+			Labels:      map[string]string{"file_system_id": "fs-1", "root_key": "fs-1"},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:                      corev1.ResourceList{"storage": resource.MustParse("1Gi")},
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{"ReadWriteMany"},
+			PersistentVolumeReclaimPolicy: "Retain",
+			StorageClassName:              "efs-stunnel-system",
+			VolumeMode:                    &filesystem,
+			MountOptions: []string{"nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport",
+				"lookupcache=none", "acdirmin=0", "acdirmax=0", "port=20490"},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "127.0.0.1", Path: "/"}},
+			ClaimRef:               &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "efs-stunnel", Name: "efs-stunnel-fs-1"},
+		},
+	}
+	if diff := cmp.Diff(want, volumes.RootVolume("fs-1", 20490, managerNamespace)); diff != "" {
+		t.Errorf("volume mismatch (-want +got):\n%s", diff)
+	}
+}
+
+func TestRootClaim(t *testing.T) {
+	class := "efs-stunnel-system"
+	want := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "efs-stunnel-fs-1", Namespace: "efs-stunnel",
+			Labels: map[string]string{"file_system_id": "fs-1", "root_key": "fs-1"},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      []corev1.PersistentVolumeAccessMode{"ReadWriteMany"},
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{"storage": resource.MustParse("1Gi")}},
+			StorageClassName: &class,
+			VolumeName:       "efs-stunnel-fs-1",
+		},
+	}
+	if diff := cmp.Diff(want, volumes.RootClaim("fs-1", managerNamespace)); diff != "" {
+		t.Errorf("claim mismatch (-want +got):\n%s", diff)
+	}
+}
+
+// rootPair is a pair that is bound and right, but for what the edits change.
+func rootPair(edits ...func(*volumes.RootPair)) volumes.RootPair {
+	pair := volumes.RootPair{
+		FileSystemID: "fs-1", Port: 20490, Namespace: managerNamespace,
+		Volume: volumes.RootVolume("fs-1", 20490, managerNamespace),
+		Claim:  volumes.RootClaim("fs-1", managerNamespace),
+	}
+	pair.Claim.UID = "root-uid"
+	pair.Claim.Status.Phase = corev1.ClaimBound
+	pair.Volume.Spec.ClaimRef.UID, pair.Volume.Spec.ClaimRef.ResourceVersion = "root-uid", "7"
+	pair.Volume.Status.Phase = corev1.VolumeBound
+	for _, edit := range edits {
+		edit(&pair)
+	}
+	return pair
+}
+
+// rootDamage is everything that is done to root volumes and claims, each by its story.
+func rootDamage() map[string]func(*volumes.RootPair) {
+	now := metav1.Now()
+	block, other := corev1.PersistentVolumeBlock, "other"
+	return map[string]func(*volumes.RootPair){
+		"nothing":                      func(*volumes.RootPair) {},
+		"nothing made yet":             func(p *volumes.RootPair) { p.Volume, p.Claim = nil, nil },
+		"volume gone":                  func(p *volumes.RootPair) { p.Volume, p.Claim.Status.Phase = nil, corev1.ClaimLost },
+		"volume gone, claim not lost":  func(p *volumes.RootPair) { p.Volume = nil },
+		"claim gone":                   func(p *volumes.RootPair) { p.Claim, p.Volume.Status.Phase = nil, corev1.VolumeReleased },
+		"claim lost":                   func(p *volumes.RootPair) { p.Claim.Status.Phase = corev1.ClaimLost },
+		"claim being deleted":          func(p *volumes.RootPair) { p.Claim.DeletionTimestamp = &now },
+		"claim lost and being deleted": func(p *volumes.RootPair) { p.Claim.DeletionTimestamp = &now; p.Claim.Status.Phase = corev1.ClaimLost },
+		"claim of another volume":      func(p *volumes.RootPair) { p.Claim.Spec.VolumeName = "x" },
+		"claim of another class":       func(p *volumes.RootPair) { p.Claim.Spec.StorageClassName = &other },
+		"claim of no class":            func(p *volumes.RootPair) { p.Claim.Spec.StorageClassName = nil },
+		"claim made again": func(p *volumes.RootPair) {
+			p.Claim.UID = "second"
+			p.Claim.Status.Phase = corev1.ClaimPending
+			p.Volume.Status.Phase = corev1.VolumeReleased
+		},
+		"volume being deleted":          func(p *volumes.RootPair) { p.Volume.DeletionTimestamp = &now },
+		"volume and claim both deleted": func(p *volumes.RootPair) { p.Volume.DeletionTimestamp = &now; p.Claim.DeletionTimestamp = &now },
+		"volume of a stranger's claim": func(p *volumes.RootPair) {
+			p.Volume.Spec.ClaimRef = &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "team", Name: "mine", UID: "s"}
+		},
+		"volume without claimRef":  func(p *volumes.RootPair) { p.Volume.Spec.ClaimRef = nil },
+		"volume of another path":   func(p *volumes.RootPair) { p.Volume.Spec.NFS.Path = "/x" },
+		"volume of another server": func(p *volumes.RootPair) { p.Volume.Spec.NFS.Server = "10.0.0.1" },
+		"volume of another source": func(p *volumes.RootPair) {
+			p.Volume.Spec.NFS = nil
+			p.Volume.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/"}
+		},
+		"volume that is read-only": func(p *volumes.RootPair) { p.Volume.Spec.NFS.ReadOnly = true },
+		"volume of blocks":         func(p *volumes.RootPair) { p.Volume.Spec.VolumeMode = &block },
+		"volume with another port": func(p *volumes.RootPair) { p.Volume.Spec.MountOptions = []string{"port=20491"} },
+		"volume with the old options": func(p *volumes.RootPair) {
+			metav1.SetMetaDataAnnotation(&p.Volume.ObjectMeta, corev1.MountOptionAnnotation, "port=1")
+		},
+		"volume to delete":        func(p *volumes.RootPair) { p.Volume.Spec.PersistentVolumeReclaimPolicy = "Delete" },
+		"volume of another class": func(p *volumes.RootPair) { p.Volume.Spec.StorageClassName = "efs" },
+		"volume with other modes": func(p *volumes.RootPair) {
+			p.Volume.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}
+		},
+		"volume too small": func(p *volumes.RootPair) {
+			p.Volume.Spec.Capacity = corev1.ResourceList{"storage": resource.MustParse("1Mi")}
+		},
+		"volume without labels":       func(p *volumes.RootPair) { p.Volume.Labels, p.Volume.Annotations = nil, nil },
+		"volume with another's label": func(p *volumes.RootPair) { metav1.SetMetaDataLabel(&p.Volume.ObjectMeta, "file_system_id", "fs-2") },
+		"volume with more than we wrote": func(p *volumes.RootPair) {
+			metav1.SetMetaDataLabel(&p.Volume.ObjectMeta, "root_key", "k3y")
+			metav1.SetMetaDataLabel(&p.Volume.ObjectMeta, "a", "b")
+			metav1.SetMetaDataAnnotation(&p.Volume.ObjectMeta, "b", "c")
+			p.Volume.Spec.VolumeMode = nil
+			p.Volume.Spec.AccessModes = append(p.Volume.Spec.AccessModes, "ReadWriteOnce")
+		},
+	}
+}
+
+func TestRootCorrections(t *testing.T) {
+	wants := map[string]string{ // story -> corrections; none for those not listed
+		"nothing made yet":             "create volume: it is missing, create claim: it is missing",
+		"volume gone":                  "create volume: it is missing, delete claim: it has lost its volume",
+		"volume gone, claim not lost":  "create volume: it is missing",
+		"claim gone":                   "update volume: it waits for a root claim that is gone, create claim: it is missing",
+		"claim lost":                   "delete claim: it has lost its volume",
+		"claim of another volume":      "delete claim: it is for another volume",
+		"claim of another class":       "delete claim: it is of another storage class",
+		"claim of no class":            "delete claim: it is of another storage class",
+		"claim made again":             "update volume: it waits for a root claim that is gone",
+		"volume being deleted":         "delete claim: its volume is being deleted",
+		"volume of a stranger's claim": "update volume: claim team/mine has it",
+		"volume without claimRef":      "update volume: any claim could have it",
+		"volume of another path":       "delete claim: the volume leads elsewhere, delete volume: the volume leads elsewhere",
+		"volume of another server":     "delete claim: the volume leads elsewhere, delete volume: the volume leads elsewhere",
+		"volume of another source":     "delete claim: the volume leads elsewhere, delete volume: the volume leads elsewhere",
+		"volume that is read-only":     "delete claim: the volume leads elsewhere, delete volume: the volume leads elsewhere",
+		"volume of blocks":             "delete claim: the volume is not a file system, delete volume: the volume is not a file system",
+		"volume with another port":     "update volume: its mount options are not those of a root volume",
+		"volume with the old options":  "update volume: it was edited",
+		"volume to delete":             "update volume: it was edited",
+		"volume of another class":      "update volume: it was edited",
+		"volume with other modes":      "update volume: it was edited",
+		"volume too small":             "update volume: it was edited",
+		"volume without labels":        "update volume: it was edited",
+		"volume with another's label":  "update volume: it was edited",
+	}
+	for story, damage := range rootDamage() {
+		t.Run(story, func(t *testing.T) {
+			var got []string
+			for _, c := range rootPair(damage).Corrections() {
+				got = append(got, fmt.Sprintf("%s: %s", c.Action, c.Why))
+			}
+			if got := strings.Join(got, ", "); got != wants[story] {
+				t.Errorf("got %q, want %q", got, wants[story])
+			}
+		})
+	}
+}
+
+func TestRootReady(t *testing.T) {
+	tests := map[string]struct {
+		damage func(*volumes.RootPair)
+		want   string
+	}{
+		"a bound pair":           {func(*volumes.RootPair) {}, ""},
+		"a claim being deleted":  {rootDamage()["claim being deleted"], "the root claim is being deleted"},
+		"a lost claim":           {rootDamage()["claim lost"], "delete claim efs-stunnel-fs-1: it has lost its volume"},
+		"a volume being deleted": {rootDamage()["volume and claim both deleted"], "the root volume is being deleted"},
+		"a pair not bound yet":   {func(p *volumes.RootPair) { p.Claim.Status.Phase = corev1.ClaimPending }, "the root claim is not bound yet"},
+		"no port yet":            {func(p *volumes.RootPair) { p.Port, p.Volume, p.Claim = 0, nil, nil }, "the file system has no local port yet"},
+		"nothing":                {rootDamage()["nothing made yet"], "create volume efs-stunnel-fs-1: it is missing"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			pair := rootPair(tt.damage)
+			if got := pair.Ready(); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			if pair.Port == 0 && len(pair.Corrections()) > 0 {
+				t.Error("there are corrections without a port to name")
+			}
+		})
+	}
+}
+
+// Every damage, and every two of them, is mended; nothing is written once all is right, and
+// the volume is never without the claimRef of ours once a correction touched it.
+func TestRootPairsAreMended(t *testing.T) {
+	for first, damage := range rootDamage() {
+		for second, more := range rootDamage() {
+			pair := rootPair(damage)
+			if pair.Volume != nil && pair.Volume.Spec.NFS != nil && pair.Claim != nil {
+				more(&pair)
+			}
+			if rounds := mend(t, &pair); rounds > 6 {
+				t.Errorf("%s and %s: not mended in %d rounds", first, second, rounds)
+			}
+			if why := pair.Ready(); why != "" || len(pair.Corrections()) > 0 {
+				t.Errorf("%s and %s: %s, %v", first, second, why, pair.Corrections())
+			}
+		}
+	}
+}
+
+// mend plays the apiserver and the binder until nothing changes.
+func mend(t *testing.T, pair *volumes.RootPair) (rounds int) {
+	t.Helper()
+	for rounds = 1; rounds < 10; rounds++ {
+		corrections := pair.Corrections()
+		for _, c := range corrections {
+			if c.Volume != nil && (c.Volume.Spec.ClaimRef == nil || c.Volume.Spec.ClaimRef.Name != wellknown.RootVolumePrefix+"fs-1") {
+				t.Fatalf("%s writes a volume with claimRef %v", c.Action, c.Volume.Spec.ClaimRef)
+			}
+			applyRoot(pair, c)
+		}
+		settle(pair)
+		if len(corrections) == 0 && pair.Ready() == "" {
+			break
+		}
+	}
+	return rounds
+}
+
+func applyRoot(pair *volumes.RootPair, c volumes.RootCorrection) {
+	now := metav1.Now()
+	switch c.Action {
+	case volumes.CreateRootVolume, volumes.UpdateRootVolume:
+		pair.Volume = c.Volume
+	case volumes.DeleteRootVolume:
+		pair.Volume.DeletionTimestamp = &now
+	case volumes.CreateRootClaim:
+		pair.Claim = c.Claim
+		pair.Claim.UID = "made"
+	case volumes.DeleteRootClaim:
+		pair.Claim.DeletionTimestamp = &now
+	}
+}
+
+// settle ends what is being deleted, and binds what belongs together.
+func settle(pair *volumes.RootPair) {
+	if pair.Claim != nil && pair.Claim.DeletionTimestamp != nil {
+		pair.Claim = nil
+	}
+	if pair.Volume != nil && pair.Volume.DeletionTimestamp != nil && pair.Claim == nil {
+		pair.Volume = nil
+	}
+	if pair.Volume == nil || pair.Claim == nil || pair.Volume.Spec.ClaimRef == nil {
+		return
+	}
+	ref := pair.Volume.Spec.ClaimRef
+	mine := slices.Contains([]string{"", string(pair.Claim.UID)}, string(ref.UID)) && ref.Name == pair.Claim.Name
+	if mine && pair.Claim.Spec.VolumeName == pair.Volume.Name && pair.Claim.Status.Phase != corev1.ClaimLost {
+		ref.UID = pair.Claim.UID
+		pair.Claim.Status.Phase, pair.Volume.Status.Phase = corev1.ClaimBound, corev1.VolumeBound
+	}
+}

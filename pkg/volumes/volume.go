@@ -1,0 +1,117 @@
+package volumes
+
+import (
+	"fmt"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// FileSystemOf is the file system that an operation of Begin is for.
+func FileSystemOf(operation directories.Operation) (id string, err error) {
+	r, err := decodeRecord(operation)
+	return r.FileSystemID, err
+}
+
+// FromOperation builds the volume of a finished operation of Begin: of what the operation
+// says, the port that its file system has now, and the gid that the Job reported, 0 for none.
+func FromOperation(operation directories.Operation, port, gid int, provisioner string) (*corev1.PersistentVolume, error) {
+	r, err := decodeRecord(operation)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkVolume(operation, r, port); err != nil {
+		return nil, fmt.Errorf("building volume %s: %w", operation.Volume, err)
+	}
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:        operation.Volume,
+			Annotations: r.annotations(operation.Path, gid, provisioner),
+			Labels:      maps.Clone(r.Labels),
+			Finalizers:  finalizers(corev1.PersistentVolumeReclaimPolicy(r.Policy)),
+		},
+		Spec: r.spec(operation, port),
+	}
+	metav1.SetMetaDataLabel(&volume.ObjectMeta, wellknown.LabelFileSystemID, r.FileSystemID)
+	return volume, nil
+}
+
+// checkVolume repeats the checks that matter most: an annotation lies between them and here.
+func checkVolume(operation directories.Operation, r record, port int) error {
+	if err := directories.CheckPath(operation.Path); err != nil {
+		return err
+	}
+	if err := ports.CheckTargetID(r.FileSystemID); err != nil {
+		return err
+	}
+	switch {
+	case operation.ClaimUID == "" || operation.Volume != VolumeName(types.UID(operation.ClaimUID)):
+		return fmt.Errorf("it is not the name for claim uid %q", operation.ClaimUID)
+	case !isReclaimPolicy(r.Policy):
+		return fmt.Errorf("its record has the reclaim policy %q", r.Policy)
+	case len(r.accessModes()) == 0 || len(r.accessModes()) != len(r.AccessModes):
+		return fmt.Errorf("its record has the access modes %q", r.AccessModes)
+	case port < 1 || port > wellknown.MaxPort:
+		return fmt.Errorf("file system %s has no local port", r.FileSystemID)
+	}
+	return nil
+}
+
+func (r record) annotations(path string, gid int, provisioner string) map[string]string {
+	annotations := map[string]string{
+		wellknown.AnnotationProvisionedBy: provisioner,
+		wellknown.AnnotationFileSystemID:  r.FileSystemID,
+		wellknown.AnnotationPath:          path,
+	}
+	if gid > 0 {
+		annotations[wellknown.AnnotationGID] = fmt.Sprint(gid)
+	}
+	if r.Keep != "" {
+		annotations[wellknown.AnnotationKeepDeleted] = r.Keep
+	}
+	return annotations
+}
+
+func (r record) spec(operation directories.Operation, port int) corev1.PersistentVolumeSpec {
+	mode := corev1.PersistentVolumeFilesystem
+	return corev1.PersistentVolumeSpec{
+		Capacity:                      corev1.ResourceList{corev1.ResourceStorage: r.Size},
+		AccessModes:                   r.accessModes(),
+		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimPolicy(r.Policy),
+		StorageClassName:              r.Class,
+		VolumeMode:                    &mode,
+		MountOptions:                  withPort(r.mountOptions(), port),
+		PersistentVolumeSource:        nfs(operation.Path),
+		NodeAffinity:                  zoneAffinity(r.Zone),
+		// With the uid, the binder gives the volume to this claim or to none.
+		ClaimRef: &corev1.ObjectReference{
+			APIVersion: "v1",
+			Kind:       "PersistentVolumeClaim",
+			Namespace:  operation.Namespace,
+			Name:       operation.Claim,
+			UID:        types.UID(operation.ClaimUID),
+		},
+	}
+}
+
+// nfs leads into the tunnel of whatever node mounts it.
+func nfs(path string) corev1.PersistentVolumeSource {
+	return corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: wellknown.LoopbackAddress, Path: path}}
+}
+
+func zoneAffinity(zone string) *corev1.VolumeNodeAffinity {
+	if zone == "" {
+		return nil
+	}
+	return &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+		MatchExpressions: []corev1.NodeSelectorRequirement{{
+			Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone},
+		}},
+	}}}}
+}

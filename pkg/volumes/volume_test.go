@@ -1,0 +1,193 @@
+package volumes_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// everything is an operation that uses every field.
+func everything(t testing.TB) directories.Operation {
+	t.Helper()
+	class := parseClass(t, newClass(map[string]string{
+		"base_path": "/k8s", "share_across_namespaces": "true", "share_across_clusters": "true", "adopt_existing": "false",
+		"gidAllocate": "true", "gidMin": "3000", "gidMax": "4000", "directory_perms": "2770", "keep_deleted": "72h",
+	}, func(c *storagev1.StorageClass) { c.MountOptions = []string{"soft", "noatime"} }))
+	claim := parseClaim(t, newClaim(selecting(map[string]string{"volume_name": "x", "tier": "gold"})), class)
+	return begin(t, claim, class, volumes.Choice{FileSystemID: "fs-1", Zone: "us-east-1a"})
+}
+
+func TestBegin(t *testing.T) {
+	want := directories.Operation{
+		Kind:      directories.Setup,
+		Owner:     directories.Owner{Volume: "pvc-" + claimUID, Cluster: cluster, Namespace: "team", Claim: "data", ClaimUID: claimUID},
+		Path:      "/k8s/team/x",
+		Directory: directories.Directory{Mode: "2770", AllocateGID: true, GIDMin: 3000, GIDMax: 4000},
+		Rules:     directories.Rules{ShareAcrossNamespaces: true, ShareAcrossClusters: true, RefuseExisting: true},
+		Record: json.RawMessage(`{"fs":"fs-1","size":"5Gi","modes":["RWX"],"class":"efs","policy":"Delete",` +
+			`"options":"nfsvers=4.1,rsize=1048576,wsize=1048576,soft,timeo=600,retrans=2,noresvport,noatime",` +
+			`"labels":{"tier":"gold","volume_name":"x"},"zone":"us-east-1a","keep":"72h"}`),
+	}
+	if diff := cmp.Diff(want, everything(t)); diff != "" {
+		t.Errorf("operation mismatch (-want +got):\n%s", diff)
+	}
+}
+
+// Hundreds of claims share an annotation, so a plain one must be short.
+func TestBeginOfAPlainClaimIsShort(t *testing.T) {
+	class := parseClass(t, newClass(nil))
+	operation := begin(t, parseClaim(t, newClaim(), class), class, volumes.Choice{FileSystemID: "fs-1"})
+	want := `{"fs":"fs-1","size":"5Gi","modes":["RWX"],"class":"efs","policy":"Delete"}`
+	if string(operation.Record) != want {
+		t.Errorf("the record is %s, not %s", operation.Record, want)
+	}
+}
+
+func TestBeginARestore(t *testing.T) {
+	class := parseClass(t, newClass(map[string]string{"directory_perms": "0700", "share_across_clusters": "true"}))
+	claim := parseClaim(t, newClaim(annotated("efs-stunnel.gnuthought.com/restore", "old-uid")), class)
+	operation := begin(t, claim, class, volumes.Choice{FileSystemID: "fs-1"})
+	want := directories.Operation{
+		Kind: directories.Restore, Owner: operation.Owner, Path: "/team/data-" + claimUID, RestoreFrom: "old-uid", Record: operation.Record,
+	}
+	if diff := cmp.Diff(want, operation); diff != "" {
+		t.Errorf("operation mismatch (-want +got):\n%s", diff)
+	}
+}
+
+func TestBeginRefusesWhatFillsAnAnnotation(t *testing.T) {
+	labels := map[string]string{}
+	for i := range 400 {
+		labels[strconv.Itoa(1000+i)] = strings.Repeat("x", 60)
+	}
+	class := parseClass(t, newClass(nil))
+	claim := parseClaim(t, newClaim(selecting(labels)), class)
+	_, err := volumes.Begin(claim, class, volumes.Choice{FileSystemID: "fs-1"}, cluster)
+	wantRefusal(t, err, `the claim's labels and its class's mount options take 28132 bytes, more than 16384`)
+}
+
+func TestFromOperation(t *testing.T) {
+	filesystem := corev1.PersistentVolumeFilesystem
+	want := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "pvc-" + claimUID,
+			Annotations: map[string]string{
+				"pv.kubernetes.io/provisioned-by":           "gnuthought.com/efs-stunnel",
+				"efs-stunnel.gnuthought.com/file-system-id": "fs-1",
+				"efs-stunnel.gnuthought.com/path":           "/k8s/team/x",
+				"efs-stunnel.gnuthought.com/keep-deleted":   "72h",
+				"pv.beta.kubernetes.io/gid":                 "3001",
+			},
+			Labels:     map[string]string{"file_system_id": "fs-1", "tier": "gold", "volume_name": "x"},
+			Finalizers: []string{"external-provisioner.volume.kubernetes.io/finalizer"},
+		},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:                      corev1.ResourceList{"storage": resource.MustParse("5Gi")},
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{"ReadWriteMany"},
+			PersistentVolumeReclaimPolicy: "Delete",
+			StorageClassName:              "efs",
+			VolumeMode:                    &filesystem,
+			MountOptions:                  []string{"nfsvers=4.1", "rsize=1048576", "wsize=1048576", "soft", "timeo=600", "retrans=2", "noresvport", "noatime", "port=20491"},
+			PersistentVolumeSource:        corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "127.0.0.1", Path: "/k8s/team/x"}},
+			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "team", Name: "data", UID: claimUID},
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+				MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "topology.kubernetes.io/zone", Operator: "In", Values: []string{"us-east-1a"}}},
+			}}}},
+		},
+	}
+	got, err := volumes.FromOperation(everything(t), 20491, 3001, provisioner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("volume mismatch (-want +got):\n%s", diff)
+	}
+}
+
+func TestFromOperationOfAPlainClaim(t *testing.T) {
+	class := parseClass(t, newClass(nil))
+	operation := begin(t, parseClaim(t, newClaim(selecting(map[string]string{"reclaim_policy": "Retain"})), class), class, volumes.Choice{FileSystemID: "fs-1"})
+	volume, err := volumes.FromOperation(operation, 20490, 0, provisioner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(volume.Finalizers) > 0 || volume.Spec.PersistentVolumeReclaimPolicy != "Retain" {
+		t.Errorf("a volume to retain has finalizers %q and policy %s", volume.Finalizers, volume.Spec.PersistentVolumeReclaimPolicy)
+	}
+	if volume.Spec.NodeAffinity != nil || len(volume.Annotations) != 3 {
+		t.Errorf("it has affinity %v and annotations %v", volume.Spec.NodeAffinity, volume.Annotations)
+	}
+	if got, want := strings.Join(volume.Spec.MountOptions, ","), "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport,port=20490"; got != want {
+		t.Errorf("it has mount options %s, not %s", got, want)
+	}
+}
+
+// The volume is built by whoever leads when the Job ends, of what the Job's annotation says.
+func TestFromOperationAfterTheAnnotation(t *testing.T) {
+	class := parseClass(t, newClass(nil))
+	plain := begin(t, parseClaim(t, newClaim(), class), class, volumes.Choice{FileSystemID: "fs-1"})
+	for name, operation := range map[string]directories.Operation{"everything": everything(t), "a plain claim": plain} {
+		data, err := directories.EncodeOperations([]directories.Operation{operation})
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := directories.DecodeOperations(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, errWant := volumes.FromOperation(operation, 20490, 7, provisioner)
+		got, errGot := volumes.FromOperation(decoded[0], 20490, 7, provisioner)
+		if diff := cmp.Diff(want, got); diff != "" || errWant != nil || errGot != nil {
+			t.Errorf("%s: %v, %v, volume mismatch (-original +decoded):\n%s", name, errWant, errGot, diff)
+		}
+		if id, err := volumes.FileSystemOf(decoded[0]); id != "fs-1" || err != nil {
+			t.Errorf("%s is for file system %q, %v", name, id, err)
+		}
+	}
+}
+
+func TestFromOperationRefuses(t *testing.T) {
+	const name = "pvc-" + claimUID
+	record := func(from, to string) func(*directories.Operation) {
+		return func(o *directories.Operation) {
+			o.Record = json.RawMessage(strings.Replace(string(o.Record), from, to, 1))
+		}
+	}
+	tests := map[string]struct {
+		edit func(*directories.Operation)
+		port int
+		want string
+	}{
+		"a path that leads up":         {func(o *directories.Operation) { o.Path = "/a/../b" }, 1, `building volume ` + name + `: the path "/a/../b" has the component ..`},
+		"the whole file system":        {func(o *directories.Operation) { o.Path = "/" }, 1, `building volume ` + name + `: the path / is the whole file system`},
+		"another claim's name":         {func(o *directories.Operation) { o.ClaimUID = "other" }, 1, `building volume ` + name + `: it is not the name for claim uid "other"`},
+		"no claim":                     {func(o *directories.Operation) { o.ClaimUID, o.Volume = "", "pvc-" }, 1, `building volume pvc-: it is not the name for claim uid ""`},
+		"no record":                    {func(o *directories.Operation) { o.Record = nil }, 1, `reading the record of volume ` + name + `: unexpected end of JSON input`},
+		"a file system that cannot be": {record("fs-1", "FS"), 1, `building volume ` + name + `: "FS" is no target id: want 1 to 43 lower-case letters, digits or dashes, a letter first and no dash last`},
+		"a policy that cannot be":      {record("Delete", "Recycle"), 1, `building volume ` + name + `: its record has the reclaim policy "Recycle"`},
+		"an access mode that is new":   {record("RWX", "RWOP"), 1, `building volume ` + name + `: its record has the access modes ["RWOP"]`},
+		"no access mode":               {record(`"RWX"`, ""), 1, `building volume ` + name + `: its record has the access modes []`},
+		"no port":                      {func(*directories.Operation) {}, 0, `building volume ` + name + `: file system fs-1 has no local port`},
+	}
+	for what, tt := range tests {
+		t.Run(what, func(t *testing.T) {
+			operation := everything(t)
+			tt.edit(&operation)
+			volume, err := volumes.FromOperation(operation, tt.port, 0, provisioner)
+			if volume != nil || fmt.Sprint(err) != tt.want {
+				t.Errorf("got %v, error\n%v\nnot\n%s", volume, err, tt.want)
+			}
+		})
+	}
+}
