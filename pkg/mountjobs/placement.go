@@ -1,0 +1,91 @@
+package mountjobs
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// Labels of the node agent's pods. Mount Jobs run only beside one, because the tunnel is there:
+// the DaemonSet in deploy/kustomize must have exactly these.
+const (
+	LabelAppName      = "app.kubernetes.io/name"
+	AgentAppName      = "efs-stunnel"
+	AgentAppComponent = "node-agent" // of wellknown.LabelAppComponent
+)
+
+// AgentLabels select the node agent's pods.
+func AgentLabels() map[string]string {
+	return map[string]string{LabelAppName: AgentAppName, wellknown.LabelAppComponent: AgentAppComponent}
+}
+
+func affinity(avoid []string) *corev1.Affinity {
+	return &corev1.Affinity{
+		PodAffinity: &corev1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				LabelSelector: &metav1.LabelSelector{MatchLabels: AgentLabels()},
+				TopologyKey:   corev1.LabelHostname,
+			}},
+		},
+		NodeAffinity: awayFrom(avoid),
+	}
+}
+
+// awayFrom names nodes by their names: the label hostname can be another one.
+func awayFrom(nodes []string) *corev1.NodeAffinity {
+	nodes = slices.Compact(slices.Sorted(slices.Values(nodes)))
+	nodes = slices.DeleteFunc(nodes, func(node string) bool { return node == "" })
+	if len(nodes) == 0 {
+		return nil
+	}
+	var fields []corev1.NodeSelectorRequirement
+	for _, node := range nodes { // a field takes one value; all of them must hold
+		fields = append(fields, corev1.NodeSelectorRequirement{
+			Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpNotIn, Values: []string{node},
+		})
+	}
+	return &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: fields}},
+		},
+	}
+}
+
+// NodesToAvoid are the nodes where a Job failed, as long as a ready agent is somewhere else.
+// Otherwise it is none: on the only node there is, the next try must run where the last one did.
+func NodesToAvoid(failed []string, agents []*corev1.Pod) []string {
+	for _, agent := range agents {
+		if isReady(agent) && !slices.Contains(failed, agent.Spec.NodeName) {
+			return failed
+		}
+	}
+	return nil
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&
+		slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+		})
+}
+
+// lostNodeSeconds is how long a pod stays on a node that has gone silent. Kubernetes' default is
+// 300: claims would wait that long for a node that died.
+const lostNodeSeconds = 30
+
+// tolerations are those of a system's Job: it may run on control planes and in the pools for
+// system pods, which in small clusters are all there is. It does not follow the agent onto every
+// tainted node: a node that is cordoned, short of memory or not ready is a bad place to start.
+func tolerations() []corev1.Toleration {
+	soon := int64(lostNodeSeconds)
+	return []corev1.Toleration{
+		{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists},
+		{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+		{Key: "node-role.kubernetes.io/master", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
+		{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &soon},
+		{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &soon},
+	}
+}

@@ -1,0 +1,135 @@
+package mountjobs
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// What the image and mountjob must agree on.
+const (
+	// Program is where the image has mountjob.
+	Program = "/usr/local/bin/mountjob"
+	// ContainerName is that of the pod's only container; what a service mesh adds is not looked
+	// at.
+	ContainerName = "mountjob"
+	// OperationsFile is where the container finds the operations.
+	OperationsFile = operationsFolder + "/" + operationsName
+)
+
+const (
+	operationsFolder = "/run/mountjob"
+	operationsName   = "operations.json"
+	operationsVolume = "operations"
+	rootVolume       = "efs"
+
+	// terminationGraceSeconds is enough for the one step that mountjob may be in, and its report.
+	terminationGraceSeconds = 30
+)
+
+func (s SweepSpec) mountPod() corev1.PodSpec {
+	arguments := append(s.arguments("run"), "--operations="+OperationsFile)
+	// CHOWN gives a directory to its owner, FOWNER sets its mode afterwards, and DAC_OVERRIDE
+	// works on directories that are others' by now.
+	pod := s.pod(arguments, "CHOWN", "DAC_OVERRIDE", "FOWNER")
+	pod.Volumes = append(pod.Volumes, operationsFromAnnotation())
+	container := &pod.Containers[0]
+	container.VolumeMounts = append(container.VolumeMounts,
+		corev1.VolumeMount{Name: operationsVolume, MountPath: operationsFolder, ReadOnly: true})
+	return pod
+}
+
+// sweepPod can do less: what is removed needs no new owner.
+func (s SweepSpec) sweepPod() corev1.PodSpec {
+	return s.pod(s.arguments("sweep"), "DAC_OVERRIDE", "FOWNER")
+}
+
+// pod is of the Pod Security level "baseline": no host namespace, host path, host port or
+// unmasked path, no capability beyond those that containers have anyway, the runtime's seccomp
+// profile. "restricted" is out of reach for one reason only, being root and with capabilities:
+// directories are made for arbitrary owners. The namespace's level does not depend on it; the
+// node agent's host network needs "privileged".
+func (s SweepSpec) pod(arguments []string, capabilities ...corev1.Capability) corev1.PodSpec {
+	no, grace, deadline := false, int64(terminationGraceSeconds), seconds(s.timeout())
+	pod := corev1.PodSpec{
+		RestartPolicy:                 corev1.RestartPolicyNever,
+		ActiveDeadlineSeconds:         &deadline,
+		TerminationGracePeriodSeconds: &grace,
+		ServiceAccountName:            wellknown.WorkerServiceAccount,
+		AutomountServiceAccountToken:  &no,
+		EnableServiceLinks:            &no,
+		PriorityClassName:             s.PriorityClassName,
+		Affinity:                      affinity(s.AvoidNodes),
+		Tolerations:                   append(tolerations(), s.Tolerations...),
+		SecurityContext: &corev1.PodSecurityContext{
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		Containers: []corev1.Container{s.container(arguments, capabilities)},
+		Volumes: []corev1.Volume{{
+			Name: rootVolume,
+			VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{
+				ClaimName: wellknown.RootVolumePrefix + s.FileSystemID,
+			}},
+		}},
+	}
+	for _, secret := range s.ImagePullSecrets {
+		pod.ImagePullSecrets = append(pod.ImagePullSecrets, corev1.LocalObjectReference{Name: secret})
+	}
+	return pod
+}
+
+func (s SweepSpec) container(arguments []string, capabilities []corev1.Capability) corev1.Container {
+	yes, no, root := true, false, int64(0)
+	return corev1.Container{
+		Name:            ContainerName,
+		Image:           s.Image,
+		ImagePullPolicy: s.ImagePullPolicy,
+		Command:         []string{Program},
+		Args:            arguments,
+		Resources:       resources(),
+		VolumeMounts:    []corev1.VolumeMount{{Name: rootVolume, MountPath: wellknown.MountJobMountPath}},
+		// Logs in place of a report would be taken for a damaged one.
+		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
+		SecurityContext: &corev1.SecurityContext{
+			RunAsUser:                &root,
+			RunAsGroup:               &root,
+			AllowPrivilegeEscalation: &no,
+			ReadOnlyRootFilesystem:   &yes,
+			Capabilities: &corev1.Capabilities{
+				Drop: []corev1.Capability{"ALL"},
+				Add:  capabilities,
+			},
+		},
+	}
+}
+
+// resources are small enough for any node. Both limits are there because a quota can demand
+// them.
+func resources() corev1.ResourceRequirements {
+	return corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("10m"),
+			corev1.ResourceMemory: resource.MustParse("32Mi"),
+		},
+		Limits: corev1.ResourceList{
+			corev1.ResourceCPU:    resource.MustParse("1"),
+			corev1.ResourceMemory: resource.MustParse("256Mi"),
+		},
+	}
+}
+
+func operationsFromAnnotation() corev1.Volume {
+	return corev1.Volume{
+		Name: operationsVolume,
+		VolumeSource: corev1.VolumeSource{DownwardAPI: &corev1.DownwardAPIVolumeSource{
+			Items: []corev1.DownwardAPIVolumeFile{{
+				Path: operationsName,
+				FieldRef: &corev1.ObjectFieldSelector{
+					APIVersion: "v1",
+					FieldPath:  "metadata.annotations['" + wellknown.AnnotationOperations + "']",
+				},
+			}},
+		}},
+	}
+}

@@ -1,0 +1,223 @@
+package mountjobs_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// threeKinds is the batch of every Job in these tests.
+func threeKinds() []directories.Operation {
+	return ops(operation(directories.Setup, 0), operation(directories.Cleanup, 1), operation(directories.Setup, 2))
+}
+
+func TestRead(t *testing.T) {
+	const (
+		midway  = 5 * time.Minute
+		overdue = 15*time.Minute + 31*time.Second
+	)
+	allDone := `{"operations":3,"complete":true}`
+	type jobEdit = func(*batchv1.Job)
+	type podEdit = func(*corev1.Pod)
+	tests := map[string]struct {
+		job  jobEdit // or nil
+		pod  podEdit // nil is no pod
+		now  time.Duration
+		want mountjobs.State
+		node string
+		// states has d(one), f(ailed), b(locked), n(ot done) or ? for each operation.
+		states  string
+		message string // a part of it
+	}{
+		"a Job without a pod yet":                {nil, nil, midway, mountjobs.Running, "", "???", ""},
+		"a pod that waits for its node":          {nil, func(p *corev1.Pod) { p.Spec.NodeName, p.Status = "", corev1.PodStatus{Phase: corev1.PodPending} }, midway, mountjobs.Running, "", "???", ""},
+		"a pod that runs":                        {nil, running, midway, mountjobs.Running, "n1", "???", ""},
+		"code 0 and everything done":             {nil, ended(0, "Completed", allDone), midway, mountjobs.Succeeded, "n1", "ddd", ""},
+		"the container ended before the pod":     {nil, func(p *corev1.Pod) { ended(0, "Completed", allDone)(p); p.Status.Phase = corev1.PodRunning }, midway, mountjobs.Succeeded, "n1", "ddd", ""},
+		"one failed":                             {nil, ended(1, "Error", `{"operations":3,"complete":true,"results":[{"ops":"1","state":"failed","reason":"IOError"}]}`), midway, mountjobs.Finished, "n1", "dfd", "code 1"},
+		"one is blocked, one was not begun":      {nil, ended(1, "Error", `{"operations":3,"complete":true,"results":[{"ops":"1","state":"blocked"},{"ops":"2","state":"notDone"}]}`), midway, mountjobs.Finished, "n1", "dbn", ""},
+		"a report that is not complete":          {nil, ended(1, "Error", `{"operations":3,"complete":false,"results":[{"ops":"1","state":"done"}]}`), midway, mountjobs.Finished, "n1", "?d?", ""},
+		"the report weighs more than the code":   {nil, ended(137, "OOMKilled", allDone), midway, mountjobs.Succeeded, "n1", "ddd", ""},
+		"and even more than code 0":              {nil, ended(0, "Completed", `{"operations":3,"complete":true,"results":[{"ops":"1","state":"failed"}]}`), midway, mountjobs.Finished, "n1", "dfd", ""},
+		"killed without a word":                  {nil, ended(137, "OOMKilled", ""), midway, mountjobs.Lost, "n1", "???", "code 137 (OOMKilled) and left no report"},
+		"words in place of a report":             {nil, ended(1, "Error", "mountjob: reading operations: unknown field \"x\""), midway, mountjobs.Lost, "n1", "???", "unknown field"},
+		"a report of another batch":              {nil, ended(1, "Error", `{"operations":2,"complete":true}`), midway, mountjobs.Lost, "n1", "???", "no report that can be read"},
+		"code 0 without a report leaves the gid": {nil, ended(0, "Completed", ""), midway, mountjobs.Finished, "n1", "?d?", ""},
+		"complete, but the pod is gone":          {condition(batchv1.JobComplete, "CompletionsReached", ""), nil, midway, mountjobs.Finished, "", "?d?", "is gone"},
+		"nearly complete, and the pod gone":      {condition(batchv1.JobSuccessCriteriaMet, "CompletionsReached", ""), nil, midway, mountjobs.Finished, "", "?d?", ""},
+		"failed, and the pod gone":               {condition(batchv1.JobFailed, "BackoffLimitExceeded", "Job has reached the specified backoff limit"), nil, midway, mountjobs.Lost, "", "???", "BackoffLimitExceeded"},
+		"failed, but the cache shows a live pod": {condition(batchv1.JobFailed, "BackoffLimitExceeded", ""), running, midway, mountjobs.Running, "n1", "???", ""},
+		"failed, and the pod can be read":        {condition(batchv1.JobFailed, "BackoffLimitExceeded", ""), ended(1, "Error", `{"operations":3,"complete":true,"results":[{"ops":"0","state":"failed"}]}`), midway, mountjobs.Finished, "n1", "fdd", ""},
+		"the image has no mountjob":              {nil, ended(128, "StartError", `exec: "/usr/local/bin/mountjob": stat /usr/local/bin/mountjob: no such file or directory`), midway, mountjobs.Lost, "n1", "???", "has no mountjob"},
+		"evicted before it started": {nil, func(p *corev1.Pod) {
+			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."}
+		}, midway, mountjobs.Lost, "n1", "???", "low on resource"},
+		"never got a pod until the deadline":   {nil, nil, overdue, mountjobs.Lost, "", "???", "past its deadline"},
+		"deleted by somebody before it began":  {func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: created} }, nil, midway, mountjobs.Lost, "", "???", "deleted the Job"},
+		"hung beyond the deadline":             {nil, running, overdue, mountjobs.Stuck, "n1", "???", "past its deadline"},
+		"hung, and its deadline edited away":   {func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = nil }, running, overdue, mountjobs.Stuck, "n1", "???", ""},
+		"being deleted, in its grace":          {condition(batchv1.JobFailureTarget, "DeadlineExceeded", ""), beingDeleted(created.Add(midway)), midway, mountjobs.Running, "n1", "???", ""},
+		"being deleted, and will not die":      {condition(batchv1.JobFailureTarget, "DeadlineExceeded", ""), beingDeleted(created.Add(midway)), midway + 1, mountjobs.Stuck, "n1", "???", "does not end"},
+		"being deleted, Job does not know yet": {nil, beingDeleted(created.Add(midway)), midway + 1, mountjobs.Running, "n1", "???", ""},
+		"being deleted, but it has reported":   {condition(batchv1.JobFailureTarget, "DeadlineExceeded", ""), func(p *corev1.Pod) { beingDeleted(created.Add(midway))(p); ended(1, "Error", allDone)(p) }, overdue, mountjobs.Succeeded, "n1", "ddd", ""},
+		"a start that was late counts":         {func(j *batchv1.Job) { j.Status.StartTime = &metav1.Time{Time: created.Add(time.Minute)} }, running, overdue, mountjobs.Running, "n1", "???", ""},
+		"a deadline beyond all time":           {func(j *batchv1.Job) { *j.Spec.ActiveDeadlineSeconds = 1 << 62 }, running, overdue, mountjobs.Running, "n1", "???", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(t, threeKinds())
+			if tt.job != nil {
+				tt.job(job)
+			}
+			var pods []*corev1.Pod
+			if tt.pod != nil {
+				pods = append(pods, newPod(job, tt.pod))
+			}
+			got, err := mountjobs.Read(job, pods, created.Add(tt.now))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.State != tt.want || got.Node != tt.node || states(got.Report) != tt.states || !strings.Contains(got.Message, tt.message) {
+				t.Errorf("got %s on %q with %s: %s", got.State, got.Node, states(got.Report), got.Message)
+			}
+			if got.HoldsFileSystem() != (tt.want == mountjobs.Running) {
+				t.Error("only a running Job holds its file system")
+			}
+			if got.HoldsFileSystem() && !got.Until.After(created) {
+				t.Error("nobody would look at it again")
+			}
+			if diff := cmp.Diff(threeKinds(), got.Operations); diff != "" {
+				t.Errorf("operations (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func states(report directories.Report) string {
+	letters := map[directories.State]string{
+		directories.Unknown: "?", directories.Done: "d", directories.Failed: "f", directories.Blocked: "b", directories.NotDone: "n",
+	}
+	var text strings.Builder
+	for _, result := range report.Results {
+		text.WriteString(letters[result.State])
+	}
+	return text.String()
+}
+
+func TestReadMatchesResultsToOperations(t *testing.T) {
+	job := newJob(t, threeKinds())
+	report := `{"operations":3,"complete":true,"results":[{"ops":"2","state":"done","gid":2000},{"ops":"1","state":"failed","reason":"IOError","message":"x"}]}`
+	got, err := mountjobs.Read(job, []*corev1.Pod{newPod(job, ended(1, "Error", report))}, created)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted, result, ok := got.ResultOf(threeKinds()[2].Volume)
+	if !ok || wanted.Path != threeKinds()[2].Path || result.GID != 2000 {
+		t.Errorf("third operation: %+v, %+v, %t", wanted, result, ok)
+	}
+	if _, _, ok := got.ResultOf("pvc-other"); ok {
+		t.Error("a volume that was not in the Job has a result")
+	}
+	if !got.BlamesNode() {
+		t.Error("after an I/O error the next try could be elsewhere")
+	}
+}
+
+func TestReadOnlyItsOwnPods(t *testing.T) {
+	job := newJob(t, threeKinds())
+	done := ended(0, "Completed", `{"operations":3,"complete":true}`)
+	tests := map[string]func(*corev1.Pod){
+		"of an earlier Job of that name":  func(p *corev1.Pod) { p.OwnerReferences[0].UID = "another" },
+		"of nobody":                       func(p *corev1.Pod) { p.OwnerReferences = nil },
+		"that the Job does not control":   func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil },
+		"of another namespace":            func(p *corev1.Pod) { p.Namespace = "team" },
+		"with another container that did": func(p *corev1.Pod) { p.Status.ContainerStatuses[1].Name = "other"; p.Status.Phase = corev1.PodRunning },
+	}
+	for name, edit := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := mountjobs.Read(job, []*corev1.Pod{nil, newPod(job, done, edit)}, created)
+			if err != nil || got.State != mountjobs.Running {
+				t.Errorf("got %s and error %v, want a Job that still runs", got.State, err)
+			}
+		})
+	}
+}
+
+func TestReadWaitsForTheLastOfTwoPods(t *testing.T) {
+	job := newJob(t, threeKinds())
+	first := newPod(job, ended(1, "Error", ""))
+	second := newPod(job, func(p *corev1.Pod) { p.Name, p.Spec.NodeName = "second", "n2" })
+	got, _ := mountjobs.Read(job, []*corev1.Pod{first, second}, created)
+	if got.State != mountjobs.Running || got.Node != "n2" {
+		t.Errorf("while one of two runs: %s on %s", got.State, got.Node)
+	}
+	second.CreationTimestamp = metav1.NewTime(created.Add(time.Minute))
+	ended(0, "Completed", `{"operations":3,"complete":true}`)(second)
+	got, _ = mountjobs.Read(job, []*corev1.Pod{first, second}, created)
+	if got.State != mountjobs.Succeeded || got.Node != "n2" {
+		t.Errorf("the newest tells: %s on %s", got.State, got.Node)
+	}
+}
+
+func TestReadRefuses(t *testing.T) {
+	annotate := func(value string) func(*batchv1.Job) {
+		return func(job *batchv1.Job) {
+			job.Annotations[wellknown.AnnotationOperations] = value
+			job.Spec.Template.Annotations[wellknown.AnnotationOperations] = value
+		}
+	}
+	tests := map[string]struct {
+		edit  func(*batchv1.Job)
+		want  error
+		words string
+	}{
+		"another name":                      {func(j *batchv1.Job) { j.Name = "backup" }, mountjobs.ErrNotOurs, "name"},
+		"a sweep Job":                       {func(j *batchv1.Job) { j.Name = "efs-sweep-fs-34a3p3-00001" }, mountjobs.ErrNotOurs, "label"},
+		"a Job of the original system":      {func(j *batchv1.Job) { delete(j.Labels, wellknown.LabelMountJobFileSystemID) }, mountjobs.ErrNotOurs, "label"},
+		"another file system's label":       {func(j *batchv1.Job) { j.Labels[wellknown.LabelMountJobFileSystemID] = "fs-1" }, mountjobs.ErrNotOurs, "fs-1"},
+		"one that a CronJob owns":           {ownedByCronJob, mountjobs.ErrNotOurs, "CronJob"},
+		"no annotation":                     {func(j *batchv1.Job) { j.Spec.Template.Annotations = nil }, mountjobs.ErrFormat, "no annotation"},
+		"an annotation edited afterwards":   {func(j *batchv1.Job) { j.Annotations = nil }, mountjobs.ErrFormat, "not the one of its pod"},
+		"nothing in it":                     {annotate(""), mountjobs.ErrFormat, "reading operations"},
+		"half of it":                        {annotate(`{"operations":[{"do":`), mountjobs.ErrFormat, "reading operations"},
+		"a list":                            {annotate(`[]`), mountjobs.ErrFormat, "reading operations"},
+		"another manager's field":           {annotate(`{"operations":[{"do":"setup","uid":"1","color":"red"}]}`), mountjobs.ErrFormat, `unknown field "color"`},
+		"more than any manager would write": {annotate(strings.Repeat(" ", 65<<10)), mountjobs.ErrFormat, "more than 65536"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(t, threeKinds(), tt.edit)
+			pod := newPod(job, ended(0, "Completed", `{"operations":3,"complete":true}`))
+			got, err := mountjobs.Read(job, []*corev1.Pod{pod}, created)
+			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.words) {
+				t.Errorf("error %v, want %v with %q", err, tt.want, tt.words)
+			}
+			if got.Operations != nil || errors.Is(err, mountjobs.ErrFormat) && got.State != mountjobs.Lost {
+				t.Errorf("outcome %s with operations %v", got.State, got.Operations)
+			}
+		})
+	}
+}
+
+func TestReadSaysOfAnUnreadableJobThatItRuns(t *testing.T) {
+	job := newJob(t, threeKinds(), func(j *batchv1.Job) { j.Annotations = nil })
+	got, err := mountjobs.Read(job, []*corev1.Pod{newPod(job)}, created)
+	if !errors.Is(err, mountjobs.ErrFormat) || !got.HoldsFileSystem() {
+		t.Errorf("got %s and error %v: it still works on the file system", got.State, err)
+	}
+}
+
+func ownedByCronJob(job *batchv1.Job) {
+	controls := true
+	job.OwnerReferences = []metav1.OwnerReference{{Kind: "CronJob", Name: "backup", Controller: &controls}}
+}

@@ -1,0 +1,76 @@
+package mountjobs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// Settings are the same for every Job of a manager. Only what an administrator may choose is
+// here; everything that bounds a Job's rights is fixed in code.
+type Settings struct {
+	Namespace string
+	// Image holds Program.
+	Image            string
+	ImagePullPolicy  corev1.PullPolicy // "" leaves it to Kubernetes
+	ImagePullSecrets []string
+	// PriorityClassName is the namespace's default when empty.
+	PriorityClassName string
+	// Tolerations are added to those of every Job.
+	Tolerations []corev1.Toleration
+	// Timeout is the deadline of a Job's pod; 0 is wellknown.DefaultMountJobTimeout.
+	Timeout time.Duration
+}
+
+// Spec is what one mount Job is to do.
+type Spec struct {
+	Settings
+	FileSystemID string
+	// Number is NextNumber's.
+	Number int
+	// Aliases are the ids that the file system may carry as a copy of another.
+	Aliases []string
+	// Operations are a batch that Pack has chosen.
+	Operations []directories.Operation
+	// AvoidNodes are those where the Job must not run, see NodesToAvoid.
+	AvoidNodes []string
+}
+
+// SweepSpec is what one sweep Job is to do.
+type SweepSpec struct {
+	Settings
+	FileSystemID string
+	Number       int
+	Aliases      []string
+	AvoidNodes   []string
+}
+
+func (s Settings) timeout() time.Duration {
+	if s.Timeout <= 0 {
+		return wellknown.DefaultMountJobTimeout
+	}
+	return s.Timeout
+}
+
+// check refuses what would become part of a name or an argument and is not what it should be.
+func (s SweepSpec) check() error {
+	if s.Namespace == "" || s.Image == "" {
+		return errors.New("a Job needs a namespace and an image")
+	}
+	for _, id := range append([]string{s.FileSystemID}, s.Aliases...) {
+		if err := efs.CheckFileSystemID(id); err != nil {
+			return err
+		}
+	}
+	if longest := strings.Repeat("9", maxNumberDigits); s.Number < 1 || len(fmt.Sprint(s.Number)) > len(longest) {
+		return fmt.Errorf("a Job's number is from 1 to %s, not %d", longest, s.Number)
+	}
+	return nil
+}

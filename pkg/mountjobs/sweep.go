@@ -1,0 +1,76 @@
+package mountjobs
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+)
+
+// SweepOutcome is a sweep Job read back.
+type SweepOutcome struct {
+	Name  Name
+	State State // Succeeded: what was due is gone; Finished: some of it is left
+	Node  string
+	Ended time.Time
+	Until time.Time // as in Outcome
+	// Swept is the zero value unless the Job has told.
+	Swept   directories.Swept
+	Message string
+}
+
+// sweepReport is the termination message of mountjob sweep. cmd/mountjob writes it; both are
+// tested on testdata/sweep-report.json.
+type sweepReport struct {
+	directories.Swept
+	// Error is why some of what was due is left.
+	Error string `json:"error,omitempty"`
+}
+
+// ReadSweep says what became of a sweep Job. The error is ErrNotOurs.
+func ReadSweep(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (SweepOutcome, error) {
+	name, err := Identify(job)
+	if err == nil && name.Kind != Sweep {
+		err = fmt.Errorf("reading Job %s: %w: it is no sweep Job", job.Name, ErrNotOurs)
+	}
+	if err != nil {
+		return SweepOutcome{}, err
+	}
+	r := observe(job, pods, now)
+	outcome := SweepOutcome{Name: name, Node: r.node, Ended: r.ended, Until: r.until, Message: r.why}
+	switch r.phase {
+	case goesOn:
+		outcome.State = Running
+	case hung:
+		outcome.State = Stuck
+	case vanished:
+		outcome.State = Lost
+	case exited:
+		outcome.read(r)
+	}
+	return outcome, nil
+}
+
+func (o *SweepOutcome) read(r run) {
+	var report sweepReport
+	readable := json.Unmarshal([]byte(r.message), &report) == nil
+	if readable {
+		o.Swept, o.Message = report.Swept, words(report.Error)
+	}
+	switch {
+	case r.exitCode == 0:
+		o.State = Succeeded
+	case readable:
+		o.State = Finished
+	default:
+		o.State = Lost
+		o.Message = r.withoutReport()
+	}
+}
+
+// HoldsFileSystem says whether another sweep must wait for this one. Mount Jobs never do.
+func (o SweepOutcome) HoldsFileSystem() bool { return o.State == Running }

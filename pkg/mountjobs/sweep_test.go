@@ -1,0 +1,79 @@
+package mountjobs_test
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+)
+
+func newSweep(t testing.TB) *batchv1.Job {
+	t.Helper()
+	job, err := mountjobs.BuildSweep(mountjobs.SweepSpec{Settings: settings(), FileSystemID: fileSystem, Number: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.UID, job.CreationTimestamp = "job-uid", metav1.NewTime(created)
+	return job
+}
+
+func TestReadSweep(t *testing.T) {
+	report, err := os.ReadFile("testdata/sweep-report.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct {
+		pod     func(*corev1.Pod)
+		now     time.Duration
+		want    mountjobs.State
+		removed int64
+		message string
+	}{
+		"runs":                  {running, 0, mountjobs.Running, 0, ""},
+		"all that was due":      {ended(0, "Completed", `{"removed":7,"volumes":1,"kept":0}`), 0, mountjobs.Succeeded, 7, ""},
+		"some of it is left":    {ended(1, "Error", string(report)), 0, mountjobs.Finished, 1234, "input/output error"},
+		"killed without a word": {ended(137, "Error", ""), 0, mountjobs.Lost, 0, "code 137"},
+		"done without a word":   {ended(0, "Completed", ""), 0, mountjobs.Succeeded, 0, ""},
+		"hangs":                 {running, time.Hour, mountjobs.Stuck, 0, "deadline"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := newSweep(t)
+			got, err := mountjobs.ReadSweep(job, []*corev1.Pod{newPod(job, tt.pod)}, created.Add(tt.now))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.State != tt.want || got.Swept.Removed != tt.removed || !strings.Contains(got.Message, tt.message) {
+				t.Errorf("got %s, %+v: %s", got.State, got.Swept, got.Message)
+			}
+		})
+	}
+}
+
+func TestReadSweepTellsTheNextOne(t *testing.T) {
+	report, err := os.ReadFile("testdata/sweep-report.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := newSweep(t)
+	got, err := mountjobs.ReadSweep(job, []*corev1.Pod{newPod(job, ended(1, "Error", string(report)))}, created)
+	if want := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC); err != nil || !got.Swept.Next.Equal(want) {
+		t.Errorf("next is %s with error %v, want %s", got.Swept.Next, err, want)
+	}
+}
+
+func TestTheKindsAreNotMixedUp(t *testing.T) {
+	if _, err := mountjobs.Read(newSweep(t), nil, created); !errors.Is(err, mountjobs.ErrNotOurs) {
+		t.Errorf("a sweep Job was read as a mount Job: %v", err)
+	}
+	if _, err := mountjobs.ReadSweep(newJob(t, many(1)), nil, created); !errors.Is(err, mountjobs.ErrNotOurs) {
+		t.Errorf("a mount Job was read as a sweep Job: %v", err)
+	}
+}
