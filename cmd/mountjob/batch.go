@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// runBatch carries out the operations. Whatever happens, the report is written: what it does
+// not say, the manager has to ask for again.
+func (j job) runBatch(ctx context.Context) error {
+	operations, err := readOperations(j.options.operations)
+	if err != nil { // no report could say how many there are
+		return errors.Join(err, writeReport(j.options.terminationLog, []byte("mountjob: "+err.Error())))
+	}
+	j.log.Info("batch begins", counts("operations", len(operations)))
+	start := j.now()
+	report, err := j.carryOut(ctx, operations)
+	j.tell(operations, report, j.now().Sub(start))
+	if writing := writeReport(j.options.terminationLog, report.Encode()); writing != nil {
+		return errors.Join(err, writing)
+	}
+	if err == nil && !report.Succeeded() {
+		err = errors.New("not every operation was done")
+	}
+	return err
+}
+
+func (j job) carryOut(ctx context.Context, operations []directories.Operation) (directories.Report, error) {
+	fileSystem, err := j.open(ctx)
+	if err != nil {
+		return directories.RefusedReport(len(operations), err), err
+	}
+	defer fileSystem.Close()
+	return fileSystem.Run(ctx, operations, j.progress()), nil
+}
+
+// readOperations reads no more than there can be.
+func readOperations(path string) ([]directories.Operation, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading operations: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, wellknown.MaxOperationsBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading operations: %w", err)
+	}
+	return directories.DecodeOperations(data)
+}
+
+// progress writes a line now and then, so that whoever watches a long batch sees it move.
+func (j job) progress() func(done, total int) {
+	last := j.now()
+	return func(done, total int) {
+		if now := j.now(); now.Sub(last) >= wellknown.SweepProgressInterval {
+			last = now
+			j.log.Info("batch goes on", counts("done", done, "operations", total))
+		}
+	}
+}
+
+// tell logs what has a reason; the others are counted.
+func (j job) tell(operations []directories.Operation, report directories.Report, took time.Duration) {
+	done := 0
+	for i, result := range report.Results {
+		log := j.log.With("volume", operations[i].Volume, "reason", string(result.Reason))
+		switch {
+		case result.State != directories.Done:
+			log.Warn("operation is not done", "err", result.Message)
+			continue
+		case result.Reason != "":
+			log.Info("operation is done, with a remark", "err", result.Message)
+		default:
+			log.Debug("operation is done")
+		}
+		done++
+	}
+	j.log.With("duration", took.String()).Info("batch ended", counts("done", done, "operations", len(operations)))
+}

@@ -1,0 +1,34 @@
+// Command mountjob is what a mount Job runs: it carries out a batch of operations on the file
+// system that is mounted in its container, or empties the trash there.
+//
+//	mountjob [run] --file-system-id=fs-34a3p3 …   carries out the operations of a file
+//	mountjob sweep --file-system-id=fs-34a3p3 …   empties the trash
+//	mountjob version                              says which build this is
+//
+// What became of it is the container's termination message; the log has the same in more words.
+// Exit code 0 means that everything was done and told, 1 that something was not, 2 that the
+// arguments are wrong. It is static and needs nothing of its image: no shell, no library.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills at once
+	p := program{
+		stdout:     os.Stdout,
+		stderr:     os.Stderr,
+		getenv:     os.Getenv,
+		now:        time.Now,
+		checkMount: directories.CheckNFS,
+	}
+	os.Exit(p.run(ctx, os.Args[1:]))
+}

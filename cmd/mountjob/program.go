@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// Exit codes.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// program is mountjob with the world that it runs in; tests give it another one.
+type program struct {
+	stdout, stderr io.Writer
+	getenv         func(string) string
+	now            func() time.Time
+	// checkMount makes sure that a directory is an NFS mount. It is no flag: a Job that skipped
+	// it would work on an empty directory of its own container.
+	checkMount func(directory string) error
+}
+
+// run does what the arguments say, and gives the exit code.
+func (p program) run(ctx context.Context, args []string) int {
+	o, err := parseOptions(args, p.getenv, p.stdout)
+	if errors.Is(err, flag.ErrHelp) {
+		return exitDone
+	}
+	if err != nil {
+		return p.usage(o, err)
+	}
+	if o.command == commandVersion {
+		fmt.Fprintln(p.stdout, version())
+		return exitDone
+	}
+	j := job{program: p, options: o, log: newLogger(p.stderr, o)}
+	j.log = j.log.With("fileSystem", o.fileSystemID)
+	if err := j.do(ctx); err != nil {
+		j.log.Error("job ended with an error", "err", err)
+		return exitFailed
+	}
+	return exitDone
+}
+
+// usage also tells the pod, where somebody who sees a failed Job looks first.
+func (p program) usage(o options, err error) int {
+	line := fmt.Sprintf("mountjob: %v", err)
+	fmt.Fprintln(p.stderr, line)
+	if _, err := os.Stat(o.terminationLog); err == nil { // not when it is run by hand
+		_ = writeReport(o.terminationLog, []byte(line)) // the line is in the log anyway
+	}
+	return exitUsage
+}
+
+func newLogger(w io.Writer, o options) *slog.Logger {
+	handling := &slog.HandlerOptions{Level: o.logLevel}
+	if o.logFormat == "text" {
+		return slog.New(slog.NewTextHandler(w, handling))
+	}
+	return slog.New(slog.NewJSONHandler(w, handling))
+}
+
+// version is that of the module, or the commit that a checkout was at.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "mountjob, built without module information"
+	}
+	words := []string{"mountjob", info.Main.Version}
+	for _, setting := range info.Settings {
+		if setting.Key == "vcs.revision" {
+			words = append(words, setting.Value)
+		}
+	}
+	return strings.Join(append(words, info.GoVersion), " ")
+}
+
+// writeReport replaces what an earlier line may have said.
+func writeReport(path string, report []byte) error {
+	report = report[:min(len(report), wellknown.MaxTerminationMessageBytes)]
+	if err := os.WriteFile(path, report, 0o644); err != nil {
+		return fmt.Errorf("writing the termination message: %w", err)
+	}
+	return nil
+}
+
+// job is one run of one command.
+type job struct {
+	program
+	options options
+	log     *slog.Logger
+}
+
+// do ends soon after its time is over, even if the file system hangs and the work with it: a
+// report that says so is better than being killed without one.
+func (j job) do(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, j.options.timeLimit())
+	defer cancel()
+	worked := make(chan error, 1)
+	go func() { worked <- j.work(ctx) }()
+	select {
+	case err := <-worked:
+		return err
+	case <-ctx.Done():
+	}
+	select {
+	case err := <-worked:
+		return err
+	case <-time.After(hangTime):
+		return errors.Join(errHung, writeReport(j.options.terminationLog, []byte("mountjob: "+errHung.Error())))
+	}
+}
+
+// hangTime is much for one step, and ends before the pod's grace does.
+const hangTime = 15 * time.Second
+
+var errHung = errors.New("the file system did not answer: look at the efs-stunnel pod of the node and at the mount target")
+
+func (j job) work(ctx context.Context) error {
+	if j.options.command == commandSweep {
+		return j.sweep(ctx)
+	}
+	return j.runBatch(ctx)
+}
+
+// open makes sure of the mount before anything looks at it.
+func (j job) open(ctx context.Context) (*directories.FileSystem, error) {
+	if err := j.checkMount(j.options.directory); err != nil {
+		return nil, err
+	}
+	return directories.Open(ctx, j.options.directory, directories.Options{
+		FileSystemID: j.options.fileSystemID,
+		Aliases:      j.options.aliases,
+		Now:          j.now,
+	})
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+)
+
+func TestSweepEmptiesTheTrash(t *testing.T) {
+	w := newWorld(t, setup("pvc-1", "/team/data"))
+	mustRun(t, w)
+	w.write(filepath.Join(w.directory, "team/data/file"), []byte("data"))
+	w.ask(cleanup("pvc-1", "/team/data"))
+	mustRun(t, w)
+	w.now = w.now.Add(time.Second)
+	if code := w.run(t.Context(), commandSweep); code != exitDone {
+		t.Fatalf("exit code %d\n%s", code, &w.stderr)
+	}
+	report := w.sweepReport()
+	if report.Volumes != 1 || report.Removed < 2 || report.Error != "" {
+		t.Errorf("report %s", w.message())
+	}
+	if log := w.stderr.String(); !strings.Contains(log, `"sweep ended"`) {
+		t.Errorf("log:\n%s", log)
+	}
+}
+
+func TestSweepThatIsStoppedSaysSo(t *testing.T) {
+	w := newWorld(t)
+	mustRun(t, w)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if code := w.run(ctx, commandSweep); code != exitFailed || w.sweepReport().Error == "" {
+		t.Errorf("exit code %d, message %s", code, w.message())
+	}
+}
+
+func TestSweepWatchWritesALineAtIntervals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		watch := &sweepWatch{log: slog.New(slog.NewTextHandler(&log, nil))}
+		stop := watch.start(10 * time.Second)
+		watch.note(directories.Swept{Removed: 7})
+		<-time.After(25 * time.Second)
+		stop()
+		<-time.After(time.Minute)
+		if lines := strings.Count(log.String(), "count.removed=7"); lines != 2 {
+			t.Errorf("%d lines in 25 seconds:\n%s", lines, &log)
+		}
+	})
+}
+
+// TestSweepReport is one half of the agreement with pkg/mountjobs.
+func TestSweepReport(t *testing.T) {
+	want, err := os.ReadFile("../../pkg/mountjobs/testdata/sweep-report.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var report sweepReport
+	if err := json.Unmarshal(want, &report); err != nil {
+		t.Fatal(err)
+	}
+	if report.Removed != 1234 || report.Next.IsZero() || report.Error == "" {
+		t.Errorf("got %+v", report)
+	}
+	got, err := json.Marshal(report)
+	if err != nil || !bytes.Equal(got, bytes.TrimSpace(want)) {
+		t.Errorf("written again: %s, error %v", got, err)
+	}
+}
+
+func mustRun(t *testing.T, w *world) {
+	t.Helper()
+	if code := w.run(t.Context(), commandRun); code != exitDone {
+		t.Fatalf("exit code %d\n%s", code, &w.stderr)
+	}
+}

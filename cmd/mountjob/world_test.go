@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+)
+
+const fileSystemID = "fs-34a3p3"
+
+// world is a container with a file system that is a temporary directory.
+type world struct {
+	t              *testing.T
+	directory      string
+	operations     string
+	terminationLog string
+	mountErr       error           // what the look at the mount says
+	hang           <-chan struct{} // how long the look takes; nil is no time
+	now            time.Time
+	stdout, stderr bytes.Buffer
+}
+
+func newWorld(t *testing.T, operations ...directories.Operation) *world {
+	t.Helper()
+	folder := t.TempDir()
+	w := &world{
+		t:              t,
+		directory:      filepath.Join(folder, "efs"),
+		operations:     filepath.Join(folder, "operations.json"),
+		terminationLog: filepath.Join(folder, "termination-log"),
+		now:            time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC),
+	}
+	if err := os.Mkdir(w.directory, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.ask(operations...)
+	return w
+}
+
+// ask writes the file that the downward API would.
+func (w *world) ask(operations ...directories.Operation) {
+	w.t.Helper()
+	data, err := directories.EncodeOperations(operations)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.write(w.operations, data)
+}
+
+func (w *world) write(path string, data []byte) {
+	w.t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// run runs a command as a Job does, with more arguments.
+func (w *world) run(ctx context.Context, command string, more ...string) int {
+	w.t.Helper()
+	args := []string{command, "--file-system-id=" + fileSystemID, "--directory=" + w.directory, "--termination-log=" + w.terminationLog}
+	if command == commandRun {
+		args = append(args, "--operations="+w.operations)
+	}
+	return w.runRaw(ctx, append(args, more...)...)
+}
+
+func (w *world) runRaw(ctx context.Context, args ...string) int {
+	w.t.Helper()
+	p := program{
+		stdout: &w.stdout, stderr: &w.stderr,
+		getenv: func(string) string { return "" },
+		now:    func() time.Time { return w.now },
+		checkMount: func(string) error {
+			if w.hang != nil {
+				<-w.hang
+			}
+			return w.mountErr
+		},
+	}
+	return p.run(ctx, args)
+}
+
+func (w *world) message() string {
+	w.t.Helper()
+	data, err := os.ReadFile(w.terminationLog)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// report is what the manager would read.
+func (w *world) report(operations int) directories.Report {
+	w.t.Helper()
+	report, err := directories.DecodeReport([]byte(w.message()), operations)
+	if err != nil {
+		w.t.Fatalf("%v in %s", err, w.message())
+	}
+	return report
+}
+
+func (w *world) sweepReport() sweepReport {
+	w.t.Helper()
+	var report sweepReport
+	if err := json.Unmarshal([]byte(w.message()), &report); err != nil {
+		w.t.Fatalf("%v in %s", err, w.message())
+	}
+	return report
+}
+
+func (w *world) exists(path string) bool {
+	_, err := os.Lstat(filepath.Join(w.directory, path))
+	return err == nil
+}
+
+func setup(volume, path string) directories.Operation {
+	return directories.Operation{
+		Kind: directories.Setup, Owner: owner(volume), Path: path,
+		Directory: directories.Directory{UID: os.Getuid(), GID: os.Getgid()},
+	}
+}
+
+func cleanup(volume, path string) directories.Operation {
+	return directories.Operation{Kind: directories.Cleanup, Owner: owner(volume), Path: path}
+}
+
+func owner(volume string) directories.Owner {
+	return directories.Owner{Volume: volume, Cluster: "c1", Namespace: "team", Claim: "claim-" + volume, ClaimUID: "uid-" + volume}
+}
