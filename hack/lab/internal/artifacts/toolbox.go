@@ -77,7 +77,8 @@ func stunnelFiles(ctx context.Context, source string) ([]string, error) {
 	return files, nil
 }
 
-// Loader is the dynamic loader of an extracted root.
+// Loader is the dynamic loader of an extracted root. It is not the link in
+// lib64: that one is absolute and leads outside.
 func Loader(root string) string {
 	return filepath.Join(root, "lib", "x86_64-linux-gnu", "ld-linux-x86-64.so.2")
 }

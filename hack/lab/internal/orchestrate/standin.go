@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"gnuthought.com/efs-stunnel/hack/lab/internal/controlplane"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/pki"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/proc"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin"
@@ -28,12 +29,10 @@ const (
 const efsCA = "efs-ca"
 
 // EFSCAFile is what clients of the mount targets must trust.
-func EFSCAFile(lab state.Lab) string { return efsPKI(lab).Pair(efsCA).CertFile }
-
-func efsPKI(lab state.Lab) pki.Dir { return pki.Dir{Path: lab.Path("pki")} }
+func EFSCAFile(lab state.Lab) string { return controlplane.PKI(lab).Pair(efsCA).CertFile }
 
 func (o *Orchestrator) startStandin(ctx context.Context, notes *step.Notes, s state.Settings, toolsRoot string) error {
-	ca, err := efsPKI(o.Lab).Authority(efsCA)
+	ca, err := controlplane.PKI(o.Lab).Authority(efsCA)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/artifacts"
 )
 
 // Packages lists the Debian packages that a root must be made of, together
@@ -19,28 +21,19 @@ type Root string
 
 func (r Root) program() string { return filepath.Join(string(r), "usr", "bin", "ganesha.nfsd") }
 
-// loader is not the link in lib64: that one is absolute and leads outside.
-func (r Root) loader() string {
-	return filepath.Join(string(r), "lib", "x86_64-linux-gnu", "ld-linux-x86-64.so.2")
-}
-
 func (r Root) plugins() string {
 	return filepath.Join(string(r), "usr", "lib", "x86_64-linux-gnu", "ganesha")
 }
 
 func (r Root) libraryPath() string {
-	return strings.Join([]string{
-		filepath.Join(string(r), "lib", "x86_64-linux-gnu"),
-		filepath.Join(string(r), "usr", "lib", "x86_64-linux-gnu"),
-		filepath.Join(string(r), "usr", "lib", "ganesha"), // libganesha_nfsd
-	}, ":")
+	return artifacts.LibraryPath(string(r)) + ":" + filepath.Join(string(r), "usr", "lib", "ganesha") // libganesha_nfsd
 }
 
 // Check tells whether everything that Ganesha needs is there.
 func (r Root) Check() error {
 	for _, file := range []string{
 		r.program(),
-		r.loader(),
+		artifacts.Loader(string(r)),
 		filepath.Join(r.plugins(), "libfsalvfs.so"),
 		filepath.Join(string(r), "usr", "lib", "ganesha", "libganesha_nfsd.so"),
 	} {
@@ -54,7 +47,7 @@ func (r Root) Check() error {
 // command is the whole command line, in the foreground.
 func (r Root) command(f files) []string {
 	return []string{
-		r.loader(), "--library-path", r.libraryPath(), r.program(),
+		artifacts.Loader(string(r)), "--library-path", r.libraryPath(), r.program(),
 		"-F", "-f", f.config, "-L", f.log, "-p", f.pid, "-N", "EVENT",
 	}
 }
