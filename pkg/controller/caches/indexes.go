@@ -1,0 +1,276 @@
+package caches
+
+import (
+	"errors"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// Names of the indexes.
+const (
+	byUID        = "uid"
+	byStanding   = "standing"
+	byClaim      = "claim"
+	byPlace      = "place"
+	byFileSystem = "fileSystem"
+	byVolume     = "volume"
+	byOwner      = "owner"
+	byAgent      = "agent"
+	bySubject    = "subject"
+)
+
+// unbound is the value of byStanding for claims that may still want a volume.
+const unbound = "unbound"
+
+func (c *Caches) addIndexers() error {
+	return errors.Join(
+		c.Claims.AddIndexers(cache.Indexers{byUID: index(uidOf), byStanding: index(standingOf)}),
+		c.Volumes.AddIndexers(cache.Indexers{byClaim: index(claimsOf), byPlace: index(placeOf), byFileSystem: index(unsettledOn)}),
+		c.Jobs.AddIndexers(cache.Indexers{byFileSystem: index(fileSystemOf), byVolume: index(volumesOf), byPlace: index(pathsOf)}),
+		c.Pods.AddIndexers(cache.Indexers{byOwner: index(ownerOf), byAgent: index(agentOf)}),
+		c.Warnings.AddIndexers(cache.Indexers{bySubject: index(subjectOf)}),
+	)
+}
+
+func index[T any](of func(T) []string) cache.IndexFunc {
+	return func(object any) ([]string, error) {
+		typed, ok := object.(T)
+		if !ok {
+			return nil, fmt.Errorf("indexing: %T is not the kind of object that this cache is for", object)
+		}
+		return of(typed), nil
+	}
+}
+
+func uidOf(claim *corev1.PersistentVolumeClaim) []string { return []string{string(claim.UID)} }
+
+func standingOf(claim *corev1.PersistentVolumeClaim) []string {
+	if claim.Status.Phase == corev1.ClaimPending && claim.Spec.VolumeName == "" {
+		return []string{unbound}
+	}
+	return nil
+}
+
+// claimsOf are the uid that a volume is named for and the one that it is for: an administrator
+// may have given a retained volume to another claim.
+func claimsOf(volume *corev1.PersistentVolume) []string {
+	var uids []string
+	if uid, ok := volumes.ClaimOfName(volume.Name); ok {
+		uids = append(uids, string(uid))
+	}
+	if ref := volume.Spec.ClaimRef; ref != nil && ref.UID != "" && (len(uids) == 0 || uids[0] != string(ref.UID)) {
+		uids = append(uids, string(ref.UID))
+	}
+	return uids
+}
+
+// placeOf is a volume's path, behind the file system that it is on.
+func placeOf(volume *corev1.PersistentVolume) []string {
+	id := volume.Annotations[wellknown.AnnotationFileSystemID]
+	if id == "" || !isTenants(volume) {
+		return nil
+	}
+	return []string{volume.Spec.NFS.Path}
+}
+
+func isTenants(volume *corev1.PersistentVolume) bool {
+	return volume.Spec.NFS != nil && volume.Spec.NFS.Server == wellknown.LoopbackAddress &&
+		volume.Spec.StorageClassName != wellknown.RootStorageClass
+}
+
+// unsettledOn is the file system of a volume for which a mount Job may have something to do:
+// one that is not simply bound, or that no ledger knows.
+func unsettledOn(volume *corev1.PersistentVolume) []string {
+	_, adopted := volume.Annotations[wellknown.AnnotationPath]
+	settled := volume.Status.Phase == corev1.VolumeBound && adopted
+	id := volume.Annotations[wellknown.AnnotationFileSystemID]
+	if settled || id == "" || !isTenants(volume) {
+		return nil
+	}
+	return []string{id}
+}
+
+func fileSystemOf(job *batchv1.Job) []string {
+	if name, ok := mountjobs.ParseName(job.Name); ok {
+		return []string{name.FileSystemID}
+	}
+	return nil
+}
+
+func volumesOf(job *batchv1.Job) []string {
+	return fromOperations(job, func(o directories.Operation) string { return o.Volume })
+}
+
+// pathsOf are the paths that a Job works on.
+func pathsOf(job *batchv1.Job) []string {
+	return fromOperations(job, func(o directories.Operation) string { return o.Path })
+}
+
+func fromOperations(job *batchv1.Job, value func(directories.Operation) string) []string {
+	if _, ok := job.Annotations[wellknown.AnnotationOperations]; !ok {
+		return nil
+	}
+	operations, err := mountjobs.Operations(job)
+	if err != nil {
+		return nil // whoever reads the Job says so
+	}
+	values := make([]string, 0, len(operations))
+	for _, o := range operations {
+		values = append(values, value(o))
+	}
+	return values
+}
+
+func ownerOf(pod *corev1.Pod) []string {
+	if owner := metav1.GetControllerOfNoCopy(pod); owner != nil {
+		return []string{string(owner.UID)}
+	}
+	return nil
+}
+
+// agentOf has one value: all agents.
+func agentOf(pod *corev1.Pod) []string {
+	for key, value := range mountjobs.AgentLabels() {
+		if pod.Labels[key] != value {
+			return nil
+		}
+	}
+	return []string{byAgent}
+}
+
+func subjectOf(event *corev1.Event) []string { return []string{string(event.InvolvedObject.UID)} }
+
+// Claim is the claim with a uid, nil if there is none.
+func (c *Caches) Claim(uid types.UID) *corev1.PersistentVolumeClaim {
+	return first(list[*corev1.PersistentVolumeClaim](c.Claims, byUID, string(uid)))
+}
+
+// ClaimNamed is the claim with a name, nil if there is none.
+func (c *Caches) ClaimNamed(namespace, name string) *corev1.PersistentVolumeClaim {
+	return get[*corev1.PersistentVolumeClaim](c.Claims, namespace+"/"+name)
+}
+
+// UnboundClaims are those that may still want a volume, of whatever class.
+func (c *Caches) UnboundClaims() []*corev1.PersistentVolumeClaim {
+	return list[*corev1.PersistentVolumeClaim](c.Claims, byStanding, unbound)
+}
+
+// Volume is the volume with a name, nil if there is none.
+func (c *Caches) Volume(name string) *corev1.PersistentVolume {
+	return get[*corev1.PersistentVolume](c.Volumes, name)
+}
+
+// VolumesOfClaim are those that name a claim's uid, in their name or their claimRef.
+func (c *Caches) VolumesOfClaim(uid types.UID) []*corev1.PersistentVolume {
+	return list[*corev1.PersistentVolume](c.Volumes, byClaim, string(uid))
+}
+
+// VolumesAt are those with a path, on any file system.
+func (c *Caches) VolumesAt(path string) []*corev1.PersistentVolume {
+	return list[*corev1.PersistentVolume](c.Volumes, byPlace, path)
+}
+
+// UnsettledVolumes are those on a file system for which a mount Job may have something to do.
+func (c *Caches) UnsettledVolumes(fileSystemID string) []*corev1.PersistentVolume {
+	return list[*corev1.PersistentVolume](c.Volumes, byFileSystem, fileSystemID)
+}
+
+// VolumesOnFileSystem are all on a file system. It looks at every volume there is.
+func (c *Caches) VolumesOnFileSystem(id string) []*corev1.PersistentVolume {
+	var found []*corev1.PersistentVolume
+	for _, object := range c.Volumes.GetStore().List() {
+		if volume, ok := object.(*corev1.PersistentVolume); ok && isTenants(volume) && volume.Annotations[wellknown.AnnotationFileSystemID] == id {
+			found = append(found, volume)
+		}
+	}
+	return found
+}
+
+// Class is the storage class with a name, nil if there is none.
+func (c *Caches) Class(name string) *storagev1.StorageClass {
+	return get[*storagev1.StorageClass](c.Classes, name)
+}
+
+// Node is the node with a name, nil if there is none.
+func (c *Caches) Node(name string) *corev1.Node { return get[*corev1.Node](c.Nodes, name) }
+
+// JobNamed is the Job with a name, nil if there is none.
+func (c *Caches) JobNamed(namespace, name string) *batchv1.Job {
+	return get[*batchv1.Job](c.Jobs, namespace+"/"+name)
+}
+
+// JobsOfFileSystem are those that are named for a file system, whoever made them.
+func (c *Caches) JobsOfFileSystem(id string) []*batchv1.Job {
+	return list[*batchv1.Job](c.Jobs, byFileSystem, id)
+}
+
+// JobsOfVolume are those with an operation for a volume.
+func (c *Caches) JobsOfVolume(name string) []*batchv1.Job {
+	return list[*batchv1.Job](c.Jobs, byVolume, name)
+}
+
+// JobsAt are those with an operation on a path.
+func (c *Caches) JobsAt(path string) []*batchv1.Job {
+	return list[*batchv1.Job](c.Jobs, byPlace, path)
+}
+
+// PodsOfJob are those that a Job controls.
+func (c *Caches) PodsOfJob(job *batchv1.Job) []*corev1.Pod {
+	return list[*corev1.Pod](c.Pods, byOwner, string(job.UID))
+}
+
+// Agents are the node agents' pods.
+func (c *Caches) Agents() []*corev1.Pod { return list[*corev1.Pod](c.Pods, byAgent, byAgent) }
+
+// WarningsAbout are the Warning events about an object.
+func (c *Caches) WarningsAbout(uid types.UID) []*corev1.Event {
+	return list[*corev1.Event](c.Warnings, bySubject, string(uid))
+}
+
+// list is what an index has. The indexes are ours, so asking one cannot fail.
+func list[T any](informer cache.SharedIndexInformer, index, value string) []T {
+	objects, err := informer.GetIndexer().ByIndex(index, value)
+	if err != nil {
+		panic(fmt.Sprintf("caches: %v", err))
+	}
+	typed := make([]T, 0, len(objects))
+	for _, object := range objects {
+		typed = append(typed, as[T](object))
+	}
+	return typed
+}
+
+func first[T any](all []*T) *T {
+	if len(all) == 0 {
+		return nil
+	}
+	return all[0]
+}
+
+func get[T any](informer cache.SharedIndexInformer, key string) (typed T) {
+	object, exists, err := informer.GetIndexer().GetByKey(key)
+	if err != nil || !exists {
+		return typed
+	}
+	return as[T](object)
+}
+
+// as is the object of a cache that holds nothing else.
+func as[T any](object any) T {
+	typed, ok := object.(T)
+	if !ok {
+		panic(fmt.Sprintf("caches: %T in the cache of another kind", object))
+	}
+	return typed
+}
