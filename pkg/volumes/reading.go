@@ -89,11 +89,19 @@ func kindOf(object *corev1.PersistentVolume, provisioner string) Kind {
 // firstClaim is the claim that the volume was made for, and that the ledger knows. An
 // administrator may have given a retained volume to another one since.
 func firstClaim(volume Volume) types.UID {
-	uid, ok := strings.CutPrefix(volume.Name, wellknown.VolumePrefix)
-	if !ok || !uids.MatchString(uid) {
-		return volume.ClaimUID
+	if uid, ok := ClaimOfName(volume.Name); ok {
+		return uid
 	}
-	return types.UID(uid)
+	return volume.ClaimUID
+}
+
+// ClaimOfName is the claim whose VolumeName this is; ok is false for other names.
+func ClaimOfName(name string) (claim types.UID, ok bool) {
+	uid, ok := strings.CutPrefix(name, wellknown.VolumePrefix)
+	if !ok || !uids.MatchString(uid) {
+		return "", false
+	}
+	return types.UID(uid), true
 }
 
 // uids are as the cluster gives them. Adopted volumes have any name.

@@ -17,6 +17,12 @@ const (
 	// AnnotationKeepDeleted, on a volume, is how long its directory stays in the trash, when it
 	// does at all: the class may be gone by the time the volume is.
 	AnnotationKeepDeleted = keyPrefix + "keep-deleted"
+	// AnnotationGivenUp, on a claim, stands for the world in which its setups failed too often.
+	// While that stays the same, nothing is tried.
+	AnnotationGivenUp = keyPrefix + "given-up"
+	// AnnotationNextSweep, on a root claim, is when the trash of its file system has something
+	// to remove, in RFC 3339.
+	AnnotationNextSweep = keyPrefix + "next-sweep"
 	// AnnotationOperations, on a mount Job, carries its operations as JSON.
 	AnnotationOperations = keyPrefix + "operations"
 )

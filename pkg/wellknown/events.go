@@ -11,17 +11,37 @@ const (
 	EventFileSystemMissing = "FileSystemMissing"
 	// EventDiscoveryFailed: the file systems could not be listed; the table stays as it is.
 	EventDiscoveryFailed = "DiscoveryFailed"
+	// EventOutOfPorts: a file system has no port, because none is left.
+	EventOutOfPorts = "OutOfPorts"
+	// EventPortConflict: somebody wants a port that cannot be had; also on the volume that does.
+	EventPortConflict = "PortConflict"
+	// EventTableUnreadable: the ConfigMap cannot be read; nothing is written until it can.
+	EventTableUnreadable = "TableUnreadable"
+	// EventRootVolumeConflict: an object that is not ours has a root volume's or root claim's name.
+	EventRootVolumeConflict = "RootVolumeConflict"
 )
 
 // Event reasons on claims and volumes.
 const (
+	// EventProvisioning: a mount Job has begun to make the claim's directory.
+	EventProvisioning = "Provisioning"
+	// EventProvisioningSucceeded: the claim has its volume.
+	EventProvisioningSucceeded = "ProvisioningSucceeded"
 	// EventProvisioningFailed: a claim was refused, or its setup went wrong.
 	EventProvisioningFailed = "ProvisioningFailed"
+	// EventSweepFailed, on a root claim: the trash of its file system could not be emptied.
+	EventSweepFailed = "SweepFailed"
 	// EventPortCorrected: a volume's port option disagreed with the table and was rewritten.
 	EventPortCorrected = "PortCorrected"
+	// EventRootVolumeRepaired: a root volume was not as it should be, and was put right.
+	EventRootVolumeRepaired = "RootVolumeRepaired"
 	// EventFileSystemGone: the volume's file system provably no longer exists, so the volume
-	// lost its finalizer.
+	// lost its finalizer. On the targets' ConfigMap: its target left the table.
 	EventFileSystemGone = "FileSystemGone"
+	// EventVolumeFailedDelete: a volume could not be cleaned up or adopted.
+	EventVolumeFailedDelete = "VolumeFailedDelete"
+	// EventVolumeAdopted: a volume of the original system is now managed like all others.
+	EventVolumeAdopted = "VolumeAdopted"
 	// EventVolumeDeleteSkipped: a released volume's directory has another owner and stays.
 	EventVolumeDeleteSkipped = "VolumeDeleteSkipped"
 )

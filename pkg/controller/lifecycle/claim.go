@@ -1,0 +1,207 @@
+package lifecycle
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// planClaim decides about the claim's own volume. What was begun is finished first, as it was
+// begun, whatever has become of claim and class; only then is the claim asked what it wants.
+//
+//	volume  newest attempt      claim   what is done
+//	there   any                 any     nothing; a stranger's volume of that name is told
+//	none    running             any     nothing, until its end is due
+//	none    done, not used      any     volume, with the policy that it was begun with
+//	none    lost                any     the same once more
+//	none    failed              wanted  told; begun anew after a wait
+//	none    none, or used       wanted  begun
+//	none    a cleanup           wanted  begun: it has undone what was done before it
+func (s State) planClaim() ClaimPlan {
+	name := volumes.VolumeName(s.UID)
+	if v := s.volumeNamed(name); v != nil {
+		return ClaimPlan{Conflict: s.conflict(v)}
+	}
+	last, begun := s.newest(name, time.Time{}, isProvisioningOrCleanup)
+	if begun && last.running() {
+		return ClaimPlan{Running: last.Until}
+	}
+	if isCleanup(last.Operation) {
+		last, begun = Attempt{}, false
+	}
+	if begun && last.Fresh && last.done() {
+		return s.create(last)
+	}
+	if begun && last.Fresh && last.lost() {
+		return s.repeat(last)
+	}
+	if s.Claim == nil {
+		return ClaimPlan{}
+	}
+	return s.provision(last)
+}
+
+func isProvisioning(o directories.Operation) bool {
+	return (o.Kind == directories.Setup || o.Kind == directories.Restore) && !o.Adopt
+}
+
+func isProvisioningOrCleanup(o directories.Operation) bool { return isProvisioning(o) || isCleanup(o) }
+
+func (s State) volumeNamed(name string) *corev1.PersistentVolume {
+	for _, v := range s.Volumes {
+		if v.Object.Name == name {
+			return v.Object
+		}
+	}
+	return nil
+}
+
+// conflict says what is wrong with a volume of the name that only the claim's may have.
+func (s State) conflict(object *corev1.PersistentVolume) string {
+	if s.Claim == nil || s.Claim.Spec.VolumeName != "" || object.DeletionTimestamp != nil {
+		return ""
+	}
+	ref := object.Spec.ClaimRef
+	if ref != nil && (ref.UID == s.UID || ref.UID == "" && ref.Namespace == s.Claim.Namespace && ref.Name == s.Claim.Name) {
+		return ""
+	}
+	if standing, _ := volumes.Judge(s.Claim, s.Class, s.Provisioner); standing != volumes.Ours {
+		return ""
+	}
+	return fmt.Sprintf("PersistentVolume %s has the name that this claim's volume must have, and is another claim's: delete it, or give it another name", object.Name)
+}
+
+func (s State) create(a Attempt) ClaimPlan {
+	if s.Targets.Port(a.FileSystemID) == 0 {
+		return ClaimPlan{Wait: fmt.Sprintf("the directory is made, but file system %s has no local port now", a.FileSystemID)}
+	}
+	return ClaimPlan{Create: &Creation{Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID}}
+}
+
+func (s State) repeat(a Attempt) ClaimPlan {
+	wanted, err := s.again(a, a.Operation)
+	if err != nil {
+		return ClaimPlan{Wait: err.Error()}
+	}
+	plan := ClaimPlan{Wanted: &wanted}
+	if a.Result.State == directories.Unknown {
+		plan.Failed = &a
+	}
+	return plan
+}
+
+// provision asks the claim what it wants. last is the zero Attempt if there was none.
+func (s State) provision(last Attempt) ClaimPlan {
+	standing, _ := volumes.Judge(s.Claim, s.Class, s.Provisioner)
+	if standing != volumes.Ours || !s.Targets.Known {
+		return ClaimPlan{} // the binder and the scheduler say what they wait for
+	}
+	operation, plan := s.begin()
+	if operation == nil {
+		return plan
+	}
+	return s.schedule(*operation, plan.Wanted.FileSystemID, last)
+}
+
+// begin is the operation that the claim asks for, or a plan that says why there is none.
+func (s State) begin() (*directories.Operation, ClaimPlan) {
+	class, err := volumes.ParseClass(s.Class)
+	if err != nil {
+		return nil, ClaimPlan{Refusal: err.Error()}
+	}
+	claim, err := volumes.ParseClaim(s.Claim, class)
+	if err != nil {
+		return nil, ClaimPlan{Refusal: err.Error()}
+	}
+	if len(class.FileSystemTags) > 0 && !s.Targets.Listed {
+		return nil, ClaimPlan{Wait: "the EFS API to answer, because the class asks for tags", LookAgain: true}
+	}
+	choice, err := volumes.Choose(claim, class, s.NodeZone, s.candidates(claim.Path))
+	switch {
+	case err != nil:
+		return nil, ClaimPlan{Refusal: err.Error()}
+	case choice.GiveNodeBack != "":
+		return nil, ClaimPlan{NodeBack: choice.GiveNodeBack}
+	case choice.Wait != "":
+		return nil, ClaimPlan{Wait: choice.Wait, LookAgain: choice.Unknown}
+	}
+	operation, err := volumes.Begin(claim, class, choice, s.Cluster)
+	if err != nil {
+		return nil, ClaimPlan{Refusal: err.Error()}
+	}
+	return &operation, ClaimPlan{Wanted: &Wanted{FileSystemID: choice.FileSystemID}}
+}
+
+func (s State) candidates(path string) []volumes.Candidate {
+	candidates := s.Targets.Candidates()
+	holders := s.Holders(path)
+	for i := range candidates {
+		for _, id := range holders {
+			candidates[i].HoldsPath = candidates[i].HoldsPath || candidates[i].ID == id
+		}
+	}
+	return candidates
+}
+
+// schedule says when the operation may run, and whether it still may.
+func (s State) schedule(operation directories.Operation, fileSystemID string, last Attempt) ClaimPlan {
+	wanted := Wanted{FileSystemID: fileSystemID, Operation: operation, Since: s.Claim.CreationTimestamp.Time}
+	if !last.failed() && !last.lost() || last.Job == "" {
+		return ClaimPlan{Wanted: &wanted}
+	}
+	plan := ClaimPlan{Failed: &last}
+	if now := s.fingerprint(); s.givenUp(last) {
+		before, marked := s.Claim.Annotations[wellknown.AnnotationGivenUp]
+		if !marked || before == now {
+			plan.GivenUp = now
+			plan.Refusal = fmt.Sprintf("gave up after %d failed setups, until the claim, its class or the file systems change: %s", volumes.AttemptOf(last.Operation), last.Why())
+			return plan
+		}
+		return ClaimPlan{Wanted: &wanted, KeepsGivenUp: true} // in a new world, as if for the first time
+	}
+	again, err := s.again(last, operation)
+	if err != nil {
+		return ClaimPlan{Wait: err.Error()}
+	}
+	again.FileSystemID, again.Since = fileSystemID, wanted.Since
+	plan.Wanted = &again
+	return plan
+}
+
+func (s State) givenUp(last Attempt) bool {
+	return s.Threshold > 0 && volumes.AttemptOf(last.Operation) >= s.Threshold
+}
+
+// fingerprint stands for all that an edit could mend.
+func (s State) fingerprint() string {
+	type fileSystem struct{ ID, Unusable string }
+	world := struct {
+		Labels      map[string]string
+		Restore     string
+		Spec        corev1.PersistentVolumeClaimSpec
+		Class       string
+		FileSystems []fileSystem
+	}{
+		Labels:  s.Claim.Labels,
+		Restore: s.Claim.Annotations[wellknown.AnnotationRestore],
+		Spec:    s.Claim.Spec,
+		Class:   string(s.Class.UID) + "/" + s.Class.ResourceVersion,
+	}
+	for _, c := range s.Targets.Candidates() {
+		world.FileSystems = append(world.FileSystems, fileSystem{ID: c.ID, Unusable: c.Unusable})
+	}
+	data, err := json.Marshal(world)
+	if err != nil {
+		return "" // cannot be: it was JSON before
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
+}

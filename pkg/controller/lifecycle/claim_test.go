@@ -1,0 +1,170 @@
+package lifecycle
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// want is what a test looks at of a ClaimPlan.
+type want struct {
+	kind     directories.Kind // of Wanted
+	attempt  int
+	due      time.Time
+	creates  bool
+	running  bool
+	refusal  string // part of it
+	wait     string
+	nodeBack string
+	conflict string
+	failed   bool
+	givenUp  bool
+	kicks    bool
+}
+
+func (w want) check(t *testing.T, p ClaimPlan) {
+	t.Helper()
+	got := want{
+		creates: p.Create != nil, running: !p.Running.IsZero(), failed: p.Failed != nil,
+		givenUp: p.GivenUp != "", kicks: p.LookAgain,
+		refusal: p.Refusal, wait: p.Wait, nodeBack: p.NodeBack, conflict: p.Conflict,
+	}
+	if p.Wanted != nil {
+		got.kind, got.attempt, got.due = p.Wanted.Operation.Kind, volumes.AttemptOf(p.Wanted.Operation), p.Wanted.Due
+	}
+	for _, text := range []struct{ got, part *string }{{&got.refusal, &w.refusal}, {&got.wait, &w.wait}, {&got.nodeBack, &w.nodeBack}, {&got.conflict, &w.conflict}} {
+		if *text.part != "" && strings.Contains(*text.got, *text.part) {
+			*text.got = *text.part
+		}
+	}
+	if got != w {
+		t.Errorf("got  %+v\nwant %+v", got, w)
+	}
+}
+
+func TestClaimWithoutVolume(t *testing.T) {
+	first := want{kind: directories.Setup, attempt: 1}
+	for name, c := range map[string]struct {
+		change []func(*world)
+		want   want
+	}{
+		"new":                         {nil, first},
+		"gone":                        {[]func(*world){withoutClaim}, want{}},
+		"of another provisioner":      {[]func(*world){func(w *world) { w.Class.Provisioner = "other" }}, want{}},
+		"not asked for yet":           {[]func(*world){func(w *world) { w.Claim.Annotations = nil }}, want{}},
+		"class missing":               {[]func(*world){func(w *world) { w.Class = nil }}, want{}},
+		"file systems not known":      {[]func(*world){func(w *world) { w.Targets.Known = false }}, want{}},
+		"no file system":              {[]func(*world){func(w *world) { w.Targets.FileSystems = nil }}, want{wait: "no file system", kicks: true}},
+		"file system unusable":        {[]func(*world){func(w *world) { w.Targets.FileSystems[fs1] = volumes.Candidate{ID: fs1, Unusable: "it is creating"} }}, want{wait: "it is creating"}},
+		"bad parameter":               {[]func(*world){func(w *world) { w.Class.Parameters = map[string]string{"basePath": "/"} }}, want{refusal: "base_path"}},
+		"block volume":                {[]func(*world){func(w *world) { block := corev1.PersistentVolumeBlock; w.Claim.Spec.VolumeMode = &block }}, want{refusal: "Block"}},
+		"tags, API silent":            {[]func(*world){asksForTags, func(w *world) { w.Targets.Listed = false }}, want{wait: "tags", kicks: true}},
+		"node far from file system":   {[]func(*world){onNode("b"), zonesOf("a")}, want{nodeBack: "zone"}},
+		"node near file system":       {[]func(*world){onNode("a"), zonesOf("a")}, first},
+		"running":                     {[]func(*world){withAttempts(running(setup()))}, want{running: true}},
+		"running, claim gone":         {[]func(*world){withoutClaim, withAttempts(running(setup()))}, want{running: true}},
+		"done":                        {[]func(*world){withAttempts(ended(setup(), done))}, want{creates: true}},
+		"done, claim gone":            {[]func(*world){withoutClaim, withAttempts(ended(setup(), done))}, want{creates: true}},
+		"done, class gone":            {[]func(*world){func(w *world) { w.Class = nil }, withAttempts(ended(setup(), done))}, want{creates: true}},
+		"done, no port":               {[]func(*world){func(w *world) { w.Targets.FileSystems = nil }, withAttempts(ended(setup(), done))}, want{wait: "no local port"}},
+		"done and used":               {[]func(*world){withAttempts(used(ended(setup(), done)))}, first},
+		"done, then cleaned":          {[]func(*world){withAttempts(ended(cleanup(), done), ended(setup(), done))}, first},
+		"being cleaned":               {[]func(*world){withAttempts(running(cleanup()), ended(setup(), done))}, want{running: true}},
+		"stopped":                     {[]func(*world){withAttempts(ended(setup(), stopped))}, want{kind: directories.Setup, attempt: 1}},
+		"lost once":                   {[]func(*world){withAttempts(ended(setup(), lost))}, want{kind: directories.Setup, attempt: 2, failed: true}},
+		"lost twice":                  {[]func(*world){withAttempts(ended(try(t, setup(), 2), lost))}, want{kind: directories.Setup, attempt: 3, due: now, failed: true}},
+		"lost, claim gone":            {[]func(*world){withoutClaim, withAttempts(ended(setup(), lost))}, want{kind: directories.Setup, attempt: 2, failed: true}},
+		"failed once":                 {[]func(*world){withAttempts(ended(setup(), failed))}, want{kind: directories.Setup, attempt: 2, due: now, failed: true}},
+		"failed 3 times":              {[]func(*world){withAttempts(ended(try(t, setup(), 3), failed))}, want{kind: directories.Setup, attempt: 4, due: now.Add(3 * backoff), failed: true}},
+		"failed 99 times":             {[]func(*world){withAttempts(ended(try(t, setup(), 99), failed))}, want{kind: directories.Setup, attempt: 100, due: now.Add(15 * backoff), failed: true}},
+		"failed and used":             {[]func(*world){withAttempts(used(ended(setup(), failed)))}, want{kind: directories.Setup, attempt: 2, due: now, failed: true}},
+		"failed, claim gone":          {[]func(*world){withoutClaim, withAttempts(ended(setup(), failed))}, want{}},
+		"failed, class bad by now":    {[]func(*world){func(w *world) { w.Class.Parameters = map[string]string{"basePath": "/"} }, withAttempts(ended(setup(), failed))}, want{refusal: "base_path"}},
+		"lost, class bad by now":      {[]func(*world){func(w *world) { w.Class.Parameters = map[string]string{"basePath": "/"} }, withAttempts(ended(setup(), lost))}, want{kind: directories.Setup, attempt: 2, failed: true}},
+		"below the threshold":         {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 2), failed))}, want{kind: directories.Setup, attempt: 3, due: now.Add(backoff), failed: true}},
+		"at the threshold":            {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 3), failed))}, want{refusal: "gave up after 3", givenUp: true, failed: true}},
+		"given up, world has changed": {[]func(*world){threshold, givenUp("other"), withAttempts(ended(try(t, setup(), 3), failed))}, first},
+		"restore":                     {[]func(*world){func(w *world) { w.Claim.Annotations[wellknown.AnnotationRestore] = string(otherUID) }}, want{kind: directories.Restore, attempt: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.want.check(t, Decide(newWorld(c.change...)).Claim)
+		})
+	}
+}
+
+func asksForTags(w *world) { w.Class.Parameters = map[string]string{"file_system_tags": "team=shop"} }
+
+func onNode(zone string) func(*world) {
+	return func(w *world) {
+		w.NodeZone = zone
+		wait := storagev1.VolumeBindingWaitForFirstConsumer
+		w.Class.VolumeBindingMode = &wait
+		w.Claim.Annotations[wellknown.AnnotationSelectedNode] = "node-1"
+	}
+}
+
+func zonesOf(zones ...string) func(*world) {
+	return func(w *world) { w.Targets.FileSystems[fs1] = volumes.Candidate{ID: fs1, Port: 20490, Zones: zones} }
+}
+
+func threshold(w *world) { w.Threshold = 3 }
+
+func givenUp(as string) func(*world) {
+	return func(w *world) { w.Claim.Annotations[wellknown.AnnotationGivenUp] = as }
+}
+
+func TestGivenUpStaysInTheSameWorld(t *testing.T) {
+	attempts := withAttempts(ended(try(t, setup(), 3), failed))
+	before := Decide(newWorld(threshold, attempts)).Claim.GivenUp
+	after := Decide(newWorld(threshold, attempts, givenUp(before))).Claim
+	if before == "" || after.GivenUp != before || after.Wanted != nil {
+		t.Errorf("given up as %q, then as %q, wanting %v", before, after.GivenUp, after.Wanted)
+	}
+	for name, change := range map[string]func(*world){
+		"class":       func(w *world) { w.Class.ResourceVersion = "2" },
+		"claim":       func(w *world) { w.Claim.Labels = map[string]string{"a": "b"} },
+		"file system": func(w *world) { w.Targets.FileSystems[fs2] = volumes.Candidate{ID: fs2, Port: 20491} },
+	} {
+		again := Decide(newWorld(threshold, attempts, givenUp(before), change)).Claim
+		if again.Wanted == nil || !again.KeepsGivenUp {
+			t.Errorf("%s changed: %+v", name, again)
+		}
+	}
+}
+
+func TestClaimWithVolumeOfItsName(t *testing.T) {
+	own := newVolume(t)
+	strangers := newVolume(t, func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = otherUID })
+	want{}.check(t, Decide(newWorld(withVolume(own), withAttempts(ended(setup(), done)))).Claim)
+	want{conflict: "another claim's"}.check(t, Decide(newWorld(withVolume(strangers))).Claim)
+}
+
+func TestHolderOfThePathIsChosen(t *testing.T) {
+	for _, id := range []string{fs1, fs2} {
+		s := newWorld(func(w *world) {
+			w.Targets.FileSystems[fs2] = volumes.Candidate{ID: fs2, Port: 20491}
+			w.holders[path] = []string{id}
+		})
+		if got := Decide(s).Claim.Wanted; got == nil || got.FileSystemID != id {
+			t.Errorf("%s holds the path, chosen is %v", id, got)
+		}
+	}
+}
+
+func TestRepeatedOperationIsTheRecordedOne(t *testing.T) {
+	s := newWorld(func(w *world) {
+		w.Class.Parameters = map[string]string{"base_path": "/elsewhere"}
+		w.Targets.FileSystems = map[string]volumes.Candidate{fs2: {ID: fs2, Port: 20491}}
+	}, withAttempts(ended(setup(), lost)))
+	got := Decide(s).Claim.Wanted
+	if got == nil || got.Operation.Path != path || got.FileSystemID != fs1 {
+		t.Errorf("a lost setup is repeated as %+v", got)
+	}
+}

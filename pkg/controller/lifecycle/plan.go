@@ -1,0 +1,157 @@
+package lifecycle
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// Plan is what is to be done.
+type Plan struct {
+	Claim   ClaimPlan
+	Volumes []VolumePlan // one for each volume that is ours
+}
+
+// ClaimPlan is about the claim's own volume, and about what its owner should know.
+type ClaimPlan struct {
+	// Wanted is the operation that it waits for.
+	Wanted *Wanted
+	// Running, if not zero, is when a mount Job that has its operation must have ended.
+	Running time.Time
+	// Create is the volume that a finished operation makes possible.
+	Create *Creation
+	// Refusal is why the claim cannot be accepted as it is; "" takes an earlier one back.
+	Refusal string
+	// GivenUp is not empty when the refusal is that of too many failures: it stands for the
+	// world in which they happened, and while that stays the same, nothing is tried.
+	GivenUp string
+	// KeepsGivenUp says that the mark of an earlier world stays until the first attempt in the
+	// new one, which is counted from one.
+	KeepsGivenUp bool
+	// NodeBack says why the scheduler should choose another node.
+	NodeBack string
+	// Wait is what the claim waits for that nobody here can bring about.
+	Wait string
+	// LookAgain says that discovery should look for new file systems at once.
+	LookAgain bool
+	// Failed is the newest attempt, if it failed.
+	Failed *Attempt
+	// Conflict says what stands where the claim's volume should.
+	Conflict string
+}
+
+// Creation is a volume to create.
+type Creation struct {
+	Operation    directories.Operation
+	FileSystemID string
+	GID          int
+}
+
+// VolumePlan is about one volume.
+type VolumePlan struct {
+	Object *corev1.PersistentVolume
+	// Wanted is the operation that it waits for.
+	Wanted *Wanted
+	// Running, if not zero, is when a mount Job that has its operation must have ended.
+	Running time.Time
+	// AddFinalizer and RemoveFinalizer are about the one of the volume's deletion.
+	AddFinalizer, RemoveFinalizer bool
+	// Gone says that the finalizer goes because the file system has.
+	Gone bool
+	// Adopt makes an original volume ours.
+	Adopt bool
+	// Delete ends the volume: its directory has been dealt with.
+	Delete bool
+	// Skipped is why the directory of a deleted volume stays.
+	Skipped string
+	Expand  volumes.Expansion
+	// Failed is the newest attempt, if it failed.
+	Failed *Attempt
+	// Problem is why the volume can be neither cleaned nor adopted.
+	Problem string
+}
+
+// Wanted is an operation that waits for a mount Job of its file system.
+type Wanted struct {
+	FileSystemID string
+	Operation    directories.Operation
+	// Due is when it may run; not zero after failures.
+	Due time.Time
+	// Since orders those that wait.
+	Since time.Time
+	// Blockers are owners in the ledger that kept an earlier cleanup from ending. Each is to be
+	// looked for, live: one that no longer exists is released together with this operation.
+	Blockers []directories.Owner
+}
+
+// Decide says what is to be done.
+func Decide(s State) Plan {
+	plan := Plan{Claim: s.planClaim()}
+	for _, v := range s.Volumes {
+		if p, ours := s.planVolume(v); ours {
+			plan.Volumes = append(plan.Volumes, p)
+		}
+	}
+	return plan
+}
+
+// Waiting are the operations that wait for a mount Job.
+func (p Plan) Waiting() []Wanted {
+	var all []Wanted
+	if p.Claim.Wanted != nil {
+		all = append(all, *p.Claim.Wanted)
+	}
+	for _, v := range p.Volumes {
+		if v.Wanted != nil {
+			all = append(all, *v.Wanted)
+		}
+	}
+	return all
+}
+
+// again is the operation of an attempt, once more.
+//
+//	attempt          number  due
+//	stopped          same    at once: it was not begun
+//	lost, the first  next    at once: nodes die
+//	lost             next    after the backoff
+//	failed           next    after the backoff
+func (s State) again(a Attempt, operation directories.Operation) (Wanted, error) {
+	number := volumes.AttemptOf(a.Operation)
+	w := Wanted{FileSystemID: a.FileSystemID, Since: a.Began}
+	ended := a.Ended
+	if ended.IsZero() {
+		ended = a.Began
+	}
+	switch {
+	case a.Result.State == directories.NotDone:
+	case a.lost() && number == 1:
+		number++
+	case a.lost():
+		w.Due = ended.Add(mountjobs.Backoff(s.Backoff, number-1))
+		number++
+	default:
+		w.Due = ended.Add(mountjobs.Backoff(s.Backoff, number))
+		number++
+	}
+	var err error
+	w.Operation, err = volumes.WithAttempt(operation, number)
+	return w, err
+}
+
+// newest is the newest attempt of one of some kinds that began at or after a time.
+func (s State) newest(volume string, since time.Time, wanted func(directories.Operation) bool) (Attempt, bool) {
+	for _, a := range s.Attempts(volume) {
+		if a.Began.Before(since) {
+			break
+		}
+		if wanted(a.Operation) {
+			return a, true
+		}
+	}
+	return Attempt{}, false
+}

@@ -1,0 +1,98 @@
+// Package lifecycle decides what is to be done next for one claim and the
+// volumes that were made for it, from the first sight of the claim to the end
+// of the last volume.
+//
+//	claim ──▶ setup ──▶ volume ──▶ bound … released ──▶ cleanup ──▶ volume gone
+//	          (mount Job)                              (mount Job)
+//
+// Everything follows from a State. The claims loop carries the decisions out;
+// the jobs loop asks the same questions of the same objects to learn which
+// operations wait for a mount Job, so that neither has to tell the other.
+package lifecycle
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/targets"
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+)
+
+// Settings are the same for every claim.
+type Settings struct {
+	Provisioner string
+	// Cluster is the uid of the namespace kube-system.
+	Cluster string
+	// Backoff is the wait after a first failure; it doubles from there, up to 16 times.
+	Backoff time.Duration
+	// Threshold is the number of failed setups after which a claim is given up; 0 is never.
+	Threshold int
+}
+
+// State is what is known of one claim.
+type State struct {
+	Settings
+	Now     time.Time
+	Targets targets.Snapshot
+
+	UID   types.UID
+	Claim *corev1.PersistentVolumeClaim // nil when it is gone
+	Class *storagev1.StorageClass       // the claim's, nil while there is none
+	// NodeZone is the zone of the node that the scheduler chose, "" if it has none.
+	NodeZone string
+	// Volumes are those that name the claim.
+	Volumes []Volume
+	// Holders are the file systems on which a path is a volume's, or is being made one.
+	Holders func(path string) []string
+	// Attempts are what mount Jobs did for a volume, newest first.
+	Attempts func(volume string) []Attempt
+}
+
+// Volume is one that names the claim.
+type Volume struct {
+	Object *corev1.PersistentVolume
+	// Claim is the one with the namespace and name of the volume's claimRef, nil if there is none.
+	Claim *corev1.PersistentVolumeClaim
+	// Shared says that another volume of this cluster has the same directory.
+	Shared bool
+}
+
+// Attempt is one operation of one mount Job, and what became of it.
+type Attempt struct {
+	Job          string
+	FileSystemID string
+	Began, Ended time.Time // Ended is zero while it runs, and where nobody knows
+	Until        time.Time // when it must be looked at again, while it runs
+	State        mountjobs.State
+	Operation    directories.Operation
+	Result       directories.Result
+	Message      string // of the Job, where its result says nothing
+	// Fresh says that nobody has made use of it yet. What is not fresh still counts as a
+	// failure, but makes no volume and ends none.
+	Fresh bool
+}
+
+// running says that the operation is under way.
+func (a Attempt) running() bool { return a.State == mountjobs.Running }
+
+// lost says that nobody knows what became of the operation.
+func (a Attempt) lost() bool {
+	return !a.running() && (a.Result.State == directories.Unknown || a.Result.State == directories.NotDone)
+}
+
+func (a Attempt) done() bool { return a.Result.State == directories.Done }
+
+// failed says that the operation was tried and refused.
+func (a Attempt) failed() bool { return a.Result.State == directories.Failed }
+
+// Why is what people should read about an attempt that did not succeed.
+func (a Attempt) Why() string {
+	if a.Result.Message != "" {
+		return a.Result.Message
+	}
+	return a.Message
+}

@@ -1,0 +1,145 @@
+package lifecycle
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// planVolume decides about one volume that names the claim. Strangers' volumes and root volumes
+// are none of ours here.
+func (s State) planVolume(v Volume) (VolumePlan, bool) {
+	read := volumes.Read(v.Object, s.Provisioner)
+	plan := VolumePlan{Object: v.Object}
+	switch {
+	case read.Kind != volumes.Provisioned && read.Kind != volumes.Original:
+		return VolumePlan{}, false
+	case s.Targets.Gone[read.FileSystemID]:
+		s.planGone(v, &plan)
+	case read.Kind == volumes.Original:
+		s.planOriginal(v, read, &plan)
+	default:
+		s.planProvisioned(v, read, &plan)
+	}
+	return plan, true
+}
+
+// planGone lets go of a volume whose file system no longer exists: nothing is left to clean.
+func (s State) planGone(v Volume, plan *VolumePlan) {
+	plan.RemoveFinalizer = slices.Contains(v.Object.Finalizers, wellknown.FinalizerVolume)
+	plan.Gone = plan.RemoveFinalizer
+	plan.Delete = volumes.NeedsCleanup(v.Object, v.Claim, s.Provisioner)
+}
+
+// planOriginal adopts a volume of the original system while it is known whose the data is.
+func (s State) planOriginal(v Volume, read volumes.Volume, plan *VolumePlan) {
+	if !volumes.NeedsAdoption(v.Object, v.Claim, s.Provisioner) {
+		if reclaims(v.Object) {
+			plan.Problem = "the original provisioner made this volume, and it was not seen bound since, so it is not known whose data is in its directory: nothing is removed. Delete the volume object, and the directory by hand if nobody needs it"
+		}
+		return
+	}
+	last, begun := s.newest(v.Object.Name, v.Object.CreationTimestamp.Time, isAdoption)
+	switch {
+	case begun && last.running():
+		plan.Running = last.Until
+	case begun && last.Fresh && last.done():
+		plan.Adopt = true
+	default:
+		operation := volumes.Adoption(read, s.Cluster)
+		// Whoever shared the directory until now goes on doing so.
+		operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true
+		s.want(plan, read, operation, last, begun)
+	}
+}
+
+func isAdoption(o directories.Operation) bool { return o.Adopt }
+
+func isCleanup(o directories.Operation) bool { return o.Kind == directories.Cleanup }
+
+// reclaims says that the volume's owner expects it to be cleaned up.
+func reclaims(object *corev1.PersistentVolume) bool {
+	return object.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete &&
+		(object.Status.Phase == corev1.VolumeReleased || object.DeletionTimestamp != nil && object.Status.Phase != corev1.VolumeBound)
+}
+
+func (s State) planProvisioned(v Volume, read volumes.Volume, plan *VolumePlan) {
+	plan.AddFinalizer, plan.RemoveFinalizer = volumes.EditFinalizer(v.Object, s.Provisioner)
+	if v.Claim != nil {
+		plan.Expand = volumes.Expand(v.Object, v.Claim)
+	}
+	if read.Problem != "" && reclaims(v.Object) {
+		plan.Problem = "nothing is removed, because the volume is not what it says it is: " + read.Problem
+	}
+	if volumes.NeedsCleanup(v.Object, v.Claim, s.Provisioner) {
+		s.planCleanup(v, read, plan)
+	}
+}
+
+// planCleanup takes the volume's directory away, then the volume.
+//
+//	newest cleanup            what is done
+//	none, or of another life  asked for
+//	running                   nothing
+//	done                      volume deleted; told if the directory stays
+//	blocked                   asked for at once, with those in the way
+//	lost, failed              asked for after a wait; told if failed
+func (s State) planCleanup(v Volume, read volumes.Volume, plan *VolumePlan) {
+	operation := volumes.Cleanup(read, s.Cluster)
+	operation.LeaveToOthers = v.Shared
+	last, begun := s.newest(v.Object.Name, v.Object.CreationTimestamp.Time, isCleanup)
+	switch {
+	case begun && last.running():
+		plan.Running = last.Until
+	case begun && last.Fresh && last.done() && last.Operation.Path == operation.Path:
+		plan.Delete = true
+		plan.Skipped = skipped(last.Result)
+	case begun && last.Result.State == directories.Blocked:
+		plan.Wanted = &Wanted{
+			FileSystemID: read.FileSystemID, Operation: operation, Since: last.Began,
+			Blockers: last.Result.Owners,
+		}
+	default:
+		s.want(plan, read, operation, last, begun)
+	}
+}
+
+// skipped is why the directory of a volume that is done stays.
+func skipped(r directories.Result) string {
+	if r.Reason == "" {
+		return ""
+	}
+	return r.Message
+}
+
+func (s State) want(plan *VolumePlan, read volumes.Volume, operation directories.Operation, last Attempt, begun bool) {
+	if _, known := s.Targets.FileSystems[read.FileSystemID]; !known {
+		if s.Targets.Known {
+			plan.Problem = fmt.Sprintf("file system %s is not known (any more, or to this manager): nothing can be done on it", read.FileSystemID)
+		}
+		return
+	}
+	if !begun || !last.failed() && !last.lost() {
+		plan.Wanted = &Wanted{FileSystemID: read.FileSystemID, Operation: operation, Since: since(plan.Object)}
+		return
+	}
+	again, err := s.again(last, operation)
+	if err != nil {
+		plan.Problem = err.Error()
+		return
+	}
+	plan.Wanted, plan.Failed = &again, &last
+}
+
+func since(object *corev1.PersistentVolume) time.Time {
+	if object.DeletionTimestamp != nil {
+		return object.DeletionTimestamp.Time
+	}
+	return object.CreationTimestamp.Time
+}

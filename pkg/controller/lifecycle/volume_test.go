@@ -1,0 +1,168 @@
+package lifecycle
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// fate is what a test looks at of a VolumePlan.
+type fate struct {
+	kind            directories.Kind
+	due             time.Time
+	blockers        int
+	shared          bool
+	add, remove     bool
+	gone, adopt     bool
+	deletes         bool
+	skipped, failed bool
+	problem         bool
+	running         bool
+	grows           bool
+}
+
+func fateOf(p VolumePlan) fate {
+	f := fate{
+		add: p.AddFinalizer, remove: p.RemoveFinalizer, gone: p.Gone, adopt: p.Adopt, deletes: p.Delete,
+		skipped: p.Skipped != "", failed: p.Failed != nil, problem: p.Problem != "", running: !p.Running.IsZero(),
+		grows: p.Expand.Volume != nil,
+	}
+	if p.Wanted != nil {
+		f.kind, f.due, f.blockers = p.Wanted.Operation.Kind, p.Wanted.Due, len(p.Wanted.Blockers)
+		f.shared = p.Wanted.Operation.LeaveToOthers
+	}
+	return f
+}
+
+func TestVolume(t *testing.T) {
+	blocked := directories.Result{State: directories.Blocked, Reason: directories.StillOwned, Owners: []directories.Owner{{Volume: "pvc-x", Cluster: cluster}}}
+	stays := directories.Result{State: directories.Done, Reason: directories.NotMade, Message: "it was there before"}
+	deleting := func(v *corev1.PersistentVolume) { at := metav1.NewTime(now); v.DeletionTimestamp = &at }
+	noFinalizer := func(v *corev1.PersistentVolume) { v.Finalizers = nil }
+	bound := withVolume(newVolume(t))
+	free := withVolume(newVolume(t, released))
+	for name, c := range map[string]struct {
+		change []func(*world)
+		want   fate
+	}{
+		"bound":                       {[]func(*world){boundClaim, bound}, fate{}},
+		"bound, claim has grown":      {[]func(*world){boundClaim, func(w *world) { w.Claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi") }, bound}, fate{grows: true}},
+		"Delete without finalizer":    {[]func(*world){boundClaim, withVolume(newVolume(t, noFinalizer))}, fate{add: true}},
+		"Retain with finalizer":       {[]func(*world){boundClaim, withVolume(newVolume(t, retained))}, fate{remove: true}},
+		"released":                    {[]func(*world){withoutClaim, free}, fate{kind: directories.Cleanup}},
+		"released, Retain":            {[]func(*world){withoutClaim, withVolume(newVolume(t, released, retained, noFinalizer))}, fate{}},
+		"released, claim still there": {[]func(*world){boundClaim, free}, fate{}},
+		"never bound, deleted":        {[]func(*world){withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeAvailable }))}, fate{kind: directories.Cleanup}},
+		"shared":                      {[]func(*world){withoutClaim, free, func(w *world) { w.Volumes[0].Shared = true }}, fate{kind: directories.Cleanup, shared: true}},
+		"being cleaned":               {[]func(*world){withoutClaim, free, withAttempts(running(cleanup()))}, fate{running: true}},
+		"cleaned":                     {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), done))}, fate{deletes: true}},
+		"cleaned, directory stays":    {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), stays))}, fate{deletes: true, skipped: true}},
+		"cleaned in an earlier life":  {[]func(*world){withoutClaim, free, withAttempts(before(ended(cleanup(), done)))}, fate{kind: directories.Cleanup}},
+		"cleaned, another path":       {[]func(*world){withoutClaim, free, withAttempts(ended(elsewhere(cleanup()), done))}, fate{kind: directories.Cleanup}},
+		"blocked":                     {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), blocked))}, fate{kind: directories.Cleanup, blockers: 1}},
+		"cleanup failed":              {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), failed))}, fate{kind: directories.Cleanup, due: now, failed: true}},
+		"cleanup lost":                {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), lost))}, fate{kind: directories.Cleanup, failed: true}},
+		"file system gone":            {[]func(*world){boundClaim, goneFileSystem, bound}, fate{remove: true, gone: true}},
+		"file system gone, released":  {[]func(*world){withoutClaim, goneFileSystem, free}, fate{remove: true, gone: true, deletes: true}},
+		"file system unknown":         {[]func(*world){withoutClaim, free, func(w *world) { w.Targets.FileSystems = nil }}, fate{problem: true}},
+		"forged path":                 {[]func(*world){withoutClaim, withVolume(newVolume(t, released, func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/other" }))}, fate{problem: true}},
+		"original, bound":             {[]func(*world){boundClaim, withVolume(newVolume(t, original))}, fate{kind: directories.Setup}},
+		"original, being adopted":     {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(running(adoption()))}, fate{running: true}},
+		"original, entered":           {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(adoption(), done))}, fate{adopt: true}},
+		"original, refused":           {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(adoption(), failed))}, fate{kind: directories.Setup, due: now, failed: true}},
+		"original, released":          {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released))}, fate{problem: true}},
+		"original, released, Retain":  {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released, retained))}, fate{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plans := Decide(newWorld(c.change...)).Volumes
+			if len(plans) != 1 {
+				t.Fatalf("%d plans", len(plans))
+			}
+			if got := fateOf(plans[0]); got != c.want {
+				t.Errorf("got  %+v\nwant %+v", got, c.want)
+			}
+		})
+	}
+}
+
+func boundClaim(w *world) {
+	w.Claim.Spec.VolumeName = volumes.VolumeName(uid)
+	w.Claim.Status.Phase = corev1.ClaimBound
+	w.Claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+}
+
+func goneFileSystem(w *world) { w.Targets.Gone = map[string]bool{fs1: true} }
+
+func original(v *corev1.PersistentVolume) { delete(v.Annotations, wellknown.AnnotationPath) }
+
+func adoption() directories.Operation {
+	o := setup()
+	o.Adopt, o.Record = true, nil
+	return o
+}
+
+func before(a Attempt) Attempt {
+	a.Began = now.Add(-2 * time.Hour)
+	return a
+}
+
+func elsewhere(o directories.Operation) directories.Operation {
+	o.Path = "/shop/elsewhere"
+	return o
+}
+
+func TestStrangersVolumesAreLeftAlone(t *testing.T) {
+	for name, change := range map[string]func(*corev1.PersistentVolume){
+		"of another provisioner": func(v *corev1.PersistentVolume) { v.Annotations[wellknown.AnnotationProvisionedBy] = "other" },
+		"without annotations":    func(v *corev1.PersistentVolume) { v.Annotations = nil },
+		"of the root class":      func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = wellknown.RootStorageClass },
+	} {
+		if plans := Decide(newWorld(withoutClaim, withVolume(newVolume(t, released, change)))).Volumes; len(plans) != 0 {
+			t.Errorf("%s: %+v", name, plans)
+		}
+	}
+}
+
+func TestAdoptionKeepsWhoShares(t *testing.T) {
+	o := Decide(newWorld(boundClaim, withVolume(newVolume(t, original)))).Volumes[0].Wanted.Operation
+	if !o.Adopt || !o.Made || !o.ShareAcrossNamespaces || !o.ShareAcrossClusters {
+		t.Errorf("an original volume is adopted by %+v", o)
+	}
+}
+
+func TestUsed(t *testing.T) {
+	s := Settings{Provisioner: provisioner}
+	object, originalOne, freeOne := newVolume(t), newVolume(t, original), newVolume(t, released)
+	for name, c := range map[string]struct {
+		attempt    Attempt
+		object     *corev1.PersistentVolume
+		superseded bool
+		want       bool
+	}{
+		"running":                       {running(setup()), object, true, false},
+		"setup done, volume there":      {ended(setup(), done), object, false, true},
+		"setup done, no volume":         {ended(setup(), done), nil, false, false},
+		"setup done, superseded":        {ended(setup(), done), nil, true, true},
+		"setup lost":                    {ended(setup(), lost), nil, false, false},
+		"setup stopped":                 {ended(setup(), stopped), nil, false, false},
+		"setup failed":                  {ended(setup(), failed), nil, false, true},
+		"adoption done, not adopted":    {ended(adoption(), done), originalOne, false, false},
+		"adoption done, adopted":        {ended(adoption(), done), object, false, true},
+		"adoption lost":                 {ended(adoption(), lost), originalOne, false, true},
+		"cleanup done, volume there":    {ended(cleanup(), done), freeOne, false, false},
+		"cleanup done, volume gone":     {ended(cleanup(), done), nil, false, true},
+		"cleanup done, volume retained": {ended(cleanup(), done), newVolume(t, released, retained), false, true},
+		"cleanup failed":                {ended(cleanup(), failed), freeOne, false, true},
+	} {
+		if got := s.Used(c.attempt, c.object, nil, c.superseded); got != c.want {
+			t.Errorf("%s: used is %v", name, got)
+		}
+	}
+}

@@ -1,0 +1,173 @@
+package lifecycle
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/targets"
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+const (
+	provisioner = "example.com/efs"
+	cluster     = "11111111-0000-0000-0000-000000000000"
+	fs1, fs2    = "fs-00000001", "fs-00000002"
+	uid         = types.UID("22222222-0000-0000-0000-000000000000")
+	otherUID    = types.UID("33333333-0000-0000-0000-000000000000")
+	backoff     = time.Minute
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// world is a State in the making, of a claim that nothing is wrong with.
+type world struct {
+	State
+	attempts map[string][]Attempt
+	holders  map[string][]string
+}
+
+func newWorld(change ...func(*world)) State {
+	w := &world{attempts: map[string][]Attempt{}, holders: map[string][]string{}}
+	w.State = State{
+		Settings: Settings{Provisioner: provisioner, Cluster: cluster, Backoff: backoff},
+		Now:      now,
+		UID:      uid,
+		Claim:    newClaim(),
+		Class:    newClass(),
+		Holders:  func(path string) []string { return w.holders[path] },
+		Attempts: func(volume string) []Attempt { return w.attempts[volume] },
+		Targets: targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{
+			fs1: {ID: fs1, Port: 20490},
+		}},
+	}
+	for _, c := range change {
+		c(w)
+	}
+	return w.State
+}
+
+func newClaim() *corev1.PersistentVolumeClaim {
+	class := "efs"
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "shop", Name: "cart", UID: uid, CreationTimestamp: metav1.NewTime(now.Add(-time.Minute)),
+			Annotations: map[string]string{wellknown.AnnotationStorageProvisioner: provisioner},
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &class,
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending},
+	}
+}
+
+func newClass() *storagev1.StorageClass {
+	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "efs", UID: "class", ResourceVersion: "1"}, Provisioner: provisioner}
+}
+
+// path is that of the claim's directory.
+const path = "/shop/cart-" + string(uid)
+
+func setup() directories.Operation {
+	record, err := json.Marshal(map[string]any{"fs": fs1, "size": "1Gi", "modes": []string{"RWX"}, "class": "efs", "policy": "Delete"})
+	if err != nil {
+		panic(err)
+	}
+	return directories.Operation{
+		Kind:   directories.Setup,
+		Owner:  directories.Owner{Volume: volumes.VolumeName(uid), Cluster: cluster, Namespace: "shop", Claim: "cart", ClaimUID: string(uid)},
+		Path:   path,
+		Record: record,
+	}
+}
+
+func cleanup() directories.Operation {
+	o := setup()
+	o.Kind, o.Record = directories.Cleanup, nil
+	return o
+}
+
+func try(t *testing.T, o directories.Operation, number int) directories.Operation {
+	t.Helper()
+	o, err := volumes.WithAttempt(o, number)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// ended is an attempt of a Job that ended a minute ago.
+func ended(o directories.Operation, result directories.Result) Attempt {
+	return Attempt{
+		Job: "efs-mount-" + fs1 + "-00001", FileSystemID: fs1, Began: now.Add(-2 * time.Minute), Ended: now.Add(-time.Minute),
+		State: mountjobs.Finished, Operation: o, Result: result, Fresh: true,
+	}
+}
+
+func running(o directories.Operation) Attempt {
+	return Attempt{
+		Job: "efs-mount-" + fs1 + "-00002", FileSystemID: fs1, Began: now.Add(-time.Second), Until: now.Add(time.Minute),
+		State: mountjobs.Running, Operation: o, Fresh: true,
+	}
+}
+
+func used(a Attempt) Attempt {
+	a.Fresh = false
+	return a
+}
+
+func withAttempts(attempts ...Attempt) func(*world) {
+	return func(w *world) {
+		for _, a := range attempts {
+			w.attempts[a.Operation.Volume] = append(w.attempts[a.Operation.Volume], a)
+		}
+	}
+}
+
+func withoutClaim(w *world) { w.Claim, w.Class = nil, nil }
+
+var (
+	done    = directories.Result{State: directories.Done}
+	failed  = directories.Result{State: directories.Failed, Reason: directories.Nested, Message: "it is nested"}
+	lost    = directories.Result{}
+	stopped = directories.Result{State: directories.NotDone, Reason: directories.Stopped}
+)
+
+// newVolume is the claim's volume, bound, as the claims loop makes it.
+func newVolume(t *testing.T, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
+	t.Helper()
+	object, err := volumes.FromOperation(setup(), 20490, 0, provisioner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object.UID = "volume"
+	object.CreationTimestamp = metav1.NewTime(now.Add(-time.Hour))
+	object.Status.Phase = corev1.VolumeBound
+	for _, c := range change {
+		c(object)
+	}
+	return object
+}
+
+func released(object *corev1.PersistentVolume) { object.Status.Phase = corev1.VolumeReleased }
+
+func retained(object *corev1.PersistentVolume) {
+	object.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+}
+
+func withVolume(object *corev1.PersistentVolume) func(*world) {
+	return func(w *world) {
+		w.Volumes = append(w.Volumes, Volume{Object: object, Claim: w.Claim})
+	}
+}

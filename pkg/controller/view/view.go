@@ -1,0 +1,179 @@
+// Package view puts together, from the caches, what package lifecycle decides
+// from. The claims loop and the jobs loop look through the same view, so they
+// see the same.
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/controller/targets"
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// View is safe for use by many at once.
+type View struct {
+	lifecycle.Settings
+	Caches *caches.Caches
+	// Targets is discovery's latest snapshot.
+	Targets func() targets.Snapshot
+	// Now is time.Now, but for tests.
+	Now func() time.Time
+
+	outcomes outcomes
+}
+
+// New makes a view. It is to be called before the caches run.
+func New(settings lifecycle.Settings, c *caches.Caches, snapshot func() targets.Snapshot) (*View, error) {
+	v := &View{Settings: settings, Caches: c, Targets: snapshot, Now: time.Now}
+	_, err := c.Jobs.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, _ any) { v.forgetOld(before) },
+		DeleteFunc: v.forgetOld,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching Jobs: %w", err)
+	}
+	return v, nil
+}
+
+// State is what is known of the claim with a uid, whether it still exists or not.
+func (v *View) State(uid types.UID) lifecycle.State {
+	s := lifecycle.State{
+		Settings: v.Settings,
+		Now:      v.Now(),
+		Targets:  v.Targets(),
+		UID:      uid,
+		Claim:    v.Caches.Claim(uid),
+		Holders:  func(path string) []string { return v.holders(path, volumes.VolumeName(uid)) },
+		Attempts: v.Attempts,
+	}
+	if s.Claim != nil {
+		s.Class = v.Caches.Class(volumes.ClassName(s.Claim))
+		s.NodeZone = v.zoneOf(volumes.SelectedNode(s.Claim))
+	}
+	for _, object := range v.Caches.VolumesOfClaim(uid) {
+		s.Volumes = append(s.Volumes, lifecycle.Volume{
+			Object: object,
+			Claim:  v.ClaimOf(object),
+			Shared: v.isShared(object),
+		})
+	}
+	return s
+}
+
+func (v *View) zoneOf(name string) string {
+	if name == "" {
+		return ""
+	}
+	node := v.Caches.Node(name)
+	if node == nil {
+		return ""
+	}
+	return cmp.Or(node.Labels[corev1.LabelTopologyZone], node.Labels[corev1.LabelFailureDomainBetaZone])
+}
+
+// ClaimOf is the claim with the namespace and name of a volume's claimRef, nil if there is none.
+func (v *View) ClaimOf(object *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
+	if object == nil || object.Spec.ClaimRef == nil {
+		return nil
+	}
+	ref := object.Spec.ClaimRef
+	return v.Caches.ClaimNamed(ref.Namespace, ref.Name)
+}
+
+// holders are the file systems on which a path is a volume's of this cluster, or was asked for
+// by another claim and is being made.
+func (v *View) holders(path, except string) []string {
+	var ids []string
+	for _, object := range v.Caches.VolumesAt(path) {
+		if object.Name != except && volumes.Read(object, v.Provisioner).Kind != volumes.Foreign {
+			ids = append(ids, object.Annotations[wellknown.AnnotationFileSystemID])
+		}
+	}
+	for _, job := range v.Caches.JobsAt(path) {
+		if o, err := v.Outcome(job); err == nil && makes(o, path, except) {
+			ids = append(ids, o.Name.FileSystemID)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// makes says that a Job makes a path a volume's, or just did.
+func makes(o mountjobs.Outcome, path, except string) bool {
+	for i, operation := range o.Operations {
+		takes := operation.Kind == directories.Setup || operation.Kind == directories.Restore
+		if takes && operation.Path == path && operation.Volume != except && o.Report.Results[i].State != directories.Failed {
+			return true
+		}
+	}
+	return false
+}
+
+// isShared says that another volume that lives has the same directory.
+func (v *View) isShared(object *corev1.PersistentVolume) bool {
+	if object.Spec.NFS == nil {
+		return false
+	}
+	id := object.Annotations[wellknown.AnnotationFileSystemID]
+	return slices.ContainsFunc(v.Caches.VolumesAt(object.Spec.NFS.Path), func(other *corev1.PersistentVolume) bool {
+		return other.UID != object.UID && other.Annotations[wellknown.AnnotationFileSystemID] == id &&
+			volumes.Read(other, v.Provisioner).Kind != volumes.Foreign &&
+			other.DeletionTimestamp == nil && other.Status.Phase != corev1.VolumeReleased
+	})
+}
+
+// Attempts are what mount Jobs did for a volume, newest first.
+func (v *View) Attempts(volume string) []lifecycle.Attempt {
+	var attempts []numbered
+	for _, job := range v.Caches.JobsOfVolume(volume) {
+		o, err := v.Outcome(job)
+		if err != nil {
+			continue // the jobs loop says so
+		}
+		if operation, result, ok := o.ResultOf(volume); ok {
+			attempts = append(attempts, numbered{o.Name.Number, attempt(job, o, operation, result)})
+		}
+	}
+	slices.SortFunc(attempts, func(a, b numbered) int {
+		return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(b.number, a.number), strings.Compare(a.Job, b.Job))
+	})
+	sorted := make([]lifecycle.Attempt, len(attempts))
+	for i, a := range attempts {
+		sorted[i] = a.Attempt
+	}
+	return sorted
+}
+
+// AttemptsOf are all that a Job did, in the order of its operations.
+func (v *View) AttemptsOf(job *batchv1.Job, o mountjobs.Outcome) []lifecycle.Attempt {
+	attempts := make([]lifecycle.Attempt, len(o.Operations))
+	for i, operation := range o.Operations {
+		attempts[i] = attempt(job, o, operation, o.Report.Results[i])
+	}
+	return attempts
+}
+
+type numbered struct {
+	number int
+	lifecycle.Attempt
+}
+
+// Superseded says whether a newer Job than this one has an operation for a volume.
+func (v *View) Superseded(job *batchv1.Job, volume string) bool {
+	attempts := v.Attempts(volume)
+	return len(attempts) > 0 && attempts[0].Job != job.Name
+}
