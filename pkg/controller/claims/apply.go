@@ -1,0 +1,167 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/queue"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// apply is the only writer of this loop.
+func (c *Controller) apply(ctx context.Context, s lifecycle.State, plan lifecycle.Plan) error {
+	err := c.applyToClaim(ctx, s, plan.Claim)
+	for _, v := range plan.Volumes {
+		err = errors.Join(err, c.applyToVolume(ctx, s, v))
+	}
+	return err
+}
+
+func (c *Controller) applyToClaim(ctx context.Context, s lifecycle.State, plan lifecycle.ClaimPlan) error {
+	if plan.LookAgain {
+		c.options.LookAgain()
+	}
+	if plan.Create != nil {
+		return c.create(ctx, s, *plan.Create)
+	}
+	if s.Claim == nil {
+		return nil
+	}
+	c.tellClaim(s.Claim, plan)
+	if plan.NodeBack != "" {
+		return c.giveNodeBack(ctx, s.Claim, plan.NodeBack)
+	}
+	return c.markClaim(ctx, s.Claim, plan)
+}
+
+// tellClaim says what people can do something about.
+func (c *Controller) tellClaim(claim *corev1.PersistentVolumeClaim, plan lifecycle.ClaimPlan) {
+	switch {
+	case plan.Conflict != "":
+		c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, "conflict", plan.Conflict)
+	case plan.Wait != "":
+		c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, "wait", "waiting for "+plan.Wait)
+	case plan.Failed != nil && plan.GivenUp == "":
+		c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, plan.Failed.Job, failedText(plan))
+	}
+}
+
+func failedText(plan lifecycle.ClaimPlan) string {
+	text := fmt.Sprintf("Job %s could not make the directory: %s", plan.Failed.Job, plan.Failed.Why())
+	if w := plan.Wanted; w != nil && !w.Due.IsZero() {
+		text += fmt.Sprintf(" (attempt %d; next at %s)", volumes.AttemptOf(plan.Failed.Operation), w.Due.UTC().Format("15:04:05 MST"))
+	}
+	return text
+}
+
+// markClaim makes the annotations say what the plan does; an event goes with a new refusal only.
+func (c *Controller) markClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, plan lifecycle.ClaimPlan) error {
+	want := map[string]string{wellknown.AnnotationRejected: "", wellknown.AnnotationRejectReason: plan.Refusal, wellknown.AnnotationGivenUp: plan.GivenUp}
+	if plan.Refusal != "" {
+		want[wellknown.AnnotationRejected] = wellknown.ValueTrue
+	}
+	if plan.KeepsGivenUp {
+		want[wellknown.AnnotationGivenUp] = claim.Annotations[wellknown.AnnotationGivenUp]
+	}
+	changes := map[string]any{}
+	for key, value := range want {
+		switch have, ok := claim.Annotations[key]; {
+		case value == "" && ok:
+			changes[key] = nil
+		case value != "" && have != value:
+			changes[key] = value
+		}
+	}
+	if plan.Refusal != "" {
+		c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, "refusal", plan.Refusal)
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	return c.patchClaim(ctx, claim, changes)
+}
+
+func (c *Controller) giveNodeBack(ctx context.Context, claim *corev1.PersistentVolumeClaim, why string) error {
+	c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, "node", why+": asking the scheduler for another node")
+	return c.patchClaim(ctx, claim, map[string]any{wellknown.AnnotationSelectedNode: nil})
+}
+
+// patchClaim changes annotations of the claim that was seen, and of no later one of its name.
+func (c *Controller) patchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, annotations map[string]any) error {
+	patch, err := mergePatch(claim.UID, map[string]any{"annotations": annotations})
+	if err != nil {
+		return err
+	}
+	_, err = c.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("annotating claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	return nil
+}
+
+// isGone says that the object of a write is not there any more: it, or its like with another uid.
+func isGone(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// errBehind is told when the caches have not seen yet what the apiserver has.
+var errBehind = errors.New("the cache is behind the apiserver")
+
+// create makes the volume of a directory that a mount Job has made.
+func (c *Controller) create(ctx context.Context, s lifecycle.State, creation lifecycle.Creation) error {
+	operation := creation.Operation
+	volume, err := volumes.FromOperation(operation, s.Targets.Port(creation.FileSystemID), creation.GID, s.Provisioner)
+	if err != nil {
+		return queue.Terminal(err)
+	}
+	if err := c.confirm(ctx, s, volume); err != nil {
+		return err
+	}
+	_, err = c.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating volume %s: %w", volume.Name, errBehind) // the next look says whose it is
+	}
+	if err != nil {
+		return fmt.Errorf("creating volume %s: %w", volume.Name, err)
+	}
+	c.options.Log.InfoContext(ctx, "volume created",
+		slog.String("claim", operation.Namespace+"/"+operation.Claim), slog.String("volume", volume.Name),
+		slog.String("fileSystem", creation.FileSystemID))
+	if s.Claim != nil {
+		c.metrics.provisioned.Observe(s.Now.Sub(s.Claim.CreationTimestamp.Time).Seconds())
+		c.tell.Say(s.Claim, wellknown.EventProvisioningSucceeded, fmt.Sprintf("created volume %s: directory %s of file system %s", volume.Name, operation.Path, creation.FileSystemID))
+	}
+	return nil
+}
+
+// confirm makes sure that the caches showed claim and volume as they are.
+func (c *Controller) confirm(ctx context.Context, s lifecycle.State, volume *corev1.PersistentVolume) error {
+	ref := volume.Spec.ClaimRef
+	claim, err := c.live.Claim(ctx, ref.Namespace, ref.Name)
+	if err != nil {
+		return err
+	}
+	if exists := claim != nil && claim.UID == ref.UID; exists != (s.Claim != nil) {
+		return fmt.Errorf("claim %s/%s: %w", ref.Namespace, ref.Name, errBehind)
+	}
+	object, err := c.live.Volume(ctx, volume.Name)
+	if err != nil {
+		return err
+	}
+	if object != nil {
+		return fmt.Errorf("volume %s: %w", volume.Name, errBehind)
+	}
+	return nil
+}

@@ -1,0 +1,262 @@
+// Package claims is the control loop that turns claims into volumes and ends
+// volumes that are no longer needed. Its key is a claim's uid, for both, so
+// that the two never overtake each other.
+//
+// What is to be done is decided in package lifecycle; directories are made and
+// removed by the mount Jobs of package jobs, whose outcomes this loop reads.
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	expiring "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/controller/live"
+	"gnuthought.com/efs-stunnel/pkg/controller/tell"
+	"gnuthought.com/efs-stunnel/pkg/controller/view"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/queue"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// Options say how the loop works.
+type Options struct {
+	// LookAgain has discovery look for new file systems soon.
+	LookAgain func()
+	Events    record.EventRecorder
+	Metrics   prometheus.Registerer
+	Log       *slog.Logger
+}
+
+// Controller is the loop.
+type Controller struct {
+	options Options
+	client  kubernetes.Interface
+	live    live.Reader
+	view    *view.View
+	tell    *tell.Teller
+	metrics *metrics
+	queue   *queue.Queue[types.UID]
+	// ended are volumes that were deleted a moment ago, so that nothing is written twice.
+	ended *expiring.Expiring
+}
+
+const (
+	controlLoop  = "claims"
+	workers      = 32 // each waits for the apiserver most of the time
+	firstRetry   = 50 * time.Millisecond
+	maxRetry     = time.Minute
+	drainTimeout = 15 * time.Second
+)
+
+// New makes the loop. It is to be called before the caches run.
+func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, error) {
+	log := o.Log // the queue names its loop itself
+	o.Log = o.Log.With(slog.String("controller", controlLoop))
+	c := &Controller{
+		options: o,
+		client:  client,
+		live:    live.Reader{Client: client},
+		view:    v,
+		tell:    tell.New(o.Events),
+		ended:   expiring.NewExpiring(),
+	}
+	var err error
+	if c.metrics, err = newMetrics(o.Metrics); err != nil {
+		return nil, err
+	}
+	c.queue = queue.New(queue.Options{
+		Name: controlLoop, KeyName: "claim",
+		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout,
+		Log: log,
+	}, c.sync)
+	return c, c.watch()
+}
+
+// Run works until the context ends.
+func (c *Controller) Run(ctx context.Context) error {
+	if err := c.queue.Run(ctx, workers); err != nil {
+		return fmt.Errorf("claims: %w", err)
+	}
+	return nil
+}
+
+func (c *Controller) watch() error {
+	caches := c.view.Caches
+	var errs []error
+	on := func(informer cache.SharedIndexInformer, changed func(before, after any)) {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(object any) { changed(nil, object) },
+			UpdateFunc: changed,
+			DeleteFunc: func(object any) {
+				if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+					object = gone.Obj
+				}
+				changed(object, nil)
+			},
+		})
+		errs = append(errs, err)
+	}
+	on(caches.Claims, c.objectChanged)
+	on(caches.Volumes, c.objectChanged)
+	on(caches.Classes, c.objectChanged)
+	on(caches.Jobs, c.objectChanged)
+	on(caches.Pods, c.podChanged)
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("watching for claims: %w", err)
+	}
+	return nil
+}
+
+// objectChanged asks for a look at the claims that an object is about, as it was and as it is.
+func (c *Controller) objectChanged(before, after any) {
+	for _, object := range []any{before, after} {
+		for _, uid := range c.claimsOf(object) {
+			c.queue.Add(uid)
+		}
+	}
+}
+
+func (c *Controller) claimsOf(object any) []types.UID {
+	switch o := object.(type) {
+	case *corev1.PersistentVolumeClaim:
+		return []types.UID{o.UID}
+	case *corev1.PersistentVolume:
+		return claimsOfVolume(o)
+	case *storagev1.StorageClass:
+		return c.unboundOf(o.Name)
+	case *batchv1.Job:
+		return claimsOfJob(o)
+	}
+	return nil
+}
+
+func claimsOfVolume(object *corev1.PersistentVolume) []types.UID {
+	var uids []types.UID
+	if uid, ok := volumes.ClaimOfName(object.Name); ok {
+		uids = append(uids, uid)
+	}
+	if ref := object.Spec.ClaimRef; ref != nil && ref.UID != "" {
+		uids = append(uids, ref.UID)
+	}
+	return uids
+}
+
+func (c *Controller) unboundOf(class string) []types.UID {
+	var uids []types.UID
+	for _, claim := range c.view.Caches.UnboundClaims() {
+		if class == "" || volumes.ClassName(claim) == class {
+			uids = append(uids, claim.UID)
+		}
+	}
+	return uids
+}
+
+// claimsOfJob is empty for a Job that is used up, or cannot be read.
+func claimsOfJob(job *batchv1.Job) []types.UID {
+	if name, ok := mountjobs.ParseName(job.Name); !ok || name.Kind != mountjobs.Mount {
+		return nil
+	}
+	operations, err := mountjobs.Operations(job)
+	if err != nil {
+		return nil
+	}
+	var uids []types.UID
+	for _, o := range operations {
+		if o.ClaimUID != "" {
+			uids = append(uids, types.UID(o.ClaimUID))
+		}
+	}
+	return uids
+}
+
+// podChanged is about the end of a mount Job's pod; what comes before is of no use here.
+func (c *Controller) podChanged(_, after any) {
+	pod, ok := after.(*corev1.Pod)
+	if !ok || !hasEnded(pod) {
+		return
+	}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil || owner.Kind != "Job" {
+		return
+	}
+	if job := c.view.Caches.JobNamed(pod.Namespace, owner.Name); job != nil && job.UID == owner.UID {
+		c.objectChanged(nil, job)
+	}
+}
+
+func hasEnded(pod *corev1.Pod) bool {
+	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+		return true
+	}
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.Name == mountjobs.ContainerName && status.State.Terminated != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// TargetsChanged asks for a look at everything that the file systems decide.
+func (c *Controller) TargetsChanged() {
+	for _, uid := range c.unboundOf("") {
+		c.queue.Add(uid)
+	}
+	snapshot := c.view.Targets()
+	for id := range snapshot.Gone {
+		c.lookAtVolumesOf(id)
+	}
+	for id := range snapshot.FileSystems {
+		for _, object := range c.view.Caches.UnsettledVolumes(id) {
+			c.objectChanged(nil, object)
+		}
+	}
+}
+
+func (c *Controller) lookAtVolumesOf(fileSystemID string) {
+	for _, object := range c.view.Caches.VolumesOnFileSystem(fileSystemID) {
+		c.objectChanged(nil, object)
+	}
+}
+
+// sync looks at one claim and does what is to be done.
+func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Duration, err error) {
+	state := c.view.State(uid)
+	plan := lifecycle.Decide(state)
+	err = c.apply(ctx, state, plan)
+	if errors.Is(err, errBehind) {
+		return catchUp, nil
+	}
+	return untilNext(state.Now, plan), err
+}
+
+// catchUp is how long a cache may be behind, most of the time.
+const catchUp = 100 * time.Millisecond
+
+// untilNext is when a mount Job that should end by itself must have.
+func untilNext(now time.Time, plan lifecycle.Plan) time.Duration {
+	next := plan.Claim.Running
+	for _, v := range plan.Volumes {
+		if !v.Running.IsZero() && (next.IsZero() || v.Running.Before(next)) {
+			next = v.Running
+		}
+	}
+	if next.IsZero() {
+		return 0
+	}
+	return max(next.Sub(now), 0) + time.Second
+}

@@ -1,0 +1,34 @@
+package claims
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+type metrics struct {
+	provisioned, deleted prometheus.Histogram
+}
+
+// buckets reach as far as people wait: a mount Job's deadline is ten minutes.
+func buckets() []float64 { return []float64{0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600} }
+
+func newMetrics(registry prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		provisioned: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "efs_stunnel_manager_provision_duration_seconds",
+			Help:    "Time from a claim's creation to its volume's.",
+			Buckets: buckets(),
+		}),
+		deleted: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "efs_stunnel_manager_delete_duration_seconds",
+			Help:    "Time from a volume's release to its deletion.",
+			Buckets: buckets(),
+		}),
+	}
+	if err := errors.Join(registry.Register(m.provisioned), registry.Register(m.deleted)); err != nil {
+		return nil, fmt.Errorf("registering metrics of claims: %w", err)
+	}
+	return m, nil
+}

@@ -1,0 +1,188 @@
+package claims
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+func (c *Controller) applyToVolume(ctx context.Context, s lifecycle.State, plan lifecycle.VolumePlan) error {
+	c.tellVolume(plan)
+	if plan.Delete {
+		return c.delete(ctx, s, plan)
+	}
+	if plan.Adopt {
+		return c.adopt(ctx, plan.Object)
+	}
+	return errors.Join(
+		c.editFinalizer(ctx, plan),
+		c.expand(ctx, s.Claim, plan),
+	)
+}
+
+func (c *Controller) tellVolume(plan lifecycle.VolumePlan) {
+	object := plan.Object
+	if plan.Problem != "" {
+		c.tell.WarnOf(object, wellknown.EventVolumeFailedDelete, "problem", plan.Problem)
+	}
+	if plan.Failed != nil {
+		c.tell.WarnOf(object, wellknown.EventVolumeFailedDelete, plan.Failed.Job,
+			fmt.Sprintf("Job %s could not %s: %s", plan.Failed.Job, doing(plan.Failed), plan.Failed.Why()))
+	}
+	if plan.Skipped != "" {
+		c.tell.Warn(object, wellknown.EventVolumeDeleteSkipped, "the volume goes, its directory stays: "+plan.Skipped)
+	}
+	if plan.Gone {
+		c.tell.Warn(object, wellknown.EventFileSystemGone, fmt.Sprintf("file system %s no longer exists, so there is nothing to clean up: the volume may go",
+			object.Annotations[wellknown.AnnotationFileSystemID]))
+	}
+}
+
+func doing(a *lifecycle.Attempt) string {
+	if a.Operation.Adopt {
+		return "enter the volume's owner on the file system"
+	}
+	return "remove the directory"
+}
+
+// delete ends a volume whose directory has been dealt with. The object goes first and our
+// finalizer last: whoever comes between finds a volume that is on its way out.
+func (c *Controller) delete(ctx context.Context, s lifecycle.State, plan lifecycle.VolumePlan) error {
+	object := plan.Object
+	if _, ended := c.ended.Get(object.UID); ended {
+		return nil // the cache has not seen it yet
+	}
+	if object.DeletionTimestamp == nil {
+		options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(object.UID))}
+		err := c.client.CoreV1().PersistentVolumes().Delete(ctx, object.Name, options)
+		if isGone(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("deleting volume %s: %w", object.Name, err)
+		}
+	}
+	if err := c.removeFinalizer(ctx, object); err != nil {
+		return err
+	}
+	c.ended.Set(object.UID, nil, endedMemory)
+	c.metrics.deleted.Observe(s.Now.Sub(releasedAt(object)).Seconds())
+	c.options.Log.InfoContext(ctx, "volume deleted",
+		slog.String("volume", object.Name), slog.String("fileSystem", object.Annotations[wellknown.AnnotationFileSystemID]))
+	return nil
+}
+
+// endedMemory is longer than a cache is ever behind while its watch works.
+const endedMemory = 10 * time.Second
+
+func releasedAt(object *corev1.PersistentVolume) time.Time {
+	if at := object.Status.LastPhaseTransitionTime; at != nil {
+		return at.Time
+	}
+	if object.DeletionTimestamp != nil {
+		return object.DeletionTimestamp.Time
+	}
+	return object.CreationTimestamp.Time
+}
+
+// adopt makes a volume of the original system ours. A volume that somebody changed since is
+// looked at again first.
+func (c *Controller) adopt(ctx context.Context, object *corev1.PersistentVolume) error {
+	changed := object.DeepCopy()
+	volumes.Adopt(changed)
+	_, err := c.client.CoreV1().PersistentVolumes().Update(ctx, changed, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("adopting volume %s: %w", object.Name, err)
+	}
+	c.tell.Say(object, wellknown.EventVolumeAdopted, "the volume of the original provisioner is now managed like all others")
+	return nil
+}
+
+func (c *Controller) editFinalizer(ctx context.Context, plan lifecycle.VolumePlan) error {
+	switch {
+	case plan.RemoveFinalizer:
+		return c.removeFinalizer(ctx, plan.Object)
+	case plan.AddFinalizer:
+		return c.patchVolume(ctx, plan.Object, types.StrategicMergePatchType,
+			map[string]any{"finalizers": []string{wellknown.FinalizerVolume}}, nil)
+	}
+	return nil
+}
+
+// removeFinalizer names only ours, so that it neither brings back nor takes away another's.
+func (c *Controller) removeFinalizer(ctx context.Context, object *corev1.PersistentVolume) error {
+	return c.patchVolume(ctx, object, types.StrategicMergePatchType,
+		map[string]any{"$deleteFromPrimitiveList/finalizers": []string{wellknown.FinalizerVolume}}, nil)
+}
+
+// expand writes the next number of a claim that has grown.
+func (c *Controller) expand(ctx context.Context, claim *corev1.PersistentVolumeClaim, plan lifecycle.VolumePlan) error {
+	if size := plan.Expand.Volume; size != nil {
+		return c.patchVolume(ctx, plan.Object, types.MergePatchType, nil,
+			map[string]any{"capacity": map[string]any{string(corev1.ResourceStorage): size.String()}})
+	}
+	size := plan.Expand.Claim
+	if size == nil || claim == nil {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": claim.UID},
+		"status":   map[string]any{"capacity": map[string]any{string(corev1.ResourceStorage): size.String()}},
+	})
+	if err != nil {
+		return fmt.Errorf("writing a patch: %w", err)
+	}
+	_, err = c.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	if err != nil && !isGone(err) {
+		return fmt.Errorf("growing claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	}
+	return nil
+}
+
+func (c *Controller) patchVolume(ctx context.Context, object *corev1.PersistentVolume, kind types.PatchType, metadata, spec map[string]any) error {
+	patch, err := patchOf(object.UID, metadata, spec)
+	if err != nil {
+		return err
+	}
+	_, err = c.client.CoreV1().PersistentVolumes().Patch(ctx, object.Name, kind, patch, metav1.PatchOptions{})
+	if err != nil && !isGone(err) {
+		return fmt.Errorf("changing volume %s: %w", object.Name, err)
+	}
+	return nil
+}
+
+func mergePatch(uid types.UID, metadata map[string]any) ([]byte, error) {
+	return patchOf(uid, metadata, nil)
+}
+
+// patchOf names the uid, so that it changes no later object of the same name.
+func patchOf(uid types.UID, metadata, spec map[string]any) ([]byte, error) {
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata["uid"] = uid
+	fields := map[string]any{"metadata": metadata}
+	if spec != nil {
+		fields["spec"] = spec
+	}
+	patch, err := json.Marshal(fields)
+	if err != nil {
+		return nil, fmt.Errorf("writing a patch: %w", err)
+	}
+	return patch, nil
+}
