@@ -1,0 +1,209 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// catchUp is how long a cache may be behind, most of the time.
+const catchUp = 100 * time.Millisecond
+
+// apply is the only writer of this loop.
+func (c *Controller) apply(ctx context.Context, w world, p plan) (again time.Duration, err error) {
+	err = errors.Join(c.release(ctx, p), c.applySweep(ctx, w, p))
+	if !p.again.IsZero() {
+		again = max(p.again.Sub(w.now), 0) + catchUp
+	}
+	if p.running != nil {
+		return sooner(again, c.tellTrouble(w, p.running)), err
+	}
+	if len(p.due) == 0 {
+		return again, err
+	}
+	if p.wait != "" {
+		return sooner(again, c.tellNotReady(w, p)), err
+	}
+	behind, startErr := c.start(ctx, w, p)
+	return sooner(again, behind), errors.Join(err, startErr)
+}
+
+// sooner is the earlier of two waits; zero is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// release lets go of Jobs of which everything was used.
+func (c *Controller) release(ctx context.Context, p plan) error {
+	var errs []error
+	for _, job := range append(p.release, p.sweep.release...) {
+		errs = append(errs, c.releaseJob(ctx, job))
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Controller) releaseJob(ctx context.Context, job *batchv1.Job) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": job.UID, "$deleteFromPrimitiveList/finalizers": []string{wellknown.FinalizerOutcome},
+	}})
+	if err != nil {
+		return fmt.Errorf("writing a patch: %w", err)
+	}
+	_, err = c.client.BatchV1().Jobs(job.Namespace).Patch(ctx, job.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("releasing Job %s: %w", job.Name, err)
+	}
+	return nil
+}
+
+// start makes the next Job, of what is still wanted when it is looked at live.
+func (c *Controller) start(ctx context.Context, w world, p plan) (again time.Duration, err error) {
+	if behind, err := c.isBehind(ctx, p.vanished); behind || err != nil {
+		return catchUp, err
+	}
+	operations, err := c.seal(ctx, p.due)
+	if err != nil {
+		return 0, err
+	}
+	packed := mountjobs.Pack(operations, c.options.Batch)
+	for _, unfit := range packed.Unfit {
+		c.tellOwner(unfit.Operation, "the operation cannot be sent to a mount Job: "+unfit.Err.Error())
+	}
+	if len(packed.Batch) == 0 {
+		return 0, nil
+	}
+	spec := mountjobs.Spec{
+		Settings: c.options.Jobs, FileSystemID: w.id, Aliases: c.options.Aliases[w.id],
+		Number:     mountjobs.NextNumber(mountjobs.Mount, w.id, w.named),
+		Operations: packed.Batch, AvoidNodes: p.avoid,
+	}
+	job, err := mountjobs.Build(spec)
+	if err != nil {
+		return 0, fmt.Errorf("file system %s: %w", w.id, err)
+	}
+	created, err := c.client.BatchV1().Jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return catchUp, nil // another leader's, or ours, that the cache has not seen yet
+	}
+	if err != nil {
+		c.tellWaiting(p.due, fmt.Sprintf("no mount Job can begin: creating it failed: %v", err))
+		return 0, fmt.Errorf("creating Job %s: %w", job.Name, err)
+	}
+	c.options.Log.InfoContext(ctx, "mount Job created",
+		slog.String("job", created.Name), slog.String("fileSystem", w.id), slog.Int("operations", len(packed.Batch)))
+	c.metrics.created(mountjobs.Mount, len(packed.Batch))
+	c.tellBegun(created.Name, packed.Batch)
+	return 0, nil
+}
+
+// isBehind looks live for the pods of Jobs that seem to be over without a word.
+func (c *Controller) isBehind(ctx context.Context, vanished []*batchv1.Job) (bool, error) {
+	for _, job := range vanished {
+		pods, err := c.client.CoreV1().Pods(job.Namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job.Name})
+		if err != nil {
+			return false, fmt.Errorf("listing the pods of Job %s: %w", job.Name, err)
+		}
+		for i := range pods.Items {
+			if metav1.IsControlledBy(&pods.Items[i], job) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// applySweep records how the last sweep ended, or starts the next.
+func (c *Controller) applySweep(ctx context.Context, w world, p plan) error {
+	s := p.sweep
+	if s.record != nil {
+		return c.recordSweep(ctx, w, s)
+	}
+	if !s.begin {
+		return nil
+	}
+	job, err := mountjobs.BuildSweep(mountjobs.SweepSpec{
+		Settings: c.options.Jobs, FileSystemID: w.id, Aliases: c.options.Aliases[w.id],
+		Number:     mountjobs.NextNumber(mountjobs.Sweep, w.id, w.named),
+		AvoidNodes: mountjobs.NodesToAvoid(w.failedNodes(), w.agents),
+	})
+	if err != nil {
+		return fmt.Errorf("file system %s: %w", w.id, err)
+	}
+	_, err = c.client.BatchV1().Jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating Job %s: %w", job.Name, err)
+	}
+	c.metrics.created(mountjobs.Sweep, 0)
+	return nil
+}
+
+func (c *Controller) recordSweep(ctx context.Context, w world, s sweepPlan) error {
+	if w.root != nil {
+		var next any
+		if !s.next.IsZero() {
+			next = s.next.UTC().Format(time.RFC3339)
+		}
+		if err := c.annotateRoot(ctx, w.root, next); err != nil {
+			return err
+		}
+		if s.record.outcome.State != mountjobs.Succeeded {
+			c.tell.Warn(w.root, wellknown.EventSweepFailed, fmt.Sprintf("Job %s has not emptied the trash: %s", s.record.job.Name, s.record.outcome.Message))
+		}
+	}
+	if s.record.outcome.State == mountjobs.Succeeded || s.record.outcome.State == mountjobs.Finished {
+		c.metrics.swept(w.id, s.record.outcome.Swept)
+	}
+	return c.releaseJob(ctx, s.record.job)
+}
+
+func (c *Controller) annotateRoot(ctx context.Context, root *corev1.PersistentVolumeClaim, next any) error {
+	have, has := root.Annotations[wellknown.AnnotationNextSweep]
+	if next == have || next == nil && !has {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": root.UID, "annotations": map[string]any{wellknown.AnnotationNextSweep: next},
+	}})
+	if err != nil {
+		return fmt.Errorf("writing a patch: %w", err)
+	}
+	_, err = c.client.CoreV1().PersistentVolumeClaims(root.Namespace).Patch(ctx, root.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("annotating root claim %s: %w", root.Name, err)
+	}
+	return nil
+}
+
+// claimOf is the claim that an operation is for, nil when it is gone.
+func (c *Controller) claimOf(o directories.Operation) *corev1.PersistentVolumeClaim {
+	return c.view.Caches.Claim(types.UID(o.ClaimUID))
+}
+
+// tellBegun announces provisioning; a retry is no news.
+func (c *Controller) tellBegun(job string, batch []directories.Operation) {
+	for _, o := range batch {
+		if o.Adopt || o.Kind != directories.Setup && o.Kind != directories.Restore || volumes.AttemptOf(o) > 1 {
+			continue
+		}
+		if claim := c.claimOf(o); claim != nil {
+			c.tell.Say(claim, wellknown.EventProvisioning, fmt.Sprintf("Job %s makes directory %s", job, o.Path))
+		}
+	}
+}

@@ -1,0 +1,210 @@
+// Package jobs is the control loop that has Kubernetes Jobs make and remove
+// directories. Its key is a file system: there, one mount Job at a time carries
+// out every operation that waits, and what arrives meanwhile rides in the next.
+//
+// Which operations wait follows from claims, volumes and Jobs alone, decided
+// by package lifecycle; the claims loop makes use of the outcomes in the same
+// way. A Job keeps a finalizer until everything that should follow from it has.
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/controller/live"
+	"gnuthought.com/efs-stunnel/pkg/controller/tell"
+	"gnuthought.com/efs-stunnel/pkg/controller/view"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/queue"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// Options say how the loop works.
+type Options struct {
+	// Jobs are what an administrator chose for every Job.
+	Jobs mountjobs.Settings
+	// Batch is how many operations one Job carries at most.
+	Batch int
+	// Aliases are, for a file system, the ids whose marker and ledger it may carry.
+	Aliases map[string][]string
+	Events  record.EventRecorder
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+}
+
+// Controller is the loop.
+type Controller struct {
+	options Options
+	client  kubernetes.Interface
+	live    live.Reader
+	view    *view.View
+	tell    *tell.Teller
+	metrics *metrics
+	queue   *queue.Queue[string]
+}
+
+const (
+	controlLoop  = "jobs"
+	workers      = 8 // file systems worked on at once
+	firstRetry   = 100 * time.Millisecond
+	maxRetry     = time.Minute
+	drainTimeout = 15 * time.Second
+)
+
+// New makes the loop. It is to be called before the caches run.
+func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, error) {
+	log := o.Log // the queue names its loop itself
+	o.Log = o.Log.With(slog.String("controller", controlLoop))
+	c := &Controller{
+		options: o,
+		client:  client,
+		live:    live.Reader{Client: client},
+		view:    v,
+		tell:    tell.New(o.Events),
+	}
+	var err error
+	if c.metrics, err = newMetrics(o.Metrics); err != nil {
+		return nil, err
+	}
+	c.queue = queue.New(queue.Options{
+		Name: controlLoop, KeyName: "fileSystem",
+		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout,
+		Log: log,
+	}, c.sync)
+	return c, c.watch()
+}
+
+// Run works until the context ends.
+func (c *Controller) Run(ctx context.Context) error {
+	if err := c.queue.Run(ctx, workers); err != nil {
+		return fmt.Errorf("jobs: %w", err)
+	}
+	return nil
+}
+
+// TargetsChanged asks for a look at every file system, and at the claims that wait for one.
+func (c *Controller) TargetsChanged() {
+	for id := range c.view.Targets().FileSystems {
+		c.queue.Add(id)
+	}
+	for _, claim := range c.view.Caches.UnboundClaims() {
+		c.lookFor(claim.UID)
+	}
+}
+
+func (c *Controller) watch() error {
+	caches := c.view.Caches
+	var errs []error
+	for _, informer := range []cache.SharedIndexInformer{caches.Claims, caches.Volumes, caches.Classes, caches.Jobs, caches.Pods, caches.Warnings} {
+		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc:    c.changed,
+			UpdateFunc: func(_, after any) { c.changed(after) },
+			DeleteFunc: c.changed,
+		})
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("watching for mount Jobs: %w", err)
+	}
+	return nil
+}
+
+// changed finds the file systems for which something may have begun or ended to wait.
+func (c *Controller) changed(object any) {
+	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	switch o := object.(type) {
+	case *corev1.PersistentVolumeClaim:
+		c.claimChanged(o)
+	case *corev1.PersistentVolume:
+		c.volumeChanged(o)
+	case *storagev1.StorageClass:
+		for _, claim := range c.view.Caches.UnboundClaims() {
+			if volumes.ClassName(claim) == o.Name {
+				c.lookFor(claim.UID)
+			}
+		}
+	case *batchv1.Job:
+		c.addJob(o.Name)
+	case *corev1.Pod:
+		if id := o.Labels[wellknown.LabelMountJobFileSystemID]; id != "" {
+			c.queue.Add(id)
+		}
+	case *corev1.Event:
+		c.addEvent(o)
+	}
+}
+
+func (c *Controller) claimChanged(claim *corev1.PersistentVolumeClaim) {
+	if id, ok := strings.CutPrefix(claim.Name, wellknown.RootVolumePrefix); ok && claim.Namespace == c.options.Jobs.Namespace {
+		c.queue.Add(id)
+	}
+	c.lookFor(claim.UID)
+}
+
+func (c *Controller) volumeChanged(object *corev1.PersistentVolume) {
+	read := volumes.Read(object, c.view.Provisioner)
+	if read.Kind == volumes.Foreign {
+		return
+	}
+	if read.Kind == volumes.Root || object.DeletionTimestamp != nil {
+		c.queue.Add(read.FileSystemID) // a Job may be used up now
+	}
+	c.lookFor(read.ClaimUID)
+	if ref := object.Spec.ClaimRef; ref != nil && ref.UID != read.ClaimUID {
+		c.lookFor(ref.UID)
+	}
+	if len(c.view.Caches.JobsOfVolume(object.Name)) > 0 {
+		c.queue.Add(read.FileSystemID)
+	}
+}
+
+// lookFor adds the file systems of the operations that a claim and its volumes wait for.
+func (c *Controller) lookFor(uid types.UID) {
+	if uid == "" {
+		return
+	}
+	for _, w := range lifecycle.Decide(c.view.State(uid)).Waiting() {
+		c.queue.Add(w.FileSystemID)
+	}
+}
+
+func (c *Controller) addJob(job string) {
+	if name, ok := mountjobs.ParseName(job); ok {
+		c.queue.Add(name.FileSystemID)
+	}
+}
+
+// addEvent reads the name of a Job, or that of its pod, which has five more letters.
+func (c *Controller) addEvent(event *corev1.Event) {
+	name := event.InvolvedObject.Name
+	if event.InvolvedObject.Kind == "Pod" {
+		if i := strings.LastIndexByte(name, '-'); i > 0 {
+			name = name[:i]
+		}
+	}
+	c.addJob(name)
+}
+
+// sync looks at one file system and does what is to be done.
+func (c *Controller) sync(ctx context.Context, id string) (again time.Duration, err error) {
+	w := c.observe(id)
+	p := decide(w)
+	return c.apply(ctx, w, p)
+}

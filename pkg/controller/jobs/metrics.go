@@ -1,0 +1,53 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+)
+
+type metrics struct {
+	jobs       *prometheus.CounterVec
+	operations prometheus.Histogram
+	trash      *prometheus.GaugeVec
+}
+
+func newMetrics(registry prometheus.Registerer) (*metrics, error) {
+	m := &metrics{
+		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "efs_stunnel_manager_jobs_created_total",
+			Help: "Kubernetes Jobs created, by kind: mount or sweep.",
+		}, []string{"kind"}),
+		operations: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "efs_stunnel_manager_mount_job_operations",
+			Help:    "Operations in a mount Job.",
+			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
+		}),
+		trash: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "efs_stunnel_manager_trash_directories",
+			Help: "Directories of deleted volumes that the last sweep left in the trash, because their time has not come.",
+		}, []string{"file_system"}),
+	}
+	if err := errors.Join(registry.Register(m.jobs), registry.Register(m.operations), registry.Register(m.trash)); err != nil {
+		return nil, fmt.Errorf("registering metrics of mount Jobs: %w", err)
+	}
+	return m, nil
+}
+
+func (m *metrics) created(kind mountjobs.Kind, operations int) {
+	if kind == mountjobs.Sweep {
+		m.jobs.WithLabelValues("sweep").Inc()
+		return
+	}
+	m.jobs.WithLabelValues("mount").Inc()
+	m.operations.Observe(float64(operations))
+}
+
+// swept has one series for each file system, of which a cluster has tens.
+func (m *metrics) swept(fileSystemID string, s directories.Swept) {
+	m.trash.WithLabelValues(fileSystemID).Set(float64(s.Kept))
+}

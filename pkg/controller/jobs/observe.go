@@ -1,0 +1,149 @@
+package jobs
+
+import (
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// world is what the loop knows of one file system.
+type world struct {
+	id    string
+	now   time.Time
+	named []*batchv1.Job // all that have the file system in their name, for the next number
+	// mounts and sweeps are ours, the oldest first.
+	mounts []mountJob
+	sweeps []sweepJob
+	// notReady is why no Job may use the root claim now, or "".
+	notReady string
+	root     *corev1.PersistentVolumeClaim
+	// waiting are the operations that wait, due or not. Finding them costs a look at every
+	// claim, so it is done only when they can be used.
+	waiting func() []lifecycle.Wanted
+	agents  []*corev1.Pod
+}
+
+// mountJob is a mount Job and what became of it.
+type mountJob struct {
+	job     *batchv1.Job
+	pods    []*corev1.Pod
+	outcome mountjobs.Outcome
+	err     error // its operations cannot be read
+	// fresh says that it has the finalizer still.
+	fresh bool
+	// used says that everything that should follow from it has, but for a sweep.
+	used bool
+	// fillsTrash says that it has left something to sweep.
+	fillsTrash bool
+}
+
+type sweepJob struct {
+	job     *batchv1.Job
+	outcome mountjobs.SweepOutcome
+	fresh   bool
+}
+
+func (c *Controller) observe(id string) world {
+	w := world{
+		id:      id,
+		now:     c.view.Now(),
+		named:   c.view.Caches.JobsOfFileSystem(id),
+		waiting: func() []lifecycle.Wanted { return c.waiting(id) },
+		agents:  c.view.Caches.Agents(),
+	}
+	for _, job := range w.named {
+		c.observeJob(&w, job)
+	}
+	slices.SortFunc(w.mounts, func(a, b mountJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
+	slices.SortFunc(w.sweeps, func(a, b sweepJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
+	c.observeRoot(&w)
+	return w
+}
+
+func (c *Controller) observeJob(w *world, job *batchv1.Job) {
+	name, err := mountjobs.Identify(job)
+	if err != nil {
+		return // a stranger's; it counts for the next number only
+	}
+	fresh := slices.Contains(job.Finalizers, wellknown.FinalizerOutcome)
+	pods := c.view.Caches.PodsOfJob(job)
+	if name.Kind == mountjobs.Sweep {
+		if outcome, err := mountjobs.ReadSweep(job, pods, w.now); err == nil {
+			w.sweeps = append(w.sweeps, sweepJob{job: job, outcome: outcome, fresh: fresh})
+		}
+		return
+	}
+	m := mountJob{job: job, pods: pods, fresh: fresh}
+	m.outcome, m.err = c.view.Outcome(job)
+	if m.fresh && !m.outcome.HoldsFileSystem() {
+		c.observeUse(&m)
+	}
+	w.mounts = append(w.mounts, m)
+}
+
+// observeUse finds out whether a Job that has ended may be forgotten.
+func (c *Controller) observeUse(m *mountJob) {
+	m.used = true
+	for _, a := range c.view.AttemptsOf(m.job, m.outcome) {
+		m.fillsTrash = m.fillsTrash || lifecycle.FillsTrash(a)
+		object := c.view.Caches.Volume(a.Operation.Volume)
+		superseded := c.view.Superseded(m.job, a.Operation.Volume)
+		m.used = m.used && c.view.Used(a, object, c.view.ClaimOf(object), superseded)
+	}
+}
+
+func (c *Controller) observeRoot(w *world) {
+	namespace, name := c.options.Jobs.Namespace, volumes.RootName(w.id)
+	port := c.view.Targets().Port(w.id)
+	w.root = c.view.Caches.ClaimNamed(namespace, name)
+	pair := volumes.RootPair{
+		FileSystemID: w.id, Port: port, Namespace: namespace,
+		Volume: c.view.Caches.Volume(name), Claim: w.root,
+	}
+	w.notReady = pair.Ready()
+}
+
+// waiting looks at everything that may want something of a file system: claims without a
+// volume, volumes that are not simply bound, and what was begun for claims that are gone.
+func (c *Controller) waiting(id string) []lifecycle.Wanted {
+	var found []lifecycle.Wanted
+	for uid := range c.concerned(id) {
+		for _, w := range lifecycle.Decide(c.view.State(uid)).Waiting() {
+			if w.FileSystemID == id {
+				found = append(found, w)
+			}
+		}
+	}
+	return found
+}
+
+func (c *Controller) concerned(id string) map[types.UID]bool {
+	uids := map[types.UID]bool{}
+	for _, claim := range c.view.Caches.UnboundClaims() {
+		uids[claim.UID] = true
+	}
+	for _, object := range c.view.Caches.UnsettledVolumes(id) {
+		read := volumes.Read(object, c.view.Provisioner)
+		uids[read.ClaimUID] = true
+	}
+	for _, job := range c.view.Caches.JobsOfFileSystem(id) {
+		if !slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) {
+			continue
+		}
+		if o, err := c.view.Outcome(job); err == nil && o.State != mountjobs.Succeeded {
+			for _, operation := range o.Operations {
+				uids[types.UID(operation.ClaimUID)] = true
+			}
+		}
+	}
+	delete(uids, "")
+	return uids
+}

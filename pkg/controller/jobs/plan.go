@@ -1,0 +1,200 @@
+package jobs
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// plan is what is to be done on one file system.
+type plan struct {
+	// release are Jobs that may be forgotten.
+	release []*batchv1.Job
+	// running is the Job that holds the file system, nil if none does.
+	running *mountJob
+	// due are the operations for the next mount Job, the oldest first; wait is why it cannot be
+	// made now, or "".
+	due  []lifecycle.Wanted
+	wait string
+	// avoid are the nodes where the last Jobs failed.
+	avoid []string
+	// vanished are Jobs that seem to be over without a word; the cache may only be behind.
+	vanished []*batchv1.Job
+	sweep    sweepPlan
+	// again is when to look again although nothing has happened; zero is never.
+	again time.Time
+}
+
+// decide says what is to be done.
+//
+//	newest mount Job   root claim  operations       what is done
+//	running            any         any              nothing, until its end is due
+//	ended, or none     not ready   due              told
+//	ended, or none     ready       due              the next Job
+//	ended, or none     any         due later, none  nothing, until then
+//
+// Whatever else, Jobs of which everything was used are released, and trash is swept.
+func decide(w world) plan {
+	p := plan{sweep: decideSweep(w)}
+	p.look(p.sweep.again)
+	for i := range w.mounts {
+		m := &w.mounts[i]
+		switch {
+		case m.outcome.HoldsFileSystem():
+			p.running = m
+			p.look(m.outcome.Until)
+		case m.fresh && (m.err != nil || m.used && (!m.fillsTrash || w.sweptSince(m))):
+			p.release = append(p.release, m.job)
+		case m.fresh && m.outcome.State == mountjobs.Lost && len(m.pods) == 0:
+			p.vanished = append(p.vanished, m.job)
+		}
+	}
+	if p.running != nil {
+		return p
+	}
+	p.planNext(w)
+	return p
+}
+
+func (p *plan) planNext(w world) {
+	for _, wanted := range w.waiting() {
+		if wanted.Due.After(w.now) {
+			p.look(wanted.Due)
+			continue
+		}
+		p.due = append(p.due, wanted)
+	}
+	slices.SortFunc(p.due, func(a, b lifecycle.Wanted) int {
+		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Operation.Volume, b.Operation.Volume))
+	})
+	if len(p.due) == 0 {
+		return
+	}
+	p.wait = w.notReady
+	p.avoid = mountjobs.NodesToAvoid(w.failedNodes(), w.agents)
+}
+
+// look remembers the earliest time.
+func (p *plan) look(at time.Time) {
+	if !at.IsZero() && (p.again.IsZero() || at.Before(p.again)) {
+		p.again = at
+	}
+}
+
+// failedNodes are those of the newest Jobs, back to the last one that did well.
+func (w world) failedNodes() []string {
+	var nodes []string
+	for _, m := range slices.Backward(w.mounts) {
+		if m.outcome.State == mountjobs.Succeeded || w.now.Sub(m.job.CreationTimestamp.Time) > nodeBlame {
+			break
+		}
+		if m.outcome.BlamesNode() {
+			nodes = append(nodes, m.outcome.Node)
+		}
+	}
+	return nodes
+}
+
+// nodeBlame is how long a failure counts against its node.
+const nodeBlame = 30 * time.Minute
+
+// sweepPlan is what is to be done about the trash.
+type sweepPlan struct {
+	// begin says that a sweep is due.
+	begin bool
+	// record is the newest sweep, if it has ended and nobody has made use of that yet.
+	record *sweepJob
+	// next is when the trash has something to remove again; zero is never.
+	next time.Time
+	// release are older sweeps.
+	release []*batchv1.Job
+	again   time.Time
+}
+
+// sweepDelay lets a burst of deletions end before the trash is emptied.
+const sweepDelay = 10 * time.Second
+
+// decideSweep says what is to be done about the trash.
+//
+//	newest sweep  trash                         what is done
+//	running       any                           nothing
+//	ended, fresh  any                           its outcome is recorded, then it is released
+//	ended, none   a Job has filled it since     sweep, after a moment
+//	ended, none   the recorded time has come    sweep
+func decideSweep(w world) sweepPlan {
+	var p sweepPlan
+	for i := range w.sweeps {
+		s := &w.sweeps[i]
+		newest := i == len(w.sweeps)-1
+		switch {
+		case s.outcome.HoldsFileSystem():
+			return sweepPlan{again: s.outcome.Until, release: p.release}
+		case s.fresh && newest:
+			p.record, p.next = s, w.nextSweep()
+			return p
+		case s.fresh:
+			p.release = append(p.release, s.job)
+		}
+	}
+	due := w.sweepDue()
+	if due.IsZero() || w.notReady != "" {
+		return p
+	}
+	p.begin, p.again = !due.After(w.now), due
+	return p
+}
+
+// nextSweep is when the newest sweep wants another one.
+func (w world) nextSweep() time.Time {
+	newest := w.sweeps[len(w.sweeps)-1]
+	if newest.outcome.State == mountjobs.Succeeded {
+		return newest.outcome.Swept.Next
+	}
+	failures := 0
+	for _, s := range slices.Backward(w.sweeps) {
+		if s.outcome.State == mountjobs.Succeeded {
+			break
+		}
+		failures++
+	}
+	return w.now.Add(mountjobs.Backoff(wellknown.DefaultProvisionBackoff, failures))
+}
+
+// sweepDue is when the next sweep should begin; zero is never.
+func (w world) sweepDue() time.Time {
+	var due time.Time
+	if w.root != nil {
+		if at, err := time.Parse(time.RFC3339, w.root.Annotations[wellknown.AnnotationNextSweep]); err == nil {
+			due = at
+		}
+	}
+	for i := range w.mounts {
+		m := &w.mounts[i]
+		if !m.fresh || !m.fillsTrash || w.sweptSince(m) {
+			continue
+		}
+		if at := m.end().Add(sweepDelay); due.IsZero() || at.Before(due) {
+			due = at
+		}
+	}
+	return due
+}
+
+// sweptSince says that a sweep has begun after a Job ended, so that it sees what that has left.
+func (w world) sweptSince(m *mountJob) bool {
+	return slices.ContainsFunc(w.sweeps, func(s sweepJob) bool { return s.job.CreationTimestamp.After(m.end()) })
+}
+
+func (m *mountJob) end() time.Time {
+	if m.outcome.Ended.IsZero() {
+		return m.job.CreationTimestamp.Time
+	}
+	return m.outcome.Ended
+}

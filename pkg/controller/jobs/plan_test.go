@@ -1,0 +1,217 @@
+package jobs
+
+import (
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+const fileSystem = "fs-00000001"
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func ago(d time.Duration) time.Time { return now.Add(-d) }
+
+// mounted is a mount Job that ended a minute ago.
+func mounted(number int, change ...func(*mountJob)) mountJob {
+	name := mountjobs.Name{Kind: mountjobs.Mount, FileSystemID: fileSystem, Number: number}
+	m := mountJob{
+		job:     &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name.String(), CreationTimestamp: metav1.NewTime(ago(2 * time.Minute))}},
+		outcome: mountjobs.Outcome{Name: name, State: mountjobs.Succeeded, Ended: ago(time.Minute), Node: "a"},
+		pods:    []*corev1.Pod{{}},
+		fresh:   true,
+		used:    true,
+	}
+	for _, c := range change {
+		c(&m)
+	}
+	return m
+}
+
+func runs(m *mountJob) {
+	m.outcome.State, m.outcome.Until, m.outcome.Ended = mountjobs.Running, now.Add(time.Hour), time.Time{}
+}
+
+func unused(m *mountJob) { m.used = false }
+func old(m *mountJob)    { m.fresh = false }
+func fills(m *mountJob)  { m.fillsTrash = true }
+
+func silent(m *mountJob) {
+	m.outcome.State, m.outcome.Ended, m.pods, m.used = mountjobs.Lost, time.Time{}, nil, false
+}
+
+func on(node string, state mountjobs.State) func(*mountJob) {
+	return func(m *mountJob) { m.outcome.Node, m.outcome.State = node, state }
+}
+
+func swept(created time.Time, state mountjobs.State, next time.Time, fresh bool) sweepJob {
+	return sweepJob{
+		job:     &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "efs-sweep-" + fileSystem + "-00001", CreationTimestamp: metav1.NewTime(created)}},
+		outcome: mountjobs.SweepOutcome{State: state, Swept: directories.Swept{Next: next}},
+		fresh:   fresh,
+	}
+}
+
+func wants(volume string, since, due time.Time) lifecycle.Wanted {
+	return lifecycle.Wanted{
+		FileSystemID: fileSystem, Since: since, Due: due,
+		Operation: directories.Operation{Kind: directories.Setup, Owner: directories.Owner{Volume: volume}},
+	}
+}
+
+func worldWith(mounts []mountJob, waiting ...lifecycle.Wanted) world {
+	return world{id: fileSystem, now: now, mounts: mounts, waiting: func() []lifecycle.Wanted { return waiting }}
+}
+
+func TestDecideNextJob(t *testing.T) {
+	ready := wants("v1", ago(time.Minute), time.Time{})
+	older := wants("v2", ago(time.Hour), ago(time.Second))
+	later := wants("v3", ago(time.Hour), now.Add(time.Minute))
+	for name, c := range map[string]struct {
+		world   world
+		running bool
+		due     []string
+		wait    bool
+		again   time.Time
+	}{
+		"nothing":         {world: worldWith(nil)},
+		"one":             {world: worldWith(nil, ready), due: []string{"v1"}},
+		"oldest first":    {world: worldWith(nil, ready, older), due: []string{"v2", "v1"}},
+		"later":           {world: worldWith(nil, later), again: later.Due},
+		"some later":      {world: worldWith(nil, later, ready), due: []string{"v1"}, again: later.Due},
+		"a Job runs":      {world: worldWith([]mountJob{mounted(1, runs)}, ready), running: true, again: now.Add(time.Hour)},
+		"a Job has ended": {world: worldWith([]mountJob{mounted(1)}, ready), due: []string{"v1"}},
+		"root claim not ready": {world: func() world {
+			w := worldWith(nil, ready)
+			w.notReady = "it is not bound"
+			return w
+		}(), due: []string{"v1"}, wait: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := decide(c.world)
+			var due []string
+			for _, w := range p.due {
+				due = append(due, w.Operation.Volume)
+			}
+			if (p.running != nil) != c.running || len(due) != len(c.due) || (p.wait != "") != c.wait || !p.again.Equal(c.again) {
+				t.Fatalf("got %+v, want %+v", p, c)
+			}
+			for i := range due {
+				if due[i] != c.due[i] {
+					t.Errorf("order %v, want %v", due, c.due)
+				}
+			}
+		})
+	}
+}
+
+func TestDecideRelease(t *testing.T) {
+	for name, c := range map[string]struct {
+		job    mountJob
+		sweeps []sweepJob
+		want   bool
+	}{
+		"used":                        {job: mounted(1), want: true},
+		"not used":                    {job: mounted(1, unused)},
+		"released before":             {job: mounted(1, old)},
+		"running":                     {job: mounted(1, runs)},
+		"trash not swept":             {job: mounted(1, fills)},
+		"trash swept before it ended": {job: mounted(1, fills), sweeps: []sweepJob{swept(ago(90*time.Second), mountjobs.Succeeded, time.Time{}, false)}},
+		"trash swept since":           {job: mounted(1, fills), sweeps: []sweepJob{swept(ago(30*time.Second), mountjobs.Running, time.Time{}, true)}, want: true},
+		"unreadable":                  {job: mounted(1, unused, func(m *mountJob) { m.err = mountjobs.ErrFormat }), want: true},
+	} {
+		w := worldWith([]mountJob{c.job})
+		w.sweeps = c.sweeps
+		if got := len(decide(w).release) == 1; got != c.want {
+			t.Errorf("%s: released is %v", name, got)
+		}
+	}
+}
+
+func TestVanishedJobIsLookedForLive(t *testing.T) {
+	p := decide(worldWith([]mountJob{mounted(1, silent)}, wants("v1", now, time.Time{})))
+	if len(p.vanished) != 1 || len(p.due) != 1 {
+		t.Errorf("got %+v", p)
+	}
+}
+
+func TestDecideSweep(t *testing.T) {
+	annotated := func(at time.Time) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
+			wellknown.AnnotationNextSweep: at.Format(time.RFC3339),
+		}}}
+	}
+	filled := []mountJob{mounted(1, fills)}
+	recent := []mountJob{mounted(1, fills, func(m *mountJob) { m.outcome.Ended = ago(time.Second) })}
+	for name, c := range map[string]struct {
+		world  world
+		begin  bool
+		record bool
+		next   time.Time
+		again  time.Time
+	}{
+		"nothing":              {world: worldWith(nil)},
+		"trash":                {world: worldWith(filled), begin: true, again: ago(50 * time.Second)},
+		"trash of this moment": {world: worldWith(recent), again: now.Add(9 * time.Second)},
+		"trash, root not ready": {world: func() world {
+			w := worldWith(filled)
+			w.notReady = "not bound"
+			return w
+		}()},
+		"sweep runs":            {world: withSweeps(filled, nil, swept(ago(time.Hour), mountjobs.Running, time.Time{}, true))},
+		"swept":                 {world: withSweeps(filled, nil, swept(ago(time.Second), mountjobs.Succeeded, time.Time{}, false))},
+		"sweep has ended":       {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour), true)), record: true, next: now.Add(time.Hour)},
+		"sweep was lost":        {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(time.Minute)},
+		"sweep was lost again":  {world: withSweeps(nil, nil, swept(ago(time.Hour), mountjobs.Finished, time.Time{}, false), swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(2 * time.Minute)},
+		"the time has come":     {world: withSweeps(nil, annotated(ago(time.Second))), begin: true, again: ago(time.Second)},
+		"the time has not come": {world: withSweeps(nil, annotated(now.Add(time.Hour))), again: now.Add(time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := decideSweep(c.world)
+			if p.begin != c.begin || (p.record != nil) != c.record || !p.next.Equal(c.next) || !p.again.Equal(c.again) {
+				t.Errorf("got %+v, want %+v", p, c)
+			}
+		})
+	}
+}
+
+func withSweeps(mounts []mountJob, root *corev1.PersistentVolumeClaim, sweeps ...sweepJob) world {
+	w := worldWith(mounts)
+	w.root, w.sweeps = root, sweeps
+	return w
+}
+
+func TestNodesOfFailedJobsAreAvoided(t *testing.T) {
+	agents := []*corev1.Pod{readyAgent("a"), readyAgent("b")}
+	want := wants("v1", now, time.Time{})
+	for name, c := range map[string]struct {
+		mounts []mountJob
+		want   int
+	}{
+		"none failed":       {[]mountJob{mounted(1, on("a", mountjobs.Succeeded))}, 0},
+		"last was lost":     {[]mountJob{mounted(1, on("a", mountjobs.Lost))}, 1},
+		"well since":        {[]mountJob{mounted(1, on("a", mountjobs.Lost)), mounted(2, on("b", mountjobs.Succeeded))}, 0},
+		"failed everywhere": {[]mountJob{mounted(1, on("a", mountjobs.Lost)), mounted(2, on("b", mountjobs.Lost))}, 0},
+	} {
+		w := worldWith(c.mounts, want)
+		w.agents = agents
+		if got := len(decide(w).avoid); got != c.want {
+			t.Errorf("%s: avoids %d nodes, want %d", name, got, c.want)
+		}
+	}
+}
+
+func readyAgent(node string) *corev1.Pod {
+	return &corev1.Pod{
+		Spec:   corev1.PodSpec{NodeName: node},
+		Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}},
+	}
+}

@@ -1,0 +1,120 @@
+package jobs
+
+import (
+	"context"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// liveObjects are the volumes and claims that a batch with cleanups is about, read just now.
+type liveObjects struct {
+	volumes map[string]*corev1.PersistentVolume
+	claims  map[types.NamespacedName]*corev1.PersistentVolumeClaim
+}
+
+// seal looks live at whatever a batch would take away. Of the operations that wait, those stay
+// that are still right; owners that only the ledger remembers are released with them.
+func (c *Controller) seal(ctx context.Context, due []lifecycle.Wanted) ([]directories.Operation, error) {
+	now, err := c.readLive(ctx, due)
+	if err != nil {
+		return nil, err
+	}
+	var operations []directories.Operation
+	for _, wanted := range due {
+		if wanted.Operation.Kind != directories.Cleanup {
+			operations = append(operations, wanted.Operation)
+			continue
+		}
+		if !now.wantsCleanup(wanted.Operation, c.view.Provisioner) {
+			continue
+		}
+		operations = append(operations, c.unblock(now, wanted)...)
+	}
+	return operations, nil
+}
+
+func (c *Controller) readLive(ctx context.Context, due []lifecycle.Wanted) (liveObjects, error) {
+	var names []string
+	owners := map[types.NamespacedName]bool{}
+	for _, wanted := range due {
+		if wanted.Operation.Kind != directories.Cleanup {
+			continue
+		}
+		names = append(names, wanted.Operation.Volume)
+		for _, blocker := range wanted.Blockers {
+			names = append(names, blocker.Volume)
+			owners[types.NamespacedName{Namespace: blocker.Namespace, Name: blocker.Claim}] = true
+		}
+	}
+	if len(names) == 0 {
+		return liveObjects{}, nil
+	}
+	slices.Sort(names)
+	objects, err := c.live.Volumes(ctx, slices.Compact(names))
+	if err != nil {
+		return liveObjects{}, err
+	}
+	for _, object := range objects {
+		if ref := object.Spec.ClaimRef; ref != nil && slices.Contains(names, object.Name) {
+			owners[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = true
+		}
+	}
+	var wanted []types.NamespacedName
+	for owner := range owners {
+		if owner.Name != "" && owner.Namespace != "" {
+			wanted = append(wanted, owner)
+		}
+	}
+	claims, err := c.live.Claims(ctx, wanted)
+	return liveObjects{objects, claims}, err
+}
+
+// wantsCleanup says whether an operation is still right for the volume as it is now.
+func (l liveObjects) wantsCleanup(o directories.Operation, provisioner string) bool {
+	object := l.volumes[o.Volume]
+	if object == nil || object.Spec.ClaimRef == nil {
+		return false
+	}
+	ref := object.Spec.ClaimRef
+	claim := l.claims[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}]
+	read := volumes.Read(object, provisioner)
+	return volumes.NeedsCleanup(object, claim, provisioner) &&
+		read.Path == o.Path && string(read.ClaimUID) == o.ClaimUID
+}
+
+// unblock deals with the owners that an earlier cleanup met. One that exists nowhere but in the
+// ledger is released in the same batch; one that lives has the directory from now on.
+func (c *Controller) unblock(now liveObjects, wanted lifecycle.Wanted) []directories.Operation {
+	cleanup := wanted.Operation
+	var operations []directories.Operation
+	for _, owner := range wanted.Blockers {
+		if owner.Cluster != cleanup.Cluster {
+			continue
+		}
+		if c.lives(now, owner) {
+			cleanup.LeaveToOthers = true
+			continue
+		}
+		operations = append(operations, directories.Operation{Kind: directories.Release, Owner: owner, Path: cleanup.Path})
+	}
+	return append(operations, cleanup)
+}
+
+// lives says that an owner in the ledger is still somebody: it has a volume or a claim, or a
+// volume is being made for it.
+func (c *Controller) lives(now liveObjects, owner directories.Owner) bool {
+	if now.volumes[owner.Volume] != nil {
+		return true
+	}
+	claim := now.claims[types.NamespacedName{Namespace: owner.Namespace, Name: owner.Claim}]
+	if claim != nil && (owner.ClaimUID == "" || string(claim.UID) == owner.ClaimUID) {
+		return true
+	}
+	return slices.ContainsFunc(c.view.Attempts(owner.Volume), func(a lifecycle.Attempt) bool { return a.Fresh })
+}
