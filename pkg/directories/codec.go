@@ -17,6 +17,7 @@ func EncodeOperations(operations []Operation) ([]byte, error) {
 	batch := wireBatch{Operations: make([]wireOperation, len(operations))}
 	if len(operations) > 0 {
 		batch.Cluster = operations[0].Cluster
+		batch.Record = commonRecord(operations)
 	}
 	for i, operation := range operations {
 		wire := wireOperation{plainOperation: plainOperation(operation)}
@@ -25,7 +26,7 @@ func EncodeOperations(operations []Operation) ([]byte, error) {
 		} else if wire.Cluster == "" {
 			return nil, fmt.Errorf("operation %d of %d names no cluster", i, len(operations))
 		}
-		wire.shorten()
+		wire.shorten(batch.Record)
 		batch.Operations[i] = wire
 	}
 	data, err := marshal(batch)
@@ -53,7 +54,7 @@ func DecodeOperations(data []byte) ([]Operation, error) {
 		if wire.Cluster == "" {
 			wire.Cluster = batch.Cluster
 		}
-		if err := wire.lengthen(); err != nil {
+		if err := wire.lengthen(batch.Record); err != nil {
 			return nil, fmt.Errorf("reading operation %d: %w", i, err)
 		}
 		operations[i] = Operation(wire.plainOperation)
@@ -62,7 +63,10 @@ func DecodeOperations(data []byte) ([]Operation, error) {
 }
 
 type wireBatch struct {
-	Cluster    string          `json:"cluster,omitempty"` // of the operations that name none
+	Cluster string `json:"cluster,omitempty"` // of the operations that name none
+	// Record is that of all operations that have none of their own and do not say that they have
+	// no record at all: a burst of claims of one class has the same.
+	Record     json.RawMessage `json:"record,omitempty"`
 	Operations []wireOperation `json:"operations"`
 }
 
@@ -72,9 +76,36 @@ type wireOperation struct {
 	plainOperation
 	// Under, in place of Path, is the folder of a directory that is named <claim>-<claim uid>.
 	Under string `json:"under,omitempty"`
+	// NoRecord says that there is none, not even the common one.
+	NoRecord bool `json:"noRecord,omitempty"`
 }
 
-func (w *wireOperation) shorten() {
+// commonRecord is the one that saves most when it is written once; nil if none does.
+func commonRecord(operations []Operation) json.RawMessage {
+	var best json.RawMessage
+	saved := map[string]int{}
+	most := 0
+	for _, operation := range operations {
+		key := string(operation.Record)
+		if _, seen := saved[key]; seen {
+			saved[key] += len(key)
+		} else {
+			saved[key] = 0
+		}
+		if saved[key] > most {
+			best, most = operation.Record, saved[key]
+		}
+	}
+	return best
+}
+
+func (w *wireOperation) shorten(common json.RawMessage) {
+	if common != nil {
+		w.NoRecord = len(w.Record) == 0
+		if bytes.Equal(w.Record, common) {
+			w.Record = nil
+		}
+	}
 	if under, ok := strings.CutSuffix(w.Path, w.ownName()); ok {
 		w.Under, w.Path = under, ""
 		if under == "" {
@@ -86,7 +117,14 @@ func (w *wireOperation) shorten() {
 	}
 }
 
-func (w *wireOperation) lengthen() error {
+func (w *wireOperation) lengthen(common json.RawMessage) error {
+	if w.NoRecord && len(w.Record) > 0 {
+		return errors.New("it has a record and says that it has none")
+	}
+	if len(w.Record) == 0 && !w.NoRecord {
+		w.Record = common
+	}
+	w.NoRecord = false
 	if w.Under != "" && w.Path != "" {
 		return errors.New("it has both path and under")
 	}

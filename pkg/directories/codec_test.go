@@ -22,9 +22,12 @@ func TestOperationsSurviveTheirEncoding(t *testing.T) {
 	anyName.Volume = "anything"
 	elsewhere.Cluster = "c2"
 	own, atTop := all, all
+	bare, other := all, all
+	bare.Record = nil
+	other.Record = json.RawMessage(`{"other":1}`)
 	own.Path = "/base/deep/claim-1-c1-ns-1"
 	atTop.Path = "/claim-1-c1-ns-1"
-	want := []Operation{all, anyName, elsewhere, own, atTop}
+	want := []Operation{other, all, anyName, bare, elsewhere, own, atTop}
 	data, err := EncodeOperations(want)
 	if err != nil {
 		t.Fatal(err)
@@ -48,9 +51,10 @@ func TestAFullBatchFits(t *testing.T) {
 		uid := fmt.Sprintf("5f6fdb2c-9e3a-4b9f-9d3c-%012d", i)
 		claim := fmt.Sprintf("data-%04d", i)
 		operations = append(operations, Operation{
-			Kind:  Setup,
-			Owner: Owner{Volume: "pvc-" + uid, Cluster: "0e2ed1b0-9e3a-4b9f-9d3c-0123456789ab", Namespace: "team-a", Claim: claim, ClaimUID: uid},
-			Path:  "/team-a/" + claim + "-" + uid,
+			Kind:   Setup,
+			Owner:  Owner{Volume: "pvc-" + uid, Cluster: "0e2ed1b0-9e3a-4b9f-9d3c-0123456789ab", Namespace: "team-a", Claim: claim, ClaimUID: uid},
+			Path:   "/team-a/" + claim + "-" + uid,
+			Record: json.RawMessage(`{"fs":"fs-0123456789abcdef0","size":"100Gi","modes":["RWX"],"class":"efs-stunnel","policy":"Delete"}`),
 		})
 	}
 	data, err := EncodeOperations(operations)
@@ -74,6 +78,7 @@ func TestDecodeOperationsRefuses(t *testing.T) {
 		"an unknown field":             `{"operations":[{"do":"setup","force":true}]}`,
 		"an unknown field of all":      `{"operations":[],"force":true}`,
 		"two places at once":           `{"operations":[{"do":"setup","path":"/a","under":"/b"}]}`,
+		"a record and none":            `{"operations":[{"do":"setup","record":{},"noRecord":true}]}`,
 		"something after it":           `{"operations":[]}{}`,
 		"more than an annotation has":  `{"operations":[]` + strings.Repeat(" ", wellknown.MaxOperationsBytes) + `}`,
 		"a number for the kind's name": `{"operations":[{"do":1}]}`,
@@ -88,6 +93,7 @@ func TestDecodeOperationsRefuses(t *testing.T) {
 
 func FuzzDecodeOperations(f *testing.F) {
 	f.Add([]byte(`{"cluster":"c","operations":[{"do":"setup","under":"/ns","ns":"ns","claim":"a","uid":"u"}]}`))
+	f.Add([]byte(`{"cluster":"c","record":{"a":1},"operations":[{"do":"setup","uid":"u"},{"do":"cleanup","uid":"v","noRecord":true}]}`))
 	f.Add([]byte(`{"operations":[{"do":"cleanup","path":"/x","keep":"forever","record":{"a":1}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		first, err := DecodeOperations(data)

@@ -20,7 +20,7 @@ func TestPack(t *testing.T) {
 	setup, cleanup, other := operation(directories.Setup, 1), operation(directories.Cleanup, 2), operation(directories.Release, 3)
 	leaving := operation(directories.Cleanup, 1)
 	huge := withRecord(operation(directories.Setup, 4), wellknown.MaxOperationsBytes)
-	big, big2 := withRecord(operation(directories.Setup, 5), 40<<10), withRecord(operation(directories.Setup, 6), 40<<10)
+	big, big2 := withRecord(operation(directories.Setup, 5), 40<<10), withRecord(operation(directories.Setup, 6), 40<<10+1)
 	garbled := operation(directories.Cleanup, 7)
 	garbled.Path = "/team/\xff"
 	homeless := operation(directories.Setup, 8)
