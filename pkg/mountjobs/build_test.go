@@ -93,8 +93,8 @@ func TestBuildRefuses(t *testing.T) {
 		edit func(*mountjobs.Spec)
 		want string
 	}{
-		"an id that would be a path":          {func(s *mountjobs.Spec) { s.FileSystemID = "../etc" }, "no file system id"},
-		"an alias that would be an argument":  {func(s *mountjobs.Spec) { s.Aliases = []string{"fs-1 --directory=/"} }, "no file system id"},
+		"an id that would be a path":          {func(s *mountjobs.Spec) { s.FileSystemID = "../etc" }, "no target id"},
+		"an alias that would be an argument":  {func(s *mountjobs.Spec) { s.Aliases = []string{"fs-1 --directory=/"} }, "no target id"},
 		"no image":                            {func(s *mountjobs.Spec) { s.Image = "" }, "image"},
 		"no namespace":                        {func(s *mountjobs.Spec) { s.Namespace = "" }, "namespace"},
 		"the number 0":                        {func(s *mountjobs.Spec) { s.Number = 0 }, "from 1"},

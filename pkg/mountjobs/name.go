@@ -7,7 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -47,7 +47,7 @@ func ParseName(name string) (parsed Name, ok bool) {
 			continue
 		}
 		at := strings.LastIndexByte(rest, '-')
-		if at < 0 || len(rest)-at-1 > maxNumberDigits || efs.CheckFileSystemID(rest[:at]) != nil {
+		if at < 0 || len(rest)-at-1 > maxNumberDigits || ports.CheckTargetID(rest[:at]) != nil {
 			return Name{}, false
 		}
 		number, err := strconv.Atoi(rest[at+1:])

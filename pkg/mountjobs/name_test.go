@@ -26,7 +26,7 @@ func TestParseName(t *testing.T) {
 		"a number for a label too long": {"efs-mount-fs-34a3p3-1000000000", mountjobs.Name{}},
 		"no number":                     {"efs-mount-fs-34a3p3", mountjobs.Name{}},
 		"no file system":                {"efs-mount-00001", mountjobs.Name{}},
-		"an access point":               {"efs-mount-fsap-0123-00001", mountjobs.Name{}},
+		"a pinned server":               {"efs-mount-nas-in-town-00001", mountjobs.Name{Kind: mountjobs.Mount, FileSystemID: "nas-in-town", Number: 1}},
 		"a stranger":                    {"backup-00001", mountjobs.Name{}},
 		"nothing":                       {"", mountjobs.Name{}},
 	}

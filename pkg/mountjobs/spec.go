@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/directories"
-	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -65,7 +65,7 @@ func (s SweepSpec) check() error {
 		return errors.New("a Job needs a namespace and an image")
 	}
 	for _, id := range append([]string{s.FileSystemID}, s.Aliases...) {
-		if err := efs.CheckFileSystemID(id); err != nil {
+		if err := ports.CheckTargetID(id); err != nil {
 			return err
 		}
 	}

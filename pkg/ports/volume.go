@@ -26,10 +26,18 @@ func VolumeOf(pv *corev1.PersistentVolume) Volume {
 	return Volume{
 		Name:     pv.Name,
 		On:       Key{FileSystem: pv.Annotations[wellknown.AnnotationFileSystemID]},
-		Port:     portOption(pv.Spec.MountOptions),
+		Port:     portOption(mountOptions(pv)),
 		Loopback: pv.Spec.NFS != nil && isLoopback(pv.Spec.NFS.Server),
 		Root:     pv.Spec.StorageClassName == wellknown.RootStorageClass,
 	}
+}
+
+// mountOptions are those that kubelet uses: where the old annotation has some, no others.
+func mountOptions(pv *corev1.PersistentVolume) []string {
+	if old, ok := pv.Annotations[corev1.MountOptionAnnotation]; ok {
+		return []string{old}
+	}
+	return pv.Spec.MountOptions
 }
 
 func isLoopback(server string) bool {

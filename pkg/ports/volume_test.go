@@ -43,6 +43,7 @@ func TestVolumeOf(t *testing.T) {
 		"a port out of range":      {options("port=65536"), onPort(0)},
 		"another option like it":   {options("mountport=20491"), onPort(0)},
 		"no options":               {options(), onPort(0)},
+		"options of old":           {func(pv *corev1.PersistentVolume) { pv.Annotations[corev1.MountOptionAnnotation] = "hard,port=20499" }, onPort(20499)},
 		"a root volume":            {func(pv *corev1.PersistentVolume) { pv.Spec.StorageClassName = wellknown.RootStorageClass }, root(onPort(20490))},
 		"an unannotated volume":    {func(pv *corev1.PersistentVolume) { pv.Annotations = nil }, volume("v", "", 20490)},
 		"the loopback by its name": {func(pv *corev1.PersistentVolume) { pv.Spec.NFS.Server = "localhost" }, onPort(20490)},
