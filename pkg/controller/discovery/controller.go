@@ -1,0 +1,223 @@
+// Package discovery is the control loop that turns file systems into the port table, root
+// volumes and root claims, and corrects the ports of volumes that disagree with the table.
+//
+//	EFS API --poller--> findings \
+//	ConfigMaps, volumes, claims, Jobs (caches) --observe--> state --plan--> table, corrections, roots
+//	                                                                --apply--> cluster, Snapshot
+//
+// The API is asked by a goroutine of its own, so that one that hangs keeps no root volume from
+// being healed. Everything is decided by ports.Assign and volumes.RootPair.
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/controller/targets"
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/queue"
+)
+
+// Options say what is discovered, and for whom.
+type Options struct {
+	// Namespace is the manager's: of the ConfigMaps, root claims and mount Jobs.
+	Namespace string
+	// PollingInterval is the time between two polls, to which chance adds up to
+	// wellknown.PollingJitter of it.
+	PollingInterval time.Duration
+	// Range is where new ports come from.
+	Range ports.Range
+	// Filter is the part of the file systems that the cluster may use. What the administrator
+	// pinned passes always.
+	Filter efs.Filter
+	// VPCID is where the nodes are; "" when unknown.
+	VPCID string
+	// DNSSuffix follows a file system's id in its certificate, as efs.us-east-1.amazonaws.com.
+	DNSSuffix string
+
+	Log     *slog.Logger
+	Events  record.EventRecorder
+	Metrics prometheus.Registerer
+}
+
+// API is what EFS is asked. Every call should end in bounded time.
+type API interface {
+	ListFileSystems(ctx context.Context) (efs.Listing, error)
+	// FileSystemExists answers false only when EFS says that there is no such file system.
+	FileSystemExists(ctx context.Context, id string) (bool, error)
+}
+
+// Times of the loop.
+const (
+	pollTimeout   = 5 * time.Minute        // of one poll, should the API's own limits fail
+	kickInterval  = 10 * time.Second       // between two polls, whoever asks for them
+	settleTime    = 200 * time.Millisecond // changes come in crowds; one look is enough for many
+	firstRetry    = 500 * time.Millisecond
+	maxRetry      = time.Minute
+	drainTimeout  = 20 * time.Second
+	controlLoop   = "discovery"
+	everythingKey = "all" // the queue's only key
+)
+
+// Controller is the discovery loop of one cluster.
+type Controller struct {
+	options Options
+	caches  *caches.Caches
+	world   observer
+	exec    executor
+	poller  *poller // nil without an API
+	queue   *queue.Queue[string]
+	tell    *teller
+	metrics *metrics
+	memory  memory // of the sync; there is never more than one
+
+	snapshot  atomic.Pointer[targets.Snapshot] // nil before the first
+	listening sync.Mutex
+	listeners []func() // guarded by listening
+}
+
+// New makes the loop and has the caches tell it of changes; it starts nothing. Without an API
+// the pinned targets are all there are. An error says which option is wrong or which metric is
+// there already.
+func New(client kubernetes.Interface, c *caches.Caches, api API, o Options) (*Controller, error) {
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("making the discovery loop: %w", err)
+	}
+	log := o.Log // the queue names its loop itself
+	o.Log = o.Log.With("controller", controlLoop)
+	d := &Controller{
+		options: o, caches: c,
+		world: newObserver(client, c, o.Namespace),
+		tell:  &teller{events: o.Events, log: o.Log},
+	}
+	d.queue = queue.New(queue.Options{
+		Name: controlLoop, KeyName: "fileSystem",
+		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout, Log: log,
+	}, d.sync)
+	var err error
+	if d.metrics, err = newMetrics(o); err != nil {
+		return nil, err
+	}
+	d.exec = executor{client: client, options: o, tell: d.tell, metrics: d.metrics}
+	if api != nil {
+		d.poller = newPoller(api, o, d.metrics.failed, d.look)
+	}
+	return d, d.watch()
+}
+
+func (o Options) check() error {
+	if o.Namespace == "" || o.PollingInterval <= 0 {
+		return fmt.Errorf("namespace %q, polling interval %s: want a name, and a time above 0", o.Namespace, o.PollingInterval)
+	}
+	return o.Range.Check()
+}
+
+// Run polls and syncs until the context ends and the running sync is done. Only the leader may
+// run it, and only once.
+func (c *Controller) Run(ctx context.Context) error {
+	if err := c.caches.Await(ctx); err != nil {
+		return nil //nolint:nilerr // the end came before the beginning
+	}
+	var polling sync.WaitGroup
+	if c.poller != nil {
+		polling.Go(func() { c.poller.run(ctx) })
+	}
+	c.look()
+	err := c.queue.Run(ctx, 1)
+	polling.Wait()
+	return err
+}
+
+// Snapshot is what is known of the file systems; zero before there is a table.
+func (c *Controller) Snapshot() targets.Snapshot {
+	if s := c.snapshot.Load(); s != nil {
+		return *s
+	}
+	return targets.Snapshot{}
+}
+
+// Kick asks for a poll soon, because somebody wants a file system that is not known. There is
+// at most one poll in 10 s.
+func (c *Controller) Kick() {
+	if c.poller != nil {
+		c.poller.kick()
+	}
+}
+
+// OnChange has a function called after each snapshot that differs from the one before. It is
+// for use before Run; the function must not block.
+func (c *Controller) OnChange(f func()) {
+	c.listening.Lock()
+	defer c.listening.Unlock()
+	c.listeners = append(c.listeners, f)
+}
+
+// look asks for a sync at once.
+func (c *Controller) look() { c.queue.Add(everythingKey) }
+
+// lookSoon asks for a sync that answers all changes of this moment.
+func (c *Controller) lookSoon() { c.queue.AddAfter(everythingKey, settleTime) }
+
+// sync brings table, volumes and root volumes to where they should be; repeating it is
+// harmless. The table is stored first: whatever names a port must find it there.
+func (c *Controller) sync(ctx context.Context, _ string) (again time.Duration, err error) {
+	s, err := c.world.observe(ctx, c.findings(), &c.memory)
+	if err != nil {
+		return 0, err
+	}
+	p := c.options.plan(s)
+	c.metrics.show(p.numbers)
+	if p.held {
+		c.tell.tellAll(ctx, s.table.object, nil, p.complaints)
+		return 0, nil
+	}
+	stored, err := c.exec.store(ctx, s.table.object, p)
+	if err != nil {
+		c.memory.live = false // what was read is not to be trusted
+		if isRace(err) {
+			return settleTime, nil
+		}
+		return 0, err
+	}
+	c.memory.table, c.memory.assigned, c.memory.seen = stored, p.assigned, p.seen
+	c.tell.tellAll(ctx, stored, p.news, p.complaints)
+	c.ask(p.ask)
+	c.publish(p.snapshot)
+	return c.exec.apply(ctx, p)
+}
+
+func (c *Controller) findings() findings {
+	if c.poller == nil {
+		return findings{over: true}
+	}
+	return c.poller.latest()
+}
+
+func (c *Controller) ask(ids []string) {
+	if c.poller != nil && len(ids) > 0 {
+		c.poller.ask(ids)
+	}
+}
+
+func (c *Controller) publish(next targets.Snapshot) {
+	if reflect.DeepEqual(c.Snapshot(), next) {
+		return
+	}
+	c.snapshot.Store(&next)
+	c.listening.Lock()
+	defer c.listening.Unlock()
+	for _, tell := range c.listeners {
+		tell()
+	}
+}

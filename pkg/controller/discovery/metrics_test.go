@@ -1,0 +1,85 @@
+package discovery
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+func TestMetrics(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	o := options()
+	o.Metrics = registry
+	m, err := newMetrics(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.show(numbers{
+		known: true, portsInUse: 2, portsFree: 8, targets: map[string]int{usable: 1, unusable: 1, missing: 0},
+		sizes: map[string]int64{"fs-1": 4096, "fs-2": 1}, unreadable: map[string]bool{"efs-stunnel": false},
+	})
+	m.show(numbers{
+		known: true, portsInUse: 1, portsFree: 9, targets: map[string]int{usable: 1, unusable: 0, missing: 0},
+		sizes: map[string]int64{"fs-1": 4096}, succeeded: time.Unix(1700000000, 5e8), unreadable: map[string]bool{"efs-stunnel": false},
+	})
+	m.show(numbers{unreadable: map[string]bool{"efs-stunnel": true}, succeeded: time.Unix(1700000100, 0)})
+	m.failed()
+	want := `
+# HELP efs_stunnel_manager_discovery_failures_total Polls of the EFS API, and questions to it, that failed.
+# TYPE efs_stunnel_manager_discovery_failures_total counter
+efs_stunnel_manager_discovery_failures_total 1
+# HELP efs_stunnel_manager_discovery_last_success_timestamp_seconds When the EFS API last listed the file systems.
+# TYPE efs_stunnel_manager_discovery_last_success_timestamp_seconds gauge
+efs_stunnel_manager_discovery_last_success_timestamp_seconds 1.7000001e+09
+# HELP efs_stunnel_manager_file_system_size_bytes Metered size of the file system.
+# TYPE efs_stunnel_manager_file_system_size_bytes gauge
+efs_stunnel_manager_file_system_size_bytes{file_system="fs-1"} 4096
+# HELP efs_stunnel_manager_local_ports_free Local ports that new targets can get.
+# TYPE efs_stunnel_manager_local_ports_free gauge
+efs_stunnel_manager_local_ports_free 9
+# HELP efs_stunnel_manager_local_ports_in_use Local ports that belong to targets.
+# TYPE efs_stunnel_manager_local_ports_in_use gauge
+efs_stunnel_manager_local_ports_in_use 1
+# HELP efs_stunnel_manager_port_corrections_total Volumes whose port option was rewritten.
+# TYPE efs_stunnel_manager_port_corrections_total counter
+efs_stunnel_manager_port_corrections_total 0
+# HELP efs_stunnel_manager_root_volume_writes_total Writes that made, mended or removed root volumes and root claims.
+# TYPE efs_stunnel_manager_root_volume_writes_total counter
+efs_stunnel_manager_root_volume_writes_total 0
+# HELP efs_stunnel_manager_table_unreadable Whether the ConfigMap cannot be read (1) or can (0).
+# TYPE efs_stunnel_manager_table_unreadable gauge
+efs_stunnel_manager_table_unreadable{config_map="efs-stunnel"} 1
+# HELP efs_stunnel_manager_targets Targets of the port table.
+# TYPE efs_stunnel_manager_targets gauge
+efs_stunnel_manager_targets{state="missing"} 0
+efs_stunnel_manager_targets{state="unusable"} 0
+efs_stunnel_manager_targets{state="usable"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	if _, err := newMetrics(o); err == nil {
+		t.Error("the same metrics can be registered twice")
+	}
+}
+
+func TestNoNumbersBeforeTheFirstSync(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	o := options()
+	o.Metrics = registry
+	if _, err := newMetrics(o); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if !strings.HasSuffix(f.GetName(), "_total") {
+			t.Errorf("%s is shown", f.GetName())
+		}
+	}
+}

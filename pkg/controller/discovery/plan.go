@@ -1,0 +1,148 @@
+package discovery
+
+import (
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/targets"
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// state is the world at one sync. What is in it belongs to the caches: nobody changes it.
+type state struct {
+	table    document
+	pinned   document                                 // with the last good table, if there was one
+	volumes  []*corev1.PersistentVolume               // live when the table is lost
+	claims   map[string]*corev1.PersistentVolumeClaim // of the namespace, those named like root claims
+	jobs     map[string][]*batchv1.Job                // used up, by file system
+	findings findings
+	seen     map[string]efs.FileSystem // by the listings so far
+	assigned ports.State
+	now      time.Time
+}
+
+// plan is what should be. Equal states give equal plans, and a met state one without writes.
+type plan struct {
+	held  bool        // nothing can be decided; of all that follows there is only the telling
+	write bool        // the table is to be stored before anything else is done
+	table ports.Table // in force once it is stored
+
+	roots       []rootWork
+	corrections []portWork
+	ask         []string // of which file systems the API must say whether they exist
+
+	snapshot targets.Snapshot
+	assigned ports.State
+	seen     map[string]efs.FileSystem
+	numbers  numbers
+
+	news       []notice    // told once
+	complaints []complaint // all that stand now; told when they are new
+}
+
+// portWork is a volume as it is, and with the port that it should have.
+type portWork struct {
+	is, want *corev1.PersistentVolume
+	why      ports.Correction
+}
+
+// plan decides.
+//
+//	table        pinned table         first poll   decision
+//	unreadable   any                  any          nothing; what was published stays
+//	lost         unreadable           any          nothing: it may reserve ports that volumes name
+//	lost         readable             not over     nothing: the table would have no addresses
+//	lost         readable             over         assign, from the live volumes
+//	readable     unreadable, never    any          the table as it is; root volumes are healed
+//	readable     readable, or once    any          assign, and correct volumes
+func (o Options) plan(s state) plan {
+	p := plan{assigned: s.assigned, seen: s.seen, numbers: numbers{succeeded: s.findings.succeeded, unreadable: s.unreadable()}}
+	p.complaints = s.complaints()
+	if s.held() {
+		p.held = true
+		return p
+	}
+	if s.pinned.table == nil {
+		p.table = *s.table.table
+		o.addPicture(&p, s, nil)
+		return p
+	}
+	o.addAssignment(&p, s)
+	return p
+}
+
+func (s state) held() bool {
+	if s.table.err != nil {
+		return true
+	}
+	return s.table.lost() && (s.pinned.table == nil || !s.findings.over)
+}
+
+// addAssignment has ports assigned, and asks before a file system counts as gone.
+func (o Options) addAssignment(p *plan, s state) {
+	in := o.input(s)
+	out := ports.Assign(in)
+	missing := out.Confirm
+	if len(s.findings.unasked(missing)) > 0 {
+		p.ask = missing
+	}
+	if in.Gone = s.findings.gone(missing); len(in.Gone) > 0 {
+		out = ports.Assign(in)
+	}
+	p.table, p.write, p.assigned = out.Table, out.Changed, out.State
+	p.news = newsNotices(out.News, s.volumes)
+	o.addPicture(p, s, out.Gone)
+	p.corrections = portWorks(out.Corrections, s.volumes, p.roots)
+}
+
+func (o Options) input(s state) ports.Input {
+	in := ports.Input{
+		Table: s.table.table, Listing: s.findings.listing, Pinned: *s.pinned.table,
+		Filter: o.Filter, VPCID: o.VPCID, DNSSuffix: o.DNSSuffix, Range: o.Range,
+		State: s.assigned, Now: s.now,
+	}
+	for _, object := range s.volumes {
+		in.Volumes = append(in.Volumes, ports.VolumeOf(object))
+	}
+	return in
+}
+
+// addPicture adds what follows from the table that is in force.
+func (o Options) addPicture(p *plan, s state, gone []string) {
+	v := newView(o, s, p.table, gone)
+	p.seen = v.seen
+	p.snapshot = v.snapshot()
+	p.numbers = v.numbers(s)
+	var strangers []complaint
+	p.roots, strangers = v.roots(s)
+	p.complaints = append(p.complaints, strangers...)
+}
+
+// portWorks leaves out root volumes that are healed as a whole, and volumes whose old
+// annotation with mount options says the right port: kubelet reads nothing else then.
+func portWorks(corrections []ports.Correction, objects []*corev1.PersistentVolume, roots []rootWork) []portWork {
+	byName := map[string]*corev1.PersistentVolume{}
+	for _, object := range objects {
+		byName[object.Name] = object
+	}
+	for _, w := range roots {
+		if len(w.steps()) > 0 {
+			delete(byName, volumes.RootName(w.pair.FileSystemID))
+		}
+	}
+	var works []portWork
+	for _, c := range corrections {
+		is, ok := byName[c.Volume]
+		if !ok {
+			continue
+		}
+		if want := is.DeepCopy(); volumes.SetPort(want, c.To) {
+			works = append(works, portWork{is: is, want: want, why: c})
+		}
+	}
+	return works
+}

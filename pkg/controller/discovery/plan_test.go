@@ -1,0 +1,235 @@
+package discovery
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+func TestPlan(t *testing.T) {
+	shared := tableOf(map[string]ports.Target{"fs-1": target(20490)})
+	created := []string{"fs-1: create volume, create claim"}
+	tests := map[string]struct {
+		state state
+		want  outline
+	}{
+		"a first file system gets a port, a root volume and a root claim": {
+			world(nil, polled(found(listing(1, fileSystem("fs-1", "a"))))),
+			outline{Write: true, Ports: map[string]int{"fs-1": 20490}, Roots: created, Told: []string{"FileSystemFound"}},
+		},
+		"a lost table waits for the first poll": {
+			world(nil, polled(findings{}), with(claimed("v", "fs-1", 20493))),
+			outline{Held: true},
+		},
+		"a lost table is rebuilt from volumes even if that poll fails": {
+			world(nil, polled(findings{over: true, failure: errBoom}), with(claimed("v", "fs-1", 20493))),
+			outline{Write: true, Ports: map[string]int{"fs-1": 20493}, Roots: created, Told: []string{"FileSystemFound", "DiscoveryFailed"}},
+		},
+		"a lost table waits for the pinned one to be readable": {
+			world(nil, pinned(document{err: errBoom})),
+			outline{Held: true, Told: []string{"TableUnreadable"}},
+		},
+		"an unreadable table stops everything": {
+			world(shared, func(s *state) { s.table.table, s.table.err = nil, errBoom }, with(claimed("v", "fs-1", 20499))),
+			outline{Held: true, Told: []string{"TableUnreadable"}},
+		},
+		"a healed root volume does not wait for the poll": {
+			world(shared, polled(findings{})),
+			outline{Ports: map[string]int{"fs-1": 20490}, Roots: created},
+		},
+		"a table that is as it should be is not written": {
+			world(shared, rooted(map[string]int{"fs-1": 20490})),
+			outline{Ports: map[string]int{"fs-1": 20490}},
+		},
+		"with a pinned table that could never be read, no port is given, moved or taken": {
+			world(shared, pinned(document{err: errBoom}), polled(found(listing(1, fileSystem("fs-2", "a")))),
+				with(claimed("v", "fs-1", 20499)), rooted(map[string]int{"fs-3": 20492})),
+			outline{Ports: map[string]int{"fs-1": 20490}, Roots: created, Told: []string{"TableUnreadable"}},
+		},
+		"with the last good pinned table, work goes on": {
+			world(shared, pinned(document{err: errBoom, table: tableOf(map[string]ports.Target{"server": {Port: 20491}})}),
+				polled(found(listing(1, fileSystem("fs-1", "a"), fileSystem("fs-2", "a")))), rooted(map[string]int{"fs-1": 20490, "server": 20491})),
+			outline{
+				Write: true, Ports: map[string]int{"fs-1": 20490, "server": 20491, "fs-2": 20492},
+				Roots: []string{"fs-2: create volume, create claim"},
+				Told:  []string{"FileSystemFound", "FileSystemFound", "TableUnreadable"},
+			},
+		},
+		"a volume's port follows the table": {
+			world(shared, with(claimed("v", "fs-1", 20499)), rooted(map[string]int{"fs-1": 20490})),
+			outline{Write: true, Ports: map[string]int{"fs-1": 20490}, Corrections: []string{"v: 20499 -> 20490"}},
+		},
+		"a root volume's port is healed with the rest of it": {
+			world(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491)}), rooted(map[string]int{"fs-1": 20491, "fs-2": 20491})),
+			outline{Ports: map[string]int{"fs-1": 20490, "fs-2": 20491}, Roots: []string{"fs-1: update volume"}},
+		},
+		"an unreadable file system leaves the others alone": {
+			world(shared, rooted(map[string]int{"fs-1": 20490}), polled(findings{
+				over: true, succeeded: noon,
+				listing: efs.Listing{
+					FileSystems: []efs.FileSystem{fileSystem("fs-1"), fileSystem("fs-2", "a")},
+					Failed:      map[string]error{"fs-1": errBoom}, ReadAt: noon,
+				},
+			})),
+			outline{
+				Write: true, Ports: map[string]int{"fs-1": 20490, "fs-2": 20491},
+				Roots: []string{"fs-2: create volume, create claim"}, Told: []string{"FileSystemFound", "DiscoveryFailed"},
+			},
+		},
+		"no file system at all is told, and removes nothing": {
+			world(shared, rooted(map[string]int{"fs-1": 20490}), polled(found(listing(1)))),
+			outline{Ports: map[string]int{"fs-1": 20490}, Told: []string{"DiscoveryFailed"}},
+		},
+		"a target that left takes its claim along": {
+			world(shared, rooted(map[string]int{"fs-1": 20490, "fs-9": 20499}), usedJob("fs-9")),
+			outline{Ports: map[string]int{"fs-1": 20490}, Roots: []string{"fs-9: delete claim, after its jobs"}},
+		},
+		"and then its volume": {
+			world(shared, rooted(map[string]int{"fs-1": 20490, "fs-9": 20499}), func(s *state) { delete(s.claims, "efs-stunnel-fs-9") }),
+			outline{Ports: map[string]int{"fs-1": 20490}, Roots: []string{"fs-9: delete volume"}},
+		},
+		"a root claim that is being deleted is let go by its Jobs": {
+			world(shared, rooted(map[string]int{"fs-1": 20490}), usedJob("fs-1"), func(s *state) {
+				s.claims["efs-stunnel-fs-1"].DeletionTimestamp = &metav1.Time{Time: noon}
+			}),
+			outline{Ports: map[string]int{"fs-1": 20490}, Roots: []string{"fs-1: after its jobs"}},
+		},
+		"a stranger of a root volume's name is left alone": {
+			world(shared, with(func() *corev1.PersistentVolume {
+				v := claimed("efs-stunnel-fs-1", "", 0)
+				v.Spec.StorageClassName = "nfs"
+				return v
+			}())),
+			outline{Ports: map[string]int{"fs-1": 20490}, Told: []string{"RootVolumeConflict"}},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, outlineOf(options().plan(tt.state)), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("plan mismatch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Whatever a plan wants is done; then there is nothing left to do, and nothing to tell.
+func TestAppliedPlansAreDone(t *testing.T) {
+	s := world(nil, polled(found(listing(1, fileSystem("fs-1", "a"), fileSystem("fs-2", "a", "b")))),
+		with(claimed("v", "fs-1", 20495)), with(claimed("w", "fs-1", 20494)), with(claimed("x", "fs-1", 20495)))
+	p := options().plan(s)
+	if !p.write || len(p.corrections) != 1 || len(p.roots) != 2 {
+		t.Fatalf("unexpected plan: %+v", outlineOf(p))
+	}
+	s = applied(s, p)
+	again := options().plan(s)
+	if diff := cmp.Diff(outline{Ports: map[string]int{"fs-1": 20495, "fs-2": 20490}}, outlineOf(again), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("the second plan (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(p.snapshot, again.snapshot); diff != "" {
+		t.Errorf("the snapshot changed (-first +second):\n%s", diff)
+	}
+}
+
+// applied plays apply, and the binder.
+func applied(s state, p plan) state {
+	s.table = document{object: tableMap(&p.table), table: &p.table}
+	s.assigned, s.seen = p.assigned, p.seen
+	for _, w := range p.corrections {
+		for i, v := range s.volumes {
+			if v.Name == w.is.Name {
+				s.volumes[i] = w.want
+			}
+		}
+	}
+	ids := map[string]int{}
+	for _, w := range p.roots {
+		ids[w.pair.FileSystemID] = w.pair.Port
+	}
+	rooted(ids)(&s)
+	return s
+}
+
+func polled(f findings) func(*state) { return func(s *state) { s.findings = f } }
+
+func with(v *corev1.PersistentVolume) func(*state) {
+	return func(s *state) { s.volumes = append(s.volumes, v) }
+}
+
+func pinned(d document) func(*state) { return func(s *state) { s.pinned = d } }
+
+func usedJob(id string) func(*state) {
+	return func(s *state) { s.jobs = map[string][]*batchv1.Job{id: {{}}} }
+}
+
+// A file system leaves only after three listings without it, the API's own word, and its last
+// volume.
+func TestAFileSystemLeaves(t *testing.T) {
+	o, rest := options(), fileSystem("fs-2", "a")
+	s := world(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491)}), rooted(map[string]int{"fs-1": 20490, "fs-2": 20491}))
+	var p plan
+	for at := 1; at <= 3; at++ {
+		if s.findings = found(listing(at, rest)); len(p.ask) > 0 {
+			t.Fatalf("asked after %d listings", at-1)
+		}
+		p = o.plan(s)
+		s = applied(s, p)
+	}
+	if diff := cmp.Diff([]string{"fs-1"}, p.ask); diff != "" {
+		t.Fatalf("asked for (-want +got):\n%s", diff)
+	}
+	s.findings.answers = map[string]answer{"fs-1": {listing: s.findings.listing.ReadAt, err: errBoom}}
+	if p = o.plan(s); p.ask != nil || len(p.snapshot.Gone) > 0 || p.table.Targets["fs-1"].Port != 20490 {
+		t.Fatalf("after an error: %+v", outlineOf(p))
+	}
+	s.findings.answers["fs-1"] = answer{listing: s.findings.listing.ReadAt, gone: true}
+	with(claimed("v", "fs-1", 20490))(&s)
+	if p = o.plan(s); !p.snapshot.Gone["fs-1"] || p.table.Targets["fs-1"].Port != 20490 || p.snapshot.FileSystems["fs-1"].Unusable == "" {
+		t.Fatalf("with a volume: %+v", outlineOf(p))
+	}
+	s.volumes = s.volumes[:len(s.volumes)-1]
+	p = o.plan(s)
+	want := outline{
+		Write: true, Ports: map[string]int{"fs-2": 20491}, Roots: []string{"fs-1: delete claim"}, Told: []string{"FileSystemGone"},
+	}
+	if diff := cmp.Diff(want, outlineOf(p), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("plan mismatch (-want +got):\n%s", diff)
+	}
+}
+
+// An old annotation has the mount options where kubelet looks first.
+func TestPortInTheOldAnnotation(t *testing.T) {
+	v := claimed("v", "fs-1", 20499)
+	v.Annotations[corev1.MountOptionAnnotation] = "hard,port=20490"
+	s := world(tableOf(map[string]ports.Target{"fs-1": target(20490)}), rooted(map[string]int{"fs-1": 20490}), with(v))
+	if p := options().plan(s); len(p.corrections) > 0 {
+		t.Errorf("corrects %+v", outlineOf(p))
+	}
+	v.Annotations[corev1.MountOptionAnnotation] = "hard,port=20498"
+	p := options().plan(s)
+	if len(p.corrections) != 1 || p.corrections[0].want.Annotations[corev1.MountOptionAnnotation] != "hard,port=20490" {
+		t.Errorf("got %+v", outlineOf(p))
+	}
+}
+
+// What a second installation in the cluster has, and what only looks alike, is not removed.
+func TestRemovalIsNarrow(t *testing.T) {
+	other := volumes.RootVolume("fs-8", 20498, "elsewhere")
+	alike := claimed("efs-stunnel-data", "", 0)
+	s := world(tableOf(map[string]ports.Target{}), with(other), with(alike))
+	class := "gp3"
+	s.claims["efs-stunnel-cache"] = &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "efs-stunnel-cache"},
+		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &class},
+	}
+	if p := options().plan(s); len(p.roots) > 0 || len(p.complaints) > 0 {
+		t.Errorf("got %+v", outlineOf(p))
+	}
+}

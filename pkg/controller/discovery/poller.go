@@ -1,0 +1,148 @@
+package discovery
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// poller asks the API, and nobody waits for it.
+type poller struct {
+	api      API
+	interval time.Duration
+	log      *slog.Logger
+	failed   func() // counts
+	changed  func() // there are new findings
+
+	kicked chan struct{} // holds one
+	asked  chan struct{} // holds one
+
+	mu        sync.Mutex
+	findings  findings // guarded by mu
+	questions []string // guarded by mu
+}
+
+func newPoller(api API, o Options, failed, changed func()) *poller {
+	return &poller{
+		api: api, interval: o.PollingInterval, log: o.Log, failed: failed, changed: changed,
+		kicked: make(chan struct{}, 1), asked: make(chan struct{}, 1),
+	}
+}
+
+// run polls until the context ends.
+func (p *poller) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		begin := time.Now()
+		p.poll(ctx)
+		p.rest(ctx, begin)
+	}
+}
+
+// rest is the time until the next poll. Questions are answered meanwhile.
+func (p *poller) rest(ctx context.Context, begin time.Time) {
+	regular := begin.Add(wait.Jitter(p.interval, wellknown.PollingJitter))
+	timer := time.NewTimer(time.Until(regular))
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-p.kicked:
+			if soon := begin.Add(kickInterval); soon.Before(regular) {
+				timer.Reset(time.Until(soon))
+			}
+		case <-p.asked:
+			p.answer(ctx)
+		}
+	}
+}
+
+func (p *poller) poll(ctx context.Context) {
+	limited, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	listing, err := p.api.ListFileSystems(limited)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil {
+		p.failed()
+	}
+	p.note(func(f *findings) {
+		f.over, f.failure = true, err
+		if err == nil {
+			f.listing, f.succeeded = listing, time.Now()
+		}
+	})
+}
+
+// answer asks for single file systems, once after each listing.
+func (p *poller) answer(ctx context.Context) {
+	ids, asOf, before := p.take()
+	answers := map[string]answer{} // of those that are still asked for; others are forgotten
+	for _, id := range ids {
+		if a, ok := before[id]; ok && a.listing.Equal(asOf) {
+			answers[id] = a
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, pollTimeout)
+		exists, err := p.api.FileSystemExists(limited, id)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		answers[id] = answer{listing: asOf, gone: !exists}
+		if err != nil {
+			p.failed()
+			answers[id] = answer{listing: asOf, gone: before[id].gone, err: err}
+		}
+	}
+	p.note(func(f *findings) { f.answers = answers })
+}
+
+func (p *poller) take() (ids []string, asOf time.Time, before map[string]answer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	ids, p.questions = p.questions, nil
+	return ids, p.findings.listing.ReadAt, p.findings.answers
+}
+
+// note changes the findings, and tells of it.
+func (p *poller) note(change func(*findings)) {
+	p.mu.Lock()
+	change(&p.findings)
+	p.mu.Unlock()
+	p.changed()
+}
+
+func (p *poller) latest() findings {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.findings
+}
+
+// kick asks for a poll soon.
+func (p *poller) kick() { signal(p.kicked) }
+
+// ask asks whether file systems exist: all of which it must be known, because the answers for
+// others are forgotten.
+func (p *poller) ask(ids []string) {
+	p.mu.Lock()
+	p.questions = ids
+	p.mu.Unlock()
+	signal(p.asked)
+}
+
+// signal leaves word for a reader that may be busy.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,160 @@
+package discovery
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/efs/efstest"
+)
+
+// hanging is an API that answers nothing until its callers give up.
+type hanging struct{}
+
+func (hanging) ListFileSystems(ctx context.Context) (efs.Listing, error) {
+	<-ctx.Done()
+	return efs.Listing{}, ctx.Err()
+}
+
+func (hanging) FileSystemExists(ctx context.Context, _ string) (bool, error) {
+	<-ctx.Done()
+	return false, ctx.Err()
+}
+
+type pollCounts struct{ failed, changed atomic.Int32 }
+
+// startPoller runs one until the test ends, inside a bubble.
+func startPoller(t *testing.T, api API) (*poller, *pollCounts) {
+	t.Helper()
+	counts := &pollCounts{}
+	o := options()
+	o.Log = slog.New(slog.DiscardHandler)
+	p := newPoller(api, o, func() { counts.failed.Add(1) }, func() { counts.changed.Add(1) })
+	ctx, end := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		p.run(ctx)
+	}()
+	t.Cleanup(func() {
+		end()
+		<-done
+	})
+	synctest.Wait()
+	return p, counts
+}
+
+// pass lets time go by, and everything that is due in it happen.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func TestPollsComeWithJitter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := efstest.New()
+		startPoller(t, api)
+		pass(59 * time.Second)
+		if got := api.Calls().List; got != 1 {
+			t.Errorf("%d polls in the first interval, want 1", got)
+		}
+		pass(59 * 110 * time.Second)
+		if got := api.Calls().List; got < 98 || got > 108 {
+			t.Errorf("%d polls in 109 minutes, want about 103", got)
+		}
+	})
+}
+
+func TestKicksAreAtMostOnePollInTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := efstest.New()
+		p, _ := startPoller(t, api)
+		for range 295 { // polls are due at 0, 10 and 20 s
+			p.kick()
+			pass(100 * time.Millisecond)
+		}
+		if got := api.Calls().List; got != 3 {
+			t.Errorf("%d polls in half a minute, want 3", got)
+		}
+		pass(20 * time.Second)
+		before := api.Calls().List
+		p.kick()
+		synctest.Wait()
+		if got := api.Calls().List; got != before+1 {
+			t.Errorf("a kick after a quiet time gave %d polls, want 1 at once", got-before)
+		}
+	})
+}
+
+func TestFailedPollsKeepTheLastListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := efstest.New(fileSystem("fs-1", "a"))
+		api.FailList(errBoom)
+		p, counts := startPoller(t, api)
+		if f := p.latest(); !f.over || f.listed() || f.failure == nil || counts.failed.Load() != 1 {
+			t.Errorf("after a failure: %+v", f)
+		}
+		api.FailList(nil)
+		pass(70 * time.Second)
+		good := p.latest()
+		if !good.listed() || good.failure != nil || len(good.listing.FileSystems) != 1 {
+			t.Errorf("after an answer: %+v", good)
+		}
+		api.FailList(errBoom)
+		pass(70 * time.Second)
+		if f := p.latest(); f.failure == nil || !f.listing.ReadAt.Equal(good.listing.ReadAt) || !f.succeeded.Equal(good.succeeded) {
+			t.Errorf("after another failure: %+v", f)
+		}
+	})
+}
+
+func TestAHangingAPIIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, counts := startPoller(t, hanging{})
+		if p.latest().over || counts.changed.Load() != 0 {
+			t.Error("the first poll counts as over while it hangs")
+		}
+		pass(pollTimeout)
+		if !p.latest().over || counts.failed.Load() != 1 {
+			t.Errorf("after the limit: %+v", p.latest())
+		}
+	})
+}
+
+func TestQuestionsAreAskedOnceForEachListing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := efstest.New(fileSystem("fs-1", "a"))
+		api.FailExists("fs-3", errBoom)
+		p, _ := startPoller(t, api)
+		ids := []string{"fs-1", "fs-2", "fs-3"}
+		for range 2 {
+			p.ask(ids)
+			synctest.Wait()
+		}
+		f := p.latest()
+		if got := api.Calls().Exists; got != 3 || len(f.unasked(ids)) > 0 {
+			t.Errorf("%d questions, want 3; unasked %v", got, f.unasked(ids))
+		}
+		if diff := cmp.Diff([]string{"fs-2"}, f.gone(ids)); diff != "" {
+			t.Errorf("gone (-want +got):\n%s", diff)
+		}
+		pass(70 * time.Second)
+		api.FailExists("fs-2", errBoom)
+		f = p.latest()
+		if diff := cmp.Diff(ids, f.unasked(ids)); diff != "" {
+			t.Errorf("unasked after a new listing (-want +got):\n%s", diff)
+		}
+		p.ask([]string{"fs-2"})
+		synctest.Wait()
+		f = p.latest()
+		if !f.answers["fs-2"].gone || f.answers["fs-2"].err == nil || len(f.answers) != 1 {
+			t.Errorf("an error changed the answer, or others stay: %+v", f.answers)
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// apiError is what the AWS SDK's errors of the service itself have.
+type apiError interface {
+	ErrorCode() string
+	ErrorMessage() string
+}
+
+// causeOf is equal for errors that one thing causes: ids, requests, ports and times differ each
+// time.
+func causeOf(err error) string {
+	if code := apiError(nil); errors.As(err, &code) {
+		return code.ErrorCode() + " " + changing.ReplaceAllString(code.ErrorMessage(), "#")
+	}
+	return changing.ReplaceAllString(err.Error(), "#")
+}
+
+var changing = regexp.MustCompile(`\bfs(ap|mt)?-[0-9a-z]+|[-0-9A-Za-z]*[0-9][-0-9A-Za-z]*`)
+
+// apiWords is what the API said, for people. Its request ids are of use in no event.
+func apiWords(err error) string {
+	if code := apiError(nil); errors.As(err, &code) {
+		return strings.TrimSuffix(code.ErrorCode()+": "+code.ErrorMessage(), ": ")
+	}
+	return requestID.ReplaceAllString(err.Error(), "")
+}
+
+var requestID = regexp.MustCompile(`(?i),? ?request ?id: [-0-9a-z]*`)
+
+// advice says what to do about an error of the API.
+func advice(err error) string {
+	if code := apiError(nil); errors.As(err, &code) {
+		for _, known := range adviceByCode {
+			if slices.Contains(known.codes, code.ErrorCode()) {
+				return known.advice
+			}
+		}
+	}
+	if isUnreachable(err) {
+		return "Check that the manager's pod reaches the EFS API of its region: DNS, NAT gateway or VPC endpoint, security groups"
+	}
+	return "Check the manager's AWS credentials, its region (--aws-region) and its way to the EFS API"
+}
+
+func isUnreachable(err error) bool {
+	var network net.Error
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network)
+}
+
+type codeAdvice struct {
+	codes  []string
+	advice string
+}
+
+var adviceByCode = []codeAdvice{
+	{
+		codes:  []string{"AccessDeniedException", "AccessDenied", "UnauthorizedOperation"},
+		advice: "Allow the manager's AWS role elasticfilesystem:DescribeFileSystems and elasticfilesystem:DescribeMountTargets",
+	},
+	{
+		codes: []string{"ExpiredToken", "ExpiredTokenException", "UnrecognizedClientException", "InvalidClientTokenId",
+			"InvalidSignatureException", "SignatureDoesNotMatch", "IncompleteSignature", "MissingAuthenticationToken"},
+		advice: "Renew the manager's AWS credentials, and check its clock",
+	},
+	{
+		codes:  []string{"ThrottlingException", "Throttling", "TooManyRequestsException", "TooManyRequests", "RequestLimitExceeded"},
+		advice: "The next poll tries again; if this stays, raise --efs-polling-interval",
+	},
+}

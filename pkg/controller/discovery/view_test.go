@@ -1,0 +1,140 @@
+package discovery
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/targets"
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+func TestSnapshot(t *testing.T) {
+	tags := map[string]string{"team": "a"}
+	failed := listing(1, fileSystem("fs-1"))
+	failed.Failed, failed.Complete = map[string]error{"fs-1": errBoom}, false
+	tests := map[string]struct {
+		state state
+		edit  func(*Options)
+		want  targets.Snapshot
+	}{
+		"before the first poll is over, nothing may be chosen": {
+			state: world(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(findings{})),
+			want: targets.Snapshot{FileSystems: map[string]volumes.Candidate{
+				"fs-1": {ID: "fs-1", Name: "shared", Port: 20490, Zones: []string{"a"}},
+			}},
+		},
+		"after one that failed, the table is what is known": {
+			state: world(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(findings{over: true, failure: errBoom})),
+			want: targets.Snapshot{Known: true, FileSystems: map[string]volumes.Candidate{
+				"fs-1": {ID: "fs-1", Name: "shared", Port: 20490, Zones: []string{"a"}},
+			}},
+		},
+		"a listing knows tags, and the zones that serve": {
+			state: world(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(found(listing(1, func() efs.FileSystem {
+				fs := fileSystem("fs-1", "b", "a", "c")
+				fs.MountTargets[2].State, fs.AvailabilityZone = efs.Deleting, "b"
+				return fs
+			}())))),
+			want: targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{
+				"fs-1": {ID: "fs-1", Port: 20490, Tags: tags, OneZone: "b", Zones: []string{"a", "b"}},
+			}},
+		},
+		"what cannot serve is there, with the reason": {
+			state: world(tableOf(map[string]ports.Target{}), polled(found(listing(1, fileSystem("fs-1"))))),
+			want: targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{
+				"fs-1": {ID: "fs-1", Tags: tags, Unusable: "the file system has no mount target"},
+			}},
+		},
+		"mount targets that cannot be read now are as they were": {
+			state: world(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(found(failed)), func(s *state) {
+				s.seen = map[string]efs.FileSystem{"fs-1": fileSystem("fs-1", "d")}
+			}),
+			want: targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{
+				"fs-1": {ID: "fs-1", Port: 20490, Tags: tags, Zones: []string{"d"}},
+			}},
+		},
+		"mount targets that could never be read": {
+			state: world(tableOf(map[string]ports.Target{}), polled(found(failed))),
+			want: targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{
+				"fs-1": {ID: "fs-1", Tags: tags, Unusable: "its mount targets could not be read"},
+			}},
+		},
+		"a missing one keeps tags and zones, and gets nothing new": {
+			state: world(tableOf(map[string]ports.Target{"fs-1": func() ports.Target {
+				t := target(20490)
+				t.NotFoundSince = noon
+				return t
+			}()}), func(s *state) { s.seen = map[string]efs.FileSystem{"fs-1": fileSystem("fs-1", "a")} }),
+			want: targets.Snapshot{Known: true, FileSystems: map[string]volumes.Candidate{
+				"fs-1": {ID: "fs-1", Port: 20490, Tags: tags, Zones: []string{"a"}, Unusable: "the EFS API does not list it since 2026-01-02T12:00:00Z"},
+			}},
+		},
+		"a rebuilt target has no address": {
+			state: world(nil, with(claimed("v", "fs-1", 20493)), polled(findings{over: true, failure: errBoom})),
+			want: targets.Snapshot{Known: true, FileSystems: map[string]volumes.Candidate{
+				"fs-1": {ID: "fs-1", Port: 20493, Unusable: "no address of it is known yet"},
+			}},
+		},
+		"the filter hides what the table keeps, but nothing that is pinned": {
+			state: world(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491), "server": target(20492)}),
+				pinned(document{table: tableOf(map[string]ports.Target{"server": target(20492)})})),
+			edit: func(o *Options) { o.Filter = efs.Filter{IDs: []string{"fs-2"}, Tags: map[string]string{"team": "b"}} },
+			want: targets.Snapshot{Known: true, FileSystems: map[string]volumes.Candidate{
+				"fs-2":   {ID: "fs-2", Name: "shared", Port: 20491, Zones: []string{"a"}},
+				"server": {ID: "server", Name: "shared", Port: 20492, Zones: []string{"a"}},
+			}},
+		},
+		"tags that were seen count for the filter": {
+			state: world(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(found(listing(1, fileSystem("fs-1", "a"))))),
+			edit:  func(o *Options) { o.Filter = efs.Filter{Tags: map[string]string{"team": "b"}} },
+			want:  targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{}},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			o := options()
+			if tt.edit != nil {
+				tt.edit(&o)
+			}
+			tt.want.Gone = map[string]bool{}
+			if diff := cmp.Diff(tt.want, o.plan(tt.state).snapshot); diff != "" {
+				t.Errorf("snapshot mismatch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestFilteredTargetsGetNoRootVolume(t *testing.T) {
+	o := options()
+	o.Filter = efs.Filter{IDs: []string{"fs-2"}}
+	p := o.plan(world(tableOf(map[string]ports.Target{"fs-1": target(20490)}), rooted(map[string]int{"fs-1": 20490})))
+	if got := outlineOf(p); len(got.Roots) > 0 || got.Ports["fs-1"] != 20490 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	lost, broken := target(20491), target(20492)
+	lost.NotFoundSince = noon
+	broken.AddressBySubnet, broken.AddressByZone = nil, nil
+	sized := fileSystem("fs-1", "a")
+	sized.SizeBytes = 4096
+	s := world(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": lost, "fs-3": broken}),
+		polled(found(listing(1, sized))), with(claimed("v", "", 20495)))
+	o := options()
+	o.Range.Reserved = []int{20499}
+	got := o.plan(s).numbers
+	want := numbers{
+		known: true, portsInUse: 3, portsFree: 5, succeeded: noon.Add(time.Minute),
+		targets:    map[string]int{usable: 1, missing: 2, unusable: 0}, // the listing lacks fs-3, too
+		sizes:      map[string]int64{"fs-1": 4096},
+		unreadable: map[string]bool{"efs-stunnel": false, "efs-stunnel-pinned": false},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(numbers{})); diff != "" {
+		t.Errorf("numbers mismatch (-want +got):\n%s", diff)
+	}
+}

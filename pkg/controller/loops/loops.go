@@ -1,0 +1,119 @@
+// Package loops puts the manager's control loops together: the caches that all
+// of them read, and what one of them has to hear from another. That is only
+// that something has changed; what, each sees for itself.
+package loops
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/controller/claims"
+	"gnuthought.com/efs-stunnel/pkg/controller/discovery"
+	"gnuthought.com/efs-stunnel/pkg/controller/jobs"
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/controller/view"
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+)
+
+// Options are what an administrator chose.
+type Options struct {
+	Provisioner string
+	// Cluster is ClusterUID's.
+	Cluster string
+
+	PollingInterval time.Duration
+	Range           ports.Range
+	Filter          efs.Filter
+	VPCID           string // where the nodes are; "" when unknown
+	DNSSuffix       string // of file systems' names in certificates
+	// Aliases are, for a file system, the ids whose marker and ledger it may carry.
+	Aliases map[string][]string
+
+	Backoff   time.Duration // after a first failed setup
+	Threshold int           // of failed setups, after which a claim is given up; 0 is never
+	// Jobs are the same for every mount Job; their namespace is the manager's.
+	Jobs  mountjobs.Settings
+	Batch int // operations in one Job at most
+
+	Events  record.EventRecorder
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+}
+
+// Loops are the loops and their caches.
+type Loops struct {
+	Caches    *caches.Caches
+	Discovery *discovery.Controller
+	Claims    *claims.Controller
+	Jobs      *jobs.Controller
+}
+
+// New puts the loops together. api is nil when only pinned targets are used.
+func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, error) {
+	l := &Loops{}
+	var err error
+	if l.Caches, err = caches.New(client, o.Jobs.Namespace); err != nil {
+		return nil, fmt.Errorf("making the caches: %w", err)
+	}
+	if l.Discovery, err = discovery.New(client, l.Caches, api, o.discovery()); err != nil {
+		return nil, err
+	}
+	seen, err := view.New(lifecycle.Settings{
+		Provisioner: o.Provisioner, Cluster: o.Cluster, Backoff: o.Backoff, Threshold: o.Threshold,
+	}, l.Caches, l.Discovery.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	if l.Claims, err = claims.New(client, seen, claims.Options{
+		LookAgain: l.Discovery.Kick, Events: o.Events, Metrics: o.Metrics, Log: o.Log,
+	}); err != nil {
+		return nil, err
+	}
+	if l.Jobs, err = jobs.New(client, seen, jobs.Options{
+		Jobs: o.Jobs, Batch: o.Batch, Aliases: o.Aliases,
+		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
+	}); err != nil {
+		return nil, err
+	}
+	l.Discovery.OnChange(l.Claims.TargetsChanged)
+	l.Discovery.OnChange(l.Jobs.TargetsChanged)
+	return l, nil
+}
+
+func (o Options) discovery() discovery.Options {
+	return discovery.Options{
+		Namespace: o.Jobs.Namespace, PollingInterval: o.PollingInterval, Range: o.Range,
+		Filter: o.Filter, VPCID: o.VPCID, DNSSuffix: o.DNSSuffix,
+		Log: o.Log, Events: o.Events, Metrics: o.Metrics,
+	}
+}
+
+// Run runs the loops until the context ends, and returns when the syncs under way have ended.
+// Only the leader may. The caches must run, and must have CaughtUp.
+func (l *Loops) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return l.Discovery.Run(ctx) })
+	group.Go(func() error { return l.Claims.Run(ctx) })
+	group.Go(func() error { return l.Jobs.Run(ctx) })
+	return group.Wait()
+}
+
+// ClusterUID is what tells this cluster from all others that share a file system.
+func ClusterUID(ctx context.Context, client kubernetes.Interface) (string, error) {
+	namespace, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	return string(namespace.UID), nil
+}
