@@ -126,7 +126,7 @@ func (c *Controller) create(ctx context.Context, s lifecycle.State, creation lif
 	if err != nil {
 		return queue.Terminal(err)
 	}
-	if err := c.confirm(ctx, s, volume); err != nil {
+	if err := c.confirm(ctx, s, creation, volume); err != nil {
 		return err
 	}
 	_, err = c.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
@@ -147,8 +147,11 @@ func (c *Controller) create(ctx context.Context, s lifecycle.State, creation lif
 }
 
 // confirm makes sure that the caches showed claim and volume as they are.
-func (c *Controller) confirm(ctx context.Context, s lifecycle.State, volume *corev1.PersistentVolume) error {
+func (c *Controller) confirm(ctx context.Context, s lifecycle.State, creation lifecycle.Creation, volume *corev1.PersistentVolume) error {
 	ref := volume.Spec.ClaimRef
+	if now, ok := c.snapshotAfter(ctx, creation); ok && now.agrees(s, volume) {
+		return nil
+	}
 	claim, err := c.live.Claim(ctx, ref.Namespace, ref.Name)
 	if err != nil {
 		return err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/singleflight"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -53,6 +54,9 @@ type Controller struct {
 	queue   *queue.Queue[types.UID]
 	// ended are volumes that were deleted a moment ago, so that nothing is written twice.
 	ended *expiring.Expiring
+	// snapshots are what was read live after a large mount Job; reading lets one read them at once.
+	snapshots *expiring.Expiring
+	reading   singleflight.Group
 }
 
 const (
@@ -74,6 +78,8 @@ func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, err
 		view:    v,
 		tell:    tell.New(o.Events),
 		ended:   expiring.NewExpiring(),
+
+		snapshots: expiring.NewExpiring(),
 	}
 	var err error
 	if c.metrics, err = newMetrics(o.Metrics); err != nil {

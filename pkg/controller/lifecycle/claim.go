@@ -83,7 +83,7 @@ func (s State) create(a Attempt) ClaimPlan {
 	if s.Targets.Port(a.FileSystemID) == 0 {
 		return ClaimPlan{Wait: fmt.Sprintf("the directory is made, but file system %s has no local port now", a.FileSystemID)}
 	}
-	return ClaimPlan{Create: &Creation{Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID}}
+	return ClaimPlan{Create: &Creation{Job: a.Job, JobSize: a.JobSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID}}
 }
 
 func (s State) repeat(a Attempt) ClaimPlan {

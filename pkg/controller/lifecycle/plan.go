@@ -46,6 +46,9 @@ type ClaimPlan struct {
 
 // Creation is a volume to create.
 type Creation struct {
+	// Job is the mount Job that has made the directory, with this many operations.
+	Job          string
+	JobSize      int
 	Operation    directories.Operation
 	FileSystemID string
 	GID          int

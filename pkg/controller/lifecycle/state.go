@@ -64,6 +64,7 @@ type Volume struct {
 // Attempt is one operation of one mount Job, and what became of it.
 type Attempt struct {
 	Job          string
+	JobSize      int // its number of operations
 	FileSystemID string
 	Began, Ended time.Time // Ended is zero while it runs, and where nobody knows
 	Until        time.Time // when it must be looked at again, while it runs

@@ -22,8 +22,8 @@ type Reader struct {
 	Client kubernetes.Interface
 }
 
-// manyObjects is from where on one list of all is cheaper than single reads.
-const manyObjects = 64
+// ManyObjects is from where on one list of all is cheaper than single reads.
+const ManyObjects = 64
 
 // parallelReads bounds single reads under way at once.
 const parallelReads = 16
@@ -54,7 +54,7 @@ func (r Reader) Claim(ctx context.Context, namespace, name string) (*corev1.Pers
 
 // Volumes are those of the named volumes that exist, by name.
 func (r Reader) Volumes(ctx context.Context, names []string) (map[string]*corev1.PersistentVolume, error) {
-	if len(names) > manyObjects {
+	if len(names) > ManyObjects {
 		return r.AllVolumes(ctx)
 	}
 	return each(ctx, names, r.Volume)
@@ -71,11 +71,16 @@ func (r Reader) AllVolumes(ctx context.Context) (map[string]*corev1.PersistentVo
 
 // Claims are those of the named claims that exist, by name.
 func (r Reader) Claims(ctx context.Context, names []types.NamespacedName) (map[types.NamespacedName]*corev1.PersistentVolumeClaim, error) {
-	if len(names) <= manyObjects {
+	if len(names) <= ManyObjects {
 		return each(ctx, names, func(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
 			return r.Claim(ctx, name.Namespace, name.Name)
 		})
 	}
+	return r.AllClaims(ctx)
+}
+
+// AllClaims are the cluster's, by name.
+func (r Reader) AllClaims(ctx context.Context) (map[types.NamespacedName]*corev1.PersistentVolumeClaim, error) {
 	found := map[types.NamespacedName]*corev1.PersistentVolumeClaim{}
 	err := all(ctx, "claims", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return r.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, o)

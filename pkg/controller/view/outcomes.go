@@ -80,6 +80,7 @@ func attempt(job *batchv1.Job, o mountjobs.Outcome, operation directories.Operat
 	}
 	return lifecycle.Attempt{
 		Job:          job.Name,
+		JobSize:      len(o.Operations),
 		FileSystemID: o.Name.FileSystemID,
 		Began:        job.CreationTimestamp.Time,
 		Ended:        ended,

@@ -1,0 +1,65 @@
+package claims
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/controller/live"
+)
+
+// snapshot is which claims and volumes there were when it was read.
+type snapshot struct {
+	claims  map[types.UID]bool
+	volumes map[string]bool
+}
+
+// snapshotLife bounds how long ago "live" may be, for the volumes of one mount Job.
+const snapshotLife = 30 * time.Second
+
+// snapshotAfter is what there was after a mount Job with many operations: reading claim and
+// volume for each of them would be most of a burst's requests. ok is false for small Jobs, and
+// when nothing could be read.
+func (c *Controller) snapshotAfter(ctx context.Context, creation lifecycle.Creation) (now snapshot, ok bool) {
+	if creation.JobSize <= live.ManyObjects {
+		return snapshot{}, false
+	}
+	if known, ok := c.snapshots.Get(creation.Job); ok {
+		now, ok = known.(snapshot)
+		return now, ok
+	}
+	read, err, _ := c.reading.Do(creation.Job, func() (any, error) { return c.readSnapshot(ctx) })
+	if err != nil {
+		c.options.Log.WarnContext(ctx, "reading claims and volumes at once failed; reading them one by one",
+			slog.String("job", creation.Job), slog.Any("err", err))
+		return snapshot{}, false
+	}
+	now, ok = read.(snapshot)
+	c.snapshots.Set(creation.Job, now, snapshotLife)
+	return now, ok
+}
+
+func (c *Controller) readSnapshot(ctx context.Context) (snapshot, error) {
+	now := snapshot{claims: map[types.UID]bool{}, volumes: map[string]bool{}}
+	claims, err := c.live.AllClaims(ctx)
+	if err != nil {
+		return snapshot{}, err
+	}
+	for _, claim := range claims {
+		now.claims[claim.UID] = true
+	}
+	volumes, err := c.live.AllVolumes(ctx)
+	for name := range volumes {
+		now.volumes[name] = true
+	}
+	return now, err
+}
+
+// agrees says that the caches showed the same. If not, the world may only have moved on since.
+func (s snapshot) agrees(state lifecycle.State, volume *corev1.PersistentVolume) bool {
+	return s.claims[volume.Spec.ClaimRef.UID] == (state.Claim != nil) && !s.volumes[volume.Name]
+}
