@@ -23,7 +23,7 @@ type SweepOutcome struct {
 	Message string
 }
 
-// sweepReport is the termination message of mountjob sweep. cmd/mountjob writes it; both are
+// sweepReport is the termination message of mountjob sweep. pkg/mountjobrun writes it; both are
 // tested on testdata/sweep-report.json.
 type sweepReport struct {
 	directories.Swept

@@ -167,7 +167,7 @@ func forbid(p Package, kind func(importPath string) bool) []string {
 }
 
 func smallMountjob(p Package) []string {
-	if !within(p.folder(), "cmd/mountjob") {
+	if !within(p.folder(), "cmd/mountjob") && !within(p.folder(), "pkg/mountjobrun") {
 		return nil
 	}
 	var findings []string

@@ -8,6 +8,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,9 +43,11 @@ type Options struct {
 	Batch int
 	// Aliases are, for a file system, the ids whose marker and ledger it may carry.
 	Aliases map[string][]string
-	Events  record.EventRecorder
-	Metrics prometheus.Registerer
-	Log     *slog.Logger
+	// SweepDelay is how long trash waits for more; 0 is the default.
+	SweepDelay time.Duration
+	Events     record.EventRecorder
+	Metrics    prometheus.Registerer
+	Log        *slog.Logger
 }
 
 // Controller is the loop.
@@ -70,6 +73,7 @@ const (
 func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, error) {
 	log := o.Log // the queue names its loop itself
 	o.Log = o.Log.With(slog.String("controller", controlLoop))
+	o.SweepDelay = cmp.Or(o.SweepDelay, defaultSweepDelay)
 	c := &Controller{
 		options: o,
 		client:  client,

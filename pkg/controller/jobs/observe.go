@@ -29,6 +29,8 @@ type world struct {
 	// claim, so it is done only when they can be used.
 	waiting func() []lifecycle.Wanted
 	agents  []*corev1.Pod
+	// sweepDelay is how long trash waits for more.
+	sweepDelay time.Duration
 }
 
 // mountJob is a mount Job and what became of it.
@@ -58,6 +60,8 @@ func (c *Controller) observe(id string) world {
 		named:   c.view.Caches.JobsOfFileSystem(id),
 		waiting: func() []lifecycle.Wanted { return c.waiting(id) },
 		agents:  c.view.Caches.Agents(),
+
+		sweepDelay: c.options.SweepDelay,
 	}
 	for _, job := range w.named {
 		c.observeJob(&w, job)

@@ -118,8 +118,8 @@ type sweepPlan struct {
 	again   time.Time
 }
 
-// sweepDelay lets a burst of deletions end before the trash is emptied.
-const sweepDelay = 10 * time.Second
+// defaultSweepDelay lets a burst of deletions end before the trash is emptied.
+const defaultSweepDelay = 10 * time.Second
 
 // decideSweep says what is to be done about the trash.
 //
@@ -180,7 +180,7 @@ func (w world) sweepDue() time.Time {
 		if !m.fresh || !m.fillsTrash || w.sweptSince(m) {
 			continue
 		}
-		if at := m.end().Add(sweepDelay); due.IsZero() || at.Before(due) {
+		if at := m.end().Add(w.sweepDelay); due.IsZero() || at.Before(due) {
 			due = at
 		}
 	}

@@ -68,7 +68,7 @@ func wants(volume string, since, due time.Time) lifecycle.Wanted {
 }
 
 func worldWith(mounts []mountJob, waiting ...lifecycle.Wanted) world {
-	return world{id: fileSystem, now: now, mounts: mounts, waiting: func() []lifecycle.Wanted { return waiting }}
+	return world{id: fileSystem, now: now, sweepDelay: defaultSweepDelay, mounts: mounts, waiting: func() []lifecycle.Wanted { return waiting }}
 }
 
 func TestDecideNextJob(t *testing.T) {

@@ -45,6 +45,8 @@ type Options struct {
 	// Jobs are the same for every mount Job; their namespace is the manager's.
 	Jobs  mountjobs.Settings
 	Batch int // operations in one Job at most
+	// SweepDelay is how long trash waits for more before it is swept; 0 is the default.
+	SweepDelay time.Duration
 
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer
@@ -81,7 +83,7 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 		return nil, err
 	}
 	if l.Jobs, err = jobs.New(client, seen, jobs.Options{
-		Jobs: o.Jobs, Batch: o.Batch, Aliases: o.Aliases,
+		Jobs: o.Jobs, Batch: o.Batch, Aliases: o.Aliases, SweepDelay: o.SweepDelay,
 		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err
