@@ -18,17 +18,18 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjobrun"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills at once
-	p := program{
-		stdout:     os.Stdout,
-		stderr:     os.Stderr,
-		getenv:     os.Getenv,
-		now:        time.Now,
-		checkMount: directories.CheckNFS,
+	program := mountjobrun.Program{
+		Stdout:     os.Stdout,
+		Stderr:     os.Stderr,
+		Getenv:     os.Getenv,
+		Now:        time.Now,
+		CheckMount: directories.CheckNFS,
 	}
-	os.Exit(p.run(ctx, os.Args[1:]))
+	os.Exit(program.Run(ctx, os.Args[1:]))
 }

@@ -1,4 +1,4 @@
-package main
+package mountjobrun
 
 import (
 	"context"
@@ -99,6 +99,24 @@ func TestRunStopsBetweenTwoSteps(t *testing.T) {
 	}
 	if w.exists("team") {
 		t.Error("something was made")
+	}
+}
+
+func TestRunStopsAfterAnOperation(t *testing.T) {
+	w := newWorld(t, setup("pvc-1", "/team/data"), setup("pvc-2", "/team/more"))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.progress = func(done int) {
+		if done == 1 {
+			cancel()
+		}
+	}
+	if code := w.run(ctx, commandRun); code != exitFailed {
+		t.Errorf("exit code %d", code)
+	}
+	results := w.report(2).Results
+	if results[0].State != directories.Done || results[1].Reason != directories.Stopped || w.exists("team/more") {
+		t.Errorf("results %+v", results)
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package mountjobrun
 
 import (
 	"bytes"
@@ -22,6 +22,7 @@ type world struct {
 	terminationLog string
 	mountErr       error           // what the look at the mount says
 	hang           <-chan struct{} // how long the look takes; nil is no time
+	progress       func(done int)  // hears of each operation; nil for nobody
 	now            time.Time
 	stdout, stderr bytes.Buffer
 }
@@ -72,18 +73,23 @@ func (w *world) run(ctx context.Context, command string, more ...string) int {
 
 func (w *world) runRaw(ctx context.Context, args ...string) int {
 	w.t.Helper()
-	p := program{
-		stdout: &w.stdout, stderr: &w.stderr,
-		getenv: func(string) string { return "" },
-		now:    func() time.Time { return w.now },
-		checkMount: func(string) error {
+	p := Program{
+		Stdout: &w.stdout, Stderr: &w.stderr,
+		Getenv: func(string) string { return "" },
+		Now:    func() time.Time { return w.now },
+		Progress: func(done, _ int) {
+			if w.progress != nil {
+				w.progress(done)
+			}
+		},
+		CheckMount: func(string) error {
 			if w.hang != nil {
 				<-w.hang
 			}
 			return w.mountErr
 		},
 	}
-	return p.run(ctx, args)
+	return p.Run(ctx, args)
 }
 
 func (w *world) message() string {

@@ -1,4 +1,4 @@
-package main
+package mountjobrun
 
 import (
 	"context"
@@ -44,7 +44,7 @@ func (j job) emptyTrash(ctx context.Context) (directories.Swept, error) {
 	j.log.Info("sweep begins")
 	watch := &sweepWatch{log: j.log}
 	defer watch.start(wellknown.SweepProgressInterval)()
-	return fileSystem.Sweep(ctx, directories.SweepOptions{Now: j.now(), Progress: watch.note, Every: progressEvery})
+	return fileSystem.Sweep(ctx, directories.SweepOptions{Now: j.Now(), Progress: watch.note, Every: progressEvery})
 }
 
 // progressEvery is fine enough to move even where each removal is slow.

@@ -1,4 +1,4 @@
-package main
+package mountjobrun
 
 import (
 	"bytes"
@@ -89,7 +89,7 @@ func TestHelp(t *testing.T) {
 // TestArgumentsOfJobs holds pkg/mountjobs, which must not be imported here, to what mountjob
 // takes: its golden Jobs are read.
 func TestArgumentsOfJobs(t *testing.T) {
-	files, err := filepath.Glob("../../pkg/mountjobs/testdata/*-job.yaml")
+	files, err := filepath.Glob("../mountjobs/testdata/*-job.yaml")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("golden Jobs %v, error %v", files, err)
 	}

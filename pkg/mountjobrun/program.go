@@ -1,4 +1,7 @@
-package main
+// Package mountjobrun is the program of mount Jobs but for its main function, so that tests can
+// run it with the arguments of a real Job in a world of their own: cmd/mountjob is the only one
+// to run it in a container.
+package mountjobrun
 
 import (
 	"context"
@@ -23,19 +26,23 @@ const (
 	exitUsage  = 2
 )
 
-// program is mountjob with the world that it runs in; tests give it another one.
-type program struct {
-	stdout, stderr io.Writer
-	getenv         func(string) string
-	now            func() time.Time
-	// checkMount makes sure that a directory is an NFS mount. It is no flag: a Job that skipped
+// Program is mountjob with the world that it runs in; tests give it another one.
+type Program struct {
+	Stdout, Stderr io.Writer
+	Getenv         func(string) string
+	Now            func() time.Time
+	// CheckMount makes sure that a directory is an NFS mount. It is no flag: a Job that skipped
 	// it would work on an empty directory of its own container.
-	checkMount func(directory string) error
+	CheckMount func(directory string) error
+	// Progress, if not nil, hears after each operation of a batch how many are behind it. Tests
+	// end the program there.
+	Progress func(done, total int)
 }
 
-// run does what the arguments say, and gives the exit code.
-func (p program) run(ctx context.Context, args []string) int {
-	o, err := parseOptions(args, p.getenv, p.stdout)
+// Run does what the arguments say, and gives the exit code. When ctx ends, it stops between two
+// steps, reports, and returns.
+func (p Program) Run(ctx context.Context, args []string) int {
+	o, err := parseOptions(args, p.Getenv, p.Stdout)
 	if errors.Is(err, flag.ErrHelp) {
 		return exitDone
 	}
@@ -43,10 +50,10 @@ func (p program) run(ctx context.Context, args []string) int {
 		return p.usage(o, err)
 	}
 	if o.command == commandVersion {
-		fmt.Fprintln(p.stdout, version())
+		fmt.Fprintln(p.Stdout, version())
 		return exitDone
 	}
-	j := job{program: p, options: o, log: newLogger(p.stderr, o)}
+	j := job{Program: p, options: o, log: newLogger(p.Stderr, o)}
 	j.log = j.log.With("fileSystem", o.fileSystemID)
 	if err := j.do(ctx); err != nil {
 		j.log.Error("job ended with an error", "err", err)
@@ -56,9 +63,9 @@ func (p program) run(ctx context.Context, args []string) int {
 }
 
 // usage also tells the pod, where somebody who sees a failed Job looks first.
-func (p program) usage(o options, err error) int {
+func (p Program) usage(o options, err error) int {
 	line := fmt.Sprintf("mountjob: %v", err)
-	fmt.Fprintln(p.stderr, line)
+	fmt.Fprintln(p.Stderr, line)
 	if _, err := os.Stat(o.terminationLog); err == nil { // not when it is run by hand
 		_ = writeReport(o.terminationLog, []byte(line)) // the line is in the log anyway
 	}
@@ -99,7 +106,7 @@ func writeReport(path string, report []byte) error {
 
 // job is one run of one command.
 type job struct {
-	program
+	Program
 	options options
 	log     *slog.Logger
 }
@@ -138,12 +145,12 @@ func (j job) work(ctx context.Context) error {
 
 // open makes sure of the mount before anything looks at it.
 func (j job) open(ctx context.Context) (*directories.FileSystem, error) {
-	if err := j.checkMount(j.options.directory); err != nil {
+	if err := j.CheckMount(j.options.directory); err != nil {
 		return nil, err
 	}
 	return directories.Open(ctx, j.options.directory, directories.Options{
 		FileSystemID: j.options.fileSystemID,
 		Aliases:      j.options.aliases,
-		Now:          j.now,
+		Now:          j.Now,
 	})
 }

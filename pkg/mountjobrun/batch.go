@@ -1,4 +1,4 @@
-package main
+package mountjobrun
 
 import (
 	"context"
@@ -20,9 +20,9 @@ func (j job) runBatch(ctx context.Context) error {
 		return errors.Join(err, writeReport(j.options.terminationLog, []byte("mountjob: "+err.Error())))
 	}
 	j.log.Info("batch begins", counts("operations", len(operations)))
-	start := j.now()
+	start := j.Now()
 	report, err := j.carryOut(ctx, operations)
-	j.tell(operations, report, j.now().Sub(start))
+	j.tell(operations, report, j.Now().Sub(start))
 	if writing := writeReport(j.options.terminationLog, report.Encode()); writing != nil {
 		return errors.Join(err, writing)
 	}
@@ -57,11 +57,14 @@ func readOperations(path string) ([]directories.Operation, error) {
 
 // progress writes a line now and then, so that whoever watches a long batch sees it move.
 func (j job) progress() func(done, total int) {
-	last := j.now()
+	last := j.Now()
 	return func(done, total int) {
-		if now := j.now(); now.Sub(last) >= wellknown.SweepProgressInterval {
+		if now := j.Now(); now.Sub(last) >= wellknown.SweepProgressInterval {
 			last = now
 			j.log.Info("batch goes on", counts("done", done, "operations", total))
+		}
+		if j.Progress != nil {
+			j.Progress(done, total)
 		}
 	}
 }

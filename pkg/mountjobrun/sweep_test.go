@@ -1,4 +1,4 @@
-package main
+package mountjobrun
 
 import (
 	"bytes"
@@ -61,7 +61,7 @@ func TestSweepWatchWritesALineAtIntervals(t *testing.T) {
 
 // TestSweepReport is one half of the agreement with pkg/mountjobs.
 func TestSweepReport(t *testing.T) {
-	want, err := os.ReadFile("../../pkg/mountjobs/testdata/sweep-report.json")
+	want, err := os.ReadFile("../mountjobs/testdata/sweep-report.json")
 	if err != nil {
 		t.Fatal(err)
 	}
