@@ -1,0 +1,40 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// goThatBuilds is as much of the go command as the building of programs needs.
+const goThatBuilds = `#!/bin/sh
+if [ "$1" = env ]; then echo go1.99.0; exit; fi
+while [ "$1" != -o ]; do shift; done
+: >"$2/server"
+: >"$2/kube-apiserver"
+`
+
+// The folder is all that stdout has: a Makefile reads it.
+func TestComponentsPrintsTheFolder(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(goThatBuilds), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	var stdout, stderr bytes.Buffer
+	if err := Run(t.Context(), []string{"components"}, &stdout, &stderr); err != nil {
+		t.Fatalf("%v\n%s", err, &stderr)
+	}
+	dir, _ := strings.CutSuffix(stdout.String(), "\n")
+	for _, program := range []string{"etcd", "kube-apiserver"} {
+		if _, err := os.Stat(filepath.Join(dir, program)); err != nil {
+			t.Error(err)
+		}
+	}
+	if !strings.Contains(stderr.String(), "Kubernetes and etcd") {
+		t.Errorf("stderr: %s", &stderr)
+	}
+}
