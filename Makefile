@@ -28,6 +28,11 @@ race: lab ## Run them under the race detector, the one with a real NFS server to
 	export LAB_GANESHA_ROOT=$$($(LAB) prepare); \
 	for m in $(MODULES); do go test -C $$m -race ./...; done
 
+.PHONY: integration
+integration: lab ## Run the control loops on a real apiserver, with nodes that are played
+	programs=$$($(LAB) components); \
+	KUBE_PROGRAMS=$$programs go test -tags integration -p 1 -count=1 -timeout 30m ./test/integration/...
+
 .PHONY: fmt
 fmt: ## Format every Go file
 	$(TOOL) golangci-lint fmt
@@ -35,7 +40,7 @@ fmt: ## Format every Go file
 .PHONY: lint
 lint: ## Check format, go vet, staticcheck and golangci-lint
 	$(TOOL) golangci-lint fmt --diff
-	for m in $(MODULES); do cd $(CURDIR)/$$m; go vet -tags smoke ./...; $(TOOL) staticcheck -tags smoke ./...; $(TOOL) golangci-lint run; done
+	for m in $(MODULES); do cd $(CURDIR)/$$m; go vet -tags smoke,integration ./...; $(TOOL) staticcheck -tags smoke,integration ./...; $(TOOL) golangci-lint run; done
 
 .PHONY: verify
 verify: ## Check that the generated files (go.mod, go.sum) are up to date
@@ -66,7 +71,7 @@ lab-smoke: lab ## Prove a lab of its own with plain manifests, then remove it
 ##@ Everything
 
 .PHONY: test
-test: race lab-smoke ## Run every test
+test: race integration lab-smoke ## Run every test
 
 .PHONY: ci
 ci: ## What CI runs: lint, generated files, every test

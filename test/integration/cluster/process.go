@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+)
+
+// program is how a program is started.
+type program struct {
+	path string
+	args []string
+	log  string // file, appended to
+}
+
+// process is a program that was started; nil is one that was not.
+type process struct {
+	program
+	cmd   *exec.Cmd
+	ended chan struct{} // closed when it is over
+	err   error         // how it ended; to be read after ended
+}
+
+// startProcess starts a program that the kernel kills when this process ends, however it does.
+func startProcess(p program) (*process, error) {
+	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("opening a log: %w", err)
+	}
+	defer log.Close()
+	cmd := exec.Command(p.path, p.args...) //nolint:noctx // it ends with stop, or with this process
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	dieWithUs(cmd.SysProcAttr)
+	started := &process{program: p, cmd: cmd, ended: make(chan struct{})}
+	outcome := make(chan error)
+	go started.run(outcome)
+	if err := <-outcome; err != nil {
+		return nil, fmt.Errorf("starting %s: %w", filepath.Base(p.path), err)
+	}
+	return started, nil
+}
+
+// run keeps its thread as long as the program lives: the kernel kills the program when the
+// thread ends that started it.
+func (p *process) run(outcome chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	outcome <- err
+	if err != nil {
+		return
+	}
+	p.err = p.cmd.Wait()
+	close(p.ended)
+}
+
+// stop kills it: whatever it would still write is thrown away.
+func (p *process) stop() {
+	if p == nil {
+		return
+	}
+	_ = p.cmd.Process.Kill() // it may have ended by itself
+	<-p.ended
+}
+
+// failure says that it has ended, which it should not.
+func (p *process) failure() error {
+	if p == nil {
+		return nil
+	}
+	select {
+	case <-p.ended:
+		return fmt.Errorf("%s has ended: %w", p.name(), p.err)
+	default:
+		return nil
+	}
+}
+
+func (p *process) name() string { return filepath.Base(p.path) }
+
+// tail is the end of its log, under its name.
+func (p *process) tail(lines int) string {
+	if p == nil {
+		return ""
+	}
+	text, err := os.ReadFile(p.log)
+	if err != nil {
+		return fmt.Sprintf("--- %s: %v\n", p.name(), err)
+	}
+	all := strings.Split(strings.TrimSpace(string(text)), "\n")
+	last := all[max(len(all)-lines, 0):]
+	return fmt.Sprintf("--- the last %d lines of %s:\n%s\n", len(last), p.name(), strings.Join(last, "\n"))
+}
+
+func (p *process) couldNotListen() bool {
+	if p.failure() == nil {
+		return false
+	}
+	text, err := os.ReadFile(p.log)
+	return err == nil && bytes.Contains(text, []byte("address already in use"))
+}

@@ -1,0 +1,52 @@
+//go:build integration
+
+// Package integration runs the control loops on a real apiserver, with the cluster's own
+// controllers beside them, and plays the nodes. `make integration` builds what it needs.
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+
+	"gnuthought.com/efs-stunnel/test/integration/cluster"
+	"gnuthought.com/efs-stunnel/test/integration/world"
+)
+
+// programsEnv names the folder with etcd, kube-apiserver and kube-controller-manager.
+const programsEnv = "KUBE_PROGRAMS"
+
+// shared is the cluster of all tests, which run one after the other; it is set by TestMain.
+var shared *cluster.Cluster
+
+func TestMain(m *testing.M) {
+	if err := run(m); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(m *testing.M) (err error) {
+	programs := os.Getenv(programsEnv)
+	switch {
+	case programs == "":
+		return fmt.Errorf("%s is not set: want the folder that `bin/lab components` prints, as make integration does", programsEnv)
+	case os.Getuid() != 0:
+		return errors.New("mountjob gives directories to other users: run these tests as root")
+	}
+	if shared, err = cluster.Start(context.Background(), programs); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, shared.Stop()) }()
+	if code := m.Run(); code != 0 {
+		return fmt.Errorf("exit code %d", code)
+	}
+	return nil
+}
+
+func newWorld(t testing.TB) *world.World {
+	t.Helper()
+	return world.New(t, shared)
+}
