@@ -1,0 +1,101 @@
+// Package httpserver serves what Kubernetes and administrators ask a program: whether it lives,
+// whether it is ready, its metrics, and on demand its profiles.
+package httpserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Times that keep a slow or broken client from holding on to a connection.
+const (
+	headerTimeout   = 10 * time.Second
+	idleTimeout     = 2 * time.Minute
+	shutdownTimeout = 2 * time.Second
+)
+
+// Options say what is served.
+type Options struct {
+	Address string // host:port; no host is all addresses
+	Healthy []Check
+	Ready   []Check
+	Metrics prometheus.Gatherer
+	Pprof   bool // adds /debug/pprof
+	Log     *slog.Logger
+}
+
+// Server answers from Serve on.
+type Server struct {
+	options  Options
+	listener net.Listener
+}
+
+// Listen takes the address, so that one that is taken is known at once.
+func Listen(ctx context.Context, o Options) (*Server, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("taking the HTTP address: %w", err)
+	}
+	return &Server{options: o, listener: listener}, nil
+}
+
+// Addr is where it listens.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Serve answers until ctx ends.
+func (s *Server) Serve(ctx context.Context) error {
+	server := &http.Server{
+		Handler:           Handler(s.options),
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		ErrorLog:          slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug), // of clients that are in a hurry
+	}
+	stopped := make(chan struct{})
+	defer context.AfterFunc(ctx, func() {
+		defer close(stopped)
+		shutdown(ctx, server)
+	})()
+	if err := server.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serving HTTP: %w", err)
+	}
+	<-stopped
+	return nil
+}
+
+// shutdown lets requests come to their end, but not a profile that takes minutes.
+func shutdown(ctx context.Context, server *http.Server) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if server.Shutdown(ctx) != nil {
+		_ = server.Close() // whoever still waits is cut off, and nobody is left to tell
+	}
+}
+
+// Handler is all that is served.
+func Handler(o Options) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /healthz", report(o.Healthy))
+	mux.Handle("GET /readyz", report(o.Ready))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{
+		// One broken metric must not hide the others.
+		ErrorHandling: promhttp.ContinueOnError,
+		ErrorLog:      slog.NewLogLogger(o.Log.Handler(), slog.LevelError),
+	}))
+	if o.Pprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}

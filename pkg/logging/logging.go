@@ -1,0 +1,85 @@
+// Package logging makes a program's logger, and has the Kubernetes libraries log through it.
+package logging
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+
+	"k8s.io/klog/v2"
+)
+
+// Format is how lines look.
+type Format string
+
+const (
+	// Text is key=value lines, which people read as they are.
+	Text Format = "text"
+	// JSON is one object a line.
+	JSON Format = "json"
+)
+
+// New makes a logger.
+func New(w io.Writer, format Format, level slog.Level) *slog.Logger {
+	options := &slog.HandlerOptions{Level: level}
+	if format == JSON {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// UseForKubernetes has client-go and its like log through a logger, whatever they were given.
+// It is for main: the setting is the process's. klog's verbosity n is slog's level -n, so that
+// DEBUG shows V(4) and INFO shows V(0). Lines about an error that is known are left out, for
+// those that the program tells of itself, once, and libraries at every repetition.
+func UseForKubernetes(log *slog.Logger, known func(error) bool) {
+	klog.SetSlogLogger(slog.New(withoutKnown{log.Handler(), known}))
+}
+
+// withoutKnown drops lines about errors that are known.
+type withoutKnown struct {
+	slog.Handler
+	known func(error) bool
+}
+
+// Handle implements slog.Handler.
+func (h withoutKnown) Handle(ctx context.Context, line slog.Record) error {
+	drop := false
+	line.Attrs(func(a slog.Attr) bool {
+		err, ok := a.Value.Any().(error)
+		drop = ok && h.known(err)
+		return !drop
+	})
+	if drop {
+		return nil
+	}
+	return h.Handler.Handle(ctx, line)
+}
+
+// WithAttrs implements slog.Handler.
+func (h withoutKnown) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return withoutKnown{h.Handler.WithAttrs(attrs), h.known}
+}
+
+// WithGroup implements slog.Handler.
+func (h withoutKnown) WithGroup(name string) slog.Handler {
+	return withoutKnown{h.Handler.WithGroup(name), h.known}
+}
+
+// ParseLevel reads a level in the words of slog or of Python's logging, in any case. Nothing is
+// logged above ERROR, so CRITICAL is the same.
+func ParseLevel(text string) (slog.Level, error) {
+	switch strings.ToUpper(text) {
+	case "DEBUG":
+		return slog.LevelDebug, nil
+	case "INFO":
+		return slog.LevelInfo, nil
+	case "WARN", "WARNING":
+		return slog.LevelWarn, nil
+	case "ERROR", "CRITICAL":
+		return slog.LevelError, nil
+	}
+	return 0, errors.New("want DEBUG, INFO, WARNING, ERROR or CRITICAL")
+}

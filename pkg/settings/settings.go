@@ -1,0 +1,151 @@
+// Package settings reads what an administrator sets. Each setting is a flag; some are an
+// environment variable too, over which the flag wins. Whatever is wrong is one line that names
+// the setting the way it was given, the value, and what is allowed.
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// ErrHelp is Parse's answer to --help. The caller shows Help then.
+var ErrHelp = pflag.ErrHelp
+
+// helpColumns is the width of a usual terminal and of a page.
+const helpColumns = 100
+
+// Set is the settings of one program.
+type Set struct {
+	groups []*Group
+	flags  *pflag.FlagSet    // all groups
+	env    map[string]string // flag -> variable
+	origin map[string]string // flag -> how it was given
+}
+
+// Group is settings that belong together in the help.
+type Group struct {
+	title string
+	set   *Set
+	flags *pflag.FlagSet
+}
+
+// New makes an empty set.
+func New(program string) *Set {
+	return &Set{flags: newFlagSet(program), env: map[string]string{}, origin: map[string]string{}}
+}
+
+// newFlagSet keeps pflag from writing: what is wrong is told once, by the caller.
+func newFlagSet(name string) *pflag.FlagSet {
+	flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
+	flags.SortFlags = false
+	return flags
+}
+
+// Group begins a group.
+func (s *Set) Group(title string) *Group {
+	g := &Group{title: title, set: s, flags: newFlagSet(title)}
+	s.groups = append(s.groups, g)
+	return g
+}
+
+// Add adds a setting. env is "" where there is no variable for it. The usage's first word in
+// backquotes stands for the value in the help.
+func (g *Group) Add(value pflag.Value, name, env, usage string) {
+	if env != "" {
+		g.set.env[name] = env
+		usage += " [$" + env + "]"
+	}
+	flag := g.flags.VarPF(value, name, "", usage)
+	if value.Type() == typeBool {
+		flag.NoOptDefVal = "true"
+	}
+	g.set.flags.AddFlag(flag)
+}
+
+// Parse sets the values from variables, then from arguments. A variable that is empty counts
+// as one that is not there, as manifests with optional references leave it.
+func (s *Set) Parse(args []string, getenv func(string) string) error {
+	if err := s.parseFlags(args); err != nil {
+		return err
+	}
+	if s.flags.NArg() > 0 {
+		return fmt.Errorf("argument %q: %s takes flags only", s.flags.Arg(0), s.flags.Name())
+	}
+	return s.parseEnv(getenv)
+}
+
+func (s *Set) parseFlags(args []string) error {
+	err := s.flags.Parse(args)
+	invalid, unknown, empty := (*pflag.InvalidValueError)(nil), (*pflag.NotExistError)(nil), (*pflag.ValueRequiredError)(nil)
+	switch {
+	case errors.As(err, &invalid):
+		return wrong("--"+invalid.GetFlag().Name, invalid.GetValue(), invalid.Unwrap())
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
+		return fmt.Errorf("-%s: there is no such flag; see --help", unknown.GetSpecifiedShortnames())
+	case errors.As(err, &unknown):
+		return fmt.Errorf("--%s: there is no such flag; see --help", unknown.GetSpecifiedName())
+	case errors.As(err, &empty):
+		return fmt.Errorf("--%s: want a value", empty.GetSpecifiedName())
+	}
+	return err
+}
+
+// parseEnv leaves out variables of flags that were given: those are overruled, right or wrong.
+func (s *Set) parseEnv(getenv func(string) string) (err error) {
+	s.flags.VisitAll(func(flag *pflag.Flag) {
+		variable := s.env[flag.Name]
+		if err != nil || variable == "" || flag.Changed {
+			return
+		}
+		text := getenv(variable)
+		if text == "" {
+			return
+		}
+		s.origin[flag.Name] = variable
+		if cause := flag.Value.Set(text); cause != nil {
+			err = wrong(variable, text, cause)
+		}
+	})
+	return err
+}
+
+// Wrong is the error for a setting whose value is fine on its own, but not beside the others.
+func (s *Set) Wrong(name string, cause error) error {
+	return wrong(s.Origin(name), s.flags.Lookup(name).Value.String(), cause)
+}
+
+func wrong(origin, value string, cause error) error {
+	return fmt.Errorf("%s %q: %w", origin, value, cause)
+}
+
+// Origin names a setting as it was given: by its variable if its value comes from there, else
+// by its flag.
+func (s *Set) Origin(name string) string {
+	if variable, ok := s.origin[name]; ok {
+		return variable
+	}
+	return "--" + name
+}
+
+// Names names a setting in all ways in which it can be given.
+func (s *Set) Names(name string) string {
+	if variable, ok := s.env[name]; ok {
+		return "--" + name + " or " + variable
+	}
+	return "--" + name
+}
+
+// Help describes all settings.
+func (s *Set) Help() string {
+	var text strings.Builder
+	for _, g := range s.groups {
+		fmt.Fprintf(&text, "\n%s:\n%s", g.title, g.flags.FlagUsagesWrapped(helpColumns))
+	}
+	return text.String()
+}
