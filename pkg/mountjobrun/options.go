@@ -98,7 +98,7 @@ func (o *options) flags(aliases *string, getenv func(string) string) *flag.FlagS
 	flags.DurationVar(&o.margin, "deadline-margin", defaultDeadlineMargin, "how long before that to stop and report")
 	flags.StringVar(&o.terminationLog, "termination-log", defaultTerminationLog, "file for the report")
 	flags.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
-	flags.StringVar(&o.logFormat, "log-format", "json", "json or text")
+	flags.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	if o.command == commandRun {
 		operations := defaultOperations
 		if fromEnv := getenv(operationsEnv); fromEnv != "" {
@@ -128,7 +128,7 @@ func (o options) check() error {
 	case o.deadline <= o.margin:
 		return fmt.Errorf("--deadline %s: want more than --deadline-margin, which is %s", o.deadline, o.margin)
 	case o.logFormat != "json" && o.logFormat != "text":
-		return fmt.Errorf("--log-format %q: want json or text", o.logFormat)
+		return fmt.Errorf("--log-format %q: want text or json", o.logFormat)
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"no time left for the work":     {[]string{"--file-system-id=fs-1", "--deadline=30s"}, "more than --deadline-margin, which is 30s"},
 		"a margin before the beginning": {[]string{"--file-system-id=fs-1", "--deadline-margin=-1s"}, "--deadline-margin -1s"},
 		"an unknown level":              {[]string{"--file-system-id=fs-1", "--log-level=loud"}, `"loud"`},
-		"an unknown format":             {[]string{"--file-system-id=fs-1", "--log-format=xml"}, "want json or text"},
+		"an unknown format":             {[]string{"--file-system-id=fs-1", "--log-format=xml"}, "want text or json"},
 		"a flag of version":             {[]string{"version", "--file-system-id=fs-1"}, "-file-system-id"},
 	}
 	for name, tt := range tests {

@@ -45,7 +45,7 @@ func TestRunTellsWhatItCouldNotDo(t *testing.T) {
 	if report.Results[0].State != directories.Done || report.Results[1].Reason != directories.Nested {
 		t.Errorf("report %+v", report)
 	}
-	if log := w.stderr.String(); !strings.Contains(log, `"volume":"pvc-2"`) || !strings.Contains(log, `"reason":"Nested"`) {
+	if log := w.stderr.String(); !strings.Contains(log, "volume=pvc-2 reason=Nested") {
 		t.Errorf("log:\n%s", log)
 	}
 }
@@ -192,7 +192,7 @@ func TestRunFailsIfItCannotReport(t *testing.T) {
 
 func TestLogIsOneObjectALine(t *testing.T) {
 	w := newWorld(t, setup("pvc-1", "/team/data"))
-	w.run(t.Context(), commandRun, "--log-level=debug")
+	w.run(t.Context(), commandRun, "--log-level=debug", "--log-format=json")
 	for line := range strings.Lines(w.stderr.String()) {
 		var object map[string]any
 		if err := json.Unmarshal([]byte(line), &object); err != nil || object["fileSystem"] != fileSystemID {

@@ -5,7 +5,6 @@ package caches
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -98,20 +97,6 @@ func (c *Caches) HasSynced() bool {
 
 func (c *Caches) all() []cache.SharedIndexInformer {
 	return []cache.SharedIndexInformer{c.Claims, c.Volumes, c.Classes, c.Nodes, c.Jobs, c.Pods, c.Warnings, c.Table, c.Pinned}
-}
-
-// OnError has watch errors told to a function. Reflectors go on by
-// themselves; what keeps them from reading, such as a missing right, must be
-// said where people look.
-func (c *Caches) OnError(tell func(context.Context, error)) error {
-	var errs []error
-	for _, i := range c.all() {
-		errs = append(errs, i.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
-			cache.DefaultWatchErrorHandler(ctx, r, err)
-			tell(ctx, err)
-		}))
-	}
-	return errors.Join(errs...)
 }
 
 // trim drops what no loop reads; with ten thousand volumes, most of the memory.

@@ -24,8 +24,6 @@ type Options struct {
 	CallTimeout time.Duration
 	// Parallel is how many file systems are asked for their mount targets at once.
 	Parallel int
-	// Match leaves out file systems before they are asked for their mount targets.
-	Match func(efs.FileSystem) bool
 	// Observe is told of every call; the result is "success", the API's own error code,
 	// "Timeout", "Canceled" or "Unreachable".
 	Observe func(operation, result string, took time.Duration)
@@ -44,7 +42,8 @@ func New(config aws.Config, options Options) *Client {
 	return &Client{options: options, api: awsapi.NewFromConfig(config)}
 }
 
-// ListFileSystems reads all file systems that match, with their mount targets.
+// ListFileSystems reads all file systems, with their mount targets, also those
+// that the cluster may not use: what once had a port must not look missing.
 // It fails when the file systems themselves cannot be listed to the end; a
 // single one whose mount targets cannot be read is in the listing's Failed.
 func (c *Client) ListFileSystems(ctx context.Context) (efs.Listing, error) {
@@ -56,9 +55,7 @@ func (c *Client) ListFileSystems(ctx context.Context) (efs.Listing, error) {
 			return efs.Listing{}, fmt.Errorf("listing file systems: %w", err)
 		}
 		for _, description := range page.FileSystems {
-			if fs := fileSystem(description); c.options.Match(fs) {
-				listing.FileSystems = append(listing.FileSystems, fs)
-			}
+			listing.FileSystems = append(listing.FileSystems, fileSystem(description))
 		}
 	}
 	c.addMountTargets(ctx, &listing)

@@ -106,7 +106,6 @@ func newClient(t *testing.T, s *server) (*Client, *observations) {
 	}
 	return New(config, Options{
 		CallTimeout: time.Minute, Parallel: 4, Observe: seen.observe, Now: time.Now,
-		Match: func(fs efs.FileSystem) bool { return fs.ID != "fs-outside" },
 	}), seen
 }
 
@@ -115,7 +114,7 @@ func TestListingReadsAllPages(t *testing.T) {
 	replica["AvailabilityZoneName"] = "us-east-1b"
 	replica["FileSystemProtection"] = map[string]any{"ReplicationOverwriteProtection": "REPLICATING"}
 	client, seen := newClient(t, &server{
-		fileSystems: []map[string]any{described("fs-1"), described("fs-outside"), replica},
+		fileSystems: []map[string]any{described("fs-1"), replica},
 		targets: map[string][]map[string]any{
 			"fs-1": {describedTarget("fsmt-1", "fs-1", "10.0.0.1"), describedTarget("fsmt-2", "fs-1", "10.0.1.1")},
 			"fs-2": {describedTarget("fsmt-3", "fs-2", "")},

@@ -1,0 +1,117 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// Errors of the checks say what is wanted; package settings puts setting and value before them.
+
+func anything(string) error { return nil }
+
+func checkNamespace(name string) error {
+	if len(validation.IsDNS1123Label(name)) > 0 {
+		return errors.New(`want the name of a namespace: 1 to 63 lower-case letters, digits or "-"`)
+	}
+	return nil
+}
+
+func checkObjectName(name string) error {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return errors.New(`want the name of an object: 1 to 253 lower-case letters, digits, "-" or "."`)
+	}
+	return nil
+}
+
+// checkProvisioner asks for what the apiserver wants of a StorageClass, and a name of our own.
+func checkProvisioner(name string) error {
+	domain, _, qualified := strings.Cut(name, "/")
+	if !qualified || len(validation.IsQualifiedName(strings.ToLower(name))) > 0 {
+		return errors.New(`want a domain, "/", and 1 to 63 letters, digits, "-", "_" or ".", as ` + wellknown.DefaultProvisioner)
+	}
+	if domain == wellknown.KubernetesDomain || strings.HasSuffix(domain, "."+wellknown.KubernetesDomain) {
+		return fmt.Errorf("want a name that is not below %s, or the cluster takes its volumes for its own", wellknown.KubernetesDomain)
+	}
+	return nil
+}
+
+// checkImage leaves the rest to the container runtime, whose rules these are.
+func checkImage(image string) error {
+	if image == "" || strings.ContainsAny(image, " \t\r\n") {
+		return errors.New("want the name of an image, without spaces")
+	}
+	return nil
+}
+
+// Both become part of host names or are compared with what the API says.
+var (
+	region = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)+$`)
+	vpc    = regexp.MustCompile(`^vpc-[0-9a-z]{1,40}$`)
+)
+
+func checkRegion(name string) error {
+	if !region.MatchString(name) {
+		return errors.New("want the name of an AWS region, as us-east-1")
+	}
+	return nil
+}
+
+func checkVPC(id string) error {
+	if !vpc.MatchString(id) {
+		return errors.New("want vpc- and 1 to 40 lower-case letters or digits")
+	}
+	return nil
+}
+
+func checkAddress(address string) error {
+	_, port, err := net.SplitHostPort(address)
+	number, bad := strconv.Atoi(port)
+	if err != nil || bad != nil || number < 0 || number > wellknown.MaxPort {
+		return fmt.Errorf("want host:port or :port, with a port up to %d", wellknown.MaxPort)
+	}
+	return nil
+}
+
+func parseIDs(text string) ([]string, error) {
+	filter, err := efs.ParseFilter(text, "")
+	return filter.IDs, err
+}
+
+func parseTags(text string) (map[string]string, error) {
+	filter, err := efs.ParseFilter("", text)
+	return filter.Tags, err
+}
+
+// parseAliases reads fs-new=fs-old,…; a copy of a copy is allowed.
+func parseAliases(text string) (map[string][]string, error) {
+	aliases := map[string][]string{}
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		fresh, old, ok := strings.Cut(item, "=")
+		switch _, twice := aliases[fresh]; {
+		case !ok:
+			return nil, fmt.Errorf("%q is no alias: want fs-new=fs-old", item)
+		case efs.CheckFileSystemID(fresh) != nil:
+			return nil, efs.CheckFileSystemID(fresh)
+		case efs.CheckFileSystemID(old) != nil:
+			return nil, efs.CheckFileSystemID(old)
+		case fresh == old:
+			return nil, fmt.Errorf("%q: want two file systems, as none is a copy of itself", item)
+		case twice:
+			return nil, fmt.Errorf("%q is the second alias of %s: want one, as it is the copy of one file system", item, fresh)
+		}
+		aliases[fresh] = []string{old}
+	}
+	return aliases, nil
+}

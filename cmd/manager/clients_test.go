@@ -1,0 +1,122 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"gnuthought.com/efs-stunnel/pkg/denials"
+)
+
+func makeClients(t *testing.T, host string) (clients, *denials.Denials) {
+	t.Helper()
+	d := denials.New(metricsNamespace, slog.New(slog.DiscardHandler), time.Now)
+	o := defaults()
+	o.qps, o.burst = 7, 9
+	c, err := newClients(&rest.Config{Host: host}, o, d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, d
+}
+
+func TestClientsHaveLimitsOfTheirOwn(t *testing.T) {
+	c, _ := makeClients(t, "http://127.0.0.1:1")
+	limiter := func(client kubernetes.Interface) float32 {
+		return client.CoreV1().RESTClient().GetRateLimiter().QPS()
+	}
+	if got := limiter(c.work); got != 7 {
+		t.Errorf("the loops' client has %g requests per second, want what was set, 7", got)
+	}
+	if limiter(c.events) != eventQPS || limiter(c.lease) != leaseQPS {
+		t.Errorf("events %g, lease %g: want limits of their own", limiter(c.events), limiter(c.lease))
+	}
+	// Work must not use up what the Lease needs.
+	for range 20 {
+		c.work.CoreV1().RESTClient().GetRateLimiter().TryAccept()
+	}
+	if !c.lease.CoordinationV1().RESTClient().GetRateLimiter().TryAccept() {
+		t.Error("the lease waits for the loops' requests")
+	}
+}
+
+// TestDenialIsReported goes all the way: a real client, the apiserver's real words.
+func TestDenialIsReported(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,`+
+			`"message":"nodes is forbidden: User \"u\" cannot list resource \"nodes\" in API group \"\" at the cluster scope"}`)
+	}))
+	defer server.Close()
+	w := newWorld(t, nil)
+	w.clients, w.denials = makeClients(t, server.URL)
+	if _, err := w.clients.work.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil {
+		t.Fatal("the refusal did not reach the caller")
+	}
+	code, body := w.get(t, "/readyz")
+	if want := "[-] rights: the service account may not list nodes: its ClusterRole or Role does not grant it"; code != 503 || !strings.Contains(body, want) {
+		t.Errorf("got %d and\n%s\nwant %q", code, body, want)
+	}
+}
+
+func TestRightsThatMatterForReadiness(t *testing.T) {
+	tests := map[string]struct {
+		right denials.Right
+		want  bool
+	}{
+		"a cache's list":  {denials.Right{Verb: "list", Resource: "nodes"}, true},
+		"a cache's watch": {denials.Right{Verb: "watch", Resource: "nodes"}, true},
+		"the lease":       {denials.Right{Verb: "update", Group: "coordination.k8s.io", Resource: "leases"}, true},
+		"an event":        {denials.Right{Verb: "create", Resource: "events"}, false},
+		"a Job":           {denials.Right{Verb: "create", Group: "batch", Resource: "jobs"}, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := neededToLead(tt.right); got != tt.want {
+				t.Errorf("got %t, want %t", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRESTConfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config")
+	const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
+clusters: [{name: c, cluster: {server: "https://in-file:6443"}}], users: [{name: u, user: {token: secret}}]}`
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]struct{ kubeconfig, master, host, err string }{
+		"a file":             {file, "", "https://in-file:6443", ""},
+		"an address over it": {file, "https://other:6443", "https://other:6443", ""},
+		"an address alone":   {"", "http://127.0.0.1:8001", "http://127.0.0.1:8001", ""},
+		"no such file":       {"/no/such/file", "", "", `reading --kubeconfig "/no/such/file"`},
+		"nothing, outside":   {"", "", "", "outside, set --kubeconfig"},
+	}
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			config, err := restConfig(tt.kubeconfig, tt.master)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("got %v, want %q in it", err, tt.err)
+				}
+				return
+			}
+			if err != nil || config.Host != tt.host {
+				t.Errorf("got %+v and %v, want %s", config, err, tt.host)
+			}
+		})
+	}
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/denials"
+	"gnuthought.com/efs-stunnel/pkg/httpserver"
+)
+
+// longestSync is what client-go's queues call the age of their oldest running sync.
+const longestSync = "workqueue_longest_running_processor_seconds"
+
+// maxSync is far longer than any sync takes; one that takes longer is stuck for good.
+const maxSync = 10 * time.Minute
+
+// http says what is served, from the first moment on.
+func (m *manager) http() httpserver.Options {
+	return httpserver.Options{
+		Address: m.options.httpAddress,
+		Healthy: []httpserver.Check{
+			{Name: "election", Func: m.checkElection},
+			{Name: "syncs", Func: func() error { return checkSyncs(m.metrics.gatherer()) }},
+		},
+		Ready: []httpserver.Check{
+			{Name: "start", Func: m.checkStart},
+			{Name: "rights", Func: func() error { return m.denials.Check(neededToLead) }},
+			{Name: "caches", Func: m.checkCaches},
+		},
+		Metrics: m.metrics.gatherer(),
+		Pprof:   m.options.pprof,
+		Log:     m.log,
+	}
+}
+
+func (m *manager) checkElection() error {
+	if m.election == nil {
+		return nil
+	}
+	return m.election.Check()
+}
+
+// checkStart fails while something keeps this replica from starting, and when it is to end.
+func (m *manager) checkStart() error {
+	if m.ending.Load() {
+		return errors.New("it is ending")
+	}
+	if trouble := m.trouble.Load(); trouble != nil {
+		return *trouble
+	}
+	return nil
+}
+
+// neededToLead are the rights without which a replica is of no use. Other missing ones are in
+// the log and in the metrics; what does not need them still works.
+func neededToLead(right denials.Right) bool {
+	return right.KeepsCaches() || right.Group == coordinationv1.GroupName
+}
+
+// checkCaches passes on standbys, too: they are ready to lead.
+func (m *manager) checkCaches() error {
+	if w := m.made.Load(); w == nil || !w.caches.HasSynced() {
+		return errors.New("not all objects of the cluster have been read")
+	}
+	return nil
+}
+
+// checkSyncs fails while a worker of a loop is stuck. The queues tell through their metrics.
+func checkSyncs(metrics prometheus.Gatherer) error {
+	families, err := metrics.Gather()
+	if err != nil {
+		return nil //nolint:nilerr // a metric that cannot be read is no reason for a restart
+	}
+	for _, family := range families {
+		if family.GetName() != longestSync {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			took := time.Duration(metric.GetGauge().GetValue() * float64(time.Second))
+			if took > maxSync {
+				return fmt.Errorf("a sync of loop %s takes %s, which is more than %s",
+					metric.GetLabel()[0].GetValue(), took.Round(time.Second), maxSync)
+			}
+		}
+	}
+	return nil
+}

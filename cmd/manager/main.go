@@ -1,0 +1,60 @@
+// Command manager provisions and deletes the volumes of a cluster. It runs in two or more
+// replicas, one of which leads; see --help for its settings.
+//
+// The apiserver and AWS may be away when it starts, and later: it says so in its log and in
+// /readyz, stays alive, and goes on when they are back. It ends only when it is told to (exit
+// code 0), when it lost its Lease or was left without anything that it could do (1), or because
+// of its settings (2).
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"gnuthought.com/efs-stunnel/pkg/buildinfo"
+	"gnuthought.com/efs-stunnel/pkg/logging"
+	"gnuthought.com/efs-stunnel/pkg/settings"
+)
+
+// Exit codes.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills at once
+	os.Exit(run(ctx, os.Args[1:], processEnvironment(), os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, e environment, stdout, stderr io.Writer) int {
+	o, set, err := parseOptions(args, e)
+	switch {
+	case errors.Is(err, settings.ErrHelp):
+		fmt.Fprintf(stdout, "Usage:\n  manager [flags]\n  manager version\n%s", set.Help())
+		return exitDone
+	case err != nil:
+		fmt.Fprintln(stderr, "manager:", err)
+		return exitUsage
+	case o.version:
+		fmt.Fprintln(stdout, "manager", buildinfo.Read())
+		return exitDone
+	}
+	log := logging.New(stderr, logging.Format(o.logFormat), o.logLevel)
+	logging.UseForKubernetes(log, apierrors.IsForbidden) // which package denials tells
+	if err := manage(ctx, o, log); err != nil {
+		log.Error("manager ends because of an error", "err", err)
+		return exitFailed
+	}
+	log.Info("manager ends")
+	return exitDone
+}

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"k8s.io/klog/v2"
+)
+
+func TestRun(t *testing.T) {
+	t.Cleanup(klog.ClearLogger)
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	tests := map[string]struct {
+		args           string
+		code           int
+		stdout, stderr string // "" for nothing at all
+	}{
+		"help":           {"--help", 0, "--efs-polling-interval duration", ""},
+		"short help":     {"-h", 0, "Leader election:", ""},
+		"version":        {"version", 0, "manager ", ""},
+		"version's flag": {"--version", 0, "manager ", ""},
+		"a bad setting":  {"--log-format=xml", 2, "", "manager: --log-format \"xml\": want text or json\n"},
+		"no image":       {"", 2, "", "manager: --worker-image or WORKER_IMAGE is missing"},
+		"no cluster":     {image, 1, "", `level=ERROR msg="manager ends because of an error" err="looking for the apiserver`},
+		"no file":        {image + "--kubeconfig=/no/such --log-format=json", 1, "", `"msg":"manager ends because of an error","err":"reading --kubeconfig`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			if got := run(t.Context(), strings.Fields(tt.args), outside(nil), &stdout, &stderr); got != tt.code {
+				t.Errorf("exit code %d, want %d", got, tt.code)
+			}
+			wantText(t, "stdout", stdout.String(), tt.stdout)
+			wantText(t, "stderr", stderr.String(), tt.stderr)
+			if strings.Count(stderr.String(), "\n") > 1 {
+				t.Errorf("more than one line: %s", stderr.String())
+			}
+		})
+	}
+}
+
+func wantText(t *testing.T, where, got, want string) {
+	t.Helper()
+	if want == "" && got != "" || !strings.Contains(got, want) {
+		t.Errorf("%s is %q, want %q", where, got, want)
+	}
+}

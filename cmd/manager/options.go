@@ -1,0 +1,239 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/leaderelection"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/logging"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/settings"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// namespaceFile is where a pod finds the name of its namespace.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// options are checked settings.
+type options struct {
+	version bool
+
+	namespace   string
+	provisioner string
+
+	discovery       string // wellknown.DiscoveryAWS or wellknown.DiscoveryNone
+	pollingInterval time.Duration
+	region          string // "" to find out
+	vpcID           string // "" to find out
+	filter          efs.Filter
+	aliases         map[string][]string // file system -> what it is a copy of
+	ports           ports.Range
+
+	jobs            mountjobs.Settings
+	pullPolicy      string // becomes part of jobs
+	batch           int
+	backoff         time.Duration
+	failedThreshold int
+
+	kubeconfig, master string
+	qps                float32
+	burst              int
+
+	leaderElect bool
+	lease       leaseOptions
+
+	httpAddress string
+	pprof       bool
+	logLevel    slog.Level
+	logFormat   string
+}
+
+type leaseOptions struct {
+	name                                      string
+	leaseDuration, renewDeadline, retryPeriod time.Duration
+}
+
+// environment is what settings come from, besides arguments.
+type environment struct {
+	getenv   func(string) string
+	readFile func(string) ([]byte, error)
+}
+
+func processEnvironment() environment { return environment{os.Getenv, os.ReadFile} }
+
+// defaultOptions are those of design and manifests.
+func defaultOptions(e environment) options {
+	return options{
+		namespace: defaultNamespace(e), provisioner: wellknown.DefaultProvisioner,
+		discovery: wellknown.DefaultDiscovery, pollingInterval: wellknown.DefaultPollingInterval,
+		ports: ports.Range{
+			Base: wellknown.DefaultBasePort, Count: wellknown.DefaultPortCount, Reserved: []int{wellknown.AgentHTTPPort},
+		},
+		jobs:  mountjobs.Settings{Timeout: wellknown.DefaultMountJobTimeout},
+		batch: wellknown.DefaultMountJobBatch, backoff: wellknown.DefaultProvisionBackoff,
+		failedThreshold: wellknown.DefaultFailedRetryThreshold,
+		qps:             wellknown.DefaultKubeAPIQPS, burst: wellknown.DefaultKubeAPIBurst,
+		leaderElect: wellknown.DefaultLeaderElect,
+		lease: leaseOptions{
+			name: wellknown.ManagerLease, leaseDuration: wellknown.DefaultLeaseDuration,
+			renewDeadline: wellknown.DefaultRenewDeadline, retryPeriod: wellknown.DefaultRetryPeriod,
+		},
+		httpAddress: wellknown.DefaultManagerHTTPAddress, logFormat: string(logging.Text),
+	}
+}
+
+func defaultNamespace(e environment) string {
+	if text, err := e.readFile(namespaceFile); err == nil && len(text) > 0 {
+		return strings.TrimSpace(string(text))
+	}
+	return wellknown.Namespace // outside a cluster
+}
+
+// settings binds every row of the table of settings to its option.
+func (o *options) settings() *settings.Set {
+	set := settings.New("manager")
+	o.bindDiscovery(set.Group("File systems and their ports"))
+	o.bindProvisioning(set.Group("Claims and mount Jobs"))
+	o.bindKubernetes(set.Group("Kubernetes API"))
+	o.bindElection(set.Group("Leader election"))
+	o.bindObservation(set.Group("Logs, health and metrics"))
+	return set
+}
+
+func (o *options) bindDiscovery(g *settings.Group) {
+	g.Add(settings.OneOf(&o.discovery, "source", wellknown.DiscoveryAWS, wellknown.DiscoveryNone), "discovery", "",
+		"`source` of file systems: aws, or none for pinned targets only, which needs no AWS credentials")
+	g.Add(settings.Duration(&o.pollingInterval, time.Second, 24*time.Hour), "efs-polling-interval", "EFS_POLLING_INTERVAL",
+		"time between two listings of the file systems, to which chance adds up to a tenth")
+	g.Add(settings.Text(&o.region, "region", checkRegion), "aws-region", "AWS_REGION",
+		"`region` of the file systems; default is what the AWS SDK, the instance metadata, or the label of a node says")
+	g.Add(settings.Text(&o.vpcID, "vpc", checkVPC), "vpc-id", "",
+		"`vpc` of the nodes, whose mount targets alone are used; default is that of the instance metadata, else any")
+	g.Add(settings.Parsed(&o.filter.IDs, "ids", parseIDs, nil), "file-system-ids", "",
+		"comma-separated `ids` of the only file systems that are used")
+	g.Add(settings.Parsed(&o.filter.Tags, "tags", parseTags, nil), "file-system-tags", "",
+		"comma-separated key=value `tags` that file systems must have to be used")
+	g.Add(settings.Parsed(&o.aliases, "aliases", parseAliases, nil), "file-system-aliases", "",
+		"comma-separated `aliases` fs-new=fs-old: fs-new is a restored or replicated copy of fs-old")
+	g.Add(settings.Integer(&o.ports.Base, wellknown.MinPort, wellknown.MaxPort), "base-stunnel-port", "BASE_STUNNEL_PORT",
+		"first local `port` that a file system can get")
+	g.Add(settings.Integer(&o.ports.Count, 1, wellknown.MaxPort), "stunnel-port-count", "",
+		"`number` of local ports, from the base on")
+}
+
+func (o *options) bindProvisioning(g *settings.Group) {
+	g.Add(settings.Text(&o.provisioner, "name", checkProvisioner), "provisioner", "STORAGE_PROVISIONER_NAME",
+		"`name` by which storage classes ask for this provisioner")
+	g.Add(settings.Duration(&o.backoff, time.Second, time.Hour), "provision-backoff-interval", "PROVISION_BACKOFF_INTERVAL",
+		fmt.Sprintf("wait after a first failed setup; it doubles up to %d times this", wellknown.MaxProvisionBackoffFactor))
+	g.Add(settings.Integer(&o.failedThreshold, 0, math.MaxInt32), "failed-retry-threshold", "",
+		"`number` of failed setups after which a claim is given up until something changes; 0 is never")
+	g.Add(settings.Text(&o.jobs.Image, "image", checkImage), "worker-image", "WORKER_IMAGE",
+		"`image` of mount Jobs, which holds mountjob")
+	g.Add(settings.OneOf(&o.pullPolicy, "policy", policies()...), "worker-image-pull-policy", "",
+		"`policy` for pulling it: Always, IfNotPresent or Never; default is Kubernetes' own")
+	g.Add(settings.List(&o.jobs.ImagePullSecrets, "names", checkObjectName), "worker-image-pull-secrets", "",
+		"comma-separated `names` of Secrets for pulling it")
+	g.Add(settings.Text(&o.jobs.PriorityClassName, "class", checkObjectName), "worker-priority-class", "",
+		"priority `class` of mount Jobs; default is the cluster's")
+	g.Add(settings.Integer(&o.batch, 1, math.MaxInt32), "mount-job-batch", "",
+		"`number` of operations that one mount Job carries at most")
+	g.Add(settings.Duration(&o.jobs.Timeout, time.Minute, 24*time.Hour), "mount-job-timeout", "",
+		"deadline of a mount Job's pod")
+}
+
+func (o *options) bindKubernetes(g *settings.Group) {
+	g.Add(settings.Text(&o.namespace, "namespace", checkNamespace), "namespace", "NAMESPACE",
+		"`namespace` of ConfigMaps, Lease, root claims and mount Jobs; default is the pod's own, outside a cluster")
+	g.Add(settings.Text(&o.kubeconfig, "file", anything), "kubeconfig", "",
+		"`file` that says how to reach the apiserver from outside a cluster")
+	g.Add(settings.Text(&o.master, "url", anything), "master", "",
+		"`url` of the apiserver, over that of --kubeconfig")
+	g.Add(settings.Positive(&o.qps), "kube-api-qps", "",
+		"requests per second to the apiserver; events and the Lease do not count")
+	g.Add(settings.Integer(&o.burst, 1, math.MaxInt32), "kube-api-burst", "",
+		"`number` of requests that may exceed that rate at once")
+}
+
+func (o *options) bindElection(g *settings.Group) {
+	g.Add(settings.Bool(&o.leaderElect), "leader-elect", "",
+		"replicas compete for a Lease, and one leads; without it there must be one replica only")
+	g.Add(settings.Duration(&o.lease.leaseDuration, time.Second, time.Hour), "leader-elect-lease-duration", "",
+		"how long the others wait for a silent leader")
+	g.Add(settings.Duration(&o.lease.renewDeadline, time.Millisecond, time.Hour), "leader-elect-renew-deadline", "",
+		"how long a leader tries to renew its Lease before it gives up")
+	g.Add(settings.Duration(&o.lease.retryPeriod, time.Millisecond, time.Hour), "leader-elect-retry-period", "",
+		"time between two tries to get or renew the Lease")
+	g.Add(settings.Text(&o.lease.name, "name", checkObjectName), "leader-elect-resource-name", "",
+		"`name` of the Lease")
+}
+
+func (o *options) bindObservation(g *settings.Group) {
+	g.Add(settings.Text(&o.httpAddress, "host:port", checkAddress), "http-address", "",
+		"`host:port` of /healthz, /readyz and /metrics; no host is all addresses")
+	g.Add(settings.Bool(&o.pprof), "pprof", "",
+		"serve /debug/pprof there, too")
+	g.Add(settings.Parsed(&o.logLevel, "level", logging.ParseLevel, slog.Level.String), "log-level", "LOGGING_LEVEL",
+		"lowest `level` that is logged: DEBUG, INFO, WARNING, ERROR or CRITICAL")
+	g.Add(settings.OneOf(&o.logFormat, "format", string(logging.Text), string(logging.JSON)), "log-format", "",
+		"`format` of log lines: text or json")
+	g.Add(settings.Bool(&o.version), "version", "",
+		"say which build this is, and end")
+}
+
+func policies() []string {
+	return []string{string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)}
+}
+
+// parseOptions reads arguments and environment. Every error is one line for whoever set them;
+// help is settings.ErrHelp.
+func parseOptions(args []string, e environment) (options, *settings.Set, error) {
+	o := defaultOptions(e)
+	set := o.settings()
+	if len(args) == 1 && args[0] == "version" {
+		args = []string{"--version"}
+	}
+	if err := set.Parse(args, e.getenv); err != nil {
+		return o, set, err
+	}
+	if o.version {
+		return o, set, nil
+	}
+	o.jobs.Namespace, o.jobs.ImagePullPolicy = o.namespace, corev1.PullPolicy(o.pullPolicy)
+	return o, set, o.check(set)
+}
+
+// check is about what no setting can say alone.
+func (o *options) check(set *settings.Set) error {
+	if o.jobs.Image == "" {
+		return fmt.Errorf("%s is missing: want the image that holds mountjob", set.Names("worker-image"))
+	}
+	if err := checkNamespace(o.namespace); err != nil { // its default is read from a file
+		return set.Wrong("namespace", err)
+	}
+	if err := o.ports.Check(); err != nil {
+		return set.Wrong("base-stunnel-port", err)
+	}
+	return o.lease.check(set)
+}
+
+// check asks for what client-go does, in the words of the settings.
+func (l leaseOptions) check(set *settings.Set) error {
+	if l.leaseDuration <= l.renewDeadline {
+		return set.Wrong("leader-elect-lease-duration", fmt.Errorf("want more than %s, which is %s",
+			set.Origin("leader-elect-renew-deadline"), settings.Short(l.renewDeadline)))
+	}
+	if float64(l.renewDeadline) <= leaderelection.JitterFactor*float64(l.retryPeriod) {
+		return set.Wrong("leader-elect-renew-deadline", fmt.Errorf("want more than %g times %s, which is %s",
+			leaderelection.JitterFactor, set.Origin("leader-elect-retry-period"), settings.Short(l.retryPeriod)))
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+)
+
+// outside is the environment of a process that is in no pod.
+func outside(variables map[string]string) environment {
+	return environment{
+		getenv:   func(key string) string { return variables[key] },
+		readFile: func(string) ([]byte, error) { return nil, fs.ErrNotExist },
+	}
+}
+
+func parse(args string, variables map[string]string) (options, error) {
+	o, _, err := parseOptions(strings.Fields(args), outside(variables))
+	return o, err
+}
+
+// image is the only setting that has no default.
+const image = "--worker-image=registry/efs-stunnel:1 "
+
+// defaults are those of the design's table.
+func defaults() options {
+	return options{
+		namespace: "efs-stunnel", provisioner: "gnuthought.com/efs-stunnel",
+		discovery: "aws", pollingInterval: 300 * time.Second,
+		ports: ports.Range{Base: 20490, Count: 1000, Reserved: []int{20488}},
+		jobs:  mountjobs.Settings{Namespace: "efs-stunnel", Image: "registry/efs-stunnel:1", Timeout: 10 * time.Minute},
+		batch: 512, backoff: time.Minute, failedThreshold: 0,
+		qps: 100, burst: 200, leaderElect: true,
+		lease: leaseOptions{
+			name: "efs-manager", leaseDuration: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second,
+		},
+		httpAddress: ":8080", logLevel: slog.LevelInfo, logFormat: "text",
+	}
+}
+
+func wantOptions(t *testing.T, got, want options) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(options{}, leaseOptions{})); diff != "" {
+		t.Errorf("options mismatch (-want +got):\n%s", diff)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	got, err := parse(image, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantOptions(t, got, defaults())
+}
+
+func TestEverySetting(t *testing.T) {
+	tests := map[string]struct {
+		flag  string
+		env   string // NAME=value, "" where there is none
+		wrong string // another good value for the variable, which the flag overrules
+		want  func(*options)
+	}{
+		"discovery":   {"--discovery=none", "", "", func(o *options) { o.discovery = "none" }},
+		"polling":     {"--efs-polling-interval=90s", "EFS_POLLING_INTERVAL=90", "600", func(o *options) { o.pollingInterval = 90 * time.Second }},
+		"region":      {"--aws-region=eu-west-1", "AWS_REGION=eu-west-1", "us-gov-east-1", func(o *options) { o.region = "eu-west-1" }},
+		"VPC":         {"--vpc-id=vpc-0a1b", "", "", func(o *options) { o.vpcID = "vpc-0a1b" }},
+		"ids":         {"--file-system-ids=fs-1,fs-2", "", "", func(o *options) { o.filter = efs.Filter{IDs: []string{"fs-1", "fs-2"}} }},
+		"tags":        {"--file-system-tags=team=a,env=x", "", "", func(o *options) { o.filter.Tags = map[string]string{"team": "a", "env": "x"} }},
+		"aliases":     {"--file-system-aliases=fs-3=fs-2,fs-2=fs-1", "", "", func(o *options) { o.aliases = map[string][]string{"fs-3": {"fs-2"}, "fs-2": {"fs-1"}} }},
+		"port":        {"--base-stunnel-port=21000", "BASE_STUNNEL_PORT=21000", "22000", func(o *options) { o.ports.Base = 21000 }},
+		"port count":  {"--stunnel-port-count=10", "", "", func(o *options) { o.ports.Count = 10 }},
+		"provisioner": {"--provisioner=example.com/efs", "STORAGE_PROVISIONER_NAME=example.com/efs", "other.com/efs", func(o *options) { o.provisioner = "example.com/efs" }},
+		"backoff":     {"--provision-backoff-interval=2m", "PROVISION_BACKOFF_INTERVAL=120", "30", func(o *options) { o.backoff = 2 * time.Minute }},
+		"threshold":   {"--failed-retry-threshold=3", "", "", func(o *options) { o.failedThreshold = 3 }},
+		"image":       {"--worker-image=other:2", "", "", func(o *options) { o.jobs.Image = "other:2" }},
+		"pull policy": {"--worker-image-pull-policy=always", "", "", func(o *options) { o.pullPolicy, o.jobs.ImagePullPolicy = "Always", corev1.PullAlways }},
+		"secrets":     {"--worker-image-pull-secrets=a,b.c", "", "", func(o *options) { o.jobs.ImagePullSecrets = []string{"a", "b.c"} }},
+		"priority":    {"--worker-priority-class=high", "", "", func(o *options) { o.jobs.PriorityClassName = "high" }},
+		"batch":       {"--mount-job-batch=1", "", "", func(o *options) { o.batch = 1 }},
+		"timeout":     {"--mount-job-timeout=1h", "", "", func(o *options) { o.jobs.Timeout = time.Hour }},
+		"namespace":   {"--namespace=storage", "NAMESPACE=storage", "other", func(o *options) { o.namespace, o.jobs.Namespace = "storage", "storage" }},
+		"kubeconfig":  {"--kubeconfig=/home/a/.kube/config", "", "", func(o *options) { o.kubeconfig = "/home/a/.kube/config" }},
+		"master":      {"--master=https://a:6443", "", "", func(o *options) { o.master = "https://a:6443" }},
+		"qps":         {"--kube-api-qps=0.5", "", "", func(o *options) { o.qps = 0.5 }},
+		"burst":       {"--kube-api-burst=7", "", "", func(o *options) { o.burst = 7 }},
+		"election":    {"--leader-elect=false", "", "", func(o *options) { o.leaderElect = false }},
+		"lease":       {"--leader-elect-lease-duration=60s", "", "", func(o *options) { o.lease.leaseDuration = time.Minute }},
+		"renewal":     {"--leader-elect-renew-deadline=14", "", "", func(o *options) { o.lease.renewDeadline = 14 * time.Second }},
+		"retry":       {"--leader-elect-retry-period=500ms", "", "", func(o *options) { o.lease.retryPeriod = 500 * time.Millisecond }},
+		"lease name":  {"--leader-elect-resource-name=other", "", "", func(o *options) { o.lease.name = "other" }},
+		"address":     {"--http-address=127.0.0.1:9090", "", "", func(o *options) { o.httpAddress = "127.0.0.1:9090" }},
+		"pprof":       {"--pprof", "", "", func(o *options) { o.pprof = true }},
+		"level":       {"--log-level=warning", "LOGGING_LEVEL=WARNING", "DEBUG", func(o *options) { o.logLevel = slog.LevelWarn }},
+		"format":      {"--log-format=JSON", "", "", func(o *options) { o.logFormat = "json" }},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			want := defaults()
+			tt.want(&want)
+			got, err := parse(image+tt.flag, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wantOptions(t, got, want)
+			if tt.env == "" {
+				return
+			}
+			variable, value, _ := strings.Cut(tt.env, "=")
+			if got, err = parse(image, map[string]string{variable: value}); err != nil {
+				t.Fatal(err)
+			}
+			wantOptions(t, got, want)
+			if got, err = parse(image+tt.flag, map[string]string{variable: tt.wrong}); err != nil {
+				t.Fatal(err)
+			}
+			wantOptions(t, got, want) // the flag wins
+		})
+	}
+}
+
+func TestImageFromTheEnvironment(t *testing.T) {
+	got, err := parse("", map[string]string{"WORKER_IMAGE": "registry/efs-stunnel:1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantOptions(t, got, defaults())
+}
+
+func TestNamespaceOfThePod(t *testing.T) {
+	inside := environment{
+		getenv: func(string) string { return "" },
+		readFile: func(path string) ([]byte, error) {
+			return []byte(map[string]string{namespaceFile: "openshift-efs-stunnel\n"}[path]), nil
+		},
+	}
+	o, _, err := parseOptions(strings.Fields(image), inside)
+	if err != nil || o.namespace != "openshift-efs-stunnel" || o.jobs.Namespace != "openshift-efs-stunnel" {
+		t.Errorf("got %q and %v", o.namespace, err)
+	}
+	inside.getenv = func(key string) string { return map[string]string{"NAMESPACE": "chosen"}[key] }
+	if o, _, err = parseOptions(strings.Fields(image), inside); err != nil || o.namespace != "chosen" {
+		t.Errorf("got %q and %v, want what the variable says", o.namespace, err)
+	}
+	inside.getenv = func(string) string { return "" }
+	inside.readFile = func(string) ([]byte, error) { return nil, errors.New("no permission") }
+	if o, _, err = parseOptions(strings.Fields(image), inside); err != nil || o.namespace != "efs-stunnel" {
+		t.Errorf("got %q and %v, want the default", o.namespace, err)
+	}
+}

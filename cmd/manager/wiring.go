@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/smithy-go/logging"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/awsplace"
+	"gnuthought.com/efs-stunnel/pkg/controller/discovery"
+	"gnuthought.com/efs-stunnel/pkg/controller/loops"
+	"gnuthought.com/efs-stunnel/pkg/efs/awsefs"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// How the EFS API is asked: a listing of a thousand file systems takes some seconds then, and
+// stays below its rate limits.
+const (
+	efsCallTimeout = 30 * time.Second
+	efsParallel    = 4
+)
+
+// wire finds out what the loops must know from the start, and makes them.
+func (m *manager) wire(ctx context.Context) (workload, error) {
+	var cluster string
+	if err := m.insist(ctx, "asking which cluster this is", func(ctx context.Context) (err error) {
+		cluster, err = loops.ClusterUID(ctx, m.clients.work)
+		return err
+	}); err != nil {
+		return workload{}, err
+	}
+	api, place, err := m.efsAPI(ctx)
+	if err != nil {
+		return workload{}, err
+	}
+	l, err := loops.New(m.clients.work, api, m.loopOptions(cluster, place))
+	if err != nil {
+		return workload{}, fmt.Errorf("making the loops: %w", err)
+	}
+	return workload{caches: l.Caches, loops: []loop{l}}, nil
+}
+
+func (m *manager) loopOptions(cluster string, place awsplace.Place) loops.Options {
+	o := m.options
+	options := loops.Options{
+		Provisioner:     o.provisioner,
+		Cluster:         cluster,
+		PollingInterval: o.pollingInterval,
+		Range:           o.ports,
+		Filter:          o.filter,
+		VPCID:           place.VPCID,
+		Aliases:         o.aliases,
+		Backoff:         o.backoff,
+		Threshold:       o.failedThreshold,
+		Jobs:            o.jobs,
+		Batch:           o.batch,
+		Events:          m.events.Recorder(),
+		Metrics:         m.metrics.registry,
+		Log:             m.log,
+	}
+	if place.Region != "" {
+		options.DNSSuffix = awsplace.DNSSuffix(place.Region)
+	}
+	return options
+}
+
+// efsAPI is nil when only pinned targets are used; nothing of AWS is touched then.
+func (m *manager) efsAPI(ctx context.Context) (discovery.API, awsplace.Place, error) {
+	if m.options.discovery == wellknown.DiscoveryNone {
+		return nil, awsplace.Place{}, nil
+	}
+	// An empty region leaves it to the SDK's environment and files.
+	aws, err := config.LoadDefaultConfig(ctx, config.WithRegion(m.options.region), config.WithLogger(m.sdkLogger()))
+	if err != nil {
+		return nil, awsplace.Place{}, fmt.Errorf("reading the AWS configuration: %w", err)
+	}
+	place, err := awsplace.Finder{
+		Region: aws.Region, VPCID: m.options.vpcID,
+		Metadata: awsplace.InstanceMetadata(aws), NodeRegion: m.nodeRegion, Log: m.log,
+	}.Find(ctx)
+	if err != nil {
+		return nil, awsplace.Place{}, err
+	}
+	m.log.Info("discovery asks Amazon EFS", "reason", fmt.Sprintf("region %s, VPC %q", place.Region, place.VPCID))
+	aws.Region = place.Region
+	return awsefs.New(aws, awsefs.Options{
+		CallTimeout: efsCallTimeout, Parallel: efsParallel,
+		Observe: m.metrics.observeCall, Now: time.Now, // the discovery loop filters: what it has given a port must not look missing
+	}), place, nil
+}
+
+// nodeRegion is what the cloud's controller wrote on any node; a cluster is in one region.
+func (m *manager) nodeRegion(ctx context.Context) (region string, err error) {
+	err = m.insist(ctx, "asking nodes for their region", func(ctx context.Context) error {
+		nodes, err := m.clients.work.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: corev1.LabelTopologyRegion, Limit: 1})
+		if err == nil && len(nodes.Items) > 0 {
+			region = nodes.Items[0].Labels[corev1.LabelTopologyRegion]
+		}
+		return err
+	})
+	return region, err
+}
+
+// sdkLogger keeps the SDK from writing lines of its own. What matters comes as errors.
+func (m *manager) sdkLogger() logging.Logger {
+	return logging.LoggerFunc(func(_ logging.Classification, format string, v ...any) {
+		m.log.Debug("aws sdk", "reason", fmt.Sprintf(format, v...))
+	})
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/component-base/metrics/legacyregistry"
+
+	"gnuthought.com/efs-stunnel/pkg/awsplace"
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/events"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// withoutAWS hides what the machine of the test knows of AWS.
+func withoutAWS(t *testing.T) {
+	t.Helper()
+	nothing := filepath.Join(t.TempDir(), "nothing")
+	for key, value := range map[string]string{
+		"AWS_REGION": "", "AWS_DEFAULT_REGION": "", "AWS_PROFILE": "", "AWS_EC2_METADATA_DISABLED": "true",
+		"AWS_CONFIG_FILE": nothing, "AWS_SHARED_CREDENTIALS_FILE": nothing,
+	} {
+		t.Setenv(key, value)
+	}
+}
+
+func TestRegion(t *testing.T) {
+	labelled := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"topology.kubernetes.io/region": "us-west-2"}}}
+	tests := map[string]struct {
+		setting, sdk string
+		nodes        []*corev1.Node
+		want         string // "" for an error
+	}{
+		"the setting":       {"eu-west-1", "us-east-1", []*corev1.Node{labelled}, "eu-west-1"},
+		"the SDK":           {"", "us-east-1", []*corev1.Node{labelled}, "us-east-1"},
+		"a node with label": {"", "", []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, labelled}, "us-west-2"},
+		"nobody":            {"", "", []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			withoutAWS(t)
+			t.Setenv("AWS_DEFAULT_REGION", tt.sdk)
+			w := newWorld(t, func(o *options) { o.region, o.vpcID = tt.setting, "vpc-1" })
+			for _, node := range tt.nodes {
+				if err := w.client.Tracker().Add(node); err != nil {
+					t.Fatal(err)
+				}
+			}
+			api, got, err := w.efsAPI(t.Context())
+			if tt.want == "" {
+				if err == nil {
+					t.Errorf("got %+v, want an error", got)
+				}
+				return
+			}
+			if diff := cmp.Diff(awsplace.Place{Region: tt.want, VPCID: "vpc-1"}, got); err != nil || api == nil || diff != "" {
+				t.Errorf("%v, place mismatch (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestPinnedTargetsNeedNoAWS(t *testing.T) {
+	withoutAWS(t)
+	w := newWorld(t, func(o *options) { o.discovery = wellknown.DiscoveryNone })
+	api, place, err := w.efsAPI(t.Context())
+	if err != nil || api != nil || place != (awsplace.Place{}) {
+		t.Errorf("got %v, %+v, %v; want nothing at all", api, place, err)
+	}
+	if actions := w.client.Actions(); len(actions) > 0 {
+		t.Errorf("it asked for %v", actions)
+	}
+}
+
+func TestLoopsGetTheSettings(t *testing.T) {
+	w := newWorld(t, func(o *options) {
+		o.filter.IDs, o.failedThreshold, o.pollingInterval = []string{"fs-1"}, 5, 90*time.Second
+		o.aliases = map[string][]string{"fs-2": {"fs-1"}}
+	})
+	w.events = events.Start(events.Options{Client: w.client, Component: component, Dropped: w.metrics.countDropped, Log: w.log})
+	defer w.closeEvents(t.Context())
+	got := w.loopOptions("the-cluster", awsplace.Place{Region: "cn-north-1", VPCID: "vpc-1"})
+	if got.Cluster != "the-cluster" || got.DNSSuffix != "efs.cn-north-1.amazonaws.com.cn" || got.VPCID != "vpc-1" ||
+		got.Threshold != 5 || got.PollingInterval != 90*time.Second || got.Batch != 512 || got.Backoff != time.Minute ||
+		got.Provisioner != wellknown.DefaultProvisioner || got.Range.Base != 20490 || got.Events == nil || got.Metrics == nil || got.Log == nil {
+		t.Errorf("got %+v", got)
+	}
+	if diff := cmp.Diff(efs.Filter{IDs: []string{"fs-1"}}, got.Filter); diff != "" {
+		t.Errorf("filter mismatch (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(w.options.jobs, got.Jobs); diff != "" {
+		t.Errorf("Job settings mismatch (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string][]string{"fs-2": {"fs-1"}}, got.Aliases); diff != "" {
+		t.Errorf("aliases mismatch (-want +got):\n%s", diff)
+	}
+	if got := w.loopOptions("c", awsplace.Place{}); got.DNSSuffix != "" {
+		t.Errorf("without a region names end in %q, want nothing", got.DNSSuffix)
+	}
+}
+
+// TestRealLoopsRun has the whole replica come up on a fake cluster with pinned targets only.
+func TestRealLoopsRun(t *testing.T) {
+	w := newWorld(t, func(o *options) { o.discovery = wellknown.DiscoveryNone })
+	stop, result := w.start(t, func(ctx context.Context) (workload, error) {
+		made, err := w.wire(ctx)
+		made.loops = append(made.loops, &fakeLoop{diary: w.diary})
+		return made, err
+	})
+	w.await(t, "loop starts")
+	if code, body := w.get(t, "/readyz"); code != 200 {
+		t.Errorf("readyz answers %d and\n%s", code, body)
+	}
+	stop()
+	if err := end(t, result); err != nil {
+		t.Errorf("got %v, want a clean end", err)
+	}
+}
+
+// TestQueuesTellWhatIsStuck holds the health check to the names that the library gives.
+func TestQueuesTellWhatIsStuck(t *testing.T) {
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: "held-by-a-test"})
+	defer queue.ShutDown()
+	families, err := prometheus.Gatherer(legacyregistry.DefaultGatherer).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != longestSync {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			if labels := metric.GetLabel(); len(labels) == 1 && labels[0].GetValue() == "held-by-a-test" {
+				return
+			}
+		}
+	}
+	t.Errorf("no queue tells of itself in %s", longestSync)
+}

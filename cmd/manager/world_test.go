@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"gnuthought.com/efs-stunnel/pkg/denials"
+)
+
+// diary keeps what happened, in order.
+type diary struct {
+	mu    sync.Mutex // protects following
+	lines []string
+	news  chan struct{} // closed when a line is added
+}
+
+func (d *diary) add(line string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lines = append(d.lines, line)
+	if d.news != nil {
+		close(d.news)
+		d.news = nil
+	}
+}
+
+func (d *diary) read() (lines []string, news <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.news == nil {
+		d.news = make(chan struct{})
+	}
+	return slices.Clone(d.lines), d.news
+}
+
+// await waits for a line.
+func (d *diary) await(t *testing.T, line string) {
+	t.Helper()
+	deadline := time.After(time.Minute)
+	for {
+		lines, news := d.read()
+		if slices.Contains(lines, line) {
+			return
+		}
+		select {
+		case <-news:
+		case <-deadline:
+			t.Fatalf("%q did not happen, only %q", line, lines)
+		}
+	}
+}
+
+// fakeCaches are filled from the start, unless told otherwise.
+type fakeCaches struct {
+	*diary
+	filled  chan struct{}                   // closed when they are
+	catchUp func(ctx context.Context) error // nil succeeds
+}
+
+func newCaches(d *diary) *fakeCaches {
+	filled := make(chan struct{})
+	close(filled)
+	return &fakeCaches{diary: d, filled: filled}
+}
+
+func (c *fakeCaches) Run(ctx context.Context) {
+	c.add("caches run")
+	<-ctx.Done()
+	c.add("caches end")
+}
+
+func (c *fakeCaches) Await(ctx context.Context) error {
+	select {
+	case <-c.filled:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *fakeCaches) HasSynced() bool {
+	select {
+	case <-c.filled:
+		return true
+	default:
+		return false
+	}
+}
+
+func (c *fakeCaches) CaughtUp(ctx context.Context) error {
+	c.add("caches catch up")
+	if c.catchUp == nil {
+		return nil
+	}
+	return c.catchUp(ctx)
+}
+
+// fakeLoop runs until it is asked to end, and then for as long as its drain takes.
+type fakeLoop struct {
+	*diary
+	drain  func()       // nil for no time
+	result func() error // nil for none
+}
+
+func (l *fakeLoop) Run(ctx context.Context) error {
+	l.add("loop starts")
+	<-ctx.Done()
+	if l.drain != nil {
+		l.drain()
+	}
+	l.add("loop ends")
+	if l.result == nil {
+		return nil
+	}
+	return l.result()
+}
+
+// world is a replica without a cluster.
+type world struct {
+	*manager
+	*diary
+	client *fake.Clientset
+	logged *bytes.Buffer
+}
+
+func newWorld(t *testing.T, change func(*options)) *world {
+	t.Helper()
+	o := defaults()
+	o.httpAddress = "127.0.0.1:0"
+	if change != nil {
+		change(&o)
+	}
+	w := &world{diary: &diary{}, logged: &bytes.Buffer{}, client: fake.NewClientset(
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "the-cluster"}},
+	)}
+	log := slog.New(slog.NewTextHandler(w.logged, nil))
+	var err error
+	w.manager, err = newManager(o, clients{w.client, w.client, w.client}, denials.New(metricsNamespace, log, time.Now), log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// gives is a wire function for ready-made parts.
+func gives(caches knowledge, loops ...loop) func(context.Context) (workload, error) {
+	return func(context.Context) (workload, error) { return workload{caches, loops}, nil }
+}
+
+// start runs the replica; stop asks it to end.
+func (w *world) start(t *testing.T, wire func(context.Context) (workload, error)) (stop context.CancelFunc, result <-chan error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	ended := make(chan error, 1)
+	go func() { ended <- w.run(ctx, wire) }()
+	return cancel, ended
+}
+
+// end waits for the replica's end.
+func end(t *testing.T, result <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(time.Minute):
+		t.Fatal("it does not end")
+		return nil
+	}
+}
