@@ -19,7 +19,7 @@ import (
 // clientCertificate writes a self-signed client certificate as EFS clients
 // send it, naming a file system and an access point, and returns the files of
 // certificate and key.
-func clientCertificate(t *testing.T, fileSystemID, accessPointID string) (certFile, keyFile string) {
+func clientCertificate(t testing.TB, fileSystemID, accessPointID string) (certFile, keyFile string) {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 3072)
 	if err != nil {
@@ -50,7 +50,7 @@ func clientCertificate(t *testing.T, fileSystemID, accessPointID string) (certFi
 	return certFile, keyFile
 }
 
-func extension(t *testing.T, number int, value string) pkix.Extension {
+func extension(t testing.TB, number int, value string) pkix.Extension {
 	t.Helper()
 	der, err := asn1.MarshalWithParams(value, "utf8")
 	if err != nil {
@@ -59,7 +59,7 @@ func extension(t *testing.T, number int, value string) pkix.Extension {
 	return pkix.Extension{Id: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 4843, 7, number}, Value: der}
 }
 
-func write(t *testing.T, file string, content []byte) {
+func write(t testing.TB, file string, content []byte) {
 	t.Helper()
 	if err := os.WriteFile(file, content, 0o600); err != nil {
 		t.Fatal(err)

@@ -26,14 +26,15 @@ const limit = 10 * time.Minute
 // testLab is a lab of this test's own, driven through the program that people
 // use.
 type testLab struct {
-	t       *testing.T
+	t       *recorder
 	program string
 	state.Lab
 }
 
 // newLab names a lab and removes what an earlier run may have left of it, and
-// what this run makes.
-func newLab(t *testing.T, name string) *testLab {
+// what this run makes. What is kept of a failed run in CI is the end of its
+// output, so a failure is told again after everything else.
+func newLab(t *recorder, name string) *testLab {
 	t.Helper()
 	program, err := filepath.Abs("../../../bin/lab")
 	if err != nil {
@@ -54,6 +55,7 @@ func newLab(t *testing.T, name string) *testLab {
 		}
 		l.lab("down")
 		l.wantNothingLeft()
+		t.repeat()
 	})
 	return l
 }
@@ -61,7 +63,7 @@ func newLab(t *testing.T, name string) *testLab {
 // in is the same lab in a subtest.
 func (l *testLab) in(t *testing.T) *testLab {
 	t.Helper()
-	return &testLab{t: t, program: l.program, Lab: l.Lab}
+	return &testLab{t: l.t.in(t), program: l.program, Lab: l.Lab}
 }
 
 // lab runs one command of the lab program and returns what it printed.
@@ -69,7 +71,7 @@ func (l *testLab) lab(args ...string) string {
 	l.t.Helper()
 	out, err := l.try(args...)
 	if err != nil {
-		l.t.Fatalf("lab %s: %v\n%s", strings.Join(args, " "), err, out)
+		l.t.Fatalf("lab %s: %v\n%s", strings.Join(args, " "), err, lastLines(out, 40))
 	}
 	return out
 }
@@ -137,23 +139,6 @@ func (l *testLab) mountTargets(fileSystem string) []world.MountTarget {
 		l.t.Fatal(err)
 	}
 	return w.MountTargetsOf(fileSystem)
-}
-
-// tellStory prints what a person would look at after a failure.
-func (l *testLab) tellStory() {
-	_, _ = l.try("status")
-	_, _ = l.try("efs", "status")
-	_, _ = l.try("kubectl", "--", "get", "pods,pv,pvc,jobs,events", "-A", "-o", "wide")
-	_, _ = l.try("kubectl", "--", "describe", "pods", "-n", "smoke")
-	logs, _ := filepath.Glob(l.LogFile("*"))
-	for _, file := range logs {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		const enough = 3000
-		l.t.Logf("end of %s:\n%s", file, data[max(0, len(data)-enough):])
-	}
 }
 
 // wantNothingLeft looks for what the lab may have left on this machine.

@@ -19,10 +19,17 @@ const nodeImageSize = "8G"
 
 // nodeInit is the first program of a node. What differs between nodes, and
 // everything that is likely to change, comes from the two read-only disks. The
-// initrd has waited for the system's disk only.
+// initrd has waited for the system's disk only. When init ends, the kernel
+// panics, and so ends a machine whose disks do not come within a minute.
 const nodeInit = `#!/bin/sh
 set -e
-until [ -b /dev/vdb ] && [ -b /dev/vdc ]; do sleep 0.1; done
+tries=0
+until [ -b /dev/vdb ] && [ -b /dev/vdc ]; do
+	tries=$((tries + 1))
+	[ $((tries % 50)) -ne 0 ] || echo "lab: waiting for the disks of programs and configuration"
+	[ "$tries" -lt 600 ] || exit 1
+	sleep 0.1
+done
 mount -t ext4 -o ro,noload /dev/vdb /lab/programs
 mount -t ext4 -o ro,noload /dev/vdc /lab/config
 cp -a /lab/config/etc/. /etc/

@@ -60,9 +60,10 @@ func DetectAccelerator(ctx context.Context, c cache.Cache, image artifacts.NodeI
 func tryKVM(ctx context.Context, image artifacts.NodeImage) Accelerator {
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
 	defer cancel()
-	// The kernel finds no disk, panics and ends the machine.
+	// The kernel finds no disk, panics and ends the machine. A second processor
+	// is where half-working KVMs fail.
 	args := append([]string{
-		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-m", "256",
+		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-m", "256", "-smp", "2",
 		"-kernel", image.Kernel, "-append", "console=ttyS0 panic=-1", "-serial", "stdio",
 	}, KVM.args()...)
 	out, err := exec.CommandContext(ctx, qemu, args...).CombinedOutput()

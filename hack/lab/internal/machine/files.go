@@ -31,6 +31,7 @@ func targets() map[string]target {
 	return map[string]target{
 		"inittab":         {"etc/inittab", 0o644},
 		"boot":            {"bin/boot", 0o755},
+		"wait-for":        {"bin/wait-for", 0o755},
 		"run-sshd":        {"bin/run-sshd", 0o755},
 		"run-containerd":  {"bin/run-containerd", 0o755},
 		"run-kubelet":     {"bin/run-kubelet", 0o755},

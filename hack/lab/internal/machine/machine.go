@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/artifacts"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/host"
@@ -32,6 +33,13 @@ type Machine struct {
 // GuestLogs are the node's programs whose output the machine hands out
 // through serial ports, in the order of the ports.
 func GuestLogs() []string { return []string{"containerd", "kubelet", "kube-proxy"} }
+
+// Console is the name among a node's logs of what its kernel and its boot say.
+const Console = "console"
+
+// LogFile is where the lab keeps one of a node's logs: Console, or one of
+// GuestLogs. Each boot of the node adds to it.
+func LogFile(lab state.Lab, n state.Node, log string) string { return lab.LogFile(n.Name + "-" + log) }
 
 func (m Machine) path(elem ...string) string {
 	return m.Lab.Path(append([]string{"nodes", m.Node.Name}, elem...)...)
@@ -78,27 +86,44 @@ func (m Machine) Spec() proc.Spec {
 	}
 }
 
+// kernelParameters make a node of the kernel. A node that is beyond help has
+// to end or fall silent: whoever waits for it sees both, but not a guest that
+// complains for ever.
+func kernelParameters() string {
+	return strings.Join([]string{
+		"console=ttyS0", "root=/dev/vda", "rw", "init=/sbin/lab-init",
+		"panic=-1", "oops=panic",
+		"net.ifnames=0", // the initrd would rename eth0
+		"mitigations=off",
+		// On a busy host an emulated timer is late, and the kernel's test of it
+		// panics. Under KVM the kernel leaves it out by itself.
+		"no_timer_check",
+		// A processor that the host does not run looks locked up. That is said
+		// every 26 s, without end; the detector of RCU's stalls says enough.
+		"nowatchdog", "rcupdate.rcu_cpu_stall_timeout=60",
+	}, " ")
+}
+
 func (m Machine) args() []string {
 	args := []string{
 		qemu, "-name", m.Node.Name,
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-m", strconv.Itoa(m.MemoryMiB), "-smp", strconv.Itoa(m.CPUs),
 		"-kernel", m.Image.Kernel, "-initrd", m.Image.Initrd,
-		// net.ifnames=0: the initrd would rename eth0.
-		"-append", "console=ttyS0 root=/dev/vda rw init=/sbin/lab-init panic=-1 net.ifnames=0 mitigations=off",
+		"-append", kernelParameters(),
 		"-drive", "file=" + m.path("system.qcow2") + ",if=virtio,format=qcow2,cache=unsafe",
 		"-drive", "file=" + m.ProgramsDisk + ",if=virtio,format=raw,readonly=on",
 		"-drive", "file=" + m.path("config.img") + ",if=virtio,format=raw,readonly=on",
 		"-netdev", "tap,id=net0,ifname=" + m.Node.Tap() + ",script=no,downscript=no",
 		"-device", "virtio-net-pci,netdev=net0,romfile=,mac=" + m.Node.MAC(),
 		"-device", "virtio-rng-pci",
-		"-chardev", "file,id=console,append=on,path=" + m.Lab.LogFile(m.Node.Name+"-console"), "-serial", "chardev:console",
+		"-chardev", "file,id=console,append=on,path=" + LogFile(m.Lab, m.Node, Console), "-serial", "chardev:console",
 		"-device", "virtio-serial-pci",
 	}
 	for i, program := range GuestLogs() {
 		id := fmt.Sprintf("log%d", i)
 		args = append(args,
-			"-chardev", "file,id="+id+",append=on,path="+m.Lab.LogFile(m.Node.Name+"-"+program),
+			"-chardev", "file,id="+id+",append=on,path="+LogFile(m.Lab, m.Node, program),
 			"-device", "virtserialport,chardev="+id+",name="+program)
 	}
 	return append(args, m.Accelerator.args()...)

@@ -2,7 +2,10 @@ package machine
 
 import (
 	"encoding/json"
+	"errors"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -63,6 +66,61 @@ func TestGuestScriptsAreShell(t *testing.T) {
 		if out, err := check.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s", path, err, out)
 		}
+	}
+}
+
+// runWaitFor runs the guest's script with stand-ins for what it calls, and
+// returns what it printed and which modules it loaded.
+func runWaitFor(t *testing.T, command ...string) (printed, loaded string, err error) {
+	t.Helper()
+	files, err := render(testMachine().values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for name, script := range map[string]string{
+		"wait-for": string(files["bin/wait-for"]),
+		"sleep":    "#!/bin/sh\n",
+		"modprobe": "#!/bin/sh\necho \"$@\" >> " + dir + "/loaded\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(dir, "wait-for"), append([]string{"the card", "driver"}, command...)...)
+	cmd.Dir = dir
+	cmd.Env = []string{"PATH=" + dir + ":" + os.Getenv("PATH")}
+	out, err := cmd.CombinedOutput()
+	log, readErr := os.ReadFile(filepath.Join(dir, "loaded"))
+	if readErr != nil && !errors.Is(readErr, os.ErrNotExist) {
+		t.Fatal(readErr)
+	}
+	return string(out), string(log), err
+}
+
+func TestAGuestThatHasItsDeviceDoesNotWait(t *testing.T) {
+	if printed, loaded, err := runWaitFor(t, "true"); err != nil || printed != "" || loaded != "" {
+		t.Errorf("printed %q, loaded %q, %v", printed, loaded, err)
+	}
+}
+
+func TestAGuestLoadsTheDriverOfAMissingDeviceAgain(t *testing.T) {
+	printed, loaded, err := runWaitFor(t, "grep", "-sq", "^driver", "loaded")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(printed, "lab: waiting for the card\n") || loaded != "-r driver\ndriver\n" {
+		t.Errorf("printed %q, loaded %q", printed, loaded)
+	}
+}
+
+func TestAGuestGivesUpOnADevice(t *testing.T) {
+	printed, loaded, err := runWaitFor(t, "false")
+	if err == nil || !strings.HasSuffix(printed, "lab: gave up waiting for the card\n") {
+		t.Errorf("%v, printed %q", err, printed)
+	}
+	if tries := strings.Count(loaded, "-r driver\n"); tries != 3 {
+		t.Errorf("the driver was loaded again %d times:\n%s", tries, loaded)
 	}
 }
 

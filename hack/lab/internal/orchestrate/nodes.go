@@ -7,13 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/artifacts"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/controlplane"
@@ -23,9 +21,6 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/step"
 )
-
-// nodeLimit is generous: an emulated machine on a busy host boots slowly.
-const nodeLimit = 10 * time.Minute
 
 func (o *Orchestrator) startNode(ctx context.Context, s state.Settings, n state.Node, m material) error {
 	if r, ok := o.Lab.Parts().Get(n.Part()); ok && r.Alive() {
@@ -44,50 +39,6 @@ func (o *Orchestrator) startNode(ctx context.Context, s state.Settings, n state.
 		return err
 	}
 	return o.ensure(ctx, vm.Spec(), nil)
-}
-
-// awaitNodes waits until every node has been Ready since its machine started:
-// the apiserver remembers the Ready of a machine that was stopped.
-func (o *Orchestrator) awaitNodes(ctx context.Context, notes *step.Notes, nodes []state.Node) error {
-	c, err := client(o.Lab)
-	if err != nil {
-		return err
-	}
-	err = await(ctx, notes, nodeLimit, "nodes", func(ctx context.Context) error {
-		var missing []string
-		for _, n := range nodes {
-			if why := o.nodeMissing(ctx, c, n); why != "" {
-				missing = append(missing, n.Name+": "+why)
-			}
-		}
-		if len(missing) == 0 {
-			return nil
-		}
-		return o.unlessDead(errors.New(strings.Join(missing, "; ")), partsOf(nodes)...)
-	})
-	if err != nil {
-		return fmt.Errorf("%w (look at `lab logs NODE-console` and `lab logs NODE-kubelet`)", err)
-	}
-	return nil
-}
-
-func partsOf(nodes []state.Node) []string {
-	parts := make([]string, len(nodes))
-	for i, n := range nodes {
-		parts[i] = n.Part()
-	}
-	return parts
-}
-
-func (o *Orchestrator) nodeMissing(ctx context.Context, c kubernetes.Interface, n state.Node) string {
-	object, err := c.CoreV1().Nodes().Get(ctx, n.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return "has not registered"
-	}
-	if err != nil {
-		return err.Error()
-	}
-	return o.notReady(n, object)
 }
 
 func (o *Orchestrator) notReady(n state.Node, object *corev1.Node) string {
@@ -131,7 +82,7 @@ func (o *Orchestrator) boot(ctx context.Context, s state.Settings, n state.Node)
 		if err := o.startNode(ctx, s, n, m); err != nil {
 			return err
 		}
-		return o.awaitNodes(ctx, notes, []state.Node{n})
+		return o.awaitNodes(ctx, notes, s, []state.Node{n}, m)
 	})
 }
 

@@ -116,9 +116,9 @@ func (o *Orchestrator) startPlane(ctx context.Context, notes *step.Notes, plane 
 const registryPackage = "docker-registry"
 
 // registryConfig keeps manifests and layers on disk, so that images outlive
-// the registry's process.
+// the registry's process. Its log is for what goes wrong.
 const registryConfig = `version: 0.1
-log: {level: warn}
+log: {level: warn, accesslog: {disabled: true}}
 storage:
   filesystem: {rootdirectory: %q}
   delete: {enabled: true}

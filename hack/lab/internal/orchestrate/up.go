@@ -218,7 +218,7 @@ func (o *Orchestrator) run(ctx context.Context, s *state.Settings, m material) e
 		return err
 	}
 	return o.Steps.Do(ctx, fmt.Sprintf("nodes Ready (%d)", len(s.Nodes)), func(ctx context.Context, notes *step.Notes) error {
-		return o.awaitNodes(ctx, notes, s.Nodes)
+		return o.awaitNodes(ctx, notes, *s, s.Nodes, m)
 	})
 }
 

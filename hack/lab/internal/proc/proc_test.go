@@ -145,6 +145,41 @@ func TestAHandedSocketStaysInItsNamespace(t *testing.T) {
 	t.Error("descriptor 3 is not the socket")
 }
 
+func TestUsageTellsABusyProcessFromAStoppedOne(t *testing.T) {
+	d := Dir{t.TempDir()}
+	r := start(t, d, "while :; do :; done")
+	eventually(t, "a process that counts to use the processor", func() bool {
+		u, alive := r.Usage()
+		return alive && u.CPU > 50*time.Millisecond
+	})
+	if err := unix.Kill(r.PID, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a stopped process to be seen as one", func() bool {
+		u, alive := r.Usage()
+		return alive && u.State == "T"
+	})
+	if err := d.Stop(t.Context(), "part", 0); err != nil {
+		t.Fatal(err)
+	}
+	if u, alive := r.Usage(); alive {
+		t.Errorf("an ended process has usage %+v", u)
+	}
+}
+
+func eventually(t *testing.T, what string, check func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(time.Minute)
+	ticker := time.NewTicker(10 * time.Millisecond)
+	defer ticker.Stop()
+	for !check() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+		<-ticker.C
+	}
+}
+
 func TestDamagedRecordIsNamed(t *testing.T) {
 	d := Dir{t.TempDir()}
 	if err := os.WriteFile(d.file("part"), []byte("{"), 0o600); err != nil {

@@ -44,11 +44,8 @@ type Record struct {
 
 // Alive tells whether the very process of the record still runs.
 func (r Record) Alive() bool {
-	if r.PID == 0 || r.BootID != bootID() {
-		return false
-	}
-	stat, err := statOf(r.PID)
-	return err == nil && stat.Starttime == r.StartTime && stat.State != "Z" && stat.State != "X"
+	_, alive := r.Usage()
+	return alive
 }
 
 // Matches tells whether the process was started from an equal spec.
