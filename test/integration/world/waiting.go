@@ -77,7 +77,7 @@ func (w *World) AwaitJobsUsed() {
 		}
 		for _, job := range found.Items {
 			if slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) {
-				return fmt.Errorf("Job %s has the finalizer %s", job.Name, wellknown.FinalizerOutcome)
+				return fmt.Errorf("%s has the finalizer %s", job.Name, wellknown.FinalizerOutcome)
 			}
 		}
 		return nil
