@@ -20,12 +20,13 @@ help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: unit
-unit: ## Run the tests that need no cluster
+unit: lab ## Run the tests that need no cluster
+	export STUNNEL_PATH=$$($(LAB) stunnel); \
 	for m in $(MODULES); do go test -C $$m ./...; done
 
 .PHONY: race
 race: lab ## Run them under the race detector, the one with a real NFS server too
-	export LAB_GANESHA_ROOT=$$($(LAB) prepare); \
+	export LAB_GANESHA_ROOT=$$($(LAB) prepare) STUNNEL_PATH=$$($(LAB) stunnel); \
 	for m in $(MODULES); do go test -C $$m -race ./...; done
 
 .PHONY: integration

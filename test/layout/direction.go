@@ -18,6 +18,7 @@ func DirectionRules() []Rule {
 		nobodyUsesCmd,   // wiring is at the top
 		oneEFSClient,    // the AWS boundary is one package
 		smallMountjob,   // the image's smallest program stays so
+		smallSupervisor, // what keeps tunnels up needs neither API nor cloud
 	}
 }
 
@@ -173,6 +174,19 @@ func smallMountjob(p Package) []string {
 	var findings []string
 	for _, dep := range p.Deps {
 		if within(dep, "k8s.io") {
+			findings = append(findings, p.folder()+": links "+dep)
+		}
+	}
+	return findings
+}
+
+func smallSupervisor(p Package) []string {
+	if !within(p.folder(), "cmd/nodeagent-supervise") && !within(p.folder(), "pkg/tunnel/supervise") {
+		return nil
+	}
+	var findings []string
+	for _, dep := range p.Deps {
+		if within(dep, "k8s.io/client-go") || within(dep, "k8s.io/api") || within(dep, "github.com/aws") {
 			findings = append(findings, p.folder()+": links "+dep)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 )
 
 const (
+	stunnel      = "/usr/bin/stunnel4"
 	loader       = "/lib64/ld-linux-x86-64.so.2"
 	libraryPaths = "/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu"
 	// libgcc is loaded at run time when a thread ends, so no tool lists it.
@@ -26,8 +27,7 @@ const (
 // packages alone would bring ten times as much, which emulated nodes unpack
 // slowly.
 func (m Maker) ToolboxRoot(ctx context.Context, notes io.Writer) (string, bool, error) {
-	packages := []string{"busybox-static", "libgcc-s1", "stunnel4"}
-	source, _, err := m.extracted(ctx, notes, "toolbox-packages", packages)
+	source, err := m.toolboxPackages(ctx, notes)
 	if err != nil {
 		return "", false, err
 	}
@@ -38,6 +38,28 @@ func (m Maker) ToolboxRoot(ctx context.Context, notes io.Writer) (string, bool, 
 		return "", false, fmt.Errorf("making the toolbox image's root: %w", err)
 	}
 	return filepath.Join(dir, "root"), made, nil
+}
+
+func (m Maker) toolboxPackages(ctx context.Context, notes io.Writer) (string, error) {
+	source, _, err := m.extracted(ctx, notes, "toolbox-packages", []string{"busybox-static", "libgcc-s1", "stunnel4"})
+	return source, err
+}
+
+// Stunnel makes a program that runs stunnel out of the extracted packages, and returns its path.
+func (m Maker) Stunnel(ctx context.Context, notes io.Writer) (string, error) {
+	source, err := m.toolboxPackages(ctx, notes)
+	if err != nil {
+		return "", err
+	}
+	script := fmt.Sprintf("#!/bin/sh\nexec %s --library-path %s %s \"$@\"\n",
+		Loader(source), LibraryPath(source), filepath.Join(source, stunnel))
+	dir, _, err := m.Cache.Folder(ctx, "stunnel", cache.Key(script), func(_ context.Context, out string) error {
+		return os.WriteFile(filepath.Join(out, "stunnel"), []byte(script), 0o755)
+	})
+	if err != nil {
+		return "", fmt.Errorf("making a program that runs stunnel: %w", err)
+	}
+	return filepath.Join(dir, "stunnel"), nil
 }
 
 func toolbox(ctx context.Context, source, target string) error {
@@ -60,13 +82,12 @@ var resolved = regexp.MustCompile(`=> (\S+) \(`)
 
 // stunnelFiles asks the extracted loader itself which libraries stunnel loads.
 func stunnelFiles(ctx context.Context, source string) ([]string, error) {
-	const program = "/usr/bin/stunnel4"
 	var out strings.Builder
-	err := host.RunTo(ctx, &out, Loader(source), "--library-path", LibraryPath(source), "--list", filepath.Join(source, program))
+	err := host.RunTo(ctx, &out, Loader(source), "--library-path", LibraryPath(source), "--list", filepath.Join(source, stunnel))
 	if err != nil {
 		return nil, err
 	}
-	files := []string{program, loader, libgcc}
+	files := []string{stunnel, loader, libgcc}
 	for _, found := range resolved.FindAllStringSubmatch(out.String(), -1) {
 		inside, ok := strings.CutPrefix(found[1], source)
 		if !ok {

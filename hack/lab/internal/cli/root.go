@@ -50,7 +50,7 @@ func newRoot(a *app) *cobra.Command {
 		a.kubeconfigCommand(), a.kubectlCommand(), a.execCommand(), a.logsCommand(),
 		a.loadCommand(), a.imageCommand(), a.nodeCommand(),
 		standin.NewCommand(a.standinSocket),
-		a.prepareCommand(), a.componentsCommand(), a.gatewayCommand(), a.standinCommand(), a.internalExecCommand(),
+		a.prepareCommand(), a.componentsCommand(), a.stunnelCommand(), a.gatewayCommand(), a.standinCommand(), a.internalExecCommand(),
 	)
 	return root
 }

@@ -1,0 +1,67 @@
+// Command nodeagent-supervise is what nodeagent supervise runs: it keeps one stunnel process for
+// each configuration file that the node agent writes.
+//
+// It is a program of its own because of its memory: a supervisor that linked what the agent
+// needs for the Kubernetes API would take twice as much, on every node.
+//
+// Exit code 0 means that it was told to end, 1 that there is no folder or no stunnel to work
+// with, 2 that its settings are wrong.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/buildinfo"
+	"gnuthought.com/efs-stunnel/pkg/logging"
+	"gnuthought.com/efs-stunnel/pkg/settings"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+)
+
+// Exit codes.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// stopGrace leaves 10 of the pod's 30 seconds for what is killed then.
+const stopGrace = 20 * time.Second
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills at once, and with it every stunnel
+	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+}
+
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	o, set, err := parseOptions(args, getenv)
+	switch {
+	case errors.Is(err, settings.ErrHelp):
+		fmt.Fprintf(stdout, "Usage:\n  nodeagent supervise [flags]\n%s", set.Help())
+		return exitDone
+	case err != nil:
+		fmt.Fprintln(stderr, "nodeagent supervise:", err)
+		return exitUsage
+	}
+	lines := newLossyWriter(stderr)
+	defer lines.Close()
+	log := logging.New(lines, logging.Format(o.logFormat), o.logLevel)
+	log.Info("supervisor starts", "reason", "build "+buildinfo.Read().String())
+	err = supervise.Run(ctx, supervise.Options{
+		Prefix: o.stunnelConf, Stunnel: o.stunnel, StopGrace: stopGrace,
+		ReapOrphans: os.Getpid() == 1, Log: log,
+	})
+	if err != nil {
+		log.Error("supervisor ends because of an error", "err", err)
+		return exitFailed
+	}
+	log.Info("supervisor ends")
+	return exitDone
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+)
+
+// patience is for a machine that does other things, too.
+const patience = 30 * time.Second
+
+func none(string) string { return "" }
+
+func TestSettings(t *testing.T) {
+	program := stunneltest.Path(t)
+	env := map[string]string{"STUNNEL_CONF_PATH": "/run/x/s.conf", "STUNNEL_PATH": program, "LOGGING_LEVEL": "WARNING"}
+	o, _, err := parseOptions([]string{"--stunnel-conf", "/run/y/s.conf", "--log-format", "json"}, func(name string) string { return env[name] })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.stunnelConf != "/run/y/s.conf" || o.stunnel != program || o.logLevel.String() != "WARN" || o.logFormat != "json" {
+		t.Errorf("got %+v, want flags over variables", o)
+	}
+}
+
+func TestBadSettings(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		want string // in the line
+	}{
+		"relative prefix": {[]string{"--stunnel-conf", "s.conf"}, "--stunnel-conf"},
+		"prefix a folder": {[]string{"--stunnel-conf", "/run/"}, "--stunnel-conf"},
+		"no such program": {[]string{"--stunnel", "/nowhere/stunnel"}, "/nowhere/stunnel"},
+		"empty program":   {[]string{"--stunnel", ""}, "--stunnel"},
+		"level":           {[]string{"--log-level", "LOUD"}, "LOUD"},
+		"argument":        {[]string{"now"}, "now"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			var stdout, stderr bytes.Buffer
+			code := run(t.Context(), tt.args, none, &stdout, &stderr)
+			if code != exitUsage || !strings.Contains(stderr.String(), tt.want) || strings.Count(stderr.String(), "\n") != 1 {
+				t.Errorf("got exit code %d and %q, want 2 and one line that names %s", code, stderr.String(), tt.want)
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"--help"}, none, &stdout, &stderr); code != exitDone || !strings.Contains(stdout.String(), "STUNNEL_CONF_PATH") {
+		t.Errorf("got exit code %d and %q", code, stdout.String())
+	}
+}
+
+func TestRunUntilToldToEnd(t *testing.T) {
+	prefix := filepath.Join(t.TempDir(), "stunnel.conf")
+	ctx, cancel := context.WithCancel(t.Context())
+	var stderr safeBuffer
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, []string{"--stunnel-conf", prefix, "--stunnel", stunneltest.Path(t)}, none, os.Stdout, &stderr)
+	}()
+	for deadline := time.Now().Add(patience); ; <-time.After(5 * time.Millisecond) {
+		if _, err := supervise.ReadStatus(prefix); err == nil {
+			break
+		} else if !errors.Is(err, fs.ErrNotExist) || time.Now().After(deadline) {
+			t.Fatalf("no status: %v; log:\n%s", err, stderr.String())
+		}
+	}
+	cancel()
+	if code := <-ended; code != exitDone || !strings.Contains(stderr.String(), "supervisor ends") {
+		t.Errorf("got exit code %d and log\n%s", code, stderr.String())
+	}
+}
+
+func TestNoFolder(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	args := []string{"--stunnel-conf", filepath.Join(t.TempDir(), "missing", "s.conf"), "--stunnel", stunneltest.Path(t)}
+	if code := run(t.Context(), args, none, &stdout, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "missing") {
+		t.Errorf("got exit code %d and %q", code, stderr.String())
+	}
+}
+
+type safeBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

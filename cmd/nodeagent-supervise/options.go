@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"gnuthought.com/efs-stunnel/pkg/logging"
+	"gnuthought.com/efs-stunnel/pkg/settings"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// options are checked settings.
+type options struct {
+	stunnelConf string
+	stunnel     string // as found
+	logLevel    slog.Level
+	logFormat   string
+}
+
+func parseOptions(args []string, getenv func(string) string) (options, *settings.Set, error) {
+	o := options{stunnelConf: wellknown.DefaultStunnelConf, logFormat: string(logging.Text)}
+	set := settings.New("nodeagent supervise")
+	tunnels := set.Group("Tunnels")
+	tunnels.Add(settings.Text(&o.stunnelConf, "path", supervise.CheckPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
+		"`path` that begins the tunnels' configuration files, each of which adds a dot and the tunnel's name")
+	tunnels.Add(settings.Text(&o.stunnel, "program", checkProgram), "stunnel", "STUNNEL_PATH",
+		"stunnel `program`; default is the first there is of "+strings.Join(stunnelPrograms(), ", "))
+	logs := set.Group("Logs")
+	logs.Add(settings.Parsed(&o.logLevel, "level", logging.ParseLevel, slog.Level.String), "log-level", "LOGGING_LEVEL",
+		"lowest `level` that is logged: DEBUG, INFO, WARNING, ERROR or CRITICAL")
+	logs.Add(settings.OneOf(&o.logFormat, "format", string(logging.Text), string(logging.JSON)), "log-format", "",
+		"`format` of log lines: text or json")
+	if err := set.Parse(args, getenv); err != nil {
+		return options{}, set, err
+	}
+	var err error
+	o.stunnel, err = findStunnel(o.stunnel)
+	if err != nil {
+		return options{}, set, set.Wrong("stunnel", err)
+	}
+	return o, set, nil
+}
+
+func stunnelPrograms() []string {
+	return []string{wellknown.StunnelPath, wellknown.StunnelSystemPath, wellknown.StunnelCommand}
+}
+
+// findStunnel takes the one that was asked for, else the first there is.
+func findStunnel(asked string) (string, error) {
+	candidates := stunnelPrograms()
+	if asked != "" {
+		candidates = []string{asked}
+	}
+	for _, name := range candidates {
+		if path, err := exec.LookPath(name); err == nil {
+			return filepath.Abs(path)
+		}
+	}
+	return "", fmt.Errorf("want a program that can be run; there is none at %s", strings.Join(candidates, ", "))
+}
+
+func checkProgram(name string) error {
+	if name == "" || strings.ContainsAny(name, "\x00\r\n") {
+		return errors.New("want the path or name of a program")
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package stunnelcfg
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// Features are what a stunnel program understands of the options that not every version or
+// build has.
+type Features struct {
+	Version       string `json:"version"` // of stunnel, "" when it did not say
+	CheckHost     bool   `json:"checkHost"`
+	VerifyChain   bool   `json:"verifyChain"`
+	SSLVersionMin bool   `json:"sslVersionMin"`
+	Failover      bool   `json:"failover"`
+	SNI           bool   `json:"sni"`
+	Libwrap       bool   `json:"libwrap"`
+	OCSPAIA       bool   `json:"ocspAIA"`
+}
+
+var (
+	versionLine = regexp.MustCompile(`(?m)(?:^|: |\] )stunnel (\d+(?:\.[0-9a-z]+)+) on `)
+	buildLine   = regexp.MustCompile(`(?m)\bThreading:\S+ Sockets:\S+ TLS:(\S+)`)
+	helpLine    = regexp.MustCompile(`(?m)^([A-Za-z]+) +=`)
+)
+
+// ParseFeatures reads what the program prints for -version and for -help. What these do not
+// mention is taken to be missing.
+func ParseFeatures(versionOutput, helpOutput string) Features {
+	options := map[string]bool{}
+	for _, found := range helpLine.FindAllStringSubmatch(helpOutput, -1) {
+		options[strings.ToLower(found[1])] = true
+	}
+	return Features{
+		Version:       firstGroup(versionLine, versionOutput),
+		CheckHost:     options["checkhost"],
+		VerifyChain:   options["verifychain"],
+		SSLVersionMin: options["sslversionmin"],
+		Failover:      options["failover"],
+		SNI:           options["sni"] && builtWithSNI(versionOutput),
+		Libwrap:       options["libwrap"],
+		OCSPAIA:       options["ocspaia"],
+	}
+}
+
+// builtWithSNI: -help lists the option also where the TLS library cannot send the name.
+func builtWithSNI(versionOutput string) bool {
+	for feature := range strings.SplitSeq(firstGroup(buildLine, versionOutput), ",") {
+		if feature == "SNI" {
+			return true
+		}
+	}
+	return false
+}
+
+func firstGroup(pattern *regexp.Regexp, text string) string {
+	found := pattern.FindStringSubmatch(text)
+	if found == nil {
+		return ""
+	}
+	return found[1]
+}
+
+// check refuses a stunnel that cannot verify what tunnels promise.
+func (f Features) check() error {
+	switch {
+	case !f.CheckHost:
+		return f.lacks("checkHost")
+	case !f.VerifyChain:
+		return f.lacks("verifyChain")
+	case !f.SSLVersionMin:
+		return f.lacks("sslVersionMin")
+	}
+	return nil
+}
+
+func (f Features) lacks(option string) error {
+	version := f.Version
+	if version == "" {
+		version = "of unknown version"
+	}
+	return fmt.Errorf("stunnel %s has no option %s: want version 5.46 or newer, built with OpenSSL 1.1.0 or newer", version, option)
+}

@@ -1,0 +1,78 @@
+package stunnelcfg_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+)
+
+// everything is what Debian's stunnel understands.
+func everything() stunnelcfg.Features {
+	return stunnelcfg.Features{
+		Version: "5.68", CheckHost: true, VerifyChain: true, SSLVersionMin: true,
+		Failover: true, SNI: true, Libwrap: true, OCSPAIA: true,
+	}
+}
+
+func readTestdata(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestParseFeatures(t *testing.T) {
+	version, help := readTestdata(t, "version-5.68.txt"), readTestdata(t, "help-5.68.txt")
+	without := func(option string) string {
+		return regexp.MustCompile(`(?m)^`+option+` .*\n`).ReplaceAllString(help, "")
+	}
+	lacks := func(change func(*stunnelcfg.Features)) stunnelcfg.Features {
+		f := everything()
+		change(&f)
+		return f
+	}
+	tests := map[string]struct {
+		version, help string
+		want          stunnelcfg.Features
+	}{
+		"Debian 12":               {version, help, everything()},
+		"built without libwrap":   {version, without("libwrap"), lacks(func(f *stunnelcfg.Features) { f.Libwrap = false })},
+		"built without OCSP":      {version, without("OCSPaia"), lacks(func(f *stunnelcfg.Features) { f.OCSPAIA = false })},
+		"before failover":         {version, without("failover"), lacks(func(f *stunnelcfg.Features) { f.Failover = false })},
+		"before checkHost":        {version, without("checkHost"), lacks(func(f *stunnelcfg.Features) { f.CheckHost = false })},
+		"TLS library without SNI": {regexp.MustCompile(`,SNI`).ReplaceAllString(version, ""), help, lacks(func(f *stunnelcfg.Features) { f.SNI = false })},
+		"as a log shows it": {
+			"2026.01.02 03:04:05 LOG5[ui]: stunnel 5.74 on x86_64-alpine-linux-musl platform\n" +
+				"2026.01.02 03:04:05 LOG5[ui]: Threading:PTHREAD Sockets:POLL,IPv6 TLS:ENGINE,OCSP,PSK,SNI\n",
+			help, lacks(func(f *stunnelcfg.Features) { f.Version = "5.74" }),
+		},
+		"another program": {"bash: stunnel: command not found", "usage: connect = nothing", stunnelcfg.Features{}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, stunnelcfg.ParseFeatures(tt.version, tt.help)); diff != "" {
+				t.Errorf("features mismatch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The texts above are of one version; the installed one must be readable, too.
+func TestInstalledStunnelIsUnderstood(t *testing.T) {
+	f, err := supervise.Ask(t.Context(), stunneltest.Path(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f.Version == "" || !f.CheckHost || !f.VerifyChain || !f.SSLVersionMin || !f.SNI || !f.Failover {
+		t.Errorf("got %+v, want a version and all that tunnels need", f)
+	}
+}

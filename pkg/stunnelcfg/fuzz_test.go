@@ -1,0 +1,87 @@
+package stunnelcfg_test
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
+)
+
+// FuzzRender has values of any kind either refused or end up where they belong and nowhere else.
+func FuzzRender(f *testing.F) {
+	p := plain()
+	f.Add(p.Name, "127.0.0.1:20490", "10.0.0.4:2049", p.CheckHost, p.CAFile, "", "", 0)
+	f.Add("fs-1.fsap-1", "[::1]:1", "[2001:db8::1]:2049", "a", "/a", "/b", "/c", 3)
+	f.Add("fs-1\n[evil]", "127.0.0.1:1", "[fe80::1%\n]:1", "a\nverifyChain = no", "/a\r", "/b;", "/c#", -1)
+	f.Add("a", "[::ffff:127.0.0.1]:1", "[::ffff:1.2.3.4]:1", "a b", "/\x00", "/é", "/\u2028", 1)
+	f.Fuzz(func(t *testing.T, name, accept, connect, host, ca, cert, key string, restart int) {
+		tunnel := stunnelcfg.Tunnel{Name: name, CheckHost: host, CAFile: ca, Cert: cert, Key: key, Restart: restart}
+		// What is no address stays the zero one, which must be refused.
+		tunnel.Accept, _ = netip.ParseAddrPort(accept)
+		address, _ := netip.ParseAddrPort(connect)
+		tunnel.Connect = []netip.AddrPort{address}
+		config, err := stunnelcfg.Render(tunnel, everything())
+		if err != nil {
+			return
+		}
+		got, err := parseINI(config)
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, config)
+		}
+		if diff := cmp.Diff(wantINI(tunnel), got); diff != "" {
+			t.Errorf("file mismatch (-want +got):\n%s", diff)
+		}
+		if stunnelcfg.Restart(config) != restart {
+			t.Errorf("got restart serial %d, want %d", stunnelcfg.Restart(config), restart)
+		}
+	})
+}
+
+// ini is the options of each section, as "name=value" in their order; "" is the global one.
+type ini map[string][]string
+
+// wantINI spells out design 3.8.
+func wantINI(t stunnelcfg.Tunnel) ini {
+	address := func(a netip.AddrPort) string {
+		return fmt.Sprintf("%s:%d", a.Addr().Unmap(), a.Port())
+	}
+	service := []string{
+		"client=yes", "accept=" + address(t.Accept), "connect=" + address(t.Connect[0]), "failover=prio",
+		"checkHost=" + t.CheckHost, "sni=" + t.CheckHost, "verifyChain=yes", "CAfile=" + t.CAFile,
+	}
+	if t.Cert != "" {
+		service = append(service, "cert="+t.Cert, "key="+t.Key)
+	}
+	service = append(service, "sslVersionMin=TLSv1.2", "renegotiation=no",
+		"TIMEOUTbusy=20", "TIMEOUTclose=0", "TIMEOUTconnect=5", "TIMEOUTidle=70", "libwrap=no", "OCSPaia=no")
+	return ini{"": {"foreground=yes", "pid=", "syslog=no", "debug=info"}, t.Name: service}
+}
+
+// parseINI shares nothing with the writer. Where stunnel is lenient, it is not: lines that a
+// reader could take in two ways are errors.
+func parseINI(config []byte) (ini, error) {
+	got, section := ini{}, ""
+	lines := strings.FieldsFunc(string(config), func(r rune) bool { return slices.Contains([]rune("\n\r\v\f\u0085\u2028\u2029"), r) })
+	for _, line := range lines {
+		switch line = strings.TrimSpace(line); {
+		case line == "", strings.HasPrefix(line, ";"):
+		case strings.HasPrefix(line, "[") && strings.HasSuffix(line, "]"):
+			section = line[1 : len(line)-1]
+			if got[section] != nil {
+				return nil, fmt.Errorf("section %q comes twice", section)
+			}
+		default:
+			name, value, ok := strings.Cut(line, "=")
+			if !ok || strings.ContainsAny(value, "=;#[]\"'\\\x00") && !strings.HasPrefix(strings.TrimSpace(value), "/") {
+				return nil, fmt.Errorf("line %q could be read in two ways", line)
+			}
+			got[section] = append(got[section], strings.TrimSpace(name)+"="+strings.TrimSpace(value))
+		}
+	}
+	return got, nil
+}

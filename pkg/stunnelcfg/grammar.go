@@ -1,0 +1,120 @@
+package stunnelcfg
+
+import (
+	"fmt"
+	"net/netip"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// What may stand in a file. None of these lets a space, a line break, a bracket, a quote or the
+// beginning of a comment through.
+var (
+	tunnelName = regexp.MustCompile(`^[a-z]([-0-9a-z]{0,41}[0-9a-z])?(\.fsap-[0-9a-z]{1,40})?$`)
+	dnsLabel   = regexp.MustCompile(`^[0-9A-Za-z]([-0-9A-Za-z]{0,61}[0-9A-Za-z])?$`)
+	filePath   = regexp.MustCompile(`^/[-+.,:=@_/0-9A-Za-z]+$`)
+)
+
+// maxPathBytes is the kernel's limit, less the ending zero.
+const maxPathBytes = 4095
+
+// CheckName returns an error that says what is allowed unless a tunnel may have this name.
+func CheckName(name string) error {
+	if !tunnelName.MatchString(name) {
+		return fmt.Errorf("name is %s: want a target's id, or one and an access point's with a dot between", excerpt(name))
+	}
+	return nil
+}
+
+func (t Tunnel) check() error {
+	if err := CheckName(t.Name); err != nil {
+		return err
+	}
+	if err := checkAccept(t.Accept); err != nil {
+		return err
+	}
+	if err := checkConnect(t.Connect); err != nil {
+		return err
+	}
+	if err := checkHostName(t.CheckHost); err != nil {
+		return err
+	}
+	if err := checkPath("CA file", t.CAFile); err != nil {
+		return err
+	}
+	if err := t.checkClientCertificate(); err != nil {
+		return err
+	}
+	if t.Restart < 0 {
+		return fmt.Errorf("restart serial is %d: want 0 or more", t.Restart)
+	}
+	return nil
+}
+
+// checkAccept keeps tunnels off the network: whoever reaches one reaches the whole file system.
+func checkAccept(a netip.AddrPort) error {
+	address := a.Addr().Unmap()
+	if a.Port() == 0 || !address.IsLoopback() || address.Zone() != "" {
+		return fmt.Errorf("accept is %s: want a loopback address and a port", excerpt(a.String()))
+	}
+	return nil
+}
+
+func checkConnect(addresses []netip.AddrPort) error {
+	if len(addresses) == 0 || len(addresses) > MaxConnect {
+		return fmt.Errorf("connect has %d addresses: want 1 to %d", len(addresses), MaxConnect)
+	}
+	for i, a := range addresses {
+		address := a.Addr().Unmap()
+		if a.Port() == 0 || !address.IsValid() || address.IsUnspecified() || address.IsMulticast() || address.Zone() != "" {
+			return fmt.Errorf("connect %d is %s: want the address and port of one server", i+1, excerpt(a.String()))
+		}
+	}
+	return nil
+}
+
+func checkHostName(name string) error {
+	if len(name) <= 253 && !isAddress(name) {
+		valid := true
+		for label := range strings.SplitSeq(name, ".") {
+			valid = valid && dnsLabel.MatchString(label)
+		}
+		if valid {
+			return nil
+		}
+	}
+	return fmt.Errorf("host name to check is %s: want a DNS name", excerpt(name))
+}
+
+// isAddress: stunnel compares checkHost with the certificate's names only.
+func isAddress(text string) bool {
+	_, err := netip.ParseAddr(text)
+	return err == nil
+}
+
+func checkPath(field, name string) error {
+	if len(name) > maxPathBytes || !filePath.MatchString(name) || path.Clean(name) != name {
+		return fmt.Errorf("%s is %s: want an absolute path of letters, digits and -+.,:=@_ without double dots", field, excerpt(name))
+	}
+	return nil
+}
+
+func (t Tunnel) checkClientCertificate() error {
+	if t.Cert == "" && t.Key == "" {
+		return nil
+	}
+	if err := checkPath("client certificate", t.Cert); err != nil {
+		return err
+	}
+	return checkPath("client key", t.Key)
+}
+
+// excerpt quotes the beginning of a value that somebody else chose, for an error of one line.
+func excerpt(value string) string {
+	const most = 80
+	if len(value) <= most {
+		return fmt.Sprintf("%q", value)
+	}
+	return fmt.Sprintf("%q…", value[:most])
+}

@@ -1,0 +1,107 @@
+package stunneltest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Authority issues certificates that nobody else trusts.
+type Authority struct {
+	// File has its certificate in PEM, for a tunnel's CAFile.
+	File        string
+	certificate *x509.Certificate
+	key         *ecdsa.PrivateKey
+}
+
+// NewAuthority makes one that ends with the test.
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	key := newKey(t)
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		Subject:               pkix.Name{CommonName: "test authority"},
+		NotBefore:             time.Now().Add(-48 * time.Hour),
+		NotAfter:              time.Now().Add(24 * time.Hour),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+	}
+	der := sign(t, template, template, key, key)
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Authority{File: writePEM(t, "authority.pem", "CERTIFICATE", der), certificate: certificate, key: key}
+}
+
+// Certificate is a server's, for its names, until a time.
+func (a *Authority) Certificate(t testing.TB, until time.Time, names ...string) tls.Certificate {
+	t.Helper()
+	key := newKey(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2),
+		Subject:      pkix.Name{CommonName: names[0]},
+		DNSNames:     names,
+		NotBefore:    time.Now().Add(-48 * time.Hour),
+		NotAfter:     until,
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der := sign(t, template, a.certificate, key, a.key)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// Valid is a certificate that has not expired.
+func (a *Authority) Valid(t testing.TB, names ...string) tls.Certificate {
+	t.Helper()
+	return a.Certificate(t, time.Now().Add(time.Hour), names...)
+}
+
+// ClientFiles are a certificate and its key in PEM, for a tunnel's Cert and Key.
+func (a *Authority) ClientFiles(t testing.TB) (cert, key string) {
+	t.Helper()
+	made := a.Valid(t, "client")
+	der, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writePEM(t, "client.pem", "CERTIFICATE", made.Certificate[0]), writePEM(t, "client.key", "PRIVATE KEY", der)
+}
+
+func sign(t testing.TB, template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) []byte {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return der
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func writePEM(t testing.TB, file, kind string, der []byte) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), file)
+	text := pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
+	if err := os.WriteFile(name, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}

@@ -1,0 +1,139 @@
+package supervise
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+)
+
+const (
+	// mostComplaints bounds the words kept of one start or reload; the first say the cause.
+	mostComplaints = 3
+	// mostConns bounds the connections that are followed; NFS has one or two.
+	mostConns = 64
+)
+
+// hear learns from a line of the process' log.
+func (t *tunnel) hear(l line, c classifier, now time.Time) {
+	if l.thread == mainThread {
+		t.hearMain(l, now)
+		return
+	}
+	t.problems.hearConnection(l, c, now)
+}
+
+// hearMain follows starts and reloads. After a reload that could not bind its port, stunnel
+// reads the file again and again by itself, at ever longer intervals.
+func (t *tunnel) hearMain(l line, now time.Time) {
+	switch {
+	case strings.HasPrefix(l.text, "Reading configuration from"):
+		t.complaints = nil
+	case l.text == "Configuration successful":
+		t.configurationTaken(now)
+	case strings.HasPrefix(l.text, "Service [") && strings.Contains(l.text, " bound to "):
+		t.bound()
+	case strings.HasPrefix(l.text, "Accepting new connections"):
+		if t.phase == phaseStarting {
+			t.inForce()
+		}
+	case strings.HasPrefix(l.text, "Binding service [") && strings.HasSuffix(l.text, "] failed"):
+		t.bindFailed(now)
+	case l.text == "Configuration failed":
+		t.configurationRefused(now)
+	case l.severity <= severityError || strings.Contains(l.text, "Address already in use"):
+		if len(t.complaints) < mostComplaints {
+			t.complaints = append(t.complaints, l.text)
+		}
+	}
+}
+
+func (t *tunnel) configurationTaken(now time.Time) {
+	if t.phase != phaseStarting && t.phase != phaseReloading {
+		return
+	}
+	t.accepted = true
+	t.deadline = now.Add(settleTime)
+	t.good = t.current
+	if t.phase == phaseReloading {
+		t.good = t.pending
+	}
+}
+
+// bound ends a reload; a start ends a little later, when signals are handled.
+func (t *tunnel) bound() {
+	t.listening = true
+	if t.phase == phaseReloading {
+		t.inForce()
+		return
+	}
+	t.clear() // it may have tried again by itself
+}
+
+// bindFailed: a starting process will end now; a reloaded one serves its old connections, and
+// takes no new ones.
+func (t *tunnel) bindFailed(now time.Time) {
+	if t.phase == phaseStarting || t.phase == phaseStopping {
+		return
+	}
+	t.listening = false
+	t.portTaken(strings.Join(t.complaints, "; "), now)
+	if t.phase == phaseReloading {
+		t.inForce()
+	}
+}
+
+// configurationRefused matters to reloads: stunnel goes on with what it had. A start that fails
+// so ends.
+func (t *tunnel) configurationRefused(now time.Time) {
+	if t.phase != phaseReloading {
+		return
+	}
+	t.refuse(t.pending, strings.Join(t.complaints, "; "), now)
+	t.phase, t.pending = phaseRunning, nil
+}
+
+// hearConnection counts one problem for each connection, the first, which is the cause of those
+// that follow. Addresses that could not be connected to count each.
+func (p *problems) hearConnection(l line, c classifier, now time.Time) {
+	known := p.conns[l.thread]
+	switch {
+	case strings.HasPrefix(l.text, "s_connect: connected "):
+		address, err := netip.ParseAddrPort(bracketed(strings.TrimPrefix(l.text, "s_connect: connected ")))
+		if err == nil && len(p.conns) < mostConns {
+			p.conns[l.thread] = conn{server: address, told: known.told}
+		}
+	case strings.HasPrefix(l.text, "TLS connected: "):
+		p.remote, p.remoteAt, p.connection = known.server, now, nil
+	case strings.HasPrefix(l.text, "Connection closed") || strings.HasPrefix(l.text, "Connection reset"):
+		delete(p.conns, l.thread)
+	default:
+		p.notice(l, c.reason(l.text), now)
+	}
+}
+
+func (p *problems) notice(l line, reason Reason, now time.Time) {
+	if reason == "" {
+		return
+	}
+	known := p.conns[l.thread]
+	if !strings.HasPrefix(l.text, "s_connect: ") {
+		if known.told {
+			return
+		}
+		known.told = true
+		if len(p.conns) < mostConns {
+			p.conns[l.thread] = known
+		}
+	}
+	p.connection = &Problem{Reason: reason, Words: l.text, At: now}
+	p.counts[reason]++
+}
+
+// bracketed gives an IPv6 address, which stunnel writes as it reads it, its brackets.
+func bracketed(hostPort string) string {
+	colon := strings.LastIndexByte(hostPort, ':')
+	if colon < 0 || strings.Count(hostPort, ":") == 1 {
+		return hostPort
+	}
+	return "[" + hostPort[:colon] + "]" + hostPort[colon:]
+}

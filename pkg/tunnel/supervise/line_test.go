@@ -1,0 +1,133 @@
+package supervise
+
+import (
+	"io"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseLine(t *testing.T) {
+	tests := map[string]struct {
+		raw   string
+		want  line
+		level slog.Level
+	}{
+		"of a connection": {
+			"2026.11.21 12:00:58 LOG3[12]: No more addresses to connect",
+			line{3, "12", "No more addresses to connect"}, slog.LevelError,
+		},
+		"of the main thread": {"2026.11.21 12:00:57 LOG5[ui]: Configuration successful", line{5, mainThread, "Configuration successful"}, slog.LevelDebug},
+		"a warning":          {"2026.11.21 12:00:57 LOG4[0]: CERT: Subject checks failed", line{4, "0", "CERT: Subject checks failed"}, slog.LevelWarn},
+		"before it runs":     {"[!] Binding service [fs-1] failed", line{3, mainThread, "Binding service [fs-1] failed"}, slog.LevelError},
+		"detail before":      {"[ ] No PRNG seeding was required", line{7, mainThread, "No PRNG seeding was required"}, slog.LevelDebug},
+		"somebody else's":    {"stunnel: error while loading shared libraries", line{5, mainThread, "stunnel: error while loading shared libraries"}, slog.LevelDebug},
+		"the ordinary end": {
+			"2026.11.21 12:00:57 LOG3[0]: transfer: s_poll_wait: TIMEOUTclose exceeded: closing",
+			line{3, "0", "transfer: s_poll_wait: TIMEOUTclose exceeded: closing"}, slog.LevelDebug,
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := parseLine(tt.raw)
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(line{})); diff != "" {
+				t.Errorf("line mismatch (-want +got):\n%s", diff)
+			}
+			if got.level() != tt.level {
+				t.Errorf("got level %s, want %s", got.level(), tt.level)
+			}
+		})
+	}
+}
+
+// Words of connections; those of a real stunnel are tested with one.
+func TestReasonsOfWords(t *testing.T) {
+	tests := map[string]Reason{
+		"s_connect: s_poll_wait 10.0.0.4:2049: TIMEOUTconnect exceeded":                                ReasonConnectTimeout,
+		"s_connect: connect 10.0.0.4:2049: Connection timed out (110)":                                 ReasonConnectTimeout,
+		"s_connect: connect 10.0.0.4:2049: No route to host (113)":                                     ReasonConnectUnreachable,
+		"s_connect: connect 10.0.0.4:2049: Network is unreachable (101)":                               ReasonConnectUnreachable,
+		"s_connect: connecting 10.0.0.4:2049":                                                          "",
+		"ssl_start: s_poll_wait: TIMEOUTbusy exceeded: sending reset":                                  ReasonHandshakeTimeout,
+		"CERT: No matching host name found":                                                            ReasonCertificateHostMismatch,
+		"CERT: Pre-verification error: certificate is not yet valid":                                   ReasonCertificateExpired,
+		"CERT: Pre-verification error: self-signed certificate in certificate chain":                   ReasonCertificateUntrusted,
+		"SSL_connect: ssl/record/rec_layer_s3.c:1: error:0A000412:SSL routines::alert bad certificate": ReasonClientCertificateRejected,
+		"SSL_connect: ssl/record/rec_layer_s3.c:1: error:0A000126:SSL routines::unexpected eof":        ReasonHandshakeFailed,
+		"SSL_read: Connection reset by peer (104)":                                                     ReasonConnectionLost,
+		"readsocket: Connection reset by peer (104)":                                                   "", // the kernel's end
+		"Connection closed: 0 byte(s) sent to TLS, 0 byte(s) sent to socket":                           "",
+		"transfer: s_poll_wait: TIMEOUTidle exceeded: closing":                                         "",
+	}
+	c := newClassifier()
+	for text, want := range tests {
+		if got := c.reason(text); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestEveryReasonIsListed(t *testing.T) {
+	listed := map[Reason]bool{}
+	for _, reason := range Reasons() {
+		listed[reason] = true
+	}
+	for _, phrases := range stages() {
+		for _, p := range phrases {
+			if !listed[p.reason] {
+				t.Errorf("%s is missing", p.reason)
+			}
+		}
+	}
+}
+
+func TestConnectionsOfIPv6AndMany(t *testing.T) {
+	p := newTunnel("fs-1").problems
+	now := time.Now()
+	for i := range 3 * mostConns {
+		thread := string(rune('a' + i))
+		p.hearConnection(line{severityNotice, thread, "s_connect: connected 2001:db8::1:2049"}, newClassifier(), now)
+	}
+	if len(p.conns) != mostConns {
+		t.Errorf("%d connections are followed, want at most %d", len(p.conns), mostConns)
+	}
+	p.hearConnection(line{severityNotice, "a", "TLS connected: new session negotiated"}, newClassifier(), now)
+	if want := netip.MustParseAddrPort("[2001:db8::1]:2049"); p.remote != want {
+		t.Errorf("got remote %s, want %s", p.remote, want)
+	}
+}
+
+func TestSplitterBoundsLines(t *testing.T) {
+	var got []string
+	s := &splitter{emit: func(text string) { got = append(got, text) }}
+	long := strings.Repeat("x", 10*mostLineBytes)
+	n, err := io.Copy(s, strings.NewReader("one\r\n\ntwo\n"+long+"\nbad \xff\nrest"))
+	s.flush()
+	if diff := cmp.Diff([]string{"one", "two", long[:mostLineBytes], "bad ?", "rest"}, got); diff != "" || err != nil {
+		t.Errorf("lines mismatch, error %v (-want +got):\n%s", err, diff)
+	}
+	if want := int64(5 + 1 + 4 + len(long) + 1 + 6 + 4); n != want {
+		t.Errorf("took %d bytes, want %d", n, want)
+	}
+}
+
+func TestIsDeadChild(t *testing.T) {
+	tests := map[string]bool{
+		"12 (stunnel4) Z 1 12 12 0":     true,
+		"12 (stunnel4) S 1 12 12 0":     false,
+		"12 (stunnel4) Z 2 12 12 0":     false,
+		"12 (a) Z 1 (b) S 1 12 12 0":    false,
+		"12 (evil) S 9 12) Z 1 12 12 0": true,
+		"":                              false,
+		"12 (x)":                        false,
+	}
+	for stat, want := range tests {
+		if got := isDeadChild([]byte(stat), 1); got != want {
+			t.Errorf("%q: got %v", stat, got)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package supervise
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
+)
+
+// Status is what a supervisor says of itself and its tunnels. It is kept in a file, which is
+// there as long as a supervisor runs that was not killed; a killed one's UpdatedAt stands still.
+type Status struct {
+	PID       int                 `json:"pid"`
+	StartedAt time.Time           `json:"startedAt"`
+	UpdatedAt time.Time           `json:"updatedAt"` // at most StatusInterval ago
+	Stunnel   stunnelcfg.Features `json:"stunnel"`   // of the program it runs
+	Tunnels   map[string]Tunnel   `json:"tunnels"`   // by name
+}
+
+// StatusInterval is the longest time between two writings of the status file.
+const StatusInterval = 10 * time.Second
+
+// State is what becomes of a tunnel's process.
+type State string
+
+const (
+	// StateRunning says that it runs, with the configuration of Tunnel.Generation in force.
+	StateRunning State = "running"
+	// StateWaiting says that it is starting, or will be after a delay, because it died.
+	StateWaiting State = "waiting"
+	// StateStopping says that it was told to end.
+	StateStopping State = "stopping"
+	// StateFailed says that it does not run, and somebody has to do something before it can. It is
+	// tried all the same.
+	StateFailed State = "failed"
+)
+
+// Tunnel is the status of one.
+type Tunnel struct {
+	State     State     `json:"state"`
+	PID       int       `json:"pid,omitempty"`      // 0 when no process runs
+	StartedAt time.Time `json:"startedAt,omitzero"` // of the process
+	Listening bool      `json:"listening"`          // on Accept
+	Accept    string    `json:"accept,omitempty"`   // address and port of the configuration in force
+	Restarts  int       `json:"restarts"`           // processes started after the first
+	Reloads   int       `json:"reloads"`            // configurations taken while running
+	Remote    string    `json:"remote,omitempty"`   // address and port of the server that was reached last
+	RemoteAt  time.Time `json:"remoteAt,omitzero"`  // when
+	// Generation is the SHA-256 of the configuration in force, in hexadecimal; "" for none. It
+	// is Generation of the file's bytes once a change is in force.
+	Generation string `json:"generation,omitempty"`
+	// Process is what keeps the process from running, listening or taking the file as it is
+	// now; nil when nothing does.
+	Process *Problem `json:"process,omitempty"`
+	// Connection is the latest problem with a server; nil once a connection was established
+	// after it.
+	Connection *Problem `json:"connection,omitempty"`
+	// Problems counts problems since the supervisor started.
+	Problems map[Reason]int `json:"problems,omitempty"`
+}
+
+// Problem is something that went wrong.
+type Problem struct {
+	Reason Reason    `json:"reason"`
+	Words  string    `json:"words"` // stunnel's own
+	At     time.Time `json:"at"`
+}
+
+// StatusFile is where the status of a prefix's tunnels is.
+func StatusFile(prefix string) string { return prefix + ".status.json" }
+
+// ReadStatus reads it. The error is fs.ErrNotExist while no supervisor runs.
+func ReadStatus(prefix string) (Status, error) {
+	text, err := os.ReadFile(StatusFile(prefix))
+	if err != nil {
+		return Status{}, fmt.Errorf("reading the supervisor's status: %w", err)
+	}
+	var status Status
+	if err := json.Unmarshal(text, &status); err != nil {
+		return Status{}, fmt.Errorf("reading the supervisor's status: %w", err)
+	}
+	return status, nil
+}
+
+// WriteStatus replaces it: readers see the old one or the new one.
+func WriteStatus(prefix string, status Status) error {
+	text, err := json.Marshal(status)
+	if err != nil {
+		return fmt.Errorf("writing the supervisor's status: %w", err)
+	}
+	if err := replaceFile(StatusFile(prefix), text); err != nil {
+		return fmt.Errorf("writing the supervisor's status: %w", err)
+	}
+	return nil
+}
+
+func addressText(a netip.AddrPort) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
