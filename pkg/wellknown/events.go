@@ -45,3 +45,22 @@ const (
 	// EventVolumeDeleteSkipped: a released volume's directory has another owner and stays.
 	EventVolumeDeleteSkipped = "VolumeDeleteSkipped"
 )
+
+// Event reasons of the node agent, on its Node: describing that is where people look when pods
+// of one node cannot mount.
+const (
+	// EventPortTaken: somebody else has a tunnel's port.
+	EventPortTaken = "PortTaken"
+	// EventTargetUnusable: a target cannot be served as the table has it.
+	EventTargetUnusable = "TargetUnusable"
+	// EventTunnelUnhealthy: nothing comes back through a tunnel.
+	EventTunnelUnhealthy = "TunnelUnhealthy"
+	// EventTunnelHealthy: it does again.
+	EventTunnelHealthy = "TunnelHealthy"
+	// EventTunnelMoved: a tunnel leads to another mount target.
+	EventTunnelMoved = "TunnelMoved"
+	// EventTunnelRestarted: the connections of a tunnel were stuck.
+	EventTunnelRestarted = "TunnelRestarted"
+	// EventTableMissing: the ConfigMap is gone; the last one is served.
+	EventTableMissing = "TableMissing"
+)

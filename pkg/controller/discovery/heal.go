@@ -28,6 +28,11 @@ func (e executor) heal(ctx context.Context, w rootWork) error {
 		if err := e.take(ctx, live, step); err != nil {
 			return fmt.Errorf("%s of file system %s: %w", step.Action, live.pair.FileSystemID, err)
 		}
+		if step.Action == volumes.CreateRootVolume {
+			// The next look makes the claim. A binder that sees that before the volume gives up
+			// on it for 15 seconds, and its two watches are not in step.
+			return nil
+		}
 	}
 	return nil
 }

@@ -151,11 +151,15 @@ func decideSweep(w world) sweepPlan {
 	return p
 }
 
-// nextSweep is when the newest sweep wants another one.
+// nextSweep is when the newest sweep wants another one, in whole seconds, as it is written down.
+// A moment too early, sweep after sweep would find that the time has not come.
 func (w world) nextSweep() time.Time {
 	newest := w.sweeps[len(w.sweeps)-1]
-	if newest.outcome.State == mountjobs.Succeeded {
-		return newest.outcome.Swept.Next
+	if next := newest.outcome.Swept.Next; newest.outcome.State == mountjobs.Succeeded {
+		if whole := next.Truncate(time.Second); whole.Before(next) {
+			return whole.Add(time.Second)
+		}
+		return next
 	}
 	failures := 0
 	for _, s := range slices.Backward(w.sweeps) {

@@ -169,6 +169,7 @@ func TestDecideSweep(t *testing.T) {
 		"sweep runs":            {world: withSweeps(filled, nil, swept(ago(time.Hour), mountjobs.Running, time.Time{}, true))},
 		"swept":                 {world: withSweeps(filled, nil, swept(ago(time.Second), mountjobs.Succeeded, time.Time{}, false))},
 		"sweep has ended":       {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour), true)), record: true, next: now.Add(time.Hour)},
+		"next sweep, rounded":   {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour+time.Nanosecond), true)), record: true, next: now.Add(time.Hour + time.Second)},
 		"sweep was lost":        {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(time.Minute)},
 		"sweep was lost again":  {world: withSweeps(nil, nil, swept(ago(time.Hour), mountjobs.Finished, time.Time{}, false), swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(2 * time.Minute)},
 		"the time has come":     {world: withSweeps(nil, annotated(ago(time.Second))), begin: true, again: ago(time.Second)},

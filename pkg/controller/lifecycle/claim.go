@@ -46,7 +46,11 @@ func (s State) planClaim() ClaimPlan {
 	if s.Claim == nil {
 		return ClaimPlan{}
 	}
-	return s.provision(last)
+	plan := s.provision(last)
+	// Without its mark, a claim whose class went and came back would seem to fail for the first
+	// time in the new world.
+	plan.KeepsGivenUp = begun && plan.GivenUp == "" && s.givenUp(last)
+	return plan
 }
 
 func isProvisioning(o directories.Operation) bool {
@@ -92,7 +96,7 @@ func (s State) repeat(a Attempt) ClaimPlan {
 		return ClaimPlan{Wait: err.Error()}
 	}
 	plan := ClaimPlan{Wanted: &wanted}
-	if a.Result.State == directories.Unknown {
+	if !a.stopped() {
 		plan.Failed = &a
 	}
 	return plan
@@ -158,14 +162,14 @@ func (s State) schedule(operation directories.Operation, fileSystemID string, la
 		return ClaimPlan{Wanted: &wanted}
 	}
 	plan := ClaimPlan{Failed: &last}
-	if now := s.fingerprint(); s.givenUp(last) {
+	if now := s.fingerprint(operation.Path); s.givenUp(last) {
 		before, marked := s.Claim.Annotations[wellknown.AnnotationGivenUp]
 		if !marked || before == now {
 			plan.GivenUp = now
 			plan.Refusal = fmt.Sprintf("gave up after %d failed setups, until the claim, its class or the file systems change: %s", volumes.AttemptOf(last.Operation), last.Why())
 			return plan
 		}
-		return ClaimPlan{Wanted: &wanted, KeepsGivenUp: true} // in a new world, as if for the first time
+		return ClaimPlan{Wanted: &wanted} // in a new world, as if for the first time
 	}
 	again, err := s.again(last, operation)
 	if err != nil {
@@ -180,18 +184,21 @@ func (s State) givenUp(last Attempt) bool {
 	return s.Threshold > 0 && volumes.AttemptOf(last.Operation) >= s.Threshold
 }
 
-// fingerprint stands for all that an edit could mend.
-func (s State) fingerprint() string {
+// fingerprint stands for all that an edit could mend. The path has what matters of the claim's
+// annotations.
+func (s State) fingerprint(path string) string {
 	type fileSystem struct{ ID, Unusable string }
 	world := struct {
 		Labels      map[string]string
 		Restore     string
+		Path        string
 		Spec        corev1.PersistentVolumeClaimSpec
 		Class       string
 		FileSystems []fileSystem
 	}{
 		Labels:  s.Claim.Labels,
 		Restore: s.Claim.Annotations[wellknown.AnnotationRestore],
+		Path:    path,
 		Spec:    s.Claim.Spec,
 		Class:   string(s.Class.UID) + "/" + s.Class.ResourceVersion,
 	}

@@ -78,6 +78,9 @@ func TestClaimWithoutVolume(t *testing.T) {
 		"done, then cleaned":          {[]func(*world){withAttempts(ended(cleanup(), done), ended(setup(), done))}, first},
 		"being cleaned":               {[]func(*world){withAttempts(running(cleanup()), ended(setup(), done))}, want{running: true}},
 		"stopped":                     {[]func(*world){withAttempts(ended(setup(), stopped))}, want{kind: directories.Setup, attempt: 1}},
+		"batch refused once":          {[]func(*world){withAttempts(ended(setup(), refused))}, want{kind: directories.Setup, attempt: 2, failed: true}},
+		"batch refused twice":         {[]func(*world){withAttempts(ended(try(t, setup(), 2), refused))}, want{kind: directories.Setup, attempt: 3, due: now, failed: true}},
+		"batch refused 3 times":       {[]func(*world){withAttempts(ended(try(t, setup(), 3), refused))}, want{kind: directories.Setup, attempt: 4, due: now.Add(backoff), failed: true}},
 		"lost once":                   {[]func(*world){withAttempts(ended(setup(), lost))}, want{kind: directories.Setup, attempt: 2, failed: true}},
 		"lost twice":                  {[]func(*world){withAttempts(ended(try(t, setup(), 2), lost))}, want{kind: directories.Setup, attempt: 3, due: now, failed: true}},
 		"lost, claim gone":            {[]func(*world){withoutClaim, withAttempts(ended(setup(), lost))}, want{kind: directories.Setup, attempt: 2, failed: true}},
@@ -130,12 +133,30 @@ func TestGivenUpStaysInTheSameWorld(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"class":       func(w *world) { w.Class.ResourceVersion = "2" },
 		"claim":       func(w *world) { w.Claim.Labels = map[string]string{"a": "b"} },
+		"path":        func(w *world) { w.Class.Parameters = map[string]string{"base_path": "/other"} },
 		"file system": func(w *world) { w.Targets.FileSystems[fs2] = volumes.Candidate{ID: fs2, Port: 20491} },
 	} {
 		again := Decide(newWorld(threshold, attempts, givenUp(before), change)).Claim
 		if again.Wanted == nil || !again.KeepsGivenUp {
 			t.Errorf("%s changed: %+v", name, again)
 		}
+	}
+}
+
+// TestGivenUpStaysWhileNothingCanBeTried has the mark outlive a class that is gone for a moment.
+func TestGivenUpStaysWhileNothingCanBeTried(t *testing.T) {
+	attempts := withAttempts(ended(try(t, setup(), 3), failed))
+	for name, change := range map[string]func(*world){
+		"no class":       func(w *world) { w.Class = nil },
+		"bad class":      func(w *world) { w.Class.Parameters = map[string]string{"basePath": "/"} },
+		"no file system": func(w *world) { w.Targets.FileSystems = nil },
+	} {
+		if plan := Decide(newWorld(threshold, attempts, givenUp("before"), change)).Claim; !plan.KeepsGivenUp || plan.Wanted != nil {
+			t.Errorf("%s: %+v", name, plan)
+		}
+	}
+	if plan := Decide(newWorld(threshold, withAttempts(running(setup())), givenUp("before"))).Claim; plan.KeepsGivenUp {
+		t.Error("the mark stays though the claim is tried again")
 	}
 }
 

@@ -120,7 +120,7 @@ func (p Plan) Waiting() []Wanted {
 //
 //	attempt          number  due
 //	stopped          same    at once: it was not begun
-//	lost, the first  next    at once: nodes die
+//	lost, the first  next    at once: nodes die, and one may have a mount that is none
 //	lost             next    after the backoff
 //	failed           next    after the backoff
 func (s State) again(a Attempt, operation directories.Operation) (Wanted, error) {
@@ -131,7 +131,7 @@ func (s State) again(a Attempt, operation directories.Operation) (Wanted, error)
 		ended = a.Began
 	}
 	switch {
-	case a.Result.State == directories.NotDone:
+	case a.stopped():
 	case a.lost() && number == 1:
 		number++
 	case a.lost():

@@ -80,9 +80,15 @@ type Attempt struct {
 // running says that the operation is under way.
 func (a Attempt) running() bool { return a.State == mountjobs.Running }
 
-// lost says that nobody knows what became of the operation.
+// lost says that nobody knows what became of the operation, or that nothing did: its Job was
+// stopped, or the whole batch was refused, for example on another file system.
 func (a Attempt) lost() bool {
 	return !a.running() && (a.Result.State == directories.Unknown || a.Result.State == directories.NotDone)
+}
+
+// stopped says that the operation was not begun because its Job had to end, which is no failure.
+func (a Attempt) stopped() bool {
+	return a.Result.State == directories.NotDone && a.Result.Reason == directories.Stopped
 }
 
 func (a Attempt) done() bool { return a.Result.State == directories.Done }

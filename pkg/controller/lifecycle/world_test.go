@@ -142,6 +142,7 @@ var (
 	failed  = directories.Result{State: directories.Failed, Reason: directories.Nested, Message: "it is nested"}
 	lost    = directories.Result{}
 	stopped = directories.Result{State: directories.NotDone, Reason: directories.Stopped}
+	refused = directories.Result{State: directories.NotDone, Reason: directories.WrongFileSystem, Message: "it is another file system"}
 )
 
 // newVolume is the claim's volume, bound, as the claims loop makes it.

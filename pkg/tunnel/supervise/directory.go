@@ -17,7 +17,7 @@ const (
 	// scanInterval is how often the folder is read although nothing was said of it.
 	scanInterval = 5 * time.Second
 	// scanDelay gathers a burst of changes into one.
-	scanDelay = 100 * time.Millisecond
+	scanDelay = 20 * time.Millisecond
 )
 
 // watch says when a tunnel's file has changed. A folder that cannot be watched is read at

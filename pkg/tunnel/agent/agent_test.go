@@ -1,0 +1,185 @@
+package agent_test
+
+import (
+	"net"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// oneTunnel is a pod that serves fs-1.
+func oneTunnel(t *testing.T) (p *pod, local netip.AddrPort, near, far *mountTarget) {
+	t.Helper()
+	c := newCluster(t)
+	near, far = c.mountTarget("127.1.0.1"), c.mountTarget("127.1.0.2")
+	local = stunneltest.FreePort(t, "127.0.0.1")
+	p = c.pod(stunneltest.FreePort(t, "127.0.0.1").String())
+	p.startSupervisor()
+	p.startAgent(nil)
+	c.publish(tableOf(map[string]ports.Target{"fs-1": target(int(local.Port()), "127.1.0.1", "127.1.0.2")}))
+	p.until("fs-1 is up", p.up)
+	return p, local, near, far
+}
+
+// up says whether fs-1 is, by its metric.
+func (p *pod) up() bool {
+	value, ok := p.metric("efs_stunnel_node_tunnel_up", "fs-1")
+	return ok && value == 1
+}
+
+func TestFromTableToTunnel(t *testing.T) {
+	p, local, _, _ := oneTunnel(t)
+	if err := p.answers(local); err != nil {
+		t.Errorf("through the tunnel: %v", err)
+	}
+	p.until("it is ready", func() bool { return p.agent.Ready() == nil })
+	if zone, ok := p.metric("efs_stunnel_node_tunnel_active_info", "fs-1", "127.1.0.1", nearZone); !ok || zone != 1 {
+		t.Error("it does not lead to the mount target of its own zone")
+	}
+	second := stunneltest.FreePort(t, "127.0.0.1")
+	begin := time.Now()
+	p.publish(tableOf(map[string]ports.Target{
+		"fs-1": target(int(local.Port()), "127.1.0.1", "127.1.0.2"),
+		"fs-2": target(int(second.Port()), "127.1.0.2", ""),
+	}))
+	p.until("the second tunnel answers", func() bool { return p.answers(second) == nil })
+	t.Logf("from the ConfigMap to a tunnel that answers: %s", time.Since(begin))
+	p.publish(tableOf(map[string]ports.Target{"fs-1": target(int(local.Port()), "127.1.0.1", "127.1.0.2")}))
+	p.until("its metrics are gone", func() bool {
+		_, ok := p.metric("efs_stunnel_node_tunnel_up", "fs-2")
+		return !ok
+	})
+	if err := p.answers(second); err != nil {
+		t.Errorf("a tunnel ended with its target's place in the table: %v", err)
+	}
+}
+
+func TestDarkMountTargetIsLeft(t *testing.T) {
+	p, local, near, _ := oneTunnel(t)
+	begin := time.Now()
+	near.goDark()
+	if message := p.event(wellknown.EventTunnelMoved); !strings.Contains(message, "127.1.0.2") {
+		t.Errorf("got %q, want the other mount target", message)
+	}
+	detected := time.Since(begin)
+	p.until("it answers again", func() bool { return p.answers(local) == nil })
+	t.Logf("found after %s, served from another zone after %s", detected, time.Since(begin))
+	p.until("it is told to be far", func() bool {
+		far, _ := p.metric("efs_stunnel_node_tunnel_other_zone", "fs-1")
+		return far == 1
+	})
+}
+
+func TestAllMountTargetsDarkRestartsNothing(t *testing.T) {
+	p, local, near, far := oneTunnel(t)
+	near.goDark()
+	far.goDark()
+	p.event(wellknown.EventTunnelUnhealthy)
+	rounds := p.probes("Timeout")
+	p.until("three more rounds have passed", func() bool { return p.probes("Timeout") >= rounds+3 })
+	if restarts, _ := p.metric("efs_stunnel_node_tunnel_restarts_total", "fs-1"); restarts != 0 {
+		t.Errorf("%v restarts, although no mount target answers", restarts)
+	}
+	if err := p.agent.Ready(); err != nil {
+		t.Errorf("a server's outage makes the agent unready: %v", err)
+	}
+	near.light()
+	p.until("it answers again", func() bool { return p.answers(local) == nil })
+}
+
+func (p *pod) probes(result string) uint64 {
+	families, err := p.registry.Gather()
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == "efs_stunnel_node_probe_duration_seconds" && m.GetLabel()[0].GetValue() == result {
+				return m.GetHistogram().GetSampleCount()
+			}
+		}
+	}
+	return 0
+}
+
+func TestBadTableAndNoTable(t *testing.T) {
+	p, local, _, _ := oneTunnel(t)
+	p.publishText("efs_stunnel_targets: [")
+	p.event(wellknown.EventTableUnreadable)
+	p.publishText("efs_stunnel_targets: {fs-1: {stunnel_port: nonsense}}")
+	p.event(wellknown.EventTargetUnusable)
+	if err := p.client.CoreV1().ConfigMaps(namespace).Delete(t.Context(), wellknown.TargetsConfigMap, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p.event(wellknown.EventTableMissing)
+	if err := p.answers(local); err != nil {
+		t.Errorf("the tunnel is gone: %v", err)
+	}
+	if usable, _ := p.metric("efs_stunnel_node_table_usable"); usable != 0 {
+		t.Error("the metric says that the table is usable")
+	}
+	if err := p.agent.Ready(); err != nil {
+		t.Errorf("not ready, although all is served: %v", err)
+	}
+}
+
+func TestRestartWithoutTheAPITouchesNothing(t *testing.T) {
+	p, local, near, _ := oneTunnel(t)
+	near.goDark()
+	p.event(wellknown.EventTunnelMoved)
+	p.until("it answers through the other", func() bool { return p.answers(local) == nil })
+	p.until("it is up", p.up)
+	p.endAgent()
+	before, err := supervisedTunnel(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := p.hold(local)
+	p.client = fake.NewClientset() // knows nothing: no table, no node
+	p.startAgent(nil)
+	p.until("it is ready", func() bool { return p.agent.Ready() == nil && p.up() })
+	after, err := supervisedTunnel(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before.PID != after.PID || before.Generation != after.Generation || before.Reloads != after.Reloads {
+		t.Errorf("the tunnel was touched: before %+v, after %+v", before, after)
+	}
+	if err := p.ask(conn); err != nil {
+		t.Errorf("an open connection was cut: %v", err)
+	}
+}
+
+func TestForeignPort(t *testing.T) {
+	c := newCluster(t)
+	c.mountTarget("127.1.0.1")
+	foreign, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := netip.MustParseAddrPort(foreign.Addr().String())
+	free := stunneltest.FreePort(t, "127.0.0.1")
+	c.publish(tableOf(map[string]ports.Target{
+		"fs-1": target(int(taken.Port()), "127.1.0.1", ""),
+		"fs-2": target(int(free.Port()), "127.1.0.1", ""),
+	}))
+	p := c.pod(stunneltest.FreePort(t, "127.0.0.1").String())
+	p.startSupervisor()
+	p.startAgent(nil)
+	if message := p.event(wellknown.EventPortTaken); !strings.Contains(message, taken.String()[len("127.0.0.1:"):]) {
+		t.Errorf("got %q, want the port %d", message, taken.Port())
+	}
+	p.until("the other answers", func() bool { return p.answers(free) == nil })
+	if err := foreign.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.until("it takes its port when that is free", func() bool { return p.answers(taken) == nil })
+}

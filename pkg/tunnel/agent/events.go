@@ -1,0 +1,123 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// upgradeTime is far longer than the old agent of an upgrade stays.
+const upgradeTime = 15 * time.Minute
+
+// node is what events are about. Its uid is its name, as in kubelet's events: kubectl describe
+// finds them by it, and no Node has to be read first.
+func (a *Agent) node() *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.options.Node, UID: types.UID(a.options.Node)}}
+}
+
+// tell says what is wrong for as long as it is. The teller keeps it from being said too often.
+func (a *Agent) tell(now time.Time) {
+	a.saying = map[string]string{}
+	defer func() { a.said = a.saying }()
+	a.tellTable()
+	for _, t := range a.plan.Troubles {
+		a.warn(wellknown.EventTargetUnusable, t.Name, fmt.Sprintf("target %s cannot be served (%s): %s", t.Name, t.Reason, t.Message))
+	}
+	for _, t := range a.plan.Tunnels {
+		if t.Standby && a.isForeign(t.Name, now) {
+			a.warn(wellknown.EventPortTaken, t.Name, fmt.Sprintf("port %d of target %s is taken by another process; "+
+				"volumes on it cannot be mounted on this node until that ends", t.Port, t.Name))
+		}
+	}
+}
+
+// isForeign: during an upgrade it is no news that the old agent still has the ports.
+func (a *Agent) isForeign(name string, now time.Time) bool {
+	return !a.sibling.Load() && now.Sub(a.started) >= httpGrace || now.Sub(a.memories[name].StandbySince) >= upgradeTime
+}
+
+func (a *Agent) tellTable() {
+	switch p := a.problem; {
+	case p.deleted && a.hasTable:
+		a.warn(wellknown.EventTableMissing, "", "ConfigMap "+wellknown.TargetsConfigMap+" is gone; what it last said is served on")
+	case p.err != nil:
+		a.warn(wellknown.EventTableUnreadable, "", "ConfigMap "+wellknown.TargetsConfigMap+" cannot be read; what it last said is served on: "+p.err.Error())
+	}
+	for _, r := range a.problem.rejected {
+		a.warn(wellknown.EventTargetUnusable, r.FileSystem, fmt.Sprintf("target %.60q cannot be read; what the table last said of it is served on: %v", r.FileSystem, r.Err))
+	}
+}
+
+// warn says what holds at this look. The log has it once for as long as it stays the same.
+func (a *Agent) warn(reason, topic, message string) {
+	a.teller.WarnOf(a.node(), reason, topic, message)
+	key := reason + " " + topic
+	if a.said[key] != message {
+		a.options.Log.Warn("node cannot serve as it should", "fileSystem", topic, "reason", message)
+	}
+	a.saying[key] = message
+}
+
+// tellHealth tells when a tunnel begins to fail, and when it has been well again for a while.
+func (a *Agent) tellHealth(state *tunnelState) {
+	r := state.result
+	switch {
+	case r.Err != nil && !state.sick:
+		state.sick = true
+		message := a.unhealthy(state)
+		a.options.Log.Warn("tunnel is unhealthy", "fileSystem", state.Name, "port", state.Port,
+			"mountTarget", state.Active.Address, "reason", probe.Reason(r.Err), "err", r.Err)
+		a.options.Events.Event(a.node(), corev1.EventTypeWarning, wellknown.EventTunnelUnhealthy, message)
+	case r.Err != nil:
+		state.wellSince = time.Time{}
+	case !state.sick:
+	case state.wellSince.IsZero():
+		state.wellSince = r.At
+	case r.At.Sub(state.wellSince) >= healAfter:
+		state.sick, state.wellSince = false, time.Time{}
+		a.options.Log.Info("tunnel is healthy again", "fileSystem", state.Name, "port", state.Port,
+			"mountTarget", state.Active.Address)
+		a.options.Events.Eventf(a.node(), corev1.EventTypeNormal, wellknown.EventTunnelHealthy,
+			"tunnel to %s on port %d is healthy again", state.Name, state.Port)
+	}
+}
+
+// unhealthy prefers stunnel's own words, which say what is wrong with a certificate.
+func (a *Agent) unhealthy(state *tunnelState) string {
+	words := state.result.Err.Error()
+	if problem := a.status.Tunnels[state.Name].Connection; problem != nil {
+		words = fmt.Sprintf("%s: %s", problem.Reason, problem.Words)
+	}
+	open := ""
+	if state.result.Established {
+		open = ", though open connections go on"
+	}
+	return fmt.Sprintf("tunnel to %s on port %d is unhealthy%s (%s): %s",
+		state.Name, state.Port, open, probe.Reason(state.result.Err), words)
+}
+
+// tellStep tells where a tunnel is led, and why.
+func (a *Agent) tellStep(state *tunnelState, memory routing.Memory, step routing.Step) {
+	a.metrics.stepped(step)
+	to := state.Nearest[0].Address
+	if memory.First.IsValid() {
+		to = memory.First
+	}
+	a.options.Log.Warn("tunnel is led elsewhere or begins anew", "fileSystem", state.Name, "port", state.Port,
+		"mountTarget", to, "reason", step)
+	eventType, reason := corev1.EventTypeWarning, wellknown.EventTunnelMoved
+	switch step {
+	case routing.Renew:
+		reason = wellknown.EventTunnelRestarted
+	case routing.Return:
+		eventType = corev1.EventTypeNormal
+	}
+	a.options.Events.Eventf(a.node(), eventType, reason, "tunnel to %s on port %d: %s to mount target %s", state.Name, state.Port, step, to)
+}

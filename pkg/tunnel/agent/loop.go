@@ -1,0 +1,209 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-multierror"
+
+	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+)
+
+// Times of the loop.
+const (
+	// lookInterval is between two looks at the supervisor and the files.
+	lookInterval = 250 * time.Millisecond
+	// standbyInterval is between two looks while ports are wanted that somebody else has. It
+	// is part of the time for which nobody has them during an upgrade.
+	standbyInterval = 20 * time.Millisecond
+	// settleTime is what a burst of news is given to become one.
+	settleTime = 20 * time.Millisecond
+)
+
+// tunnelState is what the loop knows of a tunnel in force.
+type tunnelState struct {
+	routing.Tunnel
+	// inForce is since when the supervisor runs it as it is written; zero while it does not.
+	inForce time.Time
+	result  *probe.Result // nil before the first
+	sick    bool          // people were told so
+	// wellSince is since when it has been well while people believe otherwise.
+	wellSince time.Time
+}
+
+// loop looks, decides and acts, until the context ends.
+func (a *Agent) loop(ctx context.Context) {
+	defer a.fleet.Close()
+	due := time.Now()
+	for {
+		timer := time.NewTimer(time.Until(due))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-a.inbox.wake:
+			due = sooner(due, settleTime)
+		case result := <-a.results:
+			if a.learn(result) {
+				due = sooner(due, 0)
+			}
+		case <-timer.C:
+			now := time.Now()
+			a.look(ctx, now)
+			due = now.Add(a.pause(now))
+		}
+		timer.Stop()
+	}
+}
+
+// sooner only ever brings a look forward: news without end does not keep it away.
+func sooner(due time.Time, wait time.Duration) time.Time {
+	if t := time.Now().Add(wait); t.Before(due) {
+		return t
+	}
+	return due
+}
+
+// pause is short while ports are wanted that the old agent of an upgrade may let go of.
+func (a *Agent) pause(now time.Time) time.Duration {
+	wanted := func(t routing.Tunnel) bool {
+		return t.Standby && now.Sub(a.memories[t.Name].StandbySince) < upgradeTime
+	}
+	if slices.ContainsFunc(a.plan.Tunnels, wanted) {
+		return standbyInterval
+	}
+	return lookInterval
+}
+
+func (a *Agent) look(ctx context.Context, now time.Time) {
+	defer a.lastLook.Store(now.UnixNano())
+	enough := a.observe(now)
+	if enough {
+		a.decide(ctx, now)
+	}
+	a.tell(now)
+	a.show()
+}
+
+func (a *Agent) decide(ctx context.Context, now time.Time) {
+	in, err := a.input(now)
+	if err == nil {
+		a.plan = routing.Make(in)
+		a.memories = a.plan.Memories
+		err = a.apply(ctx, in.Files)
+	}
+	a.note(err)
+}
+
+// note logs an error once, though it is met at every look.
+func (a *Agent) note(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != a.lastErr && err != nil {
+		a.options.Log.Error("tunnels cannot be kept as they should be", "err", err)
+	}
+	if text != a.lastErr && err == nil {
+		a.options.Log.Info("tunnels can be kept as they should be again")
+	}
+	a.lastErr = text
+	a.metrics.applied(err)
+}
+
+// apply writes what is planned. What fails for one tunnel touches no other.
+func (a *Agent) apply(ctx context.Context, files []string) error {
+	var errs *multierror.Error
+	errs = multierror.Append(errs, a.save())
+	for _, name := range a.plan.Remove {
+		errs = multierror.Append(errs, a.options.Dir.Remove(name))
+		delete(a.written, name)
+		a.options.Log.Info("tunnel ends: its target is gone", "fileSystem", name)
+	}
+	states := map[string]*tunnelState{}
+	for _, tunnel := range a.plan.Tunnels {
+		states[tunnel.Name] = a.state(tunnel)
+		if !slices.Contains(files, tunnel.Name) || !bytes.Equal(a.written[tunnel.Name], tunnel.Content) {
+			errs = multierror.Append(errs, a.write(tunnel))
+		}
+	}
+	a.tunnels = states
+	a.followSupervisor()
+	a.fleet.Watch(ctx, a.tasks())
+	return errs.ErrorOrNil()
+}
+
+func (a *Agent) state(tunnel routing.Tunnel) *tunnelState {
+	state, ok := a.tunnels[tunnel.Name]
+	if !ok {
+		state = &tunnelState{}
+	}
+	state.Tunnel = tunnel
+	return state
+}
+
+func (a *Agent) write(tunnel routing.Tunnel) error {
+	before := a.written[tunnel.Name]
+	changed, err := a.options.Dir.Write(tunnel.Name, tunnel.Content)
+	if err != nil {
+		return err
+	}
+	a.written[tunnel.Name] = tunnel.Content
+	if changed {
+		a.options.Log.Info("tunnel's configuration written", "fileSystem", tunnel.Name, "port", tunnel.Port,
+			"mountTarget", tunnel.Active.Address, "reason", changeOf(before, tunnel))
+	}
+	return nil
+}
+
+// changeOf says what a supervisor will do with a file.
+func changeOf(before []byte, tunnel routing.Tunnel) string {
+	switch {
+	case before == nil:
+		return "new"
+	case stunnelcfg.Restart(before) != stunnelcfg.Restart(tunnel.Content):
+		return "restart"
+	}
+	return "reload"
+}
+
+// followSupervisor notes which tunnels run as they are written, and has those probed at once
+// that begin to.
+func (a *Agent) followSupervisor() {
+	for name, state := range a.tunnels {
+		status := a.status.Tunnels[name]
+		runs := status.Listening && status.Generation == supervise.Generation(state.Content)
+		switch {
+		case !runs:
+			state.inForce = time.Time{}
+		case state.inForce.IsZero():
+			state.inForce = time.Now()
+			a.fleet.Hurry(name)
+		}
+	}
+}
+
+func (a *Agent) tasks() []probe.Task {
+	var tasks []probe.Task
+	for _, t := range a.plan.Tunnels {
+		task := probe.Task{Name: t.Name, Accept: t.Accept, Host: t.Host}
+		for _, server := range t.Nearest {
+			task.Servers = append(task.Servers, a.server(server.Address))
+		}
+		if t.Away() {
+			task.Watch = []netip.AddrPort{a.server(t.Nearest[0].Address)}
+		}
+		tasks = append(tasks, task)
+	}
+	return tasks
+}
+
+func (a *Agent) server(address netip.Addr) netip.AddrPort {
+	return netip.AddrPortFrom(address, a.options.Routing.ServerPort)
+}

@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+)
+
+const metricsNamespace = "efs_stunnel_node"
+
+// metrics are the agent's. Those of single tunnels are made from the view at each reading, so
+// that none outlives its tunnel.
+type metrics struct {
+	tunnels *tunnelMetrics
+	probes  *prometheus.HistogramVec
+	steps   *prometheus.CounterVec
+	failed  prometheus.Gauge
+	watches prometheus.Counter
+}
+
+func newMetrics(read func() *view) *metrics {
+	m := &metrics{
+		tunnels: newTunnelMetrics(read),
+		probes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: metricsNamespace, Name: "probe_duration_seconds",
+			Help:    "Time of NFS NULL calls through tunnels, by result.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 13), // 0.5 ms to 2 s
+		}, []string{"result"}),
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Namespace: metricsNamespace, Name: "tunnel_steps_total",
+			Help: "What was done about tunnels: Reorder, Failover, Renew, Return.",
+		}, []string{"step"}),
+		failed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: metricsNamespace, Name: "apply_failing",
+			Help: "1 while the tunnels' files cannot be written as they should be.",
+		}),
+		watches: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: metricsNamespace, Name: "watch_errors_total",
+			Help: "Ends of watches of the apiserver because of an error.",
+		}),
+	}
+	for _, step := range []routing.Step{routing.Reorder, routing.Failover, routing.Renew, routing.Return} {
+		m.steps.WithLabelValues(string(step))
+	}
+	return m
+}
+
+func (m *metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.tunnels, m.probes, m.steps, m.failed, m.watches}
+}
+
+func (m *metrics) probed(r probe.Result) {
+	result := probe.Reason(r.Err)
+	if result == "" {
+		result = "success"
+	}
+	m.probes.WithLabelValues(result).Observe(r.Took.Seconds())
+}
+
+func (m *metrics) stepped(step routing.Step) { m.steps.WithLabelValues(string(step)).Inc() }
+
+func (m *metrics) applied(err error) { m.failed.Set(number(err != nil)) }
+
+func number(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// tunnelMetrics implements prometheus.Collector.
+type tunnelMetrics struct {
+	read func() *view
+
+	tableUsable, tableUpdated, placeKnown                      *prometheus.Desc
+	up, listening, standby, active, otherZone, took, lastError *prometheus.Desc
+	restarts, reloads, problems, unusable                      *prometheus.Desc
+}
+
+func newTunnelMetrics(read func() *view) *tunnelMetrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(metricsNamespace+"_"+name, help, labels, nil)
+	}
+	return &tunnelMetrics{
+		read:         read,
+		tableUsable:  desc("table_usable", "1 while the ConfigMap is there and all of it can be read."),
+		tableUpdated: desc("table_last_update_timestamp_seconds", "When the table that is served was changed last."),
+		placeKnown:   desc("place_known", "1 while the node's zone or subnet is known, without which no mount target is nearer than another."),
+		up:           desc("tunnel_up", "1 while NFS calls through the tunnel are answered.", "tunnel"),
+		listening:    desc("tunnel_listening", "1 while the tunnel's process listens as it should.", "tunnel"),
+		standby:      desc("tunnel_standby", "1 while another process has the tunnel's port.", "tunnel"),
+		active:       desc("tunnel_active_info", "Always 1; the mount target that the tunnel leads to.", "tunnel", "address", "zone"),
+		otherZone:    desc("tunnel_other_zone", "1 while the tunnel leads to another zone than the node's.", "tunnel"),
+		took:         desc("tunnel_probe_seconds", "Time of the latest NFS NULL call through the tunnel.", "tunnel"),
+		lastError:    desc("tunnel_problem", "1 for each thing that is wrong with the tunnel now.", "tunnel", "reason"),
+		restarts:     desc("tunnel_restarts_total", "Processes of the tunnel that were started after the first.", "tunnel"),
+		reloads:      desc("tunnel_reloads_total", "Configurations that the tunnel's process took while it ran.", "tunnel"),
+		problems:     desc("tunnel_problems_total", "Problems of the tunnel, by reason.", "tunnel", "reason"),
+		unusable:     desc("target_unusable", "1 for each target of the table that cannot be served.", "tunnel", "reason"),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (m *tunnelMetrics) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		m.tableUsable, m.tableUpdated, m.placeKnown, m.up, m.listening, m.standby, m.active, m.otherZone,
+		m.took, m.lastError, m.restarts, m.reloads, m.problems, m.unusable,
+	} {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *tunnelMetrics) Collect(to chan<- prometheus.Metric) {
+	v := m.read()
+	if v == nil {
+		return
+	}
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	gauge(m.tableUsable, number(v.tableGood))
+	gauge(m.tableUpdated, seconds(v.updated))
+	gauge(m.placeKnown, number(v.place.Known()))
+	for _, t := range v.troubles {
+		gauge(m.unusable, 1, t.Name, string(t.Reason))
+	}
+	for _, t := range v.tunnels {
+		m.collectTunnel(t, gauge)
+		m.countTunnel(t, to)
+	}
+}
+
+func (m *tunnelMetrics) collectTunnel(t tunnelView, gauge func(*prometheus.Desc, float64, ...string)) {
+	gauge(m.up, number(t.up), t.name)
+	gauge(m.listening, number(t.inForce), t.name)
+	gauge(m.standby, number(t.standby), t.name)
+	gauge(m.active, 1, t.name, t.active.String(), t.zone)
+	gauge(m.otherZone, number(t.far), t.name)
+	if t.probed {
+		gauge(m.took, t.took.Seconds(), t.name)
+	}
+	for _, reason := range t.problems {
+		gauge(m.lastError, 1, t.name, reason)
+	}
+}
+
+func (m *tunnelMetrics) countTunnel(t tunnelView, to chan<- prometheus.Metric) {
+	count := func(desc *prometheus.Desc, value int, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), labels...)
+	}
+	count(m.restarts, t.status.Restarts, t.name)
+	count(m.reloads, t.status.Reloads, t.name)
+	for reason, times := range t.status.Problems {
+		count(m.problems, times, t.name, string(reason))
+	}
+}
+
+func seconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.Unix())
+}

@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"errors"
+	"io/fs"
+	"net/netip"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// statusLife is how long a status file speaks for its supervisor.
+const statusLife = 3 * supervise.StatusInterval
+
+// tableProblem is what is wrong with the ConfigMap; the zero tableProblem is nothing.
+type tableProblem struct {
+	heard    bool
+	text     string // that was read; "" also when there is none
+	deleted  bool
+	err      error // of all of it
+	rejected []routing.Rejected
+}
+
+// observe takes in what is new. It says whether enough is known for a plan.
+func (a *Agent) observe(now time.Time) bool {
+	n := a.inbox.get()
+	a.place = a.whereabouts(n)
+	a.readTable(n)
+	a.readStatus(now)
+	return a.hasTable && a.features && (n.asked || a.place.Known())
+}
+
+// readTable decodes a text that is new. Whatever is wrong with it, the last good table stays.
+func (a *Agent) readTable(n news) {
+	if !n.heard || a.problem.heard && n.deleted == a.problem.deleted && n.text == a.problem.text {
+		return
+	}
+	if n.deleted {
+		a.problem = tableProblem{heard: true, deleted: true}
+		return
+	}
+	table, rejected, err := routing.ReadTable([]byte(n.text), a.table)
+	a.problem = tableProblem{heard: true, text: n.text, err: err, rejected: rejected}
+	if err != nil {
+		return
+	}
+	a.table, a.hasTable = table, true
+	if err := a.options.Dir.WriteTable(ports.Encode(table)); err != nil {
+		a.options.Log.Warn("table could not be kept for a start without the apiserver", "err", err)
+	}
+}
+
+// readStatus forgets what a supervisor said that does not run any more, but not what its
+// stunnel can do.
+func (a *Agent) readStatus(now time.Time) {
+	status, err := a.options.Status()
+	if err == nil && now.Sub(status.UpdatedAt) <= statusLife {
+		a.status, a.features = status, true
+		return
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.options.Log.Debug("supervisor's status cannot be read", "err", err)
+	}
+	a.status = supervise.Status{Stunnel: a.status.Stunnel}
+}
+
+// taken are the tunnels whose port is somebody else's.
+func (a *Agent) taken() map[string]bool {
+	taken := map[string]bool{}
+	for _, key := range a.table.Keys() {
+		name := routing.Name(key)
+		port, _ := a.table.Port(key)
+		taken[name] = a.isTaken(name, port)
+	}
+	return taken
+}
+
+// isTaken lets go of a port that a tunnel has only when stunnel itself cannot get it back.
+// While a process starts or reloads, the port may look taken, and is by our own.
+func (a *Agent) isTaken(name string, port int) bool {
+	memory, known := a.memories[name]
+	if known && memory.Port == port && !memory.Standby {
+		status := a.status.Tunnels[name]
+		lost := !status.Listening && status.Process != nil && status.Process.Reason == supervise.ReasonPortTaken
+		if !lost {
+			return false
+		}
+	}
+	address := netip.MustParseAddr(wellknown.LoopbackAddress)
+	return !bindable(netip.AddrPortFrom(address, uint16(port)))
+}
+
+// input is all of what a plan is made from.
+func (a *Agent) input(now time.Time) (routing.Input, error) {
+	files, err := a.options.Dir.Names()
+	if err != nil {
+		return routing.Input{}, err
+	}
+	settings := a.options.Routing
+	settings.DNSSuffix = a.dnsSuffix()
+	return routing.Input{
+		Table: a.table, Place: a.place, Memories: a.memories, Files: files,
+		Taken: a.taken(), Features: a.status.Stunnel, Settings: settings, Now: now,
+	}, nil
+}

@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// taintInterval is between two looks at the own node's taints.
+const taintInterval = 500 * time.Millisecond
+
+// operation is one of a JSON patch (RFC 6902).
+type operation struct {
+	Op    string        `json:"op"`
+	Path  string        `json:"path"`
+	Value *corev1.Taint `json:"value,omitempty"`
+}
+
+// untaint is the patch that removes our taint from a node, nil when it is not there. Each
+// removal is tested first, so that a list that changed meanwhile loses nobody's taint.
+func untaint(taints []corev1.Taint) []operation {
+	var patch []operation
+	for i := len(taints) - 1; i >= 0; i-- { // from the end: what comes before keeps its place
+		if taints[i].Key != wellknown.TaintAgentNotReady {
+			continue
+		}
+		path := "/spec/taints/" + strconv.Itoa(i)
+		patch = append(patch, operation{"test", path, &taints[i]}, operation{"remove", path, nil})
+	}
+	return patch
+}
+
+// removeTaint removes the startup taint whenever the agent is ready and the node has it.
+func (a *Agent) removeTaint(ctx context.Context) {
+	ticker := time.NewTicker(taintInterval)
+	defer ticker.Stop()
+	tried, pause := time.Time{}, taintInterval
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		node := a.inbox.get().node
+		if node == nil || a.Ready() != nil || time.Since(tried) < pause {
+			continue
+		}
+		patch := untaint(node.Spec.Taints)
+		if patch == nil {
+			continue
+		}
+		tried, pause = time.Now(), min(2*pause, time.Minute)
+		if err := a.patch(ctx, patch); err != nil {
+			a.options.Log.Warn("startup taint cannot be removed", "node", a.options.Node, "requeueAfter", pause, "err", err)
+			continue
+		}
+		pause = taintInterval
+		a.options.Log.Info("startup taint removed", "node", a.options.Node)
+	}
+}
+
+func (a *Agent) patch(ctx context.Context, patch []operation) error {
+	text, err := json.Marshal(patch)
+	if err != nil {
+		return fmt.Errorf("removing the startup taint: %w", err)
+	}
+	_, err = a.options.Client.CoreV1().Nodes().Patch(ctx, a.options.Node, types.JSONPatchType, text, metav1.PatchOptions{})
+	if err != nil {
+		return fmt.Errorf("removing the startup taint: %w", err)
+	}
+	return nil
+}

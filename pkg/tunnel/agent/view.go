@@ -1,0 +1,169 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/httpserver"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// view is what the loop last saw, for those who look from outside. It is never changed.
+type view struct {
+	hasTable   bool
+	tableGood  bool
+	updated    time.Time // by the table's own word
+	place      routing.Place
+	supervised bool
+	tunnels    []tunnelView // by name
+	troubles   []routing.Trouble
+	once       bool // it was ready before
+}
+
+// tunnelView is one tunnel.
+type tunnelView struct {
+	name     string
+	standby  bool
+	inForce  bool
+	probed   bool
+	up       bool
+	took     time.Duration
+	active   netip.Addr // the server that was reached last, else the one that is tried first
+	zone     string     // of that one
+	far      bool       // that is not the node's
+	status   supervise.Tunnel
+	problems []string // reasons of what is wrong now
+}
+
+// show makes a view of what the loop knows.
+func (a *Agent) show() {
+	before := a.view.Load()
+	v := &view{
+		hasTable: a.hasTable, tableGood: a.hasTable && a.problem.err == nil && !a.problem.deleted && len(a.problem.rejected) == 0,
+		updated: a.table.LastUpdate, place: a.place, supervised: a.status.PID != 0,
+		troubles: a.plan.Troubles, once: before != nil && before.once,
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.tunnels)) {
+		v.tunnels = append(v.tunnels, a.viewOf(a.tunnels[name]))
+	}
+	v.once = v.once || v.begun(time.Since(a.started)) == nil
+	a.view.Store(v)
+}
+
+func (a *Agent) viewOf(state *tunnelState) tunnelView {
+	status := a.status.Tunnels[state.Name]
+	t := tunnelView{
+		name: state.Name, standby: state.Standby, inForce: !state.inForce.IsZero(), status: status,
+		active: state.Active.Address, zone: state.Active.Zone,
+	}
+	if r := state.result; r != nil {
+		t.probed, t.took = true, r.Took
+		t.up = r.Err == nil || r.Established
+	}
+	t.reached(state)
+	t.far = t.zone != "" && a.place.Zone != "" && t.zone != a.place.Zone
+	t.problems = problemsOf(state, status)
+	return t
+}
+
+// reached prefers the server that stunnel says it reached: it skips those that refuse.
+func (t *tunnelView) reached(state *tunnelState) {
+	remote, err := netip.ParseAddrPort(t.status.Remote)
+	if err != nil {
+		return
+	}
+	for _, target := range state.Nearest {
+		if target.Address == remote.Addr().Unmap() {
+			t.active, t.zone = target.Address, target.Zone
+		}
+	}
+}
+
+func problemsOf(state *tunnelState, status supervise.Tunnel) []string {
+	var problems []string
+	for _, p := range []*supervise.Problem{status.Process, status.Connection} {
+		if p != nil {
+			problems = append(problems, string(p.Reason))
+		}
+	}
+	if r := state.result; r != nil && r.Err != nil {
+		problems = append(problems, "Probe"+probe.Reason(r.Err))
+	}
+	return problems
+}
+
+// ready is nil when everything is there that this node can do for its tunnels. What servers do
+// does not count, or an outage would stop every rollout.
+func (v *view) ready() error {
+	switch {
+	case v == nil || !v.hasTable:
+		return errors.New("no table has been seen, neither now nor by an earlier run")
+	case !v.supervised:
+		return errors.New("the supervisor does not run")
+	}
+	return v.all("not listening", func(t tunnelView) bool { return t.status.Listening && t.inForce })
+}
+
+// begun is ready and, for a while after the start, healthy.
+func (v *view) begun(age time.Duration) error {
+	if err := v.ready(); err != nil || age >= wellknown.FirstHealthWait {
+		return err
+	}
+	return v.all("not healthy yet", func(t tunnelView) bool { return t.up })
+}
+
+// all names the first few tunnels of which something does not hold.
+func (v *view) all(what string, holds func(tunnelView) bool) error {
+	const most = 5
+	var names []string
+	for _, t := range v.tunnels {
+		if !holds(t) {
+			names = append(names, t.name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	rest := ""
+	if len(names) > most {
+		rest = fmt.Sprintf(" and %d more", len(names)-most)
+		names = names[:most]
+	}
+	return fmt.Errorf("%s: %s%s", what, strings.Join(names, ", "), rest)
+}
+
+// Ready is nil when the agent and its tunnels are ready to serve.
+func (a *Agent) Ready() error {
+	v := a.view.Load()
+	if v != nil && v.once {
+		return v.ready()
+	}
+	return v.begun(time.Since(a.started))
+}
+
+// maxLook is far longer than any look takes.
+const maxLook = time.Minute
+
+// Healthy is nil as long as the loop goes round.
+func (a *Agent) Healthy() error {
+	last := time.Unix(0, cmp.Or(a.lastLook.Load(), a.started.UnixNano()))
+	if since := time.Since(last); since > maxLook {
+		return fmt.Errorf("the loop has not gone round for %s", since.Round(time.Second))
+	}
+	return nil
+}
+
+func (a *Agent) checks(o httpserver.Options) httpserver.Options {
+	o.Healthy = []httpserver.Check{{Name: "loop", Func: a.Healthy}}
+	o.Ready = []httpserver.Check{{Name: "tunnels", Func: a.Ready}}
+	return o
+}

@@ -1,0 +1,363 @@
+package agent_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/httpserver"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// patience is for a machine that does other things, too.
+const patience = 60 * time.Second
+
+const (
+	nodeName  = "node-1"
+	hostName  = "fs-1.efs.us-east-1.amazonaws.com"
+	nearZone  = "us-east-1a"
+	farZone   = "us-east-1b"
+	namespace = "efs-stunnel"
+)
+
+// cluster is what the nodes of a test have in common.
+type cluster struct {
+	*testing.T
+	client    *fake.Clientset
+	authority *stunneltest.Authority
+	program   string
+	port      uint16 // of all mount targets
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{
+		corev1.LabelTopologyZone: nearZone,
+	}}}
+	return &cluster{
+		T: t, client: fake.NewClientset(node), authority: stunneltest.NewAuthority(t),
+		program: stunneltest.Path(t), port: stunneltest.FreePort(t, "127.1.0.1").Port(),
+	}
+}
+
+// publish writes the table.
+func (c *cluster) publish(table ports.Table) { c.publishText(string(ports.Encode(table))) }
+
+func (c *cluster) publishText(text string) {
+	c.Helper()
+	maps := c.client.CoreV1().ConfigMaps(namespace)
+	cm := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: wellknown.TargetsConfigMap},
+		Data:       map[string]string{wellknown.TargetsKey: text},
+	}
+	_, err := maps.Update(c.Context(), cm, metav1.UpdateOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = maps.Create(c.Context(), cm, metav1.CreateOptions{})
+	}
+	if err != nil {
+		c.Fatal(err)
+	}
+}
+
+// target leads to a mount target in the node's zone and to one in another.
+func target(port int, near, far string) ports.Target {
+	t := ports.Target{Port: port, DNSName: hostName, AddressByZone: map[string]netip.Addr{nearZone: netip.MustParseAddr(near)}}
+	if far != "" {
+		t.AddressByZone[farZone] = netip.MustParseAddr(far)
+	}
+	return t
+}
+
+func tableOf(targets map[string]ports.Target) ports.Table { return ports.Table{Targets: targets} }
+
+// mountTarget is an NFS server behind TLS that answers NULL calls, until it goes dark.
+type mountTarget struct {
+	listener net.Listener
+	mu       sync.Mutex
+	dark     bool          // guarded by mu
+	lit      chan struct{} // guarded by mu; closed when it is not dark
+	conns    []net.Conn    // guarded by mu
+}
+
+func (c *cluster) mountTarget(address string) *mountTarget {
+	c.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(c.Context(), "tcp", netip.AddrPortFrom(netip.MustParseAddr(address), c.port).String())
+	if err != nil {
+		c.Fatal(err)
+	}
+	lit := make(chan struct{})
+	close(lit)
+	m := &mountTarget{listener: listener, lit: lit}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{c.authority.Valid(c.T, hostName)}}
+	go m.accept(config)
+	c.Cleanup(m.close)
+	return m
+}
+
+func (m *mountTarget) accept(config *tls.Config) {
+	for {
+		conn, err := m.listener.Accept()
+		if err != nil {
+			return
+		}
+		m.mu.Lock()
+		m.conns = append(m.conns, conn)
+		m.mu.Unlock()
+		go m.serve(tls.Server(&gated{conn, m}, config))
+	}
+}
+
+// gated lets nothing through while its server is dark: neither handshakes nor answers.
+type gated struct {
+	net.Conn
+	server *mountTarget
+}
+
+func (g *gated) Write(p []byte) (int, error) {
+	g.server.mu.Lock()
+	lit := g.server.lit
+	g.server.mu.Unlock()
+	<-lit
+	return g.Conn.Write(p)
+}
+
+// serve answers each call of a record of its own with success.
+func (m *mountTarget) serve(conn net.Conn) {
+	defer conn.Close()
+	for {
+		var mark [4]byte
+		if _, err := io.ReadFull(conn, mark[:]); err != nil {
+			return
+		}
+		message := make([]byte, binary.BigEndian.Uint32(mark[:])&0xffff)
+		if _, err := io.ReadFull(conn, message); err != nil {
+			return
+		}
+		reply := append([]byte{0x80, 0, 0, 24}, message[:4]...)
+		reply = append(reply, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+		if _, err := conn.Write(reply); err != nil {
+			return
+		}
+	}
+}
+
+func (m *mountTarget) goDark() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.dark {
+		m.dark, m.lit = true, make(chan struct{})
+	}
+}
+
+func (m *mountTarget) light() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dark {
+		m.dark = false
+		close(m.lit)
+	}
+}
+
+func (m *mountTarget) close() {
+	m.light()
+	_ = m.listener.Close() // nothing is lost with it
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, conn := range m.conns {
+		conn.Close()
+	}
+}
+
+// pod is an agent and its supervisor.
+type pod struct {
+	*cluster
+	dir      confdir.Dir
+	agent    *agent.Agent
+	events   *record.FakeRecorder
+	registry *prometheus.Registry
+	log      *logBuffer
+	http     string
+
+	endAgent, endSupervisor func()
+}
+
+// pod makes one that does nothing yet. Two on the same node share the HTTP address.
+func (c *cluster) pod(http string) *pod {
+	c.Helper()
+	dir, err := confdir.Open(filepath.Join(c.TempDir(), "s.conf")) // sockets' paths are short
+	if err != nil {
+		c.Fatal(err)
+	}
+	p := &pod{cluster: c, dir: dir, log: &logBuffer{}, http: http}
+	c.Cleanup(func() {
+		if c.Failed() {
+			c.Log(p.log.String())
+		}
+	})
+	return p
+}
+
+func (p *pod) logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(p.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
+}
+
+func (p *pod) startSupervisor() {
+	p.endSupervisor = p.background(func(ctx context.Context) error {
+		return supervise.Run(ctx, supervise.Options{
+			Prefix: p.dir.Prefix(), Stunnel: p.program, StopGrace: 5 * time.Second, Log: p.logger().With("controller", "supervisor"),
+		})
+	})
+}
+
+func (p *pod) startAgent(change func(*agent.Options)) {
+	p.Helper()
+	p.events, p.registry = record.NewFakeRecorder(1000), prometheus.NewRegistry()
+	o := agent.Options{
+		Client: p.client, Namespace: namespace, Node: nodeName, Dir: p.dir,
+		Routing:       routing.Settings{CAFile: p.authority.File, ServerPort: p.port},
+		Metadata:      func(context.Context) (routing.Place, error) { return routing.Place{}, errors.New("not on EC2") },
+		Dialer:        &probe.Network{CAFile: p.authority.File},
+		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(p.dir.Prefix()) },
+		ProbeInterval: time.Second,
+		HTTP:          httpserver.Options{Address: p.http, Metrics: p.registry, Log: p.logger()},
+		Events:        p.events, Metrics: p.registry, Log: p.logger(),
+	}
+	if change != nil {
+		change(&o)
+	}
+	a, err := agent.New(o)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.agent = a
+	p.endAgent = p.background(a.Run)
+}
+
+// background runs something until the test or the returned function ends it.
+func (p *pod) background(run func(context.Context) error) (end func()) {
+	ctx, cancel := context.WithCancel(p.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	end = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				p.Errorf("it ended with %v", err)
+			}
+		case <-time.After(patience):
+			p.Error("it does not end")
+		}
+	})
+	p.Cleanup(end)
+	return end
+}
+
+// event waits for one of a reason, and returns its message.
+func (p *pod) event(reason string) string {
+	p.Helper()
+	deadline := time.After(patience)
+	for {
+		select {
+		case text := <-p.events.Events:
+			if _, rest, _ := strings.Cut(text, " "); strings.HasPrefix(rest, reason+" ") {
+				return text
+			}
+		case <-deadline:
+			p.Fatalf("no event %s", reason)
+		}
+	}
+}
+
+// until polls.
+func (p *pod) until(what string, done func() bool) {
+	p.Helper()
+	for deadline := time.Now().Add(patience); !done(); {
+		if time.Now().After(deadline) {
+			p.Fatalf("not in time: %s", what)
+		}
+		<-time.After(2 * time.Millisecond)
+	}
+}
+
+// answers says whether an NFS call through a local port comes back.
+func (c *cluster) answers(address netip.AddrPort) error {
+	ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second)
+	defer cancel()
+	conn, err := (&probe.Network{}).Tunnel(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return probe.Null(ctx, conn, 1)
+}
+
+// metric is the value of a metric that has all the label values.
+func (p *pod) metric(name string, labels ...string) (float64, bool) {
+	p.Helper()
+	families, err := p.registry.Gather()
+	if err != nil {
+		p.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			found := 0
+			for _, label := range m.GetLabel() {
+				for _, want := range labels {
+					if label.GetValue() == want {
+						found++
+					}
+				}
+			}
+			if found == len(labels) {
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue(), true
+			}
+		}
+	}
+	return 0, false
+}
+
+type logBuffer struct {
+	mu   sync.Mutex
+	text bytes.Buffer // guarded by mu
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}

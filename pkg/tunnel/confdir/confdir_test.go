@@ -1,0 +1,135 @@
+package confdir_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
+)
+
+func open(t *testing.T) (confdir.Dir, string) {
+	t.Helper()
+	folder := t.TempDir()
+	dir, err := confdir.Open(filepath.Join(folder, "stunnel.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir, folder
+}
+
+func TestWriteReadRemove(t *testing.T) {
+	dir, folder := open(t)
+	for i, content := range []string{"one", "one", "two"} {
+		changed, err := dir.Write("fs-1.fsap-2", []byte(content))
+		if err != nil || changed != (i != 1) {
+			t.Errorf("writing %q: changed %t, %v", content, changed, err)
+		}
+	}
+	if got, err := dir.Read("fs-1.fsap-2"); err != nil || string(got) != "two" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	info, err := os.Stat(filepath.Join(folder, "stunnel.conf.fs-1.fsap-2"))
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("got %v, %v; want mode 0600", info, err)
+	}
+	for range 2 {
+		if err := dir.Remove("fs-1.fsap-2"); err != nil {
+			t.Errorf("removing: %v", err)
+		}
+	}
+	if got, err := dir.Read("fs-1.fsap-2"); err != nil || got != nil {
+		t.Errorf("got %q, %v after it was removed", got, err)
+	}
+}
+
+func TestNamesAreThoseOfTunnels(t *testing.T) {
+	dir, folder := open(t)
+	for _, name := range []string{"fs-2", "fs-1.fsap-2", "status"} {
+		if _, err := dir.Write(name, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, write := range map[string]func([]byte) error{"table": dir.WriteTable, "memory": dir.WriteMemory} {
+		if err := write([]byte("x")); err != nil {
+			t.Errorf("writing the %s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"stunnel.conf.status.json", "stunnel.conf.fs-1.active", "other.fs-1", ".stunnel.conf.fs-1.new", "stunnel.conf."} {
+		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("/etc/passwd", filepath.Join(folder, "stunnel.conf.fs-5")); err != nil {
+		t.Fatal(err)
+	}
+	names, err := dir.Names()
+	if diff := cmp.Diff([]string{"fs-1.fsap-2", "fs-2", "status"}, names); diff != "" || err != nil {
+		t.Errorf("%v, names (-want +got):\n%s", err, diff)
+	}
+}
+
+func TestNamesThatLeaveTheFolder(t *testing.T) {
+	dir, _ := open(t)
+	for _, name := range []string{"", "../x", "a/b", "a.b", "A", "fs-1\n"} {
+		if _, err := dir.Write(name, nil); err == nil {
+			t.Errorf("%q was written", name)
+		}
+		if _, err := dir.Read(name); err == nil {
+			t.Errorf("%q was read", name)
+		}
+		if err := dir.Remove(name); err == nil {
+			t.Errorf("%q was removed", name)
+		}
+	}
+}
+
+func TestLeftoversAreInNobodysWay(t *testing.T) {
+	dir, folder := open(t)
+	outside := filepath.Join(t.TempDir(), "outside")
+	if err := os.Symlink(outside, filepath.Join(folder, ".stunnel.conf.fs-1.new")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dir.Write("fs-1", []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(outside); err == nil {
+		t.Error("a link led out of the folder")
+	}
+}
+
+func TestKeptAcrossLives(t *testing.T) {
+	dir, folder := open(t)
+	if text, err := dir.Table(); text != nil || err != nil {
+		t.Errorf("got %q, %v of nothing", text, err)
+	}
+	if err := dir.WriteTable([]byte("table")); err != nil {
+		t.Fatal(err)
+	}
+	if err := dir.WriteMemory([]byte("memory")); err != nil {
+		t.Fatal(err)
+	}
+	again, err := confdir.Open(filepath.Join(folder, "stunnel.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, tableErr := again.Table()
+	memory, memoryErr := again.Memory()
+	if string(table) != "table" || string(memory) != "memory" || tableErr != nil || memoryErr != nil {
+		t.Errorf("got %q, %v and %q, %v", table, tableErr, memory, memoryErr)
+	}
+}
+
+func TestNoFolder(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, prefix := range []string{"/no/such/folder/x", filepath.Join(file, "x")} {
+		if _, err := confdir.Open(prefix); err == nil {
+			t.Errorf("%s is taken for a folder's", prefix)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+)
+
+// Dialer opens the connections of probes.
+type Dialer interface {
+	// Tunnel connects to the node's end of a tunnel.
+	Tunnel(ctx context.Context, accept netip.AddrPort) (net.Conn, error)
+	// Server connects to a mount target without the tunnel, and is as strict: the server must
+	// prove by its certificate that it is host.
+	Server(ctx context.Context, server netip.AddrPort, host string) (net.Conn, error)
+}
+
+// Network is the Dialer of a node. It must not be copied.
+type Network struct {
+	CAFile string // PEM; "" for the system's
+
+	mu   sync.Mutex
+	pool *x509.CertPool // guarded by mu; nil before the first use
+	info os.FileInfo    // guarded by mu; of the file that pool was read from
+}
+
+// Tunnel implements Dialer.
+func (*Network) Tunnel(ctx context.Context, accept netip.AddrPort) (net.Conn, error) {
+	conn, err := plain().DialContext(ctx, "tcp", accept.String())
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the tunnel: %w", err)
+	}
+	return conn, nil
+}
+
+// plain has no keep-alive: the probes are that.
+func plain() *net.Dialer { return &net.Dialer{KeepAlive: -1} }
+
+// Server implements Dialer.
+func (n *Network) Server(ctx context.Context, server netip.AddrPort, host string) (net.Conn, error) {
+	roots, err := n.roots()
+	if err != nil {
+		return nil, err
+	}
+	dialer := tls.Dialer{NetDialer: plain(), Config: &tls.Config{
+		RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12,
+	}}
+	conn, err := dialer.DialContext(ctx, "tcp", server.String())
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the mount target: %w", err)
+	}
+	return conn, nil
+}
+
+// roots reads the file again only when it has changed: a bundle has a hundred certificates, and
+// when something is wrong, all servers are asked at once.
+func (n *Network) roots() (*x509.CertPool, error) {
+	if n.CAFile == "" {
+		return nil, nil // the system's
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	info, err := os.Stat(n.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading trusted certificates: %w", err)
+	}
+	if n.pool != nil && os.SameFile(info, n.info) && info.ModTime().Equal(n.info.ModTime()) && info.Size() == n.info.Size() {
+		return n.pool, nil
+	}
+	text, err := os.ReadFile(n.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("reading trusted certificates: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, errNoCertificate
+	}
+	n.pool, n.info = pool, info
+	return pool, nil
+}
+
+var errNoCertificate = errors.New("reading trusted certificates: there is none in the file")

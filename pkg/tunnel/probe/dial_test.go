@@ -1,0 +1,92 @@
+package probe_test
+
+import (
+	"crypto/tls"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
+)
+
+func TestServerMustProveWhoItIs(t *testing.T) {
+	authority, stranger := stunneltest.NewAuthority(t), stunneltest.NewAuthority(t)
+	const host = "fs-1.efs.us-east-1.amazonaws.com"
+	tests := map[string]struct {
+		certificate tls.Certificate
+		most        uint16
+		reason      string
+	}{
+		"the right one":   {authority.Valid(t, host), 0, ""},
+		"another's":       {authority.Valid(t, "fs-2.efs.us-east-1.amazonaws.com"), 0, probe.ReasonCertificate},
+		"expired":         {authority.Certificate(t, time.Now().Add(-time.Minute), host), 0, probe.ReasonCertificate},
+		"nobody knows it": {stranger.Valid(t, host), 0, probe.ReasonCertificate},
+		"TLS 1.1":         {authority.Valid(t, host), tls.VersionTLS11, probe.ReasonOther},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := stunneltest.Serve(t, &tls.Config{ //nolint:gosec // one case wants what is too old
+				Certificates: []tls.Certificate{tt.certificate}, MinVersion: tls.VersionTLS10, MaxVersion: tt.most,
+			}, nil)
+			conn, err := (&probe.Network{CAFile: authority.File}).Server(t.Context(), server.Address, host)
+			if err == nil {
+				conn.Close()
+			}
+			if got := probe.Reason(err); got != tt.reason {
+				t.Errorf("got %q (%v), want %q", got, err, tt.reason)
+			}
+		})
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	free := stunneltest.FreePort(t, "127.0.0.1")
+	if _, err := (&probe.Network{}).Tunnel(t.Context(), free); probe.Reason(err) != probe.ReasonRefused {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBadCAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	server := netip.MustParseAddrPort("127.0.0.1:1")
+	if _, err := (&probe.Network{CAFile: file}).Server(t.Context(), server, "host"); err == nil {
+		t.Error("a missing file is no error")
+	}
+	if err := os.WriteFile(file, []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (&probe.Network{CAFile: file}).Server(t.Context(), server, "host"); err == nil {
+		t.Error("a file without certificate is no error")
+	}
+}
+
+func TestNewRootsAreTaken(t *testing.T) {
+	const host = "fs-1.efs.us-east-1.amazonaws.com"
+	before, after := stunneltest.NewAuthority(t), stunneltest.NewAuthority(t)
+	server := stunneltest.Serve(t, &tls.Config{
+		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{after.Valid(t, host)},
+	}, nil)
+	network := &probe.Network{CAFile: filepath.Join(t.TempDir(), "ca.pem")}
+	for _, step := range []struct{ from, reason string }{{before.File, probe.ReasonCertificate}, {after.File, ""}} {
+		text, err := os.ReadFile(step.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(network.CAFile+".new", text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(network.CAFile+".new", network.CAFile); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := network.Server(t.Context(), server.Address, host)
+		if err == nil {
+			conn.Close()
+		}
+		if got := probe.Reason(err); got != step.reason {
+			t.Errorf("got %q (%v), want %q", got, err, step.reason)
+		}
+	}
+}

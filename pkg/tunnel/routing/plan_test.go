@@ -1,0 +1,263 @@
+package routing_test
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func address(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+// shared has a mount target in each of three zones.
+func shared() ports.Target {
+	return ports.Target{
+		Port: 20490, DNSName: "fs-1.efs.us-east-1.amazonaws.com",
+		AddressBySubnet: map[string]netip.Addr{
+			"subnet-a": address("10.0.0.4"), "subnet-b": address("10.0.1.4"), "subnet-c": address("10.0.2.4"),
+		},
+		AddressByZone: map[string]netip.Addr{
+			"us-east-1a": address("10.0.0.4"), "us-east-1b": address("10.0.1.4"), "us-east-1c": address("10.0.2.4"),
+		},
+	}
+}
+
+func features() stunnelcfg.Features {
+	return stunnelcfg.Features{CheckHost: true, VerifyChain: true, SSLVersionMin: true, Failover: true, SNI: true}
+}
+
+// input is a node in zone b, with one target.
+func input(change func(*routing.Input)) routing.Input {
+	in := routing.Input{
+		Table:    ports.Table{Targets: map[string]ports.Target{"fs-1": shared()}},
+		Place:    routing.Place{Zone: "us-east-1b"},
+		Features: features(),
+		Settings: routing.Settings{CAFile: "/ca.pem", ServerPort: 2049, Reserved: []int{wellknown.AgentHTTPPort}},
+		Now:      now,
+	}
+	if change != nil {
+		change(&in)
+	}
+	return in
+}
+
+func addresses(t routing.Tunnel) []string {
+	var found []string
+	for _, m := range t.Nearest {
+		found = append(found, m.Address.String())
+	}
+	return found
+}
+
+func TestNearestFirst(t *testing.T) {
+	tests := map[string]struct {
+		place  routing.Place
+		change func(*ports.Target)
+		want   []string
+	}{
+		"own zone, then the others by zone": {routing.Place{Zone: "us-east-1b"}, nil, []string{"10.0.1.4", "10.0.0.4", "10.0.2.4"}},
+		"own subnet before own zone":        {routing.Place{Zone: "us-east-1b", Subnets: []string{"subnet-c"}}, nil, []string{"10.0.2.4", "10.0.1.4", "10.0.0.4"}},
+		"unknown place: the stable order":   {routing.Place{}, nil, []string{"10.0.0.4", "10.0.1.4", "10.0.2.4"}},
+		"a zone without mount target":       {routing.Place{Zone: "us-east-1f"}, nil, []string{"10.0.0.4", "10.0.1.4", "10.0.2.4"}},
+		"subnets alone serve": {routing.Place{Zone: "us-east-1b"}, func(t *ports.Target) { t.AddressByZone = nil },
+			[]string{"10.0.0.4", "10.0.1.4", "10.0.2.4"}},
+		"one zone of a One Zone file system": {routing.Place{Zone: "us-east-1b"}, func(t *ports.Target) {
+			t.AddressByZone, t.AvailabilityZone = nil, "us-east-1b"
+			t.AddressBySubnet = map[string]netip.Addr{"subnet-x": address("10.0.9.4")}
+		}, []string{"10.0.9.4"}},
+		"what is no server is left out": {routing.Place{}, func(t *ports.Target) {
+			t.AddressBySubnet = nil
+			t.AddressByZone = map[string]netip.Addr{
+				"a": address("169.254.169.254"), "b": address("0.0.0.0"), "c": address("224.0.0.1"), "d": address("10.0.0.9"),
+				"e": address("::ffff:169.254.169.254"), "f": address("255.255.255.255"),
+			}
+		}, []string{"10.0.0.9"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			plan := routing.Make(input(func(in *routing.Input) {
+				in.Place = tt.place
+				target := shared()
+				if tt.change != nil {
+					tt.change(&target)
+				}
+				in.Table.Targets["fs-1"] = target
+			}))
+			if len(plan.Tunnels) != 1 {
+				t.Fatalf("got %+v, want one tunnel", plan)
+			}
+			if diff := cmp.Diff(tt.want, addresses(plan.Tunnels[0])); diff != "" {
+				t.Errorf("order (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeServed(t *testing.T) {
+	tests := map[string]struct {
+		change func(*ports.Target)
+		want   routing.Reason
+	}{
+		"no address":            {func(t *ports.Target) { t.AddressByZone, t.AddressBySubnet = nil, nil }, routing.NoAddress},
+		"privileged port":       {func(t *ports.Target) { t.Port = 80 }, routing.BadPort},
+		"NFS port":              {func(t *ports.Target) { t.Port = wellknown.NFSPort }, routing.BadPort},
+		"the agent's own port":  {func(t *ports.Target) { t.Port = wellknown.AgentHTTPPort }, routing.BadPort},
+		"another target's port": {func(t *ports.Target) { t.Port = 20491 }, routing.BadPort},
+		"no name to check":      {func(t *ports.Target) { t.DNSName = "" }, routing.NoHostName},
+		"client certificate":    {func(t *ports.Target) { t.IAM = true }, routing.ClientCertificate},
+		"a name that is none":   {func(t *ports.Target) { t.DNSName = "10.0.0.1" }, routing.BadValue},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			plan := routing.Make(input(func(in *routing.Input) {
+				bad, good := shared(), shared()
+				tt.change(&bad)
+				good.Port = 20491
+				in.Table.Targets = map[string]ports.Target{"fs-1": good, "fs-2": bad}
+				in.Memories = map[string]routing.Memory{"fs-1": {Port: 20491}, "fs-2": {Port: 20490}}
+				in.Files = []string{"fs-1", "fs-2"}
+			}))
+			if len(plan.Troubles) != 1 || plan.Troubles[0].Name != "fs-2" || plan.Troubles[0].Reason != tt.want {
+				t.Errorf("got %+v, want %s of fs-2", plan.Troubles, tt.want)
+			}
+			if len(plan.Tunnels) != 1 || plan.Tunnels[0].Name != "fs-1" {
+				t.Errorf("got %+v, want fs-1 as ever", plan.Tunnels)
+			}
+			if len(plan.Remove) != 0 || plan.Memories["fs-2"].Port != 20490 {
+				t.Errorf("what it had was touched: remove %v, memory %+v", plan.Remove, plan.Memories["fs-2"])
+			}
+		})
+	}
+}
+
+func TestAccessPointsAreNotServedWithoutCertificate(t *testing.T) {
+	plan := routing.Make(input(func(in *routing.Input) {
+		target := shared()
+		target.AccessPoints = map[string]ports.AccessPoint{"fsap-1": {Port: 20500}}
+		in.Table.Targets["fs-1"] = target
+	}))
+	if len(plan.Tunnels) != 1 || len(plan.Troubles) != 1 || plan.Troubles[0].Name != "fs-1.fsap-1" {
+		t.Errorf("got %+v: such a tunnel would lead to the whole file system", plan)
+	}
+}
+
+func TestNameFromRegion(t *testing.T) {
+	plan := routing.Make(input(func(in *routing.Input) {
+		target := shared()
+		target.DNSName = ""
+		in.Table.Targets["fs-1"] = target
+		in.Settings.DNSSuffix = "efs.eu-west-1.amazonaws.com"
+	}))
+	if len(plan.Tunnels) != 1 || plan.Tunnels[0].Host != "fs-1.efs.eu-west-1.amazonaws.com" {
+		t.Errorf("got %+v", plan)
+	}
+}
+
+func TestStandbyAndTakeover(t *testing.T) {
+	first := routing.Make(input(func(in *routing.Input) { in.Taken = map[string]bool{"fs-1": true} }))
+	if got := first.Tunnels[0].Accept.String(); got != "127.0.0.2:20490" {
+		t.Errorf("on standby it accepts at %s", got)
+	}
+	if since := first.Memories["fs-1"].StandbySince; !since.Equal(now) {
+		t.Errorf("on standby since %s", since)
+	}
+	second := routing.Make(input(func(in *routing.Input) { in.Memories = first.Memories }))
+	if got := second.Tunnels[0].Accept.String(); got != "127.0.0.1:20490" {
+		t.Errorf("after that it accepts at %s", got)
+	}
+	if stunnelcfg.Restart(second.Tunnels[0].Content) != stunnelcfg.Restart(first.Tunnels[0].Content) {
+		t.Error("taking over restarts the process")
+	}
+}
+
+func TestRemoval(t *testing.T) {
+	gone := func(since time.Time) map[string]routing.Memory {
+		return map[string]routing.Memory{"fs-1": {Port: 20490}, "fs-9": {Port: 20499, GoneSince: since}}
+	}
+	tests := map[string]struct {
+		change func(*routing.Input)
+		want   []string
+	}{
+		"just gone":                {func(in *routing.Input) { in.Memories = gone(time.Time{}) }, nil},
+		"gone for a while":         {func(in *routing.Input) { in.Memories = gone(now.Add(-routing.RemovalGrace + time.Second)) }, nil},
+		"gone for long":            {func(in *routing.Input) { in.Memories = gone(now.Add(-routing.RemovalGrace)) }, []string{"fs-9"}},
+		"a file that nobody knows": {func(in *routing.Input) { in.Files = []string{"fs-8"} }, nil},
+		"its port is another's": {func(in *routing.Input) {
+			in.Memories = gone(now)
+			target := shared()
+			target.Port = 20499
+			in.Table.Targets["fs-2"] = target
+		}, []string{"fs-9"}},
+		"back again": {func(in *routing.Input) {
+			in.Memories = map[string]routing.Memory{"fs-1": {Port: 20490, GoneSince: now.Add(-time.Hour)}}
+		}, nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			in := input(tt.change)
+			plan := routing.Make(in)
+			if diff := cmp.Diff(tt.want, plan.Remove); diff != "" {
+				t.Errorf("removed (-want +got):\n%s", diff)
+			}
+			if !plan.Memories["fs-1"].GoneSince.IsZero() {
+				t.Error("a target of the table is taken for gone")
+			}
+		})
+	}
+}
+
+func TestEqualInputsGiveEqualPlans(t *testing.T) {
+	in := input(func(in *routing.Input) { in.Files = []string{"fs-9"} })
+	first := routing.Make(in)
+	in.Memories, in.Files = first.Memories, []string{"fs-1", "fs-9"}
+	in.Now = now.Add(time.Second)
+	second := routing.Make(in)
+	if diff := cmp.Diff(first, second, cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})); diff != "" {
+		t.Errorf("an applied plan is planned again (-first +second):\n%s", diff)
+	}
+}
+
+// FuzzMake: whatever a table says, no two tunnels share a port or listen off the node, and no
+// file has more lines than its options.
+func FuzzMake(f *testing.F) {
+	f.Add("fs-1", "fs-1.efs.us-east-1.amazonaws.com", "10.0.0.4", "zone", 20490, 20491)
+	f.Add("fs-1\nconnect = 1.2.3.4:1", "a\nb = c", "::1%eth0", "", 2049, 2049)
+	f.Add("x", "host;", "::ffff:10.0.0.1", "[x]", -1, 70000)
+	f.Fuzz(func(t *testing.T, id, host, text, zone string, port, second int) {
+		addr, _ := netip.ParseAddr(text) // the zero address is one more value
+		in := input(func(in *routing.Input) {
+			in.Table.Targets[id] = ports.Target{Port: port, DNSName: host, AddressByZone: map[string]netip.Addr{zone: addr}}
+			in.Table.Targets["fs-2"] = ports.Target{Port: second, DNSName: host, AddressByZone: map[string]netip.Addr{zone: addr}}
+			in.Place.Zone = zone
+		})
+		plan := routing.Make(in)
+		taken := map[netip.AddrPort]string{}
+		for _, tunnel := range plan.Tunnels {
+			if other, ok := taken[tunnel.Accept]; ok || !tunnel.Accept.Addr().IsLoopback() {
+				t.Errorf("%s accepts at %s, as %q", tunnel.Name, tunnel.Accept, other)
+			}
+			taken[tunnel.Accept] = tunnel.Name
+			if lines := strings.Count(string(tunnel.Content), "\n"); lines > 25 {
+				t.Errorf("%d lines:\n%s", lines, tunnel.Content)
+			}
+		}
+		in.Memories, in.Files = plan.Memories, slices.Collect(maps.Keys(plan.Memories))
+		again := routing.Make(in)
+		if fmt.Sprint(again.Tunnels, again.Troubles) != fmt.Sprint(plan.Tunnels, plan.Troubles) {
+			t.Errorf("planned again, it is another: %v and %v", plan, again)
+		}
+	})
+}
