@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/discovery"
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -112,7 +113,11 @@ func newManager(ctx context.Context, w *world.World, config *rest.Config, edits 
 	for _, edit := range edits {
 		edit(&options)
 	}
-	l, err := loops.New(client, w.EFS, options)
+	var api discovery.API
+	if w.EFS != nil { // or pinned targets are all that there are
+		api = w.EFS
+	}
+	l, err := loops.New(client, api, options)
 	if err != nil {
 		return nil, err
 	}

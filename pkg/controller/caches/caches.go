@@ -6,9 +6,7 @@ package caches
 import (
 	"context"
 	"fmt"
-	"slices"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -97,46 +95,4 @@ func (c *Caches) HasSynced() bool {
 
 func (c *Caches) all() []cache.SharedIndexInformer {
 	return []cache.SharedIndexInformer{c.Claims, c.Volumes, c.Classes, c.Nodes, c.Jobs, c.Pods, c.Warnings, c.Table, c.Pinned}
-}
-
-// trim drops what no loop reads; with ten thousand volumes, most of the memory.
-func trim(object any) (any, error) {
-	accessor, ok := object.(metav1.ObjectMetaAccessor)
-	if !ok {
-		return object, nil
-	}
-	accessor.GetObjectMeta().SetManagedFields(nil)
-	switch o := object.(type) {
-	case *corev1.Node:
-		o.Status, o.Annotations = corev1.NodeStatus{}, nil
-	case *corev1.Pod:
-		trimPod(o)
-	case *batchv1.Job:
-		trimJob(o)
-	}
-	return object, nil
-}
-
-// trimJob also drops the operations of what is done and used: a busy hour leaves hundreds of
-// such Jobs, with up to 64 KiB of them each.
-func trimJob(job *batchv1.Job) {
-	trimPodSpec(&job.Spec.Template.Spec)
-	if job.Status.Succeeded > 0 && !slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) {
-		delete(job.Annotations, wellknown.AnnotationOperations)
-		delete(job.Spec.Template.Annotations, wellknown.AnnotationOperations)
-	}
-}
-
-// trimPod leaves what Jobs' pods and node agents are looked at for.
-func trimPod(pod *corev1.Pod) {
-	trimPodSpec(&pod.Spec)
-	pod.Annotations = nil
-}
-
-func trimPodSpec(spec *corev1.PodSpec) {
-	for i := range spec.Containers {
-		c := &spec.Containers[i]
-		c.Env, c.VolumeMounts, c.LivenessProbe, c.ReadinessProbe, c.StartupProbe, c.SecurityContext = nil, nil, nil, nil, nil, nil
-	}
-	spec.InitContainers, spec.Tolerations = nil, nil
 }

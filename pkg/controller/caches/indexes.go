@@ -36,7 +36,7 @@ const unbound = "unbound"
 func (c *Caches) addIndexers() error {
 	return errors.Join(
 		c.Claims.AddIndexers(cache.Indexers{byUID: index(uidOf), byStanding: index(standingOf)}),
-		c.Volumes.AddIndexers(cache.Indexers{byClaim: index(claimsOf), byPlace: index(placeOf), byFileSystem: index(unsettledOn)}),
+		c.Volumes.AddIndexers(cache.Indexers{byClaim: index(strangersOf), byPlace: index(placeOf), byFileSystem: index(unsettledOn)}),
 		c.Jobs.AddIndexers(cache.Indexers{byFileSystem: index(fileSystemOf), byVolume: index(volumesOf), byPlace: index(pathsOf)}),
 		c.Pods.AddIndexers(cache.Indexers{byOwner: index(ownerOf), byAgent: index(agentOf)}),
 		c.Warnings.AddIndexers(cache.Indexers{bySubject: index(subjectOf)}),
@@ -62,17 +62,14 @@ func standingOf(claim *corev1.PersistentVolumeClaim) []string {
 	return nil
 }
 
-// claimsOf are the uid that a volume is named for and the one that it is for: an administrator
-// may have given a retained volume to another claim.
-func claimsOf(volume *corev1.PersistentVolume) []string {
-	var uids []string
-	if uid, ok := volumes.ClaimOfName(volume.Name); ok {
-		uids = append(uids, string(uid))
+// strangersOf is the uid that a volume is for when it is named for another: an administrator may
+// have given a retained volume to another claim.
+func strangersOf(volume *corev1.PersistentVolume) []string {
+	ref := volume.Spec.ClaimRef
+	if ref == nil || ref.UID == "" || volume.Name == volumes.VolumeName(ref.UID) {
+		return nil
 	}
-	if ref := volume.Spec.ClaimRef; ref != nil && ref.UID != "" && (len(uids) == 0 || uids[0] != string(ref.UID)) {
-		uids = append(uids, string(ref.UID))
-	}
-	return uids
+	return []string{string(ref.UID)}
 }
 
 // placeOf is a volume's path, behind the file system that it is on.
@@ -173,7 +170,11 @@ func (c *Caches) Volume(name string) *corev1.PersistentVolume {
 
 // VolumesOfClaim are those that name a claim's uid, in their name or their claimRef.
 func (c *Caches) VolumesOfClaim(uid types.UID) []*corev1.PersistentVolume {
-	return list[*corev1.PersistentVolume](c.Volumes, byClaim, string(uid))
+	found := list[*corev1.PersistentVolume](c.Volumes, byClaim, string(uid))
+	if named := c.Volume(volumes.VolumeName(uid)); named != nil {
+		found = append(found, named)
+	}
+	return found
 }
 
 // VolumesAt are those with a path, on any file system.

@@ -180,6 +180,9 @@ func (c *Controller) sync(ctx context.Context, _ string) (again time.Duration, e
 	c.metrics.show(p.numbers)
 	if p.held {
 		c.tell.tellAll(ctx, s.table.object, nil, p.complaints)
+		if !c.Snapshot().Known { // what was known stays so
+			c.publish(targets.Snapshot{Trouble: s.trouble()})
+		}
 		return 0, nil
 	}
 	stored, err := c.exec.store(ctx, s.table.object, p)

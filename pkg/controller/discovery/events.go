@@ -93,6 +93,17 @@ func (s state) complaints() []complaint {
 	return append(all, singleComplaints(s.findings)...)
 }
 
+// trouble is what holds everything up, for the claims that wait; "" while it is only time.
+func (s state) trouble() string {
+	switch {
+	case s.table.err != nil:
+		return fmt.Sprintf("ConfigMap %s, which cannot be read: %v", wellknown.TargetsConfigMap, s.table.err)
+	case s.table.lost() && s.pinned.table == nil:
+		return fmt.Sprintf("ConfigMap %s, which cannot be read: %v", wellknown.PinnedConfigMap, s.pinned.err)
+	}
+	return ""
+}
+
 func (s state) pinnedMeanwhile() string {
 	if s.pinned.table == nil {
 		return "no port is given until it is mended or deleted"

@@ -93,15 +93,20 @@ func (c *Controller) observeJob(w *world, job *batchv1.Job) {
 	w.mounts = append(w.mounts, m)
 }
 
-// observeUse finds out whether a Job that has ended may be forgotten.
+// observeUse finds out whether a Job that has ended may be forgotten. In a burst it is asked again
+// for every volume that comes of the Job, and the first operation that waits for its own settles
+// it.
 func (c *Controller) observeUse(m *mountJob) {
 	m.used = true
 	for _, a := range c.view.AttemptsOf(m.job, m.outcome) {
 		m.fillsTrash = m.fillsTrash || lifecycle.FillsTrash(a)
-		object := c.view.Caches.Volume(a.Operation.Volume)
-		superseded := c.view.Superseded(m.job, a.Operation.Volume)
-		m.used = m.used && c.view.Used(a, object, c.view.ClaimOf(object), superseded)
+		m.used = m.used && c.isUsed(m.job, a)
 	}
+}
+
+func (c *Controller) isUsed(job *batchv1.Job, a lifecycle.Attempt) bool {
+	object := c.view.Caches.Volume(a.Operation.Volume)
+	return c.view.Used(a, object, c.view.ClaimOf(object), c.view.Superseded(job, a.Operation.Volume))
 }
 
 func (c *Controller) observeRoot(w *world) {

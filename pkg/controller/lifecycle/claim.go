@@ -105,8 +105,11 @@ func (s State) repeat(a Attempt) ClaimPlan {
 // provision asks the claim what it wants. last is the zero Attempt if there was none.
 func (s State) provision(last Attempt) ClaimPlan {
 	standing, _ := volumes.Judge(s.Claim, s.Class, s.Provisioner)
-	if standing != volumes.Ours || !s.Targets.Known {
+	switch {
+	case standing != volumes.Ours:
 		return ClaimPlan{} // the binder and the scheduler say what they wait for
+	case !s.Targets.Known:
+		return ClaimPlan{Wait: s.Targets.Trouble}
 	}
 	operation, plan := s.begin()
 	if operation == nil {

@@ -61,6 +61,7 @@ func TestClaimWithoutVolume(t *testing.T) {
 		"not asked for yet":           {[]func(*world){func(w *world) { w.Claim.Annotations = nil }}, want{}},
 		"class missing":               {[]func(*world){func(w *world) { w.Class = nil }}, want{}},
 		"file systems not known":      {[]func(*world){func(w *world) { w.Targets.Known = false }}, want{}},
+		"table unreadable":            {[]func(*world){func(w *world) { w.Targets.Known, w.Targets.Trouble = false, "the table to be mended" }}, want{wait: "mended"}},
 		"no file system":              {[]func(*world){func(w *world) { w.Targets.FileSystems = nil }}, want{wait: "no file system", kicks: true}},
 		"file system unusable":        {[]func(*world){func(w *world) { w.Targets.FileSystems[fs1] = volumes.Candidate{ID: fs1, Unusable: "it is creating"} }}, want{wait: "it is creating"}},
 		"bad parameter":               {[]func(*world){func(w *world) { w.Class.Parameters = map[string]string{"basePath": "/"} }}, want{refusal: "base_path"}},

@@ -71,6 +71,9 @@ func reclaims(object *corev1.PersistentVolume) bool {
 
 func (s State) planProvisioned(v Volume, read volumes.Volume, plan *VolumePlan) {
 	plan.AddFinalizer, plan.RemoveFinalizer = volumes.EditFinalizer(v.Object, s.Provisioner)
+	if plan.RemoveFinalizer && read.Policy == corev1.PersistentVolumeReclaimDelete {
+		plan.Skipped = "no claim has the volume, so nobody has released " + read.Path
+	}
 	if v.Claim != nil {
 		plan.Expand = volumes.Expand(v.Object, v.Claim)
 	}

@@ -60,6 +60,7 @@ func TestVolume(t *testing.T) {
 		"released, Retain":            {[]func(*world){withoutClaim, withVolume(newVolume(t, released, retained, noFinalizer))}, fate{}},
 		"released, claim still there": {[]func(*world){boundClaim, free}, fate{}},
 		"never bound, deleted":        {[]func(*world){withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeAvailable }))}, fate{kind: directories.Cleanup}},
+		"nobody's, deleted":           {[]func(*world){withoutClaim, withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Spec.ClaimRef, v.Status.Phase = nil, corev1.VolumeAvailable }))}, fate{remove: true, skipped: true}},
 		"shared":                      {[]func(*world){withoutClaim, free, func(w *world) { w.Volumes[0].Shared = true }}, fate{kind: directories.Cleanup, shared: true}},
 		"being cleaned":               {[]func(*world){withoutClaim, free, withAttempts(running(cleanup()))}, fate{running: true}},
 		"cleaned":                     {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), done))}, fate{deletes: true}},

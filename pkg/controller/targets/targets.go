@@ -15,6 +15,8 @@ type Snapshot struct {
 	// Known says that there is a table, and that the first look at the file systems is over,
 	// however it ended. Before that, nothing may be chosen.
 	Known bool
+	// Trouble is what has to be mended before anything can be known, or "".
+	Trouble string
 	// Listed says that the API has answered since the start, so that tags, zones and states are
 	// those of now. Without it, only what the table holds is known.
 	Listed bool

@@ -28,6 +28,9 @@ type Point struct {
 	// Write is which of the program's writes it is, from 1; 0 is none.
 	Write  int
 	Moment Moment
+	// Ignore is part of the paths whose writes are not counted, because what else happens in the
+	// cluster brings them about; "" counts all.
+	Ignore string
 	// Kill ends the program, for example its context. It must not wait for that.
 	Kill func()
 
@@ -92,7 +95,7 @@ func (p *Point) roundTrip(next http.RoundTripper, request *http.Request) (*http.
 func (p *Point) count(request *http.Request) (dead, dies bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.dead || !counts(request) {
+	if p.dead || !counts(request) || p.Ignore != "" && strings.Contains(request.URL.Path, p.Ignore) {
 		return p.dead, false
 	}
 	p.writes = append(p.writes, request.Method+" "+request.URL.Path)

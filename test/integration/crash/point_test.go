@@ -64,6 +64,7 @@ func TestPoint(t *testing.T) {
 		"before the first":      {&crash.Point{Write: 1, Moment: crash.Before}, nil, 0, 1},
 		"after the first":       {&crash.Point{Write: 1, Moment: crash.After}, []string{"POST /a"}, 0, 1},
 		"before the second":     {&crash.Point{Write: 2, Moment: crash.Before}, []string{"POST /a", "GET /a", "POST /events"}, 3, 1},
+		"after the counted":     {&crash.Point{Write: 2, Moment: crash.After, Ignore: "/b"}, []string{"POST /a", "GET /a", "POST /events", "PATCH /b", "PUT /leases", "DELETE /c"}, 5, 1},
 		"after the second":      {&crash.Point{Write: 2, Moment: crash.After}, []string{"POST /a", "GET /a", "POST /events", "PATCH /b"}, 3, 1},
 		"further than it lives": {&crash.Point{Write: 4, Moment: crash.Before}, []string{"POST /a", "GET /a", "POST /events", "PATCH /b", "PUT /leases", "DELETE /c"}, 6, 0},
 	}
