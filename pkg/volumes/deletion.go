@@ -44,16 +44,16 @@ func EditFinalizer(object *corev1.PersistentVolume, provisioner string) (add, re
 		return false, false
 	}
 	has := slices.Contains(object.Finalizers, wellknown.FinalizerVolume)
-	if volume.Policy != corev1.PersistentVolumeReclaimDelete || IsNobodys(object) {
+	if volume.Policy != corev1.PersistentVolumeReclaimDelete || isNobodys(object) {
 		return false, has
 	}
 	// The cluster refuses new finalizers on what is being deleted.
 	return !has && object.DeletionTimestamp == nil && volume.Problem == "", false
 }
 
-// IsNobodys says that a volume is being deleted that no claim can have released: an
+// isNobodys says that a volume is being deleted that no claim can have released: an
 // administrator took its claimRef away to use it again. NeedsCleanup is never true for it.
-func IsNobodys(object *corev1.PersistentVolume) bool {
+func isNobodys(object *corev1.PersistentVolume) bool {
 	ref := object.Spec.ClaimRef
 	return object.DeletionTimestamp != nil && (ref == nil || ref.UID == "")
 }

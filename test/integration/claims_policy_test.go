@@ -1,0 +1,311 @@
+//go:build integration
+
+package integration_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/loops"
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/test/integration/kubelet"
+	"gnuthought.com/efs-stunnel/test/integration/world"
+)
+
+const (
+	toDelete = `{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`
+	toRetain = `{"spec":{"persistentVolumeReclaimPolicy":"Retain"}}`
+)
+
+// policied is a claim's own wish, whatever its class says.
+func policied(policy string) func(*corev1.PersistentVolumeClaim) {
+	return world.WithLabels(map[string]string{wellknown.LabelReclaimPolicy: policy})
+}
+
+// TestReclaimPolicies has the policy of the volume decide, wherever it comes from and whenever
+// it was edited.
+func TestReclaimPolicies(t *testing.T) {
+	s := newClaimsWorld(t)
+	retain := s.NewClass("retain", nil, retaining).Name
+	plain := func(*corev1.PersistentVolumeClaim) {}
+	tests := map[string]struct {
+		class string
+		claim func(*corev1.PersistentVolumeClaim)
+		edit  string // of the bound volume
+		late  string // of the released volume
+		stays bool
+	}{
+		"delete":                     {class: s.class, claim: plain},
+		"retain":                     {class: retain, claim: plain, stays: true},
+		"delete-by-label":            {class: retain, claim: policied("Delete")},
+		"retain-by-label":            {class: s.class, claim: policied("Retain"), stays: true},
+		"delete-edited-to-retain":    {class: s.class, claim: plain, edit: toRetain, stays: true},
+		"retain-edited-to-delete":    {class: retain, claim: plain, edit: toDelete},
+		"retain-deleted-after-all":   {class: retain, claim: plain, late: toDelete},
+		"by-label-edited-to-retain":  {class: retain, claim: policied("Delete"), edit: toRetain, stays: true},
+		"by-label-deleted-after-all": {class: s.class, claim: policied("Retain"), late: toDelete},
+	}
+	bound := map[string]boundVolume{}
+	for name, tt := range tests {
+		bound[name] = s.bound(name, tt.class, tt.claim)
+	}
+	for name, tt := range tests {
+		s.write(bound[name].path, "data")
+		if tt.edit != "" {
+			s.patchVolume(bound[name].object.Name, tt.edit)
+		}
+		s.awaitFinalizerLikePolicy(bound[name].object.Name)
+	}
+	for name, tt := range tests {
+		s.deleteClaims(bound[name].claim)
+		if tt.late != "" {
+			s.awaitPhase(bound[name].object.Name, corev1.VolumeReleased)
+			s.patchVolume(bound[name].object.Name, tt.late)
+		}
+	}
+	for name, tt := range tests {
+		v := bound[name]
+		if !tt.stays {
+			s.AwaitVolumeGone(v.claim)
+			s.wantNoTrace(v.path)
+			continue
+		}
+		s.awaitPhase(v.object.Name, corev1.VolumeReleased)
+	}
+	s.pass("meanwhile")
+	for name, tt := range tests {
+		if tt.stays {
+			s.wantFile(bound[name].path, "data")
+			s.awaitPhase(bound[name].object.Name, corev1.VolumeReleased)
+		}
+		s.wantTold(bound[name].object, wellknown.EventVolumeFailedDelete, 0)
+		s.wantTold(bound[name].object, wellknown.EventVolumeDeleteSkipped, 0)
+	}
+}
+
+// awaitFinalizerLikePolicy wants the finalizer on volumes with policy Delete, and no others.
+func (s *claimsWorld) awaitFinalizerLikePolicy(name string) {
+	s.Helper()
+	s.awaitVolume(name, "has the finalizer for its policy", func(object *corev1.PersistentVolume) string {
+		deletes := object.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete
+		if has := slices.Contains(object.Finalizers, wellknown.FinalizerVolume); has != deletes {
+			return fmt.Sprintf("with policy %s it has %q", object.Spec.PersistentVolumeReclaimPolicy, object.Finalizers)
+		}
+		return ""
+	})
+}
+
+// TestClaimDeletedInTheMiddle deletes claims while a mount Job makes their directories. What was
+// begun is finished, and then treated as that of any claim that is gone.
+func TestClaimDeletedInTheMiddle(t *testing.T) {
+	s := newClaimsWorld(t, func(options *loops.Options) { options.SweepDelay = time.Hour }) // no sweep may take a pod's fate
+	retain := s.NewClass("retain", nil, retaining).Name
+	s.pass("before")
+	running, proceed := make(chan struct{}), make(chan struct{})
+	s.Kubelet.PlayNext(stopped(running, proceed))
+	gone := s.NewClaim("deleted", s.class)
+	<-running
+	s.deleteClaims(gone)
+	s.awaitClaimGone(gone)
+	close(proceed)
+	s.awaitOperation(gone, directories.Cleanup)
+	s.AwaitVolumeGone(gone)
+	s.wantNoTrace(ownDirectory(gone))
+
+	running, proceed = make(chan struct{}), make(chan struct{})
+	s.Kubelet.PlayNext(stopped(running, proceed))
+	kept := s.NewClaim("kept", retain)
+	<-running
+	s.deleteClaims(kept)
+	s.awaitClaimGone(kept)
+	successor := s.NewClaim("kept", retain)
+	close(proceed)
+	object := s.awaitPhase(volumes.VolumeName(kept.UID), corev1.VolumeReleased)
+	v := s.await(successor)
+	if v.path == object.Spec.NFS.Path {
+		t.Errorf("the next claim of that name has the same directory %s", v.path)
+	}
+	if !s.Exists(s.fileSystem, ownDirectory(kept)) || object.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
+		t.Errorf("nothing is kept\n%s", s.Story())
+	}
+}
+
+// stopped is the fate of a pod that says when it runs, and begins its work when it is told.
+func stopped(running chan<- struct{}, proceed <-chan struct{}) kubelet.Fate {
+	return kubelet.Fate{Before: func(ctx context.Context, _ kubelet.Run) {
+		close(running)
+		select {
+		case <-proceed:
+		case <-ctx.Done():
+		}
+	}}
+}
+
+// awaitOperation waits until a Job has done an operation for a claim.
+func (s *claimsWorld) awaitOperation(claim *corev1.PersistentVolumeClaim, kind directories.Kind) {
+	s.Helper()
+	s.Eventually(fmt.Sprintf("a Job has the %s of claim %s", kind, claim.Name), func(context.Context) error {
+		if times := s.operations(claim, kind); times == 0 {
+			return fmt.Errorf("none of %d has", len(s.Kubelet.Runs()))
+		}
+		return nil
+	})
+}
+
+// operations counts how often a Job did an operation of a kind for a claim.
+func (s *claimsWorld) operations(claim *corev1.PersistentVolumeClaim, kind directories.Kind) int {
+	s.Helper()
+	times := 0
+	for _, run := range s.Kubelet.Runs() {
+		if run.Operations == "" {
+			continue // a sweep
+		}
+		all, err := directories.DecodeOperations([]byte(run.Operations))
+		if err != nil {
+			s.Fatal(err)
+		}
+		for _, operation := range all {
+			if operation.ClaimUID == string(claim.UID) && operation.Kind == kind {
+				times++
+			}
+		}
+	}
+	return times
+}
+
+// TestVolumeDeletedBeforeItsClaim has the finalizer keep the object until the claim is gone.
+func TestVolumeDeletedBeforeItsClaim(t *testing.T) {
+	s := newClaimsWorld(t)
+	v := s.bound("data", s.class)
+	s.write(v.path, "data")
+	s.deleteVolume(v.object.Name)
+	s.pass("meanwhile", v.claim)
+	s.wantFile(v.path, "data")
+	if phase := s.see(v.claim).Status.Phase; phase != corev1.ClaimBound {
+		t.Errorf("the claim is %s", phase)
+	}
+	s.deleteClaims(v.claim)
+	s.AwaitVolumeGone(v.claim)
+	s.wantNoTrace(v.path)
+}
+
+// freed is a retained volume that an administrator has made available again, with policy Delete.
+func (s *claimsWorld) freed(name, class string) boundVolume {
+	s.Helper()
+	v := s.bound(name, class)
+	s.write(v.path, "data")
+	s.deleteClaims(v.claim)
+	s.awaitPhase(v.object.Name, corev1.VolumeReleased)
+	s.patchVolume(v.object.Name, `{"spec":{"claimRef":null}}`)
+	s.awaitPhase(v.object.Name, corev1.VolumeAvailable)
+	s.patchVolume(v.object.Name, toDelete)
+	s.awaitFinalizerLikePolicy(v.object.Name)
+	return v
+}
+
+// TestVolumeIsGivenToAnotherClaim has retained data used again, and deleted with its new claim.
+func TestVolumeIsGivenToAnotherClaim(t *testing.T) {
+	s := newClaimsWorld(t)
+	v := s.freed("first", s.NewClass("retain", nil, retaining).Name)
+	second := s.bound("second", v.object.Spec.StorageClassName, func(claim *corev1.PersistentVolumeClaim) {
+		claim.Spec.VolumeName = v.object.Name
+	})
+	s.wantFile(second.path, "data")
+	s.deleteClaims(second.claim)
+	s.awaitNoVolume(v.object.Name)
+	s.wantNoTrace(v.path)
+}
+
+// TestVolumeOfNobodyIsDeleted deletes the object of retained data that no claim has. Nobody said
+// that the data is to go.
+func TestVolumeOfNobodyIsDeleted(t *testing.T) {
+	s := newClaimsWorld(t)
+	v := s.freed("first", s.NewClass("retain", nil, retaining).Name)
+	s.deleteVolume(v.object.Name)
+	s.awaitNoVolume(v.object.Name)
+	s.awaitTold(v.object, wellknown.EventVolumeDeleteSkipped, "its directory stays", "no claim has the volume", v.path)
+	s.wantFile(v.path, "data")
+}
+
+// TestVolumeThatIsNeverBound has something make the first volume too small for its claim. When
+// an administrator deletes that, the claim starts again.
+func TestVolumeThatIsNeverBound(t *testing.T) {
+	w := newWorld(t)
+	s := &claimsWorld{World: w, fileSystem: w.NewFileSystem(), class: w.NewClass("efs", nil).Name}
+	w.Config = rest.CopyConfig(w.Config)
+	w.Config.ContentType, w.Config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	shrinks := &shrinkingWebhook{}
+	w.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return shrinks.of(next) })
+	startManager(w, nil)
+
+	claim := s.NewClaim("data", s.class)
+	name := volumes.VolumeName(claim.UID)
+	first := s.awaitVolume(name, "is there", func(*corev1.PersistentVolume) string { return "" })
+	s.write(ownDirectory(claim), "data")
+	if phase := s.see(claim).Status.Phase; phase != corev1.ClaimPending {
+		t.Fatalf("the claim is %s", phase)
+	}
+	s.deleteVolume(name)
+	v := s.await(claim)
+	if v.object.UID == first.UID {
+		t.Error("the claim has the volume that was deleted")
+	}
+	s.wantEmpty(v.path)
+	if times := s.operations(claim, directories.Cleanup); times != 1 {
+		t.Errorf("%d cleanups, want 1\n%s", times, s.Story())
+	}
+}
+
+// shrinkingWebhook makes the first volume of a claim smaller, as an admission webhook could.
+type shrinkingWebhook struct{ done atomic.Bool }
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+func (h *shrinkingWebhook) of(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		if request.Method != http.MethodPost || !strings.HasSuffix(request.URL.Path, "/persistentvolumes") {
+			return next.RoundTrip(request)
+		}
+		body, err := io.ReadAll(request.Body)
+		if err != nil {
+			return nil, err
+		}
+		changed, err := h.change(body)
+		if err != nil {
+			return nil, err
+		}
+		request = request.Clone(request.Context())
+		request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(changed)), int64(len(changed))
+		return next.RoundTrip(request)
+	})
+}
+
+func (h *shrinkingWebhook) change(body []byte) ([]byte, error) {
+	var object corev1.PersistentVolume
+	if err := json.Unmarshal(body, &object); err != nil {
+		return nil, err
+	}
+	if object.Spec.ClaimRef == nil || object.Spec.ClaimRef.Name != "data" || h.done.Swap(true) {
+		return body, nil
+	}
+	object.Spec.Capacity[corev1.ResourceStorage] = resource.MustParse("1Mi")
+	return json.Marshal(object)
+}

@@ -1,0 +1,142 @@
+//go:build integration
+
+package integration_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// apiError is what the AWS SDK makes of an answer that is none.
+type apiError struct{ code, message string }
+
+func (e apiError) Error() string        { return e.code + ": " + e.message }
+func (e apiError) ErrorCode() string    { return e.code }
+func (e apiError) ErrorMessage() string { return e.message }
+
+// TestDiscoveryInTrouble has the API fail in every way, for many polls each. Nothing is removed,
+// claims go on, and each trouble is told once.
+func TestDiscoveryInTrouble(t *testing.T) {
+	d := newDrill(t)
+	other := d.NewFileSystem()
+	d.poll()
+	want := portsOf(d.awaitTable("both", func(table ports.Table) string { return missingOf(table, map[string]int{d.fileSystem: 0, other: 0}) }))
+	claims := []*corev1.PersistentVolumeClaim{d.claim("data"), d.claimOn(other, "others")}
+	d.awaitBound(claims...)
+	object := d.configMap()
+	for name, tr := range map[string]struct {
+		begin, end func()
+		told       []string
+	}{
+		"throttling": {
+			func() { d.EFS.FailList(apiError{"ThrottlingException", "Rate exceeded"}) }, func() { d.EFS.FailList(nil) },
+			[]string{"ThrottlingException: Rate exceeded", "--efs-polling-interval"},
+		},
+		"access denied": {
+			func() { d.EFS.FailList(apiError{"AccessDeniedException", "not authorized to perform it"}) }, func() { d.EFS.FailList(nil) },
+			[]string{"AccessDeniedException", "elasticfilesystem:DescribeFileSystems"},
+		},
+		"no network": {
+			func() { d.EFS.FailList(context.DeadlineExceeded) }, func() { d.EFS.FailList(nil) },
+			[]string{"deadline exceeded", "VPC endpoint"},
+		},
+		"nothing listed": {
+			func() { d.EFS.Hide(d.fileSystem, true); d.EFS.Hide(other, true) }, func() { d.EFS.Hide(d.fileSystem, false); d.EFS.Hide(other, false) },
+			[]string{"lists no file system", "--aws-region"},
+		},
+		"no mount targets": {
+			func() { d.EFS.FailMountTargets(other, errors.New("mount targets are hidden")) }, func() { d.EFS.FailMountTargets(other, nil) },
+			[]string{"mount targets of " + other, "mount targets are hidden"},
+		},
+		"no answer about one": {
+			func() { d.EFS.Hide(other, true); d.EFS.FailExists(other, errors.New("nobody knows")) },
+			func() { d.EFS.Hide(other, false); d.EFS.FailExists(other, nil) },
+			[]string{"whether " + other + " still exist", "nobody knows"},
+		},
+		"half a listing": {func() { d.EFS.Truncate(true) }, func() { d.EFS.Truncate(false) }, nil},
+	} {
+		tr.begin()
+		d.awaitPolls(wellknown.MissingListings + 2)
+		if len(tr.told) > 0 {
+			event := d.awaitEvent(object, wellknown.EventDiscoveryFailed, tr.told...)
+			if event.Count != 1 {
+				t.Errorf("%s: told %d times", name, event.Count)
+			}
+		}
+		table, err := d.Table()
+		d.check(err)
+		if diff := cmp.Diff(want, portsOf(table)); diff != "" {
+			t.Errorf("%s: the table has changed: %s", name, diff)
+		}
+		claim := d.claim(fmt.Sprintf("meanwhile-%d", len(claims)))
+		d.awaitBound(claim)
+		claims = append(claims, claim)
+		tr.end()
+		d.awaitPolls(2)
+	}
+	if found := d.provisioned(d.Context()); len(found) != len(claims) {
+		t.Errorf("%d volumes for %d claims", len(found), len(claims))
+	}
+	d.awaitBound(d.claimOn(other, "well-again"))
+}
+
+// TestDiscoveryOfADeletedFileSystem lets go of its volumes, and of its target when none of them
+// is left. What else there is stays.
+func TestDiscoveryOfADeletedFileSystem(t *testing.T) {
+	d := newDrill(t)
+	doomed := d.NewFileSystem()
+	d.poll()
+	kept, lost := d.claim("kept"), d.claimOn(doomed, "lost")
+	keptVolume, lostVolume := d.awaitBound(kept), d.awaitBound(lost)
+	port := ports.VolumeOf(lostVolume).Port
+
+	d.EFS.Remove(doomed)
+	d.awaitEvent(lostVolume, wellknown.EventFileSystemGone, doomed)
+	d.Eventually("the volume has no finalizer of ours", func(ctx context.Context) error {
+		object, err := d.Client.CoreV1().PersistentVolumes().Get(ctx, lostVolume.Name, metav1.GetOptions{})
+		if err == nil && slices.Contains(object.Finalizers, wellknown.FinalizerVolume) {
+			err = errors.New("it has it still")
+		}
+		return err
+	})
+	d.awaitPolls(3)
+	table, err := d.Table()
+	d.check(err)
+	if table.Targets[doomed].Port != port {
+		t.Errorf("the target has left the table while a volume names it: %v", portsOf(table))
+	}
+	d.deleteClaim(lost)
+	d.AwaitVolumeGone(lost)
+	d.awaitTable("one target", func(table ports.Table) string {
+		if _, there := table.Targets[doomed]; there || !slices.Contains(table.Retired, port) {
+			return fmt.Sprintf("targets %v, retired %v", portsOf(table), table.Retired)
+		}
+		return ""
+	})
+	d.awaitEvent(d.configMap(), wellknown.EventFileSystemGone, doomed)
+	d.Eventually("root volume and root claim are gone", func(ctx context.Context) error {
+		_, err1 := d.Client.CoreV1().PersistentVolumes().Get(ctx, volumes.RootName(doomed), metav1.GetOptions{})
+		_, err2 := d.Client.CoreV1().PersistentVolumeClaims(d.Namespace).Get(ctx, volumes.RootName(doomed), metav1.GetOptions{})
+		if !apierrors.IsNotFound(err1) || !apierrors.IsNotFound(err2) {
+			return errors.Join(errors.New("not yet"), err1, err2)
+		}
+		return nil
+	})
+	object, err := d.Client.CoreV1().PersistentVolumes().Get(t.Context(), keptVolume.Name, metav1.GetOptions{})
+	if err != nil || !slices.Contains(object.Finalizers, wellknown.FinalizerVolume) {
+		t.Errorf("the other file system's volume: %v, error %v", object.Finalizers, err)
+	}
+	d.wantVolumes(kept)
+}

@@ -1,0 +1,127 @@
+//go:build integration
+
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/loops"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/test/integration/kubelet"
+)
+
+// TestJobsSweepOnceForABurst has one sweep for many deletions, after which no Job is held.
+func TestJobsSweepOnceForABurst(t *testing.T) {
+	t.Parallel()
+	d := newDrill(t)
+	d.start(nil, func(o *loops.Options) { o.SweepDelay = 3 * time.Second })
+	claims := d.crowd(10, func(int) string { return d.fileSystem })
+	d.awaitBound(claims...)
+	for _, claim := range claims {
+		d.deleteClaim(claim)
+	}
+	d.awaitAllGone(claims...)
+	d.AwaitJobsUsed()
+	if sweeps := d.jobs(d.Context(), mountjobs.Sweep, d.fileSystem); len(sweeps) != 1 {
+		t.Errorf("sweeps %q", namesOf(sweeps))
+	}
+	if next, ok := d.rootClaim(d.Context()).Annotations[wellknown.AnnotationNextSweep]; ok {
+		t.Errorf("another sweep is due at %s, with nothing to sweep", next)
+	}
+}
+
+func (d *drill) rootClaim(ctx context.Context) *corev1.PersistentVolumeClaim {
+	d.Helper()
+	root, err := d.Client.CoreV1().PersistentVolumeClaims(d.Namespace).Get(ctx, volumes.RootName(d.fileSystem), metav1.GetOptions{})
+	d.check(err)
+	return root
+}
+
+// TestJobsSweepAgainAfterAFailure has a sweep fail, the failure told, and the trash emptied by
+// another manager when the time has come that the root claim remembers.
+func TestJobsSweepAgainAfterAFailure(t *testing.T) {
+	t.Parallel()
+	d := newDrill(t)
+	d.start(nil)
+	claim := d.claim("data")
+	d.awaitBound(claim)
+	d.Kubelet.PlayNext(kubelet.Fate{}, kubelet.Fate{Ending: kubelet.Killed})
+	d.deleteClaim(claim)
+	d.AwaitVolumeGone(claim)
+	d.awaitEvent(d.awaitRoot(), wellknown.EventSweepFailed, "efs-sweep-"+d.fileSystem+"-00001", "137")
+	d.AwaitJobsUsed()
+	if left := d.trash(d.fileSystem); len(left) == 0 {
+		t.Error("the sweep that was killed has swept")
+	}
+	root := d.rootClaim(d.Context())
+	due, err := time.Parse(time.RFC3339, root.Annotations[wellknown.AnnotationNextSweep])
+	if wait := time.Until(due); err != nil || wait < 0 || wait > wellknown.DefaultProvisionBackoff {
+		t.Errorf("the next sweep is in %s, error %v", wait, err)
+	}
+	d.advance(root)
+	d.awaitAllGone(claim)
+	d.AwaitJobsUsed()
+	sweeps := namesOf(d.jobs(d.Context(), mountjobs.Sweep, d.fileSystem))
+	if want := "efs-sweep-" + d.fileSystem + "-00002"; !slices.Contains(sweeps, want) || len(sweeps) != 2 {
+		t.Errorf("sweeps %q, want two", sweeps)
+	}
+}
+
+// awaitRoot waits for the root claim.
+func (d *drill) awaitRoot() (root *corev1.PersistentVolumeClaim) {
+	d.Helper()
+	d.Eventually("the root claim is bound", func(ctx context.Context) (err error) {
+		root, err = d.Client.CoreV1().PersistentVolumeClaims(d.Namespace).Get(ctx, volumes.RootName(d.fileSystem), metav1.GetOptions{})
+		if err == nil && root.Status.Phase != corev1.ClaimBound {
+			err = fmt.Errorf("it is %s", root.Status.Phase)
+		}
+		return err
+	})
+	return root
+}
+
+// advance has the time of the next sweep come now.
+func (d *drill) advance(root *corev1.PersistentVolumeClaim) {
+	d.Helper()
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, wellknown.AnnotationNextSweep, time.Now().UTC().Format(time.RFC3339))
+	_, err := d.Client.CoreV1().PersistentVolumeClaims(root.Namespace).Patch(d.Context(), root.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	d.check(err)
+}
+
+// TestJobsSweepWhatIsKept has a directory stay in the trash for the time that its class says,
+// which a restart of the manager does not forget.
+func TestJobsSweepWhatIsKept(t *testing.T) {
+	t.Parallel()
+	d := newDrill(t)
+	d.class = d.NewClass("keeping", map[string]string{"keep_deleted": "4s"}).Name
+	first := d.start(nil)
+	claim := d.claim("data")
+	d.awaitBound(claim)
+	d.deleteClaim(claim)
+	d.AwaitVolumeGone(claim)
+	d.Eventually("the root claim has the time", func(ctx context.Context) error {
+		if d.rootClaim(ctx).Annotations[wellknown.AnnotationNextSweep] == "" {
+			return fmt.Errorf("it has none")
+		}
+		return nil
+	})
+	d.AwaitJobsUsed()
+	first.halt()
+	if left := d.trash(d.fileSystem); len(left) == 0 {
+		t.Error("nothing was kept")
+	}
+	d.start(nil)
+	d.awaitAllGone(claim)
+	d.AwaitJobsUsed()
+}

@@ -1,0 +1,150 @@
+//go:build integration
+
+package integration_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/test/integration/world"
+)
+
+// TestLastOneOutRemovesTheData has two claims share a directory and leave it, in every order.
+func TestLastOneOutRemovesTheData(t *testing.T) {
+	s := newClaimsWorld(t)
+	for name, order := range map[string][]int{"maker-first": {0, 1}, "maker-last": {1, 0}} {
+		pair := s.pair(name)
+		leaves, stays := pair[order[0]], pair[order[1]]
+		s.deleteClaims(leaves.claim)
+		s.AwaitVolumeGone(leaves.claim)
+		s.wantFile(stays.path, "data")
+		s.awaitTold(leaves.object, wellknown.EventVolumeDeleteSkipped, "its directory stays", stays.path, "belongs to", stays.object.Name)
+		if phase := s.see(stays.claim).Status.Phase; phase != corev1.ClaimBound {
+			t.Errorf("%s: the other claim is %s", name, phase)
+		}
+		s.deleteClaims(stays.claim)
+		s.AwaitVolumeGone(stays.claim)
+		s.wantNoTrace(stays.path)
+		s.wantTold(stays.object, wellknown.EventVolumeDeleteSkipped, 0)
+	}
+	pair := s.pair("both-at-once")
+	s.deleteClaims(pair[0].claim, pair[1].claim)
+	for _, v := range pair {
+		s.AwaitVolumeGone(v.claim)
+	}
+	s.wantNoTrace(pair[0].path)
+}
+
+// pair are two volumes with one directory that has data; the first one made it.
+func (s *claimsWorld) pair(name string) []boundVolume {
+	s.Helper()
+	pair := []boundVolume{s.bound(name+"-1", s.class, called(name)), s.bound(name+"-2", s.class, called(name))}
+	if pair[0].path != pair[1].path {
+		s.Fatalf("%s and %s are not the same", pair[0].path, pair[1].path)
+	}
+	s.write(pair[0].path, "data")
+	return pair
+}
+
+// TestOneLeavesWhileAnotherComes lets a claim take a name at the moment at which it becomes free.
+// Whether it meets the old data or a new directory, it must have one of them in the end.
+func TestOneLeavesWhileAnotherComes(t *testing.T) {
+	s := newClaimsWorld(t)
+	last := s.bound("generation", s.class, called("shared"))
+	for range 5 {
+		s.deleteClaims(last.claim)
+		s.awaitClaimGone(last.claim)
+		next := s.NewClaim("generation", s.class, called("shared"))
+		s.AwaitVolumeGone(last.claim)
+		last = s.await(next)
+		s.write(last.path, "data")
+		if owners := s.owners(last.path); len(owners) != 1 || owners[0] != last.object.Name {
+			t.Errorf("the ledger has %q for %s, which is %s's", owners, last.path, last.object.Name)
+		}
+	}
+}
+
+// TestNamespacesShareOnlyIfTheClassSaysSo has the ledger keep one namespace out of another's.
+func TestNamespacesShareOnlyIfTheClassSaysSo(t *testing.T) {
+	s := newClaimsWorld(t)
+	other := s.Named("other-team")
+	s.NewNamespace(other)
+	pattern := map[string]string{"path_pattern": "common/${volume_name}"}
+	closed := s.NewClass("closed", pattern).Name
+	open := s.NewClass("open", map[string]string{"path_pattern": pattern["path_pattern"], "share_across_namespaces": "true"}).Name
+
+	first := s.bound("first", closed, called("shared"))
+	s.write(first.path, "data")
+	refused := s.NewClaim("refused", closed, called("shared"), inNamespace(other))
+	s.awaitTold(refused, wellknown.EventProvisioningFailed,
+		first.path, "belongs to", first.object.Name, s.Team+"/first", "share_across_namespaces", "attempt 1; next at")
+	welcome := s.bound("welcome", open, called("shared"), inNamespace(other))
+	s.wantFile(welcome.path, "data")
+
+	s.deleteClaims(refused)
+	s.deleteClaims(first.claim)
+	s.AwaitVolumeGone(first.claim)
+	s.wantFile(welcome.path, "data")
+	waiting := s.NewClaim("waiting", closed, called("shared")) // now it is the other's
+	s.awaitTold(waiting, wellknown.EventProvisioningFailed, "belongs to", welcome.object.Name, other+"/welcome")
+	s.deleteClaims(welcome.claim)
+	s.AwaitVolumeGone(welcome.claim)
+	s.wantEmpty(s.await(waiting).path)
+	s.wantNotRejected(waiting)
+}
+
+// TestNestedVolumesAreRefused puts volumes above and below another one.
+func TestNestedVolumesAreRefused(t *testing.T) {
+	s := newClaimsWorld(t)
+	v := s.bound("data", s.class, called("data"))
+	s.write(v.path, "data")
+	patterns := map[string]string{"above": "${.PVC.namespace}", "below": "${.PVC.namespace}/data/${volume_name}", "far-below": "${.PVC.namespace}/data/a/b/${volume_name}"}
+	claims := map[string]*corev1.PersistentVolumeClaim{}
+	for name, pattern := range patterns {
+		claims[name] = s.NewClaim(name, s.NewClass(name, map[string]string{"path_pattern": pattern}).Name, called("x"))
+	}
+	for name := range patterns {
+		s.awaitTold(claims[name], wellknown.EventProvisioningFailed, "one inside the other", v.path, v.object.Name)
+	}
+	s.wantNothingAt(v.path + "/x")
+	s.wantNothingAt(v.path + "/a")
+	s.wantFile(v.path, "data")
+	s.deleteClaims(claims["above"], claims["far-below"])
+	s.deleteClaims(v.claim)
+	s.AwaitVolumeGone(v.claim)
+	s.await(claims["below"])
+}
+
+// TestRetainedDataComesBack gives data under its name to the next claim, and a later deletion
+// leaves it where it is, since it was not made for that claim.
+func TestRetainedDataComesBack(t *testing.T) {
+	s := newClaimsWorld(t)
+	retain := s.NewClass("retain", nil, retaining).Name
+	deleted := world.WithLabels(map[string]string{wellknown.LabelVolumeName: "kept", wellknown.LabelReclaimPolicy: "Delete"})
+	first := s.bound("first", retain, called("kept"))
+	s.write(first.path, "data")
+	s.deleteClaims(first.claim)
+	s.awaitPhase(first.object.Name, corev1.VolumeReleased)
+
+	second := s.bound("second", retain, deleted)
+	s.wantFile(second.path, "data")
+	s.deleteClaims(second.claim)
+	s.AwaitVolumeGone(second.claim)
+	s.awaitTold(second.object, wellknown.EventVolumeDeleteSkipped, first.path, "belongs to", first.object.Name)
+	s.wantFile(first.path, "data")
+
+	s.deleteVolume(first.object.Name) // by hand: only the ledger remembers it now
+	s.AwaitVolumeGone(first.claim)
+	third := s.bound("third", retain, deleted)
+	s.wantFile(third.path, "data")
+	s.deleteClaims(third.claim)
+	s.AwaitVolumeGone(third.claim)
+	s.awaitTold(third.object, wellknown.EventVolumeDeleteSkipped, first.path, "was there before it became a volume")
+	s.wantFile(first.path, "data")
+	if owners := s.owners(first.path); len(owners) > 0 {
+		t.Errorf("the ledger has %q", owners)
+	}
+	s.wantFile(s.bound("fourth", s.class, called("kept")).path, "data")
+}
