@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -70,7 +69,7 @@ func (d *drill) sendClasses(a attacker, count int) []string {
 			names = append(names, class.Name)
 		}
 	}
-	open := d.NewClass("open", map[string]string{"path_pattern": "${.PVC.annotations.path}/${volume_name}"}, func(*storagev1.StorageClass) {})
+	open := d.NewClass("open", map[string]string{"path_pattern": "${.PVC.annotations.path}/${volume_name}"})
 	return append(names, open.Name)
 }
 

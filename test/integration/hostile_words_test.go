@@ -31,7 +31,7 @@ func newAttacker(seed uint64) attacker { return attacker{rand.New(rand.NewPCG(se
 // seed is the one of all hostile tests, so that what fails once fails again.
 const seed = 20250102
 
-// fragments of paths, patterns, options, YAML and JSON. Those of a stage set lead to victims.
+// fragments are of paths, patterns, options, YAML and JSON; some lead to what plant makes.
 func fragments() []string {
 	return []string{
 		"..", ".", "", "/", "//", "\\", "../victim", "../../outside", "/../", "..%2f", "%2e%2e", "%00", "\x00", "\n", "\r", "\t", "\x7f",
