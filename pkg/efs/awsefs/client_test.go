@@ -146,7 +146,7 @@ func TestListingReadsAllPages(t *testing.T) {
 	if diff := gocmp.Diff(want, got, ignore, gocmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("listing (-want +got):\n%s", diff)
 	}
-	calls := map[string]int{"DescribeFileSystems success":  2, "DescribeMountTargets success": 3}
+	calls := map[string]int{"DescribeFileSystems success": 2, "DescribeMountTargets success": 3}
 	if diff := gocmp.Diff(calls, seen.counts); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}
