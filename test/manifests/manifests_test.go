@@ -1,0 +1,152 @@
+// Package manifests holds what manifests and programs must agree on, without a cluster. That the
+// apiserver accepts the manifests, and that they grant no more than is used, is shown in test/e2e.
+package manifests
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+const deploy = "../../deploy/kustomize"
+
+// documents are the texts of all manifests below a folder.
+func documents(t *testing.T, folder string) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(folder, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		all = append(all, strings.Split(string(text), "\n---\n")...)
+		return err
+	})
+	if err != nil || len(all) == 0 {
+		t.Fatalf("%d manifests, %v", len(all), err)
+	}
+	return all
+}
+
+// read finds an object of the base, strictly: a misspelt field is an error.
+func read[T any](t *testing.T, kind, name string) T {
+	t.Helper()
+	var object T
+	for _, text := range documents(t, filepath.Join(deploy, "base")) {
+		var header metav1.PartialObjectMetadata
+		if err := yaml.Unmarshal([]byte(text), &header); err != nil {
+			t.Fatal(err)
+		}
+		if header.Kind == kind && header.Name == name {
+			if err := yaml.UnmarshalStrict([]byte(text), &object); err != nil {
+				t.Fatal(err)
+			}
+			return object
+		}
+	}
+	t.Fatalf("the base has no %s %s", kind, name)
+	return object
+}
+
+func TestMountJobsFindTheAgent(t *testing.T) {
+	agent := read[appsv1.DaemonSet](t, "DaemonSet", wellknown.NodeDaemonSet)
+	if diff := cmp.Diff(mountjobs.AgentLabels(), agent.Spec.Template.Labels); diff != "" {
+		t.Errorf("labels mismatch (-want +got):\n%s", diff)
+	}
+	if read[corev1.ServiceAccount](t, "ServiceAccount", wellknown.WorkerServiceAccount).Namespace != wellknown.Namespace {
+		t.Error("the service account of mount Jobs is somewhere else")
+	}
+}
+
+func TestAgentCanBeReplacedWithoutAGap(t *testing.T) {
+	agent := read[appsv1.DaemonSet](t, "DaemonSet", wellknown.NodeDaemonSet)
+	update := agent.Spec.UpdateStrategy.RollingUpdate
+	if update == nil || update.MaxSurge.IntValue() != 1 || update.MaxUnavailable.IntValue() != 0 {
+		t.Errorf("got %+v, want one pod more, never one less", update)
+	}
+	for _, c := range agent.Spec.Template.Spec.Containers {
+		if len(c.Ports) > 0 {
+			t.Errorf("container %s declares ports, so two pods cannot be on one node", c.Name)
+		}
+		for _, probe := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
+			if probe != nil && probe.Exec == nil {
+				t.Errorf("container %s: another agent on the node could answer %+v", c.Name, probe)
+			}
+		}
+	}
+}
+
+func TestContainersAreRestricted(t *testing.T) {
+	pods := []corev1.PodSpec{
+		read[appsv1.Deployment](t, "Deployment", wellknown.ManagerDeployment).Spec.Template.Spec,
+		read[appsv1.DaemonSet](t, "DaemonSet", wellknown.NodeDaemonSet).Spec.Template.Spec,
+	}
+	for _, pod := range pods {
+		if s := pod.SecurityContext; s == nil || !*s.RunAsNonRoot || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("pod of %s: %+v", pod.ServiceAccountName, s)
+		}
+		for _, c := range pod.Containers {
+			s := c.SecurityContext
+			if s == nil || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || !slices.Equal(s.Capabilities.Drop, []corev1.Capability{"ALL"}) || s.Capabilities.Add != nil {
+				t.Errorf("container %s: %+v", c.Name, s)
+			}
+			if c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() {
+				t.Errorf("container %s has no bounds of memory", c.Name)
+			}
+		}
+	}
+}
+
+// TestManagerHasTimeToEnd: it drains its workers, writes its events and gives the Lease back.
+func TestManagerHasTimeToEnd(t *testing.T) {
+	manager := read[appsv1.Deployment](t, "Deployment", wellknown.ManagerDeployment)
+	if got := manager.Spec.Template.Spec.TerminationGracePeriodSeconds; got == nil || *got != 45 {
+		t.Errorf("got %v seconds, want 45", got)
+	}
+}
+
+func TestClassIsTheProvisioners(t *testing.T) {
+	class := read[storagev1.StorageClass](t, "StorageClass", wellknown.StorageClass)
+	if class.Provisioner != wellknown.DefaultProvisioner || class.Parameters["default_file_system_id"] != wellknown.DefaultFileSystemID {
+		t.Errorf("got %+v", class)
+	}
+}
+
+// TestRightsAreNamed: what cannot be told from its name may be anything.
+func TestRightsAreNamed(t *testing.T) {
+	found := 0
+	for _, text := range documents(t, deploy) {
+		var role rbacv1.ClusterRole
+		if err := yaml.Unmarshal([]byte(text), &role); err != nil || !strings.HasSuffix(role.Kind, "Role") {
+			continue
+		}
+		found++
+		for _, rule := range role.Rules {
+			for _, names := range [][]string{rule.APIGroups, rule.Resources, rule.Verbs} {
+				if slices.ContainsFunc(names, func(name string) bool { return strings.Contains(name, "*") }) {
+					t.Errorf("%s %s: %v", role.Kind, role.Name, rule)
+				}
+			}
+			if slices.Contains(rule.Resources, "secrets") {
+				t.Errorf("%s %s reads secrets", role.Kind, role.Name)
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("found only %d roles", found)
+	}
+}
