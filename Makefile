@@ -69,6 +69,24 @@ lab-status: lab ## Show its parts
 lab-smoke: lab ## Prove a lab of its own with plain manifests, then remove it
 	go test -C hack/lab -tags smoke -count=1 -timeout 60m -v ./smoke
 
+##@ Product
+
+.PHONY: images
+images: ## Build the images for amd64 and arm64 and push them: REGISTRY=… TAG=…
+	REGISTRY="$(REGISTRY)" TAG="$(TAG)" hack/images/push
+
+.PHONY: lab-images
+lab-images: lab ## Build them for the lab's registry, without a container engine
+	hack/images/lab
+
+.PHONY: demo
+demo: lab ## Show the whole system at work in the lab, which is left running
+	hack/demo/demo
+
+.PHONY: e2e
+e2e: lab ## Prove the product on real nodes, with its own manifests and images
+	go test -tags e2e -count=1 -timeout 3h -v ./test/e2e
+
 ##@ Everything
 
 .PHONY: test

@@ -1,0 +1,190 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"os"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const class = "efs-stunnel"
+
+// podsShareAClaim is the flow of `make demo`: the examples as they are.
+func podsShareAClaim(l *lab) {
+	const ns = "demo"
+	l.kubectl("create", "namespace", ns)
+	l.kubectl("-n", ns, "apply", "-k", "hack/demo")
+	data := l.claimed(ns, "efs-example")
+	if data.path != "/demo/example" {
+		l.Errorf("the claim of the original README got %s", data.path)
+	}
+	l.wait(ns, "condition=Ready", "pod/writer", "pod/reader")
+	nodes := l.kubectl("-n", ns, "get", "pods", "writer", "reader", "-o", "jsonpath={.items[*].spec.nodeName}")
+	if a, b, _ := strings.Cut(nodes, " "); a == b {
+		l.Errorf("both pods are on %s", a)
+	}
+	l.eventually("the reader to read", func() string {
+		line, _, _ := strings.Cut(l.kubectl("-n", ns, "logs", "reader", "--tail=1"), "\n")
+		stored, err := os.ReadFile(data.file("lines"))
+		if err != nil {
+			return err.Error()
+		}
+		if line == "" || !strings.Contains(string(stored), line+"\n") {
+			return "it says " + line
+		}
+		return ""
+	})
+	mounts := l.onNode(strings.Fields(nodes)[0], "grep '^127.0.0.1:"+data.path+" ' /proc/mounts")
+	for _, option := range []string{"nfs4", "vers=4.1", "hard", "noresvport", "port=2049", "addr=127.0.0.1"} {
+		if !strings.Contains(mounts, option) {
+			l.Errorf("the node's mount lacks %s: %s", option, mounts)
+		}
+	}
+}
+
+// replicasAreApart goes on with the examples.
+func replicasAreApart(l *lab) {
+	const ns = "demo"
+	l.kubectl("-n", ns, "rollout", "status", "statefulset/counter", "--timeout="+limit.String())
+	var paths []string
+	for _, replica := range []string{"counter-0", "counter-1", "counter-2"} {
+		data := l.claimed(ns, "data-"+replica)
+		data.want("name", replica+"\n")
+		paths = append(paths, data.path)
+	}
+	if paths[0] == paths[1] || paths[1] == paths[2] || paths[0] == paths[2] {
+		l.Errorf("replicas share a directory: %v", paths)
+	}
+	l.kubectl("delete", "namespace", ns, "--timeout="+limit.String())
+}
+
+func deletionIsExact(l *lab) {
+	ns := l.namespace("deletion")
+	l.apply(ns, claim("goes", class, "volume_name: goes", "file_system_id: "+shared)+
+		claim("stays", class, "volume_name: stays", "file_system_id: "+shared))
+	goes, stays := l.claimed(ns, "goes"), l.claimed(ns, "stays")
+	goes.write("of a claim that goes")
+	stays.write("of a claim that stays")
+	beside := directory{lab: l, fileSystem: shared, path: "/" + ns + "/nobody's"}
+	if err := os.Mkdir(beside.file(""), 0o755); err != nil {
+		l.Fatal(err)
+	}
+	beside.write("of nobody")
+
+	l.kubectl("-n", ns, "delete", "pvc", "goes")
+	l.wait(ns, "delete", "pv/"+goes.volume)
+	goes.wantGone()
+	stays.want("file", "of a claim that stays")
+	beside.want("file", "of nobody")
+	if diff := cmp.Diff([]string{stays.volume}, stays.owners()); diff != "" {
+		l.Errorf("owners mismatch (-want +got):\n%s", diff)
+	}
+}
+
+func retainedDataComesBack(l *lab) {
+	ns := l.namespace("retained")
+	kept := claim("first", class, "volume_name: kept", "reclaim_policy: Retain")
+	l.apply(ns, kept)
+	first := l.claimed(ns, "first")
+	first.write("worth keeping")
+	l.kubectl("-n", ns, "delete", "pvc", "first")
+	l.wait(ns, "jsonpath={.status.phase}=Released", "pv/"+first.volume)
+	l.kubectl("delete", "pv", first.volume, "--timeout="+limit.String())
+	first.want("file", "worth keeping")
+
+	l.apply(ns, strings.Replace(kept, `"first"`, `"second"`, 1))
+	second := l.claimed(ns, "second")
+	if second.path != first.path || second.fileSystem != first.fileSystem {
+		l.Errorf("the second claim got %s on %s, the first had %s on %s", second.path, second.fileSystem, first.path, first.fileSystem)
+	}
+	second.want("file", "worth keeping")
+	l.kubectl("-n", ns, "delete", "pvc", "second")
+	l.kubectl("delete", "pv", second.volume, "--timeout="+limit.String())
+}
+
+func namespacesAreApart(l *lab) {
+	one, other := l.namespace("apart-one"), l.namespace("apart-other")
+	for _, ns := range []string{one, other} {
+		l.apply(ns, claim("data", class, "volume_name: same", "file_system_id: "+shared))
+	}
+	first, second := l.claimed(one, "data"), l.claimed(other, "data")
+	first.write("of the one")
+	if _, err := os.Stat(second.file("file")); err == nil || first.path == second.path {
+		l.Errorf("%s and %s are one directory", first.path, second.path)
+	}
+}
+
+func ephemeralVolumeComesAndGoes(l *lab) {
+	ns := l.namespace("ephemeral")
+	l.apply(ns, pod(`ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteMany], `+
+		`storageClassName: efs-stunnel, resources: {requests: {storage: 1Gi}}}}}`, ""))
+	data := l.claimed(ns, "user-data")
+	l.wait(ns, "condition=Ready", "pod/user")
+	l.inPod(ns, "echo scratch > /data/file")
+	data.want("file", "scratch\n")
+	l.kubectl("-n", ns, "delete", "pod", "user", "--timeout="+limit.String())
+	l.wait(ns, "delete", "pv/"+data.volume)
+	data.wantGone()
+}
+
+func subPathIsInside(l *lab) {
+	ns := l.namespace("subpath")
+	l.apply(ns, claim("data", class)+pod("persistentVolumeClaim: {claimName: data}", ", subPath: in/side"))
+	data := l.claimed(ns, "data")
+	l.wait(ns, "condition=Ready", "pod/user")
+	l.inPod(ns, "echo inside > /data/file")
+	data.want("in/side/file", "inside\n")
+}
+
+// classText is a class's text, with one parameter more.
+func classText(name, parameter string) string {
+	return "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: " + name + "}\n" +
+		"provisioner: gnuthought.com/efs-stunnel\nallowVolumeExpansion: true\nparameters: {" + parameter + "}\n---\n"
+}
+
+func classesChooseFileSystems(l *lab) {
+	ns := l.namespace("classes")
+	l.apply(ns, classText("e2e-shared", "default_file_system_id: "+shared)+classText("e2e-archive", "file_system_tags: Name=archive"))
+	l.Cleanup(func() { l.kubectl("delete", "storageclass", "e2e-shared", "e2e-archive") })
+	l.apply(ns, claim("on-shared", "e2e-shared", "volume_name: same")+claim("on-archive", "e2e-archive", "volume_name: same"))
+	for name, want := range map[string]string{"on-shared": shared, "on-archive": archive} {
+		data := l.claimed(ns, name)
+		if data.fileSystem != want {
+			l.Errorf("claim %s is on %s, want %s", name, data.fileSystem, want)
+		}
+		if info, err := os.Stat(data.file("")); err != nil || !info.IsDir() {
+			l.Errorf("claim %s has no directory: %v", name, err)
+		}
+	}
+}
+
+func claimGrows(l *lab) {
+	ns := l.namespace("growth")
+	l.apply(ns, claim("data", class))
+	l.claimed(ns, "data")
+	l.kubectl("-n", ns, "patch", "pvc", "data", "--patch", `{"spec": {"resources": {"requests": {"storage": "2Gi"}}}}`)
+	l.wait(ns, "jsonpath={.status.capacity.storage}=2Gi", "pvc/data")
+}
+
+func refusedClaimIsTold(l *lab) {
+	ns := l.namespace("refused")
+	l.apply(ns, classText("e2e-refused", "directory_perms: rwx"))
+	l.Cleanup(func() { l.kubectl("delete", "storageclass", "e2e-refused", "--ignore-not-found") })
+	l.apply(ns, claim("data", "e2e-refused"))
+	l.wait(ns, `jsonpath={.metadata.annotations.efs-stunnel\.gnuthought\.com/rejected}=true`, "pvc/data")
+	l.eventually("the event that says why", func() string {
+		told := l.kubectl("-n", ns, "get", "events", "--field-selector", "reason=ProvisioningFailed", "-o", "jsonpath={.items[*].message}")
+		if strings.Contains(told, "directory_perms") {
+			return ""
+		}
+		return told + " does not"
+	})
+	// Parameters cannot be changed; people make the class again.
+	l.kubectl("delete", "storageclass", "e2e-refused")
+	l.apply(ns, classText("e2e-refused", "directory_perms: '0750'"))
+	if info, err := os.Stat(l.claimed(ns, "data").file("")); err != nil || info.Mode().Perm() != 0o750 {
+		l.Errorf("the directory is %v, %v", info, err)
+	}
+}

@@ -1,0 +1,158 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const system = "efs-stunnel" // the namespace of the product
+
+// originalVolumeIsAdopted makes what the original system left: its two annotations, and a path.
+func originalVolumeIsAdopted(l *lab) {
+	ns := l.namespace("original")
+	data := directory{lab: l, volume: "efs-original", fileSystem: shared, path: "/" + ns + "/old"}
+	if err := os.MkdirAll(data.file(""), 0o777); err != nil {
+		l.Fatal(err)
+	}
+	data.write("of long ago")
+	port := l.kubectl("get", "pv", "efs-stunnel-"+shared, "-o", `jsonpath={.spec.mountOptions}`)
+	_, port, _ = strings.Cut(port, "port=")
+	port, _, _ = strings.Cut(port, `"`)
+	l.apply(ns, fmt.Sprintf(`apiVersion: v1
+kind: PersistentVolume
+metadata:
+  name: %s
+  labels: {file_system_id: %[2]s, volume_name: old}
+  annotations: {pv.kubernetes.io/provisioned-by: gnuthought.com/efs-stunnel, efs-stunnel.gnuthought.com/file-system-id: %[2]s}
+spec:
+  accessModes: [ReadWriteMany]
+  capacity: {storage: 1Gi}
+  claimRef: {apiVersion: v1, kind: PersistentVolumeClaim, namespace: %s, name: old}
+  mountOptions: [port=%s]
+  nfs: {server: 127.0.0.1, path: %s}
+  persistentVolumeReclaimPolicy: Delete
+  storageClassName: efs-stunnel
+---
+`, data.volume, shared, ns, port, data.path)+claim("old", class, "volume_name: old"))
+	l.wait(ns, `jsonpath={.metadata.annotations.efs-stunnel\.gnuthought\.com/path}=`+data.path, "pv/"+data.volume)
+	if diff := cmp.Diff([]string{data.volume}, data.owners()); diff != "" {
+		l.Errorf("owners mismatch (-want +got):\n%s", diff)
+	}
+	data.want("file", "of long ago")
+	l.kubectl("-n", ns, "delete", "pvc", "old")
+	l.wait(ns, "delete", "pv/"+data.volume)
+	data.wantGone()
+}
+
+// rootVolumeComesBack: without its claim no mount Job can run.
+func rootVolumeComesBack(l *lab) {
+	ns := l.namespace("root")
+	root := "pvc/efs-stunnel-" + shared
+	uid := l.kubectl("-n", system, "get", root, "-o", "jsonpath={.metadata.uid}")
+	l.kubectl("-n", system, "delete", root, "--wait=false")
+	l.eventually("another root claim", func() string {
+		now, err := l.try("", "bin/lab", "kubectl", "--", "-n", system, "get", root, "-o", "jsonpath={.metadata.uid} {.status.phase}")
+		if err != nil || strings.HasPrefix(now, uid) || !strings.HasSuffix(now, " Bound") {
+			return "there is " + now
+		}
+		return ""
+	})
+	l.apply(ns, claim("data", class, "file_system_id: "+shared))
+	l.claimed(ns, "data")
+}
+
+// burstSurvivesItsLeader: no claim is lost, and none is provisioned twice.
+func burstSurvivesItsLeader(l *lab) {
+	const size = 50
+	ns := l.namespace("burst")
+	var claims strings.Builder
+	for i := range size {
+		claims.WriteString(claim("data-"+strconv.Itoa(i), class))
+	}
+	l.apply(ns, claims.String())
+	holder := l.kubectl("-n", system, "get", "lease", "efs-manager", "-o", "jsonpath={.spec.holderIdentity}")
+	leader, _, _ := strings.Cut(holder, "_")
+	l.kubectl("-n", system, "delete", "pod", leader, "--grace-period=0", "--force")
+	l.wait(ns, "jsonpath={.status.phase}=Bound", "pvc", "--all")
+
+	const template = `jsonpath={range .items[?(@.spec.claimRef.namespace=="burst")]}{.metadata.name}{"\n"}{end}`
+	volumes := strings.Fields(l.kubectl("get", "pv", "-o", template))
+	if len(volumes) != size {
+		l.Errorf("%d volumes for %d claims", len(volumes), size)
+	}
+	var paths []string
+	for _, volume := range volumes {
+		data := l.directoryOf(volume)
+		paths = append(paths, data.fileSystem+data.path)
+		if diff := cmp.Diff([]string{volume}, data.owners()); diff != "" {
+			l.Errorf("owners of %s mismatch (-want +got):\n%s", data.path, diff)
+		}
+	}
+	slices.Sort(paths)
+	if distinct := len(slices.Compact(paths)); distinct != len(volumes) {
+		l.Errorf("%d directories for %d volumes", distinct, len(volumes))
+	}
+	if now := l.kubectl("-n", system, "get", "lease", "efs-manager", "-o", "jsonpath={.spec.holderIdentity}"); now == holder {
+		l.Errorf("%s still leads", leader)
+	}
+}
+
+// fileSystemComesLater, is used without a restart of anything, and goes with all that was made
+// for it.
+func fileSystemComesLater(l *lab) {
+	ns := l.namespace("later")
+	restarts := l.restarts()
+	fileSystem := strings.TrimSpace(l.lab("efs", "create-file-system", "--fs-name", "later"))
+	for _, zone := range []string{"us-east-1a", "us-east-1b"} {
+		l.lab("efs", "create-mount-target", "--file-system", fileSystem, "--zone", zone)
+	}
+	l.apply(ns, claim("data", class, "file_system_id: "+fileSystem)+pod("persistentVolumeClaim: {claimName: data}", ""))
+	data := l.claimed(ns, "data")
+	l.wait(ns, "condition=Ready", "pod/user")
+	l.inPod(ns, "echo later > /data/file")
+	data.want("file", "later\n")
+	if now := l.restarts(); now != restarts {
+		l.Errorf("containers were restarted: %s, before %s", now, restarts)
+	}
+
+	l.kubectl("-n", ns, "delete", "pod", "user")
+	l.kubectl("-n", ns, "delete", "pvc", "data")
+	l.wait(ns, "delete", "pv/"+data.volume)
+	l.lab("efs", "delete-file-system", fileSystem, "--cascade")
+	l.wait(system, "delete", "pvc/efs-stunnel-"+fileSystem, "pv/efs-stunnel-"+fileSystem)
+}
+
+// restarts are those of every container of the product's daemons.
+func (l *lab) restarts() string {
+	l.Helper()
+	return l.kubectl("-n", system, "get", "pods", "-l", "app.kubernetes.io/name=efs-stunnel", "--sort-by=.metadata.name",
+		"-o", `jsonpath={range .items[*]}{.metadata.name}{.status.containerStatuses[*].restartCount} {end}`)
+}
+
+// nodeComesLater with the startup taint, which goes when the agent serves; then pods run.
+func nodeComesLater(l *lab) {
+	ns := l.namespace("node")
+	l.lab("node", "add", "node-3", "--zone", "us-east-1b")
+	l.Cleanup(func() {
+		l.lab("node", "remove", "node-3")
+		l.kubectl("-n", system, "rollout", "status", "daemonset/efs-stunnel", "--timeout="+limit.String())
+	})
+	l.kubectl("taint", "node", "node-3", "efs-stunnel.gnuthought.com/agent-not-ready=:NoSchedule")
+	l.apply(ns, claim("data", class)+
+		strings.Replace(pod("persistentVolumeClaim: {claimName: data}", ""), "spec:\n", "spec:\n  nodeSelector: {kubernetes.io/hostname: node-3}\n", 1))
+	data := l.claimed(ns, "data")
+	l.wait(ns, "condition=Ready", "pod/user")
+	l.inPod(ns, "echo new > /data/file")
+	data.want("file", "new\n")
+	if taints := l.kubectl("get", "node", "node-3", "-o", "jsonpath={.spec.taints[*].key}"); strings.Contains(taints, "gnuthought") {
+		l.Errorf("the node has the taints %s", taints)
+	}
+	l.kubectl("-n", ns, "delete", "pod", "user")
+}

@@ -1,0 +1,200 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// limit is how long the test waits for anything at most: emulated machines on a busy host are
+// slow, and a wait that is met ends at once.
+const limit = 15 * time.Minute
+
+const labName = "e2e"
+
+// keep is for people who want to look, or to run one scenario again.
+var keep = flag.Bool("keep", false, "leave the lab up at the end")
+
+// lab is the cluster that the test runs in, driven through the programs that people use.
+type lab struct {
+	*testing.T
+	root string // of the repository
+	dir  string // of the lab; "" before it is up
+}
+
+// bringUp makes the lab, with the product installed as its manifests say.
+func bringUp(t *testing.T) *lab {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lab{T: t, root: root}
+	t.Cleanup(func() {
+		if t.Failed() {
+			l.tellStory()
+		}
+		if !*keep {
+			l.lab("down")
+		}
+	})
+	l.lab("up", "--audit")
+	l.dir = filepath.Dir(strings.TrimSpace(l.lab("kubeconfig")))
+	l.run("hack/images/lab")
+	l.run("hack/demo/install")
+	return l
+}
+
+// in is the same lab in a subtest.
+func (l *lab) in(t *testing.T) *lab {
+	t.Helper()
+	return &lab{T: t, root: l.root, dir: l.dir}
+}
+
+// run runs a program of the repository and returns what it printed on its standard output.
+func (l *lab) run(program string, args ...string) string {
+	l.Helper()
+	out, err := l.try("", program, args...)
+	if err != nil {
+		l.Fatalf("%s %s: %v", program, strings.Join(args, " "), err)
+	}
+	return out
+}
+
+// try is run for a program that may fail, with a text as its standard input.
+func (l *lab) try(stdin, program string, args ...string) (string, error) {
+	l.Helper()
+	out, _, err := l.start(stdin, program, args)
+	return out, err
+}
+
+// tryAll is try with what the program said on its standard error, too.
+func (l *lab) tryAll(stdin, program string, args ...string) (string, error) {
+	l.Helper()
+	out, told, err := l.start(stdin, program, args)
+	return out + told, err
+}
+
+func (l *lab) start(stdin, program string, args []string) (stdout, stderr string, err error) {
+	l.Helper()
+	// Cleanups run after the test's own context has ended.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context()), 2*limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, filepath.Join(l.root, program), args...)
+	cmd.Dir = l.root
+	cmd.Env = append(os.Environ(), "LAB_NAME="+labName)
+	cmd.Stdin = strings.NewReader(stdin)
+	var out, told bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &told
+	begin := time.Now()
+	err = cmd.Run()
+	l.Logf("%s %s (%.1f s)\n%s%s", filepath.Base(program), strings.Join(args, " "), time.Since(begin).Seconds(),
+		beginning(out.String()), beginning(told.String()))
+	return out.String(), told.String(), err
+}
+
+// beginning keeps the log readable.
+func beginning(text string) string {
+	const enough = 3000
+	if len(text) <= enough {
+		return text
+	}
+	return text[:enough] + "…\n"
+}
+
+func (l *lab) lab(args ...string) string {
+	l.Helper()
+	return l.run("bin/lab", args...)
+}
+
+func (l *lab) kubectl(args ...string) string {
+	l.Helper()
+	return strings.TrimSpace(l.lab(append([]string{"kubectl", "--"}, args...)...))
+}
+
+// apply applies objects to a namespace.
+func (l *lab) apply(namespace, objects string) {
+	l.Helper()
+	if out, err := l.try(objects, "bin/lab", "kubectl", "--", "-n", namespace, "apply", "-f", "-"); err != nil {
+		l.Fatalf("applying objects: %v\n%s", err, out)
+	}
+}
+
+// wait is kubectl wait with the test's own limit.
+func (l *lab) wait(namespace, condition string, objects ...string) {
+	l.Helper()
+	l.kubectl(append([]string{"-n", namespace, "wait", "--timeout=" + limit.String(), "--for=" + condition}, objects...)...)
+}
+
+// namespace makes one that goes at the end of the scenario, with everything in it.
+func (l *lab) namespace(name string) string {
+	l.Helper()
+	l.kubectl("create", "namespace", name, "--save-config") // some are applied later
+	l.Cleanup(func() {
+		if _, err := l.try("", "bin/lab", "kubectl", "--", "delete", "namespace", name, "--timeout="+limit.String()); err != nil {
+			l.Errorf("namespace %s does not go: %v", name, err)
+		}
+	})
+	return name
+}
+
+// inPod runs a shell line in the pod user.
+func (l *lab) inPod(namespace, line string) {
+	l.Helper()
+	l.kubectl("-n", namespace, "exec", "user", "--", "sh", "-ec", line)
+}
+
+// onNode runs a shell line on a node, which on a busy host may take a few tries to answer.
+func (l *lab) onNode(node, line string) (out string) {
+	l.Helper()
+	l.eventually(node+" to answer", func() string {
+		var err error
+		if out, err = l.try("", "bin/lab", "exec", node, "--", "sh", "-c", line); err != nil {
+			return err.Error()
+		}
+		return ""
+	})
+	return strings.TrimSpace(out)
+}
+
+// eventually polls until check finds nothing missing.
+func (l *lab) eventually(what string, check func() (missing string)) {
+	l.Helper()
+	deadline := time.NewTimer(limit)
+	defer deadline.Stop()
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		missing := check()
+		if missing == "" {
+			return
+		}
+		select {
+		case <-ticker.C:
+		case <-deadline.C:
+			l.Fatalf("waiting for %s: %s", what, missing)
+		}
+	}
+}
+
+// tellStory prints what a person would look at after a failure.
+func (l *lab) tellStory() {
+	for _, args := range [][]string{
+		{"get", "nodes,pods,pvc,pv,jobs", "-A", "-o", "wide"},
+		{"get", "events", "-A", "--sort-by=.lastTimestamp"},
+		{"-n", "efs-stunnel", "get", "configmap", "efs-stunnel", "-o", "yaml"},
+		{"-n", "efs-stunnel", "logs", "-l", "app.kubernetes.io/component=manager", "--tail=60", "--prefix"},
+		{"-n", "efs-stunnel", "logs", "-l", "app.kubernetes.io/component=node-agent", "--all-containers", "--tail=40", "--prefix"},
+	} {
+		out, err := l.try("", "bin/lab", append([]string{"kubectl", "--"}, args...)...)
+		l.Logf("%v, %v:\n%s", args, err, out)
+	}
+}
