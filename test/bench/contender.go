@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// limits are those of a client of the apiserver.
+type limits struct {
+	QPS   int `json:"qps"`
+	Burst int `json:"burst"`
+}
+
+// contender is a provisioner with its settings.
+type contender struct {
+	name        string
+	limits      limits
+	workers     int // for claims, and as many for volumes
+	claims      int // in a burst of it
+	provisioner string
+	pod         time.Duration // that every claim waits for, whoever provisions
+	begins      string        // what it logs when it begins to work
+	command     func(w *world, c contender, r replica) []string
+}
+
+// replica is how one process of a contender runs.
+type replica struct {
+	address string // of its HTTP
+	lease   lease  // zero for no election
+}
+
+type lease struct {
+	Duration time.Duration `json:"-"`
+	Deadline time.Duration `json:"-"`
+	Retry    time.Duration `json:"-"`
+}
+
+func (l lease) String() string {
+	return fmt.Sprintf("%g/%g/%g s", l.Duration.Seconds(), l.Deadline.Seconds(), l.Retry.Seconds())
+}
+
+// usualLease is everybody's default.
+func usualLease() lease {
+	return lease{wellknown.DefaultLeaseDuration, wellknown.DefaultRenewDeadline, wellknown.DefaultRetryPeriod}
+}
+
+// Names of contenders.
+const (
+	managerName = "manager"
+	libraryName = "library"
+)
+
+// ours is the manager.
+func (b *bench) ours(l limits) contender {
+	return contender{
+		name: managerName, limits: l, workers: managerWorkers, claims: b.options.claims,
+		provisioner: wellknown.DefaultProvisioner, pod: podTime,
+		begins: "loops start", command: b.managerCommand,
+	}
+}
+
+// managerWorkers is what pkg/controller/claims has.
+const managerWorkers = 32
+
+func (b *bench) managerCommand(w *world, c contender, r replica) []string {
+	command := []string{
+		b.options.manager, "--kubeconfig=" + w.kubeconfig, "--discovery=none",
+		"--worker-image=registry.example.com/efs-stunnel:1.0", "--http-address=" + r.address, "--pprof",
+		"--kube-api-qps=" + strconv.Itoa(c.limits.QPS), "--kube-api-burst=" + strconv.Itoa(c.limits.Burst),
+		"--leader-elect=" + strconv.FormatBool(r.lease != lease{}),
+	}
+	if r.lease == (lease{}) {
+		return command
+	}
+	return append(command,
+		"--leader-elect-lease-duration="+r.lease.Duration.String(),
+		"--leader-elect-renew-deadline="+r.lease.Deadline.String(),
+		"--leader-elect-retry-period="+r.lease.Retry.String())
+}
+
+// peer is the field's library, with a provisioner that has next to nothing to do.
+func (b *bench) peer(l limits, workers, claims int) contender {
+	return contender{
+		name: libraryName, limits: l, workers: workers, claims: claims,
+		provisioner: peerProvisioner,
+		begins:      "Started provisioner controller", command: peerCommand,
+	}
+}
+
+// program is a process of a contender.
+type program struct {
+	*child
+	address string
+	took    time.Duration // from its start until it began to work; zero before
+}
+
+// launch starts a process of a contender.
+func (w *world) launch(ctx context.Context, c contender, l lease) (*program, error) {
+	address, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	started, err := startChild(ctx, c.command(w, c, replica{address, l}))
+	if err != nil {
+		return nil, err
+	}
+	return &program{child: started, address: address}, nil
+}
+
+// start launches a process and waits until it works.
+func (w *world) start(ctx context.Context, c contender, l lease) (*program, error) {
+	p, err := w.launch(ctx, c, l)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.awaitWork(ctx, c); err != nil {
+		return nil, errors.Join(err, p.end(syscall.SIGKILL))
+	}
+	return p, nil
+}
+
+func (p *program) awaitWork(ctx context.Context, c contender) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	at, err := p.awaitLine(ctx, c.begins)
+	p.took = at.Sub(p.begun)
+	return err
+}
+
+// with runs a process of a contender without an election while something is measured.
+func (w *world) with(ctx context.Context, c contender, measure func(*program) error) error {
+	p, err := w.start(ctx, c, lease{})
+	if err != nil {
+		return err
+	}
+	err = measure(p)
+	if err != nil {
+		err = fmt.Errorf("%w\n%s", err, p.tail())
+	}
+	return errors.Join(err, p.end(os.Interrupt))
+}
+
+func freeAddress(ctx context.Context) (string, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("choosing a port: %w", err)
+	}
+	return listener.Addr().String(), listener.Close()
+}

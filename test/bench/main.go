@@ -1,0 +1,222 @@
+// Command bench measures how fast the manager is, and how little it asks for, on a real
+// apiserver with the cluster's own controllers, beside the library that most provisioners are
+// made with. docs/benchmarks.md says what the numbers mean. It runs on Linux, as root.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills at once
+	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	if len(args) > 0 && args[0] == peerArgument {
+		return runPeer(ctx, args[1:])
+	}
+	o, err := parseOptions(args, stderr)
+	if err != nil {
+		return err
+	}
+	b := &bench{options: o, progress: stderr}
+	b.results.Machine = thisMachine()
+	b.results.Began = time.Now().UTC().Truncate(time.Second)
+	if err := b.measure(ctx); err != nil {
+		return err
+	}
+	if err := b.results.writeTable(stdout); err != nil {
+		return err
+	}
+	return b.results.writeJSON(o.json)
+}
+
+// options are what is measured, and with what.
+type options struct {
+	programs, manager string
+	json, profiles    string
+	scratch           string
+	parts             []string
+	claims            int
+	slowClaims        int
+	rounds            int
+	alone             int
+	volumes           int
+	idle              time.Duration
+	takeovers         int
+	library           bool
+}
+
+// The parts of a run.
+const (
+	partAlone    = "alone"
+	partBurst    = "burst"
+	partIdle     = "idle"
+	partTakeover = "takeover"
+)
+
+func parseOptions(args []string, stderr io.Writer) (options, error) {
+	o := options{}
+	all := []string{partAlone, partBurst, partTakeover, partIdle}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&o.programs, "programs", os.Getenv("KUBE_PROGRAMS"), "`folder` with etcd, kube-apiserver and kube-controller-manager")
+	flags.StringVar(&o.manager, "manager", "", "`file` of the manager's program")
+	flags.StringVar(&o.json, "json", "", "`file` for the results as JSON")
+	flags.StringVar(&o.profiles, "profiles", "", "`folder` for CPU profiles of the manager in bursts; none without")
+	flags.StringVar(&o.scratch, "scratch", "/dev/shm", "`folder` for file systems; in memory, because no disk is measured")
+	parts := flags.String("parts", strings.Join(all, ","), "comma-separated `parts` to measure")
+	flags.IntVar(&o.claims, "claims", 1000, "`number` of claims in a burst")
+	flags.IntVar(&o.slowClaims, "slow-claims", 200, "`number` of claims for the library with client-go's default limits, which would take long for more")
+	flags.IntVar(&o.rounds, "rounds", 3, "`number` of bursts of each of the others, of which the median one counts")
+	flags.IntVar(&o.alone, "alone", 10, "`number` of single claims")
+	flags.IntVar(&o.volumes, "volumes", 10000, "`number` of bound volumes of an idle manager")
+	flags.DurationVar(&o.idle, "idle", 3*time.Minute, "`time` for which an idle manager's requests are counted")
+	flags.IntVar(&o.takeovers, "takeovers", 3, "`number` of takeovers of each kind")
+	flags.BoolVar(&o.library, "library", true, "measure the library, too")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	o.parts = strings.Split(*parts, ",")
+	return o, o.check(all, flags.NArg())
+}
+
+func (o options) check(parts []string, rest int) error {
+	for _, part := range o.parts {
+		if !slices.Contains(parts, part) {
+			return fmt.Errorf("-parts: %q is none of %s", part, strings.Join(parts, ","))
+		}
+	}
+	switch {
+	case rest > 0:
+		return errors.New("there are arguments that are no flags")
+	case o.programs == "" || o.manager == "":
+		return errors.New("-programs and -manager are needed; make bench has them")
+	case min(o.claims, o.slowClaims, o.rounds, o.alone, o.volumes, o.takeovers) < 1:
+		return errors.New("every number must be at least 1")
+	case os.Getuid() != 0:
+		return errors.New("mountjob gives directories to other users: run this as root")
+	}
+	return nil
+}
+
+// bench is one run.
+type bench struct {
+	options  options
+	progress io.Writer
+	results  results
+}
+
+func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.progress, format+"\n", args...) }
+
+// Limits that are compared.
+func defaultLimits() limits  { return limits{100, 200} }
+func raisedLimits() limits   { return limits{1000, 2000} }
+func clientGoLimits() limits { return limits{5, 10} }
+
+// libraryThreads is the library's own default.
+const libraryThreads = 4
+
+func (b *bench) measure(ctx context.Context) error {
+	parts := map[string]func(context.Context) error{
+		partAlone: b.measureSingles, partBurst: b.measureBursts, partIdle: b.measureIdle, partTakeover: b.measureTakeovers,
+	}
+	for _, part := range b.options.parts {
+		if err := parts[part](ctx); err != nil {
+			return fmt.Errorf("measuring %s: %w", part, err)
+		}
+	}
+	return nil
+}
+
+func (b *bench) measureSingles(ctx context.Context) error {
+	for _, c := range b.wanted(b.ours(defaultLimits()), b.peer(raisedLimits(), managerWorkers, b.options.alone)) {
+		result, err := b.measureAlone(ctx, c)
+		if err != nil {
+			return err
+		}
+		b.results.Alone = append(b.results.Alone, result)
+	}
+	return nil
+}
+
+// wanted leaves the library out when it is not asked for.
+func (b *bench) wanted(all ...contender) []contender {
+	return slices.DeleteFunc(all, func(c contender) bool { return c.name == libraryName && !b.options.library })
+}
+
+// measureBursts has each round measure all, so that what else the machine does meets them alike.
+func (b *bench) measureBursts(ctx context.Context) error {
+	all := b.wanted(
+		b.ours(defaultLimits()), b.peer(defaultLimits(), managerWorkers, b.options.claims),
+		b.ours(raisedLimits()), b.peer(raisedLimits(), managerWorkers, b.options.claims),
+		b.peer(raisedLimits(), libraryThreads, b.options.claims),
+		b.peer(clientGoLimits(), libraryThreads, b.options.slowClaims),
+	)
+	for round := range b.options.rounds {
+		for _, c := range all {
+			if round > 0 && c.limits == clientGoLimits() {
+				continue // it takes minutes, and the limit alone decides
+			}
+			result, err := b.measureBurst(ctx, c)
+			if err != nil {
+				return err
+			}
+			b.results.Bursts = append(b.results.Bursts, result)
+		}
+	}
+	return nil
+}
+
+// inWorld measures in a cluster of its own, so that nothing is left of what was measured before.
+func (b *bench) inWorld(ctx context.Context, what string, c contender, under *conditions, measure func(context.Context, *world) error) (err error) {
+	under.Load = loadNow()
+	b.say("%s (load %.1f)", what, under.Load)
+	ctx, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	w, err := newWorld(ctx, b.options.programs, b.options.scratch, fail)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.stop()) }()
+	if err := w.makeClass(ctx, c.provisioner); err != nil {
+		return err
+	}
+	before, err := usageNow()
+	if err != nil {
+		return err
+	}
+	if err := measure(ctx, w); err != nil {
+		return err
+	}
+	after, err := usageNow()
+	under.Others = after.others(before)
+	return err
+}
+
+func (r results) writeJSON(file string) error {
+	if file == "" {
+		return nil
+	}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}

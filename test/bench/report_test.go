@@ -1,0 +1,96 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestTargetVerdict(t *testing.T) {
+	tests := map[string]struct {
+		target target
+		n      float64
+		want   string
+	}{
+		"no target":          {target{}, 1, ""},
+		"fast enough":        {target{150, atLeast}, 150, "met"},
+		"too slow":           {target{150, atLeast}, 149, "**missed**"},
+		"little enough":      {target{3, atMost}, 3, "met"},
+		"too much":           {target{3, atMost}, 3.01, "**missed**"},
+		"nothing is allowed": {target{0, atMost}, 1, "**missed**"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := tt.target.verdict(tt.n); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRatio(t *testing.T) {
+	tests := map[string]struct {
+		row  row
+		want string
+	}{
+		"more is better":     {row{ours: 100, peer: 50, unit: perSecond}, "2×"},
+		"less is better":     {row{ours: 2, peer: 3, unit: "writes"}, "1.5×"},
+		"nothing to compare": {row{ours: 2, unit: "writes"}, ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := tt.row.ratio(); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestPhase(t *testing.T) {
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
+	stories := []story{
+		{created: at(1), volume: at(3), bound: at(5)},
+		{created: at(0), volume: at(4), bound: at(4)},
+	}
+	p := newPhase(stories, func(s story) (from, handover, to time.Time) { return s.created, s.volume, s.bound }, requests{"GET": 1, "POST": 4, "PATCH": 2})
+	if p.Seconds != 5 || p.Rate != 0.4 || p.Handover != 4 || p.P99 != 4 || p.Writes != 3 || p.Reads != 0.5 {
+		t.Errorf("got %+v", p)
+	}
+}
+
+// TestMediansKeepContendersApart: a row of the table is about one contender with one choice of
+// settings, in the order in which they were first measured.
+func TestMediansKeepContendersApart(t *testing.T) {
+	var r results
+	for _, rate := range []float64{10, 30, 20} {
+		r.Bursts = append(r.Bursts,
+			burst{Contender: libraryName, Limits: raisedLimits(), Workers: 4, Create: phase{Rate: rate}},
+			burst{Contender: managerName, Limits: raisedLimits(), Create: phase{Rate: 10 * rate}, Delete: phase{Rate: 1000 - rate}},
+			burst{Contender: libraryName, Limits: raisedLimits(), Workers: 32, Create: phase{Rate: 2 * rate}},
+		)
+	}
+	library, ours := r.medians(libraryName), r.medians(managerName)
+	if len(library) != 2 || library[0].Create.Rate != 20 || library[1].Create.Rate != 40 {
+		t.Errorf("the library has %+v", library)
+	}
+	if len(ours) != 1 || ours[0].Create.Rate != 200 || ours[0].Delete.Rate != 980 {
+		t.Errorf("the manager has %+v", ours)
+	}
+}
+
+func TestTable(t *testing.T) {
+	r := results{Idle: &idle{Volumes: 10000, Memory: memory{Now: 130, Peak: 150}, Start: spread{Median: 2}}}
+	var text strings.Builder
+	if err := r.writeTable(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| 10000 bound volumes: resident memory | 130 | MiB | ≤ 120 | **missed** |  |  |",
+		"| … start to leading and synced | 2.00 | s | ≤ 5 | met |  |  |",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no line %q in\n%s", want, text.String())
+		}
+	}
+}

@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/test/integration/cluster"
+	"gnuthought.com/efs-stunnel/test/integration/kubelet"
+)
+
+const (
+	team  = "team"   // namespace of all claims
+	class = "shared" // of all claims
+	node  = "node"
+
+	// podTime is how long a played pod takes until its container starts.
+	podTime = 2 * time.Second
+	// parallel requests make and delete claims.
+	parallel = 50
+
+	patience     = time.Minute
+	pollInterval = 10 * time.Millisecond
+)
+
+// world is a cluster of its own for one measurement, with one node and one file system.
+type world struct {
+	*witness
+	client     kubernetes.Interface
+	kubeconfig string
+	folder     string // for everything that goes with the world
+
+	cluster *cluster.Cluster
+	end     context.CancelFunc // of what runs in this process
+	ended   chan struct{}      // closed when that has ended
+}
+
+// newWorld starts a cluster. Stop must be called, unless there is an error. Trouble while the
+// world lasts is told to fail.
+func newWorld(ctx context.Context, programs, scratch string, fail func(error)) (*world, error) {
+	folder, err := os.MkdirTemp(scratch, "efs-stunnel-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("making a folder: %w", err)
+	}
+	w := &world{folder: folder, ended: make(chan struct{}), end: func() {}}
+	if w.cluster, err = cluster.Start(ctx, programs); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	if err := w.furnish(ctx, fail); err != nil {
+		return nil, errors.Join(fmt.Errorf("furnishing a world: %w", err), w.stop())
+	}
+	return w, nil
+}
+
+func (w *world) furnish(ctx context.Context, fail func(error)) error {
+	config := w.cluster.Config()
+	if err := w.writeKubeconfig(config); err != nil {
+		return err
+	}
+	// As in the manager: what measures should take little of the machine.
+	config.ContentType = runtime.ContentTypeProtobuf
+	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
+	var err error
+	if w.client, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	for _, make := range []func(context.Context) error{w.makeNamespaces, w.makeNode, w.makeAgent, w.makeTargets} {
+		if err := make(ctx); err != nil {
+			return err
+		}
+	}
+	return w.run(ctx, fail)
+}
+
+// run begins what plays and watches in this process.
+func (w *world) run(ctx context.Context, fail func(error)) error {
+	fileSystem := filepath.Join(w.folder, fileSystemID)
+	if err := os.Mkdir(fileSystem, 0o755); err != nil {
+		return err
+	}
+	k := kubelet.New(kubelet.Options{
+		Client: w.client, Namespace: wellknown.Namespace, Scratch: filepath.Join(w.folder, "pods"), Failed: fail,
+		Tunnel: func(context.Context, int) (string, error) { return fileSystem, nil },
+	})
+	k.Play(kubelet.Fate{Delay: podTime})
+	running, end := context.WithCancel(ctx)
+	var err error
+	if w.witness, err = watch(running, w.client); err != nil {
+		end()
+		return err
+	}
+	w.end = end
+	go func() {
+		defer close(w.ended)
+		k.Run(running)
+	}()
+	return nil
+}
+
+// stop ends the world and leaves nothing of it.
+func (w *world) stop() error {
+	w.end()
+	if w.witness != nil {
+		<-w.ended
+	}
+	return errors.Join(w.cluster.Stop(), os.RemoveAll(w.folder))
+}
+
+func (w *world) writeKubeconfig(config *rest.Config) error {
+	w.kubeconfig = filepath.Join(w.folder, "kubeconfig")
+	file := clientcmdapi.NewConfig()
+	file.Clusters["bench"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
+	file.AuthInfos["bench"] = &clientcmdapi.AuthInfo{Token: config.BearerToken}
+	file.Contexts["bench"] = &clientcmdapi.Context{Cluster: "bench", AuthInfo: "bench"}
+	file.CurrentContext = "bench"
+	return clientcmd.WriteToFile(*file, w.kubeconfig)
+}
+
+func (w *world) makeNamespaces(ctx context.Context) error {
+	for _, name := range []string{wellknown.Namespace, team} {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if _, err := w.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: wellknown.WorkerServiceAccount}}
+	_, err := w.client.CoreV1().ServiceAccounts(wellknown.Namespace).Create(ctx, account, metav1.CreateOptions{})
+	return err
+}
+
+func (w *world) makeNode(ctx context.Context) error {
+	made, err := w.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+		Name: node, Labels: map[string]string{corev1.LabelHostname: node},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	made.Spec.Taints = nil // admission makes every node begin as not ready
+	_, err = w.client.CoreV1().Nodes().Update(ctx, made, metav1.UpdateOptions{})
+	return err
+}
+
+// makeAgent makes the pod beside which mount Jobs run.
+func (w *world) makeAgent(ctx context.Context) error {
+	no := false
+	pods := w.client.CoreV1().Pods(wellknown.Namespace)
+	pod, err := pods.Create(ctx, &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: wellknown.NodeDaemonSet, Labels: mountjobs.AgentLabels()},
+		Spec: corev1.PodSpec{
+			NodeName: node, ServiceAccountName: wellknown.WorkerServiceAccount, AutomountServiceAccountToken: &no,
+			Containers: []corev1.Container{{Name: "agent", Image: "agent"}},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	_, err = pods.UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	return err
+}
+
+// fileSystemID names the only file system, which an administrator has pinned.
+const (
+	fileSystemID = "fs-0123456789abcdef0"
+	pinned       = `efs_stunnel_targets:
+  ` + fileSystemID + `:
+    name: bench
+    mount_target_ip_by_zone: {us-east-1a: 10.0.0.4}
+    dns_name: ` + fileSystemID + `.efs.us-east-1.amazonaws.com
+`
+)
+
+func (w *world) makeTargets(ctx context.Context) error {
+	_, err := w.client.CoreV1().ConfigMaps(wellknown.Namespace).Create(ctx, &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: wellknown.PinnedConfigMap},
+		Data:       map[string]string{wellknown.TargetsKey: pinned},
+	}, metav1.CreateOptions{})
+	return err
+}
+
+func (w *world) makeClass(ctx context.Context, provisioner string) error {
+	_, err := w.client.StorageV1().StorageClasses().Create(ctx, &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: provisioner,
+	}, metav1.CreateOptions{})
+	return err
+}
+
+// names are those of n claims.
+func names(what string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("%s-%05d", what, i)
+	}
+	return all
+}
+
+// each calls for every name, many at once.
+func each(ctx context.Context, names []string, call func(context.Context, string) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallel)
+	for _, name := range names {
+		group.Go(func() error { return call(ctx, name) })
+	}
+	return group.Wait()
+}
+
+func (w *world) createClaim(ctx context.Context, name string) error {
+	w.note(name, func(s *story) { first(&s.created) })
+	storageClass := class
+	_, err := w.client.CoreV1().PersistentVolumeClaims(team).Create(ctx, &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &storageClass,
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources: corev1.VolumeResourceRequirements{
+				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("creating claim %s: %w", name, err)
+	}
+	return nil
+}
+
+func (w *world) deleteClaim(ctx context.Context, name string) error {
+	w.note(name, func(s *story) { first(&s.deleted) })
+	if err := w.client.CoreV1().PersistentVolumeClaims(team).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+		return fmt.Errorf("deleting claim %s: %w", name, err)
+	}
+	return nil
+}
