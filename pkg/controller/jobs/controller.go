@@ -59,6 +59,7 @@ type Controller struct {
 	tell    *tell.Teller
 	metrics *metrics
 	queue   *queue.Queue[string]
+	pace    *pace
 }
 
 const (
@@ -80,6 +81,7 @@ func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, err
 		live:    live.Reader{Client: client},
 		view:    v,
 		tell:    tell.New(o.Events),
+		pace:    newPace(),
 	}
 	var err error
 	if c.metrics, err = newMetrics(o.Metrics); err != nil {
@@ -104,7 +106,7 @@ func (c *Controller) Run(ctx context.Context) error {
 // TargetsChanged asks for a look at every file system, and at the claims that wait for one.
 func (c *Controller) TargetsChanged() {
 	for id := range c.view.Targets().FileSystems {
-		c.queue.Add(id)
+		c.look(id)
 	}
 	for _, claim := range c.view.Caches.UnboundClaims() {
 		c.lookFor(claim.UID)
@@ -148,7 +150,7 @@ func (c *Controller) changed(object any) {
 		c.addJob(o.Name)
 	case *corev1.Pod:
 		if id := o.Labels[wellknown.LabelMountJobFileSystemID]; id != "" {
-			c.queue.Add(id)
+			c.look(id)
 		}
 	case *corev1.Event:
 		c.addEvent(o)
@@ -157,7 +159,7 @@ func (c *Controller) changed(object any) {
 
 func (c *Controller) claimChanged(claim *corev1.PersistentVolumeClaim) {
 	if id, ok := strings.CutPrefix(claim.Name, wellknown.RootVolumePrefix); ok && claim.Namespace == c.options.Jobs.Namespace {
-		c.queue.Add(id)
+		c.look(id)
 	}
 	c.lookFor(claim.UID)
 }
@@ -168,14 +170,14 @@ func (c *Controller) volumeChanged(object *corev1.PersistentVolume) {
 		return
 	}
 	if read.Kind == volumes.Root || object.DeletionTimestamp != nil {
-		c.queue.Add(read.FileSystemID) // a Job may be used up now
+		c.look(read.FileSystemID) // a Job may be used up now
 	}
 	c.lookFor(read.ClaimUID)
 	if ref := object.Spec.ClaimRef; ref != nil && ref.UID != read.ClaimUID {
 		c.lookFor(ref.UID)
 	}
 	if len(c.view.Caches.JobsOfVolume(object.Name)) > 0 {
-		c.queue.Add(read.FileSystemID)
+		c.look(read.FileSystemID)
 	}
 }
 
@@ -185,13 +187,13 @@ func (c *Controller) lookFor(uid types.UID) {
 		return
 	}
 	for _, w := range lifecycle.Decide(c.view.State(uid)).Waiting() {
-		c.queue.Add(w.FileSystemID)
+		c.look(w.FileSystemID)
 	}
 }
 
 func (c *Controller) addJob(job string) {
 	if name, ok := mountjobs.ParseName(job); ok {
-		c.queue.Add(name.FileSystemID)
+		c.look(name.FileSystemID)
 	}
 }
 
@@ -206,9 +208,14 @@ func (c *Controller) addEvent(event *corev1.Event) {
 	c.addJob(name)
 }
 
+// look asks for a look at a file system, soon.
+func (c *Controller) look(id string) { c.queue.AddAfter(id, c.pace.rest(id)) }
+
 // sync looks at one file system and does what is to be done.
 func (c *Controller) sync(ctx context.Context, id string) (again time.Duration, err error) {
+	began := time.Now()
 	w := c.observe(id)
 	p := decide(w)
+	c.pace.took(id, time.Since(began))
 	return c.apply(ctx, w, p)
 }
