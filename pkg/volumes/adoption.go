@@ -33,9 +33,11 @@ func Adoption(volume Volume, cluster string) directories.Operation {
 	}
 }
 
-// Adopt makes an Original volume a Provisioned one, when its operation is done.
+// Adopt makes an Original volume that needs adoption a Provisioned one, when its operation is
+// done.
 func Adopt(object *corev1.PersistentVolume) {
 	metav1.SetMetaDataAnnotation(&object.ObjectMeta, wellknown.AnnotationPath, object.Spec.NFS.Path)
+	metav1.SetMetaDataAnnotation(&object.ObjectMeta, wellknown.AnnotationClaimUID, string(object.Spec.ClaimRef.UID))
 	metav1.SetMetaDataLabel(&object.ObjectMeta, wellknown.LabelFileSystemID, object.Annotations[wellknown.AnnotationFileSystemID])
 	for _, finalizer := range finalizers(object.Spec.PersistentVolumeReclaimPolicy) {
 		if !slices.Contains(object.Finalizers, finalizer) {

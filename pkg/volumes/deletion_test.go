@@ -163,4 +163,8 @@ func TestAdoption(t *testing.T) {
 	if cleanup := volumes.Cleanup(adopted, cluster); cleanup.Owner != operation.Owner {
 		t.Errorf("the ledger has %+v, and the cleanup is of %+v", operation.Owner, cleanup.Owner)
 	}
+	object.Spec.ClaimRef = nil
+	if freed := volumes.Read(object, provisioner); freed.ClaimUID != claimUID {
+		t.Errorf("without a claim it is of %q", freed.ClaimUID)
+	}
 }

@@ -61,7 +61,7 @@ func Read(object *corev1.PersistentVolume, provisioner string) Volume {
 	}
 	switch volume.Kind {
 	case Provisioned:
-		volume.ClaimUID = firstClaim(volume)
+		volume.ClaimUID = firstClaim(object)
 		volume.Problem = problemOf(object, volume)
 	case Original:
 		volume.Problem = problemOf(object, volume)
@@ -87,12 +87,18 @@ func kindOf(object *corev1.PersistentVolume, provisioner string) Kind {
 }
 
 // firstClaim is the claim that the volume was made for, and that the ledger knows. An
-// administrator may have given a retained volume to another one since.
-func firstClaim(volume Volume) types.UID {
-	if uid, ok := ClaimOfName(volume.Name); ok {
+// administrator may have taken a retained volume from it since, or given it to another one.
+func firstClaim(object *corev1.PersistentVolume) types.UID {
+	if uid, ok := ClaimOfName(object.Name); ok {
 		return uid
 	}
-	return volume.ClaimUID
+	if uid := object.Annotations[wellknown.AnnotationClaimUID]; uids.MatchString(uid) {
+		return types.UID(uid)
+	}
+	if ref := object.Spec.ClaimRef; ref != nil {
+		return ref.UID
+	}
+	return ""
 }
 
 // ClaimOfName is the claim whose VolumeName this is; ok is false for other names.

@@ -7,6 +7,9 @@ const (
 	AnnotationFileSystemID = keyPrefix + "file-system-id"
 	// AnnotationPath, on a volume, is its directory, counted from the file system's root.
 	AnnotationPath = keyPrefix + "path"
+	// AnnotationClaimUID, on an adopted volume, is the uid of the claim that the ledger knows as
+	// its owner. The names of other volumes say it.
+	AnnotationClaimUID = keyPrefix + "claim-uid"
 	// AnnotationRejected, on a claim, is ValueTrue while the claim cannot be accepted as it is.
 	AnnotationRejected = keyPrefix + "rejected"
 	// AnnotationRejectReason, on a rejected claim, says why in a sentence.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
 	"gnuthought.com/efs-stunnel/pkg/efs"
@@ -174,6 +176,45 @@ owner: storage
 	}
 }
 
+// TestAdoptedVolumeOfNobodyIsDeleted deletes the object of adopted data that no claim has any
+// more. Its name does not say whose it was.
+func TestAdoptedVolumeOfNobodyIsDeleted(t *testing.T) {
+	d := newDrill(t)
+	volume := d.originalVolume("adopted", 20490, "data")
+	claim := d.originalClaim("data", "adopted")
+	d.poll()
+	d.awaitEvent(volume, wellknown.EventVolumeAdopted)
+
+	client := d.Client.CoreV1().PersistentVolumes()
+	patch := func(what, patch string, done func(*corev1.PersistentVolume) bool) {
+		_, err := client.Patch(d.Context(), volume.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		d.check(err)
+		d.Eventually(what, func(ctx context.Context) error {
+			object, err := client.Get(ctx, volume.Name, metav1.GetOptions{})
+			if err == nil && !done(object) {
+				err = fmt.Errorf("it is %s, with finalizers %v", object.Status.Phase, object.Finalizers)
+			}
+			return err
+		})
+	}
+	held := func(object *corev1.PersistentVolume) bool {
+		return slices.Contains(object.Finalizers, wellknown.FinalizerVolume)
+	}
+	patch("retained", `{"spec": {"persistentVolumeReclaimPolicy": "Retain"}}`, func(o *corev1.PersistentVolume) bool { return !held(o) })
+	d.deleteClaim(claim)
+	patch("freed", `{"spec": {"claimRef": null}}`, func(o *corev1.PersistentVolume) bool { return o.Status.Phase == corev1.VolumeAvailable })
+	patch("to be deleted", `{"spec": {"persistentVolumeReclaimPolicy": "Delete"}}`, held)
+	d.check(client.Delete(d.Context(), volume.Name, metav1.DeleteOptions{}))
+	d.awaitGone("the adopted volume", func(ctx context.Context) error {
+		_, err := client.Get(ctx, volume.Name, metav1.GetOptions{})
+		return err
+	})
+	d.awaitEvent(volume, wellknown.EventVolumeDeleteSkipped, "no claim has the volume")
+	if !d.Exists(d.fileSystem, filepath.Join(volume.Spec.NFS.Path, "file")) {
+		t.Errorf("the data of the adopted volume is gone\n%s", d.Story())
+	}
+}
+
 // TestDiscoveryOfALostTable wants every port back, while a new file system wants one, too.
 func TestDiscoveryOfALostTable(t *testing.T) {
 	d := newDrill(t)
@@ -319,7 +360,7 @@ func TestDiscoveryOnDemand(t *testing.T) {
 	d.start(nil, func(o *loops.Options) { o.PollingInterval = time.Hour })
 	coming := fmt.Sprintf("fs-%dx2", d.Number)
 	claims := d.crowd(20, func(int) string { return coming })
-	d.awaitEvent(claims[19], wellknown.EventProvisioningFailed, "waiting for", coming)
+	d.awaitEvent(claims[19], wellknown.EventProvisioningFailed, "waiting: ", coming)
 	if id := d.NewFileSystem(); id != coming {
 		t.Fatalf("the new file system is %s", id)
 	}
