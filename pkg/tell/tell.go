@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// repeatAfter is shorter than the time for which a cluster keeps events, so that describing an
+// RepeatAfter is when to say again what still holds: shorter than the time for which a cluster keeps events, so that describing an
 // object always shows what is wrong with it.
-const repeatAfter = 30 * time.Minute
+const RepeatAfter = 30 * time.Minute
 
 // Teller is safe for use by many at once. What it remembers may be lost: then something is told
 // once more.
@@ -53,7 +53,7 @@ func (t *Teller) WarnOf(object Object, reason, topic, message string) {
 	if last, ok := t.told.Get(key); ok && last == message {
 		return
 	}
-	t.told.Set(key, message, repeatAfter)
+	t.told.Set(key, message, RepeatAfter)
 	t.events.Event(object, corev1.EventTypeWarning, reason, message)
 }
 

@@ -49,7 +49,7 @@ func (c *Controller) tellClaim(claim *corev1.PersistentVolumeClaim, plan lifecyc
 	case plan.Conflict != "":
 		c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, "conflict", plan.Conflict)
 	case plan.Wait != "":
-		c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, "wait", "waiting for "+plan.Wait)
+		c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, "wait", "waiting: "+plan.Wait)
 	case plan.Failed != nil && plan.GivenUp == "":
 		c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, plan.Failed.Job, failedText(plan))
 	}

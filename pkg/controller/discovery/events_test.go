@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/aws/smithy-go"
 	"github.com/google/go-cmp/cmp"
@@ -18,6 +20,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	repeat "gnuthought.com/efs-stunnel/pkg/tell"
 )
 
 func apiTrouble(request int, code, message string) error {
@@ -131,7 +134,9 @@ func TestNewsNotices(t *testing.T) {
 	}
 }
 
-func TestTeller(t *testing.T) {
+func TestTeller(t *testing.T) { synctest.Test(t, testTeller) }
+
+func testTeller(t *testing.T) {
 	var log bytes.Buffer
 	events := record.NewFakeRecorder(100)
 	tell := &teller{events: events, log: slog.New(slog.NewTextHandler(&log, nil))}
@@ -156,11 +161,14 @@ func TestTeller(t *testing.T) {
 	expect("when it is there", "Normal FileSystemFound fs-1", "Warning DiscoveryFailed first words")
 	tell.tellAll(t.Context(), table, nil, trouble)
 	expect("while the trouble lasts")
+	<-time.After(repeat.RepeatAfter)
+	tell.tellAll(t.Context(), table, nil, trouble)
+	expect("while it lasts for long", "Warning DiscoveryFailed first words")
 	tell.tellAll(t.Context(), table, nil, nil)
 	tell.tellAll(t.Context(), table, nil, trouble)
 	expect("when it is back", "Warning DiscoveryFailed first words")
-	if got := strings.Count(log.String(), "discovery is in trouble"); got != 2 {
-		t.Errorf("%d lines of log, want 2:\n%s", got, log.String())
+	if got := strings.Count(log.String(), "discovery is in trouble"); got != 3 {
+		t.Errorf("%d lines of log, want 3:\n%s", got, log.String())
 	}
 	tell.tellAll(t.Context(), table, nil, []complaint{discoveryComplaint("long", strings.Repeat("é", 1000))})
 	if got := told(); len(got) != 1 || len(got[0]) > 1024+len("Warning DiscoveryFailed ") || strings.ContainsRune(got[0], '\ufffd') {

@@ -5,17 +5,20 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/tell"
 )
 
 // teller makes events of notices. Only the sync uses it.
 type teller struct {
 	events   record.EventRecorder
 	log      *slog.Logger
-	waiting  []notice        // for the ConfigMap that does not exist yet
-	standing map[string]bool // keys of the complaints that were told and still hold
+	waiting  []notice             // for the ConfigMap that does not exist yet
+	standing map[string]time.Time // when the complaints that still hold were told last, by key
 }
 
 // maxMessageBytes is what the events API takes.
@@ -28,13 +31,15 @@ func (t *teller) tellAll(ctx context.Context, table *corev1.ConfigMap, news []no
 		t.log.Log(ctx, levelOf(n), "discovery has news", "reason", n.message)
 		t.tell(table, n)
 	}
-	standing := map[string]bool{}
+	standing := map[string]time.Time{}
 	for _, c := range complaints {
-		standing[c.key] = true
-		if !t.standing[c.key] {
+		told, ok := t.standing[c.key]
+		if !ok || time.Since(told) >= tell.RepeatAfter {
 			t.log.Log(ctx, c.level, "discovery is in trouble", "reason", c.message)
 			t.tell(table, c.notice)
+			told = time.Now()
 		}
+		standing[c.key] = told
 	}
 	t.standing = standing
 	t.flush(table)

@@ -129,7 +129,7 @@ func (s State) begin() (*directories.Operation, ClaimPlan) {
 		return nil, ClaimPlan{Refusal: err.Error()}
 	}
 	if len(class.FileSystemTags) > 0 && !s.Targets.Listed {
-		return nil, ClaimPlan{Wait: "the EFS API to answer, because the class asks for tags", LookAgain: true}
+		return nil, ClaimPlan{Wait: "the EFS API has not answered yet, and the class asks for tags", LookAgain: true}
 	}
 	choice, err := volumes.Choose(claim, class, s.NodeZone, s.candidates(claim.Path))
 	switch {
