@@ -1,11 +1,16 @@
-// Command nodeagent-supervise is what nodeagent supervise runs: it keeps one stunnel process for
-// each configuration file that the node agent writes.
+// Command nodeagent-supervise is the node's small program:
+//
+//	nodeagent-supervise          is what nodeagent supervise runs: keeps one stunnel process for
+//	                             each configuration file that the node agent writes
+//	nodeagent-supervise probe    asks the agent, for kubelet
 //
 // It is a program of its own because of its memory: a supervisor that linked what the agent
-// needs for the Kubernetes API would take twice as much, on every node.
+// needs for the Kubernetes API would take twice as much, on every node; and a probe that did
+// would load all of that every few seconds.
 //
-// Exit code 0 means that it was told to end, 1 that there is no folder or no stunnel to work
-// with, 2 that its settings are wrong.
+// Exit code 0 means that the supervisor was told to end, or that the agent is well; 1 that there
+// is no folder or no stunnel to work with, or that the agent is not well; 2 that the settings
+// are wrong.
 package main
 
 import (
@@ -41,10 +46,17 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "probe" {
+		return probe(ctx, args[1:], getenv, stdout, stderr)
+	}
+	return runSupervisor(ctx, args, getenv, stdout, stderr)
+}
+
+func runSupervisor(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	o, set, err := parseOptions(args, getenv)
 	switch {
 	case errors.Is(err, settings.ErrHelp):
-		fmt.Fprintf(stdout, "Usage:\n  nodeagent supervise [flags]\n%s", set.Help())
+		fmt.Fprintf(stdout, "Usage:\n  nodeagent supervise [flags]\n  nodeagent-supervise probe healthy|ready [flags]\n%s", set.Help())
 		return exitDone
 	case err != nil:
 		fmt.Fprintln(stderr, "nodeagent supervise:", err)

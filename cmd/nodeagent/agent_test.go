@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -63,7 +63,9 @@ func TestAgentBadSettings(t *testing.T) {
 		"bad interval":       {nil, []string{"--probe-interval=1h"}, `--probe-interval "1h": want`},
 		"bad address":        {nil, []string{"--http-address=x"}, `--http-address "x": want`},
 		"bad region":         {map[string]string{"AWS_REGION": "x/y"}, nil, `AWS_REGION "x/y": want`},
-		"no such file":       {map[string]string{"EFS_CA_FILE": "/no/such"}, nil, `EFS_CA_FILE "/no/such": want`},
+		"no such file":       {map[string]string{"EFS_CA_FILE": "/no/such"}, nil, `EFS_CA_FILE "/no/such": no such file in this container; mount it into supervisor and agent`},
+		"a folder of roots":  {map[string]string{"EFS_CA_FILE": "/"}, nil, `EFS_CA_FILE "/": want`},
+		"relative roots":     {nil, []string{"--ca-file=ca.crt"}, `--ca-file "ca.crt": want`},
 		"relative prefix":    {nil, []string{"--stunnel-conf=x"}, `--stunnel-conf "x": want`},
 		"long prefix":        {nil, []string{"--stunnel-conf=/" + strings.Repeat("x", 100)}, "want at most 96 bytes"},
 		"bad namespace":      {nil, []string{"--namespace=A"}, `--namespace "A": want`},
@@ -92,46 +94,32 @@ func TestAgentHelpAndBadSettingsEnd(t *testing.T) {
 	}
 }
 
-func TestProbeAsksItsOwnAgent(t *testing.T) {
-	prefix := filepath.Join(t.TempDir(), "s.conf")
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "unix", prefix+"-agent.sock")
+func TestProbeIsAnotherProgram(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := dispatch([]string{"probe", "ready"}, &stdout, &stderr); code != exitUsage || !strings.Contains(stderr.String(), "want nodeagent-supervise probe healthy|ready") {
+		t.Errorf("it ends with %d and says %q", code, &stderr)
+	}
+}
+
+// ask asks as kubelet's probes do.
+func ask(ctx context.Context, prefix, path string) (code int, report string, err error) {
+	client := http.Client{Transport: &http.Transport{
+		DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", prefix+"-agent.sock")
+		},
+	}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent"+path, nil)
 	if err != nil {
-		t.Fatal(err)
+		return 0, "", err
 	}
-	server := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/healthz" {
-			http.Error(w, "not listening: fs-1", http.StatusServiceUnavailable)
-		}
-	})}
-	done := make(chan error, 1)
-	go func() { done <- server.Serve(listener) }()
-	tests := map[string]struct {
-		args []string
-		code int
-		says string
-	}{
-		"healthy":        {[]string{"healthy", "--stunnel-conf=" + prefix}, exitDone, ""},
-		"not ready":      {[]string{"ready", "--stunnel-conf=" + prefix}, exitFailed, "not listening: fs-1"},
-		"another agent":  {[]string{"ready", "--stunnel-conf=" + prefix + "2"}, exitFailed, "asking the agent"},
-		"something else": {[]string{"happy"}, exitUsage, `"happy": want healthy or ready`},
-		"nothing":        {nil, exitUsage, "want healthy or ready"},
-		"a bad flag":     {[]string{"ready", "--stunnel-conf=x"}, exitUsage, `--stunnel-conf "x": want`},
+	response, err := client.Do(request)
+	if err != nil {
+		return 0, "", err
 	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			var output bytes.Buffer
-			code := probeRun(t.Context(), tt.args, func(string) string { return "" }, &output, &output)
-			if code != tt.code || !strings.Contains(output.String(), tt.says) {
-				t.Errorf("got %d and %q, want %d and %q", code, &output, tt.code, tt.says)
-			}
-		})
-	}
-	if err := server.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
-		t.Error(err)
-	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return response.StatusCode, string(body), err
 }
 
 func TestAgentLivesWithoutTheAPI(t *testing.T) {
@@ -153,17 +141,18 @@ func TestAgentLivesWithoutTheAPI(t *testing.T) {
 	}()
 	deadline := time.Now().Add(time.Minute)
 	for {
-		report, err := askAgent(t.Context(), prefix, "/healthz")
-		if err == nil {
+		code, report, err := ask(t.Context(), prefix, "/healthz")
+		if err == nil && code == http.StatusOK {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("it never became healthy: %q, %v", report, err)
+			t.Fatalf("it never became healthy: %d, %q, %v", code, report, err)
 		}
 		<-time.After(5 * time.Millisecond)
 	}
-	if report, err := askAgent(t.Context(), prefix, "/readyz"); !errors.Is(err, errNotWell) || !strings.Contains(report, "no table") {
-		t.Errorf("got %q, %v; want that there is no table", report, err)
+	code, report, err := ask(t.Context(), prefix, "/readyz")
+	if err != nil || code != http.StatusServiceUnavailable || !strings.Contains(report, "no table") {
+		t.Errorf("got %d, %q, %v; want that there is no table", code, report, err)
 	}
 	cancel()
 	if code := <-ended; code != exitDone {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -65,7 +66,7 @@ func (o *agentOptions) bindTunnels(g *settings.Group) {
 	g.Add(settings.Text(&o.stunnelConf, "path", checkPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
 		"`path` that begins the tunnels' configuration files, each of which adds a dot and the tunnel's name")
 	g.Add(settings.Text(&o.caFile, "file", checkFile), "ca-file", "EFS_CA_FILE",
-		"`file` of the roots that servers' certificates must come from, in PEM; default is the first there is of "+strings.Join(caFiles(), ", "))
+		"`file` of the roots that servers' certificates must come from, in PEM, which the supervisor's container must have, too; default is the first there is of "+strings.Join(caFiles(), ", "))
 	g.Add(settings.Text(&o.region, "region", checkRegion), "aws-region", "AWS_REGION",
 		"`region` of the file systems, for tables that lack their names; default is what the instance metadata or the node's labels say")
 	g.Add(settings.Duration(&o.probeInterval, minProbeInterval, maxProbeInterval), "probe-interval", "",
@@ -159,10 +160,13 @@ func anything(string) error { return nil }
 
 func checkFile(name string) error {
 	info, err := os.Stat(name)
-	if err != nil || !info.Mode().IsRegular() || !filepath.IsAbs(name) {
+	switch {
+	case !filepath.IsAbs(name), err == nil && !info.Mode().IsRegular():
 		return errors.New("want the absolute path of a file")
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("no such file in this container; mount it into supervisor and agent")
 	}
-	return nil
+	return err
 }
 
 func checkNode(name string) error {

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"strconv"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/config"
 	awslogging "github.com/aws/smithy-go/logging"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,14 +45,14 @@ type wiring struct {
 	events  *events.Broadcast
 }
 
-func wireAgent(ctx context.Context, o agentOptions, log *slog.Logger) (wiring, error) {
+func wireAgent(o agentOptions, log *slog.Logger) (wiring, error) {
 	dir, err := confdir.Open(o.stunnelConf)
 	if err != nil {
 		return wiring{}, err
 	}
-	aws, err := config.LoadDefaultConfig(ctx, config.WithLogger(sdkLogger(log)))
+	metadata, err := place.NewMetadata(os.Getenv, sdkLogger(log))
 	if err != nil {
-		return wiring{}, fmt.Errorf("reading the AWS configuration: %w", err)
+		return wiring{}, err
 	}
 	d := denials.New(metricsNamespace, log, time.Now)
 	work, forEvents, err := newClients(o, d)
@@ -72,7 +72,7 @@ func wireAgent(ctx context.Context, o agentOptions, log *slog.Logger) (wiring, e
 	return wiring{events: broadcast, options: agent.Options{
 		Client: work, Namespace: o.namespace, Node: o.node, Dir: dir, Region: o.region,
 		Routing:  routing.Settings{CAFile: o.caFile, ServerPort: wellknown.NFSPort, Reserved: reserved(o.httpAddress)},
-		Metadata: place.NewMetadata(aws).Find, Dialer: &probe.Network{CAFile: o.caFile},
+		Metadata: metadata.Find, Dialer: &probe.Network{CAFile: o.caFile},
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(dir.Prefix()) },
 		ProbeInterval: o.probeInterval, RemoveStartupTaint: o.removeStartupTaint,
 		HTTP: httpserver.Options{

@@ -53,6 +53,9 @@ const (
 	EventPortTaken = "PortTaken"
 	// EventTargetUnusable: a target cannot be served as the table has it.
 	EventTargetUnusable = "TargetUnusable"
+	// EventConfigurationRefused: stunnel cannot run with a tunnel's configuration; the message says
+	// why, and which file it lacks.
+	EventConfigurationRefused = "ConfigurationRefused"
 	// EventTunnelUnhealthy: nothing comes back through a tunnel.
 	EventTunnelUnhealthy = "TunnelUnhealthy"
 	// EventTunnelHealthy: it does again.

@@ -11,6 +11,9 @@ const (
 	DefaultAgentHTTPAddress = LoopbackAddress + ":20488"
 	// DefaultProbeInterval is the time between two probes of a tunnel.
 	DefaultProbeInterval = 10 * time.Second
+	// DefaultAgentProbeTimeout is how long kubelet's probes wait for the agent, of the 5 s that
+	// the manifests give them.
+	DefaultAgentProbeTimeout = 4 * time.Second
 	// FirstHealthWait is how long a starting agent waits for its tunnels to be healthy before
 	// it reports ready all the same.
 	FirstHealthWait = 60 * time.Second

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -87,6 +88,68 @@ func TestAgentCanBeReplacedWithoutAGap(t *testing.T) {
 				t.Errorf("container %s: another agent on the node could answer %+v", c.Name, probe)
 			}
 		}
+	}
+}
+
+// TestProbesAreSmallAndQuick: each starts a program on every node, and has to say why it failed
+// before kubelet ends it.
+func TestProbesAreSmallAndQuick(t *testing.T) {
+	agent := container(t, read[appsv1.DaemonSet](t, "DaemonSet", wellknown.NodeDaemonSet), "agent")
+	for what, probe := range map[string]*corev1.Probe{"healthy": agent.LivenessProbe, "ready": agent.ReadinessProbe} {
+		command := []string{"/usr/local/bin/nodeagent-supervise", "probe", what}
+		if probe == nil || !slices.Equal(probe.Exec.Command, command) {
+			t.Fatalf("got %+v, want %q", probe, command)
+		}
+	}
+	if startup := agent.StartupProbe; startup == nil || !slices.Equal(startup.Exec.Command, agent.LivenessProbe.Exec.Command) {
+		t.Fatalf("got %+v, want the same as later", startup)
+	}
+	for _, probe := range []*corev1.Probe{agent.StartupProbe, agent.LivenessProbe, agent.ReadinessProbe} {
+		if left := time.Duration(probe.TimeoutSeconds)*time.Second - wellknown.DefaultAgentProbeTimeout; left < time.Second {
+			t.Errorf("kubelet ends a probe %s after it would end by itself; want 1s at least", left)
+		}
+	}
+}
+
+func container(t *testing.T, set appsv1.DaemonSet, name string) corev1.Container {
+	t.Helper()
+	containers := set.Spec.Template.Spec.Containers
+	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("the DaemonSet has no container %s", name)
+	}
+	return containers[i]
+}
+
+// TestRootsAreInBothContainers: the agent names the file, and stunnel reads it in the other one.
+func TestRootsAreInBothContainers(t *testing.T) {
+	found := 0
+	for _, text := range documents(t, deploy) {
+		var set appsv1.DaemonSet
+		if err := yaml.Unmarshal([]byte(text), &set); err != nil || set.Kind != "DaemonSet" {
+			continue // a list of patches, or something else
+		}
+		file := ""
+		for _, c := range set.Spec.Template.Spec.Containers {
+			for _, variable := range c.Env {
+				if variable.Name == "EFS_CA_FILE" {
+					file = variable.Value
+				}
+			}
+		}
+		if file == "" {
+			continue
+		}
+		found++
+		for _, name := range []string{"supervisor", "agent"} {
+			mounts := container(t, set, name).VolumeMounts
+			if !slices.ContainsFunc(mounts, func(m corev1.VolumeMount) bool { return strings.HasPrefix(file, m.MountPath+"/") }) {
+				t.Errorf("%s is not mounted into container %s: %+v", file, name, mounts)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("no manifest sets EFS_CA_FILE, as that of the lab should")
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -35,6 +36,16 @@ func (a *Agent) tell(now time.Time) {
 			a.warn(wellknown.EventPortTaken, t.Name, fmt.Sprintf("port %d of target %s is taken by another process; "+
 				"volumes on it cannot be mounted on this node until that ends", t.Port, t.Name))
 		}
+		a.tellRefusal(t)
+	}
+}
+
+// tellRefusal hands on what the supervisor says of a configuration that cannot be run. Nobody
+// else would tell of a file that is mounted into the agent's container only.
+func (a *Agent) tellRefusal(t routing.Tunnel) {
+	p := a.status.Tunnels[t.Name].Process
+	if p != nil && (p.Reason == supervise.ReasonBadConfig || p.Reason == supervise.ReasonStartFailed) {
+		a.warn(wellknown.EventConfigurationRefused, t.Name, fmt.Sprintf("tunnel to %s on port %d cannot run as it is configured (%s): %s", t.Name, t.Port, p.Reason, p.Words))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
+	"github.com/aws/smithy-go/logging"
 	corev1 "k8s.io/api/core/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
@@ -27,9 +28,19 @@ const (
 // Metadata is the metadata service of the instance that the program runs on.
 type Metadata struct{ client *imds.Client }
 
-// NewMetadata asks nothing yet. Only version 2 of the service is used.
-func NewMetadata(config aws.Config) Metadata {
-	return Metadata{imds.NewFromConfig(config, func(o *imds.Options) { o.EnableFallback = aws.FalseTernary })}
+// endpointMode is the SDK's variable for instances that have IPv6 only. The others that matter
+// here, imds.New reads itself.
+const endpointMode = "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE"
+
+// NewMetadata asks nothing yet. Only version 2 of the service is used. It does without the SDK's
+// configuration, whose ways to log in are 3 MiB of every agent's memory: the service asks for no
+// credentials. An error says which variable is wrong.
+func NewMetadata(getenv func(string) string, log logging.Logger) (Metadata, error) {
+	options := imds.Options{Logger: log, EnableFallback: aws.FalseTernary}
+	if err := options.EndpointMode.SetFromString(getenv(endpointMode)); err != nil {
+		return Metadata{}, fmt.Errorf("%s: %w", endpointMode, err)
+	}
+	return Metadata{imds.New(options)}, nil
 }
 
 // Find asks for the instance's place. Without a zone there is an error; subnets are a gain only.

@@ -3,10 +3,12 @@ package place_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/smithy-go/logging"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,11 +35,16 @@ func instance(t *testing.T, values map[string]string) place.Metadata {
 	}))
 	t.Cleanup(server.Close)
 	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", server.URL)
-	aws, err := config.LoadDefaultConfig(t.Context(), config.WithRegion("eu-west-1"))
+	return metadata(t)
+}
+
+func metadata(t *testing.T) place.Metadata {
+	t.Helper()
+	m, err := place.NewMetadata(os.Getenv, logging.Nop{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return place.NewMetadata(aws)
+	return m
 }
 
 func TestFind(t *testing.T) {
@@ -71,13 +78,16 @@ func TestFind(t *testing.T) {
 
 func TestNobodyAnswers(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
-	aws, err := config.LoadDefaultConfig(t.Context(), config.WithRegion("eu-west-1"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	begin := time.Now()
-	if got, err := place.NewMetadata(aws).Find(t.Context()); err == nil || time.Since(begin) > 30*time.Second {
+	if got, err := metadata(t).Find(t.Context()); err == nil || time.Since(begin) > 30*time.Second {
 		t.Errorf("got %+v, %v after %s", got, err, time.Since(begin))
+	}
+}
+
+func TestBadEndpointModeIsTold(t *testing.T) {
+	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE", "IPv5")
+	if _, err := place.NewMetadata(os.Getenv, logging.Nop{}); err == nil || !strings.Contains(err.Error(), "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE") {
+		t.Errorf("got %v, want the variable's name", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -78,8 +79,13 @@ func TestBadConfigAtStart(t *testing.T) {
 	generation := w.write(tunnel)
 	w.supervise()
 	s := w.until("fs-1", "refuses", isBadConfig)
-	if s.State != supervise.StateFailed || s.Listening || s.Process.Words == "" {
+	if s.State != supervise.StateFailed || s.Listening || !strings.Contains(s.Process.Words, "No trusted certificates found") {
 		t.Errorf("got %+v, want it failed, with stunnel's words", s)
+	}
+	// Which do not name the file.
+	want := "CAfile " + later + ": no such file in the supervisor's container; mount it into supervisor and agent"
+	if !strings.Contains(s.Process.Words, want) || len(w.log.lines("level=ERROR", want)) == 0 {
+		t.Errorf("got %q, want %q there and in the log", s.Process.Words, want)
 	}
 	if err := os.WriteFile(later, roots, 0o600); err != nil {
 		t.Fatal(err)

@@ -13,6 +13,9 @@ const (
 	mostConns = 64
 )
 
+// configurationFailed ends what stunnel says while it refuses a configuration.
+const configurationFailed = "Configuration failed"
+
 // hear learns from a line of the process' log.
 func (t *tunnel) hear(l line, c classifier, now time.Time) {
 	if l.thread == mainThread {
@@ -38,7 +41,7 @@ func (t *tunnel) hearMain(l line, now time.Time) {
 		}
 	case strings.HasPrefix(l.text, "Binding service [") && strings.HasSuffix(l.text, "] failed"):
 		t.bindFailed(now)
-	case l.text == "Configuration failed":
+	case l.text == configurationFailed:
 		t.configurationRefused(now)
 	case l.severity <= severityError || strings.Contains(l.text, "Address already in use"):
 		if len(t.complaints) < mostComplaints {

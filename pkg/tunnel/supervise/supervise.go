@@ -175,12 +175,26 @@ func (s *supervisor) handle(e event, now time.Time) {
 	}
 	if e.line != "" {
 		l := parseLine(e.line)
-		s.logLine(t, l)
-		t.hear(l, s.classifier, now)
+		if l.text == configurationFailed {
+			s.addUnreadable(t, now)
+		}
+		s.hear(t, l, now)
 		return
 	}
 	s.logEnd(t, e.how)
 	t.ended(e.how, now)
+}
+
+func (s *supervisor) hear(t *tunnel, l line, now time.Time) {
+	s.logLine(t, l)
+	t.hear(l, s.classifier, now)
+}
+
+// addUnreadable completes what stunnel said while it refused a configuration.
+func (s *supervisor) addUnreadable(t *tunnel, now time.Time) {
+	for _, words := range unreadable(t.attempted()) {
+		s.hear(t, line{severity: severityError, thread: mainThread, text: words}, now)
+	}
 }
 
 // advance does what can be done now, and says when there may be more; the zero time for never.
