@@ -78,19 +78,24 @@ func (m *manager) efsAPI(ctx context.Context) (discovery.API, awsplace.Place, er
 	if err != nil {
 		return nil, awsplace.Place{}, fmt.Errorf("reading the AWS configuration: %w", err)
 	}
-	place, err := awsplace.Finder{
+	finder := awsplace.Finder{
 		Region: aws.Region, VPCID: m.options.vpcID,
 		Metadata: awsplace.InstanceMetadata(aws), NodeRegion: m.nodeRegion, Log: m.log,
-	}.Find(ctx)
+	}
+	place, err := finder.Find(ctx)
 	if err != nil {
 		return nil, awsplace.Place{}, err
 	}
 	m.log.Info("discovery asks Amazon EFS", "reason", fmt.Sprintf("region %s, VPC %q", place.Region, place.VPCID))
 	aws.Region = place.Region
-	return awsefs.New(aws, awsefs.Options{
+	client := awsefs.New(aws, awsefs.Options{
 		CallTimeout: efsCallTimeout, Parallel: efsParallel,
 		Observe: m.metrics.observeCall, Now: time.Now, // the discovery loop filters: what it has given a port must not look missing
-	}), place, nil
+	})
+	if place.VPCID == "" {
+		return lateVPC{API: client, vpc: finder.LateVPC()}, place, nil
+	}
+	return client, place, nil
 }
 
 // nodeRegion is what the cloud's controller wrote on any node; a cluster is in one region.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// metadataTimeout bounds all questions to the instance metadata service. Outside EC2, and where
-// pods may not reach it, there is no answer at all.
+// metadataTimeout bounds all questions of one try to the instance metadata service. Outside EC2,
+// and where pods may not reach it, there is no answer at all.
 const metadataTimeout = 3 * time.Second
 
 // Place is where the cluster's nodes are.
@@ -38,7 +38,8 @@ type Finder struct {
 }
 
 // Find asks in order: settings, metadata, nodes. Without a region there is an error, as no API
-// can be asked; without a VPC there is none, and mount targets of any VPC count.
+// can be asked; without a VPC there is none, and mount targets of any VPC count until LateVPC
+// knows better.
 func (f Finder) Find(ctx context.Context) (Place, error) {
 	asking, cancel := context.WithTimeout(ctx, metadataTimeout)
 	defer cancel()
@@ -67,7 +68,7 @@ func (f Finder) findVPC(ctx context.Context) string {
 	}
 	id, err := f.Metadata.VPCID(ctx)
 	if err != nil {
-		f.Log.Warn("VPC of the nodes is not known, so mount targets of any VPC are used; set --vpc-id", "err", err)
+		f.Log.Warn("VPC of the nodes is not known, so mount targets of any VPC are used until it is; set --vpc-id", "err", err)
 		return ""
 	}
 	return id
