@@ -2,12 +2,14 @@
 SHELL := /bin/bash -eu -o pipefail
 .DEFAULT_GOAL := help
 
-MODULES  := . hack/lab
+MODULES  := . hack/lab test/bench
 TOOL     := go tool -modfile=$(CURDIR)/hack/tools/go.mod
 LAB      := $(CURDIR)/bin/lab
 LAB_NAME ?= default
 # Extra flags of lab-up, for example LAB_FLAGS="--audit --nodes 3".
 LAB_FLAGS ?=
+# Flags of bench, for example BENCH_FLAGS="-parts burst -rounds 1".
+BENCH_FLAGS ?=
 
 export LAB_NAME
 # Modules are what their go.mod says, whatever a developer's workspace says.
@@ -41,10 +43,15 @@ fmt: ## Format every Go file
 .PHONY: lint
 lint: ## Check format, go vet, staticcheck and golangci-lint
 	$(TOOL) golangci-lint fmt --diff
-	for m in $(MODULES); do cd $(CURDIR)/$$m; go vet -tags smoke,integration ./...; $(TOOL) staticcheck -tags smoke,integration ./...; $(TOOL) golangci-lint run; done
+	for m in $(MODULES); do cd $(CURDIR)/$$m; go vet -tags smoke,integration,e2e ./...; $(TOOL) staticcheck -tags smoke,integration,e2e ./...; $(TOOL) golangci-lint run; done
+
+.PHONY: generate
+generate: ## Write what is generated: the tables of settings in docs/operations.md
+	go run ./hack/docs
 
 .PHONY: verify
-verify: ## Check that the generated files (go.mod, go.sum) are up to date
+verify: ## Check that what is generated (settings in docs, go.mod, go.sum) is up to date
+	go run ./hack/docs -diff
 	for m in $(MODULES) hack/lab/components hack/tools; do (cd $$m && go mod tidy -diff); done
 
 ##@ Lab
@@ -86,6 +93,13 @@ demo: lab ## Show the whole system at work in the lab, which is left running
 .PHONY: e2e
 e2e: lab ## Prove the product on real nodes, with its own manifests and images
 	go test -tags e2e -count=1 -timeout 3h -v ./test/e2e
+
+.PHONY: bench
+bench: lab ## Measure the manager beside the field's library; docs/benchmarks.md says how to read it
+	programs=$$($(LAB) components); \
+	go build -o bin/manager ./cmd/manager; \
+	go build -C test/bench -o $(CURDIR)/bin/bench .; \
+	bin/bench -programs "$$programs" -manager bin/manager -json bin/bench.json $(BENCH_FLAGS)
 
 ##@ Everything
 

@@ -1,0 +1,205 @@
+package docs
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// TestManifestsAreAccepted by the code that reads such objects in a cluster.
+func TestManifestsAreAccepted(t *testing.T) {
+	kinds := map[string]int{}
+	for _, p := range pages(t) {
+		r := reader{classes: shippedClass(t)}
+		for _, text := range p.manifests() {
+			kind, err := r.accept([]byte(text))
+			if err != nil {
+				t.Errorf("%s: %v\n%s", p.path, err, text)
+			}
+			kinds[kind]++
+		}
+	}
+	for _, kind := range []string{"StorageClass", "PersistentVolumeClaim", "ConfigMap", "table"} {
+		if kinds[kind] == 0 {
+			t.Errorf("no page has a %s", kind)
+		}
+	}
+}
+
+// manifests are the documents of all blocks of YAML.
+func (p page) manifests() []string {
+	var all []string
+	_, blocks := p.split()
+	for _, b := range blocks {
+		if b.language == "yaml" {
+			all = append(all, regexp.MustCompile(`(?m)^---\n`).Split(b.text, -1)...)
+		}
+	}
+	return all
+}
+
+// reader reads the manifests of one page from top to bottom, as somebody would apply them.
+type reader struct{ classes map[string]volumes.Class }
+
+// shippedClass is the one that comes with the installation.
+func shippedClass(t *testing.T) map[string]volumes.Class {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "deploy/kustomize/base/storageclass.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := reader{classes: map[string]volumes.Class{}}
+	if err := r.acceptClass(text); err != nil {
+		t.Fatal(err)
+	}
+	return r.classes
+}
+
+func (r reader) accept(text []byte) (kind string, err error) {
+	var object metav1.PartialObjectMetadata
+	if err := yaml.Unmarshal(text, &object); err != nil {
+		return "", err
+	}
+	switch {
+	case object.Kind == "StorageClass":
+		return object.Kind, r.acceptClass(text)
+	case object.Kind == "PersistentVolumeClaim":
+		return object.Kind, r.acceptClaim(text)
+	case object.Kind == "ConfigMap":
+		return object.Kind, acceptConfigMap(text)
+	case strings.HasPrefix(string(text), "efs_stunnel_targets:"):
+		_, err := ports.Decode(text)
+		return "table", err
+	}
+	return object.Kind, nil
+}
+
+func (r reader) acceptClass(text []byte) error {
+	var object storagev1.StorageClass
+	if err := yaml.UnmarshalStrict(text, &object); err != nil {
+		return err
+	}
+	if object.Provisioner != wellknown.DefaultProvisioner {
+		return errors.New("it is another provisioner's")
+	}
+	class, err := volumes.ParseClass(&object)
+	r.classes[object.Name] = class
+	return err
+}
+
+func (r reader) acceptClaim(text []byte) error {
+	var claim corev1.PersistentVolumeClaim
+	if err := yaml.UnmarshalStrict(text, &claim); err != nil {
+		return err
+	}
+	class, ok := r.classes[volumes.ClassName(&claim)]
+	if !ok {
+		return errors.New("its class is neither the shipped one nor on the page")
+	}
+	claim.Namespace, claim.UID = "default", "01234567-89ab-cdef-0123-456789abcdef"
+	_, err := volumes.ParseClaim(&claim, class)
+	return err
+}
+
+func acceptConfigMap(text []byte) error {
+	var object corev1.ConfigMap
+	if err := yaml.UnmarshalStrict(text, &object); err != nil {
+		return err
+	}
+	table, ok := object.Data[wellknown.TargetsKey]
+	if !ok {
+		return nil
+	}
+	_, err := ports.DecodePinned([]byte(table))
+	return err
+}
+
+// TestParametersAreThoseOfClasses: the parser names them all when it meets one that it does not
+// know.
+func TestParametersAreThoseOfClasses(t *testing.T) {
+	_, err := volumes.ParseClass(&storagev1.StorageClass{Parameters: map[string]string{"unheardOf": "1"}})
+	if err == nil {
+		t.Fatal("an unknown parameter is accepted")
+	}
+	_, list, ok := strings.Cut(err.Error(), "allowed are ")
+	if !ok {
+		t.Fatalf("%v does not say what is allowed", err)
+	}
+	documented := firstCodes(readPage(t, "README.md").section(t, "## StorageClass parameters"))
+	slices.Sort(documented)
+	if diff := cmp.Diff(strings.Split(list, ", "), documented); diff != "" {
+		t.Errorf("parameters mismatch (-parser +README.md):\n%s", diff)
+	}
+}
+
+// TestForeignParametersAreKnown: whoever forgets to translate one is told by the claim, too.
+func TestForeignParametersAreKnown(t *testing.T) {
+	p, found := readPage(t, "docs/migration.md"), 0
+	for _, heading := range []string{"### Parameters of efs-provisioner", "### Parameters of the EFS CSI driver"} {
+		for _, row := range rows(p.section(t, heading)) {
+			old := codes(row[0])
+			if len(old) == 0 || row[1] == "the same" {
+				continue
+			}
+			found++
+			_, err := volumes.ParseClass(&storagev1.StorageClass{Parameters: map[string]string{old[0]: "1"}})
+			if err == nil || strings.Contains(err.Error(), "allowed are ") {
+				t.Errorf("the page translates %s, the program does not: %v", old[0], err)
+			}
+		}
+	}
+	if found < 10 {
+		t.Errorf("found only %d parameters", found)
+	}
+}
+
+// TestPolicyAllowsWhatIsCalled, and nothing else.
+func TestPolicyAllowsWhatIsCalled(t *testing.T) {
+	source, err := os.ReadFile(filepath.Join(root, "pkg/efs/awsefs/client.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var called []string
+	for _, m := range regexp.MustCompile(`observed\(ctx, c, "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
+		called = append(called, "elasticfilesystem:"+m[1])
+	}
+	slices.Sort(called)
+	if diff := cmp.Diff(slices.Compact(called), allowed(t)); diff != "" {
+		t.Errorf("actions mismatch (-called +README.md):\n%s", diff)
+	}
+}
+
+func allowed(t *testing.T) []string {
+	t.Helper()
+	_, blocks := readPage(t, "README.md").split()
+	for _, b := range blocks {
+		if b.language != "json" {
+			continue
+		}
+		var policy struct {
+			Statement []struct{ Action []string }
+		}
+		if err := json.Unmarshal([]byte(b.text), &policy); err != nil || len(policy.Statement) != 1 {
+			t.Fatalf("%d statements, %v", len(policy.Statement), err)
+		}
+		slices.Sort(policy.Statement[0].Action)
+		return policy.Statement[0].Action
+	}
+	t.Fatal("README.md has no policy")
+	return nil
+}

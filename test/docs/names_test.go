@@ -1,0 +1,116 @@
+package docs
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+)
+
+const operations = "docs/operations.md"
+
+func TestEventsAreThoseOfThePrograms(t *testing.T) {
+	same(t, "events", stringConstants(t, "pkg/wellknown/events.go", "Event"),
+		firstCodes(readPage(t, operations).section(t, "## Events")))
+}
+
+func TestAlertsAreThoseOfTheManifests(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "deploy/kustomize/components/monitoring/rules.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rules struct {
+		Spec struct {
+			Groups []struct {
+				Rules []struct {
+					Alert  string
+					Labels map[string]string
+				}
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text, &rules); err != nil {
+		t.Fatal(err)
+	}
+	var want, got []string
+	for _, group := range rules.Spec.Groups {
+		for _, rule := range group.Rules {
+			want = append(want, rule.Alert+" "+rule.Labels["severity"])
+		}
+	}
+	for _, row := range rows(readPage(t, operations).section(t, "## Alerts")) {
+		got = append(got, strings.Join(codes(row[0]), "")+" "+row[1])
+	}
+	same(t, "alerts", want, got)
+}
+
+func TestReasonsAreThoseOfThePrograms(t *testing.T) {
+	var want []string
+	for _, reason := range supervise.Reasons() {
+		want = append(want, string(reason))
+	}
+	for _, reason := range []string{
+		probe.ReasonTimeout, probe.ReasonRefused, probe.ReasonUnreachable, probe.ReasonClosed,
+		probe.ReasonCertificate, probe.ReasonProtocol, probe.ReasonOther,
+	} {
+		want = append(want, "Probe"+reason)
+	}
+	p := readPage(t, operations)
+	same(t, "reasons of tunnel problems", want, firstCodes(p.section(t, "### Reasons of tunnel problems")))
+	same(t, "reasons of unusable targets", []string{
+		string(routing.NoAddress), string(routing.BadPort), string(routing.NoHostName),
+		string(routing.ClientCertificate), string(routing.BadValue),
+	}, firstCodes(p.section(t, "### Reasons of unusable targets")))
+}
+
+// same compares two sets of names; a name that stands twice is a mistake, too.
+func same(t *testing.T, what string, want, got []string) {
+	t.Helper()
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
+		t.Errorf("%d %s; mismatch (-program +page):\n%s", len(want), what, diff)
+	}
+}
+
+// stringConstants are the values of a file's constants whose names begin so.
+func stringConstants(t *testing.T, path, prefix string) []string {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var values []string
+	for node := range ast.Preorder(file) {
+		spec, ok := node.(*ast.ValueSpec)
+		if !ok || !strings.HasPrefix(spec.Names[0].Name, prefix) || len(spec.Values) != 1 {
+			continue
+		}
+		if value, ok := text(spec.Values[0]); ok {
+			values = append(values, value)
+		}
+	}
+	return values
+}
+
+// text is what a string literal stands for.
+func text(expression ast.Expr) (string, bool) {
+	literal, ok := expression.(*ast.BasicLit)
+	if !ok || literal.Kind != token.STRING {
+		return "", false
+	}
+	value, err := strconv.Unquote(literal.Value)
+	return value, err == nil
+}
