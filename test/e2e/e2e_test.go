@@ -29,6 +29,7 @@ func TestProduct(t *testing.T) {
 		{"a file system comes later", fileSystemComesLater},
 		{"a node comes later", nodeComesLater},
 		{"an upgrade of everything is not noticed", upgradeIsNotNoticed},
+		{"faults between client and server are not noticed", faultsAreNotNoticed},
 		{"a drained node gives its writer away", drainMovesTheWriter},
 		{"an agent does no more than admission allows", agentIsHeldBack},
 		{"every right that was granted was used", rightsAreUsed},
