@@ -3,6 +3,7 @@ package volumes
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,16 +90,25 @@ func kindOf(object *corev1.PersistentVolume, provisioner string) Kind {
 // firstClaim is the claim that the volume was made for, and that the ledger knows. An
 // administrator may have taken a retained volume from it since, or given it to another one.
 func firstClaim(object *corev1.PersistentVolume) types.UID {
-	if uid, ok := ClaimOfName(object.Name); ok {
-		return uid
-	}
-	if uid := object.Annotations[wellknown.AnnotationClaimUID]; uids.MatchString(uid) {
-		return types.UID(uid)
-	}
-	if ref := object.Spec.ClaimRef; ref != nil {
-		return ref.UID
+	if all := ClaimsOf(object); len(all) > 0 {
+		return all[0]
 	}
 	return ""
+}
+
+// ClaimsOf are the claims that a volume names: the one that it was made or adopted for first,
+// then the one that it is for now, if that is another.
+func ClaimsOf(object *corev1.PersistentVolume) []types.UID {
+	var all []types.UID
+	if uid, ok := ClaimOfName(object.Name); ok {
+		all = append(all, uid)
+	} else if uid := object.Annotations[wellknown.AnnotationClaimUID]; uids.MatchString(uid) {
+		all = append(all, types.UID(uid))
+	}
+	if ref := object.Spec.ClaimRef; ref != nil && ref.UID != "" && !slices.Contains(all, ref.UID) {
+		all = append(all, ref.UID)
+	}
+	return all
 }
 
 // ClaimOfName is the claim whose VolumeName this is; ok is false for other names.

@@ -62,14 +62,16 @@ func standingOf(claim *corev1.PersistentVolumeClaim) []string {
 	return nil
 }
 
-// strangersOf is the uid that a volume is for when it is named for another: an administrator may
-// have given a retained volume to another claim.
+// strangersOf are the uids that a volume is for when it is named for another: adopted volumes
+// have any name, and an administrator may have given a retained one to another claim.
 func strangersOf(volume *corev1.PersistentVolume) []string {
-	ref := volume.Spec.ClaimRef
-	if ref == nil || ref.UID == "" || volume.Name == volumes.VolumeName(ref.UID) {
-		return nil
+	var found []string
+	for _, uid := range volumes.ClaimsOf(volume) {
+		if volume.Name != volumes.VolumeName(uid) {
+			found = append(found, string(uid))
+		}
 	}
-	return []string{string(ref.UID)}
+	return found
 }
 
 // placeOf is a volume's path, behind the file system that it is on.

@@ -142,24 +142,13 @@ func (c *Controller) claimsOf(object any) []types.UID {
 	case *corev1.PersistentVolumeClaim:
 		return []types.UID{o.UID}
 	case *corev1.PersistentVolume:
-		return claimsOfVolume(o)
+		return volumes.ClaimsOf(o)
 	case *storagev1.StorageClass:
 		return c.unboundOf(o.Name)
 	case *batchv1.Job:
 		return claimsOfJob(o)
 	}
 	return nil
-}
-
-func claimsOfVolume(object *corev1.PersistentVolume) []types.UID {
-	var uids []types.UID
-	if uid, ok := volumes.ClaimOfName(object.Name); ok {
-		uids = append(uids, uid)
-	}
-	if ref := object.Spec.ClaimRef; ref != nil && ref.UID != "" {
-		uids = append(uids, ref.UID)
-	}
-	return uids
 }
 
 func (c *Controller) unboundOf(class string) []types.UID {

@@ -172,9 +172,8 @@ func (c *Controller) volumeChanged(object *corev1.PersistentVolume) {
 	if read.Kind == volumes.Root || object.DeletionTimestamp != nil {
 		c.look(read.FileSystemID) // a Job may be used up now
 	}
-	c.lookFor(read.ClaimUID)
-	if ref := object.Spec.ClaimRef; ref != nil && ref.UID != read.ClaimUID {
-		c.lookFor(ref.UID)
+	for _, uid := range volumes.ClaimsOf(object) {
+		c.lookFor(uid)
 	}
 	if len(c.view.Caches.JobsOfVolume(object.Name)) > 0 {
 		c.look(read.FileSystemID)
