@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +19,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/test/integration/kubelet"
 )
 
 // apiError is what the AWS SDK makes of an answer that is none.
@@ -92,6 +95,25 @@ func TestDiscoveryInTrouble(t *testing.T) {
 	d.awaitBound(d.claimOn(other, "well-again"))
 }
 
+// sweepThatCannotMount leaves a sweep Job whose pod holds the root claim and never starts.
+func (d *drill) sweepThatCannotMount(fileSystem string) {
+	d.Helper()
+	claim := d.claimOn(fileSystem, "swept")
+	d.awaitBound(claim)
+	d.Kubelet.PlayNext(kubelet.Fate{}, kubelet.Fate{FailedMount: "mount.nfs: Connection refused"})
+	d.deleteClaim(claim)
+	d.AwaitVolumeGone(claim)
+	d.Eventually("a sweep begins", func(ctx context.Context) error {
+		jobs, err := d.Client.BatchV1().Jobs(d.Namespace).List(ctx, metav1.ListOptions{})
+		if err == nil && !slices.ContainsFunc(jobs.Items, func(j batchv1.Job) bool {
+			return strings.HasPrefix(j.Name, wellknown.SweepJobPrefix+fileSystem)
+		}) {
+			err = errors.New("there is no such Job")
+		}
+		return err
+	})
+}
+
 // TestDiscoveryOfADeletedFileSystem lets go of its volumes, and of its target when none of them
 // is left. What else there is stays.
 func TestDiscoveryOfADeletedFileSystem(t *testing.T) {
@@ -101,6 +123,7 @@ func TestDiscoveryOfADeletedFileSystem(t *testing.T) {
 	kept, lost := d.claim("kept"), d.claimOn(doomed, "lost")
 	keptVolume, lostVolume := d.awaitBound(kept), d.awaitBound(lost)
 	port := ports.VolumeOf(lostVolume).Port
+	d.sweepThatCannotMount(doomed)
 
 	d.EFS.Remove(doomed)
 	d.awaitEvent(lostVolume, wellknown.EventFileSystemGone, doomed)

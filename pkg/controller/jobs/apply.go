@@ -132,6 +132,9 @@ func (c *Controller) isBehind(ctx context.Context, vanished []*batchv1.Job) (boo
 // applySweep records how the last sweep ended, or starts the next.
 func (c *Controller) applySweep(ctx context.Context, w world, p plan) error {
 	s := p.sweep
+	if len(s.abandon) > 0 {
+		return c.abandon(ctx, s.abandon)
+	}
 	if s.record != nil {
 		return c.recordSweep(ctx, w, s)
 	}
@@ -151,6 +154,24 @@ func (c *Controller) applySweep(ctx context.Context, w world, p plan) error {
 		return fmt.Errorf("creating Job %s: %w", job.Name, err)
 	}
 	c.metrics.created(mountjobs.Sweep, 0)
+	return nil
+}
+
+// abandon deletes Jobs that have nothing to do any more, with their pods.
+func (c *Controller) abandon(ctx context.Context, jobs []*batchv1.Job) error {
+	background := metav1.DeletePropagationBackground
+	for _, job := range jobs {
+		if err := c.releaseJob(ctx, job); err != nil {
+			return err
+		}
+		err := c.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
+			Preconditions: &metav1.Preconditions{UID: &job.UID}, PropagationPolicy: &background,
+		})
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("deleting Job %s: %w", job.Name, err)
+		}
+		c.options.Log.InfoContext(ctx, "sweep Job deleted", slog.String("job", job.Name), slog.String("reason", "its file system is gone"))
+	}
 	return nil
 }
 

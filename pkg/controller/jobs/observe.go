@@ -25,6 +25,8 @@ type world struct {
 	// notReady is why no Job may use the root claim now, or "".
 	notReady string
 	root     *corev1.PersistentVolumeClaim
+	// gone says that the file system has left the table, and that its root claim is to go.
+	gone bool
 	// waiting are the operations that wait, due or not. Finding them costs a look at every
 	// claim, so it is done only when they can be used.
 	waiting func() []lifecycle.Wanted
@@ -118,6 +120,8 @@ func (c *Controller) observeRoot(w *world) {
 		Volume: c.view.Caches.Volume(name), Claim: w.root,
 	}
 	w.notReady = pair.Ready()
+	_, known := c.view.Targets().FileSystems[w.id]
+	w.gone = !known && w.root != nil && w.root.DeletionTimestamp != nil
 }
 
 // waiting looks at everything that may want something of a file system: claims without a

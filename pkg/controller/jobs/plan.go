@@ -115,6 +115,8 @@ type sweepPlan struct {
 	next time.Time
 	// release are older sweeps.
 	release []*batchv1.Job
+	// abandon are sweeps of a file system that is gone, whose pods keep its root claim from going.
+	abandon []*batchv1.Job
 	again   time.Time
 }
 
@@ -124,6 +126,7 @@ const defaultSweepDelay = 10 * time.Second
 // decideSweep says what is to be done about the trash.
 //
 //	newest sweep  trash                         what is done
+//	running       the file system is gone       the Job is deleted
 //	running       any                           nothing
 //	ended, fresh  any                           its outcome is recorded, then it is released
 //	ended, none   a Job has filled it since     sweep, after a moment
@@ -134,6 +137,8 @@ func decideSweep(w world) sweepPlan {
 		s := &w.sweeps[i]
 		newest := i == len(w.sweeps)-1
 		switch {
+		case s.outcome.HoldsFileSystem() && w.gone:
+			p.abandon = append(p.abandon, s.job)
 		case s.outcome.HoldsFileSystem():
 			return sweepPlan{again: s.outcome.Until, release: p.release}
 		case s.fresh && newest:

@@ -136,6 +136,20 @@ func TestDecideRelease(t *testing.T) {
 	}
 }
 
+func TestSweepsOfAFileSystemThatIsGone(t *testing.T) {
+	running := swept(ago(time.Minute), mountjobs.Running, time.Time{}, true)
+	for name, c := range map[string]struct {
+		gone bool
+		want int
+	}{"there": {false, 0}, "gone": {true, 1}} {
+		w := withSweeps([]mountJob{mounted(1, fills)}, nil, running)
+		w.gone, w.notReady = c.gone, "it is being deleted"
+		if p := decideSweep(w); len(p.abandon) != c.want || p.begin {
+			t.Errorf("%s: got %+v, want %d Jobs abandoned", name, p, c.want)
+		}
+	}
+}
+
 func TestVanishedJobIsLookedForLive(t *testing.T) {
 	p := decide(worldWith([]mountJob{mounted(1, silent)}, wants("v1", now, time.Time{})))
 	if len(p.vanished) != 1 || len(p.due) != 1 {
