@@ -90,6 +90,7 @@ func TestRealServersBehindMountTargets(t *testing.T) {
 			t.Errorf("access point: %v", err)
 		}
 	})
+	t.Run("an access point's root and user", func(t *testing.T) { l.checkAccessPoint(t, point) })
 	t.Run("files", func(t *testing.T) { l.checkFiles(t, point) })
 	t.Run("a server that dies comes back", func(t *testing.T) {
 		before, _ := parts.Get("ganesha-" + shared)

@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/asn1"
 	"encoding/pem"
 	"log/slog"
 	"math/big"
@@ -22,6 +21,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/efs"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth/mountauthtest"
 )
 
 const shared, archive = "fs-0123456789abcdef0", "fs-0123456789abcdef1"
@@ -69,38 +70,32 @@ func newLab(t *testing.T) *lab {
 
 func makeAuthority(t *testing.T, certFile, keyFile string) *x509.Certificate {
 	t.Helper()
-	cert, key := selfSigned(t, &x509.Certificate{
-		Subject: pkix.Name{CommonName: "efs-ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	})
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: cert.Raw}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return cert
-}
-
-func selfSigned(t *testing.T, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
-	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	template.SerialNumber = big.NewInt(1)
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "efs-ca"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
+		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cert, key
+	return cert
 }
 
 // start runs the stand-in until the returned function is called.
@@ -163,9 +158,21 @@ func (l *lab) efs() *efs.Client {
 // may be "".
 func (l *lab) dial(t *testing.T, address, accessPoint, fileSystem string) *tls.Conn {
 	t.Helper()
-	config := &tls.Config{RootCAs: l.roots, ServerName: shared + ".efs.us-east-1.amazonaws.com", MinVersion: tls.VersionTLS12}
-	if accessPoint != "" || fileSystem != "" {
-		config.Certificates = []tls.Certificate{clientCertificate(t, accessPoint, fileSystem)}
+	if accessPoint == "" && fileSystem == "" {
+		return l.dialWith(t, address)
+	}
+	return l.dialAs(t, address, mountauthtest.Client{FileSystemID: fileSystem, AccessPointID: accessPoint})
+}
+
+func (l *lab) dialAs(t *testing.T, address string, client mountauthtest.Client) *tls.Conn {
+	t.Helper()
+	return l.dialWith(t, address, mountauthtest.Certificate(t, client))
+}
+
+func (l *lab) dialWith(t *testing.T, address string, certificates ...tls.Certificate) *tls.Conn {
+	t.Helper()
+	config := &tls.Config{
+		RootCAs: l.roots, ServerName: shared + ".efs.us-east-1.amazonaws.com", MinVersion: tls.VersionTLS12, Certificates: certificates,
 	}
 	conn, err := (&tls.Dialer{Config: config}).DialContext(t.Context(), "tcp", net.JoinHostPort(address, nfsPort))
 	if err != nil {
@@ -180,19 +187,9 @@ func (l *lab) dial(t *testing.T, address, accessPoint, fileSystem string) *tls.C
 	return secure
 }
 
-func clientCertificate(t *testing.T, accessPoint, fileSystem string) tls.Certificate {
-	t.Helper()
-	template := &x509.Certificate{Subject: pkix.Name{CommonName: "node"}}
-	for last, value := range map[int]string{1: accessPoint, 3: fileSystem} {
-		if value == "" {
-			continue
-		}
-		der, err := asn1.MarshalWithParams(value, "utf8")
-		if err != nil {
-			t.Fatal(err)
-		}
-		template.ExtraExtensions = append(template.ExtraExtensions, pkix.Extension{Id: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 4843, 7, last}, Value: der})
+// signed is the proof of a client with the lab's credentials.
+func (l *lab) signed() *mountauthtest.IAM {
+	return &mountauthtest.IAM{
+		AccessKeyID: l.cfg.AccessKeyID, SecretAccessKey: l.cfg.SecretAccessKey, SessionToken: "token+of/the=lab", Region: l.cfg.Region, At: time.Now(),
 	}
-	cert, key := selfSigned(t, template)
-	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
 }

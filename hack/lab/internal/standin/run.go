@@ -18,6 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/efsapi"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/ganesha"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/imds"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/terminator"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/vpcdns"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
@@ -65,7 +66,10 @@ func newDaemon(cfg Config, servers exporter, log *slog.Logger) (*daemon, error) 
 		return nil, err
 	}
 	d := &daemon{cfg: cfg, log: log, world: store, faults: &efsapi.Faults{}, counters: &efsapi.Counters{}, servers: servers, problem: errNotYet}
-	d.targets = &terminator.Set{Certificates: certificates, Route: d.route, Log: log}
+	verifier := mountauth.Verifier{
+		Region: cfg.Region, Key: mountauth.Key{AccessKeyID: cfg.AccessKeyID, SecretAccessKey: cfg.SecretAccessKey}, Now: time.Now,
+	}
+	d.targets = &terminator.Set{Certificates: certificates, Verifier: verifier, Route: d.route, Log: log}
 	return d, nil
 }
 

@@ -22,6 +22,8 @@ import (
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/efsapi"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/ganesha"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth/mountauthtest"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/terminator"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
 )
@@ -128,26 +130,35 @@ func TestMountTargetsLeadToTheirFileSystems(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := map[string]struct{ address, accessPoint, fileSystem, want, refusal string }{
-		"shared, zone a":           {"10.90.1.200", "", "", shared + " " + shared + " everybody", ""},
-		"shared, zone b":           {"10.90.2.200", "", shared, shared + " " + shared + " everybody", ""},
-		"archive, zone a":          {"10.90.1.201", "", archive, archive + " " + archive + " everybody", ""},
-		"archive, zone b":          {"10.90.2.201", "", "", archive + " " + archive + " everybody", ""},
-		"access point":             {"10.90.1.200", point.ID, shared, point.ID + " one 1000:2000", ""},
-		"other file system":        {"10.90.1.201", "", shared, "", "is for file system " + shared},
-		"foreign access point":     {"10.90.1.201", point.ID, archive, "", "is of file system " + shared},
-		"unknown access point":     {"10.90.1.200", "fsap-1", shared, "", "does not exist"},
-		"access point in creation": {"10.90.1.200", idle.ID, shared, "", "is in state creating"},
-		"access point, no root":    {"10.90.1.200", missing.ID, shared, "", "root directory /none"},
+	tests := map[string]struct{ address, accessPoint, fileSystem, want string }{
+		"shared, zone a":  {"10.90.1.200", "", "", shared + " " + shared + " everybody"},
+		"shared, zone b":  {"10.90.2.200", "", shared, shared + " " + shared + " everybody"},
+		"archive, zone a": {"10.90.1.201", "", archive, archive + " " + archive + " everybody"},
+		"archive, zone b": {"10.90.2.201", "", "", archive + " " + archive + " everybody"},
+		"access point":    {"10.90.1.200", point.ID, shared, point.ID + " one 1000:2000"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if got := l.greeting(t, tt.address, tt.accessPoint, tt.fileSystem); got != tt.want {
 				t.Errorf("greeted by %q, want %q", got, tt.want)
 			}
-			if tt.refusal != "" {
-				await(t, tt.refusal, func() error { return l.refused(t, tt.address, tt.refusal) })
-			}
+		})
+	}
+	refused := map[string]struct {
+		address, accessPoint, fileSystem string
+		cause                            mountauth.Cause
+		reason                           string
+	}{
+		"other file system":        {"10.90.1.201", "", shared, mountauth.FileSystem, `is for file system "` + shared},
+		"foreign access point":     {"10.90.1.201", point.ID, archive, mountauth.AccessPoint, "is of file system " + shared},
+		"unknown access point":     {"10.90.1.200", "fsap-1", shared, mountauth.AccessPoint, "does not exist"},
+		"access point in creation": {"10.90.1.200", idle.ID, shared, mountauth.AccessPoint, "is in state creating"},
+		"access point, no root":    {"10.90.1.200", missing.ID, shared, mountauth.AccessPoint, "root directory /none"},
+	}
+	for name, tt := range refused {
+		t.Run(name, func(t *testing.T) {
+			client := mountauthtest.Client{FileSystemID: tt.fileSystem, AccessPointID: tt.accessPoint}
+			l.wantRefusal(t, tt.address, client, tt.cause, tt.reason)
 		})
 	}
 	info, err := os.Stat(filepath.Join(l.cfg.StateDir, "data", shared, "teams", "one"))
@@ -156,13 +167,63 @@ func TestMountTargetsLeadToTheirFileSystems(t *testing.T) {
 	}
 }
 
-func (l *lab) refused(t *testing.T, address, reason string) error {
+// wantRefusal calls a server as a client that may not, and looks for the reason.
+func (l *lab) wantRefusal(t *testing.T, address string, client mountauthtest.Client, cause mountauth.Cause, reason string) {
 	t.Helper()
-	target := l.target(t, address)
-	if !strings.Contains(target.LastRefusal, reason) {
-		return fmt.Errorf("last refusal %q, want %q", target.LastRefusal, reason)
+	before := l.target(t, address)
+	l.wantDenial(t, l.dialAs(t, address, client))
+	after := l.target(t, address)
+	if after.Refusals[cause] != before.Refusals[cause]+1 || !strings.Contains(after.LastRefusal, reason) {
+		t.Errorf("refusals %v after %v, the last %q; want one more for %s because %q", after.Refusals, before.Refusals, after.LastRefusal, cause, reason)
 	}
-	return nil
+}
+
+func (l *lab) wantDenial(t *testing.T, conn net.Conn) {
+	t.Helper()
+	if err := ganesha.Ping(t.Context(), conn); err == nil || !strings.Contains(err.Error(), "denied") {
+		t.Errorf("call to NULL: %v, want it denied", err)
+	}
+}
+
+func TestAFileSystemCanRequireIAM(t *testing.T) {
+	l := newLab(t)
+	l.startWithGreeters(t)
+	point, err := l.client.CreateAccessPoint(t.Context(), world.NewAccessPoint{FileSystemID: shared})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const address = "10.90.1.200"
+	live := bufio.NewReader(l.dial(t, address, "", ""))
+	if err := l.client.UpdateFileSystem(t.Context(), shared, world.FileSystemChange{RequireIAM: new(true)}); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := live.ReadString('\n'); err != nil || !strings.HasPrefix(line, shared) {
+		t.Errorf("connection from before: %q, %v; want it to go on", line, err)
+	}
+	unsigned := mountauthtest.Client{FileSystemID: shared}
+	l.wantRefusal(t, address, unsigned, mountauth.IAMMissing, "requires an IAM signature")
+	l.wantRefusal(t, address, mountauthtest.Client{FileSystemID: shared, AccessPointID: point.ID}, mountauth.IAMMissing, "requires an IAM signature")
+	l.wantDenial(t, l.dialWith(t, address))
+	wrong := mountauthtest.Client{FileSystemID: shared, IAM: l.signed()}
+	wrong.IAM.SecretAccessKey = "guessed"
+	l.wantRefusal(t, address, wrong, mountauth.IAMSignature, l.cfg.AccessKeyID)
+	for want, client := range map[string]mountauthtest.Client{
+		shared:   {FileSystemID: shared, IAM: l.signed()},
+		point.ID: {FileSystemID: shared, AccessPointID: point.ID, IAM: l.signed()},
+	} {
+		if line, err := bufio.NewReader(l.dialAs(t, address, client)).ReadString('\n'); err != nil || !strings.HasPrefix(line, want) {
+			t.Errorf("signed: greeted by %q, %v; want %s", line, err, want)
+		}
+	}
+	if got := l.greeting(t, "10.90.1.201", "", archive); !strings.HasPrefix(got, archive) {
+		t.Errorf("greeted by %q: the other file system requires nothing", got)
+	}
+	if err := l.client.UpdateFileSystem(t.Context(), shared, world.FileSystemChange{RequireIAM: new(false)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.greeting(t, address, "", shared); !strings.HasPrefix(got, shared) {
+		t.Errorf("greeted by %q after the requirement ended", got)
+	}
 }
 
 func (l *lab) target(t *testing.T, address string) terminator.Status {

@@ -14,6 +14,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/admin"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/efsapi"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/terminator"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
 )
@@ -90,11 +91,18 @@ func TestEverythingCanBeMadeChangedAndDeleted(t *testing.T) {
 	fs := l.must(t, "create-file-system", "--fs-name", "new", "--one-zone", "us-east-1b", "--tag", "team=a")
 	target, _, _ := strings.Cut(l.must(t, "create-mount-target", "--file-system", fs, "--zone", "us-east-1b"), " ")
 	point := l.must(t, "create-access-point", "--file-system", fs, "--path", "/a", "--user", "1:2", "--owner", "3:4", "--permissions", "0700")
-	l.must(t, "update-file-system", fs, "--state", "updating", "--replicating", "--tag", "team=")
+	l.must(t, "update-file-system", fs, "--state", "updating", "--replicating", "--tag", "team=", "--require-iam")
 	l.must(t, "update-mount-target", target, "--state", "error", "--mode", "refuse", "--certificate", "expired")
 	l.must(t, "update-access-point", point, "--state", "deleting")
 	w := l.world.Snapshot()
-	if got := w.FileSystems[fs]; got.State != world.Updating || !got.Replicating || got.Zone != "us-east-1b" || len(got.Tags) != 1 {
+	if got := w.FileSystems[fs]; got.State != world.Updating || !got.Replicating || !got.RequireIAM || got.Zone != "us-east-1b" || len(got.Tags) != 1 {
+		t.Errorf("file system %+v", got)
+	}
+	if list := l.must(t, "list"); !strings.Contains(list, "required") {
+		t.Errorf("list lacks the demand for IAM:\n%s", list)
+	}
+	l.must(t, "update-file-system", fs, "--require-iam=false")
+	if got := l.world.Snapshot().FileSystems[fs]; got.RequireIAM || !got.Replicating {
 		t.Errorf("file system %+v", got)
 	}
 	if got := w.AccessPoints[point]; got.State != world.Deleting || got.PosixUser.GID != 2 || got.CreationInfo.OwnerUID != 3 {
@@ -129,6 +137,23 @@ func TestListsAreTablesOrJSON(t *testing.T) {
 	var s admin.Status
 	if err := json.Unmarshal([]byte(l.must(t, "status", "--output", "json")), &s); err != nil || len(s.MountTargets) != 4 {
 		t.Errorf("got %+v, %v", s, err)
+	}
+}
+
+func TestStatusCountsRefusalsByTheirCause(t *testing.T) {
+	var out strings.Builder
+	err := writeStatus(&out, admin.Status{MountTargets: []terminator.Status{{
+		ID: "fsmt-1", Refused: 3, LastRefusal: "iam-key: access key is unknown",
+		Refusals: map[mountauth.Cause]int{mountauth.IAMKey: 2, mountauth.AccessPoint: 1},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{"3 iam-key: access key is unknown", "REFUSED FOR CONNECTIONS fsmt-1 access-point 1 fsmt-1 iam-key 2"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("lacks %q:\n%s", want, out.String())
+		}
 	}
 }
 

@@ -51,10 +51,10 @@ func (a *app) createFileSystemCommand() *cobra.Command {
 func (a *app) updateFileSystemCommand() *cobra.Command {
 	var tags []string
 	var state string
-	var replicating bool
+	var replicating, requireIAM bool
 	cmd := &cobra.Command{
 		Use:   "update-file-system FILE-SYSTEM",
-		Short: "Change a file system's state, tags or role in a replication",
+		Short: "Change a file system's state, tags, role in a replication or demand for IAM",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var change world.FileSystemChange
@@ -72,8 +72,11 @@ func (a *app) updateFileSystemCommand() *cobra.Command {
 			if cmd.Flags().Changed("replicating") {
 				change.Replicating = &replicating
 			}
-			if change.State == nil && change.Replicating == nil && len(change.Tags) == 0 {
-				return errors.New("nothing to change: give --state, --tag or --replicating")
+			if cmd.Flags().Changed("require-iam") {
+				change.RequireIAM = &requireIAM
+			}
+			if change.State == nil && change.Replicating == nil && change.RequireIAM == nil && len(change.Tags) == 0 {
+				return errors.New("nothing to change: give --state, --tag, --replicating or --require-iam")
 			}
 			c, err := a.client()
 			if err != nil {
@@ -84,6 +87,7 @@ func (a *app) updateFileSystemCommand() *cobra.Command {
 	}
 	cmd.Flags().StringArrayVar(&tags, "tag", nil, "tag KEY=VALUE to set, KEY= to remove, repeatable")
 	cmd.Flags().BoolVar(&replicating, "replicating", false, "destination of a replication, or not")
+	cmd.Flags().BoolVar(&requireIAM, "require-iam", false, "let new connections in only with a valid IAM signature, or let all in")
 	stateFlag(cmd, &state)
 	return cmd
 }

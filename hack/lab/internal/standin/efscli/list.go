@@ -91,10 +91,10 @@ func rows(w io.Writer, fill func(line func(cells ...any))) error {
 
 func writeWorld(out io.Writer, w world.World) error {
 	return rows(out, func(line func(...any)) {
-		line("FILE SYSTEM", "NAME", "STATE", "ZONE", "ROLE", "CREATED")
+		line("FILE SYSTEM", "NAME", "STATE", "ZONE", "ROLE", "IAM", "CREATED")
 		for _, id := range slices.Sorted(maps.Keys(w.FileSystems)) {
 			fs := w.FileSystems[id]
-			line(id, fs.Name(), fs.State, fs.Zone, role(fs), fs.CreatedAt.Format("2006-01-02 15:04:05"))
+			line(id, fs.Name(), fs.State, fs.Zone, role(fs), demand(fs), fs.CreatedAt.Format("2006-01-02 15:04:05"))
 		}
 		line()
 		line("MOUNT TARGET", "FILE SYSTEM", "STATE", "ZONE", "ADDRESS", "SUBNET")
@@ -122,6 +122,13 @@ func writeWorld(out io.Writer, w world.World) error {
 func role(fs world.FileSystem) string {
 	if fs.Replicating {
 		return "replication destination"
+	}
+	return ""
+}
+
+func demand(fs world.FileSystem) string {
+	if fs.RequireIAM {
+		return "required"
 	}
 	return ""
 }
@@ -154,6 +161,13 @@ func writeStatus(out io.Writer, s admin.Status) error {
 		line("MOUNT TARGET", "FILE SYSTEM", "ADDRESS", "MODE", "CERTIFICATE", "OPEN", "TOTAL", "REFUSED", "LAST REFUSAL")
 		for _, t := range s.MountTargets {
 			line(t.ID, t.FileSystemID, t.Address, t.Mode, t.Certificate, t.Open, t.Total, t.Refused, t.LastRefusal)
+		}
+		line()
+		line("MOUNT TARGET", "REFUSED FOR", "CONNECTIONS")
+		for _, t := range s.MountTargets {
+			for _, cause := range slices.Sorted(maps.Keys(t.Refusals)) {
+				line(t.ID, cause, t.Refusals[cause])
+			}
 		}
 		line()
 		line("CLIENT", "MOUNT TARGET", "ACCESS POINT", "IAM", "SINCE")

@@ -136,7 +136,7 @@ func TestPingWantsAReplyToItsOwnCall(t *testing.T) {
 	}{
 		"accepted":   {func(xid uint32) []byte { return words(lastFragment|24, xid, 1, 0, 0, 0, 0) }, true},
 		"another's":  {func(xid uint32) []byte { return words(lastFragment|24, xid+1, 1, 0, 0, 0, 0) }, false},
-		"denied":     {func(xid uint32) []byte { return words(lastFragment|24, xid, 1, 1, 0, 0, 0) }, false},
+		"denied":     {func(xid uint32) []byte { return words(lastFragment|20, xid, 1, 1, 1, 5) }, false},
 		"no program": {func(xid uint32) []byte { return words(lastFragment|24, xid, 1, 0, 0, 0, 1) }, false},
 		"nothing":    {func(uint32) []byte { return nil }, false},
 	}

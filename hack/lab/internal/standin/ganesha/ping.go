@@ -31,7 +31,9 @@ const (
 	nfsProgram   = 100003
 	nfsVersion   = 4
 	reply        = 1
-	headerWords  = 6 // of a reply: xid, type, state, verifier (2), accept state
+	// denialWords is the length of a reply that denies: xid, type, 1, reason and
+	// status. One that accepts has xid, type, 0, the verifier (2) and a state.
+	denialWords = 5
 )
 
 // Ping calls the NFS server's NULL procedure and waits for its answer.
@@ -51,15 +53,28 @@ func Ping(ctx context.Context, conn net.Conn) error {
 	if _, err := conn.Write(append(words(lastFragment|uint32(len(call))), call...)); err != nil {
 		return fmt.Errorf("calling NULL: %w", err)
 	}
-	answer := make([]byte, 4+4*headerWords)
-	if _, err := io.ReadFull(conn, answer); err != nil {
+	return readAnswer(conn, xid)
+}
+
+// readAnswer wants an accepted reply to a call. A denial is shorter than that.
+func readAnswer(r io.Reader, xid uint32) error {
+	answer := make([]byte, 4+4*denialWords)
+	if _, err := io.ReadFull(r, answer); err != nil {
 		return fmt.Errorf("reading the answer to NULL: %w", err)
 	}
-	if got := binary.BigEndian.Uint32(answer[4:]); got != xid || binary.BigEndian.Uint32(answer[8:]) != reply {
+	word := func(i int) uint32 { return binary.BigEndian.Uint32(answer[4+4*i:]) }
+	if word(0) != xid || word(1) != reply {
 		return fmt.Errorf("answer to NULL: %w", errors.New("not a reply to this call"))
 	}
-	if denied, state := binary.BigEndian.Uint32(answer[12:]), binary.BigEndian.Uint32(answer[24:]); denied != 0 || state != 0 {
-		return fmt.Errorf("answer to NULL: denied %d, state %d", denied, state)
+	if word(2) != 0 {
+		return fmt.Errorf("answer to NULL: denied, reason %d, status %d", word(3), word(4))
+	}
+	var state [4]byte
+	if _, err := io.ReadFull(r, state[:]); err != nil {
+		return fmt.Errorf("reading the answer to NULL: %w", err)
+	}
+	if state := binary.BigEndian.Uint32(state[:]); state != 0 {
+		return fmt.Errorf("answer to NULL: state %d", state)
 	}
 	return nil
 }

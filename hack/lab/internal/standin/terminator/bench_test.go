@@ -8,9 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/asn1"
 	"encoding/pem"
-	"errors"
 	"io"
 	"log/slog"
 	"math/big"
@@ -20,6 +18,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth/mountauthtest"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -45,10 +46,11 @@ func newBench(t testing.TB) *bench {
 	b.roots.AddCert(authority)
 	b.target = &Target{
 		ID: "fsmt-1", FileSystemID: fileSystem, Address: freeAddress(t), Certificates: certificates, Log: quiet(),
-		Route: func(_ string, id Identity) (string, error) {
+		Verifier: mountauth.Verifier{Region: "us-east-1", Key: mountauth.Key{AccessKeyID: "AKIALAB", SecretAccessKey: "secret"}, Now: time.Now},
+		Route: func(_ string, id mountauth.Identity) (string, error) {
 			address, ok := servers[id.AccessPointID]
 			if !ok {
-				return "", errors.New("no access point " + id.AccessPointID)
+				return "", mountauth.Refuse(mountauth.AccessPoint, "no access point %s", id.AccessPointID)
 			}
 			return address, nil
 		},
@@ -118,32 +120,9 @@ func echo(t testing.TB, greeting string) string {
 }
 
 // clientCertificate is made as mount helpers make theirs.
-func clientCertificate(t *testing.T, extensions map[int]any) []tls.Certificate {
+func clientCertificate(t testing.TB, c mountauthtest.Client) []tls.Certificate {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(0), Subject: pkix.Name{CommonName: "node"},
-		NotBefore: time.Now().Add(-15 * time.Minute), NotAfter: time.Now().Add(3 * time.Hour),
-	}
-	for last, value := range extensions {
-		params := ""
-		if _, ok := value.(string); ok {
-			params = "utf8"
-		}
-		der, err := asn1.MarshalWithParams(value, params)
-		if err != nil {
-			t.Fatal(err)
-		}
-		template.ExtraExtensions = append(template.ExtraExtensions, pkix.Extension{Id: efsExtension(last), Value: der})
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}
+	return []tls.Certificate{mountauthtest.Certificate(t, c)}
 }
 
 func (b *bench) dial(ctx context.Context, certificates []tls.Certificate) (*tls.Conn, error) {

@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
 )
 
 const (
@@ -25,7 +27,7 @@ type connection struct {
 	since  time.Time
 
 	// Both guarded by target.mu.
-	identity    Identity
+	identity    mountauth.Identity
 	established bool
 
 	once    sync.Once
@@ -59,52 +61,61 @@ func (c *connection) cut(reset bool) {
 	c.close()
 }
 
-// serve handles the connection to its end. An error says why it was refused;
-// one that was served and then broke is none.
-func (c *connection) serve(ctx context.Context, kind CertificateKind) error {
-	secure, id, err := c.handshake(ctx, kind)
+// serve handles the connection to its end.
+func (c *connection) serve(ctx context.Context, kind CertificateKind) {
+	secure, err := c.handshake(ctx, kind)
 	// Before anything else happens, also before the connection is closed.
 	c.target.gate.pass(c.done)
 	if c.closed() {
-		return nil
+		return
 	}
 	if err != nil {
-		return err
+		c.target.refuse(c, err)
+		return
 	}
-	backend, err := c.dial(ctx, id)
+	backend, err := c.admit(ctx, secure)
 	if err != nil {
-		return err
+		c.target.refuse(c, err)
+		if _, ok := errors.AsType[*mountauth.Refusal](err); ok {
+			c.deny(secure)
+		}
+		return
 	}
 	var both sync.WaitGroup
 	both.Go(func() { c.copy(backend, secure) })
 	both.Go(func() { c.copy(secure, backend) })
 	both.Wait()
-	return nil
 }
 
-func (c *connection) handshake(ctx context.Context, kind CertificateKind) (*tls.Conn, Identity, error) {
+func (c *connection) handshake(ctx context.Context, kind CertificateKind) (*tls.Conn, error) {
 	config, err := c.target.Certificates.serverConfig(kind)
 	if err != nil {
-		return nil, Identity{}, err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, handshakeTimeout)
 	defer cancel()
 	secure := tls.Server(c.tcp, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, Identity{}, fmt.Errorf("TLS handshake: %w", err)
+		return nil, fmt.Errorf("TLS handshake: %w", err)
 	}
-	id, err := identify(secure.ConnectionState().PeerCertificates)
+	return secure, nil
+}
+
+// admit connects the client with what its certificate asks for. An error that
+// wraps a *mountauth.Refusal is the client's fault.
+func (c *connection) admit(ctx context.Context, secure *tls.Conn) (*net.TCPConn, error) {
+	id, err := c.target.Verifier.Verify(c.target.FileSystemID, secure.ConnectionState().PeerCertificates)
 	if err != nil {
-		return nil, Identity{}, err
+		return nil, err
 	}
 	c.target.mu.Lock()
 	c.identity = id
 	c.target.mu.Unlock()
-	return secure, id, nil
+	return c.dial(ctx, id)
 }
 
 // dial finds the NFS server that the client asks for.
-func (c *connection) dial(ctx context.Context, id Identity) (*net.TCPConn, error) {
+func (c *connection) dial(ctx context.Context, id mountauth.Identity) (*net.TCPConn, error) {
 	address, err := c.target.Route(c.target.FileSystemID, id)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"sync"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
 )
 
 // Spec is a mount target that should exist.
@@ -17,6 +19,7 @@ type Spec struct{ ID, FileSystemID, Address string }
 // Set holds all mount targets. Safe for concurrent use.
 type Set struct {
 	Certificates *Certificates
+	Verifier     mountauth.Verifier
 	Route        Router
 	Log          *slog.Logger
 
@@ -46,7 +49,7 @@ func (s *Set) Apply(ctx context.Context, wanted []Spec) error {
 		}
 		t := &Target{
 			ID: spec.ID, FileSystemID: spec.FileSystemID, Address: spec.Address,
-			Certificates: s.Certificates, Route: s.Route, Log: s.Log,
+			Certificates: s.Certificates, Verifier: s.Verifier, Route: s.Route, Log: s.Log,
 		}
 		if err := t.Start(ctx); err != nil {
 			failures = append(failures, err)

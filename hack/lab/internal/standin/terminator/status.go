@@ -1,22 +1,27 @@
 package terminator
 
 import (
+	"maps"
 	"slices"
 	"time"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
 )
 
 // Status is what a mount target is doing.
 type Status struct {
-	ID           string             `json:"id"`
-	FileSystemID string             `json:"fileSystemID"`
-	Address      string             `json:"address"`
-	Mode         Mode               `json:"mode"`
-	Certificate  CertificateKind    `json:"certificate"`
-	Open         int                `json:"open"`    // connections now
-	Total        int                `json:"total"`   // connections accepted since the start
-	Refused      int                `json:"refused"` // of those, closed for a reason
-	LastRefusal  string             `json:"lastRefusal,omitempty"`
-	Connections  []ConnectionStatus `json:"connections"` // oldest first
+	ID           string          `json:"id"`
+	FileSystemID string          `json:"fileSystemID"`
+	Address      string          `json:"address"`
+	Mode         Mode            `json:"mode"`
+	Certificate  CertificateKind `json:"certificate"`
+	Open         int             `json:"open"`    // connections now
+	Total        int             `json:"total"`   // connections accepted since the start
+	Refused      int             `json:"refused"` // of those, closed for a reason
+	LastRefusal  string          `json:"lastRefusal,omitempty"`
+	// Refusals counts those that were the client's fault, by their cause.
+	Refusals    map[mountauth.Cause]int `json:"refusals"`
+	Connections []ConnectionStatus      `json:"connections"` // oldest first
 }
 
 // ConnectionStatus is one connection.
@@ -26,7 +31,7 @@ type ConnectionStatus struct {
 	Established bool      `json:"established"`           // passed on to an NFS server
 	AccessPoint string    `json:"accessPoint,omitempty"` // "" = the whole file system
 	Certificate bool      `json:"certificate"`           // the client showed one
-	IAM         bool      `json:"iam"`                   // with an IAM signature, which is not verified
+	IAM         bool      `json:"iam"`                   // with an IAM signature, which was verified
 }
 
 // Status reports what the mount target is doing.
@@ -36,12 +41,13 @@ func (t *Target) Status() Status {
 	s := Status{
 		ID: t.ID, FileSystemID: t.FileSystemID, Address: t.Address, Mode: t.mode, Certificate: t.certificate,
 		Open: len(t.live), Total: t.total, Refused: t.refused, LastRefusal: t.lastRefusal,
+		Refusals:    maps.Clone(t.refusals),
 		Connections: []ConnectionStatus{},
 	}
 	for c := range t.live {
 		s.Connections = append(s.Connections, ConnectionStatus{
 			Client: c.tcp.RemoteAddr().String(), Since: c.since, Established: c.established,
-			AccessPoint: c.identity.AccessPointID, Certificate: c.identity.Present, IAM: c.identity.IAM,
+			AccessPoint: c.identity.AccessPointID, Certificate: c.identity.Present, IAM: c.identity.AccessKeyID != "",
 		})
 	}
 	slices.SortFunc(s.Connections, func(a, b ConnectionStatus) int { return a.Since.Compare(b.Since) })

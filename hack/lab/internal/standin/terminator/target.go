@@ -1,6 +1,6 @@
 // Package terminator is the part of a mount target that clients see: it ends
-// their TLS, finds out from their certificates what they want, and passes
-// their bytes on to the right NFS server, or misbehaves when told to.
+// their TLS, has their certificates checked, and passes their bytes on to the
+// right NFS server, or refuses them, or misbehaves when told to.
 package terminator
 
 import (
@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
 )
 
 // Mode is how a mount target treats connections, old and new.
@@ -39,6 +41,7 @@ type Target struct {
 	FileSystemID string
 	Address      string // host:port
 	Certificates *Certificates
+	Verifier     mountauth.Verifier
 	Route        Router
 	Log          *slog.Logger
 
@@ -53,17 +56,19 @@ type Target struct {
 	gate        *gate // closed while nothing may pass
 	total       int
 	refused     int
+	refusals    map[mountauth.Cause]int // guarded by mu
 	lastRefusal string
 	group       sync.WaitGroup
 }
 
-// Router finds the NFS server for a client, or says why there is none.
-type Router func(fileSystemID string, id Identity) (address string, err error)
+// Router finds the NFS server for a client, or says why there is none: with a
+// *mountauth.Refusal when the client may not have it.
+type Router func(fileSystemID string, id mountauth.Identity) (address string, err error)
 
 // Start makes the mount target serve in mode ok with a good certificate.
 func (t *Target) Start(ctx context.Context) error {
 	t.mode, t.certificate = OK, GoodCertificate
-	t.live, t.gate = map[*connection]struct{}{}, newGate()
+	t.live, t.gate, t.refusals = map[*connection]struct{}{}, newGate(), map[mountauth.Cause]int{}
 	return t.listen(ctx)
 }
 
@@ -224,9 +229,7 @@ func (t *Target) welcome(ctx context.Context, tcp *net.TCPConn) {
 	t.mu.Unlock()
 	t.group.Go(func() {
 		defer t.forget(c)
-		if err := c.serve(ctx, certificate); err != nil {
-			t.refuse(c, err)
-		}
+		c.serve(ctx, certificate)
 	})
 }
 
@@ -241,6 +244,9 @@ func (t *Target) refuse(c *connection, reason error) {
 	t.mu.Lock()
 	t.refused++
 	t.lastRefusal = reason.Error()
+	if refusal, ok := errors.AsType[*mountauth.Refusal](reason); ok {
+		t.refusals[refusal.Cause]++
+	}
 	t.mu.Unlock()
 	t.Log.Warn("refused a connection", "mountTarget", t.ID, "fileSystem", t.FileSystemID,
 		"client", c.tcp.RemoteAddr().String(), "reason", reason.Error())

@@ -7,6 +7,10 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth/mountauthtest"
 )
 
 const (
@@ -15,37 +19,109 @@ const (
 )
 
 func TestTheCertificateChoosesTheServer(t *testing.T) {
-	type iam struct{ Key, Signature string }
 	tests := map[string]struct {
 		certificates []tls.Certificate
 		want         string // of the server
-		refusal      string
 	}{
-		"no certificate":              {nil, "root", ""},
-		"file system":                 {clientCertificate(t, map[int]any{3: fileSystem}), "root", ""},
-		"access point":                {clientCertificate(t, map[int]any{1: "fsap-1", 3: fileSystem}), "point", ""},
-		"access point and IAM":        {clientCertificate(t, map[int]any{1: "fsap-1", 2: iam{"AKIA", "x"}, 3: fileSystem}), "point", ""},
-		"unknown access point":        {clientCertificate(t, map[int]any{1: "fsap-2", 3: fileSystem}), "", "no access point fsap-2"},
-		"access point without server": {clientCertificate(t, map[int]any{1: "fsap-down"}), "", "reaching the NFS server"},
-		"extension that is no string": {clientCertificate(t, map[int]any{1: 7}), "", "not a UTF8String"},
+		"no certificate":       {nil, "root"},
+		"file system":          {clientCertificate(t, mountauthtest.Client{FileSystemID: fileSystem}), "root"},
+		"access point":         {clientCertificate(t, mountauthtest.Client{FileSystemID: fileSystem, AccessPointID: "fsap-1"}), "point"},
+		"access point and IAM": {clientCertificate(t, mountauthtest.Client{FileSystemID: fileSystem, AccessPointID: "fsap-1", IAM: signed("secret")}), "point"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			got, err := greeted(b.mustDial(t, tt.certificates))
-			if got != tt.want || (err == nil) != (tt.refusal == "") {
+			if got, err := greeted(b.mustDial(t, tt.certificates)); got != tt.want || err != nil {
 				t.Errorf("greeted %q, %v; want %q", got, err, tt.want)
 			}
-			if tt.refusal != "" {
-				b.await(t, tt.refusal, func() bool { return strings.Contains(b.target.Status().LastRefusal, tt.refusal) })
+			if s := b.target.Status(); s.Refused != 0 {
+				t.Errorf("status %+v, want nothing refused", s)
 			}
 		})
 	}
 }
 
+func signed(secret string) *mountauthtest.IAM {
+	return &mountauthtest.IAM{AccessKeyID: "AKIALAB", SecretAccessKey: secret, Region: "us-east-1", At: time.Now()}
+}
+
+func TestRefusalsAreSaidCountedAndClosed(t *testing.T) {
+	tests := map[string]struct {
+		client mountauthtest.Client
+		cause  mountauth.Cause
+		text   string
+	}{
+		"unknown access point": {mountauthtest.Client{FileSystemID: fileSystem, AccessPointID: "fsap-2"}, mountauth.AccessPoint, "no access point fsap-2"},
+		"other file system":    {mountauthtest.Client{FileSystemID: "fs-1"}, mountauth.FileSystem, "fs-1"},
+		"wrong secret":         {mountauthtest.Client{FileSystemID: fileSystem, IAM: signed("guessed")}, mountauth.IAMSignature, "AKIALAB"},
+		"not as helpers do": {
+			mountauthtest.Client{FileSystemID: fileSystem, Edit: func(c *x509.Certificate) { c.SubjectKeyId = nil }},
+			mountauth.Certificate, "is missing",
+		},
+		"expired": {
+			mountauthtest.Client{FileSystemID: fileSystem, Edit: func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }},
+			mountauth.Validity, "valid from",
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			conn := b.mustDial(t, clientCertificate(t, tt.client))
+			wantDenial(t, conn)
+			s := b.target.Status()
+			if s.Refused != 1 || s.Refusals[tt.cause] != 1 || !strings.Contains(s.LastRefusal, tt.text) {
+				t.Errorf("status %+v, want one refusal for %s that mentions %q", s, tt.cause, tt.text)
+			}
+			_ = conn.Close()
+			b.await(t, "the end of the connection", func() bool { return b.target.Status().Open == 0 })
+		})
+	}
+}
+
+// wantDenial calls a server's NULL procedure and wants "access denied" and the
+// end of the connection.
+func wantDenial(t *testing.T, conn *tls.Conn) {
+	t.Helper()
+	const call = "\x80\x00\x00\x28xid!\x00\x00\x00\x00\x00\x00\x00\x02\x00\x01\x86\xa3\x00\x00\x00\x04\x00\x00\x00\x00" +
+		"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	if _, err := io.WriteString(conn, call); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	const want = "\x80\x00\x00\x14xid!\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x01\x00\x00\x00\x05"
+	if err != nil || string(answer) != want {
+		t.Errorf("answer %x, %v; want a denial for weak authentication, %x", answer, err, want)
+	}
+}
+
+func TestARefusedClientThatSpeaksNoRPCIsCutOff(t *testing.T) {
+	b := newBench(t)
+	for _, text := range []string{"GET / HTTP/1.0\r\n\r\n", "\x80\x00\x00\x04xid!type", "\x80\x00\x00\x28xid!\x00\x00\x00\x01"} {
+		conn := b.mustDial(t, clientCertificate(t, mountauthtest.Client{FileSystemID: "fs-1"}))
+		if _, err := io.WriteString(conn, text); err != nil {
+			t.Fatal(err)
+		}
+		if answer, _ := io.ReadAll(conn); len(answer) > 0 {
+			t.Errorf("answer %x to %q", answer, text)
+		}
+	}
+}
+
+func TestAServerThatIsDownRefusesNobody(t *testing.T) {
+	b := newBench(t)
+	conn := b.mustDial(t, clientCertificate(t, mountauthtest.Client{FileSystemID: fileSystem, AccessPointID: "fsap-down"}))
+	if _, err := greeted(conn); err == nil {
+		t.Error("greeted by a server that is down")
+	}
+	s := b.target.Status()
+	if s.Refused != 1 || len(s.Refusals) != 0 || !strings.Contains(s.LastRefusal, "reaching the NFS server") {
+		t.Errorf("status %+v, want a failure that is no client's fault", s)
+	}
+}
+
 func TestStatusShowsConnections(t *testing.T) {
 	b := newBench(t)
-	conn := b.mustDial(t, clientCertificate(t, map[int]any{1: "fsap-1", 2: struct{ A string }{"x"}}))
+	conn := b.mustDial(t, clientCertificate(t, mountauthtest.Client{FileSystemID: fileSystem, AccessPointID: "fsap-1", IAM: signed("secret")}))
 	if _, err := greeted(conn); err != nil {
 		t.Fatal(err)
 	}

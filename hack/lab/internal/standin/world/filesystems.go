@@ -65,7 +65,8 @@ func (s *Store) checkFileSystem(fs FileSystem) error {
 type FileSystemChange struct {
 	State       *State            `json:"state,omitempty"`
 	Replicating *bool             `json:"replicating,omitempty"`
-	Tags        map[string]string `json:"tags,omitempty"` // added; an empty value removes the tag
+	RequireIAM  *bool             `json:"requireIAM,omitempty"` // concerns new connections
+	Tags        map[string]string `json:"tags,omitempty"`       // added; an empty value removes the tag
 }
 
 // UpdateFileSystem changes a file system.
@@ -80,6 +81,9 @@ func (s *Store) UpdateFileSystem(id string, c FileSystemChange) error {
 		}
 		if c.Replicating != nil {
 			fs.Replicating = *c.Replicating
+		}
+		if c.RequireIAM != nil {
+			fs.RequireIAM = *c.RequireIAM
 		}
 		fs.Tags = cloned(fs.Tags)
 		maps.Copy(fs.Tags, c.Tags)

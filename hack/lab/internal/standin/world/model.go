@@ -63,6 +63,7 @@ type FileSystem struct {
 	State         State             `json:"state"`
 	Zone          string            `json:"zone,omitempty"` // zone name of a One Zone file system, else ""
 	Replicating   bool              `json:"replicating"`    // destination of a replication: read-only in AWS
+	RequireIAM    bool              `json:"requireIAM"`     // lets only clients in that sign: what a file system policy does in AWS
 	Tags          map[string]string `json:"tags,omitempty"` // never changed in place
 }
 

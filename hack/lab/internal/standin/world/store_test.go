@@ -63,7 +63,7 @@ func TestTheWorldSurvivesARestart(t *testing.T) {
 	if _, err := s.CreateAccessPoint(NewAccessPoint{FileSystemID: fs.ID, Path: "/a", PosixUser: &PosixUser{1, 2}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.UpdateFileSystem(fs.ID, FileSystemChange{Replicating: new(true)}); err != nil {
+	if err := s.UpdateFileSystem(fs.ID, FileSystemChange{Replicating: new(true), RequireIAM: new(true)}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(s.Snapshot(), open(t, file).Snapshot()); diff != "" {
