@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -129,4 +130,34 @@ func (s *claimsWorld) waits(claim *corev1.PersistentVolumeClaim) []time.Duration
 		waits = append(waits, began[i+1].Sub(began[i]))
 	}
 	return waits
+}
+
+// TestSuccessBlamesNoNode has one mount Job after another do well. Each may run anywhere: a node
+// that is left out for nothing could be the only one that is left.
+func TestSuccessBlamesNoNode(t *testing.T) {
+	s := newClaimsWorld(t)
+	jobs := func(ctx context.Context) []batchv1.Job {
+		found, err := s.Client.BatchV1().Jobs(s.Namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found.Items
+	}
+	for _, name := range []string{"first", "second", "third"} {
+		s.bound(name, s.class)
+		s.AwaitJobsUsed()
+		s.Eventually("the cluster has counted all pods", func(ctx context.Context) error {
+			for _, job := range jobs(ctx) {
+				if job.Status.Succeeded == 0 {
+					return fmt.Errorf("not that of %s", job.Name)
+				}
+			}
+			return nil
+		})
+	}
+	for _, job := range jobs(t.Context()) {
+		if affinity := job.Spec.Template.Spec.Affinity.NodeAffinity; affinity != nil {
+			t.Errorf("%s leaves out nodes: %v", job.Name, affinity)
+		}
+	}
 }

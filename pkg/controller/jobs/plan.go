@@ -92,14 +92,20 @@ func (p *plan) look(at time.Time) {
 func (w world) failedNodes() []string {
 	var nodes []string
 	for _, m := range slices.Backward(w.mounts) {
-		if m.outcome.State == mountjobs.Succeeded || w.now.Sub(m.job.CreationTimestamp.Time) > nodeBlame {
+		if m.didWell() || w.now.Sub(m.job.CreationTimestamp.Time) > nodeBlame {
 			break
 		}
-		if m.outcome.BlamesNode() {
+		if m.err == nil && m.outcome.BlamesNode() {
 			nodes = append(nodes, m.outcome.Node)
 		}
 	}
 	return nodes
+}
+
+// didWell also knows a Job that was used up: its operations are not kept, and without them its
+// outcome cannot be read.
+func (m *mountJob) didWell() bool {
+	return m.outcome.State == mountjobs.Succeeded || !m.fresh && m.job.Status.Succeeded > 0
 }
 
 // nodeBlame is how long a failure counts against its node.

@@ -44,6 +44,11 @@ func unused(m *mountJob) { m.used = false }
 func old(m *mountJob)    { m.fresh = false }
 func fills(m *mountJob)  { m.fillsTrash = true }
 
+// forgotten is a Job that did well and was used up, as the cache keeps it.
+func forgotten(m *mountJob) {
+	m.fresh, m.err, m.job.Status.Succeeded = false, mountjobs.ErrFormat, 1
+}
+
 func silent(m *mountJob) {
 	m.outcome.State, m.outcome.Ended, m.pods, m.used = mountjobs.Lost, time.Time{}, nil, false
 }
@@ -214,6 +219,9 @@ func TestNodesOfFailedJobsAreAvoided(t *testing.T) {
 		"none failed":       {[]mountJob{mounted(1, on("a", mountjobs.Succeeded))}, 0},
 		"last was lost":     {[]mountJob{mounted(1, on("a", mountjobs.Lost))}, 1},
 		"well since":        {[]mountJob{mounted(1, on("a", mountjobs.Lost)), mounted(2, on("b", mountjobs.Succeeded))}, 0},
+		"used up, not kept": {[]mountJob{mounted(1, on("a", mountjobs.Lost), forgotten)}, 0},
+		"well, used up":     {[]mountJob{mounted(1, on("a", mountjobs.Lost)), mounted(2, on("b", mountjobs.Lost), forgotten)}, 0},
+		"unreadable":        {[]mountJob{mounted(1, on("a", mountjobs.Lost), func(m *mountJob) { m.err = mountjobs.ErrFormat })}, 0},
 		"failed everywhere": {[]mountJob{mounted(1, on("a", mountjobs.Lost)), mounted(2, on("b", mountjobs.Lost))}, 0},
 	} {
 		w := worldWith(c.mounts, want)
