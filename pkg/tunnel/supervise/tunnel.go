@@ -27,8 +27,9 @@ const (
 	// firstDelay, doubled with each death, is the wait before the third and later starts.
 	firstDelay = 500 * time.Millisecond
 	maxDelay   = 30 * time.Second
-	// longLife is after how long a death counts as the first one again.
-	longLife = 60 * time.Second
+	// longLife is after how long a death counts as the first one again. It is short: volumes wait
+	// for every delay, and a start every few seconds costs a node little.
+	longLife = 5 * time.Second
 	// writeRetry is the wait after a file could not be written.
 	writeRetry = 5 * time.Second
 	// refusedRetry: a configuration that stunnel refused may be good later, when a certificate
