@@ -24,6 +24,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/httpserver"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/credentials"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/place"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
@@ -72,7 +73,8 @@ func wireAgent(o agentOptions, log *slog.Logger) (wiring, error) {
 	return wiring{events: broadcast, options: agent.Options{
 		Client: work, Namespace: o.namespace, Node: o.node, Dir: dir, Region: o.region,
 		Routing:  routing.Settings{CAFile: o.caFile, ServerPort: wellknown.NFSPort, Reserved: reserved(o.httpAddress)},
-		Metadata: metadata.Find, Dialer: &probe.Network{CAFile: o.caFile},
+		Metadata: metadata.Find, Credentials: credentials.Chain{Log: sdkLogger(log)}.Find,
+		Dialer:        &probe.Network{CAFile: o.caFile},
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(dir.Prefix()) },
 		ProbeInterval: o.probeInterval, RemoveStartupTaint: o.removeStartupTaint,
 		HTTP: httpserver.Options{

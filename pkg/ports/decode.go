@@ -75,7 +75,7 @@ func (r *reader) accessPoints(v value) map[string]AccessPoint {
 	points := map[string]AccessPoint{}
 	r.each(v, efs.CheckAccessPointID, func(id string, v value) {
 		f := r.fields(v)
-		points[id] = AccessPoint{Port: r.port(f.take(keyPort), r.portsRequired), Unknown: f.rest()}
+		points[id] = AccessPoint{Port: r.port(f.take(keyPort), r.portsRequired), IAM: r.flag(f.take(keyIAM)), Unknown: f.rest()}
 	})
 	return points
 }

@@ -75,14 +75,14 @@ efs_stunnel_targets:
     dns_name: nas.example.com
     availability_zone: us-east-1a
     iam: true
-    access_points: {fsap-1: {stunnel_port: 20510}}
+    access_points: {fsap-1: {stunnel_port: 20510, iam: true}}
 retired_ports: [20493]
 `,
 			want: ports.Table{
 				Targets: map[string]ports.Target{"nas-1": {
 					Port: 20490, AddressByZone: addresses("us-east-1a", "fd00::4"),
 					DNSName: "nas.example.com", AvailabilityZone: "us-east-1a", IAM: true,
-					AccessPoints: map[string]ports.AccessPoint{"fsap-1": {Port: 20510}},
+					AccessPoints: map[string]ports.AccessPoint{"fsap-1": {Port: 20510, IAM: true}},
 				}},
 				Retired: []int{20493},
 			},

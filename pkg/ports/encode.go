@@ -67,6 +67,7 @@ func accessPointFields(points map[string]AccessPoint) map[string]any {
 	for id, point := range points {
 		fields := known(point.Unknown)
 		fields.set(keyPort, point.Port, point.Port != 0)
+		fields.set(keyIAM, point.IAM, point.IAM)
 		all[id] = map[string]any(fields)
 	}
 	return all

@@ -41,7 +41,7 @@ func TestEncode(t *testing.T) {
 					AvailabilityZone: "us-east-1a",
 					NotFoundSince:    noon,
 					IAM:              true,
-					AccessPoints:     map[string]ports.AccessPoint{"fsap-0123456789abcdef0": {Port: 20510}},
+					AccessPoints:     map[string]ports.AccessPoint{"fsap-0123456789abcdef0": {Port: 20510, IAM: true}},
 				}},
 				Retired:    []int{20493, 20491},
 				LastUpdate: noon.In(time.FixedZone("elsewhere", 3600)),
@@ -51,6 +51,7 @@ efs_stunnel_targets:
   fs-34a3p3:
     access_points:
       fsap-0123456789abcdef0:
+        iam: true
         stunnel_port: 20510
     availability_zone: us-east-1a
     dns_name: fs-34a3p3.efs.us-east-1.amazonaws.com

@@ -17,6 +17,7 @@ func (p *planner) describeTargets() {
 		if listed {
 			target = p.describe(target, fs)
 		}
+		p.identify(id, &target)
 		if pin, ok := p.in.Pinned.Targets[id]; ok {
 			target = target.merge(pin, listed)
 		}

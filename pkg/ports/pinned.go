@@ -82,6 +82,7 @@ func (t Target) merge(pin Target, listed bool) Target {
 	t.Unknown = over(t.Unknown, pin.Unknown)
 	for id, pinnedPoint := range pin.AccessPoints {
 		if point, ok := t.AccessPoints[id]; ok {
+			point.IAM = point.IAM || pinnedPoint.IAM
 			point.Unknown = over(point.Unknown, pinnedPoint.Unknown)
 			t.AccessPoints[id] = point
 		}

@@ -47,7 +47,8 @@ type Target struct {
 
 // AccessPoint is a tunnel of its own into the target's file system.
 type AccessPoint struct {
-	Port    int // 0 only in the pinned table: any
+	Port    int  // 0 only in the pinned table: any
+	IAM     bool // the tunnel's certificate also says who the node is
 	Unknown map[string]any
 }
 
@@ -167,7 +168,7 @@ func (t Target) equal(other Target) bool {
 }
 
 func (p AccessPoint) equal(other AccessPoint) bool {
-	return p.Port == other.Port && equalUnknown(p.Unknown, other.Unknown)
+	return p.Port == other.Port && p.IAM == other.IAM && equalUnknown(p.Unknown, other.Unknown)
 }
 
 func equalUnknown(a, b map[string]any) bool { return maps.EqualFunc(a, b, reflect.DeepEqual) }

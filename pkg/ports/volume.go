@@ -12,9 +12,8 @@ import (
 // Volume is what a PersistentVolume says of ports.
 type Volume struct {
 	Name string
-	// On is what holds the volume, by its annotation; without a file system it is not ours,
-	// but its port still is in use. Whoever makes volumes of access points fills that in: a
-	// volume without one is given the whole file system's port.
+	// On is what holds the volume, by its annotations; without a file system it is not ours,
+	// but its port still is in use.
 	On       Key
 	Port     int  // of the last port= option; 0 for none that could be one
 	Loopback bool // its server is the node itself
@@ -24,8 +23,11 @@ type Volume struct {
 // VolumeOf reads a PersistentVolume.
 func VolumeOf(pv *corev1.PersistentVolume) Volume {
 	return Volume{
-		Name:     pv.Name,
-		On:       Key{FileSystem: pv.Annotations[wellknown.AnnotationFileSystemID]},
+		Name: pv.Name,
+		On: Key{
+			FileSystem:  pv.Annotations[wellknown.AnnotationFileSystemID],
+			AccessPoint: pv.Annotations[wellknown.AnnotationAccessPointID],
+		},
 		Port:     portOption(mountOptions(pv)),
 		Loopback: pv.Spec.NFS != nil && isLoopback(pv.Spec.NFS.Server),
 		Root:     pv.Spec.StorageClassName == wellknown.RootStorageClass,

@@ -36,7 +36,11 @@ func TestVolumeOf(t *testing.T) {
 		change func(*corev1.PersistentVolume)
 		want   ports.Volume
 	}{
-		"a volume of ours":         {func(*corev1.PersistentVolume) {}, onPort(20490)},
+		"a volume of ours": {func(*corev1.PersistentVolume) {}, onPort(20490)},
+		"a volume of an access point": {
+			func(pv *corev1.PersistentVolume) { pv.Annotations[wellknown.AnnotationAccessPointID] = "fsap-1" },
+			ports.Volume{Name: "v", On: ports.Key{FileSystem: "fs-1", AccessPoint: "fsap-1"}, Port: 20490, Loopback: true},
+		},
 		"options in one string":    {options("hard,port=20491, timeo=600"), onPort(20491)},
 		"the last port wins":       {options("port=20491", "port=20492"), onPort(20492)},
 		"a port that is none":      {options("port=20491", "port=x"), onPort(0)},

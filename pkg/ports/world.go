@@ -34,6 +34,8 @@ type Input struct {
 type Demand struct {
 	Known        bool
 	AccessPoints []Key
+	// IAM are the access points and file systems whose tunnels must show who they are.
+	IAM []Key
 }
 
 // State is what a caller keeps between two calls. It may be lost at any time: then absences

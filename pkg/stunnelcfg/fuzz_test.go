@@ -15,12 +15,12 @@ import (
 // FuzzRender has values of any kind either refused or end up where they belong and nowhere else.
 func FuzzRender(f *testing.F) {
 	p := plain()
-	f.Add(p.Name, "127.0.0.1:20490", "10.0.0.4:2049", p.CheckHost, p.CAFile, "", "", 0)
-	f.Add("fs-1.fsap-1", "[::1]:1", "[2001:db8::1]:2049", "a", "/a", "/b", "/c", 3)
-	f.Add("fs-1\n[evil]", "127.0.0.1:1", "[fe80::1%\n]:1", "a\nverifyChain = no", "/a\r", "/b;", "/c#", -1)
-	f.Add("a", "[::ffff:127.0.0.1]:1", "[::ffff:1.2.3.4]:1", "a b", "/\x00", "/é", "/\u2028", 1)
-	f.Fuzz(func(t *testing.T, name, accept, connect, host, ca, cert, key string, restart int) {
-		tunnel := stunnelcfg.Tunnel{Name: name, CheckHost: host, CAFile: ca, Cert: cert, Key: key, Restart: restart}
+	f.Add(p.Name, "127.0.0.1:20490", "10.0.0.4:2049", p.CheckHost, p.CAFile, "", "", "", 0)
+	f.Add("fs-1.fsap-1", "[::1]:1", "[2001:db8::1]:2049", "a", "/a", "/b", "/c", strings.Repeat("7f", 32), 3)
+	f.Add("fs-1\n[evil]", "127.0.0.1:1", "[fe80::1%\n]:1", "a\nverifyChain = no", "/a\r", "/b;", "/c#", "\nkey=/x", -1)
+	f.Add("a", "[::ffff:127.0.0.1]:1", "[::ffff:1.2.3.4]:1", "a b", "/\x00", "/é", "/\u2028", "0", 1)
+	f.Fuzz(func(t *testing.T, name, accept, connect, host, ca, cert, key, sum string, restart int) {
+		tunnel := stunnelcfg.Tunnel{Name: name, CheckHost: host, CAFile: ca, Cert: cert, Key: key, CertSum: sum, Restart: restart}
 		// What is no address stays the zero one, which must be refused.
 		tunnel.Accept, _ = netip.ParseAddrPort(accept)
 		address, _ := netip.ParseAddrPort(connect)

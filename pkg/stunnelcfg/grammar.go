@@ -13,6 +13,7 @@ import (
 var (
 	tunnelName = regexp.MustCompile(`^[a-z]([-0-9a-z]{0,41}[0-9a-z])?(\.fsap-[0-9a-z]{1,40})?$`)
 	dnsLabel   = regexp.MustCompile(`^[0-9A-Za-z]([-0-9A-Za-z]{0,61}[0-9A-Za-z])?$`)
+	sha256Sum  = regexp.MustCompile(`^[0-9a-f]{64}$`)
 	filePath   = regexp.MustCompile(`^/[-+.,:=@_/0-9A-Za-z]+$`)
 )
 
@@ -101,11 +102,14 @@ func checkPath(field, name string) error {
 }
 
 func (t Tunnel) checkClientCertificate() error {
-	if t.Cert == "" && t.Key == "" {
+	if t.Cert == "" && t.Key == "" && t.CertSum == "" {
 		return nil
 	}
 	if err := checkPath("client certificate", t.Cert); err != nil {
 		return err
+	}
+	if !sha256Sum.MatchString(t.CertSum) {
+		return fmt.Errorf("sum of the client certificate is %s: want a SHA-256 in hexadecimal", excerpt(t.CertSum))
 	}
 	return checkPath("client key", t.Key)
 }

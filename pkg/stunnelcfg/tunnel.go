@@ -25,6 +25,9 @@ type Tunnel struct {
 	CAFile    string // absolute path of the trusted roots, PEM
 	// Cert and Key are absolute paths of the client certificate, PEM; "" for none.
 	Cert, Key string
+	// CertSum is the SHA-256 of what is in Cert, in hexadecimal: when that changes, the file's
+	// bytes must, too, or nobody would have stunnel read it again.
+	CertSum string
 	// Restart counts the restarts asked for: when it changes, the process is restarted, so that
 	// its connections begin anew; any other change is reloaded and keeps them.
 	Restart int
@@ -46,6 +49,9 @@ func Render(t Tunnel, f Features) ([]byte, error) {
 	var w writer
 	w.printf("; Written by efs-stunnel; changes are overwritten.")
 	w.printf("%s%d", restartLine, t.Restart)
+	if t.Cert != "" {
+		w.printf("; certificate %s", t.CertSum)
+	}
 	// The supervisor runs stunnel in the foreground and follows its log, in which
 	// "Configuration successful" and "bound to" are of level info.
 	w.option("foreground", "yes")

@@ -43,6 +43,7 @@ func goldens() map[string]golden {
 	withCertificate := plain()
 	withCertificate.Name += ".fsap-0123456789abcdef0"
 	withCertificate.Cert, withCertificate.Key = "/run/efs-stunnel/client.pem", "/run/efs-stunnel/client.key"
+	withCertificate.CertSum = strings.Repeat("0a", 32)
 	ipv6 := plain()
 	ipv6.Accept, ipv6.Connect = netip.MustParseAddrPort("[::1]:20490"), addresses("[2001:db8::4]:2049")
 	standby := plain()
@@ -132,10 +133,15 @@ func TestRefusedValues(t *testing.T) {
 		"roots by a detour":          {func(t *stunnelcfg.Tunnel) { t.CAFile = "/etc/../tmp/roots.pem" }, "CA file"},
 		"roots with a line break":    {func(t *stunnelcfg.Tunnel) { t.CAFile = "/a\nverifyChain=no" }, "CA file"},
 		"roots with a space":         {func(t *stunnelcfg.Tunnel) { t.CAFile = "/a b" }, "CA file"},
-		"certificate without key":    {func(t *stunnelcfg.Tunnel) { t.Cert = "/a.pem" }, "client key"},
+		"certificate without key":    {func(t *stunnelcfg.Tunnel) { t.Cert, t.CertSum = "/a.pem", strings.Repeat("0", 64) }, "client key"},
 		"key without certificate":    {func(t *stunnelcfg.Tunnel) { t.Key = "/a.key" }, "client certificate"},
 		"engine for a certificate":   {func(t *stunnelcfg.Tunnel) { t.Cert, t.Key = "pkcs11:id", "/a.key" }, "client certificate"},
-		"negative serial":            {func(t *stunnelcfg.Tunnel) { t.Restart = -1 }, "restart serial"},
+		"sum with a line break": {func(t *stunnelcfg.Tunnel) {
+			t.Cert, t.Key, t.CertSum = "/a", "/b", strings.Repeat("0", 64)+"\nverifyChain = no"
+		}, "sum"},
+		"certificate without sum": {func(t *stunnelcfg.Tunnel) { t.Cert, t.Key = "/a", "/b" }, "sum"},
+		"sum of no certificate":   {func(t *stunnelcfg.Tunnel) { t.CertSum = strings.Repeat("0", 64) }, "client certificate"},
+		"negative serial":         {func(t *stunnelcfg.Tunnel) { t.Restart = -1 }, "restart serial"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

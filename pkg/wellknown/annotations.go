@@ -26,6 +26,15 @@ const (
 	// AnnotationNextSweep, on a root claim, is when the trash of its file system has something
 	// to remove, in RFC 3339.
 	AnnotationNextSweep = keyPrefix + "next-sweep"
+	// AnnotationAccessPointID, on a volume, names the access point through which it is reached, and
+	// whose port it has.
+	AnnotationAccessPointID = keyPrefix + "access-point-id"
+	// AnnotationSharedVolume, on a volume and on its claim, is the namespace and name of the
+	// SharedVolume that they were made for.
+	AnnotationSharedVolume = keyPrefix + "shared-volume"
+	// AnnotationVolumeUID, on the claim of a SharedVolume, is the uid of the volume that was made
+	// anew for it. The cluster's binder looks at what was written, and else every 15 seconds.
+	AnnotationVolumeUID = keyPrefix + "volume-uid"
 	// AnnotationOperations, on a mount Job, carries its operations as JSON.
 	AnnotationOperations = keyPrefix + "operations"
 )

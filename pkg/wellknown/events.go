@@ -40,6 +40,9 @@ const (
 	EventFileSystemGone = "FileSystemGone"
 	// EventVolumeFailedDelete: a volume could not be cleaned up or adopted.
 	EventVolumeFailedDelete = "VolumeFailedDelete"
+	// EventSharedVolumeRepaired: the claim or the volume of a SharedVolume was not as it should be,
+	// and was put right.
+	EventSharedVolumeRepaired = "SharedVolumeRepaired"
 	// EventVolumeAdopted: a volume of the original system is now managed like all others.
 	EventVolumeAdopted = "VolumeAdopted"
 	// EventVolumeDeleteSkipped: a released volume's directory has another owner and stays.
@@ -56,6 +59,9 @@ const (
 	// EventConfigurationRefused: stunnel cannot run with a tunnel's configuration; the message says
 	// why, and which file it lacks.
 	EventConfigurationRefused = "ConfigurationRefused"
+	// EventClientCertificateFailed: the client certificate of a tunnel cannot be renewed; the
+	// message says until when the present one serves.
+	EventClientCertificateFailed = "ClientCertificateFailed"
 	// EventTunnelUnhealthy: nothing comes back through a tunnel.
 	EventTunnelUnhealthy = "TunnelUnhealthy"
 	// EventTunnelHealthy: it does again.

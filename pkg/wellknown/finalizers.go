@@ -8,4 +8,10 @@ const (
 	// FinalizerOutcome, on mount Jobs, keeps a finished Job until the leader has used its
 	// outcome.
 	FinalizerOutcome = keyPrefix + "outcome"
+	// FinalizerSharedVolume, on SharedVolumes, keeps the object until its claim and its volume
+	// are gone.
+	FinalizerSharedVolume = keyPrefix + "shared-volume"
+	// FinalizerVolumeProtection is the cluster's: it keeps a deleted volume until no claim is
+	// bound to it.
+	FinalizerVolumeProtection = KubernetesDomain + "/pv-protection"
 )

@@ -39,6 +39,10 @@ const (
 	// RootStorageClass is the class name of root volumes. No such StorageClass exists, so
 	// nothing provisions for it.
 	RootStorageClass = "efs-stunnel-system"
+	// SharedVolumePrefix, a namespace, "-" and the name of a SharedVolume in it name its volume.
+	SharedVolumePrefix = "pv-"
+	// SharedClaimPrefix and the name of a SharedVolume name its claim.
+	SharedClaimPrefix = "pvc-"
 	// VolumePrefix and a claim's uid name the claim's volume.
 	VolumePrefix = "pvc-"
 	// MountJobPrefix, a file system id, "-" and a number of five or more digits name a mount Job.

@@ -29,7 +29,7 @@ func isPure(folder string) bool {
 	}
 	for _, pure := range []string{
 		"pkg/wellknown", "pkg/efs", "pkg/ports", "pkg/volumes",
-		"pkg/directories", "pkg/mountjobs", "pkg/stunnelcfg",
+		"pkg/directories", "pkg/mountjobs", "pkg/stunnelcfg", "pkg/clientcert",
 		"pkg/controller/lifecycle", "pkg/controller/targets",
 	} {
 		if within(folder, pure) {

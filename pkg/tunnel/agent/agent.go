@@ -20,6 +20,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/httpserver"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/tell"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/certificates"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
@@ -32,12 +33,14 @@ type Options struct {
 	Namespace string // of the table
 	Node      string // its own
 	Dir       confdir.Dir
-	// Routing says how tunnels are made. Its DNSSuffix is found out unless Region is set.
+	// Routing says how tunnels are made. What follows from region and folder is filled in.
 	Routing routing.Settings
 	Region  string // the administrator's; "" to find out
 	// Metadata is where the instance says it is. It may wait for the network.
 	Metadata func(context.Context) (routing.Place, error)
-	Dialer   probe.Dialer
+	// Credentials asks which IAM identity the node has, when a tunnel must prove it.
+	Credentials func(ctx context.Context, region string) (certificates.Credentials, error)
+	Dialer      probe.Dialer
 	// Status reads what the supervisor says; it must not wait.
 	Status             func() (supervise.Status, error)
 	ProbeInterval      time.Duration
@@ -56,6 +59,7 @@ type Agent struct {
 	fleet   *probe.Fleet
 	teller  *tell.Teller
 	metrics *metrics
+	keeper  *certificates.Keeper
 
 	view     atomic.Pointer[view] // nil before the first look; what others may read
 	lastLook atomic.Int64         // Unix nanoseconds
@@ -88,6 +92,10 @@ func New(o Options) (*Agent, error) {
 		tunnels: map[string]*tunnelState{}, written: map[string][]byte{},
 	}
 	a.fleet = probe.NewFleet(o.Dialer, o.ProbeInterval, a.take)
+	a.keeper = certificates.New(certificates.Options{
+		Dir: o.Dir, Node: o.Node, Credentials: o.Credentials, Log: o.Log,
+		Changed: func() { a.inbox.put(func(*news) {}) },
+	})
 	a.metrics = newMetrics(a.view.Load)
 	for _, collector := range a.metrics.collectors() {
 		if err := o.Metrics.Register(collector); err != nil {
@@ -103,6 +111,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.watch(ctx) })
 	group.Go(func() error { a.findPlace(ctx); return nil })
+	group.Go(func() error { a.keeper.Run(ctx); return nil })
 	group.Go(func() error { a.loop(ctx); return nil })
 	group.Go(func() error { return a.serveSocket(ctx) })
 	group.Go(func() error { a.serveAddress(ctx); return nil })

@@ -159,6 +159,24 @@ func TestRestartWithoutTheAPITouchesNothing(t *testing.T) {
 	}
 }
 
+// TestRootsInOneContainerOnly: the agent has read the file, and the supervisor's stunnel cannot.
+func TestRootsInOneContainerOnly(t *testing.T) {
+	c := newCluster(t)
+	c.mountTarget("127.1.0.1")
+	local := stunneltest.FreePort(t, "127.0.0.1")
+	c.publish(tableOf(map[string]ports.Target{"fs-1": target(int(local.Port()), "127.1.0.1", "")}))
+	p := c.pod(stunneltest.FreePort(t, "127.0.0.1").String())
+	p.startSupervisor()
+	p.startAgent(func(o *agent.Options) { o.Routing.CAFile = "/etc/nobody/mounted/ca.crt" })
+	want := "CAfile /etc/nobody/mounted/ca.crt: no such file in the supervisor's container"
+	if message := p.event(wellknown.EventConfigurationRefused); !strings.Contains(message, want) {
+		t.Errorf("got %q, want %q", message, want)
+	}
+	if err := p.agent.Ready(); err == nil {
+		t.Error("it is ready, although its only tunnel cannot be")
+	}
+}
+
 func TestForeignPort(t *testing.T) {
 	c := newCluster(t)
 	c.mountTarget("127.1.0.1")
@@ -183,22 +201,4 @@ func TestForeignPort(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.until("it takes its port when that is free", func() bool { return p.answers(taken) == nil })
-}
-
-// TestRootsInOneContainerOnly: the agent has read the file, and the supervisor's stunnel cannot.
-func TestRootsInOneContainerOnly(t *testing.T) {
-	c := newCluster(t)
-	c.mountTarget("127.1.0.1")
-	local := stunneltest.FreePort(t, "127.0.0.1")
-	c.publish(tableOf(map[string]ports.Target{"fs-1": target(int(local.Port()), "127.1.0.1", "")}))
-	p := c.pod(stunneltest.FreePort(t, "127.0.0.1").String())
-	p.startSupervisor()
-	p.startAgent(func(o *agent.Options) { o.Routing.CAFile = "/etc/nobody/mounted/ca.crt" })
-	want := "CAfile /etc/nobody/mounted/ca.crt: no such file in the supervisor's container"
-	if message := p.event(wellknown.EventConfigurationRefused); !strings.Contains(message, want) {
-		t.Errorf("got %q, want %q", message, want)
-	}
-	if err := p.agent.Ready(); err == nil {
-		t.Error("it is ready, although its only tunnel cannot be")
-	}
 }

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"fmt"
+	"log/slog"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +39,22 @@ func (a *Agent) tell(now time.Time) {
 				"volumes on it cannot be mounted on this node until that ends", t.Port, t.Name))
 		}
 		a.tellRefusal(t)
+		a.tellCertificate(t, now)
 	}
+}
+
+// tellCertificate tells of one that is growing old. Of one that was never made, routing tells.
+func (a *Agent) tellCertificate(t routing.Tunnel, now time.Time) {
+	c := t.Certificate
+	if c.Problem == "" {
+		return
+	}
+	state := "it serves until " + c.Until.UTC().Format(time.RFC3339)
+	if !now.Before(c.Until) {
+		state = "it ended at " + c.Until.UTC().Format(time.RFC3339) + ", and only open connections go on"
+	}
+	a.warn(wellknown.EventClientCertificateFailed, t.Name, fmt.Sprintf("client certificate of the tunnel to %s on port %d cannot be renewed; %s: %s",
+		t.Name, t.Port, state, c.Problem))
 }
 
 // tellRefusal hands on what the supervisor says of a configuration that cannot be run. Nobody
@@ -71,9 +88,19 @@ func (a *Agent) warn(reason, topic, message string) {
 	a.teller.WarnOf(a.node(), reason, topic, message)
 	key := reason + " " + topic
 	if a.said[key] != message {
-		a.options.Log.Warn("node cannot serve as it should", "fileSystem", topic, "reason", message)
+		a.logOf(topic).Warn("node cannot serve as it should", "reason", message)
 	}
 	a.saying[key] = message
+}
+
+// logOf names a tunnel's file system, and the access point if it has one.
+func (a *Agent) logOf(name string) *slog.Logger {
+	fileSystem, accessPoint, found := strings.Cut(name, ".")
+	log := a.options.Log.With("fileSystem", fileSystem)
+	if found {
+		log = log.With("accessPoint", accessPoint)
+	}
+	return log
 }
 
 // tellHealth tells when a tunnel begins to fail, and when it has been well again for a while.
@@ -83,7 +110,7 @@ func (a *Agent) tellHealth(state *tunnelState) {
 	case r.Err != nil && !state.sick:
 		state.sick = true
 		message := a.unhealthy(state)
-		a.options.Log.Warn("tunnel is unhealthy", "fileSystem", state.Name, "port", state.Port,
+		a.logOf(state.Name).Warn("tunnel is unhealthy", "port", state.Port,
 			"mountTarget", state.Active.Address, "reason", probe.Reason(r.Err), "err", r.Err)
 		a.options.Events.Event(a.node(), corev1.EventTypeWarning, wellknown.EventTunnelUnhealthy, message)
 	case r.Err != nil:
@@ -93,8 +120,7 @@ func (a *Agent) tellHealth(state *tunnelState) {
 		state.wellSince = r.At
 	case r.At.Sub(state.wellSince) >= healAfter:
 		state.sick, state.wellSince = false, time.Time{}
-		a.options.Log.Info("tunnel is healthy again", "fileSystem", state.Name, "port", state.Port,
-			"mountTarget", state.Active.Address)
+		a.logOf(state.Name).Info("tunnel is healthy again", "port", state.Port, "mountTarget", state.Active.Address)
 		a.options.Events.Eventf(a.node(), corev1.EventTypeNormal, wellknown.EventTunnelHealthy,
 			"tunnel to %s on port %d is healthy again", state.Name, state.Port)
 	}
@@ -121,8 +147,7 @@ func (a *Agent) tellStep(state *tunnelState, memory routing.Memory, step routing
 	if memory.First.IsValid() {
 		to = memory.First
 	}
-	a.options.Log.Warn("tunnel is led elsewhere or begins anew", "fileSystem", state.Name, "port", state.Port,
-		"mountTarget", to, "reason", step)
+	a.logOf(state.Name).Warn("tunnel is led elsewhere or begins anew", "port", state.Port, "mountTarget", to, "reason", step)
 	eventType, reason := corev1.EventTypeWarning, wellknown.EventTunnelMoved
 	switch step {
 	case routing.Renew:

@@ -124,7 +124,7 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 	for _, name := range a.plan.Remove {
 		errs = multierror.Append(errs, a.options.Dir.Remove(name))
 		delete(a.written, name)
-		a.options.Log.Info("tunnel ends: its target is gone", "fileSystem", name)
+		a.logOf(name).Info("tunnel ends: its target is gone")
 	}
 	states := map[string]*tunnelState{}
 	for _, tunnel := range a.plan.Tunnels {
@@ -155,11 +155,14 @@ func (a *Agent) write(tunnel routing.Tunnel) error {
 		return err
 	}
 	a.written[tunnel.Name] = tunnel.Content
+	if tunnel.Certificate.File == "" {
+		err = a.options.Dir.RemoveCertificate(tunnel.Name) // what it was before may have shown one
+	}
 	if changed {
-		a.options.Log.Info("tunnel's configuration written", "fileSystem", tunnel.Name, "port", tunnel.Port,
+		a.logOf(tunnel.Name).Info("tunnel's configuration written", "port", tunnel.Port,
 			"mountTarget", tunnel.Active.Address, "reason", changeOf(before, tunnel))
 	}
-	return nil
+	return err
 }
 
 // changeOf says what a supervisor will do with a file.
@@ -192,7 +195,7 @@ func (a *Agent) followSupervisor() {
 func (a *Agent) tasks() []probe.Task {
 	var tasks []probe.Task
 	for _, t := range a.plan.Tunnels {
-		task := probe.Task{Name: t.Name, Accept: t.Accept, Host: t.Host}
+		task := probe.Task{Name: t.Name, Accept: t.Accept, Peer: a.peer(t)}
 		for _, server := range t.Nearest {
 			task.Servers = append(task.Servers, a.server(server.Address))
 		}
@@ -202,6 +205,15 @@ func (a *Agent) tasks() []probe.Task {
 		tasks = append(tasks, task)
 	}
 	return tasks
+}
+
+// peer is what the tunnel's own process has in its file.
+func (a *Agent) peer(t routing.Tunnel) probe.Peer {
+	peer := probe.Peer{Host: t.Host}
+	if t.Certificate.File != "" {
+		peer.Cert, peer.Key = t.Certificate.File, a.options.Dir.KeyFile()
+	}
+	return peer
 }
 
 func (a *Agent) server(address netip.Addr) netip.AddrPort {

@@ -78,6 +78,7 @@ type tunnelMetrics struct {
 	tableUsable, tableUpdated, placeKnown                      *prometheus.Desc
 	up, listening, standby, active, otherZone, took, lastError *prometheus.Desc
 	restarts, reloads, problems, unusable                      *prometheus.Desc
+	certificateUntil, certificateFailing                       *prometheus.Desc
 }
 
 func newTunnelMetrics(read func() *view) *tunnelMetrics {
@@ -100,6 +101,9 @@ func newTunnelMetrics(read func() *view) *tunnelMetrics {
 		reloads:      desc("tunnel_reloads_total", "Configurations that the tunnel's process took while it ran.", "tunnel"),
 		problems:     desc("tunnel_problems_total", "Problems of the tunnel, by reason.", "tunnel", "reason"),
 		unusable:     desc("target_unusable", "1 for each target of the table that cannot be served.", "tunnel", "reason"),
+		certificateUntil: desc("client_certificate_expiration_timestamp_seconds",
+			"When servers cease to take the tunnel's client certificate, or the credentials in it.", "tunnel"),
+		certificateFailing: desc("client_certificate_failing", "1 while the tunnel's client certificate cannot be made or renewed.", "tunnel"),
 	}
 }
 
@@ -108,6 +112,7 @@ func (m *tunnelMetrics) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		m.tableUsable, m.tableUpdated, m.placeKnown, m.up, m.listening, m.standby, m.active, m.otherZone,
 		m.took, m.lastError, m.restarts, m.reloads, m.problems, m.unusable,
+		m.certificateUntil, m.certificateFailing,
 	} {
 		descs <- d
 	}
@@ -127,6 +132,12 @@ func (m *tunnelMetrics) Collect(to chan<- prometheus.Metric) {
 	gauge(m.placeKnown, number(v.place.Known()))
 	for _, t := range v.troubles {
 		gauge(m.unusable, 1, t.Name, string(t.Reason))
+	}
+	for tunnel, c := range v.certificates {
+		gauge(m.certificateFailing, number(c.Problem != ""), tunnel)
+		if c.Sum != "" {
+			gauge(m.certificateUntil, seconds(c.Until), tunnel)
+		}
 	}
 	for _, t := range v.tunnels {
 		m.collectTunnel(t, gauge)

@@ -100,9 +100,10 @@ func (a *Agent) input(now time.Time) (routing.Input, error) {
 		return routing.Input{}, err
 	}
 	settings := a.options.Routing
-	settings.DNSSuffix = a.dnsSuffix()
+	settings.Region, settings.DNSSuffix, settings.KeyFile = a.region(), a.dnsSuffix(), a.options.Dir.KeyFile()
+	a.keeper.Want(routing.Identities(a.table, settings))
 	return routing.Input{
 		Table: a.table, Place: a.place, Memories: a.memories, Files: files,
-		Taken: a.taken(), Features: a.status.Stunnel, Settings: settings, Now: now,
+		Taken: a.taken(), Certificates: a.keeper.Held(), Features: a.status.Stunnel, Settings: settings, Now: now,
 	}, nil
 }

@@ -26,7 +26,10 @@ type view struct {
 	supervised bool
 	tunnels    []tunnelView // by name
 	troubles   []routing.Trouble
-	once       bool // it was ready before
+	waiting    []string // tunnels that need a client certificate, and have none
+	// certificates are by tunnel; the map is never changed.
+	certificates map[string]routing.Certificate
+	once         bool // it was ready before
 }
 
 // tunnelView is one tunnel.
@@ -55,8 +58,20 @@ func (a *Agent) show() {
 	for _, name := range slices.Sorted(maps.Keys(a.tunnels)) {
 		v.tunnels = append(v.tunnels, a.viewOf(a.tunnels[name]))
 	}
+	v.waiting, v.certificates = waiting(a.plan), a.keeper.Held()
 	v.once = v.once || v.begun(time.Since(a.started)) == nil
 	a.view.Store(v)
+}
+
+// waiting also has those whose certificate cannot be made for the moment.
+func waiting(plan routing.Plan) []string {
+	names := slices.Clone(plan.Waiting)
+	for _, t := range plan.Troubles {
+		if t.Reason == routing.ClientCertificate {
+			names = append(names, t.Name)
+		}
+	}
+	return names
 }
 
 func (a *Agent) viewOf(state *tunnelState) tunnelView {
@@ -118,18 +133,26 @@ func (v *view) begun(age time.Duration) error {
 	if err := v.ready(); err != nil || age >= wellknown.FirstHealthWait {
 		return err
 	}
-	return v.all("not healthy yet", func(t tunnelView) bool { return t.up })
+	if err := v.all("not healthy yet", func(t tunnelView) bool { return t.up }); err != nil {
+		return err
+	}
+	return naming("no client certificate yet", v.waiting)
 }
 
-// all names the first few tunnels of which something does not hold.
+// all says of which tunnels something does not hold.
 func (v *view) all(what string, holds func(tunnelView) bool) error {
-	const most = 5
 	var names []string
 	for _, t := range v.tunnels {
 		if !holds(t) {
 			names = append(names, t.name)
 		}
 	}
+	return naming(what, names)
+}
+
+// naming names the first few.
+func naming(what string, names []string) error {
+	const most = 5
 	if len(names) == 0 {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -48,13 +49,12 @@ func (a *Agent) whereabouts(n news) routing.Place {
 	return a.place
 }
 
+// region is "" while it is not known.
+func (a *Agent) region() string { return cmp.Or(a.options.Region, a.place.Region) }
+
 func (a *Agent) dnsSuffix() string {
-	region := a.options.Region
-	if region == "" {
-		region = a.place.Region
+	if region := a.region(); region != "" {
+		return awsplace.DNSSuffix(region)
 	}
-	if region == "" {
-		return ""
-	}
-	return awsplace.DNSSuffix(region)
+	return ""
 }

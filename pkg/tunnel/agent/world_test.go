@@ -106,6 +106,11 @@ type mountTarget struct {
 
 func (c *cluster) mountTarget(address string) *mountTarget {
 	c.Helper()
+	return c.serve(address, func(*tls.Config) {})
+}
+
+func (c *cluster) serve(address string, change func(*tls.Config)) *mountTarget {
+	c.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(c.Context(), "tcp", netip.AddrPortFrom(netip.MustParseAddr(address), c.port).String())
 	if err != nil {
 		c.Fatal(err)
@@ -114,6 +119,7 @@ func (c *cluster) mountTarget(address string) *mountTarget {
 	close(lit)
 	m := &mountTarget{listener: listener, lit: lit}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{c.authority.Valid(c.T, hostName)}}
+	change(config)
 	go m.accept(config)
 	c.Cleanup(m.close)
 	return m

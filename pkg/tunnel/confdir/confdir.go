@@ -1,6 +1,7 @@
 // Package confdir is the folder through which the agent tells the supervisor which tunnels to
 // run: one file for each, named <prefix>.<tunnel>. Beside them, under names that no tunnel can
-// have, lies what the agent must know after a restart.
+// have, lies what the agent must know after a restart, and what stunnel reads besides: the client
+// certificates of tunnels, and the key of all of them.
 //
 // Every file is put in place by a rename, so that whoever reads it sees all of it, and whoever
 // dies at any line leaves the old or the new one.
@@ -24,10 +25,17 @@ const (
 	suffixTable  = "-table.yaml"
 	suffixMemory = "-agent.json"
 	suffixSocket = "-agent.sock"
+	suffixKey    = "-client.key"
+	// A certificate's has the tunnel's name between.
+	beforeTunnel, afterTunnel = "-client.", ".pem"
 )
 
-// fileMode: nobody else has to read the files, which name private keys.
-const fileMode = 0o600
+const (
+	// fileMode: nobody else has to read the files, which name private keys.
+	fileMode = 0o600
+	// keyMode: nobody writes a key, which is replaced if it must be.
+	keyMode = 0o400
+)
 
 // Dir is the folder. The zero Dir is of no use.
 type Dir struct{ prefix string }
@@ -76,7 +84,7 @@ func (d Dir) Write(name string, content []byte) (changed bool, err error) {
 	if err := stunnelcfg.CheckName(name); err != nil {
 		return false, fmt.Errorf("writing a tunnel's file: %w", err)
 	}
-	return d.put(d.prefix+"."+name, content)
+	return put(d.prefix+"."+name, content, fileMode)
 }
 
 // Read gives a tunnel's configuration, nil when it has none.
@@ -87,15 +95,12 @@ func (d Dir) Read(name string) ([]byte, error) {
 	return read(d.prefix + "." + name)
 }
 
-// Remove ends a tunnel. One that is gone already is fine.
+// Remove ends a tunnel, and takes its certificate away. One that is gone already is fine.
 func (d Dir) Remove(name string) error {
-	if err := stunnelcfg.CheckName(name); err != nil {
-		return fmt.Errorf("removing a tunnel's file: %w", err)
+	if err := remove(name, d.prefix+"."+name); err != nil {
+		return err
 	}
-	if err := os.Remove(d.prefix + "." + name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing a tunnel's file: %w", err)
-	}
-	return nil
+	return d.RemoveCertificate(name)
 }
 
 // Table is the last good table, nil when there was none.
@@ -103,7 +108,7 @@ func (d Dir) Table() ([]byte, error) { return read(d.prefix + suffixTable) }
 
 // WriteTable keeps a table.
 func (d Dir) WriteTable(text []byte) error {
-	_, err := d.put(d.prefix+suffixTable, text)
+	_, err := put(d.prefix+suffixTable, text, fileMode)
 	return err
 }
 
@@ -112,7 +117,7 @@ func (d Dir) Memory() ([]byte, error) { return read(d.prefix + suffixMemory) }
 
 // WriteMemory keeps the agent's notes.
 func (d Dir) WriteMemory(text []byte) error {
-	_, err := d.put(d.prefix+suffixMemory, text)
+	_, err := put(d.prefix+suffixMemory, text, fileMode)
 	return err
 }
 
@@ -127,8 +132,18 @@ func read(path string) ([]byte, error) {
 	return text, nil
 }
 
+func remove(name, path string) error {
+	if err := stunnelcfg.CheckName(name); err != nil {
+		return fmt.Errorf("removing a tunnel's file: %w", err)
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing a tunnel's file: %w", err)
+	}
+	return nil
+}
+
 // put replaces a file unless it has the content already.
-func (Dir) put(path string, content []byte) (changed bool, err error) {
+func put(path string, content []byte, mode fs.FileMode) (changed bool, err error) {
 	old, err := os.ReadFile(path)
 	if err == nil && bytes.Equal(old, content) {
 		return false, nil
@@ -139,7 +154,7 @@ func (Dir) put(path string, content []byte) (changed bool, err error) {
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("writing a file: %w", err)
 	}
-	if err := create(fresh, content); err != nil {
+	if err := create(fresh, content, mode); err != nil {
 		return false, fmt.Errorf("writing a file: %w", err)
 	}
 	if err := os.Rename(fresh, path); err != nil {
@@ -149,8 +164,8 @@ func (Dir) put(path string, content []byte) (changed bool, err error) {
 }
 
 // create follows no link that somebody else may have put there.
-func create(path string, content []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fileMode)
+func create(path string, content []byte, mode fs.FileMode) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err
 	}

@@ -17,8 +17,15 @@ type Dialer interface {
 	// Tunnel connects to the node's end of a tunnel.
 	Tunnel(ctx context.Context, accept netip.AddrPort) (net.Conn, error)
 	// Server connects to a mount target without the tunnel, and is as strict: the server must
-	// prove by its certificate that it is host.
-	Server(ctx context.Context, server netip.AddrPort, host string) (net.Conn, error)
+	// prove by its certificate that it is the peer's host.
+	Server(ctx context.Context, server netip.AddrPort, peer Peer) (net.Conn, error)
+}
+
+// Peer is whom a tunnel leads to, and what it shows there.
+type Peer struct {
+	Host string // that the server's certificate must name
+	// Cert and Key are the files of the client certificate, in PEM; "" for none.
+	Cert, Key string
 }
 
 // Network is the Dialer of a node. It must not be copied.
@@ -43,19 +50,35 @@ func (*Network) Tunnel(ctx context.Context, accept netip.AddrPort) (net.Conn, er
 func plain() *net.Dialer { return &net.Dialer{KeepAlive: -1} }
 
 // Server implements Dialer.
-func (n *Network) Server(ctx context.Context, server netip.AddrPort, host string) (net.Conn, error) {
+func (n *Network) Server(ctx context.Context, server netip.AddrPort, peer Peer) (net.Conn, error) {
 	roots, err := n.roots()
 	if err != nil {
 		return nil, err
 	}
+	shown, err := peer.certificates()
+	if err != nil {
+		return nil, err
+	}
 	dialer := tls.Dialer{NetDialer: plain(), Config: &tls.Config{
-		RootCAs: roots, ServerName: host, MinVersion: tls.VersionTLS12,
+		RootCAs: roots, ServerName: peer.Host, Certificates: shown, MinVersion: tls.VersionTLS12,
 	}}
 	conn, err := dialer.DialContext(ctx, "tcp", server.String())
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the mount target: %w", err)
 	}
 	return conn, nil
+}
+
+// certificates are read each time: they are renewed every hour, and seldom shown.
+func (p Peer) certificates() ([]tls.Certificate, error) {
+	if p.Cert == "" {
+		return nil, nil
+	}
+	certificate, err := tls.LoadX509KeyPair(p.Cert, p.Key)
+	if err != nil {
+		return nil, fmt.Errorf("reading the client certificate: %w", err)
+	}
+	return []tls.Certificate{certificate}, nil
 }
 
 // roots reads the file again only when it has changed: a bundle has a hundred certificates, and
@@ -79,7 +102,7 @@ func (n *Network) roots() (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, errNoCertificate
+		return nil, fmt.Errorf("%w: %s", errNoCertificate, n.CAFile)
 	}
 	n.pool, n.info = pool, info
 	return pool, nil

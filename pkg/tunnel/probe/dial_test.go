@@ -31,7 +31,7 @@ func TestServerMustProveWhoItIs(t *testing.T) {
 			server := stunneltest.Serve(t, &tls.Config{ //nolint:gosec // one case wants what is too old
 				Certificates: []tls.Certificate{tt.certificate}, MinVersion: tls.VersionTLS10, MaxVersion: tt.most,
 			}, nil)
-			conn, err := (&probe.Network{CAFile: authority.File}).Server(t.Context(), server.Address, host)
+			conn, err := (&probe.Network{CAFile: authority.File}).Server(t.Context(), server.Address, probe.Peer{Host: host})
 			if err == nil {
 				conn.Close()
 			}
@@ -52,13 +52,13 @@ func TestNobodyListens(t *testing.T) {
 func TestBadCAFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	server := netip.MustParseAddrPort("127.0.0.1:1")
-	if _, err := (&probe.Network{CAFile: file}).Server(t.Context(), server, "host"); err == nil {
+	if _, err := (&probe.Network{CAFile: file}).Server(t.Context(), server, probe.Peer{Host: "host"}); err == nil {
 		t.Error("a missing file is no error")
 	}
 	if err := os.WriteFile(file, []byte("nothing"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (&probe.Network{CAFile: file}).Server(t.Context(), server, "host"); err == nil {
+	if _, err := (&probe.Network{CAFile: file}).Server(t.Context(), server, probe.Peer{Host: "host"}); err == nil {
 		t.Error("a file without certificate is no error")
 	}
 }
@@ -81,12 +81,34 @@ func TestNewRootsAreTaken(t *testing.T) {
 		if err := os.Rename(network.CAFile+".new", network.CAFile); err != nil {
 			t.Fatal(err)
 		}
-		conn, err := network.Server(t.Context(), server.Address, host)
+		conn, err := network.Server(t.Context(), server.Address, probe.Peer{Host: host})
 		if err == nil {
 			conn.Close()
 		}
 		if got := probe.Reason(err); got != step.reason {
 			t.Errorf("got %q (%v), want %q", got, err, step.reason)
 		}
+	}
+}
+
+// A server that knows its clients must not be taken for dead.
+func TestServerThatWantsACertificate(t *testing.T) {
+	authority := stunneltest.NewAuthority(t)
+	cert, key := authority.ClientFiles(t)
+	server := stunneltest.Serve(t, &tls.Config{
+		Certificates: []tls.Certificate{authority.Valid(t, "host")}, ClientAuth: tls.RequireAnyClientCert,
+		MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12, // where the handshake tells
+	}, nil)
+	network := &probe.Network{CAFile: authority.File}
+	if _, err := network.Server(t.Context(), server.Address, probe.Peer{Host: "host"}); err == nil {
+		t.Error("connected without a certificate")
+	}
+	conn, err := network.Server(t.Context(), server.Address, probe.Peer{Host: "host", Cert: cert, Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if _, err := network.Server(t.Context(), server.Address, probe.Peer{Host: "host", Cert: cert, Key: cert}); err == nil {
+		t.Error("a missing key is no error")
 	}
 }

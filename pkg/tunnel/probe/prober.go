@@ -26,7 +26,7 @@ type Task struct {
 	Name    string
 	Accept  netip.AddrPort   // the node's end
 	Servers []netip.AddrPort // where it may lead to, in any order
-	Host    string           // what the servers' certificates must name
+	Peer    Peer             // what they must prove, and are shown
 	// Watch are servers that are asked directly in each round, also while the tunnel is well.
 	Watch []netip.AddrPort
 }
@@ -131,7 +131,7 @@ func (p *prober) round(ctx context.Context, kept *line) (Result, *line) {
 	}
 	if known {
 		result.Took = now.took
-		result.Direct = p.direct(ctx, task.Host, task.Watch)
+		result.Direct = p.direct(ctx, task.Peer, task.Watch)
 		result.At = time.Now()
 		return result, now.line
 	}
@@ -153,7 +153,7 @@ func within(answers <-chan answer, timeout time.Duration) (answer, bool) {
 // cause is known in the same moment. The older connection has the same time.
 func (p *prober) doubt(ctx context.Context, task Task, dial dialing, old <-chan answer, result Result) (Result, *line) {
 	var asking sync.WaitGroup
-	asking.Go(func() { result.Direct = p.direct(ctx, task.Host, task.Servers) })
+	asking.Go(func() { result.Direct = p.direct(ctx, task.Peer, task.Servers) })
 	fresh := open(ctx, dial, confirmTimeout)
 	late := <-old
 	asking.Wait()
@@ -168,7 +168,7 @@ func (p *prober) doubt(ctx context.Context, task Task, dial dialing, old <-chan 
 }
 
 // direct asks servers without the tunnel, all at once.
-func (p *prober) direct(ctx context.Context, host string, servers []netip.AddrPort) map[netip.AddrPort]error {
+func (p *prober) direct(ctx context.Context, peer Peer, servers []netip.AddrPort) map[netip.AddrPort]error {
 	if len(servers) == 0 {
 		return nil
 	}
@@ -177,7 +177,7 @@ func (p *prober) direct(ctx context.Context, host string, servers []netip.AddrPo
 	for i, server := range servers {
 		asking.Go(func() {
 			found := open(ctx, func(ctx context.Context) (net.Conn, error) {
-				return p.dialer.Server(ctx, server, host)
+				return p.dialer.Server(ctx, server, peer)
 			}, confirmTimeout)
 			found.line.close()
 			errs[i] = found.err

@@ -67,7 +67,7 @@ func (n *network) Tunnel(_ context.Context, address netip.AddrPort) (net.Conn, e
 	return n.dial(address)
 }
 
-func (n *network) Server(_ context.Context, address netip.AddrPort, _ string) (net.Conn, error) {
+func (n *network) Server(_ context.Context, address netip.AddrPort, _ Peer) (net.Conn, error) {
 	return n.dial(address)
 }
 

@@ -24,6 +24,8 @@ type Settings struct {
 	// DNSSuffix makes the name that a server's certificate must have, where the table lacks
 	// it; "" when the region is not known.
 	DNSSuffix  string
+	Region     string // of the node; "" when it is not known
+	KeyFile    string // of all client certificates
 	ServerPort uint16 // of mount targets
 	Reserved   []int  // local ports that no tunnel may take
 }
@@ -35,16 +37,20 @@ type Input struct {
 	Memories map[string]Memory // by tunnel
 	Files    []string          // tunnels that have a configuration
 	// Taken are tunnels whose port belongs to a process that is not ours.
-	Taken    map[string]bool
-	Features stunnelcfg.Features
-	Settings Settings
-	Now      time.Time
+	Taken map[string]bool
+	// Certificates are those that the node holds, by tunnel.
+	Certificates map[string]Certificate
+	Features     stunnelcfg.Features
+	Settings     Settings
+	Now          time.Time
 }
 
 // Plan is what should be.
 type Plan struct {
 	Tunnels  []Tunnel // by name
 	Troubles []Trouble
+	// Waiting are tunnels whose client certificate is being made.
+	Waiting []string
 	// Remove are tunnels that are to end.
 	Remove   []string
 	Memories map[string]Memory
@@ -60,7 +66,9 @@ type Tunnel struct {
 	Nearest []MountTarget // in order of distance
 	Active  MountTarget   // the one that is tried first
 	Standby bool
-	Content []byte // of its file
+	// Certificate is what it shows; without a file for none.
+	Certificate Certificate
+	Content     []byte // of its file
 }
 
 // Away says whether it leads farther than it must.
@@ -78,6 +86,9 @@ const (
 	BadValue          Reason = "BadValue"
 )
 
+// pending is no trouble: the certificate is on its way.
+const pending Reason = "Pending"
+
 // Trouble is a target that cannot be served as the table has it. What it has of a tunnel stays
 // as it is.
 type Trouble struct {
@@ -94,6 +105,7 @@ type Trouble struct {
 //	kept           in the table and a file      the same bytes unless something changed
 //	takes over     on standby, port free        on the real port
 //	in trouble     cannot be served             the file as it is; told
+//	waiting        no client certificate yet    the same, and not told
 //	gone           not in the table, a file     the file as it is, then removed after a grace,
 //	                                            or as soon as another target has its port
 //
@@ -142,7 +154,7 @@ func (b *builder) add(key ports.Key) {
 	tunnel, trouble := b.tunnel(key, port, &memory)
 	if trouble.Reason != "" {
 		trouble.Name, trouble.Port = name, port
-		b.plan.Troubles = append(b.plan.Troubles, trouble)
+		b.tell(trouble)
 		if _, known := b.in.Memories[name]; known || slices.Contains(b.in.Files, name) {
 			b.plan.Memories[name] = memory
 		}
@@ -152,6 +164,14 @@ func (b *builder) add(key ports.Key) {
 	b.plan.Memories[name] = memory
 }
 
+func (b *builder) tell(trouble Trouble) {
+	if trouble.Reason == pending {
+		b.plan.Waiting = append(b.plan.Waiting, trouble.Name)
+		return
+	}
+	b.plan.Troubles = append(b.plan.Troubles, trouble)
+}
+
 // tunnel changes the memory only when the target can be served.
 func (b *builder) tunnel(key ports.Key, port int, memory *Memory) (Tunnel, Trouble) {
 	target := b.in.Table.Targets[key.FileSystem]
@@ -159,23 +179,36 @@ func (b *builder) tunnel(key ports.Key, port int, memory *Memory) (Tunnel, Troub
 		Name: Name(key), Key: key, Port: port,
 		Host: b.host(key.FileSystem, target), Nearest: nearest(target, b.in.Place),
 	}
-	if trouble := b.check(t, target); trouble.Reason != "" {
+	if trouble := b.check(t); trouble.Reason != "" {
 		return Tunnel{}, trouble
 	}
+	certificate, trouble := b.certificate(t, target)
+	if trouble.Reason != "" {
+		return Tunnel{}, trouble
+	}
+	t.Certificate = certificate
 	next := memory.settle(port, b.in.Taken[t.Name], b.in.Now)
 	order := next.ordered(t.Nearest)
 	t.Active, t.Standby = order[0], next.Standby
 	t.Accept = acceptAt(port, next.Standby)
-	content, err := stunnelcfg.Render(stunnelcfg.Tunnel{
-		Name: t.Name, Accept: t.Accept, Connect: b.servers(order), CheckHost: t.Host,
-		CAFile: b.in.Settings.CAFile, Restart: next.Serial,
-	}, b.in.Features)
+	content, err := b.render(t, order, next.Serial)
 	if err != nil {
 		return Tunnel{}, Trouble{Reason: BadValue, Message: err.Error()}
 	}
 	t.Content = content
 	*memory = next
 	return t, Trouble{}
+}
+
+func (b *builder) render(t Tunnel, order []MountTarget, serial int) ([]byte, error) {
+	c := stunnelcfg.Tunnel{
+		Name: t.Name, Accept: t.Accept, Connect: b.servers(order), CheckHost: t.Host,
+		CAFile: b.in.Settings.CAFile, Restart: serial,
+	}
+	if t.Certificate.File != "" {
+		c.Cert, c.CertSum, c.Key = t.Certificate.File, t.Certificate.Sum, b.in.Settings.KeyFile
+	}
+	return stunnelcfg.Render(c, b.in.Features)
 }
 
 // settle notes the port, and who has it.
@@ -207,7 +240,7 @@ func (b *builder) host(id string, target ports.Target) string {
 	return id + "." + b.in.Settings.DNSSuffix
 }
 
-func (b *builder) check(t Tunnel, target ports.Target) Trouble {
+func (b *builder) check(t Tunnel) Trouble {
 	switch {
 	case t.Port < wellknown.MinPort || t.Port > wellknown.MaxPort || t.Port == wellknown.NFSPort ||
 		slices.Contains(b.in.Settings.Reserved, t.Port):
@@ -219,8 +252,6 @@ func (b *builder) check(t Tunnel, target ports.Target) Trouble {
 	case t.Host == "":
 		return Trouble{Reason: NoHostName, Message: "the table does not say which name the server's certificate must have; " +
 			"let the manager write dns_name, or set --aws-region"}
-	case t.Key.AccessPoint != "" || target.IAM:
-		return Trouble{Reason: ClientCertificate, Message: "the server wants a client certificate, which this agent does not have"}
 	}
 	return Trouble{}
 }

@@ -117,7 +117,7 @@ func TestWhatCannotBeServed(t *testing.T) {
 		"the agent's own port":  {func(t *ports.Target) { t.Port = wellknown.AgentHTTPPort }, routing.BadPort},
 		"another target's port": {func(t *ports.Target) { t.Port = 20491 }, routing.BadPort},
 		"no name to check":      {func(t *ports.Target) { t.DNSName = "" }, routing.NoHostName},
-		"client certificate":    {func(t *ports.Target) { t.IAM = true }, routing.ClientCertificate},
+		"client certificate":    {func(t *ports.Target) { t.IAM, t.DNSName = true, "nfs.example.com" }, routing.ClientCertificate},
 		"a name that is none":   {func(t *ports.Target) { t.DNSName = "10.0.0.1" }, routing.BadValue},
 	}
 	for name, tt := range tests {
@@ -140,17 +140,6 @@ func TestWhatCannotBeServed(t *testing.T) {
 				t.Errorf("what it had was touched: remove %v, memory %+v", plan.Remove, plan.Memories["fs-2"])
 			}
 		})
-	}
-}
-
-func TestAccessPointsAreNotServedWithoutCertificate(t *testing.T) {
-	plan := routing.Make(input(func(in *routing.Input) {
-		target := shared()
-		target.AccessPoints = map[string]ports.AccessPoint{"fsap-1": {Port: 20500}}
-		in.Table.Targets["fs-1"] = target
-	}))
-	if len(plan.Tunnels) != 1 || len(plan.Troubles) != 1 || plan.Troubles[0].Name != "fs-1.fsap-1" {
-		t.Errorf("got %+v: such a tunnel would lead to the whole file system", plan)
 	}
 }
 

@@ -1,0 +1,55 @@
+package clientcert
+
+import (
+	"bytes"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/asn1"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Contents is what a certificate says.
+type Contents struct {
+	FileSystem  string
+	AccessPoint string // "" for the file system itself
+	AccessKeyID string // "" without an IAM identity
+	Made        time.Time
+	NotAfter    time.Time
+}
+
+// Read reads a certificate that Make made from a key. An error says why it is none.
+func Read(der []byte, key *rsa.PublicKey) (Contents, error) {
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		return Contents{}, fmt.Errorf("reading a client certificate: %w", err)
+	}
+	if !bytes.Equal(certificate.SubjectKeyId, keyID(key)) {
+		return Contents{}, errOtherKey
+	}
+	c := Contents{Made: certificate.NotBefore.Add(clockSkew), NotAfter: certificate.NotAfter}
+	var signed identity
+	for _, field := range []struct {
+		extension int
+		value     any
+		params    string
+	}{
+		{accessPointExtension, &c.AccessPoint, "utf8"},
+		{iamExtension, &signed, ""},
+		{fileSystemExtension, &c.FileSystem, "utf8"},
+	} {
+		for _, e := range certificate.Extensions {
+			if !e.Id.Equal(oid(field.extension)) {
+				continue
+			}
+			if _, err := asn1.UnmarshalWithParams(e.Value, field.value, field.params); err != nil {
+				return Contents{}, fmt.Errorf("reading extension %s of a client certificate: %w", e.Id, err)
+			}
+		}
+	}
+	c.AccessKeyID = signed.AccessKeyID
+	return c, nil
+}
+
+var errOtherKey = errors.New("reading a client certificate: it is of another key")

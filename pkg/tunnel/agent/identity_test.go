@@ -1,0 +1,272 @@
+package agent_test
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/kubernetes/fake"
+
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+const point = "fs-1.fsap-1"
+
+// nearExpiry is a life of credentials so short that newer ones are looked for within seconds.
+const nearExpiry = 10*time.Minute + time.Second
+
+// onePoint is a pod that serves fs-1 and its access point, from a mount target that asks who
+// comes.
+func onePoint(t *testing.T) (p *pod, server *strict, root, local netip.AddrPort) {
+	t.Helper()
+	c := newCluster(t)
+	server = c.strictTarget("127.1.0.1", false)
+	root, local = stunneltest.FreePort(t, "127.0.0.1"), stunneltest.FreePort(t, "127.0.0.1")
+	fs := target(int(root.Port()), "127.1.0.1", "")
+	fs.AccessPoints = map[string]ports.AccessPoint{"fsap-1": {Port: int(local.Port())}}
+	p = c.pod(stunneltest.FreePort(t, "127.0.0.1").String())
+	p.startSupervisor()
+	p.startAgent(nil)
+	c.publish(tableOf(map[string]ports.Target{"fs-1": fs}))
+	p.until("the access point is up", p.pointUp)
+	return p, server, root, local
+}
+
+func (p *pod) pointUp() bool {
+	value, ok := p.metric("efs_stunnel_node_tunnel_up", point)
+	return ok && value == 1
+}
+
+func TestAccessPointHasATunnelOfItsOwn(t *testing.T) {
+	p, server, root, local := onePoint(t)
+	if err := p.answers(local); err != nil {
+		t.Errorf("through the access point's tunnel: %v", err)
+	}
+	p.until("the file system's own tunnel answers", func() bool { return p.answers(root) == nil })
+	if !server.saw(shown{"fs-1", "fsap-1", ""}, 0) || !server.saw(shown{}, 0) {
+		t.Errorf("the server saw %v, want the access point, and a client without one", server.shown)
+	}
+	text, err := p.dir.Key()
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		t.Fatalf("the key is %q", text)
+	}
+	if _, err := x509.ParsePKCS8PrivateKey(block.Bytes); err != nil {
+		t.Errorf("the key: %v", err)
+	}
+	if info, err := os.Stat(p.dir.KeyFile()); err != nil || info.Mode() != 0o400 {
+		t.Errorf("got %v, %v; want a key that only its owner reads", info, err)
+	}
+	if until, ok := p.metric("efs_stunnel_node_client_certificate_expiration_timestamp_seconds", point); !ok || until < float64(time.Now().Unix()) {
+		t.Errorf("the certificate is said to end at %v", until)
+	}
+	if words := p.log.String(); !strings.Contains(words, "fileSystem=fs-1 accessPoint=fsap-1") {
+		t.Errorf("the log does not tell the access point apart:\n%s", words)
+	}
+}
+
+func TestAccessPointGoesItsCertificateGoes(t *testing.T) {
+	p, _, root, local := onePoint(t)
+	fs := target(int(root.Port()), "127.1.0.1", "")
+	fs.Port = int(local.Port()) // so that nothing waits for the grace
+	p.publish(tableOf(map[string]ports.Target{"fs-1": fs}))
+	p.until("certificate and metric are gone", func() bool {
+		_, told := p.metric("efs_stunnel_node_client_certificate_failing", point)
+		_, err := os.Stat(p.dir.CertificateFile(point))
+		return !told && os.IsNotExist(err)
+	})
+}
+
+// The new pod has no key at first, and the old one's must not end before it has.
+func TestUpgradeWaitsForTheCertificate(t *testing.T) {
+	first, _, _, local := onePoint(t)
+	second := first.pod(first.http)
+	second.startSupervisor()
+	second.startAgent(nil)
+	second.until("the new pod is ready", func() bool { return second.agent.Ready() == nil })
+	if err := second.answers(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), local.Port())); err != nil {
+		t.Errorf("it is ready before its tunnel to the access point is: %v", err)
+	}
+	before, err := first.dir.Key()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if after, err := second.dir.Key(); err != nil || len(after) == 0 || string(after) == string(before) {
+		t.Errorf("the new pod has no key of its own (%v)", err)
+	}
+}
+
+// signedTunnel is a pod that serves fs-1, which wants an IAM identity.
+func signedTunnel(t *testing.T, w *wallet) (p *pod, server *strict, local netip.AddrPort, table ports.Table) {
+	t.Helper()
+	c := newCluster(t)
+	server = c.strictTarget("127.1.0.1", true)
+	local = stunneltest.FreePort(t, "127.0.0.1")
+	fs := target(int(local.Port()), "127.1.0.1", "")
+	fs.IAM = true
+	table = tableOf(map[string]ports.Target{"fs-1": fs})
+	c.publish(table)
+	p = c.pod(stunneltest.FreePort(t, "127.0.0.1").String())
+	p.startSupervisor()
+	p.startAgent(w.give)
+	return p, server, local, table
+}
+
+func TestRenewalCutsNothing(t *testing.T) {
+	w := &wallet{}
+	w.put("FIRST", nearExpiry)
+	p, server, local, _ := signedTunnel(t, w)
+	p.until("it is up", p.up)
+	conn, before := p.hold(local), p.supervised("fs-1")
+	if !server.saw(shown{"fs-1", "", "FIRST"}, 0) {
+		t.Fatalf("the server saw %v", server.shown)
+	}
+	w.put("SECOND", time.Hour)
+	p.until("new connections show the new identity", func() bool {
+		since := server.connections()
+		return p.answers(local) == nil && server.saw(shown{"fs-1", "", "SECOND"}, since)
+	})
+	if err := p.ask(conn); err != nil {
+		t.Errorf("an open connection was cut: %v", err)
+	}
+	p.until("the supervisor tells of the reload, and the tunnel is up", func() bool {
+		return p.supervised("fs-1").Reloads > before.Reloads && p.up()
+	})
+	if after := p.supervised("fs-1"); after.PID != before.PID || after.Reloads != before.Reloads+1 || after.Restarts != 0 {
+		t.Errorf("want one reload of the same process: before %+v, after %+v", before, after)
+	}
+}
+
+func TestCredentialsThatCannotBeRenewed(t *testing.T) {
+	w := &wallet{}
+	w.put("FIRST", nearExpiry)
+	p, _, local, _ := signedTunnel(t, w)
+	p.until("it is up", p.up)
+	conn := p.hold(local)
+	w.lose("the role is gone")
+	if message := p.event(wellknown.EventClientCertificateFailed); !strings.Contains(message, "fs-1") ||
+		!strings.Contains(message, "it serves until") || !strings.Contains(message, "the role is gone") {
+		t.Errorf("got %q", message)
+	}
+	p.until("the metric tells", func() bool {
+		failing, ok := p.metric("efs_stunnel_node_client_certificate_failing", "fs-1")
+		return ok && failing == 1
+	})
+	if err := p.answers(local); err != nil {
+		t.Errorf("a new connection: %v", err)
+	}
+	if err := p.ask(conn); err != nil {
+		t.Errorf("an open connection: %v", err)
+	}
+	if err := p.agent.Ready(); err != nil {
+		t.Errorf("not ready, although all is served: %v", err)
+	}
+	w.put("SECOND", -time.Minute) // as the instance metadata gives while its own source is away
+	p.until("the metric is well", func() bool {
+		failing, ok := p.metric("efs_stunnel_node_client_certificate_failing", "fs-1")
+		return ok && failing == 0
+	})
+	w.lose("the role is gone")
+	if message := p.event(wellknown.EventClientCertificateFailed); !strings.Contains(message, "it ended at") {
+		t.Errorf("got %q", message)
+	}
+}
+
+func TestNoCredentialsAtFirst(t *testing.T) {
+	w := &wallet{}
+	w.lose("nobody gives any")
+	p, server, local, table := signedTunnel(t, w)
+	other := stunneltest.FreePort(t, "127.0.0.1")
+	p.mountTarget("127.1.0.2")
+	table.Targets["fs-2"] = target(int(other.Port()), "127.1.0.2", "")
+	p.publish(table)
+	if message := p.event(wellknown.EventTargetUnusable); !strings.Contains(message, "nobody gives any") {
+		t.Errorf("got %q", message)
+	}
+	p.until("the other tunnel is up", func() bool {
+		value, ok := p.metric("efs_stunnel_node_tunnel_up", "fs-2")
+		return ok && value == 1
+	})
+	if err := p.agent.Ready(); err == nil || !strings.Contains(err.Error(), "no client certificate yet: fs-1") {
+		t.Errorf("got %v: the old pod of an upgrade may have one", err)
+	}
+	if names, err := p.dir.Names(); err != nil || len(names) != 1 || server.connections() > 0 {
+		t.Errorf("files of %v, %v, and %d connections: without its certificate there must be no tunnel", names, err, server.connections())
+	}
+	w.put("FIRST", time.Hour)
+	p.until("it answers", func() bool { return p.answers(local) == nil })
+	p.until("it is ready", func() bool { return p.agent.Ready() == nil })
+}
+
+func TestRestartKeepsKeyAndConnections(t *testing.T) {
+	p, _, _, local := onePoint(t)
+	conn := p.hold(local)
+	key, err := p.dir.Key()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := p.supervised(point)
+	p.endAgent()
+	p.client = fake.NewClientset() // knows nothing
+	p.startAgent(nil)
+	p.until("it is up and ready", func() bool { return p.pointUp() && p.agent.Ready() == nil })
+	if after := p.supervised(point); before.PID != after.PID || before.Generation != after.Generation || before.Reloads != after.Reloads {
+		t.Errorf("the tunnel was touched: before %+v, after %+v", before, after)
+	}
+	if again, err := p.dir.Key(); err != nil || string(again) != string(key) {
+		t.Errorf("the key is another one (%v)", err)
+	}
+	p.endAgent()
+	if err := os.Remove(p.dir.KeyFile()); err != nil {
+		t.Fatal(err)
+	}
+	p.startAgent(nil)
+	p.until("another certificate is in force", func() bool {
+		after := p.supervised(point)
+		return after.Generation != before.Generation && after.Listening && p.pointUp()
+	})
+	if err := p.answers(local); err != nil {
+		t.Errorf("a new connection: %v", err)
+	}
+	if err := p.ask(conn); err != nil || p.supervised(point).PID != before.PID {
+		t.Errorf("the connection was cut by another key: %v", err)
+	}
+}
+
+// A file system that is opened to everybody again shows nothing to it, and keeps nothing.
+func TestIAMIsTakenBack(t *testing.T) {
+	w := &wallet{}
+	w.put("FIRST", time.Hour)
+	c := newCluster(t)
+	server := c.strictTarget("127.1.0.1", false)
+	local := stunneltest.FreePort(t, "127.0.0.1")
+	fs := target(int(local.Port()), "127.1.0.1", "")
+	fs.IAM = true
+	c.publish(tableOf(map[string]ports.Target{"fs-1": fs}))
+	p := c.pod(stunneltest.FreePort(t, "127.0.0.1").String())
+	p.startSupervisor()
+	p.startAgent(w.give)
+	p.until("it is up", p.up)
+	conn := p.hold(local)
+	fs.IAM = false
+	p.publish(tableOf(map[string]ports.Target{"fs-1": fs}))
+	p.until("new connections show nothing", func() bool {
+		since := server.connections()
+		return p.answers(local) == nil && server.saw(shown{}, since)
+	})
+	if err := p.ask(conn); err != nil {
+		t.Errorf("an open connection was cut: %v", err)
+	}
+	if _, err := os.Stat(p.dir.CertificateFile("fs-1")); !os.IsNotExist(err) {
+		t.Errorf("its certificate is still there (%v)", err)
+	}
+}

@@ -1,0 +1,164 @@
+package certificates_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/clientcert"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/certificates"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+)
+
+// Tunnels of the tests.
+const (
+	point  = "fs-1.fsap-1"
+	signed = "fs-2"
+)
+
+func pointIdentity() routing.Identity {
+	return routing.Identity{FileSystem: "fs-1", AccessPoint: "fsap-1"}
+}
+
+func signedIdentity() routing.Identity {
+	return routing.Identity{FileSystem: "fs-2", IAM: true, Region: "us-east-1"}
+}
+
+// sharedKey is made once, as it takes a second. Nobody but the tests of keys needs another.
+var sharedKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, clientcert.KeyBits) })
+
+// node is a folder, and the credentials that it has for now.
+type node struct {
+	*testing.T
+	dir  confdir.Dir
+	key  *rsa.PrivateKey
+	news atomic.Int64
+
+	mu          sync.Mutex
+	credentials certificates.Credentials // guarded by mu
+	err         error                    // guarded by mu
+	asked       int                      // guarded by mu
+}
+
+// inBubble runs a test where time passes by itself.
+func inBubble(t *testing.T, test func(n *node)) {
+	t.Helper()
+	key, err := sharedKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		dir, err := confdir.Open(filepath.Join(t.TempDir(), "stunnel.conf"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := &node{T: t, dir: dir, key: key, err: errors.New("there are none")}
+		n.writeKey()
+		test(n)
+	})
+}
+
+func (n *node) writeKey() {
+	n.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(n.key)
+	if err != nil {
+		n.Fatal(err)
+	}
+	if err := n.dir.WriteKey(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// start begins an agent's life, which the returned function ends.
+func (n *node) start(wanted map[string]routing.Identity) (k *certificates.Keeper, end func()) {
+	k = certificates.New(certificates.Options{
+		Dir: n.dir, Node: "node-1", Credentials: n.ask,
+		Changed: func() { n.news.Add(1) }, Log: slog.New(slog.DiscardHandler),
+	})
+	ctx, cancel := context.WithCancel(n.Context())
+	var running sync.WaitGroup
+	running.Go(func() { k.Run(ctx) })
+	k.Want(wanted)
+	synctest.Wait()
+	end = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+	n.Cleanup(end)
+	return k, end
+}
+
+func (n *node) ask(_ context.Context, region string) (certificates.Credentials, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.asked++
+	if region != "us-east-1" {
+		n.Errorf("asked for credentials in %q", region)
+	}
+	return n.credentials, n.err
+}
+
+// has gives the node credentials that expire after a while, 0 for never.
+func (n *node) has(accessKeyID string, life time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.err = nil
+	n.credentials = certificates.Credentials{Credentials: clientcert.Credentials{AccessKeyID: accessKeyID, SecretAccessKey: "secret"}}
+	if life > 0 {
+		n.credentials.SessionToken, n.credentials.Expires = "token of "+accessKeyID, time.Now().Add(life)
+	}
+}
+
+func (n *node) hasNone(why string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.err = errors.New(why)
+}
+
+func (n *node) timesAsked() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.asked
+}
+
+// after lets time pass.
+func after(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// contents reads a tunnel's file, and has it be what the keeper says it is.
+func (n *node) contents(k *certificates.Keeper, name string) clientcert.Contents {
+	n.Helper()
+	text, err := n.dir.Certificate(name)
+	if err != nil {
+		n.Fatal(err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		n.Fatalf("no certificate of %s: %q", name, text)
+	}
+	c, err := clientcert.Read(block.Bytes, &n.key.PublicKey)
+	if err != nil {
+		n.Fatal(err)
+	}
+	sum := sha256.Sum256(text)
+	held := k.Held()[name]
+	if held.Sum != hex.EncodeToString(sum[:]) || held.File != n.dir.CertificateFile(name) {
+		n.Errorf("got %+v, which is not of the file", held)
+	}
+	return c
+}

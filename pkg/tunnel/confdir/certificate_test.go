@@ -1,0 +1,83 @@
+package confdir_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const tunnelName = "fs-1.fsap-2"
+
+func modeOf(t *testing.T, file string) os.FileMode {
+	t.Helper()
+	info, err := os.Stat(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Mode().Perm()
+}
+
+func TestKeyIsItsOwnersOnly(t *testing.T) {
+	dir, folder := open(t)
+	if got, err := dir.Key(); err != nil || got != nil {
+		t.Errorf("got %q, %v; want no key at first", got, err)
+	}
+	for _, content := range []string{"one", "one", "two"} { // the second finds a file that cannot be written to
+		if err := dir.WriteKey([]byte(content)); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := dir.Key(); err != nil || string(got) != content {
+			t.Errorf("got %q, %v; want %q", got, err, content)
+		}
+	}
+	if dir.KeyFile() != filepath.Join(folder, "stunnel.conf-client.key") {
+		t.Errorf("the key is at %s", dir.KeyFile())
+	}
+	if mode := modeOf(t, dir.KeyFile()); mode != 0o400 {
+		t.Errorf("the key has mode %o", mode)
+	}
+}
+
+func TestCertificateEndsWithItsTunnel(t *testing.T) {
+	dir, folder := open(t)
+	if err := dir.WriteCertificate(tunnelName, []byte("certificate")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dir.Write(tunnelName, []byte("configuration")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := dir.Certificate(tunnelName); err != nil || string(got) != "certificate" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if mode := modeOf(t, filepath.Join(folder, "stunnel.conf-client.fs-1.fsap-2.pem")); mode != 0o600 {
+		t.Errorf("the certificate has mode %o", mode)
+	}
+	names, err := dir.Names()
+	if diff := cmp.Diff([]string{tunnelName}, names); diff != "" || err != nil {
+		t.Errorf("tunnels (-want +got), %v:\n%s", err, diff)
+	}
+	for range 2 {
+		if err := dir.Remove(tunnelName); err != nil {
+			t.Errorf("removing: %v", err)
+		}
+	}
+	if got, err := dir.Certificate(tunnelName); err != nil || got != nil {
+		t.Errorf("got %q, %v after the tunnel was removed", got, err)
+	}
+}
+
+func TestCertificatesOfNoTunnel(t *testing.T) {
+	dir, _ := open(t)
+	const bad = "../fs-1"
+	if err := dir.WriteCertificate(bad, nil); err == nil {
+		t.Error("it was written")
+	}
+	if _, err := dir.Certificate(bad); err == nil {
+		t.Error("it was read")
+	}
+	if err := dir.RemoveCertificate(bad); err == nil {
+		t.Error("it was removed")
+	}
+}
