@@ -54,6 +54,8 @@ func TestBadValuesAreOneLine(t *testing.T) {
 		{"--worker-priority-class=High", wantObject},
 		{"--mount-job-batch=0", wantInt + "1 to 2147483647"},
 		{"--mount-job-timeout=30s", wantDuration + "1m to 24h"},
+		{"--shared-volume-paths=a,B", `want names of namespaces, with commas between, or *`},
+		{"--shared-volume-paths=team-*", `want names of namespaces, with commas between, or *`},
 		{"--namespace=a.b", wantNS},
 		{"--kube-api-qps=0", wantRate},
 		{"--kube-api-qps=-1", wantRate},

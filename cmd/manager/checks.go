@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/sharedvolumes"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -21,6 +22,13 @@ func anything(string) error { return nil }
 func checkNamespace(name string) error {
 	if len(validation.IsDNS1123Label(name)) > 0 {
 		return errors.New(`want the name of a namespace: 1 to 63 lower-case letters, digits or "-"`)
+	}
+	return nil
+}
+
+func checkPathNamespace(name string) error {
+	if name != sharedvolumes.AnyNamespace && checkNamespace(name) != nil {
+		return errors.New(`want names of namespaces, with commas between, or *`)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -24,6 +25,7 @@ const (
 // clients are the ways to the apiserver.
 type clients struct {
 	work   kubernetes.Interface // of caches and loops
+	shared dynamic.Interface    // of the same, for our own objects
 	events kubernetes.Interface
 	lease  kubernetes.Interface
 }
@@ -69,6 +71,11 @@ func newClients(config *rest.Config, o options, d *denials.Denials) (clients, er
 		if *client.to, err = kubernetes.NewForConfig(own); err != nil {
 			return clients{}, fmt.Errorf("making a client for the apiserver: %w", err)
 		}
+	}
+	own := rest.CopyConfig(config)
+	own.QPS, own.Burst = o.qps, o.burst
+	if c.shared, err = dynamic.NewForConfig(own); err != nil {
+		return clients{}, fmt.Errorf("making a client for SharedVolumes: %w", err)
 	}
 	return c, nil
 }

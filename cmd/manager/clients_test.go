@@ -78,6 +78,7 @@ func TestRightsThatMatterForReadiness(t *testing.T) {
 		"a cache's list":  {denials.Right{Verb: "list", Resource: "nodes"}, true},
 		"a cache's watch": {denials.Right{Verb: "watch", Resource: "nodes"}, true},
 		"the lease":       {denials.Right{Verb: "update", Group: "coordination.k8s.io", Resource: "leases"}, true},
+		"a SharedVolume":  {denials.Right{Verb: "list", Group: "efs-stunnel.gnuthought.com", Resource: "sharedvolumes"}, false},
 		"an event":        {denials.Right{Verb: "create", Resource: "events"}, false},
 		"a Job":           {denials.Right{Verb: "create", Group: "batch", Resource: "jobs"}, false},
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/denials"
 	"gnuthought.com/efs-stunnel/pkg/httpserver"
 )
@@ -56,8 +57,12 @@ func (m *manager) checkStart() error {
 }
 
 // neededToLead are the rights without which a replica is of no use. Other missing ones are in
-// the log and in the metrics; what does not need them still works.
+// the log and in the metrics; what does not need them still works, as claims do without
+// SharedVolumes.
 func neededToLead(right denials.Right) bool {
+	if right.Group == v1alpha1.GroupName {
+		return false
+	}
 	return right.KeepsCaches() || right.Group == coordinationv1.GroupName
 }
 

@@ -43,6 +43,8 @@ type options struct {
 	backoff         time.Duration
 	failedThreshold int
 
+	sharedVolumePaths []string // namespaces
+
 	kubeconfig, master string
 	qps                float32
 	burst              int
@@ -148,6 +150,8 @@ func (o *options) bindProvisioning(g *settings.Group) {
 		"`number` of operations that one mount Job carries at most")
 	g.Add(settings.Duration(&o.jobs.Timeout, time.Minute, 24*time.Hour), "mount-job-timeout", "",
 		"deadline of a mount Job's pod")
+	g.Add(settings.List(&o.sharedVolumePaths, "namespaces", checkPathNamespace), "shared-volume-paths", "",
+		"comma-separated `namespaces` whose SharedVolumes may name a path, which reaches everything on the file system; * is all, default is none")
 }
 
 func (o *options) bindKubernetes(g *settings.Group) {

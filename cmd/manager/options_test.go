@@ -77,6 +77,7 @@ func TestEverySetting(t *testing.T) {
 		"ids":         {"--file-system-ids=fs-1,fs-2", "", "", func(o *options) { o.filter = efs.Filter{IDs: []string{"fs-1", "fs-2"}} }},
 		"tags":        {"--file-system-tags=team=a,env=x", "", "", func(o *options) { o.filter.Tags = map[string]string{"team": "a", "env": "x"} }},
 		"aliases":     {"--file-system-aliases=fs-3=fs-2,fs-2=fs-1", "", "", func(o *options) { o.aliases = map[string][]string{"fs-3": {"fs-2"}, "fs-2": {"fs-1"}} }},
+		"paths":       {"--shared-volume-paths=a,*", "", "", func(o *options) { o.sharedVolumePaths = []string{"a", "*"} }},
 		"port":        {"--base-stunnel-port=21000", "BASE_STUNNEL_PORT=21000", "22000", func(o *options) { o.ports.Base = 21000 }},
 		"port count":  {"--stunnel-port-count=10", "", "", func(o *options) { o.ports.Count = 10 }},
 		"provisioner": {"--provisioner=example.com/efs", "STORAGE_PROVISIONER_NAME=example.com/efs", "other.com/efs", func(o *options) { o.provisioner = "example.com/efs" }},

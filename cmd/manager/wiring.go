@@ -58,9 +58,13 @@ func (m *manager) loopOptions(cluster string, place awsplace.Place) loops.Option
 		Threshold:       o.failedThreshold,
 		Jobs:            o.jobs,
 		Batch:           o.batch,
-		Events:          m.events.Recorder(),
-		Metrics:         m.metrics.registry,
-		Log:             m.log,
+
+		Dynamic:           m.clients.shared,
+		SharedVolumePaths: o.sharedVolumePaths,
+
+		Events:  m.events.Recorder(),
+		Metrics: m.metrics.registry,
+		Log:     m.log,
 	}
 	if place.Region != "" {
 		options.DNSSuffix = awsplace.DNSSuffix(place.Region)

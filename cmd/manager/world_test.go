@@ -144,7 +144,7 @@ func newWorld(t *testing.T, change func(*options)) *world {
 	)}
 	log := slog.New(slog.NewTextHandler(w.logged, nil))
 	var err error
-	w.manager, err = newManager(o, clients{w.client, w.client, w.client}, denials.New(metricsNamespace, log, time.Now), log)
+	w.manager, err = newManager(o, clients{work: w.client, events: w.client, lease: w.client}, denials.New(metricsNamespace, log, time.Now), log)
 	if err != nil {
 		t.Fatal(err)
 	}

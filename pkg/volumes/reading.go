@@ -19,7 +19,7 @@ type Kind int
 
 // The kinds of volumes.
 const (
-	Foreign     Kind = iota // nothing of ours
+	Foreign     Kind = iota // nothing of ours, or a SharedVolume's: no claim of a class has it
 	Provisioned             // made or adopted by us
 	Original                // made by the original system, its owner not in the ledger yet
 	Root                    // a whole file system, for mount Jobs
@@ -75,9 +75,12 @@ func Read(object *corev1.PersistentVolume, provisioner string) Volume {
 
 // kindOf asks for the class first: no annotation makes a tenant's volume of a root volume.
 func kindOf(object *corev1.PersistentVolume, provisioner string) Kind {
+	_, shared := object.Annotations[wellknown.AnnotationSharedVolume]
 	switch {
 	case object.Spec.StorageClassName == wellknown.RootStorageClass:
 		return Root
+	case shared:
+		return Foreign
 	case object.Annotations[wellknown.AnnotationProvisionedBy] != provisioner:
 		return Foreign
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -97,7 +98,12 @@ func newManager(ctx context.Context, w *world.World, config *rest.Config, edits 
 	}
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	ours, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
 	options := loops.Options{
+		Dynamic: ours, SharedVolumeInterval: 100 * time.Millisecond,
 		Provisioner:     w.Provisioner,
 		Cluster:         w.ClusterUID,
 		PollingInterval: time.Second,

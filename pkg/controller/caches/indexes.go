@@ -83,7 +83,12 @@ func placeOf(volume *corev1.PersistentVolume) []string {
 	return []string{volume.Spec.NFS.Path}
 }
 
+// isTenants leaves out what has no directory of its own: root volumes, and those of
+// SharedVolumes.
 func isTenants(volume *corev1.PersistentVolume) bool {
+	if _, shared := volume.Annotations[wellknown.AnnotationSharedVolume]; shared {
+		return false
+	}
 	return volume.Spec.NFS != nil && volume.Spec.NFS.Server == wellknown.LoopbackAddress &&
 		volume.Spec.StorageClassName != wellknown.RootStorageClass
 }

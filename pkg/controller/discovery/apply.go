@@ -2,7 +2,6 @@ package discovery
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -11,9 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	"k8s.io/client-go/kubernetes"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/patches"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -109,28 +108,12 @@ func correctionMessage(c ports.Correction) string {
 	return fmt.Sprintf("changed from %s to %d: %s; pods that use the volume since before must be restarted", from, c.To, c.Reason)
 }
 
-// patchVolume writes what differs, if the volume is still the one that was looked at. A patch
-// leaves alone what this program's client is too old to know.
+// patchVolume writes what differs, if the volume is still the one that was looked at.
 func (e executor) patchVolume(ctx context.Context, is, want *corev1.PersistentVolume) error {
-	patch, err := patchOf(is, want)
+	patch, err := patches.StrategicMerge(is, want)
 	if err != nil {
-		return fmt.Errorf("comparing volumes: %w", err)
+		return err
 	}
 	_, err = e.client.CoreV1().PersistentVolumes().Patch(ctx, is.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	return err
-}
-
-// patchOf always has uid and resourceVersion, which the apiserver compares.
-func patchOf(is, want *corev1.PersistentVolume) ([]byte, error) {
-	before := is.DeepCopy()
-	before.UID, before.ResourceVersion = "", ""
-	old, err := json.Marshal(before)
-	if err != nil {
-		return nil, err
-	}
-	next, err := json.Marshal(want)
-	if err != nil {
-		return nil, err
-	}
-	return strategicpatch.CreateTwoWayMergePatch(old, next, corev1.PersistentVolume{})
 }

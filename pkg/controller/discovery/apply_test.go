@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,39 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
-
-// A patch has what differs, and what the apiserver must compare.
-func TestPatchOf(t *testing.T) {
-	is := claimed("v", "fs-1", 20499)
-	is.UID, is.ResourceVersion = types.UID("u"), "7"
-	want := is.DeepCopy()
-	volumes.SetPort(want, 20490)
-	text, err := patchOf(is, want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got map[string]any
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
-	expected := map[string]any{
-		"metadata": map[string]any{"uid": "u", "resourceVersion": "7"},
-		"spec":     map[string]any{"mountOptions": []any{"hard", "port=20490"}},
-	}
-	if diff := cmp.Diff(expected, got); diff != "" {
-		t.Errorf("patch (-want +got):\n%s", diff)
-	}
-}
 
 // A restored cluster has more to correct than one sync does, and one volume that refuses.
 func TestAllPortsAreCorrected(t *testing.T) {

@@ -43,6 +43,9 @@ type Options struct {
 	Filter efs.Filter
 	// VPCID is where the nodes are; "" when unknown.
 	VPCID string
+	// Demand is the access points that somebody asks for, and the tunnels that must show who they
+	// are; nil for none that is known. Access points get ports when EFS has confirmed them.
+	Demand func() ports.Demand
 	// DNSSuffix follows a file system's id in its certificate, as efs.us-east-1.amazonaws.com.
 	DNSSuffix string
 
@@ -56,6 +59,10 @@ type API interface {
 	ListFileSystems(ctx context.Context) (efs.Listing, error)
 	// FileSystemExists answers false only when EFS says that there is no such file system.
 	FileSystemExists(ctx context.Context, id string) (bool, error)
+	// ListAccessPoints gives all of a file system.
+	ListAccessPoints(ctx context.Context, fileSystemID string) ([]efs.AccessPoint, error)
+	// FindAccessPoint finds none only when EFS says that there is none.
+	FindAccessPoint(ctx context.Context, id string) (point efs.AccessPoint, found bool, err error)
 }
 
 // Times of the loop.
@@ -155,6 +162,9 @@ func (c *Controller) Kick() {
 	}
 }
 
+// DemandChanged asks for a look at what Options.Demand says now.
+func (c *Controller) DemandChanged() { c.lookSoon() }
+
 // OnChange has a function called after each snapshot that differs from the one before. It is
 // for use before Run; the function must not block.
 func (c *Controller) OnChange(f func()) {
@@ -172,7 +182,7 @@ func (c *Controller) lookSoon() { c.queue.AddAfter(everythingKey, settleTime) }
 // sync brings table, volumes and root volumes to where they should be; repeating it is
 // harmless. The table is stored first: whatever names a port must find it there.
 func (c *Controller) sync(ctx context.Context, _ string) (again time.Duration, err error) {
-	s, err := c.world.observe(ctx, c.findings(), &c.memory)
+	s, err := c.world.observe(ctx, c.findings(), c.demand(), &c.memory)
 	if err != nil {
 		return 0, err
 	}
@@ -195,9 +205,16 @@ func (c *Controller) sync(ctx context.Context, _ string) (again time.Duration, e
 	}
 	c.memory.table, c.memory.assigned, c.memory.seen = stored, p.assigned, p.seen
 	c.tell.tellAll(ctx, stored, p.news, p.complaints)
-	c.ask(p.ask)
+	c.ask(p.ask, p.points)
 	c.publish(p.snapshot)
 	return c.exec.apply(ctx, p)
+}
+
+func (c *Controller) demand() ports.Demand {
+	if c.options.Demand == nil {
+		return ports.Demand{}
+	}
+	return c.options.Demand()
 }
 
 func (c *Controller) findings() findings {
@@ -207,10 +224,14 @@ func (c *Controller) findings() findings {
 	return c.poller.latest()
 }
 
-func (c *Controller) ask(ids []string) {
-	if c.poller != nil && len(ids) > 0 {
+func (c *Controller) ask(ids []string, points []ports.Key) {
+	if c.poller == nil {
+		return
+	}
+	if len(ids) > 0 {
 		c.poller.ask(ids)
 	}
+	c.poller.want(points)
 }
 
 func (c *Controller) publish(next targets.Snapshot) {

@@ -148,9 +148,16 @@ func singleComplaints(f findings) []complaint {
 			doubts[id] = a.err
 		}
 	}
+	unread := map[string]error{}
+	for key, a := range f.points {
+		if a.err != nil {
+			unread[key.FileSystem] = a.err
+		}
+	}
 	return append(
 		groupedComplaints(f.listing.Failed, "mount targets of %s could not be read, so addresses stay as they are: %s. %s"),
-		groupedComplaints(doubts, "it could not be asked whether %s still exist, so they count as there: %s. %s")...)
+		append(groupedComplaints(unread, "access points of %s could not be read, so what is known of them stays as it is: %s. %s"),
+			groupedComplaints(doubts, "it could not be asked whether %s still exist, so they count as there: %s. %s")...)...)
 }
 
 func groupedComplaints(failed map[string]error, format string) []complaint {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
 // findings are what the API has said so far. They are never changed once they are handed over.
@@ -14,6 +15,7 @@ type findings struct {
 	failure   error       // of the latest poll
 	succeeded time.Time   // when the latest answer came; zero before it
 	answers   map[string]answer
+	points    map[ports.Key]pointAnswer // of the access points that were asked for
 }
 
 // answer is what the API said of a single file system.

@@ -15,6 +15,7 @@ const (
 	usable   = "usable"
 	unusable = "unusable"
 	missing  = "missing"
+	waiting  = "waiting"
 )
 
 // numbers are what the gauges show.
@@ -22,6 +23,7 @@ type numbers struct {
 	known                 bool // all but succeeded and unreadable
 	portsInUse, portsFree int
 	targets               map[string]int   // by state
+	points                map[string]int   // access points, by state
 	sizes                 map[string]int64 // in bytes, by file system
 	succeeded             time.Time        // zero before the API has answered
 	unreadable            map[string]bool  // by ConfigMap
@@ -35,7 +37,7 @@ type metrics struct {
 	corrections prometheus.Counter
 	rootWrites  prometheus.Counter
 
-	inUse, free, targets, sizes, succeeded, unreadable *prometheus.Desc
+	inUse, free, targets, points, sizes, succeeded, unreadable *prometheus.Desc
 }
 
 func newMetrics(o Options) (*metrics, error) {
@@ -46,6 +48,7 @@ func newMetrics(o Options) (*metrics, error) {
 		inUse:       describe("local_ports_in_use", "Local ports that belong to targets."),
 		free:        describe("local_ports_free", "Local ports that new targets can get."),
 		targets:     describe("targets", "Targets of the port table.", "state"),
+		points:      describe("access_points", "Access points that SharedVolumes ask for.", "state"),
 		sizes:       describe("file_system_size_bytes", "Metered size of the file system.", "file_system"),
 		succeeded:   describe("discovery_last_success_timestamp_seconds", "When the EFS API last listed the file systems."),
 		unreadable:  describe("table_unreadable", "Whether the ConfigMap cannot be read (1) or can (0).", "config_map"),
@@ -80,7 +83,7 @@ func (m *metrics) show(n numbers) {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.inUse, m.free, m.targets, m.sizes, m.succeeded, m.unreadable} {
+	for _, d := range []*prometheus.Desc{m.inUse, m.free, m.targets, m.points, m.sizes, m.succeeded, m.unreadable} {
 		descs <- d
 	}
 }
@@ -107,6 +110,9 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(m.free, float64(n.portsFree))
 	for state, count := range n.targets {
 		gauge(m.targets, float64(count), state)
+	}
+	for state, count := range n.points {
+		gauge(m.points, float64(count), state)
 	}
 	for id, size := range n.sizes {
 		gauge(m.sizes, float64(size), id)

@@ -58,12 +58,12 @@ func newObserver(client kubernetes.Interface, c *caches.Caches, namespace string
 	}
 }
 
-func (o observer) observe(ctx context.Context, f findings, m *memory) (state, error) {
+func (o observer) observe(ctx context.Context, f findings, demand ports.Demand, m *memory) (state, error) {
 	object, err := o.tableObject(ctx, m)
 	if err != nil {
 		return state{}, fmt.Errorf("reading ConfigMap %s: %w", wellknown.TargetsConfigMap, err)
 	}
-	s := state{table: readTable(object), findings: f, seen: m.seen, assigned: m.assigned, now: time.Now()}
+	s := state{table: readTable(object), findings: f, demand: demand, seen: m.seen, assigned: m.assigned, now: time.Now()}
 	if s.pinned, err = o.pinned(m); err != nil {
 		return state{}, err
 	}

@@ -20,6 +20,7 @@ type state struct {
 	claims   map[string]*corev1.PersistentVolumeClaim // of the namespace, those named like root claims
 	jobs     map[string][]*batchv1.Job                // used up, by file system
 	findings findings
+	demand   ports.Demand              // as it was asked for, not checked yet
 	seen     map[string]efs.FileSystem // by the listings so far
 	assigned ports.State
 	now      time.Time
@@ -33,7 +34,8 @@ type plan struct {
 
 	roots       []rootWork
 	corrections []portWork
-	ask         []string // of which file systems the API must say whether they exist
+	ask         []string    // of which file systems the API must say whether they exist
+	points      []ports.Key // which access points the API must describe, now and after every listing
 
 	snapshot targets.Snapshot
 	assigned ports.State
@@ -102,7 +104,7 @@ func (o Options) addAssignment(p *plan, s state) {
 func (o Options) input(s state) ports.Input {
 	in := ports.Input{
 		Table: s.table.table, Listing: s.findings.listing, Pinned: *s.pinned.table,
-		Filter: o.Filter, VPCID: o.VPCID, DNSSuffix: o.DNSSuffix, Range: o.Range,
+		Demand: o.confirmed(s), Filter: o.Filter, VPCID: o.VPCID, DNSSuffix: o.DNSSuffix, Range: o.Range,
 		State: s.assigned, Now: s.now,
 	}
 	for _, object := range s.volumes {
@@ -116,7 +118,10 @@ func (o Options) addPicture(p *plan, s state, gone []string) {
 	v := newView(o, s, p.table, gone)
 	p.seen = v.seen
 	p.snapshot = v.snapshot()
+	p.snapshot.Tunnels = v.tunnels(s)
+	p.points = o.questions(s)
 	p.numbers = v.numbers(s)
+	p.numbers.points = countPoints(p.snapshot.Tunnels)
 	var strangers []complaint
 	p.roots, strangers = v.roots(s)
 	p.complaints = append(p.complaints, strangers...)

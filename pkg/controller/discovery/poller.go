@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -21,16 +22,18 @@ type poller struct {
 
 	kicked chan struct{} // holds one
 	asked  chan struct{} // holds one
+	wanted chan struct{} // holds one
 
 	mu        sync.Mutex
-	findings  findings // guarded by mu
-	questions []string // guarded by mu
+	findings  findings    // guarded by mu
+	questions []string    // guarded by mu
+	points    []ports.Key // guarded by mu: access points to describe, in order
 }
 
 func newPoller(api API, o Options, failed, changed func()) *poller {
 	return &poller{
 		api: api, interval: o.PollingInterval, log: o.Log, failed: failed, changed: changed,
-		kicked: make(chan struct{}, 1), asked: make(chan struct{}, 1),
+		kicked: make(chan struct{}, 1), asked: make(chan struct{}, 1), wanted: make(chan struct{}, 1),
 	}
 }
 
@@ -39,6 +42,7 @@ func (p *poller) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		begin := time.Now()
 		p.poll(ctx)
+		p.describePoints(ctx)
 		p.rest(ctx, begin)
 	}
 }
@@ -60,6 +64,8 @@ func (p *poller) rest(ctx context.Context, begin time.Time) {
 			}
 		case <-p.asked:
 			p.answer(ctx)
+		case <-p.wanted:
+			p.describePoints(ctx)
 		}
 	}
 }

@@ -27,6 +27,16 @@ func (hanging) FileSystemExists(ctx context.Context, _ string) (bool, error) {
 	return false, ctx.Err()
 }
 
+func (hanging) ListAccessPoints(ctx context.Context, _ string) ([]efs.AccessPoint, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (hanging) FindAccessPoint(ctx context.Context, _ string) (efs.AccessPoint, bool, error) {
+	<-ctx.Done()
+	return efs.AccessPoint{}, false, ctx.Err()
+}
+
 type pollCounts struct{ failed, changed atomic.Int32 }
 
 // startPoller runs one until the test ends, inside a bubble.

@@ -64,7 +64,7 @@ type codeAdvice struct {
 var adviceByCode = []codeAdvice{
 	{
 		codes:  []string{"AccessDeniedException", "AccessDenied", "UnauthorizedOperation"},
-		advice: "Allow the manager's AWS role elasticfilesystem:DescribeFileSystems and elasticfilesystem:DescribeMountTargets",
+		advice: "Allow the manager's AWS role elasticfilesystem:DescribeFileSystems, elasticfilesystem:DescribeMountTargets and elasticfilesystem:DescribeAccessPoints",
 	},
 	{
 		codes: []string{"ExpiredToken", "ExpiredTokenException", "UnrecognizedClientException", "InvalidClientTokenId",

@@ -130,6 +130,7 @@ func TestNumbers(t *testing.T) {
 	got := o.plan(s).numbers
 	want := numbers{
 		known: true, portsInUse: 3, portsFree: 5, succeeded: noon.Add(time.Minute),
+		points:     map[string]int{usable: 0, unusable: 0, waiting: 0},
 		targets:    map[string]int{usable: 1, missing: 2, unusable: 0}, // the listing lacks fs-3, too
 		sizes:      map[string]int64{"fs-1": 4096},
 		unreadable: map[string]bool{"efs-stunnel": false, "efs-stunnel-pinned": false},

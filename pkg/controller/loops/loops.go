@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
@@ -20,6 +21,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/discovery"
 	"gnuthought.com/efs-stunnel/pkg/controller/jobs"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/controller/sharedvolumes"
 	"gnuthought.com/efs-stunnel/pkg/controller/view"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -48,6 +50,14 @@ type Options struct {
 	// SweepDelay is how long trash waits for more before it is swept; 0 is the default.
 	SweepDelay time.Duration
 
+	// Dynamic is the client for SharedVolumes; without one they are not served.
+	Dynamic dynamic.Interface
+	// SharedVolumePaths are the namespaces whose SharedVolumes may name a path.
+	SharedVolumePaths []string
+	// SharedVolumeInterval is the time between two looks whether SharedVolumes are installed; 0 is
+	// the default.
+	SharedVolumeInterval time.Duration
+
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
@@ -59,16 +69,28 @@ type Loops struct {
 	Discovery *discovery.Controller
 	Claims    *claims.Controller
 	Jobs      *jobs.Controller
+	// SharedVolumes work where their API is installed.
+	SharedVolumes *sharedvolumes.Controller
+
+	sharedVolumes *caches.SharedVolumes // which run with the loops: standbys need none
+	served        bool                  // there is a client for them
 }
 
 // New puts the loops together. api is nil when only pinned targets are used.
 func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, error) {
-	l := &Loops{}
+	l := &Loops{served: o.Dynamic != nil}
 	var err error
 	if l.Caches, err = caches.New(client, o.Jobs.Namespace); err != nil {
 		return nil, fmt.Errorf("making the caches: %w", err)
 	}
-	if l.Discovery, err = discovery.New(client, l.Caches, api, o.discovery()); err != nil {
+	l.sharedVolumes = caches.NewSharedVolumes(client.Discovery(), o.Dynamic, caches.SharedVolumesOptions{
+		Interval: o.SharedVolumeInterval, Log: o.Log,
+	})
+	shared := sharedvolumes.Settings{Paths: o.SharedVolumePaths}
+	if l.Discovery, err = discovery.New(client, l.Caches, api, o.discovery(func() ports.Demand {
+		all, known := l.sharedVolumes.All()
+		return sharedvolumes.Demand(all, known, shared)
+	})); err != nil {
 		return nil, err
 	}
 	seen, err := view.New(lifecycle.Settings{
@@ -88,15 +110,23 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 	}); err != nil {
 		return nil, err
 	}
+	if l.SharedVolumes, err = sharedvolumes.New(client, o.Dynamic, l.Caches, l.sharedVolumes, sharedvolumes.Options{
+		Settings: shared, Targets: l.Discovery.Snapshot, LookAgain: l.Discovery.Kick,
+		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
+	}); err != nil {
+		return nil, err
+	}
+	l.sharedVolumes.OnChange(func(string) { l.Discovery.DemandChanged() })
+	l.Discovery.OnChange(l.SharedVolumes.TargetsChanged)
 	l.Discovery.OnChange(l.Claims.TargetsChanged)
 	l.Discovery.OnChange(l.Jobs.TargetsChanged)
 	return l, nil
 }
 
-func (o Options) discovery() discovery.Options {
+func (o Options) discovery(demand func() ports.Demand) discovery.Options {
 	return discovery.Options{
 		Namespace: o.Jobs.Namespace, PollingInterval: o.PollingInterval, Range: o.Range,
-		Filter: o.Filter, VPCID: o.VPCID, DNSSuffix: o.DNSSuffix,
+		Demand: demand, Filter: o.Filter, VPCID: o.VPCID, DNSSuffix: o.DNSSuffix,
 		Log: o.Log, Events: o.Events, Metrics: o.Metrics,
 	}
 }
@@ -108,6 +138,13 @@ func (l *Loops) Run(ctx context.Context) error {
 	group.Go(func() error { return l.Discovery.Run(ctx) })
 	group.Go(func() error { return l.Claims.Run(ctx) })
 	group.Go(func() error { return l.Jobs.Run(ctx) })
+	if l.served {
+		group.Go(func() error { return l.SharedVolumes.Run(ctx) })
+		group.Go(func() error {
+			l.sharedVolumes.Run(ctx)
+			return nil
+		})
+	}
 	return group.Wait()
 }
 

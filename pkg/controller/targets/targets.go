@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -22,8 +23,20 @@ type Snapshot struct {
 	Listed bool
 	// FileSystems are those of the table and those that cannot serve, by id; HoldsPath is not set.
 	FileSystems map[string]volumes.Candidate
+	// Tunnels are what is known of the access points and of the tunnels with an identity that
+	// somebody asked for.
+	Tunnels map[ports.Key]Tunnel
 	// Gone are file systems that provably no longer exist.
 	Gone map[string]bool
+}
+
+// Tunnel is what is known of one that was asked for.
+type Tunnel struct {
+	Port int  // 0 while it has none
+	IAM  bool // it shows who it is
+	// Problem says why nobody can use it now, or "". If it is hopeless, waiting does not help.
+	Problem  string
+	Hopeless bool
 }
 
 // Candidates are the file systems in order of their ids.

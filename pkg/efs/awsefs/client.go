@@ -1,4 +1,4 @@
-// Package awsefs reads file systems and mount targets from the Amazon EFS API.
+// Package awsefs reads file systems, mount targets and access points from the Amazon EFS API.
 // It is the only user of the AWS SDK's EFS client.
 package awsefs
 
@@ -118,6 +118,48 @@ func (c *Client) FileSystemExists(ctx context.Context, id string) (bool, error) 
 	}
 	return true, nil
 }
+
+// ListAccessPoints reads all access points of a file system, in any state.
+func (c *Client) ListAccessPoints(ctx context.Context, fileSystemID string) ([]efs.AccessPoint, error) {
+	points := []efs.AccessPoint{}
+	most := int32(pointsPerPage)
+	pages := awsapi.NewDescribeAccessPointsPaginator(c.api, &awsapi.DescribeAccessPointsInput{FileSystemId: &fileSystemID, MaxResults: &most})
+	for pages.HasMorePages() {
+		page, err := observed(ctx, c, "DescribeAccessPoints", pages.NextPage)
+		if err != nil {
+			return nil, fmt.Errorf("listing access points of %s: %w", fileSystemID, err)
+		}
+		for _, description := range page.AccessPoints {
+			points = append(points, accessPoint(description))
+		}
+	}
+	return points, nil
+}
+
+// pointsPerPage is the most that the API gives at once.
+const pointsPerPage = 1000
+
+// FindAccessPoint asks for one access point by its id. Only the API's own AccessPointNotFound
+// means that there is none; every other failure is an error.
+func (c *Client) FindAccessPoint(ctx context.Context, id string) (point efs.AccessPoint, found bool, err error) {
+	answer, err := observed(ctx, c, "DescribeAccessPoints", func(ctx context.Context, options ...func(*awsapi.Options)) (*awsapi.DescribeAccessPointsOutput, error) {
+		return c.api.DescribeAccessPoints(ctx, &awsapi.DescribeAccessPointsInput{AccessPointId: &id}, options...)
+	})
+	if notFound := (*types.AccessPointNotFound)(nil); errors.As(err, &notFound) {
+		return efs.AccessPoint{}, false, nil
+	}
+	if err != nil {
+		return efs.AccessPoint{}, false, fmt.Errorf("asking for access point %s: %w", id, err)
+	}
+	for _, description := range answer.AccessPoints {
+		if point = accessPoint(description); point.ID == id {
+			return point, true, nil
+		}
+	}
+	return efs.AccessPoint{}, false, fmt.Errorf("asking for access point %s: %w", id, errNoAnswer)
+}
+
+var errNoAnswer = errors.New("the answer is about none, or another one")
 
 // observed makes one call within the time for one, and tells of it.
 func observed[T any](ctx context.Context, c *Client, operation string, call func(context.Context, ...func(*awsapi.Options)) (T, error)) (T, error) {

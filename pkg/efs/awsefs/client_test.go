@@ -27,6 +27,7 @@ import (
 type server struct {
 	fileSystems []map[string]any
 	targets     map[string][]map[string]any
+	points      []map[string]any
 	fail        map[string]failure // by file system id, "" for the list of file systems
 	hang        map[string]bool
 }
@@ -49,6 +50,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	switch {
+	case strings.HasSuffix(r.URL.Path, "/access-points"):
+		s.servePoints(w, r)
 	case strings.HasSuffix(r.URL.Path, "/mount-targets"):
 		s.page(w, r, "MountTargets", s.targets[id])
 	case id != "":

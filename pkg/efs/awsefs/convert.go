@@ -45,3 +45,15 @@ func mountTarget(d types.MountTargetDescription) efs.MountTarget {
 	}
 	return t
 }
+
+func accessPoint(d types.AccessPointDescription) efs.AccessPoint {
+	p := efs.AccessPoint{
+		ID:           aws.ToString(d.AccessPointId),
+		FileSystemID: aws.ToString(d.FileSystemId),
+		State:        efs.LifeCycleState(d.LifeCycleState),
+	}
+	if d.RootDirectory != nil {
+		p.RootPath = aws.ToString(d.RootDirectory.Path)
+	}
+	return p
+}

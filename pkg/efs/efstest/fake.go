@@ -16,6 +16,8 @@ import (
 type Fake struct {
 	mu           sync.Mutex
 	fileSystems  map[string]efs.FileSystem // guarded by mu, like all that follow
+	accessPoints map[string]efs.AccessPoint
+	pointsError  error
 	hidden       map[string]bool
 	targetErrors map[string]error
 	existsErrors map[string]error
@@ -29,12 +31,14 @@ type Fake struct {
 type Calls struct {
 	List   int
 	Exists int
+	Points int // about access points
 }
 
 // New returns a region with these file systems.
 func New(fileSystems ...efs.FileSystem) *Fake {
 	f := &Fake{
 		fileSystems:  map[string]efs.FileSystem{},
+		accessPoints: map[string]efs.AccessPoint{},
 		hidden:       map[string]bool{},
 		targetErrors: map[string]error{},
 		existsErrors: map[string]error{},

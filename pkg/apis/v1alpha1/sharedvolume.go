@@ -1,0 +1,121 @@
+// Package v1alpha1 holds the project's own API objects, in the group
+// efs-stunnel.gnuthought.com: SharedVolume.
+//
+// There is no generated client. Objects are read and written through the dynamic client, and
+// converted with apimachinery's own converter.
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Names of the API.
+const (
+	GroupName            = "efs-stunnel.gnuthought.com"
+	Version              = "v1alpha1"
+	SharedVolumeKind     = "SharedVolume"
+	SharedVolumeResource = "sharedvolumes"
+)
+
+// GroupVersion is that of all objects of the package.
+func GroupVersion() schema.GroupVersion {
+	return schema.GroupVersion{Group: GroupName, Version: Version}
+}
+
+// SharedVolumes is how the API is asked for SharedVolume objects.
+func SharedVolumes() schema.GroupVersionResource {
+	return GroupVersion().WithResource(SharedVolumeResource)
+}
+
+// SharedVolume gives the pods of its namespace an access point, or a directory, of a file
+// system: as the claim that its status names.
+type SharedVolume struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitzero"`
+
+	Spec   SharedVolumeSpec   `json:"spec"`
+	Status SharedVolumeStatus `json:"status,omitzero"`
+}
+
+// SharedVolumeSpec says what is shared. It cannot be changed. One of AccessPointID and Path is
+// set.
+type SharedVolumeSpec struct {
+	// FileSystemID is a target of the table: a file system of EFS, or a pinned one.
+	FileSystemID string `json:"fileSystemID"`
+	// AccessPointID is an access point of the file system.
+	AccessPointID string `json:"accessPointID,omitempty"`
+	// Path is a directory that exists, from the file system's root.
+	Path string `json:"path,omitempty"`
+	// IAM has the tunnel show the node's AWS identity, as policies of file systems ask for.
+	IAM bool `json:"iam,omitempty"`
+	// ReadOnly has nodes mount it read-only.
+	ReadOnly bool `json:"readOnly,omitempty"`
+}
+
+// Phase is what a SharedVolume has come to.
+type Phase string
+
+// The phases.
+const (
+	Pending  Phase = "Pending"  // something is still to come; the message says what
+	Ready    Phase = "Ready"    // pods can use the claim
+	Deleting Phase = "Deleting" // claim and volume are going
+	Failed   Phase = "Failed"   // somebody has to do something; the message says what
+)
+
+// ConditionReady is True in phase Ready and False in all others.
+const ConditionReady = "Ready"
+
+// SharedVolumeStatus is what the manager has to say.
+type SharedVolumeStatus struct {
+	Phase Phase `json:"phase,omitempty"`
+	// ClaimRef is the claim for pods; unset until it was made.
+	ClaimRef *ClaimReference `json:"claimRef,omitempty"`
+	// Message is for people: what is waited for, or wrong.
+	Message string `json:"message,omitempty"`
+	// ObservedGeneration is the metadata.generation that the rest is about.
+	ObservedGeneration int64              `json:"observedGeneration,omitempty"`
+	Conditions         []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// ClaimReference names a claim in the SharedVolume's namespace.
+type ClaimReference struct {
+	Name string `json:"name"`
+}
+
+// DeepCopyObject implements runtime.Object.
+func (s *SharedVolume) DeepCopyObject() runtime.Object {
+	if s == nil {
+		return nil
+	}
+	return s.DeepCopy()
+}
+
+// DeepCopy returns a copy that shares nothing with the original.
+func (s *SharedVolume) DeepCopy() *SharedVolume {
+	if s == nil {
+		return nil
+	}
+	c := *s
+	c.ObjectMeta = *s.ObjectMeta.DeepCopy()
+	c.Status = s.Status.DeepCopy()
+	return &c
+}
+
+// DeepCopy returns a copy that shares nothing with the original.
+func (s SharedVolumeStatus) DeepCopy() SharedVolumeStatus {
+	if s.ClaimRef != nil {
+		ref := *s.ClaimRef
+		s.ClaimRef = &ref
+	}
+	if s.Conditions != nil {
+		conditions := make([]metav1.Condition, len(s.Conditions))
+		for i, c := range s.Conditions {
+			conditions[i] = *c.DeepCopy()
+		}
+		s.Conditions = conditions
+	}
+	return s
+}

@@ -1,0 +1,43 @@
+// Package patches writes what differs between an object as it was seen and as it should be. A
+// patch leaves alone what this program's client is too old to know, which an update would drop.
+package patches
+
+import (
+	"encoding/json"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+)
+
+// object is a pointer to one of Kubernetes' own objects.
+type object[T any] interface {
+	*T
+	metav1.Object
+	DeepCopy() *T
+}
+
+// StrategicMerge is the patch from one object to another. It has the uid and the resourceVersion
+// of the one that was seen, which the apiserver compares.
+func StrategicMerge[T any, P object[T]](is, want P) ([]byte, error) {
+	before := P(is.DeepCopy())
+	before.SetUID("")
+	before.SetResourceVersion("")
+	old, err := json.Marshal(before)
+	if err != nil {
+		return nil, fmt.Errorf("writing the object as it is: %w", err)
+	}
+	after := P(want.DeepCopy())
+	after.SetUID(is.GetUID())
+	after.SetResourceVersion(is.GetResourceVersion())
+	next, err := json.Marshal(after)
+	if err != nil {
+		return nil, fmt.Errorf("writing the object as it should be: %w", err)
+	}
+	var kind T
+	patch, err := strategicpatch.CreateTwoWayMergePatch(old, next, kind)
+	if err != nil {
+		return nil, fmt.Errorf("comparing objects: %w", err)
+	}
+	return patch, nil
+}

@@ -1,0 +1,58 @@
+package sharedvolumes
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+func TestVolumeIsWhatOthersTakeItFor(t *testing.T) {
+	v := newVolume(shared("team", "data"), 20491, "")
+	want := ports.Volume{Name: "pv-team-data", On: point(), Port: 20491, Loopback: true}
+	if diff := cmp.Diff(want, ports.VolumeOf(v)); diff != "" {
+		t.Errorf("for the ports (-want +got):\n%s", diff)
+	}
+	v.Annotations[wellknown.AnnotationProvisionedBy] = wellknown.DefaultProvisioner // whoever put it there
+	v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+	if got := volumes.Read(v, wellknown.DefaultProvisioner); got.Kind != volumes.Foreign {
+		t.Errorf("for the claims' loop it is %+v: its data would be cleaned up", got)
+	}
+}
+
+func TestVolumeOfAPath(t *testing.T) {
+	v := newVolume(shared("team", "data", ofPath("/a/b"), func(o *v1alpha1.SharedVolume) { o.Spec.ReadOnly = true }), 20490, "")
+	if nfs := v.Spec.NFS; nfs.Path != "/a/b" || nfs.Server != wellknown.LoopbackAddress || !nfs.ReadOnly || !slices.Contains(v.Spec.MountOptions, "ro") {
+		t.Errorf("got %+v, %q", nfs, v.Spec.MountOptions)
+	}
+	if key := ports.VolumeOf(v).On; key != (ports.Key{FileSystem: "fs-1"}) {
+		t.Errorf("it is on %s", key)
+	}
+	if diff := cmp.Diff([]corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}, v.Spec.AccessModes); diff != "" {
+		t.Errorf("modes mismatch (-want +got):\n%s", diff)
+	}
+}
+
+// TestMendingKeepsWhatOthersAdded, and touches nothing that it was given.
+func TestMendingKeepsWhatOthersAdded(t *testing.T) {
+	s := world(bound)
+	s.volume.Labels["backup"], s.volume.Annotations["note"] = "yes", "mine"
+	s.volume.Annotations[corev1.MountOptionAnnotation] = "port=1"
+	before := s.volume.DeepCopy()
+	got := mended(s.object, s.volume, s.claim, 20491)
+	if got.Labels["backup"] != "yes" || got.Annotations["note"] != "mine" || len(got.Finalizers) != 1 {
+		t.Errorf("got %+v", got.ObjectMeta)
+	}
+	if port := ports.VolumeOf(got).Port; port != 20491 {
+		t.Errorf("kubelet would use port %d", port)
+	}
+	if diff := cmp.Diff(before, s.volume); diff != "" {
+		t.Errorf("the original was changed (-before +after):\n%s", diff)
+	}
+}

@@ -1,0 +1,282 @@
+package sharedvolumes
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
+	"gnuthought.com/efs-stunnel/pkg/controller/targets"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// outline is what a test says of a plan.
+type outline struct {
+	Step      step
+	Phase     v1alpha1.Phase
+	Reason    string // of the condition
+	Message   string // a part
+	Repairs   bool
+	Warns     bool
+	LooksWide bool // at the file systems, once more
+}
+
+func outlineOf(p plan, message string) outline {
+	o := outline{Step: p.step, Phase: p.status.Phase, Repairs: p.repair != "", Warns: p.warning != "", LooksWide: p.lookAgain}
+	if len(p.status.Conditions) > 0 {
+		o.Reason = p.status.Conditions[0].Reason
+	}
+	o.Message = p.status.Message
+	if message != "" && strings.Contains(p.status.Message, message) {
+		o.Message = message
+	}
+	return o
+}
+
+func TestDecide(t *testing.T) {
+	pending, ready, failed, deleting := v1alpha1.Pending, v1alpha1.Ready, v1alpha1.Failed, v1alpha1.Deleting
+	tests := map[string]struct {
+		state state
+		want  outline
+	}{
+		"one that is gone": {state{}, outline{}},
+		"a new one gets its finalizer first": {
+			world(object(func(o *v1alpha1.SharedVolume) { o.Finalizers = nil })),
+			outline{Step: addFinalizer, Phase: pending, Reason: "Provisioning", Message: "being made"},
+		},
+		"then its volume": {world(), outline{Step: createVolume, Phase: pending, Reason: "Provisioning", Message: "being made"}},
+		"then its claim": {
+			world(bound, claimGone, object(func(o *v1alpha1.SharedVolume) { o.Status.ClaimRef = nil }), volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" })),
+			outline{Step: createClaim, Phase: pending, Reason: "Provisioning", Message: "being made"},
+		},
+		"then the binder's turn comes": {
+			world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" }), claim(func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending })),
+			outline{Phase: pending, Reason: "Binding", Message: "claim pvc-data is being bound"},
+		},
+		"and it is ready": {world(bound), outline{Phase: ready, Reason: "Bound"}},
+		"a refused one is left alone": {
+			world(object(func(o *v1alpha1.SharedVolume) { o.Spec.AccessPointID = "x" })),
+			outline{Phase: failed, Reason: "Refused", Message: "spec.accessPointID", Warns: true},
+		},
+		"nothing is known yet": {
+			world(func(s *state) { s.targets = targets.Snapshot{} }),
+			outline{Phase: pending, Reason: "Waiting", Message: "the first look at the file systems"},
+		},
+		"the table cannot be read": {
+			world(func(s *state) { s.targets = targets.Snapshot{Trouble: "ConfigMap x"} }),
+			outline{Phase: pending, Reason: "Waiting", Message: "ConfigMap x"},
+		},
+		"nothing is known yet of one that was ready": {
+			world(bound, func(s *state) { s.targets = targets.Snapshot{} }, object(func(o *v1alpha1.SharedVolume) { o.Status.Phase = ready })),
+			outline{Phase: ready},
+		},
+		"an unknown file system": {
+			world(candidate(volumes.Candidate{}), func(s *state) { s.targets.FileSystems = nil }),
+			outline{Phase: pending, Reason: "FileSystemUnknown", Message: "fs-1 is not known", Warns: true, LooksWide: true},
+		},
+		"a file system that cannot serve": {
+			world(candidate(volumes.Candidate{Unusable: "it is tired"})),
+			outline{Phase: pending, Reason: "FileSystemUnusable", Message: "file system fs-1: it is tired", Warns: true},
+		},
+		"a file system that is gone": {
+			world(bound, func(s *state) { s.targets.Gone = map[string]bool{"fs-1": true} }),
+			outline{Phase: failed, Reason: "FileSystemGone", Message: "fs-1 does not exist any longer", Warns: true},
+		},
+		"an access point that was not looked up": {
+			world(func(s *state) { s.targets.Tunnels = nil }),
+			outline{Phase: pending, Reason: "AccessPointUnknown", Message: "fsap-1 is being looked up", Warns: true},
+		},
+		"an access point that is wrong": {
+			world(tunnel(targets.Tunnel{Problem: "nonsense", Hopeless: true})),
+			outline{Phase: failed, Reason: "AccessPointUnusable", Message: "nonsense", Warns: true, LooksWide: true},
+		},
+		"an access point without a port": {
+			world(tunnel(targets.Tunnel{})),
+			outline{Phase: pending, Reason: "NoPort", Message: "has no local port yet", Warns: true},
+		},
+		"a tunnel without the identity that is asked for": {
+			world(object(func(o *v1alpha1.SharedVolume) { o.Spec.IAM = true })),
+			outline{Phase: pending, Reason: "NoIdentity", Message: "does not show who it is yet", Warns: true},
+		},
+		"a tunnel with it": {
+			world(object(func(o *v1alpha1.SharedVolume) { o.Spec.IAM = true }), tunnel(targets.Tunnel{Port: 20491, IAM: true})),
+			outline{Step: createVolume, Phase: pending, Reason: "Provisioning", Message: "being made"},
+		},
+		"what serves goes on while its file system rests": {
+			world(bound, candidate(volumes.Candidate{Unusable: "it is tired"})),
+			outline{Phase: ready, Reason: "Bound", Message: "file system fs-1: it is tired", Warns: true},
+		},
+		"what serves fails when its access point is gone": {
+			world(bound, tunnel(targets.Tunnel{Port: 20491, Problem: "it is gone", Hopeless: true})),
+			outline{Phase: failed, Reason: "AccessPointUnusable", Message: "it is gone", Warns: true, LooksWide: true},
+		},
+		"and is still mended": {
+			world(bound, lost, tunnel(targets.Tunnel{Port: 20491, Problem: "it is gone", Hopeless: true})),
+			outline{Step: createVolume, Phase: failed, Reason: "AccessPointUnusable", Message: "it is gone", Repairs: true, Warns: true, LooksWide: true},
+		},
+		"a stranger's volume": {
+			world(func(s *state) { s.volume = &corev1.PersistentVolume{} }),
+			outline{Phase: failed, Reason: "NameTaken", Message: "was not made for this SharedVolume", Warns: true},
+		},
+		"another SharedVolume's volume": {
+			world(bound, claimGone, volume(func(v *corev1.PersistentVolume) {
+				v.Annotations[wellknown.AnnotationSharedVolume] = "team-data/x"
+			})),
+			outline{Phase: failed, Reason: "NameTaken", Message: "is that of SharedVolume team-data/x", Warns: true},
+		},
+		"a stranger's claim": {
+			world(func(s *state) { s.claim = &corev1.PersistentVolumeClaim{} }),
+			outline{Phase: failed, Reason: "NameTaken", Message: "was not made for this SharedVolume", Warns: true},
+		},
+		"a claim that only says that it is ours": {
+			world(bound, volumeGone, claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-with-data" })),
+			outline{Phase: failed, Reason: "NameTaken", Message: "was not made for this SharedVolume", Warns: true},
+		},
+		"a volume that was edited": {
+			world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.MountOptions = []string{"port=1"} })),
+			outline{Step: updateVolume, Phase: ready, Reason: "Bound", Repairs: true},
+		},
+		"a volume that leads elsewhere": {
+			world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/secrets" })),
+			outline{Step: deleteClaim, Phase: pending, Reason: "Repairing", Message: "leads elsewhere", Repairs: true},
+		},
+		"one whose claim is on its way out": {
+			world(bound, claimDeleted, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/secrets" })),
+			outline{Phase: pending, Reason: "Repairing", Message: "somebody has deleted claim pvc-data"},
+		},
+		"and one whose claim is gone": {
+			world(bound, claimGone, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/secrets" })),
+			outline{Step: deleteVolume, Phase: pending, Reason: "Repairing", Message: "leads elsewhere", Repairs: true},
+		},
+		"a claim that somebody deleted": {
+			world(bound, claimDeleted),
+			outline{Phase: pending, Reason: "Repairing", Message: "it goes when no pod uses it, and is then made anew"},
+		},
+		"a claim that is missing": {
+			world(bound, claimGone, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" })),
+			outline{Step: createClaim, Phase: pending, Reason: "Repairing", Message: "the claim was missing", Repairs: true},
+		},
+		"a claim without its annotation": {
+			world(bound, claim(func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil })),
+			outline{Step: annotateClaim, Phase: ready, Reason: "Bound", Repairs: true},
+		},
+		"a volume that somebody deleted under its claim": {
+			world(bound, volumeDeleted),
+			outline{Step: letVolumeGo, Phase: pending, Reason: "Repairing", Message: "somebody has deleted the volume", Repairs: true},
+		},
+		"one that others keep": {
+			world(bound, volumeDeleted, volume(func(v *corev1.PersistentVolume) { v.Finalizers = []string{"backup/keep"} })),
+			outline{Phase: ready, Reason: "Bound"},
+		},
+		"a claim that has lost its volume": {
+			world(bound, lost),
+			outline{Step: createVolume, Phase: pending, Reason: "Repairing", Message: "the volume was missing", Repairs: true},
+		},
+		"a claim that does not know yet that it has its volume again": {
+			world(bound, claim(func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost })),
+			outline{Step: annotateClaim, Phase: pending, Reason: "Repairing", Message: "the claim had lost its volume", Repairs: true},
+		},
+		"and was told": {
+			world(bound, claim(func(c *corev1.PersistentVolumeClaim) {
+				c.Status.Phase, c.Annotations[wellknown.AnnotationVolumeUID] = corev1.ClaimLost, "volume"
+			})),
+			outline{Phase: pending, Reason: "Binding", Message: "claim pvc-data is being bound"},
+		},
+		"one that is deleted loses its claim": {
+			world(bound, objectDeleted),
+			outline{Step: deleteClaim, Phase: deleting, Reason: "ClaimInUse", Message: "claim pvc-data goes when no pod uses it"},
+		},
+		"when no pod uses it": {
+			world(bound, objectDeleted, claimDeleted),
+			outline{Phase: deleting, Reason: "ClaimInUse", Message: "claim pvc-data goes when no pod uses it"},
+		},
+		"then its volume goes": {
+			world(bound, objectDeleted, claimGone),
+			outline{Step: deleteVolume, Phase: deleting, Reason: "VolumeGoes", Message: "volume pv-team-data is being deleted"},
+		},
+		"which may take a moment": {
+			world(bound, objectDeleted, claimGone, volumeDeleted),
+			outline{Phase: deleting, Reason: "VolumeGoes", Message: "volume pv-team-data is being deleted"},
+		},
+		"then its finalizer": {world(objectDeleted), outline{Step: removeFinalizer}},
+		"which is all where strangers have the names": {
+			world(objectDeleted, func(s *state) { s.volume, s.claim = &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{} }),
+			outline{Step: removeFinalizer},
+		},
+		"also when it was refused in the meantime": {
+			world(bound, objectDeleted, func(s *state) { s.targets = targets.Snapshot{} }, object(ofPath("/data"))),
+			outline{Step: deleteClaim, Phase: deleting, Reason: "ClaimInUse", Message: "claim pvc-data goes when no pod uses it"},
+		},
+		"one that others keep is none of our business": {
+			world(objectDeleted, object(func(o *v1alpha1.SharedVolume) { o.Finalizers = []string{"backup/keep"} })), outline{},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			p := decide(tt.state)
+			if diff := cmp.Diff(tt.want, outlineOf(p, tt.want.Message)); diff != "" {
+				t.Errorf("plan mismatch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestPlansComeToAnEnd: each step leads on, and what is met needs nothing more.
+func TestPlansComeToAnEnd(t *testing.T) {
+	tests := map[string]struct {
+		state state
+		steps []step
+	}{
+		"a new one":         {world(object(func(o *v1alpha1.SharedVolume) { o.Finalizers = nil })), []step{addFinalizer, createVolume, createClaim}},
+		"nothing to do":     {world(bound), nil},
+		"a lost volume":     {world(bound, lost), []step{createVolume}},
+		"a deleted volume":  {world(bound, volumeDeleted), []step{letVolumeGo, createVolume}},
+		"a lost claim":      {world(bound, claimGone), []step{updateVolume, createClaim}},
+		"an edited volume":  {world(bound, volume(func(v *corev1.PersistentVolume) { v.Annotations, v.Spec.MountOptions = nil, nil })), []step{updateVolume}},
+		"no claimRef":       {world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil })), []step{updateVolume}},
+		"another's uid":     {world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "x" })), []step{updateVolume}},
+		"a foreign source":  {world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Server = "10.0.0.1" })), []step{deleteClaim, deleteVolume, createVolume, createClaim}},
+		"an end":            {world(bound, objectDeleted), []step{deleteClaim, deleteVolume, removeFinalizer}},
+		"an end of nothing": {world(objectDeleted), []step{removeFinalizer}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s, steps := tt.state, []step(nil)
+			for range 10 {
+				p := decide(s)
+				if p.step == "" {
+					break
+				}
+				steps, s = append(steps, p.step), apply(s, p)
+			}
+			if diff := cmp.Diff(tt.steps, steps); diff != "" {
+				t.Errorf("steps mismatch (-want +got):\n%s", diff)
+			}
+			if s.object == nil {
+				return
+			}
+			s = apply(s, decide(s))
+			if p := decide(s); p.step != "" || !equality.Semantic.DeepEqual(p.status, s.object.Status) || p.status.Phase != v1alpha1.Ready {
+				t.Errorf("the end is %+v", p)
+			}
+		})
+	}
+}
+
+// TestStatusStaysWhereNothingChanged: a later look must not write a later time.
+func TestStatusStaysWhereNothingChanged(t *testing.T) {
+	s := world(bound)
+	s.object.Status = decide(s).status
+	s.now = noon.AddDate(0, 0, 1)
+	if p := decide(s); !equality.Semantic.DeepEqual(p.status, s.object.Status) {
+		t.Errorf("status mismatch (-before +after):\n%s", cmp.Diff(s.object.Status, p.status))
+	}
+	s.claim.Status.Phase = corev1.ClaimPending
+	if p := decide(s); !p.status.Conditions[0].LastTransitionTime.Time.Equal(s.now) {
+		t.Errorf("got %+v", p.status.Conditions)
+	}
+}

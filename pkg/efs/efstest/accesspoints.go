@@ -1,0 +1,67 @@
+package efstest
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+)
+
+// PutAccessPoint creates an access point or replaces it.
+func (f *Fake) PutAccessPoint(point efs.AccessPoint) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.accessPoints[point.ID] = point
+}
+
+// RemoveAccessPoint deletes an access point for good.
+func (f *Fake) RemoveAccessPoint(id string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.accessPoints, id)
+}
+
+// FailAccessPoints has every question about access points fail until it is told nil.
+func (f *Fake) FailAccessPoints(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.pointsError = err
+}
+
+// ListAccessPoints gives those of a file system in order of id, which the real API does not
+// promise.
+func (f *Fake) ListAccessPoints(ctx context.Context, fileSystemID string) ([]efs.AccessPoint, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.asked(ctx); err != nil {
+		return nil, err
+	}
+	points := []efs.AccessPoint{}
+	for _, id := range slices.Sorted(maps.Keys(f.accessPoints)) {
+		if point := f.accessPoints[id]; point.FileSystemID == fileSystemID {
+			points = append(points, point)
+		}
+	}
+	return points, nil
+}
+
+// FindAccessPoint asks for one.
+func (f *Fake) FindAccessPoint(ctx context.Context, id string) (point efs.AccessPoint, found bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.asked(ctx); err != nil {
+		return efs.AccessPoint{}, false, err
+	}
+	point, found = f.accessPoints[id]
+	return point, found, nil
+}
+
+// asked counts a question about access points. The caller holds mu.
+func (f *Fake) asked(ctx context.Context) error {
+	f.calls.Points++
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return f.pointsError
+}

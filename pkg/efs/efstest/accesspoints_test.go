@@ -1,0 +1,39 @@
+package efstest_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/efs/efstest"
+)
+
+func TestAccessPoints(t *testing.T) {
+	fake := efstest.New()
+	one := efs.AccessPoint{ID: "fsap-1", FileSystemID: "fs-1", RootPath: "/one", State: efs.Available}
+	two := efs.AccessPoint{ID: "fsap-2", FileSystemID: "fs-1", State: efs.Creating}
+	for _, point := range []efs.AccessPoint{two, one, {ID: "fsap-3", FileSystemID: "fs-2"}} {
+		fake.PutAccessPoint(point)
+	}
+	got, err := fake.ListAccessPoints(t.Context(), "fs-1")
+	if diff := cmp.Diff([]efs.AccessPoint{one, two}, got); diff != "" || err != nil {
+		t.Errorf("%v; access points mismatch (-want +got):\n%s", err, diff)
+	}
+	if point, found, err := fake.FindAccessPoint(t.Context(), "fsap-1"); !found || err != nil || point != one {
+		t.Errorf("got %+v, %v, %v", point, found, err)
+	}
+	fake.RemoveAccessPoint("fsap-1")
+	if _, found, err := fake.FindAccessPoint(t.Context(), "fsap-1"); found || err != nil {
+		t.Errorf("a removed one: %v, %v", found, err)
+	}
+	boom := errors.New("boom")
+	fake.FailAccessPoints(boom)
+	if _, err := fake.ListAccessPoints(t.Context(), "fs-1"); !errors.Is(err, boom) {
+		t.Errorf("got %v", err)
+	}
+	if calls := fake.Calls().Points; calls != 4 {
+		t.Errorf("counted %d calls", calls)
+	}
+}
