@@ -109,7 +109,7 @@ type written struct {
 	at   time.Duration // since the start of its node
 }
 
-// lines are what the server has, which must be numbered 1, 2, 3, …
+// lines are what the server has, which must be numbered without a gap.
 func (d directory) lines() []written {
 	d.lab.Helper()
 	text, err := os.ReadFile(d.file("lines"))
@@ -130,10 +130,10 @@ func (d directory) lines() []written {
 }
 
 // wantLines makes a fault and waits until writing goes on; it prints the longest pause.
-func (d directory) wantLines(fault string, make func()) {
+func (d directory) wantLines(fault string, happen func()) {
 	d.lab.Helper()
 	before := len(d.lines())
-	make()
+	happen()
 	after := len(d.lines())
 	var all []written
 	d.lab.eventually("the writer to go on after: "+fault, func() string {
