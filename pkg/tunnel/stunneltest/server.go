@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // Server is a TLS server on a loopback address, which gives back what it gets. Its handler can
@@ -65,10 +66,24 @@ func (s *Server) serve(ctx context.Context, conn *tls.Conn, handler func(net.Con
 	}
 	defer s.drop(conn)
 	if conn.HandshakeContext(ctx) != nil {
+		drain(conn.NetConn())
 		return
 	}
 	s.Connections.Add(1)
 	handler(conn)
+}
+
+// drainLimit is for clients that keep a connection open in spite of an alert.
+const drainLimit = 5 * time.Second
+
+// drain reads what a client sent before it knew that it is refused. Closing with that unread
+// would reset the connection, and the reset could overtake the alert that says why.
+func drain(conn net.Conn) {
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.CloseWrite() // it may be closed already
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(drainLimit))
+	_, _ = io.Copy(io.Discard, conn)
 }
 
 func (s *Server) hold(conn net.Conn) bool {
