@@ -4,15 +4,19 @@ package integration_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/loops"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -178,4 +182,34 @@ func (d *drill) unbindRootVolume(m *manager) *manager {
 func (d *drill) misfileRootVolume(m *manager) *manager {
 	d.patchRootVolume(`{"spec":{"persistentVolumeReclaimPolicy":"Delete","storageClassName":"other"},"metadata":{"labels":{"root_key":"other"}}}`)
 	return m
+}
+
+// TestRootClaimIsFreedOfAJobThatWaitsForItsSweep: the sweep needs a root claim, the claim waits
+// for the Job's pod, and the Job for the sweep.
+func TestRootClaimIsFreedOfAJobThatWaitsForItsSweep(t *testing.T) {
+	d := newDrill(t)
+	startManager(d.World, nil, func(o *loops.Options) { o.PollingInterval, o.SweepDelay = 200*time.Millisecond, 5*time.Second })
+	claim := d.claim("data")
+	volume := d.awaitBound(claim)
+	d.deleteClaim(claim)
+	d.AwaitVolumeGone(claim)
+
+	roots, name := d.Client.CoreV1().PersistentVolumeClaims(d.Namespace), volumes.RootName(d.fileSystem)
+	before, err := roots.Get(t.Context(), name, metav1.GetOptions{})
+	d.check(err)
+	d.check(roots.Delete(t.Context(), name, metav1.DeleteOptions{}))
+	d.Eventually("there is another root claim", func(ctx context.Context) error {
+		now, err := roots.Get(ctx, name, metav1.GetOptions{})
+		if err == nil && (now.UID == before.UID || now.Status.Phase != corev1.ClaimBound) {
+			err = fmt.Errorf("it is %s, deleted at %v", now.Status.Phase, now.DeletionTimestamp)
+		}
+		return err
+	})
+	d.Eventually("the trash is swept", func(context.Context) error {
+		if d.Exists(d.fileSystem, filepath.Join(wellknown.TrashDirectory, volume.Name)) {
+			return errors.New("the directory is in it still")
+		}
+		return nil
+	})
+	d.AwaitJobsUsed()
 }

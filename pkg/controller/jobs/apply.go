@@ -25,7 +25,7 @@ const catchUp = 100 * time.Millisecond
 
 // apply is the only writer of this loop.
 func (c *Controller) apply(ctx context.Context, w world, p plan) (again time.Duration, err error) {
-	err = errors.Join(c.release(ctx, p), c.applySweep(ctx, w, p))
+	err = errors.Join(c.release(ctx, p), c.free(ctx, p.free), c.applySweep(ctx, w, p))
 	if !p.again.IsZero() {
 		again = max(p.again.Sub(w.now), 0) + catchUp
 	}
@@ -159,18 +159,36 @@ func (c *Controller) applySweep(ctx context.Context, w world, p plan) error {
 
 // abandon deletes Jobs that have nothing to do any more, with their pods.
 func (c *Controller) abandon(ctx context.Context, jobs []*batchv1.Job) error {
-	background := metav1.DeletePropagationBackground
 	for _, job := range jobs {
 		if err := c.releaseJob(ctx, job); err != nil {
 			return err
 		}
-		err := c.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &job.UID}, PropagationPolicy: &background,
-		})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("deleting Job %s: %w", job.Name, err)
+		if err := c.deleteJob(ctx, job, metav1.DeletePropagationBackground); err != nil {
+			return err
 		}
 		c.options.Log.InfoContext(ctx, "sweep Job deleted", slog.String("job", job.Name), slog.String("reason", "its file system is gone"))
+	}
+	return nil
+}
+
+// free deletes the pods of Jobs, and leaves the Jobs until they are released: they say that there
+// is something to sweep.
+func (c *Controller) free(ctx context.Context, jobs []*batchv1.Job) error {
+	for _, job := range jobs {
+		if err := c.deleteJob(ctx, job, metav1.DeletePropagationForeground); err != nil {
+			return err
+		}
+		c.options.Log.InfoContext(ctx, "finished pod deleted", slog.String("job", job.Name), slog.String("reason", "it holds a root claim that is to go"))
+	}
+	return nil
+}
+
+func (c *Controller) deleteJob(ctx context.Context, job *batchv1.Job, policy metav1.DeletionPropagation) error {
+	err := c.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
+		Preconditions: &metav1.Preconditions{UID: &job.UID}, PropagationPolicy: &policy,
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("deleting Job %s: %w", job.Name, err)
 	}
 	return nil
 }

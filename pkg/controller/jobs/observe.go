@@ -121,7 +121,7 @@ func (c *Controller) observeRoot(w *world) {
 	}
 	w.notReady = pair.Ready()
 	_, known := c.view.Targets().FileSystems[w.id]
-	w.gone = !known && w.root != nil && w.root.DeletionTimestamp != nil
+	w.gone = !known && w.rootGoes()
 }
 
 // waiting looks at everything that may want something of a file system: claims without a

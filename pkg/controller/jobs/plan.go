@@ -17,6 +17,8 @@ import (
 type plan struct {
 	// release are Jobs that may be forgotten.
 	release []*batchv1.Job
+	// free are Jobs that wait for a sweep, and whose pods keep the root claim from going.
+	free []*batchv1.Job
 	// running is the Job that holds the file system, nil if none does.
 	running *mountJob
 	// due are the operations for the next mount Job, the oldest first; wait is why it cannot be
@@ -52,6 +54,8 @@ func decide(w world) plan {
 			p.look(m.outcome.Until)
 		case m.fresh && (m.err != nil || m.used && (!m.fillsTrash || w.sweptSince(m))):
 			p.release = append(p.release, m.job)
+		case m.fresh && m.used && w.rootGoes() && m.job.DeletionTimestamp == nil:
+			p.free = append(p.free, m.job)
 		case m.fresh && m.outcome.State == mountjobs.Lost && len(m.pods) == 0:
 			p.vanished = append(p.vanished, m.job)
 		}
@@ -87,6 +91,10 @@ func (p *plan) look(at time.Time) {
 		p.again = at
 	}
 }
+
+// rootGoes says that the root claim is being deleted. It goes with the last pod that has it, and no
+// sweep can begin before another one is there.
+func (w world) rootGoes() bool { return w.root != nil && w.root.DeletionTimestamp != nil }
 
 // failedNodes are those of the newest Jobs, back to the last one that did well.
 func (w world) failedNodes() []string {

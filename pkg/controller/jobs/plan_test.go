@@ -141,6 +141,27 @@ func TestDecideRelease(t *testing.T) {
 	}
 }
 
+func TestRootClaimThatGoesIsFreed(t *testing.T) {
+	goes := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: now}}}
+	for name, c := range map[string]struct {
+		root *corev1.PersistentVolumeClaim
+		job  mountJob
+		want int
+	}{
+		"stays":                  {&corev1.PersistentVolumeClaim{}, mounted(1, fills), 0},
+		"goes, trash not swept":  {goes, mounted(1, fills), 1},
+		"goes, outcome not used": {goes, mounted(1, fills, unused), 0},
+		"goes, freed before":     {goes, mounted(1, fills, func(m *mountJob) { m.job.DeletionTimestamp = goes.DeletionTimestamp }), 0},
+		"goes, Job runs":         {goes, mounted(1, runs), 0},
+	} {
+		w := worldWith([]mountJob{c.job})
+		w.root, w.notReady = c.root, "it is being deleted"
+		if p := decide(w); len(p.free) != c.want || len(p.release) != 0 {
+			t.Errorf("%s: got %+v, want %d Jobs freed", name, p, c.want)
+		}
+	}
+}
+
 func TestSweepsOfAFileSystemThatIsGone(t *testing.T) {
 	running := swept(ago(time.Minute), mountjobs.Running, time.Time{}, true)
 	for name, c := range map[string]struct {
