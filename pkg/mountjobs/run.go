@@ -142,6 +142,11 @@ func observeWithoutPod(job *batchv1.Job, now time.Time) run {
 	return run{phase: vanished, why: "it is past its deadline and there is no pod"}
 }
 
+// IsOver says that the cluster is done with a Job, and has counted its pods.
+func IsOver(job *batchv1.Job) bool {
+	return hasCondition(job, batchv1.JobComplete, batchv1.JobFailed)
+}
+
 func hasCondition(job *batchv1.Job, types ...batchv1.JobConditionType) bool {
 	return slices.ContainsFunc(job.Status.Conditions, func(condition batchv1.JobCondition) bool {
 		return condition.Status == corev1.ConditionTrue && slices.Contains(types, condition.Type)

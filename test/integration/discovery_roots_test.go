@@ -19,6 +19,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/test/integration/kubelet"
 )
 
 // TestDiscoveryHealsRoots harms root volume and root claim in every way, with strangers waiting
@@ -184,6 +185,35 @@ func (d *drill) misfileRootVolume(m *manager) *manager {
 	return m
 }
 
+// TestRootClaimIsFreedOfAJobThatWaitsForItsNextTry: that needs a root claim, too.
+func TestRootClaimIsFreedOfAJobThatWaitsForItsNextTry(t *testing.T) {
+	d := newDrill(t)
+	d.poll()
+	d.awaitBound(d.claim("before"))
+	d.Kubelet.PlayNext(kubelet.Fate{CheckMount: true})
+	claim := d.claim("data")
+	d.awaitEvent(claim, wellknown.EventProvisioningFailed, "could not make the directory")
+	d.awaitOtherRootClaim()
+	d.awaitBound(claim)
+	d.AwaitJobsUsed()
+}
+
+// awaitOtherRootClaim deletes the root claim and waits for the next one.
+func (d *drill) awaitOtherRootClaim() {
+	d.Helper()
+	roots, name := d.Client.CoreV1().PersistentVolumeClaims(d.Namespace), volumes.RootName(d.fileSystem)
+	before, err := roots.Get(d.Context(), name, metav1.GetOptions{})
+	d.check(err)
+	d.check(roots.Delete(d.Context(), name, metav1.DeleteOptions{}))
+	d.Eventually("there is another root claim", func(ctx context.Context) error {
+		now, err := roots.Get(ctx, name, metav1.GetOptions{})
+		if err == nil && (now.UID == before.UID || now.Status.Phase != corev1.ClaimBound) {
+			err = fmt.Errorf("it is %s, deleted at %v", now.Status.Phase, now.DeletionTimestamp)
+		}
+		return err
+	})
+}
+
 // TestRootClaimIsFreedOfAJobThatWaitsForItsSweep: the sweep needs a root claim, the claim waits
 // for the Job's pod, and the Job for the sweep.
 func TestRootClaimIsFreedOfAJobThatWaitsForItsSweep(t *testing.T) {
@@ -193,18 +223,7 @@ func TestRootClaimIsFreedOfAJobThatWaitsForItsSweep(t *testing.T) {
 	volume := d.awaitBound(claim)
 	d.deleteClaim(claim)
 	d.AwaitVolumeGone(claim)
-
-	roots, name := d.Client.CoreV1().PersistentVolumeClaims(d.Namespace), volumes.RootName(d.fileSystem)
-	before, err := roots.Get(t.Context(), name, metav1.GetOptions{})
-	d.check(err)
-	d.check(roots.Delete(t.Context(), name, metav1.DeleteOptions{}))
-	d.Eventually("there is another root claim", func(ctx context.Context) error {
-		now, err := roots.Get(ctx, name, metav1.GetOptions{})
-		if err == nil && (now.UID == before.UID || now.Status.Phase != corev1.ClaimBound) {
-			err = fmt.Errorf("it is %s, deleted at %v", now.Status.Phase, now.DeletionTimestamp)
-		}
-		return err
-	})
+	d.awaitOtherRootClaim()
 	d.Eventually("the trash is swept", func(context.Context) error {
 		if d.Exists(d.fileSystem, filepath.Join(wellknown.TrashDirectory, volume.Name)) {
 			return errors.New("the directory is in it still")

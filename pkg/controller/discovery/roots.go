@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -167,8 +166,5 @@ func usedUp(job *batchv1.Job) (id string, ok bool) {
 	if err != nil || job.DeletionTimestamp != nil || slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) {
 		return "", false
 	}
-	over := slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
-		return (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed) && c.Status == corev1.ConditionTrue
-	})
-	return name.FileSystemID, over
+	return name.FileSystemID, mountjobs.IsOver(job)
 }

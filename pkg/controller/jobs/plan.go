@@ -17,7 +17,8 @@ import (
 type plan struct {
 	// release are Jobs that may be forgotten.
 	release []*batchv1.Job
-	// free are Jobs that wait for a sweep, and whose pods keep the root claim from going.
+	// free are Jobs that wait for a sweep or for the next try, and whose pods keep the root claim
+	// from going.
 	free []*batchv1.Job
 	// running is the Job that holds the file system, nil if none does.
 	running *mountJob
@@ -54,8 +55,8 @@ func decide(w world) plan {
 			p.look(m.outcome.Until)
 		case m.fresh && (m.err != nil || m.used && (!m.fillsTrash || w.sweptSince(m))):
 			p.release = append(p.release, m.job)
-		case m.fresh && m.used && w.rootGoes() && m.job.DeletionTimestamp == nil:
-			p.free = append(p.free, m.job)
+		case m.fresh && w.rootGoes() && m.job.DeletionTimestamp == nil && mountjobs.IsOver(m.job):
+			p.planFree(m, w.now)
 		case m.fresh && m.outcome.State == mountjobs.Lost && len(m.pods) == 0:
 			p.vanished = append(p.vanished, m.job)
 		}
@@ -91,6 +92,19 @@ func (p *plan) look(at time.Time) {
 		p.again = at
 	}
 }
+
+// planFree frees a Job of which use was made, or was not for a while: it waits for its next try
+// then, which knows what the pod has reported or finds it out again.
+func (p *plan) planFree(m *mountJob, now time.Time) {
+	if at := m.end().Add(useDelay); !m.used && at.After(now) {
+		p.look(at)
+		return
+	}
+	p.free = append(p.free, m.job)
+}
+
+// useDelay is longer than it takes to make use of an outcome, at the default rate of requests.
+const useDelay = 30 * time.Second
 
 // rootGoes says that the root claim is being deleted. It goes with the last pod that has it, and no
 // sweep can begin before another one is there.

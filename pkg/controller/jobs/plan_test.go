@@ -24,7 +24,10 @@ func ago(d time.Duration) time.Time { return now.Add(-d) }
 func mounted(number int, change ...func(*mountJob)) mountJob {
 	name := mountjobs.Name{Kind: mountjobs.Mount, FileSystemID: fileSystem, Number: number}
 	m := mountJob{
-		job:     &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name.String(), CreationTimestamp: metav1.NewTime(ago(2 * time.Minute))}},
+		job: &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Name: name.String(), CreationTimestamp: metav1.NewTime(ago(2 * time.Minute))},
+			Status:     batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}},
+		},
 		outcome: mountjobs.Outcome{Name: name, State: mountjobs.Succeeded, Ended: ago(time.Minute), Node: "a"},
 		pods:    []*corev1.Pod{{}},
 		fresh:   true,
@@ -43,6 +46,9 @@ func runs(m *mountJob) {
 func unused(m *mountJob) { m.used = false }
 func old(m *mountJob)    { m.fresh = false }
 func fills(m *mountJob)  { m.fillsTrash = true }
+
+// uncounted is a Job whose pod has ended, and the cluster has not said so of the Job.
+func uncounted(m *mountJob) { m.job.Status.Conditions = nil }
 
 // forgotten is a Job that did well and was used up, as the cache keeps it.
 func forgotten(m *mountJob) {
@@ -150,7 +156,9 @@ func TestRootClaimThatGoesIsFreed(t *testing.T) {
 	}{
 		"stays":                  {&corev1.PersistentVolumeClaim{}, mounted(1, fills), 0},
 		"goes, trash not swept":  {goes, mounted(1, fills), 1},
-		"goes, outcome not used": {goes, mounted(1, fills, unused), 0},
+		"goes, waits for a try":  {goes, mounted(1, unused), 1},
+		"goes, outcome not used": {goes, mounted(1, fills, unused, func(m *mountJob) { m.outcome.Ended = ago(time.Second) }), 0},
+		"goes, pod not counted":  {goes, mounted(1, fills, uncounted), 0},
 		"goes, freed before":     {goes, mounted(1, fills, func(m *mountJob) { m.job.DeletionTimestamp = goes.DeletionTimestamp }), 0},
 		"goes, Job runs":         {goes, mounted(1, runs), 0},
 	} {
