@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// RepeatAfter is when to say again what still holds: shorter than the time for which a cluster keeps events, so that describing an
-// object always shows what is wrong with it.
+// RepeatAfter is when to say again what still holds: shorter than the time for which a cluster
+// keeps events, so that describing an object always shows what is wrong with it.
 const RepeatAfter = 30 * time.Minute
 
 // Teller is safe for use by many at once. What it remembers may be lost: then something is told

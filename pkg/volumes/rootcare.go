@@ -2,11 +2,11 @@ package volumes
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -110,30 +110,29 @@ func (p RootPair) volumeCorrections() []RootCorrection {
 
 // mendedVolume keeps whatever others have added, and what is right already.
 func (p RootPair) mendedVolume() *corev1.PersistentVolume {
-	want, mended := RootVolume(p.FileSystemID, p.Port, p.Namespace), p.Volume.DeepCopy()
-	delete(mended.Annotations, corev1.MountOptionAnnotation) // kubelet would read no other options
-	mended.Annotations = over(mended.Annotations, want.Annotations)
-	mended.Labels = over(want.Labels, over(mended.Labels, map[string]string{wellknown.LabelFileSystemID: p.FileSystemID}))
-	mended.Spec.PersistentVolumeReclaimPolicy = want.Spec.PersistentVolumeReclaimPolicy
-	mended.Spec.StorageClassName = want.Spec.StorageClassName
-	mended.Spec.MountOptions = want.Spec.MountOptions
-	if !slices.Contains(mended.Spec.AccessModes, corev1.ReadWriteMany) {
-		mended.Spec.AccessModes = want.Spec.AccessModes
-	}
-	if size := rootSize(); mended.Spec.Capacity.Storage().Cmp(size) < 0 {
-		mended.Spec.Capacity = want.Spec.Capacity
-	}
+	want := RootVolume(p.FileSystemID, p.Port, p.Namespace)
+	mended := Mend(p.Volume, want)
+	mended.Labels = labels.Merge(want.Labels, labels.Merge(mended.Labels, map[string]string{wellknown.LabelFileSystemID: p.FileSystemID}))
 	mended.Spec.ClaimRef = p.claimRef(want.Spec.ClaimRef)
 	return mended
 }
 
-func over(below, above map[string]string) map[string]string {
-	both := maps.Clone(below)
-	if both == nil {
-		both = map[string]string{}
+// Mend is a volume with what it should have, but for labels and claimRef. What others have added
+// stays, and so do access modes and a size that suffice.
+func Mend(is, want *corev1.PersistentVolume) *corev1.PersistentVolume {
+	mended := is.DeepCopy()
+	delete(mended.Annotations, corev1.MountOptionAnnotation) // kubelet would read no other options
+	mended.Annotations = labels.Merge(mended.Annotations, want.Annotations)
+	mended.Spec.PersistentVolumeReclaimPolicy = want.Spec.PersistentVolumeReclaimPolicy
+	mended.Spec.StorageClassName = want.Spec.StorageClassName
+	mended.Spec.MountOptions = want.Spec.MountOptions
+	if !slices.Contains(mended.Spec.AccessModes, want.Spec.AccessModes[0]) {
+		mended.Spec.AccessModes = want.Spec.AccessModes
 	}
-	maps.Copy(both, above)
-	return both
+	if mended.Spec.Capacity.Storage().Cmp(*want.Spec.Capacity.Storage()) < 0 {
+		mended.Spec.Capacity = want.Spec.Capacity
+	}
+	return mended
 }
 
 // claimRef is never cleared: only the uid of a claim that is gone goes, and so the binder

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/controller/patches"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -65,7 +66,7 @@ func (c *Controller) delete(ctx context.Context, s lifecycle.State, plan lifecyc
 		return nil // the cache has not seen it yet
 	}
 	if object.DeletionTimestamp == nil {
-		options := metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(object.UID))}
+		options := patches.OnlyThis(object)
 		err := c.client.CoreV1().PersistentVolumes().Delete(ctx, object.Name, options)
 		if isGone(err) {
 			return nil

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/patches"
@@ -91,7 +90,7 @@ func isRace(err error) bool {
 
 // correct writes the port that a volume must have; mounts that exist keep the old one.
 func (e executor) correct(ctx context.Context, w portWork) error {
-	if err := e.patchVolume(ctx, w.is, w.want); err != nil {
+	if err := patches.Volume(ctx, e.client, w.is, w.want); err != nil {
 		return fmt.Errorf("correcting the port of volume %s: %w", w.is.Name, err)
 	}
 	e.metrics.corrections.Inc()
@@ -106,14 +105,4 @@ func correctionMessage(c ports.Correction) string {
 		from = "no port"
 	}
 	return fmt.Sprintf("changed from %s to %d: %s; pods that use the volume since before must be restarted", from, c.To, c.Reason)
-}
-
-// patchVolume writes what differs, if the volume is still the one that was looked at.
-func (e executor) patchVolume(ctx context.Context, is, want *corev1.PersistentVolume) error {
-	patch, err := patches.StrategicMerge(is, want)
-	if err != nil {
-		return err
-	}
-	_, err = e.client.CoreV1().PersistentVolumes().Patch(ctx, is.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-	return err
 }

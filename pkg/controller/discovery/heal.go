@@ -8,6 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/patches"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -78,21 +79,15 @@ func (e executor) write(ctx context.Context, pair volumes.RootPair, step volumes
 	case volumes.CreateRootVolume:
 		_, err = pvs.Create(ctx, step.Volume, metav1.CreateOptions{})
 	case volumes.UpdateRootVolume:
-		err = e.patchVolume(ctx, pair.Volume, step.Volume)
+		err = patches.Volume(ctx, e.client, pair.Volume, step.Volume)
 	case volumes.DeleteRootVolume:
-		err = pvs.Delete(ctx, pair.Volume.Name, onlyThis(pair.Volume))
+		err = pvs.Delete(ctx, pair.Volume.Name, patches.OnlyThis(pair.Volume))
 	case volumes.CreateRootClaim:
 		_, err = claims.Create(ctx, step.Claim, metav1.CreateOptions{})
 	case volumes.DeleteRootClaim:
-		err = claims.Delete(ctx, pair.Claim.Name, onlyThis(pair.Claim))
+		err = claims.Delete(ctx, pair.Claim.Name, patches.OnlyThis(pair.Claim))
 	}
 	return err
-}
-
-// onlyThis deletes the very object that was looked at, and no later one of its name.
-func onlyThis(object metav1.Object) metav1.DeleteOptions {
-	uid := object.GetUID()
-	return metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
 }
 
 // deleteJobs deletes Jobs with their pods, which hold the claim.
@@ -106,7 +101,7 @@ func (e executor) deleteJobs(ctx context.Context, w rootWork) error {
 }
 
 func (e executor) deleteJob(ctx context.Context, job *batchv1.Job) error {
-	options, background := onlyThis(job), metav1.DeletePropagationBackground
+	options, background := patches.OnlyThis(job), metav1.DeletePropagationBackground
 	options.PropagationPolicy = &background
 	err := e.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options)
 	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another of its name

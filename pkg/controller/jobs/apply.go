@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/patches"
 	"gnuthought.com/efs-stunnel/pkg/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -184,9 +185,9 @@ func (c *Controller) free(ctx context.Context, jobs []*batchv1.Job) error {
 }
 
 func (c *Controller) deleteJob(ctx context.Context, job *batchv1.Job, policy metav1.DeletionPropagation) error {
-	err := c.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
-		Preconditions: &metav1.Preconditions{UID: &job.UID}, PropagationPolicy: &policy,
-	})
+	options := patches.OnlyThis(job)
+	options.PropagationPolicy = &policy
+	err := c.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options)
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("deleting Job %s: %w", job.Name, err)
 	}

@@ -1,14 +1,34 @@
-// Package patches writes what differs between an object as it was seen and as it should be. A
-// patch leaves alone what this program's client is too old to know, which an update would drop.
+// Package patches changes and deletes the very objects that were looked at, and no later ones of
+// their names. A patch leaves alone what this program's client is too old to know, which an update
+// would drop.
 package patches
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes"
 )
+
+// OnlyThis are the options that delete an object as it was seen.
+func OnlyThis(object metav1.Object) metav1.DeleteOptions {
+	return metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(object.GetUID()))}
+}
+
+// Volume writes what differs between a volume as it was seen and as it should be.
+func Volume(ctx context.Context, client kubernetes.Interface, is, want *corev1.PersistentVolume) error {
+	patch, err := StrategicMerge(is, want)
+	if err != nil {
+		return err
+	}
+	_, err = client.CoreV1().PersistentVolumes().Patch(ctx, is.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
 
 // object is a pointer to one of Kubernetes' own objects.
 type object[T any] interface {

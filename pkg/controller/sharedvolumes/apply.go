@@ -93,39 +93,25 @@ func (e executor) take(ctx context.Context, s state, p plan) error {
 	case createVolume:
 		_, err = pvs.Create(ctx, p.volume, metav1.CreateOptions{})
 	case updateVolume:
-		err = e.patchVolume(ctx, s.volume, p.volume)
+		err = patches.Volume(ctx, e.client, s.volume, p.volume)
 	case letVolumeGo:
 		free := s.volume.DeepCopy()
 		free.Finalizers = without(free.Finalizers, wellknown.FinalizerVolumeProtection)
-		err = e.patchVolume(ctx, s.volume, free)
+		err = patches.Volume(ctx, e.client, s.volume, free)
 	case deleteVolume:
-		err = pvs.Delete(ctx, s.volume.Name, onlyThis(s.volume))
+		err = pvs.Delete(ctx, s.volume.Name, patches.OnlyThis(s.volume))
 	case createClaim:
 		_, err = claims.Create(ctx, p.claim, metav1.CreateOptions{})
 	case annotateClaim:
 		err = e.patchClaim(ctx, s.claim, p.claim)
 	case deleteClaim:
-		err = claims.Delete(ctx, s.claim.Name, onlyThis(s.claim))
+		err = claims.Delete(ctx, s.claim.Name, patches.OnlyThis(s.claim))
 	}
 	return err
 }
 
 func without(all []string, one string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(name string) bool { return name == one })
-}
-
-// onlyThis deletes the very object that was looked at, and no later one of its name.
-func onlyThis(object metav1.Object) metav1.DeleteOptions {
-	return metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(object.GetUID()))}
-}
-
-func (e executor) patchVolume(ctx context.Context, is, want *corev1.PersistentVolume) error {
-	patch, err := patches.StrategicMerge(is, want)
-	if err != nil {
-		return err
-	}
-	_, err = e.client.CoreV1().PersistentVolumes().Patch(ctx, is.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-	return err
 }
 
 func (e executor) patchClaim(ctx context.Context, is, want *corev1.PersistentVolumeClaim) error {

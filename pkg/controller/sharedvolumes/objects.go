@@ -1,14 +1,13 @@
 package sharedvolumes
 
 import (
-	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
@@ -118,32 +117,14 @@ func leadsElsewhere(o *v1alpha1.SharedVolume, volume *corev1.PersistentVolume) s
 
 // mended is the volume as it should be. Whatever others have added stays.
 func mended(o *v1alpha1.SharedVolume, is *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, port int) *corev1.PersistentVolume {
-	want, next := newVolume(o, port, ""), is.DeepCopy()
-	delete(next.Annotations, corev1.MountOptionAnnotation) // kubelet would read no other options
+	want := newVolume(o, port, "")
+	next := volumes.Mend(is, want)
 	if o.Spec.AccessPointID == "" {
 		delete(next.Annotations, wellknown.AnnotationAccessPointID)
 	}
-	next.Annotations, next.Labels = over(next.Annotations, want.Annotations), over(next.Labels, want.Labels)
-	next.Spec.PersistentVolumeReclaimPolicy = want.Spec.PersistentVolumeReclaimPolicy
-	next.Spec.StorageClassName = want.Spec.StorageClassName
-	next.Spec.MountOptions = want.Spec.MountOptions
-	if !slices.Contains(next.Spec.AccessModes, want.Spec.AccessModes[0]) {
-		next.Spec.AccessModes = want.Spec.AccessModes
-	}
-	if next.Spec.Capacity.Storage().Cmp(*want.Spec.Capacity.Storage()) < 0 {
-		next.Spec.Capacity = want.Spec.Capacity
-	}
+	next.Labels = labels.Merge(next.Labels, want.Labels)
 	next.Spec.ClaimRef = mendedRef(is.Spec.ClaimRef, want.Spec.ClaimRef, claim)
 	return next
-}
-
-func over(below, above map[string]string) map[string]string {
-	both := maps.Clone(below)
-	if both == nil {
-		both = map[string]string{}
-	}
-	maps.Copy(both, above)
-	return both
 }
 
 // mendedRef is never without a name, or any claim could have the volume. A uid is the binder's to

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -176,7 +177,7 @@ func (s state) nextOfClaim() plan {
 	}
 	if s.claim.Annotations[wellknown.AnnotationSharedVolume] != nameOf(s.object) {
 		next := s.claim.DeepCopy()
-		next.Annotations = over(next.Annotations, newClaim(s.object).Annotations)
+		next.Annotations = labels.Merge(next.Annotations, newClaim(s.object).Annotations)
 		return plan{step: annotateClaim, claim: next, repair: "the claim's annotation was missing"}
 	}
 	return s.waking()
@@ -190,7 +191,7 @@ func (s state) waking() plan {
 		return plan{}
 	}
 	next := s.claim.DeepCopy()
-	next.Annotations = over(next.Annotations, map[string]string{wellknown.AnnotationVolumeUID: again})
+	next.Annotations = labels.Merge(next.Annotations, map[string]string{wellknown.AnnotationVolumeUID: again})
 	return plan{step: annotateClaim, claim: next, repair: "the claim had lost its volume"}
 }
 
