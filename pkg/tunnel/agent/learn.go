@@ -45,12 +45,13 @@ func findingOf(r probe.Result) routing.Finding {
 	return f
 }
 
-// answerOf leaves open what only stunnel can say: it judges certificates by OpenSSL's rules.
+// answerOf leaves open what only stunnel can say: it judges certificates by OpenSSL's rules, and
+// shows one of its own, without which a server may let nobody in.
 func answerOf(err error) routing.Answer {
 	switch probe.Reason(err) {
 	case "":
 		return routing.Answers
-	case probe.ReasonCertificate, probe.ReasonOther:
+	case probe.ReasonCertificate, probe.ReasonDenied, probe.ReasonOther:
 		return routing.Unclear
 	}
 	return routing.Dead

@@ -24,6 +24,8 @@ const (
 	nullCall     = 0
 
 	replyAccepted  = 0
+	replyDenied    = 1
+	rejectAuth     = 1
 	acceptSuccess  = 0
 	maxVerifier    = 400 // bytes
 	maxReply       = 1024
@@ -33,6 +35,9 @@ const (
 
 // ErrProtocol is an answer that no NFSv4 server gives.
 var ErrProtocol = errors.New("the answer is not one of an NFSv4 server")
+
+// ErrDenied is the answer of a server that does not let this client in.
+var ErrDenied = errors.New("access denied by the server")
 
 // Null does one NULL call over a connection and waits for its answer until the context ends. A
 // connection on which it failed is of no use any more.
@@ -104,8 +109,11 @@ func checkReply(reply []byte, xid uint32) error {
 	if at(0) != xid || at(1) != messageReply {
 		return fmt.Errorf("%w: an answer to another call", ErrProtocol)
 	}
+	if at(2) == replyDenied && at(3) == rejectAuth {
+		return fmt.Errorf("%w: the file system's policy, or an access point that is not there", ErrDenied)
+	}
 	if at(2) != replyAccepted {
-		return fmt.Errorf("%w: the call was denied", ErrProtocol)
+		return fmt.Errorf("%w: the call was not accepted", ErrProtocol)
 	}
 	verifier := at(replyHeadWords - 1)
 	if verifier > maxVerifier || verifier%word != 0 || len(reply) != (replyHeadWords+1)*word+int(verifier) {

@@ -16,6 +16,7 @@ const (
 	ReasonUnreachable = "Unreachable" // there is no way to the address
 	ReasonClosed      = "Closed"      // the connection was closed or reset instead of an answer
 	ReasonCertificate = "Certificate" // the server could not prove who it is
+	ReasonDenied      = "Denied"      // an NFS server does not let this client in
 	ReasonProtocol    = "Protocol"    // something else than an NFSv4 server answered
 	ReasonOther       = "Other"
 )
@@ -37,6 +38,8 @@ func Reason(err error) string {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe),
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
 		return ReasonClosed
+	case errors.Is(err, ErrDenied):
+		return ReasonDenied
 	case errors.Is(err, ErrProtocol):
 		return ReasonProtocol
 	}
