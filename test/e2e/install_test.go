@@ -39,8 +39,8 @@ func isKubernetes(apiVersion string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
 }
 
-// uninstallIsClean follows deploy/kustomize/README.md: first what uses volumes, then Retain on what is to
-// be kept, then the product, then its root volumes.
+// uninstallIsClean follows docs/operations.md: Retain on what is to be kept, then what uses volumes,
+// then the product, then its root volumes.
 func uninstallIsClean(l *lab) {
 	const ns = "uninstall"
 	l.kubectl("create", "namespace", ns)
