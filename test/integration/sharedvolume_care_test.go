@@ -166,16 +166,7 @@ func TestSharedVolumeWithACrash(t *testing.T) {
 			s.install()
 			startTwice(s.World, point)
 			object := s.shared("data", v1alpha1.SharedVolumeSpec{AccessPointID: s.accessPoint(1)})
-			p := s.ready(object)
-			s.check(s.Client.CoreV1().PersistentVolumes().Delete(t.Context(), p.volume.Name, metav1.DeleteOptions{}))
-			s.awaitHealed(object, func(after pair) error {
-				if after.volume.UID == p.volume.UID {
-					return fmt.Errorf("the volume is the same")
-				}
-				return nil
-			})
-			s.unshare(object)
-			s.awaitUnshared(object)
+			s.liveThrough(object)
 			t.Log(point)
 		})
 	})

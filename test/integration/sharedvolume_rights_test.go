@@ -4,7 +4,6 @@ package integration_test
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -34,16 +33,7 @@ func TestSharedVolumesNeedTheirComponentsRights(t *testing.T) {
 		t.Errorf("without rights it is %+v, %v", is, err)
 	}
 	s.grant("../../deploy/kustomize/components/shared-volumes/rbac.yaml")
-	p := s.ready(object)
-	s.check(s.Client.CoreV1().PersistentVolumes().Delete(t.Context(), p.volume.Name, metav1.DeleteOptions{}))
-	s.awaitHealed(object, func(after pair) error {
-		if after.volume.UID == p.volume.UID {
-			return fmt.Errorf("the volume is the same")
-		}
-		return nil
-	})
-	s.unshare(object)
-	s.awaitUnshared(object)
+	s.liveThrough(object)
 }
 
 // grant applies a file of roles for the world's own service account.

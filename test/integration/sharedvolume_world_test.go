@@ -232,6 +232,21 @@ func (s *sharing) awaitUnshared(o *v1alpha1.SharedVolume) {
 	}
 }
 
+// liveThrough has an object become ready, lose its volume and get another, and go.
+func (s *sharing) liveThrough(o *v1alpha1.SharedVolume) {
+	s.Helper()
+	before := s.ready(o)
+	s.check(s.Client.CoreV1().PersistentVolumes().Delete(s.Context(), before.volume.Name, metav1.DeleteOptions{}))
+	s.awaitHealed(o, func(after pair) error {
+		if after.volume.UID == before.volume.UID {
+			return errors.New("the volume is the same")
+		}
+		return nil
+	})
+	s.unshare(o)
+	s.awaitUnshared(o)
+}
+
 // use starts a pod that has a claim mounted; it ends when it is told to.
 func (s *sharing) use(claim *corev1.PersistentVolumeClaim) (end func()) {
 	s.Helper()
