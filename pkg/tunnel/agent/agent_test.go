@@ -1,9 +1,12 @@
 package agent_test
 
 import (
+	"errors"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -76,6 +80,40 @@ func TestDarkMountTargetIsLeft(t *testing.T) {
 	p.until("it is told to be far", func() bool {
 		far, _ := p.metric("efs_stunnel_node_tunnel_other_zone", "fs-1")
 		return far == 1
+	})
+}
+
+// The probes' own connection leads to the mount target in the zone, and is well. The kernel's
+// began while that one refused.
+func TestOldConnectionToADarkMountTargetIsCut(t *testing.T) {
+	p, local, near, far := oneTunnel(t)
+	near.refuse()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", local.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := probe.Null(t.Context(), conn, 1); err != nil {
+		t.Fatal(err)
+	}
+	near.listen()
+	p.until("it is told that something is far", func() bool {
+		far, _ := p.metric("efs_stunnel_node_tunnel_other_zone", "fs-1")
+		return far == 1
+	})
+	begin := time.Now()
+	far.goDark()
+	if err := conn.SetReadDeadline(begin.Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the connection ended with %v", err)
+	}
+	t.Logf("cut after %s", time.Since(begin))
+	p.until("it answers", func() bool { return p.answers(local) == nil })
+	p.until("nothing is far any more", func() bool {
+		far, _ := p.metric("efs_stunnel_node_tunnel_other_zone", "fs-1")
+		return far == 0
 	})
 }
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
@@ -23,7 +24,7 @@ func (a *Agent) learn(result probe.Result) bool {
 	if state.inForce.IsZero() || result.Began.Before(state.inForce) {
 		return false // of a process that is starting, or is none: the supervisor tells of that
 	}
-	memory, step := a.memories[result.Name].After(findingOf(result), state.Nearest)
+	memory, step := a.memories[result.Name].After(findingOf(result, state, a.strays(state)), state.Nearest)
 	a.memories[result.Name] = memory
 	a.tellHealth(state)
 	if step == routing.Stay {
@@ -34,15 +35,42 @@ func (a *Agent) learn(result probe.Result) bool {
 	return true
 }
 
-func findingOf(r probe.Result) routing.Finding {
+func findingOf(r probe.Result, state *tunnelState, strays []routing.MountTarget) routing.Finding {
 	f := routing.Finding{
 		At: r.At, Well: r.Err == nil, Silent: probe.Reason(r.Err) == probe.ReasonTimeout,
 		Stuck: r.Stuck, Established: r.Established, Direct: map[netip.Addr]routing.Answer{},
 	}
+	silent := map[netip.Addr]bool{}
 	for server, err := range r.Direct {
 		f.Direct[server.Addr()] = answerOf(err)
+		silent[server.Addr()] = isSilent(err)
+	}
+	for _, target := range strays {
+		f.Astray = f.Astray || target.Distance > state.Nearest[0].Distance
+		f.Stuck = f.Stuck || f.Well && silent[target.Address]
 	}
 	return f
+}
+
+// isSilent: a server that refuses new connections may well serve those that are open; one of
+// which nothing comes back does not.
+func isSilent(err error) bool {
+	reason := probe.Reason(err)
+	return reason == probe.ReasonTimeout || reason == probe.ReasonUnreachable
+}
+
+// strays are mount targets that connections of a tunnel are open to, though new ones go
+// elsewhere: stunnel tried the next one for a moment in which the first refused, and the kernel
+// keeps a connection for as long as it is used.
+func (a *Agent) strays(state *tunnelState) []routing.MountTarget {
+	var strays []routing.MountTarget
+	for _, target := range state.Nearest {
+		leads := func(server netip.AddrPort) bool { return server.Addr().Unmap() == target.Address }
+		if target != state.Active && slices.ContainsFunc(a.status.Tunnels[state.Name].Servers, leads) {
+			strays = append(strays, target)
+		}
+	}
+	return strays
 }
 
 // answerOf leaves open what only stunnel can say: it judges certificates by OpenSSL's rules, and

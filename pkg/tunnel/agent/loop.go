@@ -199,12 +199,23 @@ func (a *Agent) tasks() []probe.Task {
 		for _, server := range t.Nearest {
 			task.Servers = append(task.Servers, a.server(server.Address))
 		}
-		if t.Away() {
-			task.Watch = []netip.AddrPort{a.server(t.Nearest[0].Address)}
-		}
+		task.Watch = a.watched(a.tunnels[t.Name])
 		tasks = append(tasks, task)
 	}
 	return tasks
+}
+
+// watched are the mount targets that old connections lead to, and the nearest when it is not
+// where everything leads.
+func (a *Agent) watched(state *tunnelState) []netip.AddrPort {
+	var watched []netip.AddrPort
+	strays := a.strays(state)
+	for i, target := range state.Nearest {
+		if slices.Contains(strays, target) || i == 0 && (state.Away() || len(strays) > 0) {
+			watched = append(watched, a.server(target.Address))
+		}
+	}
+	return watched
 }
 
 // peer is what the tunnel's own process has in its file.

@@ -42,7 +42,7 @@ type tunnelView struct {
 	took     time.Duration
 	active   netip.Addr // the server that was reached last, else the one that is tried first
 	zone     string     // of that one
-	far      bool       // that is not the node's
+	far      bool       // that, or the server of another connection, is not in the node's zone
 	status   supervise.Tunnel
 	problems []string // reasons of what is wrong now
 }
@@ -85,9 +85,14 @@ func (a *Agent) viewOf(state *tunnelState) tunnelView {
 		t.up = r.Err == nil || r.Established
 	}
 	t.reached(state)
-	t.far = t.zone != "" && a.place.Zone != "" && t.zone != a.place.Zone
+	t.far = a.isFar(t.zone) || slices.ContainsFunc(a.strays(state), func(m routing.MountTarget) bool { return a.isFar(m.Zone) })
 	t.problems = problemsOf(state, status)
 	return t
+}
+
+// isFar leaves unknown zones alone.
+func (a *Agent) isFar(zone string) bool {
+	return zone != "" && a.place.Zone != "" && zone != a.place.Zone
 }
 
 // reached prefers the server that stunnel says it reached: it skips those that refuse.

@@ -97,6 +97,9 @@ func tableOf(targets map[string]ports.Target) ports.Table { return ports.Table{T
 
 // mountTarget is an NFS server behind TLS that answers NULL calls, until it goes dark.
 type mountTarget struct {
+	*cluster
+	address  netip.AddrPort
+	config   *tls.Config
 	listener net.Listener
 	mu       sync.Mutex
 	dark     bool          // guarded by mu
@@ -111,30 +114,41 @@ func (c *cluster) mountTarget(address string) *mountTarget {
 
 func (c *cluster) serve(address string, change func(*tls.Config)) *mountTarget {
 	c.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(c.Context(), "tcp", netip.AddrPortFrom(netip.MustParseAddr(address), c.port).String())
-	if err != nil {
-		c.Fatal(err)
-	}
 	lit := make(chan struct{})
 	close(lit)
-	m := &mountTarget{listener: listener, lit: lit}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{c.authority.Valid(c.T, hostName)}}
-	change(config)
-	go m.accept(config)
+	m := &mountTarget{
+		cluster: c, address: netip.AddrPortFrom(netip.MustParseAddr(address), c.port), lit: lit,
+		config: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{c.authority.Valid(c.T, hostName)}},
+	}
+	change(m.config)
+	m.listen()
 	c.Cleanup(m.close)
 	return m
 }
 
-func (m *mountTarget) accept(config *tls.Config) {
+func (m *mountTarget) listen() {
+	m.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(m.Context(), "tcp", m.address.String())
+	if err != nil {
+		m.Fatal(err)
+	}
+	m.listener = listener
+	go m.accept(listener)
+}
+
+// refuse ends no connection.
+func (m *mountTarget) refuse() { _ = m.listener.Close() } // nothing is lost with it
+
+func (m *mountTarget) accept(listener net.Listener) {
 	for {
-		conn, err := m.listener.Accept()
+		conn, err := listener.Accept()
 		if err != nil {
 			return
 		}
 		m.mu.Lock()
 		m.conns = append(m.conns, conn)
 		m.mu.Unlock()
-		go m.serve(tls.Server(&gated{conn, m}, config))
+		go m.serve(tls.Server(&gated{conn, m}, m.config))
 	}
 }
 
@@ -191,7 +205,7 @@ func (m *mountTarget) light() {
 
 func (m *mountTarget) close() {
 	m.light()
-	_ = m.listener.Close() // nothing is lost with it
+	m.refuse()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, conn := range m.conns {

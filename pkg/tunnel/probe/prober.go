@@ -27,7 +27,8 @@ type Task struct {
 	Accept  netip.AddrPort   // the node's end
 	Servers []netip.AddrPort // where it may lead to, in any order
 	Peer    Peer             // what they must prove, and are shown
-	// Watch are servers that are asked directly in each round, also while the tunnel is well.
+	// Watch are servers that are asked directly in each round, also while the tunnel is well:
+	// old connections lead there, or all are to go back there.
 	Watch []netip.AddrPort
 }
 

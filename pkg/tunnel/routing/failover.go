@@ -35,9 +35,11 @@ type Finding struct {
 	At     time.Time
 	Well   bool // a new connection through the tunnel was answered
 	Silent bool // when it is not well: nothing came back, rather than that it was closed
-	// Stuck: an older connection is silent although a new one is answered. The kernel's may be
-	// as old.
+	// Stuck: an older connection is silent, or its server is, although a new one is answered.
+	// The kernel's may be as old.
 	Stuck bool
+	// Astray: a connection is open to a mount target that is farther than the nearest.
+	Astray bool
 	// Established: an older connection is answered although no new one is.
 	Established bool
 	Direct      map[netip.Addr]Answer
@@ -93,7 +95,7 @@ func (m Memory) note(f Finding, nearest []MountTarget) Memory {
 	}
 	answer, asked := f.Direct[nearest[0].Address]
 	switch {
-	case !m.away(nearest), asked && answer != Answers:
+	case !m.away(nearest) && !f.Astray, asked && answer != Answers:
 		m.NearestWellSince = time.Time{}
 	case asked:
 		m.NearestWellSince = earlier(m.NearestWellSince, f.At)

@@ -111,6 +111,16 @@ func TestAfter(t *testing.T) {
 			routing.Finding{Well: true, Direct: map[netip.Addr]routing.Answer{near.Address: routing.Dead}},
 			routing.Stay, far.Address,
 		},
+		"an old connection is far, and the nearest is well for long": {
+			routing.Memory{RestartedAt: long, NearestWellSince: now.Add(-5 * time.Minute)},
+			routing.Finding{Well: true, Astray: true, Direct: map[netip.Addr]routing.Answer{near.Address: routing.Answers, far.Address: routing.Answers}},
+			routing.Return, netip.Addr{},
+		},
+		"an old connection was far, and has ended": {
+			routing.Memory{RestartedAt: long, NearestWellSince: now.Add(-5 * time.Minute)},
+			routing.Finding{Well: true},
+			routing.Stay, netip.Addr{},
+		},
 		"led to a mount target that left the table": {
 			routing.Memory{First: address("10.9.9.9")}, routing.Finding{Well: true}, routing.Stay, address("10.9.9.9"),
 		},

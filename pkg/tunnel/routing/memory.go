@@ -27,7 +27,7 @@ type Memory struct {
 	WellSince    time.Time `json:"wellSince,omitzero"`
 	FailingSince time.Time `json:"failingSince,omitzero"`
 	// NearestWellSince is since when the nearest mount target has answered each time, while
-	// the tunnel leads to another one.
+	// the tunnel, or an old connection of it, leads to another one.
 	NearestWellSince time.Time `json:"nearestWellSince,omitzero"`
 }
 

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 )
@@ -107,6 +108,9 @@ func (p *problems) hearConnection(l line, c classifier, now time.Time) {
 		}
 	case strings.HasPrefix(l.text, "TLS connected: "):
 		p.remote, p.remoteAt, p.connection = known.server, now, nil
+		if known.open = known.server.IsValid(); known.open {
+			p.conns[l.thread] = known
+		}
 	case strings.HasPrefix(l.text, "Connection closed") || strings.HasPrefix(l.text, "Connection reset"):
 		delete(p.conns, l.thread)
 	default:
@@ -130,6 +134,18 @@ func (p *problems) notice(l line, reason Reason, now time.Time) {
 	}
 	p.connection = &Problem{Reason: reason, Words: l.text, At: now}
 	p.counts[reason]++
+}
+
+// servers are those that connections are open to.
+func (p *problems) servers() []netip.AddrPort {
+	var servers []netip.AddrPort
+	for _, c := range p.conns {
+		if c.open && !slices.Contains(servers, c.server) {
+			servers = append(servers, c.server)
+		}
+	}
+	slices.SortFunc(servers, netip.AddrPort.Compare)
+	return servers
 }
 
 // bracketed gives an IPv6 address, which stunnel writes as it reads it, its brackets.

@@ -101,6 +101,36 @@ func TestConnectionsOfIPv6AndMany(t *testing.T) {
 	}
 }
 
+func TestServersOfOpenConnections(t *testing.T) {
+	p := newTunnel("fs-1").problems
+	say := func(thread, text string) {
+		p.hearConnection(line{severityNotice, thread, text}, newClassifier(), time.Now())
+	}
+	for _, tt := range []struct {
+		thread, text string
+		want         []string
+	}{
+		{"1", "s_connect: connected 10.0.0.2:2049", nil}, // it has proved nothing
+		{"1", "TLS connected: new session negotiated", []string{"10.0.0.2:2049"}},
+		{"2", "TLS connected: of which no more is known", []string{"10.0.0.2:2049"}},
+		{"3", "s_connect: connected 10.0.0.1:2049", []string{"10.0.0.2:2049"}},
+		{"3", "TLS connected: previous session reused", []string{"10.0.0.1:2049", "10.0.0.2:2049"}},
+		{"4", "s_connect: connected 10.0.0.1:2049", []string{"10.0.0.1:2049", "10.0.0.2:2049"}},
+		{"4", "TLS connected: previous session reused", []string{"10.0.0.1:2049", "10.0.0.2:2049"}},
+		{"3", "Connection closed: 1 byte(s) sent to TLS, 1 byte(s) sent to socket", []string{"10.0.0.1:2049", "10.0.0.2:2049"}},
+		{"1", "Connection reset: 1 byte(s) sent to TLS, 1 byte(s) sent to socket", []string{"10.0.0.1:2049"}},
+	} {
+		say(tt.thread, tt.text)
+		var got []string
+		for _, server := range p.servers() {
+			got = append(got, server.String())
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("after %s of %s (-want +got):\n%s", tt.text, tt.thread, diff)
+		}
+	}
+}
+
 func TestSplitterBoundsLines(t *testing.T) {
 	var got []string
 	s := &splitter{emit: func(text string) { got = append(got, text) }}

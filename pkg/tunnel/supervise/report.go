@@ -57,7 +57,7 @@ func (t *tunnel) status() Tunnel {
 	status := Tunnel{
 		State: t.state(), Listening: t.listening,
 		Restarts: max(0, t.starts-1), Reloads: t.reloads,
-		Remote: addressText(p.remote), RemoteAt: p.remoteAt,
+		Remote: addressText(p.remote), RemoteAt: p.remoteAt, Servers: p.servers(),
 		Process: p.process, Connection: p.connection, Problems: maps.Clone(p.counts),
 	}
 	if t.proc == nil {

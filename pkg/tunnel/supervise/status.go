@@ -49,6 +49,9 @@ type Tunnel struct {
 	Reloads   int       `json:"reloads"`            // configurations taken while running
 	Remote    string    `json:"remote,omitempty"`   // address and port of the server that was reached last
 	RemoteAt  time.Time `json:"remoteAt,omitzero"`  // when
+	// Servers are those that connections are open to: old ones may lead to another one than
+	// Remote.
+	Servers []netip.AddrPort `json:"servers,omitempty"`
 	// Generation is the SHA-256 of the configuration in force, in hexadecimal; "" for none. It
 	// is Generation of the file's bytes once a change is in force.
 	Generation string `json:"generation,omitempty"`

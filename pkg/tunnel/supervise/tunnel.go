@@ -91,6 +91,7 @@ type problems struct {
 // conn is a connection of which lines came.
 type conn struct {
 	server netip.AddrPort // connected to
+	open   bool           // it proved who it is
 	told   bool           // a problem was counted
 }
 
