@@ -64,8 +64,11 @@ func rootLabels(fileSystemID string) map[string]string {
 }
 
 func rootMountOptions(port int) []string {
-	options := wellknown.DefaultMountOptions + "," + wellknown.RootMountOptions
-	return withPort(strings.Split(options, ","), port)
+	options := strings.Split(wellknown.DefaultMountOptions, ",")
+	for option := range strings.SplitSeq(wellknown.RootMountOptions, ",") {
+		options = setMountOption(options, option)
+	}
+	return withPort(options, port)
 }
 
 // rootSize says nothing about the file system; the objects must have one.

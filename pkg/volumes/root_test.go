@@ -31,7 +31,7 @@ func TestRootVolume(t *testing.T) {
 			PersistentVolumeReclaimPolicy: "Retain",
 			StorageClassName:              "efs-stunnel-system",
 			VolumeMode:                    &filesystem,
-			MountOptions: []string{"nfsvers=4.1", "rsize=1048576", "wsize=1048576", "hard", "timeo=600", "retrans=2", "noresvport",
+			MountOptions: []string{"nfsvers=4.1", "rsize=1048576", "wsize=1048576", "soft", "timeo=600", "retrans=2", "noresvport",
 				"lookupcache=none", "acdirmin=0", "acdirmax=0", "port=20490"},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "127.0.0.1", Path: "/"}},
 			ClaimRef:               &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "efs-stunnel", Name: "efs-stunnel-fs-1"},

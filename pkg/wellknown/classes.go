@@ -30,6 +30,8 @@ const (
 const (
 	// DefaultMountOptions are every volume's, under those of its class.
 	DefaultMountOptions = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
-	// RootMountOptions are added on root volumes: the ledger must be read fresh.
-	RootMountOptions = "lookupcache=none,acdirmin=0,acdirmax=0"
+	// RootMountOptions go over these on root volumes. The ledger must be read fresh. A mount Job
+	// takes an error as it takes its death, and on a hard mount of a file system that was deleted
+	// kubelet would hang for ever.
+	RootMountOptions = "soft,lookupcache=none,acdirmin=0,acdirmax=0"
 )
