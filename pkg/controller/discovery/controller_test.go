@@ -224,6 +224,7 @@ func TestAnUnreadableTableIsLeftAlone(t *testing.T) {
 		broken := c.configMap()
 		broken.Data[wellknown.TargetsKey] += "\t:"
 		c.update(broken)
+		synctest.Wait() // or the volume may be seen first
 		c.volume(claimed("v", "fs-1", 20499))
 		pass(10 * time.Minute)
 		if got := c.writes(); len(got) != 2 { // the test's own
