@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -215,6 +216,43 @@ func TestJobsCarrySetupsAndCleanups(t *testing.T) {
 	d.wantVolumes(busy, coming)
 	if jobs := d.mountJobs(); len(jobs) > 4 {
 		d.Errorf("%d Jobs", len(jobs))
+	}
+}
+
+// A Job that has filled the trash waits for a sweep, and says meanwhile what its setups have made.
+func TestVolumeThatSomebodyDeletesIsNotMadeAgain(t *testing.T) {
+	d := newDrill(t)
+	d.start(nil, func(o *loops.Options) { o.SweepDelay = time.Hour })
+	leaving := d.claim("leaving")
+	d.awaitBound(leaving)
+	g := newGate()
+	d.Kubelet.PlayNext(g.fate())
+	busy := d.claim("busy")
+	d.await(g)
+	d.deleteClaim(leaving)
+	kept := d.claim("kept", func(claim *corev1.PersistentVolumeClaim) {
+		claim.Spec.Selector.MatchLabels[wellknown.LabelReclaimPolicy] = "Retain"
+	})
+	d.awaitAsked(2)
+	d.awaitReleased(leaving)
+	close(g.open)
+	volume := d.awaitBound(busy, kept)
+	d.AwaitVolumeGone(leaving)
+	d.Eventually("the Job is marked as used", func(ctx context.Context) error {
+		for _, job := range d.jobs(ctx, mountjobs.Mount, d.fileSystem) {
+			if job.Annotations[wellknown.AnnotationUsed] == wellknown.ValueTrue {
+				return nil
+			}
+		}
+		return errors.New("none is")
+	})
+	d.deleteClaim(kept)
+	d.awaitReleased(kept)
+	d.check(d.Client.CoreV1().PersistentVolumes().Delete(t.Context(), volume.Name, metav1.DeleteOptions{}))
+	d.awaitBound(d.claim("next"))
+	_, err := d.Client.CoreV1().PersistentVolumes().Get(t.Context(), volume.Name, metav1.GetOptions{})
+	if err := wantNotFound(err); err != nil {
+		t.Errorf("the volume that was deleted: %v", err)
 	}
 }
 

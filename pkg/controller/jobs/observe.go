@@ -45,6 +45,8 @@ type mountJob struct {
 	fresh bool
 	// used says that everything that should follow from it has, but for a sweep.
 	used bool
+	// noted says that this is written on it.
+	noted bool
 	// fillsTrash says that it has left something to sweep.
 	fillsTrash bool
 }
@@ -87,7 +89,7 @@ func (c *Controller) observeJob(w *world, job *batchv1.Job) {
 		}
 		return
 	}
-	m := mountJob{job: job, pods: pods, fresh: fresh}
+	m := mountJob{job: job, pods: pods, fresh: fresh, noted: job.Annotations[wellknown.AnnotationUsed] != ""}
 	m.outcome, m.err = c.view.Outcome(job)
 	if m.fresh && !m.outcome.HoldsFileSystem() {
 		c.observeUse(&m)
@@ -102,7 +104,7 @@ func (c *Controller) observeUse(m *mountJob) {
 	m.used = true
 	for _, a := range c.view.AttemptsOf(m.job, m.outcome) {
 		m.fillsTrash = m.fillsTrash || lifecycle.FillsTrash(a)
-		m.used = m.used && c.isUsed(m.job, a)
+		m.used = m.used && (m.noted || c.isUsed(m.job, a))
 	}
 }
 
