@@ -92,7 +92,7 @@ demo: lab ## Show the whole system at work in the lab, which is left running
 
 .PHONY: e2e
 e2e: lab ## Prove the product on real nodes, with its own manifests and images
-	go test -tags e2e -count=1 -timeout 3h -v ./test/e2e
+	go test -tags e2e -count=1 -timeout 3h -parallel 10 -v ./test/e2e
 
 .PHONY: bench
 bench: lab ## Measure the manager beside the field's library; docs/benchmarks.md says how to read it
@@ -105,6 +105,9 @@ bench: lab ## Measure the manager beside the field's library; docs/benchmarks.md
 
 .PHONY: test
 test: race integration lab-smoke ## Run every test but e2e
+
+.PHONY: test-fast
+test-fast: unit integration ## Run those that need no lab
 
 .PHONY: ci
 ci: ## What CI runs: lint, generated files, every test

@@ -6,28 +6,40 @@ package e2e
 
 import "testing"
 
+// scenario is a story of a user, or of bad luck. Each leaves the lab as it was.
+type scenario struct {
+	name string
+	run  func(*lab)
+}
+
+// apart are scenarios that change nothing but their own claims: they run side by side.
+var apart = []scenario{
+	{"a StatefulSet's replicas have a directory each", replicasAreApart},
+	{"deletion removes the directory and nothing beside it", deletionIsExact},
+	{"retained data comes back under its name", retainedDataComesBack},
+	{"namespaces are apart", namespacesAreApart},
+	{"an ephemeral volume lives as long as its pod", ephemeralVolumeComesAndGoes},
+	{"a subPath is made inside the directory", subPathIsInside},
+	{"two classes lead to two file systems", classesChooseFileSystems},
+	{"a claim that grows has its size at once", claimGrows},
+	{"a refused claim is told why, and accepted once mended", refusedClaimIsTold},
+	{"a volume of the original system is adopted", originalVolumeIsAdopted},
+}
+
 func TestProduct(t *testing.T) {
 	l := bringUp(t)
-	for _, s := range []struct {
-		name string
-		run  func(*lab)
-	}{
+	for _, s := range []scenario{
 		{"overlays are accepted", overlaysAreAccepted},
 		{"pods on two nodes share a claim's directory", podsShareAClaim},
-		{"a StatefulSet's replicas have a directory each", replicasAreApart},
-		{"deletion removes the directory and nothing beside it", deletionIsExact},
-		{"retained data comes back under its name", retainedDataComesBack},
-		{"namespaces are apart", namespacesAreApart},
-		{"an ephemeral volume lives as long as its pod", ephemeralVolumeComesAndGoes},
-		{"a subPath is made inside the directory", subPathIsInside},
-		{"two classes lead to two file systems", classesChooseFileSystems},
-		{"a claim that grows has its size at once", claimGrows},
-		{"a refused claim is told why, and accepted once mended", refusedClaimIsTold},
-		{"a volume of the original system is adopted", originalVolumeIsAdopted},
+		{"claims", claimsLive},
 		{"a root volume that somebody deletes comes back", rootVolumeComesBack},
 		{"a burst of claims survives its leader", burstSurvivesItsLeader},
 		{"a file system comes later", fileSystemComesLater},
+		{"a table that nobody can read is served on", brokenTableIsServedOn},
 		{"a node comes later", nodeComesLater},
+		{"SharedVolumes give access points to namespaces", sharedVolumesServe},
+		{"a file system that wants signatures gets them", identityOpensTheDoor},
+		{"a manager outside the cluster serves it", managerServesFromOutside},
 		{"an upgrade of everything is not noticed", upgradeIsNotNoticed},
 		{"faults between client and server are not noticed", faultsAreNotNoticed},
 		{"a drained node gives its writer away", drainMovesTheWriter},
@@ -36,5 +48,14 @@ func TestProduct(t *testing.T) {
 		{"uninstalling leaves data and nothing stuck", uninstallIsClean}, // the last
 	} {
 		t.Run(s.name, func(t *testing.T) { s.run(l.in(t)) })
+	}
+}
+
+func claimsLive(l *lab) {
+	for _, s := range apart {
+		l.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.run(l.in(t))
+		})
 	}
 }

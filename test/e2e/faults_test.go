@@ -57,15 +57,21 @@ func rootVolumeComesBack(l *lab) {
 	root := "pvc/efs-stunnel-" + shared
 	uid := l.kubectl("-n", system, "get", root, "-o", "jsonpath={.metadata.uid}")
 	l.kubectl("-n", system, "delete", root, "--wait=false")
-	l.eventually("another root claim", func() string {
-		now, err := l.try("", "bin/lab", "kubectl", "--", "-n", system, "get", root, "-o", "jsonpath={.metadata.uid} {.status.phase}")
-		if err != nil || strings.HasPrefix(now, uid) || !strings.HasSuffix(now, " Bound") {
+	l.awaitBound(system, root, uid)
+	l.apply(ns, claim("data", class, "file_system_id: "+shared))
+	l.claimed(ns, "data")
+}
+
+// awaitBound waits until a claim or volume that was deleted has a successor that is bound.
+func (l *lab) awaitBound(namespace, object, deleted string) {
+	l.Helper()
+	l.eventually("another "+object, func() string {
+		now, err := l.try("", "bin/lab", "kubectl", "--", "-n", namespace, "get", object, "-o", "jsonpath={.metadata.uid} {.status.phase}")
+		if err != nil || strings.HasPrefix(now, deleted) || !strings.HasSuffix(now, " Bound") {
 			return "there is " + now
 		}
 		return ""
 	})
-	l.apply(ns, claim("data", class, "file_system_id: "+shared))
-	l.claimed(ns, "data")
 }
 
 // burstSurvivesItsLeader: no claim is lost, and none is provisioned twice.
@@ -109,10 +115,7 @@ func burstSurvivesItsLeader(l *lab) {
 func fileSystemComesLater(l *lab) {
 	ns := l.namespace("later")
 	restarts := l.restarts()
-	fileSystem := strings.TrimSpace(l.lab("efs", "create-file-system", "--fs-name", "later"))
-	for _, zone := range []string{"us-east-1a", "us-east-1b"} {
-		l.lab("efs", "create-mount-target", "--file-system", fileSystem, "--zone", zone)
-	}
+	fileSystem := l.newFileSystem("later")
 	l.apply(ns, claim("data", class, "file_system_id: "+fileSystem)+pod("persistentVolumeClaim: {claimName: data}", ""))
 	data := l.claimed(ns, "data")
 	l.wait(ns, "condition=Ready", "pod/user")
@@ -125,8 +128,27 @@ func fileSystemComesLater(l *lab) {
 	l.kubectl("-n", ns, "delete", "pod", "user")
 	l.kubectl("-n", ns, "delete", "pvc", "data")
 	l.wait(ns, "delete", "pv/"+data.volume)
-	l.lab("efs", "delete-file-system", fileSystem, "--cascade")
-	l.wait(system, "delete", "pvc/efs-stunnel-"+fileSystem, "pv/efs-stunnel-"+fileSystem)
+	data.wantGone()
+	// A mount of a file system that is gone hangs until its tunnel ends, and minutes longer.
+	l.wait(system, "condition=Complete", "job", "-l", "efs-stunnel.gnuthought.com/file-system-id="+fileSystem)
+	l.deleteFileSystem(fileSystem)
+}
+
+// newFileSystem makes one with a mount target in each zone.
+func (l *lab) newFileSystem(name string) (id string) {
+	l.Helper()
+	id = strings.TrimSpace(l.lab("efs", "create-file-system", "--fs-name", name))
+	for _, zone := range []string{"us-east-1a", "us-east-1b"} {
+		l.lab("efs", "create-mount-target", "--file-system", id, "--zone", zone)
+	}
+	return id
+}
+
+// deleteFileSystem deletes one, and waits until what was made for it has gone, too.
+func (l *lab) deleteFileSystem(id string) {
+	l.Helper()
+	l.lab("efs", "delete-file-system", id, "--cascade")
+	l.wait(system, "delete", "pvc/efs-stunnel-"+id, "pv/efs-stunnel-"+id)
 }
 
 // restarts are those of every container of the product's daemons.
@@ -134,6 +156,39 @@ func (l *lab) restarts() string {
 	l.Helper()
 	return l.kubectl("-n", system, "get", "pods", "-l", "app.kubernetes.io/name=efs-stunnel", "--sort-by=.metadata.name",
 		"-o", `jsonpath={range .items[*]}{.metadata.name}{.status.containerStatuses[*].restartCount} {end}`)
+}
+
+// brokenTableIsServedOn twice, so that the second time adds to the events of the first.
+func brokenTableIsServedOn(l *lab) {
+	ns := l.namespace("table")
+	l.apply(ns, claim("data", class)+pod("persistentVolumeClaim: {claimName: data}", ""))
+	data := l.claimed(ns, "data")
+	l.wait(ns, "condition=Ready", "pod/user")
+	good := l.table()
+	l.Cleanup(func() { l.putTable(good) })
+	for _, count := range []string{"1", "2"} {
+		l.putTable("targets: [what, is, this\n")
+		l.eventually("both programs to say so", func() string {
+			const template = `jsonpath={range .items[*]}{.source.component} {.count}{"\n"}{end}`
+			told := l.kubectl("get", "events", "--all-namespaces", "--field-selector", "reason=TableUnreadable", "-o", template)
+			if strings.Contains(told, "efs-manager "+count) && strings.Contains(told, "efs-stunnel "+count) {
+				return ""
+			}
+			return "the events are " + told
+		})
+		l.inPod(ns, "echo "+count+" > /data/file")
+		data.want("file", count+"\n")
+		l.putTable(good)
+		l.eventually("the manager to go on", func() string {
+			name := "later-" + count
+			l.apply(ns, claim(name, class))
+			l.claimed(ns, name)
+			return ""
+		})
+	}
+	if table := l.table(); table != good {
+		l.Errorf("the table is\n%s\nand was\n%s", table, good)
+	}
 }
 
 // nodeComesLater with the startup taint, which goes when the agent serves; then pods run.

@@ -42,23 +42,29 @@ func isKubernetes(apiVersion string) bool {
 // uninstallIsClean follows docs/operations.md: Retain on what is to be kept, then what uses volumes,
 // then the product, then its root volumes.
 func uninstallIsClean(l *lab) {
-	const ns = "uninstall"
+	const (
+		ns         = "uninstall"
+		finalizers = `jsonpath={range .items[*]}{.metadata.name} {.metadata.finalizers}{"\n"}{end}`
+	)
 	l.kubectl("create", "namespace", ns)
 	l.apply(ns, claim("goes", class, "volume_name: goes")+claim("stays", class, "volume_name: stays"))
 	goes, stays := l.claimed(ns, "goes"), l.claimed(ns, "stays")
 	goes.write("not wanted")
 	stays.write("wanted")
 	l.kubectl("patch", "pv", stays.volume, "-p", `{"spec": {"persistentVolumeReclaimPolicy": "Retain"}}`)
-	l.eventually("the manager to let go of the volume", func() string {
-		if finalizers := l.kubectl("get", "pv", stays.volume, "-o", "jsonpath={.metadata.finalizers}"); strings.Contains(finalizers, "external-provisioner") {
-			return finalizers
+	l.kubectl("delete", "namespace", ns, "--timeout="+limit.String())
+	l.eventually("nothing to be under way", func() string {
+		underWay := l.kubectl("get", "pv", "-o", finalizers) + l.kubectl("-n", system, "get", "jobs", "-o", finalizers)
+		if strings.Contains(underWay, "external-provisioner") || strings.Contains(underWay, "efs-stunnel.gnuthought.com") {
+			return underWay
 		}
 		return ""
 	})
-	l.kubectl("delete", "namespace", ns, "--timeout="+limit.String())
 	l.wait(ns, "delete", "pv/"+goes.volume)
 	goes.wantGone()
 
+	l.kubectl("-n", system, "delete", "jobs", "--all", "--cascade=foreground", "--timeout="+limit.String())
+	l.kubectl("delete", "-k", sharedVolumes, "--ignore-not-found", "--timeout="+limit.String()) // its definition is gone
 	l.kubectl("delete", "-k", "deploy/kustomize/overlays/lab", "--timeout="+limit.String())
 	l.kubectl("delete", "pv", "-l", "root_key", "--timeout="+limit.String())
 	l.kubectl("delete", "pv", stays.volume, "--timeout="+limit.String())

@@ -12,7 +12,14 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 )
 
@@ -105,12 +112,13 @@ func (l *lab) requests() []request {
 	}
 }
 
-// grantedRights takes the roles of the overlay apart, one right for each verb and object.
+// grantedRights takes the roles of what was installed apart, one right for each verb and object.
 func (l *lab) grantedRights() map[right]bool {
 	l.Helper()
 	rules := map[string][]rbacv1.PolicyRule{} // by kind and name
 	accounts := map[string][]string{}         // the same
-	for text := range strings.SplitSeq(l.kubectl("kustomize", "deploy/kustomize/overlays/lab"), "\n---\n") {
+	objects := l.kubectl("kustomize", "deploy/kustomize/overlays/lab") + "\n---\n" + l.kubectl("kustomize", sharedVolumes)
+	for text := range strings.SplitSeq(objects, "\n---\n") {
 		var object struct {
 			Kind     string
 			Metadata struct{ Name string }
@@ -162,30 +170,56 @@ func rightsOf(account string, rule rbacv1.PolicyRule) []right {
 	return rights
 }
 
-// agentIsHeldBack: what RBAC cannot say, admission does.
+// agentIsHeldBack: what RBAC cannot say, admission does. kubectl would read a node before it patches
+// it, which the agent may not.
 func agentIsHeldBack(l *lab) {
-	const agent = "--as=system:serviceaccount:" + system + ":efs-stunnel"
-	onNode1 := "--as-user-extra=authentication.kubernetes.io/node-name=node-1"
 	l.kubectl("taint", "node", "node-1", "e2e.example.com/foreign=:PreferNoSchedule")
 	l.Cleanup(func() { l.kubectl("taint", "node", "node-1", "e2e.example.com/foreign:PreferNoSchedule-") })
-	const noTaints = `[{"op": "replace", "path": "/spec/taints", "value": []}]`
-	for what, args := range map[string][]string{
-		"no node but its own":       {agent, onNode1, "patch", "node", "node-2", "--type=json", "-p", `[{"op": "add", "path": "/metadata/annotations/x", "value": "y"}]`},
-		"its startup taint only":    {agent, onNode1, "patch", "node", "node-1", "--type=json", "-p", noTaints},
-		"nothing of its node but":   {agent, onNode1, "patch", "node", "node-1", "-p", `{"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}`},
-		"volumes on 127.0.0.1 only": {"--as=system:serviceaccount:" + system + ":efs-manager", "apply", "--server-side", "-f", "-"},
+	agent := l.clientOf("efs-stunnel", "node-1").CoreV1().Nodes()
+	for want, attempt := range map[string]struct {
+		node, patch string
+		kind        types.PatchType
+	}{
+		"no node but its own":     {"node-2", `[{"op": "add", "path": "/metadata/annotations/x", "value": "y"}]`, types.JSONPatchType},
+		"its startup taint only":  {"node-1", `[{"op": "replace", "path": "/spec/taints", "value": []}]`, types.JSONPatchType},
+		"nothing of its node but": {"node-1", `{"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}`, types.MergePatchType},
 	} {
-		l.wantRefused(what, args)
+		_, err := agent.Patch(l.Context(), attempt.node, attempt.kind, []byte(attempt.patch), metav1.PatchOptions{})
+		l.wantRefusal(err, want)
 	}
+	root := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: "e2e-root"},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Capacity:               corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}},
+		},
+	}
+	_, err := l.clientOf("efs-manager", "node-1").CoreV1().PersistentVolumes().Create(l.Context(), root, metav1.CreateOptions{})
+	l.wantRefusal(err, "volumes on 127.0.0.1 only")
 }
 
-// wantRefused runs a command whose refusal must say something.
-func (l *lab) wantRefused(what string, args []string) {
+// clientOf is as strong as a service account of ours whose pod is on a node.
+func (l *lab) clientOf(account, node string) kubernetes.Interface {
 	l.Helper()
-	const volume = `{"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "e2e-root"}, "spec": {
-"accessModes": ["ReadWriteMany"], "capacity": {"storage": "1Gi"}, "hostPath": {"path": "/"}}}`
-	told, err := l.tryAll(volume, "bin/lab", append([]string{"kubectl", "--"}, args...)...)
-	if err == nil || !strings.Contains(told, what) {
-		l.Errorf("kubectl %s: want a refusal that says %q, got %v and %s", strings.Join(args, " "), what, err, told)
+	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(l.dir, "kubeconfig"))
+	if err != nil {
+		l.Fatal(err)
+	}
+	config.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + system + ":" + account,
+		Extra:    map[string][]string{"authentication.kubernetes.io/node-name": {node}},
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return client
+}
+
+func (l *lab) wantRefusal(err error, what string) {
+	l.Helper()
+	if err == nil || !strings.Contains(err.Error(), what) {
+		l.Errorf("got %v, want a refusal that says %q", err, what)
 	}
 }

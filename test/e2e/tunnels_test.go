@@ -5,64 +5,17 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"strconv"
 	"strings"
-	"time"
 )
-
-// Pods on two nodes: one writes numbered lines, each to the server's disk before the next, with
-// the seconds since its node's start; the other prints them as they come. A write that fails ends
-// the writer, and with it the pod.
-const scribes = `apiVersion: v1
-kind: Pod
-metadata: {name: scribe, labels: {app: scribe}}
-spec:
-  restartPolicy: Never
-  terminationGracePeriodSeconds: 1
-  containers:
-  - name: main
-    image: registry.lab:5000/lab/toolbox:1
-    command:
-    - sh
-    - -ec
-    - |
-      n=0
-      while n=$((n + 1)); do
-        read -r now _ < /proc/uptime
-        echo "$n $now" >> /data/lines
-        sync /data/lines
-      done
-    volumeMounts: [{name: data, mountPath: /data}]
-  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
----
-apiVersion: v1
-kind: Pod
-metadata: {name: listener}
-spec:
-  restartPolicy: Never
-  terminationGracePeriodSeconds: 1
-  affinity:
-    podAntiAffinity:
-      requiredDuringSchedulingIgnoredDuringExecution:
-      - {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: scribe}}}
-  containers:
-  - name: main
-    image: registry.lab:5000/lab/toolbox:1
-    command: [sh, -c, "until [ -s /data/lines ]; do sleep 1; done; tail -n +1 -f /data/lines"]
-    volumeMounts: [{name: data, mountPath: /data}]
-  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
----
-`
 
 // faultsAreNotNoticed: whatever dies between the kernel's NFS client and the server, every line
 // arrives once and in order, and no write fails. How long writing paused is printed.
 func faultsAreNotNoticed(l *lab) {
 	ns := l.namespace("faults")
-	l.apply(ns, claim("data", class, "file_system_id: "+shared)+scribes)
+	l.apply(ns, claim("data", class, "file_system_id: "+shared)+scribe+listener)
 	data := l.claimed(ns, "data")
-	l.wait(ns, "condition=Ready", "pod/scribe", "pod/listener")
-	node := l.kubectl("-n", ns, "get", "pod", "scribe", "-o", "jsonpath={.spec.nodeName}")
+	l.wait(ns, "condition=Ready", "pod/listener")
+	node, writer := l.scribeOf(ns)
 	near, far := l.mountTargets(shared, node)
 	set := func(target, mode string) { l.lab("efs", "update-mount-target", target, "--mode", mode) }
 	l.Cleanup(func() { set(near, "ok"); set(far, "ok") })
@@ -71,7 +24,12 @@ func faultsAreNotNoticed(l *lab) {
 	for i := range 20 {
 		data.wantLines(fmt.Sprintf("stunnel killed, %d", i+1), func() { l.onNode(node, "pkill -KILL -x stunnel") })
 	}
-	data.wantLines("agent killed", func() { l.onNode(node, "pkill -KILL -x nodeagent") })
+	for i := range 3 {
+		data.wantLines(fmt.Sprintf("agent killed, %d", i+1), func() { l.onNode(node, "pkill -KILL -x nodeagent") })
+		l.awaitAgent(node)
+	}
+	data.wantLines("agent out of memory", func() { l.starve(node) })
+	l.awaitAgent(node)
 	data.wantLines("supervisor killed", func() { l.onNode(node, "pkill -KILL -x nodeagent-super") })
 	data.wantLines("table rewritten 50 times", func() { l.rewriteTable(50) })
 	data.wantLines("mount target refuses", func() { set(near, "refuse") })
@@ -85,9 +43,7 @@ func faultsAreNotNoticed(l *lab) {
 	data.wantLines("mount target is silent", func() { set(near, "silent") })
 	set(near, "ok")
 
-	if phase := l.kubectl("-n", ns, "get", "pod", "scribe", "-o", "jsonpath={.status.phase}"); phase != "Running" {
-		l.Errorf("the writer is %s: it noticed", phase)
-	}
+	l.wantSame(ns, writer)
 	written := data.lines()
 	l.eventually("the reader on the other node to have every line", func() string {
 		heard := strings.Split(l.kubectl("-n", ns, "logs", "listener"), "\n")
@@ -103,50 +59,36 @@ func faultsAreNotNoticed(l *lab) {
 	})
 }
 
-// written is a line of the scribe.
-type written struct {
-	text string
-	at   time.Duration // since the start of its node
-}
-
-// lines are what the server has, which must be numbered without a gap.
-func (d directory) lines() []written {
-	d.lab.Helper()
-	text, err := os.ReadFile(d.file("lines"))
-	if err != nil && !os.IsNotExist(err) {
-		d.lab.Fatal(err)
-	}
-	end := strings.LastIndexByte(string(text), '\n') // the last line may be on its way
-	var all []written
-	for line := range strings.Lines(string(text[:end+1])) {
-		number, uptime, _ := strings.Cut(strings.TrimSpace(line), " ")
-		at, err := time.ParseDuration(uptime + "s")
-		if number != strconv.Itoa(len(all)+1) || err != nil {
-			d.lab.Fatalf("line %d holds %q", len(all)+1, line)
-		}
-		all = append(all, written{strings.TrimSpace(line), at})
-	}
-	return all
-}
-
-// wantLines makes a fault and waits until writing goes on; it prints the longest pause.
-func (d directory) wantLines(fault string, happen func()) {
-	d.lab.Helper()
-	before := len(d.lines())
-	happen()
-	after := len(d.lines())
-	var all []written
-	d.lab.eventually("the writer to go on after: "+fault, func() string {
-		if all = d.lines(); len(all) < after+5 {
-			return fmt.Sprintf("%d lines, then %d", after, len(all))
+// starve leaves a node's agent less memory than it has, and waits until the kernel has killed it.
+func (l *lab) starve(node string) {
+	l.Helper()
+	l.onNode(node, `echo 1M > "/sys/fs/cgroup$(cut -d : -f 3 "/proc/$(pgrep -x nodeagent)/cgroup")/memory.max"`)
+	l.eventually("the kernel to kill the agent", func() string {
+		const state = `jsonpath={.items[*].status.containerStatuses[?(@.name=="agent")].lastState.terminated.reason}`
+		reason := l.agentPod(node, state)
+		if reason != "OOMKilled" {
+			return "it was last " + reason
 		}
 		return ""
 	})
-	var pause time.Duration
-	for i := max(before, 1); i < len(all); i++ {
-		pause = max(pause, all[i].at-all[i-1].at)
-	}
-	d.lab.Logf("PAUSE %5.2f s, %4d lines: %s", pause.Seconds(), len(all)-before, fault)
+}
+
+// awaitAgent waits until a node has an agent, which the kubelet starts again ever later.
+func (l *lab) awaitAgent(node string) {
+	l.Helper()
+	l.eventually("an agent on "+node, func() string {
+		if l.onNode(node, "pgrep -x nodeagent || true") == "" {
+			return "there is none"
+		}
+		return ""
+	})
+}
+
+// agentPod prints something of a node's pod of ours.
+func (l *lab) agentPod(node, template string) string {
+	l.Helper()
+	return l.kubectl("-n", system, "get", "pods", "-l", "app.kubernetes.io/component=node-agent",
+		"--field-selector", "spec.nodeName="+node, "-o", template)
 }
 
 // mountTargets are those of a file system: the one in the node's zone, and another.
@@ -174,17 +116,27 @@ func (l *lab) mountTargets(fileSystem, node string) (near, far string) {
 	return near, far
 }
 
+// table is the text of the ConfigMap of ports.
+func (l *lab) table() string {
+	l.Helper()
+	return l.kubectl("-n", system, "get", "configmap", "efs-stunnel", "-o", `jsonpath={.data.efs-stunnel\.yaml}`)
+}
+
 // rewriteTable has the ConfigMap of ports say the same in other bytes, again and again.
 func (l *lab) rewriteTable(times int) {
 	l.Helper()
-	table := l.kubectl("-n", system, "get", "configmap", "efs-stunnel", "-o", `jsonpath={.data.efs-stunnel\.yaml}`)
+	table := l.table()
 	for i := range times {
-		patch, err := json.Marshal(map[string]any{"data": map[string]string{
-			"efs-stunnel.yaml": fmt.Sprintf("%s\n# %d\n", table, i),
-		}})
-		if err != nil {
-			l.Fatal(err)
-		}
-		l.kubectl("-n", system, "patch", "configmap", "efs-stunnel", "--type=merge", "-p", string(patch))
+		l.putTable(fmt.Sprintf("%s\n# %d\n", table, i))
 	}
+}
+
+// putTable has the ConfigMap say something else.
+func (l *lab) putTable(text string) {
+	l.Helper()
+	patch, err := json.Marshal(map[string]any{"data": map[string]string{"efs-stunnel.yaml": text}})
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.kubectl("-n", system, "patch", "configmap", "efs-stunnel", "--type=merge", "-p", string(patch))
 }

@@ -1,0 +1,130 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// scribe writes numbered lines, each to the server's disk before the next, with the seconds since
+// its node's start, from where an earlier pod left off. A write that fails ends its container.
+const scribe = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: scribe}
+spec:
+  strategy: {type: Recreate}
+  selector: {matchLabels: {app: scribe}}
+  template:
+    metadata: {labels: {app: scribe}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: main
+        image: registry.lab:5000/lab/toolbox:1
+        command:
+        - sh
+        - -ec
+        - |
+          touch /data/lines
+          n=$(tail -n 1 /data/lines | cut -d ' ' -f 1)
+          while n=$((n + 1)); do
+            read -r now _ < /proc/uptime
+            echo "$n $now" >> /data/lines
+            sync /data/lines
+            sleep 0.05
+          done
+        volumeMounts: [{name: data, mountPath: /data}]
+      volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+---
+`
+
+// listener prints the scribe's lines as they come, on the other node.
+const listener = `apiVersion: v1
+kind: Pod
+metadata: {name: listener}
+spec:
+  restartPolicy: Never
+  terminationGracePeriodSeconds: 1
+  affinity:
+    podAntiAffinity:
+      requiredDuringSchedulingIgnoredDuringExecution:
+      - {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: scribe}}}
+  containers:
+  - name: main
+    image: registry.lab:5000/lab/toolbox:1
+    command: [sh, -c, "until [ -s /data/lines ]; do sleep 1; done; tail -n +1 -f /data/lines"]
+    volumeMounts: [{name: data, mountPath: /data}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+---
+`
+
+// written is a line of the scribe.
+type written struct {
+	text string
+	at   time.Duration // since the start of its node
+}
+
+// lines are what the server has, which must be numbered without a gap.
+func (d directory) lines() []written {
+	d.lab.Helper()
+	text, err := os.ReadFile(d.file("lines"))
+	if err != nil && !os.IsNotExist(err) {
+		d.lab.Fatal(err)
+	}
+	end := strings.LastIndexByte(string(text), '\n') // the last line may be on its way
+	var all []written
+	for line := range strings.Lines(string(text[:end+1])) {
+		number, uptime, _ := strings.Cut(strings.TrimSpace(line), " ")
+		at, err := time.ParseDuration(uptime + "s")
+		if number != strconv.Itoa(len(all)+1) || err != nil {
+			d.lab.Fatalf("line %d holds %q", len(all)+1, line)
+		}
+		all = append(all, written{strings.TrimSpace(line), at})
+	}
+	return all
+}
+
+// wantLines makes a fault and waits until writing goes on; it prints the longest pause.
+func (d directory) wantLines(fault string, happen func()) {
+	d.lab.Helper()
+	before := len(d.lines())
+	happen()
+	after := len(d.lines())
+	all := d.awaitLines(after + 5)
+	var pause time.Duration
+	for i := max(before, 1); i < len(all); i++ {
+		pause = max(pause, all[i].at-all[i-1].at)
+	}
+	d.lab.Logf("PAUSE %5.2f s, %4d lines: %s", pause.Seconds(), len(all)-before, fault)
+}
+
+// awaitLines waits until the server has so many.
+func (d directory) awaitLines(number int) (all []written) {
+	d.lab.Helper()
+	d.lab.eventually("the scribe to go on", func() string {
+		if all = d.lines(); len(all) < number {
+			return fmt.Sprintf("there are %d lines, want %d", len(all), number)
+		}
+		return ""
+	})
+	return all
+}
+
+// scribeOf says where the scribe runs, and what changes when another pod or container writes.
+func (l *lab) scribeOf(namespace string) (node, writer string) {
+	l.Helper()
+	const state = "jsonpath={.items[*].spec.nodeName} {.items[*].metadata.uid} {.items[*].status.containerStatuses[*].restartCount}"
+	node, writer, _ = strings.Cut(l.kubectl("-n", namespace, "get", "pods", "-l", "app=scribe", "-o", state), " ")
+	return node, writer
+}
+
+func (l *lab) wantSame(namespace, writer string) {
+	l.Helper()
+	if _, now := l.scribeOf(namespace); now != writer {
+		l.Errorf("the writer was %s and is %s: it noticed", writer, now)
+	}
+}

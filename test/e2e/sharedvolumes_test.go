@@ -1,0 +1,147 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+const sharedVolumes = "test/e2e/testdata/shared-volumes"
+
+// sharedVolumesServe follows docs/shared-volumes.md, from installation to uninstallation.
+func sharedVolumesServe(l *lab) {
+	l.kubectl("apply", "-k", sharedVolumes)
+	l.kubectl("wait", "--for=condition=Established", "crd", "sharedvolumes.efs-stunnel.gnuthought.com", "--timeout="+limit.String())
+	one, other := l.namespace("sv-one"), l.namespace("sv-other")
+	blue, green := l.accessPoint(shared, "/points/blue", "1001:2001"), l.accessPoint(shared, "/points/green", "1002:2002")
+	l.apply(one, sharedVolume("blue", shared, "accessPointID: "+blue)+sharedVolume("green", shared, "accessPointID: "+green)+
+		userOf("pvc-blue", "pvc-green"))
+	l.apply(other, sharedVolume("sky", shared, "accessPointID: "+blue)+userOf("pvc-sky"))
+	l.wait(one, "condition=Ready", "sv/blue", "sv/green", "pod/user")
+	l.wait(other, "condition=Ready", "sv/sky", "pod/user")
+
+	l.inPod(one, "echo of blue > /pvc-blue/file; echo of green > /pvc-green/file")
+	l.wantOwned(shared, "/points/blue/file", "of blue\n", 1001, 2001)
+	l.wantOwned(shared, "/points/green/file", "of green\n", 1002, 2002)
+	l.inPod(one, `[ "$(stat -c %u:%g /pvc-blue)" = 1001:2001 ] && [ "$(ls /pvc-green)" = file ]`)
+	l.inPod(other, `[ "$(cat /pvc-sky/file)" = "of blue" ] && echo of sky >> /pvc-sky/file`)
+	l.inPod(one, `grep "of sky" /pvc-blue/file`)
+
+	told, err := l.tryAll("", "bin/lab", "kubectl", "--", "-n", one, "patch", "sv", "blue", "--type=merge", "-p", `{"spec": {"readOnly": true}}`)
+	if err == nil || !strings.Contains(told, "delete it and make it anew") {
+		l.Errorf("a SharedVolume was changed, %v: %s", err, told)
+	}
+	l.deletionIsHealed(one, "pv/pv-"+one+"-blue")
+	l.inPod(one, `grep "of sky" /pvc-blue/file`)
+	for _, ns := range []string{one, other} {
+		l.kubectl("-n", ns, "delete", "pod", "user")
+	}
+	l.deletionIsHealed(one, "pvc/pvc-green")
+
+	l.kubectl("delete", "sv", "--all", "--all-namespaces", "--timeout="+limit.String())
+	if left := l.kubectl("get", "pv,pvc", "--all-namespaces", "-l", "app.kubernetes.io/managed-by=efs-manager", "-o", "name"); left != "" {
+		l.Errorf("this is left:\n%s", left)
+	}
+	l.eventually("the ports of the access points to go", func() string {
+		if table := l.table(); strings.Contains(table, "fsap-") {
+			return table
+		}
+		return ""
+	})
+	l.wantOwned(shared, "/points/blue/file", "of blue\nof sky\n", 1001, 2001)
+}
+
+// identityOpensTheDoor of a file system that lets nobody in who does not sign: the product's
+// certificates, to the stand-in's own check of them.
+func identityOpensTheDoor(l *lab) {
+	ns := l.namespace("sv-iam")
+	fileSystem := l.newFileSystem("signed")
+	l.lab("efs", "update-file-system", fileSystem, "--require-iam")
+	signed, bare := l.accessPoint(fileSystem, "/signed", "1003:2003"), l.accessPoint(fileSystem, "/bare", "1004:2004")
+	l.apply(ns, sharedVolume("signed", fileSystem, "accessPointID: "+signed, "iam: true")+
+		sharedVolume("bare", fileSystem, "accessPointID: "+bare)+userOf("pvc-signed"))
+	l.wait(ns, "condition=Ready", "sv/signed", "sv/bare", "pod/user")
+	l.inPod(ns, "echo proven > /pvc-signed/file")
+	l.wantOwned(fileSystem, "/signed/file", "proven\n", 1003, 2003)
+	l.eventually("the tunnel that does not sign to be refused, and its node to say so", func() string {
+		told := l.kubectl("get", "events", "--field-selector", "reason=TunnelUnhealthy", "-o", "jsonpath={.items[*].message}")
+		if !strings.Contains(told, bare) || !strings.Contains(told, "(Denied)") {
+			return "the events say " + told
+		}
+		if status := l.lab("efs", "status", "-o", "json"); !strings.Contains(status, `"iam-missing"`) {
+			return status
+		}
+		return ""
+	})
+
+	l.kubectl("-n", ns, "delete", "pod", "user")
+	l.kubectl("delete", "sv", "--all", "--all-namespaces", "--timeout="+limit.String())
+	l.kubectl("delete", "crd", "sharedvolumes.efs-stunnel.gnuthought.com", "--timeout="+limit.String())
+	l.deleteFileSystem(fileSystem)
+}
+
+// sharedVolume is a SharedVolume's text; fields are further lines of its spec.
+func sharedVolume(name, fileSystem string, fields ...string) string {
+	return fmt.Sprintf(`apiVersion: efs-stunnel.gnuthought.com/v1alpha1
+kind: SharedVolume
+metadata: {name: %s}
+spec: {fileSystemID: %s, %s}
+---
+`, name, fileSystem, strings.Join(fields, ", "))
+}
+
+// userOf is the text of the pod user, which has each of the claims at /<claim>.
+func userOf(claims ...string) string {
+	var mounts, volumes []string
+	for _, claim := range claims {
+		mounts = append(mounts, fmt.Sprintf("{name: %[1]s, mountPath: /%[1]s}", claim))
+		volumes = append(volumes, fmt.Sprintf("{name: %[1]s, persistentVolumeClaim: {claimName: %[1]s}}", claim))
+	}
+	return fmt.Sprintf(`apiVersion: v1
+kind: Pod
+metadata: {name: user}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: registry.lab:5000/lab/toolbox:1
+    command: [sleep, infinity]
+    volumeMounts: [%s]
+  volumes: [%s]
+---
+`, strings.Join(mounts, ", "), strings.Join(volumes, ", "))
+}
+
+// accessPoint makes one whose users all become one, who has its root.
+func (l *lab) accessPoint(fileSystem, path, owner string) (id string) {
+	l.Helper()
+	return strings.TrimSpace(l.lab("efs", "create-access-point", "--file-system", fileSystem, "--path", path, "--owner", owner, "--user", owner))
+}
+
+// wantOwned checks a file on the server.
+func (l *lab) wantOwned(fileSystem, path, text string, uid, gid uint32) {
+	l.Helper()
+	file := directory{lab: l, fileSystem: fileSystem, path: filepath.Dir(path)}
+	file.want(filepath.Base(path), text)
+	info, err := os.Stat(file.file(filepath.Base(path)))
+	if err != nil {
+		l.Fatal(err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok || stat.Uid != uid || stat.Gid != gid {
+		l.Errorf("%s is of %+v, want %d:%d", path, info.Sys(), uid, gid)
+	}
+}
+
+// deletionIsHealed deletes a SharedVolume's claim or volume, and waits for the next one.
+func (l *lab) deletionIsHealed(namespace, object string) {
+	l.Helper()
+	uid := l.kubectl("-n", namespace, "get", object, "-o", "jsonpath={.metadata.uid}")
+	l.kubectl("-n", namespace, "delete", object, "--wait=false")
+	l.awaitBound(namespace, object, uid)
+	l.wait(namespace, "condition=Ready", "sv", "--all")
+}
