@@ -158,7 +158,8 @@ func (l *lab) restarts() string {
 		"-o", `jsonpath={range .items[*]}{.metadata.name}{.status.containerStatuses[*].restartCount} {end}`)
 }
 
-// brokenTableIsServedOn twice, so that the second time adds to the events of the first.
+// brokenTableIsServedOn, and told by the manager and by each node. What is told again adds to the
+// event that there is.
 func brokenTableIsServedOn(l *lab) {
 	ns := l.namespace("table")
 	l.apply(ns, claim("data", class)+pod("persistentVolumeClaim: {claimName: data}", ""))
@@ -166,29 +167,47 @@ func brokenTableIsServedOn(l *lab) {
 	l.wait(ns, "condition=Ready", "pod/user")
 	good := l.table()
 	l.Cleanup(func() { l.putTable(good) })
-	for _, count := range []string{"1", "2"} {
-		l.putTable("targets: [what, is, this\n")
-		l.eventually("both programs to say so", func() string {
-			const template = `jsonpath={range .items[*]}{.source.component} {.count}{"\n"}{end}`
-			told := l.kubectl("get", "events", "--all-namespaces", "--field-selector", "reason=TableUnreadable", "-o", template)
-			if strings.Contains(told, "efs-manager "+count) && strings.Contains(told, "efs-stunnel "+count) {
-				return ""
+	for round, broken := range []string{"targets: [what, is, this", "targets: {what, is, this", "targets: [what, is, this"} {
+		l.putTable(broken + "\n")
+		l.eventually("everybody to say so", func() string {
+			told := l.tableEvents()
+			for _, object := range []string{"ConfigMap/efs-stunnel", "Node/node-1", "Node/node-2"} {
+				if told[object] != round+1 {
+					return fmt.Sprintf("it was told %v times, want %d", told, round+1)
+				}
 			}
-			return "the events are " + told
-		})
-		l.inPod(ns, "echo "+count+" > /data/file")
-		data.want("file", count+"\n")
-		l.putTable(good)
-		l.eventually("the manager to go on", func() string {
-			name := "later-" + count
-			l.apply(ns, claim(name, class))
-			l.claimed(ns, name)
 			return ""
 		})
+		l.inPod(ns, "echo "+broken+" > /data/file")
+		data.want("file", broken+"\n")
+		l.putTable(good)
+		name := fmt.Sprintf("later-%d", round)
+		l.apply(ns, claim(name, class))
+		l.claimed(ns, name)
 	}
-	if table := l.table(); table != good {
-		l.Errorf("the table is\n%s\nand was\n%s", table, good)
+	if events := strings.Count(l.kubectl(tableEvents...), "ConfigMap/"); events != 2 {
+		l.Errorf("the manager made %d events of two messages", events)
 	}
+}
+
+var tableEvents = []string{
+	"get", "events", "--all-namespaces", "--field-selector", "reason=TableUnreadable",
+	"-o", `jsonpath={range .items[*]}{.involvedObject.kind}/{.involvedObject.name} {.count}{"\n"}{end}`,
+}
+
+// tableEvents counts how often was told, of each object, that the table cannot be read.
+func (l *lab) tableEvents() map[string]int {
+	l.Helper()
+	told := map[string]int{}
+	for line := range strings.Lines(l.kubectl(tableEvents...)) {
+		object, count, _ := strings.Cut(strings.TrimSpace(line), " ")
+		times, err := strconv.Atoi(count)
+		if err != nil {
+			l.Fatalf("%q: %v", line, err)
+		}
+		told[object] += times
+	}
+	return told
 }
 
 // nodeComesLater with the startup taint, which goes when the agent serves; then pods run.
