@@ -101,19 +101,7 @@ func userOf(claims ...string) string {
 		mounts = append(mounts, fmt.Sprintf("{name: %[1]s, mountPath: /%[1]s}", claim))
 		volumes = append(volumes, fmt.Sprintf("{name: %[1]s, persistentVolumeClaim: {claimName: %[1]s}}", claim))
 	}
-	return fmt.Sprintf(`apiVersion: v1
-kind: Pod
-metadata: {name: user}
-spec:
-  terminationGracePeriodSeconds: 1
-  containers:
-  - name: main
-    image: registry.lab:5000/lab/toolbox:1
-    command: [sleep, infinity]
-    volumeMounts: [%s]
-  volumes: [%s]
----
-`, strings.Join(mounts, ", "), strings.Join(volumes, ", "))
+	return user(strings.Join(mounts, ", "), strings.Join(volumes, ", "))
 }
 
 // accessPoint makes one whose users all become one, who has its root.

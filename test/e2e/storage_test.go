@@ -112,6 +112,11 @@ spec:
 // pod is the text of the pod user, which has a volume at /data and does nothing; mount adds to
 // how it is mounted.
 func pod(volume, mount string) string {
+	return user("{name: data, mountPath: /data"+mount+"}", "{name: data, "+volume+"}")
+}
+
+// user is the text of the pod user, of its mounts and volumes.
+func user(mounts, volumes string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata: {name: user}
@@ -121,8 +126,8 @@ spec:
   - name: main
     image: registry.lab:5000/lab/toolbox:1
     command: [sleep, infinity]
-    volumeMounts: [{name: data, mountPath: /data%s}]
-  volumes: [{name: data, %s}]
+    volumeMounts: [%s]
+  volumes: [%s]
 ---
-`, mount, volume)
+`, mounts, volumes)
 }
