@@ -200,44 +200,40 @@ func TestJobsHaveRoom(t *testing.T) {
 func TestJobsCarrySetupsAndCleanups(t *testing.T) {
 	d := newDrill(t)
 	d.start(nil)
-	leaving := d.claim("leaving", withVolumeName("shop"))
-	d.awaitBound(leaving)
-	g := newGate()
-	d.Kubelet.PlayNext(g.fate())
-	busy := d.claim("busy")
-	d.await(g)
-	d.deleteClaim(leaving)
-	coming := d.claim("coming", withVolumeName("fresh"))
-	d.awaitAsked(2)
-	d.awaitReleased(leaving)
-	close(g.open)
-	d.awaitBound(busy, coming)
-	d.AwaitVolumeGone(leaving)
+	busy, coming, _ := d.setupBesideCleanup(withVolumeName("fresh"))
 	d.wantVolumes(busy, coming)
 	if jobs := d.mountJobs(); len(jobs) > 4 {
 		d.Errorf("%d Jobs", len(jobs))
 	}
 }
 
+// setupBesideCleanup has a claim's setup wait, with the cleanup of another, for the Job of a third
+// to end, so that the next Job has both. The volume is that of the claim that came.
+func (d *drill) setupBesideCleanup(edit func(*corev1.PersistentVolumeClaim)) (busy, coming *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) {
+	d.Helper()
+	leaving := d.claim("leaving", withVolumeName("shop"))
+	d.awaitBound(leaving)
+	g := newGate()
+	d.Kubelet.PlayNext(g.fate())
+	busy = d.claim("busy")
+	d.await(g)
+	d.deleteClaim(leaving)
+	coming = d.claim("coming", edit)
+	d.awaitAsked(2)
+	d.awaitReleased(leaving)
+	close(g.open)
+	volume = d.awaitBound(busy, coming)
+	d.AwaitVolumeGone(leaving)
+	return busy, coming, volume
+}
+
 // A Job that has filled the trash waits for a sweep, and says meanwhile what its setups have made.
 func TestVolumeThatSomebodyDeletesIsNotMadeAgain(t *testing.T) {
 	d := newDrill(t)
 	d.start(nil, func(o *loops.Options) { o.SweepDelay = time.Hour })
-	leaving := d.claim("leaving")
-	d.awaitBound(leaving)
-	g := newGate()
-	d.Kubelet.PlayNext(g.fate())
-	busy := d.claim("busy")
-	d.await(g)
-	d.deleteClaim(leaving)
-	kept := d.claim("kept", func(claim *corev1.PersistentVolumeClaim) {
+	_, kept, volume := d.setupBesideCleanup(func(claim *corev1.PersistentVolumeClaim) {
 		claim.Spec.Selector.MatchLabels[wellknown.LabelReclaimPolicy] = "Retain"
 	})
-	d.awaitAsked(2)
-	d.awaitReleased(leaving)
-	close(g.open)
-	volume := d.awaitBound(busy, kept)
-	d.AwaitVolumeGone(leaving)
 	d.Eventually("the Job is marked as used", func(ctx context.Context) error {
 		for _, job := range d.jobs(ctx, mountjobs.Mount, d.fileSystem) {
 			if job.Annotations[wellknown.AnnotationUsed] == wellknown.ValueTrue {
