@@ -19,6 +19,15 @@ func FileSystemOf(operation directories.Operation) (id string, err error) {
 	return r.FileSystemID, err
 }
 
+// ReclaimPolicyOf is that of the volume of an operation of Begin, or "" when it is not one.
+func ReclaimPolicyOf(operation directories.Operation) corev1.PersistentVolumeReclaimPolicy {
+	r, err := decodeRecord(operation)
+	if err != nil {
+		return ""
+	}
+	return corev1.PersistentVolumeReclaimPolicy(r.Policy)
+}
+
 // FromOperation builds the volume of a finished operation of Begin: of what the operation
 // says, the port that its file system has now, and the gid that the Job reported, 0 for none.
 func FromOperation(operation directories.Operation, port, gid int, provisioner string) (*corev1.PersistentVolume, error) {

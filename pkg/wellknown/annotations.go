@@ -37,10 +37,10 @@ const (
 	AnnotationVolumeUID = keyPrefix + "volume-uid"
 	// AnnotationOperations, on a mount Job, carries its operations as JSON.
 	AnnotationOperations = keyPrefix + "operations"
-	// AnnotationUsed, on a mount Job, is ValueTrue when everything that should follow from it has,
-	// but for the sweep that its FinalizerOutcome waits for. A volume that is missing from then on
-	// was deleted by somebody.
-	AnnotationUsed = keyPrefix + "used"
+	// AnnotationUsedPrefix and the name of a volume, on a mount Job, is ValueTrue when the volume
+	// that the Job made a directory for was there and may go: it is not made again, though the Job
+	// keeps its FinalizerOutcome for the sake of others.
+	AnnotationUsedPrefix = keyPrefix + "used-"
 )
 
 // Annotations of Kubernetes that we read or write.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -228,28 +229,50 @@ func (d *drill) setupBesideCleanup(edit func(*corev1.PersistentVolumeClaim)) (bu
 }
 
 // A Job that has filled the trash waits for a sweep, and says meanwhile what its setups have made.
+// What an administrator deletes then stays deleted, and its data stays where it is.
 func TestVolumeThatSomebodyDeletesIsNotMadeAgain(t *testing.T) {
-	d := newDrill(t)
-	d.start(nil, func(o *loops.Options) { o.SweepDelay = time.Hour })
-	_, kept, volume := d.setupBesideCleanup(func(claim *corev1.PersistentVolumeClaim) {
-		claim.Spec.Selector.MatchLabels[wellknown.LabelReclaimPolicy] = "Retain"
-	})
-	d.Eventually("the Job is marked as used", func(ctx context.Context) error {
-		for _, job := range d.jobs(ctx, mountjobs.Mount, d.fileSystem) {
-			if job.Annotations[wellknown.AnnotationUsed] == wellknown.ValueTrue {
-				return nil
+	for name, edit := range map[string]func(*drill, *corev1.PersistentVolume){
+		"retained from the start": nil,
+		"edited to Retain":        (*drill).editToRetain,
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDrill(t)
+			d.start(nil, func(o *loops.Options) { o.SweepDelay = time.Hour })
+			_, kept, volume := d.setupBesideCleanup(func(claim *corev1.PersistentVolumeClaim) {
+				if edit == nil {
+					claim.Spec.Selector.MatchLabels[wellknown.LabelReclaimPolicy] = "Retain"
+				}
+			})
+			file := filepath.Join(d.Folder(d.fileSystem), volume.Spec.NFS.Path, "file")
+			d.check(os.WriteFile(file, []byte("precious"), 0o600))
+			if edit != nil {
+				edit(d, volume)
 			}
-		}
-		return errors.New("none is")
-	})
-	d.deleteClaim(kept)
-	d.awaitReleased(kept)
-	d.check(d.Client.CoreV1().PersistentVolumes().Delete(t.Context(), volume.Name, metav1.DeleteOptions{}))
-	d.awaitBound(d.claim("next"))
-	_, err := d.Client.CoreV1().PersistentVolumes().Get(t.Context(), volume.Name, metav1.GetOptions{})
-	if err := wantNotFound(err); err != nil {
-		t.Errorf("the volume that was deleted: %v", err)
+			d.deleteClaim(kept)
+			d.awaitReleased(kept)
+			d.check(d.Client.CoreV1().PersistentVolumes().Delete(t.Context(), volume.Name, metav1.DeleteOptions{}))
+			d.AwaitVolumeGone(kept)
+			d.awaitBound(d.claim("next"))
+			_, err := d.Client.CoreV1().PersistentVolumes().Get(t.Context(), volume.Name, metav1.GetOptions{})
+			if err := wantNotFound(err); err != nil {
+				t.Errorf("the volume that was deleted: %v", err)
+			}
+			if _, err := os.Stat(file); err != nil {
+				t.Error(err)
+			}
+		})
 	}
+}
+
+func (d *drill) editToRetain(volume *corev1.PersistentVolume) {
+	d.patchPolicy(volume.Name, corev1.PersistentVolumeReclaimRetain)
+	d.Eventually("the finalizer goes", func(ctx context.Context) error {
+		object, err := d.Client.CoreV1().PersistentVolumes().Get(ctx, volume.Name, metav1.GetOptions{})
+		if err == nil && slices.Contains(object.Finalizers, wellknown.FinalizerVolume) {
+			err = errors.New("it is there")
+		}
+		return err
+	})
 }
 
 func (d *drill) awaitReleased(claim *corev1.PersistentVolumeClaim) {

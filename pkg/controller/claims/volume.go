@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -75,7 +76,7 @@ func (c *Controller) delete(ctx context.Context, s lifecycle.State, plan lifecyc
 			return fmt.Errorf("deleting volume %s: %w", object.Name, err)
 		}
 	}
-	if err := c.removeFinalizer(ctx, object); err != nil {
+	if err := c.removeFinalizer(ctx, plan); err != nil {
 		return err
 	}
 	c.ended.Set(object.UID, nil, endedMemory)
@@ -117,7 +118,7 @@ func (c *Controller) adopt(ctx context.Context, object *corev1.PersistentVolume)
 func (c *Controller) editFinalizer(ctx context.Context, plan lifecycle.VolumePlan) error {
 	switch {
 	case plan.RemoveFinalizer:
-		return c.removeFinalizer(ctx, plan.Object)
+		return c.removeFinalizer(ctx, plan)
 	case plan.AddFinalizer:
 		return c.patchVolume(ctx, plan.Object, types.StrategicMergePatchType,
 			map[string]any{"finalizers": []string{wellknown.FinalizerVolume}}, nil)
@@ -125,9 +126,19 @@ func (c *Controller) editFinalizer(ctx context.Context, plan lifecycle.VolumePla
 	return nil
 }
 
-// removeFinalizer names only ours, so that it neither brings back nor takes away another's.
-func (c *Controller) removeFinalizer(ctx context.Context, object *corev1.PersistentVolume) error {
-	return c.patchVolume(ctx, object, types.StrategicMergePatchType,
+// removeFinalizer names only ours, so that it neither brings back nor takes away another's. From
+// then on the volume can go without us, and nothing may be left that would make it again.
+func (c *Controller) removeFinalizer(ctx context.Context, plan lifecycle.VolumePlan) error {
+	for _, job := range c.view.Caches.JobsOfVolume(plan.Object.Name) {
+		if !slices.Contains(plan.Spent, job.Name) {
+			continue
+		}
+		mark := map[string]string{wellknown.AnnotationUsedPrefix + plan.Object.Name: wellknown.ValueTrue}
+		if err := patches.JobMeta(ctx, c.client, job, "annotations", mark); err != nil {
+			return err
+		}
+	}
+	return c.patchVolume(ctx, plan.Object, types.StrategicMergePatchType,
 		map[string]any{"$deleteFromPrimitiveList/finalizers": []string{wellknown.FinalizerVolume}}, nil)
 }
 

@@ -26,7 +26,7 @@ const catchUp = 100 * time.Millisecond
 
 // apply is the only writer of this loop.
 func (c *Controller) apply(ctx context.Context, w world, p plan) (again time.Duration, err error) {
-	err = errors.Join(c.release(ctx, p), c.note(ctx, p.note), c.free(ctx, p.free), c.applySweep(ctx, w, p))
+	err = errors.Join(c.release(ctx, p), c.free(ctx, p.free), c.applySweep(ctx, w, p))
 	if !p.again.IsZero() {
 		again = max(p.again.Sub(w.now), 0) + catchUp
 	}
@@ -61,29 +61,7 @@ func (c *Controller) release(ctx context.Context, p plan) error {
 }
 
 func (c *Controller) releaseJob(ctx context.Context, job *batchv1.Job) error {
-	return c.patchJob(ctx, job, "releasing", "$deleteFromPrimitiveList/finalizers", []string{wellknown.FinalizerOutcome})
-}
-
-// note writes down that Jobs were used.
-func (c *Controller) note(ctx context.Context, jobs []*batchv1.Job) error {
-	var errs []error
-	for _, job := range jobs {
-		errs = append(errs, c.patchJob(ctx, job, "marking", "annotations", map[string]string{wellknown.AnnotationUsed: wellknown.ValueTrue}))
-	}
-	return errors.Join(errs...)
-}
-
-// patchJob changes something in the metadata of a Job, if that is there still.
-func (c *Controller) patchJob(ctx context.Context, job *batchv1.Job, doing, key string, value any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": job.UID, key: value}})
-	if err != nil {
-		return fmt.Errorf("writing a patch: %w", err)
-	}
-	_, err = c.client.BatchV1().Jobs(job.Namespace).Patch(ctx, job.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("%s Job %s: %w", doing, job.Name, err)
-	}
-	return nil
+	return patches.JobMeta(ctx, c.client, job, "$deleteFromPrimitiveList/finalizers", []string{wellknown.FinalizerOutcome})
 }
 
 // start makes the next Job, of what is still wanted when it is looked at live.

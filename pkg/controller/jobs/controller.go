@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -162,6 +163,18 @@ func (c *Controller) claimChanged(claim *corev1.PersistentVolumeClaim) {
 		c.look(id)
 	}
 	c.lookFor(claim.UID)
+	if c.view.Caches.Claim(claim.UID) == nil {
+		c.lookAtJobsOf(volumes.VolumeName(claim.UID))
+	}
+}
+
+// lookAtJobsOf adds the file systems of Jobs that may be used up now that a claim is gone.
+func (c *Controller) lookAtJobsOf(volume string) {
+	for _, job := range c.view.Caches.JobsOfVolume(volume) {
+		if slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) {
+			c.addJob(job.Name)
+		}
+	}
 }
 
 func (c *Controller) volumeChanged(object *corev1.PersistentVolume) {

@@ -45,8 +45,6 @@ type mountJob struct {
 	fresh bool
 	// used says that everything that should follow from it has, but for a sweep.
 	used bool
-	// noted says that this is written on it.
-	noted bool
 	// fillsTrash says that it has left something to sweep.
 	fillsTrash bool
 }
@@ -89,7 +87,7 @@ func (c *Controller) observeJob(w *world, job *batchv1.Job) {
 		}
 		return
 	}
-	m := mountJob{job: job, pods: pods, fresh: fresh, noted: job.Annotations[wellknown.AnnotationUsed] != ""}
+	m := mountJob{job: job, pods: pods, fresh: fresh}
 	m.outcome, m.err = c.view.Outcome(job)
 	if m.fresh && !m.outcome.HoldsFileSystem() {
 		c.observeUse(&m)
@@ -104,13 +102,18 @@ func (c *Controller) observeUse(m *mountJob) {
 	m.used = true
 	for _, a := range c.view.AttemptsOf(m.job, m.outcome) {
 		m.fillsTrash = m.fillsTrash || lifecycle.FillsTrash(a)
-		m.used = m.used && (m.noted || c.isUsed(m.job, a))
+		m.used = m.used && c.isUsed(m.job, a)
 	}
 }
 
 func (c *Controller) isUsed(job *batchv1.Job, a lifecycle.Attempt) bool {
 	object := c.view.Caches.Volume(a.Operation.Volume)
-	return c.view.Used(a, object, c.view.ClaimOf(object), c.view.Superseded(job, a.Operation.Volume))
+	return c.view.Used(a, lifecycle.Traces{
+		Volume:     object,
+		Claim:      c.view.ClaimOf(object),
+		Abandoned:  c.claimOf(a.Operation) == nil,
+		Superseded: c.view.Superseded(job, a.Operation.Volume),
+	})
 }
 
 func (c *Controller) observeRoot(w *world) {

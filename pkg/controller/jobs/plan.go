@@ -17,9 +17,6 @@ import (
 type plan struct {
 	// release are Jobs that may be forgotten.
 	release []*batchv1.Job
-	// note are Jobs of which everything was used and that wait for a sweep. It is written down, or a
-	// volume that somebody deletes meanwhile would be made again.
-	note []*batchv1.Job
 	// free are Jobs that wait for a sweep or for the next try, and whose pods keep the root claim
 	// from going.
 	free []*batchv1.Job
@@ -52,9 +49,6 @@ func decide(w world) plan {
 	p.look(p.sweep.again)
 	for i := range w.mounts {
 		m := &w.mounts[i]
-		if w.waitsForSweep(m) && !m.noted {
-			p.note = append(p.note, m.job)
-		}
 		switch {
 		case m.outcome.HoldsFileSystem():
 			p.running = m
@@ -233,11 +227,6 @@ func (w world) sweepDue() time.Time {
 // sweptSince says that a sweep has begun after a Job ended, so that it sees what that has left.
 func (w world) sweptSince(m *mountJob) bool {
 	return slices.ContainsFunc(w.sweeps, func(s sweepJob) bool { return s.job.CreationTimestamp.After(m.end()) })
-}
-
-// waitsForSweep says that nothing else keeps a Job from being released.
-func (w world) waitsForSweep(m *mountJob) bool {
-	return m.fresh && m.used && !m.outcome.HoldsFileSystem() && m.fillsTrash && !w.sweptSince(m)
 }
 
 func (m *mountJob) end() time.Time {

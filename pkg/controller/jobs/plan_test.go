@@ -47,8 +47,6 @@ func unused(m *mountJob) { m.used = false }
 func old(m *mountJob)    { m.fresh = false }
 func fills(m *mountJob)  { m.fillsTrash = true }
 
-func noted(m *mountJob) { m.noted = true }
-
 // uncounted is a Job whose pod has ended, and the cluster has not said so of the Job.
 func uncounted(m *mountJob) { m.job.Status.Conditions = nil }
 
@@ -131,25 +129,23 @@ func TestDecideRelease(t *testing.T) {
 		job    mountJob
 		sweeps []sweepJob
 		want   bool
-		noted  bool
 	}{
 		"used":                        {job: mounted(1), want: true},
 		"not used":                    {job: mounted(1, unused)},
 		"released before":             {job: mounted(1, old)},
 		"running":                     {job: mounted(1, runs)},
-		"trash not swept":             {job: mounted(1, fills), noted: true},
-		"noted before":                {job: mounted(1, fills, noted)},
+		"trash not swept":             {job: mounted(1, fills)},
 		"trash, not used":             {job: mounted(1, fills, unused)},
 		"trash, running":              {job: mounted(1, fills, runs)},
 		"trash, released before":      {job: mounted(1, fills, old)},
-		"trash swept before it ended": {job: mounted(1, fills), sweeps: []sweepJob{swept(ago(90*time.Second), mountjobs.Succeeded, time.Time{}, false)}, noted: true},
+		"trash swept before it ended": {job: mounted(1, fills), sweeps: []sweepJob{swept(ago(90*time.Second), mountjobs.Succeeded, time.Time{}, false)}},
 		"trash swept since":           {job: mounted(1, fills), sweeps: []sweepJob{swept(ago(30*time.Second), mountjobs.Running, time.Time{}, true)}, want: true},
 		"unreadable":                  {job: mounted(1, unused, func(m *mountJob) { m.err = mountjobs.ErrFormat }), want: true},
 	} {
 		w := worldWith([]mountJob{c.job})
 		w.sweeps = c.sweeps
-		if p := decide(w); len(p.release) == 1 != c.want || len(p.note) == 1 != c.noted {
-			t.Errorf("%s: got %d released, %d noted", name, len(p.release), len(p.note))
+		if p := decide(w); len(p.release) == 1 != c.want {
+			t.Errorf("%s: got %d released", name, len(p.release))
 		}
 	}
 }

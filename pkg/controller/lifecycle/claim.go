@@ -20,6 +20,7 @@ import (
 //	volume  newest attempt      claim   what is done
 //	there   any                 any     nothing; a stranger's volume of that name is told
 //	none    running             any     nothing, until its end is due
+//	none    with policy Retain  gone    nothing: it may have been made and deleted
 //	none    done, not used      any     volume, with the policy that it was begun with
 //	none    lost                any     the same once more
 //	none    failed              wanted  told; begun anew after a wait
@@ -36,6 +37,9 @@ func (s State) planClaim() ClaimPlan {
 	}
 	if isCleanup(last.Operation) {
 		last, begun = Attempt{}, false
+	}
+	if s.Claim == nil && isLeft(last.Operation) {
+		return ClaimPlan{}
 	}
 	if begun && last.Fresh && last.done() {
 		return s.create(last)

@@ -63,6 +63,9 @@ type VolumePlan struct {
 	Running time.Time
 	// AddFinalizer and RemoveFinalizer are about the one of the volume's deletion.
 	AddFinalizer, RemoveFinalizer bool
+	// Spent are the Jobs from whose outcomes the volume would be made again. They are told before the
+	// finalizer goes.
+	Spent []string
 	// Gone says that the finalizer goes because the file system has.
 	Gone bool
 	// Adopt makes an original volume ours.

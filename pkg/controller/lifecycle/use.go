@@ -8,31 +8,51 @@ import (
 )
 
 // Used says whether an attempt of a Job that has ended is history: whatever should follow from
-// it has, so the Job may be forgotten. object is the volume, nil while there is none; superseded
-// says that a newer Job has an operation for it.
+// it has, so the Job may be forgotten.
 //
 //	kind             result   used
-//	any              any      when superseded
+//	any              any      when superseded, or marked
+//	setup            any      when its claim is gone and its policy is Retain
 //	setup, restore   done     when there is a volume
 //	                 lost     not before it is tried again
 //	                 failed   yes: it counts as long as the Job is there
 //	adoption         done     when the volume is adopted, or gone
 //	cleanup          done     when the volume is gone, or wants no cleanup any more
 //	all others       any      yes: they are asked for again by what is there
-func (s Settings) Used(a Attempt, object *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, superseded bool) bool {
+func (s Settings) Used(a Attempt, t Traces) bool {
 	switch {
 	case a.running():
 		return false
-	case superseded:
+	case t.Superseded, !a.Fresh, t.Abandoned && isLeft(a.Operation):
 		return true
 	case isProvisioning(a.Operation):
-		return a.failed() || a.done() && object != nil
+		return a.failed() || a.done() && t.Volume != nil
 	case a.Operation.Adopt && a.done():
-		return object == nil || volumes.Read(object, s.Provisioner).Kind != volumes.Original
+		return t.Volume == nil || volumes.Read(t.Volume, s.Provisioner).Kind != volumes.Original
 	case isCleanup(a.Operation) && a.done():
-		return object == nil || !volumes.NeedsCleanup(object, claim, s.Provisioner)
+		return t.Volume == nil || !volumes.NeedsCleanup(t.Volume, t.Claim, s.Provisioner)
 	}
 	return true
+}
+
+// Traces are what the API shows of an attempt, beside its Job.
+type Traces struct {
+	// Volume is the one that the attempt was for, nil while there is none, and Claim the one with
+	// the namespace and name of its claimRef.
+	Volume *corev1.PersistentVolume
+	Claim  *corev1.PersistentVolumeClaim
+	// Abandoned says that the claim that the attempt was begun for is gone.
+	Abandoned bool
+	// Superseded says that a newer Job has an operation for the volume.
+	Superseded bool
+}
+
+// isLeft says of an operation whose claim is gone, and whose volume is not there, that nothing more
+// is done about it. A volume with policy Retain can be made and deleted without us, so one that
+// nobody made yet looks like one that was deleted on purpose. What a restore has brought back is
+// data, and needs a volume to be found by.
+func isLeft(o directories.Operation) bool {
+	return o.Kind == directories.Setup && !o.Adopt && volumes.ReclaimPolicyOf(o) == corev1.PersistentVolumeReclaimRetain
 }
 
 // FillsTrash says that an attempt has left something to sweep.

@@ -27,7 +27,21 @@ func (s State) planVolume(v Volume) (VolumePlan, bool) {
 	default:
 		s.planProvisioned(v, read, &plan)
 	}
+	if plan.Delete || plan.RemoveFinalizer {
+		plan.Spent = s.makersOf(v.Object.Name)
+	}
 	return plan, true
+}
+
+// makersOf are the Jobs whose outcomes still say that a volume is to be made.
+func (s State) makersOf(volume string) []string {
+	var jobs []string
+	for _, a := range s.Attempts(volume) {
+		if a.Fresh && isProvisioning(a.Operation) {
+			jobs = append(jobs, a.Job)
+		}
+	}
+	return jobs
 }
 
 // planGone lets go of a volume whose file system no longer exists: nothing is left to clean.

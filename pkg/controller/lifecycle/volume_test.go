@@ -45,7 +45,6 @@ func TestVolume(t *testing.T) {
 	blocked := directories.Result{State: directories.Blocked, Reason: directories.StillOwned, Owners: []directories.Owner{{Volume: "pvc-x", Cluster: cluster}}}
 	stays := directories.Result{State: directories.Done, Reason: directories.NotMade, Message: "it was there before"}
 	deleting := func(v *corev1.PersistentVolume) { at := metav1.NewTime(now); v.DeletionTimestamp = &at }
-	noFinalizer := func(v *corev1.PersistentVolume) { v.Finalizers = nil }
 	bound := withVolume(newVolume(t))
 	free := withVolume(newVolume(t, released))
 	for name, c := range map[string]struct {
@@ -148,6 +147,7 @@ func TestUsed(t *testing.T) {
 		want       bool
 	}{
 		"running":                       {running(setup()), object, true, false},
+		"marked":                        {used(ended(setup(), done)), nil, false, true},
 		"setup done, volume there":      {ended(setup(), done), object, false, true},
 		"setup done, no volume":         {ended(setup(), done), nil, false, false},
 		"setup done, superseded":        {ended(setup(), done), nil, true, true},
@@ -162,8 +162,50 @@ func TestUsed(t *testing.T) {
 		"cleanup done, volume retained": {ended(cleanup(), done), newVolume(t, released, retained), false, true},
 		"cleanup failed":                {ended(cleanup(), failed), freeOne, false, true},
 	} {
-		if got := s.Used(c.attempt, c.object, nil, c.superseded); got != c.want {
+		if got := s.Used(c.attempt, Traces{Volume: c.object, Superseded: c.superseded}); got != c.want {
 			t.Errorf("%s: used is %v", name, got)
+		}
+	}
+}
+
+func TestUsedWhenTheClaimIsGone(t *testing.T) {
+	for name, c := range map[string]struct {
+		attempt Attempt
+		want    bool
+	}{
+		"running":          {running(ofPolicy("Retain")), false},
+		"Retain, done":     {ended(ofPolicy("Retain"), done), true},
+		"Retain, lost":     {ended(ofPolicy("Retain"), lost), true},
+		"Retain, restored": {ended(restored(ofPolicy("Retain")), done), false},
+		"Delete, done":     {ended(setup(), done), false},
+		"Delete, lost":     {ended(setup(), lost), false},
+	} {
+		if got := (Settings{Provisioner: provisioner}).Used(c.attempt, Traces{Abandoned: true}); got != c.want {
+			t.Errorf("%s: used is %v", name, got)
+		}
+	}
+}
+
+// TestVolumeIsNotMadeAgain has the Jobs told that made a volume, before it can go without us.
+func TestVolumeIsNotMadeAgain(t *testing.T) {
+	maker := ended(setup(), done)
+	edited := newVolume(t, retained)
+	for name, c := range map[string]struct {
+		change []func(*world)
+		spent  int
+	}{
+		"edited to Retain":         {[]func(*world){withVolume(edited), withAttempts(maker)}, 1},
+		"edited, Job used up":      {[]func(*world){withVolume(edited), withAttempts(used(maker))}, 0},
+		"cleaned up":               {[]func(*world){withoutClaim, withVolume(newVolume(t, released)), withAttempts(ended(cleanup(), done), maker)}, 1},
+		"its file system is gone":  {[]func(*world){goneFileSystem, withVolume(newVolume(t)), withAttempts(maker)}, 1},
+		"bound, to be kept as is":  {[]func(*world){withVolume(newVolume(t)), withAttempts(maker)}, 0},
+		"cleanup under way":        {[]func(*world){withoutClaim, withVolume(newVolume(t, released)), withAttempts(running(cleanup()), maker)}, 0},
+		"retained from the start":  {[]func(*world){withVolume(newVolume(t, retained, noFinalizer)), withAttempts(ended(ofPolicy("Retain"), done))}, 0},
+		"edited, made in two goes": {[]func(*world){withVolume(edited), withAttempts(maker, ended(setup(), lost))}, 2},
+	} {
+		plan := Decide(newWorld(c.change...))
+		if len(plan.Volumes) != 1 || len(plan.Volumes[0].Spent) != c.spent {
+			t.Errorf("%s: %+v", name, plan.Volumes)
 		}
 	}
 }

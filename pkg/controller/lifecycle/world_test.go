@@ -79,8 +79,16 @@ func newClass() *storagev1.StorageClass {
 // path is that of the claim's directory.
 const path = "/shop/cart-" + string(uid)
 
-func setup() directories.Operation {
-	record, err := json.Marshal(map[string]any{"fs": fs1, "size": "1Gi", "modes": []string{"RWX"}, "class": "efs", "policy": "Delete"})
+func setup() directories.Operation { return ofPolicy("Delete") }
+
+func restored(o directories.Operation) directories.Operation {
+	o.Kind = directories.Restore
+	return o
+}
+
+// ofPolicy is the setup of a volume with a reclaim policy.
+func ofPolicy(policy string) directories.Operation {
+	record, err := json.Marshal(map[string]any{"fs": fs1, "size": "1Gi", "modes": []string{"RWX"}, "class": "efs", "policy": policy})
 	if err != nil {
 		panic(err)
 	}
@@ -166,6 +174,8 @@ func released(object *corev1.PersistentVolume) { object.Status.Phase = corev1.Vo
 func retained(object *corev1.PersistentVolume) {
 	object.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
 }
+
+func noFinalizer(object *corev1.PersistentVolume) { object.Finalizers = nil }
 
 func withVolume(object *corev1.PersistentVolume) func(*world) {
 	return func(w *world) {

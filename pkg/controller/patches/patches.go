@@ -7,8 +7,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -28,6 +31,19 @@ func Volume(ctx context.Context, client kubernetes.Interface, is, want *corev1.P
 	}
 	_, err = client.CoreV1().PersistentVolumes().Patch(ctx, is.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	return err
+}
+
+// JobMeta changes one field of a Job's metadata, by strategic merge. A Job that is gone is left be.
+func JobMeta(ctx context.Context, client kubernetes.Interface, job *batchv1.Job, field string, value any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": job.UID, field: value}})
+	if err != nil {
+		return fmt.Errorf("writing a patch: %w", err)
+	}
+	_, err = client.BatchV1().Jobs(job.Namespace).Patch(ctx, job.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("changing %s of Job %s: %w", strings.TrimPrefix(field, "$deleteFromPrimitiveList/"), job.Name, err)
+	}
+	return nil
 }
 
 // object is a pointer to one of Kubernetes' own objects.
