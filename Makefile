@@ -6,6 +6,10 @@ MODULES  := . hack/lab test/bench
 TOOL     := go tool -modfile=$(CURDIR)/hack/tools/go.mod
 LAB      := $(CURDIR)/bin/lab
 LAB_NAME ?= default
+# The integration tests wait more than they work, so two halves run at once, each with a cluster of
+# its own.
+INTEGRATION := go test -tags integration -p 1 -count=1 -timeout 30m
+HALF        := ^Test[JS]
 # Extra flags of lab-up, for example LAB_FLAGS="--audit --nodes 3".
 LAB_FLAGS ?=
 # Flags of bench, for example BENCH_FLAGS="-parts burst -rounds 1".
@@ -33,8 +37,11 @@ race: lab ## Run them under the race detector, the one with a real NFS server to
 
 .PHONY: integration
 integration: lab ## Run the control loops on a real apiserver, with nodes that are played
-	programs=$$($(LAB) components); \
-	KUBE_PROGRAMS=$$programs go test -tags integration -p 1 -count=1 -timeout 30m ./test/integration/...
+	export KUBE_PROGRAMS=$$($(LAB) components); failed=0; \
+	$(INTEGRATION) -run '$(HALF)' ./test/integration & half=$$!; \
+	$(INTEGRATION) -skip '$(HALF)' ./test/integration/... || failed=1; \
+	wait $$half || failed=1; \
+	exit $$failed
 
 .PHONY: fmt
 fmt: ## Format every Go file
@@ -104,7 +111,7 @@ bench: lab ## Measure the manager beside the field's library; docs/benchmarks.md
 ##@ Everything
 
 .PHONY: test
-test: race integration lab-smoke ## Run every test but e2e
+test: race integration lab-smoke e2e ## Run every test
 
 .PHONY: test-fast
 test-fast: unit integration ## Run those that need no lab
