@@ -37,11 +37,12 @@ const (
 	AnnotationVolumeUID = keyPrefix + "volume-uid"
 	// AnnotationOperations, on a mount Job, carries its operations as JSON.
 	AnnotationOperations = keyPrefix + "operations"
-	// AnnotationUsedPrefix and the name of a volume, on a mount Job, is ValueTrue when the volume
-	// that the Job made a directory for was there and may go: it is not made again, though the Job
-	// keeps its FinalizerOutcome for the sake of others.
-	AnnotationUsedPrefix = keyPrefix + "used-"
 )
+
+// AnnotationUsed is the annotation, on a mount Job, that is ValueTrue when the volume that the Job
+// made a directory for was there and may go: it is not made again, though the Job keeps its
+// FinalizerOutcome for the sake of others.
+func AnnotationUsed(volume string) string { return keyPrefix + "used-" + volume }
 
 // Annotations of Kubernetes that we read or write.
 const (

@@ -133,7 +133,7 @@ func (c *Controller) removeFinalizer(ctx context.Context, plan lifecycle.VolumeP
 		if !slices.Contains(plan.Spent, job.Name) {
 			continue
 		}
-		mark := map[string]string{wellknown.AnnotationUsedPrefix + plan.Object.Name: wellknown.ValueTrue}
+		mark := map[string]string{wellknown.AnnotationUsed(plan.Object.Name): wellknown.ValueTrue}
 		if err := patches.JobMeta(ctx, c.client, job, "annotations", mark); err != nil {
 			return err
 		}

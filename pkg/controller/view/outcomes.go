@@ -89,7 +89,7 @@ func attempt(job *batchv1.Job, o mountjobs.Outcome, operation directories.Operat
 		Operation:    operation,
 		Result:       result,
 		Message:      o.Message,
-		Fresh:        slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) && job.Annotations[wellknown.AnnotationUsedPrefix+operation.Volume] == "",
+		Fresh:        slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) && job.Annotations[wellknown.AnnotationUsed(operation.Volume)] == "",
 	}
 }
 
