@@ -23,11 +23,12 @@ var apart = []scenario{
 	{"two classes lead to two file systems", classesChooseFileSystems},
 	{"a claim that grows has its size at once", claimGrows},
 	{"a refused claim is told why, and accepted once mended", refusedClaimIsTold},
-	{"a volume of the original system is adopted", originalVolumeIsAdopted},
 }
 
 func TestProduct(t *testing.T) {
 	l := bringUp(t)
+	t.Run("the original system is replaced", func(t *testing.T) { originalIsReplaced(l.in(t)) })
+	l.run("hack/demo/install") // nothing new, unless somebody runs one scenario alone
 	for _, s := range []scenario{
 		{"overlays are accepted", overlaysAreAccepted},
 		{"pods on two nodes share a claim's directory", podsShareAClaim},

@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,43 +12,6 @@ import (
 )
 
 const system = "efs-stunnel" // the namespace of the product
-
-// originalVolumeIsAdopted makes what the original system left: its two annotations, and a path.
-func originalVolumeIsAdopted(l *lab) {
-	ns := l.namespace("original")
-	data := directory{lab: l, volume: "efs-original", fileSystem: shared, path: "/" + ns + "/old"}
-	if err := os.MkdirAll(data.file(""), 0o777); err != nil {
-		l.Fatal(err)
-	}
-	data.write("of long ago")
-	port := l.kubectl("get", "pv", "efs-stunnel-"+shared, "-o", `jsonpath={.spec.mountOptions}`)
-	_, port, _ = strings.Cut(port, "port=")
-	port, _, _ = strings.Cut(port, `"`)
-	l.apply(ns, fmt.Sprintf(`apiVersion: v1
-kind: PersistentVolume
-metadata:
-  name: %s
-  labels: {file_system_id: %[2]s, volume_name: old}
-  annotations: {pv.kubernetes.io/provisioned-by: gnuthought.com/efs-stunnel, efs-stunnel.gnuthought.com/file-system-id: %[2]s}
-spec:
-  accessModes: [ReadWriteMany]
-  capacity: {storage: 1Gi}
-  claimRef: {apiVersion: v1, kind: PersistentVolumeClaim, namespace: %s, name: old}
-  mountOptions: [port=%s]
-  nfs: {server: 127.0.0.1, path: %s}
-  persistentVolumeReclaimPolicy: Delete
-  storageClassName: efs-stunnel
----
-`, data.volume, shared, ns, port, data.path)+claim("old", class, "volume_name: old"))
-	l.wait(ns, `jsonpath={.metadata.annotations.efs-stunnel\.gnuthought\.com/path}=`+data.path, "pv/"+data.volume)
-	if diff := cmp.Diff([]string{data.volume}, data.owners()); diff != "" {
-		l.Errorf("owners mismatch (-want +got):\n%s", diff)
-	}
-	data.want("file", "of long ago")
-	l.kubectl("-n", ns, "delete", "pvc", "old")
-	l.wait(ns, "delete", "pv/"+data.volume)
-	data.wantGone()
-}
 
 // rootVolumeComesBack: without its claim no mount Job can run.
 func rootVolumeComesBack(l *lab) {

@@ -30,7 +30,7 @@ type lab struct {
 	dir  string // of the lab; "" before it is up
 }
 
-// bringUp makes the lab, with the product installed as its manifests say.
+// bringUp makes the lab, with the product's images.
 func bringUp(t *testing.T) *lab {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -49,7 +49,6 @@ func bringUp(t *testing.T) *lab {
 	l.lab("up", "--audit")
 	l.dir = filepath.Dir(strings.TrimSpace(l.lab("kubeconfig")))
 	l.run("hack/images/lab")
-	l.run("hack/demo/install")
 	return l
 }
 

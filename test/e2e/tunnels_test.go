@@ -17,7 +17,7 @@ func faultsAreNotNoticed(l *lab) {
 	l.wait(ns, "condition=Ready", "pod/listener")
 	node, writer := l.scribeOf(ns)
 	near, far := l.mountTargets(shared, node)
-	set := func(target, mode string) { l.lab("efs", "update-mount-target", target, "--mode", mode) }
+	set := func(target mountTarget, mode string) { l.lab("efs", "update-mount-target", target.ID, "--mode", mode) }
 	l.Cleanup(func() { set(near, "ok"); set(far, "ok") })
 
 	data.wantLines("at first", func() {})
@@ -91,12 +91,13 @@ func (l *lab) agentPod(node, template string) string {
 		"--field-selector", "spec.nodeName="+node, "-o", template)
 }
 
+// mountTarget is one of a file system's, as the stand-in lists it.
+type mountTarget struct{ ID, FileSystemID, Zone, Address string }
+
 // mountTargets are those of a file system: the one in the node's zone, and another.
-func (l *lab) mountTargets(fileSystem, node string) (near, far string) {
+func (l *lab) mountTargets(fileSystem, node string) (near, far mountTarget) {
 	l.Helper()
-	var world struct {
-		MountTargets map[string]struct{ ID, FileSystemID, Zone string }
-	}
+	var world struct{ MountTargets map[string]mountTarget }
 	if err := json.Unmarshal([]byte(l.lab("efs", "list", "-o", "json")), &world); err != nil {
 		l.Fatal(err)
 	}
@@ -105,12 +106,12 @@ func (l *lab) mountTargets(fileSystem, node string) (near, far string) {
 		switch {
 		case target.FileSystemID != fileSystem:
 		case target.Zone == zone:
-			near = target.ID
+			near = target
 		default:
-			far = target.ID
+			far = target
 		}
 	}
-	if near == "" || far == "" {
+	if near.ID == "" || far.ID == "" {
 		l.Fatalf("%s has no mount targets in zone %s and in another", fileSystem, zone)
 	}
 	return near, far
