@@ -34,7 +34,7 @@ type Options struct {
 
 	LeaseDuration time.Duration // how long others wait for a silent leader
 	RenewDeadline time.Duration // how long a leader tries to renew before it gives up
-	RetryPeriod   time.Duration // between two tries
+	RetryPeriod   time.Duration // between two renewals
 
 	Log *slog.Logger
 }
@@ -45,6 +45,10 @@ const (
 	// still counts as healthy, as in Kubernetes' own programs.
 	toleratedSilence = 20 * time.Second
 	releaseTimeout   = 5 * time.Second
+	// looksPerRenewal is how much more often those who wait look at the Lease than its holder
+	// renews it. They see a renewal up to 2.2 of their periods late, and try that long after it
+	// has expired: at the holder's own pace, both together are as much as half a Lease.
+	looksPerRenewal = 4
 )
 
 // Election is one replica's part in it.
@@ -57,7 +61,7 @@ type Election struct {
 // New takes no part yet. The error is about the options.
 func New(o Options) (*Election, error) {
 	e := &Election{options: o, health: leaderelection.NewLeaderHealthzAdaptor(toleratedSilence)}
-	if _, err := leaderelection.NewLeaderElector(e.config(func() {})); err != nil {
+	if _, err := leaderelection.NewLeaderElector(e.config(o.RetryPeriod, func() {})); err != nil {
 		return nil, fmt.Errorf("preparing the election of %s: %w", o.Identity, err)
 	}
 	return e, nil
@@ -75,27 +79,56 @@ func (e *Election) Check() error { return e.health.Check(nil) }
 // ErrLost, at once: what the work is doing then is cut off by the end of the process, which
 // must be next.
 func (e *Election) Run(ctx context.Context, work func(context.Context) error) error {
+	t, err := e.await(ctx)
+	if t == nil || err != nil {
+		return err
+	}
+	if t, err = e.settle(ctx, t); t == nil || err != nil {
+		return err
+	}
+	return e.lead(ctx, t, work)
+}
+
+// await waits until the Lease is ours. It returns nothing when the context ends first.
+func (e *Election) await(ctx context.Context) (*term, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	released := e.watchReleases(watching)
 	for {
-		t, err := e.begin(ctx)
+		t, err := e.begin(ctx, e.options.RetryPeriod/looksPerRenewal)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		select {
 		case <-t.elected:
-			return e.lead(ctx, t, work)
+			return t, nil
 		case <-ctx.Done():
 			e.end(ctx, t)
-			return nil
+			return nil, nil
 		case <-released:
 		}
 		if t.isElected() {
-			return e.lead(ctx, t, work)
+			return t, nil
 		}
-		// A new elector tries at once, where this one may be seconds from its next try.
+		// A new elector tries at once, where this one may be a while from its next try.
 		e.end(ctx, t)
+	}
+}
+
+// settle goes on with a Lease that was just won, at the pace of its holder.
+func (e *Election) settle(ctx context.Context, won *term) (*term, error) {
+	won.stop()
+	<-won.over
+	t, err := e.begin(ctx, e.options.RetryPeriod)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-t.elected:
+		return t, nil
+	case <-ctx.Done():
+		e.end(ctx, t)
+		return nil, nil
 	}
 }
 
@@ -136,9 +169,9 @@ func (t *term) isElected() bool {
 
 // begin starts an elector whose context outlives ours: the Lease must be renewed while the work
 // comes to its end.
-func (e *Election) begin(ctx context.Context) (*term, error) {
+func (e *Election) begin(ctx context.Context, period time.Duration) (*term, error) {
 	t := &term{elected: make(chan struct{}), over: make(chan struct{})}
-	elector, err := leaderelection.NewLeaderElector(e.config(func() { close(t.elected) }))
+	elector, err := leaderelection.NewLeaderElector(e.config(period, func() { close(t.elected) }))
 	if err != nil {
 		return nil, fmt.Errorf("taking part in the election: %w", err)
 	}
@@ -161,13 +194,13 @@ func (e *Election) end(ctx context.Context, t *term) {
 
 // config leaves ReleaseOnCancel off: client-go would also try to give back a Lease that it could
 // not renew, and tell us of the loss only after that, when another replica may lead already.
-func (e *Election) config(elected func()) leaderelection.LeaderElectionConfig {
+func (e *Election) config(period time.Duration, elected func()) leaderelection.LeaderElectionConfig {
 	return leaderelection.LeaderElectionConfig{
 		Name:          e.options.Name,
 		Lock:          e.lock(),
 		LeaseDuration: e.options.LeaseDuration,
 		RenewDeadline: e.options.RenewDeadline,
-		RetryPeriod:   e.options.RetryPeriod,
+		RetryPeriod:   period,
 		Callbacks: leaderelection.LeaderCallbacks{
 			OnStartedLeading: func(context.Context) { elected() },
 			OnStoppedLeading: func() {},

@@ -145,9 +145,30 @@ func TestStandbyWaitsForASilentLeader(t *testing.T) {
 		if b.Leading() {
 			t.Error("it leads although the lease has not expired")
 		}
-		pass(6 * time.Second)
+		pass(3 * time.Second)
 		if !b.Leading() {
-			t.Error("it does not lead although the lease has expired")
+			t.Error("it does not lead although the lease has expired 2 seconds ago")
+		}
+	})
+}
+
+// TestLeaderRenewsAtItsOwnPace: that of those who wait would be four times as many writes.
+func TestLeaderRenewsAtItsOwnPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		start(t, client, "a", 0)
+		start(t, client, "b", 0)
+		pass(time.Second)
+		client.ClearActions()
+		pass(time.Minute)
+		writes := 0
+		for _, action := range client.Actions() {
+			if action.GetVerb() == "update" {
+				writes++
+			}
+		}
+		if writes < 29 || writes > 31 {
+			t.Errorf("%d writes a minute, want one every 2 s", writes)
 		}
 	})
 }

@@ -49,6 +49,6 @@ const (
 	DefaultLeaseDuration = 15 * time.Second
 	// DefaultRenewDeadline is how long a leader tries to renew before it gives up.
 	DefaultRenewDeadline = 10 * time.Second
-	// DefaultRetryPeriod is the time between two tries.
+	// DefaultRetryPeriod is the time between two renewals.
 	DefaultRetryPeriod = 2 * time.Second
 )
