@@ -11,11 +11,16 @@ import (
 
 const class = "efs-stunnel"
 
-// podsShareAClaim is the flow of `make demo`: the examples as they are.
-func podsShareAClaim(l *lab) {
-	const ns = "demo"
-	l.kubectl("create", "namespace", ns)
+// examplesRun is the flow of `make demo`.
+func examplesRun(l *lab) {
+	ns := l.namespace("demo")
 	l.kubectl("-n", ns, "apply", "-k", "hack/demo")
+	l.podsShareAClaim(ns)
+	l.replicasAreApart(ns)
+}
+
+func (l *lab) podsShareAClaim(ns string) {
+	l.Helper()
 	data := l.claimed(ns, "efs-example")
 	if data.path != "/demo/example" {
 		l.Errorf("the claim of the original README got %s", data.path)
@@ -44,9 +49,8 @@ func podsShareAClaim(l *lab) {
 	}
 }
 
-// replicasAreApart goes on with the examples.
-func replicasAreApart(l *lab) {
-	const ns = "demo"
+func (l *lab) replicasAreApart(ns string) {
+	l.Helper()
 	l.kubectl("-n", ns, "rollout", "status", "statefulset/counter", "--timeout="+limit.String())
 	var paths []string
 	for _, replica := range []string{"counter-0", "counter-1", "counter-2"} {
@@ -57,7 +61,6 @@ func replicasAreApart(l *lab) {
 	if paths[0] == paths[1] || paths[1] == paths[2] || paths[0] == paths[2] {
 		l.Errorf("replicas share a directory: %v", paths)
 	}
-	l.kubectl("delete", "namespace", ns, "--timeout="+limit.String())
 }
 
 func deletionIsExact(l *lab) {

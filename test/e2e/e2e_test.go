@@ -12,9 +12,9 @@ type scenario struct {
 	run  func(*lab)
 }
 
-// apart are scenarios that change nothing but their own claims: they run side by side.
-var apart = []scenario{
-	{"a StatefulSet's replicas have a directory each", replicasAreApart},
+// claims are scenarios that change nothing but their own claims.
+var claims = []scenario{
+	{"the examples run as they are", examplesRun},
 	{"deletion removes the directory and nothing beside it", deletionIsExact},
 	{"retained data comes back under its name", retainedDataComesBack},
 	{"namespaces are apart", namespacesAreApart},
@@ -25,21 +25,27 @@ var apart = []scenario{
 	{"a refused claim is told why, and accepted once mended", refusedClaimIsTold},
 }
 
+// newcomers are a node and file systems that no other scenario uses.
+var newcomers = []scenario{
+	{"a node comes later", nodeComesLater},
+	{"SharedVolumes give access points to namespaces, and signatures to who wants them", func(l *lab) {
+		sharedVolumesServe(l)
+		identityOpensTheDoor(l)
+	}},
+}
+
 func TestProduct(t *testing.T) {
 	l := bringUp(t)
 	t.Run("the original system is replaced", func(t *testing.T) { originalIsReplaced(l.in(t)) })
 	l.run("hack/demo/install") // nothing new, unless somebody runs one scenario alone
 	for _, s := range []scenario{
 		{"overlays are accepted", overlaysAreAccepted},
-		{"pods on two nodes share a claim's directory", podsShareAClaim},
-		{"claims", claimsLive},
+		{"claims", sideBySide(claims)},
 		{"a root volume that somebody deletes comes back", rootVolumeComesBack},
 		{"a burst of claims survives its leader", burstSurvivesItsLeader},
 		{"a file system comes later", fileSystemComesLater},
 		{"a table that nobody can read is served on", brokenTableIsServedOn},
-		{"a node comes later", nodeComesLater},
-		{"SharedVolumes give access points to namespaces", sharedVolumesServe},
-		{"a file system that wants signatures gets them", identityOpensTheDoor},
+		{"newcomers", sideBySide(newcomers)},
 		{"a manager outside the cluster serves it", managerServesFromOutside},
 		{"an upgrade of everything is not noticed", upgradeIsNotNoticed},
 		{"faults between client and server are not noticed", faultsAreNotNoticed},
@@ -52,11 +58,13 @@ func TestProduct(t *testing.T) {
 	}
 }
 
-func claimsLive(l *lab) {
-	for _, s := range apart {
-		l.Run(s.name, func(t *testing.T) {
-			t.Parallel()
-			s.run(l.in(t))
-		})
+func sideBySide(scenarios []scenario) func(*lab) {
+	return func(l *lab) {
+		for _, s := range scenarios {
+			l.Run(s.name, func(t *testing.T) {
+				t.Parallel()
+				s.run(l.in(t))
+			})
+		}
 	}
 }

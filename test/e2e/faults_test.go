@@ -172,7 +172,8 @@ func (l *lab) tableEvents() map[string]int {
 	return told
 }
 
-// nodeComesLater with the startup taint, which goes when the agent serves; then pods run.
+// nodeComesLater with the startup taint, which goes when the agent serves; then pods run. A taint of
+// the test's own keeps the pods of others away, as the node goes again.
 func nodeComesLater(l *lab) {
 	ns := l.namespace("node")
 	l.lab("node", "add", "node-3", "--zone", "us-east-1b")
@@ -180,9 +181,8 @@ func nodeComesLater(l *lab) {
 		l.lab("node", "remove", "node-3")
 		l.kubectl("-n", system, "rollout", "status", "daemonset/efs-stunnel", "--timeout="+limit.String())
 	})
-	l.kubectl("taint", "node", "node-3", "efs-stunnel.gnuthought.com/agent-not-ready=:NoSchedule")
-	l.apply(ns, claim("data", class)+
-		strings.Replace(pod("persistentVolumeClaim: {claimName: data}", ""), "spec:\n", "spec:\n  nodeSelector: {kubernetes.io/hostname: node-3}\n", 1))
+	l.kubectl("taint", "node", "node-3", "efs-stunnel.gnuthought.com/agent-not-ready=:NoSchedule", "e2e=alone:NoSchedule")
+	l.apply(ns, claim("data", class, "file_system_id: "+shared)+pinned("node-3", pod("persistentVolumeClaim: {claimName: data}", "")))
 	data := l.claimed(ns, "data")
 	l.wait(ns, "condition=Ready", "pod/user")
 	l.inPod(ns, "echo new > /data/file")

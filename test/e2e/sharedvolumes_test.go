@@ -19,8 +19,8 @@ func sharedVolumesServe(l *lab) {
 	one, other := l.namespace("sv-one"), l.namespace("sv-other")
 	blue, green := l.accessPoint(shared, "/points/blue", "1001:2001"), l.accessPoint(shared, "/points/green", "1002:2002")
 	l.apply(one, sharedVolume("blue", shared, "accessPointID: "+blue)+sharedVolume("green", shared, "accessPointID: "+green)+
-		userOf("pvc-blue", "pvc-green"))
-	l.apply(other, sharedVolume("sky", shared, "accessPointID: "+blue)+userOf("pvc-sky"))
+		userOf("node-1", "pvc-blue", "pvc-green"))
+	l.apply(other, sharedVolume("sky", shared, "accessPointID: "+blue)+userOf("node-2", "pvc-sky"))
 	l.wait(one, "condition=Ready", "sv/blue", "sv/green", "pod/user")
 	l.wait(other, "condition=Ready", "sv/sky", "pod/user")
 
@@ -63,7 +63,7 @@ func identityOpensTheDoor(l *lab) {
 	l.lab("efs", "update-file-system", fileSystem, "--require-iam")
 	signed, bare := l.accessPoint(fileSystem, "/signed", "1003:2003"), l.accessPoint(fileSystem, "/bare", "1004:2004")
 	l.apply(ns, sharedVolume("signed", fileSystem, "accessPointID: "+signed, "iam: true")+
-		sharedVolume("bare", fileSystem, "accessPointID: "+bare)+userOf("pvc-signed"))
+		sharedVolume("bare", fileSystem, "accessPointID: "+bare)+userOf("node-1", "pvc-signed"))
 	l.wait(ns, "condition=Ready", "sv/signed", "sv/bare", "pod/user")
 	l.inPod(ns, "echo proven > /pvc-signed/file")
 	l.wantOwned(fileSystem, "/signed/file", "proven\n", 1003, 2003)
@@ -94,14 +94,14 @@ spec: {fileSystemID: %s, %s}
 `, name, fileSystem, strings.Join(fields, ", "))
 }
 
-// userOf is the text of the pod user, which has each of the claims at /<claim>.
-func userOf(claims ...string) string {
+// userOf is the text of the pod user on a node, which has each of the claims at /<claim>.
+func userOf(node string, claims ...string) string {
 	var mounts, volumes []string
 	for _, claim := range claims {
 		mounts = append(mounts, fmt.Sprintf("{name: %[1]s, mountPath: /%[1]s}", claim))
 		volumes = append(volumes, fmt.Sprintf("{name: %[1]s, persistentVolumeClaim: {claimName: %[1]s}}", claim))
 	}
-	return user(strings.Join(mounts, ", "), strings.Join(volumes, ", "))
+	return pinned(node, user(strings.Join(mounts, ", "), strings.Join(volumes, ", ")))
 }
 
 // accessPoint makes one whose users all become one, who has its root.

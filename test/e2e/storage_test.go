@@ -115,6 +115,11 @@ func pod(volume, mount string) string {
 	return user("{name: data, mountPath: /data"+mount+"}", "{name: data, "+volume+"}")
 }
 
+// pinned is the text of a pod that runs on a node, and stands some taint of the test's own.
+func pinned(node, pod string) string {
+	return strings.Replace(pod, "spec:\n", "spec:\n  nodeSelector: {kubernetes.io/hostname: "+node+"}\n  tolerations: [{key: e2e}]\n", 1)
+}
+
 // user is the text of the pod user, of its mounts and volumes.
 func user(mounts, volumes string) string {
 	return fmt.Sprintf(`apiVersion: v1
