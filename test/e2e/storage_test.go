@@ -117,7 +117,7 @@ func pod(volume, mount string) string {
 
 // pinned is the text of a pod that runs on a node, and stands some taint of the test's own.
 func pinned(node, pod string) string {
-	return strings.Replace(pod, "spec:\n", "spec:\n  nodeSelector: {kubernetes.io/hostname: "+node+"}\n  tolerations: [{key: e2e}]\n", 1)
+	return strings.Replace(pod, "spec:\n", "spec:\n  nodeSelector: {kubernetes.io/hostname: "+node+"}\n  tolerations: [{key: e2e, operator: Exists}]\n", 1)
 }
 
 // user is the text of the pod user, of its mounts and volumes.
