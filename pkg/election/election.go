@@ -99,19 +99,13 @@ func (e *Election) await(ctx context.Context) (*term, error) {
 		if err != nil {
 			return nil, err
 		}
-		select {
-		case <-t.elected:
+		if e.wins(ctx, t, released) {
 			return t, nil
-		case <-ctx.Done():
-			e.end(ctx, t)
+		}
+		if ctx.Err() != nil {
 			return nil, nil
-		case <-released:
 		}
-		if t.isElected() {
-			return t, nil
-		}
-		// A new elector tries at once, where this one may be a while from its next try.
-		e.end(ctx, t)
+		// A new elector tries at once, where that one might have been a while from its next try.
 	}
 }
 
@@ -123,13 +117,25 @@ func (e *Election) settle(ctx context.Context, won *term) (*term, error) {
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case <-t.elected:
-		return t, nil
-	case <-ctx.Done():
-		e.end(ctx, t)
+	if !e.wins(ctx, t, nil) {
 		return nil, nil
 	}
+	return t, nil
+}
+
+// wins waits for the term's election, and ends the term when the context or a release of the
+// Lease by another comes first.
+func (e *Election) wins(ctx context.Context, t *term, released <-chan struct{}) bool {
+	select {
+	case <-t.elected:
+	case <-ctx.Done():
+	case <-released:
+	}
+	if !t.isElected() {
+		e.end(ctx, t)
+		return false
+	}
+	return true
 }
 
 func (e *Election) lead(ctx context.Context, t *term, work func(context.Context) error) error {
