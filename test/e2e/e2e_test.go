@@ -42,6 +42,7 @@ func TestProduct(t *testing.T) {
 		{"overlays are accepted", overlaysAreAccepted},
 		{"claims", sideBySide(claims)},
 		{"a root volume that somebody deletes comes back", rootVolumeComesBack},
+		{"a table that somebody deletes comes back", tableComesBack},
 		{"a burst of claims survives its leader", burstSurvivesItsLeader},
 		{"a file system comes later", fileSystemComesLater},
 		{"a table that nobody can read is served on", brokenTableIsServedOn},

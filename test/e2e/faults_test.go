@@ -120,6 +120,16 @@ func (l *lab) restarts() string {
 		"-o", `jsonpath={range .items[*]}{.metadata.name}{.status.containerStatuses[*].restartCount} {end}`)
 }
 
+// tableComesBack with the same ports, which volumes and the root claims remember.
+func tableComesBack(l *lab) {
+	ns := l.namespace("rebuilt")
+	want := l.table()
+	l.kubectl("-n", system, "delete", "configmap", "efs-stunnel")
+	l.eventually("the same table", func() string { return cmp.Diff(want, l.table()) })
+	l.apply(ns, claim("data", class, "file_system_id: "+shared))
+	l.claimed(ns, "data")
+}
+
 // brokenTableIsServedOn, and told by the manager and by each node. What is told again adds to the
 // event that there is.
 func brokenTableIsServedOn(l *lab) {

@@ -117,10 +117,10 @@ func (l *lab) mountTargets(fileSystem, node string) (near, far mountTarget) {
 	return near, far
 }
 
-// table is the text of the ConfigMap of ports.
+// table is the text of the ConfigMap of ports, nothing without one.
 func (l *lab) table() string {
 	l.Helper()
-	return l.kubectl("-n", system, "get", "configmap", "efs-stunnel", "-o", `jsonpath={.data.efs-stunnel\.yaml}`)
+	return l.kubectl("-n", system, "get", "configmap", "efs-stunnel", "--ignore-not-found", "-o", `jsonpath={.data.efs-stunnel\.yaml}`)
 }
 
 // rewriteTable has the ConfigMap of ports say the same in other bytes, again and again.
