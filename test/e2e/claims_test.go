@@ -55,7 +55,7 @@ func (l *lab) replicasAreApart(ns string) {
 	var paths []string
 	for _, replica := range []string{"counter-0", "counter-1", "counter-2"} {
 		data := l.claimed(ns, "data-"+replica)
-		data.want("name", replica+"\n")
+		data.await("name", replica+"\n") // a container that runs may not have begun its work
 		paths = append(paths, data.path)
 	}
 	if paths[0] == paths[1] || paths[1] == paths[2] || paths[0] == paths[2] {

@@ -58,10 +58,23 @@ func (d directory) write(text string) {
 
 func (d directory) want(name, text string) {
 	d.lab.Helper()
+	if missing := d.lacks(name, text); missing != "" {
+		d.lab.Error(missing)
+	}
+}
+
+// await is want for a file that is about to be written.
+func (d directory) await(name, text string) {
+	d.lab.Helper()
+	d.lab.eventually(d.file(name), func() string { return d.lacks(name, text) })
+}
+
+func (d directory) lacks(name, text string) (missing string) {
 	got, err := os.ReadFile(d.file(name))
 	if err != nil || string(got) != text {
-		d.lab.Errorf("%s of %s holds %q, %v; want %q", name, d.path, got, err, text)
+		return fmt.Sprintf("%s of %s holds %q, %v; want %q", name, d.path, got, err, text)
 	}
+	return ""
 }
 
 // wantGone waits until a directory is not there under its name, nor in the trash.
