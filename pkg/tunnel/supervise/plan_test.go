@@ -48,6 +48,14 @@ func (s *story) says(lines ...string) *story {
 	return s
 }
 
+// connects has a client reach a server that proves who it is.
+func (s *story) connects(server string) *story {
+	for _, text := range []string{"s_connect: connected " + server, "TLS connected: new session negotiated"} {
+		s.hear(line{severity: severityNotice, thread: "1", text: text}, newClassifier(), s.now)
+	}
+	return s
+}
+
 // does carries steps out as the supervisor would, and names them.
 func (s *story) does() []string {
 	names := map[verb]string{
@@ -219,6 +227,24 @@ func TestDelays(t *testing.T) {
 	s.later(longLife).ended("exit status 1", s.now)
 	if !s.retryAt.Equal(s.now) {
 		t.Errorf("got a delay of %s after a long life, want none", s.retryAt.Sub(s.now))
+	}
+}
+
+// Volumes wait half a second for one that dies again right after it has served.
+func TestDelaysOfWhatHadServed(t *testing.T) {
+	s := runs(t, file(1, 0, ""))
+	s.ended("signal: killed", s.now)
+	for i := range 10 {
+		s.later(firstDelay).want(t, "again", "look", "start")
+		s.later(time.Second).connects("192.0.2.1:2049").ended("signal: killed", s.now)
+		if got := s.retryAt.Sub(s.now); got != firstDelay {
+			t.Errorf("death %d: got a delay of %s, want %s", i+2, got, firstDelay)
+		}
+	}
+	s.later(firstDelay).want(t, "again", "look", "start")
+	s.ended("exit status 1", s.now)
+	if got := s.retryAt.Sub(s.now); got != 2*firstDelay {
+		t.Errorf("got a delay of %s after one that had not served, want %s", got, 2*firstDelay)
 	}
 }
 

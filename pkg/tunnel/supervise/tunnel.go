@@ -30,6 +30,9 @@ const (
 	// longLife is after how long a death counts as the first one again. It is short: volumes wait
 	// for every delay, and a start every few seconds costs a node little.
 	longLife = 5 * time.Second
+	// mostDeathsServed is what deaths are taken for at most when the process had served: it is
+	// no process that cannot start, and volumes hang on it.
+	mostDeathsServed = 1
 	// writeRetry is the wait after a file could not be written.
 	writeRetry = 5 * time.Second
 	// refusedRetry: a configuration that stunnel refused may be good later, when a certificate
@@ -146,15 +149,18 @@ func (t *tunnel) stopping(grace time.Duration, now time.Time) {
 
 // ended is told of the process' end.
 func (t *tunnel) ended(how string, now time.Time) {
-	phase, lived := t.phase, now.Sub(t.startedAt)
+	phase, lived, served := t.phase, now.Sub(t.startedAt), t.served()
 	t.proc, t.phase, t.pending, t.listening = nil, phaseNone, nil, false
 	t.problems.conns = map[string]conn{}
 	if phase == phaseStopping {
 		t.retryAt = time.Time{}
 		return
 	}
-	if lived >= longLife {
+	switch {
+	case lived >= longLife:
 		t.deaths = 0
+	case served:
+		t.deaths = min(t.deaths, mostDeathsServed)
 	}
 	switch words := strings.Join(t.complaints, "; "); {
 	case phase == phaseStarting && t.isPortTaken():
@@ -167,6 +173,11 @@ func (t *tunnel) ended(how string, now time.Time) {
 	default:
 		t.died(ReasonDied, strings.TrimPrefix(how+"; "+words, "; "), now)
 	}
+}
+
+// served says whether the process has connected somebody to a server that proved who it is.
+func (t *tunnel) served() bool {
+	return !t.problems.remoteAt.IsZero() && !t.problems.remoteAt.Before(t.startedAt)
 }
 
 func (t *tunnel) died(reason Reason, words string, now time.Time) {
