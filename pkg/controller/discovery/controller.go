@@ -118,6 +118,7 @@ func New(client kubernetes.Interface, c *caches.Caches, api API, o Options) (*Co
 	}
 	d.exec = executor{client: client, options: o, tell: d.tell, metrics: d.metrics}
 	if api != nil {
+		d.metrics.polls = true
 		d.poller = newPoller(api, o, d.metrics.failed, d.look)
 	}
 	return d, d.watch()

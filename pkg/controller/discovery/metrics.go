@@ -32,6 +32,7 @@ type numbers struct {
 // metrics collects its gauges from the latest numbers, so that no series outlives its file
 // system, and one that never led has none.
 type metrics struct {
+	polls       bool // there is an API that is asked; set before the first show
 	latest      atomic.Pointer[numbers]
 	failures    prometheus.Counter
 	corrections prometheus.Counter
@@ -50,7 +51,7 @@ func newMetrics(o Options) (*metrics, error) {
 		targets:     describe("targets", "Targets of the port table.", "state"),
 		points:      describe("access_points", "Access points that SharedVolumes ask for.", "state"),
 		sizes:       describe("file_system_size_bytes", "Metered size of the file system.", "file_system"),
-		succeeded:   describe("discovery_last_success_timestamp_seconds", "When the EFS API last listed the file systems."),
+		succeeded:   describe("discovery_last_success_timestamp_seconds", "When the EFS API last listed the file systems; 0 before this leader's first listing."),
 		unreadable:  describe("table_unreadable", "Whether the ConfigMap cannot be read (1) or can (0).", "config_map"),
 	}
 	for _, c := range []prometheus.Collector{m.failures, m.corrections, m.rootWrites, m} {
@@ -100,8 +101,8 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	for name, bad := range n.unreadable {
 		gauge(m.unreadable, truth(bad), name)
 	}
-	if !n.succeeded.IsZero() {
-		gauge(m.succeeded, float64(n.succeeded.UnixMilli())/1000)
+	if m.polls {
+		gauge(m.succeeded, seconds(n.succeeded))
 	}
 	if !n.known {
 		return
@@ -117,6 +118,14 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	for id, size := range n.sizes {
 		gauge(m.sizes, float64(size), id)
 	}
+}
+
+// seconds are those since 1970, 0 for never.
+func seconds(at time.Time) float64 {
+	if at.IsZero() {
+		return 0
+	}
+	return float64(at.UnixMilli()) / 1000
 }
 
 func truth(b bool) float64 {

@@ -17,6 +17,7 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	m.polls = true
 	m.show(numbers{
 		known: true, portsInUse: 2, portsFree: 8, targets: map[string]int{usable: 1, unusable: 1, missing: 0},
 		sizes: map[string]int64{"fs-1": 4096, "fs-2": 1}, unreadable: map[string]bool{"efs-stunnel": false},
@@ -31,7 +32,7 @@ func TestMetrics(t *testing.T) {
 # HELP efs_stunnel_manager_discovery_failures_total Polls of the EFS API, and questions to it, that failed.
 # TYPE efs_stunnel_manager_discovery_failures_total counter
 efs_stunnel_manager_discovery_failures_total 1
-# HELP efs_stunnel_manager_discovery_last_success_timestamp_seconds When the EFS API last listed the file systems.
+# HELP efs_stunnel_manager_discovery_last_success_timestamp_seconds When the EFS API last listed the file systems; 0 before this leader's first listing.
 # TYPE efs_stunnel_manager_discovery_last_success_timestamp_seconds gauge
 efs_stunnel_manager_discovery_last_success_timestamp_seconds 1.7000001e+09
 # HELP efs_stunnel_manager_file_system_size_bytes Metered size of the file system.
@@ -81,5 +82,34 @@ func TestNoNumbersBeforeTheFirstSync(t *testing.T) {
 		if !strings.HasSuffix(f.GetName(), "_total") {
 			t.Errorf("%s is shown", f.GetName())
 		}
+	}
+}
+
+// An alert can only fire on a series that is there.
+func TestTimeOfTheLastListing(t *testing.T) {
+	const name = metricsPrefix + "discovery_last_success_timestamp_seconds"
+	const help = "# HELP " + name + " When the EFS API last listed the file systems; 0 before this leader's first listing.\n"
+	for _, test := range []struct {
+		what  string
+		polls bool
+		want  string
+	}{
+		{"an API that has not answered yet", true, help + "# TYPE " + name + " gauge\n" + name + " 0\n"},
+		{"no API", false, ""},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			registry := prometheus.NewRegistry()
+			o := options()
+			o.Metrics = registry
+			m, err := newMetrics(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.polls = test.polls
+			m.show(numbers{})
+			if err := testutil.GatherAndCompare(registry, strings.NewReader(test.want), name); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
