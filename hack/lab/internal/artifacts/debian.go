@@ -38,7 +38,7 @@ exec /bin/busybox init
 
 func nodePackages() []string {
 	return []string{
-		"busybox-static", "ca-certificates", "conntrack", "containerd", "containernetworking-plugins",
+		"busybox-static", "ca-certificates", "conntrack", "containerd", "containernetworking-plugins", "crun",
 		"ethtool", "iproute2", "iptables", "kmod", "linux-image-cloud-amd64", "mount", "nfs-common",
 		"openssh-server", "procps", "runc", "socat",
 	}

@@ -46,7 +46,7 @@ func SSHCommand(lab state.Lab, n state.Node, terminal bool, command []string) []
 	args := []string{
 		"ssh", "-F", "none", "-i", userKey(lab), "-l", "root",
 		"-o", "UserKnownHostsFile=" + knownHosts(lab), "-o", "StrictHostKeyChecking=yes",
-		"-o", "ConnectTimeout=10", "-o", "LogLevel=ERROR",
+		"-o", "ConnectTimeout=60", "-o", "LogLevel=ERROR",
 	}
 	if terminal {
 		args = append(args, "-t")
