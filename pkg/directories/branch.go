@@ -64,9 +64,9 @@ func (r *removal) goes(b *branch) bool {
 
 // again reads the top until nothing is lifted to it any more. What failed stays there.
 func (r *removal) again(top *branch) {
-	rest, err := names(top.folder, top.name)
+	empty, err := isEmpty(top.folder, top.name)
 	r.fail(top, err)
-	if len(rest) > 0 && !r.hasFailed(nil) {
+	if err == nil && !empty && !r.hasFailed(nil) {
 		r.push(top)
 	}
 }

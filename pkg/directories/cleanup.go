@@ -36,6 +36,9 @@ func (b *batch) cleanup(ctx context.Context, op Operation) (Result, error) {
 		}
 	}
 	if stay := staying(s.others, op.Cluster); len(stay) > 0 {
+		if err := b.resumeGivingBack(ctx, op, s); err != nil {
+			return Result{}, err
+		}
 		return b.leaveTo(ctx, op, s, stay)
 	}
 	return b.leaveLast(ctx, op, s)
@@ -121,7 +124,8 @@ func (b *batch) leaveTo(ctx context.Context, op Operation, s site, stay []*entry
 }
 
 // handOn makes one of those who stay remember that the directory was made for a volume, or the
-// last of them could not take it away.
+// last of them could not take it away. One who leaves already is none of them: it came to data that
+// a released volume was to keep.
 func (b *batch) handOn(ctx context.Context, p string, from *entry, stay []*entry) error {
 	if !from.Made || slices.ContainsFunc(stay, func(e *entry) bool { return e.Made }) {
 		return nil
@@ -163,14 +167,14 @@ func (b *batch) discard(ctx context.Context, op Operation, own *entry) error {
 	if err != nil {
 		return err
 	}
-	if err := b.fs.before(ctx, "trash "+op.Path); err != nil {
-		return err
-	}
 	b.data.forget(op.Path)
-	if err := renameBetween(parent, path.Base(op.Path), b.trash, slot); err != nil {
+	if err := b.fs.move(ctx, "trash "+op.Path, parent, path.Base(op.Path), b.trash, slot); err != nil {
 		return err
 	}
-	return b.confirm(ctx, op, slot, parent, info)
+	if err := b.confirm(ctx, op, slot, parent, info); err != nil {
+		return err
+	}
+	return b.confirmLast(ctx, op, slot, own)
 }
 
 // confirm makes sure that what was moved is what was looked at. Only who can write to the

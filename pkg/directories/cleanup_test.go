@@ -88,6 +88,20 @@ func TestBlockedCleanupDoesNotBlockOthers(t *testing.T) {
 	w.gone("/.efs-stunnel/owners/ns", "/.efs-stunnel/trash/"+a.Volume)
 }
 
+// The maker of a directory, whose data was retained, is released while its only other owner is
+// already leaving: that one came to the data, and does not take it along.
+func TestAReleaseHandsNothingToWhoLeaves(t *testing.T) {
+	w := newWorld(t)
+	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
+	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
+	w.write("/ns/data/file", "x")
+	w.do(cleanupOf(b, "/ns/data"), Blocked, StillOwned)
+	w.done(releaseOf(a, "/ns/data"))
+	w.do(cleanupOf(b, "/ns/data"), Done, NotMade)
+	w.gone("/.efs-stunnel/owners/ns")
+	w.there("/ns/data/file")
+}
+
 func TestCleanupLeavesWhatAnotherClusterOwns(t *testing.T) {
 	w := newWorld(t)
 	a, b := owner("c1", "ns", 1), owner("c2", "ns", 1)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -72,18 +74,23 @@ func scenarios() map[string]scenario {
 
 // play runs a scenario's batch, and says whether it came to its end.
 func (s scenario) play(w *world, step func(string) error) (results []Result, err error) {
+	return s.playWith(context.Background(), w, step, nil)
+}
+
+func (s scenario) playWith(ctx context.Context, w *world, step, lost func(string) error) (results []Result, err error) {
 	root, err := os.OpenRoot(w.dir)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	f, err := openRoot(context.Background(), root, Options{FileSystemID: fsID, Now: func() time.Time { return w.now }}, step)
+	f, err := openRoot(ctx, root, Options{FileSystemID: fsID, Now: func() time.Time { return w.now }}, step)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	results = f.Run(context.Background(), s.batch, nil).Results
+	f.lost = lost
+	results = f.Run(ctx, s.batch, nil).Results
 	if s.sweep && !slices.ContainsFunc(results, func(r Result) bool { return r.State == NotDone }) {
-		_, err = f.Sweep(context.Background(), SweepOptions{Now: w.now, Workers: 1})
+		_, err = f.Sweep(ctx, SweepOptions{Now: w.now, Workers: 1})
 	}
 	return results, err
 }
@@ -126,6 +133,72 @@ func TestCrashAtEveryStep(t *testing.T) {
 			t.Logf("%d steps", len(steps))
 		})
 	}
+}
+
+// A server carries a rename out, and its answer is lost: the operation ends with an error, goes on
+// to its own end, and the Job stops after it. The next run must end where an undisturbed one does.
+func TestAnswerLostAtEveryRename(t *testing.T) {
+	asRoot(t)
+	answers := map[string]error{"no answer": syscall.EIO, "asked again": syscall.ENOENT} // the source of a rename is gone by then
+	for name, s := range scenarios() {
+		for kind, answer := range answers {
+			t.Run(name+", "+kind, func(t *testing.T) {
+				t.Parallel()
+				s.loseEveryAnswer(t, answer)
+			})
+		}
+	}
+}
+
+func (s scenario) loseEveryAnswer(t *testing.T, answer error) {
+	prepared := newWorld(t)
+	s.prepare(prepared)
+	w := prepared.clone()
+	results, err := s.play(w, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := w.dump()
+	for n := 0; ; n++ {
+		w := prepared.clone()
+		lost := s.loseAnswer(w, n, answer)
+		if lost == "" {
+			t.Logf("%d renames", n)
+			return
+		}
+		again, err := s.play(w, nil)
+		if err != nil {
+			t.Fatalf("after the answer to %q was lost: %v", lost, err)
+		}
+		if fmt.Sprint(again) != fmt.Sprint(results) {
+			t.Errorf("after the answer to %q was lost: got %+v, want %+v", lost, again, results)
+		}
+		if diff := difference(want, w.dump()); diff != "" {
+			t.Errorf("after the answer to %q was lost:\n%s", lost, diff)
+		}
+	}
+}
+
+// loseAnswer plays with the answer to the n-th rename lost, and says which that was; "" is none.
+func (s scenario) loseAnswer(w *world, n int, answer error) (lost string) {
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	count := 0
+	_, _ = s.playWith(ctx, w, func(step string) error { // the lost answer is the error
+		if lost != "" && strings.HasPrefix(step, "begin ") {
+			stop()
+			return errCrash
+		}
+		return nil
+	}, func(step string) error {
+		count++
+		if count-1 != n {
+			return nil
+		}
+		lost = step
+		return fmt.Errorf("%s: %w", step, answer)
+	})
+	return lost
 }
 
 // crashAt ends everything from the n-th step on, as a dead process does.

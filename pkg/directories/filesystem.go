@@ -32,6 +32,10 @@ type FileSystem struct {
 	// step is called before every change and every look through a handle; an error stops there.
 	// Tests use it to play crashes and intruders.
 	step func(name string) error // nil outside tests
+
+	// lost is called after every rename between two directories that took place; an error stands
+	// for an answer of the server that never came.
+	lost func(name string) error // nil outside tests
 }
 
 // Open opens the file system mounted on dir and makes sure that it is the right one. A file
@@ -74,6 +78,18 @@ func (f *FileSystem) before(ctx context.Context, step string) error {
 		return &stopError{err}
 	}
 	return nil
+}
+
+// move is the step that renames something from one open directory to another.
+func (f *FileSystem) move(ctx context.Context, step string, from *os.Root, oldName string, to *os.Root, newName string) error {
+	if err := f.before(ctx, step); err != nil {
+		return err
+	}
+	err := renameBetween(from, oldName, to, newName)
+	if err == nil && f.lost != nil {
+		err = f.lost(step)
+	}
+	return err
 }
 
 // stateFolder opens one of the directories in ours, and makes it at first use.

@@ -140,8 +140,8 @@ func (g *gids) list() error {
 		return err
 	}
 	given := map[int]bool{}
-	for _, item := range listed {
-		if gid, err := strconv.Atoi(item.Name()); err == nil {
+	for _, name := range listed {
+		if gid, err := strconv.Atoi(name); err == nil {
 			given[gid] = true
 		}
 	}

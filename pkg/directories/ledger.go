@@ -25,7 +25,7 @@ type ledger struct {
 // node is one directory of the ledger.
 type node struct {
 	entries map[string]*entry // by file name; nil is one that was not read yet
-	folders map[string]bool
+	folders map[string]bool   // all other names; what is no directory after all is an empty node
 }
 
 func newLedger(b *batch, owners *os.Root) *ledger {
@@ -66,19 +66,26 @@ func (l *ledger) load(ctx context.Context, p string) (*node, error) {
 		}
 	}
 	folder, err := l.tree.folder(ctx, p)
+	if isNoDirectory(err) {
+		return n, nil // a file that is not ours, or one that NFS keeps for who has it open
+	}
 	if err != nil {
 		return nil, err
 	}
 	listed, err := names(folder, l.tree.at(p))
-	for _, item := range listed {
-		switch owner := strings.HasPrefix(item.Name(), wellknown.OwnerPrefix); {
-		case owner && item.Type().IsRegular():
-			n.entries[item.Name()] = nil
-		case !owner && item.IsDir():
-			n.folders[item.Name()] = true
+	for _, name := range listed {
+		if strings.HasPrefix(name, wellknown.OwnerPrefix) {
+			n.entries[name] = nil
+		} else {
+			n.folders[name] = true
 		}
 	}
 	return n, err
+}
+
+func isNoDirectory(err error) bool {
+	refusal := (*failure)(nil)
+	return errors.As(err, &refusal) && (refusal.reason == NotADirectory || refusal.reason == SymlinkInPath)
 }
 
 // entries are the owners of a path, by volume; those that leave come after the others.
@@ -104,6 +111,20 @@ func (l *ledger) entries(ctx context.Context, p string) ([]*entry, error) {
 		}
 		return 1
 	}), nil
+}
+
+// alone says that a path has no owner but one, by what its directory holds now, whatever was read
+// of it before.
+func (l *ledger) alone(ctx context.Context, p string, e *entry) (bool, error) {
+	folder, err := l.tree.folder(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	listed, err := names(folder, l.tree.at(p))
+	if errors.Is(err, fs.ErrNotExist) { // it was removed, and may be there again
+		return false, nil
+	}
+	return len(listed) == 1 && listed[0] == e.fileName(), err
 }
 
 func (l *ledger) read(ctx context.Context, p, name string) (*entry, error) {

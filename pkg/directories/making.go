@@ -61,10 +61,7 @@ func (b *batch) give(name string, s shape) error {
 }
 
 func (b *batch) place(ctx context.Context, half string, parent *os.Root, name, where string) error {
-	if err := b.fs.before(ctx, "place "+where); err != nil {
-		return err
-	}
-	err := renameBetween(b.tmp, half, parent, name)
+	err := b.fs.move(ctx, "place "+where, b.tmp, half, parent, name)
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {
 		return changed(where).because(err)
 	}

@@ -137,7 +137,7 @@ func (r *removal) advance(b *branch) {
 			return
 		}
 	}
-	piece, err := b.list.ReadDir(pieceSize)
+	piece, err := b.list.Readdirnames(pieceSize)
 	if err != nil {
 		if !errors.Is(err, io.EOF) {
 			r.fail(b, err)
@@ -170,27 +170,39 @@ func (r *removal) enter(b *branch) error {
 	return err
 }
 
-// clear removes the files of a piece, and makes branches of its directories.
-func (r *removal) clear(b *branch, piece []os.DirEntry) {
+// clear removes what it can of a piece, and makes branches of the rest: directories that are not
+// empty. What something is, is not asked first: that would cost as much as its removal.
+func (r *removal) clear(b *branch, piece []string) {
 	var children []*branch
-	for _, item := range piece {
-		if !item.IsDir() {
-			err := b.folder.Remove(item.Name())
-			if !errors.Is(err, fs.ErrExist) {
-				r.count(err)
-				r.fail(b, err)
-				continue
-			} // it has become a directory
-		}
-		if b.depth >= maxDepth && r.lift(b, item.Name()) {
+	for _, name := range piece {
+		err := b.folder.Remove(name) // as a file, then as a directory; never what a link leads to
+		if !b.isFull(name, err) {
+			r.count(err)
+			r.fail(b, err)
 			continue
 		}
-		children = append(children, &branch{parent: b, name: item.Name(), depth: b.depth + 1})
+		if b.depth >= maxDepth && r.lift(b, name) {
+			continue
+		}
+		children = append(children, &branch{parent: b, name: name, depth: b.depth + 1})
 	}
 	for range children {
 		r.hold(b)
 	}
 	r.push(children...)
+}
+
+// isFull says that what could not be removed is a directory, which may go when what is in it is
+// gone. Servers have more than one answer for that, so after an odd one it is looked at.
+func (b *branch) isFull(name string, err error) bool {
+	switch {
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return false
+	case errors.Is(err, fs.ErrExist):
+		return true
+	}
+	info, err := b.folder.Lstat(name)
+	return err == nil && info.IsDir()
 }
 
 // lift moves a deep directory to the top, where the next pass finds it.

@@ -147,10 +147,7 @@ func (b *batch) moveBack(ctx context.Context, op Operation, slot string) error {
 	if err != nil {
 		return err
 	}
-	if err := b.fs.before(ctx, "restore "+op.Path); err != nil {
-		return err
-	}
-	err = renameBetween(b.trash, slot, parent, path.Base(op.Path))
+	err = b.fs.move(ctx, "restore "+op.Path, b.trash, slot, parent, path.Base(op.Path))
 	if errors.Is(err, fs.ErrExist) {
 		return changed(op.Path).because(err)
 	}

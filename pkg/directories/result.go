@@ -121,6 +121,12 @@ type stopError struct{ cause error }
 func (s *stopError) Error() string { return fmt.Sprintf("stopped: %v", s.cause) }
 func (s *stopError) Unwrap() error { return s.cause }
 
+// IsStop says that an error is, or holds, that of a batch or a sweep that was stopped.
+func IsStop(err error) bool {
+	stop := (*stopError)(nil)
+	return errors.As(err, &stop)
+}
+
 // resultOf tells an error as a result.
 func resultOf(err error) Result {
 	if stop := (*stopError)(nil); errors.As(err, &stop) {
@@ -131,6 +137,17 @@ func resultOf(err error) Result {
 	}
 	reason, advice := classify(err)
 	return Result{State: Failed, Reason: reason, Message: err.Error() + ": " + advice}
+}
+
+// isRefusal says that an error is an answer, ours or the server's, and that nothing was done. Any
+// other may hide that all was: a soft mount gives up on an answer, and a rename that is sent
+// again does not find what it has already moved.
+func isRefusal(err error) bool {
+	if f := (*failure)(nil); errors.As(err, &f) {
+		return true
+	}
+	reason, _ := classify(err)
+	return reason != IOError
 }
 
 func stopMessage(cause error) string {

@@ -109,7 +109,7 @@ const tmpName = "tmp"
 func (b *batch) emptyTmp() error {
 	leftovers, err := names(b.tmp, tmpName)
 	for _, leftover := range leftovers {
-		err = errors.Join(err, b.tmp.Remove(leftover.Name()))
+		err = errors.Join(err, b.tmp.Remove(leftover))
 	}
 	if err != nil {
 		return fmt.Errorf("emptying %s: %w", child(wellknown.StateDirectory, tmpName), err)

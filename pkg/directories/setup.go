@@ -3,8 +3,6 @@ package directories
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"io/fs"
 	"path"
 )
@@ -135,17 +133,9 @@ func (b *batch) wantEmpty(ctx context.Context, p string) error {
 	if err != nil {
 		return err
 	}
-	list, err := folder.Open(".")
-	if err != nil {
-		return fmt.Errorf("listing %s: %w", p, err)
-	}
-	defer list.Close()
-	_, err = list.ReadDir(1)
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("listing %s: %w", p, err)
+	empty, err := isEmpty(folder, p)
+	if err != nil || empty {
+		return err
 	}
 	return refuse(NotEmptyUnowned, "%s has content and no owner, and the class has adopt_existing \"false\": choose another name, move the content away, or allow it in the class", quote(p))
 }
@@ -206,10 +196,11 @@ func (b *batch) makeVolume(ctx context.Context, op Operation, gid int) error {
 	return b.makeDirectory(ctx, parent, path.Base(op.Path), op.Path, made)
 }
 
-// withdraw takes the new entry back when the directory could not be made, so that a path that
-// nobody has keeps nobody else away. A run that was stopped leaves it to the next one.
+// withdraw takes the new entry back when the directory was refused, so that a path that nobody
+// has keeps nobody else away. A run that was stopped leaves it to the next one, and so does one
+// whose rename has no answer: the directory may be there, and would have no owner.
 func (b *batch) withdraw(ctx context.Context, op Operation, s site, e *entry, cause error) error {
-	if stop := (*stopError)(nil); s.own != nil || errors.As(cause, &stop) {
+	if s.own != nil || !isRefusal(cause) {
 		return cause
 	}
 	if err := b.ledger.drop(ctx, op.Path, e); err != nil {

@@ -49,25 +49,8 @@ func (b *batch) writeFile(ctx context.Context, folder *os.Root, name, where stri
 	if err := createFile(b.tmp, half, data); err != nil {
 		return fmt.Errorf("writing %s: %w", where, err)
 	}
-	if err := b.fs.before(ctx, "place "+where); err != nil {
-		return err // the next batch empties tmp
-	}
-	if err := renameBetween(b.tmp, half, folder, name); err != nil {
-		return fmt.Errorf("writing %s: %w", where, err)
+	if err := b.fs.move(ctx, "place "+where, b.tmp, half, folder, name); err != nil {
+		return fmt.Errorf("writing %s: %w", where, err) // the next batch empties tmp
 	}
 	return nil
-}
-
-// names lists an open directory.
-func names(folder *os.Root, where string) ([]os.DirEntry, error) {
-	list, err := folder.Open(".")
-	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", where, err)
-	}
-	defer list.Close()
-	entries, err := list.ReadDir(-1)
-	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", where, err)
-	}
-	return entries, nil
 }

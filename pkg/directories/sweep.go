@@ -22,6 +22,8 @@ type SweepOptions struct {
 	Now time.Time
 	// Workers is how many directories are emptied at once; 0 is DefaultSweepWorkers.
 	Workers int
+	// Begun, if not nil, hears that all that is due is out of reach, and that its removal begins.
+	Begun func(Swept)
 	// Progress, if not nil, hears of every Every removals; one call at a time.
 	Progress func(Swept)
 	Every    int64 // 0 is 1000
@@ -58,6 +60,9 @@ func (f *FileSystem) Sweep(ctx context.Context, options SweepOptions) (Swept, er
 	defer closeRoot(s.sweeping)
 	if err := s.condemn(ctx); err != nil {
 		return s.swept, err
+	}
+	if options.Begun != nil {
+		options.Begun(s.swept)
 	}
 	r := newRemoval(f, s.sweeping, options, s.swept)
 	return r.run(ctx)
@@ -157,10 +162,7 @@ func (s *sweep) condemnOne(ctx context.Context, slot string) error {
 	if due, _ := record.due(s.now); !due {
 		return nil
 	}
-	if err := s.fs.before(ctx, "condemn "+inTrash(slot)); err != nil {
-		return err
-	}
-	err = renameBetween(s.trash, slot, s.sweeping, unique(slotName("swept", 1)))
+	err = s.fs.move(ctx, "condemn "+inTrash(slot), s.trash, slot, s.sweeping, unique(slotName("swept", 1)))
 	if err == nil {
 		s.swept.Volumes++
 	} else if !errors.Is(err, fs.ErrNotExist) {

@@ -126,14 +126,14 @@ func listTrash(trash *os.Root) (slots []string, records []trashRecord, err error
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, item := range listed {
-		slot, isRecord := strings.CutPrefix(item.Name(), wellknown.OwnerPrefix)
+	for _, name := range listed {
+		slot, isRecord := strings.CutPrefix(name, wellknown.OwnerPrefix)
 		if !isRecord {
-			slots = append(slots, item.Name())
+			slots = append(slots, name)
 			continue
 		}
-		if !item.Type().IsRegular() {
-			continue // sweepingName
+		if name == sweepingName {
+			continue
 		}
 		record, err := readRecord(trash, slot)
 		if err != nil {

@@ -16,6 +16,8 @@ import (
 // its testdata/sweep-report.json.
 type sweepReport struct {
 	directories.Swept
+	// Stopped says that its time was over before all that was due was gone.
+	Stopped bool `json:"stopped,omitempty"`
 	// Error is why some of what was due is left.
 	Error string `json:"error,omitempty"`
 }
@@ -26,7 +28,7 @@ const maxErrorBytes = wellknown.MaxTerminationMessageBytes / 8
 // sweep empties the trash, as far as the time goes; the next one goes on.
 func (j job) sweep(ctx context.Context) error {
 	swept, err := j.emptyTrash(ctx)
-	report := sweepReport{Swept: swept}
+	report := sweepReport{Swept: swept, Stopped: directories.IsStop(err)}
 	if err != nil {
 		report.Error = err.Error()[:min(len(err.Error()), maxErrorBytes)]
 	}
@@ -44,7 +46,7 @@ func (j job) emptyTrash(ctx context.Context) (directories.Swept, error) {
 	j.log.Info("sweep begins")
 	watch := &sweepWatch{log: j.log}
 	defer watch.start(wellknown.SweepProgressInterval)()
-	return fileSystem.Sweep(ctx, directories.SweepOptions{Now: j.Now(), Progress: watch.note, Every: progressEvery})
+	return fileSystem.Sweep(ctx, directories.SweepOptions{Now: j.Now(), Begun: watch.begun, Progress: watch.note, Every: progressEvery})
 }
 
 // progressEvery is fine enough to move even where each removal is slow.
@@ -56,6 +58,12 @@ type sweepWatch struct {
 	log   *slog.Logger
 	mu    sync.Mutex
 	swept directories.Swept // guarded by mu
+}
+
+// begun tells a wait for the lock and for records from slow removals.
+func (w *sweepWatch) begun(swept directories.Swept) {
+	w.note(swept)
+	w.log.Info("sweep removes what is due", sweptSoFar(swept))
 }
 
 func (w *sweepWatch) note(swept directories.Swept) {

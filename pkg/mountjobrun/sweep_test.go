@@ -26,11 +26,15 @@ func TestSweepEmptiesTheTrash(t *testing.T) {
 		t.Fatalf("exit code %d\n%s", code, &w.stderr)
 	}
 	report := w.sweepReport()
-	if report.Volumes != 1 || report.Removed < 2 || report.Error != "" {
+	if report.Volumes != 1 || report.Removed < 2 || report.Error != "" || report.Stopped {
 		t.Errorf("report %s", w.message())
 	}
-	if log := w.stderr.String(); !strings.Contains(log, `"sweep ended"`) {
+	log := w.stderr.String()
+	if !strings.Contains(log, `"sweep ended"`) {
 		t.Errorf("log:\n%s", log)
+	}
+	if !strings.Contains(log, `"sweep removes what is due" fileSystem=`+fileSystemID+` count.removed=0 count.volumes=1`) {
+		t.Errorf("nothing says that the removal begins:\n%s", log)
 	}
 }
 
@@ -39,7 +43,7 @@ func TestSweepThatIsStoppedSaysSo(t *testing.T) {
 	mustRun(t, w)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if code := w.run(ctx, commandSweep); code != exitFailed || w.sweepReport().Error == "" {
+	if code := w.run(ctx, commandSweep); code != exitFailed || w.sweepReport().Error == "" || !w.sweepReport().Stopped {
 		t.Errorf("exit code %d, message %s", code, w.message())
 	}
 }
@@ -69,7 +73,7 @@ func TestSweepReport(t *testing.T) {
 	if err := json.Unmarshal(want, &report); err != nil {
 		t.Fatal(err)
 	}
-	if report.Removed != 1234 || report.Next.IsZero() || report.Error == "" {
+	if report.Removed != 1234 || report.Next.IsZero() || !report.Stopped || report.Error == "" {
 		t.Errorf("got %+v", report)
 	}
 	got, err := json.Marshal(report)

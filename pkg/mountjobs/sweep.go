@@ -19,7 +19,9 @@ type SweepOutcome struct {
 	Ended time.Time
 	Until time.Time // as in Outcome
 	// Swept is the zero value unless the Job has told.
-	Swept   directories.Swept
+	Swept directories.Swept
+	// Stopped says that its time was over first.
+	Stopped bool
 	Message string
 }
 
@@ -27,6 +29,8 @@ type SweepOutcome struct {
 // tested on testdata/sweep-report.json.
 type sweepReport struct {
 	directories.Swept
+	// Stopped says that its time was over before all that was due was gone.
+	Stopped bool `json:"stopped,omitempty"`
 	// Error is why some of what was due is left.
 	Error string `json:"error,omitempty"`
 }
@@ -59,7 +63,7 @@ func (o *SweepOutcome) read(r run) {
 	var report sweepReport
 	readable := json.Unmarshal([]byte(r.message), &report) == nil
 	if readable {
-		o.Swept, o.Message = report.Swept, words(report.Error)
+		o.Swept, o.Stopped, o.Message = report.Swept, report.Stopped, words(report.Error)
 	}
 	switch {
 	case r.exitCode == 0:
@@ -74,3 +78,9 @@ func (o *SweepOutcome) read(r run) {
 
 // HoldsFileSystem says whether another sweep must wait for this one. Mount Jobs never do.
 func (o SweepOutcome) HoldsFileSystem() bool { return o.State == Running }
+
+// GotOn says that a sweep had to stop in the middle of its work: the next one should go on with it
+// at once. One that was stopped before it did anything only tells that something is wrong.
+func (o SweepOutcome) GotOn() bool {
+	return o.State == Finished && o.Stopped && (o.Swept.Removed > 0 || o.Swept.Volumes > 0)
+}

@@ -57,6 +57,23 @@ func TestReadSweep(t *testing.T) {
 	}
 }
 
+// TestSweepThatGotOn: out of time is a failure only if nothing came of it.
+func TestSweepThatGotOn(t *testing.T) {
+	for report, want := range map[string]bool{
+		`{"removed":7,"volumes":0,"kept":0,"stopped":true,"error":"stopped"}`: true,
+		`{"removed":0,"volumes":1,"kept":0,"stopped":true,"error":"stopped"}`: true,
+		`{"removed":0,"volumes":0,"kept":1,"stopped":true,"error":"stopped"}`: false,
+		`{"removed":7,"volumes":1,"kept":0,"error":"input/output error"}`:     false,
+		``: false,
+	} {
+		job := newSweep(t)
+		got, err := mountjobs.ReadSweep(job, []*corev1.Pod{newPod(job, ended(1, "Error", report))}, created)
+		if err != nil || got.GotOn() != want {
+			t.Errorf("%s: got %v, error %v", report, got.GotOn(), err)
+		}
+	}
+}
+
 func TestReadSweepTellsTheNextOne(t *testing.T) {
 	report, err := os.ReadFile("testdata/sweep-report.json")
 	if err != nil {

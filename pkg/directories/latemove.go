@@ -1,0 +1,62 @@
+package directories
+
+import (
+	"context"
+	"path"
+	"slices"
+)
+
+// confirmLast makes sure that nobody came to own the directory before it was moved. The server can
+// carry a rename out long after it was asked to: a node that is cut off loses the lock meanwhile.
+func (b *batch) confirmLast(ctx context.Context, op Operation, slot string, own *entry) error {
+	alone, err := b.ledger.alone(ctx, op.Path, own)
+	if err != nil || alone {
+		return err
+	}
+	b.ledger.forget()
+	s, err := b.owners(ctx, op)
+	if err != nil {
+		return err
+	}
+	given, err := b.giveBack(ctx, op, slot, s)
+	if err != nil || !given {
+		return err
+	}
+	return refuse(Changed, "%s stays: somebody came to own it while this Job was cut off from the file system; the next try decides anew", quote(op.Path))
+}
+
+// resumeGivingBack goes on for a run that died between a late move and its undoing.
+func (b *batch) resumeGivingBack(ctx context.Context, op Operation, s site) error {
+	slot, moved, err := b.slot(op, s.own)
+	if err == nil && moved {
+		_, err = b.giveBack(ctx, op, slot, s)
+	}
+	return err
+}
+
+// giveBack undoes the move of a directory that is somebody's. What is at the path by now is newer,
+// and theirs as well.
+func (b *batch) giveBack(ctx context.Context, op Operation, slot string, s site) (given bool, err error) {
+	if !s.robbed() {
+		return false, nil
+	}
+	info, err := b.data.look(ctx, op.Path)
+	if err != nil || info != nil {
+		return false, err
+	}
+	parent, err := b.data.folder(ctx, path.Dir(op.Path))
+	if err != nil {
+		return false, err
+	}
+	if err := b.fs.move(ctx, "give back "+op.Path, b.trash, slot, parent, path.Base(op.Path)); err != nil {
+		return false, err
+	}
+	return true, b.dropRecord(ctx, slot)
+}
+
+// robbed says that somebody who stays found the directory at the path when they came: the volume
+// itself, which began again, or another one. Who made a directory came after the move.
+func (s site) robbed() bool {
+	return s.own != nil && !s.own.leaving ||
+		slices.ContainsFunc(s.others, func(e *entry) bool { return !e.leaving && !e.Made })
+}

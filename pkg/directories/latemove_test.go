@@ -1,0 +1,115 @@
+package directories
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"testing"
+)
+
+// meanwhile plays a Job that has the lock because the server took it from another one.
+func (w *world) meanwhile(ops ...Operation) error {
+	f := w.open(nil)
+	defer f.Close()
+	b, err := f.begin(context.Background())
+	if err != nil {
+		return err
+	}
+	defer b.end()
+	for _, op := range ops {
+		if result := b.do(context.Background(), op); result.State != Done {
+			return fmt.Errorf("%s of %s: %+v", op.Kind, op.Path, result)
+		}
+	}
+	return nil
+}
+
+// A node that is cut off in the middle of its move loses the lock, and the move takes place later,
+// when somebody else owns the directory.
+func TestAMoveThatComesTooLate(t *testing.T) {
+	a, c := owner("c1", "ns", 1), owner("c2", "ns", 1)
+	join := setupOf(c, "/ns/data")
+	join.ShareAcrossClusters = true
+	late := func(w *world, ops ...Operation) func(string) error {
+		return func(step string) error {
+			if step != "trash /ns/data" {
+				return nil
+			}
+			return w.meanwhile(ops...)
+		}
+	}
+	t.Run("another cluster came", func(t *testing.T) {
+		w := newWorld(t)
+		w.done(setupOf(a, "/ns/data"))
+		w.write("/ns/data/file", "live")
+		f := w.open(late(w, join))
+		result := f.Run(t.Context(), []Operation{cleanupOf(a, "/ns/data")}, nil).Results[0]
+		f.Close()
+		if result.State != Failed || result.Reason != Changed {
+			t.Errorf("got %+v", result)
+		}
+		w.sweep(0)
+		w.there("/ns/data/file")
+		w.wantEmptyTrash()
+		w.do(cleanupOf(a, "/ns/data"), Done, StillOwned)
+		w.done(cleanupOf(c, "/ns/data")) // and can take it away
+		w.gone("/ns/data")
+	})
+	t.Run("the volume itself began again", func(t *testing.T) {
+		w := newWorld(t)
+		w.done(setupOf(a, "/ns/data"))
+		w.write("/ns/data/file", "live")
+		f := w.open(late(w, setupOf(a, "/ns/data")))
+		result := f.Run(t.Context(), []Operation{cleanupOf(a, "/ns/data")}, nil).Results[0]
+		f.Close()
+		if result.State != Failed || result.Reason != Changed {
+			t.Errorf("got %+v", result)
+		}
+		w.sweep(0)
+		w.there("/ns/data/file", "/.efs-stunnel/owners/ns/data/@"+a.Volume)
+		w.wantEmptyTrash()
+	})
+	t.Run("and the process died with it", func(t *testing.T) {
+		w := newWorld(t)
+		w.done(setupOf(a, "/ns/data"))
+		w.write("/ns/data/file", "live")
+		f := w.open(late(w, join))
+		b, err := f.begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.lost = func(step string) error {
+			if step == "trash /ns/data" {
+				return syscall.EIO
+			}
+			return nil
+		}
+		if result := b.do(t.Context(), cleanupOf(a, "/ns/data")); result.Reason != IOError {
+			t.Errorf("got %+v", result)
+		}
+		b.end()
+		f.Close()
+		w.gone("/ns/data")
+		w.do(cleanupOf(a, "/ns/data"), Done, StillOwned)
+		w.sweep(0)
+		w.there("/ns/data/file")
+		w.wantEmptyTrash()
+	})
+}
+
+// Who makes a directory of its own under the name of one that was moved keeps its own.
+func TestANewDirectoryIsNoReasonToUndoAMove(t *testing.T) {
+	w := newWorld(t)
+	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
+	w.done(setupOf(a, "/ns/data"))
+	w.write("/ns/data/old", "x")
+	w.crash(cleanupOf(a, "/ns/data"), "drop /.efs-stunnel/owners/ns/data/@"+a.Volume+".leaving")
+	w.crash(setupOf(b, "/ns/data"), "place /ns/data")
+	op := cleanupOf(a, "/ns/data")
+	op.LeaveToOthers = true
+	w.do(op, Done, StillOwned)
+	w.gone("/ns/data")
+	w.there("/.efs-stunnel/trash/" + a.Volume + "/old")
+	w.done(setupOf(b, "/ns/data"))
+	w.gone("/ns/data/old")
+}
