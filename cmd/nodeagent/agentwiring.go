@@ -76,7 +76,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (wiring, error) {
 		Metadata: metadata.Find, Credentials: credentials.Chain{Log: sdkLogger(log)}.Find,
 		Dialer:        &probe.Network{CAFile: o.caFile},
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(dir.Prefix()) },
-		ProbeInterval: o.probeInterval, RemoveStartupTaint: o.removeStartupTaint,
+		ProbeInterval: o.probeInterval, HealthWait: wellknown.FirstHealthWait, RemoveStartupTaint: o.removeStartupTaint,
 		HTTP: httpserver.Options{
 			Address: o.httpAddress, Pprof: o.pprof, Log: log,
 			Metrics: prometheus.Gatherers{registry, legacyregistry.DefaultGatherer},

@@ -62,8 +62,8 @@ func firstGroup(pattern *regexp.Regexp, text string) string {
 	return found[1]
 }
 
-// check refuses a stunnel that cannot verify what tunnels promise.
-func (f Features) check() error {
+// Check refuses a stunnel that cannot verify what tunnels promise.
+func (f Features) Check() error {
 	switch {
 	case !f.CheckHost:
 		return f.lacks("checkHost")

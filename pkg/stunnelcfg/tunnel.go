@@ -40,7 +40,7 @@ const MaxConnect = 32
 // returns an error that names the field whose value is not allowed, or the option that stunnel
 // lacks: never a file in which less is verified.
 func Render(t Tunnel, f Features) ([]byte, error) {
-	if err := f.check(); err != nil {
+	if err := f.Check(); err != nil {
 		return nil, err
 	}
 	if err := t.check(); err != nil {

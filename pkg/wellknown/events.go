@@ -59,8 +59,9 @@ const (
 	// EventConfigurationRefused: stunnel cannot run with a tunnel's configuration; the message says
 	// why, and which file it lacks.
 	EventConfigurationRefused = "ConfigurationRefused"
-	// EventClientCertificateFailed: the client certificate of a tunnel cannot be renewed; the
-	// message says until when the present one serves.
+	// EventClientCertificateFailed: the client certificate of a tunnel cannot be renewed, and the
+	// message says until when the present one serves; or one that was asked for later cannot be
+	// made, and the tunnel serves without it.
 	EventClientCertificateFailed = "ClientCertificateFailed"
 	// EventTunnelUnhealthy: nothing comes back through a tunnel.
 	EventTunnelUnhealthy = "TunnelUnhealthy"

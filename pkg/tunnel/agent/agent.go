@@ -42,8 +42,11 @@ type Options struct {
 	Credentials func(ctx context.Context, region string) (certificates.Credentials, error)
 	Dialer      probe.Dialer
 	// Status reads what the supervisor says; it must not wait.
-	Status             func() (supervise.Status, error)
-	ProbeInterval      time.Duration
+	Status        func() (supervise.Status, error)
+	ProbeInterval time.Duration
+	// HealthWait is how long a starting agent waits for its tunnels to be healthy before it is
+	// ready all the same.
+	HealthWait         time.Duration
 	RemoveStartupTaint bool
 	HTTP               httpserver.Options // its checks are the agent's
 	Events             record.EventRecorder
@@ -70,12 +73,15 @@ type Agent struct {
 
 	table    ports.Table
 	hasTable bool
+	// unknown are targets that the table has, but so that nothing was ever read of them.
+	unknown  []string
 	problem  tableProblem
 	place    routing.Place
 	status   supervise.Status
 	features bool // status has been read once
 	memories map[string]routing.Memory
 	plan     routing.Plan
+	planned  bool // there is a plan, be it an empty one
 	tunnels  map[string]*tunnelState
 	written  map[string][]byte // what the files hold
 	kept     []byte            // what the memory's file holds

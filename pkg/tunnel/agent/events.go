@@ -43,17 +43,22 @@ func (a *Agent) tell(now time.Time) {
 	}
 }
 
-// tellCertificate tells of one that is growing old. Of one that was never made, routing tells.
+// tellCertificate tells of one that is growing old, or says less than it should. Of one without
+// which there is no tunnel, routing tells.
 func (a *Agent) tellCertificate(t routing.Tunnel, now time.Time) {
 	c := t.Certificate
 	if c.Problem == "" {
 		return
 	}
-	state := "it serves until " + c.Until.UTC().Format(time.RFC3339)
-	if !now.Before(c.Until) {
-		state = "it ended at " + c.Until.UTC().Format(time.RFC3339) + ", and only open connections go on"
+	until := c.Until.UTC().Format(time.RFC3339)
+	state := "renewed; it serves until " + until
+	switch {
+	case c.Identity != t.Identity:
+		state = "made; the tunnel serves as it did before"
+	case !now.Before(c.Until):
+		state = "renewed; it ended at " + until + ", and only open connections go on"
 	}
-	a.warn(wellknown.EventClientCertificateFailed, t.Name, fmt.Sprintf("client certificate of the tunnel to %s on port %d cannot be renewed; %s: %s",
+	a.warn(wellknown.EventClientCertificateFailed, t.Name, fmt.Sprintf("client certificate of the tunnel to %s on port %d cannot be %s: %s",
 		t.Name, t.Port, state, c.Problem))
 }
 

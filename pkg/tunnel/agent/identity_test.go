@@ -3,6 +3,7 @@ package agent_test
 import (
 	"crypto/x509"
 	"encoding/pem"
+	"net"
 	"net/netip"
 	"os"
 	"strings"
@@ -269,4 +270,54 @@ func TestIAMIsTakenBack(t *testing.T) {
 	if _, err := os.Stat(p.dir.CertificateFile("fs-1")); !os.IsNotExist(err) {
 		t.Errorf("its certificate is still there (%v)", err)
 	}
+}
+
+// TestIAMWithoutCredentialsEndsNothing: one namespace has the nodes prove who they are to what
+// others use, and they cannot.
+func TestIAMWithoutCredentialsEndsNothing(t *testing.T) {
+	w := &wallet{}
+	w.lose("nobody gives any")
+	c := newCluster(t)
+	c.strictTarget("127.1.0.1", false)
+	moved := c.strictTarget("127.1.0.2", false)
+	root, local := stunneltest.FreePort(t, "127.0.0.1"), stunneltest.FreePort(t, "127.0.0.1")
+	publish := func(address string, iam bool) {
+		fs := target(int(root.Port()), address, "")
+		fs.IAM, fs.AccessPoints = iam, map[string]ports.AccessPoint{"fsap-1": {Port: int(local.Port()), IAM: iam}}
+		c.publish(tableOf(map[string]ports.Target{"fs-1": fs}))
+	}
+	publish("127.1.0.1", false)
+	p := c.pod(stunneltest.FreePort(t, "127.0.0.1").String())
+	p.startSupervisor()
+	p.startAgent(w.give)
+	p.until("both are up", func() bool { return p.up() && p.pointUp() })
+	onRoot, onPoint := p.hold(root), p.hold(local)
+	publish("127.1.0.1", true)
+	for range 2 {
+		message := p.event(wellknown.EventClientCertificateFailed)
+		if !strings.Contains(message, "the tunnel serves as it did before: ") || !strings.Contains(message, "nobody gives any") {
+			t.Errorf("got %q", message)
+		}
+	}
+	p.endAgent()
+	p.startAgent(w.give)
+	publish("127.1.0.2", true)
+	p.until("new connections lead to the new mount target as before", func() bool {
+		return p.answers(root) == nil && p.answers(local) == nil &&
+			moved.saw(shown{}, 0) && moved.saw(shown{"fs-1", "fsap-1", ""}, 0)
+	})
+	p.until("both are watched, up and ready", func() bool { return p.up() && p.pointUp() && p.ready() })
+	if _, unusable := p.metric("efs_stunnel_node_target_unusable"); unusable {
+		t.Error("it is told that something is not served")
+	}
+	for _, conn := range []net.Conn{onRoot, onPoint} {
+		if err := p.ask(conn); err != nil {
+			t.Errorf("an open connection was cut: %v", err)
+		}
+	}
+	w.put("FIRST", time.Hour)
+	p.until("new connections prove the identity", func() bool {
+		return p.answers(root) == nil && p.answers(local) == nil &&
+			moved.saw(shown{"fs-1", "", "FIRST"}, 0) && moved.saw(shown{"fs-1", "fsap-1", "FIRST"}, 0)
+	})
 }

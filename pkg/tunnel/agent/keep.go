@@ -15,6 +15,7 @@ import (
 // notes are what the agent keeps on disk, besides the table.
 type notes struct {
 	Place   routing.Place             `json:"place"`
+	Unknown []string                  `json:"unknown,omitempty"`
 	Tunnels map[string]routing.Memory `json:"tunnels"`
 }
 
@@ -41,7 +42,7 @@ func (a *Agent) loadNotes() error {
 	if err := json.Unmarshal(text, &n); err != nil {
 		return fmt.Errorf("reading notes: %w", err)
 	}
-	a.place, a.kept = n.Place, text
+	a.place, a.unknown, a.kept = n.Place, n.Unknown, text
 	maps.Copy(a.memories, n.Tunnels)
 	return nil
 }
@@ -84,7 +85,7 @@ func (a *Agent) loadTable() error {
 
 // save writes the notes if they are news.
 func (a *Agent) save() error {
-	text, err := json.Marshal(notes{a.place, a.memories})
+	text, err := json.Marshal(notes{a.place, a.unknown, a.memories})
 	if err != nil {
 		return fmt.Errorf("keeping notes: %w", err)
 	}

@@ -94,7 +94,7 @@ func (a *Agent) look(ctx context.Context, now time.Time) {
 func (a *Agent) decide(ctx context.Context, now time.Time) {
 	in, err := a.input(now)
 	if err == nil {
-		a.plan = routing.Make(in)
+		a.plan, a.planned = routing.Make(in), true
 		a.memories = a.plan.Memories
 		err = a.apply(ctx, in.Files)
 	}
@@ -155,7 +155,7 @@ func (a *Agent) write(tunnel routing.Tunnel) error {
 		return err
 	}
 	a.written[tunnel.Name] = tunnel.Content
-	if tunnel.Certificate.File == "" {
+	if tunnel.Identity == (routing.Identity{}) {
 		err = a.options.Dir.RemoveCertificate(tunnel.Name) // what it was before may have shown one
 	}
 	if changed {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"time"
@@ -47,10 +48,21 @@ func (a *Agent) readTable(n news) {
 	if err != nil {
 		return
 	}
-	a.table, a.hasTable = table, true
+	a.table, a.hasTable, a.unknown = table, true, neverRead(rejected, table)
 	if err := a.options.Dir.WriteTable(ports.Encode(table)); err != nil {
 		a.options.Log.Warn("table could not be kept for a start without the apiserver", "err", err)
 	}
+}
+
+// neverRead are rejected targets of which there is nothing last, either.
+func neverRead(rejected []routing.Rejected, table ports.Table) []string {
+	var names []string
+	for _, r := range rejected {
+		if _, known := table.Targets[r.FileSystem]; !known {
+			names = append(names, fmt.Sprintf("%.60q", r.FileSystem))
+		}
+	}
+	return names
 }
 
 // readStatus forgets what a supervisor said that does not run any more, but not what its

@@ -14,7 +14,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // view is what the loop last saw, for those who look from outside. It is never changed.
@@ -24,7 +23,9 @@ type view struct {
 	updated    time.Time // by the table's own word
 	place      routing.Place
 	supervised bool
+	planned    bool
 	tunnels    []tunnelView // by name
+	unknown    []string     // targets of which nothing was ever read
 	troubles   []routing.Trouble
 	waiting    []string // tunnels that need a client certificate, and have none
 	// certificates are by tunnel; the map is never changed.
@@ -53,13 +54,13 @@ func (a *Agent) show() {
 	v := &view{
 		hasTable: a.hasTable, tableGood: a.hasTable && a.problem.err == nil && !a.problem.deleted && len(a.problem.rejected) == 0,
 		updated: a.table.LastUpdate, place: a.place, supervised: a.status.PID != 0,
-		troubles: a.plan.Troubles, once: before != nil && before.once,
+		planned: a.planned, unknown: a.unknown, troubles: a.plan.Troubles, once: before != nil && before.once,
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.tunnels)) {
 		v.tunnels = append(v.tunnels, a.viewOf(a.tunnels[name]))
 	}
 	v.waiting, v.certificates = waiting(a.plan), a.keeper.Held()
-	v.once = v.once || v.begun(time.Since(a.started)) == nil
+	v.once = v.once || v.begun(a.waits()) == nil
 	a.view.Store(v)
 }
 
@@ -129,20 +130,37 @@ func (v *view) ready() error {
 		return errors.New("no table has been seen, neither now nor by an earlier run")
 	case !v.supervised:
 		return errors.New("the supervisor does not run")
+	case !v.planned:
+		return errors.New("no plan of the tunnels has been made yet")
 	}
-	return v.all("not listening", func(t tunnelView) bool { return t.status.Listening && t.inForce })
+	return v.all("not listening", func(t tunnelView) bool { return t.status.Listening && t.inForce || t.crowdedOut() })
 }
 
-// begun is ready and, for a while after the start, healthy.
-func (v *view) begun(age time.Duration) error {
-	if err := v.ready(); err != nil || age >= wellknown.FirstHealthWait {
+// crowdedOut: nobody could serve a tunnel on a port that strangers have. On standby it may be the
+// old pod of an upgrade, which stands by itself, that has the address.
+func (t tunnelView) crowdedOut() bool {
+	p := t.status.Process
+	return t.standby && p != nil && p.Reason == supervise.ReasonPortTaken
+}
+
+// begun is ready for the first time: nothing is left to the old pod of an upgrade that this one
+// could not do and, for a while after the start, the tunnels are healthy.
+func (v *view) begun(waits bool) error {
+	if err := v.ready(); err != nil {
 		return err
 	}
-	if err := v.all("not healthy yet", func(t tunnelView) bool { return t.up }); err != nil {
+	if err := naming("not readable in the table, so that only an older pod can know them", v.unknown); err != nil || !waits {
+		return err
+	}
+	// What answers in place of a tunnel that does not listen here is somebody else's.
+	if err := v.all("not healthy yet", func(t tunnelView) bool { return t.up && t.inForce }); err != nil {
 		return err
 	}
 	return naming("no client certificate yet", v.waiting)
 }
+
+// waits says whether health is still waited for.
+func (a *Agent) waits() bool { return time.Since(a.started) < a.options.HealthWait }
 
 // all says of which tunnels something does not hold.
 func (v *view) all(what string, holds func(tunnelView) bool) error {
@@ -175,7 +193,7 @@ func (a *Agent) Ready() error {
 	if v != nil && v.once {
 		return v.ready()
 	}
-	return v.begun(time.Since(a.started))
+	return v.begun(a.waits())
 }
 
 // maxLook is far longer than any look takes.

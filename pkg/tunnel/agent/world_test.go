@@ -263,9 +263,9 @@ func (p *pod) startAgent(change func(*agent.Options)) {
 		Metadata:      func(context.Context) (routing.Place, error) { return routing.Place{}, errors.New("not on EC2") },
 		Dialer:        &probe.Network{CAFile: p.authority.File},
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(p.dir.Prefix()) },
-		ProbeInterval: time.Second,
-		HTTP:          httpserver.Options{Address: p.http, Metrics: p.registry, Log: p.logger()},
-		Events:        p.events, Metrics: p.registry, Log: p.logger(),
+		ProbeInterval: time.Second, HealthWait: wellknown.FirstHealthWait,
+		HTTP:   httpserver.Options{Address: p.http, Metrics: p.registry, Log: p.logger()},
+		Events: p.events, Metrics: p.registry, Log: p.logger(),
 	}
 	if change != nil {
 		change(&o)

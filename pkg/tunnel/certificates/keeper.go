@@ -124,20 +124,19 @@ func wallClock() time.Time { return time.Now().Round(0) }
 func (k *Keeper) follow(wanted map[string]routing.Identity) {
 	papers := make(map[string]*paper, len(wanted))
 	for name, identity := range wanted {
-		papers[name] = k.papers[name]
-		if papers[name] == nil || papers[name].identity != identity {
-			papers[name] = &paper{identity: identity}
-		}
+		papers[name] = k.papers[name].turned(identity)
 	}
 	k.papers = papers
 }
 
-// due are the tunnels of one kind whose certificates are.
+// due are the certificates of one kind that are. A tunnel has at most one of each kind.
 func (k *Keeper) due(iam bool, now time.Time) map[string]*paper {
 	due := map[string]*paper{}
 	for name, p := range k.papers {
-		if p.identity.IAM == iam && p.isDue(now) {
-			due[name] = p
+		for _, each := range p.kept() {
+			if each.identity.IAM == iam && each.isDue(now) {
+				due[name] = each
+			}
 		}
 	}
 	return due
@@ -161,7 +160,9 @@ func (k *Keeper) show() {
 func (k *Keeper) pause(now time.Time) time.Duration {
 	pause := roundInterval
 	for _, p := range k.papers {
-		pause = min(pause, max(0, p.due.Sub(now)))
+		for _, each := range p.kept() {
+			pause = min(pause, max(0, each.due.Sub(now)))
+		}
 	}
 	return pause
 }

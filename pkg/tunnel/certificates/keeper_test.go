@@ -204,3 +204,61 @@ func TestChangedIdentity(t *testing.T) {
 		}
 	})
 }
+
+// Others use the access point without IAM, and the node has no credentials.
+func TestIAMWithoutCredentialsKeepsWhatWasShown(t *testing.T) {
+	inBubble(t, func(n *node) {
+		k, end := n.start(onlyPoint())
+		before := k.Held()[point]
+		signedPoint := pointIdentity()
+		signedPoint.IAM, signedPoint.Region = true, "us-east-1"
+		turned := map[string]routing.Identity{point: signedPoint}
+		k.Want(turned)
+		synctest.Wait()
+		held := k.Held()[point]
+		if !strings.Contains(held.Problem, "there are none") || held.Sum != before.Sum || held.Identity != pointIdentity() {
+			t.Errorf("got %+v after %+v", held, before)
+		}
+		serves := func(when string) {
+			t.Helper()
+			if c := n.contents(k, point); time.Since(c.Made) > time.Hour || c.AccessKeyID != "" {
+				t.Errorf("%s: got %+v at %s", when, c, time.Now())
+			}
+			if held := k.Held()[point]; held.Problem == "" || !held.Until.After(time.Now()) {
+				t.Errorf("%s: got %+v at %s", when, held, time.Now())
+			}
+		}
+		after(4 * time.Hour)
+		serves("after hours")
+		end()
+		after(4 * time.Hour)
+		k, _ = n.start(turned)
+		after(time.Second)
+		serves("after a restart")
+		k.Want(onlyPoint())
+		synctest.Wait()
+		if held := k.Held()[point]; held.Problem != "" || held.Sum == "" {
+			t.Errorf("nobody wants IAM any more, and it says %+v", held)
+		}
+		k.Want(turned)
+		synctest.Wait()
+		n.has("FIRST", time.Hour)
+		after(time.Minute)
+		if c, held := n.contents(k, point), k.Held()[point]; c.AccessKeyID != "FIRST" || held.Problem != "" || held.Identity != signedPoint {
+			t.Errorf("got %+v, %+v", c, held)
+		}
+	})
+}
+
+func TestIAMWithoutRegion(t *testing.T) {
+	inBubble(t, func(n *node) {
+		k, _ := n.start(map[string]routing.Identity{signed: {FileSystem: "fs-2", IAM: true}})
+		if held := k.Held()[signed]; !strings.Contains(held.Problem, "region is not known") || n.timesAsked() > 0 {
+			t.Errorf("got %+v, and was asked for credentials %d times", held, n.timesAsked())
+		}
+		n.has("FIRST", time.Hour)
+		k.Want(onlySigned())
+		synctest.Wait()
+		n.contents(k, signed)
+	})
+}

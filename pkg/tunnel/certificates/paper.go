@@ -2,6 +2,7 @@ package certificates
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rsa"
 	"crypto/sha256"
 	"encoding/hex"
@@ -33,6 +34,8 @@ const (
 // paper is one tunnel's certificate.
 type paper struct {
 	identity routing.Identity
+	// former is what the tunnel showed before this was wanted; nil as soon as there is this.
+	former   *paper
 	der      []byte // nil while there is none
 	made     time.Time
 	until    time.Time // when servers cease to take it
@@ -41,13 +44,45 @@ type paper struct {
 	problem  string    // of the latest try
 }
 
+// turned is the paper of a tunnel that wants an identity from now on. One that differs only in how
+// the node proves itself keeps what is shown: others are served through that tunnel.
+func (p *paper) turned(identity routing.Identity) *paper {
+	switch {
+	case p == nil:
+	case p.identity == identity:
+		return p
+	case p.shown().identity == identity:
+		return p.shown()
+	case p.shown().der != nil && identity.SameTarget(p.shown().identity):
+		return &paper{identity: identity, former: p.shown()}
+	}
+	return &paper{identity: identity}
+}
+
+// shown is what servers are shown.
+func (p *paper) shown() *paper {
+	if p.former != nil {
+		return p.former
+	}
+	return p
+}
+
+// kept are those that are renewed. A former one that needs credentials is not: where there are
+// any, the one that is wanted can be made.
+func (p *paper) kept() []*paper {
+	if p.former != nil && !p.former.identity.IAM {
+		return []*paper{p, p.former}
+	}
+	return []*paper{p}
+}
+
 // isDue: what was made in the future was made by another clock.
 func (p *paper) isDue(now time.Time) bool {
 	return !now.Before(p.due) || p.der != nil && p.failures == 0 && p.made.After(now.Add(clockSet))
 }
 
-// load takes up what lies on disk, if it is what is wanted. When the credentials of it expire is
-// not written there, so a look at those is due at once.
+// load takes up what lies on disk, if it is what is wanted, or was until that changed. When the
+// credentials of it expire is not written there, so a look at those is due at once.
 func (p *paper) load(text []byte, key *rsa.PublicKey) error {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != pemType {
@@ -57,12 +92,17 @@ func (p *paper) load(text []byte, key *rsa.PublicKey) error {
 	if err != nil {
 		return err
 	}
-	if c.FileSystem != p.identity.FileSystem || c.AccessPoint != p.identity.AccessPoint || (c.AccessKeyID != "") != p.identity.IAM {
+	if c.FileSystem != p.identity.FileSystem || c.AccessPoint != p.identity.AccessPoint {
 		return errOther
 	}
-	p.der, p.made, p.until = block.Bytes, c.Made, c.NotAfter
-	if !p.identity.IAM {
-		p.due = p.made.Add(renewAfter)
+	loaded := p
+	if iam := c.AccessKeyID != ""; iam != p.identity.IAM {
+		loaded = &paper{identity: routing.Identity{FileSystem: c.FileSystem, AccessPoint: c.AccessPoint, IAM: iam}}
+		p.former = loaded
+	}
+	loaded.der, loaded.made, loaded.until = block.Bytes, c.Made, c.NotAfter
+	if !loaded.identity.IAM {
+		loaded.due = loaded.made.Add(renewAfter)
 	}
 	return nil
 }
@@ -95,7 +135,7 @@ func (p *paper) renew(key *rsa.PrivateKey, node string, c Credentials, now time.
 
 // succeed notes what holds from now on; fresh is nil when it holds longer.
 func (p *paper) succeed(fresh []byte, c Credentials, now time.Time) {
-	p.failures, p.problem = 0, ""
+	p.failures, p.problem, p.former = 0, "", nil
 	if fresh != nil {
 		p.der, p.made = fresh, now.Truncate(time.Second)
 	}
@@ -122,9 +162,10 @@ func (p *paper) text() []byte { return pem.EncodeToMemory(&pem.Block{Type: pemTy
 
 // certificate is what others are told.
 func (p *paper) certificate(file string) routing.Certificate {
-	c := routing.Certificate{Identity: p.identity, File: file, Until: p.until, Problem: p.problem}
-	if p.der != nil {
-		sum := sha256.Sum256(p.text())
+	shown := p.shown()
+	c := routing.Certificate{Identity: shown.identity, File: file, Until: shown.until, Problem: cmp.Or(p.problem, shown.problem)}
+	if shown.der != nil {
+		sum := sha256.Sum256(shown.text())
 		c.Sum = hex.EncodeToString(sum[:])
 	}
 	return c

@@ -32,7 +32,7 @@ func (k *Keeper) renew(ctx context.Context, due map[string]*paper) {
 
 // take looks on disk once.
 func (k *Keeper) take(name string, p *paper) {
-	if p.der != nil || p.failures > 0 {
+	if p.shown().der != nil || p.failures > 0 {
 		return
 	}
 	text, err := k.options.Dir.Certificate(name)
@@ -92,6 +92,9 @@ type askedCredentials struct {
 }
 
 func (k *Keeper) credentials(ctx context.Context, region string, known map[string]askedCredentials) (Credentials, error) {
+	if region == "" {
+		return Credentials{}, errNoRegion
+	}
 	asked, ok := known[region]
 	if !ok {
 		ctx, cancel := context.WithTimeout(ctx, credentialsTimeout)
@@ -104,6 +107,8 @@ func (k *Keeper) credentials(ctx context.Context, region string, known map[strin
 	}
 	return asked.Credentials, nil
 }
+
+var errNoRegion = errors.New("the region is not known for which it must be signed")
 
 func (k *Keeper) failAll(due map[string]*paper, err error) {
 	now := wallClock()
@@ -123,8 +128,8 @@ func (k *Keeper) keepFiles() {
 		errs = append(errs, k.options.Dir.WriteKey(k.keyText))
 	}
 	for name, p := range k.papers {
-		if p.der != nil {
-			errs = append(errs, k.options.Dir.WriteCertificate(name, p.text()))
+		if shown := p.shown(); shown.der != nil {
+			errs = append(errs, k.options.Dir.WriteCertificate(name, shown.text()))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {

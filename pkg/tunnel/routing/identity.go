@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -15,8 +16,15 @@ type Identity struct {
 	Region      string // for which it is signed; only with IAM
 }
 
+// SameTarget says whether two identities lead to the same, and differ only in how the node proves
+// itself.
+func (i Identity) SameTarget(other Identity) bool {
+	return i.FileSystem == other.FileSystem && i.AccessPoint == other.AccessPoint
+}
+
 // Certificate is the client certificate of a tunnel that the node holds, or why it holds none.
 type Certificate struct {
+	// Identity is what it says: what it said before, while it cannot be what it should.
 	Identity Identity
 	File     string
 	Sum      string // the SHA-256 of the file's bytes in hexadecimal; "" while there is none
@@ -26,13 +34,12 @@ type Certificate struct {
 	Problem string
 }
 
-// Identities are what the tunnels of a table need certificates for. Those that cannot be signed
-// because no region is known are left out.
+// Identities are what the tunnels of a table need certificates for.
 func Identities(table ports.Table, s Settings) map[string]Identity {
 	all := map[string]Identity{}
 	for _, key := range table.Keys() {
 		identity, needed := identityOf(key, table.Targets[key.FileSystem], s)
-		if needed && (identity.Region != "" || !identity.IAM) {
+		if needed {
 			all[Name(key)] = identity
 		}
 	}
@@ -64,21 +71,23 @@ func regionOf(dnsName, own string) string {
 	return own
 }
 
-// certificate is the one to show, the zero Certificate for a tunnel that shows none.
-func (b *builder) certificate(t Tunnel, target ports.Target) (Certificate, Trouble) {
-	identity, needed := identityOf(t.Key, target, b.in.Settings)
-	if !needed {
+// certificate is the one to show, the zero Certificate for a tunnel that shows none. A tunnel whose
+// identity was asked for later goes on as it was until there is a certificate with it: whoever
+// uses it must not lose it to somebody else's wish.
+func (b *builder) certificate(t Tunnel, memory Memory) (Certificate, Trouble) {
+	if t.Identity == (Identity{}) {
 		return Certificate{}, Trouble{}
-	}
-	if identity.IAM && identity.Region == "" {
-		return Certificate{}, Trouble{Reason: ClientCertificate, Message: "the region is not known for which its client certificate " +
-			"must be signed; let the manager write dns_name, or set --aws-region"}
 	}
 	held := b.in.Certificates[t.Name]
 	switch {
-	case held.Identity == identity && held.Sum != "":
+	case held.Sum != "" && held.Identity.SameTarget(t.Identity):
 		return held, Trouble{}
-	case held.Identity == identity && held.Problem != "":
+	case memory.Bare && t.Identity.AccessPoint == "" && slices.Contains(b.in.Files, t.Name):
+		return Certificate{Problem: held.Problem}, Trouble{}
+	case t.Identity.IAM && t.Identity.Region == "":
+		return Certificate{}, Trouble{Reason: ClientCertificate, Message: "the region is not known for which its client certificate " +
+			"must be signed; let the manager write dns_name, or set --aws-region"}
+	case held.Identity == t.Identity && held.Problem != "":
 		return Certificate{}, Trouble{Reason: ClientCertificate, Message: "its client certificate cannot be made: " + held.Problem}
 	}
 	return Certificate{}, Trouble{Reason: pending}

@@ -1,10 +1,12 @@
 package routing_test
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
@@ -42,7 +44,7 @@ func TestAccessPointsAreNotServedWithoutCertificate(t *testing.T) {
 		tunnels, troubles, waiting int
 	}{
 		"none yet":                      {nil, 1, 0, 1},
-		"one of what it was before":     {map[string]routing.Certificate{point: other}, 1, 0, 1},
+		"one of what it was before":     {map[string]routing.Certificate{point: other}, 2, 0, 0},
 		"one of another tunnel":         {map[string]routing.Certificate{"fs-1": good}, 1, 0, 1},
 		"one that cannot be made":       {map[string]routing.Certificate{point: failed}, 1, 1, 0},
 		"one":                           {map[string]routing.Certificate{point: good}, 2, 0, 0},
@@ -121,9 +123,9 @@ func TestIdentities(t *testing.T) {
 			},
 			map[string]routing.Identity{"fs-1": {FileSystem: "fs-1", IAM: true, Region: "eu-west-1"}},
 		},
-		"no region, no signature": {
+		"no region": {
 			func(_ *routing.Input, t *ports.Target) { t.AccessPoints, t.IAM, t.DNSName = nil, true, "fs-1.efs" },
-			map[string]routing.Identity{},
+			map[string]routing.Identity{"fs-1": {FileSystem: "fs-1", IAM: true}},
 		},
 	}
 	for name, tt := range tests {
@@ -138,5 +140,68 @@ func TestIdentities(t *testing.T) {
 				t.Errorf("identities (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Whoever has the nodes prove who they are asks for more than the others of the tunnel did.
+func TestIAMThatCannotBeShownYet(t *testing.T) {
+	const problem = "there are no credentials"
+	anonymous := routing.Certificate{Identity: pointIdentity(), File: "/c.pem", Sum: strings.Repeat("a", 64)}
+	before := withAccessPoint(func(in *routing.Input) { in.Certificates = map[string]routing.Certificate{point: anonymous} })
+	first := routing.Make(before)
+	if len(first.Tunnels) != 2 {
+		t.Fatalf("got %+v", first)
+	}
+	turned := func(change func(*routing.Input)) routing.Plan {
+		return routing.Make(withAccessPoint(func(in *routing.Input) {
+			target := in.Table.Targets["fs-1"]
+			target.IAM, target.AccessPoints = true, map[string]ports.AccessPoint{"fsap-1": {Port: 20500, IAM: true}}
+			target.AddressByZone = map[string]netip.Addr{"us-east-1b": address("10.0.9.9")}
+			target.AddressBySubnet = nil
+			in.Table.Targets["fs-1"] = target
+			in.Memories, in.Files = first.Memories, []string{"fs-1", point}
+			kept := anonymous
+			kept.Problem = problem
+			in.Certificates = map[string]routing.Certificate{
+				point: kept, "fs-1": {Identity: routing.Identity{FileSystem: "fs-1", IAM: true, Region: "us-east-1"}, File: "/fs.pem", Problem: problem},
+			}
+			change(in)
+		}))
+	}
+	plan := turned(func(*routing.Input) {})
+	if len(plan.Tunnels) != 2 || len(plan.Troubles)+len(plan.Waiting) > 0 {
+		t.Fatalf("got tunnels %v, troubles %v, waiting %v", plan.Tunnels, plan.Troubles, plan.Waiting)
+	}
+	for i, tunnel := range plan.Tunnels {
+		content := string(tunnel.Content)
+		if !strings.Contains(content, "connect = 10.0.9.9:2049\n") || strings.Contains(content, "cert = ") != (i == 1) || strings.Contains(content, "/fs.pem") {
+			t.Errorf("got\n%s\nwant the new mount target, and what was shown before", content)
+		}
+		if !tunnel.Identity.IAM || tunnel.Certificate.Problem != problem || tunnel.Certificate.Identity.IAM {
+			t.Errorf("it does not tell: %+v, %+v", tunnel.Identity, tunnel.Certificate)
+		}
+	}
+	again := turned(func(in *routing.Input) { in.Memories = plan.Memories })
+	if diff := cmp.Diff(plan.Memories, again.Memories, cmpopts.EquateComparable(netip.Addr{})); diff != "" || len(again.Tunnels) != 2 {
+		t.Errorf("planned again (-want +got), %d tunnels:\n%s", len(again.Tunnels), diff)
+	}
+	signed := turned(func(in *routing.Input) {
+		held := in.Certificates["fs-1"]
+		held.Sum, held.Problem = strings.Repeat("b", 64), ""
+		in.Certificates["fs-1"] = held
+	})
+	if !strings.Contains(string(signed.Tunnels[0].Content), "cert = /fs.pem\n") {
+		t.Errorf("the certificate is there, and not shown:\n%s", signed.Tunnels[0].Content)
+	}
+	// It must not show less than it did.
+	signed = turned(func(in *routing.Input) { in.Memories, in.Certificates = signed.Memories, nil })
+	if len(signed.Tunnels) != 0 || len(signed.Waiting) != 2 {
+		t.Errorf("after a restart, got tunnels %v, waiting %v", signed.Tunnels, signed.Waiting)
+	}
+	fresh := turned(func(in *routing.Input) {
+		in.Memories, in.Files, in.Certificates[point] = nil, nil, routing.Certificate{}
+	})
+	if len(fresh.Tunnels) != 0 || len(fresh.Troubles) != 1 || len(fresh.Waiting) != 1 {
+		t.Errorf("on a new node, got tunnels %v, troubles %v, waiting %v", fresh.Tunnels, fresh.Troubles, fresh.Waiting)
 	}
 }

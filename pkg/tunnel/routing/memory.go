@@ -17,6 +17,8 @@ type Memory struct {
 	// Standby: the port belongs to somebody else, so the tunnel proves itself beside it.
 	Standby      bool      `json:"standby,omitempty"`
 	StandbySince time.Time `json:"standbySince,omitzero"`
+	// Bare: it shows no client certificate.
+	Bare bool `json:"bare,omitempty"`
 	// GoneSince is when the target left the table.
 	GoneSince time.Time `json:"goneSince,omitzero"`
 

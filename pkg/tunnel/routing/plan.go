@@ -66,6 +66,8 @@ type Tunnel struct {
 	Nearest []MountTarget // in order of distance
 	Active  MountTarget   // the one that is tried first
 	Standby bool
+	// Identity is what its certificate should say; the zero Identity for a tunnel that needs none.
+	Identity Identity
 	// Certificate is what it shows; without a file for none.
 	Certificate Certificate
 	Content     []byte // of its file
@@ -106,6 +108,7 @@ type Trouble struct {
 //	takes over     on standby, port free        on the real port
 //	in trouble     cannot be served             the file as it is; told
 //	waiting        no client certificate yet    the same, and not told
+//	turned to IAM  served without it            as before until there is a certificate with it
 //	gone           not in the table, a file     the file as it is, then removed after a grace,
 //	                                            or as soon as another target has its port
 //
@@ -182,12 +185,16 @@ func (b *builder) tunnel(key ports.Key, port int, memory *Memory) (Tunnel, Troub
 	if trouble := b.check(t); trouble.Reason != "" {
 		return Tunnel{}, trouble
 	}
-	certificate, trouble := b.certificate(t, target)
+	if identity, needed := identityOf(key, target, b.in.Settings); needed {
+		t.Identity = identity
+	}
+	certificate, trouble := b.certificate(t, *memory)
 	if trouble.Reason != "" {
 		return Tunnel{}, trouble
 	}
 	t.Certificate = certificate
 	next := memory.settle(port, b.in.Taken[t.Name], b.in.Now)
+	next.Bare = certificate.File == ""
 	order := next.ordered(t.Nearest)
 	t.Active, t.Standby = order[0], next.Standby
 	t.Accept = acceptAt(port, next.Standby)

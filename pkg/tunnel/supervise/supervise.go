@@ -40,13 +40,18 @@ type Options struct {
 }
 
 // Run works until the context ends; then it ends the processes and returns nil. It returns an
-// error, having started nothing, when there is no such folder or program.
+// error, having started nothing, when there is no such folder or program, or the program can run
+// no tunnel: an agent without a supervisor is not ready, so that a rollout stops with the old
+// pods serving.
 func Run(ctx context.Context, o Options) error {
 	dir, err := confdir.Open(o.Prefix)
 	if err != nil {
 		return err
 	}
-	features, err := Ask(ctx, o.Stunnel)
+	features, err := usable(ctx, o)
+	if ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
