@@ -26,6 +26,10 @@ const summary = `Unable to attach or mount volumes: unmounted volumes=[efs], una
 
 func TestDiagnoseMount(t *testing.T) {
 	creating := waiting("ContainerCreating", "")
+	hasSandbox := func(pod *corev1.Pod) {
+		creating(pod)
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}}
+	}
 	tests := map[string]diagnosisTest{
 		"nothing yet":                       {creating, nil, "", nil},
 		"kubelet has not seen the pod":      {func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodPending} }, nil, "", nil},
@@ -40,10 +44,13 @@ func TestDiagnoseMount(t *testing.T) {
 		"only the summary":                  {creating, events(podEvent("FailedMount", summary)), mountjobs.MountTimedOut, said("mount timed out on 127.0.0.1 (", "context deadline exceeded")},
 		"a summary hides no cause":          {creating, events(mountEvent("mount.nfs: Connection refused"), later(podEvent("FailedMount", summary))), mountjobs.MountRefused, said("refused")},
 		"the newest cause counts":           {creating, events(mountEvent("mount.nfs: Connection refused"), later(mountEvent("mount.nfs: access denied by server while mounting 127.0.0.1:/"))), mountjobs.MountDenied, nil},
-		"over when kubelet goes on":         {creating, events(mountEvent("mount.nfs: Connection refused"), later(event("pod-uid", corev1.EventTypeNormal, "Pulling", "Pulling image", 0))), "", nil},
+		"over when kubelet goes on":         {hasSandbox, events(mountEvent("mount.nfs: Connection refused"), podEvent("FailedCreatePodSandBox", "x")), "", nil},
 		"over when it runs":                 {running, events(mountEvent("mount.nfs: Connection refused")), "", nil},
-		"of another pod":                    {creating, events(event("other", corev1.EventTypeWarning, "FailedMount", "x", 0)), "", nil},
+		"of another pod":                    {creating, events(event("other", "FailedMount", "x", 0)), "", nil},
 		"no sandbox":                        {creating, events(podEvent("FailedCreatePodSandBox", `Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "1f": plugin type="calico" failed (add)`)), mountjobs.ContainerFailed, said("sandbox", "calico", "network plugin")},
+		"mounted since, but no sandbox":     {creating, events(mountEvent("mount.nfs: Connection refused"), later(podEvent("FailedCreatePodSandBox", "no address is left"))), mountjobs.ContainerFailed, said("no address is left")},
+		"mounted once, and then no more":    {creating, events(podEvent("FailedCreatePodSandBox", "x"), later(mountEvent("mount.nfs: Connection refused"))), mountjobs.MountRefused, nil},
+		"the summary came last":             {creating, events(mountEvent("mount.nfs: Connection refused"), later(podEvent("FailedCreatePodSandBox", "x")), later(later(podEvent("FailedMount", summary)))), mountjobs.MountRefused, nil},
 		"a reason that does not concern us": {creating, events(podEvent("Unhealthy", "x")), "", nil},
 	}
 	checkDiagnoses(t, tests)
@@ -101,7 +108,7 @@ func TestDiagnosePlacing(t *testing.T) {
 
 func TestDiagnoseCreation(t *testing.T) {
 	refused := func(why string) []corev1.Event {
-		return events(event("job-uid", corev1.EventTypeWarning, "FailedCreate", `Error creating: pods "efs-mount-fs-34a3p3-00007-" is forbidden: `+why, 0))
+		return events(event("job-uid", "FailedCreate", `Error creating: pods "efs-mount-fs-34a3p3-00007-" is forbidden: `+why, 0))
 	}
 	tests := map[string]diagnosisTest{
 		"nothing yet":          {nil, nil, "", nil},
@@ -112,10 +119,10 @@ func TestDiagnoseCreation(t *testing.T) {
 		"no service account":   {nil, refused(`error looking up service account efs-stunnel/efs-worker: serviceaccount "efs-worker" not found`), mountjobs.AdmissionRefused, said("apply the manifests")},
 		"no priority class":    {nil, refused("no PriorityClass with name high was found"), mountjobs.AdmissionRefused, said("priority class")},
 		"limit range":          {nil, refused("maximum memory usage per Container is 128Mi, but limit is 256Mi"), mountjobs.AdmissionRefused, said("LimitRange")},
-		"a policy": {nil, events(event("job-uid", corev1.EventTypeWarning, "FailedCreate", `Error creating: admission webhook "validate.kyverno.svc-fail" denied the request: root is not allowed`, 0)),
+		"a policy": {nil, events(event("job-uid", "FailedCreate", `Error creating: admission webhook "validate.kyverno.svc-fail" denied the request: root is not allowed`, 0)),
 			mountjobs.AdmissionRefused, said("(admission webhook", "exempt namespace efs-stunnel")},
 		"words of tomorrow":      {nil, refused("because"), mountjobs.AdmissionRefused, said("(because)")},
-		"of another Job":         {nil, events(event("other", corev1.EventTypeWarning, "FailedCreate", "x", 0)), "", nil},
+		"of another Job":         {nil, events(event("other", "FailedCreate", "x", 0)), "", nil},
 		"over once there is one": {running, refused("exceeded quota: small"), "", nil},
 	}
 	checkDiagnoses(t, tests)
@@ -155,7 +162,7 @@ func checkDiagnoses(t *testing.T, tests map[string]diagnosisTest) {
 
 func TestDiagnoseLeavesFinishedJobsAlone(t *testing.T) {
 	job := newJob(t, many(1), condition(batchv1.JobFailed, "DeadlineExceeded", ""))
-	late := event("job-uid", corev1.EventTypeWarning, "FailedCreate", "exceeded quota", 0)
+	late := event("job-uid", "FailedCreate", "exceeded quota", 0)
 	if reason, message := mountjobs.Diagnose(job, nil, events(late)); reason != "" {
 		t.Errorf("got %q: %s", reason, message)
 	}

@@ -116,13 +116,13 @@ func condition(kind batchv1.JobConditionType, reason, message string) func(*batc
 	}
 }
 
-func event(uid types.UID, kind, reason, message string, after time.Duration) corev1.Event {
+func event(uid types.UID, reason, message string, after time.Duration) corev1.Event {
 	return corev1.Event{
-		InvolvedObject: corev1.ObjectReference{UID: uid}, Type: kind, Reason: reason, Message: message,
+		InvolvedObject: corev1.ObjectReference{UID: uid}, Type: corev1.EventTypeWarning, Reason: reason, Message: message,
 		LastTimestamp: metav1.NewTime(created.Add(after)),
 	}
 }
 
 func podEvent(reason, message string) corev1.Event {
-	return event("pod-uid", corev1.EventTypeWarning, reason, message, 5*time.Second)
+	return event("pod-uid", reason, message, 5*time.Second)
 }

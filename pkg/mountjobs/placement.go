@@ -3,8 +3,10 @@ package mountjobs
 import (
 	"slices"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -54,8 +56,9 @@ func awayFrom(nodes []string) *corev1.NodeAffinity {
 	}
 }
 
-// NodesToAvoid are the nodes where a Job failed, as long as a ready agent is somewhere else.
-// Otherwise it is none: on the only node there is, the next try must run where the last one did.
+// NodesToAvoid are the nodes where a Job failed, as long as one of the agents is ready somewhere
+// else; agents on nodes that take no Job do not belong here, see Takes. Otherwise it is none: on
+// the only node there is, the next try must run where the last one did.
 func NodesToAvoid(failed []string, agents []*corev1.Pod) []string {
 	for _, agent := range agents {
 		if isReady(agent) && !slices.Contains(failed, agent.Spec.NodeName) {
@@ -65,11 +68,50 @@ func NodesToAvoid(failed []string, agents []*corev1.Pod) []string {
 	return nil
 }
 
+// Takes says whether the scheduler may put a Job's pod on a node, as far as the node itself tells.
+// Agents run on any; of a node that is not known, nil, nothing can be hoped for.
+func (s Settings) Takes(node *corev1.Node) bool {
+	if node == nil || node.DeletionTimestamp != nil {
+		return false
+	}
+	taints := node.Spec.Taints
+	if node.Spec.Unschedulable { // the taint comes a moment later
+		taints = append(slices.Clone(taints), corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule})
+	}
+	return !slices.ContainsFunc(taints, s.isKeptOffBy)
+}
+
+func (s Settings) isKeptOffBy(taint corev1.Taint) bool {
+	if taint.Effect == corev1.TaintEffectPreferNoSchedule {
+		return false
+	}
+	return !slices.ContainsFunc(s.tolerations(), func(toleration corev1.Toleration) bool {
+		return toleration.ToleratesTaint(klog.Logger{}, &taint, false)
+	})
+}
+
+// AvoidsNodes says whether a Job was made to keep off nodes.
+func AvoidsNodes(job *batchv1.Job) bool {
+	affinity := job.Spec.Template.Spec.Affinity
+	return affinity != nil && affinity.NodeAffinity != nil
+}
+
+// FindsNoNode says that the scheduler has looked for a node for a Job's pod in vain.
+func FindsNoNode(pods []*corev1.Pod) bool {
+	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+		return pod.Spec.NodeName == "" && hasPodCondition(pod, corev1.PodScheduled, corev1.ConditionFalse)
+	})
+}
+
 func isReady(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&
-		slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
-			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
-		})
+		hasPodCondition(pod, corev1.PodReady, corev1.ConditionTrue)
+}
+
+func hasPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev1.ConditionStatus) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == kind && condition.Status == status
+	})
 }
 
 // lostNodeSeconds is how long a pod stays on a node that has gone silent. Kubernetes' default is
@@ -79,13 +121,13 @@ const lostNodeSeconds = 30
 // tolerations are those of a system's Job: it may run on control planes and in the pools for
 // system pods, which in small clusters are all there is. It does not follow the agent onto every
 // tainted node: a node that is cordoned, short of memory or not ready is a bad place to start.
-func tolerations() []corev1.Toleration {
+func (s Settings) tolerations() []corev1.Toleration {
 	soon := int64(lostNodeSeconds)
-	return []corev1.Toleration{
+	return append([]corev1.Toleration{
 		{Key: "CriticalAddonsOnly", Operator: corev1.TolerationOpExists},
 		{Key: "node-role.kubernetes.io/control-plane", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 		{Key: "node-role.kubernetes.io/master", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule},
 		{Key: corev1.TaintNodeNotReady, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &soon},
 		{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &soon},
-	}
+	}, s.Tolerations...)
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
@@ -27,6 +28,41 @@ func TestNodesToAvoid(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := mountjobs.NodesToAvoid(tt.failed, tt.agents); !slices.Equal(got, tt.want) {
 				t.Errorf("NodesToAvoid = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestTakes is about nodes with an agent where a Job would wait in vain.
+func TestTakes(t *testing.T) {
+	tainted := func(key string, effect corev1.TaintEffect) *corev1.Node {
+		return &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: key, Value: "gpu", Effect: effect}}}}
+	}
+	wide := mountjobs.Settings{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}
+	cordoned := &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}
+	going := &corev1.Node{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: created}}}
+	tests := map[string]struct {
+		settings mountjobs.Settings
+		node     *corev1.Node
+		want     bool
+	}{
+		"plain":                 {node: &corev1.Node{}, want: true},
+		"not known":             {},
+		"being deleted":         {node: going},
+		"cordoned":              {node: cordoned},
+		"cordoned, tolerated":   {wide, cordoned, true},
+		"dedicated":             {node: tainted("dedicated", corev1.TaintEffectNoSchedule)},
+		"dedicated, tolerated":  {wide, tainted("dedicated", corev1.TaintEffectNoSchedule), true},
+		"evicting":              {node: tainted("dedicated", corev1.TaintEffectNoExecute)},
+		"better not":            {node: tainted("dedicated", corev1.TaintEffectPreferNoSchedule), want: true},
+		"control plane":         {node: tainted("node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule), want: true},
+		"not ready":             {node: tainted(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule)},
+		"agent was never ready": {node: tainted("efs-stunnel.gnuthought.com/agent-not-ready", corev1.TaintEffectNoSchedule)},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := tt.settings.Takes(tt.node); got != tt.want {
+				t.Errorf("Takes = %v, want %v", got, tt.want)
 			}
 		})
 	}

@@ -61,7 +61,7 @@ func (s SweepSpec) pod(arguments []string, capabilities ...corev1.Capability) co
 		EnableServiceLinks:            &no,
 		PriorityClassName:             s.PriorityClassName,
 		Affinity:                      affinity(s.AvoidNodes),
-		Tolerations:                   append(tolerations(), s.Tolerations...),
+		Tolerations:                   s.tolerations(),
 		SecurityContext: &corev1.PodSecurityContext{
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},

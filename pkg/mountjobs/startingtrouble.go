@@ -18,31 +18,40 @@ const (
 	failed        = "Failed" // of an image or a container
 )
 
-// startingTrouble reads the pod's events. What came before kubelet went on to the image is over.
+// startingTrouble reads the pod's events. Kubelet mounts first and makes the sandbox then, so the
+// newest event tells how far it came. Only the pod says that it went on from there: the events that
+// tell of progress are of type Normal, and those are not asked for.
 func startingTrouble(pod *corev1.Pod, events []corev1.Event) (Reason, string) {
-	var mount, sandbox *corev1.Event
-	for _, event := range about(string(pod.UID), pod.Name, events, failedMount, failedSandbox, "Pulling", "Pulled", "Created", "Started") {
-		if event.Type == corev1.EventTypeNormal {
-			break
-		}
-		switch {
-		case event.Reason == failedSandbox:
-			sandbox = cmp.Or(sandbox, &event)
-		case mount == nil, isSummary(mount.Message) && !isSummary(event.Message):
-			mount = &event
-		}
+	if hasPodCondition(pod, corev1.PodReadyToStartContainers, corev1.ConditionTrue) {
+		return "", ""
 	}
-	switch {
-	case mount != nil:
-		return mountTrouble(pod, mount.Message)
-	case sandbox != nil:
+	found := about(string(pod.UID), pod.Name, events, failedMount, failedSandbox)
+	if len(found) == 0 {
+		return "", ""
+	}
+	if newest := found[0]; newest.Reason == failedSandbox {
 		return finding{
 			reason: ContainerFailed,
 			what:   "the pod's sandbox cannot be made on node " + pod.Spec.NodeName,
 			next:   "look at the container runtime and the network plugin of the node",
-		}.tell(sandbox.Message)
+		}.tell(newest.Message)
 	}
-	return "", ""
+	return mountTrouble(pod, mountMessage(found))
+}
+
+// mountMessage is the newest that has a cause, or else the newest.
+func mountMessage(events []corev1.Event) string {
+	message := ""
+	for _, event := range events {
+		if event.Reason != failedMount {
+			continue
+		}
+		if !isSummary(event.Message) {
+			return event.Message
+		}
+		message = cmp.Or(message, event.Message)
+	}
+	return message
 }
 
 // isSummary tells kubelet's "something is not mounted yet" from what the mount itself said.

@@ -137,6 +137,31 @@ func rootDamage() map[string]func(*volumes.RootPair) {
 	}
 }
 
+// TestNextSweepOutlivesItsObject: when the trash is due is known to nothing but these two.
+func TestNextSweepOutlivesItsObject(t *testing.T) {
+	const next = "2026-01-02T03:04:05Z"
+	remembers := func(object metav1.Object) {
+		object.SetAnnotations(map[string]string{wellknown.AnnotationNextSweep: next})
+	}
+	for name, edit := range map[string]func(*volumes.RootPair){
+		"claim gone":  func(p *volumes.RootPair) { remembers(p.Volume); p.Claim = nil },
+		"volume gone": func(p *volumes.RootPair) { remembers(p.Claim); p.Volume = nil },
+	} {
+		var made metav1.Object
+		for _, correction := range rootPair(edit).Corrections() {
+			if correction.Action == volumes.CreateRootClaim {
+				made = correction.Claim
+			}
+			if correction.Action == volumes.CreateRootVolume {
+				made = correction.Volume
+			}
+		}
+		if made == nil || made.GetAnnotations()[wellknown.AnnotationNextSweep] != next {
+			t.Errorf("%s: made %+v", name, made)
+		}
+	}
+}
+
 func TestRootCorrections(t *testing.T) {
 	wants := map[string]string{ // story -> corrections; none for those not listed
 		"nothing made yet":             "create volume: it is missing, create claim: it is missing",

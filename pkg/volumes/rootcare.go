@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -99,13 +100,37 @@ func (p RootPair) foreignSource() string {
 
 func (p RootPair) volumeCorrections() []RootCorrection {
 	if p.Volume == nil {
-		return []RootCorrection{{Action: CreateRootVolume, Why: "it is missing", Volume: RootVolume(p.FileSystemID, p.Port, p.Namespace)}}
+		return []RootCorrection{{Action: CreateRootVolume, Why: "it is missing", Volume: p.newVolume()}}
 	}
 	mended := p.mendedVolume()
 	if equality.Semantic.DeepEqual(mended, p.Volume) {
 		return nil
 	}
 	return []RootCorrection{{Action: UpdateRootVolume, Why: p.wrongWith(mended), Volume: mended}}
+}
+
+// newVolume and newClaim know what the other half of the pair remembers of the trash. Mount Jobs that
+// have filled it may be long gone.
+func (p RootPair) newVolume() *corev1.PersistentVolume {
+	volume := RootVolume(p.FileSystemID, p.Port, p.Namespace)
+	if p.Claim != nil {
+		carryNextSweep(p.Claim.Annotations, &volume.ObjectMeta)
+	}
+	return volume
+}
+
+func (p RootPair) newClaim() *corev1.PersistentVolumeClaim {
+	claim := RootClaim(p.FileSystemID, p.Namespace)
+	if p.Volume != nil {
+		carryNextSweep(p.Volume.Annotations, &claim.ObjectMeta)
+	}
+	return claim
+}
+
+func carryNextSweep(from map[string]string, to *metav1.ObjectMeta) {
+	if next, ok := from[wellknown.AnnotationNextSweep]; ok {
+		metav1.SetMetaDataAnnotation(to, wellknown.AnnotationNextSweep, next)
+	}
 }
 
 // mendedVolume keeps whatever others have added, and what is right already.
@@ -167,7 +192,7 @@ func (p RootPair) wrongWith(mended *corev1.PersistentVolume) string {
 func (p RootPair) claimCorrections() []RootCorrection {
 	switch {
 	case p.Claim == nil:
-		return []RootCorrection{{Action: CreateRootClaim, Why: "it is missing", Claim: RootClaim(p.FileSystemID, p.Namespace)}}
+		return []RootCorrection{{Action: CreateRootClaim, Why: "it is missing", Claim: p.newClaim()}}
 	case p.Claim.Status.Phase == corev1.ClaimLost:
 		return p.deleteClaim("it has lost its volume")
 	case p.Claim.Spec.VolumeName != RootName(p.FileSystemID):

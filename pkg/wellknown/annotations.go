@@ -23,8 +23,8 @@ const (
 	// AnnotationGivenUp, on a claim, stands for the world in which its setups failed too often.
 	// While that stays the same, nothing is tried.
 	AnnotationGivenUp = keyPrefix + "given-up"
-	// AnnotationNextSweep, on a root claim, is when the trash of its file system has something
-	// to remove, in RFC 3339.
+	// AnnotationNextSweep, on a root claim and its volume, is when the trash of the file system has
+	// something to remove, in RFC 3339, or "never". Without it nothing is known of the trash.
 	AnnotationNextSweep = keyPrefix + "next-sweep"
 	// AnnotationAccessPointID, on a volume, names the access point through which it is reached, and
 	// whose port it has.
@@ -39,8 +39,8 @@ const (
 	AnnotationOperations = keyPrefix + "operations"
 )
 
-// AnnotationUsed is the annotation, on a mount Job, that is ValueTrue when the volume that the Job
-// made a directory for was there and may go: it is not made again, though the Job keeps its
+// AnnotationUsed is the annotation, on a mount Job, that is ValueTrue when no volume is to be made
+// of what the Job did: it was there and may go, or its file system is gone. The Job keeps its
 // FinalizerOutcome for the sake of others.
 func AnnotationUsed(volume string) string { return keyPrefix + "used-" + volume }
 

@@ -36,8 +36,8 @@ func TestJobsSweepOnceForABurst(t *testing.T) {
 	if sweeps := d.jobs(d.Context(), mountjobs.Sweep, d.fileSystem); len(sweeps) != 1 {
 		t.Errorf("sweeps %q", namesOf(sweeps))
 	}
-	if next, ok := d.rootClaim(d.Context()).Annotations[wellknown.AnnotationNextSweep]; ok {
-		t.Errorf("another sweep is due at %s, with nothing to sweep", next)
+	if next := d.rootClaim(d.Context()).Annotations[wellknown.AnnotationNextSweep]; next != "never" {
+		t.Errorf("another sweep is due at %q, with nothing to sweep", next)
 	}
 }
 
@@ -124,4 +124,26 @@ func TestJobsSweepWhatIsKept(t *testing.T) {
 	d.start(nil)
 	d.awaitAllGone(claim)
 	d.AwaitJobsUsed()
+}
+
+// TestJobsSweepWhatIsKeptWhenTheRootClaimIsMadeAgain has the root claim go, which knew the time.
+func TestJobsSweepWhatIsKeptWhenTheRootClaimIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	d := newDrill(t)
+	d.class = d.NewClass("keeping", map[string]string{"keep_deleted": "6s"}).Name
+	d.start(nil)
+	claim := d.claim("data")
+	d.awaitBound(claim)
+	d.deleteClaim(claim)
+	d.AwaitVolumeGone(claim)
+	d.Eventually("the trash has a time", func(ctx context.Context) error {
+		_, err := time.Parse(time.RFC3339, d.rootClaim(ctx).Annotations[wellknown.AnnotationNextSweep])
+		return err
+	})
+	d.AwaitJobsUsed()
+	d.awaitOtherRootClaim()
+	if left := d.trash(d.fileSystem); len(left) == 0 {
+		t.Error("nothing was kept")
+	}
+	d.awaitAllGone(claim)
 }

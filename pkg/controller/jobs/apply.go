@@ -31,7 +31,7 @@ func (c *Controller) apply(ctx context.Context, w world, p plan) (again time.Dur
 		again = max(p.again.Sub(w.now), 0) + catchUp
 	}
 	if p.running != nil {
-		return sooner(again, c.tellTrouble(w, p.running)), err
+		return sooner(again, c.tellTrouble(w, p.running)), errors.Join(err, c.endUnplaced(ctx, p.unplaced))
 	}
 	if len(p.due) == 0 {
 		return again, err
@@ -162,6 +162,27 @@ func (c *Controller) abandon(ctx context.Context, jobs []*batchv1.Job) error {
 	return nil
 }
 
+// endUnplaced has the cluster end a Job now, as it would at its deadline. A pod that has found its
+// node a moment ago is killed like any that is late.
+func (c *Controller) endUnplaced(ctx context.Context, job *batchv1.Job) error {
+	const deadline = int64(placingTime / time.Second)
+	if job == nil || job.Spec.ActiveDeadlineSeconds != nil && *job.Spec.ActiveDeadlineSeconds <= deadline {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": job.UID}, "spec": map[string]any{"activeDeadlineSeconds": deadline},
+	})
+	if err != nil {
+		return fmt.Errorf("writing a patch: %w", err)
+	}
+	_, err = c.client.BatchV1().Jobs(job.Namespace).Patch(ctx, job.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("ending Job %s: %w", job.Name, err)
+	}
+	c.options.Log.InfoContext(ctx, "mount Job ended", slog.String("job", job.Name), slog.String("reason", "it finds no node but those where the last ones failed"))
+	return nil
+}
+
 // free deletes the pods of Jobs, and leaves the Jobs until they are released: they say that there
 // is something to sweep.
 func (c *Controller) free(ctx context.Context, jobs []*batchv1.Job) error {
@@ -186,14 +207,10 @@ func (c *Controller) deleteJob(ctx context.Context, job *batchv1.Job, policy met
 
 func (c *Controller) recordSweep(ctx context.Context, w world, s sweepPlan) error {
 	if w.root != nil {
-		var next any
-		if !s.next.IsZero() {
-			next = s.next.UTC().Format(time.RFC3339)
-		}
-		if err := c.annotateRoot(ctx, w.root, next); err != nil {
+		if err := c.rememberSweep(ctx, w, s.next); err != nil {
 			return err
 		}
-		if s.record.outcome.State != mountjobs.Succeeded {
+		if s.record.outcome.State != mountjobs.Succeeded && !s.record.outcome.GotOn() {
 			c.tell.Warn(w.root, wellknown.EventSweepFailed, fmt.Sprintf("Job %s has not emptied the trash: %s", s.record.job.Name, s.record.outcome.Message))
 		}
 	}
@@ -203,22 +220,57 @@ func (c *Controller) recordSweep(ctx context.Context, w world, s sweepPlan) erro
 	return c.releaseJob(ctx, s.record.job)
 }
 
-func (c *Controller) annotateRoot(ctx context.Context, root *corev1.PersistentVolumeClaim, next any) error {
-	have, has := root.Annotations[wellknown.AnnotationNextSweep]
-	if next == have || next == nil && !has {
+// rememberSweep writes down when the trash has something to remove next: on the root volume too,
+// which stays when the root claim is made again.
+func (c *Controller) rememberSweep(ctx context.Context, w world, next time.Time) error {
+	record := noSweep
+	if !next.IsZero() {
+		record = next.UTC().Format(time.RFC3339)
+	}
+	return errors.Join(c.annotateRoot(ctx, w.root, record), c.annotateRootVolume(ctx, w.rootVolume, record))
+}
+
+func (c *Controller) annotateRoot(ctx context.Context, root *corev1.PersistentVolumeClaim, record string) error {
+	if root.Annotations[wellknown.AnnotationNextSweep] == record {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": root.UID, "annotations": map[string]any{wellknown.AnnotationNextSweep: next},
-	}})
+	patch, err := sweepPatch(root, record)
 	if err != nil {
-		return fmt.Errorf("writing a patch: %w", err)
+		return err
 	}
 	_, err = c.client.CoreV1().PersistentVolumeClaims(root.Namespace).Patch(ctx, root.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("annotating root claim %s: %w", root.Name, err)
 	}
 	return nil
+}
+
+// annotateRootVolume leaves alone what leads elsewhere: that is about to go, and the cluster may
+// forbid us to touch it.
+func (c *Controller) annotateRootVolume(ctx context.Context, volume *corev1.PersistentVolume, record string) error {
+	if volume == nil || volume.Spec.NFS == nil || volume.Spec.NFS.Server != wellknown.LoopbackAddress ||
+		volume.Annotations[wellknown.AnnotationNextSweep] == record {
+		return nil
+	}
+	patch, err := sweepPatch(volume, record)
+	if err != nil {
+		return err
+	}
+	_, err = c.client.CoreV1().PersistentVolumes().Patch(ctx, volume.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("annotating root volume %s: %w", volume.Name, err)
+	}
+	return nil
+}
+
+func sweepPatch(object metav1.Object, record string) ([]byte, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": object.GetUID(), "annotations": map[string]string{wellknown.AnnotationNextSweep: record},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("writing a patch: %w", err)
+	}
+	return patch, nil
 }
 
 // claimOf is the claim that an operation is for, nil when it is gone.

@@ -25,12 +25,15 @@ type world struct {
 	// notReady is why no Job may use the root claim now, or "".
 	notReady string
 	root     *corev1.PersistentVolumeClaim
+	// rootVolume remembers what the root claim does, for the next one.
+	rootVolume *corev1.PersistentVolume
 	// gone says that the file system has left the table, and that its root claim is to go.
 	gone bool
 	// waiting are the operations that wait, due or not. Finding them costs a look at every
 	// claim, so it is done only when they can be used.
 	waiting func() []lifecycle.Wanted
-	agents  []*corev1.Pod
+	// agents are those on nodes that take Jobs.
+	agents []*corev1.Pod
 	// sweepDelay is how long trash waits for more.
 	sweepDelay time.Duration
 }
@@ -61,7 +64,7 @@ func (c *Controller) observe(id string) world {
 		now:     c.view.Now(),
 		named:   c.view.Caches.JobsOfFileSystem(id),
 		waiting: func() []lifecycle.Wanted { return c.waiting(id) },
-		agents:  c.view.Caches.Agents(),
+		agents:  c.agents(),
 
 		sweepDelay: c.options.SweepDelay,
 	}
@@ -72,6 +75,13 @@ func (c *Controller) observe(id string) world {
 	slices.SortFunc(w.sweeps, func(a, b sweepJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
 	c.observeRoot(&w)
 	return w
+}
+
+// agents leaves out those on nodes that take no Job: agents tolerate every taint.
+func (c *Controller) agents() []*corev1.Pod {
+	return slices.DeleteFunc(c.view.Caches.Agents(), func(agent *corev1.Pod) bool {
+		return !c.options.Jobs.Takes(c.view.Caches.Node(agent.Spec.NodeName))
+	})
 }
 
 func (c *Controller) observeJob(w *world, job *batchv1.Job) {
@@ -120,9 +130,10 @@ func (c *Controller) observeRoot(w *world) {
 	namespace, name := c.options.Jobs.Namespace, volumes.RootName(w.id)
 	port := c.view.Targets().Port(w.id)
 	w.root = c.view.Caches.ClaimNamed(namespace, name)
+	w.rootVolume = c.view.Caches.Volume(name)
 	pair := volumes.RootPair{
 		FileSystemID: w.id, Port: port, Namespace: namespace,
-		Volume: c.view.Caches.Volume(name), Claim: w.root,
+		Volume: w.rootVolume, Claim: w.root,
 	}
 	w.notReady = pair.Ready()
 	_, known := c.view.Targets().FileSystems[w.id]

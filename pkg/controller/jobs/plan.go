@@ -22,6 +22,8 @@ type plan struct {
 	free []*batchv1.Job
 	// running is the Job that holds the file system, nil if none does.
 	running *mountJob
+	// unplaced is the running Job if it found no node among those that it may use.
+	unplaced *batchv1.Job
 	// due are the operations for the next mount Job, the oldest first; wait is why it cannot be
 	// made now, or "".
 	due  []lifecycle.Wanted
@@ -53,6 +55,7 @@ func decide(w world) plan {
 		case m.outcome.HoldsFileSystem():
 			p.running = m
 			p.look(m.outcome.Until)
+			p.planPlacing(m, w.now)
 		case m.fresh && (m.err != nil || m.used && (!m.fillsTrash || w.sweptSince(m))):
 			p.release = append(p.release, m.job)
 		case m.fresh && w.rootGoes() && m.job.DeletionTimestamp == nil && mountjobs.IsOver(m.job):
@@ -93,6 +96,22 @@ func (p *plan) look(at time.Time) {
 	}
 }
 
+// planPlacing ends a Job that avoids nodes and finds no other. What a node has room for, or what
+// else keeps Jobs from it, only the scheduler knows.
+func (p *plan) planPlacing(m *mountJob, now time.Time) {
+	if !mountjobs.AvoidsNodes(m.job) || !mountjobs.FindsNoNode(m.pods) {
+		return
+	}
+	if at := m.job.CreationTimestamp.Add(placingTime); at.After(now) {
+		p.look(at)
+		return
+	}
+	p.unplaced = m.job
+}
+
+// placingTime is how long a Job that avoids nodes may look for another. All claims wait for it.
+const placingTime = 30 * time.Second
+
 // planFree frees a Job of which use was made, or was not for a while: it waits for its next try
 // then, which knows what the pod has reported or finds it out again.
 func (p *plan) planFree(m *mountJob, now time.Time) {
@@ -110,12 +129,16 @@ const useDelay = 30 * time.Second
 // sweep can begin before another one is there.
 func (w world) rootGoes() bool { return w.root != nil && w.root.DeletionTimestamp != nil }
 
-// failedNodes are those of the newest Jobs, back to the last one that did well.
+// failedNodes are those of the newest Jobs, back to the last one that did well. If avoiding them has
+// led nowhere meanwhile, they are none.
 func (w world) failedNodes() []string {
 	var nodes []string
 	for _, m := range slices.Backward(w.mounts) {
 		if m.didWell() || w.now.Sub(m.job.CreationTimestamp.Time) > nodeBlame {
 			break
+		}
+		if m.wasNowhere() && mountjobs.AvoidsNodes(m.job) {
+			return nil
 		}
 		if m.err == nil && m.outcome.BlamesNode() {
 			nodes = append(nodes, m.outcome.Node)
@@ -128,6 +151,12 @@ func (w world) failedNodes() []string {
 // outcome cannot be read.
 func (m *mountJob) didWell() bool {
 	return m.outcome.State == mountjobs.Succeeded || !m.fresh && m.job.Status.Succeeded > 0
+}
+
+// wasNowhere says that a Job is over and no node is known to have had its pod.
+func (m *mountJob) wasNowhere() bool {
+	over := m.outcome.State == mountjobs.Lost || m.outcome.State == mountjobs.Stuck
+	return over && m.outcome.Node == ""
 }
 
 // nodeBlame is how long a failure counts against its node.
@@ -159,6 +188,7 @@ const defaultSweepDelay = 10 * time.Second
 //	ended, fresh  any                           its outcome is recorded, then it is released
 //	ended, none   a Job has filled it since     sweep, after a moment
 //	ended, none   the recorded time has come    sweep
+//	ended, none   nothing is recorded           sweep once, long after a Job that did well
 func decideSweep(w world) sweepPlan {
 	var p sweepPlan
 	for i := range w.sweeps {
@@ -194,9 +224,12 @@ func (w world) nextSweep() time.Time {
 		}
 		return next
 	}
+	if newest.outcome.GotOn() {
+		return w.now
+	}
 	failures := 0
 	for _, s := range slices.Backward(w.sweeps) {
-		if s.outcome.State == mountjobs.Succeeded {
+		if s.outcome.State == mountjobs.Succeeded || s.outcome.GotOn() {
 			break
 		}
 		failures++
@@ -206,12 +239,7 @@ func (w world) nextSweep() time.Time {
 
 // sweepDue is when the next sweep should begin; zero is never.
 func (w world) sweepDue() time.Time {
-	var due time.Time
-	if w.root != nil {
-		if at, err := time.Parse(time.RFC3339, w.root.Annotations[wellknown.AnnotationNextSweep]); err == nil {
-			due = at
-		}
-	}
+	due := w.recordedSweep()
 	for i := range w.mounts {
 		m := &w.mounts[i]
 		if !m.fresh || !m.fillsTrash || w.sweptSince(m) {
@@ -223,6 +251,41 @@ func (w world) sweepDue() time.Time {
 	}
 	return due
 }
+
+// noSweep, in place of a time, says that the trash has nothing to remove.
+const noSweep = "never"
+
+// recordedSweep is when the root claim says that the trash has something to remove; zero is never.
+func (w world) recordedSweep() time.Time {
+	if w.root == nil {
+		return time.Time{}
+	}
+	record := w.root.Annotations[wellknown.AnnotationNextSweep]
+	if record == noSweep {
+		return time.Time{}
+	}
+	at, err := time.Parse(time.RFC3339, record)
+	if err != nil {
+		return w.firstSweep()
+	}
+	return at
+}
+
+// firstSweep is when to look at a trash of which nothing is known: an earlier installation may have
+// left directories there, with times that only the trash tells. A file system where no Job did well
+// is left alone: it may have no volumes, and need not let anybody write to it.
+func (w world) firstSweep() time.Time {
+	for i := range w.mounts { // the oldest first
+		if m := &w.mounts[i]; m.didWell() && !w.sweptSince(m) {
+			return m.end().Add(firstSweepDelay)
+		}
+	}
+	return time.Time{}
+}
+
+// firstSweepDelay is long enough for most first sweeps to be those of the first deletion, and
+// shorter than Jobs live.
+const firstSweepDelay = 10 * time.Minute
 
 // sweptSince says that a sweep has begun after a Job ended, so that it sees what that has left.
 func (w world) sweptSince(m *mountJob) bool {

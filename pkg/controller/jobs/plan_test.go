@@ -71,6 +71,13 @@ func swept(created time.Time, state mountjobs.State, next time.Time, fresh bool)
 	}
 }
 
+// stopped is a sweep whose time was over, after so many removals.
+func stopped(created time.Time, removed int64) sweepJob {
+	s := swept(created, mountjobs.Finished, now.Add(time.Hour), true)
+	s.outcome.Stopped, s.outcome.Swept.Removed = true, removed
+	return s
+}
+
 func wants(volume string, since, due time.Time) lifecycle.Wanted {
 	return lifecycle.Wanted{
 		FileSystemID: fileSystem, Since: since, Due: due,
@@ -195,11 +202,12 @@ func TestVanishedJobIsLookedForLive(t *testing.T) {
 }
 
 func TestDecideSweep(t *testing.T) {
-	annotated := func(at time.Time) *corev1.PersistentVolumeClaim {
-		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{
-			wellknown.AnnotationNextSweep: at.Format(time.RFC3339),
-		}}}
+	recorded := func(text string) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{wellknown.AnnotationNextSweep: text}}}
 	}
+	annotated := func(at time.Time) *corev1.PersistentVolumeClaim { return recorded(at.Format(time.RFC3339)) }
+	remade := &corev1.PersistentVolumeClaim{}
+	used := []mountJob{mounted(1, forgotten, func(m *mountJob) { m.outcome.Ended = ago(firstSweepDelay) })}
 	filled := []mountJob{mounted(1, fills)}
 	recent := []mountJob{mounted(1, fills, func(m *mountJob) { m.outcome.Ended = ago(time.Second) })}
 	for name, c := range map[string]struct {
@@ -217,14 +225,24 @@ func TestDecideSweep(t *testing.T) {
 			w.notReady = "not bound"
 			return w
 		}()},
-		"sweep runs":            {world: withSweeps(filled, nil, swept(ago(time.Hour), mountjobs.Running, time.Time{}, true))},
-		"swept":                 {world: withSweeps(filled, nil, swept(ago(time.Second), mountjobs.Succeeded, time.Time{}, false))},
-		"sweep has ended":       {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour), true)), record: true, next: now.Add(time.Hour)},
-		"next sweep, rounded":   {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour+time.Nanosecond), true)), record: true, next: now.Add(time.Hour + time.Second)},
-		"sweep was lost":        {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(time.Minute)},
-		"sweep was lost again":  {world: withSweeps(nil, nil, swept(ago(time.Hour), mountjobs.Finished, time.Time{}, false), swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(2 * time.Minute)},
-		"the time has come":     {world: withSweeps(nil, annotated(ago(time.Second))), begin: true, again: ago(time.Second)},
-		"the time has not come": {world: withSweeps(nil, annotated(now.Add(time.Hour))), again: now.Add(time.Hour)},
+		"sweep runs":                    {world: withSweeps(filled, nil, swept(ago(time.Hour), mountjobs.Running, time.Time{}, true))},
+		"swept":                         {world: withSweeps(filled, nil, swept(ago(time.Second), mountjobs.Succeeded, time.Time{}, false))},
+		"sweep has ended":               {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour), true)), record: true, next: now.Add(time.Hour)},
+		"next sweep, rounded":           {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour+time.Nanosecond), true)), record: true, next: now.Add(time.Hour + time.Second)},
+		"sweep was lost":                {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(time.Minute)},
+		"sweep was lost again":          {world: withSweeps(nil, nil, swept(ago(time.Hour), mountjobs.Finished, time.Time{}, false), swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(2 * time.Minute)},
+		"sweep was stopped":             {world: withSweeps(nil, nil, stopped(ago(time.Second), 7)), record: true, next: now},
+		"stopped, then lost":            {world: withSweeps(nil, nil, swept(ago(2*time.Hour), mountjobs.Lost, time.Time{}, false), stopped(ago(time.Hour), 7), swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(time.Minute)},
+		"stopped, nothing done":         {world: withSweeps(nil, nil, stopped(ago(time.Second), 0)), record: true, next: now.Add(time.Minute)},
+		"the time has come":             {world: withSweeps(nil, annotated(ago(time.Second))), begin: true, again: ago(time.Second)},
+		"nothing is known, no Job yet":  {world: withSweeps(nil, remade)},
+		"nothing is known, a Job now":   {world: withSweeps([]mountJob{mounted(1)}, remade), again: now.Add(firstSweepDelay - time.Minute)},
+		"nothing is known, long since":  {world: withSweeps(used, remade), begin: true, again: now},
+		"nothing is known, Jobs failed": {world: withSweeps([]mountJob{mounted(1, old, on("a", mountjobs.Lost))}, remade)},
+		"nothing is known, just swept":  {world: withSweeps(used, remade, swept(ago(time.Second), mountjobs.Succeeded, time.Time{}, false))},
+		"known to be empty":             {world: withSweeps(used, recorded(noSweep))},
+		"known to be empty, filled":     {world: withSweeps(filled, recorded(noSweep)), begin: true, again: ago(50 * time.Second)},
+		"the time has not come":         {world: withSweeps(nil, annotated(now.Add(time.Hour))), again: now.Add(time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := decideSweep(c.world)
@@ -254,12 +272,52 @@ func TestNodesOfFailedJobsAreAvoided(t *testing.T) {
 		"used up, not kept": {[]mountJob{mounted(1, on("a", mountjobs.Lost), forgotten)}, 0},
 		"well, used up":     {[]mountJob{mounted(1, on("a", mountjobs.Lost)), mounted(2, on("b", mountjobs.Lost), forgotten)}, 0},
 		"unreadable":        {[]mountJob{mounted(1, on("a", mountjobs.Lost), func(m *mountJob) { m.err = mountjobs.ErrFormat })}, 0},
+		"led nowhere":       {[]mountJob{mounted(1, on("a", mountjobs.Lost)), mounted(2, avoiding, on("", mountjobs.Lost))}, 0},
+		"led nowhere once":  {[]mountJob{mounted(1, on("a", mountjobs.Lost)), mounted(2, avoiding, on("", mountjobs.Lost)), mounted(3, on("a", mountjobs.Lost))}, 0},
+		"nowhere, for all":  {[]mountJob{mounted(1, on("a", mountjobs.Lost)), mounted(2, on("", mountjobs.Lost))}, 1},
 		"failed everywhere": {[]mountJob{mounted(1, on("a", mountjobs.Lost)), mounted(2, on("b", mountjobs.Lost))}, 0},
 	} {
 		w := worldWith(c.mounts, want)
 		w.agents = agents
 		if got := len(decide(w).avoid); got != c.want {
 			t.Errorf("%s: avoids %d nodes, want %d", name, got, c.want)
+		}
+	}
+}
+
+// avoiding is a Job that was kept off nodes.
+func avoiding(m *mountJob) {
+	m.job.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
+}
+
+func unscheduled(m *mountJob) {
+	m.pods = []*corev1.Pod{{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}}}}
+}
+
+func made(before time.Duration) func(*mountJob) {
+	return func(m *mountJob) { m.job.CreationTimestamp = metav1.NewTime(ago(before)) }
+}
+
+// A Job that avoids nodes may be left with none: no claim should wait for its deadline.
+func TestJobThatFindsNoOtherNodeIsEnded(t *testing.T) {
+	for name, c := range map[string]struct {
+		job   mountJob
+		ended bool
+		again time.Duration // from now
+	}{
+		"it avoids nodes":       {mounted(1, runs, avoiding, unscheduled), true, time.Hour},
+		"it is young":           {mounted(1, runs, avoiding, unscheduled, made(time.Second)), false, placingTime - time.Second},
+		"it avoids none":        {mounted(1, runs, unscheduled), false, time.Hour},
+		"it has found a node":   {mounted(1, runs, avoiding), false, time.Hour},
+		"it was ended long ago": {mounted(1, avoiding, unscheduled, on("", mountjobs.Lost)), false, 0},
+	} {
+		p := decide(worldWith([]mountJob{c.job}))
+		again := time.Duration(0)
+		if !p.again.IsZero() {
+			again = p.again.Sub(now)
+		}
+		if (p.unplaced != nil) != c.ended || again != c.again {
+			t.Errorf("%s: got %+v, want %+v", name, p, c)
 		}
 	}
 }
