@@ -23,6 +23,7 @@ import (
 //	                and no volume names it
 //	no answer       listing partial or empty     as before
 //	pinned          by the administrator         merged over what is listed; never missing
+//	unpinned        was pinned, never listed     missing; gone only when nothing is on it
 //	out of ports    no port is left              not in the table; told; all others as ever
 //
 // Equal inputs give equal outputs, and an output that was applied gives no further change,

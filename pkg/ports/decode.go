@@ -61,6 +61,7 @@ func (r *reader) target(f fields) Target {
 		DNSName:          r.text(f.take(keyDNSName), hostName),
 		AvailabilityZone: r.text(f.take(keyZone), zoneName),
 		NotFoundSince:    r.time(f.take(keyNotFound)),
+		PinnedOnly:       r.flag(f.take(keyPinnedOnly)),
 		IAM:              r.flag(f.take(keyIAM)),
 		AccessPoints:     r.accessPoints(f.take(keyAccessPoints)),
 	}

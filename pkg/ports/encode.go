@@ -26,6 +26,7 @@ const (
 	keyDNSName      = "dns_name"
 	keyZone         = "availability_zone"
 	keyNotFound     = "not_found_since"
+	keyPinnedOnly   = "pinned_only"
 	keyIAM          = "iam"
 	keyAccessPoints = "access_points"
 )
@@ -57,6 +58,7 @@ func (t Target) fields() map[string]any {
 	fields.set(keyDNSName, t.DNSName, t.DNSName != "")
 	fields.set(keyZone, t.AvailabilityZone, t.AvailabilityZone != "")
 	fields.set(keyNotFound, timeText(t.NotFoundSince), !t.NotFoundSince.IsZero())
+	fields.set(keyPinnedOnly, t.PinnedOnly, t.PinnedOnly)
 	fields.set(keyIAM, t.IAM, t.IAM)
 	fields.set(keyAccessPoints, accessPointFields(t.AccessPoints), len(t.AccessPoints) > 0)
 	return fields

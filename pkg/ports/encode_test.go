@@ -40,6 +40,7 @@ func TestEncode(t *testing.T) {
 					DNSName:          "fs-34a3p3.efs.us-east-1.amazonaws.com",
 					AvailabilityZone: "us-east-1a",
 					NotFoundSince:    noon,
+					PinnedOnly:       true,
 					IAM:              true,
 					AccessPoints:     map[string]ports.AccessPoint{"fsap-0123456789abcdef0": {Port: 20510, IAM: true}},
 				}},
@@ -63,6 +64,7 @@ efs_stunnel_targets:
       us-east-1a: 10.0.0.4
     name: shared
     not_found_since: "2026-01-02T12:00:00Z"
+    pinned_only: true
     stunnel_port: 20490
 last_update: "2026-01-02T12:00:00Z"
 retired_ports:

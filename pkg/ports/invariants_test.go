@@ -27,6 +27,7 @@ func (s step) check() {
 	s.nothingMoves()
 	s.nothingIsTaken()
 	s.nothingGoesEarly()
+	s.unpinningProvesNothing()
 	s.retiredPortsComeLast()
 	s.volumesFollow()
 	s.tunnelsKeepAnAddress()
@@ -115,6 +116,22 @@ func (s step) nothingGoesEarly() {
 		}
 		if port, _ := s.old.Port(key); !slices.Contains(s.out.Table.Retired, port) {
 			s.Errorf("%s is gone, and its port %d is not retired", key, port)
+		}
+	}
+}
+
+// unpinningProvesNothing of what is in use: the API does not know file systems of other accounts.
+func (s step) unpinningProvesNothing() {
+	s.Helper()
+	if s.in.Table == nil {
+		return
+	}
+	for _, id := range s.out.Gone {
+		used := slices.Contains(s.in.Begun, id) || slices.ContainsFunc(s.in.Volumes, func(v ports.Volume) bool {
+			return v.Loopback && !v.Root && v.On.FileSystem == id
+		})
+		if used && s.sim.foreign[id] {
+			s.Errorf("%s is in use and counts as gone, because nobody pins it any longer", id)
 		}
 	}
 }

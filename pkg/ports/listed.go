@@ -18,11 +18,20 @@ func (p *planner) describeTargets() {
 			target = p.describe(target, fs)
 		}
 		p.identify(id, &target)
+		target.PinnedOnly = p.isPinnedOnly(id, target)
 		if pin, ok := p.in.Pinned.Targets[id]; ok {
 			target = target.merge(pin, listed)
 		}
 		p.table.Targets[id] = target
 	}
+}
+
+// isPinnedOnly says whether the administrator is all who ever knew of a file system. A listing
+// that lacks it is asked for where the table may be older than the mark.
+func (p *planner) isPinnedOnly(id string, t Target) bool {
+	_, listed := p.listed[id]
+	_, before := p.before().Targets[id]
+	return !listed && (t.PinnedOnly || p.pinned(id) && (!before || p.in.Listing.Conclusive()))
 }
 
 func (p *planner) describe(t Target, fs efs.FileSystem) Target {

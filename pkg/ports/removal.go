@@ -32,7 +32,8 @@ func (p *planner) countAbsences() {
 	}
 }
 
-// removeGone lets targets go, when this very listing lacks them like those before it.
+// removeGone lets targets go, when this very listing lacks them like those before it. One that was
+// only ever pinned stays while anything is on it: the API not to find it proves nothing.
 func (p *planner) removeGone() {
 	if !p.in.Listing.Conclusive() {
 		return
@@ -42,7 +43,9 @@ func (p *planner) removeGone() {
 		named[v.On.FileSystem] = named[v.On.FileSystem] || !v.Root
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.out.State.Absences)) {
-		if p.out.State.Absences[id] < wellknown.MissingListings {
+		begun := slices.Contains(p.in.Begun, id)
+		unproven := p.table.Targets[id].PinnedOnly && (named[id] || begun)
+		if p.out.State.Absences[id] < wellknown.MissingListings || unproven {
 			continue
 		}
 		if !slices.Contains(p.in.Gone, id) {

@@ -17,6 +17,9 @@ func TestRemoval(t *testing.T) {
 	fs1.NotFoundSince = noon.Add(-time.Hour)
 	fs1.AccessPoints = map[string]ports.AccessPoint{"fsap-1": {Port: 20493}}
 	missing.Targets["fs-1"] = fs1
+	unpinned := given(kept{"fs-2": 20491})
+	fs1.PinnedOnly = true
+	unpinned.Targets["fs-1"] = fs1
 	both := kept{"fs-1": 20490, "fs-1/fsap-1": 20493, "fs-2": 20491}
 	gone := []string{"fs-1"}
 	empty := efs.Listing{Complete: true, ReadAt: noon}
@@ -83,6 +86,35 @@ func TestRemoval(t *testing.T) {
 				Ports: both, News: []string{"Found fs-1"},
 			},
 		},
+		"what was only ever pinned is not gone: another account has it": {
+			in: ports.Input{
+				Table: unpinned, Listing: listing("fs-2"), State: absent(3, "fs-1"), Gone: gone,
+				Volumes: []ports.Volume{volume("v", "fs-1", 20490)},
+			},
+			want: outcome{
+				Ports: both, News: []string{"Missing fs-1"},
+			},
+		},
+		"nor is it while something is begun on it": {
+			in: ports.Input{
+				Table: unpinned, Listing: listing("fs-2"), State: absent(3, "fs-1"), Gone: gone, Begun: gone,
+			},
+			want: outcome{
+				Ports: both, News: []string{"Missing fs-1"},
+			},
+		},
+		"with nothing on it, it goes like others": {
+			in: ports.Input{Table: unpinned, Listing: listing("fs-2"), State: absent(3, "fs-1"), Gone: gone},
+			want: outcome{
+				Ports: kept{"fs-2": 20491}, Retired: []int{20493, 20490}, News: []string{"Gone fs-1"}, Gone: gone,
+			},
+		},
+		"what is gone goes, whatever was begun on it": {
+			in: ports.Input{Table: missing, Listing: listing("fs-2"), State: absent(3, "fs-1"), Gone: gone, Begun: gone},
+			want: outcome{
+				Ports: kept{"fs-2": 20491}, Retired: []int{20493, 20490}, News: []string{"Gone fs-1"}, Gone: gone,
+			},
+		},
 		"what is pinned is not missing": {
 			in: ports.Input{
 				Table: missing, Listing: listing("fs-2"), State: absent(3, "fs-1"), Gone: gone, Pinned: pinned,
@@ -123,6 +155,64 @@ func TestGoneAfterThreeListings(t *testing.T) {
 	out := ports.Assign(in)
 	if diff := cmp.Diff(map[string]int{"fs-2": 20491}, portsOf(out.Table)); diff != "" {
 		t.Errorf("ports mismatch (-want +got):\n%s", diff)
+	}
+}
+
+// TestUnpinningProvesNothing has the administrator's table lost, and with it a file system of
+// another account, which for this account's API does not exist.
+func TestUnpinningProvesNothing(t *testing.T) {
+	shared := volume("v", "fs-shared", 20491)
+	for name, before := range map[string]*ports.Table{
+		"pinned under this version":       given(kept{"fs-2": 20490}),
+		"in the table of an earlier one":  given(kept{"fs-2": 20490, "fs-shared": 20491}),
+		"pinned before there was a table": nil,
+	} {
+		in := ports.Input{Table: before, Pinned: pins(kept{"fs-shared": 20491}), Range: fourPorts, Now: noon}
+		in.Volumes = []ports.Volume{shared}
+		in.Listing = listing("fs-2")
+		in = apply(in, ports.Assign(in))
+		in.Pinned = ports.Table{}
+		for i := range 5 {
+			in.Listing.ReadAt = noon.Add(time.Duration(i+1) * time.Minute)
+			in.Gone = []string{"fs-shared"}
+			out := ports.Assign(in)
+			if len(out.Gone)+len(out.Confirm) > 0 || out.Table.Targets["fs-shared"].Port != 20491 {
+				t.Fatalf("%s: poll %d: gone %v, to be confirmed %v, ports %v", name, i, out.Gone, out.Confirm, portsOf(out.Table))
+			}
+			in = apply(in, out)
+		}
+	}
+}
+
+// TestPinnedOnly is about the mark: what a listing has shown can be proven gone.
+func TestPinnedOnly(t *testing.T) {
+	marked := given(kept{"fs-1": 20490})
+	target := marked.Targets["fs-1"]
+	target.PinnedOnly = true
+	marked.Targets["fs-1"] = target
+	pinned := pins(kept{"fs-1": 0})
+	for name, c := range map[string]struct {
+		in   ports.Input
+		want bool
+	}{
+		"pinned, not listed yet":            {ports.Input{Pinned: pinned}, true},
+		"pinned, and listed":                {ports.Input{Pinned: pinned, Listing: listing("fs-1")}, false},
+		"pinned, listings lack it":          {ports.Input{Table: given(kept{"fs-1": 20490}), Pinned: pinned, Listing: listing("fs-2")}, true},
+		"pinned, a part of a listing does":  {ports.Input{Table: given(kept{"fs-1": 20490}), Pinned: pinned, Listing: partial(listing("fs-2"))}, false},
+		"known before, no listing yet":      {ports.Input{Table: given(kept{"fs-1": 20490}), Pinned: pinned}, false},
+		"marked, and listed at last":        {ports.Input{Table: marked, Listing: listing("fs-1")}, false},
+		"marked, and not pinned any longer": {ports.Input{Table: marked, Listing: listing("fs-2")}, true},
+		"never pinned":                      {ports.Input{Table: given(kept{"fs-1": 20490}), Listing: listing("fs-2")}, false},
+		"rebuilt from a volume":             {ports.Input{Volumes: []ports.Volume{volume("v", "fs-1", 20490)}}, false},
+	} {
+		c.in.Range, c.in.Now = fourPorts, noon
+		out := ports.Assign(c.in)
+		if got := out.Table.Targets["fs-1"].PinnedOnly; got != c.want {
+			t.Errorf("%s: marked is %v", name, got)
+		}
+		if again := ports.Assign(apply(c.in, out)); again.Changed {
+			t.Errorf("%s: written twice", name)
+		}
 	}
 }
 

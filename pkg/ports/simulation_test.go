@@ -30,10 +30,13 @@ type simulation struct {
 	// lacking counts, apart from the planner's own count, the successive conclusive listings
 	// without a file system since the manager started.
 	lacking map[string]int
+	// foreign are targets that were pinned when they entered the table, and that no listing has
+	// shown since.
+	foreign map[string]bool
 }
 
 func newSimulation(d dice) *simulation {
-	s := &simulation{dice: d, cloud: map[string]efs.FileSystem{}, lacking: map[string]int{}}
+	s := &simulation{dice: d, cloud: map[string]efs.FileSystem{}, lacking: map[string]int{}, foreign: map[string]bool{}}
 	s.in = ports.Input{
 		Range: ports.Range{Base: 20486, Count: 3 + d.IntN(12), Reserved: []int{20487}},
 		Now:   noon, VPCID: "vpc-1", DNSSuffix: "efs.test",
@@ -41,7 +44,19 @@ func newSimulation(d dice) *simulation {
 	if oneIn(d, 2) {
 		s.in.Table = given(kept{"fs-old": 31000, "fs-1": 20490})
 	}
+	if s.in.Table != nil && oneIn(d, 2) {
+		s.wasPinned("fs-old")
+	}
 	return s
+}
+
+// wasPinned has a target of the table be another account's, which nobody pins any longer.
+func (s *simulation) wasPinned(id string) {
+	target := s.in.Table.Targets[id]
+	target.PinnedOnly = true
+	s.in.Table.Targets[id] = target
+	s.foreign[id] = true
+	s.in.Volumes = []ports.Volume{volume("v0", id, target.Port)}
 }
 
 // allNames are few, so that they meet again.
@@ -73,7 +88,7 @@ func (s *simulation) happen() {
 		s.createFileSystem, s.createFileSystem, s.alterFileSystem, s.deleteFileSystem,
 		s.poll, s.poll, s.poll, s.loseListing,
 		s.createVolume, s.createVolume, s.restoreVolume, s.deleteVolume,
-		s.pin, s.unpin, s.demand, s.restart, s.loseTable,
+		s.pin, s.unpin, s.demand, s.begin, s.restart, s.loseTable,
 	}
 	pick(s.dice, events)()
 }
@@ -208,6 +223,14 @@ func (s *simulation) demand() {
 	}
 }
 
+// begin has mount Jobs run, and end.
+func (s *simulation) begin() {
+	s.in.Begun = nil
+	for range s.dice.IntN(3) {
+		s.in.Begun = append(s.in.Begun, s.name())
+	}
+}
+
 func (s *simulation) restart() {
 	s.in.State = ports.State{}
 	s.in.Demand = ports.Demand{}
@@ -234,8 +257,24 @@ func (s *simulation) accept(out ports.Output) {
 	if oneIn(s.dice, 8) {
 		return // nothing was written
 	}
+	s.noteForeign(out.Table)
 	s.in.Table, s.in.State = after.Table, after.State
 	if !oneIn(s.dice, 8) {
 		s.in.Volumes = after.Volumes
+	}
+}
+
+func (s *simulation) noteForeign(after ports.Table) {
+	for _, id := range allNames() {
+		_, there := after.Targets[id]
+		_, pinned := s.in.Pinned.Targets[id]
+		listed := slices.ContainsFunc(s.in.Listing.FileSystems, func(fs efs.FileSystem) bool { return fs.ID == id })
+		before := s.in.Table != nil && s.in.Table.Targets[id].Port != 0
+		switch {
+		case !there, listed, !before && !pinned:
+			delete(s.foreign, id)
+		case !before:
+			s.foreign[id] = true
+		}
 	}
 }

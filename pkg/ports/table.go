@@ -40,9 +40,12 @@ type Target struct {
 	AvailabilityZone string                // One Zone file systems only
 	// NotFoundSince is when a complete listing first lacked it; zero while it is listed.
 	NotFoundSince time.Time
-	IAM           bool // the tunnel shows a client certificate
-	AccessPoints  map[string]AccessPoint
-	Unknown       map[string]any
+	// PinnedOnly says that the administrator has pinned it and no listing has shown it. It may be
+	// another account's: that the API does not find it then proves nothing.
+	PinnedOnly   bool
+	IAM          bool // the tunnel shows a client certificate
+	AccessPoints map[string]AccessPoint
+	Unknown      map[string]any
 }
 
 // AccessPoint is a tunnel of its own into the target's file system.
@@ -162,7 +165,7 @@ func (t Target) equal(other Target) bool {
 		maps.Equal(t.AddressBySubnet, other.AddressBySubnet) &&
 		maps.Equal(t.AddressByZone, other.AddressByZone) &&
 		t.DNSName == other.DNSName && t.AvailabilityZone == other.AvailabilityZone &&
-		t.NotFoundSince.Equal(other.NotFoundSince) && t.IAM == other.IAM &&
+		t.NotFoundSince.Equal(other.NotFoundSince) && t.PinnedOnly == other.PinnedOnly && t.IAM == other.IAM &&
 		maps.EqualFunc(t.AccessPoints, other.AccessPoints, AccessPoint.equal) &&
 		equalUnknown(t.Unknown, other.Unknown)
 }

@@ -47,7 +47,7 @@ func fullTable() ports.Table {
 	return ports.Table{
 		Targets: map[string]ports.Target{"fs-1": {
 			Name: "n", Port: 1, AddressBySubnet: addresses("s", "10.0.0.4"), AddressByZone: addresses("z", "10.0.0.4"),
-			DNSName: "d", AvailabilityZone: "z", NotFoundSince: noon, IAM: true, Unknown: some,
+			DNSName: "d", AvailabilityZone: "z", NotFoundSince: noon, PinnedOnly: true, IAM: true, Unknown: some,
 			AccessPoints: map[string]ports.AccessPoint{"fsap-1": {Port: 2, IAM: true, Unknown: some}},
 		}},
 		Retired: []int{3}, LastUpdate: noon, Unknown: some,

@@ -17,6 +17,8 @@ type Input struct {
 	Volumes []Volume
 	// Demand is the access points that somebody asked for.
 	Demand Demand
+	// Begun are the file systems on which mount Jobs have begun something lately.
+	Begun  []string
 	Filter efs.Filter
 	VPCID  string // where nodes are; "" when unknown: any
 	// DNSSuffix and a file system's id, with a dot between, are its name in certificates:

@@ -15,6 +15,7 @@ import (
 //
 //	phase      volume is deleted   its claim              cleanup
 //	Released   either              gone, or another uid   yes
+//	Released   either              has another volume     yes, if made for it: it was never bound
 //	Available  yes                 does not name it       yes: it was never bound
 //	other      either              any                    no
 func NeedsCleanup(object *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, provisioner string) bool {
@@ -28,12 +29,19 @@ func NeedsCleanup(object *corev1.PersistentVolume, claim *corev1.PersistentVolum
 	own := claim != nil && claim.UID == object.Spec.ClaimRef.UID
 	switch object.Status.Phase {
 	case corev1.VolumeReleased:
-		return !own
+		return !own || isSpare(object, claim)
 	case corev1.VolumePending, corev1.VolumeAvailable, "":
 		return object.DeletionTimestamp != nil && (!own || claim.Spec.VolumeName != volume.Name)
 	default:
 		return false
 	}
+}
+
+// isSpare says that a volume was made for its claim, which was bound to another one meanwhile. A
+// claim's volumeName is never changed, so no pod can have come to this volume through the claim.
+// Volumes of other names may have been another claim's before.
+func isSpare(object *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
+	return object.Name == VolumeName(claim.UID) && claim.Spec.VolumeName != "" && claim.Spec.VolumeName != object.Name
 }
 
 // EditFinalizer says what an edit of the reclaim policy asks for: with Delete, the volume

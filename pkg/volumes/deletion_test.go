@@ -28,7 +28,8 @@ func named(volume string) func(*corev1.PersistentVolumeClaim) {
 }
 
 func TestNeedsCleanup(t *testing.T) {
-	own, namesIt := newClaim(), newClaim(named("pvc-"+claimUID))
+	own, namesIt, elsewhere := newClaim(), newClaim(named("pvc-"+claimUID)), newClaim(named("retained"))
+	madeForAnother := func(o *corev1.PersistentVolume) { o.Name = "pvc-76543210-89ab-cdef-0123-456789abcdef" }
 	successor := newClaim(func(c *corev1.PersistentVolumeClaim) { c.UID = "another" })
 	type edits = []func(*corev1.PersistentVolume)
 	tests := map[string]struct {
@@ -40,6 +41,14 @@ func TestNeedsCleanup(t *testing.T) {
 		"released and deleted":                          {edits{phase("Released"), deleted}, nil, true},
 		"released, a new claim of that name":            {edits{phase("Released")}, successor, true},
 		"released, they say, but its claim is there":    {edits{phase("Released")}, own, false},
+		"released, and its claim has another":           {edits{phase("Released")}, elsewhere, true},
+		"released and deleted, its claim has another":   {edits{phase("Released"), deleted}, elsewhere, true},
+		"released, though its claim has it":             {edits{phase("Released")}, namesIt, false},
+		"bound, they say, but its claim has another":    {edits{phase("Bound")}, elsewhere, false},
+		"never bound, and its claim has another":        {edits{phase("Available")}, elsewhere, false},
+		"to be retained, and its claim has another":     {edits{phase("Released"), retained}, elsewhere, false},
+		"adopted, and its claim has another":            {edits{phase("Released"), original, volumes.Adopt}, elsewhere, false},
+		"another's first, and its claim has another":    {edits{phase("Released"), madeForAnother}, elsewhere, false},
 		"released, to be retained":                      {edits{phase("Released"), retained}, nil, false},
 		"bound":                                         {edits{phase("Bound")}, nil, false},
 		"bound and deleted":                             {edits{phase("Bound"), deleted}, nil, false},

@@ -163,3 +163,36 @@ func TestDiscoveryOfADeletedFileSystem(t *testing.T) {
 	}
 	d.wantVolumes(kept)
 }
+
+// TestDiscoveryOfAnUnpinnedFileSystem has another account's file system unpinned by mistake. The API
+// does not know it, and its volumes are as they were.
+func TestDiscoveryOfAnUnpinnedFileSystem(t *testing.T) {
+	d := newDrill(t)
+	d.EFS.Remove(d.fileSystem)
+	d.NewFileSystem() // without any, a listing says nothing
+	d.writeTable(wellknown.PinnedConfigMap, fmt.Sprintf(`
+efs_stunnel_targets:
+  %s: {mount_target_ip_by_subnet: {subnet-a: 10.8.8.8}, dns_name: nfs.example.com}
+`, d.fileSystem))
+	d.poll()
+	claim := d.claim("data")
+	bound := d.awaitBound(claim)
+	d.check(d.Client.CoreV1().ConfigMaps(d.Namespace).Delete(t.Context(), wellknown.PinnedConfigMap, metav1.DeleteOptions{}))
+	d.awaitTable("missed it", func(table ports.Table) string {
+		if table.Targets[d.fileSystem].NotFoundSince.IsZero() {
+			return "no time since when it is not found"
+		}
+		return ""
+	})
+	d.awaitPolls(6)
+	now, err := d.Client.CoreV1().PersistentVolumes().Get(t.Context(), bound.Name, metav1.GetOptions{})
+	d.check(err)
+	if !slices.Contains(now.Finalizers, wellknown.FinalizerVolume) {
+		t.Errorf("the volume has lost its finalizer\n%s", d.Story())
+	}
+	d.deleteClaim(claim)
+	d.AwaitVolumeGone(claim)
+	if d.Exists(d.fileSystem, bound.Spec.NFS.Path) {
+		t.Errorf("the volume went, and its directory is there\n%s", d.Story())
+	}
+}

@@ -263,3 +263,30 @@ func TestRecoveryOfANamespaceThatEnds(t *testing.T) {
 	after := d.claim("after")
 	d.awaitBound(after)
 }
+
+// TestRecoveryOfAnAbandonedSetup has a setup end, and its claim go, while nobody leads. The next
+// leader hears of that before it knows any file system, and of nothing afterwards.
+func TestRecoveryOfAnAbandonedSetup(t *testing.T) {
+	t.Parallel()
+	d := newDrill(t)
+	g := newGate()
+	d.Kubelet.PlayNext(g.fate())
+	first := d.start(nil)
+	claim := d.claim("data")
+	d.await(g)
+	first.halt()
+	d.deleteClaim(claim)
+	close(g.open)
+	d.Eventually("the Job is complete", func(ctx context.Context) error {
+		if jobs := d.jobs(ctx, mountjobs.Mount, d.fileSystem); jobs[0].Status.CompletionTime == nil {
+			return fmt.Errorf("%s is not", jobs[0].Name)
+		}
+		return nil
+	})
+	d.start(nil)
+	d.AwaitJobsUsed()
+	d.AwaitVolumeGone(claim)
+	if path := ownDirectory(claim); d.Exists(d.fileSystem, path) {
+		t.Errorf("%s is there\n%s", path, d.Story())
+	}
+}

@@ -58,8 +58,10 @@ func TestForgedVolumes(t *testing.T) {
 	s := newClaimsWorld(t)
 	victim := s.bound("victim", s.class)
 	s.write(victim.path, "data")
-	s.makeDirectory("/unowned", 0o755)
-	s.write("/unowned", "data")
+	for _, unowned := range []string{"/unowned", "/original"} {
+		s.makeDirectory(unowned, 0o755)
+		s.write(unowned, "data")
+	}
 	s.pass("before")
 	tests := map[string]struct {
 		path   string
@@ -82,7 +84,7 @@ func TestForgedVolumes(t *testing.T) {
 			reason: wellknown.EventVolumeFailedDelete, words: []string{"nothing is removed", "10.0.0.1"}},
 		"of-everything": {path: "/", stays: true, reason: wellknown.EventVolumeFailedDelete, words: []string{"nothing is removed"}},
 		"of-the-ledger": {path: wellknown.OwnersDirectory, stays: true, reason: wellknown.EventVolumeFailedDelete, words: []string{"nothing is removed"}},
-		"of-the-original-system": {path: victim.path, stays: true,
+		"of-the-original-system": {path: "/original", stays: true, // elsewhere it would keep the others from their end
 			edit:   func(v *corev1.PersistentVolume) { delete(v.Annotations, wellknown.AnnotationPath) },
 			reason: wellknown.EventVolumeFailedDelete, words: []string{"not seen bound", "nothing is removed"}},
 	}

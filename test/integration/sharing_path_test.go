@@ -3,9 +3,13 @@
 package integration_test
 
 import (
+	"context"
+	"path/filepath"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 	"gnuthought.com/efs-stunnel/test/integration/world"
@@ -147,4 +151,61 @@ func TestRetainedDataComesBack(t *testing.T) {
 		t.Errorf("the ledger has %q", owners)
 	}
 	s.wantFile(s.bound("fourth", s.class, called("kept")).path, "data")
+}
+
+// TestDirectoryOfAVolumeThatIsNotAdopted has two volumes of the original system share a directory,
+// of which the ledger knows one only. What ends with that one is not the other's data.
+func TestDirectoryOfAVolumeThatIsNotAdopted(t *testing.T) {
+	for name, c := range map[string]struct {
+		then  func(d *drill, unknown *corev1.PersistentVolume)
+		stays bool
+	}{
+		"then it is deleted": {func(d *drill, unknown *corev1.PersistentVolume) {
+			d.check(d.Client.CoreV1().PersistentVolumes().Delete(d.Context(), unknown.Name, metav1.DeleteOptions{}))
+		}, false},
+		"then it is adopted": {func(d *drill, unknown *corev1.PersistentVolume) {
+			_, err := d.Client.CoreV1().PersistentVolumes().Patch(d.Context(), unknown.Name, types.MergePatchType, []byte(`{"spec": {"claimRef": null}}`), metav1.PatchOptions{})
+			d.check(err)
+			d.originalClaim("again", "unknown")
+			d.awaitEvent(unknown, wellknown.EventVolumeAdopted)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDrill(t)
+			known := d.originalVolume("known", 20490, "data")
+			claim := d.originalClaim("data", "known")
+			unknown := d.sharingVolume("unknown", known)
+			d.deleteClaim(d.originalClaim("kept", "unknown"))
+			d.poll()
+			d.awaitEvent(known, wellknown.EventVolumeAdopted)
+			d.deleteClaim(claim)
+			d.awaitEvent(known, wellknown.EventVolumeFailedDelete, "nothing is removed", unknown.Name, "not adopted")
+			d.awaitPolls(3)
+			file := filepath.Join(known.Spec.NFS.Path, "file")
+			if !d.Exists(d.fileSystem, file) {
+				t.Fatalf("the data of the volume that is not adopted is gone\n%s", d.Story())
+			}
+			c.then(d, unknown)
+			d.awaitGone("the adopted volume", func(ctx context.Context) error {
+				_, err := d.Client.CoreV1().PersistentVolumes().Get(ctx, known.Name, metav1.GetOptions{})
+				return err
+			})
+			if d.Exists(d.fileSystem, file) != c.stays {
+				t.Errorf("want the data to stay: %v\n%s", c.stays, d.Story())
+			}
+		})
+	}
+}
+
+// sharingVolume is another volume of the original system with the same directory, to be retained.
+func (d *drill) sharingVolume(what string, with *corev1.PersistentVolume) *corev1.PersistentVolume {
+	d.Helper()
+	object := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: d.Named(what), Annotations: with.Annotations},
+		Spec:       *with.Spec.DeepCopy(),
+	}
+	object.Spec.ClaimRef, object.Spec.PersistentVolumeReclaimPolicy = nil, corev1.PersistentVolumeReclaimRetain
+	made, err := d.Client.CoreV1().PersistentVolumes().Create(d.Context(), object, metav1.CreateOptions{})
+	d.check(err)
+	return made
 }

@@ -13,6 +13,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/queue"
+	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -30,8 +31,15 @@ func (c *Controller) applyToClaim(ctx context.Context, s lifecycle.State, plan l
 	if plan.LookAgain {
 		c.options.LookAgain()
 	}
+	if err := c.markUsed(ctx, volumes.VolumeName(s.UID), plan.Spent); err != nil {
+		return err
+	}
 	if plan.Create != nil {
-		return c.create(ctx, s, *plan.Create)
+		err := c.create(ctx, s, *plan.Create)
+		if s.Claim != nil {
+			c.tellRejected(s.Claim, wellknown.EventProvisioningFailed, err)
+		}
+		return err
 	}
 	if s.Claim == nil {
 		return nil
@@ -41,6 +49,18 @@ func (c *Controller) applyToClaim(ctx context.Context, s lifecycle.State, plan l
 		return c.giveNodeBack(ctx, s.Claim, plan.NodeBack)
 	}
 	return c.markClaim(ctx, s.Claim, plan)
+}
+
+// errBroken is told when a volume cannot be built of what a Job recorded.
+var errBroken = errors.New("the operation's record cannot be used")
+
+// tellRejected says what no retry can bring about: the apiserver refuses a request, because of a
+// missing right or a policy, or the request cannot be made. Races and outages pass by themselves.
+func (c *Controller) tellRejected(object tell.Object, reason string, err error) {
+	answer := apierrors.APIStatus(nil)
+	if errors.Is(err, errBroken) || errors.As(err, &answer) && !apierrors.IsConflict(err) {
+		c.tell.WarnOf(object, reason, "rejected", err.Error())
+	}
 }
 
 // tellClaim says what people can do something about.
@@ -124,7 +144,7 @@ func (c *Controller) create(ctx context.Context, s lifecycle.State, creation lif
 	operation := creation.Operation
 	volume, err := volumes.FromOperation(operation, s.Targets.Port(creation.FileSystemID), creation.GID, s.Provisioner)
 	if err != nil {
-		return queue.Terminal(err)
+		return queue.Terminal(fmt.Errorf("%w: %w", errBroken, err))
 	}
 	if err := c.confirm(ctx, s, creation, volume); err != nil {
 		return err

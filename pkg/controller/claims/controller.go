@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // Options say how the loop works.
@@ -206,10 +208,16 @@ func hasEnded(pod *corev1.Pod) bool {
 	return false
 }
 
-// TargetsChanged asks for a look at everything that the file systems decide.
+// TargetsChanged asks for a look at everything that the file systems decide. What was begun for a
+// claim that is gone is known to Jobs only.
 func (c *Controller) TargetsChanged() {
 	for _, uid := range c.unboundOf("") {
 		c.queue.Add(uid)
+	}
+	for _, job := range c.view.Caches.Jobs.GetStore().List() {
+		if isUnused(job) {
+			c.objectChanged(nil, job)
+		}
 	}
 	snapshot := c.view.Targets()
 	for id := range snapshot.Gone {
@@ -220,6 +228,12 @@ func (c *Controller) TargetsChanged() {
 			c.objectChanged(nil, object)
 		}
 	}
+}
+
+// isUnused says that something should still follow from a Job.
+func isUnused(object any) bool {
+	job, ok := object.(*batchv1.Job)
+	return ok && slices.Contains(job.Finalizers, wellknown.FinalizerOutcome)
 }
 
 func (c *Controller) lookAtVolumesOf(fileSystemID string) {

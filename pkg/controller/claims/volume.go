@@ -22,16 +22,23 @@ import (
 
 func (c *Controller) applyToVolume(ctx context.Context, s lifecycle.State, plan lifecycle.VolumePlan) error {
 	c.tellVolume(plan)
-	if plan.Delete {
-		return c.delete(ctx, s, plan)
+	err := c.changeVolume(ctx, s, plan)
+	c.tellRejected(plan.Object, wellknown.EventVolumeFailedDelete, err)
+	if plan.Delete || plan.Adopt {
+		return err
 	}
-	if plan.Adopt {
+	return errors.Join(err, c.expand(ctx, s.Claim, plan))
+}
+
+// changeVolume does what a plan asks for, but for the volume's size.
+func (c *Controller) changeVolume(ctx context.Context, s lifecycle.State, plan lifecycle.VolumePlan) error {
+	switch {
+	case plan.Delete:
+		return c.delete(ctx, s, plan)
+	case plan.Adopt:
 		return c.adopt(ctx, plan.Object)
 	}
-	return errors.Join(
-		c.editFinalizer(ctx, plan),
-		c.expand(ctx, s.Claim, plan),
-	)
+	return c.editFinalizer(ctx, plan)
 }
 
 func (c *Controller) tellVolume(plan lifecycle.VolumePlan) {
@@ -129,17 +136,25 @@ func (c *Controller) editFinalizer(ctx context.Context, plan lifecycle.VolumePla
 // removeFinalizer names only ours, so that it neither brings back nor takes away another's. From
 // then on the volume can go without us, and nothing may be left that would make it again.
 func (c *Controller) removeFinalizer(ctx context.Context, plan lifecycle.VolumePlan) error {
-	for _, job := range c.view.Caches.JobsOfVolume(plan.Object.Name) {
-		if !slices.Contains(plan.Spent, job.Name) {
+	if err := c.markUsed(ctx, plan.Object.Name, plan.Spent); err != nil {
+		return err
+	}
+	return c.patchVolume(ctx, plan.Object, types.StrategicMergePatchType,
+		map[string]any{"$deleteFromPrimitiveList/finalizers": []string{wellknown.FinalizerVolume}}, nil)
+}
+
+// markUsed tells Jobs that no volume comes of what they did for this one.
+func (c *Controller) markUsed(ctx context.Context, volume string, spent []string) error {
+	for _, job := range c.view.Caches.JobsOfVolume(volume) {
+		if !slices.Contains(spent, job.Name) {
 			continue
 		}
-		mark := map[string]string{wellknown.AnnotationUsed(plan.Object.Name): wellknown.ValueTrue}
+		mark := map[string]string{wellknown.AnnotationUsed(volume): wellknown.ValueTrue}
 		if err := patches.JobMeta(ctx, c.client, job, "annotations", mark); err != nil {
 			return err
 		}
 	}
-	return c.patchVolume(ctx, plan.Object, types.StrategicMergePatchType,
-		map[string]any{"$deleteFromPrimitiveList/finalizers": []string{wellknown.FinalizerVolume}}, nil)
+	return nil
 }
 
 // expand writes the next number of a claim that has grown.

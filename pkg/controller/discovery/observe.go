@@ -21,6 +21,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -73,7 +74,7 @@ func (o observer) observe(ctx context.Context, f findings, demand ports.Demand, 
 	if s.claims, err = o.claims(); err != nil {
 		return state{}, fmt.Errorf("listing root claims: %w", err)
 	}
-	if s.jobs, err = o.jobs(); err != nil {
+	if s.jobs, s.begun, err = o.jobs(); err != nil {
 		return state{}, fmt.Errorf("listing mount Jobs: %w", err)
 	}
 	return s, nil
@@ -153,15 +154,19 @@ func (o observer) claims() (map[string]*corev1.PersistentVolumeClaim, error) {
 	return claims, err
 }
 
-// jobs are those that are over and used up, by file system and in order.
-func (o observer) jobs() (map[string][]*batchv1.Job, error) {
+// jobs are those that are over and used up, by file system and in order, and the file systems of
+// all mount Jobs.
+func (o observer) jobs() (over map[string][]*batchv1.Job, begun map[string]bool, err error) {
 	objects, err := o.jobObjects.Jobs(o.namespace).List(labels.Everything())
 	slices.SortFunc(objects, func(a, b *batchv1.Job) int { return strings.Compare(a.Name, b.Name) })
-	jobs := map[string][]*batchv1.Job{}
+	over, begun = map[string][]*batchv1.Job{}, map[string]bool{}
 	for _, object := range objects {
 		if id, ok := usedUp(object); ok {
-			jobs[id] = append(jobs[id], object)
+			over[id] = append(over[id], object)
+		}
+		if name, err := mountjobs.Identify(object); err == nil && name.Kind == mountjobs.Mount {
+			begun[name.FileSystemID] = true
 		}
 	}
-	return jobs, err
+	return over, begun, err
 }

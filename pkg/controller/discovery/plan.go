@@ -1,6 +1,8 @@
 package discovery
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -19,6 +21,7 @@ type state struct {
 	volumes  []*corev1.PersistentVolume               // live when the table is lost
 	claims   map[string]*corev1.PersistentVolumeClaim // of the namespace, those named like root claims
 	jobs     map[string][]*batchv1.Job                // used up, by file system
+	begun    map[string]bool                          // file systems that mount Jobs of the last hour are about
 	findings findings
 	demand   ports.Demand              // as it was asked for, not checked yet
 	seen     map[string]efs.FileSystem // by the listings so far
@@ -97,15 +100,34 @@ func (o Options) addAssignment(p *plan, s state) {
 	}
 	p.table, p.write, p.assigned = out.Table, out.Changed, out.State
 	p.news = newsNotices(out.News, s.volumes)
-	o.addPicture(p, s, out.Gone)
+	o.addPicture(p, s, slices.Concat(out.Gone, s.left(out.Table)))
 	p.corrections = portWorks(out.Corrections, s.volumes, p.roots)
+}
+
+// left are gone file systems that only mount Jobs remember. Each had a port when its Jobs began,
+// and loses it only when it is gone, or when somebody edits the table. The listing makes sure that
+// the table was not lost: it must be the latest and show everything.
+func (s state) left(table ports.Table) []string {
+	if s.findings.failure != nil || !s.findings.listing.Conclusive() {
+		return nil
+	}
+	gone := maps.Clone(s.begun)
+	for _, fs := range s.findings.listing.FileSystems {
+		delete(gone, fs.ID)
+	}
+	for _, known := range []ports.Table{table, *s.pinned.table} {
+		for id := range known.Targets {
+			delete(gone, id)
+		}
+	}
+	return slices.Sorted(maps.Keys(gone))
 }
 
 func (o Options) input(s state) ports.Input {
 	in := ports.Input{
 		Table: s.table.table, Listing: s.findings.listing, Pinned: *s.pinned.table,
 		Demand: o.confirmed(s), Filter: o.Filter, VPCID: o.VPCID, DNSSuffix: o.DNSSuffix, Range: o.Range,
-		State: s.assigned, Now: s.now,
+		Begun: slices.Sorted(maps.Keys(s.begun)), State: s.assigned, Now: s.now,
 	}
 	for _, object := range s.volumes {
 		in.Volumes = append(in.Volumes, ports.VolumeOf(object))

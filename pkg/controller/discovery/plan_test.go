@@ -204,6 +204,68 @@ func TestAFileSystemLeaves(t *testing.T) {
 	}
 }
 
+// A file system that left the table stays known as gone while mount Jobs remember it, as long as
+// nothing speaks for a lost table or an answer that is old or not whole.
+func TestGoneIsRememberedByJobs(t *testing.T) {
+	table := tableOf(map[string]ports.Target{"fs-2": target(20491)})
+	rest := listing(1, fileSystem("fs-2", "a"))
+	partial, failing := rest, found(rest)
+	partial.Complete, failing.failure = false, errBoom
+	begun := func(s *state) { s.begun = map[string]bool{"fs-1": true, "fs-2": true} }
+	for name, c := range map[string]struct {
+		state state
+		edit  func(*Options)
+		gone  bool
+	}{
+		"in neither table nor listing":    {world(table, begun, polled(found(rest))), nil, true},
+		"no Job remembers it":             {world(table, polled(found(rest))), nil, false},
+		"before the first poll is over":   {world(table, begun, polled(findings{})), nil, false},
+		"after a first poll that failed":  {world(table, begun, polled(findings{over: true, failure: errBoom})), nil, false},
+		"a later poll failed":             {world(table, begun, polled(failing)), nil, false},
+		"a part of the listing is lost":   {world(table, begun, polled(found(partial))), nil, false},
+		"the listing is empty":            {world(table, begun, polled(found(listing(1)))), nil, false},
+		"no API":                          {world(table, begun), nil, false},
+		"listed":                          {world(table, begun, polled(found(listing(1, fileSystem("fs-1"), fileSystem("fs-2", "a"))))), nil, false},
+		"pinned":                          {world(table, begun, polled(found(rest)), pinned(document{table: tableOf(map[string]ports.Target{"fs-1": {}})})), nil, false},
+		"the pinned table was never read": {world(table, begun, polled(found(rest)), pinned(document{err: errBoom})), nil, false},
+		"a lost table, and a root volume": {world(nil, begun, polled(found(rest)), rooted(map[string]int{"fs-1": 20490})), nil, false},
+		"in the table, and filtered out": {
+			world(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491)}), begun, polled(found(rest))),
+			func(o *Options) { o.Filter = efs.Filter{IDs: []string{"fs-2"}} }, false,
+		},
+	} {
+		o := options()
+		if c.edit != nil {
+			c.edit(&o)
+		}
+		snapshot := o.plan(c.state).snapshot
+		if snapshot.Gone["fs-1"] != c.gone || snapshot.Gone["fs-2"] {
+			t.Errorf("%s: gone are %v", name, snapshot.Gone)
+		}
+	}
+}
+
+// TestUnpinnedFileSystemStays has somebody else's file system unpinned while a Job remembers it.
+func TestUnpinnedFileSystemStays(t *testing.T) {
+	o, unpinned := options(), target(20490)
+	unpinned.PinnedOnly = true
+	s := world(tableOf(map[string]ports.Target{"fs-1": unpinned, "fs-2": target(20491)}), func(s *state) { s.begun = map[string]bool{"fs-1": true} })
+	var p plan
+	for at := 1; at <= 5; at++ {
+		s.findings = found(listing(at, fileSystem("fs-2", "a")))
+		s.findings.answers = map[string]answer{"fs-1": {listing: s.findings.listing.ReadAt, gone: true}}
+		p = o.plan(s)
+		s = applied(s, p)
+	}
+	if len(p.snapshot.Gone) > 0 || p.table.Targets["fs-1"].Port != 20490 || p.snapshot.FileSystems["fs-1"].Unusable == "" {
+		t.Errorf("a Job remembers it: %+v, gone are %v", outlineOf(p), p.snapshot.Gone)
+	}
+	s.begun = nil
+	if p = o.plan(s); p.table.Targets["fs-1"].Port != 0 {
+		t.Errorf("nothing is on it: %+v", outlineOf(p))
+	}
+}
+
 // An old annotation has the mount options where kubelet looks first.
 func TestPortInTheOldAnnotation(t *testing.T) {
 	v := claimed("v", "fs-1", 20499)

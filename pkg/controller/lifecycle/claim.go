@@ -20,9 +20,10 @@ import (
 //	volume  newest attempt      claim   what is done
 //	there   any                 any     nothing; a stranger's volume of that name is told
 //	none    running             any     nothing, until its end is due
+//	none    on a gone system    any     as if there were none; its Job is told
 //	none    with policy Retain  gone    nothing: it may have been made and deleted
 //	none    done, not used      any     volume, with the policy that it was begun with
-//	none    lost                any     the same once more
+//	none    lost                any     the same once more; given up after too many, if wanted
 //	none    failed              wanted  told; begun anew after a wait
 //	none    none, or used       wanted  begun
 //	none    a cleanup           wanted  begun: it has undone what was done before it
@@ -35,22 +36,43 @@ func (s State) planClaim() ClaimPlan {
 	if begun && last.running() {
 		return ClaimPlan{Running: last.Until}
 	}
-	if isCleanup(last.Operation) {
+	if isCleanup(last.Operation) || s.Targets.Gone[last.FileSystemID] {
 		last, begun = Attempt{}, false
 	}
+	plan := s.planNext(last, begun)
+	plan.Spent = s.spent(name)
+	return plan
+}
+
+// spent are the Jobs that wait for somebody to use what they did on a file system that is gone.
+// Without a word they would wait for ever.
+func (s State) spent(volume string) []string {
+	var jobs []string
+	for _, a := range s.Attempts(volume) {
+		if a.Fresh && isProvisioning(a.Operation) && (a.done() || a.lost()) && s.Targets.Gone[a.FileSystemID] {
+			jobs = append(jobs, a.Job)
+		}
+	}
+	return jobs
+}
+
+// planNext goes on from an attempt that has ended; last is the zero Attempt if there was none.
+func (s State) planNext(last Attempt, begun bool) ClaimPlan {
 	if s.Claim == nil && isLeft(last.Operation) {
 		return ClaimPlan{}
 	}
 	if begun && last.Fresh && last.done() {
 		return s.create(last)
 	}
-	if begun && last.Fresh && last.lost() {
-		return s.repeat(last)
-	}
-	if s.Claim == nil {
+	var plan ClaimPlan
+	switch {
+	case begun && last.Fresh && last.lost():
+		plan = s.repeat(last)
+	case s.Claim == nil:
 		return ClaimPlan{}
+	default:
+		plan = s.provision(last)
 	}
-	plan := s.provision(last)
 	// Without its mark, a claim whose class went and came back would seem to fail for the first
 	// time in the new world.
 	plan.KeepsGivenUp = begun && plan.GivenUp == "" && s.givenUp(last)
@@ -88,13 +110,22 @@ func (s State) conflict(object *corev1.PersistentVolume) string {
 }
 
 func (s State) create(a Attempt) ClaimPlan {
-	if s.Targets.Port(a.FileSystemID) == 0 {
+	port := s.Targets.Port(a.FileSystemID)
+	if port == 0 && !s.Targets.Known {
+		return ClaimPlan{Wait: s.Targets.Trouble}
+	}
+	if port == 0 {
 		return ClaimPlan{Wait: fmt.Sprintf("the directory is made, but file system %s has no local port now", a.FileSystemID)}
 	}
 	return ClaimPlan{Create: &Creation{Job: a.Job, JobSize: a.JobSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID}}
 }
 
+// repeat does the same once more. A claim that is given up meanwhile keeps its Job, which knows what
+// was begun: once anything changes, or the claim is deleted, it goes on.
 func (s State) repeat(a Attempt) ClaimPlan {
+	if s.givenUp(a) && !a.stopped() && s.isWanted() {
+		return s.giveUp(a, Wanted{FileSystemID: a.FileSystemID, Operation: a.Operation, Since: a.Began})
+	}
 	wanted, err := s.again(a, a.Operation)
 	if err != nil {
 		return ClaimPlan{Wait: err.Error()}
@@ -108,9 +139,8 @@ func (s State) repeat(a Attempt) ClaimPlan {
 
 // provision asks the claim what it wants. last is the zero Attempt if there was none.
 func (s State) provision(last Attempt) ClaimPlan {
-	standing, _ := volumes.Judge(s.Claim, s.Class, s.Provisioner)
 	switch {
-	case standing != volumes.Ours:
+	case !s.isWanted():
 		return ClaimPlan{} // the binder and the scheduler say what they wait for
 	case !s.Targets.Known:
 		return ClaimPlan{Wait: s.Targets.Trouble}
@@ -120,6 +150,15 @@ func (s State) provision(last Attempt) ClaimPlan {
 		return plan
 	}
 	return s.schedule(*operation, plan.Wanted.FileSystemID, last)
+}
+
+// isWanted says that there is a claim that asks us for a volume.
+func (s State) isWanted() bool {
+	if s.Claim == nil {
+		return false
+	}
+	standing, _ := volumes.Judge(s.Claim, s.Class, s.Provisioner)
+	return standing == volumes.Ours
 }
 
 // begin is the operation that the claim asks for, or a plan that says why there is none.
@@ -168,23 +207,30 @@ func (s State) schedule(operation directories.Operation, fileSystemID string, la
 	if !last.failed() && !last.lost() || last.Job == "" {
 		return ClaimPlan{Wanted: &wanted}
 	}
-	plan := ClaimPlan{Failed: &last}
-	if now := s.fingerprint(operation.Path); s.givenUp(last) {
-		before, marked := s.Claim.Annotations[wellknown.AnnotationGivenUp]
-		if !marked || before == now {
-			plan.GivenUp = now
-			plan.Refusal = fmt.Sprintf("gave up after %d failed setups, until the claim, its class or the file systems change: %s", volumes.AttemptOf(last.Operation), last.Why())
-			return plan
-		}
-		return ClaimPlan{Wanted: &wanted} // in a new world, as if for the first time
+	if s.givenUp(last) {
+		return s.giveUp(last, wanted)
 	}
 	again, err := s.again(last, operation)
 	if err != nil {
 		return ClaimPlan{Wait: err.Error()}
 	}
 	again.FileSystemID, again.Since = fileSystemID, wanted.Since
-	plan.Wanted = &again
-	return plan
+	return ClaimPlan{Wanted: &again, Failed: &last}
+}
+
+// giveUp tries nothing until the world is another one, and then as if for the first time.
+func (s State) giveUp(last Attempt, wanted Wanted) ClaimPlan {
+	now := s.fingerprint(wanted.Operation.Path)
+	before, marked := s.Claim.Annotations[wellknown.AnnotationGivenUp]
+	if !marked || before == now {
+		why := fmt.Sprintf("gave up after %d failed setups, until the claim, its class or the file systems change: %s", volumes.AttemptOf(last.Operation), last.Why())
+		return ClaimPlan{Failed: &last, GivenUp: now, Refusal: why}
+	}
+	var err error
+	if wanted.Operation, err = volumes.WithAttempt(wanted.Operation, 1); err != nil {
+		return ClaimPlan{Wait: err.Error()}
+	}
+	return ClaimPlan{Wanted: &wanted}
 }
 
 func (s State) givenUp(last Attempt) bool {

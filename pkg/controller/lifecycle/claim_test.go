@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/directories"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -27,13 +28,14 @@ type want struct {
 	failed   bool
 	givenUp  bool
 	kicks    bool
+	spent    int
 }
 
 func (w want) check(t *testing.T, p ClaimPlan) {
 	t.Helper()
 	got := want{
 		creates: p.Create != nil, running: !p.Running.IsZero(), failed: p.Failed != nil,
-		givenUp: p.GivenUp != "", kicks: p.LookAgain,
+		givenUp: p.GivenUp != "", kicks: p.LookAgain, spent: len(p.Spent),
 		refusal: p.Refusal, wait: p.Wait, nodeBack: p.NodeBack, conflict: p.Conflict,
 	}
 	if p.Wanted != nil {
@@ -80,6 +82,16 @@ func TestClaimWithoutVolume(t *testing.T) {
 		"restored, Retain, no claim":  {[]func(*world){withoutClaim, withAttempts(ended(restored(ofPolicy("Retain")), done))}, want{creates: true}},
 		"done, class gone":            {[]func(*world){func(w *world) { w.Class = nil }, withAttempts(ended(setup(), done))}, want{creates: true}},
 		"done, no port":               {[]func(*world){func(w *world) { w.Targets.FileSystems = nil }, withAttempts(ended(setup(), done))}, want{wait: "no local port"}},
+		"done, nothing known yet":     {[]func(*world){nothingKnown, withAttempts(ended(setup(), done))}, want{}},
+		"done, first look not over":   {[]func(*world){func(w *world) { w.Targets.Known, w.Targets.Listed = false, false }, withAttempts(ended(setup(), done))}, want{creates: true}},
+		"done, file system gone":      {[]func(*world){goneButAnother, withAttempts(ended(setup(), done))}, want{kind: directories.Setup, attempt: 1, spent: 1}},
+		"lost, file system gone":      {[]func(*world){goneButAnother, withAttempts(ended(try(t, setup(), 3), lost), ended(setup(), lost))}, want{kind: directories.Setup, attempt: 1, spent: 2}},
+		"failed, file system gone":    {[]func(*world){goneButAnother, withAttempts(ended(try(t, setup(), 3), failed))}, first},
+		"running, file system gone":   {[]func(*world){goneButAnother, withAttempts(running(setup()))}, want{running: true}},
+		"lost, claim and files gone":  {[]func(*world){withoutClaim, goneButAnother, withAttempts(ended(setup(), lost))}, want{spent: 1}},
+		"told so, file system gone":   {[]func(*world){goneButAnother, withAttempts(used(ended(setup(), lost)))}, first},
+		"lost, file system not known": {[]func(*world){func(w *world) { w.Targets.FileSystems = nil }, withAttempts(ended(setup(), lost))}, want{kind: directories.Setup, attempt: 2, failed: true}},
+		"lost, nothing known yet":     {[]func(*world){nothingKnown, withAttempts(ended(setup(), lost))}, want{kind: directories.Setup, attempt: 2, failed: true}},
 		"done and used":               {[]func(*world){withAttempts(used(ended(setup(), done)))}, first},
 		"done, then cleaned":          {[]func(*world){withAttempts(ended(cleanup(), done), ended(setup(), done))}, first},
 		"being cleaned":               {[]func(*world){withAttempts(running(cleanup()), ended(setup(), done))}, want{running: true}},
@@ -99,6 +111,13 @@ func TestClaimWithoutVolume(t *testing.T) {
 		"lost, class bad by now":      {[]func(*world){func(w *world) { w.Class.Parameters = map[string]string{"basePath": "/"} }, withAttempts(ended(setup(), lost))}, want{kind: directories.Setup, attempt: 2, failed: true}},
 		"below the threshold":         {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 2), failed))}, want{kind: directories.Setup, attempt: 3, due: now.Add(backoff), failed: true}},
 		"at the threshold":            {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 3), failed))}, want{refusal: "gave up after 3", givenUp: true, failed: true}},
+		"lost below the threshold":    {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 2), lost))}, want{kind: directories.Setup, attempt: 3, due: now, failed: true}},
+		"lost at the threshold":       {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 3), lost))}, want{refusal: "gave up after 3", givenUp: true, failed: true}},
+		"batch refused too often":     {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 3), refused))}, want{refusal: "gave up after 3", givenUp: true, failed: true}},
+		"stopped at the threshold":    {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 3), stopped))}, want{kind: directories.Setup, attempt: 3}},
+		"lost too often, claim gone":  {[]func(*world){threshold, withoutClaim, withAttempts(ended(try(t, setup(), 3), lost))}, want{kind: directories.Setup, attempt: 4, due: now.Add(backoff), failed: true}},
+		"lost too often, class gone":  {[]func(*world){threshold, func(w *world) { w.Class = nil }, withAttempts(ended(try(t, setup(), 3), lost))}, want{kind: directories.Setup, attempt: 4, due: now.Add(backoff), failed: true}},
+		"lost, world has changed":     {[]func(*world){threshold, givenUp("other"), withAttempts(ended(try(t, setup(), 3), lost))}, first},
 		"given up, world has changed": {[]func(*world){threshold, givenUp("other"), withAttempts(ended(try(t, setup(), 3), failed))}, first},
 		"restore":                     {[]func(*world){func(w *world) { w.Claim.Annotations[wellknown.AnnotationRestore] = string(otherUID) }}, want{kind: directories.Restore, attempt: 1}},
 	} {
@@ -107,6 +126,15 @@ func TestClaimWithoutVolume(t *testing.T) {
 		})
 	}
 }
+
+// goneButAnother has the claim's file system deleted, and one that could serve instead.
+func goneButAnother(w *world) {
+	w.Targets.Gone = map[string]bool{fs1: true}
+	w.Targets.FileSystems = map[string]volumes.Candidate{fs2: {ID: fs2, Port: 20491}}
+}
+
+// nothingKnown is how a new leader finds the world.
+func nothingKnown(w *world) { w.Targets = targets.Snapshot{} }
 
 func asksForTags(w *world) { w.Class.Parameters = map[string]string{"file_system_tags": "team=shop"} }
 
@@ -149,6 +177,28 @@ func TestGivenUpStaysInTheSameWorld(t *testing.T) {
 	}
 }
 
+// TestGivenUpLosesTrackOfNothing is about a setup that may have made a directory: its Job is not
+// used while the claim is given up, and the setup goes on as it was begun.
+func TestGivenUpLosesTrackOfNothing(t *testing.T) {
+	last := ended(try(t, setup(), 3), lost)
+	attempts := withAttempts(last)
+	before := Decide(newWorld(threshold, attempts)).Claim.GivenUp
+	if same := Decide(newWorld(threshold, attempts, givenUp(before))).Claim; same.GivenUp != before || same.Wanted != nil {
+		t.Errorf("given up as %q, then %+v", before, same)
+	}
+	if (Settings{Provisioner: provisioner}).Used(last, Traces{}) {
+		t.Error("the Job that may have made a directory is forgotten")
+	}
+	changed := func(w *world) {
+		w.Class.ResourceVersion, w.Class.Parameters = "2", map[string]string{"base_path": "/elsewhere"}
+		w.Targets.FileSystems[fs2] = volumes.Candidate{ID: fs2, Port: 20491}
+	}
+	again := Decide(newWorld(threshold, attempts, givenUp(before), changed)).Claim
+	if again.Wanted == nil || again.Wanted.Operation.Path != path || again.Wanted.FileSystemID != fs1 || !again.KeepsGivenUp {
+		t.Errorf("in a new world: %+v", again)
+	}
+}
+
 // TestGivenUpStaysWhileNothingCanBeTried has the mark outlive a class that is gone for a moment.
 func TestGivenUpStaysWhileNothingCanBeTried(t *testing.T) {
 	attempts := withAttempts(ended(try(t, setup(), 3), failed))
@@ -188,7 +238,9 @@ func TestHolderOfThePathIsChosen(t *testing.T) {
 func TestRepeatedOperationIsTheRecordedOne(t *testing.T) {
 	s := newWorld(func(w *world) {
 		w.Class.Parameters = map[string]string{"base_path": "/elsewhere"}
-		w.Targets.FileSystems = map[string]volumes.Candidate{fs2: {ID: fs2, Port: 20491}}
+		w.Targets.FileSystems = map[string]volumes.Candidate{
+			fs1: {ID: fs1, Port: 20490, Unusable: "the EFS API does not list it"}, fs2: {ID: fs2, Port: 20491},
+		}
 	}, withAttempts(ended(setup(), lost)))
 	got := Decide(s).Claim.Wanted
 	if got == nil || got.Operation.Path != path || got.FileSystemID != fs1 {

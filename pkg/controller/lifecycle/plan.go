@@ -42,6 +42,8 @@ type ClaimPlan struct {
 	Failed *Attempt
 	// Conflict says what stands where the claim's volume should.
 	Conflict string
+	// Spent are the Jobs of which nothing can come any more, because their file system is gone.
+	Spent []string
 }
 
 // Creation is a volume to create.

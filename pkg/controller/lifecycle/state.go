@@ -59,6 +59,9 @@ type Volume struct {
 	Claim *corev1.PersistentVolumeClaim
 	// Shared says that another volume of this cluster has the same directory.
 	Shared bool
+	// Unadopted is a volume of the original system with the same directory, or with one above or
+	// inside it, that the ledger does not know yet; nil if there is none.
+	Unadopted *corev1.PersistentVolume
 }
 
 // Attempt is one operation of one mount Job, and what became of it.

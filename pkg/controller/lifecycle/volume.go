@@ -54,9 +54,7 @@ func (s State) planGone(v Volume, plan *VolumePlan) {
 // planOriginal adopts a volume of the original system while it is known whose the data is.
 func (s State) planOriginal(v Volume, read volumes.Volume, plan *VolumePlan) {
 	if !volumes.NeedsAdoption(v.Object, v.Claim, s.Provisioner) {
-		if reclaims(v.Object) {
-			plan.Problem = "the original provisioner made this volume, and it was not seen bound since, so it is not known whose data is in its directory: nothing is removed. Delete the volume object, and the directory by hand if nobody needs it"
-		}
+		plan.Problem = unadoptable(v.Object, read)
 		return
 	}
 	last, begun := s.newest(v.Object.Name, v.Object.CreationTimestamp.Time, isAdoption)
@@ -71,6 +69,18 @@ func (s State) planOriginal(v Volume, read volumes.Volume, plan *VolumePlan) {
 		operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true
 		s.want(plan, read, operation, last, begun)
 	}
+}
+
+// unadoptable is why an original volume stays as it is, or "" if nobody needs to know: it may only
+// not be time yet.
+func unadoptable(object *corev1.PersistentVolume, read volumes.Volume) string {
+	switch {
+	case read.Problem != "" && (object.Status.Phase == corev1.VolumeBound || reclaims(object)):
+		return "the original provisioner made this volume, and it cannot be adopted, so nothing is removed when its claim goes: " + read.Problem
+	case reclaims(object):
+		return "the original provisioner made this volume, and it was not seen bound since, so it is not known whose data is in its directory: nothing is removed. Delete the volume object, and the directory by hand if nobody needs it"
+	}
+	return ""
 }
 
 func isAdoption(o directories.Operation) bool { return o.Adopt }
@@ -105,6 +115,7 @@ func (s State) planProvisioned(v Volume, read volumes.Volume, plan *VolumePlan) 
 //	none, or of another life  asked for
 //	running                   nothing
 //	done                      volume deleted; told if the directory stays
+//	any other                 while an unadopted volume has the directory: told, nothing else
 //	blocked                   asked for at once, with those in the way
 //	lost, failed              asked for after a wait; told if failed
 func (s State) planCleanup(v Volume, read volumes.Volume, plan *VolumePlan) {
@@ -117,6 +128,8 @@ func (s State) planCleanup(v Volume, read volumes.Volume, plan *VolumePlan) {
 	case begun && last.Fresh && last.done() && last.Operation.Path == operation.Path:
 		plan.Delete = true
 		plan.Skipped = skipped(last.Result)
+	case v.Unadopted != nil:
+		plan.Problem = notAlone(v.Unadopted)
 	case begun && last.Result.State == directories.Blocked:
 		plan.Wanted = &Wanted{
 			FileSystemID: read.FileSystemID, Operation: operation, Since: last.Began,
@@ -125,6 +138,14 @@ func (s State) planCleanup(v Volume, read volumes.Volume, plan *VolumePlan) {
 	default:
 		s.want(plan, read, operation, last, begun)
 	}
+}
+
+// notAlone says what keeps a directory from being taken away although its last owner in the ledger
+// leaves.
+func notAlone(unadopted *corev1.PersistentVolume) string {
+	return fmt.Sprintf("nothing is removed while volume %s of the original provisioner, which is not adopted, has its data in %s: "+
+		"it is adopted while it is Bound to its claim. If nobody needs its data, delete that volume object; if the data is to stay, set the reclaim policy of this volume to Retain",
+		unadopted.Name, unadopted.Spec.NFS.Path)
 }
 
 // skipped is why the directory of a volume that is done stays.

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -45,6 +46,7 @@ func TestVolume(t *testing.T) {
 	blocked := directories.Result{State: directories.Blocked, Reason: directories.StillOwned, Owners: []directories.Owner{{Volume: "pvc-x", Cluster: cluster}}}
 	stays := directories.Result{State: directories.Done, Reason: directories.NotMade, Message: "it was there before"}
 	deleting := func(v *corev1.PersistentVolume) { at := metav1.NewTime(now); v.DeletionTimestamp = &at }
+	unadopted := func(w *world) { w.Volumes[0].Unadopted = newVolume(t, original) }
 	bound := withVolume(newVolume(t))
 	free := withVolume(newVolume(t, released))
 	for name, c := range map[string]struct {
@@ -61,6 +63,14 @@ func TestVolume(t *testing.T) {
 		"never bound, deleted":        {[]func(*world){withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeAvailable }))}, fate{kind: directories.Cleanup}},
 		"nobody's, deleted":           {[]func(*world){withoutClaim, withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Spec.ClaimRef, v.Status.Phase = nil, corev1.VolumeAvailable }))}, fate{remove: true, skipped: true}},
 		"shared":                      {[]func(*world){withoutClaim, free, func(w *world) { w.Volumes[0].Shared = true }}, fate{kind: directories.Cleanup, shared: true}},
+		"an unadopted one has it":     {[]func(*world){withoutClaim, free, unadopted}, fate{problem: true}},
+		"shared, with an unadopted":   {[]func(*world){withoutClaim, free, unadopted, func(w *world) { w.Volumes[0].Shared = true }}, fate{problem: true}},
+		"unadopted, was blocked":      {[]func(*world){withoutClaim, free, unadopted, withAttempts(ended(cleanup(), blocked))}, fate{problem: true}},
+		"unadopted, had failed":       {[]func(*world){withoutClaim, free, unadopted, withAttempts(ended(cleanup(), failed))}, fate{problem: true}},
+		"unadopted, being cleaned":    {[]func(*world){withoutClaim, free, unadopted, withAttempts(running(cleanup()))}, fate{running: true}},
+		"unadopted, cleaned":          {[]func(*world){withoutClaim, free, unadopted, withAttempts(ended(cleanup(), done))}, fate{deletes: true}},
+		"unadopted, bound":            {[]func(*world){boundClaim, bound, unadopted}, fate{}},
+		"unadopted, Retain":           {[]func(*world){withoutClaim, withVolume(newVolume(t, released, retained, noFinalizer)), unadopted}, fate{}},
 		"being cleaned":               {[]func(*world){withoutClaim, free, withAttempts(running(cleanup()))}, fate{running: true}},
 		"cleaned":                     {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), done))}, fate{deletes: true}},
 		"cleaned, directory stays":    {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), stays))}, fate{deletes: true, skipped: true}},
@@ -78,6 +88,8 @@ func TestVolume(t *testing.T) {
 		"original, entered":           {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(adoption(), done))}, fate{adopt: true}},
 		"original, refused":           {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(adoption(), failed))}, fate{kind: directories.Setup, due: now, failed: true}},
 		"original, released":          {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released))}, fate{problem: true}},
+		"original, bound, forged":     {[]func(*world){boundClaim, withVolume(newVolume(t, original, elsewhereServed))}, fate{problem: true}},
+		"original, Retain, forged":    {[]func(*world){withoutClaim, withVolume(newVolume(t, original, elsewhereServed, released, retained))}, fate{}},
 		"original, released, Retain":  {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released, retained))}, fate{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,6 +113,20 @@ func boundClaim(w *world) {
 func goneFileSystem(w *world) { w.Targets.Gone = map[string]bool{fs1: true} }
 
 func original(v *corev1.PersistentVolume) { delete(v.Annotations, wellknown.AnnotationPath) }
+
+func elsewhereServed(v *corev1.PersistentVolume) { v.Spec.NFS.Server = "localhost" }
+
+// TestOriginalThatCannotBeAdopted says why while it is in use, and still says so when it is released.
+func TestOriginalThatCannotBeAdopted(t *testing.T) {
+	inUse := newWorld(boundClaim, withVolume(newVolume(t, original, elsewhereServed)))
+	left := newWorld(withoutClaim, withVolume(newVolume(t, original, elsewhereServed, released)))
+	for name, s := range map[string]State{"bound": inUse, "released": left} {
+		problem := Decide(s).Volumes[0].Problem
+		if !strings.Contains(problem, `its server is "localhost"`) || strings.Contains(problem, "seen bound") {
+			t.Errorf("%s: %q", name, problem)
+		}
+	}
+}
 
 func adoption() directories.Operation {
 	o := setup()

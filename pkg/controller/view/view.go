@@ -39,6 +39,9 @@ type View struct {
 // New makes a view. It is to be called before the caches run.
 func New(settings lifecycle.Settings, c *caches.Caches, snapshot func() targets.Snapshot) (*View, error) {
 	v := &View{Settings: settings, Caches: c, Targets: snapshot, Now: time.Now}
+	if err := c.Volumes.AddIndexers(cache.Indexers{byOriginal: v.originalsPlaces}); err != nil {
+		return nil, fmt.Errorf("indexing volumes: %w", err)
+	}
 	_, err := c.Jobs.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, _ any) { v.forgetOld(before) },
 		DeleteFunc: v.forgetOld,
@@ -66,9 +69,10 @@ func (v *View) State(uid types.UID) lifecycle.State {
 	}
 	for _, object := range v.Caches.VolumesOfClaim(uid) {
 		s.Volumes = append(s.Volumes, lifecycle.Volume{
-			Object: object,
-			Claim:  v.ClaimOf(object),
-			Shared: v.isShared(object),
+			Object:    object,
+			Claim:     v.ClaimOf(object),
+			Shared:    v.isShared(object),
+			Unadopted: v.unadopted(object),
 		})
 	}
 	return s

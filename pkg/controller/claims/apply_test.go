@@ -1,0 +1,154 @@
+package claims
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/controller/targets"
+	"gnuthought.com/efs-stunnel/pkg/controller/view"
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+const uid = types.UID("22222222-0000-0000-0000-000000000000")
+
+var (
+	persistentVolumes = schema.GroupResource{Resource: "persistentvolumes"}
+	errDenied         = apierrors.NewForbidden(persistentVolumes, volumes.VolumeName(uid), errors.New("policy team-a says no"))
+	errChanged        = apierrors.NewConflict(persistentVolumes, volumes.VolumeName(uid), errors.New("it was changed"))
+	errThere          = apierrors.NewAlreadyExists(persistentVolumes, volumes.VolumeName(uid))
+	errUnreachable    = errors.New("dial tcp 127.0.0.1:443: connection refused")
+)
+
+// TestRejectedWritesAreTold has people read on their objects what the apiserver does not let happen,
+// once; a stale cache and an apiserver that does not answer are no news of the object.
+func TestRejectedWritesAreTold(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid}}
+	created := lifecycle.Plan{Claim: lifecycle.ClaimPlan{Create: &lifecycle.Creation{Operation: setup(t), FileSystemID: "fs-1"}}}
+	unreadable := lifecycle.Plan{Claim: lifecycle.ClaimPlan{Create: &lifecycle.Creation{Operation: directories.Operation{Record: []byte("{")}}}}
+	object, onItsWay := newVolume(t), newVolume(t)
+	onItsWay.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
+	of := func(plan lifecycle.VolumePlan) lifecycle.Plan {
+		return lifecycle.Plan{Volumes: []lifecycle.VolumePlan{plan}}
+	}
+	for name, c := range map[string]struct {
+		plan   lifecycle.Plan
+		verb   string
+		err    error
+		reason string // "" for no event
+	}{
+		"creation denied":              {created, "create", errDenied, wellknown.EventProvisioningFailed},
+		"creation comes too late":      {created, "create", errThere, ""},
+		"creation not answered":        {created, "create", errUnreachable, ""},
+		"live read denied":             {created, "get", errDenied, wellknown.EventProvisioningFailed},
+		"record unreadable":            {unreadable, "create", errDenied, wellknown.EventProvisioningFailed},
+		"deletion denied":              {of(lifecycle.VolumePlan{Object: object, Delete: true}), "delete", errDenied, wellknown.EventVolumeFailedDelete},
+		"deletion of what was changed": {of(lifecycle.VolumePlan{Object: object, Delete: true}), "delete", errChanged, ""},
+		"deletion not answered":        {of(lifecycle.VolumePlan{Object: object, Delete: true}), "delete", errUnreachable, ""},
+		"deletion, the end denied":     {of(lifecycle.VolumePlan{Object: onItsWay, Delete: true}), "patch", errDenied, wellknown.EventVolumeFailedDelete},
+		"adoption denied":              {of(lifecycle.VolumePlan{Object: object, Adopt: true}), "update", errDenied, wellknown.EventVolumeFailedDelete},
+		"adoption of what was changed": {of(lifecycle.VolumePlan{Object: object, Adopt: true}), "update", errChanged, ""},
+		"finalizer denied":             {of(lifecycle.VolumePlan{Object: object, RemoveFinalizer: true}), "patch", errDenied, wellknown.EventVolumeFailedDelete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			events := record.NewFakeRecorder(10)
+			loop := newLoop(t, events, claim, c.verb, c.err)
+			state := lifecycle.State{UID: uid, Claim: claim, Targets: usable()}
+			for range 2 {
+				_ = loop.apply(t.Context(), state, c.plan)
+			}
+			wantEvent(t, events, c.reason)
+		})
+	}
+}
+
+// TestRejectedVolumeOfNobody has a claim that is gone.
+func TestRejectedVolumeOfNobody(t *testing.T) {
+	events := record.NewFakeRecorder(10)
+	loop := newLoop(t, events, nil, "create", errDenied)
+	plan := lifecycle.Plan{Claim: lifecycle.ClaimPlan{Create: &lifecycle.Creation{Operation: setup(t), FileSystemID: "fs-1"}}}
+	if err := loop.apply(t.Context(), lifecycle.State{UID: uid, Targets: usable()}, plan); !apierrors.IsForbidden(err) {
+		t.Errorf("error %v", err)
+	}
+	wantEvent(t, events, "")
+}
+
+func usable() targets.Snapshot {
+	return targets.Snapshot{FileSystems: map[string]volumes.Candidate{"fs-1": {ID: "fs-1", Port: 20490}}}
+}
+
+func wantEvent(t *testing.T, events *record.FakeRecorder, reason string) {
+	t.Helper()
+	if reason == "" {
+		if len(events.Events) > 0 {
+			t.Errorf("told: %s", <-events.Events)
+		}
+		return
+	}
+	if len(events.Events) != 1 {
+		t.Fatalf("%d events", len(events.Events))
+	}
+	if event := <-events.Events; !strings.HasPrefix(event, "Warning "+reason+" ") {
+		t.Errorf("told: %s", event)
+	}
+}
+
+// newLoop is one whose requests of one verb about volumes have an error.
+func newLoop(t *testing.T, events record.EventRecorder, claim *corev1.PersistentVolumeClaim, verb string, err error) *Controller {
+	t.Helper()
+	client := fake.NewClientset()
+	if claim != nil {
+		client = fake.NewClientset(claim)
+	}
+	client.PrependReactor(verb, persistentVolumes.Resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+	c, cachesErr := caches.New(client, "efs-stunnel")
+	if cachesErr != nil {
+		t.Fatal(cachesErr)
+	}
+	v, viewErr := view.New(lifecycle.Settings{Provisioner: wellknown.DefaultProvisioner}, c, func() targets.Snapshot { return targets.Snapshot{} })
+	if viewErr != nil {
+		t.Fatal(viewErr)
+	}
+	loop, loopErr := New(client, v, Options{Events: events, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
+	if loopErr != nil {
+		t.Fatal(loopErr)
+	}
+	return loop
+}
+
+func setup(t *testing.T) directories.Operation {
+	t.Helper()
+	return directories.Operation{
+		Kind:   directories.Setup,
+		Owner:  directories.Owner{Volume: volumes.VolumeName(uid), Cluster: "c", Namespace: "shop", Claim: "cart", ClaimUID: string(uid)},
+		Path:   "/shop/cart",
+		Record: []byte(`{"fs": "fs-1", "size": "1Gi", "modes": ["RWX"], "class": "efs", "policy": "Delete"}`),
+	}
+}
+
+func newVolume(t *testing.T) *corev1.PersistentVolume {
+	t.Helper()
+	object, err := volumes.FromOperation(setup(t), 20490, 0, wellknown.DefaultProvisioner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	object.UID = "volume"
+	return object
+}
