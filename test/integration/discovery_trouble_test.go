@@ -162,6 +162,7 @@ func TestDiscoveryOfADeletedFileSystem(t *testing.T) {
 		t.Errorf("the other file system's volume: %v, error %v", object.Finalizers, err)
 	}
 	d.wantVolumes(kept)
+	d.AwaitJobsUsed() // those that have filled its trash, too
 }
 
 // TestDiscoveryOfAnUnpinnedFileSystem has another account's file system unpinned by mistake. The API

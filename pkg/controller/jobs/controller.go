@@ -106,8 +106,12 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // TargetsChanged asks for a look at every file system, and at the claims that wait for one.
 func (c *Controller) TargetsChanged() {
-	for id := range c.view.Targets().FileSystems {
+	snapshot := c.view.Targets()
+	for id := range snapshot.FileSystems {
 		c.look(id)
+	}
+	for id := range snapshot.Gone {
+		c.look(id) // what waits for its trash waits for nothing
 	}
 	for _, claim := range c.view.Caches.UnboundClaims() {
 		c.lookFor(claim.UID)
@@ -184,6 +188,9 @@ func (c *Controller) volumeChanged(object *corev1.PersistentVolume) {
 	}
 	if read.Kind == volumes.Root || object.DeletionTimestamp != nil {
 		c.look(read.FileSystemID) // a Job may be used up now
+	}
+	if read.Kind == volumes.Original {
+		c.look(read.FileSystemID) // a directory may be only its owners' now
 	}
 	for _, uid := range volumes.ClaimsOf(object) {
 		c.lookFor(uid)

@@ -29,6 +29,8 @@ type world struct {
 	rootVolume *corev1.PersistentVolume
 	// gone says that the file system has left the table, and that its root claim is to go.
 	gone bool
+	// erased says that the file system provably no longer exists, and its trash with it.
+	erased bool
 	// waiting are the operations that wait, due or not. Finding them costs a look at every
 	// claim, so it is done only when they can be used.
 	waiting func() []lifecycle.Wanted
@@ -137,7 +139,7 @@ func (c *Controller) observeRoot(w *world) {
 	}
 	w.notReady = pair.Ready()
 	_, known := c.view.Targets().FileSystems[w.id]
-	w.gone = !known && w.rootGoes()
+	w.gone, w.erased = !known && w.rootGoes(), c.view.Targets().Gone[w.id]
 }
 
 // waiting looks at everything that may want something of a file system: claims without a

@@ -56,7 +56,7 @@ func decide(w world) plan {
 			p.running = m
 			p.look(m.outcome.Until)
 			p.planPlacing(m, w.now)
-		case m.fresh && (m.err != nil || m.used && (!m.fillsTrash || w.sweptSince(m))):
+		case m.fresh && (m.err != nil || m.used && (!m.fillsTrash || w.sweptSince(m) || w.erased)):
 			p.release = append(p.release, m.job)
 		case m.fresh && w.rootGoes() && m.job.DeletionTimestamp == nil && mountjobs.IsOver(m.job):
 			p.planFree(m, w.now)

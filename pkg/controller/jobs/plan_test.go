@@ -135,6 +135,7 @@ func TestDecideRelease(t *testing.T) {
 	for name, c := range map[string]struct {
 		job    mountJob
 		sweeps []sweepJob
+		erased bool
 		want   bool
 	}{
 		"used":                        {job: mounted(1), want: true},
@@ -147,10 +148,12 @@ func TestDecideRelease(t *testing.T) {
 		"trash, released before":      {job: mounted(1, fills, old)},
 		"trash swept before it ended": {job: mounted(1, fills), sweeps: []sweepJob{swept(ago(90*time.Second), mountjobs.Succeeded, time.Time{}, false)}},
 		"trash swept since":           {job: mounted(1, fills), sweeps: []sweepJob{swept(ago(30*time.Second), mountjobs.Running, time.Time{}, true)}, want: true},
+		"trash is gone":               {job: mounted(1, fills), erased: true, want: true},
+		"trash is gone, not used":     {job: mounted(1, fills, unused), erased: true},
 		"unreadable":                  {job: mounted(1, unused, func(m *mountJob) { m.err = mountjobs.ErrFormat }), want: true},
 	} {
 		w := worldWith([]mountJob{c.job})
-		w.sweeps = c.sweeps
+		w.sweeps, w.erased = c.sweeps, c.erased
 		if p := decide(w); len(p.release) == 1 != c.want {
 			t.Errorf("%s: got %d released", name, len(p.release))
 		}
