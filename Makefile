@@ -112,9 +112,8 @@ bench: lab ## Measure the manager beside the field's library; docs/benchmarks.md
 ##@ Everything
 
 .PHONY: test
-test: race ## Run every test
+test: race ## Run every test but e2e
 	$(MAKE) -j2 integration lab-smoke # which mostly wait
-	$(MAKE) e2e
 
 .PHONY: test-fast
 test-fast: unit integration ## Run those that need no lab
