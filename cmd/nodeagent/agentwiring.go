@@ -11,6 +11,7 @@ import (
 
 	awslogging "github.com/aws/smithy-go/logging"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -68,6 +69,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (wiring, error) {
 	}
 	broadcast := events.Start(events.Options{
 		Client: forEvents, Component: component, Log: log,
+		Apart:   func(event *corev1.Event) string { return event.Annotations[wellknown.AnnotationTunnel] },
 		Dropped: func(reason string) { dropped.WithLabelValues(reason).Inc() },
 	})
 	return wiring{events: broadcast, options: agent.Options{

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,6 +25,9 @@ type Options struct {
 	// Client should have a timeout, and a rate limit of its own.
 	Client    kubernetes.Interface
 	Component string // what kubectl describe shows as the source
+	// Apart says what an event is about besides its object, "" for nothing. Events about different
+	// things are neither put together nor counted against each other. nil stands for nothing.
+	Apart func(event *corev1.Event) string
 	// Dropped is told why an event could not be written, in the words of metav1.StatusReason.
 	Dropped func(reason string)
 	Log     *slog.Logger
@@ -39,7 +43,7 @@ type Broadcast struct {
 // Start begins to write.
 func Start(o Options) *Broadcast {
 	b := &Broadcast{
-		broadcaster: record.NewBroadcaster(),
+		broadcaster: record.NewBroadcasterWithCorrelatorOptions(o.correlation()),
 		sink: &sink{
 			EventSink: &typedcorev1.EventSinkImpl{Interface: o.Client.CoreV1().Events("")},
 			options:   o,
@@ -49,6 +53,23 @@ func Start(o Options) *Broadcast {
 	b.recorder = b.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.Component})
 	b.broadcaster.StartRecordingToSink(b.sink)
 	return b
+}
+
+// correlation is client-go's own, but for the keys.
+func (o Options) correlation() record.CorrelatorOptions {
+	if o.Apart == nil {
+		return record.CorrelatorOptions{}
+	}
+	return record.CorrelatorOptions{
+		KeyFunc: func(event *corev1.Event) (similar, same string) {
+			similar, same = record.EventAggregatorByReasonFunc(event)
+			return similar + o.Apart(event), same
+		},
+		SpamKeyFunc: func(event *corev1.Event) string {
+			about := event.InvolvedObject
+			return strings.Join([]string{about.Kind, about.Namespace, about.Name, string(about.UID), o.Apart(event)}, " ")
+		},
+	}
 }
 
 // Recorder records. It never waits.

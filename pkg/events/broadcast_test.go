@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -48,6 +49,7 @@ func newWorld() *world {
 		return err != nil, nil, err
 	})
 	w.Broadcast = events.Start(events.Options{
+		Apart:  func(event *corev1.Event) string { return event.Annotations["about"] },
 		Client: w.client, Component: "efs-stunnel", Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 		Dropped: func(reason string) {
 			w.mu.Lock()
@@ -64,6 +66,10 @@ func claim(name string) *corev1.PersistentVolumeClaim {
 
 func (w *world) record(name, reason, message string) {
 	w.Recorder().Event(claim(name), corev1.EventTypeWarning, reason, message)
+}
+
+func (w *world) recordAbout(what, message string) {
+	w.Recorder().AnnotatedEventf(claim("a"), map[string]string{"about": what}, corev1.EventTypeWarning, "Unhealthy", "%s", message)
 }
 
 // close gives the broadcast a minute.
@@ -127,6 +133,23 @@ func TestFloodsAreFiltered(t *testing.T) {
 		w.close(t)
 		if got := len(w.written(t)); got != 25 {
 			t.Errorf("%d events about one object are written, want 25", got)
+		}
+	})
+}
+
+// A flood about one thing leaves the others of the same object alone.
+func TestWhatEventsAreAboutKeepsThemApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		for i := range 40 {
+			w.recordAbout("loud", fmt.Sprintf("timeout %d", i))
+			<-time.After(time.Millisecond)
+		}
+		w.recordAbout("quiet", "denied")
+		w.close(t)
+		got := w.written(t)
+		if !slices.ContainsFunc(got, func(e corev1.Event) bool { return e.Message == "denied" }) {
+			t.Errorf("the only event about something else is not among the %d that are written", len(got))
 		}
 	})
 }

@@ -23,6 +23,8 @@ const (
 	// AnnotationGivenUp, on a claim, stands for the world in which its setups failed too often.
 	// While that stays the same, nothing is tried.
 	AnnotationGivenUp = keyPrefix + "given-up"
+	// AnnotationTunnel, on an event about a node, is the tunnel that it is about.
+	AnnotationTunnel = keyPrefix + "tunnel"
 	// AnnotationNextSweep, on a root claim and its volume, is when the trash of the file system has
 	// something to remove, in RFC 3339, or "never". Without it nothing is known of the trash.
 	AnnotationNextSweep = keyPrefix + "next-sweep"

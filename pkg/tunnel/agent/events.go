@@ -117,7 +117,7 @@ func (a *Agent) tellHealth(state *tunnelState) {
 		message := a.unhealthy(state)
 		a.logOf(state.Name).Warn("tunnel is unhealthy", "port", state.Port,
 			"mountTarget", state.Active.Address, "reason", probe.Reason(r.Err), "err", r.Err)
-		a.options.Events.Event(a.node(), corev1.EventTypeWarning, wellknown.EventTunnelUnhealthy, message)
+		a.record(state, corev1.EventTypeWarning, wellknown.EventTunnelUnhealthy, message)
 	case r.Err != nil:
 		state.wellSince = time.Time{}
 	case !state.sick:
@@ -126,9 +126,16 @@ func (a *Agent) tellHealth(state *tunnelState) {
 	case r.At.Sub(state.wellSince) >= healAfter:
 		state.sick, state.wellSince = false, time.Time{}
 		a.logOf(state.Name).Info("tunnel is healthy again", "port", state.Port, "mountTarget", state.Active.Address)
-		a.options.Events.Eventf(a.node(), corev1.EventTypeNormal, wellknown.EventTunnelHealthy,
-			"tunnel to %s on port %d is healthy again", state.Name, state.Port)
+		a.record(state, corev1.EventTypeNormal, wellknown.EventTunnelHealthy,
+			fmt.Sprintf("tunnel to %s on port %d is healthy again", state.Name, state.Port))
 	}
+}
+
+// record marks the event with the tunnel: one that comes and goes must not use up what a node may
+// say of the others.
+func (a *Agent) record(state *tunnelState, kind, reason, message string) {
+	mark := map[string]string{wellknown.AnnotationTunnel: state.Name}
+	a.options.Events.AnnotatedEventf(a.node(), mark, kind, reason, "%s", message)
 }
 
 // unhealthy prefers stunnel's own words, which say what is wrong with a certificate.
