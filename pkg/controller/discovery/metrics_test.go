@@ -9,7 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func TestMetrics(t *testing.T) {
+// registered are metrics of a loop, and where they are found.
+func registered(t *testing.T) (*prometheus.Registry, *metrics) {
+	t.Helper()
 	registry := prometheus.NewRegistry()
 	o := options()
 	o.Metrics = registry
@@ -17,6 +19,11 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return registry, m
+}
+
+func TestMetrics(t *testing.T) {
+	registry, m := registered(t)
 	m.polls = true
 	m.show(numbers{
 		known: true, portsInUse: 2, portsFree: 8, targets: map[string]int{usable: 1, unusable: 1, missing: 0},
@@ -62,18 +69,15 @@ efs_stunnel_manager_targets{state="usable"} 1
 	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
+	o := options()
+	o.Metrics = registry
 	if _, err := newMetrics(o); err == nil {
 		t.Error("the same metrics can be registered twice")
 	}
 }
 
 func TestNoNumbersBeforeTheFirstSync(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	o := options()
-	o.Metrics = registry
-	if _, err := newMetrics(o); err != nil {
-		t.Fatal(err)
-	}
+	registry, _ := registered(t)
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -98,13 +102,7 @@ func TestTimeOfTheLastListing(t *testing.T) {
 		{"no API", false, ""},
 	} {
 		t.Run(test.what, func(t *testing.T) {
-			registry := prometheus.NewRegistry()
-			o := options()
-			o.Metrics = registry
-			m, err := newMetrics(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			registry, m := registered(t)
 			m.polls = test.polls
 			m.show(numbers{})
 			if err := testutil.GatherAndCompare(registry, strings.NewReader(test.want), name); err != nil {

@@ -264,13 +264,7 @@ func (c *Controller) annotateRootVolume(ctx context.Context, volume *corev1.Pers
 }
 
 func sweepPatch(object metav1.Object, record string) ([]byte, error) {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": object.GetUID(), "annotations": map[string]string{wellknown.AnnotationNextSweep: record},
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("writing a patch: %w", err)
-	}
-	return patch, nil
+	return patches.Meta(object, "annotations", map[string]string{wellknown.AnnotationNextSweep: record})
 }
 
 // claimOf is the claim that an operation is for, nil when it is gone.

@@ -33,11 +33,20 @@ func Volume(ctx context.Context, client kubernetes.Interface, is, want *corev1.P
 	return err
 }
 
+// Meta is the patch that changes one field of an object's metadata, whichever way it is merged.
+func Meta(object metav1.Object, field string, value any) ([]byte, error) {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": object.GetUID(), field: value}})
+	if err != nil {
+		return nil, fmt.Errorf("writing a patch: %w", err)
+	}
+	return patch, nil
+}
+
 // JobMeta changes one field of a Job's metadata, by strategic merge. A Job that is gone is left be.
 func JobMeta(ctx context.Context, client kubernetes.Interface, job *batchv1.Job, field string, value any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": job.UID, field: value}})
+	patch, err := Meta(job, field, value)
 	if err != nil {
-		return fmt.Errorf("writing a patch: %w", err)
+		return err
 	}
 	_, err = client.BatchV1().Jobs(job.Namespace).Patch(ctx, job.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
