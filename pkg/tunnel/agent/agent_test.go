@@ -121,7 +121,10 @@ func TestAllMountTargetsDarkRestartsNothing(t *testing.T) {
 	p, local, near, far := oneTunnel(t)
 	near.goDark()
 	far.goDark()
-	p.event(wellknown.EventTunnelUnhealthy)
+	// By its mark, other tunnels' events do not keep this one from being written.
+	if text := p.event(wellknown.EventTunnelUnhealthy); !strings.Contains(text, wellknown.AnnotationTunnel+":fs-1") {
+		t.Errorf("the event does not say which tunnel it is about: %q", text)
+	}
 	rounds := p.probes("Timeout")
 	p.until("three more rounds have passed", func() bool { return p.probes("Timeout") >= rounds+3 })
 	if restarts, _ := p.metric("efs_stunnel_node_tunnel_restarts_total", "fs-1"); restarts != 0 {
