@@ -55,7 +55,7 @@ func (m Maker) NodeImage(ctx context.Context, notes io.Writer) (NodeImage, bool,
 	key := cache.Key(debianSuite, packages, nodeInit, nodeImageSize, m.Mirror)
 	dir, made, err := m.Cache.Folder(ctx, "node", key, func(ctx context.Context, out string) error {
 		root := filepath.Join(out, "root")
-		if err := m.mmdebstrap(ctx, notes, "minbase", packages, root); err != nil {
+		if err := m.mmdebstrap(ctx, notes, "minbase", debianSuite, packages, root); err != nil {
 			return err
 		}
 		return finishNodeImage(ctx, root, out)
@@ -104,13 +104,13 @@ func moveOne(pattern, to string) error {
 // ToolsRoot extracts Debian packages into a folder, without running or
 // installing anything: their services must not start on this machine.
 func (m Maker) ToolsRoot(ctx context.Context, notes io.Writer, packages []string) (string, bool, error) {
-	return m.extracted(ctx, notes, "tools", packages)
+	return m.extracted(ctx, notes, "tools", debianSuite, packages)
 }
 
-func (m Maker) extracted(ctx context.Context, notes io.Writer, kind string, packages []string) (string, bool, error) {
+func (m Maker) extracted(ctx context.Context, notes io.Writer, kind, suite string, packages []string) (string, bool, error) {
 	list := strings.Join(packages, ",")
-	dir, made, err := m.Cache.Folder(ctx, kind, cache.Key(debianSuite, list, m.Mirror), func(ctx context.Context, out string) error {
-		return m.mmdebstrap(ctx, notes, "extract", list, filepath.Join(out, "root"))
+	dir, made, err := m.Cache.Folder(ctx, kind, cache.Key(suite, list, m.Mirror), func(ctx context.Context, out string) error {
+		return m.mmdebstrap(ctx, notes, "extract", suite, list, filepath.Join(out, "root"))
 	})
 	if err != nil {
 		return "", false, fmt.Errorf("extracting Debian packages %s: %w", list, err)
@@ -118,12 +118,12 @@ func (m Maker) extracted(ctx context.Context, notes io.Writer, kind string, pack
 	return filepath.Join(dir, "root"), made, nil
 }
 
-func (m Maker) mmdebstrap(ctx context.Context, notes io.Writer, variant, packages, target string) error {
+func (m Maker) mmdebstrap(ctx context.Context, notes io.Writer, variant, suite, packages, target string) error {
 	args := []string{
 		"--variant=" + variant, "--include=" + packages,
 		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
 		"--dpkgopt=path-exclude=/usr/share/locale/*",
-		debianSuite, target,
+		suite, target,
 	}
 	if m.Mirror != "" {
 		args = append(args, m.Mirror)

@@ -41,7 +41,7 @@ func (m Maker) ToolboxRoot(ctx context.Context, notes io.Writer) (string, bool, 
 }
 
 func (m Maker) toolboxPackages(ctx context.Context, notes io.Writer) (string, error) {
-	source, _, err := m.extracted(ctx, notes, "toolbox-packages", []string{"busybox-static", "libgcc-s1", "stunnel4"})
+	source, _, err := m.extracted(ctx, notes, "toolbox-packages", debianSuite, []string{"busybox-static", "libgcc-s1", "stunnel4"})
 	return source, err
 }
 

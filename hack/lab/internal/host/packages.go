@@ -13,13 +13,12 @@ import (
 // programs maps a program that the lab runs to its Debian package.
 func programs() map[string]string {
 	return map[string]string{
-		"ip":                 "iproute2",
-		"mke2fs":             "e2fsprogs",
-		"mmdebstrap":         "mmdebstrap",
-		"qemu-img":           "qemu-utils",
-		"qemu-system-x86_64": "qemu-system-x86",
-		"ssh":                "openssh-client",
-		"ssh-keygen":         "openssh-client",
+		"ip":         "iproute2",
+		"mke2fs":     "e2fsprogs",
+		"mmdebstrap": "mmdebstrap",
+		"qemu-img":   "qemu-utils",
+		"ssh":        "openssh-client",
+		"ssh-keygen": "openssh-client",
 	}
 }
 

@@ -26,9 +26,22 @@ func (a Accelerator) args() []string {
 		return []string{"-accel", "kvm", "-cpu", "host"}
 	}
 	// One thread for each virtual processor; room for a whole system's
-	// translated code, or it is translated over and over. A fifth level of page
-	// tables would only make every walk in software longer.
-	return []string{"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,la57=off"}
+	// translated code, or it is translated over and over. What only makes
+	// software do more is off: a fifth level of page tables, string instructions
+	// that are fast in silicon and a loop over bytes here, and the switching of
+	// the kernel's access to user memory.
+	return []string{"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,la57=off,erms=off,fsrm=off,smap=off"}
+}
+
+// kernelParameters spare an emulated kernel work. Its only other clock is a
+// device, which a processor reads under a lock of the whole machine. And Go's
+// runtime sleeps for microseconds at a time, each an interrupt, unless timers
+// wait for the tick.
+func (a Accelerator) kernelParameters() []string {
+	if a == KVM {
+		return nil
+	}
+	return []string{"tsc=reliable", "highres=off"}
 }
 
 // trialLimit is many times what a kernel under working KVM needs to say hello.
@@ -36,7 +49,7 @@ const trialLimit = 15 * time.Second
 
 // DetectAccelerator boots the kernel under KVM when there is /dev/kvm, since
 // the device alone promises nothing. The answer holds until the next boot.
-func DetectAccelerator(ctx context.Context, c cache.Cache, image artifacts.NodeImage) (Accelerator, error) {
+func DetectAccelerator(ctx context.Context, c cache.Cache, emulator artifacts.Emulator, image artifacts.NodeImage) (Accelerator, error) {
 	if _, err := os.Stat("/dev/kvm"); err != nil {
 		return Emulated, nil //nolint:nilerr // no device is an answer
 	}
@@ -44,8 +57,8 @@ func DetectAccelerator(ctx context.Context, c cache.Cache, image artifacts.NodeI
 	if err != nil {
 		return "", fmt.Errorf("trying KVM: %w", err)
 	}
-	dir, _, err := c.Folder(ctx, "accelerator", cache.Key(string(boot), image.Kernel), func(ctx context.Context, dir string) error {
-		return os.WriteFile(dir+"/answer", []byte(tryKVM(ctx, image)), 0o644)
+	dir, _, err := c.Folder(ctx, "accelerator", cache.Key(string(boot), image.Kernel, strings.Join(emulator.Command(), " ")), func(ctx context.Context, dir string) error {
+		return os.WriteFile(dir+"/answer", []byte(tryKVM(ctx, emulator, image)), 0o644)
 	})
 	if err != nil {
 		return "", fmt.Errorf("trying KVM: %w", err)
@@ -57,16 +70,16 @@ func DetectAccelerator(ctx context.Context, c cache.Cache, image artifacts.NodeI
 	return Accelerator(answer), nil
 }
 
-func tryKVM(ctx context.Context, image artifacts.NodeImage) Accelerator {
+func tryKVM(ctx context.Context, emulator artifacts.Emulator, image artifacts.NodeImage) Accelerator {
 	ctx, cancel := context.WithTimeout(ctx, trialLimit)
 	defer cancel()
 	// The kernel finds no disk, panics and ends the machine. A second processor
 	// is where half-working KVMs fail.
-	args := append([]string{
+	args := append(emulator.Command(),
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none", "-m", "256", "-smp", "2",
-		"-kernel", image.Kernel, "-append", "console=ttyS0 panic=-1", "-serial", "stdio",
-	}, KVM.args()...)
-	out, err := exec.CommandContext(ctx, qemu, args...).CombinedOutput()
+		"-kernel", image.Kernel, "-append", "console=ttyS0 panic=-1", "-serial", "stdio")
+	args = append(args, KVM.args()...)
+	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "Linux version") {
 		return Emulated
 	}

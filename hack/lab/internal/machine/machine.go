@@ -16,14 +16,13 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-const qemu = "/usr/bin/qemu-system-x86_64"
-
 // Machine is one node and what it boots from.
 type Machine struct {
 	Lab          state.Lab
 	Node         state.Node
 	MemoryMiB    int
 	CPUs         int
+	Emulator     artifacts.Emulator
 	Image        artifacts.NodeImage
 	ProgramsDisk string
 	Accelerator  Accelerator
@@ -89,8 +88,8 @@ func (m Machine) Spec() proc.Spec {
 // kernelParameters make a node of the kernel. A node that is beyond help has
 // to end or fall silent: whoever waits for it sees both, but not a guest that
 // complains for ever.
-func kernelParameters() string {
-	return strings.Join([]string{
+func (m Machine) kernelParameters() string {
+	return strings.Join(append([]string{
 		"console=ttyS0", "root=/dev/vda", "rw", "init=/sbin/lab-init",
 		"panic=-1", "oops=panic",
 		"net.ifnames=0", // the initrd would rename eth0
@@ -101,25 +100,25 @@ func kernelParameters() string {
 		// A processor that the host does not run looks locked up. That is said
 		// every 26 s, without end; the detector of RCU's stalls says enough.
 		"nowatchdog", "rcupdate.rcu_cpu_stall_timeout=60",
-	}, " ")
+	}, m.Accelerator.kernelParameters()...), " ")
 }
 
 func (m Machine) args() []string {
-	args := []string{
-		qemu, "-name", m.Node.Name,
+	args := append(m.Emulator.Command(),
+		"-name", m.Node.Name,
 		"-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-m", strconv.Itoa(m.MemoryMiB), "-smp", strconv.Itoa(m.CPUs),
 		"-kernel", m.Image.Kernel, "-initrd", m.Image.Initrd,
-		"-append", kernelParameters(),
-		"-drive", "file=" + m.path("system.qcow2") + ",if=virtio,format=qcow2,cache=unsafe",
-		"-drive", "file=" + m.ProgramsDisk + ",if=virtio,format=raw,readonly=on",
-		"-drive", "file=" + m.path("config.img") + ",if=virtio,format=raw,readonly=on",
-		"-netdev", "tap,id=net0,ifname=" + m.Node.Tap() + ",script=no,downscript=no",
-		"-device", "virtio-net-pci,netdev=net0,romfile=,mac=" + m.Node.MAC(),
+		"-append", m.kernelParameters(),
+		"-drive", "file="+m.path("system.qcow2")+",if=virtio,format=qcow2,cache=unsafe",
+		"-drive", "file="+m.ProgramsDisk+",if=virtio,format=raw,readonly=on",
+		"-drive", "file="+m.path("config.img")+",if=virtio,format=raw,readonly=on",
+		"-netdev", "tap,id=net0,ifname="+m.Node.Tap()+",script=no,downscript=no",
+		"-device", "virtio-net-pci,netdev=net0,romfile=,mac="+m.Node.MAC(),
 		"-device", "virtio-rng-pci",
-		"-chardev", "file,id=console,append=on,path=" + LogFile(m.Lab, m.Node, Console), "-serial", "chardev:console",
+		"-chardev", "file,id=console,append=on,path="+LogFile(m.Lab, m.Node, Console), "-serial", "chardev:console",
 		"-device", "virtio-serial-pci",
-	}
+	)
 	for i, program := range GuestLogs() {
 		id := fmt.Sprintf("log%d", i)
 		args = append(args,

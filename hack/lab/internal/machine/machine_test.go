@@ -147,3 +147,17 @@ func TestQuoteSurvivesAShell(t *testing.T) {
 		t.Errorf("got %q, want %q", got, words)
 	}
 }
+
+// What spares an emulated machine work would only slow down another.
+func TestOnlyEmulatedMachinesAreSpared(t *testing.T) {
+	for accelerator, spared := range map[Accelerator]bool{Emulated: true, KVM: false} {
+		m := testMachine()
+		m.Accelerator = accelerator
+		line := strings.Join(m.args(), " ")
+		for _, word := range []string{"tsc=reliable", "highres=off", "erms=off"} {
+			if strings.Contains(line, word) != spared {
+				t.Errorf("under %s, the machine is started with %s", accelerator, line)
+			}
+		}
+	}
+}

@@ -32,7 +32,7 @@ func (o *Orchestrator) startNode(ctx context.Context, s state.Settings, n state.
 	vm := machine.Machine{
 		Lab: o.Lab, Node: n,
 		MemoryMiB: s.NodeMemoryMiB, CPUs: s.NodeCPUs,
-		Image: m.nodeImage, ProgramsDisk: m.programsDisk, Accelerator: m.accelerator,
+		Emulator: m.emulator, Image: m.nodeImage, ProgramsDisk: m.programsDisk, Accelerator: m.accelerator,
 		PauseImage: images.InCluster(pauseImage),
 	}
 	if err := vm.Prepare(ctx); err != nil {

@@ -25,6 +25,7 @@ import (
 type material struct {
 	programs     artifacts.Components
 	programsDisk string
+	emulator     artifacts.Emulator
 	nodeImage    artifacts.NodeImage
 	accelerator  machine.Accelerator
 	toolsRoot    string // docker-registry and nfs-ganesha, extracted
@@ -176,8 +177,17 @@ func (o *Orchestrator) collectFileSystems(ctx context.Context, maker artifacts.M
 	if err != nil {
 		return err
 	}
+	err = o.Steps.Do(ctx, "QEMU", func(ctx context.Context, notes *step.Notes) error {
+		emulator, made, err := maker.Emulator(ctx, notes)
+		m.emulator = emulator
+		notes.Result("%s", origin(made))
+		return err
+	})
+	if err != nil {
+		return err
+	}
 	return o.Steps.Do(ctx, "accelerator", func(ctx context.Context, notes *step.Notes) error {
-		accelerator, err := machine.DetectAccelerator(ctx, maker.Cache, m.nodeImage)
+		accelerator, err := machine.DetectAccelerator(ctx, maker.Cache, m.emulator, m.nodeImage)
 		m.accelerator = accelerator
 		notes.Result("%s", accelerator)
 		return err
