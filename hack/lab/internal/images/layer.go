@@ -3,6 +3,7 @@ package images
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip"
 	"fmt"
 	"io"
 	"io/fs"
@@ -46,9 +47,9 @@ func layerOf(files []File) (v1.Layer, error) {
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("writing layer: %w", err)
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) {
-		return io.NopCloser(bytes.NewReader(b.Bytes())), nil
-	})
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil }
+	// The way to a node is short, and an emulated one takes long to unpack.
+	return tarball.LayerFromOpener(open, tarball.WithCompressionLevel(gzip.NoCompression))
 }
 
 func addTree(w *tar.Writer, f File) error {
