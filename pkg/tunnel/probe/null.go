@@ -45,13 +45,25 @@ func Null(ctx context.Context, conn net.Conn, xid uint32) error {
 	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // ends what waits
 	defer stop()
 	if _, err := conn.Write(call(xid)); err != nil {
-		return because(ctx, fmt.Errorf("sending a NULL call: %w", err))
+		return because(ctx, fmt.Errorf("sending a NULL call: %w", withoutSource(err)))
 	}
 	reply, err := readRecord(conn)
 	if err != nil {
-		return because(ctx, fmt.Errorf("waiting for the answer to a NULL call: %w", err))
+		return because(ctx, fmt.Errorf("waiting for the answer to a NULL call: %w", withoutSource(err)))
 	}
 	return checkReply(reply, xid)
+}
+
+// withoutSource leaves out this end's port, which is another one in each connection: the same
+// trouble is to read the same each time, and to add to the event that there is.
+func withoutSource(err error) error {
+	var op *net.OpError
+	if !errors.As(err, &op) {
+		return err
+	}
+	told := *op
+	told.Source = nil
+	return &told
 }
 
 // because prefers the reason for which a deadline was moved to what came of it.

@@ -116,3 +116,30 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// An event about the same trouble must read the same each time, and the port at this end does not.
+func TestTroubleReadsTheSameInEachConnection(t *testing.T) {
+	server, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	said := map[string]bool{}
+	for range 2 {
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		err = probe.Null(ctx, conn, xid)
+		if probe.Reason(err) != probe.ReasonTimeout {
+			t.Fatalf("got %v, want a timeout", err)
+		}
+		said[err.Error()] = true
+	}
+	if len(said) != 1 {
+		t.Errorf("one trouble is told in %d ways: %v", len(said), said)
+	}
+}
