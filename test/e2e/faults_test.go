@@ -50,16 +50,14 @@ func burstSurvivesItsLeader(l *lab) {
 	l.kubectl("-n", system, "delete", "pod", leader, "--grace-period=0", "--force")
 	l.wait(ns, "jsonpath={.status.phase}=Bound", "pvc", "--all")
 
-	const template = `jsonpath={range .items[?(@.spec.claimRef.namespace=="burst")]}{.metadata.name}{"\n"}{end}`
-	volumes := strings.Fields(l.kubectl("get", "pv", "-o", template))
+	volumes := l.directories(ns)
 	if len(volumes) != size {
 		l.Errorf("%d volumes for %d claims", len(volumes), size)
 	}
 	var paths []string
-	for _, volume := range volumes {
-		data := l.directoryOf(volume)
+	for _, data := range volumes {
 		paths = append(paths, data.fileSystem+data.path)
-		if diff := cmp.Diff([]string{volume}, data.owners()); diff != "" {
+		if diff := cmp.Diff([]string{data.volume}, data.owners()); diff != "" {
 			l.Errorf("owners of %s mismatch (-want +got):\n%s", data.path, diff)
 		}
 	}

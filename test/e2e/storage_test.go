@@ -35,12 +35,29 @@ func (l *lab) claimed(namespace, claim string) directory {
 
 func (l *lab) directoryOf(volume string) directory {
 	l.Helper()
-	const template = `jsonpath={.metadata.annotations.efs-stunnel\.gnuthought\.com/file-system-id} {.metadata.annotations.efs-stunnel\.gnuthought\.com/path}`
-	fileSystem, path, ok := strings.Cut(l.kubectl("get", "pv", volume, "-o", template), " ")
-	if !ok || path == "" || path == "/" {
-		l.Fatalf("volume %s is at %q on %q", volume, path, fileSystem)
+	return l.parseDirectory(l.kubectl("get", "pv", volume, "-o", "jsonpath="+directoryTemplate))
+}
+
+// directories are those of the volumes that a namespace's claims have.
+func (l *lab) directories(namespace string) []directory {
+	l.Helper()
+	const template = `jsonpath={range .items[?(@.spec.claimRef.namespace=="%s")]}%s{"\n"}{end}`
+	var all []directory
+	for line := range strings.Lines(l.kubectl("get", "pv", "-o", fmt.Sprintf(template, namespace, directoryTemplate))) {
+		all = append(all, l.parseDirectory(line))
 	}
-	return directory{lab: l, volume: volume, fileSystem: fileSystem, path: path}
+	return all
+}
+
+const directoryTemplate = `{.metadata.name} {.metadata.annotations.efs-stunnel\.gnuthought\.com/file-system-id} {.metadata.annotations.efs-stunnel\.gnuthought\.com/path}`
+
+func (l *lab) parseDirectory(line string) directory {
+	l.Helper()
+	words := strings.Fields(line)
+	if len(words) != 3 || words[2] == "/" {
+		l.Fatalf("a volume with its file system and path is %q", line)
+	}
+	return directory{lab: l, volume: words[0], fileSystem: words[1], path: words[2]}
 }
 
 // file is a file's name on this machine.
