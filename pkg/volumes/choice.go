@@ -138,11 +138,14 @@ func orAll(some, all []Candidate) []Candidate {
 	return all
 }
 
+// whereLooked is what keeps a file system that exists from being found.
+const whereLooked = "and does the manager look in its account, region and VPC"
+
 func notFound(wanted string, class Class) string {
 	if wanted != "" {
-		return fmt.Sprintf("file system %s is not found yet", wanted)
+		return fmt.Sprintf("file system %s is not found yet: is its ID right, %s?", wanted, whereLooked)
 	}
-	return fmt.Sprintf("no file system that storage class %s allows is found yet", quoted(class.Name))
+	return fmt.Sprintf("no file system that storage class %s allows is found yet: are its parameters right, %s?", quoted(class.Name), whereLooked)
 }
 
 func unusableOnes(candidates []Candidate) string {
