@@ -3,6 +3,7 @@ package artifacts
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,5 +45,30 @@ func TestAbsoluteLinksStayInTheExtractedRoot(t *testing.T) {
 	got, err := os.ReadFile(copied)
 	if err != nil || string(got) != "the root's" {
 		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+func TestProgramsOfARootRunWithItsLoader(t *testing.T) {
+	for release, folder := range map[string]string{"Debian 12": "lib", "Debian 13": "usr/lib"} {
+		t.Run(release, func(t *testing.T) {
+			root := t.TempDir()
+			libraries := filepath.Join(root, folder, "x86_64-linux-gnu")
+			if err := os.MkdirAll(libraries, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			loader := filepath.Join(libraries, "ld-linux-x86-64.so.2")
+			if err := os.WriteFile(loader, nil, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			got := Command(root, "usr/bin/program", "usr/lib/program")
+			folders := []string{"lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "usr/lib/program"}
+			for i, f := range folders {
+				folders[i] = filepath.Join(root, f)
+			}
+			want := []string{loader, "--library-path", strings.Join(folders, ":"), filepath.Join(root, "usr/bin/program")}
+			if !slices.Equal(got, want) {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		})
 	}
 }

@@ -27,11 +27,7 @@ func (m Maker) Emulator(ctx context.Context, notes io.Writer) (Emulator, bool, e
 
 // Command is how QEMU is called, before its own arguments.
 func (e Emulator) Command() []string {
-	libraries := filepath.Join(e.root, "usr", "lib", "x86_64-linux-gnu")
-	command := []string{
-		filepath.Join(libraries, "ld-linux-x86-64.so.2"), "--library-path", libraries,
-		filepath.Join(e.root, "usr", "bin", "qemu-system-x86_64"),
-	}
+	command := Command(e.root, "usr/bin/qemu-system-x86_64")
 	for _, firmware := range []string{"qemu", "seabios"} {
 		command = append(command, "-L", filepath.Join(e.root, "usr", "share", firmware))
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/cache"
@@ -15,9 +16,8 @@ import (
 )
 
 const (
-	stunnel      = "/usr/bin/stunnel4"
-	loader       = "/lib64/ld-linux-x86-64.so.2"
-	libraryPaths = "/lib/x86_64-linux-gnu:/usr/lib/x86_64-linux-gnu"
+	stunnel = "/usr/bin/stunnel4"
+	loader  = "/lib64/ld-linux-x86-64.so.2"
 	// libgcc is loaded at run time when a thread ends, so no tool lists it.
 	libgcc = "/lib/x86_64-linux-gnu/libgcc_s.so.1"
 )
@@ -51,8 +51,7 @@ func (m Maker) Stunnel(ctx context.Context, notes io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	script := fmt.Sprintf("#!/bin/sh\nexec %s --library-path %s %s \"$@\"\n",
-		Loader(source), LibraryPath(source), filepath.Join(source, stunnel))
+	script := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", strings.Join(Command(source, stunnel), " "))
 	dir, _, err := m.Cache.Folder(ctx, "stunnel", cache.Key(script), func(_ context.Context, out string) error {
 		return os.WriteFile(filepath.Join(out, "stunnel"), []byte(script), 0o755)
 	})
@@ -83,8 +82,8 @@ var resolved = regexp.MustCompile(`=> (\S+) \(`)
 // stunnelFiles asks the extracted loader itself which libraries stunnel loads.
 func stunnelFiles(ctx context.Context, source string) ([]string, error) {
 	var out strings.Builder
-	err := host.RunTo(ctx, &out, Loader(source), "--library-path", LibraryPath(source), "--list", filepath.Join(source, stunnel))
-	if err != nil {
+	command := slices.Insert(Command(source, stunnel), 1, "--list")
+	if err := host.RunTo(ctx, &out, command[0], command[1:]...); err != nil {
 		return nil, err
 	}
 	files := []string{stunnel, loader, libgcc}
@@ -96,21 +95,6 @@ func stunnelFiles(ctx context.Context, source string) ([]string, error) {
 		files = append(files, inside)
 	}
 	return files, nil
-}
-
-// Loader is the dynamic loader of an extracted root. It is not the link in
-// lib64: that one is absolute and leads outside.
-func Loader(root string) string {
-	return filepath.Join(root, "lib", "x86_64-linux-gnu", "ld-linux-x86-64.so.2")
-}
-
-// LibraryPath is where that loader is to look.
-func LibraryPath(root string) string {
-	paths := strings.Split(libraryPaths, ":")
-	for i, p := range paths {
-		paths[i] = filepath.Join(root, p)
-	}
-	return strings.Join(paths, ":")
 }
 
 func copyExecutable(root, file, to string) error {

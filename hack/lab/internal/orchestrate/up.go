@@ -3,6 +3,7 @@ package orchestrate
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -155,35 +156,20 @@ func (o *Orchestrator) collectPrograms(ctx context.Context, maker artifacts.Make
 }
 
 func (o *Orchestrator) collectFileSystems(ctx context.Context, maker artifacts.Maker, m *material) error {
-	err := o.Steps.Do(ctx, "node file system and kernel", func(ctx context.Context, notes *step.Notes) error {
-		image, made, err := maker.NodeImage(ctx, notes)
-		m.nodeImage = image
-		notes.Result("%s", origin(made))
-		return err
-	})
-	if err != nil {
+	var err error
+	if m.nodeImage, err = artifact(ctx, o.Steps, "node file system and kernel", maker.NodeImage); err != nil {
 		return err
 	}
-	err = o.Steps.Do(ctx, "tools: nfs-ganesha, registry, toolbox", func(ctx context.Context, notes *step.Notes) error {
-		var madeTools, madeBox bool
-		var err error
-		if m.toolsRoot, madeTools, err = maker.ToolsRoot(ctx, notes, append(standin.GaneshaPackages(), registryPackage)); err != nil {
-			return err
-		}
-		m.toolboxRoot, madeBox, err = maker.ToolboxRoot(ctx, notes)
-		notes.Result("%s", origin(madeTools || madeBox))
-		return err
-	})
-	if err != nil {
+	tools := func(ctx context.Context, notes io.Writer) (string, bool, error) {
+		return maker.ToolsRoot(ctx, notes, append(standin.GaneshaPackages(), registryPackage))
+	}
+	if m.toolsRoot, err = artifact(ctx, o.Steps, "tools: nfs-ganesha, registry", tools); err != nil {
 		return err
 	}
-	err = o.Steps.Do(ctx, "QEMU", func(ctx context.Context, notes *step.Notes) error {
-		emulator, made, err := maker.Emulator(ctx, notes)
-		m.emulator = emulator
-		notes.Result("%s", origin(made))
+	if m.toolboxRoot, err = artifact(ctx, o.Steps, "toolbox", maker.ToolboxRoot); err != nil {
 		return err
-	})
-	if err != nil {
+	}
+	if m.emulator, err = artifact(ctx, o.Steps, "QEMU", maker.Emulator); err != nil {
 		return err
 	}
 	return o.Steps.Do(ctx, "accelerator", func(ctx context.Context, notes *step.Notes) error {
@@ -192,6 +178,19 @@ func (o *Orchestrator) collectFileSystems(ctx context.Context, maker artifacts.M
 		notes.Result("%s", accelerator)
 		return err
 	})
+}
+
+// artifact is a step that gets one thing from get, and says whether it was made or in the cache.
+func artifact[T any](ctx context.Context, steps *step.Printer, title string, get func(context.Context, io.Writer) (T, bool, error)) (T, error) {
+	var thing T
+	err := steps.Do(ctx, title, func(ctx context.Context, notes *step.Notes) error {
+		var made bool
+		var err error
+		thing, made, err = get(ctx, notes)
+		notes.Result("%s", origin(made))
+		return err
+	})
+	return thing, err
 }
 
 func origin(made bool) string {

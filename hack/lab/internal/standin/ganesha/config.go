@@ -38,7 +38,7 @@ func config(r Root, e Export, f files, port int) string {
 	}
 	return strings.NewReplacer(
 		"@port@", strconv.Itoa(port),
-		"@plugins@", quote(r.plugins()),
+		"@plugins@", quote(r.path(plugins)),
 		"@tickets@", quote(f.tickets),
 		"@recovery@", quote(f.recovery),
 		"@name@", quote(e.Name),

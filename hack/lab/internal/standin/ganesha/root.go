@@ -19,23 +19,23 @@ func Packages() []string { return []string{"nfs-ganesha", "nfs-ganesha-vfs"} }
 // Root is the folder of extracted packages.
 type Root string
 
-func (r Root) program() string { return filepath.Join(string(r), "usr", "bin", "ganesha.nfsd") }
+const (
+	program = "usr/bin/ganesha.nfsd"
+	plugins = "usr/lib/x86_64-linux-gnu/ganesha"
+	library = "usr/lib/ganesha" // libganesha_nfsd
+)
 
-func (r Root) plugins() string {
-	return filepath.Join(string(r), "usr", "lib", "x86_64-linux-gnu", "ganesha")
-}
-
-func (r Root) libraryPath() string {
-	return artifacts.LibraryPath(string(r)) + ":" + filepath.Join(string(r), "usr", "lib", "ganesha") // libganesha_nfsd
+func (r Root) path(inside ...string) string {
+	return filepath.Join(string(r), filepath.Join(inside...))
 }
 
 // Check tells whether everything that Ganesha needs is there.
 func (r Root) Check() error {
 	for _, file := range []string{
-		r.program(),
+		r.path(program),
 		artifacts.Loader(string(r)),
-		filepath.Join(r.plugins(), "libfsalvfs.so"),
-		filepath.Join(string(r), "usr", "lib", "ganesha", "libganesha_nfsd.so"),
+		r.path(plugins, "libfsalvfs.so"),
+		r.path(library, "libganesha_nfsd.so"),
 	} {
 		if _, err := os.Stat(file); err != nil {
 			return fmt.Errorf("%s is no root of the extracted packages %s: %w", r, strings.Join(Packages(), " and "), err)
@@ -46,8 +46,6 @@ func (r Root) Check() error {
 
 // command is the whole command line, in the foreground.
 func (r Root) command(f files) []string {
-	return []string{
-		artifacts.Loader(string(r)), "--library-path", r.libraryPath(), r.program(),
-		"-F", "-f", f.config, "-L", f.log, "-p", f.pid, "-N", "EVENT",
-	}
+	return append(artifacts.Command(string(r), program, library),
+		"-F", "-f", f.config, "-L", f.log, "-p", f.pid, "-N", "EVENT")
 }

@@ -1,0 +1,31 @@
+package artifacts
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+const multiarch = "x86_64-linux-gnu"
+
+// Command calls a program of an extracted root with that root's own loader and libraries, before
+// the program's own arguments. Further folders of libraries are paths inside the root, as program
+// is.
+func Command(root, program string, further ...string) []string {
+	var folders []string
+	for _, folder := range append([]string{"lib/" + multiarch, "usr/lib/" + multiarch}, further...) {
+		folders = append(folders, filepath.Join(root, folder))
+	}
+	return []string{Loader(root), "--library-path", strings.Join(folders, ":"), filepath.Join(root, program)}
+}
+
+// Loader is the dynamic loader of an extracted root: in lib up to Debian 12, in usr/lib later. It
+// is not the link in lib64: that one may be absolute and lead outside.
+func Loader(root string) string {
+	name := filepath.Join(multiarch, "ld-linux-x86-64.so.2")
+	older := filepath.Join(root, "lib", name)
+	if _, err := os.Stat(older); err == nil {
+		return older
+	}
+	return filepath.Join(root, "usr", "lib", name)
+}
