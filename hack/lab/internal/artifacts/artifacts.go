@@ -16,11 +16,11 @@ import (
 type Maker struct {
 	Cache  cache.Cache
 	Source string // the folder hack/lab of the repository
-	Mirror string // a Debian mirror as mmdebstrap takes it; "" = mmdebstrap's default
+	Mirror string // address of a Debian mirror with every release used here; "" = mmdebstrap's default
 }
 
 // NewMaker finds the source folder above the running program or the working
-// folder.
+// folder, and takes the mirror from LAB_DEBIAN_MIRROR.
 func NewMaker() (Maker, error) {
 	c, err := cache.Default()
 	if err != nil {
