@@ -50,8 +50,9 @@ func (m Maker) Components(ctx context.Context, notes io.Writer) (Components, boo
 }
 
 func buildComponents(ctx context.Context, source, out, version string, notes io.Writer) error {
-	// -v names each package as it is built, which is the sign of life.
-	build := exec.CommandContext(ctx, "go", "build", "-v", "-trimpath", "-ldflags", linkerFlags(version), "-o", out+"/", "tool")
+	// -v names each package as it is built, which is the sign of life. Flags that change how
+	// packages are compiled would have those compiled again that the product imports, too.
+	build := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags", linkerFlags(version), "-o", out+"/", "tool")
 	build.Dir = source
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if err := host.RunCommand(build, notes); err != nil {
@@ -119,7 +120,7 @@ func (m Maker) Pause(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("building pause: %w", err)
 	}
 	dir, _, err := m.Cache.Folder(ctx, "pause", cache.Key(string(source)), func(ctx context.Context, out string) error {
-		build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(out, "pause"), "./images/pause")
+		build := exec.CommandContext(ctx, "go", "build", "-ldflags", "-s -w", "-o", filepath.Join(out, "pause"), "./images/pause")
 		build.Dir = m.Source
 		build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 		return host.RunCommand(build, io.Discard)
