@@ -149,6 +149,7 @@ func (c *Controller) create(ctx context.Context, s lifecycle.State, creation lif
 	if err := c.confirm(ctx, s, creation, volume); err != nil {
 		return err
 	}
+	c.made.Set(volume.Name, nil, snapshotLife) // an answer may be lost
 	_, err = c.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating volume %s: %w", volume.Name, errBehind) // the next look says whose it is
@@ -166,18 +167,13 @@ func (c *Controller) create(ctx context.Context, s lifecycle.State, creation lif
 	return nil
 }
 
-// confirm makes sure that the caches showed claim and volume as they are.
+// confirm makes sure that the caches showed claim and volume as they are. The volume is read first: a
+// claim that is there afterwards has not released it before, so a volume that is not there was not
+// made and deleted meanwhile.
 func (c *Controller) confirm(ctx context.Context, s lifecycle.State, creation lifecycle.Creation, volume *corev1.PersistentVolume) error {
 	ref := volume.Spec.ClaimRef
-	if now, ok := c.snapshotAfter(ctx, creation); ok && now.agrees(s, volume) {
+	if now, ok := c.snapshotAfter(ctx, creation, volume.Name); ok && now.agrees(s, volume) {
 		return nil
-	}
-	claim, err := c.live.Claim(ctx, ref.Namespace, ref.Name)
-	if err != nil {
-		return err
-	}
-	if exists := claim != nil && claim.UID == ref.UID; exists != (s.Claim != nil) {
-		return fmt.Errorf("claim %s/%s: %w", ref.Namespace, ref.Name, errBehind)
 	}
 	object, err := c.live.Volume(ctx, volume.Name)
 	if err != nil {
@@ -185,6 +181,13 @@ func (c *Controller) confirm(ctx context.Context, s lifecycle.State, creation li
 	}
 	if object != nil {
 		return fmt.Errorf("volume %s: %w", volume.Name, errBehind)
+	}
+	claim, err := c.live.Claim(ctx, ref.Namespace, ref.Name)
+	if err != nil {
+		return err
+	}
+	if exists := claim != nil && claim.UID == ref.UID; exists != (s.Claim != nil) {
+		return fmt.Errorf("claim %s/%s: %w", ref.Namespace, ref.Name, errBehind)
 	}
 	return nil
 }

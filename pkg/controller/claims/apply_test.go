@@ -20,6 +20,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/controller/live"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/controller/view"
 	"gnuthought.com/efs-stunnel/pkg/directories"
@@ -90,6 +91,63 @@ func TestRejectedVolumeOfNobody(t *testing.T) {
 	wantEvent(t, events, "")
 }
 
+// TestVolumeIsNotMadeAgain of a claim that was deleted with it, however far the caches are behind.
+func TestVolumeIsNotMadeAgain(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid}}
+	stale := lifecycle.State{UID: uid, Claim: claim, Targets: usable()}
+	for name, jobSize := range map[string]int{"small Job": 1, "large Job": live.ManyObjects + 1} {
+		plan := lifecycle.Plan{Claim: lifecycle.ClaimPlan{Create: &lifecycle.Creation{Job: "job", JobSize: jobSize, Operation: setup(t), FileSystemID: "fs-1"}}}
+		t.Run(name+", deleted between two reads", func(t *testing.T) {
+			client := fake.NewClientset(claim, newVolume(t))
+			reads := 0
+			client.PrependReactor("*", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if action.Matches("get", action.GetResource().Resource) || action.Matches("list", action.GetResource().Resource) {
+					if reads++; reads == 2 {
+						deleteBoth(t, client)
+					}
+				}
+				return false, nil, nil
+			})
+			loop := loopOf(t, record.NewFakeRecorder(10), client)
+			wantNoVolume(t, loop, loop.apply(t.Context(), stale, plan))
+		})
+		t.Run(name+", deleted after it was made", func(t *testing.T) {
+			client := fake.NewClientset(claim)
+			loop := loopOf(t, record.NewFakeRecorder(10), client)
+			if err := loop.apply(t.Context(), stale, plan); err != nil {
+				t.Fatal(err)
+			}
+			deleteBoth(t, client)
+			wantNoVolume(t, loop, loop.apply(t.Context(), stale, plan))
+		})
+	}
+}
+
+func deleteBoth(t *testing.T, client *fake.Clientset) {
+	t.Helper()
+	version := corev1.SchemeGroupVersion
+	if err := errors.Join(
+		client.Tracker().Delete(version.WithResource("persistentvolumeclaims"), "shop", "cart"),
+		client.Tracker().Delete(version.WithResource("persistentvolumes"), "", volumes.VolumeName(uid)),
+	); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func wantNoVolume(t *testing.T, loop *Controller, err error) {
+	t.Helper()
+	if !errors.Is(err, errBehind) {
+		t.Errorf("got %v, want %v", err, errBehind)
+	}
+	left, listErr := loop.client.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
+	if listErr != nil {
+		t.Fatal(listErr)
+	}
+	if len(left.Items) > 0 {
+		t.Error("the volume is there again")
+	}
+}
+
 func usable() targets.Snapshot {
 	return targets.Snapshot{FileSystems: map[string]volumes.Candidate{"fs-1": {ID: "fs-1", Port: 20490}}}
 }
@@ -118,6 +176,11 @@ func newLoop(t *testing.T, events record.EventRecorder, claim *corev1.Persistent
 		client = fake.NewClientset(claim)
 	}
 	client.PrependReactor(verb, persistentVolumes.Resource, func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+	return loopOf(t, events, client)
+}
+
+func loopOf(t *testing.T, events record.EventRecorder, client *fake.Clientset) *Controller {
+	t.Helper()
 	c, cachesErr := caches.New(client, "efs-stunnel")
 	if cachesErr != nil {
 		t.Fatal(cachesErr)

@@ -57,7 +57,9 @@ type Controller struct {
 	// ended are volumes that were deleted a moment ago, so that nothing is written twice.
 	ended *expiring.Expiring
 	// snapshots are what was read live after a large mount Job; reading lets one read them at once.
+	// made are the volumes that may be newer than a snapshot.
 	snapshots *expiring.Expiring
+	made      *expiring.Expiring
 	reading   singleflight.Group
 }
 
@@ -82,6 +84,7 @@ func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, err
 		ended:   expiring.NewExpiring(),
 
 		snapshots: expiring.NewExpiring(),
+		made:      expiring.NewExpiring(),
 	}
 	var err error
 	if c.metrics, err = newMetrics(o.Metrics); err != nil {

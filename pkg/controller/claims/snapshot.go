@@ -22,10 +22,13 @@ type snapshot struct {
 const snapshotLife = 30 * time.Second
 
 // snapshotAfter is what there was after a mount Job with many operations: reading claim and
-// volume for each of them would be most of a burst's requests. ok is false for small Jobs, and
-// when nothing could be read.
-func (c *Controller) snapshotAfter(ctx context.Context, creation lifecycle.Creation) (now snapshot, ok bool) {
+// volume for each of them would be most of a burst's requests. ok is false for small Jobs, when
+// nothing could be read, and for a volume that was made since, which the snapshot does not know.
+func (c *Controller) snapshotAfter(ctx context.Context, creation lifecycle.Creation, volume string) (now snapshot, ok bool) {
 	if creation.JobSize <= live.ManyObjects {
+		return snapshot{}, false
+	}
+	if _, made := c.made.Get(volume); made {
 		return snapshot{}, false
 	}
 	if known, ok := c.snapshots.Get(creation.Job); ok {
@@ -45,16 +48,16 @@ func (c *Controller) snapshotAfter(ctx context.Context, creation lifecycle.Creat
 
 func (c *Controller) readSnapshot(ctx context.Context) (snapshot, error) {
 	now := snapshot{claims: map[types.UID]bool{}, volumes: map[string]bool{}}
-	claims, err := c.live.AllClaims(ctx)
+	volumes, err := c.live.AllVolumes(ctx) // first, as in confirm
 	if err != nil {
 		return snapshot{}, err
 	}
-	for _, claim := range claims {
-		now.claims[claim.UID] = true
-	}
-	volumes, err := c.live.AllVolumes(ctx)
 	for name := range volumes {
 		now.volumes[name] = true
+	}
+	claims, err := c.live.AllClaims(ctx)
+	for _, claim := range claims {
+		now.claims[claim.UID] = true
 	}
 	return now, err
 }
