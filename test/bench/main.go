@@ -170,6 +170,11 @@ func (b *bench) measureBursts(ctx context.Context) error {
 		b.peer(clientGoLimits(), libraryThreads, b.options.slowClaims),
 	)
 	for round := range b.options.rounds {
+		limit, err := b.measureCeiling(ctx)
+		if err != nil {
+			return err
+		}
+		b.results.Ceilings = append(b.results.Ceilings, limit)
 		for _, c := range all {
 			if round > 0 && c.limits == clientGoLimits() {
 				continue // it takes minutes, and the limit alone decides

@@ -14,6 +14,7 @@ type results struct {
 	Began     time.Time  `json:"began"`
 	Machine   machine    `json:"machine"`
 	Alone     []alone    `json:"alone,omitempty"`
+	Ceilings  []ceiling  `json:"ceilings,omitempty"`
 	Bursts    []burst    `json:"bursts,omitempty"`
 	Takeovers []takeover `json:"takeovers,omitempty"`
 	Idle      *idle      `json:"idle,omitempty"`
@@ -83,8 +84,22 @@ func (r results) writeTable(w io.Writer) error {
 		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s | %s |\n", row.what, number(row.ours), row.unit,
 			row.target, row.target.verdict(row.ours), optional(row.peer), row.ratio())
 	}
+	text.WriteString(r.ceiling())
 	_, err := io.WriteString(w, text.String())
 	return err
+}
+
+// ceiling says what no provisioner can pass on this machine.
+func (r results) ceiling() string {
+	if len(r.Ceilings) == 0 {
+		return ""
+	}
+	var rates []float64
+	for _, c := range r.Ceilings {
+		rates = append(rates, c.Bind.Rate)
+	}
+	slices.Sort(rates)
+	return fmt.Sprintf("\nThe cluster's own binder, when all volumes were made at once and nobody else worked: %s %s.\n", number(rates[len(rates)/2]), perSecond)
 }
 
 // others is how many CPUs others used, at least and at most.
@@ -92,6 +107,9 @@ func (r results) others() string {
 	var all []float64
 	for _, a := range r.Alone {
 		all = append(all, a.Conditions.Others)
+	}
+	for _, c := range r.Ceilings {
+		all = append(all, c.Conditions.Others)
 	}
 	for _, b := range r.Bursts {
 		all = append(all, b.Conditions.Others)

@@ -94,3 +94,13 @@ func TestTable(t *testing.T) {
 		}
 	}
 }
+
+func TestCeilingIsTheMedianRound(t *testing.T) {
+	r := results{Ceilings: []ceiling{{Bind: phase{Rate: 120}}, {Bind: phase{Rate: 90}}, {Bind: phase{Rate: 95.5}}}}
+	if got := r.ceiling(); !strings.Contains(got, "95.5 claims/s") {
+		t.Errorf("got %q", got)
+	}
+	if got := (results{}).ceiling(); got != "" {
+		t.Errorf("got %q without any", got)
+	}
+}
