@@ -123,6 +123,7 @@ func ephemeralVolumeComesAndGoes(l *lab) {
 	ns := l.namespace("ephemeral")
 	l.apply(ns, pod(`ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteMany], `+
 		`storageClassName: efs-stunnel, resources: {requests: {storage: 1Gi}}}}}`, ""))
+	l.wait(ns, "create", "pvc/user-data") // by a controller, in its own time
 	data := l.claimed(ns, "user-data")
 	l.wait(ns, "condition=Ready", "pod/user")
 	l.inPod(ns, "echo scratch > /data/file")

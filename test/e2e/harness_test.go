@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -26,8 +27,9 @@ var keep = flag.Bool("keep", false, "leave the lab up at the end")
 // lab is the cluster that the test runs in, driven through the programs that people use.
 type lab struct {
 	*testing.T
-	root string // of the repository
-	dir  string // of the lab; "" before it is up
+	root  string // of the repository
+	dir   string // of the lab; "" before it is up
+	story sync.Once
 }
 
 // bringUp makes the lab, with the product's images.
@@ -39,9 +41,6 @@ func bringUp(t *testing.T) *lab {
 	}
 	l := &lab{T: t, root: root}
 	t.Cleanup(func() {
-		if t.Failed() {
-			l.tellStory()
-		}
 		if !*keep {
 			l.lab("down")
 		}
@@ -61,9 +60,9 @@ func (l *lab) in(t *testing.T) *lab {
 // run runs a program of the repository and returns what it printed on its standard output.
 func (l *lab) run(program string, args ...string) string {
 	l.Helper()
-	out, err := l.try("", program, args...)
+	out, told, err := l.start("", program, args)
 	if err != nil {
-		l.Fatalf("%s %s: %v", program, strings.Join(args, " "), err)
+		l.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, shortened(told))
 	}
 	return out
 }
@@ -75,10 +74,10 @@ func (l *lab) try(stdin, program string, args ...string) (string, error) {
 	return out, err
 }
 
-// tryAll is try with what the program said on its standard error, too.
-func (l *lab) tryAll(stdin, program string, args ...string) (string, error) {
+// tryKubectl is try for kubectl, with what it said on its standard error, too.
+func (l *lab) tryKubectl(stdin string, args ...string) (string, error) {
 	l.Helper()
-	out, told, err := l.start(stdin, program, args)
+	out, told, err := l.start(stdin, "bin/lab", append([]string{"kubectl", "--"}, args...))
 	return out + told, err
 }
 
@@ -96,17 +95,17 @@ func (l *lab) start(stdin, program string, args []string) (stdout, stderr string
 	begin := time.Now()
 	err = cmd.Run()
 	l.Logf("%s %s (%.1f s)\n%s%s", filepath.Base(program), strings.Join(args, " "), time.Since(begin).Seconds(),
-		beginning(out.String()), beginning(told.String()))
+		shortened(out.String()), shortened(told.String()))
 	return out.String(), told.String(), err
 }
 
-// beginning keeps the log readable.
-func beginning(text string) string {
+// shortened keeps the log readable: an error is at the end of what a program says.
+func shortened(text string) string {
 	const enough = 3000
 	if len(text) <= enough {
 		return text
 	}
-	return text[:enough] + "…\n"
+	return text[:enough/2] + "\n…\n" + text[len(text)-enough/2:]
 }
 
 func (l *lab) lab(args ...string) string {
@@ -122,7 +121,7 @@ func (l *lab) kubectl(args ...string) string {
 // apply applies objects to a namespace.
 func (l *lab) apply(namespace, objects string) {
 	l.Helper()
-	if out, err := l.try(objects, "bin/lab", "kubectl", "--", "-n", namespace, "apply", "-f", "-"); err != nil {
+	if out, err := l.tryKubectl(objects, "-n", namespace, "apply", "-f", "-"); err != nil {
 		l.Fatalf("applying objects: %v\n%s", err, out)
 	}
 }
@@ -138,10 +137,11 @@ func (l *lab) namespace(name string) string {
 	l.Helper()
 	l.kubectl("create", "namespace", name, "--save-config") // some are applied later
 	l.Cleanup(func() {
-		if _, err := l.try("", "bin/lab", "kubectl", "--", "delete", "namespace", name, "--timeout="+limit.String()); err != nil {
-			l.Errorf("namespace %s does not go: %v", name, err)
+		if out, err := l.tryKubectl("", "delete", "namespace", name, "--timeout="+limit.String()); err != nil {
+			l.Errorf("namespace %s does not go: %v\n%s", name, err, out)
 		}
 	})
+	l.wait(name, "create", "serviceaccount/default") // pods are refused before a controller has made it
 	return name
 }
 
@@ -181,19 +181,5 @@ func (l *lab) eventually(what string, check func() (missing string)) {
 		case <-deadline.C:
 			l.Fatalf("waiting for %s: %s", what, missing)
 		}
-	}
-}
-
-// tellStory prints what a person would look at after a failure.
-func (l *lab) tellStory() {
-	for _, args := range [][]string{
-		{"get", "nodes,pods,pvc,pv,jobs", "-A", "-o", "wide"},
-		{"get", "events", "-A", "--sort-by=.lastTimestamp"},
-		{"-n", "efs-stunnel", "get", "configmap", "efs-stunnel", "-o", "yaml"},
-		{"-n", "efs-stunnel", "logs", "-l", "app.kubernetes.io/component=manager", "--tail=60", "--prefix"},
-		{"-n", "efs-stunnel", "logs", "-l", "app.kubernetes.io/component=node-agent", "--all-containers", "--tail=40", "--prefix"},
-	} {
-		out, err := l.try("", "bin/lab", append([]string{"kubectl", "--"}, args...)...)
-		l.Logf("%v, %v:\n%s", args, err, out)
 	}
 }

@@ -15,6 +15,7 @@ func faultsAreNotNoticed(l *lab) {
 	l.apply(ns, claim("data", class, "file_system_id: "+shared)+scribe+listener)
 	data := l.claimed(ns, "data")
 	l.wait(ns, "condition=Ready", "pod/listener")
+	data.awaitLines(1)
 	node, writer := l.scribeOf(ns)
 	near, far := l.mountTargets(shared, node)
 	set := func(target mountTarget, mode string) { l.lab("efs", "update-mount-target", target.ID, "--mode", mode) }
