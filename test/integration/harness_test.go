@@ -156,7 +156,11 @@ func TestJobThatEndsBadly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newStage(t)
 			s.Kubelet.PlayNext(tt.fate)
-			s.send(func(spec *mountjobs.Spec) { spec.Timeout = 2 * time.Second })
+			s.send(func(spec *mountjobs.Spec) {
+				if strings.HasPrefix(name, "past its deadline") {
+					spec.Timeout = 2 * time.Second
+				}
+			})
 			outcome := s.awaitState(tt.want, 0)
 			if got := states(outcome); !slices.Equal(got, tt.states) {
 				t.Errorf("states %q, want %q: %s", got, tt.states, outcome.Message)
