@@ -33,15 +33,19 @@ func (a Accelerator) args() []string {
 	return []string{"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,la57=off,erms=off,fsrm=off,smap=off"}
 }
 
-// kernelParameters spare an emulated kernel work. Its only other clock is a
-// device, which a processor reads under a lock of the whole machine. And Go's
-// runtime sleeps for microseconds at a time, each an interrupt, unless timers
+// kernelParameters spare an emulated kernel work. But for the time stamp
+// counter, its only clock is a device, which a processor reads under a lock of
+// the whole machine. And Go's runtime sleeps for microseconds at a time, each an interrupt, unless timers
 // wait for the tick.
 func (a Accelerator) kernelParameters() []string {
 	if a == KVM {
 		return nil
 	}
-	return []string{"tsc=reliable", "highres=off"}
+	parameters := []string{"highres=off"}
+	if frequency := counterFrequency(); frequency > 0 {
+		parameters = append(parameters, "tsc=reliable", fmt.Sprintf("tsc_early_khz=%d", frequency))
+	}
+	return parameters
 }
 
 // trialLimit is many times what a kernel under working KVM needs to say hello.
