@@ -221,3 +221,41 @@ func ownedByCronJob(job *batchv1.Job) {
 	controls := true
 	job.OwnerReferences = []metav1.OwnerReference{{Kind: "CronJob", Name: "backup", Controller: &controls}}
 }
+
+// TestNodesClockIsNotTrusted has a container end when its node says so, if that can be.
+func TestNodesClockIsNotTrusted(t *testing.T) {
+	complete := func(job *batchv1.Job) {
+		condition(batchv1.JobComplete, "CompletionsReached", "")(job)
+		job.Status.Conditions[0].LastTransitionTime = metav1.NewTime(created.Add(3 * time.Minute))
+	}
+	const now = 5 * time.Minute
+	for name, tt := range map[string]struct {
+		job         func(*batchv1.Job)
+		clock, want time.Duration // after the Job was made
+	}{
+		"right":                        {complete, time.Minute, time.Minute},
+		"right, not counted yet":       {nil, time.Minute, time.Minute},
+		"an hour fast":                 {complete, time.Hour, 3 * time.Minute},
+		"an hour fast, of unknown end": {condition(batchv1.JobComplete, "CompletionsReached", ""), time.Hour, now},
+		"an hour fast, not counted":    {nil, time.Hour, now},
+		"an hour slow":                 {complete, -time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var edits []func(*batchv1.Job)
+			if tt.job != nil {
+				edits = append(edits, tt.job)
+			}
+			job := newJob(t, threeKinds(), edits...)
+			pod := newPod(job, ended(0, "Completed", `{"operations":3,"complete":true}`))
+			for i := range pod.Status.ContainerStatuses {
+				if end := pod.Status.ContainerStatuses[i].State.Terminated; end != nil {
+					end.FinishedAt = metav1.NewTime(created.Add(tt.clock))
+				}
+			}
+			outcome, err := mountjobs.Read(job, []*corev1.Pod{pod}, created.Add(now))
+			if err != nil || !outcome.Ended.Equal(created.Add(tt.want)) {
+				t.Errorf("got %s, %v, want %s", outcome.Ended, err, created.Add(tt.want))
+			}
+		})
+	}
+}

@@ -56,7 +56,7 @@ func observe(job *batchv1.Job, pods []*corev1.Pod, now time.Time) run {
 	}
 	for _, pod := range mine {
 		if ended := containerOf(pod).State.Terminated; ended != nil {
-			return exitedRun(pod, ended)
+			return exitedRun(pod, ended, endedAt(job, ended.FinishedAt.Time, now))
 		}
 	}
 	if len(mine) > 0 { // never started, or forgotten with its node
@@ -95,8 +95,24 @@ func containerOf(pod *corev1.Pod) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-func exitedRun(pod *corev1.Pod, ended *corev1.ContainerStateTerminated) run {
-	r := run{phase: exited, node: pod.Spec.NodeName, ended: ended.FinishedAt.Time, exitCode: ended.ExitCode, message: ended.Message}
+// endedAt makes the best of what a node's clock says. A clock that is wrong must neither put off what
+// follows from the end, nor have it be before things that came first.
+func endedAt(job *batchv1.Job, finished, now time.Time) time.Time {
+	latest := now
+	for _, condition := range job.Status.Conditions {
+		over := condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed
+		if at := condition.LastTransitionTime; over && condition.Status == corev1.ConditionTrue && !at.IsZero() {
+			latest = earlier(latest, at.Time)
+		}
+	}
+	if finished = earlier(finished, latest); finished.Before(job.CreationTimestamp.Time) {
+		return job.CreationTimestamp.Time
+	}
+	return finished
+}
+
+func exitedRun(pod *corev1.Pod, ended *corev1.ContainerStateTerminated, at time.Time) run {
+	r := run{phase: exited, node: pod.Spec.NodeName, ended: at, exitCode: ended.ExitCode, message: ended.Message}
 	if reason, message := containerTrouble(pod, ended.Reason, ended.Message); reason != "" {
 		return run{phase: vanished, node: r.node, ended: r.ended, why: message}
 	}
