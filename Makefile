@@ -8,7 +8,7 @@ LAB      := $(CURDIR)/bin/lab
 LAB_NAME ?= default
 # The integration tests wait more than they work, so two halves run at once, each with a cluster of
 # its own.
-INTEGRATION := go test -tags integration -p 1 -count=1 -timeout 30m
+INTEGRATION := go test -tags integration -p 1 -count=1 -timeout 2h
 HALF        := ^Test[JS]
 # Extra flags of lab-up, for example LAB_FLAGS="--audit --nodes 3".
 LAB_FLAGS ?=
@@ -37,7 +37,7 @@ unit: lab ## Run the tests that need no cluster
 race: lab ## Run them under the race detector, the one with a real NFS server too
 	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); \
 	export LAB_GANESHA_ROOT STUNNEL_PATH CGO_ENABLED=1; \
-	printf '%s\n' $(MODULES) | xargs -P 2 -I{} go test -C {} -race ./... # compile while others wait
+	printf '%s\n' $(MODULES) | xargs -P 2 -I{} go test -C {} -race -timeout 1h ./... # compile while others wait
 
 .PHONY: integration
 integration: lab ## Run the control loops on a real apiserver, with nodes that are played

@@ -47,6 +47,12 @@ type boundVolume struct {
 	path   string
 }
 
+// awaitRoot waits until Jobs can begin: when that takes long, each claim that waits is told.
+func (s *claimsWorld) awaitRoot() {
+	s.Helper()
+	s.AwaitBound(volumes.RootClaim(s.fileSystem, s.Namespace))
+}
+
 // bound makes a claim of a class and waits for its volume.
 func (s *claimsWorld) bound(name, class string, edits ...func(*corev1.PersistentVolumeClaim)) boundVolume {
 	s.Helper()
@@ -315,20 +321,27 @@ func ownDirectory(claim *corev1.PersistentVolumeClaim) string {
 // wantUntouched wants that nothing at all was done for a claim.
 func (s *claimsWorld) wantUntouched(claim *corev1.PersistentVolumeClaim) {
 	s.Helper()
-	found := s.see(claim)
-	for key := range found.Annotations {
+	if found := s.touches(claim); len(found) > 0 {
+		s.Errorf("claim %s has %q\n%s", claim.Name, found, s.Story())
+	}
+	s.wantNoTrace(ownDirectory(claim))
+}
+
+// touches are what was done for a claim, but for its directory.
+func (s *claimsWorld) touches(claim *corev1.PersistentVolumeClaim) (found []string) {
+	s.Helper()
+	for key := range s.see(claim).Annotations {
 		if strings.HasPrefix(key, wellknown.Domain) || strings.Contains(key, "."+wellknown.Domain+"/") {
-			s.Errorf("claim %s has the annotation %s", claim.Name, key)
+			found = append(found, "the annotation "+key)
 		}
 	}
 	for _, event := range s.told(s.Context(), claim) {
-		s.Errorf("claim %s has the event %s: %s", claim.Name, event.Reason, event.Message)
+		found = append(found, fmt.Sprintf("the event %s: %s", event.Reason, event.Message))
 	}
-	_, err := s.Client.CoreV1().PersistentVolumes().Get(s.Context(), volumes.VolumeName(claim.UID), metav1.GetOptions{})
-	if err == nil {
-		s.Errorf("claim %s has a volume\n%s", claim.Name, s.Story())
+	if _, err := s.Client.CoreV1().PersistentVolumes().Get(s.Context(), volumes.VolumeName(claim.UID), metav1.GetOptions{}); err == nil {
+		found = append(found, "a volume")
 	}
-	s.wantNoTrace(ownDirectory(claim))
+	return found
 }
 
 // changeFileSystem has the EFS API tell something else of a file system.

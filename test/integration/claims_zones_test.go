@@ -4,6 +4,7 @@ package integration_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -37,6 +38,13 @@ func TestNodesChooseFileSystems(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newClaimsWorld(t)
 			inA, inB := s.fileSystem, s.NewFileSystem(edit)
+			s.Eventually("both file systems are known", func(context.Context) error {
+				table, err := s.Table() //nolint:contextcheck // it has the test's
+				if err == nil && len(table.Targets) < 2 {
+					err = errors.New("one is not")
+				}
+				return err
+			})
 			class := s.NewClass("waiting", nil, waitingForConsumers)
 			inZone := map[string]string{s.Nodes[0]: inA, s.Nodes[1]: inB}
 			for node, want := range inZone {

@@ -202,6 +202,7 @@ func TestAdoptedVolumeOfNobodyIsDeleted(t *testing.T) {
 	}
 	patch("retained", `{"spec": {"persistentVolumeReclaimPolicy": "Retain"}}`, func(o *corev1.PersistentVolume) bool { return !held(o) })
 	d.deleteClaim(claim)
+	d.awaitVolumeReleased(volume.Name) // or the binder, which believes in the claim still, binds it again
 	patch("freed", `{"spec": {"claimRef": null}}`, func(o *corev1.PersistentVolume) bool { return o.Status.Phase == corev1.VolumeAvailable })
 	patch("to be deleted", `{"spec": {"persistentVolumeReclaimPolicy": "Delete"}}`, held)
 	d.check(client.Delete(d.Context(), volume.Name, metav1.DeleteOptions{}))
@@ -357,6 +358,7 @@ efs_stunnel_targets:
 func TestDiscoveryOnDemand(t *testing.T) {
 	t.Parallel()
 	d := newDrill(t)
+	began := time.Now()
 	d.start(nil, func(o *loops.Options) { o.PollingInterval = time.Hour })
 	coming := fmt.Sprintf("fs-%dx2", d.Number)
 	claims := d.crowd(20, func(int) string { return coming })
@@ -364,8 +366,9 @@ func TestDiscoveryOnDemand(t *testing.T) {
 	if id := d.NewFileSystem(); id != coming {
 		t.Fatalf("the new file system is %s", id)
 	}
-	d.awaitBound(claims...)
-	if polls := d.EFS.Calls().List; polls != 2 {
-		t.Errorf("%d polls", polls)
+	late := d.claimOn(coming, "late") // the others' poll may have come before the file system
+	d.awaitBound(append(claims, late)...)
+	if polls, most := d.EFS.Calls().List, 2+int(time.Since(began)/(10*time.Second)); polls < 2 || polls > most {
+		t.Errorf("%d polls, want at most %d", polls, most)
 	}
 }

@@ -188,9 +188,9 @@ func TestJobThatHangs(t *testing.T) {
 		if pod == nil || pod.Status.Phase != corev1.PodRunning {
 			return fmt.Errorf("pod %+v", pod)
 		}
-		return s.Client.CoreV1().Pods(s.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{})
+		return s.Client.CoreV1().Pods(s.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(600))})
 	})
-	s.awaitState(mountjobs.Stuck, time.Minute)
+	s.awaitState(mountjobs.Stuck, 11*time.Minute)
 	s.awaitState(mountjobs.Running, 0)
 	close(over)
 	s.awaitState(mountjobs.Lost, 0)

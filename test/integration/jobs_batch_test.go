@@ -277,8 +277,13 @@ func (d *drill) editToRetain(volume *corev1.PersistentVolume) {
 
 func (d *drill) awaitReleased(claim *corev1.PersistentVolumeClaim) {
 	d.Helper()
-	d.Eventually("the volume of "+claim.Name+" is Released", func(ctx context.Context) error {
-		object, err := d.Client.CoreV1().PersistentVolumes().Get(ctx, volumes.VolumeName(claim.UID), metav1.GetOptions{})
+	d.awaitVolumeReleased(volumes.VolumeName(claim.UID))
+}
+
+func (d *drill) awaitVolumeReleased(name string) {
+	d.Helper()
+	d.Eventually("volume "+name+" is Released", func(ctx context.Context) error {
+		object, err := d.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && object.Status.Phase != corev1.VolumeReleased {
 			err = errors.New("it is " + string(object.Status.Phase))
 		}

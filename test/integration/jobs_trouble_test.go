@@ -179,8 +179,9 @@ func TestJobsWhosePodsAreRefused(t *testing.T) {
 			second := d.claim("second")
 			d.awaitEvent(second, wellknown.EventProvisioningFailed, tt.words...)
 			admit()
-			d.awaitBound(first, second)
-			d.wantVolumes(first, second)
+			third := d.claim("third") // has the manager look at once, however long it would have waited
+			d.awaitBound(first, second, third)
+			d.wantVolumes(first, second, third)
 		})
 	}
 }

@@ -110,7 +110,7 @@ func newManager(ctx context.Context, w *world.World, config *rest.Config, edits 
 		Range:           ports.Range{Base: wellknown.DefaultBasePort, Count: wellknown.DefaultPortCount},
 		DNSSuffix:       "efs.us-east-1.amazonaws.com",
 		Backoff:         time.Second,
-		Jobs:            mountjobs.Settings{Namespace: w.Namespace, Image: "registry.example.com/efs-stunnel:1.0", Timeout: time.Minute},
+		Jobs:            mountjobs.Settings{Namespace: w.Namespace, Image: "registry.example.com/efs-stunnel:1.0"},
 		Batch:           wellknown.DefaultMountJobBatch,
 		Events:          events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: wellknown.ManagerDeployment}),
 		Metrics:         prometheus.NewRegistry(),

@@ -24,9 +24,9 @@ import (
 type valve struct {
 	mu      sync.Mutex
 	changed *sync.Cond
-	held    *string         // guarded by mu: part of the paths of watches; nil when open
-	said    strings.Builder // guarded by mu: what has come through
-	gets    []string        // guarded by mu: paths of single reads that were answered
+	held    *string            // guarded by mu: part of the paths of watches; nil when open
+	said    []*strings.Builder // guarded by mu: what has come through each watch
+	gets    []string           // guarded by mu: paths of single reads that were answered
 }
 
 func newValve() *valve {
@@ -53,9 +53,11 @@ func (v *valve) open() {
 func (v *valve) heard(words ...string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for line := range strings.SplitSeq(v.said.String(), "\n") {
-		if containsAll(line, words) {
-			return nil
+	for _, said := range v.said {
+		for line := range strings.SplitSeq(said.String(), "\n") {
+			if containsAll(line, words) {
+				return nil
+			}
 		}
 	}
 	return fmt.Errorf("nothing has come with %q", words)
@@ -86,9 +88,17 @@ func (v *valve) wrap(next http.RoundTripper) http.RoundTripper {
 			v.mu.Unlock()
 			return response, nil
 		}
-		response.Body = &watched{ReadCloser: response.Body, valve: v, path: request.URL.Path, ctx: request.Context()}
+		response.Body = &watched{ReadCloser: response.Body, valve: v, said: v.newWatch(), path: request.URL.Path, ctx: request.Context()}
 		return response, nil
 	})
+}
+
+func (v *valve) newWatch() (said *strings.Builder) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	said = &strings.Builder{}
+	v.said = append(v.said, said)
+	return said
 }
 
 type transport func(*http.Request) (*http.Response, error)
@@ -99,6 +109,7 @@ func (f transport) RoundTrip(request *http.Request) (*http.Response, error) { re
 type watched struct {
 	io.ReadCloser
 	valve *valve
+	said  *strings.Builder // guarded by the valve's mu
 	path  string
 	ctx   context.Context //nolint:containedctx // the request's, whose body this is
 }
@@ -113,7 +124,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	for v.held != nil && strings.Contains(w.path, *v.held) && w.ctx.Err() == nil {
 		v.changed.Wait()
 	}
-	v.said.Write(p[:n])
+	w.said.Write(p[:n])
 	return n, err
 }
 

@@ -4,6 +4,7 @@ package integration_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -33,6 +34,13 @@ func TestSharedVolumesNeedTheirComponentsRights(t *testing.T) {
 		t.Errorf("without rights it is %+v, %v", is, err)
 	}
 	s.grant("../../deploy/kustomize/components/shared-volumes/rbac.yaml")
+	s.Eventually("the manager reads SharedVolumes", func(ctx context.Context) error {
+		is, err := s.get(ctx, object)
+		if err == nil && is.Status.Phase == "" {
+			err = errors.New("it has no status")
+		}
+		return err
+	})
 	s.liveThrough(object)
 }
 

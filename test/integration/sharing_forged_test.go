@@ -134,6 +134,8 @@ func TestForgedVolumeInTheWay(t *testing.T) {
 	s.forged("in-the-way", "/unowned", func(v *corev1.PersistentVolume) {
 		v.Name, v.Spec.PersistentVolumeReclaimPolicy = name, corev1.PersistentVolumeReclaimRetain
 	})
+	s.pass("seen")
+	s.AwaitJobsUsed() // the manager has seen a volume that is newer than the forged one
 	s.replaceClass(class, func(class *storagev1.StorageClass) { class.Parameters = nil })
 	s.awaitTold(claim, wellknown.EventProvisioningFailed, name, "another claim's", "delete it")
 	s.pass("meanwhile", claim)

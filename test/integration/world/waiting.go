@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// patience is much more than anything takes on an idle machine.
-	patience     = 90 * time.Second
+	// patience is much more than anything takes on a busy machine.
+	patience     = 5 * time.Minute
 	pollInterval = 50 * time.Millisecond
 )
 
