@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"log/slog"
@@ -105,7 +106,9 @@ func TestProbeAsksItsOwnAgent(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			code := run(t.Context(), append([]string{"probe"}, tt.args...), func(name string) string { return tt.env[name] }, &stdout, &stderr)
+			code := run(t.Context(), append([]string{"probe"}, tt.args...), func(name string) string {
+				return cmp.Or(tt.env[name], map[string]string{"AGENT_PROBE_TIMEOUT": "1m"}[name])
+			}, &stdout, &stderr)
 			if code != tt.code || (stdout.Len() > 0) != (code == exitDone) || (stderr.Len() > 0) == (code == exitDone) {
 				t.Errorf("got %d, %q and %q, want %d", code, &stdout, &stderr, tt.code)
 			}
@@ -134,7 +137,7 @@ func TestLongAnswerIsCut(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "s.conf")
 	speak(t, prefix, "HTTP/1.0 200 OK\r\n\r\n"+strings.Repeat("x", 3*maxAnswer))
 	var stdout, stderr bytes.Buffer
-	code := run(t.Context(), []string{"probe", "healthy", "--stunnel-conf=" + prefix}, none, &stdout, &stderr)
+	code := run(t.Context(), []string{"probe", "healthy", "--timeout=1m", "--stunnel-conf=" + prefix}, none, &stdout, &stderr)
 	if code != exitDone || stdout.Len() == 0 || stdout.Len() > maxAnswer {
 		t.Errorf("got %d, %d bytes and %q", code, stdout.Len(), &stderr)
 	}

@@ -28,9 +28,9 @@ func oneTunnel(t *testing.T) (p *pod, local netip.AddrPort, near, far *mountTarg
 	local = stunneltest.FreePort(t, "127.0.0.1")
 	p = c.pod(stunneltest.FreePort(t, "127.0.0.1").String())
 	p.startSupervisor()
-	p.startAgent(nil)
+	p.startAgent(func(o *agent.Options) { o.ProbeInterval = time.Second })
 	c.publish(tableOf(map[string]ports.Target{"fs-1": target(int(local.Port()), "127.1.0.1", "127.1.0.2")}))
-	p.until("fs-1 is up", p.up)
+	p.until("fs-1 is up", func() bool { return p.up() && p.ready() })
 	return p, local, near, far
 }
 
@@ -42,7 +42,7 @@ func (p *pod) up() bool {
 
 func TestFromTableToTunnel(t *testing.T) {
 	p, local, _, _ := oneTunnel(t)
-	if err := p.answers(local); err != nil {
+	if err := p.serves(local); err != nil {
 		t.Errorf("through the tunnel: %v", err)
 	}
 	p.until("it is ready", func() bool { return p.agent.Ready() == nil })
@@ -62,7 +62,7 @@ func TestFromTableToTunnel(t *testing.T) {
 		_, ok := p.metric("efs_stunnel_node_tunnel_up", "fs-2")
 		return !ok
 	})
-	if err := p.answers(second); err != nil {
+	if err := p.serves(second); err != nil {
 		t.Errorf("a tunnel ended with its target's place in the table: %v", err)
 	}
 }
@@ -162,7 +162,7 @@ func TestBadTableAndNoTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.event(wellknown.EventTableMissing)
-	if err := p.answers(local); err != nil {
+	if err := p.serves(local); err != nil {
 		t.Errorf("the tunnel is gone: %v", err)
 	}
 	if usable, _ := p.metric("efs_stunnel_node_table_usable"); usable != 0 {
@@ -178,7 +178,7 @@ func TestRestartWithoutTheAPITouchesNothing(t *testing.T) {
 	near.goDark()
 	p.event(wellknown.EventTunnelMoved)
 	p.until("it answers through the other", func() bool { return p.answers(local) == nil })
-	p.until("it is up", p.up)
+	p.until("it is up", func() bool { return p.up() && p.ready() })
 	p.endAgent()
 	before, err := supervisedTunnel(p)
 	if err != nil {

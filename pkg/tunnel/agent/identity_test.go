@@ -35,7 +35,7 @@ func onePoint(t *testing.T) (p *pod, server *strict, root, local netip.AddrPort)
 	p.startSupervisor()
 	p.startAgent(nil)
 	c.publish(tableOf(map[string]ports.Target{"fs-1": fs}))
-	p.until("the access point is up", p.pointUp)
+	p.until("the access point is up", func() bool { return p.pointUp() && p.ready() })
 	return p, server, root, local
 }
 
@@ -46,7 +46,7 @@ func (p *pod) pointUp() bool {
 
 func TestAccessPointHasATunnelOfItsOwn(t *testing.T) {
 	p, server, root, local := onePoint(t)
-	if err := p.answers(local); err != nil {
+	if err := p.serves(local); err != nil {
 		t.Errorf("through the access point's tunnel: %v", err)
 	}
 	p.until("the file system's own tunnel answers", func() bool { return p.answers(root) == nil })
@@ -94,7 +94,7 @@ func TestUpgradeWaitsForTheCertificate(t *testing.T) {
 	second.startSupervisor()
 	second.startAgent(nil)
 	second.until("the new pod is ready", func() bool { return second.agent.Ready() == nil })
-	if err := second.answers(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), local.Port())); err != nil {
+	if err := second.serves(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), local.Port())); err != nil {
 		t.Errorf("it is ready before its tunnel to the access point is: %v", err)
 	}
 	before, err := first.dir.Key()
@@ -162,7 +162,7 @@ func TestCredentialsThatCannotBeRenewed(t *testing.T) {
 		failing, ok := p.metric("efs_stunnel_node_client_certificate_failing", "fs-1")
 		return ok && failing == 1
 	})
-	if err := p.answers(local); err != nil {
+	if err := p.serves(local); err != nil {
 		t.Errorf("a new connection: %v", err)
 	}
 	if err := p.ask(conn); err != nil {
@@ -235,7 +235,7 @@ func TestRestartKeepsKeyAndConnections(t *testing.T) {
 		after := p.supervised(point)
 		return after.Generation != before.Generation && after.Listening && p.pointUp()
 	})
-	if err := p.answers(local); err != nil {
+	if err := p.serves(local); err != nil {
 		t.Errorf("a new connection: %v", err)
 	}
 	if err := p.ask(conn); err != nil || p.supervised(point).PID != before.PID {

@@ -91,7 +91,7 @@ func TestForeignPortStopsNoRollout(t *testing.T) {
 	second.startSupervisor()
 	second.startAgent(func(o *agent.Options) { o.HealthWait = 5 * time.Second })
 	second.until("the new pod is ready", second.ready)
-	if err := second.answers(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), free.Port())); err != nil {
+	if err := second.serves(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), free.Port())); err != nil {
 		t.Errorf("it has not proved the other tunnel: %v", err)
 	}
 	first.endAgent()

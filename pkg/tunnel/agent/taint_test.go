@@ -77,7 +77,7 @@ func TestStartupTaint(t *testing.T) {
 	}
 	p.startSupervisor()
 	p.until("the taint is gone", func() bool { return cmp.Equal([]string{"a", "b"}, c.taints()) })
-	if err := c.answers(local); err != nil {
+	if err := c.serves(local); err != nil {
 		t.Errorf("the taint went before the tunnel answered: %v", err)
 	}
 	c.setTaints(taints(ours, "c", ours))

@@ -263,9 +263,10 @@ func (p *pod) startAgent(change func(*agent.Options)) {
 		Metadata:      func(context.Context) (routing.Place, error) { return routing.Place{}, errors.New("not on EC2") },
 		Dialer:        &probe.Network{CAFile: p.authority.File},
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(p.dir.Prefix()) },
-		ProbeInterval: time.Second, HealthWait: wellknown.FirstHealthWait,
-		HTTP:   httpserver.Options{Address: p.http, Metrics: p.registry, Log: p.logger()},
-		Events: p.events, Metrics: p.registry, Log: p.logger(),
+		ProbeInterval: 10 * time.Second, // a pause of the machine in the middle of a probe looks like a tunnel that is stuck
+		HealthWait:    wellknown.FirstHealthWait,
+		HTTP:          httpserver.Options{Address: p.http, Metrics: p.registry, Log: p.logger()},
+		Events:        p.events, Metrics: p.registry, Log: p.logger(),
 	}
 	if change != nil {
 		change(&o)
@@ -325,9 +326,16 @@ func (p *pod) until(what string, done func() bool) {
 	}
 }
 
-// answers says whether an NFS call through a local port comes back.
+// answers says whether an NFS call through a local port comes back soon, for those who ask again.
 func (c *cluster) answers(address netip.AddrPort) error {
-	ctx, cancel := context.WithTimeout(c.Context(), 2*time.Second)
+	return c.answersWithin(2*time.Second, address)
+}
+
+// serves is for those who ask once.
+func (c *cluster) serves(address netip.AddrPort) error { return c.answersWithin(patience, address) }
+
+func (c *cluster) answersWithin(limit time.Duration, address netip.AddrPort) error {
+	ctx, cancel := context.WithTimeout(c.Context(), limit)
 	defer cancel()
 	conn, err := (&probe.Network{}).Tunnel(ctx, address)
 	if err != nil {

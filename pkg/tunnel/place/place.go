@@ -26,7 +26,10 @@ const (
 )
 
 // Metadata is the metadata service of the instance that the program runs on.
-type Metadata struct{ client *imds.Client }
+type Metadata struct {
+	client  *imds.Client
+	timeout time.Duration
+}
 
 // endpointMode is the SDK's variable for instances that have IPv6 only. The others that matter
 // here, imds.New reads itself.
@@ -40,12 +43,12 @@ func NewMetadata(getenv func(string) string, log logging.Logger) (Metadata, erro
 	if err := options.EndpointMode.SetFromString(getenv(endpointMode)); err != nil {
 		return Metadata{}, fmt.Errorf("%s: %w", endpointMode, err)
 	}
-	return Metadata{imds.New(options)}, nil
+	return Metadata{imds.New(options), timeout}, nil
 }
 
 // Find asks for the instance's place. Without a zone there is an error; subnets are a gain only.
 func (m Metadata) Find(ctx context.Context) (routing.Place, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
 	zone, err := m.read(ctx, "placement/availability-zone")
 	if err != nil {

@@ -65,7 +65,7 @@ func TestFind(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := instance(t, tt.values).Find(t.Context())
+			got, err := instance(t, tt.values).Patiently().Find(t.Context())
 			if (err != nil) != tt.bad {
 				t.Errorf("got error %v", err)
 			}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -117,13 +119,23 @@ func (s *Server) Close() {
 	s.done.Wait()
 }
 
-// FreePort is a port of a loopback address on which nobody listens.
+// FreePort is a port of a loopback address on which nobody listens, another one each time. It is
+// below those that the kernel gives to whoever asks for any.
 func FreePort(t testing.TB, address string) netip.AddrPort {
 	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(address, "0"))
-	if err != nil {
-		t.Fatal(err)
+	const lowest, count, each = 10000, 20000, 251 // each program begins somewhere else
+	for range 1000 {
+		port := lowest + (os.Getpid()*each+int(given.Add(1)))%count
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(address, strconv.Itoa(port)))
+		if err != nil {
+			continue
+		}
+		defer listener.Close()
+		return netip.MustParseAddrPort(listener.Addr().String())
 	}
-	defer listener.Close()
-	return netip.MustParseAddrPort(listener.Addr().String())
+	t.Fatalf("no port of %s is free", address)
+	return netip.AddrPort{}
 }
+
+// given counts the ports that FreePort has tried.
+var given atomic.Int64

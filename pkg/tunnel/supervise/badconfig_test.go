@@ -54,7 +54,9 @@ func TestBadConfigKeepsTheLastGoodOne(t *testing.T) {
 			if err := syscall.Kill(bad.PID, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			again := w.until("fs-1", "is back", func(s supervise.Tunnel) bool { return s.Listening && s.PID != bad.PID })
+			again := w.until("fs-1", "is back", func(s supervise.Tunnel) bool {
+				return s.State == supervise.StateRunning && s.Listening && s.PID != bad.PID
+			})
 			if again.Generation != generation {
 				t.Errorf("got %+v, want the last good configuration", again)
 			}

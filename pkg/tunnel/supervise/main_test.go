@@ -61,7 +61,7 @@ func (w *world) superviseApart() *exec.Cmd {
 	cmd.Env = append(os.Environ(), variableRole+"=supervisor", variablePrefix+"="+w.prefix, variableProg+"="+w.program)
 	cmd.Stdout, cmd.Stderr = w.log, w.log
 	// What inherits the output must not keep Wait from returning.
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = patience
 	if err := cmd.Start(); err != nil {
 		w.Fatal(err)
 	}

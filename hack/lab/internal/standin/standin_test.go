@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/google/go-cmp/cmp"
@@ -334,7 +335,7 @@ func TestMetadataAndNamesAreServed(t *testing.T) {
 		t.Errorf("metadata without a token: %v, %v", answer, err)
 	}
 	question := new(dns.Msg).SetQuestion("elasticfilesystem.us-east-1.amazonaws.com.", dns.TypeA)
-	reply, _, err := new(dns.Client).ExchangeContext(t.Context(), question, l.cfg.DNSAddress)
+	reply, _, err := (&dns.Client{Timeout: time.Minute}).ExchangeContext(t.Context(), question, l.cfg.DNSAddress)
 	if err != nil || len(reply.Answer) != 1 {
 		t.Errorf("name of the API: %v, %v", reply, err)
 	}

@@ -58,7 +58,7 @@ func from(address string) *http.Client {
 }
 
 func client(url, address string) *imds.Client {
-	return imds.New(imds.Options{Endpoint: url, HTTPClient: from(address), ClientEnableState: imds.ClientEnabled})
+	return imds.New(imds.Options{Endpoint: url, HTTPClient: from(address), ClientEnableState: imds.ClientEnabled, DisableDefaultTimeout: true})
 }
 
 func read(t *testing.T, c *imds.Client, path string) string {

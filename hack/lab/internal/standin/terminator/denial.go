@@ -11,7 +11,7 @@ import (
 
 // denialTimeout is how long a refused client may take to make its first call,
 // and to go away once that was answered.
-const denialTimeout = 5 * time.Second
+const denialTimeout = 30 * time.Second
 
 // The numbers of ONC RPC (RFC 5531).
 const (
