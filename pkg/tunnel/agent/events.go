@@ -108,12 +108,14 @@ func (a *Agent) logOf(name string) *slog.Logger {
 	return log
 }
 
-// tellHealth tells when a tunnel begins to fail, and when it has been well again for a while.
+// tellHealth tells when a tunnel begins to fail, and when it has been well again for a while. That it
+// is refused is told after anything else, too: nobody need look at the network then.
 func (a *Agent) tellHealth(state *tunnelState) {
 	r := state.result
+	denied := probe.Reason(r.Err) == probe.ReasonDenied
 	switch {
-	case r.Err != nil && !state.sick:
-		state.sick = true
+	case r.Err != nil && (!state.sick || denied && !state.denied):
+		state.sick, state.denied, state.wellSince = true, denied, time.Time{}
 		message := a.unhealthy(state)
 		a.logOf(state.Name).Warn("tunnel is unhealthy", "port", state.Port,
 			"mountTarget", state.Active.Address, "reason", probe.Reason(r.Err), "err", r.Err)
@@ -124,7 +126,7 @@ func (a *Agent) tellHealth(state *tunnelState) {
 	case state.wellSince.IsZero():
 		state.wellSince = r.At
 	case r.At.Sub(state.wellSince) >= healAfter:
-		state.sick, state.wellSince = false, time.Time{}
+		state.sick, state.denied, state.wellSince = false, false, time.Time{}
 		a.logOf(state.Name).Info("tunnel is healthy again", "port", state.Port, "mountTarget", state.Active.Address)
 		a.record(state, corev1.EventTypeNormal, wellknown.EventTunnelHealthy,
 			fmt.Sprintf("tunnel to %s on port %d is healthy again", state.Name, state.Port))

@@ -33,6 +33,7 @@ type tunnelState struct {
 	inForce time.Time
 	result  *probe.Result // nil before the first
 	sick    bool          // people were told so
+	denied  bool          // and that it is refused
 	// wellSince is since when it has been well while people believe otherwise.
 	wellSince time.Time
 }
