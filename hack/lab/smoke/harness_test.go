@@ -79,7 +79,7 @@ func (l *testLab) lab(args ...string) string {
 // try is lab for a command that may fail.
 func (l *testLab) try(args ...string) (string, error) {
 	l.t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.t.Context()), 30*time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.t.Context()), time.Hour)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, l.program, append([]string{"--name", l.Name}, args...)...)
 	var out bytes.Buffer
@@ -95,10 +95,18 @@ func (l *testLab) kubectl(args ...string) string {
 	return l.lab(append([]string{"kubectl", "--"}, args...)...)
 }
 
-// inPod runs a shell line in a pod's only container.
-func (l *testLab) inPod(pod, line string) string {
+// inPod runs a shell line in a pod's only container, again if it fails: a kubelet on a busy host may
+// not answer in time.
+func (l *testLab) inPod(pod, line string) (out string) {
 	l.t.Helper()
-	return strings.TrimSpace(l.kubectl("-n", "smoke", "exec", pod, "--", "sh", "-ec", line))
+	l.eventually(pod+" to run "+line, func() string {
+		var err error
+		if out, err = l.try("kubectl", "--", "-n", "smoke", "exec", pod, "--", "sh", "-ec", line); err != nil {
+			return fmt.Sprint(err, ": ", lastLines(out, 40))
+		}
+		return ""
+	})
+	return strings.TrimSpace(out)
 }
 
 // eventually polls until check finds nothing missing.

@@ -47,7 +47,7 @@ func (p Plane) APIServer() proc.Spec {
 		"--kubelet-preferred-address-types=InternalIP",
 	}
 	if p.Settings.Audit {
-		args = append(args, "--audit-policy-file="+p.auditPolicyFile(), "--audit-log-path="+AuditLog(p.Lab))
+		args = append(args, "--audit-policy-file="+p.auditPolicyFile(), "--audit-log-path="+AuditLog(p.Lab), "--audit-log-maxsize=0") // in one file
 	}
 	return p.spec(APIServer, fmt.Sprintf("%s:%d", state.HostAddress, state.APIServerPort), args...)
 }

@@ -152,8 +152,14 @@ func (o *Orchestrator) remove(ctx context.Context, notes *step.Notes, s state.Se
 	if err != nil {
 		return err
 	}
-	if err := c.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("deleting Node %s: %w", n.Name, err)
+	err = await(ctx, notes, partLimit, "Node "+n.Name+" to be deleted", func(ctx context.Context) error {
+		if err := c.CoreV1().Nodes().Delete(ctx, n.Name, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if err := o.forgetNode(ctx, n); err != nil {
 		return err

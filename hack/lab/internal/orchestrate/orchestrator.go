@@ -122,8 +122,12 @@ func lastLine(file string) string {
 	return notes.Last() + " (log: " + file + ")"
 }
 
-// pollInterval is short beside everything that is waited for.
-const pollInterval = 200 * time.Millisecond
+const (
+	// pollInterval is short beside everything that is waited for.
+	pollInterval = 200 * time.Millisecond
+	// partLimit is long for a part of the lab on a busy host; one that has died is not awaited.
+	partLimit = 10 * time.Minute
+)
 
 // await polls until check succeeds, and notes what is missing meanwhile. It
 // gives up at the limit, or at an error that check marks with

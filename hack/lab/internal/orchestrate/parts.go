@@ -89,7 +89,7 @@ func (o *Orchestrator) startPlane(ctx context.Context, notes *step.Notes, plane 
 	if err != nil {
 		return err
 	}
-	err = await(ctx, notes, 3*time.Minute, "the apiserver", func(ctx context.Context) error {
+	err = await(ctx, notes, partLimit, "the apiserver", func(ctx context.Context) error {
 		if _, err := c.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
 			return o.unlessDead(err, controlplane.Etcd, controlplane.APIServer)
 		}
@@ -104,7 +104,7 @@ func (o *Orchestrator) startPlane(ctx context.Context, notes *step.Notes, plane 
 		}
 	}
 	// A pod is refused until its namespace has a service account.
-	return await(ctx, notes, 3*time.Minute, "the controller-manager", func(ctx context.Context) error {
+	return await(ctx, notes, partLimit, "the controller-manager", func(ctx context.Context) error {
 		if _, err := c.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
 			return o.unlessDead(err, controlplane.ControllerManager)
 		}
@@ -151,7 +151,7 @@ func (o *Orchestrator) startRegistry(ctx context.Context, notes *step.Notes, s s
 // awaitPort waits until a part's address inside the lab takes connections.
 func (o *Orchestrator) awaitPort(ctx context.Context, notes *step.Notes, part, address string) error {
 	dialer := net.Dialer{Timeout: time.Second}
-	return await(ctx, notes, time.Minute, part, func(ctx context.Context) error {
+	return await(ctx, notes, partLimit, part, func(ctx context.Context) error {
 		err := network.Do(o.Lab, func() error {
 			c, err := dialer.DialContext(ctx, "tcp", address)
 			if err != nil {

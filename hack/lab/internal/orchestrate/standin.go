@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"time"
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/controlplane"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/pki"
@@ -99,7 +98,7 @@ func (o *Orchestrator) standinConfig(ca pki.Pair, toolsRoot string) standin.Conf
 // awaitStandin waits until every file system of the stand-in is served.
 func (o *Orchestrator) awaitStandin(ctx context.Context, notes *step.Notes) error {
 	c := standin.NewClient(o.Lab.StandinSocket())
-	return await(ctx, notes, 2*time.Minute, "the EFS stand-in", func(ctx context.Context) error {
+	return await(ctx, notes, partLimit, "the EFS stand-in", func(ctx context.Context) error {
 		if err := c.Ready(ctx); err != nil {
 			return o.unlessDead(err, standinPart)
 		}

@@ -5,7 +5,7 @@ import "time"
 // What is asked of a node that is awaited.
 const (
 	// nodeLimit is generous: an emulated machine on a busy host boots slowly.
-	nodeLimit = 10 * time.Minute
+	nodeLimit = 30 * time.Minute
 	// quietLimit is longer than any silence of a boot that works in the end. The
 	// longest are the initrd's: it gives its udev 120 s to settle, 121 to end.
 	quietLimit = 150 * time.Second

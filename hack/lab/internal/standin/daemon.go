@@ -140,7 +140,7 @@ func (d *daemon) ready(ctx context.Context) error {
 }
 
 const (
-	settleTimeout  = 30 * time.Second
+	settleTimeout  = 5 * time.Minute
 	settleInterval = 50 * time.Millisecond
 )
 
