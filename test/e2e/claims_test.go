@@ -31,7 +31,10 @@ func (l *lab) podsShareAClaim(ns string) {
 		l.Errorf("both pods are on %s", a)
 	}
 	l.eventually("the reader to read", func() string {
-		line, _, _ := strings.Cut(l.kubectl("-n", ns, "logs", "reader", "--tail=1"), "\n")
+		line, err := l.heard(ns, "reader", "--tail=1")
+		if err != nil {
+			return err.Error()
+		}
 		stored, err := os.ReadFile(data.file("lines"))
 		if err != nil {
 			return err.Error()

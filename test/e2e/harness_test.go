@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -84,7 +85,7 @@ func (l *lab) tryKubectl(stdin string, args ...string) (string, error) {
 func (l *lab) start(stdin, program string, args []string) (stdout, stderr string, err error) {
 	l.Helper()
 	// Cleanups run after the test's own context has ended.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context()), 2*limit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context()), 4*limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(l.root, program), args...)
 	cmd.Dir = l.root
@@ -145,10 +146,26 @@ func (l *lab) namespace(name string) string {
 	return name
 }
 
-// inPod runs a shell line in the pod user.
+// inPod runs a shell line in the pod user, again if it fails: a kubelet on a busy host may not answer
+// in time.
 func (l *lab) inPod(namespace, line string) {
 	l.Helper()
-	l.kubectl("-n", namespace, "exec", "user", "--", "sh", "-ec", line)
+	l.eventually("pod user of "+namespace+" to run "+line, func() string {
+		if out, err := l.tryKubectl("", "-n", namespace, "exec", "user", "--", "sh", "-ec", line); err != nil {
+			return fmt.Sprint(err, ": ", out)
+		}
+		return ""
+	})
+}
+
+// heard is the log of a pod, or why it cannot be had now.
+func (l *lab) heard(namespace, pod string, args ...string) (log string, err error) {
+	l.Helper()
+	out, err := l.tryKubectl("", append([]string{"-n", namespace, "logs", pod}, args...)...)
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, out)
+	}
+	return strings.TrimSpace(out), nil
 }
 
 // onNode runs a shell line on a node, which on a busy host may take a few tries to answer.

@@ -42,7 +42,7 @@ func originalIsReplaced(l *lab) {
 	if diff := cmp.Diff([]string{data.volume}, data.owners()); diff != "" {
 		l.Errorf("owners mismatch (-want +got):\n%s", diff)
 	}
-	l.kubectl("-n", ns, "delete", "deployment", "scribe", "--cascade=foreground", "--timeout="+limit.String())
+	l.kubectl("-n", ns, "delete", "statefulset", "scribe", "--cascade=foreground", "--timeout="+limit.String())
 	l.kubectl("-n", ns, "delete", "pvc", "data")
 	l.wait(ns, "delete", "pv/"+data.volume)
 	data.wantGone()

@@ -57,7 +57,8 @@ func (l *lab) startManager() (end func()) {
 	defer log.Close()
 	cmd := exec.CommandContext(l.Context(), filepath.Join(l.root, "bin/images/programs/manager"),
 		"--kubeconfig="+kubeconfig, "--worker-image=registry.lab:5000/efs-stunnel/efs-worker:dev", "--worker-image-pull-policy=Always",
-		"--aws-region=us-east-1", "--vpc-id=vpc-0123456789abcdef0", "--efs-polling-interval=10s", "--http-address=127.0.0.1:0")
+		"--aws-region=us-east-1", "--vpc-id=vpc-0123456789abcdef0", "--efs-polling-interval=10s", "--http-address=127.0.0.1:0",
+		"--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s") // as in the overlay, for a busy host
 	cmd.Env = append(os.Environ(), fmt.Sprintf("AWS_ENDPOINT_URL_EFS=http://127.0.0.1:%d", l.efsPort()),
 		"AWS_ACCESS_KEY_ID=AKIALABLABLABLABLAB0", "AWS_SECRET_ACCESS_KEY=the-secret-of-every-lab", "AWS_EC2_METADATA_DISABLED=true")
 	cmd.Stdout, cmd.Stderr = log, log

@@ -13,10 +13,9 @@ import (
 // scribe writes numbered lines, each to the server's disk before the next, with the seconds since
 // its node's start, from where an earlier pod left off. A write that fails ends its container.
 const scribe = `apiVersion: apps/v1
-kind: Deployment
+kind: StatefulSet # which makes no pod while another one ends
 metadata: {name: scribe}
 spec:
-  strategy: {type: Recreate}
   selector: {matchLabels: {app: scribe}}
   template:
     metadata: {labels: {app: scribe}}
@@ -117,6 +116,7 @@ func (d directory) awaitLines(number int) (all []written) {
 // scribeOf says where the scribe runs, and what changes when another pod or container writes.
 func (l *lab) scribeOf(namespace string) (node, writer string) {
 	l.Helper()
+	l.wait(namespace, "condition=Ready", "pod", "-l", "app=scribe") // or its container has no state yet
 	const state = "jsonpath={.items[*].spec.nodeName} {.items[*].metadata.uid} {.items[*].status.containerStatuses[*].restartCount}"
 	node, writer, _ = strings.Cut(l.kubectl("-n", namespace, "get", "pods", "-l", "app=scribe", "-o", state), " ")
 	return node, writer

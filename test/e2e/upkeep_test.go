@@ -27,7 +27,7 @@ func drainMovesTheWriter(l *lab) {
 	node, _ := l.scribeOf(ns)
 	l.Cleanup(func() { l.kubectl("uncordon", node) })
 	l.kubectl("drain", node, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout="+limit.String())
-	l.kubectl("-n", ns, "rollout", "status", "deployment/scribe", "--timeout="+limit.String())
+	l.kubectl("-n", ns, "rollout", "status", "statefulset/scribe", "--timeout="+limit.String())
 	data.awaitLines(len(data.lines()) + 10)
 	if now, _ := l.scribeOf(ns); now == node {
 		l.Errorf("the writer is still on %s", node)
