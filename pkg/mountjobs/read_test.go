@@ -222,6 +222,18 @@ func ownedByCronJob(job *batchv1.Job) {
 	job.OwnerReferences = []metav1.OwnerReference{{Kind: "CronJob", Name: "backup", Controller: &controls}}
 }
 
+func TestEndThatNobodySawHasNoTime(t *testing.T) {
+	job := newJob(t, threeKinds())
+	pod := newPod(job, func(pod *corev1.Pod) {
+		pod.Status.Phase = corev1.PodFailed
+		inState(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 137, Reason: "ContainerStatusUnknown"}})
+	})
+	outcome, err := mountjobs.Read(job, []*corev1.Pod{pod}, created.Add(time.Minute))
+	if err != nil || outcome.State != mountjobs.Lost || !outcome.Ended.IsZero() {
+		t.Errorf("got %s, ended %s, %v", outcome.State, outcome.Ended, err)
+	}
+}
+
 // TestNodesClockIsNotTrusted has a container end when its node says so, if that can be.
 func TestNodesClockIsNotTrusted(t *testing.T) {
 	complete := func(job *batchv1.Job) {

@@ -96,8 +96,12 @@ func containerOf(pod *corev1.Pod) corev1.ContainerStatus {
 }
 
 // endedAt makes the best of what a node's clock says. A clock that is wrong must neither put off what
-// follows from the end, nor have it be before things that came first.
+// follows from the end, nor have it be before things that came first. An end that nobody saw has no
+// time.
 func endedAt(job *batchv1.Job, finished, now time.Time) time.Time {
+	if finished.IsZero() {
+		return finished
+	}
 	latest := now
 	for _, condition := range job.Status.Conditions {
 		over := condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed
