@@ -27,7 +27,7 @@ func withExpressions(claim *corev1.PersistentVolumeClaim) {
 // TestLabelsOfClaims has the volume of one claim with every label, and all that is said of it.
 func TestLabelsOfClaims(t *testing.T) {
 	s := newClaimsWorld(t)
-	s.awaitRoot()
+	s.AwaitRoot(s.fileSystem)
 	for range 3 {
 		s.NewFileSystem()
 	}

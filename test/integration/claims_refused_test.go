@@ -208,7 +208,7 @@ func TestRefusalEndsWithTheWorld(t *testing.T) {
 	zoned := s.NewClass("zoned", nil, func(class *storagev1.StorageClass) {
 		class.AllowedTopologies = topology(corev1.LabelTopologyZone, "us-east-1b")
 	})
-	s.awaitRoot()
+	s.AwaitRoot(s.fileSystem)
 	byLabel, byAnnotation := s.NewClaim("by-label", labeled.Name), s.NewClaim("by-annotation", annotated.Name)
 	byTag, byZone := s.NewClaim("by-tag", tagged.Name), s.NewClaim("by-zone", zoned.Name)
 	s.awaitRejected(byLabel, "${.PVC.labels.app}", "empty")

@@ -93,7 +93,7 @@ func (s *claimsWorld) wantTries(claim *corev1.PersistentVolumeClaim, times int) 
 // then forgotten.
 func TestClaimFailsOnce(t *testing.T) {
 	s := newClaimsWorld(t)
-	s.awaitRoot()
+	s.AwaitRoot(s.fileSystem)
 	strict := s.NewClass("strict", map[string]string{"adopt_existing": "false"}).Name
 	there := "/" + s.Team + "/there"
 	s.makeDirectory(there, 0o755)

@@ -47,12 +47,6 @@ type boundVolume struct {
 	path   string
 }
 
-// awaitRoot waits until Jobs can begin: when that takes long, each claim that waits is told.
-func (s *claimsWorld) awaitRoot() {
-	s.Helper()
-	s.AwaitBound(volumes.RootClaim(s.fileSystem, s.Namespace))
-}
-
 // bound makes a claim of a class and waits for its volume.
 func (s *claimsWorld) bound(name, class string, edits ...func(*corev1.PersistentVolumeClaim)) boundVolume {
 	s.Helper()

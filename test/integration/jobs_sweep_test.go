@@ -66,7 +66,7 @@ func TestJobsSweepAgainAfterAFailure(t *testing.T) {
 	d.Kubelet.PlayNext(kubelet.Fate{}, kubelet.Fate{Ending: kubelet.Killed})
 	d.deleteClaim(claim)
 	d.AwaitVolumeGone(claim)
-	d.awaitEvent(d.awaitRoot(), wellknown.EventSweepFailed, "efs-sweep-"+d.fileSystem+"-00001", "137")
+	d.awaitEvent(d.AwaitRoot(d.fileSystem), wellknown.EventSweepFailed, "efs-sweep-"+d.fileSystem+"-00001", "137")
 	d.AwaitJobsUsed()
 	if left := d.trash(d.fileSystem); len(left) == 0 {
 		t.Error("the sweep that was killed has swept")
@@ -83,19 +83,6 @@ func TestJobsSweepAgainAfterAFailure(t *testing.T) {
 	if want := "efs-sweep-" + d.fileSystem + "-00002"; !slices.Contains(sweeps, want) || len(sweeps) > 3 {
 		t.Errorf("sweeps %q, want %s to be the last, or the last but one", sweeps, want)
 	}
-}
-
-// awaitRoot waits for the root claim.
-func (d *drill) awaitRoot() (root *corev1.PersistentVolumeClaim) {
-	d.Helper()
-	d.Eventually("the root claim is bound", func(ctx context.Context) (err error) {
-		root, err = d.Client.CoreV1().PersistentVolumeClaims(d.Namespace).Get(ctx, volumes.RootName(d.fileSystem), metav1.GetOptions{})
-		if err == nil && root.Status.Phase != corev1.ClaimBound {
-			err = fmt.Errorf("it is %s", root.Status.Phase)
-		}
-		return err
-	})
-	return root
 }
 
 // sweepAt has the next sweep at another time than the manager wrote down.

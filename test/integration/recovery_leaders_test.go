@@ -24,7 +24,7 @@ func TestRecoveryWithTwoLeaders(t *testing.T) {
 	d := newDrill(t)
 	d.start(nil)
 	d.start(nil)
-	d.awaitRoot() // claims that wait for it long are told so
+	d.AwaitRoot(d.fileSystem) // claims that wait for it long are told so
 	claims := d.crowd(50, func(int) string { return d.fileSystem })
 	d.awaitBound(claims...)
 	d.wantVolumes(claims...)

@@ -57,6 +57,14 @@ func (w *World) AwaitBound(claim *corev1.PersistentVolumeClaim) (*corev1.Persist
 	return claim, must(w.Client.CoreV1().PersistentVolumes().Get(w.Context(), claim.Spec.VolumeName, metav1.GetOptions{}))(w)
 }
 
+// AwaitRoot waits until Jobs can begin on a file system, and gives its root claim. Claims that wait
+// for it long are told so.
+func (w *World) AwaitRoot(fileSystemID string) *corev1.PersistentVolumeClaim {
+	w.Helper()
+	root, _ := w.AwaitBound(volumes.RootClaim(fileSystemID, w.Namespace))
+	return root
+}
+
 // AwaitVolumeGone waits until the volume of a claim's uid is no more.
 func (w *World) AwaitVolumeGone(claim *corev1.PersistentVolumeClaim) {
 	w.Helper()
