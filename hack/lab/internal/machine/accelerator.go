@@ -35,8 +35,8 @@ func (a Accelerator) args() []string {
 
 // kernelParameters spare an emulated kernel work. But for the time stamp
 // counter, its only clock is a device, which a processor reads under a lock of
-// the whole machine. And Go's runtime sleeps for microseconds at a time, each an interrupt, unless timers
-// wait for the tick.
+// the whole machine. And Go's runtime sleeps for microseconds at a time, each an
+// interrupt, unless timers wait for the tick.
 func (a Accelerator) kernelParameters() []string {
 	if a == KVM {
 		return nil
