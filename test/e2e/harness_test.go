@@ -5,6 +5,8 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -12,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -41,15 +44,64 @@ func bringUp(t *testing.T) *lab {
 		t.Fatal(err)
 	}
 	l := &lab{T: t, root: root}
-	t.Cleanup(func() {
-		if !*keep {
-			l.lab("down")
-		}
-	})
+	if !*keep {
+		l.lab("down") // what a run that was killed may have left
+		t.Cleanup(l.takeDown)
+	}
 	l.lab("up", "--audit")
 	l.dir = filepath.Dir(strings.TrimSpace(l.lab("kubeconfig")))
 	l.run("hack/images/lab")
 	return l
+}
+
+// takeDown kills half of the lab's processes and then removes it: nothing may be left of a lab that
+// was killed.
+func (l *lab) takeDown() {
+	l.Helper()
+	var parts []struct{ PID int }
+	if out, err := l.try("", "bin/lab", "status", "-o", "json"); err == nil { // it may not have come up
+		if err := json.Unmarshal([]byte(out), &parts); err != nil {
+			l.Error(err)
+		}
+	}
+	for i, part := range parts {
+		if part.PID == 0 || i%2 == 0 {
+			continue
+		}
+		if err := syscall.Kill(part.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			l.Errorf("killing process %d of the lab: %v", part.PID, err)
+		}
+	}
+	l.lab("down")
+	l.wantNothingLeft()
+}
+
+// wantNothingLeft of the lab on this machine: no file, no process and no mount.
+func (l *lab) wantNothingLeft() {
+	l.Helper()
+	network := "efs-lab-" + labName
+	for _, path := range []string{l.dir, "/run/netns/" + network} {
+		if _, err := os.Lstat(path); err == nil && path != "" {
+			l.Errorf("%s is left", path)
+		}
+	}
+	commands, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		l.Fatal(err)
+	}
+	for _, file := range commands {
+		line, err := os.ReadFile(file) // fails for a process that has just ended
+		if err == nil && l.dir != "" && strings.Contains(string(line), l.dir+"/") {
+			l.Errorf("a process is left: %s", strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mounts")
+	if err != nil {
+		l.Fatal(err)
+	}
+	if strings.Contains(string(mounts), network) {
+		l.Errorf("a mount of %s is left", network)
+	}
 }
 
 // in is the same lab in a subtest.
