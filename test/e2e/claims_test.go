@@ -5,6 +5,7 @@ package e2e
 import (
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -89,10 +90,11 @@ func deletionIsExact(l *lab) {
 	}
 }
 
-func retainedDataComesBack(l *lab) {
+// retainedDataStays through every claim that comes to it, also through one that is deleted while
+// the next one is created: no policy but that of the claim that made the directory removes it.
+func retainedDataStays(l *lab) {
 	ns := l.namespace("retained")
-	kept := claim("first", class, "volume_name: kept", "reclaim_policy: Retain")
-	l.apply(ns, kept)
+	l.apply(ns, claim("first", class, "volume_name: kept", "reclaim_policy: Retain"))
 	first := l.claimed(ns, "first")
 	first.write("worth keeping")
 	l.kubectl("-n", ns, "delete", "pvc", "first")
@@ -100,14 +102,45 @@ func retainedDataComesBack(l *lab) {
 	l.kubectl("delete", "pv", first.volume, "--timeout="+limit.String())
 	first.want("file", "worth keeping")
 
-	l.apply(ns, strings.Replace(kept, `"first"`, `"second"`, 1))
+	successor := func(name string) string { return claim(name, class, "volume_name: kept", "reclaim_policy: Delete") }
+	read := `[ "$(cat /data/file)" = "worth keeping" ]`
+	l.apply(ns, successor("second")+pod("persistentVolumeClaim: {claimName: second}", ""))
 	second := l.claimed(ns, "second")
-	if second.path != first.path || second.fileSystem != first.fileSystem {
-		l.Errorf("the second claim got %s on %s, the first had %s on %s", second.path, second.fileSystem, first.path, first.fileSystem)
+	l.wait(ns, "condition=Ready", "pod/user")
+	l.inPod(ns, read)
+	l.kubectl("-n", ns, "delete", "pod", "user", "--timeout="+limit.String()) // or its claim stays, too
+	l.deleteWhileApplying(ns, "pvc/second", successor("third"))
+	third := l.claimed(ns, "third")
+	l.wait(ns, "delete", "pv/"+second.volume)
+	third.want("file", "worth keeping")
+	l.kubectl("-n", ns, "delete", "pvc", "third")
+	l.wait(ns, "delete", "pv/"+third.volume)
+
+	l.apply(ns, successor("fourth")+pod("persistentVolumeClaim: {claimName: fourth}", ""))
+	fourth := l.claimed(ns, "fourth")
+	for _, now := range []directory{second, third, fourth} {
+		if now.path != first.path || now.fileSystem != first.fileSystem {
+			l.Errorf("volume %s has %s on %s, the first had %s on %s", now.volume, now.path, now.fileSystem, first.path, first.fileSystem)
+		}
 	}
-	second.want("file", "worth keeping")
-	l.kubectl("-n", ns, "delete", "pvc", "second")
-	l.kubectl("delete", "pv", second.volume, "--timeout="+limit.String())
+	l.wait(ns, "condition=Ready", "pod/user")
+	l.inPod(ns, read)
+}
+
+// deleteWhileApplying deletes an object in the same moment as others are created.
+func (l *lab) deleteWhileApplying(namespace, object, others string) {
+	l.Helper()
+	var told string
+	var err error
+	var deletion sync.WaitGroup
+	deletion.Go(func() {
+		told, err = l.tryKubectl("", "-n", namespace, "delete", object, "--wait=false")
+	})
+	l.apply(namespace, others)
+	deletion.Wait()
+	if err != nil {
+		l.Fatalf("deleting %s: %v\n%s", object, err, told)
+	}
 }
 
 func namespacesAreApart(l *lab) {

@@ -16,7 +16,7 @@ type scenario struct {
 var claims = []scenario{
 	{"the examples run as they are", examplesRun},
 	{"deletion removes the directory and nothing beside it", deletionIsExact},
-	{"retained data comes back under its name", retainedDataComesBack},
+	{"retained data outlives every claim that comes to it", retainedDataStays},
 	{"namespaces are apart", namespacesAreApart},
 	{"an ephemeral volume lives as long as its pod", ephemeralVolumeComesAndGoes},
 	{"a subPath is made inside the directory", subPathIsInside},
