@@ -10,6 +10,7 @@ LAB_NAME ?= default
 # its own.
 INTEGRATION := go test -tags integration -p 1 -count=1 -timeout 2h
 HALF        := ^Test[JS]
+E2E         := go test -tags e2e -count=1 -timeout 5h -parallel 10 -v ./test/e2e
 # Extra flags of lab-up, for example LAB_FLAGS="--audit --nodes 3".
 LAB_FLAGS ?=
 # Flags of bench, for example BENCH_FLAGS="-parts burst -rounds 1".
@@ -26,7 +27,7 @@ export CGO_ENABLED := 0
 
 .PHONY: help
 help: ## Show this list
-	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: unit
 unit: lab ## Run the tests that need no cluster
@@ -34,10 +35,13 @@ unit: lab ## Run the tests that need no cluster
 	for m in $(MODULES); do go test -C $$m ./...; done
 
 .PHONY: race
-race: lab ## Run them under the race detector, the one with a real NFS server too
-	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); \
-	export LAB_GANESHA_ROOT STUNNEL_PATH CGO_ENABLED=1; \
-	printf '%s\n' $(MODULES) | xargs -P 2 -I{} go test -C {} -race -timeout 1h ./... # compile while others wait
+race: lab ## Run them, the product's under the race detector and the lab's with a real NFS server
+	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); failed=0; \
+	export LAB_GANESHA_ROOT STUNNEL_PATH; \
+	{ go test -C hack/lab ./... && go test -C test/bench ./...; } & others=$$!; \
+	CGO_ENABLED=1 go test -race -timeout 1h ./... || failed=1; \
+	wait $$others || failed=1; \
+	exit $$failed
 
 .PHONY: integration
 integration: lab ## Run the control loops on a real apiserver, with nodes that are played
@@ -84,6 +88,12 @@ lab-down: lab ## Stop and remove it
 lab-status: lab ## Show its parts
 	$(LAB) status
 
+.PHONY: lab-race
+lab-race: lab ## Run the lab's own tests under the race detector
+	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); \
+	export LAB_GANESHA_ROOT STUNNEL_PATH CGO_ENABLED=1; \
+	go test -C hack/lab -race -timeout 1h ./...
+
 .PHONY: lab-smoke
 lab-smoke: lab ## Prove a lab of its own with plain manifests, then remove it
 	go test -C hack/lab -tags smoke -count=1 -timeout 60m -v ./smoke
@@ -103,8 +113,12 @@ demo: lab ## Show the whole system at work in the lab, which is left running
 	hack/demo/demo
 
 .PHONY: e2e
-e2e: lab ## Prove the product on real nodes, with its own manifests and images
-	go test -tags e2e -count=1 -timeout 3h -parallel 10 -v ./test/e2e
+e2e: lab ## Prove each promise of the product on real nodes, with its own manifests and images
+	$(E2E)
+
+.PHONY: e2e-long
+e2e-long: lab-race lab-smoke ## Prove the lab, then the product with more features and more faults: before a release
+	$(E2E) -long
 
 .PHONY: bench
 bench: lab ## Measure the manager beside the field's library; docs/benchmarks.md says how to read it
@@ -116,8 +130,9 @@ bench: lab ## Measure the manager beside the field's library; docs/benchmarks.md
 ##@ Everything
 
 .PHONY: test
-test: race ## Run every test
-	$(MAKE) -j2 integration lab-smoke # which mostly wait
+test: ## Run every test but those of e2e-long
+	$(MAKE) race
+	$(MAKE) integration
 	$(MAKE) e2e
 
 .PHONY: test-fast

@@ -2,9 +2,18 @@
 
 // Package e2e proves the product where it lives: on real nodes in the lab, installed with the
 // manifests and images that users install.
+//
+// Without -long it has one scenario for each promise that needs real nodes. With -long (make
+// e2e-long) it adds features that other tests prove in parts, and repeats what may fail rarely.
 package e2e
 
-import "testing"
+import (
+	"flag"
+	"testing"
+)
+
+// long is what make e2e-long sets.
+var long = flag.Bool("long", false, "run the scenarios of make e2e-long, too, and repeat faults more often")
 
 // scenario is a story of a user, or of bad luck. Each leaves the lab as it was.
 type scenario struct {
@@ -12,49 +21,62 @@ type scenario struct {
 	run  func(*lab)
 }
 
-// claims are scenarios that change nothing but their own claims.
+// claims are scenarios that change nothing but their own claims, and the API's answers about them.
 var claims = []scenario{
 	{"the examples run as they are", examplesRun},
+	{"manifests of every platform are accepted", overlaysAreAccepted},
 	{"deletion removes the directory and nothing beside it", deletionIsExact},
 	{"retained data outlives every claim that comes to it", retainedDataStays},
 	{"namespaces are apart", namespacesAreApart},
-	{"an ephemeral volume lives as long as its pod", ephemeralVolumeComesAndGoes},
-	{"a subPath is made inside the directory", subPathIsInside},
-	{"two classes lead to two file systems", classesChooseFileSystems},
 	{"a claim that grows has its size at once", claimGrows},
-	{"a refused claim is told why, and accepted once mended", refusedClaimIsTold},
+	{"a volume of the original system is adopted", originalVolumeIsAdopted},
+	{"SharedVolumes give access points to namespaces", sharedVolumesServe},
 }
 
-// newcomers are a node and file systems that no other scenario uses.
-var newcomers = []scenario{
-	{"a node comes later", nodeComesLater},
-	{"SharedVolumes give access points to namespaces, and signatures to who wants them", func(l *lab) {
-		sharedVolumesServe(l)
-		identityOpensTheDoor(l)
-	}},
+// faults are scenarios about processes and servers that fail. A new leader is awaited for as long
+// as the old one's Lease lasts, and meanwhile tunnels need no manager.
+var faults = []scenario{
+	{"a burst of claims survives its leader", burstSurvivesItsLeader},
+	{"faults between client and server are not noticed", faultsAreNotNoticed},
+}
+
+// longScenarios are those of make e2e-long only.
+var longScenarios = []scenario{
+	{"more claims", sideBySide([]scenario{
+		{"an ephemeral volume lives as long as its pod", ephemeralVolumeComesAndGoes},
+		{"a subPath is made inside the directory", subPathIsInside},
+		{"two classes lead to two file systems", classesChooseFileSystems},
+		{"a refused claim is told why, and accepted once mended", refusedClaimIsTold},
+	})},
+	{"newcomers", sideBySide([]scenario{
+		{"a node comes later", nodeComesLater},
+		{"a file system that asks for signatures gets them", identityOpensTheDoor},
+	})},
+	{"a file system comes later", fileSystemComesLater},
+	{"a root volume that is deleted comes back", rootVolumeComesBack},
+	{"a table that is deleted comes back", tableComesBack},
+	{"a manager outside the cluster serves it", managerServesFromOutside},
+	{"a drained node gives its writer away", drainMovesTheWriter},
+}
+
+// ending needs the traces of all others, and leaves nothing for them.
+var ending = []scenario{
+	{"an agent does no more than admission allows", agentIsHeldBack},
+	{"every right that was granted was used", rightsAreUsed},
+	{"uninstalling leaves data and nothing stuck", uninstallIsClean},
 }
 
 func TestProduct(t *testing.T) {
 	l := bringUp(t)
-	t.Run("the original system is replaced", func(t *testing.T) { originalIsReplaced(l.in(t)) })
-	l.run("hack/demo/install") // nothing new, unless somebody runs one scenario alone
-	for _, s := range []scenario{
-		{"overlays are accepted", overlaysAreAccepted},
-		{"claims", sideBySide(claims)},
-		{"a root volume that somebody deletes comes back", rootVolumeComesBack},
-		{"a table that somebody deletes comes back", tableComesBack},
-		{"a burst of claims survives its leader", burstSurvivesItsLeader},
-		{"a file system comes later", fileSystemComesLater},
-		{"a table that nobody can read is served on", brokenTableIsServedOn},
-		{"newcomers", sideBySide(newcomers)},
-		{"a manager outside the cluster serves it", managerServesFromOutside},
-		{"an upgrade of everything is not noticed", upgradeIsNotNoticed},
-		{"faults between client and server are not noticed", faultsAreNotNoticed},
-		{"a drained node gives its writer away", drainMovesTheWriter},
-		{"an agent does no more than admission allows", agentIsHeldBack},
-		{"every right that was granted was used", rightsAreUsed},
-		{"uninstalling leaves data and nothing stuck", uninstallIsClean}, // the last
-	} {
+	if *long {
+		t.Run("the original system is replaced", func(t *testing.T) { originalIsReplaced(l.in(t)) })
+	}
+	l.run("hack/demo/install") // changes nothing that is installed already
+	scenarios := []scenario{{"claims", sideBySide(claims)}, {"faults", sideBySide(faults)}}
+	if *long {
+		scenarios = append(scenarios, longScenarios...)
+	}
+	for _, s := range append(scenarios, ending...) {
 		t.Run(s.name, func(t *testing.T) { s.run(l.in(t)) })
 	}
 }
@@ -68,4 +90,12 @@ func sideBySide(scenarios []scenario) func(*lab) {
 			})
 		}
 	}
+}
+
+// times is how often something is repeated in a short run, and in a long one.
+func times(short, inLong int) int {
+	if *long {
+		return inLong
+	}
+	return short
 }

@@ -36,10 +36,11 @@ func (l *lab) awaitBound(namespace, object, deleted string) {
 	})
 }
 
-// burstSurvivesItsLeader: no claim is lost, and none is provisioned twice.
+// burstSurvivesItsLeader: no claim is lost, none is provisioned twice, and a mount Job serves many.
 func burstSurvivesItsLeader(l *lab) {
-	const size = 50
+	size := times(20, 200)
 	ns := l.namespace("burst")
+	jobs := l.createdJobs()
 	var claims strings.Builder
 	for i := range size {
 		claims.WriteString(claim("data-"+strconv.Itoa(i), class))
@@ -65,6 +66,9 @@ func burstSurvivesItsLeader(l *lab) {
 	if distinct := len(slices.Compact(paths)); distinct != len(volumes) {
 		l.Errorf("%d directories for %d volumes", distinct, len(volumes))
 	}
+	if jobs = l.createdJobs() - jobs; jobs >= size {
+		l.Errorf("%d mount Jobs for %d claims", jobs, size)
+	}
 	l.eventually("another leader", func() string { // the old one may have been done before its kubelet heard
 		if l.leaseHolder() == holder {
 			return leader + " still leads"
@@ -72,6 +76,17 @@ func burstSurvivesItsLeader(l *lab) {
 		return ""
 	})
 	l.kubectl("-n", system, "rollout", "status", "deployment/efs-manager", "--timeout="+limit.String())
+}
+
+// createdJobs counts all that the manager has ever created.
+func (l *lab) createdJobs() (count int) {
+	l.Helper()
+	for _, r := range l.requests() {
+		if r.Verb == "create" && r.ObjectRef.Resource == "jobs" && r.ObjectRef.Subresource == "" {
+			count++
+		}
+	}
+	return count
 }
 
 func (l *lab) leaseHolder() string {
@@ -149,36 +164,45 @@ func tableComesBack(l *lab) {
 	l.claimed(ns, "data")
 }
 
-// brokenTableIsServedOn, and told by the manager and by each node. What is told again adds to the
-// event that there is.
-func brokenTableIsServedOn(l *lab) {
-	ns := l.namespace("table")
-	l.apply(ns, claim("data", class)+pod("persistentVolumeClaim: {claimName: data}", ""))
-	data := l.claimed(ns, "data")
-	l.wait(ns, "condition=Ready", "pod/user")
+// brokenTableIsServedOn, and reported by the manager and by each node. What is reported again adds to
+// the event that there is.
+func (d directory) brokenTableIsServedOn(ns string) {
+	l := d.lab
+	l.Helper()
 	good, leader := l.table(), l.leaseHolder()
 	l.Cleanup(func() { l.putTable(good) })
-	for round, broken := range []string{"targets: [what, is, this", "targets: {what, is, this", "targets: [what, is, this"} {
-		l.putTable(broken + "\n")
-		l.eventually("everybody to say so", func() string {
-			told := l.tableEvents()
-			for _, object := range []string{"ConfigMap/efs-stunnel", "Node/node-1", "Node/node-2"} {
-				if told[object] <= round { // a new leader tells again
-					return fmt.Sprintf("it was told %v times, want %d", told, round+1)
-				}
-			}
-			return ""
+	texts := []string{"targets: [what, is, this", "targets: [what, is, this"}
+	if *long {
+		texts = append(texts, "targets: {what, is, this", "targets: [what, is, this")
+	}
+	for round, broken := range texts {
+		d.wantLines("table that cannot be read", func() {
+			l.putTable(broken + "\n")
+			l.awaitTableEvents(round)
 		})
-		l.inPod(ns, "echo "+broken+" > /data/file")
-		data.want("file", broken+"\n")
 		l.putTable(good)
 		name := fmt.Sprintf("later-%d", round)
 		l.apply(ns, claim(name, class))
 		l.claimed(ns, name)
 	}
-	if events := strings.Count(l.kubectl(tableEvents...), "ConfigMap/"); events != 2 && l.leaseHolder() == leader {
-		l.Errorf("the manager made %d events of two messages", events)
+	messages := len(slices.Compact(slices.Sorted(slices.Values(texts))))
+	if events := strings.Count(l.kubectl(tableEvents...), "ConfigMap/"); events != messages && l.leaseHolder() == leader {
+		l.Errorf("the manager made %d events of %d messages", events, messages)
 	}
+}
+
+// awaitTableEvents waits until the manager and each node have reported more often than before.
+func (l *lab) awaitTableEvents(before int) {
+	l.Helper()
+	l.eventually("the manager and each node to report it", func() string {
+		counts := l.tableEvents()
+		for _, object := range []string{"ConfigMap/efs-stunnel", "Node/node-1", "Node/node-2"} {
+			if counts[object] <= before { // a new leader reports again
+				return fmt.Sprintf("the counts are %v, want %d", counts, before+1)
+			}
+		}
+		return ""
+	})
 }
 
 var tableEvents = []string{
@@ -210,14 +234,25 @@ func nodeComesLater(l *lab) {
 		l.lab("node", "remove", "node-3")
 		l.kubectl("-n", system, "rollout", "status", "daemonset/efs-stunnel", "--timeout="+limit.String())
 	})
-	l.kubectl("taint", "node", "node-3", "efs-stunnel.gnuthought.com/agent-not-ready=:NoSchedule", "e2e=alone:NoSchedule")
+	l.kubectl("taint", "node", "node-3", startupTaint+"=:NoSchedule", "e2e=alone:NoSchedule")
 	l.apply(ns, claim("data", class, "file_system_id: "+shared)+pinned("node-3", pod("persistentVolumeClaim: {claimName: data}", "")))
 	data := l.claimed(ns, "data")
 	l.wait(ns, "condition=Ready", "pod/user")
 	l.inPod(ns, "echo new > /data/file")
 	data.want("file", "new\n")
-	if taints := l.kubectl("get", "node", "node-3", "-o", "jsonpath={.spec.taints[*].key}"); strings.Contains(taints, "gnuthought") {
-		l.Errorf("the node has the taints %s", taints)
-	}
+	l.awaitStartupTaintGone("node-3")
 	l.kubectl("-n", ns, "delete", "pod", "user")
+}
+
+// startupTaint keeps pods off a node until its agent serves.
+const startupTaint = "efs-stunnel.gnuthought.com/agent-not-ready"
+
+func (l *lab) awaitStartupTaintGone(node string) {
+	l.Helper()
+	l.eventually("the agent to remove the startup taint of "+node, func() string {
+		if taints := l.kubectl("get", "node", node, "-o", "jsonpath={.spec.taints[*].key}"); strings.Contains(taints, startupTaint) {
+			return "the node has the taints " + taints
+		}
+		return ""
+	})
 }

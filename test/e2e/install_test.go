@@ -64,7 +64,7 @@ func uninstallIsClean(l *lab) {
 	goes.wantGone()
 
 	l.kubectl("-n", system, "delete", "jobs", "--all", "--cascade=foreground", "--timeout="+limit.String())
-	l.kubectl("delete", "-k", sharedVolumes, "--ignore-not-found", "--timeout="+limit.String()) // its definition is gone
+	l.kubectl("delete", "-k", sharedVolumes, "--ignore-not-found", "--timeout="+limit.String())
 	l.kubectl("delete", "-k", "deploy/kustomize/overlays/lab", "--timeout="+limit.String())
 	l.kubectl("delete", "pv", "-l", "root_key", "--timeout="+limit.String())
 	l.kubectl("delete", "pv", stays.volume, "--timeout="+limit.String())

@@ -9,17 +9,17 @@ import (
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 )
 
 // originalPort is not the first that the product would give.
 const originalPort = 20495
 
-// originalIsReplaced follows docs/migration.md under a writer, which notices nothing, and has the
-// volume of the original treated like any other in the end.
+// originalIsReplaced follows docs/migration.md under a writer, which notices nothing.
 func originalIsReplaced(l *lab) {
 	l.installOriginal()
 	ns := l.namespace("original")
-	data := l.originalVolume(ns)
+	data := l.originalVolume(ns, originalPort)
 	l.apply(ns, claim("data", class, "volume_name: data")+scribe)
 	l.wait(ns, "jsonpath={.status.phase}=Bound", "pvc/data")
 	data.awaitLines(1)
@@ -38,14 +38,45 @@ func originalIsReplaced(l *lab) {
 		l.Errorf("the original's port is not in the table:\n%s", table)
 	}
 
-	l.wait(ns, `jsonpath={.metadata.annotations.efs-stunnel\.gnuthought\.com/path}=`+data.path, "pv/"+data.volume)
-	if diff := cmp.Diff([]string{data.volume}, data.owners()); diff != "" {
-		l.Errorf("owners mismatch (-want +got):\n%s", diff)
-	}
+	data.awaitAdoption()
 	l.kubectl("-n", ns, "delete", "statefulset", "scribe", "--cascade=foreground", "--timeout="+limit.String())
+}
+
+// originalVolumeIsAdopted, and treated like any other in the end.
+func originalVolumeIsAdopted(l *lab) {
+	ns := l.namespace("adopted")
+	data := l.originalVolume(ns, l.portOf(shared))
+	l.apply(ns, claim("data", class, "volume_name: data"))
+	l.wait(ns, "jsonpath={.status.phase}=Bound", "pvc/data")
+	data.write("of the original system")
+	data.awaitAdoption()
+	data.want("file", "of the original system")
 	l.kubectl("-n", ns, "delete", "pvc", "data")
 	l.wait(ns, "delete", "pv/"+data.volume)
 	data.wantGone()
+}
+
+// awaitAdoption waits until a volume of the original system has what the product's own ones have.
+func (d directory) awaitAdoption() {
+	d.lab.Helper()
+	d.lab.wait("default", `jsonpath={.metadata.annotations.efs-stunnel\.gnuthought\.com/path}=`+d.path, "pv/"+d.volume)
+	if diff := cmp.Diff([]string{d.volume}, d.owners()); diff != "" {
+		d.lab.Errorf("owners mismatch (-want +got):\n%s", diff)
+	}
+}
+
+// portOf is a file system's in the table.
+func (l *lab) portOf(fileSystem string) int {
+	l.Helper()
+	var table struct {
+		Targets map[string]struct {
+			Port int `json:"stunnel_port"`
+		} `json:"efs_stunnel_targets"`
+	}
+	if err := yaml.Unmarshal([]byte(l.table()), &table); err != nil {
+		l.Fatal(err)
+	}
+	return table.Targets[fileSystem].Port
 }
 
 // original is the original system as far as nodes and volumes can tell: its names, its table and
@@ -119,9 +150,9 @@ func (l *lab) installOriginal() {
 
 // originalVolume makes what the original made for a claim: a volume with its two annotations, and
 // its directory.
-func (l *lab) originalVolume(ns string) directory {
+func (l *lab) originalVolume(ns string, port int) directory {
 	l.Helper()
-	data := directory{lab: l, volume: "efs-original", fileSystem: shared, path: "/" + ns + "/data"}
+	data := directory{lab: l, volume: "efs-" + ns, fileSystem: shared, path: "/" + ns + "/data"}
 	if err := os.MkdirAll(data.file(""), 0o777); err != nil {
 		l.Fatal(err)
 	}
@@ -140,6 +171,6 @@ spec:
   persistentVolumeReclaimPolicy: Delete
   storageClassName: efs-stunnel
 ---
-`, data.volume, shared, ns, originalPort, data.path))
+`, data.volume, shared, ns, port, data.path))
 	return data
 }

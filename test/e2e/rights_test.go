@@ -170,11 +170,12 @@ func rightsOf(account string, rule rbacv1.PolicyRule) []right {
 	return rights
 }
 
-// agentIsHeldBack: what RBAC cannot say, admission does. kubectl would read a node before it patches
-// it, which the agent may not.
+// agentIsHeldBack: what RBAC cannot say, admission does. The agent removes its startup taint, and
+// may do nothing else. kubectl would read a node before it patches it, which the agent may not.
 func agentIsHeldBack(l *lab) {
-	l.kubectl("taint", "node", "node-1", "e2e.example.com/foreign=:PreferNoSchedule")
+	l.kubectl("taint", "node", "node-1", "e2e.example.com/foreign=:PreferNoSchedule", startupTaint+"=:NoSchedule")
 	l.Cleanup(func() { l.kubectl("taint", "node", "node-1", "e2e.example.com/foreign:PreferNoSchedule-") })
+	l.awaitStartupTaintGone("node-1")
 	agent := l.clientOf("efs-stunnel", "node-1").CoreV1().Nodes()
 	for want, attempt := range map[string]struct {
 		node, patch string

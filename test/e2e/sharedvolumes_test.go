@@ -13,7 +13,7 @@ import (
 
 const sharedVolumes = "test/e2e/testdata/shared-volumes"
 
-// sharedVolumesServe follows docs/shared-volumes.md, from installation to uninstallation.
+// sharedVolumesServe follows docs/shared-volumes.md, from installation to the last SharedVolume's deletion.
 func sharedVolumesServe(l *lab) {
 	// kubectl makes the definition first, and a manager that sees it before its rights is refused.
 	l.kubectl("apply", "-f", "deploy/kustomize/components/shared-volumes/rbac.yaml")
@@ -85,7 +85,6 @@ func identityOpensTheDoor(l *lab) {
 
 	l.kubectl("-n", ns, "delete", "pod", "user")
 	l.kubectl("delete", "sv", "--all", "--all-namespaces", "--timeout="+limit.String())
-	l.kubectl("delete", "crd", "sharedvolumes.efs-stunnel.gnuthought.com", "--timeout="+limit.String())
 	l.deleteFileSystem(fileSystem)
 }
 

@@ -5,11 +5,15 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-// faultsAreNotNoticed: whatever dies between the kernel's NFS client and the server, every line
-// arrives once and in order, and no write fails. How long writing paused is printed.
+// faultsAreNotNoticed: whatever dies, is replaced or gives wrong answers between the kernel's NFS
+// client and the server, every line arrives once and in order, and no write fails. How long writing
+// paused is printed.
 func faultsAreNotNoticed(l *lab) {
 	ns := l.namespace("faults")
 	l.apply(ns, claim("data", class, "file_system_id: "+shared)+scribe+listener)
@@ -17,35 +21,111 @@ func faultsAreNotNoticed(l *lab) {
 	l.wait(ns, "condition=Ready", "pod/listener")
 	data.awaitLines(1)
 	node, writer := l.scribeOf(ns)
+
+	data.wantLines("at first", func() {})
+	data.emptyListingsRemoveNothing(func() { data.processesDie(node) })
+	data.wantLines("table rewritten", func() { l.rewriteTable(times(5, 50)) })
+	data.brokenTableIsServedOn(ns)
+	data.mountTargetsFail(node)
+	data.everyPodIsReplaced()
+
+	l.wantSame(ns, writer)
+	data.awaitListener(ns)
+}
+
+func (d directory) processesDie(node string) {
+	l := d.lab
+	l.Helper()
+	for i := range times(3, 20) {
+		d.wantLines(fmt.Sprintf("stunnel killed, %d", i+1), func() { l.onNode(node, "pkill -KILL -x stunnel") })
+	}
+	for i := range times(1, 3) {
+		d.wantLines(fmt.Sprintf("agent killed, %d", i+1), func() { l.onNode(node, "pkill -KILL -x nodeagent") })
+		l.awaitAgent(node)
+	}
+	if *long {
+		d.wantLines("agent out of memory", func() { l.starve(node) })
+		l.awaitAgent(node)
+	}
+	d.wantLines("supervisor killed", func() { l.onNode(node, "pkill -KILL -x nodeagent-super") })
+}
+
+// emptyListingsRemoveNothing: while other faults happen, the EFS API lists no file system for longer
+// than one that is deleted stays in the table.
+func (d directory) emptyListingsRemoveNothing(meanwhile func()) {
+	l := d.lab
+	l.Helper()
+	const enough = 5
+	targets := func() string {
+		text, _, _ := strings.Cut(l.table(), "last_update:")
+		return regexp.MustCompile(` +not_found_since:.*\n`).ReplaceAllString(text, "")
+	}
+	want := targets()
+	l.Cleanup(func() { l.lab("efs", "faults", "clear") })
+	l.lab("efs", "faults", "set", "empty")
+	before := l.listings()
+	meanwhile()
+	l.eventually("more listings", func() string {
+		if now := l.listings(); now < before+enough {
+			return fmt.Sprintf("there were %d, want %d", now-before, enough)
+		}
+		return ""
+	})
+	if diff := cmp.Diff(want, targets()); diff != "" {
+		l.Errorf("targets mismatch after listings without any (-want +got):\n%s", diff)
+	}
+	l.lab("efs", "faults", "clear")
+	d.wantLines("the EFS API lists nothing", func() {})
+}
+
+// listings counts the answers of the EFS API about file systems.
+func (l *lab) listings() int {
+	l.Helper()
+	var status struct{ Calls map[string]map[string]int }
+	if err := json.Unmarshal([]byte(l.lab("efs", "status", "-o", "json")), &status); err != nil {
+		l.Fatal(err)
+	}
+	return status.Calls["DescribeFileSystems"]["OK"]
+}
+
+func (d directory) mountTargetsFail(node string) {
+	l := d.lab
+	l.Helper()
 	near, far := l.mountTargets(shared, node)
 	set := func(target mountTarget, mode string) { l.lab("efs", "update-mount-target", target.ID, "--mode", mode) }
 	l.Cleanup(func() { set(near, "ok"); set(far, "ok") })
-
-	data.wantLines("at first", func() {})
-	for i := range 20 {
-		data.wantLines(fmt.Sprintf("stunnel killed, %d", i+1), func() { l.onNode(node, "pkill -KILL -x stunnel") })
-	}
-	for i := range 3 {
-		data.wantLines(fmt.Sprintf("agent killed, %d", i+1), func() { l.onNode(node, "pkill -KILL -x nodeagent") })
-		l.awaitAgent(node)
-	}
-	data.wantLines("agent out of memory", func() { l.starve(node) })
-	l.awaitAgent(node)
-	data.wantLines("supervisor killed", func() { l.onNode(node, "pkill -KILL -x nodeagent-super") })
-	data.wantLines("table rewritten 50 times", func() { l.rewriteTable(50) })
-	data.wantLines("mount target refuses", func() { set(near, "refuse") })
-	data.wantLines("the other one refuses, the first serves", func() { set(near, "ok"); set(far, "refuse") })
+	d.wantLines("mount target refuses", func() { set(near, "refuse") })
+	d.wantLines("the other one refuses, the first serves", func() { set(near, "ok"); set(far, "refuse") })
 	set(far, "ok")
-	data.wantLines("mount target resets connections", func() { set(near, "reset") })
+	if !*long {
+		return
+	}
+	d.wantLines("mount target resets connections", func() { set(near, "reset") })
 	set(near, "ok")
-	data.wantLines("mount target is dark", func() { set(near, "drop"); set(far, "ok") })
-	data.wantLines("the other one is dark, the first serves", func() { set(near, "ok"); set(far, "drop") })
+	d.wantLines("mount target is dark", func() { set(near, "drop"); set(far, "ok") })
+	d.wantLines("the other one is dark, the first serves", func() { set(near, "ok"); set(far, "drop") })
 	set(far, "ok")
-	data.wantLines("mount target is silent", func() { set(near, "silent") })
+	d.wantLines("mount target is silent", func() { set(near, "silent") })
 	set(near, "ok")
+}
 
-	l.wantSame(ns, writer)
-	written := data.lines()
+// everyPodIsReplaced as in an upgrade.
+func (d directory) everyPodIsReplaced() {
+	l := d.lab
+	l.Helper()
+	for _, object := range []string{"daemonset/efs-stunnel", "deployment/efs-manager"} {
+		d.wantLines(object+" is replaced", func() {
+			l.kubectl("-n", system, "rollout", "restart", object)
+			l.kubectl("-n", system, "rollout", "status", object, "--timeout="+limit.String())
+		})
+	}
+}
+
+// awaitListener waits until the reader on the other node has every line.
+func (d directory) awaitListener(ns string) {
+	l := d.lab
+	l.Helper()
+	written := d.lines()
 	l.eventually("the reader on the other node to have every line", func() string {
 		log, err := l.heard(ns, "listener")
 		if err != nil {

@@ -2,22 +2,6 @@
 
 package e2e
 
-// upgradeIsNotNoticed replaces every pod of the product under a writer.
-func upgradeIsNotNoticed(l *lab) {
-	ns := l.namespace("upgrade")
-	l.apply(ns, claim("data", class)+scribe)
-	data := l.claimed(ns, "data")
-	data.awaitLines(1)
-	_, writer := l.scribeOf(ns)
-	for _, object := range []string{"daemonset/efs-stunnel", "deployment/efs-manager"} {
-		data.wantLines(object+" is replaced", func() {
-			l.kubectl("-n", system, "rollout", "restart", object)
-			l.kubectl("-n", system, "rollout", "status", object, "--timeout="+limit.String())
-		})
-	}
-	l.wantSame(ns, writer)
-}
-
 // drainMovesTheWriter: what it had written is there on the other node, where it goes on.
 func drainMovesTheWriter(l *lab) {
 	ns := l.namespace("drain")
