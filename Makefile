@@ -8,7 +8,7 @@ LAB      := $(CURDIR)/bin/lab
 LAB_NAME ?= default
 # The integration tests wait more than they work, so two halves run at once, each with a cluster of
 # its own.
-INTEGRATION := go test -tags integration -p 1 -count=1 -timeout 2h
+INTEGRATION := go test -tags integration -p 1 -parallel 6 -count=1 -timeout 2h
 HALF        := ^Test[JS]
 E2E         := go test -tags e2e -count=1 -timeout 5h -parallel 10 -v ./test/e2e
 # Extra flags of lab-up, for example LAB_FLAGS="--audit --nodes 3".

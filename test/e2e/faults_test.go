@@ -48,7 +48,7 @@ func burstSurvivesItsLeader(l *lab) {
 	l.apply(ns, claims.String())
 	holder := l.leaseHolder()
 	leader, _, _ := strings.Cut(holder, "_")
-	l.kubectl("-n", system, "delete", "pod", leader, "--grace-period=0", "--force")
+	l.kubectl("-n", system, "delete", "pod", leader, "--grace-period=0", "--force", "--ignore-not-found")
 	l.wait(ns, "jsonpath={.status.phase}=Bound", "pvc", "--all")
 
 	volumes := l.directories(ns)

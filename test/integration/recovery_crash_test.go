@@ -34,15 +34,12 @@ func TestRecoveryFromACrashAnywhere(t *testing.T) {
 	for name, l := range lives {
 		t.Run(name, func(t *testing.T) {
 			writes := l.measure(t)
-			for write := firstWrite; write <= writes; write++ {
-				for _, moment := range []crash.Moment{crash.Before, crash.After} {
-					point := &crash.Point{Write: write, Moment: moment, Ignore: tableWrites}
-					t.Run(point.String(), func(t *testing.T) {
-						t.Parallel()
-						l.run(t, point)
-						t.Log(point)
-					})
-				}
+			for _, point := range crashes(firstWrite, writes, tableWrites) {
+				t.Run(point.String(), func(t *testing.T) {
+					t.Parallel()
+					l.run(t, point)
+					t.Log(point)
+				})
 			}
 		})
 	}

@@ -157,6 +157,9 @@ func TestSharedVolumeDeletedWithoutAManager(t *testing.T) {
 	}
 }
 
+// maxWrites is about twice what one SharedVolume's life takes.
+const maxWrites = 40
+
 // TestSharedVolumeWithACrash has the manager die before and after each of its writes.
 func TestSharedVolumeWithACrash(t *testing.T) {
 	err := crash.Everywhere(maxWrites, func(point *crash.Point) {
