@@ -8,14 +8,18 @@ import (
 	"slices"
 )
 
-// cleanup ends a volume. Its directory goes to the trash when nobody else owns it and a volume
-// had it made; the name is free at once.
+// cleanup ends a volume. Its directory goes to the trash when no other entry is at its path and a
+// volume had it made; the name is free at once.
 //
-//	own entry   others              what is done
+//	own entry   other entries       what is done
 //	none        any                 nothing
+//	any         retained data       entry dropped, the directory stays
 //	any         in this cluster     entry.leaving; blocked, unless they are to have the directory
 //	any         elsewhere           entry dropped, the directory is theirs
-//	any         none, or leaving    entry.leaving, directory to the trash, entry dropped
+//	any         none                entry.leaving, directory to the trash, entry dropped
+//
+// An owner that leaves counts like any other: its cleanup may have been called off, which only the
+// manager knows.
 //
 // A run goes on from wherever the last one stopped: entry.leaving says that it had begun, and
 // the record in the trash that the directory was moved.
@@ -35,13 +39,16 @@ func (b *batch) cleanup(ctx context.Context, op Operation) (Result, error) {
 			return Result{}, err
 		}
 	}
-	if stay := staying(s.others, op.Cluster); len(stay) > 0 {
-		if err := b.resumeGivingBack(ctx, op, s); err != nil {
-			return Result{}, err
-		}
-		return b.leaveTo(ctx, op, s, stay)
+	if len(s.others) == 0 && len(s.retained) == 0 {
+		return b.leaveLast(ctx, op, s.own)
 	}
-	return b.leaveLast(ctx, op, s)
+	if _, err := b.resumeGivingBack(ctx, op, s); err != nil {
+		return Result{}, err
+	}
+	if len(s.retained) > 0 {
+		return b.leaveRetained(ctx, op, s)
+	}
+	return b.leaveTo(ctx, op, s)
 }
 
 // notOwned tells the asker why there is nothing to clean, unless the operation is a repeated one
@@ -54,18 +61,28 @@ func (b *batch) notOwned(ctx context.Context, op Operation, s site) (Result, err
 	if err != nil || trashed != nil && trashed.Path == op.Path && trashed.Owner.isOf(op.Owner) {
 		return Result{State: Done}, err
 	}
-	stay := staying(append(slices.Clip(s.others), ownersOf(s.own)...), op.Cluster)
-	if len(stay) > 0 {
-		return stillOwned(Done, op, stay), nil
-	}
-	info, err := b.data.look(ctx, op.Path)
-	if refusal := (*failure)(nil); err != nil && !errors.As(err, &refusal) {
+	there, err := b.isThere(ctx, op.Path)
+	stay := oursFirst(append(slices.Clip(s.others), ownersOf(s.own)...), op.Cluster)
+	switch {
+	case err != nil:
 		return Result{}, err
-	}
-	if info == nil && err == nil {
+	case there && len(s.retained) > 0:
+		return stillRetained(op, s.retained[0]), nil
+	case len(stay) > 0:
+		return stillOwned(Done, op, stay), nil
+	case !there:
 		return Result{State: Done}, nil
 	}
 	return Result{State: Done, Reason: NotOwned, Message: quote(op.Path) + " stays: the ledger does not have this volume as its owner"}, nil
+}
+
+// isThere says whether anything is at a path. What cannot be walked to counts as there.
+func (b *batch) isThere(ctx context.Context, p string) (bool, error) {
+	info, err := b.data.look(ctx, p)
+	if refusal := (*failure)(nil); errors.As(err, &refusal) {
+		return true, nil
+	}
+	return info != nil, err
 }
 
 func ownersOf(e *entry) []*entry {
@@ -84,17 +101,14 @@ func (b *batch) nothingBelow(ctx context.Context, op Operation) error {
 	return refuse(Nested, "%s stays: %s inside it belongs to %s", quote(op.Path), quote(at), e).of(e.owner())
 }
 
-// staying are the owners that do not leave, those of the cluster first: those the asker can do
-// something about.
-func staying(others []*entry, cluster string) []*entry {
+// oursFirst puts the owners of the cluster first: those the asker can do something about.
+func oursFirst(owners []*entry, cluster string) []*entry {
 	var ours, theirs []*entry
-	for _, other := range others {
-		switch {
-		case other.leaving:
-		case other.Cluster == cluster:
-			ours = append(ours, other)
-		default:
-			theirs = append(theirs, other)
+	for _, owner := range owners {
+		if owner.Cluster == cluster {
+			ours = append(ours, owner)
+		} else {
+			theirs = append(theirs, owner)
 		}
 	}
 	return append(ours, theirs...)
@@ -108,12 +122,17 @@ func stillOwned(state State, op Operation, stay []*entry) Result {
 	return result
 }
 
+func stillRetained(op Operation, e *entry) Result {
+	return Result{State: Done, Reason: Retained, Message: quote(op.Path) + " stays: it " + e.hold()}
+}
+
 // maxOwners is how many owners a result names; the rest are named when these are gone.
 const maxOwners = 8
 
 // leaveTo leaves the directory to its other owners, with the right to take it away. An owner of
 // the same cluster may be one that is only remembered, which the asker alone can find out.
-func (b *batch) leaveTo(ctx context.Context, op Operation, s site, stay []*entry) (Result, error) {
+func (b *batch) leaveTo(ctx context.Context, op Operation, s site) (Result, error) {
+	stay := oursFirst(s.others, op.Cluster)
 	if stay[0].Cluster == op.Cluster && !op.LeaveToOthers {
 		return stillOwned(Blocked, op, stay), nil
 	}
@@ -123,30 +142,49 @@ func (b *batch) leaveTo(ctx context.Context, op Operation, s site, stay []*entry
 	return stillOwned(Done, op, stay), b.ledger.drop(ctx, op.Path, s.own)
 }
 
-// handOn makes one of those who stay remember that the directory was made for a volume, or the
-// last of them could not take it away. One who leaves already is none of them: it came to data that
-// a released volume was to keep.
+// leaveRetained leaves the directory to the data that was retained there, whoever had it made. If a
+// person has removed that data, nothing stays.
+func (b *batch) leaveRetained(ctx context.Context, op Operation, s site) (Result, error) {
+	there, err := b.isThere(ctx, op.Path)
+	if err != nil {
+		return Result{}, err
+	}
+	result := Result{State: Done}
+	switch {
+	case there:
+		result = stillRetained(op, s.retained[0])
+	case len(s.others) == 0:
+		if err := b.ledger.dropAll(ctx, op.Path, s.retained); err != nil {
+			return Result{}, err
+		}
+	}
+	return result, b.ledger.drop(ctx, op.Path, s.own)
+}
+
+// handOn makes one of the other owners remember that the directory was made for a volume, or the
+// last of them could not take it away. It is the last of them, who is likely to leave last: when
+// thousands leave together, one hands on to another once.
 func (b *batch) handOn(ctx context.Context, p string, from *entry, stay []*entry) error {
 	if !from.Made || slices.ContainsFunc(stay, func(e *entry) bool { return e.Made }) {
 		return nil
 	}
-	heir := *stay[0]
-	heir.Made = true
-	return b.ledger.write(ctx, p, &heir)
+	other := *stay[len(stay)-1]
+	other.Made = true
+	return b.ledger.write(ctx, p, &other)
 }
 
 // leaveLast ends the directory with its last owner.
-func (b *batch) leaveLast(ctx context.Context, op Operation, s site) (Result, error) {
+func (b *batch) leaveLast(ctx context.Context, op Operation, own *entry) (Result, error) {
 	result := Result{State: Done}
-	if s.own.Made || slices.ContainsFunc(s.others, func(e *entry) bool { return e.Made }) {
-		if err := b.discard(ctx, op, s.own); err != nil {
+	if own.Made {
+		if err := b.discard(ctx, op, own); err != nil {
 			return Result{}, err
 		}
 	} else {
 		result.Reason = NotMade
 		result.Message = quote(op.Path) + " stays: it was there before it became a volume"
 	}
-	return result, b.ledger.drop(ctx, op.Path, s.own)
+	return result, b.ledger.drop(ctx, op.Path, own)
 }
 
 // discard moves the directory to the trash, with a record beside it that is there first: what
@@ -193,7 +231,9 @@ func (b *batch) confirm(ctx context.Context, op Operation, slot string, parent *
 	return changed(op.Path)
 }
 
-// release drops the volume's entry and touches nothing else.
+// release ends an owner that exists nowhere but in the ledger. Its data was retained, or so it
+// seems: the entry becomes the mark that keeps it. The right to take the directory away goes to no
+// other owner.
 func (b *batch) release(ctx context.Context, op Operation) (Result, error) {
 	s, err := b.owners(ctx, op)
 	if err != nil {
@@ -202,15 +242,21 @@ func (b *batch) release(ctx context.Context, op Operation) (Result, error) {
 	if s.own == nil || !s.own.isOf(op.Owner) {
 		return Result{State: Done}, b.ledger.prune(ctx, op.Path)
 	}
-	if stay := staying(s.others, op.Cluster); len(stay) > 0 {
-		if err := b.handOn(ctx, op.Path, s.own, stay); err != nil {
-			return Result{}, err
-		}
+	if s.own.leaving {
+		_, err = b.resumeGivingBack(ctx, op, s)
+	} else {
+		err = b.stay(ctx, op) // or a cleanup could go on from there
 	}
-	if !s.own.leaving {
-		if err := b.stay(ctx, op); err != nil { // or a cleanup could go on from there
-			return Result{}, err
-		}
+	if err != nil {
+		return Result{}, err
+	}
+	there, err := b.isThere(ctx, op.Path)
+	if err != nil {
+		return Result{}, err
+	}
+	// The cleanup of an owner that leaves may have moved the directory too late, and give it back.
+	if there || slices.ContainsFunc(s.others, func(e *entry) bool { return e.leaving }) {
+		return Result{State: Done}, b.ledger.retain(ctx, op.Path, s.own)
 	}
 	return Result{State: Done}, b.ledger.drop(ctx, op.Path, s.own)
 }

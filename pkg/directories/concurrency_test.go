@@ -91,7 +91,7 @@ func (w *world) work(job int, gids map[string]int) {
 
 func ownerAt(cluster, p string) Owner {
 	name := strings.ReplaceAll(p[1:], "/", "-")
-	return Owner{"pvc-" + name, cluster, "ns", name, name}
+	return Owner{Volume: "pvc-" + name, Cluster: cluster, Namespace: "ns", Claim: name, ClaimUID: name}
 }
 
 func (w *world) sweepQuietly() {

@@ -11,6 +11,7 @@
 //	/.efs-stunnel/lock                  held while a batch changes anything
 //	/.efs-stunnel/owners/<path>/@<volume>          an owner of <path> (JSON)
 //	/.efs-stunnel/owners/<path>/@<volume>.leaving  one whose cleanup has begun
+//	/.efs-stunnel/owners/<path>/@<volume>.retained one whose volume is gone, and whose data stays
 //	/.efs-stunnel/gids/<gid>            who was given this group (JSON)
 //	/.efs-stunnel/trash/<volume>        a deleted directory; an earlier life is kept beside
 //	                                    a later one, which is then <volume>~2, ~3, …

@@ -11,33 +11,46 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// leavingSuffix marks, in the ledger, an owner whose cleanup has begun.
-const leavingSuffix = ".leaving"
+// Suffixes of entries' names in the ledger.
+const (
+	// leavingSuffix marks an owner whose cleanup has begun.
+	leavingSuffix = ".leaving"
+	// retainedSuffix marks an entry that is no owner any more: volume and claim are gone, and the
+	// data was retained. No cleanup of another volume removes it.
+	retainedSuffix = ".retained"
+)
 
 // entry is one owner of one path, as the ledger has it.
 type entry struct {
-	Cluster   string    `json:"cluster"`
-	Namespace string    `json:"namespace"`
-	Claim     string    `json:"claim"`
-	ClaimUID  string    `json:"claimUID"`
-	GID       int       `json:"gid,omitempty"`  // the directory's, when it has one of its own
-	Made      bool      `json:"made,omitempty"` // the directory is ours to take away
-	When      time.Time `json:"when"`           // tells one life of a volume from the next
+	Cluster   string `json:"cluster"`
+	Namespace string `json:"namespace"`
+	// NamespaceUID tells a namespace from an earlier one of the same name. Entries of earlier
+	// versions have neither this nor Class.
+	NamespaceUID string    `json:"namespaceUID,omitempty"`
+	Class        string    `json:"class,omitempty"`
+	Claim        string    `json:"claim"`
+	ClaimUID     string    `json:"claimUID"`
+	GID          int       `json:"gid,omitempty"`  // the directory's, when it has one of its own
+	Made         bool      `json:"made,omitempty"` // the directory is ours to take away
+	When         time.Time `json:"when"`           // tells one life of a volume from the next
 	// RestoredFrom is where in the trash the directory was.
 	RestoredFrom string `json:"restoredFrom,omitempty"`
 
-	volume  string                     // from the file's name
-	leaving bool                       // likewise
-	unknown map[string]json.RawMessage // fields of a later version, which survive
+	volume   string                     // from the file's name
+	leaving  bool                       // likewise
+	retained bool                       // likewise
+	unknown  map[string]json.RawMessage // fields of a later version, which survive
 }
 
 func newEntry(owner Owner, when time.Time) *entry {
 	return &entry{
-		Cluster: owner.Cluster, Namespace: owner.Namespace, Claim: owner.Claim, ClaimUID: owner.ClaimUID,
+		Cluster: owner.Cluster, Namespace: owner.Namespace, NamespaceUID: owner.NamespaceUID, Class: owner.Class,
+		Claim: owner.Claim, ClaimUID: owner.ClaimUID,
 		When: when.UTC().Round(0), volume: owner.Volume,
 	}
 }
 
+// owner is who the entry is about, without what earlier versions did not write down.
 func (e *entry) owner() Owner {
 	return Owner{Volume: e.volume, Cluster: e.Cluster, Namespace: e.Namespace, Claim: e.Claim, ClaimUID: e.ClaimUID}
 }
@@ -53,14 +66,35 @@ func (e *entry) String() string {
 		cut(e.volume, 255), cut(e.Namespace, 63), cut(e.Claim, 255), cut(e.Cluster, 64))
 }
 
-// fileName is the entry's in its path's directory of the ledger.
-func (e *entry) fileName() string { return entryName(e.volume, e.leaving) }
-
-func entryName(volume string, leaving bool) string {
-	if leaving {
-		return wellknown.OwnerPrefix + volume + leavingSuffix
+// hold says how the entry holds its path.
+func (e *entry) hold() string {
+	if e.retained {
+		return "has the retained data of " + e.String()
 	}
-	return wellknown.OwnerPrefix + volume
+	return "belongs to " + e.String()
+}
+
+// fileName is the entry's in its path's directory of the ledger.
+func (e *entry) fileName() string {
+	name := wellknown.OwnerPrefix + e.volume
+	switch {
+	case e.retained:
+		return name + retainedSuffix
+	case e.leaving:
+		return name + leavingSuffix
+	}
+	return name
+}
+
+// rank orders the entries of a path: owners that stay, owners that leave, retained data.
+func (e *entry) rank() int {
+	switch {
+	case e.retained:
+		return 2
+	case e.leaving:
+		return 1
+	}
+	return 0
 }
 
 func parseEntry(fileName string, data []byte) (*entry, error) {
@@ -68,7 +102,10 @@ func parseEntry(fileName string, data []byte) (*entry, error) {
 	if err := json.Unmarshal(data, e); err != nil {
 		return nil, err
 	}
-	e.volume, e.leaving = strings.CutSuffix(strings.TrimPrefix(fileName, wellknown.OwnerPrefix), leavingSuffix)
+	e.volume, e.retained = strings.CutSuffix(strings.TrimPrefix(fileName, wellknown.OwnerPrefix), retainedSuffix)
+	if !e.retained {
+		e.volume, e.leaving = strings.CutSuffix(e.volume, leavingSuffix)
+	}
 	return e, nil
 }
 
@@ -87,7 +124,7 @@ func (e *entry) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &fields); err != nil {
 		return err
 	}
-	for _, name := range []string{"cluster", "namespace", "claim", "claimUID", "gid", "made", "when", "restoredFrom"} {
+	for _, name := range []string{"cluster", "namespace", "namespaceUID", "class", "claim", "claimUID", "gid", "made", "when", "restoredFrom"} {
 		delete(fields, name)
 	}
 	known.unknown = fields

@@ -53,7 +53,10 @@ func (h hostile) owner() Owner {
 	if h.rand.IntN(2) == 0 {
 		return owner(h.pick("c1", "c2"), h.pick("evil", "ns"), h.rand.IntN(3))
 	}
-	return Owner{h.name(), h.pick("c1", "c2", "", "../c"), h.pick("evil", "ns", "", "a/b"), "claim", h.pick("c1-evil-1", "x", "", "../../x")}
+	return Owner{
+		Volume: h.name(), Cluster: h.pick("c1", "c2", "", "../c"), Namespace: h.pick("evil", "ns", "", "a/b"),
+		Claim: "claim", ClaimUID: h.pick("c1-evil-1", "x", "", "../../x"), NamespaceUID: h.pick("", "u1", "u2", "\n"),
+	}
 }
 
 func (h hostile) operation() Operation {

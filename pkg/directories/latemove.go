@@ -26,12 +26,28 @@ func (b *batch) confirmLast(ctx context.Context, op Operation, slot string, own 
 }
 
 // resumeGivingBack goes on for a run that died between a late move and its undoing.
-func (b *batch) resumeGivingBack(ctx context.Context, op Operation, s site) error {
+func (b *batch) resumeGivingBack(ctx context.Context, op Operation, s site) (given bool, err error) {
 	slot, moved, err := b.slot(op, s.own)
-	if err == nil && moved {
-		_, err = b.giveBack(ctx, op, slot, s)
+	if err != nil || !moved {
+		return false, err
 	}
-	return err
+	return b.giveBack(ctx, op, slot, s)
+}
+
+// resumeOthers does so for other owners that leave.
+func (b *batch) resumeOthers(ctx context.Context, op Operation, s site) (given bool, err error) {
+	for i, e := range s.others {
+		if !e.leaving {
+			continue
+		}
+		op.Owner = e.owner()
+		others := slices.Delete(slices.Clone(s.others), i, i+1)
+		given, err = b.resumeGivingBack(ctx, op, site{own: e, others: others, retained: s.retained})
+		if err != nil || given {
+			return given, err
+		}
+	}
+	return false, nil
 }
 
 // giveBack undoes the move of a directory that is somebody's. What is at the path by now is newer,
@@ -54,9 +70,10 @@ func (b *batch) giveBack(ctx context.Context, op Operation, slot string, s site)
 	return true, b.dropRecord(ctx, slot)
 }
 
-// robbed says that somebody who stays found the directory at the path when they came: the volume
-// itself, which began again, or another one. Who made a directory came after the move.
+// robbed says that another entry is of a volume that found the directory at the path: the volume
+// itself, which began again, or another one. A volume that had a directory made came after the move.
 func (s site) robbed() bool {
+	found := func(e *entry) bool { return !e.Made }
 	return s.own != nil && !s.own.leaving ||
-		slices.ContainsFunc(s.others, func(e *entry) bool { return !e.leaving && !e.Made })
+		slices.ContainsFunc(s.others, found) || slices.ContainsFunc(s.retained, found)
 }

@@ -1,6 +1,7 @@
 package directories
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,7 +89,8 @@ func isNoDirectory(err error) bool {
 	return errors.As(err, &refusal) && (refusal.reason == NotADirectory || refusal.reason == SymlinkInPath)
 }
 
-// entries are the owners of a path, by volume; those that leave come after the others.
+// entries are those of a path, by volume: first the owners that stay, then those that leave, then
+// what was retained.
 func (l *ledger) entries(ctx context.Context, p string) ([]*entry, error) {
 	n, err := l.node(ctx, p)
 	if err != nil {
@@ -103,13 +105,7 @@ func (l *ledger) entries(ctx context.Context, p string) ([]*entry, error) {
 		}
 	}
 	return slices.SortedFunc(maps.Values(n.entries), func(a, b *entry) int {
-		if a.leaving == b.leaving {
-			return strings.Compare(a.volume, b.volume)
-		}
-		if b.leaving {
-			return -1
-		}
-		return 1
+		return cmp.Or(a.rank()-b.rank(), strings.Compare(a.volume, b.volume))
 	}), nil
 }
 
@@ -178,6 +174,20 @@ func (l *ledger) enter(ctx context.Context, p string, e *entry) error {
 
 // leave marks an owner whose cleanup has begun.
 func (l *ledger) leave(ctx context.Context, p string, e *entry) error {
+	leaving := *e
+	leaving.leaving = true
+	return l.rename(ctx, "leave", p, e, leaving)
+}
+
+// retain makes of an owner whose volume and claim are gone the mark of its retained data.
+func (l *ledger) retain(ctx context.Context, p string, e *entry) error {
+	retained := *e
+	retained.leaving, retained.retained = false, true
+	return l.rename(ctx, "retain", p, e, retained)
+}
+
+// rename gives an entry the name of another state.
+func (l *ledger) rename(ctx context.Context, step, p string, e *entry, to entry) error {
 	folder, err := l.tree.folder(ctx, p)
 	if err != nil {
 		return err
@@ -187,14 +197,14 @@ func (l *ledger) leave(ctx context.Context, p string, e *entry) error {
 		return err
 	}
 	old := e.fileName()
-	if err := l.batch.fs.before(ctx, "leave "+l.tree.at(child(p, old))); err != nil {
+	if err := l.batch.fs.before(ctx, step+" "+l.tree.at(child(p, old))); err != nil {
 		return err
 	}
-	if err := folder.Rename(old, entryName(e.volume, true)); err != nil {
-		return fmt.Errorf("marking the owner %s as leaving: %w", e, err)
+	if err := folder.Rename(old, to.fileName()); err != nil {
+		return fmt.Errorf("renaming the owner %s to %s: %w", e, quote(to.fileName()), err)
 	}
 	delete(n.entries, old)
-	e.leaving = true
+	*e = to
 	n.entries[e.fileName()] = e
 	return nil
 }
@@ -217,6 +227,16 @@ func (l *ledger) drop(ctx context.Context, p string, e *entry) error {
 	}
 	delete(n.entries, e.fileName())
 	return l.prune(ctx, p)
+}
+
+// dropAll removes several entries of a path.
+func (l *ledger) dropAll(ctx context.Context, p string, entries []*entry) error {
+	for _, e := range entries {
+		if err := l.drop(ctx, p, e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // prune removes the directory of a path, and those above it, as far as they are empty. Looking

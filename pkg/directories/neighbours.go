@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// first is an owner of a path, or nil.
+// first is an owner of a path, or whose data was retained there, or nil. Marks of retained data that
+// a person has removed are dropped.
 func (l *ledger) first(ctx context.Context, p string) (*entry, error) {
 	n, err := l.node(ctx, p)
 	if err != nil || len(n.entries) == 0 {
@@ -16,7 +17,14 @@ func (l *ledger) first(ctx context.Context, p string) (*entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	return all[0], nil
+	if !all[0].retained {
+		return all[0], nil
+	}
+	there, err := l.batch.isThere(ctx, p)
+	if err == nil && !there {
+		return nil, l.dropAll(ctx, p, all)
+	}
+	return all[0], err
 }
 
 // above is an owner of a path strictly above p, or nil.

@@ -17,7 +17,8 @@ type Kind string
 
 // The kinds. A batch runs them in this order, so that a path is left before it is taken.
 const (
-	// Release drops the owner and touches nothing else.
+	// Release ends an owner whose volume and claim are gone. Its data is retained: no cleanup
+	// removes it from now on.
 	Release Kind = "release"
 	// Cleanup drops the owner; when it was the last one, the directory goes to the trash.
 	Cleanup Kind = "cleanup"
@@ -36,6 +37,10 @@ type Owner struct {
 	Namespace string `json:"ns,omitempty"`
 	Claim     string `json:"claim,omitempty"`
 	ClaimUID  string `json:"uid,omitempty"`
+	// NamespaceUID and Class are for the entry that a setup or restore writes; "" where nobody
+	// knows them. They are no part of who the owner is: earlier versions did not write them down.
+	NamespaceUID string `json:"nsUID,omitempty"`
+	Class        string `json:"class,omitempty"`
 }
 
 // Directory says how a new directory is made. One that exists keeps its mode and owner.
@@ -67,7 +72,7 @@ type Operation struct {
 	Path string `json:"path,omitempty"`
 
 	Directory // of a setup
-	Rules     // of a setup
+	Rules     // of a setup; a restore needs ShareAcrossNamespaces only
 
 	// Adopt, in a setup, records the owner of a directory that must exist, and changes nothing.
 	Adopt bool `json:"adopt,omitempty"`
@@ -77,7 +82,7 @@ type Operation struct {
 	// Keep, in a cleanup, is how long the trash keeps the directory: a duration, or "forever".
 	Keep string `json:"keep,omitempty"`
 	// LeaveToOthers, in a cleanup, drops the owner even if other volumes of this cluster stay.
-	// The asker sets it when it knows such a volume to be alive; without it the cleanup is
+	// The asker sets it when it knows that such a volume exists; without it the cleanup is
 	// blocked, so that the asker can look for owners that are only remembered.
 	LeaveToOthers bool `json:"leaveToOthers,omitempty"`
 	// RestoreFrom, in a restore, is the uid of the claim whose directory is wanted back.
@@ -102,6 +107,11 @@ func (o Operation) check() error {
 			return refuse(BadOperation, "the %s %q %v", what, cut(value, 64), err)
 		}
 	}
+	for what, value := range map[string]string{"namespace uid": o.NamespaceUID, "class": o.Class} {
+		if err := checkIdentity(value); value != "" && err != nil {
+			return refuse(BadOperation, "the %s %q %v", what, cut(value, 64), err)
+		}
+	}
 	switch o.Kind {
 	case Setup:
 		return o.Directory.check()
@@ -123,7 +133,7 @@ func (o Operation) check() error {
 // checkVolumeName wants what Kubernetes allows, less the names that the ledger could take for
 // something else.
 func checkVolumeName(name string) error {
-	const longest = wellknown.MaxComponentBytes - len(wellknown.OwnerPrefix) - len(leavingSuffix)
+	const longest = wellknown.MaxComponentBytes - len(wellknown.OwnerPrefix) - len(retainedSuffix)
 	switch {
 	case name == "":
 		return fmt.Errorf("the volume has no name")
@@ -131,6 +141,8 @@ func checkVolumeName(name string) error {
 		return fmt.Errorf("the volume name %q… has more than %d bytes", cut(name, 64), longest)
 	case strings.HasSuffix(name, leavingSuffix):
 		return fmt.Errorf("the volume name %q ends in %s, which marks owners that leave", cut(name, 64), leavingSuffix)
+	case strings.HasSuffix(name, retainedSuffix):
+		return fmt.Errorf("the volume name %q ends in %s, which marks retained data", cut(name, 64), retainedSuffix)
 	}
 	for i, c := range []byte(name) {
 		if alphanumeric := 'a' <= c && c <= 'z' || '0' <= c && c <= '9'; !alphanumeric && (i == 0 || c != '-' && c != '.') {

@@ -64,6 +64,8 @@ func (b *batch) find(op Operation) (*trashRecord, error) {
 		return nil, refuse(OwnedByOtherCluster, "what claim %q left belongs to another cluster: restore it there", cut(op.RestoreFrom, 64))
 	case record.Owner.Namespace != op.Namespace:
 		return nil, refuse(OwnedByOtherNamespace, "what claim %q left belongs to another namespace: restore it there", cut(op.RestoreFrom, 64))
+	case record.Owner.isOfEarlierNamespace(op.Owner) && !op.ShareAcrossNamespaces:
+		return nil, refuse(OwnedByOtherNamespace, "what claim %q left belongs to an earlier namespace: %s", cut(op.RestoreFrom, 64), madeAgain(op.Namespace))
 	}
 	return record, nil
 }

@@ -36,6 +36,7 @@ const (
 	Nested                Reason = "Nested"
 	OwnedByOtherNamespace Reason = "OwnedByOtherNamespace"
 	OwnedByOtherCluster   Reason = "OwnedByOtherCluster"
+	OwnedByOtherClass     Reason = "OwnedByOtherClass"
 	VolumeNameTaken       Reason = "VolumeNameTaken"
 	PathTaken             Reason = "PathTaken"
 	NotEmptyUnowned       Reason = "NotEmptyUnowned"
@@ -68,6 +69,8 @@ const (
 const (
 	// StillOwned: Owners have it now.
 	StillOwned Reason = "StillOwned"
+	// Retained: an earlier volume's data is there, which was retained.
+	Retained Reason = "Retained"
 	// NotMade: it was there before any volume was.
 	NotMade Reason = "NotMade"
 	// NotOwned: the volume's own entry is not there, or is one of another cluster or claim.

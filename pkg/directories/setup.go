@@ -1,17 +1,21 @@
 package directories
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 )
 
 // site is a path as an operation finds it.
 type site struct {
-	own    *entry      // of the operation's volume; nil
-	others []*entry    // those that leave come last
-	info   fs.FileInfo // of the directory; nil
+	own      *entry      // of the operation's volume; nil
+	others   []*entry    // those that leave come last
+	retained []*entry    // whose data was retained; these are no owners any more
+	info     fs.FileInfo // of the directory; nil
 }
 
 // owners reads who is at the operation's path.
@@ -20,6 +24,8 @@ func (b *batch) owners(ctx context.Context, op Operation) (site, error) {
 	s := site{}
 	for _, e := range entries {
 		switch {
+		case e.retained:
+			s.retained = append(s.retained, e)
 		case e.volume != op.Volume:
 			s.others = append(s.others, e)
 		case s.own == nil: // the live one comes first
@@ -29,13 +35,27 @@ func (b *batch) owners(ctx context.Context, op Operation) (site, error) {
 	return s, err
 }
 
-// survey reads who is there, and what.
+// survey reads who is there, and what. Retained data that is not there was removed by a person, and
+// its marks go too.
 func (b *batch) survey(ctx context.Context, op Operation) (site, error) {
 	s, err := b.owners(ctx, op)
 	if err != nil {
 		return site{}, err
 	}
 	s.info, err = b.data.look(ctx, op.Path)
+	if err != nil || s.info != nil || len(s.retained) == 0 {
+		return s, err
+	}
+	given, err := b.resumeOthers(ctx, op, s)
+	if err != nil {
+		return site{}, err
+	}
+	if given {
+		s.info, err = b.data.look(ctx, op.Path)
+		return s, err
+	}
+	err = b.ledger.dropAll(ctx, op.Path, s.retained)
+	s.retained = nil
 	return s, err
 }
 
@@ -44,13 +64,16 @@ func (s site) gid() int {
 	if s.own != nil && s.own.GID != 0 {
 		return s.own.GID
 	}
-	for _, other := range s.others {
+	for _, other := range s.all() {
 		if other.GID != 0 {
 			return other.GID
 		}
 	}
 	return 0
 }
+
+// all are the other owners, and whose data was retained.
+func (s site) all() []*entry { return slices.Concat(s.others, s.retained) }
 
 // setup makes the operation's volume an owner of its path, and the path a directory.
 //
@@ -92,13 +115,15 @@ func (b *batch) mayTake(ctx context.Context, op Operation, s site) error {
 		// Adopted volumes have any name; a cluster gives it anew only when the old volume is gone.
 		return refuse(VolumeNameTaken, "%s is in the ledger as %s: rename this volume, or release that one", quote(op.Path), s.own).of(s.own.owner())
 	}
-	if err := mayShare(op, s.others); err != nil {
-		return err
+	for _, other := range s.all() {
+		if err := mayShare(op, other); err != nil {
+			return err
+		}
 	}
 	switch {
 	case op.Adopt && s.info == nil:
 		return refuse(NotFound, "%s is not there, so it cannot be taken over as it is", quote(op.Path))
-	case op.Adopt || s.info == nil || s.own != nil || len(s.others) > 0 || !op.RefuseExisting:
+	case op.Adopt || s.info == nil || s.own != nil || len(s.all()) > 0 || !op.RefuseExisting:
 		return nil
 	}
 	return b.wantEmpty(ctx, op.Path)
@@ -112,20 +137,40 @@ func (b *batch) notNested(ctx context.Context, op Operation) error {
 	if err != nil || e == nil {
 		return err
 	}
-	return refuse(Nested, "%s and %s, which belongs to %s, would be one inside the other: choose a path that is neither above nor below", quote(op.Path), quote(at), e).of(e.owner())
+	return refuse(Nested, "%s and %s, which %s, would be one inside the other: choose a path that is neither above nor below", quote(op.Path), quote(at), e.hold()).of(e.owner())
 }
 
-// mayShare also counts owners that leave: their data is still there.
-func mayShare(op Operation, others []*entry) error {
-	for _, other := range others {
-		if other.Cluster != op.Cluster && !op.ShareAcrossClusters {
-			return refuse(OwnedByOtherCluster, "%s belongs to %s: choose another name, or set share_across_clusters in the class if both shall use it", quote(op.Path), other).of(other.owner())
-		}
-		if other.Namespace != op.Namespace && !op.ShareAcrossNamespaces {
-			return refuse(OwnedByOtherNamespace, "%s belongs to %s: choose another name, or set share_across_namespaces in the class if both shall use it", quote(op.Path), other).of(other.owner())
-		}
+// mayShare also counts owners that leave, and retained data: their data is still there. Owners of
+// several classes may share within their namespace, but what nobody has any more goes to claims of
+// its own class only.
+func mayShare(op Operation, other *entry) error {
+	reason, message := Reason(""), ""
+	switch {
+	case other.Cluster != op.Cluster && !op.ShareAcrossClusters:
+		reason, message = OwnedByOtherCluster, "choose another name, or set share_across_clusters in the class if both shall use it"
+	case op.ShareAcrossNamespaces:
+	case other.Namespace != op.Namespace:
+		reason, message = OwnedByOtherNamespace, "choose another name, or set share_across_namespaces in the class if both shall use it"
+	case other.isOfEarlierNamespace(op.Owner):
+		reason, message = OwnedByOtherNamespace, madeAgain(op.Namespace)
+	case other.retained && other.Class != "" && op.Class != "" && other.Class != op.Class:
+		reason, message = OwnedByOtherClass, fmt.Sprintf("its class was %s: use that class, choose another name, or set share_across_namespaces in the class if it shall have such data", quote(other.Class))
 	}
-	return nil
+	if reason == "" {
+		return nil
+	}
+	return refuse(reason, "%s %s: %s", quote(op.Path), other.hold(), message).of(other.owner())
+}
+
+// isOfEarlierNamespace says that the namespace of the entry was deleted, and another one made with
+// its name. Clusters give the same names, with uids of their own.
+func (e *entry) isOfEarlierNamespace(owner Owner) bool {
+	return e.Cluster == owner.Cluster && e.Namespace == owner.Namespace &&
+		e.NamespaceUID != "" && owner.NamespaceUID != "" && e.NamespaceUID != owner.NamespaceUID
+}
+
+func madeAgain(namespace string) string {
+	return fmt.Sprintf(`namespace %s was deleted and made again since: choose another name, or set share_across_namespaces: "true" in the class if claims of the new namespace shall have the data of the old one`, quote(namespace))
 }
 
 func (b *batch) wantEmpty(ctx context.Context, p string) error {
@@ -142,6 +187,12 @@ func (b *batch) wantEmpty(ctx context.Context, p string) error {
 
 // own enters the volume as an owner, unless it is one.
 func (b *batch) own(ctx context.Context, op Operation, s site, gid int) (*entry, error) {
+	if s.own != nil && !s.own.isOf(op.Owner) { // mayTake says that it is gone
+		if err := b.ledger.retain(ctx, op.Path, s.own); err != nil {
+			return nil, err
+		}
+		s.own = nil
+	}
 	e := newEntry(op.Owner, b.fs.now())
 	e.GID = gid
 	e.Made = s.info == nil || op.Adopt && op.Made
@@ -149,6 +200,8 @@ func (b *batch) own(ctx context.Context, op Operation, s site, gid int) (*entry,
 		e.unknown = s.own.unknown
 		e.Made = e.Made || s.own.Made
 		e.RestoredFrom = s.own.RestoredFrom
+		e.NamespaceUID = cmp.Or(e.NamespaceUID, s.own.NamespaceUID)
+		e.Class = cmp.Or(e.Class, s.own.Class)
 		if !s.own.leaving { // one that leaves and returns begins a new life
 			e.When = s.own.When
 		}
@@ -176,7 +229,8 @@ func (b *batch) stay(ctx context.Context, op Operation) error {
 }
 
 func (e *entry) same(other *entry) bool {
-	return e.owner() == other.owner() && e.GID == other.GID && e.Made == other.Made
+	return e.owner() == other.owner() && e.GID == other.GID && e.Made == other.Made &&
+		e.NamespaceUID == other.NamespaceUID && e.Class == other.Class
 }
 
 // makeVolume makes the directory, and those on the way to it.

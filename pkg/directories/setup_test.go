@@ -186,8 +186,96 @@ func TestAdopt(t *testing.T) {
 	again.ShareAcrossClusters = true
 	w.do(again, Failed, VolumeNameTaken)
 
-	w.done(cleanupOf(Owner{o.Volume, "c1", "ns", o.Claim, "another"}, "/ns/data"))
-	w.there("/.efs-stunnel/trash/old.volume/file")
+	w.do(cleanupOf(Owner{Volume: o.Volume, Cluster: "c1", Namespace: "ns", Claim: o.Claim, ClaimUID: "another"}, "/ns/data"), Done, Retained)
+	w.there("/ns/data/file") // as the first claim left it
+}
+
+func TestCleanupOfAnAdoptedDirectory(t *testing.T) {
+	w := newWorld(t)
+	w.write("/ns/data/file", "x")
+	op := setupOf(owner("c1", "ns", 1), "/ns/data")
+	op.Adopt, op.Made = true, true
+	w.done(op)
+	w.done(cleanupOf(op.Owner, op.Path))
+	w.there("/.efs-stunnel/trash/" + op.Volume + "/file")
+}
+
+// Whose the data is: a namespace with the same name as a deleted one is another namespace, and
+// what was retained is for claims of its own class.
+func TestNamespacesThatAreMadeAgain(t *testing.T) {
+	of := func(n int, namespaceUID, class string) Owner {
+		o := owner("c1", "ns", n)
+		o.NamespaceUID, o.Class = namespaceUID, class
+		return o
+	}
+	tests := map[string]struct {
+		first, next       Owner
+		whileOwned, after Reason // of the setup, while the first volume is there and once it is only remembered
+	}{
+		"same namespace and class":      {of(1, "u1", "x"), of(2, "u1", "x"), "", ""},
+		"namespace made again":          {of(1, "u1", "x"), of(2, "u2", "x"), OwnedByOtherNamespace, OwnedByOtherNamespace},
+		"entry without a uid":           {of(1, "", "x"), of(2, "u2", "x"), "", ""},
+		"operation without a uid":       {of(1, "u1", "x"), of(2, "", "x"), "", ""},
+		"another class":                 {of(1, "u1", "x"), of(2, "u1", "y"), "", OwnedByOtherClass},
+		"entry without a class":         {of(1, "u1", ""), of(2, "u1", "y"), "", ""},
+		"operation without a class":     {of(1, "u1", "x"), of(2, "u1", ""), "", ""},
+		"another cluster, its own uids": {of(1, "u1", "x"), Owner{Volume: "pvc-z", Cluster: "c2", Namespace: "ns", Claim: "z", ClaimUID: "z", NamespaceUID: "u2", Class: "x"}, "", ""},
+	}
+	for name, tt := range tests {
+		for when, want := range map[string]Reason{"while owned": tt.whileOwned, "retained": tt.after} {
+			t.Run(name+", "+when, func(t *testing.T) {
+				w := newWorld(t)
+				w.done(setupOf(tt.first, "/ns/data"))
+				if when == "retained" {
+					w.done(releaseOf(tt.first, "/ns/data"))
+				}
+				op := setupOf(tt.next, "/ns/data")
+				op.ShareAcrossClusters = tt.next.Cluster != tt.first.Cluster
+				state := Done
+				if want != "" {
+					state = Failed
+				}
+				result := w.do(op, state, want)
+				if want == OwnedByOtherNamespace && !strings.Contains(result.Message, "deleted and made again") || want != "" && !strings.Contains(result.Message, "share_across_namespaces") {
+					t.Errorf("the message does not say what to do: %s", result.Message)
+				}
+				op.ShareAcrossNamespaces = true
+				w.done(op)
+			})
+		}
+	}
+}
+
+func TestRestoreToANamespaceThatWasMadeAgain(t *testing.T) {
+	w := newWorld(t)
+	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
+	a.NamespaceUID, b.NamespaceUID = "u1", "u2"
+	w.done(setupOf(a, "/ns/data"))
+	w.done(cleanupOf(a, "/ns/data"))
+	op := restoreOf(b, "/ns/new", a.ClaimUID)
+	if result := w.do(op, Failed, OwnedByOtherNamespace); !strings.Contains(result.Message, "share_across_namespaces") {
+		t.Error(result.Message)
+	}
+	op.ShareAcrossNamespaces = true
+	w.done(op)
+}
+
+// An entry of an earlier version has neither the namespace's uid nor the class. Its own volume's
+// setup is repeated as before, and fills them in.
+func TestSetupFillsInWhatAnEarlierVersionLeftOut(t *testing.T) {
+	w := newWorld(t)
+	a := owner("c1", "ns", 1)
+	w.done(setupOf(a, "/ns/data"))
+	a.NamespaceUID, a.Class = "u1", "x"
+	w.done(setupOf(a, "/ns/data"))
+	if e := w.entry("/ns/data", a.Volume); e["namespaceUID"] != "u1" || e["class"] != "x" {
+		t.Errorf("the entry is %v", e)
+	}
+	a.NamespaceUID, a.Class = "", ""
+	w.done(setupOf(a, "/ns/data")) // what is known stays
+	if e := w.entry("/ns/data", a.Volume); e["namespaceUID"] != "u1" || e["class"] != "x" {
+		t.Errorf("the entry is %v", e)
+	}
 }
 
 func TestUnknownFieldsOfAnOwnerSurvive(t *testing.T) {
