@@ -57,7 +57,8 @@ type Volume struct {
 	Object *corev1.PersistentVolume
 	// Claim is the one with the namespace and name of the volume's claimRef, nil if there is none.
 	Claim *corev1.PersistentVolumeClaim
-	// Shared says that another volume of this cluster has the same directory.
+	// Shared says that another volume object of this cluster has the same directory, in whatever
+	// phase it is. Each of them leaves to the others, and the last one removes the directory.
 	Shared bool
 	// Unadopted is a volume of the original system with the same directory, or with one above or
 	// inside it, that the ledger does not know yet; nil if there is none.
@@ -95,6 +96,11 @@ func (a Attempt) stopped() bool {
 }
 
 func (a Attempt) done() bool { return a.Result.State == directories.Done }
+
+// maybeDone says that the operation may have been done although nobody was told.
+func (a Attempt) maybeDone() bool {
+	return a.lost() || a.failed() && a.Result.Reason == directories.IOError
+}
 
 // failed says that the operation was tried and refused.
 func (a Attempt) failed() bool { return a.Result.State == directories.Failed }

@@ -16,7 +16,8 @@ import (
 //	setup, restore   done     when there is a volume
 //	                 lost     not before it is tried again
 //	                 failed   yes: it counts as long as the Job is there
-//	adoption         done     when the volume is adopted, or gone
+//	adoption         done     when the volume is adopted, gone, or another claim's
+//	                 maybe    the same, unless it is tried again
 //	cleanup          done     when the volume is gone, or wants no cleanup any more
 //	all others       any      yes: they are asked for again by what is there
 func (s Settings) Used(a Attempt, t Traces) bool {
@@ -27,12 +28,21 @@ func (s Settings) Used(a Attempt, t Traces) bool {
 		return true
 	case isProvisioning(a.Operation):
 		return a.failed() || a.done() && t.Volume != nil
-	case a.Operation.Adopt && a.done():
-		return t.Volume == nil || volumes.Read(t.Volume, s.Provisioner).Kind != volumes.Original
+	case a.Operation.Adopt && (a.done() || a.maybeDone()):
+		return !s.isUnadopted(t.Volume, a.Operation.ClaimUID)
 	case isCleanup(a.Operation) && a.done():
 		return t.Volume == nil || !volumes.NeedsCleanup(t.Volume, t.Claim, s.Provisioner)
 	}
 	return true
+}
+
+// isUnadopted says that a volume is there that an adoption for a claim would make ours.
+func (s Settings) isUnadopted(object *corev1.PersistentVolume, claimUID string) bool {
+	if object == nil {
+		return false
+	}
+	read := volumes.Read(object, s.Provisioner)
+	return read.Kind == volumes.Original && string(read.ClaimUID) == claimUID
 }
 
 // Traces are what the API shows of an attempt, beside its Job.

@@ -51,23 +51,35 @@ func (s State) planGone(v Volume, plan *VolumePlan) {
 	plan.Delete = volumes.NeedsCleanup(v.Object, v.Claim, s.Provisioner)
 }
 
-// planOriginal adopts a volume of the original system while it is known whose the data is.
+// planOriginal adopts a volume of the original system while it is known whose the data is. An
+// adoption that was begun for the claim of its claimRef is finished, although that claim went
+// meanwhile: the owner is in the ledger, or may be, and nothing else would ever end it there.
+//
+//	newest adoption  bound to that claim  what is done
+//	running          any                  nothing
+//	done, not used   any                  adopted
+//	maybe done       any                  asked for again
+//	any other        yes                  asked for
+//	any other        no                   told
 func (s State) planOriginal(v Volume, read volumes.Volume, plan *VolumePlan) {
-	if !volumes.NeedsAdoption(v.Object, v.Claim, s.Provisioner) {
-		plan.Problem = unadoptable(v.Object, read)
-		return
-	}
-	last, begun := s.newest(v.Object.Name, v.Object.CreationTimestamp.Time, isAdoption)
+	last, begun := s.newest(v.Object.Name, v.Object.CreationTimestamp.Time, func(o directories.Operation) bool {
+		return isAdoption(o) && o.ClaimUID == string(read.ClaimUID)
+	})
+	adoptable := read.Problem == "" && v.Object.DeletionTimestamp == nil
 	switch {
 	case begun && last.running():
 		plan.Running = last.Until
-	case begun && last.Fresh && last.done():
+	case begun && last.Fresh && last.done() && adoptable:
 		plan.Adopt = true
-	default:
+	case begun && last.Fresh && last.maybeDone() && adoptable,
+		volumes.NeedsAdoption(v.Object, v.Claim, s.Provisioner):
 		operation := volumes.Adoption(read, s.Cluster)
+		operation.Class = v.Object.Spec.StorageClassName
 		// Whoever shared the directory until now goes on doing so.
 		operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true
 		s.want(plan, read, operation, last, begun)
+	default:
+		plan.Problem = unadoptable(v.Object, read)
 	}
 }
 

@@ -86,6 +86,13 @@ func TestVolume(t *testing.T) {
 		"original, bound":             {[]func(*world){boundClaim, withVolume(newVolume(t, original))}, fate{kind: directories.Setup}},
 		"original, being adopted":     {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(running(adoption()))}, fate{running: true}},
 		"original, entered":           {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(adoption(), done))}, fate{adopt: true}},
+		"original, entered, unbound":  {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), done))}, fate{adopt: true}},
+		"original, lost, unbound":     {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), lost))}, fate{kind: directories.Setup, failed: true}},
+		"original, no answer":         {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), noAnswer))}, fate{kind: directories.Setup, due: now, failed: true}},
+		"original, refused, unbound":  {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), failed))}, fate{problem: true}},
+		"original, used, unbound":     {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(used(ended(adoption(), done)))}, fate{problem: true}},
+		"original, entered, deleted":  {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released, deleting)), withAttempts(ended(adoption(), done))}, fate{problem: true}},
+		"original, entered otherwise": {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(ofAnotherClaim(adoption()), done))}, fate{kind: directories.Setup}},
 		"original, refused":           {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(adoption(), failed))}, fate{kind: directories.Setup, due: now, failed: true}},
 		"original, released":          {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released))}, fate{problem: true}},
 		"original, bound, forged":     {[]func(*world){boundClaim, withVolume(newVolume(t, original, elsewhereServed))}, fate{problem: true}},
@@ -131,6 +138,14 @@ func TestOriginalThatCannotBeAdopted(t *testing.T) {
 func adoption() directories.Operation {
 	o := setup()
 	o.Adopt, o.Record = true, nil
+	return o
+}
+
+// noAnswer may hide that everything was done.
+var noAnswer = directories.Result{State: directories.Failed, Reason: directories.IOError, Message: "no answer"}
+
+func ofAnotherClaim(o directories.Operation) directories.Operation {
+	o.ClaimUID = "another"
 	return o
 }
 
@@ -182,7 +197,12 @@ func TestUsed(t *testing.T) {
 		"setup failed":                  {ended(setup(), failed), nil, false, true},
 		"adoption done, not adopted":    {ended(adoption(), done), originalOne, false, false},
 		"adoption done, adopted":        {ended(adoption(), done), object, false, true},
-		"adoption lost":                 {ended(adoption(), lost), originalOne, false, true},
+		"adoption lost":                 {ended(adoption(), lost), originalOne, false, false},
+		"adoption lost, tried again":    {ended(adoption(), lost), originalOne, true, true},
+		"adoption lost, volume gone":    {ended(adoption(), lost), nil, false, true},
+		"adoption without an answer":    {ended(adoption(), noAnswer), originalOne, false, false},
+		"adoption refused":              {ended(adoption(), failed), originalOne, false, true},
+		"adoption of another claim's":   {ended(ofAnotherClaim(adoption()), done), originalOne, false, true},
 		"cleanup done, volume there":    {ended(cleanup(), done), freeOne, false, false},
 		"cleanup done, volume gone":     {ended(cleanup(), done), nil, false, true},
 		"cleanup done, volume retained": {ended(cleanup(), done), newVolume(t, released, retained), false, true},
