@@ -127,7 +127,7 @@ func makes(o mountjobs.Outcome, path, except string) bool {
 	return false
 }
 
-// isShared says that another volume that lives has the same directory.
+// isShared says that another volume has the same directory, in whatever phase it is.
 func (v *View) isShared(object *corev1.PersistentVolume) bool {
 	if object.Spec.NFS == nil {
 		return false
@@ -135,8 +135,7 @@ func (v *View) isShared(object *corev1.PersistentVolume) bool {
 	id := object.Annotations[wellknown.AnnotationFileSystemID]
 	return slices.ContainsFunc(v.Caches.VolumesAt(object.Spec.NFS.Path), func(other *corev1.PersistentVolume) bool {
 		return other.UID != object.UID && other.Annotations[wellknown.AnnotationFileSystemID] == id &&
-			volumes.Read(other, v.Provisioner).Kind != volumes.Foreign &&
-			other.DeletionTimestamp == nil && other.Status.Phase != corev1.VolumeReleased
+			volumes.Read(other, v.Provisioner).Kind != volumes.Foreign
 	})
 }
 
