@@ -2,10 +2,12 @@ package directories
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"strings"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -18,6 +20,8 @@ func EncodeOperations(operations []Operation) ([]byte, error) {
 	if len(operations) > 0 {
 		batch.Cluster = operations[0].Cluster
 		batch.Record = commonRecord(operations)
+		batch.NamespaceUIDs = common(operations, func(o Operation) (namespace, uid string) { return o.Namespace, o.NamespaceUID })
+		batch.Class = common(operations, func(o Operation) (all, class string) { return "", o.Class })[""]
 	}
 	for i, operation := range operations {
 		wire := wireOperation{plainOperation: plainOperation(operation)}
@@ -26,7 +30,7 @@ func EncodeOperations(operations []Operation) ([]byte, error) {
 		} else if wire.Cluster == "" {
 			return nil, fmt.Errorf("operation %d of %d names no cluster", i, len(operations))
 		}
-		wire.shorten(batch.Record)
+		wire.shorten(batch)
 		batch.Operations[i] = wire
 	}
 	data, err := marshal(batch)
@@ -54,7 +58,7 @@ func DecodeOperations(data []byte) ([]Operation, error) {
 		if wire.Cluster == "" {
 			wire.Cluster = batch.Cluster
 		}
-		if err := wire.lengthen(batch.Record); err != nil {
+		if err := wire.lengthen(batch); err != nil {
 			return nil, fmt.Errorf("reading operation %d: %w", i, err)
 		}
 		operations[i] = Operation(wire.plainOperation)
@@ -66,8 +70,12 @@ type wireBatch struct {
 	Cluster string `json:"cluster,omitempty"` // of the operations that name none
 	// Record is that of all operations that have none of their own and do not say that they have
 	// no record at all: a burst of claims of one class has the same.
-	Record     json.RawMessage `json:"record,omitempty"`
-	Operations []wireOperation `json:"operations"`
+	Record json.RawMessage `json:"record,omitempty"`
+	// NamespaceUIDs and Class are those of the setups and restores, each only where it is the same
+	// in all of a namespace, or in all.
+	NamespaceUIDs map[string]string `json:"nsUIDs,omitempty"`
+	Class         string            `json:"class,omitempty"`
+	Operations    []wireOperation   `json:"operations"`
 }
 
 type plainOperation Operation
@@ -79,6 +87,26 @@ type wireOperation struct {
 	// NoRecord says that there is none, not even the common one.
 	NoRecord bool `json:"noRecord,omitempty"`
 }
+
+// common are the values that all setups and restores with the same key have.
+func common(operations []Operation, of func(Operation) (key, value string)) map[string]string {
+	values := map[string]string{}
+	for _, operation := range operations {
+		if !operation.takesDirectory() {
+			continue
+		}
+		key, value := of(operation)
+		if before, seen := values[key]; seen && before != value {
+			value = ""
+		}
+		values[key] = value
+	}
+	maps.DeleteFunc(values, func(_, value string) bool { return value == "" })
+	return values
+}
+
+// takesDirectory says that an operation makes its volume an owner.
+func (o Operation) takesDirectory() bool { return o.Kind == Setup || o.Kind == Restore }
 
 // commonRecord is the one that saves most when it is written once; nil if none does.
 func commonRecord(operations []Operation) json.RawMessage {
@@ -99,11 +127,19 @@ func commonRecord(operations []Operation) json.RawMessage {
 	return best
 }
 
-func (w *wireOperation) shorten(common json.RawMessage) {
-	if common != nil {
+func (w *wireOperation) shorten(batch wireBatch) {
+	if batch.Record != nil {
 		w.NoRecord = len(w.Record) == 0
-		if bytes.Equal(w.Record, common) {
+		if bytes.Equal(w.Record, batch.Record) {
 			w.Record = nil
+		}
+	}
+	if Operation(w.plainOperation).takesDirectory() {
+		if batch.NamespaceUIDs[w.Namespace] != "" {
+			w.NamespaceUID = ""
+		}
+		if batch.Class != "" {
+			w.Class = ""
 		}
 	}
 	if under, ok := strings.CutSuffix(w.Path, w.ownName()); ok {
@@ -117,12 +153,16 @@ func (w *wireOperation) shorten(common json.RawMessage) {
 	}
 }
 
-func (w *wireOperation) lengthen(common json.RawMessage) error {
+func (w *wireOperation) lengthen(batch wireBatch) error {
 	if w.NoRecord && len(w.Record) > 0 {
 		return errors.New("it has a record and says that it has none")
 	}
 	if len(w.Record) == 0 && !w.NoRecord {
-		w.Record = common
+		w.Record = batch.Record
+	}
+	if Operation(w.plainOperation).takesDirectory() {
+		w.NamespaceUID = cmp.Or(w.NamespaceUID, batch.NamespaceUIDs[w.Namespace])
+		w.Class = cmp.Or(w.Class, batch.Class)
 	}
 	w.NoRecord = false
 	if w.Under != "" && w.Path != "" {

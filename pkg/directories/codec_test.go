@@ -25,6 +25,11 @@ func TestOperationsSurviveTheirEncoding(t *testing.T) {
 	bare, other := all, all
 	bare.Record = nil
 	other.Record = json.RawMessage(`{"other":1}`)
+	for i, o := range []*Operation{&anyName, &elsewhere, &own, &atTop, &bare, &other, &all} {
+		o.Namespace, o.NamespaceUID = fmt.Sprint("ns-", i%3), fmt.Sprint("uid-", i%3) // each with one uid
+	}
+	bare.NamespaceUID = ""
+	other.Kind, other.Class = Cleanup, "x"
 	own.Path = "/base/deep/claim-1-c1-ns-1"
 	atTop.Path = "/claim-1-c1-ns-1"
 	want := []Operation{other, all, anyName, bare, elsewhere, own, atTop}
@@ -52,7 +57,7 @@ func TestAFullBatchFits(t *testing.T) {
 		claim := fmt.Sprintf("data-%04d", i)
 		operations = append(operations, Operation{
 			Kind:   Setup,
-			Owner:  Owner{Volume: "pvc-" + uid, Cluster: "0e2ed1b0-9e3a-4b9f-9d3c-0123456789ab", Namespace: "team-a", Claim: claim, ClaimUID: uid},
+			Owner:  Owner{Volume: "pvc-" + uid, Cluster: "0e2ed1b0-9e3a-4b9f-9d3c-0123456789ab", Namespace: "team-a", Claim: claim, ClaimUID: uid, NamespaceUID: "7a2ed1b0-9e3a-4b9f-9d3c-0123456789ab", Class: "efs-stunnel"},
 			Path:   "/team-a/" + claim + "-" + uid,
 			Record: json.RawMessage(`{"fs":"fs-0123456789abcdef0","size":"100Gi","modes":["RWX"],"class":"efs-stunnel","policy":"Delete"}`),
 		})

@@ -22,11 +22,13 @@ func Begin(claim Claim, class Class, choice Choice, cluster string) (directories
 			Namespace: claim.Namespace,
 			Claim:     claim.Name,
 			ClaimUID:  string(claim.UID),
+			Class:     class.Name,
 		},
 		Path: claim.Path,
 	}
 	if claim.Restore != "" {
 		operation.Kind, operation.RestoreFrom = directories.Restore, string(claim.Restore)
+		operation.ShareAcrossNamespaces = class.Rules.ShareAcrossNamespaces
 	} else {
 		operation.Directory, operation.Rules = class.Directory, class.Rules
 	}

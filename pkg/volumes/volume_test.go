@@ -31,7 +31,7 @@ func everything(t testing.TB) directories.Operation {
 func TestBegin(t *testing.T) {
 	want := directories.Operation{
 		Kind:      directories.Setup,
-		Owner:     directories.Owner{Volume: "pvc-" + claimUID, Cluster: cluster, Namespace: "team", Claim: "data", ClaimUID: claimUID},
+		Owner:     directories.Owner{Volume: "pvc-" + claimUID, Cluster: cluster, Namespace: "team", Claim: "data", ClaimUID: claimUID, Class: "efs"},
 		Path:      "/k8s/team/x",
 		Directory: directories.Directory{Mode: "2770", AllocateGID: true, GIDMin: 3000, GIDMax: 4000},
 		Rules:     directories.Rules{ShareAcrossNamespaces: true, ShareAcrossClusters: true, RefuseExisting: true},

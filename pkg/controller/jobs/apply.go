@@ -77,6 +77,12 @@ func (c *Controller) start(ctx context.Context, w world, p plan) (again time.Dur
 	for _, unfit := range packed.Unfit {
 		c.tellOwner(unfit.Operation, "the operation cannot be sent to a mount Job: "+unfit.Err.Error())
 	}
+	sealed, err := c.withNamespaceUIDs(ctx, packed.Batch)
+	if err != nil {
+		c.tellWaiting(p.due, fmt.Sprintf("no mount Job can begin: %v", err))
+		return 0, err
+	}
+	packed = mountjobs.Pack(sealed, c.options.Batch) // the uids take room
 	if len(packed.Batch) == 0 {
 		return 0, nil
 	}

@@ -52,6 +52,25 @@ func (r Reader) Claim(ctx context.Context, namespace, name string) (*corev1.Pers
 	return object, nil
 }
 
+// NamespaceUIDs are the uids of those of the named namespaces that exist, by name.
+func (r Reader) NamespaceUIDs(ctx context.Context, names []string) (map[string]types.UID, error) {
+	found, err := each(ctx, names, func(ctx context.Context, name string) (*types.UID, error) {
+		object, err := r.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, nil //nolint:nilnil // absence is an answer
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading namespace %s: %w", name, err)
+		}
+		return &object.UID, nil
+	})
+	uids := make(map[string]types.UID, len(found))
+	for name, uid := range found {
+		uids[name] = *uid
+	}
+	return uids, err
+}
+
 // Volumes are those of the named volumes that exist, by name.
 func (r Reader) Volumes(ctx context.Context, names []string) (map[string]*corev1.PersistentVolume, error) {
 	if len(names) > ManyObjects {

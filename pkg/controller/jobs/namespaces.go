@@ -1,0 +1,49 @@
+package jobs
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"gnuthought.com/efs-stunnel/pkg/directories"
+)
+
+// withNamespaceUIDs writes into operations that enter an owner the uid of its namespace, read live: a
+// cached one could be that of an earlier namespace of the same name, whose data is not for this one.
+//
+//	namespace  its claim   what becomes of the operation
+//	there      there       sent with the uid
+//	gone       there       left out: the cache is behind, and the claim goes too
+//	any        gone        sent as it was begun: what was begun is finished
+func (c *Controller) withNamespaceUIDs(ctx context.Context, operations []directories.Operation) ([]directories.Operation, error) {
+	names := map[string]bool{}
+	for _, o := range operations {
+		if c.needsNamespace(o) {
+			names[o.Namespace] = true
+		}
+	}
+	if len(names) == 0 {
+		return operations, nil
+	}
+	uids, err := c.live.NamespaceUIDs(ctx, slices.Collect(maps.Keys(names)))
+	if err != nil {
+		return nil, err
+	}
+	var sealed []directories.Operation
+	for _, o := range operations {
+		if c.needsNamespace(o) {
+			uid, ok := uids[o.Namespace]
+			if !ok {
+				continue
+			}
+			o.NamespaceUID = string(uid)
+		}
+		sealed = append(sealed, o)
+	}
+	return sealed, nil
+}
+
+// needsNamespace says that an operation enters an owner whose claim is there.
+func (c *Controller) needsNamespace(o directories.Operation) bool {
+	return (o.Kind == directories.Setup || o.Kind == directories.Restore) && c.claimOf(o) != nil
+}
