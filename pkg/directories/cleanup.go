@@ -57,8 +57,8 @@ func (b *batch) notOwned(ctx context.Context, op Operation, s site) (Result, err
 	if err := b.ledger.prune(ctx, op.Path); err != nil { // the first run may have died before that
 		return Result{}, err
 	}
-	trashed, err := readRecord(b.trash, op.Volume)
-	if err != nil || trashed != nil && trashed.Path == op.Path && trashed.Owner.isOf(op.Owner) {
+	trashed, err := b.readRecord(ctx, op.Volume)
+	if err != nil || trashed != nil && trashed.isAt(op.Path) && trashed.Owner.isOf(op.Owner) {
 		return Result{State: Done}, err
 	}
 	there, err := b.isThere(ctx, op.Path)
@@ -190,7 +190,7 @@ func (b *batch) leaveLast(ctx context.Context, op Operation, own *entry) (Result
 // discard moves the directory to the trash, with a record beside it that is there first: what
 // has no record is never swept.
 func (b *batch) discard(ctx context.Context, op Operation, own *entry) error {
-	slot, moved, err := b.slot(op, own)
+	slot, moved, err := b.slot(ctx, op, own)
 	if err != nil || moved {
 		return err
 	}
@@ -198,7 +198,7 @@ func (b *batch) discard(ctx context.Context, op Operation, own *entry) error {
 	if err != nil || info == nil {
 		return err
 	}
-	if err := b.writeRecord(ctx, slot, trashRecord{Owner: own, Volume: op.Volume, Path: op.Path, Deleted: b.fs.now().UTC().Round(0), Keep: op.Keep}); err != nil {
+	if err := b.record(ctx, op, own, slot); err != nil {
 		return err
 	}
 	parent, err := b.data.folder(ctx, path.Dir(op.Path))

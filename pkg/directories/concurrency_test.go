@@ -97,7 +97,7 @@ func ownerAt(cluster, p string) Owner {
 func (w *world) sweepQuietly() {
 	f := w.open(nil)
 	defer f.Close()
-	if _, err := f.Sweep(context.Background(), SweepOptions{Now: w.now, Workers: 4}); err != nil {
+	if _, err := f.Sweep(context.Background(), SweepOptions{Workers: 4}); err != nil {
 		w.t.Error(err)
 	}
 }

@@ -44,7 +44,14 @@ func scenarios() map[string]scenario {
 		w.gidsOf(allocating(setupOf(a, "/ns/a")))
 		w.write("/ns/a/deep/file", "x")
 	}
+	full := func(w *world) {
+		w.sweep(0) // makes what a sweep needs
+		single(w)
+		w.full = true
+	}
 	return map[string]scenario{
+		"full":         {full, []Operation{cleanupOf(a, "/ns/a")}, false},
+		"full, swept":  {full, []Operation{cleanupOf(a, "/ns/a")}, true},
 		"setups":       {func(*world) {}, []Operation{allocating(setupOf(a, "/ns/x/a")), allocating(setupOf(b, "/ns/x/b"))}, false},
 		"adoption":     {func(w *world) { w.write("/ns/a/file", "x") }, []Operation{setupOf(a, "/ns/a")}, false},
 		"cleanup":      {single, []Operation{cleanupOf(a, "/ns/a")}, false},
@@ -87,10 +94,14 @@ func (s scenario) playWith(ctx context.Context, w *world, step, lost func(string
 		return nil, err
 	}
 	defer f.Close()
+	f.serverTime = func() time.Time { return w.now }
 	f.lost = lost
+	if w.full {
+		f.space = noSpace
+	}
 	results = f.Run(ctx, s.batch, nil).Results
 	if s.sweep && !slices.ContainsFunc(results, func(r Result) bool { return r.State == NotDone }) {
-		_, err = f.Sweep(ctx, SweepOptions{Now: w.now, Workers: 1})
+		_, err = f.Sweep(ctx, SweepOptions{Workers: 1})
 	}
 	return results, err
 }

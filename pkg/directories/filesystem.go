@@ -7,18 +7,19 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"sync"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Options say which file system is expected, and what time it is.
+// Options say which file system is expected, and what time it is here.
 type Options struct {
 	// FileSystemID is the file system that the asker means.
 	FileSystemID string
 	// Aliases are ids whose marker is right too: the file system is a copy of theirs.
 	Aliases []string
-	// Now is time.Now when nil.
+	// Now is time.Now when nil. It tells one life of a volume from the next, and decides nothing.
 	Now func() time.Time
 }
 
@@ -31,7 +32,15 @@ type FileSystem struct {
 
 	// step is called before every change and every look through a handle; an error stops there.
 	// Tests use it to play crashes and intruders.
-	step func(name string) error // nil outside tests
+	step   func(name string) error // nil outside tests
+	stepMu sync.Mutex              // held during step: tests need not mind that workers call it
+
+	// space is called before every step that needs space on the server; its error stands for the
+	// server's answer.
+	space func(name string) error // nil outside tests
+
+	// serverTime stands for the clock of the file server.
+	serverTime func() time.Time // nil outside tests
 
 	// lost is called after every rename between two directories that took place; an error stands
 	// for an answer of the server that never came.
@@ -74,10 +83,21 @@ func (f *FileSystem) before(ctx context.Context, step string) error {
 	if f.step == nil {
 		return nil
 	}
+	f.stepMu.Lock()
+	defer f.stepMu.Unlock()
 	if err := f.step(step); err != nil {
 		return &stopError{err}
 	}
 	return nil
+}
+
+// beforeGrowing is before, for a step that needs space on the server.
+func (f *FileSystem) beforeGrowing(ctx context.Context, step string) error {
+	err := f.before(ctx, step)
+	if err == nil && f.space != nil {
+		err = f.space(step)
+	}
+	return err
 }
 
 // move is the step that renames something from one open directory to another.
@@ -99,7 +119,7 @@ func (f *FileSystem) stateFolder(ctx context.Context, name string) (*os.Root, er
 	if !errors.Is(err, fs.ErrNotExist) {
 		return folder, err
 	}
-	if err := f.before(ctx, "make "+where); err != nil {
+	if err := f.beforeGrowing(ctx, "make "+where); err != nil {
 		return nil, err
 	}
 	if err := f.state.Mkdir(name, privateDirectory); err != nil && !errors.Is(err, fs.ErrExist) {

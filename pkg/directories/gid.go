@@ -23,6 +23,8 @@ type gids struct {
 	batch  *batch
 	folder *os.Root
 	given  map[int]bool // nil until listed
+
+	reclaimed map[[2]int]bool // ranges; reading the trash once for a batch is enough
 }
 
 // grant says for whom a gid was given.
@@ -170,6 +172,9 @@ func (g *gids) isFor(gid int, op Operation) bool {
 // reclaim frees the gids of a range that nothing has any more. Only here the whole ledger is
 // read.
 func (g *gids) reclaim(ctx context.Context, lowest, highest int) error {
+	if g.reclaimed[[2]int{lowest, highest}] {
+		return nil
+	}
 	used, err := g.used(ctx)
 	if err != nil {
 		return err
@@ -194,6 +199,7 @@ func (g *gids) reclaim(ctx context.Context, lowest, highest int) error {
 		}
 		delete(g.given, gid)
 	}
+	g.reclaimed[[2]int{lowest, highest}] = true
 	return nil
 }
 
@@ -204,14 +210,9 @@ func (g *gids) used(ctx context.Context) (map[int]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, records, err := listTrash(g.batch.trash)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range records {
-		used[r.Owner.GID] = true
-	}
-	return used, nil
+	all := func(string) bool { return true }
+	err = g.batch.eachRecord(ctx, all, func(r *trashRecord) { used[r.Owner.GID] = true })
+	return used, err
 }
 
 // isRetained says whether the directory for which a gid was given is still there with it, though

@@ -106,7 +106,7 @@ func TestGIDsAreReusedWhenTheRangeIsUsedUp(t *testing.T) {
 	w.sweep(0)
 	w.wantGIDs([]int{103}, small(7, "/new"))
 	w.do(small(8, "/more"), Failed, GIDsExhausted)
-	w.now = w.now.Add(time.Hour)
+	w.now = w.now.Add(time.Hour + time.Hour/100)
 	w.sweep(0)
 	w.wantGIDs([]int{102}, small(8, "/more"))
 }

@@ -27,7 +27,7 @@ func (b *batch) confirmLast(ctx context.Context, op Operation, slot string, own 
 
 // resumeGivingBack goes on for a run that died between a late move and its undoing.
 func (b *batch) resumeGivingBack(ctx context.Context, op Operation, s site) (given bool, err error) {
-	slot, moved, err := b.slot(op, s.own)
+	slot, moved, err := b.slot(ctx, op, s.own)
 	if err != nil || !moved {
 		return false, err
 	}

@@ -36,7 +36,7 @@ func newLedger(b *batch, owners *os.Root) *ledger {
 }
 
 func (l *ledger) makePrivate(ctx context.Context, parent *os.Root, name, where string) error {
-	if err := l.batch.fs.before(ctx, "make "+where); err != nil {
+	if err := l.batch.fs.beforeGrowing(ctx, "make "+where); err != nil {
 		return err
 	}
 	if err := parent.Mkdir(name, privateDirectory); err != nil && !errors.Is(err, fs.ErrExist) {

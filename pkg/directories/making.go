@@ -25,7 +25,7 @@ func (b *batch) makeShared(ctx context.Context, parent *os.Root, name, where str
 // wrong mode, a run that dies leaves no half-made one, and one that is there was made whole.
 func (b *batch) makeDirectory(ctx context.Context, parent *os.Root, name, where string, s shape) error {
 	half := unique("directory")
-	if err := b.fs.before(ctx, "make "+where); err != nil {
+	if err := b.fs.beforeGrowing(ctx, "make "+where); err != nil {
 		return err
 	}
 	if err := b.tmp.Mkdir(half, privateDirectory); err != nil {

@@ -15,7 +15,7 @@ import (
 // Kind says what an operation does.
 type Kind string
 
-// The kinds. A batch runs them in this order, so that a path is left before it is taken.
+// The kinds. In a batch a path is left before it is taken; see order.
 const (
 	// Release ends an owner whose volume and claim are gone. Its data is retained: no cleanup
 	// removes it from now on.

@@ -16,7 +16,8 @@ import (
 // and the kernel lets only one at a time into the same directory.
 //
 // A tenant may still have the tree open, and made it: it can be of any depth and width, and
-// change meanwhile. Everything is removed through handles that os.Root keeps inside the tree.
+// change meanwhile. A worker that has nothing to remove has more condemned, so that what is condemned
+// is removed even if the time is over before all is. Everything is removed through handles that os.Root keeps inside the tree.
 // Memory and handles are bounded: a directory is read in pieces, the youngest piece first, and
 // one that lies deep is moved to the top.
 type removal struct {
@@ -28,12 +29,14 @@ type removal struct {
 
 	mu      sync.Mutex
 	wake    *sync.Cond
-	waiting []*branch // guarded by mu; the last one is next
-	idle    int       // guarded by mu; workers without a branch
-	over    bool      // guarded by mu
-	swept   Swept     // guarded by mu
-	told    int64     // guarded by mu; removals at the last progress
-	errs    []error   // guarded by mu; the first few
+	condemn func() (names []string, err error, more bool) // guarded by mu; nil when there is no more
+	busy    bool                                          // guarded by mu; a worker is calling condemn
+	waiting []*branch                                     // guarded by mu; the last one is next
+	idle    int                                           // guarded by mu; workers without a branch
+	over    bool                                          // guarded by mu
+	swept   Swept                                         // guarded by mu
+	told    int64                                         // guarded by mu; removals at the last progress
+	errs    []error                                       // guarded by mu; the first few
 
 	entered map[*branch]bool // guarded by mu; those with open handles
 }
@@ -46,15 +49,12 @@ const (
 	tellAlways = 1000
 )
 
-func newRemoval(f *FileSystem, folder *os.Root, options SweepOptions, swept Swept) *removal {
-	r := &removal{fs: f, entered: map[*branch]bool{}, swept: swept, every: options.Every, workers: options.Workers, tell: options.Progress}
+func newRemoval(f *FileSystem, folder *os.Root, condemn func() ([]string, error, bool), options SweepOptions) *removal {
+	r := &removal{fs: f, entered: map[*branch]bool{}, condemn: condemn, every: options.Every, workers: options.Workers, tell: options.Progress}
 	r.wake = sync.NewCond(&r.mu)
 	r.top = &branch{name: inTrash(sweepingName), folder: folder}
 	if r.every <= 0 {
 		r.every = tellAlways
-	}
-	if r.workers <= 0 {
-		r.workers = DefaultSweepWorkers
 	}
 	if r.tell == nil {
 		r.tell = func(Swept) {}
@@ -65,6 +65,7 @@ func newRemoval(f *FileSystem, folder *os.Root, options SweepOptions, swept Swep
 func (r *removal) run(ctx context.Context) (Swept, error) {
 	stop := context.AfterFunc(ctx, r.finish)
 	defer stop()
+	r.hold(r.top) // until no more is condemned
 	r.push(r.top)
 	var workers sync.WaitGroup
 	for range r.workers {
@@ -96,6 +97,10 @@ func (r *removal) next() *branch {
 	defer r.mu.Unlock()
 	r.idle++
 	for len(r.waiting) == 0 && !r.over {
+		if r.condemn != nil && !r.busy {
+			r.condemnMore()
+			continue
+		}
 		if r.idle == r.workers {
 			r.over = true
 			r.wake.Broadcast()
@@ -110,6 +115,33 @@ func (r *removal) next() *branch {
 	b := r.waiting[len(r.waiting)-1]
 	r.waiting = r.waiting[:len(r.waiting)-1]
 	return b
+}
+
+// condemnMore has one more piece condemned, and makes branches of it. The caller has the mutex.
+func (r *removal) condemnMore() {
+	condemn := r.condemn
+	r.busy = true
+	r.idle--
+	r.mu.Unlock()
+	names, err, more := condemn()
+	r.note(r.top, err)
+	children := make([]*branch, len(names))
+	for i, name := range names {
+		r.hold(r.top)
+		children[i] = &branch{parent: r.top, name: name, depth: 1}
+	}
+	r.push(children...)
+	if !more {
+		r.letGo(r.top)
+	}
+	r.mu.Lock()
+	r.swept.Volumes += len(names)
+	if !more {
+		r.condemn = nil
+	}
+	r.busy = false
+	r.idle++
+	r.wake.Broadcast()
 }
 
 func (r *removal) push(branches ...*branch) {
@@ -175,6 +207,9 @@ func (r *removal) enter(b *branch) error {
 func (r *removal) clear(b *branch, piece []string) {
 	var children []*branch
 	for _, name := range piece {
+		if r.isOver() {
+			return
+		}
 		err := b.folder.Remove(name) // as a file, then as a directory; never what a link leads to
 		if !b.isFull(name, err) {
 			r.count(err)
@@ -190,6 +225,12 @@ func (r *removal) clear(b *branch, piece []string) {
 		r.hold(b)
 	}
 	r.push(children...)
+}
+
+func (r *removal) isOver() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over
 }
 
 // isFull says that what could not be removed is a directory, which may go when what is in it is

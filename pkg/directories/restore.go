@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"strings"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -29,7 +30,7 @@ func (b *batch) restore(ctx context.Context, op Operation) (Result, error) {
 	if s.info != nil {
 		return Result{}, refuse(PathTaken, "%s is there already: restore to a path where nothing is", quote(op.Path))
 	}
-	record, err := b.find(op)
+	record, err := b.find(ctx, op)
 	if err != nil {
 		return Result{}, err
 	}
@@ -50,10 +51,10 @@ func (b *batch) mayRestore(ctx context.Context, op Operation, s site) error {
 }
 
 // find looks for the directory of a claim in the trash, and refuses other people's.
-func (b *batch) find(op Operation) (*trashRecord, error) {
-	record, err := b.findVolume(wellknown.VolumePrefix + op.RestoreFrom)
+func (b *batch) find(ctx context.Context, op Operation) (*trashRecord, error) {
+	record, err := b.findVolume(ctx, wellknown.VolumePrefix+op.RestoreFrom)
 	if err == nil && record == nil {
-		record, err = b.findClaim(op.RestoreFrom) // volumes of the original system have any name
+		record, err = b.findStray(ctx, op.RestoreFrom)
 	}
 	switch {
 	case err != nil:
@@ -71,7 +72,7 @@ func (b *batch) find(op Operation) (*trashRecord, error) {
 }
 
 // findVolume finds the last life of a volume.
-func (b *batch) findVolume(volume string) (*trashRecord, error) {
+func (b *batch) findVolume(ctx context.Context, volume string) (*trashRecord, error) {
 	var last *trashRecord
 	for life := 1; ; life++ {
 		slot := slotName(volume, life)
@@ -80,7 +81,7 @@ func (b *batch) findVolume(volume string) (*trashRecord, error) {
 		} else if err != nil {
 			return nil, err
 		}
-		record, err := readRecord(b.trash, slot)
+		record, err := b.readRecord(ctx, slot)
 		if err != nil {
 			return nil, err
 		}
@@ -90,21 +91,52 @@ func (b *batch) findVolume(volume string) (*trashRecord, error) {
 	}
 }
 
-func (b *batch) findClaim(uid string) (*trashRecord, error) {
-	_, records, err := listTrash(b.trash)
-	if err != nil {
-		return nil, err
+// findStray finds the directory of a claim whose volume is not named after it, as those of the
+// original system. Their records are read once for a batch: restores come last in it.
+func (b *batch) findStray(ctx context.Context, uid string) (*trashRecord, error) {
+	if b.strays == nil {
+		strays, err := b.readStrays(ctx)
+		if err != nil {
+			return nil, err
+		}
+		b.strays = strays
 	}
 	var last *trashRecord
-	for _, record := range records {
-		if record.Owner.ClaimUID != uid || last != nil && record.Deleted.Before(last.Deleted) {
+	for _, record := range b.strays[uid] {
+		if last != nil && record.Deleted.Before(last.Deleted) {
 			continue
 		}
-		if _, err := b.trash.Lstat(record.slot); err == nil {
-			last = &record
+		if _, err := b.trash.Lstat(record.slot); err == nil { // not restored in this batch
+			last = record
 		}
 	}
 	return last, nil
+}
+
+func (b *batch) readStrays(ctx context.Context) (map[string][]*trashRecord, error) {
+	strays := map[string][]*trashRecord{}
+	isStray := func(slot string) bool { return !isOurName(volumeOf(slot)) }
+	err := b.eachRecord(ctx, isStray, func(record *trashRecord) {
+		uid := record.Owner.ClaimUID
+		strays[uid] = append(strays[uid], record)
+	})
+	return strays, err
+}
+
+// isOurName says whether a volume is named after the uid of its claim, as all are that this system
+// has made.
+func isOurName(volume string) bool {
+	uid, ok := strings.CutPrefix(volume, wellknown.VolumePrefix)
+	if !ok || len(uid) != len("01234567-89ab-cdef-0123-456789abcdef") {
+		return false
+	}
+	for i, c := range []byte(uid) {
+		isDash := i == 8 || i == 13 || i == 18 || i == 23
+		if isDash != (c == '-') || !isDash && !strings.ContainsRune("0123456789abcdef", rune(c)) {
+			return false
+		}
+	}
+	return true
 }
 
 // bringBack enters the new owner, and moves the directory from the trash to it.

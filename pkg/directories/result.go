@@ -160,10 +160,14 @@ func stopMessage(cause error) string {
 	return "the Job was stopped before this; the next Job goes on"
 }
 
+func isNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
 // classify finds the reason in what the kernel said.
 func classify(err error) (reason Reason, advice string) {
 	switch {
-	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+	case isNoSpace(err):
 		return NoSpace, "free space or raise the quota; the next try goes on"
 	case errors.Is(err, syscall.EROFS):
 		return ReadOnly, "the file system is read-only: check its policy and replication"

@@ -44,16 +44,24 @@ func (f *FileSystem) run(ctx context.Context, operations []Operation, progress f
 }
 
 // order gives the places of the operations in the order in which they are done: a path is left
-// before it is taken, and owners that are only remembered go before what they block.
+// before it is taken, and owners that are only remembered go before what they block. Restores may have
+// to look through the trash, so setups do not wait for them, but for those of a path that a restore
+// wants too: it needs the path empty, and they join it.
 func order(operations []Operation) []int {
-	kinds := []Kind{Release, Cleanup, Restore, Setup}
+	restored := map[string]bool{}
 	places := make([]int, len(operations))
-	for i := range places {
+	for i, operation := range operations {
 		places[i] = i
+		restored[operation.Path] = restored[operation.Path] || operation.Kind == Restore
 	}
-	slices.SortStableFunc(places, func(a, b int) int {
-		return slices.Index(kinds, operations[a].Kind) - slices.Index(kinds, operations[b].Kind)
-	})
+	kinds := []Kind{Release, Cleanup, Setup, Restore}
+	rank := func(i int) int {
+		if kind := operations[i].Kind; kind != Setup || !restored[operations[i].Path] {
+			return slices.Index(kinds, kind)
+		}
+		return len(kinds)
+	}
+	slices.SortStableFunc(places, func(a, b int) int { return rank(a) - rank(b) })
 	return places
 }
 
@@ -66,10 +74,15 @@ type batch struct {
 	data   *tree
 	ledger *ledger
 	gids   *gids
+	clock  *serverClock
+	due    *dueIndex // nil until used
+
+	// strays are the records that findStray has read, by claim uid; nil until it has.
+	strays map[string][]*trashRecord
 }
 
 func (f *FileSystem) begin(ctx context.Context) (*batch, error) {
-	b := &batch{fs: f}
+	b := &batch{fs: f, clock: &serverClock{fs: f}}
 	b.data = &tree{fs: f, base: f.root, where: "/", make: b.makeShared, open: map[string]*os.Root{}}
 	err := b.openState(ctx)
 	if err == nil {
@@ -98,7 +111,7 @@ func (b *batch) openState(ctx context.Context) error {
 	}
 	b.ledger = newLedger(b, owners)
 	folder, err := b.fs.stateFolder(ctx, gidsName)
-	b.gids = &gids{batch: b, folder: folder}
+	b.gids = &gids{batch: b, folder: folder, reclaimed: map[[2]int]bool{}}
 	return err
 }
 
@@ -120,6 +133,7 @@ func (b *batch) emptyTmp() error {
 func (b *batch) end() {
 	closeRoot(b.tmp)
 	closeRoot(b.trash)
+	b.due.close()
 	b.data.forget("/")
 	if b.ledger != nil {
 		b.ledger.close()
@@ -137,6 +151,7 @@ func (b *batch) do(ctx context.Context, operation Operation) Result {
 	}
 	b.data.trim()
 	b.ledger.tree.trim()
+	b.due.trim()
 	return result
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 )
 
 // maxFile bounds what is read of a file of ours; they are some hundred bytes.
@@ -27,23 +28,33 @@ func createFile(folder *os.Root, name string, data []byte) error {
 
 // readFile reads a file of ours; where is for messages.
 func readFile(folder *os.Root, name, where string) ([]byte, error) {
+	data, _, err := readFileTime(folder, name, where)
+	return data, err
+}
+
+// readFileTime is readFile, and says when the server has written the file.
+func readFileTime(folder *os.Root, name, where string) (data []byte, written time.Time, err error) {
 	file, err := folder.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", where, err)
+		return nil, time.Time{}, fmt.Errorf("reading %s: %w", where, err)
 	}
 	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxFile))
+	data, err = io.ReadAll(io.LimitReader(file, maxFile))
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", where, err)
+		return nil, time.Time{}, fmt.Errorf("reading %s: %w", where, err)
 	}
-	return data, nil
+	info, err := file.Stat()
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("reading %s: %w", where, err)
+	}
+	return data, info.ModTime(), nil
 }
 
 // writeFile puts a file in its place by a rename, so that nobody ever reads half of it, and
 // what was there stays until then.
 func (b *batch) writeFile(ctx context.Context, folder *os.Root, name, where string, data []byte) error {
 	half := unique("file")
-	if err := b.fs.before(ctx, "write "+where); err != nil {
+	if err := b.fs.beforeGrowing(ctx, "write "+where); err != nil {
 		return err
 	}
 	if err := createFile(b.tmp, half, data); err != nil {

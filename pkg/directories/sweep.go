@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
+	"math"
 	"os"
 	"path"
+	"slices"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -18,12 +21,9 @@ const sweepingName = wellknown.OwnerPrefix + wellknown.OwnerPrefix + "sweeping"
 
 // SweepOptions say how the trash is emptied.
 type SweepOptions struct {
-	// Now decides what was kept long enough.
-	Now time.Time
-	// Workers is how many directories are emptied at once; 0 is DefaultSweepWorkers.
+	// Workers is how many directories are emptied, or records read, at once; 0 is
+	// DefaultSweepWorkers.
 	Workers int
-	// Begun, if not nil, hears that all that is due is out of reach, and that its removal begins.
-	Begun func(Swept)
 	// Progress, if not nil, hears of every Every removals; one call at a time.
 	Progress func(Swept)
 	Every    int64 // 0 is 1000
@@ -38,135 +38,233 @@ type Swept struct {
 	Removed int64 `json:"removed"`
 	// Volumes counts the directories in the trash whose time was over.
 	Volumes int `json:"volumes"`
-	// Kept counts those whose time is not over, or that nothing is known about.
+	// Kept counts those whose time was not over, or that nothing is known about, when all were
+	// counted last: by this sweep, or in a large trash by one of the last hour.
 	Kept int `json:"kept"`
-	// Next is when the next one's time is over; zero is never.
+	// Unknown counts those among them that stay for ever: they have no record that can be read.
+	Unknown int `json:"unknown,omitempty"`
+	// Indexed counts the records, of versions before, that this sweep has put into the index.
+	Indexed int `json:"indexed,omitempty"`
+	// Next is when the next one's time is over, by the server's clock; zero is never.
 	Next time.Time `json:"next,omitzero"`
+	// NextIn is Next as seconds from the sweep's begin, for who has another clock.
+	NextIn int64 `json:"nextInSeconds,omitempty"`
 }
 
-// Sweep removes what is in the trash and was kept long enough. It takes the lock only for
-// moments, so batches go on beside it, and can be stopped at any time: the next sweep goes on.
-// What cannot be removed does not keep the rest from going.
+// Sweep removes what is in the trash and was kept long enough by the server's clock. It takes the
+// lock only for moments, so batches go on beside it, and can be stopped at any time: the next sweep
+// goes on. What cannot be removed does not keep the rest from going.
+//
+// Directories are condemned in pieces, while those of earlier pieces are removed. What the index
+// says to be due comes first; what the index does not know is looked for afterwards.
 func (f *FileSystem) Sweep(ctx context.Context, options SweepOptions) (Swept, error) {
-	trash, err := f.stateFolder(ctx, path.Base(wellknown.TrashDirectory))
-	if err != nil {
-		return Swept{}, err
+	if options.Workers <= 0 {
+		options.Workers = DefaultSweepWorkers
 	}
-	defer closeRoot(trash)
-	s := &sweep{fs: f, trash: trash, now: options.Now}
+	s := &sweep{fs: f, workers: options.Workers}
+	defer s.close()
 	if err := s.open(ctx); err != nil {
 		return Swept{}, err
 	}
-	defer closeRoot(s.sweeping)
-	if err := s.condemn(ctx); err != nil {
-		return s.swept, err
-	}
-	if options.Begun != nil {
-		options.Begun(s.swept)
-	}
-	r := newRemoval(f, s.sweeping, options, s.swept)
-	return r.run(ctx)
+	condemn, stop := iter.Pull2(s.condemned(ctx))
+	defer stop()
+	r := newRemoval(f, s.sweeping, condemn, options)
+	removed, err := r.run(ctx)
+	s.swept.Removed, s.swept.Volumes = removed.Removed, removed.Volumes
+	return s.swept, err
 }
 
 type sweep struct {
 	fs       *FileSystem
+	workers  int
 	trash    *os.Root
 	sweeping *os.Root
-	now      time.Time
+	index    *dueIndex
+	now      time.Time // the server's
 	swept    Swept
 }
 
-func (s *sweep) open(ctx context.Context) error {
-	where := inTrash(sweepingName)
-	if err := s.trash.Mkdir(sweepingName, privateDirectory); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("making %s: %w", where, err)
+func (s *sweep) open(ctx context.Context) (err error) {
+	if s.trash, err = s.fs.stateFolder(ctx, path.Base(wellknown.TrashDirectory)); err != nil {
+		return err
 	}
-	sweeping, err := s.fs.enter(ctx, s.trash, sweepingName, where)
-	s.sweeping = sweeping
+	if s.sweeping, err = s.openSweeping(ctx); err != nil {
+		return err
+	}
+	if s.index, err = s.fs.openIndex(ctx); err != nil {
+		return err
+	}
+	s.now, err = (&serverClock{fs: s.fs}).now(ctx)
 	return err
 }
 
-// condemn moves what is due to where no restore looks.
-func (s *sweep) condemn(ctx context.Context) error {
-	due, err := s.due(ctx)
-	if err != nil {
-		return err
+// openSweeping makes the directory only when it is not there: the server may be full.
+func (s *sweep) openSweeping(ctx context.Context) (*os.Root, error) {
+	where := inTrash(sweepingName)
+	folder, err := s.fs.enter(ctx, s.trash, sweepingName, where)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return folder, err
 	}
-	for len(due) > 0 {
-		some := due[:min(len(due), condemnedAtOnce)]
-		if err := s.condemnSome(ctx, some); err != nil {
-			return err
+	if err := s.fs.beforeGrowing(ctx, "make "+where); err != nil {
+		return nil, err
+	}
+	if err := s.trash.Mkdir(sweepingName, privateDirectory); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("making %s: %w", where, err)
+	}
+	return s.fs.enter(ctx, s.trash, sweepingName, where)
+}
+
+func (s *sweep) close() {
+	closeRoot(s.trash)
+	closeRoot(s.sweeping)
+	s.index.close()
+}
+
+// condemned moves what is due to where no restore finds it, and gives the new names, piece by piece.
+func (s *sweep) condemned(ctx context.Context) iter.Seq2[[]string, error] {
+	return func(yield func([]string, error) bool) {
+		buckets, err := s.index.names(ctx)
+		if err != nil {
+			yield(nil, err)
+			return
 		}
-		due = due[len(some):]
+		for _, bucket := range buckets {
+			at, ok := bucketTime(bucket)
+			if ok && at.After(s.now) {
+				s.waitUntil(at)
+			} else if ok && !s.condemnBucket(ctx, bucket, yield) {
+				return
+			}
+		}
+		s.check(ctx, buckets, yield)
 	}
-	return nil
 }
 
 // condemnedAtOnce bounds how long batches wait for the lock.
 const condemnedAtOnce = 64
 
-// due lists slots whose time is over, and counts the others. It needs no lock: each is looked at
-// again under it.
-func (s *sweep) due(ctx context.Context) ([]string, error) {
-	if err := s.fs.before(ctx, "read "+wellknown.TrashDirectory); err != nil {
-		return nil, err
+// condemnBucket condemns what a bucket lists, all of which should be due. It says whether to go on.
+func (s *sweep) condemnBucket(ctx context.Context, bucket string, yield func([]string, error) bool) bool {
+	slots, err := s.index.slots(ctx, bucket)
+	if err != nil {
+		return yield(nil, err) && !IsStop(err)
 	}
-	slots, records, err := listTrash(s.trash)
+	for piece := range slices.Chunk(slots, condemnedAtOnce) {
+		if !s.condemnSome(ctx, bucket, piece, yield) {
+			return false
+		}
+	}
+	if err := s.dropBucket(ctx, bucket); err != nil {
+		return yield(nil, err) && !IsStop(err)
+	}
+	return true
+}
+
+// condemnSome condemns some slots under the lock. Each record is read there: the slot may have been
+// emptied, or filled again, since it was listed.
+func (s *sweep) condemnSome(ctx context.Context, bucket string, slots []string, yield func([]string, error) bool) bool {
+	moved, err := s.moveSome(ctx, bucket, slots)
+	return yield(moved, err) && ctx.Err() == nil && !IsStop(err)
+}
+
+func (s *sweep) moveSome(ctx context.Context, bucket string, slots []string) (moved []string, err error) {
+	lock, err := s.fs.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var due []string
-	over, until := map[string]bool{}, map[string]time.Time{}
-	for _, record := range records {
-		over[record.slot], until[record.slot] = record.due(s.now)
-		if over[record.slot] {
-			due = append(due, record.slot) // even if only the record is left
+	defer lock.Close()
+	found, err := s.fs.openRecords(ctx, s.trash, slots, s.workers)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for i, slot := range slots {
+		name, err := s.moveOne(ctx, bucket, slot, found[i])
+		if name != "" {
+			moved = append(moved, name)
+		}
+		errs = append(errs, err)
+		if IsStop(err) {
+			break
 		}
 	}
-	for _, slot := range slots {
-		if !over[slot] {
-			s.keep(until[slot])
-		}
-	}
-	return due, nil
+	return moved, errors.Join(errs...)
 }
 
-func (s *sweep) keep(until time.Time) {
-	s.swept.Kept++
-	if !until.IsZero() && (s.swept.Next.IsZero() || until.Before(s.swept.Next)) {
-		s.swept.Next = until
+// moveOne moves one directory, then drops its record, then takes it off the index.
+//
+//	record        due   what is done
+//	none          –     taken off the index: it was restored, or a cleanup died before its move
+//	not readable  –     nothing
+//	there         no    listed under its own time
+//	there         yes   moved; a record without directory is of a cleanup that will write it again
+func (s *sweep) moveOne(ctx context.Context, bucket, slot string, found foundRecord) (name string, err error) {
+	switch {
+	case found.err != nil:
+		return "", found.err
+	case !found.there:
+		return "", s.index.remove(ctx, bucket, slot)
+	case found.record == nil:
+		return "", nil
+	case !found.record.isDue(s.now):
+		return "", s.listAgain(ctx, bucket, found.record)
 	}
+	name = unique("swept")
+	err = s.fs.move(ctx, "condemn "+inTrash(slot), s.trash, slot, s.sweeping, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		name, err = "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := s.fs.dropRecord(ctx, s.trash, slot); err != nil {
+		return name, err
+	}
+	return name, s.index.remove(ctx, bucket, slot)
 }
 
-func (s *sweep) condemnSome(ctx context.Context, slots []string) error {
+// listAgain puts a slot where its record belongs.
+func (s *sweep) listAgain(ctx context.Context, bucket string, record *trashRecord) error {
+	s.waitFor(record)
+	own := record.bucket()
+	if own == bucket {
+		return nil
+	}
+	err := s.index.put(ctx, own, record.slot)
+	if errors.Is(err, errNoIndex) {
+		return nil // it stays where it is listed
+	}
+	if err != nil {
+		return err
+	}
+	return s.index.remove(ctx, bucket, record.slot)
+}
+
+func (s *sweep) dropBucket(ctx context.Context, bucket string) error {
+	if bucket == bucketAtOnce {
+		return nil // the next deletion needs it again
+	}
 	lock, err := s.fs.lock(ctx)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	for _, slot := range slots {
-		if err := s.condemnOne(ctx, slot); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.index.dropBucket(ctx, bucket)
 }
 
-// condemnOne moves one directory, then drops its record. A record whose directory is not there
-// is of a cleanup that died before its move, and will write it again.
-func (s *sweep) condemnOne(ctx context.Context, slot string) error {
-	record, err := readRecord(s.trash, slot)
-	if err != nil || record == nil {
-		return err // restored meanwhile
+func (s *sweep) waitFor(record *trashRecord) {
+	if at, ok := bucketTime(record.bucket()); ok && !at.IsZero() {
+		s.waitUntil(at)
+	} else if ok {
+		s.waitUntil(record.Due)
 	}
-	if due, _ := record.due(s.now); !due {
-		return nil
+}
+
+// waitUntil notes when the next sweep is due. NextIn is rounded up: a moment too early, sweep after
+// sweep would find that the time has not come.
+func (s *sweep) waitUntil(at time.Time) {
+	if s.swept.Next.IsZero() || at.Before(s.swept.Next) {
+		s.swept.Next = at
+		s.swept.NextIn = int64(math.Ceil(at.Sub(s.now).Seconds()))
 	}
-	err = s.fs.move(ctx, "condemn "+inTrash(slot), s.trash, slot, s.sweeping, unique(slotName("swept", 1)))
-	if err == nil {
-		s.swept.Volumes++
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return s.fs.dropRecord(ctx, s.trash, slot)
 }

@@ -1,6 +1,7 @@
 package directories
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -22,7 +23,7 @@ func TestSweepGoesOnPastTrouble(t *testing.T) {
 	}
 	f := w.open(nil)
 	defer f.Close()
-	_, err := f.Sweep(t.Context(), SweepOptions{Now: w.now})
+	_, err := f.Sweep(t.Context(), SweepOptions{})
 	found, globErr := filepath.Glob(w.path("/.efs-stunnel/trash/" + sweepingName + "/*/*/*/*"))
 	if globErr != nil || len(found) != 1 {
 		t.Errorf("left are %v (%v)", found, globErr)
@@ -35,8 +36,45 @@ func TestSweepGoesOnPastTrouble(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "mount") {
 		t.Errorf("the error is %v", err)
 	}
-	if _, err := f.Sweep(t.Context(), SweepOptions{Now: w.now}); err != nil {
+	if _, err := f.Sweep(t.Context(), SweepOptions{}); err != nil {
 		t.Error(err)
 	}
 	w.wantEmptyTrash()
+}
+
+// On a file system that is really full, volumes are deleted and swept.
+func TestAFullFileSystemIsEmptied(t *testing.T) {
+	asRoot(t)
+	w := newWorld(t)
+	if err := syscall.Mount("tmpfs", w.dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skip("mounting needs more rights: ", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(w.dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	a := owner("c1", "ns", 1)
+	w.sweep(0) // makes what a sweep needs, as the first one of an installation
+	w.done(setupOf(a, "/ns/data"))
+	w.write("/ns/data/file", "")
+	fill := func() error {
+		file, err := os.OpenFile(w.path("/ns/data/file"), os.O_WRONLY|os.O_APPEND, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		for err == nil {
+			_, err = file.Write(make([]byte, 4096))
+		}
+		return err
+	}
+	if err := fill(); !isNoSpace(err) {
+		t.Fatal(err)
+	}
+	w.do(setupOf(owner("c1", "ns", 2), "/ns/more"), Failed, NoSpace)
+	w.done(cleanupOf(a, "/ns/data"))
+	w.sweep(0)
+	w.wantEmptyTrash()
+	w.done(setupOf(owner("c1", "ns", 2), "/ns/more"))
 }

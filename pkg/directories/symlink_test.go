@@ -171,7 +171,7 @@ func TestLinksPlantedDuringASweep(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := f.Sweep(t.Context(), SweepOptions{Now: w.now, Workers: 2})
+		_, err := f.Sweep(t.Context(), SweepOptions{Workers: 2})
 		f.Close()
 		if err != nil {
 			t.Logf("at step %d: %v", step, err)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -22,7 +23,11 @@ type world struct {
 	t   testing.TB
 	dir string
 	now time.Time
+	// full says that the server has no space.
+	full bool
 }
+
+func noSpace(step string) error { return fmt.Errorf("%s: %w", step, syscall.ENOSPC) }
 
 func newWorld(t testing.TB) *world {
 	return &world{t: t, dir: t.TempDir(), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
@@ -31,7 +36,7 @@ func newWorld(t testing.TB) *world {
 // clone is a copy of the world, to try something on. Directories get the mode 0777 and root.
 func (w *world) clone() *world {
 	w.t.Helper()
-	copied := &world{t: w.t, dir: filepath.Join(w.t.TempDir(), "clone"), now: w.now}
+	copied := &world{t: w.t, dir: filepath.Join(w.t.TempDir(), "clone"), now: w.now, full: w.full}
 	if err := os.CopyFS(copied.dir, os.DirFS(w.dir)); err != nil {
 		w.t.Fatal(err)
 	}
@@ -47,6 +52,10 @@ func (w *world) open(step func(string) error) *FileSystem {
 	f, err := openRoot(context.Background(), root, Options{FileSystemID: fsID, Now: func() time.Time { return w.now }}, step)
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	f.serverTime = func() time.Time { return w.now }
+	if w.full {
+		f.space = noSpace
 	}
 	return f
 }
@@ -81,7 +90,8 @@ func (w *world) sweep(after time.Duration) Swept {
 	w.t.Helper()
 	f := w.open(nil)
 	defer f.Close()
-	swept, err := f.Sweep(context.Background(), SweepOptions{Now: w.now.Add(after)})
+	f.serverTime = func() time.Time { return w.now.Add(after) }
+	swept, err := f.Sweep(context.Background(), SweepOptions{})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -14,5 +14,9 @@ func counts(pairs ...any) slog.Attr {
 }
 
 func sweptSoFar(swept directories.Swept) slog.Attr {
-	return counts("removed", swept.Removed, "volumes", swept.Volumes, "kept", swept.Kept)
+	return counts("removed", swept.Removed, "volumes", swept.Volumes)
+}
+
+func sweptAtEnd(swept directories.Swept) slog.Attr {
+	return counts("removed", swept.Removed, "volumes", swept.Volumes, "kept", swept.Kept, "unknown", swept.Unknown, "indexed", swept.Indexed)
 }

@@ -32,7 +32,10 @@ func (j job) sweep(ctx context.Context) error {
 	if err != nil {
 		report.Error = err.Error()[:min(len(err.Error()), maxErrorBytes)]
 	}
-	j.log.Info("sweep ended", sweptSoFar(swept))
+	j.log.Info("sweep ended", sweptAtEnd(swept))
+	if swept.Unknown > 0 {
+		j.log.Warn("directories stay in the trash: they have no record that this version can read", counts("unknown", swept.Unknown))
+	}
 	data, encoding := json.Marshal(report)
 	return errors.Join(err, encoding, writeReport(j.options.terminationLog, data))
 }
@@ -46,7 +49,7 @@ func (j job) emptyTrash(ctx context.Context) (directories.Swept, error) {
 	j.log.Info("sweep begins")
 	watch := &sweepWatch{log: j.log}
 	defer watch.start(wellknown.SweepProgressInterval)()
-	return fileSystem.Sweep(ctx, directories.SweepOptions{Now: j.Now(), Begun: watch.begun, Progress: watch.note, Every: progressEvery})
+	return fileSystem.Sweep(ctx, directories.SweepOptions{Progress: watch.note, Every: progressEvery})
 }
 
 // progressEvery is fine enough to move even where each removal is slow.
@@ -58,12 +61,6 @@ type sweepWatch struct {
 	log   *slog.Logger
 	mu    sync.Mutex
 	swept directories.Swept // guarded by mu
-}
-
-// begun tells a wait for the lock and for records from slow removals.
-func (w *sweepWatch) begun(swept directories.Swept) {
-	w.note(swept)
-	w.log.Info("sweep removes what is due", sweptSoFar(swept))
 }
 
 func (w *sweepWatch) note(swept directories.Swept) {

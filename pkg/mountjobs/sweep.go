@@ -82,5 +82,5 @@ func (o SweepOutcome) HoldsFileSystem() bool { return o.State == Running }
 // GotOn says that a sweep had to stop in the middle of its work: the next one should go on with it
 // at once. One that was stopped before it did anything only tells that something is wrong.
 func (o SweepOutcome) GotOn() bool {
-	return o.State == Finished && o.Stopped && (o.Swept.Removed > 0 || o.Swept.Volumes > 0)
+	return o.State == Finished && o.Stopped && (o.Swept.Removed > 0 || o.Swept.Volumes > 0 || o.Swept.Indexed > 0)
 }

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -64,7 +63,7 @@ func (g *ground) sweep() {
 	fileSystem, err := directories.Open(g.Context(), g.root, directories.Options{FileSystemID: "fs-1"})
 	must(g, err)
 	defer fileSystem.Close()
-	_, err = fileSystem.Sweep(g.Context(), directories.SweepOptions{Now: time.Now()})
+	_, err = fileSystem.Sweep(g.Context(), directories.SweepOptions{})
 	must(g, err)
 }
 

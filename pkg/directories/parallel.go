@@ -1,0 +1,28 @@
+package directories
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+)
+
+// inParallel calls do for 0 to n-1, from several goroutines: over NFS each call waits for round
+// trips. It ends early when ctx does.
+func inParallel(ctx context.Context, workers, n int, do func(i int) error) error {
+	errs := make([]error, n)
+	var next atomic.Int64
+	var working sync.WaitGroup
+	for range min(workers, n) {
+		working.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
+				errs[i] = do(i)
+			}
+		})
+	}
+	working.Wait()
+	if ctx.Err() != nil {
+		return &stopError{context.Cause(ctx)}
+	}
+	return errors.Join(errs...)
+}
