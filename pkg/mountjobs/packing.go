@@ -3,9 +3,11 @@ package mountjobs
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"sort"
 
 	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // Packed is what became of the operations that wait: each is in exactly one of the three.
@@ -24,22 +26,80 @@ type Unfit struct {
 	Err       error
 }
 
-// Pack chooses the operations of the next Job from those that wait, oldest first: as many as
-// maxCount and the annotation allow, at most one for each volume. Order is kept, and none is
+// Pack chooses the operations of the next Job from those that wait: as many as maxCount and the
+// annotation allow, at most one for each volume, the first ones first. Order is kept, and none is
 // overtaken by a smaller one, so each has its turn.
+//
+// Restores may be many that come to nothing and are asked for again and again, so they take what the
+// others leave, but a share in any case.
 func Pack(operations []directories.Operation, maxCount int) Packed {
 	fit, unfit := separate(operations)
-	candidates, places := onePerVolume(fit)
-	count := largestFit(candidates[:min(len(candidates), max(maxCount, 1))])
+	candidates := onePerVolume(fit)
+	chosen := choose(fit, candidates, max(maxCount, 1))
 	packed := Packed{Unfit: unfit}
 	for i, operation := range fit {
-		if at, isCandidate := places[i]; isCandidate && at < count {
+		if chosen[i] {
 			packed.Batch = append(packed.Batch, operation)
 		} else {
 			packed.Left = append(packed.Left, operation)
 		}
 	}
 	return packed
+}
+
+// restoreShare is the part of a Job, by count and by bytes, that restores have while others wait.
+const restoreShare = 8
+
+// choose says which of the candidates, which are places in operations, ride in the next Job.
+func choose(operations []directories.Operation, candidates []int, maxCount int) map[int]bool {
+	var others, restores []int
+	for _, i := range candidates {
+		if operations[i].Kind == directories.Restore {
+			restores = append(restores, i)
+		} else {
+			others = append(others, i)
+		}
+	}
+	fits := func(others, restores []int, maxBytes int) bool {
+		var batch []directories.Operation
+		for _, i := range slices.Concat(others, restores) {
+			batch = append(batch, operations[i])
+		}
+		data, err := directories.EncodeOperations(batch)
+		return err == nil && len(data) <= maxBytes
+	}
+	count, bytes := maxCount, wellknown.MaxOperationsBytes
+	if len(restores) > 0 {
+		count, bytes = count-count/restoreShare, bytes-bytes/restoreShare
+	}
+	first := others[:largest(min(len(others), count), 1, func(n int) bool { return fits(others[:n], nil, bytes) })]
+	if len(restores) == 0 {
+		return setOf(first)
+	}
+	restores = restores[:largest(min(len(restores), maxCount-len(first)), 1-min(len(first), 1), func(n int) bool {
+		return fits(first, restores[:n], wellknown.MaxOperationsBytes)
+	})]
+	others = others[:largest(min(len(others), maxCount-len(restores)), len(first), func(n int) bool {
+		return fits(others[:n], restores, wellknown.MaxOperationsBytes)
+	})]
+	return setOf(slices.Concat(others, restores))
+}
+
+func setOf(places []int) map[int]bool {
+	set := map[int]bool{}
+	for _, i := range places {
+		set[i] = true
+	}
+	return set
+}
+
+// largest is the largest number up to most that fits. The least one does: it has been tried.
+func largest(most, least int, fits func(int) bool) int {
+	least = min(least, most)
+	if least == most || fits(most) {
+		return most
+	}
+	return least + sort.Search(most-least, func(i int) bool { return !fits(least + i + 1) })
 }
 
 // separate finds what cannot be sent even alone.
@@ -75,27 +135,14 @@ func sendable(operation directories.Operation) error {
 	return nil
 }
 
-// onePerVolume chooses the first operation of each volume. places says where in candidates an
-// operation is.
-func onePerVolume(operations []directories.Operation) (candidates []directories.Operation, places map[int]int) {
-	places = map[int]int{}
+// onePerVolume gives the places of the first operation of each volume.
+func onePerVolume(operations []directories.Operation) (places []int) {
 	seen := map[string]bool{}
 	for i, operation := range operations {
-		if seen[operation.Volume] {
-			continue
+		if !seen[operation.Volume] {
+			seen[operation.Volume] = true
+			places = append(places, i)
 		}
-		seen[operation.Volume] = true
-		places[i] = len(candidates)
-		candidates = append(candidates, operation)
 	}
-	return candidates, places
-}
-
-// largestFit is how many of the operations, from the first on, fit into an annotation. The
-// first always does: it has been tried.
-func largestFit(operations []directories.Operation) int {
-	return sort.Search(len(operations), func(i int) bool {
-		_, err := directories.EncodeOperations(operations[:i+1])
-		return err != nil
-	})
+	return places
 }

@@ -66,6 +66,62 @@ func TestPack(t *testing.T) {
 	}
 }
 
+// TestPackRestores: restores take what others leave, and an eighth in any case.
+func TestPackRestores(t *testing.T) {
+	some := func(kind directories.Kind, from, to, record int) (all []directories.Operation) {
+		for n := from; n < to; n++ {
+			o := operation(kind, n)
+			o.Record = json.RawMessage(fmt.Sprintf("%q", fmt.Sprintf("%0*d", record, n))) // unlike all others
+			all = append(all, o)
+		}
+		return all
+	}
+	for name, tt := range map[string]struct {
+		restores, setups int
+		maxCount, record int
+		gotRestores      int
+		gotSetups        int
+	}{
+		"only restores":                     {1000, 0, 64, 0, 64, 0},
+		"one honest claim behind many":      {1000, 1, 64, 0, 63, 1},
+		"many of both":                      {1000, 1000, 64, 0, 8, 56},
+		"few restores take no more room":    {2, 1000, 64, 0, 2, 62},
+		"few setups":                        {1000, 30, 64, 0, 34, 30},
+		"in a small Job others go first":    {10, 10, 1, 0, 0, 1},
+		"one restore in a small Job":        {10, 0, 1, 0, 1, 0},
+		"bytes are shared as counts are":    {100, 100, 64, 6 << 10, 1, 9},
+		"large restores do not stop others": {10, 1, 64, 60 << 10, 0, 1},
+		"a large one alone":                 {10, 0, 64, 60 << 10, 1, 0},
+	} {
+		waiting := slices.Concat(some(directories.Restore, 0, tt.restores, tt.record), some(directories.Setup, 5000, 5000+tt.setups, min(tt.record, 6<<10)))
+		packed := mountjobs.Pack(waiting, tt.maxCount)
+		restores, setups := 0, 0
+		for _, o := range packed.Batch {
+			if o.Kind == directories.Restore {
+				restores++
+			} else {
+				setups++
+			}
+		}
+		if restores != tt.gotRestores || setups != tt.gotSetups {
+			t.Errorf("%s: %d restores and %d setups, want %d and %d", name, restores, setups, tt.gotRestores, tt.gotSetups)
+		}
+		checkBatch(t, packed.Batch, tt.maxCount)
+		if len(packed.Batch)+len(packed.Left) != len(waiting) || !isSubsequence(packed.Batch, waiting) || !isSubsequence(packed.Left, waiting) {
+			t.Errorf("%s: the order is not kept", name)
+		}
+	}
+}
+
+func isSubsequence(part, whole []directories.Operation) bool {
+	for _, o := range whole {
+		if len(part) > 0 && part[0].Volume == o.Volume && part[0].Kind == o.Kind {
+			part = part[1:]
+		}
+	}
+	return len(part) == 0
+}
+
 // TestPackLosesNothing packs what is left again and again, as the loop does, until nothing is.
 func TestPackLosesNothing(t *testing.T) {
 	for seed := range uint64(50) {

@@ -9,7 +9,9 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -79,8 +81,9 @@ func (p *plan) planNext(w world) {
 		}
 		p.due = append(p.due, wanted)
 	}
+	p.due = p.riding(p.due, w.now)
 	slices.SortFunc(p.due, func(a, b lifecycle.Wanted) int {
-		return cmp.Or(a.Since.Compare(b.Since), strings.Compare(a.Operation.Volume, b.Operation.Volume))
+		return cmp.Or(turn(a).Compare(turn(b)), strings.Compare(a.Operation.Volume, b.Operation.Volume))
 	})
 	if len(p.due) == 0 {
 		return
@@ -88,6 +91,42 @@ func (p *plan) planNext(w world) {
 	p.wait = w.notReady
 	p.avoid = mountjobs.NodesToAvoid(w.failedNodes(), w.agents)
 }
+
+// turn orders what is due by age. A restore that failed goes behind those that wait since: its uid
+// may be one that never comes, and it is tried for ever.
+func turn(wanted lifecycle.Wanted) time.Time {
+	if wanted.Operation.Kind == directories.Restore && wanted.Due.After(wanted.Since) {
+		return wanted.Due
+	}
+	return wanted.Since
+}
+
+// riding are the operations that are due, unless all are restores that failed time and again: those
+// ride in Jobs that others want, and have one of their own only after a while. Otherwise claims that
+// restore unknown uids would keep one Job after the other running, which others have to wait for.
+func (p *plan) riding(due []lifecycle.Wanted, now time.Time) []lifecycle.Wanted {
+	var first time.Time
+	for _, wanted := range due {
+		if wanted.Operation.Kind != directories.Restore || volumes.AttemptOf(wanted.Operation) <= promptTries {
+			return due
+		}
+		if first.IsZero() || turn(wanted).Before(first) {
+			first = turn(wanted)
+		}
+	}
+	if at := first.Add(rideTime); !first.IsZero() && at.After(now) {
+		p.look(at)
+		return nil
+	}
+	return due
+}
+
+const (
+	// promptTries of a restore begin a Job at once.
+	promptTries = 2
+	// rideTime is how long a restore that failed more often waits for a Job of others.
+	rideTime = 4 * time.Minute
+)
 
 // look remembers the earliest time.
 func (p *plan) look(at time.Time) {
@@ -214,15 +253,20 @@ func decideSweep(w world) sweepPlan {
 	return p
 }
 
-// nextSweep is when the newest sweep wants another one, in whole seconds, as it is written down.
-// A moment too early, sweep after sweep would find that the time has not come.
+// nextSweep is when the newest sweep wants another one. The trash goes by the clock of the file
+// server, so what counts is how long it is until then.
 func (w world) nextSweep() time.Time {
 	newest := w.sweeps[len(w.sweeps)-1]
-	if next := newest.outcome.Swept.Next; newest.outcome.State == mountjobs.Succeeded {
-		if whole := next.Truncate(time.Second); whole.Before(next) {
-			return whole.Add(time.Second)
+	if swept := newest.outcome.Swept; newest.outcome.State == mountjobs.Succeeded {
+		switch {
+		case swept.NextIn > 0:
+			return wholeSecond(w.now.Add(time.Duration(min(swept.NextIn, longestWait)) * time.Second))
+		case swept.Next.IsZero():
+			return swept.Next
 		}
-		return next
+		// The version before has told a time by the clock of a node. One that has passed already must
+		// not begin sweep after sweep.
+		return wholeSecond(later(swept.Next, w.now.Add(wellknown.DefaultProvisionBackoff)))
 	}
 	if newest.outcome.GotOn() {
 		return w.now
@@ -235,6 +279,25 @@ func (w world) nextSweep() time.Time {
 		failures++
 	}
 	return w.now.Add(mountjobs.Backoff(wellknown.DefaultProvisionBackoff, failures))
+}
+
+// longestWait, in seconds, is more than anybody keeps what is deleted.
+const longestWait = 200 * 365 * 24 * 60 * 60
+
+// wholeSecond rounds up to what can be written down. A moment too early, sweep after sweep would find
+// that the time has not come.
+func wholeSecond(at time.Time) time.Time {
+	if whole := at.Truncate(time.Second); whole.Before(at) {
+		return whole.Add(time.Second)
+	}
+	return at
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // sweepDue is when the next sweep should begin; zero is never.

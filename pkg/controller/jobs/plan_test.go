@@ -1,6 +1,8 @@
 package jobs
 
 import (
+	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -71,6 +73,12 @@ func swept(created time.Time, state mountjobs.State, next time.Time, fresh bool)
 	}
 }
 
+// in is a sweep that has told in how many seconds the next one is due.
+func in(seconds int64, s sweepJob) sweepJob {
+	s.outcome.Swept.NextIn = seconds
+	return s
+}
+
 // stopped is a sweep whose time was over, after so many removals.
 func stopped(created time.Time, removed int64) sweepJob {
 	s := swept(created, mountjobs.Finished, now.Add(time.Hour), true)
@@ -83,6 +91,13 @@ func wants(volume string, since, due time.Time) lifecycle.Wanted {
 		FileSystemID: fileSystem, Since: since, Due: due,
 		Operation: directories.Operation{Kind: directories.Setup, Owner: directories.Owner{Volume: volume}},
 	}
+}
+
+// tried is a restore that is to be tried for the nth time.
+func tried(volume string, number int, since, due time.Time) lifecycle.Wanted {
+	w := wants(volume, since, due)
+	w.Operation.Kind, w.Operation.Record = directories.Restore, []byte(fmt.Sprintf(`{"try":%d}`, number))
+	return w
 }
 
 func worldWith(mounts []mountJob, waiting ...lifecycle.Wanted) world {
@@ -100,13 +115,25 @@ func TestDecideNextJob(t *testing.T) {
 		wait    bool
 		again   time.Time
 	}{
-		"nothing":         {world: worldWith(nil)},
-		"one":             {world: worldWith(nil, ready), due: []string{"v1"}},
-		"oldest first":    {world: worldWith(nil, ready, older), due: []string{"v2", "v1"}},
-		"later":           {world: worldWith(nil, later), again: later.Due},
-		"some later":      {world: worldWith(nil, later, ready), due: []string{"v1"}, again: later.Due},
-		"a Job runs":      {world: worldWith([]mountJob{mounted(1, runs)}, ready), running: true, again: now.Add(time.Hour)},
-		"a Job has ended": {world: worldWith([]mountJob{mounted(1)}, ready), due: []string{"v1"}},
+		"restores that failed often wait":     {world: worldWith(nil, tried("r1", 3, ago(time.Hour), ago(time.Minute))), again: now.Add(rideTime - time.Minute)},
+		"and have a Job of their own then":    {world: worldWith(nil, tried("r1", 3, ago(time.Hour), ago(rideTime)), tried("r2", 9, ago(time.Hour), ago(time.Second))), due: []string{"r1", "r2"}},
+		"or ride in one of others":            {world: worldWith(nil, tried("r1", 3, ago(time.Hour), ago(time.Second)), ready), due: []string{"v1", "r1"}},
+		"restores that did not begin at once": {world: worldWith(nil, tried("r1", 1, ago(time.Second), time.Time{})), due: []string{"r1"}},
+		"the second try is prompt":            {world: worldWith(nil, tried("r1", 2, ago(time.Hour), ago(time.Second))), due: []string{"r1"}},
+		"restores take turns":                 {world: worldWith(nil, tried("r1", 9, ago(time.Hour), ago(time.Second)), tried("r2", 1, ago(time.Minute), time.Time{}), tried("r3", 3, ago(time.Hour), ago(2*time.Second))), due: []string{"r2", "r3", "r1"}},
+		"setups that failed often do not wait": {world: worldWith(nil, func() lifecycle.Wanted {
+			w := tried("v1", 9, ago(time.Hour), ago(time.Second))
+			w.Operation.Kind = directories.Setup
+			return w
+		}()), due: []string{"v1"}},
+		"restores that failed often, a Job runs": {world: worldWith([]mountJob{mounted(1, runs)}, tried("r1", 3, ago(time.Hour), ago(time.Minute))), running: true, again: now.Add(time.Hour)},
+		"nothing":                                {world: worldWith(nil)},
+		"one":                                    {world: worldWith(nil, ready), due: []string{"v1"}},
+		"oldest first":                           {world: worldWith(nil, ready, older), due: []string{"v2", "v1"}},
+		"later":                                  {world: worldWith(nil, later), again: later.Due},
+		"some later":                             {world: worldWith(nil, later, ready), due: []string{"v1"}, again: later.Due},
+		"a Job runs":                             {world: worldWith([]mountJob{mounted(1, runs)}, ready), running: true, again: now.Add(time.Hour)},
+		"a Job has ended":                        {world: worldWith([]mountJob{mounted(1)}, ready), due: []string{"v1"}},
 		"root claim not ready": {world: func() world {
 			w := worldWith(nil, ready)
 			w.notReady = "it is not bound"
@@ -232,6 +259,10 @@ func TestDecideSweep(t *testing.T) {
 		"swept":                         {world: withSweeps(filled, nil, swept(ago(time.Second), mountjobs.Succeeded, time.Time{}, false))},
 		"sweep has ended":               {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour), true)), record: true, next: now.Add(time.Hour)},
 		"next sweep, rounded":           {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour+time.Nanosecond), true)), record: true, next: now.Add(time.Hour + time.Second)},
+		"next sweep by the server":      {world: withSweeps(nil, nil, in(30, swept(ago(time.Second), mountjobs.Succeeded, now.Add(-1000*time.Hour), true))), record: true, next: now.Add(30 * time.Second)},
+		"next sweep, server's clock":    {world: withSweeps(nil, nil, in(30, swept(ago(time.Second), mountjobs.Succeeded, now.Add(1000*time.Hour), true))), record: true, next: now.Add(30 * time.Second)},
+		"next sweep, long past":         {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(-1000*time.Hour), true)), record: true, next: now.Add(time.Minute)},
+		"next sweep, beyond all time":   {world: withSweeps(nil, nil, in(math.MaxInt64, swept(ago(time.Second), mountjobs.Succeeded, now, true))), record: true, next: now.Add(longestWait * time.Second)},
 		"sweep was lost":                {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(time.Minute)},
 		"sweep was lost again":          {world: withSweeps(nil, nil, swept(ago(time.Hour), mountjobs.Finished, time.Time{}, false), swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(2 * time.Minute)},
 		"sweep was stopped":             {world: withSweeps(nil, nil, stopped(ago(time.Second), 7)), record: true, next: now},
