@@ -74,16 +74,34 @@ func TestAnotherClusterInheritsData(t *testing.T) {
 	s.wantNoTrace(ours.path)
 }
 
-// TestRememberedOwnerKeepsNothing has an owner of this cluster in the ledger that exists nowhere
-// else, as after a backup of the file system was restored. It does not keep a deleted directory.
-func TestRememberedOwnerKeepsNothing(t *testing.T) {
+// TestRememberedOwnerKeepsTheData has an owner of this cluster in the ledger that exists nowhere
+// else. Its data may have been retained, so it keeps the directory, and blocks no cleanup.
+func TestRememberedOwnerKeepsTheData(t *testing.T) {
 	s := newClaimsWorld(t)
 	v := s.bound("data", s.class, called("shared"))
 	remembered := string(uuid.NewUUID())
 	s.run(directories.Operation{Kind: directories.Setup, Path: v.path, Owner: directories.Owner{
 		Volume: volumes.VolumeName(types.UID(remembered)), Cluster: s.ClusterUID, Namespace: s.Team, Claim: "forgotten", ClaimUID: remembered,
 	}})
+	s.write(v.path, "data")
 	s.deleteClaims(v.claim)
 	s.AwaitVolumeGone(v.claim)
-	s.wantNoTrace(v.path)
+	s.wantFile(v.path, "data")
+}
+
+// TestNamespaceThatIsMadeAgain has data in the ledger of a namespace that was deleted and made again.
+// The new one does not get the old one's data, unless the class says so.
+func TestNamespaceThatIsMadeAgain(t *testing.T) {
+	s := newClaimsWorld(t)
+	open := s.NewClass("open", map[string]string{"share_across_namespaces": "true"}).Name
+	path, uid := "/"+s.Team+"/old", string(uuid.NewUUID())
+	old := directories.Owner{
+		Volume: volumes.VolumeName(types.UID(uid)), Cluster: s.ClusterUID, Namespace: s.Team, Claim: "old", ClaimUID: uid,
+		NamespaceUID: string(uuid.NewUUID()),
+	}
+	s.run(directories.Operation{Kind: directories.Setup, Path: path, Owner: old})
+	s.write(path, "data")
+	refused := s.NewClaim("refused", s.class, called("old"))
+	s.awaitTold(refused, wellknown.EventProvisioningFailed, path, "deleted and made again", `share_across_namespaces: "true"`)
+	s.wantFile(s.bound("welcome", open, called("old")).path, "data")
 }

@@ -121,8 +121,8 @@ func TestNestedVolumesAreRefused(t *testing.T) {
 	s.await(claims["below"])
 }
 
-// TestRetainedDataComesBack gives data under its name to the next claim, and a later deletion
-// leaves it where it is, since it was not made for that claim.
+// TestRetainedDataComesBack gives data under its name to the next claims of its namespace and class.
+// Their deletions leave it where it is, also when one comes while the last one leaves.
 func TestRetainedDataComesBack(t *testing.T) {
 	s := newClaimsWorld(t)
 	retain := s.NewClass("retain", nil, retaining).Name
@@ -143,14 +143,23 @@ func TestRetainedDataComesBack(t *testing.T) {
 	s.AwaitVolumeGone(first.claim)
 	third := s.bound("third", retain, deleted)
 	s.wantFile(third.path, "data")
+	for _, name := range []string{"fourth", "fifth"} { // a redeploy, twice
+		s.deleteClaims(third.claim)
+		next := s.bound(name, retain, deleted)
+		s.AwaitVolumeGone(third.claim)
+		s.wantFile(next.path, "data")
+		third = next
+	}
 	s.deleteClaims(third.claim)
 	s.AwaitVolumeGone(third.claim)
-	s.awaitTold(third.object, wellknown.EventVolumeDeleteSkipped, first.path, "was there before it became a volume")
+	s.awaitTold(third.object, wellknown.EventVolumeDeleteSkipped, first.path, "has the retained data of", first.object.Name)
 	s.wantFile(first.path, "data")
-	if owners := s.owners(first.path); len(owners) > 0 {
+	if owners := s.owners(first.path); len(owners) != 1 || owners[0] != first.object.Name+".retained" {
 		t.Errorf("the ledger has %q", owners)
 	}
-	s.wantFile(s.bound("fourth", s.class, called("kept")).path, "data")
+	refused := s.NewClaim("refused", s.class, called("kept"))
+	s.awaitTold(refused, wellknown.EventProvisioningFailed, "has the retained data of", retain, "share_across_namespaces")
+	s.wantFile(s.bound("sixth", retain, deleted).path, "data")
 }
 
 // TestDirectoryOfAVolumeThatIsNotAdopted has two volumes of the original system share a directory,
