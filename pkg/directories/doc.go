@@ -17,6 +17,10 @@
 //	                                    a later one, which is then <volume>~2, ~3, …
 //	/.efs-stunnel/trash/@<volume>       whose it was, and how long it is kept (JSON)
 //	/.efs-stunnel/trash/@@sweeping/     what nobody can have back any more
+//	/.efs-stunnel/due/<time>/<name>     <name> in the trash may be removed then, by the server's
+//	                                    clock; also at-once and never
+//	/.efs-stunnel/due/checked.…         when a large trash was compared with that index, and what
+//	                                    it had
 //	/.efs-stunnel/tmp/                  half-made files and directories, on their way into place
 //
 // Everything appears in its place by one rename, complete. An owner's entry is there before the

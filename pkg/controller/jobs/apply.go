@@ -222,8 +222,16 @@ func (c *Controller) recordSweep(ctx context.Context, w world, s sweepPlan) erro
 	}
 	if s.record.outcome.State == mountjobs.Succeeded || s.record.outcome.State == mountjobs.Finished {
 		c.metrics.swept(w.id, s.record.outcome.Swept)
+		c.tellUnknown(w, s.record)
 	}
 	return c.releaseJob(ctx, s.record.job)
+}
+
+// tellUnknown says that something stays in the trash because no record says how long to keep it.
+func (c *Controller) tellUnknown(w world, s *sweepJob) {
+	if unknown := s.outcome.Swept.Unknown; unknown > 0 && w.root != nil {
+		c.tell.WarnOf(w.root, wellknown.EventSweepFailed, "unknown", fmt.Sprintf("%d directories stay in the trash: their records cannot be read, because they were cut off or are a newer version's; mend %s/@*, or remove the directories beside them by hand", unknown, wellknown.TrashDirectory))
+	}
 }
 
 // rememberSweep writes down when the trash has something to remove next: on the root volume too,

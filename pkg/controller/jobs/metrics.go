@@ -29,7 +29,7 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 		}),
 		trash: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "efs_stunnel_manager_trash_directories",
-			Help: "Directories of deleted volumes that the last sweep left in the trash, because their time has not come.",
+			Help: "Directories of deleted volumes in the trash, as the last sweep counted them, or where they are many one of the last hour.",
 		}, []string{"file_system"}),
 	}
 	if err := errors.Join(registry.Register(m.jobs), registry.Register(m.operations), registry.Register(m.trash)); err != nil {
