@@ -36,7 +36,7 @@ const unbound = "unbound"
 func (c *Caches) addIndexers() error {
 	return errors.Join(
 		c.Claims.AddIndexers(cache.Indexers{byUID: index(uidOf), byStanding: index(standingOf)}),
-		c.Volumes.AddIndexers(cache.Indexers{byClaim: index(strangersOf), byPlace: index(placeOf), byFileSystem: index(unsettledOn)}),
+		c.Volumes.AddIndexers(cache.Indexers{byClaim: index(strangersOf), byFileSystem: index(unsettledOn)}),
 		c.Jobs.AddIndexers(cache.Indexers{byFileSystem: index(fileSystemOf), byVolume: index(volumesOf), byPlace: index(pathsOf)}),
 		c.Pods.AddIndexers(cache.Indexers{byOwner: index(ownerOf), byAgent: index(agentOf)}),
 		c.Warnings.AddIndexers(cache.Indexers{bySubject: index(subjectOf)}),
@@ -74,13 +74,13 @@ func strangersOf(volume *corev1.PersistentVolume) []string {
 	return found
 }
 
-// placeOf is a volume's path, behind the file system that it is on.
-func placeOf(volume *corev1.PersistentVolume) []string {
+// DirectoryOf is the file system and the path of a volume that has a directory of its own.
+func DirectoryOf(volume *corev1.PersistentVolume) (fileSystemID, path string, ok bool) {
 	id := volume.Annotations[wellknown.AnnotationFileSystemID]
 	if id == "" || !isTenants(volume) {
-		return nil
+		return "", "", false
 	}
-	return []string{volume.Spec.NFS.Path}
+	return id, volume.Spec.NFS.Path, true
 }
 
 // isTenants leaves out what has no directory of its own: root volumes, and those of
@@ -182,11 +182,6 @@ func (c *Caches) VolumesOfClaim(uid types.UID) []*corev1.PersistentVolume {
 		found = append(found, named)
 	}
 	return found
-}
-
-// VolumesAt are those with a path, on any file system.
-func (c *Caches) VolumesAt(path string) []*corev1.PersistentVolume {
-	return list[*corev1.PersistentVolume](c.Volumes, byPlace, path)
 }
 
 // UnsettledVolumes are those on a file system for which a mount Job may have something to do.

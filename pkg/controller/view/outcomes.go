@@ -29,10 +29,17 @@ type reading struct {
 	until    time.Time
 	outcome  mountjobs.Outcome
 	err      error
+	// positions are those of the operations, by volume: all of a Job's volumes ask, one by one.
+	positions map[string]int
 }
 
 // Outcome is a mount Job read back. The errors are those of mountjobs.Read.
 func (v *View) Outcome(job *batchv1.Job) (mountjobs.Outcome, error) {
+	read := v.read(job)
+	return read.outcome, read.err
+}
+
+func (v *View) read(job *batchv1.Job) reading {
 	pods := v.Caches.PodsOfJob(job)
 	versions := versionsOf(job, pods)
 	now := v.Now()
@@ -40,14 +47,24 @@ func (v *View) Outcome(job *batchv1.Job) (mountjobs.Outcome, error) {
 	defer v.outcomes.mu.Unlock()
 	known, ok := v.outcomes.read[job.UID]
 	if ok && known.versions == versions && (known.until.IsZero() || now.Before(known.until)) {
-		return known.outcome, known.err
+		return known
 	}
 	outcome, err := mountjobs.Read(job, pods, now)
 	if v.outcomes.read == nil {
 		v.outcomes.read = map[types.UID]reading{}
 	}
-	v.outcomes.read[job.UID] = reading{versions, outcome.Until, outcome, err}
-	return outcome, err
+	read := reading{versions, outcome.Until, outcome, err, positionsOf(outcome.Operations)}
+	v.outcomes.read[job.UID] = read
+	return read
+}
+
+// positionsOf has the first operation of each volume.
+func positionsOf(operations []directories.Operation) map[string]int {
+	positions := make(map[string]int, len(operations))
+	for i, operation := range slices.Backward(operations) {
+		positions[operation.Volume] = i
+	}
+	return positions
 }
 
 func versionsOf(job *batchv1.Job, pods []*corev1.Pod) string {

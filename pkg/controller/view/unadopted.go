@@ -3,6 +3,7 @@ package view
 import (
 	"fmt"
 	"path"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -30,6 +31,7 @@ func (v *View) originalsPlaces(object any) ([]string, error) {
 	if read.Kind != volumes.Original || volume.Spec.NFS == nil {
 		return nil, nil
 	}
+	v.originals.changed()
 	p := path.Clean("/" + read.Path)
 	places := []string{at(read.FileSystemID, p)}
 	for ; p != "/"; p = path.Dir(p) {
@@ -53,6 +55,10 @@ func (v *View) unadopted(object *corev1.PersistentVolume) *corev1.PersistentVolu
 }
 
 func (v *View) firstOriginal(place string) *corev1.PersistentVolume {
+	known, version := v.originals.first(place)
+	if known != nil {
+		return known
+	}
 	objects, err := v.Caches.Volumes.GetIndexer().ByIndex(byOriginal, place)
 	if err != nil {
 		panic(fmt.Sprintf("view: %v", err)) // the index is ours, so asking it cannot fail
@@ -64,5 +70,42 @@ func (v *View) firstOriginal(place string) *corev1.PersistentVolume {
 			found = volume
 		}
 	}
+	v.originals.remember(place, found, version)
 	return found
+}
+
+// originals remembers answers of the index until a volume of the original system changes: an
+// answer is as long as there are volumes, and each volume of a directory asks for the same one.
+type originals struct {
+	mu      sync.Mutex
+	version int                                 // guarded by mu
+	firsts  map[string]*corev1.PersistentVolume // guarded by mu; by place
+}
+
+// changed is called under the cache's lock, before the index changes.
+func (o *originals) changed() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.version++
+	o.firsts = nil
+}
+
+// first is nil where no volume is remembered. The version is that of what the index has now, or of
+// something older.
+func (o *originals) first(place string) (volume *corev1.PersistentVolume, version int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.firsts[place], o.version
+}
+
+func (o *originals) remember(place string, volume *corev1.PersistentVolume, version int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if volume == nil || version != o.version {
+		return
+	}
+	if o.firsts == nil {
+		o.firsts = map[string]*corev1.PersistentVolume{}
+	}
+	o.firsts[place] = volume
 }

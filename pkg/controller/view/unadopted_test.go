@@ -41,6 +41,12 @@ func managed(object *corev1.PersistentVolume) {
 	object.Annotations[wellknown.AnnotationPath] = object.Spec.NFS.Path
 }
 
+// deletable has a volume's directory removed once its claim is gone.
+func deletable(object *corev1.PersistentVolume) {
+	object.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+	object.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: "claim", UID: uid}
+}
+
 func annotated(key, value string) func(*corev1.PersistentVolume) {
 	return func(object *corev1.PersistentVolume) { object.Annotations[key] = value }
 }
@@ -81,7 +87,7 @@ func TestUnadopted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := newView(t)
 			store := v.Caches.Volumes.GetStore()
-			mine := newVolume(volumes.VolumeName(uid), "/ns/shared", managed, in("Released"))
+			mine := newVolume(volumes.VolumeName(uid), "/ns/shared", managed, in("Released"), deletable)
 			for _, object := range []*corev1.PersistentVolume{newVolume("a", "/elsewhere"), mine, c.other} {
 				if err := store.Add(object); err != nil {
 					t.Fatal(err)

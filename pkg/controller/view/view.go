@@ -6,6 +6,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +22,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // View is safe for use by many at once.
@@ -33,16 +33,27 @@ type View struct {
 	// Now is time.Now, but for tests.
 	Now func() time.Time
 
-	outcomes outcomes
+	outcomes  outcomes
+	originals originals
+	counts    *volumeCounts
 }
 
 // New makes a view. It is to be called before the caches run.
 func New(settings lifecycle.Settings, c *caches.Caches, snapshot func() targets.Snapshot) (*View, error) {
 	v := &View{Settings: settings, Caches: c, Targets: snapshot, Now: time.Now}
-	if err := c.Volumes.AddIndexers(cache.Indexers{byOriginal: v.originalsPlaces}); err != nil {
+	v.counts = newVolumeCounts(c.Volumes.GetStore(), v.directoryOf)
+	if err := c.Volumes.AddIndexers(cache.Indexers{byOriginal: v.originalsPlaces, byChange: v.counts.note}); err != nil {
 		return nil, fmt.Errorf("indexing volumes: %w", err)
 	}
-	_, err := c.Jobs.AddEventHandler(cache.ResourceEventHandlerFuncs{
+	_, err := c.Volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { v.counts.catchUp() },
+		UpdateFunc: func(any, any) { v.counts.catchUp() },
+		DeleteFunc: func(any) { v.counts.catchUp() },
+	})
+	if err != nil {
+		return nil, fmt.Errorf("watching volumes: %w", err)
+	}
+	_, err = c.Jobs.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, _ any) { v.forgetOld(before) },
 		DeleteFunc: v.forgetOld,
 	})
@@ -68,14 +79,18 @@ func (v *View) State(uid types.UID) lifecycle.State {
 		s.NodeZone = v.zoneOf(volumes.SelectedNode(s.Claim))
 	}
 	for _, object := range v.Caches.VolumesOfClaim(uid) {
-		s.Volumes = append(s.Volumes, lifecycle.Volume{
-			Object:    object,
-			Claim:     v.ClaimOf(object),
-			Shared:    v.isShared(object),
-			Unadopted: v.unadopted(object),
-		})
+		s.Volumes = append(s.Volumes, v.volume(object))
 	}
 	return s
+}
+
+// volume is what is known of one volume. Who else has its directory matters to its cleanup only.
+func (v *View) volume(object *corev1.PersistentVolume) lifecycle.Volume {
+	volume := lifecycle.Volume{Object: object, Claim: v.ClaimOf(object)}
+	if volumes.NeedsCleanup(object, volume.Claim, v.Provisioner) {
+		volume.Shared, volume.Unadopted = v.isShared(object), v.unadopted(object)
+	}
+	return volume
 }
 
 func (v *View) zoneOf(name string) string {
@@ -101,19 +116,18 @@ func (v *View) ClaimOf(object *corev1.PersistentVolume) *corev1.PersistentVolume
 // holders are the file systems on which a path is a volume's of this cluster, or was asked for
 // by another claim and is being made.
 func (v *View) holders(path, except string) []string {
-	var ids []string
-	for _, object := range v.Caches.VolumesAt(path) {
-		if object.Name != except && volumes.Read(object, v.Provisioner).Kind != volumes.Foreign {
-			ids = append(ids, object.Annotations[wellknown.AnnotationFileSystemID])
-		}
-	}
+	ids := v.counts.fileSystemsOf(path, except, maps.Keys(v.Targets().FileSystems))
 	for _, job := range v.Caches.JobsAt(path) {
+		name, ok := mountjobs.ParseName(job.Name)
+		if !ok || slices.Contains(ids, name.FileSystemID) {
+			continue
+		}
 		if o, err := v.Outcome(job); err == nil && makes(o, path, except) {
-			ids = append(ids, o.Name.FileSystemID)
+			ids = append(ids, name.FileSystemID)
 		}
 	}
 	slices.Sort(ids)
-	return slices.Compact(ids)
+	return ids
 }
 
 // makes says that a Job makes a path a volume's, or just did.
@@ -129,26 +143,30 @@ func makes(o mountjobs.Outcome, path, except string) bool {
 
 // isShared says that another volume has the same directory, in whatever phase it is.
 func (v *View) isShared(object *corev1.PersistentVolume) bool {
-	if object.Spec.NFS == nil {
-		return false
+	d, ok := v.directoryOf(object)
+	return ok && v.counts.others(d, object.Name) > 0
+}
+
+// directoryOf is the directory of a volume, if the volume is ours.
+func (v *View) directoryOf(object *corev1.PersistentVolume) (directory, bool) {
+	id, path, ok := caches.DirectoryOf(object)
+	if !ok || volumes.Read(object, v.Provisioner).Kind == volumes.Foreign {
+		return directory{}, false
 	}
-	id := object.Annotations[wellknown.AnnotationFileSystemID]
-	return slices.ContainsFunc(v.Caches.VolumesAt(object.Spec.NFS.Path), func(other *corev1.PersistentVolume) bool {
-		return other.UID != object.UID && other.Annotations[wellknown.AnnotationFileSystemID] == id &&
-			volumes.Read(other, v.Provisioner).Kind != volumes.Foreign
-	})
+	return directory{id, path}, true
 }
 
 // Attempts are what mount Jobs did for a volume, newest first.
 func (v *View) Attempts(volume string) []lifecycle.Attempt {
 	var attempts []numbered
 	for _, job := range v.Caches.JobsOfVolume(volume) {
-		o, err := v.Outcome(job)
-		if err != nil {
+		read := v.read(job)
+		if read.err != nil {
 			continue // the jobs loop says so
 		}
-		if operation, result, ok := o.ResultOf(volume); ok {
-			attempts = append(attempts, numbered{o.Name.Number, attempt(job, o, operation, result)})
+		if i, ok := read.positions[volume]; ok {
+			o := read.outcome
+			attempts = append(attempts, numbered{o.Name.Number, attempt(job, o, o.Operations[i], o.Report.Results[i])})
 		}
 	}
 	slices.SortFunc(attempts, func(a, b numbered) int {

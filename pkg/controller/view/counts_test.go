@@ -1,0 +1,89 @@
+package view_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/view"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+func claimNumber(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", n)) }
+
+// fill adds released volumes, with policy Delete, each at the path that path returns for it.
+func fill(t *testing.T, v *view.View, n int, path func(int) string) {
+	t.Helper()
+	for i := range n {
+		object := newVolume(volumes.VolumeName(claimNumber(i)), path(i), managed, in(corev1.VolumeReleased), deletable)
+		object.Spec.ClaimRef.UID = claimNumber(i)
+		if err := v.Caches.Volumes.GetStore().Add(object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// allocated is the memory that observing n claims takes, with what they ask for their own path.
+func allocated(v *view.View, n int) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for i := range n {
+		s := v.State(claimNumber(i))
+		s.Holders(s.Volumes[0].Object.Spec.NFS.Path)
+	}
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestVolumesOfOnePathCostNoMore than volumes with a path each: memory stands for what is read,
+// because the answers of an index and of a volume that is read are new memory.
+func TestVolumesOfOnePathCostNoMore(t *testing.T) {
+	const n = 2000
+	apart, together := newView(t), newView(t)
+	fill(t, apart, n, func(i int) string { return fmt.Sprintf("/ns/%d", i) })
+	fill(t, together, n, func(int) string { return "/ns/shared" })
+	for i := range n { // not adopted, so in the way of them all
+		for _, v := range []*view.View{apart, together} {
+			if err := v.Caches.Volumes.GetStore().Add(newVolume(fmt.Sprint("original-", i), "/ns/shared")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want, got := allocated(apart, n), allocated(together, n)
+	if got > 2*want {
+		t.Errorf("observing %d volumes of one path takes %d bytes, and %d with a path each", n, got, want)
+	}
+}
+
+// TestSharedDirectoryIsSeenAtOnce: the counts are never behind the cache.
+func TestSharedDirectoryIsSeenAtOnce(t *testing.T) {
+	v := newView(t)
+	fill(t, v, 1, func(int) string { return "/ns/shared" })
+	store := v.Caches.Volumes.GetStore()
+	other := newVolume("b", "/ns/shared", managed, in(corev1.VolumeBound))
+	moved := newVolume("b", "/ns/elsewhere", managed, in(corev1.VolumeBound))
+	for _, step := range []struct {
+		name string
+		do   func(any) error
+		with *corev1.PersistentVolume
+		want bool
+	}{
+		{"added", store.Add, other, true},
+		{"updated without a change", store.Update, other, true},
+		{"at another path", store.Update, moved, false},
+		{"back", store.Update, other, true},
+		{"deleted", store.Delete, other, false},
+		{"on another file system", store.Add, newVolume("b", "/ns/shared", managed, annotated(wellknown.AnnotationFileSystemID, "fs-2")), false},
+	} {
+		if err := step.do(step.with); err != nil {
+			t.Fatal(err)
+		}
+		if got := v.State(claimNumber(0)).Volumes[0].Shared; got != step.want {
+			t.Errorf("%s: shared is %v, want %v", step.name, got, step.want)
+		}
+	}
+}
