@@ -2,14 +2,18 @@ package claims
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/live"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
 
 // snapshot is which claims and volumes there were when it was read.
@@ -21,8 +25,8 @@ type snapshot struct {
 // snapshotLife bounds how long ago "live" may be, for the volumes of one mount Job.
 const snapshotLife = 30 * time.Second
 
-// snapshotAfter is what there was after a mount Job with many operations: reading claim and
-// volume for each of them would be most of a burst's requests. ok is false for small Jobs, when
+// snapshotAfter is which claims and volumes of a mount Job with many operations there were after it:
+// reading them one by one can be most of a burst's requests. ok is false for small Jobs, when
 // nothing could be read, and for a volume that was made since, which the snapshot does not know.
 func (c *Controller) snapshotAfter(ctx context.Context, creation lifecycle.Creation, volume string) (now snapshot, ok bool) {
 	if creation.JobSize <= live.ManyObjects {
@@ -35,7 +39,7 @@ func (c *Controller) snapshotAfter(ctx context.Context, creation lifecycle.Creat
 		now, ok = known.(snapshot)
 		return now, ok
 	}
-	read, err, _ := c.reading.Do(creation.Job, func() (any, error) { return c.readSnapshot(ctx) })
+	read, err, _ := c.reading.Do(creation.Job, func() (any, error) { return c.readSnapshot(ctx, creation.Job, volume) })
 	if err != nil {
 		c.options.Log.WarnContext(ctx, "reading claims and volumes at once failed; reading them one by one",
 			slog.String("job", creation.Job), slog.Any("err", err))
@@ -46,20 +50,39 @@ func (c *Controller) snapshotAfter(ctx context.Context, creation lifecycle.Creat
 	return now, ok
 }
 
-func (c *Controller) readSnapshot(ctx context.Context) (snapshot, error) {
+func (c *Controller) readSnapshot(ctx context.Context, job, volume string) (snapshot, error) {
+	names, owners, err := c.namesOf(job, volume)
+	if err != nil {
+		return snapshot{}, err
+	}
 	now := snapshot{claims: map[types.UID]bool{}, volumes: map[string]bool{}}
-	volumes, err := c.live.AllVolumes(ctx) // first, as in confirm
+	volumes, err := c.live.Volumes(ctx, names) // first, as in confirm
 	if err != nil {
 		return snapshot{}, err
 	}
 	for name := range volumes {
 		now.volumes[name] = true
 	}
-	claims, err := c.live.AllClaims(ctx)
+	claims, err := c.live.Claims(ctx, owners)
 	for _, claim := range claims {
 		now.claims[claim.UID] = true
 	}
 	return now, err
+}
+
+// namesOf are the volumes and the claims of a Job that has an operation for a volume.
+func (c *Controller) namesOf(job, volume string) (names []string, owners []types.NamespacedName, err error) {
+	all := c.view.Caches.JobsOfVolume(volume)
+	at := slices.IndexFunc(all, func(j *batchv1.Job) bool { return j.Name == job })
+	if at < 0 {
+		return nil, nil, fmt.Errorf("the cache has no Job %s any more", job)
+	}
+	operations, err := mountjobs.Operations(all[at])
+	for _, o := range operations {
+		names = append(names, o.Volume)
+		owners = append(owners, types.NamespacedName{Namespace: o.Namespace, Name: o.Claim})
+	}
+	return names, owners, err
 }
 
 // agrees says that the caches showed the same. If not, the world may only have moved on since.

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/patches"
 	"gnuthought.com/efs-stunnel/pkg/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -69,22 +70,12 @@ func (c *Controller) start(ctx context.Context, w world, p plan) (again time.Dur
 	if behind, err := c.isBehind(ctx, p.vanished); behind || err != nil {
 		return catchUp, err
 	}
-	operations, err := c.seal(ctx, p.due)
+	packed, again, err := c.pack(ctx, p.due)
 	if err != nil {
 		return 0, err
 	}
-	packed := mountjobs.Pack(operations, c.options.Batch)
-	for _, unfit := range packed.Unfit {
-		c.tellOwner(unfit.Operation, "the operation cannot be sent to a mount Job: "+unfit.Err.Error())
-	}
-	sealed, err := c.withNamespaceUIDs(ctx, packed.Batch)
-	if err != nil {
-		c.tellWaiting(p.due, fmt.Sprintf("no mount Job can begin: %v", err))
-		return 0, err
-	}
-	packed = mountjobs.Pack(sealed, c.options.Batch) // the uids take room
 	if len(packed.Batch) == 0 {
-		return 0, nil
+		return again, nil
 	}
 	spec := mountjobs.Spec{
 		Settings: c.options.Jobs, FileSystemID: w.id, Aliases: c.options.Aliases[w.id],
@@ -108,6 +99,39 @@ func (c *Controller) start(ctx context.Context, w world, p plan) (again time.Dur
 	c.metrics.created(mountjobs.Mount, len(packed.Batch))
 	c.tellBegun(created.Name, packed.Batch)
 	return 0, nil
+}
+
+// pack chooses the operations of the next Job first, and reads live what concerns those: reading
+// all that wait would cost as much for each Job as for all of them together. again is not zero if
+// nothing is left of the chosen ones while others wait.
+func (c *Controller) pack(ctx context.Context, due []lifecycle.Wanted) (packed mountjobs.Packed, again time.Duration, err error) {
+	waiting := make([]directories.Operation, len(due))
+	for i, wanted := range due {
+		waiting[i] = wanted.Operation
+	}
+	chosen := c.packFit(waiting)
+	operations, err := c.seal(ctx, riding(due, chosen.Batch))
+	if err != nil {
+		return mountjobs.Packed{}, 0, err
+	}
+	operations, err = c.withNamespaceUIDs(ctx, operations)
+	if err != nil {
+		c.tellWaiting(due, fmt.Sprintf("no mount Job can begin: %v", err))
+		return mountjobs.Packed{}, 0, err
+	}
+	packed = c.packFit(operations) // with owners to release, and with uids, they may be too many
+	if len(packed.Batch) == 0 && len(chosen.Left) > 0 {
+		again = catchUp
+	}
+	return packed, again, nil
+}
+
+func (c *Controller) packFit(operations []directories.Operation) mountjobs.Packed {
+	packed := mountjobs.Pack(operations, c.options.Batch)
+	for _, unfit := range packed.Unfit {
+		c.tellOwner(unfit.Operation, "the operation cannot be sent to a mount Job: "+unfit.Err.Error())
+	}
+	return packed
 }
 
 // isBehind looks live for the pods of Jobs that seem to be over without a word.

@@ -18,15 +18,31 @@ type liveObjects struct {
 	claims  map[types.NamespacedName]*corev1.PersistentVolumeClaim
 }
 
-// seal looks live at whatever a batch would take away. Of the operations that wait, those stay
-// that are still right; owners that only the ledger remembers are released with them.
-func (c *Controller) seal(ctx context.Context, due []lifecycle.Wanted) ([]directories.Operation, error) {
-	now, err := c.readLive(ctx, due)
+// riding are those of the operations that are due which a batch was packed of. The batch has their
+// order.
+func riding(due []lifecycle.Wanted, batch []directories.Operation) []lifecycle.Wanted {
+	var found []lifecycle.Wanted
+	for _, wanted := range due {
+		if len(found) == len(batch) {
+			break
+		}
+		next, o := batch[len(found)], wanted.Operation
+		if o.Volume == next.Volume && o.Kind == next.Kind && o.Path == next.Path {
+			found = append(found, wanted)
+		}
+	}
+	return found
+}
+
+// seal reads live whatever a batch would take away. Of its operations, those stay that are still
+// right; owners that only the ledger remembers are released with them.
+func (c *Controller) seal(ctx context.Context, batch []lifecycle.Wanted) ([]directories.Operation, error) {
+	now, err := c.readLive(ctx, batch)
 	if err != nil {
 		return nil, err
 	}
 	var operations []directories.Operation
-	for _, wanted := range due {
+	for _, wanted := range batch {
 		if wanted.Operation.Kind != directories.Cleanup {
 			operations = append(operations, wanted.Operation)
 			continue
@@ -39,10 +55,10 @@ func (c *Controller) seal(ctx context.Context, due []lifecycle.Wanted) ([]direct
 	return operations, nil
 }
 
-func (c *Controller) readLive(ctx context.Context, due []lifecycle.Wanted) (liveObjects, error) {
+func (c *Controller) readLive(ctx context.Context, batch []lifecycle.Wanted) (liveObjects, error) {
 	var names []string
 	owners := map[types.NamespacedName]bool{}
-	for _, wanted := range due {
+	for _, wanted := range batch {
 		if wanted.Operation.Kind != directories.Cleanup {
 			continue
 		}
@@ -61,7 +77,7 @@ func (c *Controller) readLive(ctx context.Context, due []lifecycle.Wanted) (live
 		return liveObjects{}, err
 	}
 	for _, object := range objects {
-		if ref := object.Spec.ClaimRef; ref != nil && slices.Contains(names, object.Name) {
+		if ref := object.Spec.ClaimRef; ref != nil {
 			owners[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = true
 		}
 	}

@@ -11,10 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/pager"
 )
 
 // Reader reads. Every answer is as new as the request.
@@ -22,8 +20,14 @@ type Reader struct {
 	Client kubernetes.Interface
 }
 
-// ManyObjects is from where on one list of all is cheaper than single reads.
+// ManyObjects is from where on a list can be cheaper than single reads.
 const ManyObjects = 64
+
+// objectsPerRead is how many objects of a list cost as much as one read: a page of 500 takes the
+// manager and the apiserver as long as some 25 reads.
+const objectsPerRead = 20
+
+const pageSize = 500
 
 // parallelReads bounds single reads under way at once.
 const parallelReads = 16
@@ -73,40 +77,36 @@ func (r Reader) NamespaceUIDs(ctx context.Context, names []string) (map[string]t
 
 // Volumes are those of the named volumes that exist, by name.
 func (r Reader) Volumes(ctx context.Context, names []string) (map[string]*corev1.PersistentVolume, error) {
-	if len(names) > ManyObjects {
-		return r.AllVolumes(ctx)
+	found, complete, err := pick(ctx, names, func(ctx context.Context, o metav1.ListOptions) ([]corev1.PersistentVolume, metav1.ListMeta, error) {
+		list, err := r.Client.CoreV1().PersistentVolumes().List(ctx, o)
+		if err != nil {
+			return nil, metav1.ListMeta{}, fmt.Errorf("listing volumes: %w", err)
+		}
+		return list.Items, list.ListMeta, nil
+	}, func(object *corev1.PersistentVolume) string { return object.Name })
+	if complete || err != nil {
+		return found, err
 	}
 	return each(ctx, names, r.Volume)
 }
 
-// AllVolumes are the cluster's, by name.
-func (r Reader) AllVolumes(ctx context.Context) (map[string]*corev1.PersistentVolume, error) {
-	found := map[string]*corev1.PersistentVolume{}
-	err := all(ctx, "volumes", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return r.Client.CoreV1().PersistentVolumes().List(ctx, o)
-	}, func(object *corev1.PersistentVolume) { found[object.Name] = object })
-	return found, err
-}
-
 // Claims are those of the named claims that exist, by name.
 func (r Reader) Claims(ctx context.Context, names []types.NamespacedName) (map[types.NamespacedName]*corev1.PersistentVolumeClaim, error) {
-	if len(names) <= ManyObjects {
-		return each(ctx, names, func(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
-			return r.Claim(ctx, name.Namespace, name.Name)
-		})
-	}
-	return r.AllClaims(ctx)
-}
-
-// AllClaims are the cluster's, by name.
-func (r Reader) AllClaims(ctx context.Context) (map[types.NamespacedName]*corev1.PersistentVolumeClaim, error) {
-	found := map[types.NamespacedName]*corev1.PersistentVolumeClaim{}
-	err := all(ctx, "claims", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		return r.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, o)
-	}, func(object *corev1.PersistentVolumeClaim) {
-		found[types.NamespacedName{Namespace: object.Namespace, Name: object.Name}] = object
+	found, complete, err := pick(ctx, names, func(ctx context.Context, o metav1.ListOptions) ([]corev1.PersistentVolumeClaim, metav1.ListMeta, error) {
+		list, err := r.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, o)
+		if err != nil {
+			return nil, metav1.ListMeta{}, fmt.Errorf("listing claims: %w", err)
+		}
+		return list.Items, list.ListMeta, nil
+	}, func(object *corev1.PersistentVolumeClaim) types.NamespacedName {
+		return types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 	})
-	return found, err
+	if complete || err != nil {
+		return found, err
+	}
+	return each(ctx, names, func(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
+		return r.Claim(ctx, name.Namespace, name.Name)
+	})
 }
 
 // each reads objects one by one. The functions it is given return nil for what is not there.
@@ -130,18 +130,45 @@ func each[K comparable, T any](ctx context.Context, keys []K, read func(context.
 	return found, group.Wait()
 }
 
-// all reads every page.
-func all[T runtime.Object](ctx context.Context, what string, page pager.ListPageFunc, add func(T)) error {
-	err := pager.New(page).EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
-		typed, ok := object.(T)
-		if !ok {
-			return fmt.Errorf("%T is not what was asked for", object)
-		}
-		add(typed)
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("listing %s: %w", what, err)
+// pick reads a list page by page and keeps what is wanted of each page, so its memory is that of
+// one page and of what is wanted. It is not complete, and stops after the first page at the latest,
+// where single reads are cheaper.
+func pick[K comparable, T any](ctx context.Context, wanted []K, page func(context.Context, metav1.ListOptions) ([]T, metav1.ListMeta, error), key func(*T) K) (found map[K]*T, complete bool, err error) {
+	if len(wanted) <= ManyObjects {
+		return nil, false, nil
 	}
-	return nil
+	missing := make(map[K]bool, len(wanted))
+	for _, k := range wanted {
+		missing[k] = true
+	}
+	found = make(map[K]*T, len(wanted))
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		items, list, err := page(ctx, options)
+		if err != nil {
+			return nil, false, err
+		}
+		if options.Continue == "" && isLong(list, len(items), len(wanted)) {
+			return nil, false, nil
+		}
+		for i := range items {
+			if k := key(&items[i]); missing[k] {
+				object := items[i] // a pointer into the page would keep all of it
+				found[k] = &object
+			}
+		}
+		if list.Continue == "" {
+			return found, true, nil
+		}
+		options.Continue = list.Continue
+	}
+}
+
+// isLong says that a list, of which the first page has been read, has so many objects that reading
+// the wanted ones costs less.
+func isLong(list metav1.ListMeta, read, wanted int) bool {
+	if list.Continue == "" {
+		return false
+	}
+	return list.RemainingItemCount == nil || int64(read)+*list.RemainingItemCount > int64(wanted)*objectsPerRead
 }

@@ -1,0 +1,113 @@
+package jobs
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// TestLiveReadsAreForTheBatch: of 2,000 volumes that wait for their cleanup in a cluster of 50,000,
+// 512 are read, and no list.
+func TestLiveReadsAreForTheBatch(t *testing.T) {
+	const waiting, batch = 2000, 512
+	c := newLoop(t)
+	p := plan{}
+	for n := range waiting {
+		object := releasedVolume(n, fileSystem)
+		add(t, c.view.Caches.Volumes.GetStore(), object)
+		if err := c.client.Tracker().Add(object); err != nil {
+			t.Fatal(err)
+		}
+		p.due = append(p.due, lifecycle.Wanted{
+			FileSystemID: fileSystem, Operation: volumes.Cleanup(volumes.Read(object, wellknown.DefaultProvisioner), "cluster"),
+		})
+	}
+	const inCluster = int64(50_000)
+	c.client.PrependReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if action.GetResource().Group != "" {
+			return false, nil, nil
+		}
+		if action.(clienttesting.ListActionImpl).ListOptions.Continue != "" {
+			t.Errorf("another page of %s is read", action.GetResource().Resource)
+		}
+		left := inCluster
+		meta := metav1.ListMeta{Continue: "more", RemainingItemCount: &left}
+		if action.GetResource().Resource == "persistentvolumes" {
+			return true, &corev1.PersistentVolumeList{ListMeta: meta}, nil
+		}
+		return true, &corev1.PersistentVolumeClaimList{ListMeta: meta}, nil
+	})
+	c.client.ClearActions()
+	if _, err := c.start(t.Context(), world{id: fileSystem, now: now}, p); err != nil {
+		t.Fatal(err)
+	}
+	reads, lists := map[string]int{}, map[string]int{}
+	for _, action := range c.client.Actions() {
+		switch action.GetVerb() {
+		case "get":
+			reads[action.GetResource().Resource]++
+		case "list":
+			lists[action.GetResource().Resource]++
+		}
+	}
+	for _, resource := range []string{"persistentvolumes", "persistentvolumeclaims"} {
+		if reads[resource] != batch || lists[resource] > 1 {
+			t.Errorf("%s: %d reads and %d lists, want %d and the first page of one", resource, reads[resource], lists[resource], batch)
+		}
+	}
+	created, err := c.client.BatchV1().Jobs("efs-stunnel").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(created.Items) != 1 {
+		t.Fatalf("%d Jobs, %v", len(created.Items), err)
+	}
+	operations, err := mountjobs.Operations(&created.Items[0])
+	if err != nil || len(operations) != batch {
+		t.Errorf("the Job has %d operations (%v), want %d", len(operations), err, batch)
+	}
+}
+
+// TestOperationsRideInTheirOrder: what was packed is found among what is due, once for each volume.
+func TestOperationsRideInTheirOrder(t *testing.T) {
+	due := func(volumes ...string) (all []lifecycle.Wanted) {
+		for _, v := range volumes {
+			all = append(all, lifecycle.Wanted{Operation: directories.Operation{
+				Kind: directories.Cleanup, Owner: directories.Owner{Volume: v, Cluster: "cluster"}, Path: "/team/" + v,
+			}})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		due   []lifecycle.Wanted
+		batch int
+		want  []string
+	}{
+		"none":             {nil, 2, nil},
+		"all":              {due("a", "b"), 2, []string{"a", "b"}},
+		"as many as fit":   {due("a", "b", "c"), 2, []string{"a", "b"}},
+		"each volume once": {due("a", "a", "b"), 2, []string{"a", "b"}},
+		"without an unfit": {due("", "b", "c"), 2, []string{"b", "c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var operations []directories.Operation
+			for _, w := range c.due {
+				operations = append(operations, w.Operation)
+			}
+			var got []string
+			for _, w := range riding(c.due, mountjobs.Pack(operations, c.batch).Batch) {
+				got = append(got, w.Operation.Volume)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
