@@ -22,7 +22,7 @@ const (
 // Judge says how a claim stands, and for Waiting what it waits for. The class is the one that
 // ClassName names, nil while there is none.
 func Judge(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, provisioner string) (standing Standing, waitsFor string) {
-	if !wantsVolume(claim) || askedProvisioner(claim) != provisioner || isPopulated(claim) {
+	if !wantsVolume(claim) || AskedProvisioner(claim) != provisioner || isPopulated(claim) {
 		return NotOurs, ""
 	}
 	switch {
@@ -55,9 +55,9 @@ func ClassName(claim *corev1.PersistentVolumeClaim) string {
 	return ""
 }
 
-// askedProvisioner is whom the cluster has asked for the volume. Without that, the binder may
+// AskedProvisioner is whom the cluster has asked for the volume. Without that, the binder may
 // still find one that exists.
-func askedProvisioner(claim *corev1.PersistentVolumeClaim) string {
+func AskedProvisioner(claim *corev1.PersistentVolumeClaim) string {
 	if name, ok := claim.Annotations[wellknown.AnnotationStorageProvisioner]; ok {
 		return name
 	}

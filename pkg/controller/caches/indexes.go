@@ -20,7 +20,7 @@ import (
 // Names of the indexes.
 const (
 	byUID        = "uid"
-	byStanding   = "standing"
+	byAsked      = "asked"
 	byClaim      = "claim"
 	byPlace      = "place"
 	byFileSystem = "fileSystem"
@@ -30,12 +30,9 @@ const (
 	bySubject    = "subject"
 )
 
-// unbound is the value of byStanding for claims that may still want a volume.
-const unbound = "unbound"
-
 func (c *Caches) addIndexers() error {
 	return errors.Join(
-		c.Claims.AddIndexers(cache.Indexers{byUID: index(uidOf), byStanding: index(standingOf)}),
+		c.Claims.AddIndexers(cache.Indexers{byUID: index(uidOf), byAsked: index(askedOf)}),
 		c.Volumes.AddIndexers(cache.Indexers{byClaim: index(strangersOf), byFileSystem: index(unsettledOn)}),
 		c.Jobs.AddIndexers(cache.Indexers{byFileSystem: index(fileSystemOf), byVolume: index(volumesOf), byPlace: index(pathsOf)}),
 		c.Pods.AddIndexers(cache.Indexers{byOwner: index(ownerOf), byAgent: index(agentOf)}),
@@ -55,11 +52,13 @@ func index[T any](of func(T) []string) cache.IndexFunc {
 
 func uidOf(claim *corev1.PersistentVolumeClaim) []string { return []string{string(claim.UID)} }
 
-func standingOf(claim *corev1.PersistentVolumeClaim) []string {
-	if claim.Status.Phase == corev1.ClaimPending && claim.Spec.VolumeName == "" {
-		return []string{unbound}
+// askedOf is the provisioner that the cluster has asked for a claim's volume, while it has none.
+func askedOf(claim *corev1.PersistentVolumeClaim) []string {
+	asked := volumes.AskedProvisioner(claim)
+	if asked == "" || claim.Status.Phase != corev1.ClaimPending || claim.Spec.VolumeName != "" {
+		return nil
 	}
-	return nil
+	return []string{asked}
 }
 
 // strangersOf are the uids that a volume is for when it is named for another: adopted volumes
@@ -165,9 +164,9 @@ func (c *Caches) ClaimNamed(namespace, name string) *corev1.PersistentVolumeClai
 	return get[*corev1.PersistentVolumeClaim](c.Claims, namespace+"/"+name)
 }
 
-// UnboundClaims are those that may still want a volume, of whatever class.
-func (c *Caches) UnboundClaims() []*corev1.PersistentVolumeClaim {
-	return list[*corev1.PersistentVolumeClaim](c.Claims, byStanding, unbound)
+// UnboundClaims are those that may still want a volume of a provisioner, of whatever class.
+func (c *Caches) UnboundClaims(provisioner string) []*corev1.PersistentVolumeClaim {
+	return list[*corev1.PersistentVolumeClaim](c.Claims, byAsked, provisioner)
 }
 
 // Volume is the volume with a name, nil if there is none.

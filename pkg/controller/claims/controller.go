@@ -158,7 +158,7 @@ func (c *Controller) claimsOf(object any) []types.UID {
 
 func (c *Controller) unboundOf(class string) []types.UID {
 	var uids []types.UID
-	for _, claim := range c.view.Caches.UnboundClaims() {
+	for _, claim := range c.view.Caches.UnboundClaims(c.view.Provisioner) {
 		if class == "" || volumes.ClassName(claim) == class {
 			uids = append(uids, claim.UID)
 		}

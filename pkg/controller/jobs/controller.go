@@ -61,6 +61,7 @@ type Controller struct {
 	metrics *metrics
 	queue   *queue.Queue[string]
 	pace    *pace
+	passes  *passes
 }
 
 const (
@@ -83,6 +84,7 @@ func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, err
 		view:    v,
 		tell:    tell.New(o.Events),
 		pace:    newPace(),
+		passes:  newPasses(),
 	}
 	var err error
 	if c.metrics, err = newMetrics(o.Metrics); err != nil {
@@ -104,7 +106,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// TargetsChanged asks for a look at every file system, and at the claims that wait for one.
+// TargetsChanged enqueues every file system. The sync of each finds the claims that want it now, so
+// many at a time.
 func (c *Controller) TargetsChanged() {
 	snapshot := c.view.Targets()
 	for id := range snapshot.FileSystems {
@@ -113,8 +116,8 @@ func (c *Controller) TargetsChanged() {
 	for id := range snapshot.Gone {
 		c.look(id) // what waits for its trash waits for nothing
 	}
-	for _, claim := range c.view.Caches.UnboundClaims() {
-		c.lookFor(claim.UID)
+	for _, id := range c.pace.known() {
+		c.look(id) // it may have left the table
 	}
 }
 
@@ -146,10 +149,8 @@ func (c *Controller) changed(object any) {
 	case *corev1.PersistentVolume:
 		c.volumeChanged(o)
 	case *storagev1.StorageClass:
-		for _, claim := range c.view.Caches.UnboundClaims() {
-			if volumes.ClassName(claim) == o.Name {
-				c.lookFor(claim.UID)
-			}
+		if o.Provisioner == c.view.Provisioner {
+			c.TargetsChanged() // its claims may want any of them
 		}
 	case *batchv1.Job:
 		c.addJob(o.Name)
@@ -206,6 +207,7 @@ func (c *Controller) lookFor(uid types.UID) {
 		return
 	}
 	for _, w := range lifecycle.Decide(c.view.State(uid)).Waiting() {
+		c.passes.ask(w.FileSystemID, uid)
 		c.look(w.FileSystemID)
 	}
 }
@@ -227,14 +229,47 @@ func (c *Controller) addEvent(event *corev1.Event) {
 	c.addJob(name)
 }
 
-// look asks for a look at a file system, soon.
-func (c *Controller) look(id string) { c.queue.AddAfter(id, c.pace.rest(id)) }
+// look enqueues a file system, for soon.
+func (c *Controller) look(id string) {
+	c.passes.restart(id)
+	c.queue.AddAfter(id, c.pace.rest(id))
+}
 
-// sync looks at one file system and does what is to be done.
+// sync observes one file system and does what is to be done.
 func (c *Controller) sync(ctx context.Context, id string) (again time.Duration, err error) {
 	began := time.Now()
 	w := c.observe(id)
 	p := decide(w)
 	c.pace.took(id, time.Since(began))
-	return c.apply(ctx, w, p)
+	again, err = c.apply(ctx, w, p)
+	return c.next(w, p, again), err
+}
+
+// next is how long to wait for the next sync; 0 waits for an event, such as the end of the Job that
+// runs.
+func (c *Controller) next(w world, p plan, again time.Duration) time.Duration {
+	var at, rested time.Time
+	if again > 0 {
+		at = w.now.Add(again)
+	}
+	if p.running == nil {
+		rested = w.now.Add(c.pace.rest(w.id))
+	}
+	at = c.passes.again(w.id, at, rested)
+	if _, known := c.view.Targets().FileSystems[w.id]; !known {
+		c.forget(w)
+	}
+	if at.IsZero() {
+		return 0
+	}
+	return max(at.Sub(w.now), lookDelay)
+}
+
+// forget drops what is kept for a file system that has left the table.
+func (c *Controller) forget(w world) {
+	c.metrics.forget(w.id)
+	if len(w.named) == 0 {
+		c.passes.forget(w.id)
+		c.pace.forget(w.id)
+	}
 }

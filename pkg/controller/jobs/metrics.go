@@ -51,3 +51,6 @@ func (m *metrics) created(kind mountjobs.Kind, operations int) {
 func (m *metrics) swept(fileSystemID string, s directories.Swept) {
 	m.trash.WithLabelValues(fileSystemID).Set(float64(s.Kept))
 }
+
+// forget ends the series of a file system that is gone.
+func (m *metrics) forget(fileSystemID string) { m.trash.DeleteLabelValues(fileSystemID) }

@@ -142,8 +142,9 @@ func (c *Controller) observeRoot(w *world) {
 	w.gone, w.erased = !known && w.rootGoes(), c.view.Targets().Gone[w.id]
 }
 
-// waiting looks at everything that may want something of a file system: claims without a
-// volume, volumes that are not simply bound, and what was begun for claims that are gone.
+// waiting decides about what may want something of a file system: claims without a volume, volumes
+// that are not simply bound, and what was begun for claims that are gone. Where these are many, it
+// decides about some of them, and other syncs about the others.
 func (c *Controller) waiting(id string) []lifecycle.Wanted {
 	var found []lifecycle.Wanted
 	for uid := range c.concerned(id) {
@@ -157,13 +158,25 @@ func (c *Controller) waiting(id string) []lifecycle.Wanted {
 }
 
 func (c *Controller) concerned(id string) map[types.UID]bool {
-	uids := map[types.UID]bool{}
-	for _, claim := range c.view.Caches.UnboundClaims() {
-		uids[claim.UID] = true
+	first, chosen := c.passes.next(id, c.candidates(id))
+	uids := make(map[types.UID]bool, len(first)+len(chosen))
+	for _, uid := range first {
+		uids[uid] = true
+	}
+	for _, one := range chosen {
+		uids[one.uid(c.view.Provisioner)] = true
+	}
+	delete(uids, "")
+	return uids
+}
+
+func (c *Controller) candidates(id string) []candidate {
+	var all []candidate
+	for _, claim := range c.view.Caches.UnboundClaims(c.view.Provisioner) {
+		all = append(all, candidate{since: claim.CreationTimestamp.Time, name: string(claim.UID), claim: claim.UID})
 	}
 	for _, object := range c.view.Caches.UnsettledVolumes(id) {
-		read := volumes.Read(object, c.view.Provisioner)
-		uids[read.ClaimUID] = true
+		all = append(all, candidate{since: object.CreationTimestamp.Time, name: object.Name, volume: object})
 	}
 	for _, job := range c.view.Caches.JobsOfFileSystem(id) {
 		if !slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) {
@@ -171,10 +184,9 @@ func (c *Controller) concerned(id string) map[types.UID]bool {
 		}
 		if o, err := c.view.Outcome(job); err == nil && o.State != mountjobs.Succeeded {
 			for _, operation := range o.Operations {
-				uids[types.UID(operation.ClaimUID)] = true
+				all = append(all, candidate{since: job.CreationTimestamp.Time, name: job.Name + "/" + operation.ClaimUID, claim: types.UID(operation.ClaimUID)})
 			}
 		}
 	}
-	delete(uids, "")
-	return uids
+	return all
 }

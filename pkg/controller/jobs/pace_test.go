@@ -13,7 +13,8 @@ func TestPace(t *testing.T) {
 		"never looked":          {nil, lookDelay},
 		"a cheap look":          {[]time.Duration{100 * time.Microsecond}, lookDelay},
 		"a look that costs":     {[]time.Duration{10 * time.Millisecond}, 200 * time.Millisecond},
-		"one that costs much":   {[]time.Duration{time.Minute}, maxRest},
+		"one that costs more":   {[]time.Duration{50 * time.Millisecond}, time.Second},
+		"one that was kept off": {[]time.Duration{time.Minute}, 2 * time.Second},
 		"only the last matters": {[]time.Duration{time.Minute, 2 * time.Millisecond}, 40 * time.Millisecond},
 	}
 	for name, tt := range tests {
