@@ -33,6 +33,7 @@ type Caches struct {
 
 // New makes the informers; none runs yet, so handlers can be added.
 func New(client kubernetes.Interface, namespace string) (*Caches, error) {
+	trim := newTrimmer().trim
 	cluster := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	own := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), informers.WithTransform(trim))
 	warnings := selected(client, namespace, "type", corev1.EventTypeWarning)
@@ -57,7 +58,7 @@ func New(client kubernetes.Interface, namespace string) (*Caches, error) {
 
 func selected(client kubernetes.Interface, namespace, field, value string) informers.SharedInformerFactory {
 	return informers.NewSharedInformerFactoryWithOptions(client, 0,
-		informers.WithNamespace(namespace), informers.WithTransform(trim),
+		informers.WithNamespace(namespace), informers.WithTransform(newTrimmer().trim),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermEqualSelector(field, value).String()
 		}))

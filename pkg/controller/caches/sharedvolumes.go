@@ -225,6 +225,25 @@ func (s *SharedVolumes) All() (all []*v1alpha1.SharedVolume, known bool) {
 	return all, current.informer.HasSynced()
 }
 
+// Keys are the namespaces and names of all objects, in no order.
+func (s *SharedVolumes) Keys() []string {
+	current := s.current()
+	if current == nil {
+		return nil
+	}
+	return current.informer.GetStore().ListKeys()
+}
+
+// Has says whether there is an object with a namespace and name. Unlike Get, it reads none.
+func (s *SharedVolumes) Has(namespaced string) bool {
+	current := s.current()
+	if current == nil {
+		return false
+	}
+	_, found, err := current.informer.GetStore().GetByKey(namespaced)
+	return err == nil && found
+}
+
 // Get is the object with a namespace and name, nil if there is none.
 func (s *SharedVolumes) Get(namespaced string) *v1alpha1.SharedVolume {
 	current := s.current()

@@ -1,19 +1,33 @@
 package caches
 
 import (
+	"maps"
 	"slices"
+	"strings"
+	"sync"
 	"unique"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// trim drops what no loop reads; with ten thousand volumes, most of the memory.
-func trim(object any) (any, error) {
+// trimmer drops what no loop reads, and keeps once what many objects have; with ten thousand
+// volumes, most of the memory. Objects of the caches are never changed, so they can share maps.
+type trimmer struct {
+	mu    sync.Mutex
+	texts map[string]map[string]string   // guarded by mu; labels and annotations
+	lists map[string]corev1.ResourceList // guarded by mu
+	words map[string][]string            // guarded by mu; mount options
+}
+
+func newTrimmer() *trimmer {
+	return &trimmer{texts: map[string]map[string]string{}, lists: map[string]corev1.ResourceList{}, words: map[string][]string{}}
+}
+
+func (t *trimmer) trim(object any) (any, error) {
 	accessor, ok := object.(metav1.ObjectMetaAccessor)
 	if !ok {
 		return object, nil
@@ -21,9 +35,9 @@ func trim(object any) (any, error) {
 	accessor.GetObjectMeta().SetManagedFields(nil)
 	switch o := object.(type) {
 	case *corev1.PersistentVolumeClaim:
-		shareClaim(o)
+		t.trimClaim(o)
 	case *corev1.PersistentVolume:
-		shareVolume(o)
+		t.trimVolume(o)
 	case *corev1.Node:
 		o.Status, o.Annotations = corev1.NodeStatus{}, nil
 	case *corev1.Pod:
@@ -58,26 +72,33 @@ func trimPodSpec(spec *corev1.PodSpec) {
 	spec.InitContainers, spec.Tolerations = nil, nil
 }
 
-// shareClaim keeps once what is the same in all claims, or twice in this one. Decoding makes a
-// copy of every word; with ten thousand volumes those are a third of the memory.
-func shareClaim(claim *corev1.PersistentVolumeClaim) {
-	shareMeta(&claim.ObjectMeta)
+// trimClaim keeps once what is the same in many claims. Decoding makes a copy of every word and of
+// every map, and a map of one size takes as much as eight. Claims are patched, never updated, so
+// kubectl's annotation, a copy of the whole claim, is not lost by that.
+func (t *trimmer) trimClaim(claim *corev1.PersistentVolumeClaim) {
+	delete(claim.Annotations, corev1.LastAppliedConfigAnnotation)
+	t.shareMeta(&claim.ObjectMeta)
 	shareAll(claim.Spec.AccessModes)
 	shareAll(claim.Status.AccessModes)
 	if claim.Spec.StorageClassName != nil {
 		*claim.Spec.StorageClassName = shared(*claim.Spec.StorageClassName)
 	}
-	if equality.Semantic.DeepEqual(claim.Spec.Resources.Requests, claim.Status.Capacity) {
-		claim.Status.Capacity = claim.Spec.Resources.Requests
-	}
+	claim.Spec.Resources.Requests = t.sharedList(claim.Spec.Resources.Requests)
+	claim.Status.Capacity = t.sharedList(claim.Status.Capacity)
 }
 
-// shareVolume is shareClaim for volumes.
-func shareVolume(volume *corev1.PersistentVolume) {
-	shareMeta(&volume.ObjectMeta)
+// trimVolume is trimClaim for volumes. Of volumes that nobody can take for ours, it is only known
+// which claim has them.
+func (t *trimmer) trimVolume(volume *corev1.PersistentVolume) {
+	if isForeign(volume) {
+		volume.Labels, volume.Annotations = nil, nil
+		volume.Spec.PersistentVolumeSource, volume.Spec.NodeAffinity = corev1.PersistentVolumeSource{}, nil
+	}
+	t.shareMeta(&volume.ObjectMeta)
 	shareAll(volume.Spec.AccessModes)
-	shareAll(volume.Spec.MountOptions)
+	volume.Spec.MountOptions = t.sharedWords(volume.Spec.MountOptions)
 	volume.Spec.StorageClassName = shared(volume.Spec.StorageClassName)
+	volume.Spec.Capacity = t.sharedList(volume.Spec.Capacity)
 	if ref := volume.Spec.ClaimRef; ref != nil {
 		ref.Kind, ref.APIVersion, ref.Namespace = shared(ref.Kind), shared(ref.APIVersion), shared(ref.Namespace)
 	}
@@ -89,21 +110,78 @@ func shareVolume(volume *corev1.PersistentVolume) {
 	}
 }
 
-func shareMeta(meta *metav1.ObjectMeta) {
+// isForeign says that a volume is neither NFS nor has an annotation or a class by which it could be
+// ours, or in the place of one of ours.
+func isForeign(volume *corev1.PersistentVolume) bool {
+	for _, annotation := range []string{wellknown.AnnotationFileSystemID, wellknown.AnnotationSharedVolume, wellknown.AnnotationPath} {
+		if _, ok := volume.Annotations[annotation]; ok {
+			return false
+		}
+	}
+	return volume.Spec.NFS == nil && volume.Spec.StorageClassName != wellknown.RootStorageClass &&
+		!strings.HasPrefix(volume.Name, wellknown.RootVolumePrefix) && !strings.HasPrefix(volume.Name, wellknown.SharedVolumePrefix)
+}
+
+func (t *trimmer) shareMeta(meta *metav1.ObjectMeta) {
 	meta.Namespace = shared(meta.Namespace)
-	meta.Labels, meta.Annotations = shareMap(meta.Labels), shareMap(meta.Annotations)
+	meta.Labels, meta.Annotations = t.sharedMap(meta.Labels), t.sharedMap(meta.Annotations)
 	shareAll(meta.Finalizers)
 }
 
-func shareMap(all map[string]string) map[string]string {
+// sharedMap does not share maps with a path in them, which no other object has.
+func (t *trimmer) sharedMap(all map[string]string) map[string]string {
 	if len(all) == 0 {
 		return nil
 	}
 	again := make(map[string]string, len(all))
-	for key, value := range all {
-		again[shared(key)] = shared(value)
+	var key strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		again[shared(name)] = shared(all[name])
+		key.WriteString(name + "\x00" + all[name] + "\x00")
 	}
-	return again
+	if _, ok := all[wellknown.AnnotationPath]; ok {
+		return again
+	}
+	return remembered(&t.mu, t.texts, key.String(), again)
+}
+
+func (t *trimmer) sharedList(list corev1.ResourceList) corev1.ResourceList {
+	if len(list) == 0 {
+		return list
+	}
+	again := make(corev1.ResourceList, len(list))
+	var key strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(list)) {
+		quantity := list[name]
+		key.WriteString(string(name) + "\x00" + quantity.String() + "\x00")
+		again[name] = quantity
+	}
+	return remembered(&t.mu, t.lists, key.String(), again)
+}
+
+func (t *trimmer) sharedWords(words []string) []string {
+	if len(words) == 0 {
+		return words
+	}
+	shareAll(words)
+	return remembered(&t.mu, t.words, strings.Join(words, "\x00"), words)
+}
+
+// maxRemembered bounds what is remembered for objects to come, which is none of what they keep.
+const maxRemembered = 1024
+
+// remembered is what was there first of what has a key.
+func remembered[T any](mu *sync.Mutex, known map[string]T, key string, value T) T {
+	mu.Lock()
+	defer mu.Unlock()
+	if first, ok := known[key]; ok {
+		return first
+	}
+	if len(known) >= maxRemembered {
+		clear(known)
+	}
+	known[key] = value
+	return value
 }
 
 func shareAll[T ~string](all []T) {

@@ -1,6 +1,8 @@
 package caches
 
 import (
+	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -65,7 +67,7 @@ func TestTrimKeepsWhatLoopsRead(t *testing.T) {
 	for name, object := range tests {
 		t.Run(name, func(t *testing.T) {
 			want := object.DeepCopyObject()
-			trimmed, err := trim(object)
+			trimmed, err := newTrimmer().trim(object)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -78,7 +80,77 @@ func TestTrimKeepsWhatLoopsRead(t *testing.T) {
 
 func TestTrimDropsManagedFields(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}}}
-	if _, err := trim(claim); err != nil || claim.ManagedFields != nil {
+	if _, err := newTrimmer().trim(claim); err != nil || claim.ManagedFields != nil {
 		t.Errorf("got %v, %v; want none", claim.ManagedFields, err)
+	}
+}
+
+// TestTrimSharesWhatIsTheSame, and nothing else: one map serves all claims of a size.
+func TestTrimSharesWhatIsTheSame(t *testing.T) {
+	small := newTrimmer()
+	claim := func(size, app string) *corev1.PersistentVolumeClaim {
+		object := &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": app}, Annotations: map[string]string{corev1.LastAppliedConfigAnnotation: "{}"}},
+			Spec:       corev1.PersistentVolumeClaimSpec{Resources: corev1.VolumeResourceRequirements{Requests: gibibytes(size)}},
+		}
+		if _, err := small.trim(object); err != nil {
+			t.Fatal(err)
+		}
+		if object.Annotations != nil {
+			t.Errorf("annotations %v stay", object.Annotations)
+		}
+		return object
+	}
+	claims := []*corev1.PersistentVolumeClaim{claim("1Gi", "web"), claim("1Gi", "web"), claim("2Gi", "shop")}
+	for i := range 2 * maxRemembered {
+		claim("1Gi", fmt.Sprint(i))
+	}
+	same := func(a, b any) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
+	if !same(claims[0].Labels, claims[1].Labels) || !same(claims[0].Spec.Resources.Requests, claims[1].Spec.Resources.Requests) {
+		t.Error("equal claims do not share their maps")
+	}
+	if claims[2].Labels["app"] != "shop" || claims[2].Spec.Resources.Requests.Storage().String() != "2Gi" {
+		t.Errorf("another claim has become %+v", claims[2])
+	}
+	if len(small.texts) > maxRemembered {
+		t.Errorf("%d maps are remembered", len(small.texts))
+	}
+}
+
+// TestTrimOfForeignVolumes keeps who has them, and leaves what could be ours as it is.
+func TestTrimOfForeignVolumes(t *testing.T) {
+	source := corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "ebs.csi.aws.com"}}
+	for name, c := range map[string]struct {
+		edit  func(*corev1.PersistentVolume)
+		whole bool
+	}{
+		"another provisioner's":     {func(*corev1.PersistentVolume) {}, false},
+		"with a file system":        {func(o *corev1.PersistentVolume) { o.Annotations[wellknown.AnnotationFileSystemID] = "fs-1" }, true},
+		"with a path":               {func(o *corev1.PersistentVolume) { o.Annotations[wellknown.AnnotationPath] = "/" }, true},
+		"of a SharedVolume":         {func(o *corev1.PersistentVolume) { o.Annotations[wellknown.AnnotationSharedVolume] = "a/b" }, true},
+		"of the root class":         {func(o *corev1.PersistentVolume) { o.Spec.StorageClassName = wellknown.RootStorageClass }, true},
+		"with a root volume's name": {func(o *corev1.PersistentVolume) { o.Name = wellknown.RootVolumePrefix + "fs-1" }, true},
+		"NFS": {func(o *corev1.PersistentVolume) {
+			o.Spec.PersistentVolumeSource = corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "nas"}}
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			volume := &corev1.PersistentVolume{
+				ObjectMeta: metav1.ObjectMeta{Name: "pvc-1", Annotations: map[string]string{"a": "b"}},
+				Spec:       corev1.PersistentVolumeSpec{PersistentVolumeSource: source, ClaimRef: &corev1.ObjectReference{Namespace: "team", Name: "data", UID: "1"}},
+				Status:     corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound},
+			}
+			c.edit(volume)
+			want := volume.DeepCopy()
+			if !c.whole {
+				want.Annotations, want.Spec.PersistentVolumeSource = nil, corev1.PersistentVolumeSource{}
+			}
+			if _, err := newTrimmer().trim(volume); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, volume); diff != "" {
+				t.Errorf("volume mismatch (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -96,9 +96,8 @@ func (c *Controller) Run(ctx context.Context) error {
 func (c *Controller) TargetsChanged() { c.lookAtAll() }
 
 func (c *Controller) lookAtAll() {
-	all, _ := c.world.objects.All()
-	for _, object := range all {
-		c.queue.Add(nameOf(object))
+	for _, namespaced := range c.world.objects.Keys() {
+		c.queue.Add(namespaced)
 	}
 }
 
@@ -131,18 +130,14 @@ func handler(changed func(object any)) cache.ResourceEventHandler {
 	}
 }
 
-// volumeChanged goes by the name, which is what objects compete for. It does not say where the
-// namespace ends.
+// volumeChanged goes by the name, which is what objects compete for.
 func (c *Controller) volumeChanged(object any) {
 	volume, ok := object.(*corev1.PersistentVolume)
-	if !ok || !strings.HasPrefix(volume.Name, wellknown.SharedVolumePrefix) {
+	if !ok {
 		return
 	}
-	all, _ := c.world.objects.All()
-	for _, shared := range all {
-		if volumeName(shared) == volume.Name {
-			c.queue.Add(nameOf(shared))
-		}
+	for _, namespaced := range namesFor(volume.Name, c.world.objects.Has) {
+		c.queue.Add(namespaced)
 	}
 }
 
@@ -152,7 +147,7 @@ func (c *Controller) claimChanged(object any) {
 		return
 	}
 	name, ok := strings.CutPrefix(claim.Name, wellknown.SharedClaimPrefix)
-	if namespaced := claim.Namespace + "/" + name; ok && c.world.objects.Get(namespaced) != nil {
+	if namespaced := claim.Namespace + "/" + name; ok && c.world.objects.Has(namespaced) {
 		c.queue.Add(namespaced)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -33,6 +34,25 @@ func nameOf(o *v1alpha1.SharedVolume) string { return o.Namespace + "/" + o.Name
 
 func volumeName(o *v1alpha1.SharedVolume) string {
 	return wellknown.SharedVolumePrefix + o.Namespace + "-" + o.Name
+}
+
+// namesFor are the objects whose volume has a name, of those that exist. The name does not say where
+// the namespace ends, so each hyphen may be the one between namespace and name.
+func namesFor(volumeName string, exists func(namespaced string) bool) []string {
+	rest, ok := strings.CutPrefix(volumeName, wellknown.SharedVolumePrefix)
+	if !ok {
+		return nil
+	}
+	var found []string
+	for i, letter := range []byte(rest) {
+		if letter != '-' {
+			continue
+		}
+		if namespaced := rest[:i] + "/" + rest[i+1:]; exists(namespaced) {
+			found = append(found, namespaced)
+		}
+	}
+	return found
 }
 
 func claimName(o *v1alpha1.SharedVolume) string { return wellknown.SharedClaimPrefix + o.Name }

@@ -67,3 +67,27 @@ func TestDemand(t *testing.T) {
 		t.Error("nobody has been heard, and all are known")
 	}
 }
+
+// TestNamesForVolume: however many objects there are, each hyphen of a volume's name asks for one.
+func TestNamesForVolume(t *testing.T) {
+	objects := map[string]bool{"team/data": true, "team-a/data": true, "team/a-data": true, "other/data": true}
+	for volume, want := range map[string][]string{
+		volumeName(shared("team", "data")):   {"team/data"},
+		volumeName(shared("team", "a-data")): {"team/a-data", "team-a/data"},
+		volumeName(shared("none", "data")):   nil,
+		"team-data":                          nil,
+		"pv-":                                nil,
+	} {
+		asked := 0
+		got := namesFor(volume, func(namespaced string) bool {
+			asked++
+			return objects[namespaced]
+		})
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: names mismatch (-want +got):\n%s", volume, diff)
+		}
+		if asked > strings.Count(volume, "-") {
+			t.Errorf("%s: %d objects are asked for", volume, asked)
+		}
+	}
+}
