@@ -12,9 +12,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strconv"
 	"syscall"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,11 +37,24 @@ const (
 // which stay, so Go's 100 would keep as much again for garbage that there hardly is.
 const heapGrowth = 50
 
+// memoryLimit is from where on garbage is collected as soon as there is some: nine tenths of what the
+// container may have, in bytes. Without a number there is no limit.
+func memoryLimit(container string) int64 {
+	bytes, err := strconv.ParseInt(container, 10, 64)
+	if err != nil || bytes <= 0 {
+		return math.MaxInt64
+	}
+	return bytes / 10 * 9
+}
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills at once
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(heapGrowth)
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(memoryLimit(os.Getenv("MEMORY_LIMIT")))
 	}
 	os.Exit(run(ctx, os.Args[1:], processEnvironment(), os.Stdout, os.Stderr))
 }

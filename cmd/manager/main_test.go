@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"math"
 	"strings"
 	"testing"
 
@@ -44,5 +45,15 @@ func wantText(t *testing.T, where, got, want string) {
 	t.Helper()
 	if want == "" && got != "" || !strings.Contains(got, want) {
 		t.Errorf("%s is %q, want %q", where, got, want)
+	}
+}
+
+func TestMemoryLimit(t *testing.T) {
+	for container, want := range map[string]int64{
+		"536870912": 483183819, "1000": 900, "": math.MaxInt64, "0": math.MaxInt64, "-1": math.MaxInt64, "512Mi": math.MaxInt64,
+	} {
+		if got := memoryLimit(container); got != want {
+			t.Errorf("%q: got %d, want %d", container, got, want)
+		}
 	}
 }

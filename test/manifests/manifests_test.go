@@ -174,6 +174,28 @@ func TestContainersAreRestricted(t *testing.T) {
 	}
 }
 
+// TestManagerKnowsItsMemory: garbage is collected before the limit is reached, whatever it is set to.
+func TestManagerKnowsItsMemory(t *testing.T) {
+	container := read[appsv1.Deployment](t, "Deployment", wellknown.ManagerDeployment).Spec.Template.Spec.Containers[0]
+	for _, variable := range container.Env {
+		if variable.Name == "MEMORY_LIMIT" && variable.ValueFrom != nil && variable.ValueFrom.ResourceFieldRef != nil &&
+			variable.ValueFrom.ResourceFieldRef.Resource == "limits.memory" {
+			return
+		}
+	}
+	t.Errorf("container %s does not know its limit of memory", container.Name)
+}
+
+// TestManagerHoldsManyVolumes: what docs/limits.md says of 50,000 volumes follows from what one takes,
+// which a test of package caches holds, and from how much garbage there may be beside it.
+func TestManagerHoldsManyVolumes(t *testing.T) {
+	const volumes, each, beside = 50_000, 3600, 100 << 20
+	container := read[appsv1.Deployment](t, "Deployment", wellknown.ManagerDeployment).Spec.Template.Spec.Containers[0]
+	if limit := container.Resources.Limits.Memory().Value(); volumes*each/2*3+beside > limit/10*9 {
+		t.Errorf("%d volumes do not fit into a limit of %d bytes", volumes, limit)
+	}
+}
+
 // TestManagerHasTimeToEnd: it drains its workers, writes its events and gives the Lease back.
 func TestManagerHasTimeToEnd(t *testing.T) {
 	manager := read[appsv1.Deployment](t, "Deployment", wellknown.ManagerDeployment)

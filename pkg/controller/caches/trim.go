@@ -76,7 +76,9 @@ func trimPodSpec(spec *corev1.PodSpec) {
 // every map, and a map of one size takes as much as eight. Claims are patched, never updated, so
 // kubectl's annotation, a copy of the whole claim, is not lost by that.
 func (t *trimmer) trimClaim(claim *corev1.PersistentVolumeClaim) {
-	delete(claim.Annotations, corev1.LastAppliedConfigAnnotation)
+	if _, ok := claim.Annotations[corev1.LastAppliedConfigAnnotation]; ok { // or the map may be a shared one, which others read
+		delete(claim.Annotations, corev1.LastAppliedConfigAnnotation)
+	}
 	t.shareMeta(&claim.ObjectMeta)
 	shareAll(claim.Spec.AccessModes)
 	shareAll(claim.Status.AccessModes)
@@ -163,8 +165,9 @@ func (t *trimmer) sharedWords(words []string) []string {
 	if len(words) == 0 {
 		return words
 	}
-	shareAll(words)
-	return remembered(&t.mu, t.words, strings.Join(words, "\x00"), words)
+	again := slices.Clone(words) // these may be shared already
+	shareAll(again)
+	return remembered(&t.mu, t.words, strings.Join(words, "\x00"), again)
 }
 
 // maxRemembered bounds what is remembered for objects to come, which is none of what they keep.
