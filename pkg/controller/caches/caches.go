@@ -6,6 +6,7 @@ package caches
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,6 +30,7 @@ type Caches struct {
 	client    kubernetes.Interface
 	namespace string
 	factories []informers.SharedInformerFactory
+	catchUps  atomic.Pointer[[]*catchUp] // of CaughtUp while it runs; nil before
 }
 
 // New makes the informers; none runs yet, so handlers can be added.
@@ -36,9 +38,9 @@ func New(client kubernetes.Interface, namespace string) (*Caches, error) {
 	trim := newTrimmer().trim
 	cluster := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	own := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), informers.WithTransform(trim))
-	warnings := selected(client, namespace, "type", corev1.EventTypeWarning)
-	table := selected(client, namespace, metav1.ObjectNameField, wellknown.TargetsConfigMap)
-	pinned := selected(client, namespace, metav1.ObjectNameField, wellknown.PinnedConfigMap)
+	warnings := selected(client, namespace, selectBy("type", corev1.EventTypeWarning))
+	table := selected(client, namespace, selectBy(metav1.ObjectNameField, wellknown.TargetsConfigMap))
+	pinned := selected(client, namespace, selectBy(metav1.ObjectNameField, wellknown.PinnedConfigMap))
 	c := &Caches{
 		client:    client,
 		namespace: namespace,
@@ -56,12 +58,13 @@ func New(client kubernetes.Interface, namespace string) (*Caches, error) {
 	return c, c.addIndexers()
 }
 
-func selected(client kubernetes.Interface, namespace, field, value string) informers.SharedInformerFactory {
+func selected(client kubernetes.Interface, namespace string, selection func(*metav1.ListOptions)) informers.SharedInformerFactory {
 	return informers.NewSharedInformerFactoryWithOptions(client, 0,
-		informers.WithNamespace(namespace), informers.WithTransform(newTrimmer().trim),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-			o.FieldSelector = fields.OneTermEqualSelector(field, value).String()
-		}))
+		informers.WithNamespace(namespace), informers.WithTransform(newTrimmer().trim), informers.WithTweakListOptions(selection))
+}
+
+func selectBy(field, value string) func(*metav1.ListOptions) {
+	return func(o *metav1.ListOptions) { o.FieldSelector = fields.OneTermEqualSelector(field, value).String() }
 }
 
 // Run runs the informers until the context ends. It returns when they have
@@ -86,14 +89,36 @@ func (c *Caches) Await(ctx context.Context) error {
 
 // HasSynced says whether every informer has the whole of its objects.
 func (c *Caches) HasSynced() bool {
-	for _, i := range c.all() {
-		if !i.HasSynced() {
+	for _, k := range c.kinds() {
+		if !k.informer.HasSynced() {
 			return false
 		}
 	}
 	return true
 }
 
-func (c *Caches) all() []cache.SharedIndexInformer {
-	return []cache.SharedIndexInformer{c.Claims, c.Volumes, c.Classes, c.Nodes, c.Jobs, c.Pods, c.Warnings, c.Table, c.Pinned}
+// kind is one kind of objects: what the informer has of it, and how the apiserver lists it.
+type kind struct {
+	name     string
+	informer cache.SharedIndexInformer
+	list     listFunc // nil where nothing is decided from the objects
+}
+
+// kinds are all that there are. Of Warnings only messages are made.
+func (c *Caches) kinds() []kind {
+	core := c.client.CoreV1()
+	configMaps := core.ConfigMaps(c.namespace)
+	return []kind{
+		{"claims", c.Claims, listBy(core.PersistentVolumeClaims(metav1.NamespaceAll).List)},
+		{"volumes", c.Volumes, listBy(core.PersistentVolumes().List)},
+		{"storage classes", c.Classes, listBy(c.client.StorageV1().StorageClasses().List)},
+		{"nodes", c.Nodes, listBy(core.Nodes().List)},
+		{"Jobs", c.Jobs, listBy(c.client.BatchV1().Jobs(c.namespace).List)},
+		{"pods", c.Pods, listBy(core.Pods(c.namespace).List)},
+		{"events", c.Warnings, nil},
+		{"ConfigMap " + wellknown.TargetsConfigMap, c.Table,
+			listBy(configMaps.List, selectBy(metav1.ObjectNameField, wellknown.TargetsConfigMap))},
+		{"ConfigMap " + wellknown.PinnedConfigMap, c.Pinned,
+			listBy(configMaps.List, selectBy(metav1.ObjectNameField, wellknown.PinnedConfigMap))},
+	}
 }

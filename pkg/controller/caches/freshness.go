@@ -2,145 +2,228 @@ package caches
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
-
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// catchUpPoll is the time between two looks at a cache that is behind.
-const catchUpPoll = 20 * time.Millisecond
-
-// catchUpRound is the time between two lists.
-const catchUpRound = 2 * time.Second
+const (
+	// catchUpPoll is the time between two comparisons of a cache with its list.
+	catchUpPoll = 20 * time.Millisecond
+	// pageTimeout ends a request on a connection that is dead. A page takes milliseconds.
+	pageTimeout = 10 * time.Second
+)
 
 // CaughtUp returns when the caches that writes are decided from are at least as new as this
 // call: a standby that was cut off for a while must not act on what it remembers when it
-// becomes the leader. It lists what the apiserver has, once, and waits until every object is
-// there in that version or a newer one, and none is there that the apiserver no longer has.
+// becomes the leader. Each kind is listed once, all of them at the same time, and then its cache
+// waited for. What others create and delete meanwhile does not prolong that.
 func (c *Caches) CaughtUp(ctx context.Context) error {
-	for _, kind := range []struct {
-		name     string
-		informer cache.SharedIndexInformer
-		page     pageFunc
-	}{
-		{"claims", c.Claims, func(o metav1.ListOptions) (runtime.Object, error) {
-			return c.client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, o)
-		}},
-		{"volumes", c.Volumes, func(o metav1.ListOptions) (runtime.Object, error) {
-			return c.client.CoreV1().PersistentVolumes().List(ctx, o)
-		}},
-		{"Jobs", c.Jobs, func(o metav1.ListOptions) (runtime.Object, error) {
-			return c.client.BatchV1().Jobs(c.namespace).List(ctx, o)
-		}},
-		{"targets", c.Table, func(o metav1.ListOptions) (runtime.Object, error) {
-			o.FieldSelector = metav1.ObjectNameField + "=" + wellknown.TargetsConfigMap
-			return c.client.CoreV1().ConfigMaps(c.namespace).List(ctx, o)
-		}},
-	} {
-		if err := catchUp(ctx, kind.page, kind.informer.GetStore()); err != nil {
-			return fmt.Errorf("waiting for the cache of %s: %w", kind.name, err)
+	group, ctx := errgroup.WithContext(ctx)
+	var catchUps []*catchUp
+	for _, k := range c.kinds() {
+		if k.list != nil {
+			catchUps = append(catchUps, &catchUp{kind: k})
 		}
 	}
+	c.catchUps.Store(&catchUps)
+	defer c.catchUps.Store(nil)
+	for _, u := range catchUps {
+		group.Go(func() error { return u.run(ctx) })
+	}
+	return group.Wait()
+}
+
+// Behind names the caches that Await or CaughtUp waits for; nil for none.
+func (c *Caches) Behind() error {
+	var behind []string
+	for _, k := range c.kinds() {
+		if !k.informer.HasSynced() {
+			behind = append(behind, k.name+": not all objects have been read")
+		}
+	}
+	if catchUps := c.catchUps.Load(); catchUps != nil {
+		for _, u := range *catchUps {
+			if state := u.state(); state != "" {
+				behind = append(behind, u.name+": "+state)
+			}
+		}
+	}
+	if len(behind) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the cache is behind the apiserver (%s)", strings.Join(behind, "; "))
+}
+
+// catchUp is the way of one cache to what the apiserver has.
+type catchUp struct {
+	kind
+	listed atomic.Pointer[listing] // nil until the list has been read
+	over   atomic.Bool             // the cache has caught up
+}
+
+func (u *catchUp) run(ctx context.Context) error {
+	listed, err := u.list.all(ctx)
+	if err != nil {
+		return fmt.Errorf("listing %s: %w", u.name, err)
+	}
+	u.listed.Store(listed)
+	err = wait.PollUntilContextCancel(ctx, catchUpPoll, true, func(context.Context) (bool, error) {
+		behind, err := listed.isAhead(u.informer.GetStore())
+		return !behind, err
+	})
+	if err != nil {
+		return fmt.Errorf("comparing the cache of %s with the apiserver's list: %w", u.name, err)
+	}
+	u.over.Store(true)
 	return nil
 }
 
-// catchUp lists again after a while: what was deleted between the list and the look at the
-// cache never comes.
-func catchUp(ctx context.Context, page pageFunc, store cache.Store) error {
-	for {
-		now, err := listVersions(ctx, page)
+// state is for people; "" when there is nothing to wait for.
+func (u *catchUp) state() string {
+	listed := u.listed.Load()
+	switch {
+	case u.over.Load():
+		return ""
+	case listed == nil:
+		return "the apiserver's list is being read"
+	}
+	missing, extra, err := listed.differences(u.informer.GetStore())
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%d of %d objects are missing, %d have been deleted", missing, len(listed.objects), extra)
+}
+
+// listing is what the apiserver has of one kind at one moment.
+type listing struct {
+	version string            // of the list
+	newest  string            // of the versions of the objects; "" without objects
+	objects map[string]string // resourceVersion by the key in the cache
+}
+
+// isAhead says whether the list has news for a cache. The watch events of one kind come in the
+// order of their versions, and a store has the version of the latest event that it contains. So
+// a store that is at the newest object's version has everything that was created or changed
+// until the list was made: what was listed and is not there was deleted since. Deletions before
+// the list show as objects that are older than the list and not in it.
+//
+// To wait for the list's own version would take a minute: it counts the changes of all kinds,
+// of which an informer hears in bookmarks only.
+func (l *listing) isAhead(store cache.Store) (bool, error) {
+	if ahead, err := isNewer(l.newest, store.LastStoreSyncResourceVersion()); ahead || err != nil {
+		return ahead, err
+	}
+	deleted, err := l.deletedFrom(store)
+	return deleted > 0, err
+}
+
+// differences count the objects whose versions the store has not reached, and those that it has
+// although they were deleted before the list.
+func (l *listing) differences(store cache.Store) (missing, deleted int, err error) {
+	reached := store.LastStoreSyncResourceVersion()
+	for _, version := range l.objects {
+		newer, err := isNewer(version, reached)
 		if err != nil {
-			return err
+			return 0, 0, err
 		}
-		round, cancel := context.WithTimeout(ctx, catchUpRound)
-		err = now.await(round, store)
-		cancel()
-		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
-			return err
+		if newer {
+			missing++
 		}
 	}
+	deleted, err = l.deletedFrom(store)
+	return missing, deleted, err
 }
 
-// versions are what the apiserver has.
-type versions struct {
-	list    string // of the list
-	objects map[types.NamespacedName]metav1.Object
-}
-
-func listVersions(ctx context.Context, page pageFunc) (versions, error) {
-	found := versions{objects: map[types.NamespacedName]metav1.Object{}}
-	list := func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		answer, err := page(o)
-		if err != nil {
-			return nil, err
-		}
-		accessor, err := meta.ListAccessor(answer)
-		if err != nil {
-			return nil, err
-		}
-		found.list = accessor.GetResourceVersion() // the same for every page
-		return answer, ctx.Err()
-	}
-	err := pager.New(list).EachListItem(ctx, metav1.ListOptions{}, func(object runtime.Object) error {
-		accessor, err := meta.Accessor(object)
-		if err != nil {
-			return err
-		}
-		found.objects[nameOf(accessor)] = &metav1.ObjectMeta{UID: accessor.GetUID(), ResourceVersion: accessor.GetResourceVersion()}
-		return nil
-	})
-	return found, err
-}
-
-func nameOf(object metav1.Object) types.NamespacedName {
-	return types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}
-}
-
-func (v versions) await(ctx context.Context, store cache.Store) error {
-	return backoff.Retry(func() error { return v.missing(store) },
-		backoff.WithContext(backoff.NewConstantBackOff(catchUpPoll), ctx))
-}
-
-var errBehind = errors.New("it is behind the apiserver")
-
-// missing says whether a cache is behind. What it has beyond the list must be newer than that.
-func (v versions) missing(store cache.Store) error {
-	current := 0
+func (l *listing) deletedFrom(store cache.Store) (count int, err error) {
 	for _, cached := range store.List() {
 		object, err := meta.Accessor(cached)
 		if err != nil {
-			return backoff.Permanent(err)
+			return 0, err
 		}
-		listed, ok := v.objects[nameOf(object)]
-		than := v.list
-		if ok {
-			current++
-			than = listed.GetResourceVersion()
+		if _, listed := l.objects[keyOf(object)]; listed {
+			continue
 		}
-		order, err := resourceversion.CompareResourceVersion(object.GetResourceVersion(), than)
+		newer, err := isNewer(object.GetResourceVersion(), l.version)
 		if err != nil {
-			return backoff.Permanent(err)
+			return 0, fmt.Errorf("%s: %w", keyOf(object), err)
 		}
-		if order < 0 {
-			return fmt.Errorf("%s: %w", object.GetName(), errBehind)
+		if !newer {
+			count++
 		}
 	}
-	if current < len(v.objects) {
-		return fmt.Errorf("%d of %d objects are not there: %w", len(v.objects)-current, len(v.objects), errBehind)
-	}
-	return nil
+	return count, nil
 }
 
-// pageFunc lists one page.
-type pageFunc func(metav1.ListOptions) (runtime.Object, error)
+// isNewer compares versions of one kind. "" is before all others.
+func isNewer(version, than string) (bool, error) {
+	if version == "" || than == "" {
+		return version != "", nil
+	}
+	order, err := resourceversion.CompareResourceVersion(version, than)
+	return order > 0, err
+}
+
+func keyOf(object metav1.Object) string { return cache.MetaObjectToName(object).String() }
+
+// listFunc reads one page of a list.
+type listFunc func(context.Context, metav1.ListOptions) (runtime.Object, error)
+
+func listBy[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error), selections ...func(*metav1.ListOptions)) listFunc {
+	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		for _, selection := range selections {
+			selection(&o)
+		}
+		page, err := list(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		return page, nil
+	}
+}
+
+// all reads every page, and keeps names and versions only.
+func (list listFunc) all(ctx context.Context) (*listing, error) {
+	l := &listing{objects: map[string]string{}}
+	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+		defer cancel()
+		page, err := list(ctx, o)
+		if err != nil {
+			return nil, err
+		}
+		accessor, err := meta.ListAccessor(page)
+		if err != nil {
+			return nil, err
+		}
+		l.version = accessor.GetResourceVersion() // the same for every page
+		return page, nil
+	})
+	pages.PageBufferSize = 1 // the next one; more would only take memory
+	err := pages.EachListItem(ctx, metav1.ListOptions{}, l.add)
+	return l, err
+}
+
+func (l *listing) add(item runtime.Object) error {
+	object, err := meta.Accessor(item)
+	if err != nil {
+		return err
+	}
+	version := object.GetResourceVersion()
+	l.objects[keyOf(object)] = version
+	newer, err := isNewer(version, l.newest)
+	if newer {
+		l.newest = version
+	}
+	return err
+}
