@@ -45,13 +45,14 @@ func (m *manager) checkElection() error {
 	return m.election.Check()
 }
 
-// checkStart fails while something keeps this replica from starting, and when it is to end.
+// checkStart fails while something keeps this replica from starting, or from beginning to lead,
+// and when it is to end.
 func (m *manager) checkStart() error {
 	if m.ending.Load() {
 		return errors.New("it is ending")
 	}
-	if trouble := m.trouble.Load(); trouble != nil {
-		return *trouble
+	if w := m.waits.Load(); w != nil {
+		return w.check()
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
@@ -45,6 +44,8 @@ type knowledge interface {
 	HasSynced() bool
 	// CaughtUp returns when the caches are at least as new as the call.
 	CaughtUp(ctx context.Context) error
+	// Behind names what Await or CaughtUp waits for; nil for nothing.
+	Behind() error
 }
 
 // workload is what there is to do, and what it is decided from.
@@ -63,10 +64,10 @@ type manager struct {
 	election *election.Election // nil without --leader-elect
 	metrics  *metrics
 
-	alone   atomic.Bool              // leads without an election
-	ending  atomic.Bool              // was asked to end
-	made    atomic.Pointer[workload] // nil until it could be put together
-	trouble atomic.Pointer[error]    // what keeps the start waiting; nil for nothing
+	alone  atomic.Bool              // leads without an election
+	ending atomic.Bool              // was asked to end
+	made   atomic.Pointer[workload] // nil until it could be put together
+	waits  atomic.Pointer[wait]     // what keeps it from starting or from leading; nil for nothing
 }
 
 // manage runs a replica until the context ends.
@@ -92,7 +93,7 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 func newManager(o options, c clients, refused *denials.Denials, log *slog.Logger) (*manager, error) {
 	m := &manager{options: o, clients: c, denials: refused, log: log}
 	var err error
-	if m.metrics, err = newMetrics(m.leading, m.denials); err != nil {
+	if m.metrics, err = newMetrics(m.leading, m.waited, m.denials); err != nil {
 		return nil, fmt.Errorf("making metrics: %w", err)
 	}
 	if !o.leaderElect {
@@ -167,7 +168,7 @@ func (m *manager) work(ctx context.Context, start func(workload), wire func(cont
 	start(w)
 	m.made.Store(&w)
 	m.log.Info("waiting for the caches")
-	if err := w.caches.Await(ctx); err != nil {
+	if err := m.fill(ctx, w.caches); err != nil {
 		return nil
 	}
 	m.log.Info("caches are filled")
@@ -179,9 +180,15 @@ func (m *manager) work(ctx context.Context, start func(workload), wire func(cont
 	return m.lead(ctx, w)
 }
 
+func (m *manager) fill(ctx context.Context, caches knowledge) error {
+	_, end := m.begin(ctx, "filling the caches", caches.Behind)
+	defer end()
+	return caches.Await(ctx)
+}
+
 // lead runs the loops until the context ends and the syncs under way have ended.
 func (m *manager) lead(ctx context.Context, w workload) error {
-	if err := m.insist(ctx, "bringing the caches up to date", w.caches.CaughtUp); err != nil {
+	if err := m.insist(ctx, "bringing the caches up to date", w.caches.Behind, w.caches.CaughtUp); err != nil {
 		return nil //nolint:nilerr // it only fails when the context ends
 	}
 	m.log.Info("loops start")
@@ -200,20 +207,6 @@ func (m *manager) lead(ctx context.Context, w workload) error {
 }
 
 var errLoopEnded = errors.New("the loops ended although nobody asked them to")
-
-// insist repeats what the apiserver may not be there for. It fails only when the context ends.
-func (m *manager) insist(ctx context.Context, doing string, try func(context.Context) error) error {
-	defer m.trouble.Store(nil)
-	policy := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(firstInsistence), backoff.WithMaxInterval(maxInsistence), backoff.WithMaxElapsedTime(0))
-	return backoff.RetryNotify(func() error {
-		return try(ctx)
-	}, backoff.WithContext(policy, ctx), func(err error, wait time.Duration) {
-		err = fmt.Errorf("%s: %w", doing, err)
-		m.trouble.Store(&err)
-		m.log.Warn("start has to wait", "requeueAfter", wait.Round(time.Millisecond), "err", err)
-	})
-}
 
 // closeEvents has what the loops recorded last written.
 func (m *manager) closeEvents(ctx context.Context) {

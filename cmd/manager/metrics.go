@@ -25,7 +25,7 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 }
 
-func newMetrics(leading func() bool, others ...prometheus.Collector) (*metrics, error) {
+func newMetrics(leading func() bool, waited func() time.Duration, others ...prometheus.Collector) (*metrics, error) {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		dropped: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -48,6 +48,10 @@ func newMetrics(leading func() bool, others ...prometheus.Collector) (*metrics, 
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: metricsNamespace, Name: "leading", Help: "1 on the replica that leads, 0 on the others.",
 		}, func() float64 { return number(leading()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Namespace: metricsNamespace, Name: "start_wait_seconds",
+			Help: "How long this replica has been waiting for what it needs to start, or as the leader to begin; 0 when it does not wait.",
+		}, func() float64 { return waited().Seconds() }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Namespace: metricsNamespace, Name: "build_info", Help: "Always 1; the labels say which build this is.",
 			ConstLabels: prometheus.Labels{"version": info.Version, "revision": info.Revision, "go_version": info.Go},

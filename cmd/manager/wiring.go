@@ -27,7 +27,7 @@ const (
 // wire finds out what the loops must know from the start, and makes them.
 func (m *manager) wire(ctx context.Context) (workload, error) {
 	var cluster string
-	if err := m.insist(ctx, "asking which cluster this is", func(ctx context.Context) (err error) {
+	if err := m.insist(ctx, "asking which cluster this is", nil, func(ctx context.Context) (err error) {
 		cluster, err = loops.ClusterUID(ctx, m.clients.work)
 		return err
 	}); err != nil {
@@ -104,7 +104,7 @@ func (m *manager) efsAPI(ctx context.Context) (discovery.API, awsplace.Place, er
 
 // nodeRegion is what the cloud's controller wrote on any node; a cluster is in one region.
 func (m *manager) nodeRegion(ctx context.Context) (region string, err error) {
-	err = m.insist(ctx, "asking nodes for their region", func(ctx context.Context) error {
+	err = m.insist(ctx, "asking nodes for their region", nil, func(ctx context.Context) error {
 		nodes, err := m.clients.work.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: corev1.LabelTopologyRegion, Limit: 1})
 		if err == nil && len(nodes.Items) > 0 {
 			region = nodes.Items[0].Labels[corev1.LabelTopologyRegion]

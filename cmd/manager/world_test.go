@@ -62,8 +62,9 @@ func (d *diary) await(t *testing.T, line string) {
 // fakeCaches are filled from the start, unless told otherwise.
 type fakeCaches struct {
 	*diary
-	filled  chan struct{}                   // closed when they are
+	filled  <-chan struct{}                 // closed when they are
 	catchUp func(ctx context.Context) error // nil succeeds
+	behind  error                           // what they wait for
 }
 
 func newCaches(d *diary) *fakeCaches {
@@ -95,6 +96,8 @@ func (c *fakeCaches) HasSynced() bool {
 		return false
 	}
 }
+
+func (c *fakeCaches) Behind() error { return c.behind }
 
 func (c *fakeCaches) CaughtUp(ctx context.Context) error {
 	c.add("caches catch up")
