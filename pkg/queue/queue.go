@@ -1,6 +1,7 @@
 // Package queue is the one worker loop of all control loops: it hands keys
 // from client-go's typed rate-limited queue to a sync function, one key at a
-// time, tries again what failed, and ends without leaving work half done.
+// time, tries again what failed, and ends without leaving work half done. A
+// queue that does not run, as on a standby, keeps no keys.
 package queue
 
 import (
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/util/workqueue"
@@ -35,6 +37,7 @@ type Queue[K comparable] struct {
 	options Options
 	sync    SyncFunc[K]
 	keys    workqueue.TypedRateLimitingInterface[K]
+	running atomic.Bool
 }
 
 // New makes a queue; it starts nothing.
@@ -44,17 +47,38 @@ func New[K comparable](o Options, sync SyncFunc[K]) *Queue[K] {
 	return &Queue[K]{options: o, sync: sync, keys: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, config)}
 }
 
-// Add asks for a sync of a key. A key that waits already is synced once; one
-// that is being synced is synced again afterwards.
-func (q *Queue[K]) Add(key K) { q.keys.Add(key) }
+// Running says whether keys are taken: event handlers need not find out the keys of a queue
+// that does not run.
+func (q *Queue[K]) Running() bool { return q.running.Load() }
 
-// AddAfter asks for a sync of a key later.
-func (q *Queue[K]) AddAfter(key K, d time.Duration) { q.keys.AddAfter(key, d) }
+// Add asks for a sync of a key. A key that waits already is synced once; one
+// that is being synced is synced again afterwards. Before Run, nothing happens.
+func (q *Queue[K]) Add(key K) {
+	if q.Running() {
+		q.keys.Add(key)
+	}
+}
+
+// AddAfter asks for a sync of a key later. Before Run, nothing happens.
+func (q *Queue[K]) AddAfter(key K, d time.Duration) {
+	if q.Running() {
+		q.keys.AddAfter(key, d)
+	}
+}
+
+// Len is how many keys wait for their sync; those that were added for later do not count.
+func (q *Queue[K]) Len() int { return q.keys.Len() }
 
 // Run works on keys until the context ends. Then no further key is begun, and
 // Run returns when the running syncs have, or an error when they were cut off
 // at the drain timeout.
-func (q *Queue[K]) Run(ctx context.Context, workers int) error {
+//
+// What happened before Run is known from the caches only: enqueueAll adds the key of everything
+// for which there may be something to do. It is called once the queue takes keys, so that an
+// event is either seen by enqueueAll in the caches or adds its key itself.
+func (q *Queue[K]) Run(ctx context.Context, workers int, enqueueAll func()) error {
+	q.running.Store(true)
+	enqueueAll()
 	// A sync in the middle of its writes must not lose its context at the
 	// moment that the process is asked to end.
 	working, cut := context.WithCancelCause(context.WithoutCancel(ctx))

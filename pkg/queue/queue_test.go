@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -30,7 +31,8 @@ func start(t *testing.T, sync SyncFunc[string]) *bench {
 	}, sync)
 	ctx, cancel := context.WithCancel(t.Context())
 	b.end = cancel
-	go func() { b.done <- b.Run(ctx, 1) }()
+	go func() { b.done <- b.Run(ctx, 1, func() {}) }()
+	synctest.Wait()
 	return b
 }
 
@@ -167,6 +169,49 @@ func TestEndCutsOffWhatDoesNotFinish(t *testing.T) {
 		b.end()
 		if err := <-b.done; err == nil || !strings.Contains(err.Error(), "loop test: syncs were cut off after 1m0s") {
 			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestQueueThatDoesNotRunKeepsNoKeys as on a standby, where hundreds of thousands of claims come
+// and go. Run adds what there is to do then.
+func TestQueueThatDoesNotRunKeepsNoKeys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var synced []string
+		q := New(Options{
+			Name: "test", KeyName: "claim", FirstRetry: time.Second, MaxRetry: time.Second, DrainTimeout: time.Minute,
+			Log: slog.New(slog.DiscardHandler),
+		}, func(_ context.Context, key string) (time.Duration, error) {
+			synced = append(synced, key)
+			return 0, nil
+		})
+		for range 3 {
+			q.Add("before")
+			q.AddAfter("later", time.Second)
+		}
+		<-time.After(time.Minute)
+		if q.Running() || q.keys.Len() != 0 {
+			t.Errorf("running %v with %d keys, want none", q.Running(), q.keys.Len())
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		result := make(chan error)
+		go func() {
+			result <- q.Run(ctx, 1, func() {
+				if !q.Running() {
+					t.Error("an event that comes now is lost")
+				}
+				q.Add("all")
+			})
+		}()
+		synctest.Wait()
+		q.Add("event")
+		synctest.Wait()
+		stop()
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+		if want := []string{"all", "event"}; !slices.Equal(synced, want) {
+			t.Errorf("synced %q, want %q", synced, want)
 		}
 	})
 }

@@ -148,18 +148,18 @@ func (s *SharedVolumes) add(ctx context.Context) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
+	s.mu.Lock()
+	s.installed = &installed{informer: informer, stop: func() {
+		cancel()
+		running.Wait()
+	}}
+	s.mu.Unlock() // before the first event: who is called for it asks for the object
 	running.Go(func() { informer.RunWithContext(ctx) })
 	running.Go(func() {
 		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
 			s.tell("")
 		}
 	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.installed = &installed{informer: informer, stop: func() {
-		cancel()
-		running.Wait()
-	}}
 }
 
 func (s *SharedVolumes) newInformer() (cache.SharedIndexInformer, error) {

@@ -100,7 +100,7 @@ func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, err
 
 // Run works until the context ends.
 func (c *Controller) Run(ctx context.Context) error {
-	if err := c.queue.Run(ctx, workers); err != nil {
+	if err := c.queue.Run(ctx, workers, c.enqueueAll); err != nil {
 		return fmt.Errorf("claims: %w", err)
 	}
 	return nil
@@ -133,8 +133,23 @@ func (c *Controller) watch() error {
 	return nil
 }
 
-// objectChanged asks for a look at the claims that an object is about, as it was and as it is.
+// enqueueAll adds every claim that the caches know: claims themselves, those that volumes are for,
+// and those that are gone and for which Jobs have begun something.
+func (c *Controller) enqueueAll() {
+	caches := c.view.Caches
+	for _, informer := range []cache.SharedIndexInformer{caches.Claims, caches.Volumes, caches.Jobs} {
+		for _, object := range informer.GetStore().List() {
+			c.objectChanged(nil, object)
+		}
+	}
+}
+
+// objectChanged asks for a look at the claims that an object is about, as it was and as it is. A
+// standby does not: Run adds them all.
 func (c *Controller) objectChanged(before, after any) {
+	if !c.queue.Running() {
+		return
+	}
 	for _, object := range []any{before, after} {
 		for _, uid := range c.claimsOf(object) {
 			c.queue.Add(uid)

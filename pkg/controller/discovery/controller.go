@@ -141,8 +141,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if c.poller != nil {
 		polling.Go(func() { c.poller.run(ctx) })
 	}
-	c.look()
-	err := c.queue.Run(ctx, 1)
+	err := c.queue.Run(ctx, 1, c.look)
 	polling.Wait()
 	return err
 }

@@ -100,10 +100,18 @@ func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, err
 
 // Run works until the context ends.
 func (c *Controller) Run(ctx context.Context) error {
-	if err := c.queue.Run(ctx, workers); err != nil {
+	if err := c.queue.Run(ctx, workers, c.enqueueAll); err != nil {
 		return fmt.Errorf("jobs: %w", err)
 	}
 	return nil
+}
+
+// enqueueAll adds every file system for which something may wait, from what the caches have.
+func (c *Controller) enqueueAll() {
+	for _, id := range c.view.Caches.FileSystems() {
+		c.look(id)
+	}
+	c.TargetsChanged()
 }
 
 // TargetsChanged enqueues every file system. The sync of each finds the claims that want it now, so
@@ -138,8 +146,12 @@ func (c *Controller) watch() error {
 	return nil
 }
 
-// changed finds the file systems for which something may have begun or ended to wait.
+// changed finds the file systems for which something may have begun or ended to wait. A standby
+// does not: Run finds them all.
 func (c *Controller) changed(object any) {
+	if !c.queue.Running() {
+		return
+	}
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj
 	}

@@ -86,7 +86,7 @@ func New(client kubernetes.Interface, dynamicClient dynamic.Interface, c *caches
 
 // Run works until the context ends. Only the leader may run it.
 func (c *Controller) Run(ctx context.Context) error {
-	if err := c.queue.Run(ctx, workers); err != nil {
+	if err := c.queue.Run(ctx, workers, c.lookAtAll); err != nil {
 		return fmt.Errorf("shared volumes: %w", err)
 	}
 	return nil
