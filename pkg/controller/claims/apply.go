@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/controller/patches"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -131,9 +132,9 @@ func (c *Controller) patchClaim(ctx context.Context, claim *corev1.PersistentVol
 	return nil
 }
 
-// isGone says that the object of a write is not there any more: it, or its like with another uid.
+// isGone says that the object of a write is not there any more, or goes with its namespace.
 func isGone(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+	return patches.IsGone(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }
 
 // errBehind is told when the caches have not seen yet what the apiserver has.

@@ -104,7 +104,7 @@ func (e executor) deleteJob(ctx context.Context, job *batchv1.Job) error {
 	options, background := patches.OnlyThis(job), metav1.DeletePropagationBackground
 	options.PropagationPolicy = &background
 	err := e.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options)
-	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) { // gone, or another of its name
+	if patches.IsGone(err) {
 		return nil
 	}
 	if err == nil {

@@ -206,7 +206,7 @@ func (c *Controller) endUnplaced(ctx context.Context, job *batchv1.Job) error {
 		return fmt.Errorf("writing a patch: %w", err)
 	}
 	_, err = c.client.BatchV1().Jobs(job.Namespace).Patch(ctx, job.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !patches.IsGone(err) {
 		return fmt.Errorf("ending Job %s: %w", job.Name, err)
 	}
 	c.options.Log.InfoContext(ctx, "mount Job ended", slog.String("job", job.Name), slog.String("reason", "it finds no node but those where the last ones failed"))
@@ -229,7 +229,7 @@ func (c *Controller) deleteJob(ctx context.Context, job *batchv1.Job, policy met
 	options := patches.OnlyThis(job)
 	options.PropagationPolicy = &policy
 	err := c.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options)
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !patches.IsGone(err) {
 		return fmt.Errorf("deleting Job %s: %w", job.Name, err)
 	}
 	return nil
@@ -277,7 +277,7 @@ func (c *Controller) annotateRoot(ctx context.Context, root *corev1.PersistentVo
 		return err
 	}
 	_, err = c.client.CoreV1().PersistentVolumeClaims(root.Namespace).Patch(ctx, root.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !patches.IsGone(err) {
 		return fmt.Errorf("annotating root claim %s: %w", root.Name, err)
 	}
 	return nil
@@ -295,7 +295,7 @@ func (c *Controller) annotateRootVolume(ctx context.Context, volume *corev1.Pers
 		return err
 	}
 	_, err = c.client.CoreV1().PersistentVolumes().Patch(ctx, volume.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !patches.IsGone(err) {
 		return fmt.Errorf("annotating root volume %s: %w", volume.Name, err)
 	}
 	return nil

@@ -6,7 +6,9 @@ package patches
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -21,6 +23,28 @@ import (
 // OnlyThis are the options that delete an object as it was seen.
 func OnlyThis(object metav1.Object) metav1.DeleteOptions {
 	return metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(object.GetUID()))}
+}
+
+// IsGone says that an error of a write means that the very object is not there any more: none of
+// its name is, or one with another uid. Any other conflict is that of a write which lost against
+// others: the object is there, was not changed, and the write is to be tried again.
+func IsGone(err error) bool {
+	return apierrors.IsNotFound(err) || isOfUID(err)
+}
+
+// isOfUID reads the message of a conflict, because the apiserver gives nothing else to tell its
+// kinds apart. No object's name can have these words: it has neither capitals nor spaces. To a
+// patch for an object with another uid the apiserver says that the uid cannot be changed.
+func isOfUID(err error) bool {
+	if apierrors.IsConflict(err) {
+		return slices.ContainsFunc([]string{"UID in precondition:", "the UID in the precondition", "uid mismatch:"},
+			func(words string) bool { return strings.Contains(err.Error(), words) })
+	}
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
 }
 
 // Volume writes what differs between a volume as it was seen and as it should be.
@@ -49,7 +73,7 @@ func JobMeta(ctx context.Context, client kubernetes.Interface, job *batchv1.Job,
 		return err
 	}
 	_, err = client.BatchV1().Jobs(job.Namespace).Patch(ctx, job.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+	if err != nil && !IsGone(err) {
 		return fmt.Errorf("changing %s of Job %s: %w", strings.TrimPrefix(field, "$deleteFromPrimitiveList/"), job.Name, err)
 	}
 	return nil
