@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/features"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
@@ -315,6 +316,14 @@ func TestCaughtUpListsWhatDecisionsAreMadeFrom(t *testing.T) {
 			t.Errorf("also %v", lists)
 		}
 	})
+}
+
+// TestStoresKnowTheirVersion holds the library to what isAhead relies on. Without this feature, a
+// store that reads a whole list anew has a version before it has all objects of that version.
+func TestStoresKnowTheirVersion(t *testing.T) {
+	if !features.FeatureGates().Enabled(features.AtomicFIFO) {
+		t.Errorf("feature %s of client-go is off", features.AtomicFIFO)
+	}
 }
 
 // TestBehindNamesCachesThatHaveNotSynced before they run.
