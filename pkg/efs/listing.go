@@ -5,6 +5,9 @@ import "time"
 // Listing is what one poll of the API found.
 type Listing struct {
 	FileSystems []FileSystem
+	// Source is the AWS account that owns the file systems, and their region, as in
+	// 123456789012/us-east-1; "" when the API does not say.
+	Source string
 	// Failed holds, by file system, why its mount targets could not be read. Such a file system
 	// is among FileSystems without any.
 	Failed map[string]error

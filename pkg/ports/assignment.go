@@ -22,9 +22,12 @@ import (
 //	gone            missing 3 times, not found,  left; port retired, free from the next call on
 //	                and no volume names it
 //	no answer       listing partial or empty     as before
+//	foreign         listing of another account   as before; told, and nothing is taken from it
+//	                or region
 //	pinned          by the administrator         merged over what is listed; never missing
 //	unpinned        was pinned, never listed     missing; gone only when nothing is on it
 //	out of ports    no port is left              not in the table; told; all others as ever
+//	table full      no room in the ConfigMap     not in the table; told; all others as ever
 //
 // Equal inputs give equal outputs, and an output that was applied gives no further change,
 // with one exception: a port that an output freed can be given in the next call, and is when
@@ -32,6 +35,7 @@ import (
 func Assign(in Input) Output {
 	p := newPlanner(in)
 	p.rebuild()
+	p.checkSource()
 	p.pinPorts()
 	p.countAbsences()
 	p.removeGone()
@@ -50,6 +54,7 @@ type planner struct {
 	owners map[int]Key // of the table as it grows
 	// held are ports that the old table or a volume names: nobody new gets them.
 	held    map[int]bool
+	bytes   int      // of the encoded table with all its descriptions; 0 when not counted
 	volumes []Volume // on the loopback, in order
 	out     Output
 	news    []News // told before or not
@@ -119,9 +124,13 @@ func (p *planner) has(key Key) bool {
 
 // givePorts serves those first who would lose most without a port.
 func (p *planner) givePorts() {
-	for _, keys := range [][]Key{p.namedKeys(), p.pinnedKeys(), p.foundKeys(), p.demandedKeys()} {
+	p.bytes = 0 // targets left since it was counted
+	for _, key := range p.namedKeys() {
+		p.givePort(key, false)
+	}
+	for _, keys := range [][]Key{p.pinnedKeys(), p.foundKeys(), p.demandedKeys()} {
 		for _, key := range keys {
-			p.givePort(key)
+			p.givePort(key, true)
 		}
 	}
 	// An access point that only volumes remember has no place without its file system's port.
@@ -132,7 +141,9 @@ func (p *planner) givePorts() {
 	}
 }
 
-func (p *planner) givePort(key Key) {
+// givePort gives a newcomer no port when the table is full. What a volume names is none: pods may
+// have it mounted.
+func (p *planner) givePort(key Key, newcomer bool) {
 	parent := Key{FileSystem: key.FileSystem}
 	if p.has(key) || key != parent && !p.has(parent) {
 		return
@@ -141,6 +152,10 @@ func (p *planner) givePort(key Key) {
 	if !ok {
 		p.tell(News{Kind: OutOfPorts, FileSystem: key.FileSystem,
 			Message: outOfPorts(key, p.in.Range)})
+		return
+	}
+	if newcomer && !p.takeRoom(key) {
+		p.tell(News{Kind: TableFull, FileSystem: key.FileSystem, Message: tableFull(key)})
 		return
 	}
 	p.give(key, port)

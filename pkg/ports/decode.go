@@ -42,6 +42,7 @@ func (r *reader) table(f fields) Table {
 	}
 	t := Table{
 		Targets:    map[string]Target{},
+		Source:     r.text(f.take(keySource), anyText),
 		Retired:    r.ports(f.take(keyRetired)),
 		LastUpdate: r.time(f.take(keyLastUpdate)),
 	}

@@ -17,6 +17,7 @@ import (
 // Keys of the format.
 const (
 	keyTargets      = "efs_stunnel_targets"
+	keySource       = "account_and_region"
 	keyRetired      = "retired_ports"
 	keyLastUpdate   = "last_update"
 	keyName         = "name"
@@ -34,17 +35,22 @@ const (
 // Encode writes a table. Equal tables give equal bytes, and keys are sorted byte by byte: the
 // YAML library sorts numbers inside ids by value, for which some ids have no order.
 func Encode(t Table) []byte {
+	var b bytes.Buffer
+	writeMap(&b, t.fields(), "")
+	return b.Bytes()
+}
+
+func (t Table) fields() map[string]any {
 	targets := make(map[string]any, len(t.Targets))
 	for id, target := range t.Targets {
 		targets[id] = target.fields()
 	}
 	fields := known(t.Unknown)
 	fields[keyTargets] = targets
+	fields.set(keySource, t.Source, t.Source != "")
 	fields.set(keyRetired, portList(t.Retired), len(t.Retired) > 0)
 	fields.set(keyLastUpdate, timeText(t.LastUpdate), !t.LastUpdate.IsZero())
-	var b bytes.Buffer
-	writeMap(&b, fields, "")
-	return b.Bytes()
+	return fields
 }
 
 // fields are the target as a YAML mapping. Those of the original system are always there,

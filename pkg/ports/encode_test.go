@@ -44,10 +44,12 @@ func TestEncode(t *testing.T) {
 					IAM:              true,
 					AccessPoints:     map[string]ports.AccessPoint{"fsap-0123456789abcdef0": {Port: 20510, IAM: true}},
 				}},
+				Source:     "123456789012/us-east-1",
 				Retired:    []int{20493, 20491},
 				LastUpdate: noon.In(time.FixedZone("elsewhere", 3600)),
 			},
 			want: `
+account_and_region: 123456789012/us-east-1
 efs_stunnel_targets:
   fs-34a3p3:
     access_points:
@@ -170,7 +172,11 @@ func TestNamesSurvive(t *testing.T) {
 	} {
 		add(name)
 	}
-	got, err := ports.Decode(ports.Encode(table))
+	encoded := ports.Encode(table)
+	if most := ports.MostBytes(table); most < len(encoded) {
+		t.Errorf("taken for %d bytes at most, it has %d", most, len(encoded))
+	}
+	got, err := ports.Decode(encoded)
 	if diff := cmp.Diff(table, got, compareTables); diff != "" || err != nil {
 		t.Errorf("%v\nnames changed (-before +after):\n%s", err, diff)
 	}

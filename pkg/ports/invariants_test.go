@@ -3,6 +3,7 @@ package ports_test
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,6 +29,7 @@ func (s step) check() {
 	s.nothingIsTaken()
 	s.nothingGoesEarly()
 	s.unpinningProvesNothing()
+	s.strangersProveNothing()
 	s.retiredPortsComeLast()
 	s.volumesFollow()
 	s.tunnelsKeepAnAddress()
@@ -134,6 +136,34 @@ func (s step) unpinningProvesNothing() {
 			s.Errorf("%s is in use and counts as gone, because nobody pins it any longer", id)
 		}
 	}
+}
+
+// strangersProveNothing: a table that knows its account takes nothing from another one's listing.
+func (s step) strangersProveNothing() {
+	s.Helper()
+	foreign := strings.HasPrefix(s.in.Listing.Source, "9")
+	if _, ours := s.old.Targets["fs-stranger-1"]; !foreign || s.old.Source != home || ours || !s.lists(s.old) {
+		return
+	}
+	if s.out.Foreign == "" || s.out.Table.Source != home || len(s.out.Gone)+len(s.out.Confirm) > 0 || len(s.out.State.Absences) > len(s.in.State.Absences) {
+		s.Errorf("a stranger's listing is believed: %q, gone %v, to be confirmed %v", s.out.Foreign, s.out.Gone, s.out.Confirm)
+	}
+	for id, target := range s.out.Table.Targets {
+		old, there := s.old.Targets[id]
+		if strings.HasPrefix(id, "fs-stranger") || there && old.NotFoundSince.IsZero() && !target.NotFoundSince.IsZero() {
+			s.Errorf("%s is %+v after a stranger's listing, before it was %+v", id, target, old)
+		}
+	}
+}
+
+// lists says whether there is a target that listings should show.
+func (s step) lists(table ports.Table) bool {
+	for id, target := range table.Targets {
+		if _, pinned := s.in.Pinned.Targets[id]; !pinned && !target.PinnedOnly {
+			return true
+		}
+	}
+	return false
 }
 
 func (s step) retiredPortsComeLast() {

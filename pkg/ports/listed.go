@@ -13,17 +13,22 @@ import (
 // describeTargets brings everything but ports up to date.
 func (p *planner) describeTargets() {
 	for id, target := range p.table.Targets {
-		fs, listed := p.listed[id]
-		if listed {
-			target = p.describe(target, fs)
-		}
-		p.identify(id, &target)
-		target.PinnedOnly = p.isPinnedOnly(id, target)
-		if pin, ok := p.in.Pinned.Targets[id]; ok {
-			target = target.merge(pin, listed)
-		}
-		p.table.Targets[id] = target
+		p.table.Targets[id] = p.described(id, target)
 	}
+}
+
+// described is a target as listing, demand and administrator have it now.
+func (p *planner) described(id string, target Target) Target {
+	fs, listed := p.listed[id]
+	if listed {
+		target = p.describe(target, fs)
+	}
+	p.identify(id, &target)
+	target.PinnedOnly = p.isPinnedOnly(id, target)
+	if pin, ok := p.in.Pinned.Targets[id]; ok {
+		target = target.merge(pin, listed)
+	}
+	return target
 }
 
 // isPinnedOnly says whether the administrator is all who ever knew of a file system. A listing

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 func (p *planner) tell(n News) { p.news = append(p.news, n) }
@@ -56,6 +58,12 @@ func compareNews(a, b News) int {
 func outOfPorts(key Key, r Range) string {
 	return fmt.Sprintf("no port is left for %s among %d to %d: widen --stunnel-port-count",
 		key, r.Base, r.Base+r.Count-1)
+}
+
+func tableFull(key Key) string {
+	return fmt.Sprintf("no port for %s: the table would outgrow %d KiB, and ConfigMap %s holds at most 1 MiB: "+
+		"restrict discovery with --file-system-ids or --file-system-tags, or delete file systems that are not used",
+		key, MaxTableBytes>>10, wellknown.TargetsConfigMap)
 }
 
 func pinRefused(key Key, want, got int, owners map[int]Key) string {

@@ -27,7 +27,7 @@ func (p *planner) pinnedKeys() []Key {
 func (p *planner) pinPorts() {
 	for _, key := range p.pinnedKeys() {
 		port, _ := p.in.Pinned.Port(key)
-		if port != 0 && !p.has(key) && p.grantable(key, port) {
+		if port != 0 && !p.has(key) && p.grantable(key, port) && p.takeRoom(key) {
 			p.give(key, port)
 		}
 	}

@@ -24,8 +24,12 @@ func usable(id string) efs.FileSystem {
 	}}}
 }
 
+// home is the account and region of the cluster's file systems.
+const home = "123456789012/us-east-1"
+
+// listing is one of the cluster's own account and region.
 func listing(ids ...string) efs.Listing {
-	l := efs.Listing{Complete: true, ReadAt: noon}
+	l := efs.Listing{Complete: true, ReadAt: noon, Source: home}
 	for _, id := range ids {
 		l.FileSystems = append(l.FileSystems, usable(id))
 	}
@@ -38,9 +42,9 @@ func partial(l efs.Listing) efs.Listing {
 	return l
 }
 
-// given is a table as the original system would have it.
+// given is a table made from listings of home.
 func given(portOf map[string]int) *ports.Table {
-	table := &ports.Table{Targets: map[string]ports.Target{}, LastUpdate: noon.Add(-time.Hour)}
+	table := &ports.Table{Targets: map[string]ports.Target{}, Source: home, LastUpdate: noon.Add(-time.Hour)}
 	for id, port := range portOf {
 		table.Targets[id] = ports.Target{Name: id, Port: port}
 	}

@@ -124,7 +124,7 @@ func (s *simulation) deleteFileSystem() { delete(s.cloud, s.name()) }
 
 // poll reads the cloud, often badly.
 func (s *simulation) poll() {
-	l := efs.Listing{Complete: true, ReadAt: s.in.Now}
+	l := efs.Listing{Complete: true, ReadAt: s.in.Now, Source: pick(s.dice, []string{home, home, home, ""})}
 	for _, id := range slices.Sorted(maps.Keys(s.cloud)) {
 		l.FileSystems = append(l.FileSystems, s.cloud[id])
 	}
@@ -144,6 +144,10 @@ func (s *simulation) poll() {
 		if len(l.FileSystems) > 1 { // a complete listing that is wrong
 			l.FileSystems = l.FileSystems[1:]
 		}
+	}
+	if oneIn(s.dice, 12) { // with another account's credentials
+		l = listing("fs-stranger-1", "fs-stranger-2")
+		l.ReadAt, l.Source = s.in.Now, "999999999999/us-east-1"
 	}
 	s.in.Listing = l
 	s.count(l)

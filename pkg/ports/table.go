@@ -22,6 +22,9 @@ import (
 // Table is what the ConfigMap holds.
 type Table struct {
 	Targets map[string]Target // by file system id
+	// Source is the AWS account and region of the listings that the table was made from, as in
+	// 123456789012/us-east-1; "" when unknown.
+	Source string
 	// Retired are ports of targets that are gone, the longest gone first.
 	Retired []int
 	// LastUpdate changes only when something else does; zero when unknown.
@@ -156,7 +159,7 @@ func (t Target) clone() Target {
 
 // equalButTime says whether two tables differ in LastUpdate at most.
 func (t Table) equalButTime(other Table) bool {
-	return maps.EqualFunc(t.Targets, other.Targets, Target.equal) &&
+	return maps.EqualFunc(t.Targets, other.Targets, Target.equal) && t.Source == other.Source &&
 		slices.Equal(t.Retired, other.Retired) && equalUnknown(t.Unknown, other.Unknown)
 }
 

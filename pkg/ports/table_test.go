@@ -50,7 +50,7 @@ func fullTable() ports.Table {
 			DNSName: "d", AvailabilityZone: "z", NotFoundSince: noon, PinnedOnly: true, IAM: true, Unknown: some,
 			AccessPoints: map[string]ports.AccessPoint{"fsap-1": {Port: 2, IAM: true, Unknown: some}},
 		}},
-		Retired: []int{3}, LastUpdate: noon, Unknown: some,
+		Source: "123456789012/us-east-1", Retired: []int{3}, LastUpdate: noon, Unknown: some,
 	}
 }
 

@@ -64,9 +64,12 @@ type Output struct {
 	Confirm []string
 	// Gone are the file systems that provably no longer exist, also those that stay in the
 	// table because volumes name them.
-	Gone  []string
-	News  []News // not told before
-	State State
+	Gone []string
+	// Foreign says why the listing seems to be of another account or region than the table, so
+	// that nothing was taken from it; "" when it does not.
+	Foreign string
+	News    []News // not told before
+	State   State
 }
 
 // Correction says which port a volume's option must name.
@@ -89,6 +92,7 @@ const (
 	Missing    Kind = "Missing"    // standing: a complete listing lacked it; nothing is removed yet
 	Unusable   Kind = "Unusable"   // standing: it is listed, and nodes cannot use it
 	OutOfPorts Kind = "OutOfPorts" // standing: it has no port, because none is left
+	TableFull  Kind = "TableFull"  // standing: it has no port, because the ConfigMap has no room
 	Conflict   Kind = "Conflict"   // standing: somebody wants a port that cannot be had
 )
 

@@ -13,6 +13,13 @@ const (
 	EventDiscoveryFailed = "DiscoveryFailed"
 	// EventOutOfPorts: a file system has no port, because none is left.
 	EventOutOfPorts = "OutOfPorts"
+	// EventTableFull: a file system has no port, because the ConfigMap has no room for it.
+	EventTableFull = "TableFull"
+	// EventTableNotStored: the apiserver refuses the table; the stored one stays in force.
+	EventTableNotStored = "TableNotStored"
+	// EventIdentityLooksWrong: the file systems that are listed seem to be another account's or
+	// region's; the table stays as it is.
+	EventIdentityLooksWrong = "IdentityLooksWrong"
 	// EventPortConflict: somebody wants a port that cannot be had; also on the volume that does.
 	EventPortConflict = "PortConflict"
 	// EventTableUnreadable: the ConfigMap cannot be read; nothing is written until it can.

@@ -14,10 +14,12 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-multierror"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
@@ -201,13 +203,33 @@ func (c *Controller) sync(ctx context.Context, _ string) (again time.Duration, e
 		if isRace(err) {
 			return settleTime, nil
 		}
-		return 0, err
+		if ctx.Err() != nil {
+			return 0, err
+		}
+		c.metrics.notStored.Inc()
+		return 0, c.serveStored(ctx, s, p, err)
 	}
-	c.memory.table, c.memory.assigned, c.memory.seen = stored, p.assigned, p.seen
+	c.memory.table, c.memory.assigned, c.memory.seen, c.memory.accepted = stored, p.assigned, p.seen, p.accepted
 	c.tell.tellAll(ctx, stored, p.news, p.complaints)
 	c.ask(p.ask, p.points)
 	c.publish(p.snapshot)
 	return c.exec.apply(ctx, p)
+}
+
+// serveStored goes on with the table that is stored, when the apiserver refuses the one that
+// should be. Absences are counted on: when a file system that is gone leaves, the table may fit.
+func (c *Controller) serveStored(ctx context.Context, s state, refused plan, err error) error {
+	c.memory.assigned.Absences, c.memory.assigned.CountedAt = refused.assigned.Absences, refused.assigned.CountedAt
+	complaints := append(slices.Clone(refused.complaints), notStoredComplaint(err))
+	c.tell.tellAll(ctx, s.table.object, nil, complaints)
+	if s.table.table == nil {
+		return err
+	}
+	c.ask(refused.ask, refused.points)
+	p := c.options.planStored(s)
+	c.publish(p.snapshot)
+	_, failed := c.exec.apply(ctx, p) // races are met again at the retry
+	return multierror.Append(err, failed).ErrorOrNil()
 }
 
 func (c *Controller) demand() ports.Demand {

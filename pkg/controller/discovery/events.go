@@ -72,6 +72,8 @@ func newsNotice(n ports.News) notice {
 		return warning(wellknown.EventFileSystemUnusable, message)
 	case ports.OutOfPorts:
 		return warning(wellknown.EventOutOfPorts, message)
+	case ports.TableFull:
+		return warning(wellknown.EventTableFull, message)
 	case ports.Conflict:
 	}
 	return warning(wellknown.EventPortConflict, message)
@@ -132,11 +134,21 @@ func listingComplaints(f findings) []complaint {
 	case f.failure != nil:
 		return []complaint{discoveryComplaint("list "+causeOf(f.failure), fmt.Sprintf(
 			"file systems could not be listed, so the table stays as it is: %s. %s", apiWords(f.failure), advice(f.failure)))}
-	case f.listed() && f.listing.Complete && len(f.listing.FileSystems) == 0:
+	case f.listsNothing():
 		return []complaint{discoveryComplaint("list nothing",
 			"the EFS API lists no file system, so the table stays as it is. Check the region (--aws-region) and the account of the manager's AWS credentials")}
 	}
 	return nil
+}
+
+func identityComplaint(message string) complaint {
+	return complaint{key: "identity", level: slog.LevelWarn, notice: warning(wellknown.EventIdentityLooksWrong, message)}
+}
+
+func notStoredComplaint(err error) complaint {
+	return complaint{key: "not stored " + causeOf(err), level: slog.LevelError, notice: warning(wellknown.EventTableNotStored, fmt.Sprintf(
+		"the table could not be stored, so new file systems and addresses wait and what is stored stays in force: %v. Mend what the apiserver "+
+			"says; if the ConfigMap is too large, take other keys out of it, or restrict discovery with --file-system-ids or --file-system-tags", err))}
 }
 
 // singleComplaints are about single file systems, those with one cause in one: there can be a

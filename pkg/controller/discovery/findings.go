@@ -28,6 +28,20 @@ type answer struct {
 // listed says whether the API has answered at all.
 func (f findings) listed() bool { return !f.succeeded.IsZero() }
 
+// listsNothing says that the API sees no file system at all.
+func (f findings) listsNothing() bool {
+	return f.listed() && f.listing.Complete && len(f.listing.FileSystems) == 0
+}
+
+// since is what is left when everything after a listing is of another account or region: that
+// listing, as one of which nothing that it lacks is missing.
+func (f findings) since(accepted efs.Listing) findings {
+	accepted.Complete = false
+	f.listing, f.succeeded = accepted, accepted.ReadAt
+	f.answers, f.points = nil, nil
+	return f
+}
+
 // gone are those of the ids that the API does not find.
 func (f findings) gone(ids []string) []string {
 	var gone []string

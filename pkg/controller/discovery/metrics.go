@@ -27,6 +27,8 @@ type numbers struct {
 	sizes                 map[string]int64 // in bytes, by file system
 	succeeded             time.Time        // zero before the API has answered
 	unreadable            map[string]bool  // by ConfigMap
+	tableBytes            int              // of the stored table
+	identityLooksWrong    bool             // of the manager at AWS
 }
 
 // metrics collects its gauges from the latest numbers, so that no series outlives its file
@@ -37,8 +39,9 @@ type metrics struct {
 	failures    prometheus.Counter
 	corrections prometheus.Counter
 	rootWrites  prometheus.Counter
+	notStored   prometheus.Counter
 
-	inUse, free, targets, points, sizes, succeeded, unreadable *prometheus.Desc
+	tableBytes, identity, inUse, free, targets, points, sizes, succeeded, unreadable *prometheus.Desc
 }
 
 func newMetrics(o Options) (*metrics, error) {
@@ -46,6 +49,9 @@ func newMetrics(o Options) (*metrics, error) {
 		failures:    counter("discovery_failures_total", "Polls of the EFS API, and questions to it, that failed."),
 		corrections: counter("port_corrections_total", "Volumes whose port option was rewritten."),
 		rootWrites:  counter("root_volume_writes_total", "Writes that made, mended or removed root volumes and root claims."),
+		notStored:   counter("table_write_failures_total", "Writes of the port table that the apiserver refused, conflicts aside."),
+		tableBytes:  describe("table_bytes", "Size of the stored port table. Newcomers get no port beyond 921600."),
+		identity:    describe("identity_looks_wrong", "Whether the EFS API lists what seems to be another account's or region's file systems (1) or not (0)."),
 		inUse:       describe("local_ports_in_use", "Local ports that belong to targets."),
 		free:        describe("local_ports_free", "Local ports that new targets can get."),
 		targets:     describe("targets", "Targets of the port table.", "state"),
@@ -54,7 +60,7 @@ func newMetrics(o Options) (*metrics, error) {
 		succeeded:   describe("discovery_last_success_timestamp_seconds", "When the EFS API last listed the file systems; 0 before this leader's first listing."),
 		unreadable:  describe("table_unreadable", "Whether the ConfigMap cannot be read (1) or can (0).", "config_map"),
 	}
-	for _, c := range []prometheus.Collector{m.failures, m.corrections, m.rootWrites, m} {
+	for _, c := range []prometheus.Collector{m.failures, m.corrections, m.rootWrites, m.notStored, m} {
 		if err := o.Metrics.Register(c); err != nil {
 			return nil, fmt.Errorf("registering metrics of discovery: %w", err)
 		}
@@ -84,7 +90,7 @@ func (m *metrics) show(n numbers) {
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.inUse, m.free, m.targets, m.points, m.sizes, m.succeeded, m.unreadable} {
+	for _, d := range []*prometheus.Desc{m.tableBytes, m.identity, m.inUse, m.free, m.targets, m.points, m.sizes, m.succeeded, m.unreadable} {
 		descs <- d
 	}
 }
@@ -106,6 +112,10 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	}
 	if !n.known {
 		return
+	}
+	gauge(m.tableBytes, float64(n.tableBytes))
+	if m.polls {
+		gauge(m.identity, truth(n.identityLooksWrong))
 	}
 	gauge(m.inUse, float64(n.portsInUse))
 	gauge(m.free, float64(n.portsFree))

@@ -31,6 +31,7 @@ func TestMetrics(t *testing.T) {
 	})
 	m.show(numbers{
 		known: true, portsInUse: 1, portsFree: 9, targets: map[string]int{usable: 1, unusable: 0, missing: 0},
+		tableBytes: 512, identityLooksWrong: true,
 		sizes: map[string]int64{"fs-1": 4096}, succeeded: time.Unix(1700000000, 5e8), unreadable: map[string]bool{"efs-stunnel": false},
 	})
 	m.show(numbers{unreadable: map[string]bool{"efs-stunnel": true}, succeeded: time.Unix(1700000100, 0)})
@@ -45,6 +46,9 @@ efs_stunnel_manager_discovery_last_success_timestamp_seconds 1.7000001e+09
 # HELP efs_stunnel_manager_file_system_size_bytes Metered size of the file system.
 # TYPE efs_stunnel_manager_file_system_size_bytes gauge
 efs_stunnel_manager_file_system_size_bytes{file_system="fs-1"} 4096
+# HELP efs_stunnel_manager_identity_looks_wrong Whether the EFS API lists what seems to be another account's or region's file systems (1) or not (0).
+# TYPE efs_stunnel_manager_identity_looks_wrong gauge
+efs_stunnel_manager_identity_looks_wrong 1
 # HELP efs_stunnel_manager_local_ports_free Local ports that new targets can get.
 # TYPE efs_stunnel_manager_local_ports_free gauge
 efs_stunnel_manager_local_ports_free 9
@@ -57,9 +61,15 @@ efs_stunnel_manager_port_corrections_total 0
 # HELP efs_stunnel_manager_root_volume_writes_total Writes that made, mended or removed root volumes and root claims.
 # TYPE efs_stunnel_manager_root_volume_writes_total counter
 efs_stunnel_manager_root_volume_writes_total 0
+# HELP efs_stunnel_manager_table_bytes Size of the stored port table. Newcomers get no port beyond 921600.
+# TYPE efs_stunnel_manager_table_bytes gauge
+efs_stunnel_manager_table_bytes 512
 # HELP efs_stunnel_manager_table_unreadable Whether the ConfigMap cannot be read (1) or can (0).
 # TYPE efs_stunnel_manager_table_unreadable gauge
 efs_stunnel_manager_table_unreadable{config_map="efs-stunnel"} 1
+# HELP efs_stunnel_manager_table_write_failures_total Writes of the port table that the apiserver refused, conflicts aside.
+# TYPE efs_stunnel_manager_table_write_failures_total counter
+efs_stunnel_manager_table_write_failures_total 0
 # HELP efs_stunnel_manager_targets Targets of the port table.
 # TYPE efs_stunnel_manager_targets gauge
 efs_stunnel_manager_targets{state="missing"} 0

@@ -30,6 +30,7 @@ import (
 type memory struct {
 	assigned ports.State
 	seen     map[string]efs.FileSystem
+	accepted efs.Listing
 	pinned   *ports.Table // the last that could be read; nil before it
 	// table is the newest ConfigMap that was read or written: a cache can be behind our own
 	// writes. It counts only while live says that it was read from the apiserver once.
@@ -64,7 +65,7 @@ func (o observer) observe(ctx context.Context, f findings, demand ports.Demand, 
 	if err != nil {
 		return state{}, fmt.Errorf("reading ConfigMap %s: %w", wellknown.TargetsConfigMap, err)
 	}
-	s := state{table: readTable(object), findings: f, demand: demand, seen: m.seen, assigned: m.assigned, now: time.Now()}
+	s := state{table: readTable(object), findings: f, demand: demand, seen: m.seen, accepted: m.accepted, assigned: m.assigned, now: time.Now()}
 	if s.pinned, err = o.pinned(m); err != nil {
 		return state{}, err
 	}

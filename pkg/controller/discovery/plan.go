@@ -25,6 +25,7 @@ type state struct {
 	findings findings
 	demand   ports.Demand              // as it was asked for, not checked yet
 	seen     map[string]efs.FileSystem // by the listings so far
+	accepted efs.Listing               // the latest that was of the table's account and region
 	assigned ports.State
 	now      time.Time
 }
@@ -43,6 +44,7 @@ type plan struct {
 	snapshot targets.Snapshot
 	assigned ports.State
 	seen     map[string]efs.FileSystem
+	accepted efs.Listing
 	numbers  numbers
 
 	news       []notice    // told once
@@ -65,18 +67,33 @@ type portWork struct {
 //	readable     unreadable, never    any          the table as it is; root volumes are healed
 //	readable     readable, or once    any          assign, and correct volumes
 func (o Options) plan(s state) plan {
-	p := plan{assigned: s.assigned, seen: s.seen, numbers: numbers{succeeded: s.findings.succeeded, unreadable: s.unreadable()}}
-	p.complaints = s.complaints()
-	if s.held() {
+	p := o.planNothing(s)
+	switch {
+	case s.held():
 		p.held = true
-		return p
-	}
-	if s.pinned.table == nil {
+	case s.pinned.table == nil:
 		p.table = *s.table.table
 		o.addPicture(&p, s, nil)
-		return p
+	default:
+		o.addAssignment(&p, s)
 	}
-	o.addAssignment(&p, s)
+	return p
+}
+
+func (o Options) planNothing(s state) plan {
+	return plan{
+		assigned: s.assigned, seen: s.seen, accepted: s.accepted, complaints: s.complaints(),
+		numbers: numbers{succeeded: s.findings.succeeded, unreadable: s.unreadable()},
+	}
+}
+
+// planStored is for when the apiserver refuses the table that should be: the stored one stays in
+// force, its root volumes are healed, and nothing is removed or corrected.
+func (o Options) planStored(s state) plan {
+	p := o.planNothing(s)
+	p.table = *s.table.table
+	o.addPicture(&p, s, nil)
+	p.roots = slices.DeleteFunc(p.roots, func(w rootWork) bool { return w.left })
 	return p
 }
 
@@ -91,6 +108,11 @@ func (s state) held() bool {
 func (o Options) addAssignment(p *plan, s state) {
 	in := o.input(s)
 	out := ports.Assign(in)
+	if out.Foreign != "" {
+		p.complaints = append(p.complaints, identityComplaint(out.Foreign))
+		s.findings = s.findings.since(s.accepted)
+	}
+	p.accepted = s.findings.listing
 	missing := out.Confirm
 	if len(s.findings.unasked(missing)) > 0 {
 		p.ask = missing
@@ -101,6 +123,10 @@ func (o Options) addAssignment(p *plan, s state) {
 	p.table, p.write, p.assigned = out.Table, out.Changed, out.State
 	p.news = newsNotices(out.News, s.volumes)
 	o.addPicture(p, s, slices.Concat(out.Gone, s.left(out.Table)))
+	p.numbers.identityLooksWrong = out.Foreign != "" || s.findings.listsNothing() && len(out.Table.Targets) > 0
+	if out.Foreign != "" {
+		p.points = nil // this identity cannot know them
+	}
 	p.corrections = portWorks(out.Corrections, s.volumes, p.roots)
 }
 

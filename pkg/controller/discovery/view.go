@@ -145,6 +145,7 @@ func (v view) numbers(s state) numbers {
 	n := numbers{
 		targets: map[string]int{usable: 0, unusable: 0, missing: 0}, sizes: map[string]int64{},
 		succeeded: s.findings.succeeded, unreadable: s.unreadable(), known: true,
+		tableBytes: len(s.table.content()),
 	}
 	for id, target := range v.table.Targets {
 		switch {

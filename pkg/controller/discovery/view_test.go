@@ -135,6 +135,7 @@ func TestNumbers(t *testing.T) {
 		sizes:      map[string]int64{"fs-1": 4096},
 		unreadable: map[string]bool{"efs-stunnel": false, "efs-stunnel-pinned": false},
 	}
+	want.tableBytes = len(s.table.content())
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(numbers{})); diff != "" {
 		t.Errorf("numbers mismatch (-want +got):\n%s", diff)
 	}

@@ -47,7 +47,7 @@ func New(config aws.Config, options Options) *Client {
 // It fails when the file systems themselves cannot be listed to the end; a
 // single one whose mount targets cannot be read is in the listing's Failed.
 func (c *Client) ListFileSystems(ctx context.Context) (efs.Listing, error) {
-	listing := efs.Listing{ReadAt: c.options.Now()}
+	listing, owners := efs.Listing{ReadAt: c.options.Now()}, map[string]bool{}
 	pages := awsapi.NewDescribeFileSystemsPaginator(c.api, &awsapi.DescribeFileSystemsInput{})
 	for pages.HasMorePages() {
 		page, err := observed(ctx, c, "DescribeFileSystems", pages.NextPage)
@@ -56,8 +56,10 @@ func (c *Client) ListFileSystems(ctx context.Context) (efs.Listing, error) {
 		}
 		for _, description := range page.FileSystems {
 			listing.FileSystems = append(listing.FileSystems, fileSystem(description))
+			owners[aws.ToString(description.OwnerId)] = true
 		}
 	}
+	listing.Source = sourceOf(owners, c.api.Options().Region)
 	c.addMountTargets(ctx, &listing)
 	listing.Complete = len(listing.Failed) == 0
 	return listing, nil

@@ -72,7 +72,7 @@ func (s *server) page(w http.ResponseWriter, r *http.Request, key string, items 
 
 func described(id string) map[string]any {
 	return map[string]any{
-		"FileSystemId": id, "LifeCycleState": "available", "SizeInBytes": map[string]any{"Value": 4096},
+		"FileSystemId": id, "OwnerId": "123456789012", "LifeCycleState": "available", "SizeInBytes": map[string]any{"Value": 4096},
 		"Tags": []any{map[string]any{"Key": "Name", "Value": "name of " + id}},
 	}
 }
@@ -134,7 +134,7 @@ func TestListingReadsAllPages(t *testing.T) {
 			Address: a, State: efs.Available,
 		}
 	}
-	want := efs.Listing{Complete: true, FileSystems: []efs.FileSystem{
+	want := efs.Listing{Complete: true, Source: "123456789012/us-east-1", FileSystems: []efs.FileSystem{
 		{
 			ID: "fs-1", Name: "name of fs-1", State: efs.Available, SizeBytes: 4096, Tags: map[string]string{"Name": "name of fs-1"},
 			MountTargets: []efs.MountTarget{target("fsmt-1", "fs-1", "10.0.0.1"), target("fsmt-2", "fs-1", "10.0.1.1")},
@@ -211,6 +211,22 @@ func TestOnlyFileSystemNotFoundMeansGone(t *testing.T) {
 		exists, err := client.FileSystemExists(t.Context(), id)
 		if exists != want.exists || (err != nil) != want.fails {
 			t.Errorf("%s: exists %v, %v", id, exists, err)
+		}
+	}
+}
+
+func TestTheSourceOfAListing(t *testing.T) {
+	for name, c := range map[string]struct {
+		owners map[string]bool
+		want   string
+	}{
+		"no file system":        {nil, ""},
+		"one account":           {map[string]bool{"123456789012": true}, "123456789012/eu-west-1"},
+		"an API that says none": {map[string]bool{"": true}, ""},
+		"two accounts":          {map[string]bool{"123456789012": true, "999999999999": true}, ""},
+	} {
+		if got := sourceOf(c.owners, "eu-west-1"); got != c.want {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }

@@ -29,6 +29,18 @@ func fileSystem(d types.FileSystemDescription) efs.FileSystem {
 	return fs
 }
 
+// sourceOf is the one account that owns what was listed, and the region that was asked. The API
+// lists the file systems of one account only.
+func sourceOf(owners map[string]bool, region string) string {
+	if len(owners) != 1 || owners[""] {
+		return ""
+	}
+	for owner := range owners {
+		return owner + "/" + region
+	}
+	return ""
+}
+
 func mountTarget(d types.MountTargetDescription) efs.MountTarget {
 	t := efs.MountTarget{
 		ID:           aws.ToString(d.MountTargetId),

@@ -23,6 +23,7 @@ type Fake struct {
 	existsErrors map[string]error
 	listError    error
 	truncated    bool
+	source       string
 	lastRead     time.Time
 	calls        Calls
 }
@@ -77,6 +78,13 @@ func (f *Fake) Truncate(truncated bool) {
 	f.truncated = truncated
 }
 
+// SetSource has listings say which account and region they are of; the fake says none at first.
+func (f *Fake) SetSource(source string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.source = source
+}
+
 // FailList has ListFileSystems fail until it is told nil.
 func (f *Fake) FailList(err error) {
 	f.mu.Lock()
@@ -117,7 +125,7 @@ func (f *Fake) ListFileSystems(ctx context.Context) (efs.Listing, error) {
 	if f.listError != nil {
 		return efs.Listing{}, f.listError
 	}
-	listing := efs.Listing{ReadAt: f.tick()}
+	listing := efs.Listing{ReadAt: f.tick(), Source: f.source}
 	for _, id := range f.listed() {
 		fs := f.fileSystems[id].Clone()
 		if err := f.targetErrors[id]; err != nil {
