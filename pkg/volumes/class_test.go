@@ -76,7 +76,7 @@ func TestParseClassReadsTheRestOfTheClass(t *testing.T) {
 	}))
 	want := volumes.Class{
 		Name: "efs", ReclaimPolicy: retain, WaitsForNode: true, Zones: []string{"a", "b"},
-		MountOptions: []string{"nfsvers=4.0", "rsize=1048576", "wsize=1048576", "soft", "timeo=600", "retrans=2", "noresvport", "ro"},
+		MountOptions: []string{"vers=4.0", "rsize=1048576", "wsize=1048576", "soft", "timeo=600", "retrans=2", "noresvport", "ro"},
 		BasePath:     "/", Pattern: got.Pattern,
 	}
 	if diff := cmp.Diff(want, got, classOptions()); diff != "" {

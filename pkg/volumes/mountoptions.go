@@ -26,6 +26,7 @@ func mergeMountOptions(defaults string, class []string) (merged, findings []stri
 
 // setMountOption replaces the option that is about the same thing, or adds it.
 func setMountOption(options []string, option string) []string {
+	option = kernelSpelling(option)
 	same := func(other string) bool { return mountOptionKey(other) == mountOptionKey(option) }
 	if i := slices.IndexFunc(options, same); i >= 0 {
 		options[i] = option
@@ -34,12 +35,37 @@ func setMountOption(options []string, option string) []string {
 	return append(options, option)
 }
 
+// kernelSpelling is an option as /proc/mounts shows it. mount(8) has several spellings of the NFS
+// version, and tools compare the options of a volume with those of its mounts.
+func kernelSpelling(option string) string {
+	if version, ok := strings.CutPrefix(option, "nfsvers="); ok {
+		return "vers=" + version
+	}
+	if isVersionFlag(option) {
+		return "vers=" + strings.TrimPrefix(option, "v")
+	}
+	return option
+}
+
+func kernelSpellings(options []string) []string {
+	spelled := make([]string, len(options))
+	for i, option := range options {
+		spelled[i] = kernelSpelling(option)
+	}
+	return spelled
+}
+
+// sameMountOptions says that two lists differ in spelling at most.
+func sameMountOptions(a, b []string) bool {
+	return slices.Equal(kernelSpellings(a), kernelSpellings(b))
+}
+
 // mountOptionKey is what an option is about; mount(8) has several words for some things.
 func mountOptionKey(option string) string {
 	key, _, hasValue := strings.Cut(option, "=")
 	switch {
-	case key == "vers", !hasValue && isVersionFlag(key):
-		return "nfsvers"
+	case key == "nfsvers", !hasValue && isVersionFlag(key):
+		return "vers"
 	case key == "soft", key == "softerr":
 		return "hard"
 	case key == "tcp", key == "udp", key == "rdma":
@@ -72,8 +98,8 @@ func refusedMountOption(option string) string {
 	case "sec":
 		return "leave it out: EFS has no Kerberos; the connection is encrypted by its tunnel"
 	case "minorversion":
-		return "write nfsvers=4." + plain(value)
-	case "nfsvers":
+		return "write vers=4." + plain(value)
+	case "vers":
 		if isVersionFlag(option) {
 			value = strings.TrimPrefix(option, "v")
 		}
@@ -89,7 +115,7 @@ func refusedVersion(version string) string {
 	if slices.Contains([]string{"4", "4.0", "4.1", "4.2"}, version) {
 		return ""
 	}
-	return "write nfsvers=4.1 or nfsvers=4.0: EFS knows no version below 4"
+	return "write vers=4.1 or vers=4.0: EFS knows no version below 4"
 }
 
 // mountHelperOptions are those of efs-utils, which mount.nfs would not know.

@@ -14,7 +14,7 @@ func withMountOptions(options ...string) func(*storagev1.StorageClass) {
 }
 
 func TestMountOptionsAreMerged(t *testing.T) {
-	const defaults = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
+	const defaults = "vers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
 	replaced := func(old, other string) string { return strings.Replace(defaults, old, other, 1) }
 	tests := map[string]struct {
 		class []string
@@ -26,9 +26,11 @@ func TestMountOptionsAreMerged(t *testing.T) {
 		"one string may hold several":              {[]string{"noatime, actimeo=30"}, defaults + ",noatime,actimeo=30"},
 		"a value replaces the default's":           {[]string{"rsize=65536"}, replaced("rsize=1048576", "rsize=65536")},
 		"the default again changes nothing":        {[]string{"hard", "timeo=600"}, defaults},
-		"vers is nfsvers":                          {[]string{"vers=4.0"}, replaced("nfsvers=4.1", "vers=4.0")},
-		"v4.0 is nfsvers":                          {[]string{"v4.0"}, replaced("nfsvers=4.1", "v4.0")},
-		"version 4.2 is left to the server":        {[]string{"nfsvers=4.2"}, replaced("nfsvers=4.1", "nfsvers=4.2")},
+		"vers is the kernel's spelling":            {[]string{"vers=4.0"}, replaced("vers=4.1", "vers=4.0")},
+		"nfsvers becomes vers":                     {[]string{"nfsvers=4.0"}, replaced("vers=4.1", "vers=4.0")},
+		"v4.0 becomes vers":                        {[]string{"v4.0"}, replaced("vers=4.1", "vers=4.0")},
+		"the default in another spelling is it":    {[]string{"nfsvers=4.1", "v4.1"}, defaults},
+		"version 4.2 is left to the server":        {[]string{"nfsvers=4.2"}, replaced("vers=4.1", "vers=4.2")},
 		"soft replaces hard":                       {[]string{"soft"}, replaced("hard", "soft")},
 		"softerr replaces hard":                    {[]string{"softerr"}, replaced("hard", "softerr")},
 		"a flag replaces its opposite":             {[]string{"resvport"}, replaced("noresvport", "resvport")},
@@ -50,7 +52,7 @@ func TestMountOptionsAreRefused(t *testing.T) {
 	const (
 		tunnel  = "leave it out: the provisioner sets port, protocol and address of the node's tunnel"
 		helper  = "leave it out: it is for the EFS mount helper; volumes are plain NFS mounts through the node's encrypted tunnel"
-		version = "write nfsvers=4.1 or nfsvers=4.0: EFS knows no version below 4"
+		version = "write vers=4.1 or vers=4.0: EFS knows no version below 4"
 		ascii   = "only printable ASCII without spaces is allowed"
 	)
 	tests := map[string]string{ // option -> why
@@ -63,7 +65,7 @@ func TestMountOptionsAreRefused(t *testing.T) {
 		"sec=sys":    "leave it out: EFS has no Kerberos; the connection is encrypted by its tunnel",
 		"vers=3":     version, "nfsvers=3": version, "v3": version, "nfsvers=2": version, "nfsvers=": version, "nfsvers": version,
 		"nfsvers=4.10": version, "nfsvers=latest": version,
-		"minorversion=0": "write nfsvers=4.0",
+		"minorversion=0": "write vers=4.0",
 		"no atime":       ascii, "noatime\n": "", "x\x00y": ascii, "ä": ascii, "port =1": ascii,
 	}
 	for option, why := range tests {

@@ -65,11 +65,12 @@ func decodeRecord(operation directories.Operation) (record, error) {
 	return r, nil
 }
 
+// mountOptions may have been written by an earlier version, in other spellings.
 func (r record) mountOptions() []string {
 	if r.MountOptions == "" {
 		return strings.Split(wellknown.DefaultMountOptions, ",")
 	}
-	return strings.Split(r.MountOptions, ",")
+	return kernelSpellings(strings.Split(r.MountOptions, ","))
 }
 
 func (r record) accessModes() []corev1.PersistentVolumeAccessMode {

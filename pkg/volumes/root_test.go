@@ -31,7 +31,7 @@ func TestRootVolume(t *testing.T) {
 			PersistentVolumeReclaimPolicy: "Retain",
 			StorageClassName:              "efs-stunnel-system",
 			VolumeMode:                    &filesystem,
-			MountOptions: []string{"nfsvers=4.1", "rsize=1048576", "wsize=1048576", "soft", "timeo=600", "retrans=2", "noresvport",
+			MountOptions: []string{"vers=4.1", "rsize=1048576", "wsize=1048576", "soft", "timeo=600", "retrans=2", "noresvport",
 				"lookupcache=none", "acdirmin=0", "acdirmax=0", "port=20490"},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "127.0.0.1", Path: "/"}},
 			ClaimRef:               &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "efs-stunnel", Name: "efs-stunnel-fs-1"},
@@ -111,9 +111,11 @@ func rootDamage() map[string]func(*volumes.RootPair) {
 			p.Volume.Spec.NFS = nil
 			p.Volume.Spec.HostPath = &corev1.HostPathVolumeSource{Path: "/"}
 		},
-		"volume that is read-only": func(p *volumes.RootPair) { p.Volume.Spec.NFS.ReadOnly = true },
-		"volume of blocks":         func(p *volumes.RootPair) { p.Volume.Spec.VolumeMode = &block },
-		"volume with another port": func(p *volumes.RootPair) { p.Volume.Spec.MountOptions = []string{"port=20491"} },
+		"volume that is read-only":                  func(p *volumes.RootPair) { p.Volume.Spec.NFS.ReadOnly = true },
+		"volume of blocks":                          func(p *volumes.RootPair) { p.Volume.Spec.VolumeMode = &block },
+		"volume with another port":                  func(p *volumes.RootPair) { p.Volume.Spec.MountOptions = []string{"port=20491"} },
+		"volume with the version spelled otherwise": func(p *volumes.RootPair) { p.Volume.Spec.MountOptions[0] = "nfsvers=4.1" },
+		"volume with another version":               func(p *volumes.RootPair) { p.Volume.Spec.MountOptions[0] = "nfsvers=4.0" },
 		"volume with the old options": func(p *volumes.RootPair) {
 			metav1.SetMetaDataAnnotation(&p.Volume.ObjectMeta, corev1.MountOptionAnnotation, "port=1")
 		},
@@ -182,6 +184,7 @@ func TestRootCorrections(t *testing.T) {
 		"volume that is read-only":     "delete claim: the volume leads elsewhere, delete volume: the volume leads elsewhere",
 		"volume of blocks":             "delete claim: the volume is not a file system, delete volume: the volume is not a file system",
 		"volume with another port":     "update volume: its mount options are not those of a root volume",
+		"volume with another version":  "update volume: its mount options are not those of a root volume",
 		"volume with the old options":  "update volume: it was edited",
 		"volume to delete":             "update volume: it was edited",
 		"volume of another class":      "update volume: it was edited",

@@ -143,14 +143,16 @@ func (p RootPair) mendedVolume() *corev1.PersistentVolume {
 }
 
 // Mend is a volume with what it should have, but for labels and claimRef. What others have added
-// stays, and so do access modes and a size that suffice.
+// stays, and so do access modes and a size that suffice, and mount options in another spelling.
 func Mend(is, want *corev1.PersistentVolume) *corev1.PersistentVolume {
 	mended := is.DeepCopy()
 	delete(mended.Annotations, corev1.MountOptionAnnotation) // kubelet would read no other options
 	mended.Annotations = labels.Merge(mended.Annotations, want.Annotations)
 	mended.Spec.PersistentVolumeReclaimPolicy = want.Spec.PersistentVolumeReclaimPolicy
 	mended.Spec.StorageClassName = want.Spec.StorageClassName
-	mended.Spec.MountOptions = want.Spec.MountOptions
+	if !sameMountOptions(is.Spec.MountOptions, want.Spec.MountOptions) {
+		mended.Spec.MountOptions = want.Spec.MountOptions
+	}
 	if !slices.Contains(mended.Spec.AccessModes, want.Spec.AccessModes[0]) {
 		mended.Spec.AccessModes = want.Spec.AccessModes
 	}

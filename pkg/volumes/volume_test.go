@@ -1,8 +1,10 @@
 package volumes_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -36,7 +38,7 @@ func TestBegin(t *testing.T) {
 		Directory: directories.Directory{Mode: "2770", AllocateGID: true, GIDMin: 3000, GIDMax: 4000},
 		Rules:     directories.Rules{ShareAcrossNamespaces: true, ShareAcrossClusters: true, RefuseExisting: true},
 		Record: json.RawMessage(`{"fs":"fs-1","size":"5Gi","modes":["RWX"],"class":"efs","policy":"Delete",` +
-			`"options":"nfsvers=4.1,rsize=1048576,wsize=1048576,soft,timeo=600,retrans=2,noresvport,noatime",` +
+			`"options":"vers=4.1,rsize=1048576,wsize=1048576,soft,timeo=600,retrans=2,noresvport,noatime",` +
 			`"labels":{"tier":"gold","volume_name":"x"},"zone":"us-east-1a","keep":"72h"}`),
 	}
 	if diff := cmp.Diff(want, everything(t)); diff != "" {
@@ -98,7 +100,7 @@ func TestFromOperation(t *testing.T) {
 			PersistentVolumeReclaimPolicy: "Delete",
 			StorageClassName:              "efs",
 			VolumeMode:                    &filesystem,
-			MountOptions:                  []string{"nfsvers=4.1", "rsize=1048576", "wsize=1048576", "soft", "timeo=600", "retrans=2", "noresvport", "noatime", "port=20491"},
+			MountOptions:                  []string{"vers=4.1", "rsize=1048576", "wsize=1048576", "soft", "timeo=600", "retrans=2", "noresvport", "noatime", "port=20491"},
 			PersistentVolumeSource:        corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: "127.0.0.1", Path: "/k8s/team/x"}},
 			ClaimRef:                      &corev1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: "team", Name: "data", UID: claimUID},
 			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
@@ -115,6 +117,30 @@ func TestFromOperation(t *testing.T) {
 	}
 }
 
+// TestFromOperationOfAnEarlierVersion: its mount Job may have run when the manager was upgraded.
+func TestFromOperationOfAnEarlierVersion(t *testing.T) {
+	operation := everything(t)
+	operation.Record = bytes.Replace(operation.Record, []byte("vers=4.1"), []byte("nfsvers=4.1"), 1)
+	volume, err := volumes.FromOperation(operation, 20490, 0, provisioner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := volume.Spec.MountOptions[0]; got != "vers=4.1" {
+		t.Errorf("the version is spelled %s", got)
+	}
+}
+
+// TestPortOfAnEarlierVolume: its other options stay as they are.
+func TestPortOfAnEarlierVolume(t *testing.T) {
+	volume := newVolume(t, func(o *corev1.PersistentVolume) { o.Spec.MountOptions = []string{"nfsvers=4.1", "hard", "port=20490"} })
+	if volumes.SetPort(volume, 20490) {
+		t.Errorf("a right port was changed: %q", volume.Spec.MountOptions)
+	}
+	if want := []string{"nfsvers=4.1", "hard", "port=20491"}; !volumes.SetPort(volume, 20491) || !slices.Equal(volume.Spec.MountOptions, want) {
+		t.Errorf("got %q, want %q", volume.Spec.MountOptions, want)
+	}
+}
+
 func TestFromOperationOfAPlainClaim(t *testing.T) {
 	class := parseClass(t, newClass(nil))
 	operation := begin(t, parseClaim(t, newClaim(selecting(map[string]string{"reclaim_policy": "Retain"})), class), class, volumes.Choice{FileSystemID: "fs-1"})
@@ -128,7 +154,7 @@ func TestFromOperationOfAPlainClaim(t *testing.T) {
 	if volume.Spec.NodeAffinity != nil || len(volume.Annotations) != 3 {
 		t.Errorf("it has affinity %v and annotations %v", volume.Spec.NodeAffinity, volume.Annotations)
 	}
-	if got, want := strings.Join(volume.Spec.MountOptions, ","), "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport,port=20490"; got != want {
+	if got, want := strings.Join(volume.Spec.MountOptions, ","), "vers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport,port=20490"; got != want {
 		t.Errorf("it has mount options %s, not %s", got, want)
 	}
 }

@@ -28,8 +28,9 @@ const (
 
 // Mount options, as mount(8) takes them.
 const (
-	// DefaultMountOptions are every volume's, under those of its class.
-	DefaultMountOptions = "nfsvers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
+	// DefaultMountOptions are every volume's, under those of its class. They are spelled as the
+	// kernel shows them.
+	DefaultMountOptions = "vers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
 	// RootMountOptions go over these on root volumes. The ledger must be read fresh. A mount Job
 	// takes an error as it takes its death, and on a hard mount of a file system that was deleted
 	// kubelet would hang for ever.

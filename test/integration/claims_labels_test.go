@@ -86,7 +86,7 @@ func TestClaimsFollowTheirClass(t *testing.T) {
 		"base-path":           {parameters: map[string]string{"base_path": "/a/b/"}, path: "/a/b/NAMESPACE/base-path-UID"},
 		"pattern":             {parameters: map[string]string{"path_pattern": "x-${.PVC.namespace}/${.PVC.name}/${.PVC.uid}"}, path: "/x-NAMESPACE/pattern/UID"},
 		"pattern-of-volume":   {parameters: map[string]string{"path_pattern": "${.PV.name}"}, path: "/pvc-UID"},
-		"options":             {options: []string{"soft,vers=4.0", "timeo=100"}, mount: []string{"vers=4.0", "soft", "timeo=100", "rsize=1048576"}},
+		"options":             {options: []string{"soft,nfsvers=4.0", "timeo=100"}, mount: []string{"vers=4.0", "soft", "timeo=100", "rsize=1048576"}},
 	}
 	claims := map[string]*corev1.PersistentVolumeClaim{}
 	for name, tt := range tests {
@@ -110,7 +110,7 @@ func TestClaimsFollowTheirClass(t *testing.T) {
 				t.Errorf("%s: the mount options are %q, want %s", name, v.object.Spec.MountOptions, option)
 			}
 		}
-		for _, option := range []string{"hard", "nfsvers=4.1", "timeo=600"} {
+		for _, option := range []string{"hard", "vers=4.1", "timeo=600"} {
 			if tt.options != nil && slices.Contains(v.object.Spec.MountOptions, option) {
 				t.Errorf("%s: the mount options are %q, with the default %s", name, v.object.Spec.MountOptions, option)
 			}

@@ -89,8 +89,8 @@ func refusedOptions() map[string]refusal {
 		"iam": refusedOption("iam", "EFS mount helper"), "az": refusedOption("az=us-east-1a", "EFS mount helper"),
 		"accesspoint": refusedOption("accesspoint=fsap-1", "EFS mount helper"), "awsprofile": refusedOption("awsprofile=x", "EFS mount helper"),
 		"nconnect": refusedOption("nconnect=4", "several connections"), "sec": refusedOption("sec=krb5", "Kerberos"),
-		"version-3": refusedOption("nfsvers=3", "nfsvers=4.1"), "vers": refusedOption("vers=2", "nfsvers=4.1"), "v3": refusedOption("v3", "nfsvers=4.1"),
-		"minorversion":  refusedOption("minorversion=0", "write nfsvers=4.0"),
+		"version-3": refusedOption("nfsvers=3", "vers=4.1"), "vers": refusedOption("vers=2", "vers=4.1"), "v3": refusedOption("v3", "vers=4.1"),
+		"minorversion":  refusedOption("minorversion=0", "write vers=4.0"),
 		"in-one-string": {options: []string{"soft,nconnect=2"}, words: []string{"nconnect=2"}},
 		"not-printable": {options: []string{"hard\tx"}, words: []string{`hard\tx`, "printable"}},
 	}

@@ -159,7 +159,7 @@ func (d *drill) patchRootVolume(patch string) {
 }
 
 func (d *drill) misleadRootVolume(m *manager) *manager {
-	d.patchRootVolume(`{"spec":{"mountOptions":["nfsvers=4.1","port=20999"]}}`)
+	d.patchRootVolume(`{"spec":{"mountOptions":["vers=4.1","port=20999"]}}`)
 	return m
 }
 

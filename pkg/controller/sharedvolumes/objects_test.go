@@ -39,6 +39,16 @@ func TestVolumeOfAPath(t *testing.T) {
 	}
 }
 
+// TestMendingKeepsTheSpellingOfMountOptions: earlier versions wrote nfsvers.
+func TestMendingKeepsTheSpellingOfMountOptions(t *testing.T) {
+	s := world(bound)
+	s.volume.Spec.MountOptions[0] = "nfsvers=4.1"
+	want := slices.Clone(s.volume.Spec.MountOptions)
+	if got := mended(s.object, s.volume, s.claim, ports.VolumeOf(s.volume).Port).Spec.MountOptions; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // TestMendingKeepsWhatOthersAdded, and touches nothing that it was given.
 func TestMendingKeepsWhatOthersAdded(t *testing.T) {
 	s := world(bound)
