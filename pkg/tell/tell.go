@@ -49,12 +49,21 @@ func (t *Teller) Warn(object Object, reason, message string) {
 // WarnOf writes a Warning about one of several topics that have the same reason, each of which
 // has its own latest message.
 func (t *Teller) WarnOf(object Object, reason, topic, message string) {
+	t.write(corev1.EventTypeWarning, object, reason, topic, message)
+}
+
+// SayOf is WarnOf for a Normal event.
+func (t *Teller) SayOf(object Object, reason, topic, message string) {
+	t.write(corev1.EventTypeNormal, object, reason, topic, message)
+}
+
+func (t *Teller) write(eventType string, object Object, reason, topic, message string) {
 	key := subject{object.GetUID(), reason, topic}
 	if last, ok := t.told.Get(key); ok && last == message {
 		return
 	}
 	t.told.Set(key, message, RepeatAfter)
-	t.events.Event(object, corev1.EventTypeWarning, reason, message)
+	t.events.Event(object, eventType, reason, message)
 }
 
 // Say writes a Normal event, which the caller knows to be news.

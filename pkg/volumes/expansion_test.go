@@ -1,11 +1,14 @@
 package volumes_test
 
 import (
+	"encoding/json"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -25,6 +28,9 @@ func TestExpand(t *testing.T) {
 		"the volume grows first":             {request: "8Gi", volume: "5Gi", status: "5Gi", want: volumes.Expansion{Volume: size("8Gi")}},
 		"then the claim says so":             {request: "8Gi", volume: "8Gi", status: "5Gi", want: volumes.Expansion{Claim: size("8Gi")}},
 		"the claim says what the volume has": {request: "8Gi", volume: "10Gi", status: "5Gi", want: volumes.Expansion{Claim: size("10Gi")}},
+		"what a resizer began is ended":      {request: "5Gi", volume: "5Gi", status: "5Gi", edit: resizing, want: volumes.Expansion{Claim: size("5Gi")}},
+		"its failure is taken back":          {request: "5Gi", volume: "5Gi", status: "5Gi", edit: failedToResize, want: volumes.Expansion{Claim: size("5Gi")}},
+		"other conditions stay":              {request: "5Gi", volume: "5Gi", status: "5Gi", edit: modifying},
 		"another claim's volume stays":       {request: "8Gi", volume: "5Gi", status: "5Gi", edit: func(c *corev1.PersistentVolumeClaim) { c.UID = "another" }},
 		"a claim of another volume waits":    {request: "8Gi", volume: "5Gi", status: "5Gi", edit: named("other")},
 		"an unbound claim waits":             {request: "8Gi", volume: "5Gi", status: "5Gi", edit: func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending }},
@@ -45,6 +51,20 @@ func TestExpand(t *testing.T) {
 			}
 		})
 	}
+}
+
+func resizing(claim *corev1.PersistentVolumeClaim) {
+	claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimFileSystemResizePending, Status: corev1.ConditionTrue}}
+}
+
+func failedToResize(claim *corev1.PersistentVolumeClaim) {
+	claim.Status.AllocatedResourceStatuses = map[corev1.ResourceName]corev1.ClaimResourceStatus{
+		corev1.ResourceStorage: corev1.PersistentVolumeClaimNodeResizeInfeasible,
+	}
+}
+
+func modifying(claim *corev1.PersistentVolumeClaim) {
+	claim.Status.Conditions = []corev1.PersistentVolumeClaimCondition{{Type: corev1.PersistentVolumeClaimVolumeModifyingVolume, Status: corev1.ConditionTrue}}
 }
 
 // Step by step, a claim that has grown comes to rest.
@@ -68,5 +88,58 @@ func TestExpandEnds(t *testing.T) {
 	}
 	if got := claim.Status.Capacity[corev1.ResourceStorage]; got.String() != "7Gi" {
 		t.Errorf("the claim says %s", got.String())
+	}
+}
+
+// What a claim's status is before and after, as the apiserver merges it.
+func TestExpandedStatus(t *testing.T) {
+	claim := newClaim(func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("7Gi")
+		c.Status.Phase, c.Status.Capacity = corev1.ClaimBound, corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("5Gi")}
+	})
+	done := claim.DeepCopy()
+	done.Status.Capacity[corev1.ResourceStorage] = resource.MustParse("8Gi")
+	done.Status.AllocatedResources = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("7Gi")}
+	tests := map[string]struct {
+		edit func(*corev1.PersistentVolumeClaim)
+		want *corev1.PersistentVolumeClaim
+	}{
+		"grown":                  {nil, done},
+		"marked by a resizer":    {resizing, done},
+		"failed before":          {failedToResize, done},
+		"another condition kept": {modifying, func() *corev1.PersistentVolumeClaim { c := done.DeepCopy(); modifying(c); return c }()},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			before := claim.DeepCopy()
+			if tt.edit != nil {
+				tt.edit(before)
+			}
+			got := &corev1.PersistentVolumeClaim{}
+			patch(t, before, map[string]any{"status": volumes.ExpandedStatus(before, resource.MustParse("8Gi"))}, got)
+			if diff := cmp.Diff(tt.want, got, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("status mismatch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// patch merges as the apiserver does.
+func patch(t *testing.T, before any, changes map[string]any, after any) {
+	t.Helper()
+	original, err := json.Marshal(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	change, err := json.Marshal(changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged, err := strategicpatch.StrategicMergePatch(original, change, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(merged, after); err != nil {
+		t.Fatal(err)
 	}
 }

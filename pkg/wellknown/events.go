@@ -36,6 +36,11 @@ const (
 	EventProvisioningSucceeded = "ProvisioningSucceeded"
 	// EventProvisioningFailed: a claim was refused, or its setup went wrong.
 	EventProvisioningFailed = "ProvisioningFailed"
+	// EventVolumeResizeSuccessful: a claim has grown, and its volume with it. These two are
+	// external-resizer's.
+	EventVolumeResizeSuccessful = "VolumeResizeSuccessful"
+	// EventVolumeResizeFailed: the apiserver refuses the new size of a volume or of its claim.
+	EventVolumeResizeFailed = "VolumeResizeFailed"
 	// EventSweepFailed, on a root claim: the trash of its file system could not be emptied.
 	EventSweepFailed = "SweepFailed"
 	// EventPortCorrected: a volume's port option disagreed with the table and was rewritten.

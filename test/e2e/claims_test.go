@@ -206,6 +206,7 @@ func claimGrows(l *lab) {
 	l.claimed(ns, "data")
 	l.kubectl("-n", ns, "patch", "pvc", "data", "--patch", `{"spec": {"resources": {"requests": {"storage": "2Gi"}}}}`)
 	l.wait(ns, "jsonpath={.status.capacity.storage}=2Gi", "pvc/data")
+	l.wait(ns, "jsonpath={.status.allocatedResources.storage}=2Gi", "pvc/data")
 }
 
 func refusedClaimIsTold(l *lab) {

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -89,6 +90,46 @@ func TestRejectedVolumeOfNobody(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	wantEvent(t, events, "")
+}
+
+// TestGrowthIsTold on the claim: that it was done, or that the apiserver refuses it, once however far
+// the cache is behind.
+func TestGrowthIsTold(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid}}
+	size := resource.MustParse("8Gi")
+	for name, c := range map[string]struct {
+		expand volumes.Expansion
+		err    error
+		want   string // what the event begins with, "" for none
+	}{
+		"volume grows":         {volumes.Expansion{Volume: &size}, nil, ""},
+		"volume denied":        {volumes.Expansion{Volume: &size}, errDenied, "Warning VolumeResizeFailed changing volume pvc-"},
+		"volume not answered":  {volumes.Expansion{Volume: &size}, errUnreachable, ""},
+		"volume changed since": {volumes.Expansion{Volume: &size}, errChanged, ""},
+		"claim grows":          {volumes.Expansion{Claim: &size}, nil, "Normal VolumeResizeSuccessful volume pvc-22222222-0000-0000-0000-000000000000 has 8Gi now"},
+		"claim denied":         {volumes.Expansion{Claim: &size}, errDenied, "Warning VolumeResizeFailed growing claim shop/cart: "},
+		"claim not answered":   {volumes.Expansion{Claim: &size}, errUnreachable, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			events := record.NewFakeRecorder(10)
+			object := newVolume(t)
+			client := fake.NewClientset(claim, object)
+			client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return c.err != nil, nil, c.err })
+			loop := loopOf(t, events, client)
+			plan := lifecycle.Plan{Volumes: []lifecycle.VolumePlan{{Object: object, Expand: c.expand}}}
+			for range 2 {
+				_ = loop.apply(t.Context(), lifecycle.State{UID: uid, Claim: claim, Targets: usable()}, plan)
+			}
+			close(events.Events)
+			var got []string
+			for event := range events.Events {
+				got = append(got, event)
+			}
+			if len(got) > 1 || strings.Join(got, "") == "" != (c.want == "") || !strings.HasPrefix(strings.Join(got, ""), c.want) {
+				t.Errorf("told %q, want %q", got, c.want)
+			}
+		})
+	}
 }
 
 // TestVolumeIsNotMadeAgain of a claim that was deleted with it, however far the caches are behind.

@@ -27,7 +27,11 @@ func (c *Controller) applyToVolume(ctx context.Context, s lifecycle.State, plan 
 	if plan.Delete || plan.Adopt {
 		return err
 	}
-	return errors.Join(err, c.expand(ctx, s.Claim, plan))
+	expandErr := c.expand(ctx, s.Claim, plan)
+	if s.Claim != nil {
+		c.tellRejected(s.Claim, wellknown.EventVolumeResizeFailed, expandErr)
+	}
+	return errors.Join(err, expandErr)
 }
 
 // changeVolume does what a plan asks for, but for the volume's size.
@@ -169,15 +173,19 @@ func (c *Controller) expand(ctx context.Context, claim *corev1.PersistentVolumeC
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"uid": claim.UID},
-		"status":   map[string]any{"capacity": map[string]any{string(corev1.ResourceStorage): size.String()}},
+		"status":   volumes.ExpandedStatus(claim, *size),
 	})
 	if err != nil {
 		return fmt.Errorf("writing a patch: %w", err)
 	}
-	_, err = c.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-	if err != nil && !isGone(err) {
+	_, err = c.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("growing claim %s/%s: %w", claim.Namespace, claim.Name, err)
 	}
+	c.tell.SayOf(claim, wellknown.EventVolumeResizeSuccessful, "size", fmt.Sprintf("volume %s has %s now; EFS grows with its files, so nothing else had to change", plan.Object.Name, size))
 	return nil
 }
 
