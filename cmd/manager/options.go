@@ -145,7 +145,7 @@ func (o *options) bindProvisioning(g *settings.Group) {
 	g.Add(settings.List(&o.jobs.ImagePullSecrets, "names", checkObjectName), "worker-image-pull-secrets", "",
 		"comma-separated `names` of Secrets for pulling it")
 	g.Add(settings.Text(&o.jobs.PriorityClassName, "class", checkObjectName), "worker-priority-class", "",
-		"priority `class` of mount Jobs; default is the cluster's")
+		"priority `class` of mount Jobs, but not of sweeps; default is the cluster's, and the manifests set system-cluster-critical")
 	g.Add(settings.Integer(&o.batch, 1, math.MaxInt32), "mount-job-batch", "",
 		"`number` of operations that one mount Job carries at most")
 	g.Add(settings.Duration(&o.jobs.Timeout, time.Minute, 24*time.Hour), "mount-job-timeout", "",

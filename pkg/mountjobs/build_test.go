@@ -60,7 +60,9 @@ func TestBuildGolden(t *testing.T) {
 }
 
 func TestBuildSweepGolden(t *testing.T) {
-	job, err := mountjobs.BuildSweep(mountjobs.SweepSpec{Settings: settings(), FileSystemID: fileSystem, Number: 3, Aliases: []string{"fs-old"}})
+	s := settings()
+	s.PriorityClassName = "high" // no claim waits for a sweep
+	job, err := mountjobs.BuildSweep(mountjobs.SweepSpec{Settings: s, FileSystemID: fileSystem, Number: 3, Aliases: []string{"fs-old"}})
 	if err != nil {
 		t.Fatal(err)
 	}

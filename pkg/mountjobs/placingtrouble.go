@@ -107,6 +107,10 @@ func creationFindings(namespace string) []finding {
 	refused := "the cluster refused the mount Job's pod"
 	return []finding{
 		{
+			[]string{"insufficient quota to match these scopes"}, AdmissionRefused, refused,
+			"namespace " + namespace + " needs a ResourceQuota for pods of this priority, as the manifests have it: apply them, or let the manager's --worker-priority-class name another",
+		},
+		{
 			[]string{"exceeded quota", "failed quota", "insufficient quota"}, QuotaExceeded,
 			"the quota of namespace " + namespace + " is used up",
 			"raise it: a mount Job's pod needs 10m of CPU and 32Mi of memory, with limits of 1 and 256Mi",
@@ -125,7 +129,7 @@ func creationFindings(namespace string) []finding {
 		},
 		{
 			[]string{"priorityclass"}, AdmissionRefused, refused,
-			"make the priority class, or let the manager's settings name another",
+			"make the priority class, or let the manager's --worker-priority-class name another",
 		},
 		{
 			[]string{"per container is", "per pod is", "limitrange"}, AdmissionRefused, refused,

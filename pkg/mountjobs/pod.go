@@ -33,6 +33,7 @@ func (s SweepSpec) mountPod() corev1.PodSpec {
 	// CHOWN gives a directory to its owner, FOWNER sets its mode afterwards, and DAC_OVERRIDE
 	// works on directories that are others' by now.
 	pod := s.pod(arguments, "CHOWN", "DAC_OVERRIDE", "FOWNER")
+	pod.PriorityClassName = s.PriorityClassName
 	pod.Volumes = append(pod.Volumes, operationsFromAnnotation())
 	container := &pod.Containers[0]
 	container.VolumeMounts = append(container.VolumeMounts,
@@ -40,7 +41,8 @@ func (s SweepSpec) mountPod() corev1.PodSpec {
 	return pod
 }
 
-// sweepPod can do less: what is removed needs no new owner.
+// sweepPod can do less: what is removed needs no new owner. It has the priority of any pod: no claim
+// waits for a sweep, so none of a tenant's pods should have to end for one.
 func (s SweepSpec) sweepPod() corev1.PodSpec {
 	return s.pod(s.arguments("sweep"), "DAC_OVERRIDE", "FOWNER")
 }
@@ -59,7 +61,6 @@ func (s SweepSpec) pod(arguments []string, capabilities ...corev1.Capability) co
 		ServiceAccountName:            wellknown.WorkerServiceAccount,
 		AutomountServiceAccountToken:  &no,
 		EnableServiceLinks:            &no,
-		PriorityClassName:             s.PriorityClassName,
 		Affinity:                      affinity(s.AvoidNodes),
 		Tolerations:                   s.tolerations(),
 		SecurityContext: &corev1.PodSecurityContext{

@@ -21,7 +21,8 @@ type Settings struct {
 	Image            string
 	ImagePullPolicy  corev1.PullPolicy // "" leaves it to Kubernetes
 	ImagePullSecrets []string
-	// PriorityClassName is the namespace's default when empty.
+	// PriorityClassName is that of mount Jobs, and not of sweeps. When empty, it is the cluster's
+	// default.
 	PriorityClassName string
 	// Tolerations are added to those of every Job.
 	Tolerations []corev1.Toleration

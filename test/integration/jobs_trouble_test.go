@@ -9,10 +9,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/loops"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 	"gnuthought.com/efs-stunnel/test/integration/kubelet"
@@ -161,19 +163,25 @@ func TestJobsWhosePodsAreRefused(t *testing.T) {
 	tests := map[string]struct {
 		refuse func(*drill) (admit func())
 		words  []string
+		edit   func(*drill, *loops.Options)
 	}{
-		"no agent":           {(*drill).removeAgents, []string{"no node with an efs-stunnel pod takes the mount Job", "match pod affinity rules"}},
-		"quota of pods":      {func(d *drill) func() { return d.quota(corev1.ResourcePods, 2) }, []string{"quota", "exceeded quota: full", "raise it"}},
-		"quota of Jobs":      {func(d *drill) func() { return d.quota("count/jobs.batch", 0) }, []string{"no mount Job can begin", "exceeded quota: full"}},
-		"security level":     {(*drill).restrict, []string{`violates PodSecurity "restricted:latest"`, "pod-security.kubernetes.io/enforce=privileged"}},
-		"no service account": {(*drill).removeServiceAccount, []string{"efs-worker", "apply the manifests"}},
+		"no priority class":  {(*drill).missPriorityClass, []string{"no PriorityClass with name", "--worker-priority-class"}, (*drill).prioritize},
+		"no agent":           {(*drill).removeAgents, []string{"no node with an efs-stunnel pod takes the mount Job", "match pod affinity rules"}, nil},
+		"quota of pods":      {func(d *drill) func() { return d.quota(corev1.ResourcePods, 2) }, []string{"quota", "exceeded quota: full", "raise it"}, nil},
+		"quota of Jobs":      {func(d *drill) func() { return d.quota("count/jobs.batch", 0) }, []string{"no mount Job can begin", "exceeded quota: full"}, nil},
+		"security level":     {(*drill).restrict, []string{`violates PodSecurity "restricted:latest"`, "pod-security.kubernetes.io/enforce=privileged"}, nil},
+		"no service account": {(*drill).removeServiceAccount, []string{"efs-worker", "apply the manifests"}, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := newDrill(t)
 			admit := tt.refuse(d)
-			d.start(nil)
+			d.start(nil, func(o *loops.Options) {
+				if tt.edit != nil {
+					tt.edit(d, o)
+				}
+			})
 			first := d.claim("first")
 			d.awaitEvent(first, wellknown.EventProvisioningFailed, tt.words...)
 			second := d.claim("second")
@@ -200,6 +208,48 @@ func (d *drill) removeAgents() (admit func()) {
 		_, err := pods.Create(d.Context(), &agent, metav1.CreateOptions{})
 		d.check(err)
 		d.SetAgentReady(agent.Spec.NodeName, true)
+	}
+}
+
+// prioritize gives mount Jobs the priority class of this world.
+func (d *drill) prioritize(o *loops.Options) { o.Jobs.PriorityClassName = d.Named("efs-jobs") }
+
+func (d *drill) missPriorityClass() (admit func()) {
+	classes := d.Client.SchedulingV1().PriorityClasses()
+	return func() {
+		class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: d.Named("efs-jobs")}, Value: 1000}
+		_, err := classes.Create(d.Context(), class, metav1.CreateOptions{})
+		d.check(err)
+		d.Cleanup(func() {
+			d.check(classes.Delete(context.WithoutCancel(d.Context()), class.Name, metav1.DeleteOptions{}))
+		})
+	}
+}
+
+// TestMountJobsHavePriority over the pods that wait for them; sweeps have none.
+func TestMountJobsHavePriority(t *testing.T) {
+	t.Parallel()
+	d := newDrill(t)
+	d.start(nil, func(o *loops.Options) { o.Jobs.PriorityClassName = "system-cluster-critical" })
+	claim := d.claim("data")
+	d.awaitBound(claim)
+	d.deleteClaim(claim)
+	d.awaitAllGone(claim)
+	for kind, want := range map[mountjobs.Kind]int32{mountjobs.Mount: 2_000_000_000, mountjobs.Sweep: 0} {
+		d.Eventually(fmt.Sprintf("%v Jobs have the priority %d", kind, want), func(ctx context.Context) error {
+			jobs := d.jobs(ctx, kind, d.fileSystem)
+			if len(jobs) == 0 {
+				return errors.New("there is no Job")
+			}
+			pod, err := d.podOf(ctx, jobs[0].Name)
+			if err != nil {
+				return err
+			}
+			if pod.Spec.Priority == nil || *pod.Spec.Priority != want {
+				return fmt.Errorf("pod %s has the priority class %q", pod.Name, pod.Spec.PriorityClassName)
+			}
+			return nil
+		})
 	}
 }
 

@@ -196,6 +196,52 @@ func TestManagerHoldsManyVolumes(t *testing.T) {
 	}
 }
 
+// TestMountJobsHaveTheManagersPriority: pods of any priority wait for them. A patch of the manager's
+// arguments replaces the base's.
+func TestMountJobsHaveTheManagersPriority(t *testing.T) {
+	base := read[appsv1.Deployment](t, "Deployment", wellknown.ManagerDeployment).Spec.Template.Spec
+	want := "--worker-priority-class=" + base.PriorityClassName
+	found := 0
+	for _, text := range documents(t, deploy) {
+		var manager appsv1.Deployment
+		if err := yaml.Unmarshal([]byte(text), &manager); err != nil || manager.Kind != "Deployment" || manager.Name != wellknown.ManagerDeployment {
+			continue
+		}
+		for _, c := range manager.Spec.Template.Spec.Containers {
+			if c.Args == nil {
+				continue
+			}
+			found++
+			if !slices.Contains(c.Args, want) {
+				t.Errorf("the arguments %q lack %s", c.Args, want)
+			}
+		}
+	}
+	if found < 2 {
+		t.Errorf("found %d lists of arguments, want those of base and lab", found)
+	}
+}
+
+// TestCriticalPodsHaveAQuota: some clusters admit them nowhere else.
+func TestCriticalPodsHaveAQuota(t *testing.T) {
+	quota := read[corev1.ResourceQuota](t, "ResourceQuota", "efs-stunnel-critical-pods")
+	if quota.Namespace != wellknown.Namespace || len(quota.Spec.Hard) != 1 || quota.Spec.Hard.Pods().Value() < 1_000_000 {
+		t.Errorf("the quota in namespace %s is %v, want one that no pod exceeds", quota.Namespace, quota.Spec.Hard)
+	}
+	scope := quota.Spec.ScopeSelector.MatchExpressions[0]
+	if scope.ScopeName != corev1.ResourceQuotaScopePriorityClass || scope.Operator != corev1.ScopeSelectorOpIn {
+		t.Errorf("its scope is %+v", scope)
+	}
+	for _, class := range []string{
+		read[appsv1.Deployment](t, "Deployment", wellknown.ManagerDeployment).Spec.Template.Spec.PriorityClassName,
+		read[appsv1.DaemonSet](t, "DaemonSet", wellknown.NodeDaemonSet).Spec.Template.Spec.PriorityClassName,
+	} {
+		if !slices.Contains(scope.Values, class) {
+			t.Errorf("it is for %q, and not for %s", scope.Values, class)
+		}
+	}
+}
+
 // TestManagerHasTimeToEnd: it drains its workers, writes its events and gives the Lease back.
 func TestManagerHasTimeToEnd(t *testing.T) {
 	manager := read[appsv1.Deployment](t, "Deployment", wellknown.ManagerDeployment)
