@@ -116,7 +116,7 @@ func (c Candidate) servesOneOf(zones []string) bool {
 
 func (c Candidate) unusable() string {
 	if c.Unusable == "" && c.Port == 0 {
-		return "it has no local port yet"
+		return "it has no local port yet; the events of ConfigMap " + wellknown.TargetsConfigMap + " say why"
 	}
 	return c.Unusable
 }

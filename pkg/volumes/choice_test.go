@@ -57,7 +57,7 @@ func TestChoose(t *testing.T) {
 		"the default":                            {class: parameters{"default_file_system_id": "fs-2"}, candidates: candidates{candidate("fs-1", holds), candidate("fs-2")}, want: is("fs-2")},
 		"an unknown default is waited for":       {class: parameters{"default_file_system_id": "fs-9"}, candidates: candidates{candidate("fs-1")}, want: unknown("file system fs-9 is not found yet: is its ID right, and does the manager look in its account, region and VPC?")},
 		"a wish that is not usable":              {wants: "fs-1", candidates: candidates{candidate("fs-1", creating), candidate("fs-2")}, want: wait("file system fs-1 is not usable: it is creating")},
-		"a wish without a port":                  {wants: "fs-1", candidates: candidates{candidate("fs-1", noPort)}, want: wait("file system fs-1 is not usable: it has no local port yet")},
+		"a wish without a port":                  {wants: "fs-1", candidates: candidates{candidate("fs-1", noPort)}, want: wait("file system fs-1 is not usable: it has no local port yet; the events of ConfigMap efs-stunnel say why")},
 		"only those of the list":                 {class: parameters{"file_system_ids": "fs-2,fs-3"}, candidates: candidates{candidate("fs-1", holds), candidate("fs-2")}, want: is("fs-2")},
 		"none of the list":                       {class: parameters{"file_system_ids": "fs-3"}, candidates: candidates{candidate("fs-1")}, want: unknown(`no file system that storage class "efs" allows is found yet: are its parameters right, and does the manager look in its account, region and VPC?`)},
 		"only those with all tags":               {class: parameters{"file_system_tags": "env=prod,team=a"}, candidates: candidates{candidate("fs-1", tags(map[string]string{"env": "prod"})), candidate("fs-2", tags(prod))}, want: is("fs-2")},
@@ -67,7 +67,7 @@ func TestChoose(t *testing.T) {
 		"one that holds the path and is usable":  {candidates: candidates{candidate("fs-1", holds, creating), candidate("fs-2", holds)}, want: is("fs-2")},
 		"the one that holds it, though unusable": {candidates: candidates{candidate("fs-1"), candidate("fs-2", holds, creating)}, want: wait("file system fs-2 is not usable: it is creating")},
 		"usable ones only":                       {candidates: candidates{candidate("fs-1", creating), candidate("fs-2"), candidate("fs-3", noPort)}, want: is("fs-2")},
-		"no usable one":                          {candidates: candidates{candidate("fs-2", noPort), candidate("fs-1", creating)}, want: wait("file system fs-1 is not usable: it is creating; file system fs-2 is not usable: it has no local port yet")},
+		"no usable one":                          {candidates: candidates{candidate("fs-2", noPort), candidate("fs-1", creating)}, want: wait("file system fs-1 is not usable: it is creating; file system fs-2 is not usable: it has no local port yet; the events of ConfigMap efs-stunnel say why")},
 
 		"one in the node's zone":                     {zone: "b", candidates: candidates{candidate("fs-1", inZoneA), candidate("fs-2", zones("a", "b"))}, want: is("fs-2")},
 		"one whose zones nobody knows":               {zone: "b", candidates: candidates{candidate("fs-1")}, want: is("fs-1")},

@@ -30,7 +30,8 @@ const (
 
 // Event reasons on claims and volumes.
 const (
-	// EventProvisioning: a mount Job has begun to make the claim's directory.
+	// EventProvisioning: a mount Job has begun to make the claim's directory, or will when the one
+	// that runs has ended.
 	EventProvisioning = "Provisioning"
 	// EventProvisioningSucceeded: the claim has its volume.
 	EventProvisioningSucceeded = "ProvisioningSucceeded"

@@ -29,6 +29,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/queue"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // Options say what is discovered, and for whom.
@@ -186,15 +187,14 @@ func (c *Controller) lookSoon() { c.queue.AddAfter(everythingKey, settleTime) }
 func (c *Controller) sync(ctx context.Context, _ string) (again time.Duration, err error) {
 	s, err := c.world.observe(ctx, c.findings(), c.demand(), &c.memory)
 	if err != nil {
+		c.publishTrouble(fmt.Sprintf("the table of file systems, ConfigMap %s, which cannot be read or checked: %v", wellknown.TargetsConfigMap, err))
 		return 0, err
 	}
 	p := c.options.plan(s)
 	c.metrics.show(p.numbers)
 	if p.held {
 		c.tell.tellAll(ctx, s.table.object, nil, p.complaints)
-		if !c.Snapshot().Known { // what was known stays so
-			c.publish(targets.Snapshot{Trouble: s.trouble()})
-		}
+		c.publishTrouble(s.trouble())
 		return 0, nil
 	}
 	stored, err := c.exec.store(ctx, s.table.object, p)
@@ -223,6 +223,7 @@ func (c *Controller) serveStored(ctx context.Context, s state, refused plan, err
 	complaints := append(slices.Clone(refused.complaints), notStoredComplaint(err))
 	c.tell.tellAll(ctx, s.table.object, nil, complaints)
 	if s.table.table == nil {
+		c.publishTrouble(fmt.Sprintf("the table of file systems, ConfigMap %s, which cannot be written: %v", wellknown.TargetsConfigMap, err))
 		return err
 	}
 	c.ask(refused.ask, refused.points)
@@ -254,6 +255,13 @@ func (c *Controller) ask(ids []string, points []ports.Key) {
 		c.poller.ask(ids)
 	}
 	c.poller.want(points)
+}
+
+// publishTrouble has claims say why nothing can be chosen. What was known before stays so.
+func (c *Controller) publishTrouble(why string) {
+	if !c.Snapshot().Known {
+		c.publish(targets.Snapshot{Trouble: why})
+	}
 }
 
 func (c *Controller) publish(next targets.Snapshot) {

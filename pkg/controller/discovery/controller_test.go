@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"slices"
@@ -42,24 +41,6 @@ type cluster struct {
 	changes atomic.Int32
 	updates int
 	stop    func()
-}
-
-// logText is a log that can be read while it is written.
-type logText struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (l *logText) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 func start(t *testing.T, api API, objects ...runtime.Object) *cluster {

@@ -44,6 +44,7 @@ func newView(o Options, s state, table ports.Table, gone []string) view {
 func (v view) snapshot() targets.Snapshot {
 	s := targets.Snapshot{
 		Known: v.findings.over, Listed: v.findings.listed(),
+		Unanswered:  !v.findings.listed() && v.findings.failure != nil,
 		FileSystems: map[string]volumes.Candidate{}, Gone: v.gone,
 	}
 	for _, ids := range []iter.Seq[string]{maps.Keys(v.table.Targets), maps.Keys(v.listed)} {

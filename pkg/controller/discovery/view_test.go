@@ -29,7 +29,7 @@ func TestSnapshot(t *testing.T) {
 		},
 		"after one that failed, the table is what is known": {
 			state: world(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(findings{over: true, failure: errBoom})),
-			want: targets.Snapshot{Known: true, FileSystems: map[string]volumes.Candidate{
+			want: targets.Snapshot{Known: true, Unanswered: true, FileSystems: map[string]volumes.Candidate{
 				"fs-1": {ID: "fs-1", Name: "shared", Port: 20490, Zones: []string{"a"}},
 			}},
 		},
@@ -75,7 +75,7 @@ func TestSnapshot(t *testing.T) {
 		},
 		"a rebuilt target has no address": {
 			state: world(nil, with(claimed("v", "fs-1", 20493)), polled(findings{over: true, failure: errBoom})),
-			want: targets.Snapshot{Known: true, FileSystems: map[string]volumes.Candidate{
+			want: targets.Snapshot{Known: true, Unanswered: true, FileSystems: map[string]volumes.Candidate{
 				"fs-1": {ID: "fs-1", Port: 20493, Unusable: "no address of it is known yet"},
 			}},
 		},

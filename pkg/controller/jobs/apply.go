@@ -67,11 +67,16 @@ func (c *Controller) releaseJob(ctx context.Context, job *batchv1.Job) error {
 
 // start makes the next Job, of what is still wanted when it is looked at live.
 func (c *Controller) start(ctx context.Context, w world, p plan) (again time.Duration, err error) {
-	if behind, err := c.isBehind(ctx, p.vanished); behind || err != nil {
+	behind, err := c.isBehind(ctx, p.vanished)
+	if err != nil {
+		c.tellNotStarted(p.due, "reading the pods of the last one", err)
+	}
+	if behind || err != nil {
 		return catchUp, err
 	}
 	packed, again, err := c.pack(ctx, p.due)
 	if err != nil {
+		c.tellNotStarted(p.due, "reading what it would remove", err)
 		return 0, err
 	}
 	if len(packed.Batch) == 0 {
@@ -84,6 +89,7 @@ func (c *Controller) start(ctx context.Context, w world, p plan) (again time.Dur
 	}
 	job, err := mountjobs.Build(spec)
 	if err != nil {
+		c.tellNotStarted(p.due, "building it", err)
 		return 0, fmt.Errorf("file system %s: %w", w.id, err)
 	}
 	created, err := c.client.BatchV1().Jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{})
@@ -91,7 +97,7 @@ func (c *Controller) start(ctx context.Context, w world, p plan) (again time.Dur
 		return catchUp, nil // another leader's, or ours, that the cache has not seen yet
 	}
 	if err != nil {
-		c.tellWaiting(p.due, fmt.Sprintf("no mount Job can begin: creating it failed: %v", err))
+		c.tellNotStarted(p.due, "creating it", err)
 		return 0, fmt.Errorf("creating Job %s: %w", job.Name, err)
 	}
 	c.options.Log.InfoContext(ctx, "mount Job created",

@@ -1,11 +1,16 @@
 package jobs
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/directories"
@@ -18,12 +23,17 @@ import (
 // a moment before its claim is bound or its node's tunnel is up.
 const patience = 3 * time.Second
 
-// tellTrouble says on everything that waits for a Job what keeps it from starting.
+// queuePatience is how long a claim waits behind a running Job before its owner is told: most Jobs
+// end sooner, and the claim's next event says that its own Job has begun.
+const queuePatience = 10 * time.Second
+
+// tellTrouble says on everything that waits for a Job what keeps it from starting, and on claims
+// behind a Job that has started what they wait for.
 func (c *Controller) tellTrouble(w world, running *mountJob) (again time.Duration) {
 	pod := newestPod(running.pods)
 	reason, message := mountjobs.Diagnose(running.job, pod, c.eventsAbout(running.job, pod))
 	if reason == "" {
-		return 0
+		return c.tellQueued(w, running.job.Name, running.job.CreationTimestamp.Time)
 	}
 	if young := patience - w.now.Sub(running.job.CreationTimestamp.Time); young > 0 {
 		return young
@@ -34,6 +44,45 @@ func (c *Controller) tellTrouble(w world, running *mountJob) (again time.Duratio
 	}
 	c.tellWaiting(w.waiting(), text)
 	return 0
+}
+
+// tellQueued says on the claims that wait for the next Job which Job runs now.
+func (c *Controller) tellQueued(w world, job string, began time.Time) (again time.Duration) {
+	if young := queuePatience - w.now.Sub(began); young > 0 {
+		return young
+	}
+	for _, wanted := range w.waiting() {
+		if wanted.Due.After(w.now) {
+			continue // its last failure is told, with the time of the next attempt
+		}
+		if young := queuePatience - w.now.Sub(wanted.Since); young > 0 {
+			again = sooner(again, young)
+			continue
+		}
+		if subject, reason := c.subjectOf(wanted.Operation); reason == wellknown.EventProvisioningFailed {
+			c.tell.SayOf(subject, wellknown.EventProvisioning, "queue", queuedText(w.id, job, c.options.Jobs.Namespace))
+		}
+	}
+	return again
+}
+
+func queuedText(fileSystemID, job, namespace string) string {
+	return fmt.Sprintf("the next mount Job of file system %s makes the directory, when Job %s has ended; if that takes long, see: kubectl -n %s describe job %s",
+		fileSystemID, job, namespace, job)
+}
+
+// tellNotStarted says why the next Job could not be made. An apiserver that does not answer, and a
+// manager that ends, are no news of the claims.
+func (c *Controller) tellNotStarted(due []lifecycle.Wanted, doing string, err error) {
+	var unanswered *url.Error
+	if errors.Is(err, context.Canceled) || errors.As(err, &unanswered) {
+		return
+	}
+	text := fmt.Sprintf("no mount Job can begin: %s failed: %v", doing, err)
+	if apierrors.ReasonForError(err) == metav1.StatusReasonForbidden {
+		text += fmt.Sprintf(" (let the quota, right or policy that this names admit it, in namespace %s)", c.options.Jobs.Namespace)
+	}
+	c.tellWaiting(due, text)
 }
 
 // tellNotReady says why no Job can begin, once that has lasted.

@@ -115,7 +115,7 @@ func (s State) create(a Attempt) ClaimPlan {
 		return ClaimPlan{Wait: s.Targets.Trouble}
 	}
 	if port == 0 {
-		return ClaimPlan{Wait: fmt.Sprintf("the directory is made, but file system %s has no local port now", a.FileSystemID)}
+		return ClaimPlan{Wait: fmt.Sprintf("the directory is made, but file system %s has no local port now%s", a.FileSystemID, seeTable)}
 	}
 	return ClaimPlan{Create: &Creation{Job: a.Job, JobSize: a.JobSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID}}
 }
@@ -172,7 +172,7 @@ func (s State) begin() (*directories.Operation, ClaimPlan) {
 		return nil, ClaimPlan{Refusal: err.Error()}
 	}
 	if len(class.FileSystemTags) > 0 && !s.Targets.Listed {
-		return nil, ClaimPlan{Wait: "the EFS API has not answered yet, and the class asks for tags", LookAgain: true}
+		return nil, ClaimPlan{Wait: "the EFS API has not answered yet, and the class asks for tags" + seeTable, LookAgain: true}
 	}
 	choice, err := volumes.Choose(claim, class, s.NodeZone, s.candidates(claim.Path))
 	switch {
@@ -180,6 +180,8 @@ func (s State) begin() (*directories.Operation, ClaimPlan) {
 		return nil, ClaimPlan{Refusal: err.Error()}
 	case choice.GiveNodeBack != "":
 		return nil, ClaimPlan{NodeBack: choice.GiveNodeBack}
+	case choice.Unknown && s.Targets.Unanswered:
+		return nil, ClaimPlan{Wait: choice.Wait + " The EFS API has not answered since the manager started" + seeTable, LookAgain: true}
 	case choice.Wait != "":
 		return nil, ClaimPlan{Wait: choice.Wait, LookAgain: choice.Unknown}
 	}
@@ -189,6 +191,9 @@ func (s State) begin() (*directories.Operation, ClaimPlan) {
 	}
 	return &operation, ClaimPlan{Wanted: &Wanted{FileSystemID: choice.FileSystemID}}
 }
+
+// seeTable ends a wait whose cause discovery writes elsewhere.
+const seeTable = "; the events of ConfigMap " + wellknown.TargetsConfigMap + " say why"
 
 func (s State) candidates(path string) []volumes.Candidate {
 	candidates := s.Targets.Candidates()

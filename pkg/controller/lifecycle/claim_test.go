@@ -65,6 +65,7 @@ func TestClaimWithoutVolume(t *testing.T) {
 		"file systems not known":      {[]func(*world){func(w *world) { w.Targets.Known = false }}, want{}},
 		"table unreadable":            {[]func(*world){func(w *world) { w.Targets.Known, w.Targets.Trouble = false, "the table to be mended" }}, want{wait: "mended"}},
 		"no file system":              {[]func(*world){func(w *world) { w.Targets.FileSystems = nil }}, want{wait: "no file system", kicks: true}},
+		"no file system, API silent":  {[]func(*world){func(w *world) { w.Targets.FileSystems, w.Targets.Listed, w.Targets.Unanswered = nil, false, true }}, want{wait: "the events of ConfigMap efs-stunnel say why", kicks: true}},
 		"file system unusable":        {[]func(*world){func(w *world) { w.Targets.FileSystems[fs1] = volumes.Candidate{ID: fs1, Unusable: "it is creating"} }}, want{wait: "it is creating"}},
 		"bad parameter":               {[]func(*world){func(w *world) { w.Class.Parameters = map[string]string{"basePath": "/"} }}, want{refusal: "base_path"}},
 		"block volume":                {[]func(*world){func(w *world) { block := corev1.PersistentVolumeBlock; w.Claim.Spec.VolumeMode = &block }}, want{refusal: "Block"}},

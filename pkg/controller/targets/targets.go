@@ -21,6 +21,8 @@ type Snapshot struct {
 	// Listed says that the API has answered since the start, so that tags, zones and states are
 	// those of now. Without it, only what the table holds is known.
 	Listed bool
+	// Unanswered says that the API was asked, and has not answered since the start.
+	Unanswered bool
 	// FileSystems are those of the table and those that cannot serve, by id; HoldsPath is not set.
 	FileSystems map[string]volumes.Candidate
 	// Tunnels are what is known of the access points and of the tunnels with an identity that

@@ -1,0 +1,135 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/controller/view"
+	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/tell"
+)
+
+const waitingClaim = types.UID("22222222-0000-0000-0000-000000000000")
+
+// teller is a loop that can do no more than write events about one claim.
+func teller(t *testing.T) (*Controller, *record.FakeRecorder) {
+	t.Helper()
+	store, err := caches.New(fake.NewClientset(), "efs-stunnel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: waitingClaim}}
+	if err := store.Claims.GetStore().Add(claim); err != nil {
+		t.Fatal(err)
+	}
+	events := record.NewFakeRecorder(10)
+	return &Controller{
+		options: Options{Jobs: mountjobs.Settings{Namespace: "efs-stunnel"}},
+		view:    &view.View{Caches: store}, tell: tell.New(events),
+	}, events
+}
+
+func written(events *record.FakeRecorder) (all []string) {
+	for len(events.Events) > 0 {
+		all = append(all, <-events.Events)
+	}
+	return all
+}
+
+// waits is what the claim waits for.
+func waits(since, due time.Time) lifecycle.Wanted {
+	w := wants("v1", since, due)
+	w.Operation.ClaimUID = string(waitingClaim)
+	return w
+}
+
+func cleanupOf(w lifecycle.Wanted) lifecycle.Wanted {
+	w.Operation.Kind = directories.Cleanup
+	return w
+}
+
+// TestClaimBehindARunningJobIsToldOnce which Job it waits for, and again when that is another one.
+func TestClaimBehindARunningJobIsToldOnce(t *testing.T) {
+	long := mounted(7, runs)
+	young := mounted(7, runs)
+	young.job.CreationTimestamp = metav1.NewTime(ago(queuePatience - time.Second))
+	for name, c := range map[string]struct {
+		job    mountJob
+		wanted lifecycle.Wanted
+		told   bool
+		again  time.Duration
+	}{
+		"waits for long":      {long, waits(ago(time.Minute), time.Time{}), true, 0},
+		"has just come":       {long, waits(ago(queuePatience-time.Second), time.Time{}), false, time.Second},
+		"the Job is new":      {young, waits(ago(time.Minute), time.Time{}), false, time.Second},
+		"failed, tried later": {long, waits(ago(time.Minute), now.Add(time.Minute)), false, 0},
+		"failed, tried now":   {long, waits(ago(time.Minute), ago(time.Second)), true, 0},
+		"a cleanup":           {long, cleanupOf(waits(ago(time.Minute), time.Time{})), false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			loop, events := teller(t)
+			w := worldWith([]mountJob{c.job}, c.wanted)
+			for range 3 {
+				if again := loop.tellTrouble(w, &w.mounts[0]); again != c.again {
+					t.Errorf("looks again after %s, want %s", again, c.again)
+				}
+			}
+			got := written(events)
+			if c.told && (len(got) != 1 || !strings.HasPrefix(got[0], "Normal Provisioning ") || !strings.Contains(got[0], "efs-mount-"+fileSystem+"-00007 has ended") ||
+				!strings.Contains(got[0], "kubectl -n efs-stunnel describe job")) || !c.told && len(got) > 0 {
+				t.Errorf("told %q", got)
+			}
+			w.mounts[0] = mounted(8, runs)
+			loop.tellTrouble(w, &w.mounts[0])
+			if got := written(events); c.told && len(got) != 1 {
+				t.Errorf("of the next Job, told %q", got)
+			}
+		})
+	}
+}
+
+// TestJobThatCannotBeMadeIsTold where the apiserver refuses it; what passes by itself is not.
+func TestJobThatCannotBeMadeIsTold(t *testing.T) {
+	quota := apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "jobs"}, "efs-mount-1", errors.New("exceeded quota: small"))
+	for name, c := range map[string]struct {
+		err   error
+		words []string // of the event; none for no event
+	}{
+		"refused":                   {fmt.Errorf("wrapped: %w", quota), []string{"Warning ProvisioningFailed no mount Job can begin: creating it failed", "exceeded quota: small", "in namespace efs-stunnel"}},
+		"cannot be built":           {errors.New("no image"), []string{"no image"}},
+		"apiserver does not answer": {fmt.Errorf("wrapped: %w", &url.Error{Op: "Post", Err: errors.New("connection refused")}), nil},
+		"manager ends":              {fmt.Errorf("wrapped: %w", context.Canceled), nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			loop, events := teller(t)
+			for range 3 {
+				loop.tellNotStarted([]lifecycle.Wanted{waits(now, time.Time{})}, "creating it", c.err)
+			}
+			got := written(events)
+			if (len(got) == 1) != (len(c.words) > 0) {
+				t.Fatalf("told %q", got)
+			}
+			for _, word := range c.words {
+				if !strings.Contains(got[0], word) {
+					t.Errorf("told %q, want %q", got, word)
+				}
+			}
+		})
+	}
+}
