@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"gnuthought.com/efs-stunnel/pkg/apiclock"
 	"gnuthought.com/efs-stunnel/pkg/buildinfo"
 	"gnuthought.com/efs-stunnel/pkg/denials"
 )
@@ -46,13 +47,14 @@ func restConfig(kubeconfig, master string) (*rest.Config, error) {
 	return config, nil
 }
 
-func newClients(config *rest.Config, o options, d *denials.Denials) (clients, error) {
+func newClients(config *rest.Config, o options, d *denials.Denials, clock *apiclock.Clock) (clients, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = "efs-stunnel-manager/" + buildinfo.Read().Version
 	// Protobuf takes a third of JSON's time and memory, of which there are ten thousand volumes.
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	config.Wrap(d.Wrap)
+	config.Wrap(clock.Wrap)
 	var c clients
 	var err error
 	for _, client := range []struct {

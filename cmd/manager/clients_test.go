@@ -15,7 +15,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"gnuthought.com/efs-stunnel/pkg/apiclock"
+	"gnuthought.com/efs-stunnel/pkg/awsplace"
 	"gnuthought.com/efs-stunnel/pkg/denials"
+	"gnuthought.com/efs-stunnel/pkg/events"
 )
 
 func makeClients(t *testing.T, host string) (clients, *denials.Denials) {
@@ -23,7 +26,7 @@ func makeClients(t *testing.T, host string) (clients, *denials.Denials) {
 	d := denials.New(metricsNamespace, slog.New(slog.DiscardHandler), time.Now)
 	o := defaults()
 	o.qps, o.burst = 7, 9
-	c, err := newClients(&rest.Config{Host: host}, o, d)
+	c, err := newClients(&rest.Config{Host: host}, o, d, apiclock.New(metricsNamespace, time.Now, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,6 +50,39 @@ func TestClientsHaveLimitsOfTheirOwn(t *testing.T) {
 	}
 	if !c.lease.CoordinationV1().RESTClient().GetRateLimiter().TryAccept() {
 		t.Error("the lease waits for the loops' requests")
+	}
+}
+
+// TestEveryClientMeasuresTheClock: the manager's is an hour behind.
+func TestEveryClientMeasuresTheClock(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Date", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat))
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer server.Close()
+	for name, of := range map[string]func(clients) kubernetes.Interface{
+		"work":   func(c clients) kubernetes.Interface { return c.work },
+		"events": func(c clients) kubernetes.Interface { return c.events },
+		"lease":  func(c clients) kubernetes.Interface { return c.lease },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, nil)
+			c, err := newClients(&rest.Config{Host: server.URL}, defaults(), w.denials, w.clock)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := of(c).CoordinationV1().Leases("efs-stunnel").Get(t.Context(), "efs-manager", metav1.GetOptions{}); err == nil {
+				t.Fatal("the apiserver has no such Lease")
+			}
+			w.events = events.Start(events.Options{Client: w.client, Log: w.log})
+			defer w.closeEvents(t.Context())
+			if ahead := time.Until(w.loopOptions("", awsplace.Place{}).Now()); (ahead - time.Hour).Abs() > time.Minute {
+				t.Errorf("the loops' clock is %s ahead of the manager's, want an hour", ahead)
+			}
+			if _, body := w.get(t, "/metrics"); !strings.Contains(body, "efs_stunnel_manager_clock_offset_seconds -3") {
+				t.Errorf("no metric in\n%s", body)
+			}
+		})
 	}
 }
 

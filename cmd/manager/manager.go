@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
+	"gnuthought.com/efs-stunnel/pkg/apiclock"
 	"gnuthought.com/efs-stunnel/pkg/buildinfo"
 	"gnuthought.com/efs-stunnel/pkg/denials"
 	"gnuthought.com/efs-stunnel/pkg/election"
@@ -60,6 +61,7 @@ type manager struct {
 	log      *slog.Logger
 	clients  clients
 	denials  *denials.Denials
+	clock    *apiclock.Clock
 	events   *events.Broadcast
 	election *election.Election // nil without --leader-elect
 	metrics  *metrics
@@ -77,11 +79,12 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 		return err
 	}
 	refused := denials.New(metricsNamespace, log, time.Now)
-	c, err := newClients(config, o, refused)
+	clock := apiclock.New(metricsNamespace, time.Now, log)
+	c, err := newClients(config, o, refused, clock)
 	if err != nil {
 		return err
 	}
-	m, err := newManager(o, c, refused, log)
+	m, err := newManager(o, c, refused, clock, log)
 	if err != nil {
 		return err
 	}
@@ -90,10 +93,10 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 }
 
 // newManager asks the apiserver nothing yet.
-func newManager(o options, c clients, refused *denials.Denials, log *slog.Logger) (*manager, error) {
-	m := &manager{options: o, clients: c, denials: refused, log: log}
+func newManager(o options, c clients, refused *denials.Denials, clock *apiclock.Clock, log *slog.Logger) (*manager, error) {
+	m := &manager{options: o, clients: c, denials: refused, clock: clock, log: log}
 	var err error
-	if m.metrics, err = newMetrics(m.leading, m.waited, m.denials); err != nil {
+	if m.metrics, err = newMetrics(m.leading, m.waited, m.denials, m.clock); err != nil {
 		return nil, fmt.Errorf("making metrics: %w", err)
 	}
 	if !o.leaderElect {

@@ -58,6 +58,7 @@ func (m *manager) loopOptions(cluster string, place awsplace.Place) loops.Option
 		Threshold:       o.failedThreshold,
 		Jobs:            o.jobs,
 		Batch:           o.batch,
+		Now:             m.clock.Now,
 
 		Dynamic:           m.clients.shared,
 		SharedVolumePaths: o.sharedVolumePaths,

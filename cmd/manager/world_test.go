@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"gnuthought.com/efs-stunnel/pkg/apiclock"
 	"gnuthought.com/efs-stunnel/pkg/denials"
 )
 
@@ -147,7 +148,8 @@ func newWorld(t *testing.T, change func(*options)) *world {
 	)}
 	log := slog.New(slog.NewTextHandler(w.logged, nil))
 	var err error
-	w.manager, err = newManager(o, clients{work: w.client, events: w.client, lease: w.client}, denials.New(metricsNamespace, log, time.Now), log)
+	w.manager, err = newManager(o, clients{work: w.client, events: w.client, lease: w.client}, denials.New(metricsNamespace, log, time.Now),
+		apiclock.New(metricsNamespace, time.Now, log), log)
 	if err != nil {
 		t.Fatal(err)
 	}

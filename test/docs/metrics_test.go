@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/apiclock"
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
 	"gnuthought.com/efs-stunnel/pkg/denials"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -77,6 +78,7 @@ func registered(t *testing.T) map[string]metric {
 	for _, namespace := range []string{"efs_stunnel_manager", "efs_stunnel_node"} {
 		registry.MustRegister(denials.New(namespace, log, time.Now))
 	}
+	registry.MustRegister(apiclock.New("efs_stunnel_manager", time.Now, log))
 	return described(t, registry)
 }
 

@@ -162,7 +162,7 @@ func (c *Controller) create(ctx context.Context, s lifecycle.State, creation lif
 		slog.String("claim", operation.Namespace+"/"+operation.Claim), slog.String("volume", volume.Name),
 		slog.String("fileSystem", creation.FileSystemID))
 	if s.Claim != nil {
-		c.metrics.provisioned.Observe(s.Now.Sub(s.Claim.CreationTimestamp.Time).Seconds())
+		c.metrics.provisioned.Observe(secondsSince(s.Claim.CreationTimestamp.Time, s.Now))
 		c.tell.Say(s.Claim, wellknown.EventProvisioningSucceeded, fmt.Sprintf("created volume %s: directory %s of file system %s", volume.Name, operation.Path, creation.FileSystemID))
 	}
 	return nil

@@ -3,6 +3,7 @@ package claims
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -13,6 +14,10 @@ type metrics struct {
 
 // buckets reach as far as people wait: a mount Job's deadline is ten minutes.
 func buckets() []float64 { return []float64{0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600} }
+
+// secondsSince is never negative, which would make the histogram's sum fall: times in objects are cut to
+// seconds, and may be of another control plane node's clock.
+func secondsSince(at, now time.Time) float64 { return max(now.Sub(at), 0).Seconds() }
 
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{

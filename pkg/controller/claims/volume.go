@@ -91,7 +91,7 @@ func (c *Controller) delete(ctx context.Context, s lifecycle.State, plan lifecyc
 		return err
 	}
 	c.ended.Set(object.UID, nil, endedMemory)
-	c.metrics.deleted.Observe(s.Now.Sub(releasedAt(object)).Seconds())
+	c.metrics.deleted.Observe(secondsSince(releasedAt(object), s.Now))
 	c.options.Log.InfoContext(ctx, "volume deleted",
 		slog.String("volume", object.Name), slog.String("fileSystem", object.Annotations[wellknown.AnnotationFileSystemID]))
 	return nil

@@ -51,10 +51,19 @@ type Options struct {
 	Demand func() ports.Demand
 	// DNSSuffix follows a file system's id in its certificate, as efs.us-east-1.amazonaws.com.
 	DNSSuffix string
+	// Now is the apiserver's time, which is written into the table; nil is time.Now.
+	Now func() time.Time
 
 	Log     *slog.Logger
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer
+}
+
+func (o Options) now() time.Time {
+	if o.Now == nil {
+		return time.Now()
+	}
+	return o.Now()
 }
 
 // API is what EFS is asked. Every call should end in bounded time.
@@ -108,7 +117,7 @@ func New(client kubernetes.Interface, c *caches.Caches, api API, o Options) (*Co
 	o.Log = o.Log.With("controller", controlLoop)
 	d := &Controller{
 		options: o, caches: c,
-		world: newObserver(client, c, o.Namespace),
+		world: newObserver(client, c, o),
 		tell:  &teller{events: o.Events, log: o.Log},
 	}
 	d.queue = queue.New(queue.Options{

@@ -42,6 +42,7 @@ type memory struct {
 type observer struct {
 	client        kubernetes.Interface
 	namespace     string
+	now           func() time.Time // by the apiserver's clock
 	tables        corelisters.ConfigMapLister
 	pinnedTables  corelisters.ConfigMapLister
 	volumeObjects corelisters.PersistentVolumeLister
@@ -49,9 +50,9 @@ type observer struct {
 	jobObjects    batchlisters.JobLister
 }
 
-func newObserver(client kubernetes.Interface, c *caches.Caches, namespace string) observer {
+func newObserver(client kubernetes.Interface, c *caches.Caches, options Options) observer {
 	return observer{
-		client: client, namespace: namespace,
+		client: client, namespace: options.Namespace, now: options.now,
 		tables:        corelisters.NewConfigMapLister(c.Table.GetIndexer()),
 		pinnedTables:  corelisters.NewConfigMapLister(c.Pinned.GetIndexer()),
 		volumeObjects: corelisters.NewPersistentVolumeLister(c.Volumes.GetIndexer()),
@@ -65,7 +66,7 @@ func (o observer) observe(ctx context.Context, f findings, demand ports.Demand, 
 	if err != nil {
 		return state{}, fmt.Errorf("reading ConfigMap %s: %w", wellknown.TargetsConfigMap, err)
 	}
-	s := state{table: readTable(object), findings: f, demand: demand, seen: m.seen, accepted: m.accepted, assigned: m.assigned, now: time.Now()}
+	s := state{table: readTable(object), findings: f, demand: demand, seen: m.seen, accepted: m.accepted, assigned: m.assigned, now: o.now()}
 	if s.pinned, err = o.pinned(m); err != nil {
 		return state{}, err
 	}

@@ -16,6 +16,7 @@ import (
 type poller struct {
 	api      API
 	interval time.Duration
+	now      func() time.Time // by the apiserver's clock
 	log      *slog.Logger
 	failed   func() // counts
 	changed  func() // there are new findings
@@ -32,7 +33,7 @@ type poller struct {
 
 func newPoller(api API, o Options, failed, changed func()) *poller {
 	return &poller{
-		api: api, interval: o.PollingInterval, log: o.Log, failed: failed, changed: changed,
+		api: api, interval: o.PollingInterval, now: o.now, log: o.Log, failed: failed, changed: changed,
 		kicked: make(chan struct{}, 1), asked: make(chan struct{}, 1), wanted: make(chan struct{}, 1),
 	}
 }
@@ -83,7 +84,7 @@ func (p *poller) poll(ctx context.Context) {
 	p.note(func(f *findings) {
 		f.over, f.failure = true, err
 		if err == nil {
-			f.listing, f.succeeded = listing, time.Now()
+			f.listing, f.succeeded = listing, p.now()
 		}
 	})
 }

@@ -49,6 +49,8 @@ type Options struct {
 	Batch int // operations in one Job at most
 	// SweepDelay is how long trash waits for more before it is swept; 0 is the default.
 	SweepDelay time.Duration
+	// Now is the apiserver's time: the loops compare it with times in objects. nil is time.Now.
+	Now func() time.Time
 
 	// Dynamic is the client for SharedVolumes; without one they are not served.
 	Dynamic dynamic.Interface
@@ -78,6 +80,9 @@ type Loops struct {
 
 // New puts the loops together. api is nil when only pinned targets are used.
 func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
 	l := &Loops{served: o.Dynamic != nil}
 	var err error
 	if l.Caches, err = caches.New(client, o.Jobs.Namespace); err != nil {
@@ -99,6 +104,7 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 	if err != nil {
 		return nil, err
 	}
+	seen.Now = o.Now
 	if l.Claims, err = claims.New(client, seen, claims.Options{
 		LookAgain: l.Discovery.Kick, Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
@@ -111,7 +117,7 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 		return nil, err
 	}
 	if l.SharedVolumes, err = sharedvolumes.New(client, o.Dynamic, l.Caches, l.sharedVolumes, sharedvolumes.Options{
-		Settings: shared, Targets: l.Discovery.Snapshot, LookAgain: l.Discovery.Kick,
+		Settings: shared, Targets: l.Discovery.Snapshot, LookAgain: l.Discovery.Kick, Now: o.Now,
 		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err
@@ -126,7 +132,7 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 func (o Options) discovery(demand func() ports.Demand) discovery.Options {
 	return discovery.Options{
 		Namespace: o.Jobs.Namespace, PollingInterval: o.PollingInterval, Range: o.Range,
-		Demand: demand, Filter: o.Filter, VPCID: o.VPCID, DNSSuffix: o.DNSSuffix,
+		Demand: demand, Filter: o.Filter, VPCID: o.VPCID, DNSSuffix: o.DNSSuffix, Now: o.Now,
 		Log: o.Log, Events: o.Events, Metrics: o.Metrics,
 	}
 }

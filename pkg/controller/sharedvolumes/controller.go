@@ -36,6 +36,8 @@ type Options struct {
 	Targets func() targets.Snapshot
 	// LookAgain has discovery look for file systems and access points soon.
 	LookAgain func()
+	// Now is the apiserver's time, which is written into the status.
+	Now func() time.Time
 
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer
@@ -69,7 +71,7 @@ func New(client kubernetes.Interface, dynamicClient dynamic.Interface, c *caches
 	s := &Controller{
 		options: o,
 		world: observer{
-			settings: o.Settings, objects: objects, caches: c, targets: o.Targets,
+			settings: o.Settings, objects: objects, caches: c, targets: o.Targets, now: o.Now,
 			dynamic: dynamicClient, live: live.Reader{Client: client},
 		},
 		exec: executor{

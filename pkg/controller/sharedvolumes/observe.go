@@ -22,13 +22,14 @@ type observer struct {
 	objects  *caches.SharedVolumes
 	caches   *caches.Caches
 	targets  func() targets.Snapshot
+	now      func() time.Time // by the apiserver's clock
 	dynamic  dynamic.Interface
 	live     live.Reader
 }
 
 // observe looks through the caches.
 func (o observer) observe(namespaced string) state {
-	s := state{settings: o.settings, targets: o.targets(), now: time.Now(), object: o.objects.Get(namespaced)}
+	s := state{settings: o.settings, targets: o.targets(), now: o.now(), object: o.objects.Get(namespaced)}
 	if s.object == nil {
 		return s
 	}

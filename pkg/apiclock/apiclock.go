@@ -1,0 +1,130 @@
+// Package apiclock tells the apiserver's time on a machine whose own clock may be wrong by any
+// amount, or be set while the program runs. Times in objects are the apiserver's, so whoever compares
+// one of them with "now" takes Clock.Now.
+//
+// The clock is measured on the Date header of the responses to the program's ordinary requests, and
+// goes on with the machine's monotonic clock between them.
+package apiclock
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// maxRoundTrip is how long a request may take to be used: half of it is the possible error.
+	maxRoundTrip = 5 * time.Second
+	// samples is how many measurements are kept. Their median ignores a single response that is
+	// wrong, and follows a change after three.
+	samples = 5
+	// resolution is that of the Date header, and dateError its error on average.
+	resolution = time.Second
+	dateError  = resolution / 2
+	// steady is how far the median may be from the time in use: less is the Date header's resolution
+	// and the network, and times that are derived from Now should not move with those.
+	steady = 2 * time.Second
+	// tolerated is from when on a wrong clock is warned about.
+	tolerated = 30 * time.Second
+)
+
+// Clock is safe for use by many at once. It is a prometheus.Collector.
+type Clock struct {
+	wall    func() time.Time     // the machine's clock
+	elapsed func() time.Duration // since the Clock was made, by the machine's monotonic clock
+	log     *slog.Logger
+	desc    *prometheus.Desc
+
+	mu      sync.Mutex  // protects following
+	origins []time.Time // the last measurements of origin, the newest last
+	origin  time.Time   // the apiserver's time when elapsed was 0; zero before the first measurement
+	warned  bool        // the machine's clock was wrong when it was last compared
+}
+
+// New makes a clock that nothing was measured for: until then it is the wall clock, which is time.Now
+// but for tests. The metric's name begins with namespace.
+func New(namespace string, wall func() time.Time, log *slog.Logger) *Clock {
+	start := time.Now()
+	return &Clock{
+		wall: wall, elapsed: func() time.Duration { return time.Since(start) }, log: log,
+		desc: prometheus.NewDesc(namespace+"_clock_offset_seconds",
+			"Seconds by which the clock of this machine is ahead of the apiserver's; negative when it is behind.", nil, nil),
+	}
+}
+
+// Now is the apiserver's time. It has no monotonic reading.
+func (c *Clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now()
+}
+
+func (c *Clock) now() time.Time {
+	if c.origin.IsZero() {
+		return c.wall().Round(0)
+	}
+	return c.origin.Add(c.elapsed())
+}
+
+// Offset is by how much the machine's clock is ahead of the apiserver's; ok is false before the first
+// measurement.
+func (c *Clock) Offset() (offset time.Duration, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.offset(), !c.origin.IsZero()
+}
+
+func (c *Clock) offset() time.Duration { return c.wall().Round(0).Sub(c.now()) }
+
+// measure takes the Date of a response whose request began and ended at these times of elapsed.
+func (c *Clock) measure(date time.Time, began, ended time.Duration) {
+	if ended-began > maxRoundTrip {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.origins = append(c.origins, date.Add(dateError-(began+ended)/2))
+	if len(c.origins) > samples {
+		c.origins = c.origins[1:]
+	}
+	sorted := slices.SortedFunc(slices.Values(c.origins), time.Time.Compare)
+	median := sorted[len(sorted)/2]
+	if c.origin.IsZero() || median.Sub(c.origin).Abs() > steady {
+		c.origin = median
+	}
+	c.warn(c.offset())
+}
+
+// warn logs when the machine's clock begins to be wrong, and when it ceases to be.
+func (c *Clock) warn(offset time.Duration) {
+	switch {
+	case !c.warned && offset.Abs() > tolerated:
+		c.warned = true
+		c.log.Warn("clock of this node differs from the apiserver's; decisions use the apiserver's time",
+			"duration", offset.Round(time.Second), "reason", describe(offset)+"; check the node's time service")
+	case c.warned && offset.Abs() < tolerated/2:
+		c.warned = false
+		c.log.Info("clock of this node agrees with the apiserver's again", "duration", offset.Round(time.Second))
+	}
+}
+
+func describe(offset time.Duration) string {
+	if offset < 0 {
+		return fmt.Sprintf("it is %s behind", -offset.Round(time.Second))
+	}
+	return fmt.Sprintf("it is %s ahead", offset.Round(time.Second))
+}
+
+// Describe implements prometheus.Collector.
+func (c *Clock) Describe(descs chan<- *prometheus.Desc) { descs <- c.desc }
+
+// Collect implements prometheus.Collector.
+func (c *Clock) Collect(metrics chan<- prometheus.Metric) {
+	if offset, ok := c.Offset(); ok {
+		metrics <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, offset.Seconds())
+	}
+}
