@@ -6,6 +6,11 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
+// ClockGuard is how long after a replica first saw a Job, or first saw that it was over, no time in an
+// object makes it start the next one. Where clocks agree, it makes no difference: a deadline is longer,
+// and so are most waits. Where they do not, there is one mount Job a minute at most.
+const ClockGuard = time.Minute
+
 // Backoff is how long to wait after so many failures in a row before the next try: the first
 // wait, then twice as long each time, up to sixteen times the first.
 func Backoff(first time.Duration, failures int) time.Duration {

@@ -39,6 +39,9 @@ type Outcome struct {
 	Ended time.Time
 	// Until is when a Running Job must be looked at again, even if nothing happens to it.
 	Until time.Time
+	// Overdue says that it is Lost or Stuck because of the time alone, so a clock that is wrong can
+	// have made it so.
+	Overdue bool
 	// Operations are those of the Job, nil if they cannot be read.
 	Operations []directories.Operation
 	// Report has one result for each operation, in the same order. Unknown ones run again.
@@ -71,7 +74,7 @@ func Read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (Outcome, error) 
 		return Outcome{}, err
 	}
 	r := observe(job, pods, now)
-	outcome := Outcome{Name: name, Node: r.node, Ended: r.ended, Until: r.until, Message: r.why}
+	outcome := Outcome{Name: name, Node: r.node, Ended: r.ended, Until: r.until, Overdue: r.overdue, Message: r.why}
 	outcome.Operations, err = Operations(job)
 	if err != nil && r.phase == exited {
 		r.phase, outcome.Message = vanished, words(err.Error()) // a report about what?

@@ -70,7 +70,9 @@ func TestRead(t *testing.T) {
 		"being deleted, and will not die":      {condition(batchv1.JobFailureTarget, "DeadlineExceeded", ""), beingDeleted(created.Add(midway)), midway + 1, mountjobs.Stuck, "n1", "???", "does not end"},
 		"being deleted, Job does not know yet": {nil, beingDeleted(created.Add(midway)), midway + 1, mountjobs.Running, "n1", "???", ""},
 		"being deleted, but it has reported":   {condition(batchv1.JobFailureTarget, "DeadlineExceeded", ""), func(p *corev1.Pod) { beingDeleted(created.Add(midway))(p); ended(1, "Error", allDone)(p) }, overdue, mountjobs.Succeeded, "n1", "ddd", ""},
-		"a start that was late counts":         {func(j *batchv1.Job) { j.Status.StartTime = &metav1.Time{Time: created.Add(time.Minute)} }, running, overdue, mountjobs.Running, "n1", "???", ""},
+		"a start that was late counts":         {started(time.Minute), running, overdue, mountjobs.Running, "n1", "???", ""},
+		"a start before the Job's creation":    {started(-time.Hour), running, midway, mountjobs.Running, "n1", "???", ""},
+		"a start that has not come":            {started(time.Hour), running, overdue, mountjobs.Stuck, "n1", "???", ""},
 		"a deadline beyond all time":           {func(j *batchv1.Job) { *j.Spec.ActiveDeadlineSeconds = 1 << 62 }, running, overdue, mountjobs.Running, "n1", "???", ""},
 	}
 	for name, tt := range tests {
@@ -93,6 +95,10 @@ func TestRead(t *testing.T) {
 			if got.HoldsFileSystem() != (tt.want == mountjobs.Running) {
 				t.Error("only a running Job holds its file system")
 			}
+			byTime := strings.Contains(got.Message, "past its deadline") || strings.Contains(got.Message, "does not end")
+			if got.Overdue != byTime {
+				t.Errorf("overdue is %t", got.Overdue)
+			}
 			if got.HoldsFileSystem() && !got.Until.After(created) {
 				t.Error("nobody would look at it again")
 			}
@@ -101,6 +107,11 @@ func TestRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// started is a Job whose start the Job controller has written, so long after its creation.
+func started(after time.Duration) func(*batchv1.Job) {
+	return func(j *batchv1.Job) { j.Status.StartTime = &metav1.Time{Time: created.Add(after)} }
 }
 
 func states(report directories.Report) string {
@@ -236,10 +247,13 @@ func TestEndThatNobodySawHasNoTime(t *testing.T) {
 
 // TestNodesClockIsNotTrusted has a container end when its node says so, if that can be.
 func TestNodesClockIsNotTrusted(t *testing.T) {
-	complete := func(job *batchv1.Job) {
-		condition(batchv1.JobComplete, "CompletionsReached", "")(job)
-		job.Status.Conditions[0].LastTransitionTime = metav1.NewTime(created.Add(3 * time.Minute))
+	completeAt := func(after time.Duration) func(*batchv1.Job) {
+		return func(job *batchv1.Job) {
+			condition(batchv1.JobComplete, "CompletionsReached", "")(job)
+			job.Status.Conditions[0].LastTransitionTime = metav1.NewTime(created.Add(after))
+		}
 	}
+	complete := completeAt(3 * time.Minute)
 	const now = 5 * time.Minute
 	for name, tt := range map[string]struct {
 		job         func(*batchv1.Job)
@@ -251,6 +265,7 @@ func TestNodesClockIsNotTrusted(t *testing.T) {
 		"an hour fast, of unknown end": {condition(batchv1.JobComplete, "CompletionsReached", ""), time.Hour, now},
 		"an hour fast, not counted":    {nil, time.Hour, now},
 		"an hour slow":                 {complete, -time.Hour, 0},
+		"right, Job controller's slow": {completeAt(-time.Hour), time.Minute, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var edits []func(*batchv1.Job)

@@ -26,6 +26,8 @@ type run struct {
 	why string
 	// until is when something can be said of a run that goes on.
 	until time.Time
+	// overdue says that it counts as over because of the time alone.
+	overdue bool
 }
 
 type runPhase int
@@ -105,8 +107,9 @@ func endedAt(job *batchv1.Job, finished, now time.Time) time.Time {
 	latest := now
 	for _, condition := range job.Status.Conditions {
 		over := condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed
-		if at := condition.LastTransitionTime; over && condition.Status == corev1.ConditionTrue && !at.IsZero() {
-			latest = earlier(latest, at.Time)
+		// A time before the Job's creation is of a clock that is slow, and says nothing.
+		if at := condition.LastTransitionTime.Time; over && condition.Status == corev1.ConditionTrue && !at.Before(job.CreationTimestamp.Time) {
+			latest = earlier(latest, at)
 		}
 	}
 	if finished = earlier(finished, latest); finished.Before(job.CreationTimestamp.Time) {
@@ -127,16 +130,16 @@ func exitedRun(pod *corev1.Pod, ended *corev1.ContainerStateTerminated, at time.
 // observeLive tells a run that goes on from one that is hung. A pod that is being deleted has
 // its grace; deletionTimestamp is when that is over.
 func observeLive(job *batchv1.Job, pod *corev1.Pod, now time.Time) run {
-	r := run{node: pod.Spec.NodeName, until: endOf(job)}
+	r := run{node: pod.Spec.NodeName, until: endOf(job, now)}
 	if now.After(r.until) {
-		r.phase, r.why = hung, "it is past its deadline and its pod has not ended"
+		r.phase, r.why, r.overdue = hung, "it is past its deadline and its pod has not ended", true
 		return r
 	}
 	if pod.DeletionTimestamp == nil || !hasCondition(job, batchv1.JobFailureTarget, batchv1.JobFailed) {
 		return r
 	}
 	if now.After(pod.DeletionTimestamp.Time) {
-		r.phase, r.why = hung, "its pod is being deleted and does not end"
+		r.phase, r.why, r.overdue = hung, "its pod is being deleted and does not end", true
 		return r
 	}
 	r.until = earlier(r.until, pod.DeletionTimestamp.Time)
@@ -156,10 +159,10 @@ func observeWithoutPod(job *batchv1.Job, now time.Time) run {
 	if job.DeletionTimestamp != nil { // kept by our finalizer only; no pod is made any more
 		return run{phase: vanished, why: "somebody has deleted the Job, and there is no pod"}
 	}
-	if end := endOf(job); !now.After(end) {
+	if end := endOf(job, now); !now.After(end) {
 		return run{until: end}
 	}
-	return run{phase: vanished, why: "it is past its deadline and there is no pod"}
+	return run{phase: vanished, why: "it is past its deadline and there is no pod", overdue: true}
 }
 
 // IsOver says that the cluster is done with a Job, and has counted its pods.
@@ -174,11 +177,12 @@ func hasCondition(job *batchv1.Job, types ...batchv1.JobConditionType) bool {
 }
 
 // endOf is when nothing of a Job can be alive: its deadline, and the grace of its pod. The
-// deadline can be edited away; ours then holds.
-func endOf(job *batchv1.Job) time.Time {
+// deadline can be edited away; ours then holds. The start is said by the clock of the Job controller,
+// and counts between the Job's creation and now.
+func endOf(job *batchv1.Job, now time.Time) time.Time {
 	start := job.CreationTimestamp.Time
-	if job.Status.StartTime != nil {
-		start = job.Status.StartTime.Time
+	if at := job.Status.StartTime; at != nil && at.After(start) && !at.After(now) {
+		start = at.Time
 	}
 	deadline := wellknown.DefaultMountJobTimeout + wellknown.MountJobStartGrace
 	if seconds := job.Spec.ActiveDeadlineSeconds; seconds != nil {

@@ -13,11 +13,12 @@ import (
 
 // SweepOutcome is a sweep Job read back.
 type SweepOutcome struct {
-	Name  Name
-	State State // Succeeded: what was due is gone; Finished: some of it is left
-	Node  string
-	Ended time.Time
-	Until time.Time // as in Outcome
+	Name    Name
+	State   State // Succeeded: what was due is gone; Finished: some of it is left
+	Node    string
+	Ended   time.Time
+	Until   time.Time // as in Outcome
+	Overdue bool      // as in Outcome
 	// Swept is the zero value unless the Job has told.
 	Swept directories.Swept
 	// Stopped says that its time was over first.
@@ -45,7 +46,7 @@ func ReadSweep(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (SweepOutcom
 		return SweepOutcome{}, err
 	}
 	r := observe(job, pods, now)
-	outcome := SweepOutcome{Name: name, Node: r.node, Ended: r.ended, Until: r.until, Message: r.why}
+	outcome := SweepOutcome{Name: name, Node: r.node, Ended: r.ended, Until: r.until, Overdue: r.overdue, Message: r.why}
 	switch r.phase {
 	case goesOn:
 		outcome.State = Running

@@ -94,7 +94,7 @@ func (c *Controller) observeJob(w *world, job *batchv1.Job) {
 	fresh := slices.Contains(job.Finalizers, wellknown.FinalizerOutcome)
 	pods := c.view.Caches.PodsOfJob(job)
 	if name.Kind == mountjobs.Sweep {
-		if outcome, err := mountjobs.ReadSweep(job, pods, w.now); err == nil {
+		if outcome, err := c.view.Sweep(job, pods); err == nil {
 			w.sweeps = append(w.sweeps, sweepJob{job: job, outcome: outcome, fresh: fresh})
 		}
 		return

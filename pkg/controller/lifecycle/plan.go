@@ -131,24 +131,47 @@ func (p Plan) Waiting() []Wanted {
 func (s State) again(a Attempt, operation directories.Operation) (Wanted, error) {
 	number := volumes.AttemptOf(a.Operation)
 	w := Wanted{FileSystemID: a.FileSystemID, Since: a.Began}
-	ended := a.Ended
-	if ended.IsZero() {
-		ended = a.Began
-	}
 	switch {
 	case a.stopped():
 	case a.lost() && number == 1:
 		number++
 	case a.lost():
-		w.Due = ended.Add(mountjobs.Backoff(s.Backoff, number-1))
+		w.Due = a.after(mountjobs.Backoff(s.Backoff, number-1))
 		number++
 	default:
-		w.Due = ended.Add(mountjobs.Backoff(s.Backoff, number))
+		w.Due = a.after(mountjobs.Backoff(s.Backoff, number))
 		number++
 	}
 	var err error
 	w.Operation, err = volumes.WithAttempt(operation, number)
 	return w, err
+}
+
+// after is when a wait after an attempt is over. The end is a time in an object; since this replica
+// saw that the attempt was over, it knows without a clock what has passed. So a clock that is wrong
+// ends no wait before the first minute of it, and makes none longer than it is.
+//
+//	end of the attempt    wait of 4 minutes is over
+//	when it was seen      4 minutes after the end
+//	an hour before        a minute after it was seen
+//	an hour after         4 minutes after it was seen
+//	not seen              4 minutes after the end
+func (a Attempt) after(wait time.Duration) time.Time {
+	ended := a.Ended
+	if ended.IsZero() {
+		ended = a.Began
+	}
+	due := ended.Add(wait)
+	if a.OverSince.IsZero() {
+		return due
+	}
+	if earliest := a.OverSince.Add(min(wait, mountjobs.ClockGuard)); due.Before(earliest) {
+		return earliest
+	}
+	if latest := a.OverSince.Add(wait); due.After(latest) {
+		return latest
+	}
+	return due
 }
 
 // newest is the newest attempt of one of some kinds that began at or after a time.

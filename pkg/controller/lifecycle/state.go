@@ -71,11 +71,14 @@ type Attempt struct {
 	JobSize      int // its number of operations
 	FileSystemID string
 	Began, Ended time.Time // Ended is zero while it runs, and where nobody knows
-	Until        time.Time // when it must be looked at again, while it runs
-	State        mountjobs.State
-	Operation    directories.Operation
-	Result       directories.Result
-	Message      string // of the Job, where its result says nothing
+	// OverSince is when this replica first saw that it had ended, by its own count of the time since
+	// and on the clock of State.Now; zero if it did not.
+	OverSince time.Time
+	Until     time.Time // when it must be looked at again, while it runs
+	State     mountjobs.State
+	Operation directories.Operation
+	Result    directories.Result
+	Message   string // of the Job, where its result says nothing
 	// Fresh says that nobody has made use of it yet. What is not fresh still counts as a
 	// failure, but makes no volume and ends none.
 	Fresh bool

@@ -18,11 +18,16 @@ import (
 )
 
 // outcomes remembers what was read from each Job, because hundreds of claims ask for the same
-// one. It holds nothing that the caches do not.
+// one, and since when it is known.
 type outcomes struct {
-	mu   sync.Mutex // protects known
+	mu   sync.Mutex // protects following
 	read map[types.UID]reading
+	seen map[types.UID]sighting
 }
+
+// sighting is when this replica first saw a Job, and first saw that it was over, by the monotonic
+// clock. That one neither is wrong nor jumps, but knows nothing of the time before.
+type sighting struct{ first, over time.Time }
 
 type reading struct {
 	versions string // of the Job and its pods
@@ -35,11 +40,11 @@ type reading struct {
 
 // Outcome is a mount Job read back. The errors are those of mountjobs.Read.
 func (v *View) Outcome(job *batchv1.Job) (mountjobs.Outcome, error) {
-	read := v.read(job)
+	read := v.readingOf(job)
 	return read.outcome, read.err
 }
 
-func (v *View) read(job *batchv1.Job) reading {
+func (v *View) readingOf(job *batchv1.Job) reading {
 	pods := v.Caches.PodsOfJob(job)
 	versions := versionsOf(job, pods)
 	now := v.Now()
@@ -49,7 +54,7 @@ func (v *View) read(job *batchv1.Job) reading {
 	if ok && known.versions == versions && (known.until.IsZero() || now.Before(known.until)) {
 		return known
 	}
-	outcome, err := mountjobs.Read(job, pods, now)
+	outcome, err := v.read(job, pods, now)
 	if v.outcomes.read == nil {
 		v.outcomes.read = map[types.UID]reading{}
 	}
@@ -67,6 +72,63 @@ func positionsOf(operations []directories.Operation) map[string]int {
 	return positions
 }
 
+// read also notes when the Job was seen. The caller holds the lock.
+func (v *View) read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (mountjobs.Outcome, error) {
+	outcome, err := mountjobs.Read(job, pods, now)
+	seen := v.outcomes.see(job.UID)
+	if outcome.Overdue && seen.isRecent() {
+		outcome, err = mountjobs.Read(job, pods, job.CreationTimestamp.Time)
+		outcome.Until = now.Add(mountjobs.ClockGuard)
+	}
+	if outcome.HoldsFileSystem() {
+		seen.over = time.Time{}
+	} else if seen.over.IsZero() {
+		seen.over = time.Now()
+	}
+	v.outcomes.seen[job.UID] = seen
+	return outcome, err
+}
+
+// Sweep is a sweep Job read back. The error is that of mountjobs.ReadSweep.
+func (v *View) Sweep(job *batchv1.Job, pods []*corev1.Pod) (mountjobs.SweepOutcome, error) {
+	now := v.Now()
+	outcome, err := mountjobs.ReadSweep(job, pods, now)
+	v.outcomes.mu.Lock()
+	defer v.outcomes.mu.Unlock()
+	if seen := v.outcomes.see(job.UID); outcome.Overdue && seen.isRecent() {
+		outcome, err = mountjobs.ReadSweep(job, pods, job.CreationTimestamp.Time)
+		outcome.Until = now.Add(mountjobs.ClockGuard)
+	}
+	return outcome, err
+}
+
+// see gives the sighting of a Job, which may be the first.
+func (o *outcomes) see(job types.UID) sighting {
+	seen, ok := o.seen[job]
+	if !ok {
+		seen = sighting{first: time.Now()}
+		if o.seen == nil {
+			o.seen = map[types.UID]sighting{}
+		}
+		o.seen[job] = seen
+	}
+	return seen
+}
+
+// isRecent says that a Job has not been known for long enough to be believed overdue.
+func (s sighting) isRecent() bool { return time.Since(s.first) < mountjobs.ClockGuard }
+
+// overSince is when a Job was first seen to be over, on the clock of Now; zero if it was not.
+func (v *View) overSince(job types.UID) time.Time {
+	v.outcomes.mu.Lock()
+	over := v.outcomes.seen[job].over
+	v.outcomes.mu.Unlock()
+	if over.IsZero() {
+		return over
+	}
+	return v.Now().Add(-time.Since(over))
+}
+
 func versionsOf(job *batchv1.Job, pods []*corev1.Pod) string {
 	versions := make([]string, 0, len(pods)+1)
 	for _, pod := range pods {
@@ -76,11 +138,8 @@ func versionsOf(job *batchv1.Job, pods []*corev1.Pod) string {
 	return job.ResourceVersion + " " + strings.Join(versions, " ")
 }
 
-// forgetOld drops what was read from Jobs that are gone, or used up.
+// forgetOld drops what was read from a Job that is another one now.
 func (v *View) forgetOld(object any) {
-	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = gone.Obj
-	}
 	job, ok := object.(*batchv1.Job)
 	if !ok {
 		return
@@ -90,7 +149,20 @@ func (v *View) forgetOld(object any) {
 	delete(v.outcomes.read, job.UID)
 }
 
-func attempt(job *batchv1.Job, o mountjobs.Outcome, operation directories.Operation, result directories.Result) lifecycle.Attempt {
+// forgetGone drops all that is known of a Job that was deleted.
+func (v *View) forgetGone(object any) {
+	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = gone.Obj
+	}
+	v.forgetOld(object)
+	if job, ok := object.(*batchv1.Job); ok {
+		v.outcomes.mu.Lock()
+		defer v.outcomes.mu.Unlock()
+		delete(v.outcomes.seen, job.UID)
+	}
+}
+
+func (v *View) attempt(job *batchv1.Job, o mountjobs.Outcome, operation directories.Operation, result directories.Result) lifecycle.Attempt {
 	ended := o.Ended
 	if ended.IsZero() && o.State != mountjobs.Running {
 		ended = endOf(job)
@@ -101,6 +173,7 @@ func attempt(job *batchv1.Job, o mountjobs.Outcome, operation directories.Operat
 		FileSystemID: o.Name.FileSystemID,
 		Began:        job.CreationTimestamp.Time,
 		Ended:        ended,
+		OverSince:    v.overSince(job.UID),
 		Until:        o.Until,
 		State:        o.State,
 		Operation:    operation,

@@ -30,7 +30,8 @@ type View struct {
 	Caches *caches.Caches
 	// Targets is discovery's latest snapshot.
 	Targets func() targets.Snapshot
-	// Now is time.Now, but for tests.
+	// Now is the apiserver's time: everything here is compared with times in objects. It is time.Now
+	// unless it is set before the loops run.
 	Now func() time.Time
 
 	outcomes  outcomes
@@ -55,7 +56,7 @@ func New(settings lifecycle.Settings, c *caches.Caches, snapshot func() targets.
 	}
 	_, err = c.Jobs.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(before, _ any) { v.forgetOld(before) },
-		DeleteFunc: v.forgetOld,
+		DeleteFunc: v.forgetGone,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("watching Jobs: %w", err)
@@ -160,13 +161,13 @@ func (v *View) directoryOf(object *corev1.PersistentVolume) (directory, bool) {
 func (v *View) Attempts(volume string) []lifecycle.Attempt {
 	var attempts []numbered
 	for _, job := range v.Caches.JobsOfVolume(volume) {
-		read := v.read(job)
+		read := v.readingOf(job)
 		if read.err != nil {
 			continue // the jobs loop says so
 		}
 		if i, ok := read.positions[volume]; ok {
 			o := read.outcome
-			attempts = append(attempts, numbered{o.Name.Number, attempt(job, o, o.Operations[i], o.Report.Results[i])})
+			attempts = append(attempts, numbered{o.Name.Number, v.attempt(job, o, o.Operations[i], o.Report.Results[i])})
 		}
 	}
 	slices.SortFunc(attempts, func(a, b numbered) int {
@@ -183,7 +184,7 @@ func (v *View) Attempts(volume string) []lifecycle.Attempt {
 func (v *View) AttemptsOf(job *batchv1.Job, o mountjobs.Outcome) []lifecycle.Attempt {
 	attempts := make([]lifecycle.Attempt, len(o.Operations))
 	for i, operation := range o.Operations {
-		attempts[i] = attempt(job, o, operation, o.Report.Results[i])
+		attempts[i] = v.attempt(job, o, operation, o.Report.Results[i])
 	}
 	return attempts
 }
