@@ -93,7 +93,10 @@ func (f *sharedPath) newCluster(number int) *cluster {
 	}))
 	answer(client, "persistentvolumes", c.Volumes.GetStore())
 	answer(client, "persistentvolumeclaims", c.Claims.GetStore())
-	client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+	client.PrependReactor("get", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if get, ok := action.(clienttesting.GetAction); ok && get.GetName() != livesNamespace {
+			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, get.GetName())
+		}
 		return true, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: livesNamespace, UID: types.UID(fmt.Sprintf("namespace-of-%d", number))}}, nil
 	})
 	return &cluster{sharedPath: f, number: number, Controller: &Controller{
@@ -284,7 +287,7 @@ func (c *cluster) markUsed(p lifecycle.VolumePlan) {
 }
 
 // run is the next mount Job, which dies after some steps; none if it is not to die.
-func (c *cluster) run(steps int) (ran bool) {
+func (c *cluster) run(steps int) {
 	c.now = c.now.Add(time.Hour)
 	p := decide(c.observe(livesFileSystem))
 	for _, job := range p.release {
@@ -296,7 +299,7 @@ func (c *cluster) run(steps int) (ran bool) {
 	packed.Batch, err = c.withNamespaceUIDs(c.t.Context(), packed.Batch)
 	c.check(err)
 	if len(packed.Batch) == 0 {
-		return false
+		return
 	}
 	job, err := mountjobs.Build(mountjobs.Spec{
 		Settings: c.options.Jobs, FileSystemID: livesFileSystem, Operations: packed.Batch,
@@ -306,7 +309,6 @@ func (c *cluster) run(steps int) (ran bool) {
 	job.UID, job.CreationTimestamp = types.UID(fmt.Sprint(job.Name, " at ", c.now)), metav1.NewTime(c.now)
 	report := c.carryOut(packed.Batch, steps)
 	c.finish(job, report)
-	return true
 }
 
 func (c *cluster) carryOut(operations []directories.Operation, steps int) []byte {
