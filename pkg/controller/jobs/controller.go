@@ -61,7 +61,7 @@ type Controller struct {
 	metrics *metrics
 	queue   *queue.Queue[string]
 	pace    *pace
-	passes  *passes
+	passes  passes
 }
 
 const (
@@ -84,7 +84,6 @@ func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, err
 		view:    v,
 		tell:    tell.New(o.Events),
 		pace:    newPace(),
-		passes:  newPasses(),
 	}
 	var err error
 	if c.metrics, err = newMetrics(o.Metrics); err != nil {

@@ -55,8 +55,6 @@ type pass struct {
 	again   time.Time // the earliest time that a sync of this pass has asked for
 }
 
-func newPasses() *passes { return &passes{of: map[string]*pass{}} }
-
 // ask puts a claim first. Beyond what one sync can decide about, claims wait for their turn.
 func (p *passes) ask(id string, uid types.UID) {
 	p.mu.Lock()
@@ -112,6 +110,9 @@ func (p *passes) forget(id string) {
 }
 
 func (p *passes) get(id string) *pass {
+	if p.of == nil {
+		p.of = map[string]*pass{}
+	}
 	if p.of[id] == nil {
 		p.of[id] = &pass{asked: map[types.UID]struct{}{}}
 	}

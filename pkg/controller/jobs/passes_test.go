@@ -108,7 +108,7 @@ func TestTargetsChangedDecidesAboutNothing(t *testing.T) {
 
 // TestPassKeepsTheEarliestTime that one of its syncs has asked for, and starts anew after an event.
 func TestPassKeepsTheEarliestTime(t *testing.T) {
-	p := newPasses()
+	p := &passes{}
 	var all []candidate
 	for n := range 2*claimsPerSync + 1 {
 		all = append(all, candidate{since: now, name: fmt.Sprintf("%06d", n), claim: claimNumber(n)})
