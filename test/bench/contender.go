@@ -128,7 +128,7 @@ func (w *world) start(ctx context.Context, c contender, l lease) (*program, erro
 }
 
 func (p *program) awaitWork(ctx context.Context, c contender) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, 10*patience) // one processor reads a large cluster
 	defer cancel()
 	at, err := p.awaitLine(ctx, c.begins)
 	p.took = at.Sub(p.begun)

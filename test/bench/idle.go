@@ -3,16 +3,9 @@ package main
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"gnuthought.com/efs-stunnel/pkg/volumes"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // idle is what the manager is like when it has many volumes and nothing to do.
@@ -35,7 +28,7 @@ func (b *bench) measureIdle(ctx context.Context) error {
 	c := b.ours(defaultLimits())
 	result := idle{Volumes: b.options.volumes, Minutes: b.options.idle.Minutes()}
 	err := b.inWorld(ctx, fmt.Sprintf("idle with %d volumes", b.options.volumes), c, &result.Conditions, func(ctx context.Context, w *world) error {
-		if err := w.fill(ctx, c, b.options.volumes); err != nil {
+		if _, err := w.fill(ctx, c, names("idle", b.options.volumes), ""); err != nil {
 			return err
 		}
 		for range starts {
@@ -86,64 +79,6 @@ func sleep(ctx context.Context, length time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// fill makes bound volumes like the one that the manager makes for a first claim, without their
-// directories, and without it.
-func (w *world) fill(ctx context.Context, c contender, n int) error {
-	const model = "model"
-	err := w.with(ctx, c, func(p *program) error {
-		if err := w.createClaim(ctx, model); err != nil {
-			return err
-		}
-		if _, err := w.await(ctx, "the model is bound", []string{model}, isBound); err != nil {
-			return err
-		}
-		_, err := settled(ctx, p.address, pause)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	claim, err := w.client.CoreV1().PersistentVolumeClaims(team).Get(ctx, model, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	volume, err := w.client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	claims := names("idle", n)
-	if err := each(ctx, claims, func(ctx context.Context, name string) error { return w.createBound(ctx, name, volume) }); err != nil {
-		return err
-	}
-	_, err = w.await(ctx, "all volumes are bound", claims, isBound)
-	return err
-}
-
-func (w *world) createBound(ctx context.Context, name string, model *corev1.PersistentVolume) error {
-	if err := w.createClaim(ctx, name); err != nil {
-		return err
-	}
-	claim, err := w.client.CoreV1().PersistentVolumeClaims(team).Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return err
-	}
-	path := fmt.Sprintf("/%s/%s-%s", team, name, claim.UID)
-	volume := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: volumes.VolumeName(claim.UID), Labels: model.Labels, Annotations: maps.Clone(model.Annotations),
-			Finalizers: model.Finalizers,
-		},
-		Spec: *model.Spec.DeepCopy(),
-	}
-	volume.Annotations[wellknown.AnnotationPath] = path
-	volume.Spec.NFS.Path = path
-	volume.Spec.ClaimRef = &corev1.ObjectReference{
-		APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: team, Name: name, UID: claim.UID,
-	}
-	_, err = w.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
-	return err
 }
 
 // spread is some numbers of the same thing.

@@ -61,6 +61,10 @@ type options struct {
 	idle              time.Duration
 	takeovers         int
 	library           bool
+	scale             scaleNumbers
+	manifest          string
+	churnRate         float64
+	churnDeadline     time.Duration
 }
 
 // The parts of a run.
@@ -69,11 +73,14 @@ const (
 	partBurst    = "burst"
 	partIdle     = "idle"
 	partTakeover = "takeover"
+	partScale    = "scale"
+	partChurn    = "churn"
 )
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o := options{}
-	all := []string{partAlone, partBurst, partTakeover, partIdle}
+	usual := []string{partAlone, partBurst, partTakeover, partIdle}
+	all := append(slices.Clone(usual), partScale, partChurn) // which take an hour or more
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.programs, "programs", os.Getenv("KUBE_PROGRAMS"), "`folder` with etcd, kube-apiserver and kube-controller-manager")
@@ -81,7 +88,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.json, "json", "", "`file` for the results as JSON")
 	flags.StringVar(&o.profiles, "profiles", "", "`folder` for CPU profiles of the manager in bursts; none without")
 	flags.StringVar(&o.scratch, "scratch", "/dev/shm", "`folder` for file systems; in memory, because no disk is measured")
-	parts := flags.String("parts", strings.Join(all, ","), "comma-separated `parts` to measure")
+	parts := flags.String("parts", strings.Join(usual, ","), "comma-separated `parts` to measure, of "+strings.Join(all, ","))
 	flags.IntVar(&o.claims, "claims", 1000, "`number` of claims in a burst")
 	flags.IntVar(&o.slowClaims, "slow-claims", 200, "`number` of claims for the library with client-go's default limits, which would take long for more")
 	flags.IntVar(&o.rounds, "rounds", 3, "`number` of bursts of each of the others, of which the median one counts")
@@ -90,6 +97,13 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.DurationVar(&o.idle, "idle", 3*time.Minute, "`time` for which an idle manager's requests are counted")
 	flags.IntVar(&o.takeovers, "takeovers", 3, "`number` of takeovers of each kind")
 	flags.BoolVar(&o.library, "library", true, "measure the library, too")
+	flags.IntVar(&o.scale.volumes, "scale-volumes", 50000, "`number` of bound volumes in the parts scale and churn")
+	flags.IntVar(&o.scale.shared, "scale-shared", 5000, "`number` of them that share a directory and are deleted at once")
+	flags.IntVar(&o.scale.mass, "scale-mass", 20000, "`number` of the others that are deleted at once")
+	flags.IntVar(&o.scale.standby, "scale-standby", 100000, "`number` of claims of another provisioner that come and go beside a standby")
+	flags.StringVar(&o.manifest, "manifest", "deploy/kustomize/base/manager.yaml", "`file` with the manager's Deployment, for its limit of memory")
+	flags.Float64Var(&o.churnRate, "churn-rate", 10, "`number` of claims of another provisioner that are deleted each second of the part churn")
+	flags.DurationVar(&o.churnDeadline, "churn-deadline", 5*time.Minute, "`time` that a new leader has to begin in the part churn")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -108,7 +122,9 @@ func (o options) check(parts []string, rest int) error {
 		return errors.New("there are arguments that are no flags")
 	case o.programs == "" || o.manager == "":
 		return errors.New("-programs and -manager are needed; make bench has them")
-	case min(o.claims, o.slowClaims, o.rounds, o.alone, o.volumes, o.takeovers) < 1:
+	case o.churnRate <= 0 || o.churnDeadline <= 0 || o.scale.shared+o.scale.mass > o.scale.volumes:
+		return errors.New("-churn-rate and -churn-deadline must be above 0, -scale-shared and -scale-mass together at most -scale-volumes")
+	case min(o.claims, o.slowClaims, o.rounds, o.alone, o.volumes, o.takeovers, o.scale.shared, o.scale.mass, o.scale.standby) < 1:
 		return errors.New("every number must be at least 1")
 	case os.Getuid() != 0:
 		return errors.New("mountjob gives directories to other users: run this as root")
@@ -136,6 +152,7 @@ const libraryThreads = 4
 func (b *bench) measure(ctx context.Context) error {
 	parts := map[string]func(context.Context) error{
 		partAlone: b.measureSingles, partBurst: b.measureBursts, partIdle: b.measureIdle, partTakeover: b.measureTakeovers,
+		partScale: b.measureScale, partChurn: b.measureChurn,
 	}
 	for _, part := range b.options.parts {
 		if err := parts[part](ctx); err != nil {

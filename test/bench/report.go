@@ -18,6 +18,8 @@ type results struct {
 	Bursts    []burst    `json:"bursts,omitempty"`
 	Takeovers []takeover `json:"takeovers,omitempty"`
 	Idle      *idle      `json:"idle,omitempty"`
+	Scales    []scale    `json:"scales,omitempty"`
+	Churn     *churn     `json:"churn,omitempty"`
 }
 
 // row is one line of the table.
@@ -80,7 +82,7 @@ func (r results) writeTable(w io.Writer) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s, %d CPUs (%s), of which others used %s\n\n", r.Began.Format(time.DateOnly), r.Machine.CPUs, r.Machine.CPU, r.others())
 	text.WriteString("| measure | manager | unit | target | | library | ratio |\n|---|--:|---|--:|---|--:|--:|\n")
-	for _, row := range slices.Concat(r.aloneRows(), r.burstRows(), r.takeoverRows(), r.idleRows()) {
+	for _, row := range slices.Concat(r.aloneRows(), r.burstRows(), r.takeoverRows(), r.idleRows(), r.scaleRows(), r.churnRows()) {
 		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s | %s |\n", row.what, number(row.ours), row.unit,
 			row.target, row.target.verdict(row.ours), optional(row.peer), row.ratio())
 	}
@@ -119,6 +121,12 @@ func (r results) others() string {
 	}
 	if r.Idle != nil {
 		all = append(all, r.Idle.Conditions.Others)
+	}
+	for _, s := range r.Scales {
+		all = append(all, s.Conditions.Others)
+	}
+	if r.Churn != nil {
+		all = append(all, r.Churn.Conditions.Others)
 	}
 	return fmt.Sprintf("%.1f to %.1f", slices.Min(all), slices.Max(all))
 }

@@ -104,3 +104,23 @@ func TestCeilingIsTheMedianRound(t *testing.T) {
 		t.Errorf("got %q without any", got)
 	}
 }
+
+// TestShippedLimits reads the manifest that is shipped.
+func TestShippedLimits(t *testing.T) {
+	limit, environment, err := shippedLimits("../../deploy/kustomize/base/manager.yaml")
+	if err != nil || limit < 64 {
+		t.Errorf("%g MiB, %q, %v", limit, environment, err)
+	}
+}
+
+func TestScaleRowsHaveTheSameCaseOfTheLibrary(t *testing.T) {
+	r := results{Scales: []scale{
+		{Contender: managerName, Case: caseShared, Memory: memory{Peak: 100}, Limit: 90},
+		{Contender: libraryName, Case: caseMass, Memory: memory{Peak: 300}},
+		{Contender: libraryName, Case: caseShared, Memory: memory{Peak: 200}},
+	}}
+	rows := r.scaleRows()
+	if len(rows) != 3 || rows[0].peer != 200 || rows[0].target.verdict(rows[0].ours) != "**missed**" {
+		t.Errorf("rows %+v", rows)
+	}
+}

@@ -196,6 +196,10 @@ func (w *world) makeTargets(ctx context.Context) error {
 }
 
 func (w *world) makeClass(ctx context.Context, provisioner string) error {
+	return w.makeClassOf(ctx, class, provisioner)
+}
+
+func (w *world) makeClassOf(ctx context.Context, class, provisioner string) error {
 	_, err := w.client.StorageV1().StorageClasses().Create(ctx, &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: provisioner,
 	}, metav1.CreateOptions{})
@@ -222,22 +226,31 @@ func each(ctx context.Context, names []string, call func(context.Context, string
 }
 
 func (w *world) createClaim(ctx context.Context, name string) error {
+	_, err := w.createClaimFor(ctx, name, class, "")
+	return err
+}
+
+// createClaimFor makes a claim of a class; claims with the same volume name share a directory.
+func (w *world) createClaimFor(ctx context.Context, name, class, volumeName string) (*corev1.PersistentVolumeClaim, error) {
 	w.note(name, func(s *story) { first(&s.created) })
-	storageClass := class
-	_, err := w.client.CoreV1().PersistentVolumeClaims(team).Create(ctx, &corev1.PersistentVolumeClaim{
+	var selector *metav1.LabelSelector
+	if volumeName != "" {
+		selector = metav1.SetAsLabelSelector(map[string]string{wellknown.LabelVolumeName: volumeName})
+	}
+	claim, err := w.client.CoreV1().PersistentVolumeClaims(team).Create(ctx, &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: &storageClass,
-			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			StorageClassName: &class, Selector: selector,
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 			Resources: corev1.VolumeResourceRequirements{
 				Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")},
 			},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return fmt.Errorf("creating claim %s: %w", name, err)
+		return nil, fmt.Errorf("creating claim %s: %w", name, err)
 	}
-	return nil
+	return claim, nil
 }
 
 func (w *world) deleteClaim(ctx context.Context, name string) error {

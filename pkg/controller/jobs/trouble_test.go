@@ -25,7 +25,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tell"
 )
 
-const waitingClaim = types.UID("22222222-0000-0000-0000-000000000000")
+const queuedClaim = types.UID("22222222-0000-0000-0000-000000000000")
 
 // teller is a loop that can do no more than write events about one claim.
 func teller(t *testing.T) (*Controller, *record.FakeRecorder) {
@@ -34,7 +34,7 @@ func teller(t *testing.T) (*Controller, *record.FakeRecorder) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: waitingClaim}}
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: queuedClaim}}
 	if err := store.Claims.GetStore().Add(claim); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func written(events *record.FakeRecorder) (all []string) {
 // waits is what the claim waits for.
 func waits(since, due time.Time) lifecycle.Wanted {
 	w := wants("v1", since, due)
-	w.Operation.ClaimUID = string(waitingClaim)
+	w.Operation.ClaimUID = string(queuedClaim)
 	return w
 }
 

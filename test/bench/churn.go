@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// churn is a change of leaders while claims are deleted all the time.
+type churn struct {
+	Volumes    int        `json:"volumes"`
+	PerSecond  float64    `json:"deletionsPerSecond"`
+	Conditions conditions `json:"conditions"`
+	// Begun is from the election of the new leader until its loops begin; Served from the end of
+	// the old one until the next claim's mount Job is there. Seconds; a new leader that does not
+	// get there within the deadline counts with the deadline.
+	Begun    spread  `json:"electedToBegunSeconds"`
+	Served   spread  `json:"endToNextClaimSeconds"`
+	Deadline float64 `json:"deadlineSeconds"`
+	Missed   int     `json:"missed"`
+}
+
+// elected is what the manager logs when the Lease is its own.
+const elected = "msg=leading"
+
+func (b *bench) measureChurn(ctx context.Context) error {
+	c := b.ours(defaultLimits())
+	o := b.options
+	result := churn{Volumes: o.scale.volumes, PerSecond: o.churnRate, Deadline: o.churnDeadline.Seconds()}
+	what := fmt.Sprintf("leader changes among %d volumes while %g claims a second are deleted", result.Volumes, result.PerSecond)
+	err := b.inWorld(ctx, what, c, &result.Conditions, func(ctx context.Context, w *world) error {
+		if _, err := w.fill(ctx, c, names("own", result.Volumes), ""); err != nil {
+			return err
+		}
+		if err := w.makeClassOf(ctx, otherClass, nobody); err != nil {
+			return err
+		}
+		return result.measure(ctx, &pair{world: w, contender: c, lease: usualLease()}, o.takeovers)
+	})
+	b.say("  begun %.1f s after the election at worst, %d missed", result.Begun.Max, result.Missed)
+	b.results.Churn = &result
+	return err
+}
+
+func (r *churn) measure(ctx context.Context, p *pair, times int) (err error) {
+	defer func() { err = errors.Join(err, p.end()) }()
+	if err := p.begin(ctx); err != nil {
+		return err
+	}
+	passing, end := context.WithCancel(ctx)
+	group, passing := errgroup.WithContext(passing)
+	group.Go(func() error { return p.passAll(passing, r.PerSecond) })
+	defer func() {
+		end()
+		err = errors.Join(err, group.Wait())
+	}()
+	for range times {
+		if err := r.change(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// passAll creates and deletes claims of another provisioner until the context ends.
+func (w *world) passAll(ctx context.Context, perSecond float64) error {
+	ticker := time.NewTicker(time.Duration(float64(time.Second) / perSecond))
+	defer ticker.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if err := w.passBy(ctx, fmt.Sprintf("churn-%06d", i)); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+// change ends the leader and waits for the next one to work.
+func (r *churn) change(ctx context.Context, p *pair) error {
+	if err := p.addStandby(ctx); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, time.Duration(r.Deadline*float64(time.Second)))
+	defer cancel()
+	end := time.Now()
+	if err := p.leader.end(syscall.SIGTERM); err != nil {
+		return err
+	}
+	p.leader, p.standby = p.standby, nil
+	at, err := p.leader.awaitLine(limited, elected)
+	if err != nil {
+		return err
+	}
+	begun, err := p.leader.awaitLine(limited, p.contender.begins)
+	if err != nil && limited.Err() == nil {
+		return err
+	}
+	if err != nil {
+		r.Missed++
+		r.Begun.add(r.Deadline)
+		return nil
+	}
+	r.Begun.add(begun.Sub(at).Seconds())
+	served, err := p.serve(ctx)
+	if err != nil {
+		return fmt.Errorf("%w\n%s", err, p.leader.tail())
+	}
+	r.Served.add(served.Sub(end).Seconds())
+	return nil
+}

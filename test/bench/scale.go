@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// scale is what a large cluster costs a contender that has one processor.
+type scale struct {
+	Contender  string     `json:"contender"`
+	Case       string     `json:"case"`
+	Volumes    int        `json:"volumes"` // in the cluster
+	Number     int        `json:"number"`  // of claims that the case is about
+	Conditions conditions `json:"conditions"`
+	Seconds    float64    `json:"seconds"` // until all are served
+	Processor  float64    `json:"processorSeconds"`
+	Memory     memory     `json:"memoryMiB"`
+	// Limit is that of the manager's manifest. It is compared and not enforced, so that a run
+	// shows by how much it is passed.
+	Limit float64 `json:"memoryLimitMiB"`
+	Jobs  []job   `json:"mountJobs,omitempty"`
+}
+
+// Cases of scale.
+const (
+	caseVolumes = "bound volumes: started, one claim bound and deleted"
+	caseShared  = "claims of one directory deleted at once"
+	caseMass    = "claims deleted at once"
+	caseStandby = "claims of another provisioner come and go beside a standby"
+)
+
+// scaleNumbers are how large the cases are.
+type scaleNumbers struct{ volumes, shared, mass, standby int }
+
+func (b *bench) measureScale(ctx context.Context) error {
+	limit, environment, err := shippedLimits(b.options.manifest)
+	if err != nil {
+		return err
+	}
+	for _, c := range b.wanted(b.ours(defaultLimits()), b.peer(raisedLimits(), managerWorkers, 1)) {
+		// One processor for whoever is measured, and for the manager what its manifest sets.
+		prefix := []string{"env", "GOMAXPROCS=1"}
+		if c.name == managerName {
+			prefix = append(prefix, environment...)
+		}
+		inner := c.command
+		c.command = func(w *world, c contender, r replica) []string {
+			return append(slices.Clone(prefix), inner(w, c, r)...)
+		}
+		if err := b.measureScaleOf(ctx, c, limit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *bench) measureScaleOf(ctx context.Context, c contender, limit float64) error {
+	n := b.options.scale
+	under := conditions{}
+	var done []scale
+	what := fmt.Sprintf("%d volumes, of which %d share a directory, %s", n.volumes, n.shared, c.name)
+	err := b.inWorld(ctx, what, c, &under, func(ctx context.Context, w *world) error {
+		own, shared := names("own", n.volumes-n.shared), names("shared", n.shared)
+		if err := w.fillScale(ctx, c, own, shared); err != nil {
+			return err
+		}
+		for _, run := range []struct {
+			name    string
+			number  int
+			volumes int
+			work    func(context.Context, *program) error
+		}{
+			{caseVolumes, 1, n.volumes, func(ctx context.Context, _ *program) error { return w.comeAndGo(ctx, "probe") }},
+			{caseShared, n.shared, n.volumes, func(ctx context.Context, _ *program) error { return w.deleteAll(ctx, shared) }},
+			{caseMass, n.mass, n.volumes - n.shared, func(ctx context.Context, _ *program) error { return w.deleteAll(ctx, own[:n.mass]) }},
+		} {
+			s := scale{Contender: c.name, Case: run.name, Volumes: run.volumes, Number: run.number, Limit: limit}
+			begin := time.Now()
+			if err := w.with(ctx, c, func(p *program) error { return s.measure(ctx, p, run.work) }); err != nil {
+				return fmt.Errorf("%s: %w", run.name, err)
+			}
+			s.Jobs = w.jobsSince(begin)
+			b.sayScale(s)
+			done = append(done, s)
+		}
+		s, err := w.measureStandby(ctx, c, n.standby)
+		s.Limit, s.Volumes = limit, n.volumes-n.shared-n.mass
+		b.sayScale(s)
+		done = append(done, s)
+		return err
+	})
+	for i := range done {
+		done[i].Conditions = under
+	}
+	b.results.Scales = append(b.results.Scales, done...)
+	return err
+}
+
+func (b *bench) sayScale(s scale) {
+	b.say("  %d %s: %.0f s, %.1f s of a processor, peak %.0f MiB of %.0f", s.Number, s.Case, s.Seconds, s.Processor, s.Memory.Peak, s.Limit)
+}
+
+// fillScale makes volumes with their directories, a part of them with one that they share.
+func (w *world) fillScale(ctx context.Context, c contender, own, shared []string) error {
+	made, err := w.fill(ctx, c, own, "")
+	if err != nil {
+		return err
+	}
+	volumeName := "shared"
+	if c.name != managerName {
+		volumeName = "" // the library knows no such thing, and its binder would not bind
+	}
+	together, err := w.fill(ctx, c, shared, volumeName)
+	if err != nil || c.name != managerName {
+		return err
+	}
+	return w.makeDirectories(ctx, append(made, together...))
+}
+
+// measure has a program do something and waits until it has nothing more to do.
+func (s *scale) measure(ctx context.Context, p *program, work func(context.Context, *program) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, phaseDeadline, fmt.Errorf("it takes more than %s", phaseDeadline))
+	defer cancel()
+	begin := time.Now()
+	if err := work(ctx, p); err != nil {
+		return err
+	}
+	s.Seconds = time.Since(begin).Seconds()
+	if _, err := settled(ctx, p.address, pause); err != nil {
+		return err
+	}
+	var err error
+	s.Memory, s.Processor, err = costOf(p.cmd.Process.Pid)
+	return err
+}
+
+// costOf is what a process has taken since its start.
+func costOf(pid int) (m memory, processor float64, err error) {
+	if m, err = memoryOf(pid); err != nil {
+		return m, 0, err
+	}
+	proc, err := procfs.NewProc(pid)
+	if err != nil {
+		return m, 0, err
+	}
+	stat, err := proc.Stat()
+	return m, stat.CPUTime(), err
+}
+
+func (w *world) deleteAll(ctx context.Context, claims []string) error {
+	if err := each(ctx, claims, w.deleteClaim); err != nil {
+		return err
+	}
+	_, err := w.await(ctx, "all volumes are gone", claims, isGone)
+	return err
+}
+
+// comeAndGo has one claim provisioned and deleted.
+func (w *world) comeAndGo(ctx context.Context, name string) error {
+	if err := w.createClaim(ctx, name); err != nil {
+		return err
+	}
+	if _, err := w.await(ctx, "claim "+name+" is bound", []string{name}, isBound); err != nil {
+		return err
+	}
+	return w.deleteAll(ctx, []string{name})
+}
+
+// otherClass is one that nobody here provisions for.
+const otherClass = "other"
+
+// measureStandby has claims of another provisioner come and go, as ephemeral volumes do all day,
+// and gives what that costs a replica that does not lead.
+func (w *world) measureStandby(ctx context.Context, c contender, n int) (s scale, err error) {
+	s = scale{Contender: c.name, Case: caseStandby, Number: n}
+	pair := &pair{world: w, contender: c, lease: usualLease()}
+	defer func() { err = errors.Join(err, pair.end()) }()
+	if err := w.makeClassOf(ctx, otherClass, nobody); err != nil {
+		return s, err
+	}
+	if pair.leader, err = w.start(ctx, c, pair.lease); err != nil {
+		return s, err
+	}
+	if err := pair.addStandby(ctx); err != nil {
+		return s, err
+	}
+	return s, s.measure(ctx, pair.standby, func(ctx context.Context, _ *program) error {
+		return each(ctx, names("other", n), w.passBy)
+	})
+}
+
+// passBy creates and deletes a claim of another provisioner.
+func (w *world) passBy(ctx context.Context, name string) error {
+	if _, err := w.createClaimFor(ctx, name, otherClass, ""); err != nil {
+		return err
+	}
+	return w.deleteClaim(ctx, name)
+}
+
+// shippedLimits are the memory in MiB that the manifest allows the manager, and the environment
+// by which it tells Go.
+func shippedLimits(manifest string) (limit float64, environment []string, err error) {
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		return 0, nil, err
+	}
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
+		var deployment appsv1.Deployment
+		if err := yaml.Unmarshal([]byte(document), &deployment); err != nil {
+			return 0, nil, fmt.Errorf("reading %s: %w", manifest, err)
+		}
+		if containers := deployment.Spec.Template.Spec.Containers; deployment.Kind == "Deployment" && len(containers) == 1 {
+			memory := containers[0].Resources.Limits.Memory()
+			return float64(memory.Value()) / (1 << 20), goEnvironment(containers[0], memory.Value()), nil
+		}
+	}
+	return 0, nil, fmt.Errorf("%s has no Deployment with one container", manifest)
+}
+
+func goEnvironment(container corev1.Container, limit int64) (environment []string) {
+	for _, variable := range container.Env {
+		value := variable.Value
+		if from := variable.ValueFrom; from != nil && from.ResourceFieldRef != nil && from.ResourceFieldRef.Resource == "limits.memory" {
+			value = fmt.Sprint(limit)
+		}
+		if strings.HasPrefix(variable.Name, "GO") && value != "" {
+			environment = append(environment, variable.Name+"="+value)
+		}
+	}
+	return environment
+}
