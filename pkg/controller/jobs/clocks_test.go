@@ -66,7 +66,7 @@ type clockWorld struct {
 
 func newClockWorld(t *testing.T, ahead func(sync int) time.Duration) *clockWorld {
 	t.Helper()
-	w := &clockWorld{T: t, client: fake.NewClientset()}
+	w := &clockWorld{T: t, client: fake.NewClientset(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "shop"}})}
 	w.client.PrependReactor("create", "jobs", w.admit)
 	var err error
 	if w.caches, err = caches.New(w.client, wellknown.Namespace); err != nil {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -73,12 +74,14 @@ func (f *sharedPath) wantNothingLost() {
 // any order, with Jobs that die at any step and administrators who change their minds.
 func TestRetainedDataIsNeverLost(t *testing.T) {
 	for seed := range uint64(lives) {
-		f := newSharedPath(t, seed, 1+int(seed%2))
-		for range 60 {
-			f.clusters[f.rand.IntN(len(f.clusters))].step()
-			f.wantNothingLost()
-		}
-		f.end()
+		synctest.Test(t, func(t *testing.T) {
+			f := newSharedPath(t, seed, 1+int(seed%2))
+			for range 60 {
+				f.clusters[f.rand.IntN(len(f.clusters))].step()
+				f.wantNothingLost()
+			}
+			f.end()
+		})
 	}
 }
 

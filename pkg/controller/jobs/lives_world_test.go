@@ -288,15 +288,13 @@ func (c *cluster) markUsed(p lifecycle.VolumePlan) {
 
 // run is the next mount Job, which dies after some steps; none if it is not to die.
 func (c *cluster) run(steps int) {
+	time.Sleep(time.Hour) // for what goes by the monotonic clock
 	c.now = c.now.Add(time.Hour)
 	p := decide(c.observe(livesFileSystem))
 	for _, job := range p.release {
 		c.check(c.view.Caches.Jobs.GetStore().Delete(job))
 	}
-	operations, err := c.seal(c.t.Context(), p.due)
-	c.check(err)
-	packed := mountjobs.Pack(operations, c.options.Batch)
-	packed.Batch, err = c.withNamespaceUIDs(c.t.Context(), packed.Batch)
+	packed, _, err := c.pack(c.t.Context(), p.due)
 	c.check(err)
 	if len(packed.Batch) == 0 {
 		return

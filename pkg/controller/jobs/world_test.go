@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -70,7 +71,23 @@ func newLoop(t *testing.T) loop {
 			Parameters:  map[string]string{"default_file_system_id": id},
 		})
 	}
+	takeKeys(t, controller)
 	return loop{controller, client, decisions}
+}
+
+// takeKeys has events enqueue file systems, as while a manager leads. No worker takes them.
+func takeKeys(t *testing.T, c *Controller) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	running, ended := make(chan struct{}), make(chan error)
+	go func() { ended <- c.queue.Run(ctx, 0, func() { close(running) }) }()
+	<-running
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func add(t *testing.T, store interface{ Add(any) error }, object any) {
