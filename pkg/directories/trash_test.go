@@ -32,7 +32,7 @@ const readingRecords = "read /.efs-stunnel/trash/@"
 // sweepWith sweeps at a time of the server's clock.
 func (w *world) sweepWith(ctx context.Context, step func(string) error, now time.Time) (Swept, error) {
 	w.t.Helper()
-	f := w.open(step)
+	f := w.open(step) //nolint:contextcheck // it is that of the test
 	defer f.Close()
 	f.serverTime = func() time.Time { return now }
 	return f.Sweep(ctx, SweepOptions{Workers: 1})

@@ -36,7 +36,7 @@ func TestClaimGrowsInUse(t *testing.T) {
 		s.patchStatus(v.claim, `{"status": {
 			"conditions": [{"type": "FileSystemResizePending", "status": "True"}, {"type": "ModifyingVolume", "status": "True"}],
 			"allocatedResourceStatuses": {"storage": "NodeResizePending", "example.com/quality": "NodeResizePending"}}}`)
-		s.Eventually("nothing is left of a resize", func(ctx context.Context) error {
+		s.Eventually("nothing is left of a resize", func(context.Context) error {
 			status := s.see(v.claim).Status
 			_, resizing := status.AllocatedResourceStatuses[corev1.ResourceStorage]
 			if resizing || len(status.AllocatedResourceStatuses) != 1 || len(status.Conditions) != 1 {

@@ -16,7 +16,9 @@ import (
 
 // managed is what the apiserver remembers of an object's writers.
 func managedBy(manager string) []metav1.ManagedFieldsEntry {
-	return []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 600)}}}
+	written := &metav1.FieldsV1{}
+	written.SetRawBytes(make([]byte, 600))
+	return []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: written}}
 }
 
 func uidNumber(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", n)) }

@@ -76,7 +76,7 @@ func trimPodSpec(spec *corev1.PodSpec) {
 // every map, and a map of one size takes as much as eight. Claims are patched, never updated, so
 // kubectl's annotation, a copy of the whole claim, is not lost by that.
 func (t *trimmer) trimClaim(claim *corev1.PersistentVolumeClaim) {
-	if _, ok := claim.Annotations[corev1.LastAppliedConfigAnnotation]; ok { // or the map may be a shared one, which others read
+	if _, ok := claim.Annotations[corev1.LastAppliedConfigAnnotation]; ok { //nolint:staticcheck // the map may be a shared one, which others read meanwhile
 		delete(claim.Annotations, corev1.LastAppliedConfigAnnotation)
 	}
 	t.shareMeta(&claim.ObjectMeta)

@@ -94,7 +94,7 @@ func newClockWorld(t *testing.T, ahead func(sync int) time.Duration) *clockWorld
 
 // end stops the goroutines of the loop's queue, which never ran.
 func (w *clockWorld) end() {
-	ctx, cancel := context.WithCancel(context.Background()) //nolint:usetesting // that of the test has ended
+	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if err := w.loop.Run(ctx); err != nil {
 		w.Error(err)

@@ -38,7 +38,7 @@ func TestLiveReadsAreForTheBatch(t *testing.T) {
 		if action.GetResource().Group != "" {
 			return false, nil, nil
 		}
-		if action.(clienttesting.ListActionImpl).ListOptions.Continue != "" {
+		if list, ok := action.(clienttesting.ListActionImpl); !ok || list.ListOptions.Continue != "" {
 			return true, nil, errors.New("nobody should need another page")
 		}
 		left := inCluster

@@ -78,7 +78,7 @@ func newLoop(t *testing.T) loop {
 // takeKeys has events enqueue file systems, as while a manager leads. No worker takes them.
 func takeKeys(t *testing.T, c *Controller) {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, stop := context.WithCancel(t.Context())
 	running, ended := make(chan struct{}), make(chan error)
 	go func() { ended <- c.queue.Run(ctx, 0, func() { close(running) }) }()
 	<-running

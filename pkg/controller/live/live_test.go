@@ -31,7 +31,7 @@ func newCluster(objects int) *cluster {
 	}, func(items []runtime.Object, list metav1.ListMeta) runtime.Object {
 		answer := &corev1.PersistentVolumeList{ListMeta: list}
 		for _, item := range items {
-			answer.Items = append(answer.Items, *item.(*corev1.PersistentVolume))
+			answer.Items = append(answer.Items, *item.(*corev1.PersistentVolume)) //nolint:errcheck // of another type, it panics
 		}
 		return answer
 	})
@@ -41,7 +41,7 @@ func newCluster(objects int) *cluster {
 	}, func(items []runtime.Object, list metav1.ListMeta) runtime.Object {
 		answer := &corev1.PersistentVolumeClaimList{ListMeta: list}
 		for _, item := range items {
-			answer.Items = append(answer.Items, *item.(*corev1.PersistentVolumeClaim))
+			answer.Items = append(answer.Items, *item.(*corev1.PersistentVolumeClaim)) //nolint:errcheck // of another type, it panics
 		}
 		return answer
 	})
@@ -52,12 +52,12 @@ func (c *cluster) serve(resource string, objects int, object func(metav1.ObjectM
 	c.client.PrependReactor("get", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
 		c.gets[resource]++ // the fake client serves one request at a time
 		var number int
-		_, err := fmt.Sscan(action.(clienttesting.GetAction).GetName(), &number)
+		_, err := fmt.Sscan(action.(clienttesting.GetAction).GetName(), &number) //nolint:errcheck // of another type, it panics
 		return err == nil && number < objects, object(metav1.ObjectMeta{Name: fmt.Sprint(number)}), err
 	})
 	c.client.PrependReactor("list", resource, func(action clienttesting.Action) (bool, runtime.Object, error) {
 		c.pages[resource]++
-		options := action.(clienttesting.ListActionImpl).GetListOptions()
+		options := action.(clienttesting.ListActionImpl).GetListOptions() //nolint:errcheck // of another type, it panics
 		first := 0
 		if options.Continue != "" {
 			if _, err := fmt.Sscan(options.Continue, &first); err != nil {
