@@ -53,7 +53,7 @@ func TestLongWaitIsReported(t *testing.T) {
 
 				<-time.After(longWait - time.Second)
 				synctest.Wait()
-				if code, body := w.get(t, "/readyz"); code != 200 || w.logged.Len() > 0 {
+				if code, body := w.get(t, "/readyz"); code != 200 || w.logged.String() != "" {
 					t.Errorf("before the wait is long: %d, %s\n%s", code, body, w.logged)
 				}
 				<-time.After(time.Minute - longWait + time.Second)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/apiclock"
 	"gnuthought.com/efs-stunnel/pkg/denials"
+	"gnuthought.com/efs-stunnel/pkg/logging/loggingtest"
 )
 
 // diary keeps what happened, in order.
@@ -133,7 +133,7 @@ type world struct {
 	*manager
 	*diary
 	client *fake.Clientset
-	logged *bytes.Buffer
+	logged *loggingtest.Buffer
 }
 
 func newWorld(t *testing.T, change func(*options)) *world {
@@ -143,7 +143,7 @@ func newWorld(t *testing.T, change func(*options)) *world {
 	if change != nil {
 		change(&o)
 	}
-	w := &world{diary: &diary{}, logged: &bytes.Buffer{}, client: fake.NewClientset(
+	w := &world{diary: &diary{}, logged: &loggingtest.Buffer{}, client: fake.NewClientset(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "the-cluster"}},
 	)}
 	log := slog.New(slog.NewTextHandler(w.logged, nil))

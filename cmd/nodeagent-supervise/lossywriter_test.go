@@ -5,17 +5,19 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+
+	"gnuthought.com/efs-stunnel/pkg/logging/loggingtest"
 )
 
 // stuck takes nothing until it is told to.
 type stuck struct {
-	safeBuffer
+	loggingtest.Buffer
 	free chan struct{}
 }
 
 func (s *stuck) Write(p []byte) (int, error) {
 	<-s.free
-	return s.safeBuffer.Write(p)
+	return s.Buffer.Write(p)
 }
 
 func TestLossyWriterNeverBlocks(t *testing.T) {

@@ -8,10 +8,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/logging/loggingtest"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
@@ -66,7 +66,7 @@ func TestHelp(t *testing.T) {
 func TestRunUntilToldToEnd(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "stunnel.conf")
 	ctx, cancel := context.WithCancel(t.Context())
-	var stderr safeBuffer
+	var stderr loggingtest.Buffer
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(ctx, []string{"--stunnel-conf", prefix, "--stunnel", stunneltest.Path(t)}, none, os.Stdout, &stderr)
@@ -90,21 +90,4 @@ func TestNoFolder(t *testing.T) {
 	if code := run(t.Context(), args, none, &stdout, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "missing") {
 		t.Errorf("got exit code %d and %q", code, stderr.String())
 	}
-}
-
-type safeBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

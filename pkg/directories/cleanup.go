@@ -16,6 +16,7 @@ import (
 //	any         retained data       entry dropped, the directory stays
 //	any         in this cluster     entry.leaving; blocked, unless they are to have the directory
 //	any         elsewhere           entry dropped, the directory is theirs
+//	any         none, to be kept    the entry becomes the mark of retained data
 //	any         none                entry.leaving, directory to the trash, entry dropped
 //
 // An owner that leaves counts like any other: its cleanup may have been called off, which only the
@@ -39,7 +40,7 @@ func (b *batch) cleanup(ctx context.Context, op Operation) (Result, error) {
 			return Result{}, err
 		}
 	}
-	if len(s.others) == 0 && len(s.retained) == 0 {
+	if len(s.others) == 0 && len(s.retained) == 0 && !op.KeepDirectory {
 		return b.leaveLast(ctx, op, s.own)
 	}
 	if _, err := b.resumeGivingBack(ctx, op, s); err != nil {
@@ -47,6 +48,9 @@ func (b *batch) cleanup(ctx context.Context, op Operation) (Result, error) {
 	}
 	if len(s.retained) > 0 {
 		return b.leaveRetained(ctx, op, s)
+	}
+	if len(s.others) == 0 {
+		return b.leaveUnknown(ctx, op, s.own)
 	}
 	return b.leaveTo(ctx, op, s)
 }
@@ -171,6 +175,20 @@ func (b *batch) handOn(ctx context.Context, p string, from *entry, stay []*entry
 	other := *stay[len(stay)-1]
 	other.Made = true
 	return b.ledger.write(ctx, p, &other)
+}
+
+// leaveUnknown leaves the directory to a volume that the manager knows and the ledger does not. The
+// entry becomes the mark that keeps its data.
+func (b *batch) leaveUnknown(ctx context.Context, op Operation, own *entry) (Result, error) {
+	there, err := b.isThere(ctx, op.Path)
+	if err != nil {
+		return Result{}, err
+	}
+	if !there {
+		return Result{State: Done}, b.ledger.drop(ctx, op.Path, own)
+	}
+	result := Result{State: Done, Reason: StillOwned, Message: quote(op.Path) + " stays: another volume of this cluster has it, which is not being deleted"}
+	return result, b.ledger.retain(ctx, op.Path, own)
 }
 
 // leaveLast ends the directory with its last owner.

@@ -286,3 +286,23 @@ func TestADirectoryExchangedBeforeItsMove(t *testing.T) {
 	}
 	w.wantEmptyTrash()
 }
+
+// TestDirectoryOfAVolumeThatTheLedgerDoesNotKnow: the cleanup of a volume was called off when it had
+// ended already, and the last owner in the ledger must not take the directory from it.
+func TestDirectoryOfAVolumeThatTheLedgerDoesNotKnow(t *testing.T) {
+	w := newWorld(t)
+	saved, last, later := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c1", "ns", 3)
+	w.done(setupOf(saved, "/ns/data"))
+	w.write("/ns/data/file", "x")
+	w.done(setupOf(last, "/ns/data"))
+	early := cleanupOf(saved, "/ns/data")
+	early.LeaveToOthers = true
+	w.do(early, Done, StillOwned)
+	op := cleanupOf(last, "/ns/data")
+	op.LeaveToOthers, op.KeepDirectory = true, true
+	w.do(op, Done, StillOwned)
+	w.there("/ns/data/file", "/.efs-stunnel/owners/ns/data/@"+last.Volume+".retained")
+	w.done(setupOf(later, "/ns/data"))
+	w.do(cleanupOf(later, "/ns/data"), Done, Retained)
+	w.there("/ns/data/file")
+}

@@ -85,6 +85,14 @@ type Operation struct {
 	// The asker sets it when it knows that such a volume exists; without it the cleanup is
 	// blocked, so that the asker can look for owners that are only remembered.
 	LeaveToOthers bool `json:"leaveToOthers,omitempty"`
+	// KeepDirectory, in a cleanup, says that a volume of this cluster that is not being cleaned up
+	// has the directory. It stays then even if the ledger does not know that volume: its own
+	// cleanup may have been called off when it had ended already.
+	KeepDirectory bool `json:"keepDirectory,omitempty"`
+	// Joins, in a setup, says that another volume of this cluster that is in use has the directory,
+	// or is being set up with it. Without it, owners of this cluster are only remembered, and their
+	// data is for claims of their class.
+	Joins bool `json:"joins,omitempty"`
 	// RestoreFrom, in a restore, is the uid of the claim whose directory is wanted back.
 	RestoreFrom string `json:"restore,omitempty"`
 

@@ -33,6 +33,9 @@ func (f *FileSystem) run(ctx context.Context, operations []Operation, progress f
 		return Report{}, err
 	}
 	defer b.end()
+	for _, operation := range operations {
+		b.setUp[operation.Volume] = b.setUp[operation.Volume] || operation.takesDirectory()
+	}
 	report := Report{Results: make([]Result, len(operations))}
 	for done, i := range order(operations) {
 		report.Results[i] = b.do(ctx, operations[i])
@@ -77,12 +80,15 @@ type batch struct {
 	clock  *serverClock
 	due    *dueIndex // nil until used
 
+	// setUp are the volumes that operations of the batch make owners.
+	setUp map[string]bool
+
 	// strays are the records that findStray has read, by claim uid; nil until it has.
 	strays map[string][]*trashRecord
 }
 
 func (f *FileSystem) begin(ctx context.Context) (*batch, error) {
-	b := &batch{fs: f, clock: &serverClock{fs: f}}
+	b := &batch{fs: f, clock: &serverClock{fs: f}, setUp: map[string]bool{}}
 	b.data = &tree{fs: f, base: f.root, where: "/", make: b.makeShared, open: map[string]*os.Root{}}
 	err := b.openState(ctx)
 	if err == nil {

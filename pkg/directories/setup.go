@@ -116,7 +116,7 @@ func (b *batch) mayTake(ctx context.Context, op Operation, s site) error {
 		return refuse(VolumeNameTaken, "%s is in the ledger as %s: rename this volume, or release that one", quote(op.Path), s.own).of(s.own.owner())
 	}
 	for _, other := range s.all() {
-		if err := mayShare(op, other); err != nil {
+		if err := b.mayShare(op, other); err != nil {
 			return err
 		}
 	}
@@ -141,9 +141,9 @@ func (b *batch) notNested(ctx context.Context, op Operation) error {
 }
 
 // mayShare also counts owners that leave, and retained data: their data is still there. Owners of
-// several classes may share within their namespace, but what nobody has any more goes to claims of
-// its own class only.
-func mayShare(op Operation, other *entry) error {
+// several classes may share within their namespace, but what no volume in use has any more goes to
+// claims of its own class only.
+func (b *batch) mayShare(op Operation, other *entry) error {
 	reason, message := Reason(""), ""
 	switch {
 	case other.Cluster != op.Cluster && !op.ShareAcrossClusters:
@@ -153,13 +153,19 @@ func mayShare(op Operation, other *entry) error {
 		reason, message = OwnedByOtherNamespace, "choose another name, or set share_across_namespaces in the class if both shall use it"
 	case other.isOfEarlierNamespace(op.Owner):
 		reason, message = OwnedByOtherNamespace, madeAgain(op.Namespace)
-	case other.retained && other.Class != "" && op.Class != "" && other.Class != op.Class:
+	case b.isRemembered(op, other) && other.Class != "" && op.Class != "" && other.Class != op.Class:
 		reason, message = OwnedByOtherClass, fmt.Sprintf("its class was %s: use that class, choose another name, or set share_across_namespaces in the class if it shall have such data", quote(other.Class))
 	}
 	if reason == "" {
 		return nil
 	}
 	return refuse(reason, "%s %s: %s", quote(op.Path), other.hold(), message).of(other.owner())
+}
+
+// isRemembered says that no volume in use has an entry's data, as far as the manager knows. It knows
+// its own cluster, and nothing yet of what the same batch sets up.
+func (b *batch) isRemembered(op Operation, other *entry) bool {
+	return other.retained || other.Cluster == op.Cluster && !op.Joins && !b.setUp[other.volume]
 }
 
 // isOfEarlierNamespace says that the namespace of the entry was deleted, and another one made with

@@ -210,7 +210,7 @@ func TestNamespacesThatAreMadeAgain(t *testing.T) {
 	}
 	tests := map[string]struct {
 		first, next       Owner
-		whileOwned, after Reason // of the setup, while the first volume is there and once it is only remembered
+		whileOwned, after Reason // of the setup, while the first volume is in use and once it is only remembered
 	}{
 		"same namespace and class":      {of(1, "u1", "x"), of(2, "u1", "x"), "", ""},
 		"namespace made again":          {of(1, "u1", "x"), of(2, "u2", "x"), OwnedByOtherNamespace, OwnedByOtherNamespace},
@@ -222,7 +222,7 @@ func TestNamespacesThatAreMadeAgain(t *testing.T) {
 		"another cluster, its own uids": {of(1, "u1", "x"), Owner{Volume: "pvc-z", Cluster: "c2", Namespace: "ns", Claim: "z", ClaimUID: "z", NamespaceUID: "u2", Class: "x"}, "", ""},
 	}
 	for name, tt := range tests {
-		for when, want := range map[string]Reason{"while owned": tt.whileOwned, "retained": tt.after} {
+		for when, want := range map[string]Reason{"while owned": tt.whileOwned, "remembered": tt.after, "retained": tt.after} {
 			t.Run(name+", "+when, func(t *testing.T) {
 				w := newWorld(t)
 				w.done(setupOf(tt.first, "/ns/data"))
@@ -231,6 +231,7 @@ func TestNamespacesThatAreMadeAgain(t *testing.T) {
 				}
 				op := setupOf(tt.next, "/ns/data")
 				op.ShareAcrossClusters = tt.next.Cluster != tt.first.Cluster
+				op.Joins = when == "while owned"
 				state := Done
 				if want != "" {
 					state = Failed
@@ -242,6 +243,18 @@ func TestNamespacesThatAreMadeAgain(t *testing.T) {
 				op.ShareAcrossNamespaces = true
 				w.done(op)
 			})
+		}
+	}
+}
+
+// TestClassesOfOneBatchShare: the manager cannot know yet that the first will be in use.
+func TestClassesOfOneBatchShare(t *testing.T) {
+	w := newWorld(t)
+	first, second := owner("c1", "ns", 1), owner("c1", "ns", 2)
+	first.Class, second.Class = "x", "y"
+	for i, result := range w.run(setupOf(first, "/ns/data"), setupOf(second, "/ns/data")) {
+		if result.State != Done {
+			t.Errorf("setup %d ends as %+v", i, result)
 		}
 	}
 }

@@ -141,6 +141,9 @@ func TestRetainedDataComesBack(t *testing.T) {
 
 	s.deleteVolume(first.object.Name) // by hand: only the ledger remembers it now
 	s.AwaitVolumeGone(first.claim)
+	other := s.NewClaim("other", s.class, called("kept"))
+	s.awaitTold(other, wellknown.EventProvisioningFailed, "belongs to", first.object.Name, retain, "share_across_namespaces")
+	s.deleteClaims(other)
 	third := s.bound("third", retain, deleted)
 	s.wantFile(third.path, "data")
 	for _, name := range []string{"fourth", "fifth"} { // a redeploy, twice

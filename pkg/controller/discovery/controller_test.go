@@ -25,6 +25,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/efs/efstest"
+	"gnuthought.com/efs-stunnel/pkg/logging/loggingtest"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -37,7 +38,7 @@ type cluster struct {
 	t       *testing.T
 	client  *fake.Clientset
 	events  *record.FakeRecorder
-	log     logText
+	log     loggingtest.Buffer
 	changes atomic.Int32
 	updates int
 	stop    func()

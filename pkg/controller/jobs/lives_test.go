@@ -34,10 +34,13 @@ func (c *cluster) step() {
 	case 7, 8:
 		if v := c.anyVolume(func(v *corev1.PersistentVolume) bool { return isReleased(v) && isRetained(v) }); v != nil {
 			c.say("cluster %d: the retained volume %s is deleted by hand", c.number, v.Name)
+			if !c.isOwner(v) {
+				delete(c.retained, v.Name) // its cleanup was over when it was saved: only the object protects it
+			}
 			c.check(c.view.Caches.Volumes.GetStore().Delete(v))
 		}
 	case 9: // a cleanup is called off: the volume is given to another claim
-		if v := c.anyVolume(isReleased); v != nil && c.isOwner(v) && len(c.files()) > 0 {
+		if v := c.anyVolume(isReleased); v != nil && c.isKnown(v) && len(c.files()) > 0 {
 			c.bind(v, c.addClaim("Delete", v.Name))
 		}
 	case 10, 11, 12:

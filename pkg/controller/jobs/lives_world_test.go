@@ -173,8 +173,14 @@ func isRetained(v *corev1.PersistentVolume) bool {
 	return v.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain
 }
 
-// isOwner says that the ledger knows a volume. A volume that a person saves when its cleanup is over
-// is saved too late.
+// isKnown says that the ledger knows a volume, or that all who could take its data know it from the
+// API. Other clusters do not: for them, a volume that a person saves when its cleanup is over is saved
+// too late.
+func (c *cluster) isKnown(v *corev1.PersistentVolume) bool {
+	return len(c.clusters) == 1 || c.isOwner(v)
+}
+
+// isOwner says that the ledger knows a volume.
 func (c *cluster) isOwner(v *corev1.PersistentVolume) bool {
 	found, err := filepath.Glob(filepath.Join(c.dir, wellknown.OwnersDirectory, livesPath, wellknown.OwnerPrefix+v.Name+"*"))
 	c.check(err)
@@ -187,7 +193,7 @@ func (c *cluster) store(v *corev1.PersistentVolume) {
 	switch {
 	case !isRetained(v):
 		delete(c.retained, v.Name) // a person decides that its data is not kept for it any more
-	case isReleased(v) && c.retained[v.Name] == nil && c.isOwner(v):
+	case isReleased(v) && c.retained[v.Name] == nil && c.isKnown(v):
 		c.retained[v.Name] = c.files()
 	}
 }
@@ -288,7 +294,7 @@ func (c *cluster) markUsed(p lifecycle.VolumePlan) {
 
 // run is the next mount Job, which dies after some steps; none if it is not to die.
 func (c *cluster) run(steps int) {
-	time.Sleep(time.Hour) // for what goes by the monotonic clock
+	<-time.After(time.Hour) // of the bubble, for what goes by the monotonic clock
 	c.now = c.now.Add(time.Hour)
 	p := decide(c.observe(livesFileSystem))
 	for _, job := range p.release {

@@ -189,6 +189,7 @@ func (s State) begin() (*directories.Operation, ClaimPlan) {
 	if err != nil {
 		return nil, ClaimPlan{Refusal: err.Error()}
 	}
+	operation.Joins = operation.Kind == directories.Setup && s.InUse(choice.FileSystemID, claim.Path)
 	return &operation, ClaimPlan{Wanted: &Wanted{FileSystemID: choice.FileSystemID}}
 }
 

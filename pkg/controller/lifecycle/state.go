@@ -48,6 +48,9 @@ type State struct {
 	Volumes []Volume
 	// Holders are the file systems on which a path is a volume's, or is being made one.
 	Holders func(path string) []string
+	// InUse says that another volume has a path on a file system and is neither released nor being
+	// deleted, or that another claim's setup makes it one.
+	InUse func(fileSystemID, path string) bool
 	// Attempts are what mount Jobs did for a volume, newest first.
 	Attempts func(volume string) []Attempt
 }
@@ -60,6 +63,8 @@ type Volume struct {
 	// Shared says that another volume object of this cluster has the same directory, in whatever
 	// phase it is. Each of them leaves to the others, and the last one removes the directory.
 	Shared bool
+	// Kept says that one of these is not to be cleaned up: it is in use, or its policy is Retain.
+	Kept bool
 	// Unadopted is a volume of the original system with the same directory, or with one above or
 	// inside it, that the ledger does not know yet; nil if there is none.
 	Unadopted *corev1.PersistentVolume

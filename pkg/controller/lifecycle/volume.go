@@ -132,7 +132,7 @@ func (s State) planProvisioned(v Volume, read volumes.Volume, plan *VolumePlan) 
 //	lost, failed              asked for after a wait; told if failed
 func (s State) planCleanup(v Volume, read volumes.Volume, plan *VolumePlan) {
 	operation := volumes.Cleanup(read, s.Cluster)
-	operation.LeaveToOthers = v.Shared
+	operation.LeaveToOthers, operation.KeepDirectory = v.Shared, v.Kept
 	last, begun := s.newest(v.Object.Name, v.Object.CreationTimestamp.Time, isCleanup)
 	switch {
 	case begun && last.running():

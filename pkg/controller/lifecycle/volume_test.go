@@ -19,7 +19,7 @@ type fate struct {
 	kind            directories.Kind
 	due             time.Time
 	blockers        int
-	shared          bool
+	shared, kept    bool
 	add, remove     bool
 	gone, adopt     bool
 	deletes         bool
@@ -37,7 +37,7 @@ func fateOf(p VolumePlan) fate {
 	}
 	if p.Wanted != nil {
 		f.kind, f.due, f.blockers = p.Wanted.Operation.Kind, p.Wanted.Due, len(p.Wanted.Blockers)
-		f.shared = p.Wanted.Operation.LeaveToOthers
+		f.shared, f.kept = p.Wanted.Operation.LeaveToOthers, p.Wanted.Operation.KeepDirectory
 	}
 	return f
 }
@@ -63,6 +63,7 @@ func TestVolume(t *testing.T) {
 		"never bound, deleted":        {[]func(*world){withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeAvailable }))}, fate{kind: directories.Cleanup}},
 		"nobody's, deleted":           {[]func(*world){withoutClaim, withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Spec.ClaimRef, v.Status.Phase = nil, corev1.VolumeAvailable }))}, fate{remove: true, skipped: true}},
 		"shared":                      {[]func(*world){withoutClaim, free, func(w *world) { w.Volumes[0].Shared = true }}, fate{kind: directories.Cleanup, shared: true}},
+		"shared with one that stays":  {[]func(*world){withoutClaim, free, func(w *world) { w.Volumes[0].Shared, w.Volumes[0].Kept = true, true }}, fate{kind: directories.Cleanup, shared: true, kept: true}},
 		"an unadopted one has it":     {[]func(*world){withoutClaim, free, unadopted}, fate{problem: true}},
 		"shared, with an unadopted":   {[]func(*world){withoutClaim, free, unadopted, func(w *world) { w.Volumes[0].Shared = true }}, fate{problem: true}},
 		"unadopted, was blocked":      {[]func(*world){withoutClaim, free, unadopted, withAttempts(ended(cleanup(), blocked))}, fate{problem: true}},

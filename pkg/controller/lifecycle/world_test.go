@@ -34,6 +34,7 @@ type world struct {
 	State
 	attempts map[string][]Attempt
 	holders  map[string][]string
+	inUse    map[string]string // the file system where a path is
 }
 
 func newWorld(change ...func(*world)) State {
@@ -45,6 +46,7 @@ func newWorld(change ...func(*world)) State {
 		Claim:    newClaim(),
 		Class:    newClass(),
 		Holders:  func(path string) []string { return w.holders[path] },
+		InUse:    func(id, path string) bool { return w.inUse[path] == id },
 		Attempts: func(volume string) []Attempt { return w.attempts[volume] },
 		Targets: targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{
 			fs1: {ID: fs1, Port: 20490},

@@ -15,6 +15,29 @@ const byChange = "change"
 // directory is one path of one file system.
 type directory struct{ fileSystemID, path string }
 
+// counts are the numbers of volumes that have a directory.
+type counts struct {
+	all   int
+	inUse int // neither released nor being deleted
+	kept  int // in use, or with policy Retain
+}
+
+func (c counts) plus(other counts, times int) counts {
+	return counts{c.all + times*other.all, c.inUse + times*other.inUse, c.kept + times*other.kept}
+}
+
+// countsOf is what one volume of ours adds.
+func countsOf(volume *corev1.PersistentVolume) counts {
+	c := counts{all: 1}
+	if volume.DeletionTimestamp == nil && volume.Status.Phase != corev1.VolumeReleased {
+		c.inUse, c.kept = 1, 1
+	}
+	if volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
+		c.kept = 1
+	}
+	return c
+}
+
 // volumeCounts counts the volumes of each directory, so that a question about one directory costs
 // the same however many volumes have it.
 //
@@ -29,14 +52,20 @@ type volumeCounts struct {
 	changed map[string]struct{} // guarded by noting; names of volumes
 
 	counting sync.Mutex
-	counted  map[string]directory // guarded by counting; by the name of the volume
-	sums     map[directory]int    // guarded by counting
+	counted  map[string]counted   // guarded by counting; by the name of the volume
+	sums     map[directory]counts // guarded by counting
+}
+
+// counted is what one volume has added to the counts.
+type counted struct {
+	directory
+	counts
 }
 
 func newVolumeCounts(store cache.Store, read func(*corev1.PersistentVolume) (directory, bool)) *volumeCounts {
 	return &volumeCounts{
 		store: store, read: read,
-		changed: map[string]struct{}{}, counted: map[string]directory{}, sums: map[directory]int{},
+		changed: map[string]struct{}{}, counted: map[string]counted{}, sums: map[directory]counts{},
 	}
 }
 
@@ -59,8 +88,8 @@ func (v *volumeCounts) catchUp() {
 	v.countChanged()
 }
 
-// others is how many volumes have a directory, without the one of a name.
-func (v *volumeCounts) others(d directory, except string) int {
+// others are the volumes that have a directory, without the one of a name.
+func (v *volumeCounts) others(d directory, except string) counts {
 	v.counting.Lock()
 	defer v.counting.Unlock()
 	v.countChanged()
@@ -75,16 +104,16 @@ func (v *volumeCounts) fileSystemsOf(path, except string, ids iter.Seq[string]) 
 	v.countChanged()
 	var found []string
 	for id := range ids {
-		if v.without(except, directory{id, path}) > 0 {
+		if v.without(except, directory{id, path}).all > 0 {
 			found = append(found, id)
 		}
 	}
 	return found
 }
 
-func (v *volumeCounts) without(name string, d directory) int {
-	if v.counted[name] == d {
-		return v.sums[d] - 1
+func (v *volumeCounts) without(name string, d directory) counts {
+	if own := v.counted[name]; own.directory == d {
+		return v.sums[d].plus(own.counts, -1)
 	}
 	return v.sums[d]
 }
@@ -113,13 +142,14 @@ func (v *volumeCounts) count(name string) {
 		return
 	}
 	if d, ok := v.read(volume); ok {
-		v.counted[volume.Name] = d
-		v.add(d, 1)
+		v.counted[volume.Name] = counted{d, countsOf(volume)}
+		v.add(v.counted[volume.Name], 1)
 	}
 }
 
-func (v *volumeCounts) add(d directory, n int) {
-	if v.sums[d] += n; v.sums[d] == 0 {
-		delete(v.sums, d)
+func (v *volumeCounts) add(c counted, times int) {
+	v.sums[c.directory] = v.sums[c.directory].plus(c.counts, times)
+	if v.sums[c.directory].all == 0 {
+		delete(v.sums, c.directory)
 	}
 }

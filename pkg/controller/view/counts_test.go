@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/view"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -56,6 +58,43 @@ func TestVolumesOfOnePathCostNoMore(t *testing.T) {
 	want, got := allocated(apart, n), allocated(together, n)
 	if got > 2*want {
 		t.Errorf("observing %d volumes of one path takes %d bytes, and %d with a path each", n, got, want)
+	}
+}
+
+// TestOthersOfADirectory: what becomes of a directory depends on whether others stay, and what may
+// join it on whether others use it.
+func TestOthersOfADirectory(t *testing.T) {
+	retain := func(v *corev1.PersistentVolume) {
+		v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimRetain
+	}
+	deleting := func(v *corev1.PersistentVolume) { at := metav1.Now(); v.DeletionTimestamp = &at }
+	tests := map[string]struct {
+		other       *corev1.PersistentVolume
+		kept, inUse bool
+	}{
+		"bound":            {newVolume("b", "/ns/shared", managed, in(corev1.VolumeBound)), true, true},
+		"not bound yet":    {newVolume("b", "/ns/shared", managed, in(corev1.VolumeAvailable)), true, true},
+		"released, Delete": {newVolume("b", "/ns/shared", managed, in(corev1.VolumeReleased)), false, false},
+		"released, Retain": {newVolume("b", "/ns/shared", managed, in(corev1.VolumeReleased), retain), true, false},
+		"being deleted":    {newVolume("b", "/ns/shared", managed, in(corev1.VolumeAvailable), deleting), false, false},
+		"elsewhere":        {newVolume("b", "/ns/other", managed, in(corev1.VolumeBound)), false, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			v := newView(t)
+			fill(t, v, 1, func(int) string { return "/ns/shared" })
+			if err := v.Caches.Volumes.GetStore().Add(tt.other); err != nil {
+				t.Fatal(err)
+			}
+			s := v.State(claimNumber(0))
+			if got := s.Volumes[0].Kept; got != tt.kept {
+				t.Errorf("kept is %v, want %v", got, tt.kept)
+			}
+			id, path, _ := caches.DirectoryOf(s.Volumes[0].Object)
+			if got := s.InUse(id, path); got != tt.inUse {
+				t.Errorf("in use is %v, want %v", got, tt.inUse)
+			}
+		})
 	}
 }
 

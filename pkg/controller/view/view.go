@@ -6,6 +6,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -73,6 +74,7 @@ func (v *View) State(uid types.UID) lifecycle.State {
 		UID:      uid,
 		Claim:    v.Caches.Claim(uid),
 		Holders:  func(path string) []string { return v.holders(path, volumes.VolumeName(uid)) },
+		InUse:    func(id, path string) bool { return v.isInUse(directory{id, path}, volumes.VolumeName(uid)) },
 		Attempts: v.Attempts,
 	}
 	if s.Claim != nil {
@@ -89,7 +91,8 @@ func (v *View) State(uid types.UID) lifecycle.State {
 func (v *View) volume(object *corev1.PersistentVolume) lifecycle.Volume {
 	volume := lifecycle.Volume{Object: object, Claim: v.ClaimOf(object)}
 	if volumes.NeedsCleanup(object, volume.Claim, v.Provisioner) {
-		volume.Shared, volume.Unadopted = v.isShared(object), v.unadopted(object)
+		others := v.othersOf(object)
+		volume.Shared, volume.Kept, volume.Unadopted = others.all > 0, others.kept > 0, v.unadopted(object)
 	}
 	return volume
 }
@@ -123,29 +126,62 @@ func (v *View) holders(path, except string) []string {
 		if !ok || slices.Contains(ids, name.FileSystemID) {
 			continue
 		}
-		if o, err := v.Outcome(job); err == nil && makes(o, path, except) {
+		o, err := v.Outcome(job)
+		if err != nil {
+			continue
+		}
+		for range makers(o, path, except) {
 			ids = append(ids, name.FileSystemID)
+			break
 		}
 	}
 	slices.Sort(ids)
 	return ids
 }
 
-// makes says that a Job makes a path a volume's, or just did.
-func makes(o mountjobs.Outcome, path, except string) bool {
-	for i, operation := range o.Operations {
-		takes := operation.Kind == directories.Setup || operation.Kind == directories.Restore
-		if takes && operation.Path == path && operation.Volume != except && o.Report.Results[i].State != directories.Failed {
-			return true
+// makers are the operations of a Job that make a path a volume's, or just did.
+func makers(o mountjobs.Outcome, path, except string) iter.Seq[directories.Operation] {
+	return func(yield func(directories.Operation) bool) {
+		for i, operation := range o.Operations {
+			takes := operation.Kind == directories.Setup || operation.Kind == directories.Restore
+			if takes && operation.Path == path && operation.Volume != except && o.Report.Results[i].State != directories.Failed && !yield(operation) {
+				return
+			}
 		}
 	}
-	return false
 }
 
-// isShared says that another volume has the same directory, in whatever phase it is.
-func (v *View) isShared(object *corev1.PersistentVolume) bool {
+// isInUse says that a volume other than the one of a name has a directory and is neither released nor
+// being deleted, or that a Job has made or makes the directory that of a claim which is there.
+func (v *View) isInUse(d directory, except string) bool {
+	if v.counts.others(d, except).inUse > 0 {
+		return true
+	}
+	return slices.ContainsFunc(v.Caches.JobsAt(d.path), func(job *batchv1.Job) bool {
+		name, ok := mountjobs.ParseName(job.Name)
+		if !ok || name.FileSystemID != d.fileSystemID {
+			return false
+		}
+		o, err := v.Outcome(job)
+		if err != nil {
+			return false
+		}
+		for operation := range makers(o, d.path, except) {
+			if v.Caches.Claim(types.UID(operation.ClaimUID)) != nil {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// othersOf are the other volumes that have a volume's directory.
+func (v *View) othersOf(object *corev1.PersistentVolume) counts {
 	d, ok := v.directoryOf(object)
-	return ok && v.counts.others(d, object.Name) > 0
+	if !ok {
+		return counts{}
+	}
+	return v.counts.others(d, object.Name)
 }
 
 // directoryOf is the directory of a volume, if the volume is ours.
