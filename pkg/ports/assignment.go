@@ -34,8 +34,8 @@ import (
 // no other is left.
 func Assign(in Input) Output {
 	p := newPlanner(in)
-	p.rebuild()
 	p.checkSource()
+	p.rebuild()
 	p.pinPorts()
 	p.countAbsences()
 	p.removeGone()

@@ -36,15 +36,17 @@ func (p *planner) checkSource() {
 }
 
 // overlap counts the file systems that listings should show, which are those of the table and of
-// the volumes that it will name, and those of them that this one shows. What is or was pinned may
-// be another account's.
+// the volumes that it will name, and those of them that this one shows. What is or was pinned, or is
+// another installation's, may be another account's.
 func (p *planner) overlap() (known, listed int) {
 	ids := map[string]bool{}
 	for id := range p.table.Targets {
 		ids[id] = true
 	}
-	for _, key := range p.namedKeys() {
-		ids[key.FileSystem] = true
+	for _, volume := range p.naming() {
+		if !volume.Foreign {
+			ids[volume.On.FileSystem] = true
+		}
 	}
 	for id := range ids {
 		if p.table.Targets[id].PinnedOnly || p.pinned(id) {

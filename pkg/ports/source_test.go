@@ -12,6 +12,11 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
+func foreign(v ports.Volume) ports.Volume {
+	v.Foreign = true
+	return v
+}
+
 func TestListingsOfAnotherSource(t *testing.T) {
 	const away = "999999999999/eu-west-1"
 	of := func(source string, ids ...string) efs.Listing {
@@ -55,6 +60,7 @@ func TestListingsOfAnotherSource(t *testing.T) {
 		"a lost table, and volumes on what is listed":   {ports.Input{Volumes: []ports.Volume{volume("v", "fs-0", 20500)}, Listing: of(home, "fs-0")}, false, home},
 		"a lost table, and volumes on what is not":      {ports.Input{Volumes: []ports.Volume{volume("v", "fs-0", 20500)}, Listing: of(home, "fs-8")}, true, ""},
 		"a lost table, and root volumes on others":      {ports.Input{Volumes: []ports.Volume{root(volume("r", "fs-0", 20500))}, Listing: of(home, "fs-8")}, true, ""},
+		"a lost table, volumes of another installation": {ports.Input{Volumes: []ports.Volume{foreign(volume("v", "fs-0", 20500))}, Listing: of(home, "fs-8")}, false, home},
 		"accepted by the administrator, in the table":   {ports.Input{Table: table(away, 2), Listing: of(away, "fs-8")}, false, away},
 		"accepted by the administrator, without source": {ports.Input{Table: table("", 0), Listing: of("", "fs-8")}, false, ""},
 	} {

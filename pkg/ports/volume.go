@@ -18,6 +18,8 @@ type Volume struct {
 	Port     int  // of the last port= option; 0 for none that could be one
 	Loopback bool // its server is the node itself
 	Root     bool // a root volume, which lives and goes with its target
+	// Foreign says that another installation made it: its file system may be another account's.
+	Foreign bool
 }
 
 // VolumeOf reads a PersistentVolume.

@@ -36,6 +36,8 @@ import (
 type Options struct {
 	// Namespace is the manager's: of the ConfigMaps, root claims and mount Jobs.
 	Namespace string
+	// Provisioner is in the volumes that are ours.
+	Provisioner string
 	// PollingInterval is the time between two polls, to which chance adds up to
 	// wellknown.PollingJitter of it.
 	PollingInterval time.Duration

@@ -12,6 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // state is the world at one sync. What is in it belongs to the caches: nobody changes it.
@@ -156,9 +157,21 @@ func (o Options) input(s state) ports.Input {
 		Begun: slices.Sorted(maps.Keys(s.begun)), State: s.assigned, Now: s.now,
 	}
 	for _, object := range s.volumes {
-		in.Volumes = append(in.Volumes, ports.VolumeOf(object))
+		volume := ports.VolumeOf(object)
+		volume.Foreign = o.isForeign(object)
+		in.Volumes = append(in.Volumes, volume)
 	}
 	return in
+}
+
+// isForeign says that another installation made a volume, which has a provisioner of its own, or a
+// namespace for its root claims.
+func (o Options) isForeign(object *corev1.PersistentVolume) bool {
+	if ref := object.Spec.ClaimRef; object.Spec.StorageClassName == wellknown.RootStorageClass && ref != nil {
+		return ref.Namespace != o.Namespace
+	}
+	provisioner := object.Annotations[wellknown.AnnotationProvisionedBy]
+	return provisioner != "" && provisioner != o.Provisioner
 }
 
 // addPicture adds what follows from the table that is in force.

@@ -27,7 +27,7 @@ var (
 
 func options() Options {
 	return Options{
-		Namespace: namespace, PollingInterval: time.Minute,
+		Namespace: namespace, Provisioner: wellknown.DefaultProvisioner, PollingInterval: time.Minute,
 		Range: ports.Range{Base: 20490, Count: 10}, VPCID: "vpc-1", DNSSuffix: "efs.us-east-1.amazonaws.com",
 	}
 }

@@ -131,7 +131,7 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 
 func (o Options) discovery(demand func() ports.Demand) discovery.Options {
 	return discovery.Options{
-		Namespace: o.Jobs.Namespace, PollingInterval: o.PollingInterval, Range: o.Range,
+		Namespace: o.Jobs.Namespace, Provisioner: o.Provisioner, PollingInterval: o.PollingInterval, Range: o.Range,
 		Demand: demand, Filter: o.Filter, VPCID: o.VPCID, DNSSuffix: o.DNSSuffix, Now: o.Now,
 		Log: o.Log, Events: o.Events, Metrics: o.Metrics,
 	}

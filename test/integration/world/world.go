@@ -68,6 +68,7 @@ func New(t testing.TB, c *cluster.Cluster) *World {
 		EFS:         efstest.New(),
 		cluster:     c, folder: t.TempDir(), folders: map[string]string{},
 	}
+	w.EFS.SetSource("123456789012/us-east-1")
 	t.Cleanup(w.end)
 	w.ClusterUID = string(must(client.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{}))(t).UID)
 	w.NewNamespace(w.Namespace)
