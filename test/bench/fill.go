@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,35 +18,87 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// fill makes bound claims like a first one that the contender provisions, without it. With a
-// volume name they share one directory. Nothing is made on the file system.
-func (w *world) fill(ctx context.Context, c contender, claims []string, volumeName string) ([]*corev1.PersistentVolume, error) {
-	model, err := w.makeModel(ctx, c, "model-of-"+claims[0], volumeName)
-	if err != nil {
-		return nil, err
-	}
-	var mu sync.Mutex
-	var made []*corev1.PersistentVolume // guarded by mu
-	err = each(ctx, claims, func(ctx context.Context, name string) error {
-		claim, err := w.createClaimFor(ctx, name, class, volumeName)
-		if err != nil {
-			return err
+// batch is a number of claims that a cluster is filled with.
+type batch struct {
+	claims     []string
+	volumeName string // of the directory that they share; without, each has its own
+}
+
+// binding is a claim and its volume.
+type binding struct {
+	claim  *corev1.PersistentVolumeClaim
+	volume *corev1.PersistentVolume
+}
+
+const (
+	// fillWrites is how many requests make a bound claim.
+	fillWrites = 5
+	// binder is the field manager of what the cluster's binder writes.
+	binder = "kube-controller-manager"
+)
+
+// fill makes bound claims like a first one of each batch, which the contender provisions and the
+// cluster's binder binds. The others are written as those two leave them, without them: the
+// binder is one worker and would take some 10 minutes for 50,000. Nothing is made on the file
+// system.
+func (b *bench) fill(ctx context.Context, w *world, c contender, batches ...batch) ([]*corev1.PersistentVolume, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, phaseDeadline, fmt.Errorf("filling the cluster takes more than %s", phaseDeadline))
+	defer cancel()
+	models := make([]binding, len(batches))
+	for i, batch := range batches {
+		var err error
+		if models[i], err = w.makeModel(ctx, c, "model-of-"+batch.claims[0], batch.volumeName); err != nil {
+			return nil, fmt.Errorf("making a model: %w", err)
 		}
-		volume, err := w.client.CoreV1().PersistentVolumes().Create(ctx, volumeLike(model, claim, volumeName != ""), metav1.CreateOptions{})
-		mu.Lock()
-		defer mu.Unlock()
-		made = append(made, volume)
-		return err
-	})
-	if err != nil {
-		return nil, err
 	}
-	_, err = w.await(ctx, "all volumes are bound", claims, isBound)
-	return made, err
+	// The binder would otherwise serve the claims, too, and change them between two of the writes.
+	w.cluster.StopControllers()
+	var made []*corev1.PersistentVolume
+	begin := time.Now()
+	for i, batch := range batches {
+		volumes, err := w.writeBound(ctx, models[i], batch)
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, volumes...)
+	}
+	took := time.Since(begin).Seconds()
+	b.say("  %d bound volumes written in %.0f s, %.0f writes/s", len(made), took, float64(fillWrites*len(made))/took)
+	return made, w.checkFill(ctx, c)
+}
+
+// checkFill starts the controllers and has one claim come and go. The binder has synced all
+// volumes by then, and must have left them bound.
+func (w *world) checkFill(ctx context.Context, c contender) error {
+	if err := w.cluster.StartControllers(); err != nil {
+		return err
+	}
+	if err := w.with(ctx, c, func(*program) error { return w.comeAndGo(ctx, "first-after-fill") }); err != nil {
+		return err
+	}
+	claims, err := w.client.CoreV1().PersistentVolumeClaims(team).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, claim := range claims.Items {
+		if claim.Status.Phase != corev1.ClaimBound {
+			return fmt.Errorf("claim %s is %s after the fill, and not Bound", claim.Name, claim.Status.Phase)
+		}
+	}
+	volumes, err := w.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, volume := range volumes.Items {
+		if volume.Status.Phase != corev1.VolumeBound {
+			return fmt.Errorf("volume %s is %s after the fill, and not Bound", volume.Name, volume.Status.Phase)
+		}
+	}
+	return nil
 }
 
 // makeModel has the contender provision one claim.
-func (w *world) makeModel(ctx context.Context, c contender, model, volumeName string) (*corev1.PersistentVolume, error) {
+func (w *world) makeModel(ctx context.Context, c contender, model, volumeName string) (binding, error) {
 	err := w.with(ctx, c, func(p *program) error {
 		if _, err := w.createClaimFor(ctx, model, class, volumeName); err != nil {
 			return err
@@ -57,13 +110,61 @@ func (w *world) makeModel(ctx context.Context, c contender, model, volumeName st
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return binding{}, err
 	}
 	claim, err := w.client.CoreV1().PersistentVolumeClaims(team).Get(ctx, model, metav1.GetOptions{})
 	if err != nil {
+		return binding{}, err
+	}
+	volume, err := w.client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+	return binding{claim, volume}, err
+}
+
+// writeBound writes the claims of a batch and their volumes, and waits until the witness has
+// seen them.
+func (w *world) writeBound(ctx context.Context, model binding, b batch) ([]*corev1.PersistentVolume, error) {
+	var mu sync.Mutex
+	var made []*corev1.PersistentVolume // guarded by mu
+	err := each(ctx, b.claims, func(ctx context.Context, name string) error {
+		claim, err := w.createClaimFor(ctx, name, class, b.volumeName)
+		if err != nil {
+			return err
+		}
+		volume, err := w.client.CoreV1().PersistentVolumes().Create(ctx, volumeLike(model.volume, claim, b.volumeName != ""), metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("creating the volume of claim %s: %w", name, err)
+		}
+		mu.Lock()
+		made = append(made, volume)
+		mu.Unlock()
+		return w.bind(ctx, model, binding{claim, volume})
+	})
+	if err != nil {
 		return nil, err
 	}
-	return w.client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+	_, err = w.await(ctx, "all volumes are bound", b.claims, isBound)
+	return made, err
+}
+
+// bind makes the writes of the cluster's binder, in its order.
+func (w *world) bind(ctx context.Context, model, b binding) error {
+	options := metav1.UpdateOptions{FieldManager: binder}
+	b.volume.Status.Phase = corev1.VolumeBound
+	if _, err := w.client.CoreV1().PersistentVolumes().UpdateStatus(ctx, b.volume, options); err != nil {
+		return fmt.Errorf("binding volume %s: %w", b.volume.Name, err)
+	}
+	claims := w.client.CoreV1().PersistentVolumeClaims(b.claim.Namespace)
+	b.claim.Annotations = model.claim.Annotations // also the binder's own
+	b.claim.Spec.VolumeName = b.volume.Name
+	claim, err := claims.Update(ctx, b.claim, options)
+	if err != nil {
+		return fmt.Errorf("binding claim %s: %w", b.claim.Name, err)
+	}
+	claim.Status = model.claim.Status
+	if _, err := claims.UpdateStatus(ctx, claim, options); err != nil {
+		return fmt.Errorf("binding claim %s: %w", b.claim.Name, err)
+	}
+	return nil
 }
 
 // volumeLike is the model for another claim, with the model's directory or one of its own.

@@ -28,7 +28,7 @@ func (b *bench) measureIdle(ctx context.Context) error {
 	c := b.ours(defaultLimits())
 	result := idle{Volumes: b.options.volumes, Minutes: b.options.idle.Minutes()}
 	err := b.inWorld(ctx, fmt.Sprintf("idle with %d volumes", b.options.volumes), c, &result.Conditions, func(ctx context.Context, w *world) error {
-		if _, err := w.fill(ctx, c, names("idle", b.options.volumes), ""); err != nil {
+		if _, err := b.fill(ctx, w, c, batch{claims: names("idle", b.options.volumes)}); err != nil {
 			return err
 		}
 		for range starts {

@@ -80,7 +80,7 @@ const (
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o := options{}
 	usual := []string{partAlone, partBurst, partTakeover, partIdle}
-	all := append(slices.Clone(usual), partScale, partChurn) // which take an hour or more
+	all := append(slices.Clone(usual), partScale, partChurn) // which take long
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.programs, "programs", os.Getenv("KUBE_PROGRAMS"), "`folder` with etcd, kube-apiserver and kube-controller-manager")
@@ -177,6 +177,9 @@ func (b *bench) measureSingles(ctx context.Context) error {
 func (b *bench) wanted(all ...contender) []contender {
 	return slices.DeleteFunc(all, func(c contender) bool { return c.name == libraryName && !b.options.library })
 }
+
+// asks says whether a part is to be measured.
+func (b *bench) asks(part string) bool { return slices.Contains(b.options.parts, part) }
 
 // measureBursts has each round measure all, so that what else the machine does meets them alike.
 func (b *bench) measureBursts(ctx context.Context) error {

@@ -64,75 +64,102 @@ func (b *bench) measureScale(ctx context.Context) error {
 	return nil
 }
 
+// measureScaleOf fills one cluster for all cases, and for the part churn.
 func (b *bench) measureScaleOf(ctx context.Context, c contender, limit float64) error {
 	n := b.options.scale
 	under := conditions{}
 	var done []scale
 	what := fmt.Sprintf("%d volumes, of which %d share a directory, %s", n.volumes, n.shared, c.name)
-	err := b.inWorld(ctx, what, c, &under, func(ctx context.Context, w *world) error {
-		own, shared := names("own", n.volumes-n.shared), names("shared", n.shared)
-		if err := w.fillScale(ctx, c, own, shared); err != nil {
+	err := b.inWorld(ctx, what, c, &under, func(ctx context.Context, w *world) (err error) {
+		made, err := b.fillLarge(ctx, w, c)
+		if err != nil {
 			return err
 		}
-		for _, run := range []struct {
-			name    string
-			number  int
-			volumes int
-			work    func(context.Context, *program) error
-		}{
-			{caseVolumes, 1, n.volumes, func(ctx context.Context, _ *program) error { return w.comeAndGo(ctx, "probe") }},
-			{caseShared, n.shared, n.volumes, func(ctx context.Context, _ *program) error { return w.deleteAll(ctx, shared) }},
-			{caseMass, n.mass, n.volumes - n.shared, func(ctx context.Context, _ *program) error { return w.deleteAll(ctx, own[:n.mass]) }},
-		} {
-			s := scale{Contender: c.name, Case: run.name, Volumes: run.volumes, Number: run.number, Limit: limit}
-			begin := time.Now()
-			if err := w.with(ctx, c, func(p *program) error { return s.measure(ctx, p, run.work) }); err != nil {
-				return fmt.Errorf("%s: %w", run.name, err)
+		if c.name == managerName {
+			if err := w.makeDirectories(ctx, made); err != nil {
+				return err
 			}
-			s.Jobs = w.jobsSince(begin)
-			b.sayScale(s)
-			done = append(done, s)
 		}
-		s, err := w.measureStandby(ctx, c, n.standby)
-		s.Limit, s.Volumes = limit, n.volumes-n.shared-n.mass
-		b.sayScale(s)
-		done = append(done, s)
+		done, err = b.measureScaleIn(ctx, w, c, limit)
 		return err
 	})
 	for i := range done {
 		done[i].Conditions = under
 	}
 	b.results.Scales = append(b.results.Scales, done...)
+	if c.name == managerName && b.results.Churn != nil {
+		b.results.Churn.Conditions = under
+	}
 	return err
+}
+
+// measureScaleIn begins with what leaves the volumes of the cluster.
+func (b *bench) measureScaleIn(ctx context.Context, w *world, c contender, limit float64) (done []scale, err error) {
+	n := b.options.scale
+	own, shared := n.claims()
+	measure := func(s scale, work func(context.Context) error) error {
+		s.Contender, s.Limit = c.name, limit
+		begin := time.Now()
+		if err := w.with(ctx, c, func(p *program) error { return s.measure(ctx, p, work) }); err != nil {
+			return fmt.Errorf("%s: %w", s.Case, err)
+		}
+		s.Jobs = w.jobsSince(begin)
+		b.sayScale(s)
+		done = append(done, s)
+		return nil
+	}
+	err = measure(scale{Case: caseVolumes, Number: 1, Volumes: n.volumes}, func(ctx context.Context) error { return w.comeAndGo(ctx, "probe") })
+	if err != nil {
+		return done, err
+	}
+	if c.name == managerName && b.asks(partChurn) {
+		if err := b.measureChurnIn(ctx, w); err != nil {
+			return done, fmt.Errorf("%s: %w", partChurn, err)
+		}
+	}
+	err = measure(scale{Case: caseShared, Number: n.shared, Volumes: n.volumes}, func(ctx context.Context) error { return w.deleteAll(ctx, shared) })
+	if err != nil {
+		return done, err
+	}
+	left := n.volumes - n.shared
+	err = measure(scale{Case: caseMass, Number: n.mass, Volumes: left}, func(ctx context.Context) error { return w.deleteAll(ctx, own[:n.mass]) })
+	if err != nil {
+		return done, err
+	}
+	s, err := w.measureStandby(ctx, c, n.standby)
+	s.Volumes, s.Limit = left-n.mass, limit
+	b.sayScale(s)
+	return append(done, s), err
 }
 
 func (b *bench) sayScale(s scale) {
 	b.say("  %d %s: %.0f s, %.1f s of a processor, peak %.0f MiB of %.0f", s.Number, s.Case, s.Seconds, s.Processor, s.Memory.Peak, s.Limit)
 }
 
-// fillScale makes volumes with their directories, a part of them with one that they share.
-func (w *world) fillScale(ctx context.Context, c contender, own, shared []string) error {
-	made, err := w.fill(ctx, c, own, "")
-	if err != nil {
-		return err
+// claims are those that have a directory each, and those that share one.
+func (n scaleNumbers) claims() (own, shared []string) {
+	return names("own", n.volumes-n.shared), names("shared", n.shared)
+}
+
+// fillLarge makes the volumes of the parts scale and churn.
+func (b *bench) fillLarge(ctx context.Context, w *world, c contender) ([]*corev1.PersistentVolume, error) {
+	if err := w.makeClassOf(ctx, otherClass, nobody); err != nil {
+		return nil, err
 	}
+	own, shared := b.options.scale.claims()
 	volumeName := "shared"
 	if c.name != managerName {
 		volumeName = "" // the library knows no such thing, and its binder would not bind
 	}
-	together, err := w.fill(ctx, c, shared, volumeName)
-	if err != nil || c.name != managerName {
-		return err
-	}
-	return w.makeDirectories(ctx, append(made, together...))
+	return b.fill(ctx, w, c, batch{claims: own}, batch{claims: shared, volumeName: volumeName})
 }
 
 // measure has a program do something and waits until it has nothing more to do.
-func (s *scale) measure(ctx context.Context, p *program, work func(context.Context, *program) error) error {
+func (s *scale) measure(ctx context.Context, p *program, work func(context.Context) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, phaseDeadline, fmt.Errorf("it takes more than %s", phaseDeadline))
 	defer cancel()
 	begin := time.Now()
-	if err := work(ctx, p); err != nil {
+	if err := work(ctx); err != nil {
 		return err
 	}
 	s.Seconds = time.Since(begin).Seconds()
@@ -185,16 +212,13 @@ func (w *world) measureStandby(ctx context.Context, c contender, n int) (s scale
 	s = scale{Contender: c.name, Case: caseStandby, Number: n}
 	pair := &pair{world: w, contender: c, lease: usualLease()}
 	defer func() { err = errors.Join(err, pair.end()) }()
-	if err := w.makeClassOf(ctx, otherClass, nobody); err != nil {
-		return s, err
-	}
 	if pair.leader, err = w.start(ctx, c, pair.lease); err != nil {
 		return s, err
 	}
 	if err := pair.addStandby(ctx); err != nil {
 		return s, err
 	}
-	return s, s.measure(ctx, pair.standby, func(ctx context.Context, _ *program) error {
+	return s, s.measure(ctx, pair.standby, func(ctx context.Context) error {
 		return each(ctx, names("other", n), w.passBy)
 	})
 }

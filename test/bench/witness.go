@@ -209,18 +209,18 @@ func (w *witness) read(claims []string) []story {
 // await waits until something has happened to each of the claims, and gives their stories. What
 // happened when does not depend on when this looks.
 func (w *witness) await(ctx context.Context, what string, claims []string, happened func(story) bool) ([]story, error) {
-	var stories []story
-	missing := 0
+	served := 0 // of the first claims, which need not be read again
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(context.Context) (bool, error) {
-		stories, missing = w.read(claims), 0
-		for _, s := range stories {
-			if !happened(s) {
-				missing++
-			}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for served < len(claims) && happened(*w.of(claims[served])) {
+			served++
 		}
-		return missing == 0, nil
+		return served == len(claims), nil
 	})
+	stories := w.read(claims)
 	if err != nil {
+		missing := len(slices.DeleteFunc(stories, happened))
 		return nil, fmt.Errorf("waiting until %s: %d of %d claims are missing: %w", what, missing, len(claims), context.Cause(ctx))
 	}
 	return stories, nil

@@ -115,6 +115,19 @@ func (c *Cluster) RestartAPIServer(ctx context.Context) error {
 	return c.awaitAPIServer(ctx)
 }
 
+// StopControllers kills the controller-manager. Until StartControllers, objects stay as they are
+// written.
+func (c *Cluster) StopControllers() {
+	c.controllerManager.stop()
+	c.controllerManager = nil
+}
+
+// StartControllers starts the controller-manager again, and does not wait for it.
+func (c *Cluster) StartControllers() (err error) {
+	c.controllerManager, err = startProcess(c.controllerManagerProgram())
+	return err
+}
+
 // Logs are the last lines of every program.
 func (c *Cluster) Logs(lines int) string {
 	var text strings.Builder
