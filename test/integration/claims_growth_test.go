@@ -36,8 +36,12 @@ func TestClaimGrowsInUse(t *testing.T) {
 		s.patchStatus(v.claim, `{"status": {
 			"conditions": [{"type": "FileSystemResizePending", "status": "True"}, {"type": "ModifyingVolume", "status": "True"}],
 			"allocatedResourceStatuses": {"storage": "NodeResizePending", "example.com/quality": "NodeResizePending"}}}`)
-		s.Eventually("nothing is left of a resize", func(context.Context) error {
-			status := s.see(v.claim).Status
+		s.Eventually("nothing is left of a resize", func(ctx context.Context) error {
+			claim, err := s.Client.CoreV1().PersistentVolumeClaims(v.claim.Namespace).Get(ctx, v.claim.Name, metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			status := claim.Status
 			_, resizing := status.AllocatedResourceStatuses[corev1.ResourceStorage]
 			if resizing || len(status.AllocatedResourceStatuses) != 1 || len(status.Conditions) != 1 {
 				return fmt.Errorf("it has the resource statuses %v and the conditions %v", status.AllocatedResourceStatuses, status.Conditions)
