@@ -171,9 +171,9 @@ func (d directory) brokenTableIsServedOn(ns string) {
 	l.Helper()
 	good, leader := l.table(), l.leaseHolder()
 	l.Cleanup(func() { l.putTable(good) })
-	texts := []string{"targets: [what, is, this", "targets: [what, is, this"}
+	texts := []string{"targets: [what, is, this", "targets: {what, is, this"} // who has just said the same does not say it again
 	if *long {
-		texts = append(texts, "targets: {what, is, this", "targets: [what, is, this")
+		texts = append(texts, "targets: [what, is, this")
 	}
 	for round, broken := range texts {
 		d.wantLines("table that cannot be read", func() {
