@@ -39,6 +39,9 @@ func rightsAreUsed(l *lab) {
 	if len(granted) == 0 {
 		l.Fatal("the overlay grants nothing")
 	}
+	if !*long { // finished Jobs hold a root claim that was deleted by hand, which rootVolumeComesBack does
+		delete(granted, right{account: "efs-manager", group: "batch", resource: "jobs", verb: "delete"})
+	}
 	for _, request := range l.requests() {
 		if !strings.HasPrefix(request.User.Username, "system:serviceaccount:"+system+":") || request.ImpersonatedUser != nil {
 			continue
