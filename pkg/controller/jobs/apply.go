@@ -76,7 +76,7 @@ func (c *Controller) start(ctx context.Context, w world, p plan) (again time.Dur
 	}
 	packed, again, err := c.pack(ctx, p.due)
 	if err != nil {
-		c.tellNotStarted(p.due, "reading what it would remove", err)
+		c.tellNotStarted(p.due, "reading what it is about", err)
 		return 0, err
 	}
 	if len(packed.Batch) == 0 {
@@ -122,7 +122,6 @@ func (c *Controller) pack(ctx context.Context, due []lifecycle.Wanted) (packed m
 	}
 	operations, err = c.withNamespaceUIDs(ctx, operations)
 	if err != nil {
-		c.tellWaiting(due, fmt.Sprintf("no mount Job can begin: %v", err))
 		return mountjobs.Packed{}, 0, err
 	}
 	packed = c.packFit(operations) // with owners to release, and with uids, they may be too many

@@ -1,9 +1,18 @@
 package jobs
 
 import (
+	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/record"
+
 	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/tell"
 )
 
 // TestOperationsAreSentWithTheUIDOfTheirNamespace as it is now, unless they only finish what was begun.
@@ -33,5 +42,28 @@ func TestOperationsAreSentWithTheUIDOfTheirNamespace(t *testing.T) {
 				t.Errorf("sent with the uid %q, want %q", sent[0].NamespaceUID, tt.want)
 			}
 		})
+	}
+}
+
+// TestRefusedReadOfANamespaceIsToldOnce, on the claim that waits for it, with the right that is missing.
+func TestRefusedReadOfANamespaceIsToldOnce(t *testing.T) {
+	c := newSharedPath(t, 1, 1).clusters[0]
+	events := record.NewFakeRecorder(10)
+	c.tell = tell.New(events)
+	client, ok := c.client.(*fake.Clientset)
+	if !ok {
+		t.Fatalf("the client is a %T", c.client)
+	}
+	client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), livesNamespace, nil)
+	})
+	c.addClaim("Delete", "")
+	w := c.observe(livesFileSystem)
+	if _, err := c.start(t.Context(), w, decide(w)); !apierrors.IsForbidden(err) {
+		t.Errorf("got %v", err)
+	}
+	told := written(events)
+	if len(told) != 1 || !strings.Contains(told[0], "no mount Job can begin: reading what it is about failed") || !strings.Contains(told[0], "namespaces") {
+		t.Errorf("told %q, want one sentence", told)
 	}
 }
