@@ -132,15 +132,6 @@ func (o *Outcome) succeedWithoutReport() {
 // HoldsFileSystem says whether the next Job must wait for this one.
 func (o Outcome) HoldsFileSystem() bool { return o.State == Running }
 
-// ResultOf is what became of a volume's operation; ok is false if the Job has none for it.
-func (o Outcome) ResultOf(volume string) (operation directories.Operation, result directories.Result, ok bool) {
-	i := slices.IndexFunc(o.Operations, func(operation directories.Operation) bool { return operation.Volume == volume })
-	if i < 0 {
-		return directories.Operation{}, directories.Result{}, false
-	}
-	return o.Operations[i], o.Report.Results[i], true
-}
-
 // BlamesNode says whether the next try is better made on another node. Refusals of single
 // operations are the same everywhere.
 func (o Outcome) BlamesNode() bool {
