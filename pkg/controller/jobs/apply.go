@@ -116,7 +116,7 @@ func (c *Controller) pack(ctx context.Context, due []lifecycle.Wanted) (packed m
 		waiting[i] = wanted.Operation
 	}
 	chosen := c.packFit(waiting)
-	operations, err := c.seal(ctx, riding(due, chosen.Batch))
+	operations, err := c.seal(ctx, packedOf(due, chosen.Batch))
 	if err != nil {
 		return mountjobs.Packed{}, 0, err
 	}

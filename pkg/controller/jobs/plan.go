@@ -81,7 +81,7 @@ func (p *plan) planNext(w world) {
 		}
 		p.due = append(p.due, wanted)
 	}
-	p.due = p.riding(p.due, w.now)
+	p.due = p.holdBackRestores(p.due, w.now)
 	slices.SortFunc(p.due, func(a, b lifecycle.Wanted) int {
 		return cmp.Or(turn(a).Compare(turn(b)), strings.Compare(a.Operation.Volume, b.Operation.Volume))
 	})
@@ -101,10 +101,10 @@ func turn(wanted lifecycle.Wanted) time.Time {
 	return wanted.Since
 }
 
-// riding are the operations that are due, unless all are restores that failed time and again: those
-// ride in Jobs that others want, and have one of their own only after a while. Otherwise claims that
+// holdBackRestores gives the operations that are due, unless all are restores that failed time and
+// again: those ride in Jobs that others want, and have one of their own only after a while. Otherwise claims that
 // restore unknown uids would keep one Job after the other running, which others have to wait for.
-func (p *plan) riding(due []lifecycle.Wanted, now time.Time) []lifecycle.Wanted {
+func (p *plan) holdBackRestores(due []lifecycle.Wanted, now time.Time) []lifecycle.Wanted {
 	var first time.Time
 	for _, wanted := range due {
 		if wanted.Operation.Kind != directories.Restore || volumes.AttemptOf(wanted.Operation) <= promptTries {

@@ -18,9 +18,9 @@ type liveObjects struct {
 	claims  map[types.NamespacedName]*corev1.PersistentVolumeClaim
 }
 
-// riding are those of the operations that are due which a batch was packed of. The batch has their
-// order.
-func riding(due []lifecycle.Wanted, batch []directories.Operation) []lifecycle.Wanted {
+// packedOf finds, among the operations that are due, those that a batch was packed of. The batch has
+// their order.
+func packedOf(due []lifecycle.Wanted, batch []directories.Operation) []lifecycle.Wanted {
 	var found []lifecycle.Wanted
 	for _, wanted := range due {
 		if len(found) == len(batch) {

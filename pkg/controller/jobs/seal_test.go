@@ -103,7 +103,7 @@ func TestOperationsRideInTheirOrder(t *testing.T) {
 				operations = append(operations, w.Operation)
 			}
 			var got []string
-			for _, w := range riding(c.due, mountjobs.Pack(operations, c.batch).Batch) {
+			for _, w := range packedOf(c.due, mountjobs.Pack(operations, c.batch).Batch) {
 				got = append(got, w.Operation.Volume)
 			}
 			if !slices.Equal(got, c.want) {
