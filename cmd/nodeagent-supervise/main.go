@@ -1,7 +1,8 @@
 // Command nodeagent-supervise is the node's small program:
 //
-//	nodeagent-supervise          is what nodeagent supervise runs: keeps one stunnel process for
-//	                             each configuration file that the node agent writes
+//	nodeagent-supervise          is what nodeagent supervise runs: listens on the port of each
+//	                             tunnel that the node agent asks for, and runs its stunnel process
+//	nodeagent-supervise launch   becomes such a process: program, memory limit and configuration
 //	nodeagent-supervise probe    asks the agent, for kubelet
 //
 // It is a program of its own because of its memory: a supervisor that linked what the agent
@@ -26,6 +27,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/buildinfo"
 	"gnuthought.com/efs-stunnel/pkg/logging"
 	"gnuthought.com/efs-stunnel/pkg/settings"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
@@ -36,8 +38,8 @@ const (
 	exitUsage  = 2
 )
 
-// stopGrace leaves 10 of the pod's 30 seconds for what is killed then.
-const stopGrace = 20 * time.Second
+// serveOn and stopGrace are within the pod's 300 seconds.
+const serveOn, stopGrace = 270 * time.Second, 20 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -46,8 +48,11 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	if len(args) > 0 && args[0] == "probe" {
+	switch {
+	case len(args) > 0 && args[0] == "probe":
 		return probe(ctx, args[1:], getenv, stdout, stderr)
+	case len(args) > 0 && args[0] == launchCommand:
+		return launch(args[1:], stderr)
 	}
 	return runSupervisor(ctx, args, getenv, stdout, stderr)
 }
@@ -67,8 +72,10 @@ func runSupervisor(ctx context.Context, args []string, getenv func(string) strin
 	log := logging.New(lines, logging.Format(o.logFormat), o.logLevel)
 	log.Info("supervisor starts", "reason", "build "+buildinfo.Read().String())
 	err = supervise.Run(ctx, supervise.Options{
-		Prefix: o.stunnelConf, Stunnel: o.stunnel, StopGrace: stopGrace,
-		ReapOrphans: os.Getpid() == 1, Log: log,
+		Prefix: o.stunnelConf, Stunnel: o.stunnel, Launcher: []string{ownProgram, launchCommand},
+		MemoryLimit: supervise.DefaultMemoryLimit, Idle: o.idle,
+		Clients: func() (sockets.Uses, error) { return sockets.Clients(sockets.OwnUID()) }, Listening: sockets.Listening,
+		ServeOn: serveOn, StopGrace: stopGrace, ReapOrphans: os.Getpid() == 1, Log: log,
 	})
 	if err != nil {
 		log.Error("supervisor ends because of an error", "err", err)

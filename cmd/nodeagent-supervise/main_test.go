@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/logging/loggingtest"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
@@ -44,6 +45,9 @@ func TestBadSettings(t *testing.T) {
 		"empty program":   {[]string{"--stunnel", ""}, "--stunnel"},
 		"level":           {[]string{"--log-level", "LOUD"}, "LOUD"},
 		"argument":        {[]string{"now"}, "now"},
+		"negative idle":   {[]string{"--tunnel-idle", "-1s"}, "--tunnel-idle"},
+		"launch nothing":  {[]string{"launch"}, "want launch PROGRAM"},
+		"launch no limit": {[]string{"launch", "/bin/true", "much", "/x"}, "much"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -65,6 +69,10 @@ func TestHelp(t *testing.T) {
 
 func TestRunUntilToldToEnd(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "stunnel.conf")
+	dir, err := confdir.Open(prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var stderr loggingtest.Buffer
 	ended := make(chan int, 1)
@@ -72,7 +80,7 @@ func TestRunUntilToldToEnd(t *testing.T) {
 		ended <- run(ctx, []string{"--stunnel-conf", prefix, "--stunnel", stunneltest.Path(t)}, none, os.Stdout, &stderr)
 	}()
 	for deadline := time.Now().Add(patience); ; <-time.After(5 * time.Millisecond) {
-		if _, err := supervise.ReadStatus(prefix); err == nil {
+		if _, err := supervise.ReadStatus(dir); err == nil {
 			break
 		} else if !errors.Is(err, fs.ErrNotExist) || time.Now().After(deadline) {
 			t.Fatalf("no status: %v; log:\n%s", err, stderr.String())

@@ -7,29 +7,36 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/logging"
 	"gnuthought.com/efs-stunnel/pkg/settings"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
+
+// maxIdle is the longest --tunnel-idle.
+const maxIdle = 24 * time.Hour
 
 // options are checked settings.
 type options struct {
 	stunnelConf string
 	stunnel     string // as found
+	idle        time.Duration
 	logLevel    slog.Level
 	logFormat   string
 }
 
 func parseOptions(args []string, getenv func(string) string) (options, *settings.Set, error) {
-	o := options{stunnelConf: wellknown.DefaultStunnelConf, logFormat: string(logging.Text)}
+	o := options{stunnelConf: wellknown.DefaultStunnelConf, idle: wellknown.DefaultTunnelIdle, logFormat: string(logging.Text)}
 	set := settings.New("nodeagent supervise")
 	tunnels := set.Group("Tunnels")
-	tunnels.Add(settings.Text(&o.stunnelConf, "path", supervise.CheckPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
-		"`path` that begins the tunnels' configuration files, each of which adds a dot and the tunnel's name")
+	tunnels.Add(settings.Text(&o.stunnelConf, "path", confdir.CheckPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
+		"`path` that begins the names of the tunnels' files; stunnel's configuration adds a dot and the tunnel's name")
 	tunnels.Add(settings.Text(&o.stunnel, "program", checkProgram), "stunnel", "STUNNEL_PATH",
 		"stunnel `program`; default is the first there is of "+strings.Join(stunnelPrograms(), ", "))
+	tunnels.Add(settings.Duration(&o.idle, 0, maxIdle), "tunnel-idle", "",
+		"`time` without a connection after which a tunnel's stunnel ends, to start at the next one; 0 has all run always")
 	logs := set.Group("Logs")
 	logs.Add(settings.Parsed(&o.logLevel, "level", logging.ParseLevel, slog.Level.String), "log-level", "LOGGING_LEVEL",
 		"lowest `level` that is logged: DEBUG, INFO, WARNING, ERROR or CRITICAL")

@@ -10,7 +10,6 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/settings"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -28,7 +27,7 @@ func parseProbe(args []string, getenv func(string) string) (probeOptions, *setti
 	o := probeOptions{stunnelConf: wellknown.DefaultStunnelConf, timeout: wellknown.DefaultAgentProbeTimeout}
 	set := settings.New("nodeagent-supervise probe")
 	g := set.Group("Probe")
-	g.Add(settings.Text(&o.stunnelConf, "path", supervise.CheckPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
+	g.Add(settings.Text(&o.stunnelConf, "path", confdir.CheckPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
 		"`path` that the agent was given, beside which its socket lies")
 	g.Add(settings.Duration(&o.timeout, minProbeTimeout, maxProbeTimeout), "timeout", "AGENT_PROBE_TIMEOUT",
 		"time for the agent's answer; less than kubelet's timeoutSeconds, or kubelet ends the probe before it can say why it failed")

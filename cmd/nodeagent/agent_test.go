@@ -67,7 +67,7 @@ func TestAgentBadSettings(t *testing.T) {
 		"a folder of roots":  {map[string]string{"EFS_CA_FILE": "/"}, nil, `EFS_CA_FILE "/": want`},
 		"relative roots":     {nil, []string{"--ca-file=ca.crt"}, `--ca-file "ca.crt": want`},
 		"relative prefix":    {nil, []string{"--stunnel-conf=x"}, `--stunnel-conf "x": want`},
-		"long prefix":        {nil, []string{"--stunnel-conf=/" + strings.Repeat("x", 100)}, "want at most 96 bytes"},
+		"long prefix":        {nil, []string{"--stunnel-conf=/" + strings.Repeat("x", 100)}, "want at most 94 bytes"},
 		"bad namespace":      {nil, []string{"--namespace=A"}, `--namespace "A": want`},
 		"bad level":          {map[string]string{"LOGGING_LEVEL": "loud"}, nil, `LOGGING_LEVEL "loud": want`},
 		"no such flag":       {nil, []string{"--nonsense"}, "--nonsense: there is no such flag"},

@@ -63,8 +63,8 @@ func (o *agentOptions) settings() *settings.Set {
 }
 
 func (o *agentOptions) bindTunnels(g *settings.Group) {
-	g.Add(settings.Text(&o.stunnelConf, "path", checkPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
-		"`path` that begins the tunnels' configuration files, each of which adds a dot and the tunnel's name")
+	g.Add(settings.Text(&o.stunnelConf, "path", confdir.CheckPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
+		"`path` that begins the names of the tunnels' files; stunnel's configuration adds a dot and the tunnel's name")
 	g.Add(settings.Text(&o.caFile, "file", checkFile), "ca-file", "EFS_CA_FILE",
 		"`file` of the roots that servers' certificates must come from, in PEM, which the supervisor's container must have, too; default is the first there is of "+strings.Join(caFiles(), ", "))
 	g.Add(settings.Text(&o.region, "region", checkRegion), "aws-region", "AWS_REGION",
@@ -115,7 +115,7 @@ func parseAgentOptions(args []string, e agentEnvironment) (agentOptions, *settin
 	if err := checkNamespace(o.namespace); err != nil { // its default is read from a file
 		return o, set, set.Wrong("namespace", err)
 	}
-	if most := maxSocketPath - len(confdir.Dir{}.Socket()); len(o.stunnelConf) > most {
+	if most := maxSocketPath - len(confdir.Dir{}.StoreSocket()); len(o.stunnelConf) > most {
 		return o, set, set.Wrong("stunnel-conf", fmt.Errorf("want at most %d bytes, as there is a socket beside the files", most))
 	}
 	if o.caFile != "" {

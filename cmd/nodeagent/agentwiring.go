@@ -77,7 +77,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (wiring, error) {
 		Routing:  routing.Settings{CAFile: o.caFile, ServerPort: wellknown.NFSPort, Reserved: reserved(o.httpAddress)},
 		Metadata: metadata.Find, Credentials: credentials.Chain{Log: sdkLogger(log)}.Find,
 		Dialer:        &probe.Network{CAFile: o.caFile},
-		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(dir.Prefix()) },
+		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(dir) },
 		ProbeInterval: o.probeInterval, HealthWait: wellknown.FirstHealthWait, RemoveStartupTaint: o.removeStartupTaint,
 		HTTP: httpserver.Options{
 			Address: o.httpAddress, Pprof: o.pprof, Log: log,

@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
-
-	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
 // supervisorProgram lies in this program's folder.
@@ -35,6 +33,3 @@ func becomeSupervisor(
 	fmt.Fprintln(stderr, "nodeagent supervise:", err)
 	return exitFailed
 }
-
-// checkPrefix has both commands take the same folder for one.
-func checkPrefix(prefix string) error { return supervise.CheckPrefix(prefix) }

@@ -1,0 +1,86 @@
+package sockets_test
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"testing"
+
+	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
+)
+
+func TestClientsAndListeners(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.9:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	address := netip.MustParseAddrPort(listener.Addr().String())
+	const connections = 3
+	for range connections {
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp4", address.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+	}
+	for name, tt := range map[string]struct {
+		except, want int
+	}{
+		"nobody is excepted":       {-1, connections},
+		"another user's count":     {os.Getuid() + 1, connections},
+		"the excepted one's don't": {os.Getuid(), 0},
+	} {
+		uses, err := sockets.Clients(tt.except)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if uses[address] != tt.want {
+			t.Errorf("%s: got %d connections, want %d", name, uses[address], tt.want)
+		}
+	}
+	file, err := listener.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	inode, err := sockets.Inode(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := sockets.Listening()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(all[address], []uint32{inode}) {
+		t.Errorf("got listeners %v, want %d", all[address], inode)
+	}
+	listener.Close()
+	file.Close()
+	if all, err = sockets.Listening(); err != nil || len(all[address]) > 0 {
+		t.Errorf("got listeners %v and %v after it was closed", all[address], err)
+	}
+}
+
+// TestManySockets needs more than one answer of the kernel.
+func TestManySockets(t *testing.T) {
+	var addresses []netip.AddrPort
+	for range 1500 {
+		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.9:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		addresses = append(addresses, netip.MustParseAddrPort(listener.Addr().String()))
+	}
+	all, err := sockets.Listening()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, address := range addresses {
+		if len(all[address]) != 1 {
+			t.Fatalf("got %v at %s, want one listener", all[address], address)
+		}
+	}
+}
