@@ -1,8 +1,10 @@
 package stunnelcfg
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -17,11 +19,15 @@ type Features struct {
 	SNI           bool   `json:"sni"`
 	Libwrap       bool   `json:"libwrap"`
 	OCSPAIA       bool   `json:"ocspAIA"`
+	// SocketActivation: it takes a listening socket from whoever starts it, as systemd's services
+	// do (sd_listen_fds(3)).
+	SocketActivation bool `json:"socketActivation"`
 }
 
 var (
 	versionLine = regexp.MustCompile(`(?m)(?:^|: |\] )stunnel (\d+(?:\.[0-9a-z]+)+) on `)
-	buildLine   = regexp.MustCompile(`(?m)\bThreading:\S+ Sockets:\S+ TLS:(\S+)`)
+	socketsLine = regexp.MustCompile(`(?m)\bThreading:\S+ Sockets:(\S+)`)
+	tlsLine     = regexp.MustCompile(`(?m)\bThreading:\S+ Sockets:\S+ TLS:(\S+)`)
 	helpLine    = regexp.MustCompile(`(?m)^([A-Za-z]+) +=`)
 )
 
@@ -38,20 +44,17 @@ func ParseFeatures(versionOutput, helpOutput string) Features {
 		VerifyChain:   options["verifychain"],
 		SSLVersionMin: options["sslversionmin"],
 		Failover:      options["failover"],
-		SNI:           options["sni"] && builtWithSNI(versionOutput),
-		Libwrap:       options["libwrap"],
-		OCSPAIA:       options["ocspaia"],
+		// -help lists the option also where the TLS library cannot send the name.
+		SNI:     options["sni"] && builtWith(tlsLine, "SNI", versionOutput),
+		Libwrap: options["libwrap"],
+		OCSPAIA: options["ocspaia"],
+
+		SocketActivation: builtWith(socketsLine, "SYSTEMD", versionOutput),
 	}
 }
 
-// builtWithSNI: -help lists the option also where the TLS library cannot send the name.
-func builtWithSNI(versionOutput string) bool {
-	for feature := range strings.SplitSeq(firstGroup(buildLine, versionOutput), ",") {
-		if feature == "SNI" {
-			return true
-		}
-	}
-	return false
+func builtWith(list *regexp.Regexp, feature, versionOutput string) bool {
+	return slices.Contains(strings.Split(firstGroup(list, versionOutput), ","), feature)
 }
 
 func firstGroup(pattern *regexp.Regexp, text string) string {
@@ -71,14 +74,14 @@ func (f Features) Check() error {
 		return f.lacks("verifyChain")
 	case !f.SSLVersionMin:
 		return f.lacks("sslVersionMin")
+	case !f.SocketActivation:
+		return fmt.Errorf("stunnel %s cannot be given the socket that it listens on: want one built with systemd's socket activation", f.version())
 	}
 	return nil
 }
 
 func (f Features) lacks(option string) error {
-	version := f.Version
-	if version == "" {
-		version = "of unknown version"
-	}
-	return fmt.Errorf("stunnel %s has no option %s: want version 5.46 or newer, built with OpenSSL 1.1.0 or newer", version, option)
+	return fmt.Errorf("stunnel %s has no option %s: want version 5.46 or newer, built with OpenSSL 1.1.0 or newer", f.version(), option)
 }
+
+func (f Features) version() string { return cmp.Or(f.Version, "of unknown version") }

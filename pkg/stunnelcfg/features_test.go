@@ -17,7 +17,7 @@ import (
 func everything() stunnelcfg.Features {
 	return stunnelcfg.Features{
 		Version: "5.68", CheckHost: true, VerifyChain: true, SSLVersionMin: true,
-		Failover: true, SNI: true, Libwrap: true, OCSPAIA: true,
+		Failover: true, SNI: true, Libwrap: true, OCSPAIA: true, SocketActivation: true,
 	}
 }
 
@@ -53,7 +53,7 @@ func TestParseFeatures(t *testing.T) {
 		"as a log shows it": {
 			"2026.01.02 03:04:05 LOG5[ui]: stunnel 5.74 on x86_64-alpine-linux-musl platform\n" +
 				"2026.01.02 03:04:05 LOG5[ui]: Threading:PTHREAD Sockets:POLL,IPv6 TLS:ENGINE,OCSP,PSK,SNI\n",
-			help, lacks(func(f *stunnelcfg.Features) { f.Version = "5.74" }),
+			help, lacks(func(f *stunnelcfg.Features) { f.Version, f.SocketActivation = "5.74", false }),
 		},
 		"another program": {"bash: stunnel: command not found", "usage: connect = nothing", stunnelcfg.Features{}},
 	}

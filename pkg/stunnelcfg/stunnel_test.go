@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
 )
 
@@ -27,7 +26,7 @@ func TestStunnelTakesEveryGoldenFile(t *testing.T) {
 				"/run/efs-stunnel/client.pem", cert, "/run/efs-stunnel/client.key", key,
 				":20490\n", strings.TrimPrefix(free.String(), bracketed(free.Addr()))+"\n",
 			).Replace(readTestdata(t, name+".conf"))
-			if stunnelcfg.Accept([]byte(text)) != free {
+			if !strings.Contains(text, "accept = "+strings.Trim(free.Addr().String(), "[]")+":") || strings.Contains(text, ":20490\n") {
 				t.Fatalf("the port was not replaced in\n%s", text)
 			}
 			startsWith(t, program, text)

@@ -4,13 +4,15 @@ import "time"
 
 // Defaults of the node agent's settings.
 const (
-	// DefaultStunnelConf is the prefix of the tunnels' configuration files: each adds "." and
-	// the id of its file system, and for an access point "." and that one's id.
+	// DefaultStunnelConf is the prefix of the tunnels' files: stunnel's configuration adds "." and
+	// the id of the file system, and for an access point "." and that one's id.
 	DefaultStunnelConf = "/tmp/stunnel.conf"
 	// DefaultAgentHTTPAddress serves health and metrics to its own node only.
 	DefaultAgentHTTPAddress = LoopbackAddress + ":20488"
 	// DefaultProbeInterval is the time between two probes of a tunnel.
 	DefaultProbeInterval = 10 * time.Second
+	// DefaultTunnelIdle is after how long without a connection a tunnel's stunnel ends.
+	DefaultTunnelIdle = 10 * time.Minute
 	// DefaultAgentProbeTimeout is how long kubelet's probes wait for the agent, of the 5 s that
 	// the manifests give them.
 	DefaultAgentProbeTimeout = 4 * time.Second

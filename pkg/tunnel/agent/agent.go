@@ -1,5 +1,5 @@
 // Package agent keeps the tunnels of one node as the target table wants them. It writes their
-// configuration, which the supervisor runs; probes them; leads those whose server is lost to
+// specifications, which the supervisor runs; keeps copies of the supervisor's sockets; probes them; leads those whose server is lost to
 // another; and tells about all of it.
 //
 // The supervisor and its tunnels do not need the agent: it may die at any line, and go on from
@@ -22,6 +22,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/certificates"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/fdstore"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
@@ -78,7 +79,6 @@ type Agent struct {
 	problem  tableProblem
 	place    routing.Place
 	status   supervise.Status
-	features bool // status has been read once
 	memories map[string]routing.Memory
 	plan     routing.Plan
 	planned  bool // there is a plan, be it an empty one
@@ -120,6 +120,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	group.Go(func() error { a.keeper.Run(ctx); return nil })
 	group.Go(func() error { a.loop(ctx); return nil })
 	group.Go(func() error { return a.serveSocket(ctx) })
+	group.Go(func() error { return fdstore.Serve(ctx, a.options.Dir.StoreSocket(), a.options.Log) })
 	group.Go(func() error { a.serveAddress(ctx); return nil })
 	if a.options.RemoveStartupTaint {
 		group.Go(func() error { a.removeTaint(ctx); return nil })

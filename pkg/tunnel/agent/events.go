@@ -34,7 +34,7 @@ func (a *Agent) tell(now time.Time) {
 		a.warn(wellknown.EventTargetUnusable, t.Name, fmt.Sprintf("target %s cannot be served (%s): %s", t.Name, t.Reason, t.Message))
 	}
 	for _, t := range a.plan.Tunnels {
-		if t.Standby && a.isForeign(t.Name, now) {
+		if p := a.status.Tunnels[t.Name].Process; p != nil && p.Reason == supervise.ReasonPortTaken && a.isForeign(p.At, now) {
 			a.warn(wellknown.EventPortTaken, t.Name, fmt.Sprintf("port %d of target %s is taken by another process; "+
 				"volumes on it cannot be mounted on this node until that ends", t.Port, t.Name))
 		}
@@ -71,9 +71,10 @@ func (a *Agent) tellRefusal(t routing.Tunnel) {
 	}
 }
 
-// isForeign: during an upgrade it is no news that the old agent still has the ports.
-func (a *Agent) isForeign(name string, now time.Time) bool {
-	return !a.sibling.Load() && now.Sub(a.started) >= httpGrace || now.Sub(a.memories[name].StandbySince) >= upgradeTime
+// isForeign: during an upgrade it is no news that the old pod still has the ports, if it is of a
+// version that does not share them.
+func (a *Agent) isForeign(since, now time.Time) bool {
+	return !a.sibling.Load() && now.Sub(a.started) >= httpGrace || now.Sub(since) >= upgradeTime
 }
 
 func (a *Agent) tellTable() {

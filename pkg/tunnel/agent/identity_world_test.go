@@ -133,7 +133,7 @@ func (w *wallet) give(o *agent.Options) {
 // supervised is the status of any tunnel.
 func (p *pod) supervised(name string) supervise.Tunnel {
 	p.Helper()
-	status, err := supervise.ReadStatus(p.dir.Prefix())
+	status, err := supervise.ReadStatus(p.dir)
 	if err != nil {
 		p.Fatal(err)
 	}

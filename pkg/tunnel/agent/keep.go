@@ -7,8 +7,8 @@ import (
 	"maps"
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -54,17 +54,22 @@ func (a *Agent) loadFiles() error {
 		return err
 	}
 	for _, name := range names {
-		content, err := a.options.Dir.Read(name)
+		text, err := a.options.Dir.Read(name)
 		if err != nil {
 			return err
 		}
-		memory, known := a.memories[name]
-		memory.Serial = max(memory.Serial, stunnelcfg.Restart(content))
-		if accept := stunnelcfg.Accept(content); !known && accept.IsValid() {
-			memory.Port = int(accept.Port())
-			memory.Standby = accept.Addr().String() == wellknown.StandbyAddress
+		tunnel, err := spec.Decode(text)
+		if err != nil {
+			a.logOf(name).Warn("specification of an earlier run is of no use", "err", err)
+			continue
 		}
-		a.memories[name], a.written[name] = memory, content
+		memory, known := a.memories[name]
+		memory.Serial = max(memory.Serial, tunnel.Restart)
+		if !known {
+			memory.Port = int(tunnel.Accept.Port())
+			memory.Standby = tunnel.Accept.Addr().String() == wellknown.StandbyAddress
+		}
+		a.memories[name], a.written[name] = memory, text
 	}
 	return nil
 }

@@ -9,19 +9,15 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 
-	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
 // Times of the loop.
 const (
 	// lookInterval is between two looks at the supervisor and the files.
 	lookInterval = 250 * time.Millisecond
-	// standbyInterval is between two looks while ports are wanted that somebody else has. It
-	// is part of the time for which nobody has them during an upgrade.
-	standbyInterval = 20 * time.Millisecond
 	// settleTime is what a burst of news is given to become one.
 	settleTime = 20 * time.Millisecond
 )
@@ -57,7 +53,7 @@ func (a *Agent) loop(ctx context.Context) {
 		case <-timer.C:
 			now := time.Now()
 			a.look(ctx, now)
-			due = now.Add(a.pause(now))
+			due = now.Add(lookInterval)
 		}
 		timer.Stop()
 	}
@@ -69,17 +65,6 @@ func sooner(due time.Time, wait time.Duration) time.Time {
 		return t
 	}
 	return due
-}
-
-// pause is short while ports are wanted that the old agent of an upgrade may let go of.
-func (a *Agent) pause(now time.Time) time.Duration {
-	wanted := func(t routing.Tunnel) bool {
-		return t.Standby && now.Sub(a.memories[t.Name].StandbySince) < upgradeTime
-	}
-	if slices.ContainsFunc(a.plan.Tunnels, wanted) {
-		return standbyInterval
-	}
-	return lookInterval
 }
 
 func (a *Agent) look(ctx context.Context, now time.Time) {
@@ -130,7 +115,7 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 	states := map[string]*tunnelState{}
 	for _, tunnel := range a.plan.Tunnels {
 		states[tunnel.Name] = a.state(tunnel)
-		if !slices.Contains(files, tunnel.Name) || !bytes.Equal(a.written[tunnel.Name], tunnel.Content) {
+		if !slices.Contains(files, tunnel.Name) || !bytes.Equal(a.written[tunnel.Name], tunnel.Spec) {
 			errs = multierror.Append(errs, a.write(tunnel))
 		}
 	}
@@ -151,27 +136,28 @@ func (a *Agent) state(tunnel routing.Tunnel) *tunnelState {
 
 func (a *Agent) write(tunnel routing.Tunnel) error {
 	before := a.written[tunnel.Name]
-	changed, err := a.options.Dir.Write(tunnel.Name, tunnel.Content)
+	changed, err := a.options.Dir.Write(tunnel.Name, tunnel.Spec)
 	if err != nil {
 		return err
 	}
-	a.written[tunnel.Name] = tunnel.Content
+	a.written[tunnel.Name] = tunnel.Spec
 	if tunnel.Identity == (routing.Identity{}) {
 		err = a.options.Dir.RemoveCertificate(tunnel.Name) // what it was before may have shown one
 	}
 	if changed {
-		a.logOf(tunnel.Name).Info("tunnel's configuration written", "port", tunnel.Port,
+		a.logOf(tunnel.Name).Info("tunnel's specification written", "port", tunnel.Port,
 			"mountTarget", tunnel.Active.Address, "reason", changeOf(before, tunnel))
 	}
 	return err
 }
 
-// changeOf says what a supervisor will do with a file.
+// changeOf says what a supervisor will do about a specification.
 func changeOf(before []byte, tunnel routing.Tunnel) string {
-	switch {
-	case before == nil:
+	if before == nil {
 		return "new"
-	case stunnelcfg.Restart(before) != stunnelcfg.Restart(tunnel.Content):
+	}
+	// What cannot be read had no serial.
+	if old, err := spec.Decode(before); err != nil || old.Restart != tunnel.Restart || old.Accept != tunnel.Accept {
 		return "restart"
 	}
 	return "reload"
@@ -182,7 +168,7 @@ func changeOf(before []byte, tunnel routing.Tunnel) string {
 func (a *Agent) followSupervisor() {
 	for name, state := range a.tunnels {
 		status := a.status.Tunnels[name]
-		runs := status.Listening && status.Generation == supervise.Generation(state.Content)
+		runs := status.Listening && status.Generation == spec.Generation(state.Spec)
 		switch {
 		case !runs:
 			state.inForce = time.Time{}

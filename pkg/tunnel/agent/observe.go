@@ -31,7 +31,7 @@ func (a *Agent) observe(now time.Time) bool {
 	a.place = a.whereabouts(n)
 	a.readTable(n)
 	a.readStatus(now)
-	return a.hasTable && a.features && (n.asked || a.place.Known())
+	return a.hasTable && (n.asked || a.place.Known())
 }
 
 // readTable decodes a text that is new. Whatever is wrong with it, the last good table stays.
@@ -65,44 +65,35 @@ func neverRead(rejected []routing.Rejected, table ports.Table) []string {
 	return names
 }
 
-// readStatus forgets what a supervisor said that does not run any more, but not what its
-// stunnel can do.
+// readStatus forgets what a supervisor said that does not run any more.
 func (a *Agent) readStatus(now time.Time) {
 	status, err := a.options.Status()
 	if err == nil && now.Sub(status.UpdatedAt) <= statusLife {
-		a.status, a.features = status, true
+		a.status = status
 		return
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		a.options.Log.Debug("supervisor's status cannot be read", "err", err)
 	}
-	a.status = supervise.Status{Stunnel: a.status.Stunnel}
+	a.status = supervise.Status{}
 }
 
-// taken are the tunnels whose port is somebody else's.
-func (a *Agent) taken() map[string]bool {
-	taken := map[string]bool{}
+// standby are the tunnels that are new to this pod and whose port another pod has: they prove
+// themselves beside it until this pod is ready, and listen on the port with it from then on.
+func (a *Agent) standby() map[string]bool {
+	standby := map[string]bool{}
+	if v := a.view.Load(); v != nil && v.once {
+		return standby
+	}
+	address := netip.MustParseAddr(wellknown.LoopbackAddress)
 	for _, key := range a.table.Keys() {
 		name := routing.Name(key)
 		port, _ := a.table.Port(key)
-		taken[name] = a.isTaken(name, port)
+		memory, known := a.memories[name]
+		isOurs := known && memory.Port == port && !memory.Standby
+		standby[name] = !isOurs && !bindable(netip.AddrPortFrom(address, uint16(port)))
 	}
-	return taken
-}
-
-// isTaken lets go of a port that a tunnel has only when stunnel itself cannot get it back.
-// While a process starts or reloads, the port may look taken, and is by our own.
-func (a *Agent) isTaken(name string, port int) bool {
-	memory, known := a.memories[name]
-	if known && memory.Port == port && !memory.Standby {
-		status := a.status.Tunnels[name]
-		lost := !status.Listening && status.Process != nil && status.Process.Reason == supervise.ReasonPortTaken
-		if !lost {
-			return false
-		}
-	}
-	address := netip.MustParseAddr(wellknown.LoopbackAddress)
-	return !bindable(netip.AddrPortFrom(address, uint16(port)))
+	return standby
 }
 
 // input is all of what a plan is made from.
@@ -116,6 +107,6 @@ func (a *Agent) input(now time.Time) (routing.Input, error) {
 	a.keeper.Want(routing.Identities(a.table, settings))
 	return routing.Input{
 		Table: a.table, Place: a.place, Memories: a.memories, Files: files,
-		Taken: a.taken(), Certificates: a.keeper.Held(), Features: a.status.Stunnel, Settings: settings, Now: now,
+		Standby: a.standby(), Certificates: a.keeper.Held(), Settings: settings, Now: now,
 	}, nil
 }

@@ -12,11 +12,11 @@ func TestReadiness(t *testing.T) {
 	sick := good
 	sick.up = false
 	// Probes of its address are answered, but by the old pod.
-	crowdedOut := tunnelView{name: "fs-1", standby: true, up: true, status: supervise.Tunnel{
+	crowdedOut := tunnelView{name: "fs-1", up: true, status: supervise.Tunnel{
 		Process: &supervise.Problem{Reason: supervise.ReasonPortTaken},
 	}}
-	atRealPort := crowdedOut
-	atRealPort.standby = false
+	shut := crowdedOut
+	shut.status.Process = nil
 	with := func(change func(*view)) view {
 		v := view{hasTable: true, supervised: true, planned: true, tunnels: []tunnelView{good}}
 		change(&v)
@@ -28,16 +28,16 @@ func TestReadiness(t *testing.T) {
 		// "" for ready.
 		first, later, again string
 	}{
-		"all is well":                      {with(func(*view) {}), "", "", ""},
-		"no tunnels to serve":              {with(func(v *view) { v.tunnels = nil }), "", "", ""},
-		"no table":                         {with(func(v *view) { v.hasTable = false }), "no table", "no table", "no table"},
-		"no supervisor":                    {with(func(v *view) { v.supervised = false }), "supervisor", "supervisor", "supervisor"},
-		"no plan":                          {with(func(v *view) { v.planned, v.tunnels = false, nil }), "no plan", "no plan", "no plan"},
-		"sick":                             {with(func(v *view) { v.tunnels[0] = sick }), "not healthy yet: fs-1", "", ""},
-		"no certificate":                   {with(func(v *view) { v.waiting = []string{"fs-2"} }), "certificate yet: fs-2", "", ""},
-		"never read":                       {with(func(v *view) { v.unknown = []string{`"fs-2"`} }), `older pod can know them: "fs-2"`, `"fs-2"`, ""},
-		"strangers have both addresses":    {with(func(v *view) { v.tunnels[0] = crowdedOut }), "not healthy yet: fs-1", "", ""},
-		"the standby address is not taken": {with(func(v *view) { v.tunnels[0] = atRealPort }), "not listening: fs-1", "not listening: fs-1", "not listening: fs-1"},
+		"all is well":             {with(func(*view) {}), "", "", ""},
+		"no tunnels to serve":     {with(func(v *view) { v.tunnels = nil }), "", "", ""},
+		"no table":                {with(func(v *view) { v.hasTable = false }), "no table", "no table", "no table"},
+		"no supervisor":           {with(func(v *view) { v.supervised = false }), "supervisor", "supervisor", "supervisor"},
+		"no plan":                 {with(func(v *view) { v.planned, v.tunnels = false, nil }), "no plan", "no plan", "no plan"},
+		"sick":                    {with(func(v *view) { v.tunnels[0] = sick }), "not healthy yet: fs-1", "", ""},
+		"no certificate":          {with(func(v *view) { v.waiting = []string{"fs-2"} }), "certificate yet: fs-2", "", ""},
+		"never read":              {with(func(v *view) { v.unknown = []string{`"fs-2"`} }), `older pod can know them: "fs-2"`, `"fs-2"`, ""},
+		"strangers have the port": {with(func(v *view) { v.tunnels[0] = crowdedOut }), "not healthy yet: fs-1", "", ""},
+		"the port is not open":    {with(func(v *view) { v.tunnels[0] = shut }), "not listening: fs-1", "not listening: fs-1", "not listening: fs-1"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

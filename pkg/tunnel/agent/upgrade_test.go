@@ -32,7 +32,7 @@ func (p *pod) ask(conn net.Conn) error {
 }
 
 func supervisedTunnel(p *pod) (supervise.Tunnel, error) {
-	status, err := supervise.ReadStatus(p.dir.Prefix())
+	status, err := supervise.ReadStatus(p.dir)
 	return status.Tunnels["fs-1"], err
 }
 

@@ -136,11 +136,10 @@ func (v *view) ready() error {
 	return v.all("not listening", func(t tunnelView) bool { return t.status.Listening && t.inForce || t.crowdedOut() })
 }
 
-// crowdedOut: nobody could serve a tunnel on a port that strangers have. On standby it may be the
-// old pod of an upgrade, which stands by itself, that has the address.
+// crowdedOut: nobody could serve a tunnel on a port that strangers have.
 func (t tunnelView) crowdedOut() bool {
 	p := t.status.Process
-	return t.standby && p != nil && p.Reason == supervise.ReasonPortTaken
+	return p != nil && p.Reason == supervise.ReasonPortTaken
 }
 
 // begun is ready for the first time: nothing is left to the old pod of an upgrade that this one

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -29,6 +30,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -249,7 +251,10 @@ func (p *pod) logger() *slog.Logger {
 func (p *pod) startSupervisor() {
 	p.endSupervisor = p.background(func(ctx context.Context) error {
 		return supervise.Run(ctx, supervise.Options{
-			Prefix: p.dir.Prefix(), Stunnel: p.program, StopGrace: 5 * time.Second, Log: p.logger().With("controller", "supervisor"),
+			Prefix: p.dir.Prefix(), Stunnel: p.program, MemoryLimit: supervise.DefaultMemoryLimit,
+			Launcher: []string{"/usr/bin/env", launchVariable + "=yes", os.Args[0]},
+			Clients:  clients, Listening: sockets.Listening,
+			ServeOn: patience, StopGrace: 5 * time.Second, Log: p.logger().With("controller", "supervisor"),
 		})
 	})
 }
@@ -262,7 +267,7 @@ func (p *pod) startAgent(change func(*agent.Options)) {
 		Routing:       routing.Settings{CAFile: p.authority.File, ServerPort: p.port},
 		Metadata:      func(context.Context) (routing.Place, error) { return routing.Place{}, errors.New("not on EC2") },
 		Dialer:        &probe.Network{CAFile: p.authority.File},
-		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(p.dir.Prefix()) },
+		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(p.dir) },
 		ProbeInterval: 10 * time.Second, // a pause of the machine in the middle of a probe looks like a tunnel that is stuck
 		HealthWait:    wellknown.FirstHealthWait,
 		HTTP:          httpserver.Options{Address: p.http, Metrics: p.registry, Log: p.logger()},

@@ -3,7 +3,7 @@ package confdir
 import (
 	"fmt"
 
-	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
 // KeyFile is where the key of all client certificates is.
@@ -25,7 +25,7 @@ func (d Dir) CertificateFile(name string) string {
 
 // Certificate is a tunnel's client certificate in PEM, nil when it has none.
 func (d Dir) Certificate(name string) ([]byte, error) {
-	if err := stunnelcfg.CheckName(name); err != nil {
+	if err := spec.CheckName(name); err != nil {
 		return nil, fmt.Errorf("reading a client certificate: %w", err)
 	}
 	return read(d.CertificateFile(name))
@@ -33,7 +33,7 @@ func (d Dir) Certificate(name string) ([]byte, error) {
 
 // WriteCertificate puts it in place. Equal bytes are not written again.
 func (d Dir) WriteCertificate(name string, text []byte) error {
-	if err := stunnelcfg.CheckName(name); err != nil {
+	if err := spec.CheckName(name); err != nil {
 		return fmt.Errorf("writing a client certificate: %w", err)
 	}
 	_, err := put(d.CertificateFile(name), text, fileMode)

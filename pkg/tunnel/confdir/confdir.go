@@ -1,7 +1,8 @@
-// Package confdir is the folder through which the agent tells the supervisor which tunnels to
-// run: one file for each, named <prefix>.<tunnel>. Beside them, under names that no tunnel can
-// have, lies what the agent must know after a restart, and what stunnel reads besides: the client
-// certificates of tunnels, and the key of all of them.
+// Package confdir is the folder that agent and supervisor of a node share. The agent puts there what
+// tunnels are to be, one file for each; the supervisor, how they are, and stunnel's configuration
+// files, which begin with the prefix that the folder is opened with. Beside them lies what the agent
+// must know after a restart, and what stunnel reads besides: the client certificates of tunnels,
+// and the key of all of them.
 //
 // Every file is put in place by a rename, so that whoever reads it sees all of it, and whoever
 // dies at any line leaves the old or the new one.
@@ -16,18 +17,20 @@ import (
 	"path/filepath"
 	"strings"
 
-	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
-// Names of what is kept for the agent itself. No dot follows the prefix, as it does in the names
-// of tunnels' files.
+// Names of files. What begins with the prefix and a dot is stunnel's configuration.
 const (
 	suffixTable  = "-table.yaml"
 	suffixMemory = "-agent.json"
+	suffixStatus = "-status.json"
 	suffixSocket = "-agent.sock"
+	suffixStore  = "-sockets.sock"
 	suffixKey    = "-client.key"
-	// A certificate's has the tunnel's name between.
+	// These have the tunnel's name between.
 	beforeTunnel, afterTunnel = "-client.", ".pem"
+	beforeSpec, afterSpec     = "-tunnel.", ".json"
 )
 
 const (
@@ -63,7 +66,21 @@ func (d Dir) Prefix() string { return d.prefix }
 // Socket is where the agent of this folder answers kubelet's probes.
 func (d Dir) Socket() string { return d.prefix + suffixSocket }
 
-// Names are the tunnels that have a file, in order.
+// CheckPrefix returns an error that says what is allowed unless this can be the prefix of a folder.
+func CheckPrefix(prefix string) error {
+	if !filepath.IsAbs(prefix) || strings.HasSuffix(prefix, "/") {
+		return errors.New("want an absolute path that ends in the beginning of a file's name")
+	}
+	return nil
+}
+
+// StoreSocket is where the agent of this folder keeps the supervisor's sockets (package fdstore).
+func (d Dir) StoreSocket() string { return d.prefix + suffixStore }
+
+// StatusFile is where the supervisor of this folder says how tunnels are.
+func (d Dir) StatusFile() string { return d.prefix + suffixStatus }
+
+// Names are the tunnels that have a specification, in order.
 func (d Dir) Names() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(d.prefix))
 	if err != nil {
@@ -71,36 +88,80 @@ func (d Dir) Names() ([]string, error) {
 	}
 	var names []string
 	for _, entry := range entries {
-		name, ok := strings.CutPrefix(entry.Name(), filepath.Base(d.prefix)+".")
-		if ok && stunnelcfg.CheckName(name) == nil && entry.Type().IsRegular() {
+		if name := d.TunnelOf(entry.Name()); name != "" && entry.Type().IsRegular() {
 			names = append(names, name)
 		}
 	}
 	return names, nil
 }
 
-// Write puts a tunnel's configuration in place. Equal bytes are not written again.
-func (d Dir) Write(name string, content []byte) (changed bool, err error) {
-	if err := stunnelcfg.CheckName(name); err != nil {
-		return false, fmt.Errorf("writing a tunnel's file: %w", err)
+// TunnelOf is the tunnel whose specification a file is, "" when it is none.
+func (d Dir) TunnelOf(file string) string {
+	name, ok := strings.CutPrefix(filepath.Base(file), filepath.Base(d.prefix)+beforeSpec)
+	name, isSpec := strings.CutSuffix(name, afterSpec)
+	if !ok || !isSpec || spec.CheckName(name) != nil {
+		return ""
 	}
-	return put(d.prefix+"."+name, content, fileMode)
+	return name
 }
 
-// Read gives a tunnel's configuration, nil when it has none.
-func (d Dir) Read(name string) ([]byte, error) {
-	if err := stunnelcfg.CheckName(name); err != nil {
-		return nil, fmt.Errorf("reading a tunnel's file: %w", err)
+func (d Dir) specFile(name string) string { return d.prefix + beforeSpec + name + afterSpec }
+
+// Write puts a tunnel's specification in place. Equal bytes are not written again.
+func (d Dir) Write(name string, text []byte) (changed bool, err error) {
+	if err := spec.CheckName(name); err != nil {
+		return false, fmt.Errorf("writing a tunnel's specification: %w", err)
 	}
-	return read(d.prefix + "." + name)
+	return put(d.specFile(name), text, fileMode)
+}
+
+// Read gives a tunnel's specification, nil when it has none.
+func (d Dir) Read(name string) ([]byte, error) {
+	if err := spec.CheckName(name); err != nil {
+		return nil, fmt.Errorf("reading a tunnel's specification: %w", err)
+	}
+	return read(d.specFile(name))
 }
 
 // Remove ends a tunnel, and takes its certificate away. One that is gone already is fine.
 func (d Dir) Remove(name string) error {
-	if err := remove(name, d.prefix+"."+name); err != nil {
+	if err := remove(name, d.specFile(name)); err != nil {
 		return err
 	}
 	return d.RemoveCertificate(name)
+}
+
+// ConfigFile is where the stunnel process of a tunnel finds its configuration.
+func (d Dir) ConfigFile(name string) string { return d.prefix + "." + name }
+
+// WriteConfig puts it in place. Equal bytes are not written again: on a full disk, too, a process
+// that died is started again.
+func (d Dir) WriteConfig(name string, text []byte) error {
+	if err := spec.CheckName(name); err != nil {
+		return fmt.Errorf("writing stunnel's configuration: %w", err)
+	}
+	_, err := put(d.ConfigFile(name), text, fileMode)
+	return err
+}
+
+// RemoveConfig takes it away. One that is gone already is fine.
+func (d Dir) RemoveConfig(name string) error { return remove(name, d.ConfigFile(name)) }
+
+// Status is what the supervisor said last, fs.ErrNotExist while none runs.
+func (d Dir) Status() ([]byte, error) { return os.ReadFile(d.StatusFile()) }
+
+// WriteStatus puts it in place.
+func (d Dir) WriteStatus(text []byte) error {
+	_, err := put(d.StatusFile(), text, fileMode)
+	return err
+}
+
+// RemoveStatus takes it away. One that is gone already is fine.
+func (d Dir) RemoveStatus() error {
+	if err := os.Remove(d.StatusFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("removing the status: %w", err)
+	}
+	return nil
 }
 
 // Table is the last good table, nil when there was none.
@@ -133,7 +194,7 @@ func read(path string) ([]byte, error) {
 }
 
 func remove(name, path string) error {
-	if err := stunnelcfg.CheckName(name); err != nil {
+	if err := spec.CheckName(name); err != nil {
 		return fmt.Errorf("removing a tunnel's file: %w", err)
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -31,7 +31,7 @@ func TestWriteReadRemove(t *testing.T) {
 	if got, err := dir.Read("fs-1.fsap-2"); err != nil || string(got) != "two" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	info, err := os.Stat(filepath.Join(folder, "stunnel.conf.fs-1.fsap-2"))
+	info, err := os.Stat(filepath.Join(folder, "stunnel.conf-tunnel.fs-1.fsap-2.json"))
 	if err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("got %v, %v; want mode 0600", info, err)
 	}
@@ -57,12 +57,13 @@ func TestNamesAreThoseOfTunnels(t *testing.T) {
 			t.Errorf("writing the %s: %v", name, err)
 		}
 	}
-	for _, name := range []string{"stunnel.conf.status.json", "stunnel.conf.fs-1.active", "other.fs-1", ".stunnel.conf.fs-1.new", "stunnel.conf."} {
+	for _, name := range []string{"stunnel.conf-status.json", "stunnel.conf.fs-1", "other-tunnel.fs-1.json",
+		".stunnel.conf-tunnel.fs-1.json.new", "stunnel.conf-tunnel..json", "stunnel.conf-tunnel.fs-3"} {
 		if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink("/etc/passwd", filepath.Join(folder, "stunnel.conf.fs-5")); err != nil {
+	if err := os.Symlink("/etc/passwd", filepath.Join(folder, "stunnel.conf-tunnel.fs-5.json")); err != nil {
 		t.Fatal(err)
 	}
 	names, err := dir.Names()
@@ -89,7 +90,7 @@ func TestNamesThatLeaveTheFolder(t *testing.T) {
 func TestLeftoversAreInNobodysWay(t *testing.T) {
 	dir, folder := open(t)
 	outside := filepath.Join(t.TempDir(), "outside")
-	if err := os.Symlink(outside, filepath.Join(folder, ".stunnel.conf.fs-1.new")); err != nil {
+	if err := os.Symlink(outside, filepath.Join(folder, ".stunnel.conf-tunnel.fs-1.json.new")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := dir.Write("fs-1", []byte("x")); err != nil {

@@ -78,13 +78,13 @@ func TestCertificateIsInTheFile(t *testing.T) {
 		if len(plan.Tunnels) != 2 || plan.Tunnels[1].Name != point {
 			t.Fatalf("got %+v", plan)
 		}
-		if strings.Contains(string(plan.Tunnels[0].Content), "cert") {
-			t.Errorf("the file system itself shows one:\n%s", plan.Tunnels[0].Content)
+		if strings.Contains(string(plan.Tunnels[0].Spec), "cert") {
+			t.Errorf("the file system itself shows one:\n%s", plan.Tunnels[0].Spec)
 		}
-		return string(plan.Tunnels[1].Content)
+		return string(plan.Tunnels[1].Spec)
 	}
 	before, after := file(strings.Repeat("a", 64)), file(strings.Repeat("b", 64))
-	if !strings.Contains(before, "\ncert = /c.pem\nkey = /client.key\n") {
+	if !strings.Contains(before, `"cert":"/c.pem","key":"/client.key"`) {
 		t.Errorf("got\n%s", before)
 	}
 	if before == after {
@@ -173,8 +173,8 @@ func TestIAMThatCannotBeShownYet(t *testing.T) {
 		t.Fatalf("got tunnels %v, troubles %v, waiting %v", plan.Tunnels, plan.Troubles, plan.Waiting)
 	}
 	for i, tunnel := range plan.Tunnels {
-		content := string(tunnel.Content)
-		if !strings.Contains(content, "connect = 10.0.9.9:2049\n") || strings.Contains(content, "cert = ") != (i == 1) || strings.Contains(content, "/fs.pem") {
+		content := string(tunnel.Spec)
+		if !strings.Contains(content, `"connect":["10.0.9.9:2049"`) || strings.Contains(content, `"cert":`) != (i == 1) || strings.Contains(content, "/fs.pem") {
 			t.Errorf("got\n%s\nwant the new mount target, and what was shown before", content)
 		}
 		if !tunnel.Identity.IAM || tunnel.Certificate.Problem != problem || tunnel.Certificate.Identity.IAM {
@@ -190,8 +190,8 @@ func TestIAMThatCannotBeShownYet(t *testing.T) {
 		held.Sum, held.Problem = strings.Repeat("b", 64), ""
 		in.Certificates["fs-1"] = held
 	})
-	if !strings.Contains(string(signed.Tunnels[0].Content), "cert = /fs.pem\n") {
-		t.Errorf("the certificate is there, and not shown:\n%s", signed.Tunnels[0].Content)
+	if !strings.Contains(string(signed.Tunnels[0].Spec), `"cert":"/fs.pem"`) {
+		t.Errorf("the certificate is there, and not shown:\n%s", signed.Tunnels[0].Spec)
 	}
 	// It must not show less than it did.
 	signed = turned(func(in *routing.Input) { in.Memories, in.Certificates = signed.Memories, nil })

@@ -14,9 +14,8 @@ type Memory struct {
 	Serial int `json:"serial,omitempty"`
 	// First is the mount target that is tried before all others; none for the nearest.
 	First netip.Addr `json:"first,omitzero"`
-	// Standby: the port belongs to somebody else, so the tunnel proves itself beside it.
-	Standby      bool      `json:"standby,omitempty"`
-	StandbySince time.Time `json:"standbySince,omitzero"`
+	// Standby: another pod has the port, so the tunnel proves itself beside it.
+	Standby bool `json:"standby,omitempty"`
 	// Bare: it shows no client certificate.
 	Bare bool `json:"bare,omitempty"`
 	// GoneSince is when the target left the table.

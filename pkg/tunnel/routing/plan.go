@@ -10,7 +10,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -35,12 +35,11 @@ type Input struct {
 	Table    ports.Table
 	Place    Place
 	Memories map[string]Memory // by tunnel
-	Files    []string          // tunnels that have a configuration
-	// Taken are tunnels whose port belongs to a process that is not ours.
-	Taken map[string]bool
+	Files    []string          // tunnels that have a specification
+	// Standby are the tunnels that are to prove themselves beside another pod that has their port.
+	Standby map[string]bool
 	// Certificates are those that the node holds, by tunnel.
 	Certificates map[string]Certificate
-	Features     stunnelcfg.Features
 	Settings     Settings
 	Now          time.Time
 }
@@ -70,7 +69,8 @@ type Tunnel struct {
 	Identity Identity
 	// Certificate is what it shows; without a file for none.
 	Certificate Certificate
-	Content     []byte // of its file
+	Restart     int    // the serial in its specification
+	Spec        []byte // as the supervisor reads it
 }
 
 // Away says whether it leads farther than it must.
@@ -103,9 +103,9 @@ type Trouble struct {
 // Make decides what the tunnels should be.
 //
 //	               before                       after
-//	new            in the table, no file        a file; on standby if its port is taken
+//	new            in the table, no file        a file; on standby if another pod has its port
 //	kept           in the table and a file      the same bytes unless something changed
-//	takes over     on standby, port free        on the real port
+//	takes over     on standby, proved           on the real port
 //	in trouble     cannot be served             the file as it is; told
 //	waiting        no client certificate yet    the same, and not told
 //	turned to IAM  served without it            as before until there is a certificate with it
@@ -193,42 +193,30 @@ func (b *builder) tunnel(key ports.Key, port int, memory *Memory) (Tunnel, Troub
 		return Tunnel{}, trouble
 	}
 	t.Certificate = certificate
-	next := memory.settle(port, b.in.Taken[t.Name], b.in.Now)
-	next.Bare = certificate.File == ""
+	next := *memory
+	next.Port, next.Standby, next.Bare = port, b.in.Standby[t.Name], certificate.File == ""
 	order := next.ordered(t.Nearest)
 	t.Active, t.Standby = order[0], next.Standby
 	t.Accept = acceptAt(port, next.Standby)
-	content, err := b.render(t, order, next.Serial)
+	t.Restart = next.Serial
+	text, err := spec.Encode(b.spec(t, order))
 	if err != nil {
 		return Tunnel{}, Trouble{Reason: BadValue, Message: err.Error()}
 	}
-	t.Content = content
+	t.Spec = text
 	*memory = next
 	return t, Trouble{}
 }
 
-func (b *builder) render(t Tunnel, order []MountTarget, serial int) ([]byte, error) {
-	c := stunnelcfg.Tunnel{
+func (b *builder) spec(t Tunnel, order []MountTarget) spec.Tunnel {
+	s := spec.Tunnel{
 		Name: t.Name, Accept: t.Accept, Connect: b.servers(order), CheckHost: t.Host,
-		CAFile: b.in.Settings.CAFile, Restart: serial,
+		CAFile: b.in.Settings.CAFile, Restart: t.Restart,
 	}
 	if t.Certificate.File != "" {
-		c.Cert, c.CertSum, c.Key = t.Certificate.File, t.Certificate.Sum, b.in.Settings.KeyFile
+		s.Cert, s.CertSum, s.Key = t.Certificate.File, t.Certificate.Sum, b.in.Settings.KeyFile
 	}
-	return stunnelcfg.Render(c, b.in.Features)
-}
-
-// settle notes the port, and who has it.
-func (m Memory) settle(port int, taken bool, now time.Time) Memory {
-	m.Port = port
-	if taken && !m.Standby {
-		m.StandbySince = now
-	}
-	if !taken {
-		m.StandbySince = time.Time{}
-	}
-	m.Standby = taken
-	return m
+	return s
 }
 
 func acceptAt(port int, standby bool) netip.AddrPort {
@@ -265,7 +253,7 @@ func (b *builder) check(t Tunnel) Trouble {
 
 func (b *builder) servers(order []MountTarget) []netip.AddrPort {
 	var servers []netip.AddrPort
-	for _, t := range order[:min(len(order), stunnelcfg.MaxConnect)] {
+	for _, t := range order[:min(len(order), spec.MaxConnect)] {
 		servers = append(servers, netip.AddrPortFrom(t.Address, b.in.Settings.ServerPort))
 	}
 	return servers
@@ -307,5 +295,5 @@ func (p Plan) NextRemoval() time.Time {
 
 // Same says whether two plans have the same tunnel in force.
 func (t Tunnel) Same(other Tunnel) bool {
-	return t.Name == other.Name && bytes.Equal(t.Content, other.Content)
+	return t.Name == other.Name && bytes.Equal(t.Spec, other.Spec)
 }

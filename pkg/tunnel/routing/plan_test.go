@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -35,16 +34,11 @@ func shared() ports.Target {
 	}
 }
 
-func features() stunnelcfg.Features {
-	return stunnelcfg.Features{CheckHost: true, VerifyChain: true, SSLVersionMin: true, Failover: true, SNI: true}
-}
-
 // input is a node in zone b, with one target.
 func input(change func(*routing.Input)) routing.Input {
 	in := routing.Input{
 		Table:    ports.Table{Targets: map[string]ports.Target{"fs-1": shared()}},
 		Place:    routing.Place{Zone: "us-east-1b"},
-		Features: features(),
 		Settings: routing.Settings{CAFile: "/ca.pem", ServerPort: 2049, Reserved: []int{wellknown.AgentHTTPPort}},
 		Now:      now,
 	}
@@ -156,19 +150,13 @@ func TestNameFromRegion(t *testing.T) {
 }
 
 func TestStandbyAndTakeover(t *testing.T) {
-	first := routing.Make(input(func(in *routing.Input) { in.Taken = map[string]bool{"fs-1": true} }))
+	first := routing.Make(input(func(in *routing.Input) { in.Standby = map[string]bool{"fs-1": true} }))
 	if got := first.Tunnels[0].Accept.String(); got != "127.0.0.2:20490" {
 		t.Errorf("on standby it accepts at %s", got)
-	}
-	if since := first.Memories["fs-1"].StandbySince; !since.Equal(now) {
-		t.Errorf("on standby since %s", since)
 	}
 	second := routing.Make(input(func(in *routing.Input) { in.Memories = first.Memories }))
 	if got := second.Tunnels[0].Accept.String(); got != "127.0.0.1:20490" {
 		t.Errorf("after that it accepts at %s", got)
-	}
-	if stunnelcfg.Restart(second.Tunnels[0].Content) != stunnelcfg.Restart(first.Tunnels[0].Content) {
-		t.Error("taking over restarts the process")
 	}
 }
 
@@ -219,8 +207,8 @@ func TestEqualInputsGiveEqualPlans(t *testing.T) {
 	}
 }
 
-// FuzzMake: whatever a table says, no two tunnels share a port or listen off the node, and no
-// file has more lines than its options.
+// FuzzMake: whatever a table says, no two tunnels share a port or listen off the node, and each
+// can be read by the supervisor.
 func FuzzMake(f *testing.F) {
 	f.Add("fs-1", "fs-1.efs.us-east-1.amazonaws.com", "10.0.0.4", "zone", 20490, 20491)
 	f.Add("fs-1\nconnect = 1.2.3.4:1", "a\nb = c", "::1%eth0", "", 2049, 2049)
@@ -239,8 +227,8 @@ func FuzzMake(f *testing.F) {
 				t.Errorf("%s accepts at %s, as %q", tunnel.Name, tunnel.Accept, other)
 			}
 			taken[tunnel.Accept] = tunnel.Name
-			if lines := strings.Count(string(tunnel.Content), "\n"); lines > 25 {
-				t.Errorf("%d lines:\n%s", lines, tunnel.Content)
+			if _, err := spec.Decode(tunnel.Spec); err != nil {
+				t.Errorf("the supervisor cannot read %s: %v", tunnel.Spec, err)
 			}
 		}
 		in.Memories, in.Files = plan.Memories, slices.Collect(maps.Keys(plan.Memories))

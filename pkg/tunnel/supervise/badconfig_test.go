@@ -1,13 +1,13 @@
 package supervise_test
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
@@ -15,19 +15,17 @@ func isBadConfig(s supervise.Tunnel) bool {
 	return s.Process != nil && s.Process.Reason == supervise.ReasonBadConfig
 }
 
-// A file that stunnel refuses changes nothing, not even when the process dies beside it.
+// What stunnel refuses changes nothing, not even when the process dies beside it.
 func TestBadConfigKeepsTheLastGoodOne(t *testing.T) {
-	for name, spoil := range map[string]func([]byte) []byte{
-		"unknown option": func(c []byte) []byte { return append(c, "noSuchOption = yes\n"...) },
-		"missing roots": func(c []byte) []byte {
-			return bytes.Replace(c, []byte("authority.pem"), []byte("nobody.pem"), 1)
+	for name, spoil := range map[string]func(t *testing.T, s *spec.Tunnel){
+		"missing roots": func(_ *testing.T, s *spec.Tunnel) { s.CAFile += ".nobody" },
+		"no roots":      func(t *testing.T, s *spec.Tunnel) { s.CAFile = nonsense(t) },
+		"other serial, too": func(_ *testing.T, s *spec.Tunnel) {
+			s.Restart++
+			s.CAFile += ".nobody"
 		},
-		"other serial, too": func(c []byte) []byte {
-			return append(bytes.Replace(c, []byte("; restart 0"), []byte("; restart 1"), 1), "noSuchOption = yes\n"...)
-		},
-		"empty": func([]byte) []byte { return []byte{} },
-		"other port, too": func(c []byte) []byte {
-			return append(bytes.Replace(c, []byte("accept = "+tunnelAddress), []byte("accept = 127.0.0.3"), 1), "noSuchOption = yes\n"...)
+		"no certificate": func(t *testing.T, s *spec.Tunnel) {
+			s.Cert, s.Key, s.CertSum = nonsense(t), nonsense(t), strings.Repeat("0", 64)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -37,12 +35,11 @@ func TestBadConfigKeepsTheLastGoodOne(t *testing.T) {
 			generation := w.write(tunnel)
 			w.supervise()
 			w.serving("fs-1", generation)
-			good, err := w.dir.Read("fs-1")
-			if err != nil {
-				t.Fatal(err)
-			}
 
-			w.writeBytes("fs-1", spoil(bytes.Clone(good)))
+			spoilt := tunnel
+			spoil(t, &spoilt)
+			w.write(spoilt)
+			// Another serial has the process restarted, and the new one refuses.
 			bad := w.until("fs-1", "refuses and serves", func(s supervise.Tunnel) bool {
 				return isBadConfig(s) && s.State == supervise.StateRunning && s.Listening
 			})
@@ -62,9 +59,39 @@ func TestBadConfigKeepsTheLastGoodOne(t *testing.T) {
 			}
 			w.echo(w.dial(tunnel.Accept))
 
-			w.writeBytes("fs-1", good)
+			w.write(tunnel)
 			w.until("fs-1", "has no problem", func(s supervise.Tunnel) bool { return s.Process == nil })
 		})
+	}
+}
+
+// nonsense is a file in which nothing is that anybody wants.
+func nonsense(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "nonsense.pem")
+	if err := os.WriteFile(file, []byte("nonsense\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestUnreadableSpecificationChangesNothing: only a mistake of ours could write one.
+func TestUnreadableSpecificationChangesNothing(t *testing.T) {
+	w := newWorld(t)
+	tunnel := w.tunnel("fs-1", w.server().Address)
+	generation := w.write(tunnel)
+	w.supervise()
+	began := w.serving("fs-1", generation)
+	for _, text := range []string{"", "{", `{"name":"fs-1"}`, "null"} {
+		w.writeBytes("fs-1", []byte(text))
+	}
+	other := w.tunnel("fs-2", w.server().Address)
+	w.serving("fs-2", w.write(other))
+	if s := w.serving("fs-1", generation); s.PID != began.PID || s.Reloads != 0 {
+		t.Errorf("got %+v, want it as it was", s)
+	}
+	if len(w.log.lines("level=ERROR", "specification cannot be read", "fileSystem=fs-1")) == 0 {
+		t.Error("the log does not tell")
 	}
 }
 
@@ -80,8 +107,9 @@ func TestBadConfigAtStart(t *testing.T) {
 	tunnel.CAFile = later
 	generation := w.write(tunnel)
 	w.supervise()
-	s := w.until("fs-1", "refuses", isBadConfig)
-	if s.State != supervise.StateFailed || s.Listening || !strings.Contains(s.Process.Words, "No trusted certificates found") {
+	// Mounts are to fail with a reason, and not to wait for a process that cannot start.
+	s := w.until("fs-1", "refuses, and lets go of its port", func(s supervise.Tunnel) bool { return isBadConfig(s) && !s.Listening })
+	if s.State != supervise.StateFailed || !strings.Contains(s.Process.Words, "No trusted certificates found") {
 		t.Errorf("got %+v, want it failed, with stunnel's words", s)
 	}
 	// Which do not name the file.

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
 
-	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 )
 
 const (
@@ -22,15 +21,15 @@ const (
 
 // watch says when a tunnel's file has changed. A folder that cannot be watched is read at
 // intervals only.
-func watch(prefix string, log *slog.Logger) (changed <-chan struct{}, closeWatch func()) {
+func watch(dir confdir.Dir, log *slog.Logger) (changed <-chan struct{}, closeWatch func()) {
 	changes := make(chan struct{}, 1)
-	watcher, err := newWatcher(filepath.Dir(prefix))
+	watcher, err := newWatcher(filepath.Dir(dir.Prefix()))
 	if err != nil {
 		log.Warn("configuration folder cannot be watched; reading it at intervals",
 			"err", err, "duration", scanInterval)
 		return changes, func() {}
 	}
-	go forward(watcher, prefix, changes)
+	go forward(watcher, dir, changes)
 	return changes, func() {
 		// The error would be of a descriptor that ends with the program.
 		_ = watcher.Close()
@@ -50,14 +49,14 @@ func newWatcher(dir string) (*fsnotify.Watcher, error) {
 
 // forward makes one change of any number that nobody has looked at. Too many for the kernel are
 // a change as well.
-func forward(watcher *fsnotify.Watcher, prefix string, changes chan<- struct{}) {
+func forward(watcher *fsnotify.Watcher, dir confdir.Dir, changes chan<- struct{}) {
 	for {
 		select {
 		case event, ok := <-watcher.Events:
 			if !ok {
 				return
 			}
-			if tunnelOf(prefix, event.Name) == "" || event.Op == fsnotify.Chmod {
+			if dir.TunnelOf(event.Name) == "" || event.Op == fsnotify.Chmod {
 				continue
 			}
 		case _, ok := <-watcher.Errors:
@@ -70,14 +69,4 @@ func forward(watcher *fsnotify.Watcher, prefix string, changes chan<- struct{}) 
 		default:
 		}
 	}
-}
-
-// tunnelOf is the tunnel whose file this is, "" when it is none: temporary files and our own
-// have other names.
-func tunnelOf(prefix, file string) string {
-	name, ok := strings.CutPrefix(filepath.Base(file), filepath.Base(prefix)+".")
-	if !ok || stunnelcfg.CheckName(name) != nil {
-		return ""
-	}
-	return name
 }

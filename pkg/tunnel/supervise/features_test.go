@@ -55,7 +55,7 @@ func TestStunnelThatCanRunNoTunnel(t *testing.T) {
 					t.Errorf("got %q, want one line with %q", err, part)
 				}
 			}
-			if _, err := supervise.ReadStatus(w.prefix); !errors.Is(err, fs.ErrNotExist) {
+			if _, err := supervise.ReadStatus(w.dir); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("it wrote a status (%v)", err)
 			}
 		})

@@ -26,8 +26,7 @@ func (t *tunnel) hear(l line, c classifier, now time.Time) {
 	t.problems.hearConnection(l, c, now)
 }
 
-// hearMain follows starts and reloads. After a reload that could not bind its port, stunnel
-// reads the file again and again by itself, at ever longer intervals.
+// hearMain follows starts and reloads.
 func (t *tunnel) hearMain(l line, now time.Time) {
 	switch {
 	case strings.HasPrefix(l.text, "Reading configuration from"):
@@ -35,16 +34,17 @@ func (t *tunnel) hearMain(l line, now time.Time) {
 	case l.text == "Configuration successful":
 		t.configurationTaken(now)
 	case strings.HasPrefix(l.text, "Service [") && strings.Contains(l.text, " bound to "):
-		t.bound()
+		// The end of a reload. A start ends a little later, when signals are handled.
+		if t.phase == phaseReloading {
+			t.inForce()
+		}
 	case strings.HasPrefix(l.text, "Accepting new connections"):
 		if t.phase == phaseStarting {
 			t.inForce()
 		}
-	case strings.HasPrefix(l.text, "Binding service [") && strings.HasSuffix(l.text, "] failed"):
-		t.bindFailed(now)
 	case l.text == configurationFailed:
 		t.configurationRefused(now)
-	case l.severity <= severityError || strings.Contains(l.text, "Address already in use"):
+	case l.severity <= severityError:
 		if len(t.complaints) < mostComplaints {
 			t.complaints = append(t.complaints, l.text)
 		}
@@ -63,29 +63,6 @@ func (t *tunnel) configurationTaken(now time.Time) {
 	}
 }
 
-// bound ends a reload; a start ends a little later, when signals are handled.
-func (t *tunnel) bound() {
-	t.listening = true
-	if t.phase == phaseReloading {
-		t.inForce()
-		return
-	}
-	t.clear() // it may have tried again by itself
-}
-
-// bindFailed: a starting process will end now; a reloaded one serves its old connections, and
-// takes no new ones.
-func (t *tunnel) bindFailed(now time.Time) {
-	if t.phase == phaseStarting || t.phase == phaseStopping {
-		return
-	}
-	t.listening = false
-	t.portTaken(strings.Join(t.complaints, "; "), now)
-	if t.phase == phaseReloading {
-		t.inForce()
-	}
-}
-
 // configurationRefused matters to reloads: stunnel goes on with what it had. A start that fails
 // so ends.
 func (t *tunnel) configurationRefused(now time.Time) {
@@ -93,7 +70,7 @@ func (t *tunnel) configurationRefused(now time.Time) {
 		return
 	}
 	t.refuse(t.pending, strings.Join(t.complaints, "; "), now)
-	t.phase, t.pending = phaseRunning, nil
+	t.phase, t.pending = phaseRunning, config{}
 }
 
 // hearConnection counts one problem for each connection, the first, which is the cause of those

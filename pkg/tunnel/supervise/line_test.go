@@ -86,7 +86,7 @@ func TestEveryReasonIsListed(t *testing.T) {
 }
 
 func TestConnectionsOfIPv6AndMany(t *testing.T) {
-	p := newTunnel("fs-1").problems
+	p := newTunnel("fs-1", 0).problems
 	now := time.Now()
 	for i := range 3 * mostConns {
 		thread := string(rune('a' + i))
@@ -102,7 +102,7 @@ func TestConnectionsOfIPv6AndMany(t *testing.T) {
 }
 
 func TestServersOfOpenConnections(t *testing.T) {
-	p := newTunnel("fs-1").problems
+	p := newTunnel("fs-1", 0).problems
 	say := func(thread, text string) {
 		p.hearConnection(line{severityNotice, thread, text}, newClassifier(), time.Now())
 	}

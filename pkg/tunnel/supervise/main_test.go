@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -31,6 +30,8 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(variableRole) {
 	case "supervisor":
 		os.Exit(superviseForTest())
+	case "launch":
+		os.Exit(launchForTest(os.Args[1:]))
 	case "":
 		os.Exit(m.Run())
 	}
@@ -43,15 +44,22 @@ func superviseForTest() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	err := supervise.Run(ctx, supervise.Options{
-		Prefix: os.Getenv(variablePrefix), Stunnel: os.Getenv(variableProg), StopGrace: 5 * time.Second,
-		ReapOrphans: true, Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	})
-	if err != nil {
+	o := optionsOf(os.Getenv(variablePrefix), os.Getenv(variableProg), 0)
+	o.ReapOrphans, o.Log = true, slog.New(slog.NewTextHandler(os.Stderr, nil))
+	if err := supervise.Run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return 0
+}
+
+func launchForTest(args []string) int {
+	limit, err := strconv.ParseUint(args[1], 10, 64)
+	if err == nil {
+		err = supervise.Launch(args[0], args[2], limit)
+	}
+	fmt.Fprintln(os.Stderr, err)
+	return 1
 }
 
 // superviseApart has a supervisor in a process of its own, which is returned.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
@@ -20,7 +20,7 @@ func TestManyTunnels(t *testing.T) {
 	server := w.server()
 	began := time.Now()
 	w.supervise()
-	tunnels := make([]stunnelcfg.Tunnel, many)
+	tunnels := make([]spec.Tunnel, many)
 	for i := range tunnels {
 		tunnels[i] = w.tunnel(fmt.Sprintf("fs-%d", i), server.Address)
 		// An address of its own, as a free port is free only until another test takes it.
@@ -52,7 +52,7 @@ func TestManyTunnels(t *testing.T) {
 		}
 	}
 	w.poll("the others have changed", func() bool {
-		status, err := supervise.ReadStatus(w.prefix)
+		status, err := supervise.ReadStatus(w.dir)
 		return err == nil && len(status.Tunnels) == many-33 && changed(status)
 	}, func() any { return nil })
 	close(stop)
@@ -70,7 +70,7 @@ func changed(status supervise.Status) bool {
 	reloads, restarts, listening := 0, 0, 0
 	for _, tunnel := range status.Tunnels {
 		reloads, restarts = reloads+tunnel.Reloads, restarts+tunnel.Restarts
-		if tunnel.Listening {
+		if tunnel.Listening && tunnel.State == supervise.StateRunning {
 			listening++
 		}
 	}
@@ -103,13 +103,13 @@ func (w *world) allListen(count int) {
 	w.Helper()
 	listening := 0
 	w.poll("all tunnels listen", func() bool {
-		status, err := supervise.ReadStatus(w.prefix)
+		status, err := supervise.ReadStatus(w.dir)
 		if err != nil {
 			return false
 		}
 		listening = 0
 		for _, tunnel := range status.Tunnels {
-			if tunnel.Listening {
+			if tunnel.State == supervise.StateRunning {
 				listening++
 			}
 		}

@@ -1,11 +1,6 @@
 package supervise
 
-import (
-	"bytes"
-	"time"
-
-	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
-)
+import "time"
 
 // verb is the one thing to do next for a tunnel.
 type verb int
@@ -13,11 +8,13 @@ type verb int
 const (
 	doNothing verb = iota // until something happens, or until the step's time
 	doForget              // nothing is left of it
-	doLook                // whether the port is free
+	doListen              // open the port
+	doLetGo               // close it
+	doArm                 // have the next connection told
 	doStart               // a process with the configuration
 	doReload              // the process with the configuration
-	doRestore             // what the process finds in its file when it reads it by itself
 	doSettle              // take for done what stunnel does not tell
+	doRest                // end the process, as nobody uses it
 	doStop                // ask the process to end
 	doKill                // end it
 )
@@ -25,25 +22,27 @@ const (
 // step is what to do, with what, and when to ask again if nothing happens; zero for never.
 type step struct {
 	verb   verb
-	config []byte
+	config config
 	at     time.Time
 }
 
 // plan decides.
 //
-//	there was             the file says         next
-//	no process            nothing               forget the tunnel
-//	no process            a configuration       start it, when the delay is over and the port free
-//	the file refused      the same              start the last good one, if there is one
-//	running               the same              nothing
-//	running               another               reload; connections stay
-//	running               another serial        stop, then start
-//	running               another address       reload, when that port is free; until then as it was
-//	running               refused just now      put back what the process had in its file
-//	running               as refused before     nothing, for a while
-//	running, port lost    anything              reload, when the port is free
-//	starting, reloading   anything              wait for stunnel's answer; without one, stop
-//	running               nothing               stop, later kill
+//	there was               the agent asks for   next
+//	no process              nothing              close the port, forget the tunnel
+//	no process, port shut   a tunnel             listen
+//	no process, port open   a tunnel             wait for a connection; then start, when the delay
+//	                                             is over
+//	no process, long delay  a tunnel             close the port until the next start
+//	what it refused         the same             start the last good one, if there is one
+//	running                 the same             nothing; end the process when it is idle
+//	running                 another              reload; connections stay
+//	running                 another serial       stop, then start
+//	running                 another address      listen there, then stop, then start; until the port
+//	                                             can be had as it was
+//	running                 as refused before    nothing, for a while
+//	starting, reloading     anything             wait for stunnel's answer; without one, stop
+//	running                 nothing              stop, later kill
 func plan(t *tunnel, now time.Time) step {
 	switch {
 	case t.phase == phaseNone:
@@ -52,7 +51,7 @@ func plan(t *tunnel, now time.Time) step {
 		return step{at: t.deadline}
 	case t.phase == phaseStopping:
 		return step{verb: doKill}
-	case t.want == nil:
+	case !t.want.exists():
 		return step{verb: doStop}
 	case t.phase == phaseRunning:
 		return planRunning(t, now)
@@ -65,50 +64,54 @@ func plan(t *tunnel, now time.Time) step {
 }
 
 func planStart(t *tunnel, now time.Time) step {
-	config := t.want
-	if t.isRefused() && t.good != nil && !bytes.Equal(t.good, t.refused) {
-		config = t.good
-	}
+	waits := t.needed && now.Before(t.retryAt)
 	switch {
-	case t.want == nil:
+	case !t.want.exists() && t.socket != nil:
+		return step{verb: doLetGo}
+	case !t.want.exists():
 		return step{verb: doForget}
-	case now.Before(t.retryAt):
+	case waits && t.socket != nil && t.retryAt.Sub(now) > holdTime:
+		return step{verb: doLetGo}
+	case waits:
 		return step{at: t.retryAt}
-	case now.Before(t.portLookAt):
-		return step{at: t.portLookAt}
-	case !t.portLooked(now):
-		return step{verb: doLook, config: config}
+	case !t.listening() && now.Before(t.listenAt):
+		return step{at: t.listenAt}
+	case !t.listening():
+		return step{verb: doListen}
+	case t.needed && t.isRefused() && t.good.exists() && !t.good.is(t.refused) && t.good.Accept == t.want.Accept:
+		return step{verb: doStart, config: t.good}
+	case t.needed:
+		return step{verb: doStart, config: t.want}
+	case !t.armed:
+		return step{verb: doArm}
 	}
-	return step{verb: doStart, config: config}
+	return step{}
 }
 
 func planRunning(t *tunnel, now time.Time) step {
 	switch {
 	case now.Before(t.retryAt):
 		return step{at: t.retryAt}
-	case !bytes.Equal(t.written, t.current):
-		return step{verb: doRestore}
-	case t.isRefused() && t.listening && now.Before(t.refusedAt.Add(refusedRetry)):
+	case t.isIdle(now):
+		return step{verb: doRest}
+	case !t.listening() && now.Before(t.listenAt):
+		return step{at: t.listenAt}
+	case !t.listening():
+		return step{verb: doListen}
+	case t.isRefused() && now.Before(t.refusedAt.Add(refusedRetry)):
 		return step{at: t.refusedAt.Add(refusedRetry)}
-	case t.isRefused() && !t.listening:
-		return whenFree(t, now, step{verb: doReload, config: t.current})
-	case stunnelcfg.Restart(t.want) != stunnelcfg.Restart(t.current) && !t.isRefused():
+	case t.current.Accept != t.want.Accept, t.current.Restart != t.want.Restart && !t.isRefused():
 		return step{verb: doStop}
-	case !t.listening, t.moves():
-		return whenFree(t, now, step{verb: doReload, config: t.want})
-	case bytes.Equal(t.want, t.current):
-		return step{}
+	case t.current.is(t.want):
+		return step{at: t.idleAt()}
 	}
 	return step{verb: doReload, config: t.want}
 }
 
-// whenFree looks at the port before it goes on.
-func whenFree(t *tunnel, now time.Time, next step) step {
-	if now.Before(t.portLookAt) {
-		return step{at: t.portLookAt}
+// idleAt is when the process may end if nobody connects until then, zero for never.
+func (t *tunnel) idleAt() time.Time {
+	if t.idle == 0 || t.idleSince.IsZero() {
+		return time.Time{}
 	}
-	if !t.portLooked(now) {
-		return step{verb: doLook, config: next.config}
-	}
-	return next
+	return t.idleSince.Add(t.idle)
 }

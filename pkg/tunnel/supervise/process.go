@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 )
@@ -20,22 +21,23 @@ type process interface {
 
 // runner begins processes.
 type runner interface {
-	// Start begins a process that reads the file. What it writes goes to out, then ended is
-	// called once, with how it ended; both from goroutines of their own.
-	Start(file string, out io.Writer, ended func(how string)) (process, error)
+	// Start begins a process that reads the file and accepts from the socket. What it writes
+	// goes to out, then ended is called once, with how it ended; both from goroutines of their own.
+	Start(file string, socket *os.File, out io.Writer, ended func(how string)) (process, error)
 }
 
 // programs runs the real stunnel. All its processes are begun from one thread that lives as
 // long as this one's goroutine: the kernel kills them when that thread ends, and so when this
 // program does in whatever way.
 type programs struct {
-	path     string
+	command  []string // that becomes stunnel, less the configuration's file
 	requests chan func()
 }
 
 // newPrograms makes a runner that works until the context ends.
-func newPrograms(ctx context.Context, path string) *programs {
-	p := &programs{path: path, requests: make(chan func())}
+func newPrograms(ctx context.Context, o Options) *programs {
+	command := append(append([]string(nil), o.Launcher...), o.Stunnel, strconv.FormatUint(o.MemoryLimit, 10))
+	p := &programs{command: command, requests: make(chan func())}
 	go p.serve(ctx)
 	return p
 }
@@ -65,10 +67,11 @@ func (p program) Signal(signal syscall.Signal) {
 // outputGrace is how long what inherited the output of an ended process may keep it open.
 const outputGrace = time.Second
 
-func (p *programs) Start(file string, out io.Writer, ended func(how string)) (process, error) {
+func (p *programs) Start(file string, socket *os.File, out io.Writer, ended func(how string)) (process, error) {
 	// No context: processes end in order, by signals, and not when the program is told to end.
-	cmd := exec.Command(p.path, file) //nolint:noctx // see above
+	cmd := exec.Command(p.command[0], append(p.command[1:len(p.command):len(p.command)], file)...) //nolint:noctx // see above
 	cmd.Dir = "/"
+	cmd.ExtraFiles = []*os.File{socket} // becomes listenFD
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.WaitDelay = outputGrace
 	cmd.SysProcAttr = &syscall.SysProcAttr{

@@ -6,7 +6,7 @@ import (
 	"reflect"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 )
 
 // reportDelay is the least time between two writings of the status.
@@ -14,13 +14,13 @@ const reportDelay = 100 * time.Millisecond
 
 // statusWriter keeps the status file.
 type statusWriter struct {
-	prefix    string
+	dir       confdir.Dir
 	startedAt time.Time
 	last      Status    // as written
 	at        time.Time // tried
 }
 
-func (w *statusWriter) remove() error { return removeFile(StatusFile(w.prefix)) }
+func (w *statusWriter) remove() error { return w.dir.RemoveStatus() }
 
 // report writes the status if it is another, or old, and says when to ask again.
 func (s *supervisor) report(now time.Time) time.Time {
@@ -36,7 +36,7 @@ func (s *supervisor) report(now time.Time) time.Time {
 		return w.last.UpdatedAt.Add(StatusInterval - time.Second)
 	}
 	w.at, fresh.UpdatedAt = now, now
-	if err := WriteStatus(w.prefix, fresh); err != nil {
+	if err := writeStatus(w.dir, fresh); err != nil {
 		s.options.Log.Warn("status cannot be written", "err", err)
 		return now.Add(time.Second)
 	}
@@ -55,18 +55,22 @@ func (s *supervisor) tunnelStatus() map[string]Tunnel {
 func (t *tunnel) status() Tunnel {
 	p := t.problems
 	status := Tunnel{
-		State: t.state(), Listening: t.listening,
-		Restarts: max(0, t.starts-1), Reloads: t.reloads,
+		State: t.state(), Listening: t.want.exists() && t.listening(),
+		Restarts: t.restarts, Reloads: t.reloads,
 		Remote: addressText(p.remote), RemoteAt: p.remoteAt, Servers: p.servers(),
 		Process: p.process, Connection: p.connection, Problems: maps.Clone(p.counts),
 	}
-	if t.proc == nil {
-		return status
+	if t.socket != nil {
+		status.Accept = t.socket.address.String()
 	}
-	status.PID, status.StartedAt = t.proc.PID(), t.startedAt
-	if t.phase != phaseStarting {
-		status.Accept = addressText(stunnelcfg.Accept(t.current))
-		status.Generation = Generation(t.current)
+	if t.proc != nil {
+		status.PID, status.StartedAt = t.proc.PID(), t.startedAt
+	}
+	switch {
+	case status.State == StateResting:
+		status.Generation = t.want.generation
+	case t.proc != nil && t.phase != phaseStarting:
+		status.Generation = t.current.generation
 	}
 	return status
 }
@@ -79,7 +83,10 @@ func (t *tunnel) state() State {
 		return StateStopping
 	case phaseNone, phaseStarting:
 	}
-	if p := t.problems.process; p != nil && p.Reason != ReasonDied {
+	switch p := t.problems.process; {
+	case t.phase == phaseNone && !t.needed && t.want.exists() && t.listening():
+		return StateResting
+	case p != nil && p.Reason != ReasonDied:
 		return StateFailed
 	}
 	return StateWaiting

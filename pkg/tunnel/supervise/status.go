@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"os"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 )
 
 // Status is what a supervisor says of itself and its tunnels. It is kept in a file, which is
@@ -29,6 +29,8 @@ type State string
 const (
 	// StateRunning says that it runs, with the configuration of Tunnel.Generation in force.
 	StateRunning State = "running"
+	// StateResting says that the port is open, and a process starts when somebody connects.
+	StateResting State = "resting"
 	// StateWaiting says that it is starting, or will be after a delay, because it died.
 	StateWaiting State = "waiting"
 	// StateStopping says that it was told to end.
@@ -43,17 +45,17 @@ type Tunnel struct {
 	State     State     `json:"state"`
 	PID       int       `json:"pid,omitempty"`      // 0 when no process runs
 	StartedAt time.Time `json:"startedAt,omitzero"` // of the process
-	Listening bool      `json:"listening"`          // on Accept
-	Accept    string    `json:"accept,omitempty"`   // address and port of the configuration in force
-	Restarts  int       `json:"restarts"`           // processes started after the first
+	Listening bool      `json:"listening"`          // the port is open where the agent asked for it
+	Accept    string    `json:"accept,omitempty"`   // address and port that are open
+	Restarts  int       `json:"restarts"`           // processes started after one that ended while it was needed
 	Reloads   int       `json:"reloads"`            // configurations taken while running
 	Remote    string    `json:"remote,omitempty"`   // address and port of the server that was reached last
 	RemoteAt  time.Time `json:"remoteAt,omitzero"`  // when
 	// Servers are those that connections are open to: old ones may lead to another one than
 	// Remote.
 	Servers []netip.AddrPort `json:"servers,omitempty"`
-	// Generation is the SHA-256 of the configuration in force, in hexadecimal; "" for none. It
-	// is Generation of the file's bytes once a change is in force.
+	// Generation is spec.Generation of what is in force, "" for nothing: of what the process has
+	// taken or, while none is needed, of what one will start with.
 	Generation string `json:"generation,omitempty"`
 	// Process is what keeps the process from running, listening or taking the file as it is
 	// now; nil when nothing does.
@@ -72,12 +74,10 @@ type Problem struct {
 	At     time.Time `json:"at"`
 }
 
-// StatusFile is where the status of a prefix's tunnels is.
-func StatusFile(prefix string) string { return prefix + ".status.json" }
-
-// ReadStatus reads it. The error is fs.ErrNotExist while no supervisor runs.
-func ReadStatus(prefix string) (Status, error) {
-	text, err := os.ReadFile(StatusFile(prefix))
+// ReadStatus reads what the supervisor of a folder said last. The error is fs.ErrNotExist while
+// none runs.
+func ReadStatus(dir confdir.Dir) (Status, error) {
+	text, err := dir.Status()
 	if err != nil {
 		return Status{}, fmt.Errorf("reading the supervisor's status: %w", err)
 	}
@@ -88,13 +88,12 @@ func ReadStatus(prefix string) (Status, error) {
 	return status, nil
 }
 
-// WriteStatus replaces it: readers see the old one or the new one.
-func WriteStatus(prefix string, status Status) error {
+func writeStatus(dir confdir.Dir, status Status) error {
 	text, err := json.Marshal(status)
-	if err != nil {
-		return fmt.Errorf("writing the supervisor's status: %w", err)
+	if err == nil {
+		err = dir.WriteStatus(text)
 	}
-	if err := replaceFile(StatusFile(prefix), text); err != nil {
+	if err != nil {
 		return fmt.Errorf("writing the supervisor's status: %w", err)
 	}
 	return nil

@@ -1,10 +1,12 @@
-// Package supervise runs one stunnel process for each configuration file of a folder: it starts
-// them, has them reload what changed, restarts what dies, stops what is not wanted any more, and
-// keeps a file with their status.
+// Package supervise keeps the node's end of each tunnel: it listens on the tunnel's port, runs a
+// stunnel process that accepts from there when somebody connects, has it reload what changed,
+// restarts what dies, ends what is idle or not wanted any more, and keeps a file with the status of
+// all.
 //
-// It needs nothing but that folder and the program: no API, no network, no rights. Whoever
-// writes the files may crash, loop or be away; tunnels stay as the files say. No process
-// outlives the supervisor, however that ends.
+// It needs nothing but the folder of specifications and the program: no API, no network, no
+// rights. Whoever writes the specifications may crash, loop or be away; tunnels stay as they were
+// asked for. No process outlives the supervisor, however that ends; the ports do, as the agent
+// keeps copies of the sockets (package fdstore).
 //
 // One goroutine owns all state. What happens comes to it as events; the pure function plan says
 // what to do next for one tunnel.
@@ -14,6 +16,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -22,16 +25,33 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/fdstore"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
 // Options say what to run.
 type Options struct {
-	// Prefix begins the names of the tunnels' files, each of which is <prefix>.<tunnel>.
+	// Prefix begins the names of the tunnels' files (package confdir).
 	Prefix string
 	// Stunnel is the program's path.
 	Stunnel string
-	// StopGrace is how long processes may take to end when the context does, before they are
-	// killed.
+	// Launcher is the command that becomes stunnel by Launch: program, memory limit in bytes and
+	// configuration file are added to it.
+	Launcher []string
+	// MemoryLimit bounds the data of one process, in bytes.
+	MemoryLimit uint64
+	// Idle is after how long without a connection a process ends, and that it starts at the first
+	// connection; 0 has all run always.
+	Idle time.Duration
+	// Clients says who is connected to loopback ports, besides the agent, and Listening who
+	// listens there.
+	Clients   func() (sockets.Uses, error)
+	Listening func() (sockets.Listeners, error)
+	// ServeOn is for how long after the context's end open connections are served without a
+	// successor.
+	ServeOn time.Duration
+	// StopGrace is how long processes may take to end then, before they are killed.
 	StopGrace time.Duration
 	// ReapOrphans waits for children that ended and are nobody's: the kernel gives those of
 	// others to the first process of a container. The caller must have no other children.
@@ -39,10 +59,11 @@ type Options struct {
 	Log         *slog.Logger
 }
 
-// Run works until the context ends; then it ends the processes and returns nil. It returns an
-// error, having started nothing, when there is no such folder or program, or the program can run
-// no tunnel: an agent without a supervisor is not ready, so that a rollout stops with the old
-// pods serving.
+// Run works until the context ends. Then it serves each tunnel on until another supervisor listens
+// on its port, nobody is connected to it, or ServeOn is over; it ends the processes and returns nil.
+// It returns an error, having started nothing, when there is no such folder or program, or the
+// program can run no tunnel: an agent without a supervisor is not ready, so that a rollout stops
+// with the old pods serving.
 func Run(ctx context.Context, o Options) error {
 	dir, err := confdir.Open(o.Prefix)
 	if err != nil {
@@ -58,9 +79,15 @@ func Run(ctx context.Context, o Options) error {
 	// The processes' thread outlives the context by their end.
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	changed, closeWatch := watch(dir.Prefix(), o.Log)
+	s := newSupervisor(o, dir, features, newPrograms(lifetime, o))
+	if s.arrivals, err = newArrivals(func(fd int32) { s.events <- event{arrival: fd} }); err != nil {
+		return err
+	}
+	defer s.arrivals.close()
+	changed, closeWatch := watch(dir, o.Log)
 	defer closeWatch()
-	s := newSupervisor(o, dir, features, newPrograms(lifetime, o.Stunnel))
+	s.kept = fdstore.Take(dir.StoreSocket(), o.Log)
+	s.store = fdstore.NewKeeper(lifetime, dir.StoreSocket(), o.Log)
 	o.Log.Info("supervising tunnels")
 	return s.run(ctx, changed)
 }
@@ -70,20 +97,31 @@ type supervisor struct {
 	dir        confdir.Dir
 	features   stunnelcfg.Features
 	runner     runner
+	arrivals   *arrivals
+	store      *fdstore.Keeper
 	classifier classifier
 	events     chan event
 	tunnels    map[string]*tunnel
-	closing    bool // the context has ended
-	scanAt     time.Time
-	status     statusWriter
+	// kept are the sockets that an earlier supervisor of this pod had open, until the first look
+	// at the specifications.
+	kept    map[netip.AddrPort]*os.File
+	parked  map[netip.AddrPort]*os.File // with the agent
+	scanAt  time.Time
+	usesAt  time.Time
+	unknown bool // the kernel does not tell who is connected
+	status  statusWriter
+
+	closing          bool // the context has ended
+	closeAt, closeBy time.Time
 }
 
-// event is something that a process did.
+// event is something that a process did, or a connection that waits.
 type event struct {
-	tunnel *tunnel
-	start  int    // which of its processes
-	line   string // "" for its end
-	how    string // it ended
+	tunnel  *tunnel // nil for a connection
+	start   int     // which of its processes
+	line    string  // "" for its end
+	how     string  // it ended
+	arrival int32   // the descriptor of the listener at which a connection waits
 }
 
 func newSupervisor(o Options, dir confdir.Dir, features stunnelcfg.Features, r runner) *supervisor {
@@ -92,7 +130,7 @@ func newSupervisor(o Options, dir confdir.Dir, features stunnelcfg.Features, r r
 		classifier: newClassifier(),
 		events:     make(chan event, 1024),
 		tunnels:    map[string]*tunnel{},
-		status:     statusWriter{prefix: dir.Prefix(), startedAt: time.Now()},
+		status:     statusWriter{dir: dir, startedAt: time.Now()},
 	}
 }
 
@@ -103,8 +141,8 @@ func (s *supervisor) run(ctx context.Context, changed <-chan struct{}) error {
 	for {
 		select {
 		case <-done:
-			done, s.closing = nil, true
-			s.options.Log.Info("ending all tunnels")
+			done, s.closing, s.closeBy = nil, true, time.Now().Add(s.options.ServeOn)
+			s.options.Log.Info("ending; tunnels that are in use are served until a successor has their ports")
 		case <-changed:
 			s.scanSoon(time.Now())
 		case e := <-s.events:
@@ -114,11 +152,14 @@ func (s *supervisor) run(ctx context.Context, changed <-chan struct{}) error {
 		}
 		now := time.Now()
 		s.scan(now)
+		s.lookAtUses(now)
+		s.close(now)
 		next := s.advance(now)
+		s.park()
 		if s.closing && len(s.tunnels) == 0 {
 			return s.status.remove()
 		}
-		next = soonest(next, s.scanAt, s.report(now))
+		next = soonest(next, s.scanAt, s.usesAt, s.closeAt, s.report(now))
 		timer.Reset(time.Until(next))
 	}
 }
@@ -126,7 +167,7 @@ func (s *supervisor) run(ctx context.Context, changed <-chan struct{}) error {
 // scanSoon leaves time for what else changes in the same moment.
 func (s *supervisor) scanSoon(now time.Time) { s.scanAt = earlier(s.scanAt, now.Add(scanDelay)) }
 
-// scan reads the files when it is time to. What cannot be read stays as it was.
+// scan reads the specifications when it is time to. What cannot be read stays as it was.
 func (s *supervisor) scan(now time.Time) {
 	if now.Before(s.scanAt) {
 		return
@@ -135,12 +176,12 @@ func (s *supervisor) scan(now time.Time) {
 	s.reapOrphans()
 	names, err := s.dir.Names()
 	if err != nil {
-		s.options.Log.Warn("configuration folder cannot be read; tunnels stay as they are", "err", err)
+		s.options.Log.Warn("folder of specifications cannot be read; tunnels stay as they are", "err", err)
 		return
 	}
 	for _, name := range names {
-		if s.tunnels[name] == nil {
-			s.tunnels[name] = newTunnel(name)
+		if s.tunnels[name] == nil && !s.closing {
+			s.tunnels[name] = newTunnel(name, s.options.Idle)
 		}
 	}
 	for name, t := range s.tunnels {
@@ -149,16 +190,29 @@ func (s *supervisor) scan(now time.Time) {
 }
 
 func (s *supervisor) read(t *tunnel, there bool) {
+	if t.leaving {
+		return
+	}
 	if !there {
-		t.sees(nil)
+		t.sees(config{})
 		return
 	}
-	config, err := s.dir.Read(t.name)
+	text, err := s.dir.Read(t.name)
+	if err == nil && text == nil {
+		return // it went between the two looks; the next will see that
+	}
+	c := config{generation: spec.Generation(text)}
+	if err == nil && c.is(t.want) {
+		return
+	}
+	if err == nil {
+		c.Tunnel, err = spec.Decode(text)
+	}
 	if err != nil {
-		s.logOf(t).Warn("configuration file cannot be read; the tunnel stays as it is", "err", err)
+		s.logOf(t).Error("specification cannot be read; the tunnel stays as it is", "err", err)
 		return
 	}
-	t.sees(config)
+	t.sees(c)
 }
 
 // handleWaiting takes what else has come, so that plans are made once for all of it.
@@ -175,6 +229,10 @@ func (s *supervisor) handleWaiting() {
 
 func (s *supervisor) handle(e event, now time.Time) {
 	t := e.tunnel
+	if t == nil {
+		s.arrived(e.arrival)
+		return
+	}
 	if e.start != t.starts || t.proc == nil {
 		return // of a process before
 	}
@@ -190,6 +248,14 @@ func (s *supervisor) handle(e event, now time.Time) {
 	t.ended(e.how, now)
 }
 
+func (s *supervisor) arrived(fd int32) {
+	for _, t := range s.tunnels {
+		if t.socket != nil && int32(t.socket.file.Fd()) == fd {
+			t.arrived()
+		}
+	}
+}
+
 func (s *supervisor) hear(t *tunnel, l line, now time.Time) {
 	s.logLine(t, l)
 	t.hear(l, s.classifier, now)
@@ -197,7 +263,7 @@ func (s *supervisor) hear(t *tunnel, l line, now time.Time) {
 
 // addUnreadable completes what stunnel said while it refused a configuration.
 func (s *supervisor) addUnreadable(t *tunnel, now time.Time) {
-	for _, words := range unreadable(t.attempted()) {
+	for _, words := range unreadable(t.attempted().Tunnel) {
 		s.hear(t, line{severity: severityError, thread: mainThread, text: words}, now)
 	}
 }
@@ -206,11 +272,7 @@ func (s *supervisor) addUnreadable(t *tunnel, now time.Time) {
 func (s *supervisor) advance(now time.Time) time.Time {
 	var next time.Time
 	for _, name := range slices.Sorted(maps.Keys(s.tunnels)) {
-		t := s.tunnels[name]
-		if s.closing {
-			t.sees(nil)
-		}
-		next = soonest(next, s.advanceOne(t, now))
+		next = soonest(next, s.advanceOne(s.tunnels[name], now))
 	}
 	return next
 }

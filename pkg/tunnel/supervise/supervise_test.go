@@ -1,9 +1,9 @@
 package supervise_test
 
 import (
-	"bytes"
 	"errors"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -77,12 +77,12 @@ func TestEqualBytesDoNothing(t *testing.T) {
 	generation := w.write(tunnel)
 	w.supervise()
 	w.serving("fs-1", generation)
-	config, err := w.dir.Read("fs-1")
+	text, err := w.dir.Read("fs-1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Not through confdir, which would not write equal bytes.
-	if err := os.WriteFile(w.prefix+".fs-1", config, 0o600); err != nil {
+	if err := os.WriteFile(w.prefix+"-tunnel.fs-1.json", text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	w.serving("fs-2", w.write(other)) // has been read after that
@@ -97,14 +97,10 @@ func TestBurstOfRewrites(t *testing.T) {
 	generation := w.write(tunnel)
 	w.supervise()
 	w.serving("fs-1", generation)
-	config, err := w.dir.Read("fs-1")
-	if err != nil {
-		t.Fatal(err)
-	}
 	began := time.Now()
-	for range 50 {
-		config = append(config, '\n')
-		generation = w.writeBytes("fs-1", bytes.Clone(config))
+	for i := range 50 {
+		tunnel.Connect = append(tunnel.Connect[:1:1], netip.AddrPortFrom(tunnel.Connect[0].Addr(), uint16(1+i)))
+		generation = w.write(tunnel)
 	}
 	s := w.serving("fs-1", generation)
 	// Each window, of 20 ms, gathers what falls into it.
@@ -137,13 +133,13 @@ func TestDiedComesBackAtOnce(t *testing.T) {
 func TestStatusFileGoesWithTheSupervisor(t *testing.T) {
 	w := newWorld(t)
 	w.supervise()
-	w.poll("status", func() bool { _, err := supervise.ReadStatus(w.prefix); return err == nil }, func() any { return nil })
-	status, err := supervise.ReadStatus(w.prefix)
+	w.poll("status", func() bool { _, err := supervise.ReadStatus(w.dir); return err == nil }, func() any { return nil })
+	status, err := supervise.ReadStatus(w.dir)
 	if err != nil || status.PID != os.Getpid() || status.Stunnel.Version == "" || time.Since(status.StartedAt) > patience {
 		t.Errorf("got %+v and %v", status, err)
 	}
 	w.end()
-	if _, err := supervise.ReadStatus(w.prefix); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := supervise.ReadStatus(w.dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want no status of a supervisor that has ended", err)
 	}
 }
@@ -159,7 +155,7 @@ func TestUnreadableFolderKeepsTunnels(t *testing.T) {
 	if err := os.Rename(folder, folder+"-away"); err != nil {
 		t.Fatal(err)
 	}
-	w.poll("the log tells", func() bool { return len(w.log.lines("folder cannot be read")) > 0 }, func() any { return nil })
+	w.poll("the log tells", func() bool { return len(w.log.lines("folder of specifications cannot be read")) > 0 }, func() any { return nil })
 	w.echo(w.dial(tunnel.Accept))
 	if err := os.Rename(folder+"-away", folder); err != nil {
 		t.Fatal(err)

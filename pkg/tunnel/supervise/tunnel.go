@@ -1,12 +1,11 @@
 package supervise
 
 import (
-	"bytes"
 	"net/netip"
 	"strings"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
 // Times of a tunnel's life.
@@ -14,19 +13,20 @@ const (
 	// startLimit and reloadLimit are how long stunnel may take for what it does in some 30 ms.
 	startLimit  = 30 * time.Second
 	reloadLimit = 30 * time.Second
-	// settleTime is how long the lines that say where stunnel listens may come late; versions
-	// that never write them are taken to listen then if their port is in use.
+	// settleTime is how long the line that says that stunnel accepts connections may come late;
+	// versions that never write it are taken to do so then.
 	settleTime = 5 * time.Second
 	// stopGrace is the time between SIGTERM and SIGKILL.
 	stopGrace = 5 * time.Second
-	// portPoll is the time between two looks at a port that something else has: a takeover must
-	// not be felt.
+	// portPoll is the time between two tries to listen on a port that something else has: a
+	// takeover must not be felt.
 	portPoll = 50 * time.Millisecond
-	// portDelay bounds the delay of a start after one that lost the port to something else.
-	portDelay = time.Second
 	// firstDelay, doubled with each death, is the wait before the third and later starts.
 	firstDelay = 500 * time.Millisecond
 	maxDelay   = 30 * time.Second
+	// holdTime is for how long a listener is kept while no process can be started: connections
+	// wait so long in vain, and are refused after it.
+	holdTime = 2 * time.Second
 	// longLife is after how long a death counts as the first one again. It is short: volumes wait
 	// for every delay, and a start every few seconds costs a node little.
 	longLife = 5 * time.Second
@@ -51,35 +51,51 @@ const (
 	phaseStopping               // until it has ended
 )
 
+// config is a specification, and the generation of its bytes; the zero config is none.
+type config struct {
+	spec.Tunnel
+	generation string
+}
+
+func (c config) exists() bool { return c.generation != "" }
+
+func (c config) is(other config) bool { return c.generation == other.generation }
+
 // tunnel is what the supervisor knows of one. It has no clock and does nothing: events come in,
 // and plan says what to do.
 type tunnel struct {
 	name string
-	want []byte // of the file; nil when it is gone
+	want config        // that the agent asks for; none when it is gone
+	idle time.Duration // after how long without a connection the process ends; 0 for never
 
-	proc      process // nil when there is none
-	phase     phase
+	socket *listener // nil while none is open
+	armed  bool      // the next connection at the socket is told
+	proc   process   // nil when there is none
+	phase  phase
+	// needed: a process is to run, because somebody has connected, or always.
+	needed    bool
+	idleSince time.Time // since when nobody is connected; zero while somebody is
 	deadline  time.Time // of a phase other than phaseRunning
 	startedAt time.Time // of proc
 
-	current  []byte // what the process was started with or has taken since
-	pending  []byte // what it is taking; nil unless phaseReloading
-	good     []byte // what a process took last; nil before the first
-	refused  []byte // what a process refused last
-	written  []byte // what the process finds in its file
+	current  config // what the process was started with or has taken since
+	pending  config // what it is taking; none unless phaseReloading
+	good     config // what a process took last; none before the first
+	refused  config // what a process refused last
 	accepted bool   // the start's or reload's configuration is in force
-	// listening is true from when stunnel says so until the process ends or a reload fails to.
-	listening bool
 
-	retryAt    time.Time // not started before
-	refusedAt  time.Time // when refused was
-	portLookAt time.Time // when the port that something else has is looked at next
-	portFreeAt time.Time // when it was last seen free
-	deaths     int       // in a row
+	listenAt  time.Time // no try to listen before
+	retryAt   time.Time // not started before
+	refusedAt time.Time // when refused was
+	deaths    int       // in a row
 
-	starts, reloads int
-	complaints      []string // errors of this start or reload
-	problems        problems
+	// leaving: the supervisor ends, and this tunnel has nobody left whom it serves.
+	leaving bool
+
+	starts, restarts, reloads int // a start after a rest is no restart
+	rested                    bool
+	complaints                []string // errors of this start or reload
+	problems                  problems
 }
 
 // problems are those of the status, and what is needed to keep them.
@@ -98,34 +114,90 @@ type conn struct {
 	told   bool           // a problem was counted
 }
 
-func newTunnel(name string) *tunnel {
+func newTunnel(name string, idle time.Duration) *tunnel {
 	return &tunnel{
-		name:     name,
+		name: name, idle: idle, needed: idle == 0,
 		problems: problems{counts: map[Reason]int{}, conns: map[string]conn{}},
 	}
 }
 
-// sees is told what the file says now.
-func (t *tunnel) sees(want []byte) {
+// sees is told what the agent asks for now.
+func (t *tunnel) sees(want config) {
 	t.want = want
 	t.clear()
 }
 
+// leave ends the tunnel with its supervisor.
+func (t *tunnel) leave() { t.leaving, t.want = true, config{} }
+
 // clear forgets the process' problem when there is none any more.
 func (t *tunnel) clear() {
-	if t.phase == phaseRunning && t.listening && bytes.Equal(t.current, t.want) {
-		t.problems.process, t.refused = nil, nil
+	if t.phase == phaseRunning && t.listening() && t.current.is(t.want) {
+		t.problems.process, t.refused = nil, config{}
 	}
 }
 
+// listening says whether the port is open where the tunnel is to be.
+func (t *tunnel) listening() bool { return t.socket != nil && t.socket.address == t.want.Accept }
+
+// listens is told of an open socket.
+func (t *tunnel) listens(l *listener) {
+	t.socket, t.armed, t.listenAt = l, false, time.Time{}
+	if p := t.problems.process; p != nil && p.Reason == ReasonPortTaken {
+		t.problems.process = nil
+	}
+	t.clear()
+}
+
+// portTaken is told that something else has the port, and says whether that was not known.
+func (t *tunnel) portTaken(words string, now time.Time) (news bool) {
+	t.listenAt = now.Add(portPoll)
+	if p := t.problems.process; p != nil && p.Reason == ReasonPortTaken {
+		return false // one problem, met many times
+	}
+	t.processProblem(ReasonPortTaken, words, now)
+	return true
+}
+
+// cannotListen is told that the port cannot be opened, for any other reason.
+func (t *tunnel) cannotListen(words string, now time.Time) {
+	t.processProblem(ReasonStartFailed, words, now)
+	t.listenAt = now.Add(writeRetry)
+}
+
+// letGo is told that the socket was closed.
+func (t *tunnel) letGo() { t.socket, t.armed = nil, false }
+
+// arrived is told that somebody connects.
+func (t *tunnel) arrived() { t.armed, t.needed, t.idleSince = false, true, time.Time{} }
+
+// used is told how many are connected; known is false when that cannot be found out.
+func (t *tunnel) used(clients int, known bool, now time.Time) {
+	switch {
+	case clients > 0 || !known || t.phase != phaseRunning:
+		t.idleSince = time.Time{}
+	case t.idleSince.IsZero():
+		t.idleSince = now
+	}
+}
+
+// isIdle says whether nobody has been connected for so long that the process may end.
+func (t *tunnel) isIdle(now time.Time) bool {
+	return t.idle > 0 && !t.idleSince.IsZero() && now.Sub(t.idleSince) >= t.idle
+}
+
 // started is told of a process that was begun with a configuration.
-func (t *tunnel) started(p process, config []byte, now time.Time) {
+func (t *tunnel) started(p process, c config, now time.Time) {
 	t.proc, t.phase, t.startedAt = p, phaseStarting, now
 	t.deadline = now.Add(startLimit)
-	t.current, t.pending = config, nil
-	t.accepted, t.listening, t.complaints = false, false, nil
-	t.retryAt, t.portFreeAt = time.Time{}, time.Time{}
+	t.current, t.pending = c, config{}
+	t.accepted, t.complaints = false, nil
+	t.retryAt, t.idleSince = time.Time{}, time.Time{}
+	if t.starts > 0 && !t.rested {
+		t.restarts++
+	}
 	t.starts++
+	t.rested = false
 }
 
 // startFailed is told of one that could not be begun.
@@ -134,23 +206,25 @@ func (t *tunnel) startFailed(words string, now time.Time) {
 }
 
 // reloading is told of a SIGHUP.
-func (t *tunnel) reloading(config []byte, now time.Time) {
-	t.phase, t.pending = phaseReloading, config
+func (t *tunnel) reloading(c config, now time.Time) {
+	t.phase, t.pending = phaseReloading, c
 	t.deadline = now.Add(reloadLimit)
-	t.portFreeAt = time.Time{}
 	t.accepted, t.complaints = false, nil
 }
 
 // stopping is told of a SIGTERM.
 func (t *tunnel) stopping(grace time.Duration, now time.Time) {
-	t.phase, t.pending = phaseStopping, nil
+	t.phase, t.pending = phaseStopping, config{}
 	t.deadline = now.Add(grace)
 }
+
+// rests is told that the process ends because nobody uses it.
+func (t *tunnel) rests() { t.needed, t.rested, t.idleSince = false, true, time.Time{} }
 
 // ended is told of the process' end.
 func (t *tunnel) ended(how string, now time.Time) {
 	phase, lived, served := t.phase, now.Sub(t.startedAt), t.served()
-	t.proc, t.phase, t.pending, t.listening = nil, phaseNone, nil, false
+	t.proc, t.phase, t.pending = nil, phaseNone, config{}
 	t.problems.conns = map[string]conn{}
 	if phase == phaseStopping {
 		t.retryAt = time.Time{}
@@ -162,17 +236,13 @@ func (t *tunnel) ended(how string, now time.Time) {
 	case served:
 		t.deaths = min(t.deaths, mostDeathsServed)
 	}
-	switch words := strings.Join(t.complaints, "; "); {
-	case phase == phaseStarting && t.isPortTaken():
-		t.portTaken(words, now)
-		t.delay(now)
-		t.retryAt = earlier(t.retryAt, now.Add(portDelay))
-	case phase == phaseStarting && !t.accepted && words != "":
+	words := strings.Join(t.complaints, "; ")
+	if phase == phaseStarting && !t.accepted && words != "" {
 		t.refuse(t.current, words, now)
 		t.delay(now)
-	default:
-		t.died(ReasonDied, strings.TrimPrefix(how+"; "+words, "; "), now)
+		return
 	}
+	t.died(ReasonDied, strings.TrimPrefix(how+"; "+words, "; "), now)
 }
 
 // served says whether the process has connected somebody to a server that proved who it is.
@@ -210,29 +280,16 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// portTaken is told that something else has the port, and says whether that was not known.
-func (t *tunnel) portTaken(words string, now time.Time) (news bool) {
-	t.portLookAt = now.Add(portPoll)
-	if p := t.problems.process; p != nil && p.Reason == ReasonPortTaken {
-		return false // one problem, looked at many times
-	}
-	t.processProblem(ReasonPortTaken, words, now)
-	return true
-}
-
 // notWritten is told that the process cannot be given a configuration.
 func (t *tunnel) notWritten(words string, now time.Time) {
 	t.processProblem(ReasonStartFailed, words, now)
 	t.retryAt = now.Add(writeRetry)
 }
 
-// portFree is told that nothing has it. That is true for this moment only.
-func (t *tunnel) portFree(now time.Time) { t.portLookAt, t.portFreeAt = time.Time{}, now }
-
 // refuse notes that stunnel did not take a configuration.
-func (t *tunnel) refuse(config []byte, words string, now time.Time) {
-	known := bytes.Equal(config, t.refused) && t.problems.process != nil && t.problems.process.Words == words
-	t.refused, t.refusedAt = config, now
+func (t *tunnel) refuse(c config, words string, now time.Time) {
+	known := c.is(t.refused) && t.problems.process != nil && t.problems.process.Words == words
+	t.refused, t.refusedAt = c, now
 	if !known {
 		t.processProblem(ReasonBadConfig, words, now)
 	}
@@ -243,47 +300,23 @@ func (t *tunnel) processProblem(reason Reason, words string, now time.Time) {
 	t.problems.counts[reason]++
 }
 
-// isPortTaken looks for the errno's words in what the process last complained about.
-func (t *tunnel) isPortTaken() bool {
-	for _, words := range t.complaints {
-		if strings.Contains(words, "Address already in use") {
-			return true
-		}
-	}
-	return false
-}
-
-// settled ends a start or a reload for a stunnel that does not say that it listens.
-func (t *tunnel) settled(listening bool) {
-	t.listening = listening
-	t.inForce()
-}
-
 // inForce is told when what the process was started with, or is reloading, serves.
 func (t *tunnel) inForce() {
 	if t.phase == phaseReloading {
-		t.current, t.pending = t.pending, nil
+		t.current, t.pending = t.pending, config{}
 		t.reloads++
 	}
 	t.phase = phaseRunning
 	t.clear()
 }
 
-// isRefused says whether the file is as stunnel refused it.
-func (t *tunnel) isRefused() bool { return t.refused != nil && bytes.Equal(t.want, t.refused) }
+// isRefused says whether the agent asks for what stunnel refused.
+func (t *tunnel) isRefused() bool { return t.refused.exists() && t.want.is(t.refused) }
 
 // attempted is the configuration that the process is to have in force.
-func (t *tunnel) attempted() []byte {
+func (t *tunnel) attempted() config {
 	if t.phase == phaseReloading {
 		return t.pending
 	}
 	return t.current
-}
-
-// portLooked says whether the port was found free just now.
-func (t *tunnel) portLooked(now time.Time) bool { return t.portFreeAt.Equal(now) }
-
-// moves says whether the file has the process listen elsewhere than it does.
-func (t *tunnel) moves() bool {
-	return stunnelcfg.Accept(t.want) != stunnelcfg.Accept(t.current)
 }

@@ -1,27 +1,25 @@
 package supervise
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"slices"
-	"strings"
+
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
-// unreadable says which of the files that a configuration names cannot be read by this process,
+// unreadable says which of the files that a specification names cannot be read by this process,
 // and so by its stunnel: that one's own words name none of them. The agent, which wrote their
 // names, may see them all the same, in a container of its own.
-func unreadable(config []byte) []string {
+func unreadable(t spec.Tunnel) []string {
 	var words []string
-	for line := range bytes.Lines(config) {
-		option, path, _ := strings.Cut(strings.TrimSpace(string(line)), " = ")
-		if !slices.Contains([]string{"CAfile", "cert", "key"}, option) {
+	for _, file := range []struct{ option, path string }{{"CAfile", t.CAFile}, {"cert", t.Cert}, {"key", t.Key}} {
+		if file.path == "" {
 			continue
 		}
-		if err := tryReading(path); err != nil {
-			words = append(words, fmt.Sprintf("%s %s: %v", option, path, err))
+		if err := tryReading(file.path); err != nil {
+			words = append(words, fmt.Sprintf("%s %s: %v", file.option, file.path, err))
 		}
 	}
 	return words

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -15,8 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
@@ -34,8 +36,10 @@ type world struct {
 	program   string
 	authority *stunneltest.Authority
 	log       *logBuffer
-	cancel    context.CancelFunc // ends the supervisor
-	ended     chan error         // has its result
+	idle      time.Duration            // of processes; 0 has all run always
+	change    func(*supervise.Options) // nil for none
+	cancel    context.CancelFunc       // ends the supervisor
+	ended     chan error               // has its result
 }
 
 // newWorld has no supervisor yet.
@@ -52,12 +56,23 @@ func newWorld(t *testing.T) *world {
 	}
 }
 
+// optionsOf has processes become stunnel by way of this test program.
+func optionsOf(prefix, program string, idle time.Duration) supervise.Options {
+	return supervise.Options{
+		Prefix: prefix, Stunnel: program, Idle: idle, MemoryLimit: supervise.DefaultMemoryLimit,
+		Launcher: []string{"/usr/bin/env", variableRole + "=launch", os.Args[0]},
+		Clients:  func() (sockets.Uses, error) { return sockets.Clients(-1) }, Listening: sockets.Listening,
+		ServeOn: patience, StopGrace: 5 * time.Second,
+	}
+}
+
 func (w *world) supervise() {
 	ctx, cancel := context.WithCancel(w.Context())
 	w.cancel, w.ended = cancel, make(chan error, 1)
-	options := supervise.Options{
-		Prefix: w.prefix, Stunnel: w.program, StopGrace: 5 * time.Second,
-		Log: slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	options := optionsOf(w.prefix, w.program, w.idle)
+	options.Log = slog.New(slog.NewTextHandler(w.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if w.change != nil {
+		w.change(&options)
 	}
 	go func() { w.ended <- supervise.Run(ctx, options) }()
 	w.Cleanup(func() {
@@ -98,39 +113,35 @@ func (w *world) serverConfig() *tls.Config {
 const tunnelAddress = "127.0.0.9"
 
 // tunnel is one to the servers, on a free port.
-func (w *world) tunnel(name string, connect ...netip.AddrPort) stunnelcfg.Tunnel {
+func (w *world) tunnel(name string, connect ...netip.AddrPort) spec.Tunnel {
 	w.Helper()
-	return stunnelcfg.Tunnel{
+	return spec.Tunnel{
 		Name: name, Accept: stunneltest.FreePort(w.T, tunnelAddress), Connect: connect,
 		CheckHost: hostName, CAFile: w.authority.File,
 	}
 }
 
-// write puts a tunnel's file in place and returns its generation.
-func (w *world) write(t stunnelcfg.Tunnel) string {
+// write puts a tunnel's specification in place and returns its generation.
+func (w *world) write(t spec.Tunnel) string {
 	w.Helper()
-	features, err := supervise.Ask(w.Context(), w.program)
+	text, err := spec.Encode(t)
 	if err != nil {
 		w.Fatal(err)
 	}
-	config, err := stunnelcfg.Render(t, features)
-	if err != nil {
-		w.Fatal(err)
-	}
-	return w.writeBytes(t.Name, config)
+	return w.writeBytes(t.Name, text)
 }
 
-func (w *world) writeBytes(name string, config []byte) string {
+func (w *world) writeBytes(name string, text []byte) string {
 	w.Helper()
-	if _, err := w.dir.Write(name, config); err != nil {
+	if _, err := w.dir.Write(name, text); err != nil {
 		w.Fatal(err)
 	}
-	return supervise.Generation(config)
+	return spec.Generation(text)
 }
 
 // status is a tunnel's; zero when there is none.
 func (w *world) status(name string) supervise.Tunnel {
-	status, err := supervise.ReadStatus(w.prefix)
+	status, err := supervise.ReadStatus(w.dir)
 	if err != nil {
 		return supervise.Tunnel{}
 	}

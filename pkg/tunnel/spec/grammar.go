@@ -1,4 +1,4 @@
-package stunnelcfg
+package spec
 
 import (
 	"fmt"
@@ -28,7 +28,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-func (t Tunnel) check() error {
+// Check returns an error that names the field whose value is not allowed.
+func (t Tunnel) Check() error {
 	if err := CheckName(t.Name); err != nil {
 		return err
 	}
