@@ -19,6 +19,10 @@ func (a *Agent) learn(result probe.Result) bool {
 	if !ok || state.Accept != result.Accept {
 		return false // of a tunnel that is no more
 	}
+	if result.Late {
+		a.metrics.late.Inc()
+		return false
+	}
 	state.result = &result
 	a.metrics.probed(result)
 	if state.inForce.IsZero() || result.Began.Before(state.inForce) {

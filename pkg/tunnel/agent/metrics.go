@@ -16,6 +16,7 @@ const metricsNamespace = "efs_stunnel_node"
 type metrics struct {
 	tunnels *tunnelMetrics
 	probes  *prometheus.HistogramVec
+	late    prometheus.Counter
 	steps   *prometheus.CounterVec
 	failed  prometheus.Gauge
 	watches prometheus.Counter
@@ -29,6 +30,10 @@ func newMetrics(read func() *view) *metrics {
 			Help:    "Time of NFS NULL calls through tunnels, by result.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 13), // 0.5 ms to 2 s
 		}, []string{"result"}),
+		late: prometheus.NewCounter(prometheus.CounterOpts{
+			Namespace: metricsNamespace, Name: "probes_late_total",
+			Help: "Rounds of probes that say nothing, because the agent did not run when it had to.",
+		}),
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: metricsNamespace, Name: "tunnel_steps_total",
 			Help: "What was done about tunnels: Reorder, Failover, Renew, Return.",
@@ -49,7 +54,7 @@ func newMetrics(read func() *view) *metrics {
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.tunnels, m.probes, m.steps, m.failed, m.watches}
+	return []prometheus.Collector{m.tunnels, m.probes, m.late, m.steps, m.failed, m.watches}
 }
 
 func (m *metrics) probed(r probe.Result) {

@@ -10,6 +10,7 @@ import (
 type Fleet struct {
 	dialer   Dialer
 	interval time.Duration
+	lateness func(func()) time.Duration
 	report   func(context.Context, Result)
 	running  map[string]member
 	done     sync.WaitGroup
@@ -20,10 +21,10 @@ type member struct {
 	stop   context.CancelFunc
 }
 
-// NewFleet watches nothing yet. report is called from many goroutines and may wait until its
-// context ends.
+// NewFleet watches nothing yet. interval is between two probes of a tunnel that is not in use.
+// report is called from many goroutines and may wait until its context ends.
 func NewFleet(dialer Dialer, interval time.Duration, report func(context.Context, Result)) *Fleet {
-	return &Fleet{dialer: dialer, interval: interval, report: report, running: map[string]member{}}
+	return &Fleet{dialer: dialer, interval: interval, lateness: lateness, report: report, running: map[string]member{}}
 }
 
 // Watch has exactly these tunnels watched, until the context ends. A tunnel that is new, or
@@ -51,7 +52,10 @@ func (f *Fleet) start(ctx context.Context, task Task) {
 		m.stop()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := &prober{dialer: f.dialer, interval: f.interval, report: f.report, task: task, kick: make(chan struct{}, 1)}
+	p := &prober{
+		dialer: f.dialer, interval: f.interval, lateness: f.lateness, report: f.report,
+		task: task, kick: make(chan struct{}, 1),
+	}
 	f.running[task.Name] = member{p, cancel}
 	f.done.Go(func() { p.run(ctx) })
 }

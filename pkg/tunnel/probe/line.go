@@ -25,8 +25,8 @@ type answer struct {
 	took time.Duration
 }
 
-// open asks over a fresh connection.
-func open(ctx context.Context, dial dialing, timeout time.Duration) answer {
+// connect asks over a fresh connection.
+func connect(ctx context.Context, dial dialing, timeout time.Duration) answer {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	begin := time.Now()
@@ -35,16 +35,14 @@ func open(ctx context.Context, dial dialing, timeout time.Duration) answer {
 		return answer{err: because(ctx, err), took: time.Since(begin)}
 	}
 	l := &line{conn: conn, opened: begin}
-	return l.null(ctx, timeout)
+	return l.null(ctx)
 }
 
 // null asks over the line, which ends with a question that is not answered.
-func (l *line) null(ctx context.Context, timeout time.Duration) answer {
+func (l *line) null(ctx context.Context) answer {
 	if l == nil {
 		return answer{err: errNoLine}
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
 	begin := time.Now()
 	l.xid++
 	if err := Null(ctx, l.conn, l.xid); err != nil {
@@ -60,4 +58,60 @@ func (l *line) close() {
 	if l != nil {
 		l.conn.Close()
 	}
+}
+
+// question is a NULL call under way. It waits for its answer until it is given up.
+type question struct {
+	answers chan answer // holds the answer
+	cancel  context.CancelFunc
+}
+
+// ask begins a question.
+func (l *line) ask(ctx context.Context) *question {
+	ctx, cancel := context.WithCancel(ctx)
+	q := &question{make(chan answer, 1), cancel}
+	go func() { // ends with the answer or the context
+		defer cancel()
+		q.answers <- l.null(ctx)
+	}()
+	return q
+}
+
+// within prefers an answer that is there to a timeout that has passed: this process may not have
+// run for a while.
+func (q *question) within(timeout time.Duration) (answer, bool) {
+	timer := time.NewTimer(timeout)
+	defer timer.Stop()
+	select {
+	case a := <-q.answers:
+		return a, true
+	case <-timer.C:
+	}
+	select {
+	case a := <-q.answers:
+		return a, true
+	default:
+		return answer{}, false
+	}
+}
+
+// isSilent waits for the answer to a question of an earlier round, and closes the line that it
+// came over.
+func (q *question) isSilent(timeout time.Duration) bool {
+	if q == nil {
+		return false
+	}
+	a, answered := q.within(timeout)
+	a.line.close()
+	return !answered
+}
+
+// giveUp closes the line of a question whose answer has not been taken.
+func (q *question) giveUp() {
+	if q == nil {
+		return
+	}
+	q.cancel()
+	a := <-q.answers
+	a.line.close()
 }

@@ -3,22 +3,9 @@ package probe
 import (
 	"context"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"sync"
 	"time"
-)
-
-// Times of a round. A server goes dark at worst right after a good probe; then the interval and
-// both timeouts pass until that is certain: 14.5 s with the default interval.
-const (
-	firstTimeout   = 2 * time.Second
-	confirmTimeout = 2500 * time.Millisecond
-	// jitter is the part of the interval by which it is shortened at most.
-	jitter = 0.1
-	// renewAfter is the age at which a connection that is kept open gives way to a fresh one,
-	// so that certificates and the way to the server are checked, too.
-	renewAfter = 3 * time.Minute
 )
 
 // Task is one tunnel to watch.
@@ -27,6 +14,8 @@ type Task struct {
 	Accept  netip.AddrPort   // the node's end
 	Servers []netip.AddrPort // where it may lead to, in any order
 	Peer    Peer             // what they must prove, and are shown
+	// InUse: volumes are mounted through the tunnel, so it is probed more often than others.
+	InUse bool
 	// Watch are servers that are asked directly in each round, also while the tunnel is well:
 	// old connections lead there, or all are to go back there.
 	Watch []netip.AddrPort
@@ -39,16 +28,21 @@ func (t Task) sameLine(other Task) bool { return t.Name == other.Name && t.Accep
 type Result struct {
 	Name   string
 	Accept netip.AddrPort
-	Began  time.Time
-	At     time.Time     // when it was known
-	Took   time.Duration // from the last question to its answer
+	// Late: this process did not run when it had to, so nothing else of the round is told.
+	Late  bool
+	Began time.Time
+	At    time.Time     // when it was known
+	Took  time.Duration // from the last question to its answer
 	// Err is why a new connection through the tunnel is of no use; nil while one is, or none
 	// had to be tried.
 	Err error
 	// Established: an older connection is answered although no new one is.
 	Established bool
-	// Stuck: an older connection is silent although a new one is answered.
+	// Stuck: an older connection is silent although a new one is answered. It is asked again
+	// in the next round, and Stuck again if it stays silent.
 	Stuck bool
+	// Lines are the connections through the tunnel that the prober keeps open.
+	Lines int
 	// Direct are the servers that were asked directly: all of them when something was wrong,
 	// those of Task.Watch otherwise.
 	Direct map[netip.AddrPort]error
@@ -58,8 +52,9 @@ type Result struct {
 type prober struct {
 	dialer   Dialer
 	interval time.Duration
+	lateness func(func()) time.Duration
 	report   func(context.Context, Result)
-	kick     chan struct{} // holds one wish for a round at once
+	kick     chan struct{} // holds one request for a round at once
 
 	mu   sync.Mutex
 	task Task // guarded by mu
@@ -71,123 +66,69 @@ func (p *prober) current() Task {
 	return p.task
 }
 
+// change has a tunnel that begins to be used probed at once.
 func (p *prober) change(task Task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if task.InUse && !p.task.InUse {
+		p.hurry()
+	}
 	p.task = task
 }
 
-// hurry asks for a round at once.
+// hurry requests a round at once.
 func (p *prober) hurry() {
 	select {
 	case p.kick <- struct{}{}:
-	default: // is asked for already
+	default: // is requested already
 	}
 }
 
 // run probes until the context ends.
 func (p *prober) run(ctx context.Context) {
-	var kept *line
-	defer func() { kept.close() }()
+	var open lines
+	defer func() { open.close() }()
+	due := time.Now()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		late := time.Duration(0)
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.kick:
 		case <-timer.C:
+			late = time.Since(due)
 		}
+		task := p.current()
 		var result Result
-		result, kept = p.round(ctx, kept)
+		result, open = p.probe(ctx, task, open, late)
 		if ctx.Err() != nil {
-			return // the end is no finding
+			return // the end of the watch is no finding
 		}
 		p.report(ctx, result)
-		timer.Reset(shortened(p.interval))
+		wait := shortened(timingOf(task, p.interval).interval)
+		due = time.Now().Add(wait)
+		timer.Reset(wait)
 	}
 }
+
+// probe does one round. One that was late keeps its connections and tells nothing: what looks
+// like a silent server may be this process, which did not run.
+func (p *prober) probe(ctx context.Context, task Task, open lines, late time.Duration) (Result, lines) {
+	r := &round{dialer: p.dialer, task: task, timing: timingOf(task, p.interval)}
+	var result Result
+	late = max(late, p.lateness(func() { result, open = r.run(ctx, open) }))
+	if late > maxLateness || r.connect > maxConnect {
+		result = Result{Name: task.Name, Accept: task.Accept, Late: true}
+	}
+	result.Lines = open.count()
+	return result, open
+}
+
+// jitter is the part of the interval by which it is shortened at most.
+const jitter = 0.1
 
 func shortened(interval time.Duration) time.Duration {
 	return interval - time.Duration(rand.Float64()*jitter*float64(interval))
-}
-
-// round asks over the connection that is kept open, and over a fresh one when there is none or
-// it is old. Where an answer is missing it looks closer. The line it returns is the one to keep.
-func (p *prober) round(ctx context.Context, kept *line) (Result, *line) {
-	task := p.current()
-	result := Result{Name: task.Name, Accept: task.Accept, Began: time.Now()}
-	dial := func(ctx context.Context) (net.Conn, error) { return p.dialer.Tunnel(ctx, task.Accept) }
-	old := make(chan answer, 1)
-	go func() { old <- kept.null(ctx, firstTimeout+confirmTimeout) }() // ends by its timeout
-	now, known := within(old, firstTimeout)
-	if known && (now.err != nil || time.Since(kept.opened) >= renewAfter) {
-		if fresh := open(ctx, dial, firstTimeout); fresh.err == nil {
-			kept.close()
-			now = fresh
-		} else {
-			known = false
-			old <- now
-		}
-	}
-	if known {
-		result.Took = now.took
-		result.Direct = p.direct(ctx, task.Peer, task.Watch)
-		result.At = time.Now()
-		return result, now.line
-	}
-	return p.doubt(ctx, task, dial, old, result)
-}
-
-func within(answers <-chan answer, timeout time.Duration) (answer, bool) {
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
-	select {
-	case a := <-answers:
-		return a, true
-	case <-timer.C:
-		return answer{}, false
-	}
-}
-
-// doubt asks once more over a fresh connection, and meanwhile all servers directly, so that the
-// cause is known in the same moment. The older connection has the same time.
-func (p *prober) doubt(ctx context.Context, task Task, dial dialing, old <-chan answer, result Result) (Result, *line) {
-	var asking sync.WaitGroup
-	asking.Go(func() { result.Direct = p.direct(ctx, task.Peer, task.Servers) })
-	fresh := open(ctx, dial, confirmTimeout)
-	late := <-old
-	asking.Wait()
-	result.Took, result.Err, result.At = fresh.took, fresh.err, time.Now()
-	result.Established = late.err == nil && fresh.err != nil
-	result.Stuck = fresh.err == nil && Reason(late.err) == ReasonTimeout
-	if fresh.err != nil {
-		return result, late.line
-	}
-	late.line.close()
-	return result, fresh.line
-}
-
-// direct asks servers without the tunnel, all at once.
-func (p *prober) direct(ctx context.Context, peer Peer, servers []netip.AddrPort) map[netip.AddrPort]error {
-	if len(servers) == 0 {
-		return nil
-	}
-	errs := make([]error, len(servers))
-	var asking sync.WaitGroup
-	for i, server := range servers {
-		asking.Go(func() {
-			found := open(ctx, func(ctx context.Context) (net.Conn, error) {
-				return p.dialer.Server(ctx, server, peer)
-			}, confirmTimeout)
-			found.line.close()
-			errs[i] = found.err
-		})
-	}
-	asking.Wait()
-	found := make(map[netip.AddrPort]error, len(servers))
-	for i, server := range servers {
-		found[server] = errs[i]
-	}
-	return found
 }

@@ -33,13 +33,18 @@ const (
 type network struct {
 	mu     sync.Mutex
 	does   map[netip.AddrPort]behaviour // guarded by mu
-	lost   map[net.Conn]bool            // guarded by mu; connections that are silent for ever
+	lost   map[net.Conn]bool            // guarded by mu; connections that are silent
+	held   map[net.Conn][]byte          // guarded by mu; answers that they owe
 	open   []net.Conn                   // guarded by mu
 	dialed map[netip.AddrPort]int       // guarded by mu
+	slow   time.Duration                // guarded by mu; what a connect takes
 }
 
 func newNetwork() *network {
-	return &network{does: map[netip.AddrPort]behaviour{}, lost: map[net.Conn]bool{}, dialed: map[netip.AddrPort]int{}}
+	return &network{
+		does: map[netip.AddrPort]behaviour{}, lost: map[net.Conn]bool{}, held: map[net.Conn][]byte{},
+		dialed: map[netip.AddrPort]int{},
+	}
 }
 
 func (n *network) set(address netip.AddrPort, b behaviour) {
@@ -57,6 +62,17 @@ func (n *network) lose() {
 	}
 }
 
+// regain has them answer, also what they were asked meanwhile.
+func (n *network) regain() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	clear(n.lost)
+	for conn, reply := range n.held {
+		go func() { _, _ = conn.Write(reply) }() // it may be closed
+	}
+	clear(n.held)
+}
+
 func (n *network) dials(address netip.AddrPort) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -64,6 +80,10 @@ func (n *network) dials(address netip.AddrPort) int {
 }
 
 func (n *network) Tunnel(_ context.Context, address netip.AddrPort) (net.Conn, error) {
+	n.mu.Lock()
+	slow := n.slow
+	n.mu.Unlock()
+	<-time.After(slow)
 	return n.dial(address)
 }
 
@@ -84,9 +104,13 @@ func (n *network) dial(address netip.AddrPort) (net.Conn, error) {
 	return client, nil
 }
 
-func (n *network) says(address netip.AddrPort, conn net.Conn) bool {
+// says keeps the answer back that is not to be given now.
+func (n *network) says(address netip.AddrPort, conn net.Conn, reply []byte) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.lost[conn] {
+		n.held[conn] = reply
+	}
 	b := n.does[address]
 	return !n.lost[conn] && (b == answering || b == noneNew)
 }
@@ -98,16 +122,33 @@ func (n *network) serve(address netip.AddrPort, conn net.Conn) {
 		if _, err := io.ReadFull(conn, call); err != nil {
 			return
 		}
-		if !n.says(address, conn) {
+		reply := replyTo(call)
+		if !n.says(address, conn, reply) {
 			continue
 		}
-		answer := binary.BigEndian.AppendUint32(nil, lastFragment|24)
-		answer = append(answer, call[4:8]...)
-		answer = append(answer, 0, 0, 0, 1)
-		if _, err := conn.Write(append(answer, make([]byte, 16)...)); err != nil {
+		if _, err := conn.Write(reply); err != nil {
 			return
 		}
 	}
+}
+
+// idle is a tunnel that volumes do not use, used is one that they do.
+func idle() Task {
+	return Task{Name: "fs-1", Accept: accept, Servers: []netip.AddrPort{one, two}}
+}
+
+func used() Task {
+	task := idle()
+	task.InUse = true
+	return task
+}
+
+// replyTo is a server's answer to a NULL call.
+func replyTo(call []byte) []byte {
+	reply := binary.BigEndian.AppendUint32(nil, lastFragment|24)
+	reply = append(reply, call[4:8]...)
+	reply = append(reply, 0, 0, 0, 1)
+	return append(reply, make([]byte, 16)...)
 }
 
 // watched runs a fleet of one tunnel in a bubble, and gives its results.
@@ -122,7 +163,7 @@ func watched(t *testing.T, test func(t *testing.T, n *network, f *Fleet, results
 			case <-ctx.Done():
 			}
 		})
-		f.Watch(ctx, []Task{{Name: "fs-1", Accept: accept, Servers: []netip.AddrPort{one, two}}})
+		f.Watch(ctx, []Task{idle()})
 		test(t, n, f, results)
 		cancel()
 		f.Close()
@@ -152,15 +193,31 @@ func TestOneConnectionIsKept(t *testing.T) {
 	})
 }
 
-func TestDarkServerIsFoundWithin15Seconds(t *testing.T) {
-	watched(t, func(t *testing.T, n *network, _ *Fleet, results <-chan Result) {
+func TestSilentServerIsFound(t *testing.T) {
+	tests := map[string]struct {
+		task   Task
+		within time.Duration
+	}{
+		"not in use": {idle(), 14500 * time.Millisecond},
+		"in use":     {used(), 4500 * time.Millisecond},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) { testSilentServerIsFound(t, tt.task, tt.within) })
+	}
+}
+
+func testSilentServerIsFound(t *testing.T, task Task, within time.Duration) {
+	watched(t, func(t *testing.T, n *network, f *Fleet, results <-chan Result) {
+		<-results
+		f.Watch(t.Context(), []Task{task})
+		<-results      // at the pace of before
 		for range 20 { // wherever in the interval chance puts it
 			<-results
 			dark := time.Now()
 			n.set(accept, silent)
 			n.set(one, silent)
 			r := <-results
-			if since := time.Since(dark); since > 15*time.Second || Reason(r.Err) != ReasonTimeout {
+			if since := time.Since(dark); since > within || Reason(r.Err) != ReasonTimeout {
 				t.Errorf("after %s: %+v", since, r)
 			}
 			if Reason(r.Direct[one]) != ReasonTimeout || r.Direct[two] != nil || len(r.Direct) != 2 {
@@ -175,15 +232,59 @@ func TestDarkServerIsFoundWithin15Seconds(t *testing.T) {
 	})
 }
 
-func TestOldConnectionsAreStuck(t *testing.T) {
+func TestSilentConnectionIsAskedAgain(t *testing.T) {
 	watched(t, func(t *testing.T, n *network, _ *Fleet, results <-chan Result) {
 		<-results
 		n.lose()
-		if r := <-results; !r.Stuck || r.Err != nil {
-			t.Errorf("got %+v, want old connections stuck and new ones well", r)
+		for i := range 3 {
+			if r := <-results; !r.Stuck || r.Err != nil || r.Lines != 2 {
+				t.Errorf("round %d: got %+v, want an old connection stuck and new ones well", i, r)
+			}
+		}
+		if n.dials(accept) != 2 {
+			t.Errorf("%d connections, want the silent one and a fresh one", n.dials(accept))
+		}
+		n.regain()
+		if r := <-results; r.Stuck || r.Err != nil || r.Lines != 1 {
+			t.Errorf("got %+v, want all well again", r)
+		}
+	})
+}
+
+// TCP retransmits 6.2 s after it has sent what a loss of 3 s or more takes.
+func TestLostSegmentIsWaitedFor(t *testing.T) {
+	watched(t, func(t *testing.T, n *network, f *Fleet, results <-chan Result) {
+		<-results
+		f.Watch(t.Context(), []Task{used()})
+		<-results
+		n.lose()
+		if r := <-results; !r.Stuck {
+			t.Errorf("got %+v, want the old connection silent", r)
+		} else {
+			retransmitted := time.NewTimer(time.Until(r.Began.Add(6200 * time.Millisecond)))
+			go func() { <-retransmitted.C; n.regain() }()
 		}
 		if r := <-results; r.Stuck || r.Err != nil {
-			t.Errorf("got %+v, want all well with a fresh connection", r)
+			t.Errorf("got %+v, want the old connection answered", r)
+		}
+	})
+}
+
+func TestTunnelThatBeginsToBeUsedIsProbedAtOnce(t *testing.T) {
+	watched(t, func(t *testing.T, _ *network, f *Fleet, results <-chan Result) {
+		<-results
+		begin := time.Now()
+		f.Watch(t.Context(), []Task{used()})
+		<-results
+		f.Watch(t.Context(), []Task{used()})
+		if since := time.Since(begin); since > 0 {
+			t.Errorf("probed %s after it began to be used", since)
+		}
+		for range 5 {
+			<-results
+		}
+		if since := time.Since(begin); since < 9*time.Second || since > 10*time.Second {
+			t.Errorf("5 rounds took %s, want one every 2 s at most", since)
 		}
 	})
 }
