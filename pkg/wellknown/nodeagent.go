@@ -9,7 +9,7 @@ const (
 	DefaultStunnelConf = "/tmp/stunnel.conf"
 	// DefaultAgentHTTPAddress serves health and metrics to its own node only.
 	DefaultAgentHTTPAddress = LoopbackAddress + ":20488"
-	// DefaultProbeInterval is the time between two probes of a tunnel.
+	// DefaultProbeInterval is the time between two probes of a tunnel that is not in use.
 	DefaultProbeInterval = 10 * time.Second
 	// DefaultTunnelIdle is after how long without a connection a tunnel's stunnel ends.
 	DefaultTunnelIdle = 10 * time.Minute

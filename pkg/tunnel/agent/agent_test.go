@@ -83,6 +83,21 @@ func TestDarkMountTargetIsLeft(t *testing.T) {
 	})
 }
 
+func TestTunnelInUseIsProbedMoreOften(t *testing.T) {
+	p, local, near, _ := oneTunnel(t)
+	p.endAgent()
+	p.startAgent(func(o *agent.Options) { o.ProbeInterval = time.Hour })
+	p.hold(local)
+	rounds := p.probes("success")
+	p.until("it is probed although the interval is long", func() bool { return p.probes("success") > rounds+1 })
+	begin := time.Now()
+	near.goDark()
+	p.event(wellknown.EventTunnelMoved)
+	t.Logf("found after %s", time.Since(begin))
+	p.until("it answers again", func() bool { return p.answers(local) == nil })
+	t.Logf("served by another mount target after %s", time.Since(begin))
+}
+
 // The probes' own connection leads to the mount target in the zone, and is well. The kernel's
 // began while that one refused.
 func TestOldConnectionToADarkMountTargetIsCut(t *testing.T) {

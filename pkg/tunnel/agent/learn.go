@@ -39,6 +39,18 @@ func (a *Agent) learn(result probe.Result) bool {
 	return true
 }
 
+// useLife is how long a tunnel counts as used after its last connection: while a mount target is
+// silent or a process is restarted, the kernel waits for a connection and has none.
+const useLife = time.Minute
+
+// inUse says whether anybody but the agent has, or just had, connections through a tunnel.
+func (a *Agent) inUse(state *tunnelState, now time.Time) bool {
+	if state.result != nil && a.status.Tunnels[state.Name].Connections > state.result.Lines {
+		state.usedAt = now
+	}
+	return !state.usedAt.IsZero() && now.Sub(state.usedAt) < useLife
+}
+
 func findingOf(r probe.Result, state *tunnelState, strays []routing.MountTarget) routing.Finding {
 	f := routing.Finding{
 		At: r.At, Well: r.Err == nil, Silent: probe.Reason(r.Err) == probe.ReasonTimeout,

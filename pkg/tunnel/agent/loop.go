@@ -28,6 +28,7 @@ type tunnelState struct {
 	// inForce is since when the supervisor runs it as it is written; zero while it does not.
 	inForce time.Time
 	result  *probe.Result // nil before the first
+	usedAt  time.Time     // when connections were last seen that are not the agent's
 	sick    bool          // people were told so
 	denied  bool          // and that it is refused
 	// wellSince is since when it has been well while people believe otherwise.
@@ -187,6 +188,7 @@ func (a *Agent) tasks() []probe.Task {
 			task.Servers = append(task.Servers, a.server(server.Address))
 		}
 		task.Watch = a.watched(a.tunnels[t.Name])
+		task.InUse = a.inUse(a.tunnels[t.Name], time.Now())
 		tasks = append(tasks, task)
 	}
 	return tasks
