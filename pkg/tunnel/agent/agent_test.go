@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -130,6 +131,48 @@ func TestOldConnectionToADarkMountTargetIsCut(t *testing.T) {
 		far, _ := p.metric("efs_stunnel_node_tunnel_other_zone", "fs-1")
 		return far == 0
 	})
+}
+
+func TestConnectionToAnUnlistedMountTargetIsCutWhenItFallsSilent(t *testing.T) {
+	p, local, near, _ := oneTunnel(t)
+	conn := p.hold(local)
+	p.publish(tableOf(map[string]ports.Target{"fs-1": target(int(local.Port()), "127.1.0.2", "")}))
+	p.until("new connections lead to the listed one", func() bool {
+		reloads, _ := p.metric("efs_stunnel_node_tunnel_reloads_total", "fs-1")
+		return reloads == 1
+	})
+	p.endAgent() // and with it its own connection to the one that is not listed
+	p.startAgent(func(o *agent.Options) { o.ProbeInterval = time.Second })
+	p.until("it is up", func() bool { return p.up() && p.ready() })
+	if err := p.ask(conn); err != nil {
+		t.Fatalf("the connection was cut while its mount target served: %v", err)
+	}
+	near.goDark()
+	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the connection ended with %v", err)
+	}
+	p.event(wellknown.EventTunnelRestarted)
+	p.until("it answers", func() bool { return p.answers(local) == nil })
+}
+
+func TestUnprovenMountTargetIsLeft(t *testing.T) {
+	c := newCluster(t)
+	c.serve("127.1.0.1", func(config *tls.Config) {
+		config.Certificates = []tls.Certificate{c.authority.Valid(t, "fs-2.efs.us-east-1.amazonaws.com")}
+	})
+	c.mountTarget("127.1.0.2")
+	local := stunneltest.FreePort(t, "127.0.0.1")
+	c.publish(tableOf(map[string]ports.Target{"fs-1": target(int(local.Port()), "127.1.0.1", "127.1.0.2")}))
+	p := c.pod(stunneltest.FreePort(t, "127.0.0.1").String())
+	p.startSupervisor()
+	p.startAgent(nil)
+	if message := p.event(wellknown.EventTunnelMoved); !strings.Contains(message, "127.1.0.2") {
+		t.Errorf("got %q, want the mount target that proves who it is", message)
+	}
+	p.until("it answers", func() bool { return p.answers(local) == nil })
 }
 
 func TestAllMountTargetsDarkRestartsNothing(t *testing.T) {

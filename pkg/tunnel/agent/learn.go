@@ -7,6 +7,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
 // healAfter is how long a tunnel must be well before people are told so: one that comes and
@@ -28,7 +29,7 @@ func (a *Agent) learn(result probe.Result) bool {
 	if state.inForce.IsZero() || result.Began.Before(state.inForce) {
 		return false // of a process that is starting, or is none: the supervisor tells of that
 	}
-	memory, step := a.memories[result.Name].After(findingOf(result, state, a.strays(state)), state.Nearest)
+	memory, step := a.memories[result.Name].After(a.findingOf(result, state), state.Nearest)
 	a.memories[result.Name] = memory
 	a.tellHealth(state)
 	if step == routing.Stay {
@@ -51,19 +52,24 @@ func (a *Agent) inUse(state *tunnelState, now time.Time) bool {
 	return !state.usedAt.IsZero() && now.Sub(state.usedAt) < useLife
 }
 
-func findingOf(r probe.Result, state *tunnelState, strays []routing.MountTarget) routing.Finding {
+func (a *Agent) findingOf(r probe.Result, state *tunnelState) routing.Finding {
+	status := a.status.Tunnels[state.Name]
 	f := routing.Finding{
 		At: r.At, Well: r.Err == nil, Silent: probe.Reason(r.Err) == probe.ReasonTimeout,
 		Stuck: r.Stuck, Established: r.Established, Direct: map[netip.Addr]routing.Answer{},
+		Open: status.Connections > 0, Unproven: isUnproven(status.Connection),
 	}
 	silent := map[netip.Addr]bool{}
 	for server, err := range r.Direct {
 		f.Direct[server.Addr()] = answerOf(err)
 		silent[server.Addr()] = isSilent(err)
 	}
-	for _, target := range strays {
+	for _, target := range a.strays(state) {
 		f.Astray = f.Astray || target.Distance > state.Nearest[0].Distance
 		f.Stuck = f.Stuck || f.Well && silent[target.Address]
+	}
+	for _, server := range a.unlisted(state) {
+		f.Stuck = f.Stuck || f.Well && silent[server.Addr()]
 	}
 	return f
 }
@@ -89,14 +95,47 @@ func (a *Agent) strays(state *tunnelState) []routing.MountTarget {
 	return strays
 }
 
+// unlisted are servers that connections are open to although the table has them no more: it drops
+// a mount target while that is being deleted, and still serves. The tunnel is restarted when one
+// of them falls silent, and not before: whether the kernel is writing is not known here, so there
+// is no moment of which one could say that a restart costs nothing.
+func (a *Agent) unlisted(state *tunnelState) []netip.AddrPort {
+	var unlisted []netip.AddrPort
+	for _, server := range a.status.Tunnels[state.Name].Servers {
+		server = netip.AddrPortFrom(server.Addr().Unmap(), server.Port())
+		listed := func(target routing.MountTarget) bool { return target.Address == server.Addr() }
+		if !slices.ContainsFunc(state.Nearest, listed) {
+			unlisted = append(unlisted, server)
+		}
+	}
+	return unlisted
+}
+
 // answerOf leaves open what only stunnel can say: it judges certificates by OpenSSL's rules, and
 // shows one of its own, without which a server may let nobody in.
 func answerOf(err error) routing.Answer {
 	switch probe.Reason(err) {
 	case "":
 		return routing.Answers
-	case probe.ReasonCertificate, probe.ReasonDenied, probe.ReasonOther:
+	case probe.ReasonCertificate, probe.ReasonHandshake:
+		return routing.Unproven
+	case probe.ReasonDenied, probe.ReasonOther:
 		return routing.Unclear
 	}
 	return routing.Dead
+}
+
+// isUnproven leaves out the certificate that stunnel shows: who is let in is the file system's
+// policy, and the same at all of its mount targets.
+func isUnproven(p *supervise.Problem) bool {
+	if p == nil {
+		return false
+	}
+	switch p.Reason {
+	case supervise.ReasonCertificateHostMismatch, supervise.ReasonCertificateExpired,
+		supervise.ReasonCertificateUntrusted, supervise.ReasonTLSVersion, supervise.ReasonNotTLS,
+		supervise.ReasonHandshakeFailed:
+		return true
+	}
+	return false
 }

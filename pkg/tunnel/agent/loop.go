@@ -197,8 +197,7 @@ func (a *Agent) tasks() []probe.Task {
 // watched are the mount targets that old connections lead to, and the nearest when it is not
 // where everything leads.
 func (a *Agent) watched(state *tunnelState) []netip.AddrPort {
-	var watched []netip.AddrPort
-	strays := a.strays(state)
+	watched, strays := a.unlisted(state), a.strays(state)
 	for i, target := range state.Nearest {
 		if slices.Contains(strays, target) || i == 0 && (state.Away() || len(strays) > 0) {
 			watched = append(watched, a.server(target.Address))

@@ -59,15 +59,22 @@ func (n *Network) Server(ctx context.Context, server netip.AddrPort, peer Peer) 
 	if err != nil {
 		return nil, err
 	}
-	dialer := tls.Dialer{NetDialer: plain(), Config: &tls.Config{
-		RootCAs: roots, ServerName: peer.Host, Certificates: shown, MinVersion: tls.VersionTLS12,
-	}}
-	conn, err := dialer.DialContext(ctx, "tcp", server.String())
+	plainConn, err := plain().DialContext(ctx, "tcp", server.String())
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the mount target: %w", err)
 	}
+	conn := tls.Client(plainConn, &tls.Config{
+		RootCAs: roots, ServerName: peer.Host, Certificates: shown, MinVersion: tls.VersionTLS12,
+	})
+	if err := conn.HandshakeContext(ctx); err != nil {
+		plainConn.Close()
+		return nil, fmt.Errorf("connecting to the mount target: %w: %w", errHandshake, err)
+	}
 	return conn, nil
 }
+
+// errHandshake is a TLS handshake that failed.
+var errHandshake = errors.New("TLS handshake")
 
 // certificates are read each time: they are renewed every hour, and seldom shown.
 func (p Peer) certificates() ([]tls.Certificate, error) {

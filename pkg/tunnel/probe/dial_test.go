@@ -2,6 +2,7 @@ package probe_test
 
 import (
 	"crypto/tls"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ func TestServerMustProveWhoItIs(t *testing.T) {
 		"another's":       {authority.Valid(t, "fs-2.efs.us-east-1.amazonaws.com"), 0, probe.ReasonCertificate},
 		"expired":         {authority.Certificate(t, time.Now().Add(-time.Minute), host), 0, probe.ReasonCertificate},
 		"nobody knows it": {stranger.Valid(t, host), 0, probe.ReasonCertificate},
-		"TLS 1.1":         {authority.Valid(t, host), tls.VersionTLS11, probe.ReasonOther},
+		"TLS 1.1":         {authority.Valid(t, host), tls.VersionTLS11, probe.ReasonHandshake},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -39,6 +40,29 @@ func TestServerMustProveWhoItIs(t *testing.T) {
 				t.Errorf("got %q (%v), want %q", got, err, tt.reason)
 			}
 		})
+	}
+}
+
+func TestServerThatSpeaksNoTLS(t *testing.T) {
+	authority := stunneltest.NewAuthority(t)
+	server, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go func() {
+		conn, err := server.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		_, _ = conn.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) // the client judges
+		_, _ = conn.Read(make([]byte, 1024))
+	}()
+	address := netip.MustParseAddrPort(server.Addr().String())
+	_, err = (&probe.Network{CAFile: authority.File}).Server(t.Context(), address, probe.Peer{Host: "host"})
+	if got := probe.Reason(err); got != probe.ReasonHandshake {
+		t.Errorf("got %q (%v), want %q", got, err, probe.ReasonHandshake)
 	}
 }
 

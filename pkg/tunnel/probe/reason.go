@@ -16,6 +16,7 @@ const (
 	ReasonUnreachable = "Unreachable" // there is no way to the address
 	ReasonClosed      = "Closed"      // the connection was closed or reset instead of an answer
 	ReasonCertificate = "Certificate" // the server could not prove who it is
+	ReasonHandshake   = "Handshake"   // the server speaks no TLS, or none that fits
 	ReasonDenied      = "Denied"      // an NFS server does not let this client in
 	ReasonProtocol    = "Protocol"    // something else than an NFSv4 server answered
 	ReasonOther       = "Other"
@@ -42,6 +43,8 @@ func Reason(err error) string {
 		return ReasonDenied
 	case errors.Is(err, ErrProtocol):
 		return ReasonProtocol
+	case errors.Is(err, errHandshake):
+		return ReasonHandshake
 	}
 	return ReasonOther
 }

@@ -50,7 +50,15 @@ func TestAfter(t *testing.T) {
 		},
 		"old connections are stuck": {
 			routing.Memory{}, routing.Finding{Well: true, Stuck: true, Direct: direct(routing.Answers, routing.Answers, routing.Answers)},
+			routing.Stay, netip.Addr{},
+		},
+		"old connections are stuck again": {
+			routing.Memory{Doubts: 1}, routing.Finding{Well: true, Stuck: true, Direct: direct(routing.Answers, routing.Answers, routing.Answers)},
 			routing.Renew, netip.Addr{},
+		},
+		"old connections are stuck again, after a restart just now": {
+			routing.Memory{Doubts: 1, Restarts: 1, RestartedAt: now.Add(-14 * time.Second)},
+			routing.Finding{Well: true, Stuck: true}, routing.Stay, netip.Addr{},
 		},
 		"dark": {
 			routing.Memory{}, routing.Finding{Silent: true, Direct: direct(routing.Dead, routing.Answers, routing.Answers)},
@@ -70,7 +78,15 @@ func TestAfter(t *testing.T) {
 		},
 		"silent, though the server answers": {
 			routing.Memory{}, routing.Finding{Silent: true, Direct: direct(routing.Answers, routing.Dead, routing.Dead)},
+			routing.Stay, netip.Addr{},
+		},
+		"silent again, though the server answers": {
+			routing.Memory{Doubts: 1}, routing.Finding{Silent: true, Direct: direct(routing.Answers, routing.Dead, routing.Dead)},
 			routing.Renew, netip.Addr{},
+		},
+		"silent at first, now dark": {
+			routing.Memory{Doubts: 1}, routing.Finding{Silent: true, Direct: direct(routing.Dead, routing.Answers, routing.Dead)},
+			routing.Failover, far.Address,
 		},
 		"closed, though the server answers": {
 			routing.Memory{FailingSince: long}, routing.Finding{Direct: direct(routing.Answers, routing.Answers, routing.Answers)},
@@ -84,8 +100,44 @@ func TestAfter(t *testing.T) {
 			routing.Memory{FailingSince: long}, routing.Finding{Silent: true, Direct: direct(routing.Dead, routing.Unclear, routing.Dead)},
 			routing.Failover, far.Address,
 		},
-		"certificates nobody accepts": {
-			routing.Memory{FailingSince: long}, routing.Finding{Direct: direct(routing.Unclear, routing.Unclear, routing.Unclear)},
+		"certificates that are not accepted": {
+			routing.Memory{FailingSince: long}, routing.Finding{Unproven: true, Direct: direct(routing.Unproven, routing.Unproven, routing.Unproven)},
+			routing.Stay, netip.Addr{},
+		},
+		"a certificate that is not accepted, others answer": {
+			routing.Memory{}, routing.Finding{Direct: direct(routing.Unproven, routing.Answers, routing.Answers)},
+			routing.Failover, far.Address,
+		},
+		"a certificate that is not accepted, others are unclear": {
+			routing.Memory{FailingSince: long}, routing.Finding{Direct: direct(routing.Unproven, routing.Unclear, routing.Dead)},
+			routing.Stay, netip.Addr{},
+		},
+		"a certificate that is not accepted, old connections work": {
+			routing.Memory{}, routing.Finding{Established: true, Direct: direct(routing.Unproven, routing.Answers, routing.Answers)},
+			routing.Reorder, far.Address,
+		},
+		"a certificate that is not accepted, something is open": {
+			routing.Memory{}, routing.Finding{Open: true, Direct: direct(routing.Unproven, routing.Answers, routing.Answers)},
+			routing.Reorder, far.Address,
+		},
+		"a certificate that is not accepted, but stunnel accepts it": {
+			routing.Memory{}, routing.Finding{Well: true, Direct: direct(routing.Unproven, routing.Answers, routing.Answers)},
+			routing.Stay, netip.Addr{},
+		},
+		"a certificate that only stunnel does not accept": {
+			routing.Memory{}, routing.Finding{Unproven: true, Direct: direct(routing.Answers, routing.Answers, routing.Answers)},
+			routing.Stay, netip.Addr{},
+		},
+		"a certificate that only stunnel does not accept, twice": {
+			routing.Memory{Doubts: 1}, routing.Finding{Unproven: true, Direct: direct(routing.Answers, routing.Answers, routing.Answers)},
+			routing.Failover, far.Address,
+		},
+		"a certificate that only stunnel does not accept, twice, nothing else answers": {
+			routing.Memory{Doubts: 1}, routing.Finding{Unproven: true, Direct: direct(routing.Answers, routing.Unproven, routing.Dead)},
+			routing.Stay, netip.Addr{},
+		},
+		"access is denied": {
+			routing.Memory{FailingSince: long, Doubts: 1}, routing.Finding{Unproven: true, Direct: direct(routing.Unclear, routing.Answers, routing.Answers)},
 			routing.Stay, netip.Addr{},
 		},
 		"restarted just now": {
@@ -135,6 +187,38 @@ func TestAfter(t *testing.T) {
 			restarts := step == routing.Failover || step == routing.Renew || step == routing.Return
 			if restarted := got.Serial > tt.memory.Serial; restarted != restarts {
 				t.Errorf("after %q the serial went from %d to %d", step, tt.memory.Serial, got.Serial)
+			}
+		})
+	}
+}
+
+// What was in doubt in one round must be so in the next: well in between begins anew.
+func TestDoubtsAreInARow(t *testing.T) {
+	stuck := routing.Finding{Well: true, Stuck: true}
+	silent := routing.Finding{Silent: true, Direct: direct(routing.Answers, routing.Answers, routing.Answers)}
+	well := routing.Finding{Well: true}
+	tests := map[string]struct {
+		findings []routing.Finding
+		steps    []routing.Step
+	}{
+		"stuck twice":          {[]routing.Finding{stuck, stuck, stuck}, []routing.Step{routing.Stay, routing.Renew, routing.Stay}},
+		"well in between":      {[]routing.Finding{stuck, well, stuck, stuck}, []routing.Step{routing.Stay, routing.Stay, routing.Stay, routing.Renew}},
+		"silent and stuck":     {[]routing.Finding{silent, stuck}, []routing.Step{routing.Stay, routing.Renew}},
+		"closed in between":    {[]routing.Finding{silent, {}, silent}, []routing.Step{routing.Stay, routing.Stay, routing.Stay}},
+		"answered in between":  {[]routing.Finding{silent, {Established: true}, silent}, []routing.Step{routing.Stay, routing.Stay, routing.Stay}},
+		"silent for two times": {[]routing.Finding{silent, silent}, []routing.Step{routing.Stay, routing.Renew}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			memory, steps := routing.Memory{}, []routing.Step(nil)
+			for i, f := range tt.findings {
+				f.At = now.Add(time.Duration(i) * 2 * time.Second)
+				var step routing.Step
+				memory, step = memory.After(f, places)
+				steps = append(steps, step)
+			}
+			if diff := cmp.Diff(tt.steps, steps); diff != "" {
+				t.Errorf("steps (-want +got):\n%s", diff)
 			}
 		})
 	}

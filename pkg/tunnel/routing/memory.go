@@ -24,6 +24,8 @@ type Memory struct {
 	RestartedAt time.Time `json:"restartedAt,omitzero"`
 	// Restarts are those since the tunnel was last well for a good while.
 	Restarts int `json:"restarts,omitempty"`
+	// Doubts are the rounds in a row in which it was of no use although its mount target answers.
+	Doubts int `json:"doubts,omitempty"`
 	// WellSince and FailingSince: one of them is zero, before the first probe both.
 	WellSince    time.Time `json:"wellSince,omitzero"`
 	FailingSince time.Time `json:"failingSince,omitzero"`
