@@ -79,6 +79,8 @@ type Agent struct {
 	problem  tableProblem
 	place    routing.Place
 	status   supervise.Status
+	heard    time.Time // the UpdatedAt of the latest status
+	heardAt  time.Time // when that was first seen, by the clock of this process; or when it started
 	memories map[string]routing.Memory
 	plan     routing.Plan
 	planned  bool // there is a plan, be it an empty one
@@ -97,6 +99,7 @@ func New(o Options) (*Agent, error) {
 		results: make(chan probe.Result), memories: map[string]routing.Memory{},
 		tunnels: map[string]*tunnelState{}, written: map[string][]byte{},
 	}
+	a.heardAt = a.started
 	a.fleet = probe.NewFleet(o.Dialer, o.ProbeInterval, a.take)
 	a.keeper = certificates.New(certificates.Options{
 		Dir: o.Dir, Node: o.Node, Credentials: o.Credentials, Log: o.Log,

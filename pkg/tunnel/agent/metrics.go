@@ -80,7 +80,7 @@ func number(yes bool) float64 {
 type tunnelMetrics struct {
 	read func() *view
 
-	tableUsable, tableUpdated, placeKnown                      *prometheus.Desc
+	tableUsable, tableUpdated, placeKnown, statusAge           *prometheus.Desc
 	up, listening, standby, active, otherZone, took, lastError *prometheus.Desc
 	restarts, reloads, problems, unusable                      *prometheus.Desc
 	certificateUntil, certificateFailing                       *prometheus.Desc
@@ -95,6 +95,7 @@ func newTunnelMetrics(read func() *view) *tunnelMetrics {
 		tableUsable:  desc("table_usable", "1 while the ConfigMap is there and all of it can be read."),
 		tableUpdated: desc("table_last_update_timestamp_seconds", "When the table that is served was changed last."),
 		placeKnown:   desc("place_known", "1 while the node's zone or subnet is known, without which no mount target is nearer than another."),
+		statusAge:    desc("supervisor_status_age_seconds", "Time since the supervisor last wrote its status, which it does every 10 s."),
 		up:           desc("tunnel_up", "1 while NFS calls through the tunnel are answered.", "tunnel"),
 		listening:    desc("tunnel_listening", "1 while the tunnel's process listens as it should.", "tunnel"),
 		standby:      desc("tunnel_standby", "1 while another process has the tunnel's port.", "tunnel"),
@@ -115,7 +116,7 @@ func newTunnelMetrics(read func() *view) *tunnelMetrics {
 // Describe implements prometheus.Collector.
 func (m *tunnelMetrics) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.tableUsable, m.tableUpdated, m.placeKnown, m.up, m.listening, m.standby, m.active, m.otherZone,
+		m.tableUsable, m.tableUpdated, m.placeKnown, m.statusAge, m.up, m.listening, m.standby, m.active, m.otherZone,
 		m.took, m.lastError, m.restarts, m.reloads, m.problems, m.unusable,
 		m.certificateUntil, m.certificateFailing,
 	} {
@@ -135,6 +136,7 @@ func (m *tunnelMetrics) Collect(to chan<- prometheus.Metric) {
 	gauge(m.tableUsable, number(v.tableGood))
 	gauge(m.tableUpdated, seconds(v.updated))
 	gauge(m.placeKnown, number(v.place.Known()))
+	gauge(m.statusAge, time.Since(v.heardAt).Seconds())
 	for _, t := range v.troubles {
 		gauge(m.unusable, 1, t.Name, string(t.Reason))
 	}

@@ -68,7 +68,7 @@ func neverRead(rejected []routing.Rejected, table ports.Table) []string {
 // readStatus forgets what a supervisor said that does not run any more.
 func (a *Agent) readStatus(now time.Time) {
 	status, err := a.options.Status()
-	if err == nil && now.Sub(status.UpdatedAt) <= statusLife {
+	if err == nil && a.isFresh(status, now) {
 		a.status = status
 		return
 	}
@@ -76,6 +76,19 @@ func (a *Agent) readStatus(now time.Time) {
 		a.options.Log.Debug("supervisor's status cannot be read", "err", err)
 	}
 	a.status = supervise.Status{}
+}
+
+// isFresh goes by the agent's own clock, which cannot be set, since it saw the status change. Only
+// of the first one it cannot know how old it is but by what is written there.
+func (a *Agent) isFresh(status supervise.Status, now time.Time) bool {
+	if !status.UpdatedAt.Equal(a.heard) {
+		a.heardAt = now
+		if a.heard.IsZero() {
+			a.heardAt = now.Add(-max(0, now.Sub(status.UpdatedAt)))
+		}
+		a.heard = status.UpdatedAt
+	}
+	return now.Sub(a.heardAt) <= statusLife
 }
 
 // standby are the tunnels that are new to this pod and whose port another pod has: they prove

@@ -23,6 +23,7 @@ type view struct {
 	updated    time.Time // by the table's own word
 	place      routing.Place
 	supervised bool
+	heardAt    time.Time // when the supervisor's status was last seen to change
 	planned    bool
 	tunnels    []tunnelView // by name
 	unknown    []string     // targets of which nothing was ever read
@@ -53,7 +54,7 @@ func (a *Agent) show() {
 	before := a.view.Load()
 	v := &view{
 		hasTable: a.hasTable, tableGood: a.hasTable && a.problem.err == nil && !a.problem.deleted && len(a.problem.rejected) == 0,
-		updated: a.table.LastUpdate, place: a.place, supervised: a.status.PID != 0,
+		updated: a.table.LastUpdate, place: a.place, supervised: a.status.PID != 0, heardAt: a.heardAt,
 		planned: a.planned, unknown: a.unknown, troubles: a.plan.Troubles, once: before != nil && before.once,
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.tunnels)) {
