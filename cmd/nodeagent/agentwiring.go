@@ -76,7 +76,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (wiring, error) {
 		Client: work, Namespace: o.namespace, Node: o.node, Dir: dir, Region: o.region,
 		Routing:  routing.Settings{CAFile: o.caFile, ServerPort: wellknown.NFSPort, Reserved: reserved(o.httpAddress)},
 		Metadata: metadata.Find, Credentials: credentials.Chain{Log: sdkLogger(log)}.Find,
-		Dialer:        &probe.Network{CAFile: o.caFile},
+		Dialer:        &probe.Network{CAFile: o.caFile, Log: log},
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(dir) },
 		ProbeInterval: o.probeInterval, HealthWait: wellknown.FirstHealthWait, RemoveStartupTaint: o.removeStartupTaint,
 		HTTP: httpserver.Options{

@@ -67,6 +67,9 @@ const (
 const (
 	// EventPortTaken: somebody else has a tunnel's port.
 	EventPortTaken = "PortTaken"
+	// EventPortHijacked: the node redirects a tunnel's port to something else, which gets its NFS
+	// traffic in the clear.
+	EventPortHijacked = "PortHijacked"
 	// EventTargetUnusable: a target cannot be served as the table has it.
 	EventTargetUnusable = "TargetUnusable"
 	// EventConfigurationRefused: stunnel cannot run with a tunnel's configuration; the message says

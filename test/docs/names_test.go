@@ -63,7 +63,8 @@ func TestReasonsAreThoseOfThePrograms(t *testing.T) {
 	}
 	for _, reason := range []string{
 		probe.ReasonTimeout, probe.ReasonRefused, probe.ReasonUnreachable, probe.ReasonClosed,
-		probe.ReasonCertificate, probe.ReasonHandshake, probe.ReasonDenied, probe.ReasonProtocol, probe.ReasonOther,
+		probe.ReasonCertificate, probe.ReasonHandshake, probe.ReasonDenied, probe.ReasonProtocol,
+		probe.ReasonHijacked, probe.ReasonOther,
 	} {
 		want = append(want, "Probe"+reason)
 	}

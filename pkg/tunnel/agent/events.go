@@ -38,8 +38,17 @@ func (a *Agent) tell(now time.Time) {
 			a.warn(wellknown.EventPortTaken, t.Name, fmt.Sprintf("port %d of target %s is taken by another process; "+
 				"volumes on it cannot be mounted on this node until that ends", t.Port, t.Name))
 		}
+		a.tellHijacked(t)
 		a.tellRefusal(t)
 		a.tellCertificate(t, now)
+	}
+}
+
+func (a *Agent) tellHijacked(t routing.Tunnel) {
+	if state, ok := a.tunnels[t.Name]; ok && isHijacked(state) {
+		a.warn(wellknown.EventPortHijacked, t.Name, fmt.Sprintf("new connections to port %[1]d of this node, for volumes on %[2]s, reach another pod or Service "+
+			"instead of the tunnel, which receives this node's NFS traffic in the clear: find the pod on this node with hostPort %[1]d, "+
+			"or the Service with nodePort %[1]d, and delete it", t.Port, t.Name))
 	}
 }
 
@@ -144,7 +153,7 @@ func (a *Agent) record(state *tunnelState, kind, reason, message string) {
 // unhealthy prefers stunnel's own words, which say what is wrong with a certificate.
 func (a *Agent) unhealthy(state *tunnelState) string {
 	words := state.result.Err.Error()
-	if problem := a.status.Tunnels[state.Name].Connection; problem != nil {
+	if problem := a.status.Tunnels[state.Name].Connection; problem != nil && !isHijacked(state) {
 		words = fmt.Sprintf("%s: %s", problem.Reason, problem.Words)
 	}
 	open := ""

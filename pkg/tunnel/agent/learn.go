@@ -29,6 +29,10 @@ func (a *Agent) learn(result probe.Result) bool {
 	if state.inForce.IsZero() || result.Began.Before(state.inForce) {
 		return false // of a process that is starting, or is none: the supervisor tells of that
 	}
+	if isHijacked(state) {
+		a.tellHealth(state)
+		return false // what answered is not the tunnel, so nothing is known of that
+	}
 	memory, step := a.memories[result.Name].After(a.findingOf(result, state), state.Nearest)
 	a.memories[result.Name] = memory
 	a.tellHealth(state)
@@ -38,6 +42,11 @@ func (a *Agent) learn(result probe.Result) bool {
 	a.tellStep(state, memory, step)
 	state.inForce = time.Time{} // what is under way is about the tunnel as it was
 	return true
+}
+
+// isHijacked says whether new connections to the tunnel's port lead out of the node's network.
+func isHijacked(state *tunnelState) bool {
+	return state.result != nil && probe.Reason(state.result.Err) == probe.ReasonHijacked
 }
 
 // useLife is how long a tunnel counts as used after its last connection: while a mount target is

@@ -80,7 +80,7 @@ func number(yes bool) float64 {
 type tunnelMetrics struct {
 	read func() *view
 
-	tableUsable, tableUpdated, placeKnown, statusAge           *prometheus.Desc
+	tableUsable, tableUpdated, placeKnown, statusAge, hijacked *prometheus.Desc
 	up, listening, standby, active, otherZone, took, lastError *prometheus.Desc
 	restarts, reloads, problems, unusable                      *prometheus.Desc
 	certificateUntil, certificateFailing                       *prometheus.Desc
@@ -99,6 +99,7 @@ func newTunnelMetrics(read func() *view) *tunnelMetrics {
 		up:           desc("tunnel_up", "1 while NFS calls through the tunnel are answered.", "tunnel"),
 		listening:    desc("tunnel_listening", "1 while the tunnel's process listens as it should.", "tunnel"),
 		standby:      desc("tunnel_standby", "1 while another process has the tunnel's port.", "tunnel"),
+		hijacked:     desc("tunnel_hijacked", "1 while new connections to the tunnel's port reach a pod or Service instead of the tunnel.", "tunnel"),
 		active:       desc("tunnel_active_info", "Always 1; the mount target that the tunnel leads to.", "tunnel", "address", "zone"),
 		otherZone:    desc("tunnel_other_zone", "1 while the tunnel leads to another zone than the node's.", "tunnel"),
 		took:         desc("tunnel_probe_seconds", "Time of the latest NFS NULL call through the tunnel.", "tunnel"),
@@ -116,7 +117,7 @@ func newTunnelMetrics(read func() *view) *tunnelMetrics {
 // Describe implements prometheus.Collector.
 func (m *tunnelMetrics) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.tableUsable, m.tableUpdated, m.placeKnown, m.statusAge, m.up, m.listening, m.standby, m.active, m.otherZone,
+		m.tableUsable, m.tableUpdated, m.placeKnown, m.statusAge, m.up, m.listening, m.standby, m.hijacked, m.active, m.otherZone,
 		m.took, m.lastError, m.restarts, m.reloads, m.problems, m.unusable,
 		m.certificateUntil, m.certificateFailing,
 	} {
@@ -156,6 +157,7 @@ func (m *tunnelMetrics) collectTunnel(t tunnelView, gauge func(*prometheus.Desc,
 	gauge(m.up, number(t.up), t.name)
 	gauge(m.listening, number(t.inForce), t.name)
 	gauge(m.standby, number(t.standby), t.name)
+	gauge(m.hijacked, number(t.hijacked), t.name)
 	gauge(m.active, 1, t.name, t.active.String(), t.zone)
 	gauge(m.otherZone, number(t.far), t.name)
 	if t.probed {

@@ -38,6 +38,7 @@ type view struct {
 type tunnelView struct {
 	name     string
 	standby  bool
+	hijacked bool // new connections to its port do not reach it
 	inForce  bool
 	probed   bool
 	up       bool
@@ -79,7 +80,7 @@ func waiting(plan routing.Plan) []string {
 func (a *Agent) viewOf(state *tunnelState) tunnelView {
 	status := a.status.Tunnels[state.Name]
 	t := tunnelView{
-		name: state.Name, standby: state.Standby, inForce: !state.inForce.IsZero(), status: status,
+		name: state.Name, standby: state.Standby, hijacked: isHijacked(state), inForce: !state.inForce.IsZero(), status: status,
 		active: state.Active.Address, zone: state.Active.Zone,
 	}
 	if r := state.result; r != nil {

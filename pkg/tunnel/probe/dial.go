@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -30,18 +31,32 @@ type Peer struct {
 
 // Network is the Dialer of a node. It must not be copied.
 type Network struct {
-	CAFile string // PEM; "" for the system's
+	CAFile string       // PEM; "" for the system's
+	Log    *slog.Logger // nil for none
+
+	unknown sync.Once // whether a port is redirected, for the log
 
 	mu   sync.Mutex
 	pool *x509.CertPool // guarded by mu; nil before the first use
 	info os.FileInfo    // guarded by mu; of the file that pool was read from
 }
 
-// Tunnel implements Dialer.
-func (*Network) Tunnel(ctx context.Context, accept netip.AddrPort) (net.Conn, error) {
+// Tunnel implements Dialer. The error is ErrHijacked when the connection leaves this network
+// namespace; a connection of which that cannot be found out is used.
+func (n *Network) Tunnel(ctx context.Context, accept netip.AddrPort) (net.Conn, error) {
 	conn, err := plain().DialContext(ctx, "tcp", accept.String())
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the tunnel: %w", err)
+	}
+	hijacked, err := isHijacked(ctx, conn)
+	if hijacked {
+		conn.Close()
+		return nil, fmt.Errorf("connecting to the tunnel: %w", ErrHijacked)
+	}
+	if err != nil && ctx.Err() == nil && n.Log != nil {
+		n.unknown.Do(func() {
+			n.Log.Warn("node cannot find out whether tunnels' ports are redirected to pods", "err", err)
+		})
 	}
 	return conn, nil
 }

@@ -19,6 +19,7 @@ const (
 	ReasonHandshake   = "Handshake"   // the server speaks no TLS, or none that fits
 	ReasonDenied      = "Denied"      // an NFS server does not let this client in
 	ReasonProtocol    = "Protocol"    // something else than an NFSv4 server answered
+	ReasonHijacked    = "Hijacked"    // the node redirects the tunnel's port to something else
 	ReasonOther       = "Other"
 )
 
@@ -43,6 +44,8 @@ func Reason(err error) string {
 		return ReasonDenied
 	case errors.Is(err, ErrProtocol):
 		return ReasonProtocol
+	case errors.Is(err, ErrHijacked):
+		return ReasonHijacked
 	case errors.Is(err, errHandshake):
 		return ReasonHandshake
 	}

@@ -1,0 +1,58 @@
+package agent_test
+
+import (
+	"context"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// redirected is a network in which fresh connections to tunnels end elsewhere for a while.
+type redirected struct {
+	probe.Network
+
+	on atomic.Bool
+}
+
+func (r *redirected) Tunnel(ctx context.Context, accept netip.AddrPort) (net.Conn, error) {
+	if r.on.Load() {
+		return nil, probe.ErrHijacked
+	}
+	return r.Network.Tunnel(ctx, accept)
+}
+
+func TestHijackedPortIsToldAndNothingIsRestarted(t *testing.T) {
+	p, local, near, _ := oneTunnel(t)
+	p.endAgent()
+	network := &redirected{}
+	network.CAFile = p.authority.File
+	network.on.Store(true)
+	near.goDark() // which would be a reason to fail over
+	p.startAgent(func(o *agent.Options) { o.Dialer, o.ProbeInterval = network, time.Second })
+	port := strconv.Itoa(int(local.Port()))
+	if message := p.event(wellknown.EventPortHijacked); !strings.Contains(message, "hostPort "+port) || !strings.Contains(message, "nodePort "+port) {
+		t.Errorf("the event does not say what to look for: %q", message)
+	}
+	hijacked := func() bool {
+		value, _ := p.metric("efs_stunnel_node_tunnel_hijacked", "fs-1")
+		return value == 1
+	}
+	p.until("the metric says so", hijacked)
+	rounds := p.probes("Hijacked")
+	p.until("two more rounds have passed", func() bool { return p.probes("Hijacked") >= rounds+2 })
+	if restarts, _ := p.metric("efs_stunnel_node_tunnel_restarts_total", "fs-1"); restarts != 0 {
+		t.Errorf("%v restarts, although what answered is not the tunnel", restarts)
+	}
+	near.light()
+	network.on.Store(false)
+	p.event(wellknown.EventTunnelHealthy)
+	p.until("the metric says that it is over", func() bool { return !hijacked() })
+}
