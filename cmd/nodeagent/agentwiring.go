@@ -29,6 +29,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/place"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -77,6 +78,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (wiring, error) {
 		Routing:  routing.Settings{CAFile: o.caFile, ServerPort: wellknown.NFSPort, Reserved: reserved(o.httpAddress)},
 		Metadata: metadata.Find, Credentials: credentials.Chain{Log: sdkLogger(log)}.Find,
 		Dialer:        &probe.Network{CAFile: o.caFile, Log: log},
+		Clients:       func() (sockets.Uses, error) { return sockets.Clients(sockets.OwnUID()) },
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(dir) },
 		ProbeInterval: o.probeInterval, HealthWait: wellknown.FirstHealthWait, RemoveStartupTaint: o.removeStartupTaint,
 		HTTP: httpserver.Options{

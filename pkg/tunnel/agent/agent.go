@@ -25,6 +25,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/fdstore"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
@@ -42,6 +43,8 @@ type Options struct {
 	// Credentials asks which IAM identity the node has, when a tunnel must prove it.
 	Credentials func(ctx context.Context, region string) (certificates.Credentials, error)
 	Dialer      probe.Dialer
+	// Clients says who is connected to loopback ports, besides the agent.
+	Clients func() (sockets.Uses, error)
 	// Status reads what the supervisor says; it must not wait.
 	Status        func() (supervise.Status, error)
 	ProbeInterval time.Duration
@@ -88,6 +91,9 @@ type Agent struct {
 	written  map[string][]byte // what the files hold
 	kept     []byte            // what the memory's file holds
 	lastErr  string            // of the latest apply
+
+	usesAt      time.Time // when the kernel was asked who uses tunnels
+	usesUnknown bool      // and did not tell
 
 	said, saying map[string]string // what is wrong, at the look before and at this one
 }

@@ -49,24 +49,12 @@ func isHijacked(state *tunnelState) bool {
 	return state.result != nil && probe.Reason(state.result.Err) == probe.ReasonHijacked
 }
 
-// useLife is how long a tunnel counts as used after its last connection: while a mount target is
-// silent or a process is restarted, the kernel waits for a connection and has none.
-const useLife = time.Minute
-
-// inUse says whether anybody but the agent has, or just had, connections through a tunnel.
-func (a *Agent) inUse(state *tunnelState, now time.Time) bool {
-	if state.result != nil && a.status.Tunnels[state.Name].Connections > state.result.Lines {
-		state.usedAt = now
-	}
-	return !state.usedAt.IsZero() && now.Sub(state.usedAt) < useLife
-}
-
 func (a *Agent) findingOf(r probe.Result, state *tunnelState) routing.Finding {
 	status := a.status.Tunnels[state.Name]
 	f := routing.Finding{
 		At: r.At, Well: r.Err == nil, Silent: probe.Reason(r.Err) == probe.ReasonTimeout,
 		Stuck: r.Stuck, Established: r.Established, Direct: map[netip.Addr]routing.Answer{},
-		Open: status.Connections > 0, Unproven: isUnproven(status.Connection),
+		Open: len(status.Servers) > 0, Unproven: isUnproven(status.Connection),
 	}
 	silent := map[netip.Addr]bool{}
 	for server, err := range r.Direct {

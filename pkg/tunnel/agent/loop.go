@@ -122,6 +122,7 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 	}
 	a.tunnels = states
 	a.followSupervisor()
+	a.lookAtUses(time.Now())
 	a.fleet.Watch(ctx, a.tasks())
 	return errs.ErrorOrNil()
 }
@@ -188,7 +189,10 @@ func (a *Agent) tasks() []probe.Task {
 			task.Servers = append(task.Servers, a.server(server.Address))
 		}
 		task.Watch = a.watched(a.tunnels[t.Name])
-		task.InUse = a.inUse(a.tunnels[t.Name], time.Now())
+		// What nobody uses is asked without the tunnel: its stunnel can rest.
+		if task.InUse = a.tunnels[t.Name].inUse(time.Now()); !task.InUse {
+			task.Direct = a.server(t.Active.Address)
+		}
 		tasks = append(tasks, task)
 	}
 	return tasks

@@ -267,6 +267,7 @@ func (p *pod) startAgent(change func(*agent.Options)) {
 		Routing:       routing.Settings{CAFile: p.authority.File, ServerPort: p.port},
 		Metadata:      func(context.Context) (routing.Place, error) { return routing.Place{}, errors.New("not on EC2") },
 		Dialer:        &probe.Network{CAFile: p.authority.File},
+		Clients:       clients,
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(p.dir) },
 		ProbeInterval: 10 * time.Second, // a pause of the machine in the middle of a probe looks like a tunnel that is stuck
 		HealthWait:    wellknown.FirstHealthWait,

@@ -16,13 +16,18 @@ type Task struct {
 	Peer    Peer             // what they must prove, and are shown
 	// InUse: volumes are mounted through the tunnel, so it is probed more often than others.
 	InUse bool
+	// Direct is the server that is asked without the tunnel, which nobody uses; the zero AddrPort
+	// to ask through the tunnel.
+	Direct netip.AddrPort
 	// Watch are servers that are asked directly in each round, also while the tunnel is well:
 	// old connections lead there, or all are to go back there.
 	Watch []netip.AddrPort
 }
 
 // sameLine says whether a running prober can go on with its connection.
-func (t Task) sameLine(other Task) bool { return t.Name == other.Name && t.Accept == other.Accept }
+func (t Task) sameLine(other Task) bool {
+	return t.Name == other.Name && t.Accept == other.Accept && t.Direct == other.Direct
+}
 
 // Result is what a round found.
 type Result struct {

@@ -73,6 +73,9 @@ type round struct {
 }
 
 func (r *round) dial(ctx context.Context) (net.Conn, error) {
+	if r.task.Direct.IsValid() {
+		return r.dialer.Server(ctx, r.task.Direct, r.task.Peer)
+	}
 	began := time.Now()
 	conn, err := r.dialer.Tunnel(ctx, r.task.Accept)
 	if err == nil {
