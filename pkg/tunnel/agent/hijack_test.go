@@ -36,6 +36,7 @@ func TestHijackedPortIsToldAndNothingIsRestarted(t *testing.T) {
 	network.CAFile = p.authority.File
 	network.on.Store(true)
 	near.goDark() // which would be a reason to fail over
+	p.use(local)
 	p.startAgent(func(o *agent.Options) { o.Dialer, o.ProbeInterval = network, time.Second })
 	port := strconv.Itoa(int(local.Port()))
 	if message := p.event(wellknown.EventPortHijacked); !strings.Contains(message, "hostPort "+port) || !strings.Contains(message, "nodePort "+port) {

@@ -24,6 +24,16 @@ func (p *pod) hold(local netip.AddrPort) net.Conn {
 	return conn
 }
 
+// use opens a connection, so that the tunnel is probed, and not only its server.
+func (p *pod) use(local netip.AddrPort) {
+	p.Helper()
+	conn, err := (&probe.Network{}).Tunnel(p.Context(), local)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() { conn.Close() })
+}
+
 func (p *pod) ask(conn net.Conn) error {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err
