@@ -18,6 +18,7 @@ const (
 	wantRegion   = "want the name of an AWS region, as us-east-1"
 	wantRate     = "want a number above 0, up to 1000000"
 	wantPolicy   = "want Always or IfNotPresent or Never"
+	wantSpan     = "want first-last, both from 1 to 65535, as 30000-32767"
 )
 
 func TestBadValuesAreOneLine(t *testing.T) {
@@ -42,6 +43,11 @@ func TestBadValuesAreOneLine(t *testing.T) {
 		{"--base-stunnel-port=80", wantInt + "1024 to 65535"},
 		{"--base-stunnel-port=nfs", wantInt + "1024 to 65535"},
 		{"--stunnel-port-count=0", wantInt + "1 to 65535"},
+		{"--node-port-range=30000", wantSpan},
+		{"--node-port-range=0-100", wantSpan},
+		{"--node-port-range=32767-30000", wantSpan},
+		{"--node-port-range=30000-65536", wantSpan},
+		{"--node-port-range=http-https", wantSpan},
 		{"--provisioner=efs", wantDomain},
 		{"--provisioner=a/b/c", wantDomain},
 		{"--provisioner=kubernetes.io/aws-efs", wantOwn},
@@ -94,8 +100,9 @@ func TestBadSettingsNameTheirSource(t *testing.T) {
 		"a variable":             {image, map[string]string{"EFS_POLLING_INTERVAL": "5 minutes"}, `EFS_POLLING_INTERVAL "5 minutes": ` + wantDuration + "1s to 24h"},
 		"a variable's port":      {image, map[string]string{"BASE_STUNNEL_PORT": "65535"}, `BASE_STUNNEL_PORT "65535": 1000 ports from 65535 on: want 1 or more, all of them from 1024 to 65535`},
 		"a flag's port":          {image + "--base-stunnel-port=65000", nil, `--base-stunnel-port "65000": 1000 ports from 65000 on: want 1 or more, all of them from 1024 to 65535`},
-		"NodePorts only":         {image + "--base-stunnel-port=30000", nil, `--base-stunnel-port "30000": ports 30000 to 30999: want some that are neither 2049 (NFS), 20488 (the node agent), 30000 to 32767 (NodePort services) nor reserved`},
-		"the agent's port":       {image + "--base-stunnel-port=20488 --stunnel-port-count=1", nil, `--base-stunnel-port "20488": ports 20488 to 20488: want some that are neither 2049 (NFS), 20488 (the node agent), 30000 to 32767 (NodePort services) nor reserved`},
+		"NodePorts only":         {image + "--base-stunnel-port=30000", nil, `--base-stunnel-port "30000": ports 30000 to 30999: want some that are neither 2049 (NFS), 20488 (the node agent), 30000-32767 (NodePort services) nor reserved`},
+		"a range of NodePorts":   {image + "--node-port-range=20000-22767", nil, `--base-stunnel-port "20490": ports 20490 to 21489: want some that are neither 2049 (NFS), 20488 (the node agent), 20000-22767 (NodePort services) nor reserved`},
+		"the agent's port":       {image + "--base-stunnel-port=20488 --stunnel-port-count=1", nil, `--base-stunnel-port "20488": ports 20488 to 20488: want some that are neither 2049 (NFS), 20488 (the node agent), 30000-32767 (NodePort services) nor reserved`},
 		"a variable's name":      {image, map[string]string{"STORAGE_PROVISIONER_NAME": "kubernetes.io/efs"}, `STORAGE_PROVISIONER_NAME "kubernetes.io/efs": ` + wantOwn},
 		"a variable's namespace": {image, map[string]string{"NAMESPACE": "A"}, `NAMESPACE "A": ` + wantNS},
 		"a variable's level":     {image, map[string]string{"LOGGING_LEVEL": "10"}, `LOGGING_LEVEL "10": ` + wantLevel},

@@ -78,6 +78,7 @@ func defaultOptions(e environment) options {
 		discovery: wellknown.DefaultDiscovery, pollingInterval: wellknown.DefaultPollingInterval,
 		ports: ports.Range{
 			Base: wellknown.DefaultBasePort, Count: wellknown.DefaultPortCount, Reserved: []int{wellknown.AgentHTTPPort},
+			NodePorts: ports.Span{First: wellknown.MinNodePort, Last: wellknown.MaxNodePort},
 		},
 		jobs:  mountjobs.Settings{Timeout: wellknown.DefaultMountJobTimeout},
 		batch: wellknown.DefaultMountJobBatch, backoff: wellknown.DefaultProvisionBackoff,
@@ -129,6 +130,8 @@ func (o *options) bindDiscovery(g *settings.Group) {
 		"first local `port` that a file system can get")
 	g.Add(settings.Integer(&o.ports.Count, 1, wellknown.MaxPort), "stunnel-port-count", "",
 		"`number` of local ports, from the base on")
+	g.Add(settings.Parsed(&o.ports.NodePorts, "first-last", ports.ParseSpan, ports.Span.String), "node-port-range", "",
+		"`first-last` port of the cluster's NodePort services, as kube-apiserver's --service-node-port-range has it; no file system gets one of them")
 }
 
 func (o *options) bindProvisioning(g *settings.Group) {

@@ -37,7 +37,7 @@ func defaults() options {
 	return options{
 		namespace: "efs-stunnel", provisioner: "gnuthought.com/efs-stunnel",
 		discovery: "aws", pollingInterval: 300 * time.Second,
-		ports: ports.Range{Base: 20490, Count: 1000, Reserved: []int{20488}},
+		ports: ports.Range{Base: 20490, Count: 1000, Reserved: []int{20488}, NodePorts: ports.Span{First: 30000, Last: 32767}},
 		jobs:  mountjobs.Settings{Namespace: "efs-stunnel", Image: "registry/efs-stunnel:1", Timeout: 10 * time.Minute},
 		batch: 512, backoff: time.Minute, failedThreshold: 0,
 		qps: 100, burst: 200, leaderElect: true,
@@ -80,6 +80,7 @@ func TestEverySetting(t *testing.T) {
 		"paths":       {"--shared-volume-paths=a,*", "", "", func(o *options) { o.sharedVolumePaths = []string{"a", "*"} }},
 		"port":        {"--base-stunnel-port=21000", "BASE_STUNNEL_PORT=21000", "22000", func(o *options) { o.ports.Base = 21000 }},
 		"port count":  {"--stunnel-port-count=10", "", "", func(o *options) { o.ports.Count = 10 }},
+		"node ports":  {"--node-port-range=20000-20999", "", "", func(o *options) { o.ports.NodePorts = ports.Span{First: 20000, Last: 20999} }},
 		"provisioner": {"--provisioner=example.com/efs", "STORAGE_PROVISIONER_NAME=example.com/efs", "other.com/efs", func(o *options) { o.provisioner = "example.com/efs" }},
 		"backoff":     {"--provision-backoff-interval=2m", "PROVISION_BACKOFF_INTERVAL=120", "30", func(o *options) { o.backoff = 2 * time.Minute }},
 		"threshold":   {"--failed-retry-threshold=3", "", "", func(o *options) { o.failedThreshold = 3 }},

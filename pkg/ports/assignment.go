@@ -182,7 +182,7 @@ func (p *planner) nextPort() (port int, ok bool) {
 // free says whether a key that never had the port may get it.
 func (p *planner) free(port int) bool {
 	_, taken := p.owners[port]
-	return !taken && !p.held[port] && p.in.Range.gives(port)
+	return !taken && !p.held[port] && p.in.Range.Gives(port)
 }
 
 // foundKeys are file systems that the listing offers for the first time.

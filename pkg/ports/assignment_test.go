@@ -55,7 +55,7 @@ func TestNewTargets(t *testing.T) {
 		"avoid reserved ports, NFS's, the agent's and the NodePort range": {
 			in: ports.Input{
 				Listing: listing("fs-1"),
-				Range:   ports.Range{Base: 29999, Count: 2770, Reserved: []int{29999}},
+				Range:   ports.Range{Base: 29999, Count: 2770, Reserved: []int{29999}, NodePorts: nodePorts},
 			},
 			want: outcome{Ports: kept{"fs-1": 32768}, News: []string{"Found fs-1"}},
 		},

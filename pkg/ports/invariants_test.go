@@ -87,6 +87,9 @@ func (s step) nothingIsTaken() {
 		if port == wellknown.NFSPort || port == wellknown.AgentHTTPPort || slices.Contains(s.in.Range.Reserved, port) {
 			s.Errorf("new %s has port %d, which is nobody's to have", key, port)
 		}
+		if s.in.Range.NodePorts.Contains(port) && !own && chosen != port {
+			s.Errorf("new %s has port %d, which a Service can have", key, port)
+		}
 	}
 }
 
@@ -177,7 +180,7 @@ func (s step) retiredPortsComeLast() {
 		for other := s.in.Range.Base; other < s.in.Range.Base+s.in.Range.Count; other++ {
 			_, taken := used[other]
 			_, freed := before[other]
-			if !taken && !freed && !slices.Contains(s.old.Retired, other) && other != 20487 && other != 20488 &&
+			if !taken && !freed && !slices.Contains(s.old.Retired, other) && (other < 20487 || other > 20489) &&
 				!s.named(other, func(ports.Key) bool { return true }) {
 				s.Errorf("%s got the retired port %d, though %d was never given", key, port, other)
 			}

@@ -15,6 +15,7 @@ func (p *planner) tell(n News) { p.news = append(p.news, n) }
 // reportChanges tells how the new table differs from the old one, and what is missing in it.
 func (p *planner) reportChanges() {
 	p.reportPins()
+	p.reportNodePorts()
 	before := p.before()
 	for id, target := range p.table.Targets {
 		old, there := before.Targets[id]
@@ -33,6 +34,20 @@ func (p *planner) reportChanges() {
 			p.tell(News{Kind: Gone, FileSystem: id, Message: fmt.Sprintf(
 				"the file system does not exist any longer; its port %d is retired", target.Port)})
 		}
+	}
+}
+
+// reportNodePorts tells which given ports a Service could take. They are one piece of news: where
+// the two ranges meet, there may be a thousand.
+func (p *planner) reportNodePorts() {
+	var keys []Key
+	for _, key := range p.table.Keys() {
+		if port, _ := p.table.Port(key); p.in.Range.NodePorts.Contains(port) {
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) > 0 {
+		p.tell(News{Kind: Conflict, FileSystem: keys[0].FileSystem, Message: amongNodePorts(p.table, keys, p.in.Range.NodePorts)})
 	}
 }
 
@@ -72,4 +87,20 @@ func pinRefused(key Key, want, got int, owners map[int]Key) string {
 		why = "which is that of " + owner.String()
 	}
 	return fmt.Sprintf("%s is pinned to port %d, %s; it has %d and keeps it", key, want, why, got)
+}
+
+func amongNodePorts(table Table, keys []Key, nodePorts Span) string {
+	const most = 5
+	var named []string
+	for _, key := range keys[:min(len(keys), most)] {
+		port, _ := table.Port(key)
+		named = append(named, fmt.Sprintf("%s (port %d)", key, port))
+	}
+	others := ""
+	if len(keys) > most {
+		others = fmt.Sprintf(" and %d others", len(keys)-most)
+	}
+	return fmt.Sprintf("the NodePort range %s has the ports of %s%s: a Service with such a nodePort would get their NFS traffic "+
+		"on every node. Ports that were given stay: move the cluster's NodePort range off them, and --node-port-range with it, "+
+		"or let an admission policy refuse such Services", nodePorts, strings.Join(named, ", "), others)
 }

@@ -3,16 +3,39 @@ package ports
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // Range is where new ports come from. Ports that were given before may lie outside.
 type Range struct {
-	Base     int
-	Count    int
-	Reserved []int // ports that something else on the nodes has
+	Base      int
+	Count     int
+	Reserved  []int // ports that something else on the nodes has
+	NodePorts Span  // of the cluster's services; kube-proxy takes them on every node
 }
+
+// Span is the ports from First to Last; the zero Span has none.
+type Span struct{ First, Last int }
+
+// ParseSpan reads first-last, as kube-apiserver's --service-node-port-range has it.
+func ParseSpan(text string) (Span, error) {
+	first, last, found := strings.Cut(text, "-")
+	from, noFirst := strconv.Atoi(first)
+	to, noLast := strconv.Atoi(last)
+	if !found || noFirst != nil || noLast != nil || from < 1 || to < from || to > wellknown.MaxPort {
+		return Span{}, fmt.Errorf("want first-last, both from 1 to %d, as %d-%d",
+			wellknown.MaxPort, wellknown.MinNodePort, wellknown.MaxNodePort)
+	}
+	return Span{from, to}, nil
+}
+
+func (s Span) String() string { return fmt.Sprintf("%d-%d", s.First, s.Last) }
+
+// Contains says whether the port is one of the span.
+func (s Span) Contains(port int) bool { return 0 < s.First && s.First <= port && port <= s.Last }
 
 // Check returns an error that says what is allowed unless the range can give ports.
 func (r Range) Check() error {
@@ -22,19 +45,18 @@ func (r Range) Check() error {
 			r.Count, r.Base, wellknown.MinPort, wellknown.MaxPort)
 	}
 	for port := r.Base; port <= last; port++ {
-		if r.gives(port) {
+		if r.Gives(port) {
 			return nil
 		}
 	}
 	return fmt.Errorf("ports %d to %d: want some that are neither %d (NFS), %d (the node agent), "+
-		"%d to %d (NodePort services) nor reserved", r.Base, last, wellknown.NFSPort,
-		wellknown.AgentHTTPPort, wellknown.MinNodePort, wellknown.MaxNodePort)
+		"%s (NodePort services) nor reserved", r.Base, last, wellknown.NFSPort,
+		wellknown.AgentHTTPPort, r.NodePorts)
 }
 
-// gives says whether a new target may get the port.
-func (r Range) gives(port int) bool {
-	nodePort := wellknown.MinNodePort <= port && port <= wellknown.MaxNodePort
-	return r.Base <= port && port < r.Base+r.Count && !nodePort && r.allows(port)
+// Gives says whether a new target may get the port.
+func (r Range) Gives(port int) bool {
+	return r.Base <= port && port < r.Base+r.Count && !r.NodePorts.Contains(port) && r.allows(port)
 }
 
 // allows says whether a target may have the port when a volume or an administrator says so.

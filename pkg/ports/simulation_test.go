@@ -38,8 +38,10 @@ type simulation struct {
 func newSimulation(d dice) *simulation {
 	s := &simulation{dice: d, cloud: map[string]efs.FileSystem{}, lacking: map[string]int{}, foreign: map[string]bool{}}
 	s.in = ports.Input{
-		Range: ports.Range{Base: 20486, Count: 3 + d.IntN(12), Reserved: []int{20487}},
-		Now:   noon, VPCID: "vpc-1", DNSSuffix: "efs.test",
+		Range: ports.Range{
+			Base: 20486, Count: 3 + d.IntN(12), Reserved: []int{20487}, NodePorts: ports.Span{First: 20489, Last: 20489},
+		},
+		Now: noon, VPCID: "vpc-1", DNSSuffix: "efs.test",
 	}
 	if oneIn(d, 2) {
 		s.in.Table = given(kept{"fs-old": 31000, "fs-1": 20490})

@@ -62,31 +62,3 @@ func TestVolumeOf(t *testing.T) {
 		})
 	}
 }
-
-func TestRangeCheck(t *testing.T) {
-	good := map[string]ports.Range{
-		"the default":                       {Base: wellknown.DefaultBasePort, Count: wellknown.DefaultPortCount},
-		"one port":                          {Base: 65535, Count: 1},
-		"one that meets the NodePort range": {Base: 29000, Count: 2000},
-	}
-	bad := map[string]struct {
-		r    ports.Range
-		want string
-	}{
-		"privileged ports":   {ports.Range{Base: 1023, Count: 5}, "5 ports from 1023 on: want 1 or more, all of them from 1024 to 65535"},
-		"no ports":           {ports.Range{Base: 20490}, "0 ports from 20490 on: want 1 or more, all of them from 1024 to 65535"},
-		"ports past the end": {ports.Range{Base: 65535, Count: 2}, "2 ports from 65535 on: want 1 or more, all of them from 1024 to 65535"},
-		"only NodePorts": {ports.Range{Base: 30000, Count: 10}, "ports 30000 to 30009: want some that are neither 2049 (NFS), " +
-			"20488 (the node agent), 30000 to 32767 (NodePort services) nor reserved"},
-	}
-	for name, r := range good {
-		if err := r.Check(); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	for name, tt := range bad {
-		if err := tt.r.Check(); err == nil || err.Error() != tt.want {
-			t.Errorf("%s: got  %v\nwant %s", name, err, tt.want)
-		}
-	}
-}

@@ -15,8 +15,7 @@ const (
 	NFSPort = 2049
 	// AgentHTTPPort is the node agent's own, so never a target's.
 	AgentHTTPPort = 20488
-	// MinNodePort and MaxNodePort are the default range of NodePort services, which kube-proxy
-	// takes on every node.
+	// MinNodePort and MaxNodePort are Kubernetes' default range of NodePort services.
 	MinNodePort = 30000
 	// MaxNodePort ends the default range of NodePort services.
 	MaxNodePort = 32767

@@ -178,7 +178,7 @@ func (v view) countPorts(s state) (inUse, free int) {
 	r := v.options.Range
 	for port := r.Base; port < r.Base+r.Count; port++ {
 		_, owned := owners[port]
-		if !owned && !named[port] && (ports.Range{Base: port, Count: 1, Reserved: r.Reserved}).Check() == nil {
+		if !owned && !named[port] && r.Gives(port) {
 			free++
 		}
 	}
