@@ -81,6 +81,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (wiring, error) {
 		Clients:       func() (sockets.Uses, error) { return sockets.Clients(sockets.OwnUID()) },
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(dir) },
 		ProbeInterval: o.probeInterval, HealthWait: wellknown.FirstHealthWait, RemoveStartupTaint: o.removeStartupTaint,
+		ProcSys: os.DirFS("/proc/sys"),
 		HTTP: httpserver.Options{
 			Address: o.httpAddress, Pprof: o.pprof, Log: log,
 			Metrics: prometheus.Gatherers{registry, legacyregistry.DefaultGatherer},

@@ -70,6 +70,8 @@ const (
 	// EventPortHijacked: the node redirects a tunnel's port to something else, which gets its NFS
 	// traffic in the clear.
 	EventPortHijacked = "PortHijacked"
+	// EventPortInEphemeralRange: the node's kernel may give ports of tunnels to any process.
+	EventPortInEphemeralRange = "PortInEphemeralRange"
 	// EventTargetUnusable: a target cannot be served as the table has it.
 	EventTargetUnusable = "TargetUnusable"
 	// EventConfigurationRefused: stunnel cannot run with a tunnel's configuration; the message says

@@ -30,7 +30,8 @@ func isPure(folder string) bool {
 	for _, pure := range []string{
 		"pkg/wellknown", "pkg/efs", "pkg/ports", "pkg/volumes",
 		"pkg/directories", "pkg/mountjobs", "pkg/stunnelcfg", "pkg/clientcert",
-		"pkg/controller/lifecycle", "pkg/controller/targets", "pkg/tunnel/spec", "pkg/tunnel/routing",
+		"pkg/controller/lifecycle", "pkg/controller/targets",
+		"pkg/tunnel/spec", "pkg/tunnel/routing", "pkg/tunnel/ephemeral",
 	} {
 		if within(folder, pure) {
 			return true

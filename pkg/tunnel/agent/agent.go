@@ -8,6 +8,7 @@ package agent
 
 import (
 	"context"
+	"io/fs"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -52,6 +53,7 @@ type Options struct {
 	// ready all the same.
 	HealthWait         time.Duration
 	RemoveStartupTaint bool
+	ProcSys            fs.FS              // the node's /proc/sys; nil to leave its port settings alone
 	HTTP               httpserver.Options // its checks are the agent's
 	Events             record.EventRecorder
 	Metrics            prometheus.Registerer
@@ -94,6 +96,7 @@ type Agent struct {
 
 	usesAt      time.Time // when the kernel was asked who uses tunnels
 	usesUnknown bool      // and did not tell
+	ephemeral ephemeralPorts
 
 	said, saying map[string]string // what is wrong, at the look before and at this one
 }

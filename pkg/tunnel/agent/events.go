@@ -30,6 +30,7 @@ func (a *Agent) tell(now time.Time) {
 	a.saying = map[string]string{}
 	defer func() { a.said = a.saying }()
 	a.tellTable()
+	a.tellEphemeralPorts(now)
 	for _, t := range a.plan.Troubles {
 		a.warn(wellknown.EventTargetUnusable, t.Name, fmt.Sprintf("target %s cannot be served (%s): %s", t.Name, t.Reason, t.Message))
 	}

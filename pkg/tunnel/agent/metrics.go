@@ -20,6 +20,8 @@ type metrics struct {
 	steps   *prometheus.CounterVec
 	failed  prometheus.Gauge
 	watches prometheus.Counter
+
+	ephemeral prometheus.Gauge
 }
 
 func newMetrics(read func() *view) *metrics {
@@ -46,6 +48,10 @@ func newMetrics(read func() *view) *metrics {
 			Namespace: metricsNamespace, Name: "watch_errors_total",
 			Help: "Ends of watches of the apiserver because of an error.",
 		}),
+		ephemeral: prometheus.NewGauge(prometheus.GaugeOpts{
+			Namespace: metricsNamespace, Name: "ephemeral_tunnel_ports",
+			Help: "Ports of tunnels that the node's kernel may give to any process.",
+		}),
 	}
 	for _, step := range []routing.Step{routing.Reorder, routing.Failover, routing.Renew, routing.Return} {
 		m.steps.WithLabelValues(string(step))
@@ -54,7 +60,7 @@ func newMetrics(read func() *view) *metrics {
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.tunnels, m.probes, m.late, m.steps, m.failed, m.watches}
+	return []prometheus.Collector{m.tunnels, m.probes, m.late, m.steps, m.failed, m.watches, m.ephemeral}
 }
 
 func (m *metrics) probed(r probe.Result) {

@@ -1,0 +1,104 @@
+package agent
+
+import (
+	"fmt"
+	"io/fs"
+	"strings"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/ephemeral"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// ephemeralInterval is between two readings of the node's settings, which administrators change.
+const ephemeralInterval = 10 * time.Minute
+
+// ephemeralPorts are the node's, as they were last read.
+type ephemeralPorts struct {
+	ports  ephemeral.Ports // of the latest reading without error
+	readAt time.Time       // zero before the first
+	err    string          // of the latest reading
+}
+
+// tellEphemeralPorts warns of the tunnels whose ports the kernel may give to any process.
+func (a *Agent) tellEphemeralPorts(now time.Time) {
+	if a.ephemeral.readAt.IsZero() || now.Sub(a.ephemeral.readAt) >= ephemeralInterval {
+		a.readEphemeralPorts(now)
+	}
+	var tunnels []routing.Tunnel
+	for _, t := range a.plan.Tunnels {
+		if a.ephemeral.ports.Contains(t.Port) {
+			tunnels = append(tunnels, t)
+		}
+	}
+	a.metrics.ephemeral.Set(float64(len(tunnels)))
+	if len(tunnels) > 0 {
+		a.warn(wellknown.EventPortInEphemeralRange, "", ephemeralMessage(a.ephemeral.ports, tunnels))
+	}
+}
+
+// readEphemeralPorts keeps what was read before when the settings cannot be read.
+func (a *Agent) readEphemeralPorts(now time.Time) {
+	read, err := parseEphemeralPorts(a.options.ProcSys)
+	text := ""
+	if err != nil {
+		text = err.Error()
+	} else {
+		a.ephemeral.ports = read
+	}
+	if err != nil && text != a.ephemeral.err {
+		a.options.Log.Warn("node's port settings cannot be read, so ports of tunnels are not compared with them", "err", err)
+	}
+	a.ephemeral.readAt, a.ephemeral.err = now, text
+}
+
+// parseEphemeralPorts: the agent is on the node's network, whose settings these are.
+func parseEphemeralPorts(procSys fs.FS) (ephemeral.Ports, error) {
+	if procSys == nil {
+		return ephemeral.Ports{}, nil
+	}
+	portRange, err := fs.ReadFile(procSys, "net/ipv4/ip_local_port_range")
+	if err != nil {
+		return ephemeral.Ports{}, err
+	}
+	reserved, err := fs.ReadFile(procSys, "net/ipv4/ip_local_reserved_ports")
+	if err != nil {
+		return ephemeral.Ports{}, err
+	}
+	return ephemeral.Parse(string(portRange), string(reserved))
+}
+
+// ephemeralMessage names the first few: the usual cause hits all tunnels of the node.
+func ephemeralMessage(node ephemeral.Ports, tunnels []routing.Tunnel) string {
+	const most = 5
+	var named []string
+	for _, t := range tunnels[:min(len(tunnels), most)] {
+		named = append(named, fmt.Sprintf("%d (%s)", t.Port, t.Name))
+	}
+	others := ""
+	if len(tunnels) > most {
+		others = fmt.Sprintf(" and %d others", len(tunnels)-most)
+	}
+	already := ""
+	if len(node.Reserved) > 0 {
+		already = ", beside what that setting has already"
+	}
+	return fmt.Sprintf("the kernel gives ports %s to processes that ask for any, also the tunnels' ports %s%s: a tunnel cannot "+
+		"listen while another process has its port. Reserve them on the node: sysctl net.ipv4.ip_local_reserved_ports=%s%s",
+		node.Range, strings.Join(named, ", "), others, toReserve(tunnels), already)
+}
+
+// toReserve prefers the default range of the manager, where tunnels to come have their ports.
+func toReserve(tunnels []routing.Tunnel) ports.Span {
+	span := ports.Span{First: wellknown.DefaultBasePort, Last: wellknown.DefaultBasePort + wellknown.DefaultPortCount - 1}
+	all := ports.Span{First: tunnels[0].Port, Last: tunnels[0].Port}
+	for _, t := range tunnels {
+		all.First, all.Last = min(all.First, t.Port), max(all.Last, t.Port)
+	}
+	if span.Contains(all.First) && span.Contains(all.Last) {
+		return span
+	}
+	return all
+}
