@@ -2,6 +2,7 @@ package ports_test
 
 import (
 	"bytes"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -35,8 +36,7 @@ func (s step) check() {
 	s.tunnelsKeepAnAddress()
 	s.secondCallChangesNothing()
 	s.lostTableComesBack()
-	if s.sim.sequence%4 == 0 { // slow, and alike from step to step
-		s.tableCanBeRead()
+	if s.sim.sequence%4 == 0 { // alike from step to step
 		s.orderDoesNotMatter()
 	}
 }
@@ -225,7 +225,11 @@ func (s step) orderDoesNotMatter() {
 	slices.Reverse(in.Volumes)
 	in.Listing.FileSystems = slices.Clone(in.Listing.FileSystems)
 	slices.Reverse(in.Listing.FileSystems)
-	if diff := cmp.Diff(s.out, ports.Assign(in), compareTables); diff != "" {
+	out := ports.Assign(in)
+	if reflect.DeepEqual(s.out, out) {
+		return // cmp takes longer
+	}
+	if diff := cmp.Diff(s.out, out, compareTables); diff != "" {
 		s.Errorf("another order gives another output:\n%s", diff)
 	}
 }
@@ -276,14 +280,20 @@ func (s step) lostTableComesBack() {
 func live(t *testing.T, d dice, steps int) {
 	t.Helper()
 	sim := newSimulation(d)
-	for range steps {
+	for n := range steps {
 		sim.happen()
-		sim.answer(ports.Assign(sim.in).Confirm)
 		s := step{T: t, sim: sim, in: sim.in, out: ports.Assign(sim.in)}
+		if len(s.out.Confirm) > 0 {
+			sim.answer(s.out.Confirm)
+			s.in, s.out = sim.in, ports.Assign(sim.in)
+		}
 		if sim.in.Table != nil {
 			s.old = sim.in.Table.Clone()
 		}
 		s.check()
+		if n == steps-1 { // slow, and a table grows with the steps
+			s.tableCanBeRead()
+		}
 		if t.Failed() {
 			t.Logf("step %d, volumes %v", sim.sequence, sim.in.Volumes)
 			return
