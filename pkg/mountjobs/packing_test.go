@@ -82,11 +82,11 @@ func TestPackRestores(t *testing.T) {
 		gotRestores      int
 		gotSetups        int
 	}{
-		"only restores":                     {1000, 0, 64, 0, 64, 0},
-		"one honest claim behind many":      {1000, 1, 64, 0, 63, 1},
-		"many of both":                      {1000, 1000, 64, 0, 8, 56},
-		"few restores take no more room":    {2, 1000, 64, 0, 2, 62},
-		"few setups":                        {1000, 30, 64, 0, 34, 30},
+		"only restores":                     {200, 0, 64, 0, 64, 0},
+		"one honest claim behind many":      {200, 1, 64, 0, 63, 1},
+		"many of both":                      {200, 200, 64, 0, 8, 56},
+		"few restores take no more room":    {2, 200, 64, 0, 2, 62},
+		"few setups":                        {200, 30, 64, 0, 34, 30},
 		"in a small Job others go first":    {10, 10, 1, 0, 0, 1},
 		"one restore in a small Job":        {10, 0, 1, 0, 1, 0},
 		"bytes are shared as counts are":    {100, 100, 64, 6 << 10, 1, 9},
@@ -126,8 +126,8 @@ func isSubsequence(part, whole []directories.Operation) bool {
 func TestPackLosesNothing(t *testing.T) {
 	for seed := range uint64(50) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		waiting := randomOperations(rng)
 		maxCount := 1 + rng.IntN(64)
+		waiting := randomOperations(rng, rng.IntN(min(100, 8*maxCount)))
 		sent := map[string]int{}
 		for rest := slices.Clone(waiting); len(rest) > 0; {
 			packed := mountjobs.Pack(rest, maxCount)
@@ -175,12 +175,12 @@ func checkBatch(t *testing.T, batch []directories.Operation, maxCount int) {
 	}
 }
 
-func randomOperations(rng *rand.Rand) []directories.Operation {
+func randomOperations(rng *rand.Rand, count int) []directories.Operation {
 	kinds := []directories.Kind{directories.Setup, directories.Cleanup, directories.Release, directories.Restore}
-	operations := make([]directories.Operation, rng.IntN(200))
+	operations := make([]directories.Operation, count)
 	for i := range operations {
-		o := operation(kinds[rng.IntN(len(kinds))], rng.IntN(150))
-		o.Keep = fmt.Sprint(i, "h") // tells each from the others
+		o := operation(kinds[rng.IntN(len(kinds))], rng.IntN(1+count*3/4)) // some volumes have several
+		o.Keep = fmt.Sprint(i, "h")                                        // tells each from the others
 		switch rng.IntN(20) {
 		case 0:
 			o = withRecord(o, rng.IntN(80<<10))
