@@ -36,11 +36,27 @@ func newWorld(t testing.TB) *world {
 // clone is a copy of the world, to try something on. Directories get the mode 0777 and root.
 func (w *world) clone() *world {
 	w.t.Helper()
-	copied := &world{t: w.t, dir: filepath.Join(w.t.TempDir(), "clone"), now: w.now, full: w.full}
+	copied := &world{t: w.t, dir: filepath.Join(memory(w.t), "clone"), now: w.now, full: w.full}
 	if err := os.CopyFS(copied.dir, os.DirFS(w.dir)); err != nil {
 		w.t.Fatal(err)
 	}
 	return copied
+}
+
+// memory is a folder that needs no disk, where the machine has one. There are thousands of clones,
+// and most of their time would be spent on writing to the disk what no test can tell from not written.
+func memory(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "efs-stunnel-test-") //nolint:usetesting // TempDir is on the disk
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 func (w *world) open(step func(string) error) *FileSystem {
