@@ -73,9 +73,10 @@ func TestRestoredCluster(t *testing.T) {
 			}
 		}
 		out := ports.Assign(in)
+		now := portsOf(out.Table)
 		for id, port := range portsOf(fresh.Table) {
-			if now := portsOf(out.Table)[id]; now != port {
-				t.Fatalf("seed %d: %s moved from %d to %d", seed, id, port, now)
+			if now[id] != port {
+				t.Fatalf("seed %d: %s moved from %d to %d", seed, id, port, now[id])
 			}
 		}
 		in = apply(in, out)
