@@ -30,7 +30,7 @@ type world struct {
 func noSpace(step string) error { return fmt.Errorf("%s: %w", step, syscall.ENOSPC) }
 
 func newWorld(t testing.TB) *world {
-	return &world{t: t, dir: t.TempDir(), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	return &world{t: t, dir: memory(t), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 }
 
 // clone is a copy of the world, to try something on. Directories get the mode 0777 and root.
@@ -43,8 +43,8 @@ func (w *world) clone() *world {
 	return copied
 }
 
-// memory is a folder that needs no disk, where the machine has one. There are thousands of clones,
-// and most of their time would be spent on writing to the disk what no test can tell from not written.
+// memory is a folder that needs no disk, where the machine has one: no test can tell whether what was
+// written has reached the disk, and waiting for that takes most of the time. It has 15 MiB at most.
 func memory(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/dev/shm", "efs-stunnel-test-") //nolint:usetesting // TempDir is on the disk
