@@ -67,6 +67,8 @@ func (c *Cluster) apiServerProgram() program {
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged=true",
 		"--service-cluster-ip-range=10.0.0.0/24",
+		// A range that has the tunnels' ports in it, as some clusters have.
+		"--service-node-port-range=20000-32767",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+c.credentials.serviceAccounts,
 		"--service-account-signing-key-file="+c.credentials.serviceAccounts,

@@ -1,0 +1,202 @@
+//go:build integration
+
+package integration_test
+
+import (
+	"context"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/test/integration/world"
+)
+
+const (
+	firstTunnelPort = wellknown.DefaultBasePort
+	lastTunnelPort  = firstTunnelPort + wellknown.DefaultPortCount - 1
+)
+
+// portPod has a container with some ports.
+func portPod(ports []corev1.ContainerPort, edits ...func(*corev1.PodSpec)) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "pod"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "container", Image: "image", Ports: ports}}},
+	}
+	for _, edit := range edits {
+		edit(&pod.Spec)
+	}
+	return pod
+}
+
+func hostPort(ports ...int32) (all []corev1.ContainerPort) {
+	for _, port := range ports {
+		all = append(all, corev1.ContainerPort{ContainerPort: 2049, HostPort: port})
+	}
+	return all
+}
+
+func onHostNetwork(spec *corev1.PodSpec) { spec.HostNetwork = true }
+
+// toInit moves the ports to an init container.
+func toInit(policy *corev1.ContainerRestartPolicy) func(*corev1.PodSpec) {
+	return func(spec *corev1.PodSpec) {
+		init := corev1.Container{Name: "init", Image: "image", Ports: spec.Containers[0].Ports, RestartPolicy: policy}
+		spec.Containers[0].Ports, spec.InitContainers = nil, []corev1.Container{init}
+	}
+}
+
+func TestPodsCannotTakeTunnelPorts(t *testing.T) {
+	w := newGuardedWorld(t)
+	try := func(ctx context.Context, pod *corev1.Pod) error {
+		_, err := w.Client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, dry())
+		return err
+	}
+	for name, pod := range map[string]*corev1.Pod{
+		"the first port":       portPod(hostPort(firstTunnelPort)),
+		"the last port":        portPod(hostPort(lastTunnelPort)),
+		"the second of two":    portPod(hostPort(8080, 20500)),
+		"of one address":       portPod([]corev1.ContainerPort{{ContainerPort: 2049, HostPort: 20500, HostIP: "127.0.0.1"}}),
+		"on the host network":  portPod([]corev1.ContainerPort{{ContainerPort: 20500}}, onHostNetwork),
+		"of an init container": portPod(hostPort(20500), toInit(nil)),
+		"of a sidecar":         portPod(hostPort(20500), toInit(new(corev1.ContainerRestartPolicyAlways))),
+	} {
+		t.Run(name, func(*testing.T) {
+			awaitRefused(w, "host ports 20490 to 21489 are those of efs-stunnel", func(ctx context.Context) error { return try(ctx, pod) })
+		})
+	}
+	for name, pod := range map[string]*corev1.Pod{
+		"no ports":                    portPod(nil),
+		"the port in its own network": portPod([]corev1.ContainerPort{{ContainerPort: 20500}}),
+		"the port below":              portPod(hostPort(firstTunnelPort - 1)),
+		"the port above":              portPod(hostPort(lastTunnelPort + 1)),
+		"UDP":                         portPod([]corev1.ContainerPort{{ContainerPort: 53, HostPort: 20500, Protocol: corev1.ProtocolUDP}}),
+		"host network, other ports":   portPod([]corev1.ContainerPort{{ContainerPort: 9100}}, onHostNetwork),
+		"host network, no ports":      portPod(nil, onHostNetwork),
+		"an init container":           portPod(hostPort(8080), toInit(nil)),
+	} {
+		if err := try(t.Context(), pod); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestEphemeralContainersHaveNoPorts, which is why no policy looks at them.
+func TestEphemeralContainersHaveNoPorts(t *testing.T) {
+	w := newWorld(t)
+	pods := w.Client.CoreV1().Pods(metav1.NamespaceDefault)
+	pod := portPod(nil)
+	pod.Name = "with-ephemeral-container"
+	pod, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pods.Delete(context.WithoutCancel(t.Context()), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+			t.Error(err)
+		}
+	})
+	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
+		Name: "debug", Image: "image", Ports: hostPort(20500), TerminationMessagePolicy: corev1.TerminationMessageReadFile, ImagePullPolicy: corev1.PullAlways,
+	}}}
+	awaitRefused(w, "spec.ephemeralContainers[0].ports: Forbidden", func(ctx context.Context) error {
+		_, err := pods.UpdateEphemeralContainers(ctx, pod.Name, pod, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	})
+}
+
+func portService(ports ...corev1.ServicePort) *corev1.Service {
+	for i := range ports {
+		ports[i].Name, ports[i].TargetPort = string(rune('a'+i)), intstr.FromInt32(2049)
+	}
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "service-"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, Selector: map[string]string{"a": "b"}, Ports: ports},
+	}
+}
+
+func nodePort(port int32) corev1.ServicePort { return corev1.ServicePort{Port: port, NodePort: port} }
+
+// healthChecked has the node ports of an ordinary load balancer, and one for health checks.
+func healthChecked(port int32) *corev1.Service {
+	service := portService(corev1.ServicePort{Port: 80, NodePort: 31080})
+	service.Spec.Type = corev1.ServiceTypeLoadBalancer
+	service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
+	service.Spec.HealthCheckNodePort = port
+	return service
+}
+
+func TestServicesCannotTakeTunnelPorts(t *testing.T) {
+	old := oldService(t)
+	w := newGuardedWorld(t)
+	services := w.Client.CoreV1().Services(metav1.NamespaceDefault)
+	const words = "node ports 20490 to 21489 are those of efs-stunnel"
+	for name, service := range map[string]*corev1.Service{
+		"the first port":    portService(nodePort(firstTunnelPort)),
+		"the last port":     portService(nodePort(lastTunnelPort)),
+		"the second of two": portService(nodePort(31000), nodePort(20500)),
+		"health checks":     healthChecked(20500),
+	} {
+		t.Run(name, func(*testing.T) {
+			awaitRefused(w, words, func(ctx context.Context) error {
+				_, err := services.Create(ctx, service, dry())
+				return err
+			})
+		})
+	}
+	udp := nodePort(20500)
+	udp.Protocol = corev1.ProtocolUDP
+	headless := portService(corev1.ServicePort{Port: 20500})
+	headless.Spec.Type, headless.Spec.ClusterIP = corev1.ServiceTypeClusterIP, corev1.ClusterIPNone
+	for name, service := range map[string]*corev1.Service{
+		"the port below":               portService(nodePort(firstTunnelPort - 1)),
+		"the port above":               portService(nodePort(lastTunnelPort + 1)),
+		"UDP":                          portService(udp),
+		"other health checks":          healthChecked(31090),
+		"the port in its own network":  headless,
+		"a name of another service":    {ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"}},
+		"no ports and no cluster's IP": {ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}},
+	} {
+		if _, err := services.Create(t.Context(), service, dry()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	wantOldServiceToGoOn(w, old, words)
+}
+
+// oldService took its port before there was a policy.
+func oldService(t *testing.T) *corev1.Service {
+	t.Helper()
+	w := newWorld(t)
+	services := w.Client.CoreV1().Services(metav1.NamespaceDefault)
+	var old *corev1.Service
+	w.Eventually("the policy of an earlier test is gone", func(ctx context.Context) (err error) {
+		old, err = services.Create(ctx, portService(nodePort(20999)), metav1.CreateOptions{})
+		return err
+	})
+	t.Cleanup(func() {
+		if err := services.Delete(context.WithoutCancel(t.Context()), old.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	return old
+}
+
+// wantOldServiceToGoOn: it can be changed, so that it can be put right and deleted, but gets no
+// other port of a tunnel.
+func wantOldServiceToGoOn(w *world.World, old *corev1.Service, words string) {
+	w.Helper()
+	services, dryUpdate := w.Client.CoreV1().Services(old.Namespace), metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}
+	changed := old.DeepCopy()
+	changed.Labels = map[string]string{"changed": "true"}
+	if _, err := services.Update(w.Context(), changed, dryUpdate); err != nil {
+		w.Errorf("a Service that had its port before the policy cannot be changed: %v", err)
+	}
+	changed.Spec.Ports[0].NodePort = 20998
+	awaitRefused(w, words, func(ctx context.Context) error {
+		_, err := services.Update(ctx, changed, dryUpdate)
+		return err
+	})
+}

@@ -1,0 +1,63 @@
+package manifests
+
+import (
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"sigs.k8s.io/yaml"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// policies are those of a folder, by name. Each of them must have a binding, and fail closed.
+func policies(t *testing.T, folder string) map[string]admissionv1.ValidatingAdmissionPolicy {
+	t.Helper()
+	found, bound := map[string]admissionv1.ValidatingAdmissionPolicy{}, map[string]bool{}
+	for _, text := range documents(t, filepath.Join(deploy, folder)) {
+		var policy admissionv1.ValidatingAdmissionPolicy
+		var binding admissionv1.ValidatingAdmissionPolicyBinding
+		if yaml.UnmarshalStrict([]byte(text), &policy) == nil && policy.Kind == "ValidatingAdmissionPolicy" {
+			found[policy.Name] = policy
+		}
+		if yaml.UnmarshalStrict([]byte(text), &binding) == nil && binding.Kind == "ValidatingAdmissionPolicyBinding" {
+			bound[binding.Spec.PolicyName] = slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny})
+		}
+	}
+	for name, policy := range found {
+		if !bound[name] {
+			t.Errorf("policy %s has no binding that denies", name)
+		}
+		if *policy.Spec.FailurePolicy != admissionv1.Fail {
+			t.Errorf("policy %s does not fail closed", name)
+		}
+	}
+	return found
+}
+
+// TestPoliciesKnowTheTunnelPorts: CEL cannot ask the manager.
+func TestPoliciesKnowTheTunnelPorts(t *testing.T) {
+	all := policies(t, "components/admission")
+	want := []admissionv1.Variable{
+		{Name: "first", Expression: strconv.Itoa(wellknown.DefaultBasePort)},
+		{Name: "last", Expression: strconv.Itoa(wellknown.DefaultBasePort + wellknown.DefaultPortCount - 1)},
+	}
+	for _, name := range []string{"efs-stunnel-host-ports", "efs-stunnel-node-ports"} {
+		// The patch of the component's comment counts on this order.
+		if got := all[name].Spec.Variables; len(got) < 2 || !slices.Equal(got[:2], want) {
+			t.Errorf("policy %s begins with the variables %v, want %v", name, got, want)
+		}
+	}
+	if _, ok := all["efs-stunnel-jobs"]; !ok {
+		t.Error("there is no policy for the manager's Jobs")
+	}
+}
+
+// TestStartupTaintBringsItsPolicy: the right to patch nodes is any node's and any field's without.
+func TestStartupTaintBringsItsPolicy(t *testing.T) {
+	if _, ok := policies(t, "components/startup-taint")["efs-stunnel-agent"]; !ok {
+		t.Error("the component has no policy for nodes")
+	}
+}
