@@ -286,3 +286,15 @@ func TestRightsAreNamed(t *testing.T) {
 		t.Errorf("found only %d roles", found)
 	}
 }
+
+// TestOverlaysUseTaggedFileSystems: all others of the account would be open to the nodes, too.
+func TestOverlaysUseTaggedFileSystems(t *testing.T) {
+	for _, overlay := range []string{"eks", "openshift"} {
+		if patch := string(text(t, deploy, "overlays", overlay, "file-systems.yaml")); !strings.Contains(patch, "value: --file-system-tags=efs-stunnel=true\n") {
+			t.Errorf("overlay %s has the patch\n%s", overlay, patch)
+		}
+		if overlay := string(text(t, deploy, "overlays", overlay, "kustomization.yaml")); !strings.Contains(overlay, "  path: file-systems.yaml\n") {
+			t.Errorf("it is not part of\n%s", overlay)
+		}
+	}
+}
