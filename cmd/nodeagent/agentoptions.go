@@ -90,7 +90,7 @@ func (o *agentOptions) bindObservation(g *settings.Group) {
 	g.Add(settings.Text(&o.httpAddress, "host:port", checkAddress), "http-address", "",
 		"`host:port` of /healthz, /readyz and /metrics; no host is all addresses")
 	g.Add(settings.Bool(&o.pprof), "pprof", "",
-		"serve /debug/pprof there, too")
+		"serve /debug/pprof there, too, to clients on the loopback")
 	g.Add(settings.Parsed(&o.logLevel, "level", logging.ParseLevel, slog.Level.String), "log-level", "LOGGING_LEVEL",
 		"lowest `level` that is logged: DEBUG, INFO, WARNING, ERROR or CRITICAL")
 	g.Add(settings.OneOf(&o.logFormat, "format", string(logging.Text), string(logging.JSON)), "log-format", "",

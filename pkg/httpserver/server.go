@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,7 +30,7 @@ type Options struct {
 	Healthy []Check
 	Ready   []Check
 	Metrics prometheus.Gatherer
-	Pprof   bool // adds /debug/pprof
+	Pprof   bool // adds /debug/pprof, for clients on the loopback
 	Log     *slog.Logger
 }
 
@@ -91,11 +92,25 @@ func Handler(o Options) http.Handler {
 		ErrorLog:      slog.NewLogLogger(o.Log.Handler(), slog.LevelError),
 	}))
 	if o.Pprof {
-		mux.HandleFunc("/debug/pprof/", pprof.Index)
-		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
-		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
-		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
-		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+		mux.Handle("/debug/pprof/", local(pprof.Index))
+		mux.Handle("/debug/pprof/cmdline", local(pprof.Cmdline))
+		mux.Handle("/debug/pprof/profile", local(pprof.Profile))
+		mux.Handle("/debug/pprof/symbol", local(pprof.Symbol))
+		mux.Handle("/debug/pprof/trace", local(pprof.Trace))
 	}
 	return mux
+}
+
+// local refuses clients that are not on the loopback: nobody has to say who they are here, metrics
+// may be for a whole network, and a profile shows memory and takes as much processor time as the
+// client wants.
+func local(handler http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if client, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !client.Addr().Unmap().IsLoopback() {
+			http.Error(w, "profiles are for clients on the loopback: use kubectl port-forward, "+
+				"and with the node agent --http-address=127.0.0.1:20488", http.StatusForbidden)
+			return
+		}
+		handler(w, r)
+	})
 }

@@ -1,10 +1,12 @@
 package httpserver_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -35,26 +37,33 @@ func TestHandler(t *testing.T) {
 	tests := map[string]struct {
 		method, path string
 		pprof        bool
+		client       string // "" for one on the loopback
 		code         int
 		body         string
 	}{
-		"healthy":              {"GET", "/healthz", false, 200, "[+] election\nok\n"},
-		"not ready, with why":  {"GET", "/readyz", false, 503, "[+] election\n[-] caches: caches are not filled\nnot ok\n"},
-		"metrics":              {"GET", "/metrics", false, 200, "efs_stunnel_test 7"},
-		"nothing else":         {"GET", "/", false, 404, ""},
-		"no profiles unasked":  {"GET", "/debug/pprof/", false, 404, ""},
-		"profiles":             {"GET", "/debug/pprof/", true, 200, "goroutine"},
-		"one profile":          {"GET", "/debug/pprof/goroutine?debug=1", true, 200, "goroutine profile:"},
-		"the command line":     {"GET", "/debug/pprof/cmdline", true, 200, "test"},
-		"nobody may write":     {"POST", "/healthz", false, 405, ""},
-		"load balancers' HEAD": {"HEAD", "/healthz", false, 200, ""},
+		"healthy":              {"GET", "/healthz", false, "", 200, "[+] election\nok\n"},
+		"not ready, with why":  {"GET", "/readyz", false, "", 503, "[+] election\n[-] caches: caches are not filled\nnot ok\n"},
+		"metrics":              {"GET", "/metrics", false, "", 200, "efs_stunnel_test 7"},
+		"nothing else":         {"GET", "/", false, "", 404, ""},
+		"no profiles unasked":  {"GET", "/debug/pprof/", false, "", 404, ""},
+		"profiles":             {"GET", "/debug/pprof/", true, "", 200, "goroutine"},
+		"one profile":          {"GET", "/debug/pprof/goroutine?debug=1", true, "", 200, "goroutine profile:"},
+		"the command line":     {"GET", "/debug/pprof/cmdline", true, "", 200, "test"},
+		"profiles over IPv6":   {"GET", "/debug/pprof/", true, "::1", 200, "goroutine"},
+		"mapped to IPv6":       {"GET", "/debug/pprof/", true, "::ffff:127.0.0.1", 200, "goroutine"},
+		"no profiles outside":  {"GET", "/debug/pprof/", true, "10.0.0.4", 403, "profiles are for clients on the loopback"},
+		"not one profile":      {"GET", "/debug/pprof/goroutine?debug=1", true, "10.0.0.4", 403, "loopback"},
+		"metrics outside":      {"GET", "/metrics", true, "10.0.0.4", 200, "efs_stunnel_test 7"},
+		"nobody may write":     {"POST", "/healthz", false, "", 405, ""},
+		"load balancers' HEAD": {"HEAD", "/healthz", false, "", 200, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			o := options()
 			o.Pprof = tt.pprof
-			recorder := httptest.NewRecorder()
-			httpserver.Handler(o).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), tt.method, tt.path, nil))
+			recorder, request := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), tt.method, tt.path, nil)
+			request.RemoteAddr = net.JoinHostPort(cmp.Or(tt.client, "127.0.0.1"), "40000")
+			httpserver.Handler(o).ServeHTTP(recorder, request)
 			if recorder.Code != tt.code || !strings.Contains(recorder.Body.String(), tt.body) {
 				t.Errorf("got %d and %q, want %d and %q", recorder.Code, recorder.Body.String(), tt.code, tt.body)
 			}
