@@ -1,0 +1,75 @@
+package manifests
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// rules are the expressions of all alerts, by name.
+func rules(t *testing.T) map[string]string {
+	t.Helper()
+	var object struct {
+		Spec struct {
+			Groups []struct {
+				Rules []struct{ Alert, Expr string }
+			}
+		}
+	}
+	if err := yaml.Unmarshal(text(t, deploy, "components/monitoring/rules.yaml"), &object); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, group := range object.Spec.Groups {
+		for _, rule := range group.Rules {
+			found[rule.Alert] = rule.Expr
+		}
+	}
+	return found
+}
+
+// TestAlertsKnowTheirMetrics: an expression with a misspelt name never fires. That the documented
+// metrics are the programs' is a test of the documents.
+func TestAlertsKnowTheirMetrics(t *testing.T) {
+	documented, err := os.ReadFile("../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`efs_stunnel_\w+`)
+	for alert, expression := range rules(t) {
+		for _, name := range names.FindAllString(expression, -1) {
+			if !strings.Contains(string(documented), "\n| `"+name+"` |") {
+				t.Errorf("alert %s asks for %s, which is not in docs/operations.md", alert, name)
+			}
+		}
+	}
+}
+
+// TestNodeWithoutAgentIsNoticed: nothing of the agent's own can tell.
+func TestNodeWithoutAgentIsNoticed(t *testing.T) {
+	all := rules(t)
+	if want := `kube_daemonset_status_number_unavailable{daemonset="` + wellknown.NodeDaemonSet + `"} > 0`; all["EFSNodeWithoutAgent"] != want {
+		t.Errorf("got %q, want %q", all["EFSNodeWithoutAgent"], want)
+	}
+	// Prometheus' operator names a job for its Service.
+	service := ""
+	for _, text := range documents(t, filepath.Join(deploy, "components/monitoring")) {
+		var object struct {
+			Kind     string
+			Metadata struct{ Name string }
+			Spec     struct{ Selector map[string]string }
+		}
+		if err := yaml.Unmarshal([]byte(text), &object); err == nil && object.Kind == "Service" && object.Spec.Selector["app.kubernetes.io/component"] == "node-agent" {
+			service = object.Metadata.Name
+		}
+	}
+	if want := `up{job="` + service + `"} == 0`; all["EFSAgentNotScraped"] != want {
+		t.Errorf("got %q, want %q", all["EFSAgentNotScraped"], want)
+	}
+}
