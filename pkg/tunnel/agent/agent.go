@@ -96,7 +96,7 @@ type Agent struct {
 
 	usesAt      time.Time // when the kernel was asked who uses tunnels
 	usesUnknown bool      // and did not tell
-	ephemeral ephemeralPorts
+	ephemeral   ephemeralPorts
 
 	said, saying map[string]string // what is wrong, at the look before and at this one
 }

@@ -2,6 +2,7 @@ package fdstore_test
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -15,6 +16,13 @@ import (
 )
 
 const patience = 60 * time.Second
+
+// closeAll closes listening sockets, to which nothing was written that could be lost.
+func closeAll(sockets ...io.Closer) {
+	for _, socket := range sockets {
+		_ = socket.Close()
+	}
+}
 
 // place is where a store is, or may be.
 type place struct {
@@ -43,16 +51,16 @@ func (p *place) serve() (end func()) {
 // socket listens, and is nobody's but the test's.
 func (p *place) socket() (netip.AddrPort, *os.File) {
 	p.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(p.Context(), "tcp4", "127.0.0.9:0")
+	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)})
 	if err != nil {
 		p.Fatal(err)
 	}
 	defer listener.Close()
-	file, err := listener.(*net.TCPListener).File()
+	file, err := listener.File()
 	if err != nil {
 		p.Fatal(err)
 	}
-	p.Cleanup(func() { file.Close() })
+	p.Cleanup(func() { closeAll(file) })
 	return netip.MustParseAddrPort(listener.Addr().String()), file
 }
 
@@ -87,7 +95,7 @@ func (p *place) taken(count int) map[netip.AddrPort]*os.File {
 	var files map[netip.AddrPort]*os.File
 	p.until("the store has what was kept", func() bool {
 		for _, file := range files {
-			file.Close()
+			closeAll(file)
 		}
 		files = fdstore.Take(p.path, slog.New(slog.DiscardHandler))
 		return len(files) == count
@@ -103,11 +111,10 @@ func TestSocketsOutliveTheirOwner(t *testing.T) {
 	keeper, endKeeper := p.keeper()
 	keeper.Keep(map[netip.AddrPort]*os.File{one: oneFile, two: twoFile})
 	for _, file := range p.taken(2) {
-		file.Close()
+		closeAll(file)
 	}
 	endKeeper()
-	oneFile.Close()
-	twoFile.Close()
+	closeAll(oneFile, twoFile)
 	if !p.listens(one) || !p.listens(two) {
 		t.Fatal("a port is shut while its owner is away")
 	}
@@ -132,11 +139,10 @@ func TestSocketsOutliveTheirOwner(t *testing.T) {
 	waiting.Close()
 	second, _ := p.keeper()
 	second.Keep(map[netip.AddrPort]*os.File{one: taken[one]})
-	taken[two].Close()
+	closeAll(taken[two])
 	p.until("what the new owner does not want is closed", func() bool { return !p.listens(two) })
 	second.Keep(nil)
-	listener.Close()
-	taken[one].Close()
+	closeAll(listener, taken[one])
 	p.until("what is not wanted any more is closed", func() bool { return !p.listens(one) })
 	end()
 }
@@ -151,7 +157,7 @@ func TestKeeperFindsALaterStore(t *testing.T) {
 	}
 	for range 2 {
 		end := p.serve()
-		p.taken(1)[address].Close()
+		closeAll(p.taken(1)[address])
 		end()
 	}
 }
@@ -176,5 +182,5 @@ func TestNonsense(t *testing.T) {
 	address, file := p.socket()
 	keeper, _ := p.keeper()
 	keeper.Keep(map[netip.AddrPort]*os.File{address: file})
-	p.taken(1)[address].Close()
+	closeAll(p.taken(1)[address])
 }

@@ -30,7 +30,7 @@ func Take(path string, log *slog.Logger) map[netip.AddrPort]*os.File {
 		log.Warn("sockets of an earlier supervisor cannot be taken", "err", err)
 	}
 	if len(files) > 0 {
-		log.Info("sockets of an earlier supervisor are taken", "count", len(files))
+		log.Info("sockets of an earlier supervisor are taken", "sockets", len(files))
 	}
 	return files
 }

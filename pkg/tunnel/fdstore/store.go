@@ -58,12 +58,13 @@ func (s *store) follow(ctx context.Context, conn *net.UnixConn) {
 	go func() {
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 		defer conn.Close()
-		if err := s.serve(conn); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		if err := s.serve(conn); !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 			s.log.Warn("supervisor's sockets cannot be kept", "err", err)
 		}
 	}()
 }
 
+// serve ends with an error, be it io.EOF.
 func (s *store) serve(conn *net.UnixConn) error {
 	for {
 		m, file, err := receive(conn)

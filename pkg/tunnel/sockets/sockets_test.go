@@ -1,6 +1,7 @@
 package sockets_test
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -11,7 +12,7 @@ import (
 )
 
 func TestClientsAndListeners(t *testing.T) {
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.9:0")
+	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,7 @@ func TestClientsAndListeners(t *testing.T) {
 			t.Errorf("%s: got %d connections, want %d", name, uses[address], tt.want)
 		}
 	}
-	file, err := listener.(*net.TCPListener).File()
+	file, err := listener.File()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,8 +57,9 @@ func TestClientsAndListeners(t *testing.T) {
 	if !slices.Equal(all[address], []uint32{inode}) {
 		t.Errorf("got listeners %v, want %d", all[address], inode)
 	}
-	listener.Close()
-	file.Close()
+	if err := errors.Join(listener.Close(), file.Close()); err != nil {
+		t.Fatal(err)
+	}
 	if all, err = sockets.Listening(); err != nil || len(all[address]) > 0 {
 		t.Errorf("got listeners %v and %v after it was closed", all[address], err)
 	}

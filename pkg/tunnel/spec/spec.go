@@ -10,6 +10,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -61,8 +62,8 @@ func Decode(text []byte) (Tunnel, error) {
 	if err := decoder.Decode(&t); err != nil {
 		return Tunnel{}, fmt.Errorf("decoding a tunnel's specification: %w", err)
 	}
-	if _, err := decoder.Token(); err != io.EOF { //nolint:errorlint // Token returns it as it is
-		return Tunnel{}, fmt.Errorf("decoding a tunnel's specification: more than one value")
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return Tunnel{}, errors.New("decoding a tunnel's specification: more than one value")
 	}
 	if err := t.Check(); err != nil {
 		return Tunnel{}, err

@@ -80,7 +80,7 @@ func (s *supervisor) cannotListen(t *tunnel, address netip.AddrPort, err error, 
 
 func (s *supervisor) closeSocket(t *tunnel) {
 	s.arrivals.forget(t.socket)
-	if err := t.socket.close(); err != nil {
+	if err := t.socket.shutdown(); err != nil {
 		s.logOf(t).Warn("port cannot be closed", "port", t.socket.address.Port(), "err", err)
 	}
 	t.letGo()

@@ -63,14 +63,9 @@ func (s *supervisor) close(now time.Time) {
 
 // handOver has new connections go to the successor before those that are open end here.
 func (s *supervisor) handOver(t *tunnel, succeeded bool) {
-	log := s.logOf(t).With("port", t.socket.address.Port())
 	if succeeded {
-		log.Info("tunnel is handed over to the supervisor that listens on its port, too")
+		s.logOf(t).Info("tunnel is handed over to the supervisor that listens on its port, too", "port", t.socket.address.Port())
 	}
-	s.arrivals.forget(t.socket)
-	if err := t.socket.shutdown(); err != nil {
-		log.Warn("port cannot be closed", "err", err)
-	}
-	t.letGo()
+	s.closeSocket(t)
 	t.leave()
 }

@@ -259,7 +259,9 @@ func TestPortsOutliveAKilledSupervisor(t *testing.T) {
 func (w *world) kept() int {
 	files := fdstore.Take(w.dir.StoreSocket(), slog.New(slog.DiscardHandler))
 	for _, file := range files {
-		file.Close()
+		if err := file.Close(); err != nil {
+			w.Error(err)
+		}
 	}
 	return len(files)
 }

@@ -9,15 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// listenFD is the descriptor at which a process finds its socket (sd_listen_fds(3)).
-	listenFD = 3
-	// DefaultMemoryLimit bounds the data of one stunnel process, in bytes. It lives in 3 MiB, and
-	// takes some 100 KiB more for each connection.
-	DefaultMemoryLimit = 256 << 20
-)
+// DefaultMemoryLimit bounds the data of one stunnel process, in bytes. It lives in 3 MiB, and takes
+// some 100 KiB more for each connection.
+const DefaultMemoryLimit = 256 << 20
 
-// Launch becomes a stunnel process that has been given a socket as descriptor 3: only the process
+// Launch becomes a stunnel process that has been given a socket as descriptor 3
+// (sd_listen_fds(3)): only the process
 // itself can know the id that the protocol of socket activation asks for. No memory that it asks
 // for can be more than the limit, so that one which leaks ends alone. It returns only if it
 // could not.

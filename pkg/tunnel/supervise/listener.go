@@ -87,15 +87,13 @@ func (l *listener) check() error {
 	return unix.SetNonblock(fd, true)
 }
 
-// shutdown takes the socket out of listening for all who hold it, so that connections go to
-// whoever else listens there. Closing alone would leave it to stunnel, and reset those that come
-// between.
+// shutdown takes the socket out of listening for all who hold it, stunnel and the agent, so that
+// connections go to whoever else listens there. Closing alone would leave it to them, and reset
+// those that come between.
 func (l *listener) shutdown() error {
 	err := unix.Shutdown(int(l.file.Fd()), unix.SHUT_RD)
 	return errors.Join(err, l.file.Close())
 }
-
-func (l *listener) close() error { return l.file.Close() }
 
 func socketAddress(address netip.AddrPort) (family int, sockaddr unix.Sockaddr) {
 	ip, port := address.Addr().Unmap(), int(address.Port())

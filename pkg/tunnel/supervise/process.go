@@ -71,7 +71,7 @@ func (p *programs) Start(file string, socket *os.File, out io.Writer, ended func
 	// No context: processes end in order, by signals, and not when the program is told to end.
 	cmd := exec.Command(p.command[0], append(p.command[1:len(p.command):len(p.command)], file)...) //nolint:noctx // see above
 	cmd.Dir = "/"
-	cmd.ExtraFiles = []*os.File{socket} // becomes listenFD
+	cmd.ExtraFiles = []*os.File{socket} // becomes descriptor 3
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.WaitDelay = outputGrace
 	cmd.SysProcAttr = &syscall.SysProcAttr{
