@@ -166,15 +166,15 @@ func tableComesBack(l *lab) {
 
 // brokenTableIsServedOn, and reported by the manager and by each node. What is reported again adds to
 // the event that there is.
-func (d directory) brokenTableIsServedOn(ns string) {
-	l := d.lab
+func (w *writing) brokenTableIsServedOn(ns string) {
+	l := w.lab
 	l.Helper()
 	good, leader := l.table(), l.leaseHolder()
 	l.Cleanup(func() { l.putTable(good) })
 	// Who has just said a sentence does not say it again, but adds to the event of an earlier one.
 	texts := []string{"targets: [what, is, this", "targets: {what, is, this", "targets: [what, is, this"}
 	for round, broken := range texts {
-		d.wantLines("table that cannot be read", func() {
+		w.wantPause("table that cannot be read", momentary, func() {
 			l.putTable(broken + "\n")
 			l.awaitTableEvents(round)
 		})

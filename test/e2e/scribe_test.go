@@ -87,20 +87,6 @@ func (d directory) lines() []written {
 	return all
 }
 
-// wantLines makes a fault and waits until writing goes on; it prints the longest pause.
-func (d directory) wantLines(fault string, happen func()) {
-	d.lab.Helper()
-	before := len(d.lines())
-	happen()
-	after := len(d.lines())
-	all := d.awaitLines(after + 5)
-	var pause time.Duration
-	for i := max(before, 1); i < len(all); i++ {
-		pause = max(pause, all[i].at-all[i-1].at)
-	}
-	d.lab.Logf("PAUSE %5.2f s, %4d lines: %s", pause.Seconds(), len(all)-before, fault)
-}
-
 // awaitLines waits until the server has so many.
 func (d directory) awaitLines(number int) (all []written) {
 	d.lab.Helper()

@@ -6,14 +6,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 // faultsAreNotNoticed: whatever dies, is replaced or gives wrong answers between the kernel's NFS
-// client and the server, every line arrives once and in order, and no write fails. How long writing
-// paused is printed.
+// client and the server, every line arrives once and in order, and no write fails. Writing pauses no
+// longer than the fault is allowed to cost.
 func faultsAreNotNoticed(l *lab) {
 	ns := l.namespace("faults")
 	l.apply(ns, claim("data", class, "file_system_id: "+shared)+scribe+listener)
@@ -21,39 +23,84 @@ func faultsAreNotNoticed(l *lab) {
 	l.wait(ns, "condition=Ready", "pod/listener")
 	data.awaitLines(1)
 	node, writer := l.scribeOf(ns)
+	w := data.writing(node)
 
-	data.wantLines("at first", func() {})
-	data.emptyListingsRemoveNothing(func() { data.processesDie(node) })
-	data.wantLines("table rewritten", func() { l.rewriteTable(times(5, 50)) })
-	data.brokenTableIsServedOn(ns)
-	data.mountTargetsFail(node)
-	data.everyPodIsReplaced()
-
-	l.wantSame(ns, writer)
+	l.emptyListingsRemoveNothing(func() { // which neither tunnels nor volumes notice
+		w.measureCalm(time.Duration(times(30, 60)) * time.Second)
+		w.processesDie()
+	})
+	w.wantPause("table rewritten", momentary, func() { l.rewriteTable(times(5, 50)) })
+	w.brokenTableIsServedOn(ns)
+	w.everyPodIsReplaced()
+	w.mountTargetsFail() // with new agents: each failover makes the next one wait longer
+	w.agentIsEvicted(ns, writer)
 	data.awaitListener(ns)
 }
 
-func (d directory) processesDie(node string) {
-	l := d.lab
+func (w *writing) processesDie() {
+	l := w.lab
 	l.Helper()
-	for i := range times(3, 20) {
-		d.wantLines(fmt.Sprintf("stunnel killed, %d", i+1), func() { l.onNode(node, "pkill -KILL -x stunnel") })
+	for i := range times(2, 20) {
+		w.wantPause(fmt.Sprintf("stunnel killed, %d", i+1), momentary, func() { l.onNode(w.node, "pkill -KILL -x stunnel") })
+	}
+	for i := range times(1, 20) {
+		w.wantPause(fmt.Sprintf("stunnel reloaded, %d", i+1), momentary, func() { l.onNode(w.node, "pkill -HUP -x stunnel") })
 	}
 	for i := range times(1, 3) {
-		d.wantLines(fmt.Sprintf("agent killed, %d", i+1), func() { l.onNode(node, "pkill -KILL -x nodeagent") })
-		l.awaitAgent(node)
+		w.wantPause(fmt.Sprintf("agent killed, %d", i+1), momentary, func() {
+			l.onNode(w.node, "pkill -KILL -x nodeagent")
+			l.awaitAgent(w.node)
+		})
 	}
 	if *long {
-		d.wantLines("agent out of memory", func() { l.starve(node) })
-		l.awaitAgent(node)
+		w.wantPause("agent out of memory", momentary, func() {
+			l.starve(w.node)
+			l.awaitAgent(w.node)
+		})
 	}
-	d.wantLines("supervisor killed", func() { l.onNode(node, "pkill -KILL -x nodeagent-super") })
+	w.supervisorIsKilled()
+}
+
+// supervisorIsKilled: the restart of its container is the kubelet's, and what stunnel needs comes on
+// top of it.
+func (w *writing) supervisorIsKilled() {
+	l := w.lab
+	l.Helper()
+	var restart time.Duration
+	pause, lines := w.pauseOf(func() {
+		told := l.onNode(w.node, killSupervisor)
+		var err error
+		if restart, err = between(told); err != nil {
+			l.Fatalf("killing the supervisor told %q: %v", told, err)
+		}
+	})
+	fault := fmt.Sprintf("supervisor killed, which was back after %.2f s", restart.Seconds())
+	w.judge(fault, pause, lines, allowance{wait: restart, work: work})
+}
+
+// Probes of the kubelet are the same program with arguments.
+const (
+	supervisorOf   = "pgrep -oxf /usr/local/bin/nodeagent-supervise"
+	killSupervisor = `was=$(` + supervisorOf + `) && kill -KILL "$was" && read -r from _ < /proc/uptime || exit
+		until now=$(` + supervisorOf + `) && [ "$now" != "$was" ]; do sleep 0.1; done
+		read -r to _ < /proc/uptime
+		echo "$from $to"`
+)
+
+// between is the time between two in seconds.
+func between(times string) (time.Duration, error) {
+	from, to, _ := strings.Cut(times, " ")
+	begin, err := time.ParseDuration(from + "s")
+	if err != nil {
+		return 0, err
+	}
+	end, err := time.ParseDuration(to + "s")
+	return end - begin, err
 }
 
 // emptyListingsRemoveNothing: while other faults happen, the EFS API lists no file system for longer
 // than one that is deleted stays in the table.
-func (d directory) emptyListingsRemoveNothing(meanwhile func()) {
-	l := d.lab
+func (l *lab) emptyListingsRemoveNothing(meanwhile func()) {
 	l.Helper()
 	const enough = 5
 	targets := func() string {
@@ -75,7 +122,6 @@ func (d directory) emptyListingsRemoveNothing(meanwhile func()) {
 		l.Errorf("targets mismatch after listings without any (-want +got):\n%s", diff)
 	}
 	l.lab("efs", "faults", "clear")
-	d.wantLines("the EFS API lists nothing", func() {})
 }
 
 // listings counts the answers of the EFS API about file systems.
@@ -88,37 +134,75 @@ func (l *lab) listings() int {
 	return status.Calls["DescribeFileSystems"]["OK"]
 }
 
-func (d directory) mountTargetsFail(node string) {
-	l := d.lab
-	l.Helper()
-	near, far := l.mountTargets(shared, node)
-	set := func(target mountTarget, mode string) { l.lab("efs", "update-mount-target", target.ID, "--mode", mode) }
-	l.Cleanup(func() { set(near, "ok"); set(far, "ok") })
-	d.wantLines("mount target refuses", func() { set(near, "refuse") })
-	d.wantLines("the other one refuses, the first serves", func() { set(near, "ok"); set(far, "refuse") })
-	set(far, "ok")
-	if !*long {
-		return
-	}
-	d.wantLines("mount target resets connections", func() { set(near, "reset") })
-	set(near, "ok")
-	d.wantLines("mount target is dark", func() { set(near, "drop"); set(far, "ok") })
-	d.wantLines("the other one is dark, the first serves", func() { set(near, "ok"); set(far, "drop") })
-	set(far, "ok")
-	d.wantLines("mount target is silent", func() { set(near, "silent") })
-	set(near, "ok")
-}
-
 // everyPodIsReplaced as in an upgrade.
-func (d directory) everyPodIsReplaced() {
-	l := d.lab
+func (w *writing) everyPodIsReplaced() {
+	l := w.lab
 	l.Helper()
 	for _, object := range []string{"daemonset/efs-stunnel", "deployment/efs-manager"} {
-		d.wantLines(object+" is replaced", func() {
+		w.wantPause(object+" is replaced", momentary, func() {
 			l.kubectl("-n", system, "rollout", "restart", object)
 			l.kubectl("-n", system, "rollout", "status", object, "--timeout="+limit.String())
+			l.awaitAgents() // the old ones hand over after the new ones are ready
 		})
 	}
+}
+
+// agentIsEvicted while a pod of its node writes: what is left of it serves until that pod has ended,
+// and no longer. It ends the scribe.
+func (w *writing) agentIsEvicted(ns, writer string) {
+	l := w.lab
+	l.Helper()
+	const servesOn = 270 * time.Second // at most, whoever is connected
+	agent := l.agentOf(w.node)
+	begin := time.Now()
+	w.wantPause("agent's pod evicted", momentary, func() {
+		l.evict(agent)
+		w.goOn(time.Duration(times(10, 60)) * time.Second)
+	})
+	if l.onNode(w.node, "pgrep -x stunnel || true") == "" {
+		l.Errorf("no stunnel runs on %s while a pod writes", w.node)
+	}
+	l.wantSame(ns, writer)
+	l.kubectl("-n", ns, "delete", "statefulset", "scribe", "--cascade=foreground", "--timeout="+limit.String())
+	l.wait(system, "delete", "pod/"+agent)
+	took := time.Since(begin)
+	l.Logf("the evicted pod %s ended after %.1f s", agent, took.Seconds())
+	if took >= servesOn {
+		l.Errorf("pod %s served on for %s, though its last user had ended", agent, took)
+	}
+	l.awaitAgents()
+}
+
+func (l *lab) evict(pod string) {
+	l.Helper()
+	eviction := fmt.Sprintf(`{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": %q, "namespace": %q}}`, pod, system)
+	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/eviction", system, pod)
+	if out, err := l.tryKubectl(eviction, "create", "--raw", path, "-f", "-"); err != nil {
+		l.Fatalf("evicting %s: %v\n%s", pod, err, out)
+	}
+}
+
+// agentOf is the name of the pod of a node's agent.
+func (l *lab) agentOf(node string) (pod string) {
+	l.Helper()
+	return l.kubectl("-n", system, "get", "pods", "-l", "app.kubernetes.io/component=node-agent",
+		"--field-selector", "spec.nodeName="+node, "-o", "jsonpath={.items[*].metadata.name}")
+}
+
+// awaitAgents waits until each node has one agent's pod, which is ready, and none that is ending.
+func (l *lab) awaitAgents() {
+	l.Helper()
+	const template = `jsonpath={range .items[*]}{.spec.nodeName} ends:{.metadata.deletionTimestamp} ready:{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`
+	var want []string
+	for node := range strings.FieldsSeq(l.kubectl("get", "nodes", "-o", "jsonpath={.items[*].metadata.name}")) {
+		want = append(want, node+" ends: ready:True")
+	}
+	slices.Sort(want)
+	l.eventually("one agent on each node", func() string {
+		pods := l.kubectl("-n", system, "get", "pods", "-l", "app.kubernetes.io/component=node-agent", "-o", template)
+		got := slices.Sorted(strings.SplitSeq(pods, "\n"))
+		return cmp.Diff(want, got)
+	})
 }
 
 // awaitListener waits until the reader on the other node has every line.
@@ -166,32 +250,6 @@ func (l *lab) awaitAgent(node string) {
 		}
 		return ""
 	})
-}
-
-// mountTarget is one of a file system's, as the stand-in lists it.
-type mountTarget struct{ ID, FileSystemID, Zone, Address string }
-
-// mountTargets are those of a file system: the one in the node's zone, and another.
-func (l *lab) mountTargets(fileSystem, node string) (near, far mountTarget) {
-	l.Helper()
-	var world struct{ MountTargets map[string]mountTarget }
-	if err := json.Unmarshal([]byte(l.lab("efs", "list", "-o", "json")), &world); err != nil {
-		l.Fatal(err)
-	}
-	zone := l.kubectl("get", "node", node, "-o", `jsonpath={.metadata.labels.topology\.kubernetes\.io/zone}`)
-	for _, target := range world.MountTargets {
-		switch {
-		case target.FileSystemID != fileSystem:
-		case target.Zone == zone:
-			near = target
-		default:
-			far = target
-		}
-	}
-	if near.ID == "" || far.ID == "" {
-		l.Fatalf("%s has no mount targets in zone %s and in another", fileSystem, zone)
-	}
-	return near, far
 }
 
 // table is the text of the ConfigMap of ports, nothing without one.
