@@ -31,6 +31,8 @@ var claims = []scenario{
 	{"a claim that grows has its size at once", claimGrows},
 	{"a volume of the original system is adopted", originalVolumeIsAdopted},
 	{"SharedVolumes give access points to namespaces", sharedVolumesServe},
+	{"a class's mount options reach the mount", mountOptionsAreMounted},
+	{"the supervisor has neither token nor credentials", supervisorHasNoIdentity},
 }
 
 // faults are scenarios about processes and servers that fail. A new leader is awaited for as long
@@ -61,6 +63,7 @@ var longScenarios = []scenario{
 
 // ending needs the traces of all others, and leaves nothing for them.
 var ending = []scenario{
+	{"a pod that takes a tunnel's port is refused, or noticed", hijackedPortIsNoticed},
 	{"an agent does no more than admission allows", agentIsHeldBack},
 	{"every right that was granted was used", rightsAreUsed},
 	{"uninstalling leaves data and nothing stuck", uninstallIsClean},

@@ -1,0 +1,154 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strings"
+)
+
+// supervisorHasNoIdentity: what faces the network, stunnel and its supervisor, has neither the token
+// for the apiserver nor AWS credentials. The agent beside it has the token.
+func supervisorHasNoIdentity(l *lab) {
+	const node = "node-1"
+	supervisor, agent := l.onNode(node, supervisorOf), l.onNode(node, "pgrep -ox nodeagent")
+	if told := l.onNode(node, "grep -F secrets /proc/"+supervisor+"/mountinfo || true"); told != "" {
+		l.Errorf("mounted into the supervisor's container:\n%s", told)
+	}
+	// Names only: values do not belong into a log. On nodes of AWS the webhook for roles would add some;
+	// the lab's nodes have an identity by their metadata only, which the agent's network reaches.
+	if told := l.onNode(node, "tr '\\0' '\\n' < /proc/"+supervisor+"/environ | cut -d = -f 1 | grep -E 'AWS|TOKEN|SECRET|CREDENTIAL' || true"); told != "" {
+		l.Errorf("in the supervisor's environment:\n%s", told)
+	}
+	const token = "/root/var/run/secrets/kubernetes.io/serviceaccount/token"
+	if told := l.onNode(node, "ls -L /proc/"+supervisor+token+" 2> /dev/null || true"); told != "" {
+		l.Errorf("in the supervisor's container: %s", told)
+	}
+	// Without this, the name may have changed, and what is above would find nothing anywhere.
+	if told := l.onNode(node, "ls -L /proc/"+agent+token+" || true"); told == "" {
+		l.Error("the agent's container has no token where it was looked for")
+	}
+}
+
+// mountOptionsAreMounted: those of a class, over the product's own.
+func mountOptionsAreMounted(l *lab) {
+	ns := l.namespace("options")
+	const name = "e2e-options"
+	l.Cleanup(func() { l.kubectl("delete", "storageclass", name, "--ignore-not-found") })
+	options := strings.Replace(classText(name, "default_file_system_id: "+shared), "---\n", "mountOptions: [rsize=65536, acregmax=7]\n---\n", 1)
+	l.apply(ns, options+claim("data", name)+pod("persistentVolumeClaim: {claimName: data}", ""))
+	data := l.claimed(ns, "data")
+	l.wait(ns, "condition=Ready", "pod/user")
+	node := l.kubectl("-n", ns, "get", "pod", "user", "-o", "jsonpath={.spec.nodeName}")
+	mounts := l.onNode(node, "grep '^127.0.0.1:"+data.path+" ' /proc/mounts")
+	for _, option := range []string{",rsize=65536,", ",acregmax=7,", ",hard,", ",vers=4.1,"} {
+		if !strings.Contains(mounts, option) {
+			l.Errorf("the node's mount lacks %s: %s", strings.Trim(option, ","), mounts)
+		}
+	}
+}
+
+// thief is a pod that would receive what the node sends to a port of its own.
+const thief = `apiVersion: v1
+kind: Pod
+metadata: {name: user}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers:
+  - name: main
+    image: registry.lab:5000/lab/toolbox:1
+    command: [httpd, -f, -p, "2049", -h, /tmp]
+    ports: [{containerPort: 2049, hostPort: %d}]
+---
+`
+
+// hijackedPortIsNoticed: a pod that wants a tunnel's port as its hostPort is refused by the policy.
+// Where the policy does not deny, the agent notices what became of the port, and that it is over.
+func hijackedPortIsNoticed(l *lab) {
+	const node = "node-1"
+	ns, port := l.namespace("hijack"), l.portOf(archive)
+	text := pinned(node, fmt.Sprintf(thief, port))
+	told, err := l.tryKubectl(text, "-n", ns, "apply", "-f", "-")
+	if err == nil || !strings.Contains(told, "are those of efs-stunnel") {
+		l.Fatalf("a pod with hostPort %d was not refused by the policy, %v: %s", port, err, told)
+	}
+	enforce := func(action string) {
+		l.kubectl("patch", "validatingadmissionpolicybinding", "efs-stunnel-host-ports", "--type=merge",
+			"-p", fmt.Sprintf(`{"spec": {"validationActions": [%q]}}`, action))
+	}
+	l.Cleanup(func() { enforce("Deny") })
+	enforce("Audit")
+	l.eventually("the apiserver to let the pod in", func() string {
+		if told, err := l.tryKubectl(text, "-n", ns, "apply", "-f", "-"); err != nil {
+			return told
+		}
+		return ""
+	})
+	l.wait(ns, "condition=Ready", "pod/user")
+	restore := l.redirect(node, port, l.kubectl("-n", ns, "get", "pod", "user", "-o", "jsonpath={.status.podIP}"))
+	l.Cleanup(restore)
+	l.connect(node, port) // tunnels that nobody uses are not probed through their ports
+	l.awaitHijackEvent(node, port)
+	restore()
+	l.eventually("the agent to see that it is over", func() string {
+		sample := fmt.Sprintf(`efs_stunnel_node_tunnel_hijacked{tunnel="%s"}`, archive)
+		if told := l.agentMetrics(node, sample); told != sample+" 0" {
+			return "the metric is " + told
+		}
+		return ""
+	})
+	l.disconnect(node)
+}
+
+func (l *lab) awaitHijackEvent(node string, port int) {
+	l.Helper()
+	l.eventually("the agent to notice that its port is redirected", func() string {
+		told := l.kubectl("get", "events", "--field-selector", "reason=PortHijacked,involvedObject.name="+node,
+			"-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
+		if !strings.Contains(told, fmt.Sprintf("hostPort %d", port)) {
+			return "the events say " + told
+		}
+		return ""
+	})
+}
+
+// redirect does to a node's port what the plugin portmap does for a hostPort: the lab's network
+// configuration has the plugin bridge only, which does nothing about it.
+func (l *lab) redirect(node string, port int, pod string) (restore func()) {
+	l.Helper()
+	rules := []string{
+		fmt.Sprintf("OUTPUT -d 127.0.0.1/32 -p tcp --dport %d -j DNAT --to-destination %s:2049", port, pod),
+		fmt.Sprintf("POSTROUTING -s 127.0.0.1/32 -d %s/32 -p tcp --dport 2049 -j MASQUERADE", pod),
+	}
+	var insert, remove []string
+	for _, rule := range rules { // a line may run twice on a busy host
+		insert = append(insert, "{ iptables -w -t nat -C "+rule+" 2> /dev/null || iptables -w -t nat -I "+rule+"; }")
+		remove = append(remove, "while iptables -w -t nat -D "+rule+" 2> /dev/null; do :; done")
+	}
+	// What kube-proxy may have allowed for all interfaces, portmap allows for the pods' only.
+	l.onNode(node, "echo 1 > /proc/sys/net/ipv4/conf/cni0/route_localnet && "+strings.Join(insert, " && "))
+	return func() {
+		l.Helper()
+		l.onNode(node, strings.Join(remove, "; ")+"; echo 0 > /proc/sys/net/ipv4/conf/cni0/route_localnet")
+	}
+}
+
+// connect opens a connection to each of a node's own ports, which stays for some minutes or until
+// disconnect.
+func (l *lab) connect(node string, ports ...int) {
+	l.Helper()
+	for _, port := range ports {
+		l.onNode(node, fmt.Sprintf("timeout 600 socat -u TCP4:127.0.0.1:%d STDOUT < /dev/null > /dev/null 2>&1 &", port))
+	}
+}
+
+func (l *lab) disconnect(node string) {
+	l.Helper()
+	l.onNode(node, "pkill -x socat || true")
+}
+
+// agentMetrics are lines of what a node's agent tells of itself that begin so.
+func (l *lab) agentMetrics(node, prefix string) string {
+	l.Helper()
+	return l.onNode(node, "busybox wget -q -O - http://127.0.0.1:20488/metrics | grep '^"+prefix+"' || true")
+}
