@@ -59,6 +59,8 @@ var longScenarios = []scenario{
 	{"a table that is deleted comes back", tableComesBack},
 	{"a manager outside the cluster serves it", managerServesFromOutside},
 	{"a drained node gives its writer away", drainMovesTheWriter},
+	{"a full disk stops no tunnel", fullDiskStopsNothing},
+	{"targets that nobody uses cost little", manyTargetsCostLittle},
 }
 
 // ending needs the traces of all others, and leaves nothing for them.

@@ -1,0 +1,148 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// fullDiskStopsNothing: where a node's disk has no byte left, stunnel starts again, and a pod that
+// writes to a volume goes on. The kubelet evicts pods from such a node, but critical ones.
+func fullDiskStopsNothing(l *lab) {
+	ns := l.namespace("full")
+	const critical = "    spec:\n      priorityClassName: system-node-critical\n"
+	l.apply(ns, claim("data", class, "file_system_id: "+shared)+strings.Replace(scribe, "    spec:\n", critical, 1))
+	data := l.claimed(ns, "data")
+	data.awaitLines(1)
+	node, writer := l.scribeOf(ns)
+	pressure := func(status string) {
+		l.kubectl("wait", "--for=condition=DiskPressure="+status, "node/"+node, "--timeout="+limit.String())
+	}
+	free := func() { l.onNode(node, "rm -f /full-*") }
+	l.Cleanup(free)
+	data.wantLines("the node's disk becomes full", func() {
+		l.onNode(node, fillDisk)
+		pressure("True")
+	})
+	data.wantLines("stunnel killed on a full disk", func() { l.onNode(node, fillDisk+killOnFullDisk) })
+	free()
+	l.wantSame(ns, writer)
+	pressure("False") // minutes later, as the kubelet's own rules say
+	l.awaitAgents()
+	l.kubectl("-n", ns, "delete", "statefulset", "scribe", "--cascade=foreground", "--timeout="+limit.String())
+}
+
+const (
+	// fillDisk takes what is free, also of what is root's: most of it without writing, then the rest.
+	// It is run twice, as the kubelet makes room by removing images.
+	fillDisk = `name=/full-$(tr -d ' .' < /proc/uptime)
+		free=$(stat -f -c '%f' /) size=$(stat -f -c '%S' /)
+		fallocate -l $((free * size / 100 * 99)) $name-most
+		dd if=/dev/zero of=$name-rest bs=64k 2> /dev/null
+		dd if=/dev/zero of=$name-last bs=1k 2> /dev/null
+		sync
+		`
+	// killOnFullDisk fails on one that is not full, and is then repeated.
+	killOnFullDisk = `echo more > $name-more && exit 1
+		pkill -KILL -x stunnel`
+)
+
+// Numbers of manyTargetsCostLittle.
+const (
+	manyTargets   = 300
+	manyFirstPort = 21100 // in the tunnels' range, and far from what the lab's file systems have
+	usedTargets   = 2
+	// mostMemory of supervisor and stunnels together.
+	mostMemory = 40 << 20
+)
+
+// manyTargetsCostLittle: a node that knows hundreds of file systems and uses two of them runs two
+// stunnel processes. The table is written by the test, as no Job is to visit each target.
+func manyTargetsCostLittle(l *lab) {
+	const node = "node-1"
+	good := l.table()
+	l.kubectl("-n", system, "scale", "deployment/efs-manager", "--replicas=0")
+	l.Cleanup(func() {
+		l.disconnect(node)
+		l.putTable(good)
+		l.kubectl("-n", system, "scale", "deployment/efs-manager", "--replicas=2")
+		l.kubectl("-n", system, "rollout", "status", "deployment/efs-manager", "--timeout="+limit.String())
+		l.awaitTunnels(node, 0)
+	})
+	l.wait(system, "delete", "pod", "-l", "app.kubernetes.io/component=manager")
+	before := l.supervisorMemory(node)
+	l.putTable(l.withManyTargets(good))
+	l.awaitTunnels(node, manyTargets)
+	var used []int
+	for i := range usedTargets {
+		used = append(used, manyFirstPort+i)
+	}
+	l.connect(node, used...)
+	l.eventually("stunnel to run for each target that is used", func() string {
+		if got := l.onNode(node, "pgrep -xa stunnel | grep -cF many- || true"); got != strconv.Itoa(usedTargets) {
+			return fmt.Sprintf("%s run, want %d", got, usedTargets)
+		}
+		return ""
+	})
+	after := l.supervisorMemory(node)
+	l.Logf("MEMORY of the supervisor's container, with %s stunnel processes in all: %d KiB, before the %d targets %d KiB",
+		l.onNode(node, "pgrep -xc stunnel"), after>>10, manyTargets, before>>10)
+	if after > mostMemory {
+		l.Errorf("the supervisor's container has %d KiB, want %d at most", after>>10, mostMemory>>10)
+	}
+}
+
+// awaitTunnels waits until so many of the test's targets are served on a node.
+func (l *lab) awaitTunnels(node string, number int) {
+	l.Helper()
+	l.eventually(fmt.Sprintf("%s to serve %d targets", node, number), func() string {
+		lines := l.agentMetrics(node, `efs_stunnel_node_tunnel_listening{tunnel="many-.* 1$`)
+		if got := strings.Count(lines, "many-"); got != number {
+			return fmt.Sprintf("it serves %d", got)
+		}
+		return ""
+	})
+}
+
+// supervisorMemory is what the kubelet calls the working set of a node's supervisor and its stunnels.
+func (l *lab) supervisorMemory(node string) (bytes int) {
+	l.Helper()
+	told := l.onNode(node, `group=/sys/fs/cgroup$(cut -d : -f 3 "/proc/$(`+supervisorOf+`)/cgroup")
+		grep -E '^(anon|file|shmem|kernel|inactive_file) ' "$group/memory.stat" >&2
+		echo $(($(cat "$group/memory.current") - $(sed -n 's/^inactive_file //p' "$group/memory.stat")))`)
+	bytes, err := strconv.Atoi(told)
+	if err != nil {
+		l.Fatalf("memory of the supervisor is %q: %v", told, err)
+	}
+	return bytes
+}
+
+// withManyTargets is a table with targets more, which all have the addresses of one file system.
+func (l *lab) withManyTargets(table string) string {
+	l.Helper()
+	var content map[string]any
+	if err := yaml.Unmarshal([]byte(table), &content); err != nil {
+		l.Fatal(err)
+	}
+	targets, ok := content["efs_stunnel_targets"].(map[string]any)
+	if !ok {
+		l.Fatalf("the table has no targets:\n%s", table)
+	}
+	near, far := l.mountTargets(shared, "node-1")
+	for i := range manyTargets {
+		targets[fmt.Sprintf("many-%03d", i)] = map[string]any{
+			"stunnel_port":            manyFirstPort + i,
+			"dns_name":                shared + ".efs.us-east-1.amazonaws.com",
+			"mount_target_ip_by_zone": map[string]string{near.Zone: near.Address, far.Zone: far.Address},
+		}
+	}
+	text, err := yaml.Marshal(content)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return string(text)
+}
