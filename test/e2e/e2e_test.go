@@ -59,6 +59,7 @@ var longScenarios = []scenario{
 	{"a table that is deleted comes back", tableComesBack},
 	{"a manager outside the cluster serves it", managerServesFromOutside},
 	{"a drained node gives its writer away", drainMovesTheWriter},
+	{"a pinned server that is not EFS is served", foreignServerIsServed},
 	{"a full disk stops no tunnel", fullDiskStopsNothing},
 	{"targets that nobody uses cost little", manyTargetsCostLittle},
 }

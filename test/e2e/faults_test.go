@@ -130,6 +130,14 @@ func (l *lab) newFileSystem(name string) (id string) {
 // gone, too. A mount of a file system that is gone hangs until its tunnel ends, and minutes longer.
 func (l *lab) deleteFileSystem(id string) {
 	l.Helper()
+	l.awaitUnused(id)
+	l.lab("efs", "delete-file-system", id, "--cascade")
+	l.wait(system, "delete", "pvc/efs-stunnel-"+id, "pv/efs-stunnel-"+id)
+}
+
+// awaitUnused waits until no Job is under way on a target, and no node has its root mounted.
+func (l *lab) awaitUnused(id string) {
+	l.Helper()
 	l.eventually("its Jobs to end", func() string {
 		return l.kubectl("-n", system, "get", "jobs", "-l", "efs-stunnel.gnuthought.com/file-system-id="+id,
 			"-o", `jsonpath={range .items[?(@.status.active)]}{.metadata.name} {end}`)
@@ -139,8 +147,6 @@ func (l *lab) deleteFileSystem(id string) {
 			return l.onNode(node, "grep -F kubernetes.io~nfs/efs-stunnel-"+id+" /proc/mounts || true")
 		})
 	}
-	l.lab("efs", "delete-file-system", id, "--cascade")
-	l.wait(system, "delete", "pvc/efs-stunnel-"+id, "pv/efs-stunnel-"+id)
 }
 
 // restarts are those of every container on the nodes; a manager may lose its Lease on a busy host.
