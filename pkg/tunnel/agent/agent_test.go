@@ -18,6 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -50,6 +51,11 @@ func TestFromTableToTunnel(t *testing.T) {
 	if zone, ok := p.metric("efs_stunnel_node_tunnel_active_info", "fs-1", "127.1.0.1", nearZone); !ok || zone != 1 {
 		t.Error("it does not lead to the mount target of its own zone")
 	}
+	p.until("its memory is told", func() bool {
+		memory, _ := p.metric("efs_stunnel_node_tunnel_memory_bytes", "fs-1")
+		limit, _ := p.metric("efs_stunnel_node_tunnel_memory_limit_bytes")
+		return 0 < memory && memory < limit && limit == supervise.DefaultMemoryLimit
+	})
 	second := stunneltest.FreePort(t, "127.0.0.1")
 	begin := time.Now()
 	p.publish(tableOf(map[string]ports.Target{

@@ -90,6 +90,7 @@ type tunnelMetrics struct {
 	up, listening, standby, active, otherZone, took, lastError *prometheus.Desc
 	restarts, reloads, problems, unusable                      *prometheus.Desc
 	certificateUntil, certificateFailing                       *prometheus.Desc
+	memory, memoryLimit                                        *prometheus.Desc
 }
 
 func newTunnelMetrics(read func() *view) *tunnelMetrics {
@@ -116,6 +117,8 @@ func newTunnelMetrics(read func() *view) *tunnelMetrics {
 		unusable:     desc("target_unusable", "1 for each target of the table that cannot be served.", "tunnel", "reason"),
 		certificateUntil: desc("client_certificate_expiration_timestamp_seconds",
 			"When servers cease to take the tunnel's client certificate, or the credentials in it.", "tunnel"),
+		memory:             desc("tunnel_memory_bytes", "Memory of the tunnel's running process that counts towards its limit.", "tunnel"),
+		memoryLimit:        desc("tunnel_memory_limit_bytes", "Memory that the process of each tunnel may have. One that needs more ends."),
 		certificateFailing: desc("client_certificate_failing", "1 while the tunnel's client certificate cannot be made or renewed.", "tunnel"),
 	}
 }
@@ -125,7 +128,7 @@ func (m *tunnelMetrics) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		m.tableUsable, m.tableUpdated, m.placeKnown, m.statusAge, m.up, m.listening, m.standby, m.hijacked, m.active, m.otherZone,
 		m.took, m.lastError, m.restarts, m.reloads, m.problems, m.unusable,
-		m.certificateUntil, m.certificateFailing,
+		m.certificateUntil, m.certificateFailing, m.memory, m.memoryLimit,
 	} {
 		descs <- d
 	}
@@ -144,6 +147,9 @@ func (m *tunnelMetrics) Collect(to chan<- prometheus.Metric) {
 	gauge(m.tableUpdated, seconds(v.updated))
 	gauge(m.placeKnown, number(v.place.Known()))
 	gauge(m.statusAge, time.Since(v.heardAt).Seconds())
+	if v.memoryLimit > 0 {
+		gauge(m.memoryLimit, float64(v.memoryLimit))
+	}
 	for _, t := range v.troubles {
 		gauge(m.unusable, 1, t.Name, string(t.Reason))
 	}
@@ -168,6 +174,9 @@ func (m *tunnelMetrics) collectTunnel(t tunnelView, gauge func(*prometheus.Desc,
 	gauge(m.otherZone, number(t.far), t.name)
 	if t.probed {
 		gauge(m.took, t.took.Seconds(), t.name)
+	}
+	if t.status.Memory > 0 {
+		gauge(m.memory, float64(t.status.Memory), t.name)
 	}
 	for _, reason := range t.problems {
 		gauge(m.lastError, 1, t.name, reason)

@@ -18,17 +18,18 @@ import (
 
 // view is what the loop last saw, for those who look from outside. It is never changed.
 type view struct {
-	hasTable   bool
-	tableGood  bool
-	updated    time.Time // by the table's own word
-	place      routing.Place
-	supervised bool
-	heardAt    time.Time // when the supervisor's status was last seen to change
-	planned    bool
-	tunnels    []tunnelView // by name
-	unknown    []string     // targets of which nothing was ever read
-	troubles   []routing.Trouble
-	waiting    []string // tunnels that need a client certificate, and have none
+	hasTable    bool
+	tableGood   bool
+	updated     time.Time // by the table's own word
+	place       routing.Place
+	supervised  bool
+	memoryLimit uint64    // of each process, in bytes; 0 while no supervisor tells
+	heardAt     time.Time // when the supervisor's status was last seen to change
+	planned     bool
+	tunnels     []tunnelView // by name
+	unknown     []string     // targets of which nothing was ever read
+	troubles    []routing.Trouble
+	waiting     []string // tunnels that need a client certificate, and have none
 	// certificates are by tunnel; the map is never changed.
 	certificates map[string]routing.Certificate
 	once         bool // it was ready before
@@ -55,7 +56,7 @@ func (a *Agent) show() {
 	before := a.view.Load()
 	v := &view{
 		hasTable: a.hasTable, tableGood: a.hasTable && a.problem.err == nil && !a.problem.deleted && len(a.problem.rejected) == 0,
-		updated: a.table.LastUpdate, place: a.place, supervised: a.status.PID != 0, heardAt: a.heardAt,
+		updated: a.table.LastUpdate, place: a.place, supervised: a.status.PID != 0, heardAt: a.heardAt, memoryLimit: a.status.MemoryLimit,
 		planned: a.planned, unknown: a.unknown, troubles: a.plan.Troubles, once: before != nil && before.once,
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.tunnels)) {

@@ -30,11 +30,14 @@ func (s *supervisor) report(now time.Time) time.Time {
 	}
 	fresh := Status{
 		PID: os.Getpid(), StartedAt: w.startedAt, UpdatedAt: w.last.UpdatedAt,
-		Stunnel: s.features, Tunnels: s.tunnelStatus(),
+		Stunnel: s.features, MemoryLimit: s.options.MemoryLimit, Tunnels: s.tunnelStatus(),
 	}
 	if reflect.DeepEqual(fresh, w.last) && now.Before(w.last.UpdatedAt.Add(StatusInterval-time.Second)) {
 		return w.last.UpdatedAt.Add(StatusInterval - time.Second)
 	}
+	// Read only now, so that no change of it is what the file is written for.
+	s.readMemory(now)
+	fresh.Tunnels = s.tunnelStatus()
 	w.at, fresh.UpdatedAt = now, now
 	if err := writeStatus(w.dir, fresh); err != nil {
 		s.options.Log.Warn("status cannot be written", "err", err)
@@ -65,6 +68,7 @@ func (t *tunnel) status() Tunnel {
 	}
 	if t.proc != nil {
 		status.PID, status.StartedAt = t.proc.PID(), t.startedAt
+		status.Memory = t.memory
 	}
 	switch {
 	case status.State == StateResting:

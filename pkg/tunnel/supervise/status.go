@@ -17,7 +17,9 @@ type Status struct {
 	StartedAt time.Time           `json:"startedAt"`
 	UpdatedAt time.Time           `json:"updatedAt"` // at most StatusInterval ago
 	Stunnel   stunnelcfg.Features `json:"stunnel"`   // of the program it runs
-	Tunnels   map[string]Tunnel   `json:"tunnels"`   // by name
+	// MemoryLimit is how much memory each process may have, in bytes.
+	MemoryLimit uint64            `json:"memoryLimit,omitempty"`
+	Tunnels     map[string]Tunnel `json:"tunnels"` // by name
 }
 
 // StatusInterval is the longest time between two writings of the status file.
@@ -45,12 +47,15 @@ type Tunnel struct {
 	State     State     `json:"state"`
 	PID       int       `json:"pid,omitempty"`      // 0 when no process runs
 	StartedAt time.Time `json:"startedAt,omitzero"` // of the process
-	Listening bool      `json:"listening"`          // the port is open where the agent asked for it
-	Accept    string    `json:"accept,omitempty"`   // address and port that are open
-	Restarts  int       `json:"restarts"`           // processes started after one that ended while it was needed
-	Reloads   int       `json:"reloads"`            // configurations taken while running
-	Remote    string    `json:"remote,omitempty"`   // address and port of the server that was reached last
-	RemoteAt  time.Time `json:"remoteAt,omitzero"`  // when
+	// Memory is how much of Status.MemoryLimit the running process has, in bytes. It is read at
+	// most once in a StatusInterval; 0 while it has not been.
+	Memory    uint64    `json:"memory,omitempty"`
+	Listening bool      `json:"listening"`         // the port is open where the agent asked for it
+	Accept    string    `json:"accept,omitempty"`  // address and port that are open
+	Restarts  int       `json:"restarts"`          // processes started after one that ended while it was needed
+	Reloads   int       `json:"reloads"`           // configurations taken while running
+	Remote    string    `json:"remote,omitempty"`  // address and port of the server that was reached last
+	RemoteAt  time.Time `json:"remoteAt,omitzero"` // when
 	// Servers are those that connections are open to: old ones may lead to another one than
 	// Remote.
 	Servers []netip.AddrPort `json:"servers,omitempty"`

@@ -97,6 +97,7 @@ type supervisor struct {
 	dir        confdir.Dir
 	features   stunnelcfg.Features
 	runner     runner
+	memoryOf   func(pid int) (uint64, error)
 	arrivals   *arrivals
 	store      *fdstore.Keeper
 	classifier classifier
@@ -126,7 +127,7 @@ type event struct {
 
 func newSupervisor(o Options, dir confdir.Dir, features stunnelcfg.Features, r runner) *supervisor {
 	return &supervisor{
-		options: o, dir: dir, features: features, runner: r,
+		options: o, dir: dir, features: features, runner: r, memoryOf: dataOf,
 		classifier: newClassifier(),
 		events:     make(chan event, 1024),
 		tunnels:    map[string]*tunnel{},

@@ -77,6 +77,8 @@ type tunnel struct {
 	idleSince time.Time // since when nobody is connected; zero while somebody is
 	deadline  time.Time // of a phase other than phaseRunning
 	startedAt time.Time // of proc
+	memory    uint64    // of proc, in bytes; 0 before it was read
+	memoryAt  time.Time // when it is read again
 
 	current  config // what the process was started with or has taken since
 	pending  config // what it is taking; none unless phaseReloading
@@ -193,6 +195,7 @@ func (t *tunnel) started(p process, c config, now time.Time) {
 	t.current, t.pending = c, config{}
 	t.accepted, t.complaints = false, nil
 	t.retryAt, t.idleSince = time.Time{}, time.Time{}
+	t.memory, t.memoryAt = 0, time.Time{}
 	if t.starts > 0 && !t.rested {
 		t.restarts++
 	}
