@@ -34,6 +34,11 @@ unit: lab ## Run the tests that need no cluster
 	STUNNEL_PATH=$$($(LAB) stunnel); export STUNNEL_PATH; \
 	for m in $(MODULES); do go test -C $$m ./...; done
 
+.PHONY: unit-long
+unit-long: lab ## Run those of tunnels that take minutes: 10,000 connections, 1,000 tunnels, pauses
+	STUNNEL_PATH=$$($(LAB) stunnel); export STUNNEL_PATH EFS_STUNNEL_LONG=1; \
+	go test -count=1 -v -run 'TestHandOverRefusesNobody|TestPauses|TestMemoryOfUnusedTunnels' ./pkg/tunnel/supervise ./cmd/nodeagent-supervise
+
 .PHONY: race
 race: lab ## Run them, the product's under the race detector and the lab's with a real NFS server
 	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); failed=0; \
@@ -117,7 +122,7 @@ e2e: lab ## Prove each promise of the product on real nodes, with its own manife
 	$(E2E)
 
 .PHONY: e2e-long
-e2e-long: lab-race lab-smoke ## Prove the lab, then the product with more features and more faults: before a release
+e2e-long: lab-race lab-smoke unit-long ## Prove the lab, then the product with more features and more faults: before a release
 	$(E2E) -long
 
 .PHONY: bench

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/logging/loggingtest"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/fdstore"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+)
+
+// A node of a large account: all file systems have a tunnel, few are used.
+const (
+	allTunnels, usedTunnels = 1000, 5
+	mostMemory              = 40 << 20
+	watched                 = 30 * time.Second // three writings of the status, and garbage to collect
+)
+
+// TestMemoryOfUnusedTunnels: file systems that a node does not use must cost it next to nothing.
+func TestMemoryOfUnusedTunnels(t *testing.T) {
+	stunneltest.Long(t)
+	prefix := filepath.Join(t.TempDir(), "s.conf")
+	dir, err := confdir.Open(prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { stored <- fdstore.Serve(ctx, dir.StoreSocket(), slog.New(slog.DiscardHandler)) }()
+	defer func() {
+		cancel()
+		if err := <-stored; err != nil {
+			t.Error(err)
+		}
+	}()
+	ports := writeTunnels(t, dir)
+	supervisor := startProgram(t, prefix)
+	status := readWhen(t, dir, func(s supervise.Status) bool { return in(s, supervise.StateResting) == allTunnels })
+	t.Logf("no tunnel is used: %s", sizes(t, supervisor, status))
+	for _, port := range ports[:usedTunnels] {
+		use(t, port)
+	}
+	status = readWhen(t, dir, func(s supervise.Status) bool { return in(s, supervise.StateRunning) == usedTunnels })
+	var most memory
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for end := time.Now().Add(watched); time.Now().Before(end); <-ticker.C {
+		if m := sizes(t, supervisor, status); m.sum() > most.sum() {
+			most = m
+		}
+	}
+	t.Logf("%d of %d tunnels are used: at most %s", usedTunnels, allTunnels, most)
+	if most.sum() > mostMemory {
+		t.Errorf("want at most %d MiB", mostMemory>>20)
+	}
+}
+
+// writeTunnels has all lead to one server that echoes.
+func writeTunnels(t *testing.T, dir confdir.Dir) []netip.AddrPort {
+	t.Helper()
+	const host = "fs-1.efs.us-east-1.amazonaws.com"
+	authority := stunneltest.NewAuthority(t)
+	server := stunneltest.Serve(t, &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{authority.Valid(t, host)}}, nil)
+	var ports []netip.AddrPort
+	for i := range allTunnels {
+		port := stunneltest.FreePort(t, "127.0.0.9")
+		name := fmt.Sprintf("fs-%017x", i)
+		text, err := spec.Encode(spec.Tunnel{
+			Name: name, Accept: port, Connect: []netip.AddrPort{server.Address}, CheckHost: host, CAFile: authority.File,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := dir.Write(name, text); err != nil {
+			t.Fatal(err)
+		}
+		ports = append(ports, port)
+	}
+	return ports
+}
+
+// startProgram runs the program as it is shipped, without what tests link.
+func startProgram(t *testing.T, prefix string) (pid int) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "nodeagent-supervise")
+	if output, err := exec.CommandContext(t.Context(), "go", "build", "-ldflags=-s -w", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	var log loggingtest.Buffer
+	cmd := exec.CommandContext(t.Context(), program, "--stunnel-conf", prefix, "--stunnel", stunneltest.Path(t))
+	cmd.Stdout, cmd.Stderr = &log, &log
+	cmd.WaitDelay = patience // a stunnel may have the output open
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	return cmd.Process.Pid
+}
+
+func readWhen(t *testing.T, dir confdir.Dir, ready func(supervise.Status) bool) supervise.Status {
+	t.Helper()
+	for deadline := time.Now().Add(10 * patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+		if status, err := supervise.ReadStatus(dir); err == nil && ready(status) {
+			return status
+		}
+	}
+	t.Fatal("the tunnels are not as they should be in time")
+	return supervise.Status{}
+}
+
+func in(status supervise.Status, state supervise.State) int {
+	count := 0
+	for _, tunnel := range status.Tunnels {
+		if tunnel.State == state && tunnel.Listening {
+			count++
+		}
+	}
+	return count
+}
+
+// use has bytes go through a tunnel, and keeps the connection open.
+func use(t *testing.T, port netip.AddrPort) {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", port.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	block := make([]byte, 64<<10)
+	go func() { _, _ = conn.Write(block) }() // reading finds out
+	err = conn.SetReadDeadline(time.Now().Add(patience))
+	if _, readErr := io.ReadFull(conn, block); errors.Join(err, readErr) != nil {
+		t.Fatalf("through the tunnel: %v", errors.Join(err, readErr))
+	}
+}
+
+// memory is in proportional set sizes, in bytes.
+type memory struct{ supervisor, stunnels int }
+
+func (m memory) sum() int { return m.supervisor + m.stunnels }
+
+func (m memory) String() string {
+	const mib = 1 << 20
+	return fmt.Sprintf("%.1f MiB (supervisor %.1f MiB, stunnel processes %.1f MiB)",
+		float64(m.sum())/mib, float64(m.supervisor)/mib, float64(m.stunnels)/mib)
+}
+
+func sizes(t *testing.T, supervisor int, status supervise.Status) memory {
+	t.Helper()
+	m := memory{supervisor: proportionalSize(t, supervisor)}
+	for _, tunnel := range status.Tunnels {
+		if tunnel.PID != 0 {
+			m.stunnels += proportionalSize(t, tunnel.PID)
+		}
+	}
+	return m
+}
+
+func proportionalSize(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range bytes.Lines(text) {
+		if fields := strings.Fields(string(line)); len(fields) == 3 && fields[0] == "Pss:" {
+			kib, err := strconv.Atoi(fields[1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			return kib << 10
+		}
+	}
+	t.Fatalf("process %d has no proportional set size", pid)
+	return 0
+}
