@@ -15,6 +15,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/tunnel/fdstore"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
@@ -105,8 +106,16 @@ func TestReloadsAndDeathsRefuseNobody(t *testing.T) {
 	}
 }
 
-// handOvers is how often pods follow each other, and connections is how many are made meanwhile.
-const handOvers, connections = 4, 2000
+// handOvers is how often pods follow each other.
+const handOvers = 4
+
+// connections is how many are made meanwhile.
+func connections() int64 {
+	if stunneltest.IsLong() {
+		return 10_000
+	}
+	return 2000
+}
 
 // TestHandOverRefusesNobody: each new supervisor listens beside the old one, which then ends.
 func TestHandOverRefusesNobody(t *testing.T) {
@@ -124,7 +133,7 @@ func TestHandOverRefusesNobody(t *testing.T) {
 		next.write(tunnel)
 		next.supervise()
 		next.serving("fs-1", generation)
-		old.grows(s, connections/handOvers)
+		old.grows(s, connections()/handOvers)
 		old.end()
 		if err := roundTrip(held, "x"); err == nil {
 			t.Error("a connection outlives its supervisor")
