@@ -1,9 +1,9 @@
-// Package clientcert makes the certificates by which the clients of EFS say through which access
-// point they come, and prove which IAM identity they have. EFS looks at nothing else in them, so
-// each signs itself, with a key that never leaves its node.
+// Package clientcert makes the TLS client certificates by which EFS knows a client's access point
+// and IAM identity. EFS checks only its own extensions in them, so they are self-signed, with a key
+// that never leaves the node.
 //
-// What a certificate says is a function of its request alone: the same request gives the same
-// bytes, which are those that OpenSSL would write.
+// Make is deterministic: equal keys and requests give equal bytes, which are those that OpenSSL
+// would write.
 package clientcert
 
 import (
@@ -21,37 +21,37 @@ import (
 )
 
 const (
-	// KeyBits is the size of the RSA keys that EFS is known to take.
+	// KeyBits is the size of RSA keys that EFS is known to accept.
 	KeyBits = 3072
-	// Lifetime is from when a certificate is made until it ends.
+	// Lifetime is the time between the making of a certificate and its NotAfter.
 	Lifetime = 3 * time.Hour
-	// clockSkew is how far the clocks of node and server may be apart.
+	// clockSkew is the largest tolerated difference between the clocks of node and server.
 	clockSkew = 15 * time.Minute
 	// maxCommonName is what X.509 allows, in bytes here.
 	maxCommonName = 64
 )
 
-// Request is all that a certificate is made from.
+// Request is what a certificate is made from, besides the key.
 type Request struct {
-	CommonName  string // of the node; EFS does not look at it
+	CommonName  string // of the node; EFS ignores it
 	FileSystem  string
 	AccessPoint string // "" for the file system itself
-	// Region is that of the file system; only with Credentials.
+	// Region is the file system's; needed with Credentials only.
 	Region string
-	// Credentials sign the certificate for IAM; nil for a client without an identity.
+	// Credentials sign the IAM extension; nil for a certificate without IAM.
 	Credentials *Credentials
 	Now         time.Time // to the second
 }
 
-// Credentials are those of an IAM identity.
+// Credentials are AWS credentials.
 type Credentials struct {
 	AccessKeyID     string
 	SecretAccessKey string
 	SessionToken    string // "" for credentials that do not expire
 }
 
-// Make gives the certificate in DER. It is valid from 15 minutes ago, and for Lifetime. An error
-// says what the request lacks.
+// Make makes a certificate in DER. It is valid from clockSkew before Request.Now until Lifetime
+// after it.
 func Make(key *rsa.PrivateKey, r Request) ([]byte, error) {
 	if err := r.check(); err != nil {
 		return nil, fmt.Errorf("making a client certificate: %w", err)
@@ -66,7 +66,7 @@ func Make(key *rsa.PrivateKey, r Request) ([]byte, error) {
 		return nil, fmt.Errorf("making a client certificate: %w", err)
 	}
 	template := &x509.Certificate{
-		// Whoever signs for itself counts for itself.
+		// A self-signed certificate needs a number that is unique for its key only.
 		SerialNumber:       big.NewInt(r.Now.Unix()),
 		SignatureAlgorithm: x509.SHA256WithRSA,
 		RawSubject:         subject,
@@ -75,7 +75,7 @@ func Make(key *rsa.PrivateKey, r Request) ([]byte, error) {
 		SubjectKeyId:       id,
 		ExtraExtensions:    extensions,
 	}
-	// Signatures of this kind need no chance.
+	// PKCS #1 v1.5 signatures use no random numbers.
 	der, err := x509.CreateCertificate(nil, template, template, &key.PublicKey, key)
 	if err != nil {
 		return nil, fmt.Errorf("making a client certificate: %w", err)
@@ -86,17 +86,17 @@ func Make(key *rsa.PrivateKey, r Request) ([]byte, error) {
 func (r Request) check() error {
 	switch {
 	case r.CommonName == "":
-		return errors.New("there is no common name")
+		return errors.New("the common name is empty")
 	case r.FileSystem == "":
-		return errors.New("there is no file system")
+		return errors.New("the file system is empty")
 	case !utf8.ValidString(r.CommonName + r.FileSystem + r.AccessPoint):
-		return errors.New("a name is not in UTF-8")
+		return errors.New("a name is not valid UTF-8")
 	case r.Now.Unix() < 0:
-		return errors.New("there is no time")
+		return errors.New("the time is before 1970")
 	case r.Credentials == nil:
 		return nil
 	case r.Region == "":
-		return errors.New("there is no region to sign for")
+		return errors.New("the region is empty")
 	}
 	return r.Credentials.check()
 }
@@ -106,18 +106,19 @@ func (c Credentials) check() error {
 	case c.AccessKeyID == "" || c.SecretAccessKey == "":
 		return errors.New("the credentials are empty")
 	case !utf8.ValidString(c.AccessKeyID + c.SessionToken):
-		return errors.New("the credentials are not in UTF-8")
+		return errors.New("the credentials are not valid UTF-8")
 	}
 	return nil
 }
 
-// keyID is the SHA-1 of the key itself, which openssl calls its hash and EFS has signed.
+// keyID is the SHA-1 of the public key, as in OpenSSL's subjectKeyIdentifier=hash. The IAM
+// extension signs it.
 func keyID(key *rsa.PublicKey) []byte {
 	sum := sha1.Sum(x509.MarshalPKCS1PublicKey(key))
 	return sum[:]
 }
 
-// name is CN=<text> as openssl writes it: in UTF-8 also where a smaller set of characters would do.
+// name is CN=<text> as OpenSSL writes it: always a UTF8String.
 func name(text string) ([]byte, error) {
 	if len(text) > maxCommonName {
 		text = strings.ToValidUTF8(text[:maxCommonName], "")

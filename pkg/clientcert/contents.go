@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Contents is what a certificate says.
+// Contents are the fields of a certificate.
 type Contents struct {
 	FileSystem  string
 	AccessPoint string // "" for the file system itself
@@ -19,7 +19,7 @@ type Contents struct {
 	NotAfter    time.Time
 }
 
-// Read reads a certificate that Make made from a key. An error says why it is none.
+// Read reads a certificate that Make made with a key.
 func Read(der []byte, key *rsa.PublicKey) (Contents, error) {
 	certificate, err := x509.ParseCertificate(der)
 	if err != nil {
@@ -52,4 +52,4 @@ func Read(der []byte, key *rsa.PublicKey) (Contents, error) {
 	return c, nil
 }
 
-var errOtherKey = errors.New("reading a client certificate: it is of another key")
+var errOtherKey = errors.New("reading a client certificate: it was made with another key")

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Canonical is what is signed for a key.
-func (r Request) Canonical(keyID string) string { return r.canonical(keyID) }
+// CanonicalRequest is what is signed for a key.
+func (r Request) CanonicalRequest(keyID string) string { return r.canonicalRequest(keyID) }
 
 // Signature is the signature of a key.
 func (r Request) Signature(keyID string) string { return r.signature(keyID) }

@@ -8,19 +8,19 @@ import (
 	"time"
 )
 
-// Extensions are EFS's own, by the last number of their names.
+// EFS's own extensions, by the last number of their object identifiers.
 const (
 	accessPointExtension = 1
 	iamExtension         = 2
 	fileSystemExtension  = 3
 )
 
-// oid names one of EFS's extensions.
+// oid is the object identifier of one of EFS's extensions.
 func oid(extension int) asn1.ObjectIdentifier {
 	return asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 4843, 7, extension}
 }
 
-// identity is the extension that proves an IAM identity. Its fields stand in the order of the
+// identity is the extension that proves an IAM identity. The order of its fields is that of the
 // format.
 type identity struct {
 	AccessKeyID  string    `asn1:"utf8"`
@@ -29,8 +29,8 @@ type identity struct {
 	SessionToken string    `asn1:"utf8,optional,explicit,tag:0"`
 }
 
-// extensions are those of EFS, in the order of its own mount helper. That one's fourth, which
-// tells AWS which program it is, is left out.
+// extensions are in the order in which EFS's mount helper has them. Its fourth one, which names
+// the client program to AWS, is left out.
 func (r Request) extensions(keyID []byte) ([]pkix.Extension, error) {
 	var all []pkix.Extension
 	add := func(extension int, value any, params string) error {

@@ -9,25 +9,25 @@ import (
 	"time"
 )
 
-// Words of AWS's Signature Version 4.
+// Constants of AWS's Signature Version 4.
 const (
-	algorithm   = "AWS4-HMAC-SHA256"
-	service     = "elasticfilesystem"
-	request     = "aws4_request"
-	timeForm    = "20060102T150405Z"
-	dateForm    = "20060102"
-	lifeSeconds = "86400" // of the signature; EFS asks for no other
+	algorithm  = "AWS4-HMAC-SHA256"
+	service    = "elasticfilesystem"
+	request    = "aws4_request"
+	timeFormat = "20060102T150405Z"
+	dateFormat = "20060102"
+	lifetime   = "86400" // of the signature in seconds, as EFS expects it
 )
 
-// signature signs the key for EFS's action Connect, in hexadecimal.
+// signature signs EFS's action Connect for a key, in hexadecimal.
 func (r Request) signature(keyID string) string {
 	key := r.Credentials.signingKey(r.Now, r.Region)
-	return hex.EncodeToString(mac(key, r.stringToSign(r.canonical(keyID))))
+	return hex.EncodeToString(mac(key, r.stringToSign(r.canonicalRequest(keyID))))
 }
 
-// canonical is the request that is signed. It lacks the empty line between the headers and their
-// names that Signature Version 4 has everywhere else, so that no SDK can make it.
-func (r Request) canonical(keyID string) string {
+// canonicalRequest is the request that is signed. EFS's has no empty line between the headers and
+// their names, unlike all others of Signature Version 4, so the SDK cannot sign it.
+func (r Request) canonicalRequest(keyID string) string {
 	empty := sha256.Sum256(nil)
 	return strings.Join([]string{
 		"GET",
@@ -45,8 +45,8 @@ func (r Request) query(keyID string) string {
 	q.Set("PublicKeyHash", keyID)
 	q.Set("X-Amz-Algorithm", algorithm)
 	q.Set("X-Amz-Credential", r.Credentials.AccessKeyID+"/"+r.scope())
-	q.Set("X-Amz-Date", r.Now.UTC().Format(timeForm))
-	q.Set("X-Amz-Expires", lifeSeconds)
+	q.Set("X-Amz-Date", r.Now.UTC().Format(timeFormat))
+	q.Set("X-Amz-Expires", lifetime)
 	if r.Credentials.SessionToken != "" {
 		q.Set("X-Amz-Security-Token", r.Credentials.SessionToken)
 	}
@@ -54,19 +54,19 @@ func (r Request) query(keyID string) string {
 	return q.Encode() // sorted by name, as it must be
 }
 
-// scope is where and when the signature counts.
+// scope is the credential scope: date, region and service of the signature.
 func (r Request) scope() string {
-	return strings.Join([]string{r.Now.UTC().Format(dateForm), r.Region, service, request}, "/")
+	return strings.Join([]string{r.Now.UTC().Format(dateFormat), r.Region, service, request}, "/")
 }
 
 func (r Request) stringToSign(canonical string) string {
 	sum := sha256.Sum256([]byte(canonical))
-	return strings.Join([]string{algorithm, r.Now.UTC().Format(timeForm), r.scope(), hex.EncodeToString(sum[:])}, "\n")
+	return strings.Join([]string{algorithm, r.Now.UTC().Format(timeFormat), r.scope(), hex.EncodeToString(sum[:])}, "\n")
 }
 
-// signingKey is derived from the secret, so that one that is found out serves for a day only.
+// signingKey is derived from the secret access key for one day, region and service.
 func (c Credentials) signingKey(at time.Time, region string) []byte {
-	key := mac([]byte("AWS4"+c.SecretAccessKey), at.UTC().Format(dateForm))
+	key := mac([]byte("AWS4"+c.SecretAccessKey), at.UTC().Format(dateFormat))
 	for _, part := range []string{region, service, request} {
 		key = mac(key, part)
 	}
@@ -75,6 +75,6 @@ func (c Credentials) signingKey(at time.Time, region string) []byte {
 
 func mac(key []byte, text string) []byte {
 	h := hmac.New(sha256.New, key)
-	h.Write([]byte(text)) // which never fails
+	h.Write([]byte(text)) // never fails
 	return h.Sum(nil)
 }

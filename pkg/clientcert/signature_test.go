@@ -40,9 +40,9 @@ func TestKnownSignatures(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			r := known(tt.token)
-			sum := sha256.Sum256([]byte(r.Canonical(knownKeyID)))
+			sum := sha256.Sum256([]byte(r.CanonicalRequest(knownKeyID)))
 			if got := hex.EncodeToString(sum[:]); tt.canonicalSum != "" && got != tt.canonicalSum {
-				t.Errorf("canonical request has the sum %s, want %s:\n%s", got, tt.canonicalSum, r.Canonical(knownKeyID))
+				t.Errorf("canonical request has the sum %s, want %s:\n%s", got, tt.canonicalSum, r.CanonicalRequest(knownKeyID))
 			}
 			if got := r.Signature(knownKeyID); got != tt.signature {
 				t.Errorf("got signature %s, want %s", got, tt.signature)
@@ -62,7 +62,7 @@ func TestCanonicalRequest(t *testing.T) {
 		"host",
 		"e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
 	}, "\n")
-	if got := known("tok/en+abc==").Canonical(knownKeyID); got != want {
+	if got := known("tok/en+abc==").CanonicalRequest(knownKeyID); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
