@@ -1,4 +1,4 @@
-// Package credentials finds out by the AWS SDK's own chain which IAM identity a node has.
+// Package credentials gets the AWS credentials of a node from the AWS SDK's default chain.
 package credentials
 
 import (
@@ -15,21 +15,21 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/certificates"
 )
 
-// Chain is environment, files, web identity, container and instance, in the SDK's order.
+// Chain is the SDK's default chain: environment, files, web identity, container, instance.
 type Chain struct{ Log logging.Logger }
 
-// Find looks for credentials. It begins anew each time: the SDK would keep what it found until
-// that expires, and newer ones are wanted before. The region is that of the token service, where
-// the environment names none.
+// Find gets credentials without a cache: the SDK's cache would return the same ones until they
+// expire, but certificates are renewed with newer ones before. The region is used for requests to
+// AWS STS if the environment has none.
 func (c Chain) Find(ctx context.Context, region string) (certificates.Credentials, error) {
 	sdk, err := config.LoadDefaultConfig(ctx, config.WithDefaultRegion(region), config.WithLogger(c.Log),
 		config.WithCredentialsCacheOptions(trueExpiry))
 	if err != nil {
-		return certificates.Credentials{}, plain(err)
+		return certificates.Credentials{}, withoutRequestID(err)
 	}
 	found, err := sdk.Credentials.Retrieve(ctx)
 	if err != nil {
-		return certificates.Credentials{}, plain(err)
+		return certificates.Credentials{}, withoutRequestID(err)
 	}
 	credentials := certificates.Credentials{Credentials: clientcert.Credentials{
 		AccessKeyID: found.AccessKeyID, SecretAccessKey: found.SecretAccessKey, SessionToken: found.SessionToken,
@@ -40,16 +40,16 @@ func (c Chain) Find(ctx context.Context, region string) (certificates.Credential
 	return credentials, nil
 }
 
-// trueExpiry: of some credentials the SDK says that they expire five minutes before they do.
+// trueExpiry switches off the SDK's window, by which some credentials expire five minutes early.
 func trueExpiry(o *aws.CredentialsCacheOptions) { o.ExpiryWindow = 0 }
 
-// plain leaves out the number that each request has: the same refusal must read the same, or it
-// is told each time.
-func plain(err error) error {
+// withoutRequestID removes the request's id from an error of AWS: equal errors must have equal
+// messages, or each would be a new event.
+func withoutRequestID(err error) error {
 	var operation *smithy.OperationError
-	var refusal smithy.APIError
-	if errors.As(err, &operation) && errors.As(err, &refusal) {
-		return fmt.Errorf("%s %s: %s: %s", operation.Service(), operation.Operation(), refusal.ErrorCode(), refusal.ErrorMessage())
+	var response smithy.APIError
+	if errors.As(err, &operation) && errors.As(err, &response) {
+		return fmt.Errorf("%s %s: %s: %s", operation.Service(), operation.Operation(), response.ErrorCode(), response.ErrorMessage())
 	}
 	return err
 }
