@@ -62,13 +62,13 @@ type Options struct {
 
 // Agent is that of one node.
 type Agent struct {
-	options Options
-	inbox   *inbox
-	results chan probe.Result
-	fleet   *probe.Fleet
-	teller  *tell.Teller
-	metrics *metrics
-	keeper  *certificates.Keeper
+	options      Options
+	inbox        *inbox
+	results      chan probe.Result
+	fleet        *probe.Fleet
+	teller       *tell.Teller
+	metrics      *metrics
+	certificates *certificates.Renewer
 
 	view     atomic.Pointer[view] // nil before the first look; what others may read
 	lastLook atomic.Int64         // Unix nanoseconds
@@ -110,7 +110,7 @@ func New(o Options) (*Agent, error) {
 	}
 	a.heardAt = a.started
 	a.fleet = probe.NewFleet(o.Dialer, o.ProbeInterval, a.take)
-	a.keeper = certificates.New(certificates.Options{
+	a.certificates = certificates.New(certificates.Options{
 		Dir: o.Dir, Node: o.Node, Credentials: o.Credentials, Log: o.Log,
 		Changed: func() { a.inbox.put(func(*news) {}) },
 	})
@@ -129,7 +129,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.watch(ctx) })
 	group.Go(func() error { a.findPlace(ctx); return nil })
-	group.Go(func() error { a.keeper.Run(ctx); return nil })
+	group.Go(func() error { a.certificates.Run(ctx); return nil })
 	group.Go(func() error { a.loop(ctx); return nil })
 	group.Go(func() error { return a.serveSocket(ctx) })
 	group.Go(func() error { return fdstore.Serve(ctx, a.options.Dir.StoreSocket(), a.options.Log) })

@@ -117,9 +117,9 @@ func (a *Agent) input(now time.Time) (routing.Input, error) {
 	}
 	settings := a.options.Routing
 	settings.Region, settings.DNSSuffix, settings.KeyFile = a.region(), a.dnsSuffix(), a.options.Dir.KeyFile()
-	a.keeper.Want(routing.Identities(a.table, settings))
+	a.certificates.SetIdentities(routing.Identities(a.table, settings))
 	return routing.Input{
 		Table: a.table, Place: a.place, Memories: a.memories, Files: files,
-		Standby: a.standby(), Certificates: a.keeper.Held(), Settings: settings, Now: now,
+		Standby: a.standby(), Certificates: a.certificates.Certificates(), Settings: settings, Now: now,
 	}, nil
 }

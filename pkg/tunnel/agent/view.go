@@ -62,7 +62,7 @@ func (a *Agent) show() {
 	for _, name := range slices.Sorted(maps.Keys(a.tunnels)) {
 		v.tunnels = append(v.tunnels, a.viewOf(a.tunnels[name]))
 	}
-	v.waiting, v.certificates = waiting(a.plan), a.keeper.Held()
+	v.waiting, v.certificates = waiting(a.plan), a.certificates.Certificates()
 	v.once = v.once || v.begun(a.waits()) == nil
 	a.view.Store(v)
 }

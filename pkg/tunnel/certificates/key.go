@@ -14,28 +14,28 @@ import (
 
 const keyType = "PRIVATE KEY" // PKCS #8
 
-// ensureKey takes the key of an earlier run, or makes one, which takes a second.
-func (k *Keeper) ensureKey() error {
-	if k.key != nil {
+// ensureKey reads the key that an earlier run of the agent stored, or makes one, which takes a second.
+func (r *Renewer) ensureKey() error {
+	if r.key != nil {
 		return nil
 	}
-	text, err := k.options.Dir.Key()
+	text, err := r.options.Dir.Key()
 	if err != nil {
 		return err
 	}
 	key, err := readKey(text)
 	if err != nil {
 		if text != nil {
-			k.options.Log.Warn("key on disk is of no use; there will be another one", "err", err)
+			r.options.Log.Warn("stored private key cannot be used; making a new one", "err", err)
 		}
 		if key, text, err = newKey(); err != nil {
 			return err
 		}
 	}
-	if err := k.options.Dir.WriteKey(text); err != nil {
+	if err := r.options.Dir.WriteKey(text); err != nil {
 		return err
 	}
-	k.key, k.keyText = key, text
+	r.key, r.keyPEM = key, text
 	return nil
 }
 
@@ -46,7 +46,7 @@ func readKey(text []byte) (*rsa.PrivateKey, error) {
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("reading the key: %w", err)
+		return nil, fmt.Errorf("reading the private key: %w", err)
 	}
 	key, ok := parsed.(*rsa.PrivateKey)
 	if !ok || key.N.BitLen() != clientcert.KeyBits {
@@ -56,18 +56,18 @@ func readKey(text []byte) (*rsa.PrivateKey, error) {
 }
 
 var (
-	errNoKey    = errors.New("reading the key: it is none in PEM")
-	errOtherKey = errors.New("reading the key: it is of another kind")
+	errNoKey    = errors.New("reading the private key: the file has no key in PEM")
+	errOtherKey = errors.New("reading the private key: it is not an RSA key of the expected size")
 )
 
 func newKey() (*rsa.PrivateKey, []byte, error) {
 	key, err := rsa.GenerateKey(rand.Reader, clientcert.KeyBits)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a key: %w", err)
+		return nil, nil, fmt.Errorf("making a private key: %w", err)
 	}
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("making a key: %w", err)
+		return nil, nil, fmt.Errorf("making a private key: %w", err)
 	}
 	return key, pem.EncodeToMemory(&pem.Block{Type: keyType, Bytes: der}), nil
 }

@@ -13,12 +13,12 @@ func TestKeyIsMadeOnTheNodeAndKept(t *testing.T) {
 			if err := n.dir.WriteKey([]byte(before)); err != nil {
 				t.Fatal(err)
 			}
-			k, end := n.start(onlyPoint())
+			r, end := n.start(accessPointOnly())
 			info, err := os.Stat(n.dir.KeyFile())
 			if err != nil || info.Mode() != 0o400 {
 				t.Errorf("got %v, %v; want a file of mode 0400", info, err)
 			}
-			if _, err := tls.LoadX509KeyPair(k.Held()[point].File, n.dir.KeyFile()); err != nil {
+			if _, err := tls.LoadX509KeyPair(r.Certificates()[accessPointTunnel].File, n.dir.KeyFile()); err != nil {
 				t.Errorf("key and certificate are no pair: %v", err)
 			}
 			end()
@@ -27,7 +27,7 @@ func TestKeyIsMadeOnTheNodeAndKept(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, end := n.start(onlyPoint())
+		_, end := n.start(accessPointOnly())
 		end()
 		if again, err := n.dir.Key(); err != nil || string(again) != string(made) {
 			t.Errorf("a restart makes another key (%v)", err)
@@ -35,25 +35,25 @@ func TestKeyIsMadeOnTheNodeAndKept(t *testing.T) {
 	})
 }
 
-func TestLostFilesComeBack(t *testing.T) {
+func TestRemovedFilesAreRestored(t *testing.T) {
 	inBubble(t, func(n *node) {
-		k, _ := n.start(onlyPoint())
-		before := k.Held()[point].Sum
-		for _, file := range []string{n.dir.KeyFile(), n.dir.CertificateFile(point)} {
+		r, _ := n.start(accessPointOnly())
+		before := r.Certificates()[accessPointTunnel].Sum
+		for _, file := range []string{n.dir.KeyFile(), n.dir.CertificateFile(accessPointTunnel)} {
 			if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}
 		}
 		after(time.Minute)
-		n.contents(k, point)
-		if _, err := tls.LoadX509KeyPair(n.dir.CertificateFile(point), n.dir.KeyFile()); err != nil || k.Held()[point].Sum != before {
+		n.contents(r, accessPointTunnel)
+		if _, err := tls.LoadX509KeyPair(n.dir.CertificateFile(accessPointTunnel), n.dir.KeyFile()); err != nil || r.Certificates()[accessPointTunnel].Sum != before {
 			t.Errorf("they are not as they were: %v", err)
 		}
 	})
 }
 
-// A folder that cannot be written to must not stop the keeper, nor make it run hot.
-func TestFolderIsGone(t *testing.T) {
+// An error in writing must neither end the renewer nor have it retry without a delay.
+func TestFolderCannotBeWritten(t *testing.T) {
 	inBubble(t, func(n *node) {
 		if err := os.Remove(n.dir.KeyFile()); err != nil {
 			t.Fatal(err)
@@ -61,15 +61,15 @@ func TestFolderIsGone(t *testing.T) {
 		if err := os.Mkdir(n.dir.KeyFile(), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		k, _ := n.start(onlyPoint())
-		if held := k.Held()[point]; held.Sum != "" || held.Problem == "" {
-			t.Errorf("got %+v", held)
+		r, _ := n.start(accessPointOnly())
+		if got := r.Certificates()[accessPointTunnel]; got.Sum != "" || got.Problem == "" {
+			t.Errorf("got %+v", got)
 		}
 		if err := os.Remove(n.dir.KeyFile()); err != nil {
 			t.Fatal(err)
 		}
 		n.writeKey()
 		after(time.Minute)
-		n.contents(k, point)
+		n.contents(r, accessPointTunnel)
 	})
 }

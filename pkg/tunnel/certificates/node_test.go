@@ -23,37 +23,37 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
 )
 
-// Tunnels of the tests.
+// Names of the tests' tunnels.
 const (
-	point  = "fs-1.fsap-1"
-	signed = "fs-2"
+	accessPointTunnel = "fs-1.fsap-1"
+	iamTunnel         = "fs-2"
 )
 
-func pointIdentity() routing.Identity {
+func accessPointIdentity() routing.Identity {
 	return routing.Identity{FileSystem: "fs-1", AccessPoint: "fsap-1"}
 }
 
-func signedIdentity() routing.Identity {
+func iamIdentity() routing.Identity {
 	return routing.Identity{FileSystem: "fs-2", IAM: true, Region: "us-east-1"}
 }
 
-// sharedKey is made once, as it takes a second. Nobody but the tests of keys needs another.
+// sharedKey is made once, as it takes a second.
 var sharedKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, clientcert.KeyBits) })
 
-// node is a folder, and the credentials that it has for now.
+// node is a folder with the node's key, and the node's present credentials.
 type node struct {
 	*testing.T
-	dir  confdir.Dir
-	key  *rsa.PrivateKey
-	news atomic.Int64
+	dir     confdir.Dir
+	key     *rsa.PrivateKey
+	changes atomic.Int64
 
 	mu          sync.Mutex
 	credentials certificates.Credentials // guarded by mu
 	err         error                    // guarded by mu
-	asked       int                      // guarded by mu
+	requests    int                      // guarded by mu
 }
 
-// inBubble runs a test where time passes by itself.
+// inBubble runs a test with the fake clock of synctest.
 func inBubble(t *testing.T, test func(n *node)) {
 	t.Helper()
 	key, err := sharedKey()
@@ -82,29 +82,29 @@ func (n *node) writeKey() {
 	}
 }
 
-// start begins an agent's life, which the returned function ends.
-func (n *node) start(wanted map[string]routing.Identity) (k *certificates.Keeper, end func()) {
-	k = certificates.New(certificates.Options{
-		Dir: n.dir, Node: "node-1", Credentials: n.ask,
-		Changed: func() { n.news.Add(1) }, Log: slog.New(slog.DiscardHandler),
+// start runs a renewer until the returned function is called.
+func (n *node) start(wanted map[string]routing.Identity) (r *certificates.Renewer, end func()) {
+	r = certificates.New(certificates.Options{
+		Dir: n.dir, Node: "node-1", Credentials: n.fetchCredentials,
+		Changed: func() { n.changes.Add(1) }, Log: slog.New(slog.DiscardHandler),
 	})
 	ctx, cancel := context.WithCancel(n.Context())
 	var running sync.WaitGroup
-	running.Go(func() { k.Run(ctx) })
-	k.Want(wanted)
+	running.Go(func() { r.Run(ctx) })
+	r.SetIdentities(wanted)
 	synctest.Wait()
 	end = sync.OnceFunc(func() {
 		cancel()
 		running.Wait()
 	})
 	n.Cleanup(end)
-	return k, end
+	return r, end
 }
 
-func (n *node) ask(_ context.Context, region string) (certificates.Credentials, error) {
+func (n *node) fetchCredentials(_ context.Context, region string) (certificates.Credentials, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.asked++
+	n.requests++
 	if region != "us-east-1" {
 		n.Errorf("asked for credentials in %q", region)
 	}
@@ -112,7 +112,7 @@ func (n *node) ask(_ context.Context, region string) (certificates.Credentials, 
 }
 
 // has gives the node credentials that expire after a while, 0 for never.
-func (n *node) has(accessKeyID string, life time.Duration) {
+func (n *node) setCredentials(accessKeyID string, life time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.err = nil
@@ -122,16 +122,16 @@ func (n *node) has(accessKeyID string, life time.Duration) {
 	}
 }
 
-func (n *node) hasNone(why string) {
+func (n *node) setCredentialsError(why string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.err = errors.New(why)
 }
 
-func (n *node) timesAsked() int {
+func (n *node) requestCount() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.asked
+	return n.requests
 }
 
 // after lets time pass.
@@ -140,8 +140,8 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-// contents reads a tunnel's file, and has it be what the keeper says it is.
-func (n *node) contents(k *certificates.Keeper, name string) clientcert.Contents {
+// contents reads a tunnel's file, which must be the published certificate.
+func (n *node) contents(r *certificates.Renewer, name string) clientcert.Contents {
 	n.Helper()
 	text, err := n.dir.Certificate(name)
 	if err != nil {
@@ -156,9 +156,9 @@ func (n *node) contents(k *certificates.Keeper, name string) clientcert.Contents
 		n.Fatal(err)
 	}
 	sum := sha256.Sum256(text)
-	held := k.Held()[name]
-	if held.Sum != hex.EncodeToString(sum[:]) || held.File != n.dir.CertificateFile(name) {
-		n.Errorf("got %+v, which is not of the file", held)
+	got := r.Certificates()[name]
+	if got.Sum != hex.EncodeToString(sum[:]) || got.File != n.dir.CertificateFile(name) {
+		n.Errorf("got %+v, which is not of the file", got)
 	}
 	return c
 }
