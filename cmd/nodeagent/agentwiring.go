@@ -26,11 +26,11 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/credentials"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/place"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/topology"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -53,7 +53,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (wiring, error) {
 	if err != nil {
 		return wiring{}, err
 	}
-	metadata, err := place.NewMetadata(os.Getenv, sdkLogger(log))
+	metadata, err := topology.NewMetadata(os.Getenv, sdkLogger(log))
 	if err != nil {
 		return wiring{}, err
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"gnuthought.com/efs-stunnel/pkg/awsplace"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/place"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/topology"
 )
 
 // maxMetadataWait is between two questions to a metadata service that does not answer.
@@ -42,7 +42,7 @@ func (a *Agent) whereabouts(n news) routing.Place {
 		return n.metadata
 	}
 	if n.node != nil {
-		if labels := place.FromLabels(n.node); labels.Known() {
+		if labels := topology.FromLabels(n.node); labels.Known() {
 			return labels
 		}
 	}

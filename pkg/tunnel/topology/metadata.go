@@ -1,6 +1,6 @@
-// Package place finds out where in AWS a node is: from the metadata of its instance, or without
-// it from the labels that the cloud's controller put on the Node.
-package place
+// Package topology gets a node's region, zone and subnets in AWS: from the metadata service of its
+// instance, or its region and zone from the labels that the cloud controller manager sets on the Node.
+package topology
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// timeout bounds all questions of one try. Outside EC2 there is no answer at all.
+	// timeout is for all requests of one Find. Outside EC2 nothing answers them.
 	timeout = 3 * time.Second
 	// maxValueBytes is more than any single value has.
 	maxValueBytes = 4 << 10
@@ -31,13 +31,13 @@ type Metadata struct {
 	timeout time.Duration
 }
 
-// endpointMode is the SDK's variable for instances that have IPv6 only. The others that matter
-// here, imds.New reads itself.
+// endpointMode is the SDK's variable for instances that have IPv6 only. imds.New reads the other
+// variables itself.
 const endpointMode = "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE"
 
-// NewMetadata asks nothing yet. Only version 2 of the service is used. It does without the SDK's
-// configuration, whose ways to log in are 3 MiB of every agent's memory: the service asks for no
-// credentials. An error says which variable is wrong.
+// NewMetadata makes a client, and sends no request. It uses version 2 of the service only. It does
+// not load the SDK's configuration: the service needs no credentials, and the SDK's credential
+// providers would take 3 MiB of every agent's memory. An error names the variable that is wrong.
 func NewMetadata(getenv func(string) string, log logging.Logger) (Metadata, error) {
 	options := imds.Options{Logger: log, EnableFallback: aws.FalseTernary}
 	if err := options.EndpointMode.SetFromString(getenv(endpointMode)); err != nil {
@@ -46,7 +46,8 @@ func NewMetadata(getenv func(string) string, log logging.Logger) (Metadata, erro
 	return Metadata{imds.New(options), timeout}, nil
 }
 
-// Find asks for the instance's place. Without a zone there is an error; subnets are a gain only.
+// Find gets the instance's region, zone and subnets. It is an error if the zone cannot be had;
+// region and subnets may be missing.
 func (m Metadata) Find(ctx context.Context) (routing.Place, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
@@ -61,7 +62,7 @@ func (m Metadata) Find(ctx context.Context) (routing.Place, error) {
 	return routing.Place{Region: region, Zone: zone, Subnets: m.subnets(ctx)}, nil
 }
 
-// subnets are those of all interfaces, that of the first one first.
+// subnets are those of all network interfaces, beginning with the primary one's.
 func (m Metadata) subnets(ctx context.Context) []string {
 	const interfaces = "network/interfaces/macs/"
 	list, err := m.read(ctx, interfaces)
@@ -83,19 +84,19 @@ func (m Metadata) subnets(ctx context.Context) []string {
 }
 
 func (m Metadata) read(ctx context.Context, path string) (string, error) {
-	answer, err := m.client.GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
+	output, err := m.client.GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
 	if err != nil {
 		return "", fmt.Errorf("reading %s from instance metadata: %w", path, err)
 	}
-	defer answer.Content.Close()
-	text, err := io.ReadAll(io.LimitReader(answer.Content, maxValueBytes))
+	defer output.Content.Close()
+	text, err := io.ReadAll(io.LimitReader(output.Content, maxValueBytes))
 	if err != nil {
 		return "", fmt.Errorf("reading %s from instance metadata: %w", path, err)
 	}
 	return strings.TrimSpace(string(text)), nil
 }
 
-// FromLabels is the place that a Node's labels tell. They do not tell its subnets.
+// FromLabels gets region and zone from the labels of a Node. No label has its subnets.
 func FromLabels(node *corev1.Node) routing.Place {
 	return routing.Place{
 		Region: node.Labels[corev1.LabelTopologyRegion],
