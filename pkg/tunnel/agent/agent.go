@@ -1,9 +1,10 @@
-// Package agent keeps the tunnels of one node as the target table wants them. It writes their
-// specifications, which the supervisor runs; keeps copies of the supervisor's sockets; probes them; leads those whose server is lost to
-// another; and tells about all of it.
+// Package agent reconciles the tunnels of one node with the target table. It writes the tunnels'
+// specifications, which the supervisor runs; stores copies of the supervisor's sockets; probes the
+// tunnels; fails over those whose mount target does not answer; and reports all of it by events,
+// metrics and log.
 //
-// The supervisor and its tunnels do not need the agent: it may die at any line, and go on from
-// what it kept on disk, with or without an apiserver.
+// The supervisor and its tunnels do not need the agent: it may end at any line, and continues from
+// what it stored in files, with or without an apiserver.
 package agent
 
 import (
@@ -30,37 +31,37 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
-// Options are what an agent works with.
+// Options are the dependencies and settings of an Agent.
 type Options struct {
 	Client    kubernetes.Interface
 	Namespace string // of the table
 	Node      string // its own
 	Dir       confdir.Dir
-	// Routing says how tunnels are made. What follows from region and folder is filled in.
+	// Routing are the settings of all tunnels. The agent sets those that depend on region and folder.
 	Routing routing.Settings
-	Region  string // the administrator's; "" to find out
-	// Metadata is where the instance says it is. It may wait for the network.
+	Region  string // as configured; "" for the node's own
+	// Metadata gets the node's place from the instance metadata service. It may use the network.
 	Metadata func(context.Context) (routing.Place, error)
-	// Credentials asks which IAM identity the node has, when a tunnel must prove it.
+	// Credentials gets the node's AWS credentials, for client certificates with IAM.
 	Credentials func(ctx context.Context, region string) (certificates.Credentials, error)
 	Dialer      probe.Dialer
-	// Clients says who is connected to loopback ports, besides the agent.
+	// Clients lists connections to loopback ports, except the agent's own.
 	Clients func() (sockets.Uses, error)
-	// Status reads what the supervisor says; it must not wait.
+	// Status reads the supervisor's status file. It must not block.
 	Status        func() (supervise.Status, error)
 	ProbeInterval time.Duration
 	// HealthWait is how long a starting agent waits for its tunnels to be healthy before it is
 	// ready all the same.
 	HealthWait         time.Duration
 	RemoveStartupTaint bool
-	ProcSys            fs.FS              // the node's /proc/sys; nil to leave its port settings alone
-	HTTP               httpserver.Options // its checks are the agent's
+	ProcSys            fs.FS              // the node's /proc/sys; nil not to check its port settings
+	HTTP               httpserver.Options // the agent sets the checks
 	Events             record.EventRecorder
 	Metrics            prometheus.Registerer
 	Log                *slog.Logger
 }
 
-// Agent is that of one node.
+// Agent reconciles and probes the tunnels of one node.
 type Agent struct {
 	options      Options
 	inbox        *inbox
@@ -70,51 +71,51 @@ type Agent struct {
 	metrics      *metrics
 	certificates *certificates.Renewer
 
-	view     atomic.Pointer[view] // nil before the first look; what others may read
-	lastLook atomic.Int64         // Unix nanoseconds
-	sibling  atomic.Bool          // another agent has the HTTP address
-	started  time.Time
+	snapshot   atomic.Pointer[snapshot] // nil before the first sync; for readers outside of the loop
+	lastSync   atomic.Int64             // Unix nanoseconds
+	otherAgent atomic.Bool              // another agent of the node has the HTTP address
+	started    time.Time
 
-	// What follows belongs to the loop.
+	// Only the loop uses the fields below.
 
 	table    ports.Table
 	hasTable bool
-	// unknown are targets that the table has, but so that nothing was ever read of them.
-	unknown  []string
-	problem  tableProblem
-	place    routing.Place
-	status   supervise.Status
-	heard    time.Time // the UpdatedAt of the latest status
-	heardAt  time.Time // when that was first seen, by the clock of this process; or when it started
-	memories map[string]routing.Memory
-	plan     routing.Plan
-	planned  bool // there is a plan, be it an empty one
-	tunnels  map[string]*tunnelState
-	written  map[string][]byte // what the files hold
-	kept     []byte            // what the memory's file holds
-	lastErr  string            // of the latest apply
+	// unknown are targets in the table that this agent could never decode.
+	unknown         []string
+	problem         tableProblem
+	place           routing.Place
+	status          supervise.Status
+	statusUpdatedAt time.Time // UpdatedAt of the latest status
+	statusSeenAt    time.Time // when that was first read, by the monotonic clock; the agent's start before
+	memories        map[string]routing.Memory
+	plan            routing.Plan
+	planned         bool // a plan was made, which may be empty
+	tunnels         map[string]*tunnelState
+	written         map[string][]byte // contents of the specification files
+	stored          []byte            // contents of the state file
+	lastErr         string            // of the latest apply
 
-	usesAt      time.Time // when the kernel was asked who uses tunnels
-	usesUnknown bool      // and did not tell
-	ephemeral   ephemeralPorts
+	clientsAt      time.Time // when connections were last listed
+	clientsUnknown bool      // and they could not be
+	ephemeral      ephemeralPorts
 
-	said, saying map[string]string // what is wrong, at the look before and at this one
+	reported, reporting map[string]string // warnings of the sync before and of this one
 }
 
-// New makes an agent that has done nothing yet.
+// New makes an agent and registers its metrics. It starts nothing.
 func New(o Options) (*Agent, error) {
 	a := &Agent{
 		options: o, inbox: newInbox(), teller: tell.New(o.Events), started: time.Now(),
 		results: make(chan probe.Result), memories: map[string]routing.Memory{},
 		tunnels: map[string]*tunnelState{}, written: map[string][]byte{},
 	}
-	a.heardAt = a.started
-	a.fleet = probe.NewFleet(o.Dialer, o.ProbeInterval, a.take)
+	a.statusSeenAt = a.started
+	a.fleet = probe.NewFleet(o.Dialer, o.ProbeInterval, a.deliver)
 	a.certificates = certificates.New(certificates.Options{
 		Dir: o.Dir, Node: o.Node, Credentials: o.Credentials, Log: o.Log,
-		Changed: func() { a.inbox.put(func(*news) {}) },
+		Changed: func() { a.inbox.put(func(*inputs) {}) },
 	})
-	a.metrics = newMetrics(a.view.Load)
+	a.metrics = newMetrics(a.snapshot.Load)
 	for _, collector := range a.metrics.collectors() {
 		if err := o.Metrics.Register(collector); err != nil {
 			return nil, err
@@ -123,12 +124,12 @@ func New(o Options) (*Agent, error) {
 	return a, nil
 }
 
-// Run works until the context ends. Nothing that it could not do ends it.
+// Run works until the context ends. It returns an error only if it cannot serve its sockets.
 func (a *Agent) Run(ctx context.Context) error {
 	a.load()
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return a.watch(ctx) })
-	group.Go(func() error { a.findPlace(ctx); return nil })
+	group.Go(func() error { a.readMetadata(ctx); return nil })
 	group.Go(func() error { a.certificates.Run(ctx); return nil })
 	group.Go(func() error { a.loop(ctx); return nil })
 	group.Go(func() error { return a.serveSocket(ctx) })
@@ -140,8 +141,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// take hands a result to the loop.
-func (a *Agent) take(ctx context.Context, result probe.Result) {
+// deliver sends a probe's result to the loop.
+func (a *Agent) deliver(ctx context.Context, result probe.Result) {
 	select {
 	case a.results <- result:
 	case <-ctx.Done():

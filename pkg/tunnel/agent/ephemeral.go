@@ -22,8 +22,8 @@ type ephemeralPorts struct {
 	err    string          // of the latest reading
 }
 
-// tellEphemeralPorts warns of the tunnels whose ports the kernel may give to any process.
-func (a *Agent) tellEphemeralPorts(now time.Time) {
+// reportEphemeralPorts warns of the tunnels whose ports the kernel may give to any process.
+func (a *Agent) reportEphemeralPorts(now time.Time) {
 	if a.ephemeral.readAt.IsZero() || now.Sub(a.ephemeral.readAt) >= ephemeralInterval {
 		a.readEphemeralPorts(now)
 	}

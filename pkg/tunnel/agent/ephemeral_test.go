@@ -72,7 +72,7 @@ func TestTunnelsOnEphemeralPortsAreToldOnce(t *testing.T) {
 				teller:  tell.New(events), metrics: newMetrics(nil), plan: routing.Plan{Tunnels: tt.tunnels},
 			}
 			for range 2 {
-				a.tell(time.Now())
+				a.report(time.Now())
 			}
 			close(events.Events)
 			if got := <-events.Events; got != tt.want {
@@ -96,25 +96,25 @@ func TestEphemeralPortsAreReadAgain(t *testing.T) {
 		teller:  tell.New(events), metrics: newMetrics(nil), plan: routing.Plan{Tunnels: tunnelsOn(20490)},
 	}
 	now := time.Now()
-	look := func(after time.Duration, settings fstest.MapFS, want float64) {
+	report := func(after time.Duration, settings fstest.MapFS, want float64) {
 		t.Helper()
 		now, a.options.ProcSys = now.Add(after), settings
-		a.tell(now)
+		a.report(now)
 		if got := testutil.ToFloat64(a.metrics.ephemeral); got != want {
 			t.Errorf("metric: got %v, want %v", got, want)
 		}
 	}
-	look(0, sysctls("1024 65535", ""), 1)
-	look(ephemeralInterval-1, sysctls("32768 60999", ""), 1) // not read yet
-	look(1, sysctls("32768 60999", ""), 0)
-	look(ephemeralInterval, sysctls("1024 65535", ""), 1)
+	report(0, sysctls("1024 65535", ""), 1)
+	report(ephemeralInterval-1, sysctls("32768 60999", ""), 1) // not read yet
+	report(1, sysctls("32768 60999", ""), 0)
+	report(ephemeralInterval, sysctls("1024 65535", ""), 1)
 	for range 2 { // and what was read before stays
-		look(ephemeralInterval, sysctls("1024", ""), 1)
+		report(ephemeralInterval, sysctls("1024", ""), 1)
 	}
 	if lines := strings.Count(log.String(), "node's port settings cannot be read"); lines != 1 {
 		t.Errorf("%d lines of log about a setting that cannot be read:\n%s", lines, &log)
 	}
-	look(ephemeralInterval, fstest.MapFS{}, 1)
+	report(ephemeralInterval, fstest.MapFS{}, 1)
 	if !strings.Contains(log.String(), "ip_local_port_range: file does not exist") {
 		t.Errorf("no word of a missing setting:\n%s", &log)
 	}

@@ -16,26 +16,26 @@ import (
 
 // Times of the loop.
 const (
-	// lookInterval is between two looks at the supervisor and the files.
-	lookInterval = 250 * time.Millisecond
-	// settleTime is what a burst of news is given to become one.
+	// syncInterval is between two readings of the supervisor's status and the files.
+	syncInterval = 250 * time.Millisecond
+	// settleTime is the wait after a change, so that changes that come together cause one sync.
 	settleTime = 20 * time.Millisecond
 )
 
-// tunnelState is what the loop knows of a tunnel in force.
+// tunnelState is the state of a planned tunnel.
 type tunnelState struct {
 	routing.Tunnel
-	// inForce is since when the supervisor runs it as it is written; zero while it does not.
-	inForce time.Time
-	result  *probe.Result // nil before the first
-	usedAt  time.Time     // when connections were last seen that are not the agent's
-	sick    bool          // people were told so
-	denied  bool          // and that it is refused
-	// wellSince is since when it has been well while people believe otherwise.
-	wellSince time.Time
+	// inForce is since when the supervisor runs the current specification; zero while it does not.
+	inForce     time.Time
+	result      *probe.Result // nil before the first
+	usedAt      time.Time     // when other connections than the agent's were last seen
+	isUnhealthy bool          // an event said so
+	denied      bool          // the event said that the server denies access
+	// healthySince is since when probes have succeeded while isUnhealthy is still set.
+	healthySince time.Time
 }
 
-// loop looks, decides and acts, until the context ends.
+// loop syncs after changes, results and syncInterval, until the context ends.
 func (a *Agent) loop(ctx context.Context) {
 	defer a.fleet.Close()
 	due := time.Now()
@@ -48,19 +48,19 @@ func (a *Agent) loop(ctx context.Context) {
 		case <-a.inbox.wake:
 			due = sooner(due, settleTime)
 		case result := <-a.results:
-			if a.learn(result) {
+			if a.handleResult(result) {
 				due = sooner(due, 0)
 			}
 		case <-timer.C:
 			now := time.Now()
-			a.look(ctx, now)
-			due = now.Add(lookInterval)
+			a.sync(ctx, now)
+			due = now.Add(syncInterval)
 		}
 		timer.Stop()
 	}
 }
 
-// sooner only ever brings a look forward: news without end does not keep it away.
+// sooner never postpones a sync, so that changes without end cannot keep it from running.
 func sooner(due time.Time, wait time.Duration) time.Time {
 	if t := time.Now().Add(wait); t.Before(due) {
 		return t
@@ -68,50 +68,50 @@ func sooner(due time.Time, wait time.Duration) time.Time {
 	return due
 }
 
-func (a *Agent) look(ctx context.Context, now time.Time) {
-	defer a.lastLook.Store(now.UnixNano())
+func (a *Agent) sync(ctx context.Context, now time.Time) {
+	defer a.lastSync.Store(now.UnixNano())
 	enough := a.observe(now)
 	if enough {
-		a.decide(ctx, now)
+		a.reconcile(ctx, now)
 	}
-	a.tell(now)
-	a.show()
+	a.report(now)
+	a.publish()
 }
 
-func (a *Agent) decide(ctx context.Context, now time.Time) {
+func (a *Agent) reconcile(ctx context.Context, now time.Time) {
 	in, err := a.input(now)
 	if err == nil {
 		a.plan, a.planned = routing.Make(in), true
 		a.memories = a.plan.Memories
 		err = a.apply(ctx, in.Files)
 	}
-	a.note(err)
+	a.recordResult(err)
 }
 
-// note logs an error once, though it is met at every look.
-func (a *Agent) note(err error) {
+// recordResult logs an error once, though every sync meets it again.
+func (a *Agent) recordResult(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
 	if text != a.lastErr && err != nil {
-		a.options.Log.Error("tunnels cannot be kept as they should be", "err", err)
+		a.options.Log.Error("tunnels cannot be updated", "err", err)
 	}
 	if text != a.lastErr && err == nil {
-		a.options.Log.Info("tunnels can be kept as they should be again")
+		a.options.Log.Info("tunnels can be updated again")
 	}
 	a.lastErr = text
 	a.metrics.applied(err)
 }
 
-// apply writes what is planned. What fails for one tunnel touches no other.
+// apply writes the planned specifications. A failure for one tunnel affects no other.
 func (a *Agent) apply(ctx context.Context, files []string) error {
 	var errs *multierror.Error
 	errs = multierror.Append(errs, a.save())
 	for _, name := range a.plan.Remove {
 		errs = multierror.Append(errs, a.options.Dir.Remove(name))
 		delete(a.written, name)
-		a.logOf(name).Info("tunnel ends: its target is gone")
+		a.logOf(name).Info("tunnel removed, as its target is gone")
 	}
 	states := map[string]*tunnelState{}
 	for _, tunnel := range a.plan.Tunnels {
@@ -121,8 +121,8 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 		}
 	}
 	a.tunnels = states
-	a.followSupervisor()
-	a.lookAtUses(time.Now())
+	a.observeSupervisor()
+	a.observeClients(time.Now())
 	a.fleet.Watch(ctx, a.tasks())
 	return errs.ErrorOrNil()
 }
@@ -144,7 +144,7 @@ func (a *Agent) write(tunnel routing.Tunnel) error {
 	}
 	a.written[tunnel.Name] = tunnel.Spec
 	if tunnel.Identity == (routing.Identity{}) {
-		err = a.options.Dir.RemoveCertificate(tunnel.Name) // what it was before may have shown one
+		err = a.options.Dir.RemoveCertificate(tunnel.Name) // an earlier identity may have needed one
 	}
 	if changed {
 		a.logOf(tunnel.Name).Info("tunnel's specification written", "port", tunnel.Port,
@@ -153,21 +153,21 @@ func (a *Agent) write(tunnel routing.Tunnel) error {
 	return err
 }
 
-// changeOf says what a supervisor will do about a specification.
+// changeOf is how the supervisor will apply a specification.
 func changeOf(before []byte, tunnel routing.Tunnel) string {
 	if before == nil {
 		return "new"
 	}
-	// What cannot be read had no serial.
+	// One that cannot be decoded had no serial.
 	if old, err := spec.Decode(before); err != nil || old.Restart != tunnel.Restart || old.Accept != tunnel.Accept {
 		return "restart"
 	}
 	return "reload"
 }
 
-// followSupervisor notes which tunnels run as they are written, and has those probed at once
+// observeSupervisor notes which tunnels run as they are written, and has those probed at wasReady
 // that begin to.
-func (a *Agent) followSupervisor() {
+func (a *Agent) observeSupervisor() {
 	for name, state := range a.tunnels {
 		status := a.status.Tunnels[name]
 		runs := status.Listening && status.Generation == spec.Generation(state.Spec)
@@ -189,7 +189,7 @@ func (a *Agent) tasks() []probe.Task {
 			task.Servers = append(task.Servers, a.server(server.Address))
 		}
 		task.Watch = a.watched(a.tunnels[t.Name])
-		// What nobody uses is asked without the tunnel: its stunnel can rest.
+		// Tunnels without clients are probed without a connection through stunnel, which may be stopped.
 		if task.InUse = a.tunnels[t.Name].inUse(time.Now()); !task.InUse {
 			task.Direct = a.server(t.Active.Address)
 		}
@@ -198,8 +198,8 @@ func (a *Agent) tasks() []probe.Task {
 	return tasks
 }
 
-// watched are the mount targets that old connections lead to, and the nearest when it is not
-// where everything leads.
+// watched are the mount targets of old connections, and the nearest one when some connection goes
+// elsewhere.
 func (a *Agent) watched(state *tunnelState) []netip.AddrPort {
 	watched, strays := a.unlisted(state), a.strays(state)
 	for i, target := range state.Nearest {
@@ -210,7 +210,7 @@ func (a *Agent) watched(state *tunnelState) []netip.AddrPort {
 	return watched
 }
 
-// peer is what the tunnel's own process has in its file.
+// peer is what a server is verified by, as in the tunnel's stunnel.conf.
 func (a *Agent) peer(t routing.Tunnel) probe.Peer {
 	peer := probe.Peer{Host: t.Host}
 	if t.Certificate.File != "" {

@@ -11,7 +11,7 @@ import (
 
 const metricsNamespace = "efs_stunnel_node"
 
-// metrics are the agent's. Those of single tunnels are made from the view at each reading, so
+// metrics are the agent's. Those of single tunnels are made from the snapshot at each scrape, so
 // that none outlives its tunnel.
 type metrics struct {
 	tunnels *tunnelMetrics
@@ -24,7 +24,7 @@ type metrics struct {
 	ephemeral prometheus.Gauge
 }
 
-func newMetrics(read func() *view) *metrics {
+func newMetrics(read func() *snapshot) *metrics {
 	m := &metrics{
 		tunnels: newTunnelMetrics(read),
 		probes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -84,7 +84,7 @@ func number(yes bool) float64 {
 
 // tunnelMetrics implements prometheus.Collector.
 type tunnelMetrics struct {
-	read func() *view
+	read func() *snapshot
 
 	tableUsable, tableUpdated, placeKnown, statusAge, hijacked *prometheus.Desc
 	up, listening, standby, active, otherZone, took, lastError *prometheus.Desc
@@ -93,7 +93,7 @@ type tunnelMetrics struct {
 	memory, memoryLimit                                        *prometheus.Desc
 }
 
-func newTunnelMetrics(read func() *view) *tunnelMetrics {
+func newTunnelMetrics(read func() *snapshot) *tunnelMetrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(metricsNamespace+"_"+name, help, labels, nil)
 	}
@@ -143,10 +143,10 @@ func (m *tunnelMetrics) Collect(to chan<- prometheus.Metric) {
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	gauge(m.tableUsable, number(v.tableGood))
+	gauge(m.tableUsable, number(v.tableUsable))
 	gauge(m.tableUpdated, seconds(v.updated))
 	gauge(m.placeKnown, number(v.place.Known()))
-	gauge(m.statusAge, time.Since(v.heardAt).Seconds())
+	gauge(m.statusAge, time.Since(v.statusSeenAt).Seconds())
 	if v.memoryLimit > 0 {
 		gauge(m.memoryLimit, float64(v.memoryLimit))
 	}
@@ -165,7 +165,7 @@ func (m *tunnelMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-func (m *tunnelMetrics) collectTunnel(t tunnelView, gauge func(*prometheus.Desc, float64, ...string)) {
+func (m *tunnelMetrics) collectTunnel(t tunnelSnapshot, gauge func(*prometheus.Desc, float64, ...string)) {
 	gauge(m.up, number(t.up), t.name)
 	gauge(m.listening, number(t.inForce), t.name)
 	gauge(m.standby, number(t.standby), t.name)
@@ -183,7 +183,7 @@ func (m *tunnelMetrics) collectTunnel(t tunnelView, gauge func(*prometheus.Desc,
 	}
 }
 
-func (m *tunnelMetrics) countTunnel(t tunnelView, to chan<- prometheus.Metric) {
+func (m *tunnelMetrics) countTunnel(t tunnelSnapshot, to chan<- prometheus.Metric) {
 	count := func(desc *prometheus.Desc, value int, labels ...string) {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), labels...)
 	}

@@ -13,49 +13,50 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// statusLife is how long a status file speaks for its supervisor.
-const statusLife = 3 * supervise.StatusInterval
+// statusLifetime is how long a supervisor counts as running after it wrote its status.
+const statusLifetime = 3 * supervise.StatusInterval
 
-// tableProblem is what is wrong with the ConfigMap; the zero tableProblem is nothing.
+// tableProblem is what is wrong with the ConfigMap; the zero value means nothing.
 type tableProblem struct {
-	heard    bool
-	text     string // that was read; "" also when there is none
+	synced   bool
+	text     string // that was decoded; "" also without a ConfigMap
 	deleted  bool
-	err      error // of all of it
+	err      error // of decoding the whole table
 	rejected []routing.Rejected
 }
 
-// observe takes in what is new. It says whether enough is known for a plan.
+// observe reads all inputs. It returns whether there is enough for a plan.
 func (a *Agent) observe(now time.Time) bool {
 	n := a.inbox.get()
-	a.place = a.whereabouts(n)
+	a.place = a.currentPlace(n)
 	a.readTable(n)
 	a.readStatus(now)
-	return a.hasTable && (n.asked || a.place.Known())
+	return a.hasTable && (n.metadataTried || a.place.Known())
 }
 
-// readTable decodes a text that is new. Whatever is wrong with it, the last good table stays.
-func (a *Agent) readTable(n news) {
-	if !n.heard || a.problem.heard && n.deleted == a.problem.deleted && n.text == a.problem.text {
+// readTable decodes the ConfigMap if it has changed. If it cannot be decoded, the last good table
+// remains in force.
+func (a *Agent) readTable(n inputs) {
+	if !n.synced || a.problem.synced && n.deleted == a.problem.deleted && n.table == a.problem.text {
 		return
 	}
 	if n.deleted {
-		a.problem = tableProblem{heard: true, deleted: true}
+		a.problem = tableProblem{synced: true, deleted: true}
 		return
 	}
-	table, rejected, err := routing.ReadTable([]byte(n.text), a.table)
-	a.problem = tableProblem{heard: true, text: n.text, err: err, rejected: rejected}
+	table, rejected, err := routing.ReadTable([]byte(n.table), a.table)
+	a.problem = tableProblem{synced: true, text: n.table, err: err, rejected: rejected}
 	if err != nil {
 		return
 	}
-	a.table, a.hasTable, a.unknown = table, true, neverRead(rejected, table)
+	a.table, a.hasTable, a.unknown = table, true, unreadableTargets(rejected, table)
 	if err := a.options.Dir.WriteTable(ports.Encode(table)); err != nil {
-		a.options.Log.Warn("table could not be kept for a start without the apiserver", "err", err)
+		a.options.Log.Warn("table cannot be stored; a restart without the apiserver would miss it", "err", err)
 	}
 }
 
-// neverRead are rejected targets of which there is nothing last, either.
-func neverRead(rejected []routing.Rejected, table ports.Table) []string {
+// unreadableTargets are rejected targets of which there is no earlier version, either.
+func unreadableTargets(rejected []routing.Rejected, table ports.Table) []string {
 	var names []string
 	for _, r := range rejected {
 		if _, known := table.Targets[r.FileSystem]; !known {
@@ -65,7 +66,7 @@ func neverRead(rejected []routing.Rejected, table ports.Table) []string {
 	return names
 }
 
-// readStatus forgets what a supervisor said that does not run any more.
+// readStatus reads the supervisor's status, which is empty when the supervisor does not run.
 func (a *Agent) readStatus(now time.Time) {
 	status, err := a.options.Status()
 	if err == nil && a.isFresh(status, now) {
@@ -78,24 +79,24 @@ func (a *Agent) readStatus(now time.Time) {
 	a.status = supervise.Status{}
 }
 
-// isFresh goes by the agent's own clock, which cannot be set, since it saw the status change. Only
-// of the first one it cannot know how old it is but by what is written there.
+// isFresh measures the age of the status by the monotonic clock, which cannot be set, from when the
+// agent saw it change. Only the age of the first one is by the time written in it.
 func (a *Agent) isFresh(status supervise.Status, now time.Time) bool {
-	if !status.UpdatedAt.Equal(a.heard) {
-		a.heardAt = now
-		if a.heard.IsZero() {
-			a.heardAt = now.Add(-max(0, now.Sub(status.UpdatedAt)))
+	if !status.UpdatedAt.Equal(a.statusUpdatedAt) {
+		a.statusSeenAt = now
+		if a.statusUpdatedAt.IsZero() {
+			a.statusSeenAt = now.Add(-max(0, now.Sub(status.UpdatedAt)))
 		}
-		a.heard = status.UpdatedAt
+		a.statusUpdatedAt = status.UpdatedAt
 	}
-	return now.Sub(a.heardAt) <= statusLife
+	return now.Sub(a.statusSeenAt) <= statusLifetime
 }
 
-// standby are the tunnels that are new to this pod and whose port another pod has: they prove
-// themselves beside it until this pod is ready, and listen on the port with it from then on.
+// standby are the tunnels that are new to this pod and whose port another pod has. They are probed
+// on another address until this pod is ready, and listen on the port beside the other pod then.
 func (a *Agent) standby() map[string]bool {
 	standby := map[string]bool{}
-	if v := a.view.Load(); v != nil && v.once {
+	if v := a.snapshot.Load(); v != nil && v.wasReady {
 		return standby
 	}
 	address := netip.MustParseAddr(wellknown.LoopbackAddress)
@@ -109,7 +110,7 @@ func (a *Agent) standby() map[string]bool {
 	return standby
 }
 
-// input is all of what a plan is made from.
+// input is everything that a plan is made from.
 func (a *Agent) input(now time.Time) (routing.Input, error) {
 	files, err := a.options.Dir.Names()
 	if err != nil {

@@ -6,12 +6,12 @@ import (
 	"syscall"
 )
 
-// bindable says whether a process could listen there now. It binds without listening, which no
-// client notices and which keeps nobody else from listening.
+// bindable says whether a process could listen at the address now. It binds without listening, which
+// neither clients nor other listeners notice.
 func bindable(address netip.AddrPort) bool {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return true // for stunnel to find out
+		return true // the supervisor will report the error
 	}
 	defer func() { _ = syscall.Close(fd) }() // it holds nothing that could be lost
 	// As stunnel does: connections that are ending do not count.

@@ -14,7 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// taintInterval is between two looks at the own node's taints.
+// taintInterval is between two checks of the node's taints.
 const taintInterval = 500 * time.Millisecond
 
 // operation is one of a JSON patch (RFC 6902).
@@ -25,10 +25,10 @@ type operation struct {
 }
 
 // untaint is the patch that removes our taint from a node, nil when it is not there. Each
-// removal is tested first, so that a list that changed meanwhile loses nobody's taint.
+// removal follows a test operation, so that no other taint is removed if the list has changed.
 func untaint(taints []corev1.Taint) []operation {
 	var patch []operation
-	for i := len(taints) - 1; i >= 0; i-- { // from the end: what comes before keeps its place
+	for i := len(taints) - 1; i >= 0; i-- { // from the end, so that the indexes before stay valid
 		if taints[i].Key != wellknown.TaintAgentNotReady {
 			continue
 		}

@@ -63,7 +63,7 @@ func TestStartupTaint(t *testing.T) {
 		if conflicts > 1 {
 			return false, nil, nil
 		}
-		// Somebody changes the list between the agent's look and its patch.
+		// The list changes between the agent's check and its patch.
 		return true, nil, apierrors.NewInvalid(schema.GroupKind{Kind: "Node"}, nodeName, nil)
 	})
 	p := c.pod(stunneltest.FreePort(t, "127.0.0.1").String())

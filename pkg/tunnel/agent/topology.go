@@ -12,32 +12,33 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/topology"
 )
 
-// maxMetadataWait is between two questions to a metadata service that does not answer.
+// maxMetadataWait is the longest time between two requests to a metadata service that does not answer.
 const maxMetadataWait = 5 * time.Minute
 
-// findPlace asks the instance's metadata until it answers. The labels of the node serve as long.
-func (a *Agent) findPlace(ctx context.Context) {
+// readMetadata requests the instance metadata until the service answers. The labels of the node are
+// used meanwhile.
+func (a *Agent) readMetadata(ctx context.Context) {
 	policy := backoff.NewExponentialBackOff(backoff.WithMaxInterval(maxMetadataWait), backoff.WithMaxElapsedTime(0))
 	first := true
 	_ = backoff.Retry(func() error {
 		found, err := a.options.Metadata(ctx)
-		a.inbox.put(func(n *news) {
-			n.asked = true
+		a.inbox.put(func(n *inputs) {
+			n.metadataTried = true
 			if err == nil {
 				n.metadata = found
 			}
 		})
 		if err != nil && first {
-			a.options.Log.Info("instance metadata does not tell where the node is; its labels are used", "err", err)
+			a.options.Log.Info("instance metadata cannot be read; using the node's labels", "err", err)
 		}
 		first = false
 		return err
-	}, backoff.WithContext(policy, ctx)) // it only fails when the context ends
+	}, backoff.WithContext(policy, ctx)) // the error is the context's
 }
 
-// whereabouts is the best that is known: the instance's own word, the node's labels, or what
-// was known in an earlier life.
-func (a *Agent) whereabouts(n news) routing.Place {
+// currentPlace is from the instance metadata, else from the node's labels, else as it was before,
+// also in an earlier run.
+func (a *Agent) currentPlace(n inputs) routing.Place {
 	if n.metadata.Known() {
 		return n.metadata
 	}

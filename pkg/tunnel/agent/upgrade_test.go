@@ -70,7 +70,7 @@ func TestUpgradeBySurge(t *testing.T) {
 		first.endAgent()
 		first.endSupervisor()
 	})
-	t.Logf("nobody served the port for %s", gap)
+	t.Logf("no process served the port for %s", gap)
 	if gap > patience/2 {
 		t.Errorf("a gap of %s is noticed", gap)
 	}
@@ -111,7 +111,7 @@ func watchGap(t *testing.T, c *cluster, local netip.AddrPort, happens func()) ti
 	begin := time.Now()
 	for c.answers(local) != nil {
 		if time.Since(begin) > patience {
-			t.Fatal("nobody took the port over")
+			t.Fatal("no process took over the port")
 		}
 		<-time.After(time.Millisecond)
 	}

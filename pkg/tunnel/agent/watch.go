@@ -15,17 +15,17 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// watch follows two objects, the table and the node, until the context ends.
+// watch watches two objects, the table and the node, until the context ends.
 func (a *Agent) watch(ctx context.Context) error {
-	tables := one(a.options.Client, a.options.Namespace, wellknown.TargetsConfigMap)
-	nodes := one(a.options.Client, metav1.NamespaceAll, a.options.Node)
+	tables := singleObject(a.options.Client, a.options.Namespace, wellknown.TargetsConfigMap)
+	nodes := singleObject(a.options.Client, metav1.NamespaceAll, a.options.Node)
 	table, node := tables.Core().V1().ConfigMaps().Informer(), nodes.Core().V1().Nodes().Informer()
-	if err := node.SetTransform(essence); err != nil {
+	if err := node.SetTransform(trimNode); err != nil {
 		return fmt.Errorf("watching the node: %w", err)
 	}
-	complain := a.complainer()
+	logError := a.watchErrorHandler()
 	for _, each := range []cache.SharedIndexInformer{table, node} {
-		if err := each.SetWatchErrorHandlerWithContext(complain); err != nil {
+		if err := each.SetWatchErrorHandlerWithContext(logError); err != nil {
 			return fmt.Errorf("watching the apiserver: %w", err)
 		}
 	}
@@ -39,7 +39,7 @@ func (a *Agent) watch(ctx context.Context) error {
 	tables.StartWithContext(ctx)
 	nodes.StartWithContext(ctx)
 	if cache.WaitForCacheSync(ctx.Done(), tableHandler.HasSynced) {
-		a.inbox.put(func(n *news) { n.deleted = !n.heard; n.heard = true }) // there may be none
+		a.inbox.put(func(n *inputs) { n.deleted = !n.synced; n.synced = true }) // the list may be empty
 	}
 	<-ctx.Done()
 	tables.Shutdown()
@@ -47,16 +47,15 @@ func (a *Agent) watch(ctx context.Context) error {
 	return nil
 }
 
-// one makes informers of a single object: no right to see others is needed.
-func one(client kubernetes.Interface, namespace, name string) informers.SharedInformerFactory {
+// singleObject makes informers of one object: they need no right to list others.
+func singleObject(client kubernetes.Interface, namespace, name string) informers.SharedInformerFactory {
 	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	return informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = selector }))
 }
 
-// essence leaves out what may be large and is not read: the images on the node, and the history
-// of fields.
-func essence(object any) (any, error) {
+// trimNode drops what may be large and is not used: the node's images and its managed fields.
+func trimNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {
 		return object, nil
@@ -73,36 +72,36 @@ func (a *Agent) tableHandler() cache.ResourceEventHandler {
 	put := func(object any) {
 		if cm, ok := object.(*corev1.ConfigMap); ok && cm.Name == wellknown.TargetsConfigMap {
 			text := cm.Data[wellknown.TargetsKey]
-			a.inbox.put(func(n *news) { n.text, n.heard, n.deleted = text, true, false })
+			a.inbox.put(func(n *inputs) { n.table, n.synced, n.deleted = text, true, false })
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    put,
 		UpdateFunc: func(_, object any) { put(object) },
-		// Whatever was deleted, there was one object.
-		DeleteFunc: func(any) { a.inbox.put(func(n *news) { n.text, n.heard, n.deleted = "", true, true }) },
+		// Only one object is watched.
+		DeleteFunc: func(any) { a.inbox.put(func(n *inputs) { n.table, n.synced, n.deleted = "", true, true }) },
 	}
 }
 
 func (a *Agent) nodeHandler() cache.ResourceEventHandler {
 	put := func(object any) {
 		if node, ok := object.(*corev1.Node); ok && node.Name == a.options.Node {
-			a.inbox.put(func(n *news) { n.node = node })
+			a.inbox.put(func(n *inputs) { n.node = node })
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{AddFunc: put, UpdateFunc: func(_, object any) { put(object) }}
 }
 
-// complaintsPerMinute keeps the log readable while the apiserver is away.
-const complaintsPerMinute = 2
+// loggedErrorsPerMinute limits the log while the apiserver cannot be reached.
+const loggedErrorsPerMinute = 2
 
-// complainer logs why the apiserver cannot be watched. Reflectors go on by themselves.
-func (a *Agent) complainer() cache.WatchErrorHandlerWithContext {
-	limit := flowcontrol.NewTokenBucketRateLimiter(complaintsPerMinute/60.0, complaintsPerMinute)
+// watchErrorHandler counts and logs errors of watches. Reflectors retry by themselves.
+func (a *Agent) watchErrorHandler() cache.WatchErrorHandlerWithContext {
+	limit := flowcontrol.NewTokenBucketRateLimiter(loggedErrorsPerMinute/60.0, loggedErrorsPerMinute)
 	return func(_ context.Context, _ *cache.Reflector, err error) {
 		a.metrics.watches.Inc()
 		if limit.TryAccept() {
-			a.options.Log.Warn("apiserver cannot be watched for the moment; tunnels stay as they are", "err", err)
+			a.options.Log.Warn("watch of the apiserver failed; tunnels stay as they are", "err", err)
 		}
 	}
 }

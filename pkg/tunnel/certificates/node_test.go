@@ -111,7 +111,7 @@ func (n *node) fetchCredentials(_ context.Context, region string) (certificates.
 	return n.credentials, n.err
 }
 
-// has gives the node credentials that expire after a while, 0 for never.
+// setCredentials gives the node credentials that expire after a while, 0 for never.
 func (n *node) setCredentials(accessKeyID string, life time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -19,18 +19,18 @@ import (
 // upgradeTime is far longer than the old agent of an upgrade stays.
 const upgradeTime = 15 * time.Minute
 
-// node is what events are about. Its uid is its name, as in kubelet's events: kubectl describe
-// finds them by it, and no Node has to be read first.
+// node is the object of events. Its uid is its name, as in kubelet's events: kubectl describe finds
+// events by that uid, and the Node need not be read first.
 func (a *Agent) node() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.options.Node, UID: types.UID(a.options.Node)}}
 }
 
-// tell says what is wrong for as long as it is. The teller keeps it from being said too often.
-func (a *Agent) tell(now time.Time) {
-	a.saying = map[string]string{}
-	defer func() { a.said = a.saying }()
-	a.tellTable()
-	a.tellEphemeralPorts(now)
+// report reports what is wrong now, at each sync. The teller limits how often an event is repeated.
+func (a *Agent) report(now time.Time) {
+	a.reporting = map[string]string{}
+	defer func() { a.reported = a.reporting }()
+	a.reportTable()
+	a.reportEphemeralPorts(now)
 	for _, t := range a.plan.Troubles {
 		a.warn(wellknown.EventTargetUnusable, t.Name, fmt.Sprintf("target %s cannot be served (%s): %s", t.Name, t.Reason, t.Message))
 	}
@@ -39,13 +39,13 @@ func (a *Agent) tell(now time.Time) {
 			a.warn(wellknown.EventPortTaken, t.Name, fmt.Sprintf("port %d of target %s is taken by another process; "+
 				"volumes on it cannot be mounted on this node until that ends", t.Port, t.Name))
 		}
-		a.tellHijacked(t)
-		a.tellRefusal(t)
-		a.tellCertificate(t, now)
+		a.reportHijacked(t)
+		a.reportRefusedConfiguration(t)
+		a.reportCertificate(t, now)
 	}
 }
 
-func (a *Agent) tellHijacked(t routing.Tunnel) {
+func (a *Agent) reportHijacked(t routing.Tunnel) {
 	if state, ok := a.tunnels[t.Name]; ok && isHijacked(state) {
 		a.warn(wellknown.EventPortHijacked, t.Name, fmt.Sprintf("new connections to port %[1]d of this node, for volumes on %[2]s, reach another pod or Service "+
 			"instead of the tunnel, which receives this node's NFS traffic in the clear: find the pod on this node with hostPort %[1]d, "+
@@ -53,9 +53,9 @@ func (a *Agent) tellHijacked(t routing.Tunnel) {
 	}
 }
 
-// tellCertificate tells of one that is growing old, or says less than it should. Of one without
-// which there is no tunnel, routing tells.
-func (a *Agent) tellCertificate(t routing.Tunnel, now time.Time) {
+// reportCertificate reports that the tunnel's client certificate cannot be renewed or replaced. A
+// tunnel that cannot exist without a certificate is one of the plan's Troubles.
+func (a *Agent) reportCertificate(t routing.Tunnel, now time.Time) {
 	c := t.Certificate
 	if c.Problem == "" {
 		return
@@ -72,22 +72,22 @@ func (a *Agent) tellCertificate(t routing.Tunnel, now time.Time) {
 		t.Name, t.Port, state, c.Problem))
 }
 
-// tellRefusal hands on what the supervisor says of a configuration that cannot be run. Nobody
-// else would tell of a file that is mounted into the agent's container only.
-func (a *Agent) tellRefusal(t routing.Tunnel) {
+// reportRefusedConfiguration reports a configuration that stunnel or the supervisor cannot use, for
+// example because a file is not mounted into the supervisor's container.
+func (a *Agent) reportRefusedConfiguration(t routing.Tunnel) {
 	p := a.status.Tunnels[t.Name].Process
 	if p != nil && (p.Reason == supervise.ReasonBadConfig || p.Reason == supervise.ReasonStartFailed) {
 		a.warn(wellknown.EventConfigurationRefused, t.Name, fmt.Sprintf("tunnel to %s on port %d cannot run as it is configured (%s): %s", t.Name, t.Port, p.Reason, p.Words))
 	}
 }
 
-// isForeign: during an upgrade it is no news that the old pod still has the ports, if it is of a
-// version that does not share them.
+// isForeign says whether something else than the old pod of an upgrade has the port: an old pod of
+// a version that does not share ports keeps them for a while.
 func (a *Agent) isForeign(since, now time.Time) bool {
-	return !a.sibling.Load() && now.Sub(a.started) >= httpGrace || now.Sub(since) >= upgradeTime
+	return !a.otherAgent.Load() && now.Sub(a.started) >= httpGrace || now.Sub(since) >= upgradeTime
 }
 
-func (a *Agent) tellTable() {
+func (a *Agent) reportTable() {
 	switch p := a.problem; {
 	case p.deleted && a.hasTable:
 		a.warn(wellknown.EventTableMissing, "", "ConfigMap "+wellknown.TargetsConfigMap+" is gone; what it last said is served on")
@@ -99,14 +99,14 @@ func (a *Agent) tellTable() {
 	}
 }
 
-// warn says what holds at this look. The log has it once for as long as it stays the same.
+// warn records an event. It logs the message once for as long as it stays the same.
 func (a *Agent) warn(reason, topic, message string) {
 	a.teller.WarnOf(a.node(), reason, topic, message)
 	key := reason + " " + topic
-	if a.said[key] != message {
+	if a.reported[key] != message {
 		a.logOf(topic).Warn("node cannot serve as it should", "reason", message)
 	}
-	a.saying[key] = message
+	a.reporting[key] = message
 }
 
 // logOf names a tunnel's file system, and the access point if it has one.
@@ -119,40 +119,41 @@ func (a *Agent) logOf(name string) *slog.Logger {
 	return log
 }
 
-// tellHealth tells when a tunnel begins to fail, and when it has been well again for a while. That it
-// is refused is told after anything else, too: nobody need look at the network then.
-func (a *Agent) tellHealth(state *tunnelState) {
+// reportHealth records when a tunnel becomes unhealthy, and when it has been healthy again for a
+// while. That the server denies access is recorded after another problem, too: then the network
+// is not the cause.
+func (a *Agent) reportHealth(state *tunnelState) {
 	r := state.result
 	denied := probe.Reason(r.Err) == probe.ReasonDenied
 	switch {
-	case r.Err != nil && (!state.sick || denied && !state.denied):
-		state.sick, state.denied, state.wellSince = true, denied, time.Time{}
-		message := a.unhealthy(state)
+	case r.Err != nil && (!state.isUnhealthy || denied && !state.denied):
+		state.isUnhealthy, state.denied, state.healthySince = true, denied, time.Time{}
+		message := a.unhealthyMessage(state)
 		a.logOf(state.Name).Warn("tunnel is unhealthy", "port", state.Port,
 			"mountTarget", state.Active.Address, "reason", probe.Reason(r.Err), "err", r.Err)
 		a.record(state, corev1.EventTypeWarning, wellknown.EventTunnelUnhealthy, message)
 	case r.Err != nil:
-		state.wellSince = time.Time{}
-	case !state.sick:
-	case state.wellSince.IsZero():
-		state.wellSince = r.At
-	case r.At.Sub(state.wellSince) >= healAfter:
-		state.sick, state.denied, state.wellSince = false, false, time.Time{}
+		state.healthySince = time.Time{}
+	case !state.isUnhealthy:
+	case state.healthySince.IsZero():
+		state.healthySince = r.At
+	case r.At.Sub(state.healthySince) >= healthyAfter:
+		state.isUnhealthy, state.denied, state.healthySince = false, false, time.Time{}
 		a.logOf(state.Name).Info("tunnel is healthy again", "port", state.Port, "mountTarget", state.Active.Address)
 		a.record(state, corev1.EventTypeNormal, wellknown.EventTunnelHealthy,
 			fmt.Sprintf("tunnel to %s on port %d is healthy again", state.Name, state.Port))
 	}
 }
 
-// record marks the event with the tunnel: one that comes and goes must not use up what a node may
-// say of the others.
+// record annotates the event with the tunnel: events are limited for each tunnel, so that one whose
+// health changes often does not use up the node's.
 func (a *Agent) record(state *tunnelState, kind, reason, message string) {
 	mark := map[string]string{wellknown.AnnotationTunnel: state.Name}
 	a.options.Events.AnnotatedEventf(a.node(), mark, kind, reason, "%s", message)
 }
 
-// unhealthy prefers stunnel's own words, which say what is wrong with a certificate.
-func (a *Agent) unhealthy(state *tunnelState) string {
+// unhealthyMessage prefers stunnel's message, which says what is wrong with a certificate.
+func (a *Agent) unhealthyMessage(state *tunnelState) string {
 	words := state.result.Err.Error()
 	if problem := a.status.Tunnels[state.Name].Connection; problem != nil && !isHijacked(state) {
 		words = fmt.Sprintf("%s: %s", problem.Reason, problem.Words)
@@ -165,14 +166,14 @@ func (a *Agent) unhealthy(state *tunnelState) string {
 		state.Name, state.Port, open, probe.Reason(state.result.Err), words)
 }
 
-// tellStep tells where a tunnel is led, and why.
-func (a *Agent) tellStep(state *tunnelState, memory routing.Memory, step routing.Step) {
+// reportStep records that a tunnel moves to another mount target or is restarted, and why.
+func (a *Agent) reportStep(state *tunnelState, memory routing.Memory, step routing.Step) {
 	a.metrics.stepped(step)
 	to := state.Nearest[0].Address
 	if memory.First.IsValid() {
 		to = memory.First
 	}
-	a.logOf(state.Name).Warn("tunnel is led elsewhere or begins anew", "port", state.Port, "mountTarget", to, "reason", step)
+	a.logOf(state.Name).Warn("tunnel moves to another mount target or restarts", "port", state.Port, "mountTarget", to, "reason", step)
 	eventType, reason := corev1.EventTypeWarning, wellknown.EventTunnelMoved
 	switch step {
 	case routing.Renew:

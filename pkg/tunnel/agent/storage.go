@@ -12,43 +12,43 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// notes are what the agent keeps on disk, besides the table.
-type notes struct {
+// storedState is what the agent stores in a file, besides the table.
+type storedState struct {
 	Place   routing.Place             `json:"place"`
 	Unknown []string                  `json:"unknown,omitempty"`
 	Tunnels map[string]routing.Memory `json:"tunnels"`
 }
 
-// load takes up what an earlier life kept. Whatever cannot be read is as if it had not been
-// there: the files of the tunnels say the rest, and nothing of them is lost.
+// load reads what an earlier run stored. What cannot be read counts as missing: the tunnels'
+// specifications have the rest.
 func (a *Agent) load() {
-	if err := a.loadNotes(); err != nil {
-		a.options.Log.Warn("notes of an earlier run are of no use", "err", err)
+	if err := a.loadState(); err != nil {
+		a.options.Log.Warn("state of an earlier run cannot be used", "err", err)
 	}
-	if err := a.loadFiles(); err != nil {
-		a.options.Log.Warn("tunnels' files of an earlier run are of no use", "err", err)
+	if err := a.loadSpecs(); err != nil {
+		a.options.Log.Warn("specifications of an earlier run cannot be used", "err", err)
 	}
 	if err := a.loadTable(); err != nil {
-		a.options.Log.Warn("table of an earlier run is of no use", "err", err)
+		a.options.Log.Warn("table of an earlier run cannot be used", "err", err)
 	}
 }
 
-func (a *Agent) loadNotes() error {
+func (a *Agent) loadState() error {
 	text, err := a.options.Dir.Memory()
 	if err != nil || text == nil {
 		return err
 	}
-	var n notes
+	var n storedState
 	if err := json.Unmarshal(text, &n); err != nil {
-		return fmt.Errorf("reading notes: %w", err)
+		return fmt.Errorf("reading the stored state: %w", err)
 	}
-	a.place, a.unknown, a.kept = n.Place, n.Unknown, text
+	a.place, a.unknown, a.stored = n.Place, n.Unknown, text
 	maps.Copy(a.memories, n.Tunnels)
 	return nil
 }
 
-// loadFiles believes a file more than the notes, which are written before it.
-func (a *Agent) loadFiles() error {
+// loadSpecs prefers a specification to the stored state, which is written before it.
+func (a *Agent) loadSpecs() error {
 	names, err := a.options.Dir.Names()
 	if err != nil {
 		return err
@@ -60,7 +60,7 @@ func (a *Agent) loadFiles() error {
 		}
 		tunnel, err := spec.Decode(text)
 		if err != nil {
-			a.logOf(name).Warn("specification of an earlier run is of no use", "err", err)
+			a.logOf(name).Warn("specification of an earlier run cannot be used", "err", err)
 			continue
 		}
 		memory, known := a.memories[name]
@@ -81,25 +81,25 @@ func (a *Agent) loadTable() error {
 	}
 	table, _, err := routing.ReadTable(text, ports.Table{})
 	if err != nil {
-		return fmt.Errorf("reading the kept table: %w", err)
+		return fmt.Errorf("reading the stored table: %w", err)
 	}
 	a.table, a.hasTable = table, true
-	a.options.Log.Info("table of an earlier run is used until the apiserver has one")
+	a.options.Log.Info("using the table of an earlier run until the apiserver answers")
 	return nil
 }
 
-// save writes the notes if they are news.
+// save stores the state if it has changed.
 func (a *Agent) save() error {
-	text, err := json.Marshal(notes{a.place, a.unknown, a.memories})
+	text, err := json.Marshal(storedState{a.place, a.unknown, a.memories})
 	if err != nil {
-		return fmt.Errorf("keeping notes: %w", err)
+		return fmt.Errorf("storing the state: %w", err)
 	}
-	if bytes.Equal(text, a.kept) {
+	if bytes.Equal(text, a.stored) {
 		return nil
 	}
 	if err := a.options.Dir.WriteMemory(text); err != nil {
 		return err
 	}
-	a.kept = text
+	a.stored = text
 	return nil
 }

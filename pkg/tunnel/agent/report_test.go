@@ -29,13 +29,13 @@ func TestHealthIsToldWhenItChanges(t *testing.T) {
 		{context.DeadlineExceeded, 0, ""},
 		{probe.ErrDenied, 0, ""},
 		{nil, 0, ""},
-		{nil, healAfter, "healthy again"},
+		{nil, healthyAfter, "healthy again"},
 		{probe.ErrDenied, 0, "(Denied)"},
 		{context.DeadlineExceeded, 0, ""},
 	} {
 		now = now.Add(step.after)
 		state.result = &probe.Result{Err: step.err, At: now}
-		a.tellHealth(state)
+		a.reportHealth(state)
 		told := ""
 		select {
 		case told = <-events.Events:

@@ -10,15 +10,14 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
-// healAfter is how long a tunnel must be well before people are told so: one that comes and
-// goes is not.
-const healAfter = 30 * time.Second
+// healthyAfter is how long probes must succeed before an event says that a tunnel is healthy again.
+const healthyAfter = 30 * time.Second
 
-// learn takes in what a probe found. It says whether something is to be done at once.
-func (a *Agent) learn(result probe.Result) bool {
+// handleResult judges the result of a probe. It returns whether a sync is needed at once.
+func (a *Agent) handleResult(result probe.Result) bool {
 	state, ok := a.tunnels[result.Name]
 	if !ok || state.Accept != result.Accept {
-		return false // of a tunnel that is no more
+		return false // the tunnel was removed or changed
 	}
 	if result.Late {
 		a.metrics.late.Inc()
@@ -27,20 +26,20 @@ func (a *Agent) learn(result probe.Result) bool {
 	state.result = &result
 	a.metrics.probed(result)
 	if state.inForce.IsZero() || result.Began.Before(state.inForce) {
-		return false // of a process that is starting, or is none: the supervisor tells of that
+		return false // its process is starting or has ended, which the supervisor's status says
 	}
 	if isHijacked(state) {
-		a.tellHealth(state)
-		return false // what answered is not the tunnel, so nothing is known of that
+		a.reportHealth(state)
+		return false // the answer is another process', and says nothing about the tunnel
 	}
 	memory, step := a.memories[result.Name].After(a.findingOf(result, state), state.Nearest)
 	a.memories[result.Name] = memory
-	a.tellHealth(state)
+	a.reportHealth(state)
 	if step == routing.Stay {
 		return false
 	}
-	a.tellStep(state, memory, step)
-	state.inForce = time.Time{} // what is under way is about the tunnel as it was
+	a.reportStep(state, memory, step)
+	state.inForce = time.Time{} // results of probes that run now are about the earlier specification
 	return true
 }
 
@@ -71,31 +70,30 @@ func (a *Agent) findingOf(r probe.Result, state *tunnelState) routing.Finding {
 	return f
 }
 
-// isSilent: a server that refuses new connections may well serve those that are open; one of
-// which nothing comes back does not.
+// isSilent says whether the server does not answer at all. One that refuses new connections may
+// still serve open ones.
 func isSilent(err error) bool {
 	reason := probe.Reason(err)
 	return reason == probe.ReasonTimeout || reason == probe.ReasonUnreachable
 }
 
-// strays are mount targets that connections of a tunnel are open to, though new ones go
-// elsewhere: stunnel tried the next one for a moment in which the first refused, and the kernel
-// keeps a connection for as long as it is used.
+// strays are mount targets to which the tunnel has open connections, though new ones go to the
+// active one: stunnel tried the next server when the first one refused, and the kernel keeps a
+// connection for as long as it is used.
 func (a *Agent) strays(state *tunnelState) []routing.MountTarget {
 	var strays []routing.MountTarget
 	for _, target := range state.Nearest {
-		leads := func(server netip.AddrPort) bool { return server.Addr().Unmap() == target.Address }
-		if target != state.Active && slices.ContainsFunc(a.status.Tunnels[state.Name].Servers, leads) {
+		connected := func(server netip.AddrPort) bool { return server.Addr().Unmap() == target.Address }
+		if target != state.Active && slices.ContainsFunc(a.status.Tunnels[state.Name].Servers, connected) {
 			strays = append(strays, target)
 		}
 	}
 	return strays
 }
 
-// unlisted are servers that connections are open to although the table has them no more: it drops
-// a mount target while that is being deleted, and still serves. The tunnel is restarted when one
-// of them falls silent, and not before: whether the kernel is writing is not known here, so there
-// is no moment of which one could say that a restart costs nothing.
+// unlisted are servers to which the tunnel has open connections, but which are not in the table any
+// more: a mount target is removed from it while it is being deleted and still serves. The tunnel is
+// restarted only when such a server is silent: the agent cannot tell when no write is under way.
 func (a *Agent) unlisted(state *tunnelState) []netip.AddrPort {
 	var unlisted []netip.AddrPort
 	for _, server := range a.status.Tunnels[state.Name].Servers {
@@ -108,8 +106,9 @@ func (a *Agent) unlisted(state *tunnelState) []netip.AddrPort {
 	return unlisted
 }
 
-// answerOf leaves open what only stunnel can say: it judges certificates by OpenSSL's rules, and
-// shows one of its own, without which a server may let nobody in.
+// answerOf classifies a direct connection of the agent. Only stunnel can tell for certain whether
+// a server is to be trusted, as it verifies certificates by OpenSSL's rules, and whether the server
+// allows the tunnel's client certificate.
 func answerOf(err error) routing.Answer {
 	switch probe.Reason(err) {
 	case "":
@@ -122,8 +121,8 @@ func answerOf(err error) routing.Answer {
 	return routing.Dead
 }
 
-// isUnproven leaves out the certificate that stunnel shows: who is let in is the file system's
-// policy, and the same at all of its mount targets.
+// isUnproven says whether the server could not prove who it is. That it refuses the client
+// certificate does not count: the file system policy is the same at all mount targets.
 func isUnproven(p *supervise.Problem) bool {
 	if p == nil {
 		return false

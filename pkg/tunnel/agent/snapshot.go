@@ -1,0 +1,218 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/httpserver"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+)
+
+// snapshot is the state after a sync, for probes and metrics. It is never changed.
+type snapshot struct {
+	hasTable     bool
+	tableUsable  bool
+	updated      time.Time // lastUpdate of the table
+	place        routing.Place
+	supervised   bool
+	memoryLimit  uint64    // of each process, in bytes; 0 while no supervisor runs
+	statusSeenAt time.Time // when the supervisor's status was last seen to change
+	planned      bool
+	tunnels      []tunnelSnapshot // by name
+	unknown      []string         // targets that this agent could never decode
+	troubles     []routing.Trouble
+	waiting      []string // tunnels that need a client certificate, and have none
+	// certificates are by tunnel; the map is never changed.
+	certificates map[string]routing.Certificate
+	wasReady     bool // the agent was ready once
+}
+
+// tunnelSnapshot is one tunnel.
+type tunnelSnapshot struct {
+	name     string
+	standby  bool
+	hijacked bool // new connections to its port do not reach it
+	inForce  bool
+	probed   bool
+	up       bool
+	took     time.Duration
+	active   netip.Addr // the server that was reached last, else the one that is tried first
+	zone     string     // of that one
+	far      bool       // that, or the server of another connection, is not in the node's zone
+	status   supervise.Tunnel
+	problems []string // reasons of what is wrong now
+}
+
+// publish makes a snapshot of the loop's state.
+func (a *Agent) publish() {
+	before := a.snapshot.Load()
+	s := &snapshot{
+		hasTable: a.hasTable, tableUsable: a.hasTable && a.problem.err == nil && !a.problem.deleted && len(a.problem.rejected) == 0,
+		updated: a.table.LastUpdate, place: a.place, supervised: a.status.PID != 0, statusSeenAt: a.statusSeenAt, memoryLimit: a.status.MemoryLimit,
+		planned: a.planned, unknown: a.unknown, troubles: a.plan.Troubles, wasReady: before != nil && before.wasReady,
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.tunnels)) {
+		s.tunnels = append(s.tunnels, a.snapshotOf(a.tunnels[name]))
+	}
+	s.waiting, s.certificates = waiting(a.plan), a.certificates.Certificates()
+	s.wasReady = s.wasReady || s.readyAtFirst(a.waitsForHealth()) == nil
+	a.snapshot.Store(s)
+}
+
+// waiting are the tunnels without a client certificate, also those for which none can be made.
+func waiting(plan routing.Plan) []string {
+	names := slices.Clone(plan.Waiting)
+	for _, t := range plan.Troubles {
+		if t.Reason == routing.ClientCertificate {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
+func (a *Agent) snapshotOf(state *tunnelState) tunnelSnapshot {
+	status := a.status.Tunnels[state.Name]
+	t := tunnelSnapshot{
+		name: state.Name, standby: state.Standby, hijacked: isHijacked(state), inForce: !state.inForce.IsZero(), status: status,
+		active: state.Active.Address, zone: state.Active.Zone,
+	}
+	if r := state.result; r != nil {
+		t.probed, t.took = true, r.Took
+		t.up = r.Err == nil || r.Established
+	}
+	t.reached(state)
+	t.far = a.isFar(t.zone) || slices.ContainsFunc(a.strays(state), func(m routing.MountTarget) bool { return a.isFar(m.Zone) })
+	t.problems = problemsOf(state, status)
+	return t
+}
+
+// isFar says whether a zone is another than the node's, as far as both are known.
+func (a *Agent) isFar(zone string) bool {
+	return zone != "" && a.place.Zone != "" && zone != a.place.Zone
+}
+
+// reached sets the server that stunnel reached last, if it has: stunnel skips those that refuse.
+func (t *tunnelSnapshot) reached(state *tunnelState) {
+	remote, err := netip.ParseAddrPort(t.status.Remote)
+	if err != nil {
+		return
+	}
+	for _, target := range state.Nearest {
+		if target.Address == remote.Addr().Unmap() {
+			t.active, t.zone = target.Address, target.Zone
+		}
+	}
+}
+
+func problemsOf(state *tunnelState, status supervise.Tunnel) []string {
+	var problems []string
+	for _, p := range []*supervise.Problem{status.Process, status.Connection} {
+		if p != nil {
+			problems = append(problems, string(p.Reason))
+		}
+	}
+	if r := state.result; r != nil && r.Err != nil {
+		problems = append(problems, "Probe"+probe.Reason(r.Err))
+	}
+	return problems
+}
+
+// ready returns nil when the node does everything for its tunnels that it can. The health of servers
+// does not count, or an outage would stop every rollout.
+func (s *snapshot) ready() error {
+	switch {
+	case s == nil || !s.hasTable:
+		return errors.New("no table has been seen, neither now nor by an earlier run")
+	case !s.supervised:
+		return errors.New("the supervisor does not run")
+	case !s.planned:
+		return errors.New("no plan of the tunnels has been made yet")
+	}
+	return s.require("not listening", func(t tunnelSnapshot) bool { return t.status.Listening && t.inForce || t.portTaken() })
+}
+
+// portTaken: another process has the tunnel's port, and a restart of the pod would not change that.
+func (t tunnelSnapshot) portTaken() bool {
+	p := t.status.Process
+	return p != nil && p.Reason == supervise.ReasonPortTaken
+}
+
+// readyAtFirst is ready for a pod that was not ready yet, and after which the old pod of an upgrade
+// ends: this one must serve all that the old one may serve and, for a while after the start, its
+// tunnels must be healthy.
+func (s *snapshot) readyAtFirst(waitsForHealth bool) error {
+	if err := s.ready(); err != nil {
+		return err
+	}
+	if err := errorNaming("not readable in the table, so that only an older pod can know them", s.unknown); err != nil || !waitsForHealth {
+		return err
+	}
+	// Where a tunnel does not listen, a probe is answered by another process.
+	if err := s.require("not healthy yet", func(t tunnelSnapshot) bool { return t.up && t.inForce }); err != nil {
+		return err
+	}
+	return errorNaming("no client certificate yet", s.waiting)
+}
+
+// waitsForHealth says whether the pod has started so recently that its tunnels must be healthy.
+func (a *Agent) waitsForHealth() bool { return time.Since(a.started) < a.options.HealthWait }
+
+// require returns an error that names the tunnels for which the condition does not hold.
+func (s *snapshot) require(what string, holds func(tunnelSnapshot) bool) error {
+	var names []string
+	for _, t := range s.tunnels {
+		if !holds(t) {
+			names = append(names, t.name)
+		}
+	}
+	return errorNaming(what, names)
+}
+
+// errorNaming is nil without names, else an error with the first few.
+func errorNaming(what string, names []string) error {
+	const most = 5
+	if len(names) == 0 {
+		return nil
+	}
+	rest := ""
+	if len(names) > most {
+		rest = fmt.Sprintf(" and %d more", len(names)-most)
+		names = names[:most]
+	}
+	return fmt.Errorf("%s: %s%s", what, strings.Join(names, ", "), rest)
+}
+
+// Ready returns nil when the agent and its tunnels are ready to serve.
+func (a *Agent) Ready() error {
+	s := a.snapshot.Load()
+	if s != nil && s.wasReady {
+		return s.ready()
+	}
+	return s.readyAtFirst(a.waitsForHealth())
+}
+
+// maxSync is far longer than any sync takes.
+const maxSync = time.Minute
+
+// Healthy returns nil as long as the loop syncs.
+func (a *Agent) Healthy() error {
+	last := time.Unix(0, cmp.Or(a.lastSync.Load(), a.started.UnixNano()))
+	if since := time.Since(last); since > maxSync {
+		return fmt.Errorf("the last sync of the loop was %s ago", since.Round(time.Second))
+	}
+	return nil
+}
+
+func (a *Agent) checks(o httpserver.Options) httpserver.Options {
+	o.Healthy = []httpserver.Check{{Name: "loop", Func: a.Healthy}}
+	o.Ready = []httpserver.Check{{Name: "tunnels", Func: a.Ready}}
+	return o
+}
