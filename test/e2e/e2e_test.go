@@ -62,11 +62,11 @@ var longScenarios = []scenario{
 	{"a pinned server that is not EFS is served", foreignServerIsServed},
 	{"a full disk stops no tunnel", fullDiskStopsNothing},
 	{"targets that nobody uses cost little", manyTargetsCostLittle},
+	{"a pod that takes a tunnel's port is refused, or noticed", hijackedPortIsNoticed},
 }
 
 // ending needs the traces of all others, and leaves nothing for them.
 var ending = []scenario{
-	{"a pod that takes a tunnel's port is refused, or noticed", hijackedPortIsNoticed},
 	{"an agent does no more than admission allows", agentIsHeldBack},
 	{"every right that was granted was used", rightsAreUsed},
 	{"uninstalling leaves data and nothing stuck", uninstallIsClean},
@@ -80,6 +80,7 @@ func TestProduct(t *testing.T) {
 	l.run("hack/demo/install") // changes nothing that is installed already
 	scenarios := []scenario{{"claims", sideBySide(claims)}, {"faults", sideBySide(faults)}}
 	if *long {
+		scenarios[1].run = inTurn(faults) // how long writing pauses is to be the faults' doing
 		scenarios = append(scenarios, longScenarios...)
 	}
 	for _, s := range append(scenarios, ending...) {
@@ -94,6 +95,14 @@ func sideBySide(scenarios []scenario) func(*lab) {
 				t.Parallel()
 				s.run(l.in(t))
 			})
+		}
+	}
+}
+
+func inTurn(scenarios []scenario) func(*lab) {
+	return func(l *lab) {
+		for _, s := range scenarios {
+			l.Run(s.name, func(t *testing.T) { s.run(l.in(t)) })
 		}
 	}
 }

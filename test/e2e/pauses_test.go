@@ -73,7 +73,8 @@ func (w *writing) judge(fault string, pause time.Duration, lines int, allowed al
 	told := fmt.Sprintf("PAUSE %5.2f s (undisturbed %.2f s, bound %.2f s), %4d lines: %s",
 		pause.Seconds(), w.calm.Seconds(), bound.Seconds(), lines, fault)
 	w.lab.Log(told)
-	if pause > bound {
+	// In the short run, bursts of claims share the emulated nodes with the writer.
+	if pause > bound && *long {
 		w.lab.Errorf("too long: %s", told)
 	}
 }
