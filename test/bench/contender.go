@@ -27,6 +27,7 @@ type contender struct {
 	claims      int // in a burst of it
 	provisioner string
 	pod         time.Duration // that every claim waits for, whoever provisions
+	filled      string        // what it logs when it could lead; "" for one that does not say
 	begins      string        // what it logs when it begins to work
 	command     func(w *world, c contender, r replica) []string
 }
@@ -63,7 +64,7 @@ func (b *bench) ours(l limits) contender {
 	return contender{
 		name: managerName, limits: l, workers: managerWorkers, claims: b.options.claims,
 		provisioner: wellknown.DefaultProvisioner, pod: podTime,
-		begins: "loops start", command: b.managerCommand,
+		filled: "caches are filled", begins: "loops start", command: b.managerCommand,
 	}
 }
 

@@ -133,7 +133,7 @@ func (p *pair) countLeaseWrites(ctx context.Context) (perMinute float64, err err
 	return float64(p.leaseWrites(since)) / leaseWatch.Minutes(), err
 }
 
-// settling is how long a standby has to fill its caches.
+// settling is how long a standby has to fill its caches that does not say when it has.
 const settling = 5 * time.Second
 
 func (p *pair) addStandby(ctx context.Context) (err error) {
@@ -143,7 +143,14 @@ func (p *pair) addStandby(ctx context.Context) (err error) {
 	if p.standby, err = p.launch(ctx, p.contender, p.lease); err != nil {
 		return err
 	}
-	return sleep(ctx, settling)
+	if p.contender.filled == "" {
+		return sleep(ctx, settling)
+	}
+	// A Deployment ends the old leader only when the new pod is ready, and that is when they are.
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, err = p.standby.awaitLine(ctx, p.contender.filled)
+	return err
 }
 
 // takeOver ends the leader at some moment between two renewals, and makes a claim at once.
