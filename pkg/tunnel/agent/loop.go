@@ -165,8 +165,8 @@ func changeOf(before []byte, tunnel routing.Tunnel) string {
 	return "reload"
 }
 
-// observeSupervisor notes which tunnels run as they are written, and has those probed at wasReady
-// that begin to.
+// observeSupervisor records which tunnels run with their current specification, and has those probed
+// at once that begin to.
 func (a *Agent) observeSupervisor() {
 	for name, state := range a.tunnels {
 		status := a.status.Tunnels[name]

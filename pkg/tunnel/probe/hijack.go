@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
 )
 
 // ErrHijacked is a connection to the node's own end of a tunnel whose other end is in another
@@ -48,14 +50,14 @@ func isHijacked(ctx context.Context, conn net.Conn) (bool, error) {
 // found in its place is not the other end: it only has the port. That nothing is found proves
 // something only where this end is found, for kernels without socket diagnostics find nothing.
 func isMissing(conn net.Conn, own, peer netip.AddrPort) (bool, error) {
-	state, err := socketState(peer, own)
+	state, err := sockets.State(peer, own)
 	if err == nil && state != unix.BPF_TCP_LISTEN {
 		return false, nil
 	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return false, err
 	}
-	_, unknown := socketState(own, peer)
+	_, unknown := sockets.State(own, peer)
 	if open, err := isEstablished(conn); !open || err != nil {
 		return false, err // the other end may have been here
 	}
