@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/directories/directoriestest"
 )
 
 const fsID = "fs-0123456789abcdef0"
@@ -30,33 +32,17 @@ type world struct {
 func noSpace(step string) error { return fmt.Errorf("%s: %w", step, syscall.ENOSPC) }
 
 func newWorld(t testing.TB) *world {
-	return &world{t: t, dir: memory(t), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	return &world{t: t, dir: directoriestest.Memory(t), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 }
 
 // clone is a copy of the world, to try something on. Directories get the mode 0777 and root.
 func (w *world) clone() *world {
 	w.t.Helper()
-	copied := &world{t: w.t, dir: filepath.Join(memory(w.t), "clone"), now: w.now, full: w.full}
+	copied := &world{t: w.t, dir: filepath.Join(directoriestest.Memory(w.t), "clone"), now: w.now, full: w.full}
 	if err := os.CopyFS(copied.dir, os.DirFS(w.dir)); err != nil {
 		w.t.Fatal(err)
 	}
 	return copied
-}
-
-// memory is a folder that needs no disk, where the machine has one: no test can tell whether what was
-// written has reached the disk, and waiting for that takes most of the time. It has 15 MiB at most.
-func memory(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "efs-stunnel-test-") //nolint:usetesting // TempDir is on the disk
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }
 
 func (w *world) open(step func(string) error) *FileSystem {

@@ -32,6 +32,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/controller/view"
 	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/directories/directoriestest"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -68,29 +69,13 @@ type cluster struct {
 
 func newSharedPath(t testing.TB, seed uint64, clusters int) *sharedPath {
 	f := &sharedPath{
-		t: t, rand: rand.New(rand.NewPCG(seed, 1)), dir: memory(t), //nolint:gosec // a test that is to be repeatable
+		t: t, rand: rand.New(rand.NewPCG(seed, 1)), dir: directoriestest.Memory(t), //nolint:gosec // a test that is to be repeatable
 		now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), retained: map[string][]string{},
 	}
 	for n := range clusters {
 		f.clusters = append(f.clusters, f.newCluster(n))
 	}
 	return f
-}
-
-// memory is a folder that needs no disk, where the machine has one: no test can tell whether what
-// was written has reached the disk, and it takes most of the time.
-func memory(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "efs-stunnel-test-") //nolint:usetesting // TempDir is on the disk
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Error(err)
-		}
-	})
-	return dir
 }
 
 func (f *sharedPath) newCluster(number int) *cluster {

@@ -234,15 +234,7 @@ func TestProcessRunsWhileItIsUsed(t *testing.T) {
 // TestPortsOutliveAKilledSupervisor: connections wait for the next one.
 func TestPortsOutliveAKilledSupervisor(t *testing.T) {
 	w := newWorld(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	stored := make(chan error, 1)
-	go func() { stored <- fdstore.Serve(ctx, w.dir.StoreSocket(), slog.New(slog.DiscardHandler)) }()
-	defer func() {
-		cancel()
-		if err := <-stored; err != nil {
-			t.Error(err)
-		}
-	}()
+	defer w.store()()
 	tunnel := w.tunnel("fs-1", w.server().Address)
 	generation := w.write(tunnel)
 	supervisor := w.superviseApart()
@@ -261,6 +253,19 @@ func TestPortsOutliveAKilledSupervisor(t *testing.T) {
 	s.end()
 	if s.refused.Load() > 0 {
 		t.Errorf("got %d refused of %d, want none", s.refused.Load(), s.made.Load())
+	}
+}
+
+// store keeps the supervisor's sockets as the agent does, until the returned function ends it.
+func (w *world) store() (end func()) {
+	ctx, cancel := context.WithCancel(w.Context())
+	stored := make(chan error, 1)
+	go func() { stored <- fdstore.Serve(ctx, w.dir.StoreSocket(), slog.New(slog.DiscardHandler)) }()
+	return func() {
+		cancel()
+		if err := <-stored; err != nil {
+			w.Error(err)
+		}
 	}
 }
 

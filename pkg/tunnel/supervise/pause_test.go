@@ -3,7 +3,6 @@ package supervise_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"net"
 	"net/netip"
 	"sync"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/tunnel/fdstore"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
@@ -202,15 +200,7 @@ func pausesOfHandOvers(t *testing.T) {
 
 func pausesOfTheSupervisor(t *testing.T) {
 	w := newWorld(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	stored := make(chan error, 1)
-	go func() { stored <- fdstore.Serve(ctx, w.dir.StoreSocket(), slog.New(slog.DiscardHandler)) }()
-	defer func() {
-		cancel()
-		if err := <-stored; err != nil {
-			t.Error(err)
-		}
-	}()
+	defer w.store()()
 	supervisor := w.superviseApart()
 	_, c := w.served()
 	defer c.end()

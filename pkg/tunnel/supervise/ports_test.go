@@ -1,11 +1,16 @@
 package supervise_test
 
 import (
+	"errors"
 	"net"
 	"net/netip"
+	"os"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
@@ -84,4 +89,50 @@ func TestNobodyTakesThePort(t *testing.T) {
 		}, func() any { return w.status("fs-1") })
 		w.echo(w.dial(tunnel.Accept))
 	}
+}
+
+// TestOtherUsersCannotSharePorts: the kernel sends every second connection to a socket that shares
+// the port, and what it carries is not encrypted on this side of the tunnel.
+func TestOtherUsersCannotSharePorts(t *testing.T) {
+	w := newWorld(t)
+	tunnel := w.tunnel("fs-1", w.server().Address)
+	generation := w.write(tunnel)
+	w.supervise()
+	w.serving("fs-1", generation)
+	if err := shareAs(os.Getuid(), tunnel.Accept); err != nil {
+		t.Errorf("the supervisor of the next pod cannot listen: %v", err)
+	}
+	if os.Getuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	const nobody = 65534
+	if err := shareAs(nobody, tunnel.Accept); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("another user's socket: got %v, want that the port is in use", err)
+	}
+}
+
+// shareAs binds a socket as another user, on a thread that ends with it.
+func shareAs(uid int, address netip.AddrPort) error {
+	bound := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked, so nobody gets a thread of that user
+		_, err := unix.SetfsuidRetUid(uid)
+		if err == nil {
+			err = share(address)
+		}
+		bound <- err
+	}()
+	return <-bound
+}
+
+func share(address netip.AddrPort) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }() // nothing was written
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+		return err
+	}
+	return unix.Bind(fd, &unix.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()})
 }
