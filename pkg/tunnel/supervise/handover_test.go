@@ -95,9 +95,7 @@ func TestReloadsAndDeathsRefuseNobody(t *testing.T) {
 	}
 	for range 10 {
 		w.grows(s, 5)
-		if err := syscall.Kill(w.status("fs-1").PID, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+		w.kill("fs-1")
 	}
 	w.grows(s, 5)
 	s.end()

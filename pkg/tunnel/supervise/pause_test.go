@@ -12,7 +12,6 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
 const (
@@ -163,13 +162,7 @@ func pausesOfStunnel(t *testing.T) {
 	tunnel, c := w.served()
 	defer c.end() // or a supervisor that ends would go on serving it
 	w.measure("nothing happens", c, func(int) {})
-	w.measure("stunnel is killed", c, func(int) {
-		pid := w.status("fs-1").PID
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		w.until("fs-1", "runs again", func(s supervise.Tunnel) bool { return s.State == supervise.StateRunning && s.PID != pid })
-	})
+	w.measure("stunnel is killed", c, func(int) { w.kill("fs-1") })
 	server := tunnel.Connect[0]
 	w.measure("stunnel reloads its configuration", c, func(round int) {
 		tunnel.Connect = []netip.AddrPort{server, server}[:1+(round+1)%2]

@@ -167,6 +167,18 @@ func (w *world) serving(name, generation string) supervise.Tunnel {
 	})
 }
 
+// kill kills a tunnel's stunnel and waits until the status tells of the next one, which serves before.
+func (w *world) kill(name string) {
+	w.Helper()
+	killed := w.until(name, "runs", func(s supervise.Tunnel) bool { return s.State == supervise.StateRunning }).PID
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+		w.Fatal(err)
+	}
+	w.until(name, "runs again", func(s supervise.Tunnel) bool {
+		return s.State == supervise.StateRunning && s.PID != killed
+	})
+}
+
 func (w *world) poll(what string, done func() bool, last func() any) {
 	w.Helper()
 	for deadline := time.Now().Add(patience); !done(); {
