@@ -28,6 +28,7 @@ type tunnelState struct {
 	// inForce is since when the supervisor runs the current specification; zero while it does not.
 	inForce     time.Time
 	result      *probe.Result // nil before the first
+	troubleAt   time.Time     // when somebody's connection to the server failed that a probe was made for
 	usedAt      time.Time     // when other connections than the agent's were last seen
 	isUnhealthy bool          // an event said so
 	denied      bool          // the event said that the server denies access
@@ -165,8 +166,8 @@ func changeOf(before []byte, tunnel routing.Tunnel) string {
 	return "reload"
 }
 
-// observeSupervisor records which tunnels run with their current specification, and has those probed
-// at once that begin to.
+// observeSupervisor records which tunnels run with their current specification. It has those probed
+// at once that begin to, and those that looked well until somebody's connection to the server failed.
 func (a *Agent) observeSupervisor() {
 	for name, state := range a.tunnels {
 		status := a.status.Tunnels[name]
@@ -177,9 +178,14 @@ func (a *Agent) observeSupervisor() {
 		case state.inForce.IsZero():
 			state.inForce = time.Now()
 			a.fleet.Hurry(name)
+		case status.Connection != nil && status.Connection.At != state.troubleAt && looksWell(state):
+			state.troubleAt = status.Connection.At
+			a.fleet.Hurry(name)
 		}
 	}
 }
+
+func looksWell(state *tunnelState) bool { return state.result != nil && state.result.Err == nil }
 
 func (a *Agent) tasks() []probe.Task {
 	var tasks []probe.Task

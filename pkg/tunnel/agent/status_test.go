@@ -1,11 +1,18 @@
 package agent
 
 import (
+	"context"
+	"errors"
 	"io/fs"
 	"log/slog"
+	"net"
+	"net/netip"
 	"testing"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
@@ -49,4 +56,50 @@ func TestStatusIsFreshByTheAgentsOwnClock(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A mount target that accepts connections and resets them is noticed by its clients before the next
+// probe is due.
+func TestFailedConnectionOfAClientHasTheTunnelProbed(t *testing.T) {
+	rounds := make(chan probe.Result)
+	fleet := probe.NewFleet(deaf{}, time.Hour, func(ctx context.Context, r probe.Result) {
+		select {
+		case rounds <- r:
+		case <-ctx.Done():
+		}
+	})
+	defer fleet.Close()
+	server := netip.MustParseAddrPort("127.0.0.1:2049")
+	fleet.Watch(t.Context(), []probe.Task{{Name: "fs-1", Direct: server, Servers: []netip.AddrPort{server}}})
+	<-rounds // the first one
+	state := &tunnelState{Tunnel: routing.Tunnel{Name: "fs-1"}, inForce: time.Now()}
+	a := &Agent{fleet: fleet, tunnels: map[string]*tunnelState{"fs-1": state}}
+	status := supervise.Tunnel{Listening: true, Generation: spec.Generation(state.Spec)}
+	failAt := func(at time.Time) {
+		status.Connection = &supervise.Problem{Reason: supervise.ReasonConnectionLost, At: at}
+		a.status.Tunnels = map[string]supervise.Tunnel{"fs-1": status}
+		a.observeSupervisor()
+	}
+	first, second := time.Now(), time.Now().Add(time.Second)
+	state.result = &probe.Result{Err: errors.New("silent")}
+	if failAt(first); !state.troubleAt.IsZero() {
+		t.Error("a tunnel that is known to be unwell is not probed more often for it")
+	}
+	state.result = &probe.Result{}
+	for _, at := range []time.Time{first, second} {
+		failAt(at)
+		<-rounds
+		if failAt(at); state.troubleAt != at {
+			t.Errorf("got a probe for what failed at %s, want one for %s", state.troubleAt, at)
+		}
+	}
+}
+
+// deaf is a network without servers.
+type deaf struct{}
+
+func (deaf) Tunnel(context.Context, netip.AddrPort) (net.Conn, error) { return nil, errors.New("deaf") }
+
+func (deaf) Server(context.Context, netip.AddrPort, probe.Peer) (net.Conn, error) {
+	return nil, errors.New("deaf")
 }
