@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -27,6 +28,7 @@ const (
 type clients struct {
 	work   kubernetes.Interface // of caches and loops
 	shared dynamic.Interface    // of the same, for our own objects
+	lists  metadata.Interface   // of the same, for the names and versions of all objects
 	events kubernetes.Interface
 	lease  kubernetes.Interface
 }
@@ -78,6 +80,9 @@ func newClients(config *rest.Config, o options, d *denials.Denials, clock *apicl
 	own.QPS, own.Burst = o.qps, o.burst
 	if c.shared, err = dynamic.NewForConfig(own); err != nil {
 		return clients{}, fmt.Errorf("making a client for SharedVolumes: %w", err)
+	}
+	if c.lists, err = metadata.NewForConfig(own); err != nil {
+		return clients{}, fmt.Errorf("making a client for metadata: %w", err)
 	}
 	return c, nil
 }

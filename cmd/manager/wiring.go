@@ -60,6 +60,7 @@ func (m *manager) loopOptions(cluster string, place awsplace.Place) loops.Option
 		Batch:           o.batch,
 		Now:             m.clock.Now,
 
+		Metadata:          m.clients.lists,
 		Dynamic:           m.clients.shared,
 		SharedVolumePaths: o.sharedVolumePaths,
 

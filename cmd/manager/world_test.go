@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 
 	"gnuthought.com/efs-stunnel/pkg/apiclock"
 	"gnuthought.com/efs-stunnel/pkg/denials"
@@ -146,9 +147,15 @@ func newWorld(t *testing.T, change func(*options)) *world {
 	w := &world{diary: &diary{}, logged: &loggingtest.Buffer{}, client: fake.NewClientset(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "the-cluster"}},
 	)}
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
 	log := slog.New(slog.NewTextHandler(w.logged, nil))
 	var err error
-	w.manager, err = newManager(o, clients{work: w.client, events: w.client, lease: w.client}, denials.New(metricsNamespace, log, time.Now),
+	w.manager, err = newManager(o, clients{
+		work: w.client, lists: metadatafake.NewSimpleMetadataClient(scheme), events: w.client, lease: w.client,
+	}, denials.New(metricsNamespace, log, time.Now),
 		apiclock.New(metricsNamespace, time.Now, log), log)
 	if err != nil {
 		t.Fatal(err)

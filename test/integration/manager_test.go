@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
@@ -102,8 +103,12 @@ func newManager(ctx context.Context, w *world.World, config *rest.Config, edits 
 	if err != nil {
 		return nil, err
 	}
+	lists, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
 	options := loops.Options{
-		Dynamic: ours, SharedVolumeInterval: 100 * time.Millisecond,
+		Metadata: lists, Dynamic: ours, SharedVolumeInterval: 100 * time.Millisecond,
 		Provisioner:     w.Provisioner,
 		Cluster:         w.ClusterUID,
 		PollingInterval: time.Second,

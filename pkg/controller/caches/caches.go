@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -27,14 +30,15 @@ type Caches struct {
 	// Each of one object.
 	Table, Pinned cache.SharedIndexInformer
 
-	client    kubernetes.Interface
+	metadata  metadata.Interface
 	namespace string
 	factories []informers.SharedInformerFactory
 	catchUps  atomic.Pointer[[]*catchUp] // of CaughtUp while it runs; nil before
 }
 
-// New makes the informers; none runs yet, so handlers can be added.
-func New(client kubernetes.Interface, namespace string) (*Caches, error) {
+// New makes the informers; none runs yet, so handlers can be added. CaughtUp lists with the client for
+// metadata.
+func New(client kubernetes.Interface, lists metadata.Interface, namespace string) (*Caches, error) {
 	trim := newTrimmer().trim
 	cluster := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
 	own := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), informers.WithTransform(trim))
@@ -42,7 +46,7 @@ func New(client kubernetes.Interface, namespace string) (*Caches, error) {
 	table := selected(client, namespace, selectBy(metav1.ObjectNameField, wellknown.TargetsConfigMap))
 	pinned := selected(client, namespace, selectBy(metav1.ObjectNameField, wellknown.PinnedConfigMap))
 	c := &Caches{
-		client:    client,
+		metadata:  lists,
 		namespace: namespace,
 		Claims:    cluster.Core().V1().PersistentVolumeClaims().Informer(),
 		Volumes:   cluster.Core().V1().PersistentVolumes().Informer(),
@@ -106,19 +110,18 @@ type kind struct {
 
 // kinds are all that there are. Of Warnings only messages are made.
 func (c *Caches) kinds() []kind {
-	core := c.client.CoreV1()
-	configMaps := core.ConfigMaps(c.namespace)
+	core, own := corev1.SchemeGroupVersion, c.namespace
 	return []kind{
-		{"claims", c.Claims, listBy(core.PersistentVolumeClaims(metav1.NamespaceAll).List)},
-		{"volumes", c.Volumes, listBy(core.PersistentVolumes().List)},
-		{"storage classes", c.Classes, listBy(c.client.StorageV1().StorageClasses().List)},
-		{"nodes", c.Nodes, listBy(core.Nodes().List)},
-		{"Jobs", c.Jobs, listBy(c.client.BatchV1().Jobs(c.namespace).List)},
-		{"pods", c.Pods, listBy(core.Pods(c.namespace).List)},
+		{"claims", c.Claims, c.listOf(core.WithResource("persistentvolumeclaims"), metav1.NamespaceAll)},
+		{"volumes", c.Volumes, c.listOf(core.WithResource("persistentvolumes"), metav1.NamespaceAll)},
+		{"storage classes", c.Classes, c.listOf(storagev1.SchemeGroupVersion.WithResource("storageclasses"), metav1.NamespaceAll)},
+		{"nodes", c.Nodes, c.listOf(core.WithResource("nodes"), metav1.NamespaceAll)},
+		{"Jobs", c.Jobs, c.listOf(batchv1.SchemeGroupVersion.WithResource("jobs"), own)},
+		{"pods", c.Pods, c.listOf(core.WithResource("pods"), own)},
 		{"events", c.Warnings, nil},
 		{"ConfigMap " + wellknown.TargetsConfigMap, c.Table,
-			listBy(configMaps.List, selectBy(metav1.ObjectNameField, wellknown.TargetsConfigMap))},
+			c.listOf(core.WithResource("configmaps"), own, selectBy(metav1.ObjectNameField, wellknown.TargetsConfigMap))},
 		{"ConfigMap " + wellknown.PinnedConfigMap, c.Pinned,
-			listBy(configMaps.List, selectBy(metav1.ObjectNameField, wellknown.PinnedConfigMap))},
+			c.listOf(core.WithResource("configmaps"), own, selectBy(metav1.ObjectNameField, wellknown.PinnedConfigMap))},
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/features"
 	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/cache"
 )
@@ -92,10 +93,10 @@ type claimsAPI struct {
 	held     []watch.Event                            // guarded by mu: what watchers have not been sent
 	holding  bool                                     // guarded by mu
 	lists    int                                      // guarded by mu
-	onList   func()                                   // called after each list was made
+	onList   func()                                   // called after each list of metadata was made
 }
 
-func newClaimsAPI(client *fake.Clientset, count int) *claimsAPI {
+func newClaimsAPI(client *fake.Clientset, metadata *metadatafake.FakeMetadataClient, count int) *claimsAPI {
 	a := &claimsAPI{claims: map[string]*corev1.PersistentVolumeClaim{}}
 	for i := range count {
 		a.version += 2
@@ -103,7 +104,10 @@ func newClaimsAPI(client *fake.Clientset, count int) *claimsAPI {
 		a.claims[name] = claimAt(name, strconv.Itoa(a.version))
 	}
 	client.PrependReactor("list", "persistentvolumeclaims", func(clienttesting.Action) (bool, apiruntime.Object, error) {
-		list := a.list()
+		return true, a.list(), nil
+	})
+	metadata.PrependReactor("list", "persistentvolumeclaims", func(clienttesting.Action) (bool, apiruntime.Object, error) {
+		list := a.listMetadata()
 		if a.onList != nil {
 			a.onList()
 		}
@@ -127,6 +131,15 @@ func (a *claimsAPI) list() *corev1.PersistentVolumeClaimList {
 	list := &corev1.PersistentVolumeClaimList{ListMeta: metav1.ListMeta{ResourceVersion: strconv.Itoa(a.version)}}
 	for _, claim := range a.claims {
 		list.Items = append(list.Items, *claim.DeepCopy())
+	}
+	return list
+}
+
+func (a *claimsAPI) listMetadata() *metav1.List {
+	whole := a.list()
+	list := &metav1.List{ListMeta: whole.ListMeta}
+	for _, claim := range whole.Items {
+		list.Items = append(list.Items, apiruntime.RawExtension{Object: &metav1.PartialObjectMetadata{ObjectMeta: claim.ObjectMeta}})
 	}
 	return list
 }
@@ -186,12 +199,21 @@ func (a *claimsAPI) release() {
 	a.held = nil
 }
 
+func newMetadataClient(t *testing.T) *metadatafake.FakeMetadataClient {
+	t.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	return metadatafake.NewSimpleMetadataClient(scheme)
+}
+
 // run gives caches that have synced with a cluster of so many claims, until the test ends.
 func run(t *testing.T, claims int) (*Caches, *claimsAPI) {
 	t.Helper()
-	client := fake.NewClientset()
-	api := newClaimsAPI(client, claims)
-	c, err := New(client, "efs-stunnel")
+	client, lists := fake.NewClientset(), newMetadataClient(t)
+	api := newClaimsAPI(client, lists, claims)
+	c, err := New(client, lists, "efs-stunnel")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -287,9 +309,9 @@ func TestCaughtUpAfterTheWatchWasCutOff(t *testing.T) {
 func TestCaughtUpListsWhatDecisionsAreMadeFrom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := run(t, 3)
-		client, ok := c.client.(*fake.Clientset)
+		client, ok := c.metadata.(*metadatafake.FakeMetadataClient)
 		if !ok {
-			t.Fatalf("%T", c.client)
+			t.Fatalf("%T", c.metadata)
 		}
 		client.ClearActions()
 		if err := c.CaughtUp(t.Context()); err != nil {
@@ -328,7 +350,7 @@ func TestStoresKnowTheirVersion(t *testing.T) {
 
 // TestBehindNamesCachesThatHaveNotSynced before they run.
 func TestBehindNamesCachesThatHaveNotSynced(t *testing.T) {
-	c, err := New(fake.NewClientset(), "efs-stunnel")
+	c, err := New(fake.NewClientset(), newMetadataClient(t), "efs-stunnel")
 	if err != nil {
 		t.Fatal(err)
 	}

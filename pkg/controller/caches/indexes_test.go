@@ -21,7 +21,7 @@ const (
 
 // TestVolumesOfClaim: a volume is a claim's by its name or by its claimRef, and found once.
 func TestVolumesOfClaim(t *testing.T) {
-	c, err := caches.New(fake.NewClientset(), "efs-stunnel")
+	c, err := caches.New(fake.NewClientset(), nil, "efs-stunnel")
 	if err != nil {
 		t.Fatal(err)
 	}

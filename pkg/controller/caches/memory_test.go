@@ -26,7 +26,7 @@ func uidNumber(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-00
 // boundClaim is a claim as the apiserver has it once it is bound.
 func boundClaim(n int, provisioner string) *corev1.PersistentVolumeClaim {
 	class, mode := "efs-stunnel", corev1.PersistentVolumeFilesystem
-	meta := metadata()
+	meta := anyMeta()
 	meta.Name, meta.Namespace, meta.UID = fmt.Sprintf("data-web-%d", n), fmt.Sprintf("team-%d", n%100), uidNumber(n)
 	meta.ResourceVersion, meta.ManagedFields = fmt.Sprint(1_000_000+n), managedBy("kube-controller-manager")
 	meta.Labels = map[string]string{"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": "web"}
@@ -49,7 +49,7 @@ func boundClaim(n int, provisioner string) *corev1.PersistentVolumeClaim {
 // boundVolume is that of a boundClaim.
 func boundVolume(n int, provisioner string) *corev1.PersistentVolume {
 	mode := corev1.PersistentVolumeFilesystem
-	meta := metadata()
+	meta := anyMeta()
 	path := fmt.Sprintf("/team-%d/data-web-%d-%s", n%100, n, uidNumber(n))
 	meta.Name, meta.Namespace, meta.UID = volumes.VolumeName(uidNumber(n)), "", types.UID(fmt.Sprintf("11111111-0000-0000-0000-%012d", n))
 	meta.ResourceVersion, meta.ManagedFields = fmt.Sprint(2_000_000+n), managedBy("manager")
@@ -127,7 +127,7 @@ func TestMemoryOfAVolume(t *testing.T) {
 		"ebs.csi.aws.com":            {foreignVolume, 2800},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, err := New(fake.NewClientset(), "efs-stunnel")
+			c, err := New(fake.NewClientset(), nil, "efs-stunnel")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-func metadata() metav1.ObjectMeta {
+func anyMeta() metav1.ObjectMeta {
 	return metav1.ObjectMeta{
 		Name: "data", Namespace: "team", UID: "1", ResourceVersion: "7",
 		Labels:      map[string]string{wellknown.LabelFileSystemID: "fs-1"},
@@ -36,7 +36,7 @@ func TestTrimKeepsWhatLoopsRead(t *testing.T) {
 	class := "shared"
 	tests := map[string]runtime.Object{
 		"claim": &corev1.PersistentVolumeClaim{
-			ObjectMeta: metadata(),
+			ObjectMeta: anyMeta(),
 			Spec: corev1.PersistentVolumeClaimSpec{
 				StorageClassName: &class, AccessModes: modes(),
 				Resources: corev1.VolumeResourceRequirements{Requests: gibibytes("1Gi")},
@@ -49,7 +49,7 @@ func TestTrimKeepsWhatLoopsRead(t *testing.T) {
 		},
 		"claim of nothing": &corev1.PersistentVolumeClaim{},
 		"volume": &corev1.PersistentVolume{
-			ObjectMeta: metadata(),
+			ObjectMeta: anyMeta(),
 			Spec: corev1.PersistentVolumeSpec{
 				StorageClassName: class, AccessModes: modes(), Capacity: gibibytes("1Gi"),
 				MountOptions: []string{"hard", "port=20490"},

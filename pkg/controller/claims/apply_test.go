@@ -222,7 +222,7 @@ func newLoop(t *testing.T, events record.EventRecorder, claim *corev1.Persistent
 
 func loopOf(t *testing.T, events record.EventRecorder, client *fake.Clientset) *Controller {
 	t.Helper()
-	c, cachesErr := caches.New(client, "efs-stunnel")
+	c, cachesErr := caches.New(client, nil, "efs-stunnel")
 	if cachesErr != nil {
 		t.Fatal(cachesErr)
 	}

@@ -53,7 +53,7 @@ func start(t *testing.T, api API, objects ...runtime.Object) *cluster {
 func startWith(t *testing.T, api API, change func(*Options, *fake.Clientset), objects ...runtime.Object) *cluster {
 	t.Helper()
 	c := &cluster{t: t, client: fake.NewClientset(objects...), events: record.NewFakeRecorder(10_000)}
-	store, err := caches.New(c.client, namespace)
+	store, err := caches.New(c.client, nil, namespace)
 	if err != nil {
 		t.Fatal(err)
 	}

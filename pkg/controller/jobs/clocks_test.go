@@ -71,7 +71,7 @@ func newClockWorld(t *testing.T, ahead func(sync int) time.Duration) *clockWorld
 	w := &clockWorld{T: t, client: newClient(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop", UID: "shop"}})}
 	w.client.PrependReactor("create", "jobs", w.admit)
 	var err error
-	if w.caches, err = caches.New(w.client, wellknown.Namespace); err != nil {
+	if w.caches, err = caches.New(w.client, nil, wellknown.Namespace); err != nil {
 		t.Fatal(err)
 	}
 	seen, err := view.New(lifecycle.Settings{Provisioner: wellknown.DefaultProvisioner, Cluster: "cluster", Backoff: time.Minute}, w.caches,

@@ -80,7 +80,7 @@ func newSharedPath(t testing.TB, seed uint64, clusters int) *sharedPath {
 
 func (f *sharedPath) newCluster(number int) *cluster {
 	client := newClient(f.t)
-	c, err := caches.New(client, "efs-stunnel")
+	c, err := caches.New(client, nil, "efs-stunnel")
 	f.check(err)
 	settings := lifecycle.Settings{Provisioner: wellknown.DefaultProvisioner, Cluster: fmt.Sprintf("cluster-%d", number), Backoff: time.Minute}
 	v, err := view.New(settings, c, func() targets.Snapshot {

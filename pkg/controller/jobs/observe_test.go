@@ -15,7 +15,7 @@ import (
 // TestAgentsWhereJobsCannotRunDoNotCount: keeping off the node that failed for the sake of such a
 // one, a Job would wait until its deadline.
 func TestAgentsWhereJobsCannotRunDoNotCount(t *testing.T) {
-	c, err := caches.New(fake.NewClientset(), "efs-stunnel")
+	c, err := caches.New(fake.NewClientset(), nil, "efs-stunnel")
 	if err != nil {
 		t.Fatal(err)
 	}

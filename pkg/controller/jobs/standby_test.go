@@ -29,7 +29,7 @@ import (
 // adds each file system that one of those that are left is about, and those of discovery.
 func TestStandbyKeepsNoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := caches.New(fake.NewClientset(), "efs-stunnel")
+		c, err := caches.New(fake.NewClientset(), nil, "efs-stunnel")
 		if err != nil {
 			t.Fatal(err)
 		}

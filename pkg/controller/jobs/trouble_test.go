@@ -30,7 +30,7 @@ const queuedClaim = types.UID("22222222-0000-0000-0000-000000000000")
 // teller is a loop that can do no more than write events about one claim.
 func teller(t *testing.T) (*Controller, *record.FakeRecorder) {
 	t.Helper()
-	store, err := caches.New(fake.NewClientset(), "efs-stunnel")
+	store, err := caches.New(fake.NewClientset(), nil, "efs-stunnel")
 	if err != nil {
 		t.Fatal(err)
 	}

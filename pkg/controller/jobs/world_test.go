@@ -39,7 +39,7 @@ type loop struct {
 func newLoop(t *testing.T) loop {
 	t.Helper()
 	client := fake.NewClientset()
-	c, err := caches.New(client, "efs-stunnel")
+	c, err := caches.New(client, nil, "efs-stunnel")
 	if err != nil {
 		t.Fatal(err)
 	}

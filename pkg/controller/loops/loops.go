@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
@@ -52,6 +53,8 @@ type Options struct {
 	// Now is the apiserver's time: the loops compare it with times in objects. nil is time.Now.
 	Now func() time.Time
 
+	// Metadata is the client by which a new leader finds out whether its caches have caught up.
+	Metadata metadata.Interface
 	// Dynamic is the client for SharedVolumes; without one they are not served.
 	Dynamic dynamic.Interface
 	// SharedVolumePaths are the namespaces whose SharedVolumes may name a path.
@@ -85,7 +88,7 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 	}
 	l := &Loops{served: o.Dynamic != nil}
 	var err error
-	if l.Caches, err = caches.New(client, o.Jobs.Namespace); err != nil {
+	if l.Caches, err = caches.New(client, o.Metadata, o.Jobs.Namespace); err != nil {
 		return nil, fmt.Errorf("making the caches: %w", err)
 	}
 	l.sharedVolumes = caches.NewSharedVolumes(client.Discovery(), o.Dynamic, caches.SharedVolumesOptions{

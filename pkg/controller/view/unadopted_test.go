@@ -113,7 +113,7 @@ func TestUnadopted(t *testing.T) {
 
 func newView(t *testing.T) *view.View {
 	t.Helper()
-	c, err := caches.New(fake.NewClientset(), "efs-stunnel")
+	c, err := caches.New(fake.NewClientset(), nil, "efs-stunnel")
 	if err != nil {
 		t.Fatal(err)
 	}
