@@ -36,7 +36,7 @@ type loop struct {
 	decisions *atomic.Int64
 }
 
-func newLoop(t *testing.T) loop {
+func newLoop(t testing.TB) loop {
 	t.Helper()
 	client := fake.NewClientset()
 	c, err := caches.New(client, nil, "efs-stunnel")
@@ -76,7 +76,7 @@ func newLoop(t *testing.T) loop {
 }
 
 // takeKeys has events enqueue file systems, as while a manager leads. No worker takes them.
-func takeKeys(t *testing.T, c *Controller) {
+func takeKeys(t testing.TB, c *Controller) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	running, ended := make(chan struct{}), make(chan error)
@@ -90,7 +90,7 @@ func takeKeys(t *testing.T, c *Controller) {
 	})
 }
 
-func add(t *testing.T, store interface{ Add(any) error }, object any) {
+func add(t testing.TB, store interface{ Add(any) error }, object any) {
 	t.Helper()
 	if err := store.Add(object); err != nil {
 		t.Fatal(err)

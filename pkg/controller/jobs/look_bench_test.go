@@ -1,0 +1,56 @@
+package jobs
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// BenchmarkLook is what one look at a file system takes of a processor, without the writes that
+// follow. The design allows 50 ms.
+func BenchmarkLook(b *testing.B) {
+	for name, fill := range map[string]func(loop){
+		"20000-claims-wait": func(l loop) {
+			for n := range 20_000 {
+				add(b, l.view.Caches.Claims.GetStore(), waitingClaim(n, fileSystem))
+			}
+		},
+		"20000-volumes-released": func(l loop) {
+			for n := range 20_000 {
+				add(b, l.view.Caches.Volumes.GetStore(), releasedVolume(n, fileSystem))
+			}
+		},
+		"5000-volumes-of-one-directory-released": func(l loop) {
+			for n := range 5000 {
+				volume := releasedVolume(n, fileSystem)
+				volume.Annotations[wellknown.AnnotationPath], volume.Spec.NFS.Path = "/team/shared", "/team/shared"
+				add(b, l.view.Caches.Volumes.GetStore(), volume)
+			}
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			l := newLoop(b)
+			fill(l)
+			began, looks, planned := processorTime(b), 0, 0
+			for b.Loop() {
+				p := decide(l.observe(fileSystem))
+				looks++
+				planned += len(p.due)
+			}
+			b.ReportMetric(float64(processorTime(b)-began)/float64(time.Millisecond)/float64(looks), "cpu-ms/op")
+			b.ReportMetric(float64(planned)/float64(looks), "operations/op")
+		})
+	}
+}
+
+// processorTime is this process' own: other work on the machine does not count.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
