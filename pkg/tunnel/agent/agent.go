@@ -40,8 +40,8 @@ type Options struct {
 	// Routing are the settings of all tunnels. The agent sets those that depend on region and folder.
 	Routing routing.Settings
 	Region  string // as configured; "" for the node's own
-	// Metadata gets the node's place from the instance metadata service. It may use the network.
-	Metadata func(context.Context) (routing.Place, error)
+	// Metadata gets the node's location from the instance metadata service. It may use the network.
+	Metadata func(context.Context) (routing.Location, error)
 	// Credentials gets the node's AWS credentials, for client certificates with IAM.
 	Credentials func(ctx context.Context, region string) (certificates.Credentials, error)
 	Dialer      probe.Dialer
@@ -66,7 +66,7 @@ type Agent struct {
 	options      Options
 	inbox        *inbox
 	results      chan probe.Result
-	fleet        *probe.Fleet
+	probes       *probe.Manager
 	teller       *tell.Teller
 	metrics      *metrics
 	certificates *certificates.Renewer
@@ -83,11 +83,11 @@ type Agent struct {
 	// unknown are targets in the table that this agent could never decode.
 	unknown         []string
 	problem         tableProblem
-	place           routing.Place
+	location        routing.Location
 	status          supervise.Status
-	statusUpdatedAt time.Time // UpdatedAt of the latest status
-	statusSeenAt    time.Time // when that was first read, by the monotonic clock; the agent's start before
-	memories        map[string]routing.Memory
+	statusUpdatedAt time.Time                // UpdatedAt of the latest status
+	statusSeenAt    time.Time                // when that was first read, by the monotonic clock; the agent's start before
+	states          map[string]routing.State // by tunnel
 	plan            routing.Plan
 	planned         bool // a plan was made, which may be empty
 	tunnels         map[string]*tunnelState
@@ -106,11 +106,11 @@ type Agent struct {
 func New(o Options) (*Agent, error) {
 	a := &Agent{
 		options: o, inbox: newInbox(), teller: tell.New(o.Events), started: time.Now(),
-		results: make(chan probe.Result), memories: map[string]routing.Memory{},
+		results: make(chan probe.Result), states: map[string]routing.State{},
 		tunnels: map[string]*tunnelState{}, written: map[string][]byte{},
 	}
 	a.statusSeenAt = a.started
-	a.fleet = probe.NewFleet(o.Dialer, o.ProbeInterval, a.deliver)
+	a.probes = probe.NewManager(o.Dialer, o.ProbeInterval, a.deliver)
 	a.certificates = certificates.New(certificates.Options{
 		Dir: o.Dir, Node: o.Node, Credentials: o.Credentials, Log: o.Log,
 		Changed: func() { a.inbox.put(func(*inputs) {}) },

@@ -36,22 +36,22 @@ func oneTunnel(t *testing.T) (p *pod, local netip.AddrPort, near, far *mountTarg
 	return p, local, near, far
 }
 
-// up says whether fs-1 is, by its metric.
+// up reports whether the tunnel to fs-1 is up, by its metric.
 func (p *pod) up() bool {
 	value, ok := p.metric("efs_stunnel_node_tunnel_up", "fs-1")
 	return ok && value == 1
 }
 
-func TestFromTableToTunnel(t *testing.T) {
+func TestTargetsOfTheTableAreServed(t *testing.T) {
 	p, local, _, _ := oneTunnel(t)
 	if err := p.serves(local); err != nil {
 		t.Errorf("through the tunnel: %v", err)
 	}
 	p.until("it is ready", func() bool { return p.agent.Ready() == nil })
 	if zone, ok := p.metric("efs_stunnel_node_tunnel_active_info", "fs-1", "127.1.0.1", nearZone); !ok || zone != 1 {
-		t.Error("it does not lead to the mount target of its own zone")
+		t.Error("the tunnel does not use the mount target of the node's zone")
 	}
-	p.until("its memory is told", func() bool {
+	p.until("the metrics report its memory", func() bool {
 		memory, _ := p.metric("efs_stunnel_node_tunnel_memory_bytes", "fs-1")
 		limit, _ := p.metric("efs_stunnel_node_tunnel_memory_limit_bytes")
 		return 0 < memory && memory < limit && limit == supervise.DefaultMemoryLimit
@@ -70,21 +70,21 @@ func TestFromTableToTunnel(t *testing.T) {
 		return !ok
 	})
 	if err := p.serves(second); err != nil {
-		t.Errorf("a tunnel ended with its target's place in the table: %v", err)
+		t.Errorf("the tunnel ended when its target left the table: %v", err)
 	}
 }
 
-func TestDarkMountTargetIsLeft(t *testing.T) {
+func TestTunnelFailsOverFromSilentMountTarget(t *testing.T) {
 	p, local, near, _ := oneTunnel(t)
 	begin := time.Now()
-	near.goDark()
+	near.silence()
 	if message := p.event(wellknown.EventTunnelMoved); !strings.Contains(message, "127.1.0.2") {
 		t.Errorf("got %q, want the other mount target", message)
 	}
 	detected := time.Since(begin)
 	p.until("it answers again", func() bool { return p.answers(local) == nil })
-	t.Logf("found after %s, served from another zone after %s", detected, time.Since(begin))
-	p.until("it is told to be far", func() bool {
+	t.Logf("detected after %s, served from another zone after %s", detected, time.Since(begin))
+	p.until("the metric reports another zone", func() bool {
 		far, _ := p.metric("efs_stunnel_node_tunnel_other_zone", "fs-1")
 		return far == 1
 	})
@@ -98,16 +98,16 @@ func TestTunnelInUseIsProbedMoreOften(t *testing.T) {
 	rounds := p.probes("success")
 	p.until("it is probed although the interval is long", func() bool { return p.probes("success") > rounds+1 })
 	begin := time.Now()
-	near.goDark()
+	near.silence()
 	p.event(wellknown.EventTunnelMoved)
-	t.Logf("found after %s", time.Since(begin))
+	t.Logf("detected after %s", time.Since(begin))
 	p.until("it answers again", func() bool { return p.answers(local) == nil })
 	t.Logf("served by another mount target after %s", time.Since(begin))
 }
 
-// The probes' own connection leads to the mount target in the zone, and is well. The kernel's
-// began while that one refused.
-func TestOldConnectionToADarkMountTargetIsCut(t *testing.T) {
+// The agent's connection uses the mount target in the zone, which answers. The client's began while
+// that one refused, and uses the other.
+func TestOldConnectionToSilentMountTargetIsCut(t *testing.T) {
 	p, local, near, far := oneTunnel(t)
 	near.refuse()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", local.String())
@@ -119,12 +119,12 @@ func TestOldConnectionToADarkMountTargetIsCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	near.listen()
-	p.until("it is told that something is far", func() bool {
+	p.until("the metric reports another zone", func() bool {
 		far, _ := p.metric("efs_stunnel_node_tunnel_other_zone", "fs-1")
 		return far == 1
 	})
 	begin := time.Now()
-	far.goDark()
+	far.silence()
 	if err := conn.SetReadDeadline(begin.Add(patience)); err != nil {
 		t.Fatal(err)
 	}
@@ -133,27 +133,27 @@ func TestOldConnectionToADarkMountTargetIsCut(t *testing.T) {
 	}
 	t.Logf("cut after %s", time.Since(begin))
 	p.until("it answers", func() bool { return p.answers(local) == nil })
-	p.until("nothing is far any more", func() bool {
+	p.until("the metric reports no other zone", func() bool {
 		far, _ := p.metric("efs_stunnel_node_tunnel_other_zone", "fs-1")
 		return far == 0
 	})
 }
 
-func TestConnectionToAnUnlistedMountTargetIsCutWhenItFallsSilent(t *testing.T) {
+func TestConnectionToRemovedMountTargetIsCutWhenSilent(t *testing.T) {
 	p, local, near, _ := oneTunnel(t)
 	conn := p.hold(local)
 	p.publish(tableOf(map[string]ports.Target{"fs-1": target(int(local.Port()), "127.1.0.2", "")}))
-	p.until("new connections lead to the listed one", func() bool {
+	p.until("stunnel has reloaded its configuration", func() bool {
 		reloads, _ := p.metric("efs_stunnel_node_tunnel_reloads_total", "fs-1")
 		return reloads == 1
 	})
-	p.endAgent() // and with it its own connection to the one that is not listed
+	p.endAgent() // which closes its own connection to the removed mount target
 	p.startAgent(func(o *agent.Options) { o.ProbeInterval = time.Second })
 	p.until("it is up", func() bool { return p.up() && p.ready() })
-	if err := p.ask(conn); err != nil {
+	if err := p.call(conn); err != nil {
 		t.Fatalf("the connection was cut while its mount target served: %v", err)
 	}
-	near.goDark()
+	near.silence()
 	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestConnectionToAnUnlistedMountTargetIsCutWhenItFallsSilent(t *testing.T) {
 	p.until("it answers", func() bool { return p.answers(local) == nil })
 }
 
-func TestUnprovenMountTargetIsLeft(t *testing.T) {
+func TestTunnelFailsOverFromMountTargetWithBadCertificate(t *testing.T) {
 	c := newCluster(t)
 	c.serve("127.1.0.1", func(config *tls.Config) {
 		config.Certificates = []tls.Certificate{c.authority.Valid(t, "fs-2.efs.us-east-1.amazonaws.com")}
@@ -176,18 +176,18 @@ func TestUnprovenMountTargetIsLeft(t *testing.T) {
 	p.startSupervisor()
 	p.startAgent(nil)
 	if message := p.event(wellknown.EventTunnelMoved); !strings.Contains(message, "127.1.0.2") {
-		t.Errorf("got %q, want the mount target that proves who it is", message)
+		t.Errorf("got %q, want the mount target with the valid certificate", message)
 	}
 	p.until("it answers", func() bool { return p.answers(local) == nil })
 }
 
-func TestAllMountTargetsDarkRestartsNothing(t *testing.T) {
+func TestNoRestartWhileAllMountTargetsAreSilent(t *testing.T) {
 	p, local, near, far := oneTunnel(t)
-	near.goDark()
-	far.goDark()
-	// By its mark, other tunnels' events do not keep this one from being written.
+	near.silence()
+	far.silence()
+	// Events are limited for each tunnel, by this annotation.
 	if text := p.event(wellknown.EventTunnelUnhealthy); !strings.Contains(text, wellknown.AnnotationTunnel+":fs-1") {
-		t.Errorf("the event does not say which tunnel it is about: %q", text)
+		t.Errorf("the event lacks the tunnel's annotation: %q", text)
 	}
 	rounds := p.probes("Timeout")
 	p.until("three more rounds have passed", func() bool { return p.probes("Timeout") >= rounds+3 })
@@ -197,7 +197,7 @@ func TestAllMountTargetsDarkRestartsNothing(t *testing.T) {
 	if err := p.agent.Ready(); err != nil {
 		t.Errorf("a server's outage makes the agent unready: %v", err)
 	}
-	near.light()
+	near.unsilence()
 	p.until("it answers again", func() bool { return p.answers(local) == nil })
 }
 
@@ -216,7 +216,7 @@ func (p *pod) probes(result string) uint64 {
 	return 0
 }
 
-func TestBadTableAndNoTable(t *testing.T) {
+func TestTunnelStaysWithoutUsableTable(t *testing.T) {
 	p, local, _, _ := oneTunnel(t)
 	p.publishText("efs_stunnel_targets: [")
 	p.event(wellknown.EventTableUnreadable)
@@ -237,9 +237,9 @@ func TestBadTableAndNoTable(t *testing.T) {
 	}
 }
 
-func TestRestartWithoutTheAPITouchesNothing(t *testing.T) {
+func TestAgentRestartWithoutAPIChangesNoTunnel(t *testing.T) {
 	p, local, near, _ := oneTunnel(t)
-	near.goDark()
+	near.silence()
 	p.event(wellknown.EventTunnelMoved)
 	p.until("it answers through the other", func() bool { return p.answers(local) == nil })
 	p.until("it is up", func() bool { return p.up() && p.ready() })
@@ -249,7 +249,7 @@ func TestRestartWithoutTheAPITouchesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn := p.hold(local)
-	p.client = fake.NewClientset() // knows nothing: no table, no node
+	p.client = fake.NewClientset() // without table and node
 	p.startAgent(nil)
 	p.until("it is ready", func() bool { return p.agent.Ready() == nil && p.up() })
 	after, err := supervisedTunnel(p)
@@ -257,32 +257,31 @@ func TestRestartWithoutTheAPITouchesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if before.PID != after.PID || before.Generation != after.Generation || before.Reloads != after.Reloads {
-		t.Errorf("the tunnel was touched: before %+v, after %+v", before, after)
+		t.Errorf("the tunnel was changed: before %+v, after %+v", before, after)
 	}
-	if err := p.ask(conn); err != nil {
+	if err := p.call(conn); err != nil {
 		t.Errorf("an open connection was cut: %v", err)
 	}
 }
 
-// TestRootsInOneContainerOnly: the agent has read the file, and the supervisor's stunnel cannot.
-func TestRootsInOneContainerOnly(t *testing.T) {
+func TestCAFileMissingInSupervisorsContainerIsReported(t *testing.T) {
 	c := newCluster(t)
 	c.mountTarget("127.1.0.1")
 	local := stunneltest.FreePort(t, "127.0.0.1")
 	c.publish(tableOf(map[string]ports.Target{"fs-1": target(int(local.Port()), "127.1.0.1", "")}))
 	p := c.pod(stunneltest.FreePort(t, "127.0.0.1").String())
 	p.startSupervisor()
-	p.startAgent(func(o *agent.Options) { o.Routing.CAFile = "/etc/nobody/mounted/ca.crt" })
-	want := "CAfile /etc/nobody/mounted/ca.crt: no such file in the supervisor's container"
+	p.startAgent(func(o *agent.Options) { o.Routing.CAFile = "/etc/not/mounted/ca.crt" })
+	want := "CAfile /etc/not/mounted/ca.crt: no such file in the supervisor's container"
 	if message := p.event(wellknown.EventConfigurationRefused); !strings.Contains(message, want) {
 		t.Errorf("got %q, want %q", message, want)
 	}
 	if err := p.agent.Ready(); err == nil {
-		t.Error("it is ready, although its only tunnel cannot be")
+		t.Error("ready, although the only tunnel cannot run")
 	}
 }
 
-func TestForeignPort(t *testing.T) {
+func TestTunnelTakesItsPortWhenAnotherProcessFreesIt(t *testing.T) {
 	c := newCluster(t)
 	c.mountTarget("127.1.0.1")
 	foreign, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

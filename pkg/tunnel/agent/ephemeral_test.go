@@ -32,7 +32,7 @@ func tunnelsOn(ports ...int) []routing.Tunnel {
 	return tunnels
 }
 
-func TestTunnelsOnEphemeralPortsAreToldOnce(t *testing.T) {
+func TestTunnelsOnEphemeralPortsAreReportedOnce(t *testing.T) {
 	const (
 		gives    = "Warning PortInEphemeralRange the kernel gives ports 1024-65535 to processes that ask for any, also the tunnels' ports "
 		listens  = ": a tunnel cannot listen while another process has its port. Reserve them on the node: sysctl net.ipv4.ip_local_reserved_ports="
@@ -79,7 +79,7 @@ func TestTunnelsOnEphemeralPortsAreToldOnce(t *testing.T) {
 				t.Errorf("event mismatch:\ngot  %s\nwant %s", got, tt.want)
 			}
 			if again, more := <-events.Events; more {
-				t.Errorf("told again: %s", again)
+				t.Errorf("got a second event: %s", again)
 			}
 			if got := testutil.ToFloat64(a.metrics.ephemeral); got != tt.number {
 				t.Errorf("metric: got %v, want %v", got, tt.number)
@@ -116,6 +116,6 @@ func TestEphemeralPortsAreReadAgain(t *testing.T) {
 	}
 	report(ephemeralInterval, fstest.MapFS{}, 1)
 	if !strings.Contains(log.String(), "ip_local_port_range: file does not exist") {
-		t.Errorf("no word of a missing setting:\n%s", &log)
+		t.Errorf("the log lacks the missing setting:\n%s", &log)
 	}
 }

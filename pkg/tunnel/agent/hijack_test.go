@@ -15,7 +15,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// redirected is a network in which fresh connections to tunnels end elsewhere for a while.
+// redirected is a network whose new connections to tunnels are hijacked while it is on.
 type redirected struct {
 	probe.Network
 
@@ -29,31 +29,31 @@ func (r *redirected) Tunnel(ctx context.Context, accept netip.AddrPort) (net.Con
 	return r.Network.Tunnel(ctx, accept)
 }
 
-func TestHijackedPortIsToldAndNothingIsRestarted(t *testing.T) {
+func TestHijackedPortIsReportedWithoutRestart(t *testing.T) {
 	p, local, near, _ := oneTunnel(t)
 	p.endAgent()
 	network := &redirected{}
 	network.CAFile = p.authority.File
 	network.on.Store(true)
-	near.goDark() // which would be a reason to fail over
+	near.silence() // which would cause a failover
 	p.use(local)
 	p.startAgent(func(o *agent.Options) { o.Dialer, o.ProbeInterval = network, time.Second })
 	port := strconv.Itoa(int(local.Port()))
 	if message := p.event(wellknown.EventPortHijacked); !strings.Contains(message, "hostPort "+port) || !strings.Contains(message, "nodePort "+port) {
-		t.Errorf("the event does not say what to look for: %q", message)
+		t.Errorf("the event lacks the port: %q", message)
 	}
 	hijacked := func() bool {
 		value, _ := p.metric("efs_stunnel_node_tunnel_hijacked", "fs-1")
 		return value == 1
 	}
-	p.until("the metric says so", hijacked)
+	p.until("the metric reports it", hijacked)
 	rounds := p.probes("Hijacked")
 	p.until("two more rounds have passed", func() bool { return p.probes("Hijacked") >= rounds+2 })
 	if restarts, _ := p.metric("efs_stunnel_node_tunnel_restarts_total", "fs-1"); restarts != 0 {
-		t.Errorf("%v restarts, although what answered is not the tunnel", restarts)
+		t.Errorf("%v restarts, although the probes do not reach the tunnel", restarts)
 	}
-	near.light()
+	near.unsilence()
 	network.on.Store(false)
 	p.event(wellknown.EventTunnelHealthy)
-	p.until("the metric says that it is over", func() bool { return !hijacked() })
+	p.until("the metric no longer reports it", func() bool { return !hijacked() })
 }

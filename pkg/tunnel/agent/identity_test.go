@@ -17,17 +17,16 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-const point = "fs-1.fsap-1"
+const accessPointTunnel = "fs-1.fsap-1"
 
-// nearExpiry is a life of credentials so short that newer ones are looked for within seconds.
+// nearExpiry is a lifetime of credentials after which they are renewed within seconds.
 const nearExpiry = 10*time.Minute + time.Second
 
-// onePoint is a pod that serves fs-1 and its access point, from a mount target that asks who
-// comes.
-func onePoint(t *testing.T) (p *pod, server *strict, root, local netip.AddrPort) {
+// oneAccessPoint is a pod that serves fs-1 and its access point.
+func oneAccessPoint(t *testing.T) (p *pod, server *authenticating, root, local netip.AddrPort) {
 	t.Helper()
 	c := newCluster(t)
-	server = c.strictTarget("127.1.0.1", false)
+	server = c.authenticatingTarget("127.1.0.1", false)
 	root, local = stunneltest.FreePort(t, "127.0.0.1"), stunneltest.FreePort(t, "127.0.0.1")
 	fs := target(int(root.Port()), "127.1.0.1", "")
 	fs.AccessPoints = map[string]ports.AccessPoint{"fsap-1": {Port: int(local.Port())}}
@@ -35,23 +34,23 @@ func onePoint(t *testing.T) (p *pod, server *strict, root, local netip.AddrPort)
 	p.startSupervisor()
 	p.startAgent(nil)
 	c.publish(tableOf(map[string]ports.Target{"fs-1": fs}))
-	p.until("the access point is up", func() bool { return p.pointUp() && p.ready() })
+	p.until("the access point is up", func() bool { return p.accessPointUp() && p.ready() })
 	return p, server, root, local
 }
 
-func (p *pod) pointUp() bool {
-	value, ok := p.metric("efs_stunnel_node_tunnel_up", point)
+func (p *pod) accessPointUp() bool {
+	value, ok := p.metric("efs_stunnel_node_tunnel_up", accessPointTunnel)
 	return ok && value == 1
 }
 
 func TestAccessPointHasATunnelOfItsOwn(t *testing.T) {
-	p, server, root, local := onePoint(t)
+	p, server, root, local := oneAccessPoint(t)
 	if err := p.serves(local); err != nil {
 		t.Errorf("through the access point's tunnel: %v", err)
 	}
 	p.until("the file system's own tunnel answers", func() bool { return p.answers(root) == nil })
-	if !server.saw(shown{"fs-1", "fsap-1", ""}, 0) || !server.saw(shown{}, 0) {
-		t.Errorf("the server saw %v, want the access point, and a client without one", server.shown)
+	if !server.saw(clientIdentity{"fs-1", "fsap-1", ""}, 0) || !server.saw(clientIdentity{}, 0) {
+		t.Errorf("the server saw %v, want the access point, and a client without a certificate", server.clients)
 	}
 	text, err := p.dir.Key()
 	if err != nil {
@@ -67,29 +66,29 @@ func TestAccessPointHasATunnelOfItsOwn(t *testing.T) {
 	if info, err := os.Stat(p.dir.KeyFile()); err != nil || info.Mode() != 0o400 {
 		t.Errorf("got %v, %v; want a key that only its owner reads", info, err)
 	}
-	if until, ok := p.metric("efs_stunnel_node_client_certificate_expiration_timestamp_seconds", point); !ok || until < float64(time.Now().Unix()) {
-		t.Errorf("the certificate is said to end at %v", until)
+	if until, ok := p.metric("efs_stunnel_node_client_certificate_expiration_timestamp_seconds", accessPointTunnel); !ok || until < float64(time.Now().Unix()) {
+		t.Errorf("the metric has the expiration time %v", until)
 	}
 	if words := p.log.String(); !strings.Contains(words, "fileSystem=fs-1 accessPoint=fsap-1") {
-		t.Errorf("the log does not tell the access point apart:\n%s", words)
+		t.Errorf("the log lacks the access point:\n%s", words)
 	}
 }
 
-func TestAccessPointGoesItsCertificateGoes(t *testing.T) {
-	p, _, root, local := onePoint(t)
+func TestCertificateIsRemovedWithItsAccessPoint(t *testing.T) {
+	p, _, root, local := oneAccessPoint(t)
 	fs := target(int(root.Port()), "127.1.0.1", "")
-	fs.Port = int(local.Port()) // so that nothing waits for the grace
+	fs.Port = int(local.Port()) // so that the tunnel is removed without a grace period
 	p.publish(tableOf(map[string]ports.Target{"fs-1": fs}))
 	p.until("certificate and metric are gone", func() bool {
-		_, told := p.metric("efs_stunnel_node_client_certificate_failing", point)
-		_, err := os.Stat(p.dir.CertificateFile(point))
-		return !told && os.IsNotExist(err)
+		_, exported := p.metric("efs_stunnel_node_client_certificate_failing", accessPointTunnel)
+		_, err := os.Stat(p.dir.CertificateFile(accessPointTunnel))
+		return !exported && os.IsNotExist(err)
 	})
 }
 
-// The new pod has no key at first, and the old one's must not end before it has.
+// The old pod must not end before the new one, which starts without a key, has a certificate.
 func TestUpgradeWaitsForTheCertificate(t *testing.T) {
-	first, _, _, local := onePoint(t)
+	first, _, _, local := oneAccessPoint(t)
 	second := first.pod(first.http)
 	second.startSupervisor()
 	second.startAgent(nil)
@@ -106,11 +105,11 @@ func TestUpgradeWaitsForTheCertificate(t *testing.T) {
 	}
 }
 
-// signedTunnel is a pod that serves fs-1, which wants an IAM identity.
-func signedTunnel(t *testing.T, w *wallet) (p *pod, server *strict, local netip.AddrPort, table ports.Table) {
+// iamTunnel is a pod that serves fs-1, which requires an IAM identity.
+func iamTunnel(t *testing.T, w *credentialSource) (p *pod, server *authenticating, local netip.AddrPort, table ports.Table) {
 	t.Helper()
 	c := newCluster(t)
-	server = c.strictTarget("127.1.0.1", true)
+	server = c.authenticatingTarget("127.1.0.1", true)
 	local = stunneltest.FreePort(t, "127.0.0.1")
 	fs := target(int(local.Port()), "127.1.0.1", "")
 	fs.IAM = true
@@ -118,28 +117,28 @@ func signedTunnel(t *testing.T, w *wallet) (p *pod, server *strict, local netip.
 	c.publish(table)
 	p = c.pod(stunneltest.FreePort(t, "127.0.0.1").String())
 	p.startSupervisor()
-	p.startAgent(w.give)
+	p.startAgent(w.use)
 	return p, server, local, table
 }
 
-func TestRenewalCutsNothing(t *testing.T) {
-	w := &wallet{}
+func TestRenewalKeepsConnections(t *testing.T) {
+	w := &credentialSource{}
 	w.put("FIRST", nearExpiry)
-	p, server, local, _ := signedTunnel(t, w)
+	p, server, local, _ := iamTunnel(t, w)
 	p.until("it is up", p.up)
 	conn, before := p.hold(local), p.supervised("fs-1")
-	if !server.saw(shown{"fs-1", "", "FIRST"}, 0) {
-		t.Fatalf("the server saw %v", server.shown)
+	if !server.saw(clientIdentity{"fs-1", "", "FIRST"}, 0) {
+		t.Fatalf("the server saw %v", server.clients)
 	}
 	w.put("SECOND", time.Hour)
-	p.until("new connections show the new identity", func() bool {
+	p.until("new connections have the new identity", func() bool {
 		since := server.connections()
-		return p.answers(local) == nil && server.saw(shown{"fs-1", "", "SECOND"}, since)
+		return p.answers(local) == nil && server.saw(clientIdentity{"fs-1", "", "SECOND"}, since)
 	})
-	if err := p.ask(conn); err != nil {
+	if err := p.call(conn); err != nil {
 		t.Errorf("an open connection was cut: %v", err)
 	}
-	p.until("the supervisor tells of the reload, and the tunnel is up", func() bool {
+	p.until("the supervisor reports the reload, and the tunnel is up", func() bool {
 		return p.supervised("fs-1").Reloads > before.Reloads && p.up()
 	})
 	if after := p.supervised("fs-1"); after.PID != before.PID || after.Reloads != before.Reloads+1 || after.Restarts != 0 {
@@ -147,50 +146,50 @@ func TestRenewalCutsNothing(t *testing.T) {
 	}
 }
 
-func TestCredentialsThatCannotBeRenewed(t *testing.T) {
-	w := &wallet{}
+func TestTunnelServesWhileItsCredentialsCannotBeRenewed(t *testing.T) {
+	w := &credentialSource{}
 	w.put("FIRST", nearExpiry)
-	p, _, local, _ := signedTunnel(t, w)
+	p, _, local, _ := iamTunnel(t, w)
 	p.until("it is up", p.up)
 	conn := p.hold(local)
-	w.lose("the role is gone")
+	w.fail("the role is gone")
 	if message := p.event(wellknown.EventClientCertificateFailed); !strings.Contains(message, "fs-1") ||
 		!strings.Contains(message, "it serves until") || !strings.Contains(message, "the role is gone") {
 		t.Errorf("got %q", message)
 	}
-	p.until("the metric tells", func() bool {
+	p.until("the metric reports the failure", func() bool {
 		failing, ok := p.metric("efs_stunnel_node_client_certificate_failing", "fs-1")
 		return ok && failing == 1
 	})
 	if err := p.serves(local); err != nil {
 		t.Errorf("a new connection: %v", err)
 	}
-	if err := p.ask(conn); err != nil {
+	if err := p.call(conn); err != nil {
 		t.Errorf("an open connection: %v", err)
 	}
 	if err := p.agent.Ready(); err != nil {
 		t.Errorf("not ready, although all is served: %v", err)
 	}
-	w.put("SECOND", -time.Minute) // as the instance metadata gives while its own source is away
-	p.until("the metric is well", func() bool {
+	w.put("SECOND", -time.Minute) // the metadata service returns expired ones while it cannot renew them
+	p.until("the metric reports no failure", func() bool {
 		failing, ok := p.metric("efs_stunnel_node_client_certificate_failing", "fs-1")
 		return ok && failing == 0
 	})
-	w.lose("the role is gone")
+	w.fail("the role is gone")
 	if message := p.event(wellknown.EventClientCertificateFailed); !strings.Contains(message, "it ended at") {
 		t.Errorf("got %q", message)
 	}
 }
 
-func TestNoCredentialsAtFirst(t *testing.T) {
-	w := &wallet{}
-	w.lose("nobody gives any")
-	p, server, local, table := signedTunnel(t, w)
+func TestTunnelWithIAMWaitsForCredentials(t *testing.T) {
+	w := &credentialSource{}
+	w.fail("no credentials")
+	p, server, local, table := iamTunnel(t, w)
 	other := stunneltest.FreePort(t, "127.0.0.1")
 	p.mountTarget("127.1.0.2")
 	table.Targets["fs-2"] = target(int(other.Port()), "127.1.0.2", "")
 	p.publish(table)
-	if message := p.event(wellknown.EventTargetUnusable); !strings.Contains(message, "nobody gives any") {
+	if message := p.event(wellknown.EventTargetUnusable); !strings.Contains(message, "no credentials") {
 		t.Errorf("got %q", message)
 	}
 	p.until("the other tunnel is up", func() bool {
@@ -201,7 +200,7 @@ func TestNoCredentialsAtFirst(t *testing.T) {
 		t.Errorf("got %v: the old pod of an upgrade may have one", err)
 	}
 	if names, err := p.dir.Names(); err != nil || len(names) != 1 || server.connections() > 0 {
-		t.Errorf("files of %v, %v, and %d connections: without its certificate there must be no tunnel", names, err, server.connections())
+		t.Errorf("got files of %v, %v, and %d connections, want no tunnel without its certificate", names, err, server.connections())
 	}
 	w.put("FIRST", time.Hour)
 	p.until("it answers", func() bool { return p.answers(local) == nil })
@@ -209,22 +208,22 @@ func TestNoCredentialsAtFirst(t *testing.T) {
 }
 
 func TestRestartKeepsKeyAndConnections(t *testing.T) {
-	p, _, _, local := onePoint(t)
+	p, _, _, local := oneAccessPoint(t)
 	conn := p.hold(local)
 	key, err := p.dir.Key()
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := p.supervised(point)
+	before := p.supervised(accessPointTunnel)
 	p.endAgent()
-	p.client = fake.NewClientset() // knows nothing
+	p.client = fake.NewClientset() // without table and node
 	p.startAgent(nil)
-	p.until("it is up and ready", func() bool { return p.pointUp() && p.agent.Ready() == nil })
-	if after := p.supervised(point); before.PID != after.PID || before.Generation != after.Generation || before.Reloads != after.Reloads {
-		t.Errorf("the tunnel was touched: before %+v, after %+v", before, after)
+	p.until("it is up and ready", func() bool { return p.accessPointUp() && p.agent.Ready() == nil })
+	if after := p.supervised(accessPointTunnel); before.PID != after.PID || before.Generation != after.Generation || before.Reloads != after.Reloads {
+		t.Errorf("the tunnel was changed: before %+v, after %+v", before, after)
 	}
 	if again, err := p.dir.Key(); err != nil || string(again) != string(key) {
-		t.Errorf("the key is another one (%v)", err)
+		t.Errorf("the key has changed (%v)", err)
 	}
 	p.endAgent()
 	if err := os.Remove(p.dir.KeyFile()); err != nil {
@@ -232,54 +231,52 @@ func TestRestartKeepsKeyAndConnections(t *testing.T) {
 	}
 	p.startAgent(nil)
 	p.until("another certificate is in force", func() bool {
-		after := p.supervised(point)
-		return after.Generation != before.Generation && after.Listening && p.pointUp()
+		after := p.supervised(accessPointTunnel)
+		return after.Generation != before.Generation && after.Listening && p.accessPointUp()
 	})
 	if err := p.serves(local); err != nil {
 		t.Errorf("a new connection: %v", err)
 	}
-	if err := p.ask(conn); err != nil || p.supervised(point).PID != before.PID {
-		t.Errorf("the connection was cut by another key: %v", err)
+	if err := p.call(conn); err != nil || p.supervised(accessPointTunnel).PID != before.PID {
+		t.Errorf("the new key cut the connection: %v", err)
 	}
 }
 
-// A file system that is opened to everybody again shows nothing to it, and keeps nothing.
-func TestIAMIsTakenBack(t *testing.T) {
-	w := &wallet{}
+func TestCertificateIsRemovedWhenIAMIsTurnedOff(t *testing.T) {
+	w := &credentialSource{}
 	w.put("FIRST", time.Hour)
 	c := newCluster(t)
-	server := c.strictTarget("127.1.0.1", false)
+	server := c.authenticatingTarget("127.1.0.1", false)
 	local := stunneltest.FreePort(t, "127.0.0.1")
 	fs := target(int(local.Port()), "127.1.0.1", "")
 	fs.IAM = true
 	c.publish(tableOf(map[string]ports.Target{"fs-1": fs}))
 	p := c.pod(stunneltest.FreePort(t, "127.0.0.1").String())
 	p.startSupervisor()
-	p.startAgent(w.give)
+	p.startAgent(w.use)
 	p.until("it is up", p.up)
 	conn := p.hold(local)
 	fs.IAM = false
 	p.publish(tableOf(map[string]ports.Target{"fs-1": fs}))
-	p.until("new connections show nothing", func() bool {
+	p.until("new connections have no certificate", func() bool {
 		since := server.connections()
-		return p.answers(local) == nil && server.saw(shown{}, since)
+		return p.answers(local) == nil && server.saw(clientIdentity{}, since)
 	})
-	if err := p.ask(conn); err != nil {
+	if err := p.call(conn); err != nil {
 		t.Errorf("an open connection was cut: %v", err)
 	}
 	if _, err := os.Stat(p.dir.CertificateFile("fs-1")); !os.IsNotExist(err) {
-		t.Errorf("its certificate is still there (%v)", err)
+		t.Errorf("the certificate still exists (%v)", err)
 	}
 }
 
-// TestIAMWithoutCredentialsEndsNothing: one namespace has the nodes prove who they are to what
-// others use, and they cannot.
-func TestIAMWithoutCredentialsEndsNothing(t *testing.T) {
-	w := &wallet{}
-	w.lose("nobody gives any")
+// A namespace turns IAM on for a file system that others use, and the node has no credentials.
+func TestTunnelContinuesWithoutIAMWhileThereAreNoCredentials(t *testing.T) {
+	w := &credentialSource{}
+	w.fail("no credentials")
 	c := newCluster(t)
-	c.strictTarget("127.1.0.1", false)
-	moved := c.strictTarget("127.1.0.2", false)
+	c.authenticatingTarget("127.1.0.1", false)
+	moved := c.authenticatingTarget("127.1.0.2", false)
 	root, local := stunneltest.FreePort(t, "127.0.0.1"), stunneltest.FreePort(t, "127.0.0.1")
 	publish := func(address string, iam bool) {
 		fs := target(int(root.Port()), address, "")
@@ -289,35 +286,35 @@ func TestIAMWithoutCredentialsEndsNothing(t *testing.T) {
 	publish("127.1.0.1", false)
 	p := c.pod(stunneltest.FreePort(t, "127.0.0.1").String())
 	p.startSupervisor()
-	p.startAgent(w.give)
-	p.until("both are up", func() bool { return p.up() && p.pointUp() })
+	p.startAgent(w.use)
+	p.until("both are up", func() bool { return p.up() && p.accessPointUp() })
 	onRoot, onPoint := p.hold(root), p.hold(local)
 	publish("127.1.0.1", true)
 	for range 2 {
 		message := p.event(wellknown.EventClientCertificateFailed)
-		if !strings.Contains(message, "the tunnel serves as it did before: ") || !strings.Contains(message, "nobody gives any") {
+		if !strings.Contains(message, "the tunnel serves as it did before: ") || !strings.Contains(message, "no credentials") {
 			t.Errorf("got %q", message)
 		}
 	}
 	p.endAgent()
-	p.startAgent(w.give)
+	p.startAgent(w.use)
 	publish("127.1.0.2", true)
-	p.until("new connections lead to the new mount target as before", func() bool {
+	p.until("new connections use the new mount target with the identity of before", func() bool {
 		return p.answers(root) == nil && p.answers(local) == nil &&
-			moved.saw(shown{}, 0) && moved.saw(shown{"fs-1", "fsap-1", ""}, 0)
+			moved.saw(clientIdentity{}, 0) && moved.saw(clientIdentity{"fs-1", "fsap-1", ""}, 0)
 	})
-	p.until("both are watched, up and ready", func() bool { return p.up() && p.pointUp() && p.ready() })
+	p.until("both are up and ready", func() bool { return p.up() && p.accessPointUp() && p.ready() })
 	if _, unusable := p.metric("efs_stunnel_node_target_unusable"); unusable {
-		t.Error("it is told that something is not served")
+		t.Error("a target is reported as unusable")
 	}
 	for _, conn := range []net.Conn{onRoot, onPoint} {
-		if err := p.ask(conn); err != nil {
+		if err := p.call(conn); err != nil {
 			t.Errorf("an open connection was cut: %v", err)
 		}
 	}
 	w.put("FIRST", time.Hour)
-	p.until("new connections prove the identity", func() bool {
+	p.until("new connections have the IAM identity", func() bool {
 		return p.answers(root) == nil && p.answers(local) == nil &&
-			moved.saw(shown{"fs-1", "", "FIRST"}, 0) && moved.saw(shown{"fs-1", "fsap-1", "FIRST"}, 0)
+			moved.saw(clientIdentity{"fs-1", "", "FIRST"}, 0) && moved.saw(clientIdentity{"fs-1", "fsap-1", "FIRST"}, 0)
 	})
 }

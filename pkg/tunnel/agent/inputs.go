@@ -23,7 +23,7 @@ type inputs struct {
 
 	node *corev1.Node // nil until known
 	// metadata is from the instance metadata service; metadataTried says that it was requested.
-	metadata      routing.Place
+	metadata      routing.Location
 	metadataTried bool
 }
 

@@ -28,7 +28,7 @@ type tunnelState struct {
 	// inForce is since when the supervisor runs the current specification; zero while it does not.
 	inForce     time.Time
 	result      *probe.Result // nil before the first
-	troubleAt   time.Time     // when somebody's connection to the server failed that a probe was made for
+	failedAt    time.Time     // of the latest failed connection for which the tunnel was probed
 	usedAt      time.Time     // when other connections than the agent's were last seen
 	isUnhealthy bool          // an event said so
 	denied      bool          // the event said that the server denies access
@@ -38,7 +38,7 @@ type tunnelState struct {
 
 // loop syncs after changes, results and syncInterval, until the context ends.
 func (a *Agent) loop(ctx context.Context) {
-	defer a.fleet.Close()
+	defer a.probes.Close()
 	due := time.Now()
 	for {
 		timer := time.NewTimer(time.Until(due))
@@ -82,8 +82,8 @@ func (a *Agent) sync(ctx context.Context, now time.Time) {
 func (a *Agent) reconcile(ctx context.Context, now time.Time) {
 	in, err := a.input(now)
 	if err == nil {
-		a.plan, a.planned = routing.Make(in), true
-		a.memories = a.plan.Memories
+		a.plan, a.planned = routing.NewPlan(in), true
+		a.states = a.plan.States
 		err = a.apply(ctx, in.Files)
 	}
 	a.recordResult(err)
@@ -124,7 +124,7 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 	a.tunnels = states
 	a.observeSupervisor()
 	a.observeClients(time.Now())
-	a.fleet.Watch(ctx, a.tasks())
+	a.probes.SetTasks(ctx, a.tasks())
 	return errs.ErrorOrNil()
 }
 
@@ -166,8 +166,8 @@ func changeOf(before []byte, tunnel routing.Tunnel) string {
 	return "reload"
 }
 
-// observeSupervisor records which tunnels run with their current specification. It has those probed
-// at once that begin to, and those that looked well until somebody's connection to the server failed.
+// observeSupervisor records which tunnels run with their current specification. A tunnel is probed at
+// once when it starts to, and when a client's connection fails although the last probe succeeded.
 func (a *Agent) observeSupervisor() {
 	for name, state := range a.tunnels {
 		status := a.status.Tunnels[name]
@@ -177,43 +177,43 @@ func (a *Agent) observeSupervisor() {
 			state.inForce = time.Time{}
 		case state.inForce.IsZero():
 			state.inForce = time.Now()
-			a.fleet.Hurry(name)
-		case status.Connection != nil && status.Connection.At != state.troubleAt && looksWell(state):
-			state.troubleAt = status.Connection.At
-			a.fleet.Hurry(name)
+			a.probes.ProbeNow(name)
+		case status.Connection != nil && status.Connection.At != state.failedAt && looksHealthy(state):
+			state.failedAt = status.Connection.At
+			a.probes.ProbeNow(name)
 		}
 	}
 }
 
-func looksWell(state *tunnelState) bool { return state.result != nil && state.result.Err == nil }
+func looksHealthy(state *tunnelState) bool { return state.result != nil && state.result.Err == nil }
 
 func (a *Agent) tasks() []probe.Task {
 	var tasks []probe.Task
 	for _, t := range a.plan.Tunnels {
 		task := probe.Task{Name: t.Name, Accept: t.Accept, Peer: a.peer(t)}
-		for _, server := range t.Nearest {
+		for _, server := range t.MountTargets {
 			task.Servers = append(task.Servers, a.server(server.Address))
 		}
-		task.Watch = a.watched(a.tunnels[t.Name])
+		task.AlsoProbe = a.alsoProbe(a.tunnels[t.Name])
 		// Tunnels without clients are probed without a connection through stunnel, which may be stopped.
 		if task.InUse = a.tunnels[t.Name].inUse(time.Now()); !task.InUse {
-			task.Direct = a.server(t.Active.Address)
+			task.DirectServer = a.server(t.Active.Address)
 		}
 		tasks = append(tasks, task)
 	}
 	return tasks
 }
 
-// watched are the mount targets of old connections, and the nearest one when some connection goes
-// elsewhere.
-func (a *Agent) watched(state *tunnelState) []netip.AddrPort {
-	watched, strays := a.unlisted(state), a.strays(state)
-	for i, target := range state.Nearest {
-		if slices.Contains(strays, target) || i == 0 && (state.Away() || len(strays) > 0) {
-			watched = append(watched, a.server(target.Address))
+// alsoProbe returns the mount targets of old connections, and the nearest one if any connection uses
+// another.
+func (a *Agent) alsoProbe(state *tunnelState) []netip.AddrPort {
+	servers, others := a.removedServers(state), a.otherConnected(state)
+	for i, target := range state.MountTargets {
+		if slices.Contains(others, target) || i == 0 && (state.HasNearer() || len(others) > 0) {
+			servers = append(servers, a.server(target.Address))
 		}
 	}
-	return watched
+	return servers
 }
 
 // peer is what a server is verified by, as in the tunnel's stunnel.conf.

@@ -9,7 +9,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
-// launchVariable has this test program become stunnel.
+// launchVariable is the environment variable that has this program execute stunnel.
 const launchVariable = "AGENT_TEST_LAUNCH"
 
 func TestMain(m *testing.M) {
@@ -20,5 +20,5 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// clients cannot tell the agent's connections from others, as all are of one user here.
+// clients includes the agent's connections, because all belong to one user in tests.
 func clients() (sockets.Uses, error) { return sockets.Clients(-1) }

@@ -17,7 +17,7 @@ type metrics struct {
 	tunnels *tunnelMetrics
 	probes  *prometheus.HistogramVec
 	late    prometheus.Counter
-	steps   *prometheus.CounterVec
+	actions *prometheus.CounterVec
 	failed  prometheus.Gauge
 	watches prometheus.Counter
 
@@ -34,11 +34,11 @@ func newMetrics(read func() *snapshot) *metrics {
 		}, []string{"result"}),
 		late: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: metricsNamespace, Name: "probes_late_total",
-			Help: "Rounds of probes that say nothing, because the agent did not run when it had to.",
+			Help: "Rounds of probes without a result, because the agent did not run in time.",
 		}),
-		steps: prometheus.NewCounterVec(prometheus.CounterOpts{
+		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Namespace: metricsNamespace, Name: "tunnel_steps_total",
-			Help: "What was done about tunnels: Reorder, Failover, Renew, Return.",
+			Help: "Actions on tunnels: Reorder, Failover, Renew, Return.",
 		}, []string{"step"}),
 		failed: prometheus.NewGauge(prometheus.GaugeOpts{
 			Namespace: metricsNamespace, Name: "apply_failing",
@@ -53,14 +53,14 @@ func newMetrics(read func() *snapshot) *metrics {
 			Help: "Ports of tunnels that the node's kernel may give to any process.",
 		}),
 	}
-	for _, step := range []routing.Step{routing.Reorder, routing.Failover, routing.Renew, routing.Return} {
-		m.steps.WithLabelValues(string(step))
+	for _, action := range []routing.Action{routing.Reorder, routing.Failover, routing.Restart, routing.Return} {
+		m.actions.WithLabelValues(string(action))
 	}
 	return m
 }
 
 func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.tunnels, m.probes, m.late, m.steps, m.failed, m.watches, m.ephemeral}
+	return []prometheus.Collector{m.tunnels, m.probes, m.late, m.actions, m.failed, m.watches, m.ephemeral}
 }
 
 func (m *metrics) probed(r probe.Result) {
@@ -71,7 +71,7 @@ func (m *metrics) probed(r probe.Result) {
 	m.probes.WithLabelValues(result).Observe(r.Took.Seconds())
 }
 
-func (m *metrics) stepped(step routing.Step) { m.steps.WithLabelValues(string(step)).Inc() }
+func (m *metrics) acted(action routing.Action) { m.actions.WithLabelValues(string(action)).Inc() }
 
 func (m *metrics) applied(err error) { m.failed.Set(number(err != nil)) }
 
@@ -86,11 +86,11 @@ func number(yes bool) float64 {
 type tunnelMetrics struct {
 	read func() *snapshot
 
-	tableUsable, tableUpdated, placeKnown, statusAge, hijacked *prometheus.Desc
-	up, listening, standby, active, otherZone, took, lastError *prometheus.Desc
-	restarts, reloads, problems, unusable                      *prometheus.Desc
-	certificateUntil, certificateFailing                       *prometheus.Desc
-	memory, memoryLimit                                        *prometheus.Desc
+	tableUsable, tableUpdated, locationKnown, statusAge, hijacked *prometheus.Desc
+	up, listening, standby, active, otherZone, took, lastError    *prometheus.Desc
+	restarts, reloads, problems, unusable                         *prometheus.Desc
+	certificateUntil, certificateFailing                          *prometheus.Desc
+	memory, memoryLimit                                           *prometheus.Desc
 }
 
 func newTunnelMetrics(read func() *snapshot) *tunnelMetrics {
@@ -98,25 +98,25 @@ func newTunnelMetrics(read func() *snapshot) *tunnelMetrics {
 		return prometheus.NewDesc(metricsNamespace+"_"+name, help, labels, nil)
 	}
 	return &tunnelMetrics{
-		read:         read,
-		tableUsable:  desc("table_usable", "1 while the ConfigMap is there and all of it can be read."),
-		tableUpdated: desc("table_last_update_timestamp_seconds", "When the table that is served was changed last."),
-		placeKnown:   desc("place_known", "1 while the node's zone or subnet is known, without which no mount target is nearer than another."),
-		statusAge:    desc("supervisor_status_age_seconds", "Time since the supervisor last wrote its status, which it does every 10 s."),
-		up:           desc("tunnel_up", "1 while NFS calls through the tunnel are answered.", "tunnel"),
-		listening:    desc("tunnel_listening", "1 while the tunnel's process listens as it should.", "tunnel"),
-		standby:      desc("tunnel_standby", "1 while another process has the tunnel's port.", "tunnel"),
-		hijacked:     desc("tunnel_hijacked", "1 while new connections to the tunnel's port reach a pod or Service instead of the tunnel.", "tunnel"),
-		active:       desc("tunnel_active_info", "Always 1; the mount target that the tunnel leads to.", "tunnel", "address", "zone"),
-		otherZone:    desc("tunnel_other_zone", "1 while the tunnel leads to another zone than the node's.", "tunnel"),
-		took:         desc("tunnel_probe_seconds", "Time of the latest NFS NULL call through the tunnel.", "tunnel"),
-		lastError:    desc("tunnel_problem", "1 for each thing that is wrong with the tunnel now.", "tunnel", "reason"),
-		restarts:     desc("tunnel_restarts_total", "Processes of the tunnel that were started after the first.", "tunnel"),
-		reloads:      desc("tunnel_reloads_total", "Configurations that the tunnel's process took while it ran.", "tunnel"),
-		problems:     desc("tunnel_problems_total", "Problems of the tunnel, by reason.", "tunnel", "reason"),
-		unusable:     desc("target_unusable", "1 for each target of the table that cannot be served.", "tunnel", "reason"),
+		read:          read,
+		tableUsable:   desc("table_usable", "1 while the ConfigMap is there and all of it can be read."),
+		tableUpdated:  desc("table_last_update_timestamp_seconds", "When the table that is served was changed last."),
+		locationKnown: desc("place_known", "1 while the node's zone or subnet is known, without which no mount target is nearer than another."),
+		statusAge:     desc("supervisor_status_age_seconds", "Time since the supervisor last wrote its status, which it does every 10 s."),
+		up:            desc("tunnel_up", "1 while NFS calls through the tunnel are answered.", "tunnel"),
+		listening:     desc("tunnel_listening", "1 while the tunnel's process listens as it should.", "tunnel"),
+		standby:       desc("tunnel_standby", "1 while another process has the tunnel's port.", "tunnel"),
+		hijacked:      desc("tunnel_hijacked", "1 while new connections to the tunnel's port reach a pod or Service instead of the tunnel.", "tunnel"),
+		active:        desc("tunnel_active_info", "Always 1; the mount target that the tunnel uses.", "tunnel", "address", "zone"),
+		otherZone:     desc("tunnel_other_zone", "1 while the tunnel uses a mount target outside of the node's zone.", "tunnel"),
+		took:          desc("tunnel_probe_seconds", "Time of the latest NFS NULL call through the tunnel.", "tunnel"),
+		lastError:     desc("tunnel_problem", "1 for each current problem of the tunnel.", "tunnel", "reason"),
+		restarts:      desc("tunnel_restarts_total", "Processes of the tunnel that were started after the first.", "tunnel"),
+		reloads:       desc("tunnel_reloads_total", "Configurations that the tunnel's process took while it ran.", "tunnel"),
+		problems:      desc("tunnel_problems_total", "Problems of the tunnel, by reason.", "tunnel", "reason"),
+		unusable:      desc("target_unusable", "1 for each target of the table that cannot be served.", "tunnel", "reason"),
 		certificateUntil: desc("client_certificate_expiration_timestamp_seconds",
-			"When servers cease to take the tunnel's client certificate, or the credentials in it.", "tunnel"),
+			"When servers stop accepting the tunnel's client certificate, or the credentials in it.", "tunnel"),
 		memory:             desc("tunnel_memory_bytes", "Memory of the tunnel's running process that counts towards its limit.", "tunnel"),
 		memoryLimit:        desc("tunnel_memory_limit_bytes", "Memory that the process of each tunnel may have. One that needs more ends."),
 		certificateFailing: desc("client_certificate_failing", "1 while the tunnel's client certificate cannot be made or renewed.", "tunnel"),
@@ -126,7 +126,7 @@ func newTunnelMetrics(read func() *snapshot) *tunnelMetrics {
 // Describe implements prometheus.Collector.
 func (m *tunnelMetrics) Describe(descs chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.tableUsable, m.tableUpdated, m.placeKnown, m.statusAge, m.up, m.listening, m.standby, m.hijacked, m.active, m.otherZone,
+		m.tableUsable, m.tableUpdated, m.locationKnown, m.statusAge, m.up, m.listening, m.standby, m.hijacked, m.active, m.otherZone,
 		m.took, m.lastError, m.restarts, m.reloads, m.problems, m.unusable,
 		m.certificateUntil, m.certificateFailing, m.memory, m.memoryLimit,
 	} {
@@ -145,12 +145,12 @@ func (m *tunnelMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(m.tableUsable, number(v.tableUsable))
 	gauge(m.tableUpdated, seconds(v.updated))
-	gauge(m.placeKnown, number(v.place.Known()))
+	gauge(m.locationKnown, number(v.location.Known()))
 	gauge(m.statusAge, time.Since(v.statusSeenAt).Seconds())
 	if v.memoryLimit > 0 {
 		gauge(m.memoryLimit, float64(v.memoryLimit))
 	}
-	for _, t := range v.troubles {
+	for _, t := range v.unusable {
 		gauge(m.unusable, 1, t.Name, string(t.Reason))
 	}
 	for tunnel, c := range v.certificates {
@@ -171,7 +171,7 @@ func (m *tunnelMetrics) collectTunnel(t tunnelSnapshot, gauge func(*prometheus.D
 	gauge(m.standby, number(t.standby), t.name)
 	gauge(m.hijacked, number(t.hijacked), t.name)
 	gauge(m.active, 1, t.name, t.active.String(), t.zone)
-	gauge(m.otherZone, number(t.far), t.name)
+	gauge(m.otherZone, number(t.otherZone), t.name)
 	if t.probed {
 		gauge(m.took, t.took.Seconds(), t.name)
 	}

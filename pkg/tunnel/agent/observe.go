@@ -28,10 +28,10 @@ type tableProblem struct {
 // observe reads all inputs. It returns whether there is enough for a plan.
 func (a *Agent) observe(now time.Time) bool {
 	n := a.inbox.get()
-	a.place = a.currentPlace(n)
+	a.location = a.currentLocation(n)
 	a.readTable(n)
 	a.readStatus(now)
-	return a.hasTable && (n.metadataTried || a.place.Known())
+	return a.hasTable && (n.metadataTried || a.location.Known())
 }
 
 // readTable decodes the ConfigMap if it has changed. If it cannot be decoded, the last good table
@@ -103,8 +103,8 @@ func (a *Agent) standby() map[string]bool {
 	for _, key := range a.table.Keys() {
 		name := routing.Name(key)
 		port, _ := a.table.Port(key)
-		memory, known := a.memories[name]
-		isOurs := known && memory.Port == port && !memory.Standby
+		state, known := a.states[name]
+		isOurs := known && state.Port == port && !state.Standby
 		standby[name] = !isOurs && !bindable(netip.AddrPortFrom(address, uint16(port)))
 	}
 	return standby
@@ -120,7 +120,7 @@ func (a *Agent) input(now time.Time) (routing.Input, error) {
 	settings.Region, settings.DNSSuffix, settings.KeyFile = a.region(), a.dnsSuffix(), a.options.Dir.KeyFile()
 	a.certificates.SetIdentities(routing.Identities(a.table, settings))
 	return routing.Input{
-		Table: a.table, Place: a.place, Memories: a.memories, Files: files,
+		Table: a.table, Location: a.location, States: a.states, Files: files,
 		Standby: a.standby(), Certificates: a.certificates.Certificates(), Settings: settings, Now: now,
 	}, nil
 }

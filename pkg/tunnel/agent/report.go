@@ -31,7 +31,7 @@ func (a *Agent) report(now time.Time) {
 	defer func() { a.reported = a.reporting }()
 	a.reportTable()
 	a.reportEphemeralPorts(now)
-	for _, t := range a.plan.Troubles {
+	for _, t := range a.plan.Unusable {
 		a.warn(wellknown.EventTargetUnusable, t.Name, fmt.Sprintf("target %s cannot be served (%s): %s", t.Name, t.Reason, t.Message))
 	}
 	for _, t := range a.plan.Tunnels {
@@ -54,7 +54,7 @@ func (a *Agent) reportHijacked(t routing.Tunnel) {
 }
 
 // reportCertificate reports that the tunnel's client certificate cannot be renewed or replaced. A
-// tunnel that cannot exist without a certificate is one of the plan's Troubles.
+// target that cannot be served without a certificate is one of the plan's Unusable.
 func (a *Agent) reportCertificate(t routing.Tunnel, now time.Time) {
 	c := t.Certificate
 	if c.Problem == "" {
@@ -166,20 +166,22 @@ func (a *Agent) unhealthyMessage(state *tunnelState) string {
 		state.Name, state.Port, open, probe.Reason(state.result.Err), words)
 }
 
-// reportStep records that a tunnel moves to another mount target or is restarted, and why.
-func (a *Agent) reportStep(state *tunnelState, memory routing.Memory, step routing.Step) {
-	a.metrics.stepped(step)
-	to := state.Nearest[0].Address
-	if memory.First.IsValid() {
-		to = memory.First
+// reportAction records that a tunnel moves to another mount target or restarts.
+func (a *Agent) reportAction(state *tunnelState, next routing.State, action routing.Action) {
+	a.metrics.acted(action)
+	to := state.MountTargets[0].Address
+	if next.Preferred.IsValid() {
+		to = next.Preferred
 	}
-	a.logOf(state.Name).Warn("tunnel moves to another mount target or restarts", "port", state.Port, "mountTarget", to, "reason", step)
-	eventType, reason := corev1.EventTypeWarning, wellknown.EventTunnelMoved
-	switch step {
-	case routing.Renew:
-		reason = wellknown.EventTunnelRestarted
+	a.logOf(state.Name).Warn("tunnel moves to another mount target or restarts", "port", state.Port, "mountTarget", to, "reason", action)
+	eventType, reason, text := corev1.EventTypeWarning, wellknown.EventTunnelMoved, "fails over to"
+	switch action {
+	case routing.Reorder:
+		text = "connects first to"
+	case routing.Restart:
+		reason, text = wellknown.EventTunnelRestarted, "restarts with"
 	case routing.Return:
-		eventType = corev1.EventTypeNormal
+		eventType, text = corev1.EventTypeNormal, "returns to"
 	}
-	a.options.Events.Eventf(a.node(), eventType, reason, "tunnel to %s on port %d: %s to mount target %s", state.Name, state.Port, step, to)
+	a.options.Events.Eventf(a.node(), eventType, reason, "tunnel to %s on port %d %s mount target %s", state.Name, state.Port, text, to)
 }

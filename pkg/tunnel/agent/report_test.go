@@ -12,16 +12,16 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 )
 
-// TestHealthIsToldWhenItChanges has a tunnel's first failure told, that it is refused whenever that
-// is found out, and its recovery after a while.
-func TestHealthIsToldWhenItChanges(t *testing.T) {
+// TestHealthIsReportedWhenItChanges wants events for a tunnel's first failure, for denied access also
+// after another failure, and for its recovery after healthyAfter.
+func TestHealthIsReportedWhenItChanges(t *testing.T) {
 	events := record.NewFakeRecorder(100)
 	a := &Agent{options: Options{Events: events, Log: slog.New(slog.DiscardHandler)}}
 	state, now := &tunnelState{}, time.Now()
 	for _, step := range []struct {
 		err   error
 		after time.Duration
-		told  string // "" is nothing
+		want  string // "" for no event
 	}{
 		{context.DeadlineExceeded, 0, "(Timeout)"},
 		{context.DeadlineExceeded, 0, ""},
@@ -36,13 +36,13 @@ func TestHealthIsToldWhenItChanges(t *testing.T) {
 		now = now.Add(step.after)
 		state.result = &probe.Result{Err: step.err, At: now}
 		a.reportHealth(state)
-		told := ""
+		got := ""
 		select {
-		case told = <-events.Events:
+		case got = <-events.Events:
 		default:
 		}
-		if (told == "") != (step.told == "") || !strings.Contains(told, step.told) {
-			t.Errorf("after %v it tells %q, want %q", step.err, told, step.told)
+		if (got == "") != (step.want == "") || !strings.Contains(got, step.want) {
+			t.Errorf("after %v: got event %q, want %q", step.err, got, step.want)
 		}
 	}
 }

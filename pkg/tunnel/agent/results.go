@@ -32,98 +32,97 @@ func (a *Agent) handleResult(result probe.Result) bool {
 		a.reportHealth(state)
 		return false // the answer is another process', and says nothing about the tunnel
 	}
-	memory, step := a.memories[result.Name].After(a.findingOf(result, state), state.Nearest)
-	a.memories[result.Name] = memory
+	next, action := a.states[result.Name].Next(a.observationOf(result, state), state.MountTargets)
+	a.states[result.Name] = next
 	a.reportHealth(state)
-	if step == routing.Stay {
+	if action == routing.NoAction {
 		return false
 	}
-	a.reportStep(state, memory, step)
+	a.reportAction(state, next, action)
 	state.inForce = time.Time{} // results of probes that run now are about the earlier specification
 	return true
 }
 
-// isHijacked says whether new connections to the tunnel's port lead out of the node's network.
+// isHijacked reports whether the node redirects new connections to the tunnel's port.
 func isHijacked(state *tunnelState) bool {
 	return state.result != nil && probe.Reason(state.result.Err) == probe.ReasonHijacked
 }
 
-func (a *Agent) findingOf(r probe.Result, state *tunnelState) routing.Finding {
+func (a *Agent) observationOf(r probe.Result, state *tunnelState) routing.Observation {
 	status := a.status.Tunnels[state.Name]
-	f := routing.Finding{
-		At: r.At, Well: r.Err == nil, Silent: probe.Reason(r.Err) == probe.ReasonTimeout,
-		Stuck: r.Stuck, Established: r.Established, Direct: map[netip.Addr]routing.Answer{},
-		Open: len(status.Servers) > 0, Unproven: isUnproven(status.Connection),
+	o := routing.Observation{
+		At: r.At, Healthy: r.Err == nil, TimedOut: probe.Reason(r.Err) == probe.ReasonTimeout,
+		Stuck: r.Stuck, Established: r.Established, Direct: map[netip.Addr]routing.DirectResult{},
+		HasConnections: len(status.Servers) > 0, HandshakeFailed: handshakeFailed(status.Connection),
 	}
 	silent := map[netip.Addr]bool{}
 	for server, err := range r.Direct {
-		f.Direct[server.Addr()] = answerOf(err)
+		o.Direct[server.Addr()] = directResultOf(err)
 		silent[server.Addr()] = isSilent(err)
 	}
-	for _, target := range a.strays(state) {
-		f.Astray = f.Astray || target.Distance > state.Nearest[0].Distance
-		f.Stuck = f.Stuck || f.Well && silent[target.Address]
+	for _, target := range a.otherConnected(state) {
+		o.FarConnection = o.FarConnection || target.Distance > state.MountTargets[0].Distance
+		o.Stuck = o.Stuck || o.Healthy && silent[target.Address]
 	}
-	for _, server := range a.unlisted(state) {
-		f.Stuck = f.Stuck || f.Well && silent[server.Addr()]
+	for _, server := range a.removedServers(state) {
+		o.Stuck = o.Stuck || o.Healthy && silent[server.Addr()]
 	}
-	return f
+	return o
 }
 
-// isSilent says whether the server does not answer at all. One that refuses new connections may
+// isSilent reports whether the server does not answer at all. One that refuses new connections may
 // still serve open ones.
 func isSilent(err error) bool {
 	reason := probe.Reason(err)
 	return reason == probe.ReasonTimeout || reason == probe.ReasonUnreachable
 }
 
-// strays are mount targets to which the tunnel has open connections, though new ones go to the
-// active one: stunnel tried the next server when the first one refused, and the kernel keeps a
+// otherConnected returns the mount targets, except the active one, to which the tunnel has open
+// connections: stunnel tries the next server when the first one refuses, and the NFS client keeps a
 // connection for as long as it is used.
-func (a *Agent) strays(state *tunnelState) []routing.MountTarget {
-	var strays []routing.MountTarget
-	for _, target := range state.Nearest {
+func (a *Agent) otherConnected(state *tunnelState) []routing.MountTarget {
+	var others []routing.MountTarget
+	for _, target := range state.MountTargets {
 		connected := func(server netip.AddrPort) bool { return server.Addr().Unmap() == target.Address }
 		if target != state.Active && slices.ContainsFunc(a.status.Tunnels[state.Name].Servers, connected) {
-			strays = append(strays, target)
+			others = append(others, target)
 		}
 	}
-	return strays
+	return others
 }
 
-// unlisted are servers to which the tunnel has open connections, but which are not in the table any
-// more: a mount target is removed from it while it is being deleted and still serves. The tunnel is
-// restarted only when such a server is silent: the agent cannot tell when no write is under way.
-func (a *Agent) unlisted(state *tunnelState) []netip.AddrPort {
-	var unlisted []netip.AddrPort
+// removedServers returns servers to which the tunnel has open connections, but which left the table: a
+// mount target is removed from the table while it is being deleted and still serves. The tunnel is
+// restarted only when the server is silent, because the agent does not know when no write is under way.
+func (a *Agent) removedServers(state *tunnelState) []netip.AddrPort {
+	var removed []netip.AddrPort
 	for _, server := range a.status.Tunnels[state.Name].Servers {
 		server = netip.AddrPortFrom(server.Addr().Unmap(), server.Port())
 		listed := func(target routing.MountTarget) bool { return target.Address == server.Addr() }
-		if !slices.ContainsFunc(state.Nearest, listed) {
-			unlisted = append(unlisted, server)
+		if !slices.ContainsFunc(state.MountTargets, listed) {
+			removed = append(removed, server)
 		}
 	}
-	return unlisted
+	return removed
 }
 
-// answerOf classifies a direct connection of the agent. Only stunnel can tell for certain whether
-// a server is to be trusted, as it verifies certificates by OpenSSL's rules, and whether the server
-// allows the tunnel's client certificate.
-func answerOf(err error) routing.Answer {
+// directResultOf classifies the error of a direct probe. Whether the tunnel's handshake succeeds is
+// certain only from stunnel, which verifies certificates by OpenSSL's rules.
+func directResultOf(err error) routing.DirectResult {
 	switch probe.Reason(err) {
 	case "":
-		return routing.Answers
+		return routing.DirectAnswered
 	case probe.ReasonCertificate, probe.ReasonHandshake:
-		return routing.Unproven
+		return routing.DirectHandshakeFailed
 	case probe.ReasonDenied, probe.ReasonOther:
-		return routing.Unclear
+		return routing.DirectUnknown
 	}
-	return routing.Dead
+	return routing.DirectDown
 }
 
-// isUnproven says whether the server could not prove who it is. That it refuses the client
+// handshakeFailed reports whether stunnel's TLS handshake with the server failed. A refused client
 // certificate does not count: the file system policy is the same at all mount targets.
-func isUnproven(p *supervise.Problem) bool {
+func handshakeFailed(p *supervise.Problem) bool {
 	if p == nil {
 		return false
 	}

@@ -21,14 +21,14 @@ type snapshot struct {
 	hasTable     bool
 	tableUsable  bool
 	updated      time.Time // lastUpdate of the table
-	place        routing.Place
+	location     routing.Location
 	supervised   bool
 	memoryLimit  uint64    // of each process, in bytes; 0 while no supervisor runs
 	statusSeenAt time.Time // when the supervisor's status was last seen to change
 	planned      bool
 	tunnels      []tunnelSnapshot // by name
 	unknown      []string         // targets that this agent could never decode
-	troubles     []routing.Trouble
+	unusable     []routing.UnusableTarget
 	waiting      []string // tunnels that need a client certificate, and have none
 	// certificates are by tunnel; the map is never changed.
 	certificates map[string]routing.Certificate
@@ -37,18 +37,18 @@ type snapshot struct {
 
 // tunnelSnapshot is one tunnel.
 type tunnelSnapshot struct {
-	name     string
-	standby  bool
-	hijacked bool // new connections to its port do not reach it
-	inForce  bool
-	probed   bool
-	up       bool
-	took     time.Duration
-	active   netip.Addr // the server that was reached last, else the one that is tried first
-	zone     string     // of that one
-	far      bool       // that, or the server of another connection, is not in the node's zone
-	status   supervise.Tunnel
-	problems []string // reasons of what is wrong now
+	name      string
+	standby   bool
+	hijacked  bool // new connections to its port do not reach it
+	inForce   bool
+	probed    bool
+	up        bool
+	took      time.Duration
+	active    netip.Addr // the server that was reached last, else the one that is tried first
+	zone      string     // of that one
+	otherZone bool       // that, or the server of another connection, is not in the node's zone
+	status    supervise.Tunnel
+	problems  []string // reasons of what is wrong now
 }
 
 // publish makes a snapshot of the loop's state.
@@ -56,8 +56,8 @@ func (a *Agent) publish() {
 	before := a.snapshot.Load()
 	s := &snapshot{
 		hasTable: a.hasTable, tableUsable: a.hasTable && a.problem.err == nil && !a.problem.deleted && len(a.problem.rejected) == 0,
-		updated: a.table.LastUpdate, place: a.place, supervised: a.status.PID != 0, statusSeenAt: a.statusSeenAt, memoryLimit: a.status.MemoryLimit,
-		planned: a.planned, unknown: a.unknown, troubles: a.plan.Troubles, wasReady: before != nil && before.wasReady,
+		updated: a.table.LastUpdate, location: a.location, supervised: a.status.PID != 0, statusSeenAt: a.statusSeenAt, memoryLimit: a.status.MemoryLimit,
+		planned: a.planned, unknown: a.unknown, unusable: a.plan.Unusable, wasReady: before != nil && before.wasReady,
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.tunnels)) {
 		s.tunnels = append(s.tunnels, a.snapshotOf(a.tunnels[name]))
@@ -69,8 +69,8 @@ func (a *Agent) publish() {
 
 // waiting are the tunnels without a client certificate, also those for which none can be made.
 func waiting(plan routing.Plan) []string {
-	names := slices.Clone(plan.Waiting)
-	for _, t := range plan.Troubles {
+	names := slices.Clone(plan.AwaitingCertificate)
+	for _, t := range plan.Unusable {
 		if t.Reason == routing.ClientCertificate {
 			names = append(names, t.Name)
 		}
@@ -89,14 +89,15 @@ func (a *Agent) snapshotOf(state *tunnelState) tunnelSnapshot {
 		t.up = r.Err == nil || r.Established
 	}
 	t.reached(state)
-	t.far = a.isFar(t.zone) || slices.ContainsFunc(a.strays(state), func(m routing.MountTarget) bool { return a.isFar(m.Zone) })
+	t.otherZone = a.isOtherZone(t.zone) ||
+		slices.ContainsFunc(a.otherConnected(state), func(m routing.MountTarget) bool { return a.isOtherZone(m.Zone) })
 	t.problems = problemsOf(state, status)
 	return t
 }
 
-// isFar says whether a zone is another than the node's, as far as both are known.
-func (a *Agent) isFar(zone string) bool {
-	return zone != "" && a.place.Zone != "" && zone != a.place.Zone
+// isOtherZone reports whether a zone is not the node's. It is false if one of them is unknown.
+func (a *Agent) isOtherZone(zone string) bool {
+	return zone != "" && a.location.Zone != "" && zone != a.location.Zone
 }
 
 // reached sets the server that stunnel reached last, if it has: stunnel skips those that refuse.
@@ -105,7 +106,7 @@ func (t *tunnelSnapshot) reached(state *tunnelState) {
 	if err != nil {
 		return
 	}
-	for _, target := range state.Nearest {
+	for _, target := range state.MountTargets {
 		if target.Address == remote.Addr().Unmap() {
 			t.active, t.zone = target.Address, target.Zone
 		}

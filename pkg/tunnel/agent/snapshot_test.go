@@ -11,12 +11,12 @@ func TestReadiness(t *testing.T) {
 	good := tunnelSnapshot{name: "fs-1", inForce: true, up: true, status: supervise.Tunnel{Listening: true}}
 	unhealthy := good
 	unhealthy.up = false
-	// Probes of its address are answered, but by the old pod.
+	// Probes of its address are answered by the old pod.
 	portTaken := tunnelSnapshot{name: "fs-1", up: true, status: supervise.Tunnel{
 		Process: &supervise.Problem{Reason: supervise.ReasonPortTaken},
 	}}
-	shut := portTaken
-	shut.status.Process = nil
+	notListening := portTaken
+	notListening.status.Process = nil
 	with := func(change func(*snapshot)) snapshot {
 		v := snapshot{hasTable: true, supervised: true, planned: true, tunnels: []tunnelSnapshot{good}}
 		change(&v)
@@ -24,20 +24,20 @@ func TestReadiness(t *testing.T) {
 	}
 	tests := map[string]struct {
 		snapshot snapshot
-		// What it says at first, later without having been ready, and when it was ready before;
+		// The error during HealthWait, later without having been ready, and after having been ready;
 		// "" for ready.
 		first, later, again string
 	}{
-		"all is well":                  {with(func(*snapshot) {}), "", "", ""},
-		"no tunnels to serve":          {with(func(v *snapshot) { v.tunnels = nil }), "", "", ""},
+		"all tunnels healthy":          {with(func(*snapshot) {}), "", "", ""},
+		"no tunnels":                   {with(func(v *snapshot) { v.tunnels = nil }), "", "", ""},
 		"no table":                     {with(func(v *snapshot) { v.hasTable = false }), "no table", "no table", "no table"},
 		"no supervisor":                {with(func(v *snapshot) { v.supervised = false }), "supervisor", "supervisor", "supervisor"},
 		"no plan":                      {with(func(v *snapshot) { v.planned, v.tunnels = false, nil }), "no plan", "no plan", "no plan"},
 		"unhealthy":                    {with(func(v *snapshot) { v.tunnels[0] = unhealthy }), "not healthy yet: fs-1", "", ""},
 		"no certificate":               {with(func(v *snapshot) { v.waiting = []string{"fs-2"} }), "certificate yet: fs-2", "", ""},
-		"never read":                   {with(func(v *snapshot) { v.unknown = []string{`"fs-2"`} }), `older pod can know them: "fs-2"`, `"fs-2"`, ""},
+		"a target never decoded":       {with(func(v *snapshot) { v.unknown = []string{`"fs-2"`} }), `older pod can know them: "fs-2"`, `"fs-2"`, ""},
 		"another process has the port": {with(func(v *snapshot) { v.tunnels[0] = portTaken }), "not healthy yet: fs-1", "", ""},
-		"the port is not open":         {with(func(v *snapshot) { v.tunnels[0] = shut }), "not listening: fs-1", "not listening: fs-1", "not listening: fs-1"},
+		"not listening":                {with(func(v *snapshot) { v.tunnels[0] = notListening }), "not listening: fs-1", "not listening: fs-1", "not listening: fs-1"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -16,25 +16,24 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
-// A supervisor that does not run any more is found out by the time that passes, whatever the
-// node's clock is set to meanwhile.
-func TestStatusIsFreshByTheAgentsOwnClock(t *testing.T) {
+// The agent detects that the supervisor has ended, even if the node's clock is set meanwhile.
+func TestStatusAgeIsMeasuredByTheMonotonicClock(t *testing.T) {
 	start := time.Now()
 	type read struct {
 		after   time.Duration // since the start
-		written time.Duration // likewise, by the node's clock; none is no status
+		written time.Duration // likewise, by the node's clock; none for no status
 		fresh   bool
 	}
 	const none = time.Duration(-1 << 62)
 	tests := map[string][]read{
-		"one that goes on": {{0, -time.Second, true}, {9 * time.Second, 9 * time.Second, true}, {40 * time.Second, 40 * time.Second, true}},
-		"one that ends":    {{0, 0, true}, {30 * time.Second, 0, true}, {31 * time.Second, 0, false}},
-		"one that ended, and the clock is set back":  {{0, time.Hour, true}, {31 * time.Second, time.Hour, false}},
-		"one that goes on, and the clock is set on":  {{0, 0, true}, {9 * time.Second, time.Hour, true}, {18 * time.Second, time.Hour + 9*time.Second, true}},
-		"one that goes on, and the clock was set on": {{0, -time.Hour, false}, {9 * time.Second, -time.Hour + 9*time.Second, true}},
-		"one that had ended before":                  {{0, -31 * time.Second, false}, {time.Second, -31 * time.Second, false}},
-		"one that begins":                            {{0, none, false}, {time.Second, time.Second, true}},
-		"one that begins again":                      {{0, 0, true}, {time.Second, none, false}, {2 * time.Second, 2 * time.Second, true}},
+		"runs":                               {{0, -time.Second, true}, {9 * time.Second, 9 * time.Second, true}, {40 * time.Second, 40 * time.Second, true}},
+		"ends":                               {{0, 0, true}, {30 * time.Second, 0, true}, {31 * time.Second, 0, false}},
+		"ended, clock set back":              {{0, time.Hour, true}, {31 * time.Second, time.Hour, false}},
+		"runs, clock set forward":            {{0, 0, true}, {9 * time.Second, time.Hour, true}, {18 * time.Second, time.Hour + 9*time.Second, true}},
+		"runs, clock was set forward before": {{0, -time.Hour, false}, {9 * time.Second, -time.Hour + 9*time.Second, true}},
+		"ended before the agent started":     {{0, -31 * time.Second, false}, {time.Second, -31 * time.Second, false}},
+		"starts":                             {{0, none, false}, {time.Second, time.Second, true}},
+		"restarts":                           {{0, 0, true}, {time.Second, none, false}, {2 * time.Second, 2 * time.Second, true}},
 	}
 	for name, reads := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -58,22 +57,21 @@ func TestStatusIsFreshByTheAgentsOwnClock(t *testing.T) {
 	}
 }
 
-// A mount target that accepts connections and resets them is noticed by its clients before the next
-// probe is due.
-func TestFailedConnectionOfAClientHasTheTunnelProbed(t *testing.T) {
+// Clients notice a mount target that resets connections before the next probe is due.
+func TestTunnelIsProbedAtOnceWhenAClientsConnectionFails(t *testing.T) {
 	rounds := make(chan probe.Result)
-	fleet := probe.NewFleet(deaf{}, time.Hour, func(ctx context.Context, r probe.Result) {
+	probes := probe.NewManager(failingDialer{}, time.Hour, func(ctx context.Context, r probe.Result) {
 		select {
 		case rounds <- r:
 		case <-ctx.Done():
 		}
 	})
-	defer fleet.Close()
+	defer probes.Close()
 	server := netip.MustParseAddrPort("127.0.0.1:2049")
-	fleet.Watch(t.Context(), []probe.Task{{Name: "fs-1", Direct: server, Servers: []netip.AddrPort{server}}})
+	probes.SetTasks(t.Context(), []probe.Task{{Name: "fs-1", DirectServer: server, Servers: []netip.AddrPort{server}}})
 	<-rounds // the first one
 	state := &tunnelState{Tunnel: routing.Tunnel{Name: "fs-1"}, inForce: time.Now()}
-	a := &Agent{fleet: fleet, tunnels: map[string]*tunnelState{"fs-1": state}}
+	a := &Agent{probes: probes, tunnels: map[string]*tunnelState{"fs-1": state}}
 	status := supervise.Tunnel{Listening: true, Generation: spec.Generation(state.Spec)}
 	failAt := func(at time.Time) {
 		status.Connection = &supervise.Problem{Reason: supervise.ReasonConnectionLost, At: at}
@@ -82,24 +80,25 @@ func TestFailedConnectionOfAClientHasTheTunnelProbed(t *testing.T) {
 	}
 	first, second := time.Now(), time.Now().Add(time.Second)
 	state.result = &probe.Result{Err: errors.New("silent")}
-	if failAt(first); !state.troubleAt.IsZero() {
-		t.Error("a tunnel that is known to be unwell is not probed more often for it")
+	if failAt(first); !state.failedAt.IsZero() {
+		t.Error("a tunnel that is known to be unhealthy was probed again")
 	}
 	state.result = &probe.Result{}
 	for _, at := range []time.Time{first, second} {
 		failAt(at)
 		<-rounds
-		if failAt(at); state.troubleAt != at {
-			t.Errorf("got a probe for what failed at %s, want one for %s", state.troubleAt, at)
+		if failAt(at); state.failedAt != at {
+			t.Errorf("got a probe for what failed at %s, want one for %s", state.failedAt, at)
 		}
 	}
 }
 
-// deaf is a network without servers.
-type deaf struct{}
+type failingDialer struct{}
 
-func (deaf) Tunnel(context.Context, netip.AddrPort) (net.Conn, error) { return nil, errors.New("deaf") }
+func (failingDialer) Tunnel(context.Context, netip.AddrPort) (net.Conn, error) {
+	return nil, errors.New("no server")
+}
 
-func (deaf) Server(context.Context, netip.AddrPort, probe.Peer) (net.Conn, error) {
-	return nil, errors.New("deaf")
+func (failingDialer) Server(context.Context, netip.AddrPort, probe.Peer) (net.Conn, error) {
+	return nil, errors.New("no server")
 }

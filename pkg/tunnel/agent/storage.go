@@ -14,9 +14,9 @@ import (
 
 // storedState is what the agent stores in a file, besides the table.
 type storedState struct {
-	Place   routing.Place             `json:"place"`
-	Unknown []string                  `json:"unknown,omitempty"`
-	Tunnels map[string]routing.Memory `json:"tunnels"`
+	Location routing.Location         `json:"place"`
+	Unknown  []string                 `json:"unknown,omitempty"`
+	Tunnels  map[string]routing.State `json:"tunnels"`
 }
 
 // load reads what an earlier run stored. What cannot be read counts as missing: the tunnels'
@@ -42,8 +42,8 @@ func (a *Agent) loadState() error {
 	if err := json.Unmarshal(text, &n); err != nil {
 		return fmt.Errorf("reading the stored state: %w", err)
 	}
-	a.place, a.unknown, a.stored = n.Place, n.Unknown, text
-	maps.Copy(a.memories, n.Tunnels)
+	a.location, a.unknown, a.stored = n.Location, n.Unknown, text
+	maps.Copy(a.states, n.Tunnels)
 	return nil
 }
 
@@ -63,13 +63,13 @@ func (a *Agent) loadSpecs() error {
 			a.logOf(name).Warn("specification of an earlier run cannot be used", "err", err)
 			continue
 		}
-		memory, known := a.memories[name]
-		memory.Serial = max(memory.Serial, tunnel.Restart)
+		state, known := a.states[name]
+		state.RestartSerial = max(state.RestartSerial, tunnel.Restart)
 		if !known {
-			memory.Port = int(tunnel.Accept.Port())
-			memory.Standby = tunnel.Accept.Addr().String() == wellknown.StandbyAddress
+			state.Port = int(tunnel.Accept.Port())
+			state.Standby = tunnel.Accept.Addr().String() == wellknown.StandbyAddress
 		}
-		a.memories[name], a.written[name] = memory, text
+		a.states[name], a.written[name] = state, text
 	}
 	return nil
 }
@@ -90,7 +90,7 @@ func (a *Agent) loadTable() error {
 
 // save stores the state if it has changed.
 func (a *Agent) save() error {
-	text, err := json.Marshal(storedState{a.place, a.unknown, a.memories})
+	text, err := json.Marshal(storedState{a.location, a.unknown, a.states})
 	if err != nil {
 		return fmt.Errorf("storing the state: %w", err)
 	}

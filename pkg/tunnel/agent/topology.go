@@ -36,9 +36,9 @@ func (a *Agent) readMetadata(ctx context.Context) {
 	}, backoff.WithContext(policy, ctx)) // the error is the context's
 }
 
-// currentPlace is from the instance metadata, else from the node's labels, else as it was before,
-// also in an earlier run.
-func (a *Agent) currentPlace(n inputs) routing.Place {
+// currentLocation returns the location from the instance metadata, else from the node's labels, else
+// the one before, also of an earlier run.
+func (a *Agent) currentLocation(n inputs) routing.Location {
 	if n.metadata.Known() {
 		return n.metadata
 	}
@@ -47,11 +47,11 @@ func (a *Agent) currentPlace(n inputs) routing.Place {
 			return labels
 		}
 	}
-	return a.place
+	return a.location
 }
 
 // region is "" while it is not known.
-func (a *Agent) region() string { return cmp.Or(a.options.Region, a.place.Region) }
+func (a *Agent) region() string { return cmp.Or(a.options.Region, a.location.Region) }
 
 func (a *Agent) dnsSuffix() string {
 	if region := a.region(); region != "" {

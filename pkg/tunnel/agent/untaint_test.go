@@ -16,13 +16,13 @@ func TestUntaint(t *testing.T) {
 		taints []corev1.Taint
 		want   string
 	}{
-		"none":      {nil, "null"},
-		"others":    {[]corev1.Taint{{Key: "a"}}, "null"},
-		"the value": {[]corev1.Taint{{Key: "a", Value: wellknown.TaintAgentNotReady}}, "null"},
-		"tested, then removed": {[]corev1.Taint{{Key: "a"}, ours}, `[` +
+		"no taints":          {nil, "null"},
+		"other taints":       {[]corev1.Taint{{Key: "a"}}, "null"},
+		"our key as a value": {[]corev1.Taint{{Key: "a", Value: wellknown.TaintAgentNotReady}}, "null"},
+		"ours is tested, then removed": {[]corev1.Taint{{Key: "a"}, ours}, `[` +
 			`{"op":"test","path":"/spec/taints/1","value":{"key":"efs-stunnel.gnuthought.com/agent-not-ready","effect":"NoExecute"}},` +
 			`{"op":"remove","path":"/spec/taints/1"}]`},
-		"the last one first": {[]corev1.Taint{ours, ours}, `[` +
+		"the last of two is removed first": {[]corev1.Taint{ours, ours}, `[` +
 			`{"op":"test","path":"/spec/taints/1","value":{"key":"efs-stunnel.gnuthought.com/agent-not-ready","effect":"NoExecute"}},` +
 			`{"op":"remove","path":"/spec/taints/1"},` +
 			`{"op":"test","path":"/spec/taints/0","value":{"key":"efs-stunnel.gnuthought.com/agent-not-ready","effect":"NoExecute"}},` +

@@ -10,7 +10,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
-// hold opens a connection through a tunnel, as the kernel's would be.
+// hold opens a connection through a tunnel and does a call over it, as an NFS client does.
 func (p *pod) hold(local netip.AddrPort) net.Conn {
 	p.Helper()
 	conn, err := (&probe.Network{}).Tunnel(p.Context(), local)
@@ -18,13 +18,13 @@ func (p *pod) hold(local netip.AddrPort) net.Conn {
 		p.Fatal(err)
 	}
 	p.Cleanup(func() { conn.Close() })
-	if err := p.ask(conn); err != nil {
+	if err := p.call(conn); err != nil {
 		p.Fatal(err)
 	}
 	return conn
 }
 
-// use opens a connection, so that the tunnel is probed, and not only its server.
+// use opens a connection, so that the agent probes the tunnel and not only the mount target.
 func (p *pod) use(local netip.AddrPort) {
 	p.Helper()
 	conn, err := (&probe.Network{}).Tunnel(p.Context(), local)
@@ -34,7 +34,7 @@ func (p *pod) use(local netip.AddrPort) {
 	p.Cleanup(func() { conn.Close() })
 }
 
-func (p *pod) ask(conn net.Conn) error {
+func (p *pod) call(conn net.Conn) error {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		return err
 	}
@@ -46,8 +46,8 @@ func supervisedTunnel(p *pod) (supervise.Tunnel, error) {
 	return status.Tunnels["fs-1"], err
 }
 
-// The second pod finds everything taken, proves itself beside the first, and takes over when
-// that ends.
+// The second pod finds the port taken, serves on standby beside the first, and takes over when the
+// first ends.
 func TestUpgradeBySurge(t *testing.T) {
 	first, local, _, _ := oneTunnel(t)
 	first.until("the old pod is ready", func() bool { return first.agent.Ready() == nil })
@@ -57,14 +57,14 @@ func TestUpgradeBySurge(t *testing.T) {
 	second.until("the new pod is ready", func() bool { return second.agent.Ready() == nil })
 	standby := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), local.Port())
 	if err := second.serves(standby); err != nil {
-		t.Errorf("the new pod does not prove its tunnel beside the old one: %v", err)
+		t.Errorf("the new pod does not serve on standby: %v", err)
 	}
 	if !second.up() {
 		t.Error("the new pod is ready before its tunnel has answered")
 	}
 	before, err := supervisedTunnel(first)
 	if err != nil || before.Restarts != 0 {
-		t.Errorf("the old tunnel was disturbed: %+v, %v", before, err)
+		t.Errorf("the old tunnel was restarted: %+v, %v", before, err)
 	}
 	gap := watchGap(t, first.cluster, local, func() {
 		first.endAgent()
@@ -72,7 +72,7 @@ func TestUpgradeBySurge(t *testing.T) {
 	})
 	t.Logf("no process served the port for %s", gap)
 	if gap > patience/2 {
-		t.Errorf("a gap of %s is noticed", gap)
+		t.Errorf("a gap of %s is too long", gap)
 	}
 	second.until("the HTTP address is the new pod's", func() bool {
 		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", second.http)
@@ -82,14 +82,14 @@ func TestUpgradeBySurge(t *testing.T) {
 		conn.Close()
 		return true
 	})
-	second.until("the new pod does not stand by any more", func() bool {
+	second.until("the new pod is not on standby any more", func() bool {
 		value, ok := second.metric("efs_stunnel_node_tunnel_standby", "fs-1")
 		return ok && value == 0
 	})
 }
 
-// watchGap is the longest time between two answers while something happens.
-func watchGap(t *testing.T, c *cluster, local netip.AddrPort, happens func()) time.Duration {
+// watchGap returns the longest time between two answers while do runs.
+func watchGap(t *testing.T, c *cluster, local netip.AddrPort, do func()) time.Duration {
 	t.Helper()
 	stop, longest := make(chan struct{}), make(chan time.Duration)
 	go func() {
@@ -107,7 +107,7 @@ func watchGap(t *testing.T, c *cluster, local netip.AddrPort, happens func()) ti
 			<-time.After(time.Millisecond)
 		}
 	}()
-	happens()
+	do()
 	begin := time.Now()
 	for c.answers(local) != nil {
 		if time.Since(begin) > patience {

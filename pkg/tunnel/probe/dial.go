@@ -15,26 +15,26 @@ import (
 
 // Dialer opens the connections of probes.
 type Dialer interface {
-	// Tunnel connects to the node's end of a tunnel.
+	// Tunnel connects to the local address of a tunnel.
 	Tunnel(ctx context.Context, accept netip.AddrPort) (net.Conn, error)
-	// Server connects to a mount target without the tunnel, and is as strict: the server must
-	// prove by its certificate that it is the peer's host.
+	// Server connects to a mount target without the tunnel, and verifies the server's certificate as
+	// the tunnel does.
 	Server(ctx context.Context, server netip.AddrPort, peer Peer) (net.Conn, error)
 }
 
-// Peer is whom a tunnel leads to, and what it shows there.
+// Peer is how a tunnel and its servers authenticate to each other.
 type Peer struct {
-	Host string // that the server's certificate must name
+	Host string // the server's certificate must be valid for it
 	// Cert and Key are the files of the client certificate, in PEM; "" for none.
 	Cert, Key string
 }
 
 // Network is the Dialer of a node. It must not be copied.
 type Network struct {
-	CAFile string       // PEM; "" for the system's
+	CAFile string       // PEM; "" for the system's trust store
 	Log    *slog.Logger // nil for none
 
-	unknown sync.Once // whether a port is redirected, for the log
+	logUnknown sync.Once // that it is unknown whether a port is redirected
 
 	mu   sync.Mutex
 	pool *x509.CertPool // guarded by mu; nil before the first use
@@ -42,9 +42,9 @@ type Network struct {
 }
 
 // Tunnel implements Dialer. The error is ErrHijacked when the connection leaves this network
-// namespace; a connection of which that cannot be found out is used.
+// namespace. A connection for which this is unknown is used.
 func (n *Network) Tunnel(ctx context.Context, accept netip.AddrPort) (net.Conn, error) {
-	conn, err := plain().DialContext(ctx, "tcp", accept.String())
+	conn, err := tcpDialer().DialContext(ctx, "tcp", accept.String())
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the tunnel: %w", err)
 	}
@@ -54,15 +54,15 @@ func (n *Network) Tunnel(ctx context.Context, accept netip.AddrPort) (net.Conn, 
 		return nil, fmt.Errorf("connecting to the tunnel: %w", ErrHijacked)
 	}
 	if err != nil && ctx.Err() == nil && n.Log != nil {
-		n.unknown.Do(func() {
-			n.Log.Warn("node cannot find out whether tunnels' ports are redirected to pods", "err", err)
+		n.logUnknown.Do(func() {
+			n.Log.Warn("redirected ports cannot be detected on this node", "err", err)
 		})
 	}
 	return conn, nil
 }
 
-// plain has no keep-alive: the probes are that.
-func plain() *net.Dialer { return &net.Dialer{KeepAlive: -1} }
+// tcpDialer has no keep-alive: the probes do its work.
+func tcpDialer() *net.Dialer { return &net.Dialer{KeepAlive: -1} }
 
 // Server implements Dialer.
 func (n *Network) Server(ctx context.Context, server netip.AddrPort, peer Peer) (net.Conn, error) {
@@ -70,28 +70,27 @@ func (n *Network) Server(ctx context.Context, server netip.AddrPort, peer Peer) 
 	if err != nil {
 		return nil, err
 	}
-	shown, err := peer.certificates()
+	certificates, err := peer.certificates()
 	if err != nil {
 		return nil, err
 	}
-	plainConn, err := plain().DialContext(ctx, "tcp", server.String())
+	tcpConn, err := tcpDialer().DialContext(ctx, "tcp", server.String())
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the mount target: %w", err)
 	}
-	conn := tls.Client(plainConn, &tls.Config{
-		RootCAs: roots, ServerName: peer.Host, Certificates: shown, MinVersion: tls.VersionTLS12,
+	conn := tls.Client(tcpConn, &tls.Config{
+		RootCAs: roots, ServerName: peer.Host, Certificates: certificates, MinVersion: tls.VersionTLS12,
 	})
 	if err := conn.HandshakeContext(ctx); err != nil {
-		plainConn.Close()
+		tcpConn.Close()
 		return nil, fmt.Errorf("connecting to the mount target: %w: %w", errHandshake, err)
 	}
 	return conn, nil
 }
 
-// errHandshake is a TLS handshake that failed.
 var errHandshake = errors.New("TLS handshake")
 
-// certificates are read each time: they are renewed every hour, and seldom shown.
+// certificates reads the files each time: they are renewed every hour, and seldom needed.
 func (p Peer) certificates() ([]tls.Certificate, error) {
 	if p.Cert == "" {
 		return nil, nil
@@ -103,11 +102,11 @@ func (p Peer) certificates() ([]tls.Certificate, error) {
 	return []tls.Certificate{certificate}, nil
 }
 
-// roots reads the file again only when it has changed: a bundle has a hundred certificates, and
-// when something is wrong, all servers are asked at once.
+// roots reads the file again only when it has changed: a bundle has a hundred certificates, and all
+// servers of a tunnel that fails are probed at once.
 func (n *Network) roots() (*x509.CertPool, error) {
 	if n.CAFile == "" {
-		return nil, nil // the system's
+		return nil, nil // the system's trust store
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -130,4 +129,4 @@ func (n *Network) roots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-var errNoCertificate = errors.New("reading trusted certificates: there is none in the file")
+var errNoCertificate = errors.New("reading trusted certificates: no certificate in the file")

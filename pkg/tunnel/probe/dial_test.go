@@ -13,24 +13,24 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
 )
 
-func TestServerMustProveWhoItIs(t *testing.T) {
-	authority, stranger := stunneltest.NewAuthority(t), stunneltest.NewAuthority(t)
+func TestServerWithBadCertificateOrTLSIsRejected(t *testing.T) {
+	authority, untrusted := stunneltest.NewAuthority(t), stunneltest.NewAuthority(t)
 	const host = "fs-1.efs.us-east-1.amazonaws.com"
 	tests := map[string]struct {
 		certificate tls.Certificate
-		most        uint16
+		maxVersion  uint16
 		reason      string
 	}{
-		"the right one":   {authority.Valid(t, host), 0, ""},
-		"another's":       {authority.Valid(t, "fs-2.efs.us-east-1.amazonaws.com"), 0, probe.ReasonCertificate},
-		"expired":         {authority.Certificate(t, time.Now().Add(-time.Minute), host), 0, probe.ReasonCertificate},
-		"nobody knows it": {stranger.Valid(t, host), 0, probe.ReasonCertificate},
-		"TLS 1.1":         {authority.Valid(t, host), tls.VersionTLS11, probe.ReasonHandshake},
+		"valid":             {authority.Valid(t, host), 0, ""},
+		"other host":        {authority.Valid(t, "fs-2.efs.us-east-1.amazonaws.com"), 0, probe.ReasonCertificate},
+		"expired":           {authority.Certificate(t, time.Now().Add(-time.Minute), host), 0, probe.ReasonCertificate},
+		"unknown authority": {untrusted.Valid(t, host), 0, probe.ReasonCertificate},
+		"TLS 1.1":           {authority.Valid(t, host), tls.VersionTLS11, probe.ReasonHandshake},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			server := stunneltest.Serve(t, &tls.Config{ //nolint:gosec // one case wants what is too old
-				Certificates: []tls.Certificate{tt.certificate}, MinVersion: tls.VersionTLS10, MaxVersion: tt.most,
+			server := stunneltest.Serve(t, &tls.Config{ //nolint:gosec // one case needs an old version
+				Certificates: []tls.Certificate{tt.certificate}, MinVersion: tls.VersionTLS10, MaxVersion: tt.maxVersion,
 			}, nil)
 			conn, err := (&probe.Network{CAFile: authority.File}).Server(t.Context(), server.Address, probe.Peer{Host: host})
 			if err == nil {
@@ -43,7 +43,7 @@ func TestServerMustProveWhoItIs(t *testing.T) {
 	}
 }
 
-func TestServerThatSpeaksNoTLS(t *testing.T) {
+func TestServerWithoutTLSFailsTheHandshake(t *testing.T) {
 	authority := stunneltest.NewAuthority(t)
 	server, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -56,7 +56,7 @@ func TestServerThatSpeaksNoTLS(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		_, _ = conn.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) // the client judges
+		_, _ = conn.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n")) // the client's error is checked
 		_, _ = conn.Read(make([]byte, 1024))
 	}()
 	address := netip.MustParseAddrPort(server.Addr().String())
@@ -66,28 +66,28 @@ func TestServerThatSpeaksNoTLS(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestConnectionToClosedPortIsRefused(t *testing.T) {
 	free := stunneltest.FreePort(t, "127.0.0.1")
 	if _, err := (&probe.Network{}).Tunnel(t.Context(), free); probe.Reason(err) != probe.ReasonRefused {
 		t.Errorf("got %v", err)
 	}
 }
 
-func TestBadCAFile(t *testing.T) {
+func TestBadCAFileIsAnError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	server := netip.MustParseAddrPort("127.0.0.1:1")
 	if _, err := (&probe.Network{CAFile: file}).Server(t.Context(), server, probe.Peer{Host: "host"}); err == nil {
-		t.Error("a missing file is no error")
+		t.Error("no error for a missing file")
 	}
 	if err := os.WriteFile(file, []byte("nothing"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := (&probe.Network{CAFile: file}).Server(t.Context(), server, probe.Peer{Host: "host"}); err == nil {
-		t.Error("a file without certificate is no error")
+		t.Error("no error for a file without certificate")
 	}
 }
 
-func TestNewRootsAreTaken(t *testing.T) {
+func TestChangedCAFileIsReadAgain(t *testing.T) {
 	const host = "fs-1.efs.us-east-1.amazonaws.com"
 	before, after := stunneltest.NewAuthority(t), stunneltest.NewAuthority(t)
 	server := stunneltest.Serve(t, &tls.Config{
@@ -115,13 +115,13 @@ func TestNewRootsAreTaken(t *testing.T) {
 	}
 }
 
-// A server that knows its clients must not be taken for dead.
-func TestServerThatWantsACertificate(t *testing.T) {
+// A server that requires a client certificate must not count as down.
+func TestClientCertificateIsPresentedToServer(t *testing.T) {
 	authority := stunneltest.NewAuthority(t)
 	cert, key := authority.ClientFiles(t)
 	server := stunneltest.Serve(t, &tls.Config{
 		Certificates: []tls.Certificate{authority.Valid(t, "host")}, ClientAuth: tls.RequireAnyClientCert,
-		MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12, // where the handshake tells
+		MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS12, // with 1.3 the client's handshake succeeds
 	}, nil)
 	network := &probe.Network{CAFile: authority.File}
 	if _, err := network.Server(t.Context(), server.Address, probe.Peer{Host: "host"}); err == nil {
@@ -133,6 +133,6 @@ func TestServerThatWantsACertificate(t *testing.T) {
 	}
 	conn.Close()
 	if _, err := network.Server(t.Context(), server.Address, probe.Peer{Host: "host", Cert: cert, Key: cert}); err == nil {
-		t.Error("a missing key is no error")
+		t.Error("no error for a missing key")
 	}
 }

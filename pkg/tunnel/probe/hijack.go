@@ -13,27 +13,27 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
 )
 
-// ErrHijacked is a connection to the node's own end of a tunnel whose other end is in another
-// network namespace: a rule of this node redirects the port, as for a pod's hostPort or a
-// Service's nodePort, and whoever has that pod gets the node's NFS traffic in the clear.
+// ErrHijacked is the error for a connection to a tunnel's local address whose other end is in another
+// network namespace: a rule of the node redirects the port, as for a pod's hostPort or a Service's
+// nodePort, and that pod receives the node's NFS traffic unencrypted.
 var ErrHijacked = errors.New("the node redirects this port to something else, most likely to a pod with that hostPort or a Service with that nodePort")
 
-// An end that is not found is looked for a few times more: one that is closed at this moment is
-// gone a little before this end is told.
+// The other end is looked up more than once: when it closes, its socket is gone a little before this
+// end leaves the state ESTABLISHED.
 const (
-	hijackLooks = 3
-	hijackPause = 20 * time.Millisecond
+	hijackAttempts = 3
+	hijackPause    = 20 * time.Millisecond
 )
 
-// isHijacked looks for the other end of a fresh connection among the sockets of this network
-// namespace. What cannot be found out is an error.
+// isHijacked reports whether the other end of a new connection is in another network namespace. It
+// returns an error if that is unknown.
 func isHijacked(ctx context.Context, conn net.Conn) (bool, error) {
 	own, peer, err := ends(conn)
 	if err != nil {
 		return false, err
 	}
-	for range hijackLooks {
-		missing, err := isMissing(conn, own, peer)
+	for range hijackAttempts {
+		missing, err := isPeerMissing(conn, own, peer)
 		if !missing || err != nil {
 			return false, err
 		}
@@ -46,10 +46,10 @@ func isHijacked(ctx context.Context, conn net.Conn) (bool, error) {
 	return true, nil
 }
 
-// isMissing says whether the other end of an open connection is not here. The listener that is
-// found in its place is not the other end: it only has the port. That nothing is found proves
-// something only where this end is found, for kernels without socket diagnostics find nothing.
-func isMissing(conn net.Conn, own, peer netip.AddrPort) (bool, error) {
+// isPeerMissing reports whether this network namespace lacks the other end of an open connection. The
+// lookup finds the listener on the port if there is no such connection. Finding nothing is proof only
+// if the own end is found: kernels without socket diagnostics find nothing at all.
+func isPeerMissing(conn net.Conn, own, peer netip.AddrPort) (bool, error) {
 	state, err := sockets.State(peer, own)
 	if err == nil && state != unix.BPF_TCP_LISTEN {
 		return false, nil
@@ -57,12 +57,12 @@ func isMissing(conn net.Conn, own, peer netip.AddrPort) (bool, error) {
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return false, err
 	}
-	_, unknown := sockets.State(own, peer)
+	_, ownErr := sockets.State(own, peer)
 	if open, err := isEstablished(conn); !open || err != nil {
-		return false, err // the other end may have been here
+		return false, err // the other end may have closed before the lookup
 	}
-	if err != nil && unknown != nil {
-		return false, fmt.Errorf("finding a connection of this process: %w", unknown)
+	if err != nil && ownErr != nil {
+		return false, fmt.Errorf("looking up a connection of this process: %w", ownErr)
 	}
 	return true, nil
 }
@@ -80,7 +80,7 @@ func ends(conn net.Conn) (own, peer netip.AddrPort, err error) {
 	return own, peer, nil
 }
 
-// isEstablished says whether the other end has closed nothing yet.
+// isEstablished reports whether neither end has closed the connection.
 func isEstablished(conn net.Conn) (bool, error) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
@@ -91,11 +91,11 @@ func isEstablished(conn net.Conn) (bool, error) {
 		return false, fmt.Errorf("reading the state of a connection: %w", err)
 	}
 	var info *unix.TCPInfo
-	var asked error
+	var infoErr error
 	err = raw.Control(func(fd uintptr) {
-		info, asked = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		info, infoErr = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	})
-	if err := errors.Join(err, asked); err != nil {
+	if err := errors.Join(err, infoErr); err != nil {
 		return false, fmt.Errorf("reading the state of a connection: %w", err)
 	}
 	return info.State == unix.BPF_TCP_ESTABLISHED, nil

@@ -3,7 +3,6 @@ package probe
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,26 +20,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listener listens on a free port of this network namespace, and accepts when it is asked to.
+// listener listens on a free port of this network namespace.
 func listener(t *testing.T, control func(network, address string, conn syscall.RawConn) error) (net.Listener, netip.AddrPort) {
 	t.Helper()
 	server, err := (&net.ListenConfig{Control: control}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = server.Close() }) // nothing is lost with it
+	t.Cleanup(func() { _ = server.Close() }) // the test may have closed it
 	return server, netip.MustParseAddrPort(server.Addr().String())
 }
 
-func TestOtherEndIsHere(t *testing.T) {
+func TestPortOfThisNamespaceIsNotHijacked(t *testing.T) {
 	toLoopback := func(_, _ string, conn syscall.RawConn) error {
 		var bound error
 		err := conn.Control(func(fd uintptr) { bound = unix.BindToDevice(int(fd), "lo") })
 		return errors.Join(err, bound)
 	}
-	ended := func(server net.Listener, linger int) {
+	acceptAndClose := func(server net.Listener, linger int) {
 		if conn, err := server.Accept(); err == nil {
-			_ = conn.(*net.TCPConn).SetLinger(linger) //nolint:errcheck // the listener is one of TCP
+			_ = conn.(*net.TCPConn).SetLinger(linger) //nolint:errcheck // the listener is for TCP
 			conn.Close()
 		}
 	}
@@ -48,11 +47,11 @@ func TestOtherEndIsHere(t *testing.T) {
 		control func(network, address string, conn syscall.RawConn) error
 		serve   func(server net.Listener)
 	}{
-		"not accepted yet":                  {nil, func(net.Listener) {}},
-		"accepted":                          {nil, func(server net.Listener) { _, _ = server.Accept() }},
-		"bound to the loopback interface":   {toLoopback, func(net.Listener) {}},
-		"closed at once":                    {nil, func(server net.Listener) { ended(server, -1) }},
-		"reset at once, so that it is gone": {nil, func(server net.Listener) { ended(server, 0) }},
+		"not accepted yet":                          {nil, func(net.Listener) {}},
+		"accepted":                                  {nil, func(server net.Listener) { _, _ = server.Accept() }},
+		"bound to the loopback interface":           {toLoopback, func(net.Listener) {}},
+		"closed at once":                            {nil, func(server net.Listener) { acceptAndClose(server, -1) }},
+		"reset at once, so that its socket is gone": {nil, func(server net.Listener) { acceptAndClose(server, 0) }},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -76,8 +75,8 @@ func TestOtherEndIsHere(t *testing.T) {
 	}
 }
 
-// What stunnel has reset is gone, and only its listener is left.
-func TestConnectionThatWasResetProvesNothing(t *testing.T) {
+// The socket of a connection that stunnel has reset is gone, and only the listener's is left.
+func TestResetConnectionIsNotHijacked(t *testing.T) {
 	server, address := listener(t, nil)
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address.String())
 	if err != nil {
@@ -88,7 +87,7 @@ func TestConnectionThatWasResetProvesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := accepted.(*net.TCPConn).SetLinger(0); err != nil { //nolint:errcheck // the listener is one of TCP
+	if err := accepted.(*net.TCPConn).SetLinger(0); err != nil { //nolint:errcheck // the listener is for TCP
 		t.Fatal(err)
 	}
 	accepted.Close()
@@ -96,70 +95,70 @@ func TestConnectionThatWasResetProvesNothing(t *testing.T) {
 		t.Fatal("the connection is open")
 	}
 	if hijacked, err := isHijacked(t.Context(), conn); hijacked || err != nil {
-		t.Errorf("got %v, %v, want nothing", hijacked, err)
+		t.Errorf("got %v, %v, want false without error", hijacked, err)
 	}
 }
 
-// A connection of another network namespace, whose address and port are served here, too, is what
-// a redirected one looks like.
-func TestOtherEndIsElsewhere(t *testing.T) {
+// A connection of another network namespace looks like a redirected one if its address and port have
+// a listener in this namespace.
+func TestConnectionToAnotherNamespaceIsHijacked(t *testing.T) {
 	_, address := listener(t, nil)
 	inNamespace(t, func() {
-		there, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address.String())
+		server, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address.String())
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		defer there.Close()
+		defer server.Close()
 		conn, err := (&Network{}).Tunnel(t.Context(), address)
 		if err != nil {
 			t.Errorf("from the namespace of both ends: %v", err)
 			return
 		}
 		defer conn.Close()
-		ask := make(chan struct{})
-		go func() { // is not of the thread that has left
-			defer close(ask)
+		checked := make(chan struct{})
+		go func() { // on a thread of the first namespace
+			defer close(checked)
 			if hijacked, err := isHijacked(t.Context(), conn); !hijacked || err != nil {
-				t.Errorf("from another namespace: got %v, %v, want it to be hijacked", hijacked, err)
+				t.Errorf("from another namespace: got %v, %v, want true", hijacked, err)
 			}
 		}()
-		<-ask
+		<-checked
 	})
 }
 
-// A kernel that knows no sockets of the kind that is asked for finds nothing, either.
-func TestNothingIsProvedWhereNothingIsFound(t *testing.T) {
+// A kernel without socket diagnostics finds no sockets at all.
+func TestUnknownWhereTheOwnSocketIsNotFound(t *testing.T) {
 	inNamespace(t, func() {
-		there, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		server, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		defer there.Close()
-		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", there.Addr().String())
+		defer server.Close()
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Addr().String())
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		defer conn.Close()
-		ask := make(chan struct{})
+		checked := make(chan struct{})
 		go func() {
-			defer close(ask)
+			defer close(checked)
 			if hijacked, err := isHijacked(t.Context(), conn); hijacked || !errors.Is(err, unix.ENOENT) {
-				t.Errorf("got %v, %v, want that it is not known", hijacked, err)
+				t.Errorf("got %v, %v, want ENOENT", hijacked, err)
 			}
 		}()
-		<-ask
+		<-checked
 	})
 }
 
-// inNamespace runs something in a network namespace with a loopback interface.
+// inNamespace runs do in a new network namespace with a loopback interface.
 func inNamespace(t *testing.T, do func()) {
 	t.Helper()
 	ran := make(chan error)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread ends with the goroutine
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
 			ran <- err
 			return
@@ -173,7 +172,7 @@ func inNamespace(t *testing.T, do func()) {
 	}()
 	err := <-ran
 	if errors.Is(err, unix.EPERM) {
-		t.Skip("not allowed to make a network namespace")
+		t.Skip("needs the right to create a network namespace")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -194,12 +193,12 @@ func loopbackUp() error {
 	return unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, request)
 }
 
-// Parts of the next test that are processes of their own.
+// Roles of the processes of the next test.
 const (
-	helperPart   = "PROBE_HELPER_HIJACK"
-	partNode     = "node"  // root in a network namespace
-	partPod      = "pod"   // a server in another one
-	partAgent    = "agent" // without rights in the node's
+	helperRole   = "PROBE_HELPER_HIJACK"
+	roleNode     = "node"  // root in a network namespace
+	rolePod      = "pod"   // a server in another namespace
+	roleAgent    = "agent" // without privileges in the node's namespace
 	agentAddress = "PROBE_HELPER_ADDRESS"
 	nobody       = 65534
 )
@@ -210,35 +209,35 @@ const redirect = `table ip hostport {
 	chain postrouting { type nat hook postrouting priority 100; ip saddr 127.0.0.1 ip daddr 10.99.0.2 masquerade; }
 }`
 
-func TestRedirectedPortIsNoticedWithoutRights(t *testing.T) {
-	switch os.Getenv(helperPart) {
-	case partNode:
+func TestRedirectedPortIsDetectedWithoutPrivileges(t *testing.T) {
+	switch os.Getenv(helperRole) {
+	case roleNode:
 		asNode(t)
 		return
-	case partPod:
+	case rolePod:
 		asPod(t)
 		return
-	case partAgent:
+	case roleAgent:
 		asAgent(t)
 		return
 	}
 	for _, program := range []string{"ip", "nft"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("there is no program %s", program)
+			t.Skipf("needs the program %s", program)
 		}
 	}
 	if os.Geteuid() != 0 {
-		t.Skip("not allowed to make network namespaces")
+		t.Skip("needs root to create network namespaces")
 	}
-	text, err := part(t, partNode, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}).CombinedOutput()
+	text, err := startRole(t, roleNode, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: %s", err, text)
 	}
 }
 
-func part(t *testing.T, name string, attributes *syscall.SysProcAttr, env ...string) *exec.Cmd {
-	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestRedirectedPortIsNoticedWithoutRights$", "-test.timeout=1m")
-	cmd.Env = append(append(os.Environ(), helperPart+"="+name), env...)
+func startRole(t *testing.T, name string, attributes *syscall.SysProcAttr, env ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestRedirectedPortIsDetectedWithoutPrivileges$", "-test.timeout=1m")
+	cmd.Env = append(append(os.Environ(), helperRole+"="+name), env...)
 	cmd.SysProcAttr = attributes
 	return cmd
 }
@@ -246,7 +245,7 @@ func part(t *testing.T, name string, attributes *syscall.SysProcAttr, env ...str
 func asNode(t *testing.T) {
 	run(t, "", "ip", "link", "set", "lo", "up")
 	_, address := listener(t, nil)
-	pod := part(t, partPod, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET})
+	pod := startRole(t, rolePod, &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET})
 	pod.Stderr = os.Stderr
 	output, err := pod.StdoutPipe()
 	if err != nil {
@@ -260,14 +259,14 @@ func asNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = pod.Wait() }()
-	defer input.Close() // ends it
+	defer input.Close() // ends the pod
 	run(t, "", "ip", "link", "add", "veth0", "type", "veth", "peer", "name", "eth0", "netns", strconv.Itoa(pod.Process.Pid))
 	run(t, "", "ip", "address", "add", "10.99.0.1/24", "dev", "veth0")
 	run(t, "", "ip", "link", "set", "veth0", "up")
 	if err := os.WriteFile("/proc/sys/net/ipv4/conf/veth0/route_localnet", []byte("1"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintln(input, "its interface is there")
+	fmt.Fprintln(input, "interface is up")
 	line, err := bufio.NewReader(output).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
@@ -277,18 +276,18 @@ func asNode(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	agent(t, address, "")
+	wantReason(t, address, "")
 	run(t, fmt.Sprintf(redirect, address.Port(), port), "nft", "-f", "-")
-	agent(t, address, ReasonHijacked)
+	wantReason(t, address, ReasonHijacked)
 	run(t, "", "nft", "delete", "table", "ip", "hostport")
-	agent(t, address, "")
+	wantReason(t, address, "")
 }
 
-// agent connects as one without rights.
-func agent(t *testing.T, address netip.AddrPort, want string) {
+// wantReason connects as the agent does, without privileges.
+func wantReason(t *testing.T, address netip.AddrPort, want string) {
 	t.Helper()
-	nobodyOnly := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	text, err := part(t, partAgent, nobodyOnly, agentAddress+"="+address.String()).CombinedOutput()
+	unprivileged := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	text, err := startRole(t, roleAgent, unprivileged, agentAddress+"="+address.String()).CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(text), "reason "+want+"\n") {
 		t.Errorf("got %s, %v, want the reason %q", text, err, want)
 	}
@@ -297,10 +296,10 @@ func agent(t *testing.T, address netip.AddrPort, want string) {
 func asAgent(t *testing.T) {
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil || !strings.Contains(string(status), "CapEff:\t0000000000000000") {
-		t.Errorf("it has rights: %s, %v", status, err)
+		t.Errorf("the agent has capabilities: %s, %v", status, err)
 	}
 	network := &Network{Log: slog.New(slog.NewTextHandler(os.Stdout, nil))}
-	conn, err := network.Tunnel(context.Background(), netip.MustParseAddrPort(os.Getenv(agentAddress))) //nolint:usetesting // its own end is not awaited
+	conn, err := network.Tunnel(t.Context(), netip.MustParseAddrPort(os.Getenv(agentAddress)))
 	if err == nil {
 		conn.Close()
 	}

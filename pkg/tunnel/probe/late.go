@@ -2,32 +2,31 @@ package probe
 
 import "time"
 
-// A process that does not get processor time, or is stopped for a while, finds servers silent
-// that are not. These are the times from which on a round says nothing.
+// A process that gets no processor time, or is stopped for a while, sees timeouts of servers that
+// answer in time. The result of a round that exceeds one of these limits is discarded.
 const (
-	// maxLateness is half of the shortest timeout: whoever was asked had at least the other half.
+	// maxLateness is half of the shortest timeout, so that a server had at least the other half.
 	maxLateness = 500 * time.Millisecond
-	// maxConnect is for a connect to the node's own address, which takes microseconds.
+	// maxConnect is for connecting to an address of the node itself, which takes microseconds.
 	maxConnect = 200 * time.Millisecond
 
-	pulseInterval = 100 * time.Millisecond
+	timerInterval = 100 * time.Millisecond
 )
 
-// lateness does something, and says by how much a timer beside it was late at most.
+// lateness runs do, and returns by how much timers expired late meanwhile, at most.
 func lateness(do func()) time.Duration {
 	done, worst := make(chan struct{}), make(chan time.Duration, 1)
-	go func() { worst <- pulse(done) }()
+	go func() { worst <- timerLateness(done) }()
 	do()
 	close(done)
 	return <-worst
 }
 
-// pulse lets timers of a short interval expire, one after the other, and measures how late this
-// goroutine is woken.
-func pulse(done <-chan struct{}) (worst time.Duration) {
+// timerLateness runs short timers one after another, and measures how late this goroutine is woken.
+func timerLateness(done <-chan struct{}) (worst time.Duration) {
 	for {
-		due := time.Now().Add(pulseInterval)
-		timer := time.NewTimer(pulseInterval)
+		due := time.Now().Add(timerInterval)
+		timer := time.NewTimer(timerInterval)
 		select {
 		case <-done:
 			timer.Stop()

@@ -15,33 +15,33 @@ import (
 	"time"
 )
 
-func TestLateRoundTellsNothing(t *testing.T) {
-	stopped := func(by time.Duration) func(func()) time.Duration {
+func TestLateRoundHasNoResult(t *testing.T) {
+	lateBy := func(by time.Duration) func(func()) time.Duration {
 		return func(do func()) time.Duration { do(); return by }
 	}
 	tests := map[string]struct {
 		lateness func(func()) time.Duration
-		slow     time.Duration // a connect
+		connect  time.Duration
 		late     bool
 	}{
-		"in time":                     {lateness, 0, false},
-		"in time, though not at once": {stopped(maxLateness), maxConnect, false},
-		"timers are late":             {stopped(maxLateness + 1), 0, true},
-		"a connect is slow":           {lateness, maxConnect + 1, true},
+		"in time":                   {lateness, 0, false},
+		"late within the limits":    {lateBy(maxLateness), maxConnect, false},
+		"timers are too late":       {lateBy(maxLateness + 1), 0, true},
+		"connecting takes too long": {lateness, maxConnect + 1, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			watched(t, func(t *testing.T, n *network, f *Fleet, results <-chan Result) {
+			withManager(t, func(t *testing.T, d *fakeDialer, m *Manager, results <-chan Result) {
 				<-results
-				f.Watch(t.Context(), nil)
-				f.lateness, n.slow = tt.lateness, tt.slow
-				n.set(one, refusing)
-				task := idle()
-				task.Watch = task.Servers
-				f.Watch(t.Context(), []Task{task})
+				m.SetTasks(t.Context(), nil)
+				m.lateness, d.connectDelay = tt.lateness, tt.connect
+				d.set(one, refusing)
+				task := unusedTask()
+				task.AlsoProbe = task.Servers
+				m.SetTasks(t.Context(), []Task{task})
 				r := <-results
-				told := r.Err != nil || r.Direct != nil || !r.At.IsZero() || r.Stuck || r.Established
-				if r.Late != tt.late || told == tt.late {
+				hasResult := r.Err != nil || r.Direct != nil || !r.At.IsZero() || r.Stuck || r.Established
+				if r.Late != tt.late || hasResult == tt.late {
 					t.Errorf("got %+v, want late: %v", r, tt.late)
 				}
 			})
@@ -52,9 +52,8 @@ func TestLateRoundTellsNothing(t *testing.T) {
 // helperTunnel has this test run as a process that probes the address.
 const helperTunnel = "PROBE_HELPER_TUNNEL"
 
-// A process that is stopped in the middle of a round finds nothing: neither a server that is
-// silent nor a connection that is stuck.
-func TestStoppedProcessFindsNothing(t *testing.T) {
+// A process that is stopped during a round reports neither a timeout nor a stuck connection.
+func TestRoundOfStoppedProcessIsLate(t *testing.T) {
 	if address := os.Getenv(helperTunnel); address != "" {
 		printResults(t, netip.MustParseAddrPort(address))
 		return
@@ -66,9 +65,9 @@ func TestStoppedProcessFindsNothing(t *testing.T) {
 	}
 	defer server.Close()
 	calls := make(chan unanswered)
-	go accepted(t.Context(), server, calls)
+	go receiveCalls(t.Context(), server, calls)
 
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestStoppedProcessFindsNothing$", "-test.timeout=1m")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestRoundOfStoppedProcessIsLate$", "-test.timeout=1m")
 	cmd.Env = append(os.Environ(), helperTunnel+"="+server.Addr().String())
 	cmd.Stderr = os.Stderr
 	output, err := cmd.StdoutPipe()
@@ -84,7 +83,7 @@ func TestStoppedProcessFindsNothing(t *testing.T) {
 
 	answering, stop := context.WithCancel(t.Context())
 	answered := answerAll(answering, calls)
-	until(t, results, "well")
+	until(t, results, "healthy")
 	stop()
 	<-answered
 	last := <-calls
@@ -94,22 +93,22 @@ func TestStoppedProcessFindsNothing(t *testing.T) {
 	last.answer()
 	answerAll(t.Context(), calls)
 	until(t, results, "late")
-	until(t, results, "well")
+	until(t, results, "healthy")
 }
 
 // printResults is the process that is stopped.
 func printResults(t *testing.T, address netip.AddrPort) {
-	f := NewFleet(&Network{}, usedInterval/10, func(_ context.Context, r Result) {
+	m := NewManager(&Network{}, usedInterval/10, func(_ context.Context, r Result) {
 		switch {
 		case r.Late:
 			fmt.Println("result late")
 		case r.Err == nil && !r.Stuck && !r.Established:
-			fmt.Println("result well")
+			fmt.Println("result healthy")
 		default:
 			fmt.Printf("result %+v\n", r)
 		}
 	})
-	f.Watch(t.Context(), []Task{{Name: "fs-1", Accept: address, InUse: true}})
+	m.SetTasks(t.Context(), []Task{{Name: "fs-1", Accept: address, InUse: true}})
 	<-t.Context().Done()
 }
 
@@ -121,7 +120,7 @@ type unanswered struct {
 
 func (u unanswered) answer() { _, _ = u.conn.Write(u.reply) } // the caller may have closed it
 
-// answerAll says when it has ended.
+// answerAll answers calls until the context ends. It closes the channel then.
 func answerAll(ctx context.Context, calls <-chan unanswered) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {
@@ -138,8 +137,8 @@ func answerAll(ctx context.Context, calls <-chan unanswered) <-chan struct{} {
 	return ended
 }
 
-// accepted hands on each call.
-func accepted(ctx context.Context, server net.Listener, calls chan<- unanswered) {
+// receiveCalls sends each call to the channel.
+func receiveCalls(ctx context.Context, server net.Listener, calls chan<- unanswered) {
 	for {
 		conn, err := server.Accept()
 		if err != nil {
@@ -148,7 +147,7 @@ func accepted(ctx context.Context, server net.Listener, calls chan<- unanswered)
 		go func() {
 			defer conn.Close()
 			for {
-				message := make([]byte, len(call(0)))
+				message := make([]byte, len(encodeCall(0)))
 				if _, err := io.ReadFull(conn, message); err != nil {
 					return
 				}
@@ -162,7 +161,7 @@ func accepted(ctx context.Context, server net.Listener, calls chan<- unanswered)
 	}
 }
 
-// until reads results to the one that is wanted, and wants no findings before.
+// until reads results up to the wanted one, which only healthy and late ones may precede.
 func until(t *testing.T, results *bufio.Scanner, want string) {
 	t.Helper()
 	const most = 20
@@ -173,9 +172,9 @@ func until(t *testing.T, results *bufio.Scanner, want string) {
 		switch got := strings.TrimPrefix(results.Text(), "result "); got {
 		case want:
 			return
-		case "well", "late":
+		case "healthy", "late":
 		default:
-			t.Fatalf("the process found %q", got)
+			t.Fatalf("the process reported %q", got)
 		}
 	}
 	t.Fatalf("no result of %d is %q", most, want)

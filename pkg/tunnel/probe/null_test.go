@@ -14,7 +14,7 @@ import (
 
 const xid = 7
 
-// reply is a record of these words.
+// reply is a record of 32-bit words.
 func reply(words ...uint32) []byte {
 	record := binary.BigEndian.AppendUint32(nil, 1<<31|uint32(4*len(words)))
 	for _, w := range words {
@@ -23,8 +23,8 @@ func reply(words ...uint32) []byte {
 	return record
 }
 
-// script reads a call, then sends what it has to say and, unless it hangs, closes.
-func script(t *testing.T, say []byte, hangs bool) net.Conn {
+// serverOf is a connection to a server that reads a call, sends a reply, and closes unless it hangs.
+func serverOf(t *testing.T, reply []byte, hangs bool) net.Conn {
 	t.Helper()
 	client, server := net.Pipe()
 	t.Cleanup(func() { client.Close(); server.Close() })
@@ -33,7 +33,7 @@ func script(t *testing.T, say []byte, hangs bool) net.Conn {
 		if _, err := io.ReadFull(server, call); err != nil {
 			return
 		}
-		for _, b := range say { // in the smallest pieces there are
+		for _, b := range reply { // one byte at a time
 			if _, err := server.Write([]byte{b}); err != nil {
 				return
 			}
@@ -48,29 +48,29 @@ func script(t *testing.T, say []byte, hangs bool) net.Conn {
 func TestNull(t *testing.T) {
 	good := reply(xid, 1, 0, 0, 0, 0)
 	tests := map[string]struct {
-		say    []byte
+		reply  []byte
 		hangs  bool
 		reason string
 	}{
-		"an answer":               {good, false, ""},
-		"an answer with verifier": {reply(xid, 1, 0, 1, 8, 5, 5, 0), false, ""},
-		"an answer in fragments":  {append([]byte{0, 0, 0, 4, 0, 0, 0, xid}, reply(1, 0, 0, 0, 0)...), false, ""},
-		"silence":                 {nil, true, probe.ReasonTimeout},
-		"half an answer":          {good[:13], true, probe.ReasonTimeout},
-		"closed":                  {nil, false, probe.ReasonClosed},
-		"closed in the middle":    {good[:13], false, probe.ReasonClosed},
-		"another call's answer":   {reply(xid+1, 1, 0, 0, 0, 0), false, probe.ReasonProtocol},
-		"a call":                  {reply(xid, 0, 0, 0, 0, 0), false, probe.ReasonProtocol},
-		"denied as a client":      {reply(xid, 1, 1, 1, 5), false, probe.ReasonDenied},
-		"denied for its version":  {reply(xid, 1, 1, 0, 0, 0), false, probe.ReasonProtocol},
-		"neither":                 {reply(xid, 1, 2, 0, 0, 0), false, probe.ReasonProtocol},
-		"no such program":         {reply(xid, 1, 0, 0, 0, 1), false, probe.ReasonProtocol},
-		"no such version":         {reply(xid, 1, 0, 0, 0, 2, 3, 3), false, probe.ReasonProtocol},
-		"too short":               {reply(xid, 1), false, probe.ReasonProtocol},
-		"a huge record":           {[]byte{0xff, 0xff, 0xff, 0xff}, true, probe.ReasonProtocol},
-		"a huge verifier":         {reply(xid, 1, 0, 0, 0xffffffff, 0), false, probe.ReasonProtocol},
-		"empty fragments":         {make([]byte, 64), true, probe.ReasonProtocol},
-		"another protocol":        {[]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), true, probe.ReasonProtocol},
+		"a reply":                {good, false, ""},
+		"a reply with verifier":  {reply(xid, 1, 0, 1, 8, 5, 5, 0), false, ""},
+		"a reply in fragments":   {append([]byte{0, 0, 0, 4, 0, 0, 0, xid}, reply(1, 0, 0, 0, 0)...), false, ""},
+		"no reply":               {nil, true, probe.ReasonTimeout},
+		"half a reply":           {good[:13], true, probe.ReasonTimeout},
+		"closed without a reply": {nil, false, probe.ReasonClosed},
+		"closed in the reply":    {good[:13], false, probe.ReasonClosed},
+		"another call's reply":   {reply(xid+1, 1, 0, 0, 0, 0), false, probe.ReasonProtocol},
+		"a call as reply":        {reply(xid, 0, 0, 0, 0, 0), false, probe.ReasonProtocol},
+		"authentication denied":  {reply(xid, 1, 1, 1, 5), false, probe.ReasonDenied},
+		"RPC version denied":     {reply(xid, 1, 1, 0, 0, 0), false, probe.ReasonProtocol},
+		"unknown reply status":   {reply(xid, 1, 2, 0, 0, 0), false, probe.ReasonProtocol},
+		"program not available":  {reply(xid, 1, 0, 0, 0, 1), false, probe.ReasonProtocol},
+		"version not available":  {reply(xid, 1, 0, 0, 0, 2, 3, 3), false, probe.ReasonProtocol},
+		"too short":              {reply(xid, 1), false, probe.ReasonProtocol},
+		"an oversized record":    {[]byte{0xff, 0xff, 0xff, 0xff}, true, probe.ReasonProtocol},
+		"an oversized verifier":  {reply(xid, 1, 0, 0, 0xffffffff, 0), false, probe.ReasonProtocol},
+		"empty fragments":        {make([]byte, 64), true, probe.ReasonProtocol},
+		"another protocol":       {[]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), true, probe.ReasonProtocol},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestNull(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			err := probe.Null(ctx, script(t, tt.say, tt.hangs), xid)
+			err := probe.Null(ctx, serverOf(t, tt.reply, tt.hangs), xid)
 			if got := probe.Reason(err); got != tt.reason {
 				t.Errorf("got %q (%v), want %q", got, err, tt.reason)
 			}
@@ -88,8 +88,8 @@ func TestNull(t *testing.T) {
 	}
 }
 
-// The bytes are those that rpcinfo and the kernel send.
-func TestCall(t *testing.T) {
+// TestCallIsEncoded wants the bytes that rpcinfo and the kernel send.
+func TestCallIsEncoded(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
 	got := make(chan []byte, 1)
@@ -109,26 +109,26 @@ func TestCall(t *testing.T) {
 	}
 }
 
-func FuzzAnswer(f *testing.F) {
+func FuzzReply(f *testing.F) {
 	f.Add(reply(xid, 1, 0, 0, 0, 0))
 	f.Add([]byte{0, 0, 0, 0})
-	f.Fuzz(func(t *testing.T, say []byte) {
+	f.Fuzz(func(t *testing.T, reply []byte) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if err := probe.Null(ctx, script(t, say, false), xid); err == nil && len(say) < 28 {
-			t.Errorf("%x is taken for an answer", say)
+		if err := probe.Null(ctx, serverOf(t, reply, false), xid); err == nil && len(reply) < 28 {
+			t.Errorf("accepted %x", reply)
 		}
 	})
 }
 
-// An event about the same trouble must read the same each time, and the port at this end does not.
-func TestTroubleReadsTheSameInEachConnection(t *testing.T) {
+// Events are counted as one only if their messages are equal, and local ports differ.
+func TestErrorsOfTwoConnectionsAreEqual(t *testing.T) {
 	server, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	said := map[string]bool{}
+	errs := map[string]bool{}
 	for range 2 {
 		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Addr().String())
 		if err != nil {
@@ -141,9 +141,9 @@ func TestTroubleReadsTheSameInEachConnection(t *testing.T) {
 		if probe.Reason(err) != probe.ReasonTimeout {
 			t.Fatalf("got %v, want a timeout", err)
 		}
-		said[err.Error()] = true
+		errs[err.Error()] = true
 	}
-	if len(said) != 1 {
-		t.Errorf("one trouble is told in %d ways: %v", len(said), said)
+	if len(errs) != 1 {
+		t.Errorf("got different errors: %v", errs)
 	}
 }

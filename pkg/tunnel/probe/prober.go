@@ -8,58 +8,56 @@ import (
 	"time"
 )
 
-// Task is one tunnel to watch.
+// Task is a tunnel to probe.
 type Task struct {
 	Name    string
-	Accept  netip.AddrPort   // the node's end
-	Servers []netip.AddrPort // where it may lead to, in any order
-	Peer    Peer             // what they must prove, and are shown
+	Accept  netip.AddrPort   // the tunnel's local address
+	Servers []netip.AddrPort // all mount targets of the tunnel, in any order
+	Peer    Peer
 	// InUse: volumes are mounted through the tunnel, so it is probed more often than others.
 	InUse bool
-	// Direct is the server that is asked without the tunnel, which nobody uses; the zero AddrPort
-	// to ask through the tunnel.
-	Direct netip.AddrPort
-	// Watch are servers that are asked directly in each round, also while the tunnel is well:
-	// old connections lead there, or all are to go back there.
-	Watch []netip.AddrPort
+	// DirectServer is probed instead of the tunnel if it is valid. A probe through an unused tunnel
+	// would keep its stunnel running.
+	DirectServer netip.AddrPort
+	// AlsoProbe are servers that are probed directly in each round, also while the tunnel is healthy,
+	// because open connections use them or the tunnel may return to them.
+	AlsoProbe []netip.AddrPort
 }
 
-// sameLine says whether a running prober can go on with its connection.
-func (t Task) sameLine(other Task) bool {
-	return t.Name == other.Name && t.Accept == other.Accept && t.Direct == other.Direct
+// sameAddresses reports whether connections of one task can be used for the other.
+func (t Task) sameAddresses(other Task) bool {
+	return t.Name == other.Name && t.Accept == other.Accept && t.DirectServer == other.DirectServer
 }
 
-// Result is what a round found.
+// Result is the result of one round of probes.
 type Result struct {
 	Name   string
 	Accept netip.AddrPort
-	// Late: this process did not run when it had to, so nothing else of the round is told.
+	// Late: this process did not run in time, so the fields below have no value.
 	Late  bool
 	Began time.Time
-	At    time.Time     // when it was known
-	Took  time.Duration // from the last question to its answer
-	// Err is why a new connection through the tunnel is of no use; nil while one is, or none
-	// had to be tried.
+	At    time.Time     // the end of the round
+	Took  time.Duration // of the last call
+	// Err is why a new connection through the tunnel failed; nil if it was answered, or if the open
+	// connection was, so that no new one was needed.
 	Err error
-	// Established: an older connection is answered although no new one is.
+	// Established: an older connection is answered although new ones fail.
 	Established bool
-	// Stuck: an older connection is silent although a new one is answered. It is asked again
-	// in the next round, and Stuck again if it stays silent.
+	// Stuck: an older connection times out although a new one is answered. The next round waits for
+	// the same call again, and is Stuck as well if that is not answered.
 	Stuck bool
-	// Lines are the connections through the tunnel that the prober keeps open.
-	Lines int
-	// Direct are the servers that were asked directly: all of them when something was wrong,
-	// those of Task.Watch otherwise.
+	// Direct are the results of direct probes: of all servers when the tunnel failed, else of those in
+	// Task.AlsoProbe.
 	Direct map[netip.AddrPort]error
 }
 
-// prober watches one tunnel.
+// prober probes one tunnel.
 type prober struct {
 	dialer   Dialer
 	interval time.Duration
 	lateness func(func()) time.Duration
 	report   func(context.Context, Result)
-	kick     chan struct{} // holds one request for a round at once
+	now      chan struct{} // holds one request for a round at once
 
 	mu   sync.Mutex
 	task Task // guarded by mu
@@ -71,27 +69,26 @@ func (p *prober) current() Task {
 	return p.task
 }
 
-// change has a tunnel that begins to be used probed at once.
+// change sets the task. A tunnel that comes into use is probed at once.
 func (p *prober) change(task Task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if task.InUse && !p.task.InUse {
-		p.hurry()
+		p.probeNow()
 	}
 	p.task = task
 }
 
-// hurry requests a round at once.
-func (p *prober) hurry() {
+func (p *prober) probeNow() {
 	select {
-	case p.kick <- struct{}{}:
-	default: // is requested already
+	case p.now <- struct{}{}:
+	default: // requested already
 	}
 }
 
 // run probes until the context ends.
 func (p *prober) run(ctx context.Context) {
-	var open lines
+	var open connections
 	defer func() { open.close() }()
 	due := time.Now()
 	timer := time.NewTimer(0)
@@ -101,7 +98,7 @@ func (p *prober) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-p.kick:
+		case <-p.now:
 		case <-timer.C:
 			late = time.Since(due)
 		}
@@ -109,31 +106,30 @@ func (p *prober) run(ctx context.Context) {
 		var result Result
 		result, open = p.probe(ctx, task, open, late)
 		if ctx.Err() != nil {
-			return // the end of the watch is no finding
+			return // the round was canceled
 		}
 		p.report(ctx, result)
-		wait := shortened(timingOf(task, p.interval).interval)
+		wait := withJitter(timingOf(task, p.interval).interval)
 		due = time.Now().Add(wait)
 		timer.Reset(wait)
 	}
 }
 
-// probe does one round. One that was late keeps its connections and tells nothing: what looks
-// like a silent server may be this process, which did not run.
-func (p *prober) probe(ctx context.Context, task Task, open lines, late time.Duration) (Result, lines) {
+// probe does one round. A late round keeps its connections and discards its result: a timeout may be
+// that of this process, which did not run, and not of the server.
+func (p *prober) probe(ctx context.Context, task Task, open connections, late time.Duration) (Result, connections) {
 	r := &round{dialer: p.dialer, task: task, timing: timingOf(task, p.interval)}
 	var result Result
 	late = max(late, p.lateness(func() { result, open = r.run(ctx, open) }))
 	if late > maxLateness || r.connect > maxConnect {
 		result = Result{Name: task.Name, Accept: task.Accept, Late: true}
 	}
-	result.Lines = open.count()
 	return result, open
 }
 
-// jitter is the part of the interval by which it is shortened at most.
+// jitter is the part of an interval by which it is shortened at most.
 const jitter = 0.1
 
-func shortened(interval time.Duration) time.Duration {
+func withJitter(interval time.Duration) time.Duration {
 	return interval - time.Duration(rand.Float64()*jitter*float64(interval))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"io"
+	"maps"
 	"net"
 	"net/netip"
 	"sync"
@@ -19,111 +20,109 @@ var (
 	two    = netip.MustParseAddrPort("10.0.1.4:2049")
 )
 
-// behaviour is what an address does with connections.
+// behaviour is how a server at an address treats connections.
 type behaviour int
 
 const (
 	answering behaviour = iota
-	silent              // accepts and says nothing, on old connections, too
+	silent              // accepts, and answers nothing, also on old connections
 	refusing
-	noneNew // old connections work, new ones are refused
+	refusingNew // answers on old connections
 )
 
-// network is a Dialer without a network.
-type network struct {
-	mu     sync.Mutex
-	does   map[netip.AddrPort]behaviour // guarded by mu
-	lost   map[net.Conn]bool            // guarded by mu; connections that are silent
-	held   map[net.Conn][]byte          // guarded by mu; answers that they owe
-	open   []net.Conn                   // guarded by mu
-	dialed map[netip.AddrPort]int       // guarded by mu
-	slow   time.Duration                // guarded by mu; what a connect takes
+// fakeDialer connects to servers in memory.
+type fakeDialer struct {
+	mu           sync.Mutex
+	behaviours   map[netip.AddrPort]behaviour // guarded by mu
+	open         map[net.Conn]bool            // guarded by mu; ends of the servers
+	silenced     map[net.Conn]bool            // guarded by mu
+	held         map[net.Conn][]byte          // guarded by mu; the last reply of a silenced connection
+	dialed       map[netip.AddrPort]int       // guarded by mu
+	connectDelay time.Duration                // guarded by mu
 }
 
-func newNetwork() *network {
-	return &network{
-		does: map[netip.AddrPort]behaviour{}, lost: map[net.Conn]bool{}, held: map[net.Conn][]byte{},
-		dialed: map[netip.AddrPort]int{},
+func newFakeDialer() *fakeDialer {
+	return &fakeDialer{
+		behaviours: map[netip.AddrPort]behaviour{}, open: map[net.Conn]bool{}, silenced: map[net.Conn]bool{},
+		held: map[net.Conn][]byte{}, dialed: map[netip.AddrPort]int{},
 	}
 }
 
-func (n *network) set(address netip.AddrPort, b behaviour) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.does[address] = b
+func (d *fakeDialer) set(address netip.AddrPort, b behaviour) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.behaviours[address] = b
 }
 
-// lose has all open connections say nothing any more.
-func (n *network) lose() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, conn := range n.open {
-		n.lost[conn] = true
-	}
+// silence holds back replies on all open connections.
+func (d *fakeDialer) silence() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.Copy(d.silenced, d.open)
 }
 
-// regain has them answer, also what they were asked meanwhile.
-func (n *network) regain() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	clear(n.lost)
-	for conn, reply := range n.held {
+// unsilence sends replies again, including those held back.
+func (d *fakeDialer) unsilence() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	clear(d.silenced)
+	for conn, reply := range d.held {
 		go func() { _, _ = conn.Write(reply) }() // it may be closed
 	}
-	clear(n.held)
+	clear(d.held)
 }
 
-func (n *network) dials(address netip.AddrPort) int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.dialed[address]
+func (d *fakeDialer) dials(address netip.AddrPort) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.dialed[address]
 }
 
-func (n *network) Tunnel(_ context.Context, address netip.AddrPort) (net.Conn, error) {
-	n.mu.Lock()
-	slow := n.slow
-	n.mu.Unlock()
-	<-time.After(slow)
-	return n.dial(address)
+func (d *fakeDialer) Tunnel(_ context.Context, address netip.AddrPort) (net.Conn, error) {
+	d.mu.Lock()
+	delay := d.connectDelay
+	d.mu.Unlock()
+	<-time.After(delay)
+	return d.dial(address)
 }
 
-func (n *network) Server(_ context.Context, address netip.AddrPort, _ Peer) (net.Conn, error) {
-	return n.dial(address)
+func (d *fakeDialer) Server(_ context.Context, address netip.AddrPort, _ Peer) (net.Conn, error) {
+	return d.dial(address)
 }
 
-func (n *network) dial(address netip.AddrPort) (net.Conn, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.dialed[address]++
-	if b := n.does[address]; b == refusing || b == noneNew {
+func (d *fakeDialer) dial(address netip.AddrPort) (net.Conn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.dialed[address]++
+	if b := d.behaviours[address]; b == refusing || b == refusingNew {
 		return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 	}
 	client, server := net.Pipe()
-	n.open = append(n.open, server)
-	go n.serve(address, server)
+	d.open[server] = true
+	go d.serve(address, server)
 	return client, nil
 }
 
-// says keeps the answer back that is not to be given now.
-func (n *network) says(address netip.AddrPort, conn net.Conn, reply []byte) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.lost[conn] {
-		n.held[conn] = reply
+// sends reports whether to send a reply now. It holds back that of a silenced connection.
+func (d *fakeDialer) sends(address netip.AddrPort, conn net.Conn, reply []byte) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.silenced[conn] {
+		d.held[conn] = reply
 	}
-	b := n.does[address]
-	return !n.lost[conn] && (b == answering || b == noneNew)
+	b := d.behaviours[address]
+	return !d.silenced[conn] && (b == answering || b == refusingNew)
 }
 
-func (n *network) serve(address netip.AddrPort, conn net.Conn) {
-	defer conn.Close()
+func (d *fakeDialer) serve(address netip.AddrPort, conn net.Conn) {
+	defer d.close(conn)
 	call := make([]byte, 44)
 	for {
 		if _, err := io.ReadFull(conn, call); err != nil {
 			return
 		}
 		reply := replyTo(call)
-		if !n.says(address, conn, reply) {
+		if !d.sends(address, conn, reply) {
 			continue
 		}
 		if _, err := conn.Write(reply); err != nil {
@@ -132,13 +131,27 @@ func (n *network) serve(address netip.AddrPort, conn net.Conn) {
 	}
 }
 
-// idle is a tunnel that volumes do not use, used is one that they do.
-func idle() Task {
+func (d *fakeDialer) close(conn net.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	conn.Close()
+	delete(d.open, conn)
+}
+
+// openConnections counts those that are open once all goroutines wait.
+func (d *fakeDialer) openConnections() int {
+	synctest.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.open)
+}
+
+func unusedTask() Task {
 	return Task{Name: "fs-1", Accept: accept, Servers: []netip.AddrPort{one, two}}
 }
 
-func used() Task {
-	task := idle()
+func usedTask() Task {
+	task := unusedTask()
 	task.InUse = true
 	return task
 }
@@ -151,35 +164,35 @@ func replyTo(call []byte) []byte {
 	return append(reply, make([]byte, 16)...)
 }
 
-// watched runs a fleet of one tunnel in a bubble, and gives its results.
-func watched(t *testing.T, test func(t *testing.T, n *network, f *Fleet, results <-chan Result)) {
+// withManager tests a Manager of one unused tunnel in a synctest bubble.
+func withManager(t *testing.T, test func(t *testing.T, d *fakeDialer, m *Manager, results <-chan Result)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		n, results := newNetwork(), make(chan Result)
+		d, results := newFakeDialer(), make(chan Result)
 		ctx, cancel := context.WithCancel(t.Context())
-		f := NewFleet(n, 10*time.Second, func(ctx context.Context, r Result) {
+		m := NewManager(d, 10*time.Second, func(ctx context.Context, r Result) {
 			select {
 			case results <- r:
 			case <-ctx.Done():
 			}
 		})
-		f.Watch(ctx, []Task{idle()})
-		test(t, n, f, results)
+		m.SetTasks(ctx, []Task{unusedTask()})
+		test(t, d, m, results)
 		cancel()
-		f.Close()
+		m.Close()
 	})
 }
 
-func TestOneConnectionIsKept(t *testing.T) {
-	watched(t, func(t *testing.T, n *network, _ *Fleet, results <-chan Result) {
+func TestConnectionStaysOpenUntilItsMaxAge(t *testing.T) {
+	withManager(t, func(t *testing.T, d *fakeDialer, _ *Manager, results <-chan Result) {
 		begin := time.Now()
 		for range 15 {
 			if r := <-results; r.Err != nil || r.Direct != nil {
 				t.Errorf("got %+v", r)
 			}
 		}
-		if n.dials(accept) != 1 || n.dials(one) != 0 {
-			t.Errorf("%d connections through the tunnel and %d to the server", n.dials(accept), n.dials(one))
+		if d.dials(accept) != 1 || d.dials(one) != 0 {
+			t.Errorf("%d connections through the tunnel and %d to the server", d.dials(accept), d.dials(one))
 		}
 		if took := time.Since(begin); took < 14*9*time.Second || took > 14*10*time.Second {
 			t.Errorf("15 rounds took %s", took)
@@ -187,82 +200,82 @@ func TestOneConnectionIsKept(t *testing.T) {
 		for range 10 {
 			<-results
 		}
-		if n.dials(accept) != 2 {
-			t.Errorf("%d connections after more than three minutes, want a fresh one", n.dials(accept))
+		if d.dials(accept) != 2 {
+			t.Errorf("%d connections after more than three minutes, want a new one", d.dials(accept))
 		}
 	})
 }
 
-func TestSilentServerIsFound(t *testing.T) {
+func TestSilentServerIsDetectedInTime(t *testing.T) {
 	tests := map[string]struct {
 		task   Task
 		within time.Duration
 	}{
-		"not in use": {idle(), 14500 * time.Millisecond},
-		"in use":     {used(), 4500 * time.Millisecond},
+		"not in use": {unusedTask(), 14500 * time.Millisecond},
+		"in use":     {usedTask(), 4500 * time.Millisecond},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) { testSilentServerIsFound(t, tt.task, tt.within) })
+		t.Run(name, func(t *testing.T) { testSilentServer(t, tt.task, tt.within) })
 	}
 }
 
-func testSilentServerIsFound(t *testing.T, task Task, within time.Duration) {
-	watched(t, func(t *testing.T, n *network, f *Fleet, results <-chan Result) {
+func testSilentServer(t *testing.T, task Task, within time.Duration) {
+	withManager(t, func(t *testing.T, d *fakeDialer, m *Manager, results <-chan Result) {
 		<-results
-		f.Watch(t.Context(), []Task{task})
-		<-results      // at the pace of before
-		for range 20 { // wherever in the interval chance puts it
+		m.SetTasks(t.Context(), []Task{task})
+		<-results      // after the interval of before
+		for range 20 { // for different jitter
 			<-results
-			dark := time.Now()
-			n.set(accept, silent)
-			n.set(one, silent)
+			begin := time.Now()
+			d.set(accept, silent)
+			d.set(one, silent)
 			r := <-results
-			if since := time.Since(dark); since > within || Reason(r.Err) != ReasonTimeout {
+			if since := time.Since(begin); since > within || Reason(r.Err) != ReasonTimeout {
 				t.Errorf("after %s: %+v", since, r)
 			}
 			if Reason(r.Direct[one]) != ReasonTimeout || r.Direct[two] != nil || len(r.Direct) != 2 {
 				t.Errorf("servers: %v", r.Direct)
 			}
 			if r.Established || r.Stuck {
-				t.Errorf("got %+v, want no word of older connections", r)
+				t.Errorf("got %+v, want neither Established nor Stuck", r)
 			}
-			n.set(accept, answering)
-			n.set(one, answering)
+			d.set(accept, answering)
+			d.set(one, answering)
 		}
 	})
 }
 
-func TestSilentConnectionIsAskedAgain(t *testing.T) {
-	watched(t, func(t *testing.T, n *network, _ *Fleet, results <-chan Result) {
+func TestStuckConnectionIsAwaitedAgain(t *testing.T) {
+	withManager(t, func(t *testing.T, d *fakeDialer, _ *Manager, results <-chan Result) {
 		<-results
-		n.lose()
+		d.silence()
 		for i := range 3 {
-			if r := <-results; !r.Stuck || r.Err != nil || r.Lines != 2 {
-				t.Errorf("round %d: got %+v, want an old connection stuck and new ones well", i, r)
+			if r := <-results; !r.Stuck || r.Err != nil || d.openConnections() != 2 {
+				t.Errorf("round %d: got %+v, want an old connection stuck and new ones answered", i, r)
 			}
 		}
-		if n.dials(accept) != 2 {
-			t.Errorf("%d connections, want the silent one and a fresh one", n.dials(accept))
+		if d.dials(accept) != 2 {
+			t.Errorf("%d connections, want the stuck one and a new one", d.dials(accept))
 		}
-		n.regain()
-		if r := <-results; r.Stuck || r.Err != nil || r.Lines != 1 {
-			t.Errorf("got %+v, want all well again", r)
+		d.unsilence()
+		if r := <-results; r.Stuck || r.Err != nil || d.openConnections() != 1 {
+			t.Errorf("got %+v with %d connections, want success and the stuck one closed", r, d.openConnections())
 		}
 	})
 }
 
-// TCP retransmits 6.2 s after it has sent what a loss of 3 s or more takes.
-func TestLostSegmentIsWaitedFor(t *testing.T) {
-	watched(t, func(t *testing.T, n *network, f *Fleet, results <-chan Result) {
+// TCP retransmits 6.2 s after it has sent a segment that a loss of 3 s or more takes.
+func TestConnectionIsNotStuckAfterARetransmission(t *testing.T) {
+	withManager(t, func(t *testing.T, d *fakeDialer, m *Manager, results <-chan Result) {
 		<-results
-		f.Watch(t.Context(), []Task{used()})
+		m.SetTasks(t.Context(), []Task{usedTask()})
 		<-results
-		n.lose()
+		d.silence()
 		if r := <-results; !r.Stuck {
-			t.Errorf("got %+v, want the old connection silent", r)
+			t.Errorf("got %+v, want the old connection stuck", r)
 		} else {
 			retransmitted := time.NewTimer(time.Until(r.Began.Add(6200 * time.Millisecond)))
-			go func() { <-retransmitted.C; n.regain() }()
+			go func() { <-retransmitted.C; d.unsilence() }()
 		}
 		if r := <-results; r.Stuck || r.Err != nil {
 			t.Errorf("got %+v, want the old connection answered", r)
@@ -270,15 +283,15 @@ func TestLostSegmentIsWaitedFor(t *testing.T) {
 	})
 }
 
-func TestTunnelThatBeginsToBeUsedIsProbedAtOnce(t *testing.T) {
-	watched(t, func(t *testing.T, _ *network, f *Fleet, results <-chan Result) {
+func TestTunnelThatComesIntoUseIsProbedAtOnce(t *testing.T) {
+	withManager(t, func(t *testing.T, _ *fakeDialer, m *Manager, results <-chan Result) {
 		<-results
 		begin := time.Now()
-		f.Watch(t.Context(), []Task{used()})
+		m.SetTasks(t.Context(), []Task{usedTask()})
 		<-results
-		f.Watch(t.Context(), []Task{used()})
+		m.SetTasks(t.Context(), []Task{usedTask()})
 		if since := time.Since(begin); since > 0 {
-			t.Errorf("probed %s after it began to be used", since)
+			t.Errorf("probed %s after it came into use", since)
 		}
 		for range 5 {
 			<-results
@@ -289,10 +302,10 @@ func TestTunnelThatBeginsToBeUsedIsProbedAtOnce(t *testing.T) {
 	})
 }
 
-func TestOldConnectionsOutliveNewOnes(t *testing.T) {
-	watched(t, func(t *testing.T, n *network, _ *Fleet, results <-chan Result) {
+func TestEstablishedConnectionIsKeptWhileNewOnesFail(t *testing.T) {
+	withManager(t, func(t *testing.T, d *fakeDialer, _ *Manager, results <-chan Result) {
 		<-results
-		n.set(accept, noneNew)
+		d.set(accept, refusingNew)
 		var r Result
 		for r = range results {
 			if r.Err != nil {
@@ -303,56 +316,56 @@ func TestOldConnectionsOutliveNewOnes(t *testing.T) {
 			t.Errorf("got %+v, want the old connection established and new ones refused", r)
 		}
 		if r = <-results; !r.Established {
-			t.Errorf("got %+v: the old connection was given up", r)
+			t.Errorf("got %+v: the old connection was closed", r)
 		}
 	})
 }
 
-func TestRestartOfTheTunnelIsNoTrouble(t *testing.T) {
-	watched(t, func(t *testing.T, n *network, f *Fleet, results <-chan Result) {
+func TestClosedConnectionIsReplacedWithoutError(t *testing.T) {
+	withManager(t, func(t *testing.T, d *fakeDialer, m *Manager, results <-chan Result) {
 		<-results
-		n.mu.Lock()
-		for _, conn := range n.open {
+		d.mu.Lock()
+		for conn := range d.open {
 			conn.Close()
 		}
-		n.mu.Unlock()
-		f.Hurry("fs-1")
+		d.mu.Unlock()
+		m.ProbeNow("fs-1")
 		begin := time.Now()
 		if r := <-results; r.Err != nil || r.Direct != nil {
-			t.Errorf("got %+v, want all well over a fresh connection", r)
+			t.Errorf("got %+v, want success over a new connection", r)
 		}
 		if time.Since(begin) > time.Second {
-			t.Error("it did not hurry")
+			t.Error("ProbeNow did not start a round at once")
 		}
 	})
 }
 
-func TestWatchedServersAreAskedEachTime(t *testing.T) {
-	watched(t, func(t *testing.T, n *network, f *Fleet, results <-chan Result) {
+func TestServersInAlsoProbeAreProbedInEachRound(t *testing.T) {
+	withManager(t, func(t *testing.T, d *fakeDialer, m *Manager, results <-chan Result) {
 		<-results
-		n.set(one, refusing)
-		f.Watch(t.Context(), []Task{{Name: "fs-1", Accept: accept, Servers: []netip.AddrPort{one, two}, Watch: []netip.AddrPort{one}}})
+		d.set(one, refusing)
+		m.SetTasks(t.Context(), []Task{{Name: "fs-1", Accept: accept, Servers: []netip.AddrPort{one, two}, AlsoProbe: []netip.AddrPort{one}}})
 		if r := <-results; len(r.Direct) != 1 || Reason(r.Direct[one]) != ReasonRefused || r.Err != nil {
-			t.Errorf("got %+v, want the watched server refused", r)
+			t.Errorf("got %+v, want one server refused", r)
 		}
-		if n.dials(accept) != 1 {
-			t.Error("a change of what is watched cost the open connection")
+		if d.dials(accept) != 1 {
+			t.Error("the changed task closed the open connection")
 		}
 	})
 }
 
-func TestTunnelsThatLeaveAreNotProbed(t *testing.T) {
-	watched(t, func(t *testing.T, n *network, f *Fleet, results <-chan Result) {
+func TestTunnelWithoutTaskIsNotProbed(t *testing.T) {
+	withManager(t, func(t *testing.T, d *fakeDialer, m *Manager, results <-chan Result) {
 		<-results
-		f.Watch(t.Context(), nil)
-		before := n.dials(accept)
+		m.SetTasks(t.Context(), nil)
+		before := d.dials(accept)
 		select {
 		case r := <-results:
-			t.Errorf("got %+v of a tunnel that is not watched", r)
+			t.Errorf("got %+v of a tunnel without task", r)
 		case <-time.After(10 * time.Minute):
 		}
-		if n.dials(accept) != before {
-			t.Error("it was probed on")
+		if d.dials(accept) != before {
+			t.Error("it is still probed")
 		}
 	})
 }

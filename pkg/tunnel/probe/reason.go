@@ -9,21 +9,21 @@ import (
 	"syscall"
 )
 
-// Reasons for which a probe fails, in the words of metrics and events.
+// Reasons for failed probes, as in metrics and events.
 const (
-	ReasonTimeout     = "Timeout"     // nothing came back in time
-	ReasonRefused     = "Refused"     // nobody listens
-	ReasonUnreachable = "Unreachable" // there is no way to the address
-	ReasonClosed      = "Closed"      // the connection was closed or reset instead of an answer
-	ReasonCertificate = "Certificate" // the server could not prove who it is
-	ReasonHandshake   = "Handshake"   // the server speaks no TLS, or none that fits
-	ReasonDenied      = "Denied"      // an NFS server does not let this client in
-	ReasonProtocol    = "Protocol"    // something else than an NFSv4 server answered
-	ReasonHijacked    = "Hijacked"    // the node redirects the tunnel's port to something else
+	ReasonTimeout     = "Timeout"     // no reply in time
+	ReasonRefused     = "Refused"     // no process listens
+	ReasonUnreachable = "Unreachable" // no route to the address
+	ReasonClosed      = "Closed"      // the connection was closed or reset before the reply
+	ReasonCertificate = "Certificate" // the server's certificate cannot be verified
+	ReasonHandshake   = "Handshake"   // the server has no TLS, or no common version or cipher
+	ReasonDenied      = "Denied"      // the NFS server denied the call
+	ReasonProtocol    = "Protocol"    // the reply is not an NFSv4 server's
+	ReasonHijacked    = "Hijacked"    // the node redirects the tunnel's port, see ErrHijacked
 	ReasonOther       = "Other"
 )
 
-// Reason is the kind of a probe's error, "" for none.
+// Reason classifies the error of a probe; "" for no error.
 func Reason(err error) string {
 	certificate := (*tls.CertificateVerificationError)(nil)
 	switch {

@@ -1,8 +1,8 @@
-// Package routing decides what a node's tunnels should be: where each begins, which mount
-// targets it tries in which order, and when it must be led elsewhere. It is pure: what is known
-// comes in, what should be goes out.
+// Package routing plans the tunnels of a node: the port and mount targets of each, the order in
+// which stunnel tries the mount targets, and when a tunnel fails over. It is pure: a plan depends on
+// its input only.
 //
-// A tunnel that works is worth more than one that is ideal. So nothing here removes or restarts
-// one because something is unknown, and a restart, which cuts every connection of the tunnel,
-// needs the proof that those are lost or that a better server answers.
+// A restart cuts all connections of a tunnel. So no tunnel is removed or restarted because something
+// is unknown: a restart needs proof that the connections are lost or that a nearer mount target
+// answers.
 package routing

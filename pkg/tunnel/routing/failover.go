@@ -8,130 +8,131 @@ import (
 
 // Times of failover.
 const (
-	// returnAfter is how long the nearest mount target must answer before a tunnel that leads
-	// elsewhere returns, and so the least time between two returns.
+	// returnAfter is how long the nearest mount target must answer before a tunnel returns to it, and
+	// the least time between a restart and a return.
 	returnAfter = 5 * time.Minute
-	// forgiveAfter is how long a tunnel must be well for its restarts to be forgotten.
-	forgiveAfter = 10 * time.Minute
-	// guessAfter is how long nothing must have come back before a mount target is tried of
-	// which is not known whether it answers.
-	guessAfter = time.Minute
-	// provenBy is in how many rounds in a row connections must be silent, or fail, although the
-	// mount target answers, for the process to be restarted. After a loss of a few seconds the
-	// kernel's connection recovers by itself, at the sixth second; the second round ends later.
-	provenBy = 2
-	// Each restart in a row waits twice as long as the one before; the first does not wait.
+	// resetAfter is how long a tunnel must be healthy before its restart backoff is reset.
+	resetAfter = 10 * time.Minute
+	// unknownAfter is how long a tunnel must time out before it fails over to a mount target of which
+	// it is unknown whether it answers.
+	unknownAfter = time.Minute
+	// suspectThreshold is the number of consecutive suspect rounds that restart a tunnel. After a loss
+	// of a few seconds TCP recovers by itself, at the sixth second; the second round ends later.
+	suspectThreshold = 2
+	// The first restart does not wait; each further one waits twice as long as the one before.
 	firstBackoff = 15 * time.Second
 	maxBackoff   = 16 * time.Minute
 )
 
-// Answer is what a mount target was found to do when it was asked without the tunnel.
-type Answer int
+// DirectResult is the result of probing a mount target without the tunnel.
+type DirectResult int
 
-// Answers.
+// Results of direct probes.
 const (
-	// Unclear: it was not asked, or it speaks and cannot be understood, or it denies access. That
-	// is the policy of the file system, which is the same at all of its mount targets.
-	Unclear Answer = iota
-	Answers
-	Dead
-	// Unproven: there was no TLS connection, because its certificate or the handshake failed.
-	Unproven
+	// DirectUnknown: it was not probed, its reply was not understood, or it denied access. Access is
+	// denied by the file system's policy, which is the same at all mount targets.
+	DirectUnknown DirectResult = iota
+	DirectAnswered
+	DirectDown
+	// DirectHandshakeFailed includes a certificate that could not be verified.
+	DirectHandshakeFailed
 )
 
-// Finding is what one round of probes found.
-type Finding struct {
-	At     time.Time
-	Well   bool // a new connection through the tunnel was answered
-	Silent bool // when it is not well: nothing came back, rather than that it was closed
-	// Stuck: an older connection is silent, or its server is, although a new one is answered.
-	// The kernel's may be as old.
+// Observation is the result of one round of probes.
+type Observation struct {
+	At       time.Time
+	Healthy  bool // a new connection through the tunnel was answered
+	TimedOut bool // when not Healthy: the new connection timed out rather than being closed
+	// Stuck: a new connection is answered, but an older one, or the mount target of an older one,
+	// times out. The NFS client's connection may be as old.
 	Stuck bool
-	// Unproven: stunnel's own handshakes fail, by the word of the supervisor.
-	Unproven bool
-	// Open: the supervisor knows of connections that are open, whether they are answered or not.
-	Open bool
-	// Astray: a connection is open to a mount target that is farther than the nearest.
-	Astray bool
-	// Established: an older connection is answered although no new one is.
+	// HandshakeFailed: the supervisor reports that stunnel's TLS handshakes fail.
+	HandshakeFailed bool
+	// HasConnections: the supervisor reports open connections, whether or not they are answered.
+	HasConnections bool
+	// FarConnection: a connection is open to a mount target that is farther than the nearest.
+	FarConnection bool
+	// Established: an older connection is answered although new ones fail.
 	Established bool
-	Direct      map[netip.Addr]Answer
+	Direct      map[netip.Addr]DirectResult // by mount target
 }
 
-// Step is what a finding leads to.
-type Step string
+// Action is what an observation leads to. Its values are those of the metric's label.
+type Action string
 
-// Steps.
+// Actions. All except Reorder restart the tunnel, which cuts its connections.
 const (
-	Stay     Step = ""
-	Reorder  Step = "Reorder"  // new connections go elsewhere, old ones stay
-	Failover Step = "Failover" // restarted, so that all connections go elsewhere
-	Renew    Step = "Renew"    // restarted as it is, so that connections begin anew
-	Return   Step = "Return"   // restarted, so that all connections go to the nearest
+	NoAction Action = ""
+	Reorder  Action = "Reorder"  // another mount target for new connections; open ones stay
+	Failover Action = "Failover" // another mount target for all connections
+	Restart  Action = "Renew"    // new connections to the same mount target
+	Return   Action = "Return"   // the nearest mount target for all connections
 )
 
-// After is the memory of a tunnel after a round of probes. nearest are its mount targets in
-// order of distance.
+// Next returns the state of a tunnel after a round of probes, and what to do. targets are its mount
+// targets, nearest first; "its mount target" is the one that stunnel tries first.
 //
-//	                                                      step
-//	well                                                  stay; return after a while
-//	well, but the mount target tried first is dead        reorder, if another one answers
-//	new connections fail, an old one is answered          the same: what works is not cut; also
-//	                                                      if the first is unproven
-//	fails, its mount target is dead, another answers      failover to the nearest that does
-//	fails, its mount target is unproven, another answers  the same; reorder while any connection
-//	                                                      is open
-//	old connections silent, new ones answered             renew, in the second round in a row
-//	silent, though its mount target answers               the same
-//	stunnel's handshakes fail, though its mount target    as if it were unproven, in the second
-//	answers                                               round in a row
-//	silent for a minute, others unclear                   failover to the next unclear one
-//	fails, all are dead, it is just closed, or denied     stay: a restart would mend nothing
-func (m Memory) After(f Finding, nearest []MountTarget) (Memory, Step) {
-	if len(nearest) == 0 {
-		return m, Stay
+//	observation                                            action
+//	healthy                                                none; return after a while
+//	healthy, but its mount target is down                  reorder, if another one answers
+//	new connections fail, an old one is answered           the same, because open connections are
+//	                                                       not cut; also if the mount target's
+//	                                                       handshake fails
+//	fails, its mount target is down, another answers       failover to the nearest that answers
+//	fails, its mount target's handshake fails, another     the same; reorder while any connection
+//	answers                                                is open
+//	old connections stuck, new ones answered               restart, in the second consecutive round
+//	times out, though its mount target answers             the same
+//	stunnel's handshakes fail, though its mount target     as if the direct handshake failed, in
+//	answers                                                the second consecutive round
+//	times out for a minute, others unknown                 failover to the nearest unknown one
+//	fails, and all are down, or it is closed or denied     none: a restart would not help
+func (s State) Next(o Observation, targets []MountTarget) (State, Action) {
+	if len(targets) == 0 {
+		return s, NoAction
 	}
-	m = m.note(f, nearest)
-	if f.isOpen() {
-		return m.whileOpen(f, nearest)
+	s = s.record(o, targets)
+	if o.hasWorkingConnection() {
+		return s.nextWhileWorking(o, targets)
 	}
-	if f.At.Before(m.nextRestart()) {
-		return m, Stay
+	if o.At.Before(s.nextRestart()) {
+		return s, NoAction
 	}
-	return m.whileLost(f, nearest)
+	return s.nextWhileFailing(o, targets)
 }
 
-// isOpen says whether there is something that a restart would cut.
-func (f Finding) isOpen() bool { return f.Well && !f.Stuck || f.Established }
+// hasWorkingConnection reports whether a restart would cut a connection that works.
+func (o Observation) hasWorkingConnection() bool { return o.Healthy && !o.Stuck || o.Established }
 
-// isDoubtful says whether the tunnel is of no use although its mount target answers.
-func (f Finding) isDoubtful(current MountTarget) bool {
-	return !f.isOpen() && (f.Stuck || f.Direct[current.Address] == Answers && (f.Silent || f.Unproven))
+// isSuspect reports whether the tunnel failed although its mount target answered.
+func (o Observation) isSuspect(current MountTarget) bool {
+	return !o.hasWorkingConnection() &&
+		(o.Stuck || o.Direct[current.Address] == DirectAnswered && (o.TimedOut || o.HandshakeFailed))
 }
 
-// note keeps since when things are as they are.
-func (m Memory) note(f Finding, nearest []MountTarget) Memory {
-	if f.Well {
-		m.WellSince, m.FailingSince = earlier(m.WellSince, f.At), time.Time{}
+// record updates times and counters.
+func (s State) record(o Observation, targets []MountTarget) State {
+	if o.Healthy {
+		s.HealthySince, s.FailingSince = earlier(s.HealthySince, o.At), time.Time{}
 	} else {
-		m.WellSince, m.FailingSince = time.Time{}, earlier(m.FailingSince, f.At)
+		s.HealthySince, s.FailingSince = time.Time{}, earlier(s.FailingSince, o.At)
 	}
-	if f.isDoubtful(m.ordered(nearest)[0]) {
-		m.Doubts++
+	if o.isSuspect(s.connectOrder(targets)[0]) {
+		s.SuspectRounds++
 	} else {
-		m.Doubts = 0
+		s.SuspectRounds = 0
 	}
-	if f.Well && f.At.Sub(m.WellSince) >= forgiveAfter {
-		m.Restarts = 0
+	if o.Healthy && o.At.Sub(s.HealthySince) >= resetAfter {
+		s.Restarts = 0
 	}
-	answer, asked := f.Direct[nearest[0].Address]
+	nearest, probed := o.Direct[targets[0].Address]
 	switch {
-	case !m.away(nearest) && !f.Astray, asked && answer != Answers:
-		m.NearestWellSince = time.Time{}
-	case asked:
-		m.NearestWellSince = earlier(m.NearestWellSince, f.At)
+	case !s.hasNearer(targets) && !o.FarConnection, probed && nearest != DirectAnswered:
+		s.NearestHealthySince = time.Time{}
+	case probed:
+		s.NearestHealthySince = earlier(s.NearestHealthySince, o.At)
 	}
-	return m
+	return s
 }
 
 func earlier(since, now time.Time) time.Time {
@@ -141,101 +142,103 @@ func earlier(since, now time.Time) time.Time {
 	return since
 }
 
-// whileOpen cuts nothing, but for the return.
-func (m Memory) whileOpen(f Finding, nearest []MountTarget) (Memory, Step) {
-	answer := f.Direct[m.ordered(nearest)[0].Address]
-	if answer == Dead || answer == Unproven && !f.Well {
-		if next, ok := find(m.ordered(nearest), f, Answers); ok {
-			return m.lead(next, nearest), Reorder
+// nextWhileWorking restarts the tunnel only to return to the nearest mount target.
+func (s State) nextWhileWorking(o Observation, targets []MountTarget) (State, Action) {
+	current := o.Direct[s.connectOrder(targets)[0].Address]
+	if current == DirectDown || current == DirectHandshakeFailed && !o.Healthy {
+		if next, ok := firstWith(s.connectOrder(targets), o, DirectAnswered); ok {
+			return s.prefer(next, targets), Reorder
 		}
-		return m, Stay
+		return s, NoAction
 	}
-	if f.Well && !m.NearestWellSince.IsZero() &&
-		f.At.Sub(m.NearestWellSince) >= returnAfter && f.At.Sub(m.RestartedAt) >= returnAfter {
-		return m.lead(nearest[0], nearest).restart(f.At, 0), Return
+	if o.Healthy && !s.NearestHealthySince.IsZero() &&
+		o.At.Sub(s.NearestHealthySince) >= returnAfter && o.At.Sub(s.RestartedAt) >= returnAfter {
+		return s.prefer(targets[0], targets).restart(o.At), Return
 	}
-	return m, Stay
+	return s, NoAction
 }
 
-// whileLost is for tunnels whose connections are of no use, so that a restart loses nothing.
-func (m Memory) whileLost(f Finding, nearest []MountTarget) (Memory, Step) {
-	order := m.ordered(nearest)
+// nextWhileFailing is for a tunnel without a working connection, so that a restart loses nothing.
+func (s State) nextWhileFailing(o Observation, targets []MountTarget) (State, Action) {
+	order := s.connectOrder(targets)
 	current := order[0]
-	next, found := find(order[1:], f, Answers)
+	next, found := firstWith(order[1:], o, DirectAnswered)
 	switch {
-	case f.Direct[current.Address] == Dead && found:
-		return m.lead(next, nearest).restart(f.At, 1), Failover
-	case m.isUnproven(f, current) && found && f.Open:
-		return m.lead(next, nearest), Reorder
-	case m.isUnproven(f, current) && found:
-		return m.lead(next, nearest).restart(f.At, 1), Failover
-	case f.Stuck, f.Silent && f.Direct[current.Address] == Answers:
-		return m.renew(f)
-	case !f.Silent || f.At.Sub(m.FailingSince) < guessAfter:
-		return m, Stay
+	case o.Direct[current.Address] == DirectDown && found:
+		return s.prefer(next, targets).restartWithBackoff(o.At), Failover
+	case s.handshakeFailed(o, current) && found && o.HasConnections:
+		return s.prefer(next, targets), Reorder
+	case s.handshakeFailed(o, current) && found:
+		return s.prefer(next, targets).restartWithBackoff(o.At), Failover
+	case o.Stuck, o.TimedOut && o.Direct[current.Address] == DirectAnswered:
+		if s.SuspectRounds < suspectThreshold {
+			return s, NoAction
+		}
+		return s.restartWithBackoff(o.At), Restart
+	case !o.TimedOut || o.At.Sub(s.FailingSince) < unknownAfter:
+		return s, NoAction
 	}
-	if next, found = find(order[1:], f, Unclear, Unproven); found {
-		return m.lead(next, nearest).restart(f.At, 1), Failover
+	if next, found = firstWith(order[1:], o, DirectUnknown, DirectHandshakeFailed); found {
+		return s.prefer(next, targets).restartWithBackoff(o.At), Failover
 	}
-	return m, Stay
+	return s, NoAction
 }
 
-// isUnproven believes stunnel, which judges by other rules than the agent, when it says so twice:
-// its word may be about a handshake of some time ago.
-func (m Memory) isUnproven(f Finding, current MountTarget) bool {
-	switch f.Direct[current.Address] {
-	case Unproven:
-		return !f.Well
-	case Answers:
-		return !f.Well && f.Unproven && m.Doubts >= provenBy
-	case Unclear, Dead:
+// handshakeFailed reports whether the mount target's TLS handshake fails. Where it fails only for
+// stunnel, which verifies by other rules than the agent, it takes suspectThreshold rounds: the
+// supervisor may report a handshake of some time ago.
+func (s State) handshakeFailed(o Observation, current MountTarget) bool {
+	switch o.Direct[current.Address] {
+	case DirectHandshakeFailed:
+		return !o.Healthy
+	case DirectAnswered:
+		return !o.Healthy && o.HandshakeFailed && s.SuspectRounds >= suspectThreshold
+	case DirectUnknown, DirectDown:
 	}
 	return false
 }
 
-func (m Memory) renew(f Finding) (Memory, Step) {
-	if m.Doubts < provenBy {
-		return m, Stay
-	}
-	return m.restart(f.At, 1), Renew
-}
-
-// find is the first mount target that was found to be so.
-func find(order []MountTarget, f Finding, want ...Answer) (MountTarget, bool) {
+// firstWith returns the first mount target with one of the results.
+func firstWith(order []MountTarget, o Observation, results ...DirectResult) (MountTarget, bool) {
 	for _, t := range order {
-		if slices.Contains(want, f.Direct[t.Address]) {
+		if slices.Contains(results, o.Direct[t.Address]) {
 			return t, true
 		}
 	}
 	return MountTarget{}, false
 }
 
-// lead has a mount target tried first.
-func (m Memory) lead(to MountTarget, nearest []MountTarget) Memory {
-	m.First = to.Address
-	if to.Address == nearest[0].Address {
-		m.First = netip.Addr{}
+// prefer has stunnel try a mount target first.
+func (s State) prefer(target MountTarget, targets []MountTarget) State {
+	s.Preferred = target.Address
+	if target.Address == targets[0].Address {
+		s.Preferred = netip.Addr{}
 	}
-	m.NearestWellSince = time.Time{}
-	return m
+	s.NearestHealthySince = time.Time{}
+	return s
 }
 
-// restart raises the serial. A return is no sign of trouble, and counts 0.
-func (m Memory) restart(now time.Time, counts int) Memory {
-	m.Serial++
-	m.Restarts += counts
-	m.Doubts = 0
-	m.RestartedAt = now
-	return m
+// restartWithBackoff delays the restart after it, which a return does not.
+func (s State) restartWithBackoff(now time.Time) State {
+	s.Restarts++
+	return s.restart(now)
 }
 
-func (m Memory) nextRestart() time.Time {
-	if m.Restarts == 0 {
+func (s State) restart(now time.Time) State {
+	s.RestartSerial++
+	s.SuspectRounds = 0
+	s.RestartedAt = now
+	return s
+}
+
+// nextRestart returns the earliest time of the next restart.
+func (s State) nextRestart() time.Time {
+	if s.Restarts == 0 {
 		return time.Time{}
 	}
 	wait := firstBackoff
-	for range m.Restarts - 1 {
+	for range s.Restarts - 1 {
 		wait = min(2*wait, maxBackoff)
 	}
-	return m.RestartedAt.Add(wait)
+	return s.RestartedAt.Add(wait)
 }

@@ -12,297 +12,302 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
 )
 
-var (
-	near   = routing.MountTarget{Address: address("10.0.1.4"), Zone: "b", Distance: routing.OwnZone}
-	far    = routing.MountTarget{Address: address("10.0.0.4"), Zone: "a", Distance: routing.Elsewhere}
-	farer  = routing.MountTarget{Address: address("10.0.2.4"), Zone: "c", Distance: routing.Elsewhere}
-	places = []routing.MountTarget{near, far, farer}
+const (
+	unknown         = routing.DirectUnknown
+	answered        = routing.DirectAnswered
+	down            = routing.DirectDown
+	handshakeFailed = routing.DirectHandshakeFailed
 )
 
-func direct(n, f, e routing.Answer) map[netip.Addr]routing.Answer {
-	return map[netip.Addr]routing.Answer{near.Address: n, far.Address: f, farer.Address: e}
+var (
+	nearest = routing.MountTarget{Address: address("10.0.1.4"), Zone: "b", Distance: routing.SameZone}
+	second  = routing.MountTarget{Address: address("10.0.0.4"), Zone: "a", Distance: routing.OtherZone}
+	third   = routing.MountTarget{Address: address("10.0.2.4"), Zone: "c", Distance: routing.OtherZone}
+	targets = []routing.MountTarget{nearest, second, third}
+)
+
+// direct are results of direct probes of the nearest, second and third mount target.
+func direct(n, s, t routing.DirectResult) map[netip.Addr]routing.DirectResult {
+	return map[netip.Addr]routing.DirectResult{nearest.Address: n, second.Address: s, third.Address: t}
 }
 
-func TestAfter(t *testing.T) {
+func TestNext(t *testing.T) {
 	long := now.Add(-time.Hour)
 	tests := map[string]struct {
-		memory  routing.Memory
-		finding routing.Finding
-		step    routing.Step
-		first   netip.Addr
+		state       routing.State
+		observation routing.Observation
+		action      routing.Action
+		preferred   netip.Addr
 	}{
-		"well": {routing.Memory{}, routing.Finding{Well: true}, routing.Stay, netip.Addr{}},
-		"well, the first refuses": {
-			routing.Memory{}, routing.Finding{Well: true, Direct: direct(routing.Dead, routing.Answers, routing.Answers)},
-			routing.Reorder, far.Address,
+		"healthy": {routing.State{}, routing.Observation{Healthy: true}, routing.NoAction, netip.Addr{}},
+		"healthy, but its mount target is down": {
+			routing.State{}, routing.Observation{Healthy: true, Direct: direct(down, answered, answered)},
+			routing.Reorder, second.Address,
 		},
-		"well, the first refuses, others unknown": {
-			routing.Memory{}, routing.Finding{Well: true, Direct: direct(routing.Dead, routing.Unclear, routing.Dead)},
-			routing.Stay, netip.Addr{},
+		"healthy, but its mount target is down and no other is known to answer": {
+			routing.State{}, routing.Observation{Healthy: true, Direct: direct(down, unknown, down)},
+			routing.NoAction, netip.Addr{},
 		},
-		"old connections work, new ones do not": {
-			routing.Memory{}, routing.Finding{Established: true, Direct: direct(routing.Dead, routing.Dead, routing.Answers)},
-			routing.Reorder, farer.Address,
+		"old connections work, new ones fail": {
+			routing.State{}, routing.Observation{Established: true, Direct: direct(down, down, answered)},
+			routing.Reorder, third.Address,
 		},
-		"old connections work, and nothing is better": {
-			routing.Memory{}, routing.Finding{Established: true, Direct: direct(routing.Unclear, routing.Unclear, routing.Unclear)},
-			routing.Stay, netip.Addr{},
+		"old connections work, new ones fail, no other mount target is known to answer": {
+			routing.State{}, routing.Observation{Established: true, Direct: direct(unknown, unknown, unknown)},
+			routing.NoAction, netip.Addr{},
 		},
-		"old connections are stuck": {
-			routing.Memory{}, routing.Finding{Well: true, Stuck: true, Direct: direct(routing.Answers, routing.Answers, routing.Answers)},
-			routing.Stay, netip.Addr{},
+		"old connections are stuck for one round": {
+			routing.State{}, routing.Observation{Healthy: true, Stuck: true, Direct: direct(answered, answered, answered)},
+			routing.NoAction, netip.Addr{},
 		},
-		"old connections are stuck again": {
-			routing.Memory{Doubts: 1}, routing.Finding{Well: true, Stuck: true, Direct: direct(routing.Answers, routing.Answers, routing.Answers)},
-			routing.Renew, netip.Addr{},
+		"old connections are stuck for two rounds": {
+			routing.State{SuspectRounds: 1}, routing.Observation{Healthy: true, Stuck: true, Direct: direct(answered, answered, answered)},
+			routing.Restart, netip.Addr{},
 		},
-		"old connections are stuck again, after a restart just now": {
-			routing.Memory{Doubts: 1, Restarts: 1, RestartedAt: now.Add(-14 * time.Second)},
-			routing.Finding{Well: true, Stuck: true}, routing.Stay, netip.Addr{},
+		"old connections are stuck for two rounds, during backoff": {
+			routing.State{SuspectRounds: 1, Restarts: 1, RestartedAt: now.Add(-14 * time.Second)},
+			routing.Observation{Healthy: true, Stuck: true}, routing.NoAction, netip.Addr{},
 		},
-		"dark": {
-			routing.Memory{}, routing.Finding{Silent: true, Direct: direct(routing.Dead, routing.Answers, routing.Answers)},
-			routing.Failover, far.Address,
+		"times out, its mount target is down": {
+			routing.State{}, routing.Observation{TimedOut: true, Direct: direct(down, answered, answered)},
+			routing.Failover, second.Address,
 		},
-		"dark, and so is the next": {
-			routing.Memory{}, routing.Finding{Silent: true, Direct: direct(routing.Dead, routing.Dead, routing.Answers)},
-			routing.Failover, farer.Address,
+		"times out, its mount target and the second are down": {
+			routing.State{}, routing.Observation{TimedOut: true, Direct: direct(down, down, answered)},
+			routing.Failover, third.Address,
 		},
-		"away and dark: the nearest comes first": {
-			routing.Memory{First: far.Address}, routing.Finding{Silent: true, Direct: direct(routing.Answers, routing.Dead, routing.Answers)},
+		"times out, the preferred mount target is down, the nearest answers": {
+			routing.State{Preferred: second.Address}, routing.Observation{TimedOut: true, Direct: direct(answered, down, answered)},
 			routing.Failover, netip.Addr{},
 		},
-		"all dark": {
-			routing.Memory{FailingSince: long}, routing.Finding{Silent: true, Direct: direct(routing.Dead, routing.Dead, routing.Dead)},
-			routing.Stay, netip.Addr{},
+		"times out, all mount targets are down": {
+			routing.State{FailingSince: long}, routing.Observation{TimedOut: true, Direct: direct(down, down, down)},
+			routing.NoAction, netip.Addr{},
 		},
-		"silent, though the server answers": {
-			routing.Memory{}, routing.Finding{Silent: true, Direct: direct(routing.Answers, routing.Dead, routing.Dead)},
-			routing.Stay, netip.Addr{},
+		"times out for one round, its mount target answers": {
+			routing.State{}, routing.Observation{TimedOut: true, Direct: direct(answered, down, down)},
+			routing.NoAction, netip.Addr{},
 		},
-		"silent again, though the server answers": {
-			routing.Memory{Doubts: 1}, routing.Finding{Silent: true, Direct: direct(routing.Answers, routing.Dead, routing.Dead)},
-			routing.Renew, netip.Addr{},
+		"times out for two rounds, its mount target answers": {
+			routing.State{SuspectRounds: 1}, routing.Observation{TimedOut: true, Direct: direct(answered, down, down)},
+			routing.Restart, netip.Addr{},
 		},
-		"silent at first, now dark": {
-			routing.Memory{Doubts: 1}, routing.Finding{Silent: true, Direct: direct(routing.Dead, routing.Answers, routing.Dead)},
-			routing.Failover, far.Address,
+		"times out for two rounds, its mount target is down in the second": {
+			routing.State{SuspectRounds: 1}, routing.Observation{TimedOut: true, Direct: direct(down, answered, down)},
+			routing.Failover, second.Address,
 		},
-		"closed, though the server answers": {
-			routing.Memory{FailingSince: long}, routing.Finding{Direct: direct(routing.Answers, routing.Answers, routing.Answers)},
-			routing.Stay, netip.Addr{},
+		"connections are closed, its mount target answers": {
+			routing.State{FailingSince: long}, routing.Observation{Direct: direct(answered, answered, answered)},
+			routing.NoAction, netip.Addr{},
 		},
-		"silent, others unclear, not for long": {
-			routing.Memory{}, routing.Finding{Silent: true, Direct: direct(routing.Dead, routing.Unclear, routing.Dead)},
-			routing.Stay, netip.Addr{},
+		"times out briefly, the second mount target is unknown": {
+			routing.State{}, routing.Observation{TimedOut: true, Direct: direct(down, unknown, down)},
+			routing.NoAction, netip.Addr{},
 		},
-		"silent, others unclear, for long": {
-			routing.Memory{FailingSince: long}, routing.Finding{Silent: true, Direct: direct(routing.Dead, routing.Unclear, routing.Dead)},
-			routing.Failover, far.Address,
+		"times out for long, the second mount target is unknown": {
+			routing.State{FailingSince: long}, routing.Observation{TimedOut: true, Direct: direct(down, unknown, down)},
+			routing.Failover, second.Address,
 		},
-		"certificates that are not accepted": {
-			routing.Memory{FailingSince: long}, routing.Finding{Unproven: true, Direct: direct(routing.Unproven, routing.Unproven, routing.Unproven)},
-			routing.Stay, netip.Addr{},
+		"all handshakes fail": {
+			routing.State{FailingSince: long}, routing.Observation{HandshakeFailed: true, Direct: direct(handshakeFailed, handshakeFailed, handshakeFailed)},
+			routing.NoAction, netip.Addr{},
 		},
-		"a certificate that is not accepted, others answer": {
-			routing.Memory{}, routing.Finding{Direct: direct(routing.Unproven, routing.Answers, routing.Answers)},
-			routing.Failover, far.Address,
+		"handshake fails, others answer": {
+			routing.State{}, routing.Observation{Direct: direct(handshakeFailed, answered, answered)},
+			routing.Failover, second.Address,
 		},
-		"a certificate that is not accepted, others are unclear": {
-			routing.Memory{FailingSince: long}, routing.Finding{Direct: direct(routing.Unproven, routing.Unclear, routing.Dead)},
-			routing.Stay, netip.Addr{},
+		"handshake fails, no other is known to answer": {
+			routing.State{FailingSince: long}, routing.Observation{Direct: direct(handshakeFailed, unknown, down)},
+			routing.NoAction, netip.Addr{},
 		},
-		"a certificate that is not accepted, old connections work": {
-			routing.Memory{}, routing.Finding{Established: true, Direct: direct(routing.Unproven, routing.Answers, routing.Answers)},
-			routing.Reorder, far.Address,
+		"handshake fails, old connections work": {
+			routing.State{}, routing.Observation{Established: true, Direct: direct(handshakeFailed, answered, answered)},
+			routing.Reorder, second.Address,
 		},
-		"a certificate that is not accepted, something is open": {
-			routing.Memory{}, routing.Finding{Open: true, Direct: direct(routing.Unproven, routing.Answers, routing.Answers)},
-			routing.Reorder, far.Address,
+		"handshake fails, a connection is open": {
+			routing.State{}, routing.Observation{HasConnections: true, Direct: direct(handshakeFailed, answered, answered)},
+			routing.Reorder, second.Address,
 		},
-		"a certificate that is not accepted, but stunnel accepts it": {
-			routing.Memory{}, routing.Finding{Well: true, Direct: direct(routing.Unproven, routing.Answers, routing.Answers)},
-			routing.Stay, netip.Addr{},
+		"handshake fails for the agent, not for stunnel": {
+			routing.State{}, routing.Observation{Healthy: true, Direct: direct(handshakeFailed, answered, answered)},
+			routing.NoAction, netip.Addr{},
 		},
-		"a certificate that only stunnel does not accept": {
-			routing.Memory{}, routing.Finding{Unproven: true, Direct: direct(routing.Answers, routing.Answers, routing.Answers)},
-			routing.Stay, netip.Addr{},
+		"handshake fails for stunnel only, for one round": {
+			routing.State{}, routing.Observation{HandshakeFailed: true, Direct: direct(answered, answered, answered)},
+			routing.NoAction, netip.Addr{},
 		},
-		"a certificate that only stunnel does not accept, twice": {
-			routing.Memory{Doubts: 1}, routing.Finding{Unproven: true, Direct: direct(routing.Answers, routing.Answers, routing.Answers)},
-			routing.Failover, far.Address,
+		"handshake fails for stunnel only, for two rounds": {
+			routing.State{SuspectRounds: 1}, routing.Observation{HandshakeFailed: true, Direct: direct(answered, answered, answered)},
+			routing.Failover, second.Address,
 		},
-		"a certificate that only stunnel does not accept, twice, nothing else answers": {
-			routing.Memory{Doubts: 1}, routing.Finding{Unproven: true, Direct: direct(routing.Answers, routing.Unproven, routing.Dead)},
-			routing.Stay, netip.Addr{},
+		"handshake fails for stunnel only, for two rounds, no other answers": {
+			routing.State{SuspectRounds: 1}, routing.Observation{HandshakeFailed: true, Direct: direct(answered, handshakeFailed, down)},
+			routing.NoAction, netip.Addr{},
 		},
 		"access is denied": {
-			routing.Memory{FailingSince: long, Doubts: 1}, routing.Finding{Unproven: true, Direct: direct(routing.Unclear, routing.Answers, routing.Answers)},
-			routing.Stay, netip.Addr{},
+			routing.State{FailingSince: long, SuspectRounds: 1}, routing.Observation{HandshakeFailed: true, Direct: direct(unknown, answered, answered)},
+			routing.NoAction, netip.Addr{},
 		},
-		"restarted just now": {
-			routing.Memory{Restarts: 1, RestartedAt: now.Add(-14 * time.Second)},
-			routing.Finding{Silent: true, Direct: direct(routing.Dead, routing.Answers, routing.Answers)},
-			routing.Stay, netip.Addr{},
+		"its mount target is down, during backoff": {
+			routing.State{Restarts: 1, RestartedAt: now.Add(-14 * time.Second)},
+			routing.Observation{TimedOut: true, Direct: direct(down, answered, answered)},
+			routing.NoAction, netip.Addr{},
 		},
-		"restarted some time ago": {
-			routing.Memory{Restarts: 1, RestartedAt: now.Add(-15 * time.Second)},
-			routing.Finding{Silent: true, Direct: direct(routing.Dead, routing.Answers, routing.Answers)},
-			routing.Failover, far.Address,
+		"its mount target is down, after backoff": {
+			routing.State{Restarts: 1, RestartedAt: now.Add(-15 * time.Second)},
+			routing.Observation{TimedOut: true, Direct: direct(down, answered, answered)},
+			routing.Failover, second.Address,
 		},
-		"away, and the nearest is not known": {
-			routing.Memory{First: far.Address, RestartedAt: long}, routing.Finding{Well: true}, routing.Stay, far.Address,
+		"another is preferred, the nearest was not probed": {
+			routing.State{Preferred: second.Address, RestartedAt: long}, routing.Observation{Healthy: true}, routing.NoAction, second.Address,
 		},
-		"away, and the nearest is well for long": {
-			routing.Memory{First: far.Address, RestartedAt: long, NearestWellSince: now.Add(-5 * time.Minute)},
-			routing.Finding{Well: true, Direct: map[netip.Addr]routing.Answer{near.Address: routing.Answers}},
+		"another is preferred, the nearest has answered for long": {
+			routing.State{Preferred: second.Address, RestartedAt: long, NearestHealthySince: now.Add(-5 * time.Minute)},
+			routing.Observation{Healthy: true, Direct: map[netip.Addr]routing.DirectResult{nearest.Address: answered}},
 			routing.Return, netip.Addr{},
 		},
-		"away, and the nearest fails again": {
-			routing.Memory{First: far.Address, RestartedAt: long, NearestWellSince: now.Add(-5 * time.Minute)},
-			routing.Finding{Well: true, Direct: map[netip.Addr]routing.Answer{near.Address: routing.Dead}},
-			routing.Stay, far.Address,
+		"another is preferred, the nearest is down again": {
+			routing.State{Preferred: second.Address, RestartedAt: long, NearestHealthySince: now.Add(-5 * time.Minute)},
+			routing.Observation{Healthy: true, Direct: map[netip.Addr]routing.DirectResult{nearest.Address: down}},
+			routing.NoAction, second.Address,
 		},
-		"an old connection is far, and the nearest is well for long": {
-			routing.Memory{RestartedAt: long, NearestWellSince: now.Add(-5 * time.Minute)},
-			routing.Finding{Well: true, Astray: true, Direct: map[netip.Addr]routing.Answer{near.Address: routing.Answers, far.Address: routing.Answers}},
+		"an old connection is far, the nearest has answered for long": {
+			routing.State{RestartedAt: long, NearestHealthySince: now.Add(-5 * time.Minute)},
+			routing.Observation{Healthy: true, FarConnection: true, Direct: map[netip.Addr]routing.DirectResult{nearest.Address: answered, second.Address: answered}},
 			routing.Return, netip.Addr{},
 		},
-		"an old connection was far, and has ended": {
-			routing.Memory{RestartedAt: long, NearestWellSince: now.Add(-5 * time.Minute)},
-			routing.Finding{Well: true},
-			routing.Stay, netip.Addr{},
+		"an old connection was far and has ended": {
+			routing.State{RestartedAt: long, NearestHealthySince: now.Add(-5 * time.Minute)},
+			routing.Observation{Healthy: true},
+			routing.NoAction, netip.Addr{},
 		},
-		"led to a mount target that left the table": {
-			routing.Memory{First: address("10.9.9.9")}, routing.Finding{Well: true}, routing.Stay, address("10.9.9.9"),
+		"the preferred mount target left the table": {
+			routing.State{Preferred: address("10.9.9.9")}, routing.Observation{Healthy: true}, routing.NoAction, address("10.9.9.9"),
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			tt.finding.At = now
-			got, step := tt.memory.After(tt.finding, places)
-			if step != tt.step || got.First != tt.first {
-				t.Errorf("got %q to %v, want %q to %v", step, got.First, tt.step, tt.first)
+			tt.observation.At = now
+			got, action := tt.state.Next(tt.observation, targets)
+			if action != tt.action || got.Preferred != tt.preferred {
+				t.Errorf("got %q, preferring %v, want %q, preferring %v", action, got.Preferred, tt.action, tt.preferred)
 			}
-			restarts := step == routing.Failover || step == routing.Renew || step == routing.Return
-			if restarted := got.Serial > tt.memory.Serial; restarted != restarts {
-				t.Errorf("after %q the serial went from %d to %d", step, tt.memory.Serial, got.Serial)
+			restarts := action == routing.Failover || action == routing.Restart || action == routing.Return
+			if restarted := got.RestartSerial > tt.state.RestartSerial; restarted != restarts {
+				t.Errorf("after %q the serial went from %d to %d", action, tt.state.RestartSerial, got.RestartSerial)
 			}
 		})
 	}
 }
 
-// What was in doubt in one round must be so in the next: well in between begins anew.
-func TestDoubtsAreInARow(t *testing.T) {
-	stuck := routing.Finding{Well: true, Stuck: true}
-	silent := routing.Finding{Silent: true, Direct: direct(routing.Answers, routing.Answers, routing.Answers)}
-	well := routing.Finding{Well: true}
+func TestOnlyConsecutiveSuspectRoundsRestart(t *testing.T) {
+	const none, restart = routing.NoAction, routing.Restart
+	stuck := routing.Observation{Healthy: true, Stuck: true}
+	timedOut := routing.Observation{TimedOut: true, Direct: direct(answered, answered, answered)}
+	healthy, closed, established := routing.Observation{Healthy: true}, routing.Observation{}, routing.Observation{Established: true}
 	tests := map[string]struct {
-		findings []routing.Finding
-		steps    []routing.Step
+		observations []routing.Observation
+		actions      []routing.Action
 	}{
-		"stuck twice":          {[]routing.Finding{stuck, stuck, stuck}, []routing.Step{routing.Stay, routing.Renew, routing.Stay}},
-		"well in between":      {[]routing.Finding{stuck, well, stuck, stuck}, []routing.Step{routing.Stay, routing.Stay, routing.Stay, routing.Renew}},
-		"silent and stuck":     {[]routing.Finding{silent, stuck}, []routing.Step{routing.Stay, routing.Renew}},
-		"closed in between":    {[]routing.Finding{silent, {}, silent}, []routing.Step{routing.Stay, routing.Stay, routing.Stay}},
-		"answered in between":  {[]routing.Finding{silent, {Established: true}, silent}, []routing.Step{routing.Stay, routing.Stay, routing.Stay}},
-		"silent for two times": {[]routing.Finding{silent, silent}, []routing.Step{routing.Stay, routing.Renew}},
+		"stuck for three rounds":  {[]routing.Observation{stuck, stuck, stuck}, []routing.Action{none, restart, none}},
+		"healthy in between":      {[]routing.Observation{stuck, healthy, stuck, stuck}, []routing.Action{none, none, none, restart}},
+		"timed out, then stuck":   {[]routing.Observation{timedOut, stuck}, []routing.Action{none, restart}},
+		"closed in between":       {[]routing.Observation{timedOut, closed, timedOut}, []routing.Action{none, none, none}},
+		"established in between":  {[]routing.Observation{timedOut, established, timedOut}, []routing.Action{none, none, none}},
+		"timed out in two rounds": {[]routing.Observation{timedOut, timedOut}, []routing.Action{none, restart}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			memory, steps := routing.Memory{}, []routing.Step(nil)
-			for i, f := range tt.findings {
-				f.At = now.Add(time.Duration(i) * 2 * time.Second)
-				var step routing.Step
-				memory, step = memory.After(f, places)
-				steps = append(steps, step)
+			state, actions := routing.State{}, []routing.Action(nil)
+			for i, o := range tt.observations {
+				o.At = now.Add(time.Duration(i) * 2 * time.Second)
+				var action routing.Action
+				state, action = state.Next(o, targets)
+				actions = append(actions, action)
 			}
-			if diff := cmp.Diff(tt.steps, steps); diff != "" {
-				t.Errorf("steps (-want +got):\n%s", diff)
+			if diff := cmp.Diff(tt.actions, actions); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// A mount target that comes and goes for a day must not take the tunnel with it.
-func TestNoFlapping(t *testing.T) {
+func TestFlappingMountTargetsAreBackedOff(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	memory, restarts := routing.Memory{}, 0
+	state, restarts := routing.State{}, 0
 	var last time.Time
 	for at := now; at.Before(now.Add(24 * time.Hour)); at = at.Add(10 * time.Second) {
-		finding := routing.Finding{At: at, Well: true}
+		observation := routing.Observation{At: at, Healthy: true}
 		if random.IntN(3) == 0 {
-			finding = routing.Finding{At: at, Silent: true}
+			observation = routing.Observation{At: at, TimedOut: true}
 		}
-		answers := func() routing.Answer { return []routing.Answer{routing.Answers, routing.Dead}[random.IntN(2)] }
-		finding.Direct = direct(answers(), answers(), answers())
-		var step routing.Step
-		memory, step = memory.After(finding, places)
-		if step == routing.Stay || step == routing.Reorder {
+		result := func() routing.DirectResult { return []routing.DirectResult{answered, down}[random.IntN(2)] }
+		observation.Direct = direct(result(), result(), result())
+		var action routing.Action
+		state, action = state.Next(observation, targets)
+		if action == routing.NoAction || action == routing.Reorder {
 			continue
 		}
 		if gap := at.Sub(last); restarts > 0 && gap < 15*time.Second {
-			t.Errorf("%s only %s after the one before", step, gap)
+			t.Errorf("%s only %s after the one before", action, gap)
 		}
 		restarts, last = restarts+1, at
 	}
 	// 16 minutes apart are 90 a day; the first ones are closer.
 	if restarts > 100 || restarts < 50 {
-		t.Errorf("%d restarts in a day of coming and going", restarts)
+		t.Errorf("%d restarts in a day, want 50 to 100", restarts)
 	}
 }
 
-func TestRestartsAreForgiven(t *testing.T) {
-	memory := routing.Memory{Restarts: 7, RestartedAt: now}
+func TestHealthyTunnelResetsBackoff(t *testing.T) {
+	state := routing.State{Restarts: 7, RestartedAt: now}
 	for at := now; !at.After(now.Add(10 * time.Minute)); at = at.Add(10 * time.Second) {
-		memory, _ = memory.After(routing.Finding{At: at, Well: true}, places)
+		state, _ = state.Next(routing.Observation{At: at, Healthy: true}, targets)
 	}
-	if memory.Restarts != 0 {
-		t.Errorf("%d restarts still count after 10 good minutes", memory.Restarts)
+	if state.Restarts != 0 {
+		t.Errorf("%d restarts still count after 10 healthy minutes", state.Restarts)
 	}
 }
 
-func TestUnknownPlaceStaysWhereItIs(t *testing.T) {
-	level := []routing.MountTarget{
-		{Address: near.Address, Distance: routing.Elsewhere}, {Address: far.Address, Distance: routing.Elsewhere},
+func TestTunnelStaysWhereAllDistancesAreEqual(t *testing.T) {
+	equal := []routing.MountTarget{
+		{Address: nearest.Address, Distance: routing.OtherZone}, {Address: second.Address, Distance: routing.OtherZone},
 	}
-	memory := routing.Memory{First: far.Address}
+	state := routing.State{Preferred: second.Address}
 	for at := now; at.Before(now.Add(time.Hour)); at = at.Add(10 * time.Second) {
-		var step routing.Step
-		memory, step = memory.After(routing.Finding{At: at, Well: true, Direct: direct(routing.Answers, routing.Answers, routing.Answers)}, level)
-		if step != routing.Stay {
-			t.Fatalf("%s, although no mount target is nearer", step)
+		var action routing.Action
+		state, action = state.Next(routing.Observation{At: at, Healthy: true, Direct: direct(answered, answered, answered)}, equal)
+		if action != routing.NoAction {
+			t.Fatalf("%s, although no mount target is nearer", action)
 		}
 	}
 }
 
-// The whole of a story, at the pace of probes.
 func TestFailoverAndReturn(t *testing.T) {
-	memory := routing.Memory{}
-	var steps []string
-	live := func(from, to time.Duration, finding routing.Finding) {
+	state := routing.State{}
+	var actions []string
+	repeat := func(from, to time.Duration, observation routing.Observation) {
 		for at := from; at < to; at += 10 * time.Second {
-			finding.At = now.Add(at)
-			var step routing.Step
-			if memory, step = memory.After(finding, places); step != routing.Stay {
-				steps = append(steps, fmt.Sprint(step, " after ", at))
+			observation.At = now.Add(at)
+			var action routing.Action
+			if state, action = state.Next(observation, targets); action != routing.NoAction {
+				actions = append(actions, fmt.Sprint(action, " after ", at))
 			}
 		}
 	}
-	nearDark := direct(routing.Dead, routing.Answers, routing.Answers)
-	nearBack := map[netip.Addr]routing.Answer{near.Address: routing.Answers}
-	nearBad := map[netip.Addr]routing.Answer{near.Address: routing.Dead}
-	live(0, time.Minute, routing.Finding{Well: true})
-	live(time.Minute, time.Minute+10*time.Second, routing.Finding{Silent: true, Direct: nearDark})
-	live(70*time.Second, 3*time.Minute, routing.Finding{Well: true, Direct: nearBad})
-	live(3*time.Minute, 7*time.Minute, routing.Finding{Well: true, Direct: nearBack})
-	live(7*time.Minute, 7*time.Minute+10*time.Second, routing.Finding{Well: true, Direct: nearBad}) // begins anew
-	live(7*time.Minute+10*time.Second, 20*time.Minute, routing.Finding{Well: true, Direct: nearBack})
+	nearestAnswers := map[netip.Addr]routing.DirectResult{nearest.Address: answered}
+	nearestDown := map[netip.Addr]routing.DirectResult{nearest.Address: down}
+	repeat(0, time.Minute, routing.Observation{Healthy: true})
+	repeat(time.Minute, time.Minute+10*time.Second, routing.Observation{TimedOut: true, Direct: direct(down, answered, answered)})
+	repeat(70*time.Second, 3*time.Minute, routing.Observation{Healthy: true, Direct: nearestDown})
+	repeat(3*time.Minute, 7*time.Minute, routing.Observation{Healthy: true, Direct: nearestAnswers})
+	repeat(7*time.Minute, 7*time.Minute+10*time.Second, routing.Observation{Healthy: true, Direct: nearestDown}) // restarts the wait
+	repeat(7*time.Minute+10*time.Second, 20*time.Minute, routing.Observation{Healthy: true, Direct: nearestAnswers})
 	want := []string{"Failover after 1m0s", "Return after 12m10s"}
-	if diff := cmp.Diff(want, steps); diff != "" {
-		t.Errorf("steps (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, actions); diff != "" {
+		t.Errorf("actions (-want +got):\n%s", diff)
 	}
-	if memory.First.IsValid() || memory.Serial != 2 {
-		t.Errorf("got %+v, want the nearest first after two restarts", memory)
+	if state.Preferred.IsValid() || state.RestartSerial != 2 {
+		t.Errorf("got %+v, want the nearest preferred after two restarts", state)
 	}
 }

@@ -8,33 +8,32 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// Identity is what a tunnel's client certificate has to say.
+// Identity is what a tunnel's client certificate must contain.
 type Identity struct {
 	FileSystem  string
 	AccessPoint string // "" for the file system itself
-	IAM         bool   // it proves the node's IAM identity
-	Region      string // for which it is signed; only with IAM
+	IAM         bool   // signed with the node's IAM credentials
+	Region      string // that the signature is for; only with IAM
 }
 
-// SameTarget says whether two identities lead to the same, and differ only in how the node proves
-// itself.
+// SameTarget reports whether two identities are for the same file system and access point.
 func (i Identity) SameTarget(other Identity) bool {
 	return i.FileSystem == other.FileSystem && i.AccessPoint == other.AccessPoint
 }
 
-// Certificate is the client certificate of a tunnel that the node holds, or why it holds none.
+// Certificate is the client certificate of a tunnel, or the reason why there is none.
 type Certificate struct {
-	// Identity is what it says: what it said before, while it cannot be what it should.
+	// Identity is that of the certificate: an earlier one, while none can be made with the current.
 	Identity Identity
 	File     string
-	Sum      string // the SHA-256 of the file's bytes in hexadecimal; "" while there is none
-	// Until is when servers cease to take it.
+	Sum      string // the SHA-256 of the file in hexadecimal; "" while there is none
+	// Until is when servers stop accepting it.
 	Until time.Time
-	// Problem is why there is none, or no newer one; "" if there is nothing wrong.
+	// Problem is why it cannot be made or renewed; "" without a problem.
 	Problem string
 }
 
-// Identities are what the tunnels of a table need certificates for.
+// Identities returns the identities of those tunnels of a table that need a certificate.
 func Identities(table ports.Table, s Settings) map[string]Identity {
 	all := map[string]Identity{}
 	for _, key := range table.Keys() {
@@ -46,8 +45,8 @@ func Identities(table ports.Table, s Settings) map[string]Identity {
 	return all
 }
 
-// identityOf: the server tells access points by the certificate only, so that without one the
-// tunnel would lead to the whole file system.
+// identityOf returns a tunnel's identity. An access point needs a certificate also without IAM: only
+// the certificate names the access point, and without it the server exports the whole file system.
 func identityOf(key ports.Key, target ports.Target, s Settings) (identity Identity, needed bool) {
 	identity = Identity{FileSystem: key.FileSystem, AccessPoint: key.AccessPoint, IAM: target.IAM}
 	if key.AccessPoint != "" {
@@ -59,36 +58,36 @@ func identityOf(key ports.Key, target ports.Target, s Settings) (identity Identi
 	return identity, identity.IAM || key.AccessPoint != ""
 }
 
-// regionOf reads names of EFS, which are <id>.efs.<region>.<suffix>, perhaps with a zone before.
-// Another server's is taken to be in the node's region.
-func regionOf(dnsName, own string) string {
+// regionOf returns the region in a DNS name of EFS, [<zone>.]<id>.efs.<region>.<suffix>, and the
+// node's region for other names.
+func regionOf(dnsName, nodeRegion string) string {
 	labels := strings.Split(dnsName, ".")
 	for i, label := range labels[:len(labels)-1] {
 		if label == "efs" && i > 0 {
 			return labels[i+1]
 		}
 	}
-	return own
+	return nodeRegion
 }
 
-// certificate is the one to show, the zero Certificate for a tunnel that shows none. A tunnel whose
-// identity was asked for later goes on as it was until there is a certificate with it: whoever
-// uses it must not lose it to somebody else's wish.
-func (b *builder) certificate(t Tunnel, memory Memory) (Certificate, Trouble) {
+// certificate returns the certificate of a tunnel, the zero Certificate if it needs none. When IAM is
+// turned on for a tunnel, the tunnel continues without it until there is a certificate: volumes that
+// are mounted must not depend on the credentials.
+func (b *builder) certificate(t Tunnel, state State) (Certificate, UnusableTarget) {
 	if t.Identity == (Identity{}) {
-		return Certificate{}, Trouble{}
+		return Certificate{}, UnusableTarget{}
 	}
 	held := b.in.Certificates[t.Name]
 	switch {
 	case held.Sum != "" && held.Identity.SameTarget(t.Identity):
-		return held, Trouble{}
-	case memory.Bare && t.Identity.AccessPoint == "" && slices.Contains(b.in.Files, t.Name):
-		return Certificate{Problem: held.Problem}, Trouble{}
+		return held, UnusableTarget{}
+	case state.WithoutCertificate && t.Identity.AccessPoint == "" && slices.Contains(b.in.Files, t.Name):
+		return Certificate{Problem: held.Problem}, UnusableTarget{}
 	case t.Identity.IAM && t.Identity.Region == "":
-		return Certificate{}, Trouble{Reason: ClientCertificate, Message: "the region is not known for which its client certificate " +
-			"must be signed; let the manager write dns_name, or set --aws-region"}
+		return Certificate{}, UnusableTarget{Reason: ClientCertificate, Message: "the region that its client certificate must be signed " +
+			"for is unknown; let the manager write dns_name, or set --aws-region"}
 	case held.Identity == t.Identity && held.Problem != "":
-		return Certificate{}, Trouble{Reason: ClientCertificate, Message: "its client certificate cannot be made: " + held.Problem}
+		return Certificate{}, UnusableTarget{Reason: ClientCertificate, Message: "its client certificate cannot be made: " + held.Problem}
 	}
-	return Certificate{}, Trouble{Reason: pending}
+	return Certificate{}, UnusableTarget{Reason: awaitingCertificate}
 }

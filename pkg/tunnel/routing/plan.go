@@ -1,7 +1,6 @@
 package routing
 
 import (
-	"bytes"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -14,69 +13,67 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// RemovalGrace is how long a tunnel outlives its target's place in the table. Targets leave it
-// when no volume names them; the grace is for tables that were edited by hand.
+// RemovalGrace is how long a tunnel runs on after its target left the table. The manager removes a
+// target only when no volume uses it; the grace period is for tables that were edited by hand.
 const RemovalGrace = 10 * time.Minute
 
 // Settings are the same for all tunnels.
 type Settings struct {
 	CAFile string
-	// DNSSuffix makes the name that a server's certificate must have, where the table lacks
-	// it; "" when the region is not known.
+	// DNSSuffix completes the host name of file systems for which the table has no DNS name; "" when
+	// the region is unknown.
 	DNSSuffix  string
-	Region     string // of the node; "" when it is not known
+	Region     string // of the node; "" when unknown
 	KeyFile    string // of all client certificates
 	ServerPort uint16 // of mount targets
-	Reserved   []int  // local ports that no tunnel may take
+	Reserved   []int  // local ports that no tunnel may have
 }
 
-// Input is the world as the agent saw it.
+// Input is what a plan depends on.
 type Input struct {
 	Table    ports.Table
-	Place    Place
-	Memories map[string]Memory // by tunnel
-	Files    []string          // tunnels that have a specification
-	// Standby are the tunnels that are to prove themselves beside another pod that has their port.
-	Standby map[string]bool
-	// Certificates are those that the node holds, by tunnel.
-	Certificates map[string]Certificate
+	Location Location
+	States   map[string]State // by tunnel
+	Files    []string         // tunnels that have a specification
+	// Standby are the tunnels that listen and are probed on another address, because another pod has
+	// their port.
+	Standby      map[string]bool
+	Certificates map[string]Certificate // by tunnel
 	Settings     Settings
 	Now          time.Time
 }
 
-// Plan is what should be.
+// Plan is the desired state of a node's tunnels.
 type Plan struct {
 	Tunnels  []Tunnel // by name
-	Troubles []Trouble
-	// Waiting are tunnels whose client certificate is being made.
-	Waiting []string
-	// Remove are tunnels that are to end.
-	Remove   []string
-	Memories map[string]Memory
+	Unusable []UnusableTarget
+	// AwaitingCertificate are tunnels whose client certificate is being made.
+	AwaitingCertificate []string
+	Remove              []string // tunnels
+	States              map[string]State
 }
 
-// Tunnel is one that can be served.
+// Tunnel is a tunnel that can run.
 type Tunnel struct {
-	Name    string
-	Key     ports.Key
-	Accept  netip.AddrPort
-	Port    int // the real one, also on standby
-	Host    string
-	Nearest []MountTarget // in order of distance
-	Active  MountTarget   // the one that is tried first
-	Standby bool
-	// Identity is what its certificate should say; the zero Identity for a tunnel that needs none.
-	Identity Identity
-	// Certificate is what it shows; without a file for none.
-	Certificate Certificate
-	Restart     int    // the serial in its specification
-	Spec        []byte // as the supervisor reads it
+	Name         string
+	Key          ports.Key
+	Accept       netip.AddrPort
+	Port         int // that of the table, also on standby
+	Host         string
+	MountTargets []MountTarget // nearest first
+	Active       MountTarget   // the one that stunnel tries first
+	Standby      bool
+	// Identity is what its certificate should contain; the zero Identity if it needs none.
+	Identity    Identity
+	Certificate Certificate // without a file for none
+	Restart     int         // the serial in its specification
+	Spec        []byte      // in the supervisor's format
 }
 
-// Away says whether it leads farther than it must.
-func (t Tunnel) Away() bool { return t.Active.Distance > t.Nearest[0].Distance }
+// HasNearer reports whether a mount target is nearer than the active one.
+func (t Tunnel) HasNearer() bool { return t.Active.Distance > t.MountTargets[0].Distance }
 
-// Reason is why a target cannot be served, in the words of metrics and events.
+// Reason is why a target is unusable, as in metrics and events.
 type Reason string
 
 // Reasons.
@@ -88,37 +85,37 @@ const (
 	BadValue          Reason = "BadValue"
 )
 
-// pending is no trouble: the certificate is on its way.
-const pending Reason = "Pending"
+// awaitingCertificate is a reason inside of this package only: the target is not reported.
+const awaitingCertificate Reason = "Pending"
 
-// Trouble is a target that cannot be served as the table has it. What it has of a tunnel stays
-// as it is.
-type Trouble struct {
-	Name    string
+// UnusableTarget is a target of the table for which no tunnel can be planned. If it has a tunnel, that
+// one stays as it is.
+type UnusableTarget struct {
+	Name    string // of the tunnel
 	Port    int
 	Reason  Reason
 	Message string
 }
 
-// Make decides what the tunnels should be.
+// NewPlan plans the tunnels of a node.
 //
-//	               before                       after
-//	new            in the table, no file        a file; on standby if another pod has its port
-//	kept           in the table and a file      the same bytes unless something changed
-//	takes over     on standby, proved           on the real port
-//	in trouble     cannot be served             the file as it is; told
-//	waiting        no client certificate yet    the same, and not told
-//	turned to IAM  served without it            as before until there is a certificate with it
-//	gone           not in the table, a file     the file as it is, then removed after a grace,
-//	                                            or as soon as another target has its port
+//	target                  before                        after
+//	new                     in the table, no file         a file; on standby if another pod has the port
+//	unchanged               in the table, a file          the same file
+//	no longer on standby    a file for standby            a file for the port of the table
+//	unusable                in the table                  the file, if any, stays; reported
+//	without a certificate   it needs one, and has none    the same, not reported
+//	IAM turned on           runs without IAM              unchanged until there is a certificate
+//	missing                 not in the table, a file      the file stays until the grace period ends or
+//	                                                      another target has the port
 //
-// Equal inputs give equal plans, and no target touches the tunnel of another.
-func Make(in Input) Plan {
-	b := builder{in: in, owners: portOwners(in.Table, in.Memories), plan: Plan{Memories: map[string]Memory{}}}
+// Equal inputs give equal plans, and no target affects the tunnel of another.
+func NewPlan(in Input) Plan {
+	b := builder{in: in, owners: portOwners(in.Table, in.States), plan: Plan{States: map[string]State{}}}
 	for _, key := range in.Table.Keys() {
 		b.add(key)
 	}
-	b.sweep()
+	b.addMissing()
 	return b.plan
 }
 
@@ -130,13 +127,14 @@ func Name(key ports.Key) string {
 	return key.FileSystem + "." + key.AccessPoint
 }
 
-// portOwners gives each port to one target: to the one that had it, else to the first.
-func portOwners(table ports.Table, memories map[string]Memory) map[int]string {
+// portOwners assigns each port to one target: to the one that had the port before, else to the first
+// by key.
+func portOwners(table ports.Table, states map[string]State) map[int]string {
 	owners := map[int]string{}
 	for _, key := range table.Keys() {
 		port, _ := table.Port(key)
 		name := Name(key)
-		if _, taken := owners[port]; !taken || memories[name].Port == port && memories[name].GoneSince.IsZero() {
+		if _, taken := owners[port]; !taken || states[name].Port == port && states[name].MissingSince.IsZero() {
 			owners[port] = name
 		}
 	}
@@ -151,61 +149,61 @@ type builder struct {
 
 func (b *builder) add(key ports.Key) {
 	name := Name(key)
-	memory := b.in.Memories[name]
-	memory.GoneSince = time.Time{}
+	state := b.in.States[name]
+	state.MissingSince = time.Time{}
 	port, _ := b.in.Table.Port(key)
-	tunnel, trouble := b.tunnel(key, port, &memory)
-	if trouble.Reason != "" {
-		trouble.Name, trouble.Port = name, port
-		b.tell(trouble)
-		if _, known := b.in.Memories[name]; known || slices.Contains(b.in.Files, name) {
-			b.plan.Memories[name] = memory
+	tunnel, unusable := b.tunnel(key, port, &state)
+	if unusable.Reason != "" {
+		unusable.Name, unusable.Port = name, port
+		b.addUnusable(unusable)
+		if _, known := b.in.States[name]; known || slices.Contains(b.in.Files, name) {
+			b.plan.States[name] = state
 		}
 		return
 	}
 	b.plan.Tunnels = append(b.plan.Tunnels, tunnel)
-	b.plan.Memories[name] = memory
+	b.plan.States[name] = state
 }
 
-func (b *builder) tell(trouble Trouble) {
-	if trouble.Reason == pending {
-		b.plan.Waiting = append(b.plan.Waiting, trouble.Name)
+func (b *builder) addUnusable(unusable UnusableTarget) {
+	if unusable.Reason == awaitingCertificate {
+		b.plan.AwaitingCertificate = append(b.plan.AwaitingCertificate, unusable.Name)
 		return
 	}
-	b.plan.Troubles = append(b.plan.Troubles, trouble)
+	b.plan.Unusable = append(b.plan.Unusable, unusable)
 }
 
-// tunnel changes the memory only when the target can be served.
-func (b *builder) tunnel(key ports.Key, port int, memory *Memory) (Tunnel, Trouble) {
+// tunnel changes the state only when the target is usable.
+func (b *builder) tunnel(key ports.Key, port int, state *State) (Tunnel, UnusableTarget) {
 	target := b.in.Table.Targets[key.FileSystem]
 	t := Tunnel{
 		Name: Name(key), Key: key, Port: port,
-		Host: b.host(key.FileSystem, target), Nearest: nearest(target, b.in.Place),
+		Host: b.host(key.FileSystem, target), MountTargets: byDistance(target, b.in.Location),
 	}
-	if trouble := b.check(t); trouble.Reason != "" {
-		return Tunnel{}, trouble
+	if unusable := b.check(t); unusable.Reason != "" {
+		return Tunnel{}, unusable
 	}
 	if identity, needed := identityOf(key, target, b.in.Settings); needed {
 		t.Identity = identity
 	}
-	certificate, trouble := b.certificate(t, *memory)
-	if trouble.Reason != "" {
-		return Tunnel{}, trouble
+	certificate, unusable := b.certificate(t, *state)
+	if unusable.Reason != "" {
+		return Tunnel{}, unusable
 	}
 	t.Certificate = certificate
-	next := *memory
-	next.Port, next.Standby, next.Bare = port, b.in.Standby[t.Name], certificate.File == ""
-	order := next.ordered(t.Nearest)
+	next := *state
+	next.Port, next.Standby, next.WithoutCertificate = port, b.in.Standby[t.Name], certificate.File == ""
+	order := next.connectOrder(t.MountTargets)
 	t.Active, t.Standby = order[0], next.Standby
-	t.Accept = acceptAt(port, next.Standby)
-	t.Restart = next.Serial
+	t.Accept = acceptAddress(port, next.Standby)
+	t.Restart = next.RestartSerial
 	text, err := spec.Encode(b.spec(t, order))
 	if err != nil {
-		return Tunnel{}, Trouble{Reason: BadValue, Message: err.Error()}
+		return Tunnel{}, UnusableTarget{Reason: BadValue, Message: err.Error()}
 	}
 	t.Spec = text
-	*memory = next
-	return t, Trouble{}
+	*state = next
+	return t, UnusableTarget{}
 }
 
 func (b *builder) spec(t Tunnel, order []MountTarget) spec.Tunnel {
@@ -219,7 +217,7 @@ func (b *builder) spec(t Tunnel, order []MountTarget) spec.Tunnel {
 	return s
 }
 
-func acceptAt(port int, standby bool) netip.AddrPort {
+func acceptAddress(port int, standby bool) netip.AddrPort {
 	address := wellknown.LoopbackAddress
 	if standby {
 		address = wellknown.StandbyAddress
@@ -227,7 +225,8 @@ func acceptAt(port int, standby bool) netip.AddrPort {
 	return netip.AddrPortFrom(netip.MustParseAddr(address), uint16(port))
 }
 
-// host is what the certificate must name. Only names of EFS can be made up.
+// host returns the name that the server's certificate must have; "" when unknown. Only the names of
+// file systems of EFS follow from their IDs.
 func (b *builder) host(id string, target ports.Target) string {
 	if target.DNSName != "" || b.in.Settings.DNSSuffix == "" || efs.CheckFileSystemID(id) != nil {
 		return target.DNSName
@@ -235,20 +234,21 @@ func (b *builder) host(id string, target ports.Target) string {
 	return id + "." + b.in.Settings.DNSSuffix
 }
 
-func (b *builder) check(t Tunnel) Trouble {
+// check returns why a target is unusable, without a reason if it is usable.
+func (b *builder) check(t Tunnel) UnusableTarget {
 	switch {
 	case t.Port < wellknown.MinPort || t.Port > wellknown.MaxPort || t.Port == wellknown.NFSPort ||
 		slices.Contains(b.in.Settings.Reserved, t.Port):
-		return Trouble{Reason: BadPort, Message: fmt.Sprintf("port %d is none that a tunnel may have", t.Port)}
+		return UnusableTarget{Reason: BadPort, Message: fmt.Sprintf("port %d is not allowed for tunnels", t.Port)}
 	case b.owners[t.Port] != t.Name:
-		return Trouble{Reason: BadPort, Message: fmt.Sprintf("port %d is that of %s", t.Port, b.owners[t.Port])}
-	case len(t.Nearest) == 0:
-		return Trouble{Reason: NoAddress, Message: "the table has no address of a mount target"}
+		return UnusableTarget{Reason: BadPort, Message: fmt.Sprintf("port %d belongs to %s", t.Port, b.owners[t.Port])}
+	case len(t.MountTargets) == 0:
+		return UnusableTarget{Reason: NoAddress, Message: "the table has no address of a mount target"}
 	case t.Host == "":
-		return Trouble{Reason: NoHostName, Message: "the table does not say which name the server's certificate must have; " +
+		return UnusableTarget{Reason: NoHostName, Message: "the table has no DNS name to verify the server's certificate with; " +
 			"let the manager write dns_name, or set --aws-region"}
 	}
-	return Trouble{}
+	return UnusableTarget{}
 }
 
 func (b *builder) servers(order []MountTarget) []netip.AddrPort {
@@ -259,9 +259,9 @@ func (b *builder) servers(order []MountTarget) []netip.AddrPort {
 	return servers
 }
 
-// sweep removes what is not in the table any more.
-func (b *builder) sweep() {
-	names := slices.Concat(b.in.Files, slices.Collect(maps.Keys(b.in.Memories)))
+// addMissing plans tunnels whose targets are not in the table any more.
+func (b *builder) addMissing() {
+	names := slices.Concat(b.in.Files, slices.Collect(maps.Keys(b.in.States)))
 	slices.Sort(names)
 	listed := map[string]bool{}
 	for _, key := range b.in.Table.Keys() {
@@ -271,29 +271,13 @@ func (b *builder) sweep() {
 		if listed[name] {
 			continue
 		}
-		memory := b.in.Memories[name]
-		memory.GoneSince = earlier(memory.GoneSince, b.in.Now)
-		_, reassigned := b.owners[memory.Port]
-		if reassigned || b.in.Now.Sub(memory.GoneSince) >= RemovalGrace {
+		state := b.in.States[name]
+		state.MissingSince = earlier(state.MissingSince, b.in.Now)
+		_, reassigned := b.owners[state.Port]
+		if reassigned || b.in.Now.Sub(state.MissingSince) >= RemovalGrace {
 			b.plan.Remove = append(b.plan.Remove, name)
 			continue
 		}
-		b.plan.Memories[name] = memory
+		b.plan.States[name] = state
 	}
-}
-
-// NextRemoval is when the next tunnel's grace ends, zero for never.
-func (p Plan) NextRemoval() time.Time {
-	var next time.Time
-	for _, memory := range p.Memories {
-		if end := memory.GoneSince.Add(RemovalGrace); !memory.GoneSince.IsZero() && (next.IsZero() || end.Before(next)) {
-			next = end
-		}
-	}
-	return next
-}
-
-// Same says whether two plans have the same tunnel in force.
-func (t Tunnel) Same(other Tunnel) bool {
-	return t.Name == other.Name && bytes.Equal(t.Spec, other.Spec)
 }

@@ -21,8 +21,8 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func address(text string) netip.Addr { return netip.MustParseAddr(text) }
 
-// shared has a mount target in each of three zones.
-func shared() ports.Target {
+// threeZones is a target with a mount target in each of three zones.
+func threeZones() ports.Target {
 	return ports.Target{
 		Port: 20490, DNSName: "fs-1.efs.us-east-1.amazonaws.com",
 		AddressBySubnet: map[string]netip.Addr{
@@ -37,8 +37,8 @@ func shared() ports.Target {
 // input is a node in zone b, with one target.
 func input(change func(*routing.Input)) routing.Input {
 	in := routing.Input{
-		Table:    ports.Table{Targets: map[string]ports.Target{"fs-1": shared()}},
-		Place:    routing.Place{Zone: "us-east-1b"},
+		Table:    ports.Table{Targets: map[string]ports.Target{"fs-1": threeZones()}},
+		Location: routing.Location{Zone: "us-east-1b"},
 		Settings: routing.Settings{CAFile: "/ca.pem", ServerPort: 2049, Reserved: []int{wellknown.AgentHTTPPort}},
 		Now:      now,
 	}
@@ -50,29 +50,29 @@ func input(change func(*routing.Input)) routing.Input {
 
 func addresses(t routing.Tunnel) []string {
 	var found []string
-	for _, m := range t.Nearest {
+	for _, m := range t.MountTargets {
 		found = append(found, m.Address.String())
 	}
 	return found
 }
 
-func TestNearestFirst(t *testing.T) {
+func TestMountTargetsAreOrderedByDistance(t *testing.T) {
 	tests := map[string]struct {
-		place  routing.Place
-		change func(*ports.Target)
-		want   []string
+		location routing.Location
+		change   func(*ports.Target)
+		want     []string
 	}{
-		"own zone, then the others by zone": {routing.Place{Zone: "us-east-1b"}, nil, []string{"10.0.1.4", "10.0.0.4", "10.0.2.4"}},
-		"own subnet before own zone":        {routing.Place{Zone: "us-east-1b", Subnets: []string{"subnet-c"}}, nil, []string{"10.0.2.4", "10.0.1.4", "10.0.0.4"}},
-		"unknown place: the stable order":   {routing.Place{}, nil, []string{"10.0.0.4", "10.0.1.4", "10.0.2.4"}},
-		"a zone without mount target":       {routing.Place{Zone: "us-east-1f"}, nil, []string{"10.0.0.4", "10.0.1.4", "10.0.2.4"}},
-		"subnets alone serve": {routing.Place{Zone: "us-east-1b"}, func(t *ports.Target) { t.AddressByZone = nil },
+		"own zone, then the others by zone": {routing.Location{Zone: "us-east-1b"}, nil, []string{"10.0.1.4", "10.0.0.4", "10.0.2.4"}},
+		"own subnet before own zone":        {routing.Location{Zone: "us-east-1b", Subnets: []string{"subnet-c"}}, nil, []string{"10.0.2.4", "10.0.1.4", "10.0.0.4"}},
+		"unknown location: by zone":         {routing.Location{}, nil, []string{"10.0.0.4", "10.0.1.4", "10.0.2.4"}},
+		"a zone without mount target":       {routing.Location{Zone: "us-east-1f"}, nil, []string{"10.0.0.4", "10.0.1.4", "10.0.2.4"}},
+		"no addresses by zone": {routing.Location{Zone: "us-east-1b"}, func(t *ports.Target) { t.AddressByZone = nil },
 			[]string{"10.0.0.4", "10.0.1.4", "10.0.2.4"}},
-		"one zone of a One Zone file system": {routing.Place{Zone: "us-east-1b"}, func(t *ports.Target) {
+		"a One Zone file system": {routing.Location{Zone: "us-east-1b"}, func(t *ports.Target) {
 			t.AddressByZone, t.AvailabilityZone = nil, "us-east-1b"
 			t.AddressBySubnet = map[string]netip.Addr{"subnet-x": address("10.0.9.4")}
 		}, []string{"10.0.9.4"}},
-		"what is no server is left out": {routing.Place{}, func(t *ports.Target) {
+		"unusable addresses are left out": {routing.Location{}, func(t *ports.Target) {
 			t.AddressBySubnet = nil
 			t.AddressByZone = map[string]netip.Addr{
 				"a": address("169.254.169.254"), "b": address("0.0.0.0"), "c": address("224.0.0.1"), "d": address("10.0.0.9"),
@@ -82,9 +82,9 @@ func TestNearestFirst(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			plan := routing.Make(input(func(in *routing.Input) {
-				in.Place = tt.place
-				target := shared()
+			plan := routing.NewPlan(input(func(in *routing.Input) {
+				in.Location = tt.location
+				target := threeZones()
 				if tt.change != nil {
 					tt.change(&target)
 				}
@@ -100,7 +100,7 @@ func TestNearestFirst(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeServed(t *testing.T) {
+func TestUnusableTargetKeepsItsTunnel(t *testing.T) {
 	tests := map[string]struct {
 		change func(*ports.Target)
 		want   routing.Reason
@@ -110,36 +110,36 @@ func TestWhatCannotBeServed(t *testing.T) {
 		"NFS port":              {func(t *ports.Target) { t.Port = wellknown.NFSPort }, routing.BadPort},
 		"the agent's own port":  {func(t *ports.Target) { t.Port = wellknown.AgentHTTPPort }, routing.BadPort},
 		"another target's port": {func(t *ports.Target) { t.Port = 20491 }, routing.BadPort},
-		"no name to check":      {func(t *ports.Target) { t.DNSName = "" }, routing.NoHostName},
-		"client certificate":    {func(t *ports.Target) { t.IAM, t.DNSName = true, "nfs.example.com" }, routing.ClientCertificate},
-		"a name that is none":   {func(t *ports.Target) { t.DNSName = "10.0.0.1" }, routing.BadValue},
+		"no DNS name":           {func(t *ports.Target) { t.DNSName = "" }, routing.NoHostName},
+		"no region to sign for": {func(t *ports.Target) { t.IAM, t.DNSName = true, "nfs.example.com" }, routing.ClientCertificate},
+		"an invalid DNS name":   {func(t *ports.Target) { t.DNSName = "10.0.0.1" }, routing.BadValue},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			plan := routing.Make(input(func(in *routing.Input) {
-				bad, good := shared(), shared()
+			plan := routing.NewPlan(input(func(in *routing.Input) {
+				bad, good := threeZones(), threeZones()
 				tt.change(&bad)
 				good.Port = 20491
 				in.Table.Targets = map[string]ports.Target{"fs-1": good, "fs-2": bad}
-				in.Memories = map[string]routing.Memory{"fs-1": {Port: 20491}, "fs-2": {Port: 20490}}
+				in.States = map[string]routing.State{"fs-1": {Port: 20491}, "fs-2": {Port: 20490}}
 				in.Files = []string{"fs-1", "fs-2"}
 			}))
-			if len(plan.Troubles) != 1 || plan.Troubles[0].Name != "fs-2" || plan.Troubles[0].Reason != tt.want {
-				t.Errorf("got %+v, want %s of fs-2", plan.Troubles, tt.want)
+			if len(plan.Unusable) != 1 || plan.Unusable[0].Name != "fs-2" || plan.Unusable[0].Reason != tt.want {
+				t.Errorf("got %+v, want %s of fs-2", plan.Unusable, tt.want)
 			}
 			if len(plan.Tunnels) != 1 || plan.Tunnels[0].Name != "fs-1" {
-				t.Errorf("got %+v, want fs-1 as ever", plan.Tunnels)
+				t.Errorf("got %+v, want fs-1 unaffected", plan.Tunnels)
 			}
-			if len(plan.Remove) != 0 || plan.Memories["fs-2"].Port != 20490 {
-				t.Errorf("what it had was touched: remove %v, memory %+v", plan.Remove, plan.Memories["fs-2"])
+			if len(plan.Remove) != 0 || plan.States["fs-2"].Port != 20490 {
+				t.Errorf("got remove %v, state %+v, want no removal and the port of before", plan.Remove, plan.States["fs-2"])
 			}
 		})
 	}
 }
 
-func TestNameFromRegion(t *testing.T) {
-	plan := routing.Make(input(func(in *routing.Input) {
-		target := shared()
+func TestHostWithoutDNSNameIsInTheRegion(t *testing.T) {
+	plan := routing.NewPlan(input(func(in *routing.Input) {
+		target := threeZones()
 		target.DNSName = ""
 		in.Table.Targets["fs-1"] = target
 		in.Settings.DNSSuffix = "efs.eu-west-1.amazonaws.com"
@@ -149,48 +149,48 @@ func TestNameFromRegion(t *testing.T) {
 	}
 }
 
-func TestStandbyAndTakeover(t *testing.T) {
-	first := routing.Make(input(func(in *routing.Input) { in.Standby = map[string]bool{"fs-1": true} }))
+func TestStandbyTunnelAcceptsOnAnotherAddress(t *testing.T) {
+	first := routing.NewPlan(input(func(in *routing.Input) { in.Standby = map[string]bool{"fs-1": true} }))
 	if got := first.Tunnels[0].Accept.String(); got != "127.0.0.2:20490" {
-		t.Errorf("on standby it accepts at %s", got)
+		t.Errorf("on standby: accepts at %s", got)
 	}
-	second := routing.Make(input(func(in *routing.Input) { in.Memories = first.Memories }))
+	second := routing.NewPlan(input(func(in *routing.Input) { in.States = first.States }))
 	if got := second.Tunnels[0].Accept.String(); got != "127.0.0.1:20490" {
-		t.Errorf("after that it accepts at %s", got)
+		t.Errorf("no longer on standby: accepts at %s", got)
 	}
 }
 
-func TestRemoval(t *testing.T) {
-	gone := func(since time.Time) map[string]routing.Memory {
-		return map[string]routing.Memory{"fs-1": {Port: 20490}, "fs-9": {Port: 20499, GoneSince: since}}
+func TestMissingTargetIsRemovedAfterTheGracePeriod(t *testing.T) {
+	missing := func(since time.Time) map[string]routing.State {
+		return map[string]routing.State{"fs-1": {Port: 20490}, "fs-9": {Port: 20499, MissingSince: since}}
 	}
 	tests := map[string]struct {
 		change func(*routing.Input)
 		want   []string
 	}{
-		"just gone":                {func(in *routing.Input) { in.Memories = gone(time.Time{}) }, nil},
-		"gone for a while":         {func(in *routing.Input) { in.Memories = gone(now.Add(-routing.RemovalGrace + time.Second)) }, nil},
-		"gone for long":            {func(in *routing.Input) { in.Memories = gone(now.Add(-routing.RemovalGrace)) }, []string{"fs-9"}},
-		"a file that nobody knows": {func(in *routing.Input) { in.Files = []string{"fs-8"} }, nil},
-		"its port is another's": {func(in *routing.Input) {
-			in.Memories = gone(now)
-			target := shared()
+		"just missing":                           {func(in *routing.Input) { in.States = missing(time.Time{}) }, nil},
+		"missing for less than the grace period": {func(in *routing.Input) { in.States = missing(now.Add(-routing.RemovalGrace + time.Second)) }, nil},
+		"missing for the grace period":           {func(in *routing.Input) { in.States = missing(now.Add(-routing.RemovalGrace)) }, []string{"fs-9"}},
+		"a file without state":                   {func(in *routing.Input) { in.Files = []string{"fs-8"} }, nil},
+		"another target has its port": {func(in *routing.Input) {
+			in.States = missing(now)
+			target := threeZones()
 			target.Port = 20499
 			in.Table.Targets["fs-2"] = target
 		}, []string{"fs-9"}},
-		"back again": {func(in *routing.Input) {
-			in.Memories = map[string]routing.Memory{"fs-1": {Port: 20490, GoneSince: now.Add(-time.Hour)}}
+		"listed again": {func(in *routing.Input) {
+			in.States = map[string]routing.State{"fs-1": {Port: 20490, MissingSince: now.Add(-time.Hour)}}
 		}, nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := input(tt.change)
-			plan := routing.Make(in)
+			plan := routing.NewPlan(in)
 			if diff := cmp.Diff(tt.want, plan.Remove); diff != "" {
 				t.Errorf("removed (-want +got):\n%s", diff)
 			}
-			if !plan.Memories["fs-1"].GoneSince.IsZero() {
-				t.Error("a target of the table is taken for gone")
+			if !plan.States["fs-1"].MissingSince.IsZero() {
+				t.Error("a target of the table counts as missing")
 			}
 		})
 	}
@@ -198,18 +198,18 @@ func TestRemoval(t *testing.T) {
 
 func TestEqualInputsGiveEqualPlans(t *testing.T) {
 	in := input(func(in *routing.Input) { in.Files = []string{"fs-9"} })
-	first := routing.Make(in)
-	in.Memories, in.Files = first.Memories, []string{"fs-1", "fs-9"}
+	first := routing.NewPlan(in)
+	in.States, in.Files = first.States, []string{"fs-1", "fs-9"}
 	in.Now = now.Add(time.Second)
-	second := routing.Make(in)
+	second := routing.NewPlan(in)
 	if diff := cmp.Diff(first, second, cmpopts.EquateComparable(netip.Addr{}, netip.AddrPort{})); diff != "" {
-		t.Errorf("an applied plan is planned again (-first +second):\n%s", diff)
+		t.Errorf("second plan differs (-first +second):\n%s", diff)
 	}
 }
 
-// FuzzMake: whatever a table says, no two tunnels share a port or listen off the node, and each
-// can be read by the supervisor.
-func FuzzMake(f *testing.F) {
+// FuzzNewPlan: for any table, no two tunnels share a port, all listen on loopback addresses, and the
+// supervisor can decode each specification.
+func FuzzNewPlan(f *testing.F) {
 	f.Add("fs-1", "fs-1.efs.us-east-1.amazonaws.com", "10.0.0.4", "zone", 20490, 20491)
 	f.Add("fs-1\nconnect = 1.2.3.4:1", "a\nb = c", "::1%eth0", "", 2049, 2049)
 	f.Add("x", "host;", "::ffff:10.0.0.1", "[x]", -1, 70000)
@@ -218,23 +218,23 @@ func FuzzMake(f *testing.F) {
 		in := input(func(in *routing.Input) {
 			in.Table.Targets[id] = ports.Target{Port: port, DNSName: host, AddressByZone: map[string]netip.Addr{zone: addr}}
 			in.Table.Targets["fs-2"] = ports.Target{Port: second, DNSName: host, AddressByZone: map[string]netip.Addr{zone: addr}}
-			in.Place.Zone = zone
+			in.Location.Zone = zone
 		})
-		plan := routing.Make(in)
+		plan := routing.NewPlan(in)
 		taken := map[netip.AddrPort]string{}
 		for _, tunnel := range plan.Tunnels {
 			if other, ok := taken[tunnel.Accept]; ok || !tunnel.Accept.Addr().IsLoopback() {
-				t.Errorf("%s accepts at %s, as %q", tunnel.Name, tunnel.Accept, other)
+				t.Errorf("%s accepts at %s, which is no loopback address or that of %q", tunnel.Name, tunnel.Accept, other)
 			}
 			taken[tunnel.Accept] = tunnel.Name
 			if _, err := spec.Decode(tunnel.Spec); err != nil {
-				t.Errorf("the supervisor cannot read %s: %v", tunnel.Spec, err)
+				t.Errorf("the supervisor cannot decode %s: %v", tunnel.Spec, err)
 			}
 		}
-		in.Memories, in.Files = plan.Memories, slices.Collect(maps.Keys(plan.Memories))
-		again := routing.Make(in)
-		if fmt.Sprint(again.Tunnels, again.Troubles) != fmt.Sprint(plan.Tunnels, plan.Troubles) {
-			t.Errorf("planned again, it is another: %v and %v", plan, again)
+		in.States, in.Files = plan.States, slices.Collect(maps.Keys(plan.States))
+		again := routing.NewPlan(in)
+		if fmt.Sprint(again.Tunnels, again.Unusable) != fmt.Sprint(plan.Tunnels, plan.Unusable) {
+			t.Errorf("second plan differs: %v and %v", plan, again)
 		}
 	})
 }

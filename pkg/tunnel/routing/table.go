@@ -11,26 +11,26 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// keyTargets is the table's one key that cannot be missing.
+// keyTargets is the only required key of the table.
 const keyTargets = "efs_stunnel_targets"
 
-// Rejected is a target that the table has wrong.
+// Rejected is a target of the table that cannot be decoded.
 type Rejected struct {
-	FileSystem string // any text
+	FileSystem string // the key as written, which may be no valid ID
 	Err        error
 }
 
-// ReadTable reads a table. Where that fails because of some targets, the others are as they
-// should be, and each bad one is as it was last. An error is about all of the table, of which
-// the last one then remains.
+// ReadTable decodes a table. A target that cannot be decoded is returned as rejected, and the table
+// has it as in the last one, if at all. With an error, which is about the whole table, it returns the
+// last table.
 func ReadTable(text []byte, last ports.Table) (ports.Table, []Rejected, error) {
-	table, whole := ports.Decode(text)
-	if whole == nil {
+	table, tableErr := ports.Decode(text)
+	if tableErr == nil {
 		return table, nil, nil
 	}
 	targets, ok := targetsOf(text)
 	if !ok {
-		return last, nil, whole
+		return last, nil, tableErr
 	}
 	table = ports.Table{Targets: map[string]ports.Target{}}
 	var rejected []Rejected
@@ -45,7 +45,7 @@ func ReadTable(text []byte, last ports.Table) (ports.Table, []Rejected, error) {
 		}
 	}
 	if len(rejected) == len(targets) {
-		return last, rejected, whole // nothing of it is any good
+		return last, rejected, tableErr
 	}
 	return table, rejected, nil
 }
@@ -59,7 +59,7 @@ func targetsOf(text []byte) (map[string]any, bool) {
 	return targets, ok
 }
 
-// readTarget has the table's own rules decide about one target.
+// readTarget decodes one target by the rules of the table.
 func readTarget(id string, content any) (ports.Target, error) {
 	text, err := yaml.Marshal(map[string]any{keyTargets: map[string]any{id: content}})
 	if err != nil {
@@ -71,9 +71,9 @@ func readTarget(id string, content any) (ports.Target, error) {
 	}
 	target, ok := table.Targets[id]
 	if !ok {
-		return ports.Target{}, errLost
+		return ports.Target{}, errChangedID
 	}
 	return target, nil
 }
 
-var errLost = errors.New("the target's id does not survive being written")
+var errChangedID = errors.New("the target's ID changes when it is encoded")

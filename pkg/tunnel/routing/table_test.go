@@ -16,24 +16,24 @@ func TestReadTable(t *testing.T) {
 		bad      bool
 	}{
 		"good": {"efs_stunnel_targets: {fs-1: {stunnel_port: 20499}}", map[string]int{"fs-1": 20499}, nil, false},
-		"one bad target keeps its last": {
+		"a bad target is as in the last table": {
 			"efs_stunnel_targets: {fs-1: {stunnel_port: x}, fs-2: {stunnel_port: 20495}}",
 			map[string]int{"fs-1": 20490, "fs-2": 20495}, []string{"fs-1"}, false,
 		},
-		"a bad id": {
+		"a bad ID": {
 			`efs_stunnel_targets: {"a\nb": {stunnel_port: 1}, fs-2: {stunnel_port: 20495}}`,
 			map[string]int{"fs-2": 20495}, []string{"a\nb"}, false,
 		},
-		"only bad ones": {"efs_stunnel_targets: {fs-1: {stunnel_port: x}}", map[string]int{"fs-1": 20490, "fs-2": 20491}, []string{"fs-1"}, true},
-		"no YAML":       {"efs_stunnel_targets: [", map[string]int{"fs-1": 20490, "fs-2": 20491}, nil, true},
-		"no table":      {"", map[string]int{"fs-1": 20490, "fs-2": 20491}, nil, true},
-		"another shape": {"efs_stunnel_targets: 5", map[string]int{"fs-1": 20490, "fs-2": 20491}, nil, true},
-		"empty":         {"efs_stunnel_targets: {}", map[string]int{}, nil, false},
-		"a port twice": {
+		"only bad targets": {"efs_stunnel_targets: {fs-1: {stunnel_port: x}}", map[string]int{"fs-1": 20490, "fs-2": 20491}, []string{"fs-1"}, true},
+		"not YAML":         {"efs_stunnel_targets: [", map[string]int{"fs-1": 20490, "fs-2": 20491}, nil, true},
+		"no table":         {"", map[string]int{"fs-1": 20490, "fs-2": 20491}, nil, true},
+		"not a map":        {"efs_stunnel_targets: 5", map[string]int{"fs-1": 20490, "fs-2": 20491}, nil, true},
+		"empty":            {"efs_stunnel_targets: {}", map[string]int{}, nil, false},
+		"two targets with one port": {
 			"efs_stunnel_targets: {fs-1: {stunnel_port: 20495}, fs-2: {stunnel_port: 20495}}",
-			map[string]int{"fs-1": 20495, "fs-2": 20495}, nil, false, // the plan gives it to one
+			map[string]int{"fs-1": 20495, "fs-2": 20495}, nil, false, // the plan assigns it to one
 		},
-		"bad beside the targets": {"retired_ports: x\nefs_stunnel_targets: {fs-1: {stunnel_port: 20499}}", map[string]int{"fs-1": 20499}, nil, false},
+		"a bad value of another key": {"retired_ports: x\nefs_stunnel_targets: {fs-1: {stunnel_port: 20499}}", map[string]int{"fs-1": 20499}, nil, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -63,11 +63,11 @@ func FuzzReadTable(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		table, _, err := routing.ReadTable([]byte(text), last)
 		if err != nil && table.Targets["fs-1"].Port != 20490 {
-			t.Errorf("%q lost the last table", text)
+			t.Errorf("%q: got an error without the last table", text)
 		}
 		for id := range table.Targets {
 			if ports.CheckTargetID(id) != nil {
-				t.Errorf("%q let target %q in", text, id)
+				t.Errorf("%q: got target %q, which has no valid ID", text, id)
 			}
 		}
 	})

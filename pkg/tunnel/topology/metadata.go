@@ -48,18 +48,18 @@ func NewMetadata(getenv func(string) string, log logging.Logger) (Metadata, erro
 
 // Find gets the instance's region, zone and subnets. It is an error if the zone cannot be had;
 // region and subnets may be missing.
-func (m Metadata) Find(ctx context.Context) (routing.Place, error) {
+func (m Metadata) Find(ctx context.Context) (routing.Location, error) {
 	ctx, cancel := context.WithTimeout(ctx, m.timeout)
 	defer cancel()
 	zone, err := m.read(ctx, "placement/availability-zone")
 	if err != nil {
-		return routing.Place{}, err
+		return routing.Location{}, err
 	}
 	region, err := m.read(ctx, "placement/region")
 	if err != nil {
 		region = ""
 	}
-	return routing.Place{Region: region, Zone: zone, Subnets: m.subnets(ctx)}, nil
+	return routing.Location{Region: region, Zone: zone, Subnets: m.subnets(ctx)}, nil
 }
 
 // subnets are those of all network interfaces, beginning with the primary one's.
@@ -97,8 +97,8 @@ func (m Metadata) read(ctx context.Context, path string) (string, error) {
 }
 
 // FromLabels gets region and zone from the labels of a Node. No label has its subnets.
-func FromLabels(node *corev1.Node) routing.Place {
-	return routing.Place{
+func FromLabels(node *corev1.Node) routing.Location {
+	return routing.Location{
 		Region: node.Labels[corev1.LabelTopologyRegion],
 		Zone:   node.Labels[corev1.LabelTopologyZone],
 	}

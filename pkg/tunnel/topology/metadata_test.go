@@ -52,16 +52,16 @@ func TestFind(t *testing.T) {
 	const macs = data + "network/interfaces/macs/"
 	tests := map[string]struct {
 		values map[string]string
-		want   routing.Place
+		want   routing.Location
 		bad    bool
 	}{
 		"two interfaces, the primary one first": {map[string]string{
 			data + "placement/availability-zone": "us-east-1b", data + "placement/region": "us-east-1",
 			data + "mac": "0e:02", macs: "0e:01/\n0e:02/",
 			macs + "0e:01/subnet-id": "subnet-1", macs + "0e:02/subnet-id": "subnet-2",
-		}, routing.Place{Region: "us-east-1", Zone: "us-east-1b", Subnets: []string{"subnet-2", "subnet-1"}}, false},
-		"zone only": {map[string]string{data + "placement/availability-zone": "us-east-1b"}, routing.Place{Zone: "us-east-1b"}, false},
-		"no zone":   {map[string]string{data + "placement/region": "us-east-1"}, routing.Place{}, true},
+		}, routing.Location{Region: "us-east-1", Zone: "us-east-1b", Subnets: []string{"subnet-2", "subnet-1"}}, false},
+		"zone only": {map[string]string{data + "placement/availability-zone": "us-east-1b"}, routing.Location{Zone: "us-east-1b"}, false},
+		"no zone":   {map[string]string{data + "placement/region": "us-east-1"}, routing.Location{}, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestFromLabels(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
 		"topology.kubernetes.io/region": "us-east-1", "topology.kubernetes.io/zone": "us-east-1b",
 	}}}
-	if diff := cmp.Diff(routing.Place{Region: "us-east-1", Zone: "us-east-1b"}, topology.FromLabels(node)); diff != "" {
+	if diff := cmp.Diff(routing.Location{Region: "us-east-1", Zone: "us-east-1b"}, topology.FromLabels(node)); diff != "" {
 		t.Errorf("topology (-want +got):\n%s", diff)
 	}
 }

@@ -16,27 +16,27 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
-// shown is what a client showed to a server, "" for what it did not.
-type shown struct{ fileSystem, accessPoint, accessKeyID string }
+// clientIdentity is that of a client's certificate; "" for what it lacks.
+type clientIdentity struct{ fileSystem, accessPoint, accessKeyID string }
 
-// strict is a mount target that asks its clients who they are.
-type strict struct {
+// authenticating is a mount target that requests client certificates.
+type authenticating struct {
 	*mountTarget
-	mu    sync.Mutex
-	shown []shown // guarded by mu; of every connection, in order
+	mu      sync.Mutex
+	clients []clientIdentity // guarded by mu; of every connection, in order
 }
 
-// strictTarget refuses clients whose certificate is none of EFS's; must says whether there must
-// be one.
-func (c *cluster) strictTarget(address string, must bool) *strict {
-	s := &strict{}
+// authenticatingTarget refuses clients whose certificate is not as EFS expects it, and those without
+// one if it is required.
+func (c *cluster) authenticatingTarget(address string, required bool) *authenticating {
+	s := &authenticating{}
 	s.mountTarget = c.serve(address, func(config *tls.Config) {
 		config.ClientAuth = tls.RequestClientCert
-		if must {
+		if required {
 			config.ClientAuth = tls.RequireAnyClientCert
 		}
 		config.VerifyConnection = func(state tls.ConnectionState) error {
-			found := shown{}
+			found := clientIdentity{}
 			if len(state.PeerCertificates) > 0 {
 				var err error
 				if found, err = read(state.PeerCertificates[0]); err != nil {
@@ -45,84 +45,84 @@ func (c *cluster) strictTarget(address string, must bool) *strict {
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
-			s.shown = append(s.shown, found)
+			s.clients = append(s.clients, found)
 			return nil
 		}
 	})
 	return s
 }
 
-// read takes the extensions apart without the product's code.
-func read(c *x509.Certificate) (shown, error) {
+// read decodes the extensions without the code under test.
+func read(c *x509.Certificate) (clientIdentity, error) {
 	if err := c.CheckSignature(x509.SHA256WithRSA, c.RawTBSCertificate, c.Signature); err != nil {
-		return shown{}, err
+		return clientIdentity{}, err
 	}
 	if now := time.Now(); now.Before(c.NotBefore) || now.After(c.NotAfter) {
-		return shown{}, errors.New("it is not valid now")
+		return clientIdentity{}, errors.New("it is not valid now")
 	}
 	values := map[string]asn1.RawValue{}
 	for _, e := range c.Extensions {
 		var value asn1.RawValue
 		if _, err := asn1.Unmarshal(e.Value, &value); err != nil {
-			return shown{}, err
+			return clientIdentity{}, err
 		}
 		values[e.Id.String()] = value
 	}
-	s := shown{
+	s := clientIdentity{
 		fileSystem:  string(values["1.3.6.1.4.1.4843.7.3"].Bytes),
 		accessPoint: string(values["1.3.6.1.4.1.4843.7.1"].Bytes),
 	}
 	if s.fileSystem == "" {
-		return shown{}, errors.New("it names no file system")
+		return clientIdentity{}, errors.New("it names no file system")
 	}
 	if identity, ok := values["1.3.6.1.4.1.4843.7.2"]; ok {
 		var id asn1.RawValue
 		if _, err := asn1.Unmarshal(identity.Bytes, &id); err != nil {
-			return shown{}, err
+			return clientIdentity{}, err
 		}
 		s.accessKeyID = string(id.Bytes)
 	}
 	return s, nil
 }
 
-// saw says whether a client showed this, at or after a number of connections.
-func (s *strict) saw(want shown, since int) bool {
+// saw reports whether a client had this identity, after the first since connections.
+func (s *authenticating) saw(want clientIdentity, since int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Contains(s.shown[min(since, len(s.shown)):], want)
+	return slices.Contains(s.clients[min(since, len(s.clients)):], want)
 }
 
-func (s *strict) connections() int {
+func (s *authenticating) connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.shown)
+	return len(s.clients)
 }
 
-// wallet is where an agent gets its credentials from.
-type wallet struct {
+// credentialSource is where an agent gets its AWS credentials from.
+type credentialSource struct {
 	mu          sync.Mutex
 	credentials certificates.Credentials // guarded by mu
 	err         error                    // guarded by mu
 }
 
-// put has credentials that expire after a while.
-func (w *wallet) put(accessKeyID string, life time.Duration) {
+// put sets credentials that expire after their lifetime.
+func (w *credentialSource) put(accessKeyID string, lifetime time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.err = nil
 	w.credentials = certificates.Credentials{
 		Credentials: clientcert.Credentials{AccessKeyID: accessKeyID, SecretAccessKey: "secret", SessionToken: "token"},
-		Expires:     time.Now().Add(life),
+		Expires:     time.Now().Add(lifetime),
 	}
 }
 
-func (w *wallet) lose(why string) {
+func (w *credentialSource) fail(message string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.err = errors.New(why)
+	w.err = errors.New(message)
 }
 
-func (w *wallet) give(o *agent.Options) {
+func (w *credentialSource) use(o *agent.Options) {
 	o.Credentials = func(context.Context, string) (certificates.Credentials, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -130,7 +130,7 @@ func (w *wallet) give(o *agent.Options) {
 	}
 }
 
-// supervised is the status of any tunnel.
+// supervised returns the supervisor's status of a tunnel.
 func (p *pod) supervised(name string) supervise.Tunnel {
 	p.Helper()
 	status, err := supervise.ReadStatus(p.dir)

@@ -36,7 +36,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// patience is for a machine that does other things, too.
+// patience is long because the machine may be busy.
 const patience = 60 * time.Second
 
 const (
@@ -47,7 +47,7 @@ const (
 	namespace = "efs-stunnel"
 )
 
-// cluster is what the nodes of a test have in common.
+// cluster is what the nodes of a test share.
 type cluster struct {
 	*testing.T
 	client    *fake.Clientset
@@ -86,7 +86,7 @@ func (c *cluster) publishText(text string) {
 	}
 }
 
-// target leads to a mount target in the node's zone and to one in another.
+// target has a mount target in the node's zone, and one in another zone unless far is empty.
 func target(port int, near, far string) ports.Target {
 	t := ports.Target{Port: port, DNSName: hostName, AddressByZone: map[string]netip.Addr{nearZone: netip.MustParseAddr(near)}}
 	if far != "" {
@@ -97,15 +97,15 @@ func target(port int, near, far string) ports.Target {
 
 func tableOf(targets map[string]ports.Target) ports.Table { return ports.Table{Targets: targets} }
 
-// mountTarget is an NFS server behind TLS that answers NULL calls, until it goes dark.
+// mountTarget is an NFS server behind TLS that answers NULL calls unless it is silenced.
 type mountTarget struct {
 	*cluster
 	address  netip.AddrPort
 	config   *tls.Config
 	listener net.Listener
 	mu       sync.Mutex
-	dark     bool          // guarded by mu
-	lit      chan struct{} // guarded by mu; closed when it is not dark
+	silent   bool          // guarded by mu
+	sends    chan struct{} // guarded by mu; closed unless silent
 	conns    []net.Conn    // guarded by mu
 }
 
@@ -116,10 +116,10 @@ func (c *cluster) mountTarget(address string) *mountTarget {
 
 func (c *cluster) serve(address string, change func(*tls.Config)) *mountTarget {
 	c.Helper()
-	lit := make(chan struct{})
-	close(lit)
+	sends := make(chan struct{})
+	close(sends)
 	m := &mountTarget{
-		cluster: c, address: netip.AddrPortFrom(netip.MustParseAddr(address), c.port), lit: lit,
+		cluster: c, address: netip.AddrPortFrom(netip.MustParseAddr(address), c.port), sends: sends,
 		config: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{c.authority.Valid(c.T, hostName)}},
 	}
 	change(m.config)
@@ -138,8 +138,8 @@ func (m *mountTarget) listen() {
 	go m.accept(listener)
 }
 
-// refuse ends no connection.
-func (m *mountTarget) refuse() { _ = m.listener.Close() } // nothing is lost with it
+// refuse refuses new connections; open ones stay.
+func (m *mountTarget) refuse() { _ = m.listener.Close() } // it may be closed already
 
 func (m *mountTarget) accept(listener net.Listener) {
 	for {
@@ -154,7 +154,7 @@ func (m *mountTarget) accept(listener net.Listener) {
 	}
 }
 
-// gated lets nothing through while its server is dark: neither handshakes nor answers.
+// gated sends nothing while its server is silent: neither handshakes nor replies.
 type gated struct {
 	net.Conn
 	server *mountTarget
@@ -162,13 +162,13 @@ type gated struct {
 
 func (g *gated) Write(p []byte) (int, error) {
 	g.server.mu.Lock()
-	lit := g.server.lit
+	sends := g.server.sends
 	g.server.mu.Unlock()
-	<-lit
+	<-sends
 	return g.Conn.Write(p)
 }
 
-// serve answers each call of a record of its own with success.
+// serve replies to each call with success.
 func (m *mountTarget) serve(conn net.Conn) {
 	defer conn.Close()
 	for {
@@ -188,25 +188,25 @@ func (m *mountTarget) serve(conn net.Conn) {
 	}
 }
 
-func (m *mountTarget) goDark() {
+func (m *mountTarget) silence() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.dark {
-		m.dark, m.lit = true, make(chan struct{})
+	if !m.silent {
+		m.silent, m.sends = true, make(chan struct{})
 	}
 }
 
-func (m *mountTarget) light() {
+func (m *mountTarget) unsilence() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dark {
-		m.dark = false
-		close(m.lit)
+	if m.silent {
+		m.silent = false
+		close(m.sends)
 	}
 }
 
 func (m *mountTarget) close() {
-	m.light()
+	m.unsilence()
 	m.refuse()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -228,7 +228,7 @@ type pod struct {
 	endAgent, endSupervisor func()
 }
 
-// pod makes one that does nothing yet. Two on the same node share the HTTP address.
+// pod returns a pod that is not started. Two on the same node share the HTTP address.
 func (c *cluster) pod(http string) *pod {
 	c.Helper()
 	dir, err := confdir.Open(filepath.Join(c.TempDir(), "s.conf")) // sockets' paths are short
@@ -265,7 +265,7 @@ func (p *pod) startAgent(change func(*agent.Options)) {
 	o := agent.Options{
 		Client: p.client, Namespace: namespace, Node: nodeName, Dir: p.dir,
 		Routing:       routing.Settings{CAFile: p.authority.File, ServerPort: p.port},
-		Metadata:      func(context.Context) (routing.Place, error) { return routing.Place{}, errors.New("not on EC2") },
+		Metadata:      func(context.Context) (routing.Location, error) { return routing.Location{}, errors.New("not on EC2") },
 		Dialer:        &probe.Network{CAFile: p.authority.File},
 		Clients:       clients,
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(p.dir) },
@@ -285,7 +285,7 @@ func (p *pod) startAgent(change func(*agent.Options)) {
 	p.endAgent = p.background(a.Run)
 }
 
-// background runs something until the test or the returned function ends it.
+// background runs a function until the test or the returned function ends it.
 func (p *pod) background(run func(context.Context) error) (end func()) {
 	ctx, cancel := context.WithCancel(p.Context())
 	ended := make(chan error, 1)
@@ -295,17 +295,17 @@ func (p *pod) background(run func(context.Context) error) (end func()) {
 		select {
 		case err := <-ended:
 			if err != nil {
-				p.Errorf("it ended with %v", err)
+				p.Errorf("ended with %v", err)
 			}
 		case <-time.After(patience):
-			p.Error("it does not end")
+			p.Error("does not end")
 		}
 	})
 	p.Cleanup(end)
 	return end
 }
 
-// event waits for one of a reason, and returns its message.
+// event waits for an event with the reason, and returns its text.
 func (p *pod) event(reason string) string {
 	p.Helper()
 	deadline := time.After(patience)
@@ -321,7 +321,7 @@ func (p *pod) event(reason string) string {
 	}
 }
 
-// until polls.
+// until polls until done returns true.
 func (p *pod) until(what string, done func() bool) {
 	p.Helper()
 	for deadline := time.Now().Add(patience); !done(); {
@@ -332,12 +332,12 @@ func (p *pod) until(what string, done func() bool) {
 	}
 }
 
-// answers says whether an NFS call through a local port comes back soon, for those who ask again.
+// answers does an NFS call through a local port with a short timeout, for callers that poll.
 func (c *cluster) answers(address netip.AddrPort) error {
 	return c.answersWithin(2*time.Second, address)
 }
 
-// serves is for those who ask once.
+// serves is for callers that do not poll.
 func (c *cluster) serves(address netip.AddrPort) error { return c.answersWithin(patience, address) }
 
 func (c *cluster) answersWithin(limit time.Duration, address netip.AddrPort) error {
@@ -351,7 +351,7 @@ func (c *cluster) answersWithin(limit time.Duration, address netip.AddrPort) err
 	return probe.Null(ctx, conn, 1)
 }
 
-// metric is the value of a metric that has all the label values.
+// metric returns the value of the metric that has all the label values.
 func (p *pod) metric(name string, labels ...string) (float64, bool) {
 	p.Helper()
 	families, err := p.registry.Gather()
