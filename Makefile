@@ -37,7 +37,7 @@ unit: lab ## Run the tests that need no cluster
 .PHONY: unit-long
 unit-long: lab ## Run those of tunnels that take minutes: 10,000 connections, 1,000 tunnels, pauses
 	STUNNEL_PATH=$$($(LAB) stunnel); export STUNNEL_PATH EFS_STUNNEL_LONG=1; \
-	go test -count=1 -v -run 'TestHandOverRefusesNobody|TestPauses|TestMemoryOfUnusedTunnels' ./pkg/tunnel/supervise ./cmd/nodeagent-supervise
+	go test -count=1 -v -run 'TestHandOverRefusesNoConnection|TestPauses|TestMemoryOfUnusedTunnels' ./pkg/tunnel/supervise ./cmd/nodeagent-supervise
 
 .PHONY: race
 race: lab ## Run them, the product's under the race detector and the lab's with a real NFS server

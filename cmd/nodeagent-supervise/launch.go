@@ -10,12 +10,12 @@ import (
 
 const (
 	launchCommand = "launch"
-	// ownProgram is this one, also where its file has been replaced.
-	ownProgram = "/proc/self/exe"
+	// selfExecutable is this program, even if its file has been replaced.
+	selfExecutable = "/proc/self/exe"
 )
 
-// launch is what the supervisor starts for each stunnel process. It returns only if it could not
-// become one.
+// launch is the command that the supervisor starts for each stunnel process. It returns only on
+// error.
 func launch(args []string, stderr io.Writer) int {
 	const want = "want launch PROGRAM MEMORY-LIMIT FILE"
 	if len(args) != 3 {

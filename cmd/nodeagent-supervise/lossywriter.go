@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// lossyLines is how many lines wait for a writer that does not take them.
+	// lossyLines is the number of lines that are buffered while the destination blocks.
 	lossyLines = 1024
-	// lossyFlush bounds the wait for it at the end.
+	// lossyFlush bounds Close.
 	lossyFlush = time.Second
 )
 
-// lossyWriter drops what the writer below does not take in time, and says how much it was: a
-// supervisor whose log nobody reads must go on, for a stunnel stops when it cannot log.
+// lossyWriter drops lines while its buffer is full, and writes how many. A blocked log must not
+// block the supervisor: stunnel blocks when the supervisor does not read its output.
 type lossyWriter struct {
 	lines chan []byte
-	done  chan struct{} // closed when all is written
+	done  chan struct{} // closed when all lines are written
 
 	mu      sync.Mutex
 	dropped int  // guarded by mu
@@ -46,7 +46,7 @@ func (l *lossyWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close writes what waits, for as long as lossyFlush.
+// Close writes the buffered lines. It gives up after lossyFlush.
 func (l *lossyWriter) Close() {
 	l.mu.Lock()
 	if !l.closed {
@@ -63,7 +63,7 @@ func (l *lossyWriter) Close() {
 func (l *lossyWriter) copyTo(w io.Writer) {
 	defer close(l.done)
 	for line := range l.lines {
-		// There is nobody to tell but the log itself.
+		// An error of the log cannot be logged.
 		_, _ = w.Write(line)
 		if dropped := l.takeDropped(); dropped > 0 {
 			fmt.Fprintf(w, "%d log lines were dropped because they were not read in time\n", dropped)

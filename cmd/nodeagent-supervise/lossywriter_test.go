@@ -9,20 +9,20 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/logging/loggingtest"
 )
 
-// stuck takes nothing until it is told to.
-type stuck struct {
+// blockedWriter blocks until unblock is closed.
+type blockedWriter struct {
 	loggingtest.Buffer
-	free chan struct{}
+	unblock chan struct{}
 }
 
-func (s *stuck) Write(p []byte) (int, error) {
-	<-s.free
+func (s *blockedWriter) Write(p []byte) (int, error) {
+	<-s.unblock
 	return s.Buffer.Write(p)
 }
 
 func TestLossyWriterNeverBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		below := &stuck{free: make(chan struct{})}
+		below := &blockedWriter{unblock: make(chan struct{})}
 		l := newLossyWriter(below)
 		const lines = 3 * lossyLines
 		for i := range lines {
@@ -30,29 +30,29 @@ func TestLossyWriterNeverBlocks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if i == 0 {
-				synctest.Wait() // the first is on its way, so that the rest counts exactly
+				synctest.Wait() // the first line has left the buffer, so that the number of dropped lines is exact
 			}
 		}
-		close(below.free)
+		close(below.unblock)
 		l.Close()
 		text := below.String()
 		if got, want := strings.Count(text, "line "), lossyLines+1; got != want {
 			t.Errorf("got %d lines, want %d", got, want)
 		}
 		if want := fmt.Sprintf("%d log lines were dropped", lines-lossyLines-1); !strings.Contains(text, want) {
-			t.Errorf("the log does not say that %s", want)
+			t.Errorf("got log %q, want it to contain %q", text, want)
 		}
 	})
 }
 
-func TestLossyWriterCloseGivesUp(t *testing.T) {
+func TestLossyWriterCloseTimesOut(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
-		below := &stuck{free: make(chan struct{})}
+		below := &blockedWriter{unblock: make(chan struct{})}
 		l := newLossyWriter(below)
-		fmt.Fprintln(l, "nobody reads this")
-		l.Close() // returns after lossyFlush, or the test hangs
-		fmt.Fprintln(l, "nor this")
+		fmt.Fprintln(l, "not read")
+		l.Close() // returns after lossyFlush; otherwise the test deadlocks
+		fmt.Fprintln(l, "after Close")
 		l.Close()
-		close(below.free)
+		close(below.unblock)
 	})
 }

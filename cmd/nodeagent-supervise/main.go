@@ -1,17 +1,16 @@
-// Command nodeagent-supervise is the node's small program:
+// Command nodeagent-supervise is the node's program without the Kubernetes API:
 //
-//	nodeagent-supervise          is what nodeagent supervise runs: listens on the port of each
-//	                             tunnel that the node agent asks for, and runs its stunnel process
-//	nodeagent-supervise launch   becomes such a process: program, memory limit and configuration
-//	nodeagent-supervise probe    asks the agent, for kubelet
+//	nodeagent-supervise          listens on the port of each tunnel that the node agent specifies,
+//	                             and runs its stunnel process; nodeagent supervise executes it
+//	nodeagent-supervise launch   replaces itself by stunnel, with a memory limit
+//	nodeagent-supervise probe    probes the agent, for the kubelet
 //
-// It is a program of its own because of its memory: a supervisor that linked what the agent
-// needs for the Kubernetes API would take twice as much, on every node; and a probe that did
-// would load all of that every few seconds.
+// A program that links the agent's packages for the Kubernetes API takes twice the memory, which
+// the supervisor would cost on every node, and the probe every few seconds.
 //
-// Exit code 0 means that the supervisor was told to end, or that the agent is well; 1 that there
-// is no folder or no stunnel to work with, or that the agent is not well; 2 that the settings
-// are wrong.
+// Exit code 0 means that the supervisor was asked to end, or that the agent is healthy or ready; 1
+// that the directory or stunnel is missing or unsuitable, or that the probe failed; 2 that the
+// settings are invalid.
 package main
 
 import (
@@ -38,12 +37,12 @@ const (
 	exitUsage  = 2
 )
 
-// serveOn and stopGrace are within the pod's 300 seconds.
-const serveOn, stopGrace = 270 * time.Second, 20 * time.Second
+// drainTimeout and stopGrace fit into the pod's termination grace period of 300 seconds.
+const drainTimeout, stopGrace = 270 * time.Second, 20 * time.Second
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal kills at once, and with it every stunnel
+	context.AfterFunc(ctx, stop) // a second signal kills at once, and with this process every stunnel
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
@@ -70,17 +69,17 @@ func runSupervisor(ctx context.Context, args []string, getenv func(string) strin
 	lines := newLossyWriter(stderr)
 	defer lines.Close()
 	log := logging.New(lines, logging.Format(o.logFormat), o.logLevel)
-	log.Info("supervisor starts", "reason", "build "+buildinfo.Read().String())
+	log.Info("supervisor started", "reason", "build "+buildinfo.Read().String())
 	err = supervise.Run(ctx, supervise.Options{
-		Prefix: o.stunnelConf, Stunnel: o.stunnel, Launcher: []string{ownProgram, launchCommand},
+		Prefix: o.stunnelConf, Stunnel: o.stunnel, Launcher: []string{selfExecutable, launchCommand},
 		MemoryLimit: supervise.DefaultMemoryLimit, Idle: o.idle,
-		Clients: func() (sockets.Uses, error) { return sockets.Clients(sockets.OwnUID()) }, Listening: sockets.Listening,
-		ServeOn: serveOn, StopGrace: stopGrace, ReapOrphans: os.Getpid() == 1, Log: log,
+		Clients: func() (sockets.ClientCounts, error) { return sockets.Clients(sockets.OwnUID()) }, Listening: sockets.Listening,
+		DrainTimeout: drainTimeout, StopGrace: stopGrace, ReapOrphans: os.Getpid() == 1, Log: log,
 	})
 	if err != nil {
-		log.Error("supervisor ends because of an error", "err", err)
+		log.Error("supervisor failed", "err", err)
 		return exitFailed
 	}
-	log.Info("supervisor ends")
+	log.Info("supervisor stopped")
 	return exitDone
 }

@@ -17,12 +17,12 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
-// patience is for a machine that does other things, too.
-const patience = 30 * time.Second
+// testTimeout is long enough for a busy machine.
+const testTimeout = 30 * time.Second
 
-func none(string) string { return "" }
+func noEnv(string) string { return "" }
 
-func TestSettings(t *testing.T) {
+func TestFlagsOverrideEnvironment(t *testing.T) {
 	program := stunneltest.Path(t)
 	env := map[string]string{"STUNNEL_CONF_PATH": "/run/x/s.conf", "STUNNEL_PATH": program, "LOGGING_LEVEL": "WARNING"}
 	o, _, err := parseOptions([]string{"--stunnel-conf", "/run/y/s.conf", "--log-format", "json"}, func(name string) string { return env[name] })
@@ -34,25 +34,25 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-func TestBadSettings(t *testing.T) {
+func TestInvalidSettingsAreUsageErrors(t *testing.T) {
 	tests := map[string]struct {
 		args []string
 		want string // in the line
 	}{
-		"relative prefix": {[]string{"--stunnel-conf", "s.conf"}, "--stunnel-conf"},
-		"prefix a folder": {[]string{"--stunnel-conf", "/run/"}, "--stunnel-conf"},
-		"no such program": {[]string{"--stunnel", "/nowhere/stunnel"}, "/nowhere/stunnel"},
-		"empty program":   {[]string{"--stunnel", ""}, "--stunnel"},
-		"level":           {[]string{"--log-level", "LOUD"}, "LOUD"},
-		"argument":        {[]string{"now"}, "now"},
-		"negative idle":   {[]string{"--tunnel-idle", "-1s"}, "--tunnel-idle"},
-		"launch nothing":  {[]string{"launch"}, "want launch PROGRAM"},
-		"launch no limit": {[]string{"launch", "/bin/true", "much", "/x"}, "much"},
+		"relative prefix":           {[]string{"--stunnel-conf", "s.conf"}, "--stunnel-conf"},
+		"prefix is a directory":     {[]string{"--stunnel-conf", "/run/"}, "--stunnel-conf"},
+		"missing program":           {[]string{"--stunnel", "/nowhere/stunnel"}, "/nowhere/stunnel"},
+		"empty program":             {[]string{"--stunnel", ""}, "--stunnel"},
+		"level":                     {[]string{"--log-level", "LOUD"}, "LOUD"},
+		"unexpected argument":       {[]string{"now"}, "now"},
+		"negative idle":             {[]string{"--tunnel-idle", "-1s"}, "--tunnel-idle"},
+		"launch without arguments":  {[]string{"launch"}, "want launch PROGRAM"},
+		"launch with invalid limit": {[]string{"launch", "/bin/true", "much", "/x"}, "much"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			code := run(t.Context(), tt.args, none, &stdout, &stderr)
+			code := run(t.Context(), tt.args, noEnv, &stdout, &stderr)
 			if code != exitUsage || !strings.Contains(stderr.String(), tt.want) || strings.Count(stderr.String(), "\n") != 1 {
 				t.Errorf("got exit code %d and %q, want 2 and one line that names %s", code, stderr.String(), tt.want)
 			}
@@ -62,12 +62,12 @@ func TestBadSettings(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"--help"}, none, &stdout, &stderr); code != exitDone || !strings.Contains(stdout.String(), "STUNNEL_CONF_PATH") {
+	if code := run(t.Context(), []string{"--help"}, noEnv, &stdout, &stderr); code != exitDone || !strings.Contains(stdout.String(), "STUNNEL_CONF_PATH") {
 		t.Errorf("got exit code %d and %q", code, stdout.String())
 	}
 }
 
-func TestRunUntilToldToEnd(t *testing.T) {
+func TestRunReturnsWhenContextEnds(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "stunnel.conf")
 	dir, err := confdir.Open(prefix)
 	if err != nil {
@@ -77,9 +77,9 @@ func TestRunUntilToldToEnd(t *testing.T) {
 	var stderr loggingtest.Buffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, []string{"--stunnel-conf", prefix, "--stunnel", stunneltest.Path(t)}, none, os.Stdout, &stderr)
+		ended <- run(ctx, []string{"--stunnel-conf", prefix, "--stunnel", stunneltest.Path(t)}, noEnv, os.Stdout, &stderr)
 	}()
-	for deadline := time.Now().Add(patience); ; <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); ; <-time.After(5 * time.Millisecond) {
 		if _, err := supervise.ReadStatus(dir); err == nil {
 			break
 		} else if !errors.Is(err, fs.ErrNotExist) || time.Now().After(deadline) {
@@ -87,15 +87,15 @@ func TestRunUntilToldToEnd(t *testing.T) {
 		}
 	}
 	cancel()
-	if code := <-ended; code != exitDone || !strings.Contains(stderr.String(), "supervisor ends") {
+	if code := <-ended; code != exitDone || !strings.Contains(stderr.String(), "supervisor stopped") {
 		t.Errorf("got exit code %d and log\n%s", code, stderr.String())
 	}
 }
 
-func TestNoFolder(t *testing.T) {
+func TestMissingDirectoryFails(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	args := []string{"--stunnel-conf", filepath.Join(t.TempDir(), "missing", "s.conf"), "--stunnel", stunneltest.Path(t)}
-	if code := run(t.Context(), args, none, &stdout, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "missing") {
+	if code := run(t.Context(), args, noEnv, &stdout, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "missing") {
 		t.Errorf("got exit code %d and %q", code, stderr.String())
 	}
 }

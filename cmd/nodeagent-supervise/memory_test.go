@@ -26,16 +26,16 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
-// A node of a large account: all file systems have a tunnel, few are used.
+// A node of a large account: every file system has a tunnel, few are used.
 const (
 	allTunnels, usedTunnels = 1000, 5
-	mostMemory              = 40 << 20
-	watched                 = 30 * time.Second // three writings of the status, and garbage to collect
+	maxMemory               = 40 << 20
+	measuringTime           = 30 * time.Second // three writes of the status, and a garbage collection
 )
 
-// TestMemoryOfUnusedTunnels: file systems that a node does not use must cost it next to nothing.
+// TestMemoryOfUnusedTunnels bounds the memory of a node with many tunnels, of which it uses few.
 func TestMemoryOfUnusedTunnels(t *testing.T) {
-	stunneltest.Long(t)
+	stunneltest.SkipUnlessLong(t)
 	prefix := filepath.Join(t.TempDir(), "s.conf")
 	dir, err := confdir.Open(prefix)
 	if err != nil {
@@ -52,27 +52,27 @@ func TestMemoryOfUnusedTunnels(t *testing.T) {
 	}()
 	ports := writeTunnels(t, dir)
 	supervisor := startProgram(t, prefix)
-	status := readWhen(t, dir, func(s supervise.Status) bool { return in(s, supervise.StateResting) == allTunnels })
-	t.Logf("no tunnel is used: %s", sizes(t, supervisor, status))
+	status := waitForStatus(t, dir, func(s supervise.Status) bool { return countInState(s, supervise.StateIdle) == allTunnels })
+	t.Logf("no tunnel is used: %s", measure(t, supervisor, status))
 	for _, port := range ports[:usedTunnels] {
-		use(t, port)
+		openConnection(t, port)
 	}
-	status = readWhen(t, dir, func(s supervise.Status) bool { return in(s, supervise.StateRunning) == usedTunnels })
-	var most memory
+	status = waitForStatus(t, dir, func(s supervise.Status) bool { return countInState(s, supervise.StateRunning) == usedTunnels })
+	var peak memory
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
-	for end := time.Now().Add(watched); time.Now().Before(end); <-ticker.C {
-		if m := sizes(t, supervisor, status); m.sum() > most.sum() {
-			most = m
+	for end := time.Now().Add(measuringTime); time.Now().Before(end); <-ticker.C {
+		if m := measure(t, supervisor, status); m.sum() > peak.sum() {
+			peak = m
 		}
 	}
-	t.Logf("%d of %d tunnels are used: at most %s", usedTunnels, allTunnels, most)
-	if most.sum() > mostMemory {
-		t.Errorf("want at most %d MiB", mostMemory>>20)
+	t.Logf("%d of %d tunnels are used: at most %s", usedTunnels, allTunnels, peak)
+	if peak.sum() > maxMemory {
+		t.Errorf("want at most %d MiB", maxMemory>>20)
 	}
 }
 
-// writeTunnels has all lead to one server that echoes.
+// writeTunnels writes specifications of tunnels to one echo server.
 func writeTunnels(t *testing.T, dir confdir.Dir) []netip.AddrPort {
 	t.Helper()
 	const host = "fs-1.efs.us-east-1.amazonaws.com"
@@ -96,7 +96,7 @@ func writeTunnels(t *testing.T, dir confdir.Dir) []netip.AddrPort {
 	return ports
 }
 
-// startProgram runs the program as it is shipped, without what tests link.
+// startProgram builds and starts the program as it is shipped, without the packages that tests link.
 func startProgram(t *testing.T, prefix string) (pid int) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "nodeagent-supervise")
@@ -106,12 +106,12 @@ func startProgram(t *testing.T, prefix string) (pid int) {
 	var log loggingtest.Buffer
 	cmd := exec.CommandContext(t.Context(), program, "--stunnel-conf", prefix, "--stunnel", stunneltest.Path(t))
 	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.WaitDelay = patience // a stunnel may have the output open
+	cmd.WaitDelay = testTimeout // a stunnel may have the output open
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Process.Kill() // may have exited
 		_ = cmd.Wait()
 		if t.Failed() {
 			t.Log(log.String())
@@ -120,18 +120,18 @@ func startProgram(t *testing.T, prefix string) (pid int) {
 	return cmd.Process.Pid
 }
 
-func readWhen(t *testing.T, dir confdir.Dir, ready func(supervise.Status) bool) supervise.Status {
+func waitForStatus(t *testing.T, dir confdir.Dir, ready func(supervise.Status) bool) supervise.Status {
 	t.Helper()
-	for deadline := time.Now().Add(10 * patience); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
+	for deadline := time.Now().Add(10 * testTimeout); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		if status, err := supervise.ReadStatus(dir); err == nil && ready(status) {
 			return status
 		}
 	}
-	t.Fatal("the tunnels are not as they should be in time")
+	t.Fatal("timed out waiting for the status of the tunnels")
 	return supervise.Status{}
 }
 
-func in(status supervise.Status, state supervise.State) int {
+func countInState(status supervise.Status, state supervise.State) int {
 	count := 0
 	for _, tunnel := range status.Tunnels {
 		if tunnel.State == state && tunnel.Listening {
@@ -141,8 +141,8 @@ func in(status supervise.Status, state supervise.State) int {
 	return count
 }
 
-// use has bytes go through a tunnel, and keeps the connection open.
-func use(t *testing.T, port netip.AddrPort) {
+// openConnection echoes bytes through a tunnel and keeps the connection open.
+func openConnection(t *testing.T, port netip.AddrPort) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", port.String())
 	if err != nil {
@@ -150,14 +150,14 @@ func use(t *testing.T, port netip.AddrPort) {
 	}
 	t.Cleanup(func() { conn.Close() })
 	block := make([]byte, 64<<10)
-	go func() { _, _ = conn.Write(block) }() // reading finds out
-	err = conn.SetReadDeadline(time.Now().Add(patience))
+	go func() { _, _ = conn.Write(block) }() // an error fails the read
+	err = conn.SetReadDeadline(time.Now().Add(testTimeout))
 	if _, readErr := io.ReadFull(conn, block); errors.Join(err, readErr) != nil {
 		t.Fatalf("through the tunnel: %v", errors.Join(err, readErr))
 	}
 }
 
-// memory is in proportional set sizes, in bytes.
+// memory holds proportional set sizes in bytes.
 type memory struct{ supervisor, stunnels int }
 
 func (m memory) sum() int { return m.supervisor + m.stunnels }
@@ -168,7 +168,7 @@ func (m memory) String() string {
 		float64(m.sum())/mib, float64(m.supervisor)/mib, float64(m.stunnels)/mib)
 }
 
-func sizes(t *testing.T, supervisor int, status supervise.Status) memory {
+func measure(t *testing.T, supervisor int, status supervise.Status) memory {
 	t.Helper()
 	m := memory{supervisor: proportionalSize(t, supervisor)}
 	for _, tunnel := range status.Tunnels {

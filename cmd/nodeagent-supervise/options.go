@@ -21,7 +21,7 @@ const maxIdle = 24 * time.Hour
 // options are checked settings.
 type options struct {
 	stunnelConf string
-	stunnel     string // as found
+	stunnel     string // absolute path
 	idle        time.Duration
 	logLevel    slog.Level
 	logFormat   string
@@ -34,9 +34,9 @@ func parseOptions(args []string, getenv func(string) string) (options, *settings
 	tunnels.Add(settings.Text(&o.stunnelConf, "path", confdir.CheckPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
 		"`path` that begins the names of the tunnels' files; stunnel's configuration adds a dot and the tunnel's name")
 	tunnels.Add(settings.Text(&o.stunnel, "program", checkProgram), "stunnel", "STUNNEL_PATH",
-		"stunnel `program`; default is the first there is of "+strings.Join(stunnelPrograms(), ", "))
+		"stunnel `program`; default is the first that exists of "+strings.Join(stunnelPrograms(), ", "))
 	tunnels.Add(settings.Duration(&o.idle, 0, maxIdle), "tunnel-idle", "",
-		"`time` without a connection after which a tunnel's stunnel ends, to start at the next one; 0 has all run always")
+		"`time` without a connection after which a tunnel's stunnel stops, until the next connection; with 0, all run always")
 	logs := set.Group("Logs")
 	logs.Add(settings.Parsed(&o.logLevel, "level", logging.ParseLevel, slog.Level.String), "log-level", "LOGGING_LEVEL",
 		"lowest `level` that is logged: DEBUG, INFO, WARNING, ERROR or CRITICAL")
@@ -57,18 +57,19 @@ func stunnelPrograms() []string {
 	return []string{wellknown.StunnelPath, wellknown.StunnelSystemPath, wellknown.StunnelCommand}
 }
 
-// findStunnel takes the one that was asked for, else the first there is.
-func findStunnel(asked string) (string, error) {
+// findStunnel returns the absolute path of the program that is set, or else of the first that
+// exists.
+func findStunnel(name string) (string, error) {
 	candidates := stunnelPrograms()
-	if asked != "" {
-		candidates = []string{asked}
+	if name != "" {
+		candidates = []string{name}
 	}
 	for _, name := range candidates {
 		if path, err := exec.LookPath(name); err == nil {
 			return filepath.Abs(path)
 		}
 	}
-	return "", fmt.Errorf("want a program that can be run; there is none at %s", strings.Join(candidates, ", "))
+	return "", fmt.Errorf("want an executable program; there is none at %s", strings.Join(candidates, ", "))
 }
 
 func checkProgram(name string) error {

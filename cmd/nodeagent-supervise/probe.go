@@ -20,7 +20,7 @@ const minProbeTimeout, maxProbeTimeout = 100 * time.Millisecond, 5 * time.Minute
 type probeOptions struct {
 	stunnelConf string
 	timeout     time.Duration
-	path        string // that is asked for
+	path        string // of the HTTP request
 }
 
 func parseProbe(args []string, getenv func(string) string) (probeOptions, *settings.Set, error) {
@@ -28,9 +28,9 @@ func parseProbe(args []string, getenv func(string) string) (probeOptions, *setti
 	set := settings.New("nodeagent-supervise probe")
 	g := set.Group("Probe")
 	g.Add(settings.Text(&o.stunnelConf, "path", confdir.CheckPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
-		"`path` that the agent was given, beside which its socket lies")
+		"`path` that the agent has, from which the path of its socket is derived")
 	g.Add(settings.Duration(&o.timeout, minProbeTimeout, maxProbeTimeout), "timeout", "AGENT_PROBE_TIMEOUT",
-		"time for the agent's answer; less than kubelet's timeoutSeconds, or kubelet ends the probe before it can say why it failed")
+		"time for the agent's answer; less than timeoutSeconds of the probe, or the kubelet kills the probe before it can write why it failed")
 	what := ""
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		what, args = args[0], args[1:]
@@ -49,8 +49,8 @@ func parseProbe(args []string, getenv func(string) string) (probeOptions, *setti
 	return o, set, nil
 }
 
-// probe asks the agent of this pod how it is. It is what kubelet runs, and what it writes to
-// stderr is in the pod's events.
+// probe queries the health or readiness of this pod's agent. The kubelet runs it, and records its
+// stderr in an event of the pod.
 func probe(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	o, set, err := parseProbe(args, getenv)
 	switch {
@@ -61,33 +61,32 @@ func probe(ctx context.Context, args []string, getenv func(string) string, stdou
 		fmt.Fprintln(stderr, "nodeagent-supervise probe:", err)
 		return exitUsage
 	}
-	report, err := o.ask(ctx)
+	body, err := o.query(ctx)
 	if err != nil {
 		fmt.Fprintln(stderr, "nodeagent-supervise probe:", err)
 		return exitFailed
 	}
-	fmt.Fprint(stdout, report)
+	fmt.Fprint(stdout, body)
 	return exitDone
 }
 
-// ask returns the agent's report, or an error that says which socket was asked for what, and
-// what came back.
-func (o probeOptions) ask(ctx context.Context) (report string, err error) {
+// query returns the body of the agent's response, or an error that names socket and path.
+func (o probeOptions) query(ctx context.Context) (body string, err error) {
 	dir, err := confdir.Open(o.stunnelConf)
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	answer, err := get(ctx, dir.Socket(), o.path)
+	r, err := get(ctx, dir.Socket(), o.path)
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		err = fmt.Errorf("no answer within %s; set --timeout or AGENT_PROBE_TIMEOUT for another time", settings.Short(o.timeout))
-	case err == nil && answer.status != statusOK:
-		err = fmt.Errorf("answer %s\n%s", answer.status, strings.TrimSpace(answer.body))
+		err = fmt.Errorf("no answer within %s; change --timeout or AGENT_PROBE_TIMEOUT for a longer one", settings.Short(o.timeout))
+	case err == nil && r.status != statusOK:
+		err = fmt.Errorf("status %s\n%s", r.status, strings.TrimSpace(r.body))
 	}
 	if err != nil {
-		return "", fmt.Errorf("asking the agent at %s for %s: %w", dir.Socket(), o.path, err)
+		return "", fmt.Errorf("getting %s from the agent at %s: %w", o.path, dir.Socket(), err)
 	}
-	return answer.body, nil
+	return r.body, nil
 }

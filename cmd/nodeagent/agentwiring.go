@@ -78,7 +78,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (wiring, error) {
 		Routing:  routing.Settings{CAFile: o.caFile, ServerPort: wellknown.NFSPort, Reserved: reserved(o.httpAddress)},
 		Metadata: metadata.Find, Credentials: credentials.Chain{Log: sdkLogger(log)}.Find,
 		Dialer:        &probe.Network{CAFile: o.caFile, Log: log},
-		Clients:       func() (sockets.Uses, error) { return sockets.Clients(sockets.OwnUID()) },
+		Clients:       func() (sockets.ClientCounts, error) { return sockets.Clients(sockets.OwnUID()) },
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(dir) },
 		ProbeInterval: o.probeInterval, HealthWait: wellknown.FirstHealthWait, RemoveStartupTaint: o.removeStartupTaint,
 		ProcSys: os.DirFS("/proc/sys"),

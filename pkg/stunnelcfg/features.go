@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// Features are what a stunnel program understands of the options that not every version or
-// build has.
+// Features are the options of stunnel that not every version or build has.
 type Features struct {
-	Version       string `json:"version"` // of stunnel, "" when it did not say
+	Version       string `json:"version"` // of stunnel, "" if unknown
 	CheckHost     bool   `json:"checkHost"`
 	VerifyChain   bool   `json:"verifyChain"`
 	SSLVersionMin bool   `json:"sslVersionMin"`
@@ -19,8 +18,7 @@ type Features struct {
 	SNI           bool   `json:"sni"`
 	Libwrap       bool   `json:"libwrap"`
 	OCSPAIA       bool   `json:"ocspAIA"`
-	// SocketActivation: it takes a listening socket from whoever starts it, as systemd's services
-	// do (sd_listen_fds(3)).
+	// SocketActivation: stunnel can inherit its listening socket (sd_listen_fds(3)).
 	SocketActivation bool `json:"socketActivation"`
 }
 
@@ -31,8 +29,8 @@ var (
 	helpLine    = regexp.MustCompile(`(?m)^([A-Za-z]+) +=`)
 )
 
-// ParseFeatures reads what the program prints for -version and for -help. What these do not
-// mention is taken to be missing.
+// ParseFeatures parses the output of stunnel -version and -help. An option that the output does not
+// mention is missing.
 func ParseFeatures(versionOutput, helpOutput string) Features {
 	options := map[string]bool{}
 	for _, found := range helpLine.FindAllStringSubmatch(helpOutput, -1) {
@@ -44,7 +42,7 @@ func ParseFeatures(versionOutput, helpOutput string) Features {
 		VerifyChain:   options["verifychain"],
 		SSLVersionMin: options["sslversionmin"],
 		Failover:      options["failover"],
-		// -help lists the option also where the TLS library cannot send the name.
+		// -help lists the option even if the TLS library does not support SNI.
 		SNI:     options["sni"] && builtWith(tlsLine, "SNI", versionOutput),
 		Libwrap: options["libwrap"],
 		OCSPAIA: options["ocspaia"],
@@ -65,22 +63,22 @@ func firstGroup(pattern *regexp.Regexp, text string) string {
 	return found[1]
 }
 
-// Check refuses a stunnel that cannot verify what tunnels promise.
+// Check returns an error if stunnel lacks a feature that every tunnel requires.
 func (f Features) Check() error {
 	switch {
 	case !f.CheckHost:
-		return f.lacks("checkHost")
+		return f.missingOption("checkHost")
 	case !f.VerifyChain:
-		return f.lacks("verifyChain")
+		return f.missingOption("verifyChain")
 	case !f.SSLVersionMin:
-		return f.lacks("sslVersionMin")
+		return f.missingOption("sslVersionMin")
 	case !f.SocketActivation:
 		return fmt.Errorf("stunnel %s cannot be given the socket that it listens on: want one built with systemd's socket activation", f.version())
 	}
 	return nil
 }
 
-func (f Features) lacks(option string) error {
+func (f Features) missingOption(option string) error {
 	return fmt.Errorf("stunnel %s has no option %s: want version 5.46 or newer, built with OpenSSL 1.1.0 or newer", f.version(), option)
 }
 

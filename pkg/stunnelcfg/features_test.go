@@ -13,8 +13,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
-// everything is what Debian's stunnel understands.
-func everything() stunnelcfg.Features {
+// allFeatures returns the features of Debian's stunnel.
+func allFeatures() stunnelcfg.Features {
 	return stunnelcfg.Features{
 		Version: "5.68", CheckHost: true, VerifyChain: true, SSLVersionMin: true,
 		Failover: true, SNI: true, Libwrap: true, OCSPAIA: true, SocketActivation: true,
@@ -36,7 +36,7 @@ func TestParseFeatures(t *testing.T) {
 		return regexp.MustCompile(`(?m)^`+option+` .*\n`).ReplaceAllString(help, "")
 	}
 	lacks := func(change func(*stunnelcfg.Features)) stunnelcfg.Features {
-		f := everything()
+		f := allFeatures()
 		change(&f)
 		return f
 	}
@@ -44,7 +44,7 @@ func TestParseFeatures(t *testing.T) {
 		version, help string
 		want          stunnelcfg.Features
 	}{
-		"Debian 12":               {version, help, everything()},
+		"Debian 12":               {version, help, allFeatures()},
 		"built without libwrap":   {version, without("libwrap"), lacks(func(f *stunnelcfg.Features) { f.Libwrap = false })},
 		"built without OCSP":      {version, without("OCSPaia"), lacks(func(f *stunnelcfg.Features) { f.OCSPAIA = false })},
 		"before failover":         {version, without("failover"), lacks(func(f *stunnelcfg.Features) { f.Failover = false })},
@@ -66,13 +66,12 @@ func TestParseFeatures(t *testing.T) {
 	}
 }
 
-// The texts above are of one version; the installed one must be readable, too.
-func TestInstalledStunnelIsUnderstood(t *testing.T) {
-	f, err := supervise.Ask(t.Context(), stunneltest.Path(t))
+func TestInstalledStunnelHasAllRequiredFeatures(t *testing.T) {
+	f, err := supervise.QueryFeatures(t.Context(), stunneltest.Path(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if f.Version == "" || !f.CheckHost || !f.VerifyChain || !f.SSLVersionMin || !f.SNI || !f.Failover {
-		t.Errorf("got %+v, want a version and all that tunnels need", f)
+		t.Errorf("got %+v, want a version and all features that tunnels use", f)
 	}
 }

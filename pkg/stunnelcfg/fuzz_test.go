@@ -13,7 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
-// FuzzRender has values of any kind either refused or end up where they belong and nowhere else.
+// FuzzRender checks that Render returns an error or a file with each value in its own option only.
 func FuzzRender(f *testing.F) {
 	p := plain()
 	f.Add(p.Name, "127.0.0.1:20490", "10.0.0.4:2049", p.CheckHost, p.CAFile, "", "", "", 0)
@@ -22,11 +22,11 @@ func FuzzRender(f *testing.F) {
 	f.Add("a", "[::ffff:127.0.0.1]:1", "[::ffff:1.2.3.4]:1", "a b", "/\x00", "/é", "/\u2028", "0", 1)
 	f.Fuzz(func(t *testing.T, name, accept, connect, host, ca, cert, key, sum string, restart int) {
 		tunnel := spec.Tunnel{Name: name, CheckHost: host, CAFile: ca, Cert: cert, Key: key, CertSum: sum, Restart: restart}
-		// What is no address stays the zero one, which must be refused.
+		// An invalid address stays the zero one, which Render must refuse.
 		tunnel.Accept, _ = netip.ParseAddrPort(accept)
 		address, _ := netip.ParseAddrPort(connect)
 		tunnel.Connect = []netip.AddrPort{address}
-		config, err := stunnelcfg.Render(tunnel, everything())
+		config, err := stunnelcfg.Render(tunnel, allFeatures())
 		if err != nil {
 			return
 		}
@@ -40,10 +40,10 @@ func FuzzRender(f *testing.F) {
 	})
 }
 
-// ini is the options of each section, as "name=value" in their order; "" is the global one.
+// ini maps sections to their options as "name=value" in order; "" is the global section.
 type ini map[string][]string
 
-// wantINI spells out design 3.8.
+// wantINI returns the expected file of a tunnel.
 func wantINI(t spec.Tunnel) ini {
 	address := func(a netip.AddrPort) string {
 		return fmt.Sprintf("%s:%d", a.Addr().Unmap(), a.Port())
@@ -60,8 +60,7 @@ func wantINI(t spec.Tunnel) ini {
 	return ini{"": {"foreground=yes", "pid=", "syslog=no", "debug=info"}, t.Name: service}
 }
 
-// parseINI shares nothing with the writer. Where stunnel is lenient, it is not: lines that a
-// reader could take in two ways are errors.
+// parseINI shares no code with the writer. It is stricter than stunnel: ambiguous lines are errors.
 func parseINI(config []byte) (ini, error) {
 	got, section := ini{}, ""
 	lines := strings.FieldsFunc(string(config), func(r rune) bool { return slices.Contains([]rune("\n\r\v\f\u0085\u2028\u2029"), r) })
@@ -76,7 +75,7 @@ func parseINI(config []byte) (ini, error) {
 		default:
 			name, value, ok := strings.Cut(line, "=")
 			if !ok || strings.ContainsAny(value, "=;#[]\"'\\\x00") && !strings.HasPrefix(strings.TrimSpace(value), "/") {
-				return nil, fmt.Errorf("line %q could be read in two ways", line)
+				return nil, fmt.Errorf("line %q is ambiguous", line)
 			}
 			got[section] = append(got[section], strings.TrimSpace(name)+"="+strings.TrimSpace(value))
 		}

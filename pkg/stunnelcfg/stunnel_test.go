@@ -12,8 +12,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
 )
 
-// The real program takes every golden file as it is, but for ports and files that are not here.
-func TestStunnelTakesEveryGoldenFile(t *testing.T) {
+// TestStunnelAcceptsGoldenFiles replaces only the ports and the files that do not exist here.
+func TestStunnelAcceptsGoldenFiles(t *testing.T) {
 	program := stunneltest.Path(t)
 	authority := stunneltest.NewAuthority(t)
 	cert, key := authority.ClientFiles(t)
@@ -29,7 +29,7 @@ func TestStunnelTakesEveryGoldenFile(t *testing.T) {
 			if !strings.Contains(text, "accept = "+strings.Trim(free.Addr().String(), "[]")+":") || strings.Contains(text, ":20490\n") {
 				t.Fatalf("the port was not replaced in\n%s", text)
 			}
-			startsWith(t, program, text)
+			checkStart(t, program, text)
 		})
 	}
 }
@@ -41,8 +41,8 @@ func bracketed(address netip.Addr) string {
 	return "[" + address.String() + "]"
 }
 
-// startsWith runs stunnel until it accepts connections.
-func startsWith(t *testing.T, program, config string) {
+// checkStart runs stunnel until it accepts connections.
+func checkStart(t *testing.T, program, config string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "stunnel.conf")
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
@@ -57,23 +57,23 @@ func startsWith(t *testing.T, program, config string) {
 		t.Fatal(err)
 	}
 	var log []string
-	taken := false
+	accepted := false
 	for lines := bufio.NewScanner(stderr); lines.Scan(); {
 		log = append(log, lines.Text())
-		taken = taken || strings.HasSuffix(lines.Text(), "Configuration successful")
-		if taken && strings.Contains(lines.Text(), "Accepting new connections") {
+		accepted = accepted || strings.HasSuffix(lines.Text(), "Configuration successful")
+		if accepted && strings.Contains(lines.Text(), "Accepting new connections") {
 			break
 		}
 		if strings.Contains(lines.Text(), "LOG4") || strings.Contains(lines.Text(), "LOG3") {
-			t.Errorf("stunnel has something to say against it: %s", lines.Text())
+			t.Errorf("stunnel logged a warning or an error: %s", lines.Text())
 		}
 	}
-	if !taken {
-		t.Errorf("stunnel does not take it:\n%s\nconfiguration:\n%s", strings.Join(log, "\n"), config)
+	if !accepted {
+		t.Errorf("stunnel refused the configuration:\n%s\nconfiguration:\n%s", strings.Join(log, "\n"), config)
 	}
 	if err := cmd.Process.Kill(); err != nil {
-		t.Log("it has ended by itself:", err)
+		t.Log("stunnel has exited:", err)
 	}
-	// Killed, so there is no good ending.
+	// It returns an error, as the process was killed.
 	_ = cmd.Wait()
 }

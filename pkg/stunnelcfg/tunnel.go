@@ -1,5 +1,5 @@
-// Package stunnelcfg turns a tunnel's specification into the configuration file of its stunnel
-// process, and knows which options the installed stunnel has.
+// Package stunnelcfg renders the specification of a tunnel as stunnel's configuration file, and
+// parses which options the installed stunnel has.
 package stunnelcfg
 
 import (
@@ -11,9 +11,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
-// Render gives the bytes of a tunnel's configuration file. It
-// returns an error that names the field whose value is not allowed, or the option that stunnel
-// lacks: never a file in which less is verified.
+// Render returns stunnel's configuration file of a tunnel. It returns an error that names an invalid
+// field or a required option that stunnel lacks: no file verifies less than another.
 func Render(t spec.Tunnel, f Features) ([]byte, error) {
 	if err := f.Check(); err != nil {
 		return nil, err
@@ -23,8 +22,8 @@ func Render(t spec.Tunnel, f Features) ([]byte, error) {
 	}
 	var w writer
 	w.printf("; Written by efs-stunnel; changes are overwritten.")
-	// The supervisor runs stunnel in the foreground and follows its log, in which
-	// "Configuration successful" and "bound to" are of level info.
+	// The supervisor runs stunnel in the foreground and parses its log. The lines "Configuration
+	// successful" and "bound to" have the level info.
 	w.option("foreground", "yes")
 	w.printf("pid =")
 	w.option("syslog", "no")
@@ -39,7 +38,7 @@ func Render(t spec.Tunnel, f Features) ([]byte, error) {
 	return w.Bytes(), nil
 }
 
-// writer writes lines; its values have been checked.
+// writer writes lines. The caller has checked the values.
 type writer struct{ bytes.Buffer }
 
 func (w *writer) printf(format string, args ...any) { fmt.Fprintf(w, format+"\n", args...) }
@@ -50,7 +49,7 @@ func (w *writer) endpoints(t spec.Tunnel, f Features) {
 	w.option("accept", hostPort(t.Accept))
 	connect := t.Connect
 	if !f.Failover {
-		// Such a stunnel takes turns instead of preferring the first: one address only.
+		// Without the option, stunnel alternates between addresses instead of preferring the first.
 		connect = connect[:1]
 	}
 	for _, address := range connect {
@@ -64,7 +63,7 @@ func (w *writer) endpoints(t spec.Tunnel, f Features) {
 func (w *writer) verification(t spec.Tunnel, f Features) {
 	w.option("checkHost", t.CheckHost)
 	if f.SNI {
-		// Without it, stunnel sends the address that it connects to.
+		// Without the option, stunnel sends the address that it connects to.
 		w.option("sni", t.CheckHost)
 	}
 	w.option("verifyChain", "yes")
@@ -77,7 +76,7 @@ func (w *writer) verification(t spec.Tunnel, f Features) {
 	w.option("renegotiation", "no")
 }
 
-// timeouts are in seconds. Idle connections outlive the NFS lease's renewals.
+// timeouts are in seconds. TIMEOUTidle is longer than the interval of NFS lease renewals.
 func (w *writer) timeouts() {
 	w.option("TIMEOUTbusy", "20")
 	w.option("TIMEOUTclose", "0")
@@ -85,7 +84,7 @@ func (w *writer) timeouts() {
 	w.option("TIMEOUTidle", "70")
 }
 
-// optional are options that a stunnel built without the feature refuses.
+// optional writes options that stunnel refuses if it was built without the feature.
 func (w *writer) optional(f Features) {
 	if f.Libwrap {
 		w.option("libwrap", "no")
@@ -95,8 +94,8 @@ func (w *writer) optional(f Features) {
 	}
 }
 
-// hostPort writes IPv6 addresses without brackets: stunnel takes everything before the last
-// colon for the address, brackets included.
+// hostPort formats IPv6 addresses without brackets: stunnel takes everything before the last colon
+// for the address.
 func hostPort(a netip.AddrPort) string {
 	return a.Addr().Unmap().String() + ":" + strconv.Itoa(int(a.Port()))
 }

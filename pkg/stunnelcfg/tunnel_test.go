@@ -14,7 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
 func addresses(texts ...string) []netip.AddrPort {
 	var all []netip.AddrPort
@@ -24,7 +24,7 @@ func addresses(texts ...string) []netip.AddrPort {
 	return all
 }
 
-// plain is an ordinary tunnel.
+// plain returns a valid tunnel.
 func plain() spec.Tunnel {
 	return spec.Tunnel{
 		Name: "fs-34a3p3", Accept: netip.MustParseAddrPort("127.0.0.1:20490"),
@@ -39,7 +39,7 @@ type golden struct {
 	features stunnelcfg.Features
 }
 
-// goldens are by file name.
+// goldens maps names of golden files to what they render.
 func goldens() map[string]golden {
 	withCertificate := plain()
 	withCertificate.Name += ".fsap-0123456789abcdef0"
@@ -51,10 +51,10 @@ func goldens() map[string]golden {
 	standby.Accept, standby.Restart = netip.MustParseAddrPort("127.0.0.2:20490"), 7
 	least := stunnelcfg.Features{CheckHost: true, VerifyChain: true, SSLVersionMin: true, SocketActivation: true}
 	return map[string]golden{
-		"plain":              {plain(), everything()},
-		"client-certificate": {withCertificate, everything()},
-		"ipv6":               {ipv6, everything()},
-		"standby":            {standby, everything()},
+		"plain":              {plain(), allFeatures()},
+		"client-certificate": {withCertificate, allFeatures()},
+		"ipv6":               {ipv6, allFeatures()},
+		"standby":            {standby, allFeatures()},
 		"least-features":     {plain(), least},
 	}
 }
@@ -73,20 +73,20 @@ func TestGolden(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(readTestdata(t, name+".conf"), string(got)); diff != "" {
-				t.Errorf("file mismatch (-want +got); -update writes it anew:\n%s", diff)
+				t.Errorf("file mismatch (-want +got); -update updates the file:\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestNeverLessThanVerified(t *testing.T) {
+func TestMissingFeatureFailsRender(t *testing.T) {
 	for option, spoil := range map[string]func(*stunnelcfg.Features){
 		"checkHost":     func(f *stunnelcfg.Features) { f.CheckHost = false },
 		"verifyChain":   func(f *stunnelcfg.Features) { f.VerifyChain = false },
 		"sslVersionMin": func(f *stunnelcfg.Features) { f.SSLVersionMin = false },
 		"socket":        func(f *stunnelcfg.Features) { f.SocketActivation = false },
 	} {
-		f := everything()
+		f := allFeatures()
 		spoil(&f)
 		if config, err := stunnelcfg.Render(plain(), f); err == nil || !strings.Contains(err.Error(), option) || config != nil {
 			t.Errorf("without %s: got %q and %v, want an error that names it", option, config, err)

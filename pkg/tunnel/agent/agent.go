@@ -46,7 +46,7 @@ type Options struct {
 	Credentials func(ctx context.Context, region string) (certificates.Credentials, error)
 	Dialer      probe.Dialer
 	// Clients lists connections to loopback ports, except the agent's own.
-	Clients func() (sockets.Uses, error)
+	Clients func() (sockets.ClientCounts, error)
 	// Status reads the supervisor's status file. It must not block.
 	Status        func() (supervise.Status, error)
 	ProbeInterval time.Duration

@@ -254,7 +254,7 @@ func (p *pod) startSupervisor() {
 			Prefix: p.dir.Prefix(), Stunnel: p.program, MemoryLimit: supervise.DefaultMemoryLimit,
 			Launcher: []string{"/usr/bin/env", launchVariable + "=yes", os.Args[0]},
 			Clients:  clients, Listening: sockets.Listening,
-			ServeOn: patience, StopGrace: 5 * time.Second, Log: p.logger().With("controller", "supervisor"),
+			DrainTimeout: patience, StopGrace: 5 * time.Second, Log: p.logger().With("controller", "supervisor"),
 		})
 	})
 }

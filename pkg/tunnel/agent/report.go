@@ -77,7 +77,7 @@ func (a *Agent) reportCertificate(t routing.Tunnel, now time.Time) {
 func (a *Agent) reportRefusedConfiguration(t routing.Tunnel) {
 	p := a.status.Tunnels[t.Name].Process
 	if p != nil && (p.Reason == supervise.ReasonBadConfig || p.Reason == supervise.ReasonStartFailed) {
-		a.warn(wellknown.EventConfigurationRefused, t.Name, fmt.Sprintf("tunnel to %s on port %d cannot run as it is configured (%s): %s", t.Name, t.Port, p.Reason, p.Words))
+		a.warn(wellknown.EventConfigurationRefused, t.Name, fmt.Sprintf("tunnel to %s on port %d cannot run as it is configured (%s): %s", t.Name, t.Port, p.Reason, p.Message))
 	}
 }
 
@@ -156,7 +156,7 @@ func (a *Agent) record(state *tunnelState, kind, reason, message string) {
 func (a *Agent) unhealthyMessage(state *tunnelState) string {
 	words := state.result.Err.Error()
 	if problem := a.status.Tunnels[state.Name].Connection; problem != nil && !isHijacked(state) {
-		words = fmt.Sprintf("%s: %s", problem.Reason, problem.Words)
+		words = fmt.Sprintf("%s: %s", problem.Reason, problem.Message)
 	}
 	open := ""
 	if state.result.Established {

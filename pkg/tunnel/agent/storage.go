@@ -34,7 +34,7 @@ func (a *Agent) load() {
 }
 
 func (a *Agent) loadState() error {
-	text, err := a.options.Dir.Memory()
+	text, err := a.options.Dir.State()
 	if err != nil || text == nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (a *Agent) save() error {
 	if bytes.Equal(text, a.stored) {
 		return nil
 	}
-	if err := a.options.Dir.WriteMemory(text); err != nil {
+	if err := a.options.Dir.WriteState(text); err != nil {
 		return err
 	}
 	a.stored = text

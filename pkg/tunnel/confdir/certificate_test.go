@@ -19,12 +19,12 @@ func modeOf(t *testing.T, file string) os.FileMode {
 	return info.Mode().Perm()
 }
 
-func TestKeyIsItsOwnersOnly(t *testing.T) {
+func TestKeyIsReadableByOwnerOnly(t *testing.T) {
 	dir, folder := open(t)
 	if got, err := dir.Key(); err != nil || got != nil {
 		t.Errorf("got %q, %v; want no key at first", got, err)
 	}
-	for _, content := range []string{"one", "one", "two"} { // the second finds a file that cannot be written to
+	for _, content := range []string{"one", "one", "two"} { // the file is read-only after the first
 		if err := dir.WriteKey([]byte(content)); err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +40,7 @@ func TestKeyIsItsOwnersOnly(t *testing.T) {
 	}
 }
 
-func TestCertificateEndsWithItsTunnel(t *testing.T) {
+func TestRemoveTunnelRemovesCertificate(t *testing.T) {
 	dir, folder := open(t)
 	if err := dir.WriteCertificate(tunnelName, []byte("certificate")); err != nil {
 		t.Fatal(err)
@@ -68,16 +68,16 @@ func TestCertificateEndsWithItsTunnel(t *testing.T) {
 	}
 }
 
-func TestCertificatesOfNoTunnel(t *testing.T) {
+func TestCertificateOfInvalidNameFails(t *testing.T) {
 	dir, _ := open(t)
 	const bad = "../fs-1"
 	if err := dir.WriteCertificate(bad, nil); err == nil {
-		t.Error("it was written")
+		t.Errorf("%q was written", bad)
 	}
 	if _, err := dir.Certificate(bad); err == nil {
-		t.Error("it was read")
+		t.Errorf("%q was read", bad)
 	}
 	if err := dir.RemoveCertificate(bad); err == nil {
-		t.Error("it was removed")
+		t.Errorf("%q was removed", bad)
 	}
 }

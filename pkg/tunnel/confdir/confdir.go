@@ -1,11 +1,10 @@
-// Package confdir is the folder that agent and supervisor of a node share. The agent puts there what
-// tunnels are to be, one file for each; the supervisor, how they are, and stunnel's configuration
-// files, which begin with the prefix that the folder is opened with. Beside them lies what the agent
-// must know after a restart, and what stunnel reads besides: the client certificates of tunnels,
-// and the key of all of them.
+// Package confdir reads and writes the directory that the agent and the supervisor of a node share.
+// The agent writes one specification for each tunnel, the client certificates with their key, and
+// the state that it needs after a restart. The supervisor writes its status and stunnel's
+// configuration files. The names of all files begin with one prefix.
 //
-// Every file is put in place by a rename, so that whoever reads it sees all of it, and whoever
-// dies at any line leaves the old or the new one.
+// Files are replaced by a rename: a reader sees the complete old or the complete new content, even
+// when the writer crashes.
 package confdir
 
 import (
@@ -20,67 +19,68 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
-// Names of files. What begins with the prefix and a dot is stunnel's configuration.
+// Names of files, after the prefix. stunnel's configuration files have the prefix and a dot.
 const (
 	suffixTable  = "-table.yaml"
-	suffixMemory = "-agent.json"
+	suffixState  = "-agent.json"
 	suffixStatus = "-status.json"
 	suffixSocket = "-agent.sock"
 	suffixStore  = "-sockets.sock"
 	suffixKey    = "-client.key"
-	// These have the tunnel's name between.
-	beforeTunnel, afterTunnel = "-client.", ".pem"
-	beforeSpec, afterSpec     = "-tunnel.", ".json"
+	// The name of the tunnel is between these.
+	certificatePrefix, certificateSuffix = "-client.", ".pem"
+	specPrefix, specSuffix               = "-tunnel.", ".json"
 )
 
 const (
-	// fileMode: nobody else has to read the files, which name private keys.
+	// fileMode: only agent and supervisor, which run as one user, read the files.
 	fileMode = 0o600
-	// keyMode: nobody writes a key, which is replaced if it must be.
+	// keyMode: a key is never changed in place, only replaced.
 	keyMode = 0o400
 )
 
-// Dir is the folder. The zero Dir is of no use.
+// Dir is an open directory. The zero Dir is invalid.
 type Dir struct{ prefix string }
 
-// Open checks that the folder is there. The prefix is a path whose last part begins the files'
-// names.
+// Open returns an error if the directory of the prefix does not exist. The last part of the prefix
+// begins the names of the files.
 func Open(prefix string) (Dir, error) {
 	absolute, err := filepath.Abs(prefix)
 	if err != nil {
-		return Dir{}, fmt.Errorf("looking for the configuration folder: %w", err)
+		return Dir{}, fmt.Errorf("opening the configuration directory: %w", err)
 	}
 	info, err := os.Stat(filepath.Dir(absolute))
 	if err != nil {
-		return Dir{}, fmt.Errorf("looking for the configuration folder: %w", err)
+		return Dir{}, fmt.Errorf("opening the configuration directory: %w", err)
 	}
 	if !info.IsDir() {
-		return Dir{}, fmt.Errorf("looking for the configuration folder: %s is none", filepath.Dir(absolute))
+		return Dir{}, fmt.Errorf("opening the configuration directory: %s is not a directory", filepath.Dir(absolute))
 	}
 	return Dir{absolute}, nil
 }
 
-// Prefix is the absolute form of what Open was given.
+// Prefix returns the prefix as an absolute path.
 func (d Dir) Prefix() string { return d.prefix }
 
-// Socket is where the agent of this folder answers kubelet's probes.
+// Socket returns the path of the unix socket where the agent answers the probes of the kubelet.
 func (d Dir) Socket() string { return d.prefix + suffixSocket }
 
-// CheckPrefix returns an error that says what is allowed unless this can be the prefix of a folder.
+// CheckPrefix returns an error if the prefix is invalid for Open.
 func CheckPrefix(prefix string) error {
 	if !filepath.IsAbs(prefix) || strings.HasSuffix(prefix, "/") {
-		return errors.New("want an absolute path that ends in the beginning of a file's name")
+		return errors.New("want an absolute path that ends in the beginning of a file name")
 	}
 	return nil
 }
 
-// StoreSocket is where the agent of this folder keeps the supervisor's sockets (package fdstore).
+// StoreSocket returns the path of the unix socket where the agent stores the supervisor's sockets
+// (package fdstore).
 func (d Dir) StoreSocket() string { return d.prefix + suffixStore }
 
-// StatusFile is where the supervisor of this folder says how tunnels are.
+// StatusFile returns the path of the supervisor's status.
 func (d Dir) StatusFile() string { return d.prefix + suffixStatus }
 
-// Names are the tunnels that have a specification, in order.
+// Names lists the tunnels that have a specification, sorted.
 func (d Dir) Names() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(d.prefix))
 	if err != nil {
@@ -95,68 +95,68 @@ func (d Dir) Names() ([]string, error) {
 	return names, nil
 }
 
-// TunnelOf is the tunnel whose specification a file is, "" when it is none.
+// TunnelOf returns the tunnel whose specification a file is, "" for any other file.
 func (d Dir) TunnelOf(file string) string {
-	name, ok := strings.CutPrefix(filepath.Base(file), filepath.Base(d.prefix)+beforeSpec)
-	name, isSpec := strings.CutSuffix(name, afterSpec)
+	name, ok := strings.CutPrefix(filepath.Base(file), filepath.Base(d.prefix)+specPrefix)
+	name, isSpec := strings.CutSuffix(name, specSuffix)
 	if !ok || !isSpec || spec.CheckName(name) != nil {
 		return ""
 	}
 	return name
 }
 
-func (d Dir) specFile(name string) string { return d.prefix + beforeSpec + name + afterSpec }
+func (d Dir) specFile(name string) string { return d.prefix + specPrefix + name + specSuffix }
 
-// Write puts a tunnel's specification in place. Equal bytes are not written again.
+// Write writes a tunnel's specification. It does not write equal bytes again.
 func (d Dir) Write(name string, text []byte) (changed bool, err error) {
 	if err := spec.CheckName(name); err != nil {
 		return false, fmt.Errorf("writing a tunnel's specification: %w", err)
 	}
-	return put(d.specFile(name), text, fileMode)
+	return replaceFile(d.specFile(name), text, fileMode)
 }
 
-// Read gives a tunnel's specification, nil when it has none.
+// Read reads a tunnel's specification, nil if there is none.
 func (d Dir) Read(name string) ([]byte, error) {
 	if err := spec.CheckName(name); err != nil {
 		return nil, fmt.Errorf("reading a tunnel's specification: %w", err)
 	}
-	return read(d.specFile(name))
+	return readFile(d.specFile(name))
 }
 
-// Remove ends a tunnel, and takes its certificate away. One that is gone already is fine.
+// Remove removes a tunnel's specification and client certificate, if there are any.
 func (d Dir) Remove(name string) error {
-	if err := remove(name, d.specFile(name)); err != nil {
+	if err := removeFile(name, d.specFile(name)); err != nil {
 		return err
 	}
 	return d.RemoveCertificate(name)
 }
 
-// ConfigFile is where the stunnel process of a tunnel finds its configuration.
+// ConfigFile returns the path of stunnel's configuration of a tunnel.
 func (d Dir) ConfigFile(name string) string { return d.prefix + "." + name }
 
-// WriteConfig puts it in place. Equal bytes are not written again: on a full disk, too, a process
-// that died is started again.
+// WriteConfig writes stunnel's configuration of a tunnel. It does not write equal bytes again, so
+// that stunnel can restart on a full disk.
 func (d Dir) WriteConfig(name string, text []byte) error {
 	if err := spec.CheckName(name); err != nil {
 		return fmt.Errorf("writing stunnel's configuration: %w", err)
 	}
-	_, err := put(d.ConfigFile(name), text, fileMode)
+	_, err := replaceFile(d.ConfigFile(name), text, fileMode)
 	return err
 }
 
-// RemoveConfig takes it away. One that is gone already is fine.
-func (d Dir) RemoveConfig(name string) error { return remove(name, d.ConfigFile(name)) }
+// RemoveConfig removes stunnel's configuration of a tunnel, if there is one.
+func (d Dir) RemoveConfig(name string) error { return removeFile(name, d.ConfigFile(name)) }
 
-// Status is what the supervisor said last, fs.ErrNotExist while none runs.
+// Status reads the supervisor's status. The error is fs.ErrNotExist while no supervisor runs.
 func (d Dir) Status() ([]byte, error) { return os.ReadFile(d.StatusFile()) }
 
-// WriteStatus puts it in place.
+// WriteStatus writes the supervisor's status.
 func (d Dir) WriteStatus(text []byte) error {
-	_, err := put(d.StatusFile(), text, fileMode)
+	_, err := replaceFile(d.StatusFile(), text, fileMode)
 	return err
 }
 
-// RemoveStatus takes it away. One that is gone already is fine.
+// RemoveStatus removes the supervisor's status, if there is one.
 func (d Dir) RemoveStatus() error {
 	if err := os.Remove(d.StatusFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing the status: %w", err)
@@ -164,36 +164,36 @@ func (d Dir) RemoveStatus() error {
 	return nil
 }
 
-// Table is the last good table, nil when there was none.
-func (d Dir) Table() ([]byte, error) { return read(d.prefix + suffixTable) }
+// Table reads the last valid table of targets, nil if there is none.
+func (d Dir) Table() ([]byte, error) { return readFile(d.prefix + suffixTable) }
 
-// WriteTable keeps a table.
+// WriteTable writes the last valid table of targets.
 func (d Dir) WriteTable(text []byte) error {
-	_, err := put(d.prefix+suffixTable, text, fileMode)
+	_, err := replaceFile(d.prefix+suffixTable, text, fileMode)
 	return err
 }
 
-// Memory is what the agent noted last, nil when it never did.
-func (d Dir) Memory() ([]byte, error) { return read(d.prefix + suffixMemory) }
+// State reads the agent's state, nil if there is none.
+func (d Dir) State() ([]byte, error) { return readFile(d.prefix + suffixState) }
 
-// WriteMemory keeps the agent's notes.
-func (d Dir) WriteMemory(text []byte) error {
-	_, err := put(d.prefix+suffixMemory, text, fileMode)
+// WriteState writes the agent's state.
+func (d Dir) WriteState(text []byte) error {
+	_, err := replaceFile(d.prefix+suffixState, text, fileMode)
 	return err
 }
 
-func read(path string) ([]byte, error) {
+func readFile(path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading what was kept: %w", err)
+		return nil, fmt.Errorf("reading a file of the configuration directory: %w", err)
 	}
 	return text, nil
 }
 
-func remove(name, path string) error {
+func removeFile(name, path string) error {
 	if err := spec.CheckName(name); err != nil {
 		return fmt.Errorf("removing a tunnel's file: %w", err)
 	}
@@ -203,19 +203,19 @@ func remove(name, path string) error {
 	return nil
 }
 
-// put replaces a file unless it has the content already.
-func put(path string, content []byte, mode fs.FileMode) (changed bool, err error) {
+// replaceFile replaces a file unless it has the content already.
+func replaceFile(path string, content []byte, mode fs.FileMode) (changed bool, err error) {
 	old, err := os.ReadFile(path)
 	if err == nil && bytes.Equal(old, content) {
 		return false, nil
 	}
-	// The name begins with a dot, so that nobody takes it for a tunnel's. It is always the same:
-	// whoever dies before the rename leaves one file, not one for each time.
+	// The leading dot keeps TunnelOf from matching the file. With a constant name, crashes leave one
+	// temporary file at most.
 	fresh := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("writing a file: %w", err)
 	}
-	if err := create(fresh, content, mode); err != nil {
+	if err := createFile(fresh, content, mode); err != nil {
 		return false, fmt.Errorf("writing a file: %w", err)
 	}
 	if err := os.Rename(fresh, path); err != nil {
@@ -224,8 +224,8 @@ func put(path string, content []byte, mode fs.FileMode) (changed bool, err error
 	return true, nil
 }
 
-// create follows no link that somebody else may have put there.
-func create(path string, content []byte, mode fs.FileMode) error {
+// createFile does not follow symbolic links.
+func createFile(path string, content []byte, mode fs.FileMode) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err

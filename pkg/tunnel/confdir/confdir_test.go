@@ -45,14 +45,14 @@ func TestWriteReadRemove(t *testing.T) {
 	}
 }
 
-func TestNamesAreThoseOfTunnels(t *testing.T) {
+func TestNamesListsSpecificationsOnly(t *testing.T) {
 	dir, folder := open(t)
 	for _, name := range []string{"fs-2", "fs-1.fsap-2", "status"} {
 		if _, err := dir.Write(name, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, write := range map[string]func([]byte) error{"table": dir.WriteTable, "memory": dir.WriteMemory} {
+	for name, write := range map[string]func([]byte) error{"table": dir.WriteTable, "state": dir.WriteState} {
 		if err := write([]byte("x")); err != nil {
 			t.Errorf("writing the %s: %v", name, err)
 		}
@@ -72,7 +72,7 @@ func TestNamesAreThoseOfTunnels(t *testing.T) {
 	}
 }
 
-func TestNamesThatLeaveTheFolder(t *testing.T) {
+func TestInvalidNamesFail(t *testing.T) {
 	dir, _ := open(t)
 	for _, name := range []string{"", "../x", "a/b", "a.b", "A", "fs-1\n"} {
 		if _, err := dir.Write(name, nil); err == nil {
@@ -87,7 +87,7 @@ func TestNamesThatLeaveTheFolder(t *testing.T) {
 	}
 }
 
-func TestLeftoversAreInNobodysWay(t *testing.T) {
+func TestLeftoverTemporaryFileIsReplaced(t *testing.T) {
 	dir, folder := open(t)
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.Symlink(outside, filepath.Join(folder, ".stunnel.conf-tunnel.fs-1.json.new")); err != nil {
@@ -97,19 +97,19 @@ func TestLeftoversAreInNobodysWay(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(outside); err == nil {
-		t.Error("a link led out of the folder")
+		t.Error("the write followed a symbolic link out of the directory")
 	}
 }
 
-func TestKeptAcrossLives(t *testing.T) {
+func TestTableAndStateSurviveReopen(t *testing.T) {
 	dir, folder := open(t)
 	if text, err := dir.Table(); text != nil || err != nil {
-		t.Errorf("got %q, %v of nothing", text, err)
+		t.Errorf("got %q, %v, want no table at first", text, err)
 	}
 	if err := dir.WriteTable([]byte("table")); err != nil {
 		t.Fatal(err)
 	}
-	if err := dir.WriteMemory([]byte("memory")); err != nil {
+	if err := dir.WriteState([]byte("state")); err != nil {
 		t.Fatal(err)
 	}
 	again, err := confdir.Open(filepath.Join(folder, "stunnel.conf"))
@@ -117,20 +117,20 @@ func TestKeptAcrossLives(t *testing.T) {
 		t.Fatal(err)
 	}
 	table, tableErr := again.Table()
-	memory, memoryErr := again.Memory()
-	if string(table) != "table" || string(memory) != "memory" || tableErr != nil || memoryErr != nil {
-		t.Errorf("got %q, %v and %q, %v", table, tableErr, memory, memoryErr)
+	state, stateErr := again.State()
+	if string(table) != "table" || string(state) != "state" || tableErr != nil || stateErr != nil {
+		t.Errorf("got %q, %v and %q, %v", table, tableErr, state, stateErr)
 	}
 }
 
-func TestNoFolder(t *testing.T) {
+func TestOpenWithoutDirectoryFails(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, prefix := range []string{"/no/such/folder/x", filepath.Join(file, "x")} {
+	for _, prefix := range []string{"/no/such/directory/x", filepath.Join(file, "x")} {
 		if _, err := confdir.Open(prefix); err == nil {
-			t.Errorf("%s is taken for a folder's", prefix)
+			t.Errorf("%s was opened", prefix)
 		}
 	}
 }

@@ -1,5 +1,6 @@
-// Package ephemeral holds the local ports that a node's kernel gives to processes that ask for any
-// port. A tunnel's port must not be one of them: whoever has it keeps the tunnel from listening.
+// Package ephemeral parses the settings of a node's ephemeral ports, which the kernel assigns to
+// sockets without a port of their own. A tunnel's port must not be one of them, because another
+// process may have it when the tunnel is to listen.
 package ephemeral
 
 import (
@@ -11,14 +12,13 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Ports are a node's ephemeral ports; the zero Ports has none.
+// Ports are the ephemeral ports of a node. The zero Ports contains none.
 type Ports struct {
 	Range    ports.Span
-	Reserved []ports.Span // the kernel leaves these out
+	Reserved []ports.Span // exceptions from Range
 }
 
-// Parse reads the settings net.ipv4.ip_local_port_range and net.ipv4.ip_local_reserved_ports, as
-// the kernel shows them.
+// Parse parses the values of net.ipv4.ip_local_port_range and net.ipv4.ip_local_reserved_ports.
 func Parse(portRange, reserved string) (Ports, error) {
 	fields := strings.Fields(portRange)
 	if len(fields) != 2 {
@@ -51,10 +51,10 @@ func spanOf(first, last string) (ports.Span, error) {
 	if noFirst != nil || noLast != nil || from < 0 || to < from || to > wellknown.MaxPort {
 		return ports.Span{}, fmt.Errorf("want ports up to %d, the lower one first", wellknown.MaxPort)
 	}
-	return ports.Span{First: max(from, 1), Last: to}, nil // port 0 is nobody's
+	return ports.Span{First: max(from, 1), Last: to}, nil // port 0 is never assigned
 }
 
-// Contains says whether the kernel may give the port to any process.
+// Contains reports whether the kernel may assign the port.
 func (p Ports) Contains(port int) bool {
 	for _, reserved := range p.Reserved {
 		if reserved.Contains(port) {

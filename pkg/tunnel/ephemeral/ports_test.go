@@ -37,21 +37,21 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestParseNamesWhatIsWrong(t *testing.T) {
+func TestParseErrorsNameSetting(t *testing.T) {
 	const wantPorts = "want ports up to 65535, the lower one first"
 	tests := map[string]struct {
 		portRange, reserved string
 		want                string
 	}{
-		"nothing":          {"", "", `ip_local_port_range is "": want two ports`},
-		"one port":         {"32768\n", "", `ip_local_port_range is "32768\n": want two ports`},
-		"words":            {"from to", "", `ip_local_port_range is "from to": ` + wantPorts},
-		"the wrong order":  {"60999 32768", "", `ip_local_port_range is "60999 32768": ` + wantPorts},
-		"too high":         {"1 65536", "", `ip_local_port_range is "1 65536": ` + wantPorts},
-		"negative":         {"-1 5", "", `ip_local_port_range is "-1 5": ` + wantPorts},
-		"reserved words":   {"1 5", "http", `ip_local_reserved_ports has "http": ` + wantPorts},
-		"a reserved end":   {"1 5", "5-", `ip_local_reserved_ports has "5-": ` + wantPorts},
-		"reserved upwards": {"1 5", "3,5-4", `ip_local_reserved_ports has "5-4": ` + wantPorts},
+		"empty":                        {"", "", `ip_local_port_range is "": want two ports`},
+		"one port":                     {"32768\n", "", `ip_local_port_range is "32768\n": want two ports`},
+		"not numbers":                  {"from to", "", `ip_local_port_range is "from to": ` + wantPorts},
+		"wrong order":                  {"60999 32768", "", `ip_local_port_range is "60999 32768": ` + wantPorts},
+		"too high":                     {"1 65536", "", `ip_local_port_range is "1 65536": ` + wantPorts},
+		"negative":                     {"-1 5", "", `ip_local_port_range is "-1 5": ` + wantPorts},
+		"reserved name":                {"1 5", "http", `ip_local_reserved_ports has "http": ` + wantPorts},
+		"reserved span without end":    {"1 5", "5-", `ip_local_reserved_ports has "5-": ` + wantPorts},
+		"reserved span in wrong order": {"1 5", "3,5-4", `ip_local_reserved_ports has "5-4": ` + wantPorts},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -76,6 +76,6 @@ func TestContains(t *testing.T) {
 		}
 	}
 	if (ephemeral.Ports{}).Contains(0) || (ephemeral.Ports{}).Contains(20490) {
-		t.Error("no ports contain one")
+		t.Error("the zero Ports contains a port")
 	}
 }

@@ -15,115 +15,114 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
 )
 
-const patience = 60 * time.Second
+const testTimeout = 60 * time.Second
 
-// closeAll closes listening sockets, to which nothing was written that could be lost.
+// closeAll ignores errors: no data can be lost on a listening socket.
 func closeAll(sockets ...io.Closer) {
 	for _, socket := range sockets {
 		_ = socket.Close()
 	}
 }
 
-// place is where a store is, or may be.
-type place struct {
+type harness struct {
 	*testing.T
-	path string
+	path string // of the store's socket
 }
 
-func newPlace(t *testing.T) *place {
+func newHarness(t *testing.T) *harness {
 	t.Helper()
-	return &place{t, filepath.Join(t.TempDir(), "store.sock")}
+	return &harness{t, filepath.Join(t.TempDir(), "store.sock")}
 }
 
-// serve runs a store until the returned function ends it.
-func (p *place) serve() (end func()) {
-	ctx, cancel := context.WithCancel(p.Context())
+// startStore runs a store until the returned function stops it.
+func (h *harness) startStore() (end func()) {
+	ctx, cancel := context.WithCancel(h.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- fdstore.Serve(ctx, p.path, slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- fdstore.Serve(ctx, h.path, slog.New(slog.DiscardHandler)) }()
 	return func() {
 		cancel()
 		if err := <-ended; err != nil {
-			p.Errorf("the store ended with %v", err)
+			h.Errorf("store returned %v", err)
 		}
 	}
 }
 
-// socket listens, and is nobody's but the test's.
-func (p *place) socket() (netip.AddrPort, *os.File) {
-	p.Helper()
+// newSocket returns a listening socket of which the test has the only descriptor.
+func (h *harness) newSocket() (netip.AddrPort, *os.File) {
+	h.Helper()
 	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 9)})
 	if err != nil {
-		p.Fatal(err)
+		h.Fatal(err)
 	}
 	defer listener.Close()
 	file, err := listener.File()
 	if err != nil {
-		p.Fatal(err)
+		h.Fatal(err)
 	}
-	p.Cleanup(func() { closeAll(file) })
+	h.Cleanup(func() { closeAll(file) })
 	return netip.MustParseAddrPort(listener.Addr().String()), file
 }
 
-func (p *place) keeper() (k *fdstore.Keeper, end func()) {
-	ctx, cancel := context.WithCancel(p.Context())
-	p.Cleanup(cancel)
-	return fdstore.NewKeeper(ctx, p.path, slog.New(slog.DiscardHandler)), cancel
+func (h *harness) newClient() (k *fdstore.Client, end func()) {
+	ctx, cancel := context.WithCancel(h.Context())
+	h.Cleanup(cancel)
+	return fdstore.NewClient(ctx, h.path, slog.New(slog.DiscardHandler)), cancel
 }
 
-// listens says whether a socket is open at an address.
-func (p *place) listens(address netip.AddrPort) bool {
-	p.Helper()
+// isOpen reports whether a socket listens on an address.
+func (h *harness) isOpen(address netip.AddrPort) bool {
+	h.Helper()
 	all, err := sockets.Listening()
 	if err != nil {
-		p.Fatal(err)
+		h.Fatal(err)
 	}
 	return len(all[address]) > 0
 }
 
-func (p *place) until(what string, done func() bool) {
-	p.Helper()
-	for deadline := time.Now().Add(patience); !done(); <-time.After(5 * time.Millisecond) {
+func (h *harness) waitFor(what string, done func() bool) {
+	h.Helper()
+	for deadline := time.Now().Add(testTimeout); !done(); <-time.After(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			p.Fatalf("not in time: %s", what)
+			h.Fatalf("timed out waiting until %s", what)
 		}
 	}
 }
 
-// taken waits until the store gives so many sockets.
-func (p *place) taken(count int) map[netip.AddrPort]*os.File {
-	p.Helper()
+// waitTaken takes sockets until the store returns count of them.
+func (h *harness) waitTaken(count int) map[netip.AddrPort]*os.File {
+	h.Helper()
 	var files map[netip.AddrPort]*os.File
-	p.until("the store has what was kept", func() bool {
+	h.waitFor("the store has the sockets", func() bool {
 		for _, file := range files {
 			closeAll(file)
 		}
-		files = fdstore.Take(p.path, slog.New(slog.DiscardHandler))
+		files = fdstore.Take(h.path, slog.New(slog.DiscardHandler))
 		return len(files) == count
 	})
 	return files
 }
 
-func TestSocketsOutliveTheirOwner(t *testing.T) {
-	p := newPlace(t)
-	end := p.serve()
-	one, oneFile := p.socket()
-	two, twoFile := p.socket()
-	keeper, endKeeper := p.keeper()
-	keeper.Keep(map[netip.AddrPort]*os.File{one: oneFile, two: twoFile})
-	for _, file := range p.taken(2) {
+func TestStoredSocketsOutliveSupervisor(t *testing.T) {
+	h := newHarness(t)
+	end := h.startStore()
+	one, oneFile := h.newSocket()
+	two, twoFile := h.newSocket()
+	keeper, endKeeper := h.newClient()
+	keeper.Store(map[netip.AddrPort]*os.File{one: oneFile, two: twoFile})
+	for _, file := range h.waitTaken(2) {
 		closeAll(file)
 	}
 	endKeeper()
 	closeAll(oneFile, twoFile)
-	if !p.listens(one) || !p.listens(two) {
-		t.Fatal("a port is shut while its owner is away")
+	if !h.isOpen(one) || !h.isOpen(two) {
+		t.Fatal("a port is closed while no supervisor runs")
 	}
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp4", one.String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	taken := p.taken(2)
+	taken := h.waitTaken(2)
 	listener, err := net.FileListener(taken[one])
 	if err != nil {
 		t.Fatal(err)
@@ -134,53 +133,52 @@ func TestSocketsOutliveTheirOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	if waiting.RemoteAddr().String() != conn.LocalAddr().String() {
-		t.Errorf("got a connection from %s, want the one that waited", waiting.RemoteAddr())
+		t.Errorf("got a connection from %s, want the one that was waiting", waiting.RemoteAddr())
 	}
 	waiting.Close()
-	second, _ := p.keeper()
-	second.Keep(map[netip.AddrPort]*os.File{one: taken[one]})
+	second, _ := h.newClient()
+	second.Store(map[netip.AddrPort]*os.File{one: taken[one]})
 	closeAll(taken[two])
-	p.until("what the new owner does not want is closed", func() bool { return !p.listens(two) })
-	second.Keep(nil)
+	h.waitFor("the socket that the new supervisor does not store is closed", func() bool { return !h.isOpen(two) })
+	second.Store(nil)
 	closeAll(listener, taken[one])
-	p.until("what is not wanted any more is closed", func() bool { return !p.listens(one) })
+	h.waitFor("the removed socket is closed", func() bool { return !h.isOpen(one) })
 	end()
 }
 
-func TestKeeperFindsALaterStore(t *testing.T) {
-	p := newPlace(t)
-	address, file := p.socket()
-	keeper, _ := p.keeper()
-	keeper.Keep(map[netip.AddrPort]*os.File{address: file})
-	if files := fdstore.Take(p.path, slog.New(slog.DiscardHandler)); len(files) > 0 {
-		t.Fatalf("got %v from no store", files)
+func TestClientReconnectsToLaterStore(t *testing.T) {
+	h := newHarness(t)
+	address, file := h.newSocket()
+	keeper, _ := h.newClient()
+	keeper.Store(map[netip.AddrPort]*os.File{address: file})
+	if files := fdstore.Take(h.path, slog.New(slog.DiscardHandler)); len(files) > 0 {
+		t.Fatalf("got %v without a store", files)
 	}
 	for range 2 {
-		end := p.serve()
-		closeAll(p.taken(1)[address])
+		end := h.startStore()
+		closeAll(h.waitTaken(1)[address])
 		end()
 	}
 }
 
-// TestNonsense has a store outlive a client that does not know its language.
-func TestNonsense(t *testing.T) {
-	p := newPlace(t)
-	end := p.serve()
+func TestInvalidMessagesDoNotStopStore(t *testing.T) {
+	h := newHarness(t)
+	end := h.startStore()
 	defer end()
-	for _, words := range []string{"", "x", `{"verb":"keep","address":"127.0.0.1:1"}`, `{"verb":"kept"}`, `{"verb":1}`} {
+	for _, text := range []string{"", "x", `{"verb":"keep","address":"127.0.0.1:1"}`, `{"verb":"kept"}`, `{"verb":1}`} {
 		var conn net.Conn
-		p.until("the store is reached", func() (ok bool) {
+		h.waitFor("the store accepts a connection", func() (ok bool) {
 			var err error
-			conn, err = (&net.Dialer{}).DialContext(t.Context(), "unixpacket", p.path)
+			conn, err = (&net.Dialer{}).DialContext(t.Context(), "unixpacket", h.path)
 			return err == nil
 		})
-		if _, err := conn.Write([]byte(words)); err != nil {
+		if _, err := conn.Write([]byte(text)); err != nil {
 			t.Error(err)
 		}
 		conn.Close()
 	}
-	address, file := p.socket()
-	keeper, _ := p.keeper()
-	keeper.Keep(map[netip.AddrPort]*os.File{address: file})
-	closeAll(p.taken(1)[address])
+	address, file := h.newSocket()
+	keeper, _ := h.newClient()
+	keeper.Store(map[netip.AddrPort]*os.File{address: file})
+	closeAll(h.waitTaken(1)[address])
 }

@@ -1,7 +1,7 @@
-// Package fdstore keeps the supervisor's listening sockets while the supervisor is away: the agent,
-// in a container of its own, holds a copy of each. A port stays open then, connections wait, and
-// the next supervisor of the pod takes the sockets back. systemd does the same for its services
-// under this name.
+// Package fdstore keeps the supervisor's listening sockets open while the supervisor restarts. The
+// agent, in another container of the pod, holds a copy of each socket, so that connections wait in
+// the backlog. The next supervisor of the pod takes the sockets back. systemd has the same for its
+// services under this name.
 package fdstore
 
 import (
@@ -15,27 +15,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// verb is what a message asks for, or tells.
+// verb is the type of a message.
 type verb string
 
 const (
-	verbTake  verb = "take"  // asks for all sockets that are kept
-	verbKept  verb = "kept"  // answers with one of them
-	verbEnd   verb = "end"   // says that those were all
-	verbClear verb = "clear" // says that none of those is needed any more
-	verbKeep  verb = "keep"  // brings a socket
-	verbDrop  verb = "drop"  // says that one is not needed any more
+	verbTake  verb = "take"  // requests all stored sockets
+	verbKept  verb = "kept"  // returns one of them
+	verbEnd   verb = "end"   // ends the answer to take
+	verbClear verb = "clear" // removes all stored sockets
+	verbKeep  verb = "keep"  // stores a socket
+	verbDrop  verb = "drop"  // removes a socket
 )
 
-// message is one packet. A socket comes with it as ancillary data.
+// message is one packet. It carries a socket as ancillary data.
 type message struct {
 	Verb    verb           `json:"verb"`
 	Address netip.AddrPort `json:"address,omitzero"` // where the socket listens
 }
 
-const mostBytes = 256 // of a message
+const maxMessageBytes = 256
 
-var errMessage = errors.New("a message that does not belong here")
+var errMessage = errors.New("unexpected message")
 
 func send(conn *net.UnixConn, m message, file *os.File) error {
 	text, err := json.Marshal(m)
@@ -50,7 +50,7 @@ func send(conn *net.UnixConn, m message, file *os.File) error {
 	if err != nil {
 		return err
 	}
-	// Within Control the descriptor stays what it is, whoever closes the file.
+	// Control keeps the descriptor valid while another goroutine closes the file.
 	var sendErr error
 	err = raw.Control(func(fd uintptr) {
 		_, _, sendErr = conn.WriteMsgUnix(text, unix.UnixRights(int(fd)), nil)
@@ -58,9 +58,9 @@ func send(conn *net.UnixConn, m message, file *os.File) error {
 	return errors.Join(err, sendErr)
 }
 
-// receive gives the socket that came with a message, nil if none did.
+// receive returns a message and its socket, nil if it carries none.
 func receive(conn *net.UnixConn) (message, *os.File, error) {
-	text, rights := make([]byte, mostBytes), make([]byte, unix.CmsgSpace(4))
+	text, rights := make([]byte, maxMessageBytes), make([]byte, unix.CmsgSpace(4))
 	n, rightsLength, flags, _, err := conn.ReadMsgUnix(text, rights)
 	if err != nil {
 		return message{}, nil, err
@@ -90,8 +90,8 @@ func fileOf(rights []byte) (*os.File, error) {
 		return nil, errors.Join(errMessage, err)
 	}
 	unix.CloseOnExec(fds[0])
-	// Reading and writing are for whoever takes it. A file that blocks is left alone by the
-	// runtime's poller.
+	// os.NewFile would register a non-blocking socket with the runtime's poller, although only stunnel
+	// accepts from it.
 	if err := unix.SetNonblock(fds[0], false); err != nil {
 		return nil, errors.Join(errMessage, err, unix.Close(fds[0]))
 	}
@@ -102,7 +102,7 @@ func fileOf(rights []byte) (*os.File, error) {
 	return file, nil
 }
 
-// closeFile: nothing was written to a listening socket that could be lost.
+// closeFile ignores errors: no data can be lost on a listening socket.
 func closeFile(file *os.File) {
 	if file != nil {
 		_ = file.Close()

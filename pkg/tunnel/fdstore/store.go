@@ -13,8 +13,8 @@ import (
 	"sync"
 )
 
-// Serve keeps sockets for the supervisors that connect to a path, one after the other, until the
-// context ends.
+// Serve runs a store at the path of a unix socket until the context ends. Supervisors connect to it
+// one after the other.
 func Serve(ctx context.Context, path string, log *slog.Logger) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("serving the store of sockets: %w", err)
@@ -24,8 +24,8 @@ func Serve(ctx context.Context, path string, log *slog.Logger) error {
 		return fmt.Errorf("serving the store of sockets: %w", err)
 	}
 	s := &store{files: map[netip.AddrPort]*os.File{}, log: log}
-	defer s.end()
-	defer context.AfterFunc(ctx, func() { _ = listener.Close() })() // which ends Accept
+	defer s.close()
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })() // ends Accept
 	for {
 		conn, err := listener.AcceptUnix()
 		if ctx.Err() != nil {
@@ -34,7 +34,7 @@ func Serve(ctx context.Context, path string, log *slog.Logger) error {
 		if err != nil {
 			return fmt.Errorf("serving the store of sockets: %w", err)
 		}
-		s.follow(ctx, conn)
+		s.serveConn(ctx, conn)
 	}
 }
 
@@ -42,13 +42,13 @@ type store struct {
 	log *slog.Logger
 
 	mu    sync.Mutex
-	conn  *net.UnixConn               // guarded by mu; of the supervisor that came last
+	conn  *net.UnixConn               // guarded by mu; of the last supervisor
 	files map[netip.AddrPort]*os.File // guarded by mu
 }
 
-// follow serves a supervisor in the background. The one before has ended, though its connection may
-// not have.
-func (s *store) follow(ctx context.Context, conn *net.UnixConn) {
+// serveConn serves a supervisor in another goroutine. It closes the connection of the supervisor
+// before, which has exited.
+func (s *store) serveConn(ctx context.Context, conn *net.UnixConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.conn != nil {
@@ -58,14 +58,14 @@ func (s *store) follow(ctx context.Context, conn *net.UnixConn) {
 	go func() {
 		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 		defer conn.Close()
-		if err := s.serve(conn); !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-			s.log.Warn("supervisor's sockets cannot be kept", "err", err)
+		if err := s.handleMessages(conn); !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+			s.log.Warn("storing the supervisor's sockets failed", "err", err)
 		}
 	}()
 }
 
-// serve ends with an error, be it io.EOF.
-func (s *store) serve(conn *net.UnixConn) error {
+// handleMessages always returns an error, io.EOF at the end of the connection.
+func (s *store) handleMessages(conn *net.UnixConn) error {
 	for {
 		m, file, err := receive(conn)
 		if err != nil {
@@ -85,9 +85,9 @@ func (s *store) handle(conn *net.UnixConn, m message, file *os.File) error {
 		closeFile(file)
 		return net.ErrClosed
 	case m.Verb == verbTake && file == nil:
-		return s.give(conn)
+		return s.sendAll(conn)
 	case m.Verb == verbClear && file == nil:
-		s.clear()
+		s.closeAll()
 	case m.Verb == verbKeep && file != nil:
 		closeFile(s.files[m.Address])
 		s.files[m.Address] = file
@@ -101,7 +101,7 @@ func (s *store) handle(conn *net.UnixConn, m message, file *os.File) error {
 	return nil
 }
 
-func (s *store) give(conn *net.UnixConn) error {
+func (s *store) sendAll(conn *net.UnixConn) error {
 	for address, file := range s.files {
 		if err := send(conn, message{verbKept, address}, file); err != nil {
 			return err
@@ -110,16 +110,16 @@ func (s *store) give(conn *net.UnixConn) error {
 	return send(conn, message{Verb: verbEnd}, nil)
 }
 
-// clear closes all. The caller holds the mutex.
-func (s *store) clear() {
+// closeAll drops all sockets. The caller holds mu.
+func (s *store) closeAll() {
 	for _, file := range s.files {
 		closeFile(file)
 	}
 	clear(s.files)
 }
 
-func (s *store) end() {
+func (s *store) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.clear()
+	s.closeAll()
 }

@@ -26,52 +26,52 @@ const (
 
 	allStates = 1<<32 - 1
 	noCookie  = 1<<32 - 1
-	// loopbackIndex is the loopback interface's in every network namespace. Without it, a lookup
-	// passes over sockets that are bound to that interface.
+	// loopbackIndex is the index of the loopback interface in every network namespace. A lookup
+	// without it skips sockets that are bound to the interface.
 	loopbackIndex = 1
 )
 
-// end is which end of a connection must be at a loopback address.
-type end byte
+// side selects the end of a connection that must have a loopback address.
+type side byte
 
 const (
-	toLoopback   end = conditionTo
-	fromLoopback end = conditionFrom
+	toLoopback   side = conditionTo
+	fromLoopback side = conditionFrom
 )
 
-var errMessage = errors.New("a message that is none of socket diagnostics")
+var errMessage = errors.New("not a message of socket diagnostics")
 
-// socket is one that the kernel told of.
+// socket is an entry of the kernel's answer.
 type socket struct {
 	local, remote netip.AddrPort
 	uid, inode    uint32
 }
 
-// dump tells of each TCP socket over IPv4 in one of the states that has one end at a loopback
-// address. The kernel chooses, so that a node with many other connections pays little.
-func dump(states uint32, which end, tell func(socket)) error {
+// dump calls report for each IPv4 TCP socket that is in one of the states and has a loopback address
+// on one side. The kernel filters, so that many other connections cost little.
+func dump(states uint32, which side, report func(socket)) error {
 	unspecified := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
-	request := newRequest(unix.NLM_F_REQUEST|unix.NLM_F_DUMP, states, id{local: unspecified, remote: unspecified}, atLoopback(which))
+	request := newRequest(unix.NLM_F_REQUEST|unix.NLM_F_DUMP, states, socketID{local: unspecified, remote: unspecified}, atLoopback(which))
 	return query(request, 0, func(m syscall.NetlinkMessage) (done bool, err error) {
 		if m.Header.Type == unix.NLMSG_DONE {
 			return true, nil
 		}
 		if len(m.Data) >= messageSize {
-			tell(socketOf(m.Data))
+			report(socketOf(m.Data))
 		}
 		return false, nil
 	})
 }
 
-// query sends a request, and has each message of the answer read until one is the last.
+// query sends a request and calls read for each message of the answer until read reports the last.
 func query(request []byte, flags int, read func(syscall.NetlinkMessage) (done bool, err error)) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
-		return fmt.Errorf("asking the kernel for its sockets: %w", err)
+		return fmt.Errorf("listing sockets of the kernel: %w", err)
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written
 	if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return fmt.Errorf("asking the kernel for its sockets: %w", err)
+		return fmt.Errorf("listing sockets of the kernel: %w", err)
 	}
 	buffer := make([]byte, bufferSize)
 	for {
@@ -80,11 +80,11 @@ func query(request []byte, flags int, read func(syscall.NetlinkMessage) (done bo
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("asking the kernel for its sockets: %w", err)
+			return fmt.Errorf("listing sockets of the kernel: %w", err)
 		}
 		done, err := readAll(buffer[:n], read)
 		if err != nil {
-			return fmt.Errorf("asking the kernel for its sockets: %w", err)
+			return fmt.Errorf("listing sockets of the kernel: %w", err)
 		}
 		if done {
 			return nil
@@ -115,15 +115,15 @@ func errnoOf(data []byte) error {
 	return syscall.Errno(-int32(binary.NativeEndian.Uint32(data)))
 }
 
-// id names sockets by their addresses and interface.
-type id struct {
+// socketID selects sockets by addresses and interface.
+type socketID struct {
 	local, remote netip.AddrPort
 	index         uint32 // of the interface; 0 for any
 }
 
-// newRequest is a header, struct inet_diag_req_v2 and an attribute. Addresses and ports are in the
-// byte order of the network, all else in the machine's.
-func newRequest(flags uint16, states uint32, i id, attribute []byte) []byte {
+// newRequest encodes a header, struct inet_diag_req_v2 and an attribute. Addresses and ports are in
+// network byte order, all other fields in that of the host.
+func newRequest(flags uint16, states uint32, i socketID, attribute []byte) []byte {
 	native := binary.NativeEndian
 	r := native.AppendUint32(nil, uint32(unix.NLMSG_HDRLEN+requestSize+len(attribute)))
 	r = native.AppendUint16(r, unix.SOCK_DIAG_BY_FAMILY)
@@ -143,26 +143,27 @@ func newRequest(flags uint16, states uint32, i id, attribute []byte) []byte {
 	return append(r, attribute...)
 }
 
-// appendAddress fills the space of an IPv6 address.
+// appendAddress pads the address to the size of an IPv6 address.
 func appendAddress(r []byte, address netip.Addr) []byte {
 	four := address.As4()
 	return append(append(r, four[:]...), make([]byte, 12)...)
 }
 
-// atLoopback is the attribute by which the kernel chooses.
-func atLoopback(which end) []byte {
+// atLoopback encodes the filter for 127.0.0.0/8 on one side.
+func atLoopback(which side) []byte {
 	native := binary.NativeEndian
 	a := native.AppendUint16(nil, attributeHeaderSize+bytecodeSize)
 	a = native.AppendUint16(a, attributeBytecode)
-	// struct inet_diag_bc_op: what is true goes to the end, what is false beyond it.
+	// struct inet_diag_bc_op: a match jumps to the end of the code, all else beyond, which rejects
+	// it.
 	a = append(a, byte(which), bytecodeSize)
 	a = native.AppendUint16(a, bytecodeSize+attributeHeaderSize)
-	// struct inet_diag_hostcond: family, prefix's length, any port, 127.0.0.0.
+	// struct inet_diag_hostcond: family, prefix length, any port, 127.0.0.0.
 	a = append(a, unix.AF_INET, 8, 0, 0, 0xff, 0xff, 0xff, 0xff)
 	return append(a, 127, 0, 0, 0)
 }
 
-// socketOf reads struct inet_diag_msg.
+// socketOf decodes struct inet_diag_msg.
 func socketOf(data []byte) socket {
 	return socket{
 		local:  netip.AddrPortFrom(netip.AddrFrom4([4]byte(data[8:12])), binary.BigEndian.Uint16(data[4:])),

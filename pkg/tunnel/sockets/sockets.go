@@ -1,6 +1,6 @@
-// Package sockets asks the kernel which TCP sockets of this network namespace use loopback
-// addresses: who is connected to a tunnel's port, who listens there, and whether the other end of a
-// connection is here. It needs no rights.
+// Package sockets lists the TCP sockets of this network namespace that use loopback addresses: the
+// clients of a tunnel's port, its listeners, and whether the peer of a connection is on this node.
+// It needs no privileges.
 package sockets
 
 import (
@@ -13,12 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Uses are the established connections to each loopback address and port.
-type Uses map[netip.AddrPort]int
+// ClientCounts are the numbers of established connections to loopback addresses and ports.
+type ClientCounts map[netip.AddrPort]int
 
-// OwnUID is whom Clients is to except so that the connections of a node's agent, which runs as the
-// user of this process, are not taken for somebody's use of a tunnel. Nobody is excepted if that is
-// root: the kernel's NFS client is root's, too.
+// OwnUID returns the user of this process for Clients, which then leaves out the connections of the
+// node agent. It returns -1 for root, because the connections of the kernel's NFS client are root's,
+// too.
 func OwnUID() int {
 	if uid := os.Getuid(); uid != 0 {
 		return uid
@@ -26,22 +26,22 @@ func OwnUID() int {
 	return -1
 }
 
-// Clients counts the connections that lead to loopback addresses, from their clients' end. Those
-// of user exceptUID do not count; -1 excepts nobody.
-func Clients(exceptUID int) (Uses, error) {
-	uses := Uses{}
+// Clients counts the connections to loopback addresses, by the sockets of their clients. It leaves
+// out those of the user exceptUID, none with -1.
+func Clients(exceptUID int) (ClientCounts, error) {
+	counts := ClientCounts{}
 	err := dump(1<<unix.BPF_TCP_ESTABLISHED, toLoopback, func(s socket) {
 		if exceptUID < 0 || s.uid != uint32(exceptUID) {
-			uses[s.remote]++
+			counts[s.remote]++
 		}
 	})
-	return uses, err
+	return counts, err
 }
 
 // Listeners are the inodes of the sockets that listen at each loopback address and port.
 type Listeners map[netip.AddrPort][]uint32
 
-// Listening says who listens at loopback addresses.
+// Listening lists the sockets that listen on loopback addresses.
 func Listening() (Listeners, error) {
 	all := Listeners{}
 	err := dump(1<<unix.BPF_TCP_LISTEN, fromLoopback, func(s socket) {
@@ -50,11 +50,11 @@ func Listening() (Listeners, error) {
 	return all, err
 }
 
-// State is the state of the one TCP socket of this network namespace that packets from remote to
-// local would reach: one of a connection, or else a listener. The error is unix.ENOENT when there is
+// State returns the state of the TCP socket of this network namespace that receives packets from
+// remote to local: that of the connection, or else a listener. The error is unix.ENOENT if there is
 // neither.
 func State(local, remote netip.AddrPort) (state uint8, err error) {
-	request := newRequest(unix.NLM_F_REQUEST, allStates, id{local, remote, loopbackIndex}, nil)
+	request := newRequest(unix.NLM_F_REQUEST, allStates, socketID{local, remote, loopbackIndex}, nil)
 	// The kernel answers one lookup before the request returns.
 	err = query(request, unix.MSG_DONTWAIT, func(m syscall.NetlinkMessage) (done bool, err error) {
 		if m.Header.Type != unix.SOCK_DIAG_BY_FAMILY || len(m.Data) <= stateOffset {
@@ -66,15 +66,15 @@ func State(local, remote netip.AddrPort) (state uint8, err error) {
 	return state, err
 }
 
-// Inode is the number of a socket, as Listening gives it.
+// Inode returns the inode of a socket, as in Listeners.
 func Inode(file *os.File) (uint32, error) {
 	info, err := file.Stat()
 	if err != nil {
-		return 0, fmt.Errorf("looking at a socket: %w", err)
+		return 0, fmt.Errorf("reading the inode of a socket: %w", err)
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
-		return 0, errors.New("looking at a socket: it has no inode")
+		return 0, errors.New("reading the inode of a socket: the file has none")
 	}
 	return uint32(stat.Ino), nil
 }

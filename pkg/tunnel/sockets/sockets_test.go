@@ -29,9 +29,9 @@ func TestClientsAndListeners(t *testing.T) {
 	for name, tt := range map[string]struct {
 		except, want int
 	}{
-		"nobody is excepted":       {-1, connections},
-		"another user's count":     {os.Getuid() + 1, connections},
-		"the excepted one's don't": {os.Getuid(), 0},
+		"no user is excluded":      {-1, connections},
+		"another user is excluded": {os.Getuid() + 1, connections},
+		"this user is excluded":    {os.Getuid(), 0},
 	} {
 		uses, err := sockets.Clients(tt.except)
 		if err != nil {
@@ -61,12 +61,12 @@ func TestClientsAndListeners(t *testing.T) {
 		t.Fatal(err)
 	}
 	if all, err = sockets.Listening(); err != nil || len(all[address]) > 0 {
-		t.Errorf("got listeners %v and %v after it was closed", all[address], err)
+		t.Errorf("got listeners %v and error %v, want none after the close", all[address], err)
 	}
 }
 
-// TestManySockets needs more than one answer of the kernel.
-func TestManySockets(t *testing.T) {
+// TestListeningReadsAllAnswers has more sockets than fit into one answer of the kernel.
+func TestListeningReadsAllAnswers(t *testing.T) {
 	var addresses []netip.AddrPort
 	for range 1500 {
 		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp4", "127.0.0.9:0")

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// What may stand in a file. None of these lets a space, a line break, a bracket, a quote or the
-// beginning of a comment through.
+// Allowed values. None of these patterns accepts a space, a line break, a bracket, a quote or the
+// beginning of a comment.
 var (
 	tunnelName = regexp.MustCompile(`^[a-z]([-0-9a-z]{0,41}[0-9a-z])?(\.fsap-[0-9a-z]{1,40})?$`)
 	dnsLabel   = regexp.MustCompile(`^[0-9A-Za-z]([-0-9A-Za-z]{0,61}[0-9A-Za-z])?$`)
@@ -17,18 +17,18 @@ var (
 	filePath   = regexp.MustCompile(`^/[-+.,:=@_/0-9A-Za-z]+$`)
 )
 
-// maxPathBytes is the kernel's limit, less the ending zero.
+// maxPathBytes is the kernel's limit without the terminating zero.
 const maxPathBytes = 4095
 
-// CheckName returns an error that says what is allowed unless a tunnel may have this name.
+// CheckName returns an error if the name is not valid for a tunnel.
 func CheckName(name string) error {
 	if !tunnelName.MatchString(name) {
-		return fmt.Errorf("name is %s: want a target's id, or one and an access point's with a dot between", excerpt(name))
+		return fmt.Errorf("name is %s: want the id of a target, or that, a dot and the id of an access point", excerpt(name))
 	}
 	return nil
 }
 
-// Check returns an error that names the field whose value is not allowed.
+// Check returns an error that names the first invalid field.
 func (t Tunnel) Check() error {
 	if err := CheckName(t.Name); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (t Tunnel) Check() error {
 	return nil
 }
 
-// checkAccept keeps tunnels off the network: whoever reaches one reaches the whole file system.
+// checkAccept allows loopback addresses only: who reaches the port reaches the whole file system.
 func checkAccept(a netip.AddrPort) error {
 	address := a.Addr().Unmap()
 	if a.Port() == 0 || !address.IsLoopback() || address.Zone() != "" {
@@ -89,7 +89,7 @@ func checkHostName(name string) error {
 	return fmt.Errorf("host name to check is %s: want a DNS name", excerpt(name))
 }
 
-// isAddress: stunnel compares checkHost with the certificate's names only.
+// isAddress reports whether a name is an IP address, which stunnel's checkHost does not support.
 func isAddress(text string) bool {
 	_, err := netip.ParseAddr(text)
 	return err == nil
@@ -115,11 +115,11 @@ func (t Tunnel) checkClientCertificate() error {
 	return checkPath("client key", t.Key)
 }
 
-// excerpt quotes the beginning of a value that somebody else chose, for an error of one line.
+// excerpt quotes the beginning of an untrusted value for an error of one line.
 func excerpt(value string) string {
-	const most = 80
-	if len(value) <= most {
+	const maxBytes = 80
+	if len(value) <= maxBytes {
 		return fmt.Sprintf("%q", value)
 	}
-	return fmt.Sprintf("%q…", value[:most])
+	return fmt.Sprintf("%q…", value[:maxBytes])
 }

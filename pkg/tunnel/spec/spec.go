@@ -1,8 +1,9 @@
-// Package spec is what the agent tells the supervisor of a tunnel: where it listens, where it leads
-// and what is verified. How stunnel is configured for that is the supervisor's alone.
+// Package spec defines the specification of a tunnel, which the agent writes and the supervisor
+// reads: where the tunnel listens, which servers it connects to and what it verifies. Package
+// stunnelcfg renders it as stunnel's configuration.
 //
-// Every value comes from a ConfigMap that somebody may have edited, so each is held against a
-// strict grammar: no value can add a line or an option to stunnel's configuration.
+// The values come from a ConfigMap that users can edit. A strict grammar keeps each value from
+// adding a line or an option to stunnel's configuration.
 package spec
 
 import (
@@ -16,32 +17,32 @@ import (
 	"net/netip"
 )
 
-// Tunnel is one local port and what it leads to.
+// Tunnel is a local port and the servers behind it.
 type Tunnel struct {
-	// Name is the target's id, for an access point followed by "." and that one's id. It is
-	// the name of the stunnel service and part of the file's name.
+	// Name is the id of the target, for an access point followed by "." and the id of that. It is
+	// the name of the stunnel service and part of the file name.
 	Name    string           `json:"name"`
 	Accept  netip.AddrPort   `json:"accept"`  // on a loopback address
 	Connect []netip.AddrPort `json:"connect"` // in order of preference, at most MaxConnect
-	// CheckHost is the DNS name that the server's certificate must have and that is sent as SNI.
+	// CheckHost is the DNS name that the server's certificate must have. It is sent as SNI, too.
 	CheckHost string `json:"checkHost"`
 	CAFile    string `json:"caFile"` // absolute path of the trusted roots, PEM
 	// Cert and Key are absolute paths of the client certificate, PEM; "" for none.
 	Cert string `json:"cert,omitempty"`
 	Key  string `json:"key,omitempty"`
-	// CertSum is the SHA-256 of what is in Cert, in hexadecimal: a renewed certificate makes
-	// another specification, and so has stunnel read the file again.
+	// CertSum is the SHA-256 of the file Cert in hexadecimal. It makes a renewed certificate change
+	// the specification, so that stunnel reads the file again.
 	CertSum string `json:"certSum,omitempty"`
-	// Restart counts the restarts asked for: when it changes, the process is restarted, so that
-	// its connections begin anew; any other change is reloaded and keeps them.
+	// Restart counts the requested restarts. A change restarts stunnel, which ends its connections;
+	// every other change is a reload, which keeps them.
 	Restart int `json:"restart,omitempty"`
 }
 
-// MaxConnect bounds the addresses of one tunnel: EFS has one in each zone.
+// MaxConnect bounds the addresses of one tunnel. EFS has one in each zone.
 const MaxConnect = 32
 
-// Encode gives the JSON of a specification. Equal tunnels give equal bytes. It returns an error
-// that names the field whose value is not allowed.
+// Encode returns the JSON of a specification, equal bytes for equal tunnels, or an error that names
+// the first invalid field.
 func Encode(t Tunnel) ([]byte, error) {
 	if err := t.Check(); err != nil {
 		return nil, err
@@ -53,8 +54,8 @@ func Encode(t Tunnel) ([]byte, error) {
 	return append(text, '\n'), nil
 }
 
-// Decode reads what Encode wrote. It refuses fields that it does not know, as agent and supervisor
-// are always of one version, and values that Encode refuses.
+// Decode parses the output of Encode. It returns an error for invalid values, and for unknown
+// fields: agent and supervisor of a pod have the same version.
 func Decode(text []byte) (Tunnel, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
@@ -71,8 +72,8 @@ func Decode(text []byte) (Tunnel, error) {
 	return t, nil
 }
 
-// Generation names the bytes of a specification: their SHA-256 in hexadecimal, "" for none. The
-// supervisor's status says by it which one is in force.
+// Generation returns the SHA-256 of an encoded specification in hexadecimal, "" for nil. The
+// supervisor's status names with it the specification in force.
 func Generation(text []byte) string {
 	if text == nil {
 		return ""

@@ -19,7 +19,7 @@ func addresses(texts ...string) []netip.AddrPort {
 	return all
 }
 
-// plain is an ordinary tunnel.
+// plain returns a valid tunnel.
 func plain() spec.Tunnel {
 	return spec.Tunnel{
 		Name: "fs-34a3p3", Accept: netip.MustParseAddrPort("127.0.0.1:20490"),
@@ -53,25 +53,25 @@ func TestEncodeAndDecode(t *testing.T) {
 		}
 	}
 	if spec.Generation(nil) != "" {
-		t.Error("nothing has a generation")
+		t.Error("nil has a generation")
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestInvalidTextFailsDecode(t *testing.T) {
 	text, err := spec.Encode(plain())
 	if err != nil {
 		t.Fatal(err)
 	}
 	good := strings.TrimSpace(string(text))
 	for name, tt := range map[string]struct{ text, want string }{
-		"nothing":            {"", "decoding"},
-		"no JSON":            {"; restart 1", "decoding"},
-		"null":               {"null", "name"},
-		"two":                {good + good, "more than one"},
-		"half of one":        {good[:len(good)/2], "decoding"},
-		"an unknown field":   {strings.Replace(good, `{`, `{"verifyChain":false,`, 1), "verifyChain"},
-		"an address of text": {strings.Replace(good, "127.0.0.1:20490", "localhost:20490", 1), "decoding"},
-		"a forbidden value":  {strings.Replace(good, "127.0.0.1:20490", "0.0.0.0:20490", 1), "accept"},
+		"empty":                {"", "decoding"},
+		"not JSON":             {"; restart 1", "decoding"},
+		"null":                 {"null", "name"},
+		"two values":           {good + good, "more than one"},
+		"truncated":            {good[:len(good)/2], "decoding"},
+		"unknown field":        {strings.Replace(good, `{`, `{"verifyChain":false,`, 1), "verifyChain"},
+		"host name as address": {strings.Replace(good, "127.0.0.1:20490", "localhost:20490", 1), "decoding"},
+		"forbidden address":    {strings.Replace(good, "127.0.0.1:20490", "0.0.0.0:20490", 1), "accept"},
 	} {
 		if got, err := spec.Decode([]byte(tt.text)); err == nil || !strings.Contains(err.Error(), tt.want) || got.Name != "" {
 			t.Errorf("%s: got %+v and %v, want an error that names %s", name, got, err, tt.want)
@@ -79,7 +79,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzDecode has what is read written again in the same way.
+// FuzzDecode checks that what Decode accepts survives Encode and Decode.
 func FuzzDecode(f *testing.F) {
 	text, err := spec.Encode(plain())
 	if err != nil {
@@ -95,7 +95,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		again, err := spec.Encode(tunnel)
 		if err != nil {
-			t.Fatalf("%+v was read and cannot be written: %v", tunnel, err)
+			t.Fatalf("encoding the decoded %+v: %v", tunnel, err)
 		}
 		got, err := spec.Decode(again)
 		if err != nil {
@@ -107,8 +107,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// Each value is fine but for one thing.
-func TestRefusedValues(t *testing.T) {
+func TestInvalidFieldFailsEncode(t *testing.T) {
 	tests := map[string]struct {
 		spoil func(*spec.Tunnel)
 		want  string // in the error
@@ -123,8 +122,8 @@ func TestRefusedValues(t *testing.T) {
 		"open to the network":        {func(t *spec.Tunnel) { t.Accept = netip.MustParseAddrPort("0.0.0.0:20490") }, "accept"},
 		"on the node's address":      {func(t *spec.Tunnel) { t.Accept = netip.MustParseAddrPort("10.0.0.1:20490") }, "accept"},
 		"no port":                    {func(t *spec.Tunnel) { t.Accept = netip.MustParseAddrPort("127.0.0.1:0") }, "accept"},
-		"nowhere to accept":          {func(t *spec.Tunnel) { t.Accept = netip.AddrPort{} }, "accept"},
-		"nowhere to connect":         {func(t *spec.Tunnel) { t.Connect = nil }, "connect"},
+		"no accept address":          {func(t *spec.Tunnel) { t.Accept = netip.AddrPort{} }, "accept"},
+		"no connect addresses":       {func(t *spec.Tunnel) { t.Connect = nil }, "connect"},
 		"connect without an address": {func(t *spec.Tunnel) { t.Connect = []netip.AddrPort{{}} }, "connect 1"},
 		"connect to a zone":          {func(t *spec.Tunnel) { t.Connect = addresses("10.0.0.1:1", "[fe80::1%eth0]:2049") }, "connect 2"},
 		"connect to port 0":          {func(t *spec.Tunnel) { t.Connect = addresses("10.0.0.1:0") }, "connect 1"},
@@ -138,8 +137,8 @@ func TestRefusedValues(t *testing.T) {
 		"no host to check":           {func(t *spec.Tunnel) { t.CheckHost = "" }, "host name"},
 		"host is too long":           {func(t *spec.Tunnel) { t.CheckHost = strings.Repeat("a.", 127) }, "host name"},
 		"no roots":                   {func(t *spec.Tunnel) { t.CAFile = "" }, "CA file"},
-		"roots by a relative path":   {func(t *spec.Tunnel) { t.CAFile = "roots.pem" }, "CA file"},
-		"roots by a detour":          {func(t *spec.Tunnel) { t.CAFile = "/etc/../tmp/roots.pem" }, "CA file"},
+		"roots with a relative path": {func(t *spec.Tunnel) { t.CAFile = "roots.pem" }, "CA file"},
+		"roots with double dots":     {func(t *spec.Tunnel) { t.CAFile = "/etc/../tmp/roots.pem" }, "CA file"},
 		"roots with a line break":    {func(t *spec.Tunnel) { t.CAFile = "/a\nverifyChain=no" }, "CA file"},
 		"roots with a space":         {func(t *spec.Tunnel) { t.CAFile = "/a b" }, "CA file"},
 		"certificate without key":    {func(t *spec.Tunnel) { t.Cert, t.CertSum = "/a.pem", strings.Repeat("0", 64) }, "client key"},

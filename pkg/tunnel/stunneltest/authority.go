@@ -15,15 +15,15 @@ import (
 	"time"
 )
 
-// Authority issues certificates that nobody else trusts.
+// Authority is a certificate authority for tests.
 type Authority struct {
-	// File has its certificate in PEM, for a tunnel's CAFile.
+	// File is the path of its certificate in PEM, for a tunnel's CAFile.
 	File        string
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// NewAuthority makes one that ends with the test.
+// NewAuthority creates an authority whose file is removed after the test.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	key := newKey(t)
@@ -44,7 +44,7 @@ func NewAuthority(t testing.TB) *Authority {
 	return &Authority{File: writePEM(t, "authority.pem", "CERTIFICATE", der), certificate: certificate, key: key}
 }
 
-// Certificate is a server's, for its names, until a time.
+// Certificate issues a server certificate for DNS names, which expires at the time until.
 func (a *Authority) Certificate(t testing.TB, until time.Time, names ...string) tls.Certificate {
 	t.Helper()
 	key := newKey(t)
@@ -61,21 +61,21 @@ func (a *Authority) Certificate(t testing.TB, until time.Time, names ...string) 
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// Valid is a certificate that has not expired.
+// Valid issues a server certificate that has not expired.
 func (a *Authority) Valid(t testing.TB, names ...string) tls.Certificate {
 	t.Helper()
 	return a.Certificate(t, time.Now().Add(time.Hour), names...)
 }
 
-// ClientFiles are a certificate and its key in PEM, for a tunnel's Cert and Key.
+// ClientFiles writes a client certificate and its key in PEM and returns their paths.
 func (a *Authority) ClientFiles(t testing.TB) (cert, key string) {
 	t.Helper()
-	made := a.Valid(t, "client")
-	der, err := x509.MarshalPKCS8PrivateKey(made.PrivateKey)
+	issued := a.Valid(t, "client")
+	der, err := x509.MarshalPKCS8PrivateKey(issued.PrivateKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return writePEM(t, "client.pem", "CERTIFICATE", made.Certificate[0]), writePEM(t, "client.key", "PRIVATE KEY", der)
+	return writePEM(t, "client.pem", "CERTIFICATE", issued.Certificate[0]), writePEM(t, "client.key", "PRIVATE KEY", der)
 }
 
 func sign(t testing.TB, template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) []byte {

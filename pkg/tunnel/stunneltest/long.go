@@ -5,14 +5,15 @@ import (
 	"testing"
 )
 
-// LongVariable has tests that take minutes run, and others repeat more: make unit-long sets it.
+// LongVariable enables tests that take minutes, and more repetitions in others. make unit-long sets
+// it.
 const LongVariable = "EFS_STUNNEL_LONG"
 
-// IsLong says whether it is set.
+// IsLong reports whether LongVariable is set.
 func IsLong() bool { return os.Getenv(LongVariable) != "" }
 
-// Long skips a test unless it is.
-func Long(t testing.TB) {
+// SkipUnlessLong skips a test unless LongVariable is set.
+func SkipUnlessLong(t testing.TB) {
 	t.Helper()
 	if !IsLong() {
 		t.Skipf("takes minutes: set %s=1", LongVariable)

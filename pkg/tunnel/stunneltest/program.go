@@ -1,4 +1,5 @@
-// Package stunneltest lets tests run the real stunnel against TLS servers of their own.
+// Package stunneltest has what tests with the real stunnel need: the program, TLS servers,
+// certificates and free ports.
 package stunneltest
 
 import (
@@ -9,15 +10,15 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// PathVariable names the stunnel that tests run, as it does the node agent's.
+// PathVariable is the environment variable with the path of stunnel, as for the node agent.
 const PathVariable = "STUNNEL_PATH"
 
-// Path finds the stunnel program. A test that needs it and does not get it fails.
+// Path returns the path of the stunnel program. It fails the test if there is none.
 func Path(t testing.TB) string {
 	t.Helper()
 	if path := os.Getenv(PathVariable); path != "" {
 		if _, err := exec.LookPath(path); err != nil {
-			t.Fatalf("%s names no program: %v", PathVariable, err)
+			t.Fatalf("%s is not the path of a program: %v", PathVariable, err)
 		}
 		return path
 	}

@@ -14,11 +14,10 @@ import (
 	"time"
 )
 
-// Server is a TLS server on a loopback address, which gives back what it gets. Its handler can
-// be another.
+// Server is a TLS server on a loopback address.
 type Server struct {
 	Address     netip.AddrPort
-	Connections atomic.Int64 // whose handshake has succeeded, ever
+	Connections atomic.Int64 // with a successful handshake, closed ones included
 
 	listener net.Listener
 	mu       sync.Mutex
@@ -26,7 +25,7 @@ type Server struct {
 	done     sync.WaitGroup
 }
 
-// Serve starts a server that ends with the test. Without a handler it echoes.
+// Serve starts a server that is closed after the test. Without a handler, it echoes what it reads.
 func Serve(t testing.TB, config *tls.Config, handler func(net.Conn)) *Server {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -47,7 +46,7 @@ func Serve(t testing.TB, config *tls.Config, handler func(net.Conn)) *Server {
 }
 
 func echo(conn net.Conn) {
-	// The error is the end of the connection, which is the client's to choose.
+	// An error means that the client has closed the connection.
 	_, _ = io.Copy(conn, conn)
 }
 
@@ -63,10 +62,10 @@ func (s *Server) accept(ctx context.Context, config *tls.Config, handler func(ne
 
 func (s *Server) serve(ctx context.Context, conn *tls.Conn, handler func(net.Conn)) {
 	defer conn.Close()
-	if !s.hold(conn) {
+	if !s.track(conn) {
 		return
 	}
-	defer s.drop(conn)
+	defer s.untrack(conn)
 	if conn.HandshakeContext(ctx) != nil {
 		drain(conn.NetConn())
 		return
@@ -75,20 +74,20 @@ func (s *Server) serve(ctx context.Context, conn *tls.Conn, handler func(net.Con
 	handler(conn)
 }
 
-// drainLimit is for clients that keep a connection open in spite of an alert.
+// drainLimit bounds drain for clients that keep the connection open after an alert.
 const drainLimit = 5 * time.Second
 
-// drain reads what a client sent before it knew that it is refused. Closing with that unread
-// would reset the connection, and the reset could overtake the alert that says why.
+// drain reads what the client sent before it received the alert. Closing the connection with unread
+// data would reset it, and the client could lose the alert.
 func drain(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.CloseWrite() // it may be closed already
+		_ = tcp.CloseWrite() // may be closed already
 	}
 	_ = conn.SetReadDeadline(time.Now().Add(drainLimit))
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-func (s *Server) hold(conn net.Conn) bool {
+func (s *Server) track(conn net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open == nil {
@@ -98,18 +97,18 @@ func (s *Server) hold(conn net.Conn) bool {
 	return true
 }
 
-func (s *Server) drop(conn net.Conn) {
+func (s *Server) untrack(conn net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.open, conn)
 }
 
-// Close ends the server and its connections, as a server that goes away would.
+// Close closes the server and its connections.
 func (s *Server) Close() {
-	_ = s.listener.Close() // it may be closed already
+	_ = s.listener.Close() // may be closed already
 	s.mu.Lock()
 	for conn := range s.open {
-		// Not through TLS, which would wait for a client that does not read.
+		// Closing through TLS would block on a client that does not read.
 		if conn, ok := conn.(*tls.Conn); ok {
 			conn.NetConn().Close()
 		}
@@ -119,13 +118,13 @@ func (s *Server) Close() {
 	s.done.Wait()
 }
 
-// FreePort is a port of a loopback address on which nobody listens, another one each time. It is
-// below those that the kernel gives to whoever asks for any.
+// FreePort returns a port of a loopback address on which no process listens, a different one on each
+// call. It is below the usual ephemeral ports.
 func FreePort(t testing.TB, address string) netip.AddrPort {
 	t.Helper()
-	const lowest, count, each = 10000, 20000, 251 // each program begins somewhere else
+	const lowest, count, each = 10000, 20000, 251 // test programs that run at once start at different ports
 	for range 1000 {
-		port := lowest + (os.Getpid()*each+int(given.Add(1)))%count
+		port := lowest + (os.Getpid()*each+int(triedPorts.Add(1)))%count
 		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort(address, strconv.Itoa(port)))
 		if err != nil {
 			continue
@@ -137,5 +136,5 @@ func FreePort(t testing.TB, address string) netip.AddrPort {
 	return netip.AddrPort{}
 }
 
-// given counts the ports that FreePort has tried.
-var given atomic.Int64
+// triedPorts counts the ports that FreePort has tried.
+var triedPorts atomic.Int64

@@ -13,25 +13,25 @@ import (
 )
 
 const (
-	// scanInterval is how often the folder is read although nothing was said of it.
+	// scanInterval is the time between two scans without a change notification.
 	scanInterval = 5 * time.Second
-	// scanDelay gathers a burst of changes into one.
+	// scanDelay coalesces a burst of changes into one scan.
 	scanDelay = 20 * time.Millisecond
 )
 
-// watch says when a tunnel's file has changed. A folder that cannot be watched is read at
-// intervals only.
+// watch reports changes of specifications. If the watch fails, the directory is only scanned at
+// intervals.
 func watch(dir confdir.Dir, log *slog.Logger) (changed <-chan struct{}, closeWatch func()) {
 	changes := make(chan struct{}, 1)
 	watcher, err := newWatcher(filepath.Dir(dir.Prefix()))
 	if err != nil {
-		log.Warn("configuration folder cannot be watched; reading it at intervals",
+		log.Warn("watching the configuration directory failed; scanning it at intervals",
 			"err", err, "duration", scanInterval)
 		return changes, func() {}
 	}
 	go forward(watcher, dir, changes)
 	return changes, func() {
-		// The error would be of a descriptor that ends with the program.
+		// The process ends next, and closes the descriptor in any case.
 		_ = watcher.Close()
 	}
 }
@@ -47,8 +47,8 @@ func newWatcher(dir string) (*fsnotify.Watcher, error) {
 	return watcher, nil
 }
 
-// forward makes one change of any number that nobody has looked at. Too many for the kernel are
-// a change as well.
+// forward coalesces changes until the receiver takes one. An error, for example an overflow of the
+// kernel's queue, counts as a change.
 func forward(watcher *fsnotify.Watcher, dir confdir.Dir, changes chan<- struct{}) {
 	for {
 		select {

@@ -14,69 +14,68 @@ import (
 )
 
 const (
-	// askLimit bounds a question to a program that answers in some 10 ms.
-	askLimit = 30 * time.Second
-	// askAgain is between two questions to a program that was killed before it answered.
-	askAgain = time.Second
-	// mostWords bounds what is quoted of an answer.
-	mostWords = 300
+	// queryTimeout bounds a query, which takes stunnel some 10 ms.
+	queryTimeout = 30 * time.Second
+	// queryRetry is the delay after a query during which stunnel was killed.
+	queryRetry = time.Second
+	// maxQuoted bounds the output that errors quote, in characters.
+	maxQuoted = 300
 )
 
-// usable has a stunnel program say what it understands, until it answers or the context ends. It
-// returns an error for a program that can run no tunnel.
-func usable(ctx context.Context, o Options) (stunnelcfg.Features, error) {
+// waitForFeatures queries the stunnel program until it answers or the context ends. It returns an
+// error if the program lacks a required feature.
+func waitForFeatures(ctx context.Context, o Options) (stunnelcfg.Features, error) {
 	for {
-		features, err := Ask(ctx, o.Stunnel)
+		features, err := QueryFeatures(ctx, o.Stunnel)
 		if !errors.Is(err, errKilled) || ctx.Err() != nil {
 			return features, err
 		}
-		o.Log.Warn("stunnel was killed before it answered; asking again", "err", err, "requeueAfter", askAgain)
+		o.Log.Warn("stunnel was killed before it reported its features; retrying", "err", err, "requeueAfter", queryRetry)
 		select {
 		case <-ctx.Done():
-		case <-time.After(askAgain):
+		case <-time.After(queryRetry):
 		}
 	}
 }
 
-// Ask has a stunnel program say what it understands. The error has the words of one that lacks
-// what every tunnel needs.
-func Ask(ctx context.Context, path string) (stunnelcfg.Features, error) {
-	version, err := output(ctx, path, "-version")
+// QueryFeatures runs a stunnel program to read its version and options. It returns an error that
+// quotes the program's output if the program lacks a required feature.
+func QueryFeatures(ctx context.Context, path string) (stunnelcfg.Features, error) {
+	version, err := runQuery(ctx, path, "-version")
 	if err != nil {
 		return stunnelcfg.Features{}, err
 	}
-	help, err := output(ctx, path, "-help")
+	help, err := runQuery(ctx, path, "-help")
 	if err != nil {
 		return stunnelcfg.Features{}, err
 	}
 	features := stunnelcfg.ParseFeatures(version, help)
 	if err := features.Check(); err != nil {
-		return stunnelcfg.Features{}, fmt.Errorf("%s can run no tunnel: %w; it says: %s", path, err, oneLine(version))
+		return stunnelcfg.Features{}, fmt.Errorf("unusable stunnel %s: %w; its output is %s", path, err, quoted(version))
 	}
 	return features, nil
 }
 
-// errKilled: the program took too long, or the node had no memory for it. Another time it may
-// answer.
-var errKilled = errors.New("it was killed before it answered")
+// errKilled says that the program took too long or the node ran out of memory. A retry may succeed.
+var errKilled = errors.New("killed before it answered")
 
-// output leaves the exit code alone: versions differ in what they end such a question with.
-func output(ctx context.Context, path, question string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+// runQuery returns the output of a query. It ignores the exit code, which differs between versions.
+func runQuery(ctx context.Context, path, option string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, queryTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path, question)
+	cmd := exec.CommandContext(ctx, path, option)
 	cmd.WaitDelay = outputGrace
 	text, err := cmd.CombinedOutput()
 	switch {
 	case ctx.Err() != nil, wasKilled(cmd.ProcessState):
-		return "", fmt.Errorf("asking %s %s: %w", path, question, errKilled)
+		return "", fmt.Errorf("running %s %s: %w", path, option, errKilled)
 	case cmd.ProcessState == nil || !cmd.ProcessState.Exited():
-		return "", fmt.Errorf("asking %s %s: %w; it says: %s", path, question, err, oneLine(string(text)))
+		return "", fmt.Errorf("running %s %s: %w; its output is %s", path, option, err, quoted(string(text)))
 	}
 	return string(text), nil
 }
 
-// wasKilled: this signal is the kernel's, which has no memory for the program.
+// wasKilled reports whether the program got SIGKILL, which the kernel sends when memory runs out.
 func wasKilled(state *os.ProcessState) bool {
 	if state == nil {
 		return false
@@ -85,8 +84,8 @@ func wasKilled(state *os.ProcessState) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-// oneLine is the beginning of a text, for an error.
-func oneLine(text string) string {
-	words := strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
-	return fmt.Sprintf("%.*q", mostWords, words)
+// quoted returns the beginning of a text as one quoted line.
+func quoted(text string) string {
+	joined := strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return fmt.Sprintf("%.*q", maxQuoted, joined)
 }

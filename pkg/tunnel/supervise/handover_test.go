@@ -19,15 +19,15 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
-// stream opens connections to an address, one after the other, until it is told to end.
+// stream opens connections one after the other, and counts the results.
 type stream struct {
-	made, refused, reset atomic.Int64
-	stop                 chan struct{}
-	done                 sync.WaitGroup
+	succeeded, refused, reset atomic.Int64
+	stop                      chan struct{}
+	done                      sync.WaitGroup
 }
 
-// stream also wants each connection to lead somewhere.
-func (w *world) stream(address netip.AddrPort) *stream {
+// startStream starts a stream of connections with one echo each.
+func (h *harness) startStream(address netip.AddrPort) *stream {
 	s := &stream{stop: make(chan struct{})}
 	s.done.Go(func() {
 		for {
@@ -35,11 +35,11 @@ func (w *world) stream(address netip.AddrPort) *stream {
 			case <-s.stop:
 				return
 			default:
-				s.connect(w.Context(), address)
+				s.connect(h.Context(), address)
 			}
 		}
 	})
-	w.Cleanup(s.end)
+	h.Cleanup(s.stopAndWait)
 	return s
 }
 
@@ -47,11 +47,11 @@ func (s *stream) connect(ctx context.Context, address netip.AddrPort) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address.String())
 	if err == nil {
 		defer conn.Close()
-		err = errors.Join(conn.SetDeadline(time.Now().Add(patience)), roundTrip(conn, "x"))
+		err = errors.Join(conn.SetDeadline(time.Now().Add(testTimeout)), roundTrip(conn, "x"))
 	}
 	switch {
 	case err == nil:
-		s.made.Add(1)
+		s.succeeded.Add(1)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		s.refused.Add(1)
 	default:
@@ -59,7 +59,7 @@ func (s *stream) connect(ctx context.Context, address netip.AddrPort) {
 	}
 }
 
-func (s *stream) end() {
+func (s *stream) stopAndWait() {
 	select {
 	case <-s.stop:
 	default:
@@ -68,288 +68,285 @@ func (s *stream) end() {
 	s.done.Wait()
 }
 
-// grows waits for so many more connections.
-func (w *world) grows(s *stream, more int64) {
-	w.Helper()
-	want := s.made.Load() + more
-	w.poll("connections are made", func() bool { return s.made.Load() >= want }, func() any { return s.made.Load() })
+// waitConnections waits for a number of further successful connections.
+func (h *harness) waitConnections(s *stream, more int64) {
+	h.Helper()
+	want := s.succeeded.Load() + more
+	h.poll("connections succeed", func() bool { return s.succeeded.Load() >= want }, func() any { return s.succeeded.Load() })
 }
 
-// TestReloadsAndDeathsRefuseNobody: connections that are open end with their process; new ones wait
-// for the next.
-func TestReloadsAndDeathsRefuseNobody(t *testing.T) {
-	w := newWorld(t)
-	first, second := w.server(), w.server()
-	tunnel := w.tunnel("fs-1", first.Address)
-	generation := w.write(tunnel)
-	w.supervise()
-	w.serving("fs-1", generation)
-	s := w.stream(tunnel.Accept)
+// TestReloadsAndDeathsRefuseNoConnection allows resets of open connections by deaths of stunnel.
+func TestReloadsAndDeathsRefuseNoConnection(t *testing.T) {
+	h := newHarness(t)
+	first, second := h.startServer(), h.startServer()
+	tunnel := h.newTunnel("fs-1", first.Address)
+	generation := h.writeSpec(tunnel)
+	h.startSupervisor()
+	h.waitServing("fs-1", generation)
+	s := h.startStream(tunnel.Accept)
 	for i := range 10 {
-		w.grows(s, 5)
+		h.waitConnections(s, 5)
 		tunnel.Connect = []netip.AddrPort{[]netip.AddrPort{second.Address, first.Address}[i%2]}
-		w.serving("fs-1", w.write(tunnel))
+		h.waitServing("fs-1", h.writeSpec(tunnel))
 	}
 	if s.refused.Load() > 0 || s.reset.Load() > 0 {
-		t.Errorf("got %d refused and %d reset of %d beside 10 reloads, want none", s.refused.Load(), s.reset.Load(), s.made.Load())
+		t.Errorf("got %d refused and %d reset of %d during 10 reloads, want none", s.refused.Load(), s.reset.Load(), s.succeeded.Load())
 	}
 	for range 10 {
-		w.grows(s, 5)
-		w.kill("fs-1")
+		h.waitConnections(s, 5)
+		h.killStunnel("fs-1")
 	}
-	w.grows(s, 5)
-	s.end()
+	h.waitConnections(s, 5)
+	s.stopAndWait()
 	if s.refused.Load() > 0 {
-		t.Errorf("got %d refused of %d beside 10 deaths, want none", s.refused.Load(), s.made.Load())
+		t.Errorf("got %d refused of %d during 10 deaths, want none", s.refused.Load(), s.succeeded.Load())
 	}
 }
 
-// handOvers is how often pods follow each other.
-const handOvers = 4
+// handOverCount is the number of hand-overs from one supervisor to the next.
+const handOverCount = 4
 
-// connections is how many are made meanwhile.
-func connections() int64 {
+// connectionCount returns the number of connections during all hand-overs.
+func connectionCount() int64 {
 	if stunneltest.IsLong() {
 		return 10_000
 	}
 	return 2000
 }
 
-// TestHandOverRefusesNobody: each new supervisor listens beside the old one, which then ends.
-func TestHandOverRefusesNobody(t *testing.T) {
-	old := newWorld(t)
-	tunnel := old.tunnel("fs-1", old.server().Address)
-	generation := old.write(tunnel)
-	old.supervise()
-	old.serving("fs-1", generation)
-	s := old.stream(tunnel.Accept)
-	for range handOvers {
+// TestHandOverRefusesNoConnection stops each supervisor while the next one listens, too.
+func TestHandOverRefusesNoConnection(t *testing.T) {
+	old := newHarness(t)
+	tunnel := old.newTunnel("fs-1", old.startServer().Address)
+	generation := old.writeSpec(tunnel)
+	old.startSupervisor()
+	old.waitServing("fs-1", generation)
+	s := old.startStream(tunnel.Accept)
+	for range handOverCount {
 		held := old.dial(tunnel.Accept)
-		old.echo(held)
-		next := newWorld(t)
+		old.checkEcho(held)
+		next := newHarness(t)
 		next.authority = old.authority
-		next.write(tunnel)
-		next.supervise()
-		next.serving("fs-1", generation)
-		old.grows(s, connections()/handOvers)
-		old.end()
+		next.writeSpec(tunnel)
+		next.startSupervisor()
+		next.waitServing("fs-1", generation)
+		old.waitConnections(s, connectionCount()/handOverCount)
+		old.stopSupervisor()
 		if err := roundTrip(held, "x"); err == nil {
-			t.Error("a connection outlives its supervisor")
+			t.Error("the connection is open after the shutdown")
 		}
 		if len(old.log.lines("handed over")) != 1 {
-			t.Error("the log does not tell of the hand-over")
+			t.Error("want one log line about the hand-over")
 		}
-		next.echo(next.dial(tunnel.Accept))
+		next.checkEcho(next.dial(tunnel.Accept))
 		old = next
 	}
-	s.end()
-	// One that is under way when its stunnel ends is reset, as a kernel's would be.
-	if most := int64(handOvers); s.refused.Load() > 0 || s.reset.Load() > most {
-		t.Errorf("got %d refused and %d reset of %d, want none and at most %d", s.refused.Load(), s.reset.Load(), s.made.Load(), most)
+	s.stopAndWait()
+	// A connection that is open when its stunnel exits is reset.
+	if limit := int64(handOverCount); s.refused.Load() > 0 || s.reset.Load() > limit {
+		t.Errorf("got %d refused and %d reset of %d, want none and at most %d", s.refused.Load(), s.reset.Load(), s.succeeded.Load(), limit)
 	}
-	t.Logf("%d connections, of which %d were reset", s.made.Load(), s.reset.Load())
+	t.Logf("%d connections, of which %d were reset", s.succeeded.Load(), s.reset.Load())
 }
 
-// TestServesOnUntilNobodyIsConnected: an evicted pod has no successor on a node that is drained.
-func TestServesOnUntilNobodyIsConnected(t *testing.T) {
-	w := newWorld(t)
-	used, unused := w.tunnel("fs-1", w.server().Address), w.tunnel("fs-2", w.server().Address)
-	generations := map[string]string{"fs-1": w.write(used), "fs-2": w.write(unused)}
-	w.supervise()
+// TestShutdownServesUntilLastClientDisconnects is an eviction from a drained node, without a
+// successor.
+func TestShutdownServesUntilLastClientDisconnects(t *testing.T) {
+	h := newHarness(t)
+	used, unused := h.newTunnel("fs-1", h.startServer().Address), h.newTunnel("fs-2", h.startServer().Address)
+	generations := map[string]string{"fs-1": h.writeSpec(used), "fs-2": h.writeSpec(unused)}
+	h.startSupervisor()
 	for name, generation := range generations {
-		w.serving(name, generation)
+		h.waitServing(name, generation)
 	}
-	conn := w.dial(used.Accept)
-	w.echo(conn)
-	w.cancel()
-	w.until("fs-2", "ends, as nobody uses it", func(s supervise.Tunnel) bool { return s.State == "" })
-	w.echo(conn)
-	if err := syscall.Kill(w.status("fs-1").PID, syscall.SIGKILL); err != nil {
+	conn := h.dial(used.Accept)
+	h.checkEcho(conn)
+	h.cancel()
+	h.waitFor("fs-2", "is closed, as it has no client", func(s supervise.Tunnel) bool { return s.State == "" })
+	h.checkEcho(conn)
+	if err := syscall.Kill(h.status("fs-1").PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	again := w.dial(used.Accept) // as the kernel would
-	w.echo(again)
+	again := h.dial(used.Accept) // as the kernel's NFS client does
+	h.checkEcho(again)
 	again.Close()
 	conn.Close()
-	w.end()
+	h.stopSupervisor()
 }
 
-// TestServesOnForSoLong and no longer, though somebody is connected.
-func TestServesOnForSoLong(t *testing.T) {
-	w := newWorld(t)
-	w.change = func(o *supervise.Options) { o.ServeOn = 0 }
-	tunnel := w.tunnel("fs-1", w.server().Address)
-	generation := w.write(tunnel)
-	w.supervise()
-	w.serving("fs-1", generation)
-	conn := w.dial(tunnel.Accept)
-	w.echo(conn)
-	w.end()
+func TestShutdownEndsConnectionsAfterDrainTimeout(t *testing.T) {
+	h := newHarness(t)
+	h.changeOptions = func(o *supervise.Options) { o.DrainTimeout = 0 }
+	tunnel := h.newTunnel("fs-1", h.startServer().Address)
+	generation := h.writeSpec(tunnel)
+	h.startSupervisor()
+	h.waitServing("fs-1", generation)
+	conn := h.dial(tunnel.Accept)
+	h.checkEcho(conn)
+	h.stopSupervisor()
 	if err := roundTrip(conn, "x"); err == nil {
-		t.Error("a connection outlives its supervisor")
+		t.Error("the connection is open after the shutdown")
 	}
 }
 
-// TestUnknownUse: where the kernel does not tell who is connected, nothing is ended for that, and the
-// end is not put off.
-func TestUnknownUse(t *testing.T) {
-	w := newWorld(t)
-	w.idle = time.Nanosecond
-	unknown := errors.New("not permitted")
-	w.change = func(o *supervise.Options) {
-		o.Clients = func() (sockets.Uses, error) { return nil, unknown }
-		o.Listening = func() (sockets.Listeners, error) { return nil, unknown }
+// TestUnknownClientsPreventIdleStop checks, too, that the shutdown does not wait for clients then.
+func TestUnknownClientsPreventIdleStop(t *testing.T) {
+	h := newHarness(t)
+	h.idle = time.Nanosecond
+	errDenied := errors.New("not permitted")
+	h.changeOptions = func(o *supervise.Options) {
+		o.Clients = func() (sockets.ClientCounts, error) { return nil, errDenied }
+		o.Listening = func() (sockets.Listeners, error) { return nil, errDenied }
 	}
-	tunnel := w.tunnel("fs-1", w.server().Address)
-	w.write(tunnel)
-	w.supervise()
-	w.until("fs-1", "rests", isResting)
-	w.echo(w.dial(tunnel.Accept))
-	w.poll("the log tells", func() bool { return len(w.log.lines("cannot be seen", "not permitted")) == 1 }, func() any { return nil })
-	w.until("fs-1", "runs", func(s supervise.Tunnel) bool { return s.State == supervise.StateRunning })
-	w.end()
+	tunnel := h.newTunnel("fs-1", h.startServer().Address)
+	h.writeSpec(tunnel)
+	h.startSupervisor()
+	h.waitFor("fs-1", "is idle", isIdle)
+	h.checkEcho(h.dial(tunnel.Accept))
+	h.poll("the error is logged", func() bool { return len(h.log.lines("listing client connections failed", "not permitted")) == 1 }, func() any { return nil })
+	h.waitFor("fs-1", "runs", func(s supervise.Tunnel) bool { return s.State == supervise.StateRunning })
+	h.stopSupervisor()
 }
 
-func isResting(s supervise.Tunnel) bool { return s.State == supervise.StateResting && s.Listening }
+func isIdle(s supervise.Tunnel) bool { return s.State == supervise.StateIdle && s.Listening }
 
-func TestProcessRunsWhileItIsUsed(t *testing.T) {
-	w := newWorld(t)
-	w.idle = time.Nanosecond // as often as is looked
-	tunnel := w.tunnel("fs-1", w.server().Address)
-	generation := w.write(tunnel)
-	w.supervise()
+func TestIdleStunnelStopsAndStartsOnDemand(t *testing.T) {
+	h := newHarness(t)
+	h.idle = time.Nanosecond // idle at the first check without a client
+	tunnel := h.newTunnel("fs-1", h.startServer().Address)
+	generation := h.writeSpec(tunnel)
+	h.startSupervisor()
 	for range 2 {
-		if s := w.until("fs-1", "rests", isResting); s.PID != 0 || s.Generation != generation || s.Restarts != 0 {
-			t.Errorf("got %+v, want no process, and what was asked for in force", s)
+		if s := h.waitFor("fs-1", "is idle", isIdle); s.PID != 0 || s.Generation != generation || s.Restarts != 0 {
+			t.Errorf("got %+v, want no process, no restart and the generation of the specification", s)
 		}
-		conn := w.dial(tunnel.Accept)
-		w.echo(conn)
-		w.serving("fs-1", generation)
+		conn := h.dial(tunnel.Accept)
+		h.checkEcho(conn)
+		h.waitServing("fs-1", generation)
 		conn.Close()
 	}
 }
 
-// TestPortsOutliveAKilledSupervisor: connections wait for the next one.
-func TestPortsOutliveAKilledSupervisor(t *testing.T) {
-	w := newWorld(t)
-	defer w.store()()
-	tunnel := w.tunnel("fs-1", w.server().Address)
-	generation := w.write(tunnel)
-	supervisor := w.superviseApart()
-	w.serving("fs-1", generation)
-	s := w.stream(tunnel.Accept)
+func TestPortStaysOpenWhenSupervisorIsKilled(t *testing.T) {
+	h := newHarness(t)
+	defer h.startStore()()
+	tunnel := h.newTunnel("fs-1", h.startServer().Address)
+	generation := h.writeSpec(tunnel)
+	supervisor := h.startSupervisorProcess()
+	h.waitServing("fs-1", generation)
+	s := h.startStream(tunnel.Accept)
 	for range 3 {
-		w.grows(s, 10)
-		w.poll("the socket is kept", func() bool { return w.kept() == 1 }, func() any { return w.kept() })
+		h.waitConnections(s, 10)
+		h.poll("the socket is stored", func() bool { return h.storedSockets() == 1 }, func() any { return h.storedSockets() })
 		if err := supervisor.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = supervisor.Wait() // killed
-		supervisor = w.superviseApart()
-		w.grows(s, 10)
+		supervisor = h.startSupervisorProcess()
+		h.waitConnections(s, 10)
 	}
-	s.end()
+	s.stopAndWait()
 	if s.refused.Load() > 0 {
-		t.Errorf("got %d refused of %d, want none", s.refused.Load(), s.made.Load())
+		t.Errorf("got %d refused of %d, want none", s.refused.Load(), s.succeeded.Load())
 	}
 }
 
-// store keeps the supervisor's sockets as the agent does, until the returned function ends it.
-func (w *world) store() (end func()) {
-	ctx, cancel := context.WithCancel(w.Context())
+// startStore stores the supervisor's sockets as the agent does, until the returned function is
+// called.
+func (h *harness) startStore() (end func()) {
+	ctx, cancel := context.WithCancel(h.Context())
 	stored := make(chan error, 1)
-	go func() { stored <- fdstore.Serve(ctx, w.dir.StoreSocket(), slog.New(slog.DiscardHandler)) }()
+	go func() { stored <- fdstore.Serve(ctx, h.dir.StoreSocket(), slog.New(slog.DiscardHandler)) }()
 	return func() {
 		cancel()
 		if err := <-stored; err != nil {
-			w.Error(err)
+			h.Error(err)
 		}
 	}
 }
 
-// kept is how many sockets the store has.
-func (w *world) kept() int {
-	files := fdstore.Take(w.dir.StoreSocket(), slog.New(slog.DiscardHandler))
+// storedSockets returns the number of sockets in the store.
+func (h *harness) storedSockets() int {
+	files := fdstore.Take(h.dir.StoreSocket(), slog.New(slog.DiscardHandler))
 	for _, file := range files {
 		if err := file.Close(); err != nil {
-			w.Error(err)
+			h.Error(err)
 		}
 	}
 	return len(files)
 }
 
-// TestLeakEndsAlone: connections that are kept open stand for memory that is never given back.
-func TestLeakEndsAlone(t *testing.T) {
-	w := newWorld(t)
-	w.change = func(o *supervise.Options) { o.MemoryLimit = 24 << 20 }
-	leaking, other := w.tunnel("fs-1", w.server().Address), w.tunnel("fs-2", w.server().Address)
-	generations := map[string]string{"fs-1": w.write(leaking), "fs-2": w.write(other)}
-	w.supervise()
+// TestMemoryLimitEndsOneStunnelOnly uses up memory by open connections.
+func TestMemoryLimitEndsOneStunnelOnly(t *testing.T) {
+	h := newHarness(t)
+	h.changeOptions = func(o *supervise.Options) { o.MemoryLimit = 24 << 20 }
+	leaking, other := h.newTunnel("fs-1", h.startServer().Address), h.newTunnel("fs-2", h.startServer().Address)
+	generations := map[string]string{"fs-1": h.writeSpec(leaking), "fs-2": h.writeSpec(other)}
+	h.startSupervisor()
 	for name, generation := range generations {
-		w.serving(name, generation)
+		h.waitServing(name, generation)
 	}
-	conn := w.dial(other.Accept)
-	w.echo(conn)
-	began := w.status("fs-1")
-	refusedOnce := false
+	conn := h.dial(other.Accept)
+	h.checkEcho(conn)
+	began := h.status("fs-1")
+	limited := false
 	for range 2000 {
 		c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", leaking.Accept.String())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		if err := errors.Join(c.SetDeadline(time.Now().Add(patience)), roundTrip(c, "x")); err != nil {
-			refusedOnce = true
+		if err := errors.Join(c.SetDeadline(time.Now().Add(testTimeout)), roundTrip(c, "x")); err != nil {
+			limited = true
 			break
 		}
 	}
-	if !refusedOnce {
-		t.Fatalf("stunnel takes no notice of its limit (process %d)", began.PID)
+	if !limited {
+		t.Fatalf("process %d serves 2000 connections in spite of its memory limit", began.PID)
 	}
-	w.echo(conn)
-	if s := w.status("fs-2"); s.Problems[supervise.ReasonDied] > 0 {
-		t.Errorf("got %+v, want the other tunnel as it was", s)
+	h.checkEcho(conn)
+	if s := h.status("fs-2"); s.Problems[supervise.ReasonDied] > 0 {
+		t.Errorf("got %+v, want no death of the other tunnel's stunnel", s)
 	}
 }
 
-// TestFullDisk: what is right already is not written again.
-func TestFullDisk(t *testing.T) {
-	w := newWorld(t)
-	folder := w.dir.Prefix()[:len(w.dir.Prefix())-len("/stunnel.conf")]
+func TestStunnelRestartsOnFullDisk(t *testing.T) {
+	h := newHarness(t)
+	folder := h.dir.Prefix()[:len(h.dir.Prefix())-len("/stunnel.conf")]
 	if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, "size=128k"); err != nil {
-		t.Skipf("this test needs the right to mount: %v", err)
+		t.Skipf("this test needs permission to mount: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(folder, syscall.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 	})
-	tunnel := w.tunnel("fs-1", w.server().Address)
-	generation := w.write(tunnel)
-	w.supervise()
-	began := w.serving("fs-1", generation)
-	w.fill(folder + "/full")
+	tunnel := h.newTunnel("fs-1", h.startServer().Address)
+	generation := h.writeSpec(tunnel)
+	h.startSupervisor()
+	began := h.waitServing("fs-1", generation)
+	h.fillDisk(folder + "/full")
 	if err := syscall.Kill(began.PID, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	w.echo(w.dial(tunnel.Accept))
-	if _, err := w.dir.Write("fs-2", make([]byte, 64<<10)); !errors.Is(err, syscall.ENOSPC) {
+	h.checkEcho(h.dial(tunnel.Accept))
+	if _, err := h.dir.Write("fs-2", make([]byte, 64<<10)); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("got %v, want no space left", err)
 	}
 }
 
-// fill takes all space there is.
-func (w *world) fill(path string) {
-	w.Helper()
+// fillDisk writes a file until the disk is full.
+func (h *harness) fillDisk(path string) {
+	h.Helper()
 	file, err := os.Create(path)
 	if err != nil {
-		w.Fatal(err)
+		h.Fatal(err)
 	}
 	defer file.Close()
 	for err == nil {
 		_, err = file.Write(make([]byte, 4<<10))
 	}
 	if !errors.Is(err, syscall.ENOSPC) {
-		w.Fatal(err)
+		h.Fatal(err)
 	}
 }

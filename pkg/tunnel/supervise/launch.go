@@ -9,15 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultMemoryLimit bounds the data of one stunnel process, in bytes. It lives in 3 MiB, and takes
-// some 100 KiB more for each connection.
+// DefaultMemoryLimit bounds the data segment of one stunnel process, in bytes. stunnel needs 3 MiB,
+// and some 100 KiB for each connection.
 const DefaultMemoryLimit = 256 << 20
 
-// Launch becomes a stunnel process that has been given a socket as descriptor 3
-// (sd_listen_fds(3)): only the process
-// itself can know the id that the protocol of socket activation asks for. No memory that it asks
-// for can be more than the limit, so that one which leaks ends alone. It returns only if it
-// could not.
+// Launch replaces this process by stunnel, which takes descriptor 3 as its listening socket
+// (sd_listen_fds(3)). The protocol demands the process id of stunnel in LISTEN_PID, which only the
+// process itself has before the exec. The memory limit keeps a leak of one stunnel from the others.
+// Launch returns only on error.
 func Launch(program, file string, memoryLimit uint64) error {
 	limit := unix.Rlimit{Cur: memoryLimit, Max: memoryLimit}
 	if err := unix.Setrlimit(unix.RLIMIT_DATA, &limit); err != nil {

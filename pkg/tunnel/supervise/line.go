@@ -11,11 +11,11 @@ import (
 // line is one line of stunnel's log.
 type line struct {
 	severity int    // of syslog: 3 is an error, 7 debugging
-	thread   string // mainThread, the number of a connection, or another
+	thread   string // mainThread or, for example, the number of a connection
 	text     string
 }
 
-// mainThread starts, reloads and accepts.
+// mainThread is the thread that starts, reloads and accepts connections.
 const mainThread = "ui"
 
 // Severities of syslog.
@@ -27,9 +27,9 @@ const (
 )
 
 var (
-	// runningLine is how stunnel writes once its configuration is in force.
+	// runningLine is the format once stunnel has applied its configuration.
 	runningLine = regexp.MustCompile(`^\d{4}\.\d\d\.\d\d \d\d:\d\d:\d\d LOG([0-7])\[([^\]]*)\]: (.*)$`)
-	// startingLine is how it writes when it ends before.
+	// startingLine is the format of a stunnel that exits before that.
 	startingLine = regexp.MustCompile(`^\[([ .:!*])\] (.*)$`)
 )
 
@@ -40,7 +40,7 @@ func parseLine(raw string) line {
 	if found := startingLine.FindStringSubmatch(raw); found != nil {
 		return line{severity: startingSeverity(found[1]), thread: mainThread, text: found[2]}
 	}
-	// The loader's words, for example, when a library is missing.
+	// Of another program: for example of the dynamic loader, when a library is missing.
 	return line{severity: severityNotice, thread: mainThread, text: raw}
 }
 
@@ -56,12 +56,12 @@ func startingSeverity(mark string) int {
 	return severityDebug
 }
 
-// level makes less of notices than stunnel does: it has five for every connection, and probes
-// make connections all the time.
+// level maps notices to debug: stunnel logs five of them for each connection, and probes open
+// connections all the time.
 func (l line) level() slog.Level {
 	switch {
 	case strings.Contains(l.text, "TIMEOUTclose exceeded"):
-		return slog.LevelDebug // every connection ends so, because we have it wait 0 s
+		return slog.LevelDebug // logged for every connection, as TIMEOUTclose is 0
 	case l.severity <= severityError:
 		return slog.LevelError
 	case l.severity == severityWarning:
@@ -70,20 +70,20 @@ func (l line) level() slog.Level {
 	return slog.LevelDebug
 }
 
-// mostLineBytes bounds what is kept of a line.
-const mostLineBytes = 1024
+// maxLineBytes bounds a line; the rest of a longer one is dropped.
+const maxLineBytes = 1024
 
-// splitter makes lines of what a process writes. It is an io.Writer for one goroutine.
+// splitter splits the output of a process into lines. It is not safe for concurrent use.
 type splitter struct {
 	rest []byte
 	emit func(string)
 }
 
-// readBytes is the buffer of one process. io.Copy's own would be most of the memory of a
-// supervisor with many.
+// readBytes is the size of the read buffer of a process. With io.Copy's default of 32 KiB, buffers
+// would be most of the supervisor's memory.
 const readBytes = 2048
 
-// ReadFrom takes everything there is.
+// ReadFrom implements io.ReaderFrom, which keeps io.Copy from allocating its own buffer.
 func (s *splitter) ReadFrom(r io.Reader) (int64, error) {
 	buffer, total := make([]byte, readBytes), int64(0)
 	for {
@@ -101,20 +101,20 @@ func (s *splitter) ReadFrom(r io.Reader) (int64, error) {
 	}
 }
 
-// Write never fails: the process must not learn what became of its log.
+// Write never fails.
 func (s *splitter) Write(p []byte) (int, error) {
 	for _, b := range p {
 		switch {
 		case b == '\n':
 			s.flush()
-		case len(s.rest) < mostLineBytes:
+		case len(s.rest) < maxLineBytes:
 			s.rest = append(s.rest, b)
 		}
 	}
 	return len(p), nil
 }
 
-// flush emits what has no line break yet.
+// flush emits the buffered line.
 func (s *splitter) flush() {
 	if text := strings.TrimRight(string(s.rest), "\r "); text != "" {
 		s.emit(strings.ToValidUTF8(text, "?"))

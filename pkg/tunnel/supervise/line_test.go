@@ -21,12 +21,12 @@ func TestParseLine(t *testing.T) {
 			"2026.11.21 12:00:58 LOG3[12]: No more addresses to connect",
 			line{3, "12", "No more addresses to connect"}, slog.LevelError,
 		},
-		"of the main thread": {"2026.11.21 12:00:57 LOG5[ui]: Configuration successful", line{5, mainThread, "Configuration successful"}, slog.LevelDebug},
-		"a warning":          {"2026.11.21 12:00:57 LOG4[0]: CERT: Subject checks failed", line{4, "0", "CERT: Subject checks failed"}, slog.LevelWarn},
-		"before it runs":     {"[!] Binding service [fs-1] failed", line{3, mainThread, "Binding service [fs-1] failed"}, slog.LevelError},
-		"detail before":      {"[ ] No PRNG seeding was required", line{7, mainThread, "No PRNG seeding was required"}, slog.LevelDebug},
-		"somebody else's":    {"stunnel: error while loading shared libraries", line{5, mainThread, "stunnel: error while loading shared libraries"}, slog.LevelDebug},
-		"the ordinary end": {
+		"of the main thread":    {"2026.11.21 12:00:57 LOG5[ui]: Configuration successful", line{5, mainThread, "Configuration successful"}, slog.LevelDebug},
+		"warning":               {"2026.11.21 12:00:57 LOG4[0]: CERT: Subject checks failed", line{4, "0", "CERT: Subject checks failed"}, slog.LevelWarn},
+		"error before it runs":  {"[!] Binding service [fs-1] failed", line{3, mainThread, "Binding service [fs-1] failed"}, slog.LevelError},
+		"detail before it runs": {"[ ] No PRNG seeding was required", line{7, mainThread, "No PRNG seeding was required"}, slog.LevelDebug},
+		"of another program":    {"stunnel: error while loading shared libraries", line{5, mainThread, "stunnel: error while loading shared libraries"}, slog.LevelDebug},
+		"ordinary close": {
 			"2026.11.21 12:00:57 LOG3[0]: transfer: s_poll_wait: TIMEOUTclose exceeded: closing",
 			line{3, "0", "transfer: s_poll_wait: TIMEOUTclose exceeded: closing"}, slog.LevelDebug,
 		},
@@ -44,8 +44,8 @@ func TestParseLine(t *testing.T) {
 	}
 }
 
-// Words of connections; those of a real stunnel are tested with one.
-func TestReasonsOfWords(t *testing.T) {
+// TestReasonsOfLogLines has lines that are hard to provoke. Other tests use a real stunnel.
+func TestReasonsOfLogLines(t *testing.T) {
 	tests := map[string]Reason{
 		"s_connect: s_poll_wait 10.0.0.4:2049: TIMEOUTconnect exceeded":                                ReasonConnectTimeout,
 		"s_connect: connect 10.0.0.4:2049: Connection timed out (110)":                                 ReasonConnectTimeout,
@@ -59,7 +59,7 @@ func TestReasonsOfWords(t *testing.T) {
 		"SSL_connect: ssl/record/rec_layer_s3.c:1: error:0A000412:SSL routines::alert bad certificate": ReasonClientCertificateRejected,
 		"SSL_connect: ssl/record/rec_layer_s3.c:1: error:0A000126:SSL routines::unexpected eof":        ReasonHandshakeFailed,
 		"SSL_read: Connection reset by peer (104)":                                                     ReasonConnectionLost,
-		"readsocket: Connection reset by peer (104)":                                                   "", // the kernel's end
+		"readsocket: Connection reset by peer (104)":                                                   "", // of the NFS client's connection
 		"Connection closed: 0 byte(s) sent to TLS, 0 byte(s) sent to socket":                           "",
 		"transfer: s_poll_wait: TIMEOUTidle exceeded: closing":                                         "",
 	}
@@ -76,26 +76,26 @@ func TestEveryReasonIsListed(t *testing.T) {
 	for _, reason := range Reasons() {
 		listed[reason] = true
 	}
-	for _, phrases := range stages() {
-		for _, p := range phrases {
+	for _, patterns := range patternsByPrefix() {
+		for _, p := range patterns {
 			if !listed[p.reason] {
-				t.Errorf("%s is missing", p.reason)
+				t.Errorf("Reasons lacks %s", p.reason)
 			}
 		}
 	}
 }
 
-func TestConnectionsOfIPv6AndMany(t *testing.T) {
+func TestTrackedIPv6ConnectionsAreBounded(t *testing.T) {
 	p := newTunnel("fs-1", 0).problems
 	now := time.Now()
-	for i := range 3 * mostConns {
+	for i := range 3 * maxConns {
 		thread := string(rune('a' + i))
-		p.hearConnection(line{severityNotice, thread, "s_connect: connected 2001:db8::1:2049"}, newClassifier(), now)
+		p.handleLine(line{severityNotice, thread, "s_connect: connected 2001:db8::1:2049"}, newClassifier(), now)
 	}
-	if len(p.conns) != mostConns {
-		t.Errorf("%d connections are followed, want at most %d", len(p.conns), mostConns)
+	if len(p.conns) != maxConns {
+		t.Errorf("got %d tracked connections, want at most %d", len(p.conns), maxConns)
 	}
-	p.hearConnection(line{severityNotice, "a", "TLS connected: new session negotiated"}, newClassifier(), now)
+	p.handleLine(line{severityNotice, "a", "TLS connected: new session negotiated"}, newClassifier(), now)
 	if want := netip.MustParseAddrPort("[2001:db8::1]:2049"); p.remote != want {
 		t.Errorf("got remote %s, want %s", p.remote, want)
 	}
@@ -103,16 +103,16 @@ func TestConnectionsOfIPv6AndMany(t *testing.T) {
 
 func TestServersOfOpenConnections(t *testing.T) {
 	p := newTunnel("fs-1", 0).problems
-	say := func(thread, text string) {
-		p.hearConnection(line{severityNotice, thread, text}, newClassifier(), time.Now())
+	handle := func(thread, text string) {
+		p.handleLine(line{severityNotice, thread, text}, newClassifier(), time.Now())
 	}
 	for _, tt := range []struct {
 		thread, text string
 		want         []string
 	}{
-		{"1", "s_connect: connected 10.0.0.2:2049", nil}, // it has proved nothing
+		{"1", "s_connect: connected 10.0.0.2:2049", nil}, // no handshake yet
 		{"1", "TLS connected: new session negotiated", []string{"10.0.0.2:2049"}},
-		{"2", "TLS connected: of which no more is known", []string{"10.0.0.2:2049"}},
+		{"2", "TLS connected: without a connect before", []string{"10.0.0.2:2049"}},
 		{"3", "s_connect: connected 10.0.0.1:2049", []string{"10.0.0.2:2049"}},
 		{"3", "TLS connected: previous session reused", []string{"10.0.0.1:2049", "10.0.0.2:2049"}},
 		{"4", "s_connect: connected 10.0.0.1:2049", []string{"10.0.0.1:2049", "10.0.0.2:2049"}},
@@ -120,7 +120,7 @@ func TestServersOfOpenConnections(t *testing.T) {
 		{"3", "Connection closed: 1 byte(s) sent to TLS, 1 byte(s) sent to socket", []string{"10.0.0.1:2049", "10.0.0.2:2049"}},
 		{"1", "Connection reset: 1 byte(s) sent to TLS, 1 byte(s) sent to socket", []string{"10.0.0.1:2049"}},
 	} {
-		say(tt.thread, tt.text)
+		handle(tt.thread, tt.text)
 		var got []string
 		for _, server := range p.servers() {
 			got = append(got, server.String())
@@ -134,10 +134,10 @@ func TestServersOfOpenConnections(t *testing.T) {
 func TestSplitterBoundsLines(t *testing.T) {
 	var got []string
 	s := &splitter{emit: func(text string) { got = append(got, text) }}
-	long := strings.Repeat("x", 10*mostLineBytes)
+	long := strings.Repeat("x", 10*maxLineBytes)
 	n, err := io.Copy(s, strings.NewReader("one\r\n\ntwo\n"+long+"\nbad \xff\nrest"))
 	s.flush()
-	if diff := cmp.Diff([]string{"one", "two", long[:mostLineBytes], "bad ?", "rest"}, got); diff != "" || err != nil {
+	if diff := cmp.Diff([]string{"one", "two", long[:maxLineBytes], "bad ?", "rest"}, got); diff != "" || err != nil {
 		t.Errorf("lines mismatch, error %v (-want +got):\n%s", err, diff)
 	}
 	if want := int64(5 + 1 + 4 + len(long) + 1 + 6 + 4); n != want {
@@ -145,7 +145,7 @@ func TestSplitterBoundsLines(t *testing.T) {
 	}
 }
 
-func TestIsDeadChild(t *testing.T) {
+func TestIsZombieOf(t *testing.T) {
 	tests := map[string]bool{
 		"12 (stunnel4) Z 1 12 12 0":     true,
 		"12 (stunnel4) S 1 12 12 0":     false,
@@ -156,7 +156,7 @@ func TestIsDeadChild(t *testing.T) {
 		"12 (x)":                        false,
 	}
 	for stat, want := range tests {
-		if got := isDeadChild([]byte(stat), 1); got != want {
+		if got := isZombieOf([]byte(stat), 1); got != want {
 			t.Errorf("%q: got %v", stat, got)
 		}
 	}

@@ -11,22 +11,21 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
 )
 
-// backlog is how many connections may wait while stunnel starts; the NFS client has one or two for
-// each mount.
+// backlog is the number of connections that can wait while stunnel starts. The NFS client opens one
+// or two for each file system.
 const backlog = 128
 
-// listener is the socket that listens on a tunnel's port. The supervisor holds it for as long as
-// there is a tunnel, and gives it to one stunnel process after the other, so that a connection
-// never finds the port closed: one refusal costs the kernel's NFS client 3 s, a wait costs what
-// the start of stunnel does.
+// listener is the socket that listens on a tunnel's port. The supervisor owns the socket and passes
+// it to each stunnel process in turn, so that the port stays open between two processes: a refused
+// connection costs the kernel's NFS client 3 s, a waiting one only the start of stunnel.
 type listener struct {
 	file    *os.File
 	address netip.AddrPort
 	inode   uint32
 }
 
-// listen opens a tunnel's port. A supervisor of the same user, in the pod that this one takes over
-// from or hands over to, may listen there, too; whoever else has it makes it EADDRINUSE.
+// listen opens a tunnel's port. The supervisors of two pods can share the port during a hand-over,
+// as they run as the same user. The error is EADDRINUSE if any other process has the port.
 func listen(address netip.AddrPort) (*listener, error) {
 	family, sockaddr := socketAddress(address)
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -45,9 +44,9 @@ func prepare(fd int, sockaddr unix.Sockaddr) error {
 			return err
 		}
 	}
-	// What comes from the network for a loopback address ends here, whatever the node's settings
-	// let in. Kernels before 5.7 want a right for it that the pod does not have; they drop such
-	// packets unless route_localnet is set.
+	// This drops packets that arrive from the network for a loopback address. Kernels before 5.7
+	// demand CAP_NET_RAW for it, which the pod does not have; there, such packets are dropped unless
+	// route_localnet is set.
 	if err := unix.BindToDevice(fd, "lo"); err != nil && !errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("binding to the loopback interface: %w", err)
 	}
@@ -57,7 +56,7 @@ func prepare(fd int, sockaddr unix.Sockaddr) error {
 	return unix.Listen(fd, backlog)
 }
 
-// adopt takes a socket for a tunnel's if it listens at the address.
+// adopt returns the listener of an open socket, or an error if that does not listen at the address.
 func adopt(file *os.File, address netip.AddrPort) (*listener, error) {
 	l := &listener{file: file, address: address}
 	err := l.check()
@@ -65,12 +64,13 @@ func adopt(file *os.File, address netip.AddrPort) (*listener, error) {
 		l.inode, err = sockets.Inode(file)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("taking the socket of %s: %w", address, err), file.Close())
+		return nil, errors.Join(fmt.Errorf("adopting the socket of %s: %w", address, err), file.Close())
 	}
 	return l, nil
 }
 
-// check also has the socket never wait: stunnel expects that of it.
+// check verifies that the socket listens at the address, and makes it non-blocking, as stunnel
+// expects.
 func (l *listener) check() error {
 	fd := int(l.file.Fd())
 	listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
@@ -82,14 +82,14 @@ func (l *listener) check() error {
 		return err
 	}
 	if listening == 0 || addressOf(bound) != l.address {
-		return fmt.Errorf("it does not listen there")
+		return fmt.Errorf("the socket does not listen there")
 	}
 	return unix.SetNonblock(fd, true)
 }
 
-// shutdown takes the socket out of listening for all who hold it, stunnel and the agent, so that
-// connections go to whoever else listens there. Closing alone would leave it to them, and reset
-// those that come between.
+// shutdown makes the socket stop listening, although stunnel and the agent hold copies of it, so
+// that new connections reach the other supervisor. With a close alone, those copies would go on
+// queueing connections, which are reset when stunnel exits.
 func (l *listener) shutdown() error {
 	err := unix.Shutdown(int(l.file.Fd()), unix.SHUT_RD)
 	return errors.Join(err, l.file.Close())

@@ -18,8 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
-// Variables by which this test program becomes a supervisor of its own, or a stunnel that does
-// not behave.
+// Environment variables that make this test program a supervisor or a launcher.
 const (
 	variableRole   = "SUPERVISE_TEST_ROLE"
 	variablePrefix = "SUPERVISE_TEST_PREFIX"
@@ -29,22 +28,22 @@ const (
 func TestMain(m *testing.M) {
 	switch os.Getenv(variableRole) {
 	case "supervisor":
-		os.Exit(superviseForTest())
+		os.Exit(runSupervisor())
 	case "launch":
-		os.Exit(launchForTest(os.Args[1:]))
+		os.Exit(runLaunch(os.Args[1:]))
 	case "":
 		os.Exit(m.Run())
 	}
 }
 
-func superviseForTest() int {
+func runSupervisor() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	o := optionsOf(os.Getenv(variablePrefix), os.Getenv(variableProg), 0)
+	o := newOptions(os.Getenv(variablePrefix), os.Getenv(variableProg), 0)
 	o.ReapOrphans, o.Log = true, slog.New(slog.NewTextHandler(os.Stderr, nil))
 	if err := supervise.Run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -53,7 +52,7 @@ func superviseForTest() int {
 	return 0
 }
 
-func launchForTest(args []string) int {
+func runLaunch(args []string) int {
 	limit, err := strconv.ParseUint(args[1], 10, 64)
 	if err == nil {
 		err = supervise.Launch(args[0], args[2], limit)
@@ -62,28 +61,28 @@ func launchForTest(args []string) int {
 	return 1
 }
 
-// superviseApart has a supervisor in a process of its own, which is returned.
-func (w *world) superviseApart() *exec.Cmd {
-	w.Helper()
-	cmd := exec.CommandContext(w.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), variableRole+"=supervisor", variablePrefix+"="+w.prefix, variableProg+"="+w.program)
-	cmd.Stdout, cmd.Stderr = w.log, w.log
-	// What inherits the output must not keep Wait from returning.
-	cmd.WaitDelay = patience
+// startSupervisorProcess starts a supervisor in another process.
+func (h *harness) startSupervisorProcess() *exec.Cmd {
+	h.Helper()
+	cmd := exec.CommandContext(h.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), variableRole+"=supervisor", variablePrefix+"="+h.prefix, variableProg+"="+h.program)
+	cmd.Stdout, cmd.Stderr = h.log, h.log
+	// Without it, Wait blocks while a stunnel has the output open.
+	cmd.WaitDelay = testTimeout
 	if err := cmd.Start(); err != nil {
-		w.Fatal(err)
+		h.Fatal(err)
 	}
-	w.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
+	h.Cleanup(func() {
+		_ = cmd.Process.Kill() // may have exited
 		_ = cmd.Wait()
-		if w.Failed() {
-			w.Log(w.log.String())
+		if h.Failed() {
+			h.Log(h.log.String())
 		}
 	})
 	return cmd
 }
 
-// isZombie reads proc(5)'s stat.
+// isZombie parses proc_pid_stat(5).
 func isZombie(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -92,8 +91,8 @@ func isZombie(pid int) bool {
 	return bytes.Contains(stat, []byte(") Z "))
 }
 
-// childrenOf are the processes whose parent this is, living or not waited for.
-func childrenOf(t *testing.T, parent int) []int {
+// childPIDs lists the children of a process, zombies included.
+func childPIDs(t *testing.T, parent int) []int {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -107,7 +106,7 @@ func childrenOf(t *testing.T, parent int) []int {
 		}
 		stat, err := os.ReadFile("/proc/" + entry.Name() + "/stat")
 		if err != nil {
-			continue // gone
+			continue // has exited
 		}
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		if len(fields) > 1 && fields[1] == strconv.Itoa(parent) {

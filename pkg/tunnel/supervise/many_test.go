@@ -12,28 +12,28 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
-const many = 100
+const tunnelCount = 100
 
-// One tunnel's data flows while 99 others start, reload, restart, and go.
-func TestManyTunnels(t *testing.T) {
-	w := newWorld(t)
-	server := w.server()
+// TestChangesOfOtherTunnelsDoNotDisturbTransfer reloads, restarts and removes 99 other tunnels.
+func TestChangesOfOtherTunnelsDoNotDisturbTransfer(t *testing.T) {
+	h := newHarness(t)
+	server := h.startServer()
 	began := time.Now()
-	w.supervise()
-	tunnels := make([]spec.Tunnel, many)
+	h.startSupervisor()
+	tunnels := make([]spec.Tunnel, tunnelCount)
 	for i := range tunnels {
-		tunnels[i] = w.tunnel(fmt.Sprintf("fs-%d", i), server.Address)
-		// An address of its own, as a free port is free only until another test takes it.
+		tunnels[i] = h.newTunnel(fmt.Sprintf("fs-%d", i), server.Address)
+		// Another address for each tunnel, as another test could take a free port.
 		tunnels[i].Accept = stunneltest.FreePort(t, fmt.Sprintf("127.0.9.%d", 1+i))
-		w.write(tunnels[i])
+		h.writeSpec(tunnels[i])
 		if started := i + 1; started%20 == 0 {
-			w.allListen(started) // a busy machine would take longer for all than a single start may
+			h.waitAllRunning(started) // on a busy machine, starting all at once exceeds the start timeout
 		}
 	}
-	t.Logf("%d tunnels listen %s after the start", many, time.Since(began))
-	before := w.status("fs-0")
+	t.Logf("%d tunnels listen %s after the start", tunnelCount, time.Since(began))
+	before := h.status("fs-0")
 
-	conn := w.dial(tunnels[0].Accept)
+	conn := h.dial(tunnels[0].Accept)
 	stop, transferred := make(chan struct{}), make(chan int, 1)
 	go func() { transferred <- transfer(t, conn, stop) }()
 	for i := range tunnels[1:] {
@@ -41,32 +41,32 @@ func TestManyTunnels(t *testing.T) {
 		switch i % 3 {
 		case 0:
 			other.Connect = append(other.Connect, server.Address) // reload
-			w.write(*other)
+			h.writeSpec(*other)
 		case 1:
 			other.Restart++
-			w.write(*other)
+			h.writeSpec(*other)
 		case 2:
-			if err := w.dir.Remove(other.Name); err != nil {
+			if err := h.dir.Remove(other.Name); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	w.poll("the others have changed", func() bool {
-		status, err := supervise.ReadStatus(w.dir)
-		return err == nil && len(status.Tunnels) == many-33 && changed(status)
+	h.poll("the others have changed", func() bool {
+		status, err := supervise.ReadStatus(h.dir)
+		return err == nil && len(status.Tunnels) == tunnelCount-33 && allChanged(status)
 	}, func() any { return nil })
 	close(stop)
 	if blocks := <-transferred; blocks < 10 {
-		t.Errorf("got %d blocks through meanwhile, want more", blocks)
+		t.Errorf("got %d blocks during the changes, want at least 10", blocks)
 	}
-	after := w.status("fs-0")
+	after := h.status("fs-0")
 	if after.PID != before.PID || after.Reloads != 0 || after.Process != nil || after.Problems[supervise.ReasonDied] != 0 {
-		t.Errorf("got %+v after %+v, want the tunnel in use untouched", after, before)
+		t.Errorf("got %+v after %+v, want the tunnel in use unchanged", after, before)
 	}
 }
 
-// changed: a third was reloaded, a third restarted, and all that are left listen.
-func changed(status supervise.Status) bool {
+// allChanged reports whether a third was reloaded, a third restarted, and the remaining tunnels run.
+func allChanged(status supervise.Status) bool {
 	reloads, restarts, listening := 0, 0, 0
 	for _, tunnel := range status.Tunnels {
 		reloads, restarts = reloads+tunnel.Reloads, restarts+tunnel.Restarts
@@ -77,7 +77,7 @@ func changed(status supervise.Status) bool {
 	return reloads == 33 && restarts == 33 && listening == len(status.Tunnels)
 }
 
-// transfer sends blocks and wants each back until it is told to stop.
+// transfer sends blocks and checks their echo until stop is closed.
 func transfer(t *testing.T, conn io.ReadWriter, stop <-chan struct{}) (blocks int) {
 	sent, got := make([]byte, 16<<10), make([]byte, 16<<10)
 	for {
@@ -92,18 +92,18 @@ func transfer(t *testing.T, conn io.ReadWriter, stop <-chan struct{}) (blocks in
 			return blocks
 		}
 		if _, err := io.ReadFull(conn, got); err != nil || !bytes.Equal(sent, got) {
-			t.Errorf("block %d came back otherwise: %v", blocks, err)
+			t.Errorf("block %d: got another echo or error %v", blocks, err)
 			return blocks
 		}
 		blocks++
 	}
 }
 
-func (w *world) allListen(count int) {
-	w.Helper()
+func (h *harness) waitAllRunning(count int) {
+	h.Helper()
 	listening := 0
-	w.poll("all tunnels listen", func() bool {
-		status, err := supervise.ReadStatus(w.dir)
+	h.poll("all tunnels listen", func() bool {
+		status, err := supervise.ReadStatus(h.dir)
 		if err != nil {
 			return false
 		}

@@ -9,36 +9,36 @@ import (
 	"time"
 )
 
-// readMemory asks the kernel for the memory of each running process, of each at most once in a
-// StatusInterval.
+// readMemory reads the memory of each running stunnel, at most once in a StatusInterval.
 func (s *supervisor) readMemory(now time.Time) {
 	for _, t := range s.tunnels {
 		if t.state() != StateRunning || now.Before(t.memoryAt) {
-			continue // before it runs, the process may still be the launcher
+			continue // a starting process may still be the launcher
 		}
 		t.memoryAt = now.Add(StatusInterval)
 		memory, err := s.memoryOf(t.proc.PID())
 		if err != nil {
-			s.logOf(t).Debug("memory of stunnel cannot be read", "err", err)
+			s.logFor(t).Debug("reading the memory of stunnel failed", "err", err)
 			continue
 		}
 		t.memory = memory
 	}
 }
 
-// dataOf is the size of what RLIMIT_DATA bounds, in bytes: VmData of proc_pid_status(5).
-func dataOf(pid int) (uint64, error) {
+// dataSize returns the size of the data segment in bytes, which RLIMIT_DATA bounds: VmData of
+// proc_pid_status(5).
+func dataSize(pid int) (uint64, error) {
 	path := "/proc/" + strconv.Itoa(pid) + "/status"
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return 0, fmt.Errorf("reading the memory of process %d: %w", pid, err)
 	}
-	return parseData(text)
+	return parseDataSize(text)
 }
 
-var errNoData = errors.New("the process has no VmData, as it has ended")
+var errNoData = errors.New("no VmData, because the process has exited")
 
-func parseData(status []byte) (uint64, error) {
+func parseDataSize(status []byte) (uint64, error) {
 	for line := range bytes.Lines(status) {
 		value, found := bytes.CutPrefix(line, []byte("VmData:"))
 		if !found {

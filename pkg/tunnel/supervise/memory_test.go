@@ -11,23 +11,23 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 )
 
-func TestDataOfAProcess(t *testing.T) {
-	if got, err := dataOf(os.Getpid()); err != nil || got < 1<<20 {
+func TestDataSizeOfProcess(t *testing.T) {
+	if got, err := dataSize(os.Getpid()); err != nil || got < 1<<20 {
 		t.Errorf("got %d and %v, want the memory of this process", got, err)
 	}
-	if got, err := parseData([]byte("Name:\tstunnel\nVmData:\t    2048 kB\nVmStk:\t 132 kB\n")); err != nil || got != 2<<20 {
+	if got, err := parseDataSize([]byte("Name:\tstunnel\nVmData:\t    2048 kB\nVmStk:\t 132 kB\n")); err != nil || got != 2<<20 {
 		t.Errorf("got %d and %v, want 2 MiB", got, err)
 	}
 	for _, text := range []string{"", "Name:\tstunnel\nState:\tZ (zombie)\n", "VmData:\t much kB\n"} {
-		if got, err := parseData([]byte(text)); err == nil {
+		if got, err := parseDataSize([]byte(text)); err == nil {
 			t.Errorf("got %d of %q, want an error", got, text)
 		}
 	}
 }
 
-// TestMemoryIsReportedWithTheNextStatus: a process whose memory grows all the time must not have the
-// status written all the time.
-func TestMemoryIsReportedWithTheNextStatus(t *testing.T) {
+// TestChangeOfMemoryAloneWritesNoStatus: a process whose memory grows all the time must not cause a
+// write of the status all the time.
+func TestChangeOfMemoryAloneWritesNoStatus(t *testing.T) {
 	dir, err := confdir.Open(filepath.Join(t.TempDir(), "stunnel.conf"))
 	if err != nil {
 		t.Fatal(err)
@@ -40,12 +40,12 @@ func TestMemoryIsReportedWithTheNextStatus(t *testing.T) {
 	}
 	tunnel := newTunnel("fs-1", 0)
 	s.tunnels[tunnel.name] = tunnel
-	tunnel.sees(asked(1, 0, "a"))
-	tunnel.started(fake{}, tunnel.want, epoch)
+	tunnel.setDesired(testConfig(1, 0, "a"))
+	tunnel.started(fakeProcess{}, tunnel.desired, epoch)
 	for _, step := range []struct {
 		after   time.Duration
 		runs    bool
-		memory  uint64 // as written
+		memory  uint64 // in the status file
 		reads   int
 		written time.Duration
 	}{
@@ -68,9 +68,9 @@ func TestMemoryIsReportedWithTheNextStatus(t *testing.T) {
 			t.Errorf("after %s: got %+v and %d readings, want %+v", step.after, got, reads, step)
 		}
 	}
-	tunnel.started(fake{}, tunnel.want, epoch.Add(20*time.Second))
+	tunnel.started(fakeProcess{}, tunnel.desired, epoch.Add(20*time.Second))
 	s.report(epoch.Add(20 * time.Second))
 	if got, err := ReadStatus(dir); err != nil || got.Tunnels["fs-1"].Memory != 0 {
-		t.Errorf("got %+v and %v, want nothing of the process before", got, err)
+		t.Errorf("got %+v and %v, want no memory of the previous process", got, err)
 	}
 }

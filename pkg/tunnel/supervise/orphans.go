@@ -6,27 +6,28 @@ import (
 	"strconv"
 )
 
-// deadChildren are the processes that have ended and whose parent has not asked how.
-func deadChildren(parent int) []int {
+// zombieChildren returns the process ids of the children that have exited and are not reaped.
+func zombieChildren(parent int) []int {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
-	var dead []int
+	var zombies []int
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
 		if err != nil {
 			continue
 		}
-		if stat, err := os.ReadFile("/proc/" + entry.Name() + "/stat"); err == nil && isDeadChild(stat, parent) {
-			dead = append(dead, pid)
+		if stat, err := os.ReadFile("/proc/" + entry.Name() + "/stat"); err == nil && isZombieOf(stat, parent) {
+			zombies = append(zombies, pid)
 		}
 	}
-	return dead
+	return zombies
 }
 
-// isDeadChild reads proc(5)'s stat: pid, (name), state, parent. The name may hold anything.
-func isDeadChild(stat []byte, parent int) bool {
+// isZombieOf parses proc_pid_stat(5): pid, (name), state, parent. The name may contain any
+// character.
+func isZombieOf(stat []byte, parent int) bool {
 	end := bytes.LastIndexByte(stat, ')')
 	if end < 0 {
 		return false

@@ -15,45 +15,45 @@ import (
 )
 
 const (
-	// pauseRounds is how often each fault is measured.
+	// pauseRounds is the number of measurements of each fault.
 	pauseRounds = 5
-	// nfsDelay is the kernel's client's: the least time between two connects, and that after a
-	// refused one.
-	nfsDelay = 3 * time.Second
-	askDelay = time.Millisecond
-	// quietTime is between two faults: more than nfsDelay, and than the 5 s after which the
-	// supervisor takes a death for the first one and starts stunnel at once.
-	quietTime = 6 * time.Second
+	// reconnectDelay is that of the kernel's NFS client: the shortest time between two connects, and
+	// the delay after a refused one.
+	reconnectDelay  = 3 * time.Second
+	requestInterval = time.Millisecond
+	// faultInterval is the time between two faults: longer than reconnectDelay, and than the age of
+	// 5 s from which a death of stunnel counts as the first in a row.
+	faultInterval = 6 * time.Second
 )
 
-// nfsClient is connected as the kernel's NFS client is: it connects anew as soon as a connection
-// ends, nfsDelay after the last connect at the soonest, and asks all the time.
+// nfsClient behaves as the kernel's NFS client: it reconnects as soon as the connection ends, but
+// not before reconnectDelay has passed since the last connect. It sends requests all the time.
 type nfsClient struct {
 	address netip.AddrPort
 	end     func()
 
 	mu        sync.Mutex
-	answered  time.Time     // guarded by mu; last
-	connected time.Time     // guarded by mu; when the connection was begun
+	answered  time.Time     // guarded by mu; of the last answer
+	connected time.Time     // guarded by mu; start of the last connect
 	longest   time.Duration // guarded by mu; between two answers
 	refused   int           // guarded by mu
 }
 
-func (w *world) nfsClient(address netip.AddrPort) *nfsClient {
+func (h *harness) newNFSClient(address netip.AddrPort) *nfsClient {
 	c := &nfsClient{address: address}
-	ctx, cancel := context.WithCancel(w.Context())
+	ctx, cancel := context.WithCancel(h.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
 		for ctx.Err() == nil {
 			c.connect(ctx)
-			wait(ctx, time.Until(c.connectedAt().Add(nfsDelay)))
+			wait(ctx, time.Until(c.connectedAt().Add(reconnectDelay)))
 		}
 	})
 	c.end = func() {
 		cancel()
 		running.Wait()
 	}
-	w.Cleanup(c.end)
+	h.Cleanup(c.end)
 	return c
 }
 
@@ -81,7 +81,7 @@ func (c *nfsClient) connect(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	for roundTrip(conn, "x") == nil {
 		c.answer()
-		wait(ctx, askDelay)
+		wait(ctx, requestInterval)
 	}
 }
 
@@ -101,7 +101,7 @@ func (c *nfsClient) connectedAt() time.Time {
 	return c.connected
 }
 
-// pause is the longest time without an answer since it was asked for last.
+// pause returns the longest time without an answer since the last call.
 func (c *nfsClient) pause() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,99 +110,99 @@ func (c *nfsClient) pause() time.Duration {
 	return longest
 }
 
-// isAnswered waits for an answer on a connection that is at least so old.
-func (w *world) isAnswered(c *nfsClient, age time.Duration) {
-	w.Helper()
+// waitAnswered waits for an answer on a connection of at least an age.
+func (h *harness) waitAnswered(c *nfsClient, age time.Duration) {
+	h.Helper()
 	began := time.Now()
-	w.poll("the client is answered", func() bool {
+	h.poll("the client gets an answer", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.answered.After(began) && time.Since(c.connected) > age
 	}, func() any { return nil })
 }
 
-// measure logs what a fault, repeated, costs a client.
-func (w *world) measure(what string, c *nfsClient, fault func(round int)) {
-	w.Helper()
+// measurePauses logs the pauses of a client during repeated faults.
+func (h *harness) measurePauses(what string, c *nfsClient, fault func(round int)) {
+	h.Helper()
 	pauses := make([]time.Duration, pauseRounds)
 	for i := range pauses {
-		w.isAnswered(c, quietTime)
+		h.waitAnswered(c, faultInterval)
 		c.pause()
 		fault(i)
-		w.isAnswered(c, 0)
+		h.waitAnswered(c, 0)
 		pauses[i] = c.pause().Round(time.Millisecond)
 	}
-	w.Logf("%s: %v without an answer", what, pauses)
+	h.Logf("%s: %v without an answer", what, pauses)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.refused > 0 {
-		w.Errorf("%s: %d connects were refused", what, c.refused)
+		h.Errorf("%s: %d connects were refused", what, c.refused)
 	}
 }
 
-// TestPauses measures what an NFS client of a tunnel notices. The figures depend on the machine; that
-// no connection is refused does not.
+// TestPauses measures the pauses of an NFS client. They depend on the machine, so the test checks
+// only that no connection is refused.
 func TestPauses(t *testing.T) {
-	stunneltest.Long(t)
-	t.Run("of stunnel", pausesOfStunnel)
-	t.Run("of hand-overs", pausesOfHandOvers)
-	t.Run("of the supervisor", pausesOfTheSupervisor)
+	stunneltest.SkipUnlessLong(t)
+	t.Run("stunnel", pausesOfStunnel)
+	t.Run("hand-overs", pausesOfHandOvers)
+	t.Run("supervisor", pausesOfTheSupervisor)
 }
 
-func (w *world) served() (spec.Tunnel, *nfsClient) {
-	w.Helper()
-	tunnel := w.tunnel("fs-1", w.server().Address)
-	w.serving("fs-1", w.write(tunnel))
-	return tunnel, w.nfsClient(tunnel.Accept)
+func (h *harness) startClient() (spec.Tunnel, *nfsClient) {
+	h.Helper()
+	tunnel := h.newTunnel("fs-1", h.startServer().Address)
+	h.waitServing("fs-1", h.writeSpec(tunnel))
+	return tunnel, h.newNFSClient(tunnel.Accept)
 }
 
 func pausesOfStunnel(t *testing.T) {
-	w := newWorld(t)
-	w.supervise()
-	tunnel, c := w.served()
-	defer c.end() // or a supervisor that ends would go on serving it
-	w.measure("nothing happens", c, func(int) {})
-	w.measure("stunnel is killed", c, func(int) { w.kill("fs-1") })
+	h := newHarness(t)
+	h.startSupervisor()
+	tunnel, c := h.startClient()
+	defer c.end() // otherwise the shutdown of the supervisor waits for it
+	h.measurePauses("nothing happens", c, func(int) {})
+	h.measurePauses("stunnel is killed", c, func(int) { h.killStunnel("fs-1") })
 	server := tunnel.Connect[0]
-	w.measure("stunnel reloads its configuration", c, func(round int) {
+	h.measurePauses("stunnel reloads its configuration", c, func(round int) {
 		tunnel.Connect = []netip.AddrPort{server, server}[:1+(round+1)%2]
-		w.serving("fs-1", w.write(tunnel))
+		h.waitServing("fs-1", h.writeSpec(tunnel))
 	})
-	w.measure("stunnel is restarted", c, func(int) {
+	h.measurePauses("stunnel is restarted", c, func(int) {
 		tunnel.Restart++
-		w.serving("fs-1", w.write(tunnel))
+		h.waitServing("fs-1", h.writeSpec(tunnel))
 	})
 }
 
 func pausesOfHandOvers(t *testing.T) {
-	w := newWorld(t)
-	w.supervise()
-	tunnel, c := w.served()
-	defer c.end() // or a supervisor that ends would go on serving it
-	old := w
-	w.measure("another supervisor takes over", c, func(int) {
-		next := newWorld(t)
-		next.authority = w.authority
-		generation := next.write(tunnel)
-		next.supervise()
-		next.serving("fs-1", generation)
-		old.end()
+	h := newHarness(t)
+	h.startSupervisor()
+	tunnel, c := h.startClient()
+	defer c.end() // otherwise the shutdown of the supervisor waits for it
+	old := h
+	h.measurePauses("another supervisor takes over", c, func(int) {
+		next := newHarness(t)
+		next.authority = h.authority
+		generation := next.writeSpec(tunnel)
+		next.startSupervisor()
+		next.waitServing("fs-1", generation)
+		old.stopSupervisor()
 		old = next
 	})
 }
 
 func pausesOfTheSupervisor(t *testing.T) {
-	w := newWorld(t)
-	defer w.store()()
-	supervisor := w.superviseApart()
-	_, c := w.served()
+	h := newHarness(t)
+	defer h.startStore()()
+	supervisor := h.startSupervisorProcess()
+	_, c := h.startClient()
 	defer c.end()
-	w.measure("the supervisor is killed, and another one starts", c, func(int) {
-		w.poll("the socket is kept", func() bool { return w.kept() == 1 }, func() any { return w.kept() })
+	h.measurePauses("the supervisor is killed, and another one starts", c, func(int) {
+		h.poll("the socket is stored", func() bool { return h.storedSockets() == 1 }, func() any { return h.storedSockets() })
 		if err := supervisor.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
 		_ = supervisor.Wait() // killed
-		supervisor = w.superviseApart()
+		supervisor = h.startSupervisorProcess()
 	})
 }

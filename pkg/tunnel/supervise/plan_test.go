@@ -13,338 +13,336 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
-// fake is a process that does nothing.
-type fake struct{}
+// fakeProcess ignores signals.
+type fakeProcess struct{}
 
-func (fake) PID() int              { return 7 }
-func (fake) Signal(syscall.Signal) {}
+func (fakeProcess) PID() int              { return 7 }
+func (fakeProcess) Signal(syscall.Signal) {}
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// asked is a specification by what plans look at.
-func asked(port uint16, serial int, host string) config {
+// testConfig returns a specification with the fields that plan compares.
+func testConfig(port uint16, serial int, host string) config {
 	t := spec.Tunnel{Name: "fs-1", Accept: netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), port), CheckHost: host, Restart: serial}
 	return config{Tunnel: t, generation: fmt.Sprintf("%d %d %s", port, serial, host)}
 }
 
-// story tells a tunnel what happens, at the times that it is told.
-type story struct {
+// simulation drives a tunnel with a clock, without a process or a port.
+type simulation struct {
 	*tunnel
-	now   time.Time
-	taken bool // the port that is asked for
+	now       time.Time
+	portInUse bool // by another process
 }
 
-// newStory is of a tunnel whose process always runs.
-func newStory(want config) *story { return newIdleStory(want, 0) }
+// newSimulation returns one whose process runs all the time.
+func newSimulation(c config) *simulation { return newIdleSimulation(c, 0) }
 
-func newIdleStory(want config, idle time.Duration) *story {
-	s := &story{tunnel: newTunnel("fs-1", idle), now: epoch}
-	s.sees(want)
+func newIdleSimulation(c config, idle time.Duration) *simulation {
+	s := &simulation{tunnel: newTunnel("fs-1", idle), now: epoch}
+	s.setDesired(c)
 	return s
 }
 
-func (s *story) later(d time.Duration) *story { s.now = s.now.Add(d); return s }
+func (s *simulation) advance(d time.Duration) *simulation { s.now = s.now.Add(d); return s }
 
-func (s *story) says(lines ...string) *story {
+// logs handles lines of stunnel's main thread. Those with "!" are errors.
+func (s *simulation) logs(lines ...string) *simulation {
 	for _, text := range lines {
 		severity := severityNotice
 		if strings.HasPrefix(text, "!") {
 			text, severity = text[1:], severityError
 		}
-		s.hear(line{severity: severity, thread: mainThread, text: text}, newClassifier(), s.now)
+		s.handleLine(line{severity: severity, thread: mainThread, text: text}, newClassifier(), s.now)
 	}
 	return s
 }
 
-// connects has a client reach a server that proves who it is.
-func (s *story) connects(server string) *story {
+// connectsTo completes a handshake with a server.
+func (s *simulation) connectsTo(server string) *simulation {
 	for _, text := range []string{"s_connect: connected " + server, "TLS connected: new session negotiated"} {
-		s.hear(line{severity: severityNotice, thread: "1", text: text}, newClassifier(), s.now)
+		s.handleLine(line{severity: severityNotice, thread: "1", text: text}, newClassifier(), s.now)
 	}
 	return s
 }
 
-// does carries steps out as the supervisor would, and names them.
-func (s *story) does() []string {
+// runSteps applies all steps that are due and returns their names.
+func (s *simulation) runSteps() []string {
 	names := map[verb]string{
-		doForget: "forget", doListen: "listen", doLetGo: "let go", doArm: "arm", doStart: "start", doReload: "reload",
-		doSettle: "settle", doRest: "rest", doStop: "stop", doKill: "kill",
+		doRemove: "remove", doListen: "listen", doClosePort: "close port", doArm: "arm", doStart: "start", doReload: "reload",
+		doAssumeReady: "assume ready", doStopIdle: "stop idle", doStop: "stop", doKill: "kill",
 	}
 	var done []string
 	for range 20 {
 		next := plan(s.tunnel, s.now)
 		if next.verb == doNothing {
 			if !next.at.IsZero() && !next.at.After(s.now) {
-				done = append(done, "waits for the past")
+				done = append(done, "plan again in the past")
 			}
 			return done
 		}
 		done = append(done, names[next.verb])
-		if next.verb == doForget {
+		if next.verb == doRemove {
 			return done
 		}
-		s.carryOut(next)
+		s.applyStep(next)
 	}
-	return append(done, "no end")
+	return append(done, "endless")
 }
 
-func (s *story) carryOut(next step) {
+func (s *simulation) applyStep(next step) {
 	switch next.verb {
 	case doListen:
-		if s.taken {
-			s.portTaken("it is taken", s.now)
+		if s.portInUse {
+			s.portTaken("address already in use", s.now)
 			return
 		}
-		s.listens(&listener{address: s.tunnel.want.Accept})
-	case doLetGo:
-		s.letGo()
+		s.socketOpened(&listener{address: s.tunnel.desired.Accept})
+	case doClosePort:
+		s.socketClosed()
 	case doArm:
 		s.armed = true
 	case doStart:
-		s.started(fake{}, next.config, s.now)
+		s.started(fakeProcess{}, next.config, s.now)
 	case doReload:
 		s.reloading(next.config, s.now)
-	case doSettle:
-		s.inForce()
-	case doRest:
-		s.rests()
+	case doAssumeReady:
+		s.configApplied()
+	case doStopIdle:
+		s.stoppingIdle()
 		s.stopping(stopGrace, s.now)
 	case doStop, doKill:
 		s.stopping(stopGrace, s.now)
-	case doNothing, doForget:
+	case doNothing, doRemove:
 	}
 }
 
-func (s *story) want(t *testing.T, what string, want ...string) {
+func (s *simulation) wantSteps(t *testing.T, what string, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, s.does()); diff != "" {
+	if diff := cmp.Diff(want, s.runSteps()); diff != "" {
 		t.Errorf("%s: steps mismatch (-want +got):\n%s", what, diff)
 	}
 }
 
-// accepts has a start or a reload succeed.
-func (s *story) accepts() *story {
-	return s.says("Configuration successful", "Service [fs-1] (FD=3) bound to 127.0.0.1:1", "Accepting new connections")
+// acceptsConfig completes a start or a reload.
+func (s *simulation) acceptsConfig() *simulation {
+	return s.logs("Configuration successful", "Service [fs-1] (FD=3) bound to 127.0.0.1:1", "Accepting new connections")
 }
 
-// runs is a story up to where the tunnel serves.
-func runs(t *testing.T, c config) *story {
+// newRunningSimulation returns a simulation of a tunnel that serves.
+func newRunningSimulation(t *testing.T, c config) *simulation {
 	t.Helper()
-	s := newStory(c)
-	s.want(t, "a new tunnel", "listen", "start")
-	s.accepts().want(t, "what serves")
+	s := newSimulation(c)
+	s.wantSteps(t, "a new tunnel", "listen", "start")
+	s.acceptsConfig().wantSteps(t, "a running tunnel")
 	return s
 }
 
-func TestNoSignalBeforeStunnelHandlesIt(t *testing.T) {
-	s := newStory(asked(1, 0, ""))
-	s.want(t, "a new tunnel", "listen", "start")
-	s.sees(asked(1, 0, "changed"))
-	s.want(t, "a change during the start")
-	s.says("Configuration successful", "Service [fs-1] (FD=3) bound to 127.0.0.1:1")
-	s.want(t, "still starting")
-	s.says("Accepting new connections")
-	s.want(t, "now it handles signals", "reload")
+func TestChangeDuringStartWaitsForSignalHandlers(t *testing.T) {
+	s := newSimulation(testConfig(1, 0, ""))
+	s.wantSteps(t, "a new tunnel", "listen", "start")
+	s.setDesired(testConfig(1, 0, "changed"))
+	s.wantSteps(t, "a change during the start")
+	s.logs("Configuration successful", "Service [fs-1] (FD=3) bound to 127.0.0.1:1")
+	s.wantSteps(t, "still starting")
+	s.logs("Accepting new connections")
+	s.wantSteps(t, "accepts connections", "reload")
 }
 
-func TestChanges(t *testing.T) {
+func TestChangedSpecification(t *testing.T) {
 	tests := map[string]struct {
 		change config
 		want   []string
 	}{
-		"nothing":         {asked(1, 0, ""), nil},
-		"an option":       {asked(1, 0, "x"), []string{"reload"}},
-		"the serial":      {asked(1, 1, ""), []string{"stop"}},
-		"serial and port": {asked(2, 1, ""), []string{"listen", "stop"}},
-		"the port":        {asked(2, 0, ""), []string{"listen", "stop"}},
-		"it is gone":      {config{}, []string{"stop"}},
+		"unchanged":       {testConfig(1, 0, ""), nil},
+		"option":          {testConfig(1, 0, "x"), []string{"reload"}},
+		"serial":          {testConfig(1, 1, ""), []string{"stop"}},
+		"serial and port": {testConfig(2, 1, ""), []string{"listen", "stop"}},
+		"port":            {testConfig(2, 0, ""), []string{"listen", "stop"}},
+		"removed":         {config{}, []string{"stop"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := runs(t, asked(1, 0, ""))
-			s.sees(tt.change)
-			s.want(t, "the change", tt.want...)
-			s.want(t, "the same again")
+			s := newRunningSimulation(t, testConfig(1, 0, ""))
+			s.setDesired(tt.change)
+			s.wantSteps(t, "the change", tt.want...)
+			s.wantSteps(t, "planned again")
 		})
 	}
 }
 
-// TestProcessOnDemand runs from the first connection until nobody has been connected for a while.
-func TestProcessOnDemand(t *testing.T) {
-	s := newIdleStory(asked(1, 0, ""), time.Minute)
-	s.want(t, "a new tunnel", "listen", "arm")
-	if s.state() != StateResting || s.status().Generation != "1 0 " {
-		t.Errorf("got %+v, want it resting with what was asked for in force", s.status())
+func TestStunnelRunsFromFirstConnectionUntilIdle(t *testing.T) {
+	s := newIdleSimulation(testConfig(1, 0, ""), time.Minute)
+	s.wantSteps(t, "a new tunnel", "listen", "arm")
+	if s.state() != StateIdle || s.status().Generation != "1 0 " {
+		t.Errorf("got %+v, want state idle with the generation of the specification", s.status())
 	}
-	s.sees(asked(1, 0, "x"))
-	s.want(t, "a change while it rests")
-	s.arrived()
-	s.want(t, "somebody connects", "start")
-	s.accepts().want(t, "serves")
-	s.used(1, true, s.now)
-	s.later(time.Hour).want(t, "in use")
-	s.used(0, true, s.now)
-	s.later(time.Minute-1).want(t, "idle for less than a while")
-	s.used(1, true, s.now)
-	s.used(0, true, s.now)
-	s.later(time.Minute-1).want(t, "used again")
-	s.later(1).want(t, "idle", "rest")
-	s.arrived()
-	s.ended("exit status 0", s.now)
-	s.want(t, "somebody connects while it ends", "start")
-	s.accepts()
+	s.setDesired(testConfig(1, 0, "x"))
+	s.wantSteps(t, "a change while idle")
+	s.connectionWaiting()
+	s.wantSteps(t, "a client connects", "start")
+	s.acceptsConfig().wantSteps(t, "serves")
+	s.updateIdle(1, true, s.now)
+	s.advance(time.Hour).wantSteps(t, "in use")
+	s.updateIdle(0, true, s.now)
+	s.advance(time.Minute-1).wantSteps(t, "idle for less than the limit")
+	s.updateIdle(1, true, s.now)
+	s.updateIdle(0, true, s.now)
+	s.advance(time.Minute-1).wantSteps(t, "idle for less than the limit again")
+	s.advance(1).wantSteps(t, "idle", "stop idle")
+	s.connectionWaiting()
+	s.exited("exit status 0", s.now)
+	s.wantSteps(t, "a client connects during the stop", "start")
+	s.acceptsConfig()
 	if s.restarts != 0 {
 		t.Errorf("got %d restarts, want none", s.restarts)
 	}
-	s.used(0, true, s.now)
-	s.used(0, false, s.now)
-	s.later(time.Hour).want(t, "not known whether it is used")
-	s.used(0, true, s.now)
-	s.later(time.Minute).want(t, "idle", "rest")
-	s.ended("exit status 0", s.now)
-	s.want(t, "rests", "arm")
+	s.updateIdle(0, true, s.now)
+	s.updateIdle(0, false, s.now)
+	s.advance(time.Hour).wantSteps(t, "clients unknown")
+	s.updateIdle(0, true, s.now)
+	s.advance(time.Minute).wantSteps(t, "idle", "stop idle")
+	s.exited("exit status 0", s.now)
+	s.wantSteps(t, "stopped", "arm")
 }
 
-func TestDiesWhileItIsUsed(t *testing.T) {
-	s := newIdleStory(asked(1, 0, ""), time.Minute)
-	s.want(t, "a new tunnel", "listen", "arm")
-	s.arrived()
-	s.want(t, "somebody connects", "start")
-	s.accepts().ended("signal: killed", s.now)
-	s.want(t, "dies", "start")
+func TestDeathWhileUsedCountsAsRestart(t *testing.T) {
+	s := newIdleSimulation(testConfig(1, 0, ""), time.Minute)
+	s.wantSteps(t, "a new tunnel", "listen", "arm")
+	s.connectionWaiting()
+	s.wantSteps(t, "a client connects", "start")
+	s.acceptsConfig().exited("signal: killed", s.now)
+	s.wantSteps(t, "dies", "start")
 	if s.restarts != 1 {
 		t.Errorf("got %d restarts, want one", s.restarts)
 	}
 }
 
-func TestHangingStartAndReload(t *testing.T) {
-	s := newStory(asked(1, 0, ""))
-	s.want(t, "a new tunnel", "listen", "start")
-	s.later(startLimit-1).want(t, "just in time")
-	s.later(1).want(t, "too late", "stop")
-	s.later(stopGrace).want(t, "does not end", "kill")
+func TestHangingStartOrReloadIsStopped(t *testing.T) {
+	s := newSimulation(testConfig(1, 0, ""))
+	s.wantSteps(t, "a new tunnel", "listen", "start")
+	s.advance(startTimeout-1).wantSteps(t, "before the timeout")
+	s.advance(1).wantSteps(t, "after the timeout", "stop")
+	s.advance(stopGrace).wantSteps(t, "does not exit", "kill")
 
-	s = runs(t, asked(1, 0, ""))
-	s.sees(asked(1, 0, "x"))
-	s.want(t, "a change", "reload")
-	s.later(reloadLimit).want(t, "no answer", "stop")
-	s.ended("signal: terminated", s.now)
-	s.want(t, "has ended", "start")
+	s = newRunningSimulation(t, testConfig(1, 0, ""))
+	s.setDesired(testConfig(1, 0, "x"))
+	s.wantSteps(t, "a change", "reload")
+	s.advance(reloadTimeout).wantSteps(t, "no answer", "stop")
+	s.exited("signal: terminated", s.now)
+	s.wantSteps(t, "exited", "start")
 }
 
-// Versions that do not say that they accept are believed after a while.
-func TestQuietStunnelSettles(t *testing.T) {
-	s := newStory(asked(1, 0, ""))
-	s.want(t, "a new tunnel", "listen", "start")
-	s.says("Configuration successful").want(t, "half an answer")
-	s.later(settleTime).want(t, "no more will come", "settle")
+func TestStunnelWithoutReadyLineIsAssumedReady(t *testing.T) {
+	s := newSimulation(testConfig(1, 0, ""))
+	s.wantSteps(t, "a new tunnel", "listen", "start")
+	s.logs("Configuration successful").wantSteps(t, "configuration accepted")
+	s.advance(readyTimeout).wantSteps(t, "after readyTimeout", "assume ready")
 	if s.state() != StateRunning {
-		t.Errorf("got %s, want it running", s.state())
+		t.Errorf("got state %s, want running", s.state())
 	}
 }
 
-func TestRefusedConfigurationIsTriedAgain(t *testing.T) {
-	s := runs(t, asked(1, 0, ""))
-	s.sees(asked(1, 0, "bad"))
-	s.want(t, "a change", "reload")
-	s.says("Reading configuration from file x", `!"bad": no such option`, "!Configuration failed")
-	s.want(t, "refused")
-	if p := s.problems.process; p == nil || p.Reason != ReasonBadConfig || p.Words != `"bad": no such option` {
-		t.Errorf("got %+v, want stunnel's words", p)
+func TestRefusedConfigIsRetried(t *testing.T) {
+	s := newRunningSimulation(t, testConfig(1, 0, ""))
+	s.setDesired(testConfig(1, 0, "bad"))
+	s.wantSteps(t, "a change", "reload")
+	s.logs("Reading configuration from file x", `!"bad": no such option`, "!Configuration failed")
+	s.wantSteps(t, "refused")
+	if p := s.problems.process; p == nil || p.Reason != ReasonBadConfig || p.Message != `"bad": no such option` {
+		t.Errorf("got %+v, want stunnel's message", p)
 	}
-	s.later(refusedRetry-1).want(t, "too early")
-	s.later(1).want(t, "later", "reload")
-	s.says(`!"bad": no such option`, "!Configuration failed").want(t, "refused again")
+	s.advance(refusedRetry-1).wantSteps(t, "before the retry")
+	s.advance(1).wantSteps(t, "at the retry", "reload")
+	s.logs(`!"bad": no such option`, "!Configuration failed").wantSteps(t, "refused again")
 	if n := s.problems.counts[ReasonBadConfig]; n != 1 {
-		t.Errorf("got %d problems, want one for one specification", n)
+		t.Errorf("got %d problems, want one for each specification", n)
 	}
-	s.ended("signal: killed", s.now)
-	s.want(t, "dies beside it", "start")
+	s.exited("signal: killed", s.now)
+	s.wantSteps(t, "died", "start")
 	if s.current.generation != "1 0 " {
 		t.Errorf("got %q started, want the last good one", s.current.generation)
 	}
 }
 
-func TestDelays(t *testing.T) {
-	s := runs(t, asked(1, 0, ""))
+func TestRestartDelaysGrow(t *testing.T) {
+	s := newRunningSimulation(t, testConfig(1, 0, ""))
 	want := []time.Duration{0, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second,
 		8 * time.Second, 16 * time.Second, 30 * time.Second, 30 * time.Second}
 	for i, delay := range want {
-		s.ended("exit status 1", s.now)
+		s.exited("exit status 1", s.now)
 		if got := s.retryAt.Sub(s.now); got != delay {
 			t.Errorf("death %d: got a delay of %s, want %s", i+1, got, delay)
 		}
 		switch {
-		case delay > holdTime:
-			s.want(t, "nobody is to wait so long", "let go")
-			s.later(delay).want(t, "again", "listen", "start")
+		case delay > portHoldTime:
+			s.wantSteps(t, "long delay", "close port")
+			s.advance(delay).wantSteps(t, "after the delay", "listen", "start")
 		case delay > 0:
-			s.want(t, "too early")
+			s.wantSteps(t, "before the end of the delay")
 			fallthrough
 		default:
-			s.later(delay).want(t, "again", "start")
+			s.advance(delay).wantSteps(t, "after the delay", "start")
 		}
 	}
-	s.later(longLife).ended("exit status 1", s.now)
+	s.advance(stableAfter).exited("exit status 1", s.now)
 	if !s.retryAt.Equal(s.now) {
-		t.Errorf("got a delay of %s after a long life, want none", s.retryAt.Sub(s.now))
+		t.Errorf("got a delay of %s after stableAfter, want none", s.retryAt.Sub(s.now))
 	}
 }
 
-// Volumes wait half a second for one that dies again right after it has served.
-func TestDelaysOfWhatHadServed(t *testing.T) {
-	s := runs(t, asked(1, 0, ""))
-	s.ended("signal: killed", s.now)
+func TestDelayAfterServingStaysShort(t *testing.T) {
+	s := newRunningSimulation(t, testConfig(1, 0, ""))
+	s.exited("signal: killed", s.now)
 	for i := range 10 {
-		s.later(firstDelay).want(t, "again", "start")
-		s.later(time.Second).connects("192.0.2.1:2049").ended("signal: killed", s.now)
-		if got := s.retryAt.Sub(s.now); got != firstDelay {
-			t.Errorf("death %d: got a delay of %s, want %s", i+2, got, firstDelay)
+		s.advance(minRestartDelay).wantSteps(t, "after the delay", "start")
+		s.advance(time.Second).connectsTo("192.0.2.1:2049").exited("signal: killed", s.now)
+		if got := s.retryAt.Sub(s.now); got != minRestartDelay {
+			t.Errorf("death %d: got a delay of %s, want %s", i+2, got, minRestartDelay)
 		}
 	}
-	s.later(firstDelay).want(t, "again", "start")
-	s.ended("exit status 1", s.now)
-	if got := s.retryAt.Sub(s.now); got != 2*firstDelay {
-		t.Errorf("got a delay of %s after one that had not served, want %s", got, 2*firstDelay)
+	s.advance(minRestartDelay).wantSteps(t, "after the delay", "start")
+	s.exited("exit status 1", s.now)
+	if got := s.retryAt.Sub(s.now); got != 2*minRestartDelay {
+		t.Errorf("got a delay of %s without a handshake, want %s", got, 2*minRestartDelay)
 	}
 }
 
-func TestPortThatIsTaken(t *testing.T) {
-	s := newStory(asked(1, 0, ""))
-	s.taken = true
+func TestTakenPortIsRetried(t *testing.T) {
+	s := newSimulation(testConfig(1, 0, ""))
+	s.portInUse = true
 	for range 5 {
-		s.want(t, "the port is taken", "listen")
+		s.wantSteps(t, "the port is taken", "listen")
 		if s.state() != StateFailed || s.problems.process.Reason != ReasonPortTaken {
-			t.Errorf("got %s and %+v", s.state(), s.problems.process)
+			t.Errorf("got state %s and %+v, want failed with PortTaken", s.state(), s.problems.process)
 		}
-		s.later(portPoll)
+		s.advance(portRetry)
 	}
 	if n := s.problems.counts[ReasonPortTaken]; n != 1 {
-		t.Errorf("got %d problems, want one until it is over", n)
+		t.Errorf("got %d problems, want one for all attempts", n)
 	}
-	s.taken = false
-	s.want(t, "the port is free", "listen", "start")
-	if s.accepts(); s.problems.process != nil {
+	s.portInUse = false
+	s.wantSteps(t, "the port is free", "listen", "start")
+	if s.acceptsConfig(); s.problems.process != nil {
 		t.Errorf("got %+v, want no problem", s.problems.process)
 	}
-	s.sees(asked(2, 0, ""))
-	s.taken = true
-	s.want(t, "to move to a port that is taken", "listen")
+	s.setDesired(testConfig(2, 0, ""))
+	s.portInUse = true
+	s.wantSteps(t, "the new port is taken", "listen")
 	if s.state() != StateRunning || s.status().Accept != "127.0.0.1:1" {
-		t.Errorf("got %+v, want it as it was", s.status())
+		t.Errorf("got %+v, want it running on the old port", s.status())
 	}
 }
 
-func TestTunnelThatIsGoneIsForgotten(t *testing.T) {
-	s := runs(t, asked(1, 0, ""))
-	s.sees(config{})
-	s.want(t, "gone", "stop")
-	s.sees(asked(1, 0, "back"))
-	s.want(t, "back before it has ended")
-	s.ended("exit status 0", s.now)
-	s.want(t, "ended", "start")
-	s.sees(config{})
-	s.want(t, "gone while it starts", "stop")
-	s.ended("exit status 0", s.now)
-	s.want(t, "ended", "let go", "forget")
+func TestTunnelIsRemovedWithItsSpecification(t *testing.T) {
+	s := newRunningSimulation(t, testConfig(1, 0, ""))
+	s.setDesired(config{})
+	s.wantSteps(t, "removed", "stop")
+	s.setDesired(testConfig(1, 0, "new"))
+	s.wantSteps(t, "created again before the exit")
+	s.exited("exit status 0", s.now)
+	s.wantSteps(t, "exited", "start")
+	s.setDesired(config{})
+	s.wantSteps(t, "removed during the start", "stop")
+	s.exited("exit status 0", s.now)
+	s.wantSteps(t, "exited", "close port", "remove")
 }

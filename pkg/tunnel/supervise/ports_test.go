@@ -15,117 +15,116 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
-// take listens on a port.
-func (w *world) take(address netip.AddrPort) net.Listener {
-	w.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(w.Context(), "tcp", address.String())
+// listenOn occupies a port.
+func (h *harness) listenOn(address netip.AddrPort) net.Listener {
+	h.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(h.Context(), "tcp", address.String())
 	if err != nil {
-		w.Fatal(err)
+		h.Fatal(err)
 	}
-	w.Cleanup(func() { release(listener) })
+	h.Cleanup(func() { closeListener(listener) })
 	return listener
 }
 
-// release lets a port go, once or more often.
-func release(listener net.Listener) {
-	_ = listener.Close() // the error says that it was closed before
+// closeListener may be called more than once.
+func closeListener(listener net.Listener) {
+	_ = listener.Close() // may be closed already
 }
 
 func isPortTaken(s supervise.Tunnel) bool {
 	return s.Process != nil && s.Process.Reason == supervise.ReasonPortTaken
 }
 
-func TestPortTakenAtStart(t *testing.T) {
-	w := newWorld(t)
-	tunnel, other := w.tunnel("fs-1", w.server().Address), w.tunnel("fs-2", w.server().Address)
-	thief := w.take(tunnel.Accept)
-	generation := w.write(tunnel)
-	w.serveBeside(func() string { return w.write(other) }, "fs-2")
-	s := w.until("fs-1", "names the port", isPortTaken)
+func TestTakenPortFailsTunnelUntilItIsFree(t *testing.T) {
+	h := newHarness(t)
+	tunnel, other := h.newTunnel("fs-1", h.startServer().Address), h.newTunnel("fs-2", h.startServer().Address)
+	occupant := h.listenOn(tunnel.Accept)
+	generation := h.writeSpec(tunnel)
+	h.startWith(func() string { return h.writeSpec(other) }, "fs-2")
+	s := h.waitFor("fs-1", "reports the taken port", isPortTaken)
 	if s.State != supervise.StateFailed || s.Listening || s.PID != 0 || s.Problems[supervise.ReasonPortTaken] != 1 {
 		t.Errorf("got %+v, want a failed tunnel without a process", s)
 	}
-	if lines := w.log.lines("level=ERROR", "reason=PortTaken", "fileSystem=fs-1"); len(lines) != 1 {
-		t.Errorf("got %q, want one line however often the port is looked at", lines)
+	if lines := h.log.lines("level=ERROR", "reason=PortTaken", "fileSystem=fs-1"); len(lines) != 1 {
+		t.Errorf("got %q, want one line for all attempts to listen", lines)
 	}
-	w.echo(w.dial(other.Accept))
+	h.checkEcho(h.dial(other.Accept))
 
 	freed := time.Now()
-	release(thief)
-	if s := w.serving("fs-1", generation); s.Process != nil {
-		t.Errorf("got %+v, want no problem any more", s.Process)
+	closeListener(occupant)
+	if s := h.waitServing("fs-1", generation); s.Process != nil {
+		t.Errorf("got %+v, want no problem", s.Process)
 	}
 	t.Logf("listening %s after the port was free", time.Since(freed))
-	w.echo(w.dial(tunnel.Accept))
+	h.checkEcho(h.dial(tunnel.Accept))
 }
 
-// serveBeside starts the supervisor and waits for another tunnel.
-func (w *world) serveBeside(write func() string, name string) {
-	w.Helper()
+// startWith starts the supervisor and waits until a tunnel serves.
+func (h *harness) startWith(write func() string, name string) {
+	h.Helper()
 	generation := write()
-	w.supervise()
-	w.serving(name, generation)
+	h.startSupervisor()
+	h.waitServing(name, generation)
 }
 
-// TestNobodyTakesThePort of a tunnel whose stunnel is killed again and again.
-func TestNobodyTakesThePort(t *testing.T) {
-	w := newWorld(t)
-	tunnel := w.tunnel("fs-1", w.server().Address)
-	w.write(tunnel)
-	w.supervise()
+func TestPortStaysTakenWhenStunnelDies(t *testing.T) {
+	h := newHarness(t)
+	tunnel := h.newTunnel("fs-1", h.startServer().Address)
+	h.writeSpec(tunnel)
+	h.startSupervisor()
 	for range 5 {
-		pid := w.until("fs-1", "runs", func(s supervise.Tunnel) bool {
+		pid := h.waitFor("fs-1", "runs", func(s supervise.Tunnel) bool {
 			return s.State == supervise.StateRunning && isAlive(s.PID)
 		}).PID
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		w.poll("it has died", func() bool {
+		h.poll("stunnel has exited", func() bool {
 			if listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", tunnel.Accept.String()); err == nil {
-				release(listener)
-				t.Fatal("the port could be taken")
+				closeListener(listener)
+				t.Fatal("another process can listen on the port")
 			}
 			return !isAlive(pid)
-		}, func() any { return w.status("fs-1") })
-		w.echo(w.dial(tunnel.Accept))
+		}, func() any { return h.status("fs-1") })
+		h.checkEcho(h.dial(tunnel.Accept))
 	}
 }
 
-// TestOtherUsersCannotSharePorts: the kernel sends every second connection to a socket that shares
-// the port, and what it carries is not encrypted on this side of the tunnel.
+// TestOtherUsersCannotSharePorts keeps connections secret: the kernel would send half of them to a
+// socket that shares the port, and they are not encrypted on this side of the tunnel.
 func TestOtherUsersCannotSharePorts(t *testing.T) {
-	w := newWorld(t)
-	tunnel := w.tunnel("fs-1", w.server().Address)
-	generation := w.write(tunnel)
-	w.supervise()
-	w.serving("fs-1", generation)
-	if err := shareAs(os.Getuid(), tunnel.Accept); err != nil {
-		t.Errorf("the supervisor of the next pod cannot listen: %v", err)
+	h := newHarness(t)
+	tunnel := h.newTunnel("fs-1", h.startServer().Address)
+	generation := h.writeSpec(tunnel)
+	h.startSupervisor()
+	h.waitServing("fs-1", generation)
+	if err := bindSharedAs(os.Getuid(), tunnel.Accept); err != nil {
+		t.Errorf("same user: got %v, want that the supervisor of the next pod can listen", err)
 	}
 	if os.Getuid() != 0 {
 		t.Skip("only root can be another user")
 	}
 	const nobody = 65534
-	if err := shareAs(nobody, tunnel.Accept); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("another user's socket: got %v, want that the port is in use", err)
+	if err := bindSharedAs(nobody, tunnel.Accept); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("other user: got %v, want that the port is in use", err)
 	}
 }
 
-// shareAs binds a socket as another user, on a thread that ends with it.
-func shareAs(uid int, address netip.AddrPort) error {
+// bindSharedAs binds a socket to a port as another user, on a thread of its own.
+func bindSharedAs(uid int, address netip.AddrPort) error {
 	bound := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // never unlocked, so nobody gets a thread of that user
+		runtime.LockOSThread() // never unlocked, so that the thread of that user ends
 		_, err := unix.SetfsuidRetUid(uid)
 		if err == nil {
-			err = share(address)
+			err = bindShared(address)
 		}
 		bound <- err
 	}()
 	return <-bound
 }
 
-func share(address netip.AddrPort) error {
+func bindShared(address netip.AddrPort) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err

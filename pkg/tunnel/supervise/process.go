@@ -15,60 +15,60 @@ import (
 // process is a running stunnel.
 type process interface {
 	PID() int
-	// Signal may come too late; then nothing happens.
+	// Signal has no effect on a process that has exited.
 	Signal(syscall.Signal)
 }
 
-// runner begins processes.
+// runner starts stunnel processes.
 type runner interface {
-	// Start begins a process that reads the file and accepts from the socket. What it writes
-	// goes to out, then ended is called once, with how it ended; both from goroutines of their own.
-	Start(file string, socket *os.File, out io.Writer, ended func(how string)) (process, error)
+	// Start starts a process with a configuration file and a listening socket. It copies the output
+	// to out, and calls exited once after that, both in other goroutines.
+	Start(file string, socket *os.File, out io.Writer, exited func(exitStatus string)) (process, error)
 }
 
-// programs runs the real stunnel. All its processes are begun from one thread that lives as
-// long as this one's goroutine: the kernel kills them when that thread ends, and so when this
-// program does in whatever way.
-type programs struct {
-	command  []string // that becomes stunnel, less the configuration's file
+// execRunner starts real processes, all from one thread: the kernel kills them when that thread ends
+// (PR_SET_PDEATHSIG), and so whenever this program ends.
+type execRunner struct {
+	command  []string // without its last argument, the configuration file
 	requests chan func()
 }
 
 // newPrograms makes a runner that works until the context ends.
-func newPrograms(ctx context.Context, o Options) *programs {
+func newExecRunner(ctx context.Context, o Options) *execRunner {
 	command := append(append([]string(nil), o.Launcher...), o.Stunnel, strconv.FormatUint(o.MemoryLimit, 10))
-	p := &programs{command: command, requests: make(chan func())}
+	p := &execRunner{command: command, requests: make(chan func())}
 	go p.serve(ctx)
 	return p
 }
 
-func (p *programs) serve(ctx context.Context) {
-	// Never unlocked: a thread that were given back could end with another goroutine.
+func (p *execRunner) serve(ctx context.Context) {
+	// Never unlocked: the runtime may end an unlocked thread.
 	runtime.LockOSThread()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case begin := <-p.requests:
-			begin()
+		case start := <-p.requests:
+			start()
 		}
 	}
 }
 
-type program struct{ cmd *exec.Cmd }
+type execProcess struct{ cmd *exec.Cmd }
 
-func (p program) PID() int { return p.cmd.Process.Pid }
+func (p execProcess) PID() int { return p.cmd.Process.Pid }
 
-func (p program) Signal(signal syscall.Signal) {
-	// The error says that it has ended, which its end says, too.
+func (p execProcess) Signal(signal syscall.Signal) {
+	// The error says that the process has exited, which the runner reports, too.
 	_ = p.cmd.Process.Signal(signal)
 }
 
-// outputGrace is how long what inherited the output of an ended process may keep it open.
+// outputGrace is how long to read on after the exit of a process whose children keep its output
+// open.
 const outputGrace = time.Second
 
-func (p *programs) Start(file string, socket *os.File, out io.Writer, ended func(how string)) (process, error) {
-	// No context: processes end in order, by signals, and not when the program is told to end.
+func (p *execRunner) Start(file string, socket *os.File, out io.Writer, exited func(exitStatus string)) (process, error) {
+	// No context: the supervisor stops processes by signals, after the context has ended.
 	cmd := exec.Command(p.command[0], append(p.command[1:len(p.command):len(p.command)], file)...) //nolint:noctx // see above
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{socket} // becomes descriptor 3
@@ -78,17 +78,17 @@ func (p *programs) Start(file string, socket *os.File, out io.Writer, ended func
 		Pdeathsig: syscall.SIGKILL,
 		Setpgid:   true, // an interrupt on a terminal reaches the supervisor alone
 	}
-	begun := make(chan error, 1)
-	p.requests <- func() { begun <- cmd.Start() }
-	if err := <-begun; err != nil {
+	started := make(chan error, 1)
+	p.requests <- func() { started <- cmd.Start() }
+	if err := <-started; err != nil {
 		return nil, err
 	}
-	go func() { ended(ending(cmd.Wait(), cmd.ProcessState)) }()
-	return program{cmd}, nil
+	go func() { exited(exitStatus(cmd.Wait(), cmd.ProcessState)) }()
+	return execProcess{cmd}, nil
 }
 
-// ending says how a process ended.
-func ending(err error, state *os.ProcessState) string {
+// exitStatus describes the exit of a process, for example "exit status 1" or "signal: killed".
+func exitStatus(err error, state *os.ProcessState) string {
 	var exit *exec.ExitError
 	switch {
 	case state != nil:

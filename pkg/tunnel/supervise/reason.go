@@ -2,16 +2,16 @@ package supervise
 
 import "strings"
 
-// Reason is the kind of a problem, for metrics and events: one of the constants.
+// Reason is the kind of a problem, used in metrics and events.
 type Reason string
 
 // Problems of the process.
 const (
-	ReasonPortTaken    Reason = "PortTaken"    // something else listens on the tunnel's port
+	ReasonPortTaken    Reason = "PortTaken"    // another process listens on the tunnel's port
 	ReasonBadConfig    Reason = "BadConfig"    // stunnel refuses the configuration file
-	ReasonStartFailed  Reason = "StartFailed"  // the program or its file could not be used
-	ReasonDied         Reason = "Died"         // it ended, and nobody had asked it to
-	ReasonUnresponsive Reason = "Unresponsive" // it took neither start nor reload in time
+	ReasonStartFailed  Reason = "StartFailed"  // the program could not be started or its file not be written
+	ReasonDied         Reason = "Died"         // stunnel exited unexpectedly
+	ReasonUnresponsive Reason = "Unresponsive" // a start or reload timed out
 )
 
 // Problems of connections to the servers.
@@ -19,18 +19,18 @@ const (
 	ReasonConnectRefused            Reason = "ConnectRefused"
 	ReasonConnectTimeout            Reason = "ConnectTimeout"
 	ReasonConnectUnreachable        Reason = "ConnectUnreachable"
-	ReasonCertificateHostMismatch   Reason = "CertificateHostMismatch" // it is another server's
+	ReasonCertificateHostMismatch   Reason = "CertificateHostMismatch" // of another host name
 	ReasonCertificateExpired        Reason = "CertificateExpired"      // or not valid yet
-	ReasonCertificateUntrusted      Reason = "CertificateUntrusted"    // no trusted root stands behind it
+	ReasonCertificateUntrusted      Reason = "CertificateUntrusted"    // by none of the trusted roots
 	ReasonTLSVersion                Reason = "TLSVersion"              // the server is too old for TLS 1.2
-	ReasonNotTLS                    Reason = "NotTLS"                  // the server speaks something else
+	ReasonNotTLS                    Reason = "NotTLS"                  // the server speaks another protocol
 	ReasonClientCertificateRejected Reason = "ClientCertificateRejected"
-	ReasonHandshakeTimeout          Reason = "HandshakeTimeout" // the server accepts and stays silent
-	ReasonHandshakeFailed           Reason = "HandshakeFailed"  // in any other way
-	ReasonConnectionLost            Reason = "ConnectionLost"   // after it had been established
+	ReasonHandshakeTimeout          Reason = "HandshakeTimeout" // the server accepts the connection and does not answer
+	ReasonHandshakeFailed           Reason = "HandshakeFailed"  // for any other reason
+	ReasonConnectionLost            Reason = "ConnectionLost"   // after the handshake
 )
 
-// Reasons are all there are, for metrics that begin at zero.
+// Reasons returns all reasons, for metrics that start at zero.
 func Reasons() []Reason {
 	return []Reason{
 		ReasonPortTaken, ReasonBadConfig, ReasonStartFailed, ReasonDied, ReasonUnresponsive,
@@ -41,17 +41,17 @@ func Reasons() []Reason {
 	}
 }
 
-// phrase is part of a line, and the reason that it gives.
-type phrase struct {
+// pattern is a part of a log line and the reason that it stands for.
+type pattern struct {
 	text   string
 	reason Reason
 }
 
-// stages are the beginnings of lines that can tell of a problem; what else is in the line says
-// which, and the last phrase of each, which fits always, is for words unknown here. The words
-// are those of stunnel 5.50 to 5.76 and OpenSSL 1.1 and 3.
-func stages() map[string][]phrase {
-	handshake := []phrase{
+// patternsByPrefix maps the prefix of a log line to patterns of the rest, of which the first match
+// wins. A last empty pattern matches every other line. The texts are those of stunnel 5.50 to 5.76
+// with OpenSSL 1.1 and 3.
+func patternsByPrefix() map[string][]pattern {
+	handshake := []pattern{
 		{"alert protocol version", ReasonTLSVersion},
 		{"unsupported protocol", ReasonTLSVersion},
 		{"wrong version number", ReasonNotTLS},
@@ -65,22 +65,22 @@ func stages() map[string][]phrase {
 		{"alert access denied", ReasonClientCertificateRejected},
 		{"", ReasonHandshakeFailed},
 	}
-	transfer := []phrase{
-		// TLS 1.3 servers look at the client's certificate after the client has finished.
+	transfer := []pattern{
+		// TLS 1.3 servers verify the client's certificate after the client has finished.
 		{"alert certificate", ReasonClientCertificateRejected},
 		{"alert bad certificate", ReasonClientCertificateRejected},
 		{"alert unknown ca", ReasonClientCertificateRejected},
 		{"alert access denied", ReasonClientCertificateRejected},
 		{"", ReasonConnectionLost},
 	}
-	return map[string][]phrase{
+	return map[string][]pattern{
 		"s_connect: ": {
 			{"Connection refused", ReasonConnectRefused},
 			{"TIMEOUTconnect exceeded", ReasonConnectTimeout},
 			{"Connection timed out", ReasonConnectTimeout},
 			{"unreachable", ReasonConnectUnreachable},
 			{"No route to host", ReasonConnectUnreachable},
-			{"Invalid argument", ReasonConnectUnreachable}, // a loopback source to elsewhere
+			{"Invalid argument", ReasonConnectUnreachable}, // from a loopback address to another network
 			{"Connection reset", ReasonConnectRefused},
 		},
 		"CERT: Subject checks failed":       {{"", ReasonCertificateHostMismatch}},
@@ -98,18 +98,18 @@ func stages() map[string][]phrase {
 	}
 }
 
-// classifier finds reasons in the words of connections.
-type classifier struct{ stages map[string][]phrase }
+// classifier finds the reasons of log lines.
+type classifier struct{ patterns map[string][]pattern }
 
-func newClassifier() classifier { return classifier{stages()} }
+func newClassifier() classifier { return classifier{patternsByPrefix()} }
 
-// reason is "" for a line that tells of no problem.
+// reason returns "" for a line that reports no problem.
 func (c classifier) reason(text string) Reason {
-	for begin, phrases := range c.stages {
-		if !strings.HasPrefix(text, begin) {
+	for prefix, patterns := range c.patterns {
+		if !strings.HasPrefix(text, prefix) {
 			continue
 		}
-		for _, p := range phrases {
+		for _, p := range patterns {
 			if strings.Contains(text, p.text) {
 				return p.reason
 			}

@@ -9,20 +9,21 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 )
 
-// reportDelay is the least time between two writings of the status.
+// reportDelay is the shortest time between two writes of the status file.
 const reportDelay = 100 * time.Millisecond
 
-// statusWriter keeps the status file.
+// statusWriter holds what decides when the status file is written.
 type statusWriter struct {
 	dir       confdir.Dir
 	startedAt time.Time
-	last      Status    // as written
-	at        time.Time // tried
+	last      Status    // that was written
+	at        time.Time // of the last attempt
 }
 
 func (w *statusWriter) remove() error { return w.dir.RemoveStatus() }
 
-// report writes the status if it is another, or old, and says when to ask again.
+// report writes the status file if the status has changed or UpdatedAt is due. It returns when to
+// call it again.
 func (s *supervisor) report(now time.Time) time.Time {
 	w := &s.status
 	if now.Before(w.at.Add(reportDelay)) {
@@ -35,12 +36,12 @@ func (s *supervisor) report(now time.Time) time.Time {
 	if reflect.DeepEqual(fresh, w.last) && now.Before(w.last.UpdatedAt.Add(StatusInterval-time.Second)) {
 		return w.last.UpdatedAt.Add(StatusInterval - time.Second)
 	}
-	// Read only now, so that no change of it is what the file is written for.
+	// Read after the comparison: a change of memory alone is no reason to write the file.
 	s.readMemory(now)
 	fresh.Tunnels = s.tunnelStatus()
 	w.at, fresh.UpdatedAt = now, now
 	if err := writeStatus(w.dir, fresh); err != nil {
-		s.options.Log.Warn("status cannot be written", "err", err)
+		s.options.Log.Warn("writing the status file failed", "err", err)
 		return now.Add(time.Second)
 	}
 	w.last = fresh
@@ -58,7 +59,7 @@ func (s *supervisor) tunnelStatus() map[string]Tunnel {
 func (t *tunnel) status() Tunnel {
 	p := t.problems
 	status := Tunnel{
-		State: t.state(), Listening: t.want.exists() && t.listening(),
+		State: t.state(), Listening: t.desired.isSet() && t.listening(),
 		Restarts: t.restarts, Reloads: t.reloads,
 		Remote: addressText(p.remote), RemoteAt: p.remoteAt, Servers: p.servers(),
 		Process: p.process, Connection: p.connection, Problems: maps.Clone(p.counts),
@@ -71,8 +72,8 @@ func (t *tunnel) status() Tunnel {
 		status.Memory = t.memory
 	}
 	switch {
-	case status.State == StateResting:
-		status.Generation = t.want.generation
+	case status.State == StateIdle:
+		status.Generation = t.desired.generation
 	case t.proc != nil && t.phase != phaseStarting:
 		status.Generation = t.current.generation
 	}
@@ -88,8 +89,8 @@ func (t *tunnel) state() State {
 	case phaseNone, phaseStarting:
 	}
 	switch p := t.problems.process; {
-	case t.phase == phaseNone && !t.needed && t.want.exists() && t.listening():
-		return StateResting
+	case t.phase == phaseNone && !t.needed && t.desired.isSet() && t.listening():
+		return StateIdle
 	case p != nil && p.Reason != ReasonDied:
 		return StateFailed
 	}

@@ -10,77 +10,76 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 )
 
-// Status is what a supervisor says of itself and its tunnels. It is kept in a file, which is
-// there as long as a supervisor runs that was not killed; a killed one's UpdatedAt stands still.
+// Status is the content of the status file. The supervisor removes the file when it shuts down;
+// after a kill, the file stays and UpdatedAt grows old.
 type Status struct {
 	PID       int                 `json:"pid"`
 	StartedAt time.Time           `json:"startedAt"`
 	UpdatedAt time.Time           `json:"updatedAt"` // at most StatusInterval ago
-	Stunnel   stunnelcfg.Features `json:"stunnel"`   // of the program it runs
-	// MemoryLimit is how much memory each process may have, in bytes.
+	Stunnel   stunnelcfg.Features `json:"stunnel"`   // of the program that runs
+	// MemoryLimit bounds the memory of each stunnel process, in bytes.
 	MemoryLimit uint64            `json:"memoryLimit,omitempty"`
 	Tunnels     map[string]Tunnel `json:"tunnels"` // by name
 }
 
-// StatusInterval is the longest time between two writings of the status file.
+// StatusInterval is the longest time between two writes of the status file.
 const StatusInterval = 10 * time.Second
 
-// State is what becomes of a tunnel's process.
+// State is the state of a tunnel's stunnel process.
 type State string
 
 const (
-	// StateRunning says that it runs, with the configuration of Tunnel.Generation in force.
+	// StateRunning means that stunnel serves with the configuration of Tunnel.Generation.
 	StateRunning State = "running"
-	// StateResting says that the port is open, and a process starts when somebody connects.
-	StateResting State = "resting"
-	// StateWaiting says that it is starting, or will be after a delay, because it died.
+	// StateIdle means that the port is open, and stunnel starts when a client connects.
+	StateIdle State = "resting"
+	// StateWaiting means that stunnel starts, or restarts after a delay.
 	StateWaiting State = "waiting"
-	// StateStopping says that it was told to end.
+	// StateStopping means that stunnel was asked to exit.
 	StateStopping State = "stopping"
-	// StateFailed says that it does not run, and somebody has to do something before it can. It is
-	// tried all the same.
+	// StateFailed means that stunnel does not run and needs intervention. The supervisor keeps
+	// retrying.
 	StateFailed State = "failed"
 )
 
-// Tunnel is the status of one.
+// Tunnel is the status of one tunnel.
 type Tunnel struct {
 	State     State     `json:"state"`
 	PID       int       `json:"pid,omitempty"`      // 0 when no process runs
 	StartedAt time.Time `json:"startedAt,omitzero"` // of the process
-	// Memory is how much of Status.MemoryLimit the running process has, in bytes. It is read at
-	// most once in a StatusInterval; 0 while it has not been.
+	// Memory is the memory of the running process that counts against Status.MemoryLimit, in bytes;
+	// 0 until it is read. It is read at most once in a StatusInterval.
 	Memory    uint64    `json:"memory,omitempty"`
-	Listening bool      `json:"listening"`         // the port is open where the agent asked for it
-	Accept    string    `json:"accept,omitempty"`  // address and port that are open
-	Restarts  int       `json:"restarts"`          // processes started after one that ended while it was needed
-	Reloads   int       `json:"reloads"`           // configurations taken while running
-	Remote    string    `json:"remote,omitempty"`  // address and port of the server that was reached last
-	RemoteAt  time.Time `json:"remoteAt,omitzero"` // when
-	// Servers are those that connections are open to: old ones may lead to another one than
+	Listening bool      `json:"listening"`         // the port of the specification is open
+	Accept    string    `json:"accept,omitempty"`  // address and port of the open socket
+	Restarts  int       `json:"restarts"`          // starts, less the first and those after an idle stop
+	Reloads   int       `json:"reloads"`           // successful reloads
+	Remote    string    `json:"remote,omitempty"`  // address and port of the last server with a TLS handshake
+	RemoteAt  time.Time `json:"remoteAt,omitzero"` // of that handshake
+	// Servers are the servers of open connections. Older connections may go to another server than
 	// Remote.
 	Servers []netip.AddrPort `json:"servers,omitempty"`
-	// Generation is spec.Generation of what is in force, "" for nothing: of what the process has
-	// taken or, while none is needed, of what one will start with.
+	// Generation is spec.Generation of the configuration in force: that of the process or, in
+	// StateIdle, that of its next start. It is "" if there is none.
 	Generation string `json:"generation,omitempty"`
-	// Process is what keeps the process from running, listening or taking the file as it is
-	// now; nil when nothing does.
+	// Process is the problem that keeps stunnel from running, listening or using the present
+	// specification, nil if there is none.
 	Process *Problem `json:"process,omitempty"`
-	// Connection is the latest problem with a server; nil once a connection was established
-	// after it.
+	// Connection is the last problem with a server, nil after a later successful handshake.
 	Connection *Problem `json:"connection,omitempty"`
-	// Problems counts problems since the supervisor started.
+	// Problems counts problems since the start of the supervisor.
 	Problems map[Reason]int `json:"problems,omitempty"`
 }
 
-// Problem is something that went wrong.
+// Problem is the last problem of a process or of a connection.
 type Problem struct {
-	Reason Reason    `json:"reason"`
-	Words  string    `json:"words"` // stunnel's own
-	At     time.Time `json:"at"`
+	Reason  Reason    `json:"reason"`
+	Message string    `json:"words"` // usually a log line of stunnel
+	At      time.Time `json:"at"`
 }
 
-// ReadStatus reads what the supervisor of a folder said last. The error is fs.ErrNotExist while
-// none runs.
+// ReadStatus reads the status file of a directory. The error is fs.ErrNotExist while no supervisor
+// runs.
 func ReadStatus(dir confdir.Dir) (Status, error) {
 	text, err := dir.Status()
 	if err != nil {

@@ -1,15 +1,15 @@
-// Package supervise keeps the node's end of each tunnel: it listens on the tunnel's port, runs a
-// stunnel process that accepts from there when somebody connects, has it reload what changed,
-// restarts what dies, ends what is idle or not wanted any more, and keeps a file with the status of
-// all.
+// Package supervise runs the stunnel processes of a node. For each tunnel that has a specification,
+// the supervisor listens on the tunnel's port and starts stunnel with that socket when a client
+// connects. It reloads stunnel when the specification changes, restarts stunnel when it dies, stops
+// stunnel when the tunnel is idle or removed, and reports all tunnels in a status file.
 //
-// It needs nothing but the folder of specifications and the program: no API, no network, no
-// rights. Whoever writes the specifications may crash, loop or be away; tunnels stay as they were
-// asked for. No process outlives the supervisor, however that ends; the ports do, as the agent
-// keeps copies of the sockets (package fdstore).
+// The supervisor needs only the directory of specifications and the stunnel program: no API, no
+// network, no privileges. When the agent, which writes the specifications, crashes or hangs, tunnels
+// keep the last specification. No stunnel process outlives the supervisor, not even one that is
+// killed. The ports stay open, because the agent holds copies of the sockets (package fdstore).
 //
-// One goroutine owns all state. What happens comes to it as events; the pure function plan says
-// what to do next for one tunnel.
+// One goroutine owns all state and receives events from the others. The pure function plan decides
+// the next step of one tunnel.
 package supervise
 
 import (
@@ -30,104 +30,103 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
-// Options say what to run.
+// Options configure Run.
 type Options struct {
 	// Prefix begins the names of the tunnels' files (package confdir).
 	Prefix string
-	// Stunnel is the program's path.
+	// Stunnel is the path of the stunnel program.
 	Stunnel string
-	// Launcher is the command that becomes stunnel by Launch: program, memory limit in bytes and
-	// configuration file are added to it.
+	// Launcher is a command that calls Launch with its arguments, to which the supervisor appends
+	// the path of stunnel, the memory limit in bytes and the configuration file.
 	Launcher []string
-	// MemoryLimit bounds the data of one process, in bytes.
+	// MemoryLimit bounds the data segment of one stunnel process, in bytes.
 	MemoryLimit uint64
-	// Idle is after how long without a connection a process ends, and that it starts at the first
-	// connection; 0 has all run always.
+	// Idle is the time without a connection after which stunnel stops. It starts again at the next
+	// connection. With 0, stunnel runs all the time.
 	Idle time.Duration
-	// Clients says who is connected to loopback ports, besides the agent, and Listening who
-	// listens there.
-	Clients   func() (sockets.Uses, error)
+	// Clients counts the connections to loopback ports, without those of the agent. Listening
+	// returns the sockets that listen there.
+	Clients   func() (sockets.ClientCounts, error)
 	Listening func() (sockets.Listeners, error)
-	// ServeOn is for how long after the context's end open connections are served without a
-	// successor.
-	ServeOn time.Duration
-	// StopGrace is how long processes may take to end then, before they are killed.
+	// DrainTimeout bounds how long Run serves open connections after its context has ended, while
+	// no other supervisor listens on their ports.
+	DrainTimeout time.Duration
+	// StopGrace is the time between SIGTERM and SIGKILL during that shutdown.
 	StopGrace time.Duration
-	// ReapOrphans waits for children that ended and are nobody's: the kernel gives those of
-	// others to the first process of a container. The caller must have no other children.
+	// ReapOrphans reaps adopted zombies: the kernel reparents orphans to the first process of a
+	// container. The caller must have no other children.
 	ReapOrphans bool
 	Log         *slog.Logger
 }
 
-// Run works until the context ends. Then it serves each tunnel on until another supervisor listens
-// on its port, nobody is connected to it, or ServeOn is over; it ends the processes and returns nil.
-// It returns an error, having started nothing, when there is no such folder or program, or the
-// program can run no tunnel: an agent without a supervisor is not ready, so that a rollout stops
-// with the old pods serving.
+// Run supervises tunnels until the context ends. It then keeps serving each tunnel until another
+// supervisor listens on its port, its last client has disconnected, or DrainTimeout has passed,
+// stops the processes and returns nil. It returns an error, and starts nothing, when the directory
+// or the program is missing or the program lacks a required feature. The agent is not ready then,
+// so the rollout stops while the old pods serve.
 func Run(ctx context.Context, o Options) error {
 	dir, err := confdir.Open(o.Prefix)
 	if err != nil {
 		return err
 	}
-	features, err := usable(ctx, o)
+	features, err := waitForFeatures(ctx, o)
 	if ctx.Err() != nil {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	// The processes' thread outlives the context by their end.
+	// The thread that starts processes must outlive them, and so the context.
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	s := newSupervisor(o, dir, features, newPrograms(lifetime, o))
-	if s.arrivals, err = newArrivals(func(fd int32) { s.events <- event{arrival: fd} }); err != nil {
+	s := newSupervisor(o, dir, features, newExecRunner(lifetime, o))
+	if s.connWatcher, err = newConnWatcher(func(fd int32) { s.events <- event{listenerFD: fd} }); err != nil {
 		return err
 	}
-	defer s.arrivals.close()
+	defer s.connWatcher.close()
 	changed, closeWatch := watch(dir, o.Log)
 	defer closeWatch()
-	s.kept = fdstore.Take(dir.StoreSocket(), o.Log)
-	s.store = fdstore.NewKeeper(lifetime, dir.StoreSocket(), o.Log)
+	s.inherited = fdstore.Take(dir.StoreSocket(), o.Log)
+	s.store = fdstore.NewClient(lifetime, dir.StoreSocket(), o.Log)
 	o.Log.Info("supervising tunnels")
 	return s.run(ctx, changed)
 }
 
 type supervisor struct {
-	options    Options
-	dir        confdir.Dir
-	features   stunnelcfg.Features
-	runner     runner
-	memoryOf   func(pid int) (uint64, error)
-	arrivals   *arrivals
-	store      *fdstore.Keeper
-	classifier classifier
-	events     chan event
-	tunnels    map[string]*tunnel
-	// kept are the sockets that an earlier supervisor of this pod had open, until the first look
-	// at the specifications.
-	kept    map[netip.AddrPort]*os.File
-	parked  map[netip.AddrPort]*os.File // with the agent
-	scanAt  time.Time
-	usesAt  time.Time
-	unknown bool // the kernel does not tell who is connected
-	status  statusWriter
+	options     Options
+	dir         confdir.Dir
+	features    stunnelcfg.Features
+	runner      runner
+	memoryOf    func(pid int) (uint64, error)
+	connWatcher *connWatcher
+	store       *fdstore.Client
+	classifier  classifier
+	events      chan event
+	tunnels     map[string]*tunnel
+	// inherited are the sockets of an earlier supervisor of this pod; nil after the first scan.
+	inherited      map[netip.AddrPort]*os.File
+	stored         map[netip.AddrPort]*os.File // that the agent holds copies of
+	scanAt         time.Time
+	clientsAt      time.Time
+	clientsUnknown bool // Options.Clients failed
+	status         statusWriter
 
 	closing          bool // the context has ended
 	closeAt, closeBy time.Time
 }
 
-// event is something that a process did, or a connection that waits.
+// event is a log line or the exit of a process, or a connection that waits at a listener.
 type event struct {
-	tunnel  *tunnel // nil for a connection
-	start   int     // which of its processes
-	line    string  // "" for its end
-	how     string  // it ended
-	arrival int32   // the descriptor of the listener at which a connection waits
+	tunnel     *tunnel // nil for a waiting connection
+	start      int     // serial number of the process
+	line       string  // "" when the process has exited
+	exitStatus string
+	listenerFD int32 // of the listener at which the connection waits
 }
 
 func newSupervisor(o Options, dir confdir.Dir, features stunnelcfg.Features, r runner) *supervisor {
 	return &supervisor{
-		options: o, dir: dir, features: features, runner: r, memoryOf: dataOf,
+		options: o, dir: dir, features: features, runner: r, memoryOf: dataSize,
 		classifier: newClassifier(),
 		events:     make(chan event, 1024),
 		tunnels:    map[string]*tunnel{},
@@ -142,33 +141,34 @@ func (s *supervisor) run(ctx context.Context, changed <-chan struct{}) error {
 	for {
 		select {
 		case <-done:
-			done, s.closing, s.closeBy = nil, true, time.Now().Add(s.options.ServeOn)
-			s.options.Log.Info("ending; tunnels that are in use are served until a successor has their ports")
+			done, s.closing, s.closeBy = nil, true, time.Now().Add(s.options.DrainTimeout)
+			s.options.Log.Info("shutting down; tunnels in use are served until another supervisor listens on their ports")
 		case <-changed:
-			s.scanSoon(time.Now())
+			s.scheduleScan(time.Now())
 		case e := <-s.events:
 			s.handle(e, time.Now())
-			s.handleWaiting()
+			s.handlePending()
 		case <-timer.C:
 		}
 		now := time.Now()
 		s.scan(now)
-		s.lookAtUses(now)
-		s.close(now)
+		s.checkClients(now)
+		s.closeTunnels(now)
 		next := s.advance(now)
-		s.park()
+		s.storeSockets()
 		if s.closing && len(s.tunnels) == 0 {
 			return s.status.remove()
 		}
-		next = soonest(next, s.scanAt, s.usesAt, s.closeAt, s.report(now))
+		next = earliest(next, s.scanAt, s.clientsAt, s.closeAt, s.report(now))
 		timer.Reset(time.Until(next))
 	}
 }
 
-// scanSoon leaves time for what else changes in the same moment.
-func (s *supervisor) scanSoon(now time.Time) { s.scanAt = earlier(s.scanAt, now.Add(scanDelay)) }
+// scheduleScan delays the scan, so that one scan reads a burst of changes.
+func (s *supervisor) scheduleScan(now time.Time) { s.scanAt = earlier(s.scanAt, now.Add(scanDelay)) }
 
-// scan reads the specifications when it is time to. What cannot be read stays as it was.
+// scan reads the specifications when a scan is due. A tunnel whose specification is unreadable stays
+// unchanged.
 func (s *supervisor) scan(now time.Time) {
 	if now.Before(s.scanAt) {
 		return
@@ -177,7 +177,7 @@ func (s *supervisor) scan(now time.Time) {
 	s.reapOrphans()
 	names, err := s.dir.Names()
 	if err != nil {
-		s.options.Log.Warn("folder of specifications cannot be read; tunnels stay as they are", "err", err)
+		s.options.Log.Warn("listing specifications failed; tunnels stay unchanged", "err", err)
 		return
 	}
 	for _, name := range names {
@@ -186,38 +186,38 @@ func (s *supervisor) scan(now time.Time) {
 		}
 	}
 	for name, t := range s.tunnels {
-		s.read(t, slices.Contains(names, name))
+		s.readSpec(t, slices.Contains(names, name))
 	}
 }
 
-func (s *supervisor) read(t *tunnel, there bool) {
-	if t.leaving {
+func (s *supervisor) readSpec(t *tunnel, exists bool) {
+	if t.closing {
 		return
 	}
-	if !there {
-		t.sees(config{})
+	if !exists {
+		t.setDesired(config{})
 		return
 	}
 	text, err := s.dir.Read(t.name)
 	if err == nil && text == nil {
-		return // it went between the two looks; the next will see that
+		return // removed since the listing; the next scan handles that
 	}
 	c := config{generation: spec.Generation(text)}
-	if err == nil && c.is(t.want) {
+	if err == nil && c.sameAs(t.desired) {
 		return
 	}
 	if err == nil {
 		c.Tunnel, err = spec.Decode(text)
 	}
 	if err != nil {
-		s.logOf(t).Error("specification cannot be read; the tunnel stays as it is", "err", err)
+		s.logFor(t).Error("reading the specification failed; the tunnel stays unchanged", "err", err)
 		return
 	}
-	t.sees(c)
+	t.setDesired(c)
 }
 
-// handleWaiting takes what else has come, so that plans are made once for all of it.
-func (s *supervisor) handleWaiting() {
+// handlePending drains the queued events, so that one planning pass serves all of them.
+func (s *supervisor) handlePending() {
 	for range cap(s.events) {
 		select {
 		case e := <-s.events:
@@ -231,68 +231,68 @@ func (s *supervisor) handleWaiting() {
 func (s *supervisor) handle(e event, now time.Time) {
 	t := e.tunnel
 	if t == nil {
-		s.arrived(e.arrival)
+		s.connectionWaiting(e.listenerFD)
 		return
 	}
 	if e.start != t.starts || t.proc == nil {
-		return // of a process before
+		return // of an earlier process
 	}
 	if e.line != "" {
 		l := parseLine(e.line)
 		if l.text == configurationFailed {
-			s.addUnreadable(t, now)
+			s.addFileErrors(t, now)
 		}
-		s.hear(t, l, now)
+		s.handleLine(t, l, now)
 		return
 	}
-	s.logEnd(t, e.how)
-	t.ended(e.how, now)
+	s.logExit(t, e.exitStatus)
+	t.exited(e.exitStatus, now)
 }
 
-func (s *supervisor) arrived(fd int32) {
+func (s *supervisor) connectionWaiting(fd int32) {
 	for _, t := range s.tunnels {
 		if t.socket != nil && int32(t.socket.file.Fd()) == fd {
-			t.arrived()
+			t.connectionWaiting()
 		}
 	}
 }
 
-func (s *supervisor) hear(t *tunnel, l line, now time.Time) {
+func (s *supervisor) handleLine(t *tunnel, l line, now time.Time) {
 	s.logLine(t, l)
-	t.hear(l, s.classifier, now)
+	t.handleLine(l, s.classifier, now)
 }
 
-// addUnreadable completes what stunnel said while it refused a configuration.
-func (s *supervisor) addUnreadable(t *tunnel, now time.Time) {
-	for _, words := range unreadable(t.attempted().Tunnel) {
-		s.hear(t, line{severity: severityError, thread: mainThread, text: words}, now)
+// addFileErrors adds the names of unreadable files, which stunnel's own messages lack.
+func (s *supervisor) addFileErrors(t *tunnel, now time.Time) {
+	for _, message := range unreadableFiles(t.attemptedConfig().Tunnel) {
+		s.handleLine(t, line{severity: severityError, thread: mainThread, text: message}, now)
 	}
 }
 
-// advance does what can be done now, and says when there may be more; the zero time for never.
+// advance applies all steps that are due and returns when the next one may be, zero for never.
 func (s *supervisor) advance(now time.Time) time.Time {
 	var next time.Time
 	for _, name := range slices.Sorted(maps.Keys(s.tunnels)) {
-		next = soonest(next, s.advanceOne(s.tunnels[name], now))
+		next = earliest(next, s.advanceTunnel(s.tunnels[name], now))
 	}
 	return next
 }
 
-func (s *supervisor) advanceOne(t *tunnel, now time.Time) time.Time {
+func (s *supervisor) advanceTunnel(t *tunnel, now time.Time) time.Time {
 	for {
 		next := plan(t, now)
 		if next.verb == doNothing {
 			return next.at
 		}
 		s.apply(t, next, now)
-		if next.verb == doForget {
+		if next.verb == doRemove {
 			return time.Time{}
 		}
 	}
 }
 
-// soonest is the earliest of times that are not zero.
-func soonest(times ...time.Time) time.Time {
+// earliest returns the first of the times that are not zero.
+func earliest(times ...time.Time) time.Time {
 	var first time.Time
 	for _, at := range times {
 		if first.IsZero() || !at.IsZero() && at.Before(first) {
@@ -302,7 +302,7 @@ func soonest(times ...time.Time) time.Time {
 	return first
 }
 
-func (s *supervisor) logOf(t *tunnel) *slog.Logger {
+func (s *supervisor) logFor(t *tunnel) *slog.Logger {
 	fileSystem, accessPoint, _ := strings.Cut(t.name, ".")
 	log := s.options.Log.With("fileSystem", fileSystem)
 	if accessPoint != "" {
@@ -311,45 +311,45 @@ func (s *supervisor) logOf(t *tunnel) *slog.Logger {
 	return log
 }
 
-// logLine hands on what stunnel says. What it says about being told to end is nobody's concern.
+// logLine logs a line of stunnel. Errors of a process that is stopping are logged at debug level.
 func (s *supervisor) logLine(t *tunnel, l line) {
-	log := s.logOf(t)
+	log := s.logFor(t)
 	if reason := s.classifier.reason(l.text); reason != "" {
 		log = log.With("reason", string(reason))
 	}
-	say := log.Debug
+	write := log.Debug
 	switch level := l.level(); {
 	case t.phase == phaseStopping:
 	case level >= slog.LevelError:
-		say = log.Error
+		write = log.Error
 	case level >= slog.LevelWarn:
-		say = log.Warn
+		write = log.Warn
 	}
-	say("stunnel says", "line", l.text)
+	write("stunnel logged", "line", l.text)
 }
 
-func (s *supervisor) logEnd(t *tunnel, how string) {
-	log := s.logOf(t).With("reason", how)
+func (s *supervisor) logExit(t *tunnel, exitStatus string) {
+	log := s.logFor(t).With("reason", exitStatus)
 	if t.phase == phaseStopping {
-		log.Info("stunnel ended")
+		log.Info("stunnel exited")
 		return
 	}
-	log.Warn("stunnel died")
+	log.Warn("stunnel exited unexpectedly")
 }
 
 func (s *supervisor) reapOrphans() {
 	if !s.options.ReapOrphans {
 		return
 	}
-	ours := map[int]bool{}
+	own := map[int]bool{}
 	for _, t := range s.tunnels {
 		if t.proc != nil {
-			ours[t.proc.PID()] = true
+			own[t.proc.PID()] = true
 		}
 	}
-	for _, pid := range deadChildren(os.Getpid()) {
-		if !ours[pid] {
-			// Gone is gone; the error would say no more.
+	for _, pid := range zombieChildren(os.Getpid()) {
+		if !own[pid] {
+			// The exit status of an orphan is of no interest, nor is an error.
 			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
 		}
 	}

@@ -8,112 +8,111 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
-// Times of a tunnel's life.
 const (
-	// startLimit and reloadLimit are how long stunnel may take for what it does in some 30 ms.
-	startLimit  = 30 * time.Second
-	reloadLimit = 30 * time.Second
-	// settleTime is how long the line that says that stunnel accepts connections may come late;
-	// versions that never write it are taken to do so then.
-	settleTime = 5 * time.Second
+	// startTimeout and reloadTimeout bound a start and a reload, which take stunnel some 30 ms.
+	startTimeout  = 30 * time.Second
+	reloadTimeout = 30 * time.Second
+	// readyTimeout is the time after "Configuration successful" after which stunnel counts as ready:
+	// some versions do not log that they accept connections.
+	readyTimeout = 5 * time.Second
 	// stopGrace is the time between SIGTERM and SIGKILL.
 	stopGrace = 5 * time.Second
-	// portPoll is the time between two tries to listen on a port that something else has: a
-	// takeover must not be felt.
-	portPoll = 50 * time.Millisecond
-	// firstDelay, doubled with each death, is the wait before the third and later starts.
-	firstDelay = 500 * time.Millisecond
-	maxDelay   = 30 * time.Second
-	// holdTime is for how long a listener is kept while no process can be started: connections
-	// wait so long in vain, and are refused after it.
-	holdTime = 2 * time.Second
-	// longLife is after how long a death counts as the first one again. It is short: volumes wait
-	// for every delay, and a start every few seconds costs a node little.
-	longLife = 5 * time.Second
-	// mostDeathsServed is what deaths are taken for at most when the process had served: it is
-	// no process that cannot start, and volumes hang on it.
-	mostDeathsServed = 1
-	// writeRetry is the wait after a file could not be written.
+	// portRetry is the time between two attempts to listen on a port that is in use. It is short
+	// because clients wait while a port changes hands.
+	portRetry = 50 * time.Millisecond
+	// minRestartDelay is the delay of the start after the second death in a row. Each further death
+	// doubles it, up to maxRestartDelay.
+	minRestartDelay = 500 * time.Millisecond
+	maxRestartDelay = 30 * time.Second
+	// portHoldTime is the longest start delay during which the port stays open. With a longer delay
+	// the port is closed, so that connections are refused instead of waiting in vain.
+	portHoldTime = 2 * time.Second
+	// stableAfter is the age of a process at which its death counts as the first in a row again. It
+	// is short: volumes hang during every delay, and a start every few seconds is cheap.
+	stableAfter = 5 * time.Second
+	// maxDeathsAfterServing bounds the count of deaths when the process had served a connection:
+	// its configuration works, and volumes hang until the next start.
+	maxDeathsAfterServing = 1
+	// writeRetry is the delay after a file could not be written or a port not be opened.
 	writeRetry = 5 * time.Second
-	// refusedRetry: a configuration that stunnel refused may be good later, when a certificate
-	// that it names has appeared.
+	// refusedRetry is the delay after stunnel refused a configuration, which can become valid when a
+	// certificate file that it names appears.
 	refusedRetry = 30 * time.Second
 )
 
-// phase is what a tunnel's process is doing.
+// phase is the state of a tunnel's process.
 type phase int
 
 const (
-	phaseNone      phase = iota // there is no process
-	phaseStarting               // until it accepts connections; SIGHUP would kill it
-	phaseRunning                // with its configuration in force
-	phaseReloading              // until it has taken or refused the new one
-	phaseStopping               // until it has ended
+	phaseNone     phase = iota // no process
+	phaseStarting              // until stunnel accepts connections; SIGHUP would kill it
+	phaseRunning
+	phaseReloading // until stunnel has accepted or refused the new configuration
+	phaseStopping  // until the process has exited
 )
 
-// config is a specification, and the generation of its bytes; the zero config is none.
+// config is a specification with its generation. The zero config means that there is none.
 type config struct {
 	spec.Tunnel
 	generation string
 }
 
-func (c config) exists() bool { return c.generation != "" }
+func (c config) isSet() bool { return c.generation != "" }
 
-func (c config) is(other config) bool { return c.generation == other.generation }
+func (c config) sameAs(other config) bool { return c.generation == other.generation }
 
-// tunnel is what the supervisor knows of one. It has no clock and does nothing: events come in,
-// and plan says what to do.
+// tunnel is the state of one tunnel. It has no clock and no side effects: its methods record events,
+// and plan decides the next step.
 type tunnel struct {
-	name string
-	want config        // that the agent asks for; none when it is gone
-	idle time.Duration // after how long without a connection the process ends; 0 for never
+	name    string
+	desired config        // of the specification; unset when that was removed
+	idle    time.Duration // Options.Idle
 
-	socket *listener // nil while none is open
-	armed  bool      // the next connection at the socket is told
-	proc   process   // nil when there is none
+	socket *listener // nil while the port is closed
+	armed  bool      // connWatcher reports the next connection
+	proc   process   // nil in phaseNone
 	phase  phase
-	// needed: a process is to run, because somebody has connected, or always.
-	needed    bool
-	idleSince time.Time // since when nobody is connected; zero while somebody is
+	needed bool // a process is to run: a client has connected, or idle is 0
+
+	idleSince time.Time // zero while clients are connected
 	deadline  time.Time // of a phase other than phaseRunning
 	startedAt time.Time // of proc
-	memory    uint64    // of proc, in bytes; 0 before it was read
-	memoryAt  time.Time // when it is read again
+	memory    uint64    // of proc, in bytes; 0 until read
+	memoryAt  time.Time // when memory is read again
 
-	current  config // what the process was started with or has taken since
-	pending  config // what it is taking; none unless phaseReloading
-	good     config // what a process took last; none before the first
-	refused  config // what a process refused last
-	accepted bool   // the start's or reload's configuration is in force
+	current  config // of the process
+	pending  config // set in phaseReloading only
+	lastGood config // that stunnel accepted last; unset before the first
+	refused  config // that stunnel refused last
+	accepted bool   // stunnel accepted the configuration of this start or reload
 
-	listenAt  time.Time // no try to listen before
-	retryAt   time.Time // not started before
-	refusedAt time.Time // when refused was
-	deaths    int       // in a row
+	listenAt  time.Time // earliest next attempt to listen
+	retryAt   time.Time // earliest next start or reload
+	refusedAt time.Time
+	deaths    int // in a row
 
-	// leaving: the supervisor ends, and this tunnel has nobody left whom it serves.
-	leaving bool
+	closing bool // the supervisor shuts down and has released this tunnel
 
-	starts, restarts, reloads int // a start after a rest is no restart
-	rested                    bool
-	complaints                []string // errors of this start or reload
+	starts, restarts, reloads int // a start after an idle stop is no restart
+	stoppedIdle               bool
+	errorLines                []string // that stunnel logged during this start or reload
 	problems                  problems
 }
 
-// problems are those of the status, and what is needed to keep them.
+// problems are what the status reports of problems, and the connections that they come from.
 type problems struct {
 	process, connection *Problem
 	counts              map[Reason]int
 	remote              netip.AddrPort
 	remoteAt            time.Time
-	conns               map[string]conn // those under way, by stunnel's number
+	conns               map[string]conn // by stunnel's connection number
 }
 
-// conn is a connection of which lines came.
+// conn is a connection that stunnel has logged lines of.
 type conn struct {
-	server netip.AddrPort // connected to
-	open   bool           // it proved who it is
-	told   bool           // a problem was counted
+	server      netip.AddrPort
+	established bool // the TLS handshake has succeeded
+	counted     bool // one problem was counted
 }
 
 func newTunnel(name string, idle time.Duration) *tunnel {
@@ -123,58 +122,55 @@ func newTunnel(name string, idle time.Duration) *tunnel {
 	}
 }
 
-// sees is told what the agent asks for now.
-func (t *tunnel) sees(want config) {
-	t.want = want
-	t.clear()
+func (t *tunnel) setDesired(c config) {
+	t.desired = c
+	t.clearProcessProblem()
 }
 
-// leave ends the tunnel with its supervisor.
-func (t *tunnel) leave() { t.leaving, t.want = true, config{} }
+// close releases the tunnel during the supervisor's shutdown.
+func (t *tunnel) close() { t.closing, t.desired = true, config{} }
 
-// clear forgets the process' problem when there is none any more.
-func (t *tunnel) clear() {
-	if t.phase == phaseRunning && t.listening() && t.current.is(t.want) {
+// clearProcessProblem clears the problem of the process once the desired configuration serves.
+func (t *tunnel) clearProcessProblem() {
+	if t.phase == phaseRunning && t.listening() && t.current.sameAs(t.desired) {
 		t.problems.process, t.refused = nil, config{}
 	}
 }
 
-// listening says whether the port is open where the tunnel is to be.
-func (t *tunnel) listening() bool { return t.socket != nil && t.socket.address == t.want.Accept }
+// listening reports whether the port of the specification is open.
+func (t *tunnel) listening() bool { return t.socket != nil && t.socket.address == t.desired.Accept }
 
-// listens is told of an open socket.
-func (t *tunnel) listens(l *listener) {
+func (t *tunnel) socketOpened(l *listener) {
 	t.socket, t.armed, t.listenAt = l, false, time.Time{}
 	if p := t.problems.process; p != nil && p.Reason == ReasonPortTaken {
 		t.problems.process = nil
 	}
-	t.clear()
+	t.clearProcessProblem()
 }
 
-// portTaken is told that something else has the port, and says whether that was not known.
-func (t *tunnel) portTaken(words string, now time.Time) (news bool) {
-	t.listenAt = now.Add(portPoll)
+// portTaken records that another process has the port. It reports whether that is a new problem.
+func (t *tunnel) portTaken(message string, now time.Time) (isNew bool) {
+	t.listenAt = now.Add(portRetry)
 	if p := t.problems.process; p != nil && p.Reason == ReasonPortTaken {
-		return false // one problem, met many times
+		return false
 	}
-	t.processProblem(ReasonPortTaken, words, now)
+	t.setProcessProblem(ReasonPortTaken, message, now)
 	return true
 }
 
-// cannotListen is told that the port cannot be opened, for any other reason.
-func (t *tunnel) cannotListen(words string, now time.Time) {
-	t.processProblem(ReasonStartFailed, words, now)
+// listenFailed records any other error of opening the port.
+func (t *tunnel) listenFailed(message string, now time.Time) {
+	t.setProcessProblem(ReasonStartFailed, message, now)
 	t.listenAt = now.Add(writeRetry)
 }
 
-// letGo is told that the socket was closed.
-func (t *tunnel) letGo() { t.socket, t.armed = nil, false }
+func (t *tunnel) socketClosed() { t.socket, t.armed = nil, false }
 
-// arrived is told that somebody connects.
-func (t *tunnel) arrived() { t.armed, t.needed, t.idleSince = false, true, time.Time{} }
+// connectionWaiting records that a client connects while no process runs.
+func (t *tunnel) connectionWaiting() { t.armed, t.needed, t.idleSince = false, true, time.Time{} }
 
-// used is told how many are connected; known is false when that cannot be found out.
-func (t *tunnel) used(clients int, known bool, now time.Time) {
+// updateIdle records the number of connected clients; known is false if the count failed.
+func (t *tunnel) updateIdle(clients int, known bool, now time.Time) {
 	switch {
 	case clients > 0 || !known || t.phase != phaseRunning:
 		t.idleSince = time.Time{}
@@ -183,50 +179,47 @@ func (t *tunnel) used(clients int, known bool, now time.Time) {
 	}
 }
 
-// isIdle says whether nobody has been connected for so long that the process may end.
+// isIdle reports whether the tunnel has had no client for as long as its idle time.
 func (t *tunnel) isIdle(now time.Time) bool {
 	return t.idle > 0 && !t.idleSince.IsZero() && now.Sub(t.idleSince) >= t.idle
 }
 
-// started is told of a process that was begun with a configuration.
 func (t *tunnel) started(p process, c config, now time.Time) {
 	t.proc, t.phase, t.startedAt = p, phaseStarting, now
-	t.deadline = now.Add(startLimit)
+	t.deadline = now.Add(startTimeout)
 	t.current, t.pending = c, config{}
-	t.accepted, t.complaints = false, nil
+	t.accepted, t.errorLines = false, nil
 	t.retryAt, t.idleSince = time.Time{}, time.Time{}
 	t.memory, t.memoryAt = 0, time.Time{}
-	if t.starts > 0 && !t.rested {
+	if t.starts > 0 && !t.stoppedIdle {
 		t.restarts++
 	}
 	t.starts++
-	t.rested = false
+	t.stoppedIdle = false
 }
 
-// startFailed is told of one that could not be begun.
-func (t *tunnel) startFailed(words string, now time.Time) {
-	t.died(ReasonStartFailed, words, now)
+func (t *tunnel) startFailed(message string, now time.Time) {
+	t.died(ReasonStartFailed, message, now)
 }
 
-// reloading is told of a SIGHUP.
+// reloading records that SIGHUP was sent.
 func (t *tunnel) reloading(c config, now time.Time) {
 	t.phase, t.pending = phaseReloading, c
-	t.deadline = now.Add(reloadLimit)
-	t.accepted, t.complaints = false, nil
+	t.deadline = now.Add(reloadTimeout)
+	t.accepted, t.errorLines = false, nil
 }
 
-// stopping is told of a SIGTERM.
+// stopping records that SIGTERM or SIGKILL was sent.
 func (t *tunnel) stopping(grace time.Duration, now time.Time) {
 	t.phase, t.pending = phaseStopping, config{}
 	t.deadline = now.Add(grace)
 }
 
-// rests is told that the process ends because nobody uses it.
-func (t *tunnel) rests() { t.needed, t.rested, t.idleSince = false, true, time.Time{} }
+// stoppingIdle records that the process is stopped because the tunnel is idle.
+func (t *tunnel) stoppingIdle() { t.needed, t.stoppedIdle, t.idleSince = false, true, time.Time{} }
 
-// ended is told of the process' end.
-func (t *tunnel) ended(how string, now time.Time) {
-	phase, lived, served := t.phase, now.Sub(t.startedAt), t.served()
+func (t *tunnel) exited(exitStatus string, now time.Time) {
+	phase, age, served := t.phase, now.Sub(t.startedAt), t.hasServed()
 	t.proc, t.phase, t.pending = nil, phaseNone, config{}
 	t.problems.conns = map[string]conn{}
 	if phase == phaseStopping {
@@ -234,44 +227,44 @@ func (t *tunnel) ended(how string, now time.Time) {
 		return
 	}
 	switch {
-	case lived >= longLife:
+	case age >= stableAfter:
 		t.deaths = 0
 	case served:
-		t.deaths = min(t.deaths, mostDeathsServed)
+		t.deaths = min(t.deaths, maxDeathsAfterServing)
 	}
-	words := strings.Join(t.complaints, "; ")
-	if phase == phaseStarting && !t.accepted && words != "" {
-		t.refuse(t.current, words, now)
-		t.delay(now)
+	message := strings.Join(t.errorLines, "; ")
+	if phase == phaseStarting && !t.accepted && message != "" {
+		t.configRefused(t.current, message, now)
+		t.delayStart(now)
 		return
 	}
-	t.died(ReasonDied, strings.TrimPrefix(how+"; "+words, "; "), now)
+	t.died(ReasonDied, strings.TrimPrefix(exitStatus+"; "+message, "; "), now)
 }
 
-// served says whether the process has connected somebody to a server that proved who it is.
-func (t *tunnel) served() bool {
+// hasServed reports whether the process has completed a TLS handshake with a server.
+func (t *tunnel) hasServed() bool {
 	return !t.problems.remoteAt.IsZero() && !t.problems.remoteAt.Before(t.startedAt)
 }
 
-func (t *tunnel) died(reason Reason, words string, now time.Time) {
-	t.processProblem(reason, strings.TrimSuffix(words, "; "), now)
-	t.delay(now)
+func (t *tunnel) died(reason Reason, message string, now time.Time) {
+	t.setProcessProblem(reason, strings.TrimSuffix(message, "; "), now)
+	t.delayStart(now)
 }
 
-// delay sets when the next start may be: at once after a first death, then later and later.
-func (t *tunnel) delay(now time.Time) {
+// delayStart counts a death and sets the earliest time of the next start.
+func (t *tunnel) delayStart(now time.Time) {
 	t.deaths++
 	t.retryAt = now.Add(restartDelay(t.deaths))
 }
 
-// restartDelay is the wait after so many deaths in a row.
+// restartDelay returns the delay after a number of deaths in a row: none after the first.
 func restartDelay(deaths int) time.Duration {
 	if deaths <= 1 {
 		return 0
 	}
-	delay := firstDelay
+	delay := minRestartDelay
 	for range deaths - 2 {
-		delay = min(2*delay, maxDelay)
+		delay = min(2*delay, maxRestartDelay)
 	}
 	return delay
 }
@@ -283,41 +276,42 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// notWritten is told that the process cannot be given a configuration.
-func (t *tunnel) notWritten(words string, now time.Time) {
-	t.processProblem(ReasonStartFailed, words, now)
+// writeFailed records an error of writing the configuration file.
+func (t *tunnel) writeFailed(message string, now time.Time) {
+	t.setProcessProblem(ReasonStartFailed, message, now)
 	t.retryAt = now.Add(writeRetry)
 }
 
-// refuse notes that stunnel did not take a configuration.
-func (t *tunnel) refuse(c config, words string, now time.Time) {
-	known := c.is(t.refused) && t.problems.process != nil && t.problems.process.Words == words
+// configRefused records that stunnel refused a configuration. Retries of the same configuration with
+// the same result are one problem.
+func (t *tunnel) configRefused(c config, message string, now time.Time) {
+	known := c.sameAs(t.refused) && t.problems.process != nil && t.problems.process.Message == message
 	t.refused, t.refusedAt = c, now
 	if !known {
-		t.processProblem(ReasonBadConfig, words, now)
+		t.setProcessProblem(ReasonBadConfig, message, now)
 	}
 }
 
-func (t *tunnel) processProblem(reason Reason, words string, now time.Time) {
-	t.problems.process = &Problem{Reason: reason, Words: words, At: now}
+func (t *tunnel) setProcessProblem(reason Reason, message string, now time.Time) {
+	t.problems.process = &Problem{Reason: reason, Message: message, At: now}
 	t.problems.counts[reason]++
 }
 
-// inForce is told when what the process was started with, or is reloading, serves.
-func (t *tunnel) inForce() {
+// configApplied ends a start or a reload: stunnel serves with the configuration.
+func (t *tunnel) configApplied() {
 	if t.phase == phaseReloading {
 		t.current, t.pending = t.pending, config{}
 		t.reloads++
 	}
 	t.phase = phaseRunning
-	t.clear()
+	t.clearProcessProblem()
 }
 
-// isRefused says whether the agent asks for what stunnel refused.
-func (t *tunnel) isRefused() bool { return t.refused.exists() && t.want.is(t.refused) }
+// isRefused reports whether stunnel has refused the desired configuration.
+func (t *tunnel) isRefused() bool { return t.refused.isSet() && t.desired.sameAs(t.refused) }
 
-// attempted is the configuration that the process is to have in force.
-func (t *tunnel) attempted() config {
+// attemptedConfig returns the configuration that stunnel reads in this start or reload.
+func (t *tunnel) attemptedConfig() config {
 	if t.phase == phaseReloading {
 		return t.pending
 	}

@@ -9,29 +9,29 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
-// unreadable says which of the files that a specification names cannot be read by this process,
-// and so by its stunnel: that one's own words name none of them. The agent, which wrote their
-// names, may see them all the same, in a container of its own.
-func unreadable(t spec.Tunnel) []string {
-	var words []string
+// unreadableFiles returns a message for each file of a specification that this process, and so
+// stunnel, cannot read. stunnel's messages do not name the file, and the agent may be able to read
+// it: it runs in another container.
+func unreadableFiles(t spec.Tunnel) []string {
+	var messages []string
 	for _, file := range []struct{ option, path string }{{"CAfile", t.CAFile}, {"cert", t.Cert}, {"key", t.Key}} {
 		if file.path == "" {
 			continue
 		}
-		if err := tryReading(file.path); err != nil {
-			words = append(words, fmt.Sprintf("%s %s: %v", file.option, file.path, err))
+		if err := checkReadable(file.path); err != nil {
+			messages = append(messages, fmt.Sprintf("%s %s: %v", file.option, file.path, err))
 		}
 	}
-	return words
+	return messages
 }
 
-func tryReading(path string) error {
+func checkReadable(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return errNotMounted
 	}
 	if err == nil && !info.Mode().IsRegular() {
-		return errNoFile // and reading a pipe would not end
+		return errNotRegular // opening a pipe would block
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -42,5 +42,5 @@ func tryReading(path string) error {
 
 var (
 	errNotMounted = errors.New("no such file in the supervisor's container; mount it into supervisor and agent")
-	errNoFile     = errors.New("it is no file")
+	errNotRegular = errors.New("not a regular file")
 )

@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestLinksNothingLarge: it is started for every probe, and the supervisor stays on every node.
-// That it links nothing of Kubernetes' API and of AWS is shown in test/layout.
-func TestLinksNothingLarge(t *testing.T) {
+// TestProgramLinksNoLargePackage keeps the memory of supervisor and probe small. test/layout forbids
+// packages of the Kubernetes API and of AWS.
+func TestProgramLinksNoLargePackage(t *testing.T) {
 	tool, err := exec.LookPath("go")
 	if err != nil {
 		t.Skip("no Go toolchain: ", err)
@@ -19,7 +19,7 @@ func TestLinksNothingLarge(t *testing.T) {
 	}
 	for dep := range strings.FieldsSeq(string(output)) {
 		if dep == "net/http" || dep == "crypto/tls" {
-			t.Errorf("it links %s", dep)
+			t.Errorf("the program links %s", dep)
 		}
 	}
 }

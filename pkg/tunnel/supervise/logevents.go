@@ -1,0 +1,135 @@
+package supervise
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	// maxErrorLines bounds the lines kept of one start or reload. The first ones have the cause.
+	maxErrorLines = 3
+	// maxConns bounds the connections that are tracked. NFS opens one or two.
+	maxConns = 64
+)
+
+// configurationFailed is the last line that stunnel logs when it refuses a configuration.
+const configurationFailed = "Configuration failed"
+
+// handleLine updates the tunnel from a line of stunnel's log.
+func (t *tunnel) handleLine(l line, c classifier, now time.Time) {
+	if l.thread == mainThread {
+		t.handleMainLine(l, now)
+		return
+	}
+	t.problems.handleLine(l, c, now)
+}
+
+// handleMainLine tracks starts and reloads.
+func (t *tunnel) handleMainLine(l line, now time.Time) {
+	switch {
+	case strings.HasPrefix(l.text, "Reading configuration from"):
+		t.errorLines = nil
+	case l.text == "Configuration successful":
+		t.handleAccepted(now)
+	case strings.HasPrefix(l.text, "Service [") && strings.Contains(l.text, " bound to "):
+		// This ends a reload. After a start, stunnel does not handle signals yet.
+		if t.phase == phaseReloading {
+			t.configApplied()
+		}
+	case strings.HasPrefix(l.text, "Accepting new connections"):
+		if t.phase == phaseStarting {
+			t.configApplied()
+		}
+	case l.text == configurationFailed:
+		t.handleRefused(now)
+	case l.severity <= severityError:
+		if len(t.errorLines) < maxErrorLines {
+			t.errorLines = append(t.errorLines, l.text)
+		}
+	}
+}
+
+func (t *tunnel) handleAccepted(now time.Time) {
+	if t.phase != phaseStarting && t.phase != phaseReloading {
+		return
+	}
+	t.accepted = true
+	t.deadline = now.Add(readyTimeout)
+	t.lastGood = t.current
+	if t.phase == phaseReloading {
+		t.lastGood = t.pending
+	}
+}
+
+// handleRefused ends a reload: stunnel keeps the previous configuration. In a start, stunnel exits,
+// and exited records the refusal.
+func (t *tunnel) handleRefused(now time.Time) {
+	if t.phase != phaseReloading {
+		return
+	}
+	t.configRefused(t.pending, strings.Join(t.errorLines, "; "), now)
+	t.phase, t.pending = phaseRunning, config{}
+}
+
+// handleLine tracks connections and their problems. Of each connection it counts the first problem
+// only, which causes the later ones. Failed connects count once for each address.
+func (p *problems) handleLine(l line, c classifier, now time.Time) {
+	tracked := p.conns[l.thread]
+	switch {
+	case strings.HasPrefix(l.text, "s_connect: connected "):
+		address, err := netip.ParseAddrPort(bracketed(strings.TrimPrefix(l.text, "s_connect: connected ")))
+		if err == nil && len(p.conns) < maxConns {
+			p.conns[l.thread] = conn{server: address, counted: tracked.counted}
+		}
+	case strings.HasPrefix(l.text, "TLS connected: "):
+		p.remote, p.remoteAt, p.connection = tracked.server, now, nil
+		if tracked.established = tracked.server.IsValid(); tracked.established {
+			p.conns[l.thread] = tracked
+		}
+	case strings.HasPrefix(l.text, "Connection closed") || strings.HasPrefix(l.text, "Connection reset"):
+		delete(p.conns, l.thread)
+	default:
+		p.record(l, c.reason(l.text), now)
+	}
+}
+
+func (p *problems) record(l line, reason Reason, now time.Time) {
+	if reason == "" {
+		return
+	}
+	tracked := p.conns[l.thread]
+	if !strings.HasPrefix(l.text, "s_connect: ") {
+		if tracked.counted {
+			return
+		}
+		tracked.counted = true
+		if len(p.conns) < maxConns {
+			p.conns[l.thread] = tracked
+		}
+	}
+	p.connection = &Problem{Reason: reason, Message: l.text, At: now}
+	p.counts[reason]++
+}
+
+// servers returns the servers of established connections, sorted.
+func (p *problems) servers() []netip.AddrPort {
+	var servers []netip.AddrPort
+	for _, c := range p.conns {
+		if c.established && !slices.Contains(servers, c.server) {
+			servers = append(servers, c.server)
+		}
+	}
+	slices.SortFunc(servers, netip.AddrPort.Compare)
+	return servers
+}
+
+// bracketed adds the brackets of an IPv6 address, which stunnel logs without.
+func bracketed(hostPort string) string {
+	colon := strings.LastIndexByte(hostPort, ':')
+	if colon < 0 || strings.Count(hostPort, ":") == 1 {
+		return hostPort
+	}
+	return "[" + hostPort[:colon] + "]" + hostPort[colon:]
+}

@@ -1,0 +1,71 @@
+package supervise
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// clientsInterval is the time between two counts of client connections.
+	clientsInterval = 5 * time.Second
+	// handOverInterval is the time between two checks for another supervisor that listens: both
+	// receive new connections until this one stops listening.
+	handOverInterval = 100 * time.Millisecond
+)
+
+// checkClients updates which tunnels are in use, when a check is due.
+func (s *supervisor) checkClients(now time.Time) {
+	if now.Before(s.clientsAt) {
+		return
+	}
+	s.clientsAt = now.Add(clientsInterval)
+	clients, err := s.options.Clients()
+	s.logClientsUnknown(err)
+	for _, t := range s.tunnels {
+		if t.socket != nil {
+			t.updateIdle(clients[t.socket.address], err == nil, now)
+		}
+	}
+}
+
+// logClientsUnknown logs the first of a row of errors. While clients are unknown, no stunnel is
+// stopped as idle, and the shutdown does not wait for clients.
+func (s *supervisor) logClientsUnknown(err error) {
+	if err != nil && !s.clientsUnknown {
+		s.options.Log.Warn("listing client connections failed; idle stunnel processes are not stopped", "err", err)
+	}
+	s.clientsUnknown = err != nil
+}
+
+// closeTunnels closes, during the shutdown, each tunnel that another supervisor listens for or that
+// has no clients, and all of them when DrainTimeout has passed.
+func (s *supervisor) closeTunnels(now time.Time) {
+	if !s.closing || now.Before(s.closeAt) {
+		return
+	}
+	s.closeAt = now.Add(handOverInterval)
+	clients, err := s.options.Clients()
+	listeners, listenErr := s.options.Listening()
+	over := err != nil || listenErr != nil || !now.Before(s.closeBy)
+	for _, t := range s.tunnels {
+		if t.closing || t.socket == nil {
+			t.close()
+			continue
+		}
+		address := t.socket.address
+		isOther := func(inode uint32) bool { return inode != t.socket.inode }
+		hasSuccessor := slices.ContainsFunc(listeners[address], isOther)
+		if over || hasSuccessor || clients[address] == 0 {
+			s.handOver(t, hasSuccessor)
+		}
+	}
+}
+
+// handOver closes the port before stunnel stops, so that clients reconnect to the successor.
+func (s *supervisor) handOver(t *tunnel, hasSuccessor bool) {
+	if hasSuccessor {
+		s.logFor(t).Info("tunnel handed over to another supervisor", "port", t.socket.address.Port())
+	}
+	s.closeSocket(t)
+	t.close()
+}
