@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
 )
 
@@ -41,12 +43,11 @@ func waitForFeatures(ctx context.Context, o Options) (stunnelcfg.Features, error
 // QueryFeatures runs a stunnel program to read its version and options. It returns an error that
 // quotes the program's output if the program lacks a required feature.
 func QueryFeatures(ctx context.Context, path string) (stunnelcfg.Features, error) {
-	version, err := runQuery(ctx, path, "-version")
-	if err != nil {
-		return stunnelcfg.Features{}, err
-	}
-	help, err := runQuery(ctx, path, "-help")
-	if err != nil {
+	var version, help string
+	group, ctx := errgroup.WithContext(ctx) // tunnels wait for the answers when a supervisor restarts
+	group.Go(func() (err error) { version, err = runQuery(ctx, path, "-version"); return err })
+	group.Go(func() (err error) { help, err = runQuery(ctx, path, "-help"); return err })
+	if err := group.Wait(); err != nil {
 		return stunnelcfg.Features{}, err
 	}
 	features := stunnelcfg.ParseFeatures(version, help)

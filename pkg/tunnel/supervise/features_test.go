@@ -37,7 +37,7 @@ func TestStunnelWithoutRequiredFeatureFailsRun(t *testing.T) {
 			"case $1 in -version) echo 'stunnel 5.06 on x86_64-pc-linux-gnu platform'; exit;; -help) echo 'verify = level'; exit;; esac",
 			[]string{"stunnel 5.06 has no option checkHost: want version", "stunnel 5.06 on x86_64-pc-linux-gnu platform"},
 		},
-		"crash": {"kill -SEGV $$", []string{"-version: signal: segmentation fault"}},
+		"crash": {"kill -SEGV $$", []string{": signal: segmentation fault"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
