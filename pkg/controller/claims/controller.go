@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,9 @@ type Controller struct {
 	tell    *tell.Teller
 	metrics *metrics
 	queue   *queue.Queue[types.UID]
+	// decisions has the same keys. Its syncs never wait for the network, so that an operation is
+	// known to the jobs loop while others are written.
+	decisions *queue.Queue[types.UID]
 	// ended are volumes that were deleted a moment ago, so that nothing is written twice.
 	ended *expiring.Expiring
 	// snapshots are what was read live after a large mount Job; reading lets one read them at once.
@@ -66,6 +70,7 @@ type Controller struct {
 const (
 	controlLoop  = "claims"
 	workers      = 32 // each waits for the apiserver most of the time
+	deciders     = 2
 	firstRetry   = 50 * time.Millisecond
 	maxRetry     = time.Minute
 	drainTimeout = 15 * time.Second
@@ -90,17 +95,26 @@ func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, err
 	if c.metrics, err = newMetrics(o.Metrics); err != nil {
 		return nil, err
 	}
-	c.queue = queue.New(queue.Options{
+	options := queue.Options{
 		Name: controlLoop, KeyName: "claim",
 		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout,
 		Log: log,
-	}, c.sync)
+	}
+	c.queue = queue.New(options, c.sync)
+	options.Name = "decisions"
+	c.decisions = queue.New(options, c.decide)
 	return c, c.watch()
 }
 
 // Run works until the context ends.
 func (c *Controller) Run(ctx context.Context) error {
-	if err := c.queue.Run(ctx, workers, c.enqueueAll); err != nil {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return c.decisions.Run(ctx, deciders, func() { // both take keys when all are enqueued
+			group.Go(func() error { return c.queue.Run(ctx, workers, c.enqueueAll) })
+		})
+	})
+	if err := group.Wait(); err != nil {
 		return fmt.Errorf("claims: %w", err)
 	}
 	return nil
@@ -152,9 +166,14 @@ func (c *Controller) objectChanged(before, after any) {
 	}
 	for _, object := range []any{before, after} {
 		for _, uid := range c.claimsOf(object) {
-			c.queue.Add(uid)
+			c.enqueue(uid)
 		}
 	}
+}
+
+func (c *Controller) enqueue(uid types.UID) {
+	c.decisions.Add(uid)
+	c.queue.Add(uid)
 }
 
 func (c *Controller) claimsOf(object any) []types.UID {
@@ -230,7 +249,7 @@ func hasEnded(pod *corev1.Pod) bool {
 // claim that is gone is known to Jobs only.
 func (c *Controller) TargetsChanged() {
 	for _, uid := range c.unboundOf("") {
-		c.queue.Add(uid)
+		c.enqueue(uid)
 	}
 	for _, job := range c.view.Caches.Jobs.GetStore().List() {
 		if isUnused(job) {
@@ -262,8 +281,7 @@ func (c *Controller) lookAtVolumesOf(fileSystemID string) {
 
 // sync looks at one claim and does what is to be done.
 func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Duration, err error) {
-	state := c.view.State(uid)
-	plan := lifecycle.Decide(state)
+	state, plan := c.view.Decide(uid)
 	err = c.apply(ctx, state, plan)
 	if errors.Is(err, errBehind) {
 		return catchUp, nil
@@ -274,16 +292,31 @@ func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Durati
 // catchUp is how long a cache may be behind, most of the time.
 const catchUp = 100 * time.Millisecond
 
-// untilNext is when a mount Job that should end by itself must have.
+// decide has the jobs loop know which operations a claim waits for.
+func (c *Controller) decide(_ context.Context, uid types.UID) (again time.Duration, err error) {
+	c.view.Decide(uid)
+	return 0, nil
+}
+
+// recheck is how long a decision stands that may change without an event about the claim: it waits
+// for other claims' volumes, or for a time that the apiserver's clock tells.
+const recheck = time.Minute
+
+// untilNext is when a mount Job that should end by itself must have, or when to decide again; 0 waits
+// for an event.
 func untilNext(now time.Time, plan lifecycle.Plan) time.Duration {
-	next := plan.Claim.Running
+	running, unsettled := plan.Claim.Running, plan.Claim.IsUnsettled()
 	for _, v := range plan.Volumes {
-		if !v.Running.IsZero() && (next.IsZero() || v.Running.Before(next)) {
-			next = v.Running
+		if !v.Running.IsZero() && (running.IsZero() || v.Running.Before(running)) {
+			running = v.Running
 		}
+		unsettled = unsettled || v.IsUnsettled()
 	}
-	if next.IsZero() {
-		return 0
+	switch {
+	case !running.IsZero():
+		return max(running.Sub(now), 0) + time.Second
+	case unsettled:
+		return recheck
 	}
-	return max(next.Sub(now), 0) + time.Second
+	return 0
 }

@@ -46,15 +46,21 @@ func TestStandbyKeepsNoQueue(t *testing.T) {
 			}
 		}
 		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan error)
-		go func() { ended <- loop.queue.Run(ctx, 0, loop.enqueueAll) }()
+		ended := make(chan error, 2)
+		go func() {
+			ended <- loop.decisions.Run(ctx, 0, func() {
+				go func() { ended <- loop.queue.Run(ctx, 0, loop.enqueueAll) }()
+			})
+		}()
 		synctest.Wait()
-		if got := loop.queue.Len(); got != 3 {
-			t.Errorf("a new leader has %d keys, want 3", got)
+		if queued, undecided := loop.queue.Len(), loop.decisions.Len(); queued != 3 || undecided != 3 {
+			t.Errorf("a new leader has %d keys, and decides about %d, want 3", queued, undecided)
 		}
 		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

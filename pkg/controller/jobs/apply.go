@@ -27,25 +27,30 @@ const catchUp = 100 * time.Millisecond
 
 // apply is the only writer of this loop.
 func (c *Controller) apply(ctx context.Context, w world, p plan) (again time.Duration, err error) {
-	err = errors.Join(c.release(ctx, p), c.free(ctx, p.free), c.applySweep(ctx, w, p))
 	if !p.again.IsZero() {
 		again = max(p.again.Sub(w.now), 0) + catchUp
 	}
-	if p.running != nil {
-		return sooner(again, c.tellTrouble(w, p.running)), errors.Join(err, c.endUnplaced(ctx, p.unplaced))
-	}
-	if len(p.due) == 0 {
-		return again, err
-	}
-	if p.wait != "" {
-		return sooner(again, c.tellNotReady(w, p)), err
-	}
-	behind, startErr := c.start(ctx, w, p)
-	return sooner(again, behind), errors.Join(err, startErr)
+	// The next Job may be made of what those tell that are released.
+	sooner, err := c.next(ctx, w, p)
+	err = errors.Join(err, c.release(ctx, p), c.free(ctx, p.free), c.applySweep(ctx, w, p))
+	return earliest(again, sooner), err
 }
 
-// sooner is the earlier of two waits; zero is none.
-func sooner(a, b time.Duration) time.Duration {
+// next makes the next mount Job, or tells why there is none.
+func (c *Controller) next(ctx context.Context, w world, p plan) (again time.Duration, err error) {
+	switch {
+	case p.running != nil:
+		return c.tellTrouble(w, p.running), c.endUnplaced(ctx, p.unplaced)
+	case len(p.due) == 0:
+		return 0, nil
+	case p.wait != "":
+		return c.tellNotReady(w, p), nil
+	}
+	return c.start(ctx, w, p)
+}
+
+// earliest is the shorter of two waits; zero is none.
+func earliest(a, b time.Duration) time.Duration {
 	if a == 0 || b != 0 && b < a {
 		return b
 	}
@@ -116,7 +121,7 @@ func (c *Controller) pack(ctx context.Context, due []lifecycle.Wanted) (packed m
 		waiting[i] = wanted.Operation
 	}
 	chosen := c.packFit(waiting)
-	operations, err := c.seal(ctx, packedOf(due, chosen.Batch))
+	operations, err := c.seal(ctx, c.confirm(packedOf(due, chosen.Batch)))
 	if err != nil {
 		return mountjobs.Packed{}, 0, err
 	}

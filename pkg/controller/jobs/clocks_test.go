@@ -139,11 +139,13 @@ func (w *clockWorld) add(informer interface{ Add(any) error }, object any) {
 	}
 }
 
+const claimOfClocks = types.UID("22222222-0000-0000-0000-000000000000")
+
 func (w *clockWorld) addObjects() {
 	class, now := "efs", metav1.NewTime(time.Now().Truncate(time.Second))
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: "cart", UID: "22222222-0000-0000-0000-000000000000", CreationTimestamp: now,
+			Namespace: "shop", Name: "cart", UID: claimOfClocks, CreationTimestamp: now,
 			Annotations: map[string]string{wellknown.AnnotationStorageProvisioner: wellknown.DefaultProvisioner},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -171,6 +173,7 @@ func (w *clockWorld) sync(after time.Duration) {
 	<-time.After(after) // of the bubble's clock
 	w.syncs++
 	w.client.ClearActions()
+	w.loop.view.Decide(claimOfClocks) // as the claims loop does, at least once a minute
 	if _, err := w.loop.sync(w.Context(), fileSystem); err != nil {
 		w.Fatal(err)
 	}

@@ -2,9 +2,8 @@
 // directories. Its key is a file system: there, one mount Job at a time carries
 // out every operation that waits, and what arrives meanwhile rides in the next.
 //
-// Which operations wait follows from claims, volumes and Jobs alone, decided
-// by package lifecycle; the claims loop makes use of the outcomes in the same
-// way. A Job keeps a finalizer until everything that should follow from it has.
+// Which operations wait, the claims loop decides, which also uses the outcomes. A
+// Job keeps a finalizer until everything that should follow from it has.
 package jobs
 
 import (
@@ -20,13 +19,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
-	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/live"
 	"gnuthought.com/efs-stunnel/pkg/controller/view"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -60,8 +56,6 @@ type Controller struct {
 	tell    *tell.Teller
 	metrics *metrics
 	queue   *queue.Queue[string]
-	pace    *pace
-	passes  passes
 }
 
 const (
@@ -83,7 +77,6 @@ func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, err
 		live:    live.Reader{Client: client},
 		view:    v,
 		tell:    tell.New(o.Events),
-		pace:    newPace(),
 	}
 	var err error
 	if c.metrics, err = newMetrics(o.Metrics); err != nil {
@@ -94,6 +87,7 @@ func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, err
 		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout,
 		Log: log,
 	}, c.sync)
+	v.OnWanted = c.look
 	return c, c.watch()
 }
 
@@ -113,8 +107,7 @@ func (c *Controller) enqueueAll() {
 	c.TargetsChanged()
 }
 
-// TargetsChanged enqueues every file system. The sync of each finds the claims that want it now, so
-// many at a time.
+// TargetsChanged enqueues every file system.
 func (c *Controller) TargetsChanged() {
 	snapshot := c.view.Targets()
 	for id := range snapshot.FileSystems {
@@ -123,7 +116,7 @@ func (c *Controller) TargetsChanged() {
 	for id := range snapshot.Gone {
 		c.look(id) // what waits for its trash waits for nothing
 	}
-	for _, id := range c.pace.known() {
+	for _, id := range c.metrics.fileSystems() {
 		c.look(id) // it may have left the table
 	}
 }
@@ -131,7 +124,7 @@ func (c *Controller) TargetsChanged() {
 func (c *Controller) watch() error {
 	caches := c.view.Caches
 	var errs []error
-	for _, informer := range []cache.SharedIndexInformer{caches.Claims, caches.Volumes, caches.Classes, caches.Jobs, caches.Pods, caches.Warnings} {
+	for _, informer := range []cache.SharedIndexInformer{caches.Claims, caches.Volumes, caches.Jobs, caches.Pods, caches.Warnings} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 			AddFunc:    c.changed,
 			UpdateFunc: func(_, after any) { c.changed(after) },
@@ -145,8 +138,8 @@ func (c *Controller) watch() error {
 	return nil
 }
 
-// changed finds the file systems for which something may have begun or ended to wait. A standby
-// does not: Run finds them all.
+// changed finds the file systems whose Jobs or root claim an object is about. Which operations wait
+// there, the view tells. A standby does not: Run finds them all.
 func (c *Controller) changed(object any) {
 	if !c.queue.Running() {
 		return
@@ -159,10 +152,6 @@ func (c *Controller) changed(object any) {
 		c.claimChanged(o)
 	case *corev1.PersistentVolume:
 		c.volumeChanged(o)
-	case *storagev1.StorageClass:
-		if o.Provisioner == c.view.Provisioner {
-			c.TargetsChanged() // its claims may want any of them
-		}
 	case *batchv1.Job:
 		c.addJob(o.Name)
 	case *corev1.Pod:
@@ -178,7 +167,6 @@ func (c *Controller) claimChanged(claim *corev1.PersistentVolumeClaim) {
 	if id, ok := strings.CutPrefix(claim.Name, wellknown.RootVolumePrefix); ok && claim.Namespace == c.options.Jobs.Namespace {
 		c.look(id)
 	}
-	c.lookFor(claim.UID)
 	if c.view.Caches.Claim(claim.UID) == nil {
 		c.lookAtJobsOf(volumes.VolumeName(claim.UID))
 	}
@@ -201,25 +189,8 @@ func (c *Controller) volumeChanged(object *corev1.PersistentVolume) {
 	if read.Kind == volumes.Root || object.DeletionTimestamp != nil {
 		c.look(read.FileSystemID) // a Job may be used up now
 	}
-	if read.Kind == volumes.Original {
-		c.look(read.FileSystemID) // a directory may be only its owners' now
-	}
-	for _, uid := range volumes.ClaimsOf(object) {
-		c.lookFor(uid)
-	}
 	if len(c.view.Caches.JobsOfVolume(object.Name)) > 0 {
 		c.look(read.FileSystemID)
-	}
-}
-
-// lookFor adds the file systems of the operations that a claim and its volumes wait for.
-func (c *Controller) lookFor(uid types.UID) {
-	if uid == "" {
-		return
-	}
-	for _, w := range lifecycle.Decide(c.view.State(uid)).Waiting() {
-		c.passes.ask(w.FileSystemID, uid)
-		c.look(w.FileSystemID)
 	}
 }
 
@@ -240,47 +211,17 @@ func (c *Controller) addEvent(event *corev1.Event) {
 	c.addJob(name)
 }
 
+// lookDelay lets what happens together be one sync. A lone claim hardly notices.
+const lookDelay = 20 * time.Millisecond
+
 // look enqueues a file system, for soon.
-func (c *Controller) look(id string) {
-	c.passes.restart(id)
-	c.queue.AddAfter(id, c.pace.rest(id))
-}
+func (c *Controller) look(id string) { c.queue.AddAfter(id, lookDelay) }
 
 // sync observes one file system and does what is to be done.
 func (c *Controller) sync(ctx context.Context, id string) (again time.Duration, err error) {
-	began := time.Now()
 	w := c.observe(id)
-	p := decide(w)
-	c.pace.took(id, time.Since(began))
-	again, err = c.apply(ctx, w, p)
-	return c.next(w, p, again), err
-}
-
-// next is how long to wait for the next sync; 0 waits for an event, such as the end of the Job that
-// runs.
-func (c *Controller) next(w world, p plan, again time.Duration) time.Duration {
-	var at, rested time.Time
-	if again > 0 {
-		at = w.now.Add(again)
+	if _, known := c.view.Targets().FileSystems[id]; !known {
+		c.metrics.forget(id)
 	}
-	if p.running == nil {
-		rested = w.now.Add(c.pace.rest(w.id))
-	}
-	at = c.passes.again(w.id, at, rested)
-	if _, known := c.view.Targets().FileSystems[w.id]; !known {
-		c.forget(w)
-	}
-	if at.IsZero() {
-		return 0
-	}
-	return max(at.Sub(w.now), lookDelay)
-}
-
-// forget drops what is kept for a file system that has left the table.
-func (c *Controller) forget(w world) {
-	c.metrics.forget(w.id)
-	if len(w.named) == 0 {
-		c.passes.forget(w.id)
-		c.pace.forget(w.id)
-	}
+	return c.apply(ctx, w, decide(w))
 }

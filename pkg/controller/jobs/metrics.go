@@ -3,6 +3,9 @@ package jobs
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -11,6 +14,9 @@ import (
 )
 
 type metrics struct {
+	mu    sync.Mutex
+	known map[string]bool // guarded by mu; the file systems with a series
+
 	jobs       *prometheus.CounterVec
 	operations prometheus.Histogram
 	trash      *prometheus.GaugeVec
@@ -18,6 +24,7 @@ type metrics struct {
 
 func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
+		known: map[string]bool{},
 		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "efs_stunnel_manager_jobs_created_total",
 			Help: "Kubernetes Jobs created, by kind: mount or sweep.",
@@ -49,8 +56,22 @@ func (m *metrics) created(kind mountjobs.Kind, operations int) {
 
 // swept has one series for each file system, of which a cluster has tens.
 func (m *metrics) swept(fileSystemID string, s directories.Swept) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known[fileSystemID] = true
 	m.trash.WithLabelValues(fileSystemID).Set(float64(s.Kept))
 }
 
 // forget ends the series of a file system that is gone.
-func (m *metrics) forget(fileSystemID string) { m.trash.DeleteLabelValues(fileSystemID) }
+func (m *metrics) forget(fileSystemID string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.known, fileSystemID)
+	m.trash.DeleteLabelValues(fileSystemID)
+}
+
+func (m *metrics) fileSystems() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.known))
+}

@@ -6,7 +6,6 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -31,8 +30,8 @@ type world struct {
 	gone bool
 	// erased says that the file system provably no longer exists, and its trash with it.
 	erased bool
-	// waiting are the operations that wait, due or not. Finding them costs a look at every
-	// claim, so it is done only when they can be used.
+	// waiting are the operations that wait, due or not, in their order. They are sorted only when
+	// they can be used.
 	waiting func() []lifecycle.Wanted
 	// agents are those on nodes that take Jobs.
 	agents []*corev1.Pod
@@ -60,12 +59,15 @@ type sweepJob struct {
 	fresh   bool
 }
 
+// mostWaiting is more than one Job carries: some may not be wanted any more when they are read live.
+const mostWaiting = 1024
+
 func (c *Controller) observe(id string) world {
 	w := world{
 		id:      id,
 		now:     c.view.Now(),
 		named:   c.view.Caches.JobsOfFileSystem(id),
-		waiting: func() []lifecycle.Wanted { return c.waiting(id) },
+		waiting: func() []lifecycle.Wanted { return c.view.Waiting(id, mostWaiting) },
 		agents:  c.agents(),
 
 		sweepDelay: c.options.SweepDelay,
@@ -140,53 +142,4 @@ func (c *Controller) observeRoot(w *world) {
 	w.notReady = pair.Ready()
 	_, known := c.view.Targets().FileSystems[w.id]
 	w.gone, w.erased = !known && w.rootGoes(), c.view.Targets().Gone[w.id]
-}
-
-// waiting decides about what may want something of a file system: claims without a volume, volumes
-// that are not simply bound, and what was begun for claims that are gone. Where these are many, it
-// decides about some of them, and other syncs about the others.
-func (c *Controller) waiting(id string) []lifecycle.Wanted {
-	var found []lifecycle.Wanted
-	for uid := range c.concerned(id) {
-		for _, w := range lifecycle.Decide(c.view.State(uid)).Waiting() {
-			if w.FileSystemID == id {
-				found = append(found, w)
-			}
-		}
-	}
-	return found
-}
-
-func (c *Controller) concerned(id string) map[types.UID]bool {
-	first, chosen := c.passes.next(id, c.candidates(id))
-	uids := make(map[types.UID]bool, len(first)+len(chosen))
-	for _, uid := range first {
-		uids[uid] = true
-	}
-	for _, one := range chosen {
-		uids[one.uid(c.view.Provisioner)] = true
-	}
-	delete(uids, "")
-	return uids
-}
-
-func (c *Controller) candidates(id string) []candidate {
-	var all []candidate
-	for _, claim := range c.view.Caches.UnboundClaims(c.view.Provisioner) {
-		all = append(all, candidate{since: claim.CreationTimestamp.Time, name: string(claim.UID), claim: claim.UID})
-	}
-	for _, object := range c.view.Caches.UnsettledVolumes(id) {
-		all = append(all, candidate{since: object.CreationTimestamp.Time, name: object.Name, volume: object})
-	}
-	for _, job := range c.view.Caches.JobsOfFileSystem(id) {
-		if !slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) {
-			continue
-		}
-		if o, err := c.view.Outcome(job); err == nil && o.State != mountjobs.Succeeded {
-			for _, operation := range o.Operations {
-				all = append(all, candidate{since: job.CreationTimestamp.Time, name: job.Name + "/" + operation.ClaimUID, claim: types.UID(operation.ClaimUID)})
-			}
-		}
-	}
-	return all
 }

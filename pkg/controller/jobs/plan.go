@@ -1,9 +1,7 @@
 package jobs
 
 import (
-	"cmp"
 	"slices"
-	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -82,23 +80,11 @@ func (p *plan) planNext(w world) {
 		p.due = append(p.due, wanted)
 	}
 	p.due = p.holdBackRestores(p.due, w.now)
-	slices.SortFunc(p.due, func(a, b lifecycle.Wanted) int {
-		return cmp.Or(turn(a).Compare(turn(b)), strings.Compare(a.Operation.Volume, b.Operation.Volume))
-	})
 	if len(p.due) == 0 {
 		return
 	}
 	p.wait = w.notReady
 	p.avoid = mountjobs.NodesToAvoid(w.failedNodes(), w.agents)
-}
-
-// turn orders what is due by age. A restore that failed goes behind those that wait since: its uid
-// may be one that never comes, and it is tried for ever.
-func turn(wanted lifecycle.Wanted) time.Time {
-	if wanted.Operation.Kind == directories.Restore && wanted.Due.After(wanted.Since) {
-		return wanted.Due
-	}
-	return wanted.Since
 }
 
 // holdBackRestores gives the operations that are due, unless all are restores that failed time and
@@ -110,8 +96,8 @@ func (p *plan) holdBackRestores(due []lifecycle.Wanted, now time.Time) []lifecyc
 		if wanted.Operation.Kind != directories.Restore || volumes.AttemptOf(wanted.Operation) <= promptTries {
 			return due
 		}
-		if first.IsZero() || turn(wanted).Before(first) {
-			first = turn(wanted)
+		if first.IsZero() || wanted.Turn().Before(first) {
+			first = wanted.Turn()
 		}
 	}
 	if at := first.Add(rideTime); !first.IsZero() && at.After(now) {

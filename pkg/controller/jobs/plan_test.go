@@ -3,6 +3,7 @@ package jobs
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 	"time"
 
@@ -100,7 +101,9 @@ func tried(volume string, number int, since, due time.Time) lifecycle.Wanted {
 	return w
 }
 
+// worldWith has the operations wait in their order, as the view gives them.
 func worldWith(mounts []mountJob, waiting ...lifecycle.Wanted) world {
+	slices.SortFunc(waiting, func(a, b lifecycle.Wanted) int { return a.Turn().Compare(b.Turn()) })
 	return world{id: fileSystem, now: now, sweepDelay: defaultSweepDelay, mounts: mounts, waiting: func() []lifecycle.Wanted { return waiting }}
 }
 
@@ -129,7 +132,7 @@ func TestDecideNextJob(t *testing.T) {
 		"restores that failed often, a Job runs": {world: worldWith([]mountJob{mounted(1, runs)}, tried("r1", 3, ago(time.Hour), ago(time.Minute))), running: true, again: now.Add(time.Hour)},
 		"nothing":                                {world: worldWith(nil)},
 		"one":                                    {world: worldWith(nil, ready), due: []string{"v1"}},
-		"oldest first":                           {world: worldWith(nil, ready, older), due: []string{"v2", "v1"}},
+		"two":                                    {world: worldWith(nil, ready, older), due: []string{"v1", "v2"}},
 		"later":                                  {world: worldWith(nil, later), again: later.Due},
 		"some later":                             {world: worldWith(nil, later, ready), due: []string{"v1"}, again: later.Due},
 		"a Job runs":                             {world: worldWith([]mountJob{mounted(1, runs)}, ready), running: true, again: now.Add(time.Hour)},

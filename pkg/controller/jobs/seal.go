@@ -34,6 +34,26 @@ func packedOf(due []lifecycle.Wanted, batch []directories.Operation) []lifecycle
 	return found
 }
 
+// confirm decides once more about the claims whose operations were chosen. What others have done with
+// the same directory since may have changed an operation, or made it unnecessary.
+func (c *Controller) confirm(chosen []lifecycle.Wanted) []lifecycle.Wanted {
+	var confirmed []lifecycle.Wanted
+	for _, before := range chosen {
+		state, plan := c.view.Decide(before.Claim)
+		for _, wanted := range plan.Waiting() {
+			if isSame(before, wanted) && !wanted.Due.After(state.Now) {
+				confirmed = append(confirmed, wanted)
+			}
+		}
+	}
+	return confirmed
+}
+
+func isSame(a, b lifecycle.Wanted) bool {
+	return a.FileSystemID == b.FileSystemID && a.Operation.Volume == b.Operation.Volume &&
+		a.Operation.Kind == b.Operation.Kind && a.Operation.Adopt == b.Operation.Adopt
+}
+
 // seal reads live whatever a batch would take away. Of its operations, those stay that are still
 // right; owners that only the ledger remembers are released with them.
 func (c *Controller) seal(ctx context.Context, batch []lifecycle.Wanted) ([]directories.Operation, error) {

@@ -13,28 +13,23 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // TestLiveReadsAreForTheBatch: of 2,000 volumes that wait for their cleanup in a cluster of 50,000,
 // 512 are read, and no list.
 func TestLiveReadsAreForTheBatch(t *testing.T) {
 	const waiting, batch = 2000, 512
-	c := newLoop(t)
-	p := plan{}
+	l := newLoop(t)
 	for n := range waiting {
 		object := releasedVolume(n, fileSystem)
-		add(t, c.view.Caches.Volumes.GetStore(), object)
-		if err := c.client.Tracker().Add(object); err != nil {
+		add(t, l.view.Caches.Volumes.GetStore(), object)
+		if err := l.client.Tracker().Add(object); err != nil {
 			t.Fatal(err)
 		}
-		p.due = append(p.due, lifecycle.Wanted{
-			FileSystemID: fileSystem, Operation: volumes.Cleanup(volumes.Read(object, wellknown.DefaultProvisioner), "cluster"),
-		})
+		l.view.Decide(claimNumber(n))
 	}
 	const inCluster = int64(50_000)
-	c.client.PrependReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+	l.client.PrependReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		if action.GetResource().Group != "" {
 			return false, nil, nil
 		}
@@ -48,12 +43,13 @@ func TestLiveReadsAreForTheBatch(t *testing.T) {
 		}
 		return true, &corev1.PersistentVolumeClaimList{ListMeta: meta}, nil
 	})
-	c.client.ClearActions()
-	if _, err := c.start(t.Context(), world{id: fileSystem, now: now}, p); err != nil {
+	l.client.ClearActions()
+	w := l.observe(fileSystem)
+	if _, err := l.start(t.Context(), w, decide(w)); err != nil {
 		t.Fatal(err)
 	}
 	reads, lists := map[string]int{}, map[string]int{}
-	for _, action := range c.client.Actions() {
+	for _, action := range l.client.Actions() {
 		switch action.GetVerb() {
 		case "get":
 			reads[action.GetResource().Resource]++
@@ -66,7 +62,7 @@ func TestLiveReadsAreForTheBatch(t *testing.T) {
 			t.Errorf("%s: %d reads and %d lists, want %d and the first page of one", resource, reads[resource], lists[resource], batch)
 		}
 	}
-	created, err := c.client.BatchV1().Jobs("efs-stunnel").List(t.Context(), metav1.ListOptions{})
+	created, err := l.client.BatchV1().Jobs("efs-stunnel").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(created.Items) != 1 {
 		t.Fatalf("%d Jobs, %v", len(created.Items), err)
 	}

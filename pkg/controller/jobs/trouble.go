@@ -56,7 +56,7 @@ func (c *Controller) tellQueued(w world, job string, began time.Time) (again tim
 			continue // its last failure is told, with the time of the next attempt
 		}
 		if young := queuePatience - w.now.Sub(wanted.Since); young > 0 {
-			again = sooner(again, young)
+			again = earliest(again, young)
 			continue
 		}
 		if subject, reason := c.subjectOf(wanted.Operation); reason == wellknown.EventProvisioningFailed {

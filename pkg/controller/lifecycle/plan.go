@@ -4,6 +4,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -12,6 +13,7 @@ import (
 
 // Plan is what is to be done.
 type Plan struct {
+	UID     types.UID // of the claim
 	Claim   ClaimPlan
 	Volumes []VolumePlan // one for each volume that is ours
 }
@@ -85,6 +87,7 @@ type VolumePlan struct {
 
 // Wanted is an operation that waits for a mount Job of its file system.
 type Wanted struct {
+	Claim        types.UID // that was decided about
 	FileSystemID string
 	Operation    directories.Operation
 	// Due is when it may run; not zero after failures.
@@ -96,15 +99,34 @@ type Wanted struct {
 	Blockers []directories.Owner
 }
 
+// Turn orders operations that wait: by age, and those that have failed by when they may run again, so
+// that they do not delay the others.
+func (w Wanted) Turn() time.Time {
+	if w.Due.After(w.Since) {
+		return w.Due
+	}
+	return w.Since
+}
+
 // Decide says what is to be done.
 func Decide(s State) Plan {
-	plan := Plan{Claim: s.planClaim()}
+	plan := Plan{UID: s.UID, Claim: s.planClaim()}
 	for _, v := range s.Volumes {
 		if p, ours := s.planVolume(v); ours {
 			plan.Volumes = append(plan.Volumes, p)
 		}
 	}
 	return plan
+}
+
+// IsUnsettled says that the decision may change without an event about the claim or the file systems.
+func (p ClaimPlan) IsUnsettled() bool {
+	return p.Refusal != "" || p.Wait != "" && !p.LookAgain || p.Conflict != "" || p.Wanted != nil && !p.Wanted.Due.IsZero()
+}
+
+// IsUnsettled says that the decision may change without an event about the volume.
+func (p VolumePlan) IsUnsettled() bool {
+	return p.Problem != "" || p.Wanted != nil && !p.Wanted.Due.IsZero()
 }
 
 // Waiting are the operations that wait for a mount Job.
@@ -117,6 +139,9 @@ func (p Plan) Waiting() []Wanted {
 		if v.Wanted != nil {
 			all = append(all, *v.Wanted)
 		}
+	}
+	for i := range all {
+		all[i].Claim = p.UID
 	}
 	return all
 }

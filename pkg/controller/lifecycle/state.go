@@ -6,8 +6,7 @@
 //	          (mount Job)                              (mount Job)
 //
 // Everything follows from a State. The claims loop carries the decisions out;
-// the jobs loop asks the same questions of the same objects to learn which
-// operations wait for a mount Job, so that neither has to tell the other.
+// the jobs loop has mount Jobs carry out the operations that are wanted.
 package lifecycle
 
 import (

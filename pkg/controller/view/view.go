@@ -1,6 +1,6 @@
 // Package view puts together, from the caches, what package lifecycle decides
-// from. The claims loop and the jobs loop look through the same view, so they
-// see the same.
+// from, and indexes the operations that wait for a mount Job: the claims loop
+// decides, and the jobs loop reads the index.
 package view
 
 import (
@@ -35,14 +35,19 @@ type View struct {
 	// unless it is set before the loops run.
 	Now func() time.Time
 
+	// OnWanted is called with a file system for which other operations wait than before. It does
+	// nothing unless it is set before the loops run.
+	OnWanted func(fileSystemID string)
+
 	outcomes  outcomes
 	originals originals
 	counts    *volumeCounts
+	wanted    wanted
 }
 
 // New makes a view. It is to be called before the caches run.
 func New(settings lifecycle.Settings, c *caches.Caches, snapshot func() targets.Snapshot) (*View, error) {
-	v := &View{Settings: settings, Caches: c, Targets: snapshot, Now: time.Now}
+	v := &View{Settings: settings, Caches: c, Targets: snapshot, Now: time.Now, OnWanted: func(string) {}}
 	v.counts = newVolumeCounts(c.Volumes.GetStore(), v.directoryOf)
 	if err := c.Volumes.AddIndexers(cache.Indexers{byOriginal: v.originalsPlaces, byChange: v.counts.note}); err != nil {
 		return nil, fmt.Errorf("indexing volumes: %w", err)

@@ -1,0 +1,69 @@
+package jobs
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/targets"
+	"gnuthought.com/efs-stunnel/pkg/directories"
+)
+
+// decided is how many claims one function has the controller decide about.
+func (l loop) decided(f func()) int64 {
+	before := l.decisions.Load()
+	f()
+	return l.decisions.Load() - before
+}
+
+// TestSyncDecidesAboutTheClaimsOfItsJobOnly, however many wait.
+func TestSyncDecidesAboutTheClaimsOfItsJobOnly(t *testing.T) {
+	l := newLoop(t)
+	for n := range 3000 {
+		claim := waitingClaim(n, fileSystem)
+		add(t, l.view.Caches.Claims.GetStore(), claim)
+		l.view.Decide(claim.UID)
+	}
+	var p plan
+	if got := l.decided(func() { p = decide(l.observe(fileSystem)) }); got > 1 {
+		t.Errorf("a look decides about %d claims, want none", got)
+	}
+	if len(p.due) != mostWaiting || p.due[0].Claim != claimNumber(0) {
+		t.Errorf("got %d operations that are due, the first one of claim %s", len(p.due), p.due[0].Claim)
+	}
+	if got := l.decided(func() { l.confirm(p.due[:l.options.Batch]) }); got != int64(l.options.Batch) {
+		t.Errorf("a Job of %d operations decides about %d claims", l.options.Batch, got)
+	}
+}
+
+// TestTargetsChangedDecidesAboutNothing: it enqueues the file systems.
+func TestTargetsChangedDecidesAboutNothing(t *testing.T) {
+	c := newLoop(t)
+	for n := range 100 {
+		add(t, c.view.Caches.Claims.GetStore(), waitingClaim(n, fileSystem))
+	}
+	if got := c.decided(c.TargetsChanged); got != 0 {
+		t.Errorf("it decides about %d claims at once", got)
+	}
+}
+
+// TestSeriesOfAFileSystemThatIsGone ends.
+func TestSeriesOfAFileSystemThatIsGone(t *testing.T) {
+	c := newLoop(t)
+	c.metrics.swept(fileSystem, directories.Swept{Kept: 7})
+	sync := func() {
+		if _, err := c.sync(t.Context(), fileSystem); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if sync(); testutil.CollectAndCount(c.metrics.trash) != 1 {
+		t.Error("a file system of the table has no series")
+	}
+	c.view.Targets = func() targets.Snapshot { return targets.Snapshot{Known: true} }
+	if sync(); testutil.CollectAndCount(c.metrics.trash) != 0 {
+		t.Error("the series stays")
+	}
+	if left := c.metrics.fileSystems(); len(left) != 0 {
+		t.Errorf("%q are remembered", left)
+	}
+}

@@ -1,0 +1,117 @@
+package view
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+)
+
+// wanted is the index of the operations that wait for a mount Job, as the claims loop decided them
+// last. It is derived from the objects: a new leader fills it when it decides about every claim.
+type wanted struct {
+	mu           sync.Mutex
+	byClaim      map[types.UID][]lifecycle.Wanted
+	byFileSystem map[string]map[types.UID][]lifecycle.Wanted // the same slices
+}
+
+// Decide decides about a claim, and indexes the operations that it waits for.
+func (v *View) Decide(uid types.UID) (lifecycle.State, lifecycle.Plan) {
+	state := v.State(uid)
+	plan := lifecycle.Decide(state)
+	for _, id := range v.wanted.set(uid, plan.Waiting()) {
+		v.OnWanted(id)
+	}
+	return state, plan
+}
+
+// Waiting are the operations that wait for a mount Job of a file system, due or not: at most so many,
+// those whose turn is first.
+func (v *View) Waiting(fileSystemID string, most int) []lifecycle.Wanted {
+	return first(v.wanted.of(fileSystemID), most)
+}
+
+// set returns the file systems that have new operations.
+func (w *wanted) set(uid types.UID, operations []lifecycle.Wanted) (changed []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.byClaim[uid]
+	if len(before) == 0 && len(operations) == 0 || reflect.DeepEqual(before, operations) {
+		return nil
+	}
+	for _, o := range before {
+		w.remove(o.FileSystemID, uid)
+	}
+	delete(w.byClaim, uid)
+	if len(operations) == 0 {
+		return nil
+	}
+	if w.byClaim == nil {
+		w.byClaim, w.byFileSystem = map[types.UID][]lifecycle.Wanted{}, map[string]map[types.UID][]lifecycle.Wanted{}
+	}
+	w.byClaim[uid] = operations
+	for _, o := range operations {
+		if w.byFileSystem[o.FileSystemID] == nil {
+			w.byFileSystem[o.FileSystemID] = map[types.UID][]lifecycle.Wanted{}
+		}
+		w.byFileSystem[o.FileSystemID][uid] = operations
+		if !slices.Contains(changed, o.FileSystemID) {
+			changed = append(changed, o.FileSystemID)
+		}
+	}
+	return changed
+}
+
+func (w *wanted) remove(fileSystemID string, uid types.UID) {
+	delete(w.byFileSystem[fileSystemID], uid)
+	if len(w.byFileSystem[fileSystemID]) == 0 {
+		delete(w.byFileSystem, fileSystemID)
+	}
+}
+
+func (w *wanted) of(fileSystemID string) []*lifecycle.Wanted {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	found := make([]*lifecycle.Wanted, 0, len(w.byFileSystem[fileSystemID]))
+	for _, operations := range w.byFileSystem[fileSystemID] { // replaced as a whole, never changed
+		for i := range operations {
+			if operations[i].FileSystemID == fileSystemID {
+				found = append(found, &operations[i])
+			}
+		}
+	}
+	return found
+}
+
+// first are the operations whose turn is first, in order. Thousands are never sorted for a few.
+func first(all []*lifecycle.Wanted, most int) []lifecycle.Wanted {
+	kept := make([]*lifecycle.Wanted, 0, min(len(all), 2*most))
+	full := false
+	for _, w := range all {
+		if full && compare(w, kept[most-1]) > 0 {
+			continue
+		}
+		kept = append(kept, w)
+		if len(kept) == 2*most {
+			slices.SortFunc(kept, compare)
+			kept, full = kept[:most], true
+		}
+	}
+	slices.SortFunc(kept, compare)
+	sorted := make([]lifecycle.Wanted, min(len(kept), most))
+	for i := range sorted {
+		sorted[i] = *kept[i]
+	}
+	return sorted
+}
+
+func compare(a, b *lifecycle.Wanted) int {
+	if order := a.Turn().Compare(b.Turn()); order != 0 {
+		return order
+	}
+	return strings.Compare(a.Operation.Volume, b.Operation.Volume)
+}

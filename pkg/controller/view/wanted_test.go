@@ -1,0 +1,85 @@
+package view
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/directories"
+)
+
+func wantedOn(fileSystem, volume string, since, due time.Time) lifecycle.Wanted {
+	return lifecycle.Wanted{
+		FileSystemID: fileSystem, Since: since, Due: due,
+		Operation: directories.Operation{Owner: directories.Owner{Volume: volume}},
+	}
+}
+
+func volumesOf(operations []lifecycle.Wanted) []string {
+	var names []string
+	for _, o := range operations {
+		names = append(names, o.Operation.Volume)
+	}
+	return names
+}
+
+func TestIndexHasTheLatestDecisionAboutEachClaim(t *testing.T) {
+	now := time.Now()
+	one, two := wantedOn("fs-1", "one", now, time.Time{}), wantedOn("fs-2", "two", now, time.Time{})
+	var w wanted
+	for i, step := range []struct {
+		claim      types.UID
+		operations []lifecycle.Wanted
+		changed    []string
+		first      []string // on fs-1
+		second     []string // on fs-2
+	}{
+		{"a", []lifecycle.Wanted{one}, []string{"fs-1"}, []string{"one"}, nil},
+		{"a", []lifecycle.Wanted{one}, nil, []string{"one"}, nil},
+		{"b", nil, nil, []string{"one"}, nil},
+		{"b", []lifecycle.Wanted{one, two}, []string{"fs-1", "fs-2"}, []string{"one", "one"}, []string{"two"}},
+		{"a", []lifecycle.Wanted{two}, []string{"fs-2"}, []string{"one"}, []string{"two", "two"}},
+		{"b", nil, nil, nil, []string{"two"}},
+		{"a", nil, nil, nil, nil},
+	} {
+		if diff := cmp.Diff(step.changed, w.set(step.claim, step.operations)); diff != "" {
+			t.Errorf("step %d: file systems with other operations (-want +got):\n%s", i, diff)
+		}
+		got := [][]string{volumesOf(first(w.of("fs-1"), 10)), volumesOf(first(w.of("fs-2"), 10))}
+		if diff := cmp.Diff([][]string{step.first, step.second}, got); diff != "" {
+			t.Errorf("step %d: operations (-want +got):\n%s", i, diff)
+		}
+	}
+	if len(w.byClaim) > 0 || len(w.byFileSystem) > 0 {
+		t.Errorf("an index without operations keeps %v and %v", w.byClaim, w.byFileSystem)
+	}
+}
+
+// TestOperationsAreOrderedByAge, and those that failed by when they may run again.
+func TestOperationsAreOrderedByAge(t *testing.T) {
+	now := time.Now()
+	minutes := func(n int) time.Time { return now.Add(time.Duration(n) * time.Minute) }
+	all := []*lifecycle.Wanted{}
+	for _, w := range []lifecycle.Wanted{
+		wantedOn("fs-1", "new", minutes(-1), time.Time{}),
+		wantedOn("fs-1", "failed", minutes(-60), minutes(5)),
+		wantedOn("fs-1", "old", minutes(-30), time.Time{}),
+		wantedOn("fs-1", "failed-long-ago", minutes(-60), minutes(-10)),
+		wantedOn("fs-1", "same-age", minutes(-30), time.Time{}),
+	} {
+		all = append(all, &w)
+	}
+	order := []string{"old", "same-age", "failed-long-ago", "new", "failed"}
+	for most := range len(order) + 2 {
+		for range len(all) {
+			all = append(all[1:], all[0])
+			if got, want := volumesOf(first(all, most)), order[:min(most, len(order))]; !slices.Equal(got, want) {
+				t.Errorf("the first %d are %q, want %q", most, got, want)
+			}
+		}
+	}
+}
