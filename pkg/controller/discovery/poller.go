@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -38,19 +39,26 @@ func newPoller(api API, o Options, failed, changed func()) *poller {
 	}
 }
 
-// run polls until the context ends.
+// run polls until the context ends. A poll that failed is tried again with backoff, after the interval
+// at most.
 func (p *poller) run(ctx context.Context) {
+	retry := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(2*kickInterval), backoff.WithMaxInterval(p.interval), backoff.WithMaxElapsedTime(0))
 	for ctx.Err() == nil {
-		begin := time.Now()
-		p.poll(ctx)
+		begin, interval := time.Now(), wait.Jitter(p.interval, wellknown.PollingJitter)
+		if p.poll(ctx) {
+			retry.Reset()
+		} else {
+			interval = min(interval, retry.NextBackOff())
+		}
 		p.describePoints(ctx)
-		p.rest(ctx, begin)
+		p.rest(ctx, begin, interval)
 	}
 }
 
-// rest is the time until the next poll. Questions are answered meanwhile.
-func (p *poller) rest(ctx context.Context, begin time.Time) {
-	regular := begin.Add(wait.Jitter(p.interval, wellknown.PollingJitter))
+// rest waits for the next poll. Questions are answered meanwhile.
+func (p *poller) rest(ctx context.Context, begin time.Time, interval time.Duration) {
+	regular := begin.Add(interval)
 	timer := time.NewTimer(time.Until(regular))
 	defer timer.Stop()
 	for {
@@ -71,12 +79,13 @@ func (p *poller) rest(ctx context.Context, begin time.Time) {
 	}
 }
 
-func (p *poller) poll(ctx context.Context) {
+// poll returns whether the API has answered.
+func (p *poller) poll(ctx context.Context) bool {
 	limited, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	listing, err := p.api.ListFileSystems(limited)
 	if ctx.Err() != nil {
-		return
+		return false
 	}
 	if err != nil {
 		p.failed()
@@ -87,6 +96,7 @@ func (p *poller) poll(ctx context.Context) {
 			f.listing, f.succeeded = listing, p.now()
 		}
 	})
+	return err == nil
 }
 
 // answer asks for single file systems, once after each listing.

@@ -102,6 +102,29 @@ func TestKicksAreAtMostOnePollInTenSeconds(t *testing.T) {
 	})
 }
 
+func TestFailedPollsAreTriedAgainWithBackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := efstest.New(fileSystem("fs-1", "a"))
+		api.FailList(errBoom)
+		startPoller(t, api)
+		pass(31 * time.Second)
+		if got := api.Calls().List; got != 2 {
+			t.Errorf("%d polls in the first half minute, want 2", got)
+		}
+		pass(10 * time.Minute)
+		if got := api.Calls().List; got < 11 || got > 25 {
+			t.Errorf("%d polls in 10 minutes, want one in each interval of a minute, or somewhat more", got)
+		}
+		api.FailList(nil)
+		pass(70 * time.Second)
+		before := api.Calls().List
+		pass(59 * time.Second)
+		if got := api.Calls().List - before; got > 1 {
+			t.Errorf("%d polls within an interval after an answer, want 1", got)
+		}
+	})
+}
+
 func TestFailedPollsKeepTheLastListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := efstest.New(fileSystem("fs-1", "a"))
