@@ -3,6 +3,9 @@
 package e2e
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"strings"
 	"sync"
@@ -17,7 +20,7 @@ func examplesRun(l *lab) {
 	ns := l.namespace("demo")
 	l.kubectl("-n", ns, "apply", "-k", "hack/demo")
 	l.podsShareAClaim(ns)
-	l.replicasAreApart(ns)
+	l.replicasAreApart(ns, "counter", "data", "name")
 }
 
 func (l *lab) podsShareAClaim(ns string) {
@@ -53,13 +56,15 @@ func (l *lab) podsShareAClaim(ns string) {
 	}
 }
 
-func (l *lab) replicasAreApart(ns string) {
+// replicasAreApart waits until each of three replicas has its name in a file of its own directory.
+func (l *lab) replicasAreApart(ns, set, claim, file string) {
 	l.Helper()
-	l.kubectl("-n", ns, "rollout", "status", "statefulset/counter", "--timeout="+limit.String())
+	l.kubectl("-n", ns, "rollout", "status", "statefulset/"+set, "--timeout="+limit.String())
 	var paths []string
-	for _, replica := range []string{"counter-0", "counter-1", "counter-2"} {
-		data := l.claimed(ns, "data-"+replica)
-		data.await("name", replica+"\n") // a container that runs may not have begun its work
+	for i := range 3 {
+		replica := fmt.Sprintf("%s-%d", set, i)
+		data := l.claimed(ns, claim+"-"+replica)
+		data.await(file, replica+"\n") // a container that runs may not have begun its work
 		paths = append(paths, data.path)
 	}
 	if paths[0] == paths[1] || paths[1] == paths[2] || paths[0] == paths[2] {
@@ -127,6 +132,30 @@ func retainedDataStays(l *lab) {
 	l.inPod(ns, read)
 }
 
+// deletedDataComesBack from the trash to the directory of the claim that asks for it.
+func deletedDataComesBack(l *lab) {
+	ns := l.namespace("undelete")
+	l.classes(classText("e2e-keeping", "default_file_system_id: "+shared, "keep_deleted: 72h"), "e2e-keeping")
+	l.apply(ns, claim("deleted", "e2e-keeping", "volume_name: deleted"))
+	deleted := l.claimed(ns, "deleted")
+	deleted.write("worth keeping")
+	uid := l.kubectl("-n", ns, "get", "pvc", "deleted", "-o", "jsonpath={.metadata.uid}")
+	l.kubectl("-n", ns, "delete", "pvc", "deleted")
+	l.wait(ns, "delete", "pv/"+deleted.volume)
+	if _, err := os.Stat(deleted.file("")); !errors.Is(err, fs.ErrNotExist) {
+		l.Errorf("%s is not deleted: %v", deleted.path, err)
+	}
+
+	restore := "\n  annotations: {efs-stunnel.gnuthought.com/restore: " + uid + "}"
+	l.apply(ns, strings.Replace(claim("back", "e2e-keeping", "volume_name: back"), `metadata: {name: "back"}`, "metadata:\n  name: back"+restore, 1))
+	back := l.claimed(ns, "back")
+	back.want("file", "worth keeping")
+	if want := "/" + ns + "/back"; back.path != want {
+		l.Errorf("the data came back to %s, want %s", back.path, want)
+	}
+	deleted.wantGone()
+}
+
 // deleteWhileApplying deletes an object in the same moment as others are created.
 func (l *lab) deleteWhileApplying(namespace, object, others string) {
 	l.Helper()
@@ -178,16 +207,23 @@ func subPathIsInside(l *lab) {
 	data.want("in/side/file", "inside\n")
 }
 
-// classText is a class's text, with one parameter more.
-func classText(name, parameter string) string {
+// classText is a class's text, with parameters as key: value.
+func classText(name string, parameters ...string) string {
 	return "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: " + name + "}\n" +
-		"provisioner: gnuthought.com/efs-stunnel\nallowVolumeExpansion: true\nparameters: {" + parameter + "}\n---\n"
+		"provisioner: gnuthought.com/efs-stunnel\nallowVolumeExpansion: true\nparameters: {" + strings.Join(parameters, ", ") + "}\n---\n"
+}
+
+// classes applies the text of some, and deletes them at the end of the scenario.
+func (l *lab) classes(text string, names ...string) {
+	l.Helper()
+	l.Cleanup(func() { l.kubectl(append([]string{"delete", "storageclass", "--ignore-not-found"}, names...)...) })
+	l.apply("default", text)
 }
 
 func classesChooseFileSystems(l *lab) {
 	ns := l.namespace("classes")
-	l.apply(ns, classText("e2e-shared", "default_file_system_id: "+shared)+classText("e2e-archive", "file_system_tags: Name=archive"))
-	l.Cleanup(func() { l.kubectl("delete", "storageclass", "e2e-shared", "e2e-archive") })
+	l.classes(classText("e2e-shared", "default_file_system_id: "+shared)+classText("e2e-archive", "file_system_tags: Name=archive"),
+		"e2e-shared", "e2e-archive")
 	l.apply(ns, claim("on-shared", "e2e-shared", "volume_name: same")+claim("on-archive", "e2e-archive", "volume_name: same"))
 	for name, want := range map[string]string{"on-shared": shared, "on-archive": archive} {
 		data := l.claimed(ns, name)

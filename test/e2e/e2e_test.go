@@ -32,6 +32,9 @@ var claims = []scenario{
 	{"a volume of the original system is adopted", originalVolumeIsAdopted},
 	{"SharedVolumes give access points to namespaces", sharedVolumesServe},
 	{"a class's mount options reach the mount", mountOptionsAreMounted},
+	{"a class says when directories are made, where, and whose they are", classesShapeDirectories},
+	{"deleted data comes back into a new claim", deletedDataComesBack},
+	{"claims share a directory, and a forged volume removes nothing", claimsShareADirectory},
 	{"the supervisor has neither token nor credentials", supervisorHasNoIdentity},
 }
 
@@ -49,15 +52,21 @@ var longScenarios = []scenario{
 		{"a subPath is made inside the directory", subPathIsInside},
 		{"two classes lead to two file systems", classesChooseFileSystems},
 		{"a refused claim is told why, and accepted once mended", refusedClaimIsTold},
+		{"the StatefulSet of efs-provisioner keeps its replicas apart", efsProvisionerReplicasAreApart},
 	})},
 	{"newcomers", sideBySide([]scenario{
 		{"a node comes later", nodeComesLater},
 		{"a file system that asks for signatures gets them", identityOpensTheDoor},
 	})},
 	{"a file system comes later", fileSystemComesLater},
+	{"a One Zone file system has its pods in its zone", oneZoneHasItsPods},
 	{"a root volume that is deleted comes back", rootVolumeComesBack},
 	{"a table that is deleted comes back", tableComesBack},
-	{"a manager outside the cluster serves it", managerServesFromOutside},
+	{"a manager outside the cluster", whileManagerIsOutside([]scenario{
+		{"it serves the cluster", managerServesFromOutside},
+		{"a claim that fails too often is given up until its class changes", failingClaimIsGivenUp},
+		{"a copy of a file system is served under its alias", copyIsServed},
+	})},
 	{"a drained node gives its writer away", drainMovesTheWriter},
 	{"a pinned server that is not EFS is served", foreignServerIsServed},
 	{"a full disk stops no tunnel", fullDiskStopsNothing},

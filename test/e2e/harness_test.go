@@ -210,6 +210,20 @@ func (l *lab) inPod(namespace, line string) {
 	})
 }
 
+// awaitEvent waits until an event of an object has a text in its message. Events of what has no
+// namespace are in default.
+func (l *lab) awaitEvent(namespace, object, reason, text string) {
+	l.Helper()
+	l.eventually("the event "+reason+" of "+object, func() string {
+		messages := l.kubectl("-n", namespace, "get", "events", "--field-selector", "reason="+reason+",involvedObject.name="+object,
+			"-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
+		if !strings.Contains(messages, text) {
+			return fmt.Sprintf("%q does not say %q", messages, text)
+		}
+		return ""
+	})
+}
+
 // heard is the log of a pod, or why it cannot be had now.
 func (l *lab) heard(namespace, pod string, args ...string) (log string, err error) {
 	l.Helper()

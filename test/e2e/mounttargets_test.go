@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"encoding/json"
-	"strings"
 	"time"
 )
 
@@ -71,14 +70,7 @@ func (w *writing) certificateIsWrong(serving mountTarget, set func(target mountT
 	w.wantLines("certificate of the mount target has expired, and stunnel is killed", func() {
 		l.onNode(w.node, "pkill -KILL -x stunnel")
 	})
-	l.eventually("the node to tell of the certificate", func() string {
-		told := l.kubectl("get", "events", "--field-selector", "reason=TunnelUnhealthy,involvedObject.name="+w.node,
-			"-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
-		if !strings.Contains(told, "CertificateExpired") {
-			return "the events say " + told
-		}
-		return ""
-	})
+	l.awaitEvent("default", w.node, "TunnelUnhealthy", "CertificateExpired")
 	set(serving, "--certificate=ok")
 }
 

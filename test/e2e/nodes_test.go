@@ -35,9 +35,8 @@ func supervisorHasNoIdentity(l *lab) {
 func mountOptionsAreMounted(l *lab) {
 	ns := l.namespace("options")
 	const name = "e2e-options"
-	l.Cleanup(func() { l.kubectl("delete", "storageclass", name, "--ignore-not-found") })
-	options := strings.Replace(classText(name, "default_file_system_id: "+shared), "---\n", "mountOptions: [rsize=65536, acregmax=7]\n---\n", 1)
-	l.apply(ns, options+claim("data", name)+pod("persistentVolumeClaim: {claimName: data}", ""))
+	l.classes(strings.Replace(classText(name, "default_file_system_id: "+shared), "---\n", "mountOptions: [rsize=65536, acregmax=7]\n---\n", 1), name)
+	l.apply(ns, claim("data", name)+pod("persistentVolumeClaim: {claimName: data}", ""))
 	data := l.claimed(ns, "data")
 	l.wait(ns, "condition=Ready", "pod/user")
 	node := l.kubectl("-n", ns, "get", "pod", "user", "-o", "jsonpath={.spec.nodeName}")
@@ -89,7 +88,7 @@ func hijackedPortIsNoticed(l *lab) {
 	restore := l.redirect(node, port, l.kubectl("-n", ns, "get", "pod", "user", "-o", "jsonpath={.status.podIP}"))
 	l.Cleanup(restore)
 	l.connect(node, port) // tunnels that nobody uses are not probed through their ports
-	l.awaitHijackEvent(node, port)
+	l.awaitEvent("default", node, "PortHijacked", fmt.Sprintf("hostPort %d", port))
 	restore()
 	l.eventually("the agent to see that it is over", func() string {
 		sample := fmt.Sprintf(`efs_stunnel_node_tunnel_hijacked{tunnel="%s"}`, archive)
@@ -99,18 +98,6 @@ func hijackedPortIsNoticed(l *lab) {
 		return ""
 	})
 	l.disconnect(node)
-}
-
-func (l *lab) awaitHijackEvent(node string, port int) {
-	l.Helper()
-	l.eventually("the agent to notice that its port is redirected", func() string {
-		told := l.kubectl("get", "events", "--field-selector", "reason=PortHijacked,involvedObject.name="+node,
-			"-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
-		if !strings.Contains(told, fmt.Sprintf("hostPort %d", port)) {
-			return "the events say " + told
-		}
-		return ""
-	})
 }
 
 // redirect does to a node's port what the plugin portmap does for a hostPort: the lab's network

@@ -8,20 +8,37 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
+
+	"github.com/google/go-cmp/cmp"
 )
 
-// managerServesFromOutside runs the manager on this machine, as docs/operations.md says, with the
-// rights of the shipped roles.
+// Settings of the manager on this machine.
+const (
+	failedSetups = 2
+	restored     = "fs-0123456789abcdefc" // which its marker says is shared
+)
+
+// whileManagerIsOutside runs scenarios with the one manager on this machine, as docs/operations.md
+// says, with the rights of the shipped roles.
+func whileManagerIsOutside(scenarios []scenario) func(*lab) {
+	return func(l *lab) {
+		l.kubectl("-n", system, "scale", "deployment/efs-manager", "--replicas=0")
+		l.Cleanup(func() {
+			l.kubectl("-n", system, "scale", "deployment/efs-manager", "--replicas=2")
+			l.kubectl("-n", system, "rollout", "status", "deployment/efs-manager", "--timeout="+limit.String())
+		})
+		l.wait(system, "delete", "pod", "-l", "app.kubernetes.io/component=manager")
+		end := l.startManager("--provision-backoff-interval=2s",
+			fmt.Sprintf("--failed-retry-threshold=%d", failedSetups), "--file-system-aliases="+restored+"="+shared)
+		inTurn(scenarios)(l)
+		end()
+	}
+}
+
 func managerServesFromOutside(l *lab) {
 	ns := l.namespace("outside")
-	l.kubectl("-n", system, "scale", "deployment/efs-manager", "--replicas=0")
-	l.Cleanup(func() {
-		l.kubectl("-n", system, "scale", "deployment/efs-manager", "--replicas=2")
-		l.kubectl("-n", system, "rollout", "status", "deployment/efs-manager", "--timeout="+limit.String())
-	})
-	l.wait(system, "delete", "pod", "-l", "app.kubernetes.io/component=manager")
-	end := l.startManager()
 	l.apply(ns, claim("data", class)+pod("persistentVolumeClaim: {claimName: data}", ""))
 	data := l.claimed(ns, "data")
 	l.wait(ns, "condition=Ready", "pod/user")
@@ -31,12 +48,78 @@ func managerServesFromOutside(l *lab) {
 	l.kubectl("-n", ns, "delete", "pvc", "data")
 	l.wait(ns, "delete", "pv/"+data.volume)
 	data.wantGone()
-	end()
+}
+
+// failingClaimIsGivenUp: the claim's class refuses a directory that has content, until the class is
+// made again with other parameters.
+func failingClaimIsGivenUp(l *lab) {
+	const name = "e2e-strict"
+	ns := l.namespace("given-up")
+	there := directory{lab: l, fileSystem: shared, path: "/" + ns + "/there"}
+	if err := os.MkdirAll(there.file(""), 0o755); err != nil {
+		l.Fatal(err)
+	}
+	there.write("of nobody")
+	strict := func(adopt string) string {
+		return classText(name, "default_file_system_id: "+shared, "adopt_existing: '"+adopt+"'")
+	}
+	l.classes(strict("false"), name)
+	l.apply(ns, claim("data", name, "volume_name: there"))
+	l.wait(ns, `jsonpath={.metadata.annotations.efs-stunnel\.gnuthought\.com/rejected}=true`, "pvc/data")
+	reason := l.kubectl("-n", ns, "get", "pvc", "data", "-o", `jsonpath={.metadata.annotations.efs-stunnel\.gnuthought\.com/reject-reason}`)
+	for _, want := range []string{fmt.Sprintf("gave up after %d failed setups", failedSetups), "has content and no owner"} {
+		if !strings.Contains(reason, want) {
+			l.Errorf("the claim is rejected because %q, want %q", reason, want)
+		}
+	}
+
+	l.kubectl("delete", "storageclass", name) // its parameters cannot be changed
+	l.apply(ns, strict("true"))
+	data := l.claimed(ns, "data")
+	data.want("file", "of nobody")
+	l.eventually("the claim to be rejected no longer", func() string {
+		annotations := l.kubectl("-n", ns, "get", "pvc", "data", "-o", "jsonpath={.metadata.annotations}")
+		if strings.Contains(annotations, "efs-stunnel.gnuthought.com/") {
+			return "it has the annotations " + annotations
+		}
+		return ""
+	})
+}
+
+// copyIsServed: a mount Job works on a file system whose marker names the one that it was copied from.
+// The mount targets come last, so that no Job writes a marker before.
+func copyIsServed(l *lab) {
+	ns := l.namespace("restored")
+	l.lab("efs", "create-file-system", "--id", restored, "--fs-name", "restored")
+	state := directory{lab: l, fileSystem: restored, path: "/.efs-stunnel"}
+	if err := os.Mkdir(state.file(""), 0o700); err != nil {
+		l.Fatal(err)
+	}
+	if err := os.WriteFile(state.file("file-system-id"), []byte(shared+"\n"), 0o600); err != nil {
+		l.Fatal(err)
+	}
+	saved := directory{lab: l, fileSystem: restored, path: "/" + ns + "/data"}
+	if err := os.MkdirAll(saved.file(""), 0o755); err != nil {
+		l.Fatal(err)
+	}
+	saved.write("of the original")
+	l.makeMountTargets(restored, "us-east-1a", "us-east-1b")
+
+	l.apply(ns, claim("data", class, "volume_name: data", "file_system_id: "+restored))
+	data := l.claimed(ns, "data")
+	data.want("file", "of the original")
+	if diff := cmp.Diff([]string{data.volume}, data.owners()); diff != "" {
+		l.Errorf("owners mismatch (-want +got):\n%s", diff)
+	}
+	state.want("file-system-id", shared+"\n")
+	l.kubectl("-n", ns, "delete", "pvc", "data")
+	l.wait(ns, "delete", "pv/"+data.volume)
+	l.deleteFileSystem(restored)
 }
 
 // startManager runs the program of the image, with the token of its service account and a key for
-// the stand-in's API. The test fails if it does not end well.
-func (l *lab) startManager() (end func()) {
+// the stand-in's API, and settings of the test. The test fails if it does not end well.
+func (l *lab) startManager(settings ...string) (end func()) {
 	l.Helper()
 	kubeconfig := filepath.Join(l.TempDir(), "kubeconfig")
 	text, err := os.ReadFile(filepath.Join(l.dir, "kubeconfig"))
@@ -55,10 +138,11 @@ func (l *lab) startManager() (end func()) {
 		l.Fatal(err)
 	}
 	defer log.Close()
-	cmd := exec.CommandContext(l.Context(), filepath.Join(l.root, "bin/images/programs/manager"),
+	settings = append(settings,
 		"--kubeconfig="+kubeconfig, "--worker-image=registry.lab:5000/efs-stunnel/efs-worker:dev", "--worker-image-pull-policy=Always",
 		"--aws-region=us-east-1", "--vpc-id=vpc-0123456789abcdef0", "--efs-polling-interval=10s", "--http-address=127.0.0.1:0",
 		"--leader-elect-lease-duration=60s", "--leader-elect-renew-deadline=45s") // as in the overlay, for a busy host
+	cmd := exec.CommandContext(l.Context(), filepath.Join(l.root, "bin/images/programs/manager"), settings...)
 	cmd.Env = append(os.Environ(), fmt.Sprintf("AWS_ENDPOINT_URL_EFS=http://127.0.0.1:%d", l.efsPort()),
 		"AWS_ACCESS_KEY_ID=AKIALABLABLABLABLAB0", "AWS_SECRET_ACCESS_KEY=the-secret-of-every-lab", "AWS_EC2_METADATA_DISABLED=true")
 	cmd.Stdout, cmd.Stderr = log, log

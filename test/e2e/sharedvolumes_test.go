@@ -4,11 +4,9 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 )
 
 const sharedVolumes = "test/e2e/testdata/shared-volumes"
@@ -99,13 +97,16 @@ spec: {fileSystemID: %s, %s}
 }
 
 // userOf is the text of the pod user on a node, which has each of the claims at /<claim>.
-func userOf(node string, claims ...string) string {
+func userOf(node string, claims ...string) string { return pinned(node, userAnywhere(claims...)) }
+
+// userAnywhere is userOf on any node.
+func userAnywhere(claims ...string) string {
 	var mounts, volumes []string
 	for _, claim := range claims {
 		mounts = append(mounts, fmt.Sprintf("{name: %[1]s, mountPath: /%[1]s}", claim))
 		volumes = append(volumes, fmt.Sprintf("{name: %[1]s, persistentVolumeClaim: {claimName: %[1]s}}", claim))
 	}
-	return pinned(node, user(strings.Join(mounts, ", "), strings.Join(volumes, ", ")))
+	return user(strings.Join(mounts, ", "), strings.Join(volumes, ", "))
 }
 
 // accessPoint makes one whose users all become one, who has its root.
@@ -119,13 +120,8 @@ func (l *lab) wantOwned(fileSystem, path, text string, uid, gid uint32) {
 	l.Helper()
 	file := directory{lab: l, fileSystem: fileSystem, path: filepath.Dir(path)}
 	file.want(filepath.Base(path), text)
-	info, err := os.Stat(file.file(filepath.Base(path)))
-	if err != nil {
-		l.Fatal(err)
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok || stat.Uid != uid || stat.Gid != gid {
-		l.Errorf("%s is of %+v, want %d:%d", path, info.Sys(), uid, gid)
+	if stat := file.stat(filepath.Base(path)); stat.Uid != uid || stat.Gid != gid {
+		l.Errorf("%s is of %d:%d, want %d:%d", path, stat.Uid, stat.Gid, uid, gid)
 	}
 }
 

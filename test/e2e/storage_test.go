@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // The file systems that a new lab has.
@@ -92,6 +93,20 @@ func (d directory) lacks(name, text string) (missing string) {
 		return fmt.Sprintf("%s of %s holds %q, %v; want %q", name, d.path, got, err, text)
 	}
 	return ""
+}
+
+// stat is what the server's disk has of the file or directory name; "" is the directory itself.
+func (d directory) stat(name string) *syscall.Stat_t {
+	d.lab.Helper()
+	info, err := os.Stat(d.file(name))
+	if err != nil {
+		d.lab.Fatal(err)
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		d.lab.Fatalf("%s has a state of type %T", d.file(name), info.Sys())
+	}
+	return stat
 }
 
 // wantGone waits until a directory is not there under its name, nor in the trash.

@@ -1,0 +1,58 @@
+//go:build e2e
+
+package e2e
+
+import "fmt"
+
+// claimsShareADirectory: each of two claims has what was written through the other. The deletion of the
+// first claim leaves the data to the second, and so does that of a forged volume.
+func claimsShareADirectory(l *lab) {
+	ns := l.namespace("sharing")
+	labels := []string{"volume_name: common", "file_system_id: " + shared}
+	l.apply(ns, claim("one", class, labels...)+claim("other", class, labels...)+userAnywhere("one", "other"))
+	one, other := l.claimed(ns, "one"), l.claimed(ns, "other")
+	if one.path != other.path || one.volume == other.volume {
+		l.Errorf("volume %s has %s, volume %s has %s", one.volume, one.path, other.volume, other.path)
+	}
+	l.wait(ns, "condition=Ready", "pod/user")
+	l.inPod(ns, `echo of one > /one/first; echo of the other > /other/second
+		grep -qx "of one" /other/first && grep -qx "of the other" /one/second`)
+
+	l.kubectl("-n", ns, "delete", "pod", "user", "--timeout="+limit.String()) // or its claims stay, too
+	l.kubectl("-n", ns, "delete", "pvc", "one")
+	forged := l.forgedVolume(ns, other)
+	l.wait(ns, "delete", "pv/"+one.volume, "pv/"+forged)
+	l.awaitEvent("default", forged, "VolumeDeleteSkipped", "its directory stays")
+	other.want("first", "of one\n")
+	other.want("second", "of the other\n")
+	if owners := other.owners(); len(owners) != 1 || owners[0] != other.volume {
+		l.Errorf("%s is of %v, want %s", other.path, owners, other.volume)
+	}
+}
+
+// forgedVolume makes a volume that no Job has made a directory for: it names that of another volume,
+// and a claim that does not exist, so that the cluster releases it at once.
+func (l *lab) forgedVolume(namespace string, data directory) (name string) {
+	l.Helper()
+	const uid = "01234567-89ab-cdef-0123-456789abcdef"
+	name = "pvc-" + uid
+	l.apply(namespace, fmt.Sprintf(`apiVersion: v1
+kind: PersistentVolume
+metadata:
+  name: %s
+  annotations:
+    pv.kubernetes.io/provisioned-by: gnuthought.com/efs-stunnel
+    efs-stunnel.gnuthought.com/file-system-id: %s
+    efs-stunnel.gnuthought.com/path: %[3]s
+spec:
+  accessModes: [ReadWriteMany]
+  capacity: {storage: 1Gi}
+  claimRef: {apiVersion: v1, kind: PersistentVolumeClaim, namespace: %[4]s, name: forged, uid: %[5]s}
+  mountOptions: [port=%[6]d]
+  nfs: {server: 127.0.0.1, path: %[3]s}
+  persistentVolumeReclaimPolicy: Delete
+  storageClassName: efs-stunnel
+---
+`, name, data.fileSystem, data.path, namespace, uid, l.portOf(data.fileSystem)))
+	return name
+}
