@@ -161,3 +161,11 @@ func TestPodsRequireTheirConstraints(t *testing.T) {
 		}
 	}
 }
+
+// TestConstraintsOfTheOriginalLoseTheirUsers: those for workers had the same name, and an apply keeps
+// the fields that the new ones do not name.
+func TestConstraintsOfTheOriginalLoseTheirUsers(t *testing.T) {
+	if !strings.Contains(string(text(t, deploy, "overlays/openshift/sccs.yaml")), "name: efs-stunnel-worker\npriority: 0\nusers: []\ngroups: []\n") {
+		t.Error("priority, users and groups of efs-stunnel-worker would stay the original's")
+	}
+}
