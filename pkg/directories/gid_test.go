@@ -56,6 +56,21 @@ func TestAllocatedGIDs(t *testing.T) {
 	w.wantGIDs([]int{2002}, allocating(setupOf(c, "/ns/c")))
 }
 
+func TestAllocatedGIDStandsBesideAnOwner(t *testing.T) {
+	asRoot(t)
+	w := newWorld(t)
+	op := allocating(setupOf(owner("c1", "ns", 1), "/ns/a"))
+	op.UID, op.GIDMin, op.GIDMax = 1000, 1000, 2000
+	w.wantGIDs([]int{1000}, op)
+	info, err := os.Stat(w.path("/ns/a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if userOf(info) != 1000 || groupOf(info) != 1000 || info.Mode().Perm() != 0o771 {
+		t.Errorf("the directory is %v %d:%d", info.Mode(), userOf(info), groupOf(info))
+	}
+}
+
 // keepsSetgid says whether the temporary directory's file system does: tmpfs does not.
 func keepsSetgid(t *testing.T) bool {
 	t.Helper()

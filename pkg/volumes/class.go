@@ -31,8 +31,9 @@ type Class struct {
 
 	Rules directories.Rules // which directories are taken although they are not new
 
-	Directory   directories.Directory // how a new one is made
-	KeepDeleted string                // in the trash: a duration, "forever", or "" for not at all
+	Directory    directories.Directory // how a new one is made
+	AllowLowGIDs bool                  // the range of gids may begin below wellknown.DefaultGIDMin
+	KeepDeleted  string                // in the trash: a duration, "forever", or "" for not at all
 }
 
 // ParseClass reads a storage class. The error is a Refusal that names everything that is wrong

@@ -53,6 +53,21 @@ func TestParseClassReadsParameters(t *testing.T) {
 		"allocated gids have a range, and a mode": {map[string]string{"gidAllocate": "true", "gidMin": "3000", "gidMax": "3000", "directory_perms": "0770"}, func(c *volumes.Class) {
 			c.Directory = directories.Directory{Mode: "0770", AllocateGID: true, GIDMin: 3000, GIDMax: 3000}
 		}},
+		"allocated gids have an owner beside them": {map[string]string{"gidAllocate": "true", "uid": "7"}, func(c *volumes.Class) {
+			c.Directory = directories.Directory{UID: 7, AllocateGID: true}
+		}},
+		"allocated gids may be low if the class says so": {map[string]string{"gidAllocate": "true", "gidMin": "1000", "gidMax": "1999", "allow_low_gids": "true"}, func(c *volumes.Class) {
+			c.Directory, c.AllowLowGIDs = directories.Directory{AllocateGID: true, GIDMin: 1000, GIDMax: 1999}, true
+		}},
+		"allocated gids begin at the default where low ones are allowed": {map[string]string{"gidAllocate": "true", "allow_low_gids": "true"}, func(c *volumes.Class) {
+			c.Directory.AllocateGID, c.AllowLowGIDs = true, true
+		}},
+		"the EFS CSI driver's class with a group for all": {map[string]string{"uid": "1000", "gid": "1000", "directory_perms": "700", "base_path": "/dynamic_provisioning"}, func(c *volumes.Class) {
+			c.Directory, c.BasePath = directories.Directory{Mode: "0700", UID: 1000, GID: 1000}, "/dynamic_provisioning"
+		}},
+		"the EFS CSI driver's class with a group for each": {map[string]string{"uid": "1000", "gidAllocate": "true", "gidMin": "1000", "gidMax": "2000", "allow_low_gids": "true"}, func(c *volumes.Class) {
+			c.Directory, c.AllowLowGIDs = directories.Directory{UID: 1000, AllocateGID: true, GIDMin: 1000, GIDMax: 2000}, true
+		}},
 		"pinned targets have other ids than EFS's": {map[string]string{"default_file_system_id": "filer-1"}, func(c *volumes.Class) { c.DefaultFileSystemID = "filer-1" }},
 	}
 	for name, tt := range tests {
@@ -99,44 +114,53 @@ func TestDefaultPatternIsTheWellKnownOne(t *testing.T) {
 }
 
 func TestParseClassRefuses(t *testing.T) {
-	const all = "allowed are adopt_existing, base_path, default_file_system_id, directory_perms, enforce_zone_affinity, file_system_ids, file_system_tags, gid, gidAllocate, gidMax, gidMin, keep_deleted, path_pattern, require_volume_name, share_across_clusters, share_across_namespaces, uid"
+	const all = "allowed are adopt_existing, allow_low_gids, base_path, default_file_system_id, directory_perms, enforce_zone_affinity, file_system_ids, file_system_tags, gid, gidAllocate, gidMax, gidMin, keep_deleted, path_pattern, require_volume_name, share_across_clusters, share_across_namespaces, uid"
+	const aGID = `write a number from 2000 to 2147483647, or from 1000 with allow_low_gids: "true"`
+	const noAllocation = `leave it out, or write gidAllocate: "true", which is not the default here`
 	const anID = "file systems' ids such as fs-0123456789abcdef0, with commas between"
 	tests := map[string]struct {
 		parameters map[string]string
 		want       string
 	}{
-		"an unknown parameter":               {map[string]string{"colour": "red"}, `parameter "colour" is "red", and not of this provisioner: ` + all},
-		"another spelling":                   {map[string]string{"requireVolumeName": "true"}, `parameter "requireVolumeName" is "true", and not of this provisioner: write require_volume_name`},
-		"another case":                       {map[string]string{"gidmin": "2000"}, `parameter "gidmin" is "2000", and not of this provisioner: write gidMin`},
-		"a default that is no id":            {map[string]string{"default_file_system_id": "FS 1"}, `parameter default_file_system_id is "FS 1": write auto, or a file system's id such as fs-0123456789abcdef0`},
-		"an empty default":                   {map[string]string{"default_file_system_id": ""}, `parameter default_file_system_id is "": write auto, or a file system's id such as fs-0123456789abcdef0`},
-		"a list with a gap":                  {map[string]string{"file_system_ids": "fs-1,,fs-2"}, `parameter file_system_ids is "fs-1,,fs-2": write ` + anID},
-		"a list with auto in it":             {map[string]string{"file_system_ids": "fs-1,auto"}, `parameter file_system_ids is "fs-1,auto": write ` + anID},
-		"an empty list":                      {map[string]string{"file_system_ids": ""}, `parameter file_system_ids is "": write ` + anID},
-		"a default that is not in the list":  {map[string]string{"default_file_system_id": "fs-3", "file_system_ids": "fs-1"}, `parameter default_file_system_id is "fs-3": file_system_ids must name it, too`},
-		"a tag without a value":              {map[string]string{"file_system_tags": "team"}, `parameter file_system_tags is "team": write key=value, several with commas between, each key once`},
-		"a tag twice":                        {map[string]string{"file_system_tags": "a=1,a=2"}, `parameter file_system_tags is "a=1,a=2": write key=value, several with commas between, each key once`},
-		"no tags":                            {map[string]string{"file_system_tags": ""}, `parameter file_system_tags is "": write key=value, several with commas between, each key once`},
-		"a relative base path":               {map[string]string{"base_path": "volumes"}, `parameter base_path is "volumes": the path "volumes" does not start with /: write an absolute path such as /volumes`},
-		"a base path that leads up":          {map[string]string{"base_path": "/a/../b"}, `parameter base_path is "/a/../b": the path "/a/../b" has the component ..: write an absolute path such as /volumes`},
-		"a base path with an empty part":     {map[string]string{"base_path": "/a//b"}, `parameter base_path is "/a//b": the path "/a//b" has an empty component: write an absolute path such as /volumes`},
-		"an empty base path":                 {map[string]string{"base_path": ""}, `parameter base_path is "": the path is empty: write an absolute path such as /volumes`},
-		"a base path with a variable":        {map[string]string{"base_path": "/${.PVC.namespace}"}, `parameter base_path is "/${.PVC.namespace}": variables belong into path_pattern`},
-		"the provisioner's own base path":    {map[string]string{"base_path": "/.efs-stunnel/trash"}, `parameter base_path is "/.efs-stunnel/trash": the path "/.efs-stunnel/trash" is in /.efs-stunnel, where no volume may be: write an absolute path such as /volumes`},
-		"a boolean that is none":             {map[string]string{"share_across_namespaces": "yes"}, `parameter share_across_namespaces is "yes": write true or false`},
-		"a boolean in capitals":              {map[string]string{"adopt_existing": "False"}, `parameter adopt_existing is "False": write true or false`},
-		"a mode that is not octal":           {map[string]string{"directory_perms": "0980"}, `parameter directory_perms is "0980": write an octal mode from 0000 to 7777, such as 0770`},
-		"a mode that is too large":           {map[string]string{"directory_perms": "10777"}, `parameter directory_perms is "10777": write an octal mode from 0000 to 7777, such as 0770`},
-		"a negative uid":                     {map[string]string{"uid": "-1"}, `parameter uid is "-1": write a number from 0 to 2147483647`},
-		"a gid that is too large":            {map[string]string{"gid": "4294967295"}, `parameter gid is "4294967295": write a number from 0 to 2147483647`},
-		"a uid that is a name":               {map[string]string{"uid": "root"}, `parameter uid is "root": write a number from 0 to 2147483647`},
-		"a range that reaches system groups": {map[string]string{"gidAllocate": "true", "gidMin": "100"}, `parameter gidMin is "100": write a number from 2000 to 2147483647`},
-		"a range that is upside down":        {map[string]string{"gidAllocate": "true", "gidMin": "5000", "gidMax": "4000"}, `parameter gidMin is "5000": it must not be above gidMax, 4000`},
-		"a range without allocation":         {map[string]string{"gidMax": "4000"}, `parameter gidMax is "4000": it needs gidAllocate: "true", which is not the default here`},
-		"an owner with allocation":           {map[string]string{"gidAllocate": "true", "uid": "7", "gid": "8"}, `parameter uid is "7": leave it out, or gidAllocate, which makes directories root's with a gid each; parameter gid is "8": leave it out, or gidAllocate, which makes directories root's with a gid each`},
-		"a time that is none":                {map[string]string{"keep_deleted": "7 days"}, `parameter keep_deleted is "7 days": write a duration such as 72h, 0, or forever`},
-		"a negative time":                    {map[string]string{"keep_deleted": "-1h"}, `parameter keep_deleted is "-1h": write a duration such as 72h, 0, or forever`},
-		"everything that is wrong, at once":  {map[string]string{"uid": "x", "gid": "y", "az": "us-east-1a"}, `parameter "az" is "us-east-1a", and not of this provisioner: leave it out: every node uses the mount target of its own zone; parameter gid is "y": write a number from 0 to 2147483647; parameter uid is "x": write a number from 0 to 2147483647`},
+		"an unknown parameter":                 {map[string]string{"colour": "red"}, `parameter "colour" is "red", and not of this provisioner: ` + all},
+		"another spelling":                     {map[string]string{"requireVolumeName": "true"}, `parameter "requireVolumeName" is "true", and not of this provisioner: write require_volume_name`},
+		"another case":                         {map[string]string{"gidmin": "2000"}, `parameter "gidmin" is "2000", and not of this provisioner: write gidMin`},
+		"a default that is no id":              {map[string]string{"default_file_system_id": "FS 1"}, `parameter default_file_system_id is "FS 1": write auto, or a file system's id such as fs-0123456789abcdef0`},
+		"an empty default":                     {map[string]string{"default_file_system_id": ""}, `parameter default_file_system_id is "": write auto, or a file system's id such as fs-0123456789abcdef0`},
+		"a list with a gap":                    {map[string]string{"file_system_ids": "fs-1,,fs-2"}, `parameter file_system_ids is "fs-1,,fs-2": write ` + anID},
+		"a list with auto in it":               {map[string]string{"file_system_ids": "fs-1,auto"}, `parameter file_system_ids is "fs-1,auto": write ` + anID},
+		"an empty list":                        {map[string]string{"file_system_ids": ""}, `parameter file_system_ids is "": write ` + anID},
+		"a default that is not in the list":    {map[string]string{"default_file_system_id": "fs-3", "file_system_ids": "fs-1"}, `parameter default_file_system_id is "fs-3": file_system_ids must name it, too`},
+		"a tag without a value":                {map[string]string{"file_system_tags": "team"}, `parameter file_system_tags is "team": write key=value, several with commas between, each key once`},
+		"a tag twice":                          {map[string]string{"file_system_tags": "a=1,a=2"}, `parameter file_system_tags is "a=1,a=2": write key=value, several with commas between, each key once`},
+		"no tags":                              {map[string]string{"file_system_tags": ""}, `parameter file_system_tags is "": write key=value, several with commas between, each key once`},
+		"a relative base path":                 {map[string]string{"base_path": "volumes"}, `parameter base_path is "volumes": the path "volumes" does not start with /: write an absolute path such as /volumes`},
+		"a base path that leads up":            {map[string]string{"base_path": "/a/../b"}, `parameter base_path is "/a/../b": the path "/a/../b" has the component ..: write an absolute path such as /volumes`},
+		"a base path with an empty part":       {map[string]string{"base_path": "/a//b"}, `parameter base_path is "/a//b": the path "/a//b" has an empty component: write an absolute path such as /volumes`},
+		"an empty base path":                   {map[string]string{"base_path": ""}, `parameter base_path is "": the path is empty: write an absolute path such as /volumes`},
+		"a base path with a variable":          {map[string]string{"base_path": "/${.PVC.namespace}"}, `parameter base_path is "/${.PVC.namespace}": variables belong into path_pattern`},
+		"the provisioner's own base path":      {map[string]string{"base_path": "/.efs-stunnel/trash"}, `parameter base_path is "/.efs-stunnel/trash": the path "/.efs-stunnel/trash" is in /.efs-stunnel, where no volume may be: write an absolute path such as /volumes`},
+		"a boolean that is none":               {map[string]string{"share_across_namespaces": "yes"}, `parameter share_across_namespaces is "yes": write true or false`},
+		"a boolean in capitals":                {map[string]string{"adopt_existing": "False"}, `parameter adopt_existing is "False": write true or false`},
+		"a mode that is not octal":             {map[string]string{"directory_perms": "0980"}, `parameter directory_perms is "0980": write an octal mode from 0000 to 7777, such as 0770`},
+		"a mode that is too large":             {map[string]string{"directory_perms": "10777"}, `parameter directory_perms is "10777": write an octal mode from 0000 to 7777, such as 0770`},
+		"a negative uid":                       {map[string]string{"uid": "-1"}, `parameter uid is "-1": write a number from 0 to 2147483647`},
+		"a gid that is too large":              {map[string]string{"gid": "4294967295"}, `parameter gid is "4294967295": write a number from 0 to 2147483647`},
+		"a uid that is a name":                 {map[string]string{"uid": "root"}, `parameter uid is "root": write a number from 0 to 2147483647`},
+		"a range that is low":                  {map[string]string{"gidAllocate": "true", "gidMin": "1000"}, `parameter gidMin is "1000": ` + aGID},
+		"a range that ends low":                {map[string]string{"gidAllocate": "true", "gidMax": "1999"}, `parameter gidMax is "1999": ` + aGID},
+		"a low range that is not allowed":      {map[string]string{"gidAllocate": "true", "gidMin": "1000", "gidMax": "1999", "allow_low_gids": "false"}, `parameter gidMax is "1999": ` + aGID + `; parameter gidMin is "1000": ` + aGID},
+		"a range that reaches system groups":   {map[string]string{"gidAllocate": "true", "gidMin": "999", "allow_low_gids": "true"}, `parameter gidMin is "999": ` + aGID},
+		"a range that reaches root's group":    {map[string]string{"gidAllocate": "true", "gidMin": "0", "allow_low_gids": "true"}, `parameter gidMin is "0": ` + aGID},
+		"a range that ends before it begins":   {map[string]string{"gidAllocate": "true", "gidMax": "1999", "allow_low_gids": "true"}, `parameter gidMax is "1999": write gidMin, too, which is 2000 by default`},
+		"a range that is upside down":          {map[string]string{"gidAllocate": "true", "gidMin": "5000", "gidMax": "4000"}, `parameter gidMin is "5000": it must not be above gidMax, 4000`},
+		"a range without allocation":           {map[string]string{"gidMax": "4000"}, `parameter gidMax is "4000": ` + noAllocation},
+		"a range that efs-provisioner ignored": {map[string]string{"gidAllocate": "false", "gidMin": "2000", "gidMax": "4000"}, `parameter gidMin is "2000": ` + noAllocation + `; parameter gidMax is "4000": ` + noAllocation},
+		"low gids without allocation":          {map[string]string{"allow_low_gids": "true"}, `parameter allow_low_gids is "true": ` + noAllocation},
+		"a group with allocation":              {map[string]string{"gidAllocate": "true", "uid": "7", "gid": "8"}, `parameter gid is "8": leave it out, or gidAllocate with its range: gid is one group for all directories, gidAllocate gives each its own`},
+		"a time that is none":                  {map[string]string{"keep_deleted": "7 days"}, `parameter keep_deleted is "7 days": write a duration such as 72h, 0, or forever`},
+		"a negative time":                      {map[string]string{"keep_deleted": "-1h"}, `parameter keep_deleted is "-1h": write a duration such as 72h, 0, or forever`},
+		"everything that is wrong, at once":    {map[string]string{"uid": "x", "gid": "y", "az": "us-east-1a"}, `parameter "az" is "us-east-1a", and not of this provisioner: leave it out: every node uses the mount target of its own zone; parameter gid is "y": write a number from 0 to 2147483647; parameter uid is "x": write a number from 0 to 2147483647`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -161,8 +185,8 @@ func TestParseClassAdvisesOnParametersOfOthers(t *testing.T) {
 		"fileSystemIdConfigRef": "write default_file_system_id with the id itself",
 		"fileSystemIdSecretRef": "write default_file_system_id with the id itself",
 		"directoryPerms":        "write directory_perms",
-		"gidRangeStart":         `write gidMin, with gidAllocate: "true"`,
-		"gidRangeEnd":           `write gidMax, with gidAllocate: "true"`,
+		"gidRangeStart":         `write gidMin with gidAllocate: "true", and below 2000 with allow_low_gids: "true"; leave it out beside uid and gid, as the EFS CSI driver ignores it there`,
+		"gidRangeEnd":           `write gidMax with gidAllocate: "true"; leave it out beside uid and gid`,
 		"basePath":              "write base_path",
 		"subPathPattern":        "write path_pattern",
 		"ensureUniqueDirectory": "leave it out: a claim without the label volume_name gets a directory of its own; in a path_pattern, ${.PVC.uid} does the same",
@@ -194,6 +218,18 @@ func TestParseClassAdvisesOnParametersOfOthers(t *testing.T) {
 			_, err := volumes.ParseClass(newClass(map[string]string{key: "x"}))
 			wantRefusal(t, err, `storage class "efs": parameter "`+key+`" is "x", and not of this provisioner: `+advice)
 		})
+	}
+}
+
+// The class of the EFS CSI driver that tutorials show: what it refuses is what leads to a class that is
+// accepted, so all of it must fit into an event.
+func TestParseClassRefusesTheDriversClassInOneEvent(t *testing.T) {
+	_, err := volumes.ParseClass(newClass(map[string]string{
+		"provisioningMode": "efs-ap", "fileSystemId": "fs-09a658ebf884ec043", "directoryPerms": "700", "uid": "1000", "gid": "1000",
+		"gidRangeStart": "1000", "gidRangeEnd": "2000", "basePath": "/dynamic_provisioning",
+	}, func(c *storagev1.StorageClass) { c.MountOptions = []string{"tls"} }))
+	if err == nil || len(err.Error()) > 1024 || !strings.Contains(err.Error(), `mount option "tls"`) {
+		t.Errorf("refused with %q", err)
 	}
 }
 

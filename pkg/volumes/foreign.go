@@ -39,8 +39,8 @@ func foreignParameters() map[string]string {
 		// Whose directory.
 		"directoryPerms":   "write directory_perms",
 		"mountPermissions": "write directory_perms",
-		"gidRangeStart":    `write gidMin, with gidAllocate: "true"`,
-		"gidRangeEnd":      `write gidMax, with gidAllocate: "true"`,
+		"gidRangeStart":    `write gidMin with gidAllocate: "true", and below 2000 with allow_low_gids: "true"; leave it out beside uid and gid, as the EFS CSI driver ignores it there`,
+		"gidRangeEnd":      `write gidMax with gidAllocate: "true"; leave it out beside uid and gid`,
 		"rootSquash":       leaveOut + "use the file system's policy in AWS",
 
 		// What becomes of it.

@@ -31,8 +31,9 @@ func parameters() []parameter {
 		{"uid", number(0, func(c *Class) *int { return &c.Directory.UID })},
 		{"gid", number(0, func(c *Class) *int { return &c.Directory.GID })},
 		{"gidAllocate", boolean(func(c *Class) *bool { return &c.Directory.AllocateGID })},
-		{"gidMin", number(wellknown.DefaultGIDMin, func(c *Class) *int { return &c.Directory.GIDMin })},
-		{"gidMax", number(wellknown.DefaultGIDMin, func(c *Class) *int { return &c.Directory.GIDMax })},
+		{"gidMin", allocatedGID(func(c *Class) *int { return &c.Directory.GIDMin })},
+		{"gidMax", allocatedGID(func(c *Class) *int { return &c.Directory.GIDMax })},
+		{"allow_low_gids", boolean(func(c *Class) *bool { return &c.AllowLowGIDs })},
 		{"keep_deleted", setKeepDeleted},
 		{"enforce_zone_affinity", boolean(func(c *Class) *bool { return &c.EnforceZoneAffinity })},
 	}
@@ -93,17 +94,35 @@ func (c *Class) contradictions(given map[string]string) []string {
 	if c.DefaultFileSystemID != "" && len(c.FileSystemIDs) > 0 && !slices.Contains(c.FileSystemIDs, c.DefaultFileSystemID) {
 		findings = append(findings, fmt.Sprintf("parameter default_file_system_id is %q: file_system_ids must name it, too", c.DefaultFileSystemID))
 	}
-	for _, key := range []string{"uid", "gid"} {
-		if c.Directory.AllocateGID && has(key) {
-			findings = append(findings, fmt.Sprintf("parameter %s is %s: leave it out, or gidAllocate, which makes directories root's with a gid each", key, quoted(given[key])))
-		}
+	if c.Directory.AllocateGID && has("gid") {
+		findings = append(findings, fmt.Sprintf("parameter gid is %s: leave it out, or gidAllocate with its range: gid is one group for all directories, gidAllocate gives each its own", quoted(given["gid"])))
 	}
-	for _, key := range []string{"gidMin", "gidMax"} {
+	for _, key := range []string{"allow_low_gids", "gidMin", "gidMax"} {
 		if !c.Directory.AllocateGID && has(key) {
-			findings = append(findings, fmt.Sprintf(`parameter %s is %s: it needs gidAllocate: "true", which is not the default here`, key, quoted(given[key])))
+			findings = append(findings, fmt.Sprintf(`parameter %s is %s: leave it out, or write gidAllocate: "true", which is not the default here`, key, quoted(given[key])))
 		}
 	}
-	if highest := cmp.Or(c.Directory.GIDMax, wellknown.DefaultGIDMax); c.Directory.GIDMin > highest {
+	return append(findings, c.rangeContradictions(given)...)
+}
+
+// rangeContradictions compares the ends of the range of gids, 0 being the default, with the defaults
+// and with each other.
+func (c *Class) rangeContradictions(given map[string]string) []string {
+	var findings []string
+	for _, end := range []struct {
+		key string
+		gid int
+	}{{"gidMax", c.Directory.GIDMax}, {"gidMin", c.Directory.GIDMin}} {
+		if end.gid != 0 && end.gid < wellknown.DefaultGIDMin && !c.AllowLowGIDs {
+			findings = append(findings, fmt.Sprintf("parameter %s is %q: %s", end.key, given[end.key], wantAllocatedGID()))
+		}
+	}
+	lowest, highest := cmp.Or(c.Directory.GIDMin, wellknown.DefaultGIDMin), cmp.Or(c.Directory.GIDMax, wellknown.DefaultGIDMax)
+	switch {
+	case lowest <= highest || len(findings) > 0:
+	case c.Directory.GIDMin == 0:
+		findings = append(findings, fmt.Sprintf("parameter gidMax is %q: write gidMin, too, which is %d by default", given["gidMax"], lowest))
+	default:
 		findings = append(findings, fmt.Sprintf("parameter gidMin is %q: it must not be above gidMax, %d", given["gidMin"], highest))
 	}
 	return findings

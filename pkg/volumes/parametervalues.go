@@ -40,6 +40,22 @@ func number(lowest int64, field func(*Class) *int) func(*Class, string) error {
 	}
 }
 
+// allocatedGID takes an end of the range of gids. Whether the class may have one below the default
+// range is known only when all its parameters are: rangeContradictions.
+func allocatedGID(field func(*Class) *int) func(*Class, string) error {
+	set := number(wellknown.LowestGIDMin, field)
+	return func(c *Class, value string) error {
+		if err := set(c, value); err != nil {
+			return errors.New(wantAllocatedGID())
+		}
+		return nil
+	}
+}
+
+func wantAllocatedGID() string {
+	return fmt.Sprintf(`write a number from %d to %d, or from %d with allow_low_gids: "true"`, wellknown.DefaultGIDMin, maxID, wellknown.LowestGIDMin)
+}
+
 func setAdoptExisting(c *Class, value string) error {
 	adopt := false
 	err := boolean(func(*Class) *bool { return &adopt })(c, value)

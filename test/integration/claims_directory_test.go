@@ -29,6 +29,9 @@ func TestDirectoriesOfClasses(t *testing.T) {
 		"owner":       {map[string]string{"uid": "1000", "gid": "1001"}, 0o777, 1000, 1001},
 		"owner-perms": {map[string]string{"uid": "1000", "directory_perms": "700"}, 0o700, 1000, 0},
 		"allocated":   {map[string]string{"gidAllocate": "true"}, 0o2771, 0, wellknown.DefaultGIDMin},
+		"allocated-low": {map[string]string{
+			"uid": "1000", "gidAllocate": "true", "gidMin": "1000", "gidMax": "1999", "allow_low_gids": "true",
+		}, 0o2771, 1000, wellknown.LowestGIDMin},
 	}
 	claims := map[string]*corev1.PersistentVolumeClaim{}
 	for name, tt := range tests {

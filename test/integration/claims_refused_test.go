@@ -55,6 +55,7 @@ func refusedParameters() map[string]refusal {
 		"gid":                     refusedParameter("gid", "2147483648", "2147483647"),
 		"gid-allocate":            refusedParameter("gidAllocate", "on", "true or false"),
 		"gid-min":                 {parameters: map[string]string{"gidAllocate": "true", "gidMin": "0"}, words: []string{"gidMin", "2000"}},
+		"gid-min-low":             {parameters: map[string]string{"gidAllocate": "true", "gidMin": "1000"}, words: []string{"gidMin", "allow_low_gids"}},
 		"gid-max":                 {parameters: map[string]string{"gidAllocate": "true", "gidMax": "many"}, words: []string{"gidMax", "2147483647"}},
 		"keep-deleted":            refusedParameter("keep_deleted", "2 days", "72h", "forever"),
 		"enforce-zone-affinity":   refusedParameter("enforce_zone_affinity", "", "true or false"),
