@@ -109,6 +109,8 @@ func TestBadSettingsNameTheirSource(t *testing.T) {
 		"a variable's image":     {"", map[string]string{"WORKER_IMAGE": "a b"}, `WORKER_IMAGE "a b": want the name of an image, without spaces`},
 		"no image":               {"", nil, "--worker-image or WORKER_IMAGE is missing: want the image that holds mountjob"},
 		"an unknown flag":        {image + "--workers=4", nil, "--workers: there is no such flag; see --help"},
+		"one dash":               {"-provisioner=example.com/nfs -kubeconfig=/root/.kube/config", nil, "-provisioner: flags begin with two dashes; write --provisioner"},
+		"one dash before an h":   {image + "-http-address=:8080", nil, "-http-address: flags begin with two dashes; write --http-address"},
 		"a stray argument":       {image + "start", nil, `argument "start": manager takes flags only`},
 	}
 	for name, tt := range tests {

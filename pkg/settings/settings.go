@@ -82,6 +82,9 @@ func (s *Set) Parse(args []string, getenv func(string) string) error {
 
 func (s *Set) parseFlags(args []string) error {
 	err := s.flags.Parse(args)
+	if name, ok := s.singleDash(args, err); ok {
+		return fmt.Errorf("-%s: flags begin with two dashes; write --%s", name, name)
+	}
 	invalid, unknown, empty := (*pflag.InvalidValueError)(nil), (*pflag.NotExistError)(nil), (*pflag.ValueRequiredError)(nil)
 	switch {
 	case errors.As(err, &invalid):
@@ -94,6 +97,24 @@ func (s *Set) parseFlags(args []string) error {
 		return fmt.Errorf("--%s: want a value", empty.GetSpecifiedName())
 	}
 	return err
+}
+
+// singleDash finds a flag that was written with one dash, which programs with Go's own flag package
+// accept. pflag parses it as one-letter flags, of which there are none here, and the h of
+// -http-address as a request for help.
+func (s *Set) singleDash(args []string, err error) (name string, ok bool) {
+	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
+		args = []string{"-" + unknown.GetSpecifiedShortnames()}
+	} else if !errors.Is(err, pflag.ErrHelp) {
+		return "", false
+	}
+	for _, arg := range args {
+		name, _, _ = strings.Cut(strings.TrimPrefix(arg, "-"), "=")
+		if strings.HasPrefix(arg, "-") && s.flags.Lookup(name) != nil {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // parseEnv leaves out variables of flags that were given: those are overruled, right or wrong.

@@ -20,6 +20,7 @@ type world struct {
 	Wait   time.Duration
 	On     bool
 	Color  string
+	Hue    string
 	Word   string
 	Words  []string
 	Number int64
@@ -34,6 +35,7 @@ func (w *world) set() *settings.Set {
 	g = s.Group("Second things")
 	g.Add(settings.Bool(&w.On), "on", "ON", "whether")
 	g.Add(settings.OneOf(&w.Color, "color", "red", "green"), "color", "", "which")
+	g.Add(settings.Text(&w.Hue, "hue", lower), "hue", "", "which one, with the letter of help")
 	g.Add(settings.Text(&w.Word, "word", lower), "word", "", "what")
 	g.Add(settings.List(&w.Words, "words", lower), "words", "WORDS", "what all")
 	g.Add(settings.Parsed(&w.Number, "hex", func(text string) (int64, error) {
@@ -94,22 +96,26 @@ func TestParseErrorsNameTheSettingAsItWasGiven(t *testing.T) {
 		env  map[string]string
 		want string
 	}{
-		"a flag's value": {args: "--count=11", want: `--count "11": want a whole number from 1 to 10`},
-		"a variable's":   {env: map[string]string{"COUNT": "many"}, want: `COUNT "many": want a whole number from 1 to 10`},
-		"a duration":     {args: "--wait=soon", want: `--wait "soon": want a duration such as 90s or 5m, or a number of seconds, from 1s to 1h`},
-		"too long":       {env: map[string]string{"WAIT": "3601"}, want: `WAIT "3601": want a duration such as 90s or 5m, or a number of seconds, from 1s to 1h`},
-		"too short":      {args: "--wait=0", want: `--wait "0": want a duration such as 90s or 5m, or a number of seconds, from 1s to 1h`},
-		"not a number":   {args: "--wait=NaN", want: `--wait "NaN": want a duration such as 90s or 5m, or a number of seconds, from 1s to 1h`},
-		"a switch":       {args: "--on=maybe", want: `--on "maybe": want true or false`},
-		"a choice":       {args: "--color=blue", want: `--color "blue": want red or green`},
-		"a rate":         {args: "--rate=NaN", want: `--rate "NaN": want a number above 0, up to 1000000`},
-		"a rate of 0":    {args: "--rate=0", want: `--rate "0": want a number above 0, up to 1000000`},
-		"an item":        {env: map[string]string{"WORDS": "a,B"}, want: `WORDS "a,B": want lower case`},
-		"no value":       {args: "--count", want: `--count: want a value`},
-		"unknown":        {args: "--cuont=3", want: `--cuont: there is no such flag; see --help`},
-		"unknown, short": {args: "-c 3", want: `-c: there is no such flag; see --help`},
-		"stray":          {args: "--count=3 run", want: `argument "run": program takes flags only`},
-		"a switch apart": {args: "--on false", want: `argument "false": program takes flags only`},
+		"a flag's value":                      {args: "--count=11", want: `--count "11": want a whole number from 1 to 10`},
+		"a variable's":                        {env: map[string]string{"COUNT": "many"}, want: `COUNT "many": want a whole number from 1 to 10`},
+		"a duration":                          {args: "--wait=soon", want: `--wait "soon": want a duration such as 90s or 5m, or a number of seconds, from 1s to 1h`},
+		"too long":                            {env: map[string]string{"WAIT": "3601"}, want: `WAIT "3601": want a duration such as 90s or 5m, or a number of seconds, from 1s to 1h`},
+		"too short":                           {args: "--wait=0", want: `--wait "0": want a duration such as 90s or 5m, or a number of seconds, from 1s to 1h`},
+		"not a number":                        {args: "--wait=NaN", want: `--wait "NaN": want a duration such as 90s or 5m, or a number of seconds, from 1s to 1h`},
+		"a switch":                            {args: "--on=maybe", want: `--on "maybe": want true or false`},
+		"a choice":                            {args: "--color=blue", want: `--color "blue": want red or green`},
+		"a rate":                              {args: "--rate=NaN", want: `--rate "NaN": want a number above 0, up to 1000000`},
+		"a rate of 0":                         {args: "--rate=0", want: `--rate "0": want a number above 0, up to 1000000`},
+		"an item":                             {env: map[string]string{"WORDS": "a,B"}, want: `WORDS "a,B": want lower case`},
+		"no value":                            {args: "--count", want: `--count: want a value`},
+		"unknown":                             {args: "--cuont=3", want: `--cuont: there is no such flag; see --help`},
+		"one dash":                            {args: "-count=3", want: `-count: flags begin with two dashes; write --count`},
+		"one dash, apart":                     {args: "-wait 3", want: `-wait: flags begin with two dashes; write --wait`},
+		"one dash, where help has the letter": {args: "--count=3 -hue=red", want: `-hue: flags begin with two dashes; write --hue`},
+		"one dash, unknown":                   {args: "-run-server=false", want: `-run-server=false: there is no such flag; see --help`},
+		"unknown, short":                      {args: "-c 3", want: `-c: there is no such flag; see --help`},
+		"stray":                               {args: "--count=3 run", want: `argument "run": program takes flags only`},
+		"a switch apart":                      {args: "--on false", want: `argument "false": program takes flags only`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
