@@ -17,14 +17,14 @@ import (
 	"syscall"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/directories"
-	"gnuthought.com/efs-stunnel/pkg/mountjobrun"
+	"gnuthought.com/efs-stunnel/pkg/mountjob"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills at once
-	program := mountjobrun.Program{
+	program := mountjob.Program{
 		Stdout:     os.Stdout,
 		Stderr:     os.Stderr,
 		Getenv:     os.Getenv,

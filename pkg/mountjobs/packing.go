@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sort"
 
-	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 

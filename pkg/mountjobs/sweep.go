@@ -8,7 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 )
 
 // SweepOutcome is a sweep Job read back.
@@ -26,7 +26,7 @@ type SweepOutcome struct {
 	Message string
 }
 
-// sweepReport is the termination message of mountjob sweep. pkg/mountjobrun writes it; both are
+// sweepReport is the termination message of mountjob sweep. pkg/mountjob writes it; both are
 // tested on testdata/sweep-report.json.
 type sweepReport struct {
 	directories.Swept

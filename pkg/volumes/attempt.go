@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 )
 
 // attempt is the part of a record that every kind of operation may have.

@@ -3,7 +3,7 @@ package volumes
 import (
 	"fmt"
 
-	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 )
 
 // maxOperationBytes keeps one claim from filling the annotation that many share; a claim gets

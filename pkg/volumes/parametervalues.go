@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/directories"
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )

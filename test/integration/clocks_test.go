@@ -13,7 +13,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/apiclock"
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
-	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/test/integration/kubelet"
 )

@@ -29,7 +29,7 @@ func isPure(folder string) bool {
 	}
 	for _, pure := range []string{
 		"pkg/wellknown", "pkg/efs", "pkg/ports", "pkg/volumes",
-		"pkg/directories", "pkg/mountjobs", "pkg/stunnelcfg", "pkg/clientcert",
+		"pkg/mountjob/directories", "pkg/mountjobs", "pkg/stunnelcfg", "pkg/clientcert",
 		"pkg/controller/lifecycle", "pkg/controller/targets",
 		"pkg/tunnel/spec", "pkg/tunnel/routing", "pkg/tunnel/ephemeral",
 	} {
@@ -42,7 +42,7 @@ func isPure(folder string) bool {
 
 // worksOnDirectories: it is called pure because it knows no cluster, but its work is on a
 // mounted file system.
-func worksOnDirectories(folder string) bool { return within(folder, "pkg/directories") }
+func worksOnDirectories(folder string) bool { return within(folder, "pkg/mountjob/directories") }
 
 // pureImports leaves tests alone: those may read golden files.
 func pureImports(p Package) []string {
@@ -169,7 +169,7 @@ func forbid(p Package, kind func(importPath string) bool) []string {
 }
 
 func smallMountjob(p Package) []string {
-	if !within(p.folder(), "cmd/mountjob") && !within(p.folder(), "pkg/mountjobrun") {
+	if !within(p.folder(), "cmd/mountjob") && !within(p.folder(), "pkg/mountjob") {
 		return nil
 	}
 	var findings []string

@@ -123,7 +123,7 @@ func TestRules(t *testing.T) {
 			},
 		},
 		"directories may use os, and nothing of third parties": {
-			folder: "pkg/directories",
+			folder: "pkg/mountjob/directories",
 			files:  body("directories", imports("os", "os/exec", "syscall", "golang.org/x/sys/unix")),
 			want: []string{
 				"imports golang.org/x/sys/unix; here the standard library must do",

@@ -24,7 +24,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/live"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/controller/view"
-	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )

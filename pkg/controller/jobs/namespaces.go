@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 )
 
 // withNamespaceUIDs writes into operations that enter an owner the uid of its namespace, read live: a

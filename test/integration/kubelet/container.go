@@ -14,8 +14,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"gnuthought.com/efs-stunnel/pkg/directories"
-	"gnuthought.com/efs-stunnel/pkg/mountjobrun"
+	"gnuthought.com/efs-stunnel/pkg/mountjob"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -91,7 +91,7 @@ func (l *life) runProgram(args []string) (code int32, log string) {
 		signal()
 	}
 	var output bytes.Buffer
-	program := mountjobrun.Program{
+	program := mountjob.Program{
 		Stdout: &output, Stderr: &output,
 		Getenv:     func(string) string { return "" },
 		Now:        time.Now,

@@ -1,9 +1,9 @@
-package mountjobrun
+package mountjob
 
 import (
 	"log/slog"
 
-	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 )
 
 // Counts are no names of objects, so they have a group of their own in the log, beside the keys

@@ -1,4 +1,4 @@
-package mountjobrun
+package mountjob
 
 import (
 	"bytes"

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/directories/directoriestest"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories/directoriestest"
 )
 
 const fsID = "fs-0123456789abcdef0"

@@ -1,4 +1,4 @@
-package mountjobrun
+package mountjob
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 )
 
 func TestRunDoesABatch(t *testing.T) {

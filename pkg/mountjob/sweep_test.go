@@ -1,4 +1,4 @@
-package mountjobrun
+package mountjob
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 )
 
 func TestSweepEmptiesTheTrash(t *testing.T) {

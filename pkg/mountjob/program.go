@@ -1,7 +1,7 @@
-// Package mountjobrun is the program of mount Jobs but for its main function, so that tests can
+// Package mountjob is the program of mount Jobs but for its main function, so that tests can
 // run it with the arguments of a real Job in a world of their own: cmd/mountjob is the only one
 // to run it in a container.
-package mountjobrun
+package mountjob
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 

@@ -1,4 +1,4 @@
-package mountjobrun
+package mountjob
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/directories"
+	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 )
 
 const fileSystemID = "fs-34a3p3"
