@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 )
 
@@ -28,19 +27,6 @@ func TestStatic(t *testing.T) {
 	for _, part := range file.Progs {
 		if part.Type == elf.PT_INTERP || part.Type == elf.PT_DYNAMIC {
 			t.Errorf("it is not static: it has a part %s", part.Type)
-		}
-	}
-}
-
-func TestLinksNothingOfKubernetes(t *testing.T) {
-	output, err := exec.CommandContext(t.Context(), goTool(t), "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for dep := range strings.FieldsSeq(string(output)) {
-		first, _, _ := strings.Cut(dep, "/")
-		if strings.Contains(first, ".") && !strings.HasPrefix(dep, "gnuthought.com/efs-stunnel/") {
-			t.Errorf("it links %s", dep)
 		}
 	}
 }

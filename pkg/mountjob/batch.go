@@ -9,20 +9,21 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // runBatch carries out the operations. Whatever happens, the report is written: what it does
 // not say, the manager has to ask for again.
 func (j job) runBatch(ctx context.Context) error {
-	operations, err := readOperations(j.options.operations)
+	ops, err := readOperations(j.options.operations)
 	if err != nil { // no report could say how many there are
 		return errors.Join(err, writeReport(j.options.terminationLog, []byte("mountjob: "+err.Error())))
 	}
-	j.log.Info("batch begins", counts("operations", len(operations)))
+	j.log.Info("batch begins", counts("operations", len(ops)))
 	start := j.Now()
-	report, err := j.carryOut(ctx, operations)
-	j.tell(operations, report, j.Now().Sub(start))
+	report, err := j.carryOut(ctx, ops)
+	j.tell(ops, report, j.Now().Sub(start))
 	if writing := writeReport(j.options.terminationLog, report.Encode()); writing != nil {
 		return errors.Join(err, writing)
 	}
@@ -32,17 +33,17 @@ func (j job) runBatch(ctx context.Context) error {
 	return err
 }
 
-func (j job) carryOut(ctx context.Context, operations []directories.Operation) (directories.Report, error) {
+func (j job) carryOut(ctx context.Context, ops []operations.Operation) (operations.Report, error) {
 	fileSystem, err := j.open(ctx)
 	if err != nil {
-		return directories.RefusedReport(len(operations), err), err
+		return operations.RefusedReport(len(ops), directories.ResultOf(err)), err
 	}
 	defer fileSystem.Close()
-	return fileSystem.Run(ctx, operations, j.progress()), nil
+	return fileSystem.Run(ctx, ops, j.progress()), nil
 }
 
 // readOperations reads no more than there can be.
-func readOperations(path string) ([]directories.Operation, error) {
+func readOperations(path string) ([]operations.Operation, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("reading operations: %w", err)
@@ -52,7 +53,7 @@ func readOperations(path string) ([]directories.Operation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading operations: %w", err)
 	}
-	return directories.DecodeOperations(data)
+	return operations.Decode(data)
 }
 
 // progress writes a line now and then, so that whoever watches a long batch sees it move.
@@ -70,12 +71,12 @@ func (j job) progress() func(done, total int) {
 }
 
 // tell logs what has a reason; the others are counted.
-func (j job) tell(operations []directories.Operation, report directories.Report, took time.Duration) {
+func (j job) tell(ops []operations.Operation, report operations.Report, took time.Duration) {
 	done := 0
 	for i, result := range report.Results {
-		log := j.log.With("volume", operations[i].Volume, "reason", string(result.Reason))
+		log := j.log.With("volume", ops[i].Volume, "reason", string(result.Reason))
 		switch {
-		case result.State != directories.Done:
+		case result.State != operations.Done:
 			log.Warn("operation is not done", "err", result.Message)
 			continue
 		case result.Reason != "":
@@ -85,5 +86,5 @@ func (j job) tell(operations []directories.Operation, report directories.Report,
 		}
 		done++
 	}
-	j.log.With("duration", took.String()).Info("batch ended", counts("done", done, "operations", len(operations)))
+	j.log.With("duration", took.String()).Info("batch ended", counts("done", done, "operations", len(ops)))
 }

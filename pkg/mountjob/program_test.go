@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 func TestRunDoesABatch(t *testing.T) {
@@ -42,7 +43,7 @@ func TestRunTellsWhatItCouldNotDo(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	report := w.report(2)
-	if report.Results[0].State != directories.Done || report.Results[1].Reason != directories.Nested {
+	if report.Results[0].State != operations.Done || report.Results[1].Reason != operations.Nested {
 		t.Errorf("report %+v", report)
 	}
 	if log := w.stderr.String(); !strings.Contains(log, "volume=pvc-2 reason=Nested") {
@@ -79,7 +80,7 @@ func TestRunRefusesAnotherFileSystem(t *testing.T) {
 	if code := w.run(t.Context(), commandRun, "--file-system-id=fs-copy"); code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}
-	if result := w.report(1).Results[0]; result.State != directories.NotDone || result.Reason != directories.WrongFileSystem {
+	if result := w.report(1).Results[0]; result.State != operations.NotDone || result.Reason != operations.WrongFileSystem {
 		t.Errorf("result %+v", result)
 	}
 	if code := w.run(t.Context(), commandRun, "--file-system-id=fs-copy", "--aliases=fs-other,"+fileSystemID); code != exitDone {
@@ -94,7 +95,7 @@ func TestRunStopsBetweenTwoSteps(t *testing.T) {
 	if code := w.run(ctx, commandRun); code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}
-	if result := w.report(1).Results[0]; result.State != directories.NotDone || result.Reason != directories.Stopped {
+	if result := w.report(1).Results[0]; result.State != operations.NotDone || result.Reason != operations.Stopped {
 		t.Errorf("result %+v", result)
 	}
 	if w.exists("team") {
@@ -115,7 +116,7 @@ func TestRunStopsAfterAnOperation(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	results := w.report(2).Results
-	if results[0].State != directories.Done || results[1].Reason != directories.Stopped || w.exists("team/more") {
+	if results[0].State != operations.Done || results[1].Reason != operations.Stopped || w.exists("team/more") {
 		t.Errorf("results %+v", results)
 	}
 }

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // sweepReport is the termination message of a sweep. pkg/mountjobs reads it; both are tested on
 // its testdata/sweep-report.json.
 type sweepReport struct {
-	directories.Swept
+	operations.Swept
 	// Stopped says that its time was over before all that was due was gone.
 	Stopped bool `json:"stopped,omitempty"`
 	// Error is why some of what was due is left.
@@ -40,10 +41,10 @@ func (j job) sweep(ctx context.Context) error {
 	return errors.Join(err, encoding, writeReport(j.options.terminationLog, data))
 }
 
-func (j job) emptyTrash(ctx context.Context) (directories.Swept, error) {
+func (j job) emptyTrash(ctx context.Context) (operations.Swept, error) {
 	fileSystem, err := j.open(ctx)
 	if err != nil {
-		return directories.Swept{}, err
+		return operations.Swept{}, err
 	}
 	defer fileSystem.Close()
 	j.log.Info("sweep begins")
@@ -60,10 +61,10 @@ const progressEvery = 100
 type sweepWatch struct {
 	log   *slog.Logger
 	mu    sync.Mutex
-	swept directories.Swept // guarded by mu
+	swept operations.Swept // guarded by mu
 }
 
-func (w *sweepWatch) note(swept directories.Swept) {
+func (w *sweepWatch) note(swept operations.Swept) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.swept = swept

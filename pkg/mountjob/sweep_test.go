@@ -12,7 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 func TestSweepEmptiesTheTrash(t *testing.T) {
@@ -67,7 +67,7 @@ func TestSweepWatchWritesALineAtIntervals(t *testing.T) {
 		var log bytes.Buffer
 		watch := &sweepWatch{log: slog.New(slog.NewTextHandler(&log, nil))}
 		stop := watch.start(10 * time.Second)
-		watch.note(directories.Swept{Removed: 7})
+		watch.note(operations.Swept{Removed: 7})
 		<-time.After(25 * time.Second)
 		stop()
 		<-time.After(time.Minute)

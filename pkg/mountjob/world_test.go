@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 const fileSystemID = "fs-34a3p3"
@@ -27,7 +27,7 @@ type world struct {
 	stdout, stderr bytes.Buffer
 }
 
-func newWorld(t *testing.T, operations ...directories.Operation) *world {
+func newWorld(t *testing.T, ops ...operations.Operation) *world {
 	t.Helper()
 	folder := t.TempDir()
 	w := &world{
@@ -40,14 +40,14 @@ func newWorld(t *testing.T, operations ...directories.Operation) *world {
 	if err := os.Mkdir(w.directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w.ask(operations...)
+	w.ask(ops...)
 	return w
 }
 
 // ask writes the file that the downward API would.
-func (w *world) ask(operations ...directories.Operation) {
+func (w *world) ask(ops ...operations.Operation) {
 	w.t.Helper()
-	data, err := directories.EncodeOperations(operations)
+	data, err := operations.Encode(ops)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -102,9 +102,9 @@ func (w *world) message() string {
 }
 
 // report is what the manager would read.
-func (w *world) report(operations int) directories.Report {
+func (w *world) report(ops int) operations.Report {
 	w.t.Helper()
-	report, err := directories.DecodeReport([]byte(w.message()), operations)
+	report, err := operations.DecodeReport([]byte(w.message()), ops)
 	if err != nil {
 		w.t.Fatalf("%v in %s", err, w.message())
 	}
@@ -125,17 +125,17 @@ func (w *world) exists(path string) bool {
 	return err == nil
 }
 
-func setup(volume, path string) directories.Operation {
-	return directories.Operation{
-		Kind: directories.Setup, Owner: owner(volume), Path: path,
-		Directory: directories.Directory{UID: os.Getuid(), GID: os.Getgid()},
+func setup(volume, path string) operations.Operation {
+	return operations.Operation{
+		Kind: operations.Setup, Owner: owner(volume), Path: path,
+		Directory: operations.Directory{UID: os.Getuid(), GID: os.Getgid()},
 	}
 }
 
-func cleanup(volume, path string) directories.Operation {
-	return directories.Operation{Kind: directories.Cleanup, Owner: owner(volume), Path: path}
+func cleanup(volume, path string) operations.Operation {
+	return operations.Operation{Kind: operations.Cleanup, Owner: owner(volume), Path: path}
 }
 
-func owner(volume string) directories.Owner {
-	return directories.Owner{Volume: volume, Cluster: "c1", Namespace: "team", Claim: "claim-" + volume, ClaimUID: "uid-" + volume}
+func owner(volume string) operations.Owner {
+	return operations.Owner{Volume: volume, Cluster: "c1", Namespace: "team", Claim: "claim-" + volume, ClaimUID: "uid-" + volume}
 }

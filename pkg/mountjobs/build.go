@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -27,13 +27,13 @@ func Build(spec Spec) (*batchv1.Job, error) {
 	if err := common.check(); err != nil {
 		return nil, fmt.Errorf("building Job %s: %w", name, err)
 	}
-	operations, err := directories.EncodeOperations(spec.Operations)
+	ops, err := operations.Encode(spec.Operations)
 	if err != nil {
 		return nil, fmt.Errorf("building Job %s: %w", name, err)
 	}
 	// mountjob reads the pod's annotation, which nobody can change once the Job is there. The
 	// Job's own is the one that people and other programs look for.
-	annotations := map[string]string{wellknown.AnnotationOperations: string(operations)}
+	annotations := map[string]string{wellknown.AnnotationOperations: string(ops)}
 	return common.job(name, annotations, common.mountPod()), nil
 }
 

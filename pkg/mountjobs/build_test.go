@@ -14,22 +14,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
 func goldenSpecs() map[string]mountjobs.Spec {
-	cleanup := operation(directories.Cleanup, 2)
+	cleanup := operation(operations.Cleanup, 2)
 	cleanup.Keep = "72h"
 	return map[string]mountjobs.Spec{
 		"mount-job.yaml": {
 			Settings:     settings(),
 			FileSystemID: fileSystem,
 			Number:       1,
-			Operations:   []directories.Operation{operation(directories.Setup, 1), cleanup},
+			Operations:   []operations.Operation{operation(operations.Setup, 1), cleanup},
 		},
 		"retry-job.yaml": {
 			Settings: mountjobs.Settings{
@@ -41,7 +41,7 @@ func goldenSpecs() map[string]mountjobs.Spec {
 			FileSystemID: fileSystem,
 			Number:       100000,
 			Aliases:      []string{"fs-older", "fs-old"},
-			Operations:   []directories.Operation{operation(directories.Setup, 1)},
+			Operations:   []operations.Operation{operation(operations.Setup, 1)},
 			AvoidNodes:   []string{"n2", "", "n1", "n2"},
 		},
 	}
@@ -140,10 +140,10 @@ func TestDeadlinesLeaveThePodToBeRead(t *testing.T) {
 }
 
 // many operations, each for a volume of its own.
-func many(count int) []directories.Operation {
-	operations := make([]directories.Operation, count)
-	for i := range operations {
-		operations[i] = operation(directories.Setup, i)
+func many(count int) []operations.Operation {
+	ops := make([]operations.Operation, count)
+	for i := range ops {
+		ops[i] = operation(operations.Setup, i)
 	}
-	return operations
+	return ops
 }

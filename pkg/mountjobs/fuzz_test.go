@@ -5,15 +5,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // FuzzRead: whatever annotation and termination message are, every operation has one result,
 // and a failure never reads as success.
 func FuzzRead(f *testing.F) {
-	data, err := directories.EncodeOperations(threeKinds())
+	data, err := operations.Encode(threeKinds())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func FuzzRead(f *testing.F) {
 		if got.State == mountjobs.Succeeded && !got.Report.Succeeded() {
 			t.Error("the Job succeeded, but not all of its operations")
 		}
-		if _, err := directories.DecodeReport([]byte(message), len(got.Operations)); err != nil && code != 0 && got.State != mountjobs.Lost {
+		if _, err := operations.DecodeReport([]byte(message), len(got.Operations)); err != nil && code != 0 && got.State != mountjobs.Lost {
 			t.Errorf("code %d and no report, but the Job is %s", code, got.State)
 		}
 	})

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -29,11 +29,11 @@ func settings() mountjobs.Settings {
 }
 
 // operation is the nth of its kind, each for a volume of its own.
-func operation(kind directories.Kind, n int) directories.Operation {
+func operation(kind operations.Kind, n int) operations.Operation {
 	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", n)
-	return directories.Operation{
+	return operations.Operation{
 		Kind: kind,
-		Owner: directories.Owner{
+		Owner: operations.Owner{
 			Volume: "pvc-" + uid, Cluster: cluster, Namespace: "team", Claim: fmt.Sprintf("data-%d", n), ClaimUID: uid,
 		},
 		Path: fmt.Sprintf("/team/data-%d", n),
@@ -41,9 +41,9 @@ func operation(kind directories.Kind, n int) directories.Operation {
 }
 
 // newJob is a mount Job as the apiserver would give it back.
-func newJob(t *testing.T, operations []directories.Operation, edits ...func(*batchv1.Job)) *batchv1.Job {
+func newJob(t *testing.T, ops []operations.Operation, edits ...func(*batchv1.Job)) *batchv1.Job {
 	t.Helper()
-	job, err := mountjobs.Build(mountjobs.Spec{Settings: settings(), FileSystemID: fileSystem, Number: 7, Operations: operations})
+	job, err := mountjobs.Build(mountjobs.Spec{Settings: settings(), FileSystemID: fileSystem, Number: 7, Operations: ops})
 	if err != nil {
 		t.Fatal(err)
 	}

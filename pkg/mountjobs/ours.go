@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -37,17 +37,17 @@ func Identify(job *batchv1.Job) (Name, error) {
 }
 
 // Operations are those that a mount Job carries out. The error is ErrFormat.
-func Operations(job *batchv1.Job) ([]directories.Operation, error) {
-	operations, err := operationsOf(job)
+func Operations(job *batchv1.Job) ([]operations.Operation, error) {
+	ops, err := operationsOf(job)
 	if err != nil {
 		return nil, fmt.Errorf("reading Job %s: %w: %w", job.Name, ErrFormat, err)
 	}
-	return operations, nil
+	return ops, nil
 }
 
 // operationsOf reads the pod's annotation, because that is what mountjob was given, and it
 // cannot be changed. Where the Job's own is another, somebody wants something that was not done.
-func operationsOf(job *batchv1.Job) ([]directories.Operation, error) {
+func operationsOf(job *batchv1.Job) ([]operations.Operation, error) {
 	sent, ok := job.Spec.Template.Annotations[wellknown.AnnotationOperations]
 	if !ok {
 		return nil, fmt.Errorf("its pod has no annotation %s", wellknown.AnnotationOperations)
@@ -55,7 +55,7 @@ func operationsOf(job *batchv1.Job) ([]directories.Operation, error) {
 	if job.Annotations[wellknown.AnnotationOperations] != sent {
 		return nil, fmt.Errorf("its annotation %s is not the one of its pod", wellknown.AnnotationOperations)
 	}
-	return directories.DecodeOperations([]byte(sent))
+	return operations.Decode([]byte(sent))
 }
 
 // belongsTo is about the owner, which the apiserver's Job controller sets, never about labels,

@@ -8,7 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // State is how far a Job came.
@@ -43,9 +43,9 @@ type Outcome struct {
 	// have made it so.
 	Overdue bool
 	// Operations are those of the Job, nil if they cannot be read.
-	Operations []directories.Operation
+	Operations []operations.Operation
 	// Report has one result for each operation, in the same order. Unknown ones run again.
-	Report directories.Report
+	Report operations.Report
 	// Message is for people: why it is Lost or Stuck, or how it ended.
 	Message string
 }
@@ -85,7 +85,7 @@ func Read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (Outcome, error) 
 
 // conclude matches what the run said to the operations.
 func (o *Outcome) conclude(r run) {
-	o.Report = directories.Report{Results: make([]directories.Result, len(o.Operations))}
+	o.Report = operations.Report{Results: make([]operations.Result, len(o.Operations))}
 	switch r.phase {
 	case goesOn:
 		o.State = Running
@@ -100,7 +100,7 @@ func (o *Outcome) conclude(r run) {
 
 // read prefers the report to the exit code: with code 0 too it has the gids.
 func (o *Outcome) read(r run) {
-	report, err := directories.DecodeReport([]byte(r.message), len(o.Operations))
+	report, err := operations.DecodeReport([]byte(r.message), len(o.Operations))
 	switch {
 	case err == nil:
 		o.Report = report
@@ -121,11 +121,11 @@ func (o *Outcome) read(r run) {
 func (o *Outcome) succeedWithoutReport() {
 	o.State = Succeeded
 	for i, operation := range o.Operations {
-		if operation.Kind == directories.Setup || operation.Kind == directories.Restore {
+		if operation.Kind == operations.Setup || operation.Kind == operations.Restore {
 			o.State = Finished
 			continue
 		}
-		o.Report.Results[i].State = directories.Done
+		o.Report.Results[i].State = operations.Done
 	}
 }
 
@@ -139,7 +139,7 @@ func (o Outcome) BlamesNode() bool {
 		return false
 	}
 	return o.State == Lost || o.State == Stuck ||
-		slices.ContainsFunc(o.Report.Results, func(result directories.Result) bool {
-			return result.Reason == directories.NotNFS || result.Reason == directories.IOError
+		slices.ContainsFunc(o.Report.Results, func(result operations.Result) bool {
+			return result.Reason == operations.NotNFS || result.Reason == operations.IOError
 		})
 }

@@ -6,23 +6,23 @@ import (
 	"slices"
 	"sort"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // Packed is what became of the operations that wait: each is in exactly one of the three.
 type Packed struct {
 	// Batch is for the next Job.
-	Batch []directories.Operation
+	Batch []operations.Operation
 	// Left waits for a later one.
-	Left []directories.Operation
+	Left []operations.Operation
 	// Unfit can be in no Job, ever.
 	Unfit []Unfit
 }
 
 // Unfit is an operation that cannot be sent, and why.
 type Unfit struct {
-	Operation directories.Operation
+	Operation operations.Operation
 	Err       error
 }
 
@@ -32,8 +32,8 @@ type Unfit struct {
 //
 // Restores may be many that come to nothing and are asked for again and again, so they take what the
 // others leave, but a share in any case.
-func Pack(operations []directories.Operation, maxCount int) Packed {
-	fit, unfit := separate(operations)
+func Pack(ops []operations.Operation, maxCount int) Packed {
+	fit, unfit := separate(ops)
 	candidates := onePerVolume(fit)
 	chosen := choose(fit, candidates, max(maxCount, 1))
 	packed := Packed{Unfit: unfit}
@@ -51,21 +51,21 @@ func Pack(operations []directories.Operation, maxCount int) Packed {
 const restoreShare = 8
 
 // choose says which of the candidates, which are places in operations, ride in the next Job.
-func choose(operations []directories.Operation, candidates []int, maxCount int) map[int]bool {
+func choose(ops []operations.Operation, candidates []int, maxCount int) map[int]bool {
 	var others, restores []int
 	for _, i := range candidates {
-		if operations[i].Kind == directories.Restore {
+		if ops[i].Kind == operations.Restore {
 			restores = append(restores, i)
 		} else {
 			others = append(others, i)
 		}
 	}
 	fits := func(others, restores []int, maxBytes int) bool {
-		var batch []directories.Operation
+		var batch []operations.Operation
 		for _, i := range slices.Concat(others, restores) {
-			batch = append(batch, operations[i])
+			batch = append(batch, ops[i])
 		}
-		data, err := directories.EncodeOperations(batch)
+		data, err := operations.Encode(batch)
 		return err == nil && len(data) <= maxBytes
 	}
 	count, bytes := maxCount, wellknown.MaxOperationsBytes
@@ -103,8 +103,8 @@ func largest(most, least int, fits func(int) bool) int {
 }
 
 // separate finds what cannot be sent even alone.
-func separate(operations []directories.Operation) (fit []directories.Operation, unfit []Unfit) {
-	for _, operation := range operations {
+func separate(ops []operations.Operation) (fit []operations.Operation, unfit []Unfit) {
+	for _, operation := range ops {
 		if err := sendable(operation); err != nil {
 			unfit = append(unfit, Unfit{Operation: operation, Err: err})
 			continue
@@ -116,15 +116,15 @@ func separate(operations []directories.Operation) (fit []directories.Operation, 
 
 // sendable makes sure that mountjob will read what was meant: text that is not UTF-8, for one,
 // would arrive as another path.
-func sendable(operation directories.Operation) error {
+func sendable(operation operations.Operation) error {
 	if operation.Volume == "" || operation.Cluster == "" {
 		return errors.New("the operation names no volume or no cluster")
 	}
-	data, err := directories.EncodeOperations([]directories.Operation{operation})
+	data, err := operations.Encode([]operations.Operation{operation})
 	if err != nil {
 		return err
 	}
-	arrived, err := directories.DecodeOperations(data)
+	arrived, err := operations.Decode(data)
 	if err != nil {
 		return err
 	}
@@ -136,9 +136,9 @@ func sendable(operation directories.Operation) error {
 }
 
 // onePerVolume gives the places of the first operation of each volume.
-func onePerVolume(operations []directories.Operation) (places []int) {
+func onePerVolume(ops []operations.Operation) (places []int) {
 	seen := map[string]bool{}
-	for i, operation := range operations {
+	for i, operation := range ops {
 		if !seen[operation.Volume] {
 			seen[operation.Volume] = true
 			places = append(places, i)

@@ -11,27 +11,27 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 func TestPack(t *testing.T) {
-	setup, cleanup, other := operation(directories.Setup, 1), operation(directories.Cleanup, 2), operation(directories.Release, 3)
-	leaving := operation(directories.Cleanup, 1)
-	huge := withRecord(operation(directories.Setup, 4), wellknown.MaxOperationsBytes)
-	big, big2 := withRecord(operation(directories.Setup, 5), 40<<10), withRecord(operation(directories.Setup, 6), 40<<10+1)
-	garbled := operation(directories.Cleanup, 7)
+	setup, cleanup, other := operation(operations.Setup, 1), operation(operations.Cleanup, 2), operation(operations.Release, 3)
+	leaving := operation(operations.Cleanup, 1)
+	huge := withRecord(operation(operations.Setup, 4), wellknown.MaxOperationsBytes)
+	big, big2 := withRecord(operation(operations.Setup, 5), 40<<10), withRecord(operation(operations.Setup, 6), 40<<10+1)
+	garbled := operation(operations.Cleanup, 7)
 	garbled.Path = "/team/\xff"
-	homeless := operation(directories.Setup, 8)
+	homeless := operation(operations.Setup, 8)
 	homeless.Cluster = ""
 
 	tests := map[string]struct {
-		waiting  []directories.Operation
+		waiting  []operations.Operation
 		maxCount int
-		batch    []directories.Operation
-		left     []directories.Operation
-		unfit    []directories.Operation
+		batch    []operations.Operation
+		left     []operations.Operation
+		unfit    []operations.Operation
 	}{
 		"nothing waits":                      {nil, 512, nil, nil, nil},
 		"all kinds ride together":            {ops(setup, cleanup, other), 512, ops(setup, cleanup, other), nil, nil},
@@ -44,22 +44,22 @@ func TestPack(t *testing.T) {
 		"the annotation is a limit":          {ops(big, big2, setup), 512, ops(big), ops(big2, setup), nil},
 		"text that would not arrive":         {ops(garbled, setup), 512, ops(setup), nil, ops(garbled)},
 		"one of no cluster does not go":      {ops(setup, homeless), 512, ops(setup), nil, ops(homeless)},
-		"one too large frees its volume":     {ops(huge, operation(directories.Cleanup, 4)), 512, ops(operation(directories.Cleanup, 4)), nil, ops(huge)},
+		"one too large frees its volume":     {ops(huge, operation(operations.Cleanup, 4)), 512, ops(operation(operations.Cleanup, 4)), nil, ops(huge)},
 		"the second one's turn is the next":  {ops(leaving, setup), 512, ops(leaving), ops(setup), nil},
 		"a limit counts volumes, not wishes": {ops(setup, leaving, cleanup, other), 2, ops(setup, cleanup), ops(leaving, other), nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			packed := mountjobs.Pack(tt.waiting, tt.maxCount)
-			var unfit []directories.Operation
+			var unfit []operations.Operation
 			for _, u := range packed.Unfit {
 				if u.Err == nil {
 					t.Error("an operation is unfit for no reason")
 				}
 				unfit = append(unfit, u.Operation)
 			}
-			got := [][]directories.Operation{packed.Batch, packed.Left, unfit}
-			if want := [][]directories.Operation{tt.batch, tt.left, tt.unfit}; !reflect.DeepEqual(want, got) {
+			got := [][]operations.Operation{packed.Batch, packed.Left, unfit}
+			if want := [][]operations.Operation{tt.batch, tt.left, tt.unfit}; !reflect.DeepEqual(want, got) {
 				t.Errorf("batch, left, unfit (-want +got):\n%s", cmp.Diff(want, got))
 			}
 		})
@@ -68,7 +68,7 @@ func TestPack(t *testing.T) {
 
 // TestPackRestores: restores take what others leave, and an eighth in any case.
 func TestPackRestores(t *testing.T) {
-	some := func(kind directories.Kind, from, to, record int) (all []directories.Operation) {
+	some := func(kind operations.Kind, from, to, record int) (all []operations.Operation) {
 		for n := from; n < to; n++ {
 			o := operation(kind, n)
 			o.Record = json.RawMessage(fmt.Sprintf("%q", fmt.Sprintf("%0*d", record, n))) // unlike all others
@@ -93,11 +93,11 @@ func TestPackRestores(t *testing.T) {
 		"large restores do not stop others": {10, 1, 64, 60 << 10, 0, 1},
 		"a large one alone":                 {10, 0, 64, 60 << 10, 1, 0},
 	} {
-		waiting := slices.Concat(some(directories.Restore, 0, tt.restores, tt.record), some(directories.Setup, 5000, 5000+tt.setups, min(tt.record, 6<<10)))
+		waiting := slices.Concat(some(operations.Restore, 0, tt.restores, tt.record), some(operations.Setup, 5000, 5000+tt.setups, min(tt.record, 6<<10)))
 		packed := mountjobs.Pack(waiting, tt.maxCount)
 		restores, setups := 0, 0
 		for _, o := range packed.Batch {
-			if o.Kind == directories.Restore {
+			if o.Kind == operations.Restore {
 				restores++
 			} else {
 				setups++
@@ -113,7 +113,7 @@ func TestPackRestores(t *testing.T) {
 	}
 }
 
-func isSubsequence(part, whole []directories.Operation) bool {
+func isSubsequence(part, whole []operations.Operation) bool {
 	for _, o := range whole {
 		if len(part) > 0 && part[0].Volume == o.Volume && part[0].Kind == o.Kind {
 			part = part[1:]
@@ -154,7 +154,7 @@ func TestPackLosesNothing(t *testing.T) {
 }
 
 // checkBatch builds the Job and reads it back, so that it is about what mountjob would be given.
-func checkBatch(t *testing.T, batch []directories.Operation, maxCount int) {
+func checkBatch(t *testing.T, batch []operations.Operation, maxCount int) {
 	t.Helper()
 	if len(batch) > maxCount {
 		t.Fatalf("%d operations are more than %d", len(batch), maxCount)
@@ -170,15 +170,15 @@ func checkBatch(t *testing.T, batch []directories.Operation, maxCount int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := append([]directories.Operation{}, batch...); !reflect.DeepEqual(want, arrived) { // cmp takes seconds
+	if want := append([]operations.Operation{}, batch...); !reflect.DeepEqual(want, arrived) { // cmp takes seconds
 		t.Fatalf("what arrives is not what was sent (-want +got):\n%s", cmp.Diff(want, arrived))
 	}
 }
 
-func randomOperations(rng *rand.Rand, count int) []directories.Operation {
-	kinds := []directories.Kind{directories.Setup, directories.Cleanup, directories.Release, directories.Restore}
-	operations := make([]directories.Operation, count)
-	for i := range operations {
+func randomOperations(rng *rand.Rand, count int) []operations.Operation {
+	kinds := []operations.Kind{operations.Setup, operations.Cleanup, operations.Release, operations.Restore}
+	ops := make([]operations.Operation, count)
+	for i := range ops {
 		o := operation(kinds[rng.IntN(len(kinds))], rng.IntN(1+count*3/4)) // some volumes have several
 		o.Keep = fmt.Sprint(i, "h")                                        // tells each from the others
 		switch rng.IntN(20) {
@@ -191,27 +191,27 @@ func randomOperations(rng *rand.Rand, count int) []directories.Operation {
 		default:
 			o = withRecord(o, rng.IntN(2<<10))
 		}
-		operations[i] = o
+		ops[i] = o
 	}
-	return operations
+	return ops
 }
 
-func identity(t *testing.T, operation directories.Operation) string {
+func identity(t *testing.T, operation operations.Operation) string {
 	t.Helper()
 	return fmt.Sprintf("%s %s %q %d", operation.Keep, operation.Volume, operation.Path, len(operation.Record))
 }
 
-func withRecord(operation directories.Operation, size int) directories.Operation {
+func withRecord(operation operations.Operation, size int) operations.Operation {
 	operation.Record = json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
 	return operation
 }
 
-func ops(operations ...directories.Operation) []directories.Operation { return operations }
+func ops(ops ...operations.Operation) []operations.Operation { return ops }
 
 func BenchmarkPack(b *testing.B) {
-	waiting := make([]directories.Operation, 1000)
+	waiting := make([]operations.Operation, 1000)
 	for i := range waiting {
-		waiting[i] = operation(directories.Setup, i)
+		waiting[i] = operation(operations.Setup, i)
 	}
 	for b.Loop() {
 		mountjobs.Pack(waiting, wellknown.DefaultMountJobBatch)

@@ -11,14 +11,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // threeKinds is the batch of every Job in these tests.
-func threeKinds() []directories.Operation {
-	return ops(operation(directories.Setup, 0), operation(directories.Cleanup, 1), operation(directories.Setup, 2))
+func threeKinds() []operations.Operation {
+	return ops(operation(operations.Setup, 0), operation(operations.Cleanup, 1), operation(operations.Setup, 2))
 }
 
 func TestRead(t *testing.T) {
@@ -114,9 +114,9 @@ func started(after time.Duration) func(*batchv1.Job) {
 	return func(j *batchv1.Job) { j.Status.StartTime = &metav1.Time{Time: created.Add(after)} }
 }
 
-func states(report directories.Report) string {
-	letters := map[directories.State]string{
-		directories.Unknown: "?", directories.Done: "d", directories.Failed: "f", directories.Blocked: "b", directories.NotDone: "n",
+func states(report operations.Report) string {
+	letters := map[operations.State]string{
+		operations.Unknown: "?", operations.Done: "d", operations.Failed: "f", operations.Blocked: "b", operations.NotDone: "n",
 	}
 	var text strings.Builder
 	for _, result := range report.Results {

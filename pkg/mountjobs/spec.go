@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -39,7 +39,7 @@ type Spec struct {
 	// Aliases are the ids that the file system may carry as a copy of another.
 	Aliases []string
 	// Operations are a batch that Pack has chosen.
-	Operations []directories.Operation
+	Operations []operations.Operation
 	// AvoidNodes are those where the Job must not run, see NodesToAvoid.
 	AvoidNodes []string
 }

@@ -8,7 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // SweepOutcome is a sweep Job read back.
@@ -20,7 +20,7 @@ type SweepOutcome struct {
 	Until   time.Time // as in Outcome
 	Overdue bool      // as in Outcome
 	// Swept is the zero value unless the Job has told.
-	Swept directories.Swept
+	Swept operations.Swept
 	// Stopped says that its time was over first.
 	Stopped bool
 	Message string
@@ -29,7 +29,7 @@ type SweepOutcome struct {
 // sweepReport is the termination message of mountjob sweep. pkg/mountjob writes it; both are
 // tested on testdata/sweep-report.json.
 type sweepReport struct {
-	directories.Swept
+	operations.Swept
 	// Stopped says that its time was over before all that was due was gone.
 	Stopped bool `json:"stopped,omitempty"`
 	// Error is why some of what was due is left.

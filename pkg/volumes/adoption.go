@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -23,9 +23,9 @@ func NeedsAdoption(object *corev1.PersistentVolume, claim *corev1.PersistentVolu
 
 // Adoption is the operation that enters the owner of an Original volume into the ledger. The
 // original system made the directory, so a cleanup may take it away.
-func Adoption(volume Volume, cluster string) directories.Operation {
-	return directories.Operation{
-		Kind:  directories.Setup,
+func Adoption(volume Volume, cluster string) operations.Operation {
+	return operations.Operation{
+		Kind:  operations.Setup,
 		Owner: volume.owner(cluster),
 		Path:  volume.Path,
 		Adopt: true,

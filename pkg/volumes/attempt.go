@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // attempt is the part of a record that every kind of operation may have.
@@ -14,7 +14,7 @@ type attempt struct {
 
 // AttemptOf is how many times an operation was tried, this time included. It travels in the
 // operation, so that it outlives every process and every older Job.
-func AttemptOf(operation directories.Operation) int {
+func AttemptOf(operation operations.Operation) int {
 	var a attempt
 	if json.Unmarshal(operation.Record, &a) != nil || a.Number < 1 {
 		return 1
@@ -23,7 +23,7 @@ func AttemptOf(operation directories.Operation) int {
 }
 
 // WithAttempt is the operation, to be tried for the nth time. The error is about its record.
-func WithAttempt(operation directories.Operation, number int) (directories.Operation, error) {
+func WithAttempt(operation operations.Operation, number int) (operations.Operation, error) {
 	fields := map[string]json.RawMessage{}
 	if len(operation.Record) > 0 {
 		if err := json.Unmarshal(operation.Record, &fields); err != nil {

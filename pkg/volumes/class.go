@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -29,11 +29,11 @@ type Class struct {
 	BasePath string // absolute, "/" or without a slash at the end
 	Pattern  Pattern
 
-	Rules directories.Rules // which directories are taken although they are not new
+	Rules operations.Rules // which directories are taken although they are not new
 
-	Directory    directories.Directory // how a new one is made
-	AllowLowGIDs bool                  // the range of gids may begin below wellknown.DefaultGIDMin
-	KeepDeleted  string                // in the trash: a duration, "forever", or "" for not at all
+	Directory    operations.Directory // how a new one is made
+	AllowLowGIDs bool                 // the range of gids may begin below wellknown.DefaultGIDMin
+	KeepDeleted  string               // in the trash: a duration, "forever", or "" for not at all
 }
 
 // ParseClass reads a storage class. The error is a Refusal that names everything that is wrong

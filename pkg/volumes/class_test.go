@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -51,22 +51,22 @@ func TestParseClassReadsParameters(t *testing.T) {
 		"zones are enforced":                   {map[string]string{"enforce_zone_affinity": "true"}, func(c *volumes.Class) { c.EnforceZoneAffinity = true }},
 		"the default may be in the list":       {map[string]string{"default_file_system_id": "fs-2", "file_system_ids": "fs-1,fs-2"}, func(c *volumes.Class) { c.DefaultFileSystemID, c.FileSystemIDs = "fs-2", []string{"fs-1", "fs-2"} }},
 		"allocated gids have a range, and a mode": {map[string]string{"gidAllocate": "true", "gidMin": "3000", "gidMax": "3000", "directory_perms": "0770"}, func(c *volumes.Class) {
-			c.Directory = directories.Directory{Mode: "0770", AllocateGID: true, GIDMin: 3000, GIDMax: 3000}
+			c.Directory = operations.Directory{Mode: "0770", AllocateGID: true, GIDMin: 3000, GIDMax: 3000}
 		}},
 		"allocated gids have an owner beside them": {map[string]string{"gidAllocate": "true", "uid": "7"}, func(c *volumes.Class) {
-			c.Directory = directories.Directory{UID: 7, AllocateGID: true}
+			c.Directory = operations.Directory{UID: 7, AllocateGID: true}
 		}},
 		"allocated gids may be low if the class says so": {map[string]string{"gidAllocate": "true", "gidMin": "1000", "gidMax": "1999", "allow_low_gids": "true"}, func(c *volumes.Class) {
-			c.Directory, c.AllowLowGIDs = directories.Directory{AllocateGID: true, GIDMin: 1000, GIDMax: 1999}, true
+			c.Directory, c.AllowLowGIDs = operations.Directory{AllocateGID: true, GIDMin: 1000, GIDMax: 1999}, true
 		}},
 		"allocated gids begin at the default where low ones are allowed": {map[string]string{"gidAllocate": "true", "allow_low_gids": "true"}, func(c *volumes.Class) {
 			c.Directory.AllocateGID, c.AllowLowGIDs = true, true
 		}},
 		"the EFS CSI driver's class with a group for all": {map[string]string{"uid": "1000", "gid": "1000", "directory_perms": "700", "base_path": "/dynamic_provisioning"}, func(c *volumes.Class) {
-			c.Directory, c.BasePath = directories.Directory{Mode: "0700", UID: 1000, GID: 1000}, "/dynamic_provisioning"
+			c.Directory, c.BasePath = operations.Directory{Mode: "0700", UID: 1000, GID: 1000}, "/dynamic_provisioning"
 		}},
 		"the EFS CSI driver's class with a group for each": {map[string]string{"uid": "1000", "gidAllocate": "true", "gidMin": "1000", "gidMax": "2000", "allow_low_gids": "true"}, func(c *volumes.Class) {
-			c.Directory, c.AllowLowGIDs = directories.Directory{UID: 1000, AllocateGID: true, GIDMin: 1000, GIDMax: 2000}, true
+			c.Directory, c.AllowLowGIDs = operations.Directory{UID: 1000, AllocateGID: true, GIDMin: 1000, GIDMax: 2000}, true
 		}},
 		"pinned targets have other ids than EFS's": {map[string]string{"default_file_system_id": "filer-1"}, func(c *volumes.Class) { c.DefaultFileSystemID = "filer-1" }},
 	}

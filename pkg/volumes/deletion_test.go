@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -148,9 +148,9 @@ func TestNeedsAdoption(t *testing.T) {
 
 func TestAdoption(t *testing.T) {
 	object := newVolume(t, original)
-	want := directories.Operation{
-		Kind:  directories.Setup,
-		Owner: directories.Owner{Volume: "efs-team-x", Cluster: cluster, Namespace: "team", Claim: "data", ClaimUID: claimUID},
+	want := operations.Operation{
+		Kind:  operations.Setup,
+		Owner: operations.Owner{Volume: "efs-team-x", Cluster: cluster, Namespace: "team", Claim: "data", ClaimUID: claimUID},
 		Path:  "/team/x", Adopt: true, Made: true,
 	}
 	operation := volumes.Adoption(volumes.Read(object, provisioner), cluster)

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -97,8 +97,8 @@ func FuzzFromOperation(f *testing.F) {
 	f.Add("/", "pvc-", "", []byte(`{"fs":"..","size":"-1","modes":[],"policy":"Recycle"}`))
 	f.Add("/.efs-stunnel/x", "x", "y", []byte(`null`))
 	f.Fuzz(func(t *testing.T, path, name, uid string, record []byte) {
-		operation := directories.Operation{
-			Owner: directories.Owner{Volume: name, Namespace: "team", Claim: "data", ClaimUID: uid},
+		operation := operations.Operation{
+			Owner: operations.Owner{Volume: name, Namespace: "team", Claim: "data", ClaimUID: uid},
 			Path:  path, Record: json.RawMessage(record),
 		}
 		volume, err := volumes.FromOperation(operation, 20490, 0, provisioner)

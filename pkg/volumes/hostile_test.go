@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -72,11 +72,11 @@ func provision(t testing.TB, class *storagev1.StorageClass, claim *corev1.Persis
 	if !wantRefusedOr(t, err) {
 		return "", false
 	}
-	data, err := directories.EncodeOperations([]directories.Operation{operation})
+	data, err := operations.Encode([]operations.Operation{operation})
 	if err != nil {
 		t.Fatalf("the operation cannot be encoded: %v", err)
 	}
-	decoded, err := directories.DecodeOperations(data)
+	decoded, err := operations.Decode(data)
 	if err != nil {
 		t.Fatalf("the operation cannot be decoded: %v", err)
 	}

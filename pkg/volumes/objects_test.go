@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -86,7 +86,7 @@ func parseClaim(t testing.TB, object *corev1.PersistentVolumeClaim, class volume
 	return claim
 }
 
-func begin(t testing.TB, claim volumes.Claim, class volumes.Class, choice volumes.Choice) directories.Operation {
+func begin(t testing.TB, claim volumes.Claim, class volumes.Class, choice volumes.Choice) operations.Operation {
 	t.Helper()
 	operation, err := volumes.Begin(claim, class, choice, cluster)
 	if err != nil {

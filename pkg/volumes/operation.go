@@ -3,7 +3,7 @@ package volumes
 import (
 	"fmt"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // maxOperationBytes keeps one claim from filling the annotation that many share; a claim gets
@@ -13,10 +13,10 @@ const maxOperationBytes = 16 << 10
 // Begin is the operation that makes the directory of a claim, or gets it back from the trash,
 // and carries what FromOperation will build the volume of. The error is a Refusal. The cluster
 // is the uid of the namespace kube-system.
-func Begin(claim Claim, class Class, choice Choice, cluster string) (directories.Operation, error) {
-	operation := directories.Operation{
-		Kind: directories.Setup,
-		Owner: directories.Owner{
+func Begin(claim Claim, class Class, choice Choice, cluster string) (operations.Operation, error) {
+	operation := operations.Operation{
+		Kind: operations.Setup,
+		Owner: operations.Owner{
 			Volume:    VolumeName(claim.UID),
 			Cluster:   cluster,
 			Namespace: claim.Namespace,
@@ -27,34 +27,34 @@ func Begin(claim Claim, class Class, choice Choice, cluster string) (directories
 		Path: claim.Path,
 	}
 	if claim.Restore != "" {
-		operation.Kind, operation.RestoreFrom = directories.Restore, string(claim.Restore)
+		operation.Kind, operation.RestoreFrom = operations.Restore, string(claim.Restore)
 		operation.ShareAcrossNamespaces = class.Rules.ShareAcrossNamespaces
 	} else {
 		operation.Directory, operation.Rules = class.Directory, class.Rules
 	}
 	var err error
 	if operation.Record, err = newRecord(claim, class, choice).encode(); err != nil {
-		return directories.Operation{}, refuse(err.Error())
+		return operations.Operation{}, refuse(err.Error())
 	}
 	if size := len(operation.Record) + len(operation.Path); size > maxOperationBytes {
-		return directories.Operation{}, refuse(fmt.Sprintf("the claim's labels and its class's mount options take %d bytes, more than %d", size, maxOperationBytes))
+		return operations.Operation{}, refuse(fmt.Sprintf("the claim's labels and its class's mount options take %d bytes, more than %d", size, maxOperationBytes))
 	}
 	return operation, nil
 }
 
 // Cleanup is the operation that takes a volume's directory away. It must be asked for only
 // while NeedsCleanup says so of live objects.
-func Cleanup(volume Volume, cluster string) directories.Operation {
-	return directories.Operation{
-		Kind:  directories.Cleanup,
+func Cleanup(volume Volume, cluster string) operations.Operation {
+	return operations.Operation{
+		Kind:  operations.Cleanup,
 		Owner: volume.owner(cluster),
 		Path:  volume.Path,
 		Keep:  volume.Keep,
 	}
 }
 
-func (v Volume) owner(cluster string) directories.Owner {
-	return directories.Owner{
+func (v Volume) owner(cluster string) operations.Owner {
+	return operations.Owner{
 		Volume:    v.Name,
 		Cluster:   cluster,
 		Namespace: v.Namespace,

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -103,7 +103,7 @@ func setBasePath(c *Class, value string) error {
 	if strings.Contains(base, "${") {
 		return errors.New("variables belong into path_pattern")
 	}
-	if err := directories.CheckPath(base); err != nil {
+	if err := operations.CheckPath(base); err != nil {
 		return fmt.Errorf("%w: write an absolute path such as /volumes", err)
 	}
 	c.BasePath = base

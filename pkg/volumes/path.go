@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -41,7 +41,7 @@ func (c Class) path(claim *corev1.PersistentVolumeClaim) (string, error) {
 	below, err := c.Pattern.expand(claim)
 	path := strings.TrimSuffix(c.BasePath, "/") + "/" + below
 	if err == nil {
-		err = directories.CheckPath(path)
+		err = operations.CheckPath(path)
 	}
 	if err != nil {
 		return "", fmt.Errorf("path_pattern %s of storage class %s: %w", quoted(c.Pattern.text), quoted(c.Name), err)

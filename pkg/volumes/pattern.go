@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -116,7 +116,7 @@ func (p Pattern) checkLiterals() error {
 		}
 		sample.WriteString(part.literal)
 	}
-	return directories.CheckPath("/" + sample.String())
+	return operations.CheckPath("/" + sample.String())
 }
 
 // expand puts the values of a claim into the pattern. What comes out is not checked yet.

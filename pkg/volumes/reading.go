@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -145,7 +145,7 @@ func problemOf(object *corev1.PersistentVolume, volume Volume) string {
 	if source.Server != wellknown.LoopbackAddress {
 		return fmt.Sprintf("its server is %s, not %s", quoted(source.Server), wellknown.LoopbackAddress)
 	}
-	if err := directories.CheckPath(source.Path); err != nil {
+	if err := operations.CheckPath(source.Path); err != nil {
 		return cut(err.Error(), maxMessageBytes)
 	}
 	if path, ok := object.Annotations[wellknown.AnnotationPath]; ok && path != source.Path {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -115,9 +115,9 @@ func TestRead(t *testing.T) {
 
 func TestCleanup(t *testing.T) {
 	volume := volumes.Read(newVolume(t, func(o *corev1.PersistentVolume) { o.Annotations[wellknown.AnnotationKeepDeleted] = "1h" }), provisioner)
-	want := directories.Operation{
-		Kind:  directories.Cleanup,
-		Owner: directories.Owner{Volume: "pvc-" + claimUID, Cluster: cluster, Namespace: "team", Claim: "data", ClaimUID: claimUID},
+	want := operations.Operation{
+		Kind:  operations.Cleanup,
+		Owner: operations.Owner{Volume: "pvc-" + claimUID, Cluster: cluster, Namespace: "team", Claim: "data", ClaimUID: claimUID},
 		Path:  "/team/data-" + claimUID,
 		Keep:  "1h",
 	}

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -57,7 +57,7 @@ func (r record) encode() (json.RawMessage, error) {
 	return data, nil
 }
 
-func decodeRecord(operation directories.Operation) (record, error) {
+func decodeRecord(operation operations.Operation) (record, error) {
 	var r record
 	if err := json.Unmarshal(operation.Record, &r); err != nil {
 		return record{}, fmt.Errorf("reading the record of volume %s: %w", operation.Volume, err)

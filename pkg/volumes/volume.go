@@ -8,19 +8,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // FileSystemOf is the file system that an operation of Begin is for.
-func FileSystemOf(operation directories.Operation) (id string, err error) {
+func FileSystemOf(operation operations.Operation) (id string, err error) {
 	r, err := decodeRecord(operation)
 	return r.FileSystemID, err
 }
 
 // ReclaimPolicyOf is that of the volume of an operation of Begin, or "" when it is not one.
-func ReclaimPolicyOf(operation directories.Operation) corev1.PersistentVolumeReclaimPolicy {
+func ReclaimPolicyOf(operation operations.Operation) corev1.PersistentVolumeReclaimPolicy {
 	r, err := decodeRecord(operation)
 	if err != nil {
 		return ""
@@ -30,7 +30,7 @@ func ReclaimPolicyOf(operation directories.Operation) corev1.PersistentVolumeRec
 
 // FromOperation builds the volume of a finished operation of Begin: of what the operation
 // says, the port that its file system has now, and the gid that the Job reported, 0 for none.
-func FromOperation(operation directories.Operation, port, gid int, provisioner string) (*corev1.PersistentVolume, error) {
+func FromOperation(operation operations.Operation, port, gid int, provisioner string) (*corev1.PersistentVolume, error) {
 	r, err := decodeRecord(operation)
 	if err != nil {
 		return nil, err
@@ -52,8 +52,8 @@ func FromOperation(operation directories.Operation, port, gid int, provisioner s
 }
 
 // checkVolume repeats the checks that matter most: an annotation lies between them and here.
-func checkVolume(operation directories.Operation, r record, port int) error {
-	if err := directories.CheckPath(operation.Path); err != nil {
+func checkVolume(operation operations.Operation, r record, port int) error {
+	if err := operations.CheckPath(operation.Path); err != nil {
 		return err
 	}
 	if err := ports.CheckTargetID(r.FileSystemID); err != nil {
@@ -87,7 +87,7 @@ func (r record) annotations(path string, gid int, provisioner string) map[string
 	return annotations
 }
 
-func (r record) spec(operation directories.Operation, port int) corev1.PersistentVolumeSpec {
+func (r record) spec(operation operations.Operation, port int) corev1.PersistentVolumeSpec {
 	mode := corev1.PersistentVolumeFilesystem
 	return corev1.PersistentVolumeSpec{
 		Capacity:                      corev1.ResourceList{corev1.ResourceStorage: r.Size},

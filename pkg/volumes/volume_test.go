@@ -15,12 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 // everything is an operation that uses every field.
-func everything(t testing.TB) directories.Operation {
+func everything(t testing.TB) operations.Operation {
 	t.Helper()
 	class := parseClass(t, newClass(map[string]string{
 		"base_path": "/k8s", "share_across_namespaces": "true", "share_across_clusters": "true", "adopt_existing": "false",
@@ -31,12 +31,12 @@ func everything(t testing.TB) directories.Operation {
 }
 
 func TestBegin(t *testing.T) {
-	want := directories.Operation{
-		Kind:      directories.Setup,
-		Owner:     directories.Owner{Volume: "pvc-" + claimUID, Cluster: cluster, Namespace: "team", Claim: "data", ClaimUID: claimUID, Class: "efs"},
+	want := operations.Operation{
+		Kind:      operations.Setup,
+		Owner:     operations.Owner{Volume: "pvc-" + claimUID, Cluster: cluster, Namespace: "team", Claim: "data", ClaimUID: claimUID, Class: "efs"},
 		Path:      "/k8s/team/x",
-		Directory: directories.Directory{Mode: "2770", AllocateGID: true, GIDMin: 3000, GIDMax: 4000},
-		Rules:     directories.Rules{ShareAcrossNamespaces: true, ShareAcrossClusters: true, RefuseExisting: true},
+		Directory: operations.Directory{Mode: "2770", AllocateGID: true, GIDMin: 3000, GIDMax: 4000},
+		Rules:     operations.Rules{ShareAcrossNamespaces: true, ShareAcrossClusters: true, RefuseExisting: true},
 		Record: json.RawMessage(`{"fs":"fs-1","size":"5Gi","modes":["RWX"],"class":"efs","policy":"Delete",` +
 			`"options":"vers=4.1,rsize=1048576,wsize=1048576,soft,timeo=600,retrans=2,noresvport,noatime",` +
 			`"labels":{"tier":"gold","volume_name":"x"},"zone":"us-east-1a","keep":"72h"}`),
@@ -60,8 +60,8 @@ func TestBeginARestore(t *testing.T) {
 	class := parseClass(t, newClass(map[string]string{"directory_perms": "0700", "share_across_clusters": "true"}))
 	claim := parseClaim(t, newClaim(annotated("efs-stunnel.gnuthought.com/restore", "old-uid")), class)
 	operation := begin(t, claim, class, volumes.Choice{FileSystemID: "fs-1"})
-	want := directories.Operation{
-		Kind: directories.Restore, Owner: operation.Owner, Path: "/team/data-" + claimUID, RestoreFrom: "old-uid", Record: operation.Record,
+	want := operations.Operation{
+		Kind: operations.Restore, Owner: operation.Owner, Path: "/team/data-" + claimUID, RestoreFrom: "old-uid", Record: operation.Record,
 	}
 	if diff := cmp.Diff(want, operation); diff != "" {
 		t.Errorf("operation mismatch (-want +got):\n%s", diff)
@@ -163,12 +163,12 @@ func TestFromOperationOfAPlainClaim(t *testing.T) {
 func TestFromOperationAfterTheAnnotation(t *testing.T) {
 	class := parseClass(t, newClass(nil))
 	plain := begin(t, parseClaim(t, newClaim(), class), class, volumes.Choice{FileSystemID: "fs-1"})
-	for name, operation := range map[string]directories.Operation{"everything": everything(t), "a plain claim": plain} {
-		data, err := directories.EncodeOperations([]directories.Operation{operation})
+	for name, operation := range map[string]operations.Operation{"everything": everything(t), "a plain claim": plain} {
+		data, err := operations.Encode([]operations.Operation{operation})
 		if err != nil {
 			t.Fatal(err)
 		}
-		decoded, err := directories.DecodeOperations(data)
+		decoded, err := operations.Decode(data)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -185,26 +185,26 @@ func TestFromOperationAfterTheAnnotation(t *testing.T) {
 
 func TestFromOperationRefuses(t *testing.T) {
 	const name = "pvc-" + claimUID
-	record := func(from, to string) func(*directories.Operation) {
-		return func(o *directories.Operation) {
+	record := func(from, to string) func(*operations.Operation) {
+		return func(o *operations.Operation) {
 			o.Record = json.RawMessage(strings.Replace(string(o.Record), from, to, 1))
 		}
 	}
 	tests := map[string]struct {
-		edit func(*directories.Operation)
+		edit func(*operations.Operation)
 		port int
 		want string
 	}{
-		"a path that leads up":         {func(o *directories.Operation) { o.Path = "/a/../b" }, 1, `building volume ` + name + `: the path "/a/../b" has the component ..`},
-		"the whole file system":        {func(o *directories.Operation) { o.Path = "/" }, 1, `building volume ` + name + `: the path / is the whole file system`},
-		"another claim's name":         {func(o *directories.Operation) { o.ClaimUID = "other" }, 1, `building volume ` + name + `: it is not the name for claim uid "other"`},
-		"no claim":                     {func(o *directories.Operation) { o.ClaimUID, o.Volume = "", "pvc-" }, 1, `building volume pvc-: it is not the name for claim uid ""`},
-		"no record":                    {func(o *directories.Operation) { o.Record = nil }, 1, `reading the record of volume ` + name + `: unexpected end of JSON input`},
+		"a path that leads up":         {func(o *operations.Operation) { o.Path = "/a/../b" }, 1, `building volume ` + name + `: the path "/a/../b" has the component ..`},
+		"the whole file system":        {func(o *operations.Operation) { o.Path = "/" }, 1, `building volume ` + name + `: the path / is the whole file system`},
+		"another claim's name":         {func(o *operations.Operation) { o.ClaimUID = "other" }, 1, `building volume ` + name + `: it is not the name for claim uid "other"`},
+		"no claim":                     {func(o *operations.Operation) { o.ClaimUID, o.Volume = "", "pvc-" }, 1, `building volume pvc-: it is not the name for claim uid ""`},
+		"no record":                    {func(o *operations.Operation) { o.Record = nil }, 1, `reading the record of volume ` + name + `: unexpected end of JSON input`},
 		"a file system that cannot be": {record("fs-1", "FS"), 1, `building volume ` + name + `: "FS" is no target id: want 1 to 43 lower-case letters, digits or dashes, a letter first and no dash last`},
 		"a policy that cannot be":      {record("Delete", "Recycle"), 1, `building volume ` + name + `: its record has the reclaim policy "Recycle"`},
 		"an access mode that is new":   {record("RWX", "RWOP"), 1, `building volume ` + name + `: its record has the access modes ["RWOP"]`},
 		"no access mode":               {record(`"RWX"`, ""), 1, `building volume ` + name + `: its record has the access modes []`},
-		"no port":                      {func(*directories.Operation) {}, 0, `building volume ` + name + `: file system fs-1 has no local port`},
+		"no port":                      {func(*operations.Operation) {}, 0, `building volume ` + name + `: file system fs-1 has no local port`},
 	}
 	for what, tt := range tests {
 		t.Run(what, func(t *testing.T) {

@@ -14,6 +14,11 @@ const (
 	OwnersDirectory = StateDirectory + "/owners"
 	// OwnerPrefix tells an owner from a directory, so no component of a path may start with it.
 	OwnerPrefix = "@"
+	// LeavingSuffix ends the name of an owner whose cleanup has begun.
+	LeavingSuffix = ".leaving"
+	// RetainedSuffix ends the name of an entry that is no owner any more: volume and claim are
+	// gone, and the data was retained. No cleanup of another volume removes it.
+	RetainedSuffix = ".retained"
 	// TrashDirectory holds deleted directories, each under the name of its volume.
 	TrashDirectory = StateDirectory + "/trash"
 )

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	ledger "gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -202,17 +203,17 @@ func (w *world) makeDirectories(ctx context.Context, made []*corev1.PersistentVo
 	}
 	defer fileSystem.Close()
 	for batch := range slices.Chunk(made, setupBatch) {
-		var operations []ledger.Operation
+		var ops []operations.Operation
 		for _, volume := range batch {
 			ref := volume.Spec.ClaimRef
-			operations = append(operations, ledger.Operation{
-				Kind: ledger.Setup, Path: volume.Spec.NFS.Path, Directory: ledger.Directory{Mode: "0777"},
-				Owner: ledger.Owner{
+			ops = append(ops, operations.Operation{
+				Kind: operations.Setup, Path: volume.Spec.NFS.Path, Directory: operations.Directory{Mode: "0777"},
+				Owner: operations.Owner{
 					Volume: volume.Name, Cluster: string(cluster.UID), Namespace: ref.Namespace, Claim: ref.Name, ClaimUID: string(ref.UID),
 				},
 			})
 		}
-		if report := fileSystem.Run(ctx, operations, func(int, int) {}); !report.Succeeded() {
+		if report := fileSystem.Run(ctx, ops, func(int, int) {}); !report.Succeeded() {
 			return errors.New("making directories: " + string(report.Encode()))
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 	"gnuthought.com/efs-stunnel/test/integration/world"
 )
@@ -24,14 +24,14 @@ func realJobs(w *world.World) map[string]*batchv1.Job {
 		Namespace: w.Namespace, Image: "image", ImagePullPolicy: corev1.PullAlways, ImagePullSecrets: []string{"registry"},
 		PriorityClassName: "system-cluster-critical", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 	}
-	operations := []directories.Operation{{
-		Kind: directories.Setup, Path: "/team/data",
-		Owner: directories.Owner{Volume: "pvc-" + uid, Cluster: w.ClusterUID, Namespace: "team", Claim: "data", ClaimUID: uid},
+	ops := []operations.Operation{{
+		Kind: operations.Setup, Path: "/team/data",
+		Owner: operations.Owner{Volume: "pvc-" + uid, Cluster: w.ClusterUID, Namespace: "team", Claim: "data", ClaimUID: uid},
 	}}
 	built := map[string]*batchv1.Job{}
 	for name, settings := range map[string]mountjobs.Settings{"plain": plain, "full": full} {
 		job, err := mountjobs.Build(mountjobs.Spec{
-			Settings: settings, FileSystemID: "fs-1", Number: 1, Operations: operations, Aliases: []string{"fs-2"}, AvoidNodes: w.Nodes[:1],
+			Settings: settings, FileSystemID: "fs-1", Number: 1, Operations: ops, Aliases: []string{"fs-2"}, AvoidNodes: w.Nodes[:1],
 		})
 		if err != nil {
 			w.Fatal(err)

@@ -21,7 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 	"gnuthought.com/efs-stunnel/test/integration/kubelet"
@@ -125,7 +125,7 @@ func TestClaimDeletedInTheMiddle(t *testing.T) {
 	s.deleteClaims(gone)
 	s.awaitClaimGone(gone)
 	close(proceed)
-	s.awaitOperation(gone, directories.Cleanup)
+	s.awaitOperation(gone, operations.Cleanup)
 	s.AwaitVolumeGone(gone)
 	s.wantNoTrace(ownDirectory(gone))
 
@@ -159,7 +159,7 @@ func stopped(running chan<- struct{}, proceed <-chan struct{}) kubelet.Fate {
 }
 
 // awaitOperation waits until a Job has done an operation for a claim.
-func (s *claimsWorld) awaitOperation(claim *corev1.PersistentVolumeClaim, kind directories.Kind) {
+func (s *claimsWorld) awaitOperation(claim *corev1.PersistentVolumeClaim, kind operations.Kind) {
 	s.Helper()
 	s.Eventually(fmt.Sprintf("a Job has the %s of claim %s", kind, claim.Name), func(context.Context) error {
 		if times := s.operations(claim, kind); times == 0 {
@@ -170,14 +170,14 @@ func (s *claimsWorld) awaitOperation(claim *corev1.PersistentVolumeClaim, kind d
 }
 
 // operations counts how often a Job did an operation of a kind for a claim.
-func (s *claimsWorld) operations(claim *corev1.PersistentVolumeClaim, kind directories.Kind) int {
+func (s *claimsWorld) operations(claim *corev1.PersistentVolumeClaim, kind operations.Kind) int {
 	s.Helper()
 	times := 0
 	for _, run := range s.Kubelet.Runs() {
 		if run.Operations == "" {
 			continue // a sweep
 		}
-		all, err := directories.DecodeOperations([]byte(run.Operations))
+		all, err := operations.Decode([]byte(run.Operations))
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -268,7 +268,7 @@ func TestVolumeThatIsNeverBound(t *testing.T) {
 		t.Error("the claim has the volume that was deleted")
 	}
 	s.wantEmpty(v.path)
-	if times := s.operations(claim, directories.Cleanup); times != 1 {
+	if times := s.operations(claim, operations.Cleanup); times != 1 {
 		t.Errorf("%d cleanups, want 1\n%s", times, s.Story())
 	}
 }

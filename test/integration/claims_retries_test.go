@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -50,7 +50,7 @@ func TestClaimIsGivenUp(t *testing.T) {
 		s.wantTries(claim, tries)
 		change()
 		mark = s.awaitGivenUp(claim, mark)
-		if tries += 2; s.operations(claim, directories.Setup) != tries {
+		if tries += 2; s.operations(claim, operations.Setup) != tries {
 			t.Errorf("the change of the %s had no two tries", name)
 		}
 	}
@@ -84,7 +84,7 @@ func (s *claimsWorld) awaitGivenUp(claim *corev1.PersistentVolumeClaim, before s
 // wantTries counts the setups of a claim.
 func (s *claimsWorld) wantTries(claim *corev1.PersistentVolumeClaim, times int) {
 	s.Helper()
-	if tries := s.operations(claim, directories.Setup); tries != times {
+	if tries := s.operations(claim, operations.Setup); tries != times {
 		s.Errorf("claim %s was tried %d times, want %d\n%s", claim.Name, tries, times, s.Story())
 	}
 }

@@ -13,8 +13,8 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/apiclock"
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/test/integration/kubelet"
 )
 
@@ -38,7 +38,7 @@ func TestManagerWithAWrongClock(t *testing.T) {
 			s.write(there, "data")
 			failing := s.NewClaim("failing", strict, called("there"))
 			s.awaitGivenUp(failing, "")
-			if tries := s.operations(failing, directories.Setup); tries != 2 {
+			if tries := s.operations(failing, operations.Setup); tries != 2 {
 				t.Errorf("the claim was given up after %d attempts, want 2", tries)
 			}
 			liveAClaim(w, s.fileSystem, s.class)

@@ -15,8 +15,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/test/integration/kubelet"
 )
 
@@ -110,7 +110,7 @@ func TestJobOnAnotherFileSystem(t *testing.T) {
 	s.send() // its port still leads to the first one
 	outcome := s.awaitState(mountjobs.Finished, 0)
 	for _, result := range outcome.Report.Results {
-		if result.Reason != directories.WrongFileSystem || !strings.Contains(result.Message, mine) {
+		if result.Reason != operations.WrongFileSystem || !strings.Contains(result.Message, mine) {
 			t.Errorf("result %+v", result)
 		}
 	}
@@ -134,23 +134,23 @@ func TestJobBeforeItsRootClaim(t *testing.T) {
 }
 
 func TestJobThatEndsBadly(t *testing.T) {
-	done, notDone, unknown := directories.Done, directories.NotDone, directories.Unknown
+	done, notDone, unknown := operations.Done, operations.NotDone, operations.Unknown
 	tests := map[string]struct {
 		fate   kubelet.Fate
 		want   mountjobs.State
-		states []directories.State
+		states []operations.State
 		made   int // directories
 	}{
-		"its mount is none":          {kubelet.Fate{CheckMount: true}, mountjobs.Finished, []directories.State{notDone, notDone, notDone}, 0},
-		"terminated at once":         {kubelet.Fate{Ending: kubelet.Terminated}, mountjobs.Finished, []directories.State{notDone, notDone, notDone}, 0},
-		"terminated after one":       {kubelet.Fate{Ending: kubelet.Terminated, Operations: 1}, mountjobs.Finished, []directories.State{done, notDone, notDone}, 1},
-		"killed at once":             {kubelet.Fate{Ending: kubelet.Killed}, mountjobs.Lost, []directories.State{unknown, unknown, unknown}, 0},
-		"killed after two":           {kubelet.Fate{Ending: kubelet.Killed, Operations: 2}, mountjobs.Lost, []directories.State{unknown, unknown, unknown}, 2},
-		"killed before its report":   {kubelet.Fate{Ending: kubelet.Killed, Operations: kubelet.AllOperations}, mountjobs.Lost, []directories.State{unknown, unknown, unknown}, 3},
-		"vanished with its report":   {kubelet.Fate{Ending: kubelet.Vanished, Operations: kubelet.AllOperations}, mountjobs.Lost, []directories.State{unknown, unknown, unknown}, 3},
-		"vanished in the middle":     {kubelet.Fate{Ending: kubelet.Vanished, Operations: 1}, mountjobs.Lost, []directories.State{unknown, unknown, unknown}, 1},
-		"past its deadline, unmade":  {kubelet.Fate{Delay: time.Hour}, mountjobs.Lost, []directories.State{unknown, unknown, unknown}, 0},
-		"past its deadline, mounted": {kubelet.Fate{FailedMount: "mount.nfs: Connection timed out"}, mountjobs.Lost, []directories.State{unknown, unknown, unknown}, 0},
+		"its mount is none":          {kubelet.Fate{CheckMount: true}, mountjobs.Finished, []operations.State{notDone, notDone, notDone}, 0},
+		"terminated at once":         {kubelet.Fate{Ending: kubelet.Terminated}, mountjobs.Finished, []operations.State{notDone, notDone, notDone}, 0},
+		"terminated after one":       {kubelet.Fate{Ending: kubelet.Terminated, Operations: 1}, mountjobs.Finished, []operations.State{done, notDone, notDone}, 1},
+		"killed at once":             {kubelet.Fate{Ending: kubelet.Killed}, mountjobs.Lost, []operations.State{unknown, unknown, unknown}, 0},
+		"killed after two":           {kubelet.Fate{Ending: kubelet.Killed, Operations: 2}, mountjobs.Lost, []operations.State{unknown, unknown, unknown}, 2},
+		"killed before its report":   {kubelet.Fate{Ending: kubelet.Killed, Operations: kubelet.AllOperations}, mountjobs.Lost, []operations.State{unknown, unknown, unknown}, 3},
+		"vanished with its report":   {kubelet.Fate{Ending: kubelet.Vanished, Operations: kubelet.AllOperations}, mountjobs.Lost, []operations.State{unknown, unknown, unknown}, 3},
+		"vanished in the middle":     {kubelet.Fate{Ending: kubelet.Vanished, Operations: 1}, mountjobs.Lost, []operations.State{unknown, unknown, unknown}, 1},
+		"past its deadline, unmade":  {kubelet.Fate{Delay: time.Hour}, mountjobs.Lost, []operations.State{unknown, unknown, unknown}, 0},
+		"past its deadline, mounted": {kubelet.Fate{FailedMount: "mount.nfs: Connection timed out"}, mountjobs.Lost, []operations.State{unknown, unknown, unknown}, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -210,9 +210,9 @@ func TestHooks(t *testing.T) {
 	if before, after := <-calls, <-calls; before != "before 0 0" || after != "after 0 3" {
 		t.Errorf("calls %q, %q", before, after)
 	}
-	operations, err := directories.DecodeOperations([]byte(s.Kubelet.Runs()[0].Operations))
-	if err != nil || len(operations) != 3 {
-		t.Errorf("operations %v, error %v", operations, err)
+	ops, err := operations.Decode([]byte(s.Kubelet.Runs()[0].Operations))
+	if err != nil || len(ops) != 3 {
+		t.Errorf("operations %v, error %v", ops, err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -35,9 +36,9 @@ func newGround(t *testing.T) *ground {
 	t.Helper()
 	g := &ground{T: t, attacker: newAttacker(seed), root: t.TempDir(), outside: t.TempDir()}
 	plant(t, g.root, g.outside)
-	victim := directories.Operation{
-		Kind: directories.Setup, Path: "/victim/data", Adopt: true, Made: true,
-		Owner: directories.Owner{Volume: "pvc-11111111-0000-4000-8000-000000000000", Cluster: clusterUID, Namespace: "victim", Claim: "data", ClaimUID: "11111111-0000-4000-8000-000000000000"},
+	victim := operations.Operation{
+		Kind: operations.Setup, Path: "/victim/data", Adopt: true, Made: true,
+		Owner: operations.Owner{Volume: "pvc-11111111-0000-4000-8000-000000000000", Cluster: clusterUID, Namespace: "victim", Claim: "data", ClaimUID: "11111111-0000-4000-8000-000000000000"},
 	}
 	if report := g.run(victim); !report.Succeeded() {
 		t.Fatalf("the victim has no volume: %+v", report)
@@ -46,16 +47,16 @@ func newGround(t *testing.T) *ground {
 }
 
 // run carries out operations as mountjob does, after they were sent as they are sent to it.
-func (g *ground) run(operations ...directories.Operation) directories.Report {
+func (g *ground) run(ops ...operations.Operation) operations.Report {
 	g.Helper()
-	text, err := directories.EncodeOperations(operations)
+	text, err := operations.Encode(ops)
 	must(g, err)
-	operations, err = directories.DecodeOperations(text)
+	ops, err = operations.Decode(text)
 	must(g, err)
 	fileSystem, err := directories.Open(g.Context(), g.root, directories.Options{FileSystemID: "fs-1"})
 	must(g, err)
 	defer fileSystem.Close()
-	return fileSystem.Run(g.Context(), operations, nil)
+	return fileSystem.Run(g.Context(), ops, nil)
 }
 
 func (g *ground) sweep() {
@@ -69,7 +70,7 @@ func (g *ground) sweep() {
 
 // begin takes one hostile claim through all that decides about it. ok is false if it is refused,
 // and the class is what it was allowed to do.
-func (g *ground) begin() (operation directories.Operation, class volumes.Class, ok bool) {
+func (g *ground) begin() (operation operations.Operation, class volumes.Class, ok bool) {
 	g.Helper()
 	class, err := volumes.ParseClass(g.class("hostile", wellknown.DefaultProvisioner))
 	if err != nil {
@@ -94,7 +95,7 @@ func TestHostileClaims(t *testing.T) {
 	g := newGround(t)
 	accepted, made := 0, 0
 	for range hostileClaims / hostileBatch {
-		var batch []directories.Operation
+		var batch []operations.Operation
 		for range hostileBatch {
 			if operation, class, ok := g.begin(); ok {
 				g.checkPath(operation, class)
@@ -111,7 +112,7 @@ func TestHostileClaims(t *testing.T) {
 }
 
 // checkPath wants a path to be below the class's base, made of plain components.
-func (g *ground) checkPath(operation directories.Operation, class volumes.Class) {
+func (g *ground) checkPath(operation operations.Operation, class volumes.Class) {
 	g.Helper()
 	if below, ok := strings.CutPrefix(operation.Path, strings.TrimSuffix(class.BasePath, "/")+"/"); !ok || below == "" {
 		g.Errorf("path %q is not below %q", operation.Path, class.BasePath)
@@ -128,18 +129,18 @@ func (g *ground) checkPath(operation directories.Operation, class volumes.Class)
 
 // liveAndLeave makes directories and takes them away, and gives the number of those that were
 // made.
-func (g *ground) liveAndLeave(batch []directories.Operation) (made int) {
+func (g *ground) liveAndLeave(batch []operations.Operation) (made int) {
 	g.Helper()
 	before, outside := g.data(), treeOf(g, g.outside)
 	report := g.run(batch...)
-	var cleanups []directories.Operation
+	var cleanups []operations.Operation
 	allowed := map[string]bool{}
 	for i, result := range report.Results {
-		if result.State != directories.Done {
+		if result.State != operations.Done {
 			continue
 		}
 		cleanup := batch[i]
-		cleanup.Kind, cleanup.Record, cleanup.RestoreFrom, cleanup.LeaveToOthers = directories.Cleanup, nil, "", true
+		cleanup.Kind, cleanup.Record, cleanup.RestoreFrom, cleanup.LeaveToOthers = operations.Cleanup, nil, "", true
 		cleanups = append(cleanups, cleanup)
 	}
 	for _, operation := range batch { // a refused one may have made what leads to it
@@ -199,7 +200,7 @@ func TestHostileVolumes(t *testing.T) {
 	before, outside := g.data(), treeOf(g, g.outside)
 	believed := 0
 	for range hostileVolumes / hostileBatch {
-		var batch []directories.Operation
+		var batch []operations.Operation
 		for range hostileBatch {
 			object := g.volume(wellknown.DefaultProvisioner, "fs-1")
 			batch = append(batch, g.cleanupOf(object)...)
@@ -222,15 +223,15 @@ func TestHostileVolumes(t *testing.T) {
 }
 
 // cleanupOf is what a volume asks for, also as one whose blockers are to be left behind.
-func (g *ground) cleanupOf(object *corev1.PersistentVolume) []directories.Operation {
+func (g *ground) cleanupOf(object *corev1.PersistentVolume) []operations.Operation {
 	g.Helper()
 	if !volumes.NeedsCleanup(object, nil, wellknown.DefaultProvisioner) {
 		return nil
 	}
 	cleanup := volumes.Cleanup(volumes.Read(object, wellknown.DefaultProvisioner), clusterUID)
-	if _, err := directories.EncodeOperations([]directories.Operation{cleanup}); err != nil {
+	if _, err := operations.Encode([]operations.Operation{cleanup}); err != nil {
 		return nil // it is told that it cannot be sent
 	}
 	cleanup.LeaveToOthers = g.IntN(2) == 0
-	return []directories.Operation{cleanup}
+	return []operations.Operation{cleanup}
 }

@@ -18,8 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -118,12 +118,12 @@ func (d *drill) wantFewJobs(fileSystem string, count int, except *corev1.Persist
 	d.Helper()
 	carried, batches := map[string]int{}, 0
 	for _, job := range d.jobs(d.Context(), mountjobs.Mount, fileSystem) {
-		operations := d.operations(job)
-		if except != nil && len(operations) == 1 && operations[0].ClaimUID == string(except.UID) {
+		ops := d.operations(job)
+		if except != nil && len(ops) == 1 && ops[0].ClaimUID == string(except.UID) {
 			continue
 		}
 		batches++
-		for _, operation := range operations {
+		for _, operation := range ops {
 			if except == nil || operation.ClaimUID != string(except.UID) || carried[operation.Volume] == 0 {
 				carried[operation.Volume]++
 			}
@@ -183,10 +183,10 @@ func TestJobsHaveRoom(t *testing.T) {
 			d.awaitBound(append(crowd, first)...)
 			jobs := d.mountJobs()[1:]
 			for _, job := range jobs {
-				operations := d.operations(job)
-				text, err := directories.EncodeOperations(operations)
-				if err != nil || len(operations) > tt.batch || len(text) > wellknown.MaxOperationsBytes {
-					t.Errorf("Job %s has %d operations, %d bytes, error %v", job.Name, len(operations), len(text), err)
+				ops := d.operations(job)
+				text, err := operations.Encode(ops)
+				if err != nil || len(ops) > tt.batch || len(text) > wellknown.MaxOperationsBytes {
+					t.Errorf("Job %s has %d operations, %d bytes, error %v", job.Name, len(ops), len(text), err)
 				}
 			}
 			if len(jobs) < tt.jobs || len(jobs) > tt.jobs+2 {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -224,7 +224,7 @@ func TestJobsFailOnceThenPass(t *testing.T) {
 	d.awaitEvent(claim, wellknown.EventProvisioningFailed, "Job efs-mount-"+d.fileSystem+"-00001 could not make the directory", "is not an NFS mount")
 	d.awaitEvent(claim, wellknown.EventProvisioningFailed, "Job efs-mount-"+d.fileSystem+"-00002 could not make the directory", "is not an NFS mount", "attempt 2; next at")
 	d.awaitBound(claim)
-	var last directories.Operation
+	var last operations.Operation
 	for i, job := range d.mountJobs() {
 		last = d.operations(job)[0]
 		if got := volumes.AttemptOf(last); got != i+1 {

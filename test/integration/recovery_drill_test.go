@@ -21,8 +21,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -131,11 +131,11 @@ func (d *drill) mountJobs() []batchv1.Job {
 }
 
 // operations are those of a Job.
-func (d *drill) operations(job batchv1.Job) []directories.Operation {
+func (d *drill) operations(job batchv1.Job) []operations.Operation {
 	d.Helper()
-	operations, err := mountjobs.Operations(&job)
+	ops, err := mountjobs.Operations(&job)
 	d.check(err)
-	return operations
+	return ops
 }
 
 // awaitEvent waits for an event about an object that has all of the words.

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -137,7 +137,7 @@ func TestRecoveryOfALeaderThatSeesThePast(t *testing.T) {
 		d.awaitBound(busy)
 		next := d.claim("next")
 		d.awaitBound(next)
-		d.wantNoOperation(directories.Cleanup, object.Name)
+		d.wantNoOperation(operations.Cleanup, object.Name)
 		if !d.Exists(d.fileSystem, d.Team+"/data") {
 			t.Errorf("the directory is gone\n%s", d.Story())
 		}
@@ -214,10 +214,10 @@ func (d *drill) patchPolicy(volume string, policy corev1.PersistentVolumeReclaim
 }
 
 // wantNoOperation wants no Job to have an operation of a kind for a volume.
-func (d *drill) wantNoOperation(kind directories.Kind, volume string) {
+func (d *drill) wantNoOperation(kind operations.Kind, volume string) {
 	d.Helper()
 	for _, job := range d.jobs(d.Context(), mountjobs.Mount, d.fileSystem) {
-		if slices.ContainsFunc(d.operations(job), func(o directories.Operation) bool { return o.Kind == kind && o.Volume == volume }) {
+		if slices.ContainsFunc(d.operations(job), func(o operations.Operation) bool { return o.Kind == kind && o.Volume == volume }) {
 			d.Errorf("Job %s has a %s of %s\n%s", job.Name, kind, volume, d.Story())
 		}
 	}

@@ -9,16 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // abroad is an operation of another cluster for a path, of a namespace with the same name.
-func (s *claimsWorld) abroad(kind directories.Kind, path string) directories.Operation {
+func (s *claimsWorld) abroad(kind operations.Kind, path string) operations.Operation {
 	const uid = "0a0a0a0a-0000-4000-8000-000000000000"
-	return directories.Operation{
-		Kind: kind, Path: path, Rules: directories.Rules{ShareAcrossClusters: true},
-		Owner: directories.Owner{
+	return operations.Operation{
+		Kind: kind, Path: path, Rules: operations.Rules{ShareAcrossClusters: true},
+		Owner: operations.Owner{
 			Volume: volumes.VolumeName(uid), Cluster: "0b0b0b0b-0000-4000-8000-000000000000",
 			Namespace: s.Team, Claim: "data", ClaimUID: uid,
 		},
@@ -26,14 +27,14 @@ func (s *claimsWorld) abroad(kind directories.Kind, path string) directories.Ope
 }
 
 // run does operations on the file system, as a mount Job of another cluster would.
-func (s *claimsWorld) run(operations ...directories.Operation) {
+func (s *claimsWorld) run(ops ...operations.Operation) {
 	s.Helper()
 	fileSystem, err := directories.Open(s.Context(), s.Folder(s.fileSystem), directories.Options{FileSystemID: s.fileSystem})
 	if err != nil {
 		s.Fatal(err)
 	}
 	defer fileSystem.Close()
-	if report := fileSystem.Run(s.Context(), operations, nil); !report.Succeeded() {
+	if report := fileSystem.Run(s.Context(), ops, nil); !report.Succeeded() {
 		s.Fatalf("the other cluster's operations: %+v", report)
 	}
 }
@@ -43,7 +44,7 @@ func TestClustersShareOnlyIfTheClassSaysSo(t *testing.T) {
 	s := newClaimsWorld(t)
 	open := s.NewClass("open", map[string]string{"share_across_clusters": "true"}).Name
 	theirs := "/" + s.Team + "/theirs"
-	s.run(s.abroad(directories.Setup, theirs))
+	s.run(s.abroad(operations.Setup, theirs))
 	s.write(theirs, "data")
 
 	refused := s.NewClaim("refused", s.class, called("theirs"))
@@ -56,7 +57,7 @@ func TestClustersShareOnlyIfTheClassSaysSo(t *testing.T) {
 	s.AwaitVolumeGone(shared.claim)
 	s.awaitTold(shared.object, wellknown.EventVolumeDeleteSkipped, theirs, "belongs to", s.Team+"/data of cluster 0b0b0b0b-0000-4000-8000-000000000000")
 	s.wantFile(theirs, "data")
-	s.run(s.abroad(directories.Cleanup, theirs))
+	s.run(s.abroad(operations.Cleanup, theirs))
 	s.wantNoTrace(theirs)
 }
 
@@ -65,12 +66,12 @@ func TestAnotherClusterInheritsData(t *testing.T) {
 	s := newClaimsWorld(t)
 	ours := s.bound("data", s.class, called("ours"))
 	s.write(ours.path, "data")
-	s.run(s.abroad(directories.Setup, ours.path))
+	s.run(s.abroad(operations.Setup, ours.path))
 	s.deleteClaims(ours.claim)
 	s.AwaitVolumeGone(ours.claim)
 	s.awaitTold(ours.object, wellknown.EventVolumeDeleteSkipped, ours.path, s.Team+"/data of cluster 0b0b0b0b")
 	s.wantFile(ours.path, "data")
-	s.run(s.abroad(directories.Cleanup, ours.path))
+	s.run(s.abroad(operations.Cleanup, ours.path))
 	s.wantNoTrace(ours.path)
 }
 
@@ -80,7 +81,7 @@ func TestRememberedOwnerKeepsTheData(t *testing.T) {
 	s := newClaimsWorld(t)
 	v := s.bound("data", s.class, called("shared"))
 	remembered := string(uuid.NewUUID())
-	s.run(directories.Operation{Kind: directories.Setup, Path: v.path, Owner: directories.Owner{
+	s.run(operations.Operation{Kind: operations.Setup, Path: v.path, Owner: operations.Owner{
 		Volume: volumes.VolumeName(types.UID(remembered)), Cluster: s.ClusterUID, Namespace: s.Team, Claim: "forgotten", ClaimUID: remembered,
 	}})
 	s.write(v.path, "data")
@@ -95,11 +96,11 @@ func TestNamespaceThatIsMadeAgain(t *testing.T) {
 	s := newClaimsWorld(t)
 	open := s.NewClass("open", map[string]string{"share_across_namespaces": "true"}).Name
 	path, uid := "/"+s.Team+"/old", string(uuid.NewUUID())
-	old := directories.Owner{
+	old := operations.Owner{
 		Volume: volumes.VolumeName(types.UID(uid)), Cluster: s.ClusterUID, Namespace: s.Team, Claim: "old", ClaimUID: uid,
 		NamespaceUID: string(uuid.NewUUID()),
 	}
-	s.run(directories.Operation{Kind: directories.Setup, Path: path, Owner: old})
+	s.run(operations.Operation{Kind: operations.Setup, Path: path, Owner: old})
 	s.write(path, "data")
 	refused := s.NewClaim("refused", s.class, called("old"))
 	s.awaitTold(refused, wellknown.EventProvisioningFailed, path, "deleted and made again", `share_across_namespaces: "true"`)

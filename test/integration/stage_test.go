@@ -13,8 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -79,19 +79,19 @@ func (s *stage) createRootClaim() {
 }
 
 // setups are for three volumes.
-func (s *stage) setups() []directories.Operation {
-	var operations []directories.Operation
+func (s *stage) setups() []operations.Operation {
+	var ops []operations.Operation
 	for n := range 3 {
 		uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", n)
-		operations = append(operations, directories.Operation{
-			Kind: directories.Setup,
-			Owner: directories.Owner{
+		ops = append(ops, operations.Operation{
+			Kind: operations.Setup,
+			Owner: operations.Owner{
 				Volume: "pvc-" + uid, Cluster: s.ClusterUID, Namespace: s.Team, Claim: fmt.Sprintf("data-%d", n), ClaimUID: uid,
 			},
 			Path: fmt.Sprintf("/%s/data-%d", s.Team, n),
 		})
 	}
-	return operations
+	return ops
 }
 
 // send creates the Job.
@@ -191,8 +191,8 @@ func (s *stage) directories() int {
 	return count
 }
 
-func states(outcome mountjobs.Outcome) []directories.State {
-	var all []directories.State
+func states(outcome mountjobs.Outcome) []operations.State {
+	var all []operations.State
 	for _, result := range outcome.Report.Results {
 		all = append(all, result.State)
 	}

@@ -13,11 +13,11 @@ func DirectionRules() []Rule {
 	return []Rule{
 		pureImports,     // cmd -> pkg/controller -> pure packages, never back
 		pureActs,        // time and concurrency are the caller's
-		standardLibrary, // where a third party would be linked into everything
+		engineApart,     // the manager knows operations, and not how they are carried out
 		loopsApart,      // loops meet in API objects only
 		nobodyUsesCmd,   // wiring is at the top
 		oneEFSClient,    // the AWS boundary is one package
-		smallMountjob,   // the image's smallest program stays so
+		smallMountjob,   // the program that runs as root links nothing of third parties
 		smallSupervisor, // what keeps tunnels up needs neither API nor cloud
 	}
 }
@@ -29,7 +29,7 @@ func isPure(folder string) bool {
 	}
 	for _, pure := range []string{
 		"pkg/wellknown", "pkg/efs", "pkg/ports", "pkg/volumes",
-		"pkg/mountjob/directories", "pkg/mountjobs", "pkg/stunnelcfg", "pkg/clientcert",
+		"pkg/operations", "pkg/mountjobs", "pkg/stunnelcfg", "pkg/clientcert",
 		"pkg/controller/lifecycle", "pkg/controller/targets",
 		"pkg/tunnel/spec", "pkg/tunnel/routing", "pkg/tunnel/ephemeral",
 	} {
@@ -40,10 +40,6 @@ func isPure(folder string) bool {
 	return false
 }
 
-// worksOnDirectories: it is called pure because it knows no cluster, but its work is on a
-// mounted file system.
-func worksOnDirectories(folder string) bool { return within(folder, "pkg/mountjob/directories") }
-
 // pureImports leaves tests alone: those may read golden files.
 func pureImports(p Package) []string {
 	if !isPure(p.folder()) {
@@ -52,9 +48,6 @@ func pureImports(p Package) []string {
 	var findings []string
 	for _, f := range p.built() {
 		f.eachImport(func(importPath string, pos token.Pos) {
-			if importPath == "os" && worksOnDirectories(p.folder()) {
-				return
-			}
 			folder, ours := inModule(importPath)
 			if ours && !isPure(folder) || isWorldly(importPath) {
 				findings = append(findings, p.at(f, pos, "pure package imports %s", importPath))
@@ -82,7 +75,7 @@ func isWorldly(importPath string) bool {
 // pureActs leaves fakes alone: they may play a clock.
 func pureActs(p Package) []string {
 	folder := p.folder()
-	if !isPure(folder) || worksOnDirectories(folder) || strings.HasSuffix(path.Base(folder), "test") {
+	if !isPure(folder) || strings.HasSuffix(path.Base(folder), "test") {
 		return nil
 	}
 	var findings []string
@@ -101,16 +94,18 @@ func pureActs(p Package) []string {
 	return findings
 }
 
-func standardLibrary(p Package) []string {
-	if folder := p.folder(); !within(folder, "pkg/wellknown") && !worksOnDirectories(folder) {
-		return nil
+// engineApart leaves tests alone, and what is below test: they play a mount Job's pod.
+func engineApart(p Package) []string {
+	for _, folder := range []string{"cmd/mountjob", "pkg/mountjob", "test"} {
+		if within(p.folder(), folder) {
+			return nil
+		}
 	}
 	var findings []string
 	for _, f := range p.built() {
 		f.eachImport(func(importPath string, pos token.Pos) {
-			first, _, _ := strings.Cut(importPath, "/")
-			if _, ours := inModule(importPath); !ours && strings.Contains(first, ".") {
-				findings = append(findings, p.at(f, pos, "imports %s; here the standard library must do", importPath))
+			if within(importPath, Module+"/pkg/mountjob") {
+				findings = append(findings, p.at(f, pos, "imports %s; only cmd/mountjob links the engine", importPath))
 			}
 		})
 	}
@@ -168,13 +163,16 @@ func forbid(p Package, kind func(importPath string) bool) []string {
 	return findings
 }
 
+// smallMountjob is also about the packages that mountjob is made of: there a finding says which.
 func smallMountjob(p Package) []string {
-	if !within(p.folder(), "cmd/mountjob") && !within(p.folder(), "pkg/mountjob") {
+	parts := []string{"cmd/mountjob", "pkg/mountjob", "pkg/operations", "pkg/wellknown"}
+	if !slices.ContainsFunc(parts, func(part string) bool { return within(p.folder(), part) }) {
 		return nil
 	}
 	var findings []string
 	for _, dep := range p.Deps {
-		if within(dep, "k8s.io") {
+		first, _, _ := strings.Cut(dep, "/")
+		if _, ours := inModule(dep); !ours && strings.Contains(first, ".") {
 			findings = append(findings, p.folder()+": links "+dep)
 		}
 	}

@@ -122,14 +122,6 @@ func TestRules(t *testing.T) {
 				"pure package imports " + layout.Module + "/pkg/efs/awsefs",
 			},
 		},
-		"directories may use os, and nothing of third parties": {
-			folder: "pkg/mountjob/directories",
-			files:  body("directories", imports("os", "os/exec", "syscall", "golang.org/x/sys/unix")),
-			want: []string{
-				"imports golang.org/x/sys/unix; here the standard library must do",
-				"pure package imports os/exec",
-			},
-		},
 		"the EFS client's package is not pure": {
 			folder: "pkg/efs/awsefs", files: body("awsefs", imports(awsEFS, "net/http")),
 		},
@@ -161,12 +153,37 @@ func TestRules(t *testing.T) {
 			folder: "test/integration", files: body("integration", imports(layout.Module+"/cmd/manager")),
 			want: []string{"imports " + layout.Module + "/cmd/manager"},
 		},
-		"mountjob links nothing of Kubernetes": {
-			folder: "cmd/mountjob", files: text("// Command mountjob works.\npackage main"),
-			deps: []string{"fmt", "k8s.io/api/core/v1", "sigs.k8s.io/yaml"},
-			want: []string{"cmd/mountjob: links k8s.io/api/core/v1"},
+		"the manager does not import the engine": {
+			folder: "pkg/controller/jobs",
+			files: body("jobs", imports(layout.Module+"/pkg/mountjob", layout.Module+"/pkg/mountjob/directories",
+				layout.Module+"/pkg/mountjobs", layout.Module+"/pkg/operations")),
+			want: []string{
+				"imports " + layout.Module + "/pkg/mountjob; only cmd/mountjob links the engine",
+				"imports " + layout.Module + "/pkg/mountjob/directories; only cmd/mountjob links the engine",
+			},
 		},
-		"the manager may": {
+		"its tests may": {
+			folder: "pkg/controller/jobs",
+			files: map[string]string{
+				"jobs.go":      "// Package jobs runs.\npackage jobs",
+				"jobs_test.go": "package jobs\n" + imports(layout.Module+"/pkg/mountjob"),
+			},
+		},
+		"mountjob imports the engine": {
+			folder: "cmd/mountjob",
+			files:  text("// Command mountjob works.\npackage main\n" + imports(layout.Module+"/pkg/mountjob")),
+		},
+		"mountjob links nothing of third parties": {
+			folder: "cmd/mountjob", files: text("// Command mountjob works.\npackage main"),
+			deps: []string{"fmt", "os", layout.Module + "/pkg/wellknown", "k8s.io/api/core/v1", "golang.org/x/sys/unix"},
+			want: []string{"cmd/mountjob: links k8s.io/api/core/v1", "cmd/mountjob: links golang.org/x/sys/unix"},
+		},
+		"the packages that it is made of do neither": {
+			folder: "pkg/mountjob/directories", files: body("directories", imports("os")),
+			deps: []string{"os", "golang.org/x/sys/unix"},
+			want: []string{"pkg/mountjob/directories: links golang.org/x/sys/unix"},
+		},
+		"the manager links Kubernetes": {
 			folder: "cmd/manager", files: text("// Command manager manages.\npackage main"),
 			deps: []string{"k8s.io/api/core/v1"},
 		},

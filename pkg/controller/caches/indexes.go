@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -112,24 +112,24 @@ func fileSystemOf(job *batchv1.Job) []string {
 }
 
 func volumesOf(job *batchv1.Job) []string {
-	return fromOperations(job, func(o directories.Operation) string { return o.Volume })
+	return fromOperations(job, func(o operations.Operation) string { return o.Volume })
 }
 
 // pathsOf are the paths that a Job works on.
 func pathsOf(job *batchv1.Job) []string {
-	return fromOperations(job, func(o directories.Operation) string { return o.Path })
+	return fromOperations(job, func(o operations.Operation) string { return o.Path })
 }
 
-func fromOperations(job *batchv1.Job, value func(directories.Operation) string) []string {
+func fromOperations(job *batchv1.Job, value func(operations.Operation) string) []string {
 	if _, ok := job.Annotations[wellknown.AnnotationOperations]; !ok {
 		return nil
 	}
-	operations, err := mountjobs.Operations(job)
+	ops, err := mountjobs.Operations(job)
 	if err != nil {
 		return nil // whoever reads the Job says so
 	}
-	values := make([]string, 0, len(operations))
-	for _, o := range operations {
+	values := make([]string, 0, len(ops))
+	for _, o := range ops {
 		values = append(values, value(o))
 	}
 	return values

@@ -24,7 +24,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/live"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/controller/view"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -44,7 +44,7 @@ var (
 func TestRejectedWritesAreTold(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid}}
 	created := lifecycle.Plan{Claim: lifecycle.ClaimPlan{Create: &lifecycle.Creation{Operation: setup(t), FileSystemID: "fs-1"}}}
-	unreadable := lifecycle.Plan{Claim: lifecycle.ClaimPlan{Create: &lifecycle.Creation{Operation: directories.Operation{Record: []byte("{")}}}}
+	unreadable := lifecycle.Plan{Claim: lifecycle.ClaimPlan{Create: &lifecycle.Creation{Operation: operations.Operation{Record: []byte("{")}}}}
 	object, onItsWay := newVolume(t), newVolume(t)
 	onItsWay.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
 	of := func(plan lifecycle.VolumePlan) lifecycle.Plan {
@@ -237,11 +237,11 @@ func loopOf(t *testing.T, events record.EventRecorder, client *fake.Clientset) *
 	return loop
 }
 
-func setup(t *testing.T) directories.Operation {
+func setup(t *testing.T) operations.Operation {
 	t.Helper()
-	return directories.Operation{
-		Kind:   directories.Setup,
-		Owner:  directories.Owner{Volume: volumes.VolumeName(uid), Cluster: "c", Namespace: "shop", Claim: "cart", ClaimUID: string(uid)},
+	return operations.Operation{
+		Kind:   operations.Setup,
+		Owner:  operations.Owner{Volume: volumes.VolumeName(uid), Cluster: "c", Namespace: "shop", Claim: "cart", ClaimUID: string(uid)},
 		Path:   "/shop/cart",
 		Record: []byte(`{"fs": "fs-1", "size": "1Gi", "modes": ["RWX"], "class": "efs", "policy": "Delete"}`),
 	}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -73,9 +73,9 @@ func volumeFor(name string, claim types.UID) *corev1.PersistentVolume {
 }
 
 // jobOf is a mount Job with the operations.
-func jobOf(t *testing.T, operations ...directories.Operation) *batchv1.Job {
+func jobOf(t *testing.T, ops ...operations.Operation) *batchv1.Job {
 	t.Helper()
-	text, err := directories.EncodeOperations(operations)
+	text, err := operations.Encode(ops)
 	if err != nil {
 		t.Fatal(err)
 	}

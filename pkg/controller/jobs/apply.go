@@ -16,8 +16,8 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/patches"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -116,28 +116,28 @@ func (c *Controller) start(ctx context.Context, w world, p plan) (again time.Dur
 // all that wait would cost as much for each Job as for all of them together. again is not zero if
 // nothing is left of the chosen ones while others wait.
 func (c *Controller) pack(ctx context.Context, due []lifecycle.Wanted) (packed mountjobs.Packed, again time.Duration, err error) {
-	waiting := make([]directories.Operation, len(due))
+	waiting := make([]operations.Operation, len(due))
 	for i, wanted := range due {
 		waiting[i] = wanted.Operation
 	}
 	chosen := c.packFit(waiting)
-	operations, err := c.seal(ctx, c.confirm(packedOf(due, chosen.Batch)))
+	ops, err := c.seal(ctx, c.confirm(packedOf(due, chosen.Batch)))
 	if err != nil {
 		return mountjobs.Packed{}, 0, err
 	}
-	operations, err = c.withNamespaceUIDs(ctx, operations)
+	ops, err = c.withNamespaceUIDs(ctx, ops)
 	if err != nil {
 		return mountjobs.Packed{}, 0, err
 	}
-	packed = c.packFit(operations) // with owners to release, and with uids, they may be too many
+	packed = c.packFit(ops) // with owners to release, and with uids, they may be too many
 	if len(packed.Batch) == 0 && len(chosen.Left) > 0 {
 		again = catchUp
 	}
 	return packed, again, nil
 }
 
-func (c *Controller) packFit(operations []directories.Operation) mountjobs.Packed {
-	packed := mountjobs.Pack(operations, c.options.Batch)
+func (c *Controller) packFit(ops []operations.Operation) mountjobs.Packed {
+	packed := mountjobs.Pack(ops, c.options.Batch)
 	for _, unfit := range packed.Unfit {
 		c.tellOwner(unfit.Operation, "the operation cannot be sent to a mount Job: "+unfit.Err.Error())
 	}
@@ -316,14 +316,14 @@ func sweepPatch(object metav1.Object, record string) ([]byte, error) {
 }
 
 // claimOf is the claim that an operation is for, nil when it is gone.
-func (c *Controller) claimOf(o directories.Operation) *corev1.PersistentVolumeClaim {
+func (c *Controller) claimOf(o operations.Operation) *corev1.PersistentVolumeClaim {
 	return c.view.Caches.Claim(types.UID(o.ClaimUID))
 }
 
 // tellBegun announces provisioning; a retry is no news.
-func (c *Controller) tellBegun(job string, batch []directories.Operation) {
+func (c *Controller) tellBegun(job string, batch []operations.Operation) {
 	for _, o := range batch {
-		if o.Adopt || o.Kind != directories.Setup && o.Kind != directories.Restore || volumes.AttemptOf(o) > 1 {
+		if o.Adopt || o.Kind != operations.Setup && o.Kind != operations.Restore || volumes.AttemptOf(o) > 1 {
 			continue
 		}
 		if claim := c.claimOf(o); claim != nil {

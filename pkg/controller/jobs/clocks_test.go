@@ -28,8 +28,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/controller/view"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -229,7 +229,7 @@ func runningPod(job *batchv1.Job) *corev1.Pod {
 // failingPod is one that has reported a failure a second after the Job was created.
 func failingPod(job *batchv1.Job) *corev1.Pod {
 	pod := runningPod(job)
-	report := directories.Report{Results: []directories.Result{{State: directories.Failed, Reason: directories.NoSpace, Message: "it is full"}}}
+	report := operations.Report{Results: []operations.Result{{State: operations.Failed, Reason: operations.NoSpace, Message: "it is full"}}}
 	pod.Status.Phase = corev1.PodFailed
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
 		Name: mountjobs.ContainerName,

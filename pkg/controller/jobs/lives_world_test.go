@@ -34,6 +34,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjob/directories/directoriestest"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -330,7 +331,7 @@ func (c *cluster) run(steps int) {
 	c.finish(job, report)
 }
 
-func (c *cluster) carryOut(operations []directories.Operation, steps int) []byte {
+func (c *cluster) carryOut(ops []operations.Operation, steps int) []byte {
 	ctx := context.Context(c.t.Context())
 	if steps > 0 {
 		ctx = &dying{Context: ctx, left: steps}
@@ -338,8 +339,8 @@ func (c *cluster) carryOut(operations []directories.Operation, steps int) []byte
 	fs, err := directories.Open(c.t.Context(), c.dir, directories.Options{FileSystemID: livesFileSystem, Now: func() time.Time { return c.now }})
 	c.check(err)
 	defer fs.Close()
-	report := fs.Run(ctx, operations, nil)
-	for i, o := range operations {
+	report := fs.Run(ctx, ops, nil)
+	for i, o := range ops {
 		c.say("cluster %d: %s %s (leave to others: %v): %s %s", c.number, o.Kind, o.Volume, o.LeaveToOthers, report.Results[i].State, report.Results[i].Message)
 	}
 	if steps > 0 && c.rand.IntN(2) == 0 {

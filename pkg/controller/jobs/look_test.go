@@ -6,7 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // decided is how many claims one function has the controller decide about.
@@ -50,7 +50,7 @@ func TestTargetsChangedDecidesAboutNothing(t *testing.T) {
 // TestSeriesOfAFileSystemThatIsGone ends.
 func TestSeriesOfAFileSystemThatIsGone(t *testing.T) {
 	c := newLoop(t)
-	c.metrics.swept(fileSystem, directories.Swept{Kept: 7})
+	c.metrics.swept(fileSystem, operations.Swept{Kept: 7})
 	sync := func() {
 		if _, err := c.sync(t.Context(), fileSystem); err != nil {
 			t.Fatal(err)

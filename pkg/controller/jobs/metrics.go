@@ -9,8 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 type metrics struct {
@@ -45,17 +45,17 @@ func newMetrics(registry prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) created(kind mountjobs.Kind, operations int) {
+func (m *metrics) created(kind mountjobs.Kind, count int) {
 	if kind == mountjobs.Sweep {
 		m.jobs.WithLabelValues("sweep").Inc()
 		return
 	}
 	m.jobs.WithLabelValues("mount").Inc()
-	m.operations.Observe(float64(operations))
+	m.operations.Observe(float64(count))
 }
 
 // swept has one series for each file system, of which a cluster has tens.
-func (m *metrics) swept(fileSystemID string, s directories.Swept) {
+func (m *metrics) swept(fileSystemID string, s operations.Swept) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.known[fileSystemID] = true

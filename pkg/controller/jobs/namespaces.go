@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // withNamespaceUIDs writes into operations that enter an owner the uid of its namespace, read live: a
@@ -15,22 +15,22 @@ import (
 //	there      there       sent with the uid
 //	gone       there       left out: the cache is behind, and the claim goes too
 //	any        gone        sent as it was begun: what was begun is finished
-func (c *Controller) withNamespaceUIDs(ctx context.Context, operations []directories.Operation) ([]directories.Operation, error) {
+func (c *Controller) withNamespaceUIDs(ctx context.Context, ops []operations.Operation) ([]operations.Operation, error) {
 	names := map[string]bool{}
-	for _, o := range operations {
+	for _, o := range ops {
 		if c.needsNamespace(o) {
 			names[o.Namespace] = true
 		}
 	}
 	if len(names) == 0 {
-		return operations, nil
+		return ops, nil
 	}
 	uids, err := c.live.NamespaceUIDs(ctx, slices.Collect(maps.Keys(names)))
 	if err != nil {
 		return nil, err
 	}
-	var sealed []directories.Operation
-	for _, o := range operations {
+	var sealed []operations.Operation
+	for _, o := range ops {
 		if c.needsNamespace(o) {
 			uid, ok := uids[o.Namespace]
 			if !ok {
@@ -44,6 +44,6 @@ func (c *Controller) withNamespaceUIDs(ctx context.Context, operations []directo
 }
 
 // needsNamespace says that an operation enters an owner whose claim is there.
-func (c *Controller) needsNamespace(o directories.Operation) bool {
-	return (o.Kind == directories.Setup || o.Kind == directories.Restore) && c.claimOf(o) != nil
+func (c *Controller) needsNamespace(o operations.Operation) bool {
+	return (o.Kind == operations.Setup || o.Kind == operations.Restore) && c.claimOf(o) != nil
 }

@@ -11,7 +11,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/tell"
 )
 
@@ -21,20 +21,20 @@ func TestOperationsAreSentWithTheUIDOfTheirNamespace(t *testing.T) {
 	c := newSharedPath(t, 1, 1).clusters[0]
 	claim := string(c.addClaim("Delete", "").UID)
 	for name, tt := range map[string]struct {
-		operation directories.Operation
+		operation operations.Operation
 		want      string
 		left      bool
 	}{
-		"setup":                             {operation: directories.Operation{Kind: directories.Setup, Owner: directories.Owner{Namespace: livesNamespace, ClaimUID: claim}}, want: uid},
-		"setup, tried in another namespace": {operation: directories.Operation{Kind: directories.Setup, Owner: directories.Owner{Namespace: livesNamespace, ClaimUID: claim, NamespaceUID: "earlier"}}, want: uid},
-		"restore":                           {operation: directories.Operation{Kind: directories.Restore, Owner: directories.Owner{Namespace: livesNamespace, ClaimUID: claim}}, want: uid},
-		"namespace gone":                    {operation: directories.Operation{Kind: directories.Setup, Owner: directories.Owner{Namespace: "gone", ClaimUID: claim}}, left: true},
-		"claim gone, setup was begun":       {operation: directories.Operation{Kind: directories.Setup, Owner: directories.Owner{Namespace: livesNamespace, ClaimUID: "gone", NamespaceUID: "earlier"}}, want: "earlier"},
-		"both gone, setup was begun":        {operation: directories.Operation{Kind: directories.Setup, Owner: directories.Owner{Namespace: "gone", ClaimUID: "gone", NamespaceUID: "earlier"}}, want: "earlier"},
-		"cleanup":                           {operation: directories.Operation{Kind: directories.Cleanup, Owner: directories.Owner{Namespace: livesNamespace, ClaimUID: claim}}},
+		"setup":                             {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: livesNamespace, ClaimUID: claim}}, want: uid},
+		"setup, tried in another namespace": {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: livesNamespace, ClaimUID: claim, NamespaceUID: "earlier"}}, want: uid},
+		"restore":                           {operation: operations.Operation{Kind: operations.Restore, Owner: operations.Owner{Namespace: livesNamespace, ClaimUID: claim}}, want: uid},
+		"namespace gone":                    {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: "gone", ClaimUID: claim}}, left: true},
+		"claim gone, setup was begun":       {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: livesNamespace, ClaimUID: "gone", NamespaceUID: "earlier"}}, want: "earlier"},
+		"both gone, setup was begun":        {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: "gone", ClaimUID: "gone", NamespaceUID: "earlier"}}, want: "earlier"},
+		"cleanup":                           {operation: operations.Operation{Kind: operations.Cleanup, Owner: operations.Owner{Namespace: livesNamespace, ClaimUID: claim}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sent, err := c.withNamespaceUIDs(t.Context(), []directories.Operation{tt.operation})
+			sent, err := c.withNamespaceUIDs(t.Context(), []operations.Operation{tt.operation})
 			if err != nil || (len(sent) == 0) != tt.left {
 				t.Fatalf("sent %+v, error %v", sent, err)
 			}

@@ -7,8 +7,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -93,7 +93,7 @@ func (p *plan) planNext(w world) {
 func (p *plan) holdBackRestores(due []lifecycle.Wanted, now time.Time) []lifecycle.Wanted {
 	var first time.Time
 	for _, wanted := range due {
-		if wanted.Operation.Kind != directories.Restore || volumes.AttemptOf(wanted.Operation) <= promptTries {
+		if wanted.Operation.Kind != operations.Restore || volumes.AttemptOf(wanted.Operation) <= promptTries {
 			return due
 		}
 		if first.IsZero() || wanted.Turn().Before(first) {

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -69,7 +69,7 @@ func on(node string, state mountjobs.State) func(*mountJob) {
 func swept(created time.Time, state mountjobs.State, next time.Time, fresh bool) sweepJob {
 	return sweepJob{
 		job:     &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "efs-sweep-" + fileSystem + "-00001", CreationTimestamp: metav1.NewTime(created)}},
-		outcome: mountjobs.SweepOutcome{State: state, Swept: directories.Swept{Next: next}},
+		outcome: mountjobs.SweepOutcome{State: state, Swept: operations.Swept{Next: next}},
 		fresh:   fresh,
 	}
 }
@@ -90,14 +90,14 @@ func stopped(created time.Time, removed int64) sweepJob {
 func wants(volume string, since, due time.Time) lifecycle.Wanted {
 	return lifecycle.Wanted{
 		FileSystemID: fileSystem, Since: since, Due: due,
-		Operation: directories.Operation{Kind: directories.Setup, Owner: directories.Owner{Volume: volume}},
+		Operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Volume: volume}},
 	}
 }
 
 // tried is a restore that is to be tried for the nth time.
 func tried(volume string, number int, since, due time.Time) lifecycle.Wanted {
 	w := wants(volume, since, due)
-	w.Operation.Kind, w.Operation.Record = directories.Restore, []byte(fmt.Sprintf(`{"try":%d}`, number))
+	w.Operation.Kind, w.Operation.Record = operations.Restore, []byte(fmt.Sprintf(`{"try":%d}`, number))
 	return w
 }
 
@@ -126,7 +126,7 @@ func TestDecideNextJob(t *testing.T) {
 		"restores take turns":                 {world: worldWith(nil, tried("r1", 9, ago(time.Hour), ago(time.Second)), tried("r2", 1, ago(time.Minute), time.Time{}), tried("r3", 3, ago(time.Hour), ago(2*time.Second))), due: []string{"r2", "r3", "r1"}},
 		"setups that failed often do not wait": {world: worldWith(nil, func() lifecycle.Wanted {
 			w := tried("v1", 9, ago(time.Hour), ago(time.Second))
-			w.Operation.Kind = directories.Setup
+			w.Operation.Kind = operations.Setup
 			return w
 		}()), due: []string{"v1"}},
 		"restores that failed often, a Job runs": {world: worldWith([]mountJob{mounted(1, runs)}, tried("r1", 3, ago(time.Hour), ago(time.Minute))), running: true, again: now.Add(time.Hour)},

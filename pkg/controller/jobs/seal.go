@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -20,7 +20,7 @@ type liveObjects struct {
 
 // packedOf finds, among the operations that are due, those that a batch was packed of. The batch has
 // their order.
-func packedOf(due []lifecycle.Wanted, batch []directories.Operation) []lifecycle.Wanted {
+func packedOf(due []lifecycle.Wanted, batch []operations.Operation) []lifecycle.Wanted {
 	var found []lifecycle.Wanted
 	for _, wanted := range due {
 		if len(found) == len(batch) {
@@ -56,30 +56,30 @@ func isSame(a, b lifecycle.Wanted) bool {
 
 // seal reads live whatever a batch would take away. Of its operations, those stay that are still
 // right; owners that only the ledger remembers are released with them.
-func (c *Controller) seal(ctx context.Context, batch []lifecycle.Wanted) ([]directories.Operation, error) {
+func (c *Controller) seal(ctx context.Context, batch []lifecycle.Wanted) ([]operations.Operation, error) {
 	now, err := c.readLive(ctx, batch)
 	if err != nil {
 		return nil, err
 	}
-	var operations []directories.Operation
+	var ops []operations.Operation
 	for _, wanted := range batch {
-		if wanted.Operation.Kind != directories.Cleanup {
-			operations = append(operations, wanted.Operation)
+		if wanted.Operation.Kind != operations.Cleanup {
+			ops = append(ops, wanted.Operation)
 			continue
 		}
 		if !now.wantsCleanup(wanted.Operation, c.view.Provisioner) {
 			continue
 		}
-		operations = append(operations, c.unblock(now, wanted)...)
+		ops = append(ops, c.unblock(now, wanted)...)
 	}
-	return operations, nil
+	return ops, nil
 }
 
 func (c *Controller) readLive(ctx context.Context, batch []lifecycle.Wanted) (liveObjects, error) {
 	var names []string
 	owners := map[types.NamespacedName]bool{}
 	for _, wanted := range batch {
-		if wanted.Operation.Kind != directories.Cleanup {
+		if wanted.Operation.Kind != operations.Cleanup {
 			continue
 		}
 		names = append(names, wanted.Operation.Volume)
@@ -112,7 +112,7 @@ func (c *Controller) readLive(ctx context.Context, batch []lifecycle.Wanted) (li
 }
 
 // wantsCleanup says whether an operation is still right for the volume as it is now.
-func (l liveObjects) wantsCleanup(o directories.Operation, provisioner string) bool {
+func (l liveObjects) wantsCleanup(o operations.Operation, provisioner string) bool {
 	object := l.volumes[o.Volume]
 	if object == nil || object.Spec.ClaimRef == nil {
 		return false
@@ -126,9 +126,9 @@ func (l liveObjects) wantsCleanup(o directories.Operation, provisioner string) b
 
 // unblock deals with the owners that an earlier cleanup met. One that exists nowhere but in the
 // ledger is released in the same batch; one that lives has the directory from now on.
-func (c *Controller) unblock(now liveObjects, wanted lifecycle.Wanted) []directories.Operation {
+func (c *Controller) unblock(now liveObjects, wanted lifecycle.Wanted) []operations.Operation {
 	cleanup := wanted.Operation
-	var operations []directories.Operation
+	var ops []operations.Operation
 	for _, owner := range wanted.Blockers {
 		if owner.Cluster != cleanup.Cluster {
 			continue
@@ -137,14 +137,14 @@ func (c *Controller) unblock(now liveObjects, wanted lifecycle.Wanted) []directo
 			cleanup.LeaveToOthers = true
 			continue
 		}
-		operations = append(operations, directories.Operation{Kind: directories.Release, Owner: owner, Path: cleanup.Path})
+		ops = append(ops, operations.Operation{Kind: operations.Release, Owner: owner, Path: cleanup.Path})
 	}
-	return append(operations, cleanup)
+	return append(ops, cleanup)
 }
 
 // lives says that an owner in the ledger is still somebody: it has a volume or a claim, or a
 // volume is being made for it.
-func (c *Controller) lives(now liveObjects, owner directories.Owner) bool {
+func (c *Controller) lives(now liveObjects, owner operations.Owner) bool {
 	if now.volumes[owner.Volume] != nil {
 		return true
 	}

@@ -11,8 +11,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // TestLiveReadsAreForTheBatch: of 2,000 volumes that wait for their cleanup in a cluster of 50,000,
@@ -66,9 +66,9 @@ func TestLiveReadsAreForTheBatch(t *testing.T) {
 	if err != nil || len(created.Items) != 1 {
 		t.Fatalf("%d Jobs, %v", len(created.Items), err)
 	}
-	operations, err := mountjobs.Operations(&created.Items[0])
-	if err != nil || len(operations) != batch {
-		t.Errorf("the Job has %d operations (%v), want %d", len(operations), err, batch)
+	ops, err := mountjobs.Operations(&created.Items[0])
+	if err != nil || len(ops) != batch {
+		t.Errorf("the Job has %d operations (%v), want %d", len(ops), err, batch)
 	}
 }
 
@@ -76,8 +76,8 @@ func TestLiveReadsAreForTheBatch(t *testing.T) {
 func TestOperationsRideInTheirOrder(t *testing.T) {
 	due := func(volumes ...string) (all []lifecycle.Wanted) {
 		for _, v := range volumes {
-			all = append(all, lifecycle.Wanted{Operation: directories.Operation{
-				Kind: directories.Cleanup, Owner: directories.Owner{Volume: v, Cluster: "cluster"}, Path: "/team/" + v,
+			all = append(all, lifecycle.Wanted{Operation: operations.Operation{
+				Kind: operations.Cleanup, Owner: operations.Owner{Volume: v, Cluster: "cluster"}, Path: "/team/" + v,
 			}})
 		}
 		return all
@@ -94,12 +94,12 @@ func TestOperationsRideInTheirOrder(t *testing.T) {
 		"without an unfit": {due("", "b", "c"), 2, []string{"b", "c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var operations []directories.Operation
+			var ops []operations.Operation
 			for _, w := range c.due {
-				operations = append(operations, w.Operation)
+				ops = append(ops, w.Operation)
 			}
 			var got []string
-			for _, w := range packedOf(c.due, mountjobs.Pack(operations, c.batch).Batch) {
+			for _, w := range packedOf(c.due, mountjobs.Pack(ops, c.batch).Batch) {
 				got = append(got, w.Operation.Volume)
 			}
 			if !slices.Equal(got, c.want) {

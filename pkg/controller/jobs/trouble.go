@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -128,14 +128,14 @@ func (c *Controller) tellWaiting(waiting []lifecycle.Wanted, text string) {
 
 // tellOwner writes on the object that people look at: the claim of a setup, the volume of
 // anything else.
-func (c *Controller) tellOwner(o directories.Operation, text string) {
+func (c *Controller) tellOwner(o operations.Operation, text string) {
 	if subject, reason := c.subjectOf(o); subject != nil {
 		c.tell.WarnOf(subject, reason, "job", text)
 	}
 }
 
-func (c *Controller) subjectOf(o directories.Operation) (subject tell.Object, reason string) {
-	if (o.Kind == directories.Setup || o.Kind == directories.Restore) && !o.Adopt {
+func (c *Controller) subjectOf(o operations.Operation) (subject tell.Object, reason string) {
+	if (o.Kind == operations.Setup || o.Kind == operations.Restore) && !o.Adopt {
 		if claim := c.claimOf(o); claim != nil {
 			return claim, wellknown.EventProvisioningFailed
 		}

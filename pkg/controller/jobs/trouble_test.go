@@ -20,8 +20,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/view"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/tell"
 )
 
@@ -60,7 +60,7 @@ func waits(since, due time.Time) lifecycle.Wanted {
 }
 
 func cleanupOf(w lifecycle.Wanted) lifecycle.Wanted {
-	w.Operation.Kind = directories.Cleanup
+	w.Operation.Kind = operations.Cleanup
 	return w
 }
 

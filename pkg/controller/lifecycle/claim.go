@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -79,11 +79,11 @@ func (s State) planNext(last Attempt, begun bool) ClaimPlan {
 	return plan
 }
 
-func isProvisioning(o directories.Operation) bool {
-	return (o.Kind == directories.Setup || o.Kind == directories.Restore) && !o.Adopt
+func isProvisioning(o operations.Operation) bool {
+	return (o.Kind == operations.Setup || o.Kind == operations.Restore) && !o.Adopt
 }
 
-func isProvisioningOrCleanup(o directories.Operation) bool { return isProvisioning(o) || isCleanup(o) }
+func isProvisioningOrCleanup(o operations.Operation) bool { return isProvisioning(o) || isCleanup(o) }
 
 func (s State) volumeNamed(name string) *corev1.PersistentVolume {
 	for _, v := range s.Volumes {
@@ -162,7 +162,7 @@ func (s State) isWanted() bool {
 }
 
 // begin is the operation that the claim asks for, or a plan that says why there is none.
-func (s State) begin() (*directories.Operation, ClaimPlan) {
+func (s State) begin() (*operations.Operation, ClaimPlan) {
 	class, err := volumes.ParseClass(s.Class)
 	if err != nil {
 		return nil, ClaimPlan{Refusal: err.Error()}
@@ -189,7 +189,7 @@ func (s State) begin() (*directories.Operation, ClaimPlan) {
 	if err != nil {
 		return nil, ClaimPlan{Refusal: err.Error()}
 	}
-	operation.Joins = operation.Kind == directories.Setup && s.InUse(choice.FileSystemID, claim.Path)
+	operation.Joins = operation.Kind == operations.Setup && s.InUse(choice.FileSystemID, claim.Path)
 	return &operation, ClaimPlan{Wanted: &Wanted{FileSystemID: choice.FileSystemID}}
 }
 
@@ -208,7 +208,7 @@ func (s State) candidates(path string) []volumes.Candidate {
 }
 
 // schedule says when the operation may run, and whether it still may.
-func (s State) schedule(operation directories.Operation, fileSystemID string, last Attempt) ClaimPlan {
+func (s State) schedule(operation operations.Operation, fileSystemID string, last Attempt) ClaimPlan {
 	wanted := Wanted{FileSystemID: fileSystemID, Operation: operation, Since: s.Claim.CreationTimestamp.Time}
 	if !last.failed() && !last.lost() || last.Job == "" {
 		return ClaimPlan{Wanted: &wanted}

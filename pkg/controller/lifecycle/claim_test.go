@@ -9,14 +9,14 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // want is what a test looks at of a ClaimPlan.
 type want struct {
-	kind     directories.Kind // of Wanted
+	kind     operations.Kind // of Wanted
 	attempt  int
 	due      time.Time
 	creates  bool
@@ -52,7 +52,7 @@ func (w want) check(t *testing.T, p ClaimPlan) {
 }
 
 func TestClaimWithoutVolume(t *testing.T) {
-	first := want{kind: directories.Setup, attempt: 1}
+	first := want{kind: operations.Setup, attempt: 1}
 	for name, c := range map[string]struct {
 		change []func(*world)
 		want   want
@@ -85,42 +85,42 @@ func TestClaimWithoutVolume(t *testing.T) {
 		"done, no port":               {[]func(*world){func(w *world) { w.Targets.FileSystems = nil }, withAttempts(ended(setup(), done))}, want{wait: "no local port"}},
 		"done, nothing known yet":     {[]func(*world){nothingKnown, withAttempts(ended(setup(), done))}, want{}},
 		"done, first look not over":   {[]func(*world){func(w *world) { w.Targets.Known, w.Targets.Listed = false, false }, withAttempts(ended(setup(), done))}, want{creates: true}},
-		"done, file system gone":      {[]func(*world){goneButAnother, withAttempts(ended(setup(), done))}, want{kind: directories.Setup, attempt: 1, spent: 1}},
-		"lost, file system gone":      {[]func(*world){goneButAnother, withAttempts(ended(try(t, setup(), 3), lost), ended(setup(), lost))}, want{kind: directories.Setup, attempt: 1, spent: 2}},
+		"done, file system gone":      {[]func(*world){goneButAnother, withAttempts(ended(setup(), done))}, want{kind: operations.Setup, attempt: 1, spent: 1}},
+		"lost, file system gone":      {[]func(*world){goneButAnother, withAttempts(ended(try(t, setup(), 3), lost), ended(setup(), lost))}, want{kind: operations.Setup, attempt: 1, spent: 2}},
 		"failed, file system gone":    {[]func(*world){goneButAnother, withAttempts(ended(try(t, setup(), 3), failed))}, first},
 		"running, file system gone":   {[]func(*world){goneButAnother, withAttempts(running(setup()))}, want{running: true}},
 		"lost, claim and files gone":  {[]func(*world){withoutClaim, goneButAnother, withAttempts(ended(setup(), lost))}, want{spent: 1}},
 		"told so, file system gone":   {[]func(*world){goneButAnother, withAttempts(used(ended(setup(), lost)))}, first},
-		"lost, file system not known": {[]func(*world){func(w *world) { w.Targets.FileSystems = nil }, withAttempts(ended(setup(), lost))}, want{kind: directories.Setup, attempt: 2, failed: true}},
-		"lost, nothing known yet":     {[]func(*world){nothingKnown, withAttempts(ended(setup(), lost))}, want{kind: directories.Setup, attempt: 2, failed: true}},
+		"lost, file system not known": {[]func(*world){func(w *world) { w.Targets.FileSystems = nil }, withAttempts(ended(setup(), lost))}, want{kind: operations.Setup, attempt: 2, failed: true}},
+		"lost, nothing known yet":     {[]func(*world){nothingKnown, withAttempts(ended(setup(), lost))}, want{kind: operations.Setup, attempt: 2, failed: true}},
 		"done and used":               {[]func(*world){withAttempts(used(ended(setup(), done)))}, first},
 		"done, then cleaned":          {[]func(*world){withAttempts(ended(cleanup(), done), ended(setup(), done))}, first},
 		"being cleaned":               {[]func(*world){withAttempts(running(cleanup()), ended(setup(), done))}, want{running: true}},
-		"stopped":                     {[]func(*world){withAttempts(ended(setup(), stopped))}, want{kind: directories.Setup, attempt: 1}},
-		"batch refused once":          {[]func(*world){withAttempts(ended(setup(), refused))}, want{kind: directories.Setup, attempt: 2, failed: true}},
-		"batch refused twice":         {[]func(*world){withAttempts(ended(try(t, setup(), 2), refused))}, want{kind: directories.Setup, attempt: 3, due: now, failed: true}},
-		"batch refused 3 times":       {[]func(*world){withAttempts(ended(try(t, setup(), 3), refused))}, want{kind: directories.Setup, attempt: 4, due: now.Add(backoff), failed: true}},
-		"lost once":                   {[]func(*world){withAttempts(ended(setup(), lost))}, want{kind: directories.Setup, attempt: 2, failed: true}},
-		"lost twice":                  {[]func(*world){withAttempts(ended(try(t, setup(), 2), lost))}, want{kind: directories.Setup, attempt: 3, due: now, failed: true}},
-		"lost, claim gone":            {[]func(*world){withoutClaim, withAttempts(ended(setup(), lost))}, want{kind: directories.Setup, attempt: 2, failed: true}},
-		"failed once":                 {[]func(*world){withAttempts(ended(setup(), failed))}, want{kind: directories.Setup, attempt: 2, due: now, failed: true}},
-		"failed 3 times":              {[]func(*world){withAttempts(ended(try(t, setup(), 3), failed))}, want{kind: directories.Setup, attempt: 4, due: now.Add(3 * backoff), failed: true}},
-		"failed 99 times":             {[]func(*world){withAttempts(ended(try(t, setup(), 99), failed))}, want{kind: directories.Setup, attempt: 100, due: now.Add(15 * backoff), failed: true}},
-		"failed and used":             {[]func(*world){withAttempts(used(ended(setup(), failed)))}, want{kind: directories.Setup, attempt: 2, due: now, failed: true}},
+		"stopped":                     {[]func(*world){withAttempts(ended(setup(), stopped))}, want{kind: operations.Setup, attempt: 1}},
+		"batch refused once":          {[]func(*world){withAttempts(ended(setup(), refused))}, want{kind: operations.Setup, attempt: 2, failed: true}},
+		"batch refused twice":         {[]func(*world){withAttempts(ended(try(t, setup(), 2), refused))}, want{kind: operations.Setup, attempt: 3, due: now, failed: true}},
+		"batch refused 3 times":       {[]func(*world){withAttempts(ended(try(t, setup(), 3), refused))}, want{kind: operations.Setup, attempt: 4, due: now.Add(backoff), failed: true}},
+		"lost once":                   {[]func(*world){withAttempts(ended(setup(), lost))}, want{kind: operations.Setup, attempt: 2, failed: true}},
+		"lost twice":                  {[]func(*world){withAttempts(ended(try(t, setup(), 2), lost))}, want{kind: operations.Setup, attempt: 3, due: now, failed: true}},
+		"lost, claim gone":            {[]func(*world){withoutClaim, withAttempts(ended(setup(), lost))}, want{kind: operations.Setup, attempt: 2, failed: true}},
+		"failed once":                 {[]func(*world){withAttempts(ended(setup(), failed))}, want{kind: operations.Setup, attempt: 2, due: now, failed: true}},
+		"failed 3 times":              {[]func(*world){withAttempts(ended(try(t, setup(), 3), failed))}, want{kind: operations.Setup, attempt: 4, due: now.Add(3 * backoff), failed: true}},
+		"failed 99 times":             {[]func(*world){withAttempts(ended(try(t, setup(), 99), failed))}, want{kind: operations.Setup, attempt: 100, due: now.Add(15 * backoff), failed: true}},
+		"failed and used":             {[]func(*world){withAttempts(used(ended(setup(), failed)))}, want{kind: operations.Setup, attempt: 2, due: now, failed: true}},
 		"failed, claim gone":          {[]func(*world){withoutClaim, withAttempts(ended(setup(), failed))}, want{}},
 		"failed, class bad by now":    {[]func(*world){func(w *world) { w.Class.Parameters = map[string]string{"basePath": "/"} }, withAttempts(ended(setup(), failed))}, want{refusal: "base_path"}},
-		"lost, class bad by now":      {[]func(*world){func(w *world) { w.Class.Parameters = map[string]string{"basePath": "/"} }, withAttempts(ended(setup(), lost))}, want{kind: directories.Setup, attempt: 2, failed: true}},
-		"below the threshold":         {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 2), failed))}, want{kind: directories.Setup, attempt: 3, due: now.Add(backoff), failed: true}},
+		"lost, class bad by now":      {[]func(*world){func(w *world) { w.Class.Parameters = map[string]string{"basePath": "/"} }, withAttempts(ended(setup(), lost))}, want{kind: operations.Setup, attempt: 2, failed: true}},
+		"below the threshold":         {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 2), failed))}, want{kind: operations.Setup, attempt: 3, due: now.Add(backoff), failed: true}},
 		"at the threshold":            {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 3), failed))}, want{refusal: "gave up after 3", givenUp: true, failed: true}},
-		"lost below the threshold":    {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 2), lost))}, want{kind: directories.Setup, attempt: 3, due: now, failed: true}},
+		"lost below the threshold":    {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 2), lost))}, want{kind: operations.Setup, attempt: 3, due: now, failed: true}},
 		"lost at the threshold":       {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 3), lost))}, want{refusal: "gave up after 3", givenUp: true, failed: true}},
 		"batch refused too often":     {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 3), refused))}, want{refusal: "gave up after 3", givenUp: true, failed: true}},
-		"stopped at the threshold":    {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 3), stopped))}, want{kind: directories.Setup, attempt: 3}},
-		"lost too often, claim gone":  {[]func(*world){threshold, withoutClaim, withAttempts(ended(try(t, setup(), 3), lost))}, want{kind: directories.Setup, attempt: 4, due: now.Add(backoff), failed: true}},
-		"lost too often, class gone":  {[]func(*world){threshold, func(w *world) { w.Class = nil }, withAttempts(ended(try(t, setup(), 3), lost))}, want{kind: directories.Setup, attempt: 4, due: now.Add(backoff), failed: true}},
+		"stopped at the threshold":    {[]func(*world){threshold, withAttempts(ended(try(t, setup(), 3), stopped))}, want{kind: operations.Setup, attempt: 3}},
+		"lost too often, claim gone":  {[]func(*world){threshold, withoutClaim, withAttempts(ended(try(t, setup(), 3), lost))}, want{kind: operations.Setup, attempt: 4, due: now.Add(backoff), failed: true}},
+		"lost too often, class gone":  {[]func(*world){threshold, func(w *world) { w.Class = nil }, withAttempts(ended(try(t, setup(), 3), lost))}, want{kind: operations.Setup, attempt: 4, due: now.Add(backoff), failed: true}},
 		"lost, world has changed":     {[]func(*world){threshold, givenUp("other"), withAttempts(ended(try(t, setup(), 3), lost))}, first},
 		"given up, world has changed": {[]func(*world){threshold, givenUp("other"), withAttempts(ended(try(t, setup(), 3), failed))}, first},
-		"restore":                     {[]func(*world){func(w *world) { w.Claim.Annotations[wellknown.AnnotationRestore] = string(otherUID) }}, want{kind: directories.Restore, attempt: 1}},
+		"restore":                     {[]func(*world){func(w *world) { w.Claim.Annotations[wellknown.AnnotationRestore] = string(otherUID) }}, want{kind: operations.Restore, attempt: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.want.check(t, Decide(newWorld(c.change...)).Claim)

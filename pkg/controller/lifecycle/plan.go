@@ -6,8 +6,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -53,7 +53,7 @@ type Creation struct {
 	// Job is the mount Job that has made the directory, with this many operations.
 	Job          string
 	JobSize      int
-	Operation    directories.Operation
+	Operation    operations.Operation
 	FileSystemID string
 	GID          int
 }
@@ -89,14 +89,14 @@ type VolumePlan struct {
 type Wanted struct {
 	Claim        types.UID // that was decided about
 	FileSystemID string
-	Operation    directories.Operation
+	Operation    operations.Operation
 	// Due is when it may run; not zero after failures.
 	Due time.Time
 	// Since orders those that wait.
 	Since time.Time
 	// Blockers are owners in the ledger that kept an earlier cleanup from ending. Each is to be
 	// looked for, live: one that no longer exists is released together with this operation.
-	Blockers []directories.Owner
+	Blockers []operations.Owner
 }
 
 // Turn orders operations that wait: by age, and those that have failed by when they may run again, so
@@ -153,7 +153,7 @@ func (p Plan) Waiting() []Wanted {
 //	lost, the first  next    at once: nodes die, and one may have a mount that is none
 //	lost             next    after the backoff
 //	failed           next    after the backoff
-func (s State) again(a Attempt, operation directories.Operation) (Wanted, error) {
+func (s State) again(a Attempt, operation operations.Operation) (Wanted, error) {
 	number := volumes.AttemptOf(a.Operation)
 	w := Wanted{FileSystemID: a.FileSystemID, Since: a.Began}
 	switch {
@@ -200,7 +200,7 @@ func (a Attempt) after(wait time.Duration) time.Time {
 }
 
 // newest is the newest attempt of one of some kinds that began at or after a time.
-func (s State) newest(volume string, since time.Time, wanted func(directories.Operation) bool) (Attempt, bool) {
+func (s State) newest(volume string, since time.Time, wanted func(operations.Operation) bool) (Attempt, bool) {
 	for _, a := range s.Attempts(volume) {
 		if a.Began.Before(since) {
 			break

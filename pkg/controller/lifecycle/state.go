@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // Settings are the same for every claim.
@@ -80,8 +80,8 @@ type Attempt struct {
 	OverSince time.Time
 	Until     time.Time // when it must be looked at again, while it runs
 	State     mountjobs.State
-	Operation directories.Operation
-	Result    directories.Result
+	Operation operations.Operation
+	Result    operations.Result
 	Message   string // of the Job, where its result says nothing
 	// Fresh says that nobody has made use of it yet. What is not fresh still counts as a
 	// failure, but makes no volume and ends none.
@@ -94,23 +94,23 @@ func (a Attempt) running() bool { return a.State == mountjobs.Running }
 // lost says that nobody knows what became of the operation, or that nothing did: its Job was
 // stopped, or the whole batch was refused, for example on another file system.
 func (a Attempt) lost() bool {
-	return !a.running() && (a.Result.State == directories.Unknown || a.Result.State == directories.NotDone)
+	return !a.running() && (a.Result.State == operations.Unknown || a.Result.State == operations.NotDone)
 }
 
 // stopped says that the operation was not begun because its Job had to end, which is no failure.
 func (a Attempt) stopped() bool {
-	return a.Result.State == directories.NotDone && a.Result.Reason == directories.Stopped
+	return a.Result.State == operations.NotDone && a.Result.Reason == operations.Stopped
 }
 
-func (a Attempt) done() bool { return a.Result.State == directories.Done }
+func (a Attempt) done() bool { return a.Result.State == operations.Done }
 
 // maybeDone says that the operation may have been done although nobody was told.
 func (a Attempt) maybeDone() bool {
-	return a.lost() || a.failed() && a.Result.Reason == directories.IOError
+	return a.lost() || a.failed() && a.Result.Reason == operations.IOError
 }
 
 // failed says that the operation was tried and refused.
-func (a Attempt) failed() bool { return a.Result.State == directories.Failed }
+func (a Attempt) failed() bool { return a.Result.State == operations.Failed }
 
 // Why is what people should read about an attempt that did not succeed.
 func (a Attempt) Why() string {

@@ -3,7 +3,7 @@ package lifecycle
 import (
 	corev1 "k8s.io/api/core/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -61,11 +61,11 @@ type Traces struct {
 // is done about it. A volume with policy Retain can be made and deleted without us, so one that
 // nobody made yet looks like one that was deleted on purpose. What a restore has brought back is
 // data, and needs a volume to be found by.
-func isLeft(o directories.Operation) bool {
-	return o.Kind == directories.Setup && !o.Adopt && volumes.ReclaimPolicyOf(o) == corev1.PersistentVolumeReclaimRetain
+func isLeft(o operations.Operation) bool {
+	return o.Kind == operations.Setup && !o.Adopt && volumes.ReclaimPolicyOf(o) == corev1.PersistentVolumeReclaimRetain
 }
 
 // FillsTrash says that an attempt has left something to sweep.
 func FillsTrash(a Attempt) bool {
-	return isCleanup(a.Operation) && a.Result.State == directories.Done && a.Result.Reason == ""
+	return isCleanup(a.Operation) && a.Result.State == operations.Done && a.Result.Reason == ""
 }

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -62,7 +62,7 @@ func (s State) planGone(v Volume, plan *VolumePlan) {
 //	any other        yes                  asked for
 //	any other        no                   told
 func (s State) planOriginal(v Volume, read volumes.Volume, plan *VolumePlan) {
-	last, begun := s.newest(v.Object.Name, v.Object.CreationTimestamp.Time, func(o directories.Operation) bool {
+	last, begun := s.newest(v.Object.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool {
 		return isAdoption(o) && o.ClaimUID == string(read.ClaimUID)
 	})
 	adoptable := read.Problem == "" && v.Object.DeletionTimestamp == nil
@@ -95,9 +95,9 @@ func unadoptable(object *corev1.PersistentVolume, read volumes.Volume) string {
 	return ""
 }
 
-func isAdoption(o directories.Operation) bool { return o.Adopt }
+func isAdoption(o operations.Operation) bool { return o.Adopt }
 
-func isCleanup(o directories.Operation) bool { return o.Kind == directories.Cleanup }
+func isCleanup(o operations.Operation) bool { return o.Kind == operations.Cleanup }
 
 // reclaims says that the volume's owner expects it to be cleaned up.
 func reclaims(object *corev1.PersistentVolume) bool {
@@ -142,7 +142,7 @@ func (s State) planCleanup(v Volume, read volumes.Volume, plan *VolumePlan) {
 		plan.Skipped = skipped(last.Result)
 	case v.Unadopted != nil:
 		plan.Problem = notAlone(v.Unadopted)
-	case begun && last.Result.State == directories.Blocked:
+	case begun && last.Result.State == operations.Blocked:
 		plan.Wanted = &Wanted{
 			FileSystemID: read.FileSystemID, Operation: operation, Since: last.Began,
 			Blockers: last.Result.Owners,
@@ -161,14 +161,14 @@ func notAlone(unadopted *corev1.PersistentVolume) string {
 }
 
 // skipped is why the directory of a volume that is done stays.
-func skipped(r directories.Result) string {
+func skipped(r operations.Result) string {
 	if r.Reason == "" {
 		return ""
 	}
 	return r.Message
 }
 
-func (s State) want(plan *VolumePlan, read volumes.Volume, operation directories.Operation, last Attempt, begun bool) {
+func (s State) want(plan *VolumePlan, read volumes.Volume, operation operations.Operation, last Attempt, begun bool) {
 	if _, known := s.Targets.FileSystems[read.FileSystemID]; !known {
 		if s.Targets.Known {
 			plan.Problem = fmt.Sprintf("file system %s is not known (any more, or to this manager): nothing can be done on it", read.FileSystemID)

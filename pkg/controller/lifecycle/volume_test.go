@@ -9,14 +9,14 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // fate is what a test looks at of a VolumePlan.
 type fate struct {
-	kind            directories.Kind
+	kind            operations.Kind
 	due             time.Time
 	blockers        int
 	shared, kept    bool
@@ -43,8 +43,8 @@ func fateOf(p VolumePlan) fate {
 }
 
 func TestVolume(t *testing.T) {
-	blocked := directories.Result{State: directories.Blocked, Reason: directories.StillOwned, Owners: []directories.Owner{{Volume: "pvc-x", Cluster: cluster}}}
-	stays := directories.Result{State: directories.Done, Reason: directories.NotMade, Message: "it was there before"}
+	blocked := operations.Result{State: operations.Blocked, Reason: operations.StillOwned, Owners: []operations.Owner{{Volume: "pvc-x", Cluster: cluster}}}
+	stays := operations.Result{State: operations.Done, Reason: operations.NotMade, Message: "it was there before"}
 	deleting := func(v *corev1.PersistentVolume) { at := metav1.NewTime(now); v.DeletionTimestamp = &at }
 	unadopted := func(w *world) { w.Volumes[0].Unadopted = newVolume(t, original) }
 	bound := withVolume(newVolume(t))
@@ -57,13 +57,13 @@ func TestVolume(t *testing.T) {
 		"bound, claim has grown":      {[]func(*world){boundClaim, func(w *world) { w.Claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi") }, bound}, fate{grows: true}},
 		"Delete without finalizer":    {[]func(*world){boundClaim, withVolume(newVolume(t, noFinalizer))}, fate{add: true}},
 		"Retain with finalizer":       {[]func(*world){boundClaim, withVolume(newVolume(t, retained))}, fate{remove: true}},
-		"released":                    {[]func(*world){withoutClaim, free}, fate{kind: directories.Cleanup}},
+		"released":                    {[]func(*world){withoutClaim, free}, fate{kind: operations.Cleanup}},
 		"released, Retain":            {[]func(*world){withoutClaim, withVolume(newVolume(t, released, retained, noFinalizer))}, fate{}},
 		"released, claim still there": {[]func(*world){boundClaim, free}, fate{}},
-		"never bound, deleted":        {[]func(*world){withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeAvailable }))}, fate{kind: directories.Cleanup}},
+		"never bound, deleted":        {[]func(*world){withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeAvailable }))}, fate{kind: operations.Cleanup}},
 		"nobody's, deleted":           {[]func(*world){withoutClaim, withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Spec.ClaimRef, v.Status.Phase = nil, corev1.VolumeAvailable }))}, fate{remove: true, skipped: true}},
-		"shared":                      {[]func(*world){withoutClaim, free, func(w *world) { w.Volumes[0].Shared = true }}, fate{kind: directories.Cleanup, shared: true}},
-		"shared with one that stays":  {[]func(*world){withoutClaim, free, func(w *world) { w.Volumes[0].Shared, w.Volumes[0].Kept = true, true }}, fate{kind: directories.Cleanup, shared: true, kept: true}},
+		"shared":                      {[]func(*world){withoutClaim, free, func(w *world) { w.Volumes[0].Shared = true }}, fate{kind: operations.Cleanup, shared: true}},
+		"shared with one that stays":  {[]func(*world){withoutClaim, free, func(w *world) { w.Volumes[0].Shared, w.Volumes[0].Kept = true, true }}, fate{kind: operations.Cleanup, shared: true, kept: true}},
 		"an unadopted one has it":     {[]func(*world){withoutClaim, free, unadopted}, fate{problem: true}},
 		"shared, with an unadopted":   {[]func(*world){withoutClaim, free, unadopted, func(w *world) { w.Volumes[0].Shared = true }}, fate{problem: true}},
 		"unadopted, was blocked":      {[]func(*world){withoutClaim, free, unadopted, withAttempts(ended(cleanup(), blocked))}, fate{problem: true}},
@@ -75,26 +75,26 @@ func TestVolume(t *testing.T) {
 		"being cleaned":               {[]func(*world){withoutClaim, free, withAttempts(running(cleanup()))}, fate{running: true}},
 		"cleaned":                     {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), done))}, fate{deletes: true}},
 		"cleaned, directory stays":    {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), stays))}, fate{deletes: true, skipped: true}},
-		"cleaned in an earlier life":  {[]func(*world){withoutClaim, free, withAttempts(before(ended(cleanup(), done)))}, fate{kind: directories.Cleanup}},
-		"cleaned, another path":       {[]func(*world){withoutClaim, free, withAttempts(ended(elsewhere(cleanup()), done))}, fate{kind: directories.Cleanup}},
-		"blocked":                     {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), blocked))}, fate{kind: directories.Cleanup, blockers: 1}},
-		"cleanup failed":              {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), failed))}, fate{kind: directories.Cleanup, due: now, failed: true}},
-		"cleanup lost":                {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), lost))}, fate{kind: directories.Cleanup, failed: true}},
+		"cleaned in an earlier life":  {[]func(*world){withoutClaim, free, withAttempts(before(ended(cleanup(), done)))}, fate{kind: operations.Cleanup}},
+		"cleaned, another path":       {[]func(*world){withoutClaim, free, withAttempts(ended(elsewhere(cleanup()), done))}, fate{kind: operations.Cleanup}},
+		"blocked":                     {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), blocked))}, fate{kind: operations.Cleanup, blockers: 1}},
+		"cleanup failed":              {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), failed))}, fate{kind: operations.Cleanup, due: now, failed: true}},
+		"cleanup lost":                {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), lost))}, fate{kind: operations.Cleanup, failed: true}},
 		"file system gone":            {[]func(*world){boundClaim, goneFileSystem, bound}, fate{remove: true, gone: true}},
 		"file system gone, released":  {[]func(*world){withoutClaim, goneFileSystem, free}, fate{remove: true, gone: true, deletes: true}},
 		"file system unknown":         {[]func(*world){withoutClaim, free, func(w *world) { w.Targets.FileSystems = nil }}, fate{problem: true}},
 		"forged path":                 {[]func(*world){withoutClaim, withVolume(newVolume(t, released, func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/other" }))}, fate{problem: true}},
-		"original, bound":             {[]func(*world){boundClaim, withVolume(newVolume(t, original))}, fate{kind: directories.Setup}},
+		"original, bound":             {[]func(*world){boundClaim, withVolume(newVolume(t, original))}, fate{kind: operations.Setup}},
 		"original, being adopted":     {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(running(adoption()))}, fate{running: true}},
 		"original, entered":           {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(adoption(), done))}, fate{adopt: true}},
 		"original, entered, unbound":  {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), done))}, fate{adopt: true}},
-		"original, lost, unbound":     {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), lost))}, fate{kind: directories.Setup, failed: true}},
-		"original, no answer":         {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), noAnswer))}, fate{kind: directories.Setup, due: now, failed: true}},
+		"original, lost, unbound":     {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), lost))}, fate{kind: operations.Setup, failed: true}},
+		"original, no answer":         {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), noAnswer))}, fate{kind: operations.Setup, due: now, failed: true}},
 		"original, refused, unbound":  {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), failed))}, fate{problem: true}},
 		"original, used, unbound":     {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(used(ended(adoption(), done)))}, fate{problem: true}},
 		"original, entered, deleted":  {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released, deleting)), withAttempts(ended(adoption(), done))}, fate{problem: true}},
-		"original, entered otherwise": {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(ofAnotherClaim(adoption()), done))}, fate{kind: directories.Setup}},
-		"original, refused":           {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(adoption(), failed))}, fate{kind: directories.Setup, due: now, failed: true}},
+		"original, entered otherwise": {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(ofAnotherClaim(adoption()), done))}, fate{kind: operations.Setup}},
+		"original, refused":           {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(adoption(), failed))}, fate{kind: operations.Setup, due: now, failed: true}},
 		"original, released":          {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released))}, fate{problem: true}},
 		"original, bound, forged":     {[]func(*world){boundClaim, withVolume(newVolume(t, original, elsewhereServed))}, fate{problem: true}},
 		"original, Retain, forged":    {[]func(*world){withoutClaim, withVolume(newVolume(t, original, elsewhereServed, released, retained))}, fate{}},
@@ -136,16 +136,16 @@ func TestOriginalThatCannotBeAdopted(t *testing.T) {
 	}
 }
 
-func adoption() directories.Operation {
+func adoption() operations.Operation {
 	o := setup()
 	o.Adopt, o.Record = true, nil
 	return o
 }
 
 // noAnswer may hide that everything was done.
-var noAnswer = directories.Result{State: directories.Failed, Reason: directories.IOError, Message: "no answer"}
+var noAnswer = operations.Result{State: operations.Failed, Reason: operations.IOError, Message: "no answer"}
 
-func ofAnotherClaim(o directories.Operation) directories.Operation {
+func ofAnotherClaim(o operations.Operation) operations.Operation {
 	o.ClaimUID = "another"
 	return o
 }
@@ -155,7 +155,7 @@ func before(a Attempt) Attempt {
 	return a
 }
 
-func elsewhere(o directories.Operation) directories.Operation {
+func elsewhere(o operations.Operation) operations.Operation {
 	o.Path = "/shop/elsewhere"
 	return o
 }

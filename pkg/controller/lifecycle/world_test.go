@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -81,34 +81,34 @@ func newClass() *storagev1.StorageClass {
 // path is that of the claim's directory.
 const path = "/shop/cart-" + string(uid)
 
-func setup() directories.Operation { return ofPolicy("Delete") }
+func setup() operations.Operation { return ofPolicy("Delete") }
 
-func restored(o directories.Operation) directories.Operation {
-	o.Kind = directories.Restore
+func restored(o operations.Operation) operations.Operation {
+	o.Kind = operations.Restore
 	return o
 }
 
 // ofPolicy is the setup of a volume with a reclaim policy.
-func ofPolicy(policy string) directories.Operation {
+func ofPolicy(policy string) operations.Operation {
 	record, err := json.Marshal(map[string]any{"fs": fs1, "size": "1Gi", "modes": []string{"RWX"}, "class": "efs", "policy": policy})
 	if err != nil {
 		panic(err)
 	}
-	return directories.Operation{
-		Kind:   directories.Setup,
-		Owner:  directories.Owner{Volume: volumes.VolumeName(uid), Cluster: cluster, Namespace: "shop", Claim: "cart", ClaimUID: string(uid)},
+	return operations.Operation{
+		Kind:   operations.Setup,
+		Owner:  operations.Owner{Volume: volumes.VolumeName(uid), Cluster: cluster, Namespace: "shop", Claim: "cart", ClaimUID: string(uid)},
 		Path:   path,
 		Record: record,
 	}
 }
 
-func cleanup() directories.Operation {
+func cleanup() operations.Operation {
 	o := setup()
-	o.Kind, o.Record = directories.Cleanup, nil
+	o.Kind, o.Record = operations.Cleanup, nil
 	return o
 }
 
-func try(t *testing.T, o directories.Operation, number int) directories.Operation {
+func try(t *testing.T, o operations.Operation, number int) operations.Operation {
 	t.Helper()
 	o, err := volumes.WithAttempt(o, number)
 	if err != nil {
@@ -118,14 +118,14 @@ func try(t *testing.T, o directories.Operation, number int) directories.Operatio
 }
 
 // ended is an attempt of a Job that ended a minute ago.
-func ended(o directories.Operation, result directories.Result) Attempt {
+func ended(o operations.Operation, result operations.Result) Attempt {
 	return Attempt{
 		Job: "efs-mount-" + fs1 + "-00001", FileSystemID: fs1, Began: now.Add(-2 * time.Minute), Ended: now.Add(-time.Minute),
 		State: mountjobs.Finished, Operation: o, Result: result, Fresh: true,
 	}
 }
 
-func running(o directories.Operation) Attempt {
+func running(o operations.Operation) Attempt {
 	return Attempt{
 		Job: "efs-mount-" + fs1 + "-00002", FileSystemID: fs1, Began: now.Add(-time.Second), Until: now.Add(time.Minute),
 		State: mountjobs.Running, Operation: o, Fresh: true,
@@ -148,11 +148,11 @@ func withAttempts(attempts ...Attempt) func(*world) {
 func withoutClaim(w *world) { w.Claim, w.Class = nil, nil }
 
 var (
-	done    = directories.Result{State: directories.Done}
-	failed  = directories.Result{State: directories.Failed, Reason: directories.Nested, Message: "it is nested"}
-	lost    = directories.Result{}
-	stopped = directories.Result{State: directories.NotDone, Reason: directories.Stopped}
-	refused = directories.Result{State: directories.NotDone, Reason: directories.WrongFileSystem, Message: "it is another file system"}
+	done    = operations.Result{State: operations.Done}
+	failed  = operations.Result{State: operations.Failed, Reason: operations.Nested, Message: "it is nested"}
+	lost    = operations.Result{}
+	stopped = operations.Result{State: operations.NotDone, Reason: operations.Stopped}
+	refused = operations.Result{State: operations.NotDone, Reason: operations.WrongFileSystem, Message: "it is another file system"}
 )
 
 // newVolume is the claim's volume, bound, as the claims loop makes it.

@@ -10,7 +10,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/efs"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -109,7 +109,7 @@ func (s Settings) refusedPlace(o *v1alpha1.SharedVolume) string {
 	case !slices.Contains(s.Paths, AnyNamespace) && !slices.Contains(s.Paths, o.Namespace):
 		return fmt.Sprintf("spec.path: not allowed in namespace %s by the manager's setting --shared-volume-paths; use an access point", o.Namespace)
 	}
-	if err := directories.CheckPath(path); err != nil {
+	if err := operations.CheckPath(path); err != nil {
 		return "spec.path: " + err.Error()
 	}
 	return ""

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -64,9 +64,9 @@ func (v *View) readingOf(job *batchv1.Job) reading {
 }
 
 // positionsOf has the first operation of each volume.
-func positionsOf(operations []directories.Operation) map[string]int {
-	positions := make(map[string]int, len(operations))
-	for i, operation := range slices.Backward(operations) {
+func positionsOf(ops []operations.Operation) map[string]int {
+	positions := make(map[string]int, len(ops))
+	for i, operation := range slices.Backward(ops) {
 		positions[operation.Volume] = i
 	}
 	return positions
@@ -162,7 +162,7 @@ func (v *View) forgetGone(object any) {
 	}
 }
 
-func (v *View) attempt(job *batchv1.Job, o mountjobs.Outcome, operation directories.Operation, result directories.Result) lifecycle.Attempt {
+func (v *View) attempt(job *batchv1.Job, o mountjobs.Outcome, operation operations.Operation, result operations.Result) lifecycle.Attempt {
 	ended := o.Ended
 	if ended.IsZero() && o.State != mountjobs.Running {
 		ended = endOf(job)

@@ -20,8 +20,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -145,11 +145,11 @@ func (v *View) holders(path, except string) []string {
 }
 
 // makers are the operations of a Job that make a path a volume's, or just did.
-func makers(o mountjobs.Outcome, path, except string) iter.Seq[directories.Operation] {
-	return func(yield func(directories.Operation) bool) {
+func makers(o mountjobs.Outcome, path, except string) iter.Seq[operations.Operation] {
+	return func(yield func(operations.Operation) bool) {
 		for i, operation := range o.Operations {
-			takes := operation.Kind == directories.Setup || operation.Kind == directories.Restore
-			if takes && operation.Path == path && operation.Volume != except && o.Report.Results[i].State != directories.Failed && !yield(operation) {
+			takes := operation.Kind == operations.Setup || operation.Kind == operations.Restore
+			if takes && operation.Path == path && operation.Volume != except && o.Report.Results[i].State != operations.Failed && !yield(operation) {
 				return
 			}
 		}

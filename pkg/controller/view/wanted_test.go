@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 func wantedOn(fileSystem, volume string, since, due time.Time) lifecycle.Wanted {
 	return lifecycle.Wanted{
 		FileSystemID: fileSystem, Since: since, Due: due,
-		Operation: directories.Operation{Owner: directories.Owner{Volume: volume}},
+		Operation: operations.Operation{Owner: operations.Owner{Volume: volume}},
 	}
 }
 

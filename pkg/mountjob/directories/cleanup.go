@@ -6,6 +6,8 @@ import (
 	"os"
 	"path"
 	"slices"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // cleanup ends a volume. Its directory goes to the trash when no other entry is at its path and a
@@ -24,27 +26,27 @@ import (
 //
 // A run goes on from wherever the last one stopped: entry.leaving says that it had begun, and
 // the record in the trash that the directory was moved.
-func (b *batch) cleanup(ctx context.Context, op Operation) (Result, error) {
+func (b *batch) cleanup(ctx context.Context, op operations.Operation) (operations.Result, error) {
 	s, err := b.owners(ctx, op)
 	if err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	if s.own == nil || !s.own.isOf(op.Owner) {
 		return b.notOwned(ctx, op, s)
 	}
 	if err := b.nothingBelow(ctx, op); err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	if !s.own.leaving {
 		if err := b.ledger.leave(ctx, op.Path, s.own); err != nil {
-			return Result{}, err
+			return operations.Result{}, err
 		}
 	}
 	if len(s.others) == 0 && len(s.retained) == 0 && !op.KeepDirectory {
 		return b.leaveLast(ctx, op, s.own)
 	}
 	if _, err := b.resumeGivingBack(ctx, op, s); err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	if len(s.retained) > 0 {
 		return b.leaveRetained(ctx, op, s)
@@ -57,27 +59,27 @@ func (b *batch) cleanup(ctx context.Context, op Operation) (Result, error) {
 
 // notOwned tells the asker why there is nothing to clean, unless the operation is a repeated one
 // whose first report was lost.
-func (b *batch) notOwned(ctx context.Context, op Operation, s site) (Result, error) {
+func (b *batch) notOwned(ctx context.Context, op operations.Operation, s site) (operations.Result, error) {
 	if err := b.ledger.prune(ctx, op.Path); err != nil { // the first run may have died before that
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	trashed, err := b.readRecord(ctx, op.Volume)
 	if err != nil || trashed != nil && trashed.isAt(op.Path) && trashed.Owner.isOf(op.Owner) {
-		return Result{State: Done}, err
+		return operations.Result{State: operations.Done}, err
 	}
 	there, err := b.isThere(ctx, op.Path)
 	stay := oursFirst(append(slices.Clip(s.others), ownersOf(s.own)...), op.Cluster)
 	switch {
 	case err != nil:
-		return Result{}, err
+		return operations.Result{}, err
 	case there && len(s.retained) > 0:
 		return stillRetained(op, s.retained[0]), nil
 	case len(stay) > 0:
-		return stillOwned(Done, op, stay), nil
+		return stillOwned(operations.Done, op, stay), nil
 	case !there:
-		return Result{State: Done}, nil
+		return operations.Result{State: operations.Done}, nil
 	}
-	return Result{State: Done, Reason: NotOwned, Message: quote(op.Path) + " stays: the ledger does not have this volume as its owner"}, nil
+	return operations.Result{State: operations.Done, Reason: operations.NotOwned, Message: quote(op.Path) + " stays: the ledger does not have this volume as its owner"}, nil
 }
 
 // isThere says whether anything is at a path. What cannot be walked to counts as there.
@@ -97,12 +99,12 @@ func ownersOf(e *entry) []*entry {
 }
 
 // nothingBelow holds always, unless the ledger was changed by hand.
-func (b *batch) nothingBelow(ctx context.Context, op Operation) error {
+func (b *batch) nothingBelow(ctx context.Context, op operations.Operation) error {
 	at, e, err := b.ledger.below(ctx, op.Path)
 	if err != nil || e == nil {
 		return err
 	}
-	return refuse(Nested, "%s stays: %s inside it belongs to %s", quote(op.Path), quote(at), e).of(e.owner())
+	return refuse(operations.Nested, "%s stays: %s inside it belongs to %s", quote(op.Path), quote(at), e).of(e.owner())
 }
 
 // oursFirst puts the owners of the cluster first: those the asker can do something about.
@@ -118,16 +120,16 @@ func oursFirst(owners []*entry, cluster string) []*entry {
 	return append(ours, theirs...)
 }
 
-func stillOwned(state State, op Operation, stay []*entry) Result {
-	result := Result{State: state, Reason: StillOwned, Message: quote(op.Path) + " stays: it belongs to " + stay[0].String()}
+func stillOwned(state operations.State, op operations.Operation, stay []*entry) operations.Result {
+	result := operations.Result{State: state, Reason: operations.StillOwned, Message: quote(op.Path) + " stays: it belongs to " + stay[0].String()}
 	for _, e := range stay[:min(len(stay), maxOwners)] {
 		result.Owners = append(result.Owners, e.owner())
 	}
 	return result
 }
 
-func stillRetained(op Operation, e *entry) Result {
-	return Result{State: Done, Reason: Retained, Message: quote(op.Path) + " stays: it " + e.hold()}
+func stillRetained(op operations.Operation, e *entry) operations.Result {
+	return operations.Result{State: operations.Done, Reason: operations.Retained, Message: quote(op.Path) + " stays: it " + e.hold()}
 }
 
 // maxOwners is how many owners a result names; the rest are named when these are gone.
@@ -135,31 +137,31 @@ const maxOwners = 8
 
 // leaveTo leaves the directory to its other owners, with the right to take it away. An owner of
 // the same cluster may be one that is only remembered, which the asker alone can find out.
-func (b *batch) leaveTo(ctx context.Context, op Operation, s site) (Result, error) {
+func (b *batch) leaveTo(ctx context.Context, op operations.Operation, s site) (operations.Result, error) {
 	stay := oursFirst(s.others, op.Cluster)
 	if stay[0].Cluster == op.Cluster && !op.LeaveToOthers {
-		return stillOwned(Blocked, op, stay), nil
+		return stillOwned(operations.Blocked, op, stay), nil
 	}
 	if err := b.handOn(ctx, op.Path, s.own, stay); err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
-	return stillOwned(Done, op, stay), b.ledger.drop(ctx, op.Path, s.own)
+	return stillOwned(operations.Done, op, stay), b.ledger.drop(ctx, op.Path, s.own)
 }
 
 // leaveRetained leaves the directory to the data that was retained there, whoever had it made. If a
 // person has removed that data, nothing stays.
-func (b *batch) leaveRetained(ctx context.Context, op Operation, s site) (Result, error) {
+func (b *batch) leaveRetained(ctx context.Context, op operations.Operation, s site) (operations.Result, error) {
 	there, err := b.isThere(ctx, op.Path)
 	if err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
-	result := Result{State: Done}
+	result := operations.Result{State: operations.Done}
 	switch {
 	case there:
 		result = stillRetained(op, s.retained[0])
 	case len(s.others) == 0:
 		if err := b.ledger.dropAll(ctx, op.Path, s.retained); err != nil {
-			return Result{}, err
+			return operations.Result{}, err
 		}
 	}
 	return result, b.ledger.drop(ctx, op.Path, s.own)
@@ -179,27 +181,27 @@ func (b *batch) handOn(ctx context.Context, p string, from *entry, stay []*entry
 
 // leaveUnknown leaves the directory to a volume that the manager knows and the ledger does not. The
 // entry becomes the mark that keeps its data.
-func (b *batch) leaveUnknown(ctx context.Context, op Operation, own *entry) (Result, error) {
+func (b *batch) leaveUnknown(ctx context.Context, op operations.Operation, own *entry) (operations.Result, error) {
 	there, err := b.isThere(ctx, op.Path)
 	if err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	if !there {
-		return Result{State: Done}, b.ledger.drop(ctx, op.Path, own)
+		return operations.Result{State: operations.Done}, b.ledger.drop(ctx, op.Path, own)
 	}
-	result := Result{State: Done, Reason: StillOwned, Message: quote(op.Path) + " stays: another volume of this cluster has it, which is not being deleted"}
+	result := operations.Result{State: operations.Done, Reason: operations.StillOwned, Message: quote(op.Path) + " stays: another volume of this cluster has it, which is not being deleted"}
 	return result, b.ledger.retain(ctx, op.Path, own)
 }
 
 // leaveLast ends the directory with its last owner.
-func (b *batch) leaveLast(ctx context.Context, op Operation, own *entry) (Result, error) {
-	result := Result{State: Done}
+func (b *batch) leaveLast(ctx context.Context, op operations.Operation, own *entry) (operations.Result, error) {
+	result := operations.Result{State: operations.Done}
 	if own.Made {
 		if err := b.discard(ctx, op, own); err != nil {
-			return Result{}, err
+			return operations.Result{}, err
 		}
 	} else {
-		result.Reason = NotMade
+		result.Reason = operations.NotMade
 		result.Message = quote(op.Path) + " stays: it was there before it became a volume"
 	}
 	return result, b.ledger.drop(ctx, op.Path, own)
@@ -207,7 +209,7 @@ func (b *batch) leaveLast(ctx context.Context, op Operation, own *entry) (Result
 
 // discard moves the directory to the trash, with a record beside it that is there first: what
 // has no record is never swept.
-func (b *batch) discard(ctx context.Context, op Operation, own *entry) error {
+func (b *batch) discard(ctx context.Context, op operations.Operation, own *entry) error {
 	slot, moved, err := b.slot(ctx, op, own)
 	if err != nil || moved {
 		return err
@@ -235,7 +237,7 @@ func (b *batch) discard(ctx context.Context, op Operation, own *entry) error {
 
 // confirm makes sure that what was moved is what was looked at. Only who can write to the
 // parent can have exchanged it, and gets it back.
-func (b *batch) confirm(ctx context.Context, op Operation, slot string, parent *os.Root, looked os.FileInfo) error {
+func (b *batch) confirm(ctx context.Context, op operations.Operation, slot string, parent *os.Root, looked os.FileInfo) error {
 	moved, err := b.trash.Lstat(slot)
 	if err != nil || os.SameFile(looked, moved) {
 		return err
@@ -252,13 +254,13 @@ func (b *batch) confirm(ctx context.Context, op Operation, slot string, parent *
 // release ends an owner that exists nowhere but in the ledger. Its data was retained, or so it
 // seems: the entry becomes the mark that keeps it. The right to take the directory away goes to no
 // other owner.
-func (b *batch) release(ctx context.Context, op Operation) (Result, error) {
+func (b *batch) release(ctx context.Context, op operations.Operation) (operations.Result, error) {
 	s, err := b.owners(ctx, op)
 	if err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	if s.own == nil || !s.own.isOf(op.Owner) {
-		return Result{State: Done}, b.ledger.prune(ctx, op.Path)
+		return operations.Result{State: operations.Done}, b.ledger.prune(ctx, op.Path)
 	}
 	if s.own.leaving {
 		_, err = b.resumeGivingBack(ctx, op, s)
@@ -266,15 +268,15 @@ func (b *batch) release(ctx context.Context, op Operation) (Result, error) {
 		err = b.stay(ctx, op) // or a cleanup could go on from there
 	}
 	if err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	there, err := b.isThere(ctx, op.Path)
 	if err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	// The cleanup of an owner that leaves may have moved the directory too late, and give it back.
 	if there || slices.ContainsFunc(s.others, func(e *entry) bool { return e.leaving }) {
-		return Result{State: Done}, b.ledger.retain(ctx, op.Path, s.own)
+		return operations.Result{State: operations.Done}, b.ledger.retain(ctx, op.Path, s.own)
 	}
-	return Result{State: Done}, b.ledger.drop(ctx, op.Path, s.own)
+	return operations.Result{State: operations.Done}, b.ledger.drop(ctx, op.Path, s.own)
 }

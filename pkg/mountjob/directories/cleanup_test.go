@@ -5,6 +5,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 func TestCleanupMovesTheDirectoryToTheTrash(t *testing.T) {
@@ -46,7 +48,7 @@ func TestCleanupOfASharedDirectory(t *testing.T) {
 			if !makerFirst {
 				first, second = b, a
 			}
-			blocked := w.do(cleanupOf(first, "/ns/data"), Blocked, StillOwned)
+			blocked := w.do(cleanupOf(first, "/ns/data"), operations.Blocked, operations.StillOwned)
 			if len(blocked.Owners) != 1 || blocked.Owners[0] != second {
 				t.Errorf("blocked by %+v, want %+v", blocked.Owners, second)
 			}
@@ -54,7 +56,7 @@ func TestCleanupOfASharedDirectory(t *testing.T) {
 
 			op := cleanupOf(first, "/ns/data")
 			op.LeaveToOthers = true
-			w.do(op, Done, StillOwned)
+			w.do(op, operations.Done, operations.StillOwned)
 			w.there("/ns/data/file")
 			w.gone("/.efs-stunnel/owners/ns/data/@" + first.Volume + ".leaving")
 			w.done(cleanupOf(second, "/ns/data"))
@@ -71,15 +73,15 @@ func TestBlockedCleanupGoesOnAfterARelease(t *testing.T) {
 	a, remembered := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"), setupOf(remembered, "/ns/data"))
 	w.write("/ns/data/file", "x")
-	blocked := w.do(cleanupOf(a, "/ns/data"), Blocked, StillOwned)
+	blocked := w.do(cleanupOf(a, "/ns/data"), operations.Blocked, operations.StillOwned)
 	results := w.run(cleanupOf(a, "/ns/data"), releaseOf(blocked.Owners[0], "/ns/data"))
-	if results[0].State != Done || results[0].Reason != Retained || !results[1].silent() {
+	if results[0].State != operations.Done || results[0].Reason != operations.Retained || !isPlainlyDone(results[1]) {
 		t.Errorf("got %+v", results)
 	}
 	w.there("/ns/data/file", "/.efs-stunnel/owners/ns/data/@"+remembered.Volume+".retained")
 	w.gone("/.efs-stunnel/owners/ns/data/@"+a.Volume+".leaving", "/.efs-stunnel/trash/"+a.Volume)
 
-	w.do(cleanupOf(a, "/ns/data"), Done, Retained) // its report may have been lost
+	w.do(cleanupOf(a, "/ns/data"), operations.Done, operations.Retained) // its report may have been lost
 }
 
 func TestCleanupLeavesWhatAnotherClusterOwns(t *testing.T) {
@@ -88,12 +90,12 @@ func TestCleanupLeavesWhatAnotherClusterOwns(t *testing.T) {
 	join := setupOf(b, "/ns/data")
 	join.ShareAcrossClusters = true
 	w.done(setupOf(a, "/ns/data"), join)
-	result := w.do(cleanupOf(a, "/ns/data"), Done, StillOwned)
+	result := w.do(cleanupOf(a, "/ns/data"), operations.Done, operations.StillOwned)
 	if len(result.Owners) != 1 || result.Owners[0] != b {
 		t.Errorf("kept for %+v, want %+v", result.Owners, b)
 	}
 	w.there("/ns/data")
-	again := w.do(cleanupOf(a, "/ns/data"), Done, StillOwned) // its report may have been lost
+	again := w.do(cleanupOf(a, "/ns/data"), operations.Done, operations.StillOwned) // its report may have been lost
 	if len(again.Owners) != 1 || again.Owners[0] != b {
 		t.Errorf("then kept for %+v, want %+v", again.Owners, b)
 	}
@@ -109,7 +111,7 @@ func TestOwnersOfTheAskersClusterAreNamedFirst(t *testing.T) {
 	third := setupOf(c, "/ns/data")
 	third.ShareAcrossClusters = true
 	w.done(setupOf(a, "/ns/data"), join, third)
-	result := w.do(cleanupOf(a, "/ns/data"), Blocked, StillOwned)
+	result := w.do(cleanupOf(a, "/ns/data"), operations.Blocked, operations.StillOwned)
 	if len(result.Owners) != 2 || result.Owners[0] != c || result.Owners[1] != b {
 		t.Errorf("the owners are %+v", result.Owners)
 	}
@@ -124,17 +126,17 @@ func TestCleanupWithoutAnOwnEntry(t *testing.T) {
 	earlier := a
 	earlier.ClaimUID = "earlier"
 	tests := map[string]struct {
-		op     Operation
-		reason Reason
+		op     operations.Operation
+		reason operations.Reason
 	}{
-		"a stranger":                    {cleanupOf(owner("c1", "evil", 7), "/ns/data"), StillOwned},
-		"the same name, other cluster":  {cleanupOf(sameName, "/ns/data"), StillOwned},
-		"the same name, other claim":    {cleanupOf(earlier, "/ns/data"), StillOwned},
-		"data that nobody owns":         {cleanupOf(owner("c1", "evil", 7), "/unowned"), NotOwned},
-		"a directory of directories":    {cleanupOf(owner("c1", "evil", 7), "/ns"), NotOwned},
-		"something inside a volume":     {cleanupOf(owner("c1", "evil", 7), "/ns/data/sub"), NotOwned},
-		"something behind a link":       {cleanupOf(owner("c1", "evil", 7), "/link/data"), NotOwned},
-		"a file":                        {cleanupOf(owner("c1", "evil", 7), "/ns/data/sub/file"), NotOwned},
+		"a stranger":                    {cleanupOf(owner("c1", "evil", 7), "/ns/data"), operations.StillOwned},
+		"the same name, other cluster":  {cleanupOf(sameName, "/ns/data"), operations.StillOwned},
+		"the same name, other claim":    {cleanupOf(earlier, "/ns/data"), operations.StillOwned},
+		"data that nobody owns":         {cleanupOf(owner("c1", "evil", 7), "/unowned"), operations.NotOwned},
+		"a directory of directories":    {cleanupOf(owner("c1", "evil", 7), "/ns"), operations.NotOwned},
+		"something inside a volume":     {cleanupOf(owner("c1", "evil", 7), "/ns/data/sub"), operations.NotOwned},
+		"something behind a link":       {cleanupOf(owner("c1", "evil", 7), "/link/data"), operations.NotOwned},
+		"a file":                        {cleanupOf(owner("c1", "evil", 7), "/ns/data/sub/file"), operations.NotOwned},
 		"nothing":                       {cleanupOf(owner("c1", "evil", 7), "/nothing"), ""},
 		"a release by a stranger":       {releaseOf(owner("c1", "evil", 7), "/ns/data"), ""},
 		"a release by another's double": {releaseOf(sameName, "/ns/data"), ""},
@@ -147,7 +149,7 @@ func TestCleanupWithoutAnOwnEntry(t *testing.T) {
 			w.write("/unowned/file", "x")
 			w.link("ns", "/link")
 			before := w.dump()
-			w.do(tt.op, Done, tt.reason)
+			w.do(tt.op, operations.Done, tt.reason)
 			if diff := difference(before, w.dump()); diff != "" {
 				t.Error(diff)
 			}
@@ -160,7 +162,7 @@ func TestCleanupLeavesWhatWasNotMade(t *testing.T) {
 	w.write("/ns/data/file", "x")
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
-	w.do(cleanupOf(a, "/ns/data"), Done, NotMade)
+	w.do(cleanupOf(a, "/ns/data"), operations.Done, operations.NotMade)
 	w.there("/ns/data/file")
 	w.gone("/.efs-stunnel/owners/ns")
 }
@@ -195,11 +197,11 @@ func TestSetupAfterABegunCleanup(t *testing.T) {
 	w := newWorld(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
-	w.do(cleanupOf(a, "/ns/data"), Blocked, StillOwned)
+	w.do(cleanupOf(a, "/ns/data"), operations.Blocked, operations.StillOwned)
 	w.done(setupOf(a, "/ns/data"))
 	w.there("/.efs-stunnel/owners/ns/data/@" + a.Volume)
 	w.gone("/.efs-stunnel/owners/ns/data/@" + a.Volume + ".leaving")
-	w.do(leaving(cleanupOf(b, "/ns/data")), Done, StillOwned)
+	w.do(leaving(cleanupOf(b, "/ns/data")), operations.Done, operations.StillOwned)
 	w.done(cleanupOf(a, "/ns/data"))
 	w.gone("/ns/data", "/.efs-stunnel/owners/ns")
 }
@@ -208,10 +210,10 @@ func TestBeginsOfACleanupStillProtectTheData(t *testing.T) {
 	w := newWorld(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
-	w.do(cleanupOf(a, "/ns/data"), Blocked, StillOwned)
+	w.do(cleanupOf(a, "/ns/data"), operations.Blocked, operations.StillOwned)
 	w.done(releaseOf(b, "/ns/data"))
-	w.do(setupOf(owner("c1", "other", 1), "/ns/data"), Failed, OwnedByOtherNamespace)
-	w.do(setupOf(owner("c1", "other", 1), "/ns/data/sub"), Failed, Nested)
+	w.do(setupOf(owner("c1", "other", 1), "/ns/data"), operations.Failed, operations.OwnedByOtherNamespace)
+	w.do(setupOf(owner("c1", "other", 1), "/ns/data/sub"), operations.Failed, operations.Nested)
 }
 
 func TestCleanupNeverTakesAVolumeInside(t *testing.T) {
@@ -220,16 +222,16 @@ func TestCleanupNeverTakesAVolumeInside(t *testing.T) {
 	w.done(setupOf(a, "/ns/data"))
 	w.write(".efs-stunnel/owners/ns/data/sub/@pvc-x", `{"cluster":"c2","namespace":"n","claim":"c","claimUID":"x"}`)
 	w.write("/ns/data/sub/file", "x")
-	w.do(cleanupOf(a, "/ns/data"), Failed, Nested)
+	w.do(cleanupOf(a, "/ns/data"), operations.Failed, operations.Nested)
 	w.there("/ns/data/sub/file")
 }
 
 // crash runs one operation until a step, as a process that dies there.
-func (w *world) crash(op Operation, step string) {
+func (w *world) crash(op operations.Operation, step string) {
 	w.t.Helper()
 	f := w.open(failAt(step))
 	defer f.Close()
-	if result := f.Run(w.t.Context(), []Operation{op}, nil).Results[0]; result.State != NotDone {
+	if result := f.Run(w.t.Context(), []operations.Operation{op}, nil).Results[0]; result.State != operations.NotDone {
 		w.t.Fatalf("it was never at %q: %+v", step, result)
 	}
 }
@@ -274,9 +276,9 @@ func TestADirectoryExchangedBeforeItsMove(t *testing.T) {
 		}
 		return errors.Join(os.Rename(w.path("/ns/data"), w.path("/ns/moved")), os.Rename(w.path("/ns/other"), w.path("/ns/data")))
 	})
-	result := f.Run(t.Context(), []Operation{cleanupOf(a, "/ns/data")}, nil).Results[0]
+	result := f.Run(t.Context(), []operations.Operation{cleanupOf(a, "/ns/data")}, nil).Results[0]
 	f.Close()
-	if result.State != Failed || result.Reason != Changed {
+	if result.State != operations.Failed || result.Reason != operations.Changed {
 		t.Errorf("got %+v", result)
 	}
 	w.sweep(0)
@@ -297,12 +299,12 @@ func TestDirectoryOfAVolumeThatTheLedgerDoesNotKnow(t *testing.T) {
 	w.done(setupOf(last, "/ns/data"))
 	early := cleanupOf(saved, "/ns/data")
 	early.LeaveToOthers = true
-	w.do(early, Done, StillOwned)
+	w.do(early, operations.Done, operations.StillOwned)
 	op := cleanupOf(last, "/ns/data")
 	op.LeaveToOthers, op.KeepDirectory = true, true
-	w.do(op, Done, StillOwned)
+	w.do(op, operations.Done, operations.StillOwned)
 	w.there("/ns/data/file", "/.efs-stunnel/owners/ns/data/@"+last.Volume+".retained")
 	w.done(setupOf(later, "/ns/data"))
-	w.do(cleanupOf(later, "/ns/data"), Done, Retained)
+	w.do(cleanupOf(later, "/ns/data"), operations.Done, operations.Retained)
 	w.there("/ns/data/file")
 }

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // Several Jobs of two clusters work on one tree at once, with a sweep beside them. Afterwards
@@ -64,7 +66,7 @@ func (w *world) work(job int, gids map[string]int) {
 	chance := rand.New(rand.NewPCG(uint64(job), 7))
 	cluster := fmt.Sprintf("c%d", job%2)
 	for round := range 6 {
-		var ops []Operation
+		var ops []operations.Operation
 		for p := range gids {
 			if chance.IntN(3) == 0 {
 				ops = append(ops, cleanupOf(ownerAt(cluster, p), p))
@@ -76,10 +78,10 @@ func (w *world) work(job int, gids map[string]int) {
 		}
 		f := w.open(nil)
 		for i, result := range f.Run(context.Background(), ops, nil).Results {
-			if result.State != Done {
+			if result.State != operations.Done {
 				w.t.Errorf("job %d: %s of %s: %+v", job, ops[i].Kind, ops[i].Path, result)
 			}
-			if ops[i].Kind == Cleanup {
+			if ops[i].Kind == operations.Cleanup {
 				delete(gids, ops[i].Path)
 			} else {
 				gids[ops[i].Path] = result.GID
@@ -89,9 +91,9 @@ func (w *world) work(job int, gids map[string]int) {
 	}
 }
 
-func ownerAt(cluster, p string) Owner {
+func ownerAt(cluster, p string) operations.Owner {
 	name := strings.ReplaceAll(p[1:], "/", "-")
-	return Owner{Volume: "pvc-" + name, Cluster: cluster, Namespace: "ns", Claim: name, ClaimUID: name}
+	return operations.Owner{Volume: "pvc-" + name, Cluster: cluster, Namespace: "ns", Claim: name, ClaimUID: name}
 }
 
 func (w *world) sweepQuietly() {
@@ -138,23 +140,23 @@ func (w *world) wantWholeLedger(byGID map[int]string) {
 func TestOneNamespaceWinsAPath(t *testing.T) {
 	w := newWorld(t)
 	const rivals = 6
-	results := make([]Result, rivals)
+	results := make([]operations.Result, rivals)
 	var jobs sync.WaitGroup
 	for n := range rivals {
 		jobs.Go(func() {
 			f := w.open(nil)
 			defer f.Close()
 			o := owner("c1", fmt.Sprintf("ns%d", n), 1)
-			results[n] = f.Run(t.Context(), []Operation{setupOf(o, "/wanted")}, nil).Results[0]
+			results[n] = f.Run(t.Context(), []operations.Operation{setupOf(o, "/wanted")}, nil).Results[0]
 		})
 	}
 	jobs.Wait()
 	won := 0
 	for _, result := range results {
 		switch {
-		case result.State == Done:
+		case result.State == operations.Done:
 			won++
-		case result.Reason != OwnedByOtherNamespace:
+		case result.Reason != operations.OwnedByOtherNamespace:
 			t.Errorf("got %+v", result)
 		}
 	}
@@ -174,15 +176,15 @@ func TestRestoreAgainstSweep(t *testing.T) {
 		w.now = w.now.Add(time.Minute)
 		var both sync.WaitGroup
 		both.Go(w.sweepQuietly)
-		var result Result
+		var result operations.Result
 		both.Go(func() {
 			f := w.open(nil)
 			defer f.Close()
-			result = f.Run(t.Context(), []Operation{restoreOf(b, "/ns/back", a.ClaimUID)}, nil).Results[0]
+			result = f.Run(t.Context(), []operations.Operation{restoreOf(b, "/ns/back", a.ClaimUID)}, nil).Results[0]
 		})
 		both.Wait()
 		switch {
-		case result.State == Done:
+		case result.State == operations.Done:
 			var left int64
 			_ = filepath.WalkDir(w.path("/ns/back"), func(string, fs.DirEntry, error) error {
 				left++
@@ -191,7 +193,7 @@ func TestRestoreAgainstSweep(t *testing.T) {
 			if left != files {
 				t.Errorf("try %d: %d of %d came back", n, left, files)
 			}
-		case result.Reason == NothingToRestore:
+		case result.Reason == operations.NothingToRestore:
 			w.gone("/ns/back")
 		default:
 			t.Errorf("try %d: %+v", n, result)

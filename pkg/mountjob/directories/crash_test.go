@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 var errCrash = errors.New("crash")
@@ -26,7 +28,7 @@ func failAt(name string) func(string) error {
 // scenario is a world and the batch that is killed in it.
 type scenario struct {
 	prepare func(w *world)
-	batch   []Operation
+	batch   []operations.Operation
 	sweep   bool // after the batch
 }
 
@@ -50,41 +52,41 @@ func scenarios() map[string]scenario {
 		w.full = true
 	}
 	return map[string]scenario{
-		"full":         {full, []Operation{cleanupOf(a, "/ns/a")}, false},
-		"full, swept":  {full, []Operation{cleanupOf(a, "/ns/a")}, true},
-		"setups":       {func(*world) {}, []Operation{allocating(setupOf(a, "/ns/x/a")), allocating(setupOf(b, "/ns/x/b"))}, false},
-		"adoption":     {func(w *world) { w.write("/ns/a/file", "x") }, []Operation{setupOf(a, "/ns/a")}, false},
-		"cleanup":      {single, []Operation{cleanupOf(a, "/ns/a")}, false},
-		"swept":        {single, []Operation{cleanupOf(a, "/ns/a")}, true},
-		"replaced":     {single, []Operation{setupOf(b, "/ns/a"), cleanupOf(a, "/ns/a")}, false},
-		"shared, left": {shared, []Operation{leave}, false},
-		"shared, out":  {shared, []Operation{cleanupOf(b, "/ns/shared"), releaseOf(c, "/ns/shared"), releaseOf(a, "/ns/shared")}, false},
-		"release":      {shared, []Operation{releaseOf(a, "/ns/shared")}, false},
+		"full":         {full, []operations.Operation{cleanupOf(a, "/ns/a")}, false},
+		"full, swept":  {full, []operations.Operation{cleanupOf(a, "/ns/a")}, true},
+		"setups":       {func(*world) {}, []operations.Operation{allocating(setupOf(a, "/ns/x/a")), allocating(setupOf(b, "/ns/x/b"))}, false},
+		"adoption":     {func(w *world) { w.write("/ns/a/file", "x") }, []operations.Operation{setupOf(a, "/ns/a")}, false},
+		"cleanup":      {single, []operations.Operation{cleanupOf(a, "/ns/a")}, false},
+		"swept":        {single, []operations.Operation{cleanupOf(a, "/ns/a")}, true},
+		"replaced":     {single, []operations.Operation{setupOf(b, "/ns/a"), cleanupOf(a, "/ns/a")}, false},
+		"shared, left": {shared, []operations.Operation{leave}, false},
+		"shared, out":  {shared, []operations.Operation{cleanupOf(b, "/ns/shared"), releaseOf(c, "/ns/shared"), releaseOf(a, "/ns/shared")}, false},
+		"release":      {shared, []operations.Operation{releaseOf(a, "/ns/shared")}, false},
 		"another life": {func(w *world) {
 			single(w)
 			w.done(cleanupOf(a, "/ns/a"))
 			w.now = w.now.Add(time.Minute)
 			single(w)
 			w.now = w.now.Add(time.Minute)
-		}, []Operation{cleanupOf(a, "/ns/a")}, false},
+		}, []operations.Operation{cleanupOf(a, "/ns/a")}, false},
 		"restore": {func(w *world) {
 			single(w)
 			w.done(cleanupOf(a, "/ns/a"))
-		}, []Operation{restoreOf(b, "/new/b", a.ClaimUID)}, false},
+		}, []operations.Operation{restoreOf(b, "/new/b", a.ClaimUID)}, false},
 		"begun, then wanted again": {func(w *world) {
 			shared(w)
-			w.do(cleanupOf(a, "/ns/shared"), Blocked, StillOwned)
+			w.do(cleanupOf(a, "/ns/shared"), operations.Blocked, operations.StillOwned)
 			w.now = w.now.Add(time.Minute)
-		}, []Operation{setupOf(a, "/ns/shared")}, false},
+		}, []operations.Operation{setupOf(a, "/ns/shared")}, false},
 	}
 }
 
 // play runs a scenario's batch, and says whether it came to its end.
-func (s scenario) play(w *world, step func(string) error) (results []Result, err error) {
+func (s scenario) play(w *world, step func(string) error) (results []operations.Result, err error) {
 	return s.playWith(context.Background(), w, step, nil)
 }
 
-func (s scenario) playWith(ctx context.Context, w *world, step, lost func(string) error) (results []Result, err error) {
+func (s scenario) playWith(ctx context.Context, w *world, step, lost func(string) error) (results []operations.Result, err error) {
 	root, err := os.OpenRoot(w.dir)
 	if err != nil {
 		w.t.Fatal(err)
@@ -100,7 +102,7 @@ func (s scenario) playWith(ctx context.Context, w *world, step, lost func(string
 		f.space = noSpace
 	}
 	results = f.Run(ctx, s.batch, nil).Results
-	if s.sweep && !slices.ContainsFunc(results, func(r Result) bool { return r.State == NotDone }) {
+	if s.sweep && !slices.ContainsFunc(results, func(r operations.Result) bool { return r.State == operations.NotDone }) {
 		_, err = f.Sweep(ctx, SweepOptions{Workers: 1})
 	}
 	return results, err
@@ -228,7 +230,7 @@ func crashAt(n int) func(string) error {
 func TestStopBetweenOperations(t *testing.T) {
 	w := newWorld(t)
 	ctx, stop := context.WithCancel(t.Context())
-	var ops []Operation
+	var ops []operations.Operation
 	for n := range 5 {
 		ops = append(ops, setupOf(owner("c1", "ns", n), fmt.Sprintf("/ns/%d", n)))
 	}
@@ -240,9 +242,9 @@ func TestStopBetweenOperations(t *testing.T) {
 		}
 	})
 	for i, result := range report.Results {
-		want := Done
+		want := operations.Done
 		if i >= 2 {
-			want = NotDone
+			want = operations.NotDone
 		}
 		if result.State != want {
 			t.Errorf("operation %d: %+v, want %s", i, result, want)

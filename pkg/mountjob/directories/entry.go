@@ -8,16 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
-)
-
-// Suffixes of entries' names in the ledger.
-const (
-	// leavingSuffix marks an owner whose cleanup has begun.
-	leavingSuffix = ".leaving"
-	// retainedSuffix marks an entry that is no owner any more: volume and claim are gone, and the
-	// data was retained. No cleanup of another volume removes it.
-	retainedSuffix = ".retained"
 )
 
 // entry is one owner of one path, as the ledger has it.
@@ -42,7 +34,7 @@ type entry struct {
 	unknown  map[string]json.RawMessage // fields of a later version, which survive
 }
 
-func newEntry(owner Owner, when time.Time) *entry {
+func newEntry(owner operations.Owner, when time.Time) *entry {
 	return &entry{
 		Cluster: owner.Cluster, Namespace: owner.Namespace, NamespaceUID: owner.NamespaceUID, Class: owner.Class,
 		Claim: owner.Claim, ClaimUID: owner.ClaimUID,
@@ -51,19 +43,19 @@ func newEntry(owner Owner, when time.Time) *entry {
 }
 
 // owner is who the entry is about, without what earlier versions did not write down.
-func (e *entry) owner() Owner {
-	return Owner{Volume: e.volume, Cluster: e.Cluster, Namespace: e.Namespace, Claim: e.Claim, ClaimUID: e.ClaimUID}
+func (e *entry) owner() operations.Owner {
+	return operations.Owner{Volume: e.volume, Cluster: e.Cluster, Namespace: e.Namespace, Claim: e.Claim, ClaimUID: e.ClaimUID}
 }
 
 // isOf says whether the entry was made for this claim. The volume's name alone proves nothing:
 // clusters give the same names.
-func (e *entry) isOf(owner Owner) bool {
+func (e *entry) isOf(owner operations.Owner) bool {
 	return e.volume == owner.Volume && e.Cluster == owner.Cluster && e.ClaimUID == owner.ClaimUID
 }
 
 func (e *entry) String() string {
 	return fmt.Sprintf("volume %s (claim %s/%s of cluster %s)",
-		cut(e.volume, 255), cut(e.Namespace, 63), cut(e.Claim, 255), cut(e.Cluster, 64))
+		operations.Truncate(e.volume, 255), operations.Truncate(e.Namespace, 63), operations.Truncate(e.Claim, 255), operations.Truncate(e.Cluster, 64))
 }
 
 // hold says how the entry holds its path.
@@ -79,9 +71,9 @@ func (e *entry) fileName() string {
 	name := wellknown.OwnerPrefix + e.volume
 	switch {
 	case e.retained:
-		return name + retainedSuffix
+		return name + wellknown.RetainedSuffix
 	case e.leaving:
-		return name + leavingSuffix
+		return name + wellknown.LeavingSuffix
 	}
 	return name
 }
@@ -102,9 +94,9 @@ func parseEntry(fileName string, data []byte) (*entry, error) {
 	if err := json.Unmarshal(data, e); err != nil {
 		return nil, err
 	}
-	e.volume, e.retained = strings.CutSuffix(strings.TrimPrefix(fileName, wellknown.OwnerPrefix), retainedSuffix)
+	e.volume, e.retained = strings.CutSuffix(strings.TrimPrefix(fileName, wellknown.OwnerPrefix), wellknown.RetainedSuffix)
 	if !e.retained {
-		e.volume, e.leaving = strings.CutSuffix(e.volume, leavingSuffix)
+		e.volume, e.leaving = strings.CutSuffix(e.volume, wellknown.LeavingSuffix)
 	}
 	return e, nil
 }
@@ -117,7 +109,7 @@ func (e *entry) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &known); err != nil {
 		return err
 	}
-	if known.Cluster == "" || known.GID < 0 || known.GID > maxID {
+	if known.Cluster == "" || known.GID < 0 || known.GID > operations.MaxID {
 		return errors.New("it does not say who the owner is")
 	}
 	var fields map[string]json.RawMessage
@@ -134,7 +126,7 @@ func (e *entry) UnmarshalJSON(data []byte) error {
 
 // MarshalJSON writes the unknown fields beside the known ones.
 func (e *entry) MarshalJSON() ([]byte, error) {
-	known, err := marshal((*plainEntry)(e))
+	known, err := encode((*plainEntry)(e))
 	if err != nil || len(e.unknown) == 0 {
 		return known, err
 	}
@@ -142,5 +134,5 @@ func (e *entry) MarshalJSON() ([]byte, error) {
 	if err := json.Unmarshal(known, &fields); err != nil {
 		return nil, err
 	}
-	return marshal(fields)
+	return encode(fields)
 }

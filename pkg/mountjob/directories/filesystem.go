@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -167,19 +168,19 @@ func wantDirectory(info fs.FileInfo, where string) error {
 	case info.IsDir():
 		return nil
 	case info.Mode().Type() == fs.ModeSymlink:
-		return refuse(SymlinkInPath, "%s is a symbolic link, and nothing is done behind one: put the directory itself there, or choose another path", quote(where))
+		return refuse(operations.SymlinkInPath, "%s is a symbolic link, and nothing is done behind one: put the directory itself there, or choose another path", quote(where))
 	default:
-		return refuse(NotADirectory, "%s is not a directory: move it away, or choose another path", quote(where))
+		return refuse(operations.NotADirectory, "%s is not a directory: move it away, or choose another path", quote(where))
 	}
 }
 
 func changed(where string) *failure {
-	return refuse(Changed, "somebody else put something in the place of %s at this moment; the next try looks again", quote(where))
+	return refuse(operations.Changed, "somebody else put something in the place of %s at this moment; the next try looks again", quote(where))
 }
 
 // quote shows a path in a message, which must stay short.
 func quote(where string) string {
-	short := cut(where, 256)
+	short := operations.Truncate(where, 256)
 	if short != where {
 		short += "…"
 	}

@@ -10,6 +10,7 @@ import (
 	"path"
 	"strconv"
 
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -34,7 +35,7 @@ type grant struct {
 }
 
 // gidFor is the group that a setup reports: the directory's own, if it has one.
-func (b *batch) gidFor(ctx context.Context, op Operation, s site) (int, error) {
+func (b *batch) gidFor(ctx context.Context, op operations.Operation, s site) (int, error) {
 	if gid := s.gid(); gid != 0 {
 		return gid, nil
 	}
@@ -46,7 +47,7 @@ func (b *batch) gidFor(ctx context.Context, op Operation, s site) (int, error) {
 	}
 	// A directory that exists keeps its group, and it is worth reporting only if it looks like
 	// an allocated one.
-	lowest, highest := op.gidRange()
+	lowest, highest := op.GIDRange()
 	gid := groupOf(s.info)
 	if gid < lowest || gid > highest {
 		return 0, nil
@@ -56,11 +57,11 @@ func (b *batch) gidFor(ctx context.Context, op Operation, s site) (int, error) {
 
 // allocate takes the gid after the highest one; lower ones come again only when the range is
 // used up.
-func (g *gids) allocate(ctx context.Context, op Operation) (int, error) {
+func (g *gids) allocate(ctx context.Context, op operations.Operation) (int, error) {
 	if err := g.list(); err != nil {
 		return 0, err
 	}
-	lowest, highest := op.gidRange()
+	lowest, highest := op.GIDRange()
 	top := g.top(lowest, highest)
 	if g.given[top] && g.isFor(top, op) {
 		return top, nil // the last run died between this and the owner's entry
@@ -100,7 +101,7 @@ func (g *gids) free(ctx context.Context, lowest, highest int) (int, error) {
 	if gid, ok := g.hole(lowest, highest); ok {
 		return gid, nil
 	}
-	return 0, refuse(GIDsExhausted, "every gid from %d to %d is in use on this file system: raise gidMax in the class, or delete volumes and what is left of them", lowest, highest)
+	return 0, refuse(operations.GIDsExhausted, "every gid from %d to %d is in use on this file system: raise gidMax in the class, or delete volumes and what is left of them", lowest, highest)
 }
 
 func (g *gids) hole(lowest, highest int) (gid int, ok bool) {
@@ -113,7 +114,7 @@ func (g *gids) hole(lowest, highest int) (gid int, ok bool) {
 }
 
 // grant records that a gid belongs to a path, unless it is recorded.
-func (g *gids) grant(ctx context.Context, gid int, op Operation) error {
+func (g *gids) grant(ctx context.Context, gid int, op operations.Operation) error {
 	if err := g.list(); err != nil || g.given[gid] {
 		return err
 	}
@@ -121,12 +122,12 @@ func (g *gids) grant(ctx context.Context, gid int, op Operation) error {
 }
 
 func (g *gids) record(ctx context.Context, gid int, to grant) error {
-	data, err := marshal(to)
+	data, err := encode(to)
 	if err != nil {
 		return err
 	}
 	name := strconv.Itoa(gid)
-	if err := g.batch.writeFile(ctx, g.folder, name, g.at(name), append(data, '\n')); err != nil {
+	if err := g.batch.writeFile(ctx, g.folder, name, g.at(name), data); err != nil {
 		return err
 	}
 	g.given[gid] = true
@@ -159,13 +160,13 @@ func (g *gids) read(gid int) grant {
 	if err == nil {
 		err = json.Unmarshal(data, &to)
 	}
-	if err != nil || CheckPath(to.Path) != nil {
+	if err != nil || operations.CheckPath(to.Path) != nil {
 		return grant{}
 	}
 	return to
 }
 
-func (g *gids) isFor(gid int, op Operation) bool {
+func (g *gids) isFor(gid int, op operations.Operation) bool {
 	return g.read(gid) == grant{Volume: op.Volume, Path: op.Path}
 }
 

@@ -5,14 +5,16 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // gidsOf runs operations that must be done, and gives what they report.
-func (w *world) gidsOf(ops ...Operation) []int {
+func (w *world) gidsOf(ops ...operations.Operation) []int {
 	w.t.Helper()
 	var gids []int
 	for i, result := range w.run(ops...) {
-		if result.State != Done {
+		if result.State != operations.Done {
 			w.t.Fatalf("%s of %s: %+v", ops[i].Kind, ops[i].Path, result)
 		}
 		gids = append(gids, result.GID)
@@ -20,7 +22,7 @@ func (w *world) gidsOf(ops ...Operation) []int {
 	return gids
 }
 
-func (w *world) wantGIDs(want []int, ops ...Operation) {
+func (w *world) wantGIDs(want []int, ops ...operations.Operation) {
 	w.t.Helper()
 	if got := w.gidsOf(ops...); !slices.Equal(got, want) {
 		w.t.Errorf("the gids are %v, want %v", got, want)
@@ -102,7 +104,7 @@ func TestGIDsStayWithTheData(t *testing.T) {
 func TestGIDsAreReusedWhenTheRangeIsUsedUp(t *testing.T) {
 	asRoot(t)
 	w := newWorld(t)
-	small := func(n int, p string) Operation {
+	small := func(n int, p string) operations.Operation {
 		op := allocating(setupOf(owner("c1", "ns", n), p))
 		op.GIDMin, op.GIDMax = 100, 104
 		return op
@@ -115,12 +117,12 @@ func TestGIDsAreReusedWhenTheRangeIsUsedUp(t *testing.T) {
 	w.done(keep, cleanupOf(owner("c1", "ns", 4), "/swept"), cleanupOf(owner("c1", "ns", 5), "/restored"))
 	w.wantGIDs([]int{104}, restoreOf(owner("c1", "ns", 6), "/back", "c1-ns-5"))
 	w.done(releaseOf(owner("c1", "ns", 6), "/back"))
-	w.do(small(7, "/new"), Failed, GIDsExhausted)
+	w.do(small(7, "/new"), operations.Failed, operations.GIDsExhausted)
 	w.gone("/new", "/.efs-stunnel/owners/new")
 
 	w.sweep(0)
 	w.wantGIDs([]int{103}, small(7, "/new"))
-	w.do(small(8, "/more"), Failed, GIDsExhausted)
+	w.do(small(8, "/more"), operations.Failed, operations.GIDsExhausted)
 	w.now = w.now.Add(time.Hour + time.Hour/100)
 	w.sweep(0)
 	w.wantGIDs([]int{102}, small(8, "/more"))
@@ -148,7 +150,7 @@ func TestGIDOfADirectoryThatIsThere(t *testing.T) {
 func TestGIDAfterACrash(t *testing.T) {
 	asRoot(t)
 	for name, next := range map[string]struct {
-		op  Operation
+		op  operations.Operation
 		gid int
 	}{
 		"the same volume":           {allocating(setupOf(owner("c1", "ns", 1), "/ns/a")), 2000},
@@ -158,7 +160,7 @@ func TestGIDAfterACrash(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			f := w.open(failAt("write /.efs-stunnel/owners/ns/a/@pvc-c1-ns-1"))
-			f.Run(t.Context(), []Operation{allocating(setupOf(owner("c1", "ns", 1), "/ns/a"))}, nil)
+			f.Run(t.Context(), []operations.Operation{allocating(setupOf(owner("c1", "ns", 1), "/ns/a"))}, nil)
 			f.Close()
 			w.there("/.efs-stunnel/gids/2000")
 			w.wantGIDs([]int{next.gid}, next.op)

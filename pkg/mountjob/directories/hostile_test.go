@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // hostile makes operations of what has broken other provisioners, and of chance.
@@ -49,26 +51,26 @@ func (h hostile) name() string {
 		"x.leaving", "pvc-c1-victim-1.leaving", "a\x00b", "A", strings.Repeat("v", 300), h.component())
 }
 
-func (h hostile) owner() Owner {
+func (h hostile) owner() operations.Owner {
 	if h.rand.IntN(2) == 0 {
 		return owner(h.pick("c1", "c2"), h.pick("evil", "ns"), h.rand.IntN(3))
 	}
-	return Owner{
+	return operations.Owner{
 		Volume: h.name(), Cluster: h.pick("c1", "c2", "", "../c"), Namespace: h.pick("evil", "ns", "", "a/b"),
 		Claim: "claim", ClaimUID: h.pick("c1-evil-1", "x", "", "../../x"), NamespaceUID: h.pick("", "u1", "u2", "\n"),
 	}
 }
 
-func (h hostile) operation() Operation {
-	return Operation{
-		Kind:  Kind(h.pick("setup", "setup", "cleanup", "cleanup", "release", "restore", "", "remove")),
+func (h hostile) operation() operations.Operation {
+	return operations.Operation{
+		Kind:  operations.Kind(h.pick("setup", "setup", "cleanup", "cleanup", "release", "restore", "", "remove")),
 		Owner: h.owner(),
 		Path:  h.path(),
-		Directory: Directory{
+		Directory: operations.Directory{
 			Mode: h.pick("", "", "", "", "0777", "99", "-1", "7777777"), UID: h.rand.IntN(10) - 1, GID: h.rand.IntN(3),
 			AllocateGID: h.rand.IntN(8) == 0, GIDMin: h.rand.IntN(5000) - 10, GIDMax: h.rand.IntN(5000),
 		},
-		Rules:         Rules{h.rand.IntN(2) == 0, h.rand.IntN(2) == 0, h.rand.IntN(2) == 0},
+		Rules:         operations.Rules{ShareAcrossNamespaces: h.rand.IntN(2) == 0, ShareAcrossClusters: h.rand.IntN(2) == 0, RefuseExisting: h.rand.IntN(2) == 0},
 		Adopt:         h.rand.IntN(8) == 0,
 		Made:          h.rand.IntN(2) == 0,
 		Keep:          h.pick("", "0", "forever", "1h", "-1h", "soon"),
@@ -121,16 +123,16 @@ func TestHostileOperations(t *testing.T) {
 	states := map[string]int{}
 	const total, batch = 12_000, 500
 	for range total / batch {
-		ops := make([]Operation, batch)
+		ops := make([]operations.Operation, batch)
 		for i := range ops {
 			ops[i] = h.operation()
 		}
 		for i, result := range w.run(ops...) {
 			states[fmt.Sprint(result.State, " ", result.Reason)]++
-			if result.State == Done && CheckPath(ops[i].Path) != nil {
+			if result.State == operations.Done && operations.CheckPath(ops[i].Path) != nil {
 				t.Errorf("%+v was done", ops[i])
 			}
-			if result.State == NotDone || result.Reason == IOError {
+			if result.State == operations.NotDone || result.Reason == operations.IOError {
 				t.Errorf("%+v: %+v", ops[i], result)
 			}
 		}

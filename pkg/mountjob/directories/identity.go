@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -17,8 +18,8 @@ import (
 func (f *FileSystem) identify(ctx context.Context, options Options) error {
 	expected := append([]string{options.FileSystemID}, options.Aliases...)
 	for _, id := range expected {
-		if err := checkIdentity(id); err != nil || id != strings.TrimSpace(id) {
-			return fmt.Errorf("the file system id %q cannot be one", cut(id, 64))
+		if err := operations.CheckIdentity(id); err != nil || id != strings.TrimSpace(id) {
+			return fmt.Errorf("the file system id %q cannot be one", operations.Truncate(id, 64))
 		}
 	}
 	if err := f.openState(ctx); err != nil {
@@ -35,8 +36,8 @@ func (f *FileSystem) identify(ctx context.Context, options Options) error {
 		return err
 	}
 	if !slices.Contains(expected, found) {
-		return refuse(WrongFileSystem, "this is the file system %q, not %s; nothing was touched. If it is a restored or replicated copy, say so with --file-system-aliases %s=%s",
-			cut(found, 64), options.FileSystemID, options.FileSystemID, cut(found, 64))
+		return refuse(operations.WrongFileSystem, "this is the file system %q, not %s; nothing was touched. If it is a restored or replicated copy, say so with --file-system-aliases %s=%s",
+			operations.Truncate(found, 64), options.FileSystemID, options.FileSystemID, operations.Truncate(found, 64))
 	}
 	return nil
 }

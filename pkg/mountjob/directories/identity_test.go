@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 func TestFirstUseMarksTheFileSystem(t *testing.T) {
@@ -32,8 +34,8 @@ func TestAnotherFileSystemIsNotTouched(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), fsID) || !strings.Contains(err.Error(), "fs-other") {
 		t.Errorf("the error is %v", err)
 	}
-	if RefusedReport(1, err).Results[0].Reason != WrongFileSystem {
-		t.Errorf("the reason is %v", RefusedReport(1, err).Results[0].Reason)
+	if ResultOf(err).Reason != operations.WrongFileSystem {
+		t.Errorf("the reason is %v", ResultOf(err).Reason)
 	}
 	if diff := difference(before, w.dump()); diff != "" {
 		t.Error(diff)
@@ -108,7 +110,7 @@ func TestTwoFirstUsers(t *testing.T) {
 
 func TestCheckNFS(t *testing.T) {
 	err := CheckNFS(t.TempDir())
-	if err == nil || RefusedReport(1, err).Results[0].Reason != NotNFS {
+	if err == nil || ResultOf(err).Reason != operations.NotNFS {
 		t.Errorf("a local directory: %v", err)
 	}
 	if err := CheckNFS(filepath.Join(t.TempDir(), "missing")); !errors.Is(err, os.ErrNotExist) {
@@ -128,15 +130,15 @@ func TestALockThatIsHeldIsWaitedForUntilTheDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
 	defer cancel()
 	op := setupOf(owner("c1", "ns", 1), "/ns/data")
-	result := second.Run(ctx, []Operation{op}, nil).Results[0]
-	if result.State != NotDone || result.Reason != Locked {
+	result := second.Run(ctx, []operations.Operation{op}, nil).Results[0]
+	if result.State != operations.NotDone || result.Reason != operations.Locked {
 		t.Errorf("got %+v", result)
 	}
 	w.gone("/ns")
 	if err := lock.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if result := second.Run(t.Context(), []Operation{op}, nil).Results[0]; result.State != Done {
+	if result := second.Run(t.Context(), []operations.Operation{op}, nil).Results[0]; result.State != operations.Done {
 		t.Errorf("then got %+v", result)
 	}
 }

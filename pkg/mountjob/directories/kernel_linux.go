@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // nfsMagic is what statfs says of an NFS mount.
@@ -17,10 +19,10 @@ func CheckNFS(dir string) error {
 	var stat syscall.Statfs_t
 	err := ignoringEINTR(func() error { return syscall.Statfs(dir, &stat) })
 	if err != nil {
-		return refuse(NotNFS, "looking at %s: %v", dir, err).because(err)
+		return refuse(operations.NotNFS, "looking at %s: %v", dir, err).because(err)
 	}
 	if int64(stat.Type) != nfsMagic { //nolint:unconvert,nolintlint // its width differs between architectures
-		return refuse(NotNFS, "%s is not an NFS mount (its type is %#x, not %#x); nothing was touched", dir, stat.Type, nfsMagic)
+		return refuse(operations.NotNFS, "%s is not an NFS mount (its type is %#x, not %#x); nothing was touched", dir, stat.Type, nfsMagic)
 	}
 	return nil
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"path"
 	"slices"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // confirmLast makes sure that nobody came to own the directory before it was moved. The server can
 // carry a rename out long after it was asked to: a node that is cut off loses the lock meanwhile.
-func (b *batch) confirmLast(ctx context.Context, op Operation, slot string, own *entry) error {
+func (b *batch) confirmLast(ctx context.Context, op operations.Operation, slot string, own *entry) error {
 	alone, err := b.ledger.alone(ctx, op.Path, own)
 	if err != nil || alone {
 		return err
@@ -22,11 +24,11 @@ func (b *batch) confirmLast(ctx context.Context, op Operation, slot string, own 
 	if err != nil || !given {
 		return err
 	}
-	return refuse(Changed, "%s stays: somebody came to own it while this Job was cut off from the file system; the next try decides anew", quote(op.Path))
+	return refuse(operations.Changed, "%s stays: somebody came to own it while this Job was cut off from the file system; the next try decides anew", quote(op.Path))
 }
 
 // resumeGivingBack goes on for a run that died between a late move and its undoing.
-func (b *batch) resumeGivingBack(ctx context.Context, op Operation, s site) (given bool, err error) {
+func (b *batch) resumeGivingBack(ctx context.Context, op operations.Operation, s site) (given bool, err error) {
 	slot, moved, err := b.slot(ctx, op, s.own)
 	if err != nil || !moved {
 		return false, err
@@ -35,7 +37,7 @@ func (b *batch) resumeGivingBack(ctx context.Context, op Operation, s site) (giv
 }
 
 // resumeOthers does so for other owners that leave.
-func (b *batch) resumeOthers(ctx context.Context, op Operation, s site) (given bool, err error) {
+func (b *batch) resumeOthers(ctx context.Context, op operations.Operation, s site) (given bool, err error) {
 	for i, e := range s.others {
 		if !e.leaving {
 			continue
@@ -52,7 +54,7 @@ func (b *batch) resumeOthers(ctx context.Context, op Operation, s site) (given b
 
 // giveBack undoes the move of a directory that is somebody's. What is at the path by now is newer,
 // and theirs as well.
-func (b *batch) giveBack(ctx context.Context, op Operation, slot string, s site) (given bool, err error) {
+func (b *batch) giveBack(ctx context.Context, op operations.Operation, slot string, s site) (given bool, err error) {
 	if !s.robbed() {
 		return false, nil
 	}

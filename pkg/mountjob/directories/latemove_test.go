@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"syscall"
 	"testing"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // meanwhile plays a Job that has the lock because the server took it from another one.
-func (w *world) meanwhile(ops ...Operation) error {
+func (w *world) meanwhile(ops ...operations.Operation) error {
 	f := w.open(nil)
 	defer f.Close()
 	b, err := f.begin(context.Background())
@@ -17,7 +19,7 @@ func (w *world) meanwhile(ops ...Operation) error {
 	}
 	defer b.end()
 	for _, op := range ops {
-		if result := b.do(context.Background(), op); result.State != Done {
+		if result := b.do(context.Background(), op); result.State != operations.Done {
 			return fmt.Errorf("%s of %s: %+v", op.Kind, op.Path, result)
 		}
 	}
@@ -30,7 +32,7 @@ func TestAMoveThatComesTooLate(t *testing.T) {
 	a, c := owner("c1", "ns", 1), owner("c2", "ns", 1)
 	join := setupOf(c, "/ns/data")
 	join.ShareAcrossClusters = true
-	late := func(w *world, ops ...Operation) func(string) error {
+	late := func(w *world, ops ...operations.Operation) func(string) error {
 		return func(step string) error {
 			if step != "trash /ns/data" {
 				return nil
@@ -43,15 +45,15 @@ func TestAMoveThatComesTooLate(t *testing.T) {
 		w.done(setupOf(a, "/ns/data"))
 		w.write("/ns/data/file", "live")
 		f := w.open(late(w, join))
-		result := f.Run(t.Context(), []Operation{cleanupOf(a, "/ns/data")}, nil).Results[0]
+		result := f.Run(t.Context(), []operations.Operation{cleanupOf(a, "/ns/data")}, nil).Results[0]
 		f.Close()
-		if result.State != Failed || result.Reason != Changed {
+		if result.State != operations.Failed || result.Reason != operations.Changed {
 			t.Errorf("got %+v", result)
 		}
 		w.sweep(0)
 		w.there("/ns/data/file")
 		w.wantEmptyTrash()
-		w.do(cleanupOf(a, "/ns/data"), Done, StillOwned)
+		w.do(cleanupOf(a, "/ns/data"), operations.Done, operations.StillOwned)
 		w.done(cleanupOf(c, "/ns/data")) // and can take it away
 		w.gone("/ns/data")
 	})
@@ -60,9 +62,9 @@ func TestAMoveThatComesTooLate(t *testing.T) {
 		w.done(setupOf(a, "/ns/data"))
 		w.write("/ns/data/file", "live")
 		f := w.open(late(w, setupOf(a, "/ns/data")))
-		result := f.Run(t.Context(), []Operation{cleanupOf(a, "/ns/data")}, nil).Results[0]
+		result := f.Run(t.Context(), []operations.Operation{cleanupOf(a, "/ns/data")}, nil).Results[0]
 		f.Close()
-		if result.State != Failed || result.Reason != Changed {
+		if result.State != operations.Failed || result.Reason != operations.Changed {
 			t.Errorf("got %+v", result)
 		}
 		w.sweep(0)
@@ -84,13 +86,13 @@ func TestAMoveThatComesTooLate(t *testing.T) {
 			}
 			return nil
 		}
-		if result := b.do(t.Context(), cleanupOf(a, "/ns/data")); result.Reason != IOError {
+		if result := b.do(t.Context(), cleanupOf(a, "/ns/data")); result.Reason != operations.IOError {
 			t.Errorf("got %+v", result)
 		}
 		b.end()
 		f.Close()
 		w.gone("/ns/data")
-		w.do(cleanupOf(a, "/ns/data"), Done, StillOwned)
+		w.do(cleanupOf(a, "/ns/data"), operations.Done, operations.StillOwned)
 		w.sweep(0)
 		w.there("/ns/data/file")
 		w.wantEmptyTrash()
@@ -107,7 +109,7 @@ func TestANewDirectoryIsNoReasonToUndoAMove(t *testing.T) {
 	w.crash(setupOf(b, "/ns/data"), "place /ns/data")
 	op := cleanupOf(a, "/ns/data")
 	op.LeaveToOthers = true
-	w.do(op, Done, StillOwned)
+	w.do(op, operations.Done, operations.StillOwned)
 	w.gone("/ns/data")
 	w.there("/.efs-stunnel/trash/" + a.Volume + "/old")
 	w.done(setupOf(b, "/ns/data"))

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -86,7 +87,7 @@ func (l *ledger) load(ctx context.Context, p string) (*node, error) {
 
 func isNoDirectory(err error) bool {
 	refusal := (*failure)(nil)
-	return errors.As(err, &refusal) && (refusal.reason == NotADirectory || refusal.reason == SymlinkInPath)
+	return errors.As(err, &refusal) && (refusal.reason == operations.NotADirectory || refusal.reason == operations.SymlinkInPath)
 }
 
 // entries are those of a path, by volume: first the owners that stay, then those that leave, then
@@ -135,14 +136,14 @@ func (l *ledger) read(ctx context.Context, p, name string) (*entry, error) {
 	}
 	e, err := parseEntry(name, data)
 	if err != nil {
-		return nil, refuse(LedgerDamaged, "the owner in %s cannot be read (%v): mend the file, or remove it if that volume is gone", quote(where), err)
+		return nil, refuse(operations.LedgerDamaged, "the owner in %s cannot be read (%v): mend the file, or remove it if that volume is gone", quote(where), err)
 	}
 	return e, nil
 }
 
 // write enters an owner, or what has changed about it.
 func (l *ledger) write(ctx context.Context, p string, e *entry) error {
-	data, err := marshal(e)
+	data, err := encode(e)
 	if err != nil {
 		return fmt.Errorf("writing the owner %s: %w", e, err)
 	}
@@ -150,7 +151,7 @@ func (l *ledger) write(ctx context.Context, p string, e *entry) error {
 	if err != nil {
 		return err
 	}
-	if err := l.batch.writeFile(ctx, folder, e.fileName(), l.tree.at(child(p, e.fileName())), append(data, '\n')); err != nil {
+	if err := l.batch.writeFile(ctx, folder, e.fileName(), l.tree.at(child(p, e.fileName())), data); err != nil {
 		return err
 	}
 	return l.enter(ctx, p, e)

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // A look at each entry cannot be seen from outside, so this reads the source: listings that look,
@@ -81,7 +83,7 @@ func TestStrangersInTheLedgerAreInNobodysWay(t *testing.T) {
 	w.write(".efs-stunnel/owners/ns/.nfs0002", "")
 	w.write(".efs-stunnel/owners/ns/data/note", "mine")
 	w.link("../../trash", ".efs-stunnel/owners/ns/link")
-	w.do(setupOf(b, "/ns"), Failed, Nested)
+	w.do(setupOf(b, "/ns"), operations.Failed, operations.Nested)
 	w.done(cleanupOf(a, "/ns/data"))
 	w.gone("/ns/data", "/.efs-stunnel/owners/ns/data/@"+a.Volume)
 	w.there("/.efs-stunnel/owners/ns/.nfs0002", "/.efs-stunnel/owners/ns/data/note", "/.efs-stunnel/owners/ns/link")

@@ -7,6 +7,7 @@ import (
 	"path"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -40,7 +41,7 @@ func waitForLock(ctx context.Context, file *os.File) error {
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return refuse(Locked, "another Job has held %s until this one's time was over; the next Job tries again", wellknown.LockFile).because(context.Cause(ctx))
+			return refuse(operations.Locked, "another Job has held %s until this one's time was over; the next Job tries again", wellknown.LockFile).because(context.Cause(ctx))
 		case <-timer.C:
 		}
 	}

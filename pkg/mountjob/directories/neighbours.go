@@ -75,3 +75,14 @@ func (l *ledger) each(ctx context.Context, p string, visit func(*entry)) error {
 	}
 	return nil
 }
+
+// ancestors are the paths strictly above p, the highest first, without the root.
+func ancestors(p string) []string {
+	var above []string
+	for i := 1; i < len(p); i++ {
+		if p[i] == '/' {
+			above = append(above, p[:i])
+		}
+	}
+	return above
+}

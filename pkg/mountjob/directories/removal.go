@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -25,7 +26,7 @@ type removal struct {
 	top     *branch
 	every   int64
 	workers int
-	tell    func(Swept)
+	tell    func(operations.Swept)
 
 	mu      sync.Mutex
 	wake    *sync.Cond
@@ -34,7 +35,7 @@ type removal struct {
 	waiting []*branch                                     // guarded by mu; the last one is next
 	idle    int                                           // guarded by mu; workers without a branch
 	over    bool                                          // guarded by mu
-	swept   Swept                                         // guarded by mu
+	swept   operations.Swept                              // guarded by mu
 	told    int64                                         // guarded by mu; removals at the last progress
 	errs    []error                                       // guarded by mu; the first few
 
@@ -57,12 +58,12 @@ func newRemoval(f *FileSystem, folder *os.Root, condemn func() ([]string, error,
 		r.every = tellAlways
 	}
 	if r.tell == nil {
-		r.tell = func(Swept) {}
+		r.tell = func(operations.Swept) {}
 	}
 	return r
 }
 
-func (r *removal) run(ctx context.Context) (Swept, error) {
+func (r *removal) run(ctx context.Context) (operations.Swept, error) {
 	stop := context.AfterFunc(ctx, r.finish)
 	defer stop()
 	r.hold(r.top) // until no more is condemned

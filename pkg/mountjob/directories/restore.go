@@ -7,6 +7,7 @@ import (
 	"path"
 	"strings"
 
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -16,42 +17,42 @@ import (
 //	none        there          nothing       entry, directory moved back, record dropped
 //	own         there          nothing       the rest of that
 //	own         gone           there         record dropped (a run that died at the end)
-func (b *batch) restore(ctx context.Context, op Operation) (Result, error) {
+func (b *batch) restore(ctx context.Context, op operations.Operation) (operations.Result, error) {
 	s, err := b.survey(ctx, op)
 	if err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	if err := b.mayRestore(ctx, op, s); err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	if s.own != nil && s.own.RestoredFrom != "" && s.info != nil {
-		return Result{State: Done, GID: s.own.GID}, b.dropOrphan(ctx, s.own.RestoredFrom)
+		return operations.Result{State: operations.Done, GID: s.own.GID}, b.dropOrphan(ctx, s.own.RestoredFrom)
 	}
 	if s.info != nil {
-		return Result{}, refuse(PathTaken, "%s is there already: restore to a path where nothing is", quote(op.Path))
+		return operations.Result{}, refuse(operations.PathTaken, "%s is there already: restore to a path where nothing is", quote(op.Path))
 	}
 	record, err := b.find(ctx, op)
 	if err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	return b.bringBack(ctx, op, s, record)
 }
 
-func (b *batch) mayRestore(ctx context.Context, op Operation, s site) error {
+func (b *batch) mayRestore(ctx context.Context, op operations.Operation, s site) error {
 	if err := b.notNested(ctx, op); err != nil {
 		return err
 	}
 	if s.own != nil && !s.own.isOf(op.Owner) {
-		return refuse(VolumeNameTaken, "%s is in the ledger as %s: rename this volume, or release that one", quote(op.Path), s.own).of(s.own.owner())
+		return refuse(operations.VolumeNameTaken, "%s is in the ledger as %s: rename this volume, or release that one", quote(op.Path), s.own).of(s.own.owner())
 	}
 	if len(s.others) > 0 {
-		return refuse(PathTaken, "%s belongs to %s: restore to a path of its own", quote(op.Path), s.others[0]).of(s.others[0].owner())
+		return refuse(operations.PathTaken, "%s belongs to %s: restore to a path of its own", quote(op.Path), s.others[0]).of(s.others[0].owner())
 	}
 	return nil
 }
 
 // find looks for the directory of a claim in the trash, and refuses other people's.
-func (b *batch) find(ctx context.Context, op Operation) (*trashRecord, error) {
+func (b *batch) find(ctx context.Context, op operations.Operation) (*trashRecord, error) {
 	record, err := b.findVolume(ctx, wellknown.VolumePrefix+op.RestoreFrom)
 	if err == nil && record == nil {
 		record, err = b.findStray(ctx, op.RestoreFrom)
@@ -60,13 +61,13 @@ func (b *batch) find(ctx context.Context, op Operation) (*trashRecord, error) {
 	case err != nil:
 		return nil, err
 	case record == nil:
-		return nil, refuse(NothingToRestore, "the trash has no directory of a claim with uid %q: it was kept too short, or was not removed, or the uid is another one", cut(op.RestoreFrom, 64))
+		return nil, refuse(operations.NothingToRestore, "the trash has no directory of a claim with uid %q: it was kept too short, or was not removed, or the uid is another one", operations.Truncate(op.RestoreFrom, 64))
 	case record.Owner.Cluster != op.Cluster:
-		return nil, refuse(OwnedByOtherCluster, "what claim %q left belongs to another cluster: restore it there", cut(op.RestoreFrom, 64))
+		return nil, refuse(operations.OwnedByOtherCluster, "what claim %q left belongs to another cluster: restore it there", operations.Truncate(op.RestoreFrom, 64))
 	case record.Owner.Namespace != op.Namespace:
-		return nil, refuse(OwnedByOtherNamespace, "what claim %q left belongs to another namespace: restore it there", cut(op.RestoreFrom, 64))
+		return nil, refuse(operations.OwnedByOtherNamespace, "what claim %q left belongs to another namespace: restore it there", operations.Truncate(op.RestoreFrom, 64))
 	case record.Owner.isOfEarlierNamespace(op.Owner) && !op.ShareAcrossNamespaces:
-		return nil, refuse(OwnedByOtherNamespace, "what claim %q left belongs to an earlier namespace: %s", cut(op.RestoreFrom, 64), madeAgain(op.Namespace))
+		return nil, refuse(operations.OwnedByOtherNamespace, "what claim %q left belongs to an earlier namespace: %s", operations.Truncate(op.RestoreFrom, 64), madeAgain(op.Namespace))
 	}
 	return record, nil
 }
@@ -140,26 +141,26 @@ func isOurName(volume string) bool {
 }
 
 // bringBack enters the new owner, and moves the directory from the trash to it.
-func (b *batch) bringBack(ctx context.Context, op Operation, s site, record *trashRecord) (Result, error) {
+func (b *batch) bringBack(ctx context.Context, op operations.Operation, s site, record *trashRecord) (operations.Result, error) {
 	e := newEntry(op.Owner, b.fs.now())
 	e.GID, e.Made, e.RestoredFrom = record.Owner.GID, true, record.slot
 	if err := b.keepGID(ctx, op, e.GID); err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	if err := b.ledger.write(ctx, op.Path, e); err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	if err := b.stay(ctx, op); err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	if err := b.moveBack(ctx, op, record.slot); err != nil {
-		return Result{}, b.withdraw(ctx, op, s, e, err)
+		return operations.Result{}, b.withdraw(ctx, op, s, e, err)
 	}
-	return Result{State: Done, GID: e.GID}, b.dropRecord(ctx, record.slot)
+	return operations.Result{State: operations.Done, GID: e.GID}, b.dropRecord(ctx, record.slot)
 }
 
 // keepGID notes where the gid has gone, so that it is not taken for free.
-func (b *batch) keepGID(ctx context.Context, op Operation, gid int) error {
+func (b *batch) keepGID(ctx context.Context, op operations.Operation, gid int) error {
 	if gid == 0 {
 		return nil
 	}
@@ -169,7 +170,7 @@ func (b *batch) keepGID(ctx context.Context, op Operation, gid int) error {
 	return b.gids.record(ctx, gid, grant{Volume: op.Volume, Path: op.Path})
 }
 
-func (b *batch) moveBack(ctx context.Context, op Operation, slot string) error {
+func (b *batch) moveBack(ctx context.Context, op operations.Operation, slot string) error {
 	looked, err := b.trash.Lstat(slot)
 	if err != nil {
 		return err

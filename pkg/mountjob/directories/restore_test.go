@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 func TestRestore(t *testing.T) {
@@ -61,18 +63,18 @@ func TestRestoreOfAnAdoptedVolume(t *testing.T) {
 func TestRestoreRefusals(t *testing.T) {
 	a := owner("c1", "ns", 1)
 	tests := map[string]struct {
-		op     Operation
-		reason Reason
+		op     operations.Operation
+		reason operations.Reason
 	}{
-		"another namespace's":       {restoreOf(owner("c1", "other", 1), "/other/data", a.ClaimUID), OwnedByOtherNamespace},
-		"another cluster's":         {restoreOf(owner("c2", "ns", 2), "/ns/back", a.ClaimUID), OwnedByOtherCluster},
-		"what is not there":         {restoreOf(owner("c1", "ns", 2), "/ns/back", "unknown"), NothingToRestore},
-		"to a directory":            {restoreOf(owner("c1", "ns", 2), "/there", a.ClaimUID), PathTaken},
-		"to somebody's path":        {restoreOf(owner("c1", "ns", 2), "/ns/taken", a.ClaimUID), PathTaken},
-		"into a volume":             {restoreOf(owner("c1", "ns", 2), "/ns/taken/sub", a.ClaimUID), Nested},
-		"through a link":            {restoreOf(owner("c1", "ns", 2), "/link/back", a.ClaimUID), SymlinkInPath},
-		"a uid that is a path":      {restoreOf(owner("c1", "ns", 2), "/ns/back", "../../ns/taken"), BadOperation},
-		"a uid that names a record": {restoreOf(owner("c1", "ns", 2), "/ns/back", ""), BadOperation},
+		"another namespace's":       {restoreOf(owner("c1", "other", 1), "/other/data", a.ClaimUID), operations.OwnedByOtherNamespace},
+		"another cluster's":         {restoreOf(owner("c2", "ns", 2), "/ns/back", a.ClaimUID), operations.OwnedByOtherCluster},
+		"what is not there":         {restoreOf(owner("c1", "ns", 2), "/ns/back", "unknown"), operations.NothingToRestore},
+		"to a directory":            {restoreOf(owner("c1", "ns", 2), "/there", a.ClaimUID), operations.PathTaken},
+		"to somebody's path":        {restoreOf(owner("c1", "ns", 2), "/ns/taken", a.ClaimUID), operations.PathTaken},
+		"into a volume":             {restoreOf(owner("c1", "ns", 2), "/ns/taken/sub", a.ClaimUID), operations.Nested},
+		"through a link":            {restoreOf(owner("c1", "ns", 2), "/link/back", a.ClaimUID), operations.SymlinkInPath},
+		"a uid that is a path":      {restoreOf(owner("c1", "ns", 2), "/ns/back", "../../ns/taken"), operations.BadOperation},
+		"a uid that names a record": {restoreOf(owner("c1", "ns", 2), "/ns/back", ""), operations.BadOperation},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -82,7 +84,7 @@ func TestRestoreRefusals(t *testing.T) {
 			w.write("/there/file", "x")
 			w.link("ns", "/link")
 			before := w.dump()
-			w.do(tt.op, Failed, tt.reason)
+			w.do(tt.op, operations.Failed, tt.reason)
 			if diff := difference(before, w.dump()); diff != "" {
 				t.Error(diff)
 			}

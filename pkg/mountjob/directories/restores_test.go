@@ -7,15 +7,17 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 func TestRestoresComeAfterSetupsOfOtherPaths(t *testing.T) {
-	o := func(n int) Owner { return owner("c1", "ns", n) }
-	operations := []Operation{
+	o := func(n int) operations.Owner { return owner("c1", "ns", n) }
+	ops := []operations.Operation{
 		restoreOf(o(0), "/back", "x"), setupOf(o(1), "/back"), setupOf(o(2), "/other"), cleanupOf(o(3), "/back"),
 		setupOf(o(4), "/third"), releaseOf(o(5), "/other"), restoreOf(o(6), "/more", "y"),
 	}
-	if got, want := order(operations), []int{5, 3, 2, 4, 0, 6, 1}; !slices.Equal(got, want) {
+	if got, want := order(ops), []int{5, 3, 2, 4, 0, 6, 1}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -28,17 +30,17 @@ func TestRestoresOfUnknownUIDs(t *testing.T) {
 	for n := range 5 {
 		w.plantOld(fmt.Sprintf("original-%d", n), "forever", w.now, w.now)
 	}
-	var operations []Operation
+	var ops []operations.Operation
 	for n := range 1000 {
-		operations = append(operations, restoreOf(owner("c1", "evil", n), fmt.Sprintf("/evil/%d", n), fmt.Sprintf("unknown-%d", n)))
+		ops = append(ops, restoreOf(owner("c1", "evil", n), fmt.Sprintf("/evil/%d", n), fmt.Sprintf("unknown-%d", n)))
 	}
-	operations = append(operations, restoreOf(owner("c1", "ns", 1), "/ns/back", "uid-original-3"), setupOf(owner("c1", "ns", 2), "/ns/data"))
+	ops = append(ops, restoreOf(owner("c1", "ns", 1), "/ns/back", "uid-original-3"), setupOf(owner("c1", "ns", 2), "/ns/data"))
 	var all steps
 	f := w.open(all.hook)
 	defer f.Close()
-	results := f.Run(t.Context(), operations, nil).Results
+	results := f.Run(t.Context(), ops, nil).Results
 	for i, result := range results {
-		if refused := i < 1000; refused != (result.Reason == NothingToRestore) || !refused && result.State != Done {
+		if refused := i < 1000; refused != (result.Reason == operations.NothingToRestore) || !refused && result.State != operations.Done {
 			t.Fatalf("operation %d: %+v", i, result)
 		}
 	}
@@ -67,8 +69,8 @@ func TestRestoreHeedsTheDeadline(t *testing.T) {
 		return nil
 	})
 	defer f.Close()
-	result := f.Run(ctx, []Operation{restoreOf(owner("c1", "ns", 1), "/ns/back", "uid-original-3")}, nil).Results[0]
-	if result.State != NotDone || result.Reason != Stopped {
+	result := f.Run(ctx, []operations.Operation{restoreOf(owner("c1", "ns", 1), "/ns/back", "uid-original-3")}, nil).Results[0]
+	if result.State != operations.NotDone || result.Reason != operations.Stopped {
 		t.Errorf("%+v", result)
 	}
 	w.gone("/ns/back")

@@ -3,6 +3,8 @@ package directories
 import (
 	"os"
 	"testing"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // An owner that leaves protects the directory, because its cleanup may have been called off. Owners
@@ -11,13 +13,13 @@ func TestOwnersThatLeaveTogether(t *testing.T) {
 	w := newWorld(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
-	w.do(cleanupOf(a, "/ns/data"), Blocked, StillOwned)
-	blocked := w.do(cleanupOf(b, "/ns/data"), Blocked, StillOwned)
+	w.do(cleanupOf(a, "/ns/data"), operations.Blocked, operations.StillOwned)
+	blocked := w.do(cleanupOf(b, "/ns/data"), operations.Blocked, operations.StillOwned)
 	if len(blocked.Owners) != 1 || blocked.Owners[0] != a {
 		t.Errorf("blocked by %+v, want %+v", blocked.Owners, a)
 	}
 	results := w.run(leaving(cleanupOf(a, "/ns/data")), leaving(cleanupOf(b, "/ns/data")))
-	if results[0].State != Done || results[0].Reason != StillOwned || !results[1].silent() {
+	if results[0].State != operations.Done || results[0].Reason != operations.StillOwned || !isPlainlyDone(results[1]) {
 		t.Errorf("got %+v", results)
 	}
 	w.gone("/ns/data", "/.efs-stunnel/owners/ns")
@@ -27,7 +29,7 @@ func TestOwnersThatLeaveTogether(t *testing.T) {
 // A cleanup had begun and was called off: the volume is bound again, or its policy is Retain. No
 // other volume's cleanup takes the directory, whatever cluster that is in.
 func TestCleanupThatWasCalledOffProtectsItsDirectory(t *testing.T) {
-	for name, other := range map[string]Owner{"same cluster": owner("c1", "ns", 2), "other cluster": owner("c2", "ns", 2)} {
+	for name, other := range map[string]operations.Owner{"same cluster": owner("c1", "ns", 2), "other cluster": owner("c2", "ns", 2)} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			a := owner("c1", "ns", 1)
@@ -37,7 +39,7 @@ func TestCleanupThatWasCalledOffProtectsItsDirectory(t *testing.T) {
 			join := setupOf(other, "/ns/data")
 			join.ShareAcrossClusters = true
 			w.done(join)
-			w.do(leaving(cleanupOf(other, "/ns/data")), Done, StillOwned)
+			w.do(leaving(cleanupOf(other, "/ns/data")), operations.Done, operations.StillOwned)
 			w.there("/ns/data/file")
 		})
 	}
@@ -48,7 +50,7 @@ func TestCleanupThatWasCalledOffProtectsItsDirectory(t *testing.T) {
 func TestManyOwnersThatLeaveTogether(t *testing.T) {
 	steps := func(volumes int) int {
 		w := newWorld(t)
-		var setups, cleanups []Operation
+		var setups, cleanups []operations.Operation
 		for n := range volumes {
 			setups = append(setups, setupOf(owner("c1", "ns", n), "/ns/data"))
 			cleanups = append(cleanups, leaving(cleanupOf(owner("c1", "ns", n), "/ns/data")))
@@ -76,13 +78,13 @@ func TestAReleaseHandsNothingOn(t *testing.T) {
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
 	w.write("/ns/data/file", "x")
-	w.do(cleanupOf(b, "/ns/data"), Blocked, StillOwned)
+	w.do(cleanupOf(b, "/ns/data"), operations.Blocked, operations.StillOwned)
 	w.done(releaseOf(a, "/ns/data"))
-	w.do(cleanupOf(b, "/ns/data"), Done, Retained)
+	w.do(cleanupOf(b, "/ns/data"), operations.Done, operations.Retained)
 	for n := range 3 {
 		next := owner("c1", "ns", 3+n)
 		w.done(setupOf(next, "/ns/data"))
-		w.do(cleanupOf(next, "/ns/data"), Done, Retained)
+		w.do(cleanupOf(next, "/ns/data"), operations.Done, operations.Retained)
 	}
 	w.there("/ns/data/file")
 }
@@ -96,17 +98,17 @@ func TestRetainedDataInADirectoryThatAnotherVolumeHadMade(t *testing.T) {
 	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"), join)
 	w.write("/ns/data/file", "x")
 	results := w.run(releaseOf(b, "/ns/data"), cleanupOf(a, "/ns/data"))
-	if results[1].Reason != Retained {
+	if results[1].Reason != operations.Retained {
 		t.Errorf("got %+v", results)
 	}
-	w.do(cleanupOf(c, "/ns/data"), Done, Retained)
+	w.do(cleanupOf(c, "/ns/data"), operations.Done, operations.Retained)
 	w.there("/ns/data/file")
 }
 
 // A person removes retained data: the next volume at the path is like any other, for any namespace
 // and class, and so is one above or below it.
 func TestRetainedDataThatAPersonRemoved(t *testing.T) {
-	for name, next := range map[string]Operation{
+	for name, next := range map[string]operations.Operation{
 		"the same path":     setupOf(owner("c1", "other", 2), "/ns/deep/data"),
 		"a path above it":   setupOf(owner("c1", "other", 2), "/ns/deep"),
 		"a path below it":   setupOf(owner("c1", "other", 2), "/ns/deep/data/sub"),
@@ -121,13 +123,13 @@ func TestRetainedDataThatAPersonRemoved(t *testing.T) {
 			w.done(releaseOf(a, "/ns/deep/data"), cleanupOf(trashed, "/ns/other"))
 			mark := "/.efs-stunnel/owners/ns/deep/data/@" + a.Volume + ".retained"
 			w.there(mark)
-			if result := w.run(next)[0]; result.State != Failed {
+			if result := w.run(next)[0]; result.State != operations.Failed {
 				t.Errorf("while the data is there: %+v", result)
 			}
 			if err := os.RemoveAll(w.path("/ns/deep")); err != nil {
 				t.Fatal(err)
 			}
-			if result := w.run(next)[0]; result.State != Done {
+			if result := w.run(next)[0]; result.State != operations.Done {
 				t.Fatalf("once it is gone: %+v", result)
 			}
 			w.gone(mark)
@@ -150,17 +152,17 @@ func TestReleaseTouchesNoData(t *testing.T) {
 	w.there("/ns/data/file", "/.efs-stunnel/owners/ns/data/@"+a.Volume+".retained", "/.efs-stunnel/owners/ns/data/@"+b.Volume+".retained")
 	w.done(setupOf(owner("c1", "ns", 3), "/ns/data")) // retained data comes back under its name
 	w.there("/ns/data/file")
-	w.do(setupOf(owner("c1", "other", 3), "/ns/data"), Failed, OwnedByOtherNamespace)
+	w.do(setupOf(owner("c1", "other", 3), "/ns/data"), operations.Failed, operations.OwnedByOtherNamespace)
 }
 
 func TestReleaseEndsACleanupThatHadBegun(t *testing.T) {
 	w := newWorld(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
-	w.do(cleanupOf(a, "/ns/data"), Blocked, StillOwned)
+	w.do(cleanupOf(a, "/ns/data"), operations.Blocked, operations.StillOwned)
 	w.done(releaseOf(a, "/ns/data"))
 	w.gone("/.efs-stunnel/owners/ns/data/@"+a.Volume, "/.efs-stunnel/owners/ns/data/@"+a.Volume+".leaving")
-	w.do(cleanupOf(b, "/ns/data"), Done, Retained)
+	w.do(cleanupOf(b, "/ns/data"), operations.Done, operations.Retained)
 	w.there("/ns/data", "/.efs-stunnel/owners/ns/data/@"+a.Volume+".retained")
 }
 
@@ -175,7 +177,7 @@ func TestReleaseWithoutADirectoryLeavesNothing(t *testing.T) {
 }
 
 // leaving is a cleanup that leaves the directory to others.
-func leaving(op Operation) Operation {
+func leaving(op operations.Operation) operations.Operation {
 	op.LeaveToOthers = true
 	return op
 }

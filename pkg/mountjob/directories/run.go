@@ -8,39 +8,40 @@ import (
 	"path"
 	"slices"
 
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // Run carries out a batch under the lock and says what became of each operation. One that fails
 // does not keep the others from being done. When ctx ends, Run stops between two steps, and the
 // rest is NotDone. progress, if not nil, hears how many operations are behind it.
-func (f *FileSystem) Run(ctx context.Context, operations []Operation, progress func(done, total int)) Report {
-	report, err := f.run(ctx, operations, progress)
+func (f *FileSystem) Run(ctx context.Context, ops []operations.Operation, progress func(done, total int)) operations.Report {
+	report, err := f.run(ctx, ops, progress)
 	if err != nil {
-		return RefusedReport(len(operations), err)
+		return operations.RefusedReport(len(ops), ResultOf(err))
 	}
 	return report
 }
 
-func (f *FileSystem) run(ctx context.Context, operations []Operation, progress func(done, total int)) (Report, error) {
+func (f *FileSystem) run(ctx context.Context, ops []operations.Operation, progress func(done, total int)) (operations.Report, error) {
 	lock, err := f.lock(ctx)
 	if err != nil {
-		return Report{}, err
+		return operations.Report{}, err
 	}
 	defer lock.Close()
 	b, err := f.begin(ctx)
 	if err != nil {
-		return Report{}, err
+		return operations.Report{}, err
 	}
 	defer b.end()
-	for _, operation := range operations {
-		b.setUp[operation.Volume] = b.setUp[operation.Volume] || operation.takesDirectory()
+	for _, operation := range ops {
+		b.setUp[operation.Volume] = b.setUp[operation.Volume] || operation.AddsOwner()
 	}
-	report := Report{Results: make([]Result, len(operations))}
-	for done, i := range order(operations) {
-		report.Results[i] = b.do(ctx, operations[i])
+	report := operations.Report{Results: make([]operations.Result, len(ops))}
+	for done, i := range order(ops) {
+		report.Results[i] = b.do(ctx, ops[i])
 		if progress != nil {
-			progress(done+1, len(operations))
+			progress(done+1, len(ops))
 		}
 	}
 	return report, nil
@@ -50,16 +51,16 @@ func (f *FileSystem) run(ctx context.Context, operations []Operation, progress f
 // before it is taken, and owners that are only remembered go before what they block. Restores may have
 // to look through the trash, so setups do not wait for them, but for those of a path that a restore
 // wants too: it needs the path empty, and they join it.
-func order(operations []Operation) []int {
+func order(ops []operations.Operation) []int {
 	restored := map[string]bool{}
-	places := make([]int, len(operations))
-	for i, operation := range operations {
+	places := make([]int, len(ops))
+	for i, operation := range ops {
 		places[i] = i
-		restored[operation.Path] = restored[operation.Path] || operation.Kind == Restore
+		restored[operation.Path] = restored[operation.Path] || operation.Kind == operations.Restore
 	}
-	kinds := []Kind{Release, Cleanup, Setup, Restore}
+	kinds := []operations.Kind{operations.Release, operations.Cleanup, operations.Setup, operations.Restore}
 	rank := func(i int) int {
-		if kind := operations[i].Kind; kind != Setup || !restored[operations[i].Path] {
+		if kind := ops[i].Kind; kind != operations.Setup || !restored[ops[i].Path] {
 			return slices.Index(kinds, kind)
 		}
 		return len(kinds)
@@ -149,11 +150,11 @@ func (b *batch) end() {
 	}
 }
 
-func (b *batch) do(ctx context.Context, operation Operation) Result {
+func (b *batch) do(ctx context.Context, operation operations.Operation) operations.Result {
 	result, err := b.attempt(ctx, operation)
 	if err != nil {
 		b.forget(err)
-		return resultOf(err)
+		return ResultOf(err)
 	}
 	b.data.trim()
 	b.ledger.tree.trim()
@@ -164,30 +165,33 @@ func (b *batch) do(ctx context.Context, operation Operation) Result {
 // forget drops what is known after an error that leaves in doubt what was written. A refusal
 // does not: in a batch with many, everything would be read again for each.
 func (b *batch) forget(err error) {
-	if refusal := (*failure)(nil); errors.As(err, &refusal) && refusal.reason != Changed {
+	if refusal := (*failure)(nil); errors.As(err, &refusal) && refusal.reason != operations.Changed {
 		return
 	}
 	b.ledger.forget()
 	b.data.forget("/")
 }
 
-func (b *batch) attempt(ctx context.Context, operation Operation) (Result, error) {
+func (b *batch) attempt(ctx context.Context, operation operations.Operation) (operations.Result, error) {
 	if err := b.fs.before(ctx, "begin "+string(operation.Kind)); err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
-	if err := operation.check(); err != nil {
-		return Result{}, err
+	if err := operations.CheckPath(operation.Path); err != nil {
+		return operations.Result{}, refuse(operations.BadPath, "%v", err)
+	}
+	if err := operation.Check(); err != nil {
+		return operations.Result{}, refuse(operations.BadOperation, "%v", err)
 	}
 	switch operation.Kind {
-	case Setup:
+	case operations.Setup:
 		return b.setup(ctx, operation)
-	case Cleanup:
+	case operations.Cleanup:
 		return b.cleanup(ctx, operation)
-	case Restore:
+	case operations.Restore:
 		return b.restore(ctx, operation)
-	case Release:
+	case operations.Release:
 		return b.release(ctx, operation)
 	default:
-		return Result{}, refuse(BadOperation, "no such kind") // check has refused it
+		return operations.Result{}, refuse(operations.BadOperation, "no such kind") // Check has refused it
 	}
 }

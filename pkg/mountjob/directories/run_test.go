@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 func TestOrder(t *testing.T) {
-	ops := []Operation{{Kind: Setup}, {Kind: Cleanup}, {Kind: Restore}, {Kind: Release}, {Kind: Setup}, {Kind: "?"}, {Kind: Cleanup}}
+	ops := []operations.Operation{{Kind: operations.Setup}, {Kind: operations.Cleanup}, {Kind: operations.Restore}, {Kind: operations.Release}, {Kind: operations.Setup}, {Kind: "?"}, {Kind: operations.Cleanup}}
 	if got, want := order(ops), []int{5, 3, 1, 6, 2, 0, 4}; !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -18,7 +20,7 @@ func TestOneBadOperation(t *testing.T) {
 	w := newWorld(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	results := w.run(setupOf(a, "/ns/a"), setupOf(a, "/../a"), setupOf(b, "/ns/a/b"), setupOf(b, "/ns/b"))
-	for i, want := range []State{Done, Failed, Failed, Done} {
+	for i, want := range []operations.State{operations.Done, operations.Failed, operations.Failed, operations.Done} {
 		if results[i].State != want {
 			t.Errorf("operation %d: %+v", i, results[i])
 		}
@@ -46,7 +48,7 @@ func BenchmarkSetup(b *testing.B) {
 			round := 0
 			for b.Loop() {
 				round++
-				var ops []Operation
+				var ops []operations.Operation
 				for n := range 512 {
 					ops = append(ops, allocating(setupOf(owner("c1", fmt.Sprint("r", round), n), fmt.Sprintf("/ns/r%d-%d", round, n))))
 				}

@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // site is a path as an operation finds it.
@@ -19,7 +21,7 @@ type site struct {
 }
 
 // owners reads who is at the operation's path.
-func (b *batch) owners(ctx context.Context, op Operation) (site, error) {
+func (b *batch) owners(ctx context.Context, op operations.Operation) (site, error) {
 	entries, err := b.ledger.entries(ctx, op.Path)
 	s := site{}
 	for _, e := range entries {
@@ -37,7 +39,7 @@ func (b *batch) owners(ctx context.Context, op Operation) (site, error) {
 
 // survey reads who is there, and what. Retained data that is not there was removed by a person, and
 // its marks go too.
-func (b *batch) survey(ctx context.Context, op Operation) (site, error) {
+func (b *batch) survey(ctx context.Context, op operations.Operation) (site, error) {
 	s, err := b.owners(ctx, op)
 	if err != nil {
 		return site{}, err
@@ -82,38 +84,38 @@ func (s site) all() []*entry { return slices.Concat(s.others, s.retained) }
 //	none         there       entry; the directory stays as it is
 //	own          none        directory (a run that died, or somebody removed it)
 //	own          there       nothing
-func (b *batch) setup(ctx context.Context, op Operation) (Result, error) {
+func (b *batch) setup(ctx context.Context, op operations.Operation) (operations.Result, error) {
 	s, err := b.survey(ctx, op)
 	if err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	if err := b.mayTake(ctx, op, s); err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	gid, err := b.gidFor(ctx, op, s)
 	if err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	e, err := b.own(ctx, op, s, gid)
 	if err != nil {
-		return Result{}, err
+		return operations.Result{}, err
 	}
 	if s.info == nil {
 		if err := b.makeVolume(ctx, op, gid); err != nil {
-			return Result{}, b.withdraw(ctx, op, s, e, err)
+			return operations.Result{}, b.withdraw(ctx, op, s, e, err)
 		}
 	}
-	return Result{State: Done, GID: gid}, nil
+	return operations.Result{State: operations.Done, GID: gid}, nil
 }
 
 // mayTake refuses paths that the volume must not have.
-func (b *batch) mayTake(ctx context.Context, op Operation, s site) error {
+func (b *batch) mayTake(ctx context.Context, op operations.Operation, s site) error {
 	if err := b.notNested(ctx, op); err != nil {
 		return err
 	}
 	if s.own != nil && !s.own.isOf(op.Owner) && (!op.Adopt || s.own.Cluster != op.Cluster) {
 		// Adopted volumes have any name; a cluster gives it anew only when the old volume is gone.
-		return refuse(VolumeNameTaken, "%s is in the ledger as %s: rename this volume, or release that one", quote(op.Path), s.own).of(s.own.owner())
+		return refuse(operations.VolumeNameTaken, "%s is in the ledger as %s: rename this volume, or release that one", quote(op.Path), s.own).of(s.own.owner())
 	}
 	for _, other := range s.all() {
 		if err := b.mayShare(op, other); err != nil {
@@ -122,14 +124,14 @@ func (b *batch) mayTake(ctx context.Context, op Operation, s site) error {
 	}
 	switch {
 	case op.Adopt && s.info == nil:
-		return refuse(NotFound, "%s is not there, so it cannot be taken over as it is", quote(op.Path))
+		return refuse(operations.NotFound, "%s is not there, so it cannot be taken over as it is", quote(op.Path))
 	case op.Adopt || s.info == nil || s.own != nil || len(s.all()) > 0 || !op.RefuseExisting:
 		return nil
 	}
 	return b.wantEmpty(ctx, op.Path)
 }
 
-func (b *batch) notNested(ctx context.Context, op Operation) error {
+func (b *batch) notNested(ctx context.Context, op operations.Operation) error {
 	at, e, err := b.ledger.above(ctx, op.Path)
 	if err == nil && e == nil {
 		at, e, err = b.ledger.below(ctx, op.Path)
@@ -137,24 +139,24 @@ func (b *batch) notNested(ctx context.Context, op Operation) error {
 	if err != nil || e == nil {
 		return err
 	}
-	return refuse(Nested, "%s and %s, which %s, would be one inside the other: choose a path that is neither above nor below", quote(op.Path), quote(at), e.hold()).of(e.owner())
+	return refuse(operations.Nested, "%s and %s, which %s, would be one inside the other: choose a path that is neither above nor below", quote(op.Path), quote(at), e.hold()).of(e.owner())
 }
 
 // mayShare also counts owners that leave, and retained data: their data is still there. Owners of
 // several classes may share within their namespace, but what no volume in use has any more goes to
 // claims of its own class only.
-func (b *batch) mayShare(op Operation, other *entry) error {
-	reason, message := Reason(""), ""
+func (b *batch) mayShare(op operations.Operation, other *entry) error {
+	reason, message := operations.Reason(""), ""
 	switch {
 	case other.Cluster != op.Cluster && !op.ShareAcrossClusters:
-		reason, message = OwnedByOtherCluster, "choose another name, or set share_across_clusters in the class if both shall use it"
+		reason, message = operations.OwnedByOtherCluster, "choose another name, or set share_across_clusters in the class if both shall use it"
 	case op.ShareAcrossNamespaces:
 	case other.Namespace != op.Namespace:
-		reason, message = OwnedByOtherNamespace, "choose another name, or set share_across_namespaces in the class if both shall use it"
+		reason, message = operations.OwnedByOtherNamespace, "choose another name, or set share_across_namespaces in the class if both shall use it"
 	case other.isOfEarlierNamespace(op.Owner):
-		reason, message = OwnedByOtherNamespace, madeAgain(op.Namespace)
+		reason, message = operations.OwnedByOtherNamespace, madeAgain(op.Namespace)
 	case b.isRemembered(op, other) && other.Class != "" && op.Class != "" && other.Class != op.Class:
-		reason, message = OwnedByOtherClass, fmt.Sprintf("its class was %s: use that class, choose another name, or set share_across_namespaces in the class if it shall have such data", quote(other.Class))
+		reason, message = operations.OwnedByOtherClass, fmt.Sprintf("its class was %s: use that class, choose another name, or set share_across_namespaces in the class if it shall have such data", quote(other.Class))
 	}
 	if reason == "" {
 		return nil
@@ -164,13 +166,13 @@ func (b *batch) mayShare(op Operation, other *entry) error {
 
 // isRemembered says that no volume in use has an entry's data, as far as the manager knows. It knows
 // its own cluster, and nothing yet of what the same batch sets up.
-func (b *batch) isRemembered(op Operation, other *entry) bool {
+func (b *batch) isRemembered(op operations.Operation, other *entry) bool {
 	return other.retained || other.Cluster == op.Cluster && !op.Joins && !b.setUp[other.volume]
 }
 
 // isOfEarlierNamespace says that the namespace of the entry was deleted, and another one made with
 // its name. Clusters give the same names, with uids of their own.
-func (e *entry) isOfEarlierNamespace(owner Owner) bool {
+func (e *entry) isOfEarlierNamespace(owner operations.Owner) bool {
 	return e.Cluster == owner.Cluster && e.Namespace == owner.Namespace &&
 		e.NamespaceUID != "" && owner.NamespaceUID != "" && e.NamespaceUID != owner.NamespaceUID
 }
@@ -188,11 +190,11 @@ func (b *batch) wantEmpty(ctx context.Context, p string) error {
 	if err != nil || empty {
 		return err
 	}
-	return refuse(NotEmptyUnowned, "%s has content and no owner, and the class has adopt_existing \"false\": choose another name, move the content away, or allow it in the class", quote(p))
+	return refuse(operations.NotEmptyUnowned, "%s has content and no owner, and the class has adopt_existing \"false\": choose another name, move the content away, or allow it in the class", quote(p))
 }
 
 // own enters the volume as an owner, unless it is one.
-func (b *batch) own(ctx context.Context, op Operation, s site, gid int) (*entry, error) {
+func (b *batch) own(ctx context.Context, op operations.Operation, s site, gid int) (*entry, error) {
 	if s.own != nil && !s.own.isOf(op.Owner) { // mayTake says that it is gone
 		if err := b.ledger.retain(ctx, op.Path, s.own); err != nil {
 			return nil, err
@@ -222,7 +224,7 @@ func (b *batch) own(ctx context.Context, op Operation, s site, gid int) (*entry,
 
 // stay takes back a cleanup that had begun. It is looked for by name: an earlier setup may have
 // died between the two entries.
-func (b *batch) stay(ctx context.Context, op Operation) error {
+func (b *batch) stay(ctx context.Context, op operations.Operation) error {
 	n, err := b.ledger.node(ctx, op.Path)
 	if err != nil {
 		return err
@@ -240,8 +242,8 @@ func (e *entry) same(other *entry) bool {
 }
 
 // makeVolume makes the directory, and those on the way to it.
-func (b *batch) makeVolume(ctx context.Context, op Operation, gid int) error {
-	mode, err := op.mode(gid)
+func (b *batch) makeVolume(ctx context.Context, op operations.Operation, gid int) error {
+	mode, err := op.UnixMode(gid)
 	if err != nil {
 		return err
 	}
@@ -259,7 +261,7 @@ func (b *batch) makeVolume(ctx context.Context, op Operation, gid int) error {
 // withdraw takes the new entry back when the directory was refused, so that a path that nobody
 // has keeps nobody else away. A run that was stopped leaves it to the next one, and so does one
 // whose rename has no answer: the directory may be there, and would have no owner.
-func (b *batch) withdraw(ctx context.Context, op Operation, s site, e *entry, cause error) error {
+func (b *batch) withdraw(ctx context.Context, op operations.Operation, s site, e *entry, cause error) error {
 	if s.own != nil || !isRefusal(cause) {
 		return cause
 	}

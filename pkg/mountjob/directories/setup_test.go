@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 func TestSetupMakesTheDirectory(t *testing.T) {
@@ -70,44 +72,44 @@ func TestSetupRefusals(t *testing.T) {
 	other := owner("c1", "ns", 2)
 	foreign := owner("c1", "ns2", 1)
 	cluster := owner("c2", "ns", 1)
-	share := func(op Operation, namespaces, clusters bool) Operation {
+	share := func(op operations.Operation, namespaces, clusters bool) operations.Operation {
 		op.ShareAcrossNamespaces, op.ShareAcrossClusters = namespaces, clusters
 		return op
 	}
-	refuseExisting := func(op Operation) Operation {
+	refuseExisting := func(op operations.Operation) operations.Operation {
 		op.RefuseExisting = true
 		return op
 	}
 	tests := map[string]struct {
-		op     Operation
-		reason Reason // empty is success
+		op     operations.Operation
+		reason operations.Reason // empty is success
 	}{
 		"the same namespace shares":               {setupOf(other, "/ns/data"), ""},
-		"another namespace does not":              {setupOf(foreign, "/ns/data"), OwnedByOtherNamespace},
+		"another namespace does not":              {setupOf(foreign, "/ns/data"), operations.OwnedByOtherNamespace},
 		"unless it may":                           {share(setupOf(foreign, "/ns/data"), true, false), ""},
-		"another cluster does not":                {setupOf(cluster, "/ns/data"), OwnedByOtherCluster},
+		"another cluster does not":                {setupOf(cluster, "/ns/data"), operations.OwnedByOtherCluster},
 		"unless that may":                         {share(setupOf(cluster, "/ns/data"), false, true), ""},
-		"another cluster's namespace needs both":  {share(setupOf(owner("c2", "ns2", 1), "/ns/data"), false, true), OwnedByOtherNamespace},
+		"another cluster's namespace needs both":  {share(setupOf(owner("c2", "ns2", 1), "/ns/data"), false, true), operations.OwnedByOtherNamespace},
 		"and may with both":                       {share(setupOf(owner("c2", "ns2", 1), "/ns/data"), true, true), ""},
-		"below a volume is refused":               {share(setupOf(other, "/ns/data/sub"), true, true), Nested},
-		"deep below a volume is refused":          {share(setupOf(other, "/ns/data/sub/sub"), true, true), Nested},
-		"above a volume is refused":               {share(setupOf(other, "/ns"), true, true), Nested},
+		"below a volume is refused":               {share(setupOf(other, "/ns/data/sub"), true, true), operations.Nested},
+		"deep below a volume is refused":          {share(setupOf(other, "/ns/data/sub/sub"), true, true), operations.Nested},
+		"above a volume is refused":               {share(setupOf(other, "/ns"), true, true), operations.Nested},
 		"a name that only starts alike is not":    {setupOf(other, "/ns/data2"), ""},
 		"unowned data is taken over":              {setupOf(other, "/old/data"), ""},
-		"unless the class refuses":                {refuseExisting(setupOf(other, "/old/data")), NotEmptyUnowned},
+		"unless the class refuses":                {refuseExisting(setupOf(other, "/old/data")), operations.NotEmptyUnowned},
 		"an empty one is taken all the same":      {refuseExisting(setupOf(other, "/old/empty")), ""},
 		"an owned one with data can be joined":    {refuseExisting(setupOf(other, "/ns/data")), ""},
-		"a file is refused":                       {setupOf(other, "/old/data/file"), NotADirectory},
-		"a path through a file is refused":        {setupOf(other, "/old/data/file/x"), NotADirectory},
-		"a link is refused":                       {setupOf(other, "/old/link"), SymlinkInPath},
-		"a path through a link is refused":        {setupOf(other, "/old/link/x"), SymlinkInPath},
-		"a dangling link is refused":              {setupOf(other, "/old/dangling"), SymlinkInPath},
-		"an absolute link is refused":             {setupOf(other, "/old/absolute/x"), SymlinkInPath},
-		"a bad path is refused":                   {setupOf(other, "/ns/../x"), BadPath},
-		"an unknown kind is refused":              {Operation{Kind: "format", Owner: other, Path: "/x"}, BadOperation},
-		"no cluster is refused":                   {setupOf(Owner{Volume: "v", Namespace: "n", Claim: "c", ClaimUID: "u"}, "/x"), BadOperation},
-		"a volume with a slash is refused":        {setupOf(Owner{Volume: "../v", Cluster: "c", Namespace: "n", Claim: "c", ClaimUID: "u"}, "/x"), BadOperation},
-		"a volume that seems to leave is refused": {setupOf(Owner{Volume: "v.leaving", Cluster: "c", Namespace: "n", Claim: "c", ClaimUID: "u"}, "/x"), BadOperation},
+		"a file is refused":                       {setupOf(other, "/old/data/file"), operations.NotADirectory},
+		"a path through a file is refused":        {setupOf(other, "/old/data/file/x"), operations.NotADirectory},
+		"a link is refused":                       {setupOf(other, "/old/link"), operations.SymlinkInPath},
+		"a path through a link is refused":        {setupOf(other, "/old/link/x"), operations.SymlinkInPath},
+		"a dangling link is refused":              {setupOf(other, "/old/dangling"), operations.SymlinkInPath},
+		"an absolute link is refused":             {setupOf(other, "/old/absolute/x"), operations.SymlinkInPath},
+		"a bad path is refused":                   {setupOf(other, "/ns/../x"), operations.BadPath},
+		"an unknown kind is refused":              {operations.Operation{Kind: "format", Owner: other, Path: "/x"}, operations.BadOperation},
+		"no cluster is refused":                   {setupOf(operations.Owner{Volume: "v", Namespace: "n", Claim: "c", ClaimUID: "u"}, "/x"), operations.BadOperation},
+		"a volume with a slash is refused":        {setupOf(operations.Owner{Volume: "../v", Cluster: "c", Namespace: "n", Claim: "c", ClaimUID: "u"}, "/x"), operations.BadOperation},
+		"a volume that seems to leave is refused": {setupOf(operations.Owner{Volume: "v.leaving", Cluster: "c", Namespace: "n", Claim: "c", ClaimUID: "u"}, "/x"), operations.BadOperation},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -127,17 +129,17 @@ func TestSetupRefusals(t *testing.T) {
 			w.link(w.dir, "/old/absolute")
 			before := w.dump()
 			if tt.reason == "" {
-				w.do(tt.op, Done, "")
+				w.do(tt.op, operations.Done, "")
 				return
 			}
-			result := w.do(tt.op, Failed, tt.reason)
+			result := w.do(tt.op, operations.Failed, tt.reason)
 			if diff := difference(before, w.dump()); diff != "" {
 				t.Errorf("the refusal changed something:\n%s", diff)
 			}
 			if result.Message == "" || strings.Contains(result.Message, "%!") {
 				t.Errorf("the message is %q", result.Message)
 			}
-			owned := slices.Contains([]Reason{Nested, OwnedByOtherCluster, OwnedByOtherNamespace}, tt.reason)
+			owned := slices.Contains([]operations.Reason{operations.Nested, operations.OwnedByOtherCluster, operations.OwnedByOtherNamespace}, tt.reason)
 			if owned && (len(result.Owners) != 1 || result.Owners[0] != taken.Owner) {
 				t.Errorf("the owners are %+v, want %+v", result.Owners, taken.Owner)
 			}
@@ -170,7 +172,7 @@ func TestAdopt(t *testing.T) {
 	o.Volume = "old.volume" // the original system's have any name
 	op := setupOf(o, "/ns/data")
 	op.Adopt, op.Made = true, true
-	w.do(op, Failed, NotFound)
+	w.do(op, operations.Failed, operations.NotFound)
 	w.gone("/ns", "/.efs-stunnel/owners/ns")
 
 	w.write("/ns/data/file", "x")
@@ -184,9 +186,9 @@ func TestAdopt(t *testing.T) {
 	w.done(again)
 	again.Cluster = "c2"
 	again.ShareAcrossClusters = true
-	w.do(again, Failed, VolumeNameTaken)
+	w.do(again, operations.Failed, operations.VolumeNameTaken)
 
-	w.do(cleanupOf(Owner{Volume: o.Volume, Cluster: "c1", Namespace: "ns", Claim: o.Claim, ClaimUID: "another"}, "/ns/data"), Done, Retained)
+	w.do(cleanupOf(operations.Owner{Volume: o.Volume, Cluster: "c1", Namespace: "ns", Claim: o.Claim, ClaimUID: "another"}, "/ns/data"), operations.Done, operations.Retained)
 	w.there("/ns/data/file") // as the first claim left it
 }
 
@@ -203,26 +205,26 @@ func TestCleanupOfAnAdoptedDirectory(t *testing.T) {
 // Whose the data is: a namespace with the same name as a deleted one is another namespace, and
 // what was retained is for claims of its own class.
 func TestNamespacesThatAreMadeAgain(t *testing.T) {
-	of := func(n int, namespaceUID, class string) Owner {
+	of := func(n int, namespaceUID, class string) operations.Owner {
 		o := owner("c1", "ns", n)
 		o.NamespaceUID, o.Class = namespaceUID, class
 		return o
 	}
 	tests := map[string]struct {
-		first, next       Owner
-		whileOwned, after Reason // of the setup, while the first volume is in use and once it is only remembered
+		first, next       operations.Owner
+		whileOwned, after operations.Reason // of the setup, while the first volume is in use and once it is only remembered
 	}{
 		"same namespace and class":      {of(1, "u1", "x"), of(2, "u1", "x"), "", ""},
-		"namespace made again":          {of(1, "u1", "x"), of(2, "u2", "x"), OwnedByOtherNamespace, OwnedByOtherNamespace},
+		"namespace made again":          {of(1, "u1", "x"), of(2, "u2", "x"), operations.OwnedByOtherNamespace, operations.OwnedByOtherNamespace},
 		"entry without a uid":           {of(1, "", "x"), of(2, "u2", "x"), "", ""},
 		"operation without a uid":       {of(1, "u1", "x"), of(2, "", "x"), "", ""},
-		"another class":                 {of(1, "u1", "x"), of(2, "u1", "y"), "", OwnedByOtherClass},
+		"another class":                 {of(1, "u1", "x"), of(2, "u1", "y"), "", operations.OwnedByOtherClass},
 		"entry without a class":         {of(1, "u1", ""), of(2, "u1", "y"), "", ""},
 		"operation without a class":     {of(1, "u1", "x"), of(2, "u1", ""), "", ""},
-		"another cluster, its own uids": {of(1, "u1", "x"), Owner{Volume: "pvc-z", Cluster: "c2", Namespace: "ns", Claim: "z", ClaimUID: "z", NamespaceUID: "u2", Class: "x"}, "", ""},
+		"another cluster, its own uids": {of(1, "u1", "x"), operations.Owner{Volume: "pvc-z", Cluster: "c2", Namespace: "ns", Claim: "z", ClaimUID: "z", NamespaceUID: "u2", Class: "x"}, "", ""},
 	}
 	for name, tt := range tests {
-		for when, want := range map[string]Reason{"while owned": tt.whileOwned, "remembered": tt.after, "retained": tt.after} {
+		for when, want := range map[string]operations.Reason{"while owned": tt.whileOwned, "remembered": tt.after, "retained": tt.after} {
 			t.Run(name+", "+when, func(t *testing.T) {
 				w := newWorld(t)
 				w.done(setupOf(tt.first, "/ns/data"))
@@ -232,12 +234,12 @@ func TestNamespacesThatAreMadeAgain(t *testing.T) {
 				op := setupOf(tt.next, "/ns/data")
 				op.ShareAcrossClusters = tt.next.Cluster != tt.first.Cluster
 				op.Joins = when == "while owned"
-				state := Done
+				state := operations.Done
 				if want != "" {
-					state = Failed
+					state = operations.Failed
 				}
 				result := w.do(op, state, want)
-				if want == OwnedByOtherNamespace && !strings.Contains(result.Message, "deleted and made again") || want != "" && !strings.Contains(result.Message, "share_across_namespaces") {
+				if want == operations.OwnedByOtherNamespace && !strings.Contains(result.Message, "deleted and made again") || want != "" && !strings.Contains(result.Message, "share_across_namespaces") {
 					t.Errorf("the message does not say what to do: %s", result.Message)
 				}
 				op.ShareAcrossNamespaces = true
@@ -253,7 +255,7 @@ func TestClassesOfOneBatchShare(t *testing.T) {
 	first, second := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	first.Class, second.Class = "x", "y"
 	for i, result := range w.run(setupOf(first, "/ns/data"), setupOf(second, "/ns/data")) {
-		if result.State != Done {
+		if result.State != operations.Done {
 			t.Errorf("setup %d ends as %+v", i, result)
 		}
 	}
@@ -266,7 +268,7 @@ func TestRestoreToANamespaceThatWasMadeAgain(t *testing.T) {
 	w.done(setupOf(a, "/ns/data"))
 	w.done(cleanupOf(a, "/ns/data"))
 	op := restoreOf(b, "/ns/new", a.ClaimUID)
-	if result := w.do(op, Failed, OwnedByOtherNamespace); !strings.Contains(result.Message, "share_across_namespaces") {
+	if result := w.do(op, operations.Failed, operations.OwnedByOtherNamespace); !strings.Contains(result.Message, "share_across_namespaces") {
 		t.Error(result.Message)
 	}
 	op.ShareAcrossNamespaces = true
@@ -299,7 +301,7 @@ func TestUnknownFieldsOfAnOwnerSurvive(t *testing.T) {
 	w.write(file, `{"cluster":"c1","namespace":"ns","claim":"claim-2","claimUID":"c1-ns-2","when":"2026-01-02T03:04:05Z","quota":{"bytes":7}}`)
 	op := cleanupOf(a, "/ns/data")
 	op.LeaveToOthers = true
-	w.do(op, Done, StillOwned)
+	w.do(op, operations.Done, operations.StillOwned)
 	got := w.entry("/ns/data", b.Volume)
 	if fmt.Sprint(got["quota"]) != "map[bytes:7]" || got["made"] != true {
 		t.Errorf("the heir is %v", got)
@@ -312,7 +314,7 @@ func TestDamagedOwnerStopsThePathOnly(t *testing.T) {
 	w.done(setupOf(a, "/ns/data"))
 	for _, content := range []string{"", "{", "[]", `{"cluster":""}`, "\x00\xff"} {
 		w.write(filepath.Join(".efs-stunnel/owners/ns/data", "@pvc-damaged"), content)
-		w.do(cleanupOf(a, "/ns/data"), Failed, LedgerDamaged)
+		w.do(cleanupOf(a, "/ns/data"), operations.Failed, operations.LedgerDamaged)
 		w.there("/ns/data", ".efs-stunnel/owners/ns/data/@"+a.Volume)
 	}
 	w.done(setupOf(owner("c1", "ns", 3), "/ns/other"))
@@ -328,9 +330,9 @@ func TestAFailedSetupLeavesNoOwner(t *testing.T) {
 		}
 		return nil
 	})
-	result := f.Run(t.Context(), []Operation{setupOf(a, "/ns/data")}, nil).Results[0]
+	result := f.Run(t.Context(), []operations.Operation{setupOf(a, "/ns/data")}, nil).Results[0]
 	f.Close()
-	if result.State != Failed || result.Reason != Changed {
+	if result.State != operations.Failed || result.Reason != operations.Changed {
 		t.Errorf("got %+v", result)
 	}
 	w.gone("/.efs-stunnel/owners/ns")

@@ -1,7 +1,9 @@
 package directories
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +13,15 @@ import (
 
 // maxFile bounds what is read of a file of ours; they are some hundred bytes.
 const maxFile = 64 << 10
+
+// encode writes what a file of ours holds: JSON and a newline.
+func encode(value any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return out.Bytes(), err
+}
 
 // createFile makes a file that is on the server, whole, when it returns.
 func createFile(folder *os.Root, name string, data []byte) error {

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -25,31 +26,12 @@ type SweepOptions struct {
 	// DefaultSweepWorkers.
 	Workers int
 	// Progress, if not nil, hears of every Every removals; one call at a time.
-	Progress func(Swept)
+	Progress func(operations.Swept)
 	Every    int64 // 0 is 1000
 }
 
 // DefaultSweepWorkers hide the round trips of an NFS server from each other.
 const DefaultSweepWorkers = 64
-
-// Swept is what a sweep has done, and what it has left.
-type Swept struct {
-	// Removed counts files and directories.
-	Removed int64 `json:"removed"`
-	// Volumes counts the directories in the trash whose time was over.
-	Volumes int `json:"volumes"`
-	// Kept counts those whose time was not over, or that nothing is known about, when all were
-	// counted last: by this sweep, or in a large trash by one of the last hour.
-	Kept int `json:"kept"`
-	// Unknown counts those among them that stay for ever: they have no record that can be read.
-	Unknown int `json:"unknown,omitempty"`
-	// Indexed counts the records, of versions before, that this sweep has put into the index.
-	Indexed int `json:"indexed,omitempty"`
-	// Next is when the next one's time is over, by the server's clock; zero is never.
-	Next time.Time `json:"next,omitzero"`
-	// NextIn is Next as seconds from the sweep's begin, for who has another clock.
-	NextIn int64 `json:"nextInSeconds,omitempty"`
-}
 
 // Sweep removes what is in the trash and was kept long enough by the server's clock. It takes the
 // lock only for moments, so batches go on beside it, and can be stopped at any time: the next sweep
@@ -57,14 +39,14 @@ type Swept struct {
 //
 // Directories are condemned in pieces, while those of earlier pieces are removed. What the index
 // says to be due comes first; what the index does not know is looked for afterwards.
-func (f *FileSystem) Sweep(ctx context.Context, options SweepOptions) (Swept, error) {
+func (f *FileSystem) Sweep(ctx context.Context, options SweepOptions) (operations.Swept, error) {
 	if options.Workers <= 0 {
 		options.Workers = DefaultSweepWorkers
 	}
 	s := &sweep{fs: f, workers: options.Workers}
 	defer s.close()
 	if err := s.open(ctx); err != nil {
-		return Swept{}, err
+		return operations.Swept{}, err
 	}
 	condemn, stop := iter.Pull2(s.condemned(ctx))
 	defer stop()
@@ -81,7 +63,7 @@ type sweep struct {
 	sweeping *os.Root
 	index    *dueIndex
 	now      time.Time // the server's
-	swept    Swept
+	swept    operations.Swept
 }
 
 func (s *sweep) open(ctx context.Context) (err error) {

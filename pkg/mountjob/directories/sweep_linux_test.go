@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // What cannot be removed does not keep the rest, and is told.
@@ -72,7 +74,7 @@ func TestAFullFileSystemIsEmptied(t *testing.T) {
 	if err := fill(); !isNoSpace(err) {
 		t.Fatal(err)
 	}
-	w.do(setupOf(owner("c1", "ns", 2), "/ns/more"), Failed, NoSpace)
+	w.do(setupOf(owner("c1", "ns", 2), "/ns/more"), operations.Failed, operations.NoSpace)
 	w.done(cleanupOf(a, "/ns/data"))
 	w.sweep(0)
 	w.wantEmptyTrash()

@@ -10,11 +10,13 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 func TestSweepHonoursTheTimeToKeep(t *testing.T) {
 	w := newWorld(t)
-	var ops, cleanups []Operation
+	var ops, cleanups []operations.Operation
 	for n, keep := range []string{"", "0", "1h", "48h", "forever"} {
 		op := cleanupOf(owner("c1", "ns", n), fmt.Sprintf("/ns/%d", n))
 		op.Keep = keep
@@ -119,7 +121,7 @@ func TestSweepCountsAndTells(t *testing.T) {
 		w.done(cleanupOf(a, "/ns/data"))
 		f := w.open(nil)
 		var told []int64
-		swept, err := f.Sweep(t.Context(), SweepOptions{Workers: workers, Every: 100, Progress: func(s Swept) {
+		swept, err := f.Sweep(t.Context(), SweepOptions{Workers: workers, Every: 100, Progress: func(s operations.Swept) {
 			told = append(told, s.Removed)
 		}})
 		f.Close()
@@ -147,7 +149,7 @@ func TestSweepIsResumed(t *testing.T) {
 	for stops := int64(1); ; stops++ {
 		ctx, stop := context.WithCancel(t.Context())
 		f := w.open(nil)
-		swept, err := f.Sweep(ctx, SweepOptions{Workers: 2, Every: 17, Progress: func(Swept) { stop() }})
+		swept, err := f.Sweep(ctx, SweepOptions{Workers: 2, Every: 17, Progress: func(operations.Swept) { stop() }})
 		f.Close()
 		stop()
 		removed += swept.Removed

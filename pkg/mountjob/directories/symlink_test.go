@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // victims are what a planted link leads to: another tenant's volume, our own state, and what is
@@ -61,7 +63,7 @@ func (i *intruder) hook(string) error {
 func TestLinksPlantedDuringAnOperation(t *testing.T) {
 	a, gone := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	victim := owner("c1", "victim", 1)
-	operations := map[string]Operation{
+	ops := map[string]operations.Operation{
 		"setup":   setupOf(owner("c1", "ns", 3), "/ns/deep/new"),
 		"again":   setupOf(a, "/ns/deep/data"),
 		"cleanup": cleanupOf(a, "/ns/deep/data"),
@@ -83,7 +85,7 @@ func TestLinksPlantedDuringAnOperation(t *testing.T) {
 	prepared.done(setupOf(a, "/ns/deep/data"), setupOf(gone, "/ns/gone"), setupOf(victim, "/victim/deep/data"))
 	prepared.write("/victim/deep/data/sub/file", "precious")
 	prepared.done(cleanupOf(gone, "/ns/gone"))
-	for name, op := range operations {
+	for name, op := range ops {
 		for at, relative := range targets {
 			for _, target := range []string{relative, outside} {
 				t.Run(fmt.Sprintf("%s of %s at %s", name, target, at), func(t *testing.T) {
@@ -97,7 +99,7 @@ func TestLinksPlantedDuringAnOperation(t *testing.T) {
 						}
 						i := &intruder{w: w, at: at, target: link, step: step}
 						f := w.open(i.hook)
-						f.Run(t.Context(), []Operation{op}, nil)
+						f.Run(t.Context(), []operations.Operation{op}, nil)
 						f.Close()
 						reached = i.count > step
 						w.sweep(0)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -44,7 +45,7 @@ func (r trashRecord) isAt(p string) bool { return r.Path == "" || r.Path == p }
 
 // sameLife says whether the record was written by an earlier run of this very cleanup. A volume
 // whose claim began again has the same name, but another time in its entry.
-func (r trashRecord) sameLife(op Operation, own *entry) bool {
+func (r trashRecord) sameLife(op operations.Operation, own *entry) bool {
 	return r.isAt(op.Path) && r.Owner.owner() == own.owner() && r.Owner.When.Equal(own.When)
 }
 
@@ -65,7 +66,7 @@ func volumeOf(slot string) string {
 }
 
 // slot finds where in the trash the directory goes, or where this cleanup has already moved it.
-func (b *batch) slot(ctx context.Context, op Operation, own *entry) (name string, moved bool, err error) {
+func (b *batch) slot(ctx context.Context, op operations.Operation, own *entry) (name string, moved bool, err error) {
 	for life := 1; ; life++ {
 		name = slotName(op.Volume, life)
 		_, err := b.trash.Lstat(name)
@@ -167,7 +168,7 @@ func parseRecord(slot string, data []byte, written time.Time) *trashRecord {
 		return entryAsRecord(slot, data, written)
 	}
 	record.Owner.volume = record.Volume
-	keep, forever, err := parseKeep(record.Keep)
+	keep, forever, err := operations.ParseKeep(record.Keep)
 	if err != nil {
 		return nil
 	}
@@ -196,7 +197,7 @@ func neverDue() time.Time { return time.Unix(1<<31-1, 0) }
 
 // record writes down what goes to a slot. The index comes first: what is in it by mistake does no
 // harm, and what is not in it waits for the next check of the whole trash.
-func (b *batch) record(ctx context.Context, op Operation, own *entry, slot string) error {
+func (b *batch) record(ctx context.Context, op operations.Operation, own *entry, slot string) error {
 	record, err := b.newRecord(ctx, op, own)
 	if err != nil {
 		return err
@@ -204,19 +205,19 @@ func (b *batch) record(ctx context.Context, op Operation, own *entry, slot strin
 	if err := b.index(ctx, record.bucket(), slot); err != nil {
 		return err
 	}
-	data, err := marshal(record)
+	data, err := encode(record)
 	if err != nil {
 		return fmt.Errorf("writing what goes to the trash: %w", err)
 	}
-	err = b.writeFile(ctx, b.trash, recordName(slot), inTrash(recordName(slot)), append(data, '\n'))
+	err = b.writeFile(ctx, b.trash, recordName(slot), inTrash(recordName(slot)), data)
 	if isNoSpace(err) {
 		return b.linkRecord(ctx, op, own, slot, record)
 	}
 	return err
 }
 
-func (b *batch) newRecord(ctx context.Context, op Operation, own *entry) (trashRecord, error) {
-	keep, forever, err := parseKeep(op.Keep)
+func (b *batch) newRecord(ctx context.Context, op operations.Operation, own *entry) (trashRecord, error) {
+	keep, forever, err := operations.ParseKeep(op.Keep)
 	if err != nil {
 		return trashRecord{}, err
 	}
@@ -253,7 +254,7 @@ func (b *batch) openIndex(ctx context.Context) (err error) {
 
 // linkRecord makes the owner's entry the record too, by a link, because a deletion must not need
 // space: only it can free some. The entry's time becomes that when the directory is due.
-func (b *batch) linkRecord(ctx context.Context, op Operation, own *entry, slot string, record trashRecord) error {
+func (b *batch) linkRecord(ctx context.Context, op operations.Operation, own *entry, slot string, record trashRecord) error {
 	folder, err := b.ledger.tree.folder(ctx, op.Path)
 	if err != nil {
 		return err

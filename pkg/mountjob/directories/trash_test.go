@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // steps counts the steps of a run by their first word and the directory that they are in.
@@ -30,7 +32,7 @@ func (s *steps) first(prefix string) int {
 const readingRecords = "read /.efs-stunnel/trash/@"
 
 // sweepWith sweeps at a time of the server's clock.
-func (w *world) sweepWith(ctx context.Context, step func(string) error, now time.Time) (Swept, error) {
+func (w *world) sweepWith(ctx context.Context, step func(string) error, now time.Time) (operations.Swept, error) {
 	w.t.Helper()
 	f := w.open(step) //nolint:contextcheck // it is that of the test
 	defer f.Close()
@@ -46,7 +48,7 @@ func (w *world) inTrash(slot string) bool {
 // fill makes volumes and deletes them.
 func (w *world) fill(keep string, from, to int) {
 	w.t.Helper()
-	var setups, cleanups []Operation
+	var setups, cleanups []operations.Operation
 	for n := from; n < to; n++ {
 		op := cleanupOf(owner("c1", "ns", n), fmt.Sprintf("/ns/%d", n))
 		op.Keep = keep
@@ -88,7 +90,7 @@ func TestTrashIsKeptByTheServersClock(t *testing.T) {
 				return f
 			}
 			f := onNode()
-			if result := f.Run(t.Context(), []Operation{op}, nil).Results[0]; result.State != Done {
+			if result := f.Run(t.Context(), []operations.Operation{op}, nil).Results[0]; result.State != operations.Done {
 				t.Fatalf("%+v", result)
 			}
 			f.Close()
@@ -229,7 +231,7 @@ func TestCleanupOnAFullServer(t *testing.T) {
 		w.full = false
 		w.done(restoreOf(owner("c1", "ns", 2), "/ns/back", a.ClaimUID))
 		w.there("/ns/back/file")
-		w.do(restoreOf(owner("c1", "ns", 3), "/ns/again", a.ClaimUID), Failed, NothingToRestore)
+		w.do(restoreOf(owner("c1", "ns", 3), "/ns/again", a.ClaimUID), operations.Failed, operations.NothingToRestore)
 	}
 }
 

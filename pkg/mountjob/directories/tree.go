@@ -102,3 +102,6 @@ func (t *tree) trim() {
 }
 
 func (t *tree) at(p string) string { return child(t.where, p) }
+
+// child is the path of name in the directory at p.
+func child(p, name string) string { return path.Join(p, name) }

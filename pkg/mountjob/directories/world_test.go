@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/mountjob/directories/directoriestest"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 const fsID = "fs-0123456789abcdef0"
@@ -62,7 +64,7 @@ func (w *world) open(step func(string) error) *FileSystem {
 	return f
 }
 
-func (w *world) run(ops ...Operation) []Result {
+func (w *world) run(ops ...operations.Operation) []operations.Result {
 	w.t.Helper()
 	f := w.open(nil)
 	defer f.Close()
@@ -70,7 +72,7 @@ func (w *world) run(ops ...Operation) []Result {
 }
 
 // do runs one operation and wants the state and reason.
-func (w *world) do(op Operation, state State, reason Reason) Result {
+func (w *world) do(op operations.Operation, state operations.State, reason operations.Reason) operations.Result {
 	w.t.Helper()
 	result := w.run(op)[0]
 	if result.State != state || result.Reason != reason {
@@ -79,16 +81,20 @@ func (w *world) do(op Operation, state State, reason Reason) Result {
 	return result
 }
 
-func (w *world) done(ops ...Operation) {
+func (w *world) done(ops ...operations.Operation) {
 	w.t.Helper()
 	for i, result := range w.run(ops...) {
-		if !result.silent() {
+		if !isPlainlyDone(result) {
 			w.t.Fatalf("%s of %s: %+v", ops[i].Kind, ops[i].Path, result)
 		}
 	}
 }
 
-func (w *world) sweep(after time.Duration) Swept {
+func isPlainlyDone(result operations.Result) bool {
+	return reflect.DeepEqual(result, operations.Result{State: operations.Done})
+}
+
+func (w *world) sweep(after time.Duration) operations.Swept {
 	w.t.Helper()
 	f := w.open(nil)
 	defer f.Close()
@@ -202,23 +208,29 @@ func difference(want, got map[string]string) string {
 }
 
 // owner is the n-th claim of a namespace.
-func owner(cluster, namespace string, n int) Owner {
+func owner(cluster, namespace string, n int) operations.Owner {
 	uid := fmt.Sprintf("%s-%s-%d", cluster, namespace, n)
-	return Owner{
+	return operations.Owner{
 		Volume: "pvc-" + uid, Cluster: cluster, Namespace: namespace,
 		Claim: fmt.Sprintf("claim-%d", n), ClaimUID: uid,
 	}
 }
 
-func setupOf(o Owner, p string) Operation   { return Operation{Kind: Setup, Owner: o, Path: p} }
-func cleanupOf(o Owner, p string) Operation { return Operation{Kind: Cleanup, Owner: o, Path: p} }
-func releaseOf(o Owner, p string) Operation { return Operation{Kind: Release, Owner: o, Path: p} }
-
-func restoreOf(o Owner, p, uid string) Operation {
-	return Operation{Kind: Restore, Owner: o, Path: p, RestoreFrom: uid}
+func setupOf(o operations.Owner, p string) operations.Operation {
+	return operations.Operation{Kind: operations.Setup, Owner: o, Path: p}
+}
+func cleanupOf(o operations.Owner, p string) operations.Operation {
+	return operations.Operation{Kind: operations.Cleanup, Owner: o, Path: p}
+}
+func releaseOf(o operations.Owner, p string) operations.Operation {
+	return operations.Operation{Kind: operations.Release, Owner: o, Path: p}
 }
 
-func allocating(op Operation) Operation {
+func restoreOf(o operations.Owner, p, uid string) operations.Operation {
+	return operations.Operation{Kind: operations.Restore, Owner: o, Path: p, RestoreFrom: uid}
+}
+
+func allocating(op operations.Operation) operations.Operation {
 	op.AllocateGID = true
 	return op
 }

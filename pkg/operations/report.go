@@ -1,4 +1,4 @@
-package directories
+package operations
 
 import (
 	"encoding/json"
@@ -14,9 +14,8 @@ type Report struct {
 	Results []Result
 }
 
-// RefusedReport says of every operation of a batch that err kept it from being begun.
-func RefusedReport(operations int, err error) Report {
-	result := resultOf(err)
+// RefusedReport says of every operation of a batch that it was not begun, because of result.
+func RefusedReport(operations int, result Result) Report {
 	result.State = NotDone
 	return Report{Results: slices.Repeat([]Result{result}, operations)}
 }
@@ -126,14 +125,14 @@ func (r Report) grouped(d detail) []wireResult {
 
 func trimmed(result Result, d detail) wireResult {
 	listed := wireResult{State: result.State, Reason: result.Reason, GID: result.GID}
-	listed.Message = cut(result.Message, d.message)
+	listed.Message = Truncate(result.Message, d.message)
 	if result.State == Blocked {
 		d.owners = max(d.owners, 1) // or the asker could not go on
 	}
 	for _, owner := range result.Owners[:min(len(result.Owners), d.owners)] {
 		listed.Owners = append(listed.Owners, Owner{
-			Volume: cut(owner.Volume, 255), Cluster: cut(owner.Cluster, 255), Namespace: cut(owner.Namespace, 255),
-			Claim: cut(owner.Claim, 255), ClaimUID: cut(owner.ClaimUID, 255),
+			Volume: Truncate(owner.Volume, 255), Cluster: Truncate(owner.Cluster, 255), Namespace: Truncate(owner.Namespace, 255),
+			Claim: Truncate(owner.Claim, 255), ClaimUID: Truncate(owner.ClaimUID, 255),
 		})
 	}
 	return listed
@@ -206,9 +205,9 @@ func (r Report) put(listed wireResult) error {
 	switch listed.State {
 	case Done, Failed, Blocked, NotDone:
 	default:
-		return fmt.Errorf("it has the state %q", cut(string(listed.State), 64))
+		return fmt.Errorf("it has the state %q", Truncate(string(listed.State), 64))
 	}
-	if listed.GID < 0 || listed.GID > maxID || listed.Step < 0 || listed.Step > 1 {
+	if listed.GID < 0 || listed.GID > MaxID || listed.Step < 0 || listed.Step > 1 {
 		return errors.New("it has a gid that cannot be")
 	}
 	for nth, i := range listed.Operations {

@@ -1,4 +1,4 @@
-package directories
+package operations
 
 import (
 	"encoding/json"
@@ -100,24 +100,22 @@ type Operation struct {
 	Record json.RawMessage `json:"record,omitempty"`
 }
 
-// check refuses what no file system needs to be asked about.
-func (o Operation) check() error {
-	if err := CheckPath(o.Path); err != nil {
-		return refuse(BadPath, "%v", err)
-	}
+// Check refuses what no file system needs to be asked about. Its path is not looked at; that is
+// CheckPath's.
+func (o Operation) Check() error {
 	if err := checkVolumeName(o.Volume); err != nil {
-		return refuse(BadOperation, "%v", err)
+		return err
 	}
 	for what, value := range map[string]string{
 		"cluster": o.Cluster, "namespace": o.Namespace, "claim": o.Claim, "claim uid": o.ClaimUID,
 	} {
-		if err := checkIdentity(value); err != nil {
-			return refuse(BadOperation, "the %s %q %v", what, cut(value, 64), err)
+		if err := CheckIdentity(value); err != nil {
+			return fmt.Errorf("the %s %q %v", what, Truncate(value, 64), err)
 		}
 	}
 	for what, value := range map[string]string{"namespace uid": o.NamespaceUID, "class": o.Class} {
-		if err := checkIdentity(value); value != "" && err != nil {
-			return refuse(BadOperation, "the %s %q %v", what, cut(value, 64), err)
+		if err := CheckIdentity(value); value != "" && err != nil {
+			return fmt.Errorf("the %s %q %v", what, Truncate(value, 64), err)
 		}
 	}
 	switch o.Kind {
@@ -125,43 +123,43 @@ func (o Operation) check() error {
 		return o.Directory.check()
 	case Restore:
 		if o.RestoreFrom == "" || checkVolumeName(wellknown.VolumePrefix+o.RestoreFrom) != nil {
-			return refuse(BadOperation, "%q is not the uid of a claim to restore", cut(o.RestoreFrom, 64))
+			return fmt.Errorf("%q is not the uid of a claim to restore", Truncate(o.RestoreFrom, 64))
 		}
 		return nil
 	case Cleanup:
-		_, _, err := parseKeep(o.Keep)
+		_, _, err := ParseKeep(o.Keep)
 		return err
 	case Release:
 		return nil
 	default:
-		return refuse(BadOperation, "%q is nothing that this version of mountjob can do: use the image that belongs to the manager", cut(string(o.Kind), 64))
+		return fmt.Errorf("%q is nothing that this version of mountjob can do: use the image that belongs to the manager", Truncate(string(o.Kind), 64))
 	}
 }
 
 // checkVolumeName wants what Kubernetes allows, less the names that the ledger could take for
 // something else.
 func checkVolumeName(name string) error {
-	const longest = wellknown.MaxComponentBytes - len(wellknown.OwnerPrefix) - len(retainedSuffix)
+	const longest = wellknown.MaxComponentBytes - len(wellknown.OwnerPrefix) - len(wellknown.RetainedSuffix)
 	switch {
 	case name == "":
 		return fmt.Errorf("the volume has no name")
 	case len(name) > longest:
-		return fmt.Errorf("the volume name %q… has more than %d bytes", cut(name, 64), longest)
-	case strings.HasSuffix(name, leavingSuffix):
-		return fmt.Errorf("the volume name %q ends in %s, which marks owners that leave", cut(name, 64), leavingSuffix)
-	case strings.HasSuffix(name, retainedSuffix):
-		return fmt.Errorf("the volume name %q ends in %s, which marks retained data", cut(name, 64), retainedSuffix)
+		return fmt.Errorf("the volume name %q… has more than %d bytes", Truncate(name, 64), longest)
+	case strings.HasSuffix(name, wellknown.LeavingSuffix):
+		return fmt.Errorf("the volume name %q ends in %s, which marks owners that leave", Truncate(name, 64), wellknown.LeavingSuffix)
+	case strings.HasSuffix(name, wellknown.RetainedSuffix):
+		return fmt.Errorf("the volume name %q ends in %s, which marks retained data", Truncate(name, 64), wellknown.RetainedSuffix)
 	}
 	for i, c := range []byte(name) {
 		if alphanumeric := 'a' <= c && c <= 'z' || '0' <= c && c <= '9'; !alphanumeric && (i == 0 || c != '-' && c != '.') {
-			return fmt.Errorf("the volume name %q is not one of Kubernetes'", cut(name, 64))
+			return fmt.Errorf("the volume name %q is not one of Kubernetes'", Truncate(name, 64))
 		}
 	}
 	return nil
 }
 
-// checkIdentity bounds what goes into ledger and reports.
-func checkIdentity(value string) error {
+// CheckIdentity bounds what goes into ledger and reports.
+func CheckIdentity(value string) error {
 	switch {
 	case value == "":
 		return fmt.Errorf("is empty")
@@ -174,29 +172,29 @@ func checkIdentity(value string) error {
 }
 
 func (d Directory) check() error {
-	if _, err := d.mode(0); err != nil {
+	if _, err := d.UnixMode(0); err != nil {
 		return err
 	}
-	lowest, highest := d.gidRange()
+	lowest, highest := d.GIDRange()
 	switch {
-	case d.UID < 0 || d.UID > maxID || d.GID < 0 || d.GID > maxID:
-		return refuse(BadOperation, "uid %d and gid %d must be from 0 to %d", d.UID, d.GID, maxID)
-	case d.AllocateGID && (lowest < 1 || highest > maxID || lowest > highest):
-		return refuse(BadOperation, "no gid can be allocated from %d to %d: both must be from 1 to %d, the first not above the second", lowest, highest, maxID)
+	case d.UID < 0 || d.UID > MaxID || d.GID < 0 || d.GID > MaxID:
+		return fmt.Errorf("uid %d and gid %d must be from 0 to %d", d.UID, d.GID, MaxID)
+	case d.AllocateGID && (lowest < 1 || highest > MaxID || lowest > highest):
+		return fmt.Errorf("no gid can be allocated from %d to %d: both must be from 1 to %d, the first not above the second", lowest, highest, MaxID)
 	}
 	return nil
 }
 
 // maxID is where ids end that every NFS server and kernel agree on.
-const maxID = 1<<31 - 1
+const MaxID = 1<<31 - 1
 
-// mode is that of a new directory, in Unix bits; allocated is its group when it has one of its
+// UnixMode is that of a new directory, in Unix bits; allocated is its group when it has one of its
 // own.
-func (d Directory) mode(allocated int) (uint32, error) {
+func (d Directory) UnixMode(allocated int) (uint32, error) {
 	if d.Mode != "" {
 		mode, err := strconv.ParseUint(d.Mode, 8, 32)
 		if err != nil || mode > 0o7777 {
-			return 0, refuse(BadOperation, "the mode %q is not octal, from 0 to 7777", cut(d.Mode, 64))
+			return 0, fmt.Errorf("the mode %q is not octal, from 0 to 7777", Truncate(d.Mode, 64))
 		}
 		return uint32(mode), nil
 	}
@@ -206,7 +204,7 @@ func (d Directory) mode(allocated int) (uint32, error) {
 	return wellknown.DefaultDirectoryPerms, nil
 }
 
-func (d Directory) gidRange() (lowest, highest int) {
+func (d Directory) GIDRange() (lowest, highest int) {
 	lowest, highest = d.GIDMin, d.GIDMax
 	if lowest == 0 {
 		lowest = wellknown.DefaultGIDMin
@@ -217,8 +215,8 @@ func (d Directory) gidRange() (lowest, highest int) {
 	return lowest, highest
 }
 
-// parseKeep reads how long something stays in the trash.
-func parseKeep(keep string) (duration time.Duration, forever bool, err error) {
+// ParseKeep reads how long something stays in the trash.
+func ParseKeep(keep string) (duration time.Duration, forever bool, err error) {
 	switch keep {
 	case "", wellknown.DefaultKeepDeleted:
 		return 0, false, nil
@@ -227,7 +225,7 @@ func parseKeep(keep string) (duration time.Duration, forever bool, err error) {
 	}
 	duration, err = time.ParseDuration(keep)
 	if err != nil || duration < 0 {
-		return 0, false, refuse(BadOperation, "%q is not how long something can be kept: write a duration such as 72h, or %s", cut(keep, 64), wellknown.KeepDeletedForever)
+		return 0, false, fmt.Errorf("%q is not how long something can be kept: write a duration such as 72h, or %s", Truncate(keep, 64), wellknown.KeepDeletedForever)
 	}
 	return duration, false, nil
 }

@@ -1,4 +1,4 @@
-package directories
+package operations
 
 import (
 	"encoding/json"
@@ -33,11 +33,11 @@ func TestOperationsSurviveTheirEncoding(t *testing.T) {
 	own.Path = "/base/deep/claim-1-c1-ns-1"
 	atTop.Path = "/claim-1-c1-ns-1"
 	want := []Operation{other, all, anyName, bare, elsewhere, own, atTop}
-	data, err := EncodeOperations(want)
+	data, err := Encode(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := DecodeOperations(data)
+	got, err := Decode(data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestAFullBatchFits(t *testing.T) {
 			Record: json.RawMessage(`{"fs":"fs-0123456789abcdef0","size":"100Gi","modes":["RWX"],"class":"efs-stunnel","policy":"Delete"}`),
 		})
 	}
-	data, err := EncodeOperations(operations)
+	data, err := Encode(operations)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestAFullBatchFits(t *testing.T) {
 }
 
 func TestEncodeOperationsRefusesTooMany(t *testing.T) {
-	if _, err := EncodeOperations(make([]Operation, 10_000)); err == nil {
+	if _, err := Encode(make([]Operation, 10_000)); err == nil {
 		t.Error("no error")
 	}
 }
@@ -89,7 +89,7 @@ func TestDecodeOperationsRefuses(t *testing.T) {
 		"a number for the kind's name": `{"operations":[{"do":1}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got, err := DecodeOperations([]byte(data)); err == nil {
+			if got, err := Decode([]byte(data)); err == nil {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -101,15 +101,15 @@ func FuzzDecodeOperations(f *testing.F) {
 	f.Add([]byte(`{"cluster":"c","record":{"a":1},"operations":[{"do":"setup","uid":"u"},{"do":"cleanup","uid":"v","noRecord":true}]}`))
 	f.Add([]byte(`{"operations":[{"do":"cleanup","path":"/x","keep":"forever","record":{"a":1}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		first, err := DecodeOperations(data)
+		first, err := Decode(data)
 		if err != nil {
 			return
 		}
-		again, err := EncodeOperations(first)
+		again, err := Encode(first)
 		if err != nil {
 			return // without a cluster, or longer when written out
 		}
-		second, err := DecodeOperations(again)
+		second, err := Decode(again)
 		if err != nil {
 			t.Fatalf("%s: %v", again, err)
 		}
@@ -120,4 +120,10 @@ func FuzzDecodeOperations(f *testing.F) {
 			t.Errorf("%+v became %+v", first, second)
 		}
 	})
+}
+
+// owner is the n-th claim of a namespace.
+func owner(cluster, namespace string, n int) Owner {
+	uid := fmt.Sprintf("%s-%s-%d", cluster, namespace, n)
+	return Owner{Volume: "pvc-" + uid, Cluster: cluster, Namespace: namespace, Claim: fmt.Sprintf("claim-%d", n), ClaimUID: uid}
 }

@@ -1,9 +1,8 @@
-package directories
+package operations
 
 import (
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -19,19 +18,19 @@ func CheckPath(p string) error {
 	case p == "":
 		return errors.New("the path is empty")
 	case p[0] != '/':
-		return fmt.Errorf("the path %q does not start with /", cut(p, 256))
+		return fmt.Errorf("the path %q does not start with /", Truncate(p, 256))
 	case p == "/":
 		return errors.New("the path / is the whole file system")
 	case len(p) > wellknown.MaxPathBytes:
-		return fmt.Errorf("the path %q… has %d bytes, more than %d", cut(p, 64), len(p), wellknown.MaxPathBytes)
+		return fmt.Errorf("the path %q… has %d bytes, more than %d", Truncate(p, 64), len(p), wellknown.MaxPathBytes)
 	}
 	for component := range strings.SplitSeq(p[1:], "/") {
 		if err := checkComponent(component); err != nil {
-			return fmt.Errorf("the path %q %w", cut(p, 256), err)
+			return fmt.Errorf("the path %q %w", Truncate(p, 256), err)
 		}
 	}
 	if p == wellknown.StateDirectory || strings.HasPrefix(p, wellknown.StateDirectory+"/") {
-		return fmt.Errorf("the path %q is in %s, where no volume may be", cut(p, 256), wellknown.StateDirectory)
+		return fmt.Errorf("the path %q is in %s, where no volume may be", Truncate(p, 256), wellknown.StateDirectory)
 	}
 	return nil
 }
@@ -56,22 +55,8 @@ func checkComponent(component string) error {
 	return nil
 }
 
-// ancestors are the paths strictly above p, the highest first, without the root.
-func ancestors(p string) []string {
-	var above []string
-	for i := 1; i < len(p); i++ {
-		if p[i] == '/' {
-			above = append(above, p[:i])
-		}
-	}
-	return above
-}
-
-// child is the path of name in the directory at p.
-func child(p, name string) string { return path.Join(p, name) }
-
 // cut shortens s to at most n bytes, and never inside a character.
-func cut(s string, n int) string {
+func Truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

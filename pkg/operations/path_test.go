@@ -1,4 +1,4 @@
-package directories
+package operations
 
 import (
 	"path"
@@ -70,8 +70,8 @@ func FuzzCheckPath(f *testing.F) {
 		if strings.HasPrefix(p+"/", "/.efs-stunnel/") || strings.Contains(p, "/@") || strings.ContainsAny(p, "\\\x00\n") {
 			t.Errorf("%q passed", p)
 		}
-		for _, above := range ancestors(p) {
-			if CheckPath(above) != nil || !strings.HasPrefix(p, above+"/") {
+		for above := path.Dir(p); above != "/"; above = path.Dir(above) {
+			if CheckPath(above) != nil {
 				t.Errorf("%q has the ancestor %q", p, above)
 			}
 		}

@@ -1,4 +1,4 @@
-package directories
+package operations
 
 import (
 	"encoding/json"

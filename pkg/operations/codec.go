@@ -1,4 +1,4 @@
-package directories
+package operations
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 
 // EncodeOperations writes a batch, short enough that a Job's annotation holds hundreds: what
 // all have in common is written once, and what follows from the rest is left out.
-func EncodeOperations(operations []Operation) ([]byte, error) {
+func Encode(operations []Operation) ([]byte, error) {
 	batch := wireBatch{Operations: make([]wireOperation, len(operations))}
 	if len(operations) > 0 {
 		batch.Cluster = operations[0].Cluster
@@ -45,7 +45,7 @@ func EncodeOperations(operations []Operation) ([]byte, error) {
 
 // DecodeOperations reads what EncodeOperations wrote. A field that it does not know is an
 // error: an older mountjob must not do half of what a newer manager asks for.
-func DecodeOperations(data []byte) ([]Operation, error) {
+func Decode(data []byte) ([]Operation, error) {
 	if len(data) > wellknown.MaxOperationsBytes {
 		return nil, fmt.Errorf("operations of %d bytes, more than %d", len(data), wellknown.MaxOperationsBytes)
 	}
@@ -92,7 +92,7 @@ type wireOperation struct {
 func common(operations []Operation, of func(Operation) (key, value string)) map[string]string {
 	values := map[string]string{}
 	for _, operation := range operations {
-		if !operation.takesDirectory() {
+		if !operation.AddsOwner() {
 			continue
 		}
 		key, value := of(operation)
@@ -105,8 +105,8 @@ func common(operations []Operation, of func(Operation) (key, value string)) map[
 	return values
 }
 
-// takesDirectory says that an operation makes its volume an owner.
-func (o Operation) takesDirectory() bool { return o.Kind == Setup || o.Kind == Restore }
+// AddsOwner says that an operation makes its volume an owner.
+func (o Operation) AddsOwner() bool { return o.Kind == Setup || o.Kind == Restore }
 
 // commonRecord is the one that saves most when it is written once; nil if none does.
 func commonRecord(operations []Operation) json.RawMessage {
@@ -134,7 +134,7 @@ func (w *wireOperation) shorten(batch wireBatch) {
 			w.Record = nil
 		}
 	}
-	if Operation(w.plainOperation).takesDirectory() {
+	if Operation(w.plainOperation).AddsOwner() {
 		if batch.NamespaceUIDs[w.Namespace] != "" {
 			w.NamespaceUID = ""
 		}
@@ -160,7 +160,7 @@ func (w *wireOperation) lengthen(batch wireBatch) error {
 	if len(w.Record) == 0 && !w.NoRecord {
 		w.Record = batch.Record
 	}
-	if Operation(w.plainOperation).takesDirectory() {
+	if Operation(w.plainOperation).AddsOwner() {
 		w.NamespaceUID = cmp.Or(w.NamespaceUID, batch.NamespaceUIDs[w.Namespace])
 		w.Class = cmp.Or(w.Class, batch.Class)
 	}
