@@ -5,9 +5,9 @@
 //	mountjob sweep --file-system-id=fs-34a3p3 …   empties the trash
 //	mountjob version                              says which build this is
 //
-// What became of it is the container's termination message; the log has the same in more words.
-// Exit code 0 means that everything was done and told, 1 that something was not, 2 that the
-// arguments are wrong. It is static and needs nothing of its image: no shell, no library.
+// The container's termination message is the report; the log has the details. Exit code 0 means
+// that everything was done and reported, 1 that something was not, 2 that the arguments are wrong.
+// The program is static and needs nothing of its image: no shell, no library.
 package main
 
 import (

@@ -13,8 +13,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// runBatch carries out the operations. Whatever happens, the report is written: what it does
-// not say, the manager has to ask for again.
+// runBatch carries out the operations. Whatever happens, it writes the report: the manager repeats
+// what is not in it.
 func (j job) runBatch(ctx context.Context) error {
 	ops, err := readOperations(j.options.operations)
 	if err != nil { // no report could say how many there are
@@ -23,7 +23,7 @@ func (j job) runBatch(ctx context.Context) error {
 	j.log.Info("batch begins", counts("operations", len(ops)))
 	start := j.Now()
 	report, err := j.carryOut(ctx, ops)
-	j.tell(ops, report, j.Now().Sub(start))
+	j.logResults(ops, report, j.Now().Sub(start))
 	if writing := writeReport(j.options.terminationLog, report.Encode()); writing != nil {
 		return errors.Join(err, writing)
 	}
@@ -42,7 +42,7 @@ func (j job) carryOut(ctx context.Context, ops []operations.Operation) (operatio
 	return fileSystem.Run(ctx, ops, j.progress()), nil
 }
 
-// readOperations reads no more than there can be.
+// readOperations bounds what it reads.
 func readOperations(path string) ([]operations.Operation, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -56,7 +56,7 @@ func readOperations(path string) ([]operations.Operation, error) {
 	return operations.Decode(data)
 }
 
-// progress writes a line now and then, so that whoever watches a long batch sees it move.
+// progress logs a line at intervals, so that the log of a long batch shows progress.
 func (j job) progress() func(done, total int) {
 	last := j.Now()
 	return func(done, total int) {
@@ -70,8 +70,8 @@ func (j job) progress() func(done, total int) {
 	}
 }
 
-// tell logs what has a reason; the others are counted.
-func (j job) tell(ops []operations.Operation, report operations.Report, took time.Duration) {
+// logResults logs the operations whose result has a reason, and counts the others.
+func (j job) logResults(ops []operations.Operation, report operations.Report, took time.Duration) {
 	done := 0
 	for i, result := range report.Results {
 		log := j.log.With("volume", ops[i].Volume, "reason", string(result.Reason))

@@ -6,9 +6,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
-// Counts are no names of objects, so they have a group of their own in the log, beside the keys
-// that all our programs share.
-
+// counts are in a group of their own: the log keys that all our programs share name objects.
 func counts(pairs ...any) slog.Attr {
 	return slog.Group("count", pairs...) //nolint:sloglint // the group's name; its keys are numbers of this program only
 }

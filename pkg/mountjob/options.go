@@ -23,7 +23,7 @@ const (
 // operationsEnv is where the operations are, if no flag says so.
 const operationsEnv = "MOUNTJOB_OPERATIONS"
 
-// Defaults. The manager passes all that matters; these serve whoever runs mountjob by hand.
+// Defaults for running mountjob by hand; the manager passes everything that matters.
 const (
 	defaultOperations     = "/run/mountjob/operations.json"
 	defaultTerminationLog = "/dev/termination-log"

@@ -1,6 +1,5 @@
-// Package mountjob is the program of mount Jobs but for its main function, so that tests can
-// run it with the arguments of a real Job in a world of their own: cmd/mountjob is the only one
-// to run it in a container.
+// Package mountjob is the program of mount Jobs without its main function, so that tests can run
+// it with the arguments of a real Job. Only cmd/mountjob links it.
 package mountjob
 
 import (
@@ -26,7 +25,7 @@ const (
 	exitUsage  = 2
 )
 
-// Program is mountjob with the world that it runs in; tests give it another one.
+// Program is mountjob and what it uses of its container; tests replace that.
 type Program struct {
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
@@ -34,8 +33,7 @@ type Program struct {
 	// CheckMount makes sure that a directory is an NFS mount. It is no flag: a Job that skipped
 	// it would work on an empty directory of its own container.
 	CheckMount func(directory string) error
-	// Progress, if not nil, hears after each operation of a batch how many are behind it. Tests
-	// end the program there.
+	// Progress, if not nil, is called after each operation of a batch. Tests end the program there.
 	Progress func(done, total int)
 }
 
@@ -62,7 +60,7 @@ func (p Program) Run(ctx context.Context, args []string) int {
 	return exitDone
 }
 
-// usage also tells the pod, where somebody who sees a failed Job looks first.
+// usage also writes the termination message: "kubectl describe pod" shows it.
 func (p Program) usage(o options, err error) int {
 	line := fmt.Sprintf("mountjob: %v", err)
 	fmt.Fprintln(p.Stderr, line)
@@ -95,7 +93,7 @@ func version() string {
 	return strings.Join(append(words, info.GoVersion), " ")
 }
 
-// writeReport replaces what an earlier line may have said.
+// writeReport writes the termination message, and replaces an earlier one.
 func writeReport(path string, report []byte) error {
 	report = report[:min(len(report), wellknown.MaxTerminationMessageBytes)]
 	if err := os.WriteFile(path, report, 0o644); err != nil {
@@ -111,8 +109,8 @@ type job struct {
 	log     *slog.Logger
 }
 
-// do ends soon after its time is over, even if the file system hangs and the work with it: a
-// report that says so is better than being killed without one.
+// do ends soon after its deadline, even if the file system hangs: a report that says so is better
+// than being killed without one.
 func (j job) do(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, j.options.timeLimit())
 	defer cancel()
@@ -131,7 +129,8 @@ func (j job) do(ctx context.Context) error {
 	}
 }
 
-// hangTime is much for one step, and ends before the pod's grace does.
+// hangTime is longer than any step of a healthy file system takes, and shorter than the pod's grace
+// period.
 const hangTime = 15 * time.Second
 
 var errHung = errors.New("the file system did not answer: look at the efs-stunnel pod of the node and at the mount target")

@@ -2,7 +2,6 @@ package mountjob
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -13,31 +12,18 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// sweepReport is the termination message of a sweep. pkg/mountjobs reads it; both are tested on
-// its testdata/sweep-report.json.
-type sweepReport struct {
-	operations.Swept
-	// Stopped says that its time was over before all that was due was gone.
-	Stopped bool `json:"stopped,omitempty"`
-	// Error is why some of what was due is left.
-	Error string `json:"error,omitempty"`
-}
-
-// maxErrorBytes leaves room for the rest of the report, however much JSON has to quote.
-const maxErrorBytes = wellknown.MaxTerminationMessageBytes / 8
-
-// sweep empties the trash, as far as the time goes; the next one goes on.
+// sweep empties the trash until its time is over; the next sweep continues.
 func (j job) sweep(ctx context.Context) error {
 	swept, err := j.emptyTrash(ctx)
-	report := sweepReport{Swept: swept, Stopped: directories.IsStop(err)}
+	report := operations.SweepReport{Swept: swept, Stopped: directories.IsStop(err)}
 	if err != nil {
-		report.Error = err.Error()[:min(len(err.Error()), maxErrorBytes)]
+		report.Error = err.Error()
 	}
 	j.log.Info("sweep ended", sweptAtEnd(swept))
 	if swept.Unknown > 0 {
 		j.log.Warn("directories stay in the trash: they have no record that this version can read", counts("unknown", swept.Unknown))
 	}
-	data, encoding := json.Marshal(report)
+	data, encoding := report.Encode()
 	return errors.Join(err, encoding, writeReport(j.options.terminationLog, data))
 }
 
@@ -56,8 +42,8 @@ func (j job) emptyTrash(ctx context.Context) (operations.Swept, error) {
 // progressEvery is fine enough to move even where each removal is slow.
 const progressEvery = 100
 
-// sweepWatch writes a line at intervals, also while nothing is removed: a server that hangs
-// must be seen to.
+// sweepWatch logs a line at intervals, also while nothing is removed, so that the log shows a server
+// that hangs.
 type sweepWatch struct {
 	log   *slog.Logger
 	mu    sync.Mutex

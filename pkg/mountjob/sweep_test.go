@@ -3,7 +3,6 @@ package mountjob
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -75,25 +74,6 @@ func TestSweepWatchWritesALineAtIntervals(t *testing.T) {
 			t.Errorf("%d lines in 25 seconds:\n%s", lines, &log)
 		}
 	})
-}
-
-// TestSweepReport is one half of the agreement with pkg/mountjobs.
-func TestSweepReport(t *testing.T) {
-	want, err := os.ReadFile("../mountjobs/testdata/sweep-report.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var report sweepReport
-	if err := json.Unmarshal(want, &report); err != nil {
-		t.Fatal(err)
-	}
-	if report.Removed != 1234 || report.Next.IsZero() || report.NextIn != 60 || report.Unknown != 1 || report.Indexed != 5 || !report.Stopped || report.Error == "" {
-		t.Errorf("got %+v", report)
-	}
-	got, err := json.Marshal(report)
-	if err != nil || !bytes.Equal(got, bytes.TrimSpace(want)) {
-		t.Errorf("written again: %s, error %v", got, err)
-	}
 }
 
 func mustRun(t *testing.T, w *world) {

@@ -3,7 +3,6 @@ package mountjob
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -111,10 +110,10 @@ func (w *world) report(ops int) operations.Report {
 	return report
 }
 
-func (w *world) sweepReport() sweepReport {
+func (w *world) sweepReport() operations.SweepReport {
 	w.t.Helper()
-	var report sweepReport
-	if err := json.Unmarshal([]byte(w.message()), &report); err != nil {
+	report, err := operations.DecodeSweepReport([]byte(w.message()))
+	if err != nil {
 		w.t.Fatalf("%v in %s", err, w.message())
 	}
 	return report

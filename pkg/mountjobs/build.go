@@ -23,8 +23,7 @@ const AppComponentSweepJob = "sweep-job"
 // batch of Pack's always can.
 func Build(spec Spec) (*batchv1.Job, error) {
 	name := Name{Kind: Mount, FileSystemID: spec.FileSystemID, Number: spec.Number}
-	common := spec.common()
-	if err := common.check(); err != nil {
+	if err := spec.check(); err != nil {
 		return nil, fmt.Errorf("building Job %s: %w", name, err)
 	}
 	ops, err := operations.Encode(spec.Operations)
@@ -34,11 +33,11 @@ func Build(spec Spec) (*batchv1.Job, error) {
 	// mountjob reads the pod's annotation, which nobody can change once the Job is there. The
 	// Job's own is the one that people and other programs look for.
 	annotations := map[string]string{wellknown.AnnotationOperations: string(ops)}
-	return common.job(name, annotations, common.mountPod()), nil
+	return spec.job(name, annotations, spec.mountPod()), nil
 }
 
 // BuildSweep is the Job that empties the trash of a file system.
-func BuildSweep(spec SweepSpec) (*batchv1.Job, error) {
+func BuildSweep(spec Spec) (*batchv1.Job, error) {
 	name := Name{Kind: Sweep, FileSystemID: spec.FileSystemID, Number: spec.Number}
 	if err := spec.check(); err != nil {
 		return nil, fmt.Errorf("building Job %s: %w", name, err)
@@ -46,18 +45,7 @@ func BuildSweep(spec SweepSpec) (*batchv1.Job, error) {
 	return spec.job(name, nil, spec.sweepPod()), nil
 }
 
-// common is what both kinds of Jobs are made of.
-func (s Spec) common() SweepSpec {
-	return SweepSpec{
-		Settings:     s.Settings,
-		FileSystemID: s.FileSystemID,
-		Number:       s.Number,
-		Aliases:      s.Aliases,
-		AvoidNodes:   s.AvoidNodes,
-	}
-}
-
-func (s SweepSpec) job(name Name, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
+func (s Spec) job(name Name, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
 	one, none := int32(1), int32(0)
 	ttl := int32(wellknown.MountJobTTL / time.Second)
 	deadline := seconds(s.timeout() + wellknown.MountJobStartGrace)
@@ -101,7 +89,7 @@ func Labels(kind Kind, fileSystemID string) map[string]string {
 }
 
 // arguments are what both commands of mountjob take.
-func (s SweepSpec) arguments(command string) []string {
+func (s Spec) arguments(command string) []string {
 	timeout := s.timeout()
 	arguments := []string{
 		command,

@@ -62,7 +62,7 @@ func TestBuildGolden(t *testing.T) {
 func TestBuildSweepGolden(t *testing.T) {
 	s := settings()
 	s.PriorityClassName = "high" // no claim waits for a sweep
-	job, err := mountjobs.BuildSweep(mountjobs.SweepSpec{Settings: s, FileSystemID: fileSystem, Number: 3, Aliases: []string{"fs-old"}})
+	job, err := mountjobs.BuildSweep(mountjobs.Spec{Settings: s, FileSystemID: fileSystem, Number: 3, Aliases: []string{"fs-old"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,32 +22,37 @@ const (
 	Succeeded State = "Succeeded"
 	// Finished: it has ended, and the report tells the operations that are done from the others.
 	Finished State = "Finished"
-	// Lost: it is over, and nobody knows what it did. Every operation runs again.
+	// Lost: it is over, and what it did is unknown. Every operation runs again.
 	Lost State = "Lost"
-	// Stuck: it is past its deadline and its pod will not die. Every operation runs again; the
+	// Stuck: it is past its deadline and its pod does not end. Every operation runs again; the
 	// lock on the file system keeps what is left of it from doing harm.
 	Stuck State = "Stuck"
 )
 
-// Outcome is a mount Job read back.
-type Outcome struct {
+// Status is what a Job of either kind says of itself.
+type Status struct {
 	Name  Name
 	State State
 	// Node is where it ran, or "".
 	Node string
-	// Ended is when; zero where nobody knows.
+	// Ended is when; zero where that is unknown.
 	Ended time.Time
-	// Until is when a Running Job must be looked at again, even if nothing happens to it.
+	// Until is when a Running Job must be read again, even if nothing happens to it.
 	Until time.Time
 	// Overdue says that it is Lost or Stuck because of the time alone, so a clock that is wrong can
 	// have made it so.
 	Overdue bool
+	// Message is for people: why it is Lost or Stuck, or how it ended.
+	Message string
+}
+
+// Outcome is a mount Job read back.
+type Outcome struct {
+	Status
 	// Operations are those of the Job, nil if they cannot be read.
 	Operations []operations.Operation
 	// Report has one result for each operation, in the same order. Unknown ones run again.
 	Report operations.Report
-	// Message is for people: why it is Lost or Stuck, or how it ended.
-	Message string
 }
 
 // Read says what became of a mount Job. pods may be any; those of the Job are found by their
@@ -66,53 +71,50 @@ type Outcome struct {
 // the operations and their results is. Before a caller believes Lost, it should have read the
 // pod live: a cache can be behind.
 func Read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (Outcome, error) {
-	name, err := Identify(job)
-	if err == nil && name.Kind != Mount {
-		err = fmt.Errorf("reading Job %s: %w: it is no mount Job", job.Name, ErrNotOurs)
-	}
+	r, err := readRun(Mount, job, pods, now)
 	if err != nil {
 		return Outcome{}, err
 	}
-	r := observe(job, pods, now)
-	outcome := Outcome{Name: name, Node: r.node, Ended: r.ended, Until: r.until, Overdue: r.overdue, Message: r.why}
+	outcome := Outcome{Status: r.Status}
 	outcome.Operations, err = Operations(job)
-	if err != nil && r.phase == exited {
-		r.phase, outcome.Message = vanished, words(err.Error()) // a report about what?
+	outcome.Report.Results = make([]operations.Result, len(outcome.Operations))
+	if r.State != Finished {
+		return outcome, err
 	}
-	outcome.conclude(r)
-	return outcome, err
+	if err != nil {
+		outcome.State, outcome.Message = Lost, words(err.Error()) // a report cannot be matched to operations
+		return outcome, err
+	}
+	outcome.read(r)
+	return outcome, nil
 }
 
-// conclude matches what the run said to the operations.
-func (o *Outcome) conclude(r run) {
-	o.Report = operations.Report{Results: make([]operations.Result, len(o.Operations))}
-	switch r.phase {
-	case goesOn:
-		o.State = Running
-	case hung:
-		o.State = Stuck
-	case vanished:
-		o.State = Lost
-	case exited:
-		o.read(r)
+// readRun follows the run of a Job, which must be of the kind. The error is ErrNotOurs.
+func readRun(kind Kind, job *batchv1.Job, pods []*corev1.Pod, now time.Time) (run, error) {
+	name, err := Identify(job)
+	if err == nil && name.Kind != kind {
+		err = fmt.Errorf("reading Job %s: %w: it is of another kind", job.Name, ErrNotOurs)
 	}
+	if err != nil {
+		return run{}, err
+	}
+	r := observe(job, pods, now)
+	r.Name = name
+	return r, nil
 }
 
 // read prefers the report to the exit code: with code 0 too it has the gids.
 func (o *Outcome) read(r run) {
-	report, err := operations.DecodeReport([]byte(r.message), len(o.Operations))
+	report, err := operations.DecodeReport([]byte(r.report), len(o.Operations))
 	switch {
+	case err == nil && report.Succeeded():
+		o.State, o.Report, o.Message = Succeeded, report, ""
 	case err == nil:
 		o.Report = report
-		o.State = Finished
-		if report.Succeeded() {
-			o.State, o.Message = Succeeded, ""
-		}
 	case r.exitCode == 0:
 		o.succeedWithoutReport()
 	default:
-		o.State = Lost
-		o.Message = r.withoutReport()
+		o.State, o.Message = Lost, r.withoutReport()
 	}
 }
 
@@ -121,7 +123,7 @@ func (o *Outcome) read(r run) {
 func (o *Outcome) succeedWithoutReport() {
 	o.State = Succeeded
 	for i, operation := range o.Operations {
-		if operation.Kind == operations.Setup || operation.Kind == operations.Restore {
+		if operation.AddsOwner() {
 			o.State = Finished
 			continue
 		}
@@ -129,8 +131,9 @@ func (o *Outcome) succeedWithoutReport() {
 	}
 }
 
-// HoldsFileSystem says whether the next Job must wait for this one.
-func (o Outcome) HoldsFileSystem() bool { return o.State == Running }
+// HoldsFileSystem says whether the next Job of the kind must wait for this one. Mount Jobs and
+// sweeps never wait for each other.
+func (s Status) HoldsFileSystem() bool { return s.State == Running }
 
 // BlamesNode says whether the next try is better made on another node. Refusals of single
 // operations are the same everywhere.

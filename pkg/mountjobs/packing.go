@@ -128,7 +128,7 @@ func sendable(operation operations.Operation) error {
 	if err != nil {
 		return err
 	}
-	operation.Record, arrived[0].Record = nil, nil // the asker's own, whose spaces may go
+	operation.Record, arrived[0].Record = nil, nil // the manager's own; JSON may drop its spaces
 	if !reflect.DeepEqual(operation, arrived[0]) {
 		return errors.New("the operation has text that does not survive being sent")
 	}

@@ -28,7 +28,7 @@ const (
 	terminationGraceSeconds = 30
 )
 
-func (s SweepSpec) mountPod() corev1.PodSpec {
+func (s Spec) mountPod() corev1.PodSpec {
 	arguments := append(s.arguments("run"), "--operations="+OperationsFile)
 	// CHOWN gives a directory to its owner, FOWNER sets its mode afterwards, and DAC_OVERRIDE
 	// works on directories that are others' by now.
@@ -43,7 +43,7 @@ func (s SweepSpec) mountPod() corev1.PodSpec {
 
 // sweepPod can do less: what is removed needs no new owner. It has the priority of any pod: no claim
 // waits for a sweep, so none of a tenant's pods should have to end for one.
-func (s SweepSpec) sweepPod() corev1.PodSpec {
+func (s Spec) sweepPod() corev1.PodSpec {
 	return s.pod(s.arguments("sweep"), "DAC_OVERRIDE", "FOWNER")
 }
 
@@ -52,7 +52,7 @@ func (s SweepSpec) sweepPod() corev1.PodSpec {
 // profile. "restricted" is out of reach for one reason only, being root and with capabilities:
 // directories are made for arbitrary owners. The namespace's level does not depend on it; the
 // node agent's host network needs "privileged".
-func (s SweepSpec) pod(arguments []string, capabilities ...corev1.Capability) corev1.PodSpec {
+func (s Spec) pod(arguments []string, capabilities ...corev1.Capability) corev1.PodSpec {
 	no, grace, deadline := false, int64(terminationGraceSeconds), seconds(s.timeout())
 	pod := corev1.PodSpec{
 		RestartPolicy:                 corev1.RestartPolicyNever,
@@ -80,7 +80,7 @@ func (s SweepSpec) pod(arguments []string, capabilities ...corev1.Capability) co
 	return pod
 }
 
-func (s SweepSpec) container(arguments []string, capabilities []corev1.Capability) corev1.Container {
+func (s Spec) container(arguments []string, capabilities []corev1.Capability) corev1.Container {
 	yes, no, root := true, false, int64(0)
 	return corev1.Container{
 		Name:            ContainerName,

@@ -13,38 +13,20 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// run is how far a Job's pod came, whatever it was for.
+// run is how far a Job's pod came. Its Name is empty until readRun sets it. When its State is
+// Finished, the container has ended and may have left a report.
 type run struct {
-	phase runPhase
-	node  string
-	// ended is when the container ended; zero unless exited.
-	ended time.Time
-	// exitCode and message are the container's, once it has exited.
+	Status
 	exitCode int32
-	message  string
-	// why says what went wrong, or is empty.
-	why string
-	// until is when something can be said of a run that goes on.
-	until time.Time
-	// overdue says that it counts as over because of the time alone.
-	overdue bool
+	report   string
 }
 
-type runPhase int
-
-const (
-	goesOn   runPhase = iota // or has not begun
-	exited                   // the container, or the Job says that it did, with code 0
-	vanished                 // it is over, and nobody knows how it ended
-	hung                     // it is past its time and will not die
-)
-
-// withoutReport says what there was in place of one.
+// withoutReport says how a run ended whose report is missing or cannot be read.
 func (r run) withoutReport() string {
-	if r.message == "" {
-		return r.why + " and left no report"
+	if r.report == "" {
+		return r.Message + " and left no report"
 	}
-	return r.why + " and left no report that can be read: " + words(r.message)
+	return r.Message + " and left no report that can be read: " + words(r.report)
 }
 
 // observe follows the one pod of a Job. There can be more for a moment, if the Job controller
@@ -63,7 +45,7 @@ func observe(job *batchv1.Job, pods []*corev1.Pod, now time.Time) run {
 	}
 	if len(mine) > 0 { // never started, or forgotten with its node
 		pod := mine[0]
-		return run{phase: vanished, node: pod.Spec.NodeName, why: "the pod is over and its container is not known to have ended: " + words(pod.Status.Reason+" "+pod.Status.Message)}
+		return lost(pod.Spec.NodeName, "the pod is over and its container is not known to have ended: "+words(pod.Status.Reason+" "+pod.Status.Message))
 	}
 	return observeWithoutPod(job, now)
 }
@@ -119,50 +101,55 @@ func endedAt(job *batchv1.Job, finished, now time.Time) time.Time {
 }
 
 func exitedRun(pod *corev1.Pod, ended *corev1.ContainerStateTerminated, at time.Time) run {
-	r := run{phase: exited, node: pod.Spec.NodeName, ended: at, exitCode: ended.ExitCode, message: ended.Message}
+	r := run{Status: Status{State: Finished, Node: pod.Spec.NodeName, Ended: at}, exitCode: ended.ExitCode, report: ended.Message}
 	if reason, message := containerTrouble(pod, ended.Reason, ended.Message); reason != "" {
-		return run{phase: vanished, node: r.node, ended: r.ended, why: message}
+		r.State, r.Message = Lost, message
+		return r
 	}
-	r.why = fmt.Sprintf("the container ended with code %d (%s)", ended.ExitCode, shorten(cmp.Or(pod.Status.Reason, ended.Reason, "no reason"), 64))
+	r.Message = fmt.Sprintf("the container ended with code %d (%s)", ended.ExitCode, shorten(cmp.Or(pod.Status.Reason, ended.Reason, "no reason"), 64))
 	return r
 }
 
-// observeLive tells a run that goes on from one that is hung. A pod that is being deleted has
+// observeLive distinguishes a run that goes on from one that is stuck. A pod that is being deleted has
 // its grace; deletionTimestamp is when that is over.
 func observeLive(job *batchv1.Job, pod *corev1.Pod, now time.Time) run {
-	r := run{node: pod.Spec.NodeName, until: endOf(job, now)}
-	if now.After(r.until) {
-		r.phase, r.why, r.overdue = hung, "it is past its deadline and its pod has not ended", true
+	r := run{Status: Status{State: Running, Node: pod.Spec.NodeName, Until: endOf(job, now)}}
+	if now.After(r.Until) {
+		r.State, r.Message, r.Overdue = Stuck, "it is past its deadline and its pod has not ended", true
 		return r
 	}
 	if pod.DeletionTimestamp == nil || !hasCondition(job, batchv1.JobFailureTarget, batchv1.JobFailed) {
 		return r
 	}
 	if now.After(pod.DeletionTimestamp.Time) {
-		r.phase, r.why, r.overdue = hung, "its pod is being deleted and does not end", true
+		r.State, r.Message, r.Overdue = Stuck, "its pod is being deleted and does not end", true
 		return r
 	}
-	r.until = earlier(r.until, pod.DeletionTimestamp.Time)
+	r.Until = earlier(r.Until, pod.DeletionTimestamp.Time)
 	return r
 }
 
 func observeWithoutPod(job *batchv1.Job, now time.Time) run {
 	if hasCondition(job, batchv1.JobComplete, batchv1.JobSuccessCriteriaMet) {
-		return run{phase: exited, why: "its pod has succeeded and is gone"}
+		return run{Status: Status{State: Finished, Message: "its pod has succeeded and is gone"}}
 	}
 	for _, condition := range job.Status.Conditions {
 		failed := condition.Type == batchv1.JobFailed || condition.Type == batchv1.JobFailureTarget
 		if failed && condition.Status == corev1.ConditionTrue {
-			return run{phase: vanished, why: words("the Job has failed and there is no pod: " + condition.Reason + " " + condition.Message)}
+			return lost("", words("the Job has failed and there is no pod: "+condition.Reason+" "+condition.Message))
 		}
 	}
 	if job.DeletionTimestamp != nil { // kept by our finalizer only; no pod is made any more
-		return run{phase: vanished, why: "somebody has deleted the Job, and there is no pod"}
+		return lost("", "somebody has deleted the Job, and there is no pod")
 	}
 	if end := endOf(job, now); !now.After(end) {
-		return run{until: end}
+		return run{Status: Status{State: Running, Until: end}}
 	}
-	return run{phase: vanished, why: "it is past its deadline and there is no pod", overdue: true}
+	return run{Status: Status{State: Lost, Message: "it is past its deadline and there is no pod", Overdue: true}}
+}
+
+func lost(node, message string) run {
+	return run{Status: Status{State: Lost, Node: node, Message: message}}
 }
 
 // IsOver says that the cluster is done with a Job, and has counted its pods.

@@ -30,7 +30,7 @@ type Settings struct {
 	Timeout time.Duration
 }
 
-// Spec is what one mount Job is to do.
+// Spec is what one Job is to do.
 type Spec struct {
 	Settings
 	FileSystemID string
@@ -38,19 +38,10 @@ type Spec struct {
 	Number int
 	// Aliases are the ids that the file system may carry as a copy of another.
 	Aliases []string
-	// Operations are a batch that Pack has chosen.
+	// Operations are a batch that Pack has chosen; a sweep Job has none.
 	Operations []operations.Operation
 	// AvoidNodes are those where the Job must not run, see NodesToAvoid.
 	AvoidNodes []string
-}
-
-// SweepSpec is what one sweep Job is to do.
-type SweepSpec struct {
-	Settings
-	FileSystemID string
-	Number       int
-	Aliases      []string
-	AvoidNodes   []string
 }
 
 func (s Settings) timeout() time.Duration {
@@ -61,7 +52,7 @@ func (s Settings) timeout() time.Duration {
 }
 
 // check refuses what would become part of a name or an argument and is not what it should be.
-func (s SweepSpec) check() error {
+func (s Spec) check() error {
 	if s.Namespace == "" || s.Image == "" {
 		return errors.New("a Job needs a namespace and an image")
 	}

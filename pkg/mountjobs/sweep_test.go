@@ -2,7 +2,6 @@ package mountjobs_test
 
 import (
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +15,7 @@ import (
 
 func newSweep(t testing.TB) *batchv1.Job {
 	t.Helper()
-	job, err := mountjobs.BuildSweep(mountjobs.SweepSpec{Settings: settings(), FileSystemID: fileSystem, Number: 1})
+	job, err := mountjobs.BuildSweep(mountjobs.Spec{Settings: settings(), FileSystemID: fileSystem, Number: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,10 +24,7 @@ func newSweep(t testing.TB) *batchv1.Job {
 }
 
 func TestReadSweep(t *testing.T) {
-	report, err := os.ReadFile("testdata/sweep-report.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := `{"removed":1234,"volumes":2,"kept":1,"next":"2026-01-02T03:04:05Z","error":"emptying: input/output error"}`
 	tests := map[string]struct {
 		pod     func(*corev1.Pod)
 		now     time.Duration
@@ -38,7 +34,7 @@ func TestReadSweep(t *testing.T) {
 	}{
 		"runs":                  {running, 0, mountjobs.Running, 0, ""},
 		"all that was due":      {ended(0, "Completed", `{"removed":7,"volumes":1,"kept":0}`), 0, mountjobs.Succeeded, 7, ""},
-		"some of it is left":    {ended(1, "Error", string(report)), 0, mountjobs.Finished, 1234, "input/output error"},
+		"some of it is left":    {ended(1, "Error", report), 0, mountjobs.Finished, 1234, "input/output error"},
 		"killed without a word": {ended(137, "Error", ""), 0, mountjobs.Lost, 0, "code 137"},
 		"done without a word":   {ended(0, "Completed", ""), 0, mountjobs.Succeeded, 0, ""},
 		"hangs":                 {running, time.Hour, mountjobs.Stuck, 0, "deadline"},
@@ -75,15 +71,12 @@ func TestSweepThatGotOn(t *testing.T) {
 	}
 }
 
-func TestReadSweepTellsTheNextOne(t *testing.T) {
-	report, err := os.ReadFile("testdata/sweep-report.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+func TestReadSweepReportsTheNextOne(t *testing.T) {
 	job := newSweep(t)
-	got, err := mountjobs.ReadSweep(job, []*corev1.Pod{newPod(job, ended(1, "Error", string(report)))}, created)
-	if want := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC); err != nil || !got.Swept.Next.Equal(want) {
-		t.Errorf("next is %s with error %v, want %s", got.Swept.Next, err, want)
+	report := `{"removed":1,"volumes":1,"kept":1,"next":"2026-01-02T03:04:05Z"}`
+	got, err := mountjobs.ReadSweep(job, []*corev1.Pod{newPod(job, ended(0, "Completed", report))}, created)
+	if want := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC); err != nil || !got.Next.Equal(want) {
+		t.Errorf("next is %s with error %v, want %s", got.Next, err, want)
 	}
 }
 

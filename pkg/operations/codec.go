@@ -13,8 +13,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// EncodeOperations writes a batch, short enough that a Job's annotation holds hundreds: what
-// all have in common is written once, and what follows from the rest is left out.
+// Encode writes a batch so compactly that a Job's annotation holds hundreds of operations: it
+// writes common values once, and leaves out what Decode can derive.
 func Encode(operations []Operation) ([]byte, error) {
 	batch := wireBatch{Operations: make([]wireOperation, len(operations))}
 	if len(operations) > 0 {
@@ -30,7 +30,7 @@ func Encode(operations []Operation) ([]byte, error) {
 		} else if wire.Cluster == "" {
 			return nil, fmt.Errorf("operation %d of %d names no cluster", i, len(operations))
 		}
-		wire.shorten(batch)
+		wire.compact(batch)
 		batch.Operations[i] = wire
 	}
 	data, err := marshal(batch)
@@ -43,8 +43,8 @@ func Encode(operations []Operation) ([]byte, error) {
 	return data, nil
 }
 
-// DecodeOperations reads what EncodeOperations wrote. A field that it does not know is an
-// error: an older mountjob must not do half of what a newer manager asks for.
+// Decode reads what Encode wrote. An unknown field is an error: an older mountjob must not carry
+// out half of what a newer manager wants.
 func Decode(data []byte) ([]Operation, error) {
 	if len(data) > wellknown.MaxOperationsBytes {
 		return nil, fmt.Errorf("operations of %d bytes, more than %d", len(data), wellknown.MaxOperationsBytes)
@@ -55,10 +55,7 @@ func Decode(data []byte) ([]Operation, error) {
 	}
 	operations := make([]Operation, len(batch.Operations))
 	for i, wire := range batch.Operations {
-		if wire.Cluster == "" {
-			wire.Cluster = batch.Cluster
-		}
-		if err := wire.lengthen(batch); err != nil {
+		if err := wire.expand(batch); err != nil {
 			return nil, fmt.Errorf("reading operation %d: %w", i, err)
 		}
 		operations[i] = Operation(wire.plainOperation)
@@ -68,11 +65,11 @@ func Decode(data []byte) ([]Operation, error) {
 
 type wireBatch struct {
 	Cluster string `json:"cluster,omitempty"` // of the operations that name none
-	// Record is that of all operations that have none of their own and do not say that they have
-	// no record at all: a burst of claims of one class has the same.
+	// Record is that of all operations without NoRecord that have none of their own. The claims of
+	// one class often have the same record.
 	Record json.RawMessage `json:"record,omitempty"`
-	// NamespaceUIDs and Class are those of the setups and restores, each only where it is the same
-	// in all of a namespace, or in all.
+	// NamespaceUIDs and Class are those of the setups and restores that have none of their own,
+	// where all in a namespace, or all, have the same.
 	NamespaceUIDs map[string]string `json:"nsUIDs,omitempty"`
 	Class         string            `json:"class,omitempty"`
 	Operations    []wireOperation   `json:"operations"`
@@ -82,13 +79,13 @@ type plainOperation Operation
 
 type wireOperation struct {
 	plainOperation
-	// Under, in place of Path, is the folder of a directory that is named <claim>-<claim uid>.
+	// Under replaces Path where the directory is named <claim>-<claim uid>: it is the parent.
 	Under string `json:"under,omitempty"`
-	// NoRecord says that there is none, not even the common one.
+	// NoRecord says that the operation has no record, not even the batch's.
 	NoRecord bool `json:"noRecord,omitempty"`
 }
 
-// common are the values that all setups and restores with the same key have.
+// common maps keys to the values that all setups and restores with that key have.
 func common(operations []Operation, of func(Operation) (key, value string)) map[string]string {
 	values := map[string]string{}
 	for _, operation := range operations {
@@ -105,10 +102,7 @@ func common(operations []Operation, of func(Operation) (key, value string)) map[
 	return values
 }
 
-// AddsOwner says that an operation makes its volume an owner.
-func (o Operation) AddsOwner() bool { return o.Kind == Setup || o.Kind == Restore }
-
-// commonRecord is the one that saves most when it is written once; nil if none does.
+// commonRecord is the record that saves most bytes when it is written once; nil if none does.
 func commonRecord(operations []Operation) json.RawMessage {
 	var best json.RawMessage
 	saved := map[string]int{}
@@ -127,7 +121,8 @@ func commonRecord(operations []Operation) json.RawMessage {
 	return best
 }
 
-func (w *wireOperation) shorten(batch wireBatch) {
+// compact removes what expand can restore.
+func (w *wireOperation) compact(batch wireBatch) {
 	if batch.Record != nil {
 		w.NoRecord = len(w.Record) == 0
 		if bytes.Equal(w.Record, batch.Record) {
@@ -142,20 +137,18 @@ func (w *wireOperation) shorten(batch wireBatch) {
 			w.Class = ""
 		}
 	}
-	if under, ok := strings.CutSuffix(w.Path, w.ownName()); ok {
-		w.Under, w.Path = under, ""
-		if under == "" {
-			w.Under = "/"
-		}
+	if parent, ok := strings.CutSuffix(w.Path, w.ownName()); ok {
+		w.Under, w.Path = cmp.Or(parent, "/"), ""
 	}
 	if w.Volume == wellknown.VolumePrefix+w.ClaimUID {
 		w.Volume = ""
 	}
 }
 
-func (w *wireOperation) lengthen(batch wireBatch) error {
+func (w *wireOperation) expand(batch wireBatch) error {
+	w.Cluster = cmp.Or(w.Cluster, batch.Cluster)
 	if w.NoRecord && len(w.Record) > 0 {
-		return errors.New("it has a record and says that it has none")
+		return errors.New("it has both record and noRecord")
 	}
 	if len(w.Record) == 0 && !w.NoRecord {
 		w.Record = batch.Record
@@ -164,24 +157,20 @@ func (w *wireOperation) lengthen(batch wireBatch) error {
 		w.NamespaceUID = cmp.Or(w.NamespaceUID, batch.NamespaceUIDs[w.Namespace])
 		w.Class = cmp.Or(w.Class, batch.Class)
 	}
-	w.NoRecord = false
 	if w.Under != "" && w.Path != "" {
 		return errors.New("it has both path and under")
 	}
 	if w.Under != "" {
 		w.Path = strings.TrimSuffix(w.Under, "/") + w.ownName()
-		w.Under = ""
 	}
-	if w.Volume == "" {
-		w.Volume = wellknown.VolumePrefix + w.ClaimUID
-	}
+	w.Volume = cmp.Or(w.Volume, wellknown.VolumePrefix+w.ClaimUID)
 	return nil
 }
 
-// ownName ends the path of a claim that shares its directory with nobody.
+// ownName ends the path of a claim that has a directory of its own.
 func (w *wireOperation) ownName() string { return "/" + w.Claim + "-" + w.ClaimUID }
 
-// marshal leaves <, > and & as they are: nothing here is HTML, and every byte counts.
+// marshal leaves <, > and & as they are: escaped they take six bytes each.
 func marshal(value any) ([]byte, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
@@ -197,7 +186,7 @@ func unmarshalStrictly(data []byte, into any) error {
 		return err
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something follows the JSON")
+		return errors.New("the JSON is followed by something else")
 	}
 	return nil
 }

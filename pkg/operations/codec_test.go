@@ -10,7 +10,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-func TestOperationsSurviveTheirEncoding(t *testing.T) {
+func TestDecodeReturnsWhatWasEncoded(t *testing.T) {
 	all := Operation{
 		Kind: Setup, Owner: owner("c1", "ns", 1), Path: "/a <&> ~ü/b",
 		Directory: Directory{Mode: "2770", UID: 1, GID: 2, AllocateGID: true, GIDMin: 3, GIDMax: 4},
@@ -45,12 +45,12 @@ func TestOperationsSurviveTheirEncoding(t *testing.T) {
 		t.Errorf("got  %+v\nwant %+v\nfrom %s", got, want, data)
 	}
 	if strings.Contains(string(data), `\u00`) {
-		t.Errorf("bytes are wasted: %s", data)
+		t.Errorf("characters are escaped: %s", data)
 	}
 }
 
-// A full Job of claims with default names fits its annotation.
-func TestAFullBatchFits(t *testing.T) {
+// The claims have names and records of ordinary length.
+func TestFullBatchFitsTheAnnotation(t *testing.T) {
 	var operations []Operation
 	for i := range wellknown.DefaultMountJobBatch {
 		uid := fmt.Sprintf("5f6fdb2c-9e3a-4b9f-9d3c-%012d", i)
@@ -69,24 +69,24 @@ func TestAFullBatchFits(t *testing.T) {
 	t.Logf("%d operations, %d bytes", len(operations), len(data))
 }
 
-func TestEncodeOperationsRefusesTooMany(t *testing.T) {
+func TestEncodeRefusesTooManyOperations(t *testing.T) {
 	if _, err := Encode(make([]Operation, 10_000)); err == nil {
 		t.Error("no error")
 	}
 }
 
-func TestDecodeOperationsRefuses(t *testing.T) {
+func TestDecodeRefuses(t *testing.T) {
 	for name, data := range map[string]string{
-		"nothing":                      "",
-		"half":                         `{"operations":[{"do":"setup"`,
-		"a list":                       `[]`,
-		"an unknown field":             `{"operations":[{"do":"setup","force":true}]}`,
-		"an unknown field of all":      `{"operations":[],"force":true}`,
-		"two places at once":           `{"operations":[{"do":"setup","path":"/a","under":"/b"}]}`,
-		"a record and none":            `{"operations":[{"do":"setup","record":{},"noRecord":true}]}`,
-		"something after it":           `{"operations":[]}{}`,
-		"more than an annotation has":  `{"operations":[]` + strings.Repeat(" ", wellknown.MaxOperationsBytes) + `}`,
-		"a number for the kind's name": `{"operations":[{"do":1}]}`,
+		"nothing":                       "",
+		"half":                          `{"operations":[{"do":"setup"`,
+		"a list":                        `[]`,
+		"an unknown field":              `{"operations":[{"do":"setup","force":true}]}`,
+		"an unknown field of the batch": `{"operations":[],"force":true}`,
+		"a path and a parent":           `{"operations":[{"do":"setup","path":"/a","under":"/b"}]}`,
+		"a record and noRecord":         `{"operations":[{"do":"setup","record":{},"noRecord":true}]}`,
+		"something after it":            `{"operations":[]}{}`,
+		"more than an annotation has":   `{"operations":[]` + strings.Repeat(" ", wellknown.MaxOperationsBytes) + `}`,
+		"a number for the kind's name":  `{"operations":[{"do":1}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, err := Decode([]byte(data)); err == nil {
@@ -96,7 +96,7 @@ func TestDecodeOperationsRefuses(t *testing.T) {
 	}
 }
 
-func FuzzDecodeOperations(f *testing.F) {
+func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"cluster":"c","operations":[{"do":"setup","under":"/ns","ns":"ns","claim":"a","uid":"u"}]}`))
 	f.Add([]byte(`{"cluster":"c","record":{"a":1},"operations":[{"do":"setup","uid":"u"},{"do":"cleanup","uid":"v","noRecord":true}]}`))
 	f.Add([]byte(`{"operations":[{"do":"cleanup","path":"/x","keep":"forever","record":{"a":1}}]}`))

@@ -10,9 +10,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// CheckPath says what keeps a path from being a volume's. A path that passes has one spelling
-// and means the same to every program; whether links lie on the way is looked at when it is
-// walked.
+// CheckPath says why a path cannot be a volume's. A path that passes has one spelling and means the
+// same to every program. Symbolic links are checked when mountjob walks the path.
 func CheckPath(p string) error {
 	switch {
 	case p == "":
@@ -44,18 +43,18 @@ func checkComponent(component string) error {
 	case len(component) > wellknown.MaxComponentBytes:
 		return fmt.Errorf("has a component of %d bytes, more than %d", len(component), wellknown.MaxComponentBytes)
 	case strings.HasPrefix(component, wellknown.OwnerPrefix):
-		return fmt.Errorf("has a component that starts with %s, as owners do", wellknown.OwnerPrefix)
+		return fmt.Errorf("has a component that starts with %s, which is reserved", wellknown.OwnerPrefix)
 	case strings.Contains(component, `\`):
 		return errors.New("has a backslash")
 	case !utf8.ValidString(component):
-		return errors.New("is not valid UTF-8") // JSON would change it on its way here
+		return errors.New("is not valid UTF-8") // JSON would replace the bytes: mountjob would get another path
 	case strings.ContainsFunc(component, unicode.IsControl):
 		return errors.New("has a control character")
 	}
 	return nil
 }
 
-// cut shortens s to at most n bytes, and never inside a character.
+// Truncate shortens s to at most n bytes, and never inside a character.
 func Truncate(s string, n int) string {
 	if len(s) <= n {
 		return s

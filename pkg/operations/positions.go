@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// positions are the places of operations in their batch, ascending; written "0-3,7".
+// positions are the indexes of operations in their batch, ascending; as JSON "0-3,7".
 type positions []int
 
-// maxPositions is more than a batch can hold, so that a hostile range takes no memory.
+// maxPositions is more than a batch can have. It bounds the memory that a forged range takes.
 const maxPositions = 1 << 16
 
 // MarshalJSON writes runs as ranges.
@@ -33,7 +33,8 @@ func (p positions) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out.String())
 }
 
-// UnmarshalJSON refuses what MarshalJSON would not write: disorder, overlap, emptiness.
+// UnmarshalJSON refuses what MarshalJSON does not write: no ranges, or ranges that overlap or do
+// not ascend.
 func (p *positions) UnmarshalJSON(data []byte) error {
 	var text string
 	if err := json.Unmarshal(data, &text); err != nil {

@@ -9,12 +9,13 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Report is what became of a batch: one Result for each operation, in the order of asking.
+// Report is what became of a batch: one Result for each operation, in the same order.
 type Report struct {
 	Results []Result
 }
 
-// RefusedReport says of every operation of a batch that it was not begun, because of result.
+// RefusedReport is the report of a batch that was not begun: every operation is NotDone, with the
+// reason and message of result.
 func RefusedReport(operations int, result Result) Report {
 	result.State = NotDone
 	return Report{Results: slices.Repeat([]Result{result}, operations)}
@@ -25,14 +26,14 @@ func (r Report) Succeeded() bool {
 	return !slices.ContainsFunc(r.Results, func(result Result) bool { return result.State != Done })
 }
 
-// wireReport is a report in a termination message.
+// wireReport is a report as JSON.
 //
 //	{"operations":4,"complete":true,"results":[
 //	  {"ops":"0","state":"failed","reason":"Nested","message":"…","owners":[{"volume":"pvc-1",…}]},
 //	  {"ops":"2-3","state":"done","gid":2000,"step":1}]}
 type wireReport struct {
 	Operations int `json:"operations"`
-	// Complete makes operations that are not listed done; otherwise nothing is known of them.
+	// Complete says that the operations that are not listed are done. Otherwise they are unknown.
 	Complete bool         `json:"complete"`
 	Results  []wireResult `json:"results,omitempty"`
 }
@@ -48,15 +49,15 @@ type wireResult struct {
 	Step int `json:"step,omitempty"`
 }
 
-// detail bounds what one result may say.
+// detail bounds what a report has of one result: bytes of its message, and owners.
 type detail struct{ message, owners int }
 
-// details are tried in turn, until a report fits: rather all results in few words than some in
-// many.
+// details are tried in turn, until a report fits: all results with short messages are worth more
+// than some with long ones.
 func details() []detail { return []detail{{640, 8}, {320, 4}, {160, 2}, {80, 1}, {80, 0}, {0, 0}} }
 
-// Encode writes the report into at most 4096 bytes, as valid JSON. What does not fit is left
-// out, and then the report is not complete.
+// Encode writes the report as JSON of at most 4096 bytes. What does not fit is left out, and then
+// the report is not complete.
 func (r Report) Encode() []byte {
 	for _, d := range details() {
 		if data, ok := r.encodeAll(d); ok {
@@ -66,14 +67,14 @@ func (r Report) Encode() []byte {
 	return r.encodeSome(details()[len(details())-1])
 }
 
-// encodeAll lists every result that is not silent.
+// encodeAll lists every result that is not implied.
 func (r Report) encodeAll(d detail) (data []byte, fits bool) {
 	report := wireReport{Operations: len(r.Results), Complete: true}
 	for _, listed := range r.grouped(d) {
 		if listed.State == Unknown {
 			return nil, false
 		}
-		if !r.Results[listed.Operations[0]].silent() {
+		if !r.Results[listed.Operations[0]].isImplied() {
 			report.Results = append(report.Results, listed)
 		}
 	}
@@ -81,12 +82,12 @@ func (r Report) encodeAll(d detail) (data []byte, fits bool) {
 	return data, err == nil && len(data) <= wellknown.MaxTerminationMessageBytes
 }
 
-// encodeSome lists what fits, the done ones too, since nobody can infer them. An operation that
-// was not done is as good as one that is not listed.
+// encodeSome lists what fits, also what is done, because the report does not imply it. What was not
+// done need not be listed: the manager repeats it like what is unknown.
 func (r Report) encodeSome(d detail) []byte {
 	report := wireReport{Operations: len(r.Results)}
 	groups := r.grouped(d)
-	slices.SortStableFunc(groups, func(a, b wireResult) int { return urgency(a) - urgency(b) })
+	slices.SortStableFunc(groups, func(a, b wireResult) int { return priority(a) - priority(b) })
 	best, _ := marshal(report)
 	for _, listed := range groups {
 		if listed.State == NotDone || listed.State == Unknown {
@@ -101,14 +102,15 @@ func (r Report) encodeSome(d detail) []byte {
 	return best
 }
 
-func urgency(w wireResult) int {
+// priority orders the results of a report that is not complete.
+func priority(w wireResult) int {
 	return slices.Index([]State{Done, Blocked, Failed, NotDone, Unknown}, w.State)
 }
 
-// grouped puts equal results together, and gids that ascend with their operations.
+// grouped combines equal results, and gids that ascend with their operations.
 func (r Report) grouped(d detail) []wireResult {
 	var groups []wireResult
-	index := map[string]int{} // what a result says -> its group
+	index := map[string]int{} // result as JSON -> its group
 	for i, result := range r.Results {
 		listed := trimmed(result, d)
 		key, _ := marshal(listed)
@@ -127,7 +129,7 @@ func trimmed(result Result, d detail) wireResult {
 	listed := wireResult{State: result.State, Reason: result.Reason, GID: result.GID}
 	listed.Message = Truncate(result.Message, d.message)
 	if result.State == Blocked {
-		d.owners = max(d.owners, 1) // or the asker could not go on
+		d.owners = max(d.owners, 1) // without an owner, the manager could not release it
 	}
 	for _, owner := range result.Owners[:min(len(result.Owners), d.owners)] {
 		listed.Owners = append(listed.Owners, Owner{
@@ -138,7 +140,7 @@ func trimmed(result Result, d detail) wireResult {
 	return listed
 }
 
-// joinSteps makes one line of gids that were allocated one after the other.
+// joinSteps combines gids that were allocated one after the other.
 func joinSteps(groups []wireResult) []wireResult {
 	var joined []wireResult
 	for _, next := range groups {
@@ -162,8 +164,8 @@ func (w wireResult) onlyGID() bool {
 	return w.State == Done && w.GID != 0 && w.Reason == "" && w.Message == "" && len(w.Owners) == 0
 }
 
-// DecodeReport reads the report of a batch of so many operations. A report that is damaged in
-// any way is an error, and leaves every operation Unknown.
+// DecodeReport reads the report of a batch with that number of operations. A report that is damaged
+// in any way is an error, and every operation is Unknown.
 func DecodeReport(message []byte, operations int) (Report, error) {
 	unknown := Report{Results: make([]Result, max(operations, 0))}
 	report, err := decodeReport(message, operations)
@@ -182,11 +184,11 @@ func decodeReport(message []byte, operations int) (Report, error) {
 		return Report{}, err
 	}
 	if wire.Operations != operations || operations < 0 {
-		return Report{}, fmt.Errorf("it is of %d operations", wire.Operations)
+		return Report{}, fmt.Errorf("it reports %d operations", wire.Operations)
 	}
 	report := Report{Results: make([]Result, operations)}
 	for _, listed := range wire.Results {
-		if err := report.put(listed); err != nil {
+		if err := report.set(listed); err != nil {
 			return Report{}, err
 		}
 	}
@@ -200,19 +202,19 @@ func decodeReport(message []byte, operations int) (Report, error) {
 	return report, nil
 }
 
-// put enters what one line says of its operations.
-func (r Report) put(listed wireResult) error {
+// set gives the operations of a listed result that result.
+func (r Report) set(listed wireResult) error {
 	switch listed.State {
 	case Done, Failed, Blocked, NotDone:
 	default:
 		return fmt.Errorf("it has the state %q", Truncate(string(listed.State), 64))
 	}
 	if listed.GID < 0 || listed.GID > MaxID || listed.Step < 0 || listed.Step > 1 {
-		return errors.New("it has a gid that cannot be")
+		return errors.New("it has an invalid gid")
 	}
 	for nth, i := range listed.Operations {
 		if i >= len(r.Results) || r.Results[i].State != Unknown {
-			return fmt.Errorf("it lists operation %d, which is not there or listed already", i)
+			return fmt.Errorf("it lists operation %d, which does not exist or is listed already", i)
 		}
 		r.Results[i] = Result{
 			State: listed.State, Reason: listed.Reason, Message: listed.Message,

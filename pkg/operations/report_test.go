@@ -10,7 +10,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-func TestReportsSurviveTheirEncoding(t *testing.T) {
+func TestDecodeReportReturnsWhatWasEncoded(t *testing.T) {
 	blocker := owner("c2", "ns", 7)
 	tests := map[string][]Result{
 		"none":     {},
@@ -42,9 +42,9 @@ func TestReportsSurviveTheirEncoding(t *testing.T) {
 	}
 }
 
-// Whatever a full batch has to tell, the report is valid, short enough, and never says more than
-// is so.
-func TestReportsAreBounded(t *testing.T) {
+// Whatever the results of a full batch are, the report is valid and short enough, and each result in
+// it is true.
+func TestEncodedReportIsBoundedAndTrue(t *testing.T) {
 	long := strings.Repeat("<é\x00\"", 1000)
 	someone := func(i int) []Owner {
 		return []Owner{{Volume: fmt.Sprintf("%d%s", i, long), Cluster: long, Namespace: long, Claim: long, ClaimUID: long}}
@@ -52,7 +52,7 @@ func TestReportsAreBounded(t *testing.T) {
 	tests := map[string]struct {
 		result   func(i int) Result
 		complete bool
-		told     int // at least so many operations must be known afterwards
+		listed   int // at least so many operations must not be Unknown
 	}{
 		"gids in a row":         {func(i int) Result { return Result{State: Done, GID: 2000 + i} }, true, 512},
 		"one gid for all":       {func(int) Result { return Result{State: Done, GID: 2000} }, true, 512},
@@ -90,22 +90,22 @@ func TestReportsAreBounded(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v in %s", err, message)
 			}
-			told := 0
+			listed := 0
 			for i, result := range got.Results {
 				want := report.Results[i]
 				if result.State == Unknown {
 					continue
 				}
-				told++
+				listed++
 				if result.State != want.State || result.Reason != want.Reason || result.GID != want.GID {
 					t.Fatalf("operation %d: got %+v, want %+v", i, result, want)
 				}
 				if want.State == Blocked && len(result.Owners) == 0 {
-					t.Fatalf("operation %d is blocked by nobody", i)
+					t.Fatalf("operation %d is blocked, and no owner is listed", i)
 				}
 			}
-			if told < tt.told {
-				t.Errorf("%d operations are known, want %d: %s", told, tt.told, message)
+			if listed < tt.listed {
+				t.Errorf("%d operations are known, want %d: %s", listed, tt.listed, message)
 			}
 		})
 	}
@@ -191,7 +191,7 @@ func FuzzDecodeReport(f *testing.F) {
 			}
 		}
 		if err == nil && len(report.Encode()) > wellknown.MaxTerminationMessageBytes {
-			t.Error("it cannot be written again")
+			t.Error("the report, encoded again, is too long")
 		}
 	})
 }

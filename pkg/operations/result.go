@@ -5,20 +5,20 @@ type State string
 
 // The states of an operation.
 const (
-	// Unknown: nobody said. It may have been done; doing it again is harmless.
+	// Unknown: the report does not say. The operation may be done; repeating it is harmless.
 	Unknown State = ""
-	// Done: what was asked for holds.
+	// Done: the operation succeeded, now or earlier.
 	Done State = "done"
-	// Failed: the reason and the message say why; nothing was taken away.
+	// Failed: Reason and Message say why. No data was removed.
 	Failed State = "failed"
-	// Blocked: a cleanup has begun to leave, but Owners of the same cluster are still there. It
-	// goes on when it is asked again.
+	// Blocked: a cleanup has begun, but Owners of the same cluster own the directory, too. It is
+	// finished by another cleanup.
 	Blocked State = "blocked"
-	// NotDone: the batch was stopped before or in the middle of it.
+	// NotDone: the batch was stopped before the operation, or in the middle of it.
 	NotDone State = "notDone"
 )
 
-// Reason is a stable word for programs; the message beside it is for people.
+// Reason is for programs, the message beside it for people.
 type Reason string
 
 // Reasons why an operation was refused.
@@ -40,7 +40,7 @@ const (
 	LedgerDamaged         Reason = "LedgerDamaged"
 )
 
-// Reasons of a moment; the same operation can succeed later.
+// Reasons that may pass: the same operation can succeed later.
 const (
 	Changed          Reason = "Changed"
 	NoSpace          Reason = "NoSpace"
@@ -51,21 +51,21 @@ const (
 	Locked           Reason = "Locked"
 )
 
-// Reasons why nothing at all was touched.
+// Reasons why mountjob did not touch the mounted file system at all.
 const (
 	NotNFS          Reason = "NotNFS"
 	WrongFileSystem Reason = "WrongFileSystem"
 )
 
-// Reasons beside Done: a cleanup dropped its owner, and the directory is where it was.
+// Reasons beside Done: a cleanup dropped its owner, and did not move the directory.
 const (
 	// StillOwned: Owners have it now.
 	StillOwned Reason = "StillOwned"
-	// Retained: an earlier volume's data is there, which was retained.
+	// Retained: it has the retained data of an earlier volume.
 	Retained Reason = "Retained"
-	// NotMade: it was there before any volume was.
+	// NotMade: it existed before any volume had it.
 	NotMade Reason = "NotMade"
-	// NotOwned: the volume's own entry is not there, or is one of another cluster or claim.
+	// NotOwned: the ledger has no entry for the volume, or one of another cluster or claim.
 	NotOwned Reason = "NotOwned"
 )
 
@@ -74,13 +74,14 @@ type Result struct {
 	State   State
 	Reason  Reason
 	Message string
-	// Owners are in the way, or keep the directory; those of the asker's cluster first.
+	// Owners prevented the operation, or keep the directory; those of the operation's cluster come
+	// first.
 	Owners []Owner
-	// GID is the group that belongs to the directory of a setup or restore; 0 is none.
+	// GID is the allocated group of the directory of a setup or restore; 0 is none.
 	GID int
 }
 
-// silent says that a result needs no telling when all the others are told.
-func (r Result) silent() bool {
+// isImplied says that a complete report need not list the result.
+func (r Result) isImplied() bool {
 	return r.State == Done && r.Reason == "" && r.Message == "" && len(r.Owners) == 0 && r.GID == 0
 }

@@ -78,7 +78,7 @@ func TestPathsAreRefused(t *testing.T) {
 		"an annotation with a line's end":           {"${.PVC.annotations.a}", "x\ny", `the path "/x\ny" has a control character`},
 		"an annotation in the ledger":               {"${.PVC.annotations.a}", ".efs-stunnel/owners", `the path "/.efs-stunnel/owners" is in /.efs-stunnel, where no volume may be`},
 		"an annotation that is the ledger":          {"${.PVC.annotations.a}", ".efs-stunnel", `the path "/.efs-stunnel" is in /.efs-stunnel, where no volume may be`},
-		"an annotation that looks like an owner":    {"${.PVC.namespace}/${.PVC.annotations.a}", "@pvc-1", `the path "/team/@pvc-1" has a component that starts with @, as owners do`},
+		"an annotation that looks like an owner":    {"${.PVC.namespace}/${.PVC.annotations.a}", "@pvc-1", `the path "/team/@pvc-1" has a component that starts with @, which is reserved`},
 		"an annotation that is too long":            {"${.PVC.annotations.a}", strings.Repeat("x", 256), `the path "/` + strings.Repeat("x", 255) + `" has a component of 256 bytes, more than 255`},
 	}
 	for name, tt := range tests {
@@ -109,7 +109,7 @@ func TestParsePatternRefuses(t *testing.T) {
 		"a pattern that ends in a slash":       {"${.PVC.name}/", `the path "/x/" has an empty component`},
 		"a pattern that leads up":              {"../${.PVC.name}", `the path "/../x" has the component ..`},
 		"a pattern that leads into the ledger": {".efs-stunnel/${.PVC.name}", `the path "/.efs-stunnel/x" is in /.efs-stunnel, where no volume may be`},
-		"a pattern that makes owners":          {"@${.PVC.name}", `the path "/@x" has a component that starts with @, as owners do`},
+		"a pattern that makes owners":          {"@${.PVC.name}", `the path "/@x" has a component that starts with @, which is reserved`},
 		"a pattern with a backslash":           {`a\${.PVC.name}`, `the path "/a\\x" has a backslash`},
 	}
 	for name, tt := range tests {

@@ -36,7 +36,7 @@ func realJobs(w *world.World) map[string]*batchv1.Job {
 		if err != nil {
 			w.Fatal(err)
 		}
-		sweep, err := mountjobs.BuildSweep(mountjobs.SweepSpec{Settings: settings, FileSystemID: "fs-1", Number: 1})
+		sweep, err := mountjobs.BuildSweep(mountjobs.Spec{Settings: settings, FileSystemID: "fs-1", Number: 1})
 		if err != nil {
 			w.Fatal(err)
 		}

@@ -172,7 +172,7 @@ func (c *Controller) applySweep(ctx context.Context, w world, p plan) error {
 	if !s.begin {
 		return nil
 	}
-	job, err := mountjobs.BuildSweep(mountjobs.SweepSpec{
+	job, err := mountjobs.BuildSweep(mountjobs.Spec{
 		Settings: c.options.Jobs, FileSystemID: w.id, Aliases: c.options.Aliases[w.id],
 		Number:     mountjobs.NextNumber(mountjobs.Sweep, w.id, w.named),
 		AvoidNodes: mountjobs.NodesToAvoid(w.failedNodes(), w.agents),
@@ -323,7 +323,7 @@ func (c *Controller) claimOf(o operations.Operation) *corev1.PersistentVolumeCla
 // tellBegun announces provisioning; a retry is no news.
 func (c *Controller) tellBegun(job string, batch []operations.Operation) {
 	for _, o := range batch {
-		if o.Adopt || o.Kind != operations.Setup && o.Kind != operations.Restore || volumes.AttemptOf(o) > 1 {
+		if o.Adopt || !o.AddsOwner() || volumes.AttemptOf(o) > 1 {
 			continue
 		}
 		if claim := c.claimOf(o); claim != nil {

@@ -31,7 +31,7 @@ func mounted(number int, change ...func(*mountJob)) mountJob {
 			ObjectMeta: metav1.ObjectMeta{Name: name.String(), CreationTimestamp: metav1.NewTime(ago(2 * time.Minute))},
 			Status:     batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}},
 		},
-		outcome: mountjobs.Outcome{Name: name, State: mountjobs.Succeeded, Ended: ago(time.Minute), Node: "a"},
+		outcome: mountjobs.Outcome{Status: mountjobs.Status{Name: name, State: mountjobs.Succeeded, Ended: ago(time.Minute), Node: "a"}},
 		pods:    []*corev1.Pod{{}},
 		fresh:   true,
 		used:    true,
@@ -69,7 +69,7 @@ func on(node string, state mountjobs.State) func(*mountJob) {
 func swept(created time.Time, state mountjobs.State, next time.Time, fresh bool) sweepJob {
 	return sweepJob{
 		job:     &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "efs-sweep-" + fileSystem + "-00001", CreationTimestamp: metav1.NewTime(created)}},
-		outcome: mountjobs.SweepOutcome{State: state, Swept: operations.Swept{Next: next}},
+		outcome: mountjobs.SweepOutcome{Status: mountjobs.Status{State: state}, SweepReport: operations.SweepReport{Swept: operations.Swept{Next: next}}},
 		fresh:   fresh,
 	}
 }

@@ -57,8 +57,8 @@ func (b *batch) cleanup(ctx context.Context, op operations.Operation) (operation
 	return b.leaveTo(ctx, op, s)
 }
 
-// notOwned tells the asker why there is nothing to clean, unless the operation is a repeated one
-// whose first report was lost.
+// notOwned reports why there is nothing to clean up, unless the operation is a repeated one whose
+// first report was lost.
 func (b *batch) notOwned(ctx context.Context, op operations.Operation, s site) (operations.Result, error) {
 	if err := b.ledger.prune(ctx, op.Path); err != nil { // the first run may have died before that
 		return operations.Result{}, err
@@ -107,7 +107,7 @@ func (b *batch) nothingBelow(ctx context.Context, op operations.Operation) error
 	return refuse(operations.Nested, "%s stays: %s inside it belongs to %s", quote(op.Path), quote(at), e).of(e.owner())
 }
 
-// oursFirst puts the owners of the cluster first: those the asker can do something about.
+// oursFirst puts the owners of the cluster first: the manager can release those.
 func oursFirst(owners []*entry, cluster string) []*entry {
 	var ours, theirs []*entry
 	for _, owner := range owners {
@@ -136,7 +136,7 @@ func stillRetained(op operations.Operation, e *entry) operations.Result {
 const maxOwners = 8
 
 // leaveTo leaves the directory to its other owners, with the right to take it away. An owner of
-// the same cluster may be one that is only remembered, which the asker alone can find out.
+// the same cluster may be one whose volume no longer exists, which only the manager can find out.
 func (b *batch) leaveTo(ctx context.Context, op operations.Operation, s site) (operations.Result, error) {
 	stay := oursFirst(s.others, op.Cluster)
 	if stay[0].Cluster == op.Cluster && !op.LeaveToOthers {

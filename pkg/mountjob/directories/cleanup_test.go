@@ -66,7 +66,7 @@ func TestCleanupOfASharedDirectory(t *testing.T) {
 	}
 }
 
-// The owner that blocks may be one that is only remembered: the asker releases it, and the same
+// The owner that blocks may be one whose volume no longer exists: the manager releases it, and the same
 // cleanup goes on, in one batch and whatever the order of asking. The data was retained, so it stays.
 func TestBlockedCleanupGoesOnAfterARelease(t *testing.T) {
 	w := newWorld(t)

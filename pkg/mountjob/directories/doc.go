@@ -1,9 +1,8 @@
-// Package directories does what a mount Job is for: it makes, hands over, takes away and gives
-// back the directories of volumes on one mounted file system.
+// Package directories is the engine of mountjob: it makes, removes and restores the directories of
+// volumes on one mounted file system, and keeps the ledger of their owners.
 //
-// The asker describes each wish as an Operation; FileSystem.Run carries out a batch of them and
-// answers with a Report, which fits a pod's termination message. FileSystem.Sweep empties the
-// trash. Repeating either is harmless, whatever line the last run stopped at.
+// FileSystem.Run carries out a batch of operations and returns their report. FileSystem.Sweep
+// empties the trash. Repeating either is harmless, whatever line the last run stopped at.
 //
 // # On the file system
 //
@@ -16,7 +15,7 @@
 //	/.efs-stunnel/trash/<volume>        a deleted directory; an earlier life is kept beside
 //	                                    a later one, which is then <volume>~2, ~3, …
 //	/.efs-stunnel/trash/@<volume>       whose it was, and how long it is kept (JSON)
-//	/.efs-stunnel/trash/@@sweeping/     what nobody can have back any more
+//	/.efs-stunnel/trash/@@sweeping/     what no restore can find any more
 //	/.efs-stunnel/due/<time>/<name>     <name> in the trash may be removed then, by the server's
 //	                                    clock; also at-once and never
 //	/.efs-stunnel/due/checked.…         when a large trash was compared with that index, and what
@@ -30,6 +29,6 @@
 //
 // Tenants write inside their volumes, and a path may lead through what was once theirs. So a
 // path is walked one component at a time, through a handle on each directory; a component that
-// is a symbolic link, or that was exchanged between look and use, ends the operation. os.Root
+// is a symbolic link, or that was replaced between check and use, ends the operation. os.Root
 // alone would follow a link that stays inside the file system, into another tenant's data.
 package directories

@@ -10,19 +10,17 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
-// failure is an error that knows its reason.
+// failure is an error whose result is known.
 type failure struct {
-	reason  operations.Reason
-	message string
-	owners  []operations.Owner
-	err     error
+	operations.Result
+	err error
 }
 
-func (f *failure) Error() string { return f.message }
+func (f *failure) Error() string { return f.Message }
 func (f *failure) Unwrap() error { return f.err }
 
 func refuse(reason operations.Reason, format string, args ...any) *failure {
-	return &failure{reason: reason, message: fmt.Sprintf(format, args...)}
+	return &failure{Result: operations.Result{State: operations.Failed, Reason: reason, Message: fmt.Sprintf(format, args...)}}
 }
 
 func (f *failure) because(err error) *failure {
@@ -31,7 +29,7 @@ func (f *failure) because(err error) *failure {
 }
 
 func (f *failure) of(owners ...operations.Owner) *failure {
-	f.owners = owners
+	f.Owners = owners
 	return f
 }
 
@@ -53,15 +51,15 @@ func ResultOf(err error) operations.Result {
 		return operations.Result{State: operations.NotDone, Reason: operations.Stopped, Message: stopMessage(stop.cause)}
 	}
 	if f := (*failure)(nil); errors.As(err, &f) {
-		return operations.Result{State: operations.Failed, Reason: f.reason, Message: f.message, Owners: f.owners}
+		return f.Result
 	}
 	reason, advice := classify(err)
 	return operations.Result{State: operations.Failed, Reason: reason, Message: err.Error() + ": " + advice}
 }
 
-// isRefusal says that an error is an answer, ours or the server's, and that nothing was done. Any
-// other may hide that all was: a soft mount gives up on an answer, and a rename that is sent
-// again does not find what it has already moved.
+// isRefusal says that mountjob or the server refused, so that nothing was done. After any other
+// error everything may be done: a soft mount gives up waiting for the reply, and a rename that is
+// sent again does not find what it has already moved.
 func isRefusal(err error) bool {
 	if f := (*failure)(nil); errors.As(err, &f) {
 		return true
@@ -81,7 +79,7 @@ func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// classify finds the reason in what the kernel said.
+// classify derives the reason from the kernel's error.
 func classify(err error) (reason operations.Reason, advice string) {
 	switch {
 	case isNoSpace(err):

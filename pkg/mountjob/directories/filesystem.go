@@ -16,7 +16,7 @@ import (
 
 // Options say which file system is expected, and what time it is here.
 type Options struct {
-	// FileSystemID is the file system that the asker means.
+	// FileSystemID is the file system that must be mounted.
 	FileSystemID string
 	// Aliases are ids whose marker is right too: the file system is a copy of theirs.
 	Aliases []string

@@ -152,7 +152,8 @@ func (g *gids) list() error {
 	return nil
 }
 
-// read says for whom a gid was given; a file that cannot be read is for nobody who asks.
+// read says for whom a gid was given. A file that cannot be read gives the zero value, which no
+// operation matches.
 func (g *gids) read(gid int) grant {
 	var to grant
 	name := strconv.Itoa(gid)

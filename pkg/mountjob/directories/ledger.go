@@ -87,7 +87,7 @@ func (l *ledger) load(ctx context.Context, p string) (*node, error) {
 
 func isNoDirectory(err error) bool {
 	refusal := (*failure)(nil)
-	return errors.As(err, &refusal) && (refusal.reason == operations.NotADirectory || refusal.reason == operations.SymlinkInPath)
+	return errors.As(err, &refusal) && (refusal.Reason == operations.NotADirectory || refusal.Reason == operations.SymlinkInPath)
 }
 
 // entries are those of a path, by volume: first the owners that stay, then those that leave, then

@@ -8,7 +8,7 @@ import (
 )
 
 // An owner that leaves protects the directory, because its cleanup may have been called off. Owners
-// that leave together go one after the other once the asker says that other volumes exist.
+// that leave together go one after the other once the manager says that other volumes exist.
 func TestOwnersThatLeaveTogether(t *testing.T) {
 	w := newWorld(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)

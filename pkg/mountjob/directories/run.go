@@ -165,7 +165,7 @@ func (b *batch) do(ctx context.Context, operation operations.Operation) operatio
 // forget drops what is known after an error that leaves in doubt what was written. A refusal
 // does not: in a batch with many, everything would be read again for each.
 func (b *batch) forget(err error) {
-	if refusal := (*failure)(nil); errors.As(err, &refusal) && refusal.reason != operations.Changed {
+	if refusal := (*failure)(nil); errors.As(err, &refusal) && refusal.Reason != operations.Changed {
 		return
 	}
 	b.ledger.forget()
