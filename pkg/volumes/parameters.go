@@ -1,7 +1,6 @@
 package volumes
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -117,7 +116,7 @@ func (c *Class) rangeContradictions(given map[string]string) []string {
 			findings = append(findings, fmt.Sprintf("parameter %s is %q: %s", end.key, given[end.key], wantAllocatedGID()))
 		}
 	}
-	lowest, highest := cmp.Or(c.Directory.GIDMin, wellknown.DefaultGIDMin), cmp.Or(c.Directory.GIDMax, wellknown.DefaultGIDMax)
+	lowest, highest := c.Directory.GIDRange()
 	switch {
 	case lowest <= highest || len(findings) > 0:
 	case c.Directory.GIDMin == 0:

@@ -3,19 +3,14 @@ package volumes
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
-
-// maxID is the highest uid and gid that a pod can have.
-const maxID = math.MaxInt32
 
 // boolean takes what YAML and Go write, and nothing that only looks like it: a class that says
 // "no" must not mean yes.
@@ -32,8 +27,8 @@ func boolean(field func(*Class) *bool) func(*Class, string) error {
 func number(lowest int64, field func(*Class) *int) func(*Class, string) error {
 	return func(c *Class, value string) error {
 		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil || n < lowest || n > maxID {
-			return fmt.Errorf("write a number from %d to %d", lowest, maxID)
+		if err != nil || n < lowest || n > operations.MaxID {
+			return fmt.Errorf("write a number from %d to %d", lowest, operations.MaxID)
 		}
 		*field(c) = int(n)
 		return nil
@@ -53,7 +48,7 @@ func allocatedGID(field func(*Class) *int) func(*Class, string) error {
 }
 
 func wantAllocatedGID() string {
-	return fmt.Sprintf(`write a number from %d to %d, or from %d with allow_low_gids: "true"`, wellknown.DefaultGIDMin, maxID, wellknown.LowestGIDMin)
+	return fmt.Sprintf(`write a number from %d to %d, or from %d with allow_low_gids: "true"`, wellknown.DefaultGIDMin, operations.MaxID, wellknown.LowestGIDMin)
 }
 
 func setAdoptExisting(c *Class, value string) error {
@@ -136,9 +131,6 @@ func setKeepDeleted(c *Class, value string) error {
 
 // isKeep says whether a value tells how long something is kept.
 func isKeep(value string) bool {
-	if value == wellknown.KeepDeletedForever {
-		return true
-	}
-	keep, err := time.ParseDuration(value)
-	return err == nil && keep >= 0
+	_, _, err := operations.ParseKeep(value)
+	return value != "" && err == nil
 }

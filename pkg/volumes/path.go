@@ -3,7 +3,6 @@ package volumes
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,18 +20,7 @@ func directoryName(claim *corev1.PersistentVolumeClaim) string {
 	if name, ok := matchLabels(claim)[wellknown.LabelVolumeName]; ok {
 		return name
 	}
-	return cutName(claim.Name, wellknown.MaxClaimNameBytes) + "-" + string(claim.UID)
-}
-
-// cutName is cut without a mark: the uid after it tells names apart.
-func cutName(name string, n int) string {
-	if len(name) <= n {
-		return name
-	}
-	for n > 0 && !utf8.RuneStart(name[n]) {
-		n--
-	}
-	return name[:n]
+	return operations.Truncate(claim.Name, wellknown.MaxClaimNameBytes) + "-" + string(claim.UID)
 }
 
 // path is where a claim's directory is, counted from the file system's root. Components that

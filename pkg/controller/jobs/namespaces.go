@@ -45,5 +45,5 @@ func (c *Controller) withNamespaceUIDs(ctx context.Context, ops []operations.Ope
 
 // needsNamespace says that an operation enters an owner whose claim is there.
 func (c *Controller) needsNamespace(o operations.Operation) bool {
-	return (o.Kind == operations.Setup || o.Kind == operations.Restore) && c.claimOf(o) != nil
+	return o.AddsOwner() && c.claimOf(o) != nil
 }

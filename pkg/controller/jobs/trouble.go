@@ -135,7 +135,7 @@ func (c *Controller) tellOwner(o operations.Operation, text string) {
 }
 
 func (c *Controller) subjectOf(o operations.Operation) (subject tell.Object, reason string) {
-	if (o.Kind == operations.Setup || o.Kind == operations.Restore) && !o.Adopt {
+	if o.AddsOwner() && !o.Adopt {
 		if claim := c.claimOf(o); claim != nil {
 			return claim, wellknown.EventProvisioningFailed
 		}

@@ -80,7 +80,7 @@ func (s State) planNext(last Attempt, begun bool) ClaimPlan {
 }
 
 func isProvisioning(o operations.Operation) bool {
-	return (o.Kind == operations.Setup || o.Kind == operations.Restore) && !o.Adopt
+	return o.AddsOwner() && !o.Adopt
 }
 
 func isProvisioningOrCleanup(o operations.Operation) bool { return isProvisioning(o) || isCleanup(o) }

@@ -148,8 +148,7 @@ func (v *View) holders(path, except string) []string {
 func makers(o mountjobs.Outcome, path, except string) iter.Seq[operations.Operation] {
 	return func(yield func(operations.Operation) bool) {
 		for i, operation := range o.Operations {
-			takes := operation.Kind == operations.Setup || operation.Kind == operations.Restore
-			if takes && operation.Path == path && operation.Volume != except && o.Report.Results[i].State != operations.Failed && !yield(operation) {
+			if operation.AddsOwner() && operation.Path == path && operation.Volume != except && o.Report.Results[i].State != operations.Failed && !yield(operation) {
 				return
 			}
 		}
