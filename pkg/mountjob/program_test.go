@@ -137,7 +137,10 @@ func TestRunDoesNotHangWithTheFileSystem(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, setup("pvc-1", "/team/data"))
 				server := make(chan struct{})
-				defer close(server)
+				defer func() {
+					close(server)
+					synctest.Wait() // for the work, before the folder is removed
+				}()
 				w.hang = server
 				ctx, terminate := context.WithTimeout(t.Context(), time.Minute)
 				defer terminate()
