@@ -281,7 +281,7 @@ func (c *Controller) lookAtVolumesOf(fileSystemID string) {
 
 // sync looks at one claim and does what is to be done.
 func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Duration, err error) {
-	state, plan := c.view.Decide(uid)
+	state, plan := c.decideAbout(uid)
 	err = c.apply(ctx, state, plan)
 	if errors.Is(err, errBehind) {
 		return catchUp, nil
@@ -294,8 +294,16 @@ const catchUp = 100 * time.Millisecond
 
 // decide has the jobs loop know which operations a claim waits for.
 func (c *Controller) decide(_ context.Context, uid types.UID) (again time.Duration, err error) {
-	c.view.Decide(uid)
+	c.decideAbout(uid)
 	return 0, nil
+}
+
+func (c *Controller) decideAbout(uid types.UID) (lifecycle.State, lifecycle.Plan) {
+	state, plan := c.view.Decide(uid)
+	for _, wanted := range plan.Waiting() {
+		c.view.OnWanted(wanted.FileSystemID)
+	}
+	return state, plan
 }
 
 // recheck is how long a decision stands that may change without an event about the claim: it waits

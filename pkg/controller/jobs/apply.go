@@ -25,6 +25,10 @@ import (
 // catchUp is how long a cache may be behind, most of the time.
 const catchUp = 100 * time.Millisecond
 
+// dropDelay is the wait after operations were dropped because claims or volumes, read live, are not as
+// the cache has them.
+const dropDelay = time.Second
+
 // apply is the only writer of this loop.
 func (c *Controller) apply(ctx context.Context, w world, p plan) (again time.Duration, err error) {
 	if !p.again.IsZero() {
@@ -114,7 +118,7 @@ func (c *Controller) start(ctx context.Context, w world, p plan) (again time.Dur
 
 // pack chooses the operations of the next Job first, and reads live what concerns those: reading
 // all that wait would cost as much for each Job as for all of them together. again is not zero if
-// nothing is left of the chosen ones while others wait.
+// nothing is left of the chosen ones.
 func (c *Controller) pack(ctx context.Context, due []lifecycle.Wanted) (packed mountjobs.Packed, again time.Duration, err error) {
 	waiting := make([]operations.Operation, len(due))
 	for i, wanted := range due {
@@ -130,8 +134,8 @@ func (c *Controller) pack(ctx context.Context, due []lifecycle.Wanted) (packed m
 		return mountjobs.Packed{}, 0, err
 	}
 	packed = c.packFit(ops) // with owners to release, and with uids, they may be too many
-	if len(packed.Batch) == 0 && len(chosen.Left) > 0 {
-		again = catchUp
+	if len(packed.Batch) == 0 && len(due) > 0 {
+		again = dropDelay
 	}
 	return packed, again, nil
 }

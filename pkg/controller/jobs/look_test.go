@@ -67,3 +67,18 @@ func TestSeriesOfAFileSystemThatIsGone(t *testing.T) {
 		t.Errorf("%q are remembered", left)
 	}
 }
+
+// TestVolumeOfTwoClaimsIsCleanedUpOnce: its name is that of one claim's volume, its claimRef names another.
+func TestVolumeOfTwoClaimsIsCleanedUpOnce(t *testing.T) {
+	l := newLoop(t)
+	volume := releasedVolume(1, fileSystem)
+	volume.Spec.ClaimRef.UID = claimNumber(2)
+	add(t, l.view.Caches.Volumes.GetStore(), volume)
+	add(t, l.view.Caches.Volumes.GetStore(), releasedVolume(3, fileSystem))
+	for n := range 4 {
+		l.view.Decide(claimNumber(n))
+	}
+	if p := decide(l.observe(fileSystem)); len(p.due) != 2 {
+		t.Errorf("got %d operations, want one for each volume: %+v", len(p.due), p.due)
+	}
+}

@@ -79,7 +79,8 @@ func (p *plan) planNext(w world) {
 		}
 		p.due = append(p.due, wanted)
 	}
-	p.due = p.holdBackRestores(p.due, w.now)
+	// A volume that names two claims, in its name and in its claimRef, is decided about for both.
+	p.due = p.holdBackRestores(slices.CompactFunc(p.due, isSame), w.now)
 	if len(p.due) == 0 {
 		return
 	}

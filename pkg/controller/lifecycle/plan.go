@@ -121,12 +121,12 @@ func Decide(s State) Plan {
 
 // IsUnsettled says that the decision may change without an event about the claim or the file systems.
 func (p ClaimPlan) IsUnsettled() bool {
-	return p.Refusal != "" || p.Wait != "" && !p.LookAgain || p.Conflict != "" || p.Wanted != nil && !p.Wanted.Due.IsZero()
+	return p.Refusal != "" || p.Wait != "" && !p.LookAgain || p.Conflict != "" || p.Wanted != nil
 }
 
 // IsUnsettled says that the decision may change without an event about the volume.
 func (p VolumePlan) IsUnsettled() bool {
-	return p.Problem != "" || p.Wanted != nil && !p.Wanted.Due.IsZero()
+	return p.Problem != "" || p.Wanted != nil
 }
 
 // Waiting are the operations that wait for a mount Job.

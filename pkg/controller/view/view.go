@@ -6,6 +6,7 @@ package view
 import (
 	"cmp"
 	"fmt"
+	"hash/maphash"
 	"iter"
 	"maps"
 	"slices"
@@ -35,10 +36,11 @@ type View struct {
 	// unless it is set before the loops run.
 	Now func() time.Time
 
-	// OnWanted is called with a file system for which other operations wait than before. It does
+	// OnWanted is what the claims loop calls with a file system when a claim waits for it. It does
 	// nothing unless it is set before the loops run.
 	OnWanted func(fileSystemID string)
 
+	seed      maphash.Seed
 	outcomes  outcomes
 	originals originals
 	counts    *volumeCounts
@@ -47,7 +49,7 @@ type View struct {
 
 // New makes a view. It is to be called before the caches run.
 func New(settings lifecycle.Settings, c *caches.Caches, snapshot func() targets.Snapshot) (*View, error) {
-	v := &View{Settings: settings, Caches: c, Targets: snapshot, Now: time.Now, OnWanted: func(string) {}}
+	v := &View{Settings: settings, Caches: c, Targets: snapshot, Now: time.Now, OnWanted: func(string) {}, seed: maphash.MakeSeed()}
 	v.counts = newVolumeCounts(c.Volumes.GetStore(), v.directoryOf)
 	if err := c.Volumes.AddIndexers(cache.Indexers{byOriginal: v.originalsPlaces, byChange: v.counts.note}); err != nil {
 		return nil, fmt.Errorf("indexing volumes: %w", err)

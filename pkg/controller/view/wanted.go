@@ -1,7 +1,7 @@
 package view
 
 import (
-	"reflect"
+	"hash/maphash"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +14,10 @@ import (
 // wanted is the index of the operations that wait for a mount Job, as the claims loop decided them
 // last. It is derived from the objects: a new leader fills it when it decides about every claim.
 type wanted struct {
+	// deciding has the decisions about one claim follow each other: one that began with older objects
+	// must not replace a newer one.
+	deciding [64]sync.Mutex
+
 	mu           sync.Mutex
 	byClaim      map[types.UID][]lifecycle.Wanted
 	byFileSystem map[string]map[types.UID][]lifecycle.Wanted // the same slices
@@ -21,11 +25,12 @@ type wanted struct {
 
 // Decide decides about a claim, and indexes the operations that it waits for.
 func (v *View) Decide(uid types.UID) (lifecycle.State, lifecycle.Plan) {
+	lock := &v.wanted.deciding[maphash.String(v.seed, string(uid))%uint64(len(v.wanted.deciding))]
+	lock.Lock()
+	defer lock.Unlock()
 	state := v.State(uid)
 	plan := lifecycle.Decide(state)
-	for _, id := range v.wanted.set(uid, plan.Waiting()) {
-		v.OnWanted(id)
-	}
+	v.wanted.set(uid, plan.Waiting())
 	return state, plan
 }
 
@@ -35,20 +40,15 @@ func (v *View) Waiting(fileSystemID string, most int) []lifecycle.Wanted {
 	return first(v.wanted.of(fileSystemID), most)
 }
 
-// set returns the file systems that have new operations.
-func (w *wanted) set(uid types.UID, operations []lifecycle.Wanted) (changed []string) {
+func (w *wanted) set(uid types.UID, operations []lifecycle.Wanted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := w.byClaim[uid]
-	if len(before) == 0 && len(operations) == 0 || reflect.DeepEqual(before, operations) {
-		return nil
-	}
-	for _, o := range before {
-		w.remove(o.FileSystemID, uid)
+	for _, before := range w.byClaim[uid] {
+		w.remove(before.FileSystemID, uid)
 	}
 	delete(w.byClaim, uid)
 	if len(operations) == 0 {
-		return nil
+		return
 	}
 	if w.byClaim == nil {
 		w.byClaim, w.byFileSystem = map[types.UID][]lifecycle.Wanted{}, map[string]map[types.UID][]lifecycle.Wanted{}
@@ -59,11 +59,7 @@ func (w *wanted) set(uid types.UID, operations []lifecycle.Wanted) (changed []st
 			w.byFileSystem[o.FileSystemID] = map[types.UID][]lifecycle.Wanted{}
 		}
 		w.byFileSystem[o.FileSystemID][uid] = operations
-		if !slices.Contains(changed, o.FileSystemID) {
-			changed = append(changed, o.FileSystemID)
-		}
 	}
-	return changed
 }
 
 func (w *wanted) remove(fileSystemID string, uid types.UID) {
