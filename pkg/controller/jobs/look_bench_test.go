@@ -19,12 +19,12 @@ func BenchmarkLook(b *testing.B) {
 		},
 		"20000-volumes-released": func(l loop) {
 			for n := range 20_000 {
-				add(b, l.view.Caches.Volumes.GetStore(), releasedVolume(n, fileSystem))
+				add(b, l.view.Caches.Volumes.GetStore(), releasedVolume(n))
 			}
 		},
 		"5000-volumes-of-one-directory-released": func(l loop) {
 			for n := range 5000 {
-				volume := releasedVolume(n, fileSystem)
+				volume := releasedVolume(n)
 				volume.Annotations[wellknown.AnnotationPath], volume.Spec.NFS.Path = "/team/shared", "/team/shared"
 				add(b, l.view.Caches.Volumes.GetStore(), volume)
 			}

@@ -71,10 +71,10 @@ func TestSeriesOfAFileSystemThatIsGone(t *testing.T) {
 // TestVolumeOfTwoClaimsIsCleanedUpOnce: its name is that of one claim's volume, its claimRef names another.
 func TestVolumeOfTwoClaimsIsCleanedUpOnce(t *testing.T) {
 	l := newLoop(t)
-	volume := releasedVolume(1, fileSystem)
+	volume := releasedVolume(1)
 	volume.Spec.ClaimRef.UID = claimNumber(2)
 	add(t, l.view.Caches.Volumes.GetStore(), volume)
-	add(t, l.view.Caches.Volumes.GetStore(), releasedVolume(3, fileSystem))
+	add(t, l.view.Caches.Volumes.GetStore(), releasedVolume(3))
 	for n := range 4 {
 		l.view.Decide(claimNumber(n))
 	}

@@ -21,7 +21,7 @@ func TestLiveReadsAreForTheBatch(t *testing.T) {
 	const waiting, batch = 2000, 512
 	l := newLoop(t)
 	for n := range waiting {
-		object := releasedVolume(n, fileSystem)
+		object := releasedVolume(n)
 		add(t, l.view.Caches.Volumes.GetStore(), object)
 		if err := l.client.Tracker().Add(object); err != nil {
 			t.Fatal(err)

@@ -117,7 +117,7 @@ func waitingClaim(n int, id string) *corev1.PersistentVolumeClaim {
 }
 
 // releasedVolume is one whose claim is gone.
-func releasedVolume(n int, id string) *corev1.PersistentVolume {
+func releasedVolume(n int) *corev1.PersistentVolume {
 	path := fmt.Sprintf("/team/%d", n)
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{
@@ -125,7 +125,7 @@ func releasedVolume(n int, id string) *corev1.PersistentVolume {
 			CreationTimestamp: metav1.NewTime(now.Add(time.Duration(n) * time.Second)),
 			Annotations: map[string]string{
 				wellknown.AnnotationProvisionedBy: wellknown.DefaultProvisioner,
-				wellknown.AnnotationFileSystemID:  id, wellknown.AnnotationPath: path,
+				wellknown.AnnotationFileSystemID:  fileSystem, wellknown.AnnotationPath: path,
 			},
 		},
 		Spec: corev1.PersistentVolumeSpec{
