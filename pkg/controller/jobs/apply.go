@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -125,6 +126,10 @@ func (c *Controller) pack(ctx context.Context, due []lifecycle.Wanted) (packed m
 		waiting[i] = wanted.Operation
 	}
 	chosen := c.packFit(waiting)
+	for _, unfit := range chosen.Unfit {
+		i := slices.IndexFunc(due, func(w lifecycle.Wanted) bool { return w.Operation.Volume == unfit.Operation.Volume })
+		c.view.Unindex(due[i].Claim)
+	}
 	ops, err := c.seal(ctx, c.confirm(packedOf(due, chosen.Batch)))
 	if err != nil {
 		return mountjobs.Packed{}, 0, err

@@ -1,12 +1,15 @@
 package jobs
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/operations"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // decided is how many claims one function has the controller decide about.
@@ -80,5 +83,45 @@ func TestVolumeOfTwoClaimsIsCleanedUpOnce(t *testing.T) {
 	}
 	if p := decide(l.observe(fileSystem)); len(p.due) != 2 {
 		t.Errorf("got %d operations, want one for each volume: %+v", len(p.due), p.due)
+	}
+}
+
+// TestClaimIsNotHiddenByRestores that failed: more of them wait than a look reads.
+func TestClaimIsNotHiddenByRestores(t *testing.T) {
+	l := newLoop(t)
+	const restores = mostWaiting + 50
+	for n := range restores + 1 {
+		claim := waitingClaim(n, fileSystem)
+		if n < restores {
+			claim.Annotations[wellknown.AnnotationRestore] = string(claimNumber(900_000))
+		}
+		add(t, l.view.Caches.Claims.GetStore(), claim)
+		l.view.Decide(claim.UID)
+	}
+	p := decide(l.observe(fileSystem))
+	if !slices.ContainsFunc(p.due, func(w lifecycle.Wanted) bool { return w.Claim == claimNumber(restores) }) {
+		t.Errorf("got %d operations that are due, without that of the claim", len(p.due))
+	}
+}
+
+// TestOperationThatFitsIntoNoJobLeavesItsPlace to others until its claim is decided about again.
+func TestOperationThatFitsIntoNoJobLeavesItsPlace(t *testing.T) {
+	l := newLoop(t)
+	for n := range 2 {
+		claim := waitingClaim(n, fileSystem)
+		add(t, l.view.Caches.Claims.GetStore(), claim)
+		l.view.Decide(claim.UID)
+	}
+	due := decide(l.observe(fileSystem)).due
+	due[0].Operation.Record = make([]byte, 2*wellknown.MaxOperationsBytes)
+	if _, _, err := l.pack(t.Context(), due); err != nil {
+		t.Fatal(err)
+	}
+	if left := decide(l.observe(fileSystem)).due; len(left) != 1 || left[0].Claim != due[1].Claim {
+		t.Errorf("got %+v, want the other operation", left)
+	}
+	l.view.Decide(due[0].Claim)
+	if all := decide(l.observe(fileSystem)).due; len(all) != 2 {
+		t.Errorf("got %+v, want both", all)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // wanted is the index of the operations that wait for a mount Job, as the claims loop decided them
@@ -34,31 +35,46 @@ func (v *View) Decide(uid types.UID) (lifecycle.State, lifecycle.Plan) {
 	return state, plan
 }
 
-// Waiting are the operations that wait for a mount Job of a file system, due or not: at most so many,
-// those whose turn is first.
+// Waiting are the operations that wait for a mount Job of a file system, due or not, in their order: at
+// most so many restores and so many others, those whose turn is first. Restores may be many that fail
+// again and again, and must not hide the others.
 func (v *View) Waiting(fileSystemID string, most int) []lifecycle.Wanted {
-	return first(v.wanted.of(fileSystemID), most)
+	var restores, others []*lifecycle.Wanted
+	for _, w := range v.wanted.of(fileSystemID) {
+		if w.Operation.Kind == operations.Restore {
+			restores = append(restores, w)
+		} else {
+			others = append(others, w)
+		}
+	}
+	waiting := append(first(others, most), first(restores, most)...)
+	slices.SortStableFunc(waiting, func(a, b lifecycle.Wanted) int { return compare(&a, &b) })
+	return waiting
 }
 
-func (w *wanted) set(uid types.UID, operations []lifecycle.Wanted) {
+// Unindex has an operation wait no longer that can be in no Job, so that it does not hide others. It is
+// indexed again when its claim is decided about again.
+func (v *View) Unindex(claim types.UID) { v.wanted.set(claim, nil) }
+
+func (w *wanted) set(uid types.UID, waiting []lifecycle.Wanted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, before := range w.byClaim[uid] {
 		w.remove(before.FileSystemID, uid)
 	}
 	delete(w.byClaim, uid)
-	if len(operations) == 0 {
+	if len(waiting) == 0 {
 		return
 	}
 	if w.byClaim == nil {
 		w.byClaim, w.byFileSystem = map[types.UID][]lifecycle.Wanted{}, map[string]map[types.UID][]lifecycle.Wanted{}
 	}
-	w.byClaim[uid] = operations
-	for _, o := range operations {
+	w.byClaim[uid] = waiting
+	for _, o := range waiting {
 		if w.byFileSystem[o.FileSystemID] == nil {
 			w.byFileSystem[o.FileSystemID] = map[types.UID][]lifecycle.Wanted{}
 		}
-		w.byFileSystem[o.FileSystemID][uid] = operations
+		w.byFileSystem[o.FileSystemID][uid] = waiting
 	}
 }
 
@@ -73,10 +89,10 @@ func (w *wanted) of(fileSystemID string) []*lifecycle.Wanted {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	found := make([]*lifecycle.Wanted, 0, len(w.byFileSystem[fileSystemID]))
-	for _, operations := range w.byFileSystem[fileSystemID] { // replaced as a whole, never changed
-		for i := range operations {
-			if operations[i].FileSystemID == fileSystemID {
-				found = append(found, &operations[i])
+	for _, waiting := range w.byFileSystem[fileSystemID] { // replaced as a whole, never changed
+		for i := range waiting {
+			if waiting[i].FileSystemID == fileSystemID {
+				found = append(found, &waiting[i])
 			}
 		}
 	}
