@@ -1,7 +1,6 @@
 package agent_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/httpserver"
+	"gnuthought.com/efs-stunnel/pkg/logging/loggingtest"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
@@ -222,7 +222,7 @@ type pod struct {
 	agent    *agent.Agent
 	events   *record.FakeRecorder
 	registry *prometheus.Registry
-	log      *logBuffer
+	log      *loggingtest.Buffer
 	http     string
 
 	endAgent, endSupervisor func()
@@ -235,7 +235,7 @@ func (c *cluster) pod(http string) *pod {
 	if err != nil {
 		c.Fatal(err)
 	}
-	p := &pod{cluster: c, dir: dir, log: &logBuffer{}, http: http}
+	p := &pod{cluster: c, dir: dir, log: &loggingtest.Buffer{}, http: http}
 	c.Cleanup(func() {
 		if c.Failed() {
 			c.Log(p.log.String())
@@ -377,21 +377,4 @@ func (p *pod) metric(name string, labels ...string) (float64, bool) {
 		}
 	}
 	return 0, false
-}
-
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }

@@ -1,7 +1,6 @@
 package supervise_test
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"io"
@@ -11,11 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/logging/loggingtest"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
@@ -222,22 +221,7 @@ func (h *harness) checkEcho(conn net.Conn) {
 // isAlive reports whether a process runs; a zombie does not.
 func isAlive(pid int) bool { return syscall.Kill(pid, 0) == nil && !isZombie(pid) }
 
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
+type logBuffer struct{ loggingtest.Buffer }
 
 // lines returns the lines that contain all parts.
 func (b *logBuffer) lines(parts ...string) []string {
