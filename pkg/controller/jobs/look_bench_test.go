@@ -14,7 +14,7 @@ func BenchmarkLook(b *testing.B) {
 	for name, fill := range map[string]func(loop){
 		"20000-claims-wait": func(l loop) {
 			for n := range 20_000 {
-				add(b, l.view.Caches.Claims.GetStore(), waitingClaim(n, fileSystem))
+				add(b, l.view.Caches.Claims.GetStore(), waitingClaim(n))
 			}
 		},
 		"20000-volumes-released": func(l loop) {

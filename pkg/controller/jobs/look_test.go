@@ -23,7 +23,7 @@ func (l loop) decided(f func()) int64 {
 func TestSyncDecidesAboutTheClaimsOfItsJobOnly(t *testing.T) {
 	l := newLoop(t)
 	for n := range 3000 {
-		claim := waitingClaim(n, fileSystem)
+		claim := waitingClaim(n)
 		add(t, l.view.Caches.Claims.GetStore(), claim)
 		l.view.Decide(claim.UID)
 	}
@@ -43,7 +43,7 @@ func TestSyncDecidesAboutTheClaimsOfItsJobOnly(t *testing.T) {
 func TestTargetsChangedDecidesAboutNothing(t *testing.T) {
 	c := newLoop(t)
 	for n := range 100 {
-		add(t, c.view.Caches.Claims.GetStore(), waitingClaim(n, fileSystem))
+		add(t, c.view.Caches.Claims.GetStore(), waitingClaim(n))
 	}
 	if got := c.decided(c.TargetsChanged); got != 0 {
 		t.Errorf("it decides about %d claims at once", got)
@@ -91,7 +91,7 @@ func TestClaimIsNotHiddenByRestores(t *testing.T) {
 	l := newLoop(t)
 	const restores = mostWaiting + 50
 	for n := range restores + 1 {
-		claim := waitingClaim(n, fileSystem)
+		claim := waitingClaim(n)
 		if n < restores {
 			claim.Annotations[wellknown.AnnotationRestore] = string(claimNumber(900_000))
 		}
@@ -108,7 +108,7 @@ func TestClaimIsNotHiddenByRestores(t *testing.T) {
 func TestOperationThatFitsIntoNoJobLeavesItsPlace(t *testing.T) {
 	l := newLoop(t)
 	for n := range 2 {
-		claim := waitingClaim(n, fileSystem)
+		claim := waitingClaim(n)
 		add(t, l.view.Caches.Claims.GetStore(), claim)
 		l.view.Decide(claim.UID)
 	}

@@ -99,8 +99,9 @@ func add(t testing.TB, store interface{ Add(any) error }, object any) {
 
 func claimNumber(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", n)) }
 
-// waitingClaim asks for a volume on a file system; a lower number has waited longer.
-func waitingClaim(n int, id string) *corev1.PersistentVolumeClaim {
+// waitingClaim asks for a volume on the file system; a lower number has waited longer.
+func waitingClaim(n int) *corev1.PersistentVolumeClaim {
+	class := fileSystem
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "team", Name: fmt.Sprintf("claim-%d", n), UID: claimNumber(n),
@@ -108,7 +109,7 @@ func waitingClaim(n int, id string) *corev1.PersistentVolumeClaim {
 			Annotations:       map[string]string{wellknown.AnnotationStorageProvisioner: wellknown.DefaultProvisioner},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: &id,
+			StorageClassName: &class,
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
 		},
