@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"strconv"
 
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
@@ -17,16 +16,10 @@ const (
 // launch is the command that the supervisor starts for each stunnel process. It returns only on
 // error.
 func launch(args []string, stderr io.Writer) int {
-	const want = "want launch PROGRAM MEMORY-LIMIT FILE"
-	if len(args) != 3 {
-		fmt.Fprintln(stderr, "nodeagent-supervise:", want)
+	if len(args) != 2 {
+		fmt.Fprintln(stderr, "nodeagent-supervise: want launch PROGRAM FILE")
 		return exitUsage
 	}
-	limit, err := strconv.ParseUint(args[1], 10, 64)
-	if err != nil {
-		fmt.Fprintf(stderr, "nodeagent-supervise: %s: %v\n", want, err)
-		return exitUsage
-	}
-	fmt.Fprintln(stderr, "nodeagent-supervise:", supervise.Launch(args[0], args[2], limit))
+	fmt.Fprintln(stderr, "nodeagent-supervise:", supervise.Launch(args[0], args[1]))
 	return exitFailed
 }

@@ -2,7 +2,7 @@
 //
 //	nodeagent-supervise          listens on the port of each tunnel that the node agent specifies,
 //	                             and runs its stunnel process; nodeagent supervise executes it
-//	nodeagent-supervise launch   replaces itself by stunnel, with a memory limit
+//	nodeagent-supervise launch   replaces itself by stunnel
 //	nodeagent-supervise probe    probes the agent, for the kubelet
 //
 // A program that links the agent's packages for the Kubernetes API takes twice the memory, which

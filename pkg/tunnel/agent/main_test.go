@@ -16,7 +16,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(launchVariable) == "" {
 		os.Exit(m.Run())
 	}
-	fmt.Fprintln(os.Stderr, supervise.Launch(os.Args[1], os.Args[3], supervise.DefaultMemoryLimit))
+	fmt.Fprintln(os.Stderr, supervise.Launch(os.Args[1], os.Args[2]))
 	os.Exit(1)
 }
 

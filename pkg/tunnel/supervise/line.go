@@ -41,7 +41,7 @@ func parseLine(raw string) line {
 		return line{severity: startingSeverity(found[1]), thread: mainThread, text: found[2]}
 	}
 	// Of another program: for example of the dynamic loader, when a library is missing.
-	return line{severity: severityNotice, thread: mainThread, text: raw}
+	return line{severity: severityWarning, thread: mainThread, text: raw}
 }
 
 func startingSeverity(mark string) int {

@@ -25,7 +25,7 @@ func TestParseLine(t *testing.T) {
 		"warning":               {"2026.11.21 12:00:57 LOG4[0]: CERT: Subject checks failed", line{4, "0", "CERT: Subject checks failed"}, slog.LevelWarn},
 		"error before it runs":  {"[!] Binding service [fs-1] failed", line{3, mainThread, "Binding service [fs-1] failed"}, slog.LevelError},
 		"detail before it runs": {"[ ] No PRNG seeding was required", line{7, mainThread, "No PRNG seeding was required"}, slog.LevelDebug},
-		"of another program":    {"stunnel: error while loading shared libraries", line{5, mainThread, "stunnel: error while loading shared libraries"}, slog.LevelDebug},
+		"of another program":    {"stunnel: error while loading shared libraries", line{4, mainThread, "stunnel: error while loading shared libraries"}, slog.LevelWarn},
 		"ordinary close": {
 			"2026.11.21 12:00:57 LOG3[0]: transfer: s_poll_wait: TIMEOUTclose exceeded: closing",
 			line{3, "0", "transfer: s_poll_wait: TIMEOUTclose exceeded: closing"}, slog.LevelDebug,

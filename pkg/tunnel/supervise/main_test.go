@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	case "supervisor":
 		os.Exit(runSupervisor())
 	case "launch":
-		os.Exit(runLaunch(os.Args[1:]))
+		fmt.Fprintln(os.Stderr, supervise.Launch(os.Args[1], os.Args[2]))
+		os.Exit(1)
 	case "":
 		os.Exit(m.Run())
 	}
@@ -50,15 +51,6 @@ func runSupervisor() int {
 		return 1
 	}
 	return 0
-}
-
-func runLaunch(args []string) int {
-	limit, err := strconv.ParseUint(args[1], 10, 64)
-	if err == nil {
-		err = supervise.Launch(args[0], args[2], limit)
-	}
-	fmt.Fprintln(os.Stderr, err)
-	return 1
 }
 
 // startSupervisorProcess starts a supervisor in another process.

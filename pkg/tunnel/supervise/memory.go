@@ -7,13 +7,23 @@ import (
 	"os"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// readMemory reads the memory of each running stunnel, at most once in a StatusInterval.
-func (s *supervisor) readMemory(now time.Time) {
+// DefaultMemoryLimit bounds the data segment of one stunnel process, in bytes. stunnel needs 3 MiB,
+// and some 100 KiB for each connection.
+const DefaultMemoryLimit = 256 << 20
+
+// checkMemory limits the memory of each stunnel that has begun to run, so that a leak of one does not
+// take the memory of the others, and reads it at most once in a StatusInterval.
+func (s *supervisor) checkMemory(now time.Time) {
 	for _, t := range s.tunnels {
 		if t.state() != StateRunning || now.Before(t.memoryAt) {
-			continue // a starting process may still be the launcher
+			continue // a starting process may still be the launcher, a Go program that needs more
+		}
+		if t.memoryAt.IsZero() {
+			s.limit(t)
 		}
 		t.memoryAt = now.Add(StatusInterval)
 		memory, err := s.memoryOf(t.proc.PID())
@@ -23,6 +33,17 @@ func (s *supervisor) readMemory(now time.Time) {
 		}
 		t.memory = memory
 	}
+}
+
+func (s *supervisor) limit(t *tunnel) {
+	err := s.limitMemory(t.proc.PID(), s.options.MemoryLimit)
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		s.logFor(t).Warn("limiting the memory of stunnel failed", "err", err)
+	}
+}
+
+func limitDataSize(pid int, bytes uint64) error {
+	return unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: bytes, Max: bytes}, nil)
 }
 
 // dataSize returns the size of the data segment in bytes, which RLIMIT_DATA bounds: VmData of

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -38,6 +39,11 @@ func TestChangeOfMemoryAloneWritesNoStatus(t *testing.T) {
 		memory, reads = memory+10, reads+1
 		return memory, nil
 	}
+	var limits []uint64
+	s.limitMemory = func(_ int, bytes uint64) error {
+		limits = append(limits, bytes)
+		return nil
+	}
 	tunnel := newTunnel("fs-1", 0)
 	s.tunnels[tunnel.name] = tunnel
 	tunnel.setDesired(testConfig(1, 0, "a"))
@@ -67,6 +73,9 @@ func TestChangeOfMemoryAloneWritesNoStatus(t *testing.T) {
 		if got.MemoryLimit != 100 || got.Tunnels["fs-1"].Memory != step.memory || reads != step.reads || !got.UpdatedAt.Equal(epoch.Add(step.written)) {
 			t.Errorf("after %s: got %+v and %d readings, want %+v", step.after, got, reads, step)
 		}
+	}
+	if !slices.Equal(limits, []uint64{100}) {
+		t.Errorf("got limits %v, want one for the process", limits)
 	}
 	tunnel.started(fakeProcess{}, tunnel.desired, epoch.Add(20*time.Second))
 	s.report(epoch.Add(20 * time.Second))

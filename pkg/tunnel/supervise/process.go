@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"strconv"
 	"syscall"
 	"time"
 )
@@ -35,7 +34,7 @@ type execRunner struct {
 
 // newPrograms makes a runner that works until the context ends.
 func newExecRunner(ctx context.Context, o Options) *execRunner {
-	command := append(append([]string(nil), o.Launcher...), o.Stunnel, strconv.FormatUint(o.MemoryLimit, 10))
+	command := append(append([]string(nil), o.Launcher...), o.Stunnel)
 	p := &execRunner{command: command, requests: make(chan func())}
 	go p.serve(ctx)
 	return p

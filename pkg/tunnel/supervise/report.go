@@ -37,7 +37,7 @@ func (s *supervisor) report(now time.Time) time.Time {
 		return w.last.UpdatedAt.Add(StatusInterval - time.Second)
 	}
 	// Read after the comparison: a change of memory alone is no reason to write the file.
-	s.readMemory(now)
+	s.checkMemory(now)
 	fresh.Tunnels = s.tunnelStatus()
 	w.at, fresh.UpdatedAt = now, now
 	if err := writeStatus(w.dir, fresh); err != nil {

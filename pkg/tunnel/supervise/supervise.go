@@ -37,7 +37,7 @@ type Options struct {
 	// Stunnel is the path of the stunnel program.
 	Stunnel string
 	// Launcher is a command that calls Launch with its arguments, to which the supervisor appends
-	// the path of stunnel, the memory limit in bytes and the configuration file.
+	// the path of stunnel and the configuration file.
 	Launcher []string
 	// MemoryLimit bounds the data segment of one stunnel process, in bytes.
 	MemoryLimit uint64
@@ -98,6 +98,7 @@ type supervisor struct {
 	features    stunnelcfg.Features
 	runner      runner
 	memoryOf    func(pid int) (uint64, error)
+	limitMemory func(pid int, bytes uint64) error
 	connWatcher *connWatcher
 	store       *fdstore.Client
 	classifier  classifier
@@ -126,7 +127,7 @@ type event struct {
 
 func newSupervisor(o Options, dir confdir.Dir, features stunnelcfg.Features, r runner) *supervisor {
 	return &supervisor{
-		options: o, dir: dir, features: features, runner: r, memoryOf: dataSize,
+		options: o, dir: dir, features: features, runner: r, memoryOf: dataSize, limitMemory: limitDataSize,
 		classifier: newClassifier(),
 		events:     make(chan event, 1024),
 		tunnels:    map[string]*tunnel{},
