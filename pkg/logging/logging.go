@@ -23,11 +23,19 @@ const (
 
 // New makes a logger.
 func New(w io.Writer, format Format, level slog.Level) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: onOneLine}
 	if format == JSON {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// onOneLine separates joined errors by semicolons: errors.Join has each on a line of its own.
+func onOneLine(_ []string, a slog.Attr) slog.Attr {
+	if err, ok := a.Value.Any().(error); ok {
+		return slog.String(a.Key, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return a
 }
 
 // UseForKubernetes has client-go and its like log through a logger, whatever they were given.

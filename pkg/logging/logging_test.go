@@ -47,6 +47,16 @@ func TestFormats(t *testing.T) {
 	}
 }
 
+func TestJoinedErrorsAreOneLine(t *testing.T) {
+	for _, format := range []logging.Format{logging.Text, logging.JSON} {
+		var out bytes.Buffer
+		logging.New(&out, format, slog.LevelInfo).Error("failed", "err", errors.Join(errors.New("first"), errors.New("second")))
+		if !strings.Contains(out.String(), `"first; second"`) {
+			t.Errorf("%s: got %q, want the errors on one line", format, out.String())
+		}
+	}
+}
+
 func TestLevelHidesWhatIsBelow(t *testing.T) {
 	var out bytes.Buffer
 	log := logging.New(&out, logging.Text, slog.LevelWarn)

@@ -3,11 +3,10 @@ package agent
 import (
 	"bytes"
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"time"
-
-	"github.com/hashicorp/go-multierror"
 
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
@@ -107,10 +106,9 @@ func (a *Agent) recordResult(err error) {
 
 // apply writes the planned specifications. A failure for one tunnel affects no other.
 func (a *Agent) apply(ctx context.Context, files []string) error {
-	var errs *multierror.Error
-	errs = multierror.Append(errs, a.save())
+	errs := []error{a.save()}
 	for _, name := range a.plan.Remove {
-		errs = multierror.Append(errs, a.options.Dir.Remove(name))
+		errs = append(errs, a.options.Dir.Remove(name))
 		delete(a.written, name)
 		a.logOf(name).Info("tunnel removed, as its target is gone")
 	}
@@ -118,14 +116,14 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 	for _, tunnel := range a.plan.Tunnels {
 		states[tunnel.Name] = a.state(tunnel)
 		if !slices.Contains(files, tunnel.Name) || !bytes.Equal(a.written[tunnel.Name], tunnel.Spec) {
-			errs = multierror.Append(errs, a.write(tunnel))
+			errs = append(errs, a.write(tunnel))
 		}
 	}
 	a.tunnels = states
 	a.observeSupervisor()
 	a.observeClients(time.Now())
 	a.probes.SetTasks(ctx, a.tasks())
-	return errs.ErrorOrNil()
+	return errors.Join(errs...)
 }
 
 func (a *Agent) state(tunnel routing.Tunnel) *tunnelState {
