@@ -1,7 +1,6 @@
-// Package queue is the one worker loop of all control loops: it hands keys
-// from client-go's typed rate-limited queue to a sync function, one key at a
-// time, tries again what failed, and ends without leaving work half done. A
-// queue that does not run, as on a standby, keeps no keys.
+// Package queue is the worker loop of all control loops: it hands keys from client-go's typed
+// rate-limited queue to a sync function, each key to one worker at a time, retries syncs that failed,
+// and drains running syncs at the end. A queue that does not run, as on a standby, keeps no keys.
 package queue
 
 import (
@@ -16,23 +15,22 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// SyncFunc moves the world one step nearer to what a key asks for. Repeating
-// it must be harmless. After success the key is looked at again when the
-// duration has passed; 0 waits for the next event.
+// SyncFunc reconciles the object of a key by one step. Repeating it must be harmless. After success
+// the key is synced again after the duration; 0 waits for the next event.
 type SyncFunc[K comparable] func(ctx context.Context, key K) (again time.Duration, err error)
 
-// Options say how a queue behaves.
+// Options configure a queue.
 type Options struct {
 	Name            string                    // of the loop, in logs and metrics
 	KeyName         string                    // what a key is, in logs: claim, fileSystem
 	FirstRetry      time.Duration             // after a first failure; it doubles from there
 	MaxRetry        time.Duration             // longest wait between two tries
-	DrainTimeout    time.Duration             // how long running syncs may go on after the end was asked for
+	DrainTimeout    time.Duration             // of running syncs, once the context of Run has ended
 	MetricsProvider workqueue.MetricsProvider // nil: client-go's process-wide one
 	Log             *slog.Logger
 }
 
-// Queue feeds one sync function.
+// Queue calls one sync function.
 type Queue[K comparable] struct {
 	options Options
 	sync    SyncFunc[K]
@@ -47,67 +45,65 @@ func New[K comparable](o Options, sync SyncFunc[K]) *Queue[K] {
 	return &Queue[K]{options: o, sync: sync, keys: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, config)}
 }
 
-// Running says whether keys are taken: event handlers need not find out the keys of a queue
+// Running reports whether the queue accepts keys. Event handlers need not compute the keys of a queue
 // that does not run.
 func (q *Queue[K]) Running() bool { return q.running.Load() }
 
-// Add asks for a sync of a key. A key that waits already is synced once; one
-// that is being synced is synced again afterwards. Before Run, nothing happens.
+// Add enqueues a key. A key that waits already is synced once; a key that is being synced is synced
+// again afterwards. Before Run, Add does nothing.
 func (q *Queue[K]) Add(key K) {
 	if q.Running() {
 		q.keys.Add(key)
 	}
 }
 
-// AddAfter asks for a sync of a key later. Before Run, nothing happens.
+// AddAfter enqueues a key after a delay. Before Run, it does nothing.
 func (q *Queue[K]) AddAfter(key K, d time.Duration) {
 	if q.Running() {
 		q.keys.AddAfter(key, d)
 	}
 }
 
-// Len is how many keys wait for their sync; those that were added for later do not count.
+// Len returns the number of keys that wait for their sync, without those that AddAfter delays.
 func (q *Queue[K]) Len() int { return q.keys.Len() }
 
-// Run works on keys until the context ends. Then no further key is begun, and
-// Run returns when the running syncs have, or an error when they were cut off
-// at the drain timeout.
+// Run syncs keys until the context ends, and then returns when the running syncs have, or with an
+// error when they were cancelled at the drain timeout.
 //
-// What happened before Run is known from the caches only: enqueueAll adds the key of everything
-// for which there may be something to do. It is called once the queue takes keys, so that an
-// event is either seen by enqueueAll in the caches or adds its key itself.
+// enqueueAll adds the keys of all objects in the caches that may need a sync, as the queue has taken
+// no event before Run. It is called once the queue accepts keys, so that an event is either in the
+// caches that enqueueAll reads or adds its key itself.
 func (q *Queue[K]) Run(ctx context.Context, workers int, enqueueAll func()) error {
 	q.running.Store(true)
 	enqueueAll()
-	// A sync in the middle of its writes must not lose its context at the
-	// moment that the process is asked to end.
-	working, cut := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer cut(nil)
+	// A sync in the middle of its writes keeps its context when the process is asked to end.
+	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
 	var running sync.WaitGroup
 	for range workers {
 		running.Go(func() { q.work(ctx, working) })
 	}
 	<-ctx.Done()
 	q.keys.ShutDown()
-	timer := time.AfterFunc(q.options.DrainTimeout, func() { cut(errCut) })
+	timer := time.AfterFunc(q.options.DrainTimeout, func() { cancel(errCancelled) })
 	defer timer.Stop()
 	running.Wait()
-	if errors.Is(context.Cause(working), errCut) {
-		return fmt.Errorf("ending loop %s: %w after %s", q.options.Name, errCut, q.options.DrainTimeout)
+	if errors.Is(context.Cause(working), errCancelled) {
+		return fmt.Errorf("ending loop %s: %w after %s", q.options.Name, errCancelled, q.options.DrainTimeout)
 	}
 	return nil
 }
 
-var errCut = errors.New("syncs were cut off")
+var errCancelled = errors.New("syncs were cancelled")
 
-func (q *Queue[K]) work(asked, working context.Context) {
+func (q *Queue[K]) work(ctx, working context.Context) {
 	for {
 		key, shutdown := q.keys.Get()
 		if shutdown {
 			return
 		}
-		// What still waits when the end was asked for is left to the next leader.
-		if asked.Err() == nil {
+		// Keys that still wait at the end are left to the next leader.
+		if ctx.Err() == nil {
 			q.handle(working, key)
 		}
 		q.keys.Done(key)
@@ -132,8 +128,8 @@ func (q *Queue[K]) handle(ctx context.Context, key K) {
 	}
 }
 
-// Terminal marks an error that only an edit can mend: the key is not tried
-// again until an event brings it back. nil stays nil.
+// Terminal marks an error that only an edit of the object can mend: the key is not retried, only
+// synced at its next event. nil stays nil.
 func Terminal(err error) error {
 	if err == nil {
 		return nil

@@ -167,7 +167,7 @@ func TestEndCutsOffWhatDoesNotFinish(t *testing.T) {
 		b.Add("stuck")
 		synctest.Wait()
 		b.end()
-		if err := <-b.done; err == nil || !strings.Contains(err.Error(), "loop test: syncs were cut off after 1m0s") {
+		if err := <-b.done; err == nil || !strings.Contains(err.Error(), "loop test: syncs were cancelled after 1m0s") {
 			t.Errorf("got %v", err)
 		}
 	})
