@@ -20,7 +20,7 @@ type failure struct {
 var mountTargetFailures = []failure{
 	{words: "is silent", mode: "silent", allowed: silence, failsOver: true},
 	{words: "is dark", mode: "drop", allowed: silence, failsOver: true, onlyLong: true},
-	{words: "resets connections", mode: "reset", allowed: nextProbe, failsOver: true, onlyLong: true},
+	{words: "resets connections", mode: "reset", allowed: momentary, failsOver: true, onlyLong: true},
 	{words: "refuses", mode: "refuse", allowed: momentary},
 	{words: "refuses, the other one", mode: "refuse", allowed: momentary, onlyLong: true},
 }

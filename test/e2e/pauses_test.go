@@ -27,9 +27,6 @@ const (
 var (
 	// momentary: connections end or listeners change hands, and all who have to act know it at once.
 	momentary = allowance{work: work}
-	// nextProbe: a mount target that accepts and then resets is left at the next probe of the agent,
-	// which has an interval of 2 s for tunnels in use.
-	nextProbe = allowance{wait: 2 * time.Second, work: work}
 	// silence: the interval and both timeouts of probes are 4.5 s; 8 s in all.
 	silence = allowance{wait: 5 * time.Second, work: 3 * work}
 )
