@@ -16,9 +16,9 @@ import (
 	"k8s.io/client-go/rest"
 
 	"gnuthought.com/efs-stunnel/pkg/apiclock"
-	"gnuthought.com/efs-stunnel/pkg/awsplace"
 	"gnuthought.com/efs-stunnel/pkg/denials"
 	"gnuthought.com/efs-stunnel/pkg/events"
+	"gnuthought.com/efs-stunnel/pkg/topology"
 )
 
 func makeClients(t *testing.T, host string) (clients, *denials.Denials) {
@@ -76,7 +76,7 @@ func TestEveryClientMeasuresTheClock(t *testing.T) {
 			}
 			w.events = events.Start(events.Options{Client: w.client, Log: w.log})
 			defer w.closeEvents(t.Context())
-			if ahead := time.Until(w.loopOptions("", awsplace.Place{}).Now()); (ahead - time.Hour).Abs() > time.Minute {
+			if ahead := time.Until(w.loopOptions("", topology.Network{}).Now()); (ahead - time.Hour).Abs() > time.Minute {
 				t.Errorf("the loops' clock is %s ahead of the manager's, want an hour", ahead)
 			}
 			if _, body := w.get(t, "/metrics"); !strings.Contains(body, "efs_stunnel_manager_clock_offset_seconds -3") {

@@ -4,17 +4,17 @@ import (
 	"context"
 	"slices"
 
-	"gnuthought.com/efs-stunnel/pkg/awsplace"
 	"gnuthought.com/efs-stunnel/pkg/controller/discovery"
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/topology"
 )
 
-// lateVPC stands before the API while the loops were made without knowing the nodes' VPC. It
-// asks for that before each listing, and from the first answer on leaves out the mount targets
-// of others, as the loops do when they know it.
+// lateVPC wraps the API if the VPC of the nodes was unknown when the loops were made. It requests the
+// VPC before each listing, and once it is known leaves out mount targets of other VPCs, as the loops do
+// that know the VPC from the start.
 type lateVPC struct {
 	discovery.API
-	vpc *awsplace.VPC
+	vpc *topology.LateVPC
 }
 
 // ListFileSystems implements discovery.API.
@@ -27,8 +27,8 @@ func (l lateVPC) ListFileSystems(ctx context.Context) (efs.Listing, error) {
 	return within(listing, id), nil
 }
 
-// within is a listing without the mount targets of other VPCs. Its file systems are all there:
-// one that has a port must not look missing.
+// within returns a listing without the mount targets of other VPCs. It has all file systems: one that
+// has a port must not be taken for missing.
 func within(listing efs.Listing, vpcID string) efs.Listing {
 	listing.FileSystems = slices.Clone(listing.FileSystems)
 	for i := range listing.FileSystems {

@@ -14,24 +14,24 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"gnuthought.com/efs-stunnel/pkg/awsplace"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/efs/efstest"
+	"gnuthought.com/efs-stunnel/pkg/topology"
 )
 
-// metadataOf is the nodes' VPC, "" as long as it cannot be had.
-type metadataOf struct{ vpcID string }
+// fakeMetadata is the nodes' VPC, "" while the service does not answer.
+type fakeMetadata struct{ vpcID string }
 
-func (*metadataOf) Region(context.Context) (string, error) { return "us-east-1", nil }
+func (*fakeMetadata) Region(context.Context) (string, error) { return "us-east-1", nil }
 
-func (m *metadataOf) VPCID(context.Context) (string, error) {
+func (m *fakeMetadata) VPCID(context.Context) (string, error) {
 	if m.vpcID == "" {
 		return "", errors.New("no answer")
 	}
 	return m.vpcID, nil
 }
 
-func TestMountTargetsOfOtherVPCsGoOnceTheVPCIsKnown(t *testing.T) {
+func TestMountTargetsOfOtherVPCsAreLeftOutOnceTheVPCIsKnown(t *testing.T) {
 	mount := func(vpcID, address string) efs.MountTarget {
 		return efs.MountTarget{ID: "fsmt-" + address, VPCID: vpcID, State: efs.Available, Address: netip.MustParseAddr(address)}
 	}
@@ -39,8 +39,8 @@ func TestMountTargetsOfOtherVPCsGoOnceTheVPCIsKnown(t *testing.T) {
 		efs.FileSystem{ID: "fs-1", State: efs.Available, MountTargets: []efs.MountTarget{mount("vpc-1", "10.0.0.4"), mount("vpc-2", "10.2.0.4")}},
 		efs.FileSystem{ID: "fs-2", State: efs.Available, MountTargets: []efs.MountTarget{mount("vpc-2", "10.2.0.5")}},
 	)
-	metadata := &metadataOf{}
-	api := lateVPC{API: region, vpc: awsplace.Finder{Metadata: metadata, Log: slog.New(slog.DiscardHandler)}.LateVPC()}
+	metadata := &fakeMetadata{}
+	api := lateVPC{API: region, vpc: topology.Finder{Metadata: metadata, Log: slog.New(slog.DiscardHandler)}.LateVPC()}
 	addresses := func() map[string][]string {
 		listing, err := api.ListFileSystems(t.Context())
 		if err != nil || !listing.Conclusive() {
@@ -64,7 +64,7 @@ func TestMountTargetsOfOtherVPCsGoOnceTheVPCIsKnown(t *testing.T) {
 	}
 	metadata.vpcID = ""
 	if got := addresses()["fs-1"]; len(got) != 1 {
-		t.Errorf("it forgets the VPC: %q", got)
+		t.Errorf("the VPC is not kept: %q", got)
 	}
 	region.FailList(errors.New("throttled"))
 	if _, err := api.ListFileSystems(t.Context()); err == nil {
@@ -72,13 +72,13 @@ func TestMountTargetsOfOtherVPCsGoOnceTheVPCIsKnown(t *testing.T) {
 	}
 }
 
-// TestMetadataThatIsSlowAtTheStart has the whole way from the SDK's client to the listing: the
-// service refuses at first, as while a node boots.
-func TestMetadataThatIsSlowAtTheStart(t *testing.T) {
+// TestMetadataThatFailsAtTheStart uses the SDK's client: the service refuses at first, as while a node
+// boots.
+func TestMetadataThatFailsAtTheStart(t *testing.T) {
 	withoutAWS(t)
-	var awake atomic.Bool
+	var ready atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !awake.Load() {
+		if !ready.Load() {
 			http.Error(w, "not yet", http.StatusNotFound)
 			return
 		}
@@ -92,12 +92,12 @@ func TestMetadataThatIsSlowAtTheStart(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "false")
 	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", server.URL)
 	w := newWorld(t, func(o *options) { o.region = "us-east-1" })
-	api, place, err := w.efsAPI(t.Context())
+	api, network, err := w.efsAPI(t.Context())
 	late, ok := api.(lateVPC)
-	if err != nil || !ok || place.VPCID != "" {
-		t.Fatalf("got %T, %+v, %v, want an API that asks on", api, place, err)
+	if err != nil || !ok || network.VPCID != "" {
+		t.Fatalf("got %T, %+v, %v, want an API that requests the VPC again", api, network, err)
 	}
-	awake.Store(true)
+	ready.Store(true)
 	id := ""
 	for end := time.Now().Add(time.Minute); id == "" && time.Now().Before(end); { // each time has a few seconds
 		id = late.vpc.ID(t.Context())

@@ -10,10 +10,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/awsplace"
 	"gnuthought.com/efs-stunnel/pkg/controller/discovery"
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
 	"gnuthought.com/efs-stunnel/pkg/efs/awsefs"
+	"gnuthought.com/efs-stunnel/pkg/topology"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -33,18 +33,18 @@ func (m *manager) wire(ctx context.Context) (workload, error) {
 	}); err != nil {
 		return workload{}, err
 	}
-	api, place, err := m.efsAPI(ctx)
+	api, network, err := m.efsAPI(ctx)
 	if err != nil {
 		return workload{}, err
 	}
-	l, err := loops.New(m.clients.work, api, m.loopOptions(cluster, place))
+	l, err := loops.New(m.clients.work, api, m.loopOptions(cluster, network))
 	if err != nil {
 		return workload{}, fmt.Errorf("making the loops: %w", err)
 	}
 	return workload{caches: l.Caches, loops: []loop{l}}, nil
 }
 
-func (m *manager) loopOptions(cluster string, place awsplace.Place) loops.Options {
+func (m *manager) loopOptions(cluster string, network topology.Network) loops.Options {
 	o := m.options
 	options := loops.Options{
 		Provisioner:     o.provisioner,
@@ -52,7 +52,7 @@ func (m *manager) loopOptions(cluster string, place awsplace.Place) loops.Option
 		PollingInterval: o.pollingInterval,
 		Range:           o.ports,
 		Filter:          o.filter,
-		VPCID:           place.VPCID,
+		VPCID:           network.VPCID,
 		Aliases:         o.aliases,
 		Backoff:         o.backoff,
 		Threshold:       o.failedThreshold,
@@ -68,40 +68,40 @@ func (m *manager) loopOptions(cluster string, place awsplace.Place) loops.Option
 		Metrics: m.metrics.registry,
 		Log:     m.log,
 	}
-	if place.Region != "" {
-		options.DNSSuffix = awsplace.DNSSuffix(place.Region)
+	if network.Region != "" {
+		options.DNSSuffix = topology.DNSSuffix(network.Region)
 	}
 	return options
 }
 
 // efsAPI is nil when only pinned targets are used; nothing of AWS is touched then.
-func (m *manager) efsAPI(ctx context.Context) (discovery.API, awsplace.Place, error) {
+func (m *manager) efsAPI(ctx context.Context) (discovery.API, topology.Network, error) {
 	if m.options.discovery == wellknown.DiscoveryNone {
-		return nil, awsplace.Place{}, nil
+		return nil, topology.Network{}, nil
 	}
 	// An empty region leaves it to the SDK's environment and files.
 	aws, err := config.LoadDefaultConfig(ctx, config.WithRegion(m.options.region), config.WithLogger(m.sdkLogger()))
 	if err != nil {
-		return nil, awsplace.Place{}, fmt.Errorf("reading the AWS configuration: %w", err)
+		return nil, topology.Network{}, fmt.Errorf("reading the AWS configuration: %w", err)
 	}
-	finder := awsplace.Finder{
+	finder := topology.Finder{
 		Region: aws.Region, VPCID: m.options.vpcID,
-		Metadata: awsplace.InstanceMetadata(aws), NodeRegion: m.nodeRegion, Log: m.log,
+		Metadata: topology.MetadataFromConfig(aws), NodeRegion: m.nodeRegion, Log: m.log,
 	}
-	place, err := finder.Find(ctx)
+	network, err := finder.Find(ctx)
 	if err != nil {
-		return nil, awsplace.Place{}, err
+		return nil, topology.Network{}, err
 	}
-	m.log.Info("discovery asks Amazon EFS", "reason", fmt.Sprintf("region %s, VPC %q", place.Region, place.VPCID))
-	aws.Region = place.Region
+	m.log.Info("discovery asks Amazon EFS", "reason", fmt.Sprintf("region %s, VPC %q", network.Region, network.VPCID))
+	aws.Region = network.Region
 	client := awsefs.New(aws, awsefs.Options{
 		CallTimeout: efsCallTimeout, Parallel: efsParallel,
 		Observe: m.metrics.observeCall, Now: time.Now, // the discovery loop filters: what it has given a port must not look missing
 	})
-	if place.VPCID == "" {
-		return lateVPC{API: client, vpc: finder.LateVPC()}, place, nil
+	if network.VPCID == "" {
+		return lateVPC{API: client, vpc: finder.LateVPC()}, network, nil
 	}
-	return client, place, nil
+	return client, network, nil
 }
 
 // nodeRegion is what the cloud's controller wrote on any node; a cluster is in one region.

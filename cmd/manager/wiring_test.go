@@ -13,9 +13,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"gnuthought.com/efs-stunnel/pkg/awsplace"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/events"
+	"gnuthought.com/efs-stunnel/pkg/topology"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -60,8 +60,8 @@ func TestRegion(t *testing.T) {
 				}
 				return
 			}
-			if diff := cmp.Diff(awsplace.Place{Region: tt.want, VPCID: "vpc-1"}, got); err != nil || api == nil || diff != "" {
-				t.Errorf("%v, place mismatch (-want +got):\n%s", err, diff)
+			if diff := cmp.Diff(topology.Network{Region: tt.want, VPCID: "vpc-1"}, got); err != nil || api == nil || diff != "" {
+				t.Errorf("%v, network mismatch (-want +got):\n%s", err, diff)
 			}
 		})
 	}
@@ -70,9 +70,9 @@ func TestRegion(t *testing.T) {
 func TestPinnedTargetsNeedNoAWS(t *testing.T) {
 	withoutAWS(t)
 	w := newWorld(t, func(o *options) { o.discovery = wellknown.DiscoveryNone })
-	api, place, err := w.efsAPI(t.Context())
-	if err != nil || api != nil || place != (awsplace.Place{}) {
-		t.Errorf("got %v, %+v, %v; want nothing at all", api, place, err)
+	api, network, err := w.efsAPI(t.Context())
+	if err != nil || api != nil || network != (topology.Network{}) {
+		t.Errorf("got %v, %+v, %v; want nothing at all", api, network, err)
 	}
 	if actions := w.client.Actions(); len(actions) > 0 {
 		t.Errorf("it asked for %v", actions)
@@ -86,7 +86,7 @@ func TestLoopsGetTheSettings(t *testing.T) {
 	})
 	w.events = events.Start(events.Options{Client: w.client, Component: component, Dropped: w.metrics.countDropped, Log: w.log})
 	defer w.closeEvents(t.Context())
-	got := w.loopOptions("the-cluster", awsplace.Place{Region: "cn-north-1", VPCID: "vpc-1"})
+	got := w.loopOptions("the-cluster", topology.Network{Region: "cn-north-1", VPCID: "vpc-1"})
 	if got.Cluster != "the-cluster" || got.DNSSuffix != "efs.cn-north-1.amazonaws.com.cn" || got.VPCID != "vpc-1" ||
 		got.Threshold != 5 || got.PollingInterval != 90*time.Second || got.Batch != 512 || got.Backoff != time.Minute ||
 		got.Provisioner != wellknown.DefaultProvisioner || got.Range.Base != 20490 || got.Events == nil || got.Metrics == nil || got.Log == nil {
@@ -101,7 +101,7 @@ func TestLoopsGetTheSettings(t *testing.T) {
 	if diff := cmp.Diff(map[string][]string{"fs-2": {"fs-1"}}, got.Aliases); diff != "" {
 		t.Errorf("aliases mismatch (-want +got):\n%s", diff)
 	}
-	if got := w.loopOptions("c", awsplace.Place{}); got.DNSSuffix != "" {
+	if got := w.loopOptions("c", topology.Network{}); got.DNSSuffix != "" {
 		t.Errorf("without a region names end in %q, want nothing", got.DNSSuffix)
 	}
 }

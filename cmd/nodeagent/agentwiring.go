@@ -23,6 +23,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/denials"
 	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/httpserver"
+	"gnuthought.com/efs-stunnel/pkg/topology"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/credentials"
@@ -30,7 +31,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/topology"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -75,8 +75,12 @@ func wireAgent(o agentOptions, log *slog.Logger) (wiring, error) {
 	})
 	return wiring{events: broadcast, options: agent.Options{
 		Client: work, Namespace: o.namespace, Node: o.node, Dir: dir, Region: o.region,
-		Routing:  routing.Settings{CAFile: o.caFile, ServerPort: wellknown.NFSPort, Reserved: reserved(o.httpAddress)},
-		Metadata: metadata.Find, Credentials: credentials.Chain{Log: sdkLogger(log)}.Find,
+		Routing: routing.Settings{CAFile: o.caFile, ServerPort: wellknown.NFSPort, Reserved: reserved(o.httpAddress)},
+		Metadata: func(ctx context.Context) (routing.Location, error) {
+			location, err := metadata.Location(ctx)
+			return routing.Location(location), err
+		},
+		Credentials:   credentials.Chain{Log: sdkLogger(log)}.Find,
 		Dialer:        &probe.Network{CAFile: o.caFile, Log: log},
 		Clients:       func() (sockets.ClientCounts, error) { return sockets.Clients(sockets.OwnUID()) },
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(dir) },

@@ -7,9 +7,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"gnuthought.com/efs-stunnel/pkg/awsplace"
+	"gnuthought.com/efs-stunnel/pkg/topology"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/topology"
 )
 
 // maxMetadataWait is the longest time between two requests to a metadata service that does not answer.
@@ -43,7 +42,7 @@ func (a *Agent) currentLocation(n inputs) routing.Location {
 		return n.metadata
 	}
 	if n.node != nil {
-		if labels := topology.FromLabels(n.node); labels.Known() {
+		if labels := routing.Location(topology.FromLabels(n.node)); labels.Known() {
 			return labels
 		}
 	}
@@ -55,7 +54,7 @@ func (a *Agent) region() string { return cmp.Or(a.options.Region, a.location.Reg
 
 func (a *Agent) dnsSuffix() string {
 	if region := a.region(); region != "" {
-		return awsplace.DNSSuffix(region)
+		return topology.DNSSuffix(region)
 	}
 	return ""
 }

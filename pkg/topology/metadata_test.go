@@ -1,6 +1,7 @@
 package topology_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -8,17 +9,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/smithy-go/logging"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/topology"
+	"gnuthought.com/efs-stunnel/pkg/topology"
 )
 
-// instance serves values as the metadata service does, with version 2 only.
-func instance(t *testing.T, values map[string]string) topology.Metadata {
+// serveMetadata serves values as the metadata service does, with version 2 only.
+func serveMetadata(t *testing.T, values map[string]string) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPut && r.URL.Path == "/latest/api/token" {
@@ -35,7 +36,6 @@ func instance(t *testing.T, values map[string]string) topology.Metadata {
 	}))
 	t.Cleanup(server.Close)
 	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", server.URL)
-	return metadata(t)
 }
 
 func metadata(t *testing.T) topology.Metadata {
@@ -47,39 +47,61 @@ func metadata(t *testing.T) topology.Metadata {
 	return m
 }
 
-func TestFind(t *testing.T) {
+func TestLocation(t *testing.T) {
 	const data = "/latest/meta-data/"
 	const macs = data + "network/interfaces/macs/"
 	tests := map[string]struct {
 		values map[string]string
-		want   routing.Location
+		want   topology.Location
 		bad    bool
 	}{
 		"two interfaces, the primary one first": {map[string]string{
 			data + "placement/availability-zone": "us-east-1b", data + "placement/region": "us-east-1",
 			data + "mac": "0e:02", macs: "0e:01/\n0e:02/",
 			macs + "0e:01/subnet-id": "subnet-1", macs + "0e:02/subnet-id": "subnet-2",
-		}, routing.Location{Region: "us-east-1", Zone: "us-east-1b", Subnets: []string{"subnet-2", "subnet-1"}}, false},
-		"zone only": {map[string]string{data + "placement/availability-zone": "us-east-1b"}, routing.Location{Zone: "us-east-1b"}, false},
-		"no zone":   {map[string]string{data + "placement/region": "us-east-1"}, routing.Location{}, true},
+		}, topology.Location{Region: "us-east-1", Zone: "us-east-1b", Subnets: []string{"subnet-2", "subnet-1"}}, false},
+		"zone only": {map[string]string{data + "placement/availability-zone": "us-east-1b"}, topology.Location{Zone: "us-east-1b"}, false},
+		"no zone":   {map[string]string{data + "placement/region": "us-east-1"}, topology.Location{}, true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := instance(t, tt.values).WithLongTimeout().Find(t.Context())
+			serveMetadata(t, tt.values)
+			got, err := metadata(t).WithLongTimeout().Location(t.Context())
 			if (err != nil) != tt.bad {
 				t.Errorf("got error %v", err)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("topology (-want +got):\n%s", diff)
+				t.Errorf("location (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestRegionAndVPCOfTheInstance(t *testing.T) {
+	const data = "/latest/meta-data/"
+	serveMetadata(t, map[string]string{
+		data + "mac": "0e:49:61:0f:c3:11", data + "placement/region": "us-east-1",
+		data + "network/interfaces/macs/0e:49:61:0f:c3:11/vpc-id": "vpc-0123456789abcdef0",
+	})
+	m := topology.MetadataFromConfig(aws.Config{})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // in place of the SDK's few seconds
+	defer cancel()
+	if got, err := m.Region(ctx); err != nil || got != "us-east-1" {
+		t.Errorf("region %q, %v", got, err)
+	}
+	if got, err := m.VPCID(ctx); err != nil || got != "vpc-0123456789abcdef0" {
+		t.Errorf("VPC %q, %v", got, err)
+	}
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	if got, err := topology.MetadataFromConfig(aws.Config{}).VPCID(t.Context()); err == nil {
+		t.Errorf("VPC %q from metadata that is disabled", got)
 	}
 }
 
 func TestServiceDoesNotAnswer(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	begin := time.Now()
-	if got, err := metadata(t).Find(t.Context()); err == nil || time.Since(begin) > 30*time.Second {
+	if got, err := metadata(t).Location(t.Context()); err == nil || time.Since(begin) > 30*time.Second {
 		t.Errorf("got %+v, %v after %s", got, err, time.Since(begin))
 	}
 }
@@ -95,7 +117,7 @@ func TestFromLabels(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{
 		"topology.kubernetes.io/region": "us-east-1", "topology.kubernetes.io/zone": "us-east-1b",
 	}}}
-	if diff := cmp.Diff(routing.Location{Region: "us-east-1", Zone: "us-east-1b"}, topology.FromLabels(node)); diff != "" {
-		t.Errorf("topology (-want +got):\n%s", diff)
+	if diff := cmp.Diff(topology.Location{Region: "us-east-1", Zone: "us-east-1b"}, topology.FromLabels(node)); diff != "" {
+		t.Errorf("location (-want +got):\n%s", diff)
 	}
 }
