@@ -1,125 +1,237 @@
 package mountjobs
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Reason is a stable word for what keeps a Job's pod from starting.
-type Reason string
-
-// Reasons why a pod does not start.
+// Events of kubelet that matter until the container starts.
 const (
-	MountRefused         Reason = "MountRefused"         // nobody listens on the tunnel's port
-	MountTimedOut        Reason = "MountTimedOut"        // the tunnel is there, the file system is silent
-	MountDenied          Reason = "MountDenied"          // the file system says no
-	MountHelperMissing   Reason = "MountHelperMissing"   // the node has no mount.nfs, or no NFS in its kernel
-	MountPathMissing     Reason = "MountPathMissing"     // the server has no such directory
-	MountFailed          Reason = "MountFailed"          // anything else about the mount
-	ImagePullFailed      Reason = "ImagePullFailed"      // the image cannot be had
-	ProgramMissing       Reason = "ProgramMissing"       // the image is another one
-	ContainerFailed      Reason = "ContainerFailed"      // the node cannot make the container
-	NoNodeAgent          Reason = "NoNodeAgent"          // no node with an agent takes the pod
-	Unschedulable        Reason = "Unschedulable"        // no node takes the pod
-	RootClaimUnavailable Reason = "RootClaimUnavailable" // the root claim is missing or not bound
-	QuotaExceeded        Reason = "QuotaExceeded"        // the namespace may have no more
-	AdmissionRefused     Reason = "AdmissionRefused"     // the cluster's policy forbids the pod
+	failedMount   = "FailedMount"
+	failedSandbox = "FailedCreatePodSandBox"
 )
 
-// Diagnose says what keeps a Job from running, with the cluster's own words and what to do
-// next, or nothing while all is well. pod is nil as long as there is none; of the events only
+// Diagnose returns what keeps a Job from running, with the text of the cluster and what to do next, or
+// nothing if the Job is not kept from running. pod is nil as long as there is none; of the events only
 // those about the Job and its pod count.
 //
 //	no pod                          the Job's events (quota, admission)
-//	pod without a node              the scheduler's words
+//	pod without a node              the scheduler's message
 //	container waits for its image,
-//	or could not be made            kubelet's words
+//	or could not be created         kubelet's message
 //	container waits                 the pod's events (mount, sandbox)
 //	container has started           nothing
 func Diagnose(job *batchv1.Job, pod *corev1.Pod, events []corev1.Event) (reason Reason, message string) {
+	d := diagnosis{job: job, pod: pod, events: events}
 	switch {
 	case hasCondition(job, batchv1.JobComplete, batchv1.JobFailed):
 		return "", ""
 	case pod == nil:
-		return creationTrouble(job, events)
+		return d.creation()
 	case pod.Spec.NodeName == "":
-		return schedulingTrouble(job, pod, events)
+		return d.scheduling()
 	}
 	state := containerOf(pod).State
 	switch {
 	case state.Running != nil:
 		return "", ""
 	case state.Terminated != nil:
-		return containerTrouble(pod, state.Terminated.Reason, state.Terminated.Message)
+		return d.container(state.Terminated.Reason, state.Terminated.Message)
 	case state.Waiting != nil:
-		message = withPullError(pod, state.Waiting.Message, events)
-		if reason, message = containerTrouble(pod, state.Waiting.Reason, message); reason != "" {
+		if reason, message = d.container(state.Waiting.Reason, d.pullError(state.Waiting.Message)); reason != "" {
 			return reason, message
 		}
 	}
-	return startingTrouble(pod, events)
+	return d.start()
 }
 
-// finding is one thing that can be wrong: if a text contains any of the signs, this is what it
-// is and what to do about it.
-type finding struct {
-	signs  []string // in lower case
-	reason Reason
-	what   string
-	next   string
+// diagnosis is what the causes of a pod that does not start are found from.
+type diagnosis struct {
+	job    *batchv1.Job
+	pod    *corev1.Pod // nil when there is none
+	events []corev1.Event
+	tunnel string // the address that was mounted; only for mountCauses
 }
 
-func (f finding) matches(text string) bool {
-	text = strings.ToLower(text)
-	return slices.ContainsFunc(f.signs, func(sign string) bool { return strings.Contains(text, sign) })
+var podForbidden = regexp.MustCompile(`^(Error creating: )?(pods "[^"]*" is forbidden: )?`)
+
+// creation is about a pod that the Job controller could not create.
+func (d diagnosis) creation() (Reason, string) {
+	found := d.eventsOf(d.job, "FailedCreate")
+	if len(found) == 0 {
+		return "", ""
+	}
+	return d.explain(creationCauses, podForbidden.ReplaceAllString(found[0].Message, ""))
 }
 
-// firstMatch looks findings through in their order; the last of them has no signs, and is for
-// what nobody thought of.
-func firstMatch(findings []finding, text string) finding {
-	last := len(findings) - 1
-	for _, f := range findings[:last] {
-		if f.matches(text) {
-			return f
+// scheduling is about a pod without a node. The scheduler's event is there before its condition.
+func (d diagnosis) scheduling() (Reason, string) {
+	text := ""
+	if found := d.eventsOf(d.pod, "FailedScheduling"); len(found) > 0 {
+		text = found[0].Message
+	}
+	for _, condition := range d.pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			text = cmp.Or(condition.Message, text)
 		}
 	}
-	return findings[last]
+	if text == "" {
+		return "", ""
+	}
+	text, _, _ = strings.Cut(text, " preemption:") // repeats the text
+	causes := d.matching(schedulingCauses, text)
+	found := causes[0]
+	for _, other := range causes[1:max(len(causes)-1, 1)] { // of other nodes; each remedy helps
+		found.remedy += "; or " + other.remedy
+	}
+	return d.report(found, text)
 }
 
-// tell makes the message: what it is, somebody's own words, the next step.
-func (f finding) tell(text string) (Reason, string) {
-	return f.reason, fmt.Sprintf("%s (%s): %s", f.what, words(text), f.next)
+// start is about a pod whose container waits. Kubelet mounts first and creates the sandbox then, so the
+// newest event says how far it came. That it went on from there is only in the pod: the events about
+// progress are of type Normal, and those are not listed.
+func (d diagnosis) start() (Reason, string) {
+	found := d.eventsOf(d.pod, failedMount, failedSandbox)
+	switch {
+	case len(found) == 0 || hasPodCondition(d.pod, corev1.PodReadyToStartContainers, corev1.ConditionTrue):
+		return "", ""
+	case found[0].Reason == failedSandbox:
+		return d.explain(sandboxCauses, found[0].Message)
+	}
+	return d.mount(mountMessage(found))
 }
 
-// about chooses the events of one object that have one of the reasons, the newest first.
-func about(uid, name string, events []corev1.Event, reasons ...string) []corev1.Event {
-	var chosen []corev1.Event
+// mountMessage returns the newest message with a cause, or else the newest of kubelet's summaries of
+// volumes that are not mounted yet.
+func mountMessage(events []corev1.Event) string {
+	summary := ""
 	for _, event := range events {
-		object := event.InvolvedObject
-		same := string(object.UID) == uid || object.UID == "" && object.Name == name
-		if same && slices.Contains(reasons, event.Reason) {
-			chosen = append(chosen, event)
+		if event.Reason != failedMount {
+			continue
 		}
+		if !strings.Contains(event.Message, "unmounted volumes=") {
+			return event.Message
+		}
+		summary = cmp.Or(summary, event.Message)
 	}
-	slices.SortStableFunc(chosen, func(a, b corev1.Event) int { return lastSeen(b).Compare(lastSeen(a)) })
-	return chosen
+	return summary
 }
 
-// lastSeen reads the old and the new way of counting events.
-func lastSeen(event corev1.Event) time.Time {
-	latest := event.CreationTimestamp.Time
-	for _, t := range []time.Time{event.LastTimestamp.Time, event.EventTime.Time} {
-		if t.After(latest) {
-			latest = t
+var (
+	mountOutput = regexp.MustCompile(`(?s)\nOutput: (.*)`)
+	mountPort   = regexp.MustCompile(`\bport=([0-9]{1,5})\b`)
+)
+
+// mount is about a mount that failed. Kubelet's message has the arguments, and after "Output:" what
+// mount(8) wrote.
+func (d diagnosis) mount(message string) (Reason, string) {
+	d.tunnel = wellknown.LoopbackAddress
+	if port := mountPort.FindStringSubmatch(message); port != nil {
+		d.tunnel += ":" + port[1]
+	}
+	if output := mountOutput.FindStringSubmatch(message); output != nil {
+		message = output[1]
+	}
+	return d.explain(mountCauses, message)
+}
+
+// container is about a container that could not be created; reason is that of its state. Reasons why a
+// process ends, such as Error or OOMKilled, are not of this kind.
+func (d diagnosis) container(reason, message string) (Reason, string) {
+	text := cmp.Or(message, reason)
+	switch reason {
+	case "ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "ImageInspectError",
+		"RegistryUnavailable", "SignatureValidationFailed":
+		return d.explain(imageCauses, text)
+	case "StartError", "ContainerCannotRun", "RunContainerError", "CreateContainerError", "CreateContainerConfigError":
+		return d.explain(containerCauses, text)
+	}
+	return "", ""
+}
+
+// pullError returns the cause of a back-off, which kubelets before 1.32 write to an event only.
+func (d diagnosis) pullError(message string) string {
+	if !strings.HasPrefix(message, "Back-off pulling image") || strings.Contains(message, ": ") {
+		return message
+	}
+	for _, event := range d.eventsOf(d.pod, "Failed") {
+		if strings.HasPrefix(event.Message, "Failed to pull image") {
+			return event.Message
 		}
 	}
-	if event.Series != nil && event.Series.LastObservedTime.After(latest) {
-		latest = event.Series.LastObservedTime.Time
+	return message
+}
+
+// explain reports the first cause that matches the text.
+func (d diagnosis) explain(causes []cause, text string) (Reason, string) {
+	return d.report(d.matching(causes, text)[0], text)
+}
+
+// matching returns the causes that match a text. The last of the causes always does.
+func (d diagnosis) matching(causes []cause, text string) []cause {
+	text = strings.ToLower(text)
+	return slices.DeleteFunc(slices.Clone(causes), func(c cause) bool {
+		return !slices.ContainsFunc(strings.Split(d.fill(c.patterns), "|"), func(pattern string) bool {
+			return strings.Contains(text, pattern)
+		})
+	})
+}
+
+// report makes the message: the problem, the text of the cluster, the remedy.
+func (d diagnosis) report(c cause, text string) (Reason, string) {
+	return c.reason, fmt.Sprintf("%s (%s): %s", d.fill(c.problem), quote(text), d.fill(c.remedy))
+}
+
+// fill replaces the names in braces.
+func (d diagnosis) fill(text string) string {
+	names := []string{
+		"{namespace}", d.job.Namespace, "{tunnel}", d.tunnel,
+		"{claim}", wellknown.RootVolumePrefix + d.job.Labels[wellknown.LabelMountJobFileSystemID],
 	}
-	return latest
+	if d.pod != nil {
+		names = append(names, "{node}", d.pod.Spec.NodeName, "{image}", shorten(imageOf(d.pod), 200))
+	}
+	return strings.NewReplacer(names...).Replace(text)
+}
+
+func imageOf(pod *corev1.Pod) string {
+	for _, container := range pod.Spec.Containers {
+		if container.Name == ContainerName {
+			return container.Image
+		}
+	}
+	return ""
+}
+
+// eventsOf returns the events about an object with one of the reasons, newest first.
+func (d diagnosis) eventsOf(object metav1.Object, reasons ...string) []corev1.Event {
+	var found []corev1.Event
+	for _, event := range d.events {
+		involved := event.InvolvedObject
+		same := involved.UID == object.GetUID() || involved.UID == "" && involved.Name == object.GetName()
+		if same && slices.Contains(reasons, event.Reason) {
+			found = append(found, event)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b corev1.Event) int { return lastSeen(b).Compare(lastSeen(a)) })
+	return found
+}
+
+// lastSeen reads the fields of both event APIs.
+func lastSeen(event corev1.Event) time.Time {
+	times := []time.Time{event.CreationTimestamp.Time, event.LastTimestamp.Time, event.EventTime.Time}
+	if event.Series != nil {
+		times = append(times, event.Series.LastObservedTime.Time)
+	}
+	return slices.MaxFunc(times, time.Time.Compare)
 }

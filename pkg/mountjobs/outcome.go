@@ -82,7 +82,7 @@ func Read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (Outcome, error) 
 		return outcome, err
 	}
 	if err != nil {
-		outcome.State, outcome.Message = Lost, words(err.Error()) // a report cannot be matched to operations
+		outcome.State, outcome.Message = Lost, quote(err.Error()) // a report cannot be matched to operations
 		return outcome, err
 	}
 	outcome.read(r)

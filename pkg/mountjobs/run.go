@@ -26,7 +26,7 @@ func (r run) withoutReport() string {
 	if r.report == "" {
 		return r.Message + " and left no report"
 	}
-	return r.Message + " and left no report that can be read: " + words(r.report)
+	return r.Message + " and left no report that can be read: " + quote(r.report)
 }
 
 // observe follows the one pod of a Job. There can be more for a moment, if the Job controller
@@ -40,12 +40,12 @@ func observe(job *batchv1.Job, pods []*corev1.Pod, now time.Time) run {
 	}
 	for _, pod := range mine {
 		if ended := containerOf(pod).State.Terminated; ended != nil {
-			return exitedRun(pod, ended, endedAt(job, ended.FinishedAt.Time, now))
+			return exitedRun(job, pod, ended, endedAt(job, ended.FinishedAt.Time, now))
 		}
 	}
 	if len(mine) > 0 { // never started, or forgotten with its node
 		pod := mine[0]
-		return lost(pod.Spec.NodeName, "the pod is over and its container is not known to have ended: "+words(pod.Status.Reason+" "+pod.Status.Message))
+		return lost(pod.Spec.NodeName, "the pod is over and its container is not known to have ended: "+quote(pod.Status.Reason+" "+pod.Status.Message))
 	}
 	return observeWithoutPod(job, now)
 }
@@ -100,9 +100,9 @@ func endedAt(job *batchv1.Job, finished, now time.Time) time.Time {
 	return finished
 }
 
-func exitedRun(pod *corev1.Pod, ended *corev1.ContainerStateTerminated, at time.Time) run {
+func exitedRun(job *batchv1.Job, pod *corev1.Pod, ended *corev1.ContainerStateTerminated, at time.Time) run {
 	r := run{Status: Status{State: Finished, Node: pod.Spec.NodeName, Ended: at}, exitCode: ended.ExitCode, report: ended.Message}
-	if reason, message := containerTrouble(pod, ended.Reason, ended.Message); reason != "" {
+	if reason, message := (diagnosis{job: job, pod: pod}).container(ended.Reason, ended.Message); reason != "" {
 		r.State, r.Message = Lost, message
 		return r
 	}
@@ -136,7 +136,7 @@ func observeWithoutPod(job *batchv1.Job, now time.Time) run {
 	for _, condition := range job.Status.Conditions {
 		failed := condition.Type == batchv1.JobFailed || condition.Type == batchv1.JobFailureTarget
 		if failed && condition.Status == corev1.ConditionTrue {
-			return lost("", words("the Job has failed and there is no pod: "+condition.Reason+" "+condition.Message))
+			return lost("", quote("the Job has failed and there is no pod: "+condition.Reason+" "+condition.Message))
 		}
 	}
 	if job.DeletionTimestamp != nil { // kept by our finalizer only; no pod is made any more

@@ -33,7 +33,7 @@ func ReadSweep(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (SweepOutcom
 func (o *SweepOutcome) read(r run) {
 	report, err := operations.DecodeSweepReport([]byte(r.report))
 	if err == nil {
-		o.SweepReport, o.Message = report, words(report.Error)
+		o.SweepReport, o.Message = report, quote(report.Error)
 	}
 	switch {
 	case r.exitCode == 0:
