@@ -13,7 +13,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/apiclock"
 	"gnuthought.com/efs-stunnel/pkg/buildinfo"
-	"gnuthought.com/efs-stunnel/pkg/denials"
+	"gnuthought.com/efs-stunnel/pkg/forbidden"
 )
 
 // Limits of the clients beside the loops': neither events nor the Lease may wait for the loops'
@@ -49,13 +49,13 @@ func restConfig(kubeconfig, master string) (*rest.Config, error) {
 	return config, nil
 }
 
-func newClients(config *rest.Config, o options, d *denials.Denials, clock *apiclock.Clock) (clients, error) {
+func newClients(config *rest.Config, o options, tracker *forbidden.Tracker, clock *apiclock.Clock) (clients, error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = "efs-stunnel-manager/" + buildinfo.Read().Version
 	// Protobuf takes a third of JSON's time and memory, of which there are ten thousand volumes.
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	config.Wrap(d.Wrap)
+	config.Wrap(tracker.Wrap)
 	config.Wrap(clock.Wrap)
 	var c clients
 	var err error

@@ -16,21 +16,21 @@ import (
 	"k8s.io/client-go/rest"
 
 	"gnuthought.com/efs-stunnel/pkg/apiclock"
-	"gnuthought.com/efs-stunnel/pkg/denials"
 	"gnuthought.com/efs-stunnel/pkg/events"
+	"gnuthought.com/efs-stunnel/pkg/forbidden"
 	"gnuthought.com/efs-stunnel/pkg/topology"
 )
 
-func makeClients(t *testing.T, host string) (clients, *denials.Denials) {
+func makeClients(t *testing.T, host string) (clients, *forbidden.Tracker) {
 	t.Helper()
-	d := denials.New(metricsNamespace, slog.New(slog.DiscardHandler), time.Now)
+	tracker := forbidden.New(metricsNamespace, slog.New(slog.DiscardHandler), time.Now)
 	o := defaults()
 	o.qps, o.burst = 7, 9
-	c, err := newClients(&rest.Config{Host: host}, o, d, apiclock.New(metricsNamespace, time.Now, slog.New(slog.DiscardHandler)))
+	c, err := newClients(&rest.Config{Host: host}, o, tracker, apiclock.New(metricsNamespace, time.Now, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, d
+	return c, tracker
 }
 
 func TestClientsHaveLimitsOfTheirOwn(t *testing.T) {
@@ -67,7 +67,7 @@ func TestEveryClientMeasuresTheClock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, nil)
-			c, err := newClients(&rest.Config{Host: server.URL}, defaults(), w.denials, w.clock)
+			c, err := newClients(&rest.Config{Host: server.URL}, defaults(), w.forbidden, w.clock)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -86,8 +86,8 @@ func TestEveryClientMeasuresTheClock(t *testing.T) {
 	}
 }
 
-// TestDenialIsReported goes all the way: a real client, the apiserver's real words.
-func TestDenialIsReported(t *testing.T) {
+// TestMissingPermissionIsReported uses a real client and a real message of the apiserver.
+func TestMissingPermissionIsReported(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
@@ -96,7 +96,7 @@ func TestDenialIsReported(t *testing.T) {
 	}))
 	defer server.Close()
 	w := newWorld(t, nil)
-	w.clients, w.denials = makeClients(t, server.URL)
+	w.clients, w.forbidden = makeClients(t, server.URL)
 	if _, err := w.clients.work.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil {
 		t.Fatal("the refusal did not reach the caller")
 	}
@@ -106,21 +106,21 @@ func TestDenialIsReported(t *testing.T) {
 	}
 }
 
-func TestRightsThatMatterForReadiness(t *testing.T) {
+func TestPermissionsThatReadinessNeeds(t *testing.T) {
 	tests := map[string]struct {
-		right denials.Right
-		want  bool
+		permission forbidden.Permission
+		want       bool
 	}{
-		"a cache's list":  {denials.Right{Verb: "list", Resource: "nodes"}, true},
-		"a cache's watch": {denials.Right{Verb: "watch", Resource: "nodes"}, true},
-		"the lease":       {denials.Right{Verb: "update", Group: "coordination.k8s.io", Resource: "leases"}, true},
-		"a SharedVolume":  {denials.Right{Verb: "list", Group: "efs-stunnel.gnuthought.com", Resource: "sharedvolumes"}, false},
-		"an event":        {denials.Right{Verb: "create", Resource: "events"}, false},
-		"a Job":           {denials.Right{Verb: "create", Group: "batch", Resource: "jobs"}, false},
+		"a cache's list":  {forbidden.Permission{Verb: "list", Resource: "nodes"}, true},
+		"a cache's watch": {forbidden.Permission{Verb: "watch", Resource: "nodes"}, true},
+		"the lease":       {forbidden.Permission{Verb: "update", Group: "coordination.k8s.io", Resource: "leases"}, true},
+		"a SharedVolume":  {forbidden.Permission{Verb: "list", Group: "efs-stunnel.gnuthought.com", Resource: "sharedvolumes"}, false},
+		"an event":        {forbidden.Permission{Verb: "create", Resource: "events"}, false},
+		"a Job":           {forbidden.Permission{Verb: "create", Group: "batch", Resource: "jobs"}, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := neededToLead(tt.right); got != tt.want {
+			if got := neededToLead(tt.permission); got != tt.want {
 				t.Errorf("got %t, want %t", got, tt.want)
 			}
 		})

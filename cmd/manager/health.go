@@ -9,7 +9,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
-	"gnuthought.com/efs-stunnel/pkg/denials"
+	"gnuthought.com/efs-stunnel/pkg/forbidden"
 	"gnuthought.com/efs-stunnel/pkg/httpserver"
 )
 
@@ -29,7 +29,7 @@ func (m *manager) http() httpserver.Options {
 		},
 		Ready: []httpserver.Check{
 			{Name: "start", Func: m.checkStart},
-			{Name: "rights", Func: func() error { return m.denials.Check(neededToLead) }},
+			{Name: "rights", Func: func() error { return m.forbidden.Check(neededToLead) }},
 			{Name: "caches", Func: m.checkCaches},
 		},
 		Metrics: m.metrics.gatherer(),
@@ -57,14 +57,12 @@ func (m *manager) checkStart() error {
 	return nil
 }
 
-// neededToLead are the rights without which a replica is of no use. Other missing ones are in
-// the log and in the metrics; what does not need them still works, as claims do without
+// neededToLead reports whether a replica cannot lead without a permission: one for the Lease, or for a
+// cache. Other missing ones are in the log and the metrics only; claims, for one, work without
 // SharedVolumes.
-func neededToLead(right denials.Right) bool {
-	if right.Group == v1alpha1.GroupName {
-		return false
-	}
-	return right.KeepsCaches() || right.Group == coordinationv1.GroupName
+func neededToLead(p forbidden.Permission) bool {
+	return p.Group == coordinationv1.GroupName ||
+		(p.Verb == "list" || p.Verb == "watch") && p.Group != v1alpha1.GroupName
 }
 
 // checkCaches passes on standbys, too: they are ready to lead.

@@ -19,9 +19,8 @@ import (
 	"strconv"
 	"syscall"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"gnuthought.com/efs-stunnel/pkg/buildinfo"
+	"gnuthought.com/efs-stunnel/pkg/forbidden"
 	"gnuthought.com/efs-stunnel/pkg/logging"
 	"gnuthought.com/efs-stunnel/pkg/settings"
 )
@@ -73,7 +72,7 @@ func run(ctx context.Context, args []string, e environment, stdout, stderr io.Wr
 		return exitDone
 	}
 	log := logging.New(stderr, logging.Format(o.logFormat), o.logLevel)
-	logging.UseForKubernetes(log, apierrors.IsForbidden) // which package denials tells
+	logging.UseForKubernetes(log, forbidden.IsRefusal)
 	if err := manage(ctx, o, log); err != nil {
 		log.Error("manager ends because of an error", "err", err)
 		return exitFailed

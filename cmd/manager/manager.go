@@ -15,9 +15,9 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/apiclock"
 	"gnuthought.com/efs-stunnel/pkg/buildinfo"
-	"gnuthought.com/efs-stunnel/pkg/denials"
 	"gnuthought.com/efs-stunnel/pkg/election"
 	"gnuthought.com/efs-stunnel/pkg/events"
+	"gnuthought.com/efs-stunnel/pkg/forbidden"
 	"gnuthought.com/efs-stunnel/pkg/httpserver"
 )
 
@@ -57,14 +57,14 @@ type workload struct {
 
 // manager is one replica.
 type manager struct {
-	options  options
-	log      *slog.Logger
-	clients  clients
-	denials  *denials.Denials
-	clock    *apiclock.Clock
-	events   *events.Broadcast
-	election *election.Election // nil without --leader-elect
-	metrics  *metrics
+	options   options
+	log       *slog.Logger
+	clients   clients
+	forbidden *forbidden.Tracker
+	clock     *apiclock.Clock
+	events    *events.Broadcast
+	election  *election.Election // nil without --leader-elect
+	metrics   *metrics
 
 	alone  atomic.Bool              // leads without an election
 	ending atomic.Bool              // was asked to end
@@ -78,13 +78,13 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	refused := denials.New(metricsNamespace, log, time.Now)
+	tracker := forbidden.New(metricsNamespace, log, time.Now)
 	clock := apiclock.New(metricsNamespace, time.Now, log)
-	c, err := newClients(config, o, refused, clock)
+	c, err := newClients(config, o, tracker, clock)
 	if err != nil {
 		return err
 	}
-	m, err := newManager(o, c, refused, clock, log)
+	m, err := newManager(o, c, tracker, clock, log)
 	if err != nil {
 		return err
 	}
@@ -93,10 +93,10 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 }
 
 // newManager asks the apiserver nothing yet.
-func newManager(o options, c clients, refused *denials.Denials, clock *apiclock.Clock, log *slog.Logger) (*manager, error) {
-	m := &manager{options: o, clients: c, denials: refused, clock: clock, log: log}
+func newManager(o options, c clients, tracker *forbidden.Tracker, clock *apiclock.Clock, log *slog.Logger) (*manager, error) {
+	m := &manager{options: o, clients: c, forbidden: tracker, clock: clock, log: log}
 	var err error
-	if m.metrics, err = newMetrics(m.leading, m.waited, m.denials, m.clock); err != nil {
+	if m.metrics, err = newMetrics(m.leading, m.waited, m.forbidden, m.clock); err != nil {
 		return nil, fmt.Errorf("making metrics: %w", err)
 	}
 	if !o.leaderElect {

@@ -14,7 +14,7 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 
 	"gnuthought.com/efs-stunnel/pkg/apiclock"
-	"gnuthought.com/efs-stunnel/pkg/denials"
+	"gnuthought.com/efs-stunnel/pkg/forbidden"
 	"gnuthought.com/efs-stunnel/pkg/logging/loggingtest"
 )
 
@@ -155,7 +155,7 @@ func newWorld(t *testing.T, change func(*options)) *world {
 	var err error
 	w.manager, err = newManager(o, clients{
 		work: w.client, lists: metadatafake.NewSimpleMetadataClient(scheme), events: w.client, lease: w.client,
-	}, denials.New(metricsNamespace, log, time.Now),
+	}, forbidden.New(metricsNamespace, log, time.Now),
 		apiclock.New(metricsNamespace, time.Now, log), log)
 	if err != nil {
 		t.Fatal(err)

@@ -12,9 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"gnuthought.com/efs-stunnel/pkg/buildinfo"
+	"gnuthought.com/efs-stunnel/pkg/forbidden"
 	"gnuthought.com/efs-stunnel/pkg/logging"
 	"gnuthought.com/efs-stunnel/pkg/settings"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
@@ -51,7 +50,7 @@ func agentRun(ctx context.Context, args []string, e agentEnvironment, stdout, st
 	debug.SetMemoryLimit(agentMemory)
 	debug.SetGCPercent(agentGarbage)
 	log := logging.New(stderr, logging.Format(o.logFormat), o.logLevel)
-	logging.UseForKubernetes(log, apierrors.IsForbidden) // which package denials tells
+	logging.UseForKubernetes(log, forbidden.IsRefusal)
 	log.Info("node agent starts", "node", o.node, "reason", "build "+buildinfo.Read().String())
 	if err := runAgent(ctx, o, log); err != nil {
 		log.Error("node agent ends because of an error", "err", err)

@@ -20,8 +20,8 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/restclient" // client-go's own, under their known names
 
 	"gnuthought.com/efs-stunnel/pkg/buildinfo"
-	"gnuthought.com/efs-stunnel/pkg/denials"
 	"gnuthought.com/efs-stunnel/pkg/events"
+	"gnuthought.com/efs-stunnel/pkg/forbidden"
 	"gnuthought.com/efs-stunnel/pkg/httpserver"
 	"gnuthought.com/efs-stunnel/pkg/topology"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
@@ -57,13 +57,13 @@ func wireAgent(o agentOptions, log *slog.Logger) (wiring, error) {
 	if err != nil {
 		return wiring{}, err
 	}
-	d := denials.New(metricsNamespace, log, time.Now)
-	work, forEvents, err := newClients(o, d)
+	tracker := forbidden.New(metricsNamespace, log, time.Now)
+	work, forEvents, err := newClients(o, tracker)
 	if err != nil {
 		return wiring{}, err
 	}
 	registry, dropped := prometheus.NewRegistry(), droppedEvents()
-	for _, collector := range []prometheus.Collector{d, dropped, buildMetric()} {
+	for _, collector := range []prometheus.Collector{tracker, dropped, buildMetric()} {
 		if err := registry.Register(collector); err != nil {
 			return wiring{}, fmt.Errorf("making metrics: %w", err)
 		}
@@ -113,7 +113,7 @@ func reserved(httpAddress string) []int {
 }
 
 // newClients keeps events from waiting for other requests, and the other way round.
-func newClients(o agentOptions, d *denials.Denials) (work, forEvents kubernetes.Interface, err error) {
+func newClients(o agentOptions, tracker *forbidden.Tracker) (work, forEvents kubernetes.Interface, err error) {
 	base, err := restConfig(o.kubeconfig, o.master)
 	if err != nil {
 		return nil, nil, err
@@ -122,7 +122,7 @@ func newClients(o agentOptions, d *denials.Denials) (work, forEvents kubernetes.
 	base.ContentType = runtime.ContentTypeProtobuf
 	base.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	base.QPS, base.Burst = agentQPS, agentBurst
-	base.Wrap(d.Wrap)
+	base.Wrap(tracker.Wrap)
 	if work, err = kubernetes.NewForConfig(base); err != nil {
 		return nil, nil, fmt.Errorf("making a client for the apiserver: %w", err)
 	}

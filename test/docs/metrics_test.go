@@ -21,7 +21,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/apiclock"
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
-	"gnuthought.com/efs-stunnel/pkg/denials"
+	"gnuthought.com/efs-stunnel/pkg/forbidden"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
@@ -76,7 +76,7 @@ func registered(t *testing.T) map[string]metric {
 		t.Fatal(err)
 	}
 	for _, namespace := range []string{"efs_stunnel_manager", "efs_stunnel_node"} {
-		registry.MustRegister(denials.New(namespace, log, time.Now))
+		registry.MustRegister(forbidden.New(namespace, log, time.Now))
 	}
 	registry.MustRegister(apiclock.New("efs_stunnel_manager", time.Now, log))
 	return described(t, registry)
