@@ -1,6 +1,6 @@
-// Package settings reads what an administrator sets. Each setting is a flag; some are an
-// environment variable too, over which the flag wins. Whatever is wrong is one line that names
-// the setting the way it was given, the value, and what is allowed.
+// Package settings reads the settings of a program. Each is a flag; some are an environment variable, too,
+// which the flag overrides. An error is one line that names the setting as it was given, the value, and
+// what is allowed.
 package settings
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// ErrHelp is Parse's answer to --help. The caller shows Help then.
+// ErrHelp is returned by Parse for --help. The caller prints Help then.
 var ErrHelp = pflag.ErrHelp
 
 // helpColumns is the width of a usual terminal and of a page.
@@ -38,7 +38,7 @@ func New(program string) *Set {
 	return &Set{flags: newFlagSet(program), env: map[string]string{}, origin: map[string]string{}}
 }
 
-// newFlagSet keeps pflag from writing: what is wrong is told once, by the caller.
+// newFlagSet keeps pflag from writing: the caller prints the error.
 func newFlagSet(name string) *pflag.FlagSet {
 	flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -47,6 +47,9 @@ func newFlagSet(name string) *pflag.FlagSet {
 	return flags
 }
 
+// Program returns the name of the program.
+func (s *Set) Program() string { return s.flags.Name() }
+
 // Group begins a group.
 func (s *Set) Group(title string) *Group {
 	g := &Group{title: title, set: s, flags: newFlagSet(title)}
@@ -54,8 +57,8 @@ func (s *Set) Group(title string) *Group {
 	return g
 }
 
-// Add adds a setting. env is "" where there is no variable for it. The usage's first word in
-// backquotes stands for the value in the help.
+// Add adds a setting. env is "" if it has no variable. The first word in backquotes in the
+// usage is the name of the value in the help.
 func (g *Group) Add(value pflag.Value, name, env, usage string) {
 	if env != "" {
 		g.set.env[name] = env
@@ -68,8 +71,8 @@ func (g *Group) Add(value pflag.Value, name, env, usage string) {
 	g.set.flags.AddFlag(flag)
 }
 
-// Parse sets the values from variables, then from arguments. A variable that is empty counts
-// as one that is not there, as manifests with optional references leave it.
+// Parse sets the values from variables, then from arguments. An empty variable
+// counts as unset: optional references in manifests are empty.
 func (s *Set) Parse(args []string, getenv func(string) string) error {
 	if err := s.parseFlags(args); err != nil {
 		return err
@@ -117,7 +120,7 @@ func (s *Set) singleDash(args []string, err error) (name string, ok bool) {
 	return "", false
 }
 
-// parseEnv leaves out variables of flags that were given: those are overruled, right or wrong.
+// parseEnv ignores variables of flags that were given, valid or not.
 func (s *Set) parseEnv(getenv func(string) string) (err error) {
 	s.flags.VisitAll(func(flag *pflag.Flag) {
 		variable := s.env[flag.Name]
@@ -136,7 +139,7 @@ func (s *Set) parseEnv(getenv func(string) string) (err error) {
 	return err
 }
 
-// Wrong is the error for a setting whose value is fine on its own, but not beside the others.
+// Wrong returns the error of a setting whose value is valid alone, but not together with others.
 func (s *Set) Wrong(name string, cause error) error {
 	return wrong(s.Origin(name), s.flags.Lookup(name).Value.String(), cause)
 }
@@ -145,8 +148,8 @@ func wrong(origin, value string, cause error) error {
 	return fmt.Errorf("%s %q: %w", origin, value, cause)
 }
 
-// Origin names a setting as it was given: by its variable if its value comes from there, else
-// by its flag.
+// Origin returns the name of a setting as it was given: its variable if the value comes from there, else
+// its flag.
 func (s *Set) Origin(name string) string {
 	if variable, ok := s.origin[name]; ok {
 		return variable
@@ -154,7 +157,7 @@ func (s *Set) Origin(name string) string {
 	return "--" + name
 }
 
-// Names names a setting in all ways in which it can be given.
+// Names returns the flag of a setting, and its variable if it has one.
 func (s *Set) Names(name string) string {
 	if variable, ok := s.env[name]; ok {
 		return "--" + name + " or " + variable
@@ -162,7 +165,7 @@ func (s *Set) Names(name string) string {
 	return "--" + name
 }
 
-// Help describes all settings.
+// Help returns the description of all settings.
 func (s *Set) Help() string {
 	var text strings.Builder
 	for _, g := range s.groups {

@@ -13,8 +13,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/settings"
 )
 
-// world has one setting of each type.
-type world struct {
+// values has one setting of each type.
+type values struct {
 	Count  int
 	Rate   float32
 	Wait   time.Duration
@@ -26,7 +26,7 @@ type world struct {
 	Number int64
 }
 
-func (w *world) set() *settings.Set {
+func (w *values) set() *settings.Set {
 	s := settings.New("program")
 	g := s.Group("First things")
 	g.Add(settings.Integer(&w.Count, 1, 10), "count", "COUNT", "how many")
@@ -52,29 +52,29 @@ func lower(text string) error {
 }
 
 func TestParse(t *testing.T) {
-	defaults := world{Count: 3, Wait: time.Minute, Color: "red"}
+	defaults := values{Count: 3, Wait: time.Minute, Color: "red"}
 	tests := map[string]struct {
 		args string
 		env  map[string]string
-		want func(*world)
+		want func(*values)
 	}{
-		"defaults stay":                      {want: func(*world) {}},
-		"a flag":                             {args: "--count=4", want: func(w *world) { w.Count = 4 }},
-		"a flag and its value apart":         {args: "--count 4", want: func(w *world) { w.Count = 4 }},
-		"a variable":                         {env: map[string]string{"COUNT": "5"}, want: func(w *world) { w.Count = 5 }},
-		"a flag wins":                        {args: "--count=4", env: map[string]string{"COUNT": "5"}, want: func(w *world) { w.Count = 4 }},
-		"a flag wins over a bad variable":    {args: "--count=4", env: map[string]string{"COUNT": "x"}, want: func(w *world) { w.Count = 4 }},
-		"an empty variable is none":          {env: map[string]string{"COUNT": ""}, want: func(*world) {}},
-		"a variable that no setting has":     {env: map[string]string{"COLOR": "green"}, want: func(*world) {}},
-		"seconds":                            {args: "--wait=90", want: func(w *world) { w.Wait = 90 * time.Second }},
-		"parts of seconds":                   {args: "--wait=1.5", want: func(w *world) { w.Wait = 1500 * time.Millisecond }},
-		"a duration":                         {env: map[string]string{"WAIT": "2m"}, want: func(w *world) { w.Wait = 2 * time.Minute }},
-		"a switch":                           {args: "--on", want: func(w *world) { w.On = true }},
-		"a switch that is off":               {args: "--on=false", env: map[string]string{"ON": "true"}, want: func(*world) {}},
-		"a choice in any case":               {args: "--color=GREEN", want: func(w *world) { w.Color = "green" }},
-		"a number with a fraction":           {args: "--rate=0.5", want: func(w *world) { w.Rate = 0.5 }},
-		"a list, spaces and commas too many": {args: "--words=a,,b,", want: func(w *world) { w.Words = []string{"a", "b"} }},
-		"a type of somebody else's":          {args: "--number=ff", want: func(w *world) { w.Number = 255 }},
+		"defaults stay":                      {want: func(*values) {}},
+		"a flag":                             {args: "--count=4", want: func(w *values) { w.Count = 4 }},
+		"a flag and its value apart":         {args: "--count 4", want: func(w *values) { w.Count = 4 }},
+		"a variable":                         {env: map[string]string{"COUNT": "5"}, want: func(w *values) { w.Count = 5 }},
+		"a flag wins":                        {args: "--count=4", env: map[string]string{"COUNT": "5"}, want: func(w *values) { w.Count = 4 }},
+		"a flag wins over a bad variable":    {args: "--count=4", env: map[string]string{"COUNT": "x"}, want: func(w *values) { w.Count = 4 }},
+		"an empty variable is none":          {env: map[string]string{"COUNT": ""}, want: func(*values) {}},
+		"a variable that no setting has":     {env: map[string]string{"COLOR": "green"}, want: func(*values) {}},
+		"seconds":                            {args: "--wait=90", want: func(w *values) { w.Wait = 90 * time.Second }},
+		"parts of seconds":                   {args: "--wait=1.5", want: func(w *values) { w.Wait = 1500 * time.Millisecond }},
+		"a duration":                         {env: map[string]string{"WAIT": "2m"}, want: func(w *values) { w.Wait = 2 * time.Minute }},
+		"a switch":                           {args: "--on", want: func(w *values) { w.On = true }},
+		"a switch that is off":               {args: "--on=false", env: map[string]string{"ON": "true"}, want: func(*values) {}},
+		"a choice in any case":               {args: "--color=GREEN", want: func(w *values) { w.Color = "green" }},
+		"a number with a fraction":           {args: "--rate=0.5", want: func(w *values) { w.Rate = 0.5 }},
+		"a list, spaces and commas too many": {args: "--words=a,,b,", want: func(w *values) { w.Words = []string{"a", "b"} }},
+		"a type with a parser of its own":    {args: "--number=ff", want: func(w *values) { w.Number = 255 }},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestParseErrorsNameTheSettingAsItWasGiven(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			err := new(world).set().Parse(strings.Fields(tt.args), func(key string) string { return tt.env[key] })
+			err := new(values).set().Parse(strings.Fields(tt.args), func(key string) string { return tt.env[key] })
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("got  %v\nwant %s", err, tt.want)
 			}
@@ -128,7 +128,7 @@ func TestParseErrorsNameTheSettingAsItWasGiven(t *testing.T) {
 }
 
 func TestWrongNamesTheSettingAsItWasGiven(t *testing.T) {
-	var w world
+	var w values
 	s := w.set()
 	if err := s.Parse([]string{"--wait=5"}, func(key string) string { return map[string]string{"COUNT": "7"}[key] }); err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestWrongNamesTheSettingAsItWasGiven(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	w := world{Count: 3, Wait: 5 * time.Minute}
+	w := values{Count: 3, Wait: 5 * time.Minute}
 	s := w.set()
 	if err := s.Parse([]string{"--help"}, func(string) string { return "" }); !errors.Is(err, settings.ErrHelp) {
 		t.Errorf("got %v, want %v", err, settings.ErrHelp)

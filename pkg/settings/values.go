@@ -17,12 +17,12 @@ const typeBool = "bool"
 // value is a setting of any type. Its target has the default until it is set.
 type value[T any] struct {
 	target *T
-	kind   string // stands for the value in the help
+	kind   string // name of the value in the help
 	parse  func(string) (T, error)
 	format func(T) string
 }
 
-// Set implements pflag.Value. The error says what is wanted, not what was given.
+// Set implements pflag.Value. The error says what is allowed.
 func (v *value[T]) Set(text string) error {
 	parsed, err := v.parse(text)
 	if err != nil {
@@ -35,7 +35,7 @@ func (v *value[T]) Set(text string) error {
 // String implements pflag.Value.
 func (v *value[T]) String() string {
 	if v.target == nil {
-		return "" // pflag asks a zero value for the default that needs no telling
+		return "" // pflag compares defaults with that of a zero value
 	}
 	return v.format(*v.target)
 }
@@ -43,7 +43,7 @@ func (v *value[T]) String() string {
 // Type implements pflag.Value.
 func (v *value[T]) Type() string { return v.kind }
 
-// Parsed is a setting that some other package can read and, unless format is nil, write.
+// Parsed is a setting with a parser and, unless format is nil, a formatter.
 func Parsed[T any](target *T, kind string, parse func(string) (T, error), format func(T) string) pflag.Value {
 	text := ""
 	if format == nil {
@@ -55,7 +55,7 @@ func Parsed[T any](target *T, kind string, parse func(string) (T, error), format
 	}, format}
 }
 
-// Text is a setting of any text that passes a check, which says what is wanted.
+// Text is a setting of any text that passes a check, whose error says what is allowed.
 func Text(target *string, kind string, check func(string) error) pflag.Value {
 	return &value[string]{target, kind, func(text string) (string, error) {
 		return text, check(text)
@@ -106,8 +106,8 @@ func Bool(target *bool) pflag.Value {
 	}, strconv.FormatBool}
 }
 
-// Duration is a time within limits, such as 5m or 300s. A plain number is seconds, as the
-// variables of the original system have it.
+// Duration is a time within limits, such as 5m or 300s. A plain number is in seconds, as in the
+// variables of the original system.
 func Duration(target *time.Duration, least, most time.Duration) pflag.Value {
 	return &value[time.Duration]{target, "duration", func(text string) (time.Duration, error) {
 		if _, err := strconv.ParseFloat(text, 64); err == nil {
@@ -133,8 +133,7 @@ func Short(d time.Duration) string {
 	return text
 }
 
-// List is comma-separated items, each of which passes a check. Spaces and a comma too many are
-// forgiven.
+// List is comma-separated items, each of which passes a check. Spaces and empty items are ignored.
 func List(target *[]string, kind string, check func(string) error) pflag.Value {
 	return &value[[]string]{target, kind, func(text string) ([]string, error) {
 		var items []string
