@@ -44,7 +44,7 @@ type replica struct {
 	result  chan error // of Run
 }
 
-// start runs an election. Its work drains for a while when it is asked to end.
+// start runs an election. Its work drains for a while when its context ends.
 func start(t *testing.T, client *fake.Clientset, identity string, drain time.Duration) *replica {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -111,7 +111,7 @@ func TestLeaseIsHeldUntilTheWorkIsDone(t *testing.T) {
 	})
 }
 
-func TestStandbyTakesOverAsSoonAsTheLeaseIsGivenBack(t *testing.T) {
+func TestStandbyLeadsAsSoonAsTheLeaseIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		a := start(t, client, "a", 0)
@@ -133,7 +133,7 @@ func TestStandbyTakesOverAsSoonAsTheLeaseIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestStandbyWaitsForASilentLeader(t *testing.T) {
+func TestStandbyWaitsUntilTheLeaseExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent, seconds, now := "silent", int32(15), metav1.NowMicro()
 		client := fake.NewClientset(&coordinationv1.Lease{
@@ -173,7 +173,7 @@ func TestLeaderRenewsAtItsOwnPace(t *testing.T) {
 	})
 }
 
-func TestStandbyLeavesTheLeaseAlone(t *testing.T) {
+func TestStandbyDoesNotWriteTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		start(t, client, "a", 0)
@@ -228,7 +228,7 @@ func TestLostLeaseEndsAtOnce(t *testing.T) {
 	})
 }
 
-func TestErrorOfTheWorkGivesTheLeaseBack(t *testing.T) {
+func TestErrorOfTheWorkReleasesTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
 		want := errors.New("the caches cannot be read")

@@ -10,9 +10,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// watchReleases tells when another replica gives the Lease back. Electors only look now and
-// then, up to 2.2 retry periods apart. A deleted Lease is no such news: its leader makes it
-// again.
+// watchReleases sends when another replica releases the Lease, which electors read only every 2.2 periods
+// at worst. A deleted Lease is not released: its leader creates it again.
 func (e *Election) watchReleases(ctx context.Context) <-chan struct{} {
 	released := make(chan struct{}, 1)
 	factory := informers.NewSharedInformerFactoryWithOptions(e.options.Watches, 0,
@@ -22,32 +21,25 @@ func (e *Election) watchReleases(ctx context.Context) <-chan struct{} {
 		}))
 	informer := factory.Coordination().V1().Leases().Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
-		if e.isRelease(before, after) {
-			select {
-			case released <- struct{}{}:
-			default: // one is enough
-			}
+		if was := e.holder(before); was == "" || was == e.options.Identity || e.holder(after) != "" {
+			return
+		}
+		select {
+		case released <- struct{}{}:
+		default: // one is pending
 		}
 	}})
-	if err != nil { // only of an informer that has ended
+	if err != nil { // only if the informer was stopped
 		e.options.Log.Warn("releases of the lease are not watched", "err", err)
 	}
 	factory.StartWithContext(ctx)
 	return released
 }
 
-func (e *Election) isRelease(before, after any) bool {
-	old, ok := before.(*coordinationv1.Lease)
-	if !ok {
-		return false
-	}
-	lease, ok := after.(*coordinationv1.Lease)
-	was := holder(old)
-	return ok && lease.Name == e.options.Name && was != "" && was != e.options.Identity && holder(lease) == ""
-}
-
-func holder(lease *coordinationv1.Lease) string {
-	if lease.Spec.HolderIdentity == nil {
+// holder returns the identity in the Lease, "" if it is released.
+func (e *Election) holder(object any) string {
+	lease, ok := object.(*coordinationv1.Lease)
+	if !ok || lease.Name != e.options.Name || lease.Spec.HolderIdentity == nil {
 		return ""
 	}
 	return *lease.Spec.HolderIdentity
