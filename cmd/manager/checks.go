@@ -3,39 +3,22 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"regexp"
-	"strconv"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/sharedvolumes"
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // Errors of the checks say what is wanted; package settings puts setting and value before them.
 
-func anything(string) error { return nil }
-
-func checkNamespace(name string) error {
-	if len(validation.IsDNS1123Label(name)) > 0 {
-		return errors.New(`want the name of a namespace: 1 to 63 lower-case letters, digits or "-"`)
-	}
-	return nil
-}
-
 func checkPathNamespace(name string) error {
-	if name != sharedvolumes.AnyNamespace && checkNamespace(name) != nil {
+	if name != sharedvolumes.AnyNamespace && kubeprogram.CheckNamespace(name) != nil {
 		return errors.New(`want names of namespaces, with commas between, or *`)
-	}
-	return nil
-}
-
-func checkObjectName(name string) error {
-	if len(validation.IsDNS1123Subdomain(name)) > 0 {
-		return errors.New(`want the name of an object: 1 to 253 lower-case letters, digits, "-" or "."`)
 	}
 	return nil
 }
@@ -60,31 +43,11 @@ func checkImage(image string) error {
 	return nil
 }
 
-// Both become part of host names or are compared with what the API says.
-var (
-	region = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)+$`)
-	vpc    = regexp.MustCompile(`^vpc-[0-9a-z]{1,40}$`)
-)
-
-func checkRegion(name string) error {
-	if !region.MatchString(name) {
-		return errors.New("want the name of an AWS region, as us-east-1")
-	}
-	return nil
-}
+var vpc = regexp.MustCompile(`^vpc-[0-9a-z]{1,40}$`)
 
 func checkVPC(id string) error {
 	if !vpc.MatchString(id) {
 		return errors.New("want vpc- and 1 to 40 lower-case letters or digits")
-	}
-	return nil
-}
-
-func checkAddress(address string) error {
-	_, port, err := net.SplitHostPort(address)
-	number, bad := strconv.Atoi(port)
-	if err != nil || bad != nil || number < 0 || number > wellknown.MaxPort {
-		return fmt.Errorf("want host:port or :port, with a port up to %d", wellknown.MaxPort)
 	}
 	return nil
 }

@@ -5,8 +5,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -16,21 +14,21 @@ import (
 	"k8s.io/client-go/rest"
 
 	"gnuthought.com/efs-stunnel/pkg/apiclock"
-	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/forbidden"
+	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
 	"gnuthought.com/efs-stunnel/pkg/topology"
 )
 
-func makeClients(t *testing.T, host string) (clients, *forbidden.Tracker) {
+func makeClients(t *testing.T, host string) (clients, *kubeprogram.Program) {
 	t.Helper()
-	tracker := forbidden.New(metricsNamespace, slog.New(slog.DiscardHandler), time.Now)
+	p := kubeprogram.New(metricsNamespace, slog.New(slog.DiscardHandler))
 	o := defaults()
 	o.qps, o.burst = 7, 9
-	c, err := newClients(&rest.Config{Host: host}, o, tracker, apiclock.New(metricsNamespace, time.Now, slog.New(slog.DiscardHandler)))
+	c, err := newClients(&rest.Config{Host: host}, o, p, apiclock.New(metricsNamespace, time.Now, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c, tracker
+	return c, p
 }
 
 func TestClientsHaveLimitsOfTheirOwn(t *testing.T) {
@@ -66,16 +64,16 @@ func TestEveryClientMeasuresTheClock(t *testing.T) {
 		"lease":  func(c clients) kubernetes.Interface { return c.lease },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, nil)
-			c, err := newClients(&rest.Config{Host: server.URL}, defaults(), w.forbidden, w.clock)
+			w := newReplica(t, nil)
+			c, err := newClients(&rest.Config{Host: server.URL}, defaults(), w.program, w.clock)
 			if err != nil {
 				t.Fatal(err)
 			}
 			if _, err := of(c).CoordinationV1().Leases("efs-stunnel").Get(t.Context(), "efs-manager", metav1.GetOptions{}); err == nil {
 				t.Fatal("the apiserver has no such Lease")
 			}
-			w.events = events.Start(events.Options{Client: w.client, Log: w.log})
-			defer w.closeEvents(t.Context())
+			w.events = w.program.StartEvents(w.client, nil)
+			defer kubeprogram.CloseEvents(t.Context(), w.events)
 			if ahead := time.Until(w.loopOptions("", topology.Network{}).Now()); (ahead - time.Hour).Abs() > time.Minute {
 				t.Errorf("the loops' clock is %s ahead of the manager's, want an hour", ahead)
 			}
@@ -95,8 +93,8 @@ func TestMissingPermissionIsReported(t *testing.T) {
 			`"message":"nodes is forbidden: User \"u\" cannot list resource \"nodes\" in API group \"\" at the cluster scope"}`)
 	}))
 	defer server.Close()
-	w := newWorld(t, nil)
-	w.clients, w.forbidden = makeClients(t, server.URL)
+	w := newReplica(t, nil)
+	w.clients, w.program = makeClients(t, server.URL)
 	if _, err := w.clients.work.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{}); err == nil {
 		t.Fatal("the refusal did not reach the caller")
 	}
@@ -122,37 +120,6 @@ func TestPermissionsThatReadinessNeeds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if got := neededToLead(tt.permission); got != tt.want {
 				t.Errorf("got %t, want %t", got, tt.want)
-			}
-		})
-	}
-}
-
-func TestRESTConfig(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "config")
-	const kubeconfig = `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c, user: u}}],
-clusters: [{name: c, cluster: {server: "https://in-file:6443"}}], users: [{name: u, user: {token: secret}}]}`
-	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	tests := map[string]struct{ kubeconfig, master, host, err string }{
-		"a file":             {file, "", "https://in-file:6443", ""},
-		"an address over it": {file, "https://other:6443", "https://other:6443", ""},
-		"an address alone":   {"", "http://127.0.0.1:8001", "http://127.0.0.1:8001", ""},
-		"no such file":       {"/no/such/file", "", "", `reading --kubeconfig "/no/such/file"`},
-		"nothing, outside":   {"", "", "", "outside, set --kubeconfig"},
-	}
-	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			config, err := restConfig(tt.kubeconfig, tt.master)
-			if tt.err != "" {
-				if err == nil || !strings.Contains(err.Error(), tt.err) {
-					t.Errorf("got %v, want %q in it", err, tt.err)
-				}
-				return
-			}
-			if err != nil || config.Host != tt.host {
-				t.Errorf("got %+v and %v, want %s", config, err, tt.host)
 			}
 		})
 	}

@@ -13,27 +13,27 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/httpserver"
 )
 
-// longestSync is what client-go's queues call the age of their oldest running sync.
+// longestSync is client-go's metric of the age of a queue's oldest running sync.
 const longestSync = "workqueue_longest_running_processor_seconds"
 
 // maxSync is far longer than any sync takes; one that takes longer is stuck for good.
 const maxSync = 10 * time.Minute
 
-// http says what is served, from the first moment on.
+// http returns what is served from the start on.
 func (m *manager) http() httpserver.Options {
 	return httpserver.Options{
-		Address: m.options.httpAddress,
+		Address: m.options.HTTPAddress,
 		Healthy: []httpserver.Check{
 			{Name: "election", Func: m.checkElection},
-			{Name: "syncs", Func: func() error { return checkSyncs(m.metrics.gatherer()) }},
+			{Name: "syncs", Func: func() error { return checkSyncs(m.program.Gatherer()) }},
 		},
 		Ready: []httpserver.Check{
 			{Name: "start", Func: m.checkStart},
-			{Name: "rights", Func: func() error { return m.forbidden.Check(neededToLead) }},
+			{Name: "rights", Func: func() error { return m.program.Forbidden.Check(neededToLead) }},
 			{Name: "caches", Func: m.checkCaches},
 		},
-		Metrics: m.metrics.gatherer(),
-		Pprof:   m.options.pprof,
+		Metrics: m.program.Gatherer(),
+		Pprof:   m.options.Pprof,
 		Log:     m.log,
 	}
 }
@@ -45,11 +45,10 @@ func (m *manager) checkElection() error {
 	return m.election.Check()
 }
 
-// checkStart fails while something keeps this replica from starting, or from beginning to lead,
-// and when it is to end.
+// checkStart fails while this replica waits before it starts or leads, and when it was asked to end.
 func (m *manager) checkStart() error {
 	if m.ending.Load() {
-		return errors.New("it is ending")
+		return errors.New("the manager is ending")
 	}
 	if w := m.waits.Load(); w != nil {
 		return w.check()
@@ -65,15 +64,15 @@ func neededToLead(p forbidden.Permission) bool {
 		(p.Verb == "list" || p.Verb == "watch") && p.Group != v1alpha1.GroupName
 }
 
-// checkCaches passes on standbys, too: they are ready to lead.
+// checkCaches passes on standbys, too: they can lead.
 func (m *manager) checkCaches() error {
-	if w := m.made.Load(); w == nil || !w.caches.HasSynced() {
+	if w := m.workload.Load(); w == nil || !w.caches.HasSynced() {
 		return errors.New("not all objects of the cluster have been read")
 	}
 	return nil
 }
 
-// checkSyncs fails while a worker of a loop is stuck. The queues tell through their metrics.
+// checkSyncs fails while a worker of a loop is stuck, which only the metrics of the queues show.
 func checkSyncs(metrics prometheus.Gatherer) error {
 	families, err := metrics.Gather()
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/httpserver"
 )
 
-// get asks the replica as kubelet does.
-func (w *world) get(t *testing.T, path string) (code int, body string) {
+// get sends a request as kubelet does.
+func (w *replica) get(t *testing.T, path string) (code int, body string) {
 	t.Helper()
 	recorder := httptest.NewRecorder()
 	httpserver.Handler(w.http()).ServeHTTP(recorder, httptest.NewRequestWithContext(t.Context(), http.MethodGet, path, nil))
@@ -21,17 +21,17 @@ func (w *world) get(t *testing.T, path string) (code int, body string) {
 }
 
 func TestEndingIsNotReady(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newReplica(t, nil)
 	w.ending.Store(true)
-	if code, body := w.get(t, "/readyz"); code != 503 || !strings.Contains(body, "[-] start: it is ending") {
+	if code, body := w.get(t, "/readyz"); code != 503 || !strings.Contains(body, "[-] start: the manager is ending") {
 		t.Errorf("got %d and\n%s", code, body)
 	}
 }
 
 func TestMetrics(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newReplica(t, nil)
 	w.metrics.observeCall("DescribeFileSystems", "ThrottlingException", time.Second)
-	w.metrics.countDropped("Forbidden")
+	w.program.CountDropped("Forbidden")
 	_, body := w.get(t, "/metrics")
 	for _, want := range []string{
 		"efs_stunnel_manager_leading 0",

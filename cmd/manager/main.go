@@ -1,35 +1,25 @@
-// Command manager provisions and deletes the volumes of a cluster. It runs in two or more
-// replicas, one of which leads; see --help for its settings.
+// Command manager provisions and deletes the volumes of a cluster. It runs in two or more replicas, one
+// of which is the leader; see --help for its settings.
 //
-// The apiserver and AWS may be away when it starts, and later: it says so in its log and in
-// /readyz, stays alive, and goes on when they are back. It ends only when it is told to (exit
-// code 0), when it lost its Lease or was left without anything that it could do (1), or because
-// of its settings (2).
+// While the apiserver or AWS is unavailable, also at the start, the manager says so in its log and in
+// /readyz, and retries. It exits with code 0 when it is asked to end; with 1 if it loses its Lease or
+// cannot do anything; with 2 if its settings are invalid.
 package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"strconv"
-	"syscall"
 
 	"gnuthought.com/efs-stunnel/pkg/buildinfo"
 	"gnuthought.com/efs-stunnel/pkg/forbidden"
+	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
 	"gnuthought.com/efs-stunnel/pkg/logging"
-	"gnuthought.com/efs-stunnel/pkg/settings"
-)
-
-// Exit codes.
-const (
-	exitDone   = 0
-	exitFailed = 1
-	exitUsage  = 2
+	"gnuthought.com/efs-stunnel/pkg/program"
 )
 
 // heapGrowth is how many percent the heap grows until it is collected. Nearly all of it are caches,
@@ -47,36 +37,30 @@ func memoryLimit(container string) int64 {
 }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal kills at once
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(heapGrowth)
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit(os.Getenv("MEMORY_LIMIT")))
 	}
-	os.Exit(run(ctx, os.Args[1:], processEnvironment(), os.Stdout, os.Stderr))
+	os.Exit(run(program.Context(), os.Args[1:], kubeprogram.ProcessEnvironment(), os.Stdout, os.Stderr))
 }
 
-func run(ctx context.Context, args []string, e environment, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, e kubeprogram.Environment, stdout, stderr io.Writer) int {
 	o, set, err := parseOptions(args, e)
 	switch {
-	case errors.Is(err, settings.ErrHelp):
-		fmt.Fprintf(stdout, "Usage:\n  manager [flags]\n  manager version\n%s", set.Help())
-		return exitDone
 	case err != nil:
-		fmt.Fprintln(stderr, "manager:", err)
-		return exitUsage
+		return program.ExitWithout(set, err, "  manager [flags]\n  manager version\n", stdout, stderr)
 	case o.version:
 		fmt.Fprintln(stdout, "manager", buildinfo.Read())
-		return exitDone
+		return program.ExitDone
 	}
-	log := logging.New(stderr, logging.Format(o.logFormat), o.logLevel)
+	log := o.Log.New(stderr)
 	logging.UseForKubernetes(log, forbidden.IsRefusal)
 	if err := manage(ctx, o, log); err != nil {
 		log.Error("manager ends because of an error", "err", err)
-		return exitFailed
+		return program.ExitFailed
 	}
 	log.Info("manager ends")
-	return exitDone
+	return program.ExitDone
 }

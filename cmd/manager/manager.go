@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -17,29 +16,18 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/buildinfo"
 	"gnuthought.com/efs-stunnel/pkg/election"
 	"gnuthought.com/efs-stunnel/pkg/events"
-	"gnuthought.com/efs-stunnel/pkg/forbidden"
 	"gnuthought.com/efs-stunnel/pkg/httpserver"
+	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
 )
 
-// Times of start and end. The end is at most the loops' own drain timeouts and these, within
-// the 30s that Kubernetes gives a pod.
-const (
-	firstInsistence = 500 * time.Millisecond // between two tries of what must succeed to start
-	maxInsistence   = 15 * time.Second
-	flushTimeout    = 3 * time.Second // of events
-)
-
-// component is the source of our events.
-const component = "efs-stunnel"
-
-// loop is what the leader runs. Run returns after the context has ended and the syncs that were
-// under way have, too.
+// loop is what the leader runs. Run returns after the context has ended and the running syncs have
+// finished.
 type loop interface {
 	Run(ctx context.Context) error
 }
 
-// knowledge is the caches that loops read, which every replica keeps warm.
-type knowledge interface {
+// cacheSet is the caches that loops read. Every replica fills them.
+type cacheSet interface {
 	Run(ctx context.Context)
 	Await(ctx context.Context) error
 	HasSynced() bool
@@ -49,70 +37,68 @@ type knowledge interface {
 	Behind() error
 }
 
-// workload is what there is to do, and what it is decided from.
+// workload is the loops and their caches.
 type workload struct {
-	caches knowledge
+	caches cacheSet
 	loops  []loop
 }
 
 // manager is one replica.
 type manager struct {
-	options   options
-	log       *slog.Logger
-	clients   clients
-	forbidden *forbidden.Tracker
-	clock     *apiclock.Clock
-	events    *events.Broadcast
-	election  *election.Election // nil without --leader-elect
-	metrics   *metrics
+	options  options
+	log      *slog.Logger
+	program  *kubeprogram.Program
+	clients  clients
+	clock    *apiclock.Clock
+	events   *events.Broadcast
+	election *election.Election // nil without --leader-elect
+	metrics  *metrics
 
-	alone  atomic.Bool              // leads without an election
-	ending atomic.Bool              // was asked to end
-	made   atomic.Pointer[workload] // nil until it could be put together
-	waits  atomic.Pointer[wait]     // what keeps it from starting or from leading; nil for nothing
+	leadsAlone atomic.Bool              // it leads without an election
+	ending     atomic.Bool              // it was asked to end
+	workload   atomic.Pointer[workload] // nil until it is wired
+	waits      atomic.Pointer[wait]     // what it waits for before it starts or leads; nil for nothing
 }
 
 // manage runs a replica until the context ends.
 func manage(ctx context.Context, o options, log *slog.Logger) error {
-	config, err := restConfig(o.kubeconfig, o.master)
+	config, err := o.RESTConfig()
 	if err != nil {
 		return err
 	}
-	tracker := forbidden.New(metricsNamespace, log, time.Now)
+	p := kubeprogram.New(metricsNamespace, log)
 	clock := apiclock.New(metricsNamespace, time.Now, log)
-	c, err := newClients(config, o, tracker, clock)
+	c, err := newClients(config, o, p, clock)
 	if err != nil {
 		return err
 	}
-	m, err := newManager(o, c, tracker, clock, log)
+	m, err := newManager(o, p, c, clock)
 	if err != nil {
 		return err
 	}
-	log.Info("manager starts", "reason", "build "+buildinfo.Read().String())
+	log.Info("manager starts", "version", buildinfo.Read().String())
 	return m.run(ctx, m.wire)
 }
 
-// newManager asks the apiserver nothing yet.
-func newManager(o options, c clients, tracker *forbidden.Tracker, clock *apiclock.Clock, log *slog.Logger) (*manager, error) {
-	m := &manager{options: o, clients: c, forbidden: tracker, clock: clock, log: log}
-	var err error
-	if m.metrics, err = newMetrics(m.leading, m.waited, m.forbidden, m.clock); err != nil {
-		return nil, fmt.Errorf("making metrics: %w", err)
-	}
+// newManager sends no request.
+func newManager(o options, p *kubeprogram.Program, c clients, clock *apiclock.Clock) (m *manager, err error) {
+	p.Metrics.MustRegister(clock)
+	m = &manager{options: o, log: p.Log, program: p, clients: c, clock: clock}
+	m.metrics = newMetrics(p.Metrics, m.leading, m.waited)
 	if !o.leaderElect {
 		return m, nil
 	}
 	m.election, err = election.New(election.Options{
 		Requests: m.clients.lease, Watches: m.clients.work,
-		Namespace: o.namespace, Name: o.lease.name, Identity: identity(),
+		Namespace: o.Namespace, Name: o.lease.name, Identity: identity(),
 		LeaseDuration: o.lease.leaseDuration, RenewDeadline: o.lease.renewDeadline, RetryPeriod: o.lease.retryPeriod,
-		Log: log,
+		Log: p.Log,
 	})
 	return m, err
 }
 
-// identity begins with the pod's name, for people; the rest tells a restarted container from
-// what it was before.
+// identity returns the pod's name, for users, and a part that is different after a restart of the
+// container.
 func identity() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -122,11 +108,14 @@ func identity() string {
 }
 
 func (m *manager) leading() bool {
-	return m.alone.Load() || m.election != nil && m.election.Leading()
+	return m.leadsAlone.Load() || m.election != nil && m.election.Leading()
 }
 
-// run begins and ends everything in order. What serves the loops outlives them: a sync that is
-// under way reads caches and records events, and is looked at through HTTP.
+// run starts and stops everything in order. Caches, events and the HTTP server outlive the loops: a sync
+// that is running uses them.
+//
+// It ends within the 30 s that Kubernetes gives a pod: the drain timeouts of the loops and the time for
+// events are shorter.
 func (m *manager) run(ctx context.Context, wire func(context.Context) (workload, error)) error {
 	server, err := httpserver.Listen(ctx, m.http())
 	if err != nil {
@@ -143,13 +132,11 @@ func (m *manager) run(ctx context.Context, wire func(context.Context) (workload,
 			fail(err)
 		}
 	})
-	m.events = events.Start(events.Options{
-		Client: m.clients.events, Component: component, Dropped: m.metrics.countDropped, Log: m.log,
-	})
+	m.events = m.program.StartEvents(m.clients.events, nil)
 	err = m.work(working, func(w workload) {
 		background.Go(func() { w.caches.Run(serving) })
 	}, wire)
-	m.closeEvents(ctx)
+	kubeprogram.CloseEvents(ctx, m.events)
 	stop()
 	background.Wait()
 	if cause := context.Cause(working); ctx.Err() == nil && cause != nil {
@@ -158,18 +145,18 @@ func (m *manager) run(ctx context.Context, wire func(context.Context) (workload,
 	return err
 }
 
-// work waits for what it needs, then for its turn to lead. Only a replica whose caches are full
-// takes part in the election: another one may be readier, and one that lacks a right is none.
+// work waits for what the loops need, then until this replica leads. Only a replica whose caches are
+// filled takes part in the election: others may be ready, and one that lacks a permission never is.
 func (m *manager) work(ctx context.Context, start func(workload), wire func(context.Context) (workload, error)) error {
 	w, err := wire(ctx)
 	if ctx.Err() != nil {
-		return nil // the end came before the beginning
+		return nil // asked to end before the start
 	}
 	if err != nil {
 		return err
 	}
 	start(w)
-	m.made.Store(&w)
+	m.workload.Store(&w)
 	m.log.Info("waiting for the caches")
 	if err := m.fill(ctx, w.caches); err != nil {
 		return nil
@@ -178,20 +165,20 @@ func (m *manager) work(ctx context.Context, start func(workload), wire func(cont
 	if m.election != nil {
 		return m.election.Run(ctx, func(ctx context.Context) error { return m.lead(ctx, w) })
 	}
-	m.alone.Store(true)
-	defer m.alone.Store(false)
+	m.leadsAlone.Store(true)
+	defer m.leadsAlone.Store(false)
 	return m.lead(ctx, w)
 }
 
-func (m *manager) fill(ctx context.Context, caches knowledge) error {
-	_, end := m.begin(ctx, "filling the caches", caches.Behind)
+func (m *manager) fill(ctx context.Context, caches cacheSet) error {
+	_, end := m.beginWait(ctx, "filling the caches", caches.Behind)
 	defer end()
 	return caches.Await(ctx)
 }
 
-// lead runs the loops until the context ends and the syncs under way have ended.
+// lead runs the loops until the context ends and the running syncs have finished.
 func (m *manager) lead(ctx context.Context, w workload) error {
-	if err := m.insist(ctx, "bringing the caches up to date", w.caches.Behind, w.caches.CaughtUp); err != nil {
+	if err := m.retry(ctx, "bringing the caches up to date", w.caches.Behind, w.caches.CaughtUp); err != nil {
 		return nil //nolint:nilerr // it only fails when the context ends
 	}
 	m.log.Info("loops start")
@@ -209,11 +196,4 @@ func (m *manager) lead(ctx context.Context, w workload) error {
 	return err
 }
 
-var errLoopEnded = errors.New("the loops ended although nobody asked them to")
-
-// closeEvents has what the loops recorded last written.
-func (m *manager) closeEvents(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
-	defer cancel()
-	m.events.Close(ctx)
-}
+var errLoopEnded = errors.New("the loops ended although the manager was not asked to end")

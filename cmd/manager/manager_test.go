@@ -21,7 +21,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/election"
 )
 
-func (w *world) leaseHolder(t *testing.T) string {
+func (w *replica) leaseHolder(t *testing.T) string {
 	t.Helper()
 	lease, err := w.client.CoordinationV1().Leases("efs-stunnel").Get(t.Context(), "efs-manager", metav1.GetOptions{})
 	if err != nil {
@@ -32,10 +32,10 @@ func (w *world) leaseHolder(t *testing.T) string {
 
 // TestEndIsOrderly is the promise to the next leader: it begins when this one has ended.
 func TestEndIsOrderly(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newReplica(t, nil)
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "data", UID: "1"}}
 	holder := ""
-	stop, result := w.start(t, gives(newCaches(w.diary), &fakeLoop{diary: w.diary, drain: func() {
+	stop, result := w.start(t, gives(newCaches(w.recorder), &fakeLoop{recorder: w.recorder, drain: func() {
 		w.add("loop drains")
 		holder = w.leaseHolder(t)
 		w.events.Recorder().Event(claim, corev1.EventTypeNormal, "ProvisioningSucceeded", "made")
@@ -56,7 +56,7 @@ func TestEndIsOrderly(t *testing.T) {
 		t.Errorf("order mismatch (-want +got):\n%s", diff)
 	}
 	if holder == "" || w.leaseHolder(t) != "" {
-		t.Errorf("the lease was held by %q while the loop drained and by %q after it; want this replica, then nobody", holder, w.leaseHolder(t))
+		t.Errorf("the lease was held by %q while the loop drained and by %q after it; want this replica, then none", holder, w.leaseHolder(t))
 	}
 	events, err := w.client.CoreV1().Events("team").List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(events.Items) != 1 || events.Items[0].Source.Component != "efs-stunnel" {
@@ -68,7 +68,7 @@ func TestEndIsOrderly(t *testing.T) {
 }
 
 func TestStandbyIsReadyAndDoesNothing(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newReplica(t, nil)
 	other, seconds, now := "other", int32(3600), metav1.NowMicro()
 	if err := w.client.Tracker().Add(&coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "efs-stunnel", Name: "efs-manager"},
@@ -76,16 +76,16 @@ func TestStandbyIsReadyAndDoesNothing(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	asked := make(chan struct{}, 100)
+	requested := make(chan struct{}, 100)
 	w.client.PrependReactor("get", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		select {
-		case asked <- struct{}{}:
+		case requested <- struct{}{}:
 		default:
 		}
 		return false, nil, nil
 	})
-	stop, result := w.start(t, gives(newCaches(w.diary), &fakeLoop{diary: w.diary}))
-	<-asked // the election has begun
+	stop, result := w.start(t, gives(newCaches(w.recorder), &fakeLoop{recorder: w.recorder}))
+	<-requested // the election has begun
 	if code, body := w.get(t, "/readyz"); code != 200 {
 		t.Errorf("a standby with full caches is not ready:\n%s", body)
 	}
@@ -104,10 +104,10 @@ func TestStandbyIsReadyAndDoesNothing(t *testing.T) {
 	}
 }
 
-func TestColdReplicaTakesNoPartInTheElection(t *testing.T) {
-	w := newWorld(t, nil)
-	cold := &fakeCaches{diary: w.diary, filled: make(chan struct{})}
-	stop, result := w.start(t, gives(cold, &fakeLoop{diary: w.diary}))
+func TestReplicaWithEmptyCachesTakesNoPartInTheElection(t *testing.T) {
+	w := newReplica(t, nil)
+	cold := &fakeCaches{recorder: w.recorder, filled: make(chan struct{})}
+	stop, result := w.start(t, gives(cold, &fakeLoop{recorder: w.recorder}))
 	w.await(t, "caches run")
 	if code, body := w.get(t, "/readyz"); code != 503 || !strings.Contains(body, "[-] caches: not all objects") {
 		t.Errorf("got %d and\n%s", code, body)
@@ -121,14 +121,14 @@ func TestColdReplicaTakesNoPartInTheElection(t *testing.T) {
 	}
 	for _, action := range w.client.Actions() {
 		if action.GetResource().Resource == "leases" {
-			t.Errorf("it asked for the lease: %s", action.GetVerb())
+			t.Errorf("it requested the lease: %s", action.GetVerb())
 		}
 	}
 }
 
 func TestWithoutElection(t *testing.T) {
-	w := newWorld(t, func(o *options) { o.leaderElect = false })
-	stop, result := w.start(t, gives(newCaches(w.diary), &fakeLoop{diary: w.diary}))
+	w := newReplica(t, func(o *options) { o.leaderElect = false })
+	stop, result := w.start(t, gives(newCaches(w.recorder), &fakeLoop{recorder: w.recorder}))
 	w.await(t, "loop starts")
 	if !w.leading() {
 		t.Error("it does not say that it leads")
@@ -141,19 +141,19 @@ func TestWithoutElection(t *testing.T) {
 		t.Errorf("got %v, want a clean end", err)
 	}
 	if actions := w.client.Actions(); len(actions) > 0 {
-		t.Errorf("it asked for %v, want nothing", actions)
+		t.Errorf("it requested %v, want nothing", actions)
 	}
 }
 
 func TestLostLeaseEndsTheProcess(t *testing.T) {
-	w := newWorld(t, func(o *options) {
+	w := newReplica(t, func(o *options) {
 		o.lease.leaseDuration, o.lease.renewDeadline, o.lease.retryPeriod = time.Second, 300*time.Millisecond, 50*time.Millisecond
 	})
 	var away atomic.Bool
 	w.client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return away.Load(), nil, errors.New("the apiserver is away")
 	})
-	_, result := w.start(t, gives(newCaches(w.diary), &fakeLoop{diary: w.diary}))
+	_, result := w.start(t, gives(newCaches(w.recorder), &fakeLoop{recorder: w.recorder}))
 	w.await(t, "loop starts")
 	away.Store(true)
 	if err := end(t, result); !errors.Is(err, election.ErrLost) {
@@ -172,8 +172,8 @@ func TestLoopsThatEndByThemselvesEndTheProcess(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, nil)
-			_, result := w.start(t, gives(newCaches(w.diary), tt.loop))
+			w := newReplica(t, nil)
+			_, result := w.start(t, gives(newCaches(w.recorder), tt.loop))
 			if err := end(t, result); !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
@@ -190,9 +190,9 @@ type ended struct{ err error }
 func (e ended) Run(context.Context) error { return e.err }
 
 func TestOneBrokenLoopEndsTheOthers(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newReplica(t, nil)
 	broken := errors.New("broken")
-	_, result := w.start(t, gives(newCaches(w.diary), &fakeLoop{diary: w.diary}, ended{broken}))
+	_, result := w.start(t, gives(newCaches(w.recorder), &fakeLoop{recorder: w.recorder}, ended{broken}))
 	if err := end(t, result); !errors.Is(err, broken) {
 		t.Errorf("got %v, want %v", err, broken)
 	}
@@ -201,8 +201,8 @@ func TestOneBrokenLoopEndsTheOthers(t *testing.T) {
 
 func TestLoopsStartWhenTheCachesHaveCaughtUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		caches, tries := newCaches(w.diary), 0
+		w := newReplica(t, nil)
+		caches, tries := newCaches(w.recorder), 0
 		caches.catchUp = func(context.Context) error {
 			if tries++; tries < 4 {
 				return errors.New("connection refused")
@@ -211,7 +211,7 @@ func TestLoopsStartWhenTheCachesHaveCaughtUp(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		result := make(chan error, 1)
-		go func() { result <- w.lead(ctx, workload{caches, []loop{&fakeLoop{diary: w.diary}}}) }()
+		go func() { result <- w.lead(ctx, workload{caches, []loop{&fakeLoop{recorder: w.recorder}}}) }()
 		synctest.Wait()
 		if code, body := w.get(t, "/readyz"); code != 503 || !strings.Contains(body, "[-] start: bringing the caches up to date: connection refused") {
 			t.Errorf("got %d and\n%s", code, body)
@@ -232,14 +232,14 @@ func TestLoopsStartWhenTheCachesHaveCaughtUp(t *testing.T) {
 	})
 }
 
-func TestEndBeforeTheBeginning(t *testing.T) {
-	w := newWorld(t, nil)
+func TestEndBeforeTheStart(t *testing.T) {
+	w := newReplica(t, nil)
 	w.client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
-		w.add("asked")
+		w.add("requested")
 		return true, nil, errors.New("connection refused")
 	})
 	stop, result := w.start(t, w.wire)
-	w.await(t, "asked")
+	w.await(t, "requested")
 	stop()
 	if err := end(t, result); err != nil {
 		t.Errorf("got %v, want a clean end", err)
@@ -247,7 +247,7 @@ func TestEndBeforeTheBeginning(t *testing.T) {
 }
 
 func TestErrorOfTheWiringEndsTheProcess(t *testing.T) {
-	w := newWorld(t, nil)
+	w := newReplica(t, nil)
 	want := errors.New("no region")
 	_, result := w.start(t, func(context.Context) (workload, error) { return workload{}, want })
 	if err := end(t, result); !errors.Is(err, want) {
@@ -261,8 +261,8 @@ func TestAddressThatIsTakenEndsTheProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	w := newWorld(t, func(o *options) { o.httpAddress = listener.Addr().String() })
-	_, result := w.start(t, gives(newCaches(w.diary)))
+	w := newReplica(t, func(o *options) { o.HTTPAddress = listener.Addr().String() })
+	_, result := w.start(t, gives(newCaches(w.recorder)))
 	if err := end(t, result); err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("got %v, want that the address is in use", err)
 	}

@@ -2,31 +2,25 @@ package main
 
 import (
 	"fmt"
-	"log/slog"
 	"math"
-	"os"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/leaderelection"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
-	"gnuthought.com/efs-stunnel/pkg/logging"
+	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/settings"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// namespaceFile is where a pod finds the name of its namespace.
-const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
-
 // options are checked settings.
 type options struct {
-	version bool
+	kubeprogram.Options
 
-	namespace   string
+	version     bool
 	provisioner string
 
 	discovery       string // wellknown.DiscoveryAWS or wellknown.DiscoveryNone
@@ -45,17 +39,11 @@ type options struct {
 
 	sharedVolumePaths []string // namespaces
 
-	kubeconfig, master string
-	qps                float32
-	burst              int
+	qps   float32
+	burst int
 
 	leaderElect bool
 	lease       leaseOptions
-
-	httpAddress string
-	pprof       bool
-	logLevel    slog.Level
-	logFormat   string
 }
 
 type leaseOptions struct {
@@ -63,19 +51,12 @@ type leaseOptions struct {
 	leaseDuration, renewDeadline, retryPeriod time.Duration
 }
 
-// environment is what settings come from, besides arguments.
-type environment struct {
-	getenv   func(string) string
-	readFile func(string) ([]byte, error)
-}
-
-func processEnvironment() environment { return environment{os.Getenv, os.ReadFile} }
-
 // defaultOptions are those of design and manifests.
-func defaultOptions(e environment) options {
+func defaultOptions(e kubeprogram.Environment) options {
 	return options{
-		namespace: defaultNamespace(e), provisioner: wellknown.DefaultProvisioner,
-		discovery: wellknown.DefaultDiscovery, pollingInterval: wellknown.DefaultPollingInterval,
+		Options:     kubeprogram.Options{Namespace: e.Namespace(), HTTPAddress: wellknown.DefaultManagerHTTPAddress},
+		provisioner: wellknown.DefaultProvisioner,
+		discovery:   wellknown.DefaultDiscovery, pollingInterval: wellknown.DefaultPollingInterval,
 		ports: ports.Range{
 			Base: wellknown.DefaultBasePort, Count: wellknown.DefaultPortCount, Reserved: []int{wellknown.AgentHTTPPort},
 			NodePorts: ports.Span{First: wellknown.MinNodePort, Last: wellknown.MaxNodePort},
@@ -89,15 +70,7 @@ func defaultOptions(e environment) options {
 			name: wellknown.ManagerLease, leaseDuration: wellknown.DefaultLeaseDuration,
 			renewDeadline: wellknown.DefaultRenewDeadline, retryPeriod: wellknown.DefaultRetryPeriod,
 		},
-		httpAddress: wellknown.DefaultManagerHTTPAddress, logFormat: string(logging.Text),
 	}
-}
-
-func defaultNamespace(e environment) string {
-	if text, err := e.readFile(namespaceFile); err == nil && len(text) > 0 {
-		return strings.TrimSpace(string(text))
-	}
-	return wellknown.Namespace // outside a cluster
 }
 
 // settings binds every row of the table of settings to its option.
@@ -107,7 +80,10 @@ func (o *options) settings() *settings.Set {
 	o.bindProvisioning(set.Group("Claims and mount Jobs"))
 	o.bindKubernetes(set.Group("Kubernetes API"))
 	o.bindElection(set.Group("Leader election"))
-	o.bindObservation(set.Group("Logs, health and metrics"))
+	observation := set.Group("Logs, health and metrics")
+	o.AddObservation(observation)
+	observation.Add(settings.Bool(&o.version), "version", "",
+		"say which build this is, and end")
 	return set
 }
 
@@ -116,7 +92,7 @@ func (o *options) bindDiscovery(g *settings.Group) {
 		"`source` of file systems: aws, or none for pinned targets only, which needs no AWS credentials")
 	g.Add(settings.Duration(&o.pollingInterval, time.Second, 24*time.Hour), "efs-polling-interval", "EFS_POLLING_INTERVAL",
 		"time between two listings of the file systems, to which chance adds up to a tenth")
-	g.Add(settings.Text(&o.region, "region", checkRegion), "aws-region", "AWS_REGION",
+	g.Add(settings.Text(&o.region, "region", kubeprogram.CheckRegion), "aws-region", "AWS_REGION",
 		"`region` of the file systems; default is what the AWS SDK, the instance metadata, or the label of a node says")
 	g.Add(settings.Text(&o.vpcID, "vpc", checkVPC), "vpc-id", "",
 		"`vpc` of the nodes, whose mount targets alone are used; default is that of the instance metadata, else any")
@@ -145,9 +121,9 @@ func (o *options) bindProvisioning(g *settings.Group) {
 		"`image` of mount Jobs, which holds mountjob")
 	g.Add(settings.OneOf(&o.pullPolicy, "policy", policies()...), "worker-image-pull-policy", "",
 		"`policy` for pulling it: Always, IfNotPresent or Never; default is Kubernetes' own")
-	g.Add(settings.List(&o.jobs.ImagePullSecrets, "names", checkObjectName), "worker-image-pull-secrets", "",
+	g.Add(settings.List(&o.jobs.ImagePullSecrets, "names", kubeprogram.CheckName("an object")), "worker-image-pull-secrets", "",
 		"comma-separated `names` of Secrets for pulling it")
-	g.Add(settings.Text(&o.jobs.PriorityClassName, "class", checkObjectName), "worker-priority-class", "",
+	g.Add(settings.Text(&o.jobs.PriorityClassName, "class", kubeprogram.CheckName("an object")), "worker-priority-class", "",
 		"priority `class` of mount Jobs, but not of sweeps; default is the cluster's, and the manifests set system-cluster-critical")
 	g.Add(settings.Integer(&o.batch, 1, math.MaxInt32), "mount-job-batch", "",
 		"`number` of operations that one mount Job carries at most")
@@ -158,12 +134,7 @@ func (o *options) bindProvisioning(g *settings.Group) {
 }
 
 func (o *options) bindKubernetes(g *settings.Group) {
-	g.Add(settings.Text(&o.namespace, "namespace", checkNamespace), "namespace", "NAMESPACE",
-		"`namespace` of ConfigMaps, Lease, root claims and mount Jobs; default is the pod's own, outside a cluster")
-	g.Add(settings.Text(&o.kubeconfig, "file", anything), "kubeconfig", "",
-		"`file` that says how to reach the apiserver from outside a cluster")
-	g.Add(settings.Text(&o.master, "url", anything), "master", "",
-		"`url` of the apiserver, over that of --kubeconfig")
+	o.AddAPI(g, "ConfigMaps, Lease, root claims and mount Jobs; default is the pod's own, outside a cluster")
 	g.Add(settings.Positive(&o.qps), "kube-api-qps", "",
 		"requests per second to the apiserver; events and the Lease do not count")
 	g.Add(settings.Integer(&o.burst, 1, math.MaxInt32), "kube-api-burst", "",
@@ -179,21 +150,8 @@ func (o *options) bindElection(g *settings.Group) {
 		"how long a leader tries to renew its Lease before it gives up")
 	g.Add(settings.Duration(&o.lease.retryPeriod, time.Millisecond, time.Hour), "leader-elect-retry-period", "",
 		"time between two renewals of the Lease, at which those who wait look four times as often")
-	g.Add(settings.Text(&o.lease.name, "name", checkObjectName), "leader-elect-resource-name", "",
+	g.Add(settings.Text(&o.lease.name, "name", kubeprogram.CheckName("an object")), "leader-elect-resource-name", "",
 		"`name` of the Lease")
-}
-
-func (o *options) bindObservation(g *settings.Group) {
-	g.Add(settings.Text(&o.httpAddress, "host:port", checkAddress), "http-address", "",
-		"`host:port` of /healthz, /readyz and /metrics; no host is all addresses")
-	g.Add(settings.Bool(&o.pprof), "pprof", "",
-		"serve /debug/pprof there, too, to clients on the loopback")
-	g.Add(settings.Parsed(&o.logLevel, "level", logging.ParseLevel, slog.Level.String), "log-level", "LOGGING_LEVEL",
-		"lowest `level` that is logged: DEBUG, INFO, WARNING, ERROR or CRITICAL")
-	g.Add(settings.OneOf(&o.logFormat, "format", string(logging.Text), string(logging.JSON)), "log-format", "",
-		"`format` of log lines: text or json")
-	g.Add(settings.Bool(&o.version), "version", "",
-		"say which build this is, and end")
 }
 
 func policies() []string {
@@ -202,19 +160,19 @@ func policies() []string {
 
 // parseOptions reads arguments and environment. Every error is one line for whoever set them;
 // help is settings.ErrHelp.
-func parseOptions(args []string, e environment) (options, *settings.Set, error) {
+func parseOptions(args []string, e kubeprogram.Environment) (options, *settings.Set, error) {
 	o := defaultOptions(e)
 	set := o.settings()
 	if len(args) == 1 && args[0] == "version" {
 		args = []string{"--version"}
 	}
-	if err := set.Parse(args, e.getenv); err != nil {
+	if err := set.Parse(args, e.Getenv); err != nil {
 		return o, set, err
 	}
 	if o.version {
 		return o, set, nil
 	}
-	o.jobs.Namespace, o.jobs.ImagePullPolicy = o.namespace, corev1.PullPolicy(o.pullPolicy)
+	o.jobs.Namespace, o.jobs.ImagePullPolicy = o.Namespace, corev1.PullPolicy(o.pullPolicy)
 	return o, set, o.check(set)
 }
 
@@ -223,7 +181,7 @@ func (o *options) check(set *settings.Set) error {
 	if o.jobs.Image == "" {
 		return fmt.Errorf("%s is missing: want the image that holds mountjob", set.Names("worker-image"))
 	}
-	if err := checkNamespace(o.namespace); err != nil { // its default is read from a file
+	if err := kubeprogram.CheckNamespace(o.Namespace); err != nil { // its default is read from a file
 		return set.Wrong("namespace", err)
 	}
 	if err := o.ports.Check(); err != nil {

@@ -12,15 +12,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/program"
 )
 
 // outside is the environment of a process that is in no pod.
-func outside(variables map[string]string) environment {
-	return environment{
-		getenv:   func(key string) string { return variables[key] },
-		readFile: func(string) ([]byte, error) { return nil, fs.ErrNotExist },
+func outside(variables map[string]string) kubeprogram.Environment {
+	return kubeprogram.Environment{
+		Getenv:   func(key string) string { return variables[key] },
+		ReadFile: func(string) ([]byte, error) { return nil, fs.ErrNotExist },
 	}
 }
 
@@ -35,8 +37,9 @@ const image = "--worker-image=registry/efs-stunnel:1 "
 // defaults are those of the design's table.
 func defaults() options {
 	return options{
-		namespace: "efs-stunnel", provisioner: "gnuthought.com/efs-stunnel",
-		discovery: "aws", pollingInterval: 300 * time.Second,
+		Options:     kubeprogram.Options{Namespace: "efs-stunnel", HTTPAddress: ":8080", Log: program.Log{Format: "text"}},
+		provisioner: "gnuthought.com/efs-stunnel",
+		discovery:   "aws", pollingInterval: 300 * time.Second,
 		ports: ports.Range{Base: 20490, Count: 1000, Reserved: []int{20488}, NodePorts: ports.Span{First: 30000, Last: 32767}},
 		jobs:  mountjobs.Settings{Namespace: "efs-stunnel", Image: "registry/efs-stunnel:1", Timeout: 10 * time.Minute},
 		batch: 512, backoff: time.Minute, failedThreshold: 0,
@@ -44,7 +47,6 @@ func defaults() options {
 		lease: leaseOptions{
 			name: "efs-manager", leaseDuration: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second,
 		},
-		httpAddress: ":8080", logLevel: slog.LevelInfo, logFormat: "text",
 	}
 }
 
@@ -90,9 +92,9 @@ func TestEverySetting(t *testing.T) {
 		"priority":    {"--worker-priority-class=high", "", "", func(o *options) { o.jobs.PriorityClassName = "high" }},
 		"batch":       {"--mount-job-batch=1", "", "", func(o *options) { o.batch = 1 }},
 		"timeout":     {"--mount-job-timeout=1h", "", "", func(o *options) { o.jobs.Timeout = time.Hour }},
-		"namespace":   {"--namespace=storage", "NAMESPACE=storage", "other", func(o *options) { o.namespace, o.jobs.Namespace = "storage", "storage" }},
-		"kubeconfig":  {"--kubeconfig=/home/a/.kube/config", "", "", func(o *options) { o.kubeconfig = "/home/a/.kube/config" }},
-		"master":      {"--master=https://a:6443", "", "", func(o *options) { o.master = "https://a:6443" }},
+		"namespace":   {"--namespace=storage", "NAMESPACE=storage", "other", func(o *options) { o.Namespace, o.jobs.Namespace = "storage", "storage" }},
+		"kubeconfig":  {"--kubeconfig=/home/a/.kube/config", "", "", func(o *options) { o.Kubeconfig = "/home/a/.kube/config" }},
+		"master":      {"--master=https://a:6443", "", "", func(o *options) { o.Master = "https://a:6443" }},
 		"qps":         {"--kube-api-qps=0.5", "", "", func(o *options) { o.qps = 0.5 }},
 		"burst":       {"--kube-api-burst=7", "", "", func(o *options) { o.burst = 7 }},
 		"election":    {"--leader-elect=false", "", "", func(o *options) { o.leaderElect = false }},
@@ -100,10 +102,10 @@ func TestEverySetting(t *testing.T) {
 		"renewal":     {"--leader-elect-renew-deadline=14", "", "", func(o *options) { o.lease.renewDeadline = 14 * time.Second }},
 		"retry":       {"--leader-elect-retry-period=500ms", "", "", func(o *options) { o.lease.retryPeriod = 500 * time.Millisecond }},
 		"lease name":  {"--leader-elect-resource-name=other", "", "", func(o *options) { o.lease.name = "other" }},
-		"address":     {"--http-address=127.0.0.1:9090", "", "", func(o *options) { o.httpAddress = "127.0.0.1:9090" }},
-		"pprof":       {"--pprof", "", "", func(o *options) { o.pprof = true }},
-		"level":       {"--log-level=warning", "LOGGING_LEVEL=WARNING", "DEBUG", func(o *options) { o.logLevel = slog.LevelWarn }},
-		"format":      {"--log-format=JSON", "", "", func(o *options) { o.logFormat = "json" }},
+		"address":     {"--http-address=127.0.0.1:9090", "", "", func(o *options) { o.HTTPAddress = "127.0.0.1:9090" }},
+		"pprof":       {"--pprof", "", "", func(o *options) { o.Pprof = true }},
+		"level":       {"--log-level=warning", "LOGGING_LEVEL=WARNING", "DEBUG", func(o *options) { o.Log.Level = slog.LevelWarn }},
+		"format":      {"--log-format=JSON", "", "", func(o *options) { o.Log.Format = "json" }},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -139,23 +141,23 @@ func TestImageFromTheEnvironment(t *testing.T) {
 }
 
 func TestNamespaceOfThePod(t *testing.T) {
-	inside := environment{
-		getenv: func(string) string { return "" },
-		readFile: func(path string) ([]byte, error) {
-			return []byte(map[string]string{namespaceFile: "openshift-efs-stunnel\n"}[path]), nil
+	inside := kubeprogram.Environment{
+		Getenv: func(string) string { return "" },
+		ReadFile: func(path string) ([]byte, error) {
+			return []byte(map[string]string{kubeprogram.NamespaceFile: "openshift-efs-stunnel\n"}[path]), nil
 		},
 	}
 	o, _, err := parseOptions(strings.Fields(image), inside)
-	if err != nil || o.namespace != "openshift-efs-stunnel" || o.jobs.Namespace != "openshift-efs-stunnel" {
-		t.Errorf("got %q and %v", o.namespace, err)
+	if err != nil || o.Namespace != "openshift-efs-stunnel" || o.jobs.Namespace != "openshift-efs-stunnel" {
+		t.Errorf("got %q and %v", o.Namespace, err)
 	}
-	inside.getenv = func(key string) string { return map[string]string{"NAMESPACE": "chosen"}[key] }
-	if o, _, err = parseOptions(strings.Fields(image), inside); err != nil || o.namespace != "chosen" {
-		t.Errorf("got %q and %v, want what the variable says", o.namespace, err)
+	inside.Getenv = func(key string) string { return map[string]string{"NAMESPACE": "chosen"}[key] }
+	if o, _, err = parseOptions(strings.Fields(image), inside); err != nil || o.Namespace != "chosen" {
+		t.Errorf("got %q and %v, want what the variable says", o.Namespace, err)
 	}
-	inside.getenv = func(string) string { return "" }
-	inside.readFile = func(string) ([]byte, error) { return nil, errors.New("no permission") }
-	if o, _, err = parseOptions(strings.Fields(image), inside); err != nil || o.namespace != "efs-stunnel" {
-		t.Errorf("got %q and %v, want the default", o.namespace, err)
+	inside.Getenv = func(string) string { return "" }
+	inside.ReadFile = func(string) ([]byte, error) { return nil, errors.New("no permission") }
+	if o, _, err = parseOptions(strings.Fields(image), inside); err != nil || o.Namespace != "efs-stunnel" {
+		t.Errorf("got %q and %v, want the default", o.Namespace, err)
 	}
 }

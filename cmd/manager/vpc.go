@@ -14,12 +14,12 @@ import (
 // that know the VPC from the start.
 type lateVPC struct {
 	discovery.API
-	vpc *topology.LateVPC
+	finder *topology.Finder
 }
 
 // ListFileSystems implements discovery.API.
 func (l lateVPC) ListFileSystems(ctx context.Context) (efs.Listing, error) {
-	id := l.vpc.ID(ctx)
+	id := l.finder.LateVPC(ctx)
 	listing, err := l.API.ListFileSystems(ctx)
 	if err != nil || id == "" {
 		return listing, err

@@ -40,7 +40,7 @@ func TestMountTargetsOfOtherVPCsAreLeftOutOnceTheVPCIsKnown(t *testing.T) {
 		efs.FileSystem{ID: "fs-2", State: efs.Available, MountTargets: []efs.MountTarget{mount("vpc-2", "10.2.0.5")}},
 	)
 	metadata := &fakeMetadata{}
-	api := lateVPC{API: region, vpc: topology.Finder{Metadata: metadata, Log: slog.New(slog.DiscardHandler)}.LateVPC()}
+	api := lateVPC{API: region, finder: &topology.Finder{Metadata: metadata, Log: slog.New(slog.DiscardHandler)}}
 	addresses := func() map[string][]string {
 		listing, err := api.ListFileSystems(t.Context())
 		if err != nil || !listing.Conclusive() {
@@ -91,7 +91,7 @@ func TestMetadataThatFailsAtTheStart(t *testing.T) {
 	defer server.Close()
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "false")
 	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", server.URL)
-	w := newWorld(t, func(o *options) { o.region = "us-east-1" })
+	w := newReplica(t, func(o *options) { o.region = "us-east-1" })
 	api, network, err := w.efsAPI(t.Context())
 	late, ok := api.(lateVPC)
 	if err != nil || !ok || network.VPCID != "" {
@@ -100,7 +100,7 @@ func TestMetadataThatFailsAtTheStart(t *testing.T) {
 	ready.Store(true)
 	id := ""
 	for end := time.Now().Add(time.Minute); id == "" && time.Now().Before(end); { // each time has a few seconds
-		id = late.vpc.ID(t.Context())
+		id = late.finder.LateVPC(t.Context())
 	}
 	if id != "vpc-1" {
 		t.Errorf("got VPC %q", id)

@@ -11,24 +11,25 @@ import (
 )
 
 const (
-	// longWait is how long a replica may wait, before it starts or before it leads, without
-	// saying for what.
+	// longWait is how long a replica may wait, before it starts or leads, until it reports the wait.
 	longWait = 5 * time.Second
 	// waitReminder is the time between two log lines about one wait.
 	waitReminder = time.Minute
+	// firstRetry and maxRetry are the shortest and longest time between two tries.
+	firstRetry, maxRetry = 500 * time.Millisecond, 15 * time.Second
 )
 
-// wait is what this replica waits for before it can start, or lead.
+// wait is what this replica waits for before it starts or leads.
 type wait struct {
-	doing  string // for people
+	doing  string // for users
 	since  time.Time
-	detail func() error          // what is waited for at the moment; nil when only failed says so
+	detail func() error          // what it waits for at the moment; nil when only failed says so
 	failed atomic.Pointer[error] // of a try, until the next one begins; nil for none
 }
 
 func (w *wait) duration() time.Duration { return time.Since(w.since) }
 
-// check says what is waited for, once a try has failed or the wait is long.
+// check returns what the replica waits for, once a try has failed or the wait is long.
 func (w *wait) check() error {
 	if err := w.failed.Load(); err != nil {
 		return fmt.Errorf("%s: %w", w.doing, *err)
@@ -44,8 +45,8 @@ func (w *wait) check() error {
 	return fmt.Errorf("%s takes %s", w.doing, w.duration().Round(time.Second))
 }
 
-// begin records what is waited for, until end is called. A long wait is logged.
-func (m *manager) begin(ctx context.Context, doing string, detail func() error) (w *wait, end func()) {
+// beginWait records a wait until end is called, and logs a long one.
+func (m *manager) beginWait(ctx context.Context, doing string, detail func() error) (w *wait, end func()) {
 	w = &wait{doing: doing, since: time.Now(), detail: detail}
 	m.waits.Store(w)
 	ctx, cancel := context.WithCancel(ctx)
@@ -72,7 +73,7 @@ func (m *manager) logWait(ctx context.Context, w *wait) {
 	}
 }
 
-// waited is how long this replica has been waiting; 0 when it does not.
+// waited returns how long this replica has been waiting; 0 when it does not wait.
 func (m *manager) waited() time.Duration {
 	if w := m.waits.Load(); w != nil {
 		return w.duration()
@@ -80,12 +81,12 @@ func (m *manager) waited() time.Duration {
 	return 0
 }
 
-// insist repeats what the apiserver may not be there for. It fails only when the context ends.
-func (m *manager) insist(ctx context.Context, doing string, detail func() error, try func(context.Context) error) error {
-	w, end := m.begin(ctx, doing, detail)
+// retry repeats a request while the apiserver is unavailable. It fails only when the context ends.
+func (m *manager) retry(ctx context.Context, doing string, detail func() error, try func(context.Context) error) error {
+	w, end := m.beginWait(ctx, doing, detail)
 	defer end()
 	policy := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(firstInsistence), backoff.WithMaxInterval(maxInsistence), backoff.WithMaxElapsedTime(0))
+		backoff.WithInitialInterval(firstRetry), backoff.WithMaxInterval(maxRetry), backoff.WithMaxElapsedTime(0))
 	return backoff.RetryNotify(func() error {
 		w.failed.Store(nil)
 		return try(ctx)

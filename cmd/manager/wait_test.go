@@ -14,11 +14,11 @@ import (
 func TestLongWaitIsReported(t *testing.T) {
 	behind := errors.New("the cache is behind the apiserver (claims: 3 of 9 objects are missing)")
 	tests := map[string]struct {
-		wait func(ctx context.Context, w *world, release <-chan struct{}) error
+		wait func(ctx context.Context, w *replica, release <-chan struct{}) error
 		want string
 	}{
-		"a leader whose caches are behind": {func(ctx context.Context, w *world, release <-chan struct{}) error {
-			caches := newCaches(w.diary)
+		"a leader whose caches are behind": {func(ctx context.Context, w *replica, release <-chan struct{}) error {
+			caches := newCaches(w.recorder)
 			caches.behind = behind
 			caches.catchUp = func(context.Context) error {
 				<-release
@@ -30,13 +30,13 @@ func TestLongWaitIsReported(t *testing.T) {
 				return nil
 			})}})
 		}, "bringing the caches up to date: " + behind.Error()},
-		"a replica whose caches fill slowly": {func(ctx context.Context, w *world, release <-chan struct{}) error {
-			caches := newCaches(w.diary)
+		"a replica whose caches fill slowly": {func(ctx context.Context, w *replica, release <-chan struct{}) error {
+			caches := newCaches(w.recorder)
 			caches.behind, caches.filled = behind, release
 			return w.fill(ctx, caches)
 		}, "filling the caches: " + behind.Error()},
-		"a request without an answer": {func(ctx context.Context, w *world, release <-chan struct{}) error {
-			return w.insist(ctx, "asking which cluster this is", nil, func(context.Context) error {
+		"a request without an answer": {func(ctx context.Context, w *replica, release <-chan struct{}) error {
+			return w.retry(ctx, "asking which cluster this is", nil, func(context.Context) error {
 				<-release
 				return nil
 			})
@@ -45,9 +45,9 @@ func TestLongWaitIsReported(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, nil)
-				made := workload{caches: newCaches(w.diary)}
-				w.made.Store(&made)
+				w := newReplica(t, nil)
+				made := workload{caches: newCaches(w.recorder)}
+				w.workload.Store(&made)
 				release, result := make(chan struct{}), make(chan error, 1)
 				go func() { result <- tt.wait(t.Context(), w, release) }()
 

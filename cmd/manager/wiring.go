@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/config"
-	"github.com/aws/smithy-go/logging"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -17,17 +16,17 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// How the EFS API is asked: a listing of a thousand file systems takes some seconds then, and
-// stays below its rate limits.
+// Limits of requests to the EFS API: a listing of a thousand file systems takes some seconds, and stays
+// below the rate limits.
 const (
 	efsCallTimeout = 30 * time.Second
 	efsParallel    = 4
 )
 
-// wire finds out what the loops must know from the start, and makes them.
+// wire reads what the loops need from the start, and makes them.
 func (m *manager) wire(ctx context.Context) (workload, error) {
 	var cluster string
-	if err := m.insist(ctx, "asking which cluster this is", nil, func(ctx context.Context) (err error) {
+	if err := m.retry(ctx, "asking which cluster this is", nil, func(ctx context.Context) (err error) {
 		cluster, err = loops.ClusterUID(ctx, m.clients.work)
 		return err
 	}); err != nil {
@@ -65,7 +64,7 @@ func (m *manager) loopOptions(cluster string, network topology.Network) loops.Op
 		SharedVolumePaths: o.sharedVolumePaths,
 
 		Events:  m.events.Recorder(),
-		Metrics: m.metrics.registry,
+		Metrics: m.program.Metrics,
 		Log:     m.log,
 	}
 	if network.Region != "" {
@@ -74,17 +73,17 @@ func (m *manager) loopOptions(cluster string, network topology.Network) loops.Op
 	return options
 }
 
-// efsAPI is nil when only pinned targets are used; nothing of AWS is touched then.
+// efsAPI returns nil when only pinned targets are used, which needs nothing of AWS.
 func (m *manager) efsAPI(ctx context.Context) (discovery.API, topology.Network, error) {
 	if m.options.discovery == wellknown.DiscoveryNone {
 		return nil, topology.Network{}, nil
 	}
-	// An empty region leaves it to the SDK's environment and files.
-	aws, err := config.LoadDefaultConfig(ctx, config.WithRegion(m.options.region), config.WithLogger(m.sdkLogger()))
+	// Without a region, the SDK reads its environment and files.
+	aws, err := config.LoadDefaultConfig(ctx, config.WithRegion(m.options.region), config.WithLogger(m.program.SDKLogger()))
 	if err != nil {
 		return nil, topology.Network{}, fmt.Errorf("reading the AWS configuration: %w", err)
 	}
-	finder := topology.Finder{
+	finder := &topology.Finder{
 		Region: aws.Region, VPCID: m.options.vpcID,
 		Metadata: topology.MetadataFromConfig(aws), NodeRegion: m.nodeRegion, Log: m.log,
 	}
@@ -92,21 +91,21 @@ func (m *manager) efsAPI(ctx context.Context) (discovery.API, topology.Network, 
 	if err != nil {
 		return nil, topology.Network{}, err
 	}
-	m.log.Info("discovery asks Amazon EFS", "reason", fmt.Sprintf("region %s, VPC %q", network.Region, network.VPCID))
+	m.log.Info("discovery uses Amazon EFS", "region", network.Region, "vpc", network.VPCID)
 	aws.Region = network.Region
 	client := awsefs.New(aws, awsefs.Options{
 		CallTimeout: efsCallTimeout, Parallel: efsParallel,
-		Observe: m.metrics.observeCall, Now: time.Now, // the discovery loop filters: what it has given a port must not look missing
+		Observe: m.metrics.observeCall, Now: time.Now, // the discovery loop filters: a file system with a port must not be taken for missing
 	})
 	if network.VPCID == "" {
-		return lateVPC{API: client, vpc: finder.LateVPC()}, network, nil
+		return lateVPC{API: client, finder: finder}, network, nil
 	}
 	return client, network, nil
 }
 
-// nodeRegion is what the cloud's controller wrote on any node; a cluster is in one region.
+// nodeRegion returns the region in the labels of any node; a cluster is in one region.
 func (m *manager) nodeRegion(ctx context.Context) (region string, err error) {
-	err = m.insist(ctx, "asking nodes for their region", nil, func(ctx context.Context) error {
+	err = m.retry(ctx, "asking nodes for their region", nil, func(ctx context.Context) error {
 		nodes, err := m.clients.work.CoreV1().Nodes().List(ctx, metav1.ListOptions{LabelSelector: corev1.LabelTopologyRegion, Limit: 1})
 		if err == nil && len(nodes.Items) > 0 {
 			region = nodes.Items[0].Labels[corev1.LabelTopologyRegion]
@@ -114,11 +113,4 @@ func (m *manager) nodeRegion(ctx context.Context) (region string, err error) {
 		return err
 	})
 	return region, err
-}
-
-// sdkLogger keeps the SDK from writing lines of its own. What matters comes as errors.
-func (m *manager) sdkLogger() logging.Logger {
-	return logging.LoggerFunc(func(_ logging.Classification, format string, v ...any) {
-		m.log.Debug("aws sdk", "reason", fmt.Sprintf(format, v...))
-	})
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/component-base/metrics/legacyregistry"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
-	"gnuthought.com/efs-stunnel/pkg/events"
+	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
 	"gnuthought.com/efs-stunnel/pkg/topology"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -41,13 +41,13 @@ func TestRegion(t *testing.T) {
 		"the setting":       {"eu-west-1", "us-east-1", []*corev1.Node{labelled}, "eu-west-1"},
 		"the SDK":           {"", "us-east-1", []*corev1.Node{labelled}, "us-east-1"},
 		"a node with label": {"", "", []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, labelled}, "us-west-2"},
-		"nobody":            {"", "", []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, ""},
+		"no source":         {"", "", []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}}, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			withoutAWS(t)
 			t.Setenv("AWS_DEFAULT_REGION", tt.sdk)
-			w := newWorld(t, func(o *options) { o.region, o.vpcID = tt.setting, "vpc-1" })
+			w := newReplica(t, func(o *options) { o.region, o.vpcID = tt.setting, "vpc-1" })
 			for _, node := range tt.nodes {
 				if err := w.client.Tracker().Add(node); err != nil {
 					t.Fatal(err)
@@ -69,23 +69,23 @@ func TestRegion(t *testing.T) {
 
 func TestPinnedTargetsNeedNoAWS(t *testing.T) {
 	withoutAWS(t)
-	w := newWorld(t, func(o *options) { o.discovery = wellknown.DiscoveryNone })
+	w := newReplica(t, func(o *options) { o.discovery = wellknown.DiscoveryNone })
 	api, network, err := w.efsAPI(t.Context())
 	if err != nil || api != nil || network != (topology.Network{}) {
 		t.Errorf("got %v, %+v, %v; want nothing at all", api, network, err)
 	}
 	if actions := w.client.Actions(); len(actions) > 0 {
-		t.Errorf("it asked for %v", actions)
+		t.Errorf("it requested %v", actions)
 	}
 }
 
 func TestLoopsGetTheSettings(t *testing.T) {
-	w := newWorld(t, func(o *options) {
+	w := newReplica(t, func(o *options) {
 		o.filter.IDs, o.failedThreshold, o.pollingInterval = []string{"fs-1"}, 5, 90*time.Second
 		o.aliases = map[string][]string{"fs-2": {"fs-1"}}
 	})
-	w.events = events.Start(events.Options{Client: w.client, Component: component, Dropped: w.metrics.countDropped, Log: w.log})
-	defer w.closeEvents(t.Context())
+	w.events = w.program.StartEvents(w.client, nil)
+	defer kubeprogram.CloseEvents(t.Context(), w.events)
 	got := w.loopOptions("the-cluster", topology.Network{Region: "cn-north-1", VPCID: "vpc-1"})
 	if got.Cluster != "the-cluster" || got.DNSSuffix != "efs.cn-north-1.amazonaws.com.cn" || got.VPCID != "vpc-1" ||
 		got.Threshold != 5 || got.PollingInterval != 90*time.Second || got.Batch != 512 || got.Backoff != time.Minute ||
@@ -108,10 +108,10 @@ func TestLoopsGetTheSettings(t *testing.T) {
 
 // TestRealLoopsRun has the whole replica come up on a fake cluster with pinned targets only.
 func TestRealLoopsRun(t *testing.T) {
-	w := newWorld(t, func(o *options) { o.discovery = wellknown.DiscoveryNone })
+	w := newReplica(t, func(o *options) { o.discovery = wellknown.DiscoveryNone })
 	stop, result := w.start(t, func(ctx context.Context) (workload, error) {
 		made, err := w.wire(ctx)
-		made.loops = append(made.loops, &fakeLoop{diary: w.diary})
+		made.loops = append(made.loops, &fakeLoop{recorder: w.recorder})
 		return made, err
 	})
 	w.await(t, "loop starts")
@@ -124,8 +124,8 @@ func TestRealLoopsRun(t *testing.T) {
 	}
 }
 
-// TestQueuesTellWhatIsStuck holds the health check to the names that the library gives.
-func TestQueuesTellWhatIsStuck(t *testing.T) {
+// TestQueuesHaveTheMetricOfTheLongestSync holds the health check to the names that the library gives.
+func TestQueuesHaveTheMetricOfTheLongestSync(t *testing.T) {
 	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[string]{Name: "held-by-a-test"})
 	defer queue.ShutDown()
 	families, err := prometheus.Gatherer(legacyregistry.DefaultGatherer).Gather()
@@ -142,5 +142,5 @@ func TestQueuesTellWhatIsStuck(t *testing.T) {
 			}
 		}
 	}
-	t.Errorf("no queue tells of itself in %s", longestSync)
+	t.Errorf("no queue is in %s", longestSync)
 }

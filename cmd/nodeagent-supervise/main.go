@@ -15,35 +15,29 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/buildinfo"
-	"gnuthought.com/efs-stunnel/pkg/logging"
-	"gnuthought.com/efs-stunnel/pkg/settings"
+	"gnuthought.com/efs-stunnel/pkg/program"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
-// Exit codes.
 const (
-	exitDone   = 0
-	exitFailed = 1
-	exitUsage  = 2
+	launchCommand = "launch"
+	// selfExecutable is this program, even if its file has been replaced.
+	selfExecutable = "/proc/self/exe"
 )
 
 // drainTimeout and stopGrace fit into the pod's termination grace period of 300 seconds.
 const drainTimeout, stopGrace = 270 * time.Second, 20 * time.Second
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal kills at once, and with this process every stunnel
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+	// A second signal kills this process at once, and with it every stunnel.
+	os.Exit(run(program.Context(), os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
@@ -58,18 +52,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 
 func runSupervisor(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	o, set, err := parseOptions(args, getenv)
-	switch {
-	case errors.Is(err, settings.ErrHelp):
-		fmt.Fprintf(stdout, "Usage:\n  nodeagent supervise [flags]\n  nodeagent-supervise probe healthy|ready [flags]\n%s", set.Help())
-		return exitDone
-	case err != nil:
-		fmt.Fprintln(stderr, "nodeagent supervise:", err)
-		return exitUsage
+	if err != nil {
+		return program.ExitWithout(set, err, "  nodeagent supervise [flags]\n"+probeUsage, stdout, stderr)
 	}
 	lines := newLossyWriter(stderr)
 	defer lines.Close()
-	log := logging.New(lines, logging.Format(o.logFormat), o.logLevel)
-	log.Info("supervisor started", "reason", "build "+buildinfo.Read().String())
+	log := o.log.New(lines)
+	log.Info("supervisor started", "version", buildinfo.Read().String())
 	err = supervise.Run(ctx, supervise.Options{
 		Prefix: o.stunnelConf, Stunnel: o.stunnel, Launcher: []string{selfExecutable, launchCommand},
 		MemoryLimit: supervise.DefaultMemoryLimit, Idle: o.idle,
@@ -78,8 +67,19 @@ func runSupervisor(ctx context.Context, args []string, getenv func(string) strin
 	})
 	if err != nil {
 		log.Error("supervisor failed", "err", err)
-		return exitFailed
+		return program.ExitFailed
 	}
 	log.Info("supervisor stopped")
-	return exitDone
+	return program.ExitDone
+}
+
+// launch is the command that the supervisor starts for each stunnel process. It returns only on
+// error.
+func launch(args []string, stderr io.Writer) int {
+	if len(args) != 2 {
+		fmt.Fprintln(stderr, "nodeagent-supervise: want launch PROGRAM FILE")
+		return program.ExitUsage
+	}
+	fmt.Fprintln(stderr, "nodeagent-supervise:", supervise.Launch(args[0], args[1]))
+	return program.ExitFailed
 }

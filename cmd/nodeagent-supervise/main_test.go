@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/logging/loggingtest"
+	"gnuthought.com/efs-stunnel/pkg/program"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
@@ -23,13 +24,13 @@ const testTimeout = 30 * time.Second
 func noEnv(string) string { return "" }
 
 func TestFlagsOverrideEnvironment(t *testing.T) {
-	program := stunneltest.Path(t)
-	env := map[string]string{"STUNNEL_CONF_PATH": "/run/x/s.conf", "STUNNEL_PATH": program, "LOGGING_LEVEL": "WARNING"}
+	stunnel := stunneltest.Path(t)
+	env := map[string]string{"STUNNEL_CONF_PATH": "/run/x/s.conf", "STUNNEL_PATH": stunnel, "LOGGING_LEVEL": "WARNING"}
 	o, _, err := parseOptions([]string{"--stunnel-conf", "/run/y/s.conf", "--log-format", "json"}, func(name string) string { return env[name] })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.stunnelConf != "/run/y/s.conf" || o.stunnel != program || o.logLevel.String() != "WARN" || o.logFormat != "json" {
+	if o.stunnelConf != "/run/y/s.conf" || o.stunnel != stunnel || o.log.Level.String() != "WARN" || o.log.Format != "json" {
 		t.Errorf("got %+v, want flags over variables", o)
 	}
 }
@@ -53,7 +54,7 @@ func TestInvalidSettingsAreUsageErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
 			code := run(t.Context(), tt.args, noEnv, &stdout, &stderr)
-			if code != exitUsage || !strings.Contains(stderr.String(), tt.want) || strings.Count(stderr.String(), "\n") != 1 {
+			if code != program.ExitUsage || !strings.Contains(stderr.String(), tt.want) || strings.Count(stderr.String(), "\n") != 1 {
 				t.Errorf("got exit code %d and %q, want 2 and one line that names %s", code, stderr.String(), tt.want)
 			}
 		})
@@ -62,7 +63,7 @@ func TestInvalidSettingsAreUsageErrors(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := run(t.Context(), []string{"--help"}, noEnv, &stdout, &stderr); code != exitDone || !strings.Contains(stdout.String(), "STUNNEL_CONF_PATH") {
+	if code := run(t.Context(), []string{"--help"}, noEnv, &stdout, &stderr); code != program.ExitDone || !strings.Contains(stdout.String(), "STUNNEL_CONF_PATH") {
 		t.Errorf("got exit code %d and %q", code, stdout.String())
 	}
 }
@@ -87,7 +88,7 @@ func TestRunReturnsWhenContextEnds(t *testing.T) {
 		}
 	}
 	cancel()
-	if code := <-ended; code != exitDone || !strings.Contains(stderr.String(), "supervisor stopped") {
+	if code := <-ended; code != program.ExitDone || !strings.Contains(stderr.String(), "supervisor stopped") {
 		t.Errorf("got exit code %d and log\n%s", code, stderr.String())
 	}
 }
@@ -95,7 +96,7 @@ func TestRunReturnsWhenContextEnds(t *testing.T) {
 func TestMissingDirectoryFails(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	args := []string{"--stunnel-conf", filepath.Join(t.TempDir(), "missing", "s.conf"), "--stunnel", stunneltest.Path(t)}
-	if code := run(t.Context(), args, noEnv, &stdout, &stderr); code != exitFailed || !strings.Contains(stderr.String(), "missing") {
+	if code := run(t.Context(), args, noEnv, &stdout, &stderr); code != program.ExitFailed || !strings.Contains(stderr.String(), "missing") {
 		t.Errorf("got exit code %d and %q", code, stderr.String())
 	}
 }

@@ -3,13 +3,12 @@ package main
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/logging"
+	"gnuthought.com/efs-stunnel/pkg/program"
 	"gnuthought.com/efs-stunnel/pkg/settings"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -23,12 +22,11 @@ type options struct {
 	stunnelConf string
 	stunnel     string // absolute path
 	idle        time.Duration
-	logLevel    slog.Level
-	logFormat   string
+	log         program.Log
 }
 
 func parseOptions(args []string, getenv func(string) string) (options, *settings.Set, error) {
-	o := options{stunnelConf: wellknown.DefaultStunnelConf, idle: wellknown.DefaultTunnelIdle, logFormat: string(logging.Text)}
+	o := options{stunnelConf: wellknown.DefaultStunnelConf, idle: wellknown.DefaultTunnelIdle}
 	set := settings.New("nodeagent supervise")
 	tunnels := set.Group("Tunnels")
 	tunnels.Add(settings.Text(&o.stunnelConf, "path", confdir.CheckPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
@@ -37,11 +35,7 @@ func parseOptions(args []string, getenv func(string) string) (options, *settings
 		"stunnel `program`; default is the first that exists of "+strings.Join(stunnelPrograms(), ", "))
 	tunnels.Add(settings.Duration(&o.idle, 0, maxIdle), "tunnel-idle", "",
 		"`time` without a connection after which a tunnel's stunnel stops, until the next connection; with 0, all run always")
-	logs := set.Group("Logs")
-	logs.Add(settings.Parsed(&o.logLevel, "level", logging.ParseLevel, slog.Level.String), "log-level", "LOGGING_LEVEL",
-		"lowest `level` that is logged: DEBUG, INFO, WARNING, ERROR or CRITICAL")
-	logs.Add(settings.OneOf(&o.logFormat, "format", string(logging.Text), string(logging.JSON)), "log-format", "",
-		"`format` of log lines: text or json")
+	o.log.Add(set.Group("Logs"))
 	if err := set.Parse(args, getenv); err != nil {
 		return options{}, set, err
 	}

@@ -8,10 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/program"
 	"gnuthought.com/efs-stunnel/pkg/settings"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
+
+const probeUsage = "  nodeagent-supervise probe healthy|ready [flags]\n"
 
 // Limits of --timeout.
 const minProbeTimeout, maxProbeTimeout = 100 * time.Millisecond, 5 * time.Minute
@@ -53,21 +56,16 @@ func parseProbe(args []string, getenv func(string) string) (probeOptions, *setti
 // stderr in an event of the pod.
 func probe(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	o, set, err := parseProbe(args, getenv)
-	switch {
-	case errors.Is(err, settings.ErrHelp):
-		fmt.Fprintf(stdout, "Usage:\n  nodeagent-supervise probe healthy|ready [flags]\n%s", set.Help())
-		return exitDone
-	case err != nil:
-		fmt.Fprintln(stderr, "nodeagent-supervise probe:", err)
-		return exitUsage
+	if err != nil {
+		return program.ExitWithout(set, err, probeUsage, stdout, stderr)
 	}
 	body, err := o.query(ctx)
 	if err != nil {
 		fmt.Fprintln(stderr, "nodeagent-supervise probe:", err)
-		return exitFailed
+		return program.ExitFailed
 	}
 	fmt.Fprint(stdout, body)
-	return exitDone
+	return program.ExitDone
 }
 
 // query returns the body of the agent's response, or an error that names socket and path.

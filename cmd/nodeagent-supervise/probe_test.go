@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"gnuthought.com/efs-stunnel/pkg/httpserver"
+	"gnuthought.com/efs-stunnel/pkg/program"
 )
 
 // listenAsAgent listens on the agent's socket of a prefix.
@@ -87,21 +88,21 @@ func TestProbeReportsStateOfAgent(t *testing.T) {
 		code int
 		want []string
 	}{
-		"healthy":                 {[]string{"healthy", "--stunnel-conf=" + at("s.conf")}, nil, exitDone, []string{"[+] loop\nok\n"}},
-		"prefix from environment": {[]string{"healthy"}, map[string]string{"STUNNEL_CONF_PATH": at("s.conf")}, exitDone, []string{"ok"}},
-		"not ready":               {[]string{"ready", "--stunnel-conf=" + at("s.conf")}, nil, exitFailed, []string{at("s.conf-agent.sock"), "/readyz", "503 Service Unavailable", "[-] tunnels: not listening: fs-1"}},
-		"agent not started":       {[]string{"ready", "--stunnel-conf=" + at("other")}, nil, exitFailed, []string{at("other-agent.sock"), "no such socket"}},
-		"agent exited":            {[]string{"ready", "--stunnel-conf=" + at("ended")}, nil, exitFailed, []string{at("ended-agent.sock"), "no process listens"}},
-		"missing directory":       {[]string{"ready", "--stunnel-conf=" + at("no/directory")}, nil, exitFailed, []string{at("no"), "no such file or directory"}},
-		"empty answer":            {[]string{"ready", "--stunnel-conf=" + at("closed")}, nil, exitFailed, []string{at("closed-agent.sock"), "EOF"}},
-		"not HTTP":                {[]string{"ready", "--stunnel-conf=" + at("smtp")}, nil, exitFailed, []string{`"220 hello" is not HTTP`}},
-		"malformed HTTP":          {[]string{"ready", "--stunnel-conf=" + at("broken")}, nil, exitFailed, []string{"malformed"}},
-		"unknown check":           {[]string{"happy"}, nil, exitUsage, []string{`"happy": want healthy or ready`}},
-		"no check":                {nil, nil, exitUsage, []string{"want healthy or ready"}},
-		"invalid prefix":          {[]string{"ready", "--stunnel-conf=x"}, nil, exitUsage, []string{`--stunnel-conf "x": want`}},
-		"invalid timeout":         {[]string{"ready"}, map[string]string{"AGENT_PROBE_TIMEOUT": "soon"}, exitUsage, []string{`AGENT_PROBE_TIMEOUT "soon": want`}},
-		"too many arguments":      {[]string{"ready", "healthy"}, nil, exitUsage, []string{`argument "healthy"`}},
-		"help":                    {[]string{"--help"}, nil, exitDone, []string{"AGENT_PROBE_TIMEOUT", "(default 4s)"}},
+		"healthy":                 {[]string{"healthy", "--stunnel-conf=" + at("s.conf")}, nil, program.ExitDone, []string{"[+] loop\nok\n"}},
+		"prefix from environment": {[]string{"healthy"}, map[string]string{"STUNNEL_CONF_PATH": at("s.conf")}, program.ExitDone, []string{"ok"}},
+		"not ready":               {[]string{"ready", "--stunnel-conf=" + at("s.conf")}, nil, program.ExitFailed, []string{at("s.conf-agent.sock"), "/readyz", "503 Service Unavailable", "[-] tunnels: not listening: fs-1"}},
+		"agent not started":       {[]string{"ready", "--stunnel-conf=" + at("other")}, nil, program.ExitFailed, []string{at("other-agent.sock"), "no such socket"}},
+		"agent exited":            {[]string{"ready", "--stunnel-conf=" + at("ended")}, nil, program.ExitFailed, []string{at("ended-agent.sock"), "no process listens"}},
+		"missing directory":       {[]string{"ready", "--stunnel-conf=" + at("no/directory")}, nil, program.ExitFailed, []string{at("no"), "no such file or directory"}},
+		"empty answer":            {[]string{"ready", "--stunnel-conf=" + at("closed")}, nil, program.ExitFailed, []string{at("closed-agent.sock"), "EOF"}},
+		"not HTTP":                {[]string{"ready", "--stunnel-conf=" + at("smtp")}, nil, program.ExitFailed, []string{`"220 hello" is not HTTP`}},
+		"malformed HTTP":          {[]string{"ready", "--stunnel-conf=" + at("broken")}, nil, program.ExitFailed, []string{"malformed"}},
+		"unknown check":           {[]string{"happy"}, nil, program.ExitUsage, []string{`"happy": want healthy or ready`}},
+		"no check":                {nil, nil, program.ExitUsage, []string{"want healthy or ready"}},
+		"invalid prefix":          {[]string{"ready", "--stunnel-conf=x"}, nil, program.ExitUsage, []string{`--stunnel-conf "x": want`}},
+		"invalid timeout":         {[]string{"ready"}, map[string]string{"AGENT_PROBE_TIMEOUT": "soon"}, program.ExitUsage, []string{`AGENT_PROBE_TIMEOUT "soon": want`}},
+		"too many arguments":      {[]string{"ready", "healthy"}, nil, program.ExitUsage, []string{`argument "healthy"`}},
+		"help":                    {[]string{"--help"}, nil, program.ExitDone, []string{"AGENT_PROBE_TIMEOUT", "(default 4s)"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +110,7 @@ func TestProbeReportsStateOfAgent(t *testing.T) {
 			code := run(t.Context(), append([]string{"probe"}, tt.args...), func(name string) string {
 				return cmp.Or(tt.env[name], map[string]string{"AGENT_PROBE_TIMEOUT": "1m"}[name])
 			}, &stdout, &stderr)
-			if code != tt.code || (stdout.Len() > 0) != (code == exitDone) || (stderr.Len() > 0) == (code == exitDone) {
+			if code != tt.code || (stdout.Len() > 0) != (code == program.ExitDone) || (stderr.Len() > 0) == (code == program.ExitDone) {
 				t.Errorf("got %d, %q and %q, want %d", code, &stdout, &stderr, tt.code)
 			}
 			for _, part := range tt.want {
@@ -129,7 +130,7 @@ func TestSilentAgentTimesOut(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{"probe", "healthy", "--stunnel-conf=" + prefix, "--timeout=100ms"}, noEnv, &stdout, &stderr)
 	want := "getting /healthz from the agent at " + prefix + "-agent.sock: no answer within 100ms"
-	if code != exitFailed || !strings.Contains(stderr.String(), want) {
+	if code != program.ExitFailed || !strings.Contains(stderr.String(), want) {
 		t.Errorf("got %d and %q, want %q", code, &stderr, want)
 	}
 }
@@ -139,7 +140,7 @@ func TestLongAnswerIsTruncated(t *testing.T) {
 	serveText(t, prefix, "HTTP/1.0 200 OK\r\n\r\n"+strings.Repeat("x", 3*maxResponse))
 	var stdout, stderr bytes.Buffer
 	code := run(t.Context(), []string{"probe", "healthy", "--timeout=1m", "--stunnel-conf=" + prefix}, noEnv, &stdout, &stderr)
-	if code != exitDone || stdout.Len() == 0 || stdout.Len() > maxResponse {
+	if code != program.ExitDone || stdout.Len() == 0 || stdout.Len() > maxResponse {
 		t.Errorf("got %d, %d bytes and %q", code, stdout.Len(), &stderr)
 	}
 }

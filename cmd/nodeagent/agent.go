@@ -2,72 +2,62 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
-	"os/signal"
 	"runtime/debug"
-	"syscall"
-	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/buildinfo"
 	"gnuthought.com/efs-stunnel/pkg/forbidden"
+	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
 	"gnuthought.com/efs-stunnel/pkg/logging"
-	"gnuthought.com/efs-stunnel/pkg/settings"
+	"gnuthought.com/efs-stunnel/pkg/program"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
 )
 
 const (
-	// agentMemory is where the agent collects garbage in earnest; it lives in less.
+	// agentMemory is the size from which on garbage is collected without regard to processor time; the
+	// agent needs less.
 	agentMemory = 32 << 20
-	// agentGarbage is how much garbage there may be, in percent of what lives, before it is
-	// collected. Every look at the tunnels makes some. Against Go's 100, this is 1 MiB less of
-	// every node with a hundred targets, and 2 at the start, for 0.6 % of one processor.
+	// agentGarbage is how many percent the heap grows until garbage is collected. Every sync of the
+	// tunnels makes some. Against Go's 100, this is 1 MiB less of every node with a hundred targets, and
+	// 2 at the start, for 0.6 % of one processor.
 	agentGarbage = 50
-	// eventFlush bounds the wait for events at the end.
-	eventFlush = 3 * time.Second
+	agentUsage   = "  nodeagent [flags]\n  nodeagent supervise [flags]\n  nodeagent version\n" +
+		"kubelet's probes are nodeagent-supervise probe healthy|ready.\n"
 )
 
 func agentMain(args []string) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal kills at once
-	return agentRun(ctx, args, agentEnvironment{os.Getenv, os.ReadFile}, os.Stdout, os.Stderr)
+	return agentRun(program.Context(), args, kubeprogram.ProcessEnvironment(), os.Stdout, os.Stderr)
 }
 
-func agentRun(ctx context.Context, args []string, e agentEnvironment, stdout, stderr io.Writer) int {
+func agentRun(ctx context.Context, args []string, e kubeprogram.Environment, stdout, stderr io.Writer) int {
 	o, set, err := parseAgentOptions(args, e)
-	switch {
-	case errors.Is(err, settings.ErrHelp):
-		fmt.Fprintf(stdout, "Usage:\n  nodeagent [flags]\n  nodeagent supervise [flags]\n"+
-			"  nodeagent version\nkubelet's probes are nodeagent-supervise probe healthy|ready.\n%s", set.Help())
-		return exitDone
-	case err != nil:
-		fmt.Fprintln(stderr, "nodeagent:", err)
-		return exitUsage
+	if err != nil {
+		return program.ExitWithout(set, err, agentUsage, stdout, stderr)
 	}
 	debug.SetMemoryLimit(agentMemory)
 	debug.SetGCPercent(agentGarbage)
-	log := logging.New(stderr, logging.Format(o.logFormat), o.logLevel)
+	log := o.Log.New(stderr)
 	logging.UseForKubernetes(log, forbidden.IsRefusal)
-	log.Info("node agent starts", "node", o.node, "reason", "build "+buildinfo.Read().String())
+	log.Info("node agent starts", "node", o.node, "version", buildinfo.Read().String())
 	if err := runAgent(ctx, o, log); err != nil {
 		log.Error("node agent ends because of an error", "err", err)
-		return exitFailed
+		return program.ExitFailed
 	}
 	log.Info("node agent ends; the tunnels stay")
-	return exitDone
+	return program.ExitDone
 }
 
-// runAgent works until the context ends.
+// runAgent runs the agent until the context ends.
 func runAgent(ctx context.Context, o agentOptions, log *slog.Logger) error {
-	w, err := wireAgent(o, log)
+	options, broadcast, err := wireAgent(o, log)
 	if err != nil {
 		return err
 	}
-	defer w.closeEvents(ctx)
-	a, err := agent.New(w.options)
+	defer kubeprogram.CloseEvents(ctx, broadcast)
+	a, err := agent.New(options)
 	if err != nil {
 		return fmt.Errorf("making the agent: %w", err)
 	}

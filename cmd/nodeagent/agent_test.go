@@ -11,6 +11,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/program"
 )
 
 // settingsFrom reads options where there is a file of roots, and no pod.
@@ -26,7 +29,7 @@ func settingsFrom(t *testing.T, env map[string]string, args ...string) (agentOpt
 		}
 		return map[string]string{"NODE_NAME": "node-1", "EFS_CA_FILE": roots}[name]
 	}
-	o, _, err := parseAgentOptions(args, agentEnvironment{get, func(string) ([]byte, error) { return nil, os.ErrNotExist }})
+	o, _, err := parseAgentOptions(args, kubeprogram.Environment{Getenv: get, ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }})
 	return o, err
 }
 
@@ -35,8 +38,8 @@ func TestAgentDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.stunnelConf != "/tmp/stunnel.conf" || o.httpAddress != "127.0.0.1:20488" || o.probeInterval != 10*time.Second ||
-		o.namespace != "efs-stunnel" || o.node != "node-1" || o.removeStartupTaint || o.logFormat != "text" {
+	if o.stunnelConf != "/tmp/stunnel.conf" || o.HTTPAddress != "127.0.0.1:20488" || o.probeInterval != 10*time.Second ||
+		o.Namespace != "efs-stunnel" || o.node != "node-1" || o.removeStartupTaint || o.Log.Format != "text" {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -47,7 +50,7 @@ func TestAgentFlagsWin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.node != "from-flag" || o.namespace != "x" || o.stunnelConf != "/run/s.conf" || o.probeInterval != 5*time.Second || !o.removeStartupTaint {
+	if o.node != "from-flag" || o.Namespace != "x" || o.stunnelConf != "/run/s.conf" || o.probeInterval != 5*time.Second || !o.removeStartupTaint {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -85,24 +88,24 @@ func TestAgentBadSettings(t *testing.T) {
 
 func TestAgentHelpAndBadSettingsEnd(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	e := agentEnvironment{func(string) string { return "" }, func(string) ([]byte, error) { return nil, os.ErrNotExist }}
-	if code := agentRun(t.Context(), []string{"--help"}, e, &stdout, &stderr); code != exitDone || !strings.Contains(stdout.String(), "--remove-startup-taint") {
+	e := kubeprogram.Environment{Getenv: func(string) string { return "" }, ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }}
+	if code := agentRun(t.Context(), []string{"--help"}, e, &stdout, &stderr); code != program.ExitDone || !strings.Contains(stdout.String(), "--remove-startup-taint") {
 		t.Errorf("help ends with %d and says %q", code, &stdout)
 	}
-	if code := agentRun(t.Context(), nil, e, &stdout, &stderr); code != exitUsage || !strings.HasPrefix(stderr.String(), "nodeagent: ") {
+	if code := agentRun(t.Context(), nil, e, &stdout, &stderr); code != program.ExitUsage || !strings.HasPrefix(stderr.String(), "nodeagent: ") {
 		t.Errorf("without settings it ends with %d and says %q", code, &stderr)
 	}
 }
 
 func TestProbeIsAnotherProgram(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	if code := dispatch([]string{"probe", "ready"}, &stdout, &stderr); code != exitUsage || !strings.Contains(stderr.String(), "want nodeagent-supervise probe healthy|ready") {
+	if code := dispatch([]string{"probe", "ready"}, &stdout, &stderr); code != program.ExitUsage || !strings.Contains(stderr.String(), "want nodeagent-supervise probe healthy|ready") {
 		t.Errorf("it ends with %d and says %q", code, &stderr)
 	}
 }
 
-// ask asks as kubelet's probes do.
-func ask(ctx context.Context, prefix, path string) (code int, report string, err error) {
+// get sends a request as kubelet's probes do.
+func get(ctx context.Context, prefix, path string) (code int, report string, err error) {
 	client := http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -137,11 +140,11 @@ func TestAgentLivesWithoutTheAPI(t *testing.T) {
 		ended <- agentRun(ctx, []string{
 			"--node-name=node-1", "--ca-file=" + roots, "--stunnel-conf=" + prefix,
 			"--master=http://127.0.0.1:1", "--http-address=127.0.0.1:0",
-		}, agentEnvironment{func(string) string { return "" }, os.ReadFile}, &stdout, &stderr)
+		}, kubeprogram.Environment{Getenv: func(string) string { return "" }, ReadFile: os.ReadFile}, &stdout, &stderr)
 	}()
 	deadline := time.Now().Add(time.Minute)
 	for {
-		code, report, err := ask(t.Context(), prefix, "/healthz")
+		code, report, err := get(t.Context(), prefix, "/healthz")
 		if err == nil && code == http.StatusOK {
 			break
 		}
@@ -150,12 +153,12 @@ func TestAgentLivesWithoutTheAPI(t *testing.T) {
 		}
 		<-time.After(5 * time.Millisecond)
 	}
-	code, report, err := ask(t.Context(), prefix, "/readyz")
+	code, report, err := get(t.Context(), prefix, "/readyz")
 	if err != nil || code != http.StatusServiceUnavailable || !strings.Contains(report, "no table") {
 		t.Errorf("got %d, %q, %v; want that there is no table", code, report, err)
 	}
 	cancel()
-	if code := <-ended; code != exitDone {
+	if code := <-ended; code != program.ExitDone {
 		t.Errorf("it ended with %d: %s", code, &stderr)
 	}
 }

@@ -1,34 +1,30 @@
-// Command nodeagent keeps a node's tunnels. It runs in two containers of one pod, which share a
-// folder:
+// Command nodeagent manages a node's tunnels. It runs in two containers of one pod, which share a
+// directory:
 //
-//	nodeagent             the agent: watches the table, writes the tunnels' files, probes
-//	nodeagent supervise   the supervisor: becomes nodeagent-supervise, which lies beside it
-//	nodeagent version     says which build this is
+//	nodeagent             the agent: watches the table, writes the tunnels' files, probes the tunnels
+//	nodeagent supervise   the supervisor: executes nodeagent-supervise, which is in the same directory
+//	nodeagent version     prints which build this is
 //
-// Either lives without the other. kubelet's probes run nodeagent-supervise, too.
+// Agent and supervisor run without each other. kubelet's probes run nodeagent-supervise, too.
 //
-// Exit code 0 means that it was told to end, 1 that it could not go on, 2 that its settings are
-// wrong.
+// Exit code 0 means that the program was asked to end, 1 that it failed, 2 that its settings are
+// invalid.
 package main
 
 import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"syscall"
 
 	"gnuthought.com/efs-stunnel/pkg/buildinfo"
-)
-
-// Exit codes.
-const (
-	exitDone   = 0
-	exitFailed = 1
-	exitUsage  = 2
+	"gnuthought.com/efs-stunnel/pkg/program"
 )
 
 func main() { os.Exit(dispatch(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// dispatch: whatever is no other command is the agent's, whose flags come first then.
+// dispatch runs a command. Arguments without one are flags of the agent.
 func dispatch(args []string, stdout, stderr io.Writer) int {
 	command := ""
 	if len(args) > 0 {
@@ -36,13 +32,31 @@ func dispatch(args []string, stdout, stderr io.Writer) int {
 	}
 	switch command {
 	case "supervise":
-		return superviseMain(args[1:])
+		return execSupervisor(args[1:], os.Executable, syscall.Exec, stderr)
 	case "probe":
-		fmt.Fprintln(stderr, "nodeagent: probe is a command of the small program: want nodeagent-supervise probe healthy|ready")
-		return exitUsage
+		fmt.Fprintln(stderr, "nodeagent: want nodeagent-supervise probe healthy|ready")
+		return program.ExitUsage
 	case "version":
 		fmt.Fprintln(stdout, "nodeagent", buildinfo.Read())
-		return exitDone
+		return program.ExitDone
 	}
 	return agentMain(args)
+}
+
+// execSupervisor replaces this program by the supervisor, which is in its directory. A program of its own
+// takes less memory than the agent, with what is linked here. It returns only on error.
+func execSupervisor(
+	args []string,
+	executable func() (string, error),
+	exec func(path string, argv, env []string) error,
+	stderr io.Writer,
+) int {
+	self, err := executable()
+	if err == nil {
+		path := filepath.Join(filepath.Dir(self), "nodeagent-supervise")
+		err = exec(path, append([]string{path}, args...), os.Environ())
+		err = fmt.Errorf("starting %s: %w", path, err)
+	}
+	fmt.Fprintln(stderr, "nodeagent supervise:", err)
+	return program.ExitFailed
 }

@@ -103,12 +103,12 @@ func (m Metadata) subnets(ctx context.Context) []string {
 }
 
 func (m Metadata) get(ctx context.Context, path string) (string, error) {
+	var text []byte
 	output, err := m.client.GetMetadata(ctx, &imds.GetMetadataInput{Path: path})
-	if err != nil {
-		return "", fmt.Errorf("reading %s from instance metadata: %w", path, err)
+	if err == nil {
+		defer output.Content.Close()
+		text, err = io.ReadAll(io.LimitReader(output.Content, maxValueBytes))
 	}
-	defer output.Content.Close()
-	text, err := io.ReadAll(io.LimitReader(output.Content, maxValueBytes))
 	if err != nil {
 		return "", fmt.Errorf("reading %s from instance metadata: %w", path, err)
 	}

@@ -34,7 +34,7 @@ type Finder struct {
 // Find tries settings, instance metadata and Nodes, in this order. Without a region it returns an
 // error, as no API can be called; without a VPC it returns none, and mount targets of any VPC are used
 // until LateVPC finds it.
-func (f Finder) Find(ctx context.Context) (Network, error) {
+func (f *Finder) Find(ctx context.Context) (Network, error) {
 	limited, cancel := context.WithTimeout(ctx, metadataTimeout)
 	defer cancel()
 	region, cause := f.Region, error(nil)
@@ -56,7 +56,7 @@ func (f Finder) Find(ctx context.Context) (Network, error) {
 var errNoRegion = errors.New("the AWS region is not known: set --aws-region or AWS_REGION, " +
 	"let pods reach the instance metadata service, or label nodes with topology.kubernetes.io/region")
 
-func (f Finder) findVPC(ctx context.Context) string {
+func (f *Finder) findVPC(ctx context.Context) string {
 	if f.VPCID != "" {
 		return f.VPCID
 	}
@@ -68,34 +68,24 @@ func (f Finder) findVPC(ctx context.Context) string {
 	return id
 }
 
-// LateVPC finds the VPC of the nodes when Find could not, for instance because the node was booting.
-// It is not safe for concurrent use.
-type LateVPC struct {
-	finder Finder
-	id     string // "" until it is found
-}
-
-// LateVPC sends no request yet.
-func (f Finder) LateVPC() *LateVPC { return &LateVPC{finder: f} }
-
-// ID requests the VPC until the first answer, for at most 3 s at a time. It returns "" without one,
-// and logs no warning, as Find has.
-func (v *LateVPC) ID(ctx context.Context) string {
-	if v.id != "" {
-		return v.id
+// LateVPC returns the VPC of the nodes if Find could not, for instance because the node was booting. It
+// requests the VPC until the first answer, for at most 3 s at a time, and returns "" without one. It is not
+// safe for concurrent use.
+func (f *Finder) LateVPC(ctx context.Context) string {
+	if f.VPCID != "" {
+		return f.VPCID
 	}
 	ctx, cancel := context.WithTimeout(ctx, metadataTimeout)
 	defer cancel()
-	id, err := v.finder.Metadata.VPCID(ctx)
-	if err != nil {
-		v.finder.Log.Debug("VPC of the nodes is still not known", "err", err)
-		return ""
+	id, err := f.Metadata.VPCID(ctx)
+	switch {
+	case err != nil:
+		f.Log.Debug("VPC of the nodes is still not known", "err", err)
+	case id != "":
+		f.VPCID = id
+		f.Log.Info("VPC of the nodes is known now; mount targets of others are not used any more", "vpc", id)
 	}
-	if id != "" {
-		v.id = id
-		v.finder.Log.Info("VPC of the nodes is known now; mount targets of others are not used any more", "reason", id)
-	}
-	return id
+	return f.VPCID
 }
 
 // suffixes are the domains of partitions other than the usual ones, by prefix of their regions' names.

@@ -78,10 +78,10 @@ func TestFind(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			sources := tt.sources
-			got, err := topology.Finder{
+			got, err := (&topology.Finder{
 				Region: tt.region, VPCID: tt.vpcID, Metadata: &sources, NodeRegion: sources.nodes,
 				Log: slog.New(slog.NewTextHandler(&log, nil)),
-			}.Find(t.Context())
+			}).Find(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,12 +100,12 @@ func TestFind(t *testing.T) {
 
 func TestNoRegionIsAnError(t *testing.T) {
 	sources := fakeSources{vpcID: "vpc-1"}
-	_, err := topology.Finder{Metadata: &sources, NodeRegion: sources.nodes, Log: slog.New(slog.DiscardHandler)}.Find(t.Context())
+	_, err := (&topology.Finder{Metadata: &sources, NodeRegion: sources.nodes, Log: slog.New(slog.DiscardHandler)}).Find(t.Context())
 	if err == nil || !errors.Is(err, errUnreachable) || !strings.Contains(err.Error(), "set --aws-region or AWS_REGION") {
 		t.Errorf("got %v, want an error that says what to set, and why it is needed", err)
 	}
 	sources = fakeSources{nodeErr: context.Canceled}
-	_, err = topology.Finder{Metadata: &sources, NodeRegion: sources.nodes, Log: slog.New(slog.DiscardHandler)}.Find(t.Context())
+	_, err = (&topology.Finder{Metadata: &sources, NodeRegion: sources.nodes, Log: slog.New(slog.DiscardHandler)}).Find(t.Context())
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the reason why nodes could not be read", err)
 	}
@@ -125,7 +125,7 @@ func TestFindGivesUpOnSilentMetadata(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
 		sources := fakeSources{nodeRegion: "us-west-2"}
-		got, err := topology.Finder{Metadata: silent{}, NodeRegion: sources.nodes, Log: slog.New(slog.DiscardHandler)}.Find(t.Context())
+		got, err := (&topology.Finder{Metadata: silent{}, NodeRegion: sources.nodes, Log: slog.New(slog.DiscardHandler)}).Find(t.Context())
 		if err != nil || got.Region != "us-west-2" {
 			t.Errorf("got %v, %v", got, err)
 		}

@@ -56,22 +56,21 @@ func TestVPCIsRequestedUntilTheFirstAnswer(t *testing.T) {
 	if network, err := finder.Find(impatient()); err != nil || network.VPCID != "" {
 		t.Fatalf("got %+v, %v, want no VPC yet", network, err)
 	}
-	vpc := finder.LateVPC()
 	for range 2 {
-		if id := vpc.ID(impatient()); id != "" {
+		if id := finder.LateVPC(impatient()); id != "" {
 			t.Fatalf("got %q from a service that does not answer", id)
 		}
 	}
 	ready.Store(true)
 	id := ""
 	for end := time.Now().Add(time.Minute); id == "" && time.Now().Before(end); { // each time has a few seconds
-		id = vpc.ID(t.Context())
+		id = finder.LateVPC(t.Context())
 	}
 	if id != "vpc-0123456789abcdef0" {
 		t.Errorf("got %q", id)
 	}
 	before := requests.Load()
-	if id := vpc.ID(t.Context()); id != "vpc-0123456789abcdef0" || requests.Load() != before {
+	if id := finder.LateVPC(t.Context()); id != "vpc-0123456789abcdef0" || requests.Load() != before {
 		t.Errorf("got %q after %d more requests, want none", id, requests.Load()-before)
 	}
 	if lines := strings.Count(log.String(), "\n"); lines != 2 ||
@@ -82,10 +81,10 @@ func TestVPCIsRequestedUntilTheFirstAnswer(t *testing.T) {
 
 func TestEachRequestForTheVPCIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		vpc := topology.Finder{Metadata: silent{}, Log: slog.New(slog.DiscardHandler)}.LateVPC()
+		finder := topology.Finder{Metadata: silent{}, Log: slog.New(slog.DiscardHandler)}
 		for range 3 {
 			begin := time.Now()
-			if id := vpc.ID(t.Context()); id != "" {
+			if id := finder.LateVPC(t.Context()); id != "" {
 				t.Errorf("got %q", id)
 			}
 			if waited := time.Since(begin); waited != 3*time.Second {

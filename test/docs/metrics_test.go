@@ -35,9 +35,13 @@ type metric struct {
 
 func TestMetricsAreThoseOfThePrograms(t *testing.T) {
 	want := registered(t)
-	for folder, prefix := range map[string]string{"cmd/manager": "efs_stunnel_manager_", "cmd/nodeagent": "efs_stunnel_node_"} {
-		for name, labels := range written(t, folder) {
-			want[prefix+name] = metric{Labels: labels}
+	for prefix, folders := range map[string][]string{
+		"efs_stunnel_manager_": {"cmd/manager", "pkg/kubeprogram"}, "efs_stunnel_node_": {"pkg/kubeprogram"},
+	} {
+		for _, folder := range folders {
+			for name, labels := range written(t, folder) {
+				want[prefix+name] = metric{Labels: labels}
+			}
 		}
 	}
 	got := map[string]metric{}

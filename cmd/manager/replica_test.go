@@ -14,65 +14,65 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 
 	"gnuthought.com/efs-stunnel/pkg/apiclock"
-	"gnuthought.com/efs-stunnel/pkg/forbidden"
+	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
 	"gnuthought.com/efs-stunnel/pkg/logging/loggingtest"
 )
 
-// diary keeps what happened, in order.
-type diary struct {
+// recorder records what happened, in order.
+type recorder struct {
 	mu    sync.Mutex // protects following
 	lines []string
-	news  chan struct{} // closed when a line is added
+	added chan struct{} // closed when a line is added
 }
 
-func (d *diary) add(line string) {
+func (d *recorder) add(line string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.lines = append(d.lines, line)
-	if d.news != nil {
-		close(d.news)
-		d.news = nil
+	if d.added != nil {
+		close(d.added)
+		d.added = nil
 	}
 }
 
-func (d *diary) read() (lines []string, news <-chan struct{}) {
+func (d *recorder) read() (lines []string, added <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.news == nil {
-		d.news = make(chan struct{})
+	if d.added == nil {
+		d.added = make(chan struct{})
 	}
-	return slices.Clone(d.lines), d.news
+	return slices.Clone(d.lines), d.added
 }
 
 // await waits for a line.
-func (d *diary) await(t *testing.T, line string) {
+func (d *recorder) await(t *testing.T, line string) {
 	t.Helper()
 	deadline := time.After(time.Minute)
 	for {
-		lines, news := d.read()
+		lines, added := d.read()
 		if slices.Contains(lines, line) {
 			return
 		}
 		select {
-		case <-news:
+		case <-added:
 		case <-deadline:
 			t.Fatalf("%q did not happen, only %q", line, lines)
 		}
 	}
 }
 
-// fakeCaches are filled from the start, unless told otherwise.
+// fakeCaches are filled from the start by default.
 type fakeCaches struct {
-	*diary
+	*recorder
 	filled  <-chan struct{}                 // closed when they are
 	catchUp func(ctx context.Context) error // nil succeeds
 	behind  error                           // what they wait for
 }
 
-func newCaches(d *diary) *fakeCaches {
+func newCaches(d *recorder) *fakeCaches {
 	filled := make(chan struct{})
 	close(filled)
-	return &fakeCaches{diary: d, filled: filled}
+	return &fakeCaches{recorder: d, filled: filled}
 }
 
 func (c *fakeCaches) Run(ctx context.Context) {
@@ -109,9 +109,9 @@ func (c *fakeCaches) CaughtUp(ctx context.Context) error {
 	return c.catchUp(ctx)
 }
 
-// fakeLoop runs until it is asked to end, and then for as long as its drain takes.
+// fakeLoop runs until its context ends, and then for as long as its drain takes.
 type fakeLoop struct {
-	*diary
+	*recorder
 	drain  func()       // nil for no time
 	result func() error // nil for none
 }
@@ -129,22 +129,22 @@ func (l *fakeLoop) Run(ctx context.Context) error {
 	return l.result()
 }
 
-// world is a replica without a cluster.
-type world struct {
+// replica is a manager without a cluster.
+type replica struct {
 	*manager
-	*diary
+	*recorder
 	client *fake.Clientset
 	logged *loggingtest.Buffer
 }
 
-func newWorld(t *testing.T, change func(*options)) *world {
+func newReplica(t *testing.T, change func(*options)) *replica {
 	t.Helper()
 	o := defaults()
-	o.httpAddress = "127.0.0.1:0"
+	o.HTTPAddress = "127.0.0.1:0"
 	if change != nil {
 		change(&o)
 	}
-	w := &world{diary: &diary{}, logged: &loggingtest.Buffer{}, client: fake.NewClientset(
+	w := &replica{recorder: &recorder{}, logged: &loggingtest.Buffer{}, client: fake.NewClientset(
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "the-cluster"}},
 	)}
 	scheme := metadatafake.NewTestScheme()
@@ -153,10 +153,9 @@ func newWorld(t *testing.T, change func(*options)) *world {
 	}
 	log := slog.New(slog.NewTextHandler(w.logged, nil))
 	var err error
-	w.manager, err = newManager(o, clients{
+	w.manager, err = newManager(o, kubeprogram.New(metricsNamespace, log), clients{
 		work: w.client, lists: metadatafake.NewSimpleMetadataClient(scheme), events: w.client, lease: w.client,
-	}, forbidden.New(metricsNamespace, log, time.Now),
-		apiclock.New(metricsNamespace, time.Now, log), log)
+	}, apiclock.New(metricsNamespace, time.Now, log))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,12 +163,12 @@ func newWorld(t *testing.T, change func(*options)) *world {
 }
 
 // gives is a wire function for ready-made parts.
-func gives(caches knowledge, loops ...loop) func(context.Context) (workload, error) {
+func gives(caches cacheSet, loops ...loop) func(context.Context) (workload, error) {
 	return func(context.Context) (workload, error) { return workload{caches, loops}, nil }
 }
 
-// start runs the replica; stop asks it to end.
-func (w *world) start(t *testing.T, wire func(context.Context) (workload, error)) (stop context.CancelFunc, result <-chan error) {
+// start runs the replica until stop is called.
+func (w *replica) start(t *testing.T, wire func(context.Context) (workload, error)) (stop context.CancelFunc, result <-chan error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
