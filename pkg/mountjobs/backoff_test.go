@@ -21,7 +21,7 @@ func TestBackoff(t *testing.T) {
 		"up to sixteen times":                 {time.Minute, 5, 16 * time.Minute},
 		"and no more":                         {time.Minute, 6, 16 * time.Minute},
 		"however often":                       {time.Minute, 1 << 40, 16 * time.Minute},
-		"no wait is asked for":                {0, 3, 0},
+		"first wait of zero":                  {0, 3, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

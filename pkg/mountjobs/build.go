@@ -16,10 +16,10 @@ import (
 )
 
 // AppComponentSweepJob is the value of wellknown.LabelAppComponent on sweep Jobs. They are not
-// counted when the one mount Job of a file system is looked for.
+// counted as the one mount Job of a file system.
 const AppComponentSweepJob = "sweep-job"
 
-// Build is the Job that carries out a batch. An error means that the spec can never be a Job; a
+// Build returns the Job that carries out a batch. An error means that the spec can never be a Job; a
 // batch of Pack's always can.
 func Build(spec Spec) (*batchv1.Job, error) {
 	name := Name{Kind: Mount, FileSystemID: spec.FileSystemID, Number: spec.Number}
@@ -30,13 +30,13 @@ func Build(spec Spec) (*batchv1.Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("building Job %s: %w", name, err)
 	}
-	// mountjob reads the pod's annotation, which nobody can change once the Job is there. The
-	// Job's own is the one that people and other programs look for.
+	// mountjob reads the pod's annotation, which is immutable once the Job is created. The Job's own
+	// is for users and other programs.
 	annotations := map[string]string{wellknown.AnnotationOperations: string(ops)}
 	return spec.job(name, annotations, spec.mountPod()), nil
 }
 
-// BuildSweep is the Job that empties the trash of a file system.
+// BuildSweep returns the Job that empties the trash of a file system.
 func BuildSweep(spec Spec) (*batchv1.Job, error) {
 	name := Name{Kind: Sweep, FileSystemID: spec.FileSystemID, Number: spec.Number}
 	if err := spec.check(); err != nil {
@@ -61,10 +61,10 @@ func (s Spec) job(name Name, annotations map[string]string, pod corev1.PodSpec) 
 		Spec: batchv1.JobSpec{
 			Parallelism: &one,
 			Completions: &one,
-			// A retry is the next Job, with what is waiting by then, and on another node.
+			// A retry is the next Job, with all operations that wait by then, on another node.
 			BackoffLimit: &none,
-			// This one is for pods that never start. It deletes the pod, and what it had to say;
-			// the pod's own deadline, which ends sooner, does not.
+			// For pods that never start. It deletes the pod and its report, which the pod's own,
+			// shorter deadline does not.
 			ActiveDeadlineSeconds:   &deadline,
 			TTLSecondsAfterFinished: &ttl,
 			Template: corev1.PodTemplateSpec{
@@ -75,7 +75,7 @@ func (s Spec) job(name Name, annotations map[string]string, pod corev1.PodSpec) 
 	}
 }
 
-// Labels are those of the Jobs of a file system, and of their pods.
+// Labels returns the labels of the Jobs of a file system, and of their pods.
 func Labels(kind Kind, fileSystemID string) map[string]string {
 	component := wellknown.AppComponentMountJob
 	if kind == Sweep {
@@ -88,7 +88,7 @@ func Labels(kind Kind, fileSystemID string) map[string]string {
 	}
 }
 
-// arguments are what both commands of mountjob take.
+// arguments returns those of both commands of mountjob.
 func (s Spec) arguments(command string) []string {
 	timeout := s.timeout()
 	arguments := []string{
@@ -105,9 +105,8 @@ func (s Spec) arguments(command string) []string {
 	return arguments
 }
 
-// reportMargin is how long before its pod's deadline mountjob stops, to write its report in
-// peace.
+// reportMargin is how long before its pod's deadline mountjob stops, to write its report in time.
 const reportMargin = 30 * time.Second
 
-// seconds rounds up: a deadline of 0 would be none that Kubernetes takes.
+// seconds rounds up: Kubernetes refuses a deadline of 0.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

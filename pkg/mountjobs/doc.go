@@ -1,9 +1,9 @@
-// Package mountjobs turns the operations that wait for a file system into one Kubernetes Job,
-// and a Job with its pods back into what became of each operation.
+// Package mountjobs builds a Kubernetes Job from the operations that wait for a file system, and reads the
+// result of each operation from the Job and its pods.
 //
 //	waiting operations --Pack--> a batch --Build--> Job --mountjob--> pod --Read--> results
 //	                                                     never starts --Diagnose--> what to do
 //
-// Everything is decided from the arguments alone; time and objects come in from the caller, who
-// is also the only one to write. The program that the Job runs is cmd/mountjob.
+// All functions depend on their arguments only: the caller passes time and objects, and does all writes.
+// The program that the Job runs is cmd/mountjob.
 package mountjobs

@@ -11,7 +11,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Kind is what a Job is for; it is also how its name starts.
+// Kind is what a Job is for, and the prefix of its name.
 type Kind string
 
 // The kinds of Jobs.
@@ -27,19 +27,19 @@ const (
 	maxNumberDigits = 9 // a name must stay a label's value: 63 bytes
 )
 
-// Name is a Job's name, taken apart.
+// Name is the parts of a Job's name.
 type Name struct {
 	Kind         Kind
 	FileSystemID string
 	Number       int
 }
 
-// String is the name: efs-mount-fs-34a3p3-00001. Numbers above 99999 have more digits.
+// String returns the name: efs-mount-fs-34a3p3-00001. Numbers above 99999 have more digits.
 func (n Name) String() string {
 	return fmt.Sprintf("%s%s-%0*d", n.Kind, n.FileSystemID, numberDigits, n.Number)
 }
 
-// ParseName takes a name apart. A name that String would not give is none of ours.
+// ParseName parses a name. ok is false for names that String does not return.
 func ParseName(name string) (parsed Name, ok bool) {
 	for _, kind := range []Kind{Mount, Sweep} {
 		rest, found := strings.CutPrefix(name, string(kind))
@@ -57,9 +57,9 @@ func ParseName(name string) (parsed Name, ok bool) {
 	return Name{}, false
 }
 
-// NextNumber is that of the next Job of a file system: one more than its newest has, so that of
-// two leaders only one can create it. Jobs count by name alone, whoever made them: a stranger
-// that took a name must not be in the way for ever.
+// NextNumber returns the number of the next Job of a file system: one more than its newest has, so that
+// of two leaders only one can create it. Jobs count by name alone, even if they are not ours: a name that
+// is in use must not block the file system for ever.
 func NextNumber(kind Kind, fileSystemID string, jobs []*batchv1.Job) int {
 	newest := 0
 	for _, job := range jobs {

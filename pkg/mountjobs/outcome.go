@@ -11,42 +11,41 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
-// State is how far a Job came.
+// State is the state of a Job's run.
 type State string
 
-// The states of a Job. Only a Running one keeps the file system from having another.
+// The states of a Job. The next Job of a file system waits for a Running one only.
 const (
-	// Running: it has not ended, or not begun.
+	// Running: it has not started or not ended.
 	Running State = "Running"
 	// Succeeded: every operation is done.
 	Succeeded State = "Succeeded"
-	// Finished: it has ended, and the report tells the operations that are done from the others.
+	// Finished: it has ended, and the report says which operations are done.
 	Finished State = "Finished"
-	// Lost: it is over, and what it did is unknown. Every operation runs again.
+	// Lost: it has ended, and what it did is unknown. Every operation runs again.
 	Lost State = "Lost"
 	// Stuck: it is past its deadline and its pod does not end. Every operation runs again; the
-	// lock on the file system keeps what is left of it from doing harm.
+	// lock on the file system excludes the rest of this run.
 	Stuck State = "Stuck"
 )
 
-// Status is what a Job of either kind says of itself.
+// Status is the result of a Job of either kind, without its operations.
 type Status struct {
 	Name  Name
 	State State
 	// Node is where it ran, or "".
 	Node string
-	// Ended is when; zero where that is unknown.
+	// Ended is when it ended; zero if unknown.
 	Ended time.Time
 	// Until is when a Running Job must be read again, even if nothing happens to it.
 	Until time.Time
-	// Overdue says that it is Lost or Stuck because of the time alone, so a clock that is wrong can
-	// have made it so.
+	// Overdue says that it is Lost or Stuck because of the time alone, which a wrong clock can cause.
 	Overdue bool
-	// Message is for people: why it is Lost or Stuck, or how it ended.
+	// Message is for users: why it is Lost or Stuck, or how it ended.
 	Message string
 }
 
-// Outcome is a mount Job read back.
+// Outcome is the result of a mount Job.
 type Outcome struct {
 	Status
 	// Operations are those of the Job, nil if they cannot be read.
@@ -55,8 +54,7 @@ type Outcome struct {
 	Report operations.Report
 }
 
-// Read says what became of a mount Job. pods may be any; those of the Job are found by their
-// owner.
+// Read returns the result of a mount Job. pods may contain pods of other Jobs.
 //
 //	pod                          Job                 state
 //	none                         no condition        Running, after the deadline Lost
@@ -67,9 +65,8 @@ type Outcome struct {
 //	ended, with a report         any                 Succeeded or Finished
 //	ended, no readable report    any                 Lost; with code 0 as if Complete
 //
-// The error is ErrNotOurs, and then nothing else is said; or ErrFormat, and then everything but
-// the operations and their results is. Before a caller believes Lost, it should have read the
-// pod live: a cache can be behind.
+// The error is ErrNotOurs, without an Outcome; or ErrFormat, with an Outcome that lacks operations and
+// results. Before a caller acts on Lost, it should get the pod from the apiserver: a cache can be behind.
 func Read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (Outcome, error) {
 	r, err := readRun(Mount, job, pods, now)
 	if err != nil {
@@ -89,7 +86,7 @@ func Read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (Outcome, error) 
 	return outcome, nil
 }
 
-// readRun follows the run of a Job, which must be of the kind. The error is ErrNotOurs.
+// readRun returns the run of a Job, which must be of the kind. The error is ErrNotOurs.
 func readRun(kind Kind, job *batchv1.Job, pods []*corev1.Pod, now time.Time) (run, error) {
 	name, err := Identify(job)
 	if err == nil && name.Kind != kind {
@@ -103,7 +100,7 @@ func readRun(kind Kind, job *batchv1.Job, pods []*corev1.Pod, now time.Time) (ru
 	return r, nil
 }
 
-// read prefers the report to the exit code: with code 0 too it has the gids.
+// read prefers the report to the exit code, because the report has gids.
 func (o *Outcome) read(r run) {
 	report, err := operations.DecodeReport([]byte(r.report), len(o.Operations))
 	switch {
@@ -118,8 +115,8 @@ func (o *Outcome) read(r run) {
 	}
 }
 
-// succeedWithoutReport makes everything done, but for what may have got a gid that the volume
-// must have: doing that again tells it.
+// succeedWithoutReport marks operations as done, except those that may have allocated a gid, which the
+// volume needs: those run again and report it.
 func (o *Outcome) succeedWithoutReport() {
 	o.State = Succeeded
 	for i, operation := range o.Operations {
@@ -131,12 +128,12 @@ func (o *Outcome) succeedWithoutReport() {
 	}
 }
 
-// HoldsFileSystem says whether the next Job of the kind must wait for this one. Mount Jobs and
+// HoldsFileSystem reports whether the next Job of the kind must wait for this one. Mount Jobs and
 // sweeps never wait for each other.
 func (s Status) HoldsFileSystem() bool { return s.State == Running }
 
-// BlamesNode says whether the next try is better made on another node. Refusals of single
-// operations are the same everywhere.
+// BlamesNode reports whether the next try should run on another node. Refusals of single operations are the
+// same on every node.
 func (o Outcome) BlamesNode() bool {
 	if o.Node == "" {
 		return false

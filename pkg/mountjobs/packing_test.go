@@ -180,7 +180,7 @@ func randomOperations(rng *rand.Rand, count int) []operations.Operation {
 	ops := make([]operations.Operation, count)
 	for i := range ops {
 		o := operation(kinds[rng.IntN(len(kinds))], rng.IntN(1+count*3/4)) // some volumes have several
-		o.Keep = fmt.Sprint(i, "h")                                        // tells each from the others
+		o.Keep = fmt.Sprint(i, "h")                                        // different for each
 		switch rng.IntN(20) {
 		case 0:
 			o = withRecord(o, rng.IntN(80<<10))

@@ -11,7 +11,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Labels of the node agent's pods. Mount Jobs run only beside one, because the tunnel is there:
+// Labels of the node agent's pods. Mount Jobs run only on a node with one, because the tunnel is there:
 // the DaemonSet in deploy/kustomize must have exactly these.
 const (
 	LabelAppName      = "app.kubernetes.io/name"
@@ -19,7 +19,7 @@ const (
 	AgentAppComponent = "node-agent" // of wellknown.LabelAppComponent
 )
 
-// AgentLabels select the node agent's pods.
+// AgentLabels returns the labels that select the node agent's pods.
 func AgentLabels() map[string]string {
 	return map[string]string{LabelAppName: AgentAppName, wellknown.LabelAppComponent: AgentAppComponent}
 }
@@ -36,7 +36,7 @@ func affinity(avoid []string) *corev1.Affinity {
 	}
 }
 
-// awayFrom names nodes by their names: the label hostname can be another one.
+// awayFrom selects nodes by name: the label hostname can be different.
 func awayFrom(nodes []string) *corev1.NodeAffinity {
 	nodes = slices.Compact(slices.Sorted(slices.Values(nodes)))
 	nodes = slices.DeleteFunc(nodes, func(node string) bool { return node == "" })
@@ -56,9 +56,9 @@ func awayFrom(nodes []string) *corev1.NodeAffinity {
 	}
 }
 
-// NodesToAvoid are the nodes where a Job failed, as long as one of the agents is ready somewhere
-// else; agents on nodes that take no Job do not belong here, see Takes. Otherwise it is none: on
-// the only node there is, the next try must run where the last one did.
+// NodesToAvoid returns the nodes where a Job failed, as long as one of the agents is ready on another node,
+// else none: with a single node, the next try must run where the last one did. agents must not contain
+// those on nodes that take no Job, see Takes.
 func NodesToAvoid(failed []string, agents []*corev1.Pod) []string {
 	for _, agent := range agents {
 		if isReady(agent) && !slices.Contains(failed, agent.Spec.NodeName) {
@@ -68,8 +68,8 @@ func NodesToAvoid(failed []string, agents []*corev1.Pod) []string {
 	return nil
 }
 
-// Takes says whether the scheduler may put a Job's pod on a node, as far as the node itself tells.
-// Agents run on any; of a node that is not known, nil, nothing can be hoped for.
+// Takes reports whether a Job's pod tolerates the taints of a node. Agents run on every node. It is false
+// for a node that is not found, nil.
 func (s Settings) Takes(node *corev1.Node) bool {
 	if node == nil || node.DeletionTimestamp != nil {
 		return false
@@ -90,13 +90,13 @@ func (s Settings) isKeptOffBy(taint corev1.Taint) bool {
 	})
 }
 
-// AvoidsNodes says whether a Job was made to keep off nodes.
+// AvoidsNodes reports whether a Job was created with nodes to avoid.
 func AvoidsNodes(job *batchv1.Job) bool {
 	affinity := job.Spec.Template.Spec.Affinity
 	return affinity != nil && affinity.NodeAffinity != nil
 }
 
-// FindsNoNode says that the scheduler has looked for a node for a Job's pod in vain.
+// FindsNoNode reports whether the scheduler has found no node for a Job's pod.
 func FindsNoNode(pods []*corev1.Pod) bool {
 	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
 		return pod.Spec.NodeName == "" && hasPodCondition(pod, corev1.PodScheduled, corev1.ConditionFalse)
@@ -114,13 +114,13 @@ func hasPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev
 	})
 }
 
-// lostNodeSeconds is how long a pod stays on a node that has gone silent. Kubernetes' default is
-// 300: claims would wait that long for a node that died.
+// lostNodeSeconds is how long a pod stays on a node that is not ready or unreachable. Kubernetes' default
+// is 300: claims would wait that long for a node that failed.
 const lostNodeSeconds = 30
 
-// tolerations are those of a system's Job: it may run on control planes and in the pools for
-// system pods, which in small clusters are all there is. It does not follow the agent onto every
-// tainted node: a node that is cordoned, short of memory or not ready is a bad place to start.
+// tolerations let a Job run on control planes and in pools for system pods, which in small clusters are the
+// only ones. It does not tolerate all taints that the agent does: a node that is cordoned, short of memory
+// or not ready is a bad one to start on.
 func (s Settings) tolerations() []corev1.Toleration {
 	soon := int64(lostNodeSeconds)
 	return append([]corev1.Toleration{

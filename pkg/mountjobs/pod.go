@@ -11,8 +11,7 @@ import (
 const (
 	// Program is where the image has mountjob.
 	Program = "/usr/local/bin/mountjob"
-	// ContainerName is that of the pod's only container; what a service mesh adds is not looked
-	// at.
+	// ContainerName is that of the pod's only container; those that a service mesh adds are ignored.
 	ContainerName = "mountjob"
 	// OperationsFile is where the container finds the operations.
 	OperationsFile = operationsFolder + "/" + operationsName
@@ -31,7 +30,7 @@ const (
 func (s Spec) mountPod() corev1.PodSpec {
 	arguments := append(s.arguments("run"), "--operations="+OperationsFile)
 	// CHOWN gives a directory to its owner, FOWNER sets its mode afterwards, and DAC_OVERRIDE
-	// works on directories that are others' by now.
+	// works on directories that have another owner.
 	pod := s.pod(arguments, "CHOWN", "DAC_OVERRIDE", "FOWNER")
 	pod.PriorityClassName = s.PriorityClassName
 	pod.Volumes = append(pod.Volumes, operationsFromAnnotation())
@@ -41,8 +40,8 @@ func (s Spec) mountPod() corev1.PodSpec {
 	return pod
 }
 
-// sweepPod can do less: what is removed needs no new owner. It has the priority of any pod: no claim
-// waits for a sweep, so none of a tenant's pods should have to end for one.
+// sweepPod has fewer capabilities: it sets no owner. It has the default priority: no claim waits for a
+// sweep, so it should not preempt other pods.
 func (s Spec) sweepPod() corev1.PodSpec {
 	return s.pod(s.arguments("sweep"), "DAC_OVERRIDE", "FOWNER")
 }
@@ -90,7 +89,7 @@ func (s Spec) container(arguments []string, capabilities []corev1.Capability) co
 		Args:            arguments,
 		Resources:       resources(),
 		VolumeMounts:    []corev1.VolumeMount{{Name: rootVolume, MountPath: wellknown.MountJobMountPath}},
-		// Logs in place of a report would be taken for a damaged one.
+		// With the other policy, logs would be taken for a damaged report.
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile,
 		SecurityContext: &corev1.SecurityContext{
 			RunAsUser:                &root,

@@ -49,8 +49,8 @@ func TestRead(t *testing.T) {
 		"a report that is not complete":          {nil, ended(1, "Error", `{"operations":3,"complete":false,"results":[{"ops":"1","state":"done"}]}`), midway, mountjobs.Finished, "n1", "?d?", ""},
 		"the report weighs more than the code":   {nil, ended(137, "OOMKilled", allDone), midway, mountjobs.Succeeded, "n1", "ddd", ""},
 		"and even more than code 0":              {nil, ended(0, "Completed", `{"operations":3,"complete":true,"results":[{"ops":"1","state":"failed"}]}`), midway, mountjobs.Finished, "n1", "dfd", ""},
-		"killed without a word":                  {nil, ended(137, "OOMKilled", ""), midway, mountjobs.Lost, "n1", "???", "code 137 (OOMKilled) and left no report"},
-		"words in place of a report":             {nil, ended(1, "Error", "mountjob: reading operations: unknown field \"x\""), midway, mountjobs.Lost, "n1", "???", "unknown field"},
+		"killed without a report":                {nil, ended(137, "OOMKilled", ""), midway, mountjobs.Lost, "n1", "???", "code 137 (OOMKilled) and left no report"},
+		"text in place of a report":              {nil, ended(1, "Error", "mountjob: reading operations: unknown field \"x\""), midway, mountjobs.Lost, "n1", "???", "unknown field"},
 		"a report of another batch":              {nil, ended(1, "Error", `{"operations":2,"complete":true}`), midway, mountjobs.Lost, "n1", "???", "no report that can be read"},
 		"code 0 without a report leaves the gid": {nil, ended(0, "Completed", ""), midway, mountjobs.Finished, "n1", "?d?", ""},
 		"complete, but the pod is gone":          {condition(batchv1.JobComplete, "CompletionsReached", ""), nil, midway, mountjobs.Finished, "", "?d?", "is gone"},
@@ -63,7 +63,7 @@ func TestRead(t *testing.T) {
 			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."}
 		}, midway, mountjobs.Lost, "n1", "???", "low on resource"},
 		"never got a pod until the deadline":   {nil, nil, overdue, mountjobs.Lost, "", "???", "past its deadline"},
-		"deleted by somebody before it began":  {func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: created} }, nil, midway, mountjobs.Lost, "", "???", "deleted the Job"},
+		"deleted before it started":            {func(j *batchv1.Job) { j.DeletionTimestamp = &metav1.Time{Time: created} }, nil, midway, mountjobs.Lost, "", "???", "the Job was deleted"},
 		"hung beyond the deadline":             {nil, running, overdue, mountjobs.Stuck, "n1", "???", "past its deadline"},
 		"hung, and its deadline edited away":   {func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = nil }, running, overdue, mountjobs.Stuck, "n1", "???", ""},
 		"being deleted, in its grace":          {condition(batchv1.JobFailureTarget, "DeadlineExceeded", ""), beingDeleted(created.Add(midway)), midway, mountjobs.Running, "n1", "???", ""},
@@ -100,7 +100,7 @@ func TestRead(t *testing.T) {
 				t.Errorf("overdue is %t", got.Overdue)
 			}
 			if got.HoldsFileSystem() && !got.Until.After(created) {
-				t.Error("nobody would look at it again")
+				t.Error("it would not be read again")
 			}
 			if diff := cmp.Diff(threeKinds(), got.Operations); diff != "" {
 				t.Errorf("operations (-want +got):\n%s", diff)
@@ -141,12 +141,12 @@ func TestReadMatchesResultsToOperations(t *testing.T) {
 	}
 }
 
-func TestReadOnlyItsOwnPods(t *testing.T) {
+func TestPodsOfOthersAreIgnored(t *testing.T) {
 	job := newJob(t, threeKinds())
 	done := ended(0, "Completed", `{"operations":3,"complete":true}`)
 	tests := map[string]func(*corev1.Pod){
 		"of an earlier Job of that name":  func(p *corev1.Pod) { p.OwnerReferences[0].UID = "another" },
-		"of nobody":                       func(p *corev1.Pod) { p.OwnerReferences = nil },
+		"without owner":                   func(p *corev1.Pod) { p.OwnerReferences = nil },
 		"that the Job does not control":   func(p *corev1.Pod) { p.OwnerReferences[0].Controller = nil },
 		"of another namespace":            func(p *corev1.Pod) { p.Namespace = "team" },
 		"with another container that did": func(p *corev1.Pod) { p.Status.ContainerStatuses[1].Name = "other"; p.Status.Phase = corev1.PodRunning },
@@ -173,7 +173,7 @@ func TestReadWaitsForTheLastOfTwoPods(t *testing.T) {
 	ended(0, "Completed", `{"operations":3,"complete":true}`)(second)
 	got, _ = mountjobs.Read(job, []*corev1.Pod{first, second}, created)
 	if got.State != mountjobs.Succeeded || got.Node != "n2" {
-		t.Errorf("the newest tells: %s on %s", got.State, got.Node)
+		t.Errorf("got %s on %s, want the newest pod's", got.State, got.Node)
 	}
 }
 
@@ -185,9 +185,9 @@ func TestReadRefuses(t *testing.T) {
 		}
 	}
 	tests := map[string]struct {
-		edit  func(*batchv1.Job)
-		want  error
-		words string
+		edit func(*batchv1.Job)
+		want error
+		text string
 	}{
 		"another name":                      {func(j *batchv1.Job) { j.Name = "backup" }, mountjobs.ErrNotOurs, "name"},
 		"a sweep Job":                       {func(j *batchv1.Job) { j.Name = "efs-sweep-fs-34a3p3-00001" }, mountjobs.ErrNotOurs, "label"},
@@ -207,8 +207,8 @@ func TestReadRefuses(t *testing.T) {
 			job := newJob(t, threeKinds(), tt.edit)
 			pod := newPod(job, ended(0, "Completed", `{"operations":3,"complete":true}`))
 			got, err := mountjobs.Read(job, []*corev1.Pod{pod}, created)
-			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.words) {
-				t.Errorf("error %v, want %v with %q", err, tt.want, tt.words)
+			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("error %v, want %v with %q", err, tt.want, tt.text)
 			}
 			if got.Operations != nil || errors.Is(err, mountjobs.ErrFormat) && got.State != mountjobs.Lost {
 				t.Errorf("outcome %s with operations %v", got.State, got.Operations)
@@ -217,7 +217,7 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
-func TestReadSaysOfAnUnreadableJobThatItRuns(t *testing.T) {
+func TestUnreadableJobIsRunning(t *testing.T) {
 	job := newJob(t, threeKinds(), func(j *batchv1.Job) { j.Annotations = nil })
 	got, err := mountjobs.Read(job, []*corev1.Pod{newPod(job)}, created)
 	if !errors.Is(err, mountjobs.ErrFormat) || !got.HoldsFileSystem() {
@@ -230,7 +230,7 @@ func ownedByCronJob(job *batchv1.Job) {
 	job.OwnerReferences = []metav1.OwnerReference{{Kind: "CronJob", Name: "backup", Controller: &controls}}
 }
 
-func TestEndThatNobodySawHasNoTime(t *testing.T) {
+func TestEndThatWasNotObservedHasNoTime(t *testing.T) {
 	job := newJob(t, threeKinds())
 	pod := newPod(job, func(pod *corev1.Pod) {
 		pod.Status.Phase = corev1.PodFailed

@@ -13,15 +13,15 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// run is how far a Job's pod came. Its Name is empty until readRun sets it. When its State is
-// Finished, the container has ended and may have left a report.
+// run is the run of a Job's pod. Its Name is empty until readRun sets it. When its State is Finished, the
+// container has ended and may have left a report.
 type run struct {
 	Status
 	exitCode int32
 	report   string
 }
 
-// withoutReport says how a run ended whose report is missing or cannot be read.
+// withoutReport returns how a run ended whose report is missing or cannot be read.
 func (r run) withoutReport() string {
 	if r.report == "" {
 		return r.Message + " and left no report"
@@ -29,8 +29,8 @@ func (r run) withoutReport() string {
 	return r.Message + " and left no report that can be read: " + quote(r.report)
 }
 
-// observe follows the one pod of a Job. There can be more for a moment, if the Job controller
-// has not seen its own pod yet; then none of them must be left.
+// observe returns the run of a Job's pod. There can be more than one pod for a moment, if the cache of the
+// Job controller is behind; then all must have ended.
 func observe(job *batchv1.Job, pods []*corev1.Pod, now time.Time) run {
 	mine := podsOf(job, pods)
 	for _, pod := range mine {
@@ -50,7 +50,7 @@ func observe(job *batchv1.Job, pods []*corev1.Pod, now time.Time) run {
 	return observeWithoutPod(job, now)
 }
 
-// podsOf gives the newest first.
+// podsOf returns the pods of a Job, newest first.
 func podsOf(job *batchv1.Job, pods []*corev1.Pod) []*corev1.Pod {
 	var mine []*corev1.Pod
 	for _, pod := range pods {
@@ -69,7 +69,7 @@ func isOver(pod *corev1.Pod) bool {
 		containerOf(pod).State.Terminated != nil
 }
 
-// containerOf is the state of mountjob; the zero value before kubelet knows it.
+// containerOf returns the status of mountjob; the zero value before kubelet reports it.
 func containerOf(pod *corev1.Pod) corev1.ContainerStatus {
 	for _, status := range pod.Status.ContainerStatuses {
 		if status.Name == ContainerName {
@@ -79,9 +79,8 @@ func containerOf(pod *corev1.Pod) corev1.ContainerStatus {
 	return corev1.ContainerStatus{}
 }
 
-// endedAt makes the best of what a node's clock says. A clock that is wrong must neither put off what
-// follows from the end, nor have it be before things that came first. An end that nobody saw has no
-// time.
+// endedAt corrects the time of a node's clock, which may be wrong: the end is not after now or the Job's
+// own end, and not before the Job's creation. If it was not observed, it is zero.
 func endedAt(job *batchv1.Job, finished, now time.Time) time.Time {
 	if finished.IsZero() {
 		return finished
@@ -110,8 +109,8 @@ func exitedRun(job *batchv1.Job, pod *corev1.Pod, ended *corev1.ContainerStateTe
 	return r
 }
 
-// observeLive distinguishes a run that goes on from one that is stuck. A pod that is being deleted has
-// its grace; deletionTimestamp is when that is over.
+// observeLive distinguishes a run that continues from one that is stuck. The grace period of a pod that is
+// being deleted ends at its deletionTimestamp.
 func observeLive(job *batchv1.Job, pod *corev1.Pod, now time.Time) run {
 	r := run{Status: Status{State: Running, Node: pod.Spec.NodeName, Until: endOf(job, now)}}
 	if now.After(r.Until) {
@@ -139,8 +138,8 @@ func observeWithoutPod(job *batchv1.Job, now time.Time) run {
 			return lost("", quote("the Job has failed and there is no pod: "+condition.Reason+" "+condition.Message))
 		}
 	}
-	if job.DeletionTimestamp != nil { // kept by our finalizer only; no pod is made any more
-		return lost("", "somebody has deleted the Job, and there is no pod")
+	if job.DeletionTimestamp != nil { // only our finalizer keeps it; no pod is created any more
+		return lost("", "the Job was deleted, and there is no pod")
 	}
 	if end := endOf(job, now); !now.After(end) {
 		return run{Status: Status{State: Running, Until: end}}
@@ -152,7 +151,7 @@ func lost(node, message string) run {
 	return run{Status: Status{State: Lost, Node: node, Message: message}}
 }
 
-// IsOver says that the cluster is done with a Job, and has counted its pods.
+// IsOver reports whether the Job controller has finished a Job.
 func IsOver(job *batchv1.Job) bool {
 	return hasCondition(job, batchv1.JobComplete, batchv1.JobFailed)
 }
@@ -163,9 +162,9 @@ func hasCondition(job *batchv1.Job, types ...batchv1.JobConditionType) bool {
 	})
 }
 
-// endOf is when nothing of a Job can be alive: its deadline, and the grace of its pod. The
-// deadline can be edited away; ours then holds. The start is said by the clock of the Job controller,
-// and counts between the Job's creation and now.
+// endOf returns when no process of a Job can be alive: its deadline, and the grace period of its pod. If
+// the deadline was removed by an edit, it is our default. The start is from the clock of the Job
+// controller, and counts only between the Job's creation and now.
 func endOf(job *batchv1.Job, now time.Time) time.Time {
 	start := job.CreationTimestamp.Time
 	if at := job.Status.StartTime; at != nil && at.After(start) && !at.After(now) {

@@ -13,16 +13,15 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Settings are the same for every Job of a manager. Only what an administrator may choose is
-// here; everything that bounds a Job's rights is fixed in code.
+// Settings are the same for every Job of a manager, and chosen by the administrator. What limits a Job's
+// permissions is fixed in code.
 type Settings struct {
 	Namespace string
-	// Image holds Program.
+	// Image contains Program.
 	Image            string
 	ImagePullPolicy  corev1.PullPolicy // "" leaves it to Kubernetes
 	ImagePullSecrets []string
-	// PriorityClassName is that of mount Jobs, and not of sweeps. When empty, it is the cluster's
-	// default.
+	// PriorityClassName is that of mount Jobs, not of sweeps; "" is the cluster's default.
 	PriorityClassName string
 	// Tolerations are added to those of every Job.
 	Tolerations []corev1.Toleration
@@ -30,15 +29,15 @@ type Settings struct {
 	Timeout time.Duration
 }
 
-// Spec is what one Job is to do.
+// Spec is what one Job is built from.
 type Spec struct {
 	Settings
 	FileSystemID string
-	// Number is NextNumber's.
+	// Number is from NextNumber.
 	Number int
 	// Aliases are the ids that the file system may carry as a copy of another.
 	Aliases []string
-	// Operations are a batch that Pack has chosen; a sweep Job has none.
+	// Operations are a batch from Pack; a sweep Job has none.
 	Operations []operations.Operation
 	// AvoidNodes are those where the Job must not run, see NodesToAvoid.
 	AvoidNodes []string
@@ -51,7 +50,7 @@ func (s Settings) timeout() time.Duration {
 	return s.Timeout
 }
 
-// check refuses what would become part of a name or an argument and is not what it should be.
+// check refuses invalid parts of names and arguments.
 func (s Spec) check() error {
 	if s.Namespace == "" || s.Image == "" {
 		return errors.New("a Job needs a namespace and an image")

@@ -9,15 +9,15 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
-// SweepOutcome is a sweep Job read back. It is Succeeded when everything that was due is removed,
-// Finished when some of it is left.
+// SweepOutcome is the result of a sweep Job. It is Succeeded when everything that was due is removed,
+// Finished when a part remains.
 type SweepOutcome struct {
 	Status
 	// SweepReport is the zero value unless the Job has left one.
 	operations.SweepReport
 }
 
-// ReadSweep says what became of a sweep Job. The error is ErrNotOurs.
+// ReadSweep returns the result of a sweep Job. The error is ErrNotOurs.
 func ReadSweep(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (SweepOutcome, error) {
 	r, err := readRun(Sweep, job, pods, now)
 	if err != nil {
@@ -43,8 +43,8 @@ func (o *SweepOutcome) read(r run) {
 	}
 }
 
-// GotOn says that a sweep had to stop in the middle of its work: the next one should go on with it
-// at once. One that was stopped before it did anything only tells that something is wrong.
+// GotOn reports whether a sweep stopped in the middle of its work: the next one should continue at once. If
+// it stopped before it did anything, it should not.
 func (o SweepOutcome) GotOn() bool {
 	return o.State == Finished && o.Stopped && (o.Swept.Removed > 0 || o.Swept.Volumes > 0 || o.Swept.Indexed > 0)
 }

@@ -32,12 +32,12 @@ func TestReadSweep(t *testing.T) {
 		removed int64
 		message string
 	}{
-		"runs":                  {running, 0, mountjobs.Running, 0, ""},
-		"all that was due":      {ended(0, "Completed", `{"removed":7,"volumes":1,"kept":0}`), 0, mountjobs.Succeeded, 7, ""},
-		"some of it is left":    {ended(1, "Error", report), 0, mountjobs.Finished, 1234, "input/output error"},
-		"killed without a word": {ended(137, "Error", ""), 0, mountjobs.Lost, 0, "code 137"},
-		"done without a word":   {ended(0, "Completed", ""), 0, mountjobs.Succeeded, 0, ""},
-		"hangs":                 {running, time.Hour, mountjobs.Stuck, 0, "deadline"},
+		"runs":                    {running, 0, mountjobs.Running, 0, ""},
+		"all that was due":        {ended(0, "Completed", `{"removed":7,"volumes":1,"kept":0}`), 0, mountjobs.Succeeded, 7, ""},
+		"some of it is left":      {ended(1, "Error", report), 0, mountjobs.Finished, 1234, "input/output error"},
+		"killed without a report": {ended(137, "Error", ""), 0, mountjobs.Lost, 0, "code 137"},
+		"done without a report":   {ended(0, "Completed", ""), 0, mountjobs.Succeeded, 0, ""},
+		"hangs":                   {running, time.Hour, mountjobs.Stuck, 0, "deadline"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestReadSweepReportsTheNextOne(t *testing.T) {
 	}
 }
 
-func TestTheKindsAreNotMixedUp(t *testing.T) {
+func TestJobOfTheOtherKindIsRefused(t *testing.T) {
 	if _, err := mountjobs.Read(newSweep(t), nil, created); !errors.Is(err, mountjobs.ErrNotOurs) {
 		t.Errorf("a sweep Job was read as a mount Job: %v", err)
 	}
