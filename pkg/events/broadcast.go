@@ -1,7 +1,7 @@
-// Package events writes the events that a program records about objects. It is client-go's
-// broadcaster, with its aggregation and its filter against floods (25 events at once for each
-// object, then one in five minutes), and with two promises more: what the apiserver refuses is
-// dropped without a word too many, and what was recorded before the end is written.
+// Package events writes the events that a program records about objects. It is client-go's broadcaster,
+// with its aggregation and its rate limit (25 events at once for each object, then one in five minutes).
+// Beyond it, an event that the apiserver refuses is dropped after one log line, and events that were
+// recorded before the program ends are written.
 package events
 
 import (
@@ -20,15 +20,15 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// Options say who records, and where.
+// Options are the recorder and its destination.
 type Options struct {
 	// Client should have a timeout, and a rate limit of its own.
 	Client    kubernetes.Interface
 	Component string // what kubectl describe shows as the source
-	// Apart says what an event is about besides its object, "" for nothing. Events about different
-	// things are neither put together nor counted against each other. nil stands for nothing.
+	// Apart returns what an event is about besides its object, "" for nothing. Events about different
+	// things are neither aggregated nor limited together. It may be nil.
 	Apart func(event *corev1.Event) string
-	// Dropped is told why an event could not be written, in the words of metav1.StatusReason.
+	// Dropped is called for each event that was not written, with a metav1.StatusReason.
 	Dropped func(reason string)
 	Log     *slog.Logger
 }
@@ -55,7 +55,7 @@ func Start(o Options) *Broadcast {
 	return b
 }
 
-// correlation is client-go's own, but for the keys.
+// correlation is client-go's, with keys that heed Apart.
 func (o Options) correlation() record.CorrelatorOptions {
 	if o.Apart == nil {
 		return record.CorrelatorOptions{}
@@ -72,32 +72,31 @@ func (o Options) correlation() record.CorrelatorOptions {
 	}
 }
 
-// Recorder records. It never waits.
+// Recorder returns the recorder, which never blocks.
 func (b *Broadcast) Recorder() record.EventRecorder { return b.recorder }
 
-// Close waits until everything recorded so far is written or dropped, but not longer than ctx
-// allows, and ends the writing.
+// Close waits until all recorded events are written or dropped, or the context ends, and stops writing.
 func (b *Broadcast) Close(ctx context.Context) {
 	defer b.broadcaster.Shutdown()
 	b.recorder.Event(&corev1.ObjectReference{Kind: markerKind, Name: markerKind}, corev1.EventTypeNormal, markerKind, "")
 	select {
 	case <-b.sink.flushed:
 	case <-ctx.Done():
-		b.sink.options.Log.Warn("events may be lost: they could not be written in time", "err", context.Cause(ctx))
+		b.sink.options.Log.Warn("events may be lost because they were not written in time", "err", context.Cause(ctx))
 	}
 }
 
-// markerKind is of an event that is never written. The broadcaster has no flush, and its
-// Shutdown forgets what waits; but its order is kept, so what came before the marker is done
-// when the sink sees it.
+// markerKind is the kind of an event that is never written. The broadcaster has no flush, and its
+// Shutdown drops events that wait; but it keeps their order, so when the sink gets the marker, all events
+// before it are done.
 const markerKind = "EndOfEvents"
 
-// sink says success where a repetition would not help.
+// sink returns no error where a retry would not help.
 type sink struct {
 	record.EventSink
 	options Options
 	once    sync.Once
-	flushed chan struct{} // closed when the marker came by
+	flushed chan struct{} // closed when the marker arrives
 }
 
 // Create implements record.EventSink.
@@ -110,8 +109,8 @@ func (s *sink) Create(event *corev1.Event) (*corev1.Event, error) {
 	return s.settle(event, created, err)
 }
 
-// Patch implements record.EventSink. An event that is gone is an error, for which the
-// broadcaster makes a new one.
+// Patch implements record.EventSink. If the event was deleted, it returns an error, for which the
+// broadcaster creates a new one.
 func (s *sink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
 	patched, err := s.EventSink.Patch(event, data)
 	if apierrors.IsNotFound(err) {
@@ -120,15 +119,15 @@ func (s *sink) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
 	return s.settle(event, patched, err)
 }
 
-// settle lets errors of the network through: for those the broadcaster tries again, 12 times.
-// What the apiserver answered it would log in full each time, and not try again either.
+// settle returns errors of the network: the broadcaster retries them, 12 times. An error from the
+// apiserver it would log in full each time, without a retry.
 func (s *sink) settle(event, written *corev1.Event, err error) (*corev1.Event, error) {
 	refusal := apierrors.APIStatus(nil)
 	if !errors.As(err, &refusal) {
 		return written, err
 	}
 	s.options.Dropped(cmp.Or(string(refusal.Status().Reason), "Unknown"))
-	// Missing rights and namespaces that go away are told elsewhere, or no news.
+	// Missing permissions are logged elsewhere, and terminating namespaces are normal.
 	level := slog.LevelWarn
 	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err) {
 		level = slog.LevelDebug

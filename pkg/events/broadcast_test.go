@@ -24,8 +24,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/events"
 )
 
-// world is a Broadcast to an apiserver that may fail.
-type world struct {
+// fixture is a Broadcast to an apiserver that may fail.
+type fixture struct {
 	*events.Broadcast
 	client *fake.Clientset
 	log    bytes.Buffer
@@ -36,8 +36,8 @@ type world struct {
 	dropped  []string
 }
 
-func newWorld() *world {
-	w := &world{client: fake.NewClientset()}
+func newFixture() *fixture {
+	w := &fixture{client: fake.NewClientset()}
 	w.client.PrependReactor("*", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -64,16 +64,16 @@ func claim(name string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: name, UID: types.UID("uid-of-" + name)}}
 }
 
-func (w *world) record(name, reason, message string) {
+func (w *fixture) record(name, reason, message string) {
 	w.Recorder().Event(claim(name), corev1.EventTypeWarning, reason, message)
 }
 
-func (w *world) recordAbout(what, message string) {
+func (w *fixture) recordAbout(what, message string) {
 	w.Recorder().AnnotatedEventf(claim("a"), map[string]string{"about": what}, corev1.EventTypeWarning, "Unhealthy", "%s", message)
 }
 
 // close gives the broadcast a minute.
-func (w *world) close(t *testing.T) {
+func (w *fixture) close(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -81,7 +81,7 @@ func (w *world) close(t *testing.T) {
 	synctest.Wait()
 }
 
-func (w *world) written(t *testing.T) []corev1.Event {
+func (w *fixture) written(t *testing.T) []corev1.Event {
 	t.Helper()
 	w.mu.Lock()
 	w.failure = nil
@@ -93,9 +93,9 @@ func (w *world) written(t *testing.T) []corev1.Event {
 	return list.Items
 }
 
-func TestWhatWasRecordedIsWrittenBeforeTheEnd(t *testing.T) {
+func TestCloseWritesRecordedEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newFixture()
 		for i := range 20 {
 			w.record(fmt.Sprintf("claim-%d", i), "ProvisioningFailed", "no file system")
 		}
@@ -110,9 +110,9 @@ func TestWhatWasRecordedIsWrittenBeforeTheEnd(t *testing.T) {
 	})
 }
 
-func TestRepetitionsAreCounted(t *testing.T) {
+func TestRepeatedEventsAreAggregated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newFixture()
 		for range 3 {
 			w.record("a", "ProvisioningFailed", "no file system")
 		}
@@ -123,9 +123,9 @@ func TestRepetitionsAreCounted(t *testing.T) {
 	})
 }
 
-func TestFloodsAreFiltered(t *testing.T) {
+func TestRateIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newFixture()
 		for i := range 60 {
 			w.record("a", fmt.Sprintf("Reason%d", i), "again")
 			<-time.After(time.Millisecond) // an event is named for the time, and the queue is short
@@ -138,9 +138,9 @@ func TestFloodsAreFiltered(t *testing.T) {
 }
 
 // A flood about one thing leaves the others of the same object alone.
-func TestWhatEventsAreAboutKeepsThemApart(t *testing.T) {
+func TestEventsAboutDifferentThingsAreNotAggregated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newFixture()
 		for i := range 40 {
 			w.recordAbout("loud", fmt.Sprintf("timeout %d", i))
 			<-time.After(time.Millisecond)
@@ -162,7 +162,7 @@ func TestRefusalsAreDropped(t *testing.T) {
 	tests := map[string]struct {
 		err    error
 		reason string
-		told   bool
+		logged bool
 	}{
 		"namespace terminating": {terminating, "Forbidden", false},
 		"forbidden":             {apierrors.NewForbidden(resource, "e", errors.New("no")), "Forbidden", false},
@@ -174,7 +174,7 @@ func TestRefusalsAreDropped(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
+				w := newFixture()
 				w.failure = func(string) error { return tt.err }
 				begin := time.Now()
 				w.record("a", "ProvisioningFailed", "no file system")
@@ -183,10 +183,10 @@ func TestRefusalsAreDropped(t *testing.T) {
 					t.Errorf("%d requests in %s, want one and no wait", len(w.requests), waited)
 				}
 				if len(w.dropped) != 1 || w.dropped[0] != tt.reason {
-					t.Errorf("told as dropped: %v, want %s", w.dropped, tt.reason)
+					t.Errorf("dropped: %v, want %s", w.dropped, tt.reason)
 				}
-				if told := strings.Contains(w.log.String(), "event dropped"); told != tt.told {
-					t.Errorf("in the log: %t, want %t", told, tt.told)
+				if logged := strings.Contains(w.log.String(), "event dropped"); logged != tt.logged {
+					t.Errorf("in the log: %t, want %t", logged, tt.logged)
 				}
 			})
 		})
@@ -195,7 +195,7 @@ func TestRefusalsAreDropped(t *testing.T) {
 
 func TestNextEventAfterARefusalIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newFixture()
 		w.failure = func(string) error { return apierrors.NewForbidden(corev1.Resource("events"), "e", errors.New("no")) }
 		w.record("a", "ProvisioningFailed", "no file system")
 		synctest.Wait()
@@ -210,9 +210,9 @@ func TestNextEventAfterARefusalIsWritten(t *testing.T) {
 	})
 }
 
-func TestNetworkFailuresAreTriedAgain(t *testing.T) {
+func TestNetworkErrorsAreRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newFixture()
 		begin := time.Now()
 		w.failure = func(string) error {
 			if time.Since(begin) < 15*time.Second {
@@ -230,7 +230,7 @@ func TestNetworkFailuresAreTriedAgain(t *testing.T) {
 
 func TestCloseDoesNotWaitForever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
+		w := newFixture()
 		w.failure = func(string) error { return errors.New("connection refused") }
 		w.record("a", "ProvisioningFailed", "no file system")
 		begin := time.Now()

@@ -6,22 +6,22 @@ import (
 	"strings"
 )
 
-// Check is one thing that must be well.
+// Check is one check of health or readiness.
 type Check struct {
 	Name string
-	// Func must not wait: a probe has a second. Its error is for people.
+	// Func must not block: a probe has a second. Its error is for users.
 	Func func() error
 }
 
-// report answers 200 when all checks pass, else 503. Either way it lists them, as Kubernetes'
-// own programs do, because the answer is what kubelet's event and an administrator's curl show.
+// report responds 200 if all checks pass, else 503. It lists them in both cases, as Kubernetes' own
+// programs do, because kubelet's event and an administrator's curl show the response.
 func report(checks []Check) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var lines strings.Builder
-		code := http.StatusOK
+		code, verdict := http.StatusOK, "ok"
 		for _, check := range checks {
 			if err := check.Func(); err != nil {
-				code = http.StatusServiceUnavailable
+				code, verdict = http.StatusServiceUnavailable, "not ok"
 				fmt.Fprintf(&lines, "[-] %s: %v\n", check.Name, err)
 				continue
 			}
@@ -29,13 +29,6 @@ func report(checks []Check) http.Handler {
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(code)
-		fmt.Fprintf(w, "%s%s\n", &lines, verdict(code))
+		fmt.Fprintf(w, "%s%s\n", &lines, verdict)
 	})
-}
-
-func verdict(code int) string {
-	if code == http.StatusOK {
-		return "ok"
-	}
-	return "not ok"
 }

@@ -1,5 +1,4 @@
-// Package httpserver serves what Kubernetes and administrators ask a program: whether it lives,
-// whether it is ready, its metrics, and on demand its profiles.
+// Package httpserver serves a program's health, readiness, metrics and, optionally, profiles.
 package httpserver
 
 import (
@@ -17,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Times that keep a slow or broken client from holding on to a connection.
+// Timeouts that close connections of slow or broken clients.
 const (
 	headerTimeout   = 10 * time.Second
 	idleTimeout     = 2 * time.Minute
@@ -34,31 +33,31 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Server answers from Serve on.
+// Server serves from Serve on.
 type Server struct {
 	options  Options
 	listener net.Listener
 }
 
-// Listen takes the address, so that one that is taken is known at once.
+// Listen binds the address, so that the caller sees at once if it is in use.
 func Listen(ctx context.Context, o Options) (*Server, error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
 	if err != nil {
-		return nil, fmt.Errorf("taking the HTTP address: %w", err)
+		return nil, fmt.Errorf("listening for HTTP: %w", err)
 	}
 	return &Server{options: o, listener: listener}, nil
 }
 
-// Addr is where it listens.
+// Addr returns the address that the server listens on.
 func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Serve answers until ctx ends.
+// Serve serves until ctx ends.
 func (s *Server) Serve(ctx context.Context) error {
 	server := &http.Server{
 		Handler:           Handler(s.options),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
-		ErrorLog:          slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug), // of clients that are in a hurry
+		ErrorLog:          slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug), // about clients that disconnect
 	}
 	stopped := make(chan struct{})
 	defer context.AfterFunc(ctx, func() {
@@ -72,16 +71,16 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// shutdown lets requests come to their end, but not a profile that takes minutes.
+// shutdown waits for requests, but not for a profile that takes minutes.
 func shutdown(ctx context.Context, server *http.Server) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	if server.Shutdown(ctx) != nil {
-		_ = server.Close() // whoever still waits is cut off, and nobody is left to tell
+		_ = server.Close() // interrupts the remaining requests; the program ends anyway
 	}
 }
 
-// Handler is all that is served.
+// Handler returns the handler of all paths.
 func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", report(o.Healthy))
@@ -101,9 +100,8 @@ func Handler(o Options) http.Handler {
 	return mux
 }
 
-// local refuses clients that are not on the loopback: nobody has to say who they are here, metrics
-// may be for a whole network, and a profile shows memory and takes as much processor time as the
-// client wants.
+// local refuses clients that are not on the loopback. There is no authentication, metrics may be for a
+// whole network, and a profile shows memory and takes as much processor time as the client requests.
 func local(handler http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if client, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !client.Addr().Unmap().IsLoopback() {

@@ -54,7 +54,7 @@ func TestHandler(t *testing.T) {
 		"no profiles outside":  {"GET", "/debug/pprof/", true, "10.0.0.4", 403, "profiles are for clients on the loopback"},
 		"not one profile":      {"GET", "/debug/pprof/goroutine?debug=1", true, "10.0.0.4", 403, "loopback"},
 		"metrics outside":      {"GET", "/metrics", true, "10.0.0.4", 200, "efs_stunnel_test 7"},
-		"nobody may write":     {"POST", "/healthz", false, "", 405, ""},
+		"POST is refused":      {"POST", "/healthz", false, "", 405, ""},
 		"load balancers' HEAD": {"HEAD", "/healthz", false, "", 200, ""},
 	}
 	for name, tt := range tests {
@@ -106,7 +106,7 @@ func get(ctx context.Context, url string) (string, error) {
 	return string(body), err
 }
 
-func TestServeUntilTheEnd(t *testing.T) {
+func TestServeReturnsWhenContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	server, err := httpserver.Listen(ctx, options())
 	if err != nil {
@@ -127,7 +127,7 @@ func TestServeUntilTheEnd(t *testing.T) {
 	}
 }
 
-func TestRequestsInFlightDoNotHoldUpTheEnd(t *testing.T) {
+func TestRequestsInFlightDoNotDelayTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	hangs, entered := make(chan struct{}), make(chan struct{})
 	defer close(hangs)
@@ -151,7 +151,7 @@ func TestRequestsInFlightDoNotHoldUpTheEnd(t *testing.T) {
 	}
 }
 
-func TestAddressInUseIsKnownAtOnce(t *testing.T) {
+func TestAddressInUseIsAnError(t *testing.T) {
 	first, err := httpserver.Listen(t.Context(), options())
 	if err != nil {
 		t.Fatal(err)
@@ -164,6 +164,6 @@ func TestAddressInUseIsKnownAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := first.Serve(ctx); err != nil {
-		t.Errorf("serving nobody: %v", err)
+		t.Errorf("serving: %v", err)
 	}
 }

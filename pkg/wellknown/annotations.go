@@ -2,57 +2,55 @@ package wellknown
 
 // Annotations of our own.
 const (
-	// AnnotationFileSystemID, on a volume, names the file system that holds it; the port
-	// option follows from it, never the other way round.
+	// AnnotationFileSystemID, on a volume, names its file system. The port option is derived from it,
+	// never the other way round.
 	AnnotationFileSystemID = keyPrefix + "file-system-id"
 	// AnnotationPath, on a volume, is its directory, counted from the file system's root.
 	AnnotationPath = keyPrefix + "path"
-	// AnnotationClaimUID, on an adopted volume, is the uid of the claim that the ledger knows as
-	// its owner. The names of other volumes say it.
+	// AnnotationClaimUID, on an adopted volume, is the uid of the claim that owns its
+	// directory in the ledger. For other volumes, the uid is part of the name.
 	AnnotationClaimUID = keyPrefix + "claim-uid"
 	// AnnotationRejected, on a claim, is ValueTrue while the claim cannot be accepted as it is.
 	AnnotationRejected = keyPrefix + "rejected"
 	// AnnotationRejectReason, on a rejected claim, says why in a sentence.
 	AnnotationRejectReason = keyPrefix + "reject-reason"
-	// AnnotationRestore, on a new claim, is the uid of the deleted claim whose directory it
-	// wants back from the trash.
+	// AnnotationRestore, on a new claim, is the uid of the deleted claim whose directory is
+	// restored from the trash.
 	AnnotationRestore = keyPrefix + "restore"
-	// AnnotationKeepDeleted, on a volume, is how long its directory stays in the trash, when it
-	// does at all: the class may be gone by the time the volume is.
+	// AnnotationKeepDeleted, on a volume, is how long its directory stays in the trash, if at all. The
+	// class may be deleted before the volume.
 	AnnotationKeepDeleted = keyPrefix + "keep-deleted"
-	// AnnotationGivenUp, on a claim, stands for the world in which its setups failed too often.
-	// While that stays the same, nothing is tried.
+	// AnnotationGivenUp, on a claim, is a fingerprint of everything that its setups were made from
+	// when they failed too often. The claim is not retried until the fingerprint changes.
 	AnnotationGivenUp = keyPrefix + "given-up"
 	// AnnotationTunnel, on an event about a node, is the tunnel that it is about.
 	AnnotationTunnel = keyPrefix + "tunnel"
 	// AnnotationNextSweep, on a root claim and its volume, is when the trash of the file system has
-	// something to remove, in RFC 3339, or "never". Without it nothing is known of the trash.
+	// something to remove, in RFC 3339, or "never". Without it the state of the trash is unknown.
 	AnnotationNextSweep = keyPrefix + "next-sweep"
-	// AnnotationAccessPointID, on a volume, names the access point through which it is reached, and
-	// whose port it has.
+	// AnnotationAccessPointID, on a volume, names the access point that its port leads to.
 	AnnotationAccessPointID = keyPrefix + "access-point-id"
 	// AnnotationSharedVolume, on a volume and on its claim, is the namespace and name of the
 	// SharedVolume that they were made for.
 	AnnotationSharedVolume = keyPrefix + "shared-volume"
 	// AnnotationVolumeUID, on the claim of a SharedVolume, is the uid of the volume that was made
-	// anew for it. The cluster's binder looks at what was written, and else every 15 seconds.
+	// anew for it. A change wakes the cluster's binder, which else syncs every 15 seconds.
 	AnnotationVolumeUID = keyPrefix + "volume-uid"
 	// AnnotationOperations, on a mount Job, carries its operations as JSON.
 	AnnotationOperations = keyPrefix + "operations"
 )
 
-// AnnotationUsed is the annotation, on a mount Job, that is ValueTrue when no volume is to be made
-// of what the Job did: it was there and may go, or its file system is gone. The Job keeps its
-// FinalizerOutcome for the sake of others.
+// AnnotationUsed is the annotation, on a mount Job, that is ValueTrue when no volume is to be created from
+// the Job's result: the volume was created and may be deleted, or its file system is gone. The Job keeps
+// its FinalizerOutcome for the results of other volumes.
 func AnnotationUsed(volume string) string { return keyPrefix + "used-" + volume }
 
 // Annotations of Kubernetes that we read or write.
 const (
-	// AnnotationStorageClass, on a claim, is the old place of the class name; it wins over
+	// AnnotationStorageClass, on a claim, is the former field of the class name; it overrides
 	// spec.storageClassName.
 	AnnotationStorageClass = "volume.beta.kubernetes.io/storage-class"
-	// AnnotationStorageProvisioner, on a claim, is how the cluster asks the provisioner it
-	// names for a volume.
+	// AnnotationStorageProvisioner, on a claim, names the provisioner that is to create the volume.
 	AnnotationStorageProvisioner = "volume.kubernetes.io/storage-provisioner"
 	// AnnotationBetaStorageProvisioner is the older form of AnnotationStorageProvisioner.
 	AnnotationBetaStorageProvisioner = "volume.beta.kubernetes.io/storage-provisioner"
@@ -65,5 +63,5 @@ const (
 	AnnotationGID = "pv.beta.kubernetes.io/gid"
 )
 
-// ValueTrue is what an annotation or label says when it says yes.
+// ValueTrue is the value of annotations and labels that are set.
 const ValueTrue = "true"

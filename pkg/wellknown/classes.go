@@ -18,14 +18,14 @@ const (
 	AllocatedGIDPerms = 0o2771
 	// DefaultGIDMin is the lowest gid that is allocated.
 	DefaultGIDMin = 2000
-	// LowestGIDMin is the lowest that a class may ask for. The gids below belong to the system groups
-	// of nodes and images, and kubelet gives an allocated gid to pods that did not ask for it.
+	// LowestGIDMin is the lowest that a class may set. The gids below belong to the system groups
+	// of nodes and images, and kubelet gives an allocated gid to every pod that uses the volume.
 	LowestGIDMin = 1000
 	// DefaultGIDMax is the highest gid that is allocated.
 	DefaultGIDMax = 2147483647
 	// DefaultKeepDeleted is how long a deleted volume's directory stays in the trash.
 	DefaultKeepDeleted = "0"
-	// KeepDeletedForever, in place of a duration, keeps it without end.
+	// KeepDeletedForever, instead of a duration, keeps it until it is removed by hand.
 	KeepDeletedForever = "forever"
 )
 

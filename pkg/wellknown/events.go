@@ -2,7 +2,7 @@ package wellknown
 
 // Event reasons on the targets' ConfigMap, which make describing it the status page.
 const (
-	// EventFileSystemFound: a file system got a place in the table.
+	// EventFileSystemFound: a file system was added to the table.
 	EventFileSystemFound = "FileSystemFound"
 	// EventFileSystemUnusable: a file system is there but cannot serve; the message says why.
 	EventFileSystemUnusable = "FileSystemUnusable"
@@ -11,16 +11,16 @@ const (
 	EventFileSystemMissing = "FileSystemMissing"
 	// EventDiscoveryFailed: the file systems could not be listed; the table stays as it is.
 	EventDiscoveryFailed = "DiscoveryFailed"
-	// EventOutOfPorts: a file system has no port, because none is left.
+	// EventOutOfPorts: a file system has no port, because all are in use.
 	EventOutOfPorts = "OutOfPorts"
-	// EventTableFull: a file system has no port, because the ConfigMap has no room for it.
+	// EventTableFull: a file system has no port, because the ConfigMap is full.
 	EventTableFull = "TableFull"
 	// EventTableNotStored: the apiserver refuses the table; the stored one stays in force.
 	EventTableNotStored = "TableNotStored"
 	// EventIdentityLooksWrong: the file systems that are listed seem to be another account's or
 	// region's; the table stays as it is.
 	EventIdentityLooksWrong = "IdentityLooksWrong"
-	// EventPortConflict: somebody wants a port that cannot be had; also on the volume that does.
+	// EventPortConflict: a port that was asked for is in use; also on the volume that asks for it.
 	EventPortConflict = "PortConflict"
 	// EventTableUnreadable: the ConfigMap cannot be read; nothing is written until it can.
 	EventTableUnreadable = "TableUnreadable"
@@ -62,13 +62,12 @@ const (
 	EventVolumeDeleteSkipped = "VolumeDeleteSkipped"
 )
 
-// Event reasons of the node agent, on its Node: describing that is where people look when pods
-// of one node cannot mount.
+// Event reasons of the node agent, on its Node, which users describe when pods of one node cannot mount.
 const (
-	// EventPortTaken: somebody else has a tunnel's port.
+	// EventPortTaken: another process has a tunnel's port.
 	EventPortTaken = "PortTaken"
 	// EventPortHijacked: the node redirects a tunnel's port to something else, which gets its NFS
-	// traffic in the clear.
+	// traffic unencrypted.
 	EventPortHijacked = "PortHijacked"
 	// EventPortInEphemeralRange: the node's kernel may give ports of tunnels to any process.
 	EventPortInEphemeralRange = "PortInEphemeralRange"
@@ -81,14 +80,14 @@ const (
 	// message says until when the present one serves; or one that was asked for later cannot be
 	// made, and the tunnel serves without it.
 	EventClientCertificateFailed = "ClientCertificateFailed"
-	// EventTunnelUnhealthy: nothing comes back through a tunnel.
+	// EventTunnelUnhealthy: the server does not answer through a tunnel.
 	EventTunnelUnhealthy = "TunnelUnhealthy"
-	// EventTunnelHealthy: it does again.
+	// EventTunnelHealthy: the server answers again.
 	EventTunnelHealthy = "TunnelHealthy"
 	// EventTunnelMoved: a tunnel leads to another mount target.
 	EventTunnelMoved = "TunnelMoved"
 	// EventTunnelRestarted: the connections of a tunnel were stuck.
 	EventTunnelRestarted = "TunnelRestarted"
-	// EventTableMissing: the ConfigMap is gone; the last one is served.
+	// EventTableMissing: the ConfigMap was deleted; its last table is served.
 	EventTableMissing = "TableMissing"
 )

@@ -12,7 +12,7 @@ const (
 	// OwnersDirectory is the ledger: below it <path>/<OwnerPrefix><volume name>, one JSON file
 	// for each owner of a path.
 	OwnersDirectory = StateDirectory + "/owners"
-	// OwnerPrefix tells an owner from a directory, so no component of a path may start with it.
+	// OwnerPrefix distinguishes an owner from a directory, so no component of a path may start with it.
 	OwnerPrefix = "@"
 	// LeavingSuffix ends the name of an owner whose cleanup has begun.
 	LeavingSuffix = ".leaving"

@@ -3,7 +3,7 @@ package wellknown
 // Finalizers.
 const (
 	// FinalizerVolume, on volumes with policy Delete, keeps the object until its directory is
-	// cleaned up. It is external-provisioner's, so that tools that know that one know ours.
+	// cleaned up. It is external-provisioner's, so that other tools recognize it.
 	FinalizerVolume = "external-provisioner.volume.kubernetes.io/finalizer"
 	// FinalizerOutcome, on mount Jobs, keeps a finished Job until the leader has used its
 	// outcome.

@@ -4,8 +4,6 @@ package wellknown
 const (
 	// Namespace holds everything that is installed, and is the manager's outside a cluster.
 	Namespace = "efs-stunnel"
-	// OpenShiftNamespace takes the place of Namespace in the OpenShift overlay.
-	OpenShiftNamespace = "openshift-efs-stunnel"
 	// ManagerDeployment runs the manager's replicas.
 	ManagerDeployment = "efs-manager"
 	// NodeDaemonSet runs the node agent and its supervisor on every node.

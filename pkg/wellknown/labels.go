@@ -30,6 +30,6 @@ const (
 	LabelMountJobFileSystemID = keyPrefix + "file-system-id"
 )
 
-// TaintAgentNotReady keeps pods off a node until its agent serves; the agent removes it when
-// it is told to.
+// TaintAgentNotReady keeps pods off a node until its tunnels serve. The agent removes it if
+// --remove-startup-taint is set.
 const TaintAgentNotReady = keyPrefix + "agent-not-ready"

@@ -8,8 +8,6 @@ const (
 	DefaultPollingInterval = 300 * time.Second
 	// PollingJitter is the part of the polling interval that is left to chance.
 	PollingJitter = 0.10
-	// DefaultLogLevel is also the node agent's.
-	DefaultLogLevel = "INFO"
 	// DefaultProvisionBackoff is the first wait after a failed setup; it doubles from there.
 	DefaultProvisionBackoff = 60 * time.Second
 	// MaxProvisionBackoffFactor, times the first wait, is the longest.
@@ -17,7 +15,7 @@ const (
 	// DefaultFailedRetryThreshold is the number of failed setups after which a claim is given
 	// up; 0 is never.
 	DefaultFailedRetryThreshold = 0
-	// DefaultProvisioner is what a StorageClass names to be ours.
+	// DefaultProvisioner is the provisioner of our StorageClasses.
 	DefaultProvisioner = Domain + "/efs-stunnel"
 	// DefaultDiscovery is DiscoveryAWS.
 	DefaultDiscovery = DiscoveryAWS

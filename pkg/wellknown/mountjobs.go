@@ -12,7 +12,7 @@ const (
 	DefaultMountJobTimeout = 10 * time.Minute
 	// MountJobStartGrace is added to it for the Job itself: for pods that never start.
 	MountJobStartGrace = 5 * time.Minute
-	// MountJobTTL is how long a finished Job can still be looked at.
+	// MountJobTTL is how long a finished Job is kept.
 	MountJobTTL = time.Hour
 	// MountJobMountPath is where the Job's container has the file system's root.
 	MountJobMountPath = "/efs"

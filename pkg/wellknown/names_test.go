@@ -58,7 +58,7 @@ func TestNames(t *testing.T) {
 func TestCreatedNamesAreObjectNames(t *testing.T) {
 	const fileSystem, uid = "fs-0123456789abcdef0", "5f6fdb2c-9e3a-4b9f-9d3c-0123456789ab"
 	for _, name := range []string{
-		wellknown.Namespace, wellknown.OpenShiftNamespace,
+		wellknown.Namespace,
 		wellknown.ManagerDeployment, wellknown.NodeDaemonSet, wellknown.StorageClass,
 		wellknown.ManagerServiceAccount, wellknown.NodeServiceAccount, wellknown.WorkerServiceAccount,
 		wellknown.ManagerLease, wellknown.TargetsConfigMap, wellknown.PinnedConfigMap,

@@ -21,7 +21,7 @@ const (
 	FirstHealthWait = 60 * time.Second
 )
 
-// Where stunnel is looked for, in this order.
+// Candidates for stunnel's program, in this order.
 const (
 	// StunnelPath is where our image has it.
 	StunnelPath = "/usr/local/bin/stunnel"
