@@ -149,7 +149,7 @@ func (o *options) bindElection(g *settings.Group) {
 	g.Add(settings.Duration(&o.lease.renewDeadline, time.Millisecond, time.Hour), "leader-elect-renew-deadline", "",
 		"how long a leader tries to renew its Lease before it gives up")
 	g.Add(settings.Duration(&o.lease.retryPeriod, time.Millisecond, time.Hour), "leader-elect-retry-period", "",
-		"time between two renewals of the Lease, at which those who wait look four times as often")
+		"time between two renewals of the Lease, which standbys read four times as often")
 	g.Add(settings.Text(&o.lease.name, "name", kubeprogram.CheckName("an object")), "leader-elect-resource-name", "",
 		"`name` of the Lease")
 }
