@@ -1,5 +1,5 @@
-// Package network makes and removes a lab's network namespace, its bridge and
-// its taps, and runs code inside the namespace. Nothing in it has a route out.
+// Package network makes and removes a lab's network namespace, its bridge and its tap devices, and
+// runs code inside the namespace, from which no route leads out.
 package network
 
 import (
@@ -16,10 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/host"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/proc"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-// Up makes the namespace with loopback and the bridge; what is there is kept.
+// Up makes the namespace with loopback and the bridge, or keeps what exists.
 func Up(ctx context.Context, lab state.Lab) error {
 	if err := namespaceUp(lab); err != nil {
 		return fmt.Errorf("making network namespace %s: %w", lab.NetNS(), err)
@@ -38,13 +39,13 @@ func namespaceUp(lab state.Lab) error {
 		return nil
 	}
 	if err := remove(lab); err != nil {
-		return err // what is there is the leftover of a removal that was cut short
+		return err // the file is left from a removal that was interrupted
 	}
 	return create(lab)
 }
 
-// create does what `ip netns add` does, but for the mount of the whole folder
-// of namespaces on itself, which nobody removes again.
+// create does what `ip netns add` does, except that it does not mount the folder of namespaces onto
+// itself, which `ip` never undoes.
 func create(lab state.Lab) error {
 	if err := os.MkdirAll(filepath.Dir(lab.NetNSPath()), 0o755); err != nil {
 		return fmt.Errorf("making the folder of namespaces: %w", err)
@@ -88,14 +89,14 @@ func bridgeUp(ctx context.Context, lab state.Lab) error {
 	return ip(ctx, lab, "link", "set", state.Bridge, "up")
 }
 
-// allowForwarding lets pods of one node reach those of another through the
-// bridge's address, without telling the nodes of shorter ways.
+// allowForwarding lets pods of one node reach those of another through the bridge's address, without
+// redirecting the nodes to shorter routes.
 func allowForwarding() error {
 	for file, value := range map[string]string{
 		"/proc/sys/net/ipv4/ip_forward":                  "1",
 		"/proc/sys/net/ipv4/conf/all/send_redirects":     "0",
 		"/proc/sys/net/ipv4/conf/default/send_redirects": "0",
-		// Two local processes may talk to each other over a mount target's address.
+		// Local processes may connect to each other over a mount target's address.
 		"/proc/sys/net/ipv4/conf/all/rp_filter": "0",
 	} {
 		if err := os.WriteFile(file, []byte(value), 0o644); err != nil {
@@ -113,12 +114,11 @@ func Down(lab state.Lab) error {
 	return nil
 }
 
-// Exists tells whether the lab's namespace is there. Its file alone may be a
-// leftover, which nobody can enter.
+// Exists says whether the lab's namespace exists. Its file alone may be left from an interrupted
+// removal, and cannot be entered then.
 func Exists(lab state.Lab) bool { return Do(lab, func() error { return nil }) == nil }
 
-// Processes lists who runs in the namespace. It is the lab's own, so whoever
-// is in it was started by the lab.
+// Processes lists the processes in the namespace, all of which the lab has started.
 func Processes(ctx context.Context, lab state.Lab) ([]int, error) {
 	if !Exists(lab) {
 		return nil, nil
@@ -138,7 +138,7 @@ func Processes(ctx context.Context, lab state.Lab) ([]int, error) {
 	return pids, nil
 }
 
-// AddNode makes the node's tap and the route to its pods.
+// AddNode makes the node's tap device and the route to its pods.
 func AddNode(ctx context.Context, lab state.Lab, n state.Node) error {
 	if !linkExists(ctx, lab, n.Tap()) {
 		if err := ip(ctx, lab, "tuntap", "add", "dev", n.Tap(), "mode", "tap"); err != nil {
@@ -151,7 +151,7 @@ func AddNode(ctx context.Context, lab state.Lab, n state.Node) error {
 	return ip(ctx, lab, "route", "replace", n.PodCIDR(), "via", n.Address())
 }
 
-// RemoveNode removes the node's tap and route.
+// RemoveNode removes the node's tap device and route.
 func RemoveNode(ctx context.Context, lab state.Lab, n state.Node) error {
 	if !linkExists(ctx, lab, n.Tap()) {
 		return nil
@@ -168,7 +168,7 @@ func ip(ctx context.Context, lab state.Lab, args ...string) error {
 	return host.Run(ctx, "ip", slices.Concat([]string{"-n", lab.NetNS()}, args)...)
 }
 
-// Do runs fn inside the namespace: sockets that it opens belong there.
+// Do runs fn inside the namespace, where the sockets that it opens belong then.
 func Do(lab state.Lab, fn func() error) error {
 	return onThread(func() error {
 		if err := Enter(lab); err != nil {
@@ -178,8 +178,8 @@ func Do(lab state.Lab, fn func() error) error {
 	})
 }
 
-// onThread runs fn on a thread of its own. The thread is never unlocked, so
-// it ends with the goroutine and takes its namespace along.
+// onThread runs fn on a thread of its own. The thread is never unlocked, so it ends with the
+// goroutine, and no other goroutine ever runs in its namespace.
 func onThread(fn func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -191,18 +191,11 @@ func onThread(fn func() error) error {
 
 // Enter moves the calling thread into the namespace. The caller has locked it.
 func Enter(lab state.Lab) error {
-	ns, err := os.Open(lab.NetNSPath())
+	err := proc.EnterNetNS(lab.NetNSPath())
 	if errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("lab %s is %w", lab.Name, state.ErrNotUp)
 	}
-	if err != nil {
-		return fmt.Errorf("opening network namespace: %w", err)
-	}
-	defer ns.Close()
-	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("entering network namespace %s: %w", lab.NetNS(), err)
-	}
-	return nil
+	return err
 }
 
 // RunInside runs a program inside the namespace to its end.

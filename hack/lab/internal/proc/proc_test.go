@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/jsonfile"
 )
 
 func TestMain(m *testing.M) {
@@ -59,7 +61,7 @@ func TestStartRecordsTheProcessItStarts(t *testing.T) {
 	}
 }
 
-func TestStopKillsWhatIgnoresSIGTERM(t *testing.T) {
+func TestStopKillsAProcessThatIgnoresSIGTERM(t *testing.T) {
 	d := Dir{t.TempDir()}
 	ready, w, err := os.Pipe()
 	if err != nil {
@@ -80,7 +82,7 @@ func TestStopKillsWhatIgnoresSIGTERM(t *testing.T) {
 	}
 }
 
-func TestAReusedPidIsNotOurProcess(t *testing.T) {
+func TestStopLeavesAProcessWithAReusedPidAlone(t *testing.T) {
 	other := exec.CommandContext(t.Context(), "sleep", "300")
 	if err := other.Start(); err != nil {
 		t.Fatal(err)
@@ -97,7 +99,7 @@ func TestAReusedPidIsNotOurProcess(t *testing.T) {
 	for name, r := range stale {
 		t.Run(name, func(t *testing.T) {
 			r.Name = "part"
-			if err := writeRecord(d.file("part"), r); err != nil {
+			if err := jsonfile.Write(d.file("part"), r); err != nil {
 				t.Fatal(err)
 			}
 			if err := d.Stop(t.Context(), "part", 0); err != nil {
@@ -110,18 +112,18 @@ func TestAReusedPidIsNotOurProcess(t *testing.T) {
 	}
 }
 
-func TestStartReportsWhatCannotRun(t *testing.T) {
+func TestStartReportsAProgramThatDoesNotExist(t *testing.T) {
 	d := Dir{t.TempDir()}
 	_, err := d.Start(Spec{Name: "part", Args: []string{"/nowhere/program"}, LogFile: filepath.Join(d.Path, "log")})
 	if err == nil || !strings.Contains(err.Error(), "/nowhere/program: no such file") {
 		t.Errorf("got %v, want the program's name and no such file", err)
 	}
 	if _, ok := d.Get("part"); ok {
-		t.Error("a record was left behind")
+		t.Error("a record was left")
 	}
 }
 
-func TestAHandedSocketStaysInItsNamespace(t *testing.T) {
+func TestInheritedSocketIsDescriptor3(t *testing.T) {
 	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
@@ -145,7 +147,7 @@ func TestAHandedSocketStaysInItsNamespace(t *testing.T) {
 	t.Error("descriptor 3 is not the socket")
 }
 
-func TestUsageTellsABusyProcessFromAStoppedOne(t *testing.T) {
+func TestUsageDistinguishesABusyProcessFromAStoppedOne(t *testing.T) {
 	d := Dir{t.TempDir()}
 	r := start(t, d, "while :; do :; done")
 	eventually(t, "a process that counts to use the processor", func() bool {
@@ -174,13 +176,13 @@ func eventually(t *testing.T, what string, check func() bool) {
 	defer ticker.Stop()
 	for !check() {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("timed out waiting for %s", what)
 		}
 		<-ticker.C
 	}
 }
 
-func TestDamagedRecordIsNamed(t *testing.T) {
+func TestErrorNamesADamagedRecord(t *testing.T) {
 	d := Dir{t.TempDir()}
 	if err := os.WriteFile(d.file("part"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

@@ -1,13 +1,11 @@
-// Package proc starts processes that outlive the program that started them,
-// and finds and stops them later by pid and start time, never by name.
+// Package proc starts processes that outlive the program that started them, and later finds and stops
+// them by pid and start time, never by name.
 //
-// Each process has a record, one JSON file in a Dir. The record is written by
-// the process itself just before it turns into the wanted program (see Exec),
-// so there is no moment at which a process runs unrecorded.
+// Each process has a record, one JSON file in a Dir. The process itself writes the record just before
+// it executes the program (see Exec), so that no process ever runs without a record.
 package proc
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +15,8 @@ import (
 	"time"
 
 	"github.com/prometheus/procfs"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/jsonfile"
 )
 
 // Spec says what to start.
@@ -28,8 +28,8 @@ type Spec struct {
 	LogFile string   `json:"logFile"`           // receives stdout and stderr, appended
 	NetNS   string   `json:"netNS,omitempty"`   // path of a network namespace to run in; "" = the caller's
 	Address string   `json:"address,omitempty"` // what it serves, for people
-	// Digest is an arbitrary mark of the inputs that Args do not show, such as
-	// the content of a configuration file; a changed one means a stale process.
+	// Digest stands for inputs that are not in Args, such as the content of a configuration file. When
+	// it changes, the process has to be replaced.
 	Digest string `json:"digest,omitempty"`
 }
 
@@ -38,17 +38,17 @@ type Record struct {
 	Spec
 	PID       int       `json:"pid"`
 	StartTime uint64    `json:"startTime"` // clock ticks since boot, field 22 of /proc/PID/stat
-	BootID    string    `json:"bootID"`    // ticks of another boot mean nothing
-	StartedAt time.Time `json:"startedAt"` // for people, and to tell older news of it
+	BootID    string    `json:"bootID"`    // StartTime is of this boot only
+	StartedAt time.Time `json:"startedAt"` // for people, and to recognize older reports about it
 }
 
-// Alive tells whether the very process of the record still runs.
+// Alive says whether the process of the record still runs, and not another one with its pid.
 func (r Record) Alive() bool {
 	_, alive := r.Usage()
 	return alive
 }
 
-// Matches tells whether the process was started from an equal spec.
+// Matches says whether the process was started from an equal spec.
 func (r Record) Matches(s Spec) bool {
 	return slices.Equal(r.Args, s.Args) && slices.Equal(r.Env, s.Env) &&
 		r.WorkDir == s.WorkDir && r.NetNS == s.NetNS && r.Digest == s.Digest
@@ -88,41 +88,21 @@ func (d Dir) List() ([]Record, error) {
 func (d Dir) file(name string) string { return filepath.Join(d.Path, name+".json") }
 
 func readRecord(file string) (Record, error) {
-	data, err := os.ReadFile(file)
+	r, err := jsonfile.Read[Record](file)
 	if err != nil {
 		return Record{}, fmt.Errorf("reading process record: %w", err)
 	}
-	var r Record
-	if err := json.Unmarshal(data, &r); err != nil {
-		return Record{}, fmt.Errorf("reading process record %s: %w", file, err)
-	}
 	return r, nil
-}
-
-// writeRecord replaces the file in one step: a crash leaves the old or the new one.
-func writeRecord(file string, r Record) error {
-	data, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding process record %s: %w", r.Name, err)
-	}
-	tmp := file + ".tmp"
-	if err := os.WriteFile(tmp, append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("writing process record: %w", err)
-	}
-	if err := os.Rename(tmp, file); err != nil {
-		return fmt.Errorf("writing process record: %w", err)
-	}
-	return nil
 }
 
 func statOf(pid int) (procfs.ProcStat, error) {
 	p, err := procfs.NewProc(pid)
 	if err != nil {
-		return procfs.ProcStat{}, fmt.Errorf("looking at process %d: %w", pid, err)
+		return procfs.ProcStat{}, fmt.Errorf("reading the state of process %d: %w", pid, err)
 	}
 	stat, err := p.Stat()
 	if err != nil {
-		return procfs.ProcStat{}, fmt.Errorf("looking at process %d: %w", pid, err)
+		return procfs.ProcStat{}, fmt.Errorf("reading the state of process %d: %w", pid, err)
 	}
 	return stat, nil
 }

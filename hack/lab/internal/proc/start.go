@@ -13,24 +13,26 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/jsonfile"
 )
 
-// ExecCommand is the hidden subcommand under which the lab's own program must
-// call Exec: Start runs itself with it.
+// ExecCommand is the hidden subcommand for which the lab's program must call Exec: Start runs its own
+// program with it.
 const ExecCommand = "internal-exec"
 
 // firstExtraFD is the descriptor of the first file in exec.Cmd.ExtraFiles.
 const firstExtraFD = 3
 
-// started is what Exec writes to the status pipe when it could not start.
-type started struct {
+// failure is what Exec writes to the status pipe when it could not start the program.
+type failure struct {
 	Error string `json:"error"`
 }
 
-// Start runs a spec detached from this process, in a session of its own, and
-// returns its record. A live process of that name is an error; the record of a
-// dead one is replaced. The files are handed on as descriptors 3, 4, …: sockets
-// among them keep the network namespace in which they were opened.
+// Start runs a spec detached from this process, in a session of its own, and returns its record. A
+// running process of that name is an error, the record of one that ended is replaced. The process
+// inherits the files as descriptors 3, 4, …; sockets keep the network namespace in which they were
+// opened.
 func (d Dir) Start(spec Spec, files ...*os.File) (Record, error) {
 	if r, ok := d.Get(spec.Name); ok && r.Alive() {
 		return Record{}, fmt.Errorf("starting %s: already running as pid %d", spec.Name, r.PID)
@@ -54,8 +56,8 @@ func (d Dir) Start(spec Spec, files ...*os.File) (Record, error) {
 	return r, nil
 }
 
-// spawn starts the wrapper and waits until it has become the wanted program:
-// the pipe closes without a word at the exec.
+// spawn starts the wrapper and waits until it has executed the program, which closes the pipe without
+// an error in it.
 func (d Dir) spawn(spec Spec, files []*os.File) error {
 	encoded, err := json.Marshal(spec)
 	if err != nil {
@@ -82,17 +84,17 @@ func (d Dir) spawn(spec Spec, files []*os.File) error {
 	if err := errors.Join(cmd.Start(), w.Close()); err != nil {
 		return fmt.Errorf("starting: %w", err)
 	}
-	// A child of a long-lived parent would stay a zombie otherwise.
+	// Without Wait, the child of a long-lived parent would become a zombie.
 	go func() { _ = cmd.Wait() }()
-	var answer started
-	if err := json.NewDecoder(r).Decode(&answer); err == nil {
-		return errors.New(answer.Error)
+	var failed failure
+	if err := json.NewDecoder(r).Decode(&failed); err == nil {
+		return errors.New(failed.Error)
 	}
 	return nil
 }
 
-// Exec is the wrapper's side of Start: it enters the network namespace, writes
-// the record and becomes the program. It returns only on failure.
+// Exec is the wrapper's side of Start: it enters the network namespace, writes the record and executes
+// the program. It returns only on failure.
 func Exec(args []string) error {
 	if len(args) != 3 {
 		return fmt.Errorf("%s is for the lab's own use: want descriptor, record file and spec", ExecCommand)
@@ -103,7 +105,7 @@ func Exec(args []string) error {
 	}
 	status := os.NewFile(uintptr(fd), "status")
 	err = execSpec(args[1], args[2], status)
-	_ = json.NewEncoder(status).Encode(started{Error: err.Error()})
+	_ = json.NewEncoder(status).Encode(failure{Error: err.Error()})
 	return err
 }
 
@@ -114,16 +116,18 @@ func execSpec(recordFile, encodedSpec string, status *os.File) error {
 	}
 	// The exec keeps the namespace of the thread that calls it.
 	runtime.LockOSThread()
-	if err := enter(spec.NetNS); err != nil {
-		return err
+	if spec.NetNS != "" {
+		if err := EnterNetNS(spec.NetNS); err != nil {
+			return err
+		}
 	}
 	stat, err := statOf(os.Getpid())
 	if err != nil {
 		return err
 	}
 	r := Record{Spec: spec, PID: os.Getpid(), StartTime: stat.Starttime, BootID: bootID(), StartedAt: time.Now()}
-	if err := writeRecord(recordFile, r); err != nil {
-		return err
+	if err := jsonfile.Write(recordFile, r); err != nil {
+		return fmt.Errorf("writing process record: %w", err)
 	}
 	unix.CloseOnExec(int(status.Fd()))
 	if err := syscall.Exec(spec.Args[0], spec.Args, os.Environ()); err != nil {
@@ -132,17 +136,15 @@ func execSpec(recordFile, encodedSpec string, status *os.File) error {
 	return nil
 }
 
-func enter(netNS string) error {
-	if netNS == "" {
-		return nil
-	}
-	ns, err := os.Open(netNS)
+// EnterNetNS moves the calling thread, which the caller has locked, into a network namespace.
+func EnterNetNS(path string) error {
+	ns, err := os.Open(path)
 	if err != nil {
 		return fmt.Errorf("opening network namespace: %w", err)
 	}
 	defer ns.Close()
 	if err := unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("entering network namespace %s: %w", netNS, err)
+		return fmt.Errorf("entering network namespace %s: %w", path, err)
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Stop ends the process of a name with SIGTERM, after the grace period with
-// SIGKILL, and removes its record. What is gone already is fine.
+// Stop ends the process of a name with SIGTERM, after the grace period with SIGKILL, and removes its
+// record. A process that has ended already is no error.
 func (d Dir) Stop(ctx context.Context, name string, grace time.Duration) error {
 	r, ok := d.Get(name)
 	if !ok {
@@ -31,7 +31,7 @@ func (r Record) stop(ctx context.Context, grace time.Duration) error {
 	if !r.Alive() {
 		return nil
 	}
-	// The descriptor names this process for ever, also when the pid is used again.
+	// Unlike the pid, the descriptor never stands for another process.
 	fd, err := unix.PidfdOpen(r.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
@@ -41,7 +41,7 @@ func (r Record) stop(ctx context.Context, grace time.Duration) error {
 	}
 	defer unix.Close(fd)
 	if !r.Alive() {
-		return nil // ended between the two looks, and fd may be another process
+		return nil // ended before PidfdOpen, and fd may be another process
 	}
 	if err := signal(fd, unix.SIGTERM); err != nil {
 		return err

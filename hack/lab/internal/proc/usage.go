@@ -2,13 +2,13 @@ package proc
 
 import "time"
 
-// Usage tells what a process does with the processor.
+// Usage is how much processor time a process uses.
 type Usage struct {
 	State string        // as ps has it: R runs, S and D sleep, T is stopped
-	CPU   time.Duration // used since its start, the kernel's work for it included
+	CPU   time.Duration // used since its start, including the kernel's work for it
 }
 
-// Usage looks at the very process of the record; false when it has ended.
+// Usage reads the usage of the record's process; false when it has ended.
 func (r Record) Usage() (Usage, bool) {
 	if r.PID == 0 || r.BootID != bootID() {
 		return Usage{}, false
