@@ -1,6 +1,5 @@
-// Package gateway forwards ports of this machine's 127.0.0.1 into a lab. Its
-// listeners were opened outside the lab's network namespace and its process
-// runs inside, so no network is shared between the two.
+// Package gateway forwards ports of this machine's 127.0.0.1 into a lab. Its listeners are opened outside
+// the lab's network namespace and its process runs inside, so that the two share no network.
 package gateway
 
 import (
@@ -21,8 +20,8 @@ const Command = "internal-gateway"
 // firstListener is the descriptor of the first target's listener.
 const firstListener = 3
 
-// Listen opens a port of 127.0.0.1 for the gateway; port 0 lets the system
-// choose. The file is to be handed to the gateway's process.
+// Listen opens a port of 127.0.0.1 for the gateway, whose process inherits the file. With port 0 the
+// system chooses.
 func Listen(port int) (*os.File, int, error) {
 	l, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
 	if err != nil {
@@ -64,11 +63,11 @@ func serve(ctx context.Context, l net.Listener, target string, log *slog.Logger)
 			return
 		}
 		if err != nil {
-			log.Warn("accepting a connection", "to", target, "err", err)
+			log.Warn("accepting a connection failed", "to", target, "err", err)
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(100 * time.Millisecond): // out of descriptors: let some close
+			case <-time.After(100 * time.Millisecond): // too many open files: wait until some are closed
 			}
 			continue
 		}
@@ -81,7 +80,7 @@ func forward(ctx context.Context, client net.Conn, target string, log *slog.Logg
 	dialer := net.Dialer{Timeout: 10 * time.Second}
 	server, err := dialer.DialContext(ctx, "tcp", target)
 	if err != nil {
-		log.Warn("connecting", "to", target, "err", err)
+		log.Warn("connecting failed", "to", target, "err", err)
 		return
 	}
 	defer server.Close()
@@ -91,7 +90,7 @@ func forward(ctx context.Context, client net.Conn, target string, log *slog.Logg
 	wg.Wait()
 }
 
-// pipe hands on the end of a stream, so that either side may finish first.
+// pipe copies a stream and its end, so that either side may finish first.
 func pipe(to, from net.Conn) {
 	_, _ = io.Copy(to, from)
 	if half, ok := to.(interface{ CloseWrite() error }); ok {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestForwardHandsOnTheEndOfEachStream(t *testing.T) {
+func TestForwardClosesEachDirectionSeparately(t *testing.T) {
 	server, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +36,7 @@ func TestForwardHandsOnTheEndOfEachStream(t *testing.T) {
 	}
 }
 
-func TestListenKeepsAPortThatIsTaken(t *testing.T) {
+func TestListenFailsOnAPortInUse(t *testing.T) {
 	f, port, err := Listen(0)
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
-// Package host is the machine below the lab: its programs, packages, memory,
-// disk and devices.
+// Package host checks and uses the machine on which the lab runs: its programs, packages, memory, disk
+// and devices.
 package host
 
 import (
@@ -11,17 +11,17 @@ import (
 	"strings"
 )
 
-// Run runs a program to its end. Its error carries the program's last words.
+// Run runs a program to its end. Its error has the last lines of the program's output.
 func Run(ctx context.Context, name string, args ...string) error {
 	return RunTo(ctx, io.Discard, name, args...)
 }
 
-// RunTo is Run with the program's whole output also written to w.
+// RunTo is Run, and also writes the program's output to w.
 func RunTo(ctx context.Context, w io.Writer, name string, args ...string) error {
 	return RunCommand(exec.CommandContext(ctx, name, args...), w)
 }
 
-// RunCommand is RunTo for a command with a folder or environment of its own.
+// RunCommand is RunTo for a command with its own folder or environment.
 func RunCommand(cmd *exec.Cmd, w io.Writer) error {
 	var tail tailWriter
 	out := io.MultiWriter(w, &tail)
@@ -32,13 +32,13 @@ func RunCommand(cmd *exec.Cmd, w io.Writer) error {
 	return nil
 }
 
-// shorten keeps a message readable; long command lines are in the logs.
+// shorten keeps an error message readable.
 func shorten(args []string) []string {
 	const most = 6
 	if len(args) <= most {
 		return args
 	}
-	return append(append([]string{}, args[:most]...), "…")
+	return append(args[:most:most], "…")
 }
 
 // tailWriter keeps the end of what is written to it.
@@ -53,7 +53,7 @@ func (t *tailWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lines gives the last few lines in one.
+// lines joins the last few lines in one.
 func (t *tailWriter) lines() string {
 	const most = 4
 	all := strings.Split(strings.TrimSpace(t.buf.String()), "\n")

@@ -31,14 +31,14 @@ func InstallPackages(ctx context.Context, notes io.Writer) ([]string, error) {
 	}
 	names := strings.Join(missing, " ")
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return nil, fmt.Errorf("the lab needs the packages %s, and this machine has no apt-get: install their programs by hand", names)
+		return nil, fmt.Errorf("the lab needs the packages %s, and this machine has no apt-get: install their programs manually", names)
 	}
 	if err := aptGet(ctx, notes, "update"); err != nil {
 		return nil, fmt.Errorf("the lab needs the packages %s: %w: check the machine's package sources", names, err)
 	}
 	install := append([]string{"install", "--yes", "--no-install-recommends"}, missing...)
 	if err := aptGet(ctx, notes, install...); err != nil {
-		return nil, fmt.Errorf("installing %s: %w: install them by hand and try again", names, err)
+		return nil, fmt.Errorf("installing %s: %w: install them manually and try again", names, err)
 	}
 	return missing, nil
 }
@@ -55,7 +55,7 @@ func missingPackages(programs map[string]string, lookPath func(string) (string, 
 }
 
 func aptGet(ctx context.Context, notes io.Writer, args ...string) error {
-	// Another run of apt-get is waited for, not an error.
+	// Wait for another run of apt-get instead of failing.
 	args = append([]string{"-o", "DPkg::Lock::Timeout=300", "-q"}, args...)
 	cmd := exec.CommandContext(ctx, "apt-get", args...)
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")

@@ -15,15 +15,14 @@ const (
 	gibibyte = 1 << 30
 )
 
-// Needs is what a lab asks of the machine.
+// Needs is what a lab needs of the machine.
 type Needs struct {
 	MemoryMiB int
 	DiskGiB   int
 	DiskPaths []string // existing folders whose file systems need DiskGiB free
 }
 
-// Preflight checks the machine before anything is made. Each error says in
-// one sentence what to do.
+// Preflight checks the machine before anything is made. Each error says what to do.
 func Preflight(needs Needs) error {
 	checks := []func() error{
 		checkArchitecture,
@@ -49,7 +48,7 @@ func checkArchitecture() error {
 	return nil
 }
 
-// CheckRoot tells a user without root's rights what to do.
+// CheckRoot returns an error for a user other than root.
 func CheckRoot() error {
 	if os.Geteuid() != 0 {
 		return errors.New("the lab makes network namespaces and interfaces: run it as root, for example with sudo")
@@ -62,7 +61,7 @@ const tunDevice = "/dev/net/tun"
 func checkTun() error {
 	f, err := os.OpenFile(tunDevice, os.O_RDWR, 0)
 	if err != nil {
-		return fmt.Errorf("the nodes' network needs %s (%w): run `modprobe tun`, and in a container pass the device in with --device %s",
+		return fmt.Errorf("the nodes' network needs %s (%w): run `modprobe tun`, and in a container pass the device with --device %s",
 			tunDevice, err, tunDevice)
 	}
 	return f.Close()
@@ -82,7 +81,7 @@ func checkMemory(wantMiB int) error {
 
 func enoughMemory(haveMiB uint64, wantMiB int) error {
 	if haveMiB < uint64(max(wantMiB, 0)) {
-		return fmt.Errorf("the lab needs %d MiB of free memory and this machine has %d: stop other programs, or ask for less with --nodes and --node-memory", wantMiB, haveMiB)
+		return fmt.Errorf("the lab needs %d MiB of free memory and this machine has %d: stop other programs, or use less with --nodes and --node-memory", wantMiB, haveMiB)
 	}
 	return nil
 }
@@ -97,7 +96,7 @@ func checkDisk(path string, wantGiB int) error {
 
 func enoughDisk(path string, haveBytes uint64, wantGiB int) error {
 	if haveBytes < uint64(max(wantGiB, 0))*gibibyte {
-		return fmt.Errorf("the lab needs %d GiB of free disk at %s and there are %.1f: make room, or point XDG_CACHE_HOME at a larger disk",
+		return fmt.Errorf("the lab needs %d GiB of free disk at %s and there are %.1f: free some space, or set XDG_CACHE_HOME to a folder on a larger disk",
 			wantGiB, path, float64(haveBytes)/gibibyte)
 	}
 	return nil

@@ -18,78 +18,51 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-// Recipe says what an image holds and how it starts.
+// Recipe says what an image contains and how it starts.
 type Recipe struct {
-	Base       v1.Image // nil = nothing
-	Files      []File   // one layer, in this order
+	Files      []File // one layer, in this order
 	Entrypoint []string
 	Command    []string
 	User       string // "" = root
 	Env        []string
-	WorkDir    string
 }
 
-// Build makes the image. Equal inputs give an equal digest.
+// Build makes an image for linux/amd64. Equal inputs give an equal digest.
 func Build(r Recipe) (v1.Image, error) {
-	base := r.Base
-	if base == nil {
-		base = empty.Image
-	}
 	layer, err := layerOf(r.Files)
 	if err != nil {
 		return nil, fmt.Errorf("building image: %w", err)
 	}
-	image, err := mutate.AppendLayers(base, layer)
+	image, err := mutate.AppendLayers(empty.Image, layer)
 	if err != nil {
 		return nil, fmt.Errorf("building image: %w", err)
 	}
-	image, err = configured(image, r)
+	file, err := image.ConfigFile()
 	if err != nil {
 		return nil, fmt.Errorf("building image: %w", err)
 	}
-	image, err = mutate.Time(image, epoch)
-	if err != nil {
+	file = file.DeepCopy()
+	file.OS, file.Architecture = "linux", "amd64"
+	file.Config = v1.Config{Entrypoint: r.Entrypoint, Cmd: r.Command, Env: r.Env, User: r.User}
+	if image, err = mutate.ConfigFile(image, file); err != nil {
+		return nil, fmt.Errorf("building image: %w", err)
+	}
+	if image, err = mutate.Time(image, epoch); err != nil {
 		return nil, fmt.Errorf("building image: %w", err)
 	}
 	return image, nil
 }
 
-func configured(image v1.Image, r Recipe) (v1.Image, error) {
-	file, err := image.ConfigFile()
-	if err != nil {
-		return nil, fmt.Errorf("reading configuration: %w", err)
-	}
-	file = file.DeepCopy()
-	file.OS, file.Architecture = "linux", "amd64"
-	c := &file.Config
-	set(&c.Entrypoint, r.Entrypoint)
-	set(&c.Cmd, r.Command)
-	c.Env = append(c.Env, r.Env...)
-	if r.User != "" {
-		c.User = r.User
-	}
-	if r.WorkDir != "" {
-		c.WorkingDir = r.WorkDir
-	}
-	return mutate.ConfigFile(image, file)
-}
-
-func set(field *[]string, value []string) {
-	if len(value) > 0 {
-		*field = value
-	}
-}
-
 // nameRule is a repository and a tag without a registry.
 var nameRule = regexp.MustCompile(`^[a-z0-9]+([._/-][a-z0-9]+)*:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 
-// InCluster is the name under which pods use an image of the lab's registry.
+// InCluster is the name of an image of the lab's registry in pods.
 func InCluster(repositoryAndTag string) string {
 	return fmt.Sprintf("%s:%d/%s", state.RegistryHost, state.RegistryPort, repositoryAndTag)
 }
 
-// Push sends an image to the lab's registry over its port on 127.0.0.1, and
-// returns the image's name for pods.
+// Push sends an image to the lab's registry through its port on 127.0.0.1, and returns the image's name
+// in pods.
 func Push(ctx context.Context, port int, repositoryAndTag string, image v1.Image) (string, error) {
 	if !nameRule.MatchString(repositoryAndTag) {
 		return "", fmt.Errorf("image name %q: want REPOSITORY:TAG in lower case, without a registry, for example efs-stunnel/manager:dev", repositoryAndTag)
@@ -104,8 +77,8 @@ func Push(ctx context.Context, port int, repositoryAndTag string, image v1.Image
 	return InCluster(repositoryAndTag), nil
 }
 
-// Load reads a tar file as `docker save` writes it, and gives its images by
-// repository and tag, the registry cut off.
+// Load reads a tar file of `docker save`, and returns its images by repository and tag, without the
+// registry.
 func Load(file string) (map[string]v1.Image, error) {
 	manifest, err := tarball.LoadManifest(tarball.Opener(fileOpener(file)))
 	if err != nil {

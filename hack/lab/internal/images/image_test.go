@@ -131,7 +131,7 @@ func TestPushedAndLoadedImageIsTheSame(t *testing.T) {
 	}
 }
 
-func TestBadNamesAndFilesSayWhatIsWanted(t *testing.T) {
+func TestInvalidNamesAndFilesAreRefused(t *testing.T) {
 	for _, bad := range []string{"tool", "Tool:v1", "registry.lab:5000/tool:v1", ":v1"} {
 		if _, err := Push(t.Context(), 1, bad, build(t)); err == nil || !strings.Contains(err.Error(), "REPOSITORY:TAG") {
 			t.Errorf("name %q: %v", bad, err)

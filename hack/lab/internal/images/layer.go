@@ -21,7 +21,7 @@ import (
 // epoch is every file's time in an image.
 var epoch = time.Unix(0, 0)
 
-// File puts a file, or a folder with all that is in it, into an image.
+// File is a file of an image, or a folder with all its content.
 type File struct {
 	Source string // on this machine
 	Target string // absolute, in the image
@@ -48,7 +48,7 @@ func layerOf(files []File) (v1.Layer, error) {
 		return nil, fmt.Errorf("writing layer: %w", err)
 	}
 	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil }
-	// The way to a node is short, and an emulated one takes long to unpack.
+	// Sending a layer to a node is fast, and an emulated node decompresses slowly.
 	return tarball.LayerFromOpener(open, tarball.WithCompressionLevel(gzip.NoCompression))
 }
 
@@ -82,7 +82,7 @@ func addOne(w *tar.Writer, source, target string) error {
 	}
 	header.Name = strings.TrimPrefix(target, "/")
 	if header.Name == "" {
-		return nil // the image's root is there already
+		return nil // the image's root exists already
 	}
 	plain(header, info)
 	if err := w.WriteHeader(header); err != nil {
@@ -94,8 +94,8 @@ func addOne(w *tar.Writer, source, target string) error {
 	return copyInto(w, source)
 }
 
-// plain drops what differs between two builds of the same content, and keeps
-// owners by number.
+// plain removes from the header what differs between two builds of the same content, and keeps owners
+// by number.
 func plain(header *tar.Header, info fs.FileInfo) {
 	header.Uname, header.Gname = "", ""
 	header.ModTime, header.AccessTime, header.ChangeTime = epoch, epoch, epoch

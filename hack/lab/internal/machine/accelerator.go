@@ -25,18 +25,16 @@ func (a Accelerator) args() []string {
 	if a == KVM {
 		return []string{"-accel", "kvm", "-cpu", "host"}
 	}
-	// One thread for each virtual processor; room for a whole system's
-	// translated code, or it is translated over and over. What only makes
-	// software do more is off: a fifth level of page tables, string instructions
-	// that are fast in silicon and a loop over bytes here, and the switching of
-	// the kernel's access to user memory.
+	// One thread for each virtual processor, and a buffer that holds the translated code of a whole
+	// system, which would be translated repeatedly otherwise. Features that only cost time in software
+	// are off: a fifth level of page tables, string instructions, which are loops over bytes here, and
+	// the switching of the kernel's access to user memory.
 	return []string{"-accel", "tcg,thread=multi,tb-size=512", "-cpu", "max,la57=off,erms=off,fsrm=off,smap=off"}
 }
 
-// kernelParameters spare an emulated kernel work. But for the time stamp
-// counter, its only clock is a device, which a processor reads under a lock of
-// the whole machine. And Go's runtime sleeps for microseconds at a time, each an
-// interrupt, unless timers wait for the tick.
+// kernelParameters save an emulated kernel work. Without the time stamp counter, its only clock is a
+// device that a processor reads under a lock of the whole machine. And Go's runtime often sleeps for
+// microseconds, each of which is an interrupt unless timers wait for the tick.
 func (a Accelerator) kernelParameters() []string {
 	if a == KVM {
 		return nil
@@ -48,14 +46,14 @@ func (a Accelerator) kernelParameters() []string {
 	return parameters
 }
 
-// trialLimit is many times what a kernel under working KVM needs to say hello.
+// trialLimit is many times what a kernel under working KVM needs for its first message.
 const trialLimit = 15 * time.Second
 
-// DetectAccelerator boots the kernel under KVM when there is /dev/kvm, since
-// the device alone promises nothing. The answer holds until the next boot.
+// DetectAccelerator boots the kernel under KVM if /dev/kvm exists, because KVM may not work even so. The
+// result is cached until this machine's next boot.
 func DetectAccelerator(ctx context.Context, c cache.Cache, emulator artifacts.Emulator, image artifacts.NodeImage) (Accelerator, error) {
 	if _, err := os.Stat("/dev/kvm"); err != nil {
-		return Emulated, nil //nolint:nilerr // no device is an answer
+		return Emulated, nil //nolint:nilerr // without the device there is no KVM
 	}
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

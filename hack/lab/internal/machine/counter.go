@@ -8,9 +8,9 @@ import (
 	"github.com/klauspost/cpuid/v2"
 )
 
-// counterFrequency is that of the processor's time stamp counter in kHz, 0 if the counter cannot be
-// read. Emulated processors count alike. Left to themselves, they measure it at boot, with timers
-// that a busy host serves late: one that took 442 MHz for 2596 had a clock six times too fast.
+// counterFrequency is the frequency of the processor's time stamp counter in kHz, 0 if the counter cannot
+// be read. Emulated processors have the same counter. Their kernels would measure it at boot with timers
+// that are late on a busy host: one measured 442 MHz for 2596, and its clock was six times too fast.
 var counterFrequency = sync.OnceValue(measureCounter)
 
 func measureCounter() int64 {
@@ -20,14 +20,14 @@ func measureCounter() int64 {
 	return (end.count - begin.count) * time.Millisecond.Nanoseconds() / end.at.Sub(begin.at).Nanoseconds()
 }
 
-// reading is what the counter showed at a time.
+// reading is the counter's value at a time.
 type reading struct {
 	at    time.Time
 	count int64
 }
 
-// readCounter reads it often, and trusts the time that it knows best: others may have had the
-// processor between the counter's reading and the clock's.
+// readCounter reads counter and clock many times, and returns the pair that was read fastest: between the
+// two reads, the processor may have run other threads.
 func readCounter() (best reading) {
 	for shortest, n := time.Duration(math.MaxInt64), 0; n < 1000; n++ {
 		before := time.Now()

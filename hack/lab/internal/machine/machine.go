@@ -16,7 +16,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-// Machine is one node and what it boots from.
+// Machine is one node and the artifacts that it boots from.
 type Machine struct {
 	Lab          state.Lab
 	Node         state.Node
@@ -29,23 +29,22 @@ type Machine struct {
 	PauseImage   string // what containerd starts for each pod
 }
 
-// GuestLogs are the node's programs whose output the machine hands out
-// through serial ports, in the order of the ports.
+// GuestLogs are the node's programs that log to the machine's serial ports, in the order of the ports.
 func GuestLogs() []string { return []string{"containerd", "kubelet", "kube-proxy"} }
 
-// Console is the name among a node's logs of what its kernel and its boot say.
+// Console is the name of the log of a node's kernel and boot.
 const Console = "console"
 
-// LogFile is where the lab keeps one of a node's logs: Console, or one of
-// GuestLogs. Each boot of the node adds to it.
+// LogFile is the file of one of a node's logs: Console, or one of GuestLogs. Each boot of the node
+// appends to it.
 func LogFile(lab state.Lab, n state.Node, log string) string { return lab.LogFile(n.Name + "-" + log) }
 
 func (m Machine) path(elem ...string) string {
 	return m.Lab.Path(append([]string{"nodes", m.Node.Name}, elem...)...)
 }
 
-// Prepare makes the node's disks. The system disk, once there, is kept: it is
-// the node's memory between a stop and a start.
+// Prepare makes the node's disks. An existing system disk is kept, so that the node keeps its data when it
+// is stopped and started.
 func (m Machine) Prepare(ctx context.Context) error {
 	if err := os.MkdirAll(m.path(), 0o700); err != nil {
 		return fmt.Errorf("preparing node %s: %w", m.Node.Name, err)
@@ -85,20 +84,19 @@ func (m Machine) Spec() proc.Spec {
 	}
 }
 
-// kernelParameters make a node of the kernel. A node that is beyond help has
-// to end or fall silent: whoever waits for it sees both, but not a guest that
-// complains for ever.
+// kernelParameters configure the node's kernel. When a node cannot recover, its machine must end or log
+// nothing more, because both are recognized as a failure, unlike errors that are logged forever.
 func (m Machine) kernelParameters() string {
 	return strings.Join(append([]string{
 		"console=ttyS0", "root=/dev/vda", "rw", "init=/sbin/lab-init",
 		"panic=-1", "oops=panic",
 		"net.ifnames=0", // the initrd would rename eth0
 		"mitigations=off",
-		// On a busy host an emulated timer is late, and the kernel's test of it
-		// panics. Under KVM the kernel leaves it out by itself.
+		// On a busy host an emulated timer is late, and the kernel's test of it panics. Under KVM the
+		// kernel skips the test.
 		"no_timer_check",
-		// A processor that the host does not run looks locked up, or stalls RCU,
-		// and so does one whose timer was lost. That is said without end.
+		// A virtual processor that the host does not schedule, or whose timer was lost, seems to be
+		// locked up or to stall RCU, and the kernel would log that forever.
 		"nowatchdog", "rcupdate.rcu_cpu_stall_suppress=1",
 	}, m.Accelerator.kernelParameters()...), " ")
 }

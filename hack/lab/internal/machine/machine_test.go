@@ -28,14 +28,14 @@ func testMachine() Machine {
 	}
 }
 
-func TestGuestFilesAreCompleteAndWellFormed(t *testing.T) {
+func TestRenderedGuestFilesAreWellFormed(t *testing.T) {
 	files, err := render(testMachine().values())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path, content := range files {
 		if strings.Contains(string(content), "{{") || strings.Contains(string(content), "<no value>") {
-			t.Errorf("%s is not filled in:\n%s", path, content)
+			t.Errorf("%s is not rendered:\n%s", path, content)
 		}
 	}
 	if !json.Valid(files["etc/cni/net.d/10-lab.conflist"]) {
@@ -52,7 +52,7 @@ func TestGuestFilesAreCompleteAndWellFormed(t *testing.T) {
 	}
 }
 
-func TestGuestScriptsAreShell(t *testing.T) {
+func TestGuestScriptsAreValidShell(t *testing.T) {
 	files, err := render(testMachine().values())
 	if err != nil {
 		t.Fatal(err)
@@ -69,8 +69,8 @@ func TestGuestScriptsAreShell(t *testing.T) {
 	}
 }
 
-// runWaitFor runs the guest's script with stand-ins for what it calls, and
-// returns what it printed and which modules it loaded.
+// runWaitFor runs the guest's script with fakes of the programs that it calls, and returns its output and
+// the modules that it loaded.
 func runWaitFor(t *testing.T, command ...string) (printed, loaded string, err error) {
 	t.Helper()
 	files, err := render(testMachine().values())
@@ -98,13 +98,13 @@ func runWaitFor(t *testing.T, command ...string) (printed, loaded string, err er
 	return string(out), string(log), err
 }
 
-func TestAGuestThatHasItsDeviceDoesNotWait(t *testing.T) {
+func TestWaitForReturnsAtOnceIfTheDeviceExists(t *testing.T) {
 	if printed, loaded, err := runWaitFor(t, "true"); err != nil || printed != "" || loaded != "" {
 		t.Errorf("printed %q, loaded %q, %v", printed, loaded, err)
 	}
 }
 
-func TestAGuestLoadsTheDriverOfAMissingDeviceAgain(t *testing.T) {
+func TestWaitForReloadsTheDriverOfAMissingDevice(t *testing.T) {
 	printed, loaded, err := runWaitFor(t, "grep", "-sq", "^driver", "loaded")
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestAGuestLoadsTheDriverOfAMissingDeviceAgain(t *testing.T) {
 	}
 }
 
-func TestAGuestGivesUpOnADevice(t *testing.T) {
+func TestWaitForGivesUpOnADevice(t *testing.T) {
 	printed, loaded, err := runWaitFor(t, "false")
 	if err == nil || !strings.HasSuffix(printed, "lab: gave up waiting for the card\n") {
 		t.Errorf("%v, printed %q", err, printed)
@@ -124,7 +124,7 @@ func TestAGuestGivesUpOnADevice(t *testing.T) {
 	}
 }
 
-func TestMachinesOfOneLabShareNothingThatTheyWrite(t *testing.T) {
+func TestMachinesOfOneLabShareNoWritableFile(t *testing.T) {
 	first := testMachine()
 	second := testMachine()
 	second.Node = state.Node{Name: "node-8", Index: 8, Zone: "us-east-1b"}
@@ -136,7 +136,7 @@ func TestMachinesOfOneLabShareNothingThatTheyWrite(t *testing.T) {
 	}
 }
 
-func TestQuoteSurvivesAShell(t *testing.T) {
+func TestShellSplitsAQuotedLineIntoItsArguments(t *testing.T) {
 	words := []string{"a b", "it's", `"$HOME"`, "*", "", "\\", "line\nline"}
 	line := Quote(append([]string{"printf", `%s\0`}, words...))
 	out, err := exec.CommandContext(t.Context(), "sh", "-c", line).Output()
@@ -148,21 +148,21 @@ func TestQuoteSurvivesAShell(t *testing.T) {
 	}
 }
 
-// What spares an emulated machine work would only slow down another.
-func TestCounterIsMeasuredTheSameTwice(t *testing.T) {
+func TestCounterFrequencyIsTheSameTwice(t *testing.T) {
 	first, second := measureCounter(), measureCounter()
 	if difference := max(first, second) - min(first, second); first < 100_000 || difference*1000 > first {
 		t.Errorf("got %d kHz, then %d kHz", first, second)
 	}
 }
 
-func TestOnlyEmulatedMachinesAreSpared(t *testing.T) {
-	for accelerator, spared := range map[Accelerator]bool{Emulated: true, KVM: false} {
+// The parameters that save an emulated machine work would slow down a machine under KVM.
+func TestOnlyEmulatedMachinesHaveParametersForEmulation(t *testing.T) {
+	for accelerator, want := range map[Accelerator]bool{Emulated: true, KVM: false} {
 		m := testMachine()
 		m.Accelerator = accelerator
 		line := strings.Join(m.args(), " ")
-		for _, word := range []string{"tsc=reliable", "tsc_early_khz=", "highres=off", "erms=off"} {
-			if strings.Contains(line, word) != spared {
+		for _, parameter := range []string{"tsc=reliable", "tsc_early_khz=", "highres=off", "erms=off"} {
+			if strings.Contains(line, parameter) != want {
 				t.Errorf("under %s, the machine is started with %s", accelerator, line)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-// One host key serves all nodes of a lab, and one user key opens them.
+// All nodes of a lab have the same host key and accept the same user key.
 func hostKey(lab state.Lab) string { return lab.Path("pki", "ssh-host") }
 func userKey(lab state.Lab) string { return lab.Path("pki", "ssh-user") }
 
@@ -40,8 +40,8 @@ func makeKey(ctx context.Context, file string) error {
 	return host.Run(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", file)
 }
 
-// SSHCommand is the command line that runs a command on a node; it works only
-// inside the lab's network namespace. Without a command it is a login shell.
+// SSHCommand is the command line that runs a command on a node, or a login shell without one. It works
+// only inside the lab's network namespace.
 func SSHCommand(lab state.Lab, n state.Node, terminal bool, command []string) []string {
 	args := []string{
 		"ssh", "-F", "none", "-i", userKey(lab), "-l", "root",
@@ -58,12 +58,12 @@ func SSHCommand(lab state.Lab, n state.Node, terminal bool, command []string) []
 	return append(args, "--", Quote(command))
 }
 
-// Quote makes one shell line of a command, since SSH joins its arguments with
-// spaces and the node's shell takes them apart again.
+// Quote makes one shell line of a command, because SSH joins its arguments with spaces and the node's
+// shell splits them again.
 func Quote(command []string) string {
 	quoted := make([]string, len(command))
-	for i, word := range command {
-		quoted[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	for i, argument := range command {
+		quoted[i] = "'" + strings.ReplaceAll(argument, "'", `'\''`) + "'"
 	}
 	return strings.Join(quoted, " ")
 }
