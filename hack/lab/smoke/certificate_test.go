@@ -12,9 +12,8 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth/mountauthtest"
 )
 
-// clientCertificate writes a client certificate as EFS clients send it, naming
-// a file system and an access point, and returns the files of certificate and
-// key.
+// clientCertificate writes an EFS client's certificate for a file system and an access point, and returns
+// the files of certificate and key.
 func clientCertificate(t testing.TB, fileSystemID, accessPointID string) (certFile, keyFile string) {
 	t.Helper()
 	certificate := mountauthtest.Certificate(t, mountauthtest.Client{FileSystemID: fileSystemID, AccessPointID: accessPointID})

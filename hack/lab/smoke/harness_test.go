@@ -14,26 +14,25 @@ import (
 	"testing"
 	"time"
 
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin"
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/admin"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-// limit is how long the test waits for anything at most: emulated machines on
-// a busy host are slow, and a wait that is met ends at once.
+// limit is how long the test waits for anything at most. It is long because emulated machines on a busy
+// host are slow.
 const limit = 10 * time.Minute
 
-// testLab is a lab of this test's own, driven through the program that people
-// use.
+// testLab is a lab of this test, used through the lab program.
 type testLab struct {
 	t       *recorder
 	program string
 	state.Lab
 }
 
-// newLab names a lab and removes what an earlier run may have left of it, and
-// what this run makes. What is kept of a failed run in CI is the end of its
-// output, so a failure is told again after everything else.
+// newLab describes a lab of a name. It removes what an earlier run may have left of it, and at the end
+// what this run has made. CI keeps only the end of a failed run's output, so failures are repeated
+// there.
 func newLab(t *recorder, name string) *testLab {
 	t.Helper()
 	program, err := filepath.Abs("../../../bin/lab")
@@ -51,11 +50,11 @@ func newLab(t *recorder, name string) *testLab {
 	l.lab("down")
 	t.Cleanup(func() {
 		if t.Failed() {
-			l.tellStory()
+			l.printState()
 		}
 		l.lab("down")
 		l.wantNothingLeft()
-		t.repeat()
+		t.printFailures()
 	})
 	return l
 }
@@ -95,8 +94,8 @@ func (l *testLab) kubectl(args ...string) string {
 	return l.lab(append([]string{"kubectl", "--"}, args...)...)
 }
 
-// inPod runs a shell line in a pod's only container, again if it fails: a kubelet on a busy host may
-// not answer in time.
+// inPod runs a shell line in a pod's only container. It retries, because a kubelet on a busy host may not
+// answer in time.
 func (l *testLab) inPod(pod, line string) (out string) {
 	l.t.Helper()
 	l.eventually(pod+" to run "+line, func() string {
@@ -133,23 +132,23 @@ func (l *testLab) apply(file string) {
 	l.kubectl("apply", "-f", filepath.Join("testdata", file))
 }
 
-// wait is kubectl wait with the test's own limit.
+// wait is kubectl wait with the test's limit.
 func (l *testLab) wait(args ...string) {
 	l.t.Helper()
 	l.kubectl(append([]string{"-n", "smoke", "wait", fmt.Sprintf("--timeout=%ds", int(limit.Seconds()))}, args...)...)
 }
 
-// mountTargets asks the stand-in, not its API.
-func (l *testLab) mountTargets(fileSystem string) []world.MountTarget {
+// mountTargets reads the stand-in's inventory.
+func (l *testLab) mountTargets(fileSystem string) []inventory.MountTarget {
 	l.t.Helper()
-	w, err := standin.NewClient(l.StandinSocket()).World(l.t.Context())
+	snapshot, err := admin.NewClient(l.StandinSocket()).Inventory(l.t.Context())
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return w.MountTargetsOf(fileSystem)
+	return snapshot.MountTargetsOf(fileSystem)
 }
 
-// wantNothingLeft looks for what the lab may have left on this machine.
+// wantNothingLeft checks that the lab has left nothing on this machine.
 func (l *testLab) wantNothingLeft() {
 	for _, path := range []string{l.Dir, l.NetNSPath()} {
 		if _, err := os.Lstat(path); err == nil {

@@ -15,7 +15,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-// recorder is a test that remembers its failures, and those of its subtests.
+// recorder is a test that records its failures and those of its subtests.
 type recorder struct {
 	*testing.T
 	failures *[]string
@@ -31,36 +31,36 @@ func (r *recorder) in(t *testing.T) *recorder {
 	return &recorder{T: t, failures: r.failures}
 }
 
-func (r *recorder) remember(text string) {
+func (r *recorder) record(text string) {
 	*r.failures = append(*r.failures, r.Name()+": "+strings.TrimSpace(text))
 }
 
 func (r *recorder) Error(args ...any) {
 	r.Helper()
-	r.remember(fmt.Sprintln(args...))
+	r.record(fmt.Sprintln(args...))
 	r.T.Error(args...)
 }
 
 func (r *recorder) Errorf(format string, args ...any) {
 	r.Helper()
-	r.remember(fmt.Sprintf(format, args...))
+	r.record(fmt.Sprintf(format, args...))
 	r.T.Errorf(format, args...)
 }
 
 func (r *recorder) Fatal(args ...any) {
 	r.Helper()
-	r.remember(fmt.Sprintln(args...))
+	r.record(fmt.Sprintln(args...))
 	r.T.Fatal(args...)
 }
 
 func (r *recorder) Fatalf(format string, args ...any) {
 	r.Helper()
-	r.remember(fmt.Sprintf(format, args...))
+	r.record(fmt.Sprintf(format, args...))
 	r.T.Fatalf(format, args...)
 }
 
-// repeat tells the failures again.
-func (r *recorder) repeat() {
+// printFailures prints all failures again.
+func (r *recorder) printFailures() {
 	r.Helper()
 	if len(*r.failures) > 0 {
 		r.Logf("what failed:\n%s", strings.Join(*r.failures, "\n"))
@@ -73,9 +73,8 @@ func lastLines(text string, count int) string {
 	return strings.Join(lines[max(0, len(lines)-count):], "\n")
 }
 
-// tellStory prints what a person would look at after a failure, what most
-// often tells the cause last.
-func (l *testLab) tellStory() {
+// printState prints the state of the cluster and the ends of the lab's logs, the most useful ones last.
+func (l *testLab) printState() {
 	files, _ := filepath.Glob(l.LogFile("*"))
 	slices.SortStableFunc(files, func(a, b string) int { return cmp.Compare(l.weight(a), l.weight(b)) })
 	_, _ = l.try("kubectl", "--", "describe", "pods", "-n", "smoke")
@@ -83,16 +82,16 @@ func (l *testLab) tellStory() {
 	_, _ = l.try("efs", "status")
 	_, _ = l.try("status")
 	for _, file := range files {
-		l.tellLog(file)
+		l.printLog(file)
 	}
 }
 
-// weight says how much of a failure a log is likely to tell: least the
-// processes of this machine, most the console and kubelet of a node.
+// weight orders logs by their use after a failure: least the processes of this machine, most the console
+// and kubelet of a node.
 func (l *testLab) weight(file string) int {
 	s, err := l.Load()
 	if err != nil {
-		return 0 // only the order suffers
+		return 0 // any order will do
 	}
 	weights := map[string]int{}
 	for _, n := range s.Nodes {
@@ -106,7 +105,7 @@ func (l *testLab) weight(file string) int {
 	return weights[file]
 }
 
-func (l *testLab) tellLog(file string) {
+func (l *testLab) printLog(file string) {
 	data, err := os.ReadFile(file)
 	if err != nil || len(data) == 0 {
 		return
@@ -115,7 +114,7 @@ func (l *testLab) tellLog(file string) {
 	l.t.Logf("end of %s:\n%s", file, data[max(0, len(data)-enough):])
 }
 
-func TestLogsOfNodesAreToldLast(t *testing.T) {
+func TestLogsOfNodesArePrintedLast(t *testing.T) {
 	l := &testLab{t: record(t), Lab: state.Lab{Name: "t", Dir: t.TempDir()}}
 	if err := l.Save(state.DefaultSettings()); err != nil {
 		t.Fatal(err)

@@ -1,6 +1,6 @@
 //go:build smoke
 
-// Package smoke proves the lab with plain manifests and no product code.
+// Package smoke tests the lab with plain manifests and without the product.
 package smoke
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"gnuthought.com/efs-stunnel/hack/lab/internal/orchestrate"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
@@ -25,8 +25,8 @@ const (
 	accessPointPort = 20492
 )
 
-// TestDownCleansUpAfterAKilledLab runs first: the end of the output is for
-// TestLab, which has more to tell.
+// TestDownCleansUpAfterAKilledLab runs first, because CI keeps the end of the output, and failures of
+// TestLab need more of it.
 func TestDownCleansUpAfterAKilledLab(t *testing.T) {
 	l := newLab(record(t), "smoke-killed")
 	l.lab("up", "--nodes", "0")
@@ -35,7 +35,7 @@ func TestDownCleansUpAfterAKilledLab(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, r := range records {
-		if i%2 == 0 { // half of the parts die without a word, the others go on
+		if i%2 == 0 { // half of the parts are killed, the others continue
 			kill(t, r.PID)
 		}
 	}
@@ -52,20 +52,20 @@ func TestLab(t *testing.T) {
 		run  func(*testLab)
 	}{
 		{"nodes are in two zones and two subnets", nodesAreInTwoZones},
-		{"a lab that is up stays as it is", upAgainChangesNothing},
+		{"up does not change a lab that is up", upAgainChangesNothing},
 		{"a node's instance metadata is its own", metadataIsTheNodesOwn},
 		{"tunnels come up on every node", tunnelsComeUp},
 		{"hand-written volumes bind their claims", volumesBind},
 		{"a pod reads on one node what another wrote on the other", podsShareBytes},
-		{"the kernel keeps two file systems apart", fileSystemsStayApart},
+		{"the kernel does not mix up two file systems", fileSystemsAreSeparate},
 		{"an access point has its own root and user", accessPointHasItsOwnRoot},
-		{"a refusing mount target is noticed, and data waits for it", refusalIsNoticed},
-		{"a node stops, starts, joins and leaves", nodesComeAndGo},
+		{"writes wait while mount targets refuse connections", writesWaitForMountTargets},
+		{"nodes are stopped, started, added and removed", nodesAreStoppedStartedAddedAndRemoved},
 		{"two labs run side by side", labsRunSideBySide},
 	}
 	for _, s := range steps {
 		if !t.Run(s.name, func(t *testing.T) { s.run(l.in(t)) }) {
-			return // the rest builds on it
+			return // later steps need the earlier ones
 		}
 	}
 }
@@ -102,7 +102,7 @@ exec 3<>/dev/tcp/169.254.169.254/80
 printf 'GET /latest/meta-data/placement/availability-zone HTTP/1.0\r\nX-aws-ec2-metadata-token: %s\r\n\r\n' "$token" >&3
 tail -n 1 <&3`
 	for node, zone := range map[string]string{"node-1": "us-east-1a", "node-2": "us-east-1b"} {
-		l.eventually(node+" to know its zone", func() string {
+		l.eventually(node+" to read its zone", func() string {
 			out, err := l.try("exec", node, "--", "bash", "-c", script)
 			if got := strings.TrimSpace(out); err != nil || got != zone {
 				return fmt.Sprintf("it says %q, %v, want %s", got, err, zone)
@@ -120,14 +120,13 @@ func tunnelsComeUp(l *testLab) {
 	write(l.t, config, []byte(l.stunnelConfig()))
 	cert, key := clientCertificate(l.t, shared, accessPoint)
 	l.kubectl("-n", "smoke", "create", "configmap", "tunnels",
-		"--from-file=stunnel.conf="+config, "--from-file=ca.crt="+orchestrate.EFSCAFile(l.Lab),
+		"--from-file=stunnel.conf="+config, "--from-file=ca.crt="+standin.CAFile(l.Lab),
 		"--from-file=client.crt="+cert, "--from-file=client.key="+key)
 	l.apply("tunnels.yaml")
 	l.kubectl("-n", "smoke", "rollout", "status", "daemonset/tunnels", fmt.Sprintf("--timeout=%ds", int(limit.Seconds())))
 }
 
-// stunnelConfig is a client configuration as a careful administrator would
-// write it by hand.
+// stunnelConfig is a client configuration as an administrator would write it.
 func (l *testLab) stunnelConfig() string {
 	var b strings.Builder
 	b.WriteString("foreground = yes\npid =\n")
@@ -184,9 +183,9 @@ func (l *testLab) dataPath(fileSystem, file string) string {
 	return l.Path("efs", "data", fileSystem, file)
 }
 
-// fileSystemsStayApart: two servers that look alike may be taken for one
-// reached by two paths (NFSv4.1 trunking). Both pods have both mounted.
-func fileSystemsStayApart(l *testLab) {
+// fileSystemsAreSeparate: the kernel may take two similar servers for two paths to one server (NFSv4.1
+// trunking). Both pods mount both file systems.
+func fileSystemsAreSeparate(l *testLab) {
 	for round := range 10 {
 		l.inPod("writer", fmt.Sprintf("echo shared > /shared/same-name-%d; echo archive > /archive/same-name-%d", round, round))
 		for _, fs := range []struct{ id, name string }{{shared, "shared"}, {archive, "archive"}} {
@@ -218,7 +217,7 @@ func accessPointHasItsOwnRoot(l *testLab) {
 	}
 }
 
-func refusalIsNoticed(l *testLab) {
+func writesWaitForMountTargets(l *testLab) {
 	targets := l.mountTargets(shared)
 	for _, target := range targets {
 		l.lab("efs", "update-mount-target", target.ID, "--mode", "refuse")
@@ -229,27 +228,27 @@ func refusalIsNoticed(l *testLab) {
 		if log, err := l.try("kubectl", "--", "-n", "smoke", "logs", pod); err == nil && strings.Contains(log, "Connection refused") {
 			return ""
 		}
-		// Whoever connects now makes stunnel connect, too.
+		// A client's connection makes stunnel connect, too.
 		_, _ = l.try("exec", "node-1", "--", "bash", "-c", fmt.Sprintf("exec 3<>/dev/tcp/127.0.0.1/%d", sharedPort))
 		return "no line about it in its log"
 	})
-	l.inPod("writer", "(echo patience > /shared/patience; sync) > /dev/null 2>&1 &")
+	l.inPod("writer", "(echo late > /shared/late; sync) > /dev/null 2>&1 &")
 	for _, target := range targets {
 		l.lab("efs", "update-mount-target", target.ID, "--mode", "ok")
 	}
 	l.eventually("the write to arrive", func() string {
-		stored, err := os.ReadFile(l.dataPath(shared, "patience"))
+		stored, err := os.ReadFile(l.dataPath(shared, "late"))
 		if err != nil {
 			return err.Error()
 		}
-		if string(stored) != "patience\n" {
+		if string(stored) != "late\n" {
 			return fmt.Sprintf("the server has %q", stored)
 		}
 		return ""
 	})
 }
 
-func nodesComeAndGo(l *testLab) {
+func nodesAreStoppedStartedAddedAndRemoved(l *testLab) {
 	l.lab("node", "stop", "node-2")
 	if out := l.lab("status"); !strings.Contains(out, "stopped") {
 		l.t.Error("status does not show the stopped node")

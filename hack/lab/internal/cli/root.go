@@ -13,6 +13,8 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/orchestrate"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/proc"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/efscli"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/ganesha"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/step"
 )
@@ -49,7 +51,7 @@ func newRoot(a *app) *cobra.Command {
 		a.upCommand(), a.downCommand(), a.statusCommand(),
 		a.kubeconfigCommand(), a.kubectlCommand(), a.execCommand(), a.logsCommand(),
 		a.loadCommand(), a.imageCommand(), a.nodeCommand(),
-		standin.NewCommand(a.standinSocket),
+		efscli.New(a.standinSocket),
 		a.prepareCommand(), a.componentsCommand(), a.stunnelCommand(), a.gatewayCommand(), a.standinCommand(), a.internalExecCommand(),
 	)
 	return root
@@ -100,19 +102,16 @@ func (a *app) gatewayCommand() *cobra.Command {
 }
 
 func (a *app) standinCommand() *cobra.Command {
-	var file string
-	cmd := &cobra.Command{
-		Use: orchestrate.StandinCommand, Hidden: true, Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := standin.LoadConfig(file)
+	return &cobra.Command{
+		Use: orchestrate.StandinCommand + " GANESHA-ROOT", Hidden: true, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			lab, err := state.New(a.name)
 			if err != nil {
 				return err
 			}
-			return standin.Run(cmd.Context(), config, newLogger(cmd.ErrOrStderr()))
+			return standin.Run(cmd.Context(), lab, ganesha.Root(args[0]), newLogger(cmd.ErrOrStderr()))
 		},
 	}
-	cmd.Flags().StringVar(&file, "config", "", "JSON file")
-	return cmd
 }
 
 func (a *app) internalExecCommand() *cobra.Command {

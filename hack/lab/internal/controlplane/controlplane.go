@@ -1,6 +1,5 @@
-// Package controlplane says how the cluster's own programs are started: etcd,
-// the apiserver, the controller-manager and the scheduler, and what they need
-// in certificates and kubeconfigs.
+// Package controlplane describes the processes of the control plane, which are etcd, the apiserver, the
+// controller-manager and the scheduler, and makes their certificates and kubeconfigs.
 package controlplane
 
 import (
@@ -39,13 +38,9 @@ type Plane struct {
 	Programs artifacts.Components
 }
 
-// PKI is the folder of the cluster's certificates.
-func PKI(lab state.Lab) pki.Dir { return pki.Dir{Path: lab.Path("pki")} }
-
-// Prepare writes certificates, kubeconfigs and the audit policy; what is
-// there is kept.
+// Prepare writes kubeconfigs and the audit policy, and makes the certificates that do not exist yet.
 func (p Plane) Prepare() error {
-	dir := PKI(p.Lab)
+	dir := p.Lab.PKI()
 	for _, name := range []string{ClusterCA, serviceAccounts} {
 		if _, err := dir.Authority(name); err != nil {
 			return err
@@ -83,8 +78,8 @@ func (p Plane) certificates() map[string]pki.Request {
 	}
 }
 
-// auditPolicy records who did what, without bodies: enough to compare the
-// rights that were used with those that were granted.
+// auditPolicy logs requests without their bodies, which is enough to compare the used permissions with
+// the granted ones.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -94,43 +89,34 @@ rules:
 
 func (p Plane) auditPolicyFile() string { return p.Lab.Path("audit-policy.yaml") }
 
-// AuditLog is where the apiserver writes its audit log, one JSON event a line.
+// AuditLog is the file of the apiserver's audit log, one JSON event per line.
 func AuditLog(lab state.Lab) string { return lab.LogFile("audit") }
 
 func (p Plane) kubeconfig(user string) string {
-	return filepath.Join(PKI(p.Lab).Path, user+".kubeconfig")
+	return filepath.Join(p.Lab.PKI().Path, user+".kubeconfig")
 }
 
 func serverURL(host string, port int) string {
 	return "https://" + host + ":" + strconv.Itoa(port)
 }
 
-// WriteKubeconfig writes a kubeconfig that carries its certificates with it.
+// WriteKubeconfig writes a kubeconfig that contains its certificates.
 func WriteKubeconfig(file, server string, dir pki.Dir, user pki.Pair) error {
-	ca, err := os.ReadFile(dir.Pair(ClusterCA).CertFile)
-	if err != nil {
-		return fmt.Errorf("writing kubeconfig: %w", err)
-	}
-	cert, err := os.ReadFile(user.CertFile)
-	if err != nil {
-		return fmt.Errorf("writing kubeconfig: %w", err)
-	}
-	key, err := os.ReadFile(user.KeyFile)
-	if err != nil {
-		return fmt.Errorf("writing kubeconfig: %w", err)
-	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["lab"] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: ca}
-	config.AuthInfos["lab"] = &clientcmdapi.AuthInfo{ClientCertificateData: cert, ClientKeyData: key}
+	config.Clusters["lab"] = &clientcmdapi.Cluster{Server: server, CertificateAuthority: dir.Pair(ClusterCA).CertFile}
+	config.AuthInfos["lab"] = &clientcmdapi.AuthInfo{ClientCertificate: user.CertFile, ClientKey: user.KeyFile}
 	config.Contexts["lab"] = &clientcmdapi.Context{Cluster: "lab", AuthInfo: "lab"}
 	config.CurrentContext = "lab"
+	if err := clientcmdapi.FlattenConfig(config); err != nil { // reads the files into it
+		return fmt.Errorf("writing kubeconfig %s: %w", file, err)
+	}
 	if err := clientcmd.WriteToFile(*config, file); err != nil {
 		return fmt.Errorf("writing kubeconfig %s: %w", file, err)
 	}
 	return nil
 }
 
-// NodeServer is the apiserver's address as nodes see it.
+// NodeServer is the apiserver's URL for nodes.
 func NodeServer() string { return serverURL(state.HostAddress, state.APIServerPort) }
 
 func (p Plane) spec(name, address string, args ...string) proc.Spec {

@@ -25,7 +25,7 @@ func testPlane(t *testing.T) Plane {
 	}
 }
 
-func TestPreparedFilesAreThereForEveryPart(t *testing.T) {
+func TestPrepareWritesAllFilesThatThePartsUse(t *testing.T) {
 	p := testPlane(t)
 	if err := p.Prepare(); err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestPreparedFilesAreThereForEveryPart(t *testing.T) {
 	}
 }
 
-func TestKubeconfigLeadsToTheForwardedPort(t *testing.T) {
+func TestKubeconfigHasTheForwardedPort(t *testing.T) {
 	p := testPlane(t)
 	if err := p.Prepare(); err != nil {
 		t.Fatal(err)
@@ -61,15 +61,15 @@ func TestKubeconfigLeadsToTheForwardedPort(t *testing.T) {
 	}
 }
 
-func TestSettingsReachTheParts(t *testing.T) {
+func TestSettingsBecomeFlags(t *testing.T) {
 	p := testPlane(t)
 	quiet := p.APIServer().Args
 	if slices.ContainsFunc(quiet, func(a string) bool { return strings.HasPrefix(a, "--audit") }) {
-		t.Error("an audit log nobody asked for")
+		t.Error("audit log without the setting")
 	}
 	p.Settings.Audit = true
 	if !slices.Contains(p.APIServer().Args, "--audit-log-path="+AuditLog(p.Lab)) {
-		t.Error("no audit log though asked for")
+		t.Error("no audit log with the setting")
 	}
 	p.Settings.ControllerManagerQPS, p.Settings.ControllerManagerBurst = 5000.5, 10000
 	args := p.ControllerManager().Args

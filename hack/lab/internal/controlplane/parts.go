@@ -13,8 +13,8 @@ const (
 	etcdPeer   = "http://127.0.0.1:2380"
 )
 
-// Etcd is the store. Its fsync is off: a lab's data need not survive the
-// machine's power, and disks shared with other work make fsync slow.
+// Etcd runs without fsync, which is slow on disks that are shared with other work: a lab's data need
+// not survive a power failure.
 func (p Plane) Etcd() proc.Spec {
 	return p.spec(Etcd, "127.0.0.1:2379",
 		"--name=lab", "--data-dir="+p.Lab.Path("etcd"), "--unsafe-no-fsync", "--log-level=warn",
@@ -24,10 +24,9 @@ func (p Plane) Etcd() proc.Spec {
 	)
 }
 
-// APIServer runs with RBAC, node authorization and default admission, as any
-// cluster does.
+// APIServer runs with RBAC, node authorization and the default admission plugins.
 func (p Plane) APIServer() proc.Spec {
-	dir := PKI(p.Lab)
+	dir := p.Lab.PKI()
 	serving, kubelet, ca, tokens := dir.Pair(APIServer), dir.Pair("kube-apiserver-kubelet"), dir.Pair(ClusterCA), dir.Pair(serviceAccounts)
 	args := []string{
 		"--etcd-servers=" + etcdClient,
@@ -47,15 +46,14 @@ func (p Plane) APIServer() proc.Spec {
 		"--kubelet-preferred-address-types=InternalIP",
 	}
 	if p.Settings.Audit {
-		args = append(args, "--audit-policy-file="+p.auditPolicyFile(), "--audit-log-path="+AuditLog(p.Lab), "--audit-log-maxsize=0") // in one file
+		args = append(args, "--audit-policy-file="+p.auditPolicyFile(), "--audit-log-path="+AuditLog(p.Lab), "--audit-log-maxsize=0") // one file without rotation
 	}
 	return p.spec(APIServer, fmt.Sprintf("%s:%d", state.HostAddress, state.APIServerPort), args...)
 }
 
-// ControllerManager runs every default controller, the PersistentVolume
-// binder and the Job controller among them.
+// ControllerManager runs all default controllers.
 func (p Plane) ControllerManager() proc.Spec {
-	dir := PKI(p.Lab)
+	dir := p.Lab.PKI()
 	ca := dir.Pair(ClusterCA)
 	return p.spec(ControllerManager, "127.0.0.1:10257",
 		"--kubeconfig="+p.kubeconfig(ControllerManager),
@@ -71,7 +69,7 @@ func (p Plane) ControllerManager() proc.Spec {
 	)
 }
 
-// Scheduler is the default one.
+// Scheduler runs the default scheduler.
 func (p Plane) Scheduler() proc.Spec {
 	return p.spec(Scheduler, "127.0.0.1:10259",
 		"--kubeconfig="+p.kubeconfig(Scheduler),

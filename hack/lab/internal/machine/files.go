@@ -19,8 +19,8 @@ import (
 //go:embed guest
 var guestFiles embed.FS
 
-// target is where a guest file goes on the configuration disk. What lies
-// under etc is copied over the node's own /etc at each boot.
+// target is the path of a guest file on the configuration disk. Files under etc are copied over the
+// node's own /etc at each boot.
 type target struct {
 	path string
 	mode os.FileMode
@@ -48,7 +48,7 @@ func targets() map[string]target {
 	}
 }
 
-// values are what the guest files are filled in with.
+// values are the values in the templates of the guest files.
 type values struct {
 	Name, Address, Zone, Region  string
 	PodCIDR, ClusterPodCIDR      string
@@ -58,7 +58,7 @@ type values struct {
 	PauseImage                   string
 }
 
-// render fills in the guest files; the keys are paths on the configuration disk.
+// render executes the templates of the guest files. Its keys are paths on the configuration disk.
 func render(v values) (map[string][]byte, error) {
 	out := make(map[string][]byte)
 	for name, to := range targets() {
@@ -72,7 +72,7 @@ func render(v values) (map[string][]byte, error) {
 		}
 		var b bytes.Buffer
 		if err := t.Execute(&b, v); err != nil {
-			return nil, fmt.Errorf("filling in guest file %s: %w", name, err)
+			return nil, fmt.Errorf("rendering guest file %s: %w", name, err)
 		}
 		out[to.path] = b.Bytes()
 	}
@@ -89,7 +89,7 @@ func (m Machine) values() values {
 	}
 }
 
-// writeConfigDisk makes the node's small read-only disk of files and keys.
+// writeConfigDisk makes the node's read-only disk of configuration files and keys.
 func (m Machine) writeConfigDisk(ctx context.Context) error {
 	tree := m.path("config")
 	if err := os.RemoveAll(tree); err != nil {
@@ -125,7 +125,7 @@ func modeOf(path string) os.FileMode {
 
 // writeCredentials gives the node its certificates and SSH keys.
 func (m Machine) writeCredentials(etc string) error {
-	dir := controlplane.PKI(m.Lab)
+	dir := m.Lab.PKI()
 	kubernetes := filepath.Join(etc, "kubernetes")
 	kubelet, err := dir.Certificate("kubelet-"+m.Node.Name+"-"+strings.ReplaceAll(m.Node.Address(), ".", "-"), controlplane.ClusterCA, pki.Request{
 		CommonName: "system:node:" + m.Node.Name, Organization: "system:nodes",

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/artifacts"
-	"gnuthought.com/efs-stunnel/hack/lab/internal/controlplane"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/images"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/machine"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/network"
@@ -161,7 +160,7 @@ func (o *Orchestrator) remove(ctx context.Context, notes *step.Notes, s state.Se
 	if err != nil {
 		return err
 	}
-	if err := o.forgetNode(ctx, n); err != nil {
+	if err := o.unregisterNode(ctx, n); err != nil {
 		return err
 	}
 	if err := network.RemoveNode(ctx, o.Lab, n); err != nil {
@@ -177,7 +176,7 @@ func (o *Orchestrator) remove(ctx context.Context, notes *step.Notes, s state.Se
 // removeNodeFiles also removes the certificate: a later node of the same name
 // may have another address.
 func (o *Orchestrator) removeNodeFiles(n state.Node) error {
-	files, err := filepath.Glob(filepath.Join(controlplane.PKI(o.Lab).Path, "kubelet-"+n.Name+"-*"))
+	files, err := filepath.Glob(filepath.Join(o.Lab.PKI().Path, "kubelet-"+n.Name+"-*"))
 	if err != nil {
 		return fmt.Errorf("removing files of node %s: %w", n.Name, err)
 	}

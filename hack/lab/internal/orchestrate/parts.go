@@ -38,7 +38,7 @@ func (o *Orchestrator) startGateway(ctx context.Context, s *state.Settings) erro
 		Name: gatewayPart,
 		Args: []string{
 			program, gateway.Command,
-			inside(state.APIServerPort), inside(state.RegistryPort), inside(state.EFSAPIPort),
+			state.HostPort(state.APIServerPort), state.HostPort(state.RegistryPort), state.HostPort(state.EFSAPIPort),
 		},
 		LogFile: o.Lab.LogFile(gatewayPart),
 		NetNS:   o.Lab.NetNSPath(),
@@ -75,8 +75,6 @@ func (o *Orchestrator) listen(ctx context.Context, port int) (*os.File, int, err
 	}
 	return f, chosen, err
 }
-
-func inside(port int) string { return fmt.Sprintf("%s:%d", state.HostAddress, port) }
 
 // startPlane starts the control plane and waits until it answers.
 func (o *Orchestrator) startPlane(ctx context.Context, notes *step.Notes, plane controlplane.Plane) error {
@@ -128,7 +126,7 @@ http: {addr: %q}
 // startRegistry starts the registry and pushes the lab's own images.
 func (o *Orchestrator) startRegistry(ctx context.Context, notes *step.Notes, s state.Settings, m material) error {
 	file := o.Lab.Path("registry.yaml")
-	config := fmt.Sprintf(registryConfig, o.Lab.Path("registry"), inside(state.RegistryPort))
+	config := fmt.Sprintf(registryConfig, o.Lab.Path("registry"), state.HostPort(state.RegistryPort))
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 		return fmt.Errorf("writing the registry's configuration: %w", err)
 	}
@@ -137,12 +135,12 @@ func (o *Orchestrator) startRegistry(ctx context.Context, notes *step.Notes, s s
 		Args:    []string{m.toolsRoot + "/usr/bin/docker-registry", "serve", file},
 		LogFile: o.Lab.LogFile(registryPart),
 		NetNS:   o.Lab.NetNSPath(),
-		Address: inside(state.RegistryPort),
+		Address: state.HostPort(state.RegistryPort),
 	}, nil)
 	if err != nil {
 		return err
 	}
-	if err := o.awaitPort(ctx, notes, registryPart, inside(state.RegistryPort)); err != nil {
+	if err := o.awaitPort(ctx, notes, registryPart, state.HostPort(state.RegistryPort)); err != nil {
 		return err
 	}
 	return o.pushOwnImages(ctx, s.RegistryPort, m)

@@ -17,7 +17,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/host"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/machine"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/network"
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/ganesha"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/step"
 )
@@ -161,7 +161,7 @@ func (o *Orchestrator) collectFileSystems(ctx context.Context, maker artifacts.M
 		return err
 	}
 	tools := func(ctx context.Context, notes io.Writer) (string, bool, error) {
-		return maker.ToolsRoot(ctx, notes, append(standin.GaneshaPackages(), registryPackage))
+		return maker.ToolsRoot(ctx, notes, append(ganesha.Packages(), registryPackage))
 	}
 	if m.toolsRoot, err = artifact(ctx, o.Steps, "tools: nfs-ganesha, registry", tools); err != nil {
 		return err

@@ -9,12 +9,12 @@ import (
 	"strconv"
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/ganesha"
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 )
 
-// exportOf makes an access point's root directory if it may, and says how it
-// is served. Clients can plant symlinks, so it never leaves the file system.
-func exportOf(fileSystemDir string, p world.AccessPoint) (ganesha.Export, error) {
+// exportOf describes how an access point is served, and makes its root directory if it is missing.
+// Clients can create symlinks in the file system, so paths are resolved inside of it only.
+func exportOf(fileSystemDir string, p inventory.AccessPoint) (ganesha.Export, error) {
 	root, err := os.OpenRoot(fileSystemDir)
 	if err != nil {
 		return ganesha.Export{}, fmt.Errorf("opening its file system: %w", err)
@@ -37,8 +37,8 @@ func exportOf(fileSystemDir string, p world.AccessPoint) (ganesha.Export, error)
 	return export, nil
 }
 
-// makeRoot gives owner and mode to the last directory; those above it are root's.
-func makeRoot(root *os.Root, relative string, info world.CreationInfo) error {
+// makeRoot makes the directory with its owner and mode. Its missing parents belong to root.
+func makeRoot(root *os.Root, relative string, info inventory.CreationInfo) error {
 	mode, err := strconv.ParseUint(info.Permissions, 8, 16)
 	if err != nil {
 		return fmt.Errorf("permissions %q: %w", info.Permissions, err)

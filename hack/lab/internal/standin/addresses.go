@@ -9,42 +9,42 @@ import (
 	"os/exec"
 	"strings"
 
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-// reconcileAddresses gives the bridge the mount targets' addresses, and takes
-// those of deleted ones away. On the bridge only mount targets have addresses
-// in the zones' subnets.
-func (d *daemon) reconcileAddresses(ctx context.Context, w world.World) error {
-	present, err := d.presentAddresses()
+// reconcileAddresses adds the mount targets' addresses to the bridge, and removes those of deleted
+// ones. On the bridge only mount targets have addresses in the zones' subnets.
+func reconcileAddresses(ctx context.Context, snapshot inventory.Snapshot) error {
+	present, err := presentAddresses()
 	if err != nil {
 		return err
 	}
 	wanted := map[string]bool{}
 	var problems []error
-	for _, t := range w.MountTargets {
+	for _, t := range snapshot.MountTargets {
 		wanted[t.Address] = true
 		if !present[t.Address] {
-			problems = append(problems, ip(ctx, "address", "replace", t.Address+"/32", "dev", d.cfg.Bridge))
+			problems = append(problems, ip(ctx, "address", "replace", t.Address+"/32", "dev", state.Bridge))
 		}
 	}
 	for address := range present {
 		if !wanted[address] {
-			problems = append(problems, ip(ctx, "address", "delete", address+"/32", "dev", d.cfg.Bridge))
+			problems = append(problems, ip(ctx, "address", "delete", address+"/32", "dev", state.Bridge))
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// presentAddresses are the bridge's in the zones' subnets.
-func (d *daemon) presentAddresses() (map[string]bool, error) {
-	bridge, err := net.InterfaceByName(d.cfg.Bridge)
+// presentAddresses are the bridge's addresses in the zones' subnets.
+func presentAddresses() (map[string]bool, error) {
+	bridge, err := net.InterfaceByName(state.Bridge)
 	if err != nil {
-		return nil, fmt.Errorf("looking at bridge %s: %w", d.cfg.Bridge, err)
+		return nil, fmt.Errorf("reading addresses of bridge %s: %w", state.Bridge, err)
 	}
 	addresses, err := bridge.Addrs()
 	if err != nil {
-		return nil, fmt.Errorf("looking at bridge %s: %w", d.cfg.Bridge, err)
+		return nil, fmt.Errorf("reading addresses of bridge %s: %w", state.Bridge, err)
 	}
 	present := map[string]bool{}
 	for _, a := range addresses {
@@ -52,7 +52,7 @@ func (d *daemon) presentAddresses() (map[string]bool, error) {
 		if err != nil {
 			continue // not an IP address
 		}
-		for _, z := range d.cfg.Zones {
+		for _, z := range state.Zones() {
 			if subnet, err := netip.ParsePrefix(z.CIDR); err == nil && subnet.Contains(prefix.Addr()) {
 				present[prefix.Addr().String()] = true
 			}

@@ -8,15 +8,15 @@ import (
 	"maps"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/efsapi"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/ganesha"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/terminator"
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
 // nfsPort is where mount targets listen.
@@ -31,33 +31,33 @@ type exporter interface {
 
 // daemon is a running stand-in.
 type daemon struct {
-	cfg      Config
-	log      *slog.Logger
-	world    *world.Store
-	faults   *efsapi.Faults
-	counters *efsapi.Counters
-	servers  exporter
-	targets  *terminator.Set
+	lab       state.Lab
+	log       *slog.Logger
+	inventory *inventory.Store
+	faults    *efsapi.Faults
+	counters  *efsapi.Counters
+	servers   exporter
+	targets   *terminator.Set
 
-	reconciling sync.Mutex // held for the whole of a reconciliation
+	reconciling sync.Mutex // held during a reconciliation
 
 	mu       sync.Mutex
 	problem  error            // guarded by mu; of the last reconciliation
 	unserved map[string]error // guarded by mu; access points without a root directory
 }
 
-// errNotYet is the problem before the first reconciliation.
-var errNotYet = errors.New("still starting")
+// errNotReconciled is the problem before the first reconciliation.
+var errNotReconciled = errors.New("still starting")
 
-// reconcile makes addresses, NFS servers and mount targets those of the world.
+// reconcile brings addresses, NFS servers and mount targets in line with the inventory.
 func (d *daemon) reconcile(ctx context.Context) error {
 	d.reconciling.Lock()
 	defer d.reconciling.Unlock()
-	w := d.world.Snapshot()
+	snapshot := d.inventory.Snapshot()
 	problem := errors.Join(
-		d.reconcileAddresses(ctx, w),
-		d.reconcileServers(ctx, w),
-		d.targets.Apply(ctx, specs(w)),
+		reconcileAddresses(ctx, snapshot),
+		d.reconcileServers(ctx, snapshot),
+		d.targets.Apply(ctx, specs(snapshot)),
 	)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -65,36 +65,29 @@ func (d *daemon) reconcile(ctx context.Context) error {
 	return problem
 }
 
-// reconcileAndLog logs a problem once, not each time it is seen again.
+// reconcileAndLog logs a problem once, not at each reconciliation.
 func (d *daemon) reconcileAndLog(ctx context.Context) {
 	d.mu.Lock()
 	before := d.problem
 	d.mu.Unlock()
 	after := d.reconcile(ctx)
-	if after != nil && ctx.Err() == nil && text(before) != text(after) {
+	if after != nil && ctx.Err() == nil && fmt.Sprint(before) != fmt.Sprint(after) {
 		d.log.Error("not everything is served", "err", after)
 	}
 }
 
-func text(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-func (d *daemon) reconcileServers(ctx context.Context, w world.World) error {
+func (d *daemon) reconcileServers(ctx context.Context, snapshot inventory.Snapshot) error {
 	var exports []ganesha.Export
 	unserved := map[string]error{}
 	var problems []error
-	for _, id := range slices.Sorted(maps.Keys(w.FileSystems)) {
+	for _, id := range slices.Sorted(maps.Keys(snapshot.FileSystems)) {
 		dir := d.dataDir(id)
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			problems = append(problems, fmt.Errorf("making the root directory of %s: %w", id, err))
 			continue
 		}
 		exports = append(exports, ganesha.Export{Name: id, Dir: dir})
-		for _, p := range w.AccessPointsOf(id) {
+		for _, p := range snapshot.AccessPointsOf(id) {
 			export, err := exportOf(dir, p)
 			if err != nil {
 				unserved[p.ID] = err
@@ -109,16 +102,16 @@ func (d *daemon) reconcileServers(ctx context.Context, w world.World) error {
 	return errors.Join(append(problems, d.servers.Apply(ctx, exports))...)
 }
 
-func specs(w world.World) []terminator.Spec {
-	list := make([]terminator.Spec, 0, len(w.MountTargets))
-	for _, t := range w.MountTargets {
+func specs(snapshot inventory.Snapshot) []terminator.Spec {
+	list := make([]terminator.Spec, 0, len(snapshot.MountTargets))
+	for _, t := range snapshot.MountTargets {
 		list = append(list, terminator.Spec{ID: t.ID, FileSystemID: t.FileSystemID, Address: net.JoinHostPort(t.Address, nfsPort)})
 	}
 	return list
 }
 
 func (d *daemon) dataDir(fileSystemID string) string {
-	return filepath.Join(d.cfg.StateDir, "data", fileSystemID)
+	return stateDir(d.lab, "data", fileSystemID)
 }
 
 func (d *daemon) removeData(fileSystemID string) error {
@@ -128,7 +121,7 @@ func (d *daemon) removeData(fileSystemID string) error {
 	return nil
 }
 
-// ready tells what is missing until everything serves.
+// ready returns what is missing until everything serves.
 func (d *daemon) ready(ctx context.Context) error {
 	d.mu.Lock()
 	problem := d.problem
@@ -144,7 +137,7 @@ const (
 	settleInterval = 50 * time.Millisecond
 )
 
-// settle makes a change of the world true and waits until it serves.
+// settle reconciles after a change of the inventory, and waits until everything serves.
 func (d *daemon) settle(ctx context.Context) error {
 	if err := d.reconcile(ctx); err != nil {
 		return err

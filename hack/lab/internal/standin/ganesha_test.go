@@ -16,7 +16,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/proc"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/ganesha"
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 )
 
 // tunnel does what stunnel does on a node, for clients without TLS.
@@ -63,19 +63,21 @@ func url(port int, file string) string {
 	return fmt.Sprintf("nfs://127.0.0.1/%s?version=4&nfsport=%d", file, port)
 }
 
-func TestRealServersBehindMountTargets(t *testing.T) {
+func TestMountTargetsWithRealServers(t *testing.T) {
 	if os.Getenv("LAB_GANESHA_ROOT") == "" {
 		t.Skip("LAB_GANESHA_ROOT names no folder of extracted nfs-ganesha packages")
 	}
 	l := newLab(t)
-	parts := proc.Dir{Path: l.cfg.ProcDir}
+	parts := l.Parts()
 	t.Cleanup(func() { stopAll(t, parts) })
-	run := func(ctx context.Context, log *slog.Logger) error { return Run(ctx, l.cfg, log) }
-	whole := t // what outlives a part of the test
+	run := func(ctx context.Context, log *slog.Logger) error {
+		return Run(ctx, l.Lab, ganesha.Root(os.Getenv("LAB_GANESHA_ROOT")), log)
+	}
+	whole := t // for cleanups at the end of the whole test
 	stop := l.start(t, run)
-	point, err := l.client.CreateAccessPoint(t.Context(), world.NewAccessPoint{
-		FileSystemID: shared, Path: "/team", PosixUser: &world.PosixUser{UID: 1234, GID: 5678},
-		CreationInfo: &world.CreationInfo{OwnerUID: 1234, OwnerGID: 5678, Permissions: "0750"},
+	point, err := l.client.CreateAccessPoint(t.Context(), inventory.NewAccessPoint{
+		FileSystemID: shared, Path: "/team", PosixUser: &inventory.PosixUser{UID: 1234, GID: 5678},
+		CreationInfo: &inventory.CreationInfo{OwnerUID: 1234, OwnerGID: 5678, Permissions: "0750"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -131,26 +133,26 @@ func TestRealServersBehindMountTargets(t *testing.T) {
 
 // checkFiles writes through an access point and reads through the whole file
 // system and its other zone.
-func (l *lab) checkFiles(t *testing.T, point world.AccessPoint) {
+func (l *lab) checkFiles(t *testing.T, point inventory.AccessPoint) {
 	t.Helper()
 	whole := l.tunnel(t, "10.90.2.200", "", shared)
 	part := l.tunnel(t, "10.90.1.200", point.ID, shared)
 	other := l.tunnel(t, "10.90.1.201", "", archive)
-	local := filepath.Join(t.TempDir(), "letter")
+	local := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(local, []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	nfsTool(t, "nfs-cp", local, url(part, "/letter"))
-	if list := nfsTool(t, "nfs-ls", url(part, "")); !strings.Contains(list, "letter") || strings.Contains(list, "team") {
+	nfsTool(t, "nfs-cp", local, url(part, "/file"))
+	if list := nfsTool(t, "nfs-ls", url(part, "")); !strings.Contains(list, "file") || strings.Contains(list, "team") {
 		t.Errorf("access point lists\n%s", list)
 	}
-	if list := nfsTool(t, "nfs-ls", url(whole, "team")); !strings.Contains(list, "letter") {
+	if list := nfsTool(t, "nfs-ls", url(whole, "team")); !strings.Contains(list, "file") {
 		t.Errorf("file system lists\n%s", list)
 	}
 	if list := nfsTool(t, "nfs-ls", url(other, "")); strings.Contains(list, "team") {
 		t.Errorf("other file system lists\n%s", list)
 	}
-	info, err := os.Stat(filepath.Join(l.cfg.StateDir, "data", shared, "team", "letter"))
+	info, err := os.Stat(l.Path("efs", "data", shared, "team", "file"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,19 +2,12 @@ package standin
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,15 +15,17 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/admin"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth/mountauthtest"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
 const shared, archive = "fs-0123456789abcdef0", "fs-0123456789abcdef1"
 
 // lab is a stand-in in the tests' own network namespace.
 type lab struct {
-	cfg    Config
-	client *Client
+	state.Lab
+	client *admin.Client
 	roots  *x509.CertPool
 }
 
@@ -50,52 +45,18 @@ func newLab(t *testing.T) *lab {
 	t.Cleanup(func() {
 		_ = exec.Command("ip", "link", "delete", "lab0").Run() //nolint:noctx // the test's context has ended
 	})
-	dir := t.TempDir()
-	l := &lab{roots: x509.NewCertPool(), cfg: Config{
-		StateDir: filepath.Join(dir, "efs"), LogDir: filepath.Join(dir, "logs"), AdminSocket: filepath.Join(dir, "admin.sock"),
-		Region: "us-east-1", VPCID: "vpc-0123456789abcdef0",
-		Zones: []Zone{
-			{Name: "us-east-1a", ID: "use1-az1", SubnetID: "subnet-0a", CIDR: "10.90.1.0/24"},
-			{Name: "us-east-1b", ID: "use1-az2", SubnetID: "subnet-0b", CIDR: "10.90.2.0/24"},
-		},
-		Bridge: "lab0", APIAddress: "10.90.0.1:4566", MetadataAddress: "169.254.169.254:80", DNSAddress: "10.90.0.1:53",
-		CACertFile: filepath.Join(dir, "ca.crt"), CAKeyFile: filepath.Join(dir, "ca.key"),
-		AccessKeyID: "AKIALAB", SecretAccessKey: "secret",
-		GaneshaRoot: os.Getenv("LAB_GANESHA_ROOT"), ProcDir: filepath.Join(dir, "parts"),
-	}}
-	l.roots.AddCert(makeAuthority(t, l.cfg.CACertFile, l.cfg.CAKeyFile))
-	l.client = NewClient(l.cfg.AdminSocket)
+	l := &lab{Lab: state.Lab{Name: "t", Dir: t.TempDir()}, roots: x509.NewCertPool()}
+	authority, err := l.PKI().Authority(efsCA)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.ReadFile(authority.CertFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.roots.AppendCertsFromPEM(root)
+	l.client = admin.NewClient(l.StandinSocket())
 	return l
-}
-
-func makeAuthority(t *testing.T, certFile, keyFile string) *x509.Certificate {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "efs-ca"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert
 }
 
 // start runs the stand-in until the returned function is called.
@@ -147,10 +108,10 @@ func await(t *testing.T, what string, condition func() error) {
 }
 
 func (l *lab) efs() *efs.Client {
-	url := "http://" + l.cfg.APIAddress
+	url := "http://" + state.HostPort(state.EFSAPIPort)
 	return efs.New(efs.Options{
-		Region: l.cfg.Region, BaseEndpoint: &url,
-		Credentials: credentials.NewStaticCredentialsProvider(l.cfg.AccessKeyID, l.cfg.SecretAccessKey, ""),
+		Region: state.Region, BaseEndpoint: &url,
+		Credentials: credentials.NewStaticCredentialsProvider(accessKeyID, secretAccessKey, ""),
 	})
 }
 
@@ -187,9 +148,9 @@ func (l *lab) dialWith(t *testing.T, address string, certificates ...tls.Certifi
 	return secure
 }
 
-// signed is the proof of a client with the lab's credentials.
+// signed is the signature of a client with the lab's credentials.
 func (l *lab) signed() *mountauthtest.IAM {
 	return &mountauthtest.IAM{
-		AccessKeyID: l.cfg.AccessKeyID, SecretAccessKey: l.cfg.SecretAccessKey, SessionToken: "token+of/the=lab", Region: l.cfg.Region, At: time.Now(),
+		AccessKeyID: accessKeyID, SecretAccessKey: secretAccessKey, SessionToken: "token+of/the=lab", Region: state.Region, At: time.Now(),
 	}
 }

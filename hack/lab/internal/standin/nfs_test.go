@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth/mountauthtest"
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
 )
 
 // The numbers of ONC RPC (RFC 5531) and NFSv4.0 (RFC 7530) that the tests use.
@@ -43,7 +43,7 @@ func (x xdr) text(s string) xdr {
 	return append(x, make([]byte, (4-len(s)%4)%4)...)
 }
 
-// in is the operations that go to a folder below the root.
+// in is the operations that look up a folder below the root.
 func in(folders ...string) []xdr {
 	ops := []xdr{xdr{}.words(opRoot)}
 	for _, f := range folders {
@@ -52,14 +52,13 @@ func in(folders ...string) []xdr {
 	return ops
 }
 
-// mkdir is in, and the operation that makes a folder there, with attributes of
-// the server's choice.
+// mkdir is in, and the operation that makes a folder there, with default attributes.
 func mkdir(name string, folders ...string) []xdr {
 	return append(in(folders...), xdr{}.words(opCreate, directory).text(name).words(0, 0))
 }
 
-// compound does operations as a user, who is in a group of the same number, and
-// returns the NFS status of the first that fails.
+// compound executes operations as a user, whose group has the same number, and returns the NFS status of
+// the first that fails.
 func compound(conn net.Conn, user uint32, ops []xdr) (status uint32, err error) {
 	const xid = 1
 	credentials := xdr{}.words(0).text("node").words(user, user, 0)
@@ -85,11 +84,11 @@ func compound(conn net.Conn, user uint32, ops []xdr) (status uint32, err error) 
 	return binary.BigEndian.Uint32(reply[statusAt:]), nil
 }
 
-// checkAccessPoint proves on the real server that an access point's root and
-// user bind everybody, root included, and bind nobody elsewhere.
-func (l *lab) checkAccessPoint(t *testing.T, point world.AccessPoint) {
+// checkAccessPoint checks with the real server that an access point's root directory and user apply to all
+// its clients, including root, and to no other clients.
+func (l *lab) checkAccessPoint(t *testing.T, point inventory.AccessPoint) {
 	t.Helper()
-	dir := filepath.Join(l.cfg.StateDir, "data", shared)
+	dir := l.Path("efs", "data", shared)
 	if err := os.Mkdir(filepath.Join(dir, "team", "private"), 0o700); err != nil { // root's
 		t.Fatal(err)
 	}

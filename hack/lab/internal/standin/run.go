@@ -1,3 +1,6 @@
+// Package standin imitates Amazon EFS inside a lab's network: its API, its mount targets with TLS,
+// the metadata service of EC2 and the VPC's resolver. It fails on demand. The NFS servers behind the
+// mount targets are real.
 package standin
 
 import (
@@ -8,42 +11,48 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"gnuthought.com/efs-stunnel/hack/lab/internal/proc"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/admin"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/efsapi"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/ganesha"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/imds"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/terminator"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/vpcdns"
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-// accountID is the AWS account that owns everything.
+// accountID is the AWS account that owns all resources.
 const accountID = "123456789012"
 
-// watchInterval is how long a dead NFS server stays unnoticed.
+// The one pair of credentials that the stand-in accepts. It is valid in labs only, so it need not be
+// secret.
+const (
+	accessKeyID     = "AKIALABLABLABLABLAB0"
+	secretAccessKey = "the-secret-of-every-lab"
+)
+
+// efsCA signs the mount targets' certificates, in place of Amazon's authorities.
+const efsCA = "efs-ca"
+
+// CAFile is the authority that clients of the mount targets must trust.
+func CAFile(lab state.Lab) string { return lab.PKI().Pair(efsCA).CertFile }
+
+// watchInterval is after how long at most an NFS server that died is restarted.
 const watchInterval = time.Second
 
-// Run serves until the context ends. The NFS servers go on running: a later
-// Run with the same configuration adopts them, and the lab stops them by their
-// records.
-func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
-	if err := cfg.check(); err != nil {
-		return err
-	}
-	root := ganesha.Root(cfg.GaneshaRoot)
+// Run serves until the context ends. The NFS servers keep running: a later Run for the same lab adopts
+// them, and the lab stops them by their records.
+func Run(ctx context.Context, lab state.Lab, root ganesha.Root, log *slog.Logger) error {
 	if err := root.Check(); err != nil {
 		return err
 	}
-	d, err := newDaemon(cfg, &ganesha.Manager{
-		Root: root, StateDir: filepath.Join(cfg.StateDir, "ganesha"), LogDir: cfg.LogDir,
-		Processes: proc.Dir{Path: cfg.ProcDir}, Log: log,
+	d, err := newDaemon(lab, &ganesha.Manager{
+		Root: root, StateDir: stateDir(lab, "ganesha"), LogDir: lab.Path("logs"), Processes: lab.Parts(), Log: log,
 	}, log)
 	if err != nil {
 		return err
@@ -51,23 +60,32 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 	return d.run(ctx)
 }
 
-func newDaemon(cfg Config, servers exporter, log *slog.Logger) (*daemon, error) {
-	if err := os.MkdirAll(cfg.StateDir, 0o755); err != nil {
+// stateDir joins names below the folder of the stand-in's files.
+func stateDir(lab state.Lab, elem ...string) string {
+	return lab.Path(append([]string{"efs"}, elem...)...)
+}
+
+func newDaemon(lab state.Lab, servers exporter, log *slog.Logger) (*daemon, error) {
+	if err := os.MkdirAll(stateDir(lab), 0o755); err != nil {
 		return nil, fmt.Errorf("making the EFS stand-in's folder: %w", err)
 	}
-	store, err := world.Open(filepath.Join(cfg.StateDir, "world.json"), world.Options{
-		Zones: cfg.Zones, NewID: world.RandomID, Now: time.Now,
+	store, err := inventory.Open(stateDir(lab, "inventory.json"), inventory.Options{
+		Zones: state.Zones(), NewID: inventory.RandomID, Now: time.Now,
 	})
 	if err != nil {
 		return nil, err
 	}
-	certificates, err := terminator.NewCertificates(cfg.CACertFile, cfg.CAKeyFile, cfg.Region, time.Now())
+	ca, err := lab.PKI().Authority(efsCA)
 	if err != nil {
 		return nil, err
 	}
-	d := &daemon{cfg: cfg, log: log, world: store, faults: &efsapi.Faults{}, counters: &efsapi.Counters{}, servers: servers, problem: errNotYet}
+	certificates, err := terminator.NewCertificates(ca, state.Region)
+	if err != nil {
+		return nil, err
+	}
+	d := &daemon{lab: lab, log: log, inventory: store, faults: &efsapi.Faults{}, counters: &efsapi.Counters{}, servers: servers, problem: errNotReconciled}
 	verifier := mountauth.Verifier{
-		Region: cfg.Region, Key: mountauth.Key{AccessKeyID: cfg.AccessKeyID, SecretAccessKey: cfg.SecretAccessKey}, Now: time.Now,
+		Region: state.Region, Key: mountauth.Key{AccessKeyID: accessKeyID, SecretAccessKey: secretAccessKey}, Now: time.Now,
 	}
 	d.targets = &terminator.Set{Certificates: certificates, Verifier: verifier, Route: d.route, Log: log}
 	return d, nil
@@ -76,20 +94,16 @@ func newDaemon(cfg Config, servers exporter, log *slog.Logger) (*daemon, error) 
 func (d *daemon) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.watch(ctx) })
-	group.Go(func() error { return d.serveHTTP(ctx, "tcp", d.cfg.APIAddress, d.api()) })
-	group.Go(func() error { return d.serveHTTP(ctx, "unix", d.cfg.AdminSocket, d.admin()) })
-	if d.cfg.MetadataAddress != "" {
-		group.Go(func() error { return d.serveHTTP(ctx, "tcp", d.cfg.MetadataAddress, d.metadata()) })
-	}
-	if d.cfg.DNSAddress != "" {
-		group.Go(func() error { return d.resolver().Serve(ctx, d.cfg.DNSAddress) })
-	}
+	group.Go(func() error { return d.serveHTTP(ctx, "tcp", state.HostPort(state.EFSAPIPort), d.api()) })
+	group.Go(func() error { return d.serveHTTP(ctx, "unix", d.lab.StandinSocket(), d.admin()) })
+	group.Go(func() error { return d.serveHTTP(ctx, "tcp", state.MetadataAddress+":80", d.metadata()) })
+	group.Go(func() error { return d.resolver().Serve(ctx, state.HostPort(53)) })
 	err := group.Wait()
 	stopped := d.targets.Apply(context.WithoutCancel(ctx), nil)
 	return errors.Join(err, stopped)
 }
 
-// watch brings everything back to what the world wants, again and again.
+// watch reconciles periodically, which restarts NFS servers that died.
 func (d *daemon) watch(ctx context.Context) error {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
@@ -105,39 +119,38 @@ func (d *daemon) watch(ctx context.Context) error {
 
 func (d *daemon) api() http.Handler {
 	return efsapi.New(efsapi.Options{
-		World: d.world, Faults: d.faults, Counters: d.counters,
-		Region: d.cfg.Region, AccountID: accountID, VPCID: d.cfg.VPCID,
-		Key: efsapi.Key{AccessKeyID: d.cfg.AccessKeyID, SecretAccessKey: d.cfg.SecretAccessKey}, Log: d.log,
+		Inventory: d.inventory, Faults: d.faults, Counters: d.counters,
+		Region: state.Region, AccountID: accountID, VPCID: state.VPCID,
+		Key: efsapi.Key{AccessKeyID: accessKeyID, SecretAccessKey: secretAccessKey}, Log: d.log,
 	})
 }
 
 func (d *daemon) admin() http.Handler {
 	return admin.NewHandler(admin.Options{
-		World: d.world, Faults: d.faults, Counters: d.counters, Targets: d.targets,
+		Inventory: d.inventory, Faults: d.faults, Counters: d.counters, Targets: d.targets,
 		Reconcile: d.settle, Ready: d.ready, RemoveData: d.removeData,
 	})
 }
 
 func (d *daemon) metadata() http.Handler {
 	return imds.New(imds.Options{
-		World: d.world, Region: d.cfg.Region, AccountID: accountID, VPCID: d.cfg.VPCID,
-		AccessKeyID: d.cfg.AccessKeyID, SecretAccessKey: d.cfg.SecretAccessKey, Now: time.Now, Log: d.log,
+		Inventory: d.inventory, Region: state.Region, AccountID: accountID, VPCID: state.VPCID,
+		AccessKeyID: accessKeyID, SecretAccessKey: secretAccessKey, Now: time.Now, Log: d.log,
 	})
 }
 
 func (d *daemon) resolver() *vpcdns.Server {
-	host, _, _ := net.SplitHostPort(d.cfg.APIAddress) // listening on it reports what is wrong
 	return &vpcdns.Server{Options: vpcdns.Options{
-		World: d.world, Region: d.cfg.Region, APIAddress: host, Hosts: d.cfg.Hosts, Log: d.log,
+		Inventory: d.inventory, Region: state.Region, APIAddress: state.HostAddress, Hosts: map[string]string{state.RegistryHost: state.HostAddress}, Log: d.log,
 	}}
 }
 
 const headerTimeout = 30 * time.Second
 
 func (d *daemon) serveHTTP(ctx context.Context, network, address string, handler http.Handler) error {
-	if network == "unix" { // of a run that was killed
+	if network == "unix" { // a run that was killed leaves its socket
 		if err := os.Remove(address); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("removing an old socket: %w", err)
+			return fmt.Errorf("removing the socket of an earlier run: %w", err)
 		}
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, network, address)
@@ -148,7 +161,7 @@ func (d *daemon) serveHTTP(ctx context.Context, network, address string, handler
 		Handler: handler, ReadHeaderTimeout: headerTimeout,
 		ErrorLog: slog.NewLogLogger(d.log.Handler(), slog.LevelDebug),
 	}
-	// Not Shutdown: calls that hang by order would hold it up.
+	// Not Shutdown, which would wait for calls that a fault makes hang.
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	d.log.Info("listening", "address", address)

@@ -21,43 +21,45 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
 
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/admin"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/efsapi"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/ganesha"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth/mountauthtest"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/terminator"
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-// greeters stand in for NFS servers: each says its export's name and user.
-type greeters struct {
+// fakeServers are in place of NFS servers. Each sends its export's name and user as a greeting.
+type fakeServers struct {
 	mu        sync.Mutex
 	listeners map[string]net.Listener // guarded by mu
 }
 
-func (g *greeters) Apply(ctx context.Context, exports []ganesha.Export) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+func (f *fakeServers) Apply(ctx context.Context, exports []ganesha.Export) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	wanted := map[string]bool{}
 	for _, e := range exports {
 		wanted[e.Name] = true
-		if g.listeners[e.Name] != nil {
+		if f.listeners[e.Name] != nil {
 			continue
 		}
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 		if err != nil {
 			return err
 		}
-		if g.listeners == nil {
-			g.listeners = map[string]net.Listener{}
+		if f.listeners == nil {
+			f.listeners = map[string]net.Listener{}
 		}
-		g.listeners[e.Name] = l
+		f.listeners[e.Name] = l
 		go greet(l, e)
 	}
-	for name, l := range g.listeners {
+	for name, l := range f.listeners {
 		if !wanted[name] {
 			_ = l.Close()
-			delete(g.listeners, name)
+			delete(f.listeners, name)
 		}
 	}
 	return nil
@@ -69,7 +71,7 @@ func greet(l net.Listener, e ganesha.Export) {
 		if err != nil {
 			return
 		}
-		user := "everybody"
+		user := "all users"
 		if e.User != nil {
 			user = fmt.Sprintf("%d:%d", e.User.UID, e.User.GID)
 		}
@@ -81,22 +83,22 @@ func greet(l net.Listener, e ganesha.Export) {
 	}
 }
 
-func (g *greeters) Address(name string) (string, bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	l, ok := g.listeners[name]
+func (f *fakeServers) Address(name string) (string, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	l, ok := f.listeners[name]
 	if !ok {
 		return "", false
 	}
 	return l.Addr().String(), true
 }
 
-func (g *greeters) Ready(context.Context) error { return nil }
+func (f *fakeServers) Ready(context.Context) error { return nil }
 
-func (l *lab) startWithGreeters(t *testing.T) (stop func()) {
+func (l *lab) startWithFakeServers(t *testing.T) (stop func()) {
 	t.Helper()
 	return l.start(t, func(ctx context.Context, log *slog.Logger) error {
-		d, err := newDaemon(l.cfg, &greeters{}, log)
+		d, err := newDaemon(l.Lab, &fakeServers{}, log)
 		if err != nil {
 			return err
 		}
@@ -113,29 +115,29 @@ func (l *lab) greeting(t *testing.T, address, accessPoint, fileSystem string) st
 	return strings.TrimSpace(line)
 }
 
-func TestMountTargetsLeadToTheirFileSystems(t *testing.T) {
+func TestMountTargetsForwardToTheirFileSystems(t *testing.T) {
 	l := newLab(t)
-	l.startWithGreeters(t)
-	point, err := l.client.CreateAccessPoint(t.Context(), world.NewAccessPoint{
-		FileSystemID: shared, Path: "/teams/one", PosixUser: &world.PosixUser{UID: 1000, GID: 2000},
-		CreationInfo: &world.CreationInfo{OwnerUID: 1000, OwnerGID: 2000, Permissions: "2770"},
+	l.startWithFakeServers(t)
+	point, err := l.client.CreateAccessPoint(t.Context(), inventory.NewAccessPoint{
+		FileSystemID: shared, Path: "/teams/one", PosixUser: &inventory.PosixUser{UID: 1000, GID: 2000},
+		CreationInfo: &inventory.CreationInfo{OwnerUID: 1000, OwnerGID: 2000, Permissions: "2770"},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	missing, err := l.client.CreateAccessPoint(t.Context(), world.NewAccessPoint{FileSystemID: shared, Path: "/none"})
+	missing, err := l.client.CreateAccessPoint(t.Context(), inventory.NewAccessPoint{FileSystemID: shared, Path: "/none"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	idle, err := l.client.CreateAccessPoint(t.Context(), world.NewAccessPoint{FileSystemID: shared, State: world.Creating})
+	idle, err := l.client.CreateAccessPoint(t.Context(), inventory.NewAccessPoint{FileSystemID: shared, State: inventory.Creating})
 	if err != nil {
 		t.Fatal(err)
 	}
 	tests := map[string]struct{ address, accessPoint, fileSystem, want string }{
-		"shared, zone a":  {"10.90.1.200", "", "", shared + " " + shared + " everybody"},
-		"shared, zone b":  {"10.90.2.200", "", shared, shared + " " + shared + " everybody"},
-		"archive, zone a": {"10.90.1.201", "", archive, archive + " " + archive + " everybody"},
-		"archive, zone b": {"10.90.2.201", "", "", archive + " " + archive + " everybody"},
+		"shared, zone a":  {"10.90.1.200", "", "", shared + " " + shared + " all users"},
+		"shared, zone b":  {"10.90.2.200", "", shared, shared + " " + shared + " all users"},
+		"archive, zone a": {"10.90.1.201", "", archive, archive + " " + archive + " all users"},
+		"archive, zone b": {"10.90.2.201", "", "", archive + " " + archive + " all users"},
 		"access point":    {"10.90.1.200", point.ID, shared, point.ID + " one 1000:2000"},
 	}
 	for name, tt := range tests {
@@ -151,7 +153,7 @@ func TestMountTargetsLeadToTheirFileSystems(t *testing.T) {
 		reason                           string
 	}{
 		"other file system":        {"10.90.1.201", "", shared, mountauth.FileSystem, `is for file system "` + shared},
-		"foreign access point":     {"10.90.1.201", point.ID, archive, mountauth.AccessPoint, "is of file system " + shared},
+		"foreign access point":     {"10.90.1.201", point.ID, archive, mountauth.AccessPoint, "belongs to file system " + shared},
 		"unknown access point":     {"10.90.1.200", "fsap-1", shared, mountauth.AccessPoint, "does not exist"},
 		"access point in creation": {"10.90.1.200", idle.ID, shared, mountauth.AccessPoint, "is in state creating"},
 		"access point, no root":    {"10.90.1.200", missing.ID, shared, mountauth.AccessPoint, "root directory /none"},
@@ -162,13 +164,13 @@ func TestMountTargetsLeadToTheirFileSystems(t *testing.T) {
 			l.wantRefusal(t, tt.address, client, tt.cause, tt.reason)
 		})
 	}
-	info, err := os.Stat(filepath.Join(l.cfg.StateDir, "data", shared, "teams", "one"))
+	info, err := os.Stat(l.Path("efs", "data", shared, "teams", "one"))
 	if err != nil || info.Mode() != os.ModeDir|os.ModeSetgid|0o770 {
 		t.Errorf("root directory of the access point: %v, %v", info.Mode(), err)
 	}
 }
 
-// wantRefusal calls a server as a client that may not, and looks for the reason.
+// wantRefusal calls a server as a client that is refused, and checks the reason.
 func (l *lab) wantRefusal(t *testing.T, address string, client mountauthtest.Client, cause mountauth.Cause, reason string) {
 	t.Helper()
 	before := l.target(t, address)
@@ -186,20 +188,20 @@ func (l *lab) wantDenial(t *testing.T, conn net.Conn) {
 	}
 }
 
-func TestAFileSystemCanRequireIAM(t *testing.T) {
+func TestFileSystemCanRequireIAM(t *testing.T) {
 	l := newLab(t)
-	l.startWithGreeters(t)
-	point, err := l.client.CreateAccessPoint(t.Context(), world.NewAccessPoint{FileSystemID: shared})
+	l.startWithFakeServers(t)
+	point, err := l.client.CreateAccessPoint(t.Context(), inventory.NewAccessPoint{FileSystemID: shared})
 	if err != nil {
 		t.Fatal(err)
 	}
 	const address = "10.90.1.200"
 	live := bufio.NewReader(l.dial(t, address, "", ""))
-	if err := l.client.UpdateFileSystem(t.Context(), shared, world.FileSystemChange{RequireIAM: new(true)}); err != nil {
+	if err := l.client.UpdateFileSystem(t.Context(), shared, inventory.FileSystemChange{RequireIAM: new(true)}); err != nil {
 		t.Fatal(err)
 	}
 	if line, err := live.ReadString('\n'); err != nil || !strings.HasPrefix(line, shared) {
-		t.Errorf("connection from before: %q, %v; want it to go on", line, err)
+		t.Errorf("open connection: %q, %v; want it to continue", line, err)
 	}
 	unsigned := mountauthtest.Client{FileSystemID: shared}
 	l.wantRefusal(t, address, unsigned, mountauth.IAMMissing, "requires an IAM signature")
@@ -207,7 +209,7 @@ func TestAFileSystemCanRequireIAM(t *testing.T) {
 	l.wantDenial(t, l.dialWith(t, address))
 	wrong := mountauthtest.Client{FileSystemID: shared, IAM: l.signed()}
 	wrong.IAM.SecretAccessKey = "guessed"
-	l.wantRefusal(t, address, wrong, mountauth.IAMSignature, l.cfg.AccessKeyID)
+	l.wantRefusal(t, address, wrong, mountauth.IAMSignature, accessKeyID)
 	for want, client := range map[string]mountauthtest.Client{
 		shared:   {FileSystemID: shared, IAM: l.signed()},
 		point.ID: {FileSystemID: shared, AccessPointID: point.ID, IAM: l.signed()},
@@ -219,7 +221,7 @@ func TestAFileSystemCanRequireIAM(t *testing.T) {
 	if got := l.greeting(t, "10.90.1.201", "", archive); !strings.HasPrefix(got, archive) {
 		t.Errorf("greeted by %q: the other file system requires nothing", got)
 	}
-	if err := l.client.UpdateFileSystem(t.Context(), shared, world.FileSystemChange{RequireIAM: new(false)}); err != nil {
+	if err := l.client.UpdateFileSystem(t.Context(), shared, inventory.FileSystemChange{RequireIAM: new(false)}); err != nil {
 		t.Fatal(err)
 	}
 	if got := l.greeting(t, address, "", shared); !strings.HasPrefix(got, shared) {
@@ -242,36 +244,36 @@ func (l *lab) target(t *testing.T, address string) terminator.Status {
 	return terminator.Status{}
 }
 
-func TestTheWorldChangesAtRunTimeAndSurvivesARestart(t *testing.T) {
+func TestInventoryChangesAtRunTimeAndSurvivesARestart(t *testing.T) {
 	l := newLab(t)
-	stop := l.startWithGreeters(t)
+	stop := l.startWithFakeServers(t)
 	ctx := t.Context()
-	fs, err := l.client.CreateFileSystem(ctx, world.NewFileSystem{Name: "one", Zone: "us-east-1b"})
+	fs, err := l.client.CreateFileSystem(ctx, inventory.NewFileSystem{Name: "one", Zone: "us-east-1b"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	target, err := l.client.CreateMountTarget(ctx, world.NewMountTarget{FileSystemID: fs.ID, Zone: "us-east-1b"})
+	target, err := l.client.CreateMountTarget(ctx, inventory.NewMountTarget{FileSystemID: fs.ID, Zone: "us-east-1b"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.client.PutNode(ctx, Node{Name: "node-1", Address: "10.90.1.11", MAC: "52:54:00:00:00:01", Zone: "us-east-1a"}); err != nil {
+	if err := l.client.PutNode(ctx, inventory.Node{Name: "node-1", Address: "10.90.1.11", MAC: "52:54:00:00:00:01", Zone: "us-east-1a"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.client.UpdateMountTarget(ctx, target.ID, MountTargetChange{State: "error", Mode: terminator.Refuse}); err != nil {
+	if err := l.client.UpdateMountTarget(ctx, target.ID, admin.MountTargetChange{State: "error", Mode: terminator.Refuse}); err != nil {
 		t.Fatal(err)
 	}
-	before, err := l.client.World(ctx)
+	before, err := l.client.Inventory(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	stop()
-	l.startWithGreeters(t)
-	after, err := l.client.World(ctx)
+	l.startWithFakeServers(t)
+	after, err := l.client.Inventory(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(before, after); diff != "" {
-		t.Errorf("world after a restart (-before +after):\n%s", diff)
+		t.Errorf("inventory after a restart (-before +after):\n%s", diff)
 	}
 	if got := l.greeting(t, target.Address, "", fs.ID); !strings.HasPrefix(got, fs.ID) {
 		t.Errorf("greeted by %q: a mode must end with the process", got)
@@ -286,20 +288,20 @@ func TestTheWorldChangesAtRunTimeAndSurvivesARestart(t *testing.T) {
 	if out, err := exec.CommandContext(ctx, "ip", "address", "show", "dev", "lab0").Output(); err != nil || strings.Contains(string(out), target.Address+"/") {
 		t.Errorf("address of a deleted mount target is still there: %v\n%s", err, out)
 	}
-	if _, err := os.Stat(filepath.Join(l.cfg.StateDir, "data", fs.ID)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(l.Path("efs", "data", fs.ID)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("files of a deleted file system: %v", err)
 	}
 }
 
 func TestFaultsAreSetAndClearedAtRunTime(t *testing.T) {
 	l := newLab(t)
-	l.startWithGreeters(t)
+	l.startWithFakeServers(t)
 	ctx := t.Context()
 	if err := l.client.SetFault(ctx, efsapi.Fault{Kind: efsapi.AccessDenied, Operation: efsapi.DescribeFileSystems}); err != nil {
 		t.Fatal(err)
 	}
 	id := l.target(t, "10.90.1.200").ID
-	if err := l.client.UpdateMountTarget(ctx, id, MountTargetChange{Mode: terminator.Refuse, Certificate: terminator.ExpiredCertificate}); err != nil {
+	if err := l.client.UpdateMountTarget(ctx, id, admin.MountTargetChange{Mode: terminator.Refuse, Certificate: terminator.ExpiredCertificate}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.efs().DescribeFileSystems(ctx, nil); err == nil || !strings.Contains(err.Error(), "AccessDeniedException") {
@@ -323,9 +325,9 @@ func TestFaultsAreSetAndClearedAtRunTime(t *testing.T) {
 	}
 }
 
-func TestMetadataAndNamesAreServed(t *testing.T) {
+func TestMetadataAndDNSAreServed(t *testing.T) {
 	l := newLab(t)
-	l.startWithGreeters(t)
+	l.startWithFakeServers(t)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://169.254.169.254/latest/meta-data/mac", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
@@ -335,21 +337,15 @@ func TestMetadataAndNamesAreServed(t *testing.T) {
 		t.Errorf("metadata without a token: %v, %v", answer, err)
 	}
 	question := new(dns.Msg).SetQuestion("elasticfilesystem.us-east-1.amazonaws.com.", dns.TypeA)
-	reply, _, err := (&dns.Client{Timeout: time.Minute}).ExchangeContext(t.Context(), question, l.cfg.DNSAddress)
+	reply, _, err := (&dns.Client{Timeout: time.Minute}).ExchangeContext(t.Context(), question, state.HostPort(53))
 	if err != nil || len(reply.Answer) != 1 {
 		t.Errorf("name of the API: %v, %v", reply, err)
 	}
 }
 
-func TestAnIncompleteConfigurationIsRefused(t *testing.T) {
-	err := Run(t.Context(), Config{StateDir: "x"}, slog.New(slog.NewTextHandler(t.Output(), nil)))
-	if err == nil || !strings.Contains(err.Error(), "lacks") {
-		t.Errorf("got %v", err)
-	}
-	if err := CheckGaneshaRoot(t.TempDir()); err == nil || !strings.Contains(err.Error(), "nfs-ganesha-vfs") {
+func TestRunFailsWithoutGanesha(t *testing.T) {
+	err := Run(t.Context(), state.Lab{Name: "t", Dir: t.TempDir()}, ganesha.Root(t.TempDir()), slog.New(slog.DiscardHandler))
+	if err == nil || !strings.Contains(err.Error(), "nfs-ganesha-vfs") {
 		t.Errorf("got %v, want the packages that are missing", err)
-	}
-	if _, err := LoadConfig(filepath.Join(t.TempDir(), "none.json")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("got %v", err)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth/mountauthtest"
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
 )
 
 // stunnel runs the real one with a client's certificate and returns its port.
@@ -41,7 +41,7 @@ func (l *lab) stunnel(t *testing.T, address string, certificate tls.Certificate)
 		client: append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]}),
 			pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})...),
 		config: fmt.Appendf(nil, "foreground = yes\npid =\n[efs]\nclient = yes\naccept = %s\nconnect = %s:%s\ncert = %s\nCAfile = %s\nverifyChain = yes\n"+
-			"checkHost = %s.efs.us-east-1.amazonaws.com\nTIMEOUTclose = 0\n", local, address, nfsPort, client, l.cfg.CACertFile, shared),
+			"checkHost = %s.efs.us-east-1.amazonaws.com\nTIMEOUTclose = 0\n", local, address, nfsPort, client, CAFile(l.Lab), shared),
 	} {
 		if err := os.WriteFile(file, content, 0o600); err != nil {
 			t.Fatal(err)
@@ -69,11 +69,11 @@ func dialLocal(t *testing.T, address string) net.Conn {
 	return conn
 }
 
-// The kernel must see the denial, and stunnel is what stands between.
+// On a node, stunnel is between the kernel and the stand-in, and must pass on a denial.
 func TestSignaturesAndDenialsPassThroughStunnel(t *testing.T) {
 	l := newLab(t)
-	l.startWithGreeters(t)
-	if err := l.client.UpdateFileSystem(t.Context(), shared, world.FileSystemChange{RequireIAM: new(true)}); err != nil {
+	l.startWithFakeServers(t)
+	if err := l.client.UpdateFileSystem(t.Context(), shared, inventory.FileSystemChange{RequireIAM: new(true)}); err != nil {
 		t.Fatal(err)
 	}
 	signed := l.stunnel(t, "10.90.1.200", mountauthtest.Certificate(t, mountauthtest.Client{FileSystemID: shared, IAM: l.signed()}))
@@ -81,7 +81,7 @@ func TestSignaturesAndDenialsPassThroughStunnel(t *testing.T) {
 	if line, err := bufio.NewReader(dialLocal(t, signed)).ReadString('\n'); err != nil || !strings.HasPrefix(line, shared) {
 		t.Errorf("signed: greeted by %q, %v", line, err)
 	}
-	for range 3 { // each reconnection is answered anew
+	for range 3 { // each connection is answered
 		l.wantDenial(t, dialLocal(t, unsigned))
 	}
 }

@@ -1,13 +1,17 @@
 package state
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 )
 
-// Addresses inside a lab's network namespace. Every lab has the same ones:
-// no namespace sees another.
+// Addresses inside a lab's network namespace. They are the same in every lab, because namespaces are
+// isolated from each other.
 const (
 	Bridge       = "lab0"
 	BridgePrefix = "10.90.0.1/16"
@@ -30,38 +34,31 @@ const (
 	VPCID  = "vpc-0123456789abcdef0"
 )
 
-// Zone is an availability zone with its one subnet.
-type Zone struct {
-	Name     string // as in topology.kubernetes.io/zone
-	ID       string // the same zone in every account
-	SubnetID string
-	CIDR     string
-	network  string // the first three bytes of CIDR
-}
+// HostPort is the address of a port of HostAddress.
+func HostPort(port int) string { return fmt.Sprintf("%s:%d", HostAddress, port) }
 
-// Zones are the lab's, in the order of their subnets.
-func Zones() []Zone {
-	return []Zone{
-		{Name: "us-east-1a", ID: "use1-az1", SubnetID: "subnet-0a000000000000001", CIDR: "10.90.1.0/24", network: "10.90.1"},
-		{Name: "us-east-1b", ID: "use1-az2", SubnetID: "subnet-0b000000000000002", CIDR: "10.90.2.0/24", network: "10.90.2"},
+// Zones are the lab's availability zones.
+func Zones() []inventory.Zone {
+	return []inventory.Zone{
+		{Name: "us-east-1a", ID: "use1-az1", SubnetID: "subnet-0a000000000000001", CIDR: "10.90.1.0/24"},
+		{Name: "us-east-1b", ID: "use1-az2", SubnetID: "subnet-0b000000000000002", CIDR: "10.90.2.0/24"},
 	}
 }
 
 // MaxNodes keeps node addresses below those of the mount targets.
 const MaxNodes = 100
 
-// nodeNameRule is DNS-1123 label, short enough for a host name and a tap.
+// nodeNameRule is a DNS-1123 label that is short enough for a host name and a tap device.
 var nodeNameRule = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,28}[a-z0-9])?$`)
 
 // Node is one virtual machine. Its addresses follow from its index.
 type Node struct {
 	Name  string `json:"name"`
-	Index int    `json:"index"` // 1 … 100, never two alike in one lab
+	Index int    `json:"index"` // 1 to 100, unique in its lab
 	Zone  string `json:"zone"`  // zone name
 }
 
-// NewNode gives the lowest free index to a node; "" as zone takes the zone
-// with the fewest nodes.
+// NewNode makes a node with the lowest free index; zone "" stands for the zone with the fewest nodes.
 func NewNode(nodes []Node, name, zone string) (Node, error) {
 	if !nodeNameRule.MatchString(name) {
 		return Node{}, fmt.Errorf("node name %q: want 1 to 30 of a-z, 0-9 and -, not beginning or ending with -", name)
@@ -70,9 +67,9 @@ func NewNode(nodes []Node, name, zone string) (Node, error) {
 		return Node{}, fmt.Errorf("node %s exists already", name)
 	}
 	if zone == "" {
-		zone = emptiestZone(nodes)
+		zone = smallestZone(nodes)
 	}
-	if _, err := zoneOf(zone); err != nil {
+	if _, err := inventory.FindZone(Zones(), zone); err != nil {
 		return Node{}, fmt.Errorf("node %s: %w", name, err)
 	}
 	for i := 1; i <= MaxNodes; i++ {
@@ -83,42 +80,21 @@ func NewNode(nodes []Node, name, zone string) (Node, error) {
 	return Node{}, fmt.Errorf("node %s: a lab has at most %d nodes", name, MaxNodes)
 }
 
-func emptiestZone(nodes []Node) string {
-	best, fewest := "", MaxNodes+1
-	for _, z := range Zones() {
-		n := 0
-		for _, node := range nodes {
-			if node.Zone == z.Name {
-				n++
-			}
-		}
-		if n < fewest {
-			best, fewest = z.Name, n
-		}
+func smallestZone(nodes []Node) string {
+	count := map[string]int{}
+	for _, n := range nodes {
+		count[n.Zone]++
 	}
-	return best
-}
-
-func zoneOf(name string) (Zone, error) {
-	zones := Zones()
-	i := slices.IndexFunc(zones, func(z Zone) bool { return z.Name == name })
-	if i < 0 {
-		names := make([]string, len(zones))
-		for i, z := range zones {
-			names[i] = z.Name
-		}
-		return Zone{}, fmt.Errorf("no zone %q: want one of %v", name, names)
-	}
-	return zones[i], nil
+	return slices.MinFunc(Zones(), func(a, b inventory.Zone) int { return cmp.Compare(count[a.Name], count[b.Name]) }).Name
 }
 
 // Address is the node's own, in its zone's subnet.
 func (n Node) Address() string {
-	z, err := zoneOf(n.Zone)
+	zone, err := inventory.FindZone(Zones(), n.Zone)
 	if err != nil {
-		return "" // lab.json was edited by hand; qemu's network will say so
+		return "" // lab.json was edited by hand: QEMU fails then
 	}
-	return fmt.Sprintf("%s.%d", z.network, 10+n.Index)
+	return fmt.Sprintf("%s%d", strings.TrimSuffix(zone.CIDR, "0/24"), 10+n.Index)
 }
 
 // PodCIDR is the network of the node's pods.
@@ -127,7 +103,7 @@ func (n Node) PodCIDR() string { return fmt.Sprintf("10.91.%d.0/24", n.Index) }
 // MAC is the hardware address of the node's one interface.
 func (n Node) MAC() string { return fmt.Sprintf("52:54:00:5a:00:%02x", n.Index) }
 
-// Tap is the node's interface on the lab's side.
+// Tap is the node's network interface on the lab's side.
 func (n Node) Tap() string { return fmt.Sprintf("tap%d", n.Index) }
 
 // Part is the name of the node's machine among the lab's processes.

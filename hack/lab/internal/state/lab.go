@@ -1,9 +1,8 @@
-// Package state knows one lab: its name, its folder, its addresses and its
-// settings, which live in the file lab.json and survive a crash or reboot.
+// Package state describes one lab: its name, its folder, its addresses and its settings, which are
+// kept in the file lab.json and survive a crash or reboot.
 package state
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,11 +10,13 @@ import (
 	"regexp"
 	"slices"
 
+	"gnuthought.com/efs-stunnel/hack/lab/internal/jsonfile"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/pki"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/proc"
 )
 
-// root holds one folder for each lab. Root's own place: nodes' disks do not
-// belong into a tmpfs, and a lab outlives the login that made it.
+// root holds one folder for each lab. Nodes' disks do not belong into a tmpfs, and a lab outlives the
+// login session that made it.
 const root = "/var/lib/efs-stunnel-lab"
 
 // nameRule keeps the namespace's name and the socket paths short enough.
@@ -24,10 +25,10 @@ var nameRule = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$`)
 // Lab is one lab on this machine, up or not.
 type Lab struct {
 	Name string
-	Dir  string // holds everything that the lab writes outside the cache
+	Dir  string // of all that the lab writes outside the cache
 }
 
-// New names a lab; it makes nothing.
+// New describes the lab of a name. It makes nothing.
 func New(name string) (Lab, error) {
 	if !nameRule.MatchString(name) {
 		return Lab{}, fmt.Errorf("lab name %q: want 1 to 20 of a-z, 0-9 and -, not beginning or ending with -", name)
@@ -35,7 +36,7 @@ func New(name string) (Lab, error) {
 	return Lab{Name: name, Dir: filepath.Join(root, name)}, nil
 }
 
-// Exists tells whether the lab has a folder, that is, has been up or half up.
+// Exists says whether the lab has a folder: it is up, or its start or removal was interrupted.
 func (l Lab) Exists() bool {
 	_, err := os.Stat(l.Dir)
 	return err == nil
@@ -49,6 +50,9 @@ func (l Lab) Path(elem ...string) string {
 // Parts holds the records of the lab's processes.
 func (l Lab) Parts() proc.Dir { return proc.Dir{Path: l.Path("parts")} }
 
+// PKI is the folder of the lab's certificates.
+func (l Lab) PKI() pki.Dir { return pki.Dir{Path: l.Path("pki")} }
+
 // LogFile is where a part's log goes.
 func (l Lab) LogFile(part string) string { return l.Path("logs", part+".log") }
 
@@ -61,7 +65,7 @@ func (l Lab) StandinSocket() string { return l.Path("standin.sock") }
 // NetNS is the name of the lab's network namespace.
 func (l Lab) NetNS() string { return "efs-lab-" + l.Name }
 
-// NetNSPath is the namespace's file.
+// NetNSPath is the file of the namespace.
 func (l Lab) NetNSPath() string { return "/run/netns/" + l.NetNS() }
 
 // Settings are what a lab is made with. Zero ports are not chosen yet.
@@ -95,26 +99,22 @@ func DefaultSettings() Settings {
 	}
 }
 
-// ErrNotUp says that a lab was never up, or was taken down.
+// ErrNotUp means that a lab was never up, or was taken down.
 var ErrNotUp = errors.New("not up: run `make lab-up`")
 
 // Load reads the settings; ErrNotUp when there are none.
 func (l Lab) Load() (Settings, error) {
-	data, err := os.ReadFile(l.settingsFile())
+	s, err := jsonfile.Read[Settings](l.settingsFile())
 	if errors.Is(err, os.ErrNotExist) {
 		return Settings{}, fmt.Errorf("lab %s is %w", l.Name, ErrNotUp)
 	}
 	if err != nil {
 		return Settings{}, fmt.Errorf("reading settings of lab %s: %w", l.Name, err)
 	}
-	var s Settings
-	if err := json.Unmarshal(data, &s); err != nil {
-		return Settings{}, fmt.Errorf("reading settings of lab %s in %s: %w", l.Name, l.settingsFile(), err)
-	}
 	return s, nil
 }
 
-// LoadOrDefault reads the settings, or gives the default ones to a new lab.
+// LoadOrDefault reads the settings, or returns the default ones for a new lab.
 func (l Lab) LoadOrDefault() (s Settings, isNew bool, err error) {
 	s, err = l.Load()
 	if errors.Is(err, ErrNotUp) {
@@ -125,15 +125,7 @@ func (l Lab) LoadOrDefault() (s Settings, isNew bool, err error) {
 
 // Save writes the settings in one step.
 func (l Lab) Save(s Settings) error {
-	data, err := json.MarshalIndent(s, "", "  ")
-	if err != nil {
-		return fmt.Errorf("encoding settings of lab %s: %w", l.Name, err)
-	}
-	tmp := l.settingsFile() + ".tmp"
-	if err := os.WriteFile(tmp, append(data, '\n'), 0o600); err != nil {
-		return fmt.Errorf("writing settings of lab %s: %w", l.Name, err)
-	}
-	if err := os.Rename(tmp, l.settingsFile()); err != nil {
+	if err := jsonfile.Write(l.settingsFile(), s); err != nil {
 		return fmt.Errorf("writing settings of lab %s: %w", l.Name, err)
 	}
 	return nil
@@ -154,8 +146,8 @@ func (s Settings) Node(name string) (Node, error) {
 	return s.Nodes[i], nil
 }
 
-// SetNodeCount chooses the nodes of a new lab. The nodes of a lab that has
-// some are added and removed one by one.
+// SetNodeCount chooses the nodes of a new lab. Those of an existing lab are added and removed one by
+// one.
 func (s *Settings) SetNodeCount(count int, isNew bool) error {
 	if len(s.Nodes) == count {
 		return nil

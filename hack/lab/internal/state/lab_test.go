@@ -8,10 +8,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestNewRefusesNamesThatDoNotFit(t *testing.T) {
+func TestNewRefusesInvalidNames(t *testing.T) {
 	for _, name := range []string{"", "A", "-a", "a-", "a/b", "..", strings.Repeat("a", 21)} {
 		if _, err := New(name); err == nil {
-			t.Errorf("name %q was taken", name)
+			t.Errorf("name %q was accepted", name)
 		}
 	}
 	for _, name := range []string{"a", "ci-2", strings.Repeat("a", 20)} {
@@ -21,13 +21,13 @@ func TestNewRefusesNamesThatDoNotFit(t *testing.T) {
 	}
 }
 
-func TestSettingsSurviveSaving(t *testing.T) {
+func TestSavedSettingsAreLoaded(t *testing.T) {
 	lab := Lab{Name: "a", Dir: t.TempDir()}
 	if _, err := lab.Load(); !errors.Is(err, ErrNotUp) {
-		t.Errorf("loading a lab that never was: %v, want not up", err)
+		t.Errorf("loading a lab that was never up: %v, want not up", err)
 	}
 	if _, isNew, err := lab.LoadOrDefault(); err != nil || !isNew {
-		t.Errorf("a lab that never was: new %v, %v", isNew, err)
+		t.Errorf("a lab that was never up: new %v, %v", isNew, err)
 	}
 	want := DefaultSettings()
 	want.APIServerPort = 12345
@@ -43,7 +43,7 @@ func TestSettingsSurviveSaving(t *testing.T) {
 	}
 }
 
-func TestNewNodeTakesTheFreeIndexAndTheEmptiestZone(t *testing.T) {
+func TestNewNodeHasAFreeIndexAndTheSmallestZone(t *testing.T) {
 	nodes := DefaultSettings().Nodes
 	n, err := NewNode(nodes, "node-3", "")
 	if err != nil {
@@ -61,12 +61,12 @@ func TestNewNodeTakesTheFreeIndexAndTheEmptiestZone(t *testing.T) {
 	}
 }
 
-func TestNewNodeRefuses(t *testing.T) {
+func TestInvalidNodesAreRefused(t *testing.T) {
 	nodes := DefaultSettings().Nodes
 	for _, tt := range []struct{ name, zone, want string }{
 		{"node-1", "", "exists already"},
 		{"Node", "", "a-z"},
-		{"n", "eu-west-1a", "want one of [us-east-1a us-east-1b]"},
+		{"n", "eu-west-1a", "want one of us-east-1a, us-east-1b"},
 	} {
 		if _, err := NewNode(nodes, tt.name, tt.zone); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s in %q: %v, want %q", tt.name, tt.zone, err, tt.want)
@@ -74,7 +74,7 @@ func TestNewNodeRefuses(t *testing.T) {
 	}
 }
 
-func TestNodeAddressesNeverMeet(t *testing.T) {
+func TestNodeAddressesAreUnique(t *testing.T) {
 	seen := make(map[string]string)
 	for i := 1; i <= MaxNodes; i++ {
 		for _, z := range Zones() {
@@ -87,7 +87,7 @@ func TestNodeAddressesNeverMeet(t *testing.T) {
 	}
 }
 
-func TestNodeCountIsForNewLabsOnly(t *testing.T) {
+func TestNodeCountOfAnExistingLabCannotChange(t *testing.T) {
 	s := DefaultSettings()
 	s.APIServerPort = 12345 // chosen by a flag before anything exists
 	if err := s.SetNodeCount(3, true); err != nil || len(s.Nodes) != 3 {

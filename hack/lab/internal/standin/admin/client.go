@@ -6,16 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/efsapi"
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 )
 
-// Client talks to a running stand-in.
+// Client sends requests to a running stand-in.
 type Client struct {
 	socket string
 	http   *http.Client
@@ -30,134 +29,113 @@ func NewClient(socket string) *Client {
 }
 
 // Ready is nil once every mount target listens and every NFS server answers.
-func (c *Client) Ready(ctx context.Context) error {
-	return c.call(ctx, http.MethodGet, "/ready", nil, nil)
+func (c *Client) Ready(ctx context.Context) error { return c.do(ctx, http.MethodGet, "/ready", none{}) }
+
+// Inventory is all resources.
+func (c *Client) Inventory(ctx context.Context) (inventory.Snapshot, error) {
+	return call[inventory.Snapshot](ctx, c, http.MethodGet, "/inventory", none{})
 }
 
-// World is everything that exists.
-func (c *Client) World(ctx context.Context) (world.World, error) {
-	var w world.World
-	err := c.call(ctx, http.MethodGet, "/world", nil, &w)
-	return w, err
-}
-
-// Status tells what the stand-in is doing.
+// Status reports what the stand-in is doing.
 func (c *Client) Status(ctx context.Context) (Status, error) {
-	var s Status
-	err := c.call(ctx, http.MethodGet, "/status", nil, &s)
-	return s, err
+	return call[Status](ctx, c, http.MethodGet, "/status", none{})
 }
 
-// CreateFileSystem adds a file system; it is served when this returns.
-func (c *Client) CreateFileSystem(ctx context.Context, r world.NewFileSystem) (world.FileSystem, error) {
-	var fs world.FileSystem
-	err := c.call(ctx, http.MethodPost, "/file-systems", r, &fs)
-	return fs, err
+// CreateFileSystem adds a file system. It is served when this returns.
+func (c *Client) CreateFileSystem(ctx context.Context, r inventory.NewFileSystem) (inventory.FileSystem, error) {
+	return call[inventory.FileSystem](ctx, c, http.MethodPost, "/file-systems", r)
 }
 
 // UpdateFileSystem changes a file system.
-func (c *Client) UpdateFileSystem(ctx context.Context, id string, change world.FileSystemChange) error {
-	return c.call(ctx, http.MethodPatch, "/file-systems/"+url.PathEscape(id), change, nil)
+func (c *Client) UpdateFileSystem(ctx context.Context, id string, change inventory.FileSystemChange) error {
+	return c.do(ctx, http.MethodPatch, "/file-systems/"+id, change)
 }
 
-// DeleteFileSystem removes a file system and its files; cascade removes its
-// mount targets too.
+// DeleteFileSystem removes a file system and its files. Cascade removes its mount targets, too.
 func (c *Client) DeleteFileSystem(ctx context.Context, id string, cascade bool) error {
-	return c.call(ctx, http.MethodDelete, fmt.Sprintf("/file-systems/%s?cascade=%t", url.PathEscape(id), cascade), nil, nil)
+	return c.do(ctx, http.MethodDelete, "/file-systems/"+id, deletion{cascade})
 }
 
-// CreateMountTarget gives a file system an address; it serves when this returns.
-func (c *Client) CreateMountTarget(ctx context.Context, r world.NewMountTarget) (world.MountTarget, error) {
-	var t world.MountTarget
-	err := c.call(ctx, http.MethodPost, "/mount-targets", r, &t)
-	return t, err
+// CreateMountTarget gives a file system an address. It is served when this returns.
+func (c *Client) CreateMountTarget(ctx context.Context, r inventory.NewMountTarget) (inventory.MountTarget, error) {
+	return call[inventory.MountTarget](ctx, c, http.MethodPost, "/mount-targets", r)
 }
 
 // UpdateMountTarget changes a mount target.
 func (c *Client) UpdateMountTarget(ctx context.Context, id string, change MountTargetChange) error {
-	return c.call(ctx, http.MethodPatch, "/mount-targets/"+url.PathEscape(id), change, nil)
+	return c.do(ctx, http.MethodPatch, "/mount-targets/"+id, change)
 }
 
 // DeleteMountTarget removes a mount target and its address.
 func (c *Client) DeleteMountTarget(ctx context.Context, id string) error {
-	return c.call(ctx, http.MethodDelete, "/mount-targets/"+url.PathEscape(id), nil, nil)
+	return c.do(ctx, http.MethodDelete, "/mount-targets/"+id, none{})
 }
 
-// CreateAccessPoint adds an access point; it is served when this returns.
-func (c *Client) CreateAccessPoint(ctx context.Context, r world.NewAccessPoint) (world.AccessPoint, error) {
-	var p world.AccessPoint
-	err := c.call(ctx, http.MethodPost, "/access-points", r, &p)
-	return p, err
+// CreateAccessPoint adds an access point. It is served when this returns.
+func (c *Client) CreateAccessPoint(ctx context.Context, r inventory.NewAccessPoint) (inventory.AccessPoint, error) {
+	return call[inventory.AccessPoint](ctx, c, http.MethodPost, "/access-points", r)
 }
 
-// UpdateAccessPoint changes an access point.
-func (c *Client) UpdateAccessPoint(ctx context.Context, id string, change AccessPointChange) error {
-	return c.call(ctx, http.MethodPatch, "/access-points/"+url.PathEscape(id), change, nil)
+// SetAccessPointState changes an access point's life-cycle state.
+func (c *Client) SetAccessPointState(ctx context.Context, id string, state inventory.State) error {
+	return c.do(ctx, http.MethodPatch, "/access-points/"+id, state)
 }
 
-// DeleteAccessPoint removes an access point; its files stay.
+// DeleteAccessPoint removes an access point. Its files stay.
 func (c *Client) DeleteAccessPoint(ctx context.Context, id string) error {
-	return c.call(ctx, http.MethodDelete, "/access-points/"+url.PathEscape(id), nil, nil)
+	return c.do(ctx, http.MethodDelete, "/access-points/"+id, none{})
 }
 
-// PutNode adds or replaces a node, whose requests for metadata are answered then.
-func (c *Client) PutNode(ctx context.Context, n world.Node) error {
-	return c.call(ctx, http.MethodPut, "/nodes/"+url.PathEscape(n.Name), n, nil)
+// PutNode adds or replaces a node. From then on its requests for metadata are answered.
+func (c *Client) PutNode(ctx context.Context, n inventory.Node) error {
+	return c.do(ctx, http.MethodPut, "/nodes/"+n.Name, n)
 }
 
-// DeleteNode forgets a node; one that is not known is fine.
+// DeleteNode removes a node. Removing one that does not exist is no error.
 func (c *Client) DeleteNode(ctx context.Context, name string) error {
-	return c.call(ctx, http.MethodDelete, "/nodes/"+url.PathEscape(name), nil, nil)
+	return c.do(ctx, http.MethodDelete, "/nodes/"+name, none{})
 }
 
-// SetFault makes the API misbehave.
+// SetFault makes the API fail.
 func (c *Client) SetFault(ctx context.Context, f efsapi.Fault) error {
-	return c.call(ctx, http.MethodPut, "/faults", f, nil)
+	return c.do(ctx, http.MethodPut, "/faults", f)
 }
 
-// ClearFaults ends the API's faults and brings all mount targets back to mode
-// ok with good certificates.
+// ClearFaults ends the API's faults, and sets all mount targets to mode ok with valid certificates.
 func (c *Client) ClearFaults(ctx context.Context) error {
-	return c.call(ctx, http.MethodDelete, "/faults", nil, nil)
+	return c.do(ctx, http.MethodDelete, "/faults", none{})
 }
 
-func (c *Client) call(ctx context.Context, method, path string, in, out any) error {
-	var content io.Reader = http.NoBody
-	if in != nil {
-		encoded, err := json.Marshal(in)
-		if err != nil {
-			return fmt.Errorf("asking the EFS stand-in: %w", err)
-		}
-		content = bytes.NewReader(encoded)
-	}
-	r, err := http.NewRequestWithContext(ctx, method, "http://standin"+path, content)
-	if err != nil {
-		return fmt.Errorf("asking the EFS stand-in: %w", err)
-	}
-	answer, err := c.http.Do(r)
-	if err != nil {
-		return fmt.Errorf("asking the EFS stand-in at %s, is the lab up?: %w", c.socket, err)
-	}
-	defer answer.Body.Close()
-	if err := read(answer, out); err != nil {
-		return fmt.Errorf("EFS stand-in: %w", err)
-	}
-	return nil
+func (c *Client) do(ctx context.Context, method, path string, in any) error {
+	_, err := call[none](ctx, c, method, path, in)
+	return err
 }
 
-func read(answer *http.Response, out any) error {
-	if answer.StatusCode != http.StatusOK {
+func call[Out any](ctx context.Context, c *Client, method, path string, in any) (Out, error) {
+	var out Out
+	body, err := json.Marshal(in)
+	if err != nil {
+		return out, fmt.Errorf("encoding a request to the EFS stand-in: %w", err)
+	}
+	r, err := http.NewRequestWithContext(ctx, method, (&url.URL{Scheme: "http", Host: "standin", Path: path}).String(), bytes.NewReader(body))
+	if err != nil {
+		return out, fmt.Errorf("making a request to the EFS stand-in: %w", err)
+	}
+	response, err := c.http.Do(r)
+	if err != nil {
+		return out, fmt.Errorf("calling the EFS stand-in at %s, is the lab up?: %w", c.socket, err)
+	}
+	defer response.Body.Close()
+	decoder := json.NewDecoder(response.Body)
+	if response.StatusCode != http.StatusOK {
 		var f failure
-		if err := json.NewDecoder(answer.Body).Decode(&f); err != nil {
-			return fmt.Errorf("answered %s", answer.Status)
+		if err := decoder.Decode(&f); err != nil {
+			return out, fmt.Errorf("EFS stand-in responded %s", response.Status)
 		}
-		return errors.New(f.Error)
+		return out, fmt.Errorf("EFS stand-in: %w", errors.New(f.Error))
 	}
-	if out == nil {
-		return nil
+	if err := decoder.Decode(&out); err != nil {
+		return out, fmt.Errorf("decoding the EFS stand-in's response: %w", err)
 	}
-	if err := json.NewDecoder(answer.Body).Decode(out); err != nil {
-		return fmt.Errorf("reading its answer: %w", err)
-	}
-	return nil
+	return out, nil
 }

@@ -1,9 +1,10 @@
-// Package admin is how a running stand-in is looked at and changed: HTTP and
-// JSON over a unix socket, which also works from outside its network namespace.
+// Package admin reads and changes a running stand-in: HTTP and JSON over a unix socket, which also
+// works from outside its network namespace.
 package admin
 
 import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/efsapi"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/terminator"
 )
 
@@ -16,17 +17,15 @@ type Status struct {
 
 // MountTargetChange sets what is not "".
 type MountTargetChange struct {
-	State       string                     `json:"state,omitempty"`       // what the API says; survives a restart
+	State       inventory.State            `json:"state,omitempty"`       // what the API reports; survives a restart
 	Mode        terminator.Mode            `json:"mode,omitempty"`        // until cleared or restarted
 	Certificate terminator.CertificateKind `json:"certificate,omitempty"` // until cleared or restarted
 }
 
-// AccessPointChange sets what is not "".
-type AccessPointChange struct {
-	State string `json:"state,omitempty"`
-}
+// none is an empty request or response.
+type none struct{}
 
-// failure is the body of an answer that is not a success.
+// failure is the body of a response that is not a success.
 type failure struct {
 	Error string `json:"error"`
 }

@@ -3,203 +3,129 @@ package admin
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/efsapi"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/terminator"
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
 )
 
 // Options are what a server needs.
 type Options struct {
-	World    *world.Store
-	Faults   *efsapi.Faults
-	Counters *efsapi.Counters
-	Targets  *terminator.Set
-	// Reconcile makes addresses, mount targets and NFS servers those of the world.
+	Inventory *inventory.Store
+	Faults    *efsapi.Faults
+	Counters  *efsapi.Counters
+	Targets   *terminator.Set
+	// Reconcile brings addresses, mount targets and NFS servers in line with the inventory.
 	Reconcile func(context.Context) error
-	// Ready tells what is missing until everything serves.
+	// Ready returns what is missing until everything serves.
 	Ready func(context.Context) error
-	// RemoveData deletes the files of a file system that is gone.
+	// RemoveData deletes the files of a file system that no longer exists.
 	RemoveData func(fileSystemID string) error
 }
 
-type server struct{ Options }
+// server serves the admin API.
+type server struct {
+	Options
+	mux *http.ServeMux
+}
 
 // NewHandler makes the server's side.
 func NewHandler(o Options) http.Handler {
-	s := &server{o}
-	mux := http.NewServeMux()
-	handle := func(pattern string, fn func(*http.Request) (any, error)) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			answer, err := fn(r)
-			reply(w, answer, err)
-		})
-	}
-	handle("GET /ready", func(r *http.Request) (any, error) { return nil, s.Ready(r.Context()) })
-	handle("GET /world", func(*http.Request) (any, error) { return s.World.Snapshot(), nil })
-	handle("GET /status", s.status)
-	handle("POST /file-systems", s.createFileSystem)
-	handle("PATCH /file-systems/{id}", s.updateFileSystem)
-	handle("DELETE /file-systems/{id}", s.deleteFileSystem)
-	handle("POST /mount-targets", s.createMountTarget)
-	handle("PATCH /mount-targets/{id}", s.updateMountTarget)
-	handle("DELETE /mount-targets/{id}", s.deleteMountTarget)
-	handle("POST /access-points", s.createAccessPoint)
-	handle("PATCH /access-points/{id}", s.updateAccessPoint)
-	handle("DELETE /access-points/{id}", s.deleteAccessPoint)
-	handle("PUT /nodes/{id}", s.putNode)
-	handle("DELETE /nodes/{id}", s.deleteNode)
-	handle("PUT /faults", s.setFault)
-	handle("DELETE /faults", s.clearFaults)
-	return mux
+	s := &server{o, http.NewServeMux()}
+	handle(s, "GET /ready", func(ctx context.Context, _ string, _ none) (any, error) { return nil, o.Ready(ctx) })
+	handle(s, "GET /inventory", func(context.Context, string, none) (any, error) { return o.Inventory.Snapshot(), nil })
+	handle(s, "GET /status", func(context.Context, string, none) (any, error) {
+		return Status{Faults: o.Faults.List(), Calls: o.Counters.Snapshot(), MountTargets: o.Targets.Status()}, nil
+	})
+	handleCreate(s, "POST /file-systems", o.Inventory.CreateFileSystem)
+	handleChange(s, "PATCH /file-systems/{id}", o.Inventory.UpdateFileSystem)
+	handle(s, "DELETE /file-systems/{id}", s.deleteFileSystem)
+	handleCreate(s, "POST /mount-targets", o.Inventory.CreateMountTarget)
+	handle(s, "PATCH /mount-targets/{id}", s.updateMountTarget)
+	handleChange(s, "DELETE /mount-targets/{id}", func(id string, _ none) error { return o.Inventory.DeleteMountTarget(id) })
+	handleCreate(s, "POST /access-points", o.Inventory.CreateAccessPoint)
+	handleChange(s, "PATCH /access-points/{id}", o.Inventory.SetAccessPointState)
+	handleChange(s, "DELETE /access-points/{id}", func(id string, _ none) error { return o.Inventory.DeleteAccessPoint(id) })
+	handle(s, "PUT /nodes/{id}", func(_ context.Context, _ string, n inventory.Node) (any, error) { return nil, o.Inventory.PutNode(n) })
+	handle(s, "DELETE /nodes/{id}", func(_ context.Context, id string, _ none) (any, error) { return nil, o.Inventory.DeleteNode(id) })
+	handle(s, "PUT /faults", func(_ context.Context, _ string, f efsapi.Fault) (any, error) { return nil, o.Faults.Set(f) })
+	handle(s, "DELETE /faults", s.clearFaults)
+	return s.mux
 }
 
-func (s *server) status(*http.Request) (any, error) {
-	return Status{Faults: s.Faults.List(), Calls: s.Counters.Snapshot(), MountTargets: s.Targets.Status()}, nil
-}
-
-func (s *server) createFileSystem(r *http.Request) (any, error) {
-	return changed(s, r, s.World.CreateFileSystem)
-}
-
-func (s *server) createMountTarget(r *http.Request) (any, error) {
-	return changed(s, r, s.World.CreateMountTarget)
-}
-
-func (s *server) createAccessPoint(r *http.Request) (any, error) {
-	return changed(s, r, s.World.CreateAccessPoint)
-}
-
-// changed changes the world as the body of the request asks, and waits until
-// the change has taken effect.
-func changed[In, Out any](s *server, r *http.Request, change func(In) (Out, error)) (any, error) {
-	in, err := body[In](r)
-	if err != nil {
-		return nil, err
-	}
-	out, err := change(in)
-	if err != nil {
-		return nil, err
-	}
-	return out, s.Reconcile(r.Context())
-}
-
-func (s *server) updateFileSystem(r *http.Request) (any, error) {
-	return changed(s, r, func(c world.FileSystemChange) (any, error) {
-		return nil, s.World.UpdateFileSystem(r.PathValue("id"), c)
+// handleCreate adds a resource, and responds once it is served.
+func handleCreate[In, Out any](s *server, pattern string, create func(In) (Out, error)) {
+	handle(s, pattern, func(ctx context.Context, _ string, in In) (any, error) {
+		out, err := create(in)
+		if err != nil {
+			return nil, err
+		}
+		return out, s.Reconcile(ctx)
 	})
 }
 
-func (s *server) deleteFileSystem(r *http.Request) (any, error) {
-	id := r.PathValue("id")
-	if err := s.World.DeleteFileSystem(id, r.URL.Query().Get("cascade") == "true"); err != nil {
+// handleChange changes or deletes a resource, and responds once that has taken effect.
+func handleChange[In any](s *server, pattern string, change func(id string, in In) error) {
+	handle(s, pattern, func(ctx context.Context, id string, in In) (any, error) {
+		if err := change(id, in); err != nil {
+			return nil, err
+		}
+		return nil, s.Reconcile(ctx)
+	})
+}
+
+// handle responds to requests with what fn returns for the id in their path and their body.
+func handle[In any](s *server, pattern string, fn func(ctx context.Context, id string, in In) (any, error)) {
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		var in In
+		var response any
+		decoder := json.NewDecoder(r.Body)
+		decoder.DisallowUnknownFields()
+		err := decoder.Decode(&in)
+		if err == nil {
+			response, err = fn(r.Context(), r.PathValue("id"), in)
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if err != nil {
+			w.WriteHeader(http.StatusInternalServerError)
+			response = failure{err.Error()}
+		}
+		// A client that is gone has no use for the error.
+		_ = json.NewEncoder(w).Encode(response)
+	})
+}
+
+// deletion is the body of a request to delete a file system.
+type deletion struct {
+	Cascade bool `json:"cascade"`
+}
+
+func (s *server) deleteFileSystem(ctx context.Context, id string, d deletion) (any, error) {
+	if err := s.Inventory.DeleteFileSystem(id, d.Cascade); err != nil {
 		return nil, err
 	}
-	if err := s.Reconcile(r.Context()); err != nil {
+	if err := s.Reconcile(ctx); err != nil {
 		return nil, err
 	}
 	return nil, s.RemoveData(id)
 }
 
-func (s *server) updateMountTarget(r *http.Request) (any, error) {
-	c, err := body[MountTargetChange](r)
-	if err != nil {
-		return nil, err
+func (s *server) clearFaults(ctx context.Context, _ string, _ none) (any, error) {
+	s.Faults.Clear()
+	return nil, s.Targets.Clear(ctx)
+}
+
+func (s *server) updateMountTarget(ctx context.Context, id string, c MountTargetChange) (any, error) {
+	target, err := s.Targets.Get(id)
+	if err == nil && c.State != "" {
+		err = s.Inventory.SetMountTargetState(id, c.State)
 	}
-	target, err := s.Targets.Get(r.PathValue("id"))
-	if err != nil {
-		return nil, err
-	}
-	if c.State != "" {
-		err = s.World.SetMountTargetState(target.ID, world.State(c.State))
-	}
-	if c.Certificate != "" && err == nil {
+	if err == nil && c.Certificate != "" {
 		err = target.SetCertificate(c.Certificate)
 	}
-	if c.Mode != "" && err == nil {
-		err = target.SetMode(r.Context(), c.Mode)
+	if err == nil && c.Mode != "" {
+		err = target.SetMode(ctx, c.Mode)
 	}
 	return nil, err
-}
-
-func (s *server) deleteMountTarget(r *http.Request) (any, error) {
-	if err := s.World.DeleteMountTarget(r.PathValue("id")); err != nil {
-		return nil, err
-	}
-	return nil, s.Reconcile(r.Context())
-}
-
-func (s *server) updateAccessPoint(r *http.Request) (any, error) {
-	return changed(s, r, func(c AccessPointChange) (any, error) {
-		return nil, s.World.SetAccessPointState(r.PathValue("id"), world.State(c.State))
-	})
-}
-
-func (s *server) deleteAccessPoint(r *http.Request) (any, error) {
-	if err := s.World.DeleteAccessPoint(r.PathValue("id")); err != nil {
-		return nil, err
-	}
-	return nil, s.Reconcile(r.Context())
-}
-
-func (s *server) putNode(r *http.Request) (any, error) {
-	n, err := body[world.Node](r)
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.World.PutNode(n)
-}
-
-func (s *server) deleteNode(r *http.Request) (any, error) {
-	return nil, s.World.DeleteNode(r.PathValue("id"))
-}
-
-func (s *server) setFault(r *http.Request) (any, error) {
-	f, err := body[efsapi.Fault](r)
-	if err != nil {
-		return nil, err
-	}
-	return nil, s.Faults.Set(f)
-}
-
-func (s *server) clearFaults(r *http.Request) (any, error) {
-	s.Faults.Clear()
-	return nil, s.Targets.Clear(r.Context())
-}
-
-var errBody = errors.New("bad request body")
-
-func body[T any](r *http.Request) (T, error) {
-	var v T
-	decoder := json.NewDecoder(r.Body)
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&v); err != nil {
-		return v, fmt.Errorf("%w: %w", errBody, err)
-	}
-	return v, nil
-}
-
-func reply(w http.ResponseWriter, answer any, err error) {
-	w.Header().Set("Content-Type", "application/json")
-	if err != nil {
-		w.WriteHeader(statusOf(err))
-		answer = failure{err.Error()}
-	}
-	// A client that went away has no use for the error.
-	_ = json.NewEncoder(w).Encode(answer)
-}
-
-func statusOf(err error) int {
-	switch {
-	case errors.Is(err, world.ErrNotFound), errors.Is(err, terminator.ErrUnknown):
-		return http.StatusNotFound
-	case errors.Is(err, world.ErrConflict):
-		return http.StatusConflict
-	case errors.Is(err, world.ErrInvalid), errors.Is(err, efsapi.ErrFault), errors.Is(err, terminator.ErrInvalid), errors.Is(err, errBody):
-		return http.StatusBadRequest
-	}
-	return http.StatusServiceUnavailable
 }

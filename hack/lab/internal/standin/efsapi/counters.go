@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Counters count calls by operation and result: "OK", "Hung" or an error
-// code. The zero value is ready; safe for concurrent use.
+// Counters count calls by operation and result: "OK", "Hung" or an error code. The zero value is
+// ready for use; safe for concurrent use.
 type Counters struct {
 	mu    sync.Mutex
 	calls map[string]map[string]int // guarded by mu

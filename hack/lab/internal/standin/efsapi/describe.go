@@ -1,86 +1,56 @@
 package efsapi
 
-import (
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
-)
+import "gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 
 func (s *Server) describeFileSystems(c call) (any, *apiError) {
-	q := c.URL.Query()
-	id, token, marker := q.Get("FileSystemId"), q.Get("CreationToken"), q.Get("Marker")
-	size, err := c.size("MaxItems", largestPage, largestPage)
-	if err != nil {
-		return nil, err
-	}
-	found := map[string]world.FileSystem{}
-	for _, fs := range c.world.FileSystems {
-		if (id == "" || fs.ID == id) && (token == "" || fs.CreationToken == token) && !c.empty {
+	id, token := c.param("FileSystemId"), c.param("CreationToken")
+	found := map[string]inventory.FileSystem{}
+	for _, fs := range c.inventory.FileSystems {
+		if (id == "" || fs.ID == id) && (token == "" || fs.CreationToken == token) {
 			found[fs.ID] = fs
 		}
 	}
 	if id != "" && len(found) == 0 && !c.empty {
 		return nil, fileSystemNotFound(id)
 	}
-	ids, next, err := page(ranked(found), marker, size)
-	if err != nil {
-		return nil, err
-	}
-	answer := fileSystemList{FileSystems: []fileSystem{}, Marker: marker, NextMarker: next}
-	for _, id := range ids {
-		answer.FileSystems = append(answer.FileSystems, s.fileSystem(c.world, found[id]))
-	}
-	return answer, nil
+	list, next, err := page(c, found, paging{"Marker", "MaxItems", 100, 100}, func(fs inventory.FileSystem) fileSystem { return s.fileSystem(c.inventory, fs) })
+	return fileSystemList{FileSystems: list, Marker: c.param("Marker"), NextMarker: next}, err
 }
 
 func (s *Server) describeMountTargets(c call) (any, *apiError) {
-	size, err := c.size("MaxItems", mountTargetPage, largestPage)
-	if err != nil {
-		return nil, err
-	}
 	found, err := mountTargets(c)
 	if err != nil {
 		return nil, err
 	}
-	if c.empty {
-		clear(found)
-	}
-	marker := c.URL.Query().Get("Marker")
-	ids, next, err := page(ranked(found), marker, size)
-	if err != nil {
-		return nil, err
-	}
-	answer := mountTargetList{MountTargets: []mountTarget{}, Marker: marker, NextMarker: next}
-	for _, id := range ids {
-		answer.MountTargets = append(answer.MountTargets, s.mountTarget(found[id]))
-	}
-	return answer, nil
+	list, next, err := page(c, found, paging{"Marker", "MaxItems", 10, 100}, s.mountTarget)
+	return mountTargetList{MountTargets: list, Marker: c.param("Marker"), NextMarker: next}, err
 }
 
-// mountTargets finds those that the one required parameter asks for.
-func mountTargets(c call) (map[string]world.MountTarget, *apiError) {
-	q := c.URL.Query()
-	fileSystem, target, point := q.Get("FileSystemId"), q.Get("MountTargetId"), q.Get("AccessPointId")
+// mountTargets finds the mount targets that the one required parameter selects.
+func mountTargets(c call) (map[string]inventory.MountTarget, *apiError) {
+	fileSystem, target, point := c.param("FileSystemId"), c.param("MountTargetId"), c.param("AccessPointId")
 	if given(fileSystem, target, point) != 1 {
 		return nil, badRequest("You must specify exactly one of FileSystemId, MountTargetId and AccessPointId.")
 	}
 	if target != "" {
-		t, ok := c.world.MountTargets[target]
+		t, ok := c.inventory.MountTargets[target]
 		if !ok {
 			return nil, mountTargetNotFound(target)
 		}
-		return map[string]world.MountTarget{target: t}, nil
+		return map[string]inventory.MountTarget{target: t}, nil
 	}
 	if point != "" {
-		p, ok := c.world.AccessPoints[point]
+		p, ok := c.inventory.AccessPoints[point]
 		if !ok {
 			return nil, accessPointNotFound(point)
 		}
 		fileSystem = p.FileSystemID
 	}
-	if _, ok := c.world.FileSystems[fileSystem]; !ok {
+	if _, ok := c.inventory.FileSystems[fileSystem]; !ok {
 		return nil, fileSystemNotFound(fileSystem)
 	}
-	found := map[string]world.MountTarget{}
-	for _, t := range c.world.MountTargetsOf(fileSystem) {
+	found := map[string]inventory.MountTarget{}
+	for _, t := range c.inventory.MountTargetsOf(fileSystem) {
 		found[t.ID] = t
 	}
 	return found, nil
@@ -97,34 +67,22 @@ func given(parameters ...string) int {
 }
 
 func (s *Server) describeAccessPoints(c call) (any, *apiError) {
-	q := c.URL.Query()
-	fileSystem, id := q.Get("FileSystemId"), q.Get("AccessPointId")
-	size, err := c.size("MaxResults", largestPage, largestResults)
-	if err != nil {
-		return nil, err
-	}
+	fileSystem, id := c.param("FileSystemId"), c.param("AccessPointId")
 	if given(fileSystem, id) == 2 {
 		return nil, badRequest("You can specify only one of FileSystemId and AccessPointId.")
 	}
-	if _, ok := c.world.FileSystems[fileSystem]; fileSystem != "" && !ok {
+	if _, ok := c.inventory.FileSystems[fileSystem]; fileSystem != "" && !ok {
 		return nil, fileSystemNotFound(fileSystem)
 	}
-	if _, ok := c.world.AccessPoints[id]; id != "" && !ok {
+	if _, ok := c.inventory.AccessPoints[id]; id != "" && !ok {
 		return nil, accessPointNotFound(id)
 	}
-	found := map[string]world.AccessPoint{}
-	for _, p := range c.world.AccessPoints {
-		if (fileSystem == "" || p.FileSystemID == fileSystem) && (id == "" || p.ID == id) && !c.empty {
+	found := map[string]inventory.AccessPoint{}
+	for _, p := range c.inventory.AccessPoints {
+		if (fileSystem == "" || p.FileSystemID == fileSystem) && (id == "" || p.ID == id) {
 			found[p.ID] = p
 		}
 	}
-	ids, next, err := page(ranked(found), q.Get("NextToken"), size)
-	if err != nil {
-		return nil, err
-	}
-	answer := accessPointList{AccessPoints: []accessPoint{}, NextToken: next}
-	for _, id := range ids {
-		answer.AccessPoints = append(answer.AccessPoints, s.accessPoint(found[id]))
-	}
-	return answer, nil
+	list, next, err := page(c, found, paging{"NextToken", "MaxResults", 100, 1000}, s.accessPoint)
+	return accessPointList{AccessPoints: list, NextToken: next}, err
 }

@@ -1,17 +1,17 @@
 package efsapi
 
 import (
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/oneof"
 )
 
-// Kind is a way in which the API misbehaves.
+// Kind is a way in which the API fails.
 type Kind string
 
-// The ways in which the API can misbehave.
+// The ways in which the API can fail.
 const (
 	Throttle     Kind = "throttle"      // ThrottlingException
 	ServerError  Kind = "server-error"  // HTTP 500
@@ -21,13 +21,10 @@ const (
 	PageSize     Kind = "page-size"     // at most Size entries per page
 )
 
-// Kinds lists all ways in which the API can misbehave.
+// Kinds lists all ways in which the API can fail.
 func Kinds() []Kind { return []Kind{Throttle, ServerError, AccessDenied, Empty, Hang, PageSize} }
 
-// ErrFault is wrapped by refusals of faults that make no sense.
-var ErrFault = errors.New("invalid fault")
-
-// Fault is one way to misbehave. Without Next and Rate it concerns every call.
+// Fault is one way to fail. Without Next and Rate it applies to every call.
 type Fault struct {
 	Kind      Kind    `json:"kind"`
 	Operation string  `json:"operation,omitempty"` // "" = all
@@ -37,66 +34,59 @@ type Fault struct {
 }
 
 func (f Fault) check() error {
+	if err := oneof.Check("kind", f.Kind, Kinds()); err != nil {
+		return err
+	}
 	switch {
-	case !slices.Contains(Kinds(), f.Kind):
-		return fmt.Errorf("kind %q: want one of %s: %w", f.Kind, join(Kinds()), ErrFault)
 	case f.Operation != "" && !slices.Contains(Operations(), f.Operation):
-		return fmt.Errorf("operation %q: want one of %s: %w", f.Operation, join(Operations()), ErrFault)
+		return oneof.Check("operation", f.Operation, Operations())
 	case f.Kind == PageSize && f.Size < 1:
-		return fmt.Errorf("page size %d: want at least 1: %w", f.Size, ErrFault)
+		return fmt.Errorf("page size %d: want at least 1", f.Size)
 	case f.Kind != PageSize && f.Size != 0:
-		return fmt.Errorf("size %d: only %s has a size: %w", f.Size, PageSize, ErrFault)
+		return fmt.Errorf("size %d: only %s has a size", f.Size, PageSize)
 	case f.Kind == PageSize && (f.Next != 0 || f.Rate != 0):
-		return fmt.Errorf("%s: it holds until cleared, without next or rate: %w", f.Kind, ErrFault)
+		return fmt.Errorf("%s: takes no next or rate, it applies until cleared", f.Kind)
 	case f.Next < 0:
-		return fmt.Errorf("next %d: want at least 1: %w", f.Next, ErrFault)
+		return fmt.Errorf("next %d: want at least 1", f.Next)
 	case f.Rate < 0 || f.Rate > 1:
-		return fmt.Errorf("rate %g: want a fraction from 0 to 1: %w", f.Rate, ErrFault)
+		return fmt.Errorf("rate %g: want a fraction from 0 to 1", f.Rate)
 	case f.Next > 0 && f.Rate > 0:
-		return fmt.Errorf("next %d and rate %g: want one of them: %w", f.Next, f.Rate, ErrFault)
+		return fmt.Errorf("next %d and rate %g: want one of them", f.Next, f.Rate)
 	}
 	return nil
 }
 
-func join[S ~string](list []S) string {
-	names := make([]string, len(list))
-	for i, name := range list {
-		names[i] = string(name)
-	}
-	return strings.Join(names, ", ")
-}
-
-// Faults are those in force. The zero value has none; safe for concurrent use.
+// Faults are the active faults. The zero value has none; safe for concurrent use.
 type Faults struct {
 	mu   sync.Mutex
-	list []*armed // guarded by mu
+	list []*active // guarded by mu
 }
 
-type armed struct {
+type active struct {
 	Fault
-	debt float64 // of Rate: a call is hit each time it reaches 1
+	sum float64 // of Rate over the calls: each time it reaches 1, a call fails
 }
 
-// Set puts a fault in force, in place of one of the same kind and operation.
+// Set activates a fault, in place of one of the same kind and operation.
 func (f *Faults) Set(fault Fault) error {
 	if err := fault.check(); err != nil {
 		return err
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.list = slices.DeleteFunc(f.list, func(a *armed) bool { return a.Kind == fault.Kind && a.Operation == fault.Operation })
-	f.list = append(f.list, &armed{Fault: fault})
+	f.list = slices.DeleteFunc(f.list, func(a *active) bool { return a.Kind == fault.Kind && a.Operation == fault.Operation })
+	f.list = append(f.list, &active{Fault: fault})
 	return nil
 }
 
-// Clear ends all faults. Calls that hang go on hanging.
+// Clear ends all faults. Calls that hang already continue to hang.
 func (f *Faults) Clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.list = nil
 }
 
-// List shows the faults in force, with what is left of their counts.
+// List returns the active faults, with what is left of their counts.
 func (f *Faults) List() []Fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -109,11 +99,11 @@ func (f *Faults) List() []Fault {
 
 // effect is what happens to one call.
 type effect struct {
-	kind     Kind // "" = it is answered well
+	kind     Kind // "" = it is answered correctly
 	pageSize int  // 0 = the API's own
 }
 
-// next decides about one call and counts it. The first fault that hits wins.
+// next decides about one call and counts it. The first fault that applies wins.
 func (f *Faults) next(operation string) effect {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,34 +116,32 @@ func (f *Faults) next(operation string) effect {
 			e.pageSize = a.Size
 			continue
 		}
-		if e.kind == "" && a.hits() {
+		if e.kind == "" && a.applies() {
 			e.kind = a.Kind
 		}
 	}
-	f.list = slices.DeleteFunc(f.list, func(a *armed) bool { return a.Next < 0 })
+	f.list = slices.DeleteFunc(f.list, func(a *active) bool { return a.Next == usedUp })
 	return e
 }
 
-// spent marks a fault whose count is used up; 0 would mean every call.
-const spent = -1
+// usedUp marks a fault whose count is used up; 0 would mean every call.
+const usedUp = -1
 
-// rounding forgives what ten tenths lack to one.
+// rounding is more than ten tenths differ from one.
 const rounding = 1e-9
 
-func (a *armed) hits() bool {
+func (a *active) applies() bool {
 	switch {
 	case a.Next > 0:
 		if a.Next--; a.Next == 0 {
-			a.Next = spent
+			a.Next = usedUp
 		}
-		return true
 	case a.Rate > 0:
-		a.debt += a.Rate
-		if a.debt < 1-rounding {
+		a.sum += a.Rate
+		if a.sum < 1-rounding {
 			return false
 		}
-		a.debt--
-		return true
+		a.sum--
 	}
 	return true
 }

@@ -3,6 +3,7 @@ package efsapi
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestFaultsHitTheCallsThatTheyName(t *testing.T) {
+func TestFaultsApplyToTheCallsTheyName(t *testing.T) {
 	throttled, failed := result{"ThrottlingException", 400}, result{"InternalServerError", 500}
 	denied := result{"AccessDeniedException", 403}
 	var fine result
@@ -50,7 +51,7 @@ func TestFaultsHitTheCallsThatTheyName(t *testing.T) {
 	}
 }
 
-func TestAnEmptyListingIsASuccess(t *testing.T) {
+func TestEmptyFaultIsASuccessWithoutResources(t *testing.T) {
 	b := newBench(t)
 	if err := b.faults.Set(Fault{Kind: Empty}); err != nil {
 		t.Fatal(err)
@@ -61,7 +62,7 @@ func TestAnEmptyListingIsASuccess(t *testing.T) {
 	}
 }
 
-func TestAHangingCallEndsWithItsClient(t *testing.T) {
+func TestHangingCallEndsWhenTheClientCancels(t *testing.T) {
 	b := newBench(t)
 	if err := b.faults.Set(Fault{Kind: Hang, Next: 1}); err != nil {
 		t.Fatal(err)
@@ -72,10 +73,10 @@ func TestAHangingCallEndsWithItsClient(t *testing.T) {
 		for tick := time.Tick(time.Millisecond); ctx.Err() == nil && len(b.faults.List()) > 0; {
 			<-tick
 		}
-		giveUp() // the call is there, and hangs
+		giveUp() // the call has arrived and hangs
 	}()
 	if _, err := b.client().DescribeFileSystems(ctx, nil); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want the client's own end", err)
+		t.Errorf("got %v, want the client's own cancellation", err)
 	}
 	want := map[string]map[string]int{DescribeFileSystems: {"Hung": 1}}
 	poll, stop := context.WithTimeout(t.Context(), time.Minute)
@@ -106,7 +107,7 @@ func TestCallsAreCountedByOperationAndResult(t *testing.T) {
 	}
 }
 
-func TestTheSDKRetriesThrottledCalls(t *testing.T) {
+func TestSDKRetriesThrottledCalls(t *testing.T) {
 	b := newBench(t)
 	if err := b.faults.Set(Fault{Kind: Throttle, Next: 1}); err != nil {
 		t.Fatal(err)
@@ -117,18 +118,22 @@ func TestTheSDKRetriesThrottledCalls(t *testing.T) {
 	}
 }
 
-func TestFaultsThatMakeNoSenseAreRefused(t *testing.T) {
-	for name, f := range map[string]Fault{
-		"unknown kind":      {Kind: "flood"},
-		"unknown operation": {Kind: Throttle, Operation: "DescribeAll"},
-		"no size":           {Kind: PageSize},
-		"size of a delay":   {Kind: Hang, Size: 1},
-		"rate above one":    {Kind: Throttle, Rate: 1.5},
-		"two limits":        {Kind: Throttle, Rate: 0.5, Next: 1},
-	} {
+func TestInvalidFaultsAreRefused(t *testing.T) {
+	tests := map[string]struct {
+		fault Fault
+		want  string
+	}{
+		"unknown kind":      {Fault{Kind: "flood"}, `kind "flood": want one of throttle, `},
+		"unknown operation": {Fault{Kind: Throttle, Operation: "DescribeAll"}, `operation "DescribeAll": want one of DescribeFileSystems, `},
+		"no size":           {Fault{Kind: PageSize}, "page size 0: want at least 1"},
+		"size of a delay":   {Fault{Kind: Hang, Size: 1}, "size 1: only page-size has a size"},
+		"rate above one":    {Fault{Kind: Throttle, Rate: 1.5}, "rate 1.5: want a fraction from 0 to 1"},
+		"two limits":        {Fault{Kind: Throttle, Rate: 0.5, Next: 1}, "next 1 and rate 0.5: want one of them"},
+	}
+	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if err := new(Faults).Set(f); !errors.Is(err, ErrFault) {
-				t.Errorf("got %v", err)
+			if err := new(Faults).Set(tt.fault); err == nil || !strings.HasPrefix(err.Error(), tt.want) {
+				t.Errorf("got %v, want %s", err, tt.want)
 			}
 		})
 	}

@@ -10,52 +10,61 @@ import (
 	"strconv"
 )
 
-// ranked lists a map's keys in an order that has nothing to do with names or
-// age, because EFS promises none, but that stays the same from call to call.
-func ranked[V any](m map[string]V) []string {
-	return slices.SortedFunc(maps.Keys(m), func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+// paging is how an operation divides its answer into pages.
+type paging struct {
+	token, size       string // parameters: where to continue, and the size of a page
+	standard, largest int    // sizes: without the parameter, and at most
 }
 
+// page returns one page of the resources that were found, as shape shows them. next is the token of
+// the next page, and "" on the last one.
+func page[R, Shape any](c call, found map[string]R, p paging, shape func(R) Shape) (list []Shape, next string, err *apiError) {
+	size, err := c.pageSize(p)
+	if err != nil {
+		return nil, "", err
+	}
+	if c.empty {
+		clear(found)
+	}
+	ids := slices.SortedFunc(maps.Keys(found), func(a, b string) int { return cmp.Compare(rank(a), rank(b)) })
+	// The token is a position in the order, so that it remains valid when resources are deleted.
+	if token := c.param(p.token); token != "" {
+		position, decodeErr := base64.RawURLEncoding.DecodeString(token)
+		if decodeErr != nil || len(position) != 2*sha256.Size {
+			return nil, "", badRequest("Invalid pagination token: " + token)
+		}
+		ids = slices.DeleteFunc(ids, func(id string) bool { return rank(id) <= string(position) })
+	}
+	if len(ids) > size {
+		next = base64.RawURLEncoding.EncodeToString([]byte(rank(ids[size-1])))
+		ids = ids[:size]
+	}
+	list = []Shape{} // not null in JSON
+	for _, id := range ids {
+		list = append(list, shape(found[id]))
+	}
+	return list, next, nil
+}
+
+// rank orders ids neither by name nor by age, because EFS promises no order. It is the same in every
+// call.
 func rank(id string) string {
 	hash := sha256.Sum256([]byte(id))
 	return hex.EncodeToString(hash[:])
 }
 
-// page cuts the ids that follow the marker; next is "" on the last page. The
-// marker holds a place in the order, so that it outlives deletions.
-func page(ids []string, marker string, size int) (some []string, next string, err *apiError) {
-	if marker != "" {
-		place, decodeErr := base64.RawURLEncoding.DecodeString(marker)
-		if decodeErr != nil || len(place) != 2*sha256.Size {
-			return nil, "", badRequest("Invalid pagination token: " + marker)
+// pageSize is the size that the client asks for, within the limits of the API and of a fault.
+func (c call) pageSize(p paging) (int, *apiError) {
+	size := p.standard
+	if text := c.param(p.size); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return 0, badRequest(p.size + " must be a number of at least 1, not " + text)
 		}
-		ids = slices.DeleteFunc(ids, func(id string) bool { return rank(id) <= string(place) })
+		size = min(n, p.largest)
 	}
-	if len(ids) <= size {
-		return ids, "", nil
-	}
-	return ids[:size], base64.RawURLEncoding.EncodeToString([]byte(rank(ids[size-1]))), nil
-}
-
-const (
-	mountTargetPage = 10 // the API's default for mount targets
-	largestPage     = 100
-	largestResults  = 1000 // of DescribeAccessPoints
-)
-
-// size is the page size: the fault's, or the smaller one of what the client
-// asks for and what the API gives.
-func (c call) size(parameter string, fallback, largest int) (int, *apiError) {
-	size := fallback
-	if text := c.URL.Query().Get(parameter); text != "" {
-		asked, err := strconv.Atoi(text)
-		if err != nil || asked < 1 {
-			return 0, badRequest(parameter + " must be a number of at least 1, not " + text)
-		}
-		size = min(asked, largest)
-	}
-	if c.pageSize > 0 {
-		size = min(size, c.pageSize)
+	if c.maxPageSize > 0 {
+		size = min(size, c.maxPageSize)
 	}
 	return size, nil
 }

@@ -1,5 +1,5 @@
-// Package efsapi answers the calls of the EFS REST API that describe file
-// systems, mount targets and access points, and misbehaves when told to.
+// Package efsapi answers the calls of the EFS REST API that describe file systems, mount targets and
+// access points, and fails on demand.
 package efsapi
 
 import (
@@ -7,24 +7,24 @@ import (
 	"log/slog"
 	"net/http"
 
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 )
 
-// The operations that the stand-in knows, as the API names them.
+// The operations that the stand-in implements, as the API names them.
 const (
 	DescribeFileSystems  = "DescribeFileSystems"
 	DescribeMountTargets = "DescribeMountTargets"
 	DescribeAccessPoints = "DescribeAccessPoints"
 )
 
-// Operations lists the operations that the stand-in knows.
+// Operations lists the operations that the stand-in implements.
 func Operations() []string {
 	return []string{DescribeFileSystems, DescribeMountTargets, DescribeAccessPoints}
 }
 
 // Options are what a server needs.
 type Options struct {
-	World     *world.Store
+	Inventory *inventory.Store
 	Faults    *Faults
 	Counters  *Counters
 	Region    string
@@ -48,20 +48,23 @@ func New(o Options) *Server {
 	s.handle("GET /2015-02-01/access-points", DescribeAccessPoints, s.describeAccessPoints)
 	s.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.Counters.add("unknown", "UnknownOperationException")
-		s.fail(w, r, &apiError{http.StatusNotFound, "UnknownOperationException", "the stand-in does not know " + r.Method + " " + r.URL.Path})
+		s.fail(w, r, &apiError{http.StatusNotFound, "UnknownOperationException", "the stand-in does not implement " + r.Method + " " + r.URL.Path})
 	})
 	return s
 }
 
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.ServeHTTP(w, r) }
 
-// call is one authenticated request with the faults that concern it.
+// call is one authenticated request with the faults that apply to it.
 type call struct {
 	*http.Request
-	world    world.World
-	pageSize int  // 0 = the API's own
-	empty    bool // answer as if there were nothing
+	inventory   inventory.Snapshot
+	maxPageSize int  // 0 = the API's own
+	empty       bool // answer as if there were no resources
 }
+
+// param is a parameter of the request, "" if it is not given.
+func (c call) param(name string) string { return c.URL.Query().Get(name) }
 
 type operation func(c call) (any, *apiError)
 
@@ -100,7 +103,7 @@ func (s *Server) run(name string, r *http.Request, op operation) (any, *apiError
 			"User: arn:aws:sts::" + s.AccountID + ":assumed-role/lab-node/lab is not authorized to perform: elasticfilesystem:" +
 				name + " on the specified resource"}
 	}
-	return op(call{Request: r, world: s.World.Snapshot(), pageSize: effect.pageSize, empty: effect.kind == Empty})
+	return op(call{Request: r, inventory: s.Inventory.Snapshot(), maxPageSize: effect.pageSize, empty: effect.kind == Empty})
 }
 
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err *apiError) {
@@ -111,10 +114,10 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err *apiError) {
 
 func (s *Server) reply(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("x-amzn-RequestId", world.RandomID("request"))
+	w.Header().Set("x-amzn-RequestId", inventory.RandomID("request"))
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(body); err != nil {
-		s.Log.Debug("api answer was not delivered", "err", err)
+		s.Log.Debug("sending an api answer failed", "err", err)
 	}
 }
 
@@ -129,14 +132,10 @@ func badRequest(message string) *apiError {
 	return &apiError{http.StatusBadRequest, "BadRequest", message}
 }
 
-func fileSystemNotFound(id string) *apiError {
-	return &apiError{http.StatusNotFound, "FileSystemNotFound", "File system '" + id + "' does not exist."}
-}
+func fileSystemNotFound(id string) *apiError  { return notFound("FileSystem", id) }
+func mountTargetNotFound(id string) *apiError { return notFound("MountTarget", id) }
+func accessPointNotFound(id string) *apiError { return notFound("AccessPoint", id) }
 
-func mountTargetNotFound(id string) *apiError {
-	return &apiError{http.StatusNotFound, "MountTargetNotFound", "Mount target '" + id + "' does not exist."}
-}
-
-func accessPointNotFound(id string) *apiError {
-	return &apiError{http.StatusNotFound, "AccessPointNotFound", "Access point '" + id + "' does not exist."}
+func notFound(kind, id string) *apiError {
+	return &apiError{http.StatusNotFound, kind + "NotFound", kind + " '" + id + "' does not exist."}
 }

@@ -6,10 +6,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
@@ -19,34 +17,25 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"github.com/google/go-cmp/cmp"
 
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory/inventorytest"
 )
 
 const shared, archive = "fs-0123456789abcdef0", "fs-0123456789abcdef1"
 
 type bench struct {
-	world    *world.Store
-	faults   *Faults
-	counters *Counters
-	url      string
+	inventory *inventory.Store
+	faults    *Faults
+	counters  *Counters
+	url       string
 }
 
 func newBench(t *testing.T) bench {
 	t.Helper()
-	store, err := world.Open(filepath.Join(t.TempDir(), "world.json"), world.Options{
-		Zones: []world.Zone{
-			{Name: "us-east-1a", ID: "use1-az1", SubnetID: "subnet-0a", CIDR: "10.90.1.0/24"},
-			{Name: "us-east-1b", ID: "use1-az2", SubnetID: "subnet-0b", CIDR: "10.90.2.0/24"},
-		},
-		NewID: world.RandomID,
-		Now:   func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := bench{world: store, faults: &Faults{}, counters: &Counters{}}
+	store := inventorytest.New(t, "10.90")
+	b := bench{inventory: store, faults: &Faults{}, counters: &Counters{}}
 	server := httptest.NewServer(New(Options{
-		World: store, Faults: b.faults, Counters: b.counters,
+		Inventory: store, Faults: b.faults, Counters: b.counters,
 		Region: "us-east-1", AccountID: "123456789012", VPCID: "vpc-0123456789abcdef0",
 		Key: Key{"AKIALAB", "secret"}, Log: slog.New(slog.DiscardHandler),
 	}))
@@ -55,7 +44,7 @@ func newBench(t *testing.T) bench {
 	return b
 }
 
-// client is the SDK's own; it tries once, so that each fault is seen.
+// client is the SDK's client. It does not retry, so that each fault is visible.
 func (b bench) client(change ...func(*efs.Options)) *efs.Client {
 	return efs.New(efs.Options{
 		Region:       "us-east-1",
@@ -65,7 +54,7 @@ func (b bench) client(change ...func(*efs.Options)) *efs.Client {
 	}, change...)
 }
 
-func TestTheSDKSeesTheFirstWorld(t *testing.T) {
+func TestDefaultFileSystemsAreListed(t *testing.T) {
 	b := newBench(t)
 	answer, err := b.client().DescribeFileSystems(t.Context(), &efs.DescribeFileSystemsInput{FileSystemId: new(shared)})
 	if err != nil {
@@ -73,7 +62,7 @@ func TestTheSDKSeesTheFirstWorld(t *testing.T) {
 	}
 	fs := answer.FileSystems[0]
 	got := []any{len(answer.FileSystems), *fs.FileSystemId, *fs.Name, fs.LifeCycleState, fs.NumberOfMountTargets, fs.CreationTime.UTC(), *fs.Tags[0].Value, fs.AvailabilityZoneName}
-	want := []any{1, shared, "shared", types.LifeCycleStateAvailable, int32(2), time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), "shared", (*string)(nil)}
+	want := []any{1, shared, "shared", types.LifeCycleStateAvailable, int32(2), inventorytest.Now(), "shared", (*string)(nil)}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("file system (-want +got):\n%s", diff)
 	}
@@ -94,11 +83,11 @@ func TestTheSDKSeesTheFirstWorld(t *testing.T) {
 	}
 }
 
-func TestPagesJoinToTheWhole(t *testing.T) {
+func TestPagesContainEveryFileSystemOnce(t *testing.T) {
 	b := newBench(t)
 	want := []string{shared, archive}
 	for i := range 5 {
-		fs, err := b.world.CreateFileSystem(world.NewFileSystem{Name: fmt.Sprint(i)})
+		fs, err := b.inventory.CreateFileSystem(inventory.NewFileSystem{Name: fmt.Sprint(i)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +114,7 @@ func TestPagesJoinToTheWhole(t *testing.T) {
 	}
 }
 
-func TestPagingSurvivesTheDeletionOfWhatWasSeen(t *testing.T) {
+func TestPagingContinuesAfterADeletion(t *testing.T) {
 	b := newBench(t)
 	one := int32(1)
 	p := efs.NewDescribeFileSystemsPaginator(b.client(), &efs.DescribeFileSystemsInput{MaxItems: &one})
@@ -134,7 +123,7 @@ func TestPagingSurvivesTheDeletionOfWhatWasSeen(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := *first.FileSystems[0].FileSystemId
-	if err := b.world.DeleteFileSystem(seen, true); err != nil {
+	if err := b.inventory.DeleteFileSystem(seen, true); err != nil {
 		t.Fatal(err)
 	}
 	second, err := p.NextPage(t.Context())
@@ -146,10 +135,10 @@ func TestPagingSurvivesTheDeletionOfWhatWasSeen(t *testing.T) {
 	}
 }
 
-func TestMountTargetsAndAccessPointsHavePagesToo(t *testing.T) {
+func TestMountTargetsAndAccessPointsHavePages(t *testing.T) {
 	b := newBench(t)
 	for i := range 3 {
-		if _, err := b.world.CreateAccessPoint(world.NewAccessPoint{FileSystemID: shared, Path: fmt.Sprintf("/%d", i)}); err != nil {
+		if _, err := b.inventory.CreateAccessPoint(inventory.NewAccessPoint{FileSystemID: shared, Path: fmt.Sprintf("/%d", i)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -175,11 +164,11 @@ func TestMountTargetsAndAccessPointsHavePagesToo(t *testing.T) {
 	}
 }
 
-func TestAnAccessPointKeepsItsShape(t *testing.T) {
+func TestAccessPointIsShownAsCreated(t *testing.T) {
 	b := newBench(t)
-	p, err := b.world.CreateAccessPoint(world.NewAccessPoint{
+	p, err := b.inventory.CreateAccessPoint(inventory.NewAccessPoint{
 		FileSystemID: shared, Name: "team", Path: "/team",
-		PosixUser: &world.PosixUser{UID: 1000, GID: 2000}, CreationInfo: &world.CreationInfo{OwnerUID: 1, OwnerGID: 2, Permissions: "0750"},
+		PosixUser: &inventory.PosixUser{UID: 1000, GID: 2000}, CreationInfo: &inventory.CreationInfo{OwnerUID: 1, OwnerGID: 2, Permissions: "0750"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -194,13 +183,13 @@ func TestAnAccessPointKeepsItsShape(t *testing.T) {
 	}
 }
 
-func TestOneZoneAndReplicationAreShown(t *testing.T) {
+func TestZoneAndReplicationAreShown(t *testing.T) {
 	b := newBench(t)
-	fs, err := b.world.CreateFileSystem(world.NewFileSystem{Zone: "us-east-1b", State: world.Creating})
+	fs, err := b.inventory.CreateFileSystem(inventory.NewFileSystem{Zone: "us-east-1b", State: inventory.Creating})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.world.UpdateFileSystem(fs.ID, world.FileSystemChange{Replicating: new(true)}); err != nil {
+	if err := b.inventory.UpdateFileSystem(fs.ID, inventory.FileSystemChange{Replicating: new(true)}); err != nil {
 		t.Fatal(err)
 	}
 	answer, err := b.client().DescribeFileSystems(t.Context(), &efs.DescribeFileSystemsInput{FileSystemId: &fs.ID})
@@ -214,7 +203,7 @@ func TestOneZoneAndReplicationAreShown(t *testing.T) {
 	}
 }
 
-// result is what a client can tell about an error.
+// result is what a client sees of an error.
 type result struct {
 	Code   string
 	Status int
@@ -231,7 +220,7 @@ func resultOf(err error) result {
 	return r
 }
 
-func TestErrorsHaveTheRealCodesAndStatuses(t *testing.T) {
+func TestErrorsHaveTheCodesAndStatusesOfEFS(t *testing.T) {
 	b := newBench(t)
 	none := "fs-00000000000000bad"
 	key := func(id, secret string) func(*efs.Options) {
@@ -283,7 +272,7 @@ func TestErrorsHaveTheRealCodesAndStatuses(t *testing.T) {
 
 func create[T any](_ T, err error) error { return err }
 
-func TestUnknownOperationsAreSaidToBeUnknown(t *testing.T) {
+func TestUnknownOperationsAreNotFound(t *testing.T) {
 	b := newBench(t)
 	_, err := b.client().DeleteFileSystem(t.Context(), &efs.DeleteFileSystemInput{FileSystemId: new(shared)})
 	if got := resultOf(err); got.Status != http.StatusNotFound && got.Status != http.StatusMethodNotAllowed {

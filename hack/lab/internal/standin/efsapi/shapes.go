@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 )
 
 // The JSON shapes of the API's answers.
@@ -23,7 +23,7 @@ type (
 		FileSystemArn        string
 		FileSystemID         string `json:"FileSystemId"`
 		FileSystemProtection protection
-		LifeCycleState       world.State
+		LifeCycleState       inventory.State
 		Name                 string `json:",omitempty"`
 		NumberOfMountTargets int
 		OwnerID              string `json:"OwnerId"`
@@ -50,7 +50,7 @@ type (
 		AvailabilityZoneName string
 		FileSystemID         string `json:"FileSystemId"`
 		IPAddress            string `json:"IpAddress"`
-		LifeCycleState       world.State
+		LifeCycleState       inventory.State
 		MountTargetID        string `json:"MountTargetId"`
 		NetworkInterfaceID   string `json:"NetworkInterfaceId"`
 		OwnerID              string `json:"OwnerId"`
@@ -66,7 +66,7 @@ type (
 		AccessPointID  string `json:"AccessPointId"`
 		ClientToken    string
 		FileSystemID   string `json:"FileSystemId"`
-		LifeCycleState world.State
+		LifeCycleState inventory.State
 		Name           string     `json:",omitempty"`
 		OwnerID        string     `json:"OwnerId"`
 		PosixUser      *posixUser `json:",omitempty"`
@@ -91,7 +91,7 @@ type (
 // meteredSize is what EFS reports for an empty file system.
 const meteredSize = 6144
 
-func (s *Server) fileSystem(w world.World, fs world.FileSystem) fileSystem {
+func (s *Server) fileSystem(w inventory.Snapshot, fs inventory.FileSystem) fileSystem {
 	answer := fileSystem{
 		CreationTime:         fs.CreatedAt.Unix(),
 		CreationToken:        fs.CreationToken,
@@ -111,14 +111,14 @@ func (s *Server) fileSystem(w world.World, fs world.FileSystem) fileSystem {
 	if fs.Replicating {
 		answer.FileSystemProtection = protection{"REPLICATING"}
 	}
-	if zone, ok := s.World.Zone(fs.Zone); ok {
+	if zone, err := s.Inventory.Zone(fs.Zone); err == nil {
 		answer.AvailabilityZoneName, answer.AvailabilityZoneID = zone.Name, zone.ID
 	}
 	return answer
 }
 
-func (s *Server) mountTarget(t world.MountTarget) mountTarget {
-	zone, _ := s.World.Zone(t.Zone) // made in one of the zones
+func (s *Server) mountTarget(t inventory.MountTarget) mountTarget {
+	zone, _ := s.Inventory.Zone(t.Zone) // checked at creation
 	return mountTarget{
 		AvailabilityZoneID: zone.ID, AvailabilityZoneName: t.Zone, FileSystemID: t.FileSystemID,
 		IPAddress: t.Address, LifeCycleState: t.State, MountTargetID: t.ID,
@@ -126,7 +126,7 @@ func (s *Server) mountTarget(t world.MountTarget) mountTarget {
 	}
 }
 
-func (s *Server) accessPoint(p world.AccessPoint) accessPoint {
+func (s *Server) accessPoint(p inventory.AccessPoint) accessPoint {
 	answer := accessPoint{
 		AccessPointArn: s.arn("access-point/" + p.ID), AccessPointID: p.ID, ClientToken: p.ClientToken,
 		FileSystemID: p.FileSystemID, LifeCycleState: p.State, Name: p.Name, OwnerID: s.AccountID,

@@ -26,7 +26,7 @@ const (
 // Key is the one pair of credentials that the API accepts.
 type Key struct{ AccessKeyID, SecretAccessKey string }
 
-// authorization is the header of Signature Version 4, taken apart.
+// authorization is the parsed header of Signature Version 4.
 type authorization struct {
 	accessKeyID, date, region, service string
 	signedHeaders                      []string
@@ -76,8 +76,8 @@ func (s *Server) authenticate(r *http.Request) *apiError {
 	return nil
 }
 
-// sign computes the signature that the request should have, with the SDK's own
-// signer over a copy of what the client says it signed.
+// sign computes the signature that the request should have: the SDK's own signer signs a copy with
+// only the headers that the client signed.
 func (s *Server) sign(r *http.Request, auth authorization, signedAt time.Time) (string, error) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 	if err != nil {
@@ -101,6 +101,6 @@ func (s *Server) sign(r *http.Request, auth authorization, signedAt time.Time) (
 	if err := sigv4.NewSigner().SignHTTP(r.Context(), key, signed, hex.EncodeToString(hash[:]), service, s.Region, signedAt); err != nil {
 		return "", err
 	}
-	again, _ := parseAuthorization(signed.Header.Get("Authorization"))
-	return again.signature, nil
+	want, _ := parseAuthorization(signed.Header.Get("Authorization"))
+	return want.signature, nil
 }

@@ -1,17 +1,16 @@
-// Package efscli is the command tree `lab efs`, which looks at and changes a
-// running stand-in through its admin socket.
+// Package efscli is the command tree `lab efs`, which reads and changes a running stand-in through
+// its admin socket.
 package efscli
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"gnuthought.com/efs-stunnel/hack/lab/internal/oneof"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/admin"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 )
 
 // app is what all commands share.
@@ -19,65 +18,52 @@ type app struct {
 	socket func() (string, error)
 }
 
-// New makes the command tree. The socket is asked for only when a command runs.
+// New makes the command tree. The socket's path is looked up only when a command runs.
 func New(socket func() (string, error)) *cobra.Command {
 	a := &app{socket}
-	root := &cobra.Command{
-		Use:   "efs",
-		Short: "Look at and change the lab's stand-in for Amazon EFS",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // makes cobra check Args
-	}
-	root.AddCommand(
+	return group("efs", "Show and change the lab's stand-in for Amazon EFS",
 		a.listCommand(), a.statusCommand(),
 		a.createFileSystemCommand(), a.updateFileSystemCommand(), a.deleteFileSystemCommand(),
 		a.createMountTargetCommand(), a.updateMountTargetCommand(), a.deleteMountTargetCommand(),
 		a.createAccessPointCommand(), a.updateAccessPointCommand(), a.deleteAccessPointCommand(),
-		a.faultsCommand(),
+		group("faults", "Make the API fail, or end all faults", a.setFaultCommand(), a.clearFaultsCommand()),
 	)
-	return root
 }
 
-func (a *app) client() (*admin.Client, error) {
-	socket, err := a.socket()
-	if err != nil {
-		return nil, err
+// group is a command that has only subcommands.
+func group(name, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: name, Short: short, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }, // makes cobra check Args
 	}
-	return admin.NewClient(socket), nil
+	cmd.AddCommand(commands...)
+	return cmd
 }
 
-// The values of --output.
-const (
-	table     = "table"
-	jsonText  = "json"
-	outputUse = "table or json"
-)
-
-func outputFlag(cmd *cobra.Command, value *string) {
-	cmd.Flags().StringVarP(value, "output", "o", table, outputUse)
-}
-
-func checkOutput(value string) error {
-	return checkOneOf("output", value, []string{table, jsonText})
-}
-
-// checkOneOf refuses a flag's value that is not allowed.
-func checkOneOf[S ~string](flag string, value S, allowed []S) error {
-	if slices.Contains(allowed, value) {
-		return nil
+// command is a command that calls the stand-in. It takes one argument for each word of use after
+// its name.
+func (a *app) command(use, short string, run func(cmd *cobra.Command, c *admin.Client, args []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(len(strings.Fields(use)) - 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			socket, err := a.socket()
+			if err != nil {
+				return err
+			}
+			return run(cmd, admin.NewClient(socket), args)
+		},
 	}
-	names := make([]string, len(allowed))
-	for i, name := range allowed {
-		names[i] = string(name)
-	}
-	return fmt.Errorf("--%s %q: want one of %s", flag, value, strings.Join(names, ", "))
 }
 
-func writeJSON(w io.Writer, v any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	if err := encoder.Encode(v); err != nil {
-		return fmt.Errorf("writing JSON: %w", err)
+func stateFlag(flags *pflag.FlagSet, state *inventory.State) {
+	flags.Var(oneof.Flag(state, inventory.States()), "state", "life-cycle state: "+oneof.Join(inventory.States()))
+}
+
+// require marks flags without which cobra refuses to run the command.
+func require(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		if err := cmd.MarkFlagRequired(name); err != nil {
+			panic(err) // a flag that this package did not define
+		}
 	}
-	return nil
 }

@@ -12,31 +12,26 @@ import (
 	"testing"
 	"time"
 
+	"gnuthought.com/efs-stunnel/hack/lab/internal/output"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/admin"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/efsapi"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory/inventorytest"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/terminator"
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
 )
 
 const shared = "fs-0123456789abcdef0"
 
 // lab runs command lines against an admin server without any network.
 type lab struct {
-	socket string
-	world  *world.Store
+	socket    string
+	inventory *inventory.Store
 }
 
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	dir := t.TempDir()
-	store, err := world.Open(filepath.Join(dir, "world.json"), world.Options{
-		Zones: []world.Zone{{Name: "us-east-1a", SubnetID: "subnet-0a", CIDR: "127.0.1.0/24"}, {Name: "us-east-1b", SubnetID: "subnet-0b", CIDR: "127.0.2.0/24"}},
-		NewID: world.RandomID, Now: time.Now,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := inventorytest.New(t, "127.0")
 	targets := &terminator.Set{Log: slog.New(slog.DiscardHandler)}
 	reconcile := func(ctx context.Context) error {
 		var specs []terminator.Spec
@@ -50,13 +45,13 @@ func newLab(t *testing.T) *lab {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = targets.Apply(context.WithoutCancel(t.Context()), nil) })
-	l := &lab{socket: filepath.Join(dir, "s"), world: store}
+	l := &lab{socket: filepath.Join(t.TempDir(), "s"), inventory: store}
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", l.socket)
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := &http.Server{ReadHeaderTimeout: time.Minute, Handler: admin.NewHandler(admin.Options{
-		World: store, Faults: &efsapi.Faults{}, Counters: &efsapi.Counters{}, Targets: targets, Reconcile: reconcile,
+		Inventory: store, Faults: &efsapi.Faults{}, Counters: &efsapi.Counters{}, Targets: targets, Reconcile: reconcile,
 		Ready:      func(context.Context) error { return nil },
 		RemoveData: func(string) error { return nil },
 	})}
@@ -86,7 +81,7 @@ func (l *lab) must(t *testing.T, line ...string) string {
 	return strings.TrimSpace(out)
 }
 
-func TestEverythingCanBeMadeChangedAndDeleted(t *testing.T) {
+func TestResourcesAreCreatedChangedAndDeleted(t *testing.T) {
 	l := newLab(t)
 	fs := l.must(t, "create-file-system", "--fs-name", "new", "--one-zone", "us-east-1b", "--tag", "team=a")
 	target, _, _ := strings.Cut(l.must(t, "create-mount-target", "--file-system", fs, "--zone", "us-east-1b"), " ")
@@ -94,21 +89,21 @@ func TestEverythingCanBeMadeChangedAndDeleted(t *testing.T) {
 	l.must(t, "update-file-system", fs, "--state", "updating", "--replicating", "--tag", "team=", "--require-iam")
 	l.must(t, "update-mount-target", target, "--state", "error", "--mode", "refuse", "--certificate", "expired")
 	l.must(t, "update-access-point", point, "--state", "deleting")
-	w := l.world.Snapshot()
-	if got := w.FileSystems[fs]; got.State != world.Updating || !got.Replicating || !got.RequireIAM || got.Zone != "us-east-1b" || len(got.Tags) != 1 {
+	w := l.inventory.Snapshot()
+	if got := w.FileSystems[fs]; got.State != inventory.Updating || !got.Replicating || !got.RequireIAM || got.Zone != "us-east-1b" || len(got.Tags) != 1 {
 		t.Errorf("file system %+v", got)
 	}
 	if list := l.must(t, "list"); !strings.Contains(list, "required") {
-		t.Errorf("list lacks the demand for IAM:\n%s", list)
+		t.Errorf("list does not show that IAM is required:\n%s", list)
 	}
 	l.must(t, "update-file-system", fs, "--require-iam=false")
-	if got := l.world.Snapshot().FileSystems[fs]; got.RequireIAM || !got.Replicating {
+	if got := l.inventory.Snapshot().FileSystems[fs]; got.RequireIAM || !got.Replicating {
 		t.Errorf("file system %+v", got)
 	}
-	if got := w.AccessPoints[point]; got.State != world.Deleting || got.PosixUser.GID != 2 || got.CreationInfo.OwnerUID != 3 {
+	if got := w.AccessPoints[point]; got.State != inventory.Deleting || got.PosixUser.GID != 2 || got.CreationInfo.OwnerUID != 3 {
 		t.Errorf("access point %+v", got)
 	}
-	if got := w.MountTargets[target]; got.State != world.Errored {
+	if got := w.MountTargets[target]; got.State != inventory.Errored {
 		t.Errorf("mount target %+v", got)
 	}
 	status := l.must(t, "status")
@@ -120,17 +115,17 @@ func TestEverythingCanBeMadeChangedAndDeleted(t *testing.T) {
 	l.must(t, "delete-access-point", point)
 	l.must(t, "delete-mount-target", target)
 	l.must(t, "delete-file-system", fs)
-	if got := l.world.Snapshot(); len(got.FileSystems) != 2 || len(got.MountTargets) != 4 || len(got.AccessPoints) != 0 {
+	if got := l.inventory.Snapshot(); len(got.FileSystems) != 2 || len(got.MountTargets) != 4 || len(got.AccessPoints) != 0 {
 		t.Errorf("left: %+v", got)
 	}
 }
 
-func TestListsAreTablesOrJSON(t *testing.T) {
+func TestOutputIsATableOrJSON(t *testing.T) {
 	l := newLab(t)
 	if out := l.must(t, "list"); !strings.Contains(out, "FILE SYSTEM") || !strings.Contains(out, "127.0.1.200") {
 		t.Errorf("got\n%s", out)
 	}
-	var w world.World
+	var w inventory.Snapshot
 	if err := json.Unmarshal([]byte(l.must(t, "list", "-o", "json")), &w); err != nil || len(w.FileSystems) != 2 {
 		t.Errorf("got %+v, %v", w, err)
 	}
@@ -140,13 +135,13 @@ func TestListsAreTablesOrJSON(t *testing.T) {
 	}
 }
 
-func TestStatusCountsRefusalsByTheirCause(t *testing.T) {
+func TestStatusShowsRefusalsByCause(t *testing.T) {
 	var out strings.Builder
-	err := writeStatus(&out, admin.Status{MountTargets: []terminator.Status{{
+	status := admin.Status{MountTargets: []terminator.Status{{
 		ID: "fsmt-1", Refused: 3, LastRefusal: "iam-key: access key is unknown",
 		Refusals: map[mountauth.Cause]int{mountauth.IAMKey: 2, mountauth.AccessPoint: 1},
-	}}})
-	if err != nil {
+	}}}
+	if err := output.Format("table").Print(&out, status, func(row output.Row) { statusRows(status, row) }); err != nil {
 		t.Fatal(err)
 	}
 	text := strings.Join(strings.Fields(out.String()), " ")
@@ -174,19 +169,19 @@ func TestFaultsAreSetAndCleared(t *testing.T) {
 	}
 }
 
-func TestBadInputSaysWhatIsAllowed(t *testing.T) {
+func TestInvalidInputIsRefusedWithWhatIsAllowed(t *testing.T) {
 	l := newLab(t)
 	tests := map[string]struct{ line, want string }{
 		"output":            {"list -o yaml", "table, json"},
 		"state":             {"update-file-system " + shared + " --state ill", "creating, available"},
-		"nothing to change": {"update-file-system " + shared, "--state"},
-		"no mount target":   {"update-mount-target fsmt-1 --mode ok", "fsmt-1: no such mount target"},
+		"nothing to change": {"update-file-system " + shared, "[state tag replicating require-iam]"},
+		"no mount target":   {"update-mount-target fsmt-1 --mode ok", "mount target fsmt-1 does not run"},
 		"mode":              {"update-mount-target fsmt-1 --mode odd", "ok, refuse, reset, drop, silent"},
 		"certificate":       {"update-mount-target fsmt-1 --certificate odd", "wrong-name"},
 		"zone":              {"create-mount-target --file-system " + shared + " --zone mars", "us-east-1a, us-east-1b"},
 		"no zone":           {"create-mount-target --file-system " + shared, `"zone" not set`},
 		"user":              {"create-access-point --file-system " + shared + " --user me", "UID:GID"},
-		"tag":               {"create-file-system --tag x", "KEY=VALUE"},
+		"tag":               {"create-file-system --tag x", "key=value"},
 		"fault":             {"faults set flood", "throttle, server-error"},
 		"operation":         {"faults set throttle --operation List", "DescribeFileSystems, DescribeMountTargets"},
 		"rate":              {"faults set throttle --rate 2", "at most 1"},
@@ -204,7 +199,7 @@ func TestBadInputSaysWhatIsAllowed(t *testing.T) {
 	}
 }
 
-func TestAStandinThatIsDownIsSaidToBeDown(t *testing.T) {
+func TestErrorAsksWhetherTheLabIsUp(t *testing.T) {
 	l := &lab{socket: filepath.Join(t.TempDir(), "none")}
 	if _, err := l.run(t, "list"); err == nil || !strings.Contains(err.Error(), "is the lab up?") {
 		t.Errorf("got %v", err)

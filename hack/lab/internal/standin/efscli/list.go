@@ -1,186 +1,118 @@
 package efscli
 
 import (
+	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
-	"strings"
-	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"gnuthought.com/efs-stunnel/hack/lab/internal/output"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/admin"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/efsapi"
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 )
 
 func (a *app) listCommand() *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List file systems, mount targets, access points and nodes",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			w, err := c.World(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if output == jsonText {
-				return writeJSON(cmd.OutOrStdout(), w)
-			}
-			return writeWorld(cmd.OutOrStdout(), w)
-		},
-	}
-	outputFlag(cmd, &output)
-	return cmd
+	return show(a, "list", "List file systems, mount targets, access points and nodes", (*admin.Client).Inventory, inventoryRows)
 }
 
 func (a *app) statusCommand() *cobra.Command {
-	var output string
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Show faults, API calls and connections",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := checkOutput(output); err != nil {
-				return err
-			}
-			c, err := a.client()
-			if err != nil {
-				return err
-			}
-			s, err := c.Status(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if output == jsonText {
-				return writeJSON(cmd.OutOrStdout(), s)
-			}
-			return writeStatus(cmd.OutOrStdout(), s)
-		},
-	}
-	outputFlag(cmd, &output)
+	return show(a, "status", "Show faults, API calls and connections", (*admin.Client).Status, statusRows)
+}
+
+// show is a command that prints what get returns.
+func show[T any](a *app, name, short string, get func(*admin.Client, context.Context) (T, error), rows func(T, output.Row)) *cobra.Command {
+	var format *output.Format
+	cmd := a.command(name, short, func(cmd *cobra.Command, c *admin.Client, _ []string) error {
+		value, err := get(c, cmd.Context())
+		if err != nil {
+			return err
+		}
+		return format.Print(cmd.OutOrStdout(), value, func(row output.Row) { rows(value, row) })
+	})
+	format = output.Flag(cmd.Flags())
 	return cmd
 }
 
-// rows writes a table of tab-separated lines.
-func rows(w io.Writer, fill func(line func(cells ...any))) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fill(func(cells ...any) {
-		texts := make([]string, len(cells))
-		for i, cell := range cells {
-			if texts[i] = fmt.Sprint(cell); texts[i] == "" {
-				texts[i] = "-"
-			}
-		}
-		fmt.Fprintln(t, strings.Join(texts, "\t"))
-	})
-	if err := t.Flush(); err != nil {
-		return fmt.Errorf("writing a table: %w", err)
+func inventoryRows(s inventory.Snapshot, row output.Row) {
+	fileSystems := slices.Sorted(maps.Keys(s.FileSystems))
+	row("FILE SYSTEM", "NAME", "STATE", "ZONE", "ROLE", "IAM", "CREATED")
+	for _, id := range fileSystems {
+		fs := s.FileSystems[id]
+		row(id, fs.Name(), fs.State, fs.Zone, textIf(fs.Replicating, "replication destination"), textIf(fs.RequireIAM, "required"),
+			fs.CreatedAt.Format(time.DateTime))
 	}
-	return nil
+	row()
+	row("MOUNT TARGET", "FILE SYSTEM", "STATE", "ZONE", "ADDRESS", "SUBNET")
+	for _, id := range fileSystems {
+		for _, t := range s.MountTargetsOf(id) {
+			row(t.ID, t.FileSystemID, t.State, t.Zone, t.Address, t.SubnetID)
+		}
+	}
+	row()
+	row("ACCESS POINT", "FILE SYSTEM", "STATE", "NAME", "PATH", "USER")
+	for _, id := range fileSystems {
+		for _, p := range s.AccessPointsOf(id) {
+			user := ""
+			if p.PosixUser != nil {
+				user = fmt.Sprintf("%d:%d", p.PosixUser.UID, p.PosixUser.GID)
+			}
+			row(p.ID, p.FileSystemID, p.State, p.Name, p.Path, user)
+		}
+	}
+	row()
+	row("NODE", "ADDRESS", "POD NETWORK", "ZONE", "MAC")
+	for _, name := range slices.Sorted(maps.Keys(s.Nodes)) {
+		n := s.Nodes[name]
+		row(n.Name, n.Address, n.PodCIDR, n.Zone, n.MAC)
+	}
 }
 
-func writeWorld(out io.Writer, w world.World) error {
-	return rows(out, func(line func(...any)) {
-		line("FILE SYSTEM", "NAME", "STATE", "ZONE", "ROLE", "IAM", "CREATED")
-		for _, id := range slices.Sorted(maps.Keys(w.FileSystems)) {
-			fs := w.FileSystems[id]
-			line(id, fs.Name(), fs.State, fs.Zone, role(fs), demand(fs), fs.CreatedAt.Format("2006-01-02 15:04:05"))
-		}
-		line()
-		line("MOUNT TARGET", "FILE SYSTEM", "STATE", "ZONE", "ADDRESS", "SUBNET")
-		for _, id := range slices.Sorted(maps.Keys(w.FileSystems)) {
-			for _, t := range w.MountTargetsOf(id) {
-				line(t.ID, t.FileSystemID, t.State, t.Zone, t.Address, t.SubnetID)
-			}
-		}
-		line()
-		line("ACCESS POINT", "FILE SYSTEM", "STATE", "NAME", "PATH", "USER")
-		for _, id := range slices.Sorted(maps.Keys(w.FileSystems)) {
-			for _, p := range w.AccessPointsOf(id) {
-				line(p.ID, p.FileSystemID, p.State, p.Name, p.Path, user(p))
-			}
-		}
-		line()
-		line("NODE", "ADDRESS", "POD NETWORK", "ZONE", "MAC")
-		for _, name := range slices.Sorted(maps.Keys(w.Nodes)) {
-			n := w.Nodes[name]
-			line(n.Name, n.Address, n.PodCIDR, n.Zone, n.MAC)
-		}
-	})
-}
-
-func role(fs world.FileSystem) string {
-	if fs.Replicating {
-		return "replication destination"
+func textIf(condition bool, text string) string {
+	if condition {
+		return text
 	}
 	return ""
 }
 
-func demand(fs world.FileSystem) string {
-	if fs.RequireIAM {
-		return "required"
+func statusRows(s admin.Status, row output.Row) {
+	row("FAULT", "OPERATION", "CALLS")
+	for _, f := range s.Faults {
+		row(f.Kind, textIf(f.Operation == "", "all")+f.Operation, affectedCalls(f))
 	}
-	return ""
-}
-
-func user(p world.AccessPoint) string {
-	if p.PosixUser == nil {
-		return ""
+	row()
+	row("OPERATION", "RESULT", "CALLS")
+	for _, operation := range slices.Sorted(maps.Keys(s.Calls)) {
+		for _, result := range slices.Sorted(maps.Keys(s.Calls[operation])) {
+			row(operation, result, s.Calls[operation][result])
+		}
 	}
-	return fmt.Sprintf("%d:%d", p.PosixUser.UID, p.PosixUser.GID)
+	row()
+	row("MOUNT TARGET", "FILE SYSTEM", "ADDRESS", "MODE", "CERTIFICATE", "OPEN", "TOTAL", "REFUSED", "LAST REFUSAL")
+	for _, t := range s.MountTargets {
+		row(t.ID, t.FileSystemID, t.Address, t.Mode, t.Certificate, t.Open, t.Total, t.Refused, t.LastRefusal)
+	}
+	row()
+	row("MOUNT TARGET", "REFUSED FOR", "CONNECTIONS")
+	for _, t := range s.MountTargets {
+		for _, cause := range slices.Sorted(maps.Keys(t.Refusals)) {
+			row(t.ID, cause, t.Refusals[cause])
+		}
+	}
+	row()
+	row("CLIENT", "MOUNT TARGET", "ACCESS POINT", "IAM", "SINCE")
+	for _, t := range s.MountTargets {
+		for _, c := range t.Connections {
+			row(c.Client, t.ID, c.AccessPoint, c.IAM, c.Since.Format(time.DateTime))
+		}
+	}
 }
 
-func writeStatus(out io.Writer, s admin.Status) error {
-	return rows(out, func(line func(...any)) {
-		line("FAULT", "OPERATION", "CALLS")
-		for _, f := range s.Faults {
-			operation := f.Operation
-			if operation == "" {
-				operation = "all"
-			}
-			line(f.Kind, operation, extent(f))
-		}
-		line()
-		line("OPERATION", "RESULT", "CALLS")
-		for _, operation := range slices.Sorted(maps.Keys(s.Calls)) {
-			for _, result := range slices.Sorted(maps.Keys(s.Calls[operation])) {
-				line(operation, result, s.Calls[operation][result])
-			}
-		}
-		line()
-		line("MOUNT TARGET", "FILE SYSTEM", "ADDRESS", "MODE", "CERTIFICATE", "OPEN", "TOTAL", "REFUSED", "LAST REFUSAL")
-		for _, t := range s.MountTargets {
-			line(t.ID, t.FileSystemID, t.Address, t.Mode, t.Certificate, t.Open, t.Total, t.Refused, t.LastRefusal)
-		}
-		line()
-		line("MOUNT TARGET", "REFUSED FOR", "CONNECTIONS")
-		for _, t := range s.MountTargets {
-			for _, cause := range slices.Sorted(maps.Keys(t.Refusals)) {
-				line(t.ID, cause, t.Refusals[cause])
-			}
-		}
-		line()
-		line("CLIENT", "MOUNT TARGET", "ACCESS POINT", "IAM", "SINCE")
-		for _, t := range s.MountTargets {
-			for _, c := range t.Connections {
-				line(c.Client, t.ID, c.AccessPoint, c.IAM, c.Since.Format("2006-01-02 15:04:05"))
-			}
-		}
-	})
-}
-
-// extent says which calls a fault still concerns.
-func extent(f efsapi.Fault) string {
+// affectedCalls describes the calls that a fault still affects.
+func affectedCalls(f efsapi.Fault) string {
 	switch {
 	case f.Kind == efsapi.PageSize:
 		return fmt.Sprintf("all, %d per page", f.Size)

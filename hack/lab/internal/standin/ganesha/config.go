@@ -2,42 +2,43 @@ package ganesha
 
 import (
 	"fmt"
+	"net"
 	"path/filepath"
-	"strconv"
 	"strings"
 )
 
-// User is whom an export makes of every client's user.
+// User is the user that an export puts in place of every client's user.
 type User struct{ UID, GID uint32 }
 
 // Export is what one Ganesha serves.
 type Export struct {
 	Name string // file system id or access point id
-	Dir  string // the root that clients see
+	Dir  string // the root directory of clients
 	User *User  // nil: users stay who they are, root included
 }
 
-// files are one Ganesha's own; nothing is shared with another.
-type files struct{ dir, config, log, pid, port, recovery, tickets string }
+// files are the files and folders of one Ganesha, which shares none with another.
+type files struct{ dir, config, log, pid, recovery, tickets string }
 
-// config writes Ganesha's configuration. It says:
-//   - NFSv4 only, on loopback: the terminator is the only client;
-//   - a scope and an owner of its own, or a kernel client takes two Ganeshas
-//     for two paths to one server and mixes them up;
-//   - a lease of a minute: an emulated node on a busy machine cannot renew one
-//     of seconds in time, and its kernel then fails opens with EIO, also on
-//     hard mounts; a grace period as long, so that every client can come back
-//     after a restart (without clients to wait for, it ends at once);
-//   - numbers instead of names for owners, without the id mapper, whose plugins
-//     are looked for in /usr/lib;
-//   - every folder that is in /run or /var otherwise.
-func config(r Root, e Export, f files, port int) string {
+// config is Ganesha's configuration:
+//   - NFSv4 only, on loopback, because the terminator is the only client;
+//   - a scope and an owner of its own, because otherwise a kernel's client takes two Ganeshas for two
+//     paths to one server and mixes them up;
+//   - a lease of a minute, because an emulated node on a busy machine cannot renew one of seconds in
+//     time, and its kernel then fails opens with EIO, also on hard mounts; a grace period as long, in
+//     which every client can reconnect after a restart (without clients it ends at once);
+//   - numbers instead of names for owners, without the id mapper, whose plugins would have to be in
+//     /usr/lib;
+//   - every folder that would be in /run or /var by default.
+func config(r Root, e Export, f files, address string) string {
+	host, port, _ := net.SplitHostPort(address) // made by freeAddress
 	squash := "Squash = No_Root_Squash;"
 	if e.User != nil {
 		squash = fmt.Sprintf("Squash = All; Anonymous_Uid = %d; Anonymous_Gid = %d;", e.User.UID, e.User.GID)
 	}
 	return strings.NewReplacer(
-		"@port@", strconv.Itoa(port),
+		"@host@", host,
+		"@port@", port,
 		"@plugins@", quote(r.path(plugins)),
 		"@tickets@", quote(f.tickets),
 		"@recovery@", quote(f.recovery),
@@ -49,7 +50,7 @@ func config(r Root, e Export, f files, port int) string {
 
 const template = `NFS_CORE_PARAM {
 	NFS_Port = @port@;
-	Bind_addr = 127.0.0.1;
+	Bind_addr = @host@;
 	Protocols = 4;
 	Enable_NLM = false;
 	Enable_RQUOTA = false;
@@ -93,7 +94,6 @@ func filesOf(stateDir, logDir, name string) files {
 		config:   filepath.Join(dir, "ganesha.conf"),
 		log:      filepath.Join(logDir, process(name)+".log"),
 		pid:      filepath.Join(dir, "pid"),
-		port:     filepath.Join(dir, "port"),
 		recovery: filepath.Join(dir, "recovery"),
 		tickets:  filepath.Join(dir, "tickets"),
 	}

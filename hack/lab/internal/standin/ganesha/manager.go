@@ -9,8 +9,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,15 +30,14 @@ type Manager struct {
 	Processes Processes
 	Log       *slog.Logger
 
-	mu    sync.Mutex
-	ports map[string]int // guarded by mu; exports that have a Ganesha
+	mu        sync.Mutex
+	addresses map[string]string // guarded by mu; by export
 }
 
 const stopGrace = 10 * time.Second
 
-// Apply makes the running Ganeshas those of the exports: it adopts what still
-// runs as wanted, and starts, restarts and stops the rest. It does not wait
-// until they answer; Ready tells.
+// Apply runs one Ganesha for each export: it adopts those that run with the wanted configuration, and
+// starts, restarts and stops the others. It does not wait until they answer, see Ready.
 func (m *Manager) Apply(ctx context.Context, exports []Export) error {
 	wanted := map[string]bool{}
 	var failures []error
@@ -64,17 +61,16 @@ func (m *Manager) Apply(ctx context.Context, exports []Export) error {
 func (m *Manager) Address(name string) (string, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	port, ok := m.ports[name]
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), ok
+	address, ok := m.addresses[name]
+	return address, ok
 }
 
-// Ready tells whether every Ganesha answers, and what the first one lacks.
+// Ready returns nil when every Ganesha answers, and an error of the first one that does not.
 func (m *Manager) Ready(ctx context.Context) error {
 	m.mu.Lock()
-	ports := maps.Clone(m.ports)
+	addresses := maps.Clone(m.addresses)
 	m.mu.Unlock()
-	for name := range ports {
-		address, _ := m.Address(name)
+	for name, address := range addresses {
 		if err := pingAddress(ctx, address); err != nil {
 			return fmt.Errorf("nfs-ganesha of %s is not ready: %w", name, err)
 		}
@@ -87,8 +83,8 @@ func (m *Manager) ensure(ctx context.Context, e Export) error {
 	record, ok := m.Processes.Get(process(e.Name))
 	alive := ok && record.Alive()
 	if alive {
-		if port, err := readPort(f.port); err == nil && record.Matches(m.spec(e, f, port)) {
-			m.setPort(e.Name, port)
+		if record.Matches(m.spec(e, f, record.Address)) {
+			m.setAddress(e.Name, record.Address)
 			return nil
 		}
 		if err := m.Processes.Stop(ctx, record.Name, stopGrace); err != nil {
@@ -101,46 +97,46 @@ func (m *Manager) ensure(ctx context.Context, e Export) error {
 func (m *Manager) start(ctx context.Context, e Export, f files, died bool) error {
 	for _, dir := range []string{f.recovery, f.tickets} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return fmt.Errorf("making its folders: %w", err)
+			return fmt.Errorf("making folders: %w", err)
 		}
 	}
-	port, err := choosePort(ctx, f.port)
+	address, err := freeAddress(ctx)
 	if err != nil {
 		return err
 	}
-	spec := m.spec(e, f, port)
+	spec := m.spec(e, f, address)
 	if err := os.WriteFile(f.config, []byte(spec.Digest), 0o600); err != nil {
-		return fmt.Errorf("writing its configuration: %w", err)
+		return fmt.Errorf("writing the configuration: %w", err)
 	}
 	record, err := m.Processes.Start(spec)
 	if err != nil {
 		return err
 	}
-	m.setPort(e.Name, port)
-	m.Log.Info("started nfs-ganesha", "export", e.Name, "pid", record.PID, "port", port, "afterDeath", died)
+	m.setAddress(e.Name, address)
+	m.Log.Info("nfs-ganesha started", "export", e.Name, "pid", record.PID, "address", address, "restart", died)
 	return nil
 }
 
-func (m *Manager) spec(e Export, f files, port int) proc.Spec {
+func (m *Manager) spec(e Export, f files, address string) proc.Spec {
 	return proc.Spec{
 		Name: process(e.Name),
 		Args: m.Root.command(f),
-		// Never the machine's own bus.
+		// Ganesha must not use this machine's bus.
 		Env:     []string{"DBUS_SYSTEM_BUS_ADDRESS=unix:path=" + filepath.Join(f.dir, "no-bus")},
 		WorkDir: f.dir,
 		LogFile: f.log,
-		Address: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)),
-		Digest:  config(m.Root, e, f, port),
+		Address: address,
+		Digest:  config(m.Root, e, f, address),
 	}
 }
 
-func (m *Manager) setPort(name string, port int) {
+func (m *Manager) setAddress(name, address string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.ports == nil {
-		m.ports = map[string]int{}
+	if m.addresses == nil {
+		m.addresses = map[string]string{}
 	}
-	m.ports[name] = port
+	m.addresses[name] = address
 }
 
 // known lists the exports that have or had a Ganesha: those with a folder.
@@ -166,40 +162,21 @@ func (m *Manager) remove(ctx context.Context, name string) error {
 		return err
 	}
 	m.mu.Lock()
-	delete(m.ports, name)
+	delete(m.addresses, name)
 	m.mu.Unlock()
 	if err := os.RemoveAll(filepath.Join(m.StateDir, name)); err != nil {
-		return fmt.Errorf("forgetting export %s: %w", name, err)
+		return fmt.Errorf("removing export %s: %w", name, err)
 	}
-	m.Log.Info("stopped nfs-ganesha", "export", name)
+	m.Log.Info("nfs-ganesha stopped", "export", name)
 	return nil
 }
 
-func readPort(file string) (int, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return 0, fmt.Errorf("reading port: %w", err)
-	}
-	port, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		return 0, fmt.Errorf("reading port from %s: %w", file, err)
-	}
-	return port, nil
-}
-
-// choosePort takes a free port and writes it down, so that a restarted
-// manager finds it. Only the lab's own programs could take it meanwhile.
-func choosePort(ctx context.Context, file string) (int, error) {
+// freeAddress chooses a port that was free just now. Only the lab's own programs could take it before
+// Ganesha does.
+func freeAddress(ctx context.Context) (string, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return 0, fmt.Errorf("looking for a free port: %w", err)
+		return "", fmt.Errorf("finding a free port: %w", err)
 	}
-	address, ok := listener.Addr().(*net.TCPAddr)
-	if err := listener.Close(); err != nil || !ok {
-		return 0, fmt.Errorf("looking for a free port: %w", err)
-	}
-	if err := os.WriteFile(file, []byte(strconv.Itoa(address.Port)+"\n"), 0o600); err != nil {
-		return 0, fmt.Errorf("writing port: %w", err)
-	}
-	return address.Port, nil
+	return listener.Addr().String(), listener.Close()
 }

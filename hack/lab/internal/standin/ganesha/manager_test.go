@@ -44,7 +44,7 @@ func (f *fakes) Get(name string) (proc.Record, bool) {
 	return r, ok
 }
 
-// self is a record of the test's own process, which Alive must see.
+// self is a record of the test's own process, which is alive.
 func self() proc.Record {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	stat, _ := os.ReadFile("/proc/self/stat")
@@ -66,7 +66,7 @@ func newManager(t *testing.T) (*Manager, *fakes) {
 	}, f
 }
 
-func TestServersFollowTheExports(t *testing.T) {
+func TestApplyStartsAdoptsRestartsAndStopsServers(t *testing.T) {
 	m, f := newManager(t)
 	whole, part := Export{Name: "fs-1", Dir: "/data/fs-1"}, Export{Name: "fsap-1", Dir: "/data/fs-1/a", User: &User{1, 2}}
 	apply := func(m *Manager, exports ...Export) {
@@ -111,9 +111,9 @@ func address(m *Manager, name string) string {
 	return text
 }
 
-func TestTheConfigurationKeepsServersApart(t *testing.T) {
+func TestEachServerHasItsOwnConfiguration(t *testing.T) {
 	f := filesOf("/state", "/logs", "fsap-1")
-	text := config("/root", Export{Name: "fsap-1", Dir: "/data/fs-1/a", User: &User{1000, 2000}}, f, 4711)
+	text := config("/root", Export{Name: "fsap-1", Dir: "/data/fs-1/a", User: &User{1000, 2000}}, f, "127.0.0.1:4711")
 	for _, line := range []string{
 		"NFS_Port = 4711;", "Bind_addr = 127.0.0.1;", `Server_Scope = "fsap-1";`, `Server_Owner = "fsap-1";`,
 		"Squash = All; Anonymous_Uid = 1000; Anonymous_Gid = 2000;", `Path = "/data/fs-1/a";`,
@@ -124,20 +124,20 @@ func TestTheConfigurationKeepsServersApart(t *testing.T) {
 			t.Errorf("lacks %s in\n%s", line, text)
 		}
 	}
-	if plain := config("/root", Export{Name: "fs-1"}, f, 1); !strings.Contains(plain, "No_Root_Squash") || strings.Contains(plain, "@") {
+	if plain := config("/root", Export{Name: "fs-1"}, f, "127.0.0.1:1"); !strings.Contains(plain, "No_Root_Squash") || strings.Contains(plain, "@") {
 		t.Errorf("got\n%s", plain)
 	}
 }
 
-func TestPingWantsAReplyToItsOwnCall(t *testing.T) {
+func TestPingAcceptsOnlyASuccessfulReplyToItsCall(t *testing.T) {
 	tests := map[string]struct {
 		answer func(xid uint32) []byte
 		ok     bool
 	}{
-		"accepted":   {func(xid uint32) []byte { return words(lastFragment|24, xid, 1, 0, 0, 0, 0) }, true},
-		"another's":  {func(xid uint32) []byte { return words(lastFragment|24, xid+1, 1, 0, 0, 0, 0) }, false},
-		"denied":     {func(xid uint32) []byte { return words(lastFragment|20, xid, 1, 1, 1, 5) }, false},
-		"no program": {func(xid uint32) []byte { return words(lastFragment|24, xid, 1, 0, 0, 0, 1) }, false},
+		"accepted":   {func(xid uint32) []byte { return fields(lastFragment|24, xid, 1, 0, 0, 0, 0) }, true},
+		"another's":  {func(xid uint32) []byte { return fields(lastFragment|24, xid+1, 1, 0, 0, 0, 0) }, false},
+		"denied":     {func(xid uint32) []byte { return fields(lastFragment|20, xid, 1, 1, 1, 5) }, false},
+		"no program": {func(xid uint32) []byte { return fields(lastFragment|24, xid, 1, 0, 0, 0, 1) }, false},
 		"nothing":    {func(uint32) []byte { return nil }, false},
 	}
 	for name, tt := range tests {

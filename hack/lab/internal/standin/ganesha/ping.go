@@ -31,9 +31,9 @@ const (
 	nfsProgram   = 100003
 	nfsVersion   = 4
 	reply        = 1
-	// denialWords is the length of a reply that denies: xid, type, 1, reason and
-	// status. One that accepts has xid, type, 0, the verifier (2) and a state.
-	denialWords = 5
+	// denialLength counts the 32-bit fields of a reply that denies a call: xid, type, 1, reason, status.
+	// A reply that accepts it has xid, type, 0, the verifier (2 fields), state.
+	denialLength = 5
 )
 
 // Ping calls the NFS server's NULL procedure and waits for its answer.
@@ -49,25 +49,25 @@ func Ping(ctx context.Context, conn net.Conn) error {
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
 	xid := binary.BigEndian.Uint32(random[:])
 	// xid, call, RPC version, program, version, procedure NULL, no credentials, no verifier.
-	call := words(xid, 0, rpcVersion, nfsProgram, nfsVersion, 0, 0, 0, 0, 0)
-	if _, err := conn.Write(append(words(lastFragment|uint32(len(call))), call...)); err != nil {
+	call := fields(xid, 0, rpcVersion, nfsProgram, nfsVersion, 0, 0, 0, 0, 0)
+	if _, err := conn.Write(append(fields(lastFragment|uint32(len(call))), call...)); err != nil {
 		return fmt.Errorf("calling NULL: %w", err)
 	}
 	return readAnswer(conn, xid)
 }
 
-// readAnswer wants an accepted reply to a call. A denial is shorter than that.
+// readAnswer checks that the server accepted the call.
 func readAnswer(r io.Reader, xid uint32) error {
-	answer := make([]byte, 4+4*denialWords)
+	answer := make([]byte, 4+4*denialLength)
 	if _, err := io.ReadFull(r, answer); err != nil {
 		return fmt.Errorf("reading the answer to NULL: %w", err)
 	}
-	word := func(i int) uint32 { return binary.BigEndian.Uint32(answer[4+4*i:]) }
-	if word(0) != xid || word(1) != reply {
-		return fmt.Errorf("answer to NULL: %w", errors.New("not a reply to this call"))
+	field := func(i int) uint32 { return binary.BigEndian.Uint32(answer[4+4*i:]) }
+	if field(0) != xid || field(1) != reply {
+		return errors.New("answer to NULL: not a reply to this call")
 	}
-	if word(2) != 0 {
-		return fmt.Errorf("answer to NULL: denied, reason %d, status %d", word(3), word(4))
+	if field(2) != 0 {
+		return fmt.Errorf("answer to NULL: denied, reason %d, status %d", field(3), field(4))
 	}
 	var state [4]byte
 	if _, err := io.ReadFull(r, state[:]); err != nil {
@@ -79,10 +79,10 @@ func readAnswer(r io.Reader, xid uint32) error {
 	return nil
 }
 
-func words(list ...uint32) []byte {
+func fields(values ...uint32) []byte {
 	var b []byte
-	for _, w := range list {
-		b = binary.BigEndian.AppendUint32(b, w)
+	for _, v := range values {
+		b = binary.BigEndian.AppendUint32(b, v)
 	}
 	return b
 }

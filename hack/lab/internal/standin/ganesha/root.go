@@ -1,6 +1,6 @@
-// Package ganesha runs one nfs-ganesha for each export: a file system, or an
-// access point's part of one. Ganesha is run from a folder into which its
-// Debian packages were extracted, because installing them starts a service.
+// Package ganesha runs one nfs-ganesha for each export, which is a file system or the directory of an
+// access point. Ganesha runs from a folder of its extracted Debian packages, because installing them
+// starts a service.
 package ganesha
 
 import (
@@ -12,8 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/artifacts"
 )
 
-// Packages lists the Debian packages that a root must be made of, together
-// with all that they depend on.
+// Packages lists the Debian packages that must be extracted into a root, with their dependencies.
 func Packages() []string { return []string{"nfs-ganesha", "nfs-ganesha-vfs"} }
 
 // Root is the folder of extracted packages.
@@ -29,7 +28,7 @@ func (r Root) path(inside ...string) string {
 	return filepath.Join(string(r), filepath.Join(inside...))
 }
 
-// Check tells whether everything that Ganesha needs is there.
+// Check returns an error if a file that Ganesha needs is missing.
 func (r Root) Check() error {
 	for _, file := range []string{
 		r.path(program),
@@ -38,13 +37,13 @@ func (r Root) Check() error {
 		r.path(library, "libganesha_nfsd.so"),
 	} {
 		if _, err := os.Stat(file); err != nil {
-			return fmt.Errorf("%s is no root of the extracted packages %s: %w", r, strings.Join(Packages(), " and "), err)
+			return fmt.Errorf("%s does not contain the extracted packages %s: %w", r, strings.Join(Packages(), " and "), err)
 		}
 	}
 	return nil
 }
 
-// command is the whole command line, in the foreground.
+// command is the command line of a Ganesha in the foreground.
 func (r Root) command(f files) []string {
 	return append(artifacts.Command(string(r), program, library),
 		"-F", "-f", f.config, "-L", f.log, "-p", f.pid, "-N", "EVENT")

@@ -1,5 +1,4 @@
-// Package imds answers as the instance metadata service does, version 2 only,
-// to each node as if that node were an EC2 instance.
+// Package imds is an instance metadata service, version 2 only, in which each node is an EC2 instance.
 package imds
 
 import (
@@ -14,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 )
 
 const (
@@ -25,7 +24,7 @@ const (
 
 // Options are what a server needs.
 type Options struct {
-	World           *world.Store
+	Inventory       *inventory.Store
 	Region          string
 	AccountID       string
 	VPCID           string
@@ -111,9 +110,9 @@ func (s *Server) serveMetadata(w http.ResponseWriter, r *http.Request, client ne
 		http.Error(w, "Unauthorized", http.StatusUnauthorized)
 		return
 	}
-	node, ok := s.World.Snapshot().NodeOf(client)
+	node, ok := s.Inventory.Snapshot().NodeOf(client)
 	if !ok {
-		s.Log.Warn("metadata was asked for from an address of no node", "address", client.String())
+		s.Log.Warn("metadata requested from an address of no node", "address", client.String())
 		http.NotFound(w, r)
 		return
 	}
@@ -128,25 +127,24 @@ func (s *Server) serveMetadata(w http.ResponseWriter, r *http.Request, client ne
 
 func (s *Server) write(w http.ResponseWriter, text string) {
 	if _, err := w.Write([]byte(text)); err != nil {
-		s.Log.Debug("metadata was not delivered", "err", err)
+		s.Log.Debug("sending metadata failed", "err", err)
 	}
 }
 
-// lookup reads a leaf, or lists what is in a folder, one name a line and
-// folders with a slash at the end.
+// lookup reads an entry, or lists a folder: one name per line, folders with a slash at the end.
 func lookup(tree map[string]string, path string) (string, bool) {
 	if value, ok := tree[path]; ok {
 		return value, true
 	}
 	folder := strings.TrimSuffix(path, "/") + "/"
 	names := map[string]bool{}
-	for leaf := range tree {
-		rest, inside := strings.CutPrefix(leaf, folder)
+	for entry := range tree {
+		rest, inside := strings.CutPrefix(entry, folder)
 		if !inside {
 			continue
 		}
-		name, _, deeper := strings.Cut(rest, "/")
-		if deeper {
+		name, _, isFolder := strings.Cut(rest, "/")
+		if isFolder {
 			name += "/"
 		}
 		names[name] = true

@@ -18,32 +18,19 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 	"github.com/google/go-cmp/cmp"
 
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory/inventorytest"
 )
 
 func start(t *testing.T) (url string) {
 	t.Helper()
-	store, err := world.Open(filepath.Join(t.TempDir(), "world.json"), world.Options{
-		Zones: []world.Zone{
-			{Name: "us-east-1a", ID: "use1-az1", SubnetID: "subnet-0a", CIDR: "127.0.1.0/24"},
-			{Name: "us-east-1b", ID: "use1-az2", SubnetID: "subnet-0b", CIDR: "127.0.2.0/24"},
-		},
-		NewID: world.RandomID, Now: time.Now,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range []world.Node{
-		{Name: "node-1", Address: "127.0.1.11", PodCIDR: "127.1.1.0/24", MAC: "52:54:00:5a:00:01", Zone: "us-east-1a"},
-		{Name: "node-2", Address: "127.0.2.12", PodCIDR: "127.1.2.0/24", MAC: "52:54:00:5a:00:02", Zone: "us-east-1b"},
-		{Name: "node-3", Address: "127.0.0.1", MAC: "52:54:00:5a:00:03", Zone: "us-east-1b"}, // clients that choose no address
-	} {
-		if err := store.PutNode(n); err != nil {
-			t.Fatal(err)
-		}
-	}
+	store := inventorytest.New(t, "127.0",
+		inventory.Node{Name: "node-1", Address: "127.0.1.11", PodCIDR: "127.1.1.0/24", MAC: "52:54:00:5a:00:01", Zone: "us-east-1a"},
+		inventory.Node{Name: "node-2", Address: "127.0.2.12", PodCIDR: "127.1.2.0/24", MAC: "52:54:00:5a:00:02", Zone: "us-east-1b"},
+		inventory.Node{Name: "node-3", Address: "127.0.0.1", MAC: "52:54:00:5a:00:03", Zone: "us-east-1b"}, // clients that choose no address
+	)
 	server := httptest.NewServer(New(Options{
-		World: store, Region: "us-east-1", AccountID: "123456789012", VPCID: "vpc-1",
+		Inventory: store, Region: "us-east-1", AccountID: "123456789012", VPCID: "vpc-1",
 		AccessKeyID: "AKIALAB", SecretAccessKey: "secret", Now: time.Now,
 		Log: slog.New(slog.DiscardHandler),
 	}))
@@ -105,7 +92,7 @@ func TestEachNodeReadsItsOwnMetadata(t *testing.T) {
 	}
 }
 
-func TestTheSDKFindsRegionAndIdentity(t *testing.T) {
+func TestSDKReadsRegionAndIdentity(t *testing.T) {
 	c := client(start(t), "127.0.2.12")
 	region, err := c.GetRegion(t.Context(), nil)
 	if err != nil || region.Region != "us-east-1" {
@@ -117,7 +104,7 @@ func TestTheSDKFindsRegionAndIdentity(t *testing.T) {
 	}
 }
 
-func TestTheDefaultChainFindsTheRolesCredentials(t *testing.T) {
+func TestDefaultChainReadsTheRolesCredentials(t *testing.T) {
 	for _, name := range []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_CA_BUNDLE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"} {
 		t.Setenv(name, "")
 	}
@@ -155,7 +142,7 @@ func status(t *testing.T, address, method, url string, header map[string]string)
 	return answer.StatusCode
 }
 
-func TestOnlyVersionTwoIsAnswered(t *testing.T) {
+func TestOnlyVersionTwoIsServed(t *testing.T) {
 	url := start(t)
 	ttl := func(value string) map[string]string { return map[string]string{ttlHeader: value} }
 	tests := map[string]struct {
@@ -163,14 +150,14 @@ func TestOnlyVersionTwoIsAnswered(t *testing.T) {
 		header       map[string]string
 		want         int
 	}{
-		"read without token":    {http.MethodGet, "/latest/meta-data/mac", nil, 401},
-		"read with a guess":     {http.MethodGet, "/latest/meta-data/mac", map[string]string{tokenHeader: "guess"}, 401},
-		"token without ttl":     {http.MethodPut, "/latest/api/token", nil, 400},
-		"token for too long":    {http.MethodPut, "/latest/api/token", ttl("21601"), 400},
-		"token for no time":     {http.MethodPut, "/latest/api/token", ttl("0"), 400},
-		"token through a proxy": {http.MethodPut, "/latest/api/token", map[string]string{ttlHeader: "60", "X-Forwarded-For": "1.2.3.4"}, 403},
-		"token by GET":          {http.MethodGet, "/latest/api/token", ttl("60"), 405},
-		"token":                 {http.MethodPut, "/latest/api/token", ttl("60"), 200},
+		"read without token":             {http.MethodGet, "/latest/meta-data/mac", nil, 401},
+		"read with a guess":              {http.MethodGet, "/latest/meta-data/mac", map[string]string{tokenHeader: "guess"}, 401},
+		"token without ttl":              {http.MethodPut, "/latest/api/token", nil, 400},
+		"token with too long a lifetime": {http.MethodPut, "/latest/api/token", ttl("21601"), 400},
+		"token without lifetime":         {http.MethodPut, "/latest/api/token", ttl("0"), 400},
+		"token through a proxy":          {http.MethodPut, "/latest/api/token", map[string]string{ttlHeader: "60", "X-Forwarded-For": "1.2.3.4"}, 403},
+		"token by GET":                   {http.MethodGet, "/latest/api/token", ttl("60"), 405},
+		"token":                          {http.MethodPut, "/latest/api/token", ttl("60"), 200},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -181,7 +168,7 @@ func TestOnlyVersionTwoIsAnswered(t *testing.T) {
 	}
 }
 
-func TestATokenIsForOneClientAndATime(t *testing.T) {
+func TestTokenIsValidForOneClientAndALimitedTime(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	s := New(Options{Now: func() time.Time { return now }})
 	mine, other := netip.MustParseAddr("127.0.1.11"), netip.MustParseAddr("127.0.2.12")
@@ -195,7 +182,7 @@ func TestATokenIsForOneClientAndATime(t *testing.T) {
 	}
 }
 
-func TestAStrangerLearnsNothing(t *testing.T) {
+func TestAddressOfNoNodeReadsNothing(t *testing.T) {
 	_, err := client(start(t), "127.0.3.1").GetMetadata(t.Context(), &imds.GetMetadataInput{Path: "mac"})
 	var response *smithyhttp.ResponseError
 	if !errors.As(err, &response) || response.HTTPStatusCode() != http.StatusNotFound {

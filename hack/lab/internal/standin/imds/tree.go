@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 )
 
 // Role is the name of the role whose credentials every node has.
@@ -15,9 +15,9 @@ const Role = "lab-node"
 
 const credentialLife = 6 * time.Hour
 
-// tree is all that a node can read: path below /latest to text.
-func (s *Server) tree(n world.Node) map[string]string {
-	zone, _ := s.World.Zone(n.Zone) // nodes are registered in known zones only
+// tree is all metadata of a node, by path below /latest.
+func (s *Server) tree(n inventory.Node) map[string]string {
+	zone, _ := s.Inventory.Zone(n.Zone) // checked when the node was put
 	t := map[string]string{
 		"/meta-data/instance-id":                      identifier("i", n),
 		"/meta-data/instance-type":                    "m5.large",
@@ -50,12 +50,12 @@ func (s *Server) tree(n world.Node) map[string]string {
 	return t
 }
 
-func (s *Server) hostname(n world.Node) string {
+func (s *Server) hostname(n inventory.Node) string {
 	return "ip-" + strings.ReplaceAll(n.Address, ".", "-") + ".ec2.internal"
 }
 
 // identifier stays the same as long as the node has its name and address.
-func identifier(prefix string, n world.Node) string {
+func identifier(prefix string, n inventory.Node) string {
 	hash := sha256.Sum256([]byte(prefix + n.Name + n.Address))
 	return prefix + "-" + hex.EncodeToString(hash[:])[:17]
 }
@@ -82,7 +82,7 @@ func (s *Server) roleInfo() string {
 	})
 }
 
-func (s *Server) identity(n world.Node) string {
+func (s *Server) identity(n inventory.Node) string {
 	return encode(map[string]string{
 		"accountId":        s.AccountID,
 		"architecture":     "x86_64",
@@ -97,7 +97,7 @@ func (s *Server) identity(n world.Node) string {
 	})
 }
 
-// encode cannot fail: it is given strings.
+// encode cannot fail, because all values are strings.
 func encode(m map[string]string) string {
 	text, _ := json.MarshalIndent(m, "", "  ")
 	return string(text)

@@ -16,11 +16,11 @@ const (
 	maxCommonName = 64
 )
 
-// checkCertificate wants a certificate that is valid now, signs itself, and
-// has the form that mount helpers give theirs.
+// checkCertificate requires one certificate that is valid now, self-signed, and has the form of mount
+// helpers' certificates.
 func checkCertificate(chain []*x509.Certificate, now time.Time) error {
 	if len(chain) != 1 {
-		return Refuse(Certificate, "%d certificates were sent, want one that signs itself", len(chain))
+		return Refuse(Certificate, "%d certificates were sent, want one that is self-signed", len(chain))
 	}
 	cert := chain[0]
 	if cert.Version != x509Version3 {
@@ -33,7 +33,7 @@ func checkCertificate(chain []*x509.Certificate, now time.Time) error {
 		return err
 	}
 	if err := cert.CheckSignature(cert.SignatureAlgorithm, cert.RawTBSCertificate, cert.Signature); err != nil {
-		return Refuse(Certificate, "it does not sign itself: %v", err)
+		return Refuse(Certificate, "it is not self-signed: %v", err)
 	}
 	if now.Before(cert.NotBefore) || now.After(cert.NotAfter) {
 		return Refuse(Validity, "valid from %s to %s, now it is %s",
@@ -56,14 +56,14 @@ func checkKey(cert *x509.Certificate) error {
 	return nil
 }
 
-// attributeSET is one part of a name. The library takes a slice whose type's
-// name ends so for a SET.
+// attributeSET is one part of a name. encoding/asn1 decodes a SET into slices whose type's name ends in
+// SET.
 type attributeSET []struct {
 	Type  asn1.ObjectIdentifier
 	Value string `asn1:"utf8"`
 }
 
-// checkNames wants issuer and subject to be the same common name and nothing else.
+// checkNames requires that issuer and subject are the same common name and nothing else.
 func checkNames(cert *x509.Certificate) error {
 	if !bytes.Equal(cert.RawIssuer, cert.RawSubject) {
 		return Refuse(Certificate, "issuer %q is not subject %q", cert.Issuer, cert.Subject)
@@ -82,8 +82,8 @@ func checkNames(cert *x509.Certificate) error {
 	return nil
 }
 
-// publicKeyHash is the name under which the key is signed: the SHA-1 of the
-// PKCS #1 form of the public key, which is also the subject key identifier.
+// publicKeyHash is the hash of the key in signatures: the SHA-1 of the PKCS #1 form of the public key,
+// which is also the subject key identifier.
 func publicKeyHash(cert *x509.Certificate) string {
 	return hex.EncodeToString(subjectKeyID(cert))
 }

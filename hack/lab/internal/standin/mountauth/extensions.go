@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// claims are what a certificate's extensions say, not yet believed.
+// claims is the content of a certificate's extensions before it is verified.
 type claims struct {
 	fileSystemID  string
 	accessPointID string    // "" = the whole file system
@@ -26,7 +26,7 @@ type iamProof struct {
 	SessionToken string    `asn1:"utf8,explicit,optional,tag:0"`
 }
 
-// clientInfo is the content of the extension that tells which client it is.
+// clientInfo is the content of the extension with the client's name and version.
 type clientInfo struct {
 	Source  string `asn1:"utf8"`
 	Version string `asn1:"utf8"`
@@ -43,8 +43,8 @@ const (
 	clientExtension      = "1.3.6.1.4.1.4843.7.4"
 )
 
-// readClaims wants every extension to be known and in order, and those that
-// mount helpers always send to be there.
+// readClaims requires that every extension is known and valid, and that those are present that mount
+// helpers always send.
 func readClaims(cert *x509.Certificate) (claims, error) {
 	var c claims
 	seen := map[string]bool{}
@@ -54,7 +54,7 @@ func readClaims(cert *x509.Certificate) (claims, error) {
 			return claims{}, Refuse(Certificate, "extension %s is critical", id)
 		}
 		if seen[id] {
-			return claims{}, Refuse(Certificate, "extension %s is there twice", id)
+			return claims{}, Refuse(Certificate, "extension %s occurs twice", id)
 		}
 		seen[id] = true
 		if err := c.read(cert, e); err != nil {
@@ -82,7 +82,7 @@ func (c *claims) read(cert *x509.Certificate, e pkix.Extension) (err error) {
 	case clientExtension:
 		return checkClientInfo(e.Value)
 	default:
-		return errors.New("no client of EFS sends it")
+		return errors.New("no client of EFS sends this extension")
 	}
 	return err
 }
@@ -139,10 +139,9 @@ func checkClientInfo(der []byte) error {
 	return nil
 }
 
-// decode takes DER only. The library is lenient: it takes any kind of string
-// for any other, and overlooks what follows the last member of a SEQUENCE. DER
-// gives one value one form, so what differs when written again was not DER of
-// this type.
+// decode accepts strict DER only. The library accepts any kind of string for any other, and ignores
+// what follows the last member of a SEQUENCE. In DER a value has one encoding, so an input that
+// differs from the value's encoding was not DER of this type.
 func decode[T any](der []byte, params string) (T, error) {
 	var value T
 	rest, err := asn1.UnmarshalWithParams(der, &value, params)
@@ -150,7 +149,7 @@ func decode[T any](der []byte, params string) (T, error) {
 		return value, err
 	}
 	if len(rest) > 0 {
-		return value, fmt.Errorf("%d bytes follow it", len(rest))
+		return value, fmt.Errorf("%d bytes follow the value", len(rest))
 	}
 	again, err := asn1.MarshalWithParams(value, params)
 	if err != nil {

@@ -38,7 +38,7 @@ func der(pieces ...any) []byte {
 	return b
 }
 
-func TestExtensionsAreStrictDER(t *testing.T) {
+func TestExtensionsMustBeStrictDER(t *testing.T) {
 	digest := strings.Repeat("0", 64)
 	iam := func(pieces ...any) []byte {
 		content := der(pieces...)
@@ -51,7 +51,7 @@ func TestExtensionsAreStrictDER(t *testing.T) {
 	}{
 		"printable string":          {1, der(0x13, 6, "fsap-1"), "UTF8String"},
 		"bare text":                 {1, []byte("fsap-1"), "UTF8String"},
-		"text after the string":     {1, der(0x0c, 6, "fsap-1", "x"), "1 bytes follow"},
+		"text after the string":     {1, der(0x0c, 6, "fsap-1", "x"), "1 bytes follow the value"},
 		"length in the long form":   {1, der(0x0c, 0x81, 6, "fsap-1"), "UTF8String"},
 		"indefinite length":         {1, der(0x2c, 0x80, 0x0c, 6, "fsap-1", 0, 0), "UTF8String"},
 		"another kind of id":        {1, der(0x0c, 4, "fs-1"), "begins with fsap-"},
@@ -72,7 +72,7 @@ func TestExtensionsAreStrictDER(t *testing.T) {
 		"something after the token": {2, iam(0x0c, 1, "A", 0x04, 64, digest, 0x17, 13, "260102030405Z", 0xa0, 3, 0x0c, 1, "t", 0x05, 0), "not its DER form"},
 		"SET in place of SEQUENCE":  {4, der(0x31, 6, 0x0c, 1, "a", 0x0c, 1, "b"), "SEQUENCE"},
 		"long source":               {4, der(0x30, 106, 0x0c, 101, strings.Repeat("s", 101), 0x0c, 1, "b"), "101 characters"},
-		"an unknown extension":      {5, der(0x0c, 1, "a"), "no client of EFS sends it"},
+		"an unknown extension":      {5, der(0x0c, 1, "a"), "no client of EFS sends this extension"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -85,15 +85,15 @@ func TestExtensionsAreStrictDER(t *testing.T) {
 	}
 }
 
-func TestTheFileSystemIsAlwaysNamed(t *testing.T) {
+func TestFileSystemExtensionIsRequired(t *testing.T) {
 	chain := parse(t, mountauthtest.Certificate(t, mountauthtest.Client{AccessPointID: accessPoint}))
 	_, err := verifier(time.Now()).Verify(fileSystem, chain)
 	wantRefusal(t, err, Certificate, "1.3.6.1.4.1.4843.7.3 is missing")
 }
 
-func TestAnExtensionIsThereOnce(t *testing.T) {
+func TestExtensionMayOccurOnce(t *testing.T) {
 	chain := parse(t, mountauthtest.Certificate(t, mountauthtest.Client{FileSystemID: fileSystem}))
 	chain[0].Extensions = append(chain[0].Extensions, chain[0].Extensions...)
 	_, err := verifier(time.Now()).Verify(fileSystem, chain)
-	wantRefusal(t, err, Certificate, "is there twice")
+	wantRefusal(t, err, Certificate, "occurs twice")
 }

@@ -1,7 +1,6 @@
-// Package mountauth checks the certificates with which clients introduce
-// themselves to a mount target. What EFS itself accepts is not published, so it
-// accepts only what is known to work: certificates as the EFS mount helper makes
-// them. It shares no code with what makes them, here or in the product.
+// Package mountauth checks the client certificates that a mount target is presented. What EFS itself
+// accepts is not published, so the package accepts only what is known to work: certificates as the EFS
+// mount helper makes them. It shares no code with the makers of certificates, here or in the product.
 package mountauth
 
 import (
@@ -12,10 +11,10 @@ import (
 // Key is the pair of credentials with which clients may sign.
 type Key struct{ AccessKeyID, SecretAccessKey string }
 
-// Identity is what a client's certificate asks for and proves. Without a
-// certificate it is the zero value: the whole file system, as nobody.
+// Identity is what a client's certificate requests and proves. Without a certificate it is the zero
+// value: the whole file system, without an IAM identity.
 type Identity struct {
-	Present       bool   // a certificate was shown
+	Present       bool   // a certificate was presented
 	FileSystemID  string // "" without a certificate
 	AccessPointID string // "" = the whole file system
 	AccessKeyID   string // whose IAM signature was verified; "" = not signed
@@ -28,10 +27,9 @@ type Verifier struct {
 	Now    func() time.Time
 }
 
-// Verify checks the certificates that a client of a file system's mount target
-// has shown. TLS has proven that the client has the key; the rest is checked
-// here. Whether what it asks for exists is for the caller to find out. An error
-// is a *Refusal.
+// Verify checks the certificates that a client has presented to a mount target of a file system. TLS
+// has proven that the client has the key. The caller checks whether the requested access point exists.
+// An error is a *Refusal.
 func (v Verifier) Verify(fileSystemID string, chain []*x509.Certificate) (Identity, error) {
 	if len(chain) == 0 {
 		return Identity{}, nil
@@ -45,7 +43,7 @@ func (v Verifier) Verify(fileSystemID string, chain []*x509.Certificate) (Identi
 		return Identity{}, err
 	}
 	if claims.fileSystemID != fileSystemID {
-		return Identity{}, Refuse(FileSystem, "the certificate is for file system %q, the mount target of %s", claims.fileSystemID, fileSystemID)
+		return Identity{}, Refuse(FileSystem, "the certificate is for file system %q, the mount target for %s", claims.fileSystemID, fileSystemID)
 	}
 	id := Identity{Present: true, FileSystemID: claims.fileSystemID, AccessPointID: claims.accessPointID}
 	if claims.iam == nil {

@@ -42,7 +42,7 @@ func parse(t *testing.T, certificate tls.Certificate) []*x509.Certificate {
 	return []*x509.Certificate{cert}
 }
 
-func TestGoodCertificatesAreRead(t *testing.T) {
+func TestValidCertificatesAreAccepted(t *testing.T) {
 	longTerm := signed()
 	longTerm.SessionToken = ""
 	yesterday := signed()
@@ -102,7 +102,7 @@ func TestCertificatesThatMountHelpersDoNotMakeAreRefused(t *testing.T) {
 		"key identifier":     {func(c *x509.Certificate) { c.SubjectKeyId = make([]byte, 20) }, "want the SHA-1 of the public key"},
 		"no key identifier":  {func(c *x509.Certificate) { c.SubjectKeyId = nil }, "2.5.29.14 is missing"},
 		"basic constraints":  {func(c *x509.Certificate) { c.BasicConstraintsValid = true }, "2.5.29.19 is critical"},
-		"extended key usage": {func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }, "2.5.29.37: no client of EFS sends it"},
+		"extended key usage": {func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }, "2.5.29.37: no client of EFS sends this extension"},
 		"critical":           {func(c *x509.Certificate) { c.ExtraExtensions[0].Critical = true }, "4843.7.3 is critical"},
 		"printable name":     {func(c *x509.Certificate) { c.RawSubject, c.Subject = nil, pkix.Name{CommonName: "node"} }, "UTF8String"},
 		"two names": {func(c *x509.Certificate) {
@@ -138,17 +138,17 @@ func TestOtherKeysAreRefused(t *testing.T) {
 	}
 }
 
-func TestACertificateIsOneAndSignsItself(t *testing.T) {
+func TestCertificateMustBeSingleAndSelfSigned(t *testing.T) {
 	one := parse(t, mountauthtest.Certificate(t, mountauthtest.Client{FileSystemID: fileSystem}))
 	other := parse(t, mountauthtest.Certificate(t, mountauthtest.Client{FileSystemID: fileSystem, AccessPointID: accessPoint}))
 	forged := *one[0]
 	forged.Signature = other[0].Signature
 	_, err := verifier(time.Now()).Verify(fileSystem, []*x509.Certificate{&forged})
-	wantRefusal(t, err, Certificate, "does not sign itself")
+	wantRefusal(t, err, Certificate, "is not self-signed")
 	_, err = verifier(time.Now()).Verify(fileSystem, append(one, other...))
 	wantRefusal(t, err, Certificate, "2 certificates")
 	issued := *one[0]
-	issued.RawIssuer = mountauthtest.CommonName(t, "somebody else")
+	issued.RawIssuer = mountauthtest.CommonName(t, "another issuer")
 	_, err = verifier(time.Now()).Verify(fileSystem, []*x509.Certificate{&issued})
 	wantRefusal(t, err, Certificate, "is not subject")
 	old := *one[0]
@@ -157,7 +157,7 @@ func TestACertificateIsOneAndSignsItself(t *testing.T) {
 	wantRefusal(t, err, Certificate, "version 1")
 }
 
-func TestACertificateIsValidForItsTimeAndFileSystemOnly(t *testing.T) {
+func TestCertificateIsValidForItsTimeAndFileSystemOnly(t *testing.T) {
 	chain := parse(t, mountauthtest.Certificate(t, mountauthtest.Client{FileSystemID: fileSystem}))
 	for _, now := range []time.Time{chain[0].NotBefore.Add(-time.Second), chain[0].NotAfter.Add(time.Second)} {
 		_, err := verifier(now).Verify(fileSystem, chain)
@@ -169,7 +169,7 @@ func TestACertificateIsValidForItsTimeAndFileSystemOnly(t *testing.T) {
 		}
 	}
 	_, err := verifier(time.Now()).Verify("fs-0123456789abcdef1", chain)
-	wantRefusal(t, err, FileSystem, "the mount target of fs-0123456789abcdef1")
+	wantRefusal(t, err, FileSystem, "the mount target for fs-0123456789abcdef1")
 }
 
 func TestWrongSignaturesAreRefused(t *testing.T) {
@@ -196,9 +196,9 @@ func TestWrongSignaturesAreRefused(t *testing.T) {
 	}
 }
 
-// A proof that is copied into another's certificate, or for another file
-// system, or with another token, proves nothing.
-func TestASignatureHoldsForItsOwnCertificateOnly(t *testing.T) {
+// A signature that is copied into another client's certificate, is for another file system, or has
+// another token must be refused.
+func TestSignatureIsValidForItsOwnCertificateOnly(t *testing.T) {
 	proof := func(fileSystemID string, key []byte) pkix.Extension {
 		iam := signed()
 		return mountauthtest.Extension(t, 2, "", iamProof{iam.AccessKeyID, []byte(iam.Signature(fileSystemID, hexOf(key))), iam.At.UTC().Truncate(time.Second), iam.SessionToken})

@@ -23,8 +23,8 @@ const (
 	maxAge = 24 * time.Hour
 )
 
-// connectRequest is the request that a client signs for a connection. It is
-// never sent; both sides know what it says.
+// connectRequest is the request that a client signs for a connection. It is never sent, because both
+// sides can compute it.
 type connectRequest struct {
 	fileSystemID  string
 	publicKeyHash string // 40 hex digits
@@ -34,7 +34,7 @@ type connectRequest struct {
 	signedAt      time.Time
 }
 
-// checkSignature wants the one signature of a request that our key may make now.
+// checkSignature requires the signature of the request with the lab's key, made at an allowed time.
 func (v Verifier) checkSignature(r connectRequest, signature []byte, now time.Time) error {
 	if r.accessKeyID != v.Key.AccessKeyID {
 		return Refuse(IAMKey, "access key %q is unknown", r.accessKeyID)
@@ -46,7 +46,7 @@ func (v Verifier) checkSignature(r connectRequest, signature []byte, now time.Ti
 	}
 	want := r.sign(v.Key.SecretAccessKey)
 	if subtle.ConstantTimeCompare([]byte(want), signature) != 1 {
-		return Refuse(IAMSignature, "it is not that of access key %s for file system %s in %s at %s with this public key and session token",
+		return Refuse(IAMSignature, "it is not the signature of access key %s for file system %s in %s at %s with this public key and session token",
 			r.accessKeyID, r.fileSystemID, r.region, r.signedAt.Format(time.RFC3339))
 	}
 	return nil
@@ -65,8 +65,7 @@ func (r connectRequest) scope() string {
 	return strings.Join([]string{r.signedAt.UTC().Format(dateFormat), r.region, service, scopeEnd}, "/")
 }
 
-// canonical is not what Signature Version 4 prescribes: no empty line parts the
-// headers from their names.
+// canonical differs from Signature Version 4: no empty line separates the headers from their names.
 func (r connectRequest) canonical() string {
 	query := url.Values{
 		"Action":              {"Connect"},

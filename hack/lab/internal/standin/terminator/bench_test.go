@@ -2,31 +2,25 @@ package terminator
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"gnuthought.com/efs-stunnel/hack/lab/internal/pki"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth/mountauthtest"
 )
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// bench is a mount target in front of servers that say who they are and then
-// echo: one for the file system and one for the access point fsap-1.
+// bench is a mount target in front of servers that send their name and then echo: one for the file system
+// and one for the access point fsap-1.
 type bench struct {
 	target *Target
 	roots  *x509.CertPool
@@ -35,15 +29,13 @@ type bench struct {
 
 func newBench(t testing.TB) *bench {
 	t.Helper()
-	dir := t.TempDir()
-	authority, certFile, keyFile := newAuthorityFiles(t, dir)
-	certificates, err := NewCertificates(certFile, keyFile, "us-east-1", time.Now())
+	authority, roots := newAuthority(t)
+	certificates, err := NewCertificates(authority, "us-east-1")
 	if err != nil {
 		t.Fatal(err)
 	}
 	servers := map[string]string{"": echo(t, "root\n"), "fsap-1": echo(t, "point\n"), "fsap-down": freeAddress(t)}
-	b := &bench{roots: x509.NewCertPool()}
-	b.roots.AddCert(authority)
+	b := &bench{roots: roots}
 	b.target = &Target{
 		ID: "fsmt-1", FileSystemID: fileSystem, Address: freeAddress(t), Certificates: certificates, Log: quiet(),
 		Verifier: mountauth.Verifier{Region: "us-east-1", Key: mountauth.Key{AccessKeyID: "AKIALAB", SecretAccessKey: "secret"}, Now: time.Now},
@@ -65,34 +57,20 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-func newAuthorityFiles(t testing.TB, dir string) (cert *x509.Certificate, certFile, keyFile string) {
+// newAuthority makes an authority's files, and a pool that trusts it.
+func newAuthority(t testing.TB) (pki.Pair, *x509.CertPool) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	authority, err := pki.Dir{Path: t.TempDir()}.Authority("ca")
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	cert, err := os.ReadFile(authority.CertFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	certFile, keyFile = filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
-	for file, block := range map[string]*pem.Block{certFile: {Type: "CERTIFICATE", Bytes: der}, keyFile: {Type: "PRIVATE KEY", Bytes: keyDER}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if cert, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	return cert, certFile, keyFile
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(cert)
+	return authority, roots
 }
 
 func echo(t testing.TB, greeting string) string {
@@ -119,7 +97,7 @@ func echo(t testing.TB, greeting string) string {
 	return l.Addr().String()
 }
 
-// clientCertificate is made as mount helpers make theirs.
+// clientCertificate has the form of a mount helper's.
 func clientCertificate(t testing.TB, c mountauthtest.Client) []tls.Certificate {
 	t.Helper()
 	return []tls.Certificate{mountauthtest.Certificate(t, c)}
@@ -151,7 +129,7 @@ func (b *bench) mustDial(t testing.TB, certificates []tls.Certificate) *tls.Conn
 	return conn
 }
 
-// greeted reads who answers.
+// greeted reads the name of the server.
 func greeted(conn net.Conn) (string, error) {
 	text := make([]byte, len("point\n"))
 	n, err := io.ReadAtLeast(conn, text, len("root\n"))
@@ -182,7 +160,7 @@ func (b *bench) await(t *testing.T, what string, condition func() bool) {
 	for tick := time.Tick(2 * time.Millisecond); !condition(); {
 		select {
 		case <-b.until.Done():
-			t.Fatalf("never came: %s; status %+v", what, b.target.Status())
+			t.Fatalf("timed out waiting for %s; status %+v", what, b.target.Status())
 		case <-tick:
 		}
 	}

@@ -8,20 +8,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setBlackHole makes the kernel throw away every packet that comes for a
-// socket, before TCP sees it, or ends that. A listener answers no SYN then; a
-// connection acknowledges nothing and is not reset either. Unlike a black-hole
-// route it leaves ARP alone, as a dead machine behind a router does, it works
-// for clients on the same machine, and it cannot outlive the process.
+// setBlackHole makes the kernel drop all packets to a socket before TCP sees them, or stops that.
+// Meanwhile a listener answers no SYN, and a connection acknowledges nothing and is not reset. Unlike
+// a black-hole route, this leaves ARP alone, as a dead machine behind a router does, works for clients
+// on the same machine, and ends with the process.
 func setBlackHole(socket syscall.Conn, on bool) error {
 	raw, err := socket.SyscallConn()
 	if err != nil {
-		return fmt.Errorf("getting at a socket: %w", err)
+		return fmt.Errorf("accessing a socket: %w", err)
 	}
 	var optionErr error
 	err = raw.Control(func(fd uintptr) { optionErr = filterSocket(int(fd), on) })
 	if err != nil {
-		return fmt.Errorf("getting at a socket: %w", err)
+		return fmt.Errorf("accessing a socket: %w", err)
 	}
 	return optionErr
 }

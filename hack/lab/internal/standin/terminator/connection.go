@@ -20,7 +20,7 @@ const (
 	copyBuffer = 256 << 10
 )
 
-// connection is one client's.
+// connection is a client's connection.
 type connection struct {
 	target *Target
 	tcp    *net.TCPConn
@@ -40,7 +40,7 @@ func newConnection(t *Target, tcp *net.TCPConn) *connection {
 	return &connection{target: t, tcp: tcp, since: time.Now(), done: make(chan struct{})}
 }
 
-// close ends both sides, whatever goes on.
+// close ends both sides. It may be called at any time, and more than once.
 func (c *connection) close() {
 	c.once.Do(func() {
 		close(c.done)
@@ -53,8 +53,8 @@ func (c *connection) close() {
 	})
 }
 
-// cut ends the connection under the client, by a reset if asked.
-func (c *connection) cut(reset bool) {
+// abort ends the connection without the client's consent, by a reset if asked.
+func (c *connection) abort(reset bool) {
 	if reset {
 		_ = c.tcp.SetLinger(0) // closing then sends RST instead of FIN
 	}
@@ -64,7 +64,7 @@ func (c *connection) cut(reset bool) {
 // serve handles the connection to its end.
 func (c *connection) serve(ctx context.Context, kind CertificateKind) {
 	secure, err := c.handshake(ctx, kind)
-	// Before anything else happens, also before the connection is closed.
+	// While the gate is shut, the client must not see the connection closed either.
 	c.target.gate.pass(c.done)
 	if c.closed() {
 		return
@@ -101,8 +101,8 @@ func (c *connection) handshake(ctx context.Context, kind CertificateKind) (*tls.
 	return secure, nil
 }
 
-// admit connects the client with what its certificate asks for. An error that
-// wraps a *mountauth.Refusal is the client's fault.
+// admit checks the client's certificate and connects to its NFS server. An error that wraps a
+// *mountauth.Refusal is the client's fault.
 func (c *connection) admit(ctx context.Context, secure *tls.Conn) (*net.TCPConn, error) {
 	id, err := c.target.Verifier.Verify(c.target.FileSystemID, secure.ConnectionState().PeerCertificates)
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *connection) admit(ctx context.Context, secure *tls.Conn) (*net.TCPConn,
 	return c.dial(ctx, id)
 }
 
-// dial finds the NFS server that the client asks for.
+// dial connects to the client's NFS server.
 func (c *connection) dial(ctx context.Context, id mountauth.Identity) (*net.TCPConn, error) {
 	address, err := c.target.Route(c.target.FileSystemID, id)
 	if err != nil {
@@ -124,17 +124,17 @@ func (c *connection) dial(ctx context.Context, id mountauth.Identity) (*net.TCPC
 	defer cancel()
 	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("reaching the NFS server: %w", err)
+		return nil, fmt.Errorf("connecting to the NFS server: %w", err)
 	}
 	backend, ok := conn.(*net.TCPConn)
 	if !ok {
-		return nil, errors.New("reaching the NFS server: not TCP")
+		return nil, errors.New("connecting to the NFS server: not TCP")
 	}
 	c.mu.Lock()
 	c.backend = backend
 	c.mu.Unlock()
 	if c.closed() {
-		_ = backend.Close() // close came too early to see it
+		_ = backend.Close() // close was called before backend was set
 	}
 	c.target.mu.Lock()
 	c.established = true
@@ -157,8 +157,7 @@ type duplex interface {
 	CloseWrite() error
 }
 
-// copy passes bytes on until the sender has finished, and tells the receiver.
-// A sender or receiver that breaks ends both directions.
+// copy forwards bytes in one direction, and the end of the stream. An error ends both directions.
 func (c *connection) copy(to, from duplex) {
 	buffer := make([]byte, copyBuffer)
 	for {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// denialTimeout is how long a refused client may take to make its first call,
-// and to go away once that was answered.
+// denialTimeout is how long a refused client may take to send its first call, and then to close the
+// connection.
 const denialTimeout = 30 * time.Second
 
 // The numbers of ONC RPC (RFC 5531).
@@ -24,11 +24,10 @@ const (
 	authTooWeak  = 5
 )
 
-// deny answers the client's first call with "access denied" and closes the
-// connection. That is how EFS refuses: not in the TLS handshake, but so that
-// mount.nfs says "access denied by server" at once, and the kernel "check lease
-// failed ... error 13" when it reconnects. A client that was merely cut off would
-// try again for minutes.
+// deny answers the client's first call with "access denied" and closes the connection. EFS refuses
+// in the same way, not in the TLS handshake: mount.nfs reports "access denied by server" at once, and
+// the kernel logs "check lease failed ... error 13" when it reconnects. A client whose connection was
+// only closed would retry for minutes.
 func (c *connection) deny(secure *tls.Conn) {
 	_ = secure.SetDeadline(time.Now().Add(denialTimeout))
 	xid, err := readCall(secure)
@@ -42,19 +41,19 @@ func (c *connection) deny(secure *tls.Conn) {
 	if err := secure.CloseWrite(); err != nil {
 		return
 	}
-	// Closing with unread bytes would reset the connection and lose the answer.
+	// Closing with unread bytes would reset the connection, and the answer would be lost.
 	_, _ = io.Copy(io.Discard, secure)
 }
 
-// readCall reads one RPC call and returns its transaction's id.
+// readCall reads one RPC call and returns its transaction id.
 func readCall(r io.Reader) (xid uint32, err error) {
-	var head [12]byte // mark of the fragment, transaction, type of the message
+	var head [12]byte // fragment header, transaction id, message type
 	if _, err := io.ReadFull(r, head[:]); err != nil {
 		return 0, fmt.Errorf("reading an RPC call: %w", err)
 	}
 	length := binary.BigEndian.Uint32(head[:]) &^ lastFragment
 	if length < 8 || length > maxCall || binary.BigEndian.Uint32(head[8:]) != rpcCall {
-		return 0, errors.New("reading an RPC call: not one")
+		return 0, errors.New("reading an RPC call: not an RPC call")
 	}
 	if _, err := io.CopyN(io.Discard, r, int64(length)-8); err != nil {
 		return 0, fmt.Errorf("reading an RPC call: %w", err)

@@ -2,7 +2,7 @@ package terminator
 
 import "sync"
 
-// gate holds up everything that passes while it is shut.
+// gate makes goroutines wait while it is shut.
 type gate struct {
 	mu     sync.Mutex
 	opened chan struct{} // closed while the gate is open

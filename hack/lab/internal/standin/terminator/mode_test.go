@@ -27,10 +27,10 @@ func TestRefuseClosesTheListenerAndConnections(t *testing.T) {
 		t.Errorf("new connection: %v, want refused", err)
 	}
 	b.mode(t, OK)
-	exchangeAnew(t, b)
+	exchangeOnNewConnection(t, b)
 }
 
-func exchangeAnew(t *testing.T, b *bench) {
+func exchangeOnNewConnection(t *testing.T, b *bench) {
 	t.Helper()
 	conn := b.mustDial(t, nil)
 	if _, err := greeted(conn); err != nil {
@@ -39,7 +39,7 @@ func exchangeAnew(t *testing.T, b *bench) {
 	exchange(t, conn, "as before")
 }
 
-func TestResetResetsNewAndLiveConnections(t *testing.T) {
+func TestResetResetsNewAndOpenConnections(t *testing.T) {
 	b := newBench(t)
 	live := b.mustDial(t, nil)
 	if _, err := greeted(live); err != nil {
@@ -53,11 +53,11 @@ func TestResetResetsNewAndLiveConnections(t *testing.T) {
 		t.Errorf("new connection: %v, want a reset", err)
 	}
 	b.mode(t, OK)
-	exchangeAnew(t, b)
+	exchangeOnNewConnection(t, b)
 }
 
-// nothing is read for a moment, and no end either.
-func nothing(t *testing.T, conn *tls.Conn) {
+// wantSilence wants that for a moment no byte arrives, and not the end of the connection either.
+func wantSilence(t *testing.T, conn *tls.Conn) {
 	t.Helper()
 	raw := conn.NetConn()
 	_ = raw.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
@@ -68,7 +68,7 @@ func nothing(t *testing.T, conn *tls.Conn) {
 	_ = raw.SetReadDeadline(time.Now().Add(time.Minute))
 }
 
-func TestDropIsABlackHoleForNewAndLiveConnections(t *testing.T) {
+func TestDropIgnoresNewAndOpenConnections(t *testing.T) {
 	b := newBench(t)
 	live, idle := b.mustDial(t, nil), b.mustDial(t, nil)
 	for _, conn := range []*tls.Conn{live, idle} {
@@ -77,10 +77,10 @@ func TestDropIsABlackHoleForNewAndLiveConnections(t *testing.T) {
 		}
 	}
 	b.mode(t, Drop)
-	if _, err := io.WriteString(live, "into the dark"); err != nil {
+	if _, err := io.WriteString(live, "unanswered"); err != nil {
 		t.Fatal(err)
 	}
-	nothing(t, live)
+	wantSilence(t, live)
 	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if _, err := b.dial(short, nil); !is[net.Error](err) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) {
@@ -88,17 +88,17 @@ func TestDropIsABlackHoleForNewAndLiveConnections(t *testing.T) {
 	}
 	_ = idle.Close() // its end vanishes too
 	if open := b.target.Status().Open; open != 2 {
-		t.Errorf("%d connections open, want the 2 from before", open)
+		t.Errorf("%d connections open, want the 2 opened before", open)
 	}
 	b.mode(t, OK)
-	answer := make([]byte, len("into the dark"))
-	if _, err := io.ReadFull(live, answer); err != nil || string(answer) != "into the dark" {
+	answer := make([]byte, len("unanswered"))
+	if _, err := io.ReadFull(live, answer); err != nil || string(answer) != "unanswered" {
 		t.Errorf("after the black hole: %q, %v; want what was sent", answer, err)
 	}
-	exchangeAnew(t, b)
+	exchangeOnNewConnection(t, b)
 }
 
-func TestDropCanTurnIntoRefusal(t *testing.T) {
+func TestRefuseAfterDropClosesConnections(t *testing.T) {
 	b := newBench(t)
 	live := b.mustDial(t, nil)
 	if _, err := greeted(live); err != nil {
@@ -110,10 +110,10 @@ func TestDropCanTurnIntoRefusal(t *testing.T) {
 		t.Errorf("live connection: %v, want its end", err)
 	}
 	b.mode(t, OK)
-	exchangeAnew(t, b)
+	exchangeOnNewConnection(t, b)
 }
 
-func TestSilentDoesTLSAndThenNothing(t *testing.T) {
+func TestSilentAcceptsTLSAndAnswersNothing(t *testing.T) {
 	b := newBench(t)
 	live := b.mustDial(t, nil)
 	if _, err := greeted(live); err != nil {
@@ -126,7 +126,7 @@ func TestSilentDoesTLSAndThenNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	nothing(t, live)
+	wantSilence(t, live)
 	b.mode(t, OK)
 	if _, err := greeted(fresh); err != nil {
 		t.Errorf("after the silence: %v", err)
@@ -137,13 +137,13 @@ func TestSilentDoesTLSAndThenNothing(t *testing.T) {
 	}
 }
 
-func TestUnknownModesAreRefused(t *testing.T) {
+func TestUnknownModeIsAnError(t *testing.T) {
 	if err := newBench(t).target.SetMode(t.Context(), "odd"); err == nil || !strings.Contains(err.Error(), "ok, refuse, reset, drop, silent") {
 		t.Errorf("got %v, want what is allowed", err)
 	}
 }
 
-func TestStopEndsWhatStandsStill(t *testing.T) {
+func TestStopEndsStalledConnections(t *testing.T) {
 	for _, mode := range []Mode{Drop, Silent} {
 		t.Run(string(mode), func(t *testing.T) {
 			b := newBench(t)

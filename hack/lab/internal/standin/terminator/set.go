@@ -27,8 +27,8 @@ type Set struct {
 	targets map[string]*Target // guarded by mu
 }
 
-// Apply starts and stops mount targets until they are the wanted ones. Those
-// that stay keep their modes and connections.
+// Apply starts and stops mount targets until the wanted ones run. Those that are kept keep their
+// modes and connections.
 func (s *Set) Apply(ctx context.Context, wanted []Spec) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *Set) Apply(ctx context.Context, wanted []Spec) error {
 		if !slices.Contains(wanted, Spec{t.ID, t.FileSystemID, t.Address}) {
 			t.Stop()
 			delete(s.targets, id)
-			s.Log.Info("mount target is gone", "mountTarget", id)
+			s.Log.Info("mount target stopped", "mountTarget", id)
 		}
 	}
 	var failures []error
@@ -56,13 +56,10 @@ func (s *Set) Apply(ctx context.Context, wanted []Spec) error {
 			continue
 		}
 		s.targets[spec.ID] = t
-		s.Log.Info("mount target serves", "mountTarget", spec.ID, "fileSystem", spec.FileSystemID, "address", spec.Address)
+		s.Log.Info("mount target started", "mountTarget", spec.ID, "fileSystem", spec.FileSystemID, "address", spec.Address)
 	}
 	return errors.Join(failures...)
 }
-
-// ErrUnknown is wrapped when a mount target does not exist.
-var ErrUnknown = errors.New("no such mount target")
 
 // Get finds a mount target.
 func (s *Set) Get(id string) (*Target, error) {
@@ -71,10 +68,10 @@ func (s *Set) Get(id string) (*Target, error) {
 	if t, ok := s.targets[id]; ok {
 		return t, nil
 	}
-	return nil, fmt.Errorf("%s: %w", id, ErrUnknown)
+	return nil, fmt.Errorf("mount target %s does not run", id)
 }
 
-// Clear brings all mount targets back to mode ok with a good certificate.
+// Clear sets all mount targets to mode ok with a valid certificate.
 func (s *Set) Clear(ctx context.Context) error {
 	var failures []error
 	for _, t := range s.all() {

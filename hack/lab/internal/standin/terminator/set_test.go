@@ -1,8 +1,8 @@
 package terminator
 
 import (
-	"errors"
 	"net"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -18,7 +18,7 @@ func freeAddress(t testing.TB) string {
 	return l.Addr().String()
 }
 
-func TestASetFollowsWhatIsWanted(t *testing.T) {
+func TestApplyStartsAndStopsMountTargets(t *testing.T) {
 	s := &Set{Log: quiet()}
 	one, two := Spec{"fsmt-1", "fs-1", freeAddress(t)}, Spec{"fsmt-2", "fs-1", freeAddress(t)}
 	ids := func() []string {
@@ -55,12 +55,12 @@ func TestASetFollowsWhatIsWanted(t *testing.T) {
 	if diff := cmp.Diff([]string{"fsmt-1 ok"}, ids()); diff != "" {
 		t.Errorf("mount targets (-want +got):\n%s", diff)
 	}
-	if _, err := s.Get("fsmt-2"); !errors.Is(err, ErrUnknown) {
-		t.Errorf("got %v for a mount target that is gone", err)
+	if _, err := s.Get("fsmt-2"); err == nil || !strings.Contains(err.Error(), "fsmt-2 does not run") {
+		t.Errorf("got %v for a mount target that was stopped", err)
 	}
 }
 
-func TestATakenAddressIsReported(t *testing.T) {
+func TestAddressInUseIsAnError(t *testing.T) {
 	s := &Set{Log: quiet()}
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package terminator is the part of a mount target that clients see: it ends
-// their TLS, has their certificates checked, and passes their bytes on to the
-// right NFS server, or refuses them, or misbehaves when told to.
+// Package terminator is the part of a mount target that clients connect to. It terminates their TLS,
+// has their certificates checked, and forwards their bytes to the right NFS server. It refuses
+// clients, and fails on demand.
 package terminator
 
 import (
@@ -8,29 +8,27 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
+	"gnuthought.com/efs-stunnel/hack/lab/internal/oneof"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
 )
 
-// Mode is how a mount target treats connections, old and new.
+// Mode is how a mount target treats open and new connections.
 type Mode string
 
 // The modes of a mount target.
 const (
 	OK     Mode = "ok"
-	Refuse Mode = "refuse" // no listener; live connections are closed
-	Reset  Mode = "reset"  // accepts and resets; live connections are reset
-	Drop   Mode = "drop"   // black hole: packets vanish, nothing is answered
-	Silent Mode = "silent" // TCP and TLS work, then nothing comes; live connections stall
+	Refuse Mode = "refuse" // no listener; open connections are closed
+	Reset  Mode = "reset"  // accepts and resets; open connections are reset
+	Drop   Mode = "drop"   // black hole: packets are dropped, nothing is answered
+	Silent Mode = "silent" // TCP and TLS work, but nothing is answered; open connections stall
 )
-
-// ErrInvalid is wrapped by refusals of modes and certificates that do not exist.
-var ErrInvalid = errors.New("invalid")
 
 // Modes lists all modes.
 func Modes() []Mode { return []Mode{OK, Refuse, Reset, Drop, Silent} }
@@ -45,15 +43,14 @@ type Target struct {
 	Route        Router
 	Log          *slog.Logger
 
-	// transition is held for the whole of a change of mode: one at a time.
-	transition sync.Mutex
+	transition sync.Mutex // held during a change of mode
 
 	mu          sync.Mutex
 	mode        Mode             // guarded by mu
 	certificate CertificateKind  // guarded by mu
 	listener    *net.TCPListener // guarded by mu; nil while closed
 	live        map[*connection]struct{}
-	gate        *gate // closed while nothing may pass
+	gate        *gate // shut while nothing may be sent
 	total       int
 	refused     int
 	refusals    map[mountauth.Cause]int // guarded by mu
@@ -61,18 +58,18 @@ type Target struct {
 	group       sync.WaitGroup
 }
 
-// Router finds the NFS server for a client, or says why there is none: with a
-// *mountauth.Refusal when the client may not have it.
+// Router finds the address of a client's NFS server. It returns a *mountauth.Refusal when the client
+// may not use it.
 type Router func(fileSystemID string, id mountauth.Identity) (address string, err error)
 
-// Start makes the mount target serve in mode ok with a good certificate.
+// Start makes the mount target serve in mode ok with a valid certificate.
 func (t *Target) Start(ctx context.Context) error {
 	t.mode, t.certificate = OK, GoodCertificate
 	t.live, t.gate, t.refusals = map[*connection]struct{}{}, newGate(), map[mountauth.Cause]int{}
 	return t.listen(ctx)
 }
 
-// Stop closes the listener and all connections, and waits until they are gone.
+// Stop closes the listener and all connections, and waits until their goroutines have ended.
 func (t *Target) Stop() {
 	t.transition.Lock()
 	defer t.transition.Unlock()
@@ -80,14 +77,14 @@ func (t *Target) Stop() {
 	for _, c := range t.connections() {
 		c.close()
 	}
-	t.gate.open() // what waits there finds its connection closed
+	t.gate.open() // goroutines that wait there find their connection closed
 	t.group.Wait()
 }
 
-// SetCertificate changes what new connections are shown.
+// SetCertificate changes the certificate that is presented to new connections.
 func (t *Target) SetCertificate(kind CertificateKind) error {
-	if !slices.Contains(CertificateKinds(), kind) {
-		return fmt.Errorf("certificate %q: want one of %s: %w", kind, join(CertificateKinds()), ErrInvalid)
+	if err := oneof.Check("certificate", kind, CertificateKinds()); err != nil {
+		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,10 +92,10 @@ func (t *Target) SetCertificate(kind CertificateKind) error {
 	return nil
 }
 
-// SetMode changes how old and new connections are treated.
+// SetMode changes how open and new connections are treated.
 func (t *Target) SetMode(ctx context.Context, mode Mode) error {
-	if !slices.Contains(Modes(), mode) {
-		return fmt.Errorf("mode %q: want one of %s: %w", mode, join(Modes()), ErrInvalid)
+	if err := oneof.Check("mode", mode, Modes()); err != nil {
+		return err
 	}
 	t.transition.Lock()
 	defer t.transition.Unlock()
@@ -116,10 +113,10 @@ func (t *Target) SetMode(ctx context.Context, mode Mode) error {
 	return nil
 }
 
-// enter makes the mode true for the listener and for what is connected.
+// enter applies the mode to the listener and to open connections.
 func (t *Target) enter(ctx context.Context, mode Mode) error {
 	if mode == Drop || mode == Silent {
-		t.gate.shut() // before the filters: nothing may be sent any more
+		t.gate.shut() // before the filters, so that nothing is sent after them
 	}
 	if mode == Refuse {
 		t.closeListener()
@@ -134,26 +131,25 @@ func (t *Target) enter(ctx context.Context, mode Mode) error {
 		t.gate.open()
 	case Refuse, Reset:
 		for _, c := range t.connections() {
-			c.cut(mode == Reset)
+			c.abort(mode == Reset)
 		}
 		t.gate.open()
 	}
 	return nil
 }
 
-// filter makes packets to the listener and to all connections vanish, or lets
-// them through again.
-func (t *Target) filter(vanish bool) error {
+// filter drops packets to the listener and to all connections, or stops dropping them.
+func (t *Target) filter(drop bool) error {
 	t.mu.Lock()
 	listener := t.listener
 	t.mu.Unlock()
 	var failures []error
 	if listener != nil {
-		failures = append(failures, setBlackHole(listener, vanish))
+		failures = append(failures, setBlackHole(listener, drop))
 	}
 	for _, c := range t.connections() {
-		// A connection that ended meanwhile has nothing to filter.
-		if err := setBlackHole(c.tcp, vanish); err != nil && !errors.Is(err, net.ErrClosed) {
+		// A connection that was closed meanwhile has nothing to filter.
+		if err := setBlackHole(c.tcp, drop); err != nil && !errors.Is(err, net.ErrClosed) {
 			failures = append(failures, err)
 		}
 	}
@@ -167,7 +163,7 @@ func (t *Target) listen(ctx context.Context) error {
 	if t.listener != nil {
 		return nil
 	}
-	// A probe that finds nobody ends in a reset, which a black hole never sends.
+	// Keepalive probes without an answer end in a reset, which a black hole never sends.
 	config := net.ListenConfig{KeepAlive: -1}
 	config.SetMultipathTCP(false) // its sockets take no packet filter
 	listener, err := config.Listen(ctx, "tcp4", t.Address)
@@ -202,38 +198,38 @@ func (t *Target) accept(ctx context.Context, listener *net.TCPListener) {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // out of descriptors, say
-			t.Log.Warn("accepting a connection", "mountTarget", t.ID, "err", err)
+		if err != nil { // for example, too many open files
+			t.Log.Warn("accepting a connection failed", "mountTarget", t.ID, "err", err)
 			time.Sleep(acceptPause)
 			continue
 		}
-		t.welcome(ctx, tcp)
+		t.handle(ctx, tcp)
 	}
 }
 
-// welcome starts serving a new connection as the mode demands.
-func (t *Target) welcome(ctx context.Context, tcp *net.TCPConn) {
+// handle starts to serve a new connection, or ends it if the mode requires that.
+func (t *Target) handle(ctx context.Context, tcp *net.TCPConn) {
 	c := newConnection(t, tcp)
 	t.mu.Lock()
 	mode, certificate := t.mode, t.certificate
 	t.total++
 	if mode == Refuse || mode == Reset {
 		t.mu.Unlock()
-		c.cut(mode == Reset)
+		c.abort(mode == Reset)
 		return
 	}
 	t.live[c] = struct{}{}
-	if mode == Drop { // was in the queue when the mode changed
+	if mode == Drop { // the connection was queued when the mode changed
 		_ = setBlackHole(tcp, true)
 	}
 	t.mu.Unlock()
 	t.group.Go(func() {
-		defer t.forget(c)
+		defer t.remove(c)
 		c.serve(ctx, certificate)
 	})
 }
 
-func (t *Target) forget(c *connection) {
+func (t *Target) remove(c *connection) {
 	c.close()
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -248,24 +244,12 @@ func (t *Target) refuse(c *connection, reason error) {
 		t.refusals[refusal.Cause]++
 	}
 	t.mu.Unlock()
-	t.Log.Warn("refused a connection", "mountTarget", t.ID, "fileSystem", t.FileSystemID,
+	t.Log.Warn("connection refused", "mountTarget", t.ID, "fileSystem", t.FileSystemID,
 		"client", c.tcp.RemoteAddr().String(), "reason", reason.Error())
 }
 
 func (t *Target) connections() []*connection {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	list := make([]*connection, 0, len(t.live))
-	for c := range t.live {
-		list = append(list, c)
-	}
-	return list
-}
-
-func join[S ~string](list []S) string {
-	names := make([]string, len(list))
-	for i, name := range list {
-		names[i] = string(name)
-	}
-	return strings.Join(names, ", ")
+	return slices.Collect(maps.Keys(t.live))
 }

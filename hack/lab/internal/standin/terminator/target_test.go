@@ -18,7 +18,7 @@ const (
 	serverName = fileSystem + ".efs.us-east-1.amazonaws.com"
 )
 
-func TestTheCertificateChoosesTheServer(t *testing.T) {
+func TestCertificateSelectsTheServer(t *testing.T) {
 	tests := map[string]struct {
 		certificates []tls.Certificate
 		want         string // of the server
@@ -45,7 +45,7 @@ func signed(secret string) *mountauthtest.IAM {
 	return &mountauthtest.IAM{AccessKeyID: "AKIALAB", SecretAccessKey: secret, Region: "us-east-1", At: time.Now()}
 }
 
-func TestRefusalsAreSaidCountedAndClosed(t *testing.T) {
+func TestRefusedClientIsDeniedCountedAndDisconnected(t *testing.T) {
 	tests := map[string]struct {
 		client mountauthtest.Client
 		cause  mountauth.Cause
@@ -78,8 +78,7 @@ func TestRefusalsAreSaidCountedAndClosed(t *testing.T) {
 	}
 }
 
-// wantDenial calls a server's NULL procedure and wants "access denied" and the
-// end of the connection.
+// wantDenial calls a server's NULL procedure and wants "access denied" and the end of the connection.
 func wantDenial(t *testing.T, conn *tls.Conn) {
 	t.Helper()
 	const call = "\x80\x00\x00\x28xid!\x00\x00\x00\x00\x00\x00\x00\x02\x00\x01\x86\xa3\x00\x00\x00\x04\x00\x00\x00\x00" +
@@ -94,7 +93,7 @@ func wantDenial(t *testing.T, conn *tls.Conn) {
 	}
 }
 
-func TestARefusedClientThatSpeaksNoRPCIsCutOff(t *testing.T) {
+func TestRefusedClientWithoutRPCIsDisconnected(t *testing.T) {
 	b := newBench(t)
 	for _, text := range []string{"GET / HTTP/1.0\r\n\r\n", "\x80\x00\x00\x04xid!type", "\x80\x00\x00\x28xid!\x00\x00\x00\x01"} {
 		conn := b.mustDial(t, clientCertificate(t, mountauthtest.Client{FileSystemID: "fs-1"}))
@@ -107,14 +106,14 @@ func TestARefusedClientThatSpeaksNoRPCIsCutOff(t *testing.T) {
 	}
 }
 
-func TestAServerThatIsDownRefusesNobody(t *testing.T) {
+func TestServerThatIsDownIsNotTheClientsFault(t *testing.T) {
 	b := newBench(t)
 	conn := b.mustDial(t, clientCertificate(t, mountauthtest.Client{FileSystemID: fileSystem, AccessPointID: "fsap-down"}))
 	if _, err := greeted(conn); err == nil {
 		t.Error("greeted by a server that is down")
 	}
 	s := b.target.Status()
-	if s.Refused != 1 || len(s.Refusals) != 0 || !strings.Contains(s.LastRefusal, "reaching the NFS server") {
+	if s.Refused != 1 || len(s.Refusals) != 0 || !strings.Contains(s.LastRefusal, "connecting to the NFS server") {
 		t.Errorf("status %+v, want a failure that is no client's fault", s)
 	}
 }
@@ -136,7 +135,7 @@ func TestStatusShowsConnections(t *testing.T) {
 	b.await(t, "the end of the connection", func() bool { return b.target.Status().Open == 0 })
 }
 
-func TestAHalfClosedConnectionFinishes(t *testing.T) {
+func TestHalfClosedConnectionIsReadToItsEnd(t *testing.T) {
 	b := newBench(t)
 	conn := b.mustDial(t, nil)
 	big := strings.Repeat("0123456789abcdef", 1<<16)
@@ -150,7 +149,7 @@ func TestAHalfClosedConnectionFinishes(t *testing.T) {
 	}
 }
 
-func TestWrongCertificatesAreRefusedByClients(t *testing.T) {
+func TestClientsRefuseInvalidCertificates(t *testing.T) {
 	b := newBench(t)
 	tests := map[CertificateKind]func(error) bool{
 		GoodCertificate:      func(err error) bool { return err == nil },

@@ -1,5 +1,5 @@
-// Package vpcdns answers what the resolver of a VPC says about EFS, and about
-// the lab's own hosts. It knows nothing else and asks nobody.
+// Package vpcdns resolves the names of EFS as the resolver of a VPC does, and those of the lab's own
+// hosts. All other names do not exist.
 package vpcdns
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/miekg/dns"
 	"golang.org/x/sync/errgroup"
 
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 )
 
-const ttl = 5 // seconds: faults must show soon
+const ttl = 5 // seconds: faults must be visible soon
 
 // Options are what a server needs.
 type Options struct {
-	World      *world.Store
+	Inventory  *inventory.Store
 	Region     string
 	APIAddress string            // IP address of the EFS API
 	Hosts      map[string]string // more names and their IP addresses
@@ -37,7 +37,7 @@ func (s *Server) Serve(ctx context.Context, address string) error {
 	if err != nil {
 		return fmt.Errorf("listening for DNS: %w", err)
 	}
-	// The same port, also when the address leaves it open.
+	// The same port, also when the address has port 0.
 	listener, err := config.Listen(ctx, "tcp", packets.LocalAddr().String())
 	if err != nil {
 		_ = packets.Close()
@@ -50,7 +50,7 @@ func (s *Server) serve(ctx context.Context, packets net.PacketConn, listener net
 	group, ctx := errgroup.WithContext(ctx)
 	for _, server := range []*dns.Server{{PacketConn: packets, Handler: s}, {Listener: listener, Handler: s}} {
 		group.Go(func() error {
-			// Closing the socket ends a server even if it has not started yet.
+			// Closing the socket also ends a server that has not started yet.
 			stop := context.AfterFunc(ctx, func() {
 				_ = server.Shutdown()
 				_ = packets.Close()
@@ -76,7 +76,7 @@ func (s *Server) ServeDNS(w dns.ResponseWriter, r *dns.Msg) {
 		answer.Rcode = dns.RcodeFormatError
 	}
 	if err := w.WriteMsg(answer); err != nil {
-		s.Log.Debug("dns answer was not delivered", "err", err)
+		s.Log.Debug("sending a dns answer failed", "err", err)
 	}
 }
 
@@ -88,7 +88,7 @@ func (s *Server) answer(m *dns.Msg, q dns.Question, client netip.Addr) {
 		return
 	}
 	if q.Qtype != dns.TypeA && q.Qtype != dns.TypeANY {
-		return // the name exists, but has nothing of that type
+		return // the name exists, but has no record of that type
 	}
 	m.Answer = append(m.Answer, &dns.A{
 		Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl},
@@ -98,31 +98,31 @@ func (s *Server) answer(m *dns.Msg, q dns.Question, client netip.Addr) {
 
 func (s *Server) resolve(name string, client netip.Addr) (netip.Addr, bool) {
 	if host, ok := s.Hosts[name]; ok {
-		return parsed(host)
+		return parse(host)
 	}
 	if name == "elasticfilesystem."+s.Region+".amazonaws.com" {
-		return parsed(s.APIAddress)
+		return parse(s.APIAddress)
 	}
 	labels, ok := strings.CutSuffix(name, ".efs."+s.Region+".amazonaws.com")
 	if !ok {
 		return netip.Addr{}, false
 	}
-	w := s.World.Snapshot()
+	snapshot := s.Inventory.Snapshot()
 	zone, fileSystem, zoned := strings.Cut(labels, ".")
 	if !zoned {
-		// The name of the file system alone leads into the asking node's zone.
-		node, _ := w.NodeOf(client)
+		// The name of the file system alone resolves to the mount target in the client's zone.
+		node, _ := snapshot.NodeOf(client)
 		zone, fileSystem = node.Zone, labels
 	}
-	for _, t := range w.MountTargetsOf(fileSystem) {
-		if t.Zone == zone && t.State == world.Available {
-			return parsed(t.Address)
+	for _, t := range snapshot.MountTargetsOf(fileSystem) {
+		if t.Zone == zone && t.State == inventory.Available {
+			return parse(t.Address)
 		}
 	}
 	return netip.Addr{}, false
 }
 
-func parsed(address string) (netip.Addr, bool) {
+func parse(address string) (netip.Addr, bool) {
 	ip, err := netip.ParseAddr(address)
 	return ip, err == nil && ip.Is4()
 }

@@ -5,45 +5,31 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/miekg/dns"
 
-	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/world"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
+	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory/inventorytest"
 )
 
 func newServer(t *testing.T) *Server {
 	t.Helper()
-	store, err := world.Open(filepath.Join(t.TempDir(), "world.json"), world.Options{
-		Zones: []world.Zone{
-			{Name: "us-east-1a", ID: "use1-az1", CIDR: "10.90.1.0/24"},
-			{Name: "us-east-1b", ID: "use1-az2", CIDR: "10.90.2.0/24"},
-		},
-		NewID: world.RandomID, Now: time.Now,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range []world.Node{
-		{Name: "a", Address: "10.90.1.11", PodCIDR: "10.91.1.0/24", MAC: "52:54:00:00:00:01", Zone: "us-east-1a"},
-		{Name: "b", Address: "127.0.0.1", MAC: "52:54:00:00:00:02", Zone: "us-east-1b"},
-	} {
-		if err := store.PutNode(n); err != nil {
-			t.Fatal(err)
-		}
-	}
+	store := inventorytest.New(t, "10.90",
+		inventory.Node{Name: "a", Address: "10.90.1.11", PodCIDR: "10.91.1.0/24", MAC: "52:54:00:00:00:01", Zone: "us-east-1a"},
+		inventory.Node{Name: "b", Address: "127.0.0.1", MAC: "52:54:00:00:00:02", Zone: "us-east-1b"},
+	)
 	return &Server{Options{
-		World: store, Region: "us-east-1", APIAddress: "10.90.0.1", Hosts: map[string]string{"registry.lab": "10.90.0.1"},
+		Inventory: store, Region: "us-east-1", APIAddress: "10.90.0.1", Hosts: map[string]string{"registry.lab": "10.90.0.1"},
 		Log: slog.New(slog.DiscardHandler),
 	}}
 }
 
 func TestNamesResolveAsInAVPC(t *testing.T) {
 	s := newServer(t)
-	if err := s.World.SetMountTargetState("fsmt-0123456789abcde10", world.Creating); err != nil {
+	if err := s.Inventory.SetMountTargetState("fsmt-0123456789abcde10", inventory.Creating); err != nil {
 		t.Fatal(err)
 	}
 	const domain = ".efs.us-east-1.amazonaws.com"
@@ -53,12 +39,12 @@ func TestNamesResolveAsInAVPC(t *testing.T) {
 		"other zone":               {"127.0.0.1", "fs-0123456789abcdef0" + domain, "10.90.2.200"},
 		"named zone":               {"10.90.1.11", "us-east-1b.fs-0123456789abcdef0" + domain, "10.90.2.200"},
 		"no available one in zone": {"10.90.1.11", "fs-0123456789abcdef1" + domain, ""},
-		"stranger":                 {"10.90.9.9", "fs-0123456789abcdef0" + domain, ""},
+		"address of no node":       {"10.90.9.9", "fs-0123456789abcdef0" + domain, ""},
 		"unknown file system":      {"10.90.1.11", "fs-1" + domain, ""},
 		"other region":             {"10.90.1.11", "fs-0123456789abcdef0.efs.eu-west-1.amazonaws.com", ""},
 		"api":                      {"10.90.1.11", "elasticfilesystem.us-east-1.amazonaws.com", "10.90.0.1"},
 		"host":                     {"10.90.9.9", "registry.lab", "10.90.0.1"},
-		"the world outside":        {"10.90.1.11", "example.com", ""},
+		"a name outside AWS":       {"10.90.1.11", "example.com", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -74,7 +60,7 @@ func TestNamesResolveAsInAVPC(t *testing.T) {
 	}
 }
 
-func TestQuestionsAreAnsweredOverUDPAndTCP(t *testing.T) {
+func TestQueriesAreAnsweredOverUDPAndTCP(t *testing.T) {
 	s := newServer(t)
 	packets, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
 	if err != nil {

@@ -1,5 +1,4 @@
-// Package mountauthtest makes clients' certificates for tests, as the EFS mount
-// helper does or with a mistake.
+// Package mountauthtest makes client certificates for tests, as the EFS mount helper does or with a mistake.
 package mountauthtest
 
 import (
@@ -18,7 +17,7 @@ import (
 	"time"
 )
 
-// Client is who a certificate is for.
+// Client describes the client of a certificate.
 type Client struct {
 	FileSystemID  string                  // "" leaves the extension out
 	AccessPointID string                  // "" = the whole file system
@@ -27,9 +26,9 @@ type Client struct {
 	Key           crypto.Signer           // nil = an RSA key of 3072 bits, the same for all
 }
 
-// IAM is with what and when a client signs.
+// IAM is the key, region and time of a client's signature.
 type IAM struct {
-	AccessKeyID, SecretAccessKey, SessionToken string // the last may be ""
+	AccessKeyID, SecretAccessKey, SessionToken string // SessionToken may be ""
 	Region                                     string
 	At                                         time.Time
 }
@@ -72,8 +71,7 @@ func Certificate(t testing.TB, c Client) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: c.Key}
 }
 
-// KeyID is the subject key identifier of an RSA key, and something else that is
-// as long for others.
+// KeyID is the subject key identifier of an RSA key. For other keys it is zeros of the same length.
 func KeyID(public crypto.PublicKey) []byte {
 	key, ok := public.(*rsa.PublicKey)
 	if !ok {
@@ -92,8 +90,8 @@ func CommonName(t testing.TB, name string) []byte {
 	}}})
 }
 
-// Extension is one of EFS's own, by its last number; params are those of
-// encoding/asn1 for the value.
+// Extension is an extension of EFS, identified by its last number. params are those of encoding/asn1 for
+// the value.
 func Extension(t testing.TB, number int, params string, value any) pkix.Extension {
 	t.Helper()
 	return pkix.Extension{Id: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 4843, 7, number}, Value: marshal(t, params, value)}

@@ -1,24 +1,18 @@
-// Package world holds what exists in the stand-in's imitation of AWS: file
-// systems, their mount targets and access points, and the nodes that ask.
-// It lives in one file and survives a restart.
-package world
+// Package inventory holds the resources of the stand-in's AWS account: file systems, their mount
+// targets and access points, and the nodes that send requests. They are kept in one file and
+// survive a restart.
+package inventory
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/oneof"
 )
 
-// The reasons for which a change of the world is refused.
-var (
-	ErrNotFound = errors.New("not found")
-	ErrConflict = errors.New("conflict")
-	ErrInvalid  = errors.New("invalid")
-)
-
-// State is EFS's life-cycle state, shared by all three kinds of resources.
+// State is EFS's life-cycle state. All kinds of resources share one list of them.
 type State string
 
 // The life-cycle states that can be set.
@@ -36,23 +30,26 @@ func States() []State {
 	return []State{Creating, Available, Updating, Deleting, Deleted, Errored}
 }
 
-func (s State) check() error {
-	if slices.Contains(States(), s) {
-		return nil
-	}
-	names := make([]string, 0, len(States()))
-	for _, known := range States() {
-		names = append(names, string(known))
-	}
-	return fmt.Errorf("state %q: want one of %s: %w", s, strings.Join(names, ", "), ErrInvalid)
-}
+func (s State) check() error { return oneof.Check("state", s, States()) }
 
 // Zone is an availability zone with the one subnet of the VPC in it.
 type Zone struct {
-	Name     string `json:"name"` // us-east-1a
-	ID       string `json:"id"`   // use1-az1
+	Name     string `json:"name"` // us-east-1a, as in topology.kubernetes.io/zone
+	ID       string `json:"id"`   // use1-az1: the same zone in every account
 	SubnetID string `json:"subnetID"`
 	CIDR     string `json:"cidr"`
+}
+
+// FindZone finds a zone by its name.
+func FindZone(zones []Zone, name string) (Zone, error) {
+	names := make([]string, len(zones))
+	for i, z := range zones {
+		names[i] = z.Name
+	}
+	if i := slices.Index(names, name); i >= 0 {
+		return zones[i], nil
+	}
+	return Zone{}, fmt.Errorf("zone %q: want one of %s", name, strings.Join(names, ", "))
 }
 
 // FileSystem is an EFS file system as far as the API shows it.
@@ -63,7 +60,7 @@ type FileSystem struct {
 	State         State             `json:"state"`
 	Zone          string            `json:"zone,omitempty"` // zone name of a One Zone file system, else ""
 	Replicating   bool              `json:"replicating"`    // destination of a replication: read-only in AWS
-	RequireIAM    bool              `json:"requireIAM"`     // lets only clients in that sign: what a file system policy does in AWS
+	RequireIAM    bool              `json:"requireIAM"`     // accepts only clients that sign: what a file system policy does in AWS
 	Tags          map[string]string `json:"tags,omitempty"` // never changed in place
 }
 
@@ -81,7 +78,7 @@ type MountTarget struct {
 	State              State  `json:"state"`
 }
 
-// PosixUser is whom an access point makes of every user.
+// PosixUser is the user that an access point puts in place of every user.
 type PosixUser struct {
 	UID uint32 `json:"uid"`
 	GID uint32 `json:"gid"`
@@ -94,7 +91,7 @@ type CreationInfo struct {
 	Permissions string `json:"permissions"` // octal, "0755"
 }
 
-// AccessPoint is an entry into a file system with a root and user of its own.
+// AccessPoint is an entry into a file system with a root directory and a user of its own.
 type AccessPoint struct {
 	ID           string        `json:"id"`
 	FileSystemID string        `json:"fileSystemID"`
@@ -106,18 +103,17 @@ type AccessPoint struct {
 	State        State         `json:"state"`
 }
 
-// Node is a machine of the cluster, known by the source of its requests.
+// Node is a machine of the cluster, recognized by the source address of its requests.
 type Node struct {
 	Name    string `json:"name"`
 	Address string `json:"address"`
-	PodCIDR string `json:"podCIDR"` // its pods ask with addresses of their own
+	PodCIDR string `json:"podCIDR"` // its pods send requests from addresses of their own
 	MAC     string `json:"mac"`
 	Zone    string `json:"zone"` // zone name
 }
 
-// World is everything that exists at one moment. It is never changed after it
-// was published.
-type World struct {
+// Snapshot is all resources at one moment. A published snapshot never changes.
+type Snapshot struct {
 	FileSystems  map[string]FileSystem  `json:"fileSystems"`
 	MountTargets map[string]MountTarget `json:"mountTargets"`
 	AccessPoints map[string]AccessPoint `json:"accessPoints"`
@@ -125,25 +121,26 @@ type World struct {
 }
 
 // MountTargetsOf lists the mount targets of a file system, sorted by zone.
-func (w World) MountTargetsOf(fileSystem string) []MountTarget {
-	var targets []MountTarget
-	for _, t := range w.MountTargets {
-		if t.FileSystemID == fileSystem {
-			targets = append(targets, t)
-		}
-	}
-	slices.SortFunc(targets, func(a, b MountTarget) int { return strings.Compare(a.Zone+a.ID, b.Zone+b.ID) })
-	return targets
+func (s Snapshot) MountTargetsOf(fileSystem string) []MountTarget {
+	return sorted(s.MountTargets,
+		func(t MountTarget) bool { return t.FileSystemID == fileSystem },
+		func(t MountTarget) string { return t.Zone + t.ID })
 }
 
 // AccessPointsOf lists the access points of a file system, sorted by id.
-func (w World) AccessPointsOf(fileSystem string) []AccessPoint {
-	var points []AccessPoint
-	for _, p := range w.AccessPoints {
-		if p.FileSystemID == fileSystem {
-			points = append(points, p)
+func (s Snapshot) AccessPointsOf(fileSystem string) []AccessPoint {
+	return sorted(s.AccessPoints,
+		func(p AccessPoint) bool { return p.FileSystemID == fileSystem },
+		func(p AccessPoint) string { return p.ID })
+}
+
+func sorted[R any](resources map[string]R, wanted func(R) bool, key func(R) string) []R {
+	var list []R
+	for _, r := range resources {
+		if wanted(r) {
+			list = append(list, r)
 		}
 	}
-	slices.SortFunc(points, func(a, b AccessPoint) int { return strings.Compare(a.ID, b.ID) })
-	return points
+	slices.SortFunc(list, func(a, b R) int { return strings.Compare(key(a), key(b)) })
+	return list
 }

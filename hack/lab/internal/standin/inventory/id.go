@@ -1,4 +1,4 @@
-package world
+package inventory
 
 import (
 	"crypto/rand"
@@ -22,5 +22,5 @@ func checkID(prefix, id string) error {
 	if regexp.MustCompile(`^` + prefix + `-[0-9a-f]{8,40}$`).MatchString(id) {
 		return nil
 	}
-	return fmt.Errorf("id %q: want %s- and 8 to 40 of 0-9 and a-f: %w", id, prefix, ErrInvalid)
+	return fmt.Errorf("id %q: want %s- and 8 to 40 of 0-9 and a-f", id, prefix)
 }
