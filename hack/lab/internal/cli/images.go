@@ -16,7 +16,7 @@ func (a *app) loadCommand() *cobra.Command {
 		Use:   "load IMAGE.tar",
 		Short: "Push the images of a `docker save` file to the lab's registry",
 		Long: "Push the images of a `docker save` file (also made by buildah or podman with\n" +
-			"docker-archive:) to the lab's registry, and print their names for pods.",
+			"docker-archive:) to the lab's registry, and print their names in pods.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			loaded, err := images.Load(args[0])
@@ -47,17 +47,11 @@ func (a *app) push(cmd *cobra.Command, name string, image v1.Image) error {
 }
 
 func (a *app) imageCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "image", Short: "Build images for the lab's registry without a container engine"}
-	cmd.AddCommand(a.imageBuildCommand())
-	return cmd
-}
-
-func (a *app) imageBuildCommand() *cobra.Command {
 	var files []string
 	var r images.Recipe
-	cmd := &cobra.Command{
+	build := &cobra.Command{
 		Use:     "build REPOSITORY:TAG",
-		Short:   "Build an image from files, push it, and print its name for pods",
+		Short:   "Build an image from files, push it, and print its name in pods",
 		Example: "  lab image build efs-stunnel/manager:dev --add bin/manager:/manager --entrypoint /manager --user 65532",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,11 +69,13 @@ func (a *app) imageBuildCommand() *cobra.Command {
 			return a.push(cmd, args[0], image)
 		},
 	}
-	flags := cmd.Flags()
+	flags := build.Flags()
 	flags.StringArrayVar(&files, "add", nil, "SOURCE:TARGET, a file or a folder's content; may be repeated")
 	flags.StringArrayVar(&r.Entrypoint, "entrypoint", nil, "program and fixed arguments, one flag each")
 	flags.StringArrayVar(&r.Command, "command", nil, "default arguments, one flag each")
 	flags.StringArrayVar(&r.Env, "env", nil, "NAME=value; may be repeated")
 	flags.StringVar(&r.User, "user", "", "user id that the image runs as (default root)")
+	cmd := &cobra.Command{Use: "image", Short: "Build images for the lab's registry without a container engine"}
+	cmd.AddCommand(build)
 	return cmd
 }

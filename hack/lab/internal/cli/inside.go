@@ -66,9 +66,9 @@ func (a *app) execCommand() *cobra.Command {
 			}
 			ssh, err := exec.LookPath("ssh")
 			if err != nil {
-				return fmt.Errorf("looking for ssh: %w: install openssh-client", err)
+				return fmt.Errorf("finding ssh: %w: install openssh-client", err)
 			}
-			// main holds the main thread, and the exec below keeps its namespace.
+			// main has locked the main thread, and the exec below keeps the thread's namespace.
 			if err := network.Enter(lab); err != nil {
 				return err
 			}
@@ -77,8 +77,8 @@ func (a *app) execCommand() *cobra.Command {
 	}
 }
 
-// become turns this process into another program, so that signals, the
-// terminal and the exit code are its own.
+// become executes another program in this process, so that signals, the terminal and the exit code are
+// the program's.
 func become(program string, args []string) error {
 	if err := syscall.Exec(program, args, os.Environ()); err != nil {
 		return fmt.Errorf("running %s: %w", program, err)
@@ -102,52 +102,40 @@ func (a *app) logsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if len(args) == 0 {
-				return listLogs(cmd.OutOrStdout(), lab)
+			names, err := logNames(lab)
+			if err != nil {
+				return err
 			}
-			return printLog(cmd.OutOrStdout(), lab, args[0], follow)
+			if len(args) == 0 {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), strings.Join(names, "\n"))
+				return err
+			}
+			if !slices.Contains(names, args[0]) {
+				return fmt.Errorf("no log of %q: want one of %s", args[0], strings.Join(names, ", "))
+			}
+			return printLog(cmd.OutOrStdout(), lab.LogFile(args[0]), follow)
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on printing what is added")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "print new lines as they are added")
 	return cmd
 }
 
 func logNames(lab state.Lab) ([]string, error) {
-	files, err := filepath.Glob(lab.LogFile("*"))
+	names, err := filepath.Glob(lab.LogFile("*")) // sorted
 	if err != nil {
 		return nil, fmt.Errorf("listing logs: %w", err)
 	}
-	names := make([]string, len(files))
-	for i, f := range files {
+	for i, f := range names {
 		names[i] = strings.TrimSuffix(filepath.Base(f), ".log")
 	}
-	slices.Sort(names)
 	return names, nil
 }
 
-func listLogs(w io.Writer, lab state.Lab) error {
-	names, err := logNames(lab)
-	if err != nil {
-		return err
-	}
-	for _, n := range names {
-		fmt.Fprintln(w, n)
-	}
-	return nil
-}
-
-func printLog(w io.Writer, lab state.Lab, part string, follow bool) error {
-	names, err := logNames(lab)
-	if err != nil {
-		return err
-	}
-	if !slices.Contains(names, part) {
-		return fmt.Errorf("no log of %q: want one of %s", part, strings.Join(names, ", "))
-	}
+func printLog(w io.Writer, file string, follow bool) error {
 	if follow {
-		return become("/usr/bin/tail", []string{"tail", "-n", "+1", "-f", lab.LogFile(part)})
+		return become("/usr/bin/tail", []string{"tail", "-n", "+1", "-f", file})
 	}
-	f, err := os.Open(lab.LogFile(part))
+	f, err := os.Open(file)
 	if err != nil {
 		return fmt.Errorf("reading log: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,18 +20,17 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/step"
 )
 
-// nameVariable chooses the lab when --name does not.
+// nameVariable is the environment variable for --name.
 const nameVariable = "LAB_NAME"
 
 // app is what all commands share.
 type app struct {
 	name string // --name
-	out  io.Writer
 }
 
 // Run runs one command line.
 func Run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
-	root := newRoot(&app{out: stdout}) //nolint:contextcheck // commands get theirs from ExecuteContext
+	root := newRoot(&app{}) //nolint:contextcheck // commands get theirs from ExecuteContext
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -51,9 +51,9 @@ func newRoot(a *app) *cobra.Command {
 		a.upCommand(), a.downCommand(), a.statusCommand(),
 		a.kubeconfigCommand(), a.kubectlCommand(), a.execCommand(), a.logsCommand(),
 		a.loadCommand(), a.imageCommand(), a.nodeCommand(),
-		efscli.New(a.standinSocket),
-		a.prepareCommand(), a.componentsCommand(), a.stunnelCommand(), a.gatewayCommand(), a.standinCommand(), a.internalExecCommand(),
+		efscli.New(a.standinSocket), gatewayCommand(), a.standinCommand(), internalExecCommand(),
 	)
+	root.AddCommand(prepareCommands()...)
 	return root
 }
 
@@ -64,15 +64,22 @@ func defaultName() string {
 	return "default"
 }
 
-func (a *app) orchestrator() (*orchestrate.Orchestrator, error) {
-	lab, err := state.New(a.name)
-	if err != nil {
-		return nil, err
+// command is a command that starts, changes, stops or shows the lab. It takes one argument for each word
+// of use after its name.
+func (a *app) command(use, short string, run func(cmd *cobra.Command, o *orchestrate.Orchestrator, args []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.ExactArgs(len(strings.Fields(use)) - 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			lab, err := state.New(a.name)
+			if err != nil {
+				return err
+			}
+			return run(cmd, &orchestrate.Orchestrator{Lab: lab, Steps: step.NewPrinter(cmd.OutOrStdout())}, args)
+		},
 	}
-	return &orchestrate.Orchestrator{Lab: lab, Steps: step.NewPrinter(a.out)}, nil
 }
 
-// existing is the lab of a command that needs one.
+// existing is the lab of a command that needs one that is up.
 func (a *app) existing() (state.Lab, state.Settings, error) {
 	lab, err := state.New(a.name)
 	if err != nil {
@@ -92,7 +99,7 @@ func (a *app) standinSocket() (string, error) {
 
 func newLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
-func (a *app) gatewayCommand() *cobra.Command {
+func gatewayCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: gateway.Command, Hidden: true, Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, targets []string) error {
@@ -114,7 +121,7 @@ func (a *app) standinCommand() *cobra.Command {
 	}
 }
 
-func (a *app) internalExecCommand() *cobra.Command {
+func internalExecCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: proc.ExecCommand, Hidden: true, DisableFlagParsing: true,
 		RunE: func(_ *cobra.Command, args []string) error { return proc.Exec(args) },

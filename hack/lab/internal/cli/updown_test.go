@@ -11,21 +11,20 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-// applied parses an `up` command line onto settings.
+// applied applies the command line of `up` to settings.
 func applied(t *testing.T, s state.Settings, isNew bool, args ...string) (state.Settings, error) {
 	t.Helper()
-	f := upFlags{Settings: state.DefaultSettings()}
 	flags := pflag.NewFlagSet("up", pflag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	f.register(flags)
+	newUpFlags(flags, new(state.DefaultSettings()))
 	if err := flags.Parse(args); err != nil {
 		return s, err
 	}
-	err := f.apply(flags, &s, isNew)
+	err := applyUpFlags(flags, &s, isNew)
 	return s, err
 }
 
-func TestUpChangesOnlyWhatItWasGiven(t *testing.T) {
+func TestUpChangesOnlySettingsOfGivenFlags(t *testing.T) {
 	before := state.DefaultSettings()
 	before.NodeMemoryMiB, before.Audit, before.RegistryPort = 4096, true, 5001
 	got, err := applied(t, before, false, "--controller-manager-qps", "5000", "--audit=false")
@@ -39,7 +38,7 @@ func TestUpChangesOnlyWhatItWasGiven(t *testing.T) {
 	}
 }
 
-func TestUpWithoutFlagsKeepsEverything(t *testing.T) {
+func TestUpWithoutFlagsKeepsAllSettings(t *testing.T) {
 	before := state.DefaultSettings()
 	before.APIServerPort = 6444
 	got, err := applied(t, before, false)
@@ -48,14 +47,14 @@ func TestUpWithoutFlagsKeepsEverything(t *testing.T) {
 	}
 }
 
-func TestNewLabTakesPortAndNodeCountTogether(t *testing.T) {
+func TestNewLabHasGivenPortAndNodeCount(t *testing.T) {
 	got, err := applied(t, state.DefaultSettings(), true, "--apiserver-port", "6444", "--nodes", "0")
 	if err != nil || len(got.Nodes) != 0 || got.APIServerPort != 6444 {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
-func TestBadValuesNameFlagValueAndWhatIsAllowed(t *testing.T) {
+func TestErrorsNameFlagValueAndWhatIsAllowed(t *testing.T) {
 	for _, tt := range []struct{ flag, value, want string }{
 		{"--nodes", "-1", "--nodes -1: want 0 to 100"},
 		{"--nodes", "x", "--nodes"},

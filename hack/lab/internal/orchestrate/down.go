@@ -18,14 +18,14 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/step"
 )
 
-// Down stops and removes everything of the lab. What is gone already is fine:
-// it cleans up after a lab that was killed, half made or rebooted away.
+// Down stops and removes everything of the lab that still exists. It also cleans up after a lab that was
+// killed or partly started, and after a reboot.
 func (o *Orchestrator) Down(ctx context.Context) error {
 	if err := host.CheckRoot(); err != nil {
 		return err
 	}
 	if !o.Lab.Exists() && !network.Exists(o.Lab) {
-		o.Steps.Printf("          lab %s is not there", o.Lab.Name)
+		o.Steps.Printf("          lab %s does not exist", o.Lab.Name)
 		return nil
 	}
 	unlock, err := o.lock()
@@ -33,29 +33,20 @@ func (o *Orchestrator) Down(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	steps := []struct {
-		title string
-		do    func(context.Context, *step.Notes) error
-	}{
+	return o.doAll(ctx, []titledStep{
 		{"stopping processes", o.stopParts},
-		{"stopping what else runs in the lab's network", o.killStragglers},
+		{"stopping other processes in the lab's network", o.killUnrecorded},
 		{"removing network " + o.Lab.NetNS(), func(context.Context, *step.Notes) error { return network.Down(o.Lab) }},
 		{"removing " + o.Lab.Dir, func(context.Context, *step.Notes) error { return o.removeFiles() }},
-	}
-	for _, s := range steps {
-		if err := o.Steps.Do(ctx, s.title, s.do); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 func (o *Orchestrator) removeFiles() error {
 	return errors.Join(os.RemoveAll(o.Lab.Dir), os.Remove(o.Lab.Dir+".lock"))
 }
 
-// stopParts stops all parts at once, except that the machines go first: they
-// end in an instant, and would only log the end of everything else.
+// stopParts stops the machines first, which end at once, because they would log errors when the other
+// parts end.
 func (o *Orchestrator) stopParts(ctx context.Context, _ *step.Notes) error {
 	records, err := o.Lab.Parts().List()
 	if err != nil {
@@ -71,7 +62,7 @@ func (o *Orchestrator) nodeParts() map[string]bool {
 	parts := make(map[string]bool)
 	s, err := o.Lab.Load()
 	if err != nil {
-		return parts // only the order suffers
+		return parts // all parts are stopped at once then
 	}
 	for _, n := range s.Nodes {
 		parts[n.Part()] = true
@@ -87,9 +78,9 @@ func (o *Orchestrator) stopAll(ctx context.Context, records []proc.Record) error
 	return group.Wait()
 }
 
-// killStragglers ends processes that no record names, such as a command run
-// by `lab exec`. They are in the lab's own namespace, so they are the lab's.
-func (o *Orchestrator) killStragglers(ctx context.Context, notes *step.Notes) error {
+// killUnrecorded ends processes in the lab's namespace that have no record, such as a command of `lab
+// exec`.
+func (o *Orchestrator) killUnrecorded(ctx context.Context, notes *step.Notes) error {
 	return await(ctx, notes, time.Minute, "processes in the lab's network to end", func(ctx context.Context) error {
 		pids, err := network.Processes(ctx, o.Lab)
 		if err != nil {
@@ -106,6 +97,6 @@ func (o *Orchestrator) killStragglers(ctx context.Context, notes *step.Notes) er
 				return backoff.Permanent(fmt.Errorf("ending process %d: %w", pid, err))
 			}
 		}
-		return fmt.Errorf("still there: %v", pids)
+		return fmt.Errorf("still running: %v", pids)
 	})
 }

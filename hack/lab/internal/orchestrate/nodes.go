@@ -21,9 +21,9 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/step"
 )
 
-func (o *Orchestrator) startNode(ctx context.Context, s state.Settings, n state.Node, m material) error {
+func (o *Orchestrator) startNode(ctx context.Context, s state.Settings, n state.Node, a artifactSet) error {
 	if r, ok := o.Lab.Parts().Get(n.Part()); ok && r.Alive() {
-		return nil // its disks are in use; new settings count from its next start
+		return nil // its disks are in use; new settings apply from its next start
 	}
 	if err := network.AddNode(ctx, o.Lab, n); err != nil {
 		return fmt.Errorf("connecting node %s: %w", n.Name, err)
@@ -31,15 +31,16 @@ func (o *Orchestrator) startNode(ctx context.Context, s state.Settings, n state.
 	vm := machine.Machine{
 		Lab: o.Lab, Node: n,
 		MemoryMiB: s.NodeMemoryMiB, CPUs: s.NodeCPUs,
-		Emulator: m.emulator, Image: m.nodeImage, ProgramsDisk: m.programsDisk, Accelerator: m.accelerator,
+		Emulator: a.emulator, Image: a.nodeImage, ProgramsDisk: a.programsDisk, Accelerator: a.accelerator,
 		PauseImage: images.InCluster(pauseImage),
 	}
 	if err := vm.Prepare(ctx); err != nil {
 		return err
 	}
-	return o.ensure(ctx, vm.Spec(), nil)
+	return o.ensure(ctx, vm.Spec())
 }
 
+// notReady returns the reason why a node is not Ready, "" if it is.
 func (o *Orchestrator) notReady(n state.Node, object *corev1.Node) string {
 	r, ok := o.Lab.Parts().Get(n.Part())
 	if !ok {
@@ -53,7 +54,7 @@ func (o *Orchestrator) notReady(n state.Node, object *corev1.Node) string {
 			return c.Message
 		}
 		if c.LastHeartbeatTime.Time.Before(r.StartedAt.Truncate(time.Second)) {
-			return "no sign of life since its machine was started"
+			return "no heartbeat since its machine was started"
 		}
 		return ""
 	}
@@ -70,7 +71,7 @@ func (o *Orchestrator) boot(ctx context.Context, s state.Settings, n state.Node)
 	if err != nil {
 		return err
 	}
-	m, err := o.collect(ctx, maker)
+	a, err := o.makeArtifacts(ctx, maker)
 	if err != nil {
 		return err
 	}
@@ -78,15 +79,14 @@ func (o *Orchestrator) boot(ctx context.Context, s state.Settings, n state.Node)
 		return err
 	}
 	return o.Steps.Do(ctx, "node "+n.Name+" Ready", func(ctx context.Context, notes *step.Notes) error {
-		if err := o.startNode(ctx, s, n, m); err != nil {
+		if err := o.startNode(ctx, s, n, a); err != nil {
 			return err
 		}
-		return o.awaitNodes(ctx, notes, s, []state.Node{n}, m)
+		return o.awaitNodes(ctx, notes, s, []state.Node{n}, a)
 	})
 }
 
-// StopNode asks the node to shut down, or, with hard, pulls its plug. Its
-// disk and its Node object stay.
+// StopNode shuts the node down, or, with hard, kills its machine. Its disk and its Node object are kept.
 func (o *Orchestrator) StopNode(ctx context.Context, name string, hard bool) error {
 	return o.withNode(name, func(_ state.Settings, n state.Node) error {
 		return o.Steps.Do(ctx, "stopping node "+name, func(ctx context.Context, notes *step.Notes) error { return o.halt(ctx, notes, n, hard) })
@@ -100,8 +100,8 @@ func (o *Orchestrator) halt(ctx context.Context, notes *step.Notes, n state.Node
 	return o.Lab.Parts().Stop(ctx, n.Part(), stopGrace)
 }
 
-// powerOff lets the guest end by itself. A guest that cannot is cut off by
-// the caller, so there is no error to hand on.
+// powerOff shuts the guest down. It returns no error, because the caller kills a machine that does not
+// end.
 func (o *Orchestrator) powerOff(ctx context.Context, notes *step.Notes, n state.Node) {
 	const limit = 30 * time.Second
 	command := machine.SSHCommand(o.Lab, n, false, []string{"/bin/busybox", "poweroff"})
@@ -136,7 +136,7 @@ func (o *Orchestrator) AddNode(ctx context.Context, name, zone string) error {
 	return o.boot(ctx, s, n)
 }
 
-// RemoveNode removes a node for good: machine, disk, addresses, Node object.
+// RemoveNode removes a node: machine, disk, addresses, Node object.
 func (o *Orchestrator) RemoveNode(ctx context.Context, name string) error {
 	return o.withNode(name, func(s state.Settings, n state.Node) error {
 		return o.Steps.Do(ctx, "removing node "+name, func(ctx context.Context, notes *step.Notes) error { return o.remove(ctx, notes, s, n) })
@@ -173,8 +173,8 @@ func (o *Orchestrator) remove(ctx context.Context, notes *step.Notes, s state.Se
 	return o.Lab.Save(s)
 }
 
-// removeNodeFiles also removes the certificate: a later node of the same name
-// may have another address.
+// removeNodeFiles also removes the certificate, because a later node of the same name may have another
+// address.
 func (o *Orchestrator) removeNodeFiles(n state.Node) error {
 	files, err := filepath.Glob(filepath.Join(o.Lab.PKI().Path, "kubelet-"+n.Name+"-*"))
 	if err != nil {

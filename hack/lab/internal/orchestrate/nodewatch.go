@@ -17,64 +17,59 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/step"
 )
 
-// nodeWatch waits for nodes, and power-cycles the machines of those that hang.
+// nodeWatch waits for nodes to become Ready, and power-cycles the machines of those that hang.
 type nodeWatch struct {
 	*Orchestrator
-	client   kubernetes.Interface
-	settings state.Settings
-	nodes    []state.Node
-	material material
-	begin    time.Time
-	vigils   map[string]vigil // by node name
+	client    kubernetes.Interface
+	settings  state.Settings
+	nodes     []state.Node
+	artifacts artifactSet
+	begin     time.Time
+	states    map[string]nodeState // by node name
 }
 
-// awaitNodes waits until every node has been Ready since its machine started:
-// the apiserver remembers the Ready of a machine that was stopped. Its error
-// tells what is known of the nodes that are missing.
-func (o *Orchestrator) awaitNodes(ctx context.Context, notes *step.Notes, s state.Settings, nodes []state.Node, m material) error {
+// awaitNodes waits until every node has been Ready since its machine started: the apiserver still
+// reports a machine that was stopped as Ready. Its error describes the nodes that are not Ready.
+func (o *Orchestrator) awaitNodes(ctx context.Context, notes *step.Notes, s state.Settings, nodes []state.Node, a artifactSet) error {
 	c, err := client(o.Lab)
 	if err != nil {
 		return err
 	}
 	w := nodeWatch{
-		Orchestrator: o, client: c, settings: s, nodes: nodes, material: m,
-		begin: time.Now(), vigils: make(map[string]vigil),
+		Orchestrator: o, client: c, settings: s, nodes: nodes, artifacts: a,
+		begin: time.Now(), states: make(map[string]nodeState),
 	}
 	for _, n := range nodes {
-		w.vigils[n.Name] = newVigil(w.begin)
+		w.states[n.Name] = newNodeState(w.begin)
 	}
-	// The watch gives up by itself, and with more to say.
-	const limit = nodeLimit + maxPowerCycles*secondChance + time.Minute
-	err = await(ctx, notes, limit, "nodes", w.look)
-	if cycles := w.powerCycles(); cycles > 0 {
+	// The watch gives up before, with a more detailed error.
+	const limit = nodeLimit + maxPowerCycles*restartLimit + time.Minute
+	err = await(ctx, notes, limit, "nodes", w.poll)
+	cycles := 0
+	for _, s := range w.states {
+		cycles += s.powerCycles
+	}
+	if cycles > 0 {
 		notes.Result("power cycles: %d", cycles)
 	}
 	return err
 }
 
-func (w *nodeWatch) powerCycles() int {
-	sum := 0
-	for _, v := range w.vigils {
-		sum += v.powerCycles
-	}
-	return sum
-}
-
-// look looks at every node and does what its vigil asks for. It returns what
-// is missing, permanently if that is given up.
-func (w *nodeWatch) look(ctx context.Context) error {
-	view, blind := w.observe(ctx)
+// poll observes every node and acts on its state. It returns which nodes are not Ready, as a permanent
+// error once it gives up on one.
+func (w *nodeWatch) poll(ctx context.Context) error {
+	reports, apiErr := w.readReports(ctx)
 	var missing, lost []string
 	for _, n := range w.nodes {
-		s, why := w.sight(n, view, blind)
-		if why != "" {
-			missing = append(missing, n.Name+": "+why)
+		o, reason := w.observe(n, reports, apiErr)
+		if reason != "" {
+			missing = append(missing, n.Name+": "+reason)
 		}
-		v := w.vigils[n.Name].after(s)
-		w.vigils[n.Name] = v
-		switch v.judge(s) {
+		s := w.states[n.Name].observed(o)
+		w.states[n.Name] = s
+		switch s.next(o) {
 		case powerCycle:
-			if err := w.powerCycle(ctx, n, v); err != nil {
+			if err := w.powerCycle(ctx, n, s); err != nil {
 				return backoff.Permanent(err)
 			}
 		case giveUp:
@@ -88,88 +83,85 @@ func (w *nodeWatch) look(ctx context.Context) error {
 	return w.orGiveUp(errors.New(strings.Join(missing, "; ")), lost)
 }
 
-// clusterView is what the apiserver knows of the nodes.
-type clusterView struct {
+// nodeReports is what the apiserver has about the nodes, by their names.
+type nodeReports struct {
 	nodes      map[string]*corev1.Node
 	heartbeats map[string]time.Time
 }
 
-// observe reads the nodes and their Leases, which a kubelet renews every ten
-// seconds; the Node itself it may leave alone for five minutes.
-func (w *nodeWatch) observe(ctx context.Context) (clusterView, error) {
+// readReports reads the nodes and their Leases. A kubelet renews its Lease every ten seconds, and may
+// not update its Node for five minutes.
+func (w *nodeWatch) readReports(ctx context.Context) (nodeReports, error) {
 	nodes, err := w.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return clusterView{}, fmt.Errorf("listing nodes: %w", err)
+		return nodeReports{}, fmt.Errorf("listing nodes: %w", err)
 	}
 	leases, err := w.client.CoordinationV1().Leases(corev1.NamespaceNodeLease).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return clusterView{}, fmt.Errorf("listing the nodes' leases: %w", err)
+		return nodeReports{}, fmt.Errorf("listing the nodes' leases: %w", err)
 	}
-	view := clusterView{nodes: make(map[string]*corev1.Node), heartbeats: make(map[string]time.Time)}
+	reports := nodeReports{nodes: make(map[string]*corev1.Node), heartbeats: make(map[string]time.Time)}
 	for i := range nodes.Items {
-		view.nodes[nodes.Items[i].Name] = &nodes.Items[i]
+		reports.nodes[nodes.Items[i].Name] = &nodes.Items[i]
 	}
 	for i := range leases.Items {
 		if renewed := leases.Items[i].Spec.RenewTime; renewed != nil {
-			view.heartbeats[leases.Items[i].Name] = renewed.Time
+			reports.heartbeats[leases.Items[i].Name] = renewed.Time
 		}
 	}
-	return view, nil
+	return reports, nil
 }
 
-// sight looks at one node, and tells why it is not Ready. blind is why the
-// apiserver could not be asked.
-func (w *nodeWatch) sight(n state.Node, view clusterView, blind error) (s sighting, why string) {
+// observe observes one node, and returns the reason why it is not Ready. apiErr is set if the apiserver
+// did not answer.
+func (w *nodeWatch) observe(n state.Node, reports nodeReports, apiErr error) (o observation, reason string) {
 	r, _ := w.Lab.Parts().Get(n.Part())
 	usage, alive := r.Usage()
-	s = sighting{
-		at:    time.Now(),
-		sign:  sign{logged: w.loggedBytes(n), heartbeat: view.heartbeats[n.Name]},
-		cpu:   usage.CPU,
-		ended: !alive,
-		blind: blind != nil,
+	o = observation{
+		at:       time.Now(),
+		progress: progress{logged: w.loggedBytes(n), heartbeat: reports.heartbeats[n.Name]},
+		cpu:      usage.CPU,
+		ended:    !alive,
+		apiDown:  apiErr != nil,
 	}
-	why = w.missing(n, view)
+	object, registered := reports.nodes[n.Name]
 	switch {
-	case s.ended: // the apiserver notices that much later
-		why = "its machine has ended"
-	case s.blind:
-		why = blind.Error()
+	case o.ended: // the apiserver notices that much later
+		reason = "its machine has ended"
+	case o.apiDown:
+		reason = apiErr.Error()
+	case registered:
+		reason = w.notReady(n, object)
+	default:
+		reason = "has not registered"
 	}
-	s.ready = why == ""
-	return s, why
+	o.ready = reason == ""
+	return o, reason
 }
 
-func (w *nodeWatch) missing(n state.Node, view clusterView) string {
-	if object, ok := view.nodes[n.Name]; ok {
-		return w.notReady(n, object)
-	}
-	return "has not registered"
-}
-
-// orGiveUp adds to what is missing what is known of the nodes, if any is lost.
+// orGiveUp adds a diagnosis to the error if any node is lost, and makes it permanent.
 func (w *nodeWatch) orGiveUp(missing error, lost []string) error {
 	if len(lost) == 0 {
 		return missing
 	}
 	now := time.Now()
-	story := []string{fmt.Sprintf("gave up on %s after %s: %v", strings.Join(lost, ", "), seconds(now.Sub(w.begin)), missing)}
+	report := []string{fmt.Sprintf("gave up on %s after %s: %v", strings.Join(lost, ", "), seconds(now.Sub(w.begin)), missing)}
 	for _, n := range w.nodes {
-		if v := w.vigils[n.Name]; !v.isReady {
-			story = append(story, w.evidence(n, v, now))
+		if s := w.states[n.Name]; !s.isReady {
+			report = append(report, w.diagnosis(n, s, now))
 		}
 	}
-	return backoff.Permanent(errors.New(strings.Join(story, "\n")))
+	return backoff.Permanent(errors.New(strings.Join(report, "\n")))
 }
 
-// powerCycle pulls the machine's plug and starts it again, emulated: KVM that
-// takes a trial may still fail a whole node.
-func (w *nodeWatch) powerCycle(ctx context.Context, n state.Node, v vigil) error {
+// powerCycle kills the machine and starts it again, emulated: KVM that passed its trial may still fail
+// under a whole node.
+func (w *nodeWatch) powerCycle(ctx context.Context, n state.Node, s nodeState) error {
 	text := fmt.Sprintf("%s, last: %s; power-cycled (%d of %d)",
-		w.machineText(n, v, time.Now()), lastWord(w.nodeTails(n)), v.powerCycles+1, maxPowerCycles)
-	m := w.material
-	m.accelerator = machine.Emulated
-	if w.material.accelerator == machine.KVM && v.powerCycles == 0 {
+		w.machineStatus(n, s, time.Now()), lastMessage(w.nodeTails(n)), s.powerCycles+1, maxPowerCycles)
+	a := w.artifacts
+	a.accelerator = machine.Emulated
+	if w.artifacts.accelerator == machine.KVM && s.powerCycles == 0 {
 		text += ", now emulated instead of under KVM"
 	}
 	w.Steps.Printf("          %s: %s", n.Name, text)
@@ -179,9 +171,9 @@ func (w *nodeWatch) powerCycle(ctx context.Context, n state.Node, v vigil) error
 	if err := w.markConsole(n, text); err != nil {
 		return err
 	}
-	if err := w.startNode(ctx, w.settings, n, m); err != nil {
+	if err := w.startNode(ctx, w.settings, n, a); err != nil {
 		return err
 	}
-	w.vigils[n.Name] = v.afterPowerCycle(time.Now())
+	w.states[n.Name] = s.restarted(time.Now())
 	return nil
 }

@@ -26,61 +26,61 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// readyNode is what the apiserver says of a node that posted its status then.
+// readyNode is a Node whose kubelet reported at heartbeat that it is Ready.
 func readyNode(heartbeat time.Time) *corev1.Node {
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(heartbeat)}
 	return &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{ready}}}
 }
 
-func TestSight(t *testing.T) {
-	o, n := testNode(t)
-	w := nodeWatch{Orchestrator: o, nodes: []state.Node{n}}
-	r, err := o.Lab.Parts().Start(proc.Spec{Name: n.Part(), Args: []string{"/bin/sleep", "300"}, LogFile: o.Lab.LogFile(n.Name)})
+func TestObserve(t *testing.T) {
+	orchestrator, n := testNode(t)
+	w := nodeWatch{Orchestrator: orchestrator, nodes: []state.Node{n}}
+	r, err := orchestrator.Lab.Parts().Start(proc.Spec{Name: n.Part(), Args: []string{"/bin/sleep", "300"}, LogFile: orchestrator.Lab.LogFile(n.Name)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = o.Lab.Parts().Stop(context.WithoutCancel(t.Context()), n.Part(), 0) })
-	writeLog(t, o, n, machine.Console, "booting\n", begin)
-	fresh := clusterView{
+	t.Cleanup(func() { _ = orchestrator.Lab.Parts().Stop(context.WithoutCancel(t.Context()), n.Part(), 0) })
+	writeLog(t, orchestrator, n, machine.Console, "booting\n", begin)
+	fresh := nodeReports{
 		nodes:      map[string]*corev1.Node{n.Name: readyNode(r.StartedAt.Add(time.Minute))},
 		heartbeats: map[string]time.Time{n.Name: begin},
 	}
-	stale := clusterView{nodes: map[string]*corev1.Node{n.Name: readyNode(r.StartedAt.Add(-time.Minute))}}
+	stale := nodeReports{nodes: map[string]*corev1.Node{n.Name: readyNode(r.StartedAt.Add(-time.Minute))}}
 	tests := []struct {
-		name  string
-		view  clusterView
-		blind error
-		why   string // "" = Ready
+		name    string
+		reports nodeReports
+		apiErr  error
+		reason  string // "" = Ready
 	}{
 		{"a Ready node", fresh, nil, ""},
-		{"a node that was Ready before its machine started", stale, nil, "no sign of life since"},
-		{"a node that nobody knows", clusterView{}, nil, "has not registered"},
-		{"an apiserver that does not answer", clusterView{}, errors.New("connection refused"), "connection refused"},
+		{"a node that was Ready before its machine started", stale, nil, "no heartbeat since"},
+		{"a node that has not registered", nodeReports{}, nil, "has not registered"},
+		{"an apiserver that does not answer", nodeReports{}, errors.New("connection refused"), "connection refused"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s, why := w.sight(n, tt.view, tt.blind)
-			if tt.why == "" && why != "" || !strings.Contains(why, tt.why) {
-				t.Errorf("not Ready because %q, want %q", why, tt.why)
+			o, reason := w.observe(n, tt.reports, tt.apiErr)
+			if tt.reason == "" && reason != "" || !strings.Contains(reason, tt.reason) {
+				t.Errorf("not Ready because %q, want %q", reason, tt.reason)
 			}
-			if s.ready != (tt.why == "") || s.ended || s.blind != (tt.blind != nil) || s.sign.logged != int64(len("booting\n")) {
-				t.Errorf("sighting %+v", s)
+			if o.ready != (tt.reason == "") || o.ended || o.apiDown != (tt.apiErr != nil) || o.progress.logged != int64(len("booting\n")) {
+				t.Errorf("observation %+v", o)
 			}
 		})
 	}
-	if err := o.Lab.Parts().Stop(t.Context(), n.Part(), 0); err != nil {
+	if err := orchestrator.Lab.Parts().Stop(t.Context(), n.Part(), 0); err != nil {
 		t.Fatal(err)
 	}
-	if s, why := w.sight(n, fresh, nil); !s.ended || s.ready || why != "its machine has ended" {
-		t.Errorf("a machine that ended: %+v, %q", s, why)
+	if o, reason := w.observe(n, fresh, nil); !o.ended || o.ready || reason != "its machine has ended" {
+		t.Errorf("a machine that ended: %+v, %q", o, reason)
 	}
 }
 
-func TestGivingUpTellsAboutEveryMissingNode(t *testing.T) {
+func TestErrorAfterGivingUpDescribesEveryNodeThatIsNotReady(t *testing.T) {
 	o, n := testNode(t)
 	other := state.Node{Name: "node-8", Index: 8, Zone: "us-east-1a"}
 	writeLog(t, o, n, machine.Console, "lab: loading drivers\n", begin)
-	w := nodeWatch{Orchestrator: o, nodes: []state.Node{n, other}, begin: begin, vigils: map[string]vigil{other.Name: {isReady: true}}}
+	w := nodeWatch{Orchestrator: o, nodes: []state.Node{n, other}, begin: begin, states: map[string]nodeState{other.Name: {isReady: true}}}
 	missing := errors.New("node-7: has not registered")
 	if err := w.orGiveUp(missing, nil); !errors.Is(err, missing) {
 		t.Errorf("without a lost node: %v", err)
@@ -95,6 +95,6 @@ func TestGivingUpTellsAboutEveryMissingNode(t *testing.T) {
 		}
 	}
 	if strings.Contains(err.Error(), other.Name) {
-		t.Errorf("%v: tells about a Ready node", err)
+		t.Errorf("%v: describes a Ready node", err)
 	}
 }

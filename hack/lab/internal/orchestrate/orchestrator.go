@@ -1,8 +1,9 @@
-// Package orchestrate brings a lab up and down and tells how it is: the order
-// of things, while the other packages know the things themselves.
+// Package orchestrate starts, changes, stops and shows a lab. It calls the packages that implement the
+// lab's parts in the right order.
 package orchestrate
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,12 +11,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/proc"
@@ -23,17 +24,32 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/step"
 )
 
-// Orchestrator works on one lab.
+// Orchestrator starts, changes and stops one lab.
 type Orchestrator struct {
 	Lab   state.Lab
 	Steps *step.Printer
 }
 
-// stopGrace is how long a part may take to end before it is killed. The
-// apiserver would wait for its clients much longer.
+// stopGrace is how long a part may take to end before it is killed. The apiserver would wait for its
+// clients much longer.
 const stopGrace = 3 * time.Second
 
-// lock keeps two commands from changing one lab at once; the second waits.
+type titledStep struct {
+	title string
+	do    func(context.Context, *step.Notes) error
+}
+
+// doAll runs steps one after another, until one fails.
+func (o *Orchestrator) doAll(ctx context.Context, steps []titledStep) error {
+	for _, s := range steps {
+		if err := o.Steps.Do(ctx, s.title, s.do); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lock makes a second command on the same lab wait.
 func (o *Orchestrator) lock() (unlock func(), err error) {
 	if err := os.MkdirAll(o.Lab.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("making the lab's folder: %w", err)
@@ -54,8 +70,7 @@ func (o *Orchestrator) lock() (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// lockExisting locks a lab that is up and reads its settings. One that is not
-// up is left without a trace.
+// lockExisting locks a lab that is up and reads its settings. For a lab that is not up it makes no files.
 func (o *Orchestrator) lockExisting() (s state.Settings, unlock func(), err error) {
 	if _, err := o.Lab.Load(); err != nil {
 		return state.Settings{}, nil, err
@@ -64,74 +79,52 @@ func (o *Orchestrator) lockExisting() (s state.Settings, unlock func(), err erro
 	if err != nil {
 		return state.Settings{}, nil, err
 	}
-	if s, err = o.Lab.Load(); err != nil { // taken down while this waited
+	if s, err = o.Lab.Load(); err != nil { // taken down while this command waited
 		unlock()
 		return state.Settings{}, nil, err
 	}
 	return s, unlock, nil
 }
 
-// ensure makes sure that the spec's process runs: a live one that was started
-// otherwise is replaced. open, if any, gives the files to hand over.
-func (o *Orchestrator) ensure(ctx context.Context, spec proc.Spec, open func() ([]*os.File, error)) error {
+// runs says whether the spec's process runs.
+func (o *Orchestrator) runs(spec proc.Spec) bool {
 	r, ok := o.Lab.Parts().Get(spec.Name)
-	if ok && r.Alive() && r.Matches(spec) {
+	return ok && r.Alive() && r.Matches(spec)
+}
+
+// ensure makes sure that the spec's process runs. A process that runs with another spec is replaced.
+func (o *Orchestrator) ensure(ctx context.Context, spec proc.Spec) error {
+	if o.runs(spec) {
 		return nil
 	}
 	if err := o.Lab.Parts().Stop(ctx, spec.Name, stopGrace); err != nil {
 		return err
 	}
-	var files []*os.File
-	if open != nil {
-		var err error
-		if files, err = open(); err != nil {
-			return err
+	_, err := o.Lab.Parts().Start(spec)
+	return err
+}
+
+// orEnded returns the error of a wait, or a permanent error with the last line of its log if a part
+// that is waited for has ended.
+func (o *Orchestrator) orEnded(err error, parts ...string) error {
+	for _, name := range parts {
+		if r, ok := o.Lab.Parts().Get(name); !ok || !r.Alive() {
+			file := o.Lab.LogFile(name)
+			return backoff.Permanent(fmt.Errorf("%s ended: %s (log: %s)", name, cmp.Or(strings.Join(readTail(name, file, 1).lines, ""), "it has logged nothing"), file))
 		}
-	}
-	_, err := o.Lab.Parts().Start(spec, files...)
-	for _, f := range files {
-		err = errors.Join(err, f.Close())
 	}
 	return err
 }
 
-// unlessDead hands on what is missing, unless one of the parts that should
-// bring it is dead: then there is no sense in waiting, and its log says why.
-func (o *Orchestrator) unlessDead(missing error, parts ...string) error {
-	for _, name := range parts {
-		if r, ok := o.Lab.Parts().Get(name); !ok || !r.Alive() {
-			return backoff.Permanent(fmt.Errorf("%s ended: %s", name, lastLine(o.Lab.LogFile(name))))
-		}
-	}
-	return missing
-}
-
-func lastLine(file string) string {
-	f, err := os.Open(file)
-	if err != nil {
-		return "it left no log"
-	}
-	defer f.Close()
-	const enough = 2048
-	if info, err := f.Stat(); err == nil && info.Size() > enough {
-		_, _ = f.Seek(-enough, io.SeekEnd)
-	}
-	data, _ := io.ReadAll(f)
-	var notes step.Notes
-	_, _ = notes.Write(data)
-	return notes.Last() + " (log: " + file + ")"
-}
-
 const (
-	// pollInterval is short beside everything that is waited for.
+	// pollInterval is short compared to all waits.
 	pollInterval = 200 * time.Millisecond
-	// partLimit is long for a part of the lab on a busy host; one that has died is not awaited.
+	// partLimit is long for a part of the lab on a busy host. A wait for a part that ended is shorter.
 	partLimit = 10 * time.Minute
 )
 
-// await polls until check succeeds, and notes what is missing meanwhile. It
-// gives up at the limit, or at an error that check marks with
-// backoff.Permanent.
+// await polls until check succeeds, and writes its errors to notes. It gives up at the limit, or at an
+// error that check marks with backoff.Permanent.
 func await(ctx context.Context, notes io.Writer, limit time.Duration, what string, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -153,12 +146,13 @@ func await(ctx context.Context, notes io.Writer, limit time.Duration, what strin
 	return nil
 }
 
-// client talks to the lab's apiserver as its administrator.
+// client is an administrator's client of the lab's apiserver.
 func client(lab state.Lab) (*kubernetes.Clientset, error) {
-	config, err := restConfig(lab)
+	config, err := clientcmd.BuildConfigFromFlags("", lab.Kubeconfig())
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("reading kubeconfig: %w", err)
 	}
+	config.Timeout = 5 * time.Second
 	c, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("making a client of the apiserver: %w", err)
@@ -166,17 +160,8 @@ func client(lab state.Lab) (*kubernetes.Clientset, error) {
 	return c, nil
 }
 
-func restConfig(lab state.Lab) (*rest.Config, error) {
-	config, err := clientcmd.BuildConfigFromFlags("", lab.Kubeconfig())
-	if err != nil {
-		return nil, fmt.Errorf("reading kubeconfig: %w", err)
-	}
-	config.Timeout = 5 * time.Second
-	return config, nil
-}
-
-// ownProgram copies the running program into the lab's folder, so that its
-// processes do not depend on a checkout, and returns the copy and its digest.
+// ownProgram copies the running program into the lab's folder, so that the lab's processes do not depend
+// on the checkout, and returns the copy's path and digest.
 func (o *Orchestrator) ownProgram() (path, digest string, err error) {
 	source, err := os.Open("/proc/self/exe")
 	if err != nil {

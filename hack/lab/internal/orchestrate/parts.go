@@ -8,9 +8,8 @@ import (
 	"os"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"golang.org/x/sys/unix"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/controlplane"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/gateway"
@@ -27,29 +26,26 @@ const (
 	standinPart  = "efs"
 )
 
-// startGateway opens the lab's ports on 127.0.0.1 and remembers them: a
-// kubeconfig handed out once stays good.
+// startGateway opens the lab's ports on 127.0.0.1 and saves them in the settings: a kubeconfig remains
+// valid as long as the lab exists.
 func (o *Orchestrator) startGateway(ctx context.Context, s *state.Settings) error {
 	program, digest, err := o.ownProgram()
 	if err != nil {
 		return err
 	}
-	spec := proc.Spec{
-		Name: gatewayPart,
-		Args: []string{
-			program, gateway.Command,
-			state.HostPort(state.APIServerPort), state.HostPort(state.RegistryPort), state.HostPort(state.EFSAPIPort),
-		},
-		LogFile: o.Lab.LogFile(gatewayPart),
-		NetNS:   o.Lab.NetNSPath(),
-		Digest:  digest + fmt.Sprint(s.APIServerPort, s.RegistryPort, s.EFSAPIPort),
-	}
-	if r, ok := o.Lab.Parts().Get(gatewayPart); ok && r.Alive() && r.Matches(spec) {
+	if o.runs(o.gatewaySpec(program, digest, *s)) {
 		return nil
+	}
+	// An old gateway still has the ports.
+	if err := o.Lab.Parts().Stop(ctx, gatewayPart, stopGrace); err != nil {
+		return err
 	}
 	var files []*os.File
 	for _, port := range []*int{&s.APIServerPort, &s.RegistryPort, &s.EFSAPIPort} {
-		f, chosen, err := o.listen(ctx, *port)
+		f, chosen, err := gateway.Listen(*port)
+		if errors.Is(err, unix.EADDRINUSE) {
+			return fmt.Errorf("port %d of 127.0.0.1 is in use by another program: end that program, or choose another port with --apiserver-port, --registry-port or --efs-api-port", *port)
+		}
 		if err != nil {
 			return err
 		}
@@ -59,27 +55,31 @@ func (o *Orchestrator) startGateway(ctx context.Context, s *state.Settings) erro
 	if err := o.Lab.Save(*s); err != nil {
 		return err
 	}
-	spec.Digest = digest + fmt.Sprint(s.APIServerPort, s.RegistryPort, s.EFSAPIPort)
-	spec.Address = fmt.Sprintf("127.0.0.1:%d", s.APIServerPort)
-	return o.ensure(ctx, spec, func() ([]*os.File, error) { return files, nil })
+	_, err = o.Lab.Parts().Start(o.gatewaySpec(program, digest, *s), files...)
+	for _, f := range files {
+		err = errors.Join(err, f.Close())
+	}
+	return err
 }
 
-// listen opens a port; the lab's own old gateway has to let go of it first.
-func (o *Orchestrator) listen(ctx context.Context, port int) (*os.File, int, error) {
-	if err := o.Lab.Parts().Stop(ctx, gatewayPart, stopGrace); err != nil {
-		return nil, 0, err
+func (o *Orchestrator) gatewaySpec(program, digest string, s state.Settings) proc.Spec {
+	return proc.Spec{
+		Name: gatewayPart,
+		Args: []string{
+			program, gateway.Command,
+			state.HostPort(state.APIServerPort), state.HostPort(state.RegistryPort), state.HostPort(state.EFSAPIPort),
+		},
+		LogFile: o.Lab.LogFile(gatewayPart),
+		NetNS:   o.Lab.NetNSPath(),
+		Address: fmt.Sprintf("127.0.0.1:%d", s.APIServerPort),
+		Digest:  digest + fmt.Sprint(s.APIServerPort, s.RegistryPort, s.EFSAPIPort),
 	}
-	f, chosen, err := gateway.Listen(port)
-	if errors.Is(err, unix.EADDRINUSE) {
-		return nil, 0, fmt.Errorf("port %d of 127.0.0.1 is taken by another program: end that program, or choose another port with --apiserver-port, --registry-port or --efs-api-port", port)
-	}
-	return f, chosen, err
 }
 
 // startPlane starts the control plane and waits until it answers.
 func (o *Orchestrator) startPlane(ctx context.Context, notes *step.Notes, plane controlplane.Plane) error {
 	for _, spec := range []proc.Spec{plane.Etcd(), plane.APIServer()} {
-		if err := o.ensure(ctx, spec, nil); err != nil {
+		if err := o.ensure(ctx, spec); err != nil {
 			return err
 		}
 	}
@@ -89,7 +89,7 @@ func (o *Orchestrator) startPlane(ctx context.Context, notes *step.Notes, plane 
 	}
 	err = await(ctx, notes, partLimit, "the apiserver", func(ctx context.Context) error {
 		if _, err := c.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
-			return o.unlessDead(err, controlplane.Etcd, controlplane.APIServer)
+			return o.orEnded(err, controlplane.Etcd, controlplane.APIServer)
 		}
 		return nil
 	})
@@ -97,14 +97,14 @@ func (o *Orchestrator) startPlane(ctx context.Context, notes *step.Notes, plane 
 		return err
 	}
 	for _, spec := range []proc.Spec{plane.ControllerManager(), plane.Scheduler()} {
-		if err := o.ensure(ctx, spec, nil); err != nil {
+		if err := o.ensure(ctx, spec); err != nil {
 			return err
 		}
 	}
-	// A pod is refused until its namespace has a service account.
+	// No pod can be created in a namespace without a service account.
 	return await(ctx, notes, partLimit, "the controller-manager", func(ctx context.Context) error {
 		if _, err := c.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
-			return o.unlessDead(err, controlplane.ControllerManager)
+			return o.orEnded(err, controlplane.ControllerManager)
 		}
 		return nil
 	})
@@ -113,8 +113,8 @@ func (o *Orchestrator) startPlane(ctx context.Context, notes *step.Notes, plane 
 // registryPackage is Debian's build of the distribution registry.
 const registryPackage = "docker-registry"
 
-// registryConfig keeps manifests and layers on disk, so that images outlive
-// the registry's process. Its log is for what goes wrong.
+// registryConfig stores images on disk, so that they survive the end of the registry's process, and logs
+// only warnings and errors.
 const registryConfig = `version: 0.1
 log: {level: warn, accesslog: {disabled: true}}
 storage:
@@ -124,7 +124,7 @@ http: {addr: %q}
 `
 
 // startRegistry starts the registry and pushes the lab's own images.
-func (o *Orchestrator) startRegistry(ctx context.Context, notes *step.Notes, s state.Settings, m material) error {
+func (o *Orchestrator) startRegistry(ctx context.Context, notes *step.Notes, s state.Settings, a artifactSet) error {
 	file := o.Lab.Path("registry.yaml")
 	config := fmt.Sprintf(registryConfig, o.Lab.Path("registry"), state.HostPort(state.RegistryPort))
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
@@ -132,21 +132,21 @@ func (o *Orchestrator) startRegistry(ctx context.Context, notes *step.Notes, s s
 	}
 	err := o.ensure(ctx, proc.Spec{
 		Name:    registryPart,
-		Args:    []string{m.toolsRoot + "/usr/bin/docker-registry", "serve", file},
+		Args:    []string{a.toolsRoot + "/usr/bin/docker-registry", "serve", file},
 		LogFile: o.Lab.LogFile(registryPart),
 		NetNS:   o.Lab.NetNSPath(),
 		Address: state.HostPort(state.RegistryPort),
-	}, nil)
+	})
 	if err != nil {
 		return err
 	}
 	if err := o.awaitPort(ctx, notes, registryPart, state.HostPort(state.RegistryPort)); err != nil {
 		return err
 	}
-	return o.pushOwnImages(ctx, s.RegistryPort, m)
+	return o.pushOwnImages(ctx, s.RegistryPort, a)
 }
 
-// awaitPort waits until a part's address inside the lab takes connections.
+// awaitPort waits until a part's address inside the lab accepts connections.
 func (o *Orchestrator) awaitPort(ctx context.Context, notes *step.Notes, part, address string) error {
 	dialer := net.Dialer{Timeout: time.Second}
 	return await(ctx, notes, partLimit, part, func(ctx context.Context) error {
@@ -158,7 +158,7 @@ func (o *Orchestrator) awaitPort(ctx context.Context, notes *step.Notes, part, a
 			return c.Close()
 		})
 		if err != nil {
-			return o.unlessDead(err, part)
+			return o.orEnded(err, part)
 		}
 		return nil
 	})
@@ -170,9 +170,9 @@ const (
 	toolboxImage = "lab/toolbox:1"
 )
 
-func (o *Orchestrator) pushOwnImages(ctx context.Context, port int, m material) error {
+func (o *Orchestrator) pushOwnImages(ctx context.Context, port int, a artifactSet) error {
 	pause, err := images.Build(images.Recipe{
-		Files:      []images.File{{Source: m.pause, Target: "/pause"}},
+		Files:      []images.File{{Source: a.pause, Target: "/pause"}},
 		Entrypoint: []string{"/pause"},
 	})
 	if err != nil {
@@ -182,7 +182,7 @@ func (o *Orchestrator) pushOwnImages(ctx context.Context, port int, m material) 
 		return err
 	}
 	toolbox, err := images.Build(images.Recipe{
-		Files:   []images.File{{Source: m.toolboxRoot, Target: "/"}},
+		Files:   []images.File{{Source: a.toolboxRoot, Target: "/"}},
 		Env:     []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		Command: []string{"/bin/sh"},
 	})

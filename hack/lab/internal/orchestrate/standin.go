@@ -25,7 +25,7 @@ func (o *Orchestrator) startStandin(ctx context.Context, notes *step.Notes, s st
 		NetNS:   o.Lab.NetNSPath(),
 		Address: state.HostPort(state.EFSAPIPort),
 		Digest:  digest,
-	}, nil)
+	})
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (o *Orchestrator) awaitStandin(ctx context.Context, notes *step.Notes) erro
 	c := admin.NewClient(o.Lab.StandinSocket())
 	return await(ctx, notes, partLimit, "the EFS stand-in", func(ctx context.Context) error {
 		if err := c.Ready(ctx); err != nil {
-			return o.unlessDead(err, standinPart)
+			return o.orEnded(err, standinPart)
 		}
 		return nil
 	})

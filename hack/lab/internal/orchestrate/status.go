@@ -2,10 +2,6 @@ package orchestrate
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"strconv"
-	"text/tabwriter"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,7 +19,7 @@ type PartStatus struct {
 	Log     string `json:"log,omitempty"`
 }
 
-// Status looks at every part.
+// Status reports the state of every part.
 func (o *Orchestrator) Status(ctx context.Context) ([]PartStatus, error) {
 	s, err := o.Lab.Load()
 	if err != nil {
@@ -63,8 +59,8 @@ func (o *Orchestrator) networkStatus() PartStatus {
 	return p
 }
 
-// readiness asks the apiserver once, shortly; an apiserver that is away is
-// shown by its own line of the table.
+// readiness reads the nodes' readiness. It gives up soon: the state of the apiserver itself is shown in
+// its own line of the table.
 func (o *Orchestrator) readiness(ctx context.Context, nodes []state.Node) map[string]string {
 	notes := make(map[string]string)
 	c, err := client(o.Lab)
@@ -86,28 +82,4 @@ func (o *Orchestrator) readiness(ctx context.Context, nodes []state.Node) map[st
 		}
 	}
 	return notes
-}
-
-// WriteStatus writes the table.
-func WriteStatus(w io.Writer, parts []PartStatus) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "PART\tSTATE\tPID\tADDRESS\tLOG")
-	for _, p := range parts {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", p.Part, p.State, pidText(p.PID), orDash(p.Address), orDash(p.Log))
-	}
-	return t.Flush()
-}
-
-func pidText(pid int) string {
-	if pid == 0 {
-		return "-"
-	}
-	return strconv.Itoa(pid)
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

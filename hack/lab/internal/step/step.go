@@ -1,5 +1,5 @@
-// Package step tells a person what the lab is doing: one line for each step
-// with the time it took, and a sign of life while a long one runs.
+// Package step prints what the lab is doing: one line for each step with the time it took, and progress
+// while a long one runs.
 package step
 
 import (
@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// quiet is how long a step may say nothing.
-const quiet = 5 * time.Second
+// progressInterval is how often the progress of a step is printed.
+const progressInterval = 5 * time.Second
 
-// Printer writes the lines; it may be used by steps that run at once.
+// Printer writes the lines. It may be used by steps that run at the same time.
 type Printer struct {
 	mu  sync.Mutex // protects out
 	out io.Writer
@@ -23,56 +23,55 @@ type Printer struct {
 // NewPrinter writes to out.
 func NewPrinter(out io.Writer) *Printer { return &Printer{out: out} }
 
-// Printf writes a line of its own.
+// Printf writes a separate line.
 func (p *Printer) Printf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintf(p.out, format+"\n", args...)
 }
 
-// Do runs one step. What fn writes to its Notes shows up, last line only,
-// in the signs of life.
+// Do runs one step. The last line that fn has written to its Notes is printed as progress.
 func (p *Printer) Do(ctx context.Context, title string, fn func(context.Context, *Notes) error) error {
 	begin := time.Now()
 	notes := &Notes{}
 	stop := make(chan struct{})
-	var beat sync.WaitGroup
-	beat.Go(func() { p.heartbeat(title, begin, notes, stop) })
+	var printing sync.WaitGroup
+	printing.Go(func() { p.printProgress(title, begin, notes, stop) })
 	err := fn(ctx, notes)
 	close(stop)
-	beat.Wait()
+	printing.Wait()
 	took := time.Since(begin)
 	if err != nil {
 		p.Printf("%8s  %s: FAILED", seconds(took), title)
 		return err
 	}
-	p.Printf("%8s  %s%s", seconds(took), title, notes.result())
+	p.Printf("%8s  %s%s", seconds(took), title, notes.suffix(&notes.result))
 	return nil
 }
 
-func (p *Printer) heartbeat(title string, begin time.Time, notes *Notes, stop <-chan struct{}) {
-	ticker := time.NewTicker(quiet)
+func (p *Printer) printProgress(title string, begin time.Time, notes *Notes, stop <-chan struct{}) {
+	ticker := time.NewTicker(progressInterval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-stop:
 			return
 		case <-ticker.C:
-			p.Printf("%8s  … %s%s", seconds(time.Since(begin)), title, notes.latest())
+			p.Printf("%8s  … %s%s", seconds(time.Since(begin)), title, notes.suffix(&notes.last))
 		}
 	}
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }
 
-// Notes collects what a step says of itself.
+// Notes collects the progress and the result of a step.
 type Notes struct {
-	mu   sync.Mutex // protects following
-	last string     // last line written
-	done string     // what the finished step is to say
+	mu     sync.Mutex // protects following
+	last   string     // last line written
+	result string     // printed when the step has finished
 }
 
-// Write takes a program's output; the last line is kept.
+// Write keeps the last line of a program's output.
 func (n *Notes) Write(b []byte) (int, error) {
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
 	n.mu.Lock()
@@ -83,35 +82,24 @@ func (n *Notes) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Result sets what the step's line says after its title.
+// Result sets what is printed after the title of the finished step.
 func (n *Notes) Result(format string, args ...any) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.done = fmt.Sprintf(format, args...)
+	n.result = fmt.Sprintf(format, args...)
 }
 
-// Last is the last line written.
-func (n *Notes) Last() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.last
-}
-
-func (n *Notes) latest() string { return suffix(n.Last()) }
-
-func (n *Notes) result() string {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return suffix(n.done)
-}
-
-func suffix(s string) string {
+// suffix is a field as it is printed after the step's title.
+func (n *Notes) suffix(field *string) string {
 	const most = 90
-	if s == "" {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	text := []rune(*field)
+	if len(text) == 0 {
 		return ""
 	}
-	if runes := []rune(s); len(runes) > most {
-		s = string(runes[:most]) + "…"
+	if len(text) > most {
+		text = append(text[:most], '…')
 	}
-	return ": " + s
+	return ": " + string(text)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-func TestLongStepGivesSignsOfLife(t *testing.T) {
+func TestLongStepPrintsProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
 		err := NewPrinter(&out).Do(t.Context(), "building", func(_ context.Context, n *Notes) error {
@@ -32,7 +32,7 @@ func TestLongStepGivesSignsOfLife(t *testing.T) {
 	})
 }
 
-func TestFailedStepSaysSoAndHandsOnTheError(t *testing.T) {
+func TestFailedStepIsPrintedAndReturnsTheError(t *testing.T) {
 	var out bytes.Buffer
 	boom := errors.New("boom")
 	err := NewPrinter(&out).Do(t.Context(), "booting", func(context.Context, *Notes) error { return boom })

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// goThatBuilds is as much of the go command as the building of programs needs.
+// goThatBuilds implements the part of the go command that building the programs uses.
 const goThatBuilds = `#!/bin/sh
 if [ "$1" = env ]; then echo go1.99.0; exit; fi
 while [ "$1" != -o ]; do shift; done
@@ -16,7 +16,7 @@ while [ "$1" != -o ]; do shift; done
 : >"$2/kube-apiserver"
 `
 
-// The folder is all that stdout has: a Makefile reads it.
+// Stdout must have nothing but the folder, because a Makefile reads it.
 func TestComponentsPrintsTheFolder(t *testing.T) {
 	bin := t.TempDir()
 	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(goThatBuilds), 0o755); err != nil {

@@ -12,7 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-func TestMeaningful(t *testing.T) {
+func TestSignificantLines(t *testing.T) {
 	long := strings.Repeat("é", tailRunes)
 	tests := map[string]struct {
 		log  string
@@ -29,7 +29,7 @@ func TestMeaningful(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, meaningful(tt.log, 3)); diff != "" {
+			if diff := cmp.Diff(tt.want, significant(tt.log, 3)); diff != "" {
 				t.Errorf("lines (-want +got):\n%s", diff)
 			}
 		})
@@ -56,14 +56,14 @@ func writeLog(t *testing.T, o *Orchestrator, n state.Node, log, text string, wri
 	}
 }
 
-func TestEvidenceTellsWhatANodeDidLast(t *testing.T) {
+func TestDiagnosisShowsTheEndsOfANodesLogs(t *testing.T) {
 	o, n := testNode(t)
 	writeLog(t, o, n, machine.Console, "booting\nlab: setting up the network\n", begin.Add(-90*time.Second))
 	writeLog(t, o, n, "containerd", "Start streaming server\n", begin.Add(-70*time.Second))
-	if got, want := lastWord(o.nodeTails(n)), "containerd: Start streaming server"; got != want {
-		t.Errorf("last word %q, want %q", got, want)
+	if got, want := lastMessage(o.nodeTails(n)), "containerd: Start streaming server"; got != want {
+		t.Errorf("last message %q, want %q", got, want)
 	}
-	got := o.evidence(n, vigil{lastSign: begin.Add(-70 * time.Second), powerCycles: 2}, begin)
+	got := o.diagnosis(n, nodeState{lastProgress: begin.Add(-70 * time.Second), powerCycles: 2}, begin)
 	want := `node-7: its machine is stopped; power-cycled 2 times
   console, written 90 s ago:
     booting
@@ -72,33 +72,33 @@ func TestEvidenceTellsWhatANodeDidLast(t *testing.T) {
     Start streaming server
   kubelet: it has logged nothing`
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("evidence (-want +got):\n%s", diff)
+		t.Errorf("diagnosis (-want +got):\n%s", diff)
 	}
 }
 
-func TestThePanicIsALogsLastWord(t *testing.T) {
+func TestLastMessageIsThePanic(t *testing.T) {
 	o, n := testNode(t)
 	writeLog(t, o, n, machine.Console, "Kernel panic - not syncing: Fatal exception\nCPU: 0\nRIP: 0\nRSP: 0\nRebooting in 10 seconds..\n", begin)
 	writeLog(t, o, n, "kubelet", "older\n", begin.Add(-time.Second))
-	if got, want := lastWord(o.nodeTails(n)), "console: Kernel panic - not syncing: Fatal exception"; got != want {
-		t.Errorf("last word %q, want %q", got, want)
+	if got, want := lastMessage(o.nodeTails(n)), "console: Kernel panic - not syncing: Fatal exception"; got != want {
+		t.Errorf("last message %q, want %q", got, want)
 	}
 }
 
-func TestEveryLogOfANodeIsASignOfLife(t *testing.T) {
+func TestEveryLogOfANodeIsProgress(t *testing.T) {
 	o, n := testNode(t)
 	before := o.loggedBytes(n)
 	for _, log := range append(machine.GuestLogs(), machine.Console) {
-		writeLog(t, o, n, log, "a word\n", begin)
+		writeLog(t, o, n, log, "a line\n", begin)
 		after := o.loggedBytes(n)
 		if after <= before {
-			t.Errorf("%s's log makes no difference", log)
+			t.Errorf("%s's log is not counted", log)
 		}
 		before = after
 	}
 }
 
-func TestTheConsolesLogIsKeptOverAPowerCycle(t *testing.T) {
+func TestConsoleLogIsKeptInAPowerCycle(t *testing.T) {
 	o, n := testNode(t)
 	writeLog(t, o, n, machine.Console, "first boot", begin)
 	if err := o.markConsole(n, "power-cycled"); err != nil {

@@ -16,19 +16,18 @@ import (
 // logTail is the end of one log.
 type logTail struct {
 	name    string
-	lines   []string  // the last meaningful ones, oldest first
+	lines   []string  // the last significant ones, oldest first
 	written time.Time // zero when there is no log
 }
 
-// How much of a log is read and told. What outlives a failed run in CI is
-// about fifty lines.
+// How much of a log is read and printed. CI keeps about fifty lines of a failed run.
 const (
 	tailBytes = 16 << 10
 	tailRunes = 200
 )
 
-// readTail reads the end of a log. One that cannot be read is like none: this
-// is for telling about a failure, not for adding one.
+// readTail reads the end of a log. A log that cannot be read counts as empty, because readTail is used to
+// describe another failure.
 func readTail(name, file string, lines int) logTail {
 	tail := logTail{name: name}
 	f, err := os.Open(file)
@@ -44,21 +43,21 @@ func readTail(name, file string, lines int) logTail {
 	if err != nil {
 		return tail
 	}
-	tail.lines, tail.written = meaningful(string(data), lines), info.ModTime()
+	tail.lines, tail.written = significant(string(data), lines), info.ModTime()
 	return tail
 }
 
 var (
-	// Escape sequences, and whatever else is not text.
+	// Escape sequences and control characters.
 	notText = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
-	// What a kernel says when it is in trouble, and a node's boot, too. Pages of
-	// registers and calls follow.
+	// The first line of a failure of the kernel or of a node's boot. Pages of registers and calls may
+	// follow.
 	alarm = regexp.MustCompile(`Kernel panic|BUG:|Oops|rcu: INFO|FAILED|[Gg]ave up`)
 )
 
-// meaningful returns the last lines of a log that say something, as many as
-// wanted. An alarm further up takes the place of the first.
-func meaningful(log string, want int) []string {
+// significant returns the last lines of a log, without empty and repeated ones, as many as wanted. The
+// last alarm replaces the first of them if it is before them.
+func significant(log string, want int) []string {
 	var all []string
 	last := -1 // index of the last alarm
 	for line := range strings.SplitSeq(log, "\n") {
@@ -68,7 +67,7 @@ func meaningful(log string, want int) []string {
 		}
 		switch {
 		case strings.HasPrefix(line, bootMark):
-			last = -1 // that was an earlier boot's
+			last = -1 // of an earlier boot
 		case alarm.MatchString(line):
 			last = len(all)
 		}
@@ -92,8 +91,8 @@ func shorten(line string) string {
 	return string(runes[:tailRunes]) + "…"
 }
 
-// nodeTails are the logs that show what a node did last. kube-proxy starts
-// with the kubelet and tells nothing more.
+// nodeTails are the ends of the logs that show what a node did last. kube-proxy starts with the kubelet,
+// and its log adds nothing.
 func (o *Orchestrator) nodeTails(n state.Node) []logTail {
 	return []logTail{
 		readTail("qemu", o.Lab.LogFile(n.Part()), 2),
@@ -103,7 +102,7 @@ func (o *Orchestrator) nodeTails(n state.Node) []logTail {
 	}
 }
 
-// loggedBytes is how much a node has said so far.
+// loggedBytes is the size of a node's logs.
 func (o *Orchestrator) loggedBytes(n state.Node) int64 {
 	var sum int64
 	for _, log := range append(machine.GuestLogs(), machine.Console) {
@@ -114,8 +113,8 @@ func (o *Orchestrator) loggedBytes(n state.Node) int64 {
 	return sum
 }
 
-// lastWord is what the newest log ends with, or its alarm, and whose it is.
-func lastWord(tails []logTail) string {
+// lastMessage is the alarm or else the last line of the newest log, with the log's name.
+func lastMessage(tails []logTail) string {
 	var newest logTail
 	for _, t := range tails {
 		if len(t.lines) > 0 && t.written.After(newest.written) {
@@ -125,24 +124,23 @@ func lastWord(tails []logTail) string {
 	if len(newest.lines) == 0 {
 		return "nothing in its logs"
 	}
-	word := newest.lines[len(newest.lines)-1]
+	message := newest.lines[len(newest.lines)-1]
 	for _, line := range newest.lines {
 		if alarm.MatchString(line) {
-			word = line
+			message = line
 		}
 	}
-	return newest.name + ": " + word
+	return newest.name + ": " + message
 }
 
-// evidence tells about a node that was given up: what its machine does, and
-// what it said last.
-func (o *Orchestrator) evidence(n state.Node, v vigil, now time.Time) string {
+// diagnosis describes a node that is given up: the status of its machine, and the ends of its logs.
+func (o *Orchestrator) diagnosis(n state.Node, s nodeState, now time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s; power-cycled %d times", n.Name, o.machineText(n, v, now), v.powerCycles)
+	fmt.Fprintf(&b, "%s: %s; power-cycled %d times", n.Name, o.machineStatus(n, s, now), s.powerCycles)
 	for _, t := range o.nodeTails(n) {
 		switch {
 		case t.written.IsZero() && t.name == "qemu":
-			// It says something only when something is wrong.
+			// QEMU logs only errors.
 		case t.written.IsZero():
 			fmt.Fprintf(&b, "\n  %s: it has logged nothing", t.name)
 		default:
@@ -152,9 +150,8 @@ func (o *Orchestrator) evidence(n state.Node, v vigil, now time.Time) string {
 	return b.String()
 }
 
-// machineText tells a machine that hangs from one that is busy, and both from
-// one that has ended.
-func (o *Orchestrator) machineText(n state.Node, v vigil, now time.Time) string {
+// machineStatus shows whether a machine hangs, is busy or has ended.
+func (o *Orchestrator) machineStatus(n state.Node, s nodeState, now time.Time) string {
 	r, ok := o.Lab.Parts().Get(n.Part())
 	if !ok {
 		return "its machine is stopped"
@@ -163,22 +160,22 @@ func (o *Orchestrator) machineText(n state.Node, v vigil, now time.Time) string 
 	if !alive {
 		return "its machine has ended"
 	}
-	return fmt.Sprintf("no sign of life for %s (its machine, pid %d: state %s, used %s of processor time since then)",
-		seconds(v.quiet(now)), r.PID, usage.State, seconds(max(0, usage.CPU-v.cpu)))
+	return fmt.Sprintf("no progress for %s (its machine, pid %d: state %s, used %s of processor time since then)",
+		seconds(s.idle(now)), r.PID, usage.State, seconds(max(0, usage.CPU-s.cpu)))
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.0f s", d.Seconds()) }
 
-// bootMark begins a line of the lab's own in a console's log.
+// bootMark begins the lines that the lab writes into a console's log.
 const bootMark = "===="
 
-// markConsole writes such a line between two boots.
+// markConsole writes a line with a bootMark between two boots.
 func (o *Orchestrator) markConsole(n state.Node, text string) error {
 	f, err := os.OpenFile(machine.LogFile(o.Lab, n, machine.Console), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return fmt.Errorf("writing to the console's log of %s: %w", n.Name, err)
 	}
-	_, err = fmt.Fprintf(f, "\n==== %s lab: %s\n", time.Now().UTC().Format(time.RFC3339), text)
+	_, err = fmt.Fprintf(f, "\n%s %s lab: %s\n", bootMark, time.Now().UTC().Format(time.RFC3339), text)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return fmt.Errorf("writing to the console's log of %s: %w", n.Name, err)
 	}
