@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// group is settings that stand together in the help.
+// group is a group of settings in the help.
 type group struct {
 	title    string
 	settings []setting
@@ -16,9 +16,9 @@ type group struct {
 // setting is one flag.
 type setting struct {
 	flag     string
-	kind     string // stands for the value; "" for a flag that is on or off
+	kind     string // the value's name in the help; "" for a flag without value
 	variable string // of the environment, "" for none
-	standard string // value, "" where the help shows none
+	standard string // default; "" if the help has none
 	meaning  string
 }
 
@@ -32,12 +32,12 @@ var (
 	tail       = regexp.MustCompile(`^(.*?)(?: \[\$([A-Z_]+)\])?(?: \(default "?([^"]+?)"?\))?$`)
 )
 
-// usage looks like the title of a group, and is none.
+// usage has the form of a group's title, but is none.
 const usage = "Usage:"
 
-var errNoSettings = errors.New("the help has none")
+var errNoSettings = errors.New("the help has no settings")
 
-// parseLongHelp reads what package settings writes.
+// parseLongHelp parses the help of package settings.
 func parseLongHelp(help string) ([]group, error) {
 	var groups []group
 	for line := range strings.Lines(help) {
@@ -52,14 +52,14 @@ func parseLongHelp(help string) ([]group, error) {
 			last.settings = append(last.settings, setting{flag: "--" + m[1], kind: m[2], meaning: m[3]})
 		case last != nil && len(last.settings) > 0 && longMore.MatchString(line):
 			last.settings[len(last.settings)-1].meaning += " " + longMore.FindStringSubmatch(line)[1]
-		case last != nil: // what comes before the first group is about the program
-			return nil, fmt.Errorf("the help has a line of no known form: %q", line)
+		case last != nil: // lines before the first group describe the program
+			return nil, fmt.Errorf("the help has an unexpected line: %q", line)
 		}
 	}
 	return finish(groups)
 }
 
-// parseShortHelp reads what the standard library's package flag writes.
+// parseShortHelp parses the help of the standard library's package flag.
 func parseShortHelp(help string) ([]group, error) {
 	groups := []group{{}}
 	one := &groups[0]
@@ -74,7 +74,7 @@ func parseShortHelp(help string) ([]group, error) {
 			last := &one.settings[len(one.settings)-1]
 			last.meaning = strings.TrimSpace(last.meaning + " " + shortMore.FindStringSubmatch(line)[1])
 		default:
-			return nil, fmt.Errorf("the help has a line of no known form: %q", line)
+			return nil, fmt.Errorf("the help has an unexpected line: %q", line)
 		}
 	}
 	return finish(groups)
@@ -87,7 +87,7 @@ func lastGroup(groups []group) *group {
 	return &groups[len(groups)-1]
 }
 
-// finish takes variable and default out of the meanings, whose lines are whole now.
+// finish moves variable and default out of the meanings, after these are complete.
 func finish(groups []group) ([]group, error) {
 	found := 0
 	for _, g := range groups {

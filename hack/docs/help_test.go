@@ -23,7 +23,7 @@ Other things:
 
 const shortHelp = "Flags of thing run:\n  -wait duration\n    \ttime (default 5m0s)\n  -format string\n    \ttext or json (default \"text\")\n"
 
-func TestHelpIsRead(t *testing.T) {
+func TestHelpIsParsed(t *testing.T) {
 	tests := map[string]struct {
 		help  string
 		parse func(string) ([]group, error)
@@ -70,7 +70,7 @@ func TestUnknownHelpIsAnError(t *testing.T) {
 	}
 }
 
-func TestSettingsComeBetweenTheirMarkers(t *testing.T) {
+func TestSettingsAreWrittenBetweenTheirMarkers(t *testing.T) {
 	page := "before\n" + marker("begin", "thing") + "\nold\n" + marker("end", "thing") + "\nafter\n"
 	groups, err := parseLongHelp(longHelp)
 	if err != nil {
@@ -101,7 +101,7 @@ Other things:
 		t.Errorf("page mismatch (-want +got):\n%s", diff)
 	}
 	if again, err := replace(got, "thing", render(groups)); err != nil || again != got {
-		t.Errorf("a second time changes the page again: %v", err)
+		t.Errorf("a second run changes the page again: %v", err)
 	}
 	if _, err := replace("no markers", "thing", ""); err == nil {
 		t.Error("a page without markers is no error")

@@ -1,6 +1,6 @@
-// Command docs writes the tables of settings into docs/operations.md, from what the programs
-// themselves answer to --help. With -diff it changes nothing, and fails when the page is stale.
-// It runs in the root of the repository: make generate, make verify.
+// Command docs writes the tables of settings into docs/operations.md from the programs' --help. With
+// -diff it changes nothing, and fails when the page is stale. Run it in the root of the repository with
+// make generate or make verify.
 package main
 
 import (
@@ -17,9 +17,9 @@ import (
 
 const page = "docs/operations.md"
 
-// program is one whose settings are on the page.
+// program is a program whose settings are on the page.
 type program struct {
-	title   string // of its markers
+	title   string // in its markers
 	folder  string
 	command []string // before --help
 	parse   func(help string) ([]group, error)
@@ -69,13 +69,13 @@ func run(ctx context.Context, diff bool) error {
 	return nil
 }
 
-// generate is the page with the settings that the programs have now.
+// generate is the page with the programs' current settings.
 func generate(ctx context.Context, text string) (string, error) {
 	built, err := os.MkdirTemp("", "docs")
 	if err != nil {
 		return "", fmt.Errorf("making a folder for the programs: %w", err)
 	}
-	defer os.RemoveAll(built) //nolint:errcheck // it is the system's to clean then
+	defer os.RemoveAll(built) //nolint:errcheck // the system cleans its temporary folder
 	for _, p := range programs() {
 		help, err := p.help(ctx, built)
 		if err != nil {
@@ -92,7 +92,7 @@ func generate(ctx context.Context, text string) (string, error) {
 	return text, nil
 }
 
-// help asks the program itself, with nothing in its environment that could show in the answer.
+// help is the output of the program's --help, without environment variables, which would be in it.
 func (p program) help(ctx context.Context, built string) (string, error) {
 	binary := filepath.Join(built, filepath.Base(p.folder))
 	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", binary, "./"+p.folder)
@@ -100,17 +100,17 @@ func (p program) help(ctx context.Context, built string) (string, error) {
 	if err := build.Run(); err != nil {
 		return "", fmt.Errorf("building %s: %w", p.folder, err)
 	}
-	asked := exec.CommandContext(ctx, binary, append(p.command, "--help")...)
-	asked.Env = []string{}
-	answer, err := asked.Output()
+	cmd := exec.CommandContext(ctx, binary, append(p.command, "--help")...)
+	cmd.Env = []string{}
+	help, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("asking %s for its settings: %w", p.title, err)
+		return "", fmt.Errorf("running %s --help: %w", p.title, err)
 	}
-	return outsideACluster(string(answer)), nil
+	return outsideACluster(string(help)), nil
 }
 
-// outsideACluster undoes what a program reads in a pod: the pod's namespace in place of the
-// default. Checks run in pods, too.
+// outsideACluster restores the default namespace, because in a pod a program's default is the pod's
+// namespace. CI may run in a pod.
 func outsideACluster(help string) string {
 	namespace, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 	if err != nil {

@@ -21,7 +21,7 @@ func render(groups []group) string {
 	return text.String() + "\n"
 }
 
-// shown is the default; the help leaves out those that say nothing.
+// shown is the default as shown on the page. The help omits zero values.
 func (s setting) shown() string {
 	switch s.kind {
 	case "":
@@ -39,10 +39,10 @@ func code(text string) string {
 	return "`" + cell(text) + "`"
 }
 
-// cell keeps a text from ending its cell.
+// cell escapes a text in a table.
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
 
-// replace puts a text between the two markers of a title.
+// replace replaces the text between the two markers of a title.
 func replace(page, title, text string) (string, error) {
 	begin, end := marker("begin", title), marker("end", title)
 	before, rest, ok := strings.Cut(page, begin)
