@@ -19,32 +19,27 @@ import (
 //go:embed guest
 var guestFiles embed.FS
 
-// target is the path of a guest file on the configuration disk. Files under etc are copied over the
-// node's own /etc at each boot.
-type target struct {
-	path string
-	mode os.FileMode
-}
-
-func targets() map[string]target {
+// guestPaths are the paths of the guest files on the configuration disk. Files under etc are copied over
+// the node's own /etc at each boot.
+func guestPaths() map[string]string {
 	registry := fmt.Sprintf("%s:%d", state.RegistryHost, state.RegistryPort)
-	return map[string]target{
-		"inittab":         {"etc/inittab", 0o644},
-		"boot":            {"bin/boot", 0o755},
-		"wait-for":        {"bin/wait-for", 0o755},
-		"run-sshd":        {"bin/run-sshd", 0o755},
-		"run-containerd":  {"bin/run-containerd", 0o755},
-		"run-kubelet":     {"bin/run-kubelet", 0o755},
-		"run-kube-proxy":  {"bin/run-kube-proxy", 0o755},
-		"shutdown":        {"bin/shutdown", 0o755},
-		"containerd.toml": {"etc/containerd/config.toml", 0o644},
-		"registry.toml":   {"etc/containerd/certs.d/" + registry + "/hosts.toml", 0o644},
-		"cni.conflist":    {"etc/cni/net.d/10-lab.conflist", 0o644},
-		"kubelet.yaml":    {"etc/kubernetes/kubelet.yaml", 0o644},
-		"node.env":        {"node.env", 0o644},
-		"hosts":           {"etc/hosts", 0o644},
-		"resolv.conf":     {"etc/resolv.conf", 0o644},
-		"sshd_config":     {"etc/ssh/sshd_config", 0o644},
+	return map[string]string{
+		"inittab":         "etc/inittab",
+		"boot":            "bin/boot",
+		"wait-for":        "bin/wait-for",
+		"run-sshd":        "bin/run-sshd",
+		"run-containerd":  "bin/run-containerd",
+		"run-kubelet":     "bin/run-kubelet",
+		"run-kube-proxy":  "bin/run-kube-proxy",
+		"shutdown":        "bin/shutdown",
+		"containerd.toml": "etc/containerd/config.toml",
+		"registry.toml":   "etc/containerd/certs.d/" + registry + "/hosts.toml",
+		"cni.conflist":    "etc/cni/net.d/10-lab.conflist",
+		"kubelet.yaml":    "etc/kubernetes/kubelet.yaml",
+		"node.env":        "node.env",
+		"hosts":           "etc/hosts",
+		"resolv.conf":     "etc/resolv.conf",
+		"sshd_config":     "etc/ssh/sshd_config",
 	}
 }
 
@@ -61,7 +56,7 @@ type values struct {
 // render executes the templates of the guest files. Its keys are paths on the configuration disk.
 func render(v values) (map[string][]byte, error) {
 	out := make(map[string][]byte)
-	for name, to := range targets() {
+	for name, path := range guestPaths() {
 		text, err := guestFiles.ReadFile("guest/" + name)
 		if err != nil {
 			return nil, fmt.Errorf("reading guest file: %w", err)
@@ -74,7 +69,7 @@ func render(v values) (map[string][]byte, error) {
 		if err := t.Execute(&b, v); err != nil {
 			return nil, fmt.Errorf("rendering guest file %s: %w", name, err)
 		}
-		out[to.path] = b.Bytes()
+		out[path] = b.Bytes()
 	}
 	return out, nil
 }
@@ -100,7 +95,11 @@ func (m Machine) writeConfigDisk(ctx context.Context) error {
 		return err
 	}
 	for path, content := range files {
-		if err := writeFile(filepath.Join(tree, path), content, modeOf(path)); err != nil {
+		mode := os.FileMode(0o644)
+		if strings.HasPrefix(path, "bin/") {
+			mode = 0o755
+		}
+		if err := writeFile(filepath.Join(tree, path), content, mode); err != nil {
 			return err
 		}
 	}
@@ -112,15 +111,6 @@ func (m Machine) writeConfigDisk(ctx context.Context) error {
 		return fmt.Errorf("clearing %s: %w", image, err)
 	}
 	return artifacts.FileSystem(ctx, tree, image, "8M")
-}
-
-func modeOf(path string) os.FileMode {
-	for _, to := range targets() {
-		if to.path == path {
-			return to.mode
-		}
-	}
-	return 0o600
 }
 
 // writeCredentials gives the node its certificates and SSH keys.

@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os/exec"
-	"strings"
 
+	"gnuthought.com/efs-stunnel/hack/lab/internal/host"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
@@ -25,12 +24,12 @@ func reconcileAddresses(ctx context.Context, snapshot inventory.Snapshot) error 
 	for _, t := range snapshot.MountTargets {
 		wanted[t.Address] = true
 		if !present[t.Address] {
-			problems = append(problems, ip(ctx, "address", "replace", t.Address+"/32", "dev", state.Bridge))
+			problems = append(problems, host.Run(ctx, "ip", "address", "replace", t.Address+"/32", "dev", state.Bridge))
 		}
 	}
 	for address := range present {
 		if !wanted[address] {
-			problems = append(problems, ip(ctx, "address", "delete", address+"/32", "dev", state.Bridge))
+			problems = append(problems, host.Run(ctx, "ip", "address", "delete", address+"/32", "dev", state.Bridge))
 		}
 	}
 	return errors.Join(problems...)
@@ -59,11 +58,4 @@ func presentAddresses() (map[string]bool, error) {
 		}
 	}
 	return present, nil
-}
-
-func ip(ctx context.Context, args ...string) error {
-	if out, err := exec.CommandContext(ctx, "ip", args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("ip %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(string(out)))
-	}
-	return nil
 }
