@@ -31,7 +31,7 @@ func (a *app) upCommand() *cobra.Command {
 // newUpFlags makes flags that set s.
 func newUpFlags(flags *pflag.FlagSet, s *state.Settings) *upFlags {
 	f := &upFlags{s, len(s.Nodes)}
-	flags.IntVar(&f.nodes, "nodes", f.nodes, "how many nodes a new lab gets; for an existing one use `lab node`")
+	flags.IntVar(&f.nodes, "nodes", f.nodes, "how many nodes a new lab gets; for an existing one use lab node")
 	flags.IntVar(&f.NodeMemoryMiB, "node-memory", f.NodeMemoryMiB, "memory of each node in MiB, from its next start")
 	flags.IntVar(&f.NodeCPUs, "node-cpus", f.NodeCPUs, "virtual processors of each node, from its next start")
 	flags.IntVar(&f.APIServerPort, "apiserver-port", f.APIServerPort, "port of 127.0.0.1 for the apiserver (0 = any free one)")
