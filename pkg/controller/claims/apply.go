@@ -29,8 +29,8 @@ func (c *Controller) apply(ctx context.Context, s lifecycle.State, plan lifecycl
 }
 
 func (c *Controller) applyToClaim(ctx context.Context, s lifecycle.State, plan lifecycle.ClaimPlan) error {
-	if plan.LookAgain {
-		c.options.LookAgain()
+	if plan.Rediscover {
+		c.options.Rediscover()
 	}
 	if err := c.markUsed(ctx, volumes.VolumeName(s.UID), plan.Spent); err != nil {
 		return err
@@ -46,8 +46,8 @@ func (c *Controller) applyToClaim(ctx context.Context, s lifecycle.State, plan l
 		return nil
 	}
 	c.tellClaim(s.Claim, plan)
-	if plan.NodeBack != "" {
-		return c.giveNodeBack(ctx, s.Claim, plan.NodeBack)
+	if plan.Reschedule != "" {
+		return c.reschedule(ctx, s.Claim, plan.Reschedule)
 	}
 	return c.markClaim(ctx, s.Claim, plan)
 }
@@ -78,7 +78,7 @@ func (c *Controller) tellClaim(claim *corev1.PersistentVolumeClaim, plan lifecyc
 
 func failedText(plan lifecycle.ClaimPlan) string {
 	text := fmt.Sprintf("Job %s could not make the directory: %s", plan.Failed.Job, plan.Failed.Why())
-	if w := plan.Wanted; w != nil && !w.Due.IsZero() {
+	if w := plan.Pending; w != nil && !w.Due.IsZero() {
 		text += fmt.Sprintf(" (attempt %d; next at %s)", volumes.AttemptOf(plan.Failed.Operation), w.Due.UTC().Format("15:04:05 MST"))
 	}
 	return text
@@ -111,7 +111,7 @@ func (c *Controller) markClaim(ctx context.Context, claim *corev1.PersistentVolu
 	return c.patchClaim(ctx, claim, changes)
 }
 
-func (c *Controller) giveNodeBack(ctx context.Context, claim *corev1.PersistentVolumeClaim, why string) error {
+func (c *Controller) reschedule(ctx context.Context, claim *corev1.PersistentVolumeClaim, why string) error {
 	c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, "node", why+": asking the scheduler for another node")
 	return c.patchClaim(ctx, claim, map[string]any{wellknown.AnnotationSelectedNode: nil})
 }

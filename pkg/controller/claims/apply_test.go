@@ -20,10 +20,10 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/live"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
-	"gnuthought.com/efs-stunnel/pkg/controller/view"
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -226,7 +226,7 @@ func loopOf(t *testing.T, events record.EventRecorder, client *fake.Clientset) *
 	if cachesErr != nil {
 		t.Fatal(cachesErr)
 	}
-	v, viewErr := view.New(lifecycle.Settings{Provisioner: wellknown.DefaultProvisioner}, c, func() targets.Snapshot { return targets.Snapshot{} })
+	v, viewErr := gatherer.New(lifecycle.Settings{Provisioner: wellknown.DefaultProvisioner}, c, func() targets.Snapshot { return targets.Snapshot{} })
 	if viewErr != nil {
 		t.Fatal(viewErr)
 	}

@@ -38,7 +38,7 @@ func TestConflictIsTriedAgain(t *testing.T) {
 		resource string
 	}{
 		"claim's annotation":   {lifecycle.Plan{Claim: lifecycle.ClaimPlan{Refusal: "no"}}, "patch", "persistentvolumeclaims"},
-		"claim's node":         {lifecycle.Plan{Claim: lifecycle.ClaimPlan{NodeBack: "no zone"}}, "patch", "persistentvolumeclaims"},
+		"claim's node":         {lifecycle.Plan{Claim: lifecycle.ClaimPlan{Reschedule: "no zone"}}, "patch", "persistentvolumeclaims"},
 		"claim's size":         {of(lifecycle.VolumePlan{Object: object, Expand: volumes.Expansion{Claim: &size}}), "patch", "persistentvolumeclaims"},
 		"volume's size":        {of(lifecycle.VolumePlan{Object: object, Expand: volumes.Expansion{Volume: &size}}), "patch", "persistentvolumes"},
 		"deletion":             {of(lifecycle.VolumePlan{Object: object, Delete: true}), "delete", "persistentvolumes"},

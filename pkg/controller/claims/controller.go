@@ -27,9 +27,9 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/live"
-	"gnuthought.com/efs-stunnel/pkg/controller/view"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/tell"
@@ -39,22 +39,22 @@ import (
 
 // Options say how the loop works.
 type Options struct {
-	// LookAgain has discovery look for new file systems soon.
-	LookAgain func()
-	Events    record.EventRecorder
-	Metrics   prometheus.Registerer
-	Log       *slog.Logger
+	// Rediscover has discovery look for new file systems soon.
+	Rediscover func()
+	Events     record.EventRecorder
+	Metrics    prometheus.Registerer
+	Log        *slog.Logger
 }
 
 // Controller is the loop.
 type Controller struct {
-	options Options
-	client  kubernetes.Interface
-	live    live.Reader
-	view    *view.View
-	tell    *tell.Teller
-	metrics *metrics
-	queue   *queue.Queue[types.UID]
+	options  Options
+	client   kubernetes.Interface
+	live     live.Reader
+	gatherer *gatherer.Gatherer
+	tell     *tell.Teller
+	metrics  *metrics
+	queue    *queue.Queue[types.UID]
 	// decisions has the same keys. Its syncs never wait for the network, so that an operation is
 	// known to the jobs loop while others are written.
 	decisions *queue.Queue[types.UID]
@@ -77,16 +77,16 @@ const (
 )
 
 // New makes the loop. It is to be called before the caches run.
-func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, error) {
+func New(client kubernetes.Interface, v *gatherer.Gatherer, o Options) (*Controller, error) {
 	log := o.Log // the queue names its loop itself
 	o.Log = o.Log.With(slog.String("controller", controlLoop))
 	c := &Controller{
-		options: o,
-		client:  client,
-		live:    live.Reader{Client: client},
-		view:    v,
-		tell:    tell.New(o.Events),
-		ended:   expiring.NewExpiring(),
+		options:  o,
+		client:   client,
+		live:     live.Reader{Client: client},
+		gatherer: v,
+		tell:     tell.New(o.Events),
+		ended:    expiring.NewExpiring(),
 
 		snapshots: expiring.NewExpiring(),
 		made:      expiring.NewExpiring(),
@@ -121,7 +121,7 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 func (c *Controller) watch() error {
-	caches := c.view.Caches
+	caches := c.gatherer.Caches
 	var errs []error
 	on := func(informer cache.SharedIndexInformer, changed func(before, after any)) {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -150,7 +150,7 @@ func (c *Controller) watch() error {
 // enqueueAll adds every claim that the caches know: claims themselves, those that volumes are for,
 // and those that are gone and for which Jobs have begun something.
 func (c *Controller) enqueueAll() {
-	caches := c.view.Caches
+	caches := c.gatherer.Caches
 	for _, informer := range []cache.SharedIndexInformer{caches.Claims, caches.Volumes, caches.Jobs} {
 		for _, object := range informer.GetStore().List() {
 			c.objectChanged(nil, object)
@@ -192,7 +192,7 @@ func (c *Controller) claimsOf(object any) []types.UID {
 
 func (c *Controller) unboundOf(class string) []types.UID {
 	var uids []types.UID
-	for _, claim := range c.view.Caches.UnboundClaims(c.view.Provisioner) {
+	for _, claim := range c.gatherer.Caches.UnboundClaims(c.gatherer.Provisioner) {
 		if class == "" || volumes.ClassName(claim) == class {
 			uids = append(uids, claim.UID)
 		}
@@ -228,7 +228,7 @@ func (c *Controller) podChanged(_, after any) {
 	if owner == nil || owner.Kind != "Job" {
 		return
 	}
-	if job := c.view.Caches.JobNamed(pod.Namespace, owner.Name); job != nil && job.UID == owner.UID {
+	if job := c.gatherer.Caches.JobNamed(pod.Namespace, owner.Name); job != nil && job.UID == owner.UID {
 		c.objectChanged(nil, job)
 	}
 }
@@ -251,17 +251,17 @@ func (c *Controller) TargetsChanged() {
 	for _, uid := range c.unboundOf("") {
 		c.enqueue(uid)
 	}
-	for _, job := range c.view.Caches.Jobs.GetStore().List() {
+	for _, job := range c.gatherer.Caches.Jobs.GetStore().List() {
 		if isUnused(job) {
 			c.objectChanged(nil, job)
 		}
 	}
-	snapshot := c.view.Targets()
+	snapshot := c.gatherer.Targets()
 	for id := range snapshot.Gone {
 		c.lookAtVolumesOf(id)
 	}
 	for id := range snapshot.FileSystems {
-		for _, object := range c.view.Caches.UnsettledVolumes(id) {
+		for _, object := range c.gatherer.Caches.UnsettledVolumes(id) {
 			c.objectChanged(nil, object)
 		}
 	}
@@ -274,7 +274,7 @@ func isUnused(object any) bool {
 }
 
 func (c *Controller) lookAtVolumesOf(fileSystemID string) {
-	for _, object := range c.view.Caches.VolumesOnFileSystem(fileSystemID) {
+	for _, object := range c.gatherer.Caches.VolumesOnFileSystem(fileSystemID) {
 		c.objectChanged(nil, object)
 	}
 }
@@ -299,9 +299,9 @@ func (c *Controller) decide(_ context.Context, uid types.UID) (again time.Durati
 }
 
 func (c *Controller) decideAbout(uid types.UID) (lifecycle.State, lifecycle.Plan) {
-	state, plan := c.view.Decide(uid)
-	for _, wanted := range plan.Waiting() {
-		c.view.OnWanted(wanted.FileSystemID)
+	state, plan := c.gatherer.Decide(uid)
+	for _, wanted := range plan.Operations() {
+		c.gatherer.OnPending(wanted.FileSystemID)
 	}
 	return state, plan
 }

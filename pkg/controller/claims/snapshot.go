@@ -72,7 +72,7 @@ func (c *Controller) readSnapshot(ctx context.Context, job, volume string) (snap
 
 // namesOf are the volumes and the claims of a Job that has an operation for a volume.
 func (c *Controller) namesOf(job, volume string) (names []string, owners []types.NamespacedName, err error) {
-	all := c.view.Caches.JobsOfVolume(volume)
+	all := c.gatherer.Caches.JobsOfVolume(volume)
 	at := slices.IndexFunc(all, func(j *batchv1.Job) bool { return j.Name == job })
 	if at < 0 {
 		return nil, nil, fmt.Errorf("the cache has no Job %s any more", job)

@@ -34,7 +34,7 @@ func TestStandbyKeepsNoQueue(t *testing.T) {
 		if got := loop.queue.Len(); got != 0 {
 			t.Errorf("the queue of a standby has %d keys, want none", got)
 		}
-		caches := loop.view.Caches
+		caches := loop.gatherer.Caches
 		for _, err := range []error{
 			caches.Claims.GetStore().Add(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: "claim"}}),
 			caches.Volumes.GetStore().Add(volumeFor("kept", "gone-with-a-volume")),

@@ -149,7 +149,7 @@ func (c *Controller) removeFinalizer(ctx context.Context, plan lifecycle.VolumeP
 
 // markUsed tells Jobs that no volume comes of what they did for this one.
 func (c *Controller) markUsed(ctx context.Context, volume string, spent []string) error {
-	for _, job := range c.view.Caches.JobsOfVolume(volume) {
+	for _, job := range c.gatherer.Caches.JobsOfVolume(volume) {
 		if !slices.Contains(spent, job.Name) {
 			continue
 		}

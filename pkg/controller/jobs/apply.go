@@ -31,7 +31,7 @@ const catchUp = 100 * time.Millisecond
 const dropDelay = time.Second
 
 // apply is the only writer of this loop.
-func (c *Controller) apply(ctx context.Context, w world, p plan) (again time.Duration, err error) {
+func (c *Controller) apply(ctx context.Context, w state, p plan) (again time.Duration, err error) {
 	if !p.again.IsZero() {
 		again = max(p.again.Sub(w.now), 0) + catchUp
 	}
@@ -42,14 +42,14 @@ func (c *Controller) apply(ctx context.Context, w world, p plan) (again time.Dur
 }
 
 // next makes the next mount Job, or tells why there is none.
-func (c *Controller) next(ctx context.Context, w world, p plan) (again time.Duration, err error) {
+func (c *Controller) next(ctx context.Context, w state, p plan) (again time.Duration, err error) {
 	switch {
 	case p.running != nil:
-		return c.tellTrouble(w, p.running), c.endUnplaced(ctx, p.unplaced)
+		return c.reportRunning(w, p.running), c.endUnschedulable(ctx, p.unschedulable)
 	case len(p.due) == 0:
 		return 0, nil
 	case p.wait != "":
-		return c.tellNotReady(w, p), nil
+		return c.reportNotReady(w, p), nil
 	}
 	return c.start(ctx, w, p)
 }
@@ -76,17 +76,17 @@ func (c *Controller) releaseJob(ctx context.Context, job *batchv1.Job) error {
 }
 
 // start makes the next Job, of what is still wanted when it is looked at live.
-func (c *Controller) start(ctx context.Context, w world, p plan) (again time.Duration, err error) {
-	behind, err := c.isBehind(ctx, p.vanished)
+func (c *Controller) start(ctx context.Context, w state, p plan) (again time.Duration, err error) {
+	behind, err := c.isBehind(ctx, p.podless)
 	if err != nil {
-		c.tellNotStarted(p.due, "reading the pods of the last one", err)
+		c.reportNotCreated(p.due, "reading the pods of the last one", err)
 	}
 	if behind || err != nil {
 		return catchUp, err
 	}
 	packed, again, err := c.pack(ctx, p.due)
 	if err != nil {
-		c.tellNotStarted(p.due, "reading what it is about", err)
+		c.reportNotCreated(p.due, "reading what it is about", err)
 		return 0, err
 	}
 	if len(packed.Batch) == 0 {
@@ -99,7 +99,7 @@ func (c *Controller) start(ctx context.Context, w world, p plan) (again time.Dur
 	}
 	job, err := mountjobs.Build(spec)
 	if err != nil {
-		c.tellNotStarted(p.due, "building it", err)
+		c.reportNotCreated(p.due, "building it", err)
 		return 0, fmt.Errorf("file system %s: %w", w.id, err)
 	}
 	created, err := c.client.BatchV1().Jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{})
@@ -107,30 +107,30 @@ func (c *Controller) start(ctx context.Context, w world, p plan) (again time.Dur
 		return catchUp, nil // another leader's, or ours, that the cache has not seen yet
 	}
 	if err != nil {
-		c.tellNotStarted(p.due, "creating it", err)
+		c.reportNotCreated(p.due, "creating it", err)
 		return 0, fmt.Errorf("creating Job %s: %w", job.Name, err)
 	}
 	c.options.Log.InfoContext(ctx, "mount Job created",
 		slog.String("job", created.Name), slog.String("fileSystem", w.id), slog.Int("operations", len(packed.Batch)))
 	c.metrics.created(mountjobs.Mount, len(packed.Batch))
-	c.tellBegun(created.Name, packed.Batch)
+	c.reportProvisioning(created.Name, packed.Batch)
 	return 0, nil
 }
 
 // pack chooses the operations of the next Job first, and reads live what concerns those: reading
 // all that wait would cost as much for each Job as for all of them together. again is not zero if
 // nothing is left of the chosen ones.
-func (c *Controller) pack(ctx context.Context, due []lifecycle.Wanted) (packed mountjobs.Packed, again time.Duration, err error) {
+func (c *Controller) pack(ctx context.Context, due []lifecycle.Pending) (packed mountjobs.Packed, again time.Duration, err error) {
 	waiting := make([]operations.Operation, len(due))
 	for i, wanted := range due {
 		waiting[i] = wanted.Operation
 	}
 	chosen := c.packFit(waiting)
 	for _, unfit := range chosen.Unfit {
-		i := slices.IndexFunc(due, func(w lifecycle.Wanted) bool { return w.Operation.Volume == unfit.Operation.Volume })
-		c.view.Unindex(due[i].Claim)
+		i := slices.IndexFunc(due, func(w lifecycle.Pending) bool { return w.Operation.Volume == unfit.Operation.Volume })
+		c.gatherer.Unindex(due[i].Claim)
 	}
-	ops, err := c.seal(ctx, c.confirm(packedOf(due, chosen.Batch)))
+	ops, err := c.confirmLive(ctx, c.confirm(packedOf(due, chosen.Batch)))
 	if err != nil {
 		return mountjobs.Packed{}, 0, err
 	}
@@ -148,14 +148,14 @@ func (c *Controller) pack(ctx context.Context, due []lifecycle.Wanted) (packed m
 func (c *Controller) packFit(ops []operations.Operation) mountjobs.Packed {
 	packed := mountjobs.Pack(ops, c.options.Batch)
 	for _, unfit := range packed.Unfit {
-		c.tellOwner(unfit.Operation, "the operation cannot be sent to a mount Job: "+unfit.Err.Error())
+		c.reportOperation(unfit.Operation, "the operation cannot be sent to a mount Job: "+unfit.Err.Error())
 	}
 	return packed
 }
 
 // isBehind looks live for the pods of Jobs that seem to be over without a word.
-func (c *Controller) isBehind(ctx context.Context, vanished []*batchv1.Job) (bool, error) {
-	for _, job := range vanished {
+func (c *Controller) isBehind(ctx context.Context, podless []*batchv1.Job) (bool, error) {
+	for _, job := range podless {
 		pods, err := c.client.CoreV1().Pods(job.Namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job.Name})
 		if err != nil {
 			return false, fmt.Errorf("listing the pods of Job %s: %w", job.Name, err)
@@ -170,10 +170,10 @@ func (c *Controller) isBehind(ctx context.Context, vanished []*batchv1.Job) (boo
 }
 
 // applySweep records how the last sweep ended, or starts the next.
-func (c *Controller) applySweep(ctx context.Context, w world, p plan) error {
+func (c *Controller) applySweep(ctx context.Context, w state, p plan) error {
 	s := p.sweep
-	if len(s.abandon) > 0 {
-		return c.abandon(ctx, s.abandon)
+	if len(s.deleteRunning) > 0 {
+		return c.deleteRunning(ctx, s.deleteRunning)
 	}
 	if s.record != nil {
 		return c.recordSweep(ctx, w, s)
@@ -197,8 +197,8 @@ func (c *Controller) applySweep(ctx context.Context, w world, p plan) error {
 	return nil
 }
 
-// abandon deletes Jobs that have nothing to do any more, with their pods.
-func (c *Controller) abandon(ctx context.Context, jobs []*batchv1.Job) error {
+// deleteRunning deletes Jobs that have nothing to do any more, with their pods.
+func (c *Controller) deleteRunning(ctx context.Context, jobs []*batchv1.Job) error {
 	for _, job := range jobs {
 		if err := c.releaseJob(ctx, job); err != nil {
 			return err
@@ -211,9 +211,9 @@ func (c *Controller) abandon(ctx context.Context, jobs []*batchv1.Job) error {
 	return nil
 }
 
-// endUnplaced has the cluster end a Job now, as it would at its deadline. A pod that has found its
+// endUnschedulable has the cluster end a Job now, as it would at its deadline. A pod that has found its
 // node a moment ago is killed like any that is late.
-func (c *Controller) endUnplaced(ctx context.Context, job *batchv1.Job) error {
+func (c *Controller) endUnschedulable(ctx context.Context, job *batchv1.Job) error {
 	const deadline = int64(placingTime / time.Second)
 	if job == nil || job.Spec.ActiveDeadlineSeconds != nil && *job.Spec.ActiveDeadlineSeconds <= deadline {
 		return nil
@@ -254,7 +254,7 @@ func (c *Controller) deleteJob(ctx context.Context, job *batchv1.Job, policy met
 	return nil
 }
 
-func (c *Controller) recordSweep(ctx context.Context, w world, s sweepPlan) error {
+func (c *Controller) recordSweep(ctx context.Context, w state, s sweepPlan) error {
 	if w.root != nil {
 		if err := c.rememberSweep(ctx, w, s.next); err != nil {
 			return err
@@ -265,13 +265,13 @@ func (c *Controller) recordSweep(ctx context.Context, w world, s sweepPlan) erro
 	}
 	if s.record.outcome.State == mountjobs.Succeeded || s.record.outcome.State == mountjobs.Finished {
 		c.metrics.swept(w.id, s.record.outcome.Swept)
-		c.tellUnknown(w, s.record)
+		c.reportUnreadable(w, s.record)
 	}
 	return c.releaseJob(ctx, s.record.job)
 }
 
-// tellUnknown says that something stays in the trash because no record says how long to keep it.
-func (c *Controller) tellUnknown(w world, s *sweepJob) {
+// reportUnreadable says that something stays in the trash because no record says how long to keep it.
+func (c *Controller) reportUnreadable(w state, s *sweepJob) {
 	if unknown := s.outcome.Swept.Unknown; unknown > 0 && w.root != nil {
 		c.tell.WarnOf(w.root, wellknown.EventSweepFailed, "unknown", fmt.Sprintf("%d directories stay in the trash: their records cannot be read, because they were cut off or are a newer version's; mend %s/@*, or remove the directories beside them by hand", unknown, wellknown.TrashDirectory))
 	}
@@ -279,7 +279,7 @@ func (c *Controller) tellUnknown(w world, s *sweepJob) {
 
 // rememberSweep writes down when the trash has something to remove next: on the root volume too,
 // which stays when the root claim is made again.
-func (c *Controller) rememberSweep(ctx context.Context, w world, next time.Time) error {
+func (c *Controller) rememberSweep(ctx context.Context, w state, next time.Time) error {
 	record := noSweep
 	if !next.IsZero() {
 		record = next.UTC().Format(time.RFC3339)
@@ -326,11 +326,11 @@ func sweepPatch(object metav1.Object, record string) ([]byte, error) {
 
 // claimOf is the claim that an operation is for, nil when it is gone.
 func (c *Controller) claimOf(o operations.Operation) *corev1.PersistentVolumeClaim {
-	return c.view.Caches.Claim(types.UID(o.ClaimUID))
+	return c.gatherer.Caches.Claim(types.UID(o.ClaimUID))
 }
 
-// tellBegun announces provisioning; a retry is no news.
-func (c *Controller) tellBegun(job string, batch []operations.Operation) {
+// reportProvisioning announces provisioning; a retry is no news.
+func (c *Controller) reportProvisioning(job string, batch []operations.Operation) {
 	for _, o := range batch {
 		if o.Adopt || !o.AddsOwner() || volumes.AttemptOf(o) > 1 {
 			continue

@@ -25,9 +25,9 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/apiclock"
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
-	"gnuthought.com/efs-stunnel/pkg/controller/view"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -74,7 +74,7 @@ func newClockWorld(t *testing.T, ahead func(sync int) time.Duration) *clockWorld
 	if w.caches, err = caches.New(w.client, nil, wellknown.Namespace); err != nil {
 		t.Fatal(err)
 	}
-	seen, err := view.New(lifecycle.Settings{Provisioner: wellknown.DefaultProvisioner, Cluster: "cluster", Backoff: time.Minute}, w.caches,
+	seen, err := gatherer.New(lifecycle.Settings{Provisioner: wellknown.DefaultProvisioner, Cluster: "cluster", Backoff: time.Minute}, w.caches,
 		func() targets.Snapshot {
 			return targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{fileSystem: {ID: fileSystem, Port: 20490}}}
 		})
@@ -173,7 +173,7 @@ func (w *clockWorld) sync(after time.Duration) {
 	<-time.After(after) // of the bubble's clock
 	w.syncs++
 	w.client.ClearActions()
-	w.loop.view.Decide(claimOfClocks) // as the claims loop does, at least once a minute
+	w.loop.gatherer.Decide(claimOfClocks) // as the claims loop does, at least once a minute
 	if _, err := w.loop.sync(w.Context(), fileSystem); err != nil {
 		w.Fatal(err)
 	}

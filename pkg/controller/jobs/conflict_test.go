@@ -30,7 +30,7 @@ func TestConflictIsTriedAgain(t *testing.T) {
 		"Job's deletion": func(ctx context.Context, c *Controller) error {
 			return c.deleteJob(ctx, job, metav1.DeletePropagationBackground)
 		},
-		"Job's end":                func(ctx context.Context, c *Controller) error { return c.endUnplaced(ctx, job) },
+		"Job's end":                func(ctx context.Context, c *Controller) error { return c.endUnschedulable(ctx, job) },
 		"root claim's annotation":  func(ctx context.Context, c *Controller) error { return c.annotateRoot(ctx, root, "never") },
 		"root volume's annotation": func(ctx context.Context, c *Controller) error { return c.annotateRootVolume(ctx, rootVolume, "never") },
 	} {

@@ -23,8 +23,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/controller/live"
-	"gnuthought.com/efs-stunnel/pkg/controller/view"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/tell"
@@ -49,13 +49,13 @@ type Options struct {
 
 // Controller is the loop.
 type Controller struct {
-	options Options
-	client  kubernetes.Interface
-	live    live.Reader
-	view    *view.View
-	tell    *tell.Teller
-	metrics *metrics
-	queue   *queue.Queue[string]
+	options  Options
+	client   kubernetes.Interface
+	live     live.Reader
+	gatherer *gatherer.Gatherer
+	tell     *tell.Teller
+	metrics  *metrics
+	queue    *queue.Queue[string]
 }
 
 const (
@@ -67,16 +67,16 @@ const (
 )
 
 // New makes the loop. It is to be called before the caches run.
-func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, error) {
+func New(client kubernetes.Interface, v *gatherer.Gatherer, o Options) (*Controller, error) {
 	log := o.Log // the queue names its loop itself
 	o.Log = o.Log.With(slog.String("controller", controlLoop))
 	o.SweepDelay = cmp.Or(o.SweepDelay, defaultSweepDelay)
 	c := &Controller{
-		options: o,
-		client:  client,
-		live:    live.Reader{Client: client},
-		view:    v,
-		tell:    tell.New(o.Events),
+		options:  o,
+		client:   client,
+		live:     live.Reader{Client: client},
+		gatherer: v,
+		tell:     tell.New(o.Events),
 	}
 	var err error
 	if c.metrics, err = newMetrics(o.Metrics); err != nil {
@@ -87,7 +87,7 @@ func New(client kubernetes.Interface, v *view.View, o Options) (*Controller, err
 		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout,
 		Log: log,
 	}, c.sync)
-	v.OnWanted = c.look
+	v.OnPending = c.enqueue
 	return c, c.watch()
 }
 
@@ -101,28 +101,28 @@ func (c *Controller) Run(ctx context.Context) error {
 
 // enqueueAll adds every file system for which something may wait, from what the caches have.
 func (c *Controller) enqueueAll() {
-	for _, id := range c.view.Caches.FileSystems() {
-		c.look(id)
+	for _, id := range c.gatherer.Caches.FileSystems() {
+		c.enqueue(id)
 	}
 	c.TargetsChanged()
 }
 
 // TargetsChanged enqueues every file system.
 func (c *Controller) TargetsChanged() {
-	snapshot := c.view.Targets()
+	snapshot := c.gatherer.Targets()
 	for id := range snapshot.FileSystems {
-		c.look(id)
+		c.enqueue(id)
 	}
 	for id := range snapshot.Gone {
-		c.look(id) // what waits for its trash waits for nothing
+		c.enqueue(id) // what waits for its trash waits for nothing
 	}
 	for _, id := range c.metrics.fileSystems() {
-		c.look(id) // it may have left the table
+		c.enqueue(id) // it may have left the table
 	}
 }
 
 func (c *Controller) watch() error {
-	caches := c.view.Caches
+	caches := c.gatherer.Caches
 	var errs []error
 	for _, informer := range []cache.SharedIndexInformer{caches.Claims, caches.Volumes, caches.Jobs, caches.Pods, caches.Warnings} {
 		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -139,7 +139,7 @@ func (c *Controller) watch() error {
 }
 
 // changed finds the file systems whose Jobs or root claim an object is about. Which operations wait
-// there, the view tells. A standby does not: Run finds them all.
+// there, the gatherer indexes. A standby enqueues nothing: Run finds all keys.
 func (c *Controller) changed(object any) {
 	if !c.queue.Running() {
 		return
@@ -156,7 +156,7 @@ func (c *Controller) changed(object any) {
 		c.addJob(o.Name)
 	case *corev1.Pod:
 		if id := o.Labels[wellknown.LabelMountJobFileSystemID]; id != "" {
-			c.look(id)
+			c.enqueue(id)
 		}
 	case *corev1.Event:
 		c.addEvent(o)
@@ -165,16 +165,16 @@ func (c *Controller) changed(object any) {
 
 func (c *Controller) claimChanged(claim *corev1.PersistentVolumeClaim) {
 	if id, ok := strings.CutPrefix(claim.Name, wellknown.RootVolumePrefix); ok && claim.Namespace == c.options.Jobs.Namespace {
-		c.look(id)
+		c.enqueue(id)
 	}
-	if c.view.Caches.Claim(claim.UID) == nil {
-		c.lookAtJobsOf(volumes.VolumeName(claim.UID))
+	if c.gatherer.Caches.Claim(claim.UID) == nil {
+		c.enqueueJobsOf(volumes.VolumeName(claim.UID))
 	}
 }
 
-// lookAtJobsOf adds the file systems of Jobs that may be used up now that a claim is gone.
-func (c *Controller) lookAtJobsOf(volume string) {
-	for _, job := range c.view.Caches.JobsOfVolume(volume) {
+// enqueueJobsOf adds the file systems of Jobs that may be used up now that a claim is gone.
+func (c *Controller) enqueueJobsOf(volume string) {
+	for _, job := range c.gatherer.Caches.JobsOfVolume(volume) {
 		if slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) {
 			c.addJob(job.Name)
 		}
@@ -182,21 +182,21 @@ func (c *Controller) lookAtJobsOf(volume string) {
 }
 
 func (c *Controller) volumeChanged(object *corev1.PersistentVolume) {
-	read := volumes.Read(object, c.view.Provisioner)
+	read := volumes.Read(object, c.gatherer.Provisioner)
 	if read.Kind == volumes.Foreign {
 		return
 	}
 	if read.Kind == volumes.Root || object.DeletionTimestamp != nil {
-		c.look(read.FileSystemID) // a Job may be used up now
+		c.enqueue(read.FileSystemID) // a Job may be used up now
 	}
-	if len(c.view.Caches.JobsOfVolume(object.Name)) > 0 {
-		c.look(read.FileSystemID)
+	if len(c.gatherer.Caches.JobsOfVolume(object.Name)) > 0 {
+		c.enqueue(read.FileSystemID)
 	}
 }
 
 func (c *Controller) addJob(job string) {
 	if name, ok := mountjobs.ParseName(job); ok {
-		c.look(name.FileSystemID)
+		c.enqueue(name.FileSystemID)
 	}
 }
 
@@ -211,16 +211,16 @@ func (c *Controller) addEvent(event *corev1.Event) {
 	c.addJob(name)
 }
 
-// lookDelay lets what happens together be one sync. A lone claim hardly notices.
-const lookDelay = 20 * time.Millisecond
+// enqueueDelay lets what happens together be one sync. A lone claim hardly notices.
+const enqueueDelay = 20 * time.Millisecond
 
 // look enqueues a file system, for soon.
-func (c *Controller) look(id string) { c.queue.AddAfter(id, lookDelay) }
+func (c *Controller) enqueue(id string) { c.queue.AddAfter(id, enqueueDelay) }
 
 // sync observes one file system and does what is to be done.
 func (c *Controller) sync(ctx context.Context, id string) (again time.Duration, err error) {
 	w := c.observe(id)
-	if _, known := c.view.Targets().FileSystems[id]; !known {
+	if _, known := c.gatherer.Targets().FileSystems[id]; !known {
 		c.metrics.forget(id)
 	}
 	return c.apply(ctx, w, decide(w))

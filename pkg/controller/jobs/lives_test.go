@@ -37,7 +37,7 @@ func (c *cluster) step() {
 			if !c.isOwner(v) {
 				delete(c.retained, v.Name) // its cleanup was over when it was saved: only the object protects it
 			}
-			c.check(c.view.Caches.Volumes.GetStore().Delete(v))
+			c.check(c.gatherer.Caches.Volumes.GetStore().Delete(v))
 		}
 	case 9: // a cleanup is called off: the volume is given to another claim
 		if v := c.anyVolume(isReleased); v != nil && c.isKnown(v) && len(c.files()) > 0 {

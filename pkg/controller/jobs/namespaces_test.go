@@ -57,7 +57,7 @@ func TestRefusedReadOfANamespaceIsToldOnce(t *testing.T) {
 	client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), livesNamespace, nil)
 	})
-	c.view.Decide(c.addClaim("Delete", "").UID)
+	c.gatherer.Decide(c.addClaim("Delete", "").UID)
 	w := c.observe(livesFileSystem)
 	if _, err := c.start(t.Context(), w, decide(w)); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v", err)

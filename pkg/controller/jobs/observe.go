@@ -13,8 +13,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// world is what the loop knows of one file system.
-type world struct {
+// state is what the loop knows of one file system.
+type state struct {
 	id    string
 	now   time.Time
 	named []*batchv1.Job // all that have the file system in their name, for the next number
@@ -32,7 +32,7 @@ type world struct {
 	erased bool
 	// waiting are the operations that wait, due or not, in their order. They are sorted only when
 	// they can be used.
-	waiting func() []lifecycle.Wanted
+	waiting func() []lifecycle.Pending
 	// agents are those on nodes that take Jobs.
 	agents []*corev1.Pod
 	// sweepDelay is how long trash waits for more.
@@ -45,8 +45,8 @@ type mountJob struct {
 	pods    []*corev1.Pod
 	outcome mountjobs.Outcome
 	err     error // its operations cannot be read
-	// fresh says that it has the finalizer still.
-	fresh bool
+	// unreleased says that it has the finalizer still.
+	unreleased bool
 	// used says that everything that should follow from it has, but for a sweep.
 	used bool
 	// fillsTrash says that it has left something to sweep.
@@ -54,20 +54,20 @@ type mountJob struct {
 }
 
 type sweepJob struct {
-	job     *batchv1.Job
-	outcome mountjobs.SweepOutcome
-	fresh   bool
+	job        *batchv1.Job
+	outcome    mountjobs.SweepOutcome
+	unreleased bool
 }
 
-// mostWaiting is more than one Job carries: some may not be wanted any more when they are read live.
-const mostWaiting = 1024
+// maxPending is more than one Job carries: some may not be wanted any more when they are read live.
+const maxPending = 1024
 
-func (c *Controller) observe(id string) world {
-	w := world{
+func (c *Controller) observe(id string) state {
+	w := state{
 		id:      id,
-		now:     c.view.Now(),
-		named:   c.view.Caches.JobsOfFileSystem(id),
-		waiting: func() []lifecycle.Wanted { return c.view.Waiting(id, mostWaiting) },
+		now:     c.gatherer.Now(),
+		named:   c.gatherer.Caches.JobsOfFileSystem(id),
+		waiting: func() []lifecycle.Pending { return c.gatherer.Pending(id, maxPending) },
 		agents:  c.agents(),
 
 		sweepDelay: c.options.SweepDelay,
@@ -83,27 +83,27 @@ func (c *Controller) observe(id string) world {
 
 // agents leaves out those on nodes that take no Job: agents tolerate every taint.
 func (c *Controller) agents() []*corev1.Pod {
-	return slices.DeleteFunc(c.view.Caches.Agents(), func(agent *corev1.Pod) bool {
-		return !c.options.Jobs.Takes(c.view.Caches.Node(agent.Spec.NodeName))
+	return slices.DeleteFunc(c.gatherer.Caches.Agents(), func(agent *corev1.Pod) bool {
+		return !c.options.Jobs.Takes(c.gatherer.Caches.Node(agent.Spec.NodeName))
 	})
 }
 
-func (c *Controller) observeJob(w *world, job *batchv1.Job) {
+func (c *Controller) observeJob(w *state, job *batchv1.Job) {
 	name, err := mountjobs.Identify(job)
 	if err != nil {
 		return // a stranger's; it counts for the next number only
 	}
-	fresh := slices.Contains(job.Finalizers, wellknown.FinalizerOutcome)
-	pods := c.view.Caches.PodsOfJob(job)
+	unreleased := slices.Contains(job.Finalizers, wellknown.FinalizerOutcome)
+	pods := c.gatherer.Caches.PodsOfJob(job)
 	if name.Kind == mountjobs.Sweep {
-		if outcome, err := c.view.Sweep(job, pods); err == nil {
-			w.sweeps = append(w.sweeps, sweepJob{job: job, outcome: outcome, fresh: fresh})
+		if outcome, err := c.gatherer.Sweep(job, pods); err == nil {
+			w.sweeps = append(w.sweeps, sweepJob{job: job, outcome: outcome, unreleased: unreleased})
 		}
 		return
 	}
-	m := mountJob{job: job, pods: pods, fresh: fresh}
-	m.outcome, m.err = c.view.Outcome(job)
-	if m.fresh && !m.outcome.HoldsFileSystem() {
+	m := mountJob{job: job, pods: pods, unreleased: unreleased}
+	m.outcome, m.err = c.gatherer.Outcome(job)
+	if m.unreleased && !m.outcome.HoldsFileSystem() {
 		c.observeUse(&m)
 	}
 	w.mounts = append(w.mounts, m)
@@ -114,32 +114,32 @@ func (c *Controller) observeJob(w *world, job *batchv1.Job) {
 // it.
 func (c *Controller) observeUse(m *mountJob) {
 	m.used = true
-	for _, a := range c.view.AttemptsOf(m.job, m.outcome) {
+	for _, a := range c.gatherer.AttemptsOf(m.job, m.outcome) {
 		m.fillsTrash = m.fillsTrash || lifecycle.FillsTrash(a)
 		m.used = m.used && c.isUsed(m.job, a)
 	}
 }
 
 func (c *Controller) isUsed(job *batchv1.Job, a lifecycle.Attempt) bool {
-	object := c.view.Caches.Volume(a.Operation.Volume)
-	return c.view.Used(a, lifecycle.Traces{
+	object := c.gatherer.Caches.Volume(a.Operation.Volume)
+	return c.gatherer.Used(a, lifecycle.Traces{
 		Volume:     object,
-		Claim:      c.view.ClaimOf(object),
+		Claim:      c.gatherer.ClaimOf(object),
 		Abandoned:  c.claimOf(a.Operation) == nil,
-		Superseded: c.view.Superseded(job, a.Operation.Volume),
+		Superseded: c.gatherer.Superseded(job, a.Operation.Volume),
 	})
 }
 
-func (c *Controller) observeRoot(w *world) {
+func (c *Controller) observeRoot(w *state) {
 	namespace, name := c.options.Jobs.Namespace, volumes.RootName(w.id)
-	port := c.view.Targets().Port(w.id)
-	w.root = c.view.Caches.ClaimNamed(namespace, name)
-	w.rootVolume = c.view.Caches.Volume(name)
+	port := c.gatherer.Targets().Port(w.id)
+	w.root = c.gatherer.Caches.ClaimNamed(namespace, name)
+	w.rootVolume = c.gatherer.Caches.Volume(name)
 	pair := volumes.RootPair{
 		FileSystemID: w.id, Port: port, Namespace: namespace,
 		Volume: w.rootVolume, Claim: w.root,
 	}
 	w.notReady = pair.Ready()
-	_, known := c.view.Targets().FileSystems[w.id]
-	w.gone, w.erased = !known && w.rootGoes(), c.view.Targets().Gone[w.id]
+	_, known := c.gatherer.Targets().FileSystems[w.id]
+	w.gone, w.erased = !known && w.rootGoes(), c.gatherer.Targets().Gone[w.id]
 }

@@ -8,7 +8,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
-	"gnuthought.com/efs-stunnel/pkg/controller/view"
+	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
 
@@ -35,7 +35,7 @@ func TestAgentsWhereJobsCannotRunDoNotCount(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	agents := (&Controller{view: &view.View{Caches: c}}).agents()
+	agents := (&Controller{gatherer: &gatherer.Gatherer{Caches: c}}).agents()
 	if len(agents) != 1 || agents[0].Name != "free" {
 		t.Errorf("got %d agents: %+v", len(agents), agents)
 	}

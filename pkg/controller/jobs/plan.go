@@ -22,17 +22,17 @@ type plan struct {
 	free []*batchv1.Job
 	// running is the Job that holds the file system, nil if none does.
 	running *mountJob
-	// unplaced is the running Job if it found no node among those that it may use.
-	unplaced *batchv1.Job
+	// unschedulable is the running Job if it found no node among those that it may use.
+	unschedulable *batchv1.Job
 	// due are the operations for the next mount Job, the oldest first; wait is why it cannot be
 	// made now, or "".
-	due  []lifecycle.Wanted
+	due  []lifecycle.Pending
 	wait string
 	// avoid are the nodes where the last Jobs failed.
 	avoid []string
-	// vanished are Jobs that seem to be over without a word; the cache may only be behind.
-	vanished []*batchv1.Job
-	sweep    sweepPlan
+	// podless are Jobs that seem to be over without a word; the cache may only be behind.
+	podless []*batchv1.Job
+	sweep   sweepPlan
 	// again is when to look again although nothing has happened; zero is never.
 	again time.Time
 }
@@ -46,22 +46,22 @@ type plan struct {
 //	ended, or none     any         due later, none  nothing, until then
 //
 // Whatever else, Jobs of which everything was used are released, and trash is swept.
-func decide(w world) plan {
+func decide(w state) plan {
 	p := plan{sweep: decideSweep(w)}
-	p.look(p.sweep.again)
+	p.recheck(p.sweep.again)
 	for i := range w.mounts {
 		m := &w.mounts[i]
 		switch {
 		case m.outcome.HoldsFileSystem():
 			p.running = m
-			p.look(m.outcome.Until)
+			p.recheck(m.outcome.Until)
 			p.planPlacing(m, w.now)
-		case m.fresh && (m.err != nil || m.used && (!m.fillsTrash || w.sweptSince(m) || w.erased)):
+		case m.unreleased && (m.err != nil || m.used && (!m.fillsTrash || w.sweptSince(m) || w.erased)):
 			p.release = append(p.release, m.job)
-		case m.fresh && w.rootGoes() && m.job.DeletionTimestamp == nil && mountjobs.IsOver(m.job):
+		case m.unreleased && w.rootGoes() && m.job.DeletionTimestamp == nil && mountjobs.IsOver(m.job):
 			p.planFree(m, w.now)
-		case m.fresh && m.outcome.State == mountjobs.Lost && len(m.pods) == 0:
-			p.vanished = append(p.vanished, m.job)
+		case m.unreleased && m.outcome.State == mountjobs.Lost && len(m.pods) == 0:
+			p.podless = append(p.podless, m.job)
 		}
 	}
 	if p.running != nil {
@@ -71,10 +71,10 @@ func decide(w world) plan {
 	return p
 }
 
-func (p *plan) planNext(w world) {
+func (p *plan) planNext(w state) {
 	for _, wanted := range w.waiting() {
 		if wanted.Due.After(w.now) {
-			p.look(wanted.Due)
+			p.recheck(wanted.Due)
 			continue
 		}
 		p.due = append(p.due, wanted)
@@ -91,7 +91,7 @@ func (p *plan) planNext(w world) {
 // holdBackRestores gives the operations that are due, unless all are restores that failed time and
 // again: those ride in Jobs that others want, and have one of their own only after a while. Otherwise claims that
 // restore unknown uids would keep one Job after the other running, which others have to wait for.
-func (p *plan) holdBackRestores(due []lifecycle.Wanted, now time.Time) []lifecycle.Wanted {
+func (p *plan) holdBackRestores(due []lifecycle.Pending, now time.Time) []lifecycle.Pending {
 	var first time.Time
 	for _, wanted := range due {
 		if wanted.Operation.Kind != operations.Restore || volumes.AttemptOf(wanted.Operation) <= promptTries {
@@ -102,7 +102,7 @@ func (p *plan) holdBackRestores(due []lifecycle.Wanted, now time.Time) []lifecyc
 		}
 	}
 	if at := first.Add(rideTime); !first.IsZero() && at.After(now) {
-		p.look(at)
+		p.recheck(at)
 		return nil
 	}
 	return due
@@ -116,7 +116,7 @@ const (
 )
 
 // look remembers the earliest time.
-func (p *plan) look(at time.Time) {
+func (p *plan) recheck(at time.Time) {
 	if !at.IsZero() && (p.again.IsZero() || at.Before(p.again)) {
 		p.again = at
 	}
@@ -129,10 +129,10 @@ func (p *plan) planPlacing(m *mountJob, now time.Time) {
 		return
 	}
 	if at := m.job.CreationTimestamp.Add(placingTime); at.After(now) {
-		p.look(at)
+		p.recheck(at)
 		return
 	}
-	p.unplaced = m.job
+	p.unschedulable = m.job
 }
 
 // placingTime is how long a Job that avoids nodes may look for another. All claims wait for it.
@@ -142,7 +142,7 @@ const placingTime = 30 * time.Second
 // then, which knows what the pod has reported or finds it out again.
 func (p *plan) planFree(m *mountJob, now time.Time) {
 	if at := m.end().Add(useDelay); !m.used && at.After(now) {
-		p.look(at)
+		p.recheck(at)
 		return
 	}
 	p.free = append(p.free, m.job)
@@ -153,11 +153,11 @@ const useDelay = 30 * time.Second
 
 // rootGoes says that the root claim is being deleted. It goes with the last pod that has it, and no
 // sweep can begin before another one is there.
-func (w world) rootGoes() bool { return w.root != nil && w.root.DeletionTimestamp != nil }
+func (w state) rootGoes() bool { return w.root != nil && w.root.DeletionTimestamp != nil }
 
 // failedNodes are those of the newest Jobs, back to the last one that did well. If avoiding them has
 // led nowhere meanwhile, they are none.
-func (w world) failedNodes() []string {
+func (w state) failedNodes() []string {
 	var nodes []string
 	for _, m := range slices.Backward(w.mounts) {
 		if m.didWell() || w.now.Sub(m.job.CreationTimestamp.Time) > nodeBlame {
@@ -176,7 +176,7 @@ func (w world) failedNodes() []string {
 // didWell also knows a Job that was used up: its operations are not kept, and without them its
 // outcome cannot be read.
 func (m *mountJob) didWell() bool {
-	return m.outcome.State == mountjobs.Succeeded || !m.fresh && m.job.Status.Succeeded > 0
+	return m.outcome.State == mountjobs.Succeeded || !m.unreleased && m.job.Status.Succeeded > 0
 }
 
 // wasNowhere says that a Job is over and no node is known to have had its pod.
@@ -198,9 +198,9 @@ type sweepPlan struct {
 	next time.Time
 	// release are older sweeps.
 	release []*batchv1.Job
-	// abandon are sweeps of a file system that is gone, whose pods keep its root claim from going.
-	abandon []*batchv1.Job
-	again   time.Time
+	// deleteRunning are sweeps of a file system that is gone, whose pods keep its root claim from going.
+	deleteRunning []*batchv1.Job
+	again         time.Time
 }
 
 // defaultSweepDelay lets a burst of deletions end before the trash is emptied.
@@ -211,24 +211,24 @@ const defaultSweepDelay = 10 * time.Second
 //	newest sweep  trash                         what is done
 //	running       the file system is gone       the Job is deleted
 //	running       any                           nothing
-//	ended, fresh  any                           its outcome is recorded, then it is released
+//	ended, unreleased  any                           its outcome is recorded, then it is released
 //	ended, none   a Job has filled it since     sweep, after a moment
 //	ended, none   the recorded time has come    sweep
 //	ended, none   nothing is recorded           sweep once, long after a Job that did well
-func decideSweep(w world) sweepPlan {
+func decideSweep(w state) sweepPlan {
 	var p sweepPlan
 	for i := range w.sweeps {
 		s := &w.sweeps[i]
 		newest := i == len(w.sweeps)-1
 		switch {
 		case s.outcome.HoldsFileSystem() && w.gone:
-			p.abandon = append(p.abandon, s.job)
+			p.deleteRunning = append(p.deleteRunning, s.job)
 		case s.outcome.HoldsFileSystem():
 			return sweepPlan{again: s.outcome.Until, release: p.release}
-		case s.fresh && newest:
+		case s.unreleased && newest:
 			p.record, p.next = s, w.nextSweep()
 			return p
-		case s.fresh:
+		case s.unreleased:
 			p.release = append(p.release, s.job)
 		}
 	}
@@ -242,7 +242,7 @@ func decideSweep(w world) sweepPlan {
 
 // nextSweep is when the newest sweep wants another one. The trash goes by the clock of the file
 // server, so what counts is how long it is until then.
-func (w world) nextSweep() time.Time {
+func (w state) nextSweep() time.Time {
 	newest := w.sweeps[len(w.sweeps)-1]
 	if swept := newest.outcome.Swept; newest.outcome.State == mountjobs.Succeeded {
 		switch {
@@ -288,11 +288,11 @@ func later(a, b time.Time) time.Time {
 }
 
 // sweepDue is when the next sweep should begin; zero is never.
-func (w world) sweepDue() time.Time {
+func (w state) sweepDue() time.Time {
 	due := w.recordedSweep()
 	for i := range w.mounts {
 		m := &w.mounts[i]
-		if !m.fresh || !m.fillsTrash || w.sweptSince(m) {
+		if !m.unreleased || !m.fillsTrash || w.sweptSince(m) {
 			continue
 		}
 		if at := m.end().Add(w.sweepDelay); due.IsZero() || at.Before(due) {
@@ -306,7 +306,7 @@ func (w world) sweepDue() time.Time {
 const noSweep = "never"
 
 // recordedSweep is when the root claim says that the trash has something to remove; zero is never.
-func (w world) recordedSweep() time.Time {
+func (w state) recordedSweep() time.Time {
 	if w.root == nil {
 		return time.Time{}
 	}
@@ -324,7 +324,7 @@ func (w world) recordedSweep() time.Time {
 // firstSweep is when to look at a trash of which nothing is known: an earlier installation may have
 // left directories there, with times that only the trash tells. A file system where no Job did well
 // is left alone: it may have no volumes, and need not let anybody write to it.
-func (w world) firstSweep() time.Time {
+func (w state) firstSweep() time.Time {
 	for i := range w.mounts { // the oldest first
 		if m := &w.mounts[i]; m.didWell() && !w.sweptSince(m) {
 			return m.end().Add(firstSweepDelay)
@@ -338,7 +338,7 @@ func (w world) firstSweep() time.Time {
 const firstSweepDelay = 10 * time.Minute
 
 // sweptSince says that a sweep has begun after a Job ended, so that it sees what that has left.
-func (w world) sweptSince(m *mountJob) bool {
+func (w state) sweptSince(m *mountJob) bool {
 	return slices.ContainsFunc(w.sweeps, func(s sweepJob) bool { return s.job.CreationTimestamp.After(m.end()) })
 }
 

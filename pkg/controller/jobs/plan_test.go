@@ -31,10 +31,10 @@ func mounted(number int, change ...func(*mountJob)) mountJob {
 			ObjectMeta: metav1.ObjectMeta{Name: name.String(), CreationTimestamp: metav1.NewTime(ago(2 * time.Minute))},
 			Status:     batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue}}},
 		},
-		outcome: mountjobs.Outcome{Status: mountjobs.Status{Name: name, State: mountjobs.Succeeded, Ended: ago(time.Minute), Node: "a"}},
-		pods:    []*corev1.Pod{{}},
-		fresh:   true,
-		used:    true,
+		outcome:    mountjobs.Outcome{Status: mountjobs.Status{Name: name, State: mountjobs.Succeeded, Ended: ago(time.Minute), Node: "a"}},
+		pods:       []*corev1.Pod{{}},
+		unreleased: true,
+		used:       true,
 	}
 	for _, c := range change {
 		c(&m)
@@ -47,7 +47,7 @@ func runs(m *mountJob) {
 }
 
 func unused(m *mountJob) { m.used = false }
-func old(m *mountJob)    { m.fresh = false }
+func old(m *mountJob)    { m.unreleased = false }
 func fills(m *mountJob)  { m.fillsTrash = true }
 
 // uncounted is a Job whose pod has ended, and the cluster has not said so of the Job.
@@ -55,7 +55,7 @@ func uncounted(m *mountJob) { m.job.Status.Conditions = nil }
 
 // forgotten is a Job that did well and was used up, as the cache keeps it.
 func forgotten(m *mountJob) {
-	m.fresh, m.err, m.job.Status.Succeeded = false, mountjobs.ErrFormat, 1
+	m.unreleased, m.err, m.job.Status.Succeeded = false, mountjobs.ErrFormat, 1
 }
 
 func silent(m *mountJob) {
@@ -66,11 +66,11 @@ func on(node string, state mountjobs.State) func(*mountJob) {
 	return func(m *mountJob) { m.outcome.Node, m.outcome.State = node, state }
 }
 
-func swept(created time.Time, state mountjobs.State, next time.Time, fresh bool) sweepJob {
+func swept(created time.Time, state mountjobs.State, next time.Time, unreleased bool) sweepJob {
 	return sweepJob{
-		job:     &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "efs-sweep-" + fileSystem + "-00001", CreationTimestamp: metav1.NewTime(created)}},
-		outcome: mountjobs.SweepOutcome{Status: mountjobs.Status{State: state}, SweepReport: operations.SweepReport{Swept: operations.Swept{Next: next}}},
-		fresh:   fresh,
+		job:        &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "efs-sweep-" + fileSystem + "-00001", CreationTimestamp: metav1.NewTime(created)}},
+		outcome:    mountjobs.SweepOutcome{Status: mountjobs.Status{State: state}, SweepReport: operations.SweepReport{Swept: operations.Swept{Next: next}}},
+		unreleased: unreleased,
 	}
 }
 
@@ -87,24 +87,24 @@ func stopped(created time.Time, removed int64) sweepJob {
 	return s
 }
 
-func wants(volume string, since, due time.Time) lifecycle.Wanted {
-	return lifecycle.Wanted{
+func wants(volume string, since, due time.Time) lifecycle.Pending {
+	return lifecycle.Pending{
 		FileSystemID: fileSystem, Since: since, Due: due,
 		Operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Volume: volume}},
 	}
 }
 
 // tried is a restore that is to be tried for the nth time.
-func tried(volume string, number int, since, due time.Time) lifecycle.Wanted {
+func tried(volume string, number int, since, due time.Time) lifecycle.Pending {
 	w := wants(volume, since, due)
 	w.Operation.Kind, w.Operation.Record = operations.Restore, []byte(fmt.Sprintf(`{"try":%d}`, number))
 	return w
 }
 
-// worldWith has the operations wait in their order, as the view gives them.
-func worldWith(mounts []mountJob, waiting ...lifecycle.Wanted) world {
-	slices.SortFunc(waiting, func(a, b lifecycle.Wanted) int { return a.Turn().Compare(b.Turn()) })
-	return world{id: fileSystem, now: now, sweepDelay: defaultSweepDelay, mounts: mounts, waiting: func() []lifecycle.Wanted { return waiting }}
+// stateWith has the operations wait in their order, as the gatherer gives them.
+func stateWith(mounts []mountJob, waiting ...lifecycle.Pending) state {
+	slices.SortFunc(waiting, func(a, b lifecycle.Pending) int { return a.Turn().Compare(b.Turn()) })
+	return state{id: fileSystem, now: now, sweepDelay: defaultSweepDelay, mounts: mounts, waiting: func() []lifecycle.Pending { return waiting }}
 }
 
 func TestDecideNextJob(t *testing.T) {
@@ -112,39 +112,39 @@ func TestDecideNextJob(t *testing.T) {
 	older := wants("v2", ago(time.Hour), ago(time.Second))
 	later := wants("v3", ago(time.Hour), now.Add(time.Minute))
 	for name, c := range map[string]struct {
-		world   world
+		state   state
 		running bool
 		due     []string
 		wait    bool
 		again   time.Time
 	}{
-		"restores that failed often wait":     {world: worldWith(nil, tried("r1", 3, ago(time.Hour), ago(time.Minute))), again: now.Add(rideTime - time.Minute)},
-		"and have a Job of their own then":    {world: worldWith(nil, tried("r1", 3, ago(time.Hour), ago(rideTime)), tried("r2", 9, ago(time.Hour), ago(time.Second))), due: []string{"r1", "r2"}},
-		"or ride in one of others":            {world: worldWith(nil, tried("r1", 3, ago(time.Hour), ago(time.Second)), ready), due: []string{"v1", "r1"}},
-		"restores that did not begin at once": {world: worldWith(nil, tried("r1", 1, ago(time.Second), time.Time{})), due: []string{"r1"}},
-		"the second try is prompt":            {world: worldWith(nil, tried("r1", 2, ago(time.Hour), ago(time.Second))), due: []string{"r1"}},
-		"restores take turns":                 {world: worldWith(nil, tried("r1", 9, ago(time.Hour), ago(time.Second)), tried("r2", 1, ago(time.Minute), time.Time{}), tried("r3", 3, ago(time.Hour), ago(2*time.Second))), due: []string{"r2", "r3", "r1"}},
-		"setups that failed often do not wait": {world: worldWith(nil, func() lifecycle.Wanted {
+		"restores that failed often wait":     {state: stateWith(nil, tried("r1", 3, ago(time.Hour), ago(time.Minute))), again: now.Add(rideTime - time.Minute)},
+		"and have a Job of their own then":    {state: stateWith(nil, tried("r1", 3, ago(time.Hour), ago(rideTime)), tried("r2", 9, ago(time.Hour), ago(time.Second))), due: []string{"r1", "r2"}},
+		"or ride in one of others":            {state: stateWith(nil, tried("r1", 3, ago(time.Hour), ago(time.Second)), ready), due: []string{"v1", "r1"}},
+		"restores that did not begin at once": {state: stateWith(nil, tried("r1", 1, ago(time.Second), time.Time{})), due: []string{"r1"}},
+		"the second try is prompt":            {state: stateWith(nil, tried("r1", 2, ago(time.Hour), ago(time.Second))), due: []string{"r1"}},
+		"restores take turns":                 {state: stateWith(nil, tried("r1", 9, ago(time.Hour), ago(time.Second)), tried("r2", 1, ago(time.Minute), time.Time{}), tried("r3", 3, ago(time.Hour), ago(2*time.Second))), due: []string{"r2", "r3", "r1"}},
+		"setups that failed often do not wait": {state: stateWith(nil, func() lifecycle.Pending {
 			w := tried("v1", 9, ago(time.Hour), ago(time.Second))
 			w.Operation.Kind = operations.Setup
 			return w
 		}()), due: []string{"v1"}},
-		"restores that failed often, a Job runs": {world: worldWith([]mountJob{mounted(1, runs)}, tried("r1", 3, ago(time.Hour), ago(time.Minute))), running: true, again: now.Add(time.Hour)},
-		"nothing":                                {world: worldWith(nil)},
-		"one":                                    {world: worldWith(nil, ready), due: []string{"v1"}},
-		"two":                                    {world: worldWith(nil, ready, older), due: []string{"v1", "v2"}},
-		"later":                                  {world: worldWith(nil, later), again: later.Due},
-		"some later":                             {world: worldWith(nil, later, ready), due: []string{"v1"}, again: later.Due},
-		"a Job runs":                             {world: worldWith([]mountJob{mounted(1, runs)}, ready), running: true, again: now.Add(time.Hour)},
-		"a Job has ended":                        {world: worldWith([]mountJob{mounted(1)}, ready), due: []string{"v1"}},
-		"root claim not ready": {world: func() world {
-			w := worldWith(nil, ready)
+		"restores that failed often, a Job runs": {state: stateWith([]mountJob{mounted(1, runs)}, tried("r1", 3, ago(time.Hour), ago(time.Minute))), running: true, again: now.Add(time.Hour)},
+		"nothing":                                {state: stateWith(nil)},
+		"one":                                    {state: stateWith(nil, ready), due: []string{"v1"}},
+		"two":                                    {state: stateWith(nil, ready, older), due: []string{"v1", "v2"}},
+		"later":                                  {state: stateWith(nil, later), again: later.Due},
+		"some later":                             {state: stateWith(nil, later, ready), due: []string{"v1"}, again: later.Due},
+		"a Job runs":                             {state: stateWith([]mountJob{mounted(1, runs)}, ready), running: true, again: now.Add(time.Hour)},
+		"a Job has ended":                        {state: stateWith([]mountJob{mounted(1)}, ready), due: []string{"v1"}},
+		"root claim not ready": {state: func() state {
+			w := stateWith(nil, ready)
 			w.notReady = "it is not bound"
 			return w
 		}(), due: []string{"v1"}, wait: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := decide(c.world)
+			p := decide(c.state)
 			var due []string
 			for _, w := range p.due {
 				due = append(due, w.Operation.Volume)
@@ -182,7 +182,7 @@ func TestDecideRelease(t *testing.T) {
 		"trash is gone, not used":     {job: mounted(1, fills, unused), erased: true},
 		"unreadable":                  {job: mounted(1, unused, func(m *mountJob) { m.err = mountjobs.ErrFormat }), want: true},
 	} {
-		w := worldWith([]mountJob{c.job})
+		w := stateWith([]mountJob{c.job})
 		w.sweeps, w.erased = c.sweeps, c.erased
 		if p := decide(w); len(p.release) == 1 != c.want {
 			t.Errorf("%s: got %d released", name, len(p.release))
@@ -205,7 +205,7 @@ func TestRootClaimThatGoesIsFreed(t *testing.T) {
 		"goes, freed before":     {goes, mounted(1, fills, func(m *mountJob) { m.job.DeletionTimestamp = goes.DeletionTimestamp }), 0},
 		"goes, Job runs":         {goes, mounted(1, runs), 0},
 	} {
-		w := worldWith([]mountJob{c.job})
+		w := stateWith([]mountJob{c.job})
 		w.root, w.notReady = c.root, "it is being deleted"
 		if p := decide(w); len(p.free) != c.want || len(p.release) != 0 {
 			t.Errorf("%s: got %+v, want %d Jobs freed", name, p, c.want)
@@ -221,15 +221,15 @@ func TestSweepsOfAFileSystemThatIsGone(t *testing.T) {
 	}{"there": {false, 0}, "gone": {true, 1}} {
 		w := withSweeps([]mountJob{mounted(1, fills)}, nil, running)
 		w.gone, w.notReady = c.gone, "it is being deleted"
-		if p := decideSweep(w); len(p.abandon) != c.want || p.begin {
+		if p := decideSweep(w); len(p.deleteRunning) != c.want || p.begin {
 			t.Errorf("%s: got %+v, want %d Jobs abandoned", name, p, c.want)
 		}
 	}
 }
 
 func TestVanishedJobIsLookedForLive(t *testing.T) {
-	p := decide(worldWith([]mountJob{mounted(1, silent)}, wants("v1", now, time.Time{})))
-	if len(p.vanished) != 1 || len(p.due) != 1 {
+	p := decide(stateWith([]mountJob{mounted(1, silent)}, wants("v1", now, time.Time{})))
+	if len(p.podless) != 1 || len(p.due) != 1 {
 		t.Errorf("got %+v", p)
 	}
 }
@@ -244,45 +244,45 @@ func TestDecideSweep(t *testing.T) {
 	filled := []mountJob{mounted(1, fills)}
 	recent := []mountJob{mounted(1, fills, func(m *mountJob) { m.outcome.Ended = ago(time.Second) })}
 	for name, c := range map[string]struct {
-		world  world
+		state  state
 		begin  bool
 		record bool
 		next   time.Time
 		again  time.Time
 	}{
-		"nothing":              {world: worldWith(nil)},
-		"trash":                {world: worldWith(filled), begin: true, again: ago(50 * time.Second)},
-		"trash of this moment": {world: worldWith(recent), again: now.Add(9 * time.Second)},
-		"trash, root not ready": {world: func() world {
-			w := worldWith(filled)
+		"nothing":              {state: stateWith(nil)},
+		"trash":                {state: stateWith(filled), begin: true, again: ago(50 * time.Second)},
+		"trash of this moment": {state: stateWith(recent), again: now.Add(9 * time.Second)},
+		"trash, root not ready": {state: func() state {
+			w := stateWith(filled)
 			w.notReady = "not bound"
 			return w
 		}()},
-		"sweep runs":                    {world: withSweeps(filled, nil, swept(ago(time.Hour), mountjobs.Running, time.Time{}, true))},
-		"swept":                         {world: withSweeps(filled, nil, swept(ago(time.Second), mountjobs.Succeeded, time.Time{}, false))},
-		"sweep has ended":               {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour), true)), record: true, next: now.Add(time.Hour)},
-		"next sweep, rounded":           {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour+time.Nanosecond), true)), record: true, next: now.Add(time.Hour + time.Second)},
-		"next sweep by the server":      {world: withSweeps(nil, nil, in(30, swept(ago(time.Second), mountjobs.Succeeded, now.Add(-1000*time.Hour), true))), record: true, next: now.Add(30 * time.Second)},
-		"next sweep, server's clock":    {world: withSweeps(nil, nil, in(30, swept(ago(time.Second), mountjobs.Succeeded, now.Add(1000*time.Hour), true))), record: true, next: now.Add(30 * time.Second)},
-		"next sweep, long past":         {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(-1000*time.Hour), true)), record: true, next: now.Add(time.Minute)},
-		"next sweep, beyond all time":   {world: withSweeps(nil, nil, in(math.MaxInt64, swept(ago(time.Second), mountjobs.Succeeded, now, true))), record: true, next: now.Add(longestWait * time.Second)},
-		"sweep was lost":                {world: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(time.Minute)},
-		"sweep was lost again":          {world: withSweeps(nil, nil, swept(ago(time.Hour), mountjobs.Finished, time.Time{}, false), swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(2 * time.Minute)},
-		"sweep was stopped":             {world: withSweeps(nil, nil, stopped(ago(time.Second), 7)), record: true, next: now},
-		"stopped, then lost":            {world: withSweeps(nil, nil, swept(ago(2*time.Hour), mountjobs.Lost, time.Time{}, false), stopped(ago(time.Hour), 7), swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(time.Minute)},
-		"stopped, nothing done":         {world: withSweeps(nil, nil, stopped(ago(time.Second), 0)), record: true, next: now.Add(time.Minute)},
-		"the time has come":             {world: withSweeps(nil, annotated(ago(time.Second))), begin: true, again: ago(time.Second)},
-		"nothing is known, no Job yet":  {world: withSweeps(nil, remade)},
-		"nothing is known, a Job now":   {world: withSweeps([]mountJob{mounted(1)}, remade), again: now.Add(firstSweepDelay - time.Minute)},
-		"nothing is known, long since":  {world: withSweeps(used, remade), begin: true, again: now},
-		"nothing is known, Jobs failed": {world: withSweeps([]mountJob{mounted(1, old, on("a", mountjobs.Lost))}, remade)},
-		"nothing is known, just swept":  {world: withSweeps(used, remade, swept(ago(time.Second), mountjobs.Succeeded, time.Time{}, false))},
-		"known to be empty":             {world: withSweeps(used, recorded(noSweep))},
-		"known to be empty, filled":     {world: withSweeps(filled, recorded(noSweep)), begin: true, again: ago(50 * time.Second)},
-		"the time has not come":         {world: withSweeps(nil, annotated(now.Add(time.Hour))), again: now.Add(time.Hour)},
+		"sweep runs":                    {state: withSweeps(filled, nil, swept(ago(time.Hour), mountjobs.Running, time.Time{}, true))},
+		"swept":                         {state: withSweeps(filled, nil, swept(ago(time.Second), mountjobs.Succeeded, time.Time{}, false))},
+		"sweep has ended":               {state: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour), true)), record: true, next: now.Add(time.Hour)},
+		"next sweep, rounded":           {state: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(time.Hour+time.Nanosecond), true)), record: true, next: now.Add(time.Hour + time.Second)},
+		"next sweep by the server":      {state: withSweeps(nil, nil, in(30, swept(ago(time.Second), mountjobs.Succeeded, now.Add(-1000*time.Hour), true))), record: true, next: now.Add(30 * time.Second)},
+		"next sweep, server's clock":    {state: withSweeps(nil, nil, in(30, swept(ago(time.Second), mountjobs.Succeeded, now.Add(1000*time.Hour), true))), record: true, next: now.Add(30 * time.Second)},
+		"next sweep, long past":         {state: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(-1000*time.Hour), true)), record: true, next: now.Add(time.Minute)},
+		"next sweep, beyond all time":   {state: withSweeps(nil, nil, in(math.MaxInt64, swept(ago(time.Second), mountjobs.Succeeded, now, true))), record: true, next: now.Add(longestWait * time.Second)},
+		"sweep was lost":                {state: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(time.Minute)},
+		"sweep was lost again":          {state: withSweeps(nil, nil, swept(ago(time.Hour), mountjobs.Finished, time.Time{}, false), swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(2 * time.Minute)},
+		"sweep was stopped":             {state: withSweeps(nil, nil, stopped(ago(time.Second), 7)), record: true, next: now},
+		"stopped, then lost":            {state: withSweeps(nil, nil, swept(ago(2*time.Hour), mountjobs.Lost, time.Time{}, false), stopped(ago(time.Hour), 7), swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(time.Minute)},
+		"stopped, nothing done":         {state: withSweeps(nil, nil, stopped(ago(time.Second), 0)), record: true, next: now.Add(time.Minute)},
+		"the time has come":             {state: withSweeps(nil, annotated(ago(time.Second))), begin: true, again: ago(time.Second)},
+		"nothing is known, no Job yet":  {state: withSweeps(nil, remade)},
+		"nothing is known, a Job now":   {state: withSweeps([]mountJob{mounted(1)}, remade), again: now.Add(firstSweepDelay - time.Minute)},
+		"nothing is known, long since":  {state: withSweeps(used, remade), begin: true, again: now},
+		"nothing is known, Jobs failed": {state: withSweeps([]mountJob{mounted(1, old, on("a", mountjobs.Lost))}, remade)},
+		"nothing is known, just swept":  {state: withSweeps(used, remade, swept(ago(time.Second), mountjobs.Succeeded, time.Time{}, false))},
+		"known to be empty":             {state: withSweeps(used, recorded(noSweep))},
+		"known to be empty, filled":     {state: withSweeps(filled, recorded(noSweep)), begin: true, again: ago(50 * time.Second)},
+		"the time has not come":         {state: withSweeps(nil, annotated(now.Add(time.Hour))), again: now.Add(time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := decideSweep(c.world)
+			p := decideSweep(c.state)
 			if p.begin != c.begin || (p.record != nil) != c.record || !p.next.Equal(c.next) || !p.again.Equal(c.again) {
 				t.Errorf("got %+v, want %+v", p, c)
 			}
@@ -290,8 +290,8 @@ func TestDecideSweep(t *testing.T) {
 	}
 }
 
-func withSweeps(mounts []mountJob, root *corev1.PersistentVolumeClaim, sweeps ...sweepJob) world {
-	w := worldWith(mounts)
+func withSweeps(mounts []mountJob, root *corev1.PersistentVolumeClaim, sweeps ...sweepJob) state {
+	w := stateWith(mounts)
 	w.root, w.sweeps = root, sweeps
 	return w
 }
@@ -314,7 +314,7 @@ func TestNodesOfFailedJobsAreAvoided(t *testing.T) {
 		"nowhere, for all":  {[]mountJob{mounted(1, on("a", mountjobs.Lost)), mounted(2, on("", mountjobs.Lost))}, 1},
 		"failed everywhere": {[]mountJob{mounted(1, on("a", mountjobs.Lost)), mounted(2, on("b", mountjobs.Lost))}, 0},
 	} {
-		w := worldWith(c.mounts, want)
+		w := stateWith(c.mounts, want)
 		w.agents = agents
 		if got := len(decide(w).avoid); got != c.want {
 			t.Errorf("%s: avoids %d nodes, want %d", name, got, c.want)
@@ -348,12 +348,12 @@ func TestJobThatFindsNoOtherNodeIsEnded(t *testing.T) {
 		"it has found a node":   {mounted(1, runs, avoiding), false, time.Hour},
 		"it was ended long ago": {mounted(1, avoiding, unscheduled, on("", mountjobs.Lost)), false, 0},
 	} {
-		p := decide(worldWith([]mountJob{c.job}))
+		p := decide(stateWith([]mountJob{c.job}))
 		again := time.Duration(0)
 		if !p.again.IsZero() {
 			again = p.again.Sub(now)
 		}
-		if (p.unplaced != nil) != c.ended || again != c.again {
+		if (p.unschedulable != nil) != c.ended || again != c.again {
 			t.Errorf("%s: got %+v, want %+v", name, p, c)
 		}
 	}

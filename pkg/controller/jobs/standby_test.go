@@ -17,9 +17,9 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
-	"gnuthought.com/efs-stunnel/pkg/controller/view"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -33,7 +33,7 @@ func TestStandbyKeepsNoQueue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := view.New(lifecycle.Settings{Provisioner: wellknown.DefaultProvisioner}, c, func() targets.Snapshot {
+		v, err := gatherer.New(lifecycle.Settings{Provisioner: wellknown.DefaultProvisioner}, c, func() targets.Snapshot {
 			return targets.Snapshot{FileSystems: map[string]volumes.Candidate{"fs-found": {}}, Gone: map[string]bool{"fs-gone": true}}
 		})
 		if err != nil {

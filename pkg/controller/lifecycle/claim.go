@@ -49,7 +49,7 @@ func (s State) planClaim() ClaimPlan {
 func (s State) spent(volume string) []string {
 	var jobs []string
 	for _, a := range s.Attempts(volume) {
-		if a.Fresh && isProvisioning(a.Operation) && (a.done() || a.lost()) && s.Targets.Gone[a.FileSystemID] {
+		if a.Unused && isProvisioning(a.Operation) && (a.done() || a.lost()) && s.Targets.Gone[a.FileSystemID] {
 			jobs = append(jobs, a.Job)
 		}
 	}
@@ -61,12 +61,12 @@ func (s State) planNext(last Attempt, begun bool) ClaimPlan {
 	if s.Claim == nil && isLeft(last.Operation) {
 		return ClaimPlan{}
 	}
-	if begun && last.Fresh && last.done() {
+	if begun && last.Unused && last.done() {
 		return s.create(last)
 	}
 	var plan ClaimPlan
 	switch {
-	case begun && last.Fresh && last.lost():
+	case begun && last.Unused && last.lost():
 		plan = s.repeat(last)
 	case s.Claim == nil:
 		return ClaimPlan{}
@@ -124,13 +124,13 @@ func (s State) create(a Attempt) ClaimPlan {
 // was begun: once anything changes, or the claim is deleted, it goes on.
 func (s State) repeat(a Attempt) ClaimPlan {
 	if s.givenUp(a) && !a.stopped() && s.isWanted() {
-		return s.giveUp(a, Wanted{FileSystemID: a.FileSystemID, Operation: a.Operation, Since: a.Began})
+		return s.giveUp(a, Pending{FileSystemID: a.FileSystemID, Operation: a.Operation, Since: a.Began})
 	}
 	wanted, err := s.again(a, a.Operation)
 	if err != nil {
 		return ClaimPlan{Wait: err.Error()}
 	}
-	plan := ClaimPlan{Wanted: &wanted}
+	plan := ClaimPlan{Pending: &wanted}
 	if !a.stopped() {
 		plan.Failed = &a
 	}
@@ -149,7 +149,7 @@ func (s State) provision(last Attempt) ClaimPlan {
 	if operation == nil {
 		return plan
 	}
-	return s.schedule(*operation, plan.Wanted.FileSystemID, last)
+	return s.schedule(*operation, plan.Pending.FileSystemID, last)
 }
 
 // isWanted says that there is a claim that asks us for a volume.
@@ -172,25 +172,25 @@ func (s State) begin() (*operations.Operation, ClaimPlan) {
 		return nil, ClaimPlan{Refusal: err.Error()}
 	}
 	if len(class.FileSystemTags) > 0 && !s.Targets.Listed {
-		return nil, ClaimPlan{Wait: "the EFS API has not answered yet, and the class asks for tags" + seeTable, LookAgain: true}
+		return nil, ClaimPlan{Wait: "the EFS API has not answered yet, and the class asks for tags" + seeTable, Rediscover: true}
 	}
 	choice, err := volumes.Choose(claim, class, s.NodeZone, s.candidates(claim.Path))
 	switch {
 	case err != nil:
 		return nil, ClaimPlan{Refusal: err.Error()}
 	case choice.GiveNodeBack != "":
-		return nil, ClaimPlan{NodeBack: choice.GiveNodeBack}
+		return nil, ClaimPlan{Reschedule: choice.GiveNodeBack}
 	case choice.Unknown && s.Targets.Unanswered:
-		return nil, ClaimPlan{Wait: choice.Wait + " The EFS API has not answered since the manager started" + seeTable, LookAgain: true}
+		return nil, ClaimPlan{Wait: choice.Wait + " The EFS API has not answered since the manager started" + seeTable, Rediscover: true}
 	case choice.Wait != "":
-		return nil, ClaimPlan{Wait: choice.Wait, LookAgain: choice.Unknown}
+		return nil, ClaimPlan{Wait: choice.Wait, Rediscover: choice.Unknown}
 	}
 	operation, err := volumes.Begin(claim, class, choice, s.Cluster)
 	if err != nil {
 		return nil, ClaimPlan{Refusal: err.Error()}
 	}
 	operation.Joins = operation.Kind == operations.Setup && s.InUse(choice.FileSystemID, claim.Path)
-	return &operation, ClaimPlan{Wanted: &Wanted{FileSystemID: choice.FileSystemID}}
+	return &operation, ClaimPlan{Pending: &Pending{FileSystemID: choice.FileSystemID}}
 }
 
 // seeTable ends a wait whose cause discovery writes elsewhere.
@@ -209,9 +209,9 @@ func (s State) candidates(path string) []volumes.Candidate {
 
 // schedule says when the operation may run, and whether it still may.
 func (s State) schedule(operation operations.Operation, fileSystemID string, last Attempt) ClaimPlan {
-	wanted := Wanted{FileSystemID: fileSystemID, Operation: operation, Since: s.Claim.CreationTimestamp.Time}
+	wanted := Pending{FileSystemID: fileSystemID, Operation: operation, Since: s.Claim.CreationTimestamp.Time}
 	if !last.failed() && !last.lost() || last.Job == "" {
-		return ClaimPlan{Wanted: &wanted}
+		return ClaimPlan{Pending: &wanted}
 	}
 	if s.givenUp(last) {
 		return s.giveUp(last, wanted)
@@ -221,11 +221,11 @@ func (s State) schedule(operation operations.Operation, fileSystemID string, las
 		return ClaimPlan{Wait: err.Error()}
 	}
 	again.FileSystemID, again.Since = fileSystemID, wanted.Since
-	return ClaimPlan{Wanted: &again, Failed: &last}
+	return ClaimPlan{Pending: &again, Failed: &last}
 }
 
 // giveUp tries nothing until the world is another one, and then as if for the first time.
-func (s State) giveUp(last Attempt, wanted Wanted) ClaimPlan {
+func (s State) giveUp(last Attempt, wanted Pending) ClaimPlan {
 	now := s.fingerprint(wanted.Operation.Path)
 	before, marked := s.Claim.Annotations[wellknown.AnnotationGivenUp]
 	if !marked || before == now {
@@ -236,7 +236,7 @@ func (s State) giveUp(last Attempt, wanted Wanted) ClaimPlan {
 	if wanted.Operation, err = volumes.WithAttempt(wanted.Operation, 1); err != nil {
 		return ClaimPlan{Wait: err.Error()}
 	}
-	return ClaimPlan{Wanted: &wanted}
+	return ClaimPlan{Pending: &wanted}
 }
 
 func (s State) givenUp(last Attempt) bool {

@@ -16,7 +16,7 @@ import (
 
 // want is what a test looks at of a ClaimPlan.
 type want struct {
-	kind     operations.Kind // of Wanted
+	kind     operations.Kind // of Pending
 	attempt  int
 	due      time.Time
 	creates  bool
@@ -35,11 +35,11 @@ func (w want) check(t *testing.T, p ClaimPlan) {
 	t.Helper()
 	got := want{
 		creates: p.Create != nil, running: !p.Running.IsZero(), failed: p.Failed != nil,
-		givenUp: p.GivenUp != "", kicks: p.LookAgain, spent: len(p.Spent),
-		refusal: p.Refusal, wait: p.Wait, nodeBack: p.NodeBack, conflict: p.Conflict,
+		givenUp: p.GivenUp != "", kicks: p.Rediscover, spent: len(p.Spent),
+		refusal: p.Refusal, wait: p.Wait, nodeBack: p.Reschedule, conflict: p.Conflict,
 	}
-	if p.Wanted != nil {
-		got.kind, got.attempt, got.due = p.Wanted.Operation.Kind, volumes.AttemptOf(p.Wanted.Operation), p.Wanted.Due
+	if p.Pending != nil {
+		got.kind, got.attempt, got.due = p.Pending.Operation.Kind, volumes.AttemptOf(p.Pending.Operation), p.Pending.Due
 	}
 	for _, text := range []struct{ got, part *string }{{&got.refusal, &w.refusal}, {&got.wait, &w.wait}, {&got.nodeBack, &w.nodeBack}, {&got.conflict, &w.conflict}} {
 		if *text.part != "" && strings.Contains(*text.got, *text.part) {
@@ -162,8 +162,8 @@ func TestGivenUpStaysInTheSameWorld(t *testing.T) {
 	attempts := withAttempts(ended(try(t, setup(), 3), failed))
 	before := Decide(newWorld(threshold, attempts)).Claim.GivenUp
 	after := Decide(newWorld(threshold, attempts, givenUp(before))).Claim
-	if before == "" || after.GivenUp != before || after.Wanted != nil {
-		t.Errorf("given up as %q, then as %q, wanting %v", before, after.GivenUp, after.Wanted)
+	if before == "" || after.GivenUp != before || after.Pending != nil {
+		t.Errorf("given up as %q, then as %q, wanting %v", before, after.GivenUp, after.Pending)
 	}
 	for name, change := range map[string]func(*world){
 		"class":       func(w *world) { w.Class.ResourceVersion = "2" },
@@ -172,7 +172,7 @@ func TestGivenUpStaysInTheSameWorld(t *testing.T) {
 		"file system": func(w *world) { w.Targets.FileSystems[fs2] = volumes.Candidate{ID: fs2, Port: 20491} },
 	} {
 		again := Decide(newWorld(threshold, attempts, givenUp(before), change)).Claim
-		if again.Wanted == nil || !again.KeepsGivenUp {
+		if again.Pending == nil || !again.KeepsGivenUp {
 			t.Errorf("%s changed: %+v", name, again)
 		}
 	}
@@ -184,7 +184,7 @@ func TestGivenUpLosesTrackOfNothing(t *testing.T) {
 	last := ended(try(t, setup(), 3), lost)
 	attempts := withAttempts(last)
 	before := Decide(newWorld(threshold, attempts)).Claim.GivenUp
-	if same := Decide(newWorld(threshold, attempts, givenUp(before))).Claim; same.GivenUp != before || same.Wanted != nil {
+	if same := Decide(newWorld(threshold, attempts, givenUp(before))).Claim; same.GivenUp != before || same.Pending != nil {
 		t.Errorf("given up as %q, then %+v", before, same)
 	}
 	if (Settings{Provisioner: provisioner}).Used(last, Traces{}) {
@@ -195,7 +195,7 @@ func TestGivenUpLosesTrackOfNothing(t *testing.T) {
 		w.Targets.FileSystems[fs2] = volumes.Candidate{ID: fs2, Port: 20491}
 	}
 	again := Decide(newWorld(threshold, attempts, givenUp(before), changed)).Claim
-	if again.Wanted == nil || again.Wanted.Operation.Path != path || again.Wanted.FileSystemID != fs1 || !again.KeepsGivenUp {
+	if again.Pending == nil || again.Pending.Operation.Path != path || again.Pending.FileSystemID != fs1 || !again.KeepsGivenUp {
 		t.Errorf("in a new world: %+v", again)
 	}
 }
@@ -208,7 +208,7 @@ func TestGivenUpStaysWhileNothingCanBeTried(t *testing.T) {
 		"bad class":      func(w *world) { w.Class.Parameters = map[string]string{"basePath": "/"} },
 		"no file system": func(w *world) { w.Targets.FileSystems = nil },
 	} {
-		if plan := Decide(newWorld(threshold, attempts, givenUp("before"), change)).Claim; !plan.KeepsGivenUp || plan.Wanted != nil {
+		if plan := Decide(newWorld(threshold, attempts, givenUp("before"), change)).Claim; !plan.KeepsGivenUp || plan.Pending != nil {
 			t.Errorf("%s: %+v", name, plan)
 		}
 	}
@@ -230,7 +230,7 @@ func TestHolderOfThePathIsChosen(t *testing.T) {
 			w.Targets.FileSystems[fs2] = volumes.Candidate{ID: fs2, Port: 20491}
 			w.holders[path] = []string{id}
 		})
-		if got := Decide(s).Claim.Wanted; got == nil || got.FileSystemID != id {
+		if got := Decide(s).Claim.Pending; got == nil || got.FileSystemID != id {
 			t.Errorf("%s holds the path, chosen is %v", id, got)
 		}
 	}
@@ -243,7 +243,7 @@ func TestRepeatedOperationIsTheRecordedOne(t *testing.T) {
 			fs1: {ID: fs1, Port: 20490, Unusable: "the EFS API does not list it"}, fs2: {ID: fs2, Port: 20491},
 		}
 	}, withAttempts(ended(setup(), lost)))
-	got := Decide(s).Claim.Wanted
+	got := Decide(s).Claim.Pending
 	if got == nil || got.Operation.Path != path || got.FileSystemID != fs1 {
 		t.Errorf("a lost setup is repeated as %+v", got)
 	}

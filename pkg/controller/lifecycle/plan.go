@@ -20,8 +20,8 @@ type Plan struct {
 
 // ClaimPlan is about the claim's own volume, and about what its owner should know.
 type ClaimPlan struct {
-	// Wanted is the operation that it waits for.
-	Wanted *Wanted
+	// Pending is the operation that it waits for.
+	Pending *Pending
 	// Running, if not zero, is when a mount Job that has its operation must have ended.
 	Running time.Time
 	// Create is the volume that a finished operation makes possible.
@@ -34,12 +34,12 @@ type ClaimPlan struct {
 	// KeepsGivenUp says that the mark of an earlier world stays until the first attempt in the
 	// new one, which is counted from one.
 	KeepsGivenUp bool
-	// NodeBack says why the scheduler should choose another node.
-	NodeBack string
+	// Reschedule says why the scheduler should choose another node.
+	Reschedule string
 	// Wait is what the claim waits for that nobody here can bring about.
 	Wait string
-	// LookAgain says that discovery should look for new file systems at once.
-	LookAgain bool
+	// Rediscover says that discovery should look for new file systems at once.
+	Rediscover bool
 	// Failed is the newest attempt, if it failed.
 	Failed *Attempt
 	// Conflict says what stands where the claim's volume should.
@@ -61,8 +61,8 @@ type Creation struct {
 // VolumePlan is about one volume.
 type VolumePlan struct {
 	Object *corev1.PersistentVolume
-	// Wanted is the operation that it waits for.
-	Wanted *Wanted
+	// Pending is the operation that it waits for.
+	Pending *Pending
 	// Running, if not zero, is when a mount Job that has its operation must have ended.
 	Running time.Time
 	// AddFinalizer and RemoveFinalizer are about the one of the volume's deletion.
@@ -85,8 +85,8 @@ type VolumePlan struct {
 	Problem string
 }
 
-// Wanted is an operation that waits for a mount Job of its file system.
-type Wanted struct {
+// Pending is an operation that waits for a mount Job of its file system.
+type Pending struct {
 	Claim        types.UID // that was decided about
 	FileSystemID string
 	Operation    operations.Operation
@@ -101,7 +101,7 @@ type Wanted struct {
 
 // Turn orders operations that wait: by age, and those that have failed by when they may run again, so
 // that they do not delay the others.
-func (w Wanted) Turn() time.Time {
+func (w Pending) Turn() time.Time {
 	if w.Due.After(w.Since) {
 		return w.Due
 	}
@@ -121,23 +121,23 @@ func Decide(s State) Plan {
 
 // IsUnsettled says that the decision may change without an event about the claim or the file systems.
 func (p ClaimPlan) IsUnsettled() bool {
-	return p.Refusal != "" || p.Wait != "" && !p.LookAgain || p.Conflict != "" || p.Wanted != nil
+	return p.Refusal != "" || p.Wait != "" && !p.Rediscover || p.Conflict != "" || p.Pending != nil
 }
 
 // IsUnsettled says that the decision may change without an event about the volume.
 func (p VolumePlan) IsUnsettled() bool {
-	return p.Problem != "" || p.Wanted != nil
+	return p.Problem != "" || p.Pending != nil
 }
 
 // Waiting are the operations that wait for a mount Job.
-func (p Plan) Waiting() []Wanted {
-	var all []Wanted
-	if p.Claim.Wanted != nil {
-		all = append(all, *p.Claim.Wanted)
+func (p Plan) Operations() []Pending {
+	var all []Pending
+	if p.Claim.Pending != nil {
+		all = append(all, *p.Claim.Pending)
 	}
 	for _, v := range p.Volumes {
-		if v.Wanted != nil {
-			all = append(all, *v.Wanted)
+		if v.Pending != nil {
+			all = append(all, *v.Pending)
 		}
 	}
 	for i := range all {
@@ -153,9 +153,9 @@ func (p Plan) Waiting() []Wanted {
 //	lost, the first  next    at once: nodes die, and one may have a mount that is none
 //	lost             next    after the backoff
 //	failed           next    after the backoff
-func (s State) again(a Attempt, operation operations.Operation) (Wanted, error) {
+func (s State) again(a Attempt, operation operations.Operation) (Pending, error) {
 	number := volumes.AttemptOf(a.Operation)
-	w := Wanted{FileSystemID: a.FileSystemID, Since: a.Began}
+	w := Pending{FileSystemID: a.FileSystemID, Since: a.Began}
 	switch {
 	case a.stopped():
 	case a.lost() && number == 1:

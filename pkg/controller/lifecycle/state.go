@@ -83,9 +83,9 @@ type Attempt struct {
 	Operation operations.Operation
 	Result    operations.Result
 	Message   string // of the Job, where its result says nothing
-	// Fresh says that nobody has made use of it yet. What is not fresh still counts as a
+	// Unused says that nobody has made use of it yet. What is not fresh still counts as a
 	// failure, but makes no volume and ends none.
-	Fresh bool
+	Unused bool
 }
 
 // running says that the operation is under way.

@@ -24,7 +24,7 @@ func (s Settings) Used(a Attempt, t Traces) bool {
 	switch {
 	case a.running():
 		return false
-	case t.Superseded, !a.Fresh, t.Abandoned && isLeft(a.Operation):
+	case t.Superseded, !a.Unused, t.Abandoned && isLeft(a.Operation):
 		return true
 	case isProvisioning(a.Operation):
 		return a.failed() || a.done() && t.Volume != nil

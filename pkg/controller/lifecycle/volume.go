@@ -37,7 +37,7 @@ func (s State) planVolume(v Volume) (VolumePlan, bool) {
 func (s State) makersOf(volume string) []string {
 	var jobs []string
 	for _, a := range s.Attempts(volume) {
-		if a.Fresh && isProvisioning(a.Operation) {
+		if a.Unused && isProvisioning(a.Operation) {
 			jobs = append(jobs, a.Job)
 		}
 	}
@@ -69,9 +69,9 @@ func (s State) planOriginal(v Volume, read volumes.Volume, plan *VolumePlan) {
 	switch {
 	case begun && last.running():
 		plan.Running = last.Until
-	case begun && last.Fresh && last.done() && adoptable:
+	case begun && last.Unused && last.done() && adoptable:
 		plan.Adopt = true
-	case begun && last.Fresh && last.maybeDone() && adoptable,
+	case begun && last.Unused && last.maybeDone() && adoptable,
 		volumes.NeedsAdoption(v.Object, v.Claim, s.Provisioner):
 		operation := volumes.Adoption(read, s.Cluster)
 		operation.Class = v.Object.Spec.StorageClassName
@@ -137,13 +137,13 @@ func (s State) planCleanup(v Volume, read volumes.Volume, plan *VolumePlan) {
 	switch {
 	case begun && last.running():
 		plan.Running = last.Until
-	case begun && last.Fresh && last.done() && last.Operation.Path == operation.Path:
+	case begun && last.Unused && last.done() && last.Operation.Path == operation.Path:
 		plan.Delete = true
 		plan.Skipped = skipped(last.Result)
 	case v.Unadopted != nil:
 		plan.Problem = notAlone(v.Unadopted)
 	case begun && last.Result.State == operations.Blocked:
-		plan.Wanted = &Wanted{
+		plan.Pending = &Pending{
 			FileSystemID: read.FileSystemID, Operation: operation, Since: last.Began,
 			Blockers: last.Result.Owners,
 		}
@@ -176,7 +176,7 @@ func (s State) want(plan *VolumePlan, read volumes.Volume, operation operations.
 		return
 	}
 	if !begun || !last.failed() && !last.lost() {
-		plan.Wanted = &Wanted{FileSystemID: read.FileSystemID, Operation: operation, Since: since(plan.Object)}
+		plan.Pending = &Pending{FileSystemID: read.FileSystemID, Operation: operation, Since: since(plan.Object)}
 		return
 	}
 	again, err := s.again(last, operation)
@@ -184,7 +184,7 @@ func (s State) want(plan *VolumePlan, read volumes.Volume, operation operations.
 		plan.Problem = err.Error()
 		return
 	}
-	plan.Wanted, plan.Failed = &again, &last
+	plan.Pending, plan.Failed = &again, &last
 }
 
 func since(object *corev1.PersistentVolume) time.Time {

@@ -35,9 +35,9 @@ func fateOf(p VolumePlan) fate {
 		skipped: p.Skipped != "", failed: p.Failed != nil, problem: p.Problem != "", running: !p.Running.IsZero(),
 		grows: p.Expand.Volume != nil,
 	}
-	if p.Wanted != nil {
-		f.kind, f.due, f.blockers = p.Wanted.Operation.Kind, p.Wanted.Due, len(p.Wanted.Blockers)
-		f.shared, f.kept = p.Wanted.Operation.LeaveToOthers, p.Wanted.Operation.KeepDirectory
+	if p.Pending != nil {
+		f.kind, f.due, f.blockers = p.Pending.Operation.Kind, p.Pending.Due, len(p.Pending.Blockers)
+		f.shared, f.kept = p.Pending.Operation.LeaveToOthers, p.Pending.Operation.KeepDirectory
 	}
 	return f
 }
@@ -173,7 +173,7 @@ func TestStrangersVolumesAreLeftAlone(t *testing.T) {
 }
 
 func TestAdoptionKeepsWhoShares(t *testing.T) {
-	o := Decide(newWorld(boundClaim, withVolume(newVolume(t, original)))).Volumes[0].Wanted.Operation
+	o := Decide(newWorld(boundClaim, withVolume(newVolume(t, original)))).Volumes[0].Pending.Operation
 	if !o.Adopt || !o.Made || !o.ShareAcrossNamespaces || !o.ShareAcrossClusters {
 		t.Errorf("an original volume is adopted by %+v", o)
 	}

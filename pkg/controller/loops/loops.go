@@ -20,10 +20,10 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/claims"
 	"gnuthought.com/efs-stunnel/pkg/controller/discovery"
+	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/controller/jobs"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/sharedvolumes"
-	"gnuthought.com/efs-stunnel/pkg/controller/view"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -101,7 +101,7 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 	})); err != nil {
 		return nil, err
 	}
-	seen, err := view.New(lifecycle.Settings{
+	seen, err := gatherer.New(lifecycle.Settings{
 		Provisioner: o.Provisioner, Cluster: o.Cluster, Backoff: o.Backoff, Threshold: o.Threshold,
 	}, l.Caches, l.Discovery.Snapshot)
 	if err != nil {
@@ -109,7 +109,7 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 	}
 	seen.Now = o.Now
 	if l.Claims, err = claims.New(client, seen, claims.Options{
-		LookAgain: l.Discovery.Kick, Events: o.Events, Metrics: o.Metrics, Log: o.Log,
+		Rediscover: l.Discovery.Kick, Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err
 	}

@@ -121,19 +121,19 @@ func try(t *testing.T, o operations.Operation, number int) operations.Operation 
 func ended(o operations.Operation, result operations.Result) Attempt {
 	return Attempt{
 		Job: "efs-mount-" + fs1 + "-00001", FileSystemID: fs1, Began: now.Add(-2 * time.Minute), Ended: now.Add(-time.Minute),
-		State: mountjobs.Finished, Operation: o, Result: result, Fresh: true,
+		State: mountjobs.Finished, Operation: o, Result: result, Unused: true,
 	}
 }
 
 func running(o operations.Operation) Attempt {
 	return Attempt{
 		Job: "efs-mount-" + fs1 + "-00002", FileSystemID: fs1, Began: now.Add(-time.Second), Until: now.Add(time.Minute),
-		State: mountjobs.Running, Operation: o, Fresh: true,
+		State: mountjobs.Running, Operation: o, Unused: true,
 	}
 }
 
 func used(a Attempt) Attempt {
-	a.Fresh = false
+	a.Unused = false
 	return a
 }
 

@@ -20,8 +20,8 @@ type liveObjects struct {
 
 // packedOf finds, among the operations that are due, those that a batch was packed of. The batch has
 // their order.
-func packedOf(due []lifecycle.Wanted, batch []operations.Operation) []lifecycle.Wanted {
-	var found []lifecycle.Wanted
+func packedOf(due []lifecycle.Pending, batch []operations.Operation) []lifecycle.Pending {
+	var found []lifecycle.Pending
 	for _, wanted := range due {
 		if len(found) == len(batch) {
 			break
@@ -36,11 +36,11 @@ func packedOf(due []lifecycle.Wanted, batch []operations.Operation) []lifecycle.
 
 // confirm decides once more about the claims whose operations were chosen. What others have done with
 // the same directory since may have changed an operation, or made it unnecessary.
-func (c *Controller) confirm(chosen []lifecycle.Wanted) []lifecycle.Wanted {
-	var confirmed []lifecycle.Wanted
+func (c *Controller) confirm(chosen []lifecycle.Pending) []lifecycle.Pending {
+	var confirmed []lifecycle.Pending
 	for _, before := range chosen {
-		state, plan := c.view.Decide(before.Claim)
-		for _, wanted := range plan.Waiting() {
+		state, plan := c.gatherer.Decide(before.Claim)
+		for _, wanted := range plan.Operations() {
 			if isSame(before, wanted) && !wanted.Due.After(state.Now) {
 				confirmed = append(confirmed, wanted)
 			}
@@ -49,14 +49,14 @@ func (c *Controller) confirm(chosen []lifecycle.Wanted) []lifecycle.Wanted {
 	return confirmed
 }
 
-func isSame(a, b lifecycle.Wanted) bool {
+func isSame(a, b lifecycle.Pending) bool {
 	return a.FileSystemID == b.FileSystemID && a.Operation.Volume == b.Operation.Volume &&
 		a.Operation.Kind == b.Operation.Kind && a.Operation.Adopt == b.Operation.Adopt
 }
 
 // seal reads live whatever a batch would take away. Of its operations, those stay that are still
 // right; owners that only the ledger remembers are released with them.
-func (c *Controller) seal(ctx context.Context, batch []lifecycle.Wanted) ([]operations.Operation, error) {
+func (c *Controller) confirmLive(ctx context.Context, batch []lifecycle.Pending) ([]operations.Operation, error) {
 	now, err := c.readLive(ctx, batch)
 	if err != nil {
 		return nil, err
@@ -67,15 +67,15 @@ func (c *Controller) seal(ctx context.Context, batch []lifecycle.Wanted) ([]oper
 			ops = append(ops, wanted.Operation)
 			continue
 		}
-		if !now.wantsCleanup(wanted.Operation, c.view.Provisioner) {
+		if !now.wantsCleanup(wanted.Operation, c.gatherer.Provisioner) {
 			continue
 		}
-		ops = append(ops, c.unblock(now, wanted)...)
+		ops = append(ops, c.withReleases(now, wanted)...)
 	}
 	return ops, nil
 }
 
-func (c *Controller) readLive(ctx context.Context, batch []lifecycle.Wanted) (liveObjects, error) {
+func (c *Controller) readLive(ctx context.Context, batch []lifecycle.Pending) (liveObjects, error) {
 	var names []string
 	owners := map[types.NamespacedName]bool{}
 	for _, wanted := range batch {
@@ -126,14 +126,14 @@ func (l liveObjects) wantsCleanup(o operations.Operation, provisioner string) bo
 
 // unblock deals with the owners that an earlier cleanup met. One that exists nowhere but in the
 // ledger is released in the same batch; one that lives has the directory from now on.
-func (c *Controller) unblock(now liveObjects, wanted lifecycle.Wanted) []operations.Operation {
+func (c *Controller) withReleases(now liveObjects, wanted lifecycle.Pending) []operations.Operation {
 	cleanup := wanted.Operation
 	var ops []operations.Operation
 	for _, owner := range wanted.Blockers {
 		if owner.Cluster != cleanup.Cluster {
 			continue
 		}
-		if c.lives(now, owner) {
+		if c.exists(now, owner) {
 			cleanup.LeaveToOthers = true
 			continue
 		}
@@ -144,7 +144,7 @@ func (c *Controller) unblock(now liveObjects, wanted lifecycle.Wanted) []operati
 
 // lives says that an owner in the ledger is still somebody: it has a volume or a claim, or a
 // volume is being made for it.
-func (c *Controller) lives(now liveObjects, owner operations.Owner) bool {
+func (c *Controller) exists(now liveObjects, owner operations.Owner) bool {
 	if now.volumes[owner.Volume] != nil {
 		return true
 	}
@@ -152,5 +152,5 @@ func (c *Controller) lives(now liveObjects, owner operations.Owner) bool {
 	if claim != nil && (owner.ClaimUID == "" || string(claim.UID) == owner.ClaimUID) {
 		return true
 	}
-	return slices.ContainsFunc(c.view.Attempts(owner.Volume), func(a lifecycle.Attempt) bool { return a.Fresh })
+	return slices.ContainsFunc(c.gatherer.Attempts(owner.Volume), func(a lifecycle.Attempt) bool { return a.Unused })
 }

@@ -24,14 +24,14 @@ func TestSyncDecidesAboutTheClaimsOfItsJobOnly(t *testing.T) {
 	l := newLoop(t)
 	for n := range 3000 {
 		claim := waitingClaim(n)
-		add(t, l.view.Caches.Claims.GetStore(), claim)
-		l.view.Decide(claim.UID)
+		add(t, l.gatherer.Caches.Claims.GetStore(), claim)
+		l.gatherer.Decide(claim.UID)
 	}
 	var p plan
 	if got := l.decided(func() { p = decide(l.observe(fileSystem)) }); got > 1 {
 		t.Errorf("a look decides about %d claims, want none", got)
 	}
-	if len(p.due) != mostWaiting || p.due[0].Claim != claimNumber(0) {
+	if len(p.due) != maxPending || p.due[0].Claim != claimNumber(0) {
 		t.Errorf("got %d operations that are due, the first one of claim %s", len(p.due), p.due[0].Claim)
 	}
 	if got := l.decided(func() { l.confirm(p.due[:l.options.Batch]) }); got != int64(l.options.Batch) {
@@ -43,7 +43,7 @@ func TestSyncDecidesAboutTheClaimsOfItsJobOnly(t *testing.T) {
 func TestTargetsChangedDecidesAboutNothing(t *testing.T) {
 	c := newLoop(t)
 	for n := range 100 {
-		add(t, c.view.Caches.Claims.GetStore(), waitingClaim(n))
+		add(t, c.gatherer.Caches.Claims.GetStore(), waitingClaim(n))
 	}
 	if got := c.decided(c.TargetsChanged); got != 0 {
 		t.Errorf("it decides about %d claims at once", got)
@@ -62,7 +62,7 @@ func TestSeriesOfAFileSystemThatIsGone(t *testing.T) {
 	if sync(); testutil.CollectAndCount(c.metrics.trash) != 1 {
 		t.Error("a file system of the table has no series")
 	}
-	c.view.Targets = func() targets.Snapshot { return targets.Snapshot{Known: true} }
+	c.gatherer.Targets = func() targets.Snapshot { return targets.Snapshot{Known: true} }
 	if sync(); testutil.CollectAndCount(c.metrics.trash) != 0 {
 		t.Error("the series stays")
 	}
@@ -76,10 +76,10 @@ func TestVolumeOfTwoClaimsIsCleanedUpOnce(t *testing.T) {
 	l := newLoop(t)
 	volume := releasedVolume(1)
 	volume.Spec.ClaimRef.UID = claimNumber(2)
-	add(t, l.view.Caches.Volumes.GetStore(), volume)
-	add(t, l.view.Caches.Volumes.GetStore(), releasedVolume(3))
+	add(t, l.gatherer.Caches.Volumes.GetStore(), volume)
+	add(t, l.gatherer.Caches.Volumes.GetStore(), releasedVolume(3))
 	for n := range 4 {
-		l.view.Decide(claimNumber(n))
+		l.gatherer.Decide(claimNumber(n))
 	}
 	if p := decide(l.observe(fileSystem)); len(p.due) != 2 {
 		t.Errorf("got %d operations, want one for each volume: %+v", len(p.due), p.due)
@@ -89,17 +89,17 @@ func TestVolumeOfTwoClaimsIsCleanedUpOnce(t *testing.T) {
 // TestClaimIsNotHiddenByRestores that failed: more of them wait than a look reads.
 func TestClaimIsNotHiddenByRestores(t *testing.T) {
 	l := newLoop(t)
-	const restores = mostWaiting + 50
+	const restores = maxPending + 50
 	for n := range restores + 1 {
 		claim := waitingClaim(n)
 		if n < restores {
 			claim.Annotations[wellknown.AnnotationRestore] = string(claimNumber(900_000))
 		}
-		add(t, l.view.Caches.Claims.GetStore(), claim)
-		l.view.Decide(claim.UID)
+		add(t, l.gatherer.Caches.Claims.GetStore(), claim)
+		l.gatherer.Decide(claim.UID)
 	}
 	p := decide(l.observe(fileSystem))
-	if !slices.ContainsFunc(p.due, func(w lifecycle.Wanted) bool { return w.Claim == claimNumber(restores) }) {
+	if !slices.ContainsFunc(p.due, func(w lifecycle.Pending) bool { return w.Claim == claimNumber(restores) }) {
 		t.Errorf("got %d operations that are due, without that of the claim", len(p.due))
 	}
 }
@@ -109,8 +109,8 @@ func TestOperationThatFitsIntoNoJobLeavesItsPlace(t *testing.T) {
 	l := newLoop(t)
 	for n := range 2 {
 		claim := waitingClaim(n)
-		add(t, l.view.Caches.Claims.GetStore(), claim)
-		l.view.Decide(claim.UID)
+		add(t, l.gatherer.Caches.Claims.GetStore(), claim)
+		l.gatherer.Decide(claim.UID)
 	}
 	due := decide(l.observe(fileSystem)).due
 	due[0].Operation.Record = make([]byte, 2*wellknown.MaxOperationsBytes)
@@ -120,7 +120,7 @@ func TestOperationThatFitsIntoNoJobLeavesItsPlace(t *testing.T) {
 	if left := decide(l.observe(fileSystem)).due; len(left) != 1 || left[0].Claim != due[1].Claim {
 		t.Errorf("got %+v, want the other operation", left)
 	}
-	l.view.Decide(due[0].Claim)
+	l.gatherer.Decide(due[0].Claim)
 	if all := decide(l.observe(fileSystem)).due; len(all) != 2 {
 		t.Errorf("got %+v, want both", all)
 	}

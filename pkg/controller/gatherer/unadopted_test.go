@@ -1,4 +1,4 @@
-package view_test
+package gatherer_test
 
 import (
 	"testing"
@@ -9,9 +9,9 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
-	"gnuthought.com/efs-stunnel/pkg/controller/view"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -85,7 +85,7 @@ func TestUnadopted(t *testing.T) {
 		"adopted after it was not": {newVolume("a", "/ns/shared", managed), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := newView(t)
+			v := newGatherer(t)
 			store := v.Caches.Volumes.GetStore()
 			mine := newVolume(volumes.VolumeName(uid), "/ns/shared", managed, in("Released"), deletable)
 			for _, object := range []*corev1.PersistentVolume{newVolume("a", "/elsewhere"), mine, c.other} {
@@ -111,13 +111,13 @@ func TestUnadopted(t *testing.T) {
 	}
 }
 
-func newView(t *testing.T) *view.View {
+func newGatherer(t *testing.T) *gatherer.Gatherer {
 	t.Helper()
 	c, err := caches.New(fake.NewClientset(), nil, "efs-stunnel")
 	if err != nil {
 		t.Fatal(err)
 	}
-	v, err := view.New(lifecycle.Settings{Provisioner: wellknown.DefaultProvisioner}, c, func() targets.Snapshot { return targets.Snapshot{} })
+	v, err := gatherer.New(lifecycle.Settings{Provisioner: wellknown.DefaultProvisioner}, c, func() targets.Snapshot { return targets.Snapshot{} })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package view
+package gatherer
 
 import (
 	"slices"
@@ -39,27 +39,27 @@ type reading struct {
 }
 
 // Outcome is a mount Job read back. The errors are those of mountjobs.Read.
-func (v *View) Outcome(job *batchv1.Job) (mountjobs.Outcome, error) {
-	read := v.readingOf(job)
+func (g *Gatherer) Outcome(job *batchv1.Job) (mountjobs.Outcome, error) {
+	read := g.readingOf(job)
 	return read.outcome, read.err
 }
 
-func (v *View) readingOf(job *batchv1.Job) reading {
-	pods := v.Caches.PodsOfJob(job)
+func (g *Gatherer) readingOf(job *batchv1.Job) reading {
+	pods := g.Caches.PodsOfJob(job)
 	versions := versionsOf(job, pods)
-	now := v.Now()
-	v.outcomes.mu.Lock()
-	defer v.outcomes.mu.Unlock()
-	known, ok := v.outcomes.read[job.UID]
+	now := g.Now()
+	g.outcomes.mu.Lock()
+	defer g.outcomes.mu.Unlock()
+	known, ok := g.outcomes.read[job.UID]
 	if ok && known.versions == versions && (known.until.IsZero() || now.Before(known.until)) {
 		return known
 	}
-	outcome, err := v.read(job, pods, now)
-	if v.outcomes.read == nil {
-		v.outcomes.read = map[types.UID]reading{}
+	outcome, err := g.read(job, pods, now)
+	if g.outcomes.read == nil {
+		g.outcomes.read = map[types.UID]reading{}
 	}
 	read := reading{versions, outcome.Until, outcome, err, positionsOf(outcome.Operations)}
-	v.outcomes.read[job.UID] = read
+	g.outcomes.read[job.UID] = read
 	return read
 }
 
@@ -73,9 +73,9 @@ func positionsOf(ops []operations.Operation) map[string]int {
 }
 
 // read also notes when the Job was seen. The caller holds the lock.
-func (v *View) read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (mountjobs.Outcome, error) {
+func (g *Gatherer) read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (mountjobs.Outcome, error) {
 	outcome, err := mountjobs.Read(job, pods, now)
-	seen := v.outcomes.see(job.UID)
+	seen := g.outcomes.see(job.UID)
 	if outcome.Overdue && seen.isRecent() {
 		outcome, err = mountjobs.Read(job, pods, job.CreationTimestamp.Time)
 		outcome.Until = now.Add(mountjobs.ClockGuard)
@@ -85,17 +85,17 @@ func (v *View) read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (mountj
 	} else if seen.over.IsZero() {
 		seen.over = time.Now()
 	}
-	v.outcomes.seen[job.UID] = seen
+	g.outcomes.seen[job.UID] = seen
 	return outcome, err
 }
 
 // Sweep is a sweep Job read back. The error is that of mountjobs.ReadSweep.
-func (v *View) Sweep(job *batchv1.Job, pods []*corev1.Pod) (mountjobs.SweepOutcome, error) {
-	now := v.Now()
+func (g *Gatherer) Sweep(job *batchv1.Job, pods []*corev1.Pod) (mountjobs.SweepOutcome, error) {
+	now := g.Now()
 	outcome, err := mountjobs.ReadSweep(job, pods, now)
-	v.outcomes.mu.Lock()
-	defer v.outcomes.mu.Unlock()
-	if seen := v.outcomes.see(job.UID); outcome.Overdue && seen.isRecent() {
+	g.outcomes.mu.Lock()
+	defer g.outcomes.mu.Unlock()
+	if seen := g.outcomes.see(job.UID); outcome.Overdue && seen.isRecent() {
 		outcome, err = mountjobs.ReadSweep(job, pods, job.CreationTimestamp.Time)
 		outcome.Until = now.Add(mountjobs.ClockGuard)
 	}
@@ -119,14 +119,14 @@ func (o *outcomes) see(job types.UID) sighting {
 func (s sighting) isRecent() bool { return time.Since(s.first) < mountjobs.ClockGuard }
 
 // overSince is when a Job was first seen to be over, on the clock of Now; zero if it was not.
-func (v *View) overSince(job types.UID) time.Time {
-	v.outcomes.mu.Lock()
-	over := v.outcomes.seen[job].over
-	v.outcomes.mu.Unlock()
+func (g *Gatherer) overSince(job types.UID) time.Time {
+	g.outcomes.mu.Lock()
+	over := g.outcomes.seen[job].over
+	g.outcomes.mu.Unlock()
 	if over.IsZero() {
 		return over
 	}
-	return v.Now().Add(-time.Since(over))
+	return g.Now().Add(-time.Since(over))
 }
 
 func versionsOf(job *batchv1.Job, pods []*corev1.Pod) string {
@@ -139,30 +139,30 @@ func versionsOf(job *batchv1.Job, pods []*corev1.Pod) string {
 }
 
 // forgetOld drops what was read from a Job that is another one now.
-func (v *View) forgetOld(object any) {
+func (g *Gatherer) forgetOld(object any) {
 	job, ok := object.(*batchv1.Job)
 	if !ok {
 		return
 	}
-	v.outcomes.mu.Lock()
-	defer v.outcomes.mu.Unlock()
-	delete(v.outcomes.read, job.UID)
+	g.outcomes.mu.Lock()
+	defer g.outcomes.mu.Unlock()
+	delete(g.outcomes.read, job.UID)
 }
 
 // forgetGone drops all that is known of a Job that was deleted.
-func (v *View) forgetGone(object any) {
+func (g *Gatherer) forgetGone(object any) {
 	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj
 	}
-	v.forgetOld(object)
+	g.forgetOld(object)
 	if job, ok := object.(*batchv1.Job); ok {
-		v.outcomes.mu.Lock()
-		defer v.outcomes.mu.Unlock()
-		delete(v.outcomes.seen, job.UID)
+		g.outcomes.mu.Lock()
+		defer g.outcomes.mu.Unlock()
+		delete(g.outcomes.seen, job.UID)
 	}
 }
 
-func (v *View) attempt(job *batchv1.Job, o mountjobs.Outcome, operation operations.Operation, result operations.Result) lifecycle.Attempt {
+func (g *Gatherer) attempt(job *batchv1.Job, o mountjobs.Outcome, operation operations.Operation, result operations.Result) lifecycle.Attempt {
 	ended := o.Ended
 	if ended.IsZero() && o.State != mountjobs.Running {
 		ended = endOf(job)
@@ -173,13 +173,13 @@ func (v *View) attempt(job *batchv1.Job, o mountjobs.Outcome, operation operatio
 		FileSystemID: o.Name.FileSystemID,
 		Began:        job.CreationTimestamp.Time,
 		Ended:        ended,
-		OverSince:    v.overSince(job.UID),
+		OverSince:    g.overSince(job.UID),
 		Until:        o.Until,
 		State:        o.State,
 		Operation:    operation,
 		Result:       result,
 		Message:      o.Message,
-		Fresh:        slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) && job.Annotations[wellknown.AnnotationUsed(operation.Volume)] == "",
+		Unused:       slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) && job.Annotations[wellknown.AnnotationUsed(operation.Volume)] == "",
 	}
 }
 

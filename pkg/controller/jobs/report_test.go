@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/controller/view"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/tell"
@@ -40,8 +40,8 @@ func teller(t *testing.T) (*Controller, *record.FakeRecorder) {
 	}
 	events := record.NewFakeRecorder(10)
 	return &Controller{
-		options: Options{Jobs: mountjobs.Settings{Namespace: "efs-stunnel"}},
-		view:    &view.View{Caches: store}, tell: tell.New(events),
+		options:  Options{Jobs: mountjobs.Settings{Namespace: "efs-stunnel"}},
+		gatherer: &gatherer.Gatherer{Caches: store}, tell: tell.New(events),
 	}, events
 }
 
@@ -53,13 +53,13 @@ func written(events *record.FakeRecorder) (all []string) {
 }
 
 // waits is what the claim waits for.
-func waits(since, due time.Time) lifecycle.Wanted {
+func waits(since, due time.Time) lifecycle.Pending {
 	w := wants("v1", since, due)
 	w.Operation.ClaimUID = string(queuedClaim)
 	return w
 }
 
-func cleanupOf(w lifecycle.Wanted) lifecycle.Wanted {
+func cleanupOf(w lifecycle.Pending) lifecycle.Pending {
 	w.Operation.Kind = operations.Cleanup
 	return w
 }
@@ -68,15 +68,15 @@ func cleanupOf(w lifecycle.Wanted) lifecycle.Wanted {
 func TestClaimBehindARunningJobIsToldOnce(t *testing.T) {
 	long := mounted(7, runs)
 	young := mounted(7, runs)
-	young.job.CreationTimestamp = metav1.NewTime(ago(queuePatience - time.Second))
+	young.job.CreationTimestamp = metav1.NewTime(ago(queueReportDelay - time.Second))
 	for name, c := range map[string]struct {
 		job    mountJob
-		wanted lifecycle.Wanted
+		wanted lifecycle.Pending
 		told   bool
 		again  time.Duration
 	}{
 		"waits for long":      {long, waits(ago(time.Minute), time.Time{}), true, 0},
-		"has just come":       {long, waits(ago(queuePatience-time.Second), time.Time{}), false, time.Second},
+		"has just come":       {long, waits(ago(queueReportDelay-time.Second), time.Time{}), false, time.Second},
 		"the Job is new":      {young, waits(ago(time.Minute), time.Time{}), false, time.Second},
 		"failed, tried later": {long, waits(ago(time.Minute), now.Add(time.Minute)), false, 0},
 		"failed, tried now":   {long, waits(ago(time.Minute), ago(time.Second)), true, 0},
@@ -84,9 +84,9 @@ func TestClaimBehindARunningJobIsToldOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			loop, events := teller(t)
-			w := worldWith([]mountJob{c.job}, c.wanted)
+			w := stateWith([]mountJob{c.job}, c.wanted)
 			for range 3 {
-				if again := loop.tellTrouble(w, &w.mounts[0]); again != c.again {
+				if again := loop.reportRunning(w, &w.mounts[0]); again != c.again {
 					t.Errorf("looks again after %s, want %s", again, c.again)
 				}
 			}
@@ -96,7 +96,7 @@ func TestClaimBehindARunningJobIsToldOnce(t *testing.T) {
 				t.Errorf("told %q", got)
 			}
 			w.mounts[0] = mounted(8, runs)
-			loop.tellTrouble(w, &w.mounts[0])
+			loop.reportRunning(w, &w.mounts[0])
 			if got := written(events); c.told && len(got) != 1 {
 				t.Errorf("of the next Job, told %q", got)
 			}
@@ -119,7 +119,7 @@ func TestJobThatCannotBeMadeIsTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			loop, events := teller(t)
 			for range 3 {
-				loop.tellNotStarted([]lifecycle.Wanted{waits(now, time.Time{})}, "creating it", c.err)
+				loop.reportNotCreated([]lifecycle.Pending{waits(now, time.Time{})}, "creating it", c.err)
 			}
 			got := written(events)
 			if (len(got) == 1) != (len(c.words) > 0) {

@@ -19,43 +19,43 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// patience is how long a Job may stumble before people are told: a pod's first try often comes
+// reportDelay is how long a Job may stumble before people are told: a pod's first try often comes
 // a moment before its claim is bound or its node's tunnel is up.
-const patience = 3 * time.Second
+const reportDelay = 3 * time.Second
 
-// queuePatience is how long a claim waits behind a running Job before its owner is told: most Jobs
+// queueReportDelay is how long a claim waits behind a running Job before its owner is told: most Jobs
 // end sooner, and the claim's next event says that its own Job has begun.
-const queuePatience = 10 * time.Second
+const queueReportDelay = 10 * time.Second
 
-// tellTrouble says on everything that waits for a Job what keeps it from starting, and on claims
+// reportRunning says on everything that waits for a Job what keeps it from starting, and on claims
 // behind a Job that has started what they wait for.
-func (c *Controller) tellTrouble(w world, running *mountJob) (again time.Duration) {
+func (c *Controller) reportRunning(w state, running *mountJob) (again time.Duration) {
 	pod := newestPod(running.pods)
 	reason, message := mountjobs.Diagnose(running.job, pod, c.eventsAbout(running.job, pod))
 	if reason == "" {
-		return c.tellQueued(w, running.job.Name, running.job.CreationTimestamp.Time)
+		return c.reportQueued(w, running.job.Name, running.job.CreationTimestamp.Time)
 	}
-	if young := patience - w.now.Sub(running.job.CreationTimestamp.Time); young > 0 {
+	if young := reportDelay - w.now.Sub(running.job.CreationTimestamp.Time); young > 0 {
 		return young
 	}
 	text := fmt.Sprintf("Job %s: %s", running.job.Name, message)
 	for _, o := range running.outcome.Operations {
-		c.tellOwner(o, text)
+		c.reportOperation(o, text)
 	}
-	c.tellWaiting(w.waiting(), text)
+	c.reportAll(w.waiting(), text)
 	return 0
 }
 
-// tellQueued says on the claims that wait for the next Job which Job runs now.
-func (c *Controller) tellQueued(w world, job string, began time.Time) (again time.Duration) {
-	if young := queuePatience - w.now.Sub(began); young > 0 {
+// reportQueued says on the claims that wait for the next Job which Job runs now.
+func (c *Controller) reportQueued(w state, job string, began time.Time) (again time.Duration) {
+	if young := queueReportDelay - w.now.Sub(began); young > 0 {
 		return young
 	}
 	for _, wanted := range w.waiting() {
 		if wanted.Due.After(w.now) {
 			continue // its last failure is told, with the time of the next attempt
 		}
-		if young := queuePatience - w.now.Sub(wanted.Since); young > 0 {
+		if young := queueReportDelay - w.now.Sub(wanted.Since); young > 0 {
 			again = earliest(again, young)
 			continue
 		}
@@ -71,9 +71,9 @@ func queuedText(fileSystemID, job, namespace string) string {
 		fileSystemID, job, namespace, job)
 }
 
-// tellNotStarted says why the next Job could not be made. An apiserver that does not answer, and a
+// reportNotCreated says why the next Job could not be made. An apiserver that does not answer, and a
 // manager that ends, are no news of the claims.
-func (c *Controller) tellNotStarted(due []lifecycle.Wanted, doing string, err error) {
+func (c *Controller) reportNotCreated(due []lifecycle.Pending, doing string, err error) {
 	var unanswered *url.Error
 	if errors.Is(err, context.Canceled) || errors.As(err, &unanswered) {
 		return
@@ -82,19 +82,19 @@ func (c *Controller) tellNotStarted(due []lifecycle.Wanted, doing string, err er
 	if apierrors.ReasonForError(err) == metav1.StatusReasonForbidden {
 		text += fmt.Sprintf(" (let the quota, right or policy that this names admit it, in namespace %s)", c.options.Jobs.Namespace)
 	}
-	c.tellWaiting(due, text)
+	c.reportAll(due, text)
 }
 
-// tellNotReady says why no Job can begin, once that has lasted.
-func (c *Controller) tellNotReady(w world, p plan) (again time.Duration) {
+// reportNotReady says why no Job can begin, once that has lasted.
+func (c *Controller) reportNotReady(w state, p plan) (again time.Duration) {
 	since := p.due[0].Since
 	if w.root != nil && w.root.CreationTimestamp.After(since) {
 		since = w.root.CreationTimestamp.Time
 	}
-	if young := patience - w.now.Sub(since); young > 0 {
+	if young := reportDelay - w.now.Sub(since); young > 0 {
 		return young
 	}
-	c.tellWaiting(p.due, "no mount Job can begin: "+p.wait)
+	c.reportAll(p.due, "no mount Job can begin: "+p.wait)
 	return 0
 }
 
@@ -109,9 +109,9 @@ func newestPod(pods []*corev1.Pod) *corev1.Pod {
 }
 
 func (c *Controller) eventsAbout(job *batchv1.Job, pod *corev1.Pod) []corev1.Event {
-	found := c.view.Caches.WarningsAbout(job.UID)
+	found := c.gatherer.Caches.WarningsAbout(job.UID)
 	if pod != nil {
-		found = append(found, c.view.Caches.WarningsAbout(pod.UID)...)
+		found = append(found, c.gatherer.Caches.WarningsAbout(pod.UID)...)
 	}
 	events := make([]corev1.Event, len(found))
 	for i, event := range found {
@@ -120,15 +120,15 @@ func (c *Controller) eventsAbout(job *batchv1.Job, pod *corev1.Pod) []corev1.Eve
 	return events
 }
 
-func (c *Controller) tellWaiting(waiting []lifecycle.Wanted, text string) {
+func (c *Controller) reportAll(waiting []lifecycle.Pending, text string) {
 	for _, wanted := range waiting {
-		c.tellOwner(wanted.Operation, text)
+		c.reportOperation(wanted.Operation, text)
 	}
 }
 
-// tellOwner writes on the object that people look at: the claim of a setup, the volume of
+// reportOperation writes on the object that people look at: the claim of a setup, the volume of
 // anything else.
-func (c *Controller) tellOwner(o operations.Operation, text string) {
+func (c *Controller) reportOperation(o operations.Operation, text string) {
 	if subject, reason := c.subjectOf(o); subject != nil {
 		c.tell.WarnOf(subject, reason, "job", text)
 	}
@@ -141,7 +141,7 @@ func (c *Controller) subjectOf(o operations.Operation) (subject tell.Object, rea
 		}
 		return nil, ""
 	}
-	if object := c.view.Caches.Volume(o.Volume); object != nil {
+	if object := c.gatherer.Caches.Volume(o.Volume); object != nil {
 		return object, wellknown.EventVolumeFailedDelete
 	}
 	return nil, ""

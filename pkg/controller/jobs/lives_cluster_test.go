@@ -27,10 +27,10 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/live"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
-	"gnuthought.com/efs-stunnel/pkg/controller/view"
 	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjob/directories/directoriestest"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -84,7 +84,7 @@ func (f *sharedPath) newCluster(number int) *cluster {
 	c, err := caches.New(client, nil, "efs-stunnel")
 	f.check(err)
 	settings := lifecycle.Settings{Provisioner: wellknown.DefaultProvisioner, Cluster: fmt.Sprintf("cluster-%d", number), Backoff: time.Minute}
-	v, err := view.New(settings, c, func() targets.Snapshot {
+	v, err := gatherer.New(settings, c, func() targets.Snapshot {
 		return targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{livesFileSystem: {ID: livesFileSystem, Port: 20490}}}
 	})
 	f.check(err)
@@ -103,7 +103,7 @@ func (f *sharedPath) newCluster(number int) *cluster {
 	})
 	return &cluster{sharedPath: f, number: number, Controller: &Controller{
 		options: Options{Batch: 512, Jobs: mountjobs.Settings{Namespace: "efs-stunnel", Image: "image"}, Log: slog.New(slog.DiscardHandler)},
-		client:  client, live: live.Reader{Client: client}, view: v, tell: tell.New(&record.FakeRecorder{}),
+		client:  client, live: live.Reader{Client: client}, gatherer: v, tell: tell.New(&record.FakeRecorder{}),
 	}}
 }
 
@@ -152,7 +152,7 @@ func (f *sharedPath) files() []string {
 
 func (c *cluster) volumes() []*corev1.PersistentVolume {
 	var all []*corev1.PersistentVolume
-	for _, object := range c.view.Caches.Volumes.GetStore().List() {
+	for _, object := range c.gatherer.Caches.Volumes.GetStore().List() {
 		if volume, ok := object.(*corev1.PersistentVolume); ok {
 			all = append(all, volume)
 		}
@@ -191,7 +191,7 @@ func (c *cluster) isOwner(v *corev1.PersistentVolume) bool {
 
 // store writes a volume as the API would have it, and remembers what is retained from now on.
 func (c *cluster) store(v *corev1.PersistentVolume) {
-	c.check(c.view.Caches.Volumes.GetStore().Add(v))
+	c.check(c.gatherer.Caches.Volumes.GetStore().Add(v))
 	switch {
 	case !isRetained(v):
 		delete(c.retained, v.Name) // a person decides that its data is not kept for it any more
@@ -216,14 +216,14 @@ func (c *cluster) addClaim(policy corev1.PersistentVolumeReclaimPolicy, volume s
 		},
 		Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimPending},
 	}
-	c.check(c.view.Caches.Claims.GetStore().Add(claim))
+	c.check(c.gatherer.Caches.Claims.GetStore().Add(claim))
 	c.say("cluster %d: claim %s with policy %s, volume %q", c.number, claim.UID, policy, volume)
 	return claim
 }
 
 func (c *cluster) claimsThere() []*corev1.PersistentVolumeClaim {
 	var all []*corev1.PersistentVolumeClaim
-	for _, object := range c.view.Caches.Claims.GetStore().List() {
+	for _, object := range c.gatherer.Caches.Claims.GetStore().List() {
 		if claim, ok := object.(*corev1.PersistentVolumeClaim); ok {
 			all = append(all, claim)
 		}
@@ -234,7 +234,7 @@ func (c *cluster) claimsThere() []*corev1.PersistentVolumeClaim {
 
 func (c *cluster) deleteClaim(claim *corev1.PersistentVolumeClaim) {
 	c.say("cluster %d: claim %s is deleted", c.number, claim.UID)
-	c.check(c.view.Caches.Claims.GetStore().Delete(claim))
+	c.check(c.gatherer.Caches.Claims.GetStore().Delete(claim))
 	for _, v := range c.volumes() {
 		if ref := v.Spec.ClaimRef; ref != nil && ref.UID == claim.UID {
 			c.releaseVolume(v.DeepCopy())
@@ -251,7 +251,7 @@ func (c *cluster) releaseVolume(v *corev1.PersistentVolume) {
 func (c *cluster) bind(v *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) {
 	claim = claim.DeepCopy()
 	claim.Spec.VolumeName, claim.Status.Phase = v.Name, corev1.ClaimBound
-	c.check(c.view.Caches.Claims.GetStore().Add(claim))
+	c.check(c.gatherer.Caches.Claims.GetStore().Add(claim))
 	v.Status.Phase = corev1.VolumeBound
 	v.Spec.ClaimRef.Name, v.Spec.ClaimRef.UID = claim.Name, claim.UID
 	c.store(v)
@@ -261,13 +261,13 @@ func (c *cluster) bind(v *corev1.PersistentVolume, claim *corev1.PersistentVolum
 // settle makes use of what the Jobs did, as the claims loop does.
 func (c *cluster) settle() {
 	for _, uid := range c.uids() {
-		_, plan := c.view.Decide(uid)
+		_, plan := c.gatherer.Decide(uid)
 		if create := plan.Claim.Create; create != nil {
 			v, err := volumes.FromOperation(create.Operation, 20490, create.GID, wellknown.DefaultProvisioner)
 			c.check(err)
 			v.UID, v.CreationTimestamp = types.UID(v.Name), metav1.NewTime(c.now)
 			c.say("cluster %d: volume %s is made", c.number, v.Name)
-			if claim := c.view.Caches.Claim(uid); claim != nil && claim.Spec.VolumeName == "" {
+			if claim := c.gatherer.Caches.Claim(uid); claim != nil && claim.Spec.VolumeName == "" {
 				c.bind(v, claim)
 			} else {
 				c.releaseVolume(v)
@@ -277,7 +277,7 @@ func (c *cluster) settle() {
 			if p.Delete {
 				c.say("cluster %d: volume %s is done: %s", c.number, p.Object.Name, p.Skipped)
 				c.markUsed(p)
-				c.check(c.view.Caches.Volumes.GetStore().Delete(p.Object))
+				c.check(c.gatherer.Caches.Volumes.GetStore().Delete(p.Object))
 			}
 		}
 	}
@@ -293,11 +293,11 @@ func (c *cluster) uids() []types.UID {
 }
 
 func (c *cluster) markUsed(p lifecycle.VolumePlan) {
-	for _, job := range c.view.Caches.JobsOfVolume(p.Object.Name) {
+	for _, job := range c.gatherer.Caches.JobsOfVolume(p.Object.Name) {
 		if slices.Contains(p.Spent, job.Name) {
 			marked := job.DeepCopy()
 			metav1.SetMetaDataAnnotation(&marked.ObjectMeta, wellknown.AnnotationUsed(p.Object.Name), wellknown.ValueTrue)
-			c.check(c.view.Caches.Jobs.GetStore().Add(marked))
+			c.check(c.gatherer.Caches.Jobs.GetStore().Add(marked))
 		}
 	}
 }
@@ -310,13 +310,13 @@ func (c *cluster) run(steps int) {
 		if steps > 0 && c.rand.IntN(8) == 0 {
 			continue // the claims loop has not come to it yet
 		}
-		c.view.Decide(uid)
+		c.gatherer.Decide(uid)
 	}
 	p := decide(c.observe(livesFileSystem))
 	packed, _, err := c.pack(c.t.Context(), p.due)
 	c.check(err)
 	for _, job := range p.release {
-		c.check(c.view.Caches.Jobs.GetStore().Delete(job))
+		c.check(c.gatherer.Caches.Jobs.GetStore().Delete(job))
 	}
 	if len(packed.Batch) == 0 {
 		return
@@ -381,6 +381,6 @@ func (c *cluster) finish(job *batchv1.Job, report []byte) {
 			}},
 		}}},
 	}
-	c.check(c.view.Caches.Jobs.GetStore().Add(job))
-	c.check(c.view.Caches.Pods.GetStore().Add(pod))
+	c.check(c.gatherer.Caches.Jobs.GetStore().Add(job))
+	c.check(c.gatherer.Caches.Pods.GetStore().Add(pod))
 }

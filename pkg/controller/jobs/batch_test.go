@@ -22,11 +22,11 @@ func TestLiveReadsAreForTheBatch(t *testing.T) {
 	l := newLoop(t)
 	for n := range waiting {
 		object := releasedVolume(n)
-		add(t, l.view.Caches.Volumes.GetStore(), object)
+		add(t, l.gatherer.Caches.Volumes.GetStore(), object)
 		if err := l.client.Tracker().Add(object); err != nil {
 			t.Fatal(err)
 		}
-		l.view.Decide(claimNumber(n))
+		l.gatherer.Decide(claimNumber(n))
 	}
 	const inCluster = int64(50_000)
 	l.client.PrependReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
@@ -74,16 +74,16 @@ func TestLiveReadsAreForTheBatch(t *testing.T) {
 
 // TestOperationsRideInTheirOrder: what was packed is found among what is due, once for each volume.
 func TestOperationsRideInTheirOrder(t *testing.T) {
-	due := func(volumes ...string) (all []lifecycle.Wanted) {
+	due := func(volumes ...string) (all []lifecycle.Pending) {
 		for _, v := range volumes {
-			all = append(all, lifecycle.Wanted{Operation: operations.Operation{
+			all = append(all, lifecycle.Pending{Operation: operations.Operation{
 				Kind: operations.Cleanup, Owner: operations.Owner{Volume: v, Cluster: "cluster"}, Path: "/team/" + v,
 			}})
 		}
 		return all
 	}
 	for name, c := range map[string]struct {
-		due   []lifecycle.Wanted
+		due   []lifecycle.Pending
 		batch int
 		want  []string
 	}{

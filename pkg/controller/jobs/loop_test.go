@@ -18,9 +18,9 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
-	"gnuthought.com/efs-stunnel/pkg/controller/view"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -48,7 +48,7 @@ func newLoop(t testing.TB) loop {
 		fileSystem:      {ID: fileSystem, Port: 20490},
 		otherFileSystem: {ID: otherFileSystem, Port: 20491},
 	}}
-	v, err := view.New(lifecycle.Settings{Provisioner: wellknown.DefaultProvisioner, Cluster: "cluster"}, c, func() targets.Snapshot { return snapshot })
+	v, err := gatherer.New(lifecycle.Settings{Provisioner: wellknown.DefaultProvisioner, Cluster: "cluster"}, c, func() targets.Snapshot { return snapshot })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package view_test
+package gatherer_test
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
-	"gnuthought.com/efs-stunnel/pkg/controller/view"
+	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -18,7 +18,7 @@ import (
 func claimNumber(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", n)) }
 
 // fill adds released volumes, with policy Delete, each at the path that path returns for it.
-func fill(t *testing.T, v *view.View, n int, path func(int) string) {
+func fill(t *testing.T, v *gatherer.Gatherer, n int, path func(int) string) {
 	t.Helper()
 	for i := range n {
 		object := newVolume(volumes.VolumeName(claimNumber(i)), path(i), managed, in(corev1.VolumeReleased), deletable)
@@ -30,7 +30,7 @@ func fill(t *testing.T, v *view.View, n int, path func(int) string) {
 }
 
 // allocated is the memory that observing n claims takes, with what they ask for their own path.
-func allocated(v *view.View, n int) uint64 {
+func allocated(v *gatherer.Gatherer, n int) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for i := range n {
@@ -45,11 +45,11 @@ func allocated(v *view.View, n int) uint64 {
 // because the answers of an index and of a volume that is read are new memory.
 func TestVolumesOfOnePathCostNoMore(t *testing.T) {
 	const n = 2000
-	apart, together := newView(t), newView(t)
+	apart, together := newGatherer(t), newGatherer(t)
 	fill(t, apart, n, func(i int) string { return fmt.Sprintf("/ns/%d", i) })
 	fill(t, together, n, func(int) string { return "/ns/shared" })
 	for i := range n { // not adopted, so in the way of them all
-		for _, v := range []*view.View{apart, together} {
+		for _, v := range []*gatherer.Gatherer{apart, together} {
 			if err := v.Caches.Volumes.GetStore().Add(newVolume(fmt.Sprint("original-", i), "/ns/shared")); err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestOthersOfADirectory(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			v := newView(t)
+			v := newGatherer(t)
 			fill(t, v, 1, func(int) string { return "/ns/shared" })
 			if err := v.Caches.Volumes.GetStore().Add(tt.other); err != nil {
 				t.Fatal(err)
@@ -100,7 +100,7 @@ func TestOthersOfADirectory(t *testing.T) {
 
 // TestSharedDirectoryIsSeenAtOnce: the counts are never behind the cache.
 func TestSharedDirectoryIsSeenAtOnce(t *testing.T) {
-	v := newView(t)
+	v := newGatherer(t)
 	fill(t, v, 1, func(int) string { return "/ns/shared" })
 	store := v.Caches.Volumes.GetStore()
 	other := newVolume("b", "/ns/shared", managed, in(corev1.VolumeBound))

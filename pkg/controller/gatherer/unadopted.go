@@ -1,4 +1,4 @@
-package view
+package gatherer
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 )
 
 // byOriginal is the index of the original system's volumes that are not adopted. Each is found at
-// its path, and within that and every path above it. It is the view's, because only here it is
+// its path, and within that and every path above it. It is the gatherer's, because only here it is
 // known which provisioner's volumes they are.
 const byOriginal = "original"
 
@@ -22,16 +22,16 @@ func within(fileSystemID, p string) string { return "within " + fileSystemID + "
 
 // originalsPlaces is the index function. It also places volumes that cannot be adopted as they
 // are, such as those with a slash at the end of their path: pods use them all the same.
-func (v *View) originalsPlaces(object any) ([]string, error) {
+func (g *Gatherer) originalsPlaces(object any) ([]string, error) {
 	volume, ok := object.(*corev1.PersistentVolume)
 	if !ok {
 		return nil, fmt.Errorf("indexing: %T is no volume", object)
 	}
-	read := volumes.Read(volume, v.Provisioner)
+	read := volumes.Read(volume, g.Provisioner)
 	if read.Kind != volumes.Original || volume.Spec.NFS == nil {
 		return nil, nil
 	}
-	v.originals.changed()
+	g.originals.changed()
 	p := path.Clean("/" + read.Path)
 	places := []string{at(read.FileSystemID, p)}
 	for ; p != "/"; p = path.Dir(p) {
@@ -42,26 +42,26 @@ func (v *View) originalsPlaces(object any) ([]string, error) {
 
 // unadopted is the first, by name, of the volumes that the ledger does not know and whose data
 // would go with a volume's directory; nil if there is none.
-func (v *View) unadopted(object *corev1.PersistentVolume) *corev1.PersistentVolume {
+func (g *Gatherer) unadopted(object *corev1.PersistentVolume) *corev1.PersistentVolume {
 	if object.Spec.NFS == nil {
 		return nil
 	}
 	id, p := object.Annotations[wellknown.AnnotationFileSystemID], path.Clean("/"+object.Spec.NFS.Path)
-	found := v.firstOriginal(within(id, p))
+	found := g.firstOriginal(within(id, p))
 	for above := path.Dir(p); found == nil && above != "/"; above = path.Dir(above) {
-		found = v.firstOriginal(at(id, above))
+		found = g.firstOriginal(at(id, above))
 	}
 	return found
 }
 
-func (v *View) firstOriginal(place string) *corev1.PersistentVolume {
-	known, version := v.originals.first(place)
+func (g *Gatherer) firstOriginal(place string) *corev1.PersistentVolume {
+	known, version := g.originals.first(place)
 	if known != nil {
 		return known
 	}
-	objects, err := v.Caches.Volumes.GetIndexer().ByIndex(byOriginal, place)
+	objects, err := g.Caches.Volumes.GetIndexer().ByIndex(byOriginal, place)
 	if err != nil {
-		panic(fmt.Sprintf("view: %v", err)) // the index is ours, so asking it cannot fail
+		panic(fmt.Sprintf("gatherer: %v", err)) // the index is ours, so asking it cannot fail
 	}
 	var found *corev1.PersistentVolume
 	for _, object := range objects {
@@ -70,7 +70,7 @@ func (v *View) firstOriginal(place string) *corev1.PersistentVolume {
 			found = volume
 		}
 	}
-	v.originals.remember(place, found, version)
+	g.originals.remember(place, found, version)
 	return found
 }
 

@@ -1,4 +1,4 @@
-package view
+package gatherer
 
 import (
 	"slices"
@@ -12,14 +12,14 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
-func wantedOn(fileSystem, volume string, since, due time.Time) lifecycle.Wanted {
-	return lifecycle.Wanted{
+func wantedOn(fileSystem, volume string, since, due time.Time) lifecycle.Pending {
+	return lifecycle.Pending{
 		FileSystemID: fileSystem, Since: since, Due: due,
 		Operation: operations.Operation{Owner: operations.Owner{Volume: volume}},
 	}
 }
 
-func volumesOf(operations []lifecycle.Wanted) []string {
+func volumesOf(operations []lifecycle.Pending) []string {
 	var names []string
 	for _, o := range operations {
 		names = append(names, o.Operation.Volume)
@@ -30,18 +30,18 @@ func volumesOf(operations []lifecycle.Wanted) []string {
 func TestIndexHasTheLatestDecisionAboutEachClaim(t *testing.T) {
 	now := time.Now()
 	one, two := wantedOn("fs-1", "one", now, time.Time{}), wantedOn("fs-2", "two", now, time.Time{})
-	var w wanted
+	var w pendingIndex
 	for i, step := range []struct {
 		claim      types.UID
-		operations []lifecycle.Wanted
+		operations []lifecycle.Pending
 		first      []string // on fs-1
 		second     []string // on fs-2
 	}{
-		{"a", []lifecycle.Wanted{one}, []string{"one"}, nil},
-		{"a", []lifecycle.Wanted{one}, []string{"one"}, nil},
+		{"a", []lifecycle.Pending{one}, []string{"one"}, nil},
+		{"a", []lifecycle.Pending{one}, []string{"one"}, nil},
 		{"b", nil, []string{"one"}, nil},
-		{"b", []lifecycle.Wanted{one, two}, []string{"one", "one"}, []string{"two"}},
-		{"a", []lifecycle.Wanted{two}, []string{"one"}, []string{"two", "two"}},
+		{"b", []lifecycle.Pending{one, two}, []string{"one", "one"}, []string{"two"}},
+		{"a", []lifecycle.Pending{two}, []string{"one"}, []string{"two", "two"}},
 		{"b", nil, nil, []string{"two"}},
 		{"a", nil, nil, nil},
 	} {
@@ -60,8 +60,8 @@ func TestIndexHasTheLatestDecisionAboutEachClaim(t *testing.T) {
 func TestOperationsAreOrderedByAge(t *testing.T) {
 	now := time.Now()
 	minutes := func(n int) time.Time { return now.Add(time.Duration(n) * time.Minute) }
-	all := []*lifecycle.Wanted{}
-	for _, w := range []lifecycle.Wanted{
+	all := []*lifecycle.Pending{}
+	for _, w := range []lifecycle.Pending{
 		wantedOn("fs-1", "new", minutes(-1), time.Time{}),
 		wantedOn("fs-1", "failed", minutes(-60), minutes(5)),
 		wantedOn("fs-1", "old", minutes(-30), time.Time{}),

@@ -14,19 +14,19 @@ func BenchmarkLook(b *testing.B) {
 	for name, fill := range map[string]func(loop){
 		"20000-claims-wait": func(l loop) {
 			for n := range 20_000 {
-				add(b, l.view.Caches.Claims.GetStore(), waitingClaim(n))
+				add(b, l.gatherer.Caches.Claims.GetStore(), waitingClaim(n))
 			}
 		},
 		"20000-volumes-released": func(l loop) {
 			for n := range 20_000 {
-				add(b, l.view.Caches.Volumes.GetStore(), releasedVolume(n))
+				add(b, l.gatherer.Caches.Volumes.GetStore(), releasedVolume(n))
 			}
 		},
 		"5000-volumes-of-one-directory-released": func(l loop) {
 			for n := range 5000 {
 				volume := releasedVolume(n)
 				volume.Annotations[wellknown.AnnotationPath], volume.Spec.NFS.Path = "/team/shared", "/team/shared"
-				add(b, l.view.Caches.Volumes.GetStore(), volume)
+				add(b, l.gatherer.Caches.Volumes.GetStore(), volume)
 			}
 		},
 	} {
@@ -34,7 +34,7 @@ func BenchmarkLook(b *testing.B) {
 			l := newLoop(b)
 			fill(l)
 			for n := range 20_000 {
-				l.view.Decide(claimNumber(n))
+				l.gatherer.Decide(claimNumber(n))
 			}
 			began, looks, planned := processorTime(b), 0, 0
 			for b.Loop() {
