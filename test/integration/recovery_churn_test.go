@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
-	"gnuthought.com/efs-stunnel/pkg/controller/patches"
 )
 
 // TestRecoveryWhileClaimsAreDeleted has a standby become the leader while claims of another
@@ -136,13 +136,12 @@ func TestGoneAndConflict(t *testing.T) {
 	other.UID = "00000000-0000-0000-0000-000000000000"
 	absent := claim.DeepCopy()
 	absent.Name = "absent"
-	stale := patches.OnlyThis(claim)
+	stale := kubeobjects.OnlyThis(claim)
 	version := "1"
 	stale.Preconditions.ResourceVersion = &version
 	annotate := func(claim *corev1.PersistentVolumeClaim, kind types.PatchType) error {
-		patch, err := patches.Meta(claim, "annotations", map[string]string{"a": "b"})
-		d.check(err)
-		_, err = claims.Patch(d.Context(), claim.Name, kind, patch, metav1.PatchOptions{})
+		patch := fmt.Appendf(nil, `{"metadata":{"uid":%q,"annotations":{"a":"b"}}}`, claim.UID)
+		_, err := claims.Patch(d.Context(), claim.Name, kind, patch, metav1.PatchOptions{})
 		return err
 	}
 	merge := func(claim *corev1.PersistentVolumeClaim) error {
@@ -156,16 +155,16 @@ func TestGoneAndConflict(t *testing.T) {
 	}{
 		"patch of another uid":            {annotate(other, types.MergePatchType), true},
 		"strategic patch of another uid":  {annotate(other, types.StrategicMergePatchType), true},
-		"delete of another uid":           {claims.Delete(d.Context(), other.Name, patches.OnlyThis(other)), true},
+		"delete of another uid":           {claims.Delete(d.Context(), other.Name, kubeobjects.OnlyThis(other)), true},
 		"patch of what is not there":      {annotate(absent, types.MergePatchType), true},
-		"delete of what is not there":     {claims.Delete(d.Context(), absent.Name, patches.OnlyThis(absent)), true},
+		"delete of what is not there":     {claims.Delete(d.Context(), absent.Name, kubeobjects.OnlyThis(absent)), true},
 		"delete of an older version":      {claims.Delete(d.Context(), claim.Name, stale), false},
 		"patch of an older version":       {merge(claim), false},
 		"patch of the very object":        {annotate(claim, types.MergePatchType), false},
 		"strategic patch of that":         {annotate(claim, types.StrategicMergePatchType), false},
-		"delete of the very object, last": {claims.Delete(d.Context(), claim.Name, patches.OnlyThis(claim)), false},
+		"delete of the very object, last": {claims.Delete(d.Context(), claim.Name, kubeobjects.OnlyThis(claim)), false},
 	} {
-		if got := patches.IsGone(tt.err); got != tt.gone {
+		if got := kubeobjects.IsGone(tt.err); got != tt.gone {
 			t.Errorf("%s: %v counts as gone: %v, want %v", name, tt.err, got, tt.gone)
 		}
 	}

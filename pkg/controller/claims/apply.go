@@ -9,10 +9,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/controller/patches"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -108,33 +107,16 @@ func (c *Controller) markClaim(ctx context.Context, claim *corev1.PersistentVolu
 	if len(changes) == 0 {
 		return nil
 	}
-	return c.patchClaim(ctx, claim, changes)
+	return c.annotateClaim(ctx, claim, changes)
 }
 
 func (c *Controller) reschedule(ctx context.Context, claim *corev1.PersistentVolumeClaim, why string) error {
 	c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, "node", why+": asking the scheduler for another node")
-	return c.patchClaim(ctx, claim, map[string]any{wellknown.AnnotationSelectedNode: nil})
+	return c.annotateClaim(ctx, claim, map[string]any{wellknown.AnnotationSelectedNode: nil})
 }
 
-// patchClaim changes annotations of the claim that was seen, and of no later one of its name.
-func (c *Controller) patchClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, annotations map[string]any) error {
-	patch, err := mergePatch(claim.UID, map[string]any{"annotations": annotations})
-	if err != nil {
-		return err
-	}
-	_, err = c.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if isGone(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("annotating claim %s/%s: %w", claim.Namespace, claim.Name, err)
-	}
-	return nil
-}
-
-// isGone says that the object of a write is not there any more, or goes with its namespace.
-func isGone(err error) bool {
-	return patches.IsGone(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+func (c *Controller) annotateClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, annotations map[string]any) error {
+	return kubeobjects.Patch(ctx, c.client, claim, kubeobjects.Metadata("annotations", annotations))
 }
 
 // errBehind is told when the caches have not seen yet what the apiserver has.

@@ -21,8 +21,8 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/controller/live"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -107,7 +107,7 @@ func TestGrowthIsTold(t *testing.T) {
 		"volume not answered":  {volumes.Expansion{Volume: &size}, errUnreachable, ""},
 		"volume changed since": {volumes.Expansion{Volume: &size}, errChanged, ""},
 		"claim grows":          {volumes.Expansion{Claim: &size}, nil, "Normal VolumeResizeSuccessful volume pvc-22222222-0000-0000-0000-000000000000 has 8Gi now"},
-		"claim denied":         {volumes.Expansion{Claim: &size}, errDenied, "Warning VolumeResizeFailed growing claim shop/cart: "},
+		"claim denied":         {volumes.Expansion{Claim: &size}, errDenied, "Warning VolumeResizeFailed changing claim shop/cart: "},
 		"claim not answered":   {volumes.Expansion{Claim: &size}, errUnreachable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestGrowthIsTold(t *testing.T) {
 func TestVolumeIsNotMadeAgain(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid}}
 	stale := lifecycle.State{UID: uid, Claim: claim, Targets: usable()}
-	for name, jobSize := range map[string]int{"small Job": 1, "large Job": live.ManyObjects + 1} {
+	for name, jobSize := range map[string]int{"small Job": 1, "large Job": kubeobjects.ManyObjects + 1} {
 		plan := lifecycle.Plan{Claim: lifecycle.ClaimPlan{Create: &lifecycle.Creation{Job: "job", JobSize: jobSize, Operation: setup(t), FileSystemID: "fs-1"}}}
 		t.Run(name+", deleted between two reads", func(t *testing.T) {
 			client := fake.NewClientset(claim, newVolume(t))

@@ -28,8 +28,8 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/controller/live"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/tell"
@@ -50,7 +50,7 @@ type Options struct {
 type Controller struct {
 	options  Options
 	client   kubernetes.Interface
-	live     live.Reader
+	live     kubeobjects.Reader
 	gatherer *gatherer.Gatherer
 	tell     *tell.Teller
 	metrics  *metrics
@@ -83,7 +83,7 @@ func New(client kubernetes.Interface, v *gatherer.Gatherer, o Options) (*Control
 	c := &Controller{
 		options:  o,
 		client:   client,
-		live:     live.Reader{Client: client},
+		live:     kubeobjects.Reader{Client: client},
 		gatherer: v,
 		tell:     tell.New(o.Events),
 		ended:    expiring.NewExpiring(),

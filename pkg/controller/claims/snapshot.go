@@ -11,8 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/controller/live"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
 
@@ -29,7 +29,7 @@ const snapshotLife = 30 * time.Second
 // reading them one by one can be most of a burst's requests. ok is false for small Jobs, when
 // nothing could be read, and for a volume that was made since, which the snapshot does not know.
 func (c *Controller) snapshotAfter(ctx context.Context, creation lifecycle.Creation, volume string) (now snapshot, ok bool) {
-	if creation.JobSize <= live.ManyObjects {
+	if creation.JobSize <= kubeobjects.ManyObjects {
 		return snapshot{}, false
 	}
 	if _, made := c.made.Get(volume); made {

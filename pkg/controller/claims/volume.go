@@ -2,7 +2,6 @@ package claims
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,10 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/controller/patches"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -78,9 +76,8 @@ func (c *Controller) delete(ctx context.Context, s lifecycle.State, plan lifecyc
 		return nil // the cache has not seen it yet
 	}
 	if object.DeletionTimestamp == nil {
-		options := patches.OnlyThis(object)
-		err := c.client.CoreV1().PersistentVolumes().Delete(ctx, object.Name, options)
-		if isGone(err) {
+		err := c.client.CoreV1().PersistentVolumes().Delete(ctx, object.Name, kubeobjects.OnlyThis(object))
+		if kubeobjects.IsGone(err) {
 			return nil
 		}
 		if err != nil {
@@ -131,20 +128,18 @@ func (c *Controller) editFinalizer(ctx context.Context, plan lifecycle.VolumePla
 	case plan.RemoveFinalizer:
 		return c.removeFinalizer(ctx, plan)
 	case plan.AddFinalizer:
-		return c.patchVolume(ctx, plan.Object, types.StrategicMergePatchType,
-			map[string]any{"finalizers": []string{wellknown.FinalizerVolume}}, nil)
+		return kubeobjects.Patch(ctx, c.client, plan.Object, kubeobjects.Metadata("finalizers", []string{wellknown.FinalizerVolume}))
 	}
 	return nil
 }
 
-// removeFinalizer names only ours, so that it neither brings back nor takes away another's. From
-// then on the volume can go without us, and nothing may be left that would make it again.
+// removeFinalizer lets the volume be deleted without us. First, nothing may be left that would make
+// it again.
 func (c *Controller) removeFinalizer(ctx context.Context, plan lifecycle.VolumePlan) error {
 	if err := c.markUsed(ctx, plan.Object.Name, plan.Spent); err != nil {
 		return err
 	}
-	return c.patchVolume(ctx, plan.Object, types.StrategicMergePatchType,
-		map[string]any{"$deleteFromPrimitiveList/finalizers": []string{wellknown.FinalizerVolume}}, nil)
+	return kubeobjects.RemoveFinalizer(ctx, c.client, plan.Object, wellknown.FinalizerVolume)
 }
 
 // markUsed tells Jobs that no volume comes of what they did for this one.
@@ -154,7 +149,7 @@ func (c *Controller) markUsed(ctx context.Context, volume string, spent []string
 			continue
 		}
 		mark := map[string]string{wellknown.AnnotationUsed(volume): wellknown.ValueTrue}
-		if err := patches.JobMeta(ctx, c.client, job, "annotations", mark); err != nil {
+		if err := kubeobjects.Patch(ctx, c.client, job, kubeobjects.Metadata("annotations", mark)); err != nil {
 			return err
 		}
 	}
@@ -164,60 +159,16 @@ func (c *Controller) markUsed(ctx context.Context, volume string, spent []string
 // expand writes the next number of a claim that has grown.
 func (c *Controller) expand(ctx context.Context, claim *corev1.PersistentVolumeClaim, plan lifecycle.VolumePlan) error {
 	if size := plan.Expand.Volume; size != nil {
-		return c.patchVolume(ctx, plan.Object, types.MergePatchType, nil,
-			map[string]any{"capacity": map[string]any{string(corev1.ResourceStorage): size.String()}})
+		capacity := map[string]any{string(corev1.ResourceStorage): size.String()}
+		return kubeobjects.Patch(ctx, c.client, plan.Object, map[string]any{"spec": map[string]any{"capacity": capacity}})
 	}
 	size := plan.Expand.Claim
 	if size == nil || claim == nil {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": claim.UID},
-		"status":   volumes.ExpandedStatus(claim, *size),
-	})
-	if err != nil {
-		return fmt.Errorf("writing a patch: %w", err)
-	}
-	_, err = c.client.CoreV1().PersistentVolumeClaims(claim.Namespace).Patch(ctx, claim.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-	if isGone(err) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("growing claim %s/%s: %w", claim.Namespace, claim.Name, err)
+	if err := kubeobjects.Patch(ctx, c.client, claim, map[string]any{"status": volumes.ExpandedStatus(claim, *size)}, "status"); err != nil {
+		return err
 	}
 	c.tell.SayOf(claim, wellknown.EventVolumeResizeSuccessful, "size", fmt.Sprintf("volume %s has %s now; EFS grows with its files, so nothing else had to change", plan.Object.Name, size))
 	return nil
-}
-
-func (c *Controller) patchVolume(ctx context.Context, object *corev1.PersistentVolume, kind types.PatchType, metadata, spec map[string]any) error {
-	patch, err := patchOf(object.UID, metadata, spec)
-	if err != nil {
-		return err
-	}
-	_, err = c.client.CoreV1().PersistentVolumes().Patch(ctx, object.Name, kind, patch, metav1.PatchOptions{})
-	if err != nil && !isGone(err) {
-		return fmt.Errorf("changing volume %s: %w", object.Name, err)
-	}
-	return nil
-}
-
-func mergePatch(uid types.UID, metadata map[string]any) ([]byte, error) {
-	return patchOf(uid, metadata, nil)
-}
-
-// patchOf names the uid, so that it changes no later object of the same name.
-func patchOf(uid types.UID, metadata, spec map[string]any) ([]byte, error) {
-	if metadata == nil {
-		metadata = map[string]any{}
-	}
-	metadata["uid"] = uid
-	fields := map[string]any{"metadata": metadata}
-	if spec != nil {
-		fields["spec"] = spec
-	}
-	patch, err := json.Marshal(fields)
-	if err != nil {
-		return nil, fmt.Errorf("writing a patch: %w", err)
-	}
-	return patch, nil
 }

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"gnuthought.com/efs-stunnel/pkg/controller/patches"
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -90,7 +90,7 @@ func isRace(err error) bool {
 
 // correct writes the port that a volume must have; mounts that exist keep the old one.
 func (e executor) correct(ctx context.Context, w portWork) error {
-	if err := patches.Volume(ctx, e.client, w.is, w.want); err != nil {
+	if err := kubeobjects.PatchVolume(ctx, e.client, w.is, w.want); err != nil {
 		return fmt.Errorf("correcting the port of volume %s: %w", w.is.Name, err)
 	}
 	e.metrics.corrections.Inc()

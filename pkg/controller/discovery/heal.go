@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/controller/patches"
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -79,13 +79,13 @@ func (e executor) write(ctx context.Context, pair volumes.RootPair, step volumes
 	case volumes.CreateRootVolume:
 		_, err = pvs.Create(ctx, step.Volume, metav1.CreateOptions{})
 	case volumes.UpdateRootVolume:
-		err = patches.Volume(ctx, e.client, pair.Volume, step.Volume)
+		err = kubeobjects.PatchVolume(ctx, e.client, pair.Volume, step.Volume)
 	case volumes.DeleteRootVolume:
-		err = pvs.Delete(ctx, pair.Volume.Name, patches.OnlyThis(pair.Volume))
+		err = pvs.Delete(ctx, pair.Volume.Name, kubeobjects.OnlyThis(pair.Volume))
 	case volumes.CreateRootClaim:
 		_, err = claims.Create(ctx, step.Claim, metav1.CreateOptions{})
 	case volumes.DeleteRootClaim:
-		err = claims.Delete(ctx, pair.Claim.Name, patches.OnlyThis(pair.Claim))
+		err = claims.Delete(ctx, pair.Claim.Name, kubeobjects.OnlyThis(pair.Claim))
 	}
 	return err
 }
@@ -101,10 +101,10 @@ func (e executor) deleteJobs(ctx context.Context, w rootWork) error {
 }
 
 func (e executor) deleteJob(ctx context.Context, job *batchv1.Job) error {
-	options, background := patches.OnlyThis(job), metav1.DeletePropagationBackground
+	options, background := kubeobjects.OnlyThis(job), metav1.DeletePropagationBackground
 	options.PropagationPolicy = &background
 	err := e.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options)
-	if patches.IsGone(err) {
+	if kubeobjects.IsGone(err) {
 		return nil
 	}
 	if err == nil {

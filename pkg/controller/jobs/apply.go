@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/controller/patches"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -72,7 +71,7 @@ func (c *Controller) release(ctx context.Context, p plan) error {
 }
 
 func (c *Controller) releaseJob(ctx context.Context, job *batchv1.Job) error {
-	return patches.JobMeta(ctx, c.client, job, "$deleteFromPrimitiveList/finalizers", []string{wellknown.FinalizerOutcome})
+	return kubeobjects.RemoveFinalizer(ctx, c.client, job, wellknown.FinalizerOutcome)
 }
 
 // start makes the next Job, of what is still wanted when it is looked at live.
@@ -218,15 +217,8 @@ func (c *Controller) endUnschedulable(ctx context.Context, job *batchv1.Job) err
 	if job == nil || job.Spec.ActiveDeadlineSeconds != nil && *job.Spec.ActiveDeadlineSeconds <= deadline {
 		return nil
 	}
-	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": job.UID}, "spec": map[string]any{"activeDeadlineSeconds": deadline},
-	})
-	if err != nil {
-		return fmt.Errorf("writing a patch: %w", err)
-	}
-	_, err = c.client.BatchV1().Jobs(job.Namespace).Patch(ctx, job.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil && !patches.IsGone(err) {
-		return fmt.Errorf("ending Job %s: %w", job.Name, err)
+	if err := kubeobjects.Patch(ctx, c.client, job, map[string]any{"spec": map[string]any{"activeDeadlineSeconds": deadline}}); err != nil {
+		return err
 	}
 	c.options.Log.InfoContext(ctx, "mount Job ended", slog.String("job", job.Name), slog.String("reason", "it finds no node but those where the last ones failed"))
 	return nil
@@ -245,10 +237,10 @@ func (c *Controller) free(ctx context.Context, jobs []*batchv1.Job) error {
 }
 
 func (c *Controller) deleteJob(ctx context.Context, job *batchv1.Job, policy metav1.DeletionPropagation) error {
-	options := patches.OnlyThis(job)
+	options := kubeobjects.OnlyThis(job)
 	options.PropagationPolicy = &policy
 	err := c.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options)
-	if err != nil && !patches.IsGone(err) {
+	if err != nil && !kubeobjects.IsGone(err) {
 		return fmt.Errorf("deleting Job %s: %w", job.Name, err)
 	}
 	return nil
@@ -284,44 +276,19 @@ func (c *Controller) rememberSweep(ctx context.Context, w state, next time.Time)
 	if !next.IsZero() {
 		record = next.UTC().Format(time.RFC3339)
 	}
-	return errors.Join(c.annotateRoot(ctx, w.root, record), c.annotateRootVolume(ctx, w.rootVolume, record))
+	err := c.recordNextSweep(ctx, w.root, record)
+	// A volume of another server is about to be deleted, and the cluster may forbid us to change it.
+	if v := w.rootVolume; v != nil && v.Spec.NFS != nil && v.Spec.NFS.Server == wellknown.LoopbackAddress {
+		err = errors.Join(err, c.recordNextSweep(ctx, v, record))
+	}
+	return err
 }
 
-func (c *Controller) annotateRoot(ctx context.Context, root *corev1.PersistentVolumeClaim, record string) error {
-	if root.Annotations[wellknown.AnnotationNextSweep] == record {
+func (c *Controller) recordNextSweep(ctx context.Context, object metav1.Object, record string) error {
+	if object.GetAnnotations()[wellknown.AnnotationNextSweep] == record {
 		return nil
 	}
-	patch, err := sweepPatch(root, record)
-	if err != nil {
-		return err
-	}
-	_, err = c.client.CoreV1().PersistentVolumeClaims(root.Namespace).Patch(ctx, root.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil && !patches.IsGone(err) {
-		return fmt.Errorf("annotating root claim %s: %w", root.Name, err)
-	}
-	return nil
-}
-
-// annotateRootVolume leaves alone what leads elsewhere: that is about to go, and the cluster may
-// forbid us to touch it.
-func (c *Controller) annotateRootVolume(ctx context.Context, volume *corev1.PersistentVolume, record string) error {
-	if volume == nil || volume.Spec.NFS == nil || volume.Spec.NFS.Server != wellknown.LoopbackAddress ||
-		volume.Annotations[wellknown.AnnotationNextSweep] == record {
-		return nil
-	}
-	patch, err := sweepPatch(volume, record)
-	if err != nil {
-		return err
-	}
-	_, err = c.client.CoreV1().PersistentVolumes().Patch(ctx, volume.Name, types.MergePatchType, patch, metav1.PatchOptions{})
-	if err != nil && !patches.IsGone(err) {
-		return fmt.Errorf("annotating root volume %s: %w", volume.Name, err)
-	}
-	return nil
-}
-
-func sweepPatch(object metav1.Object, record string) ([]byte, error) {
-	return patches.Meta(object, "annotations", map[string]string{wellknown.AnnotationNextSweep: record})
+	return kubeobjects.Patch(ctx, c.client, object, kubeobjects.Metadata("annotations", map[string]string{wellknown.AnnotationNextSweep: record}))
 }
 
 // claimOf is the claim that an operation is for, nil when it is gone.

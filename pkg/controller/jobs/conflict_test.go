@@ -31,8 +31,8 @@ func TestConflictIsTriedAgain(t *testing.T) {
 			return c.deleteJob(ctx, job, metav1.DeletePropagationBackground)
 		},
 		"Job's end":                func(ctx context.Context, c *Controller) error { return c.endUnschedulable(ctx, job) },
-		"root claim's annotation":  func(ctx context.Context, c *Controller) error { return c.annotateRoot(ctx, root, "never") },
-		"root volume's annotation": func(ctx context.Context, c *Controller) error { return c.annotateRootVolume(ctx, rootVolume, "never") },
+		"root claim's annotation":  func(ctx context.Context, c *Controller) error { return c.recordNextSweep(ctx, root, "never") },
+		"root volume's annotation": func(ctx context.Context, c *Controller) error { return c.recordNextSweep(ctx, rootVolume, "never") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(job, root, rootVolume)

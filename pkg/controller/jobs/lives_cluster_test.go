@@ -28,8 +28,8 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/controller/live"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjob/directories/directoriestest"
@@ -103,7 +103,7 @@ func (f *sharedPath) newCluster(number int) *cluster {
 	})
 	return &cluster{sharedPath: f, number: number, Controller: &Controller{
 		options: Options{Batch: 512, Jobs: mountjobs.Settings{Namespace: "efs-stunnel", Image: "image"}, Log: slog.New(slog.DiscardHandler)},
-		client:  client, live: live.Reader{Client: client}, gatherer: v, tell: tell.New(&record.FakeRecorder{}),
+		client:  client, live: kubeobjects.Reader{Client: client}, gatherer: v, tell: tell.New(&record.FakeRecorder{}),
 	}}
 }
 

@@ -25,18 +25,18 @@ func (c *Controller) withNamespaceUIDs(ctx context.Context, ops []operations.Ope
 	if len(names) == 0 {
 		return ops, nil
 	}
-	uids, err := c.live.NamespaceUIDs(ctx, slices.Collect(maps.Keys(names)))
+	namespaces, err := c.live.Namespaces(ctx, slices.Collect(maps.Keys(names)))
 	if err != nil {
 		return nil, err
 	}
 	var sealed []operations.Operation
 	for _, o := range ops {
 		if c.needsNamespace(o) {
-			uid, ok := uids[o.Namespace]
-			if !ok {
+			namespace := namespaces[o.Namespace]
+			if namespace == nil {
 				continue
 			}
-			o.NamespaceUID = string(uid)
+			o.NamespaceUID = string(namespace.UID)
 		}
 		sealed = append(sealed, o)
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
-	"gnuthought.com/efs-stunnel/pkg/controller/patches"
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -93,19 +93,19 @@ func (e executor) take(ctx context.Context, s state, p plan) error {
 	case createVolume:
 		_, err = pvs.Create(ctx, p.volume, metav1.CreateOptions{})
 	case updateVolume:
-		err = patches.Volume(ctx, e.client, s.volume, p.volume)
+		err = kubeobjects.PatchVolume(ctx, e.client, s.volume, p.volume)
 	case letVolumeGo:
 		free := s.volume.DeepCopy()
 		free.Finalizers = without(free.Finalizers, wellknown.FinalizerVolumeProtection)
-		err = patches.Volume(ctx, e.client, s.volume, free)
+		err = kubeobjects.PatchVolume(ctx, e.client, s.volume, free)
 	case deleteVolume:
-		err = pvs.Delete(ctx, s.volume.Name, patches.OnlyThis(s.volume))
+		err = pvs.Delete(ctx, s.volume.Name, kubeobjects.OnlyThis(s.volume))
 	case createClaim:
 		_, err = claims.Create(ctx, p.claim, metav1.CreateOptions{})
 	case annotateClaim:
 		err = e.patchClaim(ctx, s.claim, p.claim)
 	case deleteClaim:
-		err = claims.Delete(ctx, s.claim.Name, patches.OnlyThis(s.claim))
+		err = claims.Delete(ctx, s.claim.Name, kubeobjects.OnlyThis(s.claim))
 	}
 	return err
 }
@@ -115,7 +115,7 @@ func without(all []string, one string) []string {
 }
 
 func (e executor) patchClaim(ctx context.Context, is, want *corev1.PersistentVolumeClaim) error {
-	patch, err := patches.StrategicMerge(is, want)
+	patch, err := kubeobjects.StrategicMerge(is, want)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
-	"gnuthought.com/efs-stunnel/pkg/controller/live"
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/tell"
@@ -72,7 +72,7 @@ func New(client kubernetes.Interface, dynamicClient dynamic.Interface, c *caches
 		options: o,
 		world: observer{
 			settings: o.Settings, objects: objects, caches: c, targets: o.Targets, now: o.Now,
-			dynamic: dynamicClient, live: live.Reader{Client: client},
+			dynamic: dynamicClient, live: kubeobjects.Reader{Client: client},
 		},
 		exec: executor{
 			client: client, dynamic: dynamicClient, tell: tell.New(o.Events), metrics: m,

@@ -11,7 +11,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
-	"gnuthought.com/efs-stunnel/pkg/controller/live"
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 )
 
@@ -24,7 +24,7 @@ type observer struct {
 	targets  func() targets.Snapshot
 	now      func() time.Time // by the apiserver's clock
 	dynamic  dynamic.Interface
-	live     live.Reader
+	live     kubeobjects.Reader
 }
 
 // observe looks through the caches.

@@ -1,15 +1,17 @@
-package patches_test
+package kubeobjects_test
 
 import (
 	"errors"
 	"fmt"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"gnuthought.com/efs-stunnel/pkg/controller/patches"
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 )
 
 // TestIsGone has the words of the apiserver, which an integration test compares with a real one's.
@@ -19,6 +21,8 @@ func TestIsGone(t *testing.T) {
 	invalid := func(path string) error {
 		return apierrors.NewInvalid(schema.GroupKind{Kind: "PersistentVolume"}, "pv", field.ErrorList{field.Invalid(field.NewPath("metadata", path), "x", "field is immutable")})
 	}
+	terminating := apierrors.NewForbidden(resource, "pv", errors.New("it is being terminated"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
 	tests := map[string]struct {
 		err  error
 		want bool
@@ -35,6 +39,7 @@ func TestIsGone(t *testing.T) {
 		"another resourceVersion, in storage":  {conflict("Precondition failed: ResourceVersion in precondition: 1, ResourceVersion in object meta: 2"), false},
 		"a webhook's conflict":                 {conflict("quota is being computed"), false},
 		"invalid for another reason":           {invalid("labels"), false},
+		"its namespace is being deleted":       {terminating, true},
 		"forbidden":                            {apierrors.NewForbidden(resource, "pv", errors.New("no")), false},
 		"already there":                        {apierrors.NewAlreadyExists(resource, "pv"), false},
 		"an apiserver that cannot be reached":  {errors.New("connection refused"), false},
@@ -42,7 +47,7 @@ func TestIsGone(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := patches.IsGone(tt.err); got != tt.want {
+			if got := kubeobjects.IsGone(tt.err); got != tt.want {
 				t.Errorf("%v: got %v, want %v", tt.err, got, tt.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package patches_test
+package kubeobjects_test
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/controller/patches"
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 )
 
 func TestStrategicMerge(t *testing.T) {
@@ -34,7 +34,7 @@ func TestStrategicMerge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			next := is.DeepCopy()
 			tt.change(next)
-			patch, err := patches.StrategicMerge(is, next)
+			patch, err := kubeobjects.StrategicMerge(is, next)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,8 @@
-// Package live reads objects from the apiserver itself, where a cache that is
-// a moment behind could cost somebody's data.
-package live
+// Package kubeobjects reads and writes API objects where a cache that is a moment
+// behind could cost data. Reads go to the apiserver itself. Writes change and
+// delete the very object that was observed, and no later one of its name; they
+// patch, because an update would drop the fields that this client is too old for.
+package kubeobjects
 
 import (
 	"context"
@@ -15,84 +17,69 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Reader reads. Every answer is as new as the request.
+// Reader reads from the apiserver: every answer is as new as the request.
 type Reader struct {
 	Client kubernetes.Interface
 }
 
-// ManyObjects is from where on a list can be cheaper than single reads.
-const ManyObjects = 64
-
-// objectsPerRead is how many objects of a list cost as much as one read: a page of 500 takes the
-// manager and the apiserver as long as some 25 reads.
-const objectsPerRead = 20
-
-const pageSize = 500
-
-// parallelReads bounds single reads under way at once.
-const parallelReads = 16
+const (
+	// ManyObjects is the number of objects from which on a list can cost less than single reads.
+	ManyObjects = 64
+	// objectsPerRead is how many objects of a list cost as much as one read: a page of 500 takes the
+	// manager and the apiserver as long as some 25 reads.
+	objectsPerRead = 20
+	pageSize       = 500
+	parallelReads  = 16 // single reads under way at once
+)
 
 // Volume is a volume, nil if there is none.
 func (r Reader) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	object, err := r.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil, nil //nolint:nilnil // absence is an answer
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading volume %s: %w", name, err)
-	}
-	return object, nil
+	return found("volume "+name, object, err)
 }
 
 // Claim is a claim, nil if there is none.
 func (r Reader) Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	object, err := r.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+	return found("claim "+namespace+"/"+name, object, err)
+}
+
+// found has nil for an object that does not exist.
+func found[T any](what string, object *T, err error) (*T, error) {
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // absence is an answer
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading claim %s/%s: %w", namespace, name, err)
+		return nil, fmt.Errorf("reading %s: %w", what, err)
 	}
 	return object, nil
 }
 
-// NamespaceUIDs are the uids of those of the named namespaces that exist, by name.
-func (r Reader) NamespaceUIDs(ctx context.Context, names []string) (map[string]types.UID, error) {
-	found, err := each(ctx, names, func(ctx context.Context, name string) (*types.UID, error) {
+// Namespaces are those of the named namespaces that exist, by name.
+func (r Reader) Namespaces(ctx context.Context, names []string) (map[string]*corev1.Namespace, error) {
+	return each(ctx, names, func(ctx context.Context, name string) (*corev1.Namespace, error) {
 		object, err := r.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			return nil, nil //nolint:nilnil // absence is an answer
-		}
-		if err != nil {
-			return nil, fmt.Errorf("reading namespace %s: %w", name, err)
-		}
-		return &object.UID, nil
+		return found("namespace "+name, object, err)
 	})
-	uids := make(map[string]types.UID, len(found))
-	for name, uid := range found {
-		uids[name] = *uid
-	}
-	return uids, err
 }
 
 // Volumes are those of the named volumes that exist, by name.
 func (r Reader) Volumes(ctx context.Context, names []string) (map[string]*corev1.PersistentVolume, error) {
-	found, complete, err := pick(ctx, names, func(ctx context.Context, o metav1.ListOptions) ([]corev1.PersistentVolume, metav1.ListMeta, error) {
+	return many(ctx, names, r.Volume, func(o metav1.ListOptions) ([]corev1.PersistentVolume, metav1.ListMeta, error) {
 		list, err := r.Client.CoreV1().PersistentVolumes().List(ctx, o)
 		if err != nil {
 			return nil, metav1.ListMeta{}, fmt.Errorf("listing volumes: %w", err)
 		}
 		return list.Items, list.ListMeta, nil
 	}, func(object *corev1.PersistentVolume) string { return object.Name })
-	if complete || err != nil {
-		return found, err
-	}
-	return each(ctx, names, r.Volume)
 }
 
 // Claims are those of the named claims that exist, by name.
 func (r Reader) Claims(ctx context.Context, names []types.NamespacedName) (map[types.NamespacedName]*corev1.PersistentVolumeClaim, error) {
-	found, complete, err := pick(ctx, names, func(ctx context.Context, o metav1.ListOptions) ([]corev1.PersistentVolumeClaim, metav1.ListMeta, error) {
+	get := func(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
+		return r.Claim(ctx, name.Namespace, name.Name)
+	}
+	return many(ctx, names, get, func(o metav1.ListOptions) ([]corev1.PersistentVolumeClaim, metav1.ListMeta, error) {
 		list, err := r.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, o)
 		if err != nil {
 			return nil, metav1.ListMeta{}, fmt.Errorf("listing claims: %w", err)
@@ -101,23 +88,27 @@ func (r Reader) Claims(ctx context.Context, names []types.NamespacedName) (map[t
 	}, func(object *corev1.PersistentVolumeClaim) types.NamespacedName {
 		return types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 	})
-	if complete || err != nil {
-		return found, err
-	}
-	return each(ctx, names, func(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
-		return r.Claim(ctx, name.Namespace, name.Name)
-	})
 }
 
-// each reads objects one by one. The functions it is given return nil for what is not there.
-func each[K comparable, T any](ctx context.Context, keys []K, read func(context.Context, K) (*T, error)) (map[K]*T, error) {
+// many reads objects from a list where that costs less than to read them one by one.
+func many[K comparable, T any](ctx context.Context, keys []K, get func(context.Context, K) (*T, error), page pageFunc[T], key func(*T) K) (map[K]*T, error) {
+	if len(keys) > ManyObjects {
+		if found, complete, err := pick(keys, page, key); complete || err != nil {
+			return found, err
+		}
+	}
+	return each(ctx, keys, get)
+}
+
+// each reads objects one by one. get returns nil for one that does not exist.
+func each[K comparable, T any](ctx context.Context, keys []K, get func(context.Context, K) (*T, error)) (map[K]*T, error) {
 	var mu sync.Mutex // protects found
 	found := map[K]*T{}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(parallelReads)
 	for _, key := range keys {
 		group.Go(func() error {
-			object, err := read(ctx, key)
+			object, err := get(ctx, key)
 			if err != nil || object == nil {
 				return err
 			}
@@ -130,13 +121,12 @@ func each[K comparable, T any](ctx context.Context, keys []K, read func(context.
 	return found, group.Wait()
 }
 
-// pick reads a list page by page and keeps what is wanted of each page, so its memory is that of
-// one page and of what is wanted. It is not complete, and stops after the first page at the latest,
-// where single reads are cheaper.
-func pick[K comparable, T any](ctx context.Context, wanted []K, page func(context.Context, metav1.ListOptions) ([]T, metav1.ListMeta, error), key func(*T) K) (found map[K]*T, complete bool, err error) {
-	if len(wanted) <= ManyObjects {
-		return nil, false, nil
-	}
+// pageFunc reads one page of a list.
+type pageFunc[T any] func(metav1.ListOptions) ([]T, metav1.ListMeta, error)
+
+// pick reads a list page by page and keeps only the wanted objects, so its memory is that of one page
+// and of those. It is not complete, and stops after the first page, where single reads cost less.
+func pick[K comparable, T any](wanted []K, page pageFunc[T], key func(*T) K) (found map[K]*T, complete bool, err error) {
 	missing := make(map[K]bool, len(wanted))
 	for _, k := range wanted {
 		missing[k] = true
@@ -144,7 +134,7 @@ func pick[K comparable, T any](ctx context.Context, wanted []K, page func(contex
 	found = make(map[K]*T, len(wanted))
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
-		items, list, err := page(ctx, options)
+		items, list, err := page(options)
 		if err != nil {
 			return nil, false, err
 		}

@@ -1,4 +1,4 @@
-package live_test
+package kubeobjects_test
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"gnuthought.com/efs-stunnel/pkg/controller/live"
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 )
 
 const pageSize = 500
@@ -86,7 +86,7 @@ func TestReads(t *testing.T) {
 	}{
 		"nothing":                     {1200, 0, 0, 0},
 		"few of few":                  {10, 5, 5, 0},
-		"few of many":                 {50000, live.ManyObjects, live.ManyObjects, 0},
+		"few of many":                 {50000, kubeobjects.ManyObjects, kubeobjects.ManyObjects, 0},
 		"many of not many more":       {1200, 300, 0, 3},
 		"many, and as many as a list": {10240, 512, 0, 21},
 		"many of very many":           {50000, 512, 512, 1},
@@ -94,7 +94,7 @@ func TestReads(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newCluster(c.objects)
-			reader := live.Reader{Client: cluster.client}
+			reader := kubeobjects.Reader{Client: cluster.client}
 			var names []string
 			var owners []types.NamespacedName
 			for i := range c.wanted {
