@@ -13,12 +13,11 @@ import (
 // NeedsAdoption says whether the owner of an Original volume can be entered into the ledger:
 // only while it is bound to its claim, because only then is it known whose the data is. The
 // claim is the one with the namespace and name of the volume's claimRef, nil if there is none.
-func NeedsAdoption(object *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, provisioner string) bool {
-	volume := Read(object, provisioner)
-	return volume.Kind == Original && volume.Problem == "" &&
-		object.Status.Phase == corev1.VolumeBound && object.DeletionTimestamp == nil &&
-		claim != nil && claim.UID != "" && claim.UID == volume.ClaimUID &&
-		claim.DeletionTimestamp == nil && claim.Spec.VolumeName == volume.Name
+func (v Volume) NeedsAdoption(claim *corev1.PersistentVolumeClaim) bool {
+	return v.Kind == Original && v.Problem == "" &&
+		v.Object.Status.Phase == corev1.VolumeBound && v.Object.DeletionTimestamp == nil &&
+		claim != nil && claim.UID != "" && claim.UID == v.ClaimUID &&
+		claim.DeletionTimestamp == nil && claim.Spec.VolumeName == v.Name
 }
 
 // Adoption is the operation that enters the owner of an Original volume into the ledger. The

@@ -18,20 +18,19 @@ import (
 //	Released   either              has another volume     yes, if made for it: it was never bound
 //	Available  yes                 does not name it       yes: it was never bound
 //	other      either              any                    no
-func NeedsCleanup(object *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, provisioner string) bool {
-	volume := Read(object, provisioner)
-	if volume.Kind != Provisioned || volume.Problem != "" || object.Spec.ClaimRef == nil {
+func (v Volume) NeedsCleanup(claim *corev1.PersistentVolumeClaim) bool {
+	if v.Kind != Provisioned || v.Problem != "" || v.Object.Spec.ClaimRef == nil {
 		return false
 	}
-	if volume.Policy != corev1.PersistentVolumeReclaimDelete || object.Spec.ClaimRef.UID == "" {
+	if v.Policy != corev1.PersistentVolumeReclaimDelete || v.Object.Spec.ClaimRef.UID == "" {
 		return false
 	}
-	own := claim != nil && claim.UID == object.Spec.ClaimRef.UID
-	switch object.Status.Phase {
+	own := claim != nil && claim.UID == v.Object.Spec.ClaimRef.UID
+	switch v.Object.Status.Phase {
 	case corev1.VolumeReleased:
-		return !own || isSpare(object, claim)
+		return !own || isSpare(v.Object, claim)
 	case corev1.VolumePending, corev1.VolumeAvailable, "":
-		return object.DeletionTimestamp != nil && (!own || claim.Spec.VolumeName != volume.Name)
+		return v.Object.DeletionTimestamp != nil && (!own || claim.Spec.VolumeName != v.Name)
 	default:
 		return false
 	}
@@ -46,17 +45,16 @@ func isSpare(object *corev1.PersistentVolume, claim *corev1.PersistentVolumeClai
 
 // EditFinalizer says what an edit of the reclaim policy asks for: with Delete, the volume
 // object must wait for its directory's cleanup; otherwise nothing would ever end the wait.
-func EditFinalizer(object *corev1.PersistentVolume, provisioner string) (add, remove bool) {
-	volume := Read(object, provisioner)
-	if volume.Kind != Provisioned {
+func (v Volume) EditFinalizer() (add, remove bool) {
+	if v.Kind != Provisioned {
 		return false, false
 	}
-	has := slices.Contains(object.Finalizers, wellknown.FinalizerVolume)
-	if volume.Policy != corev1.PersistentVolumeReclaimDelete || isNobodys(object) {
+	has := slices.Contains(v.Object.Finalizers, wellknown.FinalizerVolume)
+	if v.Policy != corev1.PersistentVolumeReclaimDelete || isNobodys(v.Object) {
 		return false, has
 	}
 	// The cluster refuses new finalizers on what is being deleted.
-	return !has && object.DeletionTimestamp == nil && volume.Problem == "", false
+	return !has && v.Object.DeletionTimestamp == nil && v.Problem == "", false
 }
 
 // isNobodys says that a volume is being deleted that no claim can have released: an

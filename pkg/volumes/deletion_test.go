@@ -68,7 +68,7 @@ func TestNeedsCleanup(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := volumes.NeedsCleanup(newVolume(t, tt.volume...), tt.claim, provisioner); got != tt.want {
+			if got := volumes.Read(newVolume(t, tt.volume...), provisioner).NeedsCleanup(tt.claim); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
@@ -101,7 +101,7 @@ func TestEditFinalizer(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			add, remove := volumes.EditFinalizer(newVolume(t, tt.volume...), provisioner)
+			add, remove := volumes.Read(newVolume(t, tt.volume...), provisioner).EditFinalizer()
 			if add != tt.add || remove != tt.remove {
 				t.Errorf("got add %v, remove %v; want %v, %v", add, remove, tt.add, tt.remove)
 			}
@@ -139,7 +139,7 @@ func TestNeedsAdoption(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := volumes.NeedsAdoption(newVolume(t, tt.volume...), tt.claim, provisioner); got != tt.want {
+			if got := volumes.Read(newVolume(t, tt.volume...), provisioner).NeedsAdoption(tt.claim); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})
@@ -166,7 +166,7 @@ func TestAdoption(t *testing.T) {
 	if len(object.Finalizers) != 1 {
 		t.Errorf("adopted twice, it has the finalizers %q", object.Finalizers)
 	}
-	if add, remove := volumes.EditFinalizer(object, provisioner); add || remove {
+	if add, remove := volumes.Read(object, provisioner).EditFinalizer(); add || remove {
 		t.Errorf("its finalizers are %q", object.Finalizers)
 	}
 	if cleanup := volumes.Cleanup(adopted, cluster); cleanup.Owner != operation.Owner {

@@ -122,10 +122,11 @@ func FuzzRead(f *testing.F) {
 		object.Spec.NFS = &corev1.NFSVolumeSource{Server: server, Path: source}
 		object.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "team", Name: "data", UID: types.UID(uid)}
 		object.Status.Phase = corev1.VolumeReleased
-		if !volumes.NeedsCleanup(object, nil, provisioner) {
+		volume := volumes.Read(object, provisioner)
+		if !volume.NeedsCleanup(nil) {
 			return
 		}
-		wantSafePath(t, volumes.Cleanup(volumes.Read(object, provisioner), cluster).Path, "/")
+		wantSafePath(t, volumes.Cleanup(volume, cluster).Path, "/")
 		if server != "127.0.0.1" || source != annotation || class == "efs-stunnel-system" {
 			t.Errorf("a forged volume would be cleaned: %s:%s, %s, class %s", server, source, annotation, class)
 		}

@@ -27,6 +27,7 @@ const (
 
 // Volume is a PersistentVolume, read back.
 type Volume struct {
+	Object       *corev1.PersistentVolume
 	Name         string
 	Kind         Kind
 	FileSystemID string
@@ -47,6 +48,7 @@ type Volume struct {
 // Read says what a volume is.
 func Read(object *corev1.PersistentVolume, provisioner string) Volume {
 	volume := Volume{
+		Object:       object,
 		Name:         object.Name,
 		Kind:         kindOf(object, provisioner),
 		FileSystemID: object.Annotations[wellknown.AnnotationFileSystemID],

@@ -105,7 +105,8 @@ func TestRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := ours
 			tt.want(&want)
-			got := volumes.Read(newVolume(t, tt.edit), provisioner)
+			want.Object = newVolume(t, tt.edit)
+			got := volumes.Read(want.Object, provisioner)
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("volume mismatch (-want +got):\n%s", diff)
 			}

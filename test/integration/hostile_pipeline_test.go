@@ -225,10 +225,11 @@ func TestHostileVolumes(t *testing.T) {
 // cleanupOf is what a volume asks for, also as one whose blockers are to be left behind.
 func (g *ground) cleanupOf(object *corev1.PersistentVolume) []operations.Operation {
 	g.Helper()
-	if !volumes.NeedsCleanup(object, nil, wellknown.DefaultProvisioner) {
+	volume := volumes.Read(object, wellknown.DefaultProvisioner)
+	if !volume.NeedsCleanup(nil) {
 		return nil
 	}
-	cleanup := volumes.Cleanup(volumes.Read(object, wellknown.DefaultProvisioner), clusterUID)
+	cleanup := volumes.Cleanup(volume, clusterUID)
 	if _, err := operations.Encode([]operations.Operation{cleanup}); err != nil {
 		return nil // it is told that it cannot be sent
 	}

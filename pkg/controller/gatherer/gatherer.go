@@ -97,8 +97,8 @@ func (g *Gatherer) State(uid types.UID) lifecycle.State {
 
 // volume is what is known of one volume. Who else has its directory matters to its cleanup only.
 func (g *Gatherer) volume(object *corev1.PersistentVolume) lifecycle.Volume {
-	volume := lifecycle.Volume{Object: object, Claim: g.ClaimOf(object)}
-	if volumes.NeedsCleanup(object, volume.Claim, g.Provisioner) {
+	volume := lifecycle.Volume{Volume: volumes.Read(object, g.Provisioner), Claim: g.claimOf(object)}
+	if volume.NeedsCleanup(volume.Claim) {
 		others := g.othersOf(object)
 		volume.Shared, volume.Kept, volume.Unadopted = others.all > 0, others.kept > 0, g.unadopted(object)
 	}
@@ -116,9 +116,9 @@ func (g *Gatherer) zoneOf(name string) string {
 	return cmp.Or(node.Labels[corev1.LabelTopologyZone], node.Labels[corev1.LabelFailureDomainBetaZone])
 }
 
-// ClaimOf is the claim with the namespace and name of a volume's claimRef, nil if there is none.
-func (g *Gatherer) ClaimOf(object *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
-	if object == nil || object.Spec.ClaimRef == nil {
+// claimOf is the claim with the namespace and name of a volume's claimRef, nil if there is none.
+func (g *Gatherer) claimOf(object *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
+	if object.Spec.ClaimRef == nil {
 		return nil
 	}
 	ref := object.Spec.ClaimRef
@@ -237,8 +237,13 @@ type numbered struct {
 	lifecycle.Attempt
 }
 
-// Superseded says whether a newer Job than this one has an operation for a volume.
-func (g *Gatherer) Superseded(job *batchv1.Job, volume string) bool {
-	attempts := g.Attempts(volume)
-	return len(attempts) > 0 && attempts[0].Job != job.Name
+// IsUsed says whether everything that should follow from an attempt of a Job that has ended has.
+func (g *Gatherer) IsUsed(a lifecycle.Attempt) bool {
+	t := lifecycle.Traces{Abandoned: g.Caches.Claim(types.UID(a.Operation.ClaimUID)) == nil}
+	if object := g.Caches.Volume(a.Operation.Volume); object != nil {
+		t.Volume, t.Claim = volumes.Read(object, g.Provisioner), g.claimOf(object)
+	}
+	newest := g.Attempts(a.Operation.Volume)
+	t.Superseded = len(newest) > 0 && newest[0].Job != a.Job
+	return a.IsUsed(t)
 }

@@ -119,9 +119,8 @@ func (l liveObjects) wantsCleanup(o operations.Operation, provisioner string) bo
 	}
 	ref := object.Spec.ClaimRef
 	claim := l.claims[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}]
-	read := volumes.Read(object, provisioner)
-	return volumes.NeedsCleanup(object, claim, provisioner) &&
-		read.Path == o.Path && string(read.ClaimUID) == o.ClaimUID
+	volume := volumes.Read(object, provisioner)
+	return volume.NeedsCleanup(claim) && volume.Path == o.Path && string(volume.ClaimUID) == o.ClaimUID
 }
 
 // unblock deals with the owners that an earlier cleanup met. One that exists nowhere but in the

@@ -116,18 +116,8 @@ func (c *Controller) observeUse(m *mountJob) {
 	m.used = true
 	for _, a := range c.gatherer.AttemptsOf(m.job, m.outcome) {
 		m.fillsTrash = m.fillsTrash || lifecycle.FillsTrash(a)
-		m.used = m.used && c.isUsed(m.job, a)
+		m.used = m.used && c.gatherer.IsUsed(a)
 	}
-}
-
-func (c *Controller) isUsed(job *batchv1.Job, a lifecycle.Attempt) bool {
-	object := c.gatherer.Caches.Volume(a.Operation.Volume)
-	return c.gatherer.Used(a, lifecycle.Traces{
-		Volume:     object,
-		Claim:      c.gatherer.ClaimOf(object),
-		Abandoned:  c.claimOf(a.Operation) == nil,
-		Superseded: c.gatherer.Superseded(job, a.Operation.Volume),
-	})
 }
 
 func (c *Controller) observeRoot(w *state) {

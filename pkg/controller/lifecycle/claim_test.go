@@ -187,7 +187,7 @@ func TestGivenUpLosesTrackOfNothing(t *testing.T) {
 	if same := Decide(newWorld(threshold, attempts, givenUp(before))).Claim; same.GivenUp != before || same.Pending != nil {
 		t.Errorf("given up as %q, then %+v", before, same)
 	}
-	if (Settings{Provisioner: provisioner}).Used(last, Traces{}) {
+	if last.IsUsed(Traces{}) {
 		t.Error("the Job that may have made a directory is forgotten")
 	}
 	changed := func(w *world) {

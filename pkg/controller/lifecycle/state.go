@@ -19,6 +19,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 // Settings are the same for every claim.
@@ -56,7 +57,7 @@ type State struct {
 
 // Volume is one that names the claim.
 type Volume struct {
-	Object *corev1.PersistentVolume
+	volumes.Volume
 	// Claim is the one with the namespace and name of the volume's claimRef, nil if there is none.
 	Claim *corev1.PersistentVolumeClaim
 	// Shared says that another volume object of this cluster has the same directory, in whatever

@@ -181,6 +181,6 @@ func noFinalizer(object *corev1.PersistentVolume) { object.Finalizers = nil }
 
 func withVolume(object *corev1.PersistentVolume) func(*world) {
 	return func(w *world) {
-		w.Volumes = append(w.Volumes, Volume{Object: object, Claim: w.Claim})
+		w.Volumes = append(w.Volumes, Volume{Volume: volumes.Read(object, provisioner), Claim: w.Claim})
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// Used says whether an attempt of a Job that has ended is history: whatever should follow from
+// IsUsed says whether an attempt of a Job that has ended is history: whatever should follow from
 // it has, so the Job may be forgotten.
 //
 //	kind             result   used
@@ -20,36 +20,27 @@ import (
 //	                 maybe    the same, unless it is tried again
 //	cleanup          done     when the volume is gone, or wants no cleanup any more
 //	all others       any      yes: they are asked for again by what is there
-func (s Settings) Used(a Attempt, t Traces) bool {
+func (a Attempt) IsUsed(t Traces) bool {
 	switch {
 	case a.running():
 		return false
 	case t.Superseded, !a.Unused, t.Abandoned && isLeft(a.Operation):
 		return true
 	case isProvisioning(a.Operation):
-		return a.failed() || a.done() && t.Volume != nil
+		return a.failed() || a.done() && t.Volume.Object != nil
 	case a.Operation.Adopt && (a.done() || a.maybeDone()):
-		return !s.isUnadopted(t.Volume, a.Operation.ClaimUID)
+		return t.Volume.Kind != volumes.Original || string(t.Volume.ClaimUID) != a.Operation.ClaimUID
 	case isCleanup(a.Operation) && a.done():
-		return t.Volume == nil || !volumes.NeedsCleanup(t.Volume, t.Claim, s.Provisioner)
+		return !t.Volume.NeedsCleanup(t.Claim)
 	}
 	return true
 }
 
-// isUnadopted says that a volume is there that an adoption for a claim would make ours.
-func (s Settings) isUnadopted(object *corev1.PersistentVolume, claimUID string) bool {
-	if object == nil {
-		return false
-	}
-	read := volumes.Read(object, s.Provisioner)
-	return read.Kind == volumes.Original && string(read.ClaimUID) == claimUID
-}
-
 // Traces are what the API shows of an attempt, beside its Job.
 type Traces struct {
-	// Volume is the one that the attempt was for, nil while there is none, and Claim the one with
-	// the namespace and name of its claimRef.
-	Volume *corev1.PersistentVolume
+	// Volume is the one that the attempt was for, the zero Volume while there is none, and Claim the
+	// one with the namespace and name of its claimRef.
+	Volume volumes.Volume
 	Claim  *corev1.PersistentVolumeClaim
 	// Abandoned says that the claim that the attempt was begun for is gone.
 	Abandoned bool

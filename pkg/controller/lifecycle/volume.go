@@ -15,17 +15,16 @@ import (
 // planVolume decides about one volume that names the claim. Strangers' volumes and root volumes
 // are none of ours here.
 func (s State) planVolume(v Volume) (VolumePlan, bool) {
-	read := volumes.Read(v.Object, s.Provisioner)
 	plan := VolumePlan{Object: v.Object}
 	switch {
-	case read.Kind != volumes.Provisioned && read.Kind != volumes.Original:
+	case v.Kind != volumes.Provisioned && v.Kind != volumes.Original:
 		return VolumePlan{}, false
-	case s.Targets.Gone[read.FileSystemID]:
+	case s.Targets.Gone[v.FileSystemID]:
 		s.planGone(v, &plan)
-	case read.Kind == volumes.Original:
-		s.planOriginal(v, read, &plan)
+	case v.Kind == volumes.Original:
+		s.planOriginal(v, &plan)
 	default:
-		s.planProvisioned(v, read, &plan)
+		s.planProvisioned(v, &plan)
 	}
 	if plan.Delete || plan.RemoveFinalizer {
 		plan.Spent = s.makersOf(v.Object.Name)
@@ -48,7 +47,7 @@ func (s State) makersOf(volume string) []string {
 func (s State) planGone(v Volume, plan *VolumePlan) {
 	plan.RemoveFinalizer = slices.Contains(v.Object.Finalizers, wellknown.FinalizerVolume)
 	plan.Gone = plan.RemoveFinalizer
-	plan.Delete = volumes.NeedsCleanup(v.Object, v.Claim, s.Provisioner)
+	plan.Delete = v.NeedsCleanup(v.Claim)
 }
 
 // planOriginal adopts a volume of the original system while it is known whose the data is. An
@@ -61,35 +60,35 @@ func (s State) planGone(v Volume, plan *VolumePlan) {
 //	maybe done       any                  asked for again
 //	any other        yes                  asked for
 //	any other        no                   told
-func (s State) planOriginal(v Volume, read volumes.Volume, plan *VolumePlan) {
+func (s State) planOriginal(v Volume, plan *VolumePlan) {
 	last, begun := s.newest(v.Object.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool {
-		return isAdoption(o) && o.ClaimUID == string(read.ClaimUID)
+		return isAdoption(o) && o.ClaimUID == string(v.ClaimUID)
 	})
-	adoptable := read.Problem == "" && v.Object.DeletionTimestamp == nil
+	adoptable := v.Problem == "" && v.Object.DeletionTimestamp == nil
 	switch {
 	case begun && last.running():
 		plan.Running = last.Until
 	case begun && last.Unused && last.done() && adoptable:
 		plan.Adopt = true
 	case begun && last.Unused && last.maybeDone() && adoptable,
-		volumes.NeedsAdoption(v.Object, v.Claim, s.Provisioner):
-		operation := volumes.Adoption(read, s.Cluster)
+		v.NeedsAdoption(v.Claim):
+		operation := volumes.Adoption(v.Volume, s.Cluster)
 		operation.Class = v.Object.Spec.StorageClassName
 		// Whoever shared the directory until now goes on doing so.
 		operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true
-		s.want(plan, read, operation, last, begun)
+		s.want(plan, v, operation, last, begun)
 	default:
-		plan.Problem = unadoptable(v.Object, read)
+		plan.Problem = unadoptable(v)
 	}
 }
 
 // unadoptable is why an original volume stays as it is, or "" if nobody needs to know: it may only
 // not be time yet.
-func unadoptable(object *corev1.PersistentVolume, read volumes.Volume) string {
+func unadoptable(v Volume) string {
 	switch {
-	case read.Problem != "" && (object.Status.Phase == corev1.VolumeBound || reclaims(object)):
-		return "the original provisioner made this volume, and it cannot be adopted, so nothing is removed when its claim goes: " + read.Problem
-	case reclaims(object):
+	case v.Problem != "" && (v.Object.Status.Phase == corev1.VolumeBound || reclaims(v.Object)):
+		return "the original provisioner made this volume, and it cannot be adopted, so nothing is removed when its claim goes: " + v.Problem
+	case reclaims(v.Object):
 		return "the original provisioner made this volume, and it was not seen bound since, so it is not known whose data is in its directory: nothing is removed. Delete the volume object, and the directory by hand if nobody needs it"
 	}
 	return ""
@@ -105,19 +104,19 @@ func reclaims(object *corev1.PersistentVolume) bool {
 		(object.Status.Phase == corev1.VolumeReleased || object.DeletionTimestamp != nil && object.Status.Phase != corev1.VolumeBound)
 }
 
-func (s State) planProvisioned(v Volume, read volumes.Volume, plan *VolumePlan) {
-	plan.AddFinalizer, plan.RemoveFinalizer = volumes.EditFinalizer(v.Object, s.Provisioner)
-	if plan.RemoveFinalizer && read.Policy == corev1.PersistentVolumeReclaimDelete {
-		plan.Skipped = "no claim has the volume, so nobody has released " + read.Path
+func (s State) planProvisioned(v Volume, plan *VolumePlan) {
+	plan.AddFinalizer, plan.RemoveFinalizer = v.EditFinalizer()
+	if plan.RemoveFinalizer && v.Policy == corev1.PersistentVolumeReclaimDelete {
+		plan.Skipped = "no claim has the volume, so nobody has released " + v.Path
 	}
 	if v.Claim != nil {
 		plan.Expand = volumes.Expand(v.Object, v.Claim)
 	}
-	if read.Problem != "" && reclaims(v.Object) {
-		plan.Problem = "nothing is removed, because the volume is not what it says it is: " + read.Problem
+	if v.Problem != "" && reclaims(v.Object) {
+		plan.Problem = "nothing is removed, because the volume is not what it says it is: " + v.Problem
 	}
-	if volumes.NeedsCleanup(v.Object, v.Claim, s.Provisioner) {
-		s.planCleanup(v, read, plan)
+	if v.NeedsCleanup(v.Claim) {
+		s.planCleanup(v, plan)
 	}
 }
 
@@ -130,8 +129,8 @@ func (s State) planProvisioned(v Volume, read volumes.Volume, plan *VolumePlan) 
 //	any other                 while an unadopted volume has the directory: told, nothing else
 //	blocked                   asked for at once, with those in the way
 //	lost, failed              asked for after a wait; told if failed
-func (s State) planCleanup(v Volume, read volumes.Volume, plan *VolumePlan) {
-	operation := volumes.Cleanup(read, s.Cluster)
+func (s State) planCleanup(v Volume, plan *VolumePlan) {
+	operation := volumes.Cleanup(v.Volume, s.Cluster)
 	operation.LeaveToOthers, operation.KeepDirectory = v.Shared, v.Kept
 	last, begun := s.newest(v.Object.Name, v.Object.CreationTimestamp.Time, isCleanup)
 	switch {
@@ -144,11 +143,11 @@ func (s State) planCleanup(v Volume, read volumes.Volume, plan *VolumePlan) {
 		plan.Problem = notAlone(v.Unadopted)
 	case begun && last.Result.State == operations.Blocked:
 		plan.Pending = &Pending{
-			FileSystemID: read.FileSystemID, Operation: operation, Since: last.Began,
+			FileSystemID: v.FileSystemID, Operation: operation, Since: last.Began,
 			Blockers: last.Result.Owners,
 		}
 	default:
-		s.want(plan, read, operation, last, begun)
+		s.want(plan, v, operation, last, begun)
 	}
 }
 
@@ -168,15 +167,15 @@ func skipped(r operations.Result) string {
 	return r.Message
 }
 
-func (s State) want(plan *VolumePlan, read volumes.Volume, operation operations.Operation, last Attempt, begun bool) {
-	if _, known := s.Targets.FileSystems[read.FileSystemID]; !known {
+func (s State) want(plan *VolumePlan, v Volume, operation operations.Operation, last Attempt, begun bool) {
+	if _, known := s.Targets.FileSystems[v.FileSystemID]; !known {
 		if s.Targets.Known {
-			plan.Problem = fmt.Sprintf("file system %s is not known (any more, or to this manager): nothing can be done on it", read.FileSystemID)
+			plan.Problem = fmt.Sprintf("file system %s is not known (any more, or to this manager): nothing can be done on it", v.FileSystemID)
 		}
 		return
 	}
 	if !begun || !last.failed() && !last.lost() {
-		plan.Pending = &Pending{FileSystemID: read.FileSystemID, Operation: operation, Since: since(plan.Object)}
+		plan.Pending = &Pending{FileSystemID: v.FileSystemID, Operation: operation, Since: since(plan.Object)}
 		return
 	}
 	again, err := s.again(last, operation)

@@ -180,7 +180,6 @@ func TestAdoptionKeepsWhoShares(t *testing.T) {
 }
 
 func TestUsed(t *testing.T) {
-	s := Settings{Provisioner: provisioner}
 	object, originalOne, freeOne := newVolume(t), newVolume(t, original), newVolume(t, released)
 	for name, c := range map[string]struct {
 		attempt    Attempt
@@ -209,7 +208,11 @@ func TestUsed(t *testing.T) {
 		"cleanup done, volume retained": {ended(cleanup(), done), newVolume(t, released, retained), false, true},
 		"cleanup failed":                {ended(cleanup(), failed), freeOne, false, true},
 	} {
-		if got := s.Used(c.attempt, Traces{Volume: c.object, Superseded: c.superseded}); got != c.want {
+		traces := Traces{Superseded: c.superseded}
+		if c.object != nil {
+			traces.Volume = volumes.Read(c.object, provisioner)
+		}
+		if got := c.attempt.IsUsed(traces); got != c.want {
 			t.Errorf("%s: used is %v", name, got)
 		}
 	}
@@ -227,7 +230,7 @@ func TestUsedWhenTheClaimIsGone(t *testing.T) {
 		"Delete, done":     {ended(setup(), done), false},
 		"Delete, lost":     {ended(setup(), lost), false},
 	} {
-		if got := (Settings{Provisioner: provisioner}).Used(c.attempt, Traces{Abandoned: true}); got != c.want {
+		if got := c.attempt.IsUsed(Traces{Abandoned: true}); got != c.want {
 			t.Errorf("%s: used is %v", name, got)
 		}
 	}
