@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,110 +21,67 @@ import (
 
 // apply is the only writer of this loop.
 func (c *Controller) apply(ctx context.Context, s lifecycle.State, plan lifecycle.Plan) error {
-	err := c.applyToClaim(ctx, s, plan.Claim)
-	for _, v := range plan.Volumes {
-		err = errors.Join(err, c.applyToVolume(ctx, s, v))
+	var errs []error
+	for _, change := range plan.Changes {
+		errs = append(errs, c.applyChange(ctx, s, change))
 	}
-	return err
+	return errors.Join(errs...)
 }
 
-func (c *Controller) applyToClaim(ctx context.Context, s lifecycle.State, plan lifecycle.ClaimPlan) error {
-	if plan.Rediscover {
-		c.options.Rediscover()
-	}
-	if err := c.markUsed(ctx, volumes.VolumeName(s.UID), plan.Spent); err != nil {
-		return err
-	}
-	if plan.Create != nil {
-		err := c.create(ctx, s, *plan.Create)
-		if s.Claim != nil {
-			c.tellRejected(s.Claim, wellknown.EventProvisioningFailed, err)
-		}
-		return err
-	}
-	if s.Claim == nil {
+func (c *Controller) applyChange(ctx context.Context, s lifecycle.State, change lifecycle.Change) error {
+	switch change := change.(type) {
+	case lifecycle.Warn:
+		c.tell.WarnOf(change.Object, change.Reason, change.Topic, change.Message)
 		return nil
+	case lifecycle.Rediscover:
+		c.options.Rediscover()
+		return nil
+	case lifecycle.AnnotateClaim:
+		return kubeobjects.Patch(ctx, c.client, s.Claim, kubeobjects.Metadata("annotations", change.Annotations))
+	case lifecycle.MarkUsed:
+		return c.markUsed(ctx, change.Volume, change.Jobs)
+	case lifecycle.CreateVolume:
+		err := c.create(ctx, s, change)
+		if s.Claim == nil {
+			return err
+		}
+		return c.reported(s.Claim, wellknown.EventProvisioningFailed, err)
+	case lifecycle.AdoptVolume:
+		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, c.adopt(ctx, change.Object))
+	case lifecycle.DeleteVolume:
+		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, c.delete(ctx, s, change))
+	case lifecycle.AddFinalizer:
+		err := kubeobjects.Patch(ctx, c.client, change.Object, kubeobjects.Metadata("finalizers", []string{wellknown.FinalizerVolume}))
+		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, err)
+	case lifecycle.RemoveFinalizer:
+		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, c.removeFinalizer(ctx, change.Object, change.MakerJobs))
+	case lifecycle.ExpandVolume:
+		return c.reported(change.Claim, wellknown.EventVolumeResizeFailed, c.expandVolume(ctx, change))
+	case lifecycle.ExpandClaim:
+		return c.reported(change.Claim, wellknown.EventVolumeResizeFailed, c.expandClaim(ctx, change))
 	}
-	c.tellClaim(s.Claim, plan)
-	if plan.Reschedule != "" {
-		return c.reschedule(ctx, s.Claim, plan.Reschedule)
-	}
-	return c.markClaim(ctx, s.Claim, plan)
+	return fmt.Errorf("a plan has a change that cannot be applied: %T", change)
 }
 
-// errBroken is told when a volume cannot be built of what a Job recorded.
+// errBroken is that of a volume that cannot be built of what a Job recorded.
 var errBroken = errors.New("the operation's record cannot be used")
 
-// tellRejected says what no retry can bring about: the apiserver refuses a request, because of a
-// missing right or a policy, or the request cannot be made. Races and outages pass by themselves.
-func (c *Controller) tellRejected(object tell.Object, reason string, err error) {
+// reported writes an event for an error that no retry can mend: the apiserver refuses a request,
+// because of a missing right or a policy, or the request cannot be made. Races and outages pass by
+// themselves.
+func (c *Controller) reported(object tell.Object, reason string, err error) error {
 	answer := apierrors.APIStatus(nil)
 	if errors.Is(err, errBroken) || errors.As(err, &answer) && !apierrors.IsConflict(err) {
 		c.tell.WarnOf(object, reason, "rejected", err.Error())
 	}
+	return err
 }
 
-// tellClaim says what people can do something about.
-func (c *Controller) tellClaim(claim *corev1.PersistentVolumeClaim, plan lifecycle.ClaimPlan) {
-	switch {
-	case plan.Conflict != "":
-		c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, "conflict", plan.Conflict)
-	case plan.Wait != "":
-		c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, "wait", "waiting: "+plan.Wait)
-	case plan.Failed != nil && plan.GivenUp == "":
-		c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, plan.Failed.Job, failedText(plan))
-	}
-}
-
-func failedText(plan lifecycle.ClaimPlan) string {
-	text := fmt.Sprintf("Job %s could not make the directory: %s", plan.Failed.Job, plan.Failed.Why())
-	if w := plan.Pending; w != nil && !w.Due.IsZero() {
-		text += fmt.Sprintf(" (attempt %d; next at %s)", volumes.AttemptOf(plan.Failed.Operation), w.Due.UTC().Format("15:04:05 MST"))
-	}
-	return text
-}
-
-// markClaim makes the annotations say what the plan does; an event goes with a new refusal only.
-func (c *Controller) markClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, plan lifecycle.ClaimPlan) error {
-	want := map[string]string{wellknown.AnnotationRejected: "", wellknown.AnnotationRejectReason: plan.Refusal, wellknown.AnnotationGivenUp: plan.GivenUp}
-	if plan.Refusal != "" {
-		want[wellknown.AnnotationRejected] = wellknown.ValueTrue
-	}
-	if plan.KeepsGivenUp {
-		want[wellknown.AnnotationGivenUp] = claim.Annotations[wellknown.AnnotationGivenUp]
-	}
-	changes := map[string]any{}
-	for key, value := range want {
-		switch have, ok := claim.Annotations[key]; {
-		case value == "" && ok:
-			changes[key] = nil
-		case value != "" && have != value:
-			changes[key] = value
-		}
-	}
-	if plan.Refusal != "" {
-		c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, "refusal", plan.Refusal)
-	}
-	if len(changes) == 0 {
-		return nil
-	}
-	return c.annotateClaim(ctx, claim, changes)
-}
-
-func (c *Controller) reschedule(ctx context.Context, claim *corev1.PersistentVolumeClaim, why string) error {
-	c.tell.WarnOf(claim, wellknown.EventProvisioningFailed, "node", why+": asking the scheduler for another node")
-	return c.annotateClaim(ctx, claim, map[string]any{wellknown.AnnotationSelectedNode: nil})
-}
-
-func (c *Controller) annotateClaim(ctx context.Context, claim *corev1.PersistentVolumeClaim, annotations map[string]any) error {
-	return kubeobjects.Patch(ctx, c.client, claim, kubeobjects.Metadata("annotations", annotations))
-}
-
-// errBehind is told when the caches have not seen yet what the apiserver has.
+// errBehind is that of caches that have not observed yet what the apiserver has.
 var errBehind = errors.New("the cache is behind the apiserver")
 
 // create makes the volume of a directory that a mount Job has made.
-func (c *Controller) create(ctx context.Context, s lifecycle.State, creation lifecycle.Creation) error {
+func (c *Controller) create(ctx context.Context, s lifecycle.State, creation lifecycle.CreateVolume) error {
 	operation := creation.Operation
 	volume, err := volumes.FromOperation(operation, s.Targets.Port(creation.FileSystemID), creation.GID, s.Provisioner)
 	if err != nil {
@@ -132,10 +90,10 @@ func (c *Controller) create(ctx context.Context, s lifecycle.State, creation lif
 	if err := c.confirm(ctx, s, creation, volume); err != nil {
 		return err
 	}
-	c.made.Set(volume.Name, nil, snapshotLife) // an answer may be lost
+	c.created.Set(volume.Name, nil, snapshotLife) // an answer may be lost
 	_, err = c.client.CoreV1().PersistentVolumes().Create(ctx, volume, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating volume %s: %w", volume.Name, errBehind) // the next look says whose it is
+		return fmt.Errorf("creating volume %s: %w", volume.Name, errBehind) // the next sync finds out whose it is
 	}
 	if err != nil {
 		return fmt.Errorf("creating volume %s: %w", volume.Name, err)
@@ -150,10 +108,10 @@ func (c *Controller) create(ctx context.Context, s lifecycle.State, creation lif
 	return nil
 }
 
-// confirm makes sure that the caches showed claim and volume as they are. The volume is read first: a
-// claim that is there afterwards has not released it before, so a volume that is not there was not
-// made and deleted meanwhile.
-func (c *Controller) confirm(ctx context.Context, s lifecycle.State, creation lifecycle.Creation, volume *corev1.PersistentVolume) error {
+// confirm makes sure that the caches have claim and volume as they are. The volume is read first: a
+// claim that exists afterwards has not released it before, so a volume that does not exist was not
+// created and deleted meanwhile.
+func (c *Controller) confirm(ctx context.Context, s lifecycle.State, creation lifecycle.CreateVolume, volume *corev1.PersistentVolume) error {
 	ref := volume.Spec.ClaimRef
 	if now, ok := c.snapshotAfter(ctx, creation, volume.Name); ok && now.agrees(s, volume) {
 		return nil
@@ -171,6 +129,20 @@ func (c *Controller) confirm(ctx context.Context, s lifecycle.State, creation li
 	}
 	if exists := claim != nil && claim.UID == ref.UID; exists != (s.Claim != nil) {
 		return fmt.Errorf("claim %s/%s: %w", ref.Namespace, ref.Name, errBehind)
+	}
+	return nil
+}
+
+// markUsed annotates Jobs: no volume comes of what they did for this one.
+func (c *Controller) markUsed(ctx context.Context, volume string, jobs []string) error {
+	for _, job := range c.gatherer.Caches.JobsOfVolume(volume) {
+		if !slices.Contains(jobs, job.Name) {
+			continue
+		}
+		mark := map[string]string{wellknown.AnnotationUsed(volume): wellknown.ValueTrue}
+		if err := kubeobjects.Patch(ctx, c.client, job, kubeobjects.Metadata("annotations", mark)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

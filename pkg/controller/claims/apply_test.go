@@ -39,19 +39,16 @@ var (
 	errUnreachable    = errors.New("dial tcp 127.0.0.1:443: connection refused")
 )
 
-// TestRejectedWritesAreTold has people read on their objects what the apiserver does not let happen,
-// once; a stale cache and an apiserver that does not answer are no news of the object.
-func TestRejectedWritesAreTold(t *testing.T) {
+// TestRejectedWritesAreReported on their objects, once; a stale cache and an apiserver that does not
+// answer are not.
+func TestRejectedWritesAreReported(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid}}
-	created := lifecycle.Plan{Claim: lifecycle.ClaimPlan{Create: &lifecycle.Creation{Operation: setup(t), FileSystemID: "fs-1"}}}
-	unreadable := lifecycle.Plan{Claim: lifecycle.ClaimPlan{Create: &lifecycle.Creation{Operation: operations.Operation{Record: []byte("{")}}}}
+	created := lifecycle.CreateVolume{Operation: setup(t), FileSystemID: "fs-1"}
+	unreadable := lifecycle.CreateVolume{Operation: operations.Operation{Record: []byte("{")}}
 	object, onItsWay := newVolume(t), newVolume(t)
 	onItsWay.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
-	of := func(plan lifecycle.VolumePlan) lifecycle.Plan {
-		return lifecycle.Plan{Volumes: []lifecycle.VolumePlan{plan}}
-	}
 	for name, c := range map[string]struct {
-		plan   lifecycle.Plan
+		change lifecycle.Change
 		verb   string
 		err    error
 		reason string // "" for no event
@@ -61,64 +58,68 @@ func TestRejectedWritesAreTold(t *testing.T) {
 		"creation not answered":        {created, "create", errUnreachable, ""},
 		"live read denied":             {created, "get", errDenied, wellknown.EventProvisioningFailed},
 		"record unreadable":            {unreadable, "create", errDenied, wellknown.EventProvisioningFailed},
-		"deletion denied":              {of(lifecycle.VolumePlan{Object: object, Delete: true}), "delete", errDenied, wellknown.EventVolumeFailedDelete},
-		"deletion of what was changed": {of(lifecycle.VolumePlan{Object: object, Delete: true}), "delete", errChanged, ""},
-		"deletion not answered":        {of(lifecycle.VolumePlan{Object: object, Delete: true}), "delete", errUnreachable, ""},
-		"deletion, the end denied":     {of(lifecycle.VolumePlan{Object: onItsWay, Delete: true}), "patch", errDenied, wellknown.EventVolumeFailedDelete},
-		"adoption denied":              {of(lifecycle.VolumePlan{Object: object, Adopt: true}), "update", errDenied, wellknown.EventVolumeFailedDelete},
-		"adoption of what was changed": {of(lifecycle.VolumePlan{Object: object, Adopt: true}), "update", errChanged, ""},
-		"finalizer denied":             {of(lifecycle.VolumePlan{Object: object, RemoveFinalizer: true}), "patch", errDenied, wellknown.EventVolumeFailedDelete},
+		"deletion denied":              {lifecycle.DeleteVolume{Object: object}, "delete", errDenied, wellknown.EventVolumeFailedDelete},
+		"deletion of what was changed": {lifecycle.DeleteVolume{Object: object}, "delete", errChanged, ""},
+		"deletion not answered":        {lifecycle.DeleteVolume{Object: object}, "delete", errUnreachable, ""},
+		"deletion, the end denied":     {lifecycle.DeleteVolume{Object: onItsWay}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
+		"adoption denied":              {lifecycle.AdoptVolume{Object: object}, "update", errDenied, wellknown.EventVolumeFailedDelete},
+		"adoption of what was changed": {lifecycle.AdoptVolume{Object: object}, "update", errChanged, ""},
+		"finalizer denied":             {lifecycle.RemoveFinalizer{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
 	} {
 		t.Run(name, func(t *testing.T) {
 			events := record.NewFakeRecorder(10)
 			loop := newLoop(t, events, claim, c.verb, c.err)
 			state := lifecycle.State{UID: uid, Claim: claim, Targets: usable()}
 			for range 2 {
-				_ = loop.apply(t.Context(), state, c.plan)
+				_ = loop.apply(t.Context(), state, planOf(c.change))
 			}
 			wantEvent(t, events, c.reason)
 		})
 	}
 }
 
-// TestRejectedVolumeOfNobody has a claim that is gone.
-func TestRejectedVolumeOfNobody(t *testing.T) {
+func planOf(change lifecycle.Change) lifecycle.Plan {
+	return lifecycle.Plan{Changes: []lifecycle.Change{change}}
+}
+
+// TestRejectedVolumeOfADeletedClaim has no object to report on.
+func TestRejectedVolumeOfADeletedClaim(t *testing.T) {
 	events := record.NewFakeRecorder(10)
 	loop := newLoop(t, events, nil, "create", errDenied)
-	plan := lifecycle.Plan{Claim: lifecycle.ClaimPlan{Create: &lifecycle.Creation{Operation: setup(t), FileSystemID: "fs-1"}}}
+	plan := planOf(lifecycle.CreateVolume{Operation: setup(t), FileSystemID: "fs-1"})
 	if err := loop.apply(t.Context(), lifecycle.State{UID: uid, Targets: usable()}, plan); !apierrors.IsForbidden(err) {
 		t.Errorf("error %v", err)
 	}
 	wantEvent(t, events, "")
 }
 
-// TestGrowthIsTold on the claim: that it was done, or that the apiserver refuses it, once however far
+// TestGrowthIsReported on the claim: that it was done, or that the apiserver refuses it, once however far
 // the cache is behind.
-func TestGrowthIsTold(t *testing.T) {
+func TestGrowthIsReported(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid}}
-	size := resource.MustParse("8Gi")
+	object := newVolume(t)
+	growVolume := lifecycle.ExpandVolume{Object: object, Claim: claim, Size: resource.MustParse("8Gi")}
+	growClaim := lifecycle.ExpandClaim{Claim: claim, Volume: object.Name, Size: growVolume.Size}
 	for name, c := range map[string]struct {
-		expand volumes.Expansion
+		change lifecycle.Change
 		err    error
 		want   string // what the event begins with, "" for none
 	}{
-		"volume grows":         {volumes.Expansion{Volume: &size}, nil, ""},
-		"volume denied":        {volumes.Expansion{Volume: &size}, errDenied, "Warning VolumeResizeFailed changing volume pvc-"},
-		"volume not answered":  {volumes.Expansion{Volume: &size}, errUnreachable, ""},
-		"volume changed since": {volumes.Expansion{Volume: &size}, errChanged, ""},
-		"claim grows":          {volumes.Expansion{Claim: &size}, nil, "Normal VolumeResizeSuccessful volume pvc-22222222-0000-0000-0000-000000000000 has 8Gi now"},
-		"claim denied":         {volumes.Expansion{Claim: &size}, errDenied, "Warning VolumeResizeFailed changing claim shop/cart: "},
-		"claim not answered":   {volumes.Expansion{Claim: &size}, errUnreachable, ""},
+		"volume grows":         {growVolume, nil, ""},
+		"volume denied":        {growVolume, errDenied, "Warning VolumeResizeFailed changing volume pvc-"},
+		"volume not answered":  {growVolume, errUnreachable, ""},
+		"volume changed since": {growVolume, errChanged, ""},
+		"claim grows":          {growClaim, nil, "Normal VolumeResizeSuccessful volume pvc-22222222-0000-0000-0000-000000000000 has 8Gi now"},
+		"claim denied":         {growClaim, errDenied, "Warning VolumeResizeFailed changing claim shop/cart: "},
+		"claim not answered":   {growClaim, errUnreachable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			events := record.NewFakeRecorder(10)
-			object := newVolume(t)
 			client := fake.NewClientset(claim, object)
 			client.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return c.err != nil, nil, c.err })
 			loop := loopOf(t, events, client)
-			plan := lifecycle.Plan{Volumes: []lifecycle.VolumePlan{{Object: object, Expand: c.expand}}}
 			for range 2 {
-				_ = loop.apply(t.Context(), lifecycle.State{UID: uid, Claim: claim, Targets: usable()}, plan)
+				_ = loop.apply(t.Context(), lifecycle.State{UID: uid, Claim: claim, Targets: usable()}, planOf(c.change))
 			}
 			close(events.Events)
 			var got []string
@@ -137,7 +138,7 @@ func TestVolumeIsNotMadeAgain(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid}}
 	stale := lifecycle.State{UID: uid, Claim: claim, Targets: usable()}
 	for name, jobSize := range map[string]int{"small Job": 1, "large Job": kubeobjects.ManyObjects + 1} {
-		plan := lifecycle.Plan{Claim: lifecycle.ClaimPlan{Create: &lifecycle.Creation{Job: "job", JobSize: jobSize, Operation: setup(t), FileSystemID: "fs-1"}}}
+		plan := planOf(lifecycle.CreateVolume{Job: "job", JobSize: jobSize, Operation: setup(t), FileSystemID: "fs-1"})
 		t.Run(name+", deleted between two reads", func(t *testing.T) {
 			client := fake.NewClientset(claim, newVolume(t))
 			reads := 0

@@ -15,7 +15,6 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -28,23 +27,20 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	onItsWay.DeletionTimestamp = &metav1.Time{Time: time.Unix(0, 0)}
 	onItsWay.Finalizers = []string{wellknown.FinalizerVolume}
 	size := resource.MustParse("2Gi")
-	of := func(plan lifecycle.VolumePlan) lifecycle.Plan {
-		return lifecycle.Plan{Volumes: []lifecycle.VolumePlan{plan}}
-	}
 	errOfUID := apierrors.NewConflict(persistentVolumes, object.Name, errors.New("the UID in the precondition (1) does not match the UID in record (2)"))
 	for name, c := range map[string]struct {
-		plan     lifecycle.Plan
+		change   lifecycle.Change
 		verb     string
 		resource string
 	}{
-		"claim's annotation":   {lifecycle.Plan{Claim: lifecycle.ClaimPlan{Refusal: "no"}}, "patch", "persistentvolumeclaims"},
-		"claim's node":         {lifecycle.Plan{Claim: lifecycle.ClaimPlan{Reschedule: "no zone"}}, "patch", "persistentvolumeclaims"},
-		"claim's size":         {of(lifecycle.VolumePlan{Object: object, Expand: volumes.Expansion{Claim: &size}}), "patch", "persistentvolumeclaims"},
-		"volume's size":        {of(lifecycle.VolumePlan{Object: object, Expand: volumes.Expansion{Volume: &size}}), "patch", "persistentvolumes"},
-		"deletion":             {of(lifecycle.VolumePlan{Object: object, Delete: true}), "delete", "persistentvolumes"},
-		"end of a deletion":    {of(lifecycle.VolumePlan{Object: onItsWay, Delete: true}), "patch", "persistentvolumes"},
-		"removal of finalizer": {of(lifecycle.VolumePlan{Object: object, RemoveFinalizer: true}), "patch", "persistentvolumes"},
-		"addition of one":      {of(lifecycle.VolumePlan{Object: object, AddFinalizer: true}), "patch", "persistentvolumes"},
+		"claim's annotation":   {lifecycle.AnnotateClaim{Annotations: map[string]any{wellknown.AnnotationRejected: wellknown.ValueTrue}}, "patch", "persistentvolumeclaims"},
+		"claim's node":         {lifecycle.AnnotateClaim{Annotations: map[string]any{wellknown.AnnotationSelectedNode: nil}}, "patch", "persistentvolumeclaims"},
+		"claim's size":         {lifecycle.ExpandClaim{Claim: claim, Volume: object.Name, Size: size}, "patch", "persistentvolumeclaims"},
+		"volume's size":        {lifecycle.ExpandVolume{Object: object, Claim: claim, Size: size}, "patch", "persistentvolumes"},
+		"deletion":             {lifecycle.DeleteVolume{Object: object}, "delete", "persistentvolumes"},
+		"end of a deletion":    {lifecycle.DeleteVolume{Object: onItsWay}, "patch", "persistentvolumes"},
+		"removal of finalizer": {lifecycle.RemoveFinalizer{Object: object}, "patch", "persistentvolumes"},
+		"addition of one":      {lifecycle.AddFinalizer{Object: object}, "patch", "persistentvolumes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			state := lifecycle.State{UID: uid, Claim: claim, Targets: usable()}
@@ -56,7 +52,7 @@ func TestConflictIsTriedAgain(t *testing.T) {
 					return writes == 1, nil, conflict
 				})
 				loop := loopOf(t, record.NewFakeRecorder(10), client)
-				err := loop.apply(t.Context(), state, c.plan)
+				err := loop.apply(t.Context(), state, planOf(c.change))
 				if gone {
 					if err != nil {
 						t.Errorf("the object is gone: got %v, want no error", err)
@@ -66,7 +62,7 @@ func TestConflictIsTriedAgain(t *testing.T) {
 				if !errors.Is(err, conflict) {
 					t.Errorf("got %v, want the conflict", err)
 				}
-				if err := loop.apply(t.Context(), state, c.plan); err != nil || writes != 2 {
+				if err := loop.apply(t.Context(), state, planOf(c.change)); err != nil || writes != 2 {
 					t.Errorf("the next sync: %v after %d writes, want a second write", err, writes)
 				}
 			}

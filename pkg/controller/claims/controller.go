@@ -1,9 +1,8 @@
-// Package claims is the control loop that turns claims into volumes and ends
-// volumes that are no longer needed. Its key is a claim's uid, for both, so
-// that the two never overtake each other.
-//
-// What is to be done is decided in package lifecycle; directories are made and
-// removed by the mount Jobs of package jobs, whose outcomes this loop reads.
+// Package claims is the control loop that creates a volume for each claim and
+// deletes volumes that are released. Its key is a claim's uid, for both, so that
+// the two never overtake each other. A sync gathers the claim's state from the
+// caches, has package lifecycle decide, and applies the changes of the plan; the
+// operations that the plan leaves pending are carried out by the jobs loop.
 package claims
 
 import (
@@ -39,7 +38,7 @@ import (
 
 // Options say how the loop works.
 type Options struct {
-	// Rediscover has discovery look for new file systems soon.
+	// Rediscover has discovery list the file systems soon.
 	Rediscover func()
 	Events     record.EventRecorder
 	Metrics    prometheus.Registerer
@@ -56,14 +55,14 @@ type Controller struct {
 	metrics  *metrics
 	queue    *queue.Queue[types.UID]
 	// decisions has the same keys. Its syncs never wait for the network, so that an operation is
-	// known to the jobs loop while others are written.
+	// indexed for the jobs loop while changes of other claims are applied.
 	decisions *queue.Queue[types.UID]
-	// ended are volumes that were deleted a moment ago, so that nothing is written twice.
-	ended *expiring.Expiring
-	// snapshots are what was read live after a large mount Job; reading lets one read them at once.
-	// made are the volumes that may be newer than a snapshot.
+	// deleted are volumes that were deleted a moment ago, so that nothing is written twice.
+	deleted *expiring.Expiring
+	// snapshots are what was read live after large mount Jobs, by Job. created are volumes that may be
+	// newer than a snapshot.
 	snapshots *expiring.Expiring
-	made      *expiring.Expiring
+	created   *expiring.Expiring
 	reading   singleflight.Group
 }
 
@@ -77,19 +76,12 @@ const (
 )
 
 // New makes the loop. It is to be called before the caches run.
-func New(client kubernetes.Interface, v *gatherer.Gatherer, o Options) (*Controller, error) {
+func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Controller, error) {
 	log := o.Log // the queue names its loop itself
 	o.Log = o.Log.With(slog.String("controller", controlLoop))
 	c := &Controller{
-		options:  o,
-		client:   client,
-		live:     kubeobjects.Reader{Client: client},
-		gatherer: v,
-		tell:     tell.New(o.Events),
-		ended:    expiring.NewExpiring(),
-
-		snapshots: expiring.NewExpiring(),
-		made:      expiring.NewExpiring(),
+		options: o, client: client, live: kubeobjects.Reader{Client: client}, gatherer: g, tell: tell.New(o.Events),
+		deleted: expiring.NewExpiring(), snapshots: expiring.NewExpiring(), created: expiring.NewExpiring(),
 	}
 	var err error
 	if c.metrics, err = newMetrics(o.Metrics); err != nil {
@@ -103,7 +95,13 @@ func New(client kubernetes.Interface, v *gatherer.Gatherer, o Options) (*Control
 	c.queue = queue.New(options, c.sync)
 	options.Name = "decisions"
 	c.decisions = queue.New(options, c.decide)
-	return c, c.watch()
+	if err := errors.Join(
+		kubeobjects.OnChange(c.objectChanged, g.Caches.Claims, g.Caches.Volumes, g.Caches.Classes, g.Caches.Jobs),
+		kubeobjects.OnChange(c.podChanged, g.Caches.Pods),
+	); err != nil {
+		return nil, fmt.Errorf("watching for claims: %w", err)
+	}
+	return c, nil
 }
 
 // Run works until the context ends.
@@ -120,35 +118,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-func (c *Controller) watch() error {
-	caches := c.gatherer.Caches
-	var errs []error
-	on := func(informer cache.SharedIndexInformer, changed func(before, after any)) {
-		_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-			AddFunc:    func(object any) { changed(nil, object) },
-			UpdateFunc: changed,
-			DeleteFunc: func(object any) {
-				if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-					object = gone.Obj
-				}
-				changed(object, nil)
-			},
-		})
-		errs = append(errs, err)
-	}
-	on(caches.Claims, c.objectChanged)
-	on(caches.Volumes, c.objectChanged)
-	on(caches.Classes, c.objectChanged)
-	on(caches.Jobs, c.objectChanged)
-	on(caches.Pods, c.podChanged)
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("watching for claims: %w", err)
-	}
-	return nil
-}
-
-// enqueueAll adds every claim that the caches know: claims themselves, those that volumes are for,
-// and those that are gone and for which Jobs have begun something.
+// enqueueAll adds every claim of the caches: claims themselves, those that volumes are for, and those
+// that are deleted and for which Jobs have begun something.
 func (c *Controller) enqueueAll() {
 	caches := c.gatherer.Caches
 	for _, informer := range []cache.SharedIndexInformer{caches.Claims, caches.Volumes, caches.Jobs} {
@@ -158,8 +129,8 @@ func (c *Controller) enqueueAll() {
 	}
 }
 
-// objectChanged asks for a look at the claims that an object is about, as it was and as it is. A
-// standby does not: Run adds them all.
+// objectChanged enqueues the claims that an object is about, as it was and as it is. A standby
+// enqueues nothing: Run does.
 func (c *Controller) objectChanged(before, after any) {
 	if !c.queue.Running() {
 		return
@@ -200,7 +171,7 @@ func (c *Controller) unboundOf(class string) []types.UID {
 	return uids
 }
 
-// claimsOfJob is empty for a Job that is used up, or cannot be read.
+// claimsOfJob are none for a Job that was used, or that cannot be read.
 func claimsOfJob(job *batchv1.Job) []types.UID {
 	if name, ok := mountjobs.ParseName(job.Name); !ok || name.Kind != mountjobs.Mount {
 		return nil
@@ -218,7 +189,7 @@ func claimsOfJob(job *batchv1.Job) []types.UID {
 	return uids
 }
 
-// podChanged is about the end of a mount Job's pod; what comes before is of no use here.
+// podChanged is about the end of a mount Job's pod; no earlier change of it matters to a claim.
 func (c *Controller) podChanged(_, after any) {
 	pod, ok := after.(*corev1.Pod)
 	if !ok || !hasEnded(pod) {
@@ -234,31 +205,28 @@ func (c *Controller) podChanged(_, after any) {
 }
 
 func hasEnded(pod *corev1.Pod) bool {
-	if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-		return true
-	}
-	for _, status := range pod.Status.ContainerStatuses {
-		if status.Name == mountjobs.ContainerName && status.State.Terminated != nil {
-			return true
-		}
-	}
-	return false
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+		slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
+			return status.Name == mountjobs.ContainerName && status.State.Terminated != nil
+		})
 }
 
-// TargetsChanged asks for a look at everything that the file systems decide. What was begun for a
-// claim that is gone is known to Jobs only.
+// TargetsChanged enqueues the claims whose plans depend on the file systems. What was begun for a
+// claim that is deleted is known from Jobs only.
 func (c *Controller) TargetsChanged() {
 	for _, uid := range c.unboundOf("") {
 		c.enqueue(uid)
 	}
-	for _, job := range c.gatherer.Caches.Jobs.GetStore().List() {
-		if isUnused(job) {
+	for _, object := range c.gatherer.Caches.Jobs.GetStore().List() {
+		if job, ok := object.(*batchv1.Job); ok && slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) {
 			c.objectChanged(nil, job)
 		}
 	}
 	snapshot := c.gatherer.Targets()
 	for id := range snapshot.Gone {
-		c.lookAtVolumesOf(id)
+		for _, object := range c.gatherer.Caches.VolumesOnFileSystem(id) {
+			c.objectChanged(nil, object)
+		}
 	}
 	for id := range snapshot.FileSystems {
 		for _, object := range c.gatherer.Caches.UnsettledVolumes(id) {
@@ -267,21 +235,9 @@ func (c *Controller) TargetsChanged() {
 	}
 }
 
-// isUnused says that something should still follow from a Job.
-func isUnused(object any) bool {
-	job, ok := object.(*batchv1.Job)
-	return ok && slices.Contains(job.Finalizers, wellknown.FinalizerOutcome)
-}
-
-func (c *Controller) lookAtVolumesOf(fileSystemID string) {
-	for _, object := range c.gatherer.Caches.VolumesOnFileSystem(fileSystemID) {
-		c.objectChanged(nil, object)
-	}
-}
-
-// sync looks at one claim and does what is to be done.
+// sync plans for one claim and applies the plan.
 func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Duration, err error) {
-	state, plan := c.decideAbout(uid)
+	state, plan := c.plan(uid)
 	err = c.apply(ctx, state, plan)
 	if errors.Is(err, errBehind) {
 		return catchUp, nil
@@ -292,38 +248,31 @@ func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Durati
 // catchUp is how long a cache may be behind, most of the time.
 const catchUp = 100 * time.Millisecond
 
-// decide has the jobs loop know which operations a claim waits for.
+// decide only indexes the operations that a claim waits for.
 func (c *Controller) decide(_ context.Context, uid types.UID) (again time.Duration, err error) {
-	c.decideAbout(uid)
+	c.plan(uid)
 	return 0, nil
 }
 
-func (c *Controller) decideAbout(uid types.UID) (lifecycle.State, lifecycle.Plan) {
+func (c *Controller) plan(uid types.UID) (lifecycle.State, lifecycle.Plan) {
 	state, plan := c.gatherer.Decide(uid)
-	for _, wanted := range plan.Operations() {
-		c.gatherer.OnPending(wanted.FileSystemID)
+	for _, pending := range plan.Pending {
+		c.gatherer.OnPending(pending.FileSystemID)
 	}
 	return state, plan
 }
 
-// recheck is how long a decision stands that may change without an event about the claim: it waits
-// for other claims' volumes, or for a time that the apiserver's clock tells.
+// recheck is how long an unsettled decision is believed: it waits for other claims' volumes, or for a
+// time by the apiserver's clock.
 const recheck = time.Minute
 
-// untilNext is when a mount Job that should end by itself must have, or when to decide again; 0 waits
+// untilNext is how long it is until a mount Job must have ended, or until the next decision; 0 waits
 // for an event.
 func untilNext(now time.Time, plan lifecycle.Plan) time.Duration {
-	running, unsettled := plan.Claim.Running, plan.Claim.IsUnsettled()
-	for _, v := range plan.Volumes {
-		if !v.Running.IsZero() && (running.IsZero() || v.Running.Before(running)) {
-			running = v.Running
-		}
-		unsettled = unsettled || v.IsUnsettled()
-	}
 	switch {
-	case !running.IsZero():
-		return max(running.Sub(now), 0) + time.Second
-	case unsettled:
+	case !plan.RunningUntil.IsZero():
+		return max(plan.RunningUntil.Sub(now), 0) + time.Second
+	case plan.Unsettled:
 		return recheck
 	}
 	return 0

@@ -26,13 +26,13 @@ type snapshot struct {
 const snapshotLife = 30 * time.Second
 
 // snapshotAfter is which claims and volumes of a mount Job with many operations there were after it:
-// reading them one by one can be most of a burst's requests. ok is false for small Jobs, when
-// nothing could be read, and for a volume that was made since, which the snapshot does not know.
-func (c *Controller) snapshotAfter(ctx context.Context, creation lifecycle.Creation, volume string) (now snapshot, ok bool) {
+// reading them one by one can be most of a burst's requests. ok is false for small Jobs, when nothing
+// could be read, and for a volume that was created since.
+func (c *Controller) snapshotAfter(ctx context.Context, creation lifecycle.CreateVolume, volume string) (now snapshot, ok bool) {
 	if creation.JobSize <= kubeobjects.ManyObjects {
 		return snapshot{}, false
 	}
-	if _, made := c.made.Get(volume); made {
+	if _, created := c.created.Get(volume); created {
 		return snapshot{}, false
 	}
 	if known, ok := c.snapshots.Get(creation.Job); ok {
@@ -41,7 +41,7 @@ func (c *Controller) snapshotAfter(ctx context.Context, creation lifecycle.Creat
 	}
 	read, err, _ := c.reading.Do(creation.Job, func() (any, error) { return c.readSnapshot(ctx, creation.Job, volume) })
 	if err != nil {
-		c.options.Log.WarnContext(ctx, "reading claims and volumes at once failed; reading them one by one",
+		c.options.Log.WarnContext(ctx, "reading the claims and volumes of a Job at once failed; reading them one by one",
 			slog.String("job", creation.Job), slog.Any("err", err))
 		return snapshot{}, false
 	}
@@ -85,7 +85,7 @@ func (c *Controller) namesOf(job, volume string) (names []string, owners []types
 	return names, owners, err
 }
 
-// agrees says that the caches showed the same. If not, the world may only have moved on since.
+// agrees says that the caches had the same. If they had not, the cluster may only have changed since.
 func (s snapshot) agrees(state lifecycle.State, volume *corev1.PersistentVolume) bool {
 	return s.claims[volume.Spec.ClaimRef.UID] == (state.Claim != nil) && !s.volumes[volume.Name]
 }

@@ -23,7 +23,7 @@ func TestStandbyKeepsNoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		loop := loopOf(t, record.NewFakeRecorder(10), fake.NewClientset())
 		for i := range 100_000 {
-			uid := types.UID(fmt.Sprint("stranger-", i))
+			uid := types.UID(fmt.Sprint("foreign-", i))
 			claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "scratch", UID: uid}}
 			volume := volumeFor("pv", uid)
 			loop.objectChanged(nil, claim)

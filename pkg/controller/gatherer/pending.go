@@ -31,7 +31,7 @@ func (g *Gatherer) Decide(uid types.UID) (lifecycle.State, lifecycle.Plan) {
 	defer lock.Unlock()
 	state := g.State(uid)
 	plan := lifecycle.Decide(state)
-	g.pending.set(uid, plan.Operations())
+	g.pending.set(uid, plan.Pending)
 	return state, plan
 }
 

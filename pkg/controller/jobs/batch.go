@@ -40,7 +40,7 @@ func (c *Controller) confirm(chosen []lifecycle.Pending) []lifecycle.Pending {
 	var confirmed []lifecycle.Pending
 	for _, before := range chosen {
 		state, plan := c.gatherer.Decide(before.Claim)
-		for _, wanted := range plan.Operations() {
+		for _, wanted := range plan.Pending {
 			if isSame(before, wanted) && !wanted.Due.After(state.Now) {
 				confirmed = append(confirmed, wanted)
 			}

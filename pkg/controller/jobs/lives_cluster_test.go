@@ -262,24 +262,30 @@ func (c *cluster) bind(v *corev1.PersistentVolume, claim *corev1.PersistentVolum
 func (c *cluster) settle() {
 	for _, uid := range c.uids() {
 		_, plan := c.gatherer.Decide(uid)
-		if create := plan.Claim.Create; create != nil {
-			v, err := volumes.FromOperation(create.Operation, 20490, create.GID, wellknown.DefaultProvisioner)
-			c.check(err)
-			v.UID, v.CreationTimestamp = types.UID(v.Name), metav1.NewTime(c.now)
-			c.say("cluster %d: volume %s is made", c.number, v.Name)
-			if claim := c.gatherer.Caches.Claim(uid); claim != nil && claim.Spec.VolumeName == "" {
-				c.bind(v, claim)
-			} else {
-				c.releaseVolume(v)
+		for _, change := range plan.Changes {
+			switch change := change.(type) {
+			case lifecycle.CreateVolume:
+				c.create(uid, change)
+			case lifecycle.Warn:
+				c.say("cluster %d: %s", c.number, change.Message)
+			case lifecycle.DeleteVolume:
+				c.say("cluster %d: volume %s is done", c.number, change.Object.Name)
+				c.markUsed(change)
+				c.check(c.gatherer.Caches.Volumes.GetStore().Delete(change.Object))
 			}
 		}
-		for _, p := range plan.Volumes {
-			if p.Delete {
-				c.say("cluster %d: volume %s is done: %s", c.number, p.Object.Name, p.Skipped)
-				c.markUsed(p)
-				c.check(c.gatherer.Caches.Volumes.GetStore().Delete(p.Object))
-			}
-		}
+	}
+}
+
+func (c *cluster) create(uid types.UID, change lifecycle.CreateVolume) {
+	v, err := volumes.FromOperation(change.Operation, 20490, change.GID, wellknown.DefaultProvisioner)
+	c.check(err)
+	v.UID, v.CreationTimestamp = types.UID(v.Name), metav1.NewTime(c.now)
+	c.say("cluster %d: volume %s is made", c.number, v.Name)
+	if claim := c.gatherer.Caches.Claim(uid); claim != nil && claim.Spec.VolumeName == "" {
+		c.bind(v, claim)
+	} else {
+		c.releaseVolume(v)
 	}
 }
 
@@ -292,9 +298,9 @@ func (c *cluster) uids() []types.UID {
 	return uids
 }
 
-func (c *cluster) markUsed(p lifecycle.VolumePlan) {
+func (c *cluster) markUsed(p lifecycle.DeleteVolume) {
 	for _, job := range c.gatherer.Caches.JobsOfVolume(p.Object.Name) {
-		if slices.Contains(p.Spent, job.Name) {
+		if slices.Contains(p.MakerJobs, job.Name) {
 			marked := job.DeepCopy()
 			metav1.SetMetaDataAnnotation(&marked.ObjectMeta, wellknown.AnnotationUsed(p.Object.Name), wellknown.ValueTrue)
 			c.check(c.gatherer.Caches.Jobs.GetStore().Add(marked))

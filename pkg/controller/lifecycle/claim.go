@@ -14,69 +14,77 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// planClaim decides about the claim's own volume. What was begun is finished first, as it was
-// begun, whatever has become of claim and class; only then is the claim asked what it wants.
+// claimPlanner plans for the claim's own volume.
+type claimPlanner struct {
+	State
+	Plan
+	// refusal is why the claim cannot be accepted as it is, or "". givenUp is the fingerprint of the
+	// input that too many setups failed with: while it stays the same, none is tried.
+	refusal, givenUp string
+	// keepGivenUp leaves an earlier fingerprint until the first attempt with other input, which is
+	// counted from one.
+	keepGivenUp bool
+	// reschedule has the scheduler choose another node.
+	reschedule bool
+}
+
+// planClaim plans for the claim's own volume. What was begun is finished first, as it was begun,
+// whatever has become of claim and class; only then is the claim asked what it wants.
 //
 //	volume  newest attempt      claim   what is done
-//	there   any                 any     nothing; a stranger's volume of that name is told
+//	exists  any                 any     nothing; a volume of that name that is another claim's is reported
 //	none    running             any     nothing, until its end is due
-//	none    on a gone system    any     as if there were none; its Job is told
+//	none    on a gone system    any     as if there were none; its Job is marked used
 //	none    with policy Retain  gone    nothing: it may have been made and deleted
 //	none    done, not used      any     volume, with the policy that it was begun with
 //	none    lost                any     the same once more; given up after too many, if wanted
-//	none    failed              wanted  told; begun anew after a wait
+//	none    failed              wanted  reported; begun anew after a wait
 //	none    none, or used       wanted  begun
 //	none    a cleanup           wanted  begun: it has undone what was done before it
-func (s State) planClaim() ClaimPlan {
+func (s State) planClaim() Plan {
+	p := claimPlanner{State: s}
 	name := volumes.VolumeName(s.UID)
 	if v := s.volumeNamed(name); v != nil {
-		return ClaimPlan{Conflict: s.conflict(v)}
+		p.reportConflict(v)
+		return p.annotated()
 	}
 	last, begun := s.newest(name, time.Time{}, isProvisioningOrCleanup)
 	if begun && last.running() {
-		return ClaimPlan{Running: last.Until}
+		p.awaitEnd(last)
+		return p.annotated()
 	}
 	if isCleanup(last.Operation) || s.Targets.Gone[last.FileSystemID] {
 		last, begun = Attempt{}, false
 	}
-	plan := s.planNext(last, begun)
-	plan.Spent = s.spent(name)
-	return plan
+	if jobs := s.jobsOf(name, s.endedOnGoneFileSystem); len(jobs) > 0 {
+		p.add(MarkUsed{name, jobs})
+	}
+	return p.next(last, begun)
 }
 
-// spent are the Jobs that wait for somebody to use what they did on a file system that is gone.
-// Without a word they would wait for ever.
-func (s State) spent(volume string) []string {
-	var jobs []string
-	for _, a := range s.Attempts(volume) {
-		if a.Unused && isProvisioning(a.Operation) && (a.done() || a.lost()) && s.Targets.Gone[a.FileSystemID] {
-			jobs = append(jobs, a.Job)
-		}
-	}
-	return jobs
+// endedOnGoneFileSystem says that an attempt waits for its outcome to be used, which cannot be.
+func (s State) endedOnGoneFileSystem(a Attempt) bool {
+	return (a.done() || a.lost()) && s.Targets.Gone[a.FileSystemID]
 }
 
-// planNext goes on from an attempt that has ended; last is the zero Attempt if there was none.
-func (s State) planNext(last Attempt, begun bool) ClaimPlan {
-	if s.Claim == nil && isLeft(last.Operation) {
-		return ClaimPlan{}
+// next goes on from an attempt that has ended; last is the zero Attempt if there was none.
+func (p *claimPlanner) next(last Attempt, begun bool) Plan {
+	switch {
+	case p.Claim == nil && isLeft(last.Operation):
+		return p.Plan
+	case begun && last.Unused && last.done():
+		return p.create(last)
 	}
-	if begun && last.Unused && last.done() {
-		return s.create(last)
-	}
-	var plan ClaimPlan
+	// Without its fingerprint, a claim whose class was removed and came back would seem to fail for
+	// the first time.
+	p.keepGivenUp = begun && p.hasGivenUp(last)
 	switch {
 	case begun && last.Unused && last.lost():
-		plan = s.repeat(last)
-	case s.Claim == nil:
-		return ClaimPlan{}
-	default:
-		plan = s.provision(last)
+		p.schedule(Pending{FileSystemID: last.FileSystemID, Operation: last.Operation, Since: last.Began}, last)
+	case p.isWanted():
+		p.provision(last)
 	}
-	// Without its mark, a claim whose class went and came back would seem to fail for the first
-	// time in the new world.
-	plan.KeepsGivenUp = begun && plan.GivenUp == "" && s.givenUp(last)
-	return plan
+	return p.annotated()
 }
 
 func isProvisioning(o operations.Operation) bool {
@@ -87,69 +95,58 @@ func isProvisioningOrCleanup(o operations.Operation) bool { return isProvisionin
 
 func (s State) volumeNamed(name string) *corev1.PersistentVolume {
 	for _, v := range s.Volumes {
-		if v.Object.Name == name {
+		if v.Name == name {
 			return v.Object
 		}
 	}
 	return nil
 }
 
-// conflict says what is wrong with a volume of the name that only the claim's may have.
-func (s State) conflict(object *corev1.PersistentVolume) string {
-	if s.Claim == nil || s.Claim.Spec.VolumeName != "" || object.DeletionTimestamp != nil {
-		return ""
+// reportConflict is about a volume of the name that only the claim's may have.
+func (p *claimPlanner) reportConflict(object *corev1.PersistentVolume) {
+	if !p.isWanted() || object.DeletionTimestamp != nil {
+		return
 	}
 	ref := object.Spec.ClaimRef
-	if ref != nil && (ref.UID == s.UID || ref.UID == "" && ref.Namespace == s.Claim.Namespace && ref.Name == s.Claim.Name) {
-		return ""
+	if ref != nil && (ref.UID == p.UID || ref.UID == "" && ref.Namespace == p.Claim.Namespace && ref.Name == p.Claim.Name) {
+		return
 	}
-	if standing, _ := volumes.Judge(s.Claim, s.Class, s.Provisioner); standing != volumes.Ours {
-		return ""
-	}
-	return fmt.Sprintf("PersistentVolume %s has the name that this claim's volume must have, and is another claim's: delete it, or give it another name", object.Name)
+	p.warn("conflict", fmt.Sprintf("PersistentVolume %s has the name that this claim's volume must have, and is another claim's: delete it, or give it another name", object.Name))
+	p.Unsettled = true
 }
 
-func (s State) create(a Attempt) ClaimPlan {
-	port := s.Targets.Port(a.FileSystemID)
-	if port == 0 && !s.Targets.Known {
-		return ClaimPlan{Wait: s.Targets.Trouble}
+func (p *claimPlanner) warn(topic, message string) {
+	if p.Claim != nil {
+		p.add(Warn{p.Claim, wellknown.EventProvisioningFailed, topic, message})
 	}
-	if port == 0 {
-		return ClaimPlan{Wait: fmt.Sprintf("the directory is made, but file system %s has no local port now%s", a.FileSystemID, seeTable)}
-	}
-	return ClaimPlan{Create: &Creation{Job: a.Job, JobSize: a.JobSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID}}
 }
 
-// repeat does the same once more. A claim that is given up meanwhile keeps its Job, which knows what
-// was begun: once anything changes, or the claim is deleted, it goes on.
-func (s State) repeat(a Attempt) ClaimPlan {
-	if s.givenUp(a) && !a.stopped() && s.isWanted() {
-		return s.giveUp(a, Pending{FileSystemID: a.FileSystemID, Operation: a.Operation, Since: a.Began})
+// reportWait says what the claim waits for that no write here can bring about; "" is nothing.
+func (p *claimPlanner) reportWait(what string) {
+	if what != "" {
+		p.warn("wait", "waiting: "+what)
+		p.Unsettled = true
 	}
-	wanted, err := s.again(a, a.Operation)
-	if err != nil {
-		return ClaimPlan{Wait: err.Error()}
-	}
-	plan := ClaimPlan{Pending: &wanted}
-	if !a.stopped() {
-		plan.Failed = &a
-	}
-	return plan
 }
 
-// provision asks the claim what it wants. last is the zero Attempt if there was none.
-func (s State) provision(last Attempt) ClaimPlan {
-	switch {
-	case !s.isWanted():
-		return ClaimPlan{} // the binder and the scheduler say what they wait for
-	case !s.Targets.Known:
-		return ClaimPlan{Wait: s.Targets.Trouble}
+func (p *claimPlanner) refuse(why string) {
+	p.refusal = why
+	p.warn("refusal", why)
+	p.Unsettled = true
+}
+
+// create leaves the claim's annotations alone: the next plan sees the volume.
+func (p *claimPlanner) create(a Attempt) Plan {
+	switch port := p.Targets.Port(a.FileSystemID); {
+	case port != 0:
+		p.add(CreateVolume{Job: a.Job, JobSize: a.JobSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID})
+		return p.Plan
+	case !p.Targets.Known:
+		p.reportWait(p.Targets.Trouble)
+	default:
+		p.reportWait(fmt.Sprintf("the directory is made, but file system %s has no local port now%s", a.FileSystemID, seeTable))
 	}
-	operation, plan := s.begin()
-	if operation == nil {
-		return plan
-	}
-	return s.schedule(*operation, plan.Pending.FileSystemID, last)
+	return p.annotated()
 }
 
 // isWanted says that there is a claim that asks us for a volume.
@@ -161,39 +158,55 @@ func (s State) isWanted() bool {
 	return standing == volumes.Ours
 }
 
-// begin is the operation that the claim asks for, or a plan that says why there is none.
-func (s State) begin() (*operations.Operation, ClaimPlan) {
+// provision begins anew, with what the claim asks for now.
+func (p *claimPlanner) provision(last Attempt) {
+	if !p.Targets.Known {
+		p.reportWait(p.Targets.Trouble)
+		return
+	}
+	operation, choice, err := p.begin()
+	switch {
+	case err != nil:
+		p.refuse(err.Error())
+	case choice.GiveNodeBack != "":
+		p.reschedule = true
+		p.warn("node", choice.GiveNodeBack+": asking the scheduler for another node")
+	case choice.Unknown:
+		p.add(Rediscover{})
+		p.warn("wait", "waiting: "+choice.Wait)
+	case choice.Wait != "":
+		p.reportWait(choice.Wait)
+	default:
+		p.schedule(Pending{FileSystemID: choice.FileSystemID, Operation: operation, Since: p.Claim.CreationTimestamp.Time}, last)
+	}
+}
+
+// begin is the operation that the claim asks for, if a file system was chosen. The error is a refusal.
+func (s State) begin() (operation operations.Operation, choice volumes.Choice, err error) {
 	class, err := volumes.ParseClass(s.Class)
 	if err != nil {
-		return nil, ClaimPlan{Refusal: err.Error()}
+		return operation, choice, err
 	}
 	claim, err := volumes.ParseClaim(s.Claim, class)
 	if err != nil {
-		return nil, ClaimPlan{Refusal: err.Error()}
+		return operation, choice, err
 	}
 	if len(class.FileSystemTags) > 0 && !s.Targets.Listed {
-		return nil, ClaimPlan{Wait: "the EFS API has not answered yet, and the class asks for tags" + seeTable, Rediscover: true}
+		return operation, volumes.Choice{Wait: "the EFS API has not answered yet, and the class asks for tags" + seeTable, Unknown: true}, nil
 	}
-	choice, err := volumes.Choose(claim, class, s.NodeZone, s.candidates(claim.Path))
-	switch {
-	case err != nil:
-		return nil, ClaimPlan{Refusal: err.Error()}
-	case choice.GiveNodeBack != "":
-		return nil, ClaimPlan{Reschedule: choice.GiveNodeBack}
-	case choice.Unknown && s.Targets.Unanswered:
-		return nil, ClaimPlan{Wait: choice.Wait + " The EFS API has not answered since the manager started" + seeTable, Rediscover: true}
-	case choice.Wait != "":
-		return nil, ClaimPlan{Wait: choice.Wait, Rediscover: choice.Unknown}
+	choice, err = volumes.Choose(claim, class, s.NodeZone, s.candidates(claim.Path))
+	if choice.Unknown && s.Targets.Unanswered {
+		choice.Wait += " The EFS API has not answered since the manager started" + seeTable
 	}
-	operation, err := volumes.Begin(claim, class, choice, s.Cluster)
-	if err != nil {
-		return nil, ClaimPlan{Refusal: err.Error()}
+	if err != nil || choice.FileSystemID == "" {
+		return operation, choice, err
 	}
+	operation, err = volumes.Begin(claim, class, choice, s.Cluster)
 	operation.Joins = operation.Kind == operations.Setup && s.InUse(choice.FileSystemID, claim.Path)
-	return &operation, ClaimPlan{Pending: &Pending{FileSystemID: choice.FileSystemID}}
+	return operation, choice, err
 }
 
-// seeTable ends a wait whose cause discovery writes elsewhere.
+// seeTable ends a wait whose cause discovery reports elsewhere.
 const seeTable = "; the events of ConfigMap " + wellknown.TargetsConfigMap + " say why"
 
 func (s State) candidates(path string) []volumes.Candidate {
@@ -207,47 +220,64 @@ func (s State) candidates(path string) []volumes.Candidate {
 	return candidates
 }
 
-// schedule says when the operation may run, and whether it still may.
-func (s State) schedule(operation operations.Operation, fileSystemID string, last Attempt) ClaimPlan {
-	wanted := Pending{FileSystemID: fileSystemID, Operation: operation, Since: s.Claim.CreationTimestamp.Time}
-	if !last.failed() && !last.lost() || last.Job == "" {
-		return ClaimPlan{Pending: &wanted}
+// schedule says when the operation may run, and whether it still may. A claim that is given up while
+// it is not known what its last setup did keeps that Job unused: once anything changes, or the claim
+// is deleted, the setup goes on.
+func (p *claimPlanner) schedule(pending Pending, last Attempt) {
+	if last.Job == "" || !last.failed() && !last.lost() {
+		p.wait(pending)
+		return
 	}
-	if s.givenUp(last) {
-		return s.giveUp(last, wanted)
+	if p.hasGivenUp(last) && !last.stopped() && p.isWanted() {
+		p.giveUp(pending, last)
+		return
 	}
-	again, err := s.again(last, operation)
+	pending, err := p.retry(pending, last)
 	if err != nil {
-		return ClaimPlan{Wait: err.Error()}
+		p.reportWait(err.Error())
+		return
 	}
-	again.FileSystemID, again.Since = fileSystemID, wanted.Since
-	return ClaimPlan{Pending: &again, Failed: &last}
+	p.wait(pending)
+	if !last.stopped() {
+		p.warn(last.Job, failedText(last, pending.Due))
+	}
 }
 
-// giveUp tries nothing until the world is another one, and then as if for the first time.
-func (s State) giveUp(last Attempt, wanted Pending) ClaimPlan {
-	now := s.fingerprint(wanted.Operation.Path)
-	before, marked := s.Claim.Annotations[wellknown.AnnotationGivenUp]
+func failedText(last Attempt, due time.Time) string {
+	text := fmt.Sprintf("Job %s could not make the directory: %s", last.Job, last.Why())
+	if !due.IsZero() {
+		text += fmt.Sprintf(" (attempt %d; next at %s)", volumes.AttemptOf(last.Operation), due.UTC().Format("15:04:05 MST"))
+	}
+	return text
+}
+
+// giveUp tries nothing until the input of the decision is another one, and then as if for the first
+// time.
+func (p *claimPlanner) giveUp(pending Pending, last Attempt) {
+	now := p.fingerprint(pending.Operation.Path)
+	before, marked := p.Claim.Annotations[wellknown.AnnotationGivenUp]
 	if !marked || before == now {
-		why := fmt.Sprintf("gave up after %d failed setups, until the claim, its class or the file systems change: %s", volumes.AttemptOf(last.Operation), last.Why())
-		return ClaimPlan{Failed: &last, GivenUp: now, Refusal: why}
+		p.givenUp = now
+		p.refuse(fmt.Sprintf("gave up after %d failed setups, until the claim, its class or the file systems change: %s", volumes.AttemptOf(last.Operation), last.Why()))
+		return
 	}
 	var err error
-	if wanted.Operation, err = volumes.WithAttempt(wanted.Operation, 1); err != nil {
-		return ClaimPlan{Wait: err.Error()}
+	if pending.Operation, err = volumes.WithAttempt(pending.Operation, 1); err != nil {
+		p.reportWait(err.Error())
+		return
 	}
-	return ClaimPlan{Pending: &wanted}
+	p.wait(pending)
 }
 
-func (s State) givenUp(last Attempt) bool {
+func (s State) hasGivenUp(last Attempt) bool {
 	return s.Threshold > 0 && volumes.AttemptOf(last.Operation) >= s.Threshold
 }
 
-// fingerprint stands for all that an edit could mend. The path has what matters of the claim's
-// annotations.
+// fingerprint is that of all input which an edit could change. The path has what matters of the
+// claim's annotations.
 func (s State) fingerprint(path string) string {
 	type fileSystem struct{ ID, Unusable string }
-	world := struct {
+	input := struct {
 		Labels      map[string]string
 		Restore     string
 		Path        string
@@ -262,12 +292,42 @@ func (s State) fingerprint(path string) string {
 		Class:   string(s.Class.UID) + "/" + s.Class.ResourceVersion,
 	}
 	for _, c := range s.Targets.Candidates() {
-		world.FileSystems = append(world.FileSystems, fileSystem{ID: c.ID, Unusable: c.Unusable})
+		input.FileSystems = append(input.FileSystems, fileSystem{ID: c.ID, Unusable: c.Unusable})
 	}
-	data, err := json.Marshal(world)
+	data, err := json.Marshal(input)
 	if err != nil {
 		return "" // cannot be: it was JSON before
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:8])
+}
+
+// annotated is the plan, with the claim's annotations as they should be from now on.
+func (p *claimPlanner) annotated() Plan {
+	if p.Claim == nil {
+		return p.Plan
+	}
+	want := map[string]string{wellknown.AnnotationRejected: "", wellknown.AnnotationRejectReason: p.refusal, wellknown.AnnotationGivenUp: p.givenUp}
+	if p.refusal != "" {
+		want[wellknown.AnnotationRejected] = wellknown.ValueTrue
+	}
+	if p.givenUp == "" && p.keepGivenUp {
+		delete(want, wellknown.AnnotationGivenUp)
+	}
+	if p.reschedule {
+		want[wellknown.AnnotationSelectedNode] = ""
+	}
+	changes := map[string]any{}
+	for key, value := range want {
+		switch have, ok := p.Claim.Annotations[key]; {
+		case value == "" && ok:
+			changes[key] = nil
+		case value != "" && have != value:
+			changes[key] = value
+		}
+	}
+	if len(changes) > 0 {
+		p.add(AnnotateClaim{changes})
+	}
+	return p.Plan
 }

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -11,79 +13,77 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// Plan is what is to be done.
+// Plan is what follows from a State.
 type Plan struct {
-	UID     types.UID // of the claim
-	Claim   ClaimPlan
-	Volumes []VolumePlan // one for each volume that is ours
+	// Changes are applied in their order. None depends on the success of another.
+	Changes []Change
+	// Pending are the operations that wait for a mount Job.
+	Pending []Pending
+	// RunningUntil is when the first of the running mount Jobs that have an operation of the claim
+	// must have ended; zero if none runs.
+	RunningUntil time.Time
+	// Unsettled says that the decision may change without an event about the claim, its volumes or
+	// the file systems.
+	Unsettled bool
 }
 
-// ClaimPlan is about the claim's own volume, and about what its owner should know.
-type ClaimPlan struct {
-	// Pending is the operation that it waits for.
-	Pending *Pending
-	// Running, if not zero, is when a mount Job that has its operation must have ended.
-	Running time.Time
-	// Create is the volume that a finished operation makes possible.
-	Create *Creation
-	// Refusal is why the claim cannot be accepted as it is; "" takes an earlier one back.
-	Refusal string
-	// GivenUp is not empty when the refusal is that of too many failures: it stands for the
-	// world in which they happened, and while that stays the same, nothing is tried.
-	GivenUp string
-	// KeepsGivenUp says that the mark of an earlier world stays until the first attempt in the
-	// new one, which is counted from one.
-	KeepsGivenUp bool
-	// Reschedule says why the scheduler should choose another node.
-	Reschedule string
-	// Wait is what the claim waits for that nobody here can bring about.
-	Wait string
-	// Rediscover says that discovery should look for new file systems at once.
-	Rediscover bool
-	// Failed is the newest attempt, if it failed.
-	Failed *Attempt
-	// Conflict says what stands where the claim's volume should.
-	Conflict string
-	// Spent are the Jobs of which nothing can come any more, because their file system is gone.
-	Spent []string
-}
+// Change is one step of a plan: one of the types below.
+type Change any
 
-// Creation is a volume to create.
-type Creation struct {
-	// Job is the mount Job that has made the directory, with this many operations.
-	Job          string
-	JobSize      int
-	Operation    operations.Operation
-	FileSystemID string
-	GID          int
-}
-
-// VolumePlan is about one volume.
-type VolumePlan struct {
-	Object *corev1.PersistentVolume
-	// Pending is the operation that it waits for.
-	Pending *Pending
-	// Running, if not zero, is when a mount Job that has its operation must have ended.
-	Running time.Time
-	// AddFinalizer and RemoveFinalizer are about the one of the volume's deletion.
-	AddFinalizer, RemoveFinalizer bool
-	// Spent are the Jobs from whose outcomes the volume would be made again. They are told before the
-	// finalizer goes.
-	Spent []string
-	// Gone says that the finalizer goes because the file system has.
-	Gone bool
-	// Adopt makes an original volume ours.
-	Adopt bool
-	// Delete ends the volume: its directory has been dealt with.
-	Delete bool
-	// Skipped is why the directory of a deleted volume stays.
-	Skipped string
-	Expand  volumes.Expansion
-	// Failed is the newest attempt, if it failed.
-	Failed *Attempt
-	// Problem is why the volume can be neither cleaned nor adopted.
-	Problem string
-}
+type (
+	// Warn writes a Warning event, unless the latest one of its topic has the same message.
+	Warn struct {
+		Object interface {
+			runtime.Object
+			GetUID() types.UID
+		}
+		Reason, Topic, Message string
+	}
+	// Rediscover lists the file systems at once.
+	Rediscover struct{}
+	// AnnotateClaim sets annotations of the claim, and removes those that are nil.
+	AnnotateClaim struct{ Annotations map[string]any }
+	// MarkUsed marks the outcomes of Jobs for a volume as used: no volume comes of them any more.
+	MarkUsed struct {
+		Volume string
+		Jobs   []string
+	}
+	// CreateVolume creates the volume that a mount Job has made the directory of.
+	CreateVolume struct {
+		Job          string
+		JobSize      int // its number of operations
+		Operation    operations.Operation
+		FileSystemID string
+		GID          int
+	}
+	// AdoptVolume makes a volume of the original system ours.
+	AdoptVolume struct{ Object *corev1.PersistentVolume }
+	// DeleteVolume deletes a volume whose directory has been dealt with, and removes our finalizer.
+	// Before that, MakerJobs are marked as used, or the volume would be created again.
+	DeleteVolume struct {
+		Object    *corev1.PersistentVolume
+		MakerJobs []string
+	}
+	// AddFinalizer has a volume's deletion wait for the cleanup of its directory.
+	AddFinalizer struct{ Object *corev1.PersistentVolume }
+	// RemoveFinalizer has it wait no longer. MakerJobs are those of DeleteVolume.
+	RemoveFinalizer struct {
+		Object    *corev1.PersistentVolume
+		MakerJobs []string
+	}
+	// ExpandVolume writes a volume's new capacity.
+	ExpandVolume struct {
+		Object *corev1.PersistentVolume
+		Claim  *corev1.PersistentVolumeClaim
+		Size   resource.Quantity
+	}
+	// ExpandClaim writes to a claim's status that its volume has grown.
+	ExpandClaim struct {
+		Claim  *corev1.PersistentVolumeClaim
+		Volume string
+		Size   resource.Quantity
+	}
+)
 
 // Pending is an operation that waits for a mount Job of its file system.
 type Pending struct {
@@ -92,84 +92,72 @@ type Pending struct {
 	Operation    operations.Operation
 	// Due is when it may run; not zero after failures.
 	Due time.Time
-	// Since orders those that wait.
+	// Since is when it began to wait.
 	Since time.Time
 	// Blockers are owners in the ledger that kept an earlier cleanup from ending. Each is to be
-	// looked for, live: one that no longer exists is released together with this operation.
+	// read live: one that no longer exists is released together with this operation.
 	Blockers []operations.Owner
 }
 
-// Turn orders operations that wait: by age, and those that have failed by when they may run again, so
+// Turn orders pending operations: by age, and those that have failed by when they may run again, so
 // that they do not delay the others.
-func (w Pending) Turn() time.Time {
-	if w.Due.After(w.Since) {
-		return w.Due
+func (p Pending) Turn() time.Time {
+	if p.Due.After(p.Since) {
+		return p.Due
 	}
-	return w.Since
+	return p.Since
 }
 
-// Decide says what is to be done.
+// Decide plans the next steps for one claim and its volumes.
 func Decide(s State) Plan {
-	plan := Plan{UID: s.UID, Claim: s.planClaim()}
+	plan := s.planClaim()
 	for _, v := range s.Volumes {
-		if p, ours := s.planVolume(v); ours {
-			plan.Volumes = append(plan.Volumes, p)
-		}
+		s.planVolume(v, &plan)
+	}
+	for i := range plan.Pending {
+		plan.Pending[i].Claim = s.UID
 	}
 	return plan
 }
 
-// IsUnsettled says that the decision may change without an event about the claim or the file systems.
-func (p ClaimPlan) IsUnsettled() bool {
-	return p.Refusal != "" || p.Wait != "" && !p.Rediscover || p.Conflict != "" || p.Pending != nil
+func (p *Plan) add(changes ...Change) { p.Changes = append(p.Changes, changes...) }
+
+// wait has an operation wait for a mount Job. No event about the claim reports what other claims do with
+// its directory meanwhile, which may change the operation.
+func (p *Plan) wait(pending Pending) {
+	p.Pending = append(p.Pending, pending)
+	p.Unsettled = true
 }
 
-// IsUnsettled says that the decision may change without an event about the volume.
-func (p VolumePlan) IsUnsettled() bool {
-	return p.Problem != "" || p.Pending != nil
+func (p *Plan) awaitEnd(running Attempt) {
+	if p.RunningUntil.IsZero() || running.Until.Before(p.RunningUntil) {
+		p.RunningUntil = running.Until
+	}
 }
 
-// Waiting are the operations that wait for a mount Job.
-func (p Plan) Operations() []Pending {
-	var all []Pending
-	if p.Claim.Pending != nil {
-		all = append(all, *p.Claim.Pending)
-	}
-	for _, v := range p.Volumes {
-		if v.Pending != nil {
-			all = append(all, *v.Pending)
-		}
-	}
-	for i := range all {
-		all[i].Claim = p.UID
-	}
-	return all
-}
-
-// again is the operation of an attempt, once more.
+// retry has an operation wait until it may be tried again after an attempt.
 //
 //	attempt          number  due
 //	stopped          same    at once: it was not begun
 //	lost, the first  next    at once: nodes die, and one may have a mount that is none
 //	lost             next    after the backoff
 //	failed           next    after the backoff
-func (s State) again(a Attempt, operation operations.Operation) (Pending, error) {
-	number := volumes.AttemptOf(a.Operation)
-	w := Pending{FileSystemID: a.FileSystemID, Since: a.Began}
+func (s State) retry(p Pending, last Attempt) (Pending, error) {
+	number := volumes.AttemptOf(last.Operation)
 	switch {
-	case a.stopped():
-	case a.lost() && number == 1:
-		number++
-	case a.lost():
-		w.Due = a.after(mountjobs.Backoff(s.Backoff, number-1))
+	case last.stopped():
+	case last.lost():
+		if number > 1 {
+			p.Due = last.after(mountjobs.Backoff(s.Backoff, number-1))
+		}
 		number++
 	default:
-		w.Due = a.after(mountjobs.Backoff(s.Backoff, number))
+		p.Due = last.after(mountjobs.Backoff(s.Backoff, number))
 		number++
 	}
 	var err error
-	w.Operation, err = volumes.WithAttempt(operation, number)
-	return w, err
+	p.Operation, err = volumes.WithAttempt(p.Operation, number)
+	return p, err
 }
 
 // after is when a wait after an attempt is over. The end is a time in an object; since this replica
@@ -210,4 +198,15 @@ func (s State) newest(volume string, since time.Time, wanted func(operations.Ope
 		}
 	}
 	return Attempt{}, false
+}
+
+// jobsOf are the Jobs with unused attempts to make a volume that match.
+func (s State) jobsOf(volume string, match func(Attempt) bool) []string {
+	var jobs []string
+	for _, a := range s.Attempts(volume) {
+		if a.Unused && isProvisioning(a.Operation) && match(a) {
+			jobs = append(jobs, a.Job)
+		}
+	}
+	return jobs
 }

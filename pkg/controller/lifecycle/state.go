@@ -1,15 +1,15 @@
-// Package lifecycle decides what is to be done next for one claim and the
-// volumes that were made for it, from the first sight of the claim to the end
-// of the last volume.
+// Package lifecycle decides what is to be done next for one claim and the volumes
+// that were made for it, from the claim's creation to the deletion of the last
+// volume. Decide is a pure function from a State to a Plan: changes, which the
+// claims loop applies, and pending operations, which the jobs loop puts into mount
+// Jobs. The outcomes of those are part of the next State.
 //
-//	claim ──▶ setup ──▶ volume ──▶ bound … released ──▶ cleanup ──▶ volume gone
+//	claim ──▶ setup ──▶ volume ──▶ bound … released ──▶ cleanup ──▶ volume deleted
 //	          (mount Job)                              (mount Job)
-//
-// Everything follows from a State. The claims loop carries the decisions out;
-// the jobs loop has mount Jobs carry out the operations that are wanted.
 package lifecycle
 
 import (
+	"cmp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -33,14 +33,14 @@ type Settings struct {
 	Threshold int
 }
 
-// State is what is known of one claim.
+// State is what was observed of one claim.
 type State struct {
 	Settings
 	Now     time.Time
 	Targets targets.Snapshot
 
 	UID   types.UID
-	Claim *corev1.PersistentVolumeClaim // nil when it is gone
+	Claim *corev1.PersistentVolumeClaim // nil when it is deleted
 	Class *storagev1.StorageClass       // the claim's, nil while there is none
 	// NodeZone is the zone of the node that the scheduler chose, "" if it has none.
 	NodeZone string
@@ -61,7 +61,7 @@ type Volume struct {
 	// Claim is the one with the namespace and name of the volume's claimRef, nil if there is none.
 	Claim *corev1.PersistentVolumeClaim
 	// Shared says that another volume object of this cluster has the same directory, in whatever
-	// phase it is. Each of them leaves to the others, and the last one removes the directory.
+	// phase it is. Each of them leaves the directory to the others, and the last one removes it.
 	Shared bool
 	// Kept says that one of these is not to be cleaned up: it is in use, or its policy is Retain.
 	Kept bool
@@ -75,24 +75,24 @@ type Attempt struct {
 	Job          string
 	JobSize      int // its number of operations
 	FileSystemID string
-	Began, Ended time.Time // Ended is zero while it runs, and where nobody knows
+	Began, Ended time.Time // Ended is zero while it runs, and where it is unknown
 	// OverSince is when this replica first saw that it had ended, by its own count of the time since
 	// and on the clock of State.Now; zero if it did not.
 	OverSince time.Time
-	Until     time.Time // when it must be looked at again, while it runs
+	Until     time.Time // when it must be observed again, while it runs
 	State     mountjobs.State
 	Operation operations.Operation
 	Result    operations.Result
 	Message   string // of the Job, where its result says nothing
-	// Unused says that nobody has made use of it yet. What is not fresh still counts as a
-	// failure, but makes no volume and ends none.
+	// Unused says that its outcome was not used yet. One that was used still counts as a failure, but
+	// no volume is created or deleted because of it.
 	Unused bool
 }
 
 // running says that the operation is under way.
 func (a Attempt) running() bool { return a.State == mountjobs.Running }
 
-// lost says that nobody knows what became of the operation, or that nothing did: its Job was
+// lost says that it is unknown what became of the operation, or that it was not tried: its Job was
 // stopped, or the whole batch was refused, for example on another file system.
 func (a Attempt) lost() bool {
 	return !a.running() && (a.Result.State == operations.Unknown || a.Result.State == operations.NotDone)
@@ -105,7 +105,7 @@ func (a Attempt) stopped() bool {
 
 func (a Attempt) done() bool { return a.Result.State == operations.Done }
 
-// maybeDone says that the operation may have been done although nobody was told.
+// maybeDone says that the operation may have been done without a report of that.
 func (a Attempt) maybeDone() bool {
 	return a.lost() || a.failed() && a.Result.Reason == operations.IOError
 }
@@ -113,10 +113,5 @@ func (a Attempt) maybeDone() bool {
 // failed says that the operation was tried and refused.
 func (a Attempt) failed() bool { return a.Result.State == operations.Failed }
 
-// Why is what people should read about an attempt that did not succeed.
-func (a Attempt) Why() string {
-	if a.Result.Message != "" {
-		return a.Result.Message
-	}
-	return a.Message
-}
+// Why says, for people, why an attempt did not succeed.
+func (a Attempt) Why() string { return cmp.Or(a.Result.Message, a.Message) }

@@ -29,16 +29,16 @@ const (
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// world is a State in the making, of a claim that nothing is wrong with.
-type world struct {
+// fixture is a State in the making, of a claim that nothing is wrong with.
+type fixture struct {
 	State
 	attempts map[string][]Attempt
 	holders  map[string][]string
 	inUse    map[string]string // the file system where a path is
 }
 
-func newWorld(change ...func(*world)) State {
-	w := &world{attempts: map[string][]Attempt{}, holders: map[string][]string{}}
+func newState(change ...func(*fixture)) State {
+	w := &fixture{attempts: map[string][]Attempt{}, holders: map[string][]string{}}
 	w.State = State{
 		Settings: Settings{Provisioner: provisioner, Cluster: cluster, Backoff: backoff},
 		Now:      now,
@@ -137,15 +137,15 @@ func used(a Attempt) Attempt {
 	return a
 }
 
-func withAttempts(attempts ...Attempt) func(*world) {
-	return func(w *world) {
+func withAttempts(attempts ...Attempt) func(*fixture) {
+	return func(w *fixture) {
 		for _, a := range attempts {
 			w.attempts[a.Operation.Volume] = append(w.attempts[a.Operation.Volume], a)
 		}
 	}
 }
 
-func withoutClaim(w *world) { w.Claim, w.Class = nil, nil }
+func withoutClaim(w *fixture) { w.Claim, w.Class = nil, nil }
 
 var (
 	done    = operations.Result{State: operations.Done}
@@ -179,8 +179,8 @@ func retained(object *corev1.PersistentVolume) {
 
 func noFinalizer(object *corev1.PersistentVolume) { object.Finalizers = nil }
 
-func withVolume(object *corev1.PersistentVolume) func(*world) {
-	return func(w *world) {
+func withVolume(object *corev1.PersistentVolume) func(*fixture) {
+	return func(w *fixture) {
 		w.Volumes = append(w.Volumes, Volume{Volume: volumes.Read(object, provisioner), Claim: w.Claim})
 	}
 }

@@ -12,146 +12,186 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// planVolume decides about one volume that names the claim. Strangers' volumes and root volumes
-// are none of ours here.
-func (s State) planVolume(v Volume) (VolumePlan, bool) {
-	plan := VolumePlan{Object: v.Object}
+// volumePlanner plans for one volume that names the claim.
+type volumePlanner struct {
+	State
+	*Plan
+	volume Volume
+}
+
+// planVolume does nothing for foreign volumes and root volumes.
+func (s State) planVolume(v Volume, plan *Plan) {
+	p := volumePlanner{State: s, Plan: plan, volume: v}
 	switch {
 	case v.Kind != volumes.Provisioned && v.Kind != volumes.Original:
-		return VolumePlan{}, false
 	case s.Targets.Gone[v.FileSystemID]:
-		s.planGone(v, &plan)
+		p.withoutFileSystem()
 	case v.Kind == volumes.Original:
-		s.planOriginal(v, &plan)
+		p.adopt()
 	default:
-		s.planProvisioned(v, &plan)
+		p.maintain()
 	}
-	if plan.Delete || plan.RemoveFinalizer {
-		plan.Spent = s.makersOf(v.Object.Name)
-	}
-	return plan, true
 }
 
-// makersOf are the Jobs whose outcomes still say that a volume is to be made.
-func (s State) makersOf(volume string) []string {
-	var jobs []string
-	for _, a := range s.Attempts(volume) {
-		if a.Unused && isProvisioning(a.Operation) {
-			jobs = append(jobs, a.Job)
-		}
+func (p volumePlanner) warn(topic, message string) {
+	p.add(Warn{p.volume.Object, wellknown.EventVolumeFailedDelete, topic, message})
+}
+
+// reportProblem says why the volume can be neither cleaned nor adopted; "" is nothing.
+func (p volumePlanner) reportProblem(problem string) {
+	if problem != "" {
+		p.warn("problem", problem)
+		p.Unsettled = true
 	}
-	return jobs
 }
 
-// planGone lets go of a volume whose file system no longer exists: nothing is left to clean.
-func (s State) planGone(v Volume, plan *VolumePlan) {
-	plan.RemoveFinalizer = slices.Contains(v.Object.Finalizers, wellknown.FinalizerVolume)
-	plan.Gone = plan.RemoveFinalizer
-	plan.Delete = v.NeedsCleanup(v.Claim)
+// reportSkipped says why the directory of a deleted volume stays; "" is nothing.
+func (p volumePlanner) reportSkipped(why string) {
+	if why != "" {
+		p.add(Warn{p.volume.Object, wellknown.EventVolumeDeleteSkipped, "", "the volume goes, its directory stays: " + why})
+	}
 }
 
-// planOriginal adopts a volume of the original system while it is known whose the data is. An
-// adoption that was begun for the claim of its claimRef is finished, although that claim went
-// meanwhile: the owner is in the ledger, or may be, and nothing else would ever end it there.
+// makerJobs are the Jobs from whose outcomes the volume would be created again.
+func (p volumePlanner) makerJobs() []string {
+	return p.jobsOf(p.volume.Name, func(Attempt) bool { return true })
+}
+
+// withoutFileSystem ends a volume whose file system no longer exists: nothing is left to clean up.
+func (p volumePlanner) withoutFileSystem() {
+	object, hasFinalizer := p.volume.Object, slices.Contains(p.volume.Object.Finalizers, wellknown.FinalizerVolume)
+	if hasFinalizer {
+		p.add(Warn{object, wellknown.EventFileSystemGone, "", fmt.Sprintf("file system %s no longer exists, so there is nothing to clean up: the volume may go", p.volume.FileSystemID)})
+	}
+	switch {
+	case p.volume.NeedsCleanup(p.volume.Claim):
+		p.add(DeleteVolume{object, p.makerJobs()})
+	case hasFinalizer:
+		p.add(RemoveFinalizer{object, p.makerJobs()})
+	}
+}
+
+// adopt makes a volume of the original system ours while it is known whose the data is. An adoption
+// that was begun for the claim of its claimRef is finished, although that claim was deleted meanwhile:
+// the owner is in the ledger, or may be, and nothing else would ever remove it there.
 //
 //	newest adoption  bound to that claim  what is done
 //	running          any                  nothing
 //	done, not used   any                  adopted
 //	maybe done       any                  asked for again
 //	any other        yes                  asked for
-//	any other        no                   told
-func (s State) planOriginal(v Volume, plan *VolumePlan) {
-	last, begun := s.newest(v.Object.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool {
-		return isAdoption(o) && o.ClaimUID == string(v.ClaimUID)
+//	any other        no                   reported
+func (p volumePlanner) adopt() {
+	v := p.volume
+	last, begun := p.newest(v.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool {
+		return o.Adopt && o.ClaimUID == string(v.ClaimUID)
 	})
 	adoptable := v.Problem == "" && v.Object.DeletionTimestamp == nil
 	switch {
 	case begun && last.running():
-		plan.Running = last.Until
+		p.awaitEnd(last)
 	case begun && last.Unused && last.done() && adoptable:
-		plan.Adopt = true
-	case begun && last.Unused && last.maybeDone() && adoptable,
-		v.NeedsAdoption(v.Claim):
-		operation := volumes.Adoption(v.Volume, s.Cluster)
+		p.add(AdoptVolume{v.Object})
+	case begun && last.Unused && last.maybeDone() && adoptable, v.NeedsAdoption(v.Claim):
+		operation := volumes.Adoption(v.Volume, p.Cluster)
 		operation.Class = v.Object.Spec.StorageClassName
 		// Whoever shared the directory until now goes on doing so.
 		operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true
-		s.want(plan, v, operation, last, begun)
+		p.schedule(operation, last, begun, "enter the volume's owner on the file system")
 	default:
-		plan.Problem = unadoptable(v)
+		p.reportProblem(v.unadoptable())
 	}
 }
 
 // unadoptable is why an original volume stays as it is, or "" if nobody needs to know: it may only
 // not be time yet.
-func unadoptable(v Volume) string {
-	switch {
-	case v.Problem != "" && (v.Object.Status.Phase == corev1.VolumeBound || reclaims(v.Object)):
+func (v Volume) unadoptable() string {
+	switch reclaims := v.reclaims(); {
+	case v.Problem != "" && (v.Object.Status.Phase == corev1.VolumeBound || reclaims):
 		return "the original provisioner made this volume, and it cannot be adopted, so nothing is removed when its claim goes: " + v.Problem
-	case reclaims(v.Object):
+	case reclaims:
 		return "the original provisioner made this volume, and it was not seen bound since, so it is not known whose data is in its directory: nothing is removed. Delete the volume object, and the directory by hand if nobody needs it"
 	}
 	return ""
 }
 
-func isAdoption(o operations.Operation) bool { return o.Adopt }
-
 func isCleanup(o operations.Operation) bool { return o.Kind == operations.Cleanup }
 
 // reclaims says that the volume's owner expects it to be cleaned up.
-func reclaims(object *corev1.PersistentVolume) bool {
-	return object.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete &&
-		(object.Status.Phase == corev1.VolumeReleased || object.DeletionTimestamp != nil && object.Status.Phase != corev1.VolumeBound)
+func (v Volume) reclaims() bool {
+	phase := v.Object.Status.Phase
+	return v.Policy == corev1.PersistentVolumeReclaimDelete &&
+		(phase == corev1.VolumeReleased || v.Object.DeletionTimestamp != nil && phase != corev1.VolumeBound)
 }
 
-func (s State) planProvisioned(v Volume, plan *VolumePlan) {
-	plan.AddFinalizer, plan.RemoveFinalizer = v.EditFinalizer()
-	if plan.RemoveFinalizer && v.Policy == corev1.PersistentVolumeReclaimDelete {
-		plan.Skipped = "no claim has the volume, so nobody has released " + v.Path
+// maintain cleans a volume up once it is released; until then it keeps finalizer and size up to date.
+func (p volumePlanner) maintain() {
+	v := p.volume
+	if v.Problem != "" && v.reclaims() {
+		p.reportProblem("nothing is removed, because the volume is not what it says it is: " + v.Problem)
 	}
-	if v.Claim != nil {
-		plan.Expand = volumes.Expand(v.Object, v.Claim)
+	if v.NeedsCleanup(v.Claim) && p.cleanUp() {
+		return
 	}
-	if v.Problem != "" && reclaims(v.Object) {
-		plan.Problem = "nothing is removed, because the volume is not what it says it is: " + v.Problem
+	switch add, remove := v.EditFinalizer(); {
+	case remove:
+		if v.Policy == corev1.PersistentVolumeReclaimDelete {
+			p.reportSkipped("no claim has the volume, so nobody has released " + v.Path)
+		}
+		p.add(RemoveFinalizer{v.Object, p.makerJobs()})
+	case add:
+		p.add(AddFinalizer{v.Object})
 	}
-	if v.NeedsCleanup(v.Claim) {
-		s.planCleanup(v, plan)
+	p.expand()
+}
+
+func (p volumePlanner) expand() {
+	v := p.volume
+	if v.Claim == nil {
+		return
+	}
+	switch next := volumes.Expand(v.Object, v.Claim); {
+	case next.Volume != nil:
+		p.add(ExpandVolume{v.Object, v.Claim, *next.Volume})
+	case next.Claim != nil:
+		p.add(ExpandClaim{v.Claim, v.Name, *next.Claim})
 	}
 }
 
-// planCleanup takes the volume's directory away, then the volume.
+// cleanUp removes the volume's directory, then the volume.
 //
 //	newest cleanup            what is done
 //	none, or of another life  asked for
 //	running                   nothing
-//	done                      volume deleted; told if the directory stays
-//	any other                 while an unadopted volume has the directory: told, nothing else
+//	done                      volume deleted; reported if the directory stays
+//	any other                 while an unadopted volume has the directory: reported, nothing else
 //	blocked                   asked for at once, with those in the way
-//	lost, failed              asked for after a wait; told if failed
-func (s State) planCleanup(v Volume, plan *VolumePlan) {
-	operation := volumes.Cleanup(v.Volume, s.Cluster)
+//	lost, failed              asked for after a wait; reported if failed
+func (p volumePlanner) cleanUp() (deletes bool) {
+	v := p.volume
+	operation := volumes.Cleanup(v.Volume, p.Cluster)
 	operation.LeaveToOthers, operation.KeepDirectory = v.Shared, v.Kept
-	last, begun := s.newest(v.Object.Name, v.Object.CreationTimestamp.Time, isCleanup)
+	last, begun := p.newest(v.Name, v.Object.CreationTimestamp.Time, isCleanup)
 	switch {
 	case begun && last.running():
-		plan.Running = last.Until
+		p.awaitEnd(last)
 	case begun && last.Unused && last.done() && last.Operation.Path == operation.Path:
-		plan.Delete = true
-		plan.Skipped = skipped(last.Result)
-	case v.Unadopted != nil:
-		plan.Problem = notAlone(v.Unadopted)
-	case begun && last.Result.State == operations.Blocked:
-		plan.Pending = &Pending{
-			FileSystemID: v.FileSystemID, Operation: operation, Since: last.Began,
-			Blockers: last.Result.Owners,
+		if last.Result.Reason != "" {
+			p.reportSkipped(last.Result.Message)
 		}
+		p.add(DeleteVolume{v.Object, p.makerJobs()})
+		return true
+	case v.Unadopted != nil:
+		p.reportProblem(notAlone(v.Unadopted))
+	case begun && last.Result.State == operations.Blocked:
+		p.wait(Pending{FileSystemID: v.FileSystemID, Operation: operation, Since: last.Began, Blockers: last.Result.Owners})
 	default:
-		s.want(plan, v, operation, last, begun)
+		p.schedule(operation, last, begun, "remove the directory")
 	}
+	return false
 }
 
-// notAlone says what keeps a directory from being taken away although its last owner in the ledger
+// notAlone says what keeps a directory from being removed although its last owner in the ledger
 // leaves.
 func notAlone(unadopted *corev1.PersistentVolume) string {
 	return fmt.Sprintf("nothing is removed while volume %s of the original provisioner, which is not adopted, has its data in %s: "+
@@ -159,31 +199,26 @@ func notAlone(unadopted *corev1.PersistentVolume) string {
 		unadopted.Name, unadopted.Spec.NFS.Path)
 }
 
-// skipped is why the directory of a volume that is done stays.
-func skipped(r operations.Result) string {
-	if r.Reason == "" {
-		return ""
-	}
-	return r.Message
-}
-
-func (s State) want(plan *VolumePlan, v Volume, operation operations.Operation, last Attempt, begun bool) {
-	if _, known := s.Targets.FileSystems[v.FileSystemID]; !known {
-		if s.Targets.Known {
-			plan.Problem = fmt.Sprintf("file system %s is not known (any more, or to this manager): nothing can be done on it", v.FileSystemID)
+// schedule has an operation wait for its next try; doing is what it does, for events.
+func (p volumePlanner) schedule(operation operations.Operation, last Attempt, begun bool, doing string) {
+	id := p.volume.FileSystemID
+	if _, known := p.Targets.FileSystems[id]; !known {
+		if p.Targets.Known {
+			p.reportProblem(fmt.Sprintf("file system %s is not known (any more, or to this manager): nothing can be done on it", id))
 		}
 		return
 	}
 	if !begun || !last.failed() && !last.lost() {
-		plan.Pending = &Pending{FileSystemID: v.FileSystemID, Operation: operation, Since: since(plan.Object)}
+		p.wait(Pending{FileSystemID: id, Operation: operation, Since: since(p.volume.Object)})
 		return
 	}
-	again, err := s.again(last, operation)
+	pending, err := p.retry(Pending{FileSystemID: last.FileSystemID, Operation: operation, Since: last.Began}, last)
 	if err != nil {
-		plan.Problem = err.Error()
+		p.reportProblem(err.Error())
 		return
 	}
-	plan.Pending, plan.Failed = &again, &last
+	p.wait(pending)
+	p.warn(last.Job, fmt.Sprintf("Job %s could not %s: %s", last.Job, doing, last.Why()))
 }
 
 func since(object *corev1.PersistentVolume) time.Time {

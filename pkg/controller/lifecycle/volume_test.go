@@ -14,7 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// fate is what a test looks at of a VolumePlan.
+// fate is what a test looks at of a plan for a volume.
 type fate struct {
 	kind            operations.Kind
 	due             time.Time
@@ -29,96 +29,120 @@ type fate struct {
 	grows           bool
 }
 
-func fateOf(p VolumePlan) fate {
-	f := fate{
-		add: p.AddFinalizer, remove: p.RemoveFinalizer, gone: p.Gone, adopt: p.Adopt, deletes: p.Delete,
-		skipped: p.Skipped != "", failed: p.Failed != nil, problem: p.Problem != "", running: !p.Running.IsZero(),
-		grows: p.Expand.Volume != nil,
+func fateOf(t *testing.T, p Plan) fate {
+	t.Helper()
+	f := fate{running: !p.RunningUntil.IsZero()}
+	for _, pending := range p.Pending {
+		f.kind, f.due, f.blockers = pending.Operation.Kind, pending.Due, len(pending.Blockers)
+		f.shared, f.kept = pending.Operation.LeaveToOthers, pending.Operation.KeepDirectory
 	}
-	if p.Pending != nil {
-		f.kind, f.due, f.blockers = p.Pending.Operation.Kind, p.Pending.Due, len(p.Pending.Blockers)
-		f.shared, f.kept = p.Pending.Operation.LeaveToOthers, p.Pending.Operation.KeepDirectory
+	for _, change := range p.Changes {
+		switch c := change.(type) {
+		case AddFinalizer:
+			f.add = true
+		case RemoveFinalizer:
+			f.remove = true
+		case AdoptVolume:
+			f.adopt = true
+		case DeleteVolume:
+			f.deletes = true
+		case ExpandVolume:
+			f.grows = true
+		case Warn:
+			f.read(c)
+		default:
+			t.Errorf("a volume's plan has %+v", c)
+		}
 	}
 	return f
+}
+
+func (f *fate) read(c Warn) {
+	switch {
+	case c.Reason == wellknown.EventFileSystemGone:
+		f.gone = true
+	case c.Reason == wellknown.EventVolumeDeleteSkipped:
+		f.skipped = true
+	case c.Topic == "problem":
+		f.problem = true
+	default:
+		f.failed = true
+	}
 }
 
 func TestVolume(t *testing.T) {
 	blocked := operations.Result{State: operations.Blocked, Reason: operations.StillOwned, Owners: []operations.Owner{{Volume: "pvc-x", Cluster: cluster}}}
 	stays := operations.Result{State: operations.Done, Reason: operations.NotMade, Message: "it was there before"}
 	deleting := func(v *corev1.PersistentVolume) { at := metav1.NewTime(now); v.DeletionTimestamp = &at }
-	unadopted := func(w *world) { w.Volumes[0].Unadopted = newVolume(t, original) }
+	unadopted := func(w *fixture) { w.Volumes[0].Unadopted = newVolume(t, original) }
 	bound := withVolume(newVolume(t))
 	free := withVolume(newVolume(t, released))
 	for name, c := range map[string]struct {
-		change []func(*world)
+		change []func(*fixture)
 		want   fate
 	}{
-		"bound":                       {[]func(*world){boundClaim, bound}, fate{}},
-		"bound, claim has grown":      {[]func(*world){boundClaim, func(w *world) { w.Claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi") }, bound}, fate{grows: true}},
-		"Delete without finalizer":    {[]func(*world){boundClaim, withVolume(newVolume(t, noFinalizer))}, fate{add: true}},
-		"Retain with finalizer":       {[]func(*world){boundClaim, withVolume(newVolume(t, retained))}, fate{remove: true}},
-		"released":                    {[]func(*world){withoutClaim, free}, fate{kind: operations.Cleanup}},
-		"released, Retain":            {[]func(*world){withoutClaim, withVolume(newVolume(t, released, retained, noFinalizer))}, fate{}},
-		"released, claim still there": {[]func(*world){boundClaim, free}, fate{}},
-		"never bound, deleted":        {[]func(*world){withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeAvailable }))}, fate{kind: operations.Cleanup}},
-		"nobody's, deleted":           {[]func(*world){withoutClaim, withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Spec.ClaimRef, v.Status.Phase = nil, corev1.VolumeAvailable }))}, fate{remove: true, skipped: true}},
-		"shared":                      {[]func(*world){withoutClaim, free, func(w *world) { w.Volumes[0].Shared = true }}, fate{kind: operations.Cleanup, shared: true}},
-		"shared with one that stays":  {[]func(*world){withoutClaim, free, func(w *world) { w.Volumes[0].Shared, w.Volumes[0].Kept = true, true }}, fate{kind: operations.Cleanup, shared: true, kept: true}},
-		"an unadopted one has it":     {[]func(*world){withoutClaim, free, unadopted}, fate{problem: true}},
-		"shared, with an unadopted":   {[]func(*world){withoutClaim, free, unadopted, func(w *world) { w.Volumes[0].Shared = true }}, fate{problem: true}},
-		"unadopted, was blocked":      {[]func(*world){withoutClaim, free, unadopted, withAttempts(ended(cleanup(), blocked))}, fate{problem: true}},
-		"unadopted, had failed":       {[]func(*world){withoutClaim, free, unadopted, withAttempts(ended(cleanup(), failed))}, fate{problem: true}},
-		"unadopted, being cleaned":    {[]func(*world){withoutClaim, free, unadopted, withAttempts(running(cleanup()))}, fate{running: true}},
-		"unadopted, cleaned":          {[]func(*world){withoutClaim, free, unadopted, withAttempts(ended(cleanup(), done))}, fate{deletes: true}},
-		"unadopted, bound":            {[]func(*world){boundClaim, bound, unadopted}, fate{}},
-		"unadopted, Retain":           {[]func(*world){withoutClaim, withVolume(newVolume(t, released, retained, noFinalizer)), unadopted}, fate{}},
-		"being cleaned":               {[]func(*world){withoutClaim, free, withAttempts(running(cleanup()))}, fate{running: true}},
-		"cleaned":                     {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), done))}, fate{deletes: true}},
-		"cleaned, directory stays":    {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), stays))}, fate{deletes: true, skipped: true}},
-		"cleaned in an earlier life":  {[]func(*world){withoutClaim, free, withAttempts(before(ended(cleanup(), done)))}, fate{kind: operations.Cleanup}},
-		"cleaned, another path":       {[]func(*world){withoutClaim, free, withAttempts(ended(elsewhere(cleanup()), done))}, fate{kind: operations.Cleanup}},
-		"blocked":                     {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), blocked))}, fate{kind: operations.Cleanup, blockers: 1}},
-		"cleanup failed":              {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), failed))}, fate{kind: operations.Cleanup, due: now, failed: true}},
-		"cleanup lost":                {[]func(*world){withoutClaim, free, withAttempts(ended(cleanup(), lost))}, fate{kind: operations.Cleanup, failed: true}},
-		"file system gone":            {[]func(*world){boundClaim, goneFileSystem, bound}, fate{remove: true, gone: true}},
-		"file system gone, released":  {[]func(*world){withoutClaim, goneFileSystem, free}, fate{remove: true, gone: true, deletes: true}},
-		"file system unknown":         {[]func(*world){withoutClaim, free, func(w *world) { w.Targets.FileSystems = nil }}, fate{problem: true}},
-		"forged path":                 {[]func(*world){withoutClaim, withVolume(newVolume(t, released, func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/other" }))}, fate{problem: true}},
-		"original, bound":             {[]func(*world){boundClaim, withVolume(newVolume(t, original))}, fate{kind: operations.Setup}},
-		"original, being adopted":     {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(running(adoption()))}, fate{running: true}},
-		"original, entered":           {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(adoption(), done))}, fate{adopt: true}},
-		"original, entered, unbound":  {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), done))}, fate{adopt: true}},
-		"original, lost, unbound":     {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), lost))}, fate{kind: operations.Setup, failed: true}},
-		"original, no answer":         {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), noAnswer))}, fate{kind: operations.Setup, due: now, failed: true}},
-		"original, refused, unbound":  {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), failed))}, fate{problem: true}},
-		"original, used, unbound":     {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(used(ended(adoption(), done)))}, fate{problem: true}},
-		"original, entered, deleted":  {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released, deleting)), withAttempts(ended(adoption(), done))}, fate{problem: true}},
-		"original, entered otherwise": {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(ofAnotherClaim(adoption()), done))}, fate{kind: operations.Setup}},
-		"original, refused":           {[]func(*world){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(adoption(), failed))}, fate{kind: operations.Setup, due: now, failed: true}},
-		"original, released":          {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released))}, fate{problem: true}},
-		"original, bound, forged":     {[]func(*world){boundClaim, withVolume(newVolume(t, original, elsewhereServed))}, fate{problem: true}},
-		"original, Retain, forged":    {[]func(*world){withoutClaim, withVolume(newVolume(t, original, elsewhereServed, released, retained))}, fate{}},
-		"original, released, Retain":  {[]func(*world){withoutClaim, withVolume(newVolume(t, original, released, retained))}, fate{}},
+		"bound":                       {[]func(*fixture){boundClaim, bound}, fate{}},
+		"bound, claim has grown":      {[]func(*fixture){boundClaim, func(w *fixture) { w.Claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("2Gi") }, bound}, fate{grows: true}},
+		"Delete without finalizer":    {[]func(*fixture){boundClaim, withVolume(newVolume(t, noFinalizer))}, fate{add: true}},
+		"Retain with finalizer":       {[]func(*fixture){boundClaim, withVolume(newVolume(t, retained))}, fate{remove: true}},
+		"released":                    {[]func(*fixture){withoutClaim, free}, fate{kind: operations.Cleanup}},
+		"released, Retain":            {[]func(*fixture){withoutClaim, withVolume(newVolume(t, released, retained, noFinalizer))}, fate{}},
+		"released, claim still there": {[]func(*fixture){boundClaim, free}, fate{}},
+		"never bound, deleted":        {[]func(*fixture){withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeAvailable }))}, fate{kind: operations.Cleanup}},
+		"nobody's, deleted":           {[]func(*fixture){withoutClaim, withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Spec.ClaimRef, v.Status.Phase = nil, corev1.VolumeAvailable }))}, fate{remove: true, skipped: true}},
+		"shared":                      {[]func(*fixture){withoutClaim, free, func(w *fixture) { w.Volumes[0].Shared = true }}, fate{kind: operations.Cleanup, shared: true}},
+		"shared with one that stays":  {[]func(*fixture){withoutClaim, free, func(w *fixture) { w.Volumes[0].Shared, w.Volumes[0].Kept = true, true }}, fate{kind: operations.Cleanup, shared: true, kept: true}},
+		"an unadopted one has it":     {[]func(*fixture){withoutClaim, free, unadopted}, fate{problem: true}},
+		"shared, with an unadopted":   {[]func(*fixture){withoutClaim, free, unadopted, func(w *fixture) { w.Volumes[0].Shared = true }}, fate{problem: true}},
+		"unadopted, was blocked":      {[]func(*fixture){withoutClaim, free, unadopted, withAttempts(ended(cleanup(), blocked))}, fate{problem: true}},
+		"unadopted, had failed":       {[]func(*fixture){withoutClaim, free, unadopted, withAttempts(ended(cleanup(), failed))}, fate{problem: true}},
+		"unadopted, being cleaned":    {[]func(*fixture){withoutClaim, free, unadopted, withAttempts(running(cleanup()))}, fate{running: true}},
+		"unadopted, cleaned":          {[]func(*fixture){withoutClaim, free, unadopted, withAttempts(ended(cleanup(), done))}, fate{deletes: true}},
+		"unadopted, bound":            {[]func(*fixture){boundClaim, bound, unadopted}, fate{}},
+		"unadopted, Retain":           {[]func(*fixture){withoutClaim, withVolume(newVolume(t, released, retained, noFinalizer)), unadopted}, fate{}},
+		"being cleaned":               {[]func(*fixture){withoutClaim, free, withAttempts(running(cleanup()))}, fate{running: true}},
+		"cleaned":                     {[]func(*fixture){withoutClaim, free, withAttempts(ended(cleanup(), done))}, fate{deletes: true}},
+		"cleaned, directory stays":    {[]func(*fixture){withoutClaim, free, withAttempts(ended(cleanup(), stays))}, fate{deletes: true, skipped: true}},
+		"cleaned in an earlier life":  {[]func(*fixture){withoutClaim, free, withAttempts(before(ended(cleanup(), done)))}, fate{kind: operations.Cleanup}},
+		"cleaned, another path":       {[]func(*fixture){withoutClaim, free, withAttempts(ended(elsewhere(cleanup()), done))}, fate{kind: operations.Cleanup}},
+		"blocked":                     {[]func(*fixture){withoutClaim, free, withAttempts(ended(cleanup(), blocked))}, fate{kind: operations.Cleanup, blockers: 1}},
+		"cleanup failed":              {[]func(*fixture){withoutClaim, free, withAttempts(ended(cleanup(), failed))}, fate{kind: operations.Cleanup, due: now, failed: true}},
+		"cleanup lost":                {[]func(*fixture){withoutClaim, free, withAttempts(ended(cleanup(), lost))}, fate{kind: operations.Cleanup, failed: true}},
+		"file system gone":            {[]func(*fixture){boundClaim, goneFileSystem, bound}, fate{remove: true, gone: true}},
+		"file system gone, released":  {[]func(*fixture){withoutClaim, goneFileSystem, free}, fate{gone: true, deletes: true}},
+		"file system unknown":         {[]func(*fixture){withoutClaim, free, func(w *fixture) { w.Targets.FileSystems = nil }}, fate{problem: true}},
+		"forged path":                 {[]func(*fixture){withoutClaim, withVolume(newVolume(t, released, func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/other" }))}, fate{problem: true}},
+		"original, bound":             {[]func(*fixture){boundClaim, withVolume(newVolume(t, original))}, fate{kind: operations.Setup}},
+		"original, being adopted":     {[]func(*fixture){boundClaim, withVolume(newVolume(t, original)), withAttempts(running(adoption()))}, fate{running: true}},
+		"original, entered":           {[]func(*fixture){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(adoption(), done))}, fate{adopt: true}},
+		"original, entered, unbound":  {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), done))}, fate{adopt: true}},
+		"original, lost, unbound":     {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), lost))}, fate{kind: operations.Setup, failed: true}},
+		"original, no answer":         {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), noAnswer))}, fate{kind: operations.Setup, due: now, failed: true}},
+		"original, refused, unbound":  {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(ended(adoption(), failed))}, fate{problem: true}},
+		"original, used, unbound":     {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, released)), withAttempts(used(ended(adoption(), done)))}, fate{problem: true}},
+		"original, entered, deleted":  {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, released, deleting)), withAttempts(ended(adoption(), done))}, fate{problem: true}},
+		"original, entered otherwise": {[]func(*fixture){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(ofAnotherClaim(adoption()), done))}, fate{kind: operations.Setup}},
+		"original, refused":           {[]func(*fixture){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(adoption(), failed))}, fate{kind: operations.Setup, due: now, failed: true}},
+		"original, released":          {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, released))}, fate{problem: true}},
+		"original, bound, forged":     {[]func(*fixture){boundClaim, withVolume(newVolume(t, original, elsewhereServed))}, fate{problem: true}},
+		"original, Retain, forged":    {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, elsewhereServed, released, retained))}, fate{}},
+		"original, released, Retain":  {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, released, retained))}, fate{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plans := Decide(newWorld(c.change...)).Volumes
-			if len(plans) != 1 {
-				t.Fatalf("%d plans", len(plans))
-			}
-			if got := fateOf(plans[0]); got != c.want {
+			if got := fateOf(t, Decide(newState(c.change...))); got != c.want {
 				t.Errorf("got  %+v\nwant %+v", got, c.want)
 			}
 		})
 	}
 }
 
-func boundClaim(w *world) {
+func boundClaim(w *fixture) {
 	w.Claim.Spec.VolumeName = volumes.VolumeName(uid)
 	w.Claim.Status.Phase = corev1.ClaimBound
 	w.Claim.Status.Capacity = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 }
 
-func goneFileSystem(w *world) { w.Targets.Gone = map[string]bool{fs1: true} }
+func goneFileSystem(w *fixture) { w.Targets.Gone = map[string]bool{fs1: true} }
 
 func original(v *corev1.PersistentVolume) { delete(v.Annotations, wellknown.AnnotationPath) }
 
@@ -126,10 +150,15 @@ func elsewhereServed(v *corev1.PersistentVolume) { v.Spec.NFS.Server = "localhos
 
 // TestOriginalThatCannotBeAdopted says why while it is in use, and still says so when it is released.
 func TestOriginalThatCannotBeAdopted(t *testing.T) {
-	inUse := newWorld(boundClaim, withVolume(newVolume(t, original, elsewhereServed)))
-	left := newWorld(withoutClaim, withVolume(newVolume(t, original, elsewhereServed, released)))
+	inUse := newState(boundClaim, withVolume(newVolume(t, original, elsewhereServed)))
+	left := newState(withoutClaim, withVolume(newVolume(t, original, elsewhereServed, released)))
 	for name, s := range map[string]State{"bound": inUse, "released": left} {
-		problem := Decide(s).Volumes[0].Problem
+		var problem string
+		for _, change := range Decide(s).Changes {
+			if warn, ok := change.(Warn); ok {
+				problem += warn.Message
+			}
+		}
 		if !strings.Contains(problem, `its server is "localhost"`) || strings.Contains(problem, "seen bound") {
 			t.Errorf("%s: %q", name, problem)
 		}
@@ -160,20 +189,20 @@ func elsewhere(o operations.Operation) operations.Operation {
 	return o
 }
 
-func TestStrangersVolumesAreLeftAlone(t *testing.T) {
+func TestForeignVolumesAreLeftAlone(t *testing.T) {
 	for name, change := range map[string]func(*corev1.PersistentVolume){
 		"of another provisioner": func(v *corev1.PersistentVolume) { v.Annotations[wellknown.AnnotationProvisionedBy] = "other" },
 		"without annotations":    func(v *corev1.PersistentVolume) { v.Annotations = nil },
 		"of the root class":      func(v *corev1.PersistentVolume) { v.Spec.StorageClassName = wellknown.RootStorageClass },
 	} {
-		if plans := Decide(newWorld(withoutClaim, withVolume(newVolume(t, released, change)))).Volumes; len(plans) != 0 {
-			t.Errorf("%s: %+v", name, plans)
+		if plan := Decide(newState(withoutClaim, withVolume(newVolume(t, released, change)))); len(plan.Changes)+len(plan.Pending) > 0 {
+			t.Errorf("%s: %+v", name, plan)
 		}
 	}
 }
 
 func TestAdoptionKeepsWhoShares(t *testing.T) {
-	o := Decide(newWorld(boundClaim, withVolume(newVolume(t, original)))).Volumes[0].Pending.Operation
+	o := Decide(newState(boundClaim, withVolume(newVolume(t, original)))).Pending[0].Operation
 	if !o.Adopt || !o.Made || !o.ShareAcrossNamespaces || !o.ShareAcrossClusters {
 		t.Errorf("an original volume is adopted by %+v", o)
 	}
@@ -236,26 +265,34 @@ func TestUsedWhenTheClaimIsGone(t *testing.T) {
 	}
 }
 
-// TestVolumeIsNotMadeAgain has the Jobs told that made a volume, before it can go without us.
+// TestVolumeIsNotMadeAgain has the Jobs that made a volume marked as used, before it can be deleted without us.
 func TestVolumeIsNotMadeAgain(t *testing.T) {
 	maker := ended(setup(), done)
 	edited := newVolume(t, retained)
 	for name, c := range map[string]struct {
-		change []func(*world)
-		spent  int
+		change []func(*fixture)
+		used   int
 	}{
-		"edited to Retain":         {[]func(*world){withVolume(edited), withAttempts(maker)}, 1},
-		"edited, Job used up":      {[]func(*world){withVolume(edited), withAttempts(used(maker))}, 0},
-		"cleaned up":               {[]func(*world){withoutClaim, withVolume(newVolume(t, released)), withAttempts(ended(cleanup(), done), maker)}, 1},
-		"its file system is gone":  {[]func(*world){goneFileSystem, withVolume(newVolume(t)), withAttempts(maker)}, 1},
-		"bound, to be kept as is":  {[]func(*world){withVolume(newVolume(t)), withAttempts(maker)}, 0},
-		"cleanup under way":        {[]func(*world){withoutClaim, withVolume(newVolume(t, released)), withAttempts(running(cleanup()), maker)}, 0},
-		"retained from the start":  {[]func(*world){withVolume(newVolume(t, retained, noFinalizer)), withAttempts(ended(ofPolicy("Retain"), done))}, 0},
-		"edited, made in two goes": {[]func(*world){withVolume(edited), withAttempts(maker, ended(setup(), lost))}, 2},
+		"edited to Retain":         {[]func(*fixture){withVolume(edited), withAttempts(maker)}, 1},
+		"edited, Job used up":      {[]func(*fixture){withVolume(edited), withAttempts(used(maker))}, 0},
+		"cleaned up":               {[]func(*fixture){withoutClaim, withVolume(newVolume(t, released)), withAttempts(ended(cleanup(), done), maker)}, 1},
+		"its file system is gone":  {[]func(*fixture){goneFileSystem, withVolume(newVolume(t)), withAttempts(maker)}, 1},
+		"bound, to be kept as is":  {[]func(*fixture){withVolume(newVolume(t)), withAttempts(maker)}, 0},
+		"cleanup under way":        {[]func(*fixture){withoutClaim, withVolume(newVolume(t, released)), withAttempts(running(cleanup()), maker)}, 0},
+		"retained from the start":  {[]func(*fixture){withVolume(newVolume(t, retained, noFinalizer)), withAttempts(ended(ofPolicy("Retain"), done))}, 0},
+		"edited, made in two goes": {[]func(*fixture){withVolume(edited), withAttempts(maker, ended(setup(), lost))}, 2},
 	} {
-		plan := Decide(newWorld(c.change...))
-		if len(plan.Volumes) != 1 || len(plan.Volumes[0].Spent) != c.spent {
-			t.Errorf("%s: %+v", name, plan.Volumes)
+		var used []string
+		for _, change := range Decide(newState(c.change...)).Changes {
+			switch c := change.(type) {
+			case RemoveFinalizer:
+				used = c.MakerJobs
+			case DeleteVolume:
+				used = c.MakerJobs
+			}
+		}
+		if len(used) != c.used {
+			t.Errorf("%s: Jobs %q are marked as used, want %d", name, used, c.used)
 		}
 	}
 }
