@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -15,10 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
-	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -30,129 +27,112 @@ const catchUp = 100 * time.Millisecond
 const dropDelay = time.Second
 
 // apply is the only writer of this loop.
-func (c *Controller) apply(ctx context.Context, w state, p plan) (again time.Duration, err error) {
+func (c *Controller) apply(ctx context.Context, s state, p plan) (again time.Duration, err error) {
 	if !p.again.IsZero() {
-		again = max(p.again.Sub(w.now), 0) + catchUp
+		again = max(p.again.Sub(s.now), 0) + catchUp
 	}
-	// The next Job may be made of what those tell that are released.
-	sooner, err := c.next(ctx, w, p)
-	err = errors.Join(err, c.release(ctx, p), c.free(ctx, p.free), c.applySweep(ctx, w, p))
-	return earliest(again, sooner), err
-}
-
-// next makes the next mount Job, or tells why there is none.
-func (c *Controller) next(ctx context.Context, w state, p plan) (again time.Duration, err error) {
-	switch {
-	case p.running != nil:
-		return c.reportRunning(w, p.running), c.endUnschedulable(ctx, p.unschedulable)
-	case len(p.due) == 0:
-		return 0, nil
-	case p.wait != "":
-		return c.reportNotReady(w, p), nil
-	}
-	return c.start(ctx, w, p)
-}
-
-// earliest is the shorter of two waits; zero is none.
-func earliest(a, b time.Duration) time.Duration {
-	if a == 0 || b != 0 && b < a {
-		return b
-	}
-	return a
-}
-
-// release lets go of Jobs of which everything was used.
-func (c *Controller) release(ctx context.Context, p plan) error {
 	var errs []error
-	for _, job := range append(p.release, p.sweep.release...) {
-		errs = append(errs, c.releaseJob(ctx, job))
+	for _, change := range p.changes {
+		sooner, err := c.applyChange(ctx, s, change)
+		if again == 0 || sooner != 0 && sooner < again {
+			again = sooner
+		}
+		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return again, errors.Join(errs...)
 }
 
-func (c *Controller) releaseJob(ctx context.Context, job *batchv1.Job) error {
+// applyChange says after how long to sync again; zero is never.
+func (c *Controller) applyChange(ctx context.Context, s state, change change) (again time.Duration, err error) {
+	switch change := change.(type) {
+	case warn:
+		c.warn(change.operation, change.message)
+	case reportQueued:
+		c.reportQueued(s.id, change)
+	case createJob:
+		return c.createJob(ctx, s, change)
+	case endJob:
+		err = c.endJob(ctx, change.job)
+	case releaseJob:
+		err = c.release(ctx, change.job)
+	case deletePods:
+		if err = c.deleteJob(ctx, change.job, metav1.DeletePropagationForeground); err == nil {
+			c.options.Log.InfoContext(ctx, "finished pod deleted", slog.String("job", change.job.Name), slog.String("reason", "it holds a root claim that is to go"))
+		}
+	case createSweep:
+		err = c.createSweep(ctx, s)
+	case recordSweep:
+		err = c.recordSweep(ctx, s, change)
+	case deleteSweep:
+		err = c.deleteSweep(ctx, change.job)
+	}
+	return 0, err
+}
+
+func (c *Controller) release(ctx context.Context, job *batchv1.Job) error {
 	return kubeobjects.RemoveFinalizer(ctx, c.client, job, wellknown.FinalizerOutcome)
 }
 
-// start makes the next Job, of what is still wanted when it is looked at live.
-func (c *Controller) start(ctx context.Context, w state, p plan) (again time.Duration, err error) {
-	behind, err := c.isBehind(ctx, p.podless)
+// createJob creates the next Job, of the operations that are still right when they are confirmed live.
+func (c *Controller) createJob(ctx context.Context, s state, next createJob) (again time.Duration, err error) {
+	behind, err := c.isBehind(ctx, next.podless)
 	if err != nil {
-		c.reportNotCreated(p.due, "reading the pods of the last one", err)
+		c.reportNotCreated(next.due, "reading the pods of the last one", err)
 	}
 	if behind || err != nil {
 		return catchUp, err
 	}
-	packed, again, err := c.pack(ctx, p.due)
+	batch, err := c.batch(ctx, next.due)
 	if err != nil {
-		c.reportNotCreated(p.due, "reading what it is about", err)
+		c.reportNotCreated(next.due, "reading what it is about", err)
 		return 0, err
 	}
-	if len(packed.Batch) == 0 {
-		return again, nil
+	if len(batch) == 0 {
+		return dropDelay, nil
 	}
-	spec := mountjobs.Spec{
-		Settings: c.options.Jobs, FileSystemID: w.id, Aliases: c.options.Aliases[w.id],
-		Number:     mountjobs.NextNumber(mountjobs.Mount, w.id, w.named),
-		Operations: packed.Batch, AvoidNodes: p.avoid,
-	}
+	spec := c.spec(s, mountjobs.Mount)
+	spec.Operations = batch
 	job, err := mountjobs.Build(spec)
 	if err != nil {
-		c.reportNotCreated(p.due, "building it", err)
-		return 0, fmt.Errorf("file system %s: %w", w.id, err)
+		c.reportNotCreated(next.due, "building it", err)
+		return 0, fmt.Errorf("file system %s: %w", s.id, err)
 	}
-	created, err := c.client.BatchV1().Jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return catchUp, nil // another leader's, or ours, that the cache has not seen yet
-	}
+	created, err := c.create(ctx, job)
 	if err != nil {
-		c.reportNotCreated(p.due, "creating it", err)
-		return 0, fmt.Errorf("creating Job %s: %w", job.Name, err)
+		c.reportNotCreated(next.due, "creating it", err)
+		return 0, err
+	}
+	if !created {
+		return catchUp, nil
 	}
 	c.options.Log.InfoContext(ctx, "mount Job created",
-		slog.String("job", created.Name), slog.String("fileSystem", w.id), slog.Int("operations", len(packed.Batch)))
-	c.metrics.created(mountjobs.Mount, len(packed.Batch))
-	c.reportProvisioning(created.Name, packed.Batch)
+		slog.String("job", job.Name), slog.String("fileSystem", s.id), slog.Int("operations", len(batch)))
+	c.metrics.created(mountjobs.Mount, len(batch))
+	c.reportProvisioning(job.Name, batch)
 	return 0, nil
 }
 
-// pack chooses the operations of the next Job first, and reads live what concerns those: reading
-// all that wait would cost as much for each Job as for all of them together. again is not zero if
-// nothing is left of the chosen ones.
-func (c *Controller) pack(ctx context.Context, due []lifecycle.Pending) (packed mountjobs.Packed, again time.Duration, err error) {
-	waiting := make([]operations.Operation, len(due))
-	for i, wanted := range due {
-		waiting[i] = wanted.Operation
+func (c *Controller) spec(s state, kind mountjobs.Kind) mountjobs.Spec {
+	return mountjobs.Spec{
+		Settings: c.options.Jobs, FileSystemID: s.id, Aliases: c.options.Aliases[s.id],
+		Number: mountjobs.NextNumber(kind, s.id, s.named), AvoidNodes: s.nodesToAvoid(),
 	}
-	chosen := c.packFit(waiting)
-	for _, unfit := range chosen.Unfit {
-		i := slices.IndexFunc(due, func(w lifecycle.Pending) bool { return w.Operation.Volume == unfit.Operation.Volume })
-		c.gatherer.Unindex(due[i].Claim)
-	}
-	ops, err := c.confirmLive(ctx, c.confirm(packedOf(due, chosen.Batch)))
-	if err != nil {
-		return mountjobs.Packed{}, 0, err
-	}
-	ops, err = c.withNamespaceUIDs(ctx, ops)
-	if err != nil {
-		return mountjobs.Packed{}, 0, err
-	}
-	packed = c.packFit(ops) // with owners to release, and with uids, they may be too many
-	if len(packed.Batch) == 0 && len(due) > 0 {
-		again = dropDelay
-	}
-	return packed, again, nil
 }
 
-func (c *Controller) packFit(ops []operations.Operation) mountjobs.Packed {
-	packed := mountjobs.Pack(ops, c.options.Batch)
-	for _, unfit := range packed.Unfit {
-		c.reportOperation(unfit.Operation, "the operation cannot be sent to a mount Job: "+unfit.Err.Error())
+// create does nothing if there is a Job of that name: another leader's, or one that the cache has not
+// observed yet.
+func (c *Controller) create(ctx context.Context, job *batchv1.Job) (created bool, err error) {
+	_, err = c.client.BatchV1().Jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return false, nil
 	}
-	return packed
+	if err != nil {
+		return false, fmt.Errorf("creating Job %s: %w", job.Name, err)
+	}
+	return true, nil
 }
 
-// isBehind looks live for the pods of Jobs that seem to be over without a word.
+// isBehind reads live whether Jobs that seem to be over without an outcome have pods.
 func (c *Controller) isBehind(ctx context.Context, podless []*batchv1.Job) (bool, error) {
 	for _, job := range podless {
 		pods, err := c.client.CoreV1().Pods(job.Namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job.Name})
@@ -168,71 +148,17 @@ func (c *Controller) isBehind(ctx context.Context, podless []*batchv1.Job) (bool
 	return false, nil
 }
 
-// applySweep records how the last sweep ended, or starts the next.
-func (c *Controller) applySweep(ctx context.Context, w state, p plan) error {
-	s := p.sweep
-	if len(s.deleteRunning) > 0 {
-		return c.deleteRunning(ctx, s.deleteRunning)
-	}
-	if s.record != nil {
-		return c.recordSweep(ctx, w, s)
-	}
-	if !s.begin {
-		return nil
-	}
-	job, err := mountjobs.BuildSweep(mountjobs.Spec{
-		Settings: c.options.Jobs, FileSystemID: w.id, Aliases: c.options.Aliases[w.id],
-		Number:     mountjobs.NextNumber(mountjobs.Sweep, w.id, w.named),
-		AvoidNodes: mountjobs.NodesToAvoid(w.failedNodes(), w.agents),
-	})
-	if err != nil {
-		return fmt.Errorf("file system %s: %w", w.id, err)
-	}
-	_, err = c.client.BatchV1().Jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{})
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("creating Job %s: %w", job.Name, err)
-	}
-	c.metrics.created(mountjobs.Sweep, 0)
-	return nil
-}
-
-// deleteRunning deletes Jobs that have nothing to do any more, with their pods.
-func (c *Controller) deleteRunning(ctx context.Context, jobs []*batchv1.Job) error {
-	for _, job := range jobs {
-		if err := c.releaseJob(ctx, job); err != nil {
-			return err
-		}
-		if err := c.deleteJob(ctx, job, metav1.DeletePropagationBackground); err != nil {
-			return err
-		}
-		c.options.Log.InfoContext(ctx, "sweep Job deleted", slog.String("job", job.Name), slog.String("reason", "its file system is gone"))
-	}
-	return nil
-}
-
-// endUnschedulable has the cluster end a Job now, as it would at its deadline. A pod that has found its
-// node a moment ago is killed like any that is late.
-func (c *Controller) endUnschedulable(ctx context.Context, job *batchv1.Job) error {
-	const deadline = int64(placingTime / time.Second)
-	if job == nil || job.Spec.ActiveDeadlineSeconds != nil && *job.Spec.ActiveDeadlineSeconds <= deadline {
+// endJob has the cluster end a Job now, as it would at its deadline. A pod that was scheduled a moment
+// ago is killed like any that is late.
+func (c *Controller) endJob(ctx context.Context, job *batchv1.Job) error {
+	const deadline = int64(schedulingTime / time.Second)
+	if job.Spec.ActiveDeadlineSeconds != nil && *job.Spec.ActiveDeadlineSeconds <= deadline {
 		return nil
 	}
 	if err := kubeobjects.Patch(ctx, c.client, job, map[string]any{"spec": map[string]any{"activeDeadlineSeconds": deadline}}); err != nil {
 		return err
 	}
 	c.options.Log.InfoContext(ctx, "mount Job ended", slog.String("job", job.Name), slog.String("reason", "it finds no node but those where the last ones failed"))
-	return nil
-}
-
-// free deletes the pods of Jobs, and leaves the Jobs until they are released: they say that there
-// is something to sweep.
-func (c *Controller) free(ctx context.Context, jobs []*batchv1.Job) error {
-	for _, job := range jobs {
-		if err := c.deleteJob(ctx, job, metav1.DeletePropagationForeground); err != nil {
-			return err
-		}
-		c.options.Log.InfoContext(ctx, "finished pod deleted", slog.String("job", job.Name), slog.String("reason", "it holds a root claim that is to go"))
-	}
 	return nil
 }
 
@@ -246,64 +172,73 @@ func (c *Controller) deleteJob(ctx context.Context, job *batchv1.Job, policy met
 	return nil
 }
 
-func (c *Controller) recordSweep(ctx context.Context, w state, s sweepPlan) error {
-	if w.root != nil {
-		if err := c.rememberSweep(ctx, w, s.next); err != nil {
-			return err
-		}
-		if s.record.outcome.State != mountjobs.Succeeded && !s.record.outcome.GotOn() {
-			c.tell.Warn(w.root, wellknown.EventSweepFailed, fmt.Sprintf("Job %s has not emptied the trash: %s", s.record.job.Name, s.record.outcome.Message))
-		}
+func (c *Controller) createSweep(ctx context.Context, s state) error {
+	job, err := mountjobs.BuildSweep(c.spec(s, mountjobs.Sweep))
+	if err != nil {
+		return fmt.Errorf("file system %s: %w", s.id, err)
 	}
-	if s.record.outcome.State == mountjobs.Succeeded || s.record.outcome.State == mountjobs.Finished {
-		c.metrics.swept(w.id, s.record.outcome.Swept)
-		c.reportUnreadable(w, s.record)
-	}
-	return c.releaseJob(ctx, s.record.job)
-}
-
-// reportUnreadable says that something stays in the trash because no record says how long to keep it.
-func (c *Controller) reportUnreadable(w state, s *sweepJob) {
-	if unknown := s.outcome.Swept.Unknown; unknown > 0 && w.root != nil {
-		c.tell.WarnOf(w.root, wellknown.EventSweepFailed, "unknown", fmt.Sprintf("%d directories stay in the trash: their records cannot be read, because they were cut off or are a newer version's; mend %s/@*, or remove the directories beside them by hand", unknown, wellknown.TrashDirectory))
-	}
-}
-
-// rememberSweep writes down when the trash has something to remove next: on the root volume too,
-// which stays when the root claim is made again.
-func (c *Controller) rememberSweep(ctx context.Context, w state, next time.Time) error {
-	record := noSweep
-	if !next.IsZero() {
-		record = next.UTC().Format(time.RFC3339)
-	}
-	err := c.recordNextSweep(ctx, w.root, record)
-	// A volume of another server is about to be deleted, and the cluster may forbid us to change it.
-	if v := w.rootVolume; v != nil && v.Spec.NFS != nil && v.Spec.NFS.Server == wellknown.LoopbackAddress {
-		err = errors.Join(err, c.recordNextSweep(ctx, v, record))
+	created, err := c.create(ctx, job)
+	if created {
+		c.metrics.created(mountjobs.Sweep, 0)
 	}
 	return err
 }
 
-func (c *Controller) recordNextSweep(ctx context.Context, object metav1.Object, record string) error {
-	if object.GetAnnotations()[wellknown.AnnotationNextSweep] == record {
+func (c *Controller) deleteSweep(ctx context.Context, job *batchv1.Job) error {
+	if err := c.release(ctx, job); err != nil {
+		return err
+	}
+	if err := c.deleteJob(ctx, job, metav1.DeletePropagationBackground); err != nil {
+		return err
+	}
+	c.options.Log.InfoContext(ctx, "sweep Job deleted", slog.String("job", job.Name), slog.String("reason", "its file system is gone"))
+	return nil
+}
+
+func (c *Controller) recordSweep(ctx context.Context, s state, change recordSweep) error {
+	job, outcome := change.sweep.job, change.sweep.outcome
+	if s.root != nil {
+		if err := c.recordNextSweep(ctx, s, change.next); err != nil {
+			return err
+		}
+		if outcome.State != mountjobs.Succeeded && !outcome.GotOn() {
+			c.tell.Warn(s.root, wellknown.EventSweepFailed, fmt.Sprintf("Job %s has not emptied the trash: %s", job.Name, outcome.Message))
+		}
+	}
+	if outcome.State == mountjobs.Succeeded || outcome.State == mountjobs.Finished {
+		if _, known := c.gatherer.Targets().FileSystems[s.id]; known {
+			c.metrics.swept(s.id, outcome.Swept)
+		}
+		if unknown := outcome.Swept.Unknown; unknown > 0 && s.root != nil {
+			c.tell.WarnOf(s.root, wellknown.EventSweepFailed, "unknown", fmt.Sprintf("%d directories stay in the trash: their records cannot be read, because they were cut off or are a newer version's; mend %s/@*, or remove the directories beside them by hand", unknown, wellknown.TrashDirectory))
+		}
+	}
+	return c.release(ctx, job)
+}
+
+// recordNextSweep writes when the trash has something to remove next: on the root volume too, which
+// stays when the root claim is created again.
+func (c *Controller) recordNextSweep(ctx context.Context, s state, next time.Time) error {
+	record := noSweep
+	if !next.IsZero() {
+		record = next.UTC().Format(time.RFC3339)
+	}
+	err := c.annotate(ctx, s.root, record)
+	// A volume of another server is about to be deleted, and the cluster may forbid us to change it.
+	if v := s.rootVolume; v != nil && v.Spec.NFS != nil && v.Spec.NFS.Server == wellknown.LoopbackAddress {
+		err = errors.Join(err, c.annotate(ctx, v, record))
+	}
+	return err
+}
+
+func (c *Controller) annotate(ctx context.Context, object metav1.Object, nextSweep string) error {
+	if object.GetAnnotations()[wellknown.AnnotationNextSweep] == nextSweep {
 		return nil
 	}
-	return kubeobjects.Patch(ctx, c.client, object, kubeobjects.Metadata("annotations", map[string]string{wellknown.AnnotationNextSweep: record}))
+	return kubeobjects.Patch(ctx, c.client, object, kubeobjects.Metadata("annotations", map[string]string{wellknown.AnnotationNextSweep: nextSweep}))
 }
 
-// claimOf is the claim that an operation is for, nil when it is gone.
+// claimOf is the claim that an operation is for, nil when it is deleted.
 func (c *Controller) claimOf(o operations.Operation) *corev1.PersistentVolumeClaim {
 	return c.gatherer.Caches.Claim(types.UID(o.ClaimUID))
-}
-
-// reportProvisioning announces provisioning; a retry is no news.
-func (c *Controller) reportProvisioning(job string, batch []operations.Operation) {
-	for _, o := range batch {
-		if o.Adopt || !o.AddsOwner() || volumes.AttemptOf(o) > 1 {
-			continue
-		}
-		if claim := c.claimOf(o); claim != nil {
-			c.tell.Say(claim, wellknown.EventProvisioning, fmt.Sprintf("Job %s makes directory %s", job, o.Path))
-		}
-	}
 }

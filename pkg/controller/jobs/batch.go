@@ -8,27 +8,56 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// liveObjects are the volumes and claims that a batch with cleanups is about, read just now.
-type liveObjects struct {
-	volumes map[string]*corev1.PersistentVolume
-	claims  map[types.NamespacedName]*corev1.PersistentVolumeClaim
+// batch chooses the operations of the next Job first, and reads live what concerns those: reading
+// all that are pending would cost as much for each Job as for all of them together.
+func (c *Controller) batch(ctx context.Context, due []lifecycle.Pending) ([]operations.Operation, error) {
+	ops, err := c.confirmLive(ctx, c.confirm(c.choose(due)))
+	if err == nil {
+		ops, err = c.withNamespaceUIDs(ctx, ops)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.pack(ops).Batch, nil // with owners to release, and with uids, they may be too many
+}
+
+func (c *Controller) choose(due []lifecycle.Pending) []lifecycle.Pending {
+	ops := make([]operations.Operation, len(due))
+	for i, pending := range due {
+		ops[i] = pending.Operation
+	}
+	packed := c.pack(ops)
+	for _, unfit := range packed.Unfit {
+		i := slices.IndexFunc(due, func(p lifecycle.Pending) bool { return p.Operation.Volume == unfit.Operation.Volume })
+		c.gatherer.Unindex(due[i].Claim)
+	}
+	return packedOf(due, packed.Batch)
+}
+
+func (c *Controller) pack(ops []operations.Operation) mountjobs.Packed {
+	packed := mountjobs.Pack(ops, c.options.Batch)
+	for _, unfit := range packed.Unfit {
+		c.warn(unfit.Operation, "the operation cannot be sent to a mount Job: "+unfit.Err.Error())
+	}
+	return packed
 }
 
 // packedOf finds, among the operations that are due, those that a batch was packed of. The batch has
 // their order.
 func packedOf(due []lifecycle.Pending, batch []operations.Operation) []lifecycle.Pending {
 	var found []lifecycle.Pending
-	for _, wanted := range due {
+	for _, pending := range due {
 		if len(found) == len(batch) {
 			break
 		}
-		next, o := batch[len(found)], wanted.Operation
+		next, o := batch[len(found)], pending.Operation
 		if o.Volume == next.Volume && o.Kind == next.Kind && o.Path == next.Path {
-			found = append(found, wanted)
+			found = append(found, pending)
 		}
 	}
 	return found
@@ -40,9 +69,9 @@ func (c *Controller) confirm(chosen []lifecycle.Pending) []lifecycle.Pending {
 	var confirmed []lifecycle.Pending
 	for _, before := range chosen {
 		state, plan := c.gatherer.Decide(before.Claim)
-		for _, wanted := range plan.Pending {
-			if isSame(before, wanted) && !wanted.Due.After(state.Now) {
-				confirmed = append(confirmed, wanted)
+		for _, pending := range plan.Pending {
+			if isSame(before, pending) && !pending.Due.After(state.Now) {
+				confirmed = append(confirmed, pending)
 			}
 		}
 	}
@@ -54,49 +83,49 @@ func isSame(a, b lifecycle.Pending) bool {
 		a.Operation.Kind == b.Operation.Kind && a.Operation.Adopt == b.Operation.Adopt
 }
 
-// seal reads live whatever a batch would take away. Of its operations, those stay that are still
-// right; owners that only the ledger remembers are released with them.
+// liveObjects are the volumes and claims that a batch with cleanups is about, as the apiserver has them.
+type liveObjects struct {
+	volumes map[string]*corev1.PersistentVolume
+	claims  map[types.NamespacedName]*corev1.PersistentVolumeClaim
+}
+
+// confirmLive drops cleanups that are no longer right for the volumes as they are read live. Owners
+// that exist nowhere but in the ledger are released together with the cleanups that they block.
 func (c *Controller) confirmLive(ctx context.Context, batch []lifecycle.Pending) ([]operations.Operation, error) {
 	now, err := c.readLive(ctx, batch)
 	if err != nil {
 		return nil, err
 	}
 	var ops []operations.Operation
-	for _, wanted := range batch {
-		if wanted.Operation.Kind != operations.Cleanup {
-			ops = append(ops, wanted.Operation)
-			continue
+	for _, pending := range batch {
+		switch {
+		case pending.Operation.Kind != operations.Cleanup:
+			ops = append(ops, pending.Operation)
+		case now.needsCleanup(pending.Operation, c.gatherer.Provisioner):
+			ops = append(ops, c.withReleases(now, pending)...)
 		}
-		if !now.wantsCleanup(wanted.Operation, c.gatherer.Provisioner) {
-			continue
-		}
-		ops = append(ops, c.withReleases(now, wanted)...)
 	}
 	return ops, nil
 }
 
-func (c *Controller) readLive(ctx context.Context, batch []lifecycle.Pending) (liveObjects, error) {
+func (c *Controller) readLive(ctx context.Context, batch []lifecycle.Pending) (now liveObjects, err error) {
 	var names []string
 	owners := map[types.NamespacedName]bool{}
-	for _, wanted := range batch {
-		if wanted.Operation.Kind != operations.Cleanup {
+	for _, pending := range batch {
+		if pending.Operation.Kind != operations.Cleanup {
 			continue
 		}
-		names = append(names, wanted.Operation.Volume)
-		for _, blocker := range wanted.Blockers {
+		names = append(names, pending.Operation.Volume)
+		for _, blocker := range pending.Blockers {
 			names = append(names, blocker.Volume)
 			owners[types.NamespacedName{Namespace: blocker.Namespace, Name: blocker.Claim}] = true
 		}
 	}
-	if len(names) == 0 {
-		return liveObjects{}, nil
-	}
 	slices.Sort(names)
-	objects, err := c.live.Volumes(ctx, slices.Compact(names))
-	if err != nil {
-		return liveObjects{}, err
+	if now.volumes, err = c.live.Volumes(ctx, slices.Compact(names)); err != nil {
+		return now, err
 	}
-	for _, object := range objects {
+	for _, object := range now.volumes {
 		if ref := object.Spec.ClaimRef; ref != nil {
 			owners[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = true
 		}
@@ -107,42 +136,40 @@ func (c *Controller) readLive(ctx context.Context, batch []lifecycle.Pending) (l
 			wanted = append(wanted, owner)
 		}
 	}
-	claims, err := c.live.Claims(ctx, wanted)
-	return liveObjects{objects, claims}, err
+	now.claims, err = c.live.Claims(ctx, wanted)
+	return now, err
 }
 
-// wantsCleanup says whether an operation is still right for the volume as it is now.
-func (l liveObjects) wantsCleanup(o operations.Operation, provisioner string) bool {
+// needsCleanup says whether a cleanup is still right for the volume as it is now.
+func (l liveObjects) needsCleanup(o operations.Operation, provisioner string) bool {
 	object := l.volumes[o.Volume]
 	if object == nil || object.Spec.ClaimRef == nil {
 		return false
 	}
-	ref := object.Spec.ClaimRef
-	claim := l.claims[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}]
+	claim := l.claims[types.NamespacedName{Namespace: object.Spec.ClaimRef.Namespace, Name: object.Spec.ClaimRef.Name}]
 	volume := volumes.Read(object, provisioner)
 	return volume.NeedsCleanup(claim) && volume.Path == o.Path && string(volume.ClaimUID) == o.ClaimUID
 }
 
-// unblock deals with the owners that an earlier cleanup met. One that exists nowhere but in the
-// ledger is released in the same batch; one that lives has the directory from now on.
-func (c *Controller) withReleases(now liveObjects, wanted lifecycle.Pending) []operations.Operation {
-	cleanup := wanted.Operation
+// withReleases deals with the owners that an earlier cleanup met. One that exists nowhere but in the
+// ledger is released in the same batch; to any other, the directory is left.
+func (c *Controller) withReleases(now liveObjects, pending lifecycle.Pending) []operations.Operation {
+	cleanup := pending.Operation
 	var ops []operations.Operation
-	for _, owner := range wanted.Blockers {
-		if owner.Cluster != cleanup.Cluster {
-			continue
-		}
-		if c.exists(now, owner) {
+	for _, owner := range pending.Blockers {
+		switch {
+		case owner.Cluster != cleanup.Cluster:
+		case c.exists(now, owner):
 			cleanup.LeaveToOthers = true
-			continue
+		default:
+			ops = append(ops, operations.Operation{Kind: operations.Release, Owner: owner, Path: cleanup.Path})
 		}
-		ops = append(ops, operations.Operation{Kind: operations.Release, Owner: owner, Path: cleanup.Path})
 	}
 	return append(ops, cleanup)
 }
 
-// lives says that an owner in the ledger is still somebody: it has a volume or a claim, or a
-// volume is being made for it.
+// exists says that an owner in the ledger has a volume or a claim, or that a volume is being made for
+// it.
 func (c *Controller) exists(now liveObjects, owner operations.Owner) bool {
 	if now.volumes[owner.Volume] != nil {
 		return true
@@ -152,4 +179,38 @@ func (c *Controller) exists(now liveObjects, owner operations.Owner) bool {
 		return true
 	}
 	return slices.ContainsFunc(c.gatherer.Attempts(owner.Volume), func(a lifecycle.Attempt) bool { return a.Unused })
+}
+
+// withNamespaceUIDs writes into operations that enter an owner the uid of its namespace, read live: a
+// cached one could be that of an earlier namespace of the same name, whose data is not for this one.
+//
+//	namespace  its claim   what becomes of the operation
+//	exists     exists      sent with the uid
+//	deleted    exists      left out: the cache is behind, and the claim is deleted too
+//	any        deleted     sent as it was begun: what was begun is finished
+func (c *Controller) withNamespaceUIDs(ctx context.Context, ops []operations.Operation) ([]operations.Operation, error) {
+	entersOwner := func(o operations.Operation) bool { return o.AddsOwner() && c.claimOf(o) != nil }
+	var names []string
+	for _, o := range ops {
+		if entersOwner(o) {
+			names = append(names, o.Namespace)
+		}
+	}
+	slices.Sort(names)
+	namespaces, err := c.live.Namespaces(ctx, slices.Compact(names))
+	if err != nil {
+		return nil, err
+	}
+	var confirmed []operations.Operation
+	for _, o := range ops {
+		if entersOwner(o) {
+			namespace := namespaces[o.Namespace]
+			if namespace == nil {
+				continue
+			}
+			o.NamespaceUID = string(namespace.UID)
+		}
+		confirmed = append(confirmed, o)
+	}
+	return confirmed, nil
 }

@@ -44,8 +44,8 @@ func TestLiveReadsAreForTheBatch(t *testing.T) {
 		return true, &corev1.PersistentVolumeClaimList{ListMeta: meta}, nil
 	})
 	l.client.ClearActions()
-	w := l.observe(fileSystem)
-	if _, err := l.start(t.Context(), w, decide(w)); err != nil {
+	s := ready(l.observe(fileSystem))
+	if _, err := l.apply(t.Context(), s, decide(s)); err != nil {
 		t.Fatal(err)
 	}
 	reads, lists := map[string]int{}, map[string]int{}
@@ -72,8 +72,8 @@ func TestLiveReadsAreForTheBatch(t *testing.T) {
 	}
 }
 
-// TestOperationsRideInTheirOrder: what was packed is found among what is due, once for each volume.
-func TestOperationsRideInTheirOrder(t *testing.T) {
+// TestOperationsKeepTheirOrder: what was packed is found among what is due, once for each volume.
+func TestOperationsKeepTheirOrder(t *testing.T) {
 	due := func(volumes ...string) (all []lifecycle.Pending) {
 		for _, v := range volumes {
 			all = append(all, lifecycle.Pending{Operation: operations.Operation{

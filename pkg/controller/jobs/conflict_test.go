@@ -30,9 +30,9 @@ func TestConflictIsTriedAgain(t *testing.T) {
 		"Job's deletion": func(ctx context.Context, c *Controller) error {
 			return c.deleteJob(ctx, job, metav1.DeletePropagationBackground)
 		},
-		"Job's end":                func(ctx context.Context, c *Controller) error { return c.endUnschedulable(ctx, job) },
-		"root claim's annotation":  func(ctx context.Context, c *Controller) error { return c.recordNextSweep(ctx, root, "never") },
-		"root volume's annotation": func(ctx context.Context, c *Controller) error { return c.recordNextSweep(ctx, rootVolume, "never") },
+		"Job's end":                func(ctx context.Context, c *Controller) error { return c.endJob(ctx, job) },
+		"root claim's annotation":  func(ctx context.Context, c *Controller) error { return c.annotate(ctx, root, "never") },
+		"root volume's annotation": func(ctx context.Context, c *Controller) error { return c.annotate(ctx, rootVolume, "never") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(job, root, rootVolume)

@@ -318,22 +318,26 @@ func (c *cluster) run(steps int) {
 		}
 		c.gatherer.Decide(uid)
 	}
-	p := decide(c.observe(livesFileSystem))
-	packed, _, err := c.pack(c.t.Context(), p.due)
-	c.check(err)
-	for _, job := range p.release {
-		c.check(c.gatherer.Caches.Jobs.GetStore().Delete(job))
+	p := decide(ready(c.observe(livesFileSystem)))
+	var due []lifecycle.Pending
+	for _, next := range changesOf[createJob](p) {
+		due = next.due
 	}
-	if len(packed.Batch) == 0 {
+	batch, err := c.batch(c.t.Context(), due)
+	c.check(err)
+	for _, change := range changesOf[releaseJob](p) {
+		c.check(c.gatherer.Caches.Jobs.GetStore().Delete(change.job))
+	}
+	if len(batch) == 0 {
 		return
 	}
 	job, err := mountjobs.Build(mountjobs.Spec{
-		Settings: c.options.Jobs, FileSystemID: livesFileSystem, Operations: packed.Batch,
+		Settings: c.options.Jobs, FileSystemID: livesFileSystem, Operations: batch,
 		Number: mountjobs.NextNumber(mountjobs.Mount, livesFileSystem, c.observe(livesFileSystem).named),
 	})
 	c.check(err)
 	job.UID, job.CreationTimestamp = types.UID(fmt.Sprint(job.Name, " at ", c.now)), metav1.NewTime(c.now)
-	report := c.carryOut(packed.Batch, steps)
+	report := c.carryOut(batch, steps)
 	c.finish(job, report)
 }
 

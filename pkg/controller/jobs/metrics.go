@@ -3,14 +3,13 @@ package jobs
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 type metrics struct {
@@ -62,16 +61,16 @@ func (m *metrics) swept(fileSystemID string, s operations.Swept) {
 	m.trash.WithLabelValues(fileSystemID).Set(float64(s.Kept))
 }
 
-// forget ends the series of a file system that is gone.
-func (m *metrics) forget(fileSystemID string) {
+// keepOnly drops the series of file systems that have left the table, and returns those.
+func (m *metrics) keepOnly(table map[string]volumes.Candidate) (dropped []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.known, fileSystemID)
-	m.trash.DeleteLabelValues(fileSystemID)
-}
-
-func (m *metrics) fileSystems() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Collect(maps.Keys(m.known))
+	for id := range m.known {
+		if _, ok := table[id]; !ok {
+			delete(m.known, id)
+			m.trash.DeleteLabelValues(id)
+			dropped = append(dropped, id)
+		}
+	}
+	return dropped
 }

@@ -13,7 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// state is what the loop knows of one file system.
+// state is what was observed of one file system.
 type state struct {
 	id    string
 	now   time.Time
@@ -24,15 +24,15 @@ type state struct {
 	// notReady is why no Job may use the root claim now, or "".
 	notReady string
 	root     *corev1.PersistentVolumeClaim
-	// rootVolume remembers what the root claim does, for the next one.
+	// rootVolume has the annotations of the root claim, for the next one.
 	rootVolume *corev1.PersistentVolume
-	// gone says that the file system has left the table, and that its root claim is to go.
+	// gone says that the file system has left the table, and that its root claim is being deleted.
 	gone bool
 	// erased says that the file system provably no longer exists, and its trash with it.
 	erased bool
-	// waiting are the operations that wait, due or not, in their order. They are sorted only when
-	// they can be used.
-	waiting func() []lifecycle.Pending
+	// pending are the operations that wait, due or not, in their order. They are sorted only when
+	// they are needed.
+	pending func() []lifecycle.Pending
 	// agents are those on nodes that take Jobs.
 	agents []*corev1.Pod
 	// sweepDelay is how long trash waits for more.
@@ -41,11 +41,12 @@ type state struct {
 
 // mountJob is a mount Job and what became of it.
 type mountJob struct {
-	job     *batchv1.Job
-	pods    []*corev1.Pod
-	outcome mountjobs.Outcome
-	err     error // its operations cannot be read
-	// unreleased says that it has the finalizer still.
+	job      *batchv1.Job
+	pods     []*corev1.Pod
+	warnings []corev1.Event // about a running Job and its newest pod
+	outcome  mountjobs.Outcome
+	err      error // its operations cannot be read
+	// unreleased says that it still has the finalizer.
 	unreleased bool
 	// used says that everything that should follow from it has, but for a sweep.
 	used bool
@@ -59,26 +60,25 @@ type sweepJob struct {
 	unreleased bool
 }
 
-// maxPending is more than one Job carries: some may not be wanted any more when they are read live.
+// maxPending is more than one Job carries: some may not be right any more when they are read live.
 const maxPending = 1024
 
 func (c *Controller) observe(id string) state {
-	w := state{
-		id:      id,
-		now:     c.gatherer.Now(),
-		named:   c.gatherer.Caches.JobsOfFileSystem(id),
-		waiting: func() []lifecycle.Pending { return c.gatherer.Pending(id, maxPending) },
-		agents:  c.agents(),
-
+	s := state{
+		id:         id,
+		now:        c.gatherer.Now(),
+		named:      c.gatherer.Caches.JobsOfFileSystem(id),
+		pending:    func() []lifecycle.Pending { return c.gatherer.Pending(id, maxPending) },
+		agents:     c.agents(),
 		sweepDelay: c.options.SweepDelay,
 	}
-	for _, job := range w.named {
-		c.observeJob(&w, job)
+	for _, job := range s.named {
+		c.observeJob(&s, job)
 	}
-	slices.SortFunc(w.mounts, func(a, b mountJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
-	slices.SortFunc(w.sweeps, func(a, b sweepJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
-	c.observeRoot(&w)
-	return w
+	slices.SortFunc(s.mounts, func(a, b mountJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
+	slices.SortFunc(s.sweeps, func(a, b sweepJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
+	c.observeRoot(&s)
+	return s
 }
 
 // agents leaves out those on nodes that take no Job: agents tolerate every taint.
@@ -88,30 +88,44 @@ func (c *Controller) agents() []*corev1.Pod {
 	})
 }
 
-func (c *Controller) observeJob(w *state, job *batchv1.Job) {
+func (c *Controller) observeJob(s *state, job *batchv1.Job) {
 	name, err := mountjobs.Identify(job)
 	if err != nil {
-		return // a stranger's; it counts for the next number only
+		return // foreign; it counts for the next number only
 	}
 	unreleased := slices.Contains(job.Finalizers, wellknown.FinalizerOutcome)
 	pods := c.gatherer.Caches.PodsOfJob(job)
 	if name.Kind == mountjobs.Sweep {
 		if outcome, err := c.gatherer.Sweep(job, pods); err == nil {
-			w.sweeps = append(w.sweeps, sweepJob{job: job, outcome: outcome, unreleased: unreleased})
+			s.sweeps = append(s.sweeps, sweepJob{job: job, outcome: outcome, unreleased: unreleased})
 		}
 		return
 	}
 	m := mountJob{job: job, pods: pods, unreleased: unreleased}
 	m.outcome, m.err = c.gatherer.Outcome(job)
-	if m.unreleased && !m.outcome.HoldsFileSystem() {
+	switch {
+	case m.outcome.HoldsFileSystem():
+		m.warnings = c.warningsAbout(job, newestPod(pods))
+	case m.unreleased:
 		c.observeUse(&m)
 	}
-	w.mounts = append(w.mounts, m)
+	s.mounts = append(s.mounts, m)
 }
 
-// observeUse finds out whether a Job that has ended may be forgotten. In a burst it is asked again
-// for every volume that comes of the Job, and the first operation that waits for its own settles
-// it.
+func (c *Controller) warningsAbout(job *batchv1.Job, pod *corev1.Pod) []corev1.Event {
+	found := c.gatherer.Caches.WarningsAbout(job.UID)
+	if pod != nil {
+		found = append(found, c.gatherer.Caches.WarningsAbout(pod.UID)...)
+	}
+	events := make([]corev1.Event, len(found))
+	for i, event := range found {
+		events[i] = *event
+	}
+	return events
+}
+
+// observeUse finds out whether a Job that has ended may be released. In a burst this is repeated for
+// every volume that is created from the Job, and ends with the first operation that waits for its own.
 func (c *Controller) observeUse(m *mountJob) {
 	m.used = true
 	for _, a := range c.gatherer.AttemptsOf(m.job, m.outcome) {
@@ -120,16 +134,12 @@ func (c *Controller) observeUse(m *mountJob) {
 	}
 }
 
-func (c *Controller) observeRoot(w *state) {
-	namespace, name := c.options.Jobs.Namespace, volumes.RootName(w.id)
-	port := c.gatherer.Targets().Port(w.id)
-	w.root = c.gatherer.Caches.ClaimNamed(namespace, name)
-	w.rootVolume = c.gatherer.Caches.Volume(name)
-	pair := volumes.RootPair{
-		FileSystemID: w.id, Port: port, Namespace: namespace,
-		Volume: w.rootVolume, Claim: w.root,
-	}
-	w.notReady = pair.Ready()
-	_, known := c.gatherer.Targets().FileSystems[w.id]
-	w.gone, w.erased = !known && w.rootGoes(), c.gatherer.Targets().Gone[w.id]
+func (c *Controller) observeRoot(s *state) {
+	namespace, name := c.options.Jobs.Namespace, volumes.RootName(s.id)
+	targets := c.gatherer.Targets()
+	s.root, s.rootVolume = c.gatherer.Caches.ClaimNamed(namespace, name), c.gatherer.Caches.Volume(name)
+	pair := volumes.RootPair{FileSystemID: s.id, Port: targets.Port(s.id), Namespace: namespace, Volume: s.rootVolume, Claim: s.root}
+	s.notReady = pair.Ready()
+	_, known := targets.FileSystems[s.id]
+	s.gone, s.erased = !known && s.rootGoes(), targets.Gone[s.id]
 }

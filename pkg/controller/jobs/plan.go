@@ -10,82 +10,124 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // plan is what is to be done on one file system.
 type plan struct {
-	// release are Jobs that may be forgotten.
-	release []*batchv1.Job
-	// free are Jobs that wait for a sweep or for the next try, and whose pods keep the root claim
-	// from going.
-	free []*batchv1.Job
-	// running is the Job that holds the file system, nil if none does.
-	running *mountJob
-	// unschedulable is the running Job if it found no node among those that it may use.
-	unschedulable *batchv1.Job
-	// due are the operations for the next mount Job, the oldest first; wait is why it cannot be
-	// made now, or "".
-	due  []lifecycle.Pending
-	wait string
-	// avoid are the nodes where the last Jobs failed.
-	avoid []string
-	// podless are Jobs that seem to be over without a word; the cache may only be behind.
-	podless []*batchv1.Job
-	sweep   sweepPlan
-	// again is when to look again although nothing has happened; zero is never.
-	again time.Time
+	changes []change  // applied in their order; none depends on the success of another
+	again   time.Time // when to plan again although nothing has happened; zero is never
 }
 
-// decide says what is to be done.
+// change is one step of a plan: one of the types below.
+type change any
+
+type (
+	// createJob creates the next mount Job, of operations that are due. podless are Jobs that seem to
+	// be over without an outcome: the cache may only be behind.
+	createJob struct {
+		due     []lifecycle.Pending
+		podless []*batchv1.Job
+	}
+	// endJob ends a running Job that finds no node among those that it may use.
+	endJob struct{ job *batchv1.Job }
+	// releaseJob removes the finalizer of a Job of which everything was used.
+	releaseJob struct{ job *batchv1.Job }
+	// deletePods deletes the pods of a Job that waits for a sweep or for the next try, because they keep
+	// the root claim from being deleted. The Job stays until it is released.
+	deletePods struct{ job *batchv1.Job }
+	// createSweep creates a Job that empties the trash.
+	createSweep struct{}
+	// recordSweep records how a sweep ended, and when the trash has something to remove next; zero is
+	// never.
+	recordSweep struct {
+		sweep *sweepJob
+		next  time.Time
+	}
+	// deleteSweep deletes a running sweep of a file system that is gone, whose pods keep its root claim
+	// from being deleted.
+	deleteSweep struct{ job *batchv1.Job }
+	// warn writes a Warning event on the object of an operation.
+	warn struct {
+		operation operations.Operation
+		message   string
+	}
+	// reportQueued writes an event on the claim of an operation that waits for a running Job to end.
+	reportQueued struct {
+		operation operations.Operation
+		job       string
+	}
+)
+
+func (p *plan) add(c change) { p.changes = append(p.changes, c) }
+
+// recheck plans again at a time, unless that is zero.
+func (p *plan) recheck(at time.Time) {
+	if !at.IsZero() && (p.again.IsZero() || at.Before(p.again)) {
+		p.again = at
+	}
+}
+
+// isDue says that a time has come, and plans again when it does.
+func (p *plan) isDue(at, now time.Time) bool {
+	if at.After(now) {
+		p.recheck(at)
+		return false
+	}
+	return true
+}
+
+// decide plans for one file system. The next Job comes first: it may be made of the outcomes of those
+// that are released.
 //
 //	newest mount Job   root claim  operations       what is done
 //	running            any         any              nothing, until its end is due
-//	ended, or none     not ready   due              told
+//	ended, or none     not ready   due              reported
 //	ended, or none     ready       due              the next Job
 //	ended, or none     any         due later, none  nothing, until then
 //
-// Whatever else, Jobs of which everything was used are released, and trash is swept.
-func decide(w state) plan {
-	p := plan{sweep: decideSweep(w)}
-	p.recheck(p.sweep.again)
-	for i := range w.mounts {
-		m := &w.mounts[i]
-		switch {
-		case m.outcome.HoldsFileSystem():
-			p.running = m
-			p.recheck(m.outcome.Until)
-			p.planPlacing(m, w.now)
-		case m.unreleased && (m.err != nil || m.used && (!m.fillsTrash || w.sweptSince(m) || w.erased)):
-			p.release = append(p.release, m.job)
-		case m.unreleased && w.rootGoes() && m.job.DeletionTimestamp == nil && mountjobs.IsOver(m.job):
-			p.planFree(m, w.now)
-		case m.unreleased && m.outcome.State == mountjobs.Lost && len(m.pods) == 0:
-			p.podless = append(p.podless, m.job)
+// In any case, Jobs of which everything was used are released, and the trash is swept.
+func decide(s state) plan {
+	var p plan
+	if running := s.running(); running != nil {
+		p.recheck(running.outcome.Until)
+		p.reportRunning(s, running)
+		p.endUnschedulable(s, running)
+	} else {
+		p.planNext(s)
+	}
+	for i := range s.mounts {
+		switch m := &s.mounts[i]; {
+		case s.isDone(m):
+			p.add(releaseJob{m.job})
+		case s.keepsRoot(m):
+			p.freeRoot(s, m)
 		}
 	}
-	if p.running != nil {
-		return p
-	}
-	p.planNext(w)
+	p.planSweep(s)
 	return p
 }
 
-func (p *plan) planNext(w state) {
-	for _, wanted := range w.waiting() {
-		if wanted.Due.After(w.now) {
-			p.recheck(wanted.Due)
-			continue
+func (p *plan) planNext(s state) {
+	var next createJob
+	for _, pending := range s.pending() {
+		if p.isDue(pending.Due, s.now) {
+			next.due = append(next.due, pending)
 		}
-		p.due = append(p.due, wanted)
 	}
 	// A volume that names two claims, in its name and in its claimRef, is decided about for both.
-	p.due = p.holdBackRestores(slices.CompactFunc(p.due, isSame), w.now)
-	if len(p.due) == 0 {
-		return
+	next.due = p.holdBackRestores(slices.CompactFunc(next.due, isSame), s.now)
+	switch {
+	case len(next.due) == 0:
+	case s.notReady != "":
+		p.reportNotReady(s, next.due)
+	default:
+		for i := range s.mounts {
+			if m := &s.mounts[i]; s.isPodless(m) {
+				next.podless = append(next.podless, m.job)
+			}
+		}
+		p.add(next)
 	}
-	p.wait = w.notReady
-	p.avoid = mountjobs.NodesToAvoid(w.failedNodes(), w.agents)
 }
 
 // holdBackRestores gives the operations that are due, unless all are restores that failed time and
@@ -93,16 +135,15 @@ func (p *plan) planNext(w state) {
 // restore unknown uids would keep one Job after the other running, which others have to wait for.
 func (p *plan) holdBackRestores(due []lifecycle.Pending, now time.Time) []lifecycle.Pending {
 	var first time.Time
-	for _, wanted := range due {
-		if wanted.Operation.Kind != operations.Restore || volumes.AttemptOf(wanted.Operation) <= promptTries {
+	for _, pending := range due {
+		if pending.Operation.Kind != operations.Restore || volumes.AttemptOf(pending.Operation) <= promptTries {
 			return due
 		}
-		if first.IsZero() || wanted.Turn().Before(first) {
-			first = wanted.Turn()
+		if first.IsZero() || pending.Turn().Before(first) {
+			first = pending.Turn()
 		}
 	}
-	if at := first.Add(rideTime); !first.IsZero() && at.After(now) {
-		p.recheck(at)
+	if !first.IsZero() && !p.isDue(first.Add(rideTime), now) {
 		return nil
 	}
 	return due
@@ -115,232 +156,91 @@ const (
 	rideTime = 4 * time.Minute
 )
 
-// look remembers the earliest time.
-func (p *plan) recheck(at time.Time) {
-	if !at.IsZero() && (p.again.IsZero() || at.Before(p.again)) {
-		p.again = at
-	}
-}
-
-// planPlacing ends a Job that avoids nodes and finds no other. What a node has room for, or what
+// endUnschedulable ends a Job that avoids nodes and finds no other. What a node has room for, or what
 // else keeps Jobs from it, only the scheduler knows.
-func (p *plan) planPlacing(m *mountJob, now time.Time) {
-	if !mountjobs.AvoidsNodes(m.job) || !mountjobs.FindsNoNode(m.pods) {
-		return
+func (p *plan) endUnschedulable(s state, m *mountJob) {
+	if mountjobs.AvoidsNodes(m.job) && mountjobs.FindsNoNode(m.pods) && p.isDue(m.job.CreationTimestamp.Add(schedulingTime), s.now) {
+		p.add(endJob{m.job})
 	}
-	if at := m.job.CreationTimestamp.Add(placingTime); at.After(now) {
-		p.recheck(at)
-		return
-	}
-	p.unschedulable = m.job
 }
 
-// placingTime is how long a Job that avoids nodes may look for another. All claims wait for it.
-const placingTime = 30 * time.Second
+// schedulingTime is how long a Job that avoids nodes may wait for another. All claims wait for it.
+const schedulingTime = 30 * time.Second
 
-// planFree frees a Job of which use was made, or was not for a while: it waits for its next try
-// then, which knows what the pod has reported or finds it out again.
-func (p *plan) planFree(m *mountJob, now time.Time) {
-	if at := m.end().Add(useDelay); !m.used && at.After(now) {
-		p.recheck(at)
-		return
+// freeRoot deletes the pods of a Job whose outcome was used, or was not for a while: it waits for its
+// next try then, which knows what the pod has reported or finds it out again.
+func (p *plan) freeRoot(s state, m *mountJob) {
+	if m.used || p.isDue(m.end().Add(useDelay), s.now) {
+		p.add(deletePods{m.job})
 	}
-	p.free = append(p.free, m.job)
 }
 
-// useDelay is longer than it takes to make use of an outcome, at the default rate of requests.
+// useDelay is longer than it takes to use an outcome, at the default rate of requests.
 const useDelay = 30 * time.Second
 
-// rootGoes says that the root claim is being deleted. It goes with the last pod that has it, and no
-// sweep can begin before another one is there.
-func (w state) rootGoes() bool { return w.root != nil && w.root.DeletionTimestamp != nil }
+// running is the Job that holds the file system, nil if none does.
+func (s state) running() *mountJob {
+	for i := range slices.Backward(s.mounts) {
+		if s.mounts[i].outcome.HoldsFileSystem() {
+			return &s.mounts[i]
+		}
+	}
+	return nil
+}
 
-// failedNodes are those of the newest Jobs, back to the last one that did well. If avoiding them has
-// led nowhere meanwhile, they are none.
-func (w state) failedNodes() []string {
-	var nodes []string
-	for _, m := range slices.Backward(w.mounts) {
-		if m.didWell() || w.now.Sub(m.job.CreationTimestamp.Time) > nodeBlame {
+// isDone says that a Job may be released.
+func (s state) isDone(m *mountJob) bool {
+	return m.isEnded() && (m.err != nil || m.used && (!m.fillsTrash || s.sweptSince(m) || s.erased))
+}
+
+// keepsRoot says that the pods of a Job keep the root claim from being deleted.
+func (s state) keepsRoot(m *mountJob) bool {
+	return m.isEnded() && s.rootGoes() && m.job.DeletionTimestamp == nil && mountjobs.IsOver(m.job)
+}
+
+func (s state) isPodless(m *mountJob) bool {
+	return m.isEnded() && m.outcome.State == mountjobs.Lost && len(m.pods) == 0 && !s.isDone(m) && !s.keepsRoot(m)
+}
+
+// isEnded says that a Job has ended and was not released.
+func (m *mountJob) isEnded() bool { return m.unreleased && !m.outcome.HoldsFileSystem() }
+
+// rootGoes says that the root claim is being deleted. It goes with the last pod that has it, and no
+// sweep can begin before there is another one.
+func (s state) rootGoes() bool { return s.root != nil && s.root.DeletionTimestamp != nil }
+
+// nodesToAvoid are those where the newest Jobs failed, back to the last one that succeeded. They are
+// none if a Job that avoided them found no other since.
+func (s state) nodesToAvoid() []string {
+	var failed []string
+	for _, m := range slices.Backward(s.mounts) {
+		if m.succeeded() || s.now.Sub(m.job.CreationTimestamp.Time) > nodeBlame {
 			break
 		}
-		if m.wasNowhere() && mountjobs.AvoidsNodes(m.job) {
+		if m.foundNoNode() && mountjobs.AvoidsNodes(m.job) {
 			return nil
 		}
 		if m.err == nil && m.outcome.BlamesNode() {
-			nodes = append(nodes, m.outcome.Node)
+			failed = append(failed, m.outcome.Node)
 		}
 	}
-	return nodes
+	return mountjobs.NodesToAvoid(failed, s.agents)
 }
 
-// didWell also knows a Job that was used up: its operations are not kept, and without them its
+// succeeded also knows a Job that was released: its operations are not kept, and without them its
 // outcome cannot be read.
-func (m *mountJob) didWell() bool {
+func (m *mountJob) succeeded() bool {
 	return m.outcome.State == mountjobs.Succeeded || !m.unreleased && m.job.Status.Succeeded > 0
 }
 
-// wasNowhere says that a Job is over and no node is known to have had its pod.
-func (m *mountJob) wasNowhere() bool {
+// foundNoNode says that a Job is over and no node is known to have had its pod.
+func (m *mountJob) foundNoNode() bool {
 	over := m.outcome.State == mountjobs.Lost || m.outcome.State == mountjobs.Stuck
 	return over && m.outcome.Node == ""
 }
 
 // nodeBlame is how long a failure counts against its node.
 const nodeBlame = 30 * time.Minute
-
-// sweepPlan is what is to be done about the trash.
-type sweepPlan struct {
-	// begin says that a sweep is due.
-	begin bool
-	// record is the newest sweep, if it has ended and nobody has made use of that yet.
-	record *sweepJob
-	// next is when the trash has something to remove again; zero is never.
-	next time.Time
-	// release are older sweeps.
-	release []*batchv1.Job
-	// deleteRunning are sweeps of a file system that is gone, whose pods keep its root claim from going.
-	deleteRunning []*batchv1.Job
-	again         time.Time
-}
-
-// defaultSweepDelay lets a burst of deletions end before the trash is emptied.
-const defaultSweepDelay = 10 * time.Second
-
-// decideSweep says what is to be done about the trash.
-//
-//	newest sweep  trash                         what is done
-//	running       the file system is gone       the Job is deleted
-//	running       any                           nothing
-//	ended, unreleased  any                           its outcome is recorded, then it is released
-//	ended, none   a Job has filled it since     sweep, after a moment
-//	ended, none   the recorded time has come    sweep
-//	ended, none   nothing is recorded           sweep once, long after a Job that did well
-func decideSweep(w state) sweepPlan {
-	var p sweepPlan
-	for i := range w.sweeps {
-		s := &w.sweeps[i]
-		newest := i == len(w.sweeps)-1
-		switch {
-		case s.outcome.HoldsFileSystem() && w.gone:
-			p.deleteRunning = append(p.deleteRunning, s.job)
-		case s.outcome.HoldsFileSystem():
-			return sweepPlan{again: s.outcome.Until, release: p.release}
-		case s.unreleased && newest:
-			p.record, p.next = s, w.nextSweep()
-			return p
-		case s.unreleased:
-			p.release = append(p.release, s.job)
-		}
-	}
-	due := w.sweepDue()
-	if due.IsZero() || w.notReady != "" {
-		return p
-	}
-	p.begin, p.again = !due.After(w.now), due
-	return p
-}
-
-// nextSweep is when the newest sweep wants another one. The trash goes by the clock of the file
-// server, so what counts is how long it is until then.
-func (w state) nextSweep() time.Time {
-	newest := w.sweeps[len(w.sweeps)-1]
-	if swept := newest.outcome.Swept; newest.outcome.State == mountjobs.Succeeded {
-		switch {
-		case swept.NextIn > 0:
-			return wholeSecond(w.now.Add(time.Duration(min(swept.NextIn, longestWait)) * time.Second))
-		case swept.Next.IsZero():
-			return swept.Next
-		}
-		// The version before has told a time by the clock of a node. One that has passed already must
-		// not begin sweep after sweep.
-		return wholeSecond(later(swept.Next, w.now.Add(wellknown.DefaultProvisionBackoff)))
-	}
-	if newest.outcome.GotOn() {
-		return w.now
-	}
-	failures := 0
-	for _, s := range slices.Backward(w.sweeps) {
-		if s.outcome.State == mountjobs.Succeeded || s.outcome.GotOn() {
-			break
-		}
-		failures++
-	}
-	return w.now.Add(mountjobs.Backoff(wellknown.DefaultProvisionBackoff, failures))
-}
-
-// longestWait, in seconds, is more than anybody keeps what is deleted.
-const longestWait = 200 * 365 * 24 * 60 * 60
-
-// wholeSecond rounds up to what can be written down. A moment too early, sweep after sweep would find
-// that the time has not come.
-func wholeSecond(at time.Time) time.Time {
-	if whole := at.Truncate(time.Second); whole.Before(at) {
-		return whole.Add(time.Second)
-	}
-	return at
-}
-
-func later(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
-// sweepDue is when the next sweep should begin; zero is never.
-func (w state) sweepDue() time.Time {
-	due := w.recordedSweep()
-	for i := range w.mounts {
-		m := &w.mounts[i]
-		if !m.unreleased || !m.fillsTrash || w.sweptSince(m) {
-			continue
-		}
-		if at := m.end().Add(w.sweepDelay); due.IsZero() || at.Before(due) {
-			due = at
-		}
-	}
-	return due
-}
-
-// noSweep, in place of a time, says that the trash has nothing to remove.
-const noSweep = "never"
-
-// recordedSweep is when the root claim says that the trash has something to remove; zero is never.
-func (w state) recordedSweep() time.Time {
-	if w.root == nil {
-		return time.Time{}
-	}
-	record := w.root.Annotations[wellknown.AnnotationNextSweep]
-	if record == noSweep {
-		return time.Time{}
-	}
-	at, err := time.Parse(time.RFC3339, record)
-	if err != nil {
-		return w.firstSweep()
-	}
-	return at
-}
-
-// firstSweep is when to look at a trash of which nothing is known: an earlier installation may have
-// left directories there, with times that only the trash tells. A file system where no Job did well
-// is left alone: it may have no volumes, and need not let anybody write to it.
-func (w state) firstSweep() time.Time {
-	for i := range w.mounts { // the oldest first
-		if m := &w.mounts[i]; m.didWell() && !w.sweptSince(m) {
-			return m.end().Add(firstSweepDelay)
-		}
-	}
-	return time.Time{}
-}
-
-// firstSweepDelay is long enough for most first sweeps to be those of the first deletion, and
-// shorter than Jobs live.
-const firstSweepDelay = 10 * time.Minute
-
-// sweptSince says that a sweep has begun after a Job ended, so that it sees what that has left.
-func (w state) sweptSince(m *mountJob) bool {
-	return slices.ContainsFunc(w.sweeps, func(s sweepJob) bool { return s.job.CreationTimestamp.After(m.end()) })
-}
 
 func (m *mountJob) end() time.Time {
 	if m.outcome.Ended.IsZero() {

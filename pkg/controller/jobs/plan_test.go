@@ -102,9 +102,29 @@ func tried(volume string, number int, since, due time.Time) lifecycle.Pending {
 }
 
 // stateWith has the operations wait in their order, as the gatherer gives them.
-func stateWith(mounts []mountJob, waiting ...lifecycle.Pending) state {
-	slices.SortFunc(waiting, func(a, b lifecycle.Pending) int { return a.Turn().Compare(b.Turn()) })
-	return state{id: fileSystem, now: now, sweepDelay: defaultSweepDelay, mounts: mounts, waiting: func() []lifecycle.Pending { return waiting }}
+func stateWith(mounts []mountJob, pending ...lifecycle.Pending) state {
+	slices.SortFunc(pending, func(a, b lifecycle.Pending) int { return a.Turn().Compare(b.Turn()) })
+	return state{id: fileSystem, now: now, sweepDelay: defaultSweepDelay, mounts: mounts, pending: func() []lifecycle.Pending { return pending }}
+}
+
+// changesOf are the changes of one type.
+func changesOf[T change](p plan) (all []T) {
+	for _, c := range p.changes {
+		if typed, ok := c.(T); ok {
+			all = append(all, typed)
+		}
+	}
+	return all
+}
+
+// due are the volumes of the operations that a plan makes the next Job of.
+func due(p plan) (names []string) {
+	for _, next := range changesOf[createJob](p) {
+		for _, pending := range next.due {
+			names = append(names, pending.Operation.Volume)
+		}
+	}
+	return names
 }
 
 func TestDecideNextJob(t *testing.T) {
@@ -115,7 +135,7 @@ func TestDecideNextJob(t *testing.T) {
 		state   state
 		running bool
 		due     []string
-		wait    bool
+		warned  []string
 		again   time.Time
 	}{
 		"restores that failed often wait":     {state: stateWith(nil, tried("r1", 3, ago(time.Hour), ago(time.Minute))), again: now.Add(rideTime - time.Minute)},
@@ -141,21 +161,16 @@ func TestDecideNextJob(t *testing.T) {
 			w := stateWith(nil, ready)
 			w.notReady = "it is not bound"
 			return w
-		}(), due: []string{"v1"}, wait: true},
+		}(), warned: []string{"v1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := decide(c.state)
-			var due []string
-			for _, w := range p.due {
-				due = append(due, w.Operation.Volume)
+			var warned []string
+			for _, w := range changesOf[warn](p) {
+				warned = append(warned, w.operation.Volume)
 			}
-			if (p.running != nil) != c.running || len(due) != len(c.due) || (p.wait != "") != c.wait || !p.again.Equal(c.again) {
-				t.Fatalf("got %+v, want %+v", p, c)
-			}
-			for i := range due {
-				if due[i] != c.due[i] {
-					t.Errorf("order %v, want %v", due, c.due)
-				}
+			if (c.state.running() != nil) != c.running || !slices.Equal(due(p), c.due) || !slices.Equal(warned, c.warned) || !p.again.Equal(c.again) {
+				t.Errorf("got %+v, want %+v", p, c)
 			}
 		})
 	}
@@ -184,8 +199,8 @@ func TestDecideRelease(t *testing.T) {
 	} {
 		w := stateWith([]mountJob{c.job})
 		w.sweeps, w.erased = c.sweeps, c.erased
-		if p := decide(w); len(p.release) == 1 != c.want {
-			t.Errorf("%s: got %d released", name, len(p.release))
+		if p := decide(w); len(changesOf[releaseJob](p)) == 1 != c.want {
+			t.Errorf("%s: got %+v", name, p)
 		}
 	}
 }
@@ -207,7 +222,7 @@ func TestRootClaimThatGoesIsFreed(t *testing.T) {
 	} {
 		w := stateWith([]mountJob{c.job})
 		w.root, w.notReady = c.root, "it is being deleted"
-		if p := decide(w); len(p.free) != c.want || len(p.release) != 0 {
+		if p := decide(w); len(changesOf[deletePods](p)) != c.want || len(changesOf[releaseJob](p)) != 0 {
 			t.Errorf("%s: got %+v, want %d Jobs freed", name, p, c.want)
 		}
 	}
@@ -221,15 +236,15 @@ func TestSweepsOfAFileSystemThatIsGone(t *testing.T) {
 	}{"there": {false, 0}, "gone": {true, 1}} {
 		w := withSweeps([]mountJob{mounted(1, fills)}, nil, running)
 		w.gone, w.notReady = c.gone, "it is being deleted"
-		if p := decideSweep(w); len(p.deleteRunning) != c.want || p.begin {
-			t.Errorf("%s: got %+v, want %d Jobs abandoned", name, p, c.want)
+		if p := decide(w); len(changesOf[deleteSweep](p)) != c.want || len(changesOf[createSweep](p)) > 0 {
+			t.Errorf("%s: got %+v, want %d sweeps deleted", name, p, c.want)
 		}
 	}
 }
 
 func TestVanishedJobIsLookedForLive(t *testing.T) {
 	p := decide(stateWith([]mountJob{mounted(1, silent)}, wants("v1", now, time.Time{})))
-	if len(p.podless) != 1 || len(p.due) != 1 {
+	if next := changesOf[createJob](p); len(next) != 1 || len(next[0].podless) != 1 || len(next[0].due) != 1 {
 		t.Errorf("got %+v", p)
 	}
 }
@@ -282,8 +297,14 @@ func TestDecideSweep(t *testing.T) {
 		"the time has not come":         {state: withSweeps(nil, annotated(now.Add(time.Hour))), again: now.Add(time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := decideSweep(c.state)
-			if p.begin != c.begin || (p.record != nil) != c.record || !p.next.Equal(c.next) || !p.again.Equal(c.again) {
+			var p plan
+			p.planSweep(c.state)
+			var next time.Time
+			recorded := changesOf[recordSweep](p)
+			for _, r := range recorded {
+				next = r.next
+			}
+			if len(changesOf[createSweep](p)) > 0 != c.begin || len(recorded) > 0 != c.record || !next.Equal(c.next) || !p.again.Equal(c.again) {
 				t.Errorf("got %+v, want %+v", p, c)
 			}
 		})
@@ -298,7 +319,6 @@ func withSweeps(mounts []mountJob, root *corev1.PersistentVolumeClaim, sweeps ..
 
 func TestNodesOfFailedJobsAreAvoided(t *testing.T) {
 	agents := []*corev1.Pod{readyAgent("a"), readyAgent("b")}
-	want := wants("v1", now, time.Time{})
 	for name, c := range map[string]struct {
 		mounts []mountJob
 		want   int
@@ -314,9 +334,9 @@ func TestNodesOfFailedJobsAreAvoided(t *testing.T) {
 		"nowhere, for all":  {[]mountJob{mounted(1, on("a", mountjobs.Lost)), mounted(2, on("", mountjobs.Lost))}, 1},
 		"failed everywhere": {[]mountJob{mounted(1, on("a", mountjobs.Lost)), mounted(2, on("b", mountjobs.Lost))}, 0},
 	} {
-		w := stateWith(c.mounts, want)
+		w := stateWith(c.mounts)
 		w.agents = agents
-		if got := len(decide(w).avoid); got != c.want {
+		if got := len(w.nodesToAvoid()); got != c.want {
 			t.Errorf("%s: avoids %d nodes, want %d", name, got, c.want)
 		}
 	}
@@ -343,7 +363,7 @@ func TestJobThatFindsNoOtherNodeIsEnded(t *testing.T) {
 		again time.Duration // from now
 	}{
 		"it avoids nodes":       {mounted(1, runs, avoiding, unscheduled), true, time.Hour},
-		"it is young":           {mounted(1, runs, avoiding, unscheduled, made(time.Second)), false, placingTime - time.Second},
+		"it is young":           {mounted(1, runs, avoiding, unscheduled, made(queueReportDelay+time.Second)), false, schedulingTime - queueReportDelay - time.Second},
 		"it avoids none":        {mounted(1, runs, unscheduled), false, time.Hour},
 		"it has found a node":   {mounted(1, runs, avoiding), false, time.Hour},
 		"it was ended long ago": {mounted(1, avoiding, unscheduled, on("", mountjobs.Lost)), false, 0},
@@ -353,7 +373,7 @@ func TestJobThatFindsNoOtherNodeIsEnded(t *testing.T) {
 		if !p.again.IsZero() {
 			again = p.again.Sub(now)
 		}
-		if (p.unschedulable != nil) != c.ended || again != c.again {
+		if len(changesOf[endJob](p)) > 0 != c.ended || again != c.again {
 			t.Errorf("%s: got %+v, want %+v", name, p, c)
 		}
 	}

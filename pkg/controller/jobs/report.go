@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,63 +16,75 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/tell"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// reportDelay is how long a Job may stumble before people are told: a pod's first try often comes
-// a moment before its claim is bound or its node's tunnel is up.
-const reportDelay = 3 * time.Second
+const (
+	// startReportDelay is how long a Job may fail to start before that is reported: a pod's first try
+	// often comes a moment before its claim is bound or its node's tunnel is up.
+	startReportDelay = 3 * time.Second
+	// queueReportDelay is how long a claim waits behind a running Job before that is reported: most Jobs
+	// end sooner, and the claim's next event says that its own Job has begun.
+	queueReportDelay = 10 * time.Second
+)
 
-// queueReportDelay is how long a claim waits behind a running Job before its owner is told: most Jobs
-// end sooner, and the claim's next event says that its own Job has begun.
-const queueReportDelay = 10 * time.Second
-
-// reportRunning says on everything that waits for a Job what keeps it from starting, and on claims
-// behind a Job that has started what they wait for.
-func (c *Controller) reportRunning(w state, running *mountJob) (again time.Duration) {
-	pod := newestPod(running.pods)
-	reason, message := mountjobs.Diagnose(running.job, pod, c.eventsAbout(running.job, pod))
+// reportRunning reports, on everything that waits for a running Job, what keeps it from starting, and
+// on claims behind a Job that has started what they wait for.
+func (p *plan) reportRunning(s state, running *mountJob) {
+	reason, message := mountjobs.Diagnose(running.job, newestPod(running.pods), running.warnings)
+	created := running.job.CreationTimestamp.Time
 	if reason == "" {
-		return c.reportQueued(w, running.job.Name, running.job.CreationTimestamp.Time)
+		if p.isDue(created.Add(queueReportDelay), s.now) {
+			p.reportQueue(s, running.job.Name)
+		}
+		return
 	}
-	if young := reportDelay - w.now.Sub(running.job.CreationTimestamp.Time); young > 0 {
-		return young
+	if !p.isDue(created.Add(startReportDelay), s.now) {
+		return
 	}
 	text := fmt.Sprintf("Job %s: %s", running.job.Name, message)
 	for _, o := range running.outcome.Operations {
-		c.reportOperation(o, text)
+		p.add(warn{o, text})
 	}
-	c.reportAll(w.waiting(), text)
-	return 0
+	p.warnAll(s.pending(), text)
 }
 
-// reportQueued says on the claims that wait for the next Job which Job runs now.
-func (c *Controller) reportQueued(w state, job string, began time.Time) (again time.Duration) {
-	if young := queueReportDelay - w.now.Sub(began); young > 0 {
-		return young
-	}
-	for _, wanted := range w.waiting() {
-		if wanted.Due.After(w.now) {
-			continue // its last failure is told, with the time of the next attempt
-		}
-		if young := queueReportDelay - w.now.Sub(wanted.Since); young > 0 {
-			again = earliest(again, young)
-			continue
-		}
-		if subject, reason := c.subjectOf(wanted.Operation); reason == wellknown.EventProvisioningFailed {
-			c.tell.SayOf(subject, wellknown.EventProvisioning, "queue", queuedText(w.id, job, c.options.Jobs.Namespace))
+func (p *plan) reportQueue(s state, job string) {
+	for _, pending := range s.pending() {
+		// Of one that is due later, the last failure was reported, with the time of the next attempt.
+		if !pending.Due.After(s.now) && p.isDue(pending.Since.Add(queueReportDelay), s.now) {
+			p.add(reportQueued{pending.Operation, job})
 		}
 	}
-	return again
 }
 
-func queuedText(fileSystemID, job, namespace string) string {
-	return fmt.Sprintf("the next mount Job of file system %s makes the directory, when Job %s has ended; if that takes long, see: kubectl -n %s describe job %s",
-		fileSystemID, job, namespace, job)
+// reportNotReady says why no Job can begin, once that has lasted.
+func (p *plan) reportNotReady(s state, due []lifecycle.Pending) {
+	since := due[0].Since
+	if s.root != nil && s.root.CreationTimestamp.After(since) {
+		since = s.root.CreationTimestamp.Time
+	}
+	if p.isDue(since.Add(startReportDelay), s.now) {
+		p.warnAll(due, "no mount Job can begin: "+s.notReady)
+	}
 }
 
-// reportNotCreated says why the next Job could not be made. An apiserver that does not answer, and a
-// manager that ends, are no news of the claims.
+func (p *plan) warnAll(all []lifecycle.Pending, text string) {
+	for _, pending := range all {
+		p.add(warn{pending.Operation, text})
+	}
+}
+
+func newestPod(pods []*corev1.Pod) *corev1.Pod {
+	if len(pods) == 0 {
+		return nil
+	}
+	return slices.MaxFunc(pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+}
+
+// reportNotCreated says why the next Job could not be created, unless the apiserver does not answer or
+// the manager ends.
 func (c *Controller) reportNotCreated(due []lifecycle.Pending, doing string, err error) {
 	var unanswered *url.Error
 	if errors.Is(err, context.Canceled) || errors.As(err, &unanswered) {
@@ -82,58 +94,27 @@ func (c *Controller) reportNotCreated(due []lifecycle.Pending, doing string, err
 	if apierrors.ReasonForError(err) == metav1.StatusReasonForbidden {
 		text += fmt.Sprintf(" (let the quota, right or policy that this names admit it, in namespace %s)", c.options.Jobs.Namespace)
 	}
-	c.reportAll(due, text)
-}
-
-// reportNotReady says why no Job can begin, once that has lasted.
-func (c *Controller) reportNotReady(w state, p plan) (again time.Duration) {
-	since := p.due[0].Since
-	if w.root != nil && w.root.CreationTimestamp.After(since) {
-		since = w.root.CreationTimestamp.Time
-	}
-	if young := reportDelay - w.now.Sub(since); young > 0 {
-		return young
-	}
-	c.reportAll(p.due, "no mount Job can begin: "+p.wait)
-	return 0
-}
-
-func newestPod(pods []*corev1.Pod) *corev1.Pod {
-	var newest *corev1.Pod
-	for _, pod := range pods {
-		if newest == nil || pod.CreationTimestamp.After(newest.CreationTimestamp.Time) {
-			newest = pod
-		}
-	}
-	return newest
-}
-
-func (c *Controller) eventsAbout(job *batchv1.Job, pod *corev1.Pod) []corev1.Event {
-	found := c.gatherer.Caches.WarningsAbout(job.UID)
-	if pod != nil {
-		found = append(found, c.gatherer.Caches.WarningsAbout(pod.UID)...)
-	}
-	events := make([]corev1.Event, len(found))
-	for i, event := range found {
-		events[i] = *event
-	}
-	return events
-}
-
-func (c *Controller) reportAll(waiting []lifecycle.Pending, text string) {
-	for _, wanted := range waiting {
-		c.reportOperation(wanted.Operation, text)
+	for _, pending := range due {
+		c.warn(pending.Operation, text)
 	}
 }
 
-// reportOperation writes on the object that people look at: the claim of a setup, the volume of
-// anything else.
-func (c *Controller) reportOperation(o operations.Operation, text string) {
+func (c *Controller) warn(o operations.Operation, text string) {
 	if subject, reason := c.subjectOf(o); subject != nil {
 		c.tell.WarnOf(subject, reason, "job", text)
 	}
 }
 
+func (c *Controller) reportQueued(fileSystemID string, queued reportQueued) {
+	if subject, reason := c.subjectOf(queued.operation); reason == wellknown.EventProvisioningFailed {
+		c.tell.SayOf(subject, wellknown.EventProvisioning, "queue",
+			fmt.Sprintf("the next mount Job of file system %s makes the directory, when Job %s has ended; if that takes long, see: kubectl -n %s describe job %s",
+				fileSystemID, queued.job, c.options.Jobs.Namespace, queued.job))
+	}
+}
+
+// subjectOf is the object that people look at: the claim of a setup, the volume of any other operation;
+// nil if there is none.
 func (c *Controller) subjectOf(o operations.Operation) (subject tell.Object, reason string) {
 	if o.AddsOwner() && !o.Adopt {
 		if claim := c.claimOf(o); claim != nil {
@@ -145,4 +126,13 @@ func (c *Controller) subjectOf(o operations.Operation) (subject tell.Object, rea
 		return object, wellknown.EventVolumeFailedDelete
 	}
 	return nil, ""
+}
+
+// reportProvisioning announces the first try of each setup.
+func (c *Controller) reportProvisioning(job string, batch []operations.Operation) {
+	for _, o := range batch {
+		if subject, reason := c.subjectOf(o); reason == wellknown.EventProvisioningFailed && volumes.AttemptOf(o) == 1 {
+			c.tell.Say(subject, wellknown.EventProvisioning, fmt.Sprintf("Job %s makes directory %s", job, o.Path))
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,8 +28,8 @@ import (
 
 const queuedClaim = types.UID("22222222-0000-0000-0000-000000000000")
 
-// teller is a loop that can do no more than write events about one claim.
-func teller(t *testing.T) (*Controller, *record.FakeRecorder) {
+// reporter is a loop that can do no more than write events about one claim.
+func reporter(t *testing.T) (*Controller, *record.FakeRecorder) {
 	t.Helper()
 	store, err := caches.New(fake.NewClientset(), nil, "efs-stunnel")
 	if err != nil {
@@ -64,8 +65,8 @@ func cleanupOf(w lifecycle.Pending) lifecycle.Pending {
 	return w
 }
 
-// TestClaimBehindARunningJobIsToldOnce which Job it waits for, and again when that is another one.
-func TestClaimBehindARunningJobIsToldOnce(t *testing.T) {
+// TestClaimBehindARunningJobIsReportedOnce with the Job that it waits for, and again when that is another one.
+func TestClaimBehindARunningJobIsReportedOnce(t *testing.T) {
 	long := mounted(7, runs)
 	young := mounted(7, runs)
 	young.job.CreationTimestamp = metav1.NewTime(ago(queueReportDelay - time.Second))
@@ -83,11 +84,12 @@ func TestClaimBehindARunningJobIsToldOnce(t *testing.T) {
 		"a cleanup":           {long, cleanupOf(waits(ago(time.Minute), time.Time{})), false, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			loop, events := teller(t)
+			loop, events := reporter(t)
 			w := stateWith([]mountJob{c.job}, c.wanted)
+			wantAgain := cmp.Or(c.again, time.Hour) // when the Job must have ended
 			for range 3 {
-				if again := loop.reportRunning(w, &w.mounts[0]); again != c.again {
-					t.Errorf("looks again after %s, want %s", again, c.again)
+				if again, err := loop.apply(t.Context(), w, decide(w)); again != wantAgain+catchUp || err != nil {
+					t.Errorf("syncs again after %s, want %s; error %v", again, wantAgain+catchUp, err)
 				}
 			}
 			got := written(events)
@@ -96,7 +98,9 @@ func TestClaimBehindARunningJobIsToldOnce(t *testing.T) {
 				t.Errorf("told %q", got)
 			}
 			w.mounts[0] = mounted(8, runs)
-			loop.reportRunning(w, &w.mounts[0])
+			if _, err := loop.apply(t.Context(), w, decide(w)); err != nil {
+				t.Fatal(err)
+			}
 			if got := written(events); c.told && len(got) != 1 {
 				t.Errorf("of the next Job, told %q", got)
 			}
@@ -104,8 +108,8 @@ func TestClaimBehindARunningJobIsToldOnce(t *testing.T) {
 	}
 }
 
-// TestJobThatCannotBeMadeIsTold where the apiserver refuses it; what passes by itself is not.
-func TestJobThatCannotBeMadeIsTold(t *testing.T) {
+// TestJobThatCannotBeCreatedIsReported where the apiserver refuses it; what passes by itself is not.
+func TestJobThatCannotBeCreatedIsReported(t *testing.T) {
 	quota := apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "jobs"}, "efs-mount-1", errors.New("exceeded quota: small"))
 	for name, c := range map[string]struct {
 		err   error
@@ -117,7 +121,7 @@ func TestJobThatCannotBeMadeIsTold(t *testing.T) {
 		"manager ends":              {fmt.Errorf("wrapped: %w", context.Canceled), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			loop, events := teller(t)
+			loop, events := reporter(t)
 			for range 3 {
 				loop.reportNotCreated([]lifecycle.Pending{waits(now, time.Time{})}, "creating it", c.err)
 			}
@@ -129,6 +133,47 @@ func TestJobThatCannotBeMadeIsTold(t *testing.T) {
 				if !strings.Contains(got[0], word) {
 					t.Errorf("told %q, want %q", got, word)
 				}
+			}
+		})
+	}
+}
+
+// TestReportsAreDelayed: what passes within a moment is not reported, and what lasts is, as soon as it
+// has lasted.
+func TestReportsAreDelayed(t *testing.T) {
+	old := wants("v1", ago(time.Hour), time.Time{})
+	stuck := func(m *mountJob) { m.pods[0].Status.Conditions[0].Message = "0/3 nodes are available" }
+	for name, c := range map[string]struct {
+		after time.Duration
+		state func(lasted time.Duration) state
+	}{
+		"a Job does not start": {startReportDelay, func(lasted time.Duration) state {
+			return stateWith([]mountJob{mounted(1, runs, uncounted, unscheduled, stuck, made(lasted))}, old)
+		}},
+		"the root claim is not ready": {startReportDelay, func(lasted time.Duration) state {
+			s := stateWith(nil, wants("v1", ago(lasted), time.Time{}))
+			s.notReady = "it is not bound"
+			return s
+		}},
+		"the root claim is new": {startReportDelay, func(lasted time.Duration) state {
+			s := stateWith(nil, old)
+			s.notReady, s.root = "it is not bound", &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(ago(lasted))}}
+			return s
+		}},
+		"a Job of others runs": {queueReportDelay, func(lasted time.Duration) state {
+			return stateWith([]mountJob{mounted(1, runs, made(lasted))}, old)
+		}},
+		"an operation is new": {queueReportDelay, func(lasted time.Duration) state {
+			return stateWith([]mountJob{mounted(1, runs, made(time.Hour))}, wants("v1", ago(lasted), time.Time{}))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reports := func(p plan) int { return len(changesOf[warn](p)) + len(changesOf[reportQueued](p)) }
+			if p := decide(c.state(c.after - time.Second)); reports(p) > 0 || !p.again.Equal(now.Add(time.Second)) {
+				t.Errorf("a second too early: got %+v, want the next plan in a second", p)
+			}
+			if p := decide(c.state(c.after)); reports(p) != 1 {
+				t.Errorf("got %+v, want one report", p)
 			}
 		})
 	}

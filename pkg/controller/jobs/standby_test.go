@@ -50,7 +50,7 @@ func TestStandbyKeepsNoQueue(t *testing.T) {
 		root, bound := volumes.RootClaim("fs-root", "efs-stunnel"), volume("bound", "fs-bound", corev1.VolumeBound)
 		released := volume("released", "fs-released", corev1.VolumeReleased)
 		for _, object := range []any{job, root, bound, released} {
-			loop.changed(object)
+			loop.changed(nil, object)
 		}
 		loop.TargetsChanged()
 		<-time.After(time.Minute)

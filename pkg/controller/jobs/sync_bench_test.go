@@ -38,9 +38,9 @@ func BenchmarkLook(b *testing.B) {
 			}
 			began, looks, planned := processorTime(b), 0, 0
 			for b.Loop() {
-				p := decide(l.observe(fileSystem))
+				due := dueOf(b, decide(ready(l.observe(fileSystem))))
 				looks++
-				planned += len(l.confirm(p.due[:l.options.Batch]))
+				planned += len(l.confirm(due[:l.options.Batch]))
 			}
 			b.ReportMetric(float64(processorTime(b)-began)/float64(time.Millisecond)/float64(looks), "cpu-ms/op")
 			b.ReportMetric(float64(planned)/float64(looks), "operations/op")

@@ -28,15 +28,32 @@ func TestSyncDecidesAboutTheClaimsOfItsJobOnly(t *testing.T) {
 		l.gatherer.Decide(claim.UID)
 	}
 	var p plan
-	if got := l.decided(func() { p = decide(l.observe(fileSystem)) }); got > 1 {
-		t.Errorf("a look decides about %d claims, want none", got)
+	if got := l.decided(func() { p = decide(ready(l.observe(fileSystem))) }); got > 1 {
+		t.Errorf("a sync decides about %d claims, want none", got)
 	}
-	if len(p.due) != maxPending || p.due[0].Claim != claimNumber(0) {
-		t.Errorf("got %d operations that are due, the first one of claim %s", len(p.due), p.due[0].Claim)
+	due := dueOf(t, p)
+	if len(due) != maxPending || due[0].Claim != claimNumber(0) {
+		t.Errorf("got %d operations that are due, the first one of claim %s", len(due), due[0].Claim)
 	}
-	if got := l.decided(func() { l.confirm(p.due[:l.options.Batch]) }); got != int64(l.options.Batch) {
+	if got := l.decided(func() { l.confirm(due[:l.options.Batch]) }); got != int64(l.options.Batch) {
 		t.Errorf("a Job of %d operations decides about %d claims", l.options.Batch, got)
 	}
+}
+
+// ready has a root claim that Jobs can use.
+func ready(s state) state {
+	s.notReady = ""
+	return s
+}
+
+// dueOf are the operations that a plan makes the next Job of.
+func dueOf(t testing.TB, p plan) []lifecycle.Pending {
+	t.Helper()
+	next := changesOf[createJob](p)
+	if len(next) != 1 {
+		t.Fatalf("got %+v, want a Job", p)
+	}
+	return next[0].due
 }
 
 // TestTargetsChangedDecidesAboutNothing: it enqueues the file systems.
@@ -54,20 +71,12 @@ func TestTargetsChangedDecidesAboutNothing(t *testing.T) {
 func TestSeriesOfAFileSystemThatIsGone(t *testing.T) {
 	c := newLoop(t)
 	c.metrics.swept(fileSystem, operations.Swept{Kept: 7})
-	sync := func() {
-		if _, err := c.sync(t.Context(), fileSystem); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if sync(); testutil.CollectAndCount(c.metrics.trash) != 1 {
+	if c.TargetsChanged(); testutil.CollectAndCount(c.metrics.trash) != 1 {
 		t.Error("a file system of the table has no series")
 	}
 	c.gatherer.Targets = func() targets.Snapshot { return targets.Snapshot{Known: true} }
-	if sync(); testutil.CollectAndCount(c.metrics.trash) != 0 {
+	if c.TargetsChanged(); testutil.CollectAndCount(c.metrics.trash) != 0 || len(c.metrics.known) > 0 {
 		t.Error("the series stays")
-	}
-	if left := c.metrics.fileSystems(); len(left) != 0 {
-		t.Errorf("%q are remembered", left)
 	}
 }
 
@@ -81,8 +90,8 @@ func TestVolumeOfTwoClaimsIsCleanedUpOnce(t *testing.T) {
 	for n := range 4 {
 		l.gatherer.Decide(claimNumber(n))
 	}
-	if p := decide(l.observe(fileSystem)); len(p.due) != 2 {
-		t.Errorf("got %d operations, want one for each volume: %+v", len(p.due), p.due)
+	if p := decide(ready(l.observe(fileSystem))); len(dueOf(t, p)) != 2 {
+		t.Errorf("got %+v, want one operation for each volume", p)
 	}
 }
 
@@ -98,9 +107,9 @@ func TestClaimIsNotHiddenByRestores(t *testing.T) {
 		add(t, l.gatherer.Caches.Claims.GetStore(), claim)
 		l.gatherer.Decide(claim.UID)
 	}
-	p := decide(l.observe(fileSystem))
-	if !slices.ContainsFunc(p.due, func(w lifecycle.Pending) bool { return w.Claim == claimNumber(restores) }) {
-		t.Errorf("got %d operations that are due, without that of the claim", len(p.due))
+	p := decide(ready(l.observe(fileSystem)))
+	if due := dueOf(t, p); !slices.ContainsFunc(due, func(w lifecycle.Pending) bool { return w.Claim == claimNumber(restores) }) {
+		t.Errorf("got %d operations that are due, without that of the claim", len(due))
 	}
 }
 
@@ -112,16 +121,16 @@ func TestOperationThatFitsIntoNoJobLeavesItsPlace(t *testing.T) {
 		add(t, l.gatherer.Caches.Claims.GetStore(), claim)
 		l.gatherer.Decide(claim.UID)
 	}
-	due := decide(l.observe(fileSystem)).due
+	due := dueOf(t, decide(ready(l.observe(fileSystem))))
 	due[0].Operation.Record = make([]byte, 2*wellknown.MaxOperationsBytes)
-	if _, _, err := l.pack(t.Context(), due); err != nil {
+	if _, err := l.batch(t.Context(), due); err != nil {
 		t.Fatal(err)
 	}
-	if left := decide(l.observe(fileSystem)).due; len(left) != 1 || left[0].Claim != due[1].Claim {
+	if left := dueOf(t, decide(ready(l.observe(fileSystem)))); len(left) != 1 || left[0].Claim != due[1].Claim {
 		t.Errorf("got %+v, want the other operation", left)
 	}
 	l.gatherer.Decide(due[0].Claim)
-	if all := decide(l.observe(fileSystem)).due; len(all) != 2 {
+	if all := dueOf(t, decide(ready(l.observe(fileSystem)))); len(all) != 2 {
 		t.Errorf("got %+v, want both", all)
 	}
 }

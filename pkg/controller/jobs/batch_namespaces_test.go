@@ -45,8 +45,8 @@ func TestOperationsAreSentWithTheUIDOfTheirNamespace(t *testing.T) {
 	}
 }
 
-// TestRefusedReadOfANamespaceIsToldOnce, on the claim that waits for it, with the right that is missing.
-func TestRefusedReadOfANamespaceIsToldOnce(t *testing.T) {
+// TestRefusedReadOfANamespaceIsReportedOnce, on the claim that waits for it, with the right that is missing.
+func TestRefusedReadOfANamespaceIsReportedOnce(t *testing.T) {
 	c := newSharedPath(t, 1, 1).clusters[0]
 	events := record.NewFakeRecorder(10)
 	c.tell = tell.New(events)
@@ -58,8 +58,8 @@ func TestRefusedReadOfANamespaceIsToldOnce(t *testing.T) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), livesNamespace, nil)
 	})
 	c.gatherer.Decide(c.addClaim("Delete", "").UID)
-	w := c.observe(livesFileSystem)
-	if _, err := c.start(t.Context(), w, decide(w)); !apierrors.IsForbidden(err) {
+	s := ready(c.observe(livesFileSystem))
+	if _, err := c.apply(t.Context(), s, decide(s)); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v", err)
 	}
 	told := written(events)
