@@ -3,10 +3,16 @@ package gatherer
 import (
 	"fmt"
 	"iter"
+	"path"
+	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/cache"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 // byChange is the name of an index without values: its function only notes which volumes change.
@@ -26,130 +32,180 @@ func (c counts) plus(other counts, times int) counts {
 	return counts{c.all + times*other.all, c.inUse + times*other.inUse, c.kept + times*other.kept}
 }
 
-// countsOf is what one volume of ours adds.
-func countsOf(volume *corev1.PersistentVolume) counts {
-	c := counts{all: 1}
-	if volume.DeletionTimestamp == nil && volume.Status.Phase != corev1.VolumeReleased {
-		c.inUse, c.kept = 1, 1
-	}
-	if volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRetain {
-		c.kept = 1
-	}
-	return c
-}
-
-// volumeCounts counts the volumes of each directory, so that a question about one directory costs
-// the same however many volumes have it.
+// directories index volumes by their directories, so that a question about one directory costs the
+// same however many volumes have it.
 //
 // The cache calls note, under its own lock, for each volume that is added, updated or deleted.
-// Before each answer the counts catch up with the volumes that were noted, so they are never older
-// than the cache.
-type volumeCounts struct {
-	store cache.Store
-	read  func(*corev1.PersistentVolume) (directory, bool)
+// Before each answer the volumes that were noted are indexed, so an answer is never older than the
+// cache.
+type directories struct {
+	store       cache.Store
+	provisioner string
 
 	noting  sync.Mutex
 	changed map[string]struct{} // guarded by noting; names of volumes
 
-	counting sync.Mutex
-	counted  map[string]counted   // guarded by counting; by the name of the volume
-	sums     map[directory]counts // guarded by counting
+	mu      sync.Mutex
+	entries map[string]entry     // guarded by mu; by the name of the volume
+	counts  map[directory]counts // guarded by mu
+	// originals are the volumes of the original system that are not adopted, at their path and within
+	// it and every path above it, in the order of their names.
+	originals map[string][]*corev1.PersistentVolume // guarded by mu
 }
 
-// counted is what one volume has added to the counts.
-type counted struct {
+// entry is what the index has of one volume.
+type entry struct {
 	directory
 	counts
+	original *original // nil for most
 }
 
-func newVolumeCounts(store cache.Store, read func(*corev1.PersistentVolume) (directory, bool)) *volumeCounts {
-	return &volumeCounts{
-		store: store, read: read,
-		changed: map[string]struct{}{}, counted: map[string]counted{}, sums: map[directory]counts{},
+type original struct {
+	volume *corev1.PersistentVolume
+	places []string
+}
+
+func newDirectories(store cache.Store, provisioner string) *directories {
+	return &directories{
+		store: store, provisioner: provisioner, changed: map[string]struct{}{},
+		entries: map[string]entry{}, counts: map[directory]counts{}, originals: map[string][]*corev1.PersistentVolume{},
 	}
 }
 
 // note is an index function.
-func (v *volumeCounts) note(object any) ([]string, error) {
+func (d *directories) note(object any) ([]string, error) {
 	volume, ok := object.(*corev1.PersistentVolume)
 	if !ok {
 		return nil, fmt.Errorf("indexing: %T is no volume", object)
 	}
-	v.noting.Lock()
-	defer v.noting.Unlock()
-	v.changed[volume.Name] = struct{}{}
+	d.noting.Lock()
+	defer d.noting.Unlock()
+	d.changed[volume.Name] = struct{}{}
 	return nil, nil
 }
 
 // catchUp also runs after each event: a standby asks no question, and would note for ever.
-func (v *volumeCounts) catchUp() {
-	v.counting.Lock()
-	defer v.counting.Unlock()
-	v.countChanged()
+func (d *directories) catchUp() {
+	d.lock()
+	d.mu.Unlock()
+}
+
+// lock must not hold noting while it reads the cache, which calls note under its lock.
+func (d *directories) lock() {
+	d.mu.Lock()
+	d.noting.Lock()
+	changed := d.changed
+	if len(changed) > 0 {
+		d.changed = map[string]struct{}{}
+	}
+	d.noting.Unlock()
+	for name := range changed {
+		d.add(d.entries[name], -1)
+		delete(d.entries, name)
+		object, _, err := d.store.GetByKey(name)
+		volume, ok := object.(*corev1.PersistentVolume)
+		if err != nil || !ok {
+			continue
+		}
+		if e := d.entryOf(volume); e != (entry{}) {
+			d.entries[name] = e
+			d.add(e, 1)
+		}
+	}
+}
+
+func (d *directories) entryOf(volume *corev1.PersistentVolume) (e entry) {
+	read := volumes.Read(volume, d.provisioner)
+	if id, path, ok := caches.DirectoryOf(volume); ok && read.Kind != volumes.Foreign {
+		e.directory, e.counts.all = directory{id, path}, 1
+		if volume.DeletionTimestamp == nil && volume.Status.Phase != corev1.VolumeReleased {
+			e.inUse, e.kept = 1, 1
+		}
+		if read.Policy == corev1.PersistentVolumeReclaimRetain {
+			e.kept = 1
+		}
+	}
+	// Volumes that cannot be adopted as they are count too, such as those with a slash at the end of
+	// their path: pods use them all the same.
+	if read.Kind == volumes.Original && volume.Spec.NFS != nil {
+		p := path.Clean("/" + read.Path)
+		e.original = &original{volume, []string{at(read.FileSystemID, p)}}
+		for ; p != "/"; p = path.Dir(p) {
+			e.original.places = append(e.original.places, within(read.FileSystemID, p))
+		}
+	}
+	return e
+}
+
+func at(fileSystemID, p string) string { return "at " + fileSystemID + " " + p }
+
+func within(fileSystemID, p string) string { return "within " + fileSystemID + " " + p }
+
+// add adds what an entry has to the sums, or removes it.
+func (d *directories) add(e entry, times int) {
+	if e.all > 0 {
+		d.counts[e.directory] = d.counts[e.directory].plus(e.counts, times)
+		if d.counts[e.directory].all == 0 {
+			delete(d.counts, e.directory)
+		}
+	}
+	if e.original == nil {
+		return
+	}
+	for _, place := range e.original.places {
+		all := d.originals[place]
+		i, found := slices.BinarySearchFunc(all, e.original.volume, func(a, b *corev1.PersistentVolume) int { return strings.Compare(a.Name, b.Name) })
+		switch {
+		case times > 0:
+			d.originals[place] = slices.Insert(all, i, e.original.volume)
+		case found && len(all) == 1:
+			delete(d.originals, place)
+		case found:
+			d.originals[place] = slices.Delete(all, i, i+1)
+		}
+	}
 }
 
 // others are the volumes that have a directory, without the one of a name.
-func (v *volumeCounts) others(d directory, except string) counts {
-	v.counting.Lock()
-	defer v.counting.Unlock()
-	v.countChanged()
-	return v.without(except, d)
+func (d *directories) others(of directory, except string) counts {
+	d.lock()
+	defer d.mu.Unlock()
+	return d.without(except, of)
 }
 
 // fileSystemsOf are those of some file systems on which a path is that of a volume, other than the
 // one of a name.
-func (v *volumeCounts) fileSystemsOf(path, except string, ids iter.Seq[string]) []string {
-	v.counting.Lock()
-	defer v.counting.Unlock()
-	v.countChanged()
+func (d *directories) fileSystemsOf(path, except string, ids iter.Seq[string]) []string {
+	d.lock()
+	defer d.mu.Unlock()
 	var found []string
 	for id := range ids {
-		if v.without(except, directory{id, path}).all > 0 {
+		if d.without(except, directory{id, path}).all > 0 {
 			found = append(found, id)
 		}
 	}
 	return found
 }
 
-func (v *volumeCounts) without(name string, d directory) counts {
-	if own := v.counted[name]; own.directory == d {
-		return v.sums[d].plus(own.counts, -1)
+func (d *directories) without(name string, of directory) counts {
+	if own := d.entries[name]; own.directory == of {
+		return d.counts[of].plus(own.counts, -1)
 	}
-	return v.sums[d]
+	return d.counts[of]
 }
 
-// countChanged must not hold noting while it reads the cache, which calls note under its lock.
-func (v *volumeCounts) countChanged() {
-	v.noting.Lock()
-	changed := v.changed
-	if len(changed) > 0 {
-		v.changed = map[string]struct{}{}
+// unadopted is the first, by name, of the volumes that the ledger does not know and whose data would
+// be removed with a directory; nil if there is none.
+func (d *directories) unadopted(fileSystemID, p string) *corev1.PersistentVolume {
+	d.lock()
+	defer d.mu.Unlock()
+	p = path.Clean("/" + p)
+	found := d.originals[within(fileSystemID, p)]
+	for above := path.Dir(p); len(found) == 0 && above != "/"; above = path.Dir(above) {
+		found = d.originals[at(fileSystemID, above)]
 	}
-	v.noting.Unlock()
-	for name := range changed {
-		v.count(name)
+	if len(found) == 0 {
+		return nil
 	}
-}
-
-func (v *volumeCounts) count(name string) {
-	if before, ok := v.counted[name]; ok {
-		v.add(before, -1)
-		delete(v.counted, name)
-	}
-	object, exists, err := v.store.GetByKey(name)
-	volume, ok := object.(*corev1.PersistentVolume)
-	if err != nil || !exists || !ok {
-		return
-	}
-	if d, ok := v.read(volume); ok {
-		v.counted[volume.Name] = counted{d, countsOf(volume)}
-		v.add(v.counted[volume.Name], 1)
-	}
-}
-
-func (v *volumeCounts) add(c counted, times int) {
-	v.sums[c.directory] = v.sums[c.directory].plus(c.counts, times)
-	if v.sums[c.directory].all == 0 {
-		delete(v.sums, c.directory)
-	}
+	return found[0]
 }

@@ -6,9 +6,9 @@ package gatherer
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"hash/maphash"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -27,7 +28,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// Gatherer is safe for use by many at once.
+// Gatherer is safe for concurrent use.
 type Gatherer struct {
 	lifecycle.Settings
 	Caches *caches.Caches
@@ -41,34 +42,25 @@ type Gatherer struct {
 	// nothing unless it is set before the loops run.
 	OnPending func(fileSystemID string)
 
-	seed      maphash.Seed
-	outcomes  outcomes
-	originals originals
-	counts    *volumeCounts
-	pending   pendingIndex
+	seed        maphash.Seed
+	outcomes    outcomes
+	directories *directories
+	pending     pendingIndex
 }
 
 // New makes a gatherer. It is to be called before the caches run.
 func New(settings lifecycle.Settings, c *caches.Caches, snapshot func() targets.Snapshot) (*Gatherer, error) {
-	g := &Gatherer{Settings: settings, Caches: c, Targets: snapshot, Now: time.Now, OnPending: func(string) {}, seed: maphash.MakeSeed()}
-	g.counts = newVolumeCounts(c.Volumes.GetStore(), g.directoryOf)
-	if err := c.Volumes.AddIndexers(cache.Indexers{byOriginal: g.originalsPlaces, byChange: g.counts.note}); err != nil {
-		return nil, fmt.Errorf("indexing volumes: %w", err)
+	g := &Gatherer{
+		Settings: settings, Caches: c, Targets: snapshot, Now: time.Now, OnPending: func(string) {},
+		seed: maphash.MakeSeed(), outcomes: outcomes{jobs: map[types.UID]*observedJob{}},
+		directories: newDirectories(c.Volumes.GetStore(), settings.Provisioner),
 	}
-	_, err := c.Volumes.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(any) { g.counts.catchUp() },
-		UpdateFunc: func(any, any) { g.counts.catchUp() },
-		DeleteFunc: func(any) { g.counts.catchUp() },
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watching volumes: %w", err)
-	}
-	_, err = c.Jobs.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		UpdateFunc: func(before, _ any) { g.forgetOld(before) },
-		DeleteFunc: g.forgetGone,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("watching Jobs: %w", err)
+	if err := errors.Join(
+		c.Volumes.AddIndexers(cache.Indexers{byChange: g.directories.note}),
+		kubeobjects.OnChange(func(any, any) { g.directories.catchUp() }, c.Volumes),
+		kubeobjects.OnChange(g.outcomes.forget, c.Jobs),
+	); err != nil {
+		return nil, fmt.Errorf("indexing volumes and Jobs: %w", err)
 	}
 	return g, nil
 }
@@ -97,12 +89,12 @@ func (g *Gatherer) State(uid types.UID) lifecycle.State {
 
 // volume is what is known of one volume. Who else has its directory matters to its cleanup only.
 func (g *Gatherer) volume(object *corev1.PersistentVolume) lifecycle.Volume {
-	volume := lifecycle.Volume{Volume: volumes.Read(object, g.Provisioner), Claim: g.claimOf(object)}
-	if volume.NeedsCleanup(volume.Claim) {
-		others := g.othersOf(object)
-		volume.Shared, volume.Kept, volume.Unadopted = others.all > 0, others.kept > 0, g.unadopted(object)
+	v := lifecycle.Volume{Volume: volumes.Read(object, g.Provisioner), Claim: g.claimOf(object)}
+	if v.NeedsCleanup(v.Claim) { // so it is an NFS volume of ours
+		others := g.directories.others(directory{v.FileSystemID, v.Path}, v.Name)
+		v.Shared, v.Kept, v.Unadopted = others.all > 0, others.kept > 0, g.directories.unadopted(v.FileSystemID, v.Path)
 	}
-	return volume
+	return v
 }
 
 func (g *Gatherer) zoneOf(name string) string {
@@ -121,96 +113,63 @@ func (g *Gatherer) claimOf(object *corev1.PersistentVolume) *corev1.PersistentVo
 	if object.Spec.ClaimRef == nil {
 		return nil
 	}
-	ref := object.Spec.ClaimRef
-	return g.Caches.ClaimNamed(ref.Namespace, ref.Name)
+	return g.Caches.ClaimNamed(object.Spec.ClaimRef.Namespace, object.Spec.ClaimRef.Name)
 }
 
 // holders are the file systems on which a path is a volume's of this cluster, or was asked for
 // by another claim and is being made.
 func (g *Gatherer) holders(path, except string) []string {
-	ids := g.counts.fileSystemsOf(path, except, maps.Keys(g.Targets().FileSystems))
+	ids := g.directories.fileSystemsOf(path, except, maps.Keys(g.Targets().FileSystems))
 	for _, job := range g.Caches.JobsAt(path) {
 		name, ok := mountjobs.ParseName(job.Name)
-		if !ok || slices.Contains(ids, name.FileSystemID) {
-			continue
-		}
-		o, err := g.Outcome(job)
-		if err != nil {
-			continue
-		}
-		for range makers(o, path, except) {
+		if ok && !slices.Contains(ids, name.FileSystemID) && g.makes(job, path, except, func(operations.Operation) bool { return true }) {
 			ids = append(ids, name.FileSystemID)
-			break
 		}
 	}
 	slices.Sort(ids)
 	return ids
 }
 
-// makers are the operations of a Job that make a path a volume's, or just did.
-func makers(o mountjobs.Outcome, path, except string) iter.Seq[operations.Operation] {
-	return func(yield func(operations.Operation) bool) {
-		for i, operation := range o.Operations {
-			if operation.AddsOwner() && operation.Path == path && operation.Volume != except && o.Report.Results[i].State != operations.Failed && !yield(operation) {
-				return
-			}
-		}
-	}
-}
-
 // isInUse says that a volume other than the one of a name has a directory and is neither released nor
-// being deleted, or that a Job has made or makes the directory that of a claim which is there.
+// being deleted, or that a Job has made or makes the directory that of a claim which exists.
 func (g *Gatherer) isInUse(d directory, except string) bool {
-	if g.counts.others(d, except).inUse > 0 {
-		return true
-	}
-	return slices.ContainsFunc(g.Caches.JobsAt(d.path), func(job *batchv1.Job) bool {
+	return g.directories.others(d, except).inUse > 0 || slices.ContainsFunc(g.Caches.JobsAt(d.path), func(job *batchv1.Job) bool {
 		name, ok := mountjobs.ParseName(job.Name)
-		if !ok || name.FileSystemID != d.fileSystemID {
-			return false
-		}
-		o, err := g.Outcome(job)
-		if err != nil {
-			return false
-		}
-		for operation := range makers(o, d.path, except) {
-			if g.Caches.Claim(types.UID(operation.ClaimUID)) != nil {
-				return true
-			}
-		}
-		return false
+		return ok && name.FileSystemID == d.fileSystemID && g.makes(job, d.path, except, func(o operations.Operation) bool {
+			return g.Caches.Claim(types.UID(o.ClaimUID)) != nil
+		})
 	})
 }
 
-// othersOf are the other volumes that have a volume's directory.
-func (g *Gatherer) othersOf(object *corev1.PersistentVolume) counts {
-	d, ok := g.directoryOf(object)
-	if !ok {
-		return counts{}
+// makes says that a Job has an operation that matches, and that makes a path another volume's, or just
+// did.
+func (g *Gatherer) makes(job *batchv1.Job, path, except string, match func(operations.Operation) bool) bool {
+	outcome, err := g.Outcome(job)
+	if err != nil {
+		return false
 	}
-	return g.counts.others(d, object.Name)
-}
-
-// directoryOf is the directory of a volume, if the volume is ours.
-func (g *Gatherer) directoryOf(object *corev1.PersistentVolume) (directory, bool) {
-	id, path, ok := caches.DirectoryOf(object)
-	if !ok || volumes.Read(object, g.Provisioner).Kind == volumes.Foreign {
-		return directory{}, false
+	for i, o := range outcome.Operations {
+		if o.AddsOwner() && o.Path == path && o.Volume != except && outcome.Report.Results[i].State != operations.Failed && match(o) {
+			return true
+		}
 	}
-	return directory{id, path}, true
+	return false
 }
 
 // Attempts are what mount Jobs did for a volume, newest first.
 func (g *Gatherer) Attempts(volume string) []lifecycle.Attempt {
+	type numbered struct {
+		number int
+		lifecycle.Attempt
+	}
 	var attempts []numbered
 	for _, job := range g.Caches.JobsOfVolume(volume) {
-		read := g.readingOf(job)
+		read := g.read(job)
 		if read.err != nil {
-			continue // the jobs loop says so
+			continue // the jobs loop reports it
 		}
 		if i, ok := read.positions[volume]; ok {
-			o := read.outcome
-			attempts = append(attempts, numbered{o.Name.Number, g.attempt(job, o, o.Operations[i], o.Report.Results[i])})
+			attempts = append(attempts, numbered{read.outcome.Name.Number, g.attempt(job, read.outcome, i)})
 		}
 	}
 	slices.SortFunc(attempts, func(a, b numbered) int {
@@ -226,15 +185,10 @@ func (g *Gatherer) Attempts(volume string) []lifecycle.Attempt {
 // AttemptsOf are all that a Job did, in the order of its operations.
 func (g *Gatherer) AttemptsOf(job *batchv1.Job, o mountjobs.Outcome) []lifecycle.Attempt {
 	attempts := make([]lifecycle.Attempt, len(o.Operations))
-	for i, operation := range o.Operations {
-		attempts[i] = g.attempt(job, o, operation, o.Report.Results[i])
+	for i := range o.Operations {
+		attempts[i] = g.attempt(job, o, i)
 	}
 	return attempts
-}
-
-type numbered struct {
-	number int
-	lifecycle.Attempt
 }
 
 // IsUsed says whether everything that should follow from an attempt of a Job that has ended has.

@@ -9,29 +9,29 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/cache"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
-	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// outcomes remembers what was read from each Job, because hundreds of claims ask for the same
-// one, and since when it is known.
+// outcomes caches what was read from each Job, because hundreds of claims ask for the same one, and
+// when this replica observed it.
 type outcomes struct {
-	mu   sync.Mutex // protects following
-	read map[types.UID]reading
-	seen map[types.UID]sighting
+	mu   sync.Mutex
+	jobs map[types.UID]*observedJob // guarded by mu
 }
 
-// sighting is when this replica first saw a Job, and first saw that it was over, by the monotonic
-// clock. That one neither is wrong nor jumps, but knows nothing of the time before.
-type sighting struct{ first, over time.Time }
+// observedJob has when this replica first observed a Job, and first observed that it was over, by the
+// monotonic clock. That one neither is wrong nor jumps, but knows nothing of the time before.
+type observedJob struct {
+	first, over time.Time
+	reading
+}
 
+// reading is a mount Job read back.
 type reading struct {
 	versions string // of the Job and its pods
-	until    time.Time
 	outcome  mountjobs.Outcome
 	err      error
 	// positions are those of the operations, by volume: all of a Job's volumes ask, one by one.
@@ -40,93 +40,72 @@ type reading struct {
 
 // Outcome is a mount Job read back. The errors are those of mountjobs.Read.
 func (g *Gatherer) Outcome(job *batchv1.Job) (mountjobs.Outcome, error) {
-	read := g.readingOf(job)
+	read := g.read(job)
 	return read.outcome, read.err
 }
 
-func (g *Gatherer) readingOf(job *batchv1.Job) reading {
+func (g *Gatherer) read(job *batchv1.Job) reading {
 	pods := g.Caches.PodsOfJob(job)
-	versions := versionsOf(job, pods)
-	now := g.Now()
+	versions, now := versionsOf(job, pods), g.Now()
 	g.outcomes.mu.Lock()
 	defer g.outcomes.mu.Unlock()
-	known, ok := g.outcomes.read[job.UID]
-	if ok && known.versions == versions && (known.until.IsZero() || now.Before(known.until)) {
-		return known
+	observed := g.outcomes.of(job.UID)
+	if until := observed.outcome.Until; observed.versions == versions && (until.IsZero() || now.Before(until)) {
+		return observed.reading
 	}
-	outcome, err := g.read(job, pods, now)
-	if g.outcomes.read == nil {
-		g.outcomes.read = map[types.UID]reading{}
+	read := reading{versions: versions}
+	observed.believe(job, now, func(at time.Time) *mountjobs.Status {
+		read.outcome, read.err = mountjobs.Read(job, pods, at)
+		return &read.outcome.Status
+	})
+	read.positions = make(map[string]int, len(read.outcome.Operations))
+	for i, operation := range slices.Backward(read.outcome.Operations) { // the first one of each volume
+		read.positions[operation.Volume] = i
 	}
-	read := reading{versions, outcome.Until, outcome, err, positionsOf(outcome.Operations)}
-	g.outcomes.read[job.UID] = read
+	observed.reading = read
+	if read.outcome.HoldsFileSystem() {
+		observed.over = time.Time{}
+	} else if observed.over.IsZero() {
+		observed.over = time.Now()
+	}
 	return read
 }
 
-// positionsOf has the first operation of each volume.
-func positionsOf(ops []operations.Operation) map[string]int {
-	positions := make(map[string]int, len(ops))
-	for i, operation := range slices.Backward(ops) {
-		positions[operation.Volume] = i
-	}
-	return positions
-}
-
-// read also notes when the Job was seen. The caller holds the lock.
-func (g *Gatherer) read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (mountjobs.Outcome, error) {
-	outcome, err := mountjobs.Read(job, pods, now)
-	seen := g.outcomes.see(job.UID)
-	if outcome.Overdue && seen.isRecent() {
-		outcome, err = mountjobs.Read(job, pods, job.CreationTimestamp.Time)
-		outcome.Until = now.Add(mountjobs.ClockGuard)
-	}
-	if outcome.HoldsFileSystem() {
-		seen.over = time.Time{}
-	} else if seen.over.IsZero() {
-		seen.over = time.Now()
-	}
-	g.outcomes.seen[job.UID] = seen
-	return outcome, err
-}
-
 // Sweep is a sweep Job read back. The error is that of mountjobs.ReadSweep.
-func (g *Gatherer) Sweep(job *batchv1.Job, pods []*corev1.Pod) (mountjobs.SweepOutcome, error) {
-	now := g.Now()
-	outcome, err := mountjobs.ReadSweep(job, pods, now)
+func (g *Gatherer) Sweep(job *batchv1.Job, pods []*corev1.Pod) (outcome mountjobs.SweepOutcome, err error) {
 	g.outcomes.mu.Lock()
 	defer g.outcomes.mu.Unlock()
-	if seen := g.outcomes.see(job.UID); outcome.Overdue && seen.isRecent() {
-		outcome, err = mountjobs.ReadSweep(job, pods, job.CreationTimestamp.Time)
-		outcome.Until = now.Add(mountjobs.ClockGuard)
-	}
+	g.outcomes.of(job.UID).believe(job, g.Now(), func(at time.Time) *mountjobs.Status {
+		outcome, err = mountjobs.ReadSweep(job, pods, at)
+		return &outcome.Status
+	})
 	return outcome, err
 }
 
-// see gives the sighting of a Job, which may be the first.
-func (o *outcomes) see(job types.UID) sighting {
-	seen, ok := o.seen[job]
-	if !ok {
-		seen = sighting{first: time.Now()}
-		if o.seen == nil {
-			o.seen = map[types.UID]sighting{}
-		}
-		o.seen[job] = seen
+// of is what is known of a Job, which may be observed for the first time.
+func (o *outcomes) of(job types.UID) *observedJob {
+	if o.jobs[job] == nil {
+		o.jobs[job] = &observedJob{first: time.Now()}
 	}
-	return seen
+	return o.jobs[job]
 }
 
-// isRecent says that a Job has not been known for long enough to be believed overdue.
-func (s sighting) isRecent() bool { return time.Since(s.first) < mountjobs.ClockGuard }
+// believe reads a Job as it is at a time. One that has not been known for long enough is not believed
+// to be overdue: the clocks may disagree.
+func (o *observedJob) believe(job *batchv1.Job, now time.Time, read func(at time.Time) *mountjobs.Status) {
+	if status := read(now); status.Overdue && time.Since(o.first) < mountjobs.ClockGuard {
+		read(job.CreationTimestamp.Time).Until = now.Add(mountjobs.ClockGuard)
+	}
+}
 
-// overSince is when a Job was first seen to be over, on the clock of Now; zero if it was not.
+// overSince is when a Job was first observed to be over, on the clock of Now; zero if it was not.
 func (g *Gatherer) overSince(job types.UID) time.Time {
 	g.outcomes.mu.Lock()
-	over := g.outcomes.seen[job].over
-	g.outcomes.mu.Unlock()
-	if over.IsZero() {
-		return over
+	defer g.outcomes.mu.Unlock()
+	if observed := g.outcomes.jobs[job]; observed != nil && !observed.over.IsZero() {
+		return g.Now().Add(-time.Since(observed.over))
 	}
-	return g.Now().Add(-time.Since(over))
+	return time.Time{}
 }
 
 func versionsOf(job *batchv1.Job, pods []*corev1.Pod) string {
@@ -138,31 +117,23 @@ func versionsOf(job *batchv1.Job, pods []*corev1.Pod) string {
 	return job.ResourceVersion + " " + strings.Join(versions, " ")
 }
 
-// forgetOld drops what was read from a Job that is another one now.
-func (g *Gatherer) forgetOld(object any) {
-	job, ok := object.(*batchv1.Job)
+// forget drops what was read from a Job that was changed, and all that is known of one that was deleted.
+func (o *outcomes) forget(before, after any) {
+	job, ok := before.(*batchv1.Job)
 	if !ok {
 		return
 	}
-	g.outcomes.mu.Lock()
-	defer g.outcomes.mu.Unlock()
-	delete(g.outcomes.read, job.UID)
-}
-
-// forgetGone drops all that is known of a Job that was deleted.
-func (g *Gatherer) forgetGone(object any) {
-	if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
-		object = gone.Obj
-	}
-	g.forgetOld(object)
-	if job, ok := object.(*batchv1.Job); ok {
-		g.outcomes.mu.Lock()
-		defer g.outcomes.mu.Unlock()
-		delete(g.outcomes.seen, job.UID)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if observed := o.jobs[job.UID]; after == nil {
+		delete(o.jobs, job.UID)
+	} else if observed != nil {
+		observed.reading = reading{}
 	}
 }
 
-func (g *Gatherer) attempt(job *batchv1.Job, o mountjobs.Outcome, operation operations.Operation, result operations.Result) lifecycle.Attempt {
+// attempt is the nth operation of a Job, and what became of it.
+func (g *Gatherer) attempt(job *batchv1.Job, o mountjobs.Outcome, n int) lifecycle.Attempt {
 	ended := o.Ended
 	if ended.IsZero() && o.State != mountjobs.Running {
 		ended = endOf(job)
@@ -176,14 +147,14 @@ func (g *Gatherer) attempt(job *batchv1.Job, o mountjobs.Outcome, operation oper
 		OverSince:    g.overSince(job.UID),
 		Until:        o.Until,
 		State:        o.State,
-		Operation:    operation,
-		Result:       result,
+		Operation:    o.Operations[n],
+		Result:       o.Report.Results[n],
 		Message:      o.Message,
-		Unused:       slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) && job.Annotations[wellknown.AnnotationUsed(operation.Volume)] == "",
+		Unused:       slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) && job.Annotations[wellknown.AnnotationUsed(o.Operations[n].Volume)] == "",
 	}
 }
 
-// endOf is when a Job was seen to have ended, zero where nobody wrote it down.
+// endOf is when a Job ended by its conditions; zero if they do not say so.
 func endOf(job *batchv1.Job) time.Time {
 	for _, c := range job.Status.Conditions {
 		if (c.Type == batchv1.JobFailed || c.Type == batchv1.JobComplete) && c.Status == corev1.ConditionTrue {

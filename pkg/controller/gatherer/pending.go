@@ -12,8 +12,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
-// wanted is the index of the operations that wait for a mount Job, as the claims loop decided them
-// last. It is derived from the objects: a new leader fills it when it decides about every claim.
+// pendingIndex has the operations that wait for a mount Job, as the claims loop decided them last. It
+// is derived from the objects: a new leader fills it when it decides about every claim.
 type pendingIndex struct {
 	// deciding has the decisions about one claim follow each other: one that began with older objects
 	// must not replace a newer one.
@@ -35,64 +35,60 @@ func (g *Gatherer) Decide(uid types.UID) (lifecycle.State, lifecycle.Plan) {
 	return state, plan
 }
 
-// Waiting are the operations that wait for a mount Job of a file system, due or not, in their order: at
+// Pending are the operations that wait for a mount Job of a file system, due or not, in their order: at
 // most so many restores and so many others, those whose turn is first. Restores may be many that fail
 // again and again, and must not hide the others.
 func (g *Gatherer) Pending(fileSystemID string, most int) []lifecycle.Pending {
 	var restores, others []*lifecycle.Pending
-	for _, w := range g.pending.of(fileSystemID) {
-		if w.Operation.Kind == operations.Restore {
-			restores = append(restores, w)
+	for _, p := range g.pending.of(fileSystemID) {
+		if p.Operation.Kind == operations.Restore {
+			restores = append(restores, p)
 		} else {
-			others = append(others, w)
+			others = append(others, p)
 		}
 	}
-	waiting := append(first(others, most), first(restores, most)...)
-	slices.SortStableFunc(waiting, func(a, b lifecycle.Pending) int { return compare(&a, &b) })
-	return waiting
+	pending := append(first(others, most), first(restores, most)...)
+	slices.SortStableFunc(pending, func(a, b lifecycle.Pending) int { return compare(&a, &b) })
+	return pending
 }
 
-// Unindex has an operation wait no longer that can be in no Job, so that it does not hide others. It is
-// indexed again when its claim is decided about again.
+// Unindex drops the operations of a claim that can be in no Job, so that they do not hide others. They
+// are indexed again when the claim is decided about again.
 func (g *Gatherer) Unindex(claim types.UID) { g.pending.set(claim, nil) }
 
-func (w *pendingIndex) set(uid types.UID, waiting []lifecycle.Pending) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, before := range w.byClaim[uid] {
-		w.remove(before.FileSystemID, uid)
+func (x *pendingIndex) set(uid types.UID, pending []lifecycle.Pending) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, before := range x.byClaim[uid] {
+		delete(x.byFileSystem[before.FileSystemID], uid)
+		if len(x.byFileSystem[before.FileSystemID]) == 0 {
+			delete(x.byFileSystem, before.FileSystemID)
+		}
 	}
-	delete(w.byClaim, uid)
-	if len(waiting) == 0 {
+	delete(x.byClaim, uid)
+	if len(pending) == 0 {
 		return
 	}
-	if w.byClaim == nil {
-		w.byClaim, w.byFileSystem = map[types.UID][]lifecycle.Pending{}, map[string]map[types.UID][]lifecycle.Pending{}
+	if x.byClaim == nil {
+		x.byClaim, x.byFileSystem = map[types.UID][]lifecycle.Pending{}, map[string]map[types.UID][]lifecycle.Pending{}
 	}
-	w.byClaim[uid] = waiting
-	for _, o := range waiting {
-		if w.byFileSystem[o.FileSystemID] == nil {
-			w.byFileSystem[o.FileSystemID] = map[types.UID][]lifecycle.Pending{}
+	x.byClaim[uid] = pending
+	for _, p := range pending {
+		if x.byFileSystem[p.FileSystemID] == nil {
+			x.byFileSystem[p.FileSystemID] = map[types.UID][]lifecycle.Pending{}
 		}
-		w.byFileSystem[o.FileSystemID][uid] = waiting
+		x.byFileSystem[p.FileSystemID][uid] = pending
 	}
 }
 
-func (w *pendingIndex) remove(fileSystemID string, uid types.UID) {
-	delete(w.byFileSystem[fileSystemID], uid)
-	if len(w.byFileSystem[fileSystemID]) == 0 {
-		delete(w.byFileSystem, fileSystemID)
-	}
-}
-
-func (w *pendingIndex) of(fileSystemID string) []*lifecycle.Pending {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	found := make([]*lifecycle.Pending, 0, len(w.byFileSystem[fileSystemID]))
-	for _, waiting := range w.byFileSystem[fileSystemID] { // replaced as a whole, never changed
-		for i := range waiting {
-			if waiting[i].FileSystemID == fileSystemID {
-				found = append(found, &waiting[i])
+func (x *pendingIndex) of(fileSystemID string) []*lifecycle.Pending {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	found := make([]*lifecycle.Pending, 0, len(x.byFileSystem[fileSystemID]))
+	for _, pending := range x.byFileSystem[fileSystemID] { // replaced as a whole, never changed
+		for i := range pending {
+			if pending[i].FileSystemID == fileSystemID {
+				found = append(found, &pending[i])
 			}
 		}
 	}
@@ -103,11 +99,11 @@ func (w *pendingIndex) of(fileSystemID string) []*lifecycle.Pending {
 func first(all []*lifecycle.Pending, most int) []lifecycle.Pending {
 	kept := make([]*lifecycle.Pending, 0, min(len(all), 2*most))
 	full := false
-	for _, w := range all {
-		if full && compare(w, kept[most-1]) > 0 {
+	for _, p := range all {
+		if full && compare(p, kept[most-1]) > 0 {
 			continue
 		}
-		kept = append(kept, w)
+		kept = append(kept, p)
 		if len(kept) == 2*most {
 			slices.SortFunc(kept, compare)
 			kept, full = kept[:most], true
