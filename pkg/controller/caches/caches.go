@@ -5,7 +5,10 @@ package caches
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"sync/atomic"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -13,7 +16,9 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/informers"
+	batch "k8s.io/client-go/informers/batch/v1"
+	core "k8s.io/client-go/informers/core/v1"
+	storage "k8s.io/client-go/informers/storage/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
@@ -32,39 +37,31 @@ type Caches struct {
 
 	metadata  metadata.Interface
 	namespace string
-	factories []informers.SharedInformerFactory
 	catchUps  atomic.Pointer[[]*catchUp] // of CaughtUp while it runs; nil before
 }
 
 // New makes the informers; none runs yet, so handlers can be added. CaughtUp lists with the client for
 // metadata.
 func New(client kubernetes.Interface, lists metadata.Interface, namespace string) (*Caches, error) {
-	trim := newTrimmer().trim
-	cluster := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))
-	own := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace), informers.WithTransform(trim))
-	warnings := selected(client, namespace, selectBy("type", corev1.EventTypeWarning))
-	table := selected(client, namespace, selectBy(metav1.ObjectNameField, wellknown.TargetsConfigMap))
-	pinned := selected(client, namespace, selectBy(metav1.ObjectNameField, wellknown.PinnedConfigMap))
+	const cluster = metav1.NamespaceAll
 	c := &Caches{
-		metadata:  lists,
-		namespace: namespace,
-		Claims:    cluster.Core().V1().PersistentVolumeClaims().Informer(),
-		Volumes:   cluster.Core().V1().PersistentVolumes().Informer(),
-		Classes:   cluster.Storage().V1().StorageClasses().Informer(),
-		Nodes:     cluster.Core().V1().Nodes().Informer(),
-		Jobs:      own.Batch().V1().Jobs().Informer(),
-		Pods:      own.Core().V1().Pods().Informer(),
-		Warnings:  warnings.Core().V1().Events().Informer(),
-		Table:     table.Core().V1().ConfigMaps().Informer(),
-		Pinned:    pinned.Core().V1().ConfigMaps().Informer(),
-		factories: []informers.SharedInformerFactory{cluster, own, warnings, table, pinned},
+		metadata: lists, namespace: namespace,
+		Claims:   core.NewPersistentVolumeClaimInformer(client, cluster, 0, cache.Indexers{byUID: index(uidOf), byProvisioner: index(provisionerOf)}),
+		Volumes:  core.NewPersistentVolumeInformer(client, 0, cache.Indexers{byClaim: index(otherClaimsOf), byFileSystem: index(unsettledOn)}),
+		Classes:  storage.NewStorageClassInformer(client, 0, cache.Indexers{}),
+		Nodes:    core.NewNodeInformer(client, 0, cache.Indexers{}),
+		Jobs:     batch.NewJobInformer(client, namespace, 0, cache.Indexers{byFileSystem: index(fileSystemOf), byVolume: index(volumesOf), byPath: index(pathsOf)}),
+		Pods:     core.NewPodInformer(client, namespace, 0, cache.Indexers{byOwner: index(ownerOf), byAgent: index(agentOf)}),
+		Warnings: core.NewFilteredEventInformer(client, namespace, 0, cache.Indexers{byObject: index(objectOf)}, selectBy("type", corev1.EventTypeWarning)),
+		Table:    core.NewFilteredConfigMapInformer(client, namespace, 0, cache.Indexers{}, selectBy(metav1.ObjectNameField, wellknown.TargetsConfigMap)),
+		Pinned:   core.NewFilteredConfigMapInformer(client, namespace, 0, cache.Indexers{}, selectBy(metav1.ObjectNameField, wellknown.PinnedConfigMap)),
 	}
-	return c, c.addIndexers()
-}
-
-func selected(client kubernetes.Interface, namespace string, selection func(*metav1.ListOptions)) informers.SharedInformerFactory {
-	return informers.NewSharedInformerFactoryWithOptions(client, 0,
-		informers.WithNamespace(namespace), informers.WithTransform(newTrimmer().trim), informers.WithTweakListOptions(selection))
+	var errs []error
+	trim := newTrimmer().trim
+	for _, k := range c.kinds() {
+		errs = append(errs, k.informer.SetTransform(trim))
+	}
+	return c, errors.Join(errs...)
 }
 
 func selectBy(field, value string) func(*metav1.ListOptions) {
@@ -74,13 +71,11 @@ func selectBy(field, value string) func(*metav1.ListOptions) {
 // Run runs the informers until the context ends. It returns when they have
 // stopped.
 func (c *Caches) Run(ctx context.Context) {
-	for _, f := range c.factories {
-		f.StartWithContext(ctx)
+	var running sync.WaitGroup
+	for _, k := range c.kinds() {
+		running.Go(func() { k.informer.RunWithContext(ctx) })
 	}
-	<-ctx.Done()
-	for _, f := range c.factories {
-		f.Shutdown()
-	}
+	running.Wait()
 }
 
 // Await returns when every informer has the whole of its objects.
@@ -93,12 +88,7 @@ func (c *Caches) Await(ctx context.Context) error {
 
 // HasSynced says whether every informer has the whole of its objects.
 func (c *Caches) HasSynced() bool {
-	for _, k := range c.kinds() {
-		if !k.informer.HasSynced() {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(c.kinds(), func(k kind) bool { return !k.informer.HasSynced() })
 }
 
 // kind is one kind of objects: what the informer has of it, and how the apiserver lists it.
@@ -110,18 +100,18 @@ type kind struct {
 
 // kinds are all that there are. Of Warnings only messages are made.
 func (c *Caches) kinds() []kind {
-	core, own := corev1.SchemeGroupVersion, c.namespace
+	v1, own := corev1.SchemeGroupVersion, c.namespace
 	return []kind{
-		{"claims", c.Claims, c.listOf(core.WithResource("persistentvolumeclaims"), metav1.NamespaceAll)},
-		{"volumes", c.Volumes, c.listOf(core.WithResource("persistentvolumes"), metav1.NamespaceAll)},
+		{"claims", c.Claims, c.listOf(v1.WithResource("persistentvolumeclaims"), metav1.NamespaceAll)},
+		{"volumes", c.Volumes, c.listOf(v1.WithResource("persistentvolumes"), metav1.NamespaceAll)},
 		{"storage classes", c.Classes, c.listOf(storagev1.SchemeGroupVersion.WithResource("storageclasses"), metav1.NamespaceAll)},
-		{"nodes", c.Nodes, c.listOf(core.WithResource("nodes"), metav1.NamespaceAll)},
+		{"nodes", c.Nodes, c.listOf(v1.WithResource("nodes"), metav1.NamespaceAll)},
 		{"Jobs", c.Jobs, c.listOf(batchv1.SchemeGroupVersion.WithResource("jobs"), own)},
-		{"pods", c.Pods, c.listOf(core.WithResource("pods"), own)},
+		{"pods", c.Pods, c.listOf(v1.WithResource("pods"), own)},
 		{"events", c.Warnings, nil},
 		{"ConfigMap " + wellknown.TargetsConfigMap, c.Table,
-			c.listOf(core.WithResource("configmaps"), own, selectBy(metav1.ObjectNameField, wellknown.TargetsConfigMap))},
+			c.listOf(v1.WithResource("configmaps"), own, selectBy(metav1.ObjectNameField, wellknown.TargetsConfigMap))},
 		{"ConfigMap " + wellknown.PinnedConfigMap, c.Pinned,
-			c.listOf(core.WithResource("configmaps"), own, selectBy(metav1.ObjectNameField, wellknown.PinnedConfigMap))},
+			c.listOf(v1.WithResource("configmaps"), own, selectBy(metav1.ObjectNameField, wellknown.PinnedConfigMap))},
 	}
 }

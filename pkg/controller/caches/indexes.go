@@ -1,8 +1,9 @@
 package caches
 
 import (
-	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,26 +20,16 @@ import (
 
 // Names of the indexes.
 const (
-	byUID        = "uid"
-	byAsked      = "asked"
-	byClaim      = "claim"
-	byPlace      = "place"
-	byFileSystem = "fileSystem"
-	byVolume     = "volume"
-	byOwner      = "owner"
-	byAgent      = "agent"
-	bySubject    = "subject"
+	byUID         = "uid"
+	byProvisioner = "provisioner"
+	byClaim       = "claim"
+	byPath        = "path"
+	byFileSystem  = "fileSystem"
+	byVolume      = "volume"
+	byOwner       = "owner"
+	byAgent       = "agent"
+	byObject      = "object"
 )
-
-func (c *Caches) addIndexers() error {
-	return errors.Join(
-		c.Claims.AddIndexers(cache.Indexers{byUID: index(uidOf), byAsked: index(askedOf)}),
-		c.Volumes.AddIndexers(cache.Indexers{byClaim: index(strangersOf), byFileSystem: index(unsettledOn)}),
-		c.Jobs.AddIndexers(cache.Indexers{byFileSystem: index(fileSystemOf), byVolume: index(volumesOf), byPlace: index(pathsOf)}),
-		c.Pods.AddIndexers(cache.Indexers{byOwner: index(ownerOf), byAgent: index(agentOf)}),
-		c.Warnings.AddIndexers(cache.Indexers{bySubject: index(subjectOf)}),
-	)
-}
 
 func index[T any](of func(T) []string) cache.IndexFunc {
 	return func(object any) ([]string, error) {
@@ -52,8 +43,8 @@ func index[T any](of func(T) []string) cache.IndexFunc {
 
 func uidOf(claim *corev1.PersistentVolumeClaim) []string { return []string{string(claim.UID)} }
 
-// askedOf is the provisioner that the cluster has asked for a claim's volume, while it has none.
-func askedOf(claim *corev1.PersistentVolumeClaim) []string {
+// provisionerOf is the one that the cluster has asked for a claim's volume, while it has none.
+func provisionerOf(claim *corev1.PersistentVolumeClaim) []string {
 	asked := volumes.AskedProvisioner(claim)
 	if asked == "" || claim.Status.Phase != corev1.ClaimPending || claim.Spec.VolumeName != "" {
 		return nil
@@ -61,9 +52,9 @@ func askedOf(claim *corev1.PersistentVolumeClaim) []string {
 	return []string{asked}
 }
 
-// strangersOf are the uids that a volume is for when it is named for another: adopted volumes
+// otherClaimsOf are the uids that a volume is for when it is named for another: adopted volumes
 // have any name, and an administrator may have given a retained one to another claim.
-func strangersOf(volume *corev1.PersistentVolume) []string {
+func otherClaimsOf(volume *corev1.PersistentVolume) []string {
 	var found []string
 	for _, uid := range volumes.ClaimsOf(volume) {
 		if volume.Name != volumes.VolumeName(uid) {
@@ -73,32 +64,23 @@ func strangersOf(volume *corev1.PersistentVolume) []string {
 	return found
 }
 
-// DirectoryOf is the file system and the path of a volume that has a directory of its own.
+// DirectoryOf is the file system and the path of a volume that has a directory of its own: neither a
+// root volume nor one of a SharedVolume.
 func DirectoryOf(volume *corev1.PersistentVolume) (fileSystemID, path string, ok bool) {
-	id := volume.Annotations[wellknown.AnnotationFileSystemID]
-	if id == "" || !isTenants(volume) {
+	_, shared := volume.Annotations[wellknown.AnnotationSharedVolume]
+	id, nfs := volume.Annotations[wellknown.AnnotationFileSystemID], volume.Spec.NFS
+	if shared || id == "" || nfs == nil || nfs.Server != wellknown.LoopbackAddress || volume.Spec.StorageClassName == wellknown.RootStorageClass {
 		return "", "", false
 	}
-	return id, volume.Spec.NFS.Path, true
-}
-
-// isTenants leaves out what has no directory of its own: root volumes, and those of
-// SharedVolumes.
-func isTenants(volume *corev1.PersistentVolume) bool {
-	if _, shared := volume.Annotations[wellknown.AnnotationSharedVolume]; shared {
-		return false
-	}
-	return volume.Spec.NFS != nil && volume.Spec.NFS.Server == wellknown.LoopbackAddress &&
-		volume.Spec.StorageClassName != wellknown.RootStorageClass
+	return id, nfs.Path, true
 }
 
 // unsettledOn is the file system of a volume for which a mount Job may have something to do:
 // one that is not simply bound, or that no ledger knows.
 func unsettledOn(volume *corev1.PersistentVolume) []string {
 	_, adopted := volume.Annotations[wellknown.AnnotationPath]
-	settled := volume.Status.Phase == corev1.VolumeBound && adopted
-	id := volume.Annotations[wellknown.AnnotationFileSystemID]
-	if settled || id == "" || !isTenants(volume) {
+	id, _, ok := DirectoryOf(volume)
+	if !ok || adopted && volume.Status.Phase == corev1.VolumeBound {
 		return nil
 	}
 	return []string{id}
@@ -120,15 +102,12 @@ func pathsOf(job *batchv1.Job) []string {
 	return fromOperations(job, func(o operations.Operation) string { return o.Path })
 }
 
-func fromOperations(job *batchv1.Job, value func(operations.Operation) string) []string {
+func fromOperations(job *batchv1.Job, value func(operations.Operation) string) (values []string) {
 	if _, ok := job.Annotations[wellknown.AnnotationOperations]; !ok {
 		return nil
 	}
-	ops, err := mountjobs.Operations(job)
-	if err != nil {
-		return nil // whoever reads the Job says so
-	}
-	values := make([]string, 0, len(ops))
+	ops, _ := mountjobs.Operations(job) // an error is reported where the Job is observed
+	values = make([]string, 0, len(ops))
 	for _, o := range ops {
 		values = append(values, value(o))
 	}
@@ -152,11 +131,14 @@ func agentOf(pod *corev1.Pod) []string {
 	return []string{byAgent}
 }
 
-func subjectOf(event *corev1.Event) []string { return []string{string(event.InvolvedObject.UID)} }
+func objectOf(event *corev1.Event) []string { return []string{string(event.InvolvedObject.UID)} }
 
 // Claim is the claim with a uid, nil if there is none.
 func (c *Caches) Claim(uid types.UID) *corev1.PersistentVolumeClaim {
-	return first(list[*corev1.PersistentVolumeClaim](c.Claims, byUID, string(uid)))
+	if found := list[*corev1.PersistentVolumeClaim](c.Claims, byUID, string(uid)); len(found) > 0 {
+		return found[0]
+	}
+	return nil
 }
 
 // ClaimNamed is the claim with a name, nil if there is none.
@@ -166,7 +148,7 @@ func (c *Caches) ClaimNamed(namespace, name string) *corev1.PersistentVolumeClai
 
 // UnboundClaims are those that may still want a volume of a provisioner, of whatever class.
 func (c *Caches) UnboundClaims(provisioner string) []*corev1.PersistentVolumeClaim {
-	return list[*corev1.PersistentVolumeClaim](c.Claims, byAsked, provisioner)
+	return list[*corev1.PersistentVolumeClaim](c.Claims, byProvisioner, provisioner)
 }
 
 // Volume is the volume with a name, nil if there is none.
@@ -188,15 +170,28 @@ func (c *Caches) UnsettledVolumes(fileSystemID string) []*corev1.PersistentVolum
 	return list[*corev1.PersistentVolume](c.Volumes, byFileSystem, fileSystemID)
 }
 
-// VolumesOnFileSystem are all on a file system. It looks at every volume there is.
-func (c *Caches) VolumesOnFileSystem(id string) []*corev1.PersistentVolume {
-	var found []*corev1.PersistentVolume
+// VolumesOnFileSystem are all on a file system. It takes as long as there are volumes in the cluster.
+func (c *Caches) VolumesOnFileSystem(id string) (found []*corev1.PersistentVolume) {
 	for _, object := range c.Volumes.GetStore().List() {
-		if volume, ok := object.(*corev1.PersistentVolume); ok && isTenants(volume) && volume.Annotations[wellknown.AnnotationFileSystemID] == id {
+		volume := as[*corev1.PersistentVolume](object)
+		if on, _, ok := DirectoryOf(volume); ok && on == id {
 			found = append(found, volume)
 		}
 	}
 	return found
+}
+
+// FileSystems are those that objects name for which a mount Job may have something to do: Jobs,
+// unsettled volumes and root claims.
+func (c *Caches) FileSystems() []string {
+	found := append(c.Jobs.GetIndexer().ListIndexFuncValues(byFileSystem), c.Volumes.GetIndexer().ListIndexFuncValues(byFileSystem)...)
+	for _, key := range c.Claims.GetStore().ListKeys() {
+		if id, ok := strings.CutPrefix(key, c.namespace+"/"+wellknown.RootVolumePrefix); ok {
+			found = append(found, id)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
 }
 
 // Class is the storage class with a name, nil if there is none.
@@ -212,7 +207,7 @@ func (c *Caches) JobNamed(namespace, name string) *batchv1.Job {
 	return get[*batchv1.Job](c.Jobs, namespace+"/"+name)
 }
 
-// JobsOfFileSystem are those that are named for a file system, whoever made them.
+// JobsOfFileSystem are those that are named for a file system, also foreign ones.
 func (c *Caches) JobsOfFileSystem(id string) []*batchv1.Job {
 	return list[*batchv1.Job](c.Jobs, byFileSystem, id)
 }
@@ -224,7 +219,7 @@ func (c *Caches) JobsOfVolume(name string) []*batchv1.Job {
 
 // JobsAt are those with an operation on a path.
 func (c *Caches) JobsAt(path string) []*batchv1.Job {
-	return list[*batchv1.Job](c.Jobs, byPlace, path)
+	return list[*batchv1.Job](c.Jobs, byPath, path)
 }
 
 // PodsOfJob are those that a Job controls.
@@ -236,8 +231,11 @@ func (c *Caches) PodsOfJob(job *batchv1.Job) []*corev1.Pod {
 func (c *Caches) Agents() []*corev1.Pod { return list[*corev1.Pod](c.Pods, byAgent, byAgent) }
 
 // WarningsAbout are the Warning events about an object.
-func (c *Caches) WarningsAbout(uid types.UID) []*corev1.Event {
-	return list[*corev1.Event](c.Warnings, bySubject, string(uid))
+func (c *Caches) WarningsAbout(uid types.UID) (events []corev1.Event) {
+	for _, event := range list[*corev1.Event](c.Warnings, byObject, string(uid)) {
+		events = append(events, *event)
+	}
+	return events
 }
 
 // list is what an index has. The indexes are ours, so asking one cannot fail.
@@ -251,13 +249,6 @@ func list[T any](informer cache.SharedIndexInformer, index, value string) []T {
 		typed = append(typed, as[T](object))
 	}
 	return typed
-}
-
-func first[T any](all []*T) *T {
-	if len(all) == 0 {
-		return nil
-	}
-	return all[0]
 }
 
 func get[T any](informer cache.SharedIndexInformer, key string) (typed T) {

@@ -1,25 +1,31 @@
 package caches
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
 	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 )
 
 // SharedVolumesOptions say how the cache works.
 type SharedVolumesOptions struct {
-	// Interval is the time between two questions whether the API is installed; 0 is the default.
+	// Interval is the time between two checks whether the API is installed; 0 is the default.
 	Interval time.Duration
 	Log      *slog.Logger
 }
@@ -31,9 +37,10 @@ type SharedVolumes struct {
 	api     apiLister
 	client  dynamic.Interface
 
+	known     atomic.Bool               // whether the API is installed
+	installed atomic.Pointer[installed] // nil while it is not
+
 	mu        sync.Mutex
-	known     bool                      // guarded by mu: whether the API is installed
-	installed *installed                // guarded by mu; nil while the API is not
 	listeners []func(namespaced string) // guarded by mu
 }
 
@@ -51,23 +58,21 @@ type installed struct {
 // defaultInterval costs nothing, and is short for a person who installs something.
 const defaultInterval = 15 * time.Second
 
-// NewSharedVolumes makes the cache; it asks nothing yet.
+// NewSharedVolumes makes the cache; it starts nothing.
 func NewSharedVolumes(api apiLister, client dynamic.Interface, o SharedVolumesOptions) *SharedVolumes {
-	if o.Interval == 0 {
-		o.Interval = defaultInterval
-	}
+	o.Interval = cmp.Or(o.Interval, defaultInterval)
 	return &SharedVolumes{options: o, api: api, client: client}
 }
 
 // OnChange has a function called with the namespace and name of every object that has changed,
-// and with "" when the API has come or gone. It must not block.
+// and with "" when the API was installed or removed. It must not block.
 func (s *SharedVolumes) OnChange(f func(namespaced string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.listeners = append(s.listeners, f)
 }
 
-func (s *SharedVolumes) tell(namespaced string) {
+func (s *SharedVolumes) notify(namespaced string) {
 	s.mu.Lock()
 	listeners := s.listeners
 	s.mu.Unlock()
@@ -78,21 +83,12 @@ func (s *SharedVolumes) tell(namespaced string) {
 
 // Run keeps the cache until the context ends.
 func (s *SharedVolumes) Run(ctx context.Context) {
-	ticker := time.NewTicker(s.options.Interval)
-	defer ticker.Stop()
 	defer s.remove()
-	for {
-		s.look(ctx)
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
-	}
+	wait.UntilWithContext(ctx, s.check, s.options.Interval)
 }
 
-// look starts and stops the informer. While nobody answers, everything stays as it is.
-func (s *SharedVolumes) look(ctx context.Context) {
+// check starts and stops the informer. While the apiserver does not answer, everything stays as it is.
+func (s *SharedVolumes) check(ctx context.Context) {
 	there, err := s.isInstalled()
 	if ctx.Err() != nil {
 		return
@@ -101,7 +97,7 @@ func (s *SharedVolumes) look(ctx context.Context) {
 		s.options.Log.Warn("it is not known whether shared volumes are installed", "err", err)
 		return
 	}
-	switch before := s.current(); {
+	switch before := s.installed.Load(); {
 	case there && before == nil:
 		s.options.Log.Info("shared volumes are installed, and served from now on")
 		s.add(ctx)
@@ -109,12 +105,8 @@ func (s *SharedVolumes) look(ctx context.Context) {
 		s.options.Log.Info("shared volumes are not installed any more")
 		s.remove()
 	}
-	s.mu.Lock()
-	first := !s.known
-	s.known = true
-	s.mu.Unlock()
-	if first {
-		s.tell("")
+	if first := !s.known.Swap(true); first {
+		s.notify("")
 	}
 }
 
@@ -126,18 +118,7 @@ func (s *SharedVolumes) isInstalled() (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("asking for %s: %w", v1alpha1.GroupVersion(), err)
 	}
-	for _, r := range resources.APIResources {
-		if r.Name == v1alpha1.SharedVolumeResource {
-			return true, nil
-		}
-	}
-	return false, nil
-}
-
-func (s *SharedVolumes) current() *installed {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.installed
+	return slices.ContainsFunc(resources.APIResources, func(r metav1.APIResource) bool { return r.Name == v1alpha1.SharedVolumeResource }), nil
 }
 
 func (s *SharedVolumes) add(ctx context.Context) {
@@ -148,40 +129,29 @@ func (s *SharedVolumes) add(ctx context.Context) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
-	s.mu.Lock()
-	s.installed = &installed{informer: informer, stop: func() {
+	s.installed.Store(&installed{informer: informer, stop: func() {
 		cancel()
 		running.Wait()
-	}}
-	s.mu.Unlock() // before the first event: who is called for it asks for the object
+	}}) // before the first event: its listeners get the object
 	running.Go(func() { informer.RunWithContext(ctx) })
 	running.Go(func() {
 		if cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
-			s.tell("")
+			s.notify("")
 		}
 	})
 }
 
 func (s *SharedVolumes) newInformer() (cache.SharedIndexInformer, error) {
 	informer := dynamicinformer.NewFilteredDynamicInformer(s.client, v1alpha1.SharedVolumes(), metav1.NamespaceAll, 0, cache.Indexers{}, nil).Informer()
-	err := informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
-		if apierrors.IsNotFound(err) {
-			return // the API was removed, which the next look finds
-		}
-		cache.DefaultWatchErrorHandler(ctx, r, err)
-	})
-	if err != nil {
-		return nil, err
-	}
-	if err := informer.SetTransform(withoutManagedFields); err != nil {
-		return nil, err
-	}
-	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    s.changed,
-		UpdateFunc: func(_, after any) { s.changed(after) },
-		DeleteFunc: s.changed,
-	})
-	return informer, err
+	return informer, errors.Join(
+		informer.SetWatchErrorHandlerWithContext(func(ctx context.Context, r *cache.Reflector, err error) {
+			if !apierrors.IsNotFound(err) { // otherwise the API was removed, which the next check finds
+				cache.DefaultWatchErrorHandler(ctx, r, err)
+			}
+		}),
+		informer.SetTransform(withoutManagedFields),
+		kubeobjects.OnChange(s.changed, informer),
+	)
 }
 
 func withoutManagedFields(object any) (any, error) {
@@ -191,29 +161,24 @@ func withoutManagedFields(object any) (any, error) {
 	return object, nil
 }
 
-func (s *SharedVolumes) changed(object any) {
-	if key, err := cache.DeletionHandlingMetaNamespaceKeyFunc(object); err == nil {
-		s.tell(key)
+func (s *SharedVolumes) changed(before, after any) {
+	if key, err := cache.MetaNamespaceKeyFunc(cmp.Or(after, before)); err == nil {
+		s.notify(key)
 	}
 }
 
 func (s *SharedVolumes) remove() {
-	s.mu.Lock()
-	before := s.installed
-	s.installed = nil
-	s.mu.Unlock()
-	if before != nil {
+	if before := s.installed.Swap(nil); before != nil {
 		before.stop()
-		s.tell("")
+		s.notify("")
 	}
 }
 
 // All are the objects, in no order. They are known when the API is not installed, or all that
 // it has were read.
 func (s *SharedVolumes) All() (all []*v1alpha1.SharedVolume, known bool) {
-	s.mu.Lock()
-	current, known := s.installed, s.known
-	s.mu.Unlock()
+	known = s.known.Load() // first: it becomes true once an API that is installed is watched
+	current := s.installed.Load()
 	if current == nil {
 		return nil, known
 	}
@@ -227,34 +192,28 @@ func (s *SharedVolumes) All() (all []*v1alpha1.SharedVolume, known bool) {
 
 // Keys are the namespaces and names of all objects, in no order.
 func (s *SharedVolumes) Keys() []string {
-	current := s.current()
-	if current == nil {
-		return nil
+	if current := s.installed.Load(); current != nil {
+		return current.informer.GetStore().ListKeys()
 	}
-	return current.informer.GetStore().ListKeys()
+	return nil
 }
 
 // Has says whether there is an object with a namespace and name. Unlike Get, it reads none.
-func (s *SharedVolumes) Has(namespaced string) bool {
-	current := s.current()
-	if current == nil {
-		return false
-	}
-	_, found, err := current.informer.GetStore().GetByKey(namespaced)
-	return err == nil && found
-}
+func (s *SharedVolumes) Has(namespaced string) bool { return s.get(namespaced) != nil }
 
 // Get is the object with a namespace and name, nil if there is none.
 func (s *SharedVolumes) Get(namespaced string) *v1alpha1.SharedVolume {
-	current := s.current()
-	if current == nil {
-		return nil
+	if object := s.get(namespaced); object != nil {
+		return s.read(object)
 	}
-	object, found, err := current.informer.GetStore().GetByKey(namespaced)
-	if err != nil || !found {
-		return nil
+	return nil
+}
+
+func (s *SharedVolumes) get(namespaced string) (object any) {
+	if current := s.installed.Load(); current != nil {
+		object, _, _ = current.informer.GetStore().GetByKey(namespaced) // a store in memory has no errors
 	}
-	return s.read(object)
+	return object
 }
 
 // read is nil for what the definition's schema should have kept out.

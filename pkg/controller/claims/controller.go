@@ -52,7 +52,7 @@ type Controller struct {
 	live     kubeobjects.Reader
 	gatherer *gatherer.Gatherer
 	tell     *tell.Teller
-	metrics  *metrics
+	metrics  metrics
 	queue    *queue.Queue[types.UID]
 	// decisions has the same keys. Its syncs never wait for the network, so that an operation is
 	// indexed for the jobs loop while changes of other claims are applied.
@@ -81,11 +81,7 @@ func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Control
 	o.Log = o.Log.With(slog.String("controller", controlLoop))
 	c := &Controller{
 		options: o, client: client, live: kubeobjects.Reader{Client: client}, gatherer: g, tell: tell.New(o.Events),
-		deleted: expiring.NewExpiring(), snapshots: expiring.NewExpiring(), created: expiring.NewExpiring(),
-	}
-	var err error
-	if c.metrics, err = newMetrics(o.Metrics); err != nil {
-		return nil, err
+		metrics: newMetrics(o.Metrics), deleted: expiring.NewExpiring(), snapshots: expiring.NewExpiring(), created: expiring.NewExpiring(),
 	}
 	options := queue.Options{
 		Name: controlLoop, KeyName: "claim",
@@ -112,10 +108,7 @@ func (c *Controller) Run(ctx context.Context) error {
 			group.Go(func() error { return c.queue.Run(ctx, workers, c.enqueueAll) })
 		})
 	})
-	if err := group.Wait(); err != nil {
-		return fmt.Errorf("claims: %w", err)
-	}
-	return nil
+	return group.Wait()
 }
 
 // enqueueAll adds every claim of the caches: claims themselves, those that volumes are for, and those
@@ -237,7 +230,7 @@ func (c *Controller) TargetsChanged() {
 
 // sync plans for one claim and applies the plan.
 func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Duration, err error) {
-	state, plan := c.plan(uid)
+	state, plan := c.gatherer.Decide(uid)
 	err = c.apply(ctx, state, plan)
 	if errors.Is(err, errBehind) {
 		return catchUp, nil
@@ -248,18 +241,10 @@ func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Durati
 // catchUp is how long a cache may be behind, most of the time.
 const catchUp = 100 * time.Millisecond
 
-// decide only indexes the operations that a claim waits for.
+// decide only has the operations indexed that a claim waits for.
 func (c *Controller) decide(_ context.Context, uid types.UID) (again time.Duration, err error) {
-	c.plan(uid)
+	c.gatherer.Decide(uid)
 	return 0, nil
-}
-
-func (c *Controller) plan(uid types.UID) (lifecycle.State, lifecycle.Plan) {
-	state, plan := c.gatherer.Decide(uid)
-	for _, pending := range plan.Pending {
-		c.gatherer.OnPending(pending.FileSystemID)
-	}
-	return state, plan
 }
 
 // recheck is how long an unsettled decision is believed: it waits for other claims' volumes, or for a

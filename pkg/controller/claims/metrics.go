@@ -1,11 +1,10 @@
 package claims
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 type metrics struct {
@@ -19,21 +18,18 @@ func buckets() []float64 { return []float64{0.5, 1, 2, 4, 8, 15, 30, 60, 120, 30
 // seconds, and may be of another control plane node's clock.
 func secondsSince(at, now time.Time) float64 { return max(now.Sub(at), 0).Seconds() }
 
-func newMetrics(registry prometheus.Registerer) (*metrics, error) {
-	m := &metrics{
-		provisioned: prometheus.NewHistogram(prometheus.HistogramOpts{
+func newMetrics(registry prometheus.Registerer) metrics {
+	register := promauto.With(registry)
+	return metrics{
+		provisioned: register.NewHistogram(prometheus.HistogramOpts{
 			Name:    "efs_stunnel_manager_provision_duration_seconds",
 			Help:    "Time from a claim's creation to its volume's.",
 			Buckets: buckets(),
 		}),
-		deleted: prometheus.NewHistogram(prometheus.HistogramOpts{
+		deleted: register.NewHistogram(prometheus.HistogramOpts{
 			Name:    "efs_stunnel_manager_delete_duration_seconds",
 			Help:    "Time from a volume's release to its deletion.",
 			Buckets: buckets(),
 		}),
 	}
-	if err := errors.Join(registry.Register(m.provisioned), registry.Register(m.deleted)); err != nil {
-		return nil, fmt.Errorf("registering metrics of claims: %w", err)
-	}
-	return m, nil
 }

@@ -50,7 +50,7 @@ type directories struct {
 	counts  map[directory]counts // guarded by mu
 	// originals are the volumes of the original system that are not adopted, at their path and within
 	// it and every path above it, in the order of their names.
-	originals map[string][]*corev1.PersistentVolume // guarded by mu
+	originals map[place][]*corev1.PersistentVolume // guarded by mu
 }
 
 // entry is what the index has of one volume.
@@ -62,13 +62,19 @@ type entry struct {
 
 type original struct {
 	volume *corev1.PersistentVolume
-	places []string
+	places []place
+}
+
+// place is a directory, or all that is within it.
+type place struct {
+	directory
+	within bool
 }
 
 func newDirectories(store cache.Store, provisioner string) *directories {
 	return &directories{
 		store: store, provisioner: provisioner, changed: map[string]struct{}{},
-		entries: map[string]entry{}, counts: map[directory]counts{}, originals: map[string][]*corev1.PersistentVolume{},
+		entries: map[string]entry{}, counts: map[directory]counts{}, originals: map[place][]*corev1.PersistentVolume{},
 	}
 }
 
@@ -128,18 +134,14 @@ func (d *directories) entryOf(volume *corev1.PersistentVolume) (e entry) {
 	// Volumes that cannot be adopted as they are count too, such as those with a slash at the end of
 	// their path: pods use them all the same.
 	if read.Kind == volumes.Original && volume.Spec.NFS != nil {
-		p := path.Clean("/" + read.Path)
-		e.original = &original{volume, []string{at(read.FileSystemID, p)}}
-		for ; p != "/"; p = path.Dir(p) {
-			e.original.places = append(e.original.places, within(read.FileSystemID, p))
+		at := directory{read.FileSystemID, path.Clean("/" + read.Path)}
+		e.original = &original{volume, []place{{at, false}}}
+		for ; at.path != "/"; at.path = path.Dir(at.path) {
+			e.original.places = append(e.original.places, place{at, true})
 		}
 	}
 	return e
 }
-
-func at(fileSystemID, p string) string { return "at " + fileSystemID + " " + p }
-
-func within(fileSystemID, p string) string { return "within " + fileSystemID + " " + p }
 
 // add adds what an entry has to the sums, or removes it.
 func (d *directories) add(e entry, times int) {
@@ -196,13 +198,13 @@ func (d *directories) without(name string, of directory) counts {
 
 // unadopted is the first, by name, of the volumes that the ledger does not know and whose data would
 // be removed with a directory; nil if there is none.
-func (d *directories) unadopted(fileSystemID, p string) *corev1.PersistentVolume {
+func (d *directories) unadopted(at directory) *corev1.PersistentVolume {
 	d.lock()
 	defer d.mu.Unlock()
-	p = path.Clean("/" + p)
-	found := d.originals[within(fileSystemID, p)]
-	for above := path.Dir(p); len(found) == 0 && above != "/"; above = path.Dir(above) {
-		found = d.originals[at(fileSystemID, above)]
+	at.path = path.Clean("/" + at.path)
+	found := d.originals[place{at, true}]
+	for at.path = path.Dir(at.path); len(found) == 0 && at.path != "/"; at.path = path.Dir(at.path) {
+		found = d.originals[place{at, false}]
 	}
 	if len(found) == 0 {
 		return nil

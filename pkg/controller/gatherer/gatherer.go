@@ -38,8 +38,8 @@ type Gatherer struct {
 	// unless it is set before the loops run.
 	Now func() time.Time
 
-	// OnPending is what the claims loop calls with a file system when a claim waits for it. It does
-	// nothing unless it is set before the loops run.
+	// OnPending is called with a file system for each operation that waits for it. It does nothing
+	// unless it is set before the loops run.
 	OnPending func(fileSystemID string)
 
 	seed        maphash.Seed
@@ -91,16 +91,14 @@ func (g *Gatherer) State(uid types.UID) lifecycle.State {
 func (g *Gatherer) volume(object *corev1.PersistentVolume) lifecycle.Volume {
 	v := lifecycle.Volume{Volume: volumes.Read(object, g.Provisioner), Claim: g.claimOf(object)}
 	if v.NeedsCleanup(v.Claim) { // so it is an NFS volume of ours
-		others := g.directories.others(directory{v.FileSystemID, v.Path}, v.Name)
-		v.Shared, v.Kept, v.Unadopted = others.all > 0, others.kept > 0, g.directories.unadopted(v.FileSystemID, v.Path)
+		d := directory{v.FileSystemID, v.Path}
+		others := g.directories.others(d, v.Name)
+		v.Shared, v.Kept, v.Unadopted = others.all > 0, others.kept > 0, g.directories.unadopted(d)
 	}
 	return v
 }
 
 func (g *Gatherer) zoneOf(name string) string {
-	if name == "" {
-		return ""
-	}
 	node := g.Caches.Node(name)
 	if node == nil {
 		return ""

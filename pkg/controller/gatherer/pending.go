@@ -24,7 +24,8 @@ type pendingIndex struct {
 	byFileSystem map[string]map[types.UID][]lifecycle.Pending // the same slices
 }
 
-// Decide decides about a claim, and indexes the operations that it waits for.
+// Decide decides about a claim, and indexes the operations that it waits for. It calls OnPending with
+// their file systems.
 func (g *Gatherer) Decide(uid types.UID) (lifecycle.State, lifecycle.Plan) {
 	lock := &g.pending.deciding[maphash.String(g.seed, string(uid))%uint64(len(g.pending.deciding))]
 	lock.Lock()
@@ -32,6 +33,9 @@ func (g *Gatherer) Decide(uid types.UID) (lifecycle.State, lifecycle.Plan) {
 	state := g.State(uid)
 	plan := lifecycle.Decide(state)
 	g.pending.set(uid, plan.Pending)
+	for _, pending := range plan.Pending {
+		g.OnPending(pending.FileSystemID)
+	}
 	return state, plan
 }
 

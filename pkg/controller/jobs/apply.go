@@ -75,39 +75,34 @@ func (c *Controller) release(ctx context.Context, job *batchv1.Job) error {
 
 // createJob creates the next Job, of the operations that are still right when they are confirmed live.
 func (c *Controller) createJob(ctx context.Context, s state, next createJob) (again time.Duration, err error) {
-	behind, err := c.isBehind(ctx, next.podless)
-	if err != nil {
-		c.reportNotCreated(next.due, "reading the pods of the last one", err)
-	}
-	if behind || err != nil {
+	doing := "reading the pods of the last one"
+	defer func() { c.reportNotCreated(next.due, doing, err) }()
+	if behind, err := c.isBehind(ctx, next.podless); behind || err != nil {
 		return catchUp, err
 	}
+	doing = "reading what it is about"
 	batch, err := c.batch(ctx, next.due)
 	if err != nil {
-		c.reportNotCreated(next.due, "reading what it is about", err)
 		return 0, err
 	}
 	if len(batch) == 0 {
 		return dropDelay, nil
 	}
+	doing = "building it"
 	spec := c.spec(s, mountjobs.Mount)
 	spec.Operations = batch
 	job, err := mountjobs.Build(spec)
 	if err != nil {
-		c.reportNotCreated(next.due, "building it", err)
 		return 0, fmt.Errorf("file system %s: %w", s.id, err)
 	}
-	created, err := c.create(ctx, job)
-	if err != nil {
-		c.reportNotCreated(next.due, "creating it", err)
-		return 0, err
-	}
-	if !created {
-		return catchUp, nil
+	doing = "creating it"
+	if created, err := c.create(ctx, job); !created {
+		return catchUp, err
 	}
 	c.options.Log.InfoContext(ctx, "mount Job created",
 		slog.String("job", job.Name), slog.String("fileSystem", s.id), slog.Int("operations", len(batch)))
-	c.metrics.created(mountjobs.Mount, len(batch))
+	c.metrics.created("mount")
+	c.metrics.operations.Observe(float64(len(batch)))
 	c.reportProvisioning(job.Name, batch)
 	return 0, nil
 }
@@ -179,7 +174,7 @@ func (c *Controller) createSweep(ctx context.Context, s state) error {
 	}
 	created, err := c.create(ctx, job)
 	if created {
-		c.metrics.created(mountjobs.Sweep, 0)
+		c.metrics.created("sweep")
 	}
 	return err
 }

@@ -70,10 +70,7 @@ func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Control
 	o.SweepDelay = cmp.Or(o.SweepDelay, defaultSweepDelay)
 	c := &Controller{
 		options: o, client: client, live: kubeobjects.Reader{Client: client}, gatherer: g, tell: tell.New(o.Events),
-	}
-	var err error
-	if c.metrics, err = newMetrics(o.Metrics); err != nil {
-		return nil, err
+		metrics: newMetrics(o.Metrics),
 	}
 	c.queue = queue.New(queue.Options{
 		Name: controlLoop, KeyName: "fileSystem",
@@ -89,10 +86,7 @@ func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Control
 
 // Run works until the context ends.
 func (c *Controller) Run(ctx context.Context) error {
-	if err := c.queue.Run(ctx, workers, c.enqueueAll); err != nil {
-		return fmt.Errorf("jobs: %w", err)
-	}
-	return nil
+	return c.queue.Run(ctx, workers, c.enqueueAll)
 }
 
 // enqueueAll adds every file system for which something may be pending, from what the caches have.

@@ -1,13 +1,11 @@
 package jobs
 
 import (
-	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -21,37 +19,27 @@ type metrics struct {
 	trash      *prometheus.GaugeVec
 }
 
-func newMetrics(registry prometheus.Registerer) (*metrics, error) {
-	m := &metrics{
+func newMetrics(registry prometheus.Registerer) *metrics {
+	register := promauto.With(registry)
+	return &metrics{
 		known: map[string]bool{},
-		jobs: prometheus.NewCounterVec(prometheus.CounterOpts{
+		jobs: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "efs_stunnel_manager_jobs_created_total",
 			Help: "Kubernetes Jobs created, by kind: mount or sweep.",
 		}, []string{"kind"}),
-		operations: prometheus.NewHistogram(prometheus.HistogramOpts{
+		operations: register.NewHistogram(prometheus.HistogramOpts{
 			Name:    "efs_stunnel_manager_mount_job_operations",
 			Help:    "Operations in a mount Job.",
 			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
 		}),
-		trash: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		trash: register.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "efs_stunnel_manager_trash_directories",
 			Help: "Directories of deleted volumes in the trash, as the last sweep counted them, or where they are many one of the last hour.",
 		}, []string{"file_system"}),
 	}
-	if err := errors.Join(registry.Register(m.jobs), registry.Register(m.operations), registry.Register(m.trash)); err != nil {
-		return nil, fmt.Errorf("registering metrics of mount Jobs: %w", err)
-	}
-	return m, nil
 }
 
-func (m *metrics) created(kind mountjobs.Kind, count int) {
-	if kind == mountjobs.Sweep {
-		m.jobs.WithLabelValues("sweep").Inc()
-		return
-	}
-	m.jobs.WithLabelValues("mount").Inc()
-	m.operations.Observe(float64(count))
-}
+func (m *metrics) created(kind string) { m.jobs.WithLabelValues(kind).Inc() }
 
 // swept has one series for each file system, of which a cluster has tens.
 func (m *metrics) swept(fileSystemID string, s operations.Swept) {

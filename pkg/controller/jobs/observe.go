@@ -113,15 +113,10 @@ func (c *Controller) observeJob(s *state, job *batchv1.Job) {
 }
 
 func (c *Controller) warningsAbout(job *batchv1.Job, pod *corev1.Pod) []corev1.Event {
-	found := c.gatherer.Caches.WarningsAbout(job.UID)
-	if pod != nil {
-		found = append(found, c.gatherer.Caches.WarningsAbout(pod.UID)...)
+	if pod == nil {
+		return c.gatherer.Caches.WarningsAbout(job.UID)
 	}
-	events := make([]corev1.Event, len(found))
-	for i, event := range found {
-		events[i] = *event
-	}
-	return events
+	return append(c.gatherer.Caches.WarningsAbout(job.UID), c.gatherer.Caches.WarningsAbout(pod.UID)...)
 }
 
 // observeUse finds out whether a Job that has ended may be released. In a burst this is repeated for

@@ -83,11 +83,11 @@ func newestPod(pods []*corev1.Pod) *corev1.Pod {
 	return slices.MaxFunc(pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
 }
 
-// reportNotCreated says why the next Job could not be created, unless the apiserver does not answer or
-// the manager ends.
+// reportNotCreated says why the next Job could not be created, if there is an error, unless the apiserver
+// does not answer or the manager ends.
 func (c *Controller) reportNotCreated(due []lifecycle.Pending, doing string, err error) {
 	var unanswered *url.Error
-	if errors.Is(err, context.Canceled) || errors.As(err, &unanswered) {
+	if err == nil || errors.Is(err, context.Canceled) || errors.As(err, &unanswered) {
 		return
 	}
 	text := fmt.Sprintf("no mount Job can begin: %s failed: %v", doing, err)

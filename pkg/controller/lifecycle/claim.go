@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -44,11 +45,11 @@ type claimPlanner struct {
 func (s State) planClaim() Plan {
 	p := claimPlanner{State: s}
 	name := volumes.VolumeName(s.UID)
-	if v := s.volumeNamed(name); v != nil {
-		p.reportConflict(v)
+	if i := slices.IndexFunc(s.Volumes, func(v Volume) bool { return v.Name == name }); i >= 0 {
+		p.reportConflict(s.Volumes[i].Object)
 		return p.annotated()
 	}
-	last, begun := s.newest(name, time.Time{}, isProvisioningOrCleanup)
+	last, begun := s.newest(name, time.Time{}, func(o operations.Operation) bool { return isProvisioning(o) || isCleanup(o) })
 	if begun && last.running() {
 		p.awaitEnd(last)
 		return p.annotated()
@@ -56,15 +57,12 @@ func (s State) planClaim() Plan {
 	if isCleanup(last.Operation) || s.Targets.Gone[last.FileSystemID] {
 		last, begun = Attempt{}, false
 	}
-	if jobs := s.jobsOf(name, s.endedOnGoneFileSystem); len(jobs) > 0 {
+	// On a file system that is gone, an outcome can never be used.
+	unusable := func(a Attempt) bool { return (a.done() || a.lost()) && s.Targets.Gone[a.FileSystemID] }
+	if jobs := s.jobsOf(name, unusable); len(jobs) > 0 {
 		p.add(MarkUsed{name, jobs})
 	}
 	return p.next(last, begun)
-}
-
-// endedOnGoneFileSystem says that an attempt waits for its outcome to be used, which cannot be.
-func (s State) endedOnGoneFileSystem(a Attempt) bool {
-	return (a.done() || a.lost()) && s.Targets.Gone[a.FileSystemID]
 }
 
 // next goes on from an attempt that has ended; last is the zero Attempt if there was none.
@@ -87,20 +85,9 @@ func (p *claimPlanner) next(last Attempt, begun bool) Plan {
 	return p.annotated()
 }
 
-func isProvisioning(o operations.Operation) bool {
-	return o.AddsOwner() && !o.Adopt
-}
+func isProvisioning(o operations.Operation) bool { return o.AddsOwner() && !o.Adopt }
 
-func isProvisioningOrCleanup(o operations.Operation) bool { return isProvisioning(o) || isCleanup(o) }
-
-func (s State) volumeNamed(name string) *corev1.PersistentVolume {
-	for _, v := range s.Volumes {
-		if v.Name == name {
-			return v.Object
-		}
-	}
-	return nil
-}
+func isCleanup(o operations.Operation) bool { return o.Kind == operations.Cleanup }
 
 // reportConflict is about a volume of the name that only the claim's may have.
 func (p *claimPlanner) reportConflict(object *corev1.PersistentVolume) {
@@ -213,9 +200,7 @@ func (s State) candidates(path string) []volumes.Candidate {
 	candidates := s.Targets.Candidates()
 	holders := s.Holders(path)
 	for i := range candidates {
-		for _, id := range holders {
-			candidates[i].HoldsPath = candidates[i].HoldsPath || candidates[i].ID == id
-		}
+		candidates[i].HoldsPath = slices.Contains(holders, candidates[i].ID)
 	}
 	return candidates
 }

@@ -115,8 +115,6 @@ func (v Volume) unadoptable() string {
 	return ""
 }
 
-func isCleanup(o operations.Operation) bool { return o.Kind == operations.Cleanup }
-
 // reclaims says that the volume's owner expects it to be cleaned up.
 func (v Volume) reclaims() bool {
 	phase := v.Object.Status.Phase
