@@ -4,6 +4,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,8 +25,8 @@ type Options struct {
 	Name            string                    // of the loop, in logs and metrics
 	KeyName         string                    // what a key is, in logs: claim, fileSystem
 	FirstRetry      time.Duration             // after a first failure; it doubles from there
-	MaxRetry        time.Duration             // longest wait between two tries
-	DrainTimeout    time.Duration             // of running syncs, once the context of Run has ended
+	MaxRetry        time.Duration             // longest wait between two tries; 0 is a minute
+	DrainTimeout    time.Duration             // of running syncs, once the context of Run has ended; 0 is 15 seconds
 	MetricsProvider workqueue.MetricsProvider // nil: client-go's process-wide one
 	Log             *slog.Logger
 }
@@ -40,6 +41,7 @@ type Queue[K comparable] struct {
 
 // New makes a queue; it starts nothing.
 func New[K comparable](o Options, sync SyncFunc[K]) *Queue[K] {
+	o.MaxRetry, o.DrainTimeout = cmp.Or(o.MaxRetry, time.Minute), cmp.Or(o.DrainTimeout, 15*time.Second)
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[K](o.FirstRetry, o.MaxRetry)
 	config := workqueue.TypedRateLimitingQueueConfig[K]{Name: o.Name, MetricsProvider: o.MetricsProvider}
 	return &Queue[K]{options: o, sync: sync, keys: workqueue.NewTypedRateLimitingQueueWithConfig(limiter, config)}

@@ -67,12 +67,10 @@ type Controller struct {
 }
 
 const (
-	controlLoop  = "claims"
-	workers      = 32 // each waits for the apiserver most of the time
-	deciders     = 2
-	firstRetry   = 50 * time.Millisecond
-	maxRetry     = time.Minute
-	drainTimeout = 15 * time.Second
+	controlLoop = "claims"
+	workers     = 32 // each waits for the apiserver most of the time
+	deciders    = 2
+	firstRetry  = 50 * time.Millisecond
 )
 
 // New makes the loop. It is to be called before the caches run.
@@ -83,11 +81,7 @@ func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Control
 		options: o, client: client, live: kubeobjects.Reader{Client: client}, gatherer: g, tell: tell.New(o.Events),
 		metrics: newMetrics(o.Metrics), deleted: expiring.NewExpiring(), snapshots: expiring.NewExpiring(), created: expiring.NewExpiring(),
 	}
-	options := queue.Options{
-		Name: controlLoop, KeyName: "claim",
-		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout,
-		Log: log,
-	}
+	options := queue.Options{Name: controlLoop, KeyName: "claim", FirstRetry: firstRetry, Log: log}
 	c.queue = queue.New(options, c.sync)
 	options.Name = "decisions"
 	c.decisions = queue.New(options, c.decide)

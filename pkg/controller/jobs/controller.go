@@ -56,11 +56,9 @@ type Controller struct {
 }
 
 const (
-	controlLoop  = "jobs"
-	workers      = 8 // file systems worked on at once
-	firstRetry   = 100 * time.Millisecond
-	maxRetry     = time.Minute
-	drainTimeout = 15 * time.Second
+	controlLoop = "jobs"
+	workers     = 8 // file systems worked on at once
+	firstRetry  = 100 * time.Millisecond
 )
 
 // New makes the loop. It is to be called before the caches run.
@@ -72,11 +70,7 @@ func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Control
 		options: o, client: client, live: kubeobjects.Reader{Client: client}, gatherer: g, tell: tell.New(o.Events),
 		metrics: newMetrics(o.Metrics),
 	}
-	c.queue = queue.New(queue.Options{
-		Name: controlLoop, KeyName: "fileSystem",
-		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout,
-		Log: log,
-	}, c.sync)
+	c.queue = queue.New(queue.Options{Name: controlLoop, KeyName: "fileSystem", FirstRetry: firstRetry, Log: log}, c.sync)
 	g.OnPending = c.enqueue
 	if err := kubeobjects.OnChange(c.changed, g.Caches.Claims, g.Caches.Volumes, g.Caches.Jobs, g.Caches.Pods, g.Caches.Warnings); err != nil {
 		return nil, fmt.Errorf("watching for mount Jobs: %w", err)
