@@ -109,7 +109,7 @@ func (c *Controller) createJob(ctx context.Context, s state, next createJob) (ag
 
 func (c *Controller) spec(s state, kind mountjobs.Kind) mountjobs.Spec {
 	return mountjobs.Spec{
-		Settings: c.options.Jobs, FileSystemID: s.id, Aliases: c.options.Aliases[s.id],
+		Settings: c.options.Jobs, FileSystemID: s.id, Aliases: c.gatherer.Aliases[s.id],
 		Number: mountjobs.NextNumber(kind, s.id, s.named), AvoidNodes: s.nodesToAvoid(),
 	}
 }

@@ -35,8 +35,6 @@ type Options struct {
 	Jobs mountjobs.Settings
 	// Batch is how many operations one Job carries at most.
 	Batch int
-	// Aliases are, for a file system, the ids whose marker and ledger it may carry.
-	Aliases map[string][]string
 	// SweepDelay is how long trash waits for more; 0 is the default.
 	SweepDelay time.Duration
 	Events     record.EventRecorder

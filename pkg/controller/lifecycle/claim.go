@@ -261,7 +261,10 @@ func (s State) hasGivenUp(last Attempt) bool {
 // fingerprint is that of all input which an edit could change. The path has what matters of the
 // claim's annotations.
 func (s State) fingerprint(path string) string {
-	type fileSystem struct{ ID, Unusable string }
+	type fileSystem struct {
+		ID, Unusable string
+		Aliases      []string `json:",omitempty"`
+	}
 	input := struct {
 		Labels      map[string]string
 		Restore     string
@@ -277,7 +280,7 @@ func (s State) fingerprint(path string) string {
 		Class:   string(s.Class.UID) + "/" + s.Class.ResourceVersion,
 	}
 	for _, c := range s.Targets.Candidates() {
-		input.FileSystems = append(input.FileSystems, fileSystem{ID: c.ID, Unusable: c.Unusable})
+		input.FileSystems = append(input.FileSystems, fileSystem{c.ID, c.Unusable, s.Aliases[c.ID]})
 	}
 	data, err := json.Marshal(input)
 	if err != nil {

@@ -231,6 +231,7 @@ func TestGivenUpClaimIsTriedAgainWhenTheInputChanges(t *testing.T) {
 		"claim":       func(w *fixture) { w.Claim.Labels = map[string]string{"a": "b"} },
 		"path":        func(w *fixture) { w.Class.Parameters = map[string]string{"base_path": "/other"} },
 		"file system": func(w *fixture) { w.Targets.FileSystems[fs2] = volumes.Candidate{ID: fs2, Port: 20491} },
+		"aliases":     func(w *fixture) { w.Aliases = map[string][]string{fs1: {fs2}} },
 	} {
 		again := Decide(newState(threshold, attempts, givenUp(before), change))
 		if len(again.Pending) != 1 || !keepsGivenUp(again) {

@@ -31,6 +31,8 @@ type Settings struct {
 	Backoff time.Duration
 	// Threshold is the number of failed setups after which a claim is given up; 0 is never.
 	Threshold int
+	// Aliases are, for a file system, the ids whose marker and ledger it may carry.
+	Aliases map[string][]string
 }
 
 // State is what was observed of one claim.

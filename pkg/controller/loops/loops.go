@@ -102,7 +102,7 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 		return nil, err
 	}
 	seen, err := gatherer.New(lifecycle.Settings{
-		Provisioner: o.Provisioner, Cluster: o.Cluster, Backoff: o.Backoff, Threshold: o.Threshold,
+		Provisioner: o.Provisioner, Cluster: o.Cluster, Backoff: o.Backoff, Threshold: o.Threshold, Aliases: o.Aliases,
 	}, l.Caches, l.Discovery.Snapshot)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 		return nil, err
 	}
 	if l.Jobs, err = jobs.New(client, seen, jobs.Options{
-		Jobs: o.Jobs, Batch: o.Batch, Aliases: o.Aliases, SweepDelay: o.SweepDelay,
+		Jobs: o.Jobs, Batch: o.Batch, SweepDelay: o.SweepDelay,
 		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err
