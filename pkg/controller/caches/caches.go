@@ -1,6 +1,7 @@
-// Package caches keeps what the control loops observe of the cluster: one
-// informer for each kind of object, trimmed to what the loops read, and the
-// indexes by which they look things up. Standbys keep it warm.
+// Package caches has what the control loops observe of the cluster: an informer
+// for each kind of object, trimmed to what the loops read, with the indexes that
+// they read by. Standbys run the informers too, so that a new leader only waits
+// until they have caught up with the apiserver.
 package caches
 
 import (
@@ -15,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	batch "k8s.io/client-go/informers/batch/v1"
 	core "k8s.io/client-go/informers/core/v1"
 	storage "k8s.io/client-go/informers/storage/v1"
@@ -52,9 +53,9 @@ func New(client kubernetes.Interface, lists metadata.Interface, namespace string
 		Nodes:    core.NewNodeInformer(client, 0, cache.Indexers{}),
 		Jobs:     batch.NewJobInformer(client, namespace, 0, cache.Indexers{byFileSystem: index(fileSystemOf), byVolume: index(volumesOf), byPath: index(pathsOf)}),
 		Pods:     core.NewPodInformer(client, namespace, 0, cache.Indexers{byOwner: index(ownerOf), byAgent: index(agentOf)}),
-		Warnings: core.NewFilteredEventInformer(client, namespace, 0, cache.Indexers{byObject: index(objectOf)}, selectBy("type", corev1.EventTypeWarning)),
-		Table:    core.NewFilteredConfigMapInformer(client, namespace, 0, cache.Indexers{}, selectBy(metav1.ObjectNameField, wellknown.TargetsConfigMap)),
-		Pinned:   core.NewFilteredConfigMapInformer(client, namespace, 0, cache.Indexers{}, selectBy(metav1.ObjectNameField, wellknown.PinnedConfigMap)),
+		Warnings: core.NewFilteredEventInformer(client, namespace, 0, cache.Indexers{byObject: index(objectOf)}, selectBy(onlyWarnings)),
+		Table:    core.NewFilteredConfigMapInformer(client, namespace, 0, cache.Indexers{}, selectBy(onlyTable)),
+		Pinned:   core.NewFilteredConfigMapInformer(client, namespace, 0, cache.Indexers{}, selectBy(onlyPinned)),
 	}
 	var errs []error
 	trim := newTrimmer().trim
@@ -64,8 +65,14 @@ func New(client kubernetes.Interface, lists metadata.Interface, namespace string
 	return c, errors.Join(errs...)
 }
 
-func selectBy(field, value string) func(*metav1.ListOptions) {
-	return func(o *metav1.ListOptions) { o.FieldSelector = fields.OneTermEqualSelector(field, value).String() }
+const (
+	onlyWarnings = "type=" + corev1.EventTypeWarning
+	onlyTable    = metav1.ObjectNameField + "=" + wellknown.TargetsConfigMap
+	onlyPinned   = metav1.ObjectNameField + "=" + wellknown.PinnedConfigMap
+)
+
+func selectBy(selector string) func(*metav1.ListOptions) {
+	return func(o *metav1.ListOptions) { o.FieldSelector = selector }
 }
 
 // Run runs the informers until the context ends. It returns when they have
@@ -93,25 +100,26 @@ func (c *Caches) HasSynced() bool {
 
 // kind is one kind of objects: what the informer has of it, and how the apiserver lists it.
 type kind struct {
-	name     string
-	informer cache.SharedIndexInformer
-	list     listFunc // nil where nothing is decided from the objects
+	name      string
+	informer  cache.SharedIndexInformer
+	resource  schema.GroupVersionResource // none where nothing is decided from the objects
+	namespace string
+	selector  string // of fields
 }
 
 // kinds are all that there are. Of Warnings only messages are made.
 func (c *Caches) kinds() []kind {
-	v1, own := corev1.SchemeGroupVersion, c.namespace
+	const cluster = metav1.NamespaceAll
+	core, own := corev1.SchemeGroupVersion, c.namespace
 	return []kind{
-		{"claims", c.Claims, c.listOf(v1.WithResource("persistentvolumeclaims"), metav1.NamespaceAll)},
-		{"volumes", c.Volumes, c.listOf(v1.WithResource("persistentvolumes"), metav1.NamespaceAll)},
-		{"storage classes", c.Classes, c.listOf(storagev1.SchemeGroupVersion.WithResource("storageclasses"), metav1.NamespaceAll)},
-		{"nodes", c.Nodes, c.listOf(v1.WithResource("nodes"), metav1.NamespaceAll)},
-		{"Jobs", c.Jobs, c.listOf(batchv1.SchemeGroupVersion.WithResource("jobs"), own)},
-		{"pods", c.Pods, c.listOf(v1.WithResource("pods"), own)},
-		{"events", c.Warnings, nil},
-		{"ConfigMap " + wellknown.TargetsConfigMap, c.Table,
-			c.listOf(v1.WithResource("configmaps"), own, selectBy(metav1.ObjectNameField, wellknown.TargetsConfigMap))},
-		{"ConfigMap " + wellknown.PinnedConfigMap, c.Pinned,
-			c.listOf(v1.WithResource("configmaps"), own, selectBy(metav1.ObjectNameField, wellknown.PinnedConfigMap))},
+		{"claims", c.Claims, core.WithResource("persistentvolumeclaims"), cluster, ""},
+		{"volumes", c.Volumes, core.WithResource("persistentvolumes"), cluster, ""},
+		{"storage classes", c.Classes, storagev1.SchemeGroupVersion.WithResource("storageclasses"), cluster, ""},
+		{"nodes", c.Nodes, core.WithResource("nodes"), cluster, ""},
+		{"Jobs", c.Jobs, batchv1.SchemeGroupVersion.WithResource("jobs"), own, ""},
+		{"pods", c.Pods, core.WithResource("pods"), own, ""},
+		{name: "events", informer: c.Warnings},
+		{"ConfigMap " + wellknown.TargetsConfigMap, c.Table, core.WithResource("configmaps"), own, onlyTable},
+		{"ConfigMap " + wellknown.PinnedConfigMap, c.Pinned, core.WithResource("configmaps"), own, onlyPinned},
 	}
 }

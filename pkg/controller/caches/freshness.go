@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
 )
@@ -36,14 +36,14 @@ func (c *Caches) CaughtUp(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	var catchUps []*catchUp
 	for _, k := range c.kinds() {
-		if k.list != nil {
+		if !k.resource.Empty() {
 			catchUps = append(catchUps, &catchUp{kind: k})
 		}
 	}
 	c.catchUps.Store(&catchUps)
 	defer c.catchUps.Store(nil)
 	for _, u := range catchUps {
-		group.Go(func() error { return u.run(ctx) })
+		group.Go(func() error { return u.run(ctx, c.metadata) })
 	}
 	return group.Wait()
 }
@@ -76,8 +76,8 @@ type catchUp struct {
 	over   atomic.Bool             // the cache has caught up
 }
 
-func (u *catchUp) run(ctx context.Context) error {
-	listed, err := u.list.all(ctx)
+func (u *catchUp) run(ctx context.Context, client metadata.Interface) error {
+	listed, err := u.list(ctx, client)
 	if err != nil {
 		return fmt.Errorf("listing %s: %w", u.name, err)
 	}
@@ -116,7 +116,7 @@ type listing struct {
 	objects map[string]string // resourceVersion by the key in the cache
 }
 
-// isAhead says whether the list has news for a cache. The watch events of one kind come in the
+// isAhead says whether the list has anything that a cache has not. The watch events of one kind come in the
 // order of their versions, and a store has the version of the latest event that it contains. So
 // a store that is at the newest object's version has everything that was created or changed
 // until the list was made: what was listed and is not there was deleted since. Deletions before
@@ -180,44 +180,23 @@ func isNewer(version, than string) (bool, error) {
 
 func keyOf(object metav1.Object) string { return cache.MetaObjectToName(object).String() }
 
-// listFunc reads one page of a list.
-type listFunc func(context.Context, metav1.ListOptions) (runtime.Object, error)
-
-// listOf reads names and versions only. Of 100,000 whole objects the apiserver alone would encode for
-// eight seconds, on one processor.
-func (c *Caches) listOf(resource schema.GroupVersionResource, namespace string, selections ...func(*metav1.ListOptions)) listFunc {
-	return func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		for _, selection := range selections {
-			selection(&o)
-		}
-		page, err := c.metadata.Resource(resource).Namespace(namespace).List(ctx, o)
-		if err != nil {
-			return nil, err
-		}
-		return page, nil
-	}
-}
-
-// all reads every page, and keeps names and versions only.
-func (list listFunc) all(ctx context.Context) (*listing, error) {
+// list reads names and versions only, page by page. Of 100,000 whole objects the apiserver alone would
+// encode for eight seconds, on one processor.
+func (k kind) list(ctx context.Context, client metadata.Interface) (*listing, error) {
 	l := &listing{objects: map[string]string{}}
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		ctx, cancel := context.WithTimeout(ctx, pageTimeout)
 		defer cancel()
-		page, err := list(ctx, o)
+		o.FieldSelector = k.selector
+		page, err := client.Resource(k.resource).Namespace(k.namespace).List(ctx, o)
 		if err != nil {
 			return nil, err
 		}
-		accessor, err := meta.ListAccessor(page)
-		if err != nil {
-			return nil, err
-		}
-		l.version = accessor.GetResourceVersion() // the same for every page
+		l.version = page.ResourceVersion // the same for every page
 		return page, nil
 	})
 	pages.PageSize, pages.PageBufferSize = pageSize, 1 // the next one; more would only take memory
-	err := pages.EachListItem(ctx, metav1.ListOptions{}, l.add)
-	return l, err
+	return l, pages.EachListItem(ctx, metav1.ListOptions{}, l.add)
 }
 
 func (l *listing) add(item runtime.Object) error {

@@ -58,7 +58,7 @@ func trimJob(job *batchv1.Job) {
 	}
 }
 
-// trimPod leaves what Jobs' pods and node agents are looked at for.
+// trimPod leaves what is read of Jobs' pods and of node agents.
 func trimPod(pod *corev1.Pod) {
 	trimPodSpec(&pod.Spec)
 	pod.Annotations = nil
@@ -89,7 +89,7 @@ func (t *trimmer) trimClaim(claim *corev1.PersistentVolumeClaim) {
 	claim.Status.Capacity = t.sharedList(claim.Status.Capacity)
 }
 
-// trimVolume is trimClaim for volumes. Of volumes that nobody can take for ours, it is only known
+// trimVolume is trimClaim for volumes. Of volumes that cannot be taken for ours, it is only known
 // which claim has them.
 func (t *trimmer) trimVolume(volume *corev1.PersistentVolume) {
 	if isForeign(volume) {

@@ -2,7 +2,6 @@ package gatherer
 
 import (
 	"fmt"
-	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -90,13 +89,7 @@ func (d *directories) note(object any) ([]string, error) {
 	return nil, nil
 }
 
-// catchUp also runs after each event: a standby asks no question, and would note for ever.
-func (d *directories) catchUp() {
-	d.lock()
-	d.mu.Unlock()
-}
-
-// lock must not hold noting while it reads the cache, which calls note under its lock.
+// lock catches up first. It must not hold noting while it reads the cache, which calls note under its lock.
 func (d *directories) lock() {
 	d.mu.Lock()
 	d.noting.Lock()
@@ -172,25 +165,7 @@ func (d *directories) add(e entry, times int) {
 func (d *directories) others(of directory, except string) counts {
 	d.lock()
 	defer d.mu.Unlock()
-	return d.without(except, of)
-}
-
-// fileSystemsOf are those of some file systems on which a path is that of a volume, other than the
-// one of a name.
-func (d *directories) fileSystemsOf(path, except string, ids iter.Seq[string]) []string {
-	d.lock()
-	defer d.mu.Unlock()
-	var found []string
-	for id := range ids {
-		if d.without(except, directory{id, path}).all > 0 {
-			found = append(found, id)
-		}
-	}
-	return found
-}
-
-func (d *directories) without(name string, of directory) counts {
-	if own := d.entries[name]; own.directory == of {
+	if own := d.entries[except]; own.directory == of {
 		return d.counts[of].plus(own.counts, -1)
 	}
 	return d.counts[of]

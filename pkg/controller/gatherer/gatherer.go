@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -57,7 +56,10 @@ func New(settings lifecycle.Settings, c *caches.Caches, snapshot func() targets.
 	}
 	if err := errors.Join(
 		c.Volumes.AddIndexers(cache.Indexers{byChange: g.directories.note}),
-		kubeobjects.OnChange(func(any, any) { g.directories.catchUp() }, c.Volumes),
+		kubeobjects.OnChange(func(any, any) { // a standby asks no question, and would note for ever
+			g.directories.lock()
+			g.directories.mu.Unlock()
+		}, c.Volumes),
 		kubeobjects.OnChange(g.outcomes.forget, c.Jobs),
 	); err != nil {
 		return nil, fmt.Errorf("indexing volumes and Jobs: %w", err)
@@ -117,7 +119,12 @@ func (g *Gatherer) claimOf(object *corev1.PersistentVolume) *corev1.PersistentVo
 // holders are the file systems on which a path is a volume's of this cluster, or was asked for
 // by another claim and is being made.
 func (g *Gatherer) holders(path, except string) []string {
-	ids := g.directories.fileSystemsOf(path, except, maps.Keys(g.Targets().FileSystems))
+	var ids []string
+	for id := range g.Targets().FileSystems {
+		if g.directories.others(directory{id, path}, except).all > 0 {
+			ids = append(ids, id)
+		}
+	}
 	for _, job := range g.Caches.JobsAt(path) {
 		name, ok := mountjobs.ParseName(job.Name)
 		if ok && !slices.Contains(ids, name.FileSystemID) && g.makes(job, path, except, func(operations.Operation) bool { return true }) {
@@ -156,28 +163,20 @@ func (g *Gatherer) makes(job *batchv1.Job, path, except string, match func(opera
 
 // Attempts are what mount Jobs did for a volume, newest first.
 func (g *Gatherer) Attempts(volume string) []lifecycle.Attempt {
-	type numbered struct {
-		number int
-		lifecycle.Attempt
-	}
-	var attempts []numbered
+	var attempts []lifecycle.Attempt
 	for _, job := range g.Caches.JobsOfVolume(volume) {
 		read := g.read(job)
 		if read.err != nil {
 			continue // the jobs loop reports it
 		}
 		if i, ok := read.positions[volume]; ok {
-			attempts = append(attempts, numbered{read.outcome.Name.Number, g.attempt(job, read.outcome, i)})
+			attempts = append(attempts, g.attempt(job, read.outcome, i))
 		}
 	}
-	slices.SortFunc(attempts, func(a, b numbered) int {
-		return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(b.number, a.number), strings.Compare(a.Job, b.Job))
+	slices.SortFunc(attempts, func(a, b lifecycle.Attempt) int {
+		return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(b.JobNumber, a.JobNumber), strings.Compare(a.Job, b.Job))
 	})
-	sorted := make([]lifecycle.Attempt, len(attempts))
-	for i, a := range attempts {
-		sorted[i] = a.Attempt
-	}
-	return sorted
+	return attempts
 }
 
 // AttemptsOf are all that a Job did, in the order of its operations.

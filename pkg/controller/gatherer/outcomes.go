@@ -140,6 +140,7 @@ func (g *Gatherer) attempt(job *batchv1.Job, o mountjobs.Outcome, n int) lifecyc
 	}
 	return lifecycle.Attempt{
 		Job:          job.Name,
+		JobNumber:    o.Name.Number,
 		JobSize:      len(o.Operations),
 		FileSystemID: o.Name.FileSystemID,
 		Began:        job.CreationTimestamp.Time,

@@ -101,7 +101,7 @@ func (c *Controller) createJob(ctx context.Context, s state, next createJob) (ag
 	}
 	c.options.Log.InfoContext(ctx, "mount Job created",
 		slog.String("job", job.Name), slog.String("fileSystem", s.id), slog.Int("operations", len(batch)))
-	c.metrics.created("mount")
+	c.metrics.jobs.WithLabelValues("mount").Inc()
 	c.metrics.operations.Observe(float64(len(batch)))
 	c.reportProvisioning(job.Name, batch)
 	return 0, nil
@@ -174,7 +174,7 @@ func (c *Controller) createSweep(ctx context.Context, s state) error {
 	}
 	created, err := c.create(ctx, job)
 	if created {
-		c.metrics.created("sweep")
+		c.metrics.jobs.WithLabelValues("sweep").Inc()
 	}
 	return err
 }

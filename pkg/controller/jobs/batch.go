@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -111,6 +112,11 @@ func (c *Controller) confirmLive(ctx context.Context, batch []lifecycle.Pending)
 func (c *Controller) readLive(ctx context.Context, batch []lifecycle.Pending) (now liveObjects, err error) {
 	var names []string
 	owners := map[types.NamespacedName]bool{}
+	addOwner := func(namespace, claim string) {
+		if namespace != "" && claim != "" {
+			owners[types.NamespacedName{Namespace: namespace, Name: claim}] = true
+		}
+	}
 	for _, pending := range batch {
 		if pending.Operation.Kind != operations.Cleanup {
 			continue
@@ -118,7 +124,7 @@ func (c *Controller) readLive(ctx context.Context, batch []lifecycle.Pending) (n
 		names = append(names, pending.Operation.Volume)
 		for _, blocker := range pending.Blockers {
 			names = append(names, blocker.Volume)
-			owners[types.NamespacedName{Namespace: blocker.Namespace, Name: blocker.Claim}] = true
+			addOwner(blocker.Namespace, blocker.Claim)
 		}
 	}
 	slices.Sort(names)
@@ -127,16 +133,10 @@ func (c *Controller) readLive(ctx context.Context, batch []lifecycle.Pending) (n
 	}
 	for _, object := range now.volumes {
 		if ref := object.Spec.ClaimRef; ref != nil {
-			owners[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}] = true
+			addOwner(ref.Namespace, ref.Name)
 		}
 	}
-	var wanted []types.NamespacedName
-	for owner := range owners {
-		if owner.Name != "" && owner.Namespace != "" {
-			wanted = append(wanted, owner)
-		}
-	}
-	now.claims, err = c.live.Claims(ctx, wanted)
+	now.claims, err = c.live.Claims(ctx, slices.Collect(maps.Keys(owners)))
 	return now, err
 }
 

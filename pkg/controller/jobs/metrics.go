@@ -39,8 +39,6 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	}
 }
 
-func (m *metrics) created(kind string) { m.jobs.WithLabelValues(kind).Inc() }
-
 // swept has one series for each file system, of which a cluster has tens.
 func (m *metrics) swept(fileSystemID string, s operations.Swept) {
 	m.mu.Lock()

@@ -113,7 +113,7 @@ func (c *Controller) reportQueued(fileSystemID string, queued reportQueued) {
 	}
 }
 
-// subjectOf is the object that people look at: the claim of a setup, the volume of any other operation;
+// subjectOf is the object that an operation is reported on: the claim of a setup, else the volume;
 // nil if there is none.
 func (c *Controller) subjectOf(o operations.Operation) (subject tell.Object, reason string) {
 	if o.AddsOwner() && !o.Adopt {

@@ -75,6 +75,7 @@ type Volume struct {
 // Attempt is one operation of one mount Job, and what became of it.
 type Attempt struct {
 	Job          string
+	JobNumber    int // of those of its file system
 	JobSize      int // its number of operations
 	FileSystemID string
 	Began, Ended time.Time // Ended is zero while it runs, and where it is unknown

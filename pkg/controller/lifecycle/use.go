@@ -50,7 +50,7 @@ type Traces struct {
 
 // isLeft says of an operation whose claim is gone, and whose volume is not there, that nothing more
 // is done about it. A volume with policy Retain can be made and deleted without us, so one that
-// nobody made yet looks like one that was deleted on purpose. What a restore has brought back is
+// was not created yet looks like one that was deleted on purpose. What a restore has brought back is
 // data, and needs a volume to be found by.
 func isLeft(o operations.Operation) bool {
 	return o.Kind == operations.Setup && !o.Adopt && volumes.ReclaimPolicyOf(o) == corev1.PersistentVolumeReclaimRetain

@@ -95,7 +95,7 @@ func (p volumePlanner) adopt() {
 	case begun && last.Unused && last.maybeDone() && adoptable, v.NeedsAdoption(v.Claim):
 		operation := volumes.Adoption(v.Volume, p.Cluster)
 		operation.Class = v.Object.Spec.StorageClassName
-		// Whoever shared the directory until now goes on doing so.
+		// Claims that share the directory now go on sharing it.
 		operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true
 		p.schedule(operation, last, begun, "enter the volume's owner on the file system")
 	default:
@@ -103,8 +103,8 @@ func (p volumePlanner) adopt() {
 	}
 }
 
-// unadoptable is why an original volume stays as it is, or "" if nobody needs to know: it may only
-// not be time yet.
+// unadoptable is why an original volume stays as it is, or "" if that may only be because it is not bound
+// yet.
 func (v Volume) unadoptable() string {
 	switch reclaims := v.reclaims(); {
 	case v.Problem != "" && (v.Object.Status.Phase == corev1.VolumeBound || reclaims):
