@@ -149,16 +149,9 @@ func (s *SharedVolumes) newInformer() (cache.SharedIndexInformer, error) {
 				cache.DefaultWatchErrorHandler(ctx, r, err)
 			}
 		}),
-		informer.SetTransform(withoutManagedFields),
+		informer.SetTransform(newTrimmer().trim),
 		kubeobjects.OnChange(s.changed, informer),
 	)
-}
-
-func withoutManagedFields(object any) (any, error) {
-	if o, ok := object.(*unstructured.Unstructured); ok {
-		o.SetManagedFields(nil)
-	}
-	return object, nil
 }
 
 func (s *SharedVolumes) changed(before, after any) {

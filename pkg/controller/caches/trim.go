@@ -28,11 +28,9 @@ func newTrimmer() *trimmer {
 }
 
 func (t *trimmer) trim(object any) (any, error) {
-	accessor, ok := object.(metav1.ObjectMetaAccessor)
-	if !ok {
-		return object, nil
+	if o, ok := object.(metav1.Object); ok {
+		o.SetManagedFields(nil)
 	}
-	accessor.GetObjectMeta().SetManagedFields(nil)
 	switch o := object.(type) {
 	case *corev1.PersistentVolumeClaim:
 		t.trimClaim(o)
@@ -41,7 +39,8 @@ func (t *trimmer) trim(object any) (any, error) {
 	case *corev1.Node:
 		o.Status, o.Annotations = corev1.NodeStatus{}, nil
 	case *corev1.Pod:
-		trimPod(o)
+		trimPodSpec(&o.Spec)
+		o.Annotations = nil
 	case *batchv1.Job:
 		trimJob(o)
 	}
@@ -56,12 +55,6 @@ func trimJob(job *batchv1.Job) {
 		delete(job.Annotations, wellknown.AnnotationOperations)
 		delete(job.Spec.Template.Annotations, wellknown.AnnotationOperations)
 	}
-}
-
-// trimPod leaves what is read of Jobs' pods and of node agents.
-func trimPod(pod *corev1.Pod) {
-	trimPodSpec(&pod.Spec)
-	pod.Annotations = nil
 }
 
 func trimPodSpec(spec *corev1.PodSpec) {

@@ -75,16 +75,15 @@ const (
 
 // New makes the loop. It is to be called before the caches run.
 func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Controller, error) {
-	log := o.Log // the queue names its loop itself
-	o.Log = o.Log.With(slog.String("controller", controlLoop))
 	c := &Controller{
 		options: o, client: client, live: kubeobjects.Reader{Client: client}, gatherer: g, tell: tell.New(o.Events),
 		metrics: newMetrics(o.Metrics), deleted: expiring.NewExpiring(), snapshots: expiring.NewExpiring(), created: expiring.NewExpiring(),
 	}
-	options := queue.Options{Name: controlLoop, KeyName: "claim", FirstRetry: firstRetry, Log: log}
+	options := queue.Options{Name: controlLoop, KeyName: "claim", FirstRetry: firstRetry, Log: o.Log}
 	c.queue = queue.New(options, c.sync)
 	options.Name = "decisions"
 	c.decisions = queue.New(options, c.decide)
+	c.options.Log = o.Log.With(slog.String("controller", controlLoop)) // the queues name their loops themselves
 	if err := errors.Join(
 		kubeobjects.OnChange(c.objectChanged, g.Caches.Claims, g.Caches.Volumes, g.Caches.Classes, g.Caches.Jobs),
 		kubeobjects.OnChange(c.podChanged, g.Caches.Pods),
@@ -209,16 +208,16 @@ func (c *Controller) TargetsChanged() {
 			c.objectChanged(nil, job)
 		}
 	}
+	var affected []*corev1.PersistentVolume
 	snapshot := c.gatherer.Targets()
 	for id := range snapshot.Gone {
-		for _, object := range c.gatherer.Caches.VolumesOnFileSystem(id) {
-			c.objectChanged(nil, object)
-		}
+		affected = append(affected, c.gatherer.Caches.VolumesOnFileSystem(id)...)
 	}
 	for id := range snapshot.FileSystems {
-		for _, object := range c.gatherer.Caches.UnsettledVolumes(id) {
-			c.objectChanged(nil, object)
-		}
+		affected = append(affected, c.gatherer.Caches.UnsettledVolumes(id)...)
+	}
+	for _, object := range affected {
+		c.objectChanged(nil, object)
 	}
 }
 

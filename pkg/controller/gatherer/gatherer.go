@@ -101,11 +101,10 @@ func (g *Gatherer) volume(object *corev1.PersistentVolume) lifecycle.Volume {
 }
 
 func (g *Gatherer) zoneOf(name string) string {
-	node := g.Caches.Node(name)
-	if node == nil {
-		return ""
+	if node := g.Caches.Node(name); node != nil {
+		return cmp.Or(node.Labels[corev1.LabelTopologyZone], node.Labels[corev1.LabelFailureDomainBetaZone])
 	}
-	return cmp.Or(node.Labels[corev1.LabelTopologyZone], node.Labels[corev1.LabelFailureDomainBetaZone])
+	return ""
 }
 
 // claimOf is the claim with the namespace and name of a volume's claimRef, nil if there is none.

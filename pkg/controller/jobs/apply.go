@@ -45,10 +45,8 @@ func (c *Controller) apply(ctx context.Context, s state, p plan) (again time.Dur
 // applyChange says after how long to sync again; zero is never.
 func (c *Controller) applyChange(ctx context.Context, s state, change change) (again time.Duration, err error) {
 	switch change := change.(type) {
-	case warn:
-		c.warn(change.operation, change.message)
-	case reportQueued:
-		c.reportQueued(s.id, change)
+	case report:
+		c.report(change)
 	case createJob:
 		return c.createJob(ctx, s, change)
 	case endJob:

@@ -43,7 +43,7 @@ func (c *Controller) choose(due []lifecycle.Pending) []lifecycle.Pending {
 func (c *Controller) pack(ops []operations.Operation) mountjobs.Packed {
 	packed := mountjobs.Pack(ops, c.options.Batch)
 	for _, unfit := range packed.Unfit {
-		c.warn(unfit.Operation, "the operation cannot be sent to a mount Job: "+unfit.Err.Error())
+		c.report(report{operation: unfit.Operation, message: "the operation cannot be sent to a mount Job: " + unfit.Err.Error()})
 	}
 	return packed
 }
@@ -53,11 +53,8 @@ func (c *Controller) pack(ops []operations.Operation) mountjobs.Packed {
 func packedOf(due []lifecycle.Pending, batch []operations.Operation) []lifecycle.Pending {
 	var found []lifecycle.Pending
 	for _, pending := range due {
-		if len(found) == len(batch) {
-			break
-		}
-		next, o := batch[len(found)], pending.Operation
-		if o.Volume == next.Volume && o.Kind == next.Kind && o.Path == next.Path {
+		o, n := pending.Operation, len(found)
+		if n < len(batch) && o.Volume == batch[n].Volume && o.Kind == batch[n].Kind && o.Path == batch[n].Path {
 			found = append(found, pending)
 		}
 	}

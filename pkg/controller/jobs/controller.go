@@ -61,14 +61,13 @@ const (
 
 // New makes the loop. It is to be called before the caches run.
 func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Controller, error) {
-	log := o.Log // the queue names its loop itself
-	o.Log = o.Log.With(slog.String("controller", controlLoop))
 	o.SweepDelay = cmp.Or(o.SweepDelay, defaultSweepDelay)
 	c := &Controller{
 		options: o, client: client, live: kubeobjects.Reader{Client: client}, gatherer: g, tell: tell.New(o.Events),
 		metrics: newMetrics(o.Metrics),
 	}
-	c.queue = queue.New(queue.Options{Name: controlLoop, KeyName: "fileSystem", FirstRetry: firstRetry, Log: log}, c.sync)
+	c.queue = queue.New(queue.Options{Name: controlLoop, KeyName: "fileSystem", FirstRetry: firstRetry, Log: o.Log}, c.sync)
+	c.options.Log = o.Log.With(slog.String("controller", controlLoop)) // the queue names its loop itself
 	g.OnPending = c.enqueue
 	if err := kubeobjects.OnChange(c.changed, g.Caches.Claims, g.Caches.Volumes, g.Caches.Jobs, g.Caches.Pods, g.Caches.Warnings); err != nil {
 		return nil, fmt.Errorf("watching for mount Jobs: %w", err)

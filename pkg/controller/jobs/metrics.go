@@ -11,8 +11,7 @@ import (
 )
 
 type metrics struct {
-	mu    sync.Mutex
-	known map[string]bool // guarded by mu; the file systems with a series
+	known sync.Map // the file systems with a series
 
 	jobs       *prometheus.CounterVec
 	operations prometheus.Histogram
@@ -22,7 +21,6 @@ type metrics struct {
 func newMetrics(registry prometheus.Registerer) *metrics {
 	register := promauto.With(registry)
 	return &metrics{
-		known: map[string]bool{},
 		jobs: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "efs_stunnel_manager_jobs_created_total",
 			Help: "Kubernetes Jobs created, by kind: mount or sweep.",
@@ -41,19 +39,16 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 
 // swept has one series for each file system, of which a cluster has tens.
 func (m *metrics) swept(fileSystemID string, s operations.Swept) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.known[fileSystemID] = true
+	m.known.Store(fileSystemID, nil)
 	m.trash.WithLabelValues(fileSystemID).Set(float64(s.Kept))
 }
 
 // keepOnly drops the series of file systems that have left the table, and returns those.
 func (m *metrics) keepOnly(table map[string]volumes.Candidate) (dropped []string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for id := range m.known {
+	for key := range m.known.Range {
+		id, _ := key.(string)
 		if _, ok := table[id]; !ok {
-			delete(m.known, id)
+			m.known.Delete(id)
 			m.trash.DeleteLabelValues(id)
 			dropped = append(dropped, id)
 		}

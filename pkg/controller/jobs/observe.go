@@ -43,7 +43,7 @@ type state struct {
 type mountJob struct {
 	job      *batchv1.Job
 	pods     []*corev1.Pod
-	warnings []corev1.Event // about a running Job and its newest pod
+	warnings []corev1.Event // about a running Job and its pods
 	outcome  mountjobs.Outcome
 	err      error // its operations cannot be read
 	// unreleased says that it still has the finalizer.
@@ -105,18 +105,14 @@ func (c *Controller) observeJob(s *state, job *batchv1.Job) {
 	m.outcome, m.err = c.gatherer.Outcome(job)
 	switch {
 	case m.outcome.HoldsFileSystem():
-		m.warnings = c.warningsAbout(job, newestPod(pods))
+		m.warnings = c.gatherer.Caches.WarningsAbout(job.UID)
+		for _, pod := range pods {
+			m.warnings = append(m.warnings, c.gatherer.Caches.WarningsAbout(pod.UID)...)
+		}
 	case m.unreleased:
 		c.observeUse(&m)
 	}
 	s.mounts = append(s.mounts, m)
-}
-
-func (c *Controller) warningsAbout(job *batchv1.Job, pod *corev1.Pod) []corev1.Event {
-	if pod == nil {
-		return c.gatherer.Caches.WarningsAbout(job.UID)
-	}
-	return append(c.gatherer.Caches.WarningsAbout(job.UID), c.gatherer.Caches.WarningsAbout(pod.UID)...)
 }
 
 // observeUse finds out whether a Job that has ended may be released. In a burst this is repeated for

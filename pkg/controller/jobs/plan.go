@@ -46,15 +46,12 @@ type (
 	// deleteSweep deletes a running sweep of a file system that is gone, whose pods keep its root claim
 	// from being deleted.
 	deleteSweep struct{ job *batchv1.Job }
-	// warn writes a Warning event on the object of an operation.
-	warn struct {
+	// report writes an event on the object of an operation: a Warning, or for one that only waits for a
+	// running Job to end, if it is a setup, a Normal event.
+	report struct {
 		operation operations.Operation
 		message   string
-	}
-	// reportQueued writes an event on the claim of an operation that waits for a running Job to end.
-	reportQueued struct {
-		operation operations.Operation
-		job       string
+		queued    bool
 	}
 )
 
@@ -134,19 +131,13 @@ func (p *plan) planNext(s state) {
 // again: those ride in Jobs that others want, and have one of their own only after a while. Otherwise claims that
 // restore unknown uids would keep one Job after the other running, which others have to wait for.
 func (p *plan) holdBackRestores(due []lifecycle.Pending, now time.Time) []lifecycle.Pending {
-	var first time.Time
-	for _, pending := range due {
-		if pending.Operation.Kind != operations.Restore || volumes.AttemptOf(pending.Operation) <= promptTries {
-			return due
-		}
-		if first.IsZero() || pending.Turn().Before(first) {
-			first = pending.Turn()
-		}
+	isPrompt := func(pending lifecycle.Pending) bool {
+		return pending.Operation.Kind != operations.Restore || volumes.AttemptOf(pending.Operation) <= promptTries
 	}
-	if !first.IsZero() && !p.isDue(first.Add(rideTime), now) {
-		return nil
+	if len(due) == 0 || slices.ContainsFunc(due, isPrompt) || p.isDue(due[0].Turn().Add(rideTime), now) {
+		return due
 	}
-	return due
+	return nil
 }
 
 const (

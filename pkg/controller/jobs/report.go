@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +37,7 @@ func (p *plan) reportRunning(s state, running *mountJob) {
 	created := running.job.CreationTimestamp.Time
 	if reason == "" {
 		if p.isDue(created.Add(queueReportDelay), s.now) {
-			p.reportQueue(s, running.job.Name)
+			p.reportQueue(s, running.job)
 		}
 		return
 	}
@@ -45,16 +46,18 @@ func (p *plan) reportRunning(s state, running *mountJob) {
 	}
 	text := fmt.Sprintf("Job %s: %s", running.job.Name, message)
 	for _, o := range running.outcome.Operations {
-		p.add(warn{o, text})
+		p.add(report{operation: o, message: text})
 	}
 	p.warnAll(s.pending(), text)
 }
 
-func (p *plan) reportQueue(s state, job string) {
+func (p *plan) reportQueue(s state, job *batchv1.Job) {
+	text := fmt.Sprintf("the next mount Job of file system %s makes the directory, when Job %s has ended; if that takes long, see: kubectl -n %s describe job %s",
+		s.id, job.Name, job.Namespace, job.Name)
 	for _, pending := range s.pending() {
 		// Of one that is due later, the last failure was reported, with the time of the next attempt.
 		if !pending.Due.After(s.now) && p.isDue(pending.Since.Add(queueReportDelay), s.now) {
-			p.add(reportQueued{pending.Operation, job})
+			p.add(report{operation: pending.Operation, message: text, queued: true})
 		}
 	}
 }
@@ -72,7 +75,7 @@ func (p *plan) reportNotReady(s state, due []lifecycle.Pending) {
 
 func (p *plan) warnAll(all []lifecycle.Pending, text string) {
 	for _, pending := range all {
-		p.add(warn{pending.Operation, text})
+		p.add(report{operation: pending.Operation, message: text})
 	}
 }
 
@@ -95,21 +98,17 @@ func (c *Controller) reportNotCreated(due []lifecycle.Pending, doing string, err
 		text += fmt.Sprintf(" (let the quota, right or policy that this names admit it, in namespace %s)", c.options.Jobs.Namespace)
 	}
 	for _, pending := range due {
-		c.warn(pending.Operation, text)
+		c.report(report{operation: pending.Operation, message: text})
 	}
 }
 
-func (c *Controller) warn(o operations.Operation, text string) {
-	if subject, reason := c.subjectOf(o); subject != nil {
-		c.tell.WarnOf(subject, reason, "job", text)
-	}
-}
-
-func (c *Controller) reportQueued(fileSystemID string, queued reportQueued) {
-	if subject, reason := c.subjectOf(queued.operation); reason == wellknown.EventProvisioningFailed {
-		c.tell.SayOf(subject, wellknown.EventProvisioning, "queue",
-			fmt.Sprintf("the next mount Job of file system %s makes the directory, when Job %s has ended; if that takes long, see: kubectl -n %s describe job %s",
-				fileSystemID, queued.job, c.options.Jobs.Namespace, queued.job))
+func (c *Controller) report(r report) {
+	switch subject, reason := c.subjectOf(r.operation); {
+	case subject == nil:
+	case !r.queued:
+		c.tell.WarnOf(subject, reason, "job", r.message)
+	case reason == wellknown.EventProvisioningFailed:
+		c.tell.SayOf(subject, wellknown.EventProvisioning, "queue", r.message)
 	}
 }
 

@@ -168,7 +168,7 @@ func TestReportsAreDelayed(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			reports := func(p plan) int { return len(changesOf[warn](p)) + len(changesOf[reportQueued](p)) }
+			reports := func(p plan) int { return len(changesOf[report](p)) }
 			if p := decide(c.state(c.after - time.Second)); reports(p) > 0 || !p.again.Equal(now.Add(time.Second)) {
 				t.Errorf("a second too early: got %+v, want the next plan in a second", p)
 			}

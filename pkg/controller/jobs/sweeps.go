@@ -87,10 +87,8 @@ func (s state) sweepDue() time.Time {
 	due := s.recordedSweep()
 	for i := range s.mounts {
 		m := &s.mounts[i]
-		if !m.unreleased || !m.fillsTrash || s.sweptSince(m) {
-			continue
-		}
-		if at := m.end().Add(s.sweepDelay); due.IsZero() || at.Before(due) {
+		at := m.end().Add(s.sweepDelay)
+		if m.unreleased && m.fillsTrash && !s.sweptSince(m) && (due.IsZero() || at.Before(due)) {
 			due = at
 		}
 	}

@@ -75,7 +75,7 @@ func TestSeriesOfAFileSystemThatIsGone(t *testing.T) {
 		t.Error("a file system of the table has no series")
 	}
 	c.gatherer.Targets = func() targets.Snapshot { return targets.Snapshot{Known: true} }
-	if c.TargetsChanged(); testutil.CollectAndCount(c.metrics.trash) != 0 || len(c.metrics.known) > 0 {
+	if c.TargetsChanged(); testutil.CollectAndCount(c.metrics.trash) != 0 || len(c.metrics.keepOnly(nil)) > 0 {
 		t.Error("the series stays")
 	}
 }

@@ -86,23 +86,16 @@ type typed[T any] interface {
 // StrategicMerge is the patch from one object to another. It has the uid and the resourceVersion
 // of the one that was observed, which the apiserver compares.
 func StrategicMerge[T any, P typed[T]](is, want P) ([]byte, error) {
-	before := P(is.DeepCopy())
+	before, after := P(is.DeepCopy()), P(want.DeepCopy())
 	before.SetUID("")
 	before.SetResourceVersion("")
-	old, err := json.Marshal(before)
-	if err != nil {
-		return nil, fmt.Errorf("writing the object as it is: %w", err)
-	}
-	after := P(want.DeepCopy())
 	after.SetUID(is.GetUID())
 	after.SetResourceVersion(is.GetResourceVersion())
-	next, err := json.Marshal(after)
-	if err != nil {
-		return nil, fmt.Errorf("writing the object as it should be: %w", err)
-	}
+	old, errOld := json.Marshal(before)
+	next, errNext := json.Marshal(after)
 	var kind T
 	patch, err := strategicpatch.CreateTwoWayMergePatch(old, next, kind)
-	if err != nil {
+	if err := errors.Join(errOld, errNext, err); err != nil {
 		return nil, fmt.Errorf("comparing objects: %w", err)
 	}
 	return patch, nil

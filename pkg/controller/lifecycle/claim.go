@@ -49,35 +49,35 @@ func (s State) planClaim() Plan {
 		p.reportConflict(s.Volumes[i].Object)
 		return p.annotated()
 	}
-	last, begun := s.newest(name, time.Time{}, func(o operations.Operation) bool { return isProvisioning(o) || isCleanup(o) })
-	if begun && last.running() {
+	last := s.newest(name, time.Time{}, func(o operations.Operation) bool { return isProvisioning(o) || isCleanup(o) })
+	if last.running() {
 		p.awaitEnd(last)
 		return p.annotated()
 	}
 	if isCleanup(last.Operation) || s.Targets.Gone[last.FileSystemID] {
-		last, begun = Attempt{}, false
+		last = Attempt{}
 	}
 	// On a file system that is gone, an outcome can never be used.
 	unusable := func(a Attempt) bool { return (a.done() || a.lost()) && s.Targets.Gone[a.FileSystemID] }
 	if jobs := s.jobsOf(name, unusable); len(jobs) > 0 {
 		p.add(MarkUsed{name, jobs})
 	}
-	return p.next(last, begun)
+	return p.next(last)
 }
 
 // next goes on from an attempt that has ended; last is the zero Attempt if there was none.
-func (p *claimPlanner) next(last Attempt, begun bool) Plan {
+func (p *claimPlanner) next(last Attempt) Plan {
 	switch {
 	case p.Claim == nil && isLeft(last.Operation):
 		return p.Plan
-	case begun && last.Unused && last.done():
+	case last.Unused && last.done():
 		return p.create(last)
 	}
 	// Without its fingerprint, a claim whose class was removed and came back would seem to fail for
 	// the first time.
-	p.keepGivenUp = begun && p.hasGivenUp(last)
+	p.keepGivenUp = p.hasGivenUp(last)
 	switch {
-	case begun && last.Unused && last.lost():
+	case last.Unused && last.lost():
 		p.schedule(Pending{FileSystemID: last.FileSystemID, Operation: last.Operation, Since: last.Began}, last)
 	case p.isWanted():
 		p.provision(last)
@@ -209,7 +209,7 @@ func (s State) candidates(path string) []volumes.Candidate {
 // it is not known what its last setup did keeps that Job unused: once anything changes, or the claim
 // is deleted, the setup goes on.
 func (p *claimPlanner) schedule(pending Pending, last Attempt) {
-	if last.Job == "" || !last.failed() && !last.lost() {
+	if !last.isUnsuccessful() {
 		p.wait(pending)
 		return
 	}
@@ -255,7 +255,7 @@ func (p *claimPlanner) giveUp(pending Pending, last Attempt) {
 }
 
 func (s State) hasGivenUp(last Attempt) bool {
-	return s.Threshold > 0 && volumes.AttemptOf(last.Operation) >= s.Threshold
+	return s.Threshold > 0 && last.Job != "" && volumes.AttemptOf(last.Operation) >= s.Threshold
 }
 
 // fingerprint is that of all input which an edit could change. The path has what matters of the

@@ -187,17 +187,18 @@ func (a Attempt) after(wait time.Duration) time.Time {
 	return due
 }
 
-// newest is the newest attempt of one of some kinds that began at or after a time.
-func (s State) newest(volume string, since time.Time, wanted func(operations.Operation) bool) (Attempt, bool) {
+// newest is the newest attempt of one of some kinds that began at or after a time, the zero Attempt if
+// there is none.
+func (s State) newest(volume string, since time.Time, wanted func(operations.Operation) bool) Attempt {
 	for _, a := range s.Attempts(volume) {
 		if a.Began.Before(since) {
 			break
 		}
 		if wanted(a.Operation) {
-			return a, true
+			return a
 		}
 	}
-	return Attempt{}, false
+	return Attempt{}
 }
 
 // jobsOf are the Jobs with unused attempts to make a volume that match.

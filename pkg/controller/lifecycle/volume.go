@@ -45,11 +45,8 @@ func (p volumePlanner) reportProblem(problem string) {
 	}
 }
 
-// reportSkipped says why the directory of a deleted volume stays; "" is nothing.
 func (p volumePlanner) reportSkipped(why string) {
-	if why != "" {
-		p.add(Warn{p.volume.Object, wellknown.EventVolumeDeleteSkipped, "", "the volume goes, its directory stays: " + why})
-	}
+	p.add(Warn{p.volume.Object, wellknown.EventVolumeDeleteSkipped, "", "the volume goes, its directory stays: " + why})
 }
 
 // makerJobs are the Jobs from whose outcomes the volume would be created again.
@@ -83,21 +80,21 @@ func (p volumePlanner) withoutFileSystem() {
 //	any other        no                   reported
 func (p volumePlanner) adopt() {
 	v := p.volume
-	last, begun := p.newest(v.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool {
+	last := p.newest(v.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool {
 		return o.Adopt && o.ClaimUID == string(v.ClaimUID)
 	})
 	adoptable := v.Problem == "" && v.Object.DeletionTimestamp == nil
 	switch {
-	case begun && last.running():
+	case last.running():
 		p.awaitEnd(last)
-	case begun && last.Unused && last.done() && adoptable:
+	case last.Unused && last.done() && adoptable:
 		p.add(AdoptVolume{v.Object})
-	case begun && last.Unused && last.maybeDone() && adoptable, v.NeedsAdoption(v.Claim):
+	case last.Unused && last.maybeDone() && adoptable, v.NeedsAdoption(v.Claim):
 		operation := volumes.Adoption(v.Volume, p.Cluster)
 		operation.Class = v.Object.Spec.StorageClassName
 		// Claims that share the directory now go on sharing it.
 		operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true
-		p.schedule(operation, last, begun, "enter the volume's owner on the file system")
+		p.schedule(operation, last, "enter the volume's owner on the file system")
 	default:
 		p.reportProblem(v.unadoptable())
 	}
@@ -169,11 +166,11 @@ func (p volumePlanner) cleanUp() (deletes bool) {
 	v := p.volume
 	operation := volumes.Cleanup(v.Volume, p.Cluster)
 	operation.LeaveToOthers, operation.KeepDirectory = v.Shared, v.Kept
-	last, begun := p.newest(v.Name, v.Object.CreationTimestamp.Time, isCleanup)
+	last := p.newest(v.Name, v.Object.CreationTimestamp.Time, isCleanup)
 	switch {
-	case begun && last.running():
+	case last.running():
 		p.awaitEnd(last)
-	case begun && last.Unused && last.done() && last.Operation.Path == operation.Path:
+	case last.Unused && last.done() && last.Operation.Path == operation.Path:
 		if last.Result.Reason != "" {
 			p.reportSkipped(last.Result.Message)
 		}
@@ -181,10 +178,10 @@ func (p volumePlanner) cleanUp() (deletes bool) {
 		return true
 	case v.Unadopted != nil:
 		p.reportProblem(notAlone(v.Unadopted))
-	case begun && last.Result.State == operations.Blocked:
+	case last.Result.State == operations.Blocked:
 		p.wait(Pending{FileSystemID: v.FileSystemID, Operation: operation, Since: last.Began, Blockers: last.Result.Owners})
 	default:
-		p.schedule(operation, last, begun, "remove the directory")
+		p.schedule(operation, last, "remove the directory")
 	}
 	return false
 }
@@ -198,7 +195,7 @@ func notAlone(unadopted *corev1.PersistentVolume) string {
 }
 
 // schedule has an operation wait for its next try; doing is what it does, for events.
-func (p volumePlanner) schedule(operation operations.Operation, last Attempt, begun bool, doing string) {
+func (p volumePlanner) schedule(operation operations.Operation, last Attempt, doing string) {
 	id := p.volume.FileSystemID
 	if _, known := p.Targets.FileSystems[id]; !known {
 		if p.Targets.Known {
@@ -206,7 +203,7 @@ func (p volumePlanner) schedule(operation operations.Operation, last Attempt, be
 		}
 		return
 	}
-	if !begun || !last.failed() && !last.lost() {
+	if !last.isUnsuccessful() {
 		p.wait(Pending{FileSystemID: id, Operation: operation, Since: since(p.volume.Object)})
 		return
 	}
