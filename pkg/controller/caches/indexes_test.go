@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	mine     = types.UID("11111111-1111-1111-1111-111111111111")
-	another  = types.UID("22222222-2222-2222-2222-222222222222")
-	somebody = types.UID("33333333-3333-3333-3333-333333333333")
+	mine    = types.UID("11111111-1111-1111-1111-111111111111")
+	another = types.UID("22222222-2222-2222-2222-222222222222")
+	third   = types.UID("33333333-3333-3333-3333-333333333333")
 )
 
 // TestVolumesOfClaim: a volume is a claim's by its name or by its claimRef, and found once.
@@ -26,10 +26,10 @@ func TestVolumesOfClaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, claim := range map[string]types.UID{
-		volumes.VolumeName(mine):    mine,     // as made
-		volumes.VolumeName(another): mine,     // retained, then given to another claim
-		"original":                  mine,     // of the original system
-		"static":                    somebody, // not asked for
+		volumes.VolumeName(mine):    mine,  // as made
+		volumes.VolumeName(another): mine,  // retained, then given to another claim
+		"original":                  mine,  // of the original system
+		"static":                    third, // not asked for
 		"unclaimed":                 "",
 	} {
 		volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -41,10 +41,10 @@ func TestVolumesOfClaim(t *testing.T) {
 		}
 	}
 	for uid, want := range map[types.UID][]string{
-		mine:     {"original", volumes.VolumeName(mine), volumes.VolumeName(another)},
-		another:  {volumes.VolumeName(another)},
-		somebody: {"static"},
-		"4":      nil,
+		mine:    {"original", volumes.VolumeName(mine), volumes.VolumeName(another)},
+		another: {volumes.VolumeName(another)},
+		third:   {"static"},
+		"4":     nil,
 	} {
 		var got []string
 		for _, volume := range c.VolumesOfClaim(uid) {

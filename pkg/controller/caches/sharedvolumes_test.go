@@ -46,7 +46,7 @@ func (a *apis) ServerResourcesForGroupVersion(string) (*metav1.APIResourceList, 
 	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: v1alpha1.SharedVolumeResource}}}, nil
 }
 
-// heard is what a listener was told.
+// heard is what a listener was called with.
 type heard struct {
 	mu  sync.Mutex
 	all []string // guarded by mu
@@ -80,9 +80,9 @@ func TestSharedVolumesComeAndGo(t *testing.T) {
 		}
 		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{v1alpha1.SharedVolumes(): "SharedVolumeList"}, object)
-		api, told := &apis{err: errors.New("nobody answers")}, &heard{}
+		api, calls := &apis{err: errors.New("no answer")}, &heard{}
 		s := caches.NewSharedVolumes(api, client, caches.SharedVolumesOptions{Log: slog.New(slog.DiscardHandler)})
-		s.OnChange(told.hear)
+		s.OnChange(calls.hear)
 		var running sync.WaitGroup
 		ctx, end := context.WithCancel(t.Context())
 		running.Go(func() { s.Run(ctx) })
@@ -92,7 +92,7 @@ func TestSharedVolumesComeAndGo(t *testing.T) {
 			<-time.After(time.Minute)
 			synctest.Wait()
 		}
-		wants := func(when string, wantKnown bool, wantNames, wantTold []string) {
+		wants := func(when string, wantKnown bool, wantNames, wantCalls []string) {
 			t.Helper()
 			pass()
 			all, known := s.All()
@@ -103,21 +103,21 @@ func TestSharedVolumesComeAndGo(t *testing.T) {
 			if diff := cmp.Diff(wantNames, names); diff != "" || known != wantKnown {
 				t.Errorf("%s: known is %v; objects mismatch (-want +got):\n%s", when, known, diff)
 			}
-			if diff := cmp.Diff(wantTold, told.take()); diff != "" {
-				t.Errorf("%s: told mismatch (-want +got):\n%s", when, diff)
+			if diff := cmp.Diff(wantCalls, calls.take()); diff != "" {
+				t.Errorf("%s: calls mismatch (-want +got):\n%s", when, diff)
 			}
 			got := s.Get("team/data")
 			if (got != nil) != (wantNames != nil) || got != nil && (got.Spec.FileSystemID != "fs-1" || got.ManagedFields != nil) {
 				t.Errorf("%s: got %+v", when, got)
 			}
 		}
-		wants("nobody answers", false, nil, nil)
+		wants("no answer", false, nil, nil)
 		api.set(false, nil)
 		wants("it is not there", true, nil, []string{""})
 		api.set(true, nil)
 		wants("it is installed", true, []string{"team/data"}, []string{"", "team/data"})
-		api.set(false, errors.New("nobody answers"))
-		wants("nobody answers again", true, []string{"team/data"}, nil)
+		api.set(false, errors.New("no answer"))
+		wants("no answer again", true, []string{"team/data"}, nil)
 		api.set(false, nil)
 		wants("it is removed", true, nil, []string{""})
 		api.set(true, nil)

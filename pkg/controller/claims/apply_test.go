@@ -127,7 +127,7 @@ func TestGrowthIsReported(t *testing.T) {
 				got = append(got, event)
 			}
 			if len(got) > 1 || strings.Join(got, "") == "" != (c.want == "") || !strings.HasPrefix(strings.Join(got, ""), c.want) {
-				t.Errorf("told %q, want %q", got, c.want)
+				t.Errorf("reported %q, want %q", got, c.want)
 			}
 		})
 	}
@@ -198,7 +198,7 @@ func wantEvent(t *testing.T, events *record.FakeRecorder, reason string) {
 	t.Helper()
 	if reason == "" {
 		if len(events.Events) > 0 {
-			t.Errorf("told: %s", <-events.Events)
+			t.Errorf("reported: %s", <-events.Events)
 		}
 		return
 	}
@@ -206,7 +206,7 @@ func wantEvent(t *testing.T, events *record.FakeRecorder, reason string) {
 		t.Fatalf("%d events", len(events.Events))
 	}
 	if event := <-events.Events; !strings.HasPrefix(event, "Warning "+reason+" ") {
-		t.Errorf("told: %s", event)
+		t.Errorf("reported: %s", event)
 	}
 }
 

@@ -62,8 +62,8 @@ func TestRefusedReadOfANamespaceIsReportedOnce(t *testing.T) {
 	if _, err := c.apply(t.Context(), s, decide(s)); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v", err)
 	}
-	told := written(events)
-	if len(told) != 1 || !strings.Contains(told[0], "no mount Job can begin: reading what it is about failed") || !strings.Contains(told[0], "namespaces") {
-		t.Errorf("told %q, want one sentence", told)
+	reported := written(events)
+	if len(reported) != 1 || !strings.Contains(reported[0], "no mount Job can begin: reading what it is about failed") || !strings.Contains(reported[0], "namespaces") {
+		t.Errorf("reported %q, want one sentence", reported)
 	}
 }

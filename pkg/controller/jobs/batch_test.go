@@ -34,7 +34,7 @@ func TestLiveReadsAreForTheBatch(t *testing.T) {
 			return false, nil, nil
 		}
 		if list, ok := action.(clienttesting.ListActionImpl); !ok || list.ListOptions.Continue != "" {
-			return true, nil, errors.New("nobody should need another page")
+			return true, nil, errors.New("no other page is needed")
 		}
 		left := inCluster
 		meta := metav1.ListMeta{Continue: "more", RemainingItemCount: &left}

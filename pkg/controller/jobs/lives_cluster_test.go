@@ -374,7 +374,7 @@ func (d *dying) Err() error {
 	return nil
 }
 
-// finish plays kubelet; without a report, nobody knows what the Job did.
+// finish plays kubelet; without a report, it is unknown what the Job did.
 func (c *cluster) finish(job *batchv1.Job, report []byte) {
 	code := int32(0)
 	if report == nil {

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// lives is how many stories a run of the test tells; each takes some tens of milliseconds.
+// lives is how many stories a run of the test has; each takes some tens of milliseconds.
 const lives = 40
 
 // step is one thing that a user, an administrator or the manager does.

@@ -74,7 +74,7 @@ func swept(created time.Time, state mountjobs.State, next time.Time, unreleased 
 	}
 }
 
-// in is a sweep that has told in how many seconds the next one is due.
+// in is a sweep that has reported in how many seconds the next one is due.
 func in(seconds int64, s sweepJob) sweepJob {
 	s.outcome.Swept.NextIn = seconds
 	return s
@@ -207,7 +207,7 @@ func TestDecideRelease(t *testing.T) {
 	}
 }
 
-func TestRootClaimThatGoesIsFreed(t *testing.T) {
+func TestPodsThatKeepTheRootClaimAreDeleted(t *testing.T) {
 	goes := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: now}}}
 	for name, c := range map[string]struct {
 		root *corev1.PersistentVolumeClaim
@@ -219,13 +219,13 @@ func TestRootClaimThatGoesIsFreed(t *testing.T) {
 		"goes, waits for a try":  {goes, mounted(1, unused), 1},
 		"goes, outcome not used": {goes, mounted(1, fills, unused, func(m *mountJob) { m.outcome.Ended = ago(time.Second) }), 0},
 		"goes, pod not counted":  {goes, mounted(1, fills, uncounted), 0},
-		"goes, freed before":     {goes, mounted(1, fills, func(m *mountJob) { m.job.DeletionTimestamp = goes.DeletionTimestamp }), 0},
+		"goes, pods deleted":     {goes, mounted(1, fills, func(m *mountJob) { m.job.DeletionTimestamp = goes.DeletionTimestamp }), 0},
 		"goes, Job runs":         {goes, mounted(1, runs), 0},
 	} {
 		w := stateWith([]mountJob{c.job})
 		w.root, w.notReady = c.root, "it is being deleted"
 		if p := decide(w); len(changesOf[deletePods](p)) != c.want || len(changesOf[releaseJob](p)) != 0 {
-			t.Errorf("%s: got %+v, want %d Jobs freed", name, p, c.want)
+			t.Errorf("%s: got %+v, want %d Jobs whose pods are deleted", name, p, c.want)
 		}
 	}
 }
@@ -244,7 +244,7 @@ func TestSweepsOfAFileSystemThatIsGone(t *testing.T) {
 	}
 }
 
-func TestVanishedJobIsLookedForLive(t *testing.T) {
+func TestJobWithoutPodsIsReadLive(t *testing.T) {
 	p := decide(stateWith([]mountJob{mounted(1, silent)}, wants("v1", now, time.Time{})))
 	if next := changesOf[createJob](p); len(next) != 1 || len(next[0].podless) != 1 || len(next[0].due) != 1 {
 		t.Errorf("got %+v", p)

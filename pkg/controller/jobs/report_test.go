@@ -71,10 +71,10 @@ func TestClaimBehindARunningJobIsReportedOnce(t *testing.T) {
 	young := mounted(7, runs)
 	young.job.CreationTimestamp = metav1.NewTime(ago(queueReportDelay - time.Second))
 	for name, c := range map[string]struct {
-		job    mountJob
-		wanted lifecycle.Pending
-		told   bool
-		again  time.Duration
+		job      mountJob
+		wanted   lifecycle.Pending
+		reported bool
+		again    time.Duration
 	}{
 		"waits for long":      {long, waits(ago(time.Minute), time.Time{}), true, 0},
 		"has just come":       {long, waits(ago(queueReportDelay-time.Second), time.Time{}), false, time.Second},
@@ -93,16 +93,16 @@ func TestClaimBehindARunningJobIsReportedOnce(t *testing.T) {
 				}
 			}
 			got := written(events)
-			if c.told && (len(got) != 1 || !strings.HasPrefix(got[0], "Normal Provisioning ") || !strings.Contains(got[0], "efs-mount-"+fileSystem+"-00007 has ended") ||
-				!strings.Contains(got[0], "kubectl -n efs-stunnel describe job")) || !c.told && len(got) > 0 {
-				t.Errorf("told %q", got)
+			if c.reported && (len(got) != 1 || !strings.HasPrefix(got[0], "Normal Provisioning ") || !strings.Contains(got[0], "efs-mount-"+fileSystem+"-00007 has ended") ||
+				!strings.Contains(got[0], "kubectl -n efs-stunnel describe job")) || !c.reported && len(got) > 0 {
+				t.Errorf("reported %q", got)
 			}
 			w.mounts[0] = mounted(8, runs)
 			if _, err := loop.apply(t.Context(), w, decide(w)); err != nil {
 				t.Fatal(err)
 			}
-			if got := written(events); c.told && len(got) != 1 {
-				t.Errorf("of the next Job, told %q", got)
+			if got := written(events); c.reported && len(got) != 1 {
+				t.Errorf("of the next Job, reported %q", got)
 			}
 		})
 	}
@@ -127,11 +127,11 @@ func TestJobThatCannotBeCreatedIsReported(t *testing.T) {
 			}
 			got := written(events)
 			if (len(got) == 1) != (len(c.words) > 0) {
-				t.Fatalf("told %q", got)
+				t.Fatalf("reported %q", got)
 			}
 			for _, word := range c.words {
 				if !strings.Contains(got[0], word) {
-					t.Errorf("told %q, want %q", got, word)
+					t.Errorf("reported %q, want %q", got, word)
 				}
 			}
 		})

@@ -8,7 +8,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// BenchmarkLook is what one look at a file system, with the decisions about a whole Job, takes of a
+// BenchmarkLook is what one plan for a file system, with the decisions about a whole Job, takes of a
 // processor, without the reads and writes that follow. The design allows 50 ms.
 func BenchmarkLook(b *testing.B) {
 	for name, fill := range map[string]func(loop){
@@ -36,14 +36,14 @@ func BenchmarkLook(b *testing.B) {
 			for n := range 20_000 {
 				l.gatherer.Decide(claimNumber(n))
 			}
-			began, looks, planned := processorTime(b), 0, 0
+			began, plans, planned := processorTime(b), 0, 0
 			for b.Loop() {
 				due := dueOf(b, decide(ready(l.observe(fileSystem))))
-				looks++
+				plans++
 				planned += len(l.confirm(due[:l.options.Batch]))
 			}
-			b.ReportMetric(float64(processorTime(b)-began)/float64(time.Millisecond)/float64(looks), "cpu-ms/op")
-			b.ReportMetric(float64(planned)/float64(looks), "operations/op")
+			b.ReportMetric(float64(processorTime(b)-began)/float64(time.Millisecond)/float64(plans), "cpu-ms/op")
+			b.ReportMetric(float64(planned)/float64(plans), "operations/op")
 		})
 	}
 }

@@ -95,7 +95,7 @@ func TestVolumeOfTwoClaimsIsCleanedUpOnce(t *testing.T) {
 	}
 }
 
-// TestClaimIsNotHiddenByRestores that failed: more of them wait than a look reads.
+// TestClaimIsNotHiddenByRestores that failed: more of them wait than a sync reads.
 func TestClaimIsNotHiddenByRestores(t *testing.T) {
 	l := newLoop(t)
 	const restores = maxPending + 50

@@ -14,7 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// want is what a test looks at of a plan for a claim.
+// want is what a test compares of a plan for a claim.
 type want struct {
 	kind       operations.Kind // of the pending operation
 	attempt    int
@@ -132,13 +132,13 @@ func TestClaimWithoutVolume(t *testing.T) {
 		"done, class gone":            {[]func(*fixture){func(w *fixture) { w.Class = nil }, withAttempts(ended(setup(), done))}, want{creates: true}},
 		"done, no port":               {[]func(*fixture){func(w *fixture) { w.Targets.FileSystems = nil }, withAttempts(ended(setup(), done))}, want{wait: "no local port"}},
 		"done, nothing known yet":     {[]func(*fixture){nothingKnown, withAttempts(ended(setup(), done))}, want{}},
-		"done, first look not over":   {[]func(*fixture){func(w *fixture) { w.Targets.Known, w.Targets.Listed = false, false }, withAttempts(ended(setup(), done))}, want{creates: true}},
+		"done, first list not over":   {[]func(*fixture){func(w *fixture) { w.Targets.Known, w.Targets.Listed = false, false }, withAttempts(ended(setup(), done))}, want{creates: true}},
 		"done, file system gone":      {[]func(*fixture){goneButAnother, withAttempts(ended(setup(), done))}, want{kind: operations.Setup, attempt: 1, used: 1}},
 		"lost, file system gone":      {[]func(*fixture){goneButAnother, withAttempts(ended(try(t, setup(), 3), lost), ended(setup(), lost))}, want{kind: operations.Setup, attempt: 1, used: 2}},
 		"failed, file system gone":    {[]func(*fixture){goneButAnother, withAttempts(ended(try(t, setup(), 3), failed))}, first},
 		"running, file system gone":   {[]func(*fixture){goneButAnother, withAttempts(running(setup()))}, want{running: true}},
 		"lost, claim and files gone":  {[]func(*fixture){withoutClaim, goneButAnother, withAttempts(ended(setup(), lost))}, want{used: 1}},
-		"told so, file system gone":   {[]func(*fixture){goneButAnother, withAttempts(used(ended(setup(), lost)))}, first},
+		"marked, file system gone":    {[]func(*fixture){goneButAnother, withAttempts(used(ended(setup(), lost)))}, first},
 		"lost, file system not known": {[]func(*fixture){func(w *fixture) { w.Targets.FileSystems = nil }, withAttempts(ended(setup(), lost))}, want{kind: operations.Setup, attempt: 2, failed: true}},
 		"lost, nothing known yet":     {[]func(*fixture){nothingKnown, withAttempts(ended(setup(), lost))}, want{kind: operations.Setup, attempt: 2, failed: true}},
 		"done and used":               {[]func(*fixture){withAttempts(used(ended(setup(), done)))}, first},
@@ -281,9 +281,9 @@ func TestGivenUpStaysWhileNothingCanBeTried(t *testing.T) {
 
 func TestClaimWithVolumeOfItsName(t *testing.T) {
 	own := newVolume(t)
-	strangers := newVolume(t, func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = otherUID })
+	others := newVolume(t, func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = otherUID })
 	want{}.check(t, Decide(newState(withVolume(own), withAttempts(ended(setup(), done)))))
-	want{conflict: "another claim's"}.check(t, Decide(newState(withVolume(strangers))))
+	want{conflict: "another claim's"}.check(t, Decide(newState(withVolume(others))))
 }
 
 func TestHolderOfThePathIsChosen(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// fate is what a test looks at of a plan for a volume.
+// fate is what a test compares of a plan for a volume.
 type fate struct {
 	kind            operations.Kind
 	due             time.Time
@@ -89,7 +89,7 @@ func TestVolume(t *testing.T) {
 		"released, Retain":            {[]func(*fixture){withoutClaim, withVolume(newVolume(t, released, retained, noFinalizer))}, fate{}},
 		"released, claim still there": {[]func(*fixture){boundClaim, free}, fate{}},
 		"never bound, deleted":        {[]func(*fixture){withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeAvailable }))}, fate{kind: operations.Cleanup}},
-		"nobody's, deleted":           {[]func(*fixture){withoutClaim, withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Spec.ClaimRef, v.Status.Phase = nil, corev1.VolumeAvailable }))}, fate{remove: true, skipped: true}},
+		"without a claim, deleted":    {[]func(*fixture){withoutClaim, withVolume(newVolume(t, deleting, func(v *corev1.PersistentVolume) { v.Spec.ClaimRef, v.Status.Phase = nil, corev1.VolumeAvailable }))}, fate{remove: true, skipped: true}},
 		"shared":                      {[]func(*fixture){withoutClaim, free, func(w *fixture) { w.Volumes[0].Shared = true }}, fate{kind: operations.Cleanup, shared: true}},
 		"shared with one that stays":  {[]func(*fixture){withoutClaim, free, func(w *fixture) { w.Volumes[0].Shared, w.Volumes[0].Kept = true, true }}, fate{kind: operations.Cleanup, shared: true, kept: true}},
 		"an unadopted one has it":     {[]func(*fixture){withoutClaim, free, unadopted}, fate{problem: true}},
