@@ -190,16 +190,14 @@ func (c *Controller) deleteSweep(ctx context.Context, job *batchv1.Job) error {
 
 func (c *Controller) recordSweep(ctx context.Context, s state, change recordSweep) error {
 	job, outcome := change.sweep.job, change.sweep.outcome
-	if s.root != nil {
-		if err := c.recordNextSweep(ctx, s, change.next); err != nil {
-			return err
-		}
-		if outcome.State != mountjobs.Succeeded && !outcome.GotOn() {
-			c.tell.Warn(s.root, wellknown.EventSweepFailed, fmt.Sprintf("Job %s has not emptied the trash: %s", job.Name, outcome.Message))
-		}
+	if err := c.recordNextSweep(ctx, s, change.next); err != nil {
+		return err
+	}
+	if s.root != nil && outcome.State != mountjobs.Succeeded && !outcome.GotOn() {
+		c.tell.Warn(s.root, wellknown.EventSweepFailed, fmt.Sprintf("Job %s has not emptied the trash: %s", job.Name, outcome.Message))
 	}
 	if outcome.State == mountjobs.Succeeded || outcome.State == mountjobs.Finished {
-		if _, known := c.gatherer.Targets().FileSystems[s.id]; known {
+		if s.listed {
 			c.metrics.swept(s.id, outcome.Swept)
 		}
 		if unknown := outcome.Swept.Unknown; unknown > 0 && s.root != nil {
@@ -210,13 +208,16 @@ func (c *Controller) recordSweep(ctx context.Context, s state, change recordSwee
 }
 
 // recordNextSweep writes when the trash has something to remove next: on the root volume too, which
-// stays when the root claim is created again.
+// stays when the root claim is created again, and may exist without one.
 func (c *Controller) recordNextSweep(ctx context.Context, s state, next time.Time) error {
 	record := noSweep
 	if !next.IsZero() {
 		record = next.UTC().Format(time.RFC3339)
 	}
-	err := c.annotate(ctx, s.root, record)
+	var err error
+	if s.root != nil {
+		err = c.annotate(ctx, s.root, record)
+	}
 	// A volume of another server is about to be deleted, and the cluster may forbid us to change it.
 	if v := s.rootVolume; v != nil && v.Spec.NFS != nil && v.Spec.NFS.Server == wellknown.LoopbackAddress {
 		err = errors.Join(err, c.annotate(ctx, v, record))

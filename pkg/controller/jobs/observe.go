@@ -26,6 +26,9 @@ type state struct {
 	root     *corev1.PersistentVolumeClaim
 	// rootVolume has the annotations of the root claim, for the next one.
 	rootVolume *corev1.PersistentVolume
+	// listed says that the table has the file system, so that root claim and root volume are created
+	// again.
+	listed bool
 	// gone says that the file system has left the table, and that its root claim is being deleted.
 	gone bool
 	// erased says that the file system provably no longer exists, and its trash with it.
@@ -131,6 +134,6 @@ func (c *Controller) observeRoot(s *state) {
 	s.root, s.rootVolume = c.gatherer.Caches.ClaimNamed(namespace, name), c.gatherer.Caches.Volume(name)
 	pair := volumes.RootPair{FileSystemID: s.id, Port: targets.Port(s.id), Namespace: namespace, Volume: s.rootVolume, Claim: s.root}
 	s.notReady = pair.Ready()
-	_, known := targets.FileSystems[s.id]
-	s.gone, s.erased = !known && s.rootGoes(), targets.Gone[s.id]
+	_, s.listed = targets.FileSystems[s.id]
+	s.gone, s.erased = !s.listed && s.rootGoes(), targets.Gone[s.id]
 }

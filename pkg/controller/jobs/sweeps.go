@@ -13,10 +13,14 @@ import (
 //	newest sweep       trash                     what is done
 //	running            its file system is gone   the Job is deleted
 //	running            any                       nothing
-//	ended, unreleased  any                       its outcome is recorded, then it is released
+//	ended, unreleased  any                       its outcome is recorded, then it is released; without
+//	                                             root claim and root volume, once one of them exists
 //	ended, none        a Job has filled it since sweep, after a moment
 //	ended, none        the recorded time is over sweep
 //	ended, none        nothing is recorded       sweep once, long after a Job that succeeded
+//
+// Of several sweeps that have ended only the newest is recorded: each goes through the whole trash, and
+// what an older one has found is out of date.
 func (p *plan) planSweep(s state) {
 	for i := range s.sweeps {
 		sweep := &s.sweeps[i]
@@ -25,6 +29,11 @@ func (p *plan) planSweep(s state) {
 			p.add(deleteSweep{sweep.job})
 		case sweep.outcome.HoldsFileSystem():
 			p.recheck(sweep.outcome.Until)
+			return
+		case sweep.unreleased && i == len(s.sweeps)-1 && s.listed && s.root == nil && s.rootVolume == nil:
+			// They would be created with what they recorded before this sweep, or with nothing, and the
+			// time of the next sweep would be lost: the mount Jobs that filled the trash are released.
+			p.recheck(s.now.Add(wellknown.DefaultProvisionBackoff))
 			return
 		case sweep.unreleased && i == len(s.sweeps)-1:
 			p.add(recordSweep{sweep, s.nextSweep()})
