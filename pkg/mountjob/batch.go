@@ -13,24 +13,21 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// runBatch carries out the operations. Whatever happens, it writes the report: the manager repeats
-// what is not in it.
+// runBatch carries out the operations and writes the report. It writes one after every error, too: the
+// manager repeats what is not in it.
 func (j job) runBatch(ctx context.Context) error {
 	ops, err := readOperations(j.options.operations)
 	if err != nil { // no report could say how many there are
 		return errors.Join(err, writeReport(j.options.terminationLog, []byte("mountjob: "+err.Error())))
 	}
-	j.log.Info("batch begins", counts("operations", len(ops)))
+	j.log.Info("batch started", counts("operations", len(ops)))
 	start := j.Now()
 	report, err := j.carryOut(ctx, ops)
 	j.logResults(ops, report, j.Now().Sub(start))
-	if writing := writeReport(j.options.terminationLog, report.Encode()); writing != nil {
-		return errors.Join(err, writing)
-	}
 	if err == nil && !report.Succeeded() {
 		err = errors.New("not every operation was done")
 	}
-	return err
+	return errors.Join(err, writeReport(j.options.terminationLog, report.Encode()))
 }
 
 func (j job) carryOut(ctx context.Context, ops []operations.Operation) (operations.Report, error) {
@@ -42,7 +39,7 @@ func (j job) carryOut(ctx context.Context, ops []operations.Operation) (operatio
 	return fileSystem.Run(ctx, ops, j.progress()), nil
 }
 
-// readOperations bounds what it reads.
+// readOperations reads no more than a Job can have.
 func readOperations(path string) ([]operations.Operation, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -56,13 +53,13 @@ func readOperations(path string) ([]operations.Operation, error) {
 	return operations.Decode(data)
 }
 
-// progress logs a line at intervals, so that the log of a long batch shows progress.
+// progress logs the progress of a long batch at intervals.
 func (j job) progress() func(done, total int) {
 	last := j.Now()
 	return func(done, total int) {
 		if now := j.Now(); now.Sub(last) >= wellknown.SweepProgressInterval {
 			last = now
-			j.log.Info("batch goes on", counts("done", done, "operations", total))
+			j.log.Info("batch in progress", counts("done", done, "operations", total))
 		}
 		if j.Progress != nil {
 			j.Progress(done, total)

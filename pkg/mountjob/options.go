@@ -1,6 +1,7 @@
 package mountjob
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -59,21 +60,17 @@ func parseOptions(args []string, getenv func(string) string, output io.Writer) (
 	default:
 		return o, fmt.Errorf("there is no command %q: want %s, %s or %s", o.command, commandRun, commandSweep, commandVersion)
 	}
-	aliases := ""
-	flags := o.flags(&aliases, getenv)
+	flags := o.flags(getenv)
 	if err := parse(flags, args, output); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("argument %q: %s takes flags only", flags.Arg(0), o.command)
 	}
-	if aliases != "" {
-		o.aliases = strings.Split(aliases, ",")
-	}
 	return o, o.check()
 }
 
-// parse keeps package flag from writing errors of its own; ours is the one line.
+// parse writes nothing but the help: package flag would write its errors with it, and ours are one line.
 func parse(flags *flag.FlagSet, args []string, output io.Writer) error {
 	flags.SetOutput(io.Discard)
 	flags.Usage = func() {}
@@ -86,13 +83,18 @@ func parse(flags *flag.FlagSet, args []string, output io.Writer) error {
 	return err
 }
 
-func (o *options) flags(aliases *string, getenv func(string) string) *flag.FlagSet {
+func (o *options) flags(getenv func(string) string) *flag.FlagSet {
 	flags := flag.NewFlagSet(o.command, flag.ContinueOnError)
 	if o.command == commandVersion {
 		return flags
 	}
 	flags.StringVar(&o.fileSystemID, "file-system-id", "", "the file system that must be mounted here")
-	flags.StringVar(aliases, "aliases", "", "ids that it may carry as a copy of another, with commas between")
+	flags.Func("aliases", "`ids` that it may carry as a copy of another, with commas between", func(ids string) error {
+		if ids != "" {
+			o.aliases = strings.Split(ids, ",")
+		}
+		return nil
+	})
 	flags.StringVar(&o.directory, "directory", wellknown.MountJobMountPath, "where its root is mounted")
 	flags.DurationVar(&o.deadline, "deadline", wellknown.DefaultMountJobTimeout, "when the pod is ended, counted from now")
 	flags.DurationVar(&o.margin, "deadline-margin", defaultDeadlineMargin, "how long before that to stop and report")
@@ -100,11 +102,7 @@ func (o *options) flags(aliases *string, getenv func(string) string) *flag.FlagS
 	flags.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "text or json")
 	if o.command == commandRun {
-		operations := defaultOperations
-		if fromEnv := getenv(operationsEnv); fromEnv != "" {
-			operations = fromEnv
-		}
-		flags.StringVar(&o.operations, "operations", operations, "file with the operations as JSON; also from "+operationsEnv)
+		flags.StringVar(&o.operations, "operations", cmp.Or(getenv(operationsEnv), defaultOperations), "file with the operations as JSON; also from "+operationsEnv)
 	}
 	return flags
 }

@@ -25,7 +25,7 @@ const (
 	exitUsage  = 2
 )
 
-// Program is mountjob and what it uses of its container; tests replace that.
+// Program is mountjob with what it uses of its container, which tests replace.
 type Program struct {
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
@@ -37,8 +37,8 @@ type Program struct {
 	Progress func(done, total int)
 }
 
-// Run does what the arguments say, and gives the exit code. When ctx ends, it stops between two
-// steps, reports, and returns.
+// Run carries out the command of the arguments, and returns the exit code. When ctx ends, it stops
+// between two steps, reports, and returns.
 func (p Program) Run(ctx context.Context, args []string) int {
 	o, err := parseOptions(args, p.Getenv, p.Stdout)
 	if errors.Is(err, flag.ErrHelp) {
@@ -54,13 +54,13 @@ func (p Program) Run(ctx context.Context, args []string) int {
 	j := job{Program: p, options: o, log: newLogger(p.Stderr, o)}
 	j.log = j.log.With("fileSystem", o.fileSystemID)
 	if err := j.do(ctx); err != nil {
-		j.log.Error("job ended with an error", "err", err)
+		j.log.Error("job failed", "err", err)
 		return exitFailed
 	}
 	return exitDone
 }
 
-// usage also writes the termination message: "kubectl describe pod" shows it.
+// usage reports wrong arguments, also as the termination message: "kubectl describe pod" shows it.
 func (p Program) usage(o options, err error) int {
 	line := fmt.Sprintf("mountjob: %v", err)
 	fmt.Fprintln(p.Stderr, line)
@@ -84,13 +84,13 @@ func version() string {
 	if !ok {
 		return "mountjob, built without module information"
 	}
-	words := []string{"mountjob", info.Main.Version}
+	parts := []string{"mountjob", info.Main.Version}
 	for _, setting := range info.Settings {
 		if setting.Key == "vcs.revision" {
-			words = append(words, setting.Value)
+			parts = append(parts, setting.Value)
 		}
 	}
-	return strings.Join(append(words, info.GoVersion), " ")
+	return strings.Join(append(parts, info.GoVersion), " ")
 }
 
 // writeReport writes the termination message, and replaces an earlier one.
@@ -110,7 +110,7 @@ type job struct {
 }
 
 // do ends soon after its deadline, even if the file system hangs: a report that says so is better
-// than being killed without one.
+// than one that is missing because the pod was killed.
 func (j job) do(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, j.options.timeLimit())
 	defer cancel()
@@ -133,7 +133,7 @@ func (j job) do(ctx context.Context) error {
 // period.
 const hangTime = 15 * time.Second
 
-var errHung = errors.New("the file system did not answer: look at the efs-stunnel pod of the node and at the mount target")
+var errHung = errors.New("the file system did not answer: check the efs-stunnel pod of the node and the mount target")
 
 func (j job) work(ctx context.Context) error {
 	if j.options.command == commandSweep {
@@ -142,7 +142,7 @@ func (j job) work(ctx context.Context) error {
 	return j.runBatch(ctx)
 }
 
-// open makes sure of the mount before anything looks at it.
+// open checks the mount before it opens the file system there.
 func (j job) open(ctx context.Context) (*directories.FileSystem, error) {
 	if err := j.CheckMount(j.options.directory); err != nil {
 		return nil, err

@@ -16,7 +16,7 @@ import (
 )
 
 func TestRunDoesABatch(t *testing.T) {
-	w := newWorld(t, setup("pvc-1", "/team/data"), setup("pvc-2", "/team/more"))
+	w := newContainer(t, setup("pvc-1", "/team/data"), setup("pvc-2", "/team/more"))
 	if code := w.run(t.Context(), commandRun); code != exitDone {
 		t.Fatalf("exit code %d\n%s", code, &w.stderr)
 	}
@@ -29,7 +29,7 @@ func TestRunDoesABatch(t *testing.T) {
 }
 
 func TestRunAgainIsHarmless(t *testing.T) {
-	w := newWorld(t, setup("pvc-1", "/team/data"))
+	w := newContainer(t, setup("pvc-1", "/team/data"))
 	for range 2 {
 		if code := w.run(t.Context(), commandRun); code != exitDone {
 			t.Fatalf("exit code %d\n%s", code, &w.stderr)
@@ -37,8 +37,8 @@ func TestRunAgainIsHarmless(t *testing.T) {
 	}
 }
 
-func TestRunTellsWhatItCouldNotDo(t *testing.T) {
-	w := newWorld(t, setup("pvc-1", "/team/data"), setup("pvc-2", "/team/data/nested"))
+func TestRunReportsWhatItCouldNotDo(t *testing.T) {
+	w := newContainer(t, setup("pvc-1", "/team/data"), setup("pvc-2", "/team/data/nested"))
 	if code := w.run(t.Context(), commandRun); code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}
@@ -54,7 +54,7 @@ func TestRunTellsWhatItCouldNotDo(t *testing.T) {
 func TestRunTouchesNothingWithoutTheMount(t *testing.T) {
 	for _, command := range []string{commandRun, commandSweep} {
 		t.Run(command, func(t *testing.T) {
-			w := newWorld(t, setup("pvc-1", "/team/data"))
+			w := newContainer(t, setup("pvc-1", "/team/data"))
 			w.mountErr = directories.CheckNFS(w.directory)
 			if w.mountErr == nil {
 				t.Skip("temporary directories are on NFS here")
@@ -73,7 +73,7 @@ func TestRunTouchesNothingWithoutTheMount(t *testing.T) {
 }
 
 func TestRunRefusesAnotherFileSystem(t *testing.T) {
-	w := newWorld(t, setup("pvc-1", "/team/data"))
+	w := newContainer(t, setup("pvc-1", "/team/data"))
 	if code := w.run(t.Context(), commandRun); code != exitDone {
 		t.Fatalf("exit code %d\n%s", code, &w.stderr)
 	}
@@ -89,7 +89,7 @@ func TestRunRefusesAnotherFileSystem(t *testing.T) {
 }
 
 func TestRunStopsBetweenTwoSteps(t *testing.T) {
-	w := newWorld(t, setup("pvc-1", "/team/data"))
+	w := newContainer(t, setup("pvc-1", "/team/data"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if code := w.run(ctx, commandRun); code != exitFailed {
@@ -104,7 +104,7 @@ func TestRunStopsBetweenTwoSteps(t *testing.T) {
 }
 
 func TestRunStopsAfterAnOperation(t *testing.T) {
-	w := newWorld(t, setup("pvc-1", "/team/data"), setup("pvc-2", "/team/more"))
+	w := newContainer(t, setup("pvc-1", "/team/data"), setup("pvc-2", "/team/more"))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	w.progress = func(done int) {
@@ -122,7 +122,7 @@ func TestRunStopsAfterAnOperation(t *testing.T) {
 }
 
 func TestRunStopsBeforeItsDeadline(t *testing.T) {
-	w := newWorld(t, setup("pvc-1", "/team/data"))
+	w := newContainer(t, setup("pvc-1", "/team/data"))
 	if code := w.run(t.Context(), commandRun, "--deadline=1ns", "--deadline-margin=0s"); code != exitFailed {
 		t.Errorf("exit code %d", code)
 	}
@@ -135,7 +135,7 @@ func TestRunDoesNotHangWithTheFileSystem(t *testing.T) {
 	for _, command := range []string{commandRun, commandSweep} {
 		t.Run(command, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, setup("pvc-1", "/team/data"))
+				w := newContainer(t, setup("pvc-1", "/team/data"))
 				server := make(chan struct{})
 				defer func() {
 					close(server)
@@ -167,7 +167,7 @@ func TestRunWithOperationsThatCannotBeRead(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newContainer(t)
 			w.write(w.operations, []byte(tt.data))
 			if code := w.run(t.Context(), commandRun); code != exitFailed || !strings.Contains(w.message(), tt.want) {
 				t.Errorf("exit code %d, message %q", code, w.message())
@@ -180,14 +180,14 @@ func TestRunWithOperationsThatCannotBeRead(t *testing.T) {
 }
 
 func TestRunWithoutItsFile(t *testing.T) {
-	w := newWorld(t)
+	w := newContainer(t)
 	if code := w.run(t.Context(), commandRun, "--operations="+w.operations+".none"); code != exitFailed || !strings.Contains(w.message(), "no such file") {
 		t.Errorf("exit code %d, message %q", code, w.message())
 	}
 }
 
 func TestRunFailsIfItCannotReport(t *testing.T) {
-	w := newWorld(t, setup("pvc-1", "/team/data"))
+	w := newContainer(t, setup("pvc-1", "/team/data"))
 	code := w.run(t.Context(), commandRun, "--termination-log="+filepath.Join(w.directory, "none", "log"))
 	if code != exitFailed || !strings.Contains(w.stderr.String(), "writing the termination message") {
 		t.Errorf("exit code %d\n%s", code, &w.stderr)
@@ -195,7 +195,7 @@ func TestRunFailsIfItCannotReport(t *testing.T) {
 }
 
 func TestLogIsOneObjectALine(t *testing.T) {
-	w := newWorld(t, setup("pvc-1", "/team/data"))
+	w := newContainer(t, setup("pvc-1", "/team/data"))
 	w.run(t.Context(), commandRun, "--log-level=debug", "--log-format=json")
 	for line := range strings.Lines(w.stderr.String()) {
 		var object map[string]any
@@ -206,7 +206,7 @@ func TestLogIsOneObjectALine(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	w := newWorld(t)
+	w := newContainer(t)
 	w.write(w.terminationLog, nil)
 	if code := w.run(t.Context(), commandRun, "--deadline=1s"); code != exitUsage {
 		t.Errorf("exit code %d", code)
@@ -217,7 +217,7 @@ func TestUsage(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	w := newWorld(t)
+	w := newContainer(t)
 	if code := w.runRaw(t.Context(), commandVersion); code != exitDone || !strings.HasPrefix(w.stdout.String(), "mountjob ") {
 		t.Errorf("exit code %d: %s", code, &w.stdout)
 	}

@@ -12,14 +12,14 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// sweep empties the trash until its time is over; the next sweep continues.
+// sweep empties the trash until its time is over, and writes the report; the next sweep goes on.
 func (j job) sweep(ctx context.Context) error {
 	swept, err := j.emptyTrash(ctx)
 	report := operations.SweepReport{Swept: swept, Stopped: directories.IsStop(err)}
 	if err != nil {
 		report.Error = err.Error()
 	}
-	j.log.Info("sweep ended", sweptAtEnd(swept))
+	j.log.Info("sweep ended", counts("removed", swept.Removed, "volumes", swept.Volumes, "kept", swept.Kept, "unknown", swept.Unknown, "indexed", swept.Indexed))
 	if swept.Unknown > 0 {
 		j.log.Warn("directories stay in the trash: they have no record that this version can read", counts("unknown", swept.Unknown))
 	}
@@ -33,17 +33,17 @@ func (j job) emptyTrash(ctx context.Context) (operations.Swept, error) {
 		return operations.Swept{}, err
 	}
 	defer fileSystem.Close()
-	j.log.Info("sweep begins")
+	j.log.Info("sweep started")
 	watch := &sweepWatch{log: j.log}
 	defer watch.start(wellknown.SweepProgressInterval)()
 	return fileSystem.Sweep(ctx, directories.SweepOptions{Progress: watch.note, Every: progressEvery})
 }
 
-// progressEvery is fine enough to move even where each removal is slow.
+// progressEvery is how many removals are counted at once: few, because each can be slow.
 const progressEvery = 100
 
-// sweepWatch logs a line at intervals, also while nothing is removed, so that the log shows a server
-// that hangs.
+// sweepWatch logs the progress of a sweep at intervals, also while nothing is removed, so that the log
+// shows a server that hangs.
 type sweepWatch struct {
 	log   *slog.Logger
 	mu    sync.Mutex
@@ -56,29 +56,35 @@ func (w *sweepWatch) note(swept operations.Swept) {
 	w.swept = swept
 }
 
-// start writes lines until stop, which waits for the last one.
+// start logs a line at intervals until stop, which waits for the last one.
 func (w *sweepWatch) start(every time.Duration) (stop func()) {
 	done := make(chan struct{})
-	var writing sync.WaitGroup
-	writing.Go(func() { w.write(every, done) })
+	var logging sync.WaitGroup
+	logging.Go(func() {
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				w.log.Info("sweep in progress", w.counts())
+			}
+		}
+	})
 	return func() {
 		close(done)
-		writing.Wait()
+		logging.Wait()
 	}
 }
 
-func (w *sweepWatch) write(every time.Duration, done <-chan struct{}) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-done:
-			return
-		case <-ticker.C:
-			w.mu.Lock()
-			swept := w.swept
-			w.mu.Unlock()
-			w.log.Info("sweep goes on", sweptSoFar(swept))
-		}
-	}
+func (w *sweepWatch) counts() slog.Attr {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return counts("removed", w.swept.Removed, "volumes", w.swept.Volumes)
+}
+
+// counts are in a group of their own: the log keys that all our programs share name objects.
+func counts(pairs ...any) slog.Attr {
+	return slog.Group("count", pairs...) //nolint:sloglint // the group's name; its keys are numbers of this program only
 }

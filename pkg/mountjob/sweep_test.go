@@ -15,7 +15,7 @@ import (
 )
 
 func TestSweepEmptiesTheTrash(t *testing.T) {
-	w := newWorld(t, setup("pvc-1", "/team/data"))
+	w := newContainer(t, setup("pvc-1", "/team/data"))
 	mustRun(t, w)
 	w.write(filepath.Join(w.directory, "team/data/file"), []byte("data"))
 	w.ask(cleanup("pvc-1", "/team/data"))
@@ -34,9 +34,9 @@ func TestSweepEmptiesTheTrash(t *testing.T) {
 	}
 }
 
-// Records that cannot be read are told.
-func TestSweepTellsOfRecordsThatCannotBeRead(t *testing.T) {
-	w := newWorld(t)
+// Records that cannot be read are in the report and in the log.
+func TestSweepReportsRecordsThatCannotBeRead(t *testing.T) {
+	w := newContainer(t)
 	mustRun(t, w)
 	torn := filepath.Join(w.directory, ".efs-stunnel/trash/pvc-1")
 	if err := os.Mkdir(torn, 0o700); err != nil {
@@ -51,8 +51,8 @@ func TestSweepTellsOfRecordsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-func TestSweepThatIsStoppedSaysSo(t *testing.T) {
-	w := newWorld(t)
+func TestStoppedSweepReportsThat(t *testing.T) {
+	w := newContainer(t)
 	mustRun(t, w)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -76,7 +76,7 @@ func TestSweepWatchWritesALineAtIntervals(t *testing.T) {
 	})
 }
 
-func mustRun(t *testing.T, w *world) {
+func mustRun(t *testing.T, w *container) {
 	t.Helper()
 	if code := w.run(t.Context(), commandRun); code != exitDone {
 		t.Fatalf("exit code %d\n%s", code, &w.stderr)
