@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -32,15 +30,11 @@ const (
 // lastCheck reads the newest mark in the index.
 func lastCheck(names []string) (at time.Time, kept, unknown int) {
 	for _, name := range names {
-		mark, isMark := strings.CutPrefix(name, checkPrefix)
-		parts := strings.Split(mark, ".")
-		if !isMark || len(parts) < 3 {
-			continue
-		}
-		when, timeErr := time.Parse(bucketLayout, parts[0])
-		k, keptErr := strconv.Atoi(parts[1])
-		u, unknownErr := strconv.Atoi(parts[2])
-		if errors.Join(timeErr, keptErr, unknownErr) == nil && when.After(at) {
+		var stamp string
+		var k, u int
+		_, err := fmt.Sscanf(name, checkPrefix+"%16s.%d.%d", &stamp, &k, &u)
+		when, timeErr := time.Parse(bucketLayout, stamp)
+		if errors.Join(err, timeErr) == nil && when.After(at) {
 			at, kept, unknown = when, k, u
 		}
 	}
@@ -48,11 +42,11 @@ func lastCheck(names []string) (at time.Time, kept, unknown int) {
 }
 
 func checkMark(now time.Time, kept, unknown int) string {
-	return checkPrefix + now.UTC().Format(bucketLayout) + "." + strconv.Itoa(kept) + "." + strconv.Itoa(unknown)
+	return fmt.Sprintf(checkPrefix+"%s.%d.%d", now.UTC().Format(bucketLayout), kept, unknown)
 }
 
-// check indexes what the index misses, and condemns what of it is due.
-func (s *sweep) check(ctx context.Context, names []string, yield func([]string, error) bool) {
+// check indexes what the index misses, and stages what of it is due.
+func (s *sweep) check(ctx context.Context, names []string, emit emitFunc) {
 	at, kept, unknown := lastCheck(names)
 	if age := s.now.Sub(at); age >= 0 && age < checkInterval {
 		s.swept.Kept, s.swept.Unknown = kept, unknown
@@ -60,30 +54,26 @@ func (s *sweep) check(ctx context.Context, names []string, yield func([]string, 
 	}
 	missed, err := s.missed(ctx, names)
 	if err != nil {
-		yield(nil, err)
+		emit(nil, err)
 		return
 	}
-	for piece := range slices.Chunk(missed, checkedAtOnce) {
+	for piece := range slices.Chunk(missed, recordsAtOnce) {
 		due, err := s.indexSome(ctx, piece)
-		if err != nil && (!yield(nil, err) || IsStop(err)) {
+		if err != nil && !emit(nil, err) {
 			return
 		}
-		for some := range slices.Chunk(due, condemnedAtOnce) {
-			if !s.condemnSome(ctx, "", some, func(moved []string, err error) bool {
-				s.swept.Kept -= len(moved)
-				return yield(moved, err)
-			}) {
+		for some := range slices.Chunk(due, stagedAtOnce) {
+			staged, err := s.stageSome(ctx, "", some)
+			s.swept.Kept -= len(staged)
+			if !emit(staged, err) {
 				return
 			}
 		}
 	}
 	if err := s.markCheck(ctx, names); err != nil {
-		yield(nil, err)
+		emit(nil, err)
 	}
 }
-
-// checkedAtOnce is how many records are read before those that are due are condemned.
-const checkedAtOnce = 256
 
 // missed lists the slots that have a record and are not in the index. It counts the directories.
 func (s *sweep) missed(ctx context.Context, names []string) ([]string, error) {
@@ -91,7 +81,7 @@ func (s *sweep) missed(ctx context.Context, names []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	listed, err := s.fs.list(ctx, s.trash, wellknown.TrashDirectory)
+	listed, err := s.trash.names(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +90,7 @@ func (s *sweep) missed(ctx context.Context, names []string) ([]string, error) {
 	for _, name := range listed {
 		slot, isRecord := strings.CutPrefix(name, wellknown.OwnerPrefix)
 		switch {
-		case name == sweepingName:
+		case name == stagingName:
 		case isRecord && !indexed[slot]:
 			missed = append(missed, slot)
 		case !isRecord:
@@ -116,12 +106,10 @@ func (s *sweep) missed(ctx context.Context, names []string) ([]string, error) {
 // indexed lists all buckets. They were listed before the trash: what comes meanwhile is indexed once
 // more, under the same time.
 func (s *sweep) indexed(ctx context.Context, names []string) (map[string]bool, error) {
-	var buckets []string
-	for _, name := range names {
-		if _, isBucket := bucketTime(name); isBucket || name == bucketNever {
-			buckets = append(buckets, name)
-		}
-	}
+	buckets := slices.DeleteFunc(slices.Clone(names), func(name string) bool {
+		_, hasTime := bucketTime(name)
+		return !hasTime && name != bucketNever
+	})
 	var mu sync.Mutex
 	indexed := map[string]bool{}
 	for some := range slices.Chunk(buckets, maxOpen) {
@@ -137,14 +125,15 @@ func (s *sweep) indexed(ctx context.Context, names []string) (map[string]bool, e
 		if err != nil {
 			return nil, err
 		}
-		s.index.trim()
+		s.index.tree.trim()
 	}
 	return indexed, nil
 }
 
-// indexSome reads records that the index misses, and lists those that are not due.
+// indexSome reads records that the index misses. It indexes those that are not due, and gives those
+// that are.
 func (s *sweep) indexSome(ctx context.Context, slots []string) (due []string, err error) {
-	found, err := s.fs.openRecords(ctx, s.trash, slots, s.workers)
+	found, err := s.trash.readRecords(ctx, slots, s.workers)
 	if err != nil {
 		return nil, err
 	}
@@ -160,79 +149,35 @@ func (s *sweep) indexSome(ctx context.Context, slots []string) (due []string, er
 		case f.record.isDue(s.now):
 			due = append(due, slots[i])
 		default:
+			s.waitFor(f.record)
 			later = append(later, f.record)
 		}
 	}
-	return due, errors.Join(append(errs, s.list(ctx, later))...)
-}
-
-func (s *sweep) list(ctx context.Context, records []*trashRecord) error {
-	for _, record := range records {
-		if !record.forever {
-			s.waitFor(record)
-		}
-	}
-	err := inParallel(ctx, s.workers, len(records), func(i int) error {
-		err := s.index.put(ctx, records[i].bucket(), records[i].slot)
-		if errors.Is(err, errNoIndex) {
+	err = inParallel(ctx, s.workers, len(later), func(i int) error {
+		err := s.index.put(ctx, later[i].bucket(), later[i].slot)
+		if isNoSpace(err) {
 			return nil // the next check has it again
 		}
 		return err
 	})
-	s.index.trim()
+	s.index.tree.trim()
 	if err == nil {
-		s.swept.Indexed += len(records)
+		s.swept.Indexed += len(later)
 	}
-	return err
+	return due, errors.Join(append(errs, err)...)
 }
 
 // markCheck leaves a mark in the index of a large trash, in place of those of earlier checks.
 func (s *sweep) markCheck(ctx context.Context, names []string) error {
-	if s.index.folder == nil {
+	if s.index.tree == nil {
 		return nil
 	}
 	mark := ""
 	if s.swept.Kept > alwaysChecked {
 		mark = checkMark(s.now, s.swept.Kept, s.swept.Unknown)
-		if err := s.index.mark(ctx, mark); err != nil {
+		if err := s.index.tree.base.mkdir(ctx, mark); err != nil && !isNoSpace(err) { // without it, the next sweep checks
 			return err
 		}
 	}
 	return s.index.dropMarks(ctx, names, mark)
-}
-
-func (x *dueIndex) mark(ctx context.Context, mark string) error {
-	err := x.fs.beforeGrowing(ctx, "make "+inIndex(mark))
-	if err == nil {
-		err = x.folder.Mkdir(mark, privateDirectory)
-	}
-	if err == nil || errors.Is(err, fs.ErrExist) || isNoSpace(err) { // without it, the next sweep checks
-		return nil
-	}
-	return fmt.Errorf("making %s: %w", inIndex(mark), err)
-}
-
-// dropMarks removes the marks of checks but one.
-func (x *dueIndex) dropMarks(ctx context.Context, names []string, but string) error {
-	for _, name := range names {
-		if !strings.HasPrefix(name, checkPrefix) || name == but {
-			continue
-		}
-		if err := x.fs.before(ctx, "remove "+inIndex(name)); err != nil {
-			return err
-		}
-		if err := ignoreMissing(x.folder.Remove(name)); err != nil {
-			return fmt.Errorf("removing %s: %w", inIndex(name), err)
-		}
-	}
-	return nil
-}
-
-// wantCheck makes the next sweep check the whole trash.
-func (x *dueIndex) wantCheck(ctx context.Context) error {
-	names, err := x.names(ctx)
-	if err != nil {
-		return err
-	}
-	return x.dropMarks(ctx, names, "")
 }

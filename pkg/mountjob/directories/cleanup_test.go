@@ -10,7 +10,7 @@ import (
 )
 
 func TestCleanupMovesTheDirectoryToTheTrash(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
 	w.write("/ns/data/file", "x")
@@ -25,8 +25,8 @@ func TestCleanupMovesTheDirectoryToTheTrash(t *testing.T) {
 	}
 }
 
-func TestCleanupOfANeverMadeDirectory(t *testing.T) {
-	w := newWorld(t)
+func TestCleanupWithoutADirectoryDropsTheEntry(t *testing.T) {
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
 	if err := os.Remove(w.path("/ns/data")); err != nil {
@@ -40,7 +40,7 @@ func TestCleanupOfANeverMadeDirectory(t *testing.T) {
 func TestCleanupOfASharedDirectory(t *testing.T) {
 	for name, makerFirst := range map[string]bool{"the maker goes first": true, "the maker goes last": false} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 			w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
 			w.write("/ns/data/file", "x")
@@ -69,7 +69,7 @@ func TestCleanupOfASharedDirectory(t *testing.T) {
 // The owner that blocks may be one whose volume no longer exists: the manager releases it, and the same
 // cleanup goes on, in one batch and whatever the order of asking. The data was retained, so it stays.
 func TestBlockedCleanupGoesOnAfterARelease(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a, remembered := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"), setupOf(remembered, "/ns/data"))
 	w.write("/ns/data/file", "x")
@@ -85,7 +85,7 @@ func TestBlockedCleanupGoesOnAfterARelease(t *testing.T) {
 }
 
 func TestCleanupLeavesWhatAnotherClusterOwns(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a, b := owner("c1", "ns", 1), owner("c2", "ns", 1)
 	join := setupOf(b, "/ns/data")
 	join.ShareAcrossClusters = true
@@ -103,8 +103,8 @@ func TestCleanupLeavesWhatAnotherClusterOwns(t *testing.T) {
 	w.gone("/ns/data")
 }
 
-func TestOwnersOfTheAskersClusterAreNamedFirst(t *testing.T) {
-	w := newWorld(t)
+func TestOwnersOfTheOperationsClusterAreNamedFirst(t *testing.T) {
+	w := newFixture(t)
 	a, b, c := owner("c9", "ns", 1), owner("c1", "ns", 1), owner("c9", "ns", 3)
 	join := setupOf(b, "/ns/data")
 	join.ShareAcrossClusters = true
@@ -129,21 +129,21 @@ func TestCleanupWithoutAnOwnEntry(t *testing.T) {
 		op     operations.Operation
 		reason operations.Reason
 	}{
-		"a stranger":                    {cleanupOf(owner("c1", "evil", 7), "/ns/data"), operations.StillOwned},
-		"the same name, other cluster":  {cleanupOf(sameName, "/ns/data"), operations.StillOwned},
-		"the same name, other claim":    {cleanupOf(earlier, "/ns/data"), operations.StillOwned},
-		"data that nobody owns":         {cleanupOf(owner("c1", "evil", 7), "/unowned"), operations.NotOwned},
-		"a directory of directories":    {cleanupOf(owner("c1", "evil", 7), "/ns"), operations.NotOwned},
-		"something inside a volume":     {cleanupOf(owner("c1", "evil", 7), "/ns/data/sub"), operations.NotOwned},
-		"something behind a link":       {cleanupOf(owner("c1", "evil", 7), "/link/data"), operations.NotOwned},
-		"a file":                        {cleanupOf(owner("c1", "evil", 7), "/ns/data/sub/file"), operations.NotOwned},
-		"nothing":                       {cleanupOf(owner("c1", "evil", 7), "/nothing"), ""},
-		"a release by a stranger":       {releaseOf(owner("c1", "evil", 7), "/ns/data"), ""},
-		"a release by another's double": {releaseOf(sameName, "/ns/data"), ""},
+		"another volume":               {cleanupOf(owner("c1", "evil", 7), "/ns/data"), operations.StillOwned},
+		"the same name, other cluster": {cleanupOf(sameName, "/ns/data"), operations.StillOwned},
+		"the same name, other claim":   {cleanupOf(earlier, "/ns/data"), operations.StillOwned},
+		"data without an owner":        {cleanupOf(owner("c1", "evil", 7), "/unowned"), operations.NotOwned},
+		"a directory of directories":   {cleanupOf(owner("c1", "evil", 7), "/ns"), operations.NotOwned},
+		"something inside a volume":    {cleanupOf(owner("c1", "evil", 7), "/ns/data/sub"), operations.NotOwned},
+		"something behind a link":      {cleanupOf(owner("c1", "evil", 7), "/link/data"), operations.NotOwned},
+		"a file":                       {cleanupOf(owner("c1", "evil", 7), "/ns/data/sub/file"), operations.NotOwned},
+		"nothing":                      {cleanupOf(owner("c1", "evil", 7), "/nothing"), ""},
+		"a release of another volume":  {releaseOf(owner("c1", "evil", 7), "/ns/data"), ""},
+		"a release of the same name":   {releaseOf(sameName, "/ns/data"), ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.done(setupOf(a, "/ns/data"))
 			w.write("/ns/data/sub/file", "x")
 			w.write("/unowned/file", "x")
@@ -158,7 +158,7 @@ func TestCleanupWithoutAnOwnEntry(t *testing.T) {
 }
 
 func TestCleanupLeavesWhatWasNotMade(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.write("/ns/data/file", "x")
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
@@ -169,7 +169,7 @@ func TestCleanupLeavesWhatWasNotMade(t *testing.T) {
 
 // In one batch the name is free for the next claim, which finds nothing of the last one.
 func TestCleanupsComeBeforeSetups(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"))
 	w.write("/ns/data/file", "x")
@@ -179,22 +179,22 @@ func TestCleanupsComeBeforeSetups(t *testing.T) {
 }
 
 // A claim whose volume was cleaned before it was ever bound starts again under the same names.
-func TestEachLifeOfAVolumeHasItsPlaceInTheTrash(t *testing.T) {
-	w := newWorld(t)
+func TestEachIncarnationOfAVolumeHasItsSlotInTheTrash(t *testing.T) {
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
-	for life, file := range []string{"one", "two", "three"} {
+	for i, file := range []string{"one", "two", "three"} {
 		w.now = w.now.Add(time.Minute)
 		w.done(setupOf(a, "/ns/data"))
 		w.write("/ns/data/"+file, "")
 		w.done(cleanupOf(a, "/ns/data"))
 		w.gone("/ns/data")
-		w.there("/.efs-stunnel/trash/" + slotName(a.Volume, life+1) + "/" + file)
+		w.there("/.efs-stunnel/trash/" + slotName(a.Volume, i+1) + "/" + file)
 	}
 }
 
-// Setup takes a cleanup back that had begun, and the life that it begins has its own trash.
-func TestSetupAfterABegunCleanup(t *testing.T) {
-	w := newWorld(t)
+// A setup cancels a cleanup that has begun, and the incarnation that it begins has its own slot.
+func TestSetupCancelsACleanupThatHasBegun(t *testing.T) {
+	w := newFixture(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
 	w.do(cleanupOf(a, "/ns/data"), operations.Blocked, operations.StillOwned)
@@ -206,8 +206,8 @@ func TestSetupAfterABegunCleanup(t *testing.T) {
 	w.gone("/ns/data", "/.efs-stunnel/owners/ns")
 }
 
-func TestBeginsOfACleanupStillProtectTheData(t *testing.T) {
-	w := newWorld(t)
+func TestOwnerWhoseCleanupHasBegunStillProtectsTheData(t *testing.T) {
+	w := newFixture(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
 	w.do(cleanupOf(a, "/ns/data"), operations.Blocked, operations.StillOwned)
@@ -216,8 +216,8 @@ func TestBeginsOfACleanupStillProtectTheData(t *testing.T) {
 	w.do(setupOf(owner("c1", "other", 1), "/ns/data/sub"), operations.Failed, operations.Nested)
 }
 
-func TestCleanupNeverTakesAVolumeInside(t *testing.T) {
-	w := newWorld(t)
+func TestCleanupIsRefusedWhileAVolumeIsInside(t *testing.T) {
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
 	w.write(".efs-stunnel/owners/ns/data/sub/@pvc-x", `{"cluster":"c2","namespace":"n","claim":"c","claimUID":"x"}`)
@@ -227,7 +227,7 @@ func TestCleanupNeverTakesAVolumeInside(t *testing.T) {
 }
 
 // crash runs one operation until a step, as a process that dies there.
-func (w *world) crash(op operations.Operation, step string) {
+func (w *fixture) crash(op operations.Operation, step string) {
 	w.t.Helper()
 	f := w.open(failAt(step))
 	defer f.Close()
@@ -237,11 +237,11 @@ func (w *world) crash(op operations.Operation, step string) {
 }
 
 // What appears under the name after the directory was moved is not the volume's.
-func TestACleanupThatDiedAfterItsMoveTakesNothingElse(t *testing.T) {
-	w := newWorld(t)
+func TestCleanupThatDiedAfterItsMoveMovesNothingElse(t *testing.T) {
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
-	w.crash(cleanupOf(a, "/ns/data"), "drop /.efs-stunnel/owners/ns/data/@"+a.Volume+".leaving")
+	w.crash(cleanupOf(a, "/ns/data"), "remove /.efs-stunnel/owners/ns/data/@"+a.Volume+".leaving")
 	w.gone("/ns/data")
 	w.write("/ns/data/file", "an administrator's")
 	w.done(cleanupOf(a, "/ns/data"))
@@ -249,12 +249,12 @@ func TestACleanupThatDiedAfterItsMoveTakesNothingElse(t *testing.T) {
 	w.gone("/.efs-stunnel/owners/ns")
 }
 
-// A claim that starts again while its cleanup is half done has two lives, and both end.
-func TestALifeThatBeginsInAHalfDoneCleanup(t *testing.T) {
-	w := newWorld(t)
+// A claim that starts again while its cleanup is half done has two incarnations, and both end.
+func TestIncarnationThatBeginsDuringACleanup(t *testing.T) {
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
-	w.crash(cleanupOf(a, "/ns/data"), "drop /.efs-stunnel/owners/ns/data/@"+a.Volume+".leaving")
+	w.crash(cleanupOf(a, "/ns/data"), "remove /.efs-stunnel/owners/ns/data/@"+a.Volume+".leaving")
 	w.now = w.now.Add(time.Second)
 	w.done(setupOf(a, "/ns/data"))
 	w.write("/ns/data/file", "x")
@@ -263,9 +263,9 @@ func TestALifeThatBeginsInAHalfDoneCleanup(t *testing.T) {
 	w.there("/.efs-stunnel/trash/" + a.Volume + "~2/file")
 }
 
-// Only what was looked at goes to the trash, even if another directory takes its place.
-func TestADirectoryExchangedBeforeItsMove(t *testing.T) {
-	w := newWorld(t)
+// Only what was inspected goes to the trash, even if another directory takes its place.
+func TestDirectoryReplacedBeforeItsMoveIsMovedBack(t *testing.T) {
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
 	w.write("/ns/data/file", "x")
@@ -289,10 +289,10 @@ func TestADirectoryExchangedBeforeItsMove(t *testing.T) {
 	w.wantEmptyTrash()
 }
 
-// TestDirectoryOfAVolumeThatTheLedgerDoesNotKnow: the cleanup of a volume was called off when it had
+// TestDirectoryOfAVolumeWithoutAnEntryStays: the cleanup of a volume was called off when it had
 // ended already, and the last owner in the ledger must not take the directory from it.
-func TestDirectoryOfAVolumeThatTheLedgerDoesNotKnow(t *testing.T) {
-	w := newWorld(t)
+func TestDirectoryOfAVolumeWithoutAnEntryStays(t *testing.T) {
+	w := newFixture(t)
 	saved, last, later := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c1", "ns", 3)
 	w.done(setupOf(saved, "/ns/data"))
 	w.write("/ns/data/file", "x")

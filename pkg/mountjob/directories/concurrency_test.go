@@ -17,10 +17,10 @@ import (
 )
 
 // Several Jobs of two clusters work on one tree at once, with a sweep beside them. Afterwards
-// every volume has what it was told, and nobody else's.
-func TestJobsSideBySide(t *testing.T) {
+// every volume has the gid and the directory of its result, which no other one has.
+func TestConcurrentJobsKeepTheirDirectories(t *testing.T) {
 	asRoot(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	gids := make([]map[string]int, 4) // by path, of each Job
 	var jobs sync.WaitGroup
 	for job := range gids {
@@ -53,7 +53,7 @@ func TestJobsSideBySide(t *testing.T) {
 			}
 			byGID[gid] = p
 			if info, err := os.Stat(w.path(p)); err != nil || groupOf(info) != gid {
-				t.Errorf("%s was told the gid %d, but is %v (%v)", p, gid, info, err)
+				t.Errorf("the result of %s has the gid %d, but it is %v (%v)", p, gid, info, err)
 			}
 		}
 	}
@@ -62,7 +62,7 @@ func TestJobsSideBySide(t *testing.T) {
 }
 
 // work sets volumes up and cleans some of them, in batches of its own.
-func (w *world) work(job int, gids map[string]int) {
+func (w *fixture) work(job int, gids map[string]int) {
 	chance := rand.New(rand.NewPCG(uint64(job), 7))
 	cluster := fmt.Sprintf("c%d", job%2)
 	for round := range 6 {
@@ -96,7 +96,7 @@ func ownerAt(cluster, p string) operations.Owner {
 	return operations.Owner{Volume: "pvc-" + name, Cluster: cluster, Namespace: "ns", Claim: name, ClaimUID: name}
 }
 
-func (w *world) sweepQuietly() {
+func (w *fixture) sweepQuietly() {
 	f := w.open(nil)
 	defer f.Close()
 	if _, err := f.Sweep(context.Background(), SweepOptions{Workers: 4}); err != nil {
@@ -105,7 +105,7 @@ func (w *world) sweepQuietly() {
 }
 
 // wantWholeLedger wants exactly the owners of these paths, and nothing half-made.
-func (w *world) wantWholeLedger(byGID map[int]string) {
+func (w *fixture) wantWholeLedger(byGID map[int]string) {
 	w.t.Helper()
 	owners := map[string]bool{}
 	base := w.path(".efs-stunnel/owners")
@@ -137,8 +137,8 @@ func (w *world) wantWholeLedger(byGID map[int]string) {
 }
 
 // The first claim on a path wins, whoever else asks at the same moment.
-func TestOneNamespaceWinsAPath(t *testing.T) {
-	w := newWorld(t)
+func TestFirstNamespaceGetsAPath(t *testing.T) {
+	w := newFixture(t)
 	const rivals = 6
 	results := make([]operations.Result, rivals)
 	var jobs sync.WaitGroup
@@ -168,7 +168,7 @@ func TestOneNamespaceWinsAPath(t *testing.T) {
 // A restore and a sweep want the same directory: either it comes back whole, or it is gone.
 func TestRestoreAgainstSweep(t *testing.T) {
 	for n := range 12 {
-		w := newWorld(t)
+		w := newFixture(t)
 		a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 		w.done(setupOf(a, "/ns/data"))
 		files := plant(t, w.path("/ns/data"), 10, 5)

@@ -25,9 +25,9 @@ func failAt(name string) func(string) error {
 	}
 }
 
-// scenario is a world and the batch that is killed in it.
+// scenario is a fixture and the batch that is killed in it.
 type scenario struct {
-	prepare func(w *world)
+	prepare func(w *fixture)
 	batch   []operations.Operation
 	sweep   bool // after the batch
 }
@@ -38,15 +38,15 @@ func scenarios() map[string]scenario {
 	join.ShareAcrossClusters = true
 	leave := cleanupOf(a, "/ns/shared")
 	leave.LeaveToOthers = true
-	shared := func(w *world) {
+	shared := func(w *fixture) {
 		w.done(setupOf(a, "/ns/shared"), setupOf(b, "/ns/shared"), join)
 		w.write("/ns/shared/file", "x")
 	}
-	single := func(w *world) {
+	single := func(w *fixture) {
 		w.gidsOf(allocating(setupOf(a, "/ns/a")))
 		w.write("/ns/a/deep/file", "x")
 	}
-	full := func(w *world) {
+	full := func(w *fixture) {
 		w.sweep(0) // makes what a sweep needs
 		single(w)
 		w.full = true
@@ -54,26 +54,26 @@ func scenarios() map[string]scenario {
 	return map[string]scenario{
 		"full":         {full, []operations.Operation{cleanupOf(a, "/ns/a")}, false},
 		"full, swept":  {full, []operations.Operation{cleanupOf(a, "/ns/a")}, true},
-		"setups":       {func(*world) {}, []operations.Operation{allocating(setupOf(a, "/ns/x/a")), allocating(setupOf(b, "/ns/x/b"))}, false},
-		"adoption":     {func(w *world) { w.write("/ns/a/file", "x") }, []operations.Operation{setupOf(a, "/ns/a")}, false},
+		"setups":       {func(*fixture) {}, []operations.Operation{allocating(setupOf(a, "/ns/x/a")), allocating(setupOf(b, "/ns/x/b"))}, false},
+		"adoption":     {func(w *fixture) { w.write("/ns/a/file", "x") }, []operations.Operation{setupOf(a, "/ns/a")}, false},
 		"cleanup":      {single, []operations.Operation{cleanupOf(a, "/ns/a")}, false},
 		"swept":        {single, []operations.Operation{cleanupOf(a, "/ns/a")}, true},
 		"replaced":     {single, []operations.Operation{setupOf(b, "/ns/a"), cleanupOf(a, "/ns/a")}, false},
 		"shared, left": {shared, []operations.Operation{leave}, false},
 		"shared, out":  {shared, []operations.Operation{cleanupOf(b, "/ns/shared"), releaseOf(c, "/ns/shared"), releaseOf(a, "/ns/shared")}, false},
 		"release":      {shared, []operations.Operation{releaseOf(a, "/ns/shared")}, false},
-		"another life": {func(w *world) {
+		"another incarnation": {func(w *fixture) {
 			single(w)
 			w.done(cleanupOf(a, "/ns/a"))
 			w.now = w.now.Add(time.Minute)
 			single(w)
 			w.now = w.now.Add(time.Minute)
 		}, []operations.Operation{cleanupOf(a, "/ns/a")}, false},
-		"restore": {func(w *world) {
+		"restore": {func(w *fixture) {
 			single(w)
 			w.done(cleanupOf(a, "/ns/a"))
 		}, []operations.Operation{restoreOf(b, "/new/b", a.ClaimUID)}, false},
-		"begun, then wanted again": {func(w *world) {
+		"begun, then wanted again": {func(w *fixture) {
 			shared(w)
 			w.do(cleanupOf(a, "/ns/shared"), operations.Blocked, operations.StillOwned)
 			w.now = w.now.Add(time.Minute)
@@ -82,11 +82,11 @@ func scenarios() map[string]scenario {
 }
 
 // play runs a scenario's batch, and says whether it came to its end.
-func (s scenario) play(w *world, step func(string) error) (results []operations.Result, err error) {
+func (s scenario) play(w *fixture, step func(string) error) (results []operations.Result, err error) {
 	return s.playWith(context.Background(), w, step, nil)
 }
 
-func (s scenario) playWith(ctx context.Context, w *world, step, lost func(string) error) (results []operations.Result, err error) {
+func (s scenario) playWith(ctx context.Context, w *fixture, step, lost func(string) error) (results []operations.Result, err error) {
 	root, err := os.OpenRoot(w.dir)
 	if err != nil {
 		w.t.Fatal(err)
@@ -115,7 +115,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 	for name, s := range scenarios() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			prepared := newWorld(t)
+			prepared := newFixture(t)
 			s.prepare(prepared)
 			w := prepared.clone()
 			var steps []string
@@ -164,7 +164,7 @@ func TestAnswerLostAtEveryRename(t *testing.T) {
 }
 
 func (s scenario) loseEveryAnswer(t *testing.T, answer error) {
-	prepared := newWorld(t)
+	prepared := newFixture(t)
 	s.prepare(prepared)
 	w := prepared.clone()
 	results, err := s.play(w, nil)
@@ -193,7 +193,7 @@ func (s scenario) loseEveryAnswer(t *testing.T, answer error) {
 }
 
 // loseAnswer plays with the answer to the n-th rename lost, and says which that was; "" is none.
-func (s scenario) loseAnswer(w *world, n int, answer error) (lost string) {
+func (s scenario) loseAnswer(w *fixture, n int, answer error) (lost string) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	count := 0
@@ -226,9 +226,9 @@ func crashAt(n int) func(string) error {
 	}
 }
 
-// A batch that is told to stop says which operations it has not done.
+// A batch that is stopped reports which operations it has not done.
 func TestStopBetweenOperations(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var ops []operations.Operation
 	for n := range 5 {

@@ -4,6 +4,11 @@
 // FileSystem.Run carries out a batch of operations and returns their report. FileSystem.Sweep
 // empties the trash. Repeating either is harmless, whatever line the last run stopped at.
 //
+// The files, from the bottom: dir and tree reach what is on the file system, filesystem and lock make
+// sure that it is the right one and that no other Job changes it, ledger and gid keep its records, batch
+// carries out setup, cleanup and restore, discard moves a directory to the trash or back, sweep, check
+// and removal empty the trash.
+//
 // # On the file system
 //
 //	/.efs-stunnel/file-system-id        which file system this is
@@ -11,11 +16,11 @@
 //	/.efs-stunnel/owners/<path>/@<volume>          an owner of <path> (JSON)
 //	/.efs-stunnel/owners/<path>/@<volume>.leaving  one whose cleanup has begun
 //	/.efs-stunnel/owners/<path>/@<volume>.retained one whose volume is gone, and whose data stays
-//	/.efs-stunnel/gids/<gid>            who was given this group (JSON)
-//	/.efs-stunnel/trash/<volume>        a deleted directory; an earlier life is kept beside
-//	                                    a later one, which is then <volume>~2, ~3, …
-//	/.efs-stunnel/trash/@<volume>       whose it was, and how long it is kept (JSON)
-//	/.efs-stunnel/trash/@@sweeping/     what no restore can find any more
+//	/.efs-stunnel/gids/<gid>            for whom this group was allocated (JSON)
+//	/.efs-stunnel/trash/<volume>        a deleted directory; when a claim begins again, the volume
+//	                                    has another incarnation, which is <volume>~2, ~3, …
+//	/.efs-stunnel/trash/@<volume>       its record: whose it was, and how long it is kept (JSON)
+//	/.efs-stunnel/trash/@@sweeping/     the staging directory: what no restore can find any more
 //	/.efs-stunnel/due/<time>/<name>     <name> in the trash may be removed then, by the server's
 //	                                    clock; also at-once and never
 //	/.efs-stunnel/due/checked.…         when a large trash was compared with that index, and what

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
+// However much is kept, a sweep reads what is due and nothing else.
 func TestSweepReadsOnlyWhatIsDue(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.fill("720h", 0, 200)
 	w.fill("forever", 200, 250)
 	w.fill("1h", 300, 303)
@@ -28,13 +29,13 @@ func TestSweepReadsOnlyWhatIsDue(t *testing.T) {
 	if err != nil || swept.Volumes != 0 || never.count(readingRecords) != 0 || swept.NextIn <= 0 {
 		t.Errorf("%d records were read: %+v, %v", never.count(readingRecords), swept, err)
 	}
-	if due, check := later.first("condemn "), later.first("list /.efs-stunnel/trash"); due > check {
+	if due, check := later.first("stage "), later.first("list /.efs-stunnel/trash"); due > check {
 		t.Errorf("the trash is listed at step %d, before what is due is removed from step %d on", check, due)
 	}
 }
 
-func TestALargeTrashIsListedOnceAnHour(t *testing.T) {
-	w := newWorld(t)
+func TestLargeTrashIsListedOnceAnHour(t *testing.T) {
+	w := newFixture(t)
 	w.sweep(0)
 	for n := range alwaysChecked + 1 { // what no record is known of is counted as well
 		if err := os.Mkdir(w.path(fmt.Sprintf("/.efs-stunnel/trash/%d", n)), 0o700); err != nil {
@@ -60,8 +61,8 @@ func TestALargeTrashIsListedOnceAnHour(t *testing.T) {
 }
 
 func TestOldRecordsAreIndexedOnce(t *testing.T) {
-	w := newWorld(t)
-	const total = 3*checkedAtOnce + 10
+	w := newFixture(t)
+	const total = 3*recordsAtOnce + 10
 	for n := range total {
 		w.plantOld(fmt.Sprintf("old-%d", n), "720h", w.now, w.now)
 	}
@@ -100,36 +101,38 @@ func TestOldRecordsAreIndexedOnce(t *testing.T) {
 	}
 }
 
+// Removal begins with the first piece, not when all is staged.
 func TestSweepRemovesInPieces(t *testing.T) {
-	w := newWorld(t)
-	const total = 2*condemnedAtOnce + 1
+	w := newFixture(t)
+	const total = 2*stagedAtOnce + 1
 	w.fill("", 0, total)
 	var all steps
 	swept, err := w.sweepWith(t.Context(), all.hook, w.now)
 	if err != nil || swept.Volumes != total || swept.Removed != total {
 		t.Fatalf("%+v, %v", swept, err)
 	}
-	condemned := 0
+	staged := 0
 	for _, step := range all.names {
-		if strings.HasPrefix(step, "condemn ") {
-			condemned++
+		if strings.HasPrefix(step, "stage ") {
+			staged++
 		}
-		if strings.HasPrefix(step, "sweep swept-") && condemned <= condemnedAtOnce {
+		if strings.HasPrefix(step, "sweep swept-") && staged <= stagedAtOnce {
 			return
 		}
 	}
-	t.Errorf("nothing is removed before %d directories are condemned", condemned)
+	t.Errorf("nothing is removed before %d directories are staged", staged)
 }
 
+// A sweep that is stopped has removed something, and says that it had more to do.
 func TestSweepThatIsStoppedBetweenPieces(t *testing.T) {
-	w := newWorld(t)
-	const total = 3 * condemnedAtOnce
+	w := newFixture(t)
+	const total = 3 * stagedAtOnce
 	w.fill("", 0, total)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var all steps
 	swept, err := w.sweepWith(ctx, func(step string) error {
-		if all.count("condemn ") > condemnedAtOnce {
+		if all.count("stage ") > stagedAtOnce {
 			stop()
 		}
 		return all.hook(step)
@@ -143,8 +146,9 @@ func TestSweepThatIsStoppedBetweenPieces(t *testing.T) {
 	w.wantEmptyTrash()
 }
 
-func TestTheRecordDecidesNotTheIndex(t *testing.T) {
-	w := newWorld(t)
+// An index that is wrong removes nothing early, and forgets nothing.
+func TestRecordDecidesNotTheIndex(t *testing.T) {
+	w := newFixture(t)
 	w.fill("72h", 0, 1)
 	slot := owner("c1", "ns", 0).Volume
 	if err := os.RemoveAll(w.path("/.efs-stunnel/due")); err != nil {

@@ -12,7 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// entry is one owner of one path, as the ledger has it.
+// entry is a file of the ledger: one volume's ownership of one path.
 type entry struct {
 	Cluster   string `json:"cluster"`
 	Namespace string `json:"namespace"`
@@ -23,16 +23,24 @@ type entry struct {
 	Claim        string    `json:"claim"`
 	ClaimUID     string    `json:"claimUID"`
 	GID          int       `json:"gid,omitempty"`  // the directory's, when it has one of its own
-	Made         bool      `json:"made,omitempty"` // the directory is ours to take away
-	When         time.Time `json:"when"`           // tells one life of a volume from the next
-	// RestoredFrom is where in the trash the directory was.
+	Made         bool      `json:"made,omitempty"` // the directory was made for a volume, so a cleanup may remove it
+	When         time.Time `json:"when"`           // tells one incarnation of the volume from the next
+	// RestoredFrom is the slot of the trash where the directory was.
 	RestoredFrom string `json:"restoredFrom,omitempty"`
 
-	volume   string                     // from the file's name
-	leaving  bool                       // likewise
-	retained bool                       // likewise
-	unknown  map[string]json.RawMessage // fields of a later version, which survive
+	volume  string                     // from the file's name
+	state   entryState                 // likewise
+	unknown map[string]json.RawMessage // fields of a later version, which are written again
 }
+
+// entryState ends the name of an entry's file; "" is an owner. In this order the entries of a path are
+// listed.
+type entryState string
+
+const (
+	stateLeaving  entryState = wellknown.LeavingSuffix  // an owner whose cleanup has begun
+	stateRetained entryState = wellknown.RetainedSuffix // no owner any more: its volume is gone, and its data stays
+)
 
 func newEntry(owner operations.Owner, when time.Time) *entry {
 	return &entry{
@@ -42,12 +50,12 @@ func newEntry(owner operations.Owner, when time.Time) *entry {
 	}
 }
 
-// owner is who the entry is about, without what earlier versions did not write down.
+// owner is the entry's owner, without the fields that entries of earlier versions lack.
 func (e *entry) owner() operations.Owner {
 	return operations.Owner{Volume: e.volume, Cluster: e.Cluster, Namespace: e.Namespace, Claim: e.Claim, ClaimUID: e.ClaimUID}
 }
 
-// isOf says whether the entry was made for this claim. The volume's name alone proves nothing:
+// isOf reports whether the entry was made for this claim. The volume's name alone proves nothing:
 // clusters give the same names.
 func (e *entry) isOf(owner operations.Owner) bool {
 	return e.volume == owner.Volume && e.Cluster == owner.Cluster && e.ClaimUID == owner.ClaimUID
@@ -58,45 +66,28 @@ func (e *entry) String() string {
 		operations.Truncate(e.volume, 255), operations.Truncate(e.Namespace, 63), operations.Truncate(e.Claim, 255), operations.Truncate(e.Cluster, 64))
 }
 
-// hold says how the entry holds its path.
-func (e *entry) hold() string {
-	if e.retained {
+// relation says, in a message about a path, what the entry means for it.
+func (e *entry) relation() string {
+	if e.state == stateRetained {
 		return "has the retained data of " + e.String()
 	}
 	return "belongs to " + e.String()
 }
 
 // fileName is the entry's in its path's directory of the ledger.
-func (e *entry) fileName() string {
-	name := wellknown.OwnerPrefix + e.volume
-	switch {
-	case e.retained:
-		return name + wellknown.RetainedSuffix
-	case e.leaving:
-		return name + wellknown.LeavingSuffix
-	}
-	return name
-}
-
-// rank orders the entries of a path: owners that stay, owners that leave, retained data.
-func (e *entry) rank() int {
-	switch {
-	case e.retained:
-		return 2
-	case e.leaving:
-		return 1
-	}
-	return 0
-}
+func (e *entry) fileName() string { return wellknown.OwnerPrefix + e.volume + string(e.state) }
 
 func parseEntry(fileName string, data []byte) (*entry, error) {
 	e := &entry{}
 	if err := json.Unmarshal(data, e); err != nil {
 		return nil, err
 	}
-	e.volume, e.retained = strings.CutSuffix(strings.TrimPrefix(fileName, wellknown.OwnerPrefix), wellknown.RetainedSuffix)
-	if !e.retained {
-		e.volume, e.leaving = strings.CutSuffix(e.volume, wellknown.LeavingSuffix)
+	e.volume = strings.TrimPrefix(fileName, wellknown.OwnerPrefix)
+	for _, state := range []entryState{stateRetained, stateLeaving} {
+		if volume, ok := strings.CutSuffix(e.volume, string(state)); ok {
+			e.volume, e.state = volume, state
+			break
+		}
 	}
 	return e, nil
 }

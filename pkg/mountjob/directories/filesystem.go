@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,38 +17,37 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Options say which file system is expected, and what time it is here.
+// Options identify the expected file system.
 type Options struct {
 	// FileSystemID is the file system that must be mounted.
 	FileSystemID string
-	// Aliases are ids whose marker is right too: the file system is a copy of theirs.
+	// Aliases are ids that the marker may have, too: the file system is a copy of theirs.
 	Aliases []string
-	// Now is time.Now when nil. It tells one life of a volume from the next, and decides nothing.
+	// Now is time.Now when nil. It tells one incarnation of a volume from the next, and decides
+	// nothing else.
 	Now func() time.Time
 }
 
-// FileSystem is an open file system that is known to be the right one. Batches and sweeps may
-// run on it one after the other; other processes, on other nodes, may have it open as well.
+// FileSystem is an open file system whose marker was checked. Batches and sweeps may run on it one
+// after the other; other processes, on other nodes, may have it open as well.
 type FileSystem struct {
-	root  *os.Root // of the file system
-	state *os.Root // wellknown.StateDirectory
+	root  *dir // of the file system
+	state *dir // wellknown.StateDirectory
 	now   func() time.Time
 
-	// step is called before every change and every look through a handle; an error stops there.
-	// Tests use it to play crashes and intruders.
-	step   func(name string) error // nil outside tests
-	stepMu sync.Mutex              // held during step: tests need not mind that workers call it
+	serverAnswer time.Time // of the server that was asked for its time; zero until then
+	askedAt      time.Time // when that was, by this process's monotonic clock
 
-	// space is called before every step that needs space on the server; its error stands for the
-	// server's answer.
-	space func(name string) error // nil outside tests
-
-	// serverTime stands for the clock of the file server.
-	serverTime func() time.Time // nil outside tests
-
-	// lost is called after every rename between two directories that took place; an error stands
-	// for an answer of the server that never came.
-	lost func(name string) error // nil outside tests
+	// Hooks of tests, nil in production. step is called before every change and before directories and
+	// records are read; its error stops the batch or the sweep there. space is called before
+	// every step that needs space on the server, and its error stands for the server's answer. lost is
+	// called after every rename between two directories, and its error stands for an answer that never
+	// came. serverTime replaces the clock of the server.
+	step       func(name string) error
+	stepMu     sync.Mutex // held during step, which need not be safe for concurrent use
+	space      func(name string) error
+	lost       func(name string) error
+	serverTime func() time.Time
 }
 
 // Open opens the file system mounted on dir and makes sure that it is the right one. A file
@@ -59,7 +61,8 @@ func Open(ctx context.Context, dir string, options Options) (*FileSystem, error)
 }
 
 func openRoot(ctx context.Context, root *os.Root, options Options, step func(string) error) (*FileSystem, error) {
-	f := &FileSystem{root: root, now: options.Now, step: step}
+	f := &FileSystem{now: options.Now, step: step}
+	f.root = &dir{Root: root, fs: f, path: "/"}
 	if f.now == nil {
 		f.now = time.Now
 	}
@@ -70,13 +73,63 @@ func openRoot(ctx context.Context, root *os.Root, options Options, step func(str
 	return f, nil
 }
 
-// Close lets go of the file system. Nothing is lost with it.
+// Close releases the handles of the file system.
 func (f *FileSystem) Close() {
-	closeRoot(f.state)
-	closeRoot(f.root)
+	f.state.close()
+	f.root.close()
 }
 
-// before is where a batch can stop: between two steps, never inside one.
+// identify opens the state directory of the right file system. On the wrong one it changes nothing.
+func (f *FileSystem) identify(ctx context.Context, options Options) (err error) {
+	expected := append([]string{options.FileSystemID}, options.Aliases...)
+	for _, id := range expected {
+		if err := operations.CheckIdentity(id); err != nil || id != strings.TrimSpace(id) {
+			return fmt.Errorf("the file system id %q cannot be one", operations.Truncate(id, 64))
+		}
+	}
+	if f.state, err = f.root.ensure(ctx, path.Base(wellknown.StateDirectory)); err != nil {
+		return err
+	}
+	name := path.Base(wellknown.FileSystemIDFile)
+	marker, _, err := f.state.read(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := f.mark(ctx, name, options.FileSystemID); err != nil {
+			return fmt.Errorf("marking the file system as %s: %w", options.FileSystemID, err)
+		}
+		marker, _, err = f.state.read(name) // another first user may have been faster
+	}
+	if err != nil {
+		return err
+	}
+	if found := strings.TrimSpace(string(marker)); !slices.Contains(expected, found) {
+		found = operations.Truncate(found, 64)
+		return refuse(operations.WrongFileSystem, "this is the file system %q, not %s; nothing was touched. If it is a restored or replicated copy, say so with --file-system-aliases %s=%s",
+			found, options.FileSystemID, options.FileSystemID, found)
+	}
+	return nil
+}
+
+// mark writes the marker unless there is one: a link, unlike a rename, replaces nothing, so
+// that of two first users one wins and both agree.
+func (f *FileSystem) mark(ctx context.Context, name, id string) error {
+	half := unique(name)
+	if err := f.before(ctx, "write "+f.state.at(name)); err != nil {
+		return err
+	}
+	if err := f.state.create(half, []byte(id+"\n")); err != nil {
+		return err
+	}
+	err := f.before(ctx, "place "+f.state.at(name))
+	if err == nil {
+		err = f.state.Link(half, name)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		err = nil
+	}
+	return errors.Join(err, f.state.Remove(half))
+}
+
+// before is where a batch or a sweep can stop: between two steps, never inside one.
 func (f *FileSystem) before(ctx context.Context, step string) error {
 	if ctx.Err() != nil {
 		return &stopError{context.Cause(ctx)}
@@ -101,98 +154,43 @@ func (f *FileSystem) beforeGrowing(ctx context.Context, step string) error {
 	return err
 }
 
-// move is the step that renames something from one open directory to another.
-func (f *FileSystem) move(ctx context.Context, step string, from *os.Root, oldName string, to *os.Root, newName string) error {
-	if err := f.before(ctx, step); err != nil {
-		return err
+// serverNow is the time of the file server. It alone decides what was kept long enough in the trash:
+// the clocks of the nodes and of the manager may be wrong, and several clusters may share a file
+// system. The server is asked once.
+func (f *FileSystem) serverNow(ctx context.Context) (time.Time, error) {
+	if f.serverTime != nil {
+		return f.serverTime(), nil
 	}
-	err := renameBetween(from, oldName, to, newName)
-	if err == nil && f.lost != nil {
-		err = f.lost(step)
+	if f.serverAnswer.IsZero() {
+		now, err := f.askTime(ctx)
+		if err != nil {
+			return time.Time{}, fmt.Errorf("asking the file server for its time, as that of %s: %w", f.state.path, err)
+		}
+		f.serverAnswer, f.askedAt = now, time.Now()
 	}
-	return err
+	return f.serverAnswer.Add(time.Since(f.askedAt)).UTC(), nil
 }
 
-// stateFolder opens one of the directories in ours, and makes it at first use.
-func (f *FileSystem) stateFolder(ctx context.Context, name string) (*os.Root, error) {
-	where := child(wellknown.StateDirectory, name)
-	folder, err := f.enter(ctx, f.state, name, where)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return folder, err
+// askTime sets the times of the state directory to now, and reads them back. That needs no space on
+// the server. The request carries no time (NFSv4: SET_TO_SERVER_TIME4), so the server takes its own.
+func (f *FileSystem) askTime(ctx context.Context) (time.Time, error) {
+	if err := f.before(ctx, "ask the server for its time"); err != nil {
+		return time.Time{}, err
 	}
-	if err := f.beforeGrowing(ctx, "make "+where); err != nil {
-		return nil, err
-	}
-	if err := f.state.Mkdir(name, privateDirectory); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("making %s: %w", where, err)
-	}
-	return f.enter(ctx, f.state, name, where)
-}
-
-// Modes of what is ours: who may read the ledger could learn other tenants' names.
-const (
-	privateDirectory = 0o700
-	privateFile      = 0o600
-)
-
-// enter opens a directory of an open one, and makes sure that it is what lay there: not a
-// link, and not something put in its place meanwhile. where is for messages.
-func (f *FileSystem) enter(ctx context.Context, parent *os.Root, name, where string) (*os.Root, error) {
-	seen, err := parent.Lstat(name)
+	state, err := f.state.Open(".")
 	if err != nil {
-		return nil, fmt.Errorf("looking at %s: %w", where, err)
+		return time.Time{}, err
 	}
-	if err := wantDirectory(seen, where); err != nil {
-		return nil, err
+	defer state.Close()
+	if err := touch(state); err != nil {
+		return time.Time{}, err
 	}
-	if err := f.before(ctx, "enter "+where); err != nil {
-		return nil, err
-	}
-	folder, err := parent.OpenRoot(name)
+	info, err := state.Stat()
 	if err != nil {
-		return nil, changed(where).because(err)
+		return time.Time{}, err
 	}
-	opened, err := folder.Lstat(".")
-	if err == nil && os.SameFile(seen, opened) {
-		return folder, nil
-	}
-	closeRoot(folder)
-	if err != nil {
-		return nil, fmt.Errorf("looking at %s: %w", where, err)
-	}
-	return nil, changed(where)
+	return info.ModTime(), nil
 }
 
-func wantDirectory(info fs.FileInfo, where string) error {
-	switch {
-	case info.IsDir():
-		return nil
-	case info.Mode().Type() == fs.ModeSymlink:
-		return refuse(operations.SymlinkInPath, "%s is a symbolic link, and nothing is done behind one: put the directory itself there, or choose another path", quote(where))
-	default:
-		return refuse(operations.NotADirectory, "%s is not a directory: move it away, or choose another path", quote(where))
-	}
-}
-
-func changed(where string) *failure {
-	return refuse(operations.Changed, "somebody else put something in the place of %s at this moment; the next try looks again", quote(where))
-}
-
-// quote shows a path in a message, which must stay short.
-func quote(where string) string {
-	short := operations.Truncate(where, 256)
-	if short != where {
-		short += "…"
-	}
-	return fmt.Sprintf("%q", short)
-}
-
-// unique names something in /.efs-stunnel/tmp.
+// unique names something that is on its way to its place.
 func unique(what string) string { return what + "-" + rand.Text() }
-
-// closeRoot closes a handle that was only read through, or whose changes are done.
-func closeRoot(folder *os.Root) {
-	if folder != nil {
-		_ = folder.Close()
-	}
-}

@@ -3,175 +3,150 @@ package directories
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path"
 	"strconv"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// gidsName is the directory, in ours, that has a file for each gid that was given.
+// gidsName is the directory, in wellknown.StateDirectory, that has a file for each allocated gid.
 const gidsName = "gids"
 
-// gids gives groups to directories. A file is made for a gid before anybody hears of it, and
+// gids allocates groups for directories. A file is made for a gid before a result names it, and
 // stays as long as the range has others: data that was released, or lies in the trash, still has
 // its gid. So one listing says what is free, however many volumes there are.
 type gids struct {
-	batch  *batch
-	folder *os.Root
-	given  map[int]bool // nil until listed
-
-	reclaimed map[[2]int]bool // ranges; reading the trash once for a batch is enough
+	batch     *batch
+	dir       *dir
+	allocated map[int]bool    // nil until listed
+	reclaimed map[[2]int]bool // ranges; reading ledger and trash once for a batch is enough
 }
 
-// grant says for whom a gid was given.
-type grant struct {
+// allocation says for whom a gid was allocated.
+type allocation struct {
 	Volume string `json:"volume"`
 	Path   string `json:"path"`
 }
 
 // gidFor is the group that a setup reports: the directory's own, if it has one.
-func (b *batch) gidFor(ctx context.Context, op operations.Operation, s site) (int, error) {
-	if gid := s.gid(); gid != 0 {
+func (b *batch) gidFor(ctx context.Context, op operations.Operation, found occupancy) (int, error) {
+	if gid := found.gid(); gid != 0 {
 		return gid, nil
 	}
 	if !op.AllocateGID {
 		return 0, nil
 	}
-	if s.info == nil {
+	if err := b.gids.list(ctx); err != nil {
+		return 0, err
+	}
+	if found.info == nil {
 		return b.gids.allocate(ctx, op)
 	}
 	// A directory that exists keeps its group, and it is worth reporting only if it looks like
 	// an allocated one.
 	lowest, highest := op.GIDRange()
-	gid := groupOf(s.info)
+	gid := groupOf(found.info)
 	if gid < lowest || gid > highest {
 		return 0, nil
 	}
-	return gid, b.gids.grant(ctx, gid, op)
+	if b.gids.allocated[gid] {
+		return gid, nil
+	}
+	return gid, b.gids.record(ctx, gid, op)
 }
 
-// allocate takes the gid after the highest one; lower ones come again only when the range is
-// used up.
-func (g *gids) allocate(ctx context.Context, op operations.Operation) (int, error) {
-	if err := g.list(); err != nil {
-		return 0, err
+func (g *gids) list(ctx context.Context) error {
+	if g.allocated != nil {
+		return nil
 	}
-	lowest, highest := op.GIDRange()
-	top := g.top(lowest, highest)
-	if g.given[top] && g.isFor(top, op) {
-		return top, nil // the last run died between this and the owner's entry
+	names, err := g.dir.names(ctx)
+	if err != nil {
+		return err
 	}
-	next := top + 1
-	if top == 0 {
-		next = lowest
-	}
-	if next > highest {
-		var err error
-		if next, err = g.free(ctx, lowest, highest); err != nil {
-			return 0, err
+	g.allocated = map[int]bool{}
+	for _, name := range names {
+		if gid, err := strconv.Atoi(name); err == nil {
+			g.allocated[gid] = true
 		}
 	}
-	return next, g.grant(ctx, next, op)
+	return nil
 }
 
-// top is the highest gid of the range that was given, or 0.
-func (g *gids) top(lowest, highest int) int {
-	top := 0
-	for gid := range g.given {
+// allocate takes the gid after the highest one; lower ones are taken again only when the range is
+// used up.
+func (g *gids) allocate(ctx context.Context, op operations.Operation) (int, error) {
+	lowest, highest := op.GIDRange()
+	top := lowest - 1
+	for gid := range g.allocated {
 		if gid >= lowest && gid <= highest {
 			top = max(top, gid)
 		}
 	}
-	return top
+	if top >= lowest && g.isFor(top, op) {
+		return top, nil // the last run died between this and the owner's entry
+	}
+	if top < highest {
+		return top + 1, g.record(ctx, top+1, op)
+	}
+	gid, ok := g.lowestFree(lowest, highest)
+	if !ok {
+		if err := g.reclaim(ctx, lowest, highest); err != nil {
+			return 0, err
+		}
+		if gid, ok = g.lowestFree(lowest, highest); !ok {
+			return 0, refuse(operations.GIDsExhausted, "every gid from %d to %d is in use on this file system: raise gidMax in the class, or delete volumes and what is left of them", lowest, highest)
+		}
+	}
+	return gid, g.record(ctx, gid, op)
 }
 
-// free finds a gid in a range whose end was reached.
-func (g *gids) free(ctx context.Context, lowest, highest int) (int, error) {
-	if gid, ok := g.hole(lowest, highest); ok {
-		return gid, nil
-	}
-	if err := g.reclaim(ctx, lowest, highest); err != nil {
-		return 0, err
-	}
-	if gid, ok := g.hole(lowest, highest); ok {
-		return gid, nil
-	}
-	return 0, refuse(operations.GIDsExhausted, "every gid from %d to %d is in use on this file system: raise gidMax in the class, or delete volumes and what is left of them", lowest, highest)
-}
-
-func (g *gids) hole(lowest, highest int) (gid int, ok bool) {
+func (g *gids) lowestFree(lowest, highest int) (gid int, ok bool) {
 	for gid = lowest; gid <= highest; gid++ {
-		if !g.given[gid] {
+		if !g.allocated[gid] {
 			return gid, true
 		}
 	}
 	return 0, false
 }
 
-// grant records that a gid belongs to a path, unless it is recorded.
-func (g *gids) grant(ctx context.Context, gid int, op operations.Operation) error {
-	if err := g.list(); err != nil || g.given[gid] {
+func (g *gids) record(ctx context.Context, gid int, op operations.Operation) error {
+	if err := g.batch.write(ctx, g.dir, strconv.Itoa(gid), allocation{op.Volume, op.Path}); err != nil {
 		return err
 	}
-	return g.record(ctx, gid, grant{Volume: op.Volume, Path: op.Path})
-}
-
-func (g *gids) record(ctx context.Context, gid int, to grant) error {
-	data, err := encode(to)
-	if err != nil {
-		return err
-	}
-	name := strconv.Itoa(gid)
-	if err := g.batch.writeFile(ctx, g.folder, name, g.at(name), data); err != nil {
-		return err
-	}
-	g.given[gid] = true
+	g.allocated[gid] = true
 	return nil
 }
 
-func (g *gids) list() error {
-	if g.given != nil {
+// moveTo records the gid of a directory that a restore moves to another path, so that it is not
+// taken for free.
+func (g *gids) moveTo(ctx context.Context, gid int, op operations.Operation) error {
+	if gid == 0 {
 		return nil
 	}
-	listed, err := names(g.folder, g.at(""))
-	if err != nil {
+	if err := g.list(ctx); err != nil || g.isFor(gid, op) {
 		return err
 	}
-	given := map[int]bool{}
-	for _, name := range listed {
-		if gid, err := strconv.Atoi(name); err == nil {
-			given[gid] = true
-		}
-	}
-	g.given = given
-	return nil
+	return g.record(ctx, gid, op)
 }
 
-// read says for whom a gid was given. A file that cannot be read gives the zero value, which no
-// operation matches.
-func (g *gids) read(gid int) grant {
-	var to grant
-	name := strconv.Itoa(gid)
-	data, err := readFile(g.folder, name, g.at(name))
+// read says for whom a gid was allocated. A file that cannot be read gives the zero value, which is
+// that of no operation.
+func (g *gids) read(gid int) allocation {
+	var a allocation
+	data, _, err := g.dir.read(strconv.Itoa(gid))
 	if err == nil {
-		err = json.Unmarshal(data, &to)
+		err = json.Unmarshal(data, &a)
 	}
-	if err != nil || operations.CheckPath(to.Path) != nil {
-		return grant{}
+	if err != nil || operations.CheckPath(a.Path) != nil {
+		return allocation{}
 	}
-	return to
+	return a
 }
 
 func (g *gids) isFor(gid int, op operations.Operation) bool {
-	return g.read(gid) == grant{Volume: op.Volume, Path: op.Path}
+	return g.read(gid) == allocation{op.Volume, op.Path}
 }
 
-// reclaim frees the gids of a range that nothing has any more. Only here the whole ledger is
+// reclaim frees the gids of a range that no directory has any more. Only here the whole ledger is
 // read.
 func (g *gids) reclaim(ctx context.Context, lowest, highest int) error {
 	if g.reclaimed[[2]int{lowest, highest}] {
@@ -181,7 +156,7 @@ func (g *gids) reclaim(ctx context.Context, lowest, highest int) error {
 	if err != nil {
 		return err
 	}
-	for gid := range g.given {
+	for gid := range g.allocated {
 		if gid < lowest || gid > highest || used[gid] {
 			continue
 		}
@@ -192,14 +167,10 @@ func (g *gids) reclaim(ctx context.Context, lowest, highest int) error {
 		if retained {
 			continue
 		}
-		name := strconv.Itoa(gid)
-		if err := g.batch.fs.before(ctx, "free "+g.at(name)); err != nil {
+		if err := g.dir.remove(ctx, strconv.Itoa(gid)); err != nil {
 			return err
 		}
-		if err := g.folder.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("freeing the gid %d: %w", gid, err)
-		}
-		delete(g.given, gid)
+		delete(g.allocated, gid)
 	}
 	g.reclaimed[[2]int{lowest, highest}] = true
 	return nil
@@ -208,27 +179,31 @@ func (g *gids) reclaim(ctx context.Context, lowest, highest int) error {
 // used are the gids of owners and of what is in the trash.
 func (g *gids) used(ctx context.Context) (map[int]bool, error) {
 	used := map[int]bool{}
-	err := g.batch.ledger.each(ctx, "/", func(e *entry) { used[e.GID] = true })
+	_, err := g.batch.ledger.walk(ctx, "/", func(p string) (bool, error) {
+		entries, err := g.batch.ledger.entries(ctx, p)
+		for _, e := range entries {
+			used[e.GID] = true
+		}
+		return true, err
+	})
 	if err != nil {
 		return nil, err
 	}
 	all := func(string) bool { return true }
-	err = g.batch.eachRecord(ctx, all, func(r *trashRecord) { used[r.Owner.GID] = true })
+	err = g.batch.trash.eachRecord(ctx, all, func(r *trashRecord) { used[r.Owner.GID] = true })
 	return used, err
 }
 
-// isRetained says whether the directory for which a gid was given is still there with it, though
-// nobody owns it.
+// isRetained reports whether the directory for which a gid was allocated is still there with that
+// group, though no volume owns it.
 func (g *gids) isRetained(ctx context.Context, gid int) (bool, error) {
 	p := g.read(gid).Path
 	if p == "" {
 		return false, nil
 	}
-	info, err := g.batch.data.look(ctx, p)
-	if refusal := (*failure)(nil); errors.As(err, &refusal) {
+	info, err := g.batch.data.stat(ctx, p)
+	if _, ok := asRefusal(err); ok {
 		return true, nil // something is there; better a gid too few
 	}
 	return info != nil && groupOf(info) == gid, err
 }
-
-func (g *gids) at(name string) string { return path.Join(wellknown.StateDirectory, gidsName, name) }

@@ -10,7 +10,7 @@ import (
 )
 
 // gidsOf runs operations that must be done, and gives what they report.
-func (w *world) gidsOf(ops ...operations.Operation) []int {
+func (w *fixture) gidsOf(ops ...operations.Operation) []int {
 	w.t.Helper()
 	var gids []int
 	for i, result := range w.run(ops...) {
@@ -22,7 +22,7 @@ func (w *world) gidsOf(ops ...operations.Operation) []int {
 	return gids
 }
 
-func (w *world) wantGIDs(want []int, ops ...operations.Operation) {
+func (w *fixture) wantGIDs(want []int, ops ...operations.Operation) {
 	w.t.Helper()
 	if got := w.gidsOf(ops...); !slices.Equal(got, want) {
 		w.t.Errorf("the gids are %v, want %v", got, want)
@@ -38,7 +38,7 @@ func asRoot(t *testing.T) {
 
 func TestAllocatedGIDs(t *testing.T) {
 	asRoot(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	a, b, c := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c1", "ns", 3)
 	w.wantGIDs([]int{2000, 2001}, allocating(setupOf(a, "/ns/a")), allocating(setupOf(b, "/ns/b")))
 	info, err := os.Stat(w.path("/ns/b"))
@@ -60,7 +60,7 @@ func TestAllocatedGIDs(t *testing.T) {
 
 func TestAllocatedGIDStandsBesideAnOwner(t *testing.T) {
 	asRoot(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	op := allocating(setupOf(owner("c1", "ns", 1), "/ns/a"))
 	op.UID, op.GIDMin, op.GIDMax = 1000, 1000, 2000
 	w.wantGIDs([]int{1000}, op)
@@ -84,10 +84,10 @@ func keepsSetgid(t *testing.T) bool {
 	return err == nil && info.Mode()&os.ModeSetgid != 0
 }
 
-// A gid belongs to the data: nobody else gets it while the data is anywhere.
+// A gid belongs to the data: no other directory gets it while the data is anywhere.
 func TestGIDsStayWithTheData(t *testing.T) {
 	asRoot(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	a, b, c := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c1", "ns", 3)
 	d, e := owner("c1", "ns", 4), owner("c1", "ns", 5)
 	w.wantGIDs([]int{2000, 2001}, allocating(setupOf(a, "/ns/a")), allocating(setupOf(b, "/ns/b")))
@@ -103,7 +103,7 @@ func TestGIDsStayWithTheData(t *testing.T) {
 
 func TestGIDsAreReusedWhenTheRangeIsUsedUp(t *testing.T) {
 	asRoot(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	small := func(n int, p string) operations.Operation {
 		op := allocating(setupOf(owner("c1", "ns", n), p))
 		op.GIDMin, op.GIDMax = 100, 104
@@ -130,7 +130,7 @@ func TestGIDsAreReusedWhenTheRangeIsUsedUp(t *testing.T) {
 
 func TestGIDOfADirectoryThatIsThere(t *testing.T) {
 	asRoot(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	for p, gid := range map[string]int{"/in": 2500, "/out": 7} {
 		if err := os.Mkdir(w.path(p), 0o700); err != nil {
 			t.Fatal(err)
@@ -158,7 +158,7 @@ func TestGIDAfterACrash(t *testing.T) {
 		"another volume's, sharing": {allocating(setupOf(owner("c1", "ns", 2), "/ns/a")), 2001},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			f := w.open(failAt("write /.efs-stunnel/owners/ns/a/@pvc-c1-ns-1"))
 			f.Run(t.Context(), []operations.Operation{allocating(setupOf(owner("c1", "ns", 1), "/ns/a"))}, nil)
 			f.Close()

@@ -79,11 +79,11 @@ func (h hostile) operation() operations.Operation {
 	}
 }
 
-// Nothing that anybody asks for changes what is outside of the file system, what another tenant
+// No operation changes what is outside of the file system, what another tenant
 // has, or what the trash keeps for it.
 func TestHostileOperations(t *testing.T) {
 	asRoot(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	base := w.dir
 	w.write("/outside/data/file", "precious")
 	w.dir = filepath.Join(base, "fs")
@@ -103,7 +103,7 @@ func TestHostileOperations(t *testing.T) {
 	w.done(kept)
 
 	precious := func() map[string]string {
-		all := (&world{t: t, dir: base}).dump()
+		all := (&fixture{t: t, dir: base}).dump()
 		maps.DeleteFunc(all, func(p, _ string) bool {
 			for _, mine := range []string{
 				"fs/victim/data", "fs/.efs-stunnel/owners/victim/data/@" + victim.Volume, "fs/.efs-stunnel/file-system-id",

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -16,34 +15,18 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// ledger knows who owns which path. Directories of it are read when they are asked for, and once
-// in a batch; the entries in them likewise.
+// ledger records which volumes own which path. Each of its directories and entries is read once in a
+// batch, when it is needed first: the batch holds the lock.
 type ledger struct {
 	batch *batch
 	tree  *tree
 	nodes map[string]*node // by path
 }
 
-// node is one directory of the ledger.
+// node is one directory of the ledger, as it was read.
 type node struct {
 	entries map[string]*entry // by file name; nil is one that was not read yet
 	folders map[string]bool   // all other names; what is no directory after all is an empty node
-}
-
-func newLedger(b *batch, owners *os.Root) *ledger {
-	l := &ledger{batch: b, nodes: map[string]*node{}}
-	l.tree = &tree{fs: b.fs, base: owners, where: wellknown.OwnersDirectory, make: l.makePrivate, open: map[string]*os.Root{}}
-	return l
-}
-
-func (l *ledger) makePrivate(ctx context.Context, parent *os.Root, name, where string) error {
-	if err := l.batch.fs.beforeGrowing(ctx, "make "+where); err != nil {
-		return err
-	}
-	if err := parent.Mkdir(name, privateDirectory); err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("making %s: %w", where, err)
-	}
-	return nil
 }
 
 // node reads the directory of a path; one that is not there is an empty node.
@@ -51,7 +34,7 @@ func (l *ledger) node(ctx context.Context, p string) (*node, error) {
 	if n, ok := l.nodes[p]; ok {
 		return n, nil
 	}
-	n, err := l.load(ctx, p)
+	n, err := l.readNode(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +42,7 @@ func (l *ledger) node(ctx context.Context, p string) (*node, error) {
 	return n, nil
 }
 
-func (l *ledger) load(ctx context.Context, p string) (*node, error) {
+func (l *ledger) readNode(ctx context.Context, p string) (*node, error) {
 	n := &node{entries: map[string]*entry{}, folders: map[string]bool{}}
 	if p != "/" {
 		parent, err := l.node(ctx, path.Dir(p))
@@ -67,15 +50,15 @@ func (l *ledger) load(ctx context.Context, p string) (*node, error) {
 			return n, err
 		}
 	}
-	folder, err := l.tree.folder(ctx, p)
-	if isNoDirectory(err) {
-		return n, nil // a file that is not ours, or one that NFS keeps for who has it open
+	d, err := l.tree.dir(ctx, p)
+	if r, ok := asRefusal(err); ok && (r.Reason == operations.NotADirectory || r.Reason == operations.SymlinkInPath) {
+		return n, nil // a file of an administrator, or one that NFS keeps for a client that has it open
 	}
 	if err != nil {
 		return nil, err
 	}
-	listed, err := names(folder, l.tree.at(p))
-	for _, name := range listed {
+	names, err := d.names(ctx)
+	for _, name := range names {
 		if strings.HasPrefix(name, wellknown.OwnerPrefix) {
 			n.entries[name] = nil
 		} else {
@@ -85,13 +68,17 @@ func (l *ledger) load(ctx context.Context, p string) (*node, error) {
 	return n, err
 }
 
-func isNoDirectory(err error) bool {
-	refusal := (*failure)(nil)
-	return errors.As(err, &refusal) && (refusal.Reason == operations.NotADirectory || refusal.Reason == operations.SymlinkInPath)
+// open gives the directory of a path that has entries.
+func (l *ledger) open(ctx context.Context, p string) (*dir, *node, error) {
+	d, err := l.tree.dir(ctx, p)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := l.node(ctx, p)
+	return d, n, err
 }
 
-// entries are those of a path, by volume: first the owners that stay, then those that leave, then
-// what was retained.
+// entries are those of a path, by state and then by volume.
 func (l *ledger) entries(ctx context.Context, p string) ([]*entry, error) {
 	n, err := l.node(ctx, p)
 	if err != nil {
@@ -106,59 +93,110 @@ func (l *ledger) entries(ctx context.Context, p string) ([]*entry, error) {
 		}
 	}
 	return slices.SortedFunc(maps.Values(n.entries), func(a, b *entry) int {
-		return cmp.Or(a.rank()-b.rank(), strings.Compare(a.volume, b.volume))
+		return cmp.Or(cmp.Compare(a.state, b.state), cmp.Compare(a.volume, b.volume))
 	}), nil
 }
 
-// alone says that a path has no owner but one, by what its directory holds now, whatever was read
-// of it before.
-func (l *ledger) alone(ctx context.Context, p string, e *entry) (bool, error) {
-	folder, err := l.tree.folder(ctx, p)
-	if err != nil {
-		return false, err
-	}
-	listed, err := names(folder, l.tree.at(p))
-	if errors.Is(err, fs.ErrNotExist) { // it was removed, and may be there again
-		return false, nil
-	}
-	return len(listed) == 1 && listed[0] == e.fileName(), err
-}
-
 func (l *ledger) read(ctx context.Context, p, name string) (*entry, error) {
-	folder, err := l.tree.folder(ctx, p)
+	d, err := l.tree.dir(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	where := l.tree.at(child(p, name))
-	data, err := readFile(folder, name, where)
+	data, _, err := d.read(name)
 	if err != nil {
 		return nil, err
 	}
 	e, err := parseEntry(name, data)
 	if err != nil {
-		return nil, refuse(operations.LedgerDamaged, "the owner in %s cannot be read (%v): mend the file, or remove it if that volume is gone", quote(where), err)
+		return nil, refuse(operations.LedgerDamaged, "the owner in %s cannot be read (%v): mend the file, or remove it if that volume is gone", quote(d.at(name)), err)
 	}
 	return e, nil
 }
 
-// write enters an owner, or what has changed about it.
-func (l *ledger) write(ctx context.Context, p string, e *entry) error {
-	data, err := encode(e)
+// isOnly reports whether the directory of a path holds nothing but the entry e now, whatever was read
+// of it before.
+func (l *ledger) isOnly(ctx context.Context, p string, e *entry) (bool, error) {
+	d, err := l.tree.dir(ctx, p)
 	if err != nil {
-		return fmt.Errorf("writing the owner %s: %w", e, err)
+		return false, err
 	}
-	folder, err := l.tree.ensure(ctx, p)
-	if err != nil {
-		return err
-	}
-	if err := l.batch.writeFile(ctx, folder, e.fileName(), l.tree.at(child(p, e.fileName())), data); err != nil {
-		return err
-	}
-	return l.enter(ctx, p, e)
+	names, err := d.names(ctx)
+	// A directory that was removed, and may be there again, is not the one that was read.
+	return len(names) == 1 && names[0] == e.fileName(), ignoreMissing(err)
 }
 
-// enter repeats in memory what was written.
-func (l *ledger) enter(ctx context.Context, p string, e *entry) error {
+// first is the first entry of a path, or nil. Marks of retained data that a person has removed are
+// dropped.
+func (l *ledger) first(ctx context.Context, p string) (*entry, error) {
+	n, err := l.node(ctx, p)
+	if err != nil || len(n.entries) == 0 {
+		return nil, err
+	}
+	all, err := l.entries(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if all[0].state != stateRetained {
+		return all[0], nil
+	}
+	exists, err := l.batch.data.exists(ctx, p)
+	if err == nil && !exists {
+		return nil, l.drop(ctx, p, all...)
+	}
+	return all[0], err
+}
+
+// above is an entry of a path strictly above p, or nil.
+func (l *ledger) above(ctx context.Context, p string) (at string, e *entry, err error) {
+	for i := 1; i < len(p); i++ { // the highest path first, without the root
+		if p[i] != '/' {
+			continue
+		}
+		if e, err = l.first(ctx, p[:i]); err != nil || e != nil {
+			return p[:i], e, err
+		}
+	}
+	return "", nil, nil
+}
+
+// below is an entry of a path strictly below p, or nil.
+func (l *ledger) below(ctx context.Context, p string) (at string, e *entry, err error) {
+	_, err = l.walk(ctx, p, func(below string) (more bool, err error) {
+		at = below
+		e, err = l.first(ctx, below)
+		return e == nil, err
+	})
+	return at, e, err
+}
+
+// walk visits the paths strictly below p, until visit wants no more.
+func (l *ledger) walk(ctx context.Context, p string, visit func(p string) (more bool, err error)) (more bool, err error) {
+	n, err := l.node(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.folders)) { // visit may drop some
+		at := path.Join(p, name)
+		more, err := visit(at)
+		if err == nil && more {
+			more, err = l.walk(ctx, at, visit)
+		}
+		if err != nil || !more {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// write enters an owner, or what has changed about it.
+func (l *ledger) write(ctx context.Context, p string, e *entry) error {
+	d, err := l.tree.ensure(ctx, p)
+	if err != nil {
+		return err
+	}
+	if err := l.batch.write(ctx, d, e.fileName(), e); err != nil {
+		return err
+	}
 	for at := p; at != "/"; at = path.Dir(at) {
 		parent, err := l.node(ctx, path.Dir(at))
 		if err != nil {
@@ -173,116 +211,77 @@ func (l *ledger) enter(ctx context.Context, p string, e *entry) error {
 	return err
 }
 
-// leave marks an owner whose cleanup has begun.
-func (l *ledger) leave(ctx context.Context, p string, e *entry) error {
-	leaving := *e
-	leaving.leaving = true
-	return l.rename(ctx, "leave", p, e, leaving)
-}
-
-// retain makes of an owner whose volume and claim are gone the mark of its retained data.
-func (l *ledger) retain(ctx context.Context, p string, e *entry) error {
-	retained := *e
-	retained.leaving, retained.retained = false, true
-	return l.rename(ctx, "retain", p, e, retained)
-}
-
-// rename gives an entry the name of another state.
-func (l *ledger) rename(ctx context.Context, step, p string, e *entry, to entry) error {
-	folder, err := l.tree.folder(ctx, p)
+// setState renames the file of an entry to that of another state.
+func (l *ledger) setState(ctx context.Context, p string, e *entry, state entryState) error {
+	d, n, err := l.open(ctx, p)
 	if err != nil {
 		return err
 	}
-	n, err := l.node(ctx, p)
-	if err != nil {
-		return err
-	}
+	changed := *e
+	changed.state = state
 	old := e.fileName()
-	if err := l.batch.fs.before(ctx, step+" "+l.tree.at(child(p, old))); err != nil {
+	if err := l.batch.fs.before(ctx, "rename "+d.at(old)); err != nil {
 		return err
 	}
-	if err := folder.Rename(old, to.fileName()); err != nil {
-		return fmt.Errorf("renaming the owner %s to %s: %w", e, quote(to.fileName()), err)
+	if err := d.Rename(old, changed.fileName()); err != nil {
+		return fmt.Errorf("renaming the owner %s to %s: %w", e, quote(changed.fileName()), err)
 	}
 	delete(n.entries, old)
-	*e = to
+	*e = changed
 	n.entries[e.fileName()] = e
 	return nil
 }
 
-// drop removes an owner, and directories of the ledger that hold nothing any more.
-func (l *ledger) drop(ctx context.Context, p string, e *entry) error {
-	folder, err := l.tree.folder(ctx, p)
+// drop removes entries of a path, and directories of the ledger that hold nothing any more.
+func (l *ledger) drop(ctx context.Context, p string, entries ...*entry) error {
+	d, n, err := l.open(ctx, p)
 	if err != nil {
 		return err
 	}
-	n, err := l.node(ctx, p)
-	if err != nil {
-		return err
+	for _, e := range entries {
+		if err := d.remove(ctx, e.fileName()); err != nil {
+			return err
+		}
+		delete(n.entries, e.fileName())
 	}
-	if err := l.batch.fs.before(ctx, "drop "+l.tree.at(child(p, e.fileName()))); err != nil {
-		return err
-	}
-	if err := folder.Remove(e.fileName()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("dropping the owner %s: %w", e, err)
-	}
-	delete(n.entries, e.fileName())
 	return l.prune(ctx, p)
 }
 
-// dropAll removes several entries of a path.
-func (l *ledger) dropAll(ctx context.Context, p string, entries []*entry) error {
-	for _, e := range entries {
-		if err := l.drop(ctx, p, e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// prune removes the directory of a path, and those above it, as far as they are empty. Looking
-// for owners below a path stays cheap that way.
+// prune removes the directory of a path, and those above it, as far as they are empty, so that the
+// ledger below a path stays small.
 func (l *ledger) prune(ctx context.Context, p string) error {
 	for ; p != "/"; p = path.Dir(p) {
 		n, err := l.node(ctx, p)
 		if err != nil || len(n.entries) > 0 || len(n.folders) > 0 {
 			return err
 		}
-		above, err := l.node(ctx, path.Dir(p))
+		parent, err := l.node(ctx, path.Dir(p))
 		if err != nil {
 			return err
 		}
-		if !above.folders[path.Base(p)] {
+		if !parent.folders[path.Base(p)] {
 			continue // gone already
 		}
-		parent, err := l.tree.folder(ctx, path.Dir(p))
+		d, err := l.tree.dir(ctx, path.Dir(p))
 		if err != nil {
-			return err
-		}
-		if err := l.batch.fs.before(ctx, "prune "+l.tree.at(p)); err != nil {
 			return err
 		}
 		l.tree.forget(p)
-		err = ignoreMissing(parent.Remove(path.Base(p)))
+		err = d.remove(ctx, path.Base(p))
 		if errors.Is(err, fs.ErrExist) {
-			return nil // somebody keeps a file of theirs there; it is in nobody's way
+			return nil // an administrator keeps a file there, and it does no harm
 		}
 		if err != nil {
-			return fmt.Errorf("pruning %s: %w", l.tree.at(p), err)
+			return err
 		}
 		delete(l.nodes, p)
-		delete(above.folders, path.Base(p))
+		delete(parent.folders, path.Base(p))
 	}
 	return nil
 }
 
-// forget makes the next question read everything again.
+// forget makes the ledger read everything again.
 func (l *ledger) forget() {
 	l.tree.forget("/")
 	clear(l.nodes)
-}
-
-func (l *ledger) close() {
-	l.tree.forget("/")
-	closeRoot(l.tree.base)
 }

@@ -2,6 +2,7 @@ package directories
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -19,14 +20,14 @@ const (
 )
 
 // lock waits until this process alone, of all nodes and clusters, may change ledger and
-// directories. The caller closes the file to let go.
+// directories. The caller closes the file to release the lock.
 func (f *FileSystem) lock(ctx context.Context) (*os.File, error) {
 	file, err := f.state.OpenFile(path.Base(wellknown.LockFile), os.O_RDWR|os.O_CREATE, privateFile)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", wellknown.LockFile, err)
 	}
 	if err := waitForLock(ctx, file); err != nil {
-		return nil, fmt.Errorf("%w%s", err, closing(file))
+		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
 }
@@ -37,20 +38,10 @@ func waitForLock(ctx context.Context, file *os.File) error {
 		if err != nil || taken {
 			return err
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return refuse(operations.Locked, "another Job has held %s until this one's time was over; the next Job tries again", wellknown.LockFile).because(context.Cause(ctx))
-		case <-timer.C:
+		case <-time.After(wait):
 		}
 	}
-}
-
-// closing closes a file after an error that matters more.
-func closing(file *os.File) string {
-	if err := file.Close(); err != nil {
-		return fmt.Sprintf(" (and closing it: %v)", err)
-	}
-	return ""
 }

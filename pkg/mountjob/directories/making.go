@@ -5,83 +5,80 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
+	"path"
 	"syscall"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
-// shape is what a new directory looks like, in Unix terms.
-type shape struct {
+// attributes are those of a new directory, in Unix terms.
+type attributes struct {
 	mode     uint32
 	uid, gid int
 }
 
-// makeShared makes a directory on the way to volumes: root's, and nobody else may put a link
+// makeVolume makes the directory of a volume, and those on the way to it.
+func (b *batch) makeVolume(ctx context.Context, op operations.Operation, gid int) error {
+	mode, err := op.UnixMode(gid)
+	if err != nil {
+		return err
+	}
+	if gid == 0 {
+		gid = op.GID
+	}
+	parent, err := b.data.ensure(ctx, path.Dir(op.Path))
+	if err != nil {
+		return err
+	}
+	return b.makeDirectory(ctx, parent, path.Base(op.Path), attributes{mode: mode, uid: op.UID, gid: gid})
+}
+
+// makeShared makes a directory on the way to volumes: root's, so that no tenant can put a link
 // into it.
-func (b *batch) makeShared(ctx context.Context, parent *os.Root, name, where string) error {
-	return b.makeDirectory(ctx, parent, name, where, shape{mode: 0o755})
+func (b *batch) makeShared(ctx context.Context, parent *dir, name string) error {
+	return b.makeDirectory(ctx, parent, name, attributes{mode: 0o755})
 }
 
 // makeDirectory makes a directory aside and renames it into place: it is never seen with the
 // wrong mode, a run that dies leaves no half-made one, and one that is there was made whole.
-func (b *batch) makeDirectory(ctx context.Context, parent *os.Root, name, where string, s shape) error {
-	half := unique("directory")
-	if err := b.fs.beforeGrowing(ctx, "make "+where); err != nil {
+func (b *batch) makeDirectory(ctx context.Context, parent *dir, name string, a attributes) error {
+	p := parent.at(name)
+	if err := b.fs.beforeGrowing(ctx, "make "+p); err != nil {
 		return err
 	}
+	half := unique("directory")
 	if err := b.tmp.Mkdir(half, privateDirectory); err != nil {
-		return fmt.Errorf("making %s: %w", where, err)
+		return fmt.Errorf("making %s: %w", p, err)
 	}
-	err := b.give(half, s)
+	err := b.setAttributes(half, a)
 	if err == nil {
-		err = b.place(ctx, half, parent, name, where)
+		err = b.tmp.move(ctx, "place "+p, half, parent, name)
 	}
-	if err != nil {
-		return errors.Join(err, ignoreMissing(b.tmp.Remove(half)))
+	if err == nil {
+		return nil
 	}
-	return nil
+	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {
+		err = replaced(p).because(err)
+	}
+	return errors.Join(err, ignoreMissing(b.tmp.Remove(half)))
 }
 
-// give sets owner and mode through a handle, so that neither umask nor a link has a say.
-func (b *batch) give(name string, s shape) error {
-	dir, err := b.tmp.Open(name)
+// setAttributes sets owner and mode through a handle, so that neither umask nor a link has a say.
+func (b *batch) setAttributes(name string, a attributes) error {
+	handle, err := b.tmp.Open(name)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
-	info, err := dir.Stat()
+	defer handle.Close()
+	info, err := handle.Stat()
 	if err != nil {
 		return err
 	}
-	if userOf(info) != s.uid || groupOf(info) != s.gid {
-		if err := dir.Chown(s.uid, s.gid); err != nil {
+	if userOf(info) != a.uid || groupOf(info) != a.gid {
+		if err := handle.Chown(a.uid, a.gid); err != nil {
 			return err
 		}
 	}
-	return dir.Chmod(fileMode(s.mode)) // after Chown, which drops setuid and setgid
-}
-
-func (b *batch) place(ctx context.Context, half string, parent *os.Root, name, where string) error {
-	err := b.fs.move(ctx, "place "+where, b.tmp, half, parent, name)
-	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {
-		return changed(where).because(err)
-	}
-	return err
-}
-
-// fileMode turns Unix bits into Go's.
-func fileMode(unix uint32) fs.FileMode {
-	mode := fs.FileMode(unix & 0o777)
-	for bit, flag := range map[uint32]fs.FileMode{0o4000: fs.ModeSetuid, 0o2000: fs.ModeSetgid, 0o1000: fs.ModeSticky} {
-		if unix&bit != 0 {
-			mode |= flag
-		}
-	}
-	return mode
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
+	// After Chown, which drops setuid and setgid.
+	return ignoringEINTR(func() error { return syscall.Fchmod(int(handle.Fd()), a.mode) })
 }

@@ -1,6 +1,7 @@
 package directories
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,140 +9,151 @@ import (
 	"io/fs"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// removal empties one directory, many branches at once: over NFS each removal is a round trip,
+// removal empties the staging directory, many branches at once: over NFS each removal is a round trip,
 // and the kernel lets only one at a time into the same directory.
 //
-// A tenant may still have the tree open, and made it: it can be of any depth and width, and
-// change meanwhile. A worker that has nothing to remove has more condemned, so that what is condemned
-// is removed even if the time is over before all is. Everything is removed through handles that os.Root keeps inside the tree.
-// Memory and handles are bounded: a directory is read in pieces, the youngest piece first, and
-// one that lies deep is moved to the top.
+// A tenant may still have the tree open, and made it: it can be of any depth and width, and change
+// meanwhile. Everything is removed through handles that os.Root keeps inside the tree. Memory and
+// handles are bounded: a directory is read in pieces, the youngest piece first, and one that lies deep
+// is moved to the top. A worker that has nothing to remove has more staged, so that what is staged is
+// removed even if the time is over before all is.
 type removal struct {
 	fs      *FileSystem
 	top     *branch
-	every   int64
-	workers int
-	tell    func(operations.Swept)
+	topDir  *dir
+	options SweepOptions
 
-	mu      sync.Mutex
-	wake    *sync.Cond
-	condemn func() (names []string, err error, more bool) // guarded by mu; nil when there is no more
-	busy    bool                                          // guarded by mu; a worker is calling condemn
-	waiting []*branch                                     // guarded by mu; the last one is next
-	idle    int                                           // guarded by mu; workers without a branch
-	over    bool                                          // guarded by mu
-	swept   operations.Swept                              // guarded by mu
-	told    int64                                         // guarded by mu; removals at the last progress
-	errs    []error                                       // guarded by mu; the first few
+	over atomic.Bool // nothing more is begun; set under mu, because workers wait for it
 
-	entered map[*branch]bool // guarded by mu; those with open handles
+	mu       sync.Mutex
+	wake     *sync.Cond
+	stage    func() (names []string, err error, more bool) // guarded by mu; nil when there is no more
+	staging  bool                                          // guarded by mu; a worker is calling stage
+	waiting  []*branch                                     // guarded by mu; the last one is next
+	idle     int                                           // guarded by mu; workers without a branch
+	swept    operations.Swept                              // guarded by mu
+	reported int64                                         // guarded by mu; removals at the last progress
+	errs     []error                                       // guarded by mu; the first few
+	entered  map[*branch]bool                              // guarded by mu; those with open handles
+}
+
+// branch is a directory that is being emptied and removed. It is removed when its last user leaves:
+// users are workers that read or clear it, and children that are there.
+type branch struct {
+	parent *branch // nil for the top, which stays
+	name   string
+	depth  int
+	root   *os.Root // nil until entered
+	list   *os.File // nil unless it is being read
+	passes int      // how often it was read to its end
+	users  atomic.Int64
+	failed atomic.Bool // it stays
 }
 
 const (
-	pieceSize  = 256 // entries of a directory that are read at once
-	maxDepth   = 16  // of open directories below each other
-	maxPasses  = 4   // of a directory that is filled while it is emptied
-	maxErrors  = 8
-	tellAlways = 1000
+	pieceSize    = 256 // entries of a directory that are read at once
+	maxDepth     = 16  // of open directories below each other
+	maxPasses    = 4   // of a directory that is filled while it is emptied
+	maxErrors    = 8
+	defaultEvery = 1000
 )
 
-func newRemoval(f *FileSystem, folder *os.Root, condemn func() ([]string, error, bool), options SweepOptions) *removal {
-	r := &removal{fs: f, entered: map[*branch]bool{}, condemn: condemn, every: options.Every, workers: options.Workers, tell: options.Progress}
+func newRemoval(f *FileSystem, d *dir, stage func() ([]string, error, bool), options SweepOptions) *removal {
+	options.Every = cmp.Or(options.Every, defaultEvery)
+	if options.Progress == nil {
+		options.Progress = func(operations.Swept) {}
+	}
+	r := &removal{fs: f, topDir: d, top: &branch{name: d.path, root: d.Root}, options: options, stage: stage, entered: map[*branch]bool{}}
 	r.wake = sync.NewCond(&r.mu)
-	r.top = &branch{name: inTrash(sweepingName), folder: folder}
-	if r.every <= 0 {
-		r.every = tellAlways
-	}
-	if r.tell == nil {
-		r.tell = func(operations.Swept) {}
-	}
 	return r
 }
 
 func (r *removal) run(ctx context.Context) (operations.Swept, error) {
 	stop := context.AfterFunc(ctx, r.finish)
 	defer stop()
-	r.hold(r.top) // until no more is condemned
+	r.top.users.Add(1) // until no more is staged
 	r.push(r.top)
 	var workers sync.WaitGroup
-	for range r.workers {
+	for range r.options.Workers {
 		workers.Go(func() { r.work(ctx) })
 	}
 	workers.Wait()
-	r.close()
-	r.tell(r.swept)
+	r.closeHandles()
+	r.options.Progress(r.swept)
 	if ctx.Err() != nil {
 		r.errs = append(r.errs, &stopError{context.Cause(ctx)})
 	}
 	return r.swept, errors.Join(r.errs...)
 }
 
-// work takes the youngest branch again and again, until none is left and nobody makes any.
+// work takes the youngest branch again and again, until none is left and no other worker makes any.
 func (r *removal) work(ctx context.Context) {
-	for b := r.next(); b != nil; b = r.next() {
-		if err := r.fs.before(ctx, "sweep "+b.name); err != nil {
-			r.note(b, err)
-			r.finish()
+	for {
+		b, stage := r.next()
+		switch {
+		case stage:
+			r.stageMore()
+		case b == nil:
 			return
+		default:
+			if err := r.fs.before(ctx, "sweep "+b.name); err != nil {
+				r.note(b, err)
+				r.finish()
+				return
+			}
+			r.advance(b)
 		}
-		r.advance(b)
 	}
 }
 
-func (r *removal) next() *branch {
+// next gives the next branch; nil is the end, unless the worker shall stage more.
+func (r *removal) next() (b *branch, stage bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.idle++
-	for len(r.waiting) == 0 && !r.over {
-		if r.condemn != nil && !r.busy {
-			r.condemnMore()
-			continue
-		}
-		if r.idle == r.workers {
-			r.over = true
+	for len(r.waiting) == 0 && !r.over.Load() {
+		switch {
+		case r.stage != nil && !r.staging:
+			r.staging = true
+			r.idle--
+			return nil, true
+		case r.idle == r.options.Workers:
+			r.over.Store(true)
 			r.wake.Broadcast()
-			break
+		default:
+			r.wake.Wait()
 		}
-		r.wake.Wait()
 	}
-	if r.over {
-		return nil
+	if r.over.Load() {
+		return nil, false
 	}
 	r.idle--
-	b := r.waiting[len(r.waiting)-1]
+	b = r.waiting[len(r.waiting)-1]
 	r.waiting = r.waiting[:len(r.waiting)-1]
-	return b
+	return b, false
 }
 
-// condemnMore has one more piece condemned, and makes branches of it. The caller has the mutex.
-func (r *removal) condemnMore() {
-	condemn := r.condemn
-	r.busy = true
-	r.idle--
-	r.mu.Unlock()
-	names, err, more := condemn()
+// stageMore has one more piece staged, and makes branches of it.
+func (r *removal) stageMore() {
+	names, err, more := r.stage()
 	r.note(r.top, err)
-	children := make([]*branch, len(names))
-	for i, name := range names {
-		r.hold(r.top)
-		children[i] = &branch{parent: r.top, name: name, depth: 1}
-	}
-	r.push(children...)
+	r.pushChildren(r.top, names)
 	if !more {
-		r.letGo(r.top)
+		r.leave(r.top)
 	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.swept.Volumes += len(names)
 	if !more {
-		r.condemn = nil
+		r.stage = nil
 	}
-	r.busy = false
-	r.idle++
+	r.staging = false
 	r.wake.Broadcast()
 }
 
@@ -152,21 +164,75 @@ func (r *removal) push(branches ...*branch) {
 	r.wake.Broadcast()
 }
 
+func (r *removal) pushChildren(b *branch, names []string) {
+	children := make([]*branch, len(names))
+	for i, name := range names {
+		b.users.Add(1)
+		children[i] = &branch{parent: b, name: name, depth: b.depth + 1}
+	}
+	r.push(children...)
+}
+
 func (r *removal) finish() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.over = true
+	r.over.Store(true)
 	r.wake.Broadcast()
+}
+
+// leave ends one use of a branch. If it was the last one, the branch is removed, which ends a use of
+// its parent.
+func (r *removal) leave(b *branch) {
+	for ; b != nil; b = b.parent {
+		if b.users.Add(-1) > 0 || r.over.Load() || !r.removeBranch(b) {
+			return
+		}
+	}
+}
+
+// removeBranch removes an emptied branch. One that is not empty after all is read again: a tenant
+// still writes there, or the server's listing jumped because of what was removed.
+func (r *removal) removeBranch(b *branch) (gone bool) {
+	b.passes++
+	if b.parent == nil {
+		r.rereadTop()
+		return false
+	}
+	if !b.failed.Load() {
+		err := b.parent.root.Remove(b.name)
+		if errors.Is(err, fs.ErrExist) && b.passes < maxPasses {
+			r.push(b)
+			return false
+		}
+		r.count(err)
+		r.fail(b, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b.root != nil {
+		_ = b.root.Close()
+	}
+	delete(r.entered, b)
+	return true
+}
+
+// rereadTop reads the top until nothing is moved to it any more. What failed stays there.
+func (r *removal) rereadTop() {
+	empty, err := r.topDir.isEmpty()
+	r.fail(r.top, err)
+	if err == nil && !empty && !r.top.failed.Load() {
+		r.push(r.top)
+	}
 }
 
 // advance reads one piece of a branch, lets another worker read the next one, and removes what
 // is in its own.
 func (r *removal) advance(b *branch) {
 	if b.list == nil {
-		r.hold(b)
+		b.users.Add(1)
 		if err := r.enter(b); err != nil {
 			r.fail(b, err)
-			r.letGo(b)
+			r.leave(b)
 			return
 		}
 	}
@@ -177,25 +243,25 @@ func (r *removal) advance(b *branch) {
 		}
 		r.fail(b, b.list.Close())
 		b.list = nil
-		r.letGo(b)
+		r.leave(b)
 		return
 	}
-	r.hold(b)
+	b.users.Add(1)
 	r.push(b)
 	r.clear(b, piece)
-	r.letGo(b)
+	r.leave(b)
 }
 
 // enter opens a branch, at its first piece.
 func (r *removal) enter(b *branch) error {
-	if b.folder == nil {
-		folder, err := b.parent.folder.OpenRoot(b.name)
+	if b.root == nil {
+		root, err := b.parent.root.OpenRoot(b.name)
 		if err != nil {
 			return err
 		}
-		b.folder = folder
+		b.root = root
 	}
-	list, err := b.folder.Open(".")
+	list, err := b.root.Open(".")
 	b.list = list
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,38 +270,27 @@ func (r *removal) enter(b *branch) error {
 }
 
 // clear removes what it can of a piece, and makes branches of the rest: directories that are not
-// empty. What something is, is not asked first: that would cost as much as its removal.
+// empty. What an entry is, is not inspected first: that would cost as much as its removal.
 func (r *removal) clear(b *branch, piece []string) {
-	var children []*branch
+	var children []string
 	for _, name := range piece {
-		if r.isOver() {
+		if r.over.Load() {
 			return
 		}
-		err := b.folder.Remove(name) // as a file, then as a directory; never what a link leads to
-		if !b.isFull(name, err) {
+		err := b.root.Remove(name) // as a file, then as a directory; never what a link leads to
+		switch {
+		case !b.isFull(name, err):
 			r.count(err)
 			r.fail(b, err)
-			continue
+		case b.depth < maxDepth || renameat(b.root, name, r.top.root, unique("lifted")) != nil:
+			children = append(children, name)
 		}
-		if b.depth >= maxDepth && r.lift(b, name) {
-			continue
-		}
-		children = append(children, &branch{parent: b, name: name, depth: b.depth + 1})
 	}
-	for range children {
-		r.hold(b)
-	}
-	r.push(children...)
+	r.pushChildren(b, children)
 }
 
-func (r *removal) isOver() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.over
-}
-
-// isFull says that what could not be removed is a directory, which may go when what is in it is
-// gone. Servers have more than one answer for that, so after an odd one it is looked at.
+// isFull reports whether an entry that could not be removed is a directory, which can be when it was
+// emptied. Servers have more than one answer for that, so after an odd one the entry is inspected.
 func (b *branch) isFull(name string, err error) bool {
 	switch {
 	case err == nil, errors.Is(err, fs.ErrNotExist):
@@ -243,13 +298,8 @@ func (b *branch) isFull(name string, err error) bool {
 	case errors.Is(err, fs.ErrExist):
 		return true
 	}
-	info, err := b.folder.Lstat(name)
+	info, err := b.root.Lstat(name)
 	return err == nil && info.IsDir()
-}
-
-// lift moves a deep directory to the top, where the next pass finds it.
-func (r *removal) lift(b *branch, name string) bool {
-	return renameBetween(b.folder, name, r.top.folder, unique("lifted")) == nil
 }
 
 func (r *removal) count(err error) {
@@ -259,35 +309,25 @@ func (r *removal) count(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.swept.Removed++
-	if r.swept.Removed-r.told >= r.every {
-		r.told = r.swept.Removed
-		r.tell(r.swept)
+	if r.swept.Removed-r.reported >= r.options.Every {
+		r.reported = r.swept.Removed
+		r.options.Progress(r.swept)
 	}
 }
 
-// fail says that a branch stays, and with it those above. What somebody else removed first is no
-// failure.
+// fail records that a branch stays, and with it those above. What was removed by another process
+// first is no failure.
 func (r *removal) fail(b *branch, err error) {
-	err = ignoreMissing(err)
+	if ignoreMissing(err) == nil {
+		return
+	}
 	r.note(b, err)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for ; err != nil && b != nil; b = b.parent {
-		b.failed = true
+	for ; b != nil; b = b.parent {
+		b.failed.Store(true)
 	}
 }
 
-// hasFailed asks about one branch, or about all of them.
-func (r *removal) hasFailed(b *branch) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if b == nil {
-		return len(r.errs) > 0
-	}
-	return b.failed
-}
-
-// note keeps the first few problems; the others are like them.
+// note keeps the first few errors; the others are like them.
 func (r *removal) note(b *branch, err error) {
 	if err == nil {
 		return
@@ -299,14 +339,14 @@ func (r *removal) note(b *branch, err error) {
 	}
 }
 
-// close lets go of what a removal that was stopped had open. The top is the caller's.
-func (r *removal) close() {
+// closeHandles closes those of a removal that was stopped. The top is the caller's.
+func (r *removal) closeHandles() {
 	for b := range r.entered {
 		if b.list != nil {
 			_ = b.list.Close()
 		}
 		if b.parent != nil {
-			closeRoot(b.folder)
+			_ = b.root.Close()
 		}
 	}
 }

@@ -5,105 +5,119 @@ import (
 	"errors"
 	"io/fs"
 	"path"
-	"strings"
+	"regexp"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// restore makes the operation's volume of a directory in the trash.
+// restore gives the operation's volume a directory of the trash.
 //
 //	own entry   in the trash   at the path   what is done
 //	none        there          nothing       entry, directory moved back, record dropped
 //	own         there          nothing       the rest of that
 //	own         gone           there         record dropped (a run that died at the end)
 func (b *batch) restore(ctx context.Context, op operations.Operation) (operations.Result, error) {
-	s, err := b.survey(ctx, op)
+	found, err := b.survey(ctx, op)
 	if err != nil {
 		return operations.Result{}, err
 	}
-	if err := b.mayRestore(ctx, op, s); err != nil {
+	if err := b.checkRestore(ctx, op, found); err != nil {
 		return operations.Result{}, err
 	}
-	if s.own != nil && s.own.RestoredFrom != "" && s.info != nil {
-		return operations.Result{State: operations.Done, GID: s.own.GID}, b.dropOrphan(ctx, s.own.RestoredFrom)
+	if found.own != nil && found.own.RestoredFrom != "" && found.info != nil {
+		return operations.Result{State: operations.Done, GID: found.own.GID}, b.dropOrphan(ctx, found.own.RestoredFrom)
 	}
-	if s.info != nil {
+	if found.info != nil {
 		return operations.Result{}, refuse(operations.PathTaken, "%s is there already: restore to a path where nothing is", quote(op.Path))
 	}
-	record, err := b.find(ctx, op)
+	record, err := b.findRecord(ctx, op)
 	if err != nil {
 		return operations.Result{}, err
 	}
-	return b.bringBack(ctx, op, s, record)
+	e := newEntry(op.Owner, b.fs.now())
+	e.GID, e.Made, e.RestoredFrom = record.Owner.GID, true, record.slot
+	if err := b.gids.moveTo(ctx, e.GID, op); err != nil {
+		return operations.Result{}, err
+	}
+	if err := b.ledger.write(ctx, op.Path, e); err != nil {
+		return operations.Result{}, err
+	}
+	if err := b.cancelCleanup(ctx, op); err != nil {
+		return operations.Result{}, err
+	}
+	if err := b.moveOut(ctx, op, record.slot); err != nil {
+		return operations.Result{}, b.withdraw(ctx, op, found, e, err)
+	}
+	return operations.Result{State: operations.Done, GID: e.GID}, b.trash.dropRecord(ctx, record.slot)
 }
 
-func (b *batch) mayRestore(ctx context.Context, op operations.Operation, s site) error {
-	if err := b.notNested(ctx, op); err != nil {
+func (b *batch) checkRestore(ctx context.Context, op operations.Operation, found occupancy) error {
+	if err := b.checkNesting(ctx, op); err != nil {
 		return err
 	}
-	if s.own != nil && !s.own.isOf(op.Owner) {
-		return refuse(operations.VolumeNameTaken, "%s is in the ledger as %s: rename this volume, or release that one", quote(op.Path), s.own).of(s.own.owner())
+	if found.own != nil {
+		if err := checkName(op, found.own); err != nil {
+			return err
+		}
 	}
-	if len(s.others) > 0 {
-		return refuse(operations.PathTaken, "%s belongs to %s: restore to a path of its own", quote(op.Path), s.others[0]).of(s.others[0].owner())
+	if len(found.others) > 0 {
+		return refuse(operations.PathTaken, "%s belongs to %s: restore to a path of its own", quote(op.Path), found.others[0]).of(found.others[0])
 	}
 	return nil
 }
 
-// find looks for the directory of a claim in the trash, and refuses other people's.
-func (b *batch) find(ctx context.Context, op operations.Operation) (*trashRecord, error) {
-	record, err := b.findVolume(ctx, wellknown.VolumePrefix+op.RestoreFrom)
+// findRecord finds the directory of a claim in the trash, and refuses that of another cluster or
+// namespace.
+func (b *batch) findRecord(ctx context.Context, op operations.Operation) (*trashRecord, error) {
+	record, err := b.findByVolume(ctx, wellknown.VolumePrefix+op.RestoreFrom)
 	if err == nil && record == nil {
-		record, err = b.findStray(ctx, op.RestoreFrom)
+		record, err = b.findByClaim(ctx, op.RestoreFrom)
 	}
+	claim := operations.Truncate(op.RestoreFrom, 64)
 	switch {
 	case err != nil:
 		return nil, err
 	case record == nil:
-		return nil, refuse(operations.NothingToRestore, "the trash has no directory of a claim with uid %q: it was kept too short, or was not removed, or the uid is another one", operations.Truncate(op.RestoreFrom, 64))
+		return nil, refuse(operations.NothingToRestore, "the trash has no directory of a claim with uid %q: it was kept too short, or was not removed, or the uid is another one", claim)
 	case record.Owner.Cluster != op.Cluster:
-		return nil, refuse(operations.OwnedByOtherCluster, "what claim %q left belongs to another cluster: restore it there", operations.Truncate(op.RestoreFrom, 64))
+		return nil, refuse(operations.OwnedByOtherCluster, "what claim %q left belongs to another cluster: restore it there", claim)
 	case record.Owner.Namespace != op.Namespace:
-		return nil, refuse(operations.OwnedByOtherNamespace, "what claim %q left belongs to another namespace: restore it there", operations.Truncate(op.RestoreFrom, 64))
+		return nil, refuse(operations.OwnedByOtherNamespace, "what claim %q left belongs to another namespace: restore it there", claim)
 	case record.Owner.isOfEarlierNamespace(op.Owner) && !op.ShareAcrossNamespaces:
-		return nil, refuse(operations.OwnedByOtherNamespace, "what claim %q left belongs to an earlier namespace: %s", operations.Truncate(op.RestoreFrom, 64), madeAgain(op.Namespace))
+		return nil, refuse(operations.OwnedByOtherNamespace, "what claim %q left belongs to an earlier namespace: %s", claim, recreated(op.Namespace))
 	}
 	return record, nil
 }
 
-// findVolume finds the last life of a volume.
-func (b *batch) findVolume(ctx context.Context, volume string) (*trashRecord, error) {
-	var last *trashRecord
-	for life := 1; ; life++ {
-		slot := slotName(volume, life)
-		if _, err := b.trash.Lstat(slot); errors.Is(err, fs.ErrNotExist) {
-			return last, nil
-		} else if err != nil {
-			return nil, err
-		}
-		record, err := b.readRecord(ctx, slot)
-		if err != nil {
-			return nil, err
-		}
-		if record != nil && (last == nil || record.Deleted.After(last.Deleted)) {
+// findByVolume finds the last incarnation of a volume.
+func (b *batch) findByVolume(ctx context.Context, volume string) (last *trashRecord, err error) {
+	_, err = b.trash.incarnations(ctx, volume, func(record *trashRecord) bool {
+		if last == nil || record.Deleted.After(last.Deleted) {
 			last = record
 		}
-	}
+		return true
+	})
+	return last, err
 }
 
-// findStray finds the directory of a claim whose volume is not named after it, as those of the
+// findByClaim finds the directory of a claim whose volume is not named after it, as those of the
 // original system. Their records are read once for a batch: restores come last in it.
-func (b *batch) findStray(ctx context.Context, uid string) (*trashRecord, error) {
-	if b.strays == nil {
-		strays, err := b.readStrays(ctx)
+func (b *batch) findByClaim(ctx context.Context, uid string) (*trashRecord, error) {
+	if b.otherRecords == nil {
+		records := map[string][]*trashRecord{}
+		isOther := func(slot string) bool { return !namedAfterClaim.MatchString(volumeOf(slot)) }
+		err := b.trash.eachRecord(ctx, isOther, func(record *trashRecord) {
+			uid := record.Owner.ClaimUID
+			records[uid] = append(records[uid], record)
+		})
 		if err != nil {
 			return nil, err
 		}
-		b.strays = strays
+		b.otherRecords = records
 	}
 	var last *trashRecord
-	for _, record := range b.strays[uid] {
+	for _, record := range b.otherRecords[uid] {
 		if last != nil && record.Deleted.Before(last.Deleted) {
 			continue
 		}
@@ -114,77 +128,26 @@ func (b *batch) findStray(ctx context.Context, uid string) (*trashRecord, error)
 	return last, nil
 }
 
-func (b *batch) readStrays(ctx context.Context) (map[string][]*trashRecord, error) {
-	strays := map[string][]*trashRecord{}
-	isStray := func(slot string) bool { return !isOurName(volumeOf(slot)) }
-	err := b.eachRecord(ctx, isStray, func(record *trashRecord) {
-		uid := record.Owner.ClaimUID
-		strays[uid] = append(strays[uid], record)
-	})
-	return strays, err
-}
+// namedAfterClaim matches the volumes that are named after the uid of their claim, as all are that this
+// system has made.
+var namedAfterClaim = regexp.MustCompile(`^` + wellknown.VolumePrefix + `[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// isOurName says whether a volume is named after the uid of its claim, as all are that this system
-// has made.
-func isOurName(volume string) bool {
-	uid, ok := strings.CutPrefix(volume, wellknown.VolumePrefix)
-	if !ok || len(uid) != len("01234567-89ab-cdef-0123-456789abcdef") {
-		return false
-	}
-	for i, c := range []byte(uid) {
-		isDash := i == 8 || i == 13 || i == 18 || i == 23
-		if isDash != (c == '-') || !isDash && !strings.ContainsRune("0123456789abcdef", rune(c)) {
-			return false
-		}
-	}
-	return true
-}
-
-// bringBack enters the new owner, and moves the directory from the trash to it.
-func (b *batch) bringBack(ctx context.Context, op operations.Operation, s site, record *trashRecord) (operations.Result, error) {
-	e := newEntry(op.Owner, b.fs.now())
-	e.GID, e.Made, e.RestoredFrom = record.Owner.GID, true, record.slot
-	if err := b.keepGID(ctx, op, e.GID); err != nil {
-		return operations.Result{}, err
-	}
-	if err := b.ledger.write(ctx, op.Path, e); err != nil {
-		return operations.Result{}, err
-	}
-	if err := b.stay(ctx, op); err != nil {
-		return operations.Result{}, err
-	}
-	if err := b.moveBack(ctx, op, record.slot); err != nil {
-		return operations.Result{}, b.withdraw(ctx, op, s, e, err)
-	}
-	return operations.Result{State: operations.Done, GID: e.GID}, b.dropRecord(ctx, record.slot)
-}
-
-// keepGID notes where the gid has gone, so that it is not taken for free.
-func (b *batch) keepGID(ctx context.Context, op operations.Operation, gid int) error {
-	if gid == 0 {
-		return nil
-	}
-	if err := b.gids.list(); err != nil || b.gids.isFor(gid, op) {
-		return err
-	}
-	return b.gids.record(ctx, gid, grant{Volume: op.Volume, Path: op.Path})
-}
-
-func (b *batch) moveBack(ctx context.Context, op operations.Operation, slot string) error {
-	looked, err := b.trash.Lstat(slot)
+// moveOut moves a directory from the trash to the operation's path.
+func (b *batch) moveOut(ctx context.Context, op operations.Operation, slot string) error {
+	info, err := b.trash.stat(slot)
 	if err != nil {
 		return err
 	}
-	if err := wantDirectory(looked, inTrash(slot)); err != nil {
+	if err := wantDirectory(info, b.trash.at(slot)); err != nil {
 		return err
 	}
 	parent, err := b.data.ensure(ctx, path.Dir(op.Path))
 	if err != nil {
 		return err
 	}
-	err = b.fs.move(ctx, "restore "+op.Path, b.trash, slot, parent, path.Base(op.Path))
+	err = b.trash.move(ctx, "restore "+op.Path, slot, parent, path.Base(op.Path))
 	if errors.Is(err, fs.ErrExist) {
-		return changed(op.Path).because(err)
+		return replaced(op.Path).because(err)
 	}
 	return err
 }
@@ -194,5 +157,5 @@ func (b *batch) dropOrphan(ctx context.Context, slot string) error {
 	if _, err := b.trash.Lstat(slot); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return b.dropRecord(ctx, slot)
+	return b.trash.dropRecord(ctx, slot)
 }

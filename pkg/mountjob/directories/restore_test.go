@@ -9,7 +9,7 @@ import (
 )
 
 func TestRestore(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"))
 	w.write("/ns/data/file", "x")
@@ -35,7 +35,7 @@ func TestRestore(t *testing.T) {
 }
 
 func TestRestoreOfTheLastLife(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	for _, file := range []string{"one", "two"} {
 		w.now = w.now.Add(time.Minute)
@@ -48,7 +48,7 @@ func TestRestoreOfTheLastLife(t *testing.T) {
 }
 
 func TestRestoreOfAnAdoptedVolume(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.write("/ns/data/file", "x")
 	a := owner("c1", "ns", 1)
 	a.Volume = "anything"
@@ -70,7 +70,7 @@ func TestRestoreRefusals(t *testing.T) {
 		"another cluster's":         {restoreOf(owner("c2", "ns", 2), "/ns/back", a.ClaimUID), operations.OwnedByOtherCluster},
 		"what is not there":         {restoreOf(owner("c1", "ns", 2), "/ns/back", "unknown"), operations.NothingToRestore},
 		"to a directory":            {restoreOf(owner("c1", "ns", 2), "/there", a.ClaimUID), operations.PathTaken},
-		"to somebody's path":        {restoreOf(owner("c1", "ns", 2), "/ns/taken", a.ClaimUID), operations.PathTaken},
+		"to the path of an owner":   {restoreOf(owner("c1", "ns", 2), "/ns/taken", a.ClaimUID), operations.PathTaken},
 		"into a volume":             {restoreOf(owner("c1", "ns", 2), "/ns/taken/sub", a.ClaimUID), operations.Nested},
 		"through a link":            {restoreOf(owner("c1", "ns", 2), "/link/back", a.ClaimUID), operations.SymlinkInPath},
 		"a uid that is a path":      {restoreOf(owner("c1", "ns", 2), "/ns/back", "../../ns/taken"), operations.BadOperation},
@@ -78,7 +78,7 @@ func TestRestoreRefusals(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.done(setupOf(a, "/ns/data"), setupOf(owner("c1", "ns", 9), "/ns/taken"))
 			w.done(cleanupOf(a, "/ns/data"))
 			w.write("/there/file", "x")

@@ -22,8 +22,9 @@ func TestRestoresComeAfterSetupsOfOtherPaths(t *testing.T) {
 	}
 }
 
+// Restores of unknown uids cost one listing together, and no setup of another path waits for it.
 func TestRestoresOfUnknownUIDs(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	for n := range 300 {
 		w.plantOld(fmt.Sprintf("pvc-01234567-89ab-cdef-0123-%012d", n), "forever", w.now, w.now)
 	}
@@ -53,8 +54,8 @@ func TestRestoresOfUnknownUIDs(t *testing.T) {
 	}
 }
 
-func TestRestoreHeedsTheDeadline(t *testing.T) {
-	w := newWorld(t)
+func TestRestoreStopsAtTheDeadline(t *testing.T) {
+	w := newFixture(t)
 	for n := range 50 {
 		w.plantOld(fmt.Sprintf("original-%d", n), "forever", w.now, w.now)
 	}

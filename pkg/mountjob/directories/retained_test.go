@@ -9,8 +9,8 @@ import (
 
 // An owner that leaves protects the directory, because its cleanup may have been called off. Owners
 // that leave together go one after the other once the manager says that other volumes exist.
-func TestOwnersThatLeaveTogether(t *testing.T) {
-	w := newWorld(t)
+func TestLastOfTheOwnersThatLeaveTogetherRemovesTheDirectory(t *testing.T) {
+	w := newFixture(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
 	w.do(cleanupOf(a, "/ns/data"), operations.Blocked, operations.StillOwned)
@@ -31,7 +31,7 @@ func TestOwnersThatLeaveTogether(t *testing.T) {
 func TestCleanupThatWasCalledOffProtectsItsDirectory(t *testing.T) {
 	for name, other := range map[string]operations.Owner{"same cluster": owner("c1", "ns", 2), "other cluster": owner("c2", "ns", 2)} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			a := owner("c1", "ns", 1)
 			w.done(setupOf(a, "/ns/data"))
 			w.write("/ns/data/file", "x")
@@ -47,9 +47,9 @@ func TestCleanupThatWasCalledOffProtectsItsDirectory(t *testing.T) {
 
 // Thousands of volumes share a directory and are deleted together. However many they are, each
 // costs the same few changes of the file system, and each entry is read once.
-func TestManyOwnersThatLeaveTogether(t *testing.T) {
+func TestManyOwnersLeaveInFewStepsEach(t *testing.T) {
 	steps := func(volumes int) int {
-		w := newWorld(t)
+		w := newFixture(t)
 		var setups, cleanups []operations.Operation
 		for n := range volumes {
 			setups = append(setups, setupOf(owner("c1", "ns", n), "/ns/data"))
@@ -73,8 +73,8 @@ func TestManyOwnersThatLeaveTogether(t *testing.T) {
 
 // The maker of a directory, whose data was retained, is released. Whether the other owner is leaving
 // already or comes later, it does not take the data along.
-func TestAReleaseHandsNothingOn(t *testing.T) {
-	w := newWorld(t)
+func TestReleaseGivesNoOtherOwnerTheRightToRemove(t *testing.T) {
+	w := newFixture(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
 	w.write("/ns/data/file", "x")
@@ -90,8 +90,8 @@ func TestAReleaseHandsNothingOn(t *testing.T) {
 }
 
 // B had the data retained, A the directory made: the data stays when A goes, whoever leaves first.
-func TestRetainedDataInADirectoryThatAnotherVolumeHadMade(t *testing.T) {
-	w := newWorld(t)
+func TestRetainedDataStaysInADirectoryMadeForAnotherVolume(t *testing.T) {
+	w := newFixture(t)
 	a, b, c := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c2", "ns", 3)
 	join := setupOf(c, "/ns/data")
 	join.ShareAcrossClusters = true
@@ -107,7 +107,7 @@ func TestRetainedDataInADirectoryThatAnotherVolumeHadMade(t *testing.T) {
 
 // A person removes retained data: the next volume at the path is like any other, for any namespace
 // and class, and so is one above or below it.
-func TestRetainedDataThatAPersonRemoved(t *testing.T) {
+func TestPathIsFreeOnceAPersonRemovedItsRetainedData(t *testing.T) {
 	for name, next := range map[string]operations.Operation{
 		"the same path":     setupOf(owner("c1", "other", 2), "/ns/deep/data"),
 		"a path above it":   setupOf(owner("c1", "other", 2), "/ns/deep"),
@@ -117,7 +117,7 @@ func TestRetainedDataThatAPersonRemoved(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asRoot(t)
-			w := newWorld(t)
+			w := newFixture(t)
 			a, trashed := owner("c1", "ns", 1), owner("c1", "ns", 9)
 			w.done(setupOf(a, "/ns/deep/data"), setupOf(trashed, "/ns/other"))
 			w.done(releaseOf(a, "/ns/deep/data"), cleanupOf(trashed, "/ns/other"))
@@ -140,7 +140,7 @@ func TestRetainedDataThatAPersonRemoved(t *testing.T) {
 }
 
 func TestReleaseTouchesNoData(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
 	w.write("/ns/data/file", "x")
@@ -156,7 +156,7 @@ func TestReleaseTouchesNoData(t *testing.T) {
 }
 
 func TestReleaseEndsACleanupThatHadBegun(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
 	w.do(cleanupOf(a, "/ns/data"), operations.Blocked, operations.StillOwned)
@@ -168,10 +168,10 @@ func TestReleaseEndsACleanupThatHadBegun(t *testing.T) {
 
 // What was remembered never had a directory, or has it in the trash: nothing is retained.
 func TestReleaseWithoutADirectoryLeavesNothing(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
-	w.crash(cleanupOf(a, "/ns/data"), "drop /.efs-stunnel/owners/ns/data/@"+a.Volume+".leaving")
+	w.crash(cleanupOf(a, "/ns/data"), "remove /.efs-stunnel/owners/ns/data/@"+a.Volume+".leaving")
 	w.done(releaseOf(a, "/ns/data"))
 	w.gone("/.efs-stunnel/owners/ns")
 }

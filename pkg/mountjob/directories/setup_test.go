@@ -12,7 +12,7 @@ import (
 )
 
 func TestSetupMakesTheDirectory(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	op := setupOf(a, "/ns/deep/data")
 	op.Mode, op.UID, op.GID = "0750", 1000, 1001
@@ -44,7 +44,7 @@ func TestSetupMakesTheDirectory(t *testing.T) {
 }
 
 func TestSetupIsIdempotent(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	op := setupOf(owner("c1", "ns", 1), "/ns/data")
 	w.done(op)
 	if err := os.Chmod(w.path("/ns/data"), 0o711); err != nil { // the tenant's own business
@@ -60,7 +60,7 @@ func TestSetupIsIdempotent(t *testing.T) {
 }
 
 func TestSetupDefaultMode(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.done(setupOf(owner("c1", "ns", 1), "/ns/data"))
 	if info, err := os.Stat(w.path("/ns/data")); err != nil || info.Mode() != os.ModeDir|0o777 {
 		t.Errorf("%v (%v)", info.Mode(), err)
@@ -113,7 +113,7 @@ func TestSetupRefusals(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			w.write("/ns/data/precious", "1")
 			if err := os.RemoveAll(w.path("/ns")); err != nil {
 				t.Fatal(err)
@@ -148,7 +148,7 @@ func TestSetupRefusals(t *testing.T) {
 }
 
 func TestSetupKeepsWhatIsThere(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.write("/ns/data/file", "x")
 	if err := os.Chmod(w.path("/ns/data"), 0o711); err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestSetupKeepsWhatIsThere(t *testing.T) {
 }
 
 func TestAdopt(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	o := owner("c1", "ns", 1)
 	o.Volume = "old.volume" // the original system's have any name
 	op := setupOf(o, "/ns/data")
@@ -193,7 +193,7 @@ func TestAdopt(t *testing.T) {
 }
 
 func TestCleanupOfAnAdoptedDirectory(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.write("/ns/data/file", "x")
 	op := setupOf(owner("c1", "ns", 1), "/ns/data")
 	op.Adopt, op.Made = true, true
@@ -204,7 +204,7 @@ func TestCleanupOfAnAdoptedDirectory(t *testing.T) {
 
 // Whose the data is: a namespace with the same name as a deleted one is another namespace, and
 // what was retained is for claims of its own class.
-func TestNamespacesThatAreMadeAgain(t *testing.T) {
+func TestRecreatedNamespaceDoesNotGetTheOldData(t *testing.T) {
 	of := func(n int, namespaceUID, class string) operations.Owner {
 		o := owner("c1", "ns", n)
 		o.NamespaceUID, o.Class = namespaceUID, class
@@ -226,7 +226,7 @@ func TestNamespacesThatAreMadeAgain(t *testing.T) {
 	for name, tt := range tests {
 		for when, want := range map[string]operations.Reason{"while owned": tt.whileOwned, "remembered": tt.after, "retained": tt.after} {
 			t.Run(name+", "+when, func(t *testing.T) {
-				w := newWorld(t)
+				w := newFixture(t)
 				w.done(setupOf(tt.first, "/ns/data"))
 				if when == "retained" {
 					w.done(releaseOf(tt.first, "/ns/data"))
@@ -249,9 +249,9 @@ func TestNamespacesThatAreMadeAgain(t *testing.T) {
 	}
 }
 
-// TestClassesOfOneBatchShare: the manager cannot know yet that the first will be in use.
-func TestClassesOfOneBatchShare(t *testing.T) {
-	w := newWorld(t)
+// TestClaimsOfTwoClassesInOneBatchShare: the manager cannot know yet that the first will be in use.
+func TestClaimsOfTwoClassesInOneBatchShare(t *testing.T) {
+	w := newFixture(t)
 	first, second := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	first.Class, second.Class = "x", "y"
 	for i, result := range w.run(setupOf(first, "/ns/data"), setupOf(second, "/ns/data")) {
@@ -261,8 +261,8 @@ func TestClassesOfOneBatchShare(t *testing.T) {
 	}
 }
 
-func TestRestoreToANamespaceThatWasMadeAgain(t *testing.T) {
-	w := newWorld(t)
+func TestRestoreToARecreatedNamespaceIsRefused(t *testing.T) {
+	w := newFixture(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	a.NamespaceUID, b.NamespaceUID = "u1", "u2"
 	w.done(setupOf(a, "/ns/data"))
@@ -277,8 +277,8 @@ func TestRestoreToANamespaceThatWasMadeAgain(t *testing.T) {
 
 // An entry of an earlier version has neither the namespace's uid nor the class. Its own volume's
 // setup is repeated as before, and fills them in.
-func TestSetupFillsInWhatAnEarlierVersionLeftOut(t *testing.T) {
-	w := newWorld(t)
+func TestSetupFillsInFieldsThatAnEarlierVersionLacked(t *testing.T) {
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
 	a.NamespaceUID, a.Class = "u1", "x"
@@ -294,7 +294,7 @@ func TestSetupFillsInWhatAnEarlierVersionLeftOut(t *testing.T) {
 }
 
 func TestUnknownFieldsOfAnOwnerSurvive(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"), setupOf(b, "/ns/data"))
 	file := ".efs-stunnel/owners/ns/data/@" + b.Volume
@@ -304,12 +304,12 @@ func TestUnknownFieldsOfAnOwnerSurvive(t *testing.T) {
 	w.do(op, operations.Done, operations.StillOwned)
 	got := w.entry("/ns/data", b.Volume)
 	if fmt.Sprint(got["quota"]) != "map[bytes:7]" || got["made"] != true {
-		t.Errorf("the heir is %v", got)
+		t.Errorf("the entry of the other owner is %v", got)
 	}
 }
 
 func TestDamagedOwnerStopsThePathOnly(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
 	for _, content := range []string{"", "{", "[]", `{"cluster":""}`, "\x00\xff"} {
@@ -320,9 +320,9 @@ func TestDamagedOwnerStopsThePathOnly(t *testing.T) {
 	w.done(setupOf(owner("c1", "ns", 3), "/ns/other"))
 }
 
-// A path whose directory could not be made keeps nobody else away.
-func TestAFailedSetupLeavesNoOwner(t *testing.T) {
-	w := newWorld(t)
+// A path whose directory could not be made keeps no other volume away.
+func TestFailedSetupLeavesNoOwner(t *testing.T) {
+	w := newFixture(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "other", 1)
 	f := w.open(func(step string) error {
 		if step == "place /ns/data" {

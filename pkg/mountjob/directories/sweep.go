@@ -3,12 +3,9 @@ package directories
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"iter"
 	"math"
-	"os"
-	"path"
 	"slices"
 	"time"
 
@@ -16,16 +13,16 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// sweepingName is the directory, in the trash, of what is being removed. It holds nothing that
-// anybody could have back, so a sweep that died is gone on with without asking for records.
-const sweepingName = wellknown.OwnerPrefix + wellknown.OwnerPrefix + "sweeping"
+// stagingName is the directory, in the trash, of what is being removed. No restore takes anything from
+// there, so the next sweep goes on with what a sweep that died has left, without reading records.
+const stagingName = wellknown.OwnerPrefix + wellknown.OwnerPrefix + "sweeping"
 
 // SweepOptions say how the trash is emptied.
 type SweepOptions struct {
 	// Workers is how many directories are emptied, or records read, at once; 0 is
 	// DefaultSweepWorkers.
 	Workers int
-	// Progress, if not nil, hears of every Every removals; one call at a time.
+	// Progress, if not nil, is called after every Every removals; one call at a time.
 	Progress func(operations.Swept)
 	Every    int64 // 0 is 1000
 }
@@ -37,8 +34,8 @@ const DefaultSweepWorkers = 64
 // lock only for moments, so batches go on beside it, and can be stopped at any time: the next sweep
 // goes on. What cannot be removed does not keep the rest from going.
 //
-// Directories are condemned in pieces, while those of earlier pieces are removed. What the index
-// says to be due comes first; what the index does not know is looked for afterwards.
+// Directories are staged in pieces, that is, moved out of the reach of restores, while those of
+// earlier pieces are removed. What the index says to be due comes first, then what the index misses.
 func (f *FileSystem) Sweep(ctx context.Context, options SweepOptions) (operations.Swept, error) {
 	if options.Workers <= 0 {
 		options.Workers = DefaultSweepWorkers
@@ -48,139 +45,134 @@ func (f *FileSystem) Sweep(ctx context.Context, options SweepOptions) (operation
 	if err := s.open(ctx); err != nil {
 		return operations.Swept{}, err
 	}
-	condemn, stop := iter.Pull2(s.condemned(ctx))
+	next, stop := iter.Pull2(s.stage(ctx))
 	defer stop()
-	r := newRemoval(f, s.sweeping, condemn, options)
-	removed, err := r.run(ctx)
+	removed, err := newRemoval(f, s.staging, next, options).run(ctx)
 	s.swept.Removed, s.swept.Volumes = removed.Removed, removed.Volumes
 	return s.swept, err
 }
 
 type sweep struct {
-	fs       *FileSystem
-	workers  int
-	trash    *os.Root
-	sweeping *os.Root
-	index    *dueIndex
-	now      time.Time // the server's
-	swept    operations.Swept
+	fs      *FileSystem
+	workers int
+	trash   *trash
+	index   *dueIndex // of the trash
+	staging *dir
+	now     time.Time // the server's
+	swept   operations.Swept
 }
 
 func (s *sweep) open(ctx context.Context) (err error) {
-	if s.trash, err = s.fs.stateFolder(ctx, path.Base(wellknown.TrashDirectory)); err != nil {
+	if s.trash, err = s.fs.openTrash(ctx); err != nil {
 		return err
 	}
-	if s.sweeping, err = s.openSweeping(ctx); err != nil {
+	if s.staging, err = s.trash.ensure(ctx, stagingName); err != nil {
 		return err
 	}
-	if s.index, err = s.fs.openIndex(ctx); err != nil {
+	if s.index, err = s.trash.index(ctx); err != nil {
 		return err
 	}
-	s.now, err = (&serverClock{fs: s.fs}).now(ctx)
+	s.now, err = s.fs.serverNow(ctx)
 	return err
 }
 
-// openSweeping makes the directory only when it is not there: the server may be full.
-func (s *sweep) openSweeping(ctx context.Context) (*os.Root, error) {
-	where := inTrash(sweepingName)
-	folder, err := s.fs.enter(ctx, s.trash, sweepingName, where)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return folder, err
-	}
-	if err := s.fs.beforeGrowing(ctx, "make "+where); err != nil {
-		return nil, err
-	}
-	if err := s.trash.Mkdir(sweepingName, privateDirectory); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, fmt.Errorf("making %s: %w", where, err)
-	}
-	return s.fs.enter(ctx, s.trash, sweepingName, where)
-}
-
 func (s *sweep) close() {
-	closeRoot(s.trash)
-	closeRoot(s.sweeping)
-	s.index.close()
+	s.staging.close()
+	s.trash.close()
 }
 
-// condemned moves what is due to where no restore finds it, and gives the new names, piece by piece.
-func (s *sweep) condemned(ctx context.Context) iter.Seq2[[]string, error] {
+// emitFunc hands names in the staging directory, or an error, to the removal. It reports whether to go on.
+type emitFunc func(names []string, err error) bool
+
+// stage moves what is due to the staging directory, and gives the new names, piece by piece.
+func (s *sweep) stage(ctx context.Context) iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {
-		buckets, err := s.index.names(ctx)
+		emit := func(names []string, err error) bool {
+			return yield(names, err) && ctx.Err() == nil && !IsStop(err)
+		}
+		names, err := s.index.names(ctx)
 		if err != nil {
-			yield(nil, err)
+			emit(nil, err)
 			return
 		}
-		for _, bucket := range buckets {
-			at, ok := bucketTime(bucket)
+		for _, name := range names {
+			at, ok := bucketTime(name)
 			if ok && at.After(s.now) {
 				s.waitUntil(at)
-			} else if ok && !s.condemnBucket(ctx, bucket, yield) {
+			} else if ok && !s.stageBucket(ctx, name, emit) {
 				return
 			}
 		}
-		s.check(ctx, buckets, yield)
+		s.check(ctx, names, emit)
 	}
 }
 
-// condemnedAtOnce bounds how long batches wait for the lock.
-const condemnedAtOnce = 64
+// stagedAtOnce bounds how long batches wait for the lock.
+const stagedAtOnce = 64
 
-// condemnBucket condemns what a bucket lists, all of which should be due. It says whether to go on.
-func (s *sweep) condemnBucket(ctx context.Context, bucket string, yield func([]string, error) bool) bool {
+// stageBucket stages what a bucket lists, all of which should be due, and removes the bucket.
+func (s *sweep) stageBucket(ctx context.Context, bucket string, emit emitFunc) (goOn bool) {
 	slots, err := s.index.slots(ctx, bucket)
-	if err != nil {
-		return yield(nil, err) && !IsStop(err)
-	}
-	for piece := range slices.Chunk(slots, condemnedAtOnce) {
-		if !s.condemnSome(ctx, bucket, piece, yield) {
+	for piece := range slices.Chunk(slots, stagedAtOnce) {
+		if !emit(s.stageSome(ctx, bucket, piece)) {
 			return false
 		}
 	}
-	if err := s.dropBucket(ctx, bucket); err != nil {
-		return yield(nil, err) && !IsStop(err)
+	if err == nil && bucket != bucketAtOnce { // which the next deletion needs again
+		err = s.dropBucket(ctx, bucket)
 	}
-	return true
+	return err == nil || emit(nil, err)
 }
 
-// condemnSome condemns some slots under the lock. Each record is read there: the slot may have been
+// dropBucket removes a bucket, if it is empty, under the lock: no batch is about to fill it.
+func (s *sweep) dropBucket(ctx context.Context, bucket string) error {
+	lock, err := s.fs.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	s.index.tree.forget("/" + bucket)
+	err = s.index.tree.base.remove(ctx, bucket)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// stageSome stages some slots under the lock. Each record is read there: the slot may have been
 // emptied, or filled again, since it was listed.
-func (s *sweep) condemnSome(ctx context.Context, bucket string, slots []string, yield func([]string, error) bool) bool {
-	moved, err := s.moveSome(ctx, bucket, slots)
-	return yield(moved, err) && ctx.Err() == nil && !IsStop(err)
-}
-
-func (s *sweep) moveSome(ctx context.Context, bucket string, slots []string) (moved []string, err error) {
+func (s *sweep) stageSome(ctx context.Context, bucket string, slots []string) (staged []string, err error) {
 	lock, err := s.fs.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer lock.Close()
-	found, err := s.fs.openRecords(ctx, s.trash, slots, s.workers)
+	found, err := s.trash.readRecords(ctx, slots, s.workers)
 	if err != nil {
 		return nil, err
 	}
 	var errs []error
 	for i, slot := range slots {
-		name, err := s.moveOne(ctx, bucket, slot, found[i])
+		name, err := s.stageOne(ctx, bucket, slot, found[i])
 		if name != "" {
-			moved = append(moved, name)
+			staged = append(staged, name)
 		}
 		errs = append(errs, err)
 		if IsStop(err) {
 			break
 		}
 	}
-	return moved, errors.Join(errs...)
+	return staged, errors.Join(errs...)
 }
 
-// moveOne moves one directory, then drops its record, then takes it off the index.
+// stageOne moves one directory, then drops its record, then takes it off the index.
 //
 //	record        due   what is done
 //	none          –     taken off the index: it was restored, or a cleanup died before its move
 //	not readable  –     nothing
 //	there         no    listed under its own time
 //	there         yes   moved; a record without directory is of a cleanup that will write it again
-func (s *sweep) moveOne(ctx context.Context, bucket, slot string, found foundRecord) (name string, err error) {
+func (s *sweep) stageOne(ctx context.Context, bucket, slot string, found foundRecord) (name string, err error) {
 	switch {
 	case found.err != nil:
 		return "", found.err
@@ -189,49 +181,37 @@ func (s *sweep) moveOne(ctx context.Context, bucket, slot string, found foundRec
 	case found.record == nil:
 		return "", nil
 	case !found.record.isDue(s.now):
-		return "", s.listAgain(ctx, bucket, found.record)
+		return "", s.relist(ctx, bucket, found.record)
 	}
 	name = unique("swept")
-	err = s.fs.move(ctx, "condemn "+inTrash(slot), s.trash, slot, s.sweeping, name)
+	err = s.trash.move(ctx, "stage "+s.trash.at(slot), slot, s.staging, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		name, err = "", nil
 	}
 	if err != nil {
 		return "", err
 	}
-	if err := s.fs.dropRecord(ctx, s.trash, slot); err != nil {
+	if err := s.trash.remove(ctx, recordName(slot)); err != nil {
 		return name, err
 	}
 	return name, s.index.remove(ctx, bucket, slot)
 }
 
-// listAgain puts a slot where its record belongs.
-func (s *sweep) listAgain(ctx context.Context, bucket string, record *trashRecord) error {
+// relist lists a slot under the time of its record.
+func (s *sweep) relist(ctx context.Context, bucket string, record *trashRecord) error {
 	s.waitFor(record)
 	own := record.bucket()
 	if own == bucket {
 		return nil
 	}
 	err := s.index.put(ctx, own, record.slot)
-	if errors.Is(err, errNoIndex) {
+	if isNoSpace(err) {
 		return nil // it stays where it is listed
 	}
 	if err != nil {
 		return err
 	}
 	return s.index.remove(ctx, bucket, record.slot)
-}
-
-func (s *sweep) dropBucket(ctx context.Context, bucket string) error {
-	if bucket == bucketAtOnce {
-		return nil // the next deletion needs it again
-	}
-	lock, err := s.fs.lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	return s.index.dropBucket(ctx, bucket)
 }
 
 func (s *sweep) waitFor(record *trashRecord) {

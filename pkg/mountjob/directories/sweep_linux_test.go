@@ -10,10 +10,10 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
-// What cannot be removed does not keep the rest, and is told.
-func TestSweepGoesOnPastTrouble(t *testing.T) {
+// What cannot be removed does not keep the rest, and is in the error.
+func TestSweepGoesOnPastErrors(t *testing.T) {
 	asRoot(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
 	plant(t, w.path("/ns/data"), 20, 5)
@@ -26,7 +26,7 @@ func TestSweepGoesOnPastTrouble(t *testing.T) {
 	f := w.open(nil)
 	defer f.Close()
 	_, err := f.Sweep(t.Context(), SweepOptions{})
-	found, globErr := filepath.Glob(w.path("/.efs-stunnel/trash/" + sweepingName + "/*/*/*/*"))
+	found, globErr := filepath.Glob(w.path("/.efs-stunnel/trash/" + stagingName + "/*/*/*/*"))
 	if globErr != nil || len(found) != 1 {
 		t.Errorf("left are %v (%v)", found, globErr)
 	}
@@ -45,9 +45,9 @@ func TestSweepGoesOnPastTrouble(t *testing.T) {
 }
 
 // On a file system that is really full, volumes are deleted and swept.
-func TestAFullFileSystemIsEmptied(t *testing.T) {
+func TestFullFileSystemIsEmptied(t *testing.T) {
 	asRoot(t)
-	w := newWorld(t)
+	w := newFixture(t)
 	if err := syscall.Mount("tmpfs", w.dir, "tmpfs", 0, "size=1m"); err != nil {
 		t.Skip("mounting needs more rights: ", err)
 	}

@@ -15,7 +15,7 @@ import (
 )
 
 func TestSweepHonoursTheTimeToKeep(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	var ops, cleanups []operations.Operation
 	for n, keep := range []string{"", "0", "1h", "48h", "forever"} {
 		op := cleanupOf(owner("c1", "ns", n), fmt.Sprintf("/ns/%d", n))
@@ -27,7 +27,7 @@ func TestSweepHonoursTheTimeToKeep(t *testing.T) {
 		w.write(fmt.Sprintf("/ns/%d/file", n), "x")
 	}
 	w.done(cleanups...)
-	w.write("/.efs-stunnel/trash/unknown/file", "nobody says whose")
+	w.write("/.efs-stunnel/trash/unknown/file", "without a record")
 
 	left := func() (names []string) {
 		for n := range ops {
@@ -65,14 +65,14 @@ func isSoonAfter(got, want time.Time) bool {
 }
 
 // Between the listing and the lock, a slot can be emptied and filled again.
-func TestSweepLooksAgainUnderTheLock(t *testing.T) {
-	w := newWorld(t)
+func TestSweepReadsRecordsAgainUnderTheLock(t *testing.T) {
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
 	kept := cleanupOf(a, "/ns/data")
 	kept.Keep = "forever"
 	w.done(kept)
-	w.write("/.efs-stunnel/trash/unknown/file", "nobody says whose")
+	w.write("/.efs-stunnel/trash/unknown/file", "without a record")
 	f := w.open(nil)
 	defer f.Close()
 	s := &sweep{fs: f, workers: 1}
@@ -80,7 +80,7 @@ func TestSweepLooksAgainUnderTheLock(t *testing.T) {
 	if err := s.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if moved, err := s.moveSome(t.Context(), bucketAtOnce, []string{a.Volume, "unknown"}); err != nil || len(moved) > 0 {
+	if moved, err := s.stageSome(t.Context(), bucketAtOnce, []string{a.Volume, "unknown"}); err != nil || len(moved) > 0 {
 		t.Fatal(moved, err)
 	}
 	w.there("/.efs-stunnel/trash/"+a.Volume, "/.efs-stunnel/trash/unknown/file")
@@ -110,9 +110,9 @@ func plant(t testing.TB, dir string, directories, files int) (count int64) {
 	return count
 }
 
-func TestSweepCountsAndTells(t *testing.T) {
+func TestSweepCountsAndReportsProgress(t *testing.T) {
 	for _, workers := range []int{1, 3, 64} {
-		w := newWorld(t)
+		w := newFixture(t)
 		a := owner("c1", "ns", 1)
 		w.done(setupOf(a, "/ns/data"))
 		want := plant(t, w.path("/ns/data"), 30, 10)
@@ -120,9 +120,9 @@ func TestSweepCountsAndTells(t *testing.T) {
 		want += 3*pieceSize + 3
 		w.done(cleanupOf(a, "/ns/data"))
 		f := w.open(nil)
-		var told []int64
+		var reported []int64
 		swept, err := f.Sweep(t.Context(), SweepOptions{Workers: workers, Every: 100, Progress: func(s operations.Swept) {
-			told = append(told, s.Removed)
+			reported = append(reported, s.Removed)
 		}})
 		f.Close()
 		if err != nil {
@@ -131,8 +131,8 @@ func TestSweepCountsAndTells(t *testing.T) {
 		if swept.Removed != want || swept.Volumes != 1 {
 			t.Errorf("%d workers: %+v, want %d removals", workers, swept, want)
 		}
-		if len(told) != int(want/100)+1 || told[0] != 100 || told[len(told)-1] != want {
-			t.Errorf("%d workers told %v of %d", workers, told, want)
+		if len(reported) != int(want/100)+1 || reported[0] != 100 || reported[len(reported)-1] != want {
+			t.Errorf("%d workers reported %v of %d", workers, reported, want)
 		}
 		w.wantEmptyTrash()
 	}
@@ -140,7 +140,7 @@ func TestSweepCountsAndTells(t *testing.T) {
 
 // A sweep that is stopped anywhere is gone on with by the next.
 func TestSweepIsResumed(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
 	want := plant(t, w.path("/ns/data"), 40, 5)
@@ -172,7 +172,7 @@ func TestSweepIsResumed(t *testing.T) {
 
 // A tenant can make a tree deeper than any path is long.
 func TestSweepOfADeepTree(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
 	const depth = 1200
@@ -188,10 +188,14 @@ func TestSweepOfADeepTree(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		closeRoot(root)
+		if err := root.Close(); err != nil {
+			t.Fatal(err)
+		}
 		root = deeper
 	}
-	closeRoot(root)
+	if err := root.Close(); err != nil {
+		t.Fatal(err)
+	}
 	w.done(cleanupOf(a, "/ns/data"))
 	handles := 0
 	f := w.open(func(string) error {
@@ -211,36 +215,36 @@ func TestSweepOfADeepTree(t *testing.T) {
 }
 
 // A server's listing can jump over entries while others are removed.
-func TestADirectoryThatIsNotEmptyAfterAllIsReadAgain(t *testing.T) {
-	w := newWorld(t)
+func TestDirectoryThatIsNotEmptyAfterAllIsReadAgain(t *testing.T) {
+	w := newFixture(t)
 	w.write("/top/branch/file", "x")
 	f := w.open(nil)
 	defer f.Close()
-	top, err := os.OpenRoot(w.path("/top"))
+	top, err := f.root.enter(t.Context(), "top")
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeRoot(top)
-	folder, err := top.OpenRoot("branch")
+	defer top.close()
+	root, err := top.OpenRoot("branch")
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := newRemoval(f, top, nil, SweepOptions{Workers: 1})
-	b := &branch{parent: r.top, name: "branch", depth: 1, folder: folder}
-	if r.goes(b) || len(r.waiting) != 1 || len(r.errs) != 0 {
+	b := &branch{parent: r.top, name: "branch", depth: 1, root: root}
+	if r.removeBranch(b) || len(r.waiting) != 1 || len(r.errs) != 0 {
 		t.Errorf("it waits for %v, with %v", r.waiting, r.errs)
 	}
 	if err := os.Remove(w.path("/top/branch/file")); err != nil {
 		t.Fatal(err)
 	}
-	if !r.goes(b) || r.swept.Removed != 1 {
+	if !r.removeBranch(b) || r.swept.Removed != 1 {
 		t.Errorf("it stays, with %v", r.errs)
 	}
 }
 
-// Somebody who still writes into a tree that goes must not keep the sweep for ever.
+// A tenant that still writes into a tree that is removed must not keep the sweep for ever.
 func TestSweepAgainstAWriter(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
 	plant(t, w.path("/ns/data"), 5, 5)
@@ -267,7 +271,7 @@ func TestSweepAgainstAWriter(t *testing.T) {
 func BenchmarkSweep(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
-		w := newWorld(b)
+		w := newFixture(b)
 		a := owner("c1", "ns", 1)
 		w.done(setupOf(a, "/ns/data"))
 		plant(b, w.path("/ns/data"), 200, 50)

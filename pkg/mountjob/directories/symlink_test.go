@@ -15,7 +15,7 @@ import (
 
 // victims are what a planted link leads to: another tenant's volume, our own state, and what is
 // outside of the file system.
-func (w *world) victims(outside string) map[string]string {
+func (w *fixture) victims(outside string) map[string]string {
 	w.t.Helper()
 	found := map[string]string{}
 	for p, line := range w.dump() {
@@ -24,7 +24,7 @@ func (w *world) victims(outside string) map[string]string {
 			found[p] = line
 		}
 	}
-	o := world{t: w.t, dir: outside}
+	o := fixture{t: w.t, dir: outside}
 	for p, line := range o.dump() {
 		found["outside/"+p] = line
 	}
@@ -33,7 +33,7 @@ func (w *world) victims(outside string) map[string]string {
 
 // intruder exchanges a directory for a link at one step of an operation.
 type intruder struct {
-	w      *world
+	w      *fixture
 	at     string // the directory
 	target string
 	step   int // when
@@ -81,7 +81,7 @@ func TestLinksPlantedDuringAnOperation(t *testing.T) {
 		"/ns/deep/new":  "../../victim/deep",
 		"/ns/deep/back": "../../victim/deep/new",
 	}
-	prepared := newWorld(t)
+	prepared := newFixture(t)
 	prepared.done(setupOf(a, "/ns/deep/data"), setupOf(gone, "/ns/gone"), setupOf(victim, "/victim/deep/data"))
 	prepared.write("/victim/deep/data/sub/file", "precious")
 	prepared.done(cleanupOf(gone, "/ns/gone"))
@@ -115,7 +115,7 @@ func TestLinksPlantedDuringAnOperation(t *testing.T) {
 
 // A tenant's links inside its own volume go with it, and lead nowhere.
 func TestLinksInsideAVolumeAreRemovedNotFollowed(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	a, victim := owner("c1", "ns", 1), owner("c1", "victim", 1)
 	outside := t.TempDir()
 	if err := os.WriteFile(filepath.Join(outside, "file"), []byte("precious"), 0o600); err != nil {
@@ -140,15 +140,15 @@ func TestLinksInsideAVolumeAreRemovedNotFollowed(t *testing.T) {
 	w.wantEmptyTrash()
 }
 
-func (w *world) wantEmptyTrash() {
+func (w *fixture) wantEmptyTrash() {
 	w.t.Helper()
-	for _, dir := range []string{".efs-stunnel/trash", ".efs-stunnel/trash/" + sweepingName, ".efs-stunnel/tmp"} {
+	for _, dir := range []string{".efs-stunnel/trash", ".efs-stunnel/trash/" + stagingName, ".efs-stunnel/tmp"} {
 		entries, err := os.ReadDir(w.path(dir))
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		for _, entry := range entries {
-			if entry.Name() != sweepingName {
+			if entry.Name() != stagingName {
 				w.t.Errorf("%s is left in %s", entry.Name(), dir)
 			}
 		}
@@ -158,7 +158,7 @@ func (w *world) wantEmptyTrash() {
 // A tenant that still has its volume mounted can exchange directories while they are swept.
 func TestLinksPlantedDuringASweep(t *testing.T) {
 	for step, reached := int64(0), true; reached; step++ {
-		w := newWorld(t)
+		w := newFixture(t)
 		a, victim := owner("c1", "ns", 1), owner("c1", "victim", 1)
 		outside := t.TempDir()
 		w.done(setupOf(a, "/ns/data"), setupOf(victim, "/victim/data"))
@@ -188,7 +188,7 @@ func TestLinksPlantedDuringASweep(t *testing.T) {
 }
 
 // plantEverywhere makes links of all directories named one or two, as a tenant could.
-func (w *world) plantEverywhere(below, outside string) {
+func (w *fixture) plantEverywhere(below, outside string) {
 	for _, link := range []struct{ name, target string }{{"two", outside}, {"one", "../../../../../victim/data"}} {
 		err := filepath.WalkDir(w.path(below), func(p string, d os.DirEntry, err error) error {
 			if err != nil || d.Name() != link.name || !d.IsDir() {

@@ -4,9 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strconv"
@@ -17,7 +14,38 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// trashRecord says what a directory in the trash was. Its file is the directory's name with
+// trash holds the directories of deleted volumes, each in a slot, with a record beside it.
+type trash struct {
+	*dir
+	due *dueIndex // nil until used
+}
+
+func (f *FileSystem) openTrash(ctx context.Context) (*trash, error) {
+	d, err := f.state.ensure(ctx, path.Base(wellknown.TrashDirectory))
+	return &trash{dir: d}, err
+}
+
+func (t *trash) close() {
+	if t == nil {
+		return
+	}
+	if t.due != nil {
+		t.due.tree.close()
+	}
+	t.dir.close()
+}
+
+// index opens the index at its first use.
+func (t *trash) index(ctx context.Context) (*dueIndex, error) {
+	if t.due != nil {
+		return t.due, nil
+	}
+	due, err := t.fs.openIndex(ctx)
+	t.due = due
+	return due, err
+}
+
+// trashRecord says what a directory in the trash was. Its file is the slot's name with
 // wellknown.OwnerPrefix, which no volume's name starts with. All times are the file server's.
 type trashRecord struct {
 	Owner   *entry    `json:"owner"` // the last one
@@ -29,122 +57,127 @@ type trashRecord struct {
 	// Deleted is by the clock of a node, so what counts is when the file was written.
 	Due time.Time `json:"due,omitzero"`
 
-	slot    string        // the directory's name in the trash
+	slot    string
 	keep    time.Duration // what Keep means
 	forever bool          // likewise
 }
 
-// isDue says whether the record's time is over.
+// isDue reports whether the directory may be removed.
 func (r trashRecord) isDue(now time.Time) bool { return !r.forever && !r.Due.After(now) }
 
-// bucket is where the index of the trash lists the record's directory.
+// bucket is where the index of the trash lists the slot.
 func (r trashRecord) bucket() string { return bucketFor(r.Due, r.keep, r.forever) }
 
-// isAt says whether the directory was that of a path, as far as the record tells.
+// isAt reports whether the directory was that of a path, as far as the record knows.
 func (r trashRecord) isAt(p string) bool { return r.Path == "" || r.Path == p }
 
-// sameLife says whether the record was written by an earlier run of this very cleanup. A volume
-// whose claim began again has the same name, but another time in its entry.
-func (r trashRecord) sameLife(op operations.Operation, own *entry) bool {
+// isOfCleanup reports whether an earlier run of this cleanup wrote the record. A volume whose claim
+// began again has the same name, but another time in its entry.
+func (r trashRecord) isOfCleanup(op operations.Operation, own *entry) bool {
 	return r.isAt(op.Path) && r.Owner.owner() == own.owner() && r.Owner.When.Equal(own.When)
 }
 
-// slotName is a volume's name in the trash, for each of its lives.
-func slotName(volume string, life int) string {
-	if life == 1 {
+// slotName is the name in the trash of a volume's directory. The incarnations of a volume, from 1 on,
+// lie beside each other.
+func slotName(volume string, incarnation int) string {
+	if incarnation == 1 {
 		return volume
 	}
-	return volume + lifeMark + strconv.Itoa(life)
+	return volume + incarnationMark + strconv.Itoa(incarnation)
 }
 
-// lifeMark is in no volume's name.
-const lifeMark = "~"
+// incarnationMark is in no volume's name.
+const incarnationMark = "~"
 
 func volumeOf(slot string) string {
-	volume, _, _ := strings.Cut(slot, lifeMark)
+	volume, _, _ := strings.Cut(slot, incarnationMark)
 	return volume
-}
-
-// slot finds where in the trash the directory goes, or where this cleanup has already moved it.
-func (b *batch) slot(ctx context.Context, op operations.Operation, own *entry) (name string, moved bool, err error) {
-	for life := 1; ; life++ {
-		name = slotName(op.Volume, life)
-		_, err := b.trash.Lstat(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			return name, false, nil // a record may be there, of a run that died before its move
-		}
-		if err != nil {
-			return "", false, err
-		}
-		record, err := b.readRecord(ctx, name)
-		if err != nil {
-			return "", false, err
-		}
-		if record != nil && record.sameLife(op, own) {
-			return name, true, nil
-		}
-	}
 }
 
 func recordName(slot string) string { return wellknown.OwnerPrefix + slot }
 
-func inTrash(name string) string { return path.Join(wellknown.TrashDirectory, name) }
-
-// readRecord reads what is known of a slot; nil is nothing, and protects the directory.
-func (b *batch) readRecord(ctx context.Context, slot string) (*trashRecord, error) {
-	record, _, err := b.fs.openRecord(ctx, b.trash, slot)
-	return record, err
+// incarnations reads the records of a volume's slots until visit wants no more, and gives the slot
+// where it stopped, or the first one that is free.
+func (t *trash) incarnations(ctx context.Context, volume string, visit func(*trashRecord) (more bool)) (slot string, err error) {
+	for incarnation := 1; ; incarnation++ {
+		slot = slotName(volume, incarnation)
+		if _, err := t.stat(slot); err != nil { // a record may be there, of a run that died before its move
+			return slot, ignoreMissing(err)
+		}
+		record, err := t.record(ctx, slot)
+		if err != nil {
+			return "", err
+		}
+		if record != nil && !visit(record) {
+			return slot, nil
+		}
+	}
 }
 
-// openRecord is readRecord, and says whether there is a record at all: one that cannot be read was
-// cut off, or is a newer version's.
-func (f *FileSystem) openRecord(ctx context.Context, trash *os.Root, slot string) (record *trashRecord, there bool, err error) {
-	where := inTrash(recordName(slot))
-	if err := f.before(ctx, "read "+where); err != nil {
-		return nil, true, err
-	}
-	data, written, err := readFileTime(trash, recordName(slot), where)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
-	}
-	if err != nil {
-		return nil, true, err
-	}
-	return parseRecord(slot, data, written), true, nil
+// slotFor finds the slot where a cleanup moves the directory, or has moved it already.
+func (t *trash) slotFor(ctx context.Context, op operations.Operation, own *entry) (slot string, moved bool, err error) {
+	slot, err = t.incarnations(ctx, op.Volume, func(record *trashRecord) bool {
+		moved = record.isOfCleanup(op, own)
+		return !moved
+	})
+	return slot, moved, err
 }
 
-// foundRecord is what openRecord gives.
+// record reads the record of a slot; nil if there is none, or none that can be read, which protects
+// the directory.
+func (t *trash) record(ctx context.Context, slot string) (*trashRecord, error) {
+	found := t.readRecord(ctx, slot)
+	return found.record, found.err
+}
+
+// foundRecord is what there is of a slot's record. One that is there and nil was cut off, or is a
+// newer version's.
 type foundRecord struct {
 	record *trashRecord
 	there  bool
 	err    error
 }
 
-// openRecords reads many records at once.
-func (f *FileSystem) openRecords(ctx context.Context, trash *os.Root, slots []string, workers int) ([]foundRecord, error) {
+func (t *trash) readRecord(ctx context.Context, slot string) foundRecord {
+	name := recordName(slot)
+	if err := t.fs.before(ctx, "read "+t.at(name)); err != nil {
+		return foundRecord{err: err}
+	}
+	data, written, err := t.dir.read(name)
+	if err != nil {
+		return foundRecord{err: ignoreMissing(err)}
+	}
+	return foundRecord{record: parseRecord(slot, data, written), there: true}
+}
+
+// readRecords reads many records at once.
+func (t *trash) readRecords(ctx context.Context, slots []string, workers int) ([]foundRecord, error) {
 	found := make([]foundRecord, len(slots))
 	err := inParallel(ctx, workers, len(slots), func(i int) error {
-		found[i].record, found[i].there, found[i].err = f.openRecord(ctx, trash, slots[i])
+		found[i] = t.readRecord(ctx, slots[i])
 		return nil
 	})
 	return found, err
 }
 
+// recordsAtOnce is how many records are read before they are used.
+const recordsAtOnce = 256
+
 // eachRecord reads the records of the wanted slots, in pieces: a trash can be large.
-func (b *batch) eachRecord(ctx context.Context, wanted func(slot string) bool, do func(*trashRecord)) error {
-	listed, err := b.fs.list(ctx, b.trash, wellknown.TrashDirectory)
+func (t *trash) eachRecord(ctx context.Context, wanted func(slot string) bool, do func(*trashRecord)) error {
+	names, err := t.names(ctx)
 	if err != nil {
 		return err
 	}
-	slots := slices.DeleteFunc(listed, func(name string) bool {
+	var slots []string
+	for _, name := range names {
 		slot, isRecord := strings.CutPrefix(name, wellknown.OwnerPrefix)
-		return !isRecord || name == sweepingName || !wanted(slot)
-	})
-	for piece := range slices.Chunk(slots, checkedAtOnce) {
-		for i, name := range piece {
-			piece[i] = strings.TrimPrefix(name, wellknown.OwnerPrefix)
+		if isRecord && name != stagingName && wanted(slot) {
+			slots = append(slots, slot)
 		}
-		found, err := b.fs.openRecords(ctx, b.trash, piece, DefaultSweepWorkers)
+	}
+	for piece := range slices.Chunk(slots, recordsAtOnce) {
+		found, err := t.readRecords(ctx, piece, DefaultSweepWorkers)
 		for _, f := range found {
 			err = errors.Join(err, f.err)
 			if f.record != nil {
@@ -195,119 +228,21 @@ func entryAsRecord(slot string, data []byte, written time.Time) *trashRecord {
 // neverDue is a time that every server can give a file.
 func neverDue() time.Time { return time.Unix(1<<31-1, 0) }
 
-// record writes down what goes to a slot. The index comes first: what is in it by mistake does no
-// harm, and what is not in it waits for the next check of the whole trash.
-func (b *batch) record(ctx context.Context, op operations.Operation, own *entry, slot string) error {
-	record, err := b.newRecord(ctx, op, own)
-	if err != nil {
-		return err
-	}
-	if err := b.index(ctx, record.bucket(), slot); err != nil {
-		return err
-	}
-	data, err := encode(record)
-	if err != nil {
-		return fmt.Errorf("writing what goes to the trash: %w", err)
-	}
-	err = b.writeFile(ctx, b.trash, recordName(slot), inTrash(recordName(slot)), data)
-	if isNoSpace(err) {
-		return b.linkRecord(ctx, op, own, slot, record)
-	}
-	return err
-}
-
-func (b *batch) newRecord(ctx context.Context, op operations.Operation, own *entry) (trashRecord, error) {
-	keep, forever, err := operations.ParseKeep(op.Keep)
-	if err != nil {
-		return trashRecord{}, err
-	}
-	now, err := b.clock.now(ctx)
-	if err != nil {
-		return trashRecord{}, err
-	}
-	record := trashRecord{Owner: own, Volume: op.Volume, Path: op.Path, Deleted: now, Keep: op.Keep, keep: keep, forever: forever}
-	if !forever {
-		record.Due = now.Add(keep)
-	}
-	return record, nil
-}
-
-// index lists a slot as due at some time. On a full server the next sweep is made to check the whole
-// trash instead.
-func (b *batch) index(ctx context.Context, bucket, slot string) error {
-	if err := b.openIndex(ctx); err != nil {
-		return err
-	}
-	err := b.due.put(ctx, bucket, slot)
-	if errors.Is(err, errNoIndex) {
-		return b.due.wantCheck(ctx)
-	}
-	return err
-}
-
-func (b *batch) openIndex(ctx context.Context) (err error) {
-	if b.due == nil {
-		b.due, err = b.fs.openIndex(ctx)
-	}
-	return err
-}
-
-// linkRecord makes the owner's entry the record too, by a link, because a deletion must not need
-// space: only it can free some. The entry's time becomes that when the directory is due.
-func (b *batch) linkRecord(ctx context.Context, op operations.Operation, own *entry, slot string, record trashRecord) error {
-	folder, err := b.ledger.tree.folder(ctx, op.Path)
-	if err != nil {
-		return err
-	}
-	due := record.Due
-	if record.forever {
-		due = neverDue()
-	}
-	where := inTrash(recordName(slot))
-	if err := b.fs.before(ctx, "link "+where); err != nil {
-		return err
-	}
-	if err := folder.Chtimes(own.fileName(), due, due); err != nil {
-		return fmt.Errorf("setting the time of the owner %s: %w", own, err)
-	}
-	if err := ignoreMissing(b.trash.Remove(recordName(slot))); err != nil { // of an earlier run, or an earlier life
-		return fmt.Errorf("removing %s: %w", where, err)
-	}
-	entryFile := path.Join(path.Base(wellknown.OwnersDirectory), op.Path, own.fileName())
-	if err := b.fs.state.Link(entryFile, path.Join(path.Base(wellknown.TrashDirectory), recordName(slot))); err != nil {
-		return fmt.Errorf("linking %s: %w", where, err)
-	}
-	return nil
-}
-
-// dropRecord forgets what is known of a slot, whose directory is in the trash no more.
-func (b *batch) dropRecord(ctx context.Context, slot string) error {
-	record, err := b.readRecord(ctx, slot)
+// dropRecord removes the record of a slot whose directory is in the trash no more, and takes the slot
+// off the index.
+func (t *trash) dropRecord(ctx context.Context, slot string) error {
+	record, err := t.record(ctx, slot)
 	if err != nil {
 		return err
 	}
 	if record != nil {
-		if err := b.unindex(ctx, record); err != nil {
+		index, err := t.index(ctx)
+		if err != nil {
+			return err
+		}
+		if err := index.remove(ctx, record.bucket(), slot); err != nil {
 			return err
 		}
 	}
-	return b.fs.dropRecord(ctx, b.trash, slot)
-}
-
-func (b *batch) unindex(ctx context.Context, record *trashRecord) error {
-	if err := b.openIndex(ctx); err != nil {
-		return err
-	}
-	return b.due.remove(ctx, record.bucket(), record.slot)
-}
-
-func (f *FileSystem) dropRecord(ctx context.Context, trash *os.Root, slot string) error {
-	where := inTrash(recordName(slot))
-	if err := f.before(ctx, "forget "+where); err != nil {
-		return err
-	}
-	if err := ignoreMissing(trash.Remove(recordName(slot))); err != nil {
-		return fmt.Errorf("removing %s: %w", where, err)
-	}
-	return nil
+	return t.remove(ctx, recordName(slot))
 }

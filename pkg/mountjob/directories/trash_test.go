@@ -13,7 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
-// steps counts the steps of a run by their first word and the directory that they are in.
+// steps records the steps of a run.
 type steps struct{ names []string }
 
 func (s *steps) hook(step string) error {
@@ -32,7 +32,7 @@ func (s *steps) first(prefix string) int {
 const readingRecords = "read /.efs-stunnel/trash/@"
 
 // sweepWith sweeps at a time of the server's clock.
-func (w *world) sweepWith(ctx context.Context, step func(string) error, now time.Time) (operations.Swept, error) {
+func (w *fixture) sweepWith(ctx context.Context, step func(string) error, now time.Time) (operations.Swept, error) {
 	w.t.Helper()
 	f := w.open(step) //nolint:contextcheck // it is that of the test
 	defer f.Close()
@@ -40,13 +40,13 @@ func (w *world) sweepWith(ctx context.Context, step func(string) error, now time
 	return f.Sweep(ctx, SweepOptions{Workers: 1})
 }
 
-func (w *world) inTrash(slot string) bool {
+func (w *fixture) inTrash(slot string) bool {
 	_, err := os.Lstat(w.path("/.efs-stunnel/trash/" + slot))
 	return err == nil
 }
 
 // fill makes volumes and deletes them.
-func (w *world) fill(keep string, from, to int) {
+func (w *fixture) fill(keep string, from, to int) {
 	w.t.Helper()
 	var setups, cleanups []operations.Operation
 	for n := from; n < to; n++ {
@@ -60,7 +60,7 @@ func (w *world) fill(keep string, from, to int) {
 
 // plantOld puts into the trash what the version before would have, with a record that says when it
 // was deleted by the clock of a node, and was written at another time by the server's.
-func (w *world) plantOld(slot, keep string, said, written time.Time) {
+func (w *fixture) plantOld(slot, keep string, said, written time.Time) {
 	w.t.Helper()
 	w.write("/.efs-stunnel/trash/"+slot+"/file", "x")
 	record := fmt.Sprintf(`{"owner":{"cluster":"c1","namespace":"ns","claim":"c","claimUID":"uid-%s","when":"2026-01-01T00:00:00Z"},"volume":%q,"path":"/ns/%s","deleted":%q,"keep":%q}`,
@@ -77,7 +77,7 @@ func TestTrashIsKeptByTheServersClock(t *testing.T) {
 	const days = 24 * time.Hour
 	for name, wrong := range map[string]time.Duration{"right": 0, "3 days fast": 3 * days, "3 days slow": -3 * days} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newFixture(t)
 			a := owner("c1", "ns", 1)
 			w.done(setupOf(a, "/ns/data"))
 			op := cleanupOf(a, "/ns/data")
@@ -114,7 +114,7 @@ func TestTrashIsKeptByTheServersClock(t *testing.T) {
 
 // Records of the version before have a node's time; what counts is when the server wrote them.
 func TestOldRecordsAreKeptByTheServersClock(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	const days = 24 * time.Hour
 	w.plantOld("early", "72h", w.now.Add(-100*days), w.now.Add(-time.Hour))
 	w.plantOld("late", "72h", w.now.Add(100*days), w.now.Add(-4*days))
@@ -132,8 +132,8 @@ func TestOldRecordsAreKeptByTheServersClock(t *testing.T) {
 	}
 }
 
-func TestTheServerIsAskedForItsTime(t *testing.T) {
-	w := newWorld(t)
+func TestServerTimeIsReadFromTheStateDirectory(t *testing.T) {
+	w := newFixture(t)
 	f := w.open(nil)
 	defer f.Close()
 	long := time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -148,14 +148,9 @@ func TestTheServerIsAskedForItsTime(t *testing.T) {
 	}
 }
 
-// A sweep reads what is due and nothing else, however much is kept.
-// The names in a large trash are listed now and then only.
-// What the version before left is indexed in pieces, and one that is stopped is gone on with.
-// Removal begins with the first piece, not when all is condemned.
-// A sweep that is stopped has removed something, and says that it had more to do.
 // Records that were cut off, or are a newer version's, protect their directories.
 func TestRecordsThatCannotBeReadProtect(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	long := w.now.Add(-1000 * time.Hour)
 	for slot, record := range map[string]string{
 		"torn":  `{"owner":{"cluster":"c1","namespace":"n`,
@@ -179,10 +174,9 @@ func TestRecordsThatCannotBeReadProtect(t *testing.T) {
 	}
 }
 
-// An index that is wrong removes nothing early, and forgets nothing.
 // Mountjobs of the version before take every other name that begins with @ for a record.
-func TestTheTrashHoldsNothingNewForOlderVersions(t *testing.T) {
-	w := newWorld(t)
+func TestTrashHoldsOnlyNamesThatOlderVersionsKnow(t *testing.T) {
+	w := newFixture(t)
 	for n, keep := range []string{"", "1h", "forever"} {
 		w.fill(keep, n, n+1)
 	}
@@ -211,7 +205,7 @@ func TestCleanupOnAFullServer(t *testing.T) {
 		{"1h", time.Hour, false},
 		{"forever", 10000 * time.Hour, true},
 	} {
-		w := newWorld(t)
+		w := newFixture(t)
 		a := owner("c1", "ns", 1)
 		w.sweep(0)
 		w.done(setupOf(a, "/ns/data"))
@@ -234,5 +228,3 @@ func TestCleanupOnAFullServer(t *testing.T) {
 		w.do(restoreOf(owner("c1", "ns", 3), "/ns/again", a.ClaimUID), operations.Failed, operations.NothingToRestore)
 	}
 }
-
-// Restores of unknown uids cost one listing together, and no setup of another path waits for it.

@@ -3,105 +3,128 @@ package directories
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
+	"sync"
 )
 
-// tree walks the directories below an open one, and keeps those open that it went through: the
-// operations of a batch mostly share their parents.
+// tree opens directories by their path below a base, and keeps the handles: the operations of a
+// batch mostly share their parents. It may be used by several workers.
 type tree struct {
-	fs    *FileSystem
-	base  *os.Root
-	where string // of base, for messages
-	make  func(ctx context.Context, parent *os.Root, name, where string) error
-	open  map[string]*os.Root // by path; never the base
+	base *dir
+	// make makes a directory that is missing.
+	make func(ctx context.Context, parent *dir, name string) error
+
+	mu   sync.Mutex
+	open map[string]*dir // by path; never the base; guarded by mu
 }
+
+func newTree(base *dir, makeMissing func(ctx context.Context, parent *dir, name string) error) *tree {
+	return &tree{base: base, make: makeMissing, open: map[string]*dir{}}
+}
+
+// makePrivate makes directories of trees in wellknown.StateDirectory.
+func makePrivate(ctx context.Context, parent *dir, name string) error { return parent.mkdir(ctx, name) }
 
 // maxOpen bounds the handles that a tree keeps between two operations.
 const maxOpen = 256
 
-// folder opens the directory at a path; "/" is the base.
-func (t *tree) folder(ctx context.Context, p string) (*os.Root, error) {
+// dir opens the directory at a path; "/" is the base.
+func (t *tree) dir(ctx context.Context, p string) (*dir, error) {
 	if p == "/" {
 		return t.base, nil
 	}
-	if folder, ok := t.open[p]; ok {
-		return folder, nil
+	if d := t.keep(p, nil); d != nil {
+		return d, nil
 	}
-	parent, err := t.folder(ctx, path.Dir(p))
+	parent, err := t.dir(ctx, path.Dir(p))
 	if err != nil {
 		return nil, err
 	}
-	return t.enter(ctx, parent, p)
+	d, err := parent.enter(ctx, path.Base(p))
+	if err != nil {
+		return nil, err
+	}
+	return t.keep(p, d), nil
 }
 
-// ensure is folder, and makes what is missing.
-func (t *tree) ensure(ctx context.Context, p string) (*os.Root, error) {
-	folder, err := t.folder(ctx, p)
+// keep gives the one handle of a path: that which is kept, or else d.
+func (t *tree) keep(p string, d *dir) *dir {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if kept := t.open[p]; kept != nil {
+		d.close()
+		return kept
+	}
+	if d != nil {
+		t.open[p] = d
+	}
+	return d
+}
+
+// ensure is dir, and makes what is missing.
+func (t *tree) ensure(ctx context.Context, p string) (*dir, error) {
+	d, err := t.dir(ctx, p)
 	if !errors.Is(err, fs.ErrNotExist) {
-		return folder, err
+		return d, err
 	}
 	parent, err := t.ensure(ctx, path.Dir(p))
 	if err != nil {
 		return nil, err
 	}
 	if _, err := parent.Lstat(path.Base(p)); errors.Is(err, fs.ErrNotExist) {
-		if err := t.make(ctx, parent, path.Base(p), t.at(p)); err != nil {
+		if err := t.make(ctx, parent, path.Base(p)); err != nil {
 			return nil, err
 		}
 	}
-	return t.enter(ctx, parent, p)
+	return t.dir(ctx, p)
 }
 
-func (t *tree) enter(ctx context.Context, parent *os.Root, p string) (*os.Root, error) {
-	folder, err := t.fs.enter(ctx, parent, path.Base(p), t.at(p))
-	if err != nil {
-		return nil, err
+// stat inspects what is at a path, which must be a directory; nil is nothing.
+func (t *tree) stat(ctx context.Context, p string) (info fs.FileInfo, err error) {
+	parent, err := t.dir(ctx, path.Dir(p))
+	if err == nil {
+		info, err = parent.stat(path.Base(p))
 	}
-	t.open[p] = folder
-	return folder, nil
+	if err != nil {
+		return nil, ignoreMissing(err)
+	}
+	return info, wantDirectory(info, parent.at(path.Base(p)))
 }
 
-// look says what is at a path, which must be a directory; nil is nothing.
-func (t *tree) look(ctx context.Context, p string) (fs.FileInfo, error) {
-	parent, err := t.folder(ctx, path.Dir(p))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+// exists reports whether anything is at a path. What a link or a file hides counts as there.
+func (t *tree) exists(ctx context.Context, p string) (bool, error) {
+	info, err := t.stat(ctx, p)
+	if _, ok := asRefusal(err); ok {
+		return true, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	info, err := parent.Lstat(path.Base(p))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("looking at %s: %w", t.at(p), err)
-	}
-	return info, wantDirectory(info, t.at(p))
+	return info != nil, err
 }
 
-// forget closes what is open at a path and below, because it is no longer there.
+// forget closes the handles of a path and of all below it.
 func (t *tree) forget(p string) {
-	for at, folder := range t.open {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for at, d := range t.open {
 		if at == p || strings.HasPrefix(at, strings.TrimSuffix(p, "/")+"/") {
-			closeRoot(folder)
+			d.close()
 			delete(t.open, at)
 		}
 	}
 }
 
-// trim is for between two operations, when no handle is in use.
-func (t *tree) trim() {
-	if len(t.open) > maxOpen {
+// close closes all handles, and the base.
+func (t *tree) close() {
+	if t != nil {
 		t.forget("/")
+		t.base.close()
 	}
 }
 
-func (t *tree) at(p string) string { return child(t.where, p) }
-
-// child is the path of name in the directory at p.
-func child(p, name string) string { return path.Join(p, name) }
+// trim closes handles if they are many. None may be in use.
+func (t *tree) trim() {
+	if t != nil && len(t.open) > maxOpen {
+		t.forget("/")
+	}
+}

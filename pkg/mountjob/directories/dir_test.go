@@ -17,9 +17,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
-// A look at each entry cannot be seen from outside, so this reads the source: listings that look,
-// as slow as the server is far, must not come back.
-func TestNothingLooksAtEachEntryOfAListing(t *testing.T) {
+// Whether each entry is inspected cannot be seen from outside, so this reads the source: such listings
+// are as slow as the server is far.
+func TestListingsDoNotInspectEachEntry(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -42,13 +42,14 @@ func TestNothingLooksAtEachEntryOfAListing(t *testing.T) {
 }
 
 func TestNames(t *testing.T) {
-	w := newWorld(t)
-	folder, err := os.OpenRoot(w.dir)
+	w := newFixture(t)
+	root, err := os.OpenRoot(w.dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeRoot(folder)
-	if empty, err := isEmpty(folder, "/"); err != nil || !empty {
+	defer root.Close()
+	folder := &dir{Root: root, fs: &FileSystem{}, path: "/"}
+	if empty, err := folder.isEmpty(); err != nil || !empty {
 		t.Errorf("a new directory is empty: %v (%v)", empty, err)
 	}
 	var want []string
@@ -57,26 +58,26 @@ func TestNames(t *testing.T) {
 		w.write(name, "")
 		want = append(want, name)
 	}
-	got, err := names(folder, "/")
+	got, err := folder.names(t.Context())
 	slices.Sort(got)
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%d names (%v), want %d", len(got), err, len(want))
 	}
-	if empty, err := isEmpty(folder, "/"); err != nil || empty {
+	if empty, err := folder.isEmpty(); err != nil || empty {
 		t.Errorf("a full directory is empty: %v (%v)", empty, err)
 	}
 	if err := os.RemoveAll(w.dir); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := names(folder, "/"); len(got) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if got, err := folder.names(t.Context()); len(got) > 0 || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("what was removed holds %v (%v)", got, err)
 	}
 }
 
-// NFS keeps a removed file as .nfs… while somebody has it open; an administrator may leave
+// NFS keeps a removed file as .nfs… while a client has it open; an administrator may leave
 // anything in the ledger.
-func TestStrangersInTheLedgerAreInNobodysWay(t *testing.T) {
-	w := newWorld(t)
+func TestForeignFilesInTheLedgerAreIgnored(t *testing.T) {
+	w := newFixture(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"))
 	w.write(".efs-stunnel/owners/.nfs0001", "")
@@ -94,7 +95,7 @@ func TestStrangersInTheLedgerAreInNobodysWay(t *testing.T) {
 // counted.
 func TestSweepOfEveryKind(t *testing.T) {
 	for _, workers := range []int{1, 8} {
-		w := newWorld(t)
+		w := newFixture(t)
 		a := owner("c1", "ns", 1)
 		w.done(setupOf(a, "/ns/data"))
 		w.write("/outside/sub/file", "precious")
@@ -126,8 +127,8 @@ func TestSweepOfEveryKind(t *testing.T) {
 }
 
 // Servers answer in more than one way that a directory is not empty.
-func TestWhatCannotBeRemovedAtOnce(t *testing.T) {
-	w := newWorld(t)
+func TestFullDirectoriesAreRecognizedByAnyError(t *testing.T) {
+	w := newFixture(t)
 	w.write("/full/file", "x")
 	w.write("/file", "x")
 	w.link("full", "/link")
@@ -135,8 +136,8 @@ func TestWhatCannotBeRemovedAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeRoot(folder)
-	b := &branch{folder: folder}
+	defer folder.Close()
+	b := &branch{root: folder}
 	for _, tt := range []struct {
 		name string
 		err  error

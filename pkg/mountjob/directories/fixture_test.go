@@ -22,8 +22,8 @@ import (
 
 const fsID = "fs-0123456789abcdef0"
 
-// world is a directory that plays a file system, with a clock that the test moves.
-type world struct {
+// fixture is a directory that plays a file system, with a clock that the test moves.
+type fixture struct {
 	t   testing.TB
 	dir string
 	now time.Time
@@ -33,21 +33,21 @@ type world struct {
 
 func noSpace(step string) error { return fmt.Errorf("%s: %w", step, syscall.ENOSPC) }
 
-func newWorld(t testing.TB) *world {
-	return &world{t: t, dir: directoriestest.Memory(t), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+func newFixture(t testing.TB) *fixture {
+	return &fixture{t: t, dir: directoriestest.Memory(t), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 }
 
-// clone is a copy of the world, to try something on. Directories get the mode 0777 and root.
-func (w *world) clone() *world {
+// clone is a copy of the fixture, to try something on. Directories get the mode 0777 and root.
+func (w *fixture) clone() *fixture {
 	w.t.Helper()
-	copied := &world{t: w.t, dir: filepath.Join(directoriestest.Memory(w.t), "clone"), now: w.now, full: w.full}
+	copied := &fixture{t: w.t, dir: filepath.Join(directoriestest.Memory(w.t), "clone"), now: w.now, full: w.full}
 	if err := os.CopyFS(copied.dir, os.DirFS(w.dir)); err != nil {
 		w.t.Fatal(err)
 	}
 	return copied
 }
 
-func (w *world) open(step func(string) error) *FileSystem {
+func (w *fixture) open(step func(string) error) *FileSystem {
 	w.t.Helper()
 	root, err := os.OpenRoot(w.dir)
 	if err != nil {
@@ -64,7 +64,7 @@ func (w *world) open(step func(string) error) *FileSystem {
 	return f
 }
 
-func (w *world) run(ops ...operations.Operation) []operations.Result {
+func (w *fixture) run(ops ...operations.Operation) []operations.Result {
 	w.t.Helper()
 	f := w.open(nil)
 	defer f.Close()
@@ -72,7 +72,7 @@ func (w *world) run(ops ...operations.Operation) []operations.Result {
 }
 
 // do runs one operation and wants the state and reason.
-func (w *world) do(op operations.Operation, state operations.State, reason operations.Reason) operations.Result {
+func (w *fixture) do(op operations.Operation, state operations.State, reason operations.Reason) operations.Result {
 	w.t.Helper()
 	result := w.run(op)[0]
 	if result.State != state || result.Reason != reason {
@@ -81,7 +81,7 @@ func (w *world) do(op operations.Operation, state operations.State, reason opera
 	return result
 }
 
-func (w *world) done(ops ...operations.Operation) {
+func (w *fixture) done(ops ...operations.Operation) {
 	w.t.Helper()
 	for i, result := range w.run(ops...) {
 		if !isPlainlyDone(result) {
@@ -94,7 +94,7 @@ func isPlainlyDone(result operations.Result) bool {
 	return reflect.DeepEqual(result, operations.Result{State: operations.Done})
 }
 
-func (w *world) sweep(after time.Duration) operations.Swept {
+func (w *fixture) sweep(after time.Duration) operations.Swept {
 	w.t.Helper()
 	f := w.open(nil)
 	defer f.Close()
@@ -106,9 +106,9 @@ func (w *world) sweep(after time.Duration) operations.Swept {
 	return swept
 }
 
-func (w *world) path(p string) string { return filepath.Join(w.dir, p) }
+func (w *fixture) path(p string) string { return filepath.Join(w.dir, p) }
 
-func (w *world) write(p, content string) {
+func (w *fixture) write(p, content string) {
 	w.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(w.path(p)), 0o755); err != nil {
 		w.t.Fatal(err)
@@ -118,14 +118,14 @@ func (w *world) write(p, content string) {
 	}
 }
 
-func (w *world) link(target, p string) {
+func (w *fixture) link(target, p string) {
 	w.t.Helper()
 	if err := os.Symlink(target, w.path(p)); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-func (w *world) there(paths ...string) {
+func (w *fixture) there(paths ...string) {
 	w.t.Helper()
 	for _, p := range paths {
 		if _, err := os.Lstat(w.path(p)); err != nil {
@@ -134,7 +134,7 @@ func (w *world) there(paths ...string) {
 	}
 }
 
-func (w *world) gone(paths ...string) {
+func (w *fixture) gone(paths ...string) {
 	w.t.Helper()
 	for _, p := range paths {
 		if _, err := os.Lstat(w.path(p)); !errors.Is(err, fs.ErrNotExist) {
@@ -144,7 +144,7 @@ func (w *world) gone(paths ...string) {
 }
 
 // entry reads an owner from the ledger.
-func (w *world) entry(p, volume string) map[string]any {
+func (w *fixture) entry(p, volume string) map[string]any {
 	w.t.Helper()
 	data, err := os.ReadFile(w.path(filepath.Join(".efs-stunnel/owners", p, "@"+volume)))
 	if err != nil {
@@ -158,7 +158,7 @@ func (w *world) entry(p, volume string) map[string]any {
 }
 
 // dump is everything on the file system: names, modes, groups and contents.
-func (w *world) dump() map[string]string {
+func (w *fixture) dump() map[string]string {
 	w.t.Helper()
 	all := map[string]string{}
 	err := filepath.WalkDir(w.dir, func(p string, d fs.DirEntry, err error) error {
@@ -194,7 +194,7 @@ func (w *world) dump() map[string]string {
 	return all
 }
 
-// difference tells two dumps apart.
+// difference lists what differs between two dumps.
 func difference(want, got map[string]string) string {
 	var out strings.Builder
 	both := maps.Clone(want)

@@ -14,7 +14,7 @@ import (
 )
 
 func TestFirstUseMarksTheFileSystem(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.open(nil).Close()
 	data, err := os.ReadFile(w.path(".efs-stunnel/file-system-id"))
 	if err != nil || string(data) != fsID+"\n" {
@@ -27,7 +27,7 @@ func TestFirstUseMarksTheFileSystem(t *testing.T) {
 }
 
 func TestAnotherFileSystemIsNotTouched(t *testing.T) {
-	w := newWorld(t)
+	w := newFixture(t)
 	w.open(nil).Close()
 	before := w.dump()
 	_, err := Open(t.Context(), w.dir, Options{FileSystemID: "fs-other"})
@@ -42,8 +42,8 @@ func TestAnotherFileSystemIsNotTouched(t *testing.T) {
 	}
 }
 
-func TestAnAliasIsTheRightFileSystem(t *testing.T) {
-	w := newWorld(t)
+func TestMarkerOfAnAliasIsAccepted(t *testing.T) {
+	w := newFixture(t)
 	w.open(nil).Close()
 	f, err := Open(t.Context(), w.dir, Options{FileSystemID: "fs-restored", Aliases: []string{"fs-x", fsID}})
 	if err != nil {
@@ -56,7 +56,7 @@ func TestAnAliasIsTheRightFileSystem(t *testing.T) {
 	}
 }
 
-func TestIDsThatCannotBe(t *testing.T) {
+func TestInvalidFileSystemIDsAreRefused(t *testing.T) {
 	for _, id := range []string{"", " fs-1", "fs-1\n", "fs\x00"} {
 		if _, err := Open(t.Context(), t.TempDir(), Options{FileSystemID: id}); err == nil {
 			t.Errorf("%q was taken", id)
@@ -67,8 +67,8 @@ func TestIDsThatCannotBe(t *testing.T) {
 	}
 }
 
-func TestALinkInPlaceOfOurDirectoryIsRefused(t *testing.T) {
-	w := newWorld(t)
+func TestLinkInPlaceOfTheStateDirectoryIsRefused(t *testing.T) {
+	w := newFixture(t)
 	w.write("/elsewhere/file", "x")
 	w.link("elsewhere", "/.efs-stunnel")
 	before := w.dump()
@@ -81,7 +81,7 @@ func TestALinkInPlaceOfOurDirectoryIsRefused(t *testing.T) {
 }
 
 // Of two first users one writes the marker, and both go by it.
-func TestTwoFirstUsers(t *testing.T) {
+func TestConcurrentFirstUsersAgreeOnTheMarker(t *testing.T) {
 	for range 50 {
 		dir := t.TempDir()
 		ids := []string{"fs-1", "fs-1", "fs-2", "fs-2"}
@@ -118,8 +118,8 @@ func TestCheckNFS(t *testing.T) {
 	}
 }
 
-func TestALockThatIsHeldIsWaitedForUntilTheDeadline(t *testing.T) {
-	w := newWorld(t)
+func TestHeldLockIsWaitedForUntilTheDeadline(t *testing.T) {
+	w := newFixture(t)
 	first, second := w.open(nil), w.open(nil)
 	defer first.Close()
 	defer second.Close()

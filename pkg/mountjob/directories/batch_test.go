@@ -16,8 +16,8 @@ func TestOrder(t *testing.T) {
 }
 
 // One bad operation fails for itself.
-func TestOneBadOperation(t *testing.T) {
-	w := newWorld(t)
+func TestBadOperationFailsAlone(t *testing.T) {
+	w := newFixture(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	results := w.run(setupOf(a, "/ns/a"), setupOf(a, "/../a"), setupOf(b, "/ns/a/b"), setupOf(b, "/ns/b"))
 	for i, want := range []operations.State{operations.Done, operations.Failed, operations.Failed, operations.Done} {
@@ -27,8 +27,8 @@ func TestOneBadOperation(t *testing.T) {
 	}
 }
 
-func TestAnEmptyBatchSucceeds(t *testing.T) {
-	f := newWorld(t).open(nil)
+func TestEmptyBatchSucceeds(t *testing.T) {
+	f := newFixture(t).open(nil)
 	defer f.Close()
 	if report := f.Run(t.Context(), nil, nil); !report.Succeeded() || len(report.Results) != 0 {
 		t.Errorf("got %+v", report)
@@ -39,7 +39,7 @@ func TestAnEmptyBatchSucceeds(t *testing.T) {
 func BenchmarkSetup(b *testing.B) {
 	for _, existing := range []int{0, 10_000} {
 		b.Run(fmt.Sprintf("%d existing", existing), func(b *testing.B) {
-			w := newWorld(b)
+			w := newFixture(b)
 			for n := range existing {
 				p := fmt.Sprintf("ns/claim-%d", n)
 				w.write(".efs-stunnel/owners/"+p+"/@pvc-"+fmt.Sprint(n), `{"cluster":"c1","namespace":"ns"}`)

@@ -10,7 +10,7 @@ import (
 )
 
 // meanwhile plays a Job that has the lock because the server took it from another one.
-func (w *world) meanwhile(ops ...operations.Operation) error {
+func (w *fixture) meanwhile(ops ...operations.Operation) error {
 	f := w.open(nil)
 	defer f.Close()
 	b, err := f.begin(context.Background())
@@ -27,12 +27,12 @@ func (w *world) meanwhile(ops ...operations.Operation) error {
 }
 
 // A node that is cut off in the middle of its move loses the lock, and the move takes place later,
-// when somebody else owns the directory.
-func TestAMoveThatComesTooLate(t *testing.T) {
+// when another volume owns the directory.
+func TestLateMoveIsUndone(t *testing.T) {
 	a, c := owner("c1", "ns", 1), owner("c2", "ns", 1)
 	join := setupOf(c, "/ns/data")
 	join.ShareAcrossClusters = true
-	late := func(w *world, ops ...operations.Operation) func(string) error {
+	late := func(w *fixture, ops ...operations.Operation) func(string) error {
 		return func(step string) error {
 			if step != "trash /ns/data" {
 				return nil
@@ -41,7 +41,7 @@ func TestAMoveThatComesTooLate(t *testing.T) {
 		}
 	}
 	t.Run("another cluster came", func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.done(setupOf(a, "/ns/data"))
 		w.write("/ns/data/file", "live")
 		f := w.open(late(w, join))
@@ -58,7 +58,7 @@ func TestAMoveThatComesTooLate(t *testing.T) {
 		w.gone("/ns/data")
 	})
 	t.Run("the volume itself began again", func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.done(setupOf(a, "/ns/data"))
 		w.write("/ns/data/file", "live")
 		f := w.open(late(w, setupOf(a, "/ns/data")))
@@ -72,7 +72,7 @@ func TestAMoveThatComesTooLate(t *testing.T) {
 		w.wantEmptyTrash()
 	})
 	t.Run("and the process died with it", func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		w.done(setupOf(a, "/ns/data"))
 		w.write("/ns/data/file", "live")
 		f := w.open(late(w, join))
@@ -100,12 +100,12 @@ func TestAMoveThatComesTooLate(t *testing.T) {
 }
 
 // Who makes a directory of its own under the name of one that was moved keeps its own.
-func TestANewDirectoryIsNoReasonToUndoAMove(t *testing.T) {
-	w := newWorld(t)
+func TestMoveIsNotUndoneForANewDirectory(t *testing.T) {
+	w := newFixture(t)
 	a, b := owner("c1", "ns", 1), owner("c1", "ns", 2)
 	w.done(setupOf(a, "/ns/data"))
 	w.write("/ns/data/old", "x")
-	w.crash(cleanupOf(a, "/ns/data"), "drop /.efs-stunnel/owners/ns/data/@"+a.Volume+".leaving")
+	w.crash(cleanupOf(a, "/ns/data"), "remove /.efs-stunnel/owners/ns/data/@"+a.Volume+".leaving")
 	w.crash(setupOf(b, "/ns/data"), "place /ns/data")
 	op := cleanupOf(a, "/ns/data")
 	op.LeaveToOthers = true
