@@ -3,28 +3,14 @@
 package integration_test
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/rest"
 
-	"gnuthought.com/efs-stunnel/pkg/controller/loops"
 	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
-	"gnuthought.com/efs-stunnel/test/integration/kubelet"
 	"gnuthought.com/efs-stunnel/test/integration/world"
 )
 
@@ -111,64 +97,6 @@ func (s *claimsWorld) awaitFinalizerLikePolicy(name string) {
 	})
 }
 
-// TestClaimDeletedInTheMiddle deletes claims while a mount Job makes their directories. With policy
-// Delete what was begun is finished, and then treated as that of any claim that is gone; with
-// Retain the directory stays, as it does when the volume is deleted later.
-func TestClaimDeletedInTheMiddle(t *testing.T) {
-	s := newClaimsWorld(t, func(options *loops.Options) { options.SweepDelay = time.Hour }) // no sweep may take a pod's fate
-	retain := s.NewClass("retain", nil, retaining).Name
-	s.pass("before")
-	running, proceed := make(chan struct{}), make(chan struct{})
-	s.Kubelet.PlayNext(stopped(running, proceed))
-	gone := s.NewClaim("deleted", s.class)
-	<-running
-	s.deleteClaims(gone)
-	s.awaitClaimGone(gone)
-	close(proceed)
-	s.awaitOperation(gone, operations.Cleanup)
-	s.AwaitVolumeGone(gone)
-	s.wantNoTrace(ownDirectory(gone))
-
-	running, proceed = make(chan struct{}), make(chan struct{})
-	s.Kubelet.PlayNext(stopped(running, proceed))
-	kept := s.NewClaim("kept", retain)
-	<-running
-	s.deleteClaims(kept)
-	s.awaitClaimGone(kept)
-	successor := s.NewClaim("kept", retain)
-	close(proceed)
-	v := s.await(successor)
-	if v.path == ownDirectory(kept) {
-		t.Errorf("the next claim of that name has the same directory %s", v.path)
-	}
-	s.AwaitVolumeGone(kept)
-	if !s.Exists(s.fileSystem, ownDirectory(kept)) {
-		t.Errorf("nothing is kept\n%s", s.Story())
-	}
-}
-
-// stopped is the fate of a pod that says when it runs, and begins its work when it is told.
-func stopped(running chan<- struct{}, proceed <-chan struct{}) kubelet.Fate {
-	return kubelet.Fate{Before: func(ctx context.Context, _ kubelet.Run) {
-		close(running)
-		select {
-		case <-proceed:
-		case <-ctx.Done():
-		}
-	}}
-}
-
-// awaitOperation waits until a Job has done an operation for a claim.
-func (s *claimsWorld) awaitOperation(claim *corev1.PersistentVolumeClaim, kind operations.Kind) {
-	s.Helper()
-	s.Eventually(fmt.Sprintf("a Job has the %s of claim %s", kind, claim.Name), func(context.Context) error {
-		if times := s.operations(claim, kind); times == 0 {
-			return fmt.Errorf("none of %d has", len(s.Kubelet.Runs()))
-		}
-		return nil
-	})
-}
-
 // operations counts how often a Job did an operation of a kind for a claim.
 func (s *claimsWorld) operations(claim *corev1.PersistentVolumeClaim, kind operations.Kind) int {
 	s.Helper()
@@ -242,71 +170,4 @@ func TestVolumeOfNobodyIsDeleted(t *testing.T) {
 	s.awaitNoVolume(v.object.Name)
 	s.awaitTold(v.object, wellknown.EventVolumeDeleteSkipped, "its directory stays", "no claim has the volume", v.path)
 	s.wantFile(v.path, "data")
-}
-
-// TestVolumeThatIsNeverBound has something make the first volume too small for its claim. When
-// an administrator deletes that, the claim starts again.
-func TestVolumeThatIsNeverBound(t *testing.T) {
-	w := newWorld(t)
-	s := &claimsWorld{World: w, fileSystem: w.NewFileSystem(), class: w.NewClass("efs", nil).Name}
-	w.Config = rest.CopyConfig(w.Config)
-	w.Config.ContentType, w.Config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
-	shrinks := &shrinkingWebhook{}
-	w.Config.Wrap(func(next http.RoundTripper) http.RoundTripper { return shrinks.of(next) })
-	startManager(w, nil)
-
-	claim := s.NewClaim("data", s.class)
-	name := volumes.VolumeName(claim.UID)
-	first := s.awaitVolume(name, "is there", func(*corev1.PersistentVolume) string { return "" })
-	s.write(ownDirectory(claim), "data")
-	if phase := s.see(claim).Status.Phase; phase != corev1.ClaimPending {
-		t.Fatalf("the claim is %s", phase)
-	}
-	s.deleteVolume(name)
-	v := s.await(claim)
-	if v.object.UID == first.UID {
-		t.Error("the claim has the volume that was deleted")
-	}
-	s.wantEmpty(v.path)
-	if times := s.operations(claim, operations.Cleanup); times != 1 {
-		t.Errorf("%d cleanups, want 1\n%s", times, s.Story())
-	}
-}
-
-// shrinkingWebhook makes the first volume of a claim smaller, as an admission webhook could.
-type shrinkingWebhook struct{ done atomic.Bool }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
-
-func (h *shrinkingWebhook) of(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		if request.Method != http.MethodPost || !strings.HasSuffix(request.URL.Path, "/persistentvolumes") {
-			return next.RoundTrip(request)
-		}
-		body, err := io.ReadAll(request.Body)
-		if err != nil {
-			return nil, err
-		}
-		changed, err := h.change(body)
-		if err != nil {
-			return nil, err
-		}
-		request = request.Clone(request.Context())
-		request.Body, request.ContentLength = io.NopCloser(bytes.NewReader(changed)), int64(len(changed))
-		return next.RoundTrip(request)
-	})
-}
-
-func (h *shrinkingWebhook) change(body []byte) ([]byte, error) {
-	var object corev1.PersistentVolume
-	if err := json.Unmarshal(body, &object); err != nil {
-		return nil, err
-	}
-	if object.Spec.ClaimRef == nil || object.Spec.ClaimRef.Name != "data" || h.done.Swap(true) {
-		return body, nil
-	}
-	object.Spec.Capacity[corev1.ResourceStorage] = resource.MustParse("1Mi")
-	return json.Marshal(object)
 }

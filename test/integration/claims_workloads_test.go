@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -28,38 +27,6 @@ func idle(volumes ...corev1.Volume) corev1.PodSpec {
 }
 
 // TestStatefulSet gives each replica a directory of its own.
-
-func TestStatefulSet(t *testing.T) {
-	s := newClaimsWorld(t)
-	labels, three := map[string]string{"app": "web"}, int32(3)
-	set := &appsv1.StatefulSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "web"},
-		Spec: appsv1.StatefulSetSpec{
-			Replicas: &three, PodManagementPolicy: appsv1.ParallelPodManagement,
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: idle()},
-			VolumeClaimTemplates: []corev1.PersistentVolumeClaim{{
-				ObjectMeta: metav1.ObjectMeta{Name: "data"}, Spec: templateOf(s.class),
-			}},
-		},
-	}
-	if _, err := s.Client.AppsV1().StatefulSets(s.Team).Create(s.Context(), set, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	paths := map[string]bool{}
-	for n := range 3 {
-		v := s.await(s.awaitClaim(fmt.Sprintf("data-web-%d", n), ""))
-		if v.path != ownDirectory(v.claim) {
-			t.Errorf("claim %s has the directory %s", v.claim.Name, v.path)
-		}
-		s.wantEmpty(v.path)
-		s.write(v.path, v.claim.Name)
-		paths[v.path] = true
-	}
-	if len(paths) != 3 {
-		t.Errorf("the replicas have the directories %v", paths)
-	}
-}
 
 // TestEphemeralVolume has a pod of the same name start with nothing.
 func TestEphemeralVolume(t *testing.T) {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,15 +64,6 @@ func (s *claimsWorld) await(claim *corev1.PersistentVolumeClaim) boundVolume {
 	return v
 }
 
-// inNamespace puts a claim elsewhere than into the team's namespace.
-func inNamespace(name string) func(*corev1.PersistentVolumeClaim) {
-	return func(claim *corev1.PersistentVolumeClaim) { claim.Namespace = name }
-}
-
-func withAnnotations(annotations map[string]string) func(*corev1.PersistentVolumeClaim) {
-	return func(claim *corev1.PersistentVolumeClaim) { claim.Annotations = annotations }
-}
-
 // called is the label with which claims share a directory.
 func called(volumeName string) func(*corev1.PersistentVolumeClaim) {
 	return world.WithLabels(map[string]string{wellknown.LabelVolumeName: volumeName})
@@ -106,23 +96,6 @@ func (s *claimsWorld) deleteClaims(claims ...*corev1.PersistentVolumeClaim) {
 			s.Fatal(err)
 		}
 	}
-}
-
-// awaitClaimGone waits until the claim of this uid is no more.
-func (s *claimsWorld) awaitClaimGone(claim *corev1.PersistentVolumeClaim) {
-	s.Helper()
-	s.Eventually("claim "+claim.Name+" is gone", func(ctx context.Context) error {
-		list, err := s.Client.CoreV1().PersistentVolumeClaims(claim.Namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		for _, found := range list.Items {
-			if found.UID == claim.UID {
-				return fmt.Errorf("it has the finalizers %q", found.Finalizers)
-			}
-		}
-		return nil
-	})
 }
 
 func (s *claimsWorld) deleteVolume(name string) {
@@ -189,25 +162,6 @@ func (s *claimsWorld) patchVolume(name, patch string) {
 	}
 }
 
-// replaceClass deletes a class and makes it again, since its parameters cannot be edited.
-func (s *claimsWorld) replaceClass(class *storagev1.StorageClass, edits ...func(*storagev1.StorageClass)) *storagev1.StorageClass {
-	s.Helper()
-	classes := s.Client.StorageV1().StorageClasses()
-	if err := classes.Delete(s.Context(), class.Name, metav1.DeleteOptions{}); err != nil {
-		s.Fatal(err)
-	}
-	next := class.DeepCopy()
-	next.ObjectMeta = metav1.ObjectMeta{Name: class.Name}
-	for _, edit := range edits {
-		edit(next)
-	}
-	created, err := classes.Create(s.Context(), next, metav1.CreateOptions{})
-	if err != nil {
-		s.Fatal(err)
-	}
-	return created
-}
-
 // pass makes sure that the manager has had time for whatever came before: it nudges the claims,
 // so that they are looked at again, and then serves another one from its beginning to its volume.
 func (s *claimsWorld) pass(name string, claims ...*corev1.PersistentVolumeClaim) {
@@ -262,23 +216,6 @@ func (s *claimsWorld) wantNothingAt(path string) {
 	s.Helper()
 	if s.Exists(s.fileSystem, path) {
 		s.Errorf("%s is there\n%s", path, s.Story())
-	}
-}
-
-// wantShape compares mode, with its special bits, and owner of a directory.
-func (s *claimsWorld) wantShape(path string, mode, uid, gid uint32) {
-	s.Helper()
-	info, err := os.Lstat(s.at(path))
-	if err != nil {
-		s.Errorf("%v\n%s", err, s.Story())
-		return
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		s.Fatalf("%T is not what this system has", info.Sys())
-	}
-	if got := stat.Mode & 0o7777; got != mode || stat.Uid != uid || stat.Gid != gid {
-		s.Errorf("%s has mode %04o and owner %d:%d, want %04o and %d:%d", path, got, stat.Uid, stat.Gid, mode, uid, gid)
 	}
 }
 

@@ -4,12 +4,10 @@ package integration_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
@@ -29,35 +27,6 @@ func oneZoneB(fs *efs.FileSystem) {
 
 func onNode(node string) map[string]any {
 	return map[string]any{wellknown.AnnotationSelectedNode: node}
-}
-
-// TestNodesChooseFileSystems has the scheduler, which the test plays, choose nodes in two zones.
-// One file system serves each of them.
-func TestNodesChooseFileSystems(t *testing.T) {
-	for name, edit := range map[string]func(*efs.FileSystem){"mount targets": nearZoneB, "One Zone": oneZoneB} {
-		t.Run(name, func(t *testing.T) {
-			s := newClaimsWorld(t)
-			inA, inB := s.fileSystem, s.NewFileSystem(edit)
-			s.Eventually("both file systems are known", func(context.Context) error {
-				table, err := s.Table() //nolint:contextcheck // it has the test's
-				if err == nil && len(table.Targets) < 2 {
-					err = errors.New("one is not")
-				}
-				return err
-			})
-			class := s.NewClass("waiting", nil, waitingForConsumers)
-			inZone := map[string]string{s.Nodes[0]: inA, s.Nodes[1]: inB}
-			for node, want := range inZone {
-				for _, n := range []string{"1", "2", "3"} { // by chance, some would be right
-					claim := s.NewClaim("on-"+node+"-"+n, class.Name)
-					s.annotate(claim, onNode(node))
-					if got := s.await(claim).object.Annotations[wellknown.AnnotationFileSystemID]; got != want {
-						t.Errorf("the claim on %s is on %s, want %s", node, got, want)
-					}
-				}
-			}
-		})
-	}
 }
 
 // TestNodeIsGivenBack has a node far from the claim's file system replaced by the scheduler.
@@ -86,28 +55,6 @@ func TestNodeIsGivenBack(t *testing.T) {
 	if zones := zonesOf(v.object); len(zones) != 1 || zones[0] != "us-east-1b" {
 		t.Errorf("the volume is for the zones %q", zones)
 	}
-}
-
-// TestZonesOfClass has allowedTopologies choose, with and without a node.
-func TestZonesOfClass(t *testing.T) {
-	s := newClaimsWorld(t)
-	inB := s.NewFileSystem(oneZoneB)
-	onlyB := func(class *storagev1.StorageClass) {
-		class.AllowedTopologies = topology(corev1.LabelTopologyZone, "us-east-1b")
-	}
-	class, waiting := s.NewClass("zone-b", nil, onlyB), s.NewClass("zone-b-waiting", nil, onlyB, waitingForConsumers)
-	for _, name := range []string{"one", "two", "three"} {
-		v := s.bound(name, class.Name)
-		if got := v.object.Annotations[wellknown.AnnotationFileSystemID]; got != inB {
-			t.Errorf("claim %s is on %s, want %s", name, got, inB)
-		}
-		if zones := zonesOf(v.object); zones != nil {
-			t.Errorf("the volume is for the zones %q only, though the class does not ask for that", zones)
-		}
-	}
-	claim := s.NewClaim("far", waiting.Name)
-	s.annotate(claim, onNode(s.Nodes[0]))
-	s.awaitTold(claim, wellknown.EventProvisioningFailed, inB, "us-east-1a", s.Nodes[0])
 }
 
 func (s *claimsWorld) awaitNodeBack(claim *corev1.PersistentVolumeClaim) {

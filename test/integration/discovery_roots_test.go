@@ -19,7 +19,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
-	"gnuthought.com/efs-stunnel/test/integration/kubelet"
 )
 
 // TestDiscoveryHealsRoots harms root volume and root claim in every way, with strangers waiting
@@ -183,19 +182,6 @@ func (d *drill) unbindRootVolume(m *manager) *manager {
 func (d *drill) misfileRootVolume(m *manager) *manager {
 	d.patchRootVolume(`{"spec":{"persistentVolumeReclaimPolicy":"Delete","storageClassName":"other"},"metadata":{"labels":{"root_key":"other"}}}`)
 	return m
-}
-
-// TestRootClaimIsFreedOfAJobThatWaitsForItsNextTry: that needs a root claim, too.
-func TestRootClaimIsFreedOfAJobThatWaitsForItsNextTry(t *testing.T) {
-	d := newDrill(t)
-	d.poll()
-	d.awaitBound(d.claim("before"))
-	d.Kubelet.PlayNext(kubelet.Fate{CheckMount: true})
-	claim := d.claim("data")
-	d.awaitEvent(claim, wellknown.EventProvisioningFailed, "could not make the directory")
-	d.awaitOtherRootClaim()
-	d.awaitBound(claim)
-	d.AwaitJobsUsed()
 }
 
 // awaitOtherRootClaim deletes the root claim and waits for the next one.

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -18,47 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
-	"gnuthought.com/efs-stunnel/pkg/mountjobs"
-	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
-
-// TestJobsAreGroupCommits has 200 claims come while one Job runs on each of two file systems.
-// All of them ride in the next, and a bad one among them has trouble of its own.
-func TestJobsAreGroupCommits(t *testing.T) {
-	d := newDrill(t)
-	other := d.NewFileSystem()
-	bad := filepath.Join(d.Folder(d.fileSystem), d.Team, "claim-100")
-	d.check(os.MkdirAll(filepath.Dir(bad), 0o755))
-	d.check(os.WriteFile(bad, []byte("in the way"), 0o644))
-	gates := []*gate{newGate(), newGate()}
-	d.Kubelet.PlayNext(gates[0].fate(), gates[1].fate())
-	d.start(nil)
-
-	first := []*corev1.PersistentVolumeClaim{d.claim("first"), d.claimOn(other, "first-of-other")}
-	for _, g := range gates {
-		d.await(g)
-	}
-	crowd := d.crowd(200, func(i int) string { return []string{d.fileSystem, other}[i%2] })
-	d.awaitAsked(len(crowd) + len(first))
-	for _, g := range gates {
-		close(g.open)
-	}
-	refused := crowd[100]
-	d.awaitBound(first...)
-	for _, claim := range crowd {
-		if claim != refused {
-			d.awaitBound(claim)
-		}
-	}
-	d.awaitEvent(refused, wellknown.EventProvisioningFailed, "claim-100")
-	d.wantFewJobs(d.fileSystem, 101, refused)
-	d.wantFewJobs(other, 101, nil)
-	d.wantNoEvents(wellknown.EventProvisioningFailed, append(crowd[:100:100], crowd[101:]...))
-	d.check(os.Remove(bad))
-	d.awaitBound(refused)
-}
 
 // crowd makes many claims at once.
 func (d *drill) crowd(count int, fileSystemOf func(int) string) []*corev1.PersistentVolumeClaim {
@@ -110,102 +71,6 @@ func (d *drill) awaitAsked(count int) {
 		}
 		return nil
 	})
-}
-
-// wantFewJobs wants all claims of a file system in the first Job and those that rode in the
-// next, each of them once; but for one that may be tried again and again.
-func (d *drill) wantFewJobs(fileSystem string, count int, except *corev1.PersistentVolumeClaim) {
-	d.Helper()
-	carried, batches := map[string]int{}, 0
-	for _, job := range d.jobs(d.Context(), mountjobs.Mount, fileSystem) {
-		ops := d.operations(job)
-		if except != nil && len(ops) == 1 && ops[0].ClaimUID == string(except.UID) {
-			continue
-		}
-		batches++
-		for _, operation := range ops {
-			if except == nil || operation.ClaimUID != string(except.UID) || carried[operation.Volume] == 0 {
-				carried[operation.Volume]++
-			}
-		}
-	}
-	if batches < 2 || batches > 4 {
-		d.Errorf("%d claims on %s took %d Jobs", count, fileSystem, batches)
-	}
-	if len(carried) != count {
-		d.Errorf("Jobs on %s carried %d operations, not %d", fileSystem, len(carried), count)
-	}
-	for volume, times := range carried {
-		if times != 1 {
-			d.Errorf("the setup of %s was sent %d times", volume, times)
-		}
-	}
-}
-
-func (d *drill) wantNoEvents(reason string, claims []*corev1.PersistentVolumeClaim) {
-	d.Helper()
-	found, err := d.Client.CoreV1().Events(d.Team).List(d.Context(), metav1.ListOptions{FieldSelector: "reason=" + reason})
-	d.check(err)
-	for _, event := range found.Items {
-		for _, claim := range claims {
-			if event.InvolvedObject.UID == claim.UID {
-				d.Errorf("claim %s has the event %q", claim.Name, event.Message)
-			}
-		}
-	}
-}
-
-// TestJobsHaveRoom has more claims wait than one Job carries, by their number and by the bytes
-// of their paths.
-func TestJobsHaveRoom(t *testing.T) {
-	tests := map[string]struct {
-		class  map[string]string
-		claims int
-		batch  int
-		jobs   int // after the first one
-	}{
-		"for a number": {nil, 25, 10, 3},
-		"for bytes":    {map[string]string{"base_path": strings.Repeat("/"+strings.Repeat("a", 200), 4)}, 110, wellknown.DefaultMountJobBatch, 2},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := newDrill(t)
-			d.class = d.NewClass("room", tt.class).Name
-			g := newGate()
-			d.Kubelet.PlayNext(g.fate())
-			d.start(nil, func(o *loops.Options) { o.Batch = tt.batch })
-			first := d.claim("first")
-			d.await(g)
-			crowd := d.crowd(tt.claims, func(int) string { return d.fileSystem })
-			d.awaitAsked(tt.claims + 1)
-			close(g.open)
-			d.awaitBound(append(crowd, first)...)
-			jobs := d.mountJobs()[1:]
-			for _, job := range jobs {
-				ops := d.operations(job)
-				text, err := operations.Encode(ops)
-				if err != nil || len(ops) > tt.batch || len(text) > wellknown.MaxOperationsBytes {
-					t.Errorf("Job %s has %d operations, %d bytes, error %v", job.Name, len(ops), len(text), err)
-				}
-			}
-			if len(jobs) < tt.jobs || len(jobs) > tt.jobs+2 {
-				t.Errorf("%d Jobs after the first", len(jobs))
-			}
-			d.wantVolumes(append(crowd, first)...)
-		})
-	}
-}
-
-// TestJobsCarrySetupsAndCleanups has both wait for the same Job.
-func TestJobsCarrySetupsAndCleanups(t *testing.T) {
-	d := newDrill(t)
-	d.start(nil)
-	busy, coming, _ := d.setupBesideCleanup(withVolumeName("fresh"))
-	d.wantVolumes(busy, coming)
-	if jobs := d.mountJobs(); len(jobs) > 4 {
-		d.Errorf("%d Jobs", len(jobs))
-	}
 }
 
 // setupBesideCleanup has a claim's setup wait, with the cleanup of another, for the Job of a third

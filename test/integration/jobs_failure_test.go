@@ -7,18 +7,13 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"gnuthought.com/efs-stunnel/pkg/controller/loops"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
-	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 	"gnuthought.com/efs-stunnel/test/integration/kubelet"
 )
@@ -192,121 +187,4 @@ func (d *drill) patchJob(job *batchv1.Job, patch string) {
 	d.Helper()
 	_, err := d.Client.BatchV1().Jobs(d.Namespace).Patch(d.Context(), job.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	d.check(err)
-}
-
-// TestJobsAfterAJobWithTheNextName has a stranger take the name of the next Job while one runs.
-func TestJobsAfterAJobWithTheNextName(t *testing.T) {
-	t.Parallel()
-	d := newDrill(t)
-	g := newGate()
-	d.Kubelet.PlayNext(g.fate())
-	d.start(nil)
-	first := d.claim("first")
-	d.await(g)
-	d.strangersJob() // 00007, so that the next is 00008
-	second := d.claim("second")
-	d.awaitAsked(2)
-	close(g.open)
-	d.awaitBound(first, second)
-	want := []string{mountjobs.Name{Kind: mountjobs.Mount, FileSystemID: d.fileSystem, Number: 1}.String(), mountjobs.Name{Kind: mountjobs.Mount, FileSystemID: d.fileSystem, Number: 8}.String()}
-	if got := namesOf(d.mountJobs()); !slices.Equal(got, want) {
-		t.Errorf("Jobs %q, want %q", got, want)
-	}
-}
-
-// TestJobsFailOnceThenPass tells the claim, and takes nothing twice.
-func TestJobsFailOnceThenPass(t *testing.T) {
-	t.Parallel()
-	d := newDrill(t)
-	d.Kubelet.PlayNext(kubelet.Fate{CheckMount: true}, kubelet.Fate{CheckMount: true})
-	d.start(nil)
-	claim := d.claim("data")
-	d.awaitEvent(claim, wellknown.EventProvisioningFailed, "Job efs-mount-"+d.fileSystem+"-00001 could not make the directory", "is not an NFS mount")
-	d.awaitEvent(claim, wellknown.EventProvisioningFailed, "Job efs-mount-"+d.fileSystem+"-00002 could not make the directory", "is not an NFS mount", "attempt 2; next at")
-	d.awaitBound(claim)
-	var last operations.Operation
-	for i, job := range d.mountJobs() {
-		last = d.operations(job)[0]
-		if got := volumes.AttemptOf(last); got != i+1 {
-			t.Errorf("Job %s is attempt %d", job.Name, got)
-		}
-	}
-	d.wantVolumes(claim)
-}
-
-// TestSetupOnAFileSystemThatGoes has a file system deleted while a Job works on it. What became of
-// the setup can never be known: the claim gets a volume elsewhere, and nothing waits for the Job.
-func TestSetupOnAFileSystemThatGoes(t *testing.T) {
-	for name, deleted := range map[string]bool{"claim there": false, "claim deleted": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d := newDrill(t)
-			g := newGate()
-			fate := g.fate()
-			fate.Ending = kubelet.Killed
-			d.Kubelet.PlayNext(fate)
-			d.start(nil, func(o *loops.Options) { o.PollingInterval = 200 * time.Millisecond })
-			claim := d.NewClaim("data", d.class)
-			d.await(g)
-			other := d.NewFileSystem()
-			d.EFS.Remove(d.fileSystem)
-			d.awaitTable("the other file system only", func(table ports.Table) string {
-				if _, there := table.Targets[d.fileSystem]; there {
-					return "the first is there"
-				}
-				return missingOf(table, map[string]int{other: 0})
-			})
-			if deleted {
-				d.deleteClaim(claim)
-			}
-			close(g.open)
-			if !deleted {
-				object := d.awaitBound(claim)
-				if id := object.Annotations[wellknown.AnnotationFileSystemID]; id != other {
-					t.Errorf("the volume is on %s, want %s", id, other)
-				}
-			}
-			d.AwaitJobsUsed()
-		})
-	}
-}
-
-// TestJobsRunAgainOnTheOnlyNodeThatTakesThem has a Job fail where there is another agent, on a
-// cordoned node. Waiting for that one would take as long as the Job's deadline.
-func TestJobsRunAgainOnTheOnlyNodeThatTakesThem(t *testing.T) {
-	t.Parallel()
-	d := newDrill(t)
-	for _, node := range d.Nodes[1:] {
-		cordon := []byte(`{"spec": {"unschedulable": true}}`)
-		_, err := d.Client.CoreV1().Nodes().Patch(d.Context(), node, types.MergePatchType, cordon, metav1.PatchOptions{})
-		d.check(err)
-	}
-	d.Kubelet.PlayNext(kubelet.Fate{Ending: kubelet.Killed})
-	d.start(nil)
-	d.awaitBound(d.claim("data"))
-	jobs := d.mountJobs()
-	if last := jobs[len(jobs)-1]; len(jobs) != 2 || mountjobs.AvoidsNodes(&last) {
-		t.Errorf("Jobs %q, the last one with %+v", namesOf(jobs), last.Spec.Template.Spec.Affinity)
-	}
-}
-
-// TestJobsGiveUpOnOtherNodes has a retry find no room anywhere but on the node that it avoids.
-func TestJobsGiveUpOnOtherNodes(t *testing.T) {
-	t.Parallel()
-	d := newDrill(t)
-	d.Kubelet.PlayNext(kubelet.Fate{Ending: kubelet.Killed}, kubelet.Fate{Unschedulable: "0/2 nodes are available: 1 Insufficient cpu."})
-	d.start(nil)
-	claim := d.claim("data")
-	d.Eventually("the second Job has ended", func(ctx context.Context) error {
-		jobs := d.jobs(ctx, mountjobs.Mount, d.fileSystem)
-		if len(jobs) < 2 || !mountjobs.IsOver(&jobs[1]) {
-			return fmt.Errorf("there are %q", namesOf(jobs))
-		}
-		return nil
-	})
-	d.awaitBound(claim)
-	jobs := d.mountJobs()
-	if len(jobs) != 3 || !mountjobs.AvoidsNodes(&jobs[1]) || mountjobs.AvoidsNodes(&jobs[2]) {
-		t.Errorf("Jobs %q\n%s", namesOf(jobs), d.Story())
-	}
 }

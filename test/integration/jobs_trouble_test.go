@@ -4,7 +4,6 @@ package integration_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -19,117 +18,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 	"gnuthought.com/efs-stunnel/test/integration/kubelet"
 )
-
-// trouble keeps a pod from starting on a file system of its own.
-type trouble struct {
-	fate   kubelet.Fate
-	edit   func(*drill, *corev1.Pod) // does more to the pod than a fate can; nil does nothing
-	words  []string                  // the cluster's own, and the next step
-	over   chan struct{}
-	claims []*corev1.PersistentVolumeClaim // in the Job, and behind it
-}
-
-func troubles() map[string]*trouble {
-	refused := "mount.nfs: Connection refused for 127.0.0.1:/ on /var/lib/kubelet/pods/2f0a7f5e-6a9e-4f5c-8f5e-0a1b2c3d4e5f/volumes/kubernetes.io~nfs/efs"
-	return map[string]*trouble{
-		"no tunnel": {fate: kubelet.Fate{FailedMount: refused},
-			words: []string{"mount refused on 127.0.0.1:", "Connection refused for 127.0.0.1:/", "is the efs-stunnel pod on node"}},
-		"no mount helper": {fate: kubelet.Fate{FailedMount: "mount: /var/lib/kubelet: bad option; for several filesystems (e.g. nfs, cifs) you might need a /sbin/mount.<type> helper program."},
-			words: []string{"has no mount.nfs", "helper program", "install nfs-common"}},
-		"no NFS in the kernel": {fate: kubelet.Fate{FailedMount: "mount.nfs: No such device"},
-			words: []string{"No such device", "modprobe nfsv4"}},
-		"no right": {fate: kubelet.Fate{FailedMount: "mount.nfs: access denied by server while mounting 127.0.0.1:/"},
-			words: []string{"access denied by server", "its policy"}},
-		"no way": {fate: kubelet.Fate{FailedMount: "mount.nfs: Connection timed out"},
-			words: []string{"Connection timed out", "port 2049 (security group, routes)"}},
-		"no image": {fate: kubelet.Fate{ImagePull: "rpc error: code = NotFound desc = failed to pull and unpack image: not found"},
-			words: []string{"registry.example.com/efs-stunnel:1.0", "code = NotFound"}},
-		"no room": {fate: kubelet.Fate{Unschedulable: "0/2 nodes are available: 2 Insufficient cpu."},
-			words: []string{"2 Insufficient cpu", "free or add room on a node"}},
-		"no program": {fate: kubelet.Fate{ImagePull: "held"}, edit: (*drill).missProgram,
-			words: []string{"stat /usr/local/bin/mountjob: no such file or directory", "--worker-image"}},
-	}
-}
-
-// missProgram is what kubelet writes when the image is another one, with CRI-O.
-func (d *drill) missProgram(pod *corev1.Pod) {
-	d.Helper()
-	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{
-		Name: mountjobs.ContainerName, Image: pod.Spec.Containers[0].Image,
-		State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{
-			Reason:  "CreateContainerError",
-			Message: `container create failed: executable file "/usr/local/bin/mountjob" not found: stat /usr/local/bin/mountjob: no such file or directory`,
-		}},
-	}}
-	_, err := d.Client.CoreV1().Pods(d.Namespace).UpdateStatus(d.Context(), pod, metav1.UpdateOptions{})
-	d.check(err)
-}
-
-// TestJobsTellWhatKeepsThemFromStarting wants it on every claim that waits while it happens,
-// in the Job or behind it, and everything well when it is over.
-func TestJobsTellWhatKeepsThemFromStarting(t *testing.T) {
-	t.Parallel()
-	d := newDrill(t)
-	all := troubles()
-	fileSystems := map[string]string{}
-	for name := range all {
-		fileSystems[name] = d.NewFileSystem()
-	}
-	d.start(nil)
-	for name, tr := range all {
-		d.begin(fileSystems[name], tr)
-	}
-	for name, tr := range all {
-		for _, claim := range tr.claims {
-			d.awaitEvent(claim, wellknown.EventProvisioningFailed, append(tr.words, "Job efs-mount-"+fileSystems[name]+"-00001")...)
-		}
-	}
-	for _, tr := range all {
-		close(tr.over)
-	}
-	for _, tr := range all {
-		d.awaitBound(tr.claims...)
-	}
-}
-
-// begin has one claim's Job meet the trouble, and another claim come after it.
-func (d *drill) begin(fileSystem string, tr *trouble) {
-	d.Helper()
-	tr.over = make(chan struct{})
-	tr.fate.Until = tr.over
-	d.Kubelet.PlayNext(tr.fate)
-	tr.claims = append(tr.claims, d.claimOn(fileSystem, fileSystem+"-in"))
-	pod := d.awaitTroubled(fileSystem)
-	if tr.edit != nil {
-		tr.edit(d, pod)
-	}
-	tr.claims = append(tr.claims, d.claimOn(fileSystem, fileSystem+"-behind"))
-}
-
-// awaitTroubled waits until the pod of a file system's Job has met its fate.
-func (d *drill) awaitTroubled(fileSystem string) *corev1.Pod {
-	d.Helper()
-	var found *corev1.Pod
-	d.Eventually("a pod on "+fileSystem+" is in trouble", func(ctx context.Context) error {
-		jobs := d.jobs(ctx, mountjobs.Mount, fileSystem)
-		if len(jobs) == 0 {
-			return errors.New("there is no Job")
-		}
-		job := jobs[len(jobs)-1]
-		events, err := d.Client.CoreV1().Events(d.Namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		if found, err = d.podOf(ctx, job.Name); err != nil {
-			return err
-		}
-		if reason, _ := mountjobs.Diagnose(&job, found, events.Items); reason == "" {
-			return fmt.Errorf("the pod of %s is in none", job.Name)
-		}
-		return nil
-	})
-	return found
-}
 
 // podOf is a Job's pod.
 func (d *drill) podOf(ctx context.Context, job string) (*corev1.Pod, error) {
@@ -222,33 +110,6 @@ func (d *drill) missPriorityClass() (admit func()) {
 		d.check(err)
 		d.Cleanup(func() {
 			d.check(classes.Delete(context.WithoutCancel(d.Context()), class.Name, metav1.DeleteOptions{}))
-		})
-	}
-}
-
-// TestMountJobsHavePriority over the pods that wait for them; sweeps have none.
-func TestMountJobsHavePriority(t *testing.T) {
-	t.Parallel()
-	d := newDrill(t)
-	d.start(nil, func(o *loops.Options) { o.Jobs.PriorityClassName = "system-cluster-critical" })
-	claim := d.claim("data")
-	d.awaitBound(claim)
-	d.deleteClaim(claim)
-	d.awaitAllGone(claim)
-	for kind, want := range map[mountjobs.Kind]int32{mountjobs.Mount: 2_000_000_000, mountjobs.Sweep: 0} {
-		d.Eventually(fmt.Sprintf("%v Jobs have the priority %d", kind, want), func(ctx context.Context) error {
-			jobs := d.jobs(ctx, kind, d.fileSystem)
-			if len(jobs) == 0 {
-				return errors.New("there is no Job")
-			}
-			pod, err := d.podOf(ctx, jobs[0].Name)
-			if err != nil {
-				return err
-			}
-			if pod.Spec.Priority == nil || *pod.Spec.Priority != want {
-				return fmt.Errorf("pod %s has the priority class %q", pod.Name, pod.Spec.PriorityClassName)
-			}
-			return nil
 		})
 	}
 }

@@ -14,16 +14,6 @@ import (
 	"gnuthought.com/efs-stunnel/test/integration/world"
 )
 
-// TestLifeOfAClaim is what everything else is a deviation from.
-func TestLifeOfAClaim(t *testing.T) {
-	w := newWorld(t)
-	fileSystem := w.NewFileSystem()
-	class := w.NewClass("efs", nil)
-	startManager(w, nil)
-	liveAClaim(w, fileSystem, class.Name)
-	w.AwaitJobsUsed() // which takes until the trash is swept
-}
-
 // TestLifeOfAClaimWithACrash has the manager die before and after each of its writes until it serves:
 // of the table, the root volume and the root claim. TestRecoveryFromACrashAnywhere has the others.
 func TestLifeOfAClaimWithACrash(t *testing.T) {

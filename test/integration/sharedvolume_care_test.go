@@ -137,26 +137,6 @@ func TestSharedVolumeInUseIsDeleted(t *testing.T) {
 	s.wantFile("data")
 }
 
-// TestSharedVolumeDeletedWithoutAManager waits for the next one, and no longer.
-func TestSharedVolumeDeletedWithoutAManager(t *testing.T) {
-	s := newSharing(t)
-	s.install()
-	first := startManager(s.World, nil)
-	object := s.shared("data", v1alpha1.SharedVolumeSpec{AccessPointID: s.accessPoint(1)})
-	s.ready(object)
-	first.halt()
-	s.uninstall() // which asks for the deletion of all objects
-	if _, err := s.get(t.Context(), object); err != nil {
-		t.Errorf("nobody could have cleaned up, and the object is gone: %v", err)
-	}
-	startManager(s.World, nil)
-	s.awaitUninstalled()
-	_, err := s.Client.CoreV1().PersistentVolumes().Get(t.Context(), "pv-"+s.Team+"-data", metav1.GetOptions{})
-	if err := wantNotFound(err); err != nil {
-		t.Errorf("its volume: %v", err)
-	}
-}
-
 // maxWrites is about twice what one SharedVolume's life takes.
 const maxWrites = 40
 

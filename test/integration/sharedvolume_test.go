@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
-	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -81,21 +80,6 @@ func TestSharedVolumesOfOneAccessPoint(t *testing.T) {
 		}
 		return err
 	})
-}
-
-// TestSharedVolumesOfAccessPointsThatDiffer have tunnels of their own.
-func TestSharedVolumesOfAccessPointsThatDiffer(t *testing.T) {
-	s := newSharing(t)
-	s.install()
-	startManager(s.World, nil)
-	one := s.ready(s.shared("one", v1alpha1.SharedVolumeSpec{AccessPointID: s.accessPoint(1)}))
-	two := s.ready(s.shared("two", v1alpha1.SharedVolumeSpec{AccessPointID: s.accessPoint(2)}))
-	if portOption(one.volume) == portOption(two.volume) {
-		t.Errorf("both have %s", portOption(one.volume))
-	}
-	if key := ports.VolumeOf(two.volume).On; key.AccessPoint == "" || key.FileSystem != s.fileSystem {
-		t.Errorf("the second is on %s", key)
-	}
 }
 
 // TestSharedVolumesAPIComesAndGoes: the manager serves it while it is there.

@@ -12,13 +12,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -120,31 +118,6 @@ func TestForgedVolumes(t *testing.T) {
 			t.Errorf("%s: the events %q", name, messages(events))
 		}
 	}
-}
-
-// TestForgedVolumeInTheWay has a stranger's volume with the name that a claim's volume must have.
-func TestForgedVolumeInTheWay(t *testing.T) {
-	s := newClaimsWorld(t)
-	class := s.NewClass("late", map[string]string{"color": "blue"})
-	claim := s.NewClaim("data", class.Name)
-	s.awaitRejected(claim, "color")
-	name := volumes.VolumeName(claim.UID)
-	s.makeDirectory("/unowned", 0o755)
-	s.write("/unowned", "data")
-	s.forged("in-the-way", "/unowned", func(v *corev1.PersistentVolume) {
-		v.Name, v.Spec.PersistentVolumeReclaimPolicy = name, corev1.PersistentVolumeReclaimRetain
-	})
-	s.pass("seen")
-	s.AwaitJobsUsed() // the manager has seen a volume that is newer than the forged one
-	s.replaceClass(class, func(class *storagev1.StorageClass) { class.Parameters = nil })
-	s.awaitTold(claim, wellknown.EventProvisioningFailed, name, "another claim's", "delete it")
-	s.pass("meanwhile", claim)
-	s.wantTold(claim, wellknown.EventProvisioningFailed, 2)
-	s.wantNothingAt(ownDirectory(claim))
-	s.deleteVolume(name)
-	s.await(claim)
-	s.wantNotRejected(claim)
-	s.wantFile("/unowned", "data")
 }
 
 func (s *claimsWorld) awaitNoVolume(name string) {

@@ -15,14 +15,14 @@ func TestSetupMakesTheDirectory(t *testing.T) {
 	w := newFixture(t)
 	a := owner("c1", "ns", 1)
 	op := setupOf(a, "/ns/deep/data")
-	op.Mode, op.UID, op.GID = "0750", 1000, 1001
+	op.Mode, op.UID, op.GID = "1750", 1000, 1001
 	w.done(op)
 
 	info, err := os.Stat(w.path("/ns/deep/data"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.Mode().Perm() != 0o750 {
+	if info.Mode() != os.ModeDir|os.ModeSticky|0o750 {
 		t.Errorf("the mode is %v", info.Mode())
 	}
 	if os.Getuid() == 0 && (userOf(info) != 1000 || groupOf(info) != 1001) {
