@@ -9,7 +9,7 @@ LAB_NAME ?= default
 # The integration tests wait more than they work, so two halves run at once, each with a cluster of
 # its own.
 INTEGRATION := go test -tags integration -p 1 -parallel 6 -count=1 -timeout 2h
-HALF        := ^Test[JS]
+HALF        := SharedVolume|Claim
 E2E         := go test -tags e2e -count=1 -timeout 5h -parallel 10 -v ./test/e2e
 # Extra flags of lab-up, for example LAB_FLAGS="--audit --nodes 3".
 LAB_FLAGS ?=
@@ -49,7 +49,7 @@ race: lab ## Run them, the product's under the race detector and the lab's with 
 	exit $$failed
 
 .PHONY: integration
-integration: lab ## Run the control loops on a real apiserver, with nodes that are played
+integration: lab ## Run the control loops on a real apiserver, with simulated nodes
 	KUBE_PROGRAMS=$$($(LAB) components); export KUBE_PROGRAMS; failed=0; \
 	$(INTEGRATION) -run '$(HALF)' ./test/integration & half=$$!; \
 	$(INTEGRATION) -skip '$(HALF)' ./test/integration/... || failed=1; \

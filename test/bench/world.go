@@ -98,7 +98,7 @@ func (w *world) run(ctx context.Context, fail func(error)) error {
 		Client: w.client, Namespace: wellknown.Namespace, Scratch: filepath.Join(w.folder, "pods"), Failed: fail,
 		Tunnel: func(context.Context, int) (string, error) { return fileSystem, nil },
 	})
-	k.Play(kubelet.Fate{Delay: podTime})
+	k.SetBehavior(kubelet.Behavior{Delay: podTime})
 	running, end := context.WithCancel(ctx)
 	var err error
 	if w.witness, err = watch(running, w.client); err != nil {

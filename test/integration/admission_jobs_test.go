@@ -12,40 +12,41 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
-	"gnuthought.com/efs-stunnel/test/integration/world"
+	"gnuthought.com/efs-stunnel/test/integration/testenv"
 )
 
-// realJobs are of every shape that the manager creates.
-func realJobs(w *world.World) map[string]*batchv1.Job {
-	w.Helper()
+// managerJobs are of every form that the manager creates.
+func managerJobs(env *testenv.Env) map[string]*batchv1.Job {
+	env.Helper()
 	const uid = "00000000-0000-4000-8000-000000000001"
-	plain := mountjobs.Settings{Namespace: w.Namespace, Image: "image"}
+	plain := mountjobs.Settings{Namespace: env.Namespace, Image: "image"}
 	full := mountjobs.Settings{
-		Namespace: w.Namespace, Image: "image", ImagePullPolicy: corev1.PullAlways, ImagePullSecrets: []string{"registry"},
+		Namespace: env.Namespace, Image: "image", ImagePullPolicy: corev1.PullAlways, ImagePullSecrets: []string{"registry"},
 		PriorityClassName: "system-cluster-critical", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 	}
 	ops := []operations.Operation{{
 		Kind: operations.Setup, Path: "/team/data",
-		Owner: operations.Owner{Volume: "pvc-" + uid, Cluster: w.ClusterUID, Namespace: "team", Claim: "data", ClaimUID: uid},
+		Owner: operations.Owner{Volume: "pvc-" + uid, Cluster: env.ClusterUID, Namespace: "team", Claim: "data", ClaimUID: uid},
 	}}
 	built := map[string]*batchv1.Job{}
 	for name, settings := range map[string]mountjobs.Settings{"plain": plain, "full": full} {
 		job, err := mountjobs.Build(mountjobs.Spec{
-			Settings: settings, FileSystemID: "fs-1", Number: 1, Operations: ops, Aliases: []string{"fs-2"}, AvoidNodes: w.Nodes[:1],
+			Settings: settings, FileSystemID: "fs-1", Number: 1, Operations: ops, Aliases: []string{"fs-2"}, AvoidNodes: env.Nodes[:1],
 		})
 		if err != nil {
-			w.Fatal(err)
+			env.Fatal(err)
 		}
 		sweep, err := mountjobs.BuildSweep(mountjobs.Spec{Settings: settings, FileSystemID: "fs-1", Number: 1})
 		if err != nil {
-			w.Fatal(err)
+			env.Fatal(err)
 		}
 		built["mount, "+name], built["sweep, "+name] = job, sweep
 	}
 	return built
 }
 
-// hostileJobs are edits of a mount Job that would give its pod more, by what refuses them.
+// hostileJobs are edits of a mount Job that would give its pod more rights, by the text of their
+// refusal.
 func hostileJobs() map[string]map[string]func(*corev1.PodSpec) {
 	first := func(edit func(*corev1.Container)) func(*corev1.PodSpec) {
 		return func(p *corev1.PodSpec) { edit(&p.Containers[0]) }
@@ -86,9 +87,9 @@ func hostileJobs() map[string]map[string]func(*corev1.PodSpec) {
 			},
 		},
 		"no capabilities but": {
-			"SYS_ADMIN":                 option(func(o *corev1.SecurityContext) { o.Capabilities.Add = append(o.Capabilities.Add, "SYS_ADMIN") }),
-			"all":                       option(func(o *corev1.SecurityContext) { o.Capabilities.Add = []corev1.Capability{"ALL"} }),
-			"what containers have else": option(func(o *corev1.SecurityContext) { o.Capabilities.Drop = nil }),
+			"SYS_ADMIN":        option(func(o *corev1.SecurityContext) { o.Capabilities.Add = append(o.Capabilities.Add, "SYS_ADMIN") }),
+			"all":              option(func(o *corev1.SecurityContext) { o.Capabilities.Add = []corev1.Capability{"ALL"} }),
+			"the default ones": option(func(o *corev1.SecurityContext) { o.Capabilities.Drop = nil }),
 		},
 		"confined": {
 			"no seccomp": func(p *corev1.PodSpec) { p.SecurityContext.SeccompProfile = nil },
@@ -124,7 +125,7 @@ func hostileJobs() map[string]map[string]func(*corev1.PodSpec) {
 				c.EnvFrom = []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "efs-manager-aws"}}}}
 			}),
 		},
-		"ephemeral containers not allowed": { // says the apiserver itself
+		"ephemeral containers not allowed": { // by the apiserver's own validation
 			"an ephemeral container": func(p *corev1.PodSpec) {
 				p.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{Name: "debug", Image: "image"}}}
 			},
@@ -136,17 +137,17 @@ func projected(sources ...corev1.VolumeProjection) corev1.VolumeSource {
 	return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: sources}}
 }
 
-func TestManagerCreatesMountJobsOnly(t *testing.T) {
-	w := newGuardedWorld(t)
-	jobs := managerClient(w, wellknown.Namespace).BatchV1().Jobs(w.Namespace)
-	built := realJobs(w)
-	for words, edits := range hostileJobs() {
+func TestManagerMayCreateMountJobsOnly(t *testing.T) {
+	env := newEnvWithPolicies(t)
+	jobs := managerClient(env, wellknown.Namespace).BatchV1().Jobs(env.Namespace)
+	built := managerJobs(env)
+	for text, edits := range hostileJobs() {
 		for name, edit := range edits {
 			t.Run(name, func(*testing.T) {
 				job := built["mount, plain"].DeepCopy()
 				edit(&job.Spec.Template.Spec)
-				awaitRefused(w, words, func(ctx context.Context) error {
-					_, err := jobs.Create(ctx, job, dry())
+				waitForRefusal(env, text, func(ctx context.Context) error {
+					_, err := jobs.Create(ctx, job, dryRun())
 					return err
 				})
 			})
@@ -158,22 +159,22 @@ func TestManagerCreatesMountJobsOnly(t *testing.T) {
 	})})
 	built["with a token for the manager"] = token
 	for name, job := range built {
-		if _, err := jobs.Create(t.Context(), job, dry()); err != nil {
+		if _, err := jobs.Create(t.Context(), job, dryRun()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	wantOthersToBeFree(w, built["mount, plain"].DeepCopy())
+	expectOthersUnaffected(env, built["mount, plain"].DeepCopy())
 }
 
-// wantOthersToBeFree: the policy is for the manager, in either of its namespaces.
-func wantOthersToBeFree(w *world.World, job *batchv1.Job) {
-	w.Helper()
+// expectOthersUnaffected: the policy is for the manager only, in either of its namespaces.
+func expectOthersUnaffected(env *testenv.Env, job *batchv1.Job) {
+	env.Helper()
 	job.Spec.Template.Spec.HostNetwork = true
-	if _, err := w.Client.BatchV1().Jobs(w.Namespace).Create(w.Context(), job, dry()); err != nil {
-		w.Errorf("an administrator's Job: %v", err)
+	if _, err := env.Client.BatchV1().Jobs(env.Namespace).Create(env.Context(), job, dryRun()); err != nil {
+		env.Errorf("an administrator's Job: %v", err)
 	}
-	awaitRefused(w, "neither a namespace nor a port", func(ctx context.Context) error {
-		_, err := managerClient(w, "openshift-efs-stunnel").BatchV1().Jobs(w.Namespace).Create(ctx, job, dry())
+	waitForRefusal(env, "neither a namespace nor a port", func(ctx context.Context) error {
+		_, err := managerClient(env, "openshift-efs-stunnel").BatchV1().Jobs(env.Namespace).Create(ctx, job, dryRun())
 		return err
 	})
 }

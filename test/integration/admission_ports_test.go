@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
-	"gnuthought.com/efs-stunnel/test/integration/world"
+	"gnuthought.com/efs-stunnel/test/integration/testenv"
 )
 
 const (
@@ -49,9 +49,9 @@ func toInit(policy *corev1.ContainerRestartPolicy) func(*corev1.PodSpec) {
 }
 
 func TestPodsCannotTakeTunnelPorts(t *testing.T) {
-	w := newGuardedWorld(t)
-	try := func(ctx context.Context, pod *corev1.Pod) error {
-		_, err := w.Client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, dry())
+	env := newEnvWithPolicies(t)
+	create := func(ctx context.Context, pod *corev1.Pod) error {
+		_, err := env.Client.CoreV1().Pods(metav1.NamespaceDefault).Create(ctx, pod, dryRun())
 		return err
 	}
 	for name, pod := range map[string]*corev1.Pod{
@@ -64,7 +64,7 @@ func TestPodsCannotTakeTunnelPorts(t *testing.T) {
 		"of a sidecar":         portPod(hostPort(20500), toInit(new(corev1.ContainerRestartPolicyAlways))),
 	} {
 		t.Run(name, func(*testing.T) {
-			awaitRefused(w, "host ports 20490 to 21489 are those of efs-stunnel", func(ctx context.Context) error { return try(ctx, pod) })
+			waitForRefusal(env, "host ports 20490 to 21489 are those of efs-stunnel", func(ctx context.Context) error { return create(ctx, pod) })
 		})
 	}
 	for name, pod := range map[string]*corev1.Pod{
@@ -77,16 +77,16 @@ func TestPodsCannotTakeTunnelPorts(t *testing.T) {
 		"host network, no ports":      portPod(nil, onHostNetwork),
 		"an init container":           portPod(hostPort(8080), toInit(nil)),
 	} {
-		if err := try(t.Context(), pod); err != nil {
+		if err := create(t.Context(), pod); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-// TestEphemeralContainersHaveNoPorts, which is why no policy looks at them.
+// TestEphemeralContainersHaveNoPorts: so no policy has to check them.
 func TestEphemeralContainersHaveNoPorts(t *testing.T) {
-	w := newWorld(t)
-	pods := w.Client.CoreV1().Pods(metav1.NamespaceDefault)
+	env := newEnv(t)
+	pods := env.Client.CoreV1().Pods(metav1.NamespaceDefault)
 	pod := portPod(nil)
 	pod.Name = "with-ephemeral-container"
 	pod, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
@@ -101,7 +101,7 @@ func TestEphemeralContainersHaveNoPorts(t *testing.T) {
 	pod.Spec.EphemeralContainers = []corev1.EphemeralContainer{{EphemeralContainerCommon: corev1.EphemeralContainerCommon{
 		Name: "debug", Image: "image", Ports: hostPort(20500), TerminationMessagePolicy: corev1.TerminationMessageReadFile, ImagePullPolicy: corev1.PullAlways,
 	}}}
-	awaitRefused(w, "spec.ephemeralContainers[0].ports: Forbidden", func(ctx context.Context) error {
+	waitForRefusal(env, "spec.ephemeralContainers[0].ports: Forbidden", func(ctx context.Context) error {
 		_, err := pods.UpdateEphemeralContainers(ctx, pod.Name, pod, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
 		return err
 	})
@@ -119,7 +119,7 @@ func portService(ports ...corev1.ServicePort) *corev1.Service {
 
 func nodePort(port int32) corev1.ServicePort { return corev1.ServicePort{Port: port, NodePort: port} }
 
-// healthChecked has the node ports of an ordinary load balancer, and one for health checks.
+// healthChecked is a load balancer with an ordinary node port, and another one for health checks.
 func healthChecked(port int32) *corev1.Service {
 	service := portService(corev1.ServicePort{Port: 80, NodePort: 31080})
 	service.Spec.Type = corev1.ServiceTypeLoadBalancer
@@ -130,9 +130,9 @@ func healthChecked(port int32) *corev1.Service {
 
 func TestServicesCannotTakeTunnelPorts(t *testing.T) {
 	old := oldService(t)
-	w := newGuardedWorld(t)
-	services := w.Client.CoreV1().Services(metav1.NamespaceDefault)
-	const words = "node ports 20490 to 21489 are those of efs-stunnel"
+	env := newEnvWithPolicies(t)
+	services := env.Client.CoreV1().Services(metav1.NamespaceDefault)
+	const text = "node ports 20490 to 21489 are those of efs-stunnel"
 	for name, service := range map[string]*corev1.Service{
 		"the first port":    portService(nodePort(firstTunnelPort)),
 		"the last port":     portService(nodePort(lastTunnelPort)),
@@ -140,8 +140,8 @@ func TestServicesCannotTakeTunnelPorts(t *testing.T) {
 		"health checks":     healthChecked(20500),
 	} {
 		t.Run(name, func(*testing.T) {
-			awaitRefused(w, words, func(ctx context.Context) error {
-				_, err := services.Create(ctx, service, dry())
+			waitForRefusal(env, text, func(ctx context.Context) error {
+				_, err := services.Create(ctx, service, dryRun())
 				return err
 			})
 		})
@@ -159,20 +159,20 @@ func TestServicesCannotTakeTunnelPorts(t *testing.T) {
 		"a name of another service":    {ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "example.com"}},
 		"no ports and no cluster's IP": {ObjectMeta: metav1.ObjectMeta{Name: "none"}, Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone}},
 	} {
-		if _, err := services.Create(t.Context(), service, dry()); err != nil {
+		if _, err := services.Create(t.Context(), service, dryRun()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	wantOldServiceToGoOn(w, old, words)
+	expectOldServiceEditable(env, old, text)
 }
 
-// oldService took its port before there was a policy.
+// oldService is created before the policy.
 func oldService(t *testing.T) *corev1.Service {
 	t.Helper()
-	w := newWorld(t)
-	services := w.Client.CoreV1().Services(metav1.NamespaceDefault)
+	env := newEnv(t)
+	services := env.Client.CoreV1().Services(metav1.NamespaceDefault)
 	var old *corev1.Service
-	w.Eventually("the policy of an earlier test is gone", func(ctx context.Context) (err error) {
+	env.Eventually("the policy of an earlier test is deleted", func(ctx context.Context) (err error) {
 		old, err = services.Create(ctx, portService(nodePort(20999)), metav1.CreateOptions{})
 		return err
 	})
@@ -184,18 +184,18 @@ func oldService(t *testing.T) *corev1.Service {
 	return old
 }
 
-// wantOldServiceToGoOn: it can be changed, so that it can be put right and deleted, but gets no
-// other port of a tunnel.
-func wantOldServiceToGoOn(w *world.World, old *corev1.Service, words string) {
-	w.Helper()
-	services, dryUpdate := w.Client.CoreV1().Services(old.Namespace), metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}
+// expectOldServiceEditable: a person can correct and delete the Service, but it gets no other port of a
+// tunnel.
+func expectOldServiceEditable(env *testenv.Env, old *corev1.Service, text string) {
+	env.Helper()
+	services, dryUpdate := env.Client.CoreV1().Services(old.Namespace), metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}
 	changed := old.DeepCopy()
 	changed.Labels = map[string]string{"changed": "true"}
-	if _, err := services.Update(w.Context(), changed, dryUpdate); err != nil {
-		w.Errorf("a Service that had its port before the policy cannot be changed: %v", err)
+	if _, err := services.Update(env.Context(), changed, dryUpdate); err != nil {
+		env.Errorf("a Service that had its port before the policy cannot be changed: %v", err)
 	}
 	changed.Spec.Ports[0].NodePort = 20998
-	awaitRefused(w, words, func(ctx context.Context) error {
+	waitForRefusal(env, text, func(ctx context.Context) error {
 		_, err := services.Update(ctx, changed, dryUpdate)
 		return err
 	})

@@ -1,7 +1,7 @@
 //go:build integration
 
-// Package integration runs the control loops on a real apiserver, with the cluster's own
-// controllers beside them, and plays the nodes. `make integration` builds what it needs.
+// Package integration runs the control loops on a real apiserver, with the cluster's own controllers
+// beside them and simulated nodes. `make integration` builds what it needs.
 package integration_test
 
 import (
@@ -12,13 +12,13 @@ import (
 	"testing"
 
 	"gnuthought.com/efs-stunnel/test/integration/cluster"
-	"gnuthought.com/efs-stunnel/test/integration/world"
+	"gnuthought.com/efs-stunnel/test/integration/testenv"
 )
 
 // programsEnv names the folder with etcd, kube-apiserver and kube-controller-manager.
 const programsEnv = "KUBE_PROGRAMS"
 
-// shared is the cluster of all tests, which run one after the other; it is set by TestMain.
+// shared is the cluster of all tests; it is set by TestMain.
 var shared *cluster.Cluster
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func run(m *testing.M) (err error) {
 	case programs == "":
 		return fmt.Errorf("%s is not set: want the folder that `bin/lab components` prints, as make integration does", programsEnv)
 	case os.Getuid() != 0:
-		return errors.New("mountjob gives directories to other users: run these tests as root")
+		return errors.New("mountjob changes the owners of directories: run these tests as root")
 	}
 	if shared, err = cluster.Start(context.Background(), programs); err != nil {
 		return err
@@ -46,7 +46,7 @@ func run(m *testing.M) (err error) {
 	return nil
 }
 
-func newWorld(t testing.TB) *world.World {
+func newEnv(t testing.TB) *testenv.Env {
 	t.Helper()
-	return world.New(t, shared)
+	return testenv.New(t, shared)
 }

@@ -5,6 +5,7 @@ package integration_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -18,127 +19,139 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
-	"gnuthought.com/efs-stunnel/pkg/controller/discovery"
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
+	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
-	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 	"gnuthought.com/efs-stunnel/test/integration/crash"
-	"gnuthought.com/efs-stunnel/test/integration/world"
 )
 
-// manager is one process of the manager, without an election: it believes that it leads.
+// manager is one process of the manager without leader election: it acts as the leader.
 type manager struct {
 	stop  context.CancelFunc
-	ended chan struct{} // closed when nothing of it runs any more
-	err   error         // how it ended; to be read after ended
+	ended chan struct{} // closed when all its goroutines have ended
+	err   error         // of the process; read it after ended only
 }
 
-// startManager starts a manager that dies at the point, or never if that is nil. Whatever is
-// left of it ends with the test.
-func startManager(w *world.World, point *crash.Point, edits ...func(*loops.Options)) *manager {
-	w.Helper()
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.Context()))
+// startManager starts a manager that dies at the point, or runs until the end of the test if that is
+// nil.
+func (f *fixture) startManager(point *crash.Point, edits ...func(*loops.Options)) *manager {
+	f.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(f.Context()))
 	m := &manager{stop: stop, ended: make(chan struct{})}
-	config := rest.CopyConfig(w.Config)
+	config := rest.CopyConfig(f.Config)
 	if point != nil {
 		point.Kill = stop
 		config.Wrap(point.Wrap)
 	}
-	run, err := newManager(ctx, w, config, edits)
-	if err != nil {
-		w.Fatalf("starting a manager: %v", err)
-	}
+	run, err := f.newManager(ctx, config, edits...)
+	f.check(err)
 	go func() {
 		defer close(m.ended)
 		m.err = run(ctx)
 	}()
-	w.Cleanup(func() {
+	f.Cleanup(func() {
 		m.halt()
 		if died := point != nil && point.Reached(); m.err != nil && !died {
-			w.Errorf("the manager ended with an error: %v", m.err)
+			f.Errorf("the manager ended with an error: %v", m.err)
 		}
 	})
 	return m
 }
 
-// startTwice starts a manager that dies at the point, and then another one, as a kubelet would.
-func startTwice(w *world.World, point *crash.Point) {
-	w.Helper()
-	first := startManager(w, point)
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.Context()))
-	again, err := newManager(ctx, w, w.Config, nil)
-	if err != nil {
-		w.Fatalf("making a second manager: %v", err)
-	}
-	ended := make(chan error)
+// startManagers starts a manager that dies at the point, and then another one, as a kubelet does.
+func (f *fixture) startManagers(point *crash.Point) {
+	f.Helper()
+	first := f.startManager(point)
+	ctx, stop := context.WithCancel(context.WithoutCancel(f.Context()))
+	run, err := f.newManager(ctx, f.Config)
+	f.check(err)
+	ended := make(chan error, 1)
 	go func() {
 		<-first.ended
-		ended <- again(ctx)
+		ended <- run(ctx)
 	}()
-	w.Cleanup(func() {
-		first.stop() // if it lives to the end, the second has nothing to do
+	f.Cleanup(func() {
+		first.stop() // where the point is not reached
 		stop()
 		if err := <-ended; err != nil {
-			w.Errorf("the second manager ended with an error: %v", err)
+			f.Errorf("the second manager ended with an error: %v", err)
 		}
 	})
 }
 
-// halt asks it to end, as a rollout does, and waits.
+// halt stops the manager, as a rollout does, and waits for its end.
 func (m *manager) halt() {
 	m.stop()
 	<-m.ended
 }
 
-// newManager gives what runs until a context ends. The start itself already needs the cluster.
-func newManager(ctx context.Context, w *world.World, config *rest.Config, edits []func(*loops.Options)) (func(context.Context) error, error) {
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	events := record.NewBroadcaster(record.WithContext(ctx))
-	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
-	ours, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	lists, err := metadata.NewForConfig(config)
-	if err != nil {
-		return nil, err
-	}
-	options := loops.Options{
-		Metadata: lists, Dynamic: ours, SharedVolumeInterval: 100 * time.Millisecond,
-		Provisioner:     w.Provisioner,
-		Cluster:         w.ClusterUID,
-		PollingInterval: time.Second,
-		Range:           ports.Range{Base: wellknown.DefaultBasePort, Count: wellknown.DefaultPortCount},
-		DNSSuffix:       "efs.us-east-1.amazonaws.com",
-		Backoff:         time.Second,
-		Jobs:            mountjobs.Settings{Namespace: w.Namespace, Image: "registry.example.com/efs-stunnel:1.0"},
-		Batch:           wellknown.DefaultMountJobBatch,
-		Events:          events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: wellknown.ManagerDeployment}),
-		Metrics:         prometheus.NewRegistry(),
-		Log:             slog.New(slog.NewTextHandler(w.Output(), nil)),
-	}
-	for _, edit := range edits {
-		edit(&options)
-	}
-	var api discovery.API
-	if w.EFS != nil { // or pinned targets are all that there are
-		api = w.EFS
-	}
-	l, err := loops.New(client, api, options)
+// newManager returns what runs the loops until a context ends.
+func (f *fixture) newManager(ctx context.Context, config *rest.Config, edits ...func(*loops.Options)) (func(context.Context) error, error) {
+	l, stopEvents, err := f.newLoops(ctx, config, edits...)
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context) error {
-		defer events.Shutdown()
+		defer stopEvents()
 		return runLoops(ctx, l)
 	}, nil
 }
 
-// runLoops returns when loops and caches have ended.
+// newLoops makes the loops, which need the cluster already here.
+func (f *fixture) newLoops(ctx context.Context, config *rest.Config, edits ...func(*loops.Options)) (l *loops.Loops, stopEvents func(), err error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	untyped, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	lists, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, nil, err
+	}
+	events := record.NewBroadcaster(record.WithContext(ctx))
+	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	options := f.options()
+	options.Metadata, options.Dynamic = lists, untyped
+	options.Events = events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: wellknown.ManagerDeployment})
+	for _, edit := range edits {
+		edit(&options)
+	}
+	l, err = loops.New(client, f.EFS, options)
+	return l, events.Shutdown, err
+}
+
+// options have shorter waits than the real manager's, and keep to what is the environment's: a manager
+// respects the ports of all loopback volumes of the cluster, and makes root volumes for whatever file
+// systems they name.
+func (f *fixture) options() loops.Options {
+	var filter efs.Filter
+	for n := 1; n <= portsPerEnv; n++ {
+		filter.IDs = append(filter.IDs, fmt.Sprintf("fs-%dx%d", f.Number, n))
+	}
+	return loops.Options{
+		SharedVolumeInterval: 100 * time.Millisecond,
+		Provisioner:          f.Provisioner,
+		Cluster:              f.ClusterUID,
+		PollingInterval:      time.Second,
+		Range:                f.portRange(),
+		Filter:               filter,
+		DNSSuffix:            "efs.us-east-1.amazonaws.com",
+		Backoff:              time.Second,
+		// Times of Jobs are in seconds: with less than one, the order of a deletion and a sweep
+		// is not known.
+		SweepDelay: time.Second,
+		Jobs:       mountjobs.Settings{Namespace: f.Namespace, Image: "registry.example.com/efs-stunnel:1.0"},
+		Batch:      wellknown.DefaultMountJobBatch,
+		Metrics:    prometheus.NewRegistry(),
+		Log:        slog.New(slog.NewTextHandler(f.Output(), nil)),
+	}
+}
+
+// runLoops returns when the loops and caches have ended.
 func runLoops(ctx context.Context, l *loops.Loops) error {
 	cached := make(chan struct{})
 	go func() {
@@ -155,7 +168,7 @@ func runLoops(ctx context.Context, l *loops.Loops) error {
 	<-ctx.Done()
 	<-cached
 	if errors.Is(err, context.Canceled) {
-		return nil // it was stopped before it led
+		return nil // it was stopped before its caches had synced
 	}
 	return err
 }

@@ -11,6 +11,8 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
@@ -18,80 +20,57 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// TestSharedVolumesNeedTheirComponentsRights and no others; without them claims are served.
-func TestSharedVolumesNeedTheirComponentsRights(t *testing.T) {
-	s := newSharing(t)
-	s.install()
-	s.grant("../../deploy/kustomize/base/manager-rbac.yaml")
-	administrator := s.Config
-	s.Config = rest.CopyConfig(administrator)
-	s.Config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + s.Namespace + ":" + wellknown.ManagerServiceAccount}
-	startManager(s.World, nil)
-	s.Config = administrator
-	object := s.shared("data", v1alpha1.SharedVolumeSpec{AccessPointID: s.accessPoint(1)})
-	s.AwaitBound(s.NewClaim("claim", s.NewClass("efs", nil).Name))
-	if is, err := s.get(t.Context(), object); err != nil || is.Status.Phase != "" {
-		t.Errorf("without rights it is %+v, %v", is, err)
+// TestSharedVolumesNeedTheRightsOfTheirComponent: and no others. Without them, claims are provisioned.
+func TestSharedVolumesNeedTheRightsOfTheirComponent(t *testing.T) {
+	f := newInstalledFixture(t)
+	f.grant("../../deploy/kustomize/base/manager-rbac.yaml")
+	administrator := f.Config
+	f.Config = rest.CopyConfig(administrator)
+	f.Config.Impersonate = rest.ImpersonationConfig{UserName: "system:serviceaccount:" + f.Namespace + ":" + wellknown.ManagerServiceAccount}
+	f.startManager(nil)
+	f.Config = administrator
+	object := f.create(f.Team, "data", v1alpha1.SharedVolumeSpec{AccessPointID: f.createAccessPoint(1)})
+	f.waitForBound(f.createClaim("claim"))
+	if now, err := f.get(t.Context(), object); err != nil || now.Status.Phase != "" {
+		t.Errorf("without rights it is %+v, %v", now, err)
 	}
-	s.grant("../../deploy/kustomize/components/shared-volumes/rbac.yaml")
-	s.Eventually("the manager reads SharedVolumes", func(ctx context.Context) error {
-		is, err := s.get(ctx, object)
-		if err == nil && is.Status.Phase == "" {
-			err = errors.New("it has no status")
+	f.grant("../../deploy/kustomize/components/shared-volumes/rbac.yaml")
+	f.Eventually("the manager writes a status", func(ctx context.Context) error {
+		now, err := f.get(ctx, object)
+		if err == nil && now.Status.Phase == "" {
+			err = errors.New("there is none")
 		}
 		return err
 	})
-	s.liveThrough(object)
+	f.liveSharedVolume(object)
 }
 
-// grant applies a file of roles for the world's own service account.
-func (s *sharing) grant(file string) {
-	s.Helper()
+// grant applies a file of roles and bindings for the environment's own service account.
+func (f sharedVolumeFixture) grant(file string) {
+	f.Helper()
 	text, err := os.ReadFile(file)
-	s.check(err)
+	f.check(err)
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
-		var header metav1.PartialObjectMetadata
-		s.check(yaml.Unmarshal([]byte(document), &header))
-		s.grantOne(header.Kind, []byte(document))
+		object := &unstructured.Unstructured{}
+		f.check(yaml.Unmarshal([]byte(document), &object.Object))
+		if subjects, found, _ := unstructured.NestedSlice(object.Object, "subjects"); found {
+			for _, subject := range subjects {
+				if fields, ok := subject.(map[string]any); ok {
+					fields["namespace"] = f.Namespace
+				}
+			}
+			f.check(unstructured.SetNestedSlice(object.Object, subjects, "subjects"))
+		}
+		resource := f.Dynamic.Resource(rbacv1.SchemeGroupVersion.WithResource(strings.ToLower(object.GetKind()) + "s"))
+		var client dynamic.ResourceInterface = resource
+		if !strings.HasPrefix(object.GetKind(), "Cluster") {
+			object.SetNamespace(f.Namespace)
+			client = resource.Namespace(f.Namespace)
+		}
+		_, err = client.Create(f.Context(), object, metav1.CreateOptions{})
+		f.check(err)
+		f.Cleanup(func() {
+			f.check(client.Delete(context.WithoutCancel(f.Context()), object.GetName(), metav1.DeleteOptions{}))
+		})
 	}
-}
-
-func (s *sharing) grantOne(kind string, text []byte) {
-	s.Helper()
-	api, created := s.Client.RbacV1(), metav1.CreateOptions{}
-	undo := func(remove func(context.Context, string, metav1.DeleteOptions) error, name string) {
-		s.Cleanup(func() { s.check(remove(context.WithoutCancel(s.Context()), name, metav1.DeleteOptions{})) })
-	}
-	switch kind {
-	case "ClusterRole":
-		role := parse[rbacv1.ClusterRole](s, text)
-		_, err := api.ClusterRoles().Create(s.Context(), role, created)
-		s.check(err)
-		undo(api.ClusterRoles().Delete, role.Name)
-	case "ClusterRoleBinding":
-		binding := parse[rbacv1.ClusterRoleBinding](s, text)
-		binding.Subjects[0].Namespace = s.Namespace
-		_, err := api.ClusterRoleBindings().Create(s.Context(), binding, created)
-		s.check(err)
-		undo(api.ClusterRoleBindings().Delete, binding.Name)
-	case "Role":
-		role := parse[rbacv1.Role](s, text)
-		role.Namespace = s.Namespace
-		_, err := api.Roles(s.Namespace).Create(s.Context(), role, created)
-		s.check(err)
-	case "RoleBinding":
-		binding := parse[rbacv1.RoleBinding](s, text)
-		binding.Namespace, binding.Subjects[0].Namespace = s.Namespace, s.Namespace
-		_, err := api.RoleBindings(s.Namespace).Create(s.Context(), binding, created)
-		s.check(err)
-	default:
-		s.Fatalf("%q in a file of rights", kind)
-	}
-}
-
-func parse[T any](s *sharing, text []byte) *T {
-	s.Helper()
-	object := new(T)
-	s.check(yaml.UnmarshalStrict(text, object))
-	return object
 }

@@ -1,8 +1,7 @@
 // Package cluster runs a real etcd, kube-apiserver and kube-controller-manager on the loopback,
-// for tests. There is no kubelet and no scheduler: package kubelet plays both.
+// for tests. There is no kubelet and no scheduler: package kubelet simulates both.
 //
-// Nothing outlives the test process: the kernel kills the programs with it, and what is left in
-// the temporary folder after that is in nobody's way.
+// The kernel kills the programs when the test process ends. Only the temporary folder may be left.
 package cluster
 
 import (
@@ -20,9 +19,9 @@ import (
 )
 
 const (
-	// startTimeout is much for a machine that is busy with other things.
+	// startTimeout is long enough for a busy machine.
 	startTimeout = 2 * time.Minute
-	// startAttempts is for ports that somebody else takes between their choice and their use.
+	// startAttempts is for ports that another process takes between their choice and their use.
 	startAttempts = 5
 	pollInterval  = 50 * time.Millisecond
 )
@@ -34,12 +33,12 @@ type Cluster struct {
 	ports       ports
 	credentials credentials
 	numbers     atomic.Int64
-	// They are started in this order and stopped in the other.
+	// They are started in this order and stopped in the reverse one.
 	etcd, apiServer, controllerManager *process // nil until started
 }
 
-// Start starts a control plane with the programs of a folder and waits until it serves. Stop
-// must be called, also when there is nothing to clean up but a temporary folder.
+// Start starts a control plane with the programs of a folder and waits until it serves. The caller
+// must call Stop, unless there is an error.
 func Start(ctx context.Context, programs string) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -49,7 +48,7 @@ func Start(ctx context.Context, programs string) (*Cluster, error) {
 			return c, nil
 		}
 		err = fmt.Errorf("starting a control plane: %w\n%s", err, c.Logs(logTail))
-		collided := c.lostItsPort()
+		collided := c.portWasTaken()
 		err = errors.Join(err, c.Stop())
 		if !collided || attempt == startAttempts {
 			return nil, err
@@ -57,7 +56,7 @@ func Start(ctx context.Context, programs string) (*Cluster, error) {
 	}
 }
 
-// startOnce gives what it has started also with an error.
+// startOnce returns what it has started also with an error.
 func startOnce(ctx context.Context, programs string) (*Cluster, error) {
 	c := &Cluster{programs: programs}
 	if err := c.prepare(); err != nil {
@@ -70,13 +69,13 @@ func startOnce(ctx context.Context, programs string) (*Cluster, error) {
 	if c.apiServer, err = startProcess(c.apiServerProgram()); err != nil {
 		return c, err
 	}
-	if err := c.awaitAPIServer(ctx); err != nil {
+	if err := c.waitForAPIServer(ctx); err != nil {
 		return c, err
 	}
 	if c.controllerManager, err = startProcess(c.controllerManagerProgram()); err != nil {
 		return c, err
 	}
-	return c, c.awaitControllers(ctx)
+	return c, c.waitForControllers(ctx)
 }
 
 func (c *Cluster) prepare() (err error) {
@@ -98,25 +97,13 @@ func (c *Cluster) Stop() error {
 	return os.RemoveAll(c.folder)
 }
 
-// Config is that of an administrator, without a limit on requests.
+// Config is that of an administrator, without a rate limit.
 func (c *Cluster) Config() *rest.Config { return c.credentials.config(c.server()) }
 
-// NextNumber is one that no other caller has had, for names that must not meet.
+// NextNumber returns another number to each caller, for unique names.
 func (c *Cluster) NextNumber() int { return int(c.numbers.Add(1)) }
 
-// RestartAPIServer kills the apiserver and starts it again on its port. It returns when it
-// serves; watches and requests in between have failed.
-func (c *Cluster) RestartAPIServer(ctx context.Context) error {
-	c.apiServer.stop()
-	var err error
-	if c.apiServer, err = startProcess(c.apiServerProgram()); err != nil {
-		return err
-	}
-	return c.awaitAPIServer(ctx)
-}
-
-// StopControllers kills the controller-manager. Until StartControllers, objects stay as they are
-// written.
+// StopControllers kills the controller-manager.
 func (c *Cluster) StopControllers() {
 	c.controllerManager.stop()
 	c.controllerManager = nil
@@ -137,25 +124,25 @@ func (c *Cluster) Logs(lines int) string {
 	return text.String()
 }
 
-// logTail is the number of lines that usually have the reason.
+// logTail is the number of lines that usually show the cause.
 const logTail = 20
 
-func (c *Cluster) lostItsPort() bool {
+func (c *Cluster) portWasTaken() bool {
 	return c.etcd.couldNotListen() || c.apiServer.couldNotListen()
 }
 
-func (c *Cluster) awaitAPIServer(ctx context.Context) error {
+func (c *Cluster) waitForAPIServer(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	return c.await(ctx, "the apiserver", func(ctx context.Context) error {
+	return c.waitFor(ctx, "the apiserver", func(ctx context.Context) error {
 		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	})
 }
 
-// await asks until there is no error, unless a program has ended.
-func (c *Cluster) await(ctx context.Context, what string, ask func(context.Context) error) error {
+// waitFor polls until there is no error, unless a program has ended.
+func (c *Cluster) waitFor(ctx context.Context, what string, check func(context.Context) error) error {
 	var last error
 	err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		for _, p := range []*process{c.etcd, c.apiServer, c.controllerManager} {
@@ -163,7 +150,7 @@ func (c *Cluster) await(ctx context.Context, what string, ask func(context.Conte
 				return false, err
 			}
 		}
-		last = ask(ctx)
+		last = check(ctx)
 		return last == nil, nil
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ const loopback = "127.0.0.1"
 
 type ports struct{ etcdClient, etcdPeer, apiServer int }
 
-// choosePorts has the kernel choose. All are held at the same time, so that no two are equal.
+// choosePorts asks the kernel for free ports. All are held at the same time, so that no two are equal.
 func choosePorts() (chosen ports, err error) {
 	for _, port := range []*int{&chosen.etcdClient, &chosen.etcdPeer, &chosen.apiServer} {
 		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.ParseIP(loopback)})
@@ -43,7 +43,7 @@ func (c *Cluster) program(name string, args ...string) program {
 	return program{path: filepath.Join(c.programs, name), args: args, log: filepath.Join(c.folder, name+".log")}
 }
 
-// etcdProgram does not wait for the disk: nobody needs the data after the tests.
+// etcdProgram does not sync to the disk: the data ends with the tests.
 func (c *Cluster) etcdProgram() program {
 	client, peer := address("http", c.ports.etcdClient), address("http", c.ports.etcdPeer)
 	return c.program("etcd",
@@ -53,21 +53,20 @@ func (c *Cluster) etcdProgram() program {
 	)
 }
 
-// apiServerProgram is one with RBAC and default admission, as any cluster has.
+// apiServerProgram has RBAC and the default admission plugins.
 func (c *Cluster) apiServerProgram() program {
 	return c.program("kube-apiserver",
 		"--etcd-servers="+address("http", c.ports.etcdClient),
 		"--bind-address="+loopback, "--advertise-address="+loopback,
 		"--secure-port="+strconv.Itoa(c.ports.apiServer),
-		// Nobody reaches the apiserver through the Service "kubernetes", which must not be on
-		// the loopback.
+		// No pod runs that would use the Service "kubernetes", which must not be on the loopback.
 		"--endpoint-reconciler-type=none",
 		"--tls-cert-file="+c.credentials.certificate, "--tls-private-key-file="+c.credentials.key,
 		"--token-auth-file="+c.credentials.tokens,
 		"--authorization-mode=Node,RBAC",
 		"--allow-privileged=true",
 		"--service-cluster-ip-range=10.0.0.0/24",
-		// A range that has the tunnels' ports in it, as some clusters have.
+		// A range with the tunnels' ports in it, as in some clusters.
 		"--service-node-port-range=20000-32767",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+c.credentials.serviceAccounts,
@@ -75,8 +74,8 @@ func (c *Cluster) apiServerProgram() program {
 	)
 }
 
-// controllers are those whose work the manager meets. Nobody may decide that the played nodes
-// are dead, so the node controllers are not among them.
+// controllers are those whose objects the manager uses. The node controllers are left out: they would
+// take the simulated nodes for dead.
 var controllers = []string{
 	"ephemeral-volume-controller",
 	"garbage-collector-controller",
@@ -87,7 +86,6 @@ var controllers = []string{
 	"persistentvolume-protection-controller",
 	"persistentvolumeclaim-protection-controller",
 	"serviceaccount-controller",
-	"statefulset-controller",
 	"ttl-after-finished-controller",
 }
 
@@ -97,19 +95,19 @@ func (c *Cluster) controllerManagerProgram() program {
 		"--controllers="+strings.Join(controllers, ","),
 		"--secure-port=0", "--leader-elect=false",
 		"--service-account-private-key-file="+c.credentials.serviceAccounts,
-		// With the limits of a default installation, hundreds of claims would wait for the
-		// controller-manager and not for us.
+		// With the default rate limits, hundreds of claims would wait for the controller-manager
+		// and not for the manager under test.
 		"--kube-api-qps=2000", "--kube-api-burst=4000",
 	)
 }
 
-// awaitControllers waits for what only a controller makes.
-func (c *Cluster) awaitControllers(ctx context.Context) error {
+// waitForControllers waits for an object that a controller creates.
+func (c *Cluster) waitForControllers(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	return c.await(ctx, "the controllers", func(ctx context.Context) error {
+	return c.waitFor(ctx, "the controllers", func(ctx context.Context) error {
 		_, err := client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})

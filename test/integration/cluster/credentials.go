@@ -13,12 +13,12 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// credentials are those of one run, as files that the programs read.
+// credentials of one run, in files that the programs read.
 type credentials struct {
 	certificate, key string // the apiserver's, signed by itself
-	authority        []byte // that clients trust, PEM
-	serviceAccounts  string // key that signs their tokens
-	tokens           string // who comes with which token
+	authority        []byte // PEM, trusted by clients
+	serviceAccounts  string // key that signs tokens of service accounts
+	tokens           string // file of tokens and their users
 	token            string // the administrator's
 	kubeconfig       string // the controller-manager's
 }
@@ -50,14 +50,14 @@ func (c *credentials) writeCertificate() error {
 	if err != nil {
 		return err
 	}
-	c.authority = certificate // the chain ends in it
+	c.authority = certificate // it is self-signed
 	if err := os.WriteFile(c.certificate, certificate, 0o600); err != nil {
 		return err
 	}
 	return os.WriteFile(c.key, key, 0o600)
 }
 
-// writeUsers gives the controller-manager every right: its own roles are not what is tested.
+// writeUsers gives the controller-manager every right: its roles are not under test.
 func (c *credentials) writeUsers(server string) error {
 	controllerManager := rand.Text()
 	const all = `"system:masters"`

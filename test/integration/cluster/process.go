@@ -11,32 +11,32 @@ import (
 	"syscall"
 )
 
-// program is how a program is started.
+// program is a command line and its log.
 type program struct {
 	path string
 	args []string
 	log  string // file, appended to
 }
 
-// process is a program that was started; nil is one that was not.
+// process is a running program; nil is one that was not started.
 type process struct {
 	program
 	cmd   *exec.Cmd
-	ended chan struct{} // closed when it is over
-	err   error         // how it ended; to be read after ended
+	ended chan struct{} // closed when the process has ended
+	err   error         // of the process; read it after ended only
 }
 
-// startProcess starts a program that the kernel kills when this process ends, however it does.
+// startProcess starts a program that the kernel kills when this process ends.
 func startProcess(p program) (*process, error) {
 	log, err := os.OpenFile(p.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("opening a log: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(p.path, p.args...) //nolint:noctx // it ends with stop, or with this process
+	cmd := exec.Command(p.path, p.args...) //nolint:noctx // stop ends it, or the end of this process
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	dieWithUs(cmd.SysProcAttr)
+	killWithParent(cmd.SysProcAttr)
 	started := &process{program: p, cmd: cmd, ended: make(chan struct{})}
 	outcome := make(chan error)
 	go started.run(outcome)
@@ -46,8 +46,8 @@ func startProcess(p program) (*process, error) {
 	return started, nil
 }
 
-// run keeps its thread as long as the program lives: the kernel kills the program when the
-// thread ends that started it.
+// run keeps its thread while the program runs: the kernel kills the program when the thread that has
+// started it ends.
 func (p *process) run(outcome chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -60,16 +60,16 @@ func (p *process) run(outcome chan<- error) {
 	close(p.ended)
 }
 
-// stop kills it: whatever it would still write is thrown away.
+// stop kills the process: what it would still write is not needed.
 func (p *process) stop() {
 	if p == nil {
 		return
 	}
-	_ = p.cmd.Process.Kill() // it may have ended by itself
+	_ = p.cmd.Process.Kill() // the process may have ended
 	<-p.ended
 }
 
-// failure says that it has ended, which it should not.
+// failure returns an error when the process has ended.
 func (p *process) failure() error {
 	if p == nil {
 		return nil

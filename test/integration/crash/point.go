@@ -1,6 +1,6 @@
-// Package crash kills a program at one of its writes: before the request leaves, or after the
-// apiserver has done it and before the program hears of it. Between the two lies everything
-// that a process can die at as far as the cluster can tell.
+// Package crash kills a program at one of its writes: before the request is sent, or after the
+// apiserver has carried it out and before the program has the response. For the cluster, a process
+// that dies at any other line looks like one of the two.
 package crash
 
 import (
@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// ErrCrashed is what the program gets of every request from its end on.
+// ErrCrashed is the error of every request after the crash.
 var ErrCrashed = errors.New("the program has crashed")
 
 // Moment is when the program dies.
@@ -19,19 +19,19 @@ type Moment string
 
 // The moments.
 const (
-	Before Moment = "before" // the request never leaves
-	After  Moment = "after"  // the request is done, and the answer never arrives
+	Before Moment = "before" // the request is never sent
+	After  Moment = "after"  // the request is carried out, and the response never arrives
 )
 
-// Point is where a program dies. Its zero value never kills and only counts.
+// Point is where a program dies. The zero Point only counts writes.
 type Point struct {
-	// Write is which of the program's writes it is, from 1; 0 is none.
+	// Write is the number of the program's write, from 1; 0 is none.
 	Write  int
 	Moment Moment
-	// Ignore is part of the paths whose writes are not counted, because what else happens in the
-	// cluster brings them about; "" counts all.
+	// Ignore is part of the paths whose writes are not counted, because other tests in the cluster
+	// cause them, too; "" counts all.
 	Ignore string
-	// Kill ends the program, for example its context. It must not wait for that.
+	// Kill ends the program, for example its context, and must not wait for the end.
 	Kill func()
 
 	mu     sync.Mutex
@@ -39,7 +39,7 @@ type Point struct {
 	dead   bool     // guarded by mu
 }
 
-// String names the point and, when it was reached, the write.
+// String names the point and, once it is reached, the write.
 func (p *Point) String() string {
 	if writes := p.Writes(); p.Write > 0 && p.Write <= len(writes) {
 		return fmt.Sprintf("%s write %d (%s)", p.Moment, p.Write, writes[p.Write-1])
@@ -47,14 +47,14 @@ func (p *Point) String() string {
 	return fmt.Sprintf("%s write %d", p.Moment, p.Write)
 }
 
-// Writes are the requests that were counted, in the order in which they began.
+// Writes are the counted requests, in the order in which they began.
 func (p *Point) Writes() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.writes...)
 }
 
-// Reached says whether the program got as far.
+// Reached says whether the program has died at the point.
 func (p *Point) Reached() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -85,13 +85,13 @@ func (p *Point) roundTrip(next http.RoundTripper, request *http.Request) (*http.
 		return response, err
 	}
 	if err == nil {
-		_ = response.Body.Close() // nobody reads it
+		_ = response.Body.Close() // the program never reads it
 	}
 	return nil, ErrCrashed
 }
 
-// count says whether the program is dead, or dies of this request. From that request on no
-// other leaves, also while its answer is waited for.
+// count says whether the program is dead, or dies at this request. After that request no other is
+// sent, also while its response is waited for.
 func (p *Point) count(request *http.Request) (dead, dies bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,34 +109,18 @@ func (p *Point) die() {
 	}
 }
 
-// counts says which requests change something that a next run of the program builds on. Events
-// are sent whenever there is time, so their places would differ from run to run.
+// counts says which requests write what the next run of the program reads. Events are sent in the
+// background, so their positions would differ from run to run.
 func counts(request *http.Request) bool {
 	switch request.Method {
 	case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
 	default:
 		return false
 	}
-	for _, passing := range []string{"/events", "/leases"} {
-		if strings.Contains(request.URL.Path, passing) {
+	for _, ignored := range []string{"/events", "/leases"} {
+		if strings.Contains(request.URL.Path, ignored) {
 			return false
 		}
 	}
 	return true
-}
-
-// Everywhere has a program die before its first write, after it, before its second one and so
-// on, until a life is over before its point is reached. The name of each life's point is for
-// t.Run. A life without end is cut at limit writes, which is an error.
-func Everywhere(limit int, life func(point *Point)) error {
-	for write := 1; write <= limit; write++ {
-		for _, moment := range []Moment{Before, After} {
-			point := &Point{Write: write, Moment: moment}
-			life(point)
-			if !point.Reached() {
-				return nil
-			}
-		}
-	}
-	return fmt.Errorf("the program still writes after %d writes", limit)
 }

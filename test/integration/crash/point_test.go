@@ -12,7 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/test/integration/crash"
 )
 
-// server counts the requests that arrive.
+// server records the requests that arrive.
 func server(t *testing.T) (url string, arrived func() []string) {
 	t.Helper()
 	seen := make(chan string, 100)
@@ -30,8 +30,8 @@ func server(t *testing.T) (url string, arrived func() []string) {
 	}
 }
 
-// live sends three writes with other requests between them, and gives how many were answered.
-func live(t *testing.T, url string, point *crash.Point) (answered int) {
+// runProgram sends three writes with other requests between them, and returns how many were answered.
+func runProgram(t *testing.T, url string, point *crash.Point) (answered int) {
 	t.Helper()
 	client := &http.Client{Transport: point.Wrap(http.DefaultTransport)}
 	for _, line := range []string{"POST /a", "GET /a", "POST /events", "PATCH /b", "PUT /leases", "DELETE /c"} {
@@ -53,27 +53,27 @@ func live(t *testing.T, url string, point *crash.Point) (answered int) {
 	return answered
 }
 
-func TestPoint(t *testing.T) {
+func TestNoRequestIsSentAfterTheCrash(t *testing.T) {
 	tests := map[string]struct {
 		point    *crash.Point
 		arrived  []string
 		answered int
 		kills    int
 	}{
-		"nowhere":               {&crash.Point{}, []string{"POST /a", "GET /a", "POST /events", "PATCH /b", "PUT /leases", "DELETE /c"}, 6, 0},
-		"before the first":      {&crash.Point{Write: 1, Moment: crash.Before}, nil, 0, 1},
-		"after the first":       {&crash.Point{Write: 1, Moment: crash.After}, []string{"POST /a"}, 0, 1},
-		"before the second":     {&crash.Point{Write: 2, Moment: crash.Before}, []string{"POST /a", "GET /a", "POST /events"}, 3, 1},
-		"after the counted":     {&crash.Point{Write: 2, Moment: crash.After, Ignore: "/b"}, []string{"POST /a", "GET /a", "POST /events", "PATCH /b", "PUT /leases", "DELETE /c"}, 5, 1},
-		"after the second":      {&crash.Point{Write: 2, Moment: crash.After}, []string{"POST /a", "GET /a", "POST /events", "PATCH /b"}, 3, 1},
-		"further than it lives": {&crash.Point{Write: 4, Moment: crash.Before}, []string{"POST /a", "GET /a", "POST /events", "PATCH /b", "PUT /leases", "DELETE /c"}, 6, 0},
+		"nowhere":              {&crash.Point{}, []string{"POST /a", "GET /a", "POST /events", "PATCH /b", "PUT /leases", "DELETE /c"}, 6, 0},
+		"before the first":     {&crash.Point{Write: 1, Moment: crash.Before}, nil, 0, 1},
+		"after the first":      {&crash.Point{Write: 1, Moment: crash.After}, []string{"POST /a"}, 0, 1},
+		"before the second":    {&crash.Point{Write: 2, Moment: crash.Before}, []string{"POST /a", "GET /a", "POST /events"}, 3, 1},
+		"after the counted":    {&crash.Point{Write: 2, Moment: crash.After, Ignore: "/b"}, []string{"POST /a", "GET /a", "POST /events", "PATCH /b", "PUT /leases", "DELETE /c"}, 5, 1},
+		"after the second":     {&crash.Point{Write: 2, Moment: crash.After}, []string{"POST /a", "GET /a", "POST /events", "PATCH /b"}, 3, 1},
+		"after the last write": {&crash.Point{Write: 4, Moment: crash.Before}, []string{"POST /a", "GET /a", "POST /events", "PATCH /b", "PUT /leases", "DELETE /c"}, 6, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			url, arrived := server(t)
 			kills := 0
 			tt.point.Kill = func() { kills++ }
-			if answered := live(t, url, tt.point); answered != tt.answered {
+			if answered := runProgram(t, url, tt.point); answered != tt.answered {
 				t.Errorf("%d answers, want %d", answered, tt.answered)
 			}
 			if got := arrived(); !slices.Equal(got, tt.arrived) {
@@ -83,25 +83,5 @@ func TestPoint(t *testing.T) {
 				t.Errorf("%d kills, reached %v", kills, tt.point.Reached())
 			}
 		})
-	}
-}
-
-func TestEverywhere(t *testing.T) {
-	url, arrived := server(t)
-	var points []string
-	err := crash.Everywhere(10, func(point *crash.Point) {
-		live(t, url, point)
-		points = append(points, point.String())
-		arrived()
-	})
-	want := []string{
-		"before write 1 (POST /a)", "after write 1 (POST /a)", "before write 2 (PATCH /b)", "after write 2 (PATCH /b)",
-		"before write 3 (DELETE /c)", "after write 3 (DELETE /c)", "before write 4",
-	}
-	if err != nil || !slices.Equal(points, want) {
-		t.Errorf("points %q, error %v", points, err)
-	}
-	if err := crash.Everywhere(2, func(point *crash.Point) { live(t, url, point) }); err == nil {
-		t.Error("a life that is longer than the limit is no error")
 	}
 }

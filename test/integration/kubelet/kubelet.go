@@ -1,9 +1,9 @@
-// Package kubelet plays the scheduler and the kubelets of a cluster for the pods of mount Jobs:
-// it gives them a node, mounts their volumes, runs mountjob's own code in this process, and
-// writes back what a kubelet would. A mount is a folder of the test: which one, a node's tunnel
+// Package kubelet simulates the scheduler and the kubelets of a cluster for the pods of mount Jobs: it
+// binds them to a node, mounts their volumes, runs mountjob's own code in this process, and writes
+// their status as a kubelet would. A mount is a folder of the test. Which one, the node's tunnel
 // decides, as on a real node.
 //
-// What goes wrong with a pod is its Fate, which tests choose while everything runs.
+// Tests choose a Behavior for pods that are to fail.
 package kubelet
 
 import (
@@ -21,81 +21,78 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Options say for which pods a Kubelet is there, and in what world.
+// Options are the settings of a Kubelet.
 type Options struct {
 	Client    kubernetes.Interface
 	Namespace string
-	// Tunnel gives the folder that stands for the file system behind a loopback port of the
-	// nodes. An error is what the mount says: nobody listens there.
+	// Tunnel returns the folder that stands for the file system behind a loopback port of the
+	// nodes. With an error the mount fails, as where no process listens.
 	Tunnel func(ctx context.Context, port int) (folder string, err error)
-	// Scratch is a folder for what pods have of their own.
+	// Scratch is a folder for the pods' own files.
 	Scratch string
-	// Failed hears of what must not happen in a test. It may be called at any time while Run
-	// runs.
+	// Failed is called with errors of the simulation itself, at any time while Run runs.
 	Failed func(error)
 }
 
-// Kubelet plays every node of a world.
+// Kubelet simulates all nodes.
 type Kubelet struct {
 	options Options
-	living  sync.WaitGroup
+	running sync.WaitGroup
 
-	mu    sync.Mutex
-	fate  Fate             // guarded by mu: of pods for which next has none
-	next  []Fate           // guarded by mu
-	lives map[string]*life // guarded by mu; by uid
-	runs  []Run            // guarded by mu
+	mu       sync.Mutex
+	behavior Behavior        // guarded by mu: of pods for which queued has none
+	queued   []Behavior      // guarded by mu
+	pods     map[string]*pod // guarded by mu; by uid
+	runs     []Run           // guarded by mu
 }
 
-// Run is what a container did, or is about to do.
+// Run is one run of a container.
 type Run struct {
 	Job, Pod, Node string
-	Args           []string // as the container has them
-	Operations     string   // JSON, as the container reads it
-	Directory      string   // the folder that stands for the file system
+	Operations     string // JSON, as the container reads it
 	ExitCode       int32
 	Message        string // its termination message
 	Log            string
 }
 
-// New makes a Kubelet. Run runs it.
+// New makes a Kubelet, which Run starts.
 func New(options Options) *Kubelet {
-	return &Kubelet{options: options, lives: map[string]*life{}}
+	return &Kubelet{options: options, pods: map[string]*pod{}}
 }
 
-// Play sets the fate of all pods from the next one on; the zero Fate is a good life.
-func (k *Kubelet) Play(fate Fate) {
+// SetBehavior sets the behavior of all pods that are created from now on.
+func (k *Kubelet) SetBehavior(behavior Behavior) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.fate, k.next = fate, nil
+	k.behavior, k.queued = behavior, nil
 }
 
-// PlayNext sets the fates of the next pods, one each, before that of Play comes again.
-func (k *Kubelet) PlayNext(fates ...Fate) {
+// QueueBehavior sets the behavior of the next pods, one each; later pods have that of SetBehavior.
+func (k *Kubelet) QueueBehavior(behaviors ...Behavior) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.next = append(k.next, fates...)
+	k.queued = append(k.queued, behaviors...)
 }
 
-// Runs are those of all containers that have ended, also of those whose end nobody was told.
+// Runs are those of all containers that have ended, also where no status was written.
 func (k *Kubelet) Runs() []Run {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return slices.Clone(k.runs)
 }
 
-// Run plays until the context ends. It returns when no container runs any more.
+// Run simulates until the context ends. It returns when no container runs any more.
 func (k *Kubelet) Run(ctx context.Context) {
-	defer k.living.Wait()
+	defer k.running.Wait()
 	factory := informers.NewSharedInformerFactoryWithOptions(k.options.Client, 0,
 		informers.WithNamespace(k.options.Namespace),
 		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 			o.LabelSelector = wellknown.LabelComponent + "=" + wellknown.ComponentWorker
 		}))
 	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { k.saw(ctx, object) },
-		UpdateFunc: func(_, object any) { k.saw(ctx, object) },
-		DeleteFunc: k.sawGone,
+		AddFunc:    func(object any) { k.observe(ctx, object) },
+		UpdateFunc: func(_, object any) { k.observe(ctx, object) },
+		DeleteFunc: k.observeDeleted,
 	})
 	if err != nil {
 		k.options.Failed(fmt.Errorf("watching pods: %w", err))
@@ -106,54 +103,54 @@ func (k *Kubelet) Run(ctx context.Context) {
 	factory.Shutdown()
 }
 
-// saw begins the life of a pod that is new, and tells it when it is being deleted.
-func (k *Kubelet) saw(ctx context.Context, object any) {
-	pod, ok := object.(*corev1.Pod)
+// observe starts a new pod, and terminates one that is being deleted.
+func (k *Kubelet) observe(ctx context.Context, object any) {
+	observed, ok := object.(*corev1.Pod)
 	if !ok {
 		return
 	}
-	l := k.lifeOf(ctx, pod)
-	if pod.DeletionTimestamp != nil {
-		l.delete()
-		l.terminate(errDeleted)
+	p := k.podOf(ctx, observed)
+	if observed.DeletionTimestamp != nil {
+		p.terminate()
 	}
 }
 
-func (k *Kubelet) lifeOf(ctx context.Context, pod *corev1.Pod) *life {
+// podOf starts the pod when it is new.
+func (k *Kubelet) podOf(ctx context.Context, object *corev1.Pod) *pod {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if l, known := k.lives[string(pod.UID)]; known {
-		return l
+	if p, known := k.pods[string(object.UID)]; known {
+		return p
 	}
-	l := newLife(ctx, k, pod.DeepCopy(), k.takeFate())
-	k.lives[string(pod.UID)] = l
-	k.living.Go(l.live)
-	return l
+	p := newPod(ctx, k, object.DeepCopy(), k.nextBehavior())
+	k.pods[string(object.UID)] = p
+	k.running.Go(p.run)
+	return p
 }
 
-// takeFate needs mu.
-func (k *Kubelet) takeFate() Fate {
-	if len(k.next) == 0 {
-		return k.fate
+// nextBehavior needs mu.
+func (k *Kubelet) nextBehavior() Behavior {
+	if len(k.queued) == 0 {
+		return k.behavior
 	}
-	fate := k.next[0]
-	k.next = k.next[1:]
-	return fate
+	behavior := k.queued[0]
+	k.queued = k.queued[1:]
+	return behavior
 }
 
-func (k *Kubelet) sawGone(object any) {
+func (k *Kubelet) observeDeleted(object any) {
 	if tombstone, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = tombstone.Obj
 	}
-	pod, ok := object.(*corev1.Pod)
+	observed, ok := object.(*corev1.Pod)
 	if !ok {
 		return
 	}
 	k.mu.Lock()
-	l := k.lives[string(pod.UID)]
+	p := k.pods[string(observed.UID)]
 	k.mu.Unlock()
-	if l != nil {
-		l.end()
+	if p != nil {
+		p.end()
 	}
 }
 

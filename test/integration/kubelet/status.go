@@ -12,30 +12,30 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
 
-// patchStatus writes as kubelet does: a patch that is for this very pod.
-func (l *life) patchStatus(status corev1.PodStatus) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": l.pod.UID}, "status": status})
+// patchStatus patches the status of the pod with this uid, as the kubelet does.
+func (p *pod) patchStatus(status corev1.PodStatus) error {
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": p.object.UID}, "status": status})
 	if err != nil {
 		return fmt.Errorf("encoding a status: %w", err)
 	}
-	_, err = l.options.Client.CoreV1().Pods(l.options.Namespace).Patch(l.exists, l.pod.Name,
+	_, err = p.options.Client.CoreV1().Pods(p.options.Namespace).Patch(p.exists, p.object.Name,
 		types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
 	return err
 }
 
-func (l *life) withContainer(phase corev1.PodPhase, state corev1.ContainerState) corev1.PodStatus {
+func (p *pod) withContainer(phase corev1.PodPhase, state corev1.ContainerState) corev1.PodStatus {
 	started := state.Running != nil
 	return corev1.PodStatus{
 		Phase: phase,
 		ContainerStatuses: []corev1.ContainerStatus{{
-			Name: mountjobs.ContainerName, Image: l.pod.Spec.Containers[0].Image,
+			Name: mountjobs.ContainerName, Image: p.object.Spec.Containers[0].Image,
 			State: state, Ready: started, Started: &started,
 		}},
 	}
 }
 
-func (l *life) creating(state corev1.ContainerState) corev1.PodStatus {
-	status := l.withContainer(corev1.PodPending, state)
+func (p *pod) creating(state corev1.ContainerState) corev1.PodStatus {
+	status := p.withContainer(corev1.PodPending, state)
 	now := metav1.Now()
 	status.StartTime = &now
 	return status
@@ -50,45 +50,40 @@ func running(since time.Time) corev1.ContainerState {
 }
 
 // ended is the status of a pod whose only container has ended.
-func (l *life) ended(since time.Time, code int32, message string) corev1.PodStatus {
+func (p *pod) ended(since time.Time, code int32, message string) corev1.PodStatus {
 	phase, reason := corev1.PodSucceeded, "Completed"
 	if code != 0 {
 		phase, reason = corev1.PodFailed, "Error"
 	}
-	return l.withContainer(phase, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+	return p.withContainer(phase, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		ExitCode: code, Reason: reason, Message: message,
 		StartedAt: metav1.NewTime(since), FinishedAt: metav1.Now(),
 	}})
 }
 
-func (l *life) blameDeadline(status *corev1.PodStatus) {
-	status.Reason = "DeadlineExceeded"
-	status.Message = "Pod was active on the node longer than the specified deadline"
-}
-
-// event is one about the pod.
-func (l *life) event(kind, reason, message string) error {
+// event writes an event about the pod.
+func (p *pod) event(kind, reason, message string) error {
 	now := metav1.Now()
 	source := "kubelet"
-	if l.node == "" {
+	if p.node == "" {
 		source = "default-scheduler"
 	}
-	_, err := l.options.Client.CoreV1().Events(l.options.Namespace).Create(l.exists, &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{GenerateName: l.pod.Name + ".", Namespace: l.options.Namespace},
+	_, err := p.options.Client.CoreV1().Events(p.options.Namespace).Create(p.exists, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: p.object.Name + ".", Namespace: p.options.Namespace},
 		InvolvedObject: corev1.ObjectReference{
-			APIVersion: "v1", Kind: "Pod", Namespace: l.pod.Namespace, Name: l.pod.Name, UID: l.pod.UID,
+			APIVersion: "v1", Kind: "Pod", Namespace: p.object.Namespace, Name: p.object.Name, UID: p.object.UID,
 		},
 		Type: kind, Reason: reason, Message: message, Count: 1,
 		FirstTimestamp: now, LastTimestamp: now,
-		Source: corev1.EventSource{Component: source, Host: l.node},
+		Source: corev1.EventSource{Component: source, Host: p.node},
 	}, metav1.CreateOptions{})
 	return err
 }
 
-// remove ends the pod object at once, as a kubelet does when nothing of the pod runs any more.
-func (l *life) remove() error {
+// remove deletes the pod object at once, as the kubelet does when no container runs any more.
+func (p *pod) remove() error {
 	now := int64(0)
-	return l.options.Client.CoreV1().Pods(l.options.Namespace).Delete(l.exists, l.pod.Name, metav1.DeleteOptions{
-		GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &l.pod.UID},
+	return p.options.Client.CoreV1().Pods(p.options.Namespace).Delete(p.exists, p.object.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &p.object.UID},
 	})
 }

@@ -1,0 +1,197 @@
+//go:build integration
+
+package integration_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/test/integration/crash"
+	"gnuthought.com/efs-stunnel/test/integration/kubelet"
+)
+
+// tableWrites also depend on the file systems of other tests in the cluster.
+const tableWrites = "/configmaps"
+
+// crashPoints are before and after each write from first to last.
+func crashPoints(first, last int, ignore string) []*crash.Point {
+	var points []*crash.Point
+	for write := first; write <= last; write++ {
+		for _, moment := range []crash.Moment{crash.Before, crash.After} {
+			points = append(points, &crash.Point{Write: write, Moment: moment, Ignore: ignore})
+		}
+	}
+	return points
+}
+
+// TestManagerThatCrashesAtItsFirstWrites: of the table, the root volume and the root claim.
+// TestManagerThatCrashesAtAnyWrite has the others.
+func TestManagerThatCrashesAtItsFirstWrites(t *testing.T) {
+	t.Parallel()
+	for _, point := range crashPoints(1, 3, "") {
+		t.Run(point.String(), func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			f.startManagers(point)
+			claim := f.createClaim("data")
+			f.waitForBound(claim)
+			f.expectVolumes(claim)
+			f.deleteClaims(claim)
+			f.waitForCleanup(claim)
+			t.Log(point)
+			if !point.Reached() {
+				t.Error("the manager did not write so often")
+			}
+		})
+	}
+}
+
+// TestManagerThatCrashesAtAnyWrite: in several lives of claims, none of which ends otherwise than
+// without the crash.
+func TestManagerThatCrashesAtAnyWrite(t *testing.T) {
+	t.Parallel()
+	const firstWrite = 3 // after the root volume and the root claim
+	for name, l := range map[string]life{
+		"two claims of one path": {nil, (*fixture).liveAsTwo},
+		"retained":               {(*fixture).useRetainingClass, (*fixture).liveRetained},
+		"setups that fail":       {(*fixture).blockSetup, (*fixture).liveWithFailures},
+		"an original volume":     {(*fixture).createOriginal, (*fixture).liveAdopted},
+		"growing":                {(*fixture).useExpandableClass, (*fixture).liveGrowing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			counting := &crash.Point{Ignore: tableWrites}
+			t.Run("without a crash", func(t *testing.T) { l.run(t, counting) })
+			writes := len(counting.Writes())
+			if writes < firstWrite {
+				t.Fatalf("a life takes %d writes", writes)
+			}
+			for _, point := range crashPoints(firstWrite, writes, tableWrites) {
+				t.Run(point.String(), func(t *testing.T) {
+					t.Parallel()
+					l.run(t, point)
+					t.Log(point)
+				})
+			}
+		})
+	}
+}
+
+// life is what happens to claims, with the expected end.
+type life struct {
+	prepare func(*fixture) // before a manager is started; nil does nothing
+	live    func(*fixture)
+}
+
+func (l life) run(t *testing.T, point *crash.Point) {
+	t.Helper()
+	f := newFixture(t)
+	if l.prepare != nil {
+		l.prepare(f)
+	}
+	f.startManagers(point)
+	l.live(f)
+}
+
+// liveAsTwo has two claims share a directory, and be deleted one after the other.
+func (f *fixture) liveAsTwo() {
+	one, other := f.createClaim("one", withVolumeName("shared")), f.createClaim("other", withVolumeName("shared"))
+	f.waitForBound(one, other)
+	f.expectVolumes(one, other)
+	f.deleteClaims(one)
+	f.WaitForVolumeDeleted(one)
+	if !f.Exists(f.fileSystem, f.Team+"/shared") {
+		f.Errorf("the directory was removed with the first of two claims\n%s", f.Dump())
+	}
+	f.expectVolumes(other)
+	f.deleteClaims(other)
+	f.waitForCleanupAndSweep(one, other)
+}
+
+func (f *fixture) useRetainingClass() { f.class = f.NewClass("retaining", nil, retaining).Name }
+
+// liveRetained expects the directory to stay, and the next claim of that name to have it.
+func (f *fixture) liveRetained() {
+	claim := f.createClaim("data", withVolumeName("kept"))
+	path := f.waitForBound(claim).Spec.NFS.Path
+	f.writeFile(path)
+	f.deleteClaims(claim)
+	f.waitForReleased(claim)
+	f.deleteVolume(volumes.VolumeName(claim.UID))
+	f.WaitForVolumeDeleted(claim)
+	f.waitForBound(f.createClaim("again", withVolumeName("kept")))
+	f.expectFile(path)
+}
+
+// blockSetup has a file at the claim's path, and the first Job killed before it reports that.
+func (f *fixture) blockSetup() {
+	f.check(os.MkdirAll(f.local(f.Team), 0o755))
+	f.check(os.WriteFile(f.local(filepath.Join(f.Team, "blocked")), nil, 0o600))
+	f.Kubelet.QueueBehavior(kubelet.Behavior{Ending: kubelet.Killed})
+}
+
+func (f *fixture) liveWithFailures() {
+	claim := f.createClaim("data", withVolumeName("blocked"))
+	f.Eventually("a Job has failed", func(context.Context) error {
+		for _, run := range f.Kubelet.Runs() {
+			if run.ExitCode == 1 {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d have run", len(f.Kubelet.Runs()))
+	})
+	f.check(os.Remove(f.local(filepath.Join(f.Team, "blocked"))))
+	f.waitForBound(claim)
+	f.expectVolumes(claim)
+	f.deleteClaims(claim)
+	f.waitForCleanup(claim)
+}
+
+// createOriginal creates a claim that is bound to a volume of the original system.
+func (f *fixture) createOriginal() {
+	f.originalVolume("original", "data")
+	f.waitForBound(f.NewClaim("data", f.class, func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = f.Named("original") }))
+}
+
+func (f *fixture) liveAdopted() {
+	name, path := f.Named("original"), "/"+f.Team+"/original"
+	f.waitForVolume(name, "is adopted", func(volume *corev1.PersistentVolume) string {
+		if volume.Annotations[wellknown.AnnotationPath] == "" {
+			return fmt.Sprintf("it has the annotations %v", volume.Annotations)
+		}
+		return ""
+	})
+	if owners := f.owners()[path]; len(owners) != 1 || owners[0] != name {
+		f.Errorf("the ledger has the owners %v\n%s", f.owners(), f.Dump())
+	}
+	f.expectFile(path)
+	f.check(f.claims(f.Team).Delete(f.Context(), "data", metav1.DeleteOptions{}))
+	f.waitForVolumeDeleted(name)
+	f.waitForCleanup()
+}
+
+func (f *fixture) useExpandableClass() { f.class = f.NewClass("growing", nil, expandable).Name }
+
+func (f *fixture) liveGrowing() {
+	claim := f.createClaim("data")
+	volume := f.waitForBound(claim)
+	f.requestSize(claim, "5Gi")
+	f.waitForCapacity(claim, "5Gi")
+	f.waitForVolume(volume.Name, "has grown", func(volume *corev1.PersistentVolume) string {
+		if size := volume.Spec.Capacity.Storage(); size.String() != "5Gi" {
+			return "it has " + size.String()
+		}
+		return ""
+	})
+	f.expectVolumes(claim)
+	f.deleteClaims(claim)
+	f.waitForCleanup(claim)
+}
