@@ -19,13 +19,13 @@ const class = "efs-stunnel"
 func examplesRun(l *lab) {
 	ns := l.namespace("demo")
 	l.kubectl("-n", ns, "apply", "-k", "hack/demo")
-	l.podsShareAClaim(ns)
-	l.replicasAreApart(ns, "counter", "data", "name")
+	l.expectSharedClaim(ns)
+	l.expectSeparateReplicas(ns, "counter", "data", "name")
 }
 
-func (l *lab) podsShareAClaim(ns string) {
+func (l *lab) expectSharedClaim(ns string) {
 	l.Helper()
-	data := l.claimed(ns, "efs-example")
+	data := l.waitForClaim(ns, "efs-example")
 	if data.path != "/demo/example" {
 		l.Errorf("the claim of the original README got %s", data.path)
 	}
@@ -35,7 +35,7 @@ func (l *lab) podsShareAClaim(ns string) {
 		l.Errorf("both pods are on %s", a)
 	}
 	l.eventually("the reader to read", func() string {
-		line, err := l.heard(ns, "reader", "--tail=1")
+		line, err := l.podLog(ns, "reader", "--tail=1")
 		if err != nil {
 			return err.Error()
 		}
@@ -56,15 +56,15 @@ func (l *lab) podsShareAClaim(ns string) {
 	}
 }
 
-// replicasAreApart waits until each of three replicas has its name in a file of its own directory.
-func (l *lab) replicasAreApart(ns, set, claim, file string) {
+// expectSeparateReplicas waits until each of three replicas has written its name into its own directory.
+func (l *lab) expectSeparateReplicas(ns, set, claim, file string) {
 	l.Helper()
 	l.kubectl("-n", ns, "rollout", "status", "statefulset/"+set, "--timeout="+limit.String())
 	var paths []string
 	for i := range 3 {
 		replica := fmt.Sprintf("%s-%d", set, i)
-		data := l.claimed(ns, claim+"-"+replica)
-		data.await(file, replica+"\n") // a container that runs may not have begun its work
+		data := l.waitForClaim(ns, claim+"-"+replica)
+		data.waitForFile(file, replica+"\n") // a running container may not have written yet
 		paths = append(paths, data.path)
 	}
 	if paths[0] == paths[1] || paths[1] == paths[2] || paths[0] == paths[2] {
@@ -76,7 +76,7 @@ func deletionIsExact(l *lab) {
 	ns := l.namespace("deletion")
 	l.apply(ns, claim("goes", class, "volume_name: goes", "file_system_id: "+shared)+
 		claim("stays", class, "volume_name: stays", "file_system_id: "+shared))
-	goes, stays := l.claimed(ns, "goes"), l.claimed(ns, "stays")
+	goes, stays := l.waitForClaim(ns, "goes"), l.waitForClaim(ns, "stays")
 	goes.write("of a claim that goes")
 	stays.write("of a claim that stays")
 	beside := directory{lab: l, fileSystem: shared, path: "/" + ns + "/nobody's"}
@@ -87,42 +87,42 @@ func deletionIsExact(l *lab) {
 
 	l.kubectl("-n", ns, "delete", "pvc", "goes")
 	l.wait(ns, "delete", "pv/"+goes.volume)
-	goes.wantGone()
-	stays.want("file", "of a claim that stays")
-	beside.want("file", "of nobody")
+	goes.waitForRemoved()
+	stays.expectFile("file", "of a claim that stays")
+	beside.expectFile("file", "of nobody")
 	if diff := cmp.Diff([]string{stays.volume}, stays.owners()); diff != "" {
 		l.Errorf("owners mismatch (-want +got):\n%s", diff)
 	}
 }
 
-// retainedDataStays through every claim that comes to it, also through one that is deleted while
-// the next one is created: no policy but that of the claim that made the directory removes it.
+// retainedDataStays: every later claim of its name has it, also one that is created while the last one
+// is deleted. Only the reclaim policy of the claim that made the directory counts.
 func retainedDataStays(l *lab) {
 	ns := l.namespace("retained")
 	l.apply(ns, claim("first", class, "volume_name: kept", "reclaim_policy: Retain"))
-	first := l.claimed(ns, "first")
+	first := l.waitForClaim(ns, "first")
 	first.write("worth keeping")
 	l.kubectl("-n", ns, "delete", "pvc", "first")
 	l.wait(ns, "jsonpath={.status.phase}=Released", "pv/"+first.volume)
 	l.kubectl("delete", "pv", first.volume, "--timeout="+limit.String())
-	first.want("file", "worth keeping")
+	first.expectFile("file", "worth keeping")
 
 	successor := func(name string) string { return claim(name, class, "volume_name: kept", "reclaim_policy: Delete") }
 	read := `[ "$(cat /data/file)" = "worth keeping" ]`
 	l.apply(ns, successor("second")+pod("persistentVolumeClaim: {claimName: second}", ""))
-	second := l.claimed(ns, "second")
+	second := l.waitForClaim(ns, "second")
 	l.wait(ns, "condition=Ready", "pod/user")
 	l.inPod(ns, read)
-	l.kubectl("-n", ns, "delete", "pod", "user", "--timeout="+limit.String()) // or its claim stays, too
+	l.kubectl("-n", ns, "delete", "pod", "user", "--timeout="+limit.String()) // it uses the claim
 	l.deleteWhileApplying(ns, "pvc/second", successor("third"))
-	third := l.claimed(ns, "third")
+	third := l.waitForClaim(ns, "third")
 	l.wait(ns, "delete", "pv/"+second.volume)
-	third.want("file", "worth keeping")
+	third.expectFile("file", "worth keeping")
 	l.kubectl("-n", ns, "delete", "pvc", "third")
 	l.wait(ns, "delete", "pv/"+third.volume)
 
 	l.apply(ns, successor("fourth")+pod("persistentVolumeClaim: {claimName: fourth}", ""))
-	fourth := l.claimed(ns, "fourth")
+	fourth := l.waitForClaim(ns, "fourth")
 	for _, now := range []directory{second, third, fourth} {
 		if now.path != first.path || now.fileSystem != first.fileSystem {
 			l.Errorf("volume %s has %s on %s, the first had %s on %s", now.volume, now.path, now.fileSystem, first.path, first.fileSystem)
@@ -132,12 +132,12 @@ func retainedDataStays(l *lab) {
 	l.inPod(ns, read)
 }
 
-// deletedDataComesBack from the trash to the directory of the claim that asks for it.
-func deletedDataComesBack(l *lab) {
+// deletedDataIsRestored from the trash to the directory of the claim that names it.
+func deletedDataIsRestored(l *lab) {
 	ns := l.namespace("undelete")
 	l.classes(classText("e2e-keeping", "default_file_system_id: "+shared, "keep_deleted: 72h"), "e2e-keeping")
 	l.apply(ns, claim("deleted", "e2e-keeping", "volume_name: deleted"))
-	deleted := l.claimed(ns, "deleted")
+	deleted := l.waitForClaim(ns, "deleted")
 	deleted.write("worth keeping")
 	uid := l.kubectl("-n", ns, "get", "pvc", "deleted", "-o", "jsonpath={.metadata.uid}")
 	l.kubectl("-n", ns, "delete", "pvc", "deleted")
@@ -148,72 +148,72 @@ func deletedDataComesBack(l *lab) {
 
 	restore := "\n  annotations: {efs-stunnel.gnuthought.com/restore: " + uid + "}"
 	l.apply(ns, strings.Replace(claim("back", "e2e-keeping", "volume_name: back"), `metadata: {name: "back"}`, "metadata:\n  name: back"+restore, 1))
-	back := l.claimed(ns, "back")
-	back.want("file", "worth keeping")
+	back := l.waitForClaim(ns, "back")
+	back.expectFile("file", "worth keeping")
 	if want := "/" + ns + "/back"; back.path != want {
 		l.Errorf("the data came back to %s, want %s", back.path, want)
 	}
-	deleted.wantGone()
+	deleted.waitForRemoved()
 }
 
-// deleteWhileApplying deletes an object in the same moment as others are created.
+// deleteWhileApplying deletes an object at the same moment as others are created.
 func (l *lab) deleteWhileApplying(namespace, object, others string) {
 	l.Helper()
-	var told string
+	var errOut string
 	var err error
 	var deletion sync.WaitGroup
 	deletion.Go(func() {
-		told, err = l.tryKubectl("", "-n", namespace, "delete", object, "--wait=false")
+		errOut, err = l.tryKubectl("", "-n", namespace, "delete", object, "--wait=false")
 	})
 	l.apply(namespace, others)
 	deletion.Wait()
 	if err != nil {
-		l.Fatalf("deleting %s: %v\n%s", object, err, told)
+		l.Fatalf("deleting %s: %v\n%s", object, err, errOut)
 	}
 }
 
-func namespacesAreApart(l *lab) {
+func namespacesAreSeparate(l *lab) {
 	one, other := l.namespace("apart-one"), l.namespace("apart-other")
 	for _, ns := range []string{one, other} {
 		l.apply(ns, claim("data", class, "volume_name: same", "file_system_id: "+shared))
 	}
-	first, second := l.claimed(one, "data"), l.claimed(other, "data")
+	first, second := l.waitForClaim(one, "data"), l.waitForClaim(other, "data")
 	first.write("of the one")
 	if _, err := os.Stat(second.file("file")); err == nil || first.path == second.path {
 		l.Errorf("%s and %s are one directory", first.path, second.path)
 	}
 }
 
-func ephemeralVolumeComesAndGoes(l *lab) {
+func ephemeralVolumeIsDeletedWithItsPod(l *lab) {
 	ns := l.namespace("ephemeral")
 	l.apply(ns, pod(`ephemeral: {volumeClaimTemplate: {spec: {accessModes: [ReadWriteMany], `+
 		`storageClassName: efs-stunnel, resources: {requests: {storage: 1Gi}}}}}`, ""))
-	l.wait(ns, "create", "pvc/user-data") // by a controller, in its own time
-	data := l.claimed(ns, "user-data")
+	l.wait(ns, "create", "pvc/user-data") // by a controller
+	data := l.waitForClaim(ns, "user-data")
 	l.wait(ns, "condition=Ready", "pod/user")
 	l.inPod(ns, "echo scratch > /data/file")
-	data.want("file", "scratch\n")
+	data.expectFile("file", "scratch\n")
 	l.kubectl("-n", ns, "delete", "pod", "user", "--timeout="+limit.String())
 	l.wait(ns, "delete", "pv/"+data.volume)
-	data.wantGone()
+	data.waitForRemoved()
 }
 
 func subPathIsInside(l *lab) {
 	ns := l.namespace("subpath")
 	l.apply(ns, claim("data", class)+pod("persistentVolumeClaim: {claimName: data}", ", subPath: in/side"))
-	data := l.claimed(ns, "data")
+	data := l.waitForClaim(ns, "data")
 	l.wait(ns, "condition=Ready", "pod/user")
 	l.inPod(ns, "echo inside > /data/file")
-	data.want("in/side/file", "inside\n")
+	data.expectFile("in/side/file", "inside\n")
 }
 
-// classText is a class's text, with parameters as key: value.
+// classText is the manifest of a class, with parameters as key: value.
 func classText(name string, parameters ...string) string {
 	return "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: " + name + "}\n" +
 		"provisioner: gnuthought.com/efs-stunnel\nallowVolumeExpansion: true\nparameters: {" + strings.Join(parameters, ", ") + "}\n---\n"
 }
 
-// classes applies the text of some, and deletes them at the end of the scenario.
+// classes applies manifests of classes, and deletes them at the end of the scenario.
 func (l *lab) classes(text string, names ...string) {
 	l.Helper()
 	l.Cleanup(func() { l.kubectl(append([]string{"delete", "storageclass", "--ignore-not-found"}, names...)...) })
@@ -226,7 +226,7 @@ func classesChooseFileSystems(l *lab) {
 		"e2e-shared", "e2e-archive")
 	l.apply(ns, claim("on-shared", "e2e-shared", "volume_name: same")+claim("on-archive", "e2e-archive", "volume_name: same"))
 	for name, want := range map[string]string{"on-shared": shared, "on-archive": archive} {
-		data := l.claimed(ns, name)
+		data := l.waitForClaim(ns, name)
 		if data.fileSystem != want {
 			l.Errorf("claim %s is on %s, want %s", name, data.fileSystem, want)
 		}
@@ -239,25 +239,25 @@ func classesChooseFileSystems(l *lab) {
 func claimGrows(l *lab) {
 	ns := l.namespace("growth")
 	l.apply(ns, claim("data", class))
-	l.claimed(ns, "data")
+	l.waitForClaim(ns, "data")
 	l.kubectl("-n", ns, "patch", "pvc", "data", "--patch", `{"spec": {"resources": {"requests": {"storage": "2Gi"}}}}`)
 	l.wait(ns, "jsonpath={.status.capacity.storage}=2Gi", "pvc/data")
 	l.wait(ns, "jsonpath={.status.allocatedResources.storage}=2Gi", "pvc/data")
 }
 
-func refusedClaimIsTold(l *lab) {
+func refusedClaimHasAnEvent(l *lab) {
 	ns := l.namespace("refused")
 	l.Cleanup(func() { l.kubectl("delete", "storageclass", "e2e-refused", "--ignore-not-found") })
 	l.apply(ns, claim("data", "e2e-refused"))
-	// Parameters cannot be changed; people make the class again.
-	for _, attempt := range []struct{ perms, told string }{{"rwx", "1 "}, {"'8888'", "1 "}, {"rwx", "2 "}} {
+	// Parameters cannot be edited, so the class is deleted and created again.
+	for _, attempt := range []struct{ perms, count string }{{"rwx", "1 "}, {"'8888'", "1 "}, {"rwx", "2 "}} {
 		l.apply(ns, classText("e2e-refused", "directory_perms: "+attempt.perms))
 		l.wait(ns, `jsonpath={.metadata.annotations.efs-stunnel\.gnuthought\.com/rejected}=true`, "pvc/data")
 		l.eventually("the event that says why", func() string {
 			const template = `jsonpath={range .items[*]}{.count} {.message}{"\n"}{end}`
 			all := l.kubectl("-n", ns, "get", "events", "--field-selector", "reason=ProvisioningFailed", "-o", template)
 			for event := range strings.Lines(all) {
-				if strings.HasPrefix(event, attempt.told) && strings.Contains(event, strings.Trim(attempt.perms, "'")) {
+				if strings.HasPrefix(event, attempt.count) && strings.Contains(event, strings.Trim(attempt.perms, "'")) {
 					return ""
 				}
 			}
@@ -266,7 +266,7 @@ func refusedClaimIsTold(l *lab) {
 		l.kubectl("delete", "storageclass", "e2e-refused")
 	}
 	l.apply(ns, classText("e2e-refused", "directory_perms: '0750'"))
-	if info, err := os.Stat(l.claimed(ns, "data").file("")); err != nil || info.Mode().Perm() != 0o750 {
+	if info, err := os.Stat(l.waitForClaim(ns, "data").file("")); err != nil || info.Mode().Perm() != 0o750 {
 		l.Errorf("the directory is %v, %v", info, err)
 	}
 }

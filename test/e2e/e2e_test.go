@@ -1,10 +1,10 @@
 //go:build e2e
 
-// Package e2e proves the product where it lives: on real nodes in the lab, installed with the
-// manifests and images that users install.
+// Package e2e tests the product on real nodes in the lab, installed with the manifests and images that
+// users install.
 //
 // Without -long it has one scenario for each promise that needs real nodes. With -long (make
-// e2e-long) it adds features that other tests prove in parts, and repeats what may fail rarely.
+// e2e-long) it adds features that other tests prove in parts, and repeats faults more often.
 package e2e
 
 import (
@@ -12,111 +12,111 @@ import (
 	"testing"
 )
 
-// long is what make e2e-long sets.
+// long is set by make e2e-long.
 var long = flag.Bool("long", false, "run the scenarios of make e2e-long, too, and repeat faults more often")
 
-// scenario is a story of a user, or of bad luck. Each leaves the lab as it was.
+// scenario is a use of the product, or a fault. Each leaves the lab as it was.
 type scenario struct {
 	name string
 	run  func(*lab)
 }
 
-// claims are scenarios that change nothing but their own claims, and the API's answers about them.
+// claims are scenarios that change their own claims only.
 var claims = []scenario{
 	{"the examples run as they are", examplesRun},
 	{"manifests of every platform are accepted", overlaysAreAccepted},
 	{"deletion removes the directory and nothing beside it", deletionIsExact},
 	{"retained data outlives every claim that comes to it", retainedDataStays},
-	{"namespaces are apart", namespacesAreApart},
+	{"namespaces have separate directories", namespacesAreSeparate},
 	{"a claim that grows has its size at once", claimGrows},
 	{"a volume of the original system is adopted", originalVolumeIsAdopted},
 	{"SharedVolumes give access points to namespaces", sharedVolumesServe},
 	{"a class's mount options reach the mount", mountOptionsAreMounted},
 	{"a class says when directories are made, where, and whose they are", classesShapeDirectories},
-	{"deleted data comes back into a new claim", deletedDataComesBack},
+	{"deleted data comes back into a new claim", deletedDataIsRestored},
 	{"claims share a directory, and a forged volume removes nothing", claimsShareADirectory},
 	{"the supervisor has neither token nor credentials", supervisorHasNoIdentity},
 }
 
-// faults are scenarios about processes and servers that fail. A new leader is awaited for as long
-// as the old one's Lease lasts, and meanwhile tunnels need no manager.
+// faults are scenarios about processes and servers that fail. They run side by side, because tunnels need
+// no manager while a new leader waits for the end of the old one's Lease.
 var faults = []scenario{
 	{"a burst of claims survives its leader", burstSurvivesItsLeader},
-	{"faults between client and server are not noticed", faultsAreNotNoticed},
+	{"writes survive faults between client and server", writesSurviveFaults},
 }
 
 // longScenarios are those of make e2e-long only.
 var longScenarios = []scenario{
-	{"more claims", sideBySide([]scenario{
-		{"an ephemeral volume lives as long as its pod", ephemeralVolumeComesAndGoes},
+	{"more claims", parallel([]scenario{
+		{"an ephemeral volume lives as long as its pod", ephemeralVolumeIsDeletedWithItsPod},
 		{"a subPath is made inside the directory", subPathIsInside},
 		{"two classes lead to two file systems", classesChooseFileSystems},
-		{"a refused claim is told why, and accepted once mended", refusedClaimIsTold},
-		{"the StatefulSet of efs-provisioner keeps its replicas apart", efsProvisionerReplicasAreApart},
+		{"a refused claim has an event that says why, and is accepted once corrected", refusedClaimHasAnEvent},
+		{"the replicas of efs-provisioner's StatefulSet have separate directories", efsProvisionerReplicasAreSeparate},
 	})},
-	{"newcomers", sideBySide([]scenario{
-		{"a node comes later", nodeComesLater},
-		{"a file system that asks for signatures gets them", identityOpensTheDoor},
+	{"additions", parallel([]scenario{
+		{"a node is added", nodeIsAddedLater},
+		{"a file system that requires signatures has them", signingTunnelIsAdmitted},
 	})},
-	{"a file system comes later", fileSystemComesLater},
-	{"a One Zone file system has its pods in its zone", oneZoneHasItsPods},
-	{"a root volume that is deleted comes back", rootVolumeComesBack},
-	{"a table that is deleted comes back", tableComesBack},
-	{"a manager outside the cluster", whileManagerIsOutside([]scenario{
+	{"a file system is added", fileSystemIsAddedLater},
+	{"pods of a One Zone file system run in its zone", oneZonePodsRunInItsZone},
+	{"a deleted root volume is created again", deletedRootVolumeIsRecreated},
+	{"a deleted table is rebuilt", deletedTableIsRebuilt},
+	{"a manager outside the cluster", withManagerOutside([]scenario{
 		{"it serves the cluster", managerServesFromOutside},
 		{"a claim that fails too often is given up until its class changes", failingClaimIsGivenUp},
-		{"a copy of a file system is served under its alias", copyIsServed},
+		{"a copy of a file system is served under its alias", aliasedCopyIsServed},
 	})},
-	{"a drained node gives its writer away", drainMovesTheWriter},
+	{"a writer of a drained node continues on another one", drainedWriterContinuesElsewhere},
 	{"a pinned server that is not EFS is served", foreignServerIsServed},
 	{"a full disk stops no tunnel", fullDiskStopsNothing},
-	{"targets that nobody uses cost little", manyTargetsCostLittle},
-	{"a pod that takes a tunnel's port is refused, or noticed", hijackedPortIsNoticed},
+	{"unused targets cost little", manyTargetsCostLittle},
+	{"a pod that takes a tunnel's port is refused, or reported", hijackedPortIsReported},
 }
 
-// ending needs the traces of all others, and leaves nothing for them.
-var ending = []scenario{
-	{"an agent does no more than admission allows", agentIsHeldBack},
+// lastScenarios check what all others have done, and uninstall the product.
+var lastScenarios = []scenario{
+	{"an agent does no more than admission allows", agentIsLimitedByAdmission},
 	{"every right that was granted was used", rightsAreUsed},
 	{"uninstalling leaves data and nothing stuck", uninstallIsClean},
 }
 
 func TestProduct(t *testing.T) {
-	l := bringUp(t)
+	l := setUp(t)
 	if *long {
-		t.Run("the original system is replaced", func(t *testing.T) { originalIsReplaced(l.in(t)) })
+		t.Run("the original system is replaced", func(t *testing.T) { originalIsReplaced(l.withT(t)) })
 	}
-	l.run("hack/demo/install") // changes nothing that is installed already
-	scenarios := []scenario{{"claims", sideBySide(claims)}, {"faults", sideBySide(faults)}}
+	l.run("hack/demo/install") // changes nothing that is already installed
+	scenarios := []scenario{{"claims", parallel(claims)}, {"faults", parallel(faults)}}
 	if *long {
-		scenarios[1].run = inTurn(faults) // how long writing pauses is to be the faults' doing
+		scenarios[1].run = serial(faults) // so that only the faults cause pauses
 		scenarios = append(scenarios, longScenarios...)
 	}
-	for _, s := range append(scenarios, ending...) {
-		t.Run(s.name, func(t *testing.T) { s.run(l.in(t)) })
+	for _, s := range append(scenarios, lastScenarios...) {
+		t.Run(s.name, func(t *testing.T) { s.run(l.withT(t)) })
 	}
 }
 
-func sideBySide(scenarios []scenario) func(*lab) {
+func parallel(scenarios []scenario) func(*lab) {
 	return func(l *lab) {
 		for _, s := range scenarios {
 			l.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				s.run(l.in(t))
+				s.run(l.withT(t))
 			})
 		}
 	}
 }
 
-func inTurn(scenarios []scenario) func(*lab) {
+func serial(scenarios []scenario) func(*lab) {
 	return func(l *lab) {
 		for _, s := range scenarios {
-			l.Run(s.name, func(t *testing.T) { s.run(l.in(t)) })
+			l.Run(s.name, func(t *testing.T) { s.run(l.withT(t)) })
 		}
 	}
 }
 
-// times is how often something is repeated in a short run, and in a long one.
+// times is the number of repetitions in a short and in a long run.
 func times(short, inLong int) int {
 	if *long {
 		return inLong

@@ -3,8 +3,8 @@
 package e2e
 
 // efsProvisionerSet is the StatefulSet of efs-provisioner's README, with its class in the old
-// annotation and its claims of 1Mi for one pod each. Kubernetes has no apps/v1beta1 any more, and
-// apps/v1 wants a selector. The lab has no image of nginx: busybox serves, a page of its own.
+// annotation and its claims of 1Mi for one pod each. It is changed to apps/v1, which requires a
+// selector, and to busybox, because the lab has no image of nginx.
 const efsProvisionerSet = `apiVersion: v1
 kind: Service
 metadata:
@@ -58,10 +58,10 @@ spec:
 ---
 `
 
-// efsProvisionerReplicasAreApart with the class of the same README, but for its name.
-func efsProvisionerReplicasAreApart(l *lab) {
+// efsProvisionerReplicasAreSeparate: with the class of the same README under another name.
+func efsProvisionerReplicasAreSeparate(l *lab) {
 	ns := l.namespace("replicas")
 	l.classes(classText("aws-efs", "gidMin: '40000'", "gidMax: '50000'", "gidAllocate: 'true'"), "aws-efs")
 	l.apply(ns, efsProvisionerSet)
-	l.replicasAreApart(ns, "web", "efs", "index.html")
+	l.expectSeparateReplicas(ns, "web", "efs", "index.html")
 }

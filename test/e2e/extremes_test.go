@@ -10,35 +10,35 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// fullDiskStopsNothing: where a node's disk has no byte left, stunnel starts again, and a pod that
-// writes to a volume goes on. The kubelet evicts pods from such a node, but critical ones.
+// fullDiskStopsNothing: while a node's disk has no free byte, stunnel is restarted, and a pod continues
+// to write to its volume. The kubelet evicts all but critical pods from the node.
 func fullDiskStopsNothing(l *lab) {
 	ns := l.namespace("full")
 	const critical = "    spec:\n      priorityClassName: system-node-critical\n"
-	l.apply(ns, claim("data", class, "file_system_id: "+shared)+strings.Replace(scribe, "    spec:\n", critical, 1))
-	data := l.claimed(ns, "data")
-	data.awaitLines(1)
-	node, writer := l.scribeOf(ns)
+	l.apply(ns, claim("data", class, "file_system_id: "+shared)+strings.Replace(writerSet, "    spec:\n", critical, 1))
+	data := l.waitForClaim(ns, "data")
+	data.waitForLines(1)
+	node, writer := l.writerOf(ns)
 	pressure := func(status string) {
 		l.kubectl("wait", "--for=condition=DiskPressure="+status, "node/"+node, "--timeout="+limit.String())
 	}
 	free := func() { l.onNode(node, "rm -f /full-*") }
 	l.Cleanup(free)
-	data.wantLines("the node's disk becomes full", func() {
+	data.logPause("the node's disk becomes full", func() {
 		l.onNode(node, fillDisk)
 		pressure("True")
 	})
-	data.wantLines("stunnel killed on a full disk", func() { l.onNode(node, fillDisk+killOnFullDisk) })
+	data.logPause("stunnel killed on a full disk", func() { l.onNode(node, fillDisk+killOnFullDisk) })
 	free()
-	l.wantSame(ns, writer)
-	pressure("False") // minutes later, as the kubelet's own rules say
-	l.awaitAgents()
+	l.expectSameWriter(ns, writer)
+	pressure("False") // the kubelet waits for some minutes
+	l.waitForAgents()
 	l.kubectl("-n", ns, "delete", "statefulset", "scribe", "--cascade=foreground", "--timeout="+limit.String())
 }
 
 const (
-	// fillDisk takes what is free, also of what is root's: most of it without writing, then the rest.
-	// It is run twice, as the kubelet makes room by removing images.
+	// fillDisk fills the disk, root's reserve included: most of it without writing, then the rest. It is
+	// run twice, because the kubelet removes images.
 	fillDisk = `name=/full-$(tr -d ' .' < /proc/uptime)
 		free=$(stat -f -c '%f' /) size=$(stat -f -c '%S' /)
 		fallocate -l $((free * size / 100 * 99)) $name-most
@@ -46,22 +46,22 @@ const (
 		dd if=/dev/zero of=$name-last bs=1k 2> /dev/null
 		sync
 		`
-	// killOnFullDisk fails on one that is not full, and is then repeated.
+	// killOnFullDisk fails on a disk that is not full, and is then repeated.
 	killOnFullDisk = `echo more > $name-more && exit 1
 		pkill -KILL -x stunnel`
 )
 
-// Numbers of manyTargetsCostLittle.
+// Settings of manyTargetsCostLittle.
 const (
 	manyTargets   = 300
-	manyFirstPort = 21100 // in the tunnels' range, and far from what the lab's file systems have
+	manyFirstPort = 21100 // in the tunnels' range, and above the ports of the lab's file systems
 	usedTargets   = 2
-	// mostMemory of supervisor and stunnels together.
-	mostMemory = 40 << 20
+	// maxMemory of supervisor and stunnels together.
+	maxMemory = 40 << 20
 )
 
-// manyTargetsCostLittle: a node that knows hundreds of file systems and uses two of them runs two
-// stunnel processes. The table is written by the test, as no Job is to visit each target.
+// manyTargetsCostLittle: a node with hundreds of targets that uses two of them runs two stunnel
+// processes. The test writes the table, so that no manager starts Jobs for the targets.
 func manyTargetsCostLittle(l *lab) {
 	const node = "node-1"
 	good := l.table()
@@ -71,12 +71,12 @@ func manyTargetsCostLittle(l *lab) {
 		l.putTable(good)
 		l.kubectl("-n", system, "scale", "deployment/efs-manager", "--replicas=2")
 		l.kubectl("-n", system, "rollout", "status", "deployment/efs-manager", "--timeout="+limit.String())
-		l.awaitTunnels(node, 0)
+		l.waitForTunnels(node, 0)
 	})
 	l.wait(system, "delete", "pod", "-l", "app.kubernetes.io/component=manager")
 	before := l.supervisorMemory(node)
 	l.putTable(l.withManyTargets(good))
-	l.awaitTunnels(node, manyTargets)
+	l.waitForTunnels(node, manyTargets)
 	var used []int
 	for i := range usedTargets {
 		used = append(used, manyFirstPort+i)
@@ -91,13 +91,13 @@ func manyTargetsCostLittle(l *lab) {
 	after := l.supervisorMemory(node)
 	l.Logf("MEMORY of the supervisor's container, with %s stunnel processes in all: %d KiB, before the %d targets %d KiB",
 		l.onNode(node, "pgrep -xc stunnel"), after>>10, manyTargets, before>>10)
-	if after > mostMemory {
-		l.Errorf("the supervisor's container has %d KiB, want %d at most", after>>10, mostMemory>>10)
+	if after > maxMemory {
+		l.Errorf("the supervisor's container has %d KiB, want %d at most", after>>10, maxMemory>>10)
 	}
 }
 
-// awaitTunnels waits until so many of the test's targets are served on a node.
-func (l *lab) awaitTunnels(node string, number int) {
+// waitForTunnels waits until a node serves so many of the test's targets.
+func (l *lab) waitForTunnels(node string, number int) {
 	l.Helper()
 	l.eventually(fmt.Sprintf("%s to serve %d targets", node, number), func() string {
 		lines := l.agentMetrics(node, `efs_stunnel_node_tunnel_listening{tunnel="many-.* 1$`)
@@ -108,20 +108,20 @@ func (l *lab) awaitTunnels(node string, number int) {
 	})
 }
 
-// supervisorMemory is what the kubelet calls the working set of a node's supervisor and its stunnels.
+// supervisorMemory is the working set of a node's supervisor and its stunnels.
 func (l *lab) supervisorMemory(node string) (bytes int) {
 	l.Helper()
-	told := l.onNode(node, `group=/sys/fs/cgroup$(cut -d : -f 3 "/proc/$(`+supervisorOf+`)/cgroup")
+	output := l.onNode(node, `group=/sys/fs/cgroup$(cut -d : -f 3 "/proc/$(`+supervisorOf+`)/cgroup")
 		grep -E '^(anon|file|shmem|kernel|inactive_file) ' "$group/memory.stat" >&2
 		echo $(($(cat "$group/memory.current") - $(sed -n 's/^inactive_file //p' "$group/memory.stat")))`)
-	bytes, err := strconv.Atoi(told)
+	bytes, err := strconv.Atoi(output)
 	if err != nil {
-		l.Fatalf("memory of the supervisor is %q: %v", told, err)
+		l.Fatalf("memory of the supervisor is %q: %v", output, err)
 	}
 	return bytes
 }
 
-// withManyTargets is a table with targets more, which all have the addresses of one file system.
+// withManyTargets adds targets with the addresses of one file system to a table.
 func (l *lab) withManyTargets(table string) string {
 	l.Helper()
 	var content map[string]any

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// failures are repeated at the end of the output, which is too long to be searched for them.
+// failures are repeated at the end of the output, where they are easy to find.
 var failures struct {
 	sync.Mutex
 	strings.Builder
@@ -48,17 +48,17 @@ func (l *lab) Fatal(args ...any) {
 	l.T.Fatal(args...)
 }
 
-// failed looks at the cluster while it still is as it was at a scenario's first failure.
+// failed dumps the cluster at a scenario's first failure.
 func (l *lab) failed(why string) {
 	l.Helper()
 	failures.Lock()
 	fmt.Fprintf(&failures, "%s: %s\n", l.Name(), strings.TrimSpace(why))
 	failures.Unlock()
-	l.story.Do(l.tellStory)
+	l.dumped.Do(l.dump)
 }
 
-// tellStory prints what a person would look at after a failure.
-func (l *lab) tellStory() {
+// dump prints objects, events and logs.
+func (l *lab) dump() {
 	l.Helper()
 	for _, args := range [][]string{
 		{"get", "nodes,pods,pvc,pv,jobs", "-A", "-o", "wide"},

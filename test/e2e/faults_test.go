@@ -13,19 +13,19 @@ import (
 
 const system = "efs-stunnel" // the namespace of the product
 
-// rootVolumeComesBack: without its claim no mount Job can run.
-func rootVolumeComesBack(l *lab) {
+// deletedRootVolumeIsRecreated: no mount Job can run without its claim.
+func deletedRootVolumeIsRecreated(l *lab) {
 	ns := l.namespace("root")
 	root := "pvc/efs-stunnel-" + shared
 	uid := l.kubectl("-n", system, "get", root, "-o", "jsonpath={.metadata.uid}")
 	l.kubectl("-n", system, "delete", root, "--wait=false")
-	l.awaitBound(system, root, uid)
+	l.waitForSuccessor(system, root, uid)
 	l.apply(ns, claim("data", class, "file_system_id: "+shared))
-	l.claimed(ns, "data")
+	l.waitForClaim(ns, "data")
 }
 
-// awaitBound waits until a claim or volume that was deleted has a successor that is bound.
-func (l *lab) awaitBound(namespace, object, deleted string) {
+// waitForSuccessor waits until a deleted claim or volume is replaced by one that is bound.
+func (l *lab) waitForSuccessor(namespace, object, deleted string) {
 	l.Helper()
 	l.eventually("another "+object, func() string {
 		now, err := l.try("", "bin/lab", "kubectl", "--", "-n", namespace, "get", object, "-o", "jsonpath={.metadata.uid} {.status.phase}")
@@ -36,7 +36,7 @@ func (l *lab) awaitBound(namespace, object, deleted string) {
 	})
 }
 
-// burstSurvivesItsLeader: no claim is lost, none is provisioned twice, and a mount Job serves many.
+// burstSurvivesItsLeader: no claim is lost or provisioned twice, and a mount Job serves many.
 func burstSurvivesItsLeader(l *lab) {
 	size := times(20, 200)
 	ns := l.namespace("burst")
@@ -66,10 +66,10 @@ func burstSurvivesItsLeader(l *lab) {
 	if distinct := len(slices.Compact(paths)); distinct != len(volumes) {
 		l.Errorf("%d directories for %d volumes", distinct, len(volumes))
 	}
-	if jobs = l.setupJobsOf(ns) - jobs; jobs > mostSetupJobs(size) {
-		l.Errorf("%d mount Jobs for %d claims, want %d at most", jobs, size, mostSetupJobs(size))
+	if jobs = l.setupJobsOf(ns) - jobs; jobs > maxSetupJobs(size) {
+		l.Errorf("%d mount Jobs for %d claims, want %d at most", jobs, size, maxSetupJobs(size))
 	}
-	l.eventually("another leader", func() string { // the old one may have been done before its kubelet heard
+	l.eventually("another leader", func() string { // the old one may have finished the burst before its kubelet killed it
 		if l.leaseHolder() == holder {
 			return leader + " still leads"
 		}
@@ -78,12 +78,12 @@ func burstSurvivesItsLeader(l *lab) {
 	l.kubectl("-n", system, "rollout", "status", "deployment/efs-manager", "--timeout="+limit.String())
 }
 
-// mostSetupJobs is how many mount Jobs a burst of claims may take. A file system has one mount Job at a
+// maxSetupJobs is how many mount Jobs a burst of claims may take. A file system has one mount Job at a
 // time, which carries all operations that wait when it is created, up to its batch. So on each file
-// system the first Job has what the leader has seen of the burst by then, and the next ones the rest.
-// There are some more for claims that are created while those run, for the next leader, and for Jobs
-// that fail on a busy node.
-func mostSetupJobs(claims int) int {
+// system the first Job has the claims that the leader has observed by then, and the next ones the rest.
+// Some more are for claims that are created meanwhile, for the next leader, and for Jobs that fail on a
+// busy node.
+func maxSetupJobs(claims int) int {
 	const fileSystems, batch = 2, 512
 	return fileSystems * (1 + (claims+batch-1)/batch + times(3, 6))
 }
@@ -106,17 +106,17 @@ func (l *lab) leaseHolder() string {
 	return l.kubectl("-n", system, "get", "lease", "efs-manager", "-o", "jsonpath={.spec.holderIdentity}")
 }
 
-// fileSystemComesLater, is used without a restart of anything, and goes with all that was made
-// for it.
-func fileSystemComesLater(l *lab) {
+// fileSystemIsAddedLater: it is used without a restart of any container, and all that was made for it is
+// deleted with it.
+func fileSystemIsAddedLater(l *lab) {
 	ns := l.namespace("later")
 	restarts := l.restarts()
 	fileSystem := l.newFileSystem("later")
 	l.apply(ns, claim("data", class, "file_system_id: "+fileSystem)+pod("persistentVolumeClaim: {claimName: data}", ""))
-	data := l.claimed(ns, "data")
+	data := l.waitForClaim(ns, "data")
 	l.wait(ns, "condition=Ready", "pod/user")
 	l.inPod(ns, "echo later > /data/file")
-	data.want("file", "later\n")
+	data.expectFile("file", "later\n")
 	if now := l.restarts(); now != restarts {
 		l.Errorf("containers were restarted: %s, before %s", now, restarts)
 	}
@@ -124,11 +124,11 @@ func fileSystemComesLater(l *lab) {
 	l.kubectl("-n", ns, "delete", "pod", "user")
 	l.kubectl("-n", ns, "delete", "pvc", "data")
 	l.wait(ns, "delete", "pv/"+data.volume)
-	data.wantGone()
+	data.waitForRemoved()
 	l.deleteFileSystem(fileSystem)
 }
 
-// newFileSystem makes one with a mount target in each zone.
+// newFileSystem makes a file system with a mount target in each zone.
 func (l *lab) newFileSystem(name string) (id string) {
 	l.Helper()
 	id = strings.TrimSpace(l.lab("efs", "create-file-system", "--fs-name", name))
@@ -143,17 +143,17 @@ func (l *lab) makeMountTargets(fileSystem string, zones ...string) {
 	}
 }
 
-// deleteFileSystem deletes one that nobody uses any more, and waits until what was made for it has
-// gone, too. A mount of a file system that is gone hangs until its tunnel ends, and minutes longer.
+// deleteFileSystem deletes an unused file system, and waits until its root volume is deleted, too. A
+// mount of a deleted file system would hang until its tunnel ends, and minutes longer.
 func (l *lab) deleteFileSystem(id string) {
 	l.Helper()
-	l.awaitUnused(id)
+	l.waitForUnused(id)
 	l.lab("efs", "delete-file-system", id, "--cascade")
 	l.wait(system, "delete", "pvc/efs-stunnel-"+id, "pv/efs-stunnel-"+id)
 }
 
-// awaitUnused waits until no Job is under way on a target, and no node has its root mounted.
-func (l *lab) awaitUnused(id string) {
+// waitForUnused waits until no Job of a target runs, and no node has its root mounted.
+func (l *lab) waitForUnused(id string) {
 	l.Helper()
 	l.eventually("its Jobs to end", func() string {
 		return l.kubectl("-n", system, "get", "jobs", "-l", "efs-stunnel.gnuthought.com/file-system-id="+id,
@@ -166,15 +166,15 @@ func (l *lab) awaitUnused(id string) {
 	}
 }
 
-// restarts are those of every container on the nodes; a manager may lose its Lease on a busy host.
+// restarts are those of the node agents' containers; a manager may lose its Lease on a busy host.
 func (l *lab) restarts() string {
 	l.Helper()
 	return l.kubectl("-n", system, "get", "pods", "-l", "app.kubernetes.io/component=node-agent", "--sort-by=.metadata.name",
 		"-o", `jsonpath={range .items[*]}{.metadata.name}{.status.containerStatuses[*].restartCount} {end}`)
 }
 
-// tableComesBack with the same ports, which volumes and the root claims remember.
-func tableComesBack(l *lab) {
+// deletedTableIsRebuilt with the same ports, which volumes and root volumes name.
+func deletedTableIsRebuilt(l *lab) {
 	ns := l.namespace("rebuilt")
 	targets := func() string {
 		text, _, _ := strings.Cut(l.table(), "last_update:")
@@ -184,27 +184,27 @@ func tableComesBack(l *lab) {
 	l.kubectl("-n", system, "delete", "configmap", "efs-stunnel")
 	l.eventually("the same targets", func() string { return cmp.Diff(want, targets()) })
 	l.apply(ns, claim("data", class, "file_system_id: "+shared))
-	l.claimed(ns, "data")
+	l.waitForClaim(ns, "data")
 }
 
-// brokenTableIsServedOn, and reported by the manager and by each node. What is reported again adds to
-// the event that there is.
-func (w *writing) brokenTableIsServedOn(ns string) {
+// tunnelsSurviveABrokenTable: the manager and each node report it. A repeated report adds to the count of
+// the first event.
+func (w *writer) tunnelsSurviveABrokenTable(ns string) {
 	l := w.lab
 	l.Helper()
 	good, leader := l.table(), l.leaseHolder()
 	l.Cleanup(func() { l.putTable(good) })
-	// Who has just said a sentence does not say it again, but adds to the event of an earlier one.
+	// A message that was reported just now is not reported again, so two messages alternate.
 	texts := []string{"targets: [what, is, this", "targets: {what, is, this", "targets: [what, is, this"}
 	for round, broken := range texts {
-		w.wantPause("table that cannot be read", momentary, func() {
+		w.expectPause("table that cannot be read", momentary, func() {
 			l.putTable(broken + "\n")
-			l.awaitTableEvents(round)
+			l.waitForTableEvents(round)
 		})
 		l.putTable(good)
 		name := fmt.Sprintf("later-%d", round)
 		l.apply(ns, claim(name, class))
-		l.claimed(ns, name)
+		l.waitForClaim(ns, name)
 	}
 	messages := len(slices.Compact(slices.Sorted(slices.Values(texts))))
 	if events := strings.Count(l.kubectl(tableEvents...), "ConfigMap/"); events != messages && l.leaseHolder() == leader {
@@ -212,8 +212,8 @@ func (w *writing) brokenTableIsServedOn(ns string) {
 	}
 }
 
-// awaitTableEvents waits until the manager and each node have reported more often than before.
-func (l *lab) awaitTableEvents(before int) {
+// waitForTableEvents waits until the manager and each node have reported more often than before.
+func (l *lab) waitForTableEvents(before int) {
 	l.Helper()
 	l.eventually("the manager and each node to report it", func() string {
 		counts := l.tableEvents()
@@ -231,24 +231,24 @@ var tableEvents = []string{
 	"-o", `jsonpath={range .items[*]}{.involvedObject.kind}/{.involvedObject.name} {.count}{"\n"}{end}`,
 }
 
-// tableEvents counts how often was told, of each object, that the table cannot be read.
+// tableEvents counts the reports of an unreadable table, by object.
 func (l *lab) tableEvents() map[string]int {
 	l.Helper()
-	told := map[string]int{}
+	counts := map[string]int{}
 	for line := range strings.Lines(l.kubectl(tableEvents...)) {
 		object, count, _ := strings.Cut(strings.TrimSpace(line), " ")
 		times, err := strconv.Atoi(count)
 		if err != nil {
 			l.Fatalf("%q: %v", line, err)
 		}
-		told[object] += times
+		counts[object] += times
 	}
-	return told
+	return counts
 }
 
-// nodeComesLater with the startup taint, which goes when the agent serves; then pods run. A taint of
-// the test's own keeps the pods of others away, as the node goes again.
-func nodeComesLater(l *lab) {
+// nodeIsAddedLater: its startup taint is removed when the agent is ready, and then pods run. A taint of
+// the test keeps other pods away, because the node is removed again.
+func nodeIsAddedLater(l *lab) {
 	ns := l.namespace("node")
 	l.lab("node", "add", "node-3", "--zone", "us-east-1b")
 	l.Cleanup(func() {
@@ -257,18 +257,18 @@ func nodeComesLater(l *lab) {
 	})
 	l.kubectl("taint", "node", "node-3", startupTaint+"=:NoSchedule", "e2e=alone:NoSchedule")
 	l.apply(ns, claim("data", class, "file_system_id: "+shared)+pinned("node-3", pod("persistentVolumeClaim: {claimName: data}", "")))
-	data := l.claimed(ns, "data")
+	data := l.waitForClaim(ns, "data")
 	l.wait(ns, "condition=Ready", "pod/user")
 	l.inPod(ns, "echo new > /data/file")
-	data.want("file", "new\n")
-	l.awaitStartupTaintGone("node-3")
+	data.expectFile("file", "new\n")
+	l.waitForStartupTaintRemoved("node-3")
 	l.kubectl("-n", ns, "delete", "pod", "user")
 }
 
-// startupTaint keeps pods off a node until its agent serves.
+// startupTaint keeps pods off a node until its agent is ready.
 const startupTaint = "efs-stunnel.gnuthought.com/agent-not-ready"
 
-func (l *lab) awaitStartupTaintGone(node string) {
+func (l *lab) waitForStartupTaintRemoved(node string) {
 	l.Helper()
 	l.eventually("the agent to remove the startup taint of "+node, func() string {
 		if taints := l.kubectl("get", "node", node, "-o", "jsonpath={.spec.taints[*].key}"); strings.Contains(taints, startupTaint) {

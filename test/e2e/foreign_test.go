@@ -22,9 +22,8 @@ const (
 	foreignName = "nfs.example.com" // what its server's certificate names
 )
 
-// foreignServer is a stunnel that is a server: its certificate is not one of EFS. The NFS server behind
-// it is that of a file system of the stand-in's which the EFS API shows as failed, so that nobody
-// reaches it but through here.
+// foreignServer is a stunnel as a server, with a certificate that is not of EFS. The NFS server behind it
+// is that of a file system that the EFS API shows as failed, so that no tunnel leads to it.
 const foreignServer = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: server}
@@ -82,18 +81,18 @@ func foreignServerIsServed(l *lab) {
 	l.apply(system, fmt.Sprintf(pinnedTable, foreign, foreignName, address))
 	l.Cleanup(func() { l.kubectl("-n", system, "delete", "configmap", "efs-stunnel-pinned", "--ignore-not-found") })
 	l.apply(ns, claim("data", class, "file_system_id: "+foreign)+userOf("node-1", "data"))
-	data := l.claimed(ns, "data")
+	data := l.waitForClaim(ns, "data")
 	l.wait(ns, "condition=Ready", "pod/user")
 	l.inPod(ns, "echo foreign > /data/file")
 	stored := directory{lab: l, volume: data.volume, fileSystem: behind, path: data.path}
-	stored.want("file", "foreign\n")
+	stored.expectFile("file", "foreign\n")
 
 	l.kubectl("-n", ns, "delete", "pod", "user", "--timeout="+limit.String())
 	l.kubectl("-n", ns, "delete", "pvc", "data")
 	l.wait(ns, "delete", "pv/"+data.volume)
-	stored.wantGone()
+	stored.waitForRemoved()
 	l.kubectl("-n", system, "delete", "configmap", "efs-stunnel-pinned")
-	l.awaitUnused(foreign) // its port and root volume go when three listings have not shown it
+	l.waitForUnused(foreign) // its port and root volume are removed after three listings without it
 	l.lab("efs", "delete-file-system", behind, "--cascade")
 }
 

@@ -19,25 +19,24 @@ import (
 	"time"
 )
 
-// limit is how long the test waits for anything at most: emulated machines on a busy host are
-// slow, and a wait that is met ends at once.
+// limit is the timeout of every wait, long enough for emulated machines on a busy host.
 const limit = 15 * time.Minute
 
 const labName = "e2e"
 
-// keep is for people who want to look, or to run one scenario again.
+// keep leaves the lab for a look at it, or for one more scenario.
 var keep = flag.Bool("keep", false, "leave the lab up at the end")
 
-// lab is the cluster that the test runs in, driven through the programs that people use.
+// lab is the cluster of the test, which runs the programs that people use.
 type lab struct {
 	*testing.T
-	root  string // of the repository
-	dir   string // of the lab; "" before it is up
-	story sync.Once
+	root   string // of the repository
+	dir    string // of the lab; "" before it is up
+	dumped sync.Once
 }
 
-// bringUp makes the lab, with the product's images.
-func bringUp(t *testing.T) *lab {
+// setUp starts the lab and builds the product's images.
+func setUp(t *testing.T) *lab {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -45,8 +44,8 @@ func bringUp(t *testing.T) *lab {
 	}
 	l := &lab{T: t, root: root}
 	if !*keep {
-		l.lab("down") // what a run that was killed may have left
-		t.Cleanup(l.takeDown)
+		l.lab("down") // of a run that was killed
+		t.Cleanup(l.tearDown)
 	}
 	l.lab("up", "--audit")
 	l.dir = filepath.Dir(strings.TrimSpace(l.lab("kubeconfig")))
@@ -54,9 +53,9 @@ func bringUp(t *testing.T) *lab {
 	return l
 }
 
-// takeDown kills half of the lab's processes and then removes it: nothing may be left of a lab that
-// was killed.
-func (l *lab) takeDown() {
+// tearDown kills half of the lab's processes before it removes the lab: nothing may be left then,
+// either.
+func (l *lab) tearDown() {
 	l.Helper()
 	var parts []struct{ PID int }
 	if out, err := l.try("", "bin/lab", "status", "-o", "json"); err == nil { // it may not have come up
@@ -73,11 +72,11 @@ func (l *lab) takeDown() {
 		}
 	}
 	l.lab("down")
-	l.wantNothingLeft()
+	l.expectNothingLeft()
 }
 
-// wantNothingLeft of the lab on this machine: no file, no process and no mount.
-func (l *lab) wantNothingLeft() {
+// expectNothingLeft expects no file, process or mount of the lab on this machine.
+func (l *lab) expectNothingLeft() {
 	l.Helper()
 	network := "efs-lab-" + labName
 	for _, path := range []string{l.dir, "/run/netns/" + network} {
@@ -104,8 +103,8 @@ func (l *lab) wantNothingLeft() {
 	}
 }
 
-// in is the same lab in a subtest.
-func (l *lab) in(t *testing.T) *lab {
+// withT is the same lab for a subtest.
+func (l *lab) withT(t *testing.T) *lab {
 	t.Helper()
 	return &lab{T: t, root: l.root, dir: l.dir}
 }
@@ -113,9 +112,9 @@ func (l *lab) in(t *testing.T) *lab {
 // run runs a program of the repository and returns what it printed on its standard output.
 func (l *lab) run(program string, args ...string) string {
 	l.Helper()
-	out, told, err := l.start("", program, args)
+	out, errOut, err := l.start("", program, args)
 	if err != nil {
-		l.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, shortened(told))
+		l.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, shortened(errOut))
 	}
 	return out
 }
@@ -127,32 +126,32 @@ func (l *lab) try(stdin, program string, args ...string) (string, error) {
 	return out, err
 }
 
-// tryKubectl is try for kubectl, with what it said on its standard error, too.
+// tryKubectl is try for kubectl, with its standard error, too.
 func (l *lab) tryKubectl(stdin string, args ...string) (string, error) {
 	l.Helper()
-	out, told, err := l.start(stdin, "bin/lab", append([]string{"kubectl", "--"}, args...))
-	return out + told, err
+	out, errOut, err := l.start(stdin, "bin/lab", append([]string{"kubectl", "--"}, args...))
+	return out + errOut, err
 }
 
 func (l *lab) start(stdin, program string, args []string) (stdout, stderr string, err error) {
 	l.Helper()
-	// Cleanups run after the test's own context has ended.
+	// Cleanups run after the end of the test's own context.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context()), 4*limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(l.root, program), args...)
 	cmd.Dir = l.root
 	cmd.Env = append(os.Environ(), "LAB_NAME="+labName)
 	cmd.Stdin = strings.NewReader(stdin)
-	var out, told bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &told
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
 	begin := time.Now()
 	err = cmd.Run()
 	l.Logf("%s %s (%.1f s)\n%s%s", filepath.Base(program), strings.Join(args, " "), time.Since(begin).Seconds(),
-		shortened(out.String()), shortened(told.String()))
-	return out.String(), told.String(), err
+		shortened(out.String()), shortened(errOut.String()))
+	return out.String(), errOut.String(), err
 }
 
-// shortened keeps the log readable: an error is at the end of what a program says.
+// shortened cuts the middle: errors are at the end of a program's output.
 func shortened(text string) string {
 	const enough = 3000
 	if len(text) <= enough {
@@ -179,27 +178,27 @@ func (l *lab) apply(namespace, objects string) {
 	}
 }
 
-// wait is kubectl wait with the test's own limit.
+// wait is kubectl wait with the test's timeout.
 func (l *lab) wait(namespace, condition string, objects ...string) {
 	l.Helper()
 	l.kubectl(append([]string{"-n", namespace, "wait", "--timeout=" + limit.String(), "--for=" + condition}, objects...)...)
 }
 
-// namespace makes one that goes at the end of the scenario, with everything in it.
+// namespace creates a namespace that is deleted at the end of the scenario.
 func (l *lab) namespace(name string) string {
 	l.Helper()
-	l.kubectl("create", "namespace", name, "--save-config") // some are applied later
+	l.kubectl("create", "namespace", name, "--save-config") // scenarios may apply it later
 	l.Cleanup(func() {
 		if out, err := l.tryKubectl("", "delete", "namespace", name, "--timeout="+limit.String()); err != nil {
 			l.Errorf("namespace %s does not go: %v\n%s", name, err, out)
 		}
 	})
-	l.wait(name, "create", "serviceaccount/default") // pods are refused before a controller has made it
+	l.wait(name, "create", "serviceaccount/default") // pods are refused without it
 	return name
 }
 
-// inPod runs a shell line in the pod user, again if it fails: a kubelet on a busy host may not answer
-// in time.
+// inPod runs a shell line in the pod user, and repeats it if it fails: a kubelet on a busy host may not
+// respond in time.
 func (l *lab) inPod(namespace, line string) {
 	l.Helper()
 	l.eventually("pod user of "+namespace+" to run "+line, func() string {
@@ -210,22 +209,22 @@ func (l *lab) inPod(namespace, line string) {
 	})
 }
 
-// awaitEvent waits until an event of an object has a text in its message. Events of what has no
+// waitForEvent waits until an event of an object has a text in its message. Events of objects without a
 // namespace are in default.
-func (l *lab) awaitEvent(namespace, object, reason, text string) {
+func (l *lab) waitForEvent(namespace, object, reason, text string) {
 	l.Helper()
 	l.eventually("the event "+reason+" of "+object, func() string {
 		messages := l.kubectl("-n", namespace, "get", "events", "--field-selector", "reason="+reason+",involvedObject.name="+object,
 			"-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
 		if !strings.Contains(messages, text) {
-			return fmt.Sprintf("%q does not say %q", messages, text)
+			return fmt.Sprintf("%q lacks %q", messages, text)
 		}
 		return ""
 	})
 }
 
-// heard is the log of a pod, or why it cannot be had now.
-func (l *lab) heard(namespace, pod string, args ...string) (log string, err error) {
+// podLog returns the log of a pod, or why it cannot be read now.
+func (l *lab) podLog(namespace, pod string, args ...string) (log string, err error) {
 	l.Helper()
 	out, err := l.tryKubectl("", append([]string{"-n", namespace, "logs", pod}, args...)...)
 	if err != nil {
@@ -234,7 +233,7 @@ func (l *lab) heard(namespace, pod string, args ...string) (log string, err erro
 	return strings.TrimSpace(out), nil
 }
 
-// onNode runs a shell line on a node, which on a busy host may take a few tries to answer.
+// onNode runs a shell line on a node, and repeats it if it fails, as it may on a busy host.
 func (l *lab) onNode(node, line string) (out string) {
 	l.Helper()
 	l.eventually(node+" to answer", func() string {
@@ -247,7 +246,7 @@ func (l *lab) onNode(node, line string) (out string) {
 	return strings.TrimSpace(out)
 }
 
-// eventually polls until check finds nothing missing.
+// eventually polls until check returns "".
 func (l *lab) eventually(what string, check func() (missing string)) {
 	l.Helper()
 	deadline := time.NewTimer(limit)

@@ -12,52 +12,52 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// originalPort is not the first that the product would give.
+// originalPort is another one than the product would assign.
 const originalPort = 20495
 
-// originalIsReplaced follows docs/migration.md under a writer, which notices nothing.
+// originalIsReplaced follows docs/migration.md while a pod writes, which is not interrupted.
 func originalIsReplaced(l *lab) {
 	l.installOriginal()
 	ns := l.namespace("original")
 	data := l.originalVolume(ns, originalPort)
-	l.apply(ns, claim("data", class, "volume_name: data")+scribe)
+	l.apply(ns, claim("data", class, "volume_name: data")+writerSet)
 	l.wait(ns, "jsonpath={.status.phase}=Bound", "pvc/data")
-	data.awaitLines(1)
-	_, writer := l.scribeOf(ns)
+	data.waitForLines(1)
+	_, writer := l.writerOf(ns)
 
 	old := strings.Fields(l.kubectl("-n", system, "get", "pods", "-o", "name", "-l", "app=efs-stunnel"))
 	l.kubectl("-n", system, "scale", "deployment/efs-manager", "--replicas=0")
 	l.kubectl("-n", system, "delete", "deployment", "efs-manager")
 	l.kubectl("-n", system, "delete", "daemonset", "efs-stunnel", "--cascade=orphan")
-	data.wantLines("the product is installed beside the original", func() { l.run("hack/demo/install") })
-	data.wantLines("the original's pods are deleted", func() {
+	data.logPause("the product is installed beside the original", func() { l.run("hack/demo/install") })
+	data.logPause("the original's pods are deleted", func() {
 		l.kubectl(append([]string{"-n", system, "delete", "--timeout=" + limit.String()}, old...)...)
 	})
-	l.wantSame(ns, writer)
+	l.expectSameWriter(ns, writer)
 	if table := l.table(); !strings.Contains(table, fmt.Sprintf("stunnel_port: %d", originalPort)) {
 		l.Errorf("the original's port is not in the table:\n%s", table)
 	}
 
-	data.awaitAdoption()
+	data.waitForAdoption()
 	l.kubectl("-n", ns, "delete", "statefulset", "scribe", "--cascade=foreground", "--timeout="+limit.String())
 }
 
-// originalVolumeIsAdopted, and treated like any other in the end.
+// originalVolumeIsAdopted, and cleaned up like any other.
 func originalVolumeIsAdopted(l *lab) {
 	ns := l.namespace("adopted")
 	data := l.originalVolume(ns, l.portOf(shared))
 	l.apply(ns, claim("data", class, "volume_name: data"))
 	l.wait(ns, "jsonpath={.status.phase}=Bound", "pvc/data")
 	data.write("of the original system")
-	data.awaitAdoption()
-	data.want("file", "of the original system")
+	data.waitForAdoption()
+	data.expectFile("file", "of the original system")
 	l.kubectl("-n", ns, "delete", "pvc", "data")
 	l.wait(ns, "delete", "pv/"+data.volume)
-	data.wantGone()
+	data.waitForRemoved()
 }
 
-// awaitAdoption waits until a volume of the original system has what the product's own ones have.
-func (d directory) awaitAdoption() {
+// waitForAdoption waits until a volume of the original system has its annotation and its owner.
+func (d directory) waitForAdoption() {
 	d.lab.Helper()
 	d.lab.wait("default", `jsonpath={.metadata.annotations.efs-stunnel\.gnuthought\.com/path}=`+d.path, "pv/"+d.volume)
 	if diff := cmp.Diff([]string{d.volume}, d.owners()); diff != "" {
@@ -65,7 +65,7 @@ func (d directory) awaitAdoption() {
 	}
 }
 
-// portOf is a file system's in the table.
+// portOf is a file system's port in the table.
 func (l *lab) portOf(fileSystem string) int {
 	l.Helper()
 	var table struct {
@@ -79,9 +79,8 @@ func (l *lab) portOf(fileSystem string) int {
 	return table.Targets[fileSystem].Port
 }
 
-// original is the original system as far as nodes and volumes can tell: its names, its table and
-// its ports. Its own images are for OpenShift on AWS, so a stunnel that is configured by hand
-// stands in for its node pods, and nothing for its manager.
+// original has the names, the table and the ports of the original system. Its own images are for OpenShift
+// on AWS, so a stunnel that is configured by hand replaces its node pods, and no program its manager.
 const original = `apiVersion: v1
 kind: ConfigMap
 metadata: {name: efs-stunnel}
@@ -148,8 +147,8 @@ func (l *lab) installOriginal() {
 	l.kubectl("-n", system, "rollout", "status", "daemonset/efs-stunnel", "--timeout="+limit.String())
 }
 
-// originalVolume makes what the original made for a claim: a volume with its two annotations, and
-// its directory.
+// originalVolume makes what the original system makes for a claim: a volume with its two annotations,
+// and its directory.
 func (l *lab) originalVolume(ns string, port int) directory {
 	l.Helper()
 	data := directory{lab: l, volume: "efs-" + ns, fileSystem: shared, path: "/" + ns + "/data"}

@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// failure is what a mount target does to its clients, and what that may cost them.
+// failure is a fault of a mount target, and the pause that it may cause.
 type failure struct {
-	words, mode string
-	allowed     allowance
-	// failsOver: the agent restarts the tunnel. It waits before the next time, twice as long after
-	// each, so those come first that must be left in time.
+	name, mode string
+	allowed    allowance
+	// failsOver: the agent restarts the tunnel. It waits twice as long before each next time, so the
+	// failures with the shortest allowance come first.
 	failsOver bool
 	onlyLong  bool
 }
 
 var mountTargetFailures = []failure{
-	{words: "is silent", mode: "silent", allowed: silence, failsOver: true},
-	{words: "is dark", mode: "drop", allowed: silence, failsOver: true, onlyLong: true},
-	{words: "resets connections", mode: "reset", allowed: momentary, failsOver: true, onlyLong: true},
-	{words: "refuses", mode: "refuse", allowed: momentary},
-	{words: "refuses, the other one", mode: "refuse", allowed: momentary, onlyLong: true},
+	{name: "is silent", mode: "silent", allowed: silence, failsOver: true},
+	{name: "is dark", mode: "drop", allowed: silence, failsOver: true, onlyLong: true},
+	{name: "resets connections", mode: "reset", allowed: momentary, failsOver: true, onlyLong: true},
+	{name: "refuses", mode: "refuse", allowed: momentary},
+	{name: "refuses, the other one", mode: "refuse", allowed: momentary, onlyLong: true},
 }
 
-// mountTargetsFail in turn: where one has failed, the other one serves until that fails.
-func (w *writing) mountTargetsFail() {
+// mountTargetsFail in turn: after one has failed, the other one serves until that fails.
+func (w *writer) mountTargetsFail() {
 	l := w.lab
 	l.Helper()
 	serving, other := l.mountTargets(shared, w.node)
@@ -40,7 +40,7 @@ func (w *writing) mountTargetsFail() {
 	backoff := time.Duration(0)
 	wait := func() {
 		if backoff > 0 {
-			w.goOn(backoff)
+			w.waitForWriting(backoff)
 		}
 		backoff = max(15*time.Second, 2*backoff)
 	}
@@ -51,7 +51,7 @@ func (w *writing) mountTargetsFail() {
 		if f.failsOver {
 			wait()
 		}
-		w.wantPause("mount target "+f.words, f.allowed, func() { set(serving, "--mode="+f.mode) })
+		w.expectPause("mount target "+f.name, f.allowed, func() { set(serving, "--mode="+f.mode) })
 		set(serving, "--mode=ok")
 		serving, other = other, serving
 	}
@@ -61,31 +61,31 @@ func (w *writing) mountTargetsFail() {
 	}
 }
 
-// certificateIsWrong at the mount target that serves: new connections to it are refused, which the
-// node tells, and lead to the other one.
-func (w *writing) certificateIsWrong(serving mountTarget, set func(target mountTarget, flag string)) {
+// certificateIsWrong at the serving mount target: the node refuses new connections to it, reports that,
+// and connects to the other one.
+func (w *writer) certificateIsWrong(serving mountTarget, set func(target mountTarget, flag string)) {
 	l := w.lab
 	l.Helper()
 	set(serving, "--certificate=expired")
-	w.wantLines("certificate of the mount target has expired, and stunnel is killed", func() {
+	w.logPause("certificate of the mount target has expired, and stunnel is killed", func() {
 		l.onNode(w.node, "pkill -KILL -x stunnel")
 	})
-	l.awaitEvent("default", w.node, "TunnelUnhealthy", "CertificateExpired")
+	l.waitForEvent("default", w.node, "TunnelUnhealthy", "CertificateExpired")
 	set(serving, "--certificate=ok")
 }
 
-// mountTarget is one of a file system's, as the stand-in lists it.
+// mountTarget is a mount target, as the stand-in lists it.
 type mountTarget struct{ ID, FileSystemID, Zone, Address string }
 
-// mountTargets are those of a file system: the one in the node's zone, and another.
+// mountTargets are the one in the node's zone, and another one.
 func (l *lab) mountTargets(fileSystem, node string) (near, far mountTarget) {
 	l.Helper()
-	var world struct{ MountTargets map[string]mountTarget }
-	if err := json.Unmarshal([]byte(l.lab("efs", "list", "-o", "json")), &world); err != nil {
+	var listing struct{ MountTargets map[string]mountTarget }
+	if err := json.Unmarshal([]byte(l.lab("efs", "list", "-o", "json")), &listing); err != nil {
 		l.Fatal(err)
 	}
 	zone := l.kubectl("get", "node", node, "-o", `jsonpath={.metadata.labels.topology\.kubernetes\.io/zone}`)
-	for _, target := range world.MountTargets {
+	for _, target := range listing.MountTargets {
 		switch {
 		case target.FileSystemID != fileSystem:
 		case target.Zone == zone:

@@ -7,37 +7,37 @@ import (
 	"strings"
 )
 
-// supervisorHasNoIdentity: what faces the network, stunnel and its supervisor, has neither the token
-// for the apiserver nor AWS credentials. The agent beside it has the token.
+// supervisorHasNoIdentity: stunnel and its supervisor, which face the network, have neither the token for
+// the apiserver nor AWS credentials. The agent's container has the token.
 func supervisorHasNoIdentity(l *lab) {
 	const node = "node-1"
 	supervisor, agent := l.onNode(node, supervisorOf), l.onNode(node, "pgrep -ox nodeagent")
-	if told := l.onNode(node, "grep -F secrets /proc/"+supervisor+"/mountinfo || true"); told != "" {
-		l.Errorf("mounted into the supervisor's container:\n%s", told)
+	if output := l.onNode(node, "grep -F secrets /proc/"+supervisor+"/mountinfo || true"); output != "" {
+		l.Errorf("mounted into the supervisor's container:\n%s", output)
 	}
-	// Names only: values do not belong into a log. On nodes of AWS the webhook for roles would add some;
-	// the lab's nodes have an identity by their metadata only, which the agent's network reaches.
-	if told := l.onNode(node, "tr '\\0' '\\n' < /proc/"+supervisor+"/environ | cut -d = -f 1 | grep -E 'AWS|TOKEN|SECRET|CREDENTIAL' || true"); told != "" {
-		l.Errorf("in the supervisor's environment:\n%s", told)
+	// Names only: values do not belong into a log. On AWS the webhook for roles would add some; the
+	// lab's nodes have an identity by instance metadata only, which the agent's network reaches.
+	if output := l.onNode(node, "tr '\\0' '\\n' < /proc/"+supervisor+"/environ | cut -d = -f 1 | grep -E 'AWS|TOKEN|SECRET|CREDENTIAL' || true"); output != "" {
+		l.Errorf("in the supervisor's environment:\n%s", output)
 	}
 	const token = "/root/var/run/secrets/kubernetes.io/serviceaccount/token"
-	// The kernel lets not even root follow the links of such a folder (fs.protected_symlinks).
-	if told := l.onNode(node, "ls -d /proc/"+supervisor+token+" 2> /dev/null || true"); told != "" {
-		l.Errorf("in the supervisor's container: %s", told)
+	// Not even root may follow the links in such a folder (fs.protected_symlinks).
+	if output := l.onNode(node, "ls -d /proc/"+supervisor+token+" 2> /dev/null || true"); output != "" {
+		l.Errorf("in the supervisor's container: %s", output)
 	}
-	// Without this, the name may have changed, and what is above would find nothing anywhere.
-	if told := l.onNode(node, "ls -d /proc/"+agent+token+" || true"); told == "" {
-		l.Error("the agent's container has no token where it was looked for")
+	// This proves that the checks above use the right path.
+	if output := l.onNode(node, "ls -d /proc/"+agent+token+" || true"); output == "" {
+		l.Error("the agent's container has no token at the expected path")
 	}
 }
 
-// mountOptionsAreMounted: those of a class, over the product's own.
+// mountOptionsAreMounted: those of a class replace the product's own.
 func mountOptionsAreMounted(l *lab) {
 	ns := l.namespace("options")
 	const name = "e2e-options"
 	l.classes(strings.Replace(classText(name, "default_file_system_id: "+shared), "---\n", "mountOptions: [rsize=65536, acregmax=7]\n---\n", 1), name)
 	l.apply(ns, claim("data", name)+pod("persistentVolumeClaim: {claimName: data}", ""))
-	data := l.claimed(ns, "data")
+	data := l.waitForClaim(ns, "data")
 	l.wait(ns, "condition=Ready", "pod/user")
 	node := l.kubectl("-n", ns, "get", "pod", "user", "-o", "jsonpath={.spec.nodeName}")
 	mounts := l.onNode(node, "grep '^127.0.0.1:"+data.path+" ' /proc/mounts")
@@ -48,8 +48,8 @@ func mountOptionsAreMounted(l *lab) {
 	}
 }
 
-// thief is a pod that would receive what the node sends to a port of its own.
-const thief = `apiVersion: v1
+// hijacker is a pod with a hostPort, which receives what the node sends to that port.
+const hijacker = `apiVersion: v1
 kind: Pod
 metadata: {name: user}
 spec:
@@ -62,15 +62,15 @@ spec:
 ---
 `
 
-// hijackedPortIsNoticed: a pod that wants a tunnel's port as its hostPort is refused by the policy.
-// Where the policy does not deny, the agent notices what became of the port, and that it is over.
-func hijackedPortIsNoticed(l *lab) {
+// hijackedPortIsReported: the policy refuses a pod with a tunnel's port as its hostPort. Where the policy
+// does not deny, the agent reports the redirected port, and its end.
+func hijackedPortIsReported(l *lab) {
 	const node = "node-1"
 	ns, port := l.namespace("hijack"), l.portOf(archive)
-	text := pinned(node, fmt.Sprintf(thief, port))
-	told, err := l.tryKubectl(text, "-n", ns, "apply", "-f", "-")
-	if err == nil || !strings.Contains(told, "are those of efs-stunnel") {
-		l.Fatalf("a pod with hostPort %d was not refused by the policy, %v: %s", port, err, told)
+	text := pinned(node, fmt.Sprintf(hijacker, port))
+	output, err := l.tryKubectl(text, "-n", ns, "apply", "-f", "-")
+	if err == nil || !strings.Contains(output, "are those of efs-stunnel") {
+		l.Fatalf("a pod with hostPort %d was not refused by the policy, %v: %s", port, err, output)
 	}
 	enforce := func(action string) {
 		l.kubectl("patch", "validatingadmissionpolicybinding", "efs-stunnel-host-ports", "--type=merge",
@@ -78,30 +78,30 @@ func hijackedPortIsNoticed(l *lab) {
 	}
 	l.Cleanup(func() { enforce("Deny") })
 	enforce("Audit")
-	l.eventually("the apiserver to let the pod in", func() string {
-		if told, err := l.tryKubectl(text, "-n", ns, "apply", "-f", "-"); err != nil {
-			return told
+	l.eventually("the apiserver to admit the pod", func() string {
+		if output, err := l.tryKubectl(text, "-n", ns, "apply", "-f", "-"); err != nil {
+			return output
 		}
 		return ""
 	})
 	l.wait(ns, "condition=Ready", "pod/user")
 	restore := l.redirect(node, port, l.kubectl("-n", ns, "get", "pod", "user", "-o", "jsonpath={.status.podIP}"))
 	l.Cleanup(restore)
-	l.connect(node, port) // tunnels that nobody uses are not probed through their ports
-	l.awaitEvent("default", node, "PortHijacked", fmt.Sprintf("hostPort %d", port))
+	l.connect(node, port) // unused tunnels are not probed through their ports
+	l.waitForEvent("default", node, "PortHijacked", fmt.Sprintf("hostPort %d", port))
 	restore()
-	l.eventually("the agent to see that it is over", func() string {
+	l.eventually("the agent to observe the end", func() string {
 		sample := fmt.Sprintf(`efs_stunnel_node_tunnel_hijacked{tunnel="%s"}`, archive)
-		if told := l.agentMetrics(node, sample); told != sample+" 0" {
-			return "the metric is " + told
+		if output := l.agentMetrics(node, sample); output != sample+" 0" {
+			return "the metric is " + output
 		}
 		return ""
 	})
 	l.disconnect(node)
 }
 
-// redirect does to a node's port what the plugin portmap does for a hostPort: the lab's network
-// configuration has the plugin bridge only, which does nothing about it.
+// redirect redirects a node's port as the plugin portmap does for a hostPort: the lab's network
+// configuration has the plugin bridge only.
 func (l *lab) redirect(node string, port int, pod string) (restore func()) {
 	l.Helper()
 	rules := []string{
@@ -113,7 +113,7 @@ func (l *lab) redirect(node string, port int, pod string) (restore func()) {
 		insert = append(insert, "{ iptables -w -t nat -C "+rule+" 2> /dev/null || iptables -w -t nat -I "+rule+"; }")
 		remove = append(remove, "while iptables -w -t nat -D "+rule+" 2> /dev/null; do :; done")
 	}
-	// What kube-proxy may have allowed for all interfaces, portmap allows for the pods' only.
+	// kube-proxy may have allowed this for all interfaces, portmap does for that of the pods only.
 	l.onNode(node, "echo 1 > /proc/sys/net/ipv4/conf/cni0/route_localnet && "+strings.Join(insert, " && "))
 	return func() {
 		l.Helper()
@@ -121,8 +121,7 @@ func (l *lab) redirect(node string, port int, pod string) (restore func()) {
 	}
 }
 
-// connect opens a connection to each of a node's own ports, which stays for some minutes or until
-// disconnect.
+// connect opens a connection to each of a node's own ports, for some minutes or until disconnect.
 func (l *lab) connect(node string, ports ...int) {
 	l.Helper()
 	for _, port := range ports {
@@ -135,7 +134,7 @@ func (l *lab) disconnect(node string) {
 	l.onNode(node, "pkill -x socat || true")
 }
 
-// agentMetrics are lines of what a node's agent tells of itself that begin so.
+// agentMetrics are the metrics of a node's agent with a prefix.
 func (l *lab) agentMetrics(node, prefix string) string {
 	l.Helper()
 	return l.onNode(node, "busybox wget -q -O - http://127.0.0.1:20488/metrics | grep '^"+prefix+"' || true")

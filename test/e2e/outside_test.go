@@ -17,12 +17,12 @@ import (
 // Settings of the manager on this machine.
 const (
 	failedSetups = 2
-	restored     = "fs-0123456789abcdefc" // which its marker says is shared
+	restored     = "fs-0123456789abcdefc" // its marker has the id of shared
 )
 
-// whileManagerIsOutside runs scenarios with the one manager on this machine, as docs/operations.md
-// says, with the rights of the shipped roles.
-func whileManagerIsOutside(scenarios []scenario) func(*lab) {
+// withManagerOutside runs scenarios with the only manager on this machine, as docs/operations.md
+// describes, with the rights of the shipped roles.
+func withManagerOutside(scenarios []scenario) func(*lab) {
 	return func(l *lab) {
 		l.kubectl("-n", system, "scale", "deployment/efs-manager", "--replicas=0")
 		l.Cleanup(func() {
@@ -32,7 +32,7 @@ func whileManagerIsOutside(scenarios []scenario) func(*lab) {
 		l.wait(system, "delete", "pod", "-l", "app.kubernetes.io/component=manager")
 		end := l.startManager("--provision-backoff-interval=2s",
 			fmt.Sprintf("--failed-retry-threshold=%d", failedSetups), "--file-system-aliases="+restored+"="+shared)
-		inTurn(scenarios)(l)
+		serial(scenarios)(l)
 		end()
 	}
 }
@@ -40,18 +40,18 @@ func whileManagerIsOutside(scenarios []scenario) func(*lab) {
 func managerServesFromOutside(l *lab) {
 	ns := l.namespace("outside")
 	l.apply(ns, claim("data", class)+pod("persistentVolumeClaim: {claimName: data}", ""))
-	data := l.claimed(ns, "data")
+	data := l.waitForClaim(ns, "data")
 	l.wait(ns, "condition=Ready", "pod/user")
 	l.inPod(ns, "echo outside > /data/file")
-	data.want("file", "outside\n")
+	data.expectFile("file", "outside\n")
 	l.kubectl("-n", ns, "delete", "pod", "user")
 	l.kubectl("-n", ns, "delete", "pvc", "data")
 	l.wait(ns, "delete", "pv/"+data.volume)
-	data.wantGone()
+	data.waitForRemoved()
 }
 
-// failingClaimIsGivenUp: the claim's class refuses a directory that has content, until the class is
-// made again with other parameters.
+// failingClaimIsGivenUp: the claim's class refuses a directory with content, until the class is created
+// again with other parameters.
 func failingClaimIsGivenUp(l *lab) {
 	const name = "e2e-strict"
 	ns := l.namespace("given-up")
@@ -73,10 +73,10 @@ func failingClaimIsGivenUp(l *lab) {
 		}
 	}
 
-	l.kubectl("delete", "storageclass", name) // its parameters cannot be changed
+	l.kubectl("delete", "storageclass", name) // its parameters cannot be edited
 	l.apply(ns, strict("true"))
-	data := l.claimed(ns, "data")
-	data.want("file", "of nobody")
+	data := l.waitForClaim(ns, "data")
+	data.expectFile("file", "of nobody")
 	l.eventually("the claim to be rejected no longer", func() string {
 		annotations := l.kubectl("-n", ns, "get", "pvc", "data", "-o", "jsonpath={.metadata.annotations}")
 		if strings.Contains(annotations, "efs-stunnel.gnuthought.com/") {
@@ -86,9 +86,9 @@ func failingClaimIsGivenUp(l *lab) {
 	})
 }
 
-// copyIsServed: a mount Job works on a file system whose marker names the one that it was copied from.
-// The mount targets come last, so that no Job writes a marker before.
-func copyIsServed(l *lab) {
+// aliasedCopyIsServed: a mount Job accepts a file system whose marker names the one that it was copied
+// from. The mount targets are made last, so that no Job writes a marker before.
+func aliasedCopyIsServed(l *lab) {
 	ns := l.namespace("restored")
 	l.lab("efs", "create-file-system", "--id", restored, "--fs-name", "restored")
 	state := directory{lab: l, fileSystem: restored, path: "/.efs-stunnel"}
@@ -106,19 +106,19 @@ func copyIsServed(l *lab) {
 	l.makeMountTargets(restored, "us-east-1a", "us-east-1b")
 
 	l.apply(ns, claim("data", class, "volume_name: data", "file_system_id: "+restored))
-	data := l.claimed(ns, "data")
-	data.want("file", "of the original")
+	data := l.waitForClaim(ns, "data")
+	data.expectFile("file", "of the original")
 	if diff := cmp.Diff([]string{data.volume}, data.owners()); diff != "" {
 		l.Errorf("owners mismatch (-want +got):\n%s", diff)
 	}
-	state.want("file-system-id", shared+"\n")
+	state.expectFile("file-system-id", shared+"\n")
 	l.kubectl("-n", ns, "delete", "pvc", "data")
 	l.wait(ns, "delete", "pv/"+data.volume)
 	l.deleteFileSystem(restored)
 }
 
-// startManager runs the program of the image, with the token of its service account and a key for
-// the stand-in's API, and settings of the test. The test fails if it does not end well.
+// startManager runs the program of the image, with the token of its service account, a key for the
+// stand-in's API, and settings of the test. The test fails if the manager ends with an error.
 func (l *lab) startManager(settings ...string) (end func()) {
 	l.Helper()
 	kubeconfig := filepath.Join(l.TempDir(), "kubeconfig")
@@ -150,8 +150,8 @@ func (l *lab) startManager(settings ...string) (end func()) {
 		l.Fatal(err)
 	}
 	l.Cleanup(func() {
-		if said, err := os.ReadFile(log.Name()); l.Failed() {
-			l.Logf("the manager said, %v:\n%s", err, said)
+		if text, err := os.ReadFile(log.Name()); l.Failed() {
+			l.Logf("the manager's log, %v:\n%s", err, text)
 		}
 	})
 	return func() {
@@ -165,7 +165,7 @@ func (l *lab) startManager(settings ...string) (end func()) {
 	}
 }
 
-// efsPort is that of the EFS API on this machine's loopback.
+// efsPort is the port of the EFS API on this machine's loopback.
 func (l *lab) efsPort() int {
 	l.Helper()
 	text, err := os.ReadFile(filepath.Join(l.dir, "lab.json"))

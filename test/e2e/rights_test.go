@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// right is one thing that a service account may do. An empty object is any.
+// right is one right of a service account. An empty object name is any.
 type right struct {
 	account, group, resource, object, verb string
 }
@@ -32,14 +32,14 @@ func (r right) String() string {
 	return strings.TrimSpace(r.account + " may " + r.verb + " " + r.resource + "." + r.group + " " + r.object)
 }
 
-// rightsAreUsed compares what the overlay grants with what the apiserver saw. The scenarios
-// before it must have brought every right to use.
+// rightsAreUsed compares the rights that the overlay grants with the apiserver's audit log. The scenarios
+// before it must have used every right.
 func rightsAreUsed(l *lab) {
 	granted := l.grantedRights()
 	if len(granted) == 0 {
 		l.Fatal("the overlay grants nothing")
 	}
-	if !*long { // finished Jobs hold a root claim that was deleted by hand, which rootVolumeComesBack does
+	if !*long { // for finished Jobs that hold a deleted root claim, as in deletedRootVolumeIsRecreated
 		delete(granted, right{account: "efs-manager", group: "batch", resource: "jobs", verb: "delete"})
 	}
 	for _, request := range l.requests() {
@@ -60,8 +60,8 @@ func rightsAreUsed(l *lab) {
 	}
 }
 
-// needs are the rights of which a request needs one, and those that it stands for: caches watch
-// with the whole of their objects first, but list them where an apiserver cannot do that.
+// needs are the rights that a request proves to be needed: caches get their first objects by a watch, but
+// list them where an apiserver cannot do that.
 func (r right) needs() []right {
 	verbs := []string{r.verb}
 	if r.verb == "watch" {
@@ -76,7 +76,7 @@ func (r right) needs() []right {
 	return rights
 }
 
-// request is what is read of an entry of the audit log.
+// request is an entry of the audit log.
 type request struct {
 	Verb             string
 	RequestURI       string
@@ -115,7 +115,7 @@ func (l *lab) requests() []request {
 	}
 }
 
-// grantedRights takes the roles of what was installed apart, one right for each verb and object.
+// grantedRights are those of the installed roles, one for each verb and object.
 func (l *lab) grantedRights() map[right]bool {
 	l.Helper()
 	rules := map[string][]rbacv1.PolicyRule{} // by kind and name
@@ -130,7 +130,7 @@ func (l *lab) grantedRights() map[right]bool {
 			Subjects []rbacv1.Subject
 		}
 		if err := yaml.Unmarshal([]byte(text), &object); err != nil {
-			continue // of another shape: rules of admission are lists of other things
+			continue // rules of admission have another form
 		}
 		switch object.Kind {
 		case "Role", "ClusterRole":
@@ -173,12 +173,12 @@ func rightsOf(account string, rule rbacv1.PolicyRule) []right {
 	return rights
 }
 
-// agentIsHeldBack: what RBAC cannot say, admission does. The agent removes its startup taint, and
-// may do nothing else. kubectl would read a node before it patches it, which the agent may not.
-func agentIsHeldBack(l *lab) {
+// agentIsLimitedByAdmission: where RBAC is too coarse. The agent may remove its startup taint from its node,
+// and change nothing else. kubectl would read a node before it patches it, which the agent may not.
+func agentIsLimitedByAdmission(l *lab) {
 	l.kubectl("taint", "node", "node-1", "e2e.example.com/foreign=:PreferNoSchedule", startupTaint+"=:NoSchedule")
 	l.Cleanup(func() { l.kubectl("taint", "node", "node-1", "e2e.example.com/foreign:PreferNoSchedule-") })
-	l.awaitStartupTaintGone("node-1")
+	l.waitForStartupTaintRemoved("node-1")
 	agent := l.clientOf("efs-stunnel", "node-1").CoreV1().Nodes()
 	for want, attempt := range map[string]struct {
 		node, patch string
@@ -189,7 +189,7 @@ func agentIsHeldBack(l *lab) {
 		"nothing of its node but": {"node-1", `{"metadata": {"labels": {"node-role.kubernetes.io/control-plane": ""}}}`, types.MergePatchType},
 	} {
 		_, err := agent.Patch(l.Context(), attempt.node, attempt.kind, []byte(attempt.patch), metav1.PatchOptions{})
-		l.wantRefusal(err, want)
+		l.expectRefusal(err, want)
 	}
 	root := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "e2e-root"},
@@ -200,10 +200,10 @@ func agentIsHeldBack(l *lab) {
 		},
 	}
 	_, err := l.clientOf("efs-manager", "node-1").CoreV1().PersistentVolumes().Create(l.Context(), root, metav1.CreateOptions{})
-	l.wantRefusal(err, "volumes on 127.0.0.1 only")
+	l.expectRefusal(err, "volumes on 127.0.0.1 only")
 }
 
-// clientOf is as strong as a service account of ours whose pod is on a node.
+// clientOf has the rights of a service account whose pod is on a node.
 func (l *lab) clientOf(account, node string) kubernetes.Interface {
 	l.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", filepath.Join(l.dir, "kubeconfig"))
@@ -221,7 +221,7 @@ func (l *lab) clientOf(account, node string) kubernetes.Interface {
 	return client
 }
 
-func (l *lab) wantRefusal(err error, what string) {
+func (l *lab) expectRefusal(err error, what string) {
 	l.Helper()
 	if err == nil || !strings.Contains(err.Error(), what) {
 		l.Errorf("got %v, want a refusal that says %q", err, what)

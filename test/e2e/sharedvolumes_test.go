@@ -13,7 +13,7 @@ const sharedVolumes = "test/e2e/testdata/shared-volumes"
 
 // sharedVolumesServe follows docs/shared-volumes.md, from installation to the last SharedVolume's deletion.
 func sharedVolumesServe(l *lab) {
-	// kubectl makes the definition first, and a manager that sees it before its rights is refused.
+	// kubectl creates the definition first, and a manager that watches before it has the rights is refused.
 	l.kubectl("apply", "-f", "deploy/kustomize/components/shared-volumes/rbac.yaml")
 	l.kubectl("apply", "-k", sharedVolumes)
 	l.kubectl("wait", "--for=condition=Established", "crd", "sharedvolumes.efs-stunnel.gnuthought.com", "--timeout="+limit.String())
@@ -26,22 +26,22 @@ func sharedVolumesServe(l *lab) {
 	l.wait(other, "condition=Ready", "sv/sky", "pod/user")
 
 	l.inPod(one, "echo of blue > /pvc-blue/file; echo of green > /pvc-green/file")
-	l.wantOwned(shared, "/points/blue/file", "of blue\n", 1001, 2001)
-	l.wantOwned(shared, "/points/green/file", "of green\n", 1002, 2002)
+	l.expectOwnedFile(shared, "/points/blue/file", "of blue\n", 1001, 2001)
+	l.expectOwnedFile(shared, "/points/green/file", "of green\n", 1002, 2002)
 	l.inPod(one, `[ "$(stat -c %u:%g /pvc-blue)" = 1001:2001 ] && [ "$(ls /pvc-green)" = file ]`)
 	l.inPod(other, `[ "$(head -n 1 /pvc-sky/file)" = "of blue" ] && { grep -qx "of sky" /pvc-sky/file || echo of sky >> /pvc-sky/file; }`)
 	l.inPod(one, `grep "of sky" /pvc-blue/file`)
 
-	told, err := l.tryKubectl("", "-n", one, "patch", "sv", "blue", "--type=merge", "-p", `{"spec": {"readOnly": true}}`)
-	if err == nil || !strings.Contains(told, "delete it and make it anew") {
-		l.Errorf("a SharedVolume was changed, %v: %s", err, told)
+	output, err := l.tryKubectl("", "-n", one, "patch", "sv", "blue", "--type=merge", "-p", `{"spec": {"readOnly": true}}`)
+	if err == nil || !strings.Contains(output, "delete it and make it anew") {
+		l.Errorf("a SharedVolume was changed, %v: %s", err, output)
 	}
-	l.deletionIsHealed(one, "pv/pv-"+one+"-blue")
+	l.expectRecreated(one, "pv/pv-"+one+"-blue")
 	l.inPod(one, `grep "of sky" /pvc-blue/file`)
 	for _, ns := range []string{one, other} {
 		l.kubectl("-n", ns, "delete", "pod", "user")
 	}
-	l.deletionIsHealed(one, "pvc/pvc-green")
+	l.expectRecreated(one, "pvc/pvc-green")
 
 	l.kubectl("delete", "sv", "--all", "--all-namespaces", "--timeout="+limit.String())
 	if left := l.kubectl("get", "pv,pvc", "--all-namespaces", "-l", "app.kubernetes.io/managed-by=efs-manager", "-o", "name"); left != "" {
@@ -53,12 +53,12 @@ func sharedVolumesServe(l *lab) {
 		}
 		return ""
 	})
-	l.wantOwned(shared, "/points/blue/file", "of blue\nof sky\n", 1001, 2001)
+	l.expectOwnedFile(shared, "/points/blue/file", "of blue\nof sky\n", 1001, 2001)
 }
 
-// identityOpensTheDoor of a file system that lets nobody in who does not sign: the product's
-// certificates, to the stand-in's own check of them.
-func identityOpensTheDoor(l *lab) {
+// signingTunnelIsAdmitted by a file system that requires signatures: the stand-in checks the product's
+// certificates with code of its own.
+func signingTunnelIsAdmitted(l *lab) {
 	ns := l.namespace("sv-iam")
 	fileSystem := l.newFileSystem("signed")
 	l.lab("efs", "update-file-system", fileSystem, "--require-iam")
@@ -67,13 +67,13 @@ func identityOpensTheDoor(l *lab) {
 		sharedVolume("bare", fileSystem, "accessPointID: "+bare)+userOf("node-1", "pvc-signed"))
 	l.wait(ns, "condition=Ready", "sv/signed", "sv/bare", "pod/user")
 	l.inPod(ns, "echo proven > /pvc-signed/file")
-	l.wantOwned(fileSystem, "/signed/file", "proven\n", 1003, 2003)
+	l.expectOwnedFile(fileSystem, "/signed/file", "proven\n", 1003, 2003)
 	l.eventually("the tunnel that does not sign to be refused, and its node to say so", func() string {
-		told := l.kubectl("get", "events", "--field-selector", "reason=TunnelUnhealthy", "-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
-		if !slices.ContainsFunc(strings.Split(told, "\n"), func(line string) bool {
+		output := l.kubectl("get", "events", "--field-selector", "reason=TunnelUnhealthy", "-o", `jsonpath={range .items[*]}{.message}{"\n"}{end}`)
+		if !slices.ContainsFunc(strings.Split(output, "\n"), func(line string) bool {
 			return strings.Contains(line, bare) && strings.Contains(line, "(Denied)")
 		}) {
-			return "the events say " + told
+			return "the events say " + output
 		}
 		if status := l.lab("efs", "status", "-o", "json"); !strings.Contains(status, `"iam-missing"`) {
 			return status
@@ -86,7 +86,7 @@ func identityOpensTheDoor(l *lab) {
 	l.deleteFileSystem(fileSystem)
 }
 
-// sharedVolume is a SharedVolume's text; fields are further lines of its spec.
+// sharedVolume is the manifest of a SharedVolume, with further fields of its spec.
 func sharedVolume(name, fileSystem string, fields ...string) string {
 	return fmt.Sprintf(`apiVersion: efs-stunnel.gnuthought.com/v1alpha1
 kind: SharedVolume
@@ -96,7 +96,7 @@ spec: {fileSystemID: %s, %s}
 `, name, fileSystem, strings.Join(fields, ", "))
 }
 
-// userOf is the text of the pod user on a node, which has each of the claims at /<claim>.
+// userOf is the manifest of the pod user on a node, with each of the claims mounted at /<claim>.
 func userOf(node string, claims ...string) string { return pinned(node, userAnywhere(claims...)) }
 
 // userAnywhere is userOf on any node.
@@ -109,27 +109,27 @@ func userAnywhere(claims ...string) string {
 	return user(strings.Join(mounts, ", "), strings.Join(volumes, ", "))
 }
 
-// accessPoint makes one whose users all become one, who has its root.
+// accessPoint makes an access point whose user owns its root directory.
 func (l *lab) accessPoint(fileSystem, path, owner string) (id string) {
 	l.Helper()
 	return strings.TrimSpace(l.lab("efs", "create-access-point", "--file-system", fileSystem, "--path", path, "--owner", owner, "--user", owner))
 }
 
-// wantOwned checks a file on the server.
-func (l *lab) wantOwned(fileSystem, path, text string, uid, gid uint32) {
+// expectOwnedFile compares content and owner of a file on the server.
+func (l *lab) expectOwnedFile(fileSystem, path, text string, uid, gid uint32) {
 	l.Helper()
 	file := directory{lab: l, fileSystem: fileSystem, path: filepath.Dir(path)}
-	file.want(filepath.Base(path), text)
+	file.expectFile(filepath.Base(path), text)
 	if stat := file.stat(filepath.Base(path)); stat.Uid != uid || stat.Gid != gid {
 		l.Errorf("%s is of %d:%d, want %d:%d", path, stat.Uid, stat.Gid, uid, gid)
 	}
 }
 
-// deletionIsHealed deletes a SharedVolume's claim or volume, and waits for the next one.
-func (l *lab) deletionIsHealed(namespace, object string) {
+// expectRecreated deletes a SharedVolume's claim or volume, and waits until it is created again.
+func (l *lab) expectRecreated(namespace, object string) {
 	l.Helper()
 	uid := l.kubectl("-n", namespace, "get", object, "-o", "jsonpath={.metadata.uid}")
 	l.kubectl("-n", namespace, "delete", object, "--wait=false")
-	l.awaitBound(namespace, object, uid)
+	l.waitForSuccessor(namespace, object, uid)
 	l.wait(namespace, "condition=Ready", "sv", "--all")
 }

@@ -4,13 +4,13 @@ package e2e
 
 import "fmt"
 
-// claimsShareADirectory: each of two claims has what was written through the other. The deletion of the
-// first claim leaves the data to the second, and so does that of a forged volume.
+// claimsShareADirectory: each of two claims has the files that were written through the other. The
+// deletions of the first claim and of a forged volume leave the data to the second claim.
 func claimsShareADirectory(l *lab) {
 	ns := l.namespace("sharing")
 	labels := []string{"volume_name: common", "file_system_id: " + shared}
 	l.apply(ns, claim("one", class, labels...)+claim("other", class, labels...)+userAnywhere("one", "other"))
-	one, other := l.claimed(ns, "one"), l.claimed(ns, "other")
+	one, other := l.waitForClaim(ns, "one"), l.waitForClaim(ns, "other")
 	if one.path != other.path || one.volume == other.volume {
 		l.Errorf("volume %s has %s, volume %s has %s", one.volume, one.path, other.volume, other.path)
 	}
@@ -18,20 +18,20 @@ func claimsShareADirectory(l *lab) {
 	l.inPod(ns, `echo of one > /one/first; echo of the other > /other/second
 		grep -qx "of one" /other/first && grep -qx "of the other" /one/second`)
 
-	l.kubectl("-n", ns, "delete", "pod", "user", "--timeout="+limit.String()) // or its claims stay, too
+	l.kubectl("-n", ns, "delete", "pod", "user", "--timeout="+limit.String()) // it uses the claims
 	l.kubectl("-n", ns, "delete", "pvc", "one")
 	forged := l.forgedVolume(ns, other)
 	l.wait(ns, "delete", "pv/"+one.volume, "pv/"+forged)
-	l.awaitEvent("default", forged, "VolumeDeleteSkipped", "its directory stays")
-	other.want("first", "of one\n")
-	other.want("second", "of the other\n")
+	l.waitForEvent("default", forged, "VolumeDeleteSkipped", "its directory stays")
+	other.expectFile("first", "of one\n")
+	other.expectFile("second", "of the other\n")
 	if owners := other.owners(); len(owners) != 1 || owners[0] != other.volume {
 		l.Errorf("%s is of %v, want %s", other.path, owners, other.volume)
 	}
 }
 
-// forgedVolume makes a volume that no Job has made a directory for: it names that of another volume,
-// and a claim that does not exist, so that the cluster releases it at once.
+// forgedVolume creates a volume with the directory of another volume, and with a claim that does not
+// exist, so that the binder releases it at once.
 func (l *lab) forgedVolume(namespace string, data directory) (name string) {
 	l.Helper()
 	const uid = "01234567-89ab-cdef-0123-456789abcdef"

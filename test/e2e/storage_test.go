@@ -13,21 +13,21 @@ import (
 	"syscall"
 )
 
-// The file systems that a new lab has.
+// The file systems of a new lab.
 const (
 	shared  = "fs-0123456789abcdef0"
 	archive = "fs-0123456789abcdef1"
 )
 
-// directory is a volume's, where the stand-in's server keeps it.
+// directory is a volume's directory on the stand-in's server.
 type directory struct {
 	lab              *lab
 	volume           string // the PersistentVolume's name
 	fileSystem, path string
 }
 
-// claimed waits until a claim is bound, and says where its data is.
-func (l *lab) claimed(namespace, claim string) directory {
+// waitForClaim waits until a claim is bound, and returns its directory.
+func (l *lab) waitForClaim(namespace, claim string) directory {
 	l.Helper()
 	l.wait(namespace, "jsonpath={.status.phase}=Bound", "pvc/"+claim)
 	volume := l.kubectl("-n", namespace, "get", "pvc", claim, "-o", "jsonpath={.spec.volumeName}")
@@ -39,7 +39,7 @@ func (l *lab) directoryOf(volume string) directory {
 	return l.parseDirectory(l.kubectl("get", "pv", volume, "-o", "jsonpath="+directoryTemplate))
 }
 
-// directories are those of the volumes that a namespace's claims have.
+// directories are those of the volumes of a namespace's claims.
 func (l *lab) directories(namespace string) []directory {
 	l.Helper()
 	const template = `jsonpath={range .items[?(@.spec.claimRef.namespace=="%s")]}%s{"\n"}{end}`
@@ -54,19 +54,19 @@ const directoryTemplate = `{.metadata.name} {.metadata.annotations.efs-stunnel\.
 
 func (l *lab) parseDirectory(line string) directory {
 	l.Helper()
-	words := strings.Fields(line)
-	if len(words) != 3 || words[2] == "/" {
+	fields := strings.Fields(line)
+	if len(fields) != 3 || fields[2] == "/" {
 		l.Fatalf("a volume with its file system and path is %q", line)
 	}
-	return directory{lab: l, volume: words[0], fileSystem: words[1], path: words[2]}
+	return directory{lab: l, volume: fields[0], fileSystem: fields[1], path: fields[2]}
 }
 
-// file is a file's name on this machine.
+// file is the path of a file on this machine.
 func (d directory) file(name string) string {
 	return filepath.Join(d.lab.dir, "efs", "data", d.fileSystem, d.path, name)
 }
 
-// write has the server's disk hold the file "file", as if a pod had written it.
+// write writes the file "file" on the server, as a pod does.
 func (d directory) write(text string) {
 	d.lab.Helper()
 	if err := os.WriteFile(d.file("file"), []byte(text), 0o644); err != nil {
@@ -74,20 +74,20 @@ func (d directory) write(text string) {
 	}
 }
 
-func (d directory) want(name, text string) {
+func (d directory) expectFile(name, text string) {
 	d.lab.Helper()
-	if missing := d.lacks(name, text); missing != "" {
+	if missing := d.mismatch(name, text); missing != "" {
 		d.lab.Error(missing)
 	}
 }
 
-// await is want for a file that is about to be written.
-func (d directory) await(name, text string) {
+// waitForFile is expectFile for a file that is still to be written.
+func (d directory) waitForFile(name, text string) {
 	d.lab.Helper()
-	d.lab.eventually(d.file(name), func() string { return d.lacks(name, text) })
+	d.lab.eventually(d.file(name), func() string { return d.mismatch(name, text) })
 }
 
-func (d directory) lacks(name, text string) (missing string) {
+func (d directory) mismatch(name, text string) (missing string) {
 	got, err := os.ReadFile(d.file(name))
 	if err != nil || string(got) != text {
 		return fmt.Sprintf("%s of %s holds %q, %v; want %q", name, d.path, got, err, text)
@@ -95,7 +95,7 @@ func (d directory) lacks(name, text string) (missing string) {
 	return ""
 }
 
-// stat is what the server's disk has of the file or directory name; "" is the directory itself.
+// stat is that of a file on the server; "" is the directory itself.
 func (d directory) stat(name string) *syscall.Stat_t {
 	d.lab.Helper()
 	info, err := os.Stat(d.file(name))
@@ -109,8 +109,8 @@ func (d directory) stat(name string) *syscall.Stat_t {
 	return stat
 }
 
-// wantGone waits until a directory is not there under its name, nor in the trash.
-func (d directory) wantGone() {
+// waitForRemoved waits until the directory exists neither at its path nor in the trash.
+func (d directory) waitForRemoved() {
 	d.lab.Helper()
 	trash := filepath.Join(d.lab.dir, "efs", "data", d.fileSystem, ".efs-stunnel", "trash", d.volume)
 	d.lab.eventually(d.path+" to go", func() string {
@@ -123,7 +123,7 @@ func (d directory) wantGone() {
 	})
 }
 
-// owners are the volumes that the ledger has for a directory.
+// owners are the volumes in the ledger for the directory.
 func (d directory) owners() []string {
 	d.lab.Helper()
 	entries, err := filepath.Glob(filepath.Join(d.lab.dir, "efs", "data", d.fileSystem, ".efs-stunnel", "owners", d.path, "@*"))
@@ -137,7 +137,7 @@ func (d directory) owners() []string {
 	return entries
 }
 
-// claim is a claim's text; labels are those of its selector, as key: value.
+// claim is the manifest of a claim, with labels of its selector as key: value.
 func claim(name, class string, labels ...string) string {
 	selector := ""
 	if len(labels) > 0 {
@@ -154,18 +154,18 @@ spec:
 `, name, class, selector)
 }
 
-// pod is the text of the pod user, which has a volume at /data and does nothing; mount adds to
-// how it is mounted.
+// pod is the manifest of the pod user, which has a volume at /data and sleeps; mount adds fields of the
+// mount.
 func pod(volume, mount string) string {
 	return user("{name: data, mountPath: /data"+mount+"}", "{name: data, "+volume+"}")
 }
 
-// pinned is the text of a pod that runs on a node, and stands some taint of the test's own.
+// pinned has a pod run on a node, and tolerate the taint of nodeIsAddedLater.
 func pinned(node, pod string) string {
 	return strings.Replace(pod, "spec:\n", "spec:\n  nodeSelector: {kubernetes.io/hostname: "+node+"}\n  tolerations: [{key: e2e, operator: Exists}]\n", 1)
 }
 
-// user is the text of the pod user, of its mounts and volumes.
+// user is the manifest of the pod user, with mounts and volumes.
 func user(mounts, volumes string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod

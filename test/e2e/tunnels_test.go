@@ -13,75 +13,74 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// faultsAreNotNoticed: whatever dies, is replaced or gives wrong answers between the kernel's NFS
-// client and the server, every line arrives once and in order, and no write fails. Writing pauses no
-// longer than the fault is allowed to cost.
-func faultsAreNotNoticed(l *lab) {
+// writesSurviveFaults: while parts between the kernel's NFS client and the server are killed, replaced or
+// respond wrongly, every line arrives once and in order, and no write fails. The writer pauses no longer
+// than the fault is allowed to cost.
+func writesSurviveFaults(l *lab) {
 	ns := l.namespace("faults")
-	l.apply(ns, claim("data", class, "file_system_id: "+shared)+scribe+listener)
-	data := l.claimed(ns, "data")
+	l.apply(ns, claim("data", class, "file_system_id: "+shared)+writerSet+readerPod)
+	data := l.waitForClaim(ns, "data")
 	l.wait(ns, "condition=Ready", "pod/listener")
-	data.awaitLines(1)
-	node, writer := l.scribeOf(ns)
-	w := data.writing(node)
+	data.waitForLines(1)
+	node, writer := l.writerOf(ns)
+	w := data.writer(node)
 
-	l.emptyListingsRemoveNothing(func() { // which neither tunnels nor volumes notice
-		w.measureCalm(time.Duration(times(30, 60)) * time.Second)
+	l.emptyListingsRemoveNothing(func() { // tunnels and volumes do not depend on them
+		w.measureUndisturbed(time.Duration(times(30, 60)) * time.Second)
 		w.processesDie()
 	})
-	w.wantPause("table rewritten", momentary, func() { l.rewriteTable(times(5, 50)) })
-	w.brokenTableIsServedOn(ns)
+	w.expectPause("table rewritten", momentary, func() { l.rewriteTable(times(5, 50)) })
+	w.tunnelsSurviveABrokenTable(ns)
 	w.everyPodIsReplaced()
 	w.mountTargetsFail() // with new agents: each failover makes the next one wait longer
-	l.wantSame(ns, writer)
+	l.expectSameWriter(ns, writer)
 	if *long {
 		w.agentIsEvicted(ns, writer)
 	}
-	data.awaitListener(ns)
+	data.waitForReader(ns)
 }
 
-func (w *writing) processesDie() {
+func (w *writer) processesDie() {
 	l := w.lab
 	l.Helper()
 	for i := range times(2, 20) {
-		w.wantPause(fmt.Sprintf("stunnel killed, %d", i+1), momentary, func() { l.onNode(w.node, "pkill -KILL -x stunnel") })
+		w.expectPause(fmt.Sprintf("stunnel killed, %d", i+1), momentary, func() { l.onNode(w.node, "pkill -KILL -x stunnel") })
 	}
 	for i := range times(1, 20) {
-		w.wantPause(fmt.Sprintf("stunnel reloaded, %d", i+1), momentary, func() { l.onNode(w.node, "pkill -HUP -x stunnel") })
+		w.expectPause(fmt.Sprintf("stunnel reloaded, %d", i+1), momentary, func() { l.onNode(w.node, "pkill -HUP -x stunnel") })
 	}
 	for i := range times(1, 3) {
-		w.wantPause(fmt.Sprintf("agent killed, %d", i+1), momentary, func() {
+		w.expectPause(fmt.Sprintf("agent killed, %d", i+1), momentary, func() {
 			l.onNode(w.node, "pkill -KILL -x nodeagent")
-			l.awaitAgent(w.node)
+			l.waitForAgent(w.node)
 		})
 	}
 	if *long {
-		w.wantPause("agent out of memory", momentary, func() {
-			l.starve(w.node)
-			l.awaitAgent(w.node)
+		w.expectPause("agent out of memory", momentary, func() {
+			l.killAgentByMemory(w.node)
+			l.waitForAgent(w.node)
 		})
 	}
 	w.supervisorIsKilled()
 }
 
-// supervisorIsKilled: the restart of its container is the kubelet's, and what stunnel needs comes on
-// top of it.
-func (w *writing) supervisorIsKilled() {
+// supervisorIsKilled: the kubelet restarts its container, and the time for stunnel is added.
+func (w *writer) supervisorIsKilled() {
 	l := w.lab
 	l.Helper()
 	var restart time.Duration
-	pause, lines := w.pauseOf(func() {
-		told := l.onNode(w.node, killSupervisor)
+	pause, lines := w.pauseDuring(func() {
+		output := l.onNode(w.node, killSupervisor)
 		var err error
-		if restart, err = between(told); err != nil {
-			l.Fatalf("killing the supervisor told %q: %v", told, err)
+		if restart, err = between(output); err != nil {
+			l.Fatalf("killing the supervisor printed %q: %v", output, err)
 		}
 	})
 	fault := fmt.Sprintf("supervisor killed, which was back after %.2f s", restart.Seconds())
-	w.judge(fault, pause, lines, allowance{wait: restart, work: work})
+	w.checkPause(fault, pause, lines, allowance{wait: restart, work: work})
 }
 
-// Probes of the kubelet are the same program with arguments.
+// The kubelet's probes are the same program with arguments.
 const (
 	supervisorOf   = "pgrep -oxf /usr/local/bin/nodeagent-supervise"
 	killSupervisor = `was=$(` + supervisorOf + `) && kill -KILL "$was" && read -r from _ < /proc/uptime || exit
@@ -90,7 +89,7 @@ const (
 		echo "$from $to"`
 )
 
-// between is the time between two in seconds.
+// between is the difference of two times in seconds.
 func between(times string) (time.Duration, error) {
 	from, to, _ := strings.Cut(times, " ")
 	begin, err := time.ParseDuration(from + "s")
@@ -101,8 +100,8 @@ func between(times string) (time.Duration, error) {
 	return end - begin, err
 }
 
-// emptyListingsRemoveNothing: while other faults happen, the EFS API lists no file system for longer
-// than one that is deleted stays in the table.
+// emptyListingsRemoveNothing: while other faults happen, the EFS API lists no file system, for more polls
+// than a deleted one stays in the table.
 func (l *lab) emptyListingsRemoveNothing(meanwhile func()) {
 	l.Helper()
 	const enough = 5
@@ -127,7 +126,7 @@ func (l *lab) emptyListingsRemoveNothing(meanwhile func()) {
 	l.lab("efs", "faults", "clear")
 }
 
-// listings counts the answers of the EFS API about file systems.
+// listings counts the responses of the EFS API about file systems.
 func (l *lab) listings() int {
 	l.Helper()
 	var status struct{ Calls map[string]map[string]int }
@@ -137,35 +136,35 @@ func (l *lab) listings() int {
 	return status.Calls["DescribeFileSystems"]["OK"]
 }
 
-// everyPodIsReplaced as in an upgrade.
-func (w *writing) everyPodIsReplaced() {
+// everyPodIsReplaced, as in an upgrade.
+func (w *writer) everyPodIsReplaced() {
 	l := w.lab
 	l.Helper()
 	for _, object := range []string{"daemonset/efs-stunnel", "deployment/efs-manager"} {
-		w.wantPause(object+" is replaced", momentary, func() {
+		w.expectPause(object+" is replaced", momentary, func() {
 			l.kubectl("-n", system, "rollout", "restart", object)
 			l.kubectl("-n", system, "rollout", "status", object, "--timeout="+limit.String())
-			l.awaitAgents() // the old ones hand over after the new ones are ready
+			l.waitForAgents() // the old ones hand over once the new ones are ready
 		})
 	}
 }
 
-// agentIsEvicted while a pod of its node writes: what is left of it serves until that pod has ended,
-// and no longer. It ends the scribe.
-func (w *writing) agentIsEvicted(ns, writer string) {
+// agentIsEvicted while a pod of its node writes: the evicted pod serves until the writer has ended, and
+// no longer. It ends the writer.
+func (w *writer) agentIsEvicted(ns, writer string) {
 	l := w.lab
 	l.Helper()
-	const servesOn = 270 * time.Second // at most, whoever is connected
+	const servesOn = 270 * time.Second // at most, also with connections
 	agent := l.agentOf(w.node)
 	begin := time.Now()
-	w.wantPause("agent's pod evicted", momentary, func() {
+	w.expectPause("agent's pod evicted", momentary, func() {
 		l.evict(agent)
-		w.goOn(time.Duration(times(10, 60)) * time.Second)
+		w.waitForWriting(time.Duration(times(10, 60)) * time.Second)
 	})
 	if l.onNode(w.node, "pgrep -x stunnel || true") == "" {
 		l.Errorf("no stunnel runs on %s while a pod writes", w.node)
 	}
-	l.wantSame(ns, writer)
+	l.expectSameWriter(ns, writer)
 	l.kubectl("-n", ns, "delete", "statefulset", "scribe", "--cascade=foreground", "--timeout="+limit.String())
 	l.wait(system, "delete", "pod/"+agent)
 	took := time.Since(begin)
@@ -173,7 +172,7 @@ func (w *writing) agentIsEvicted(ns, writer string) {
 	if took >= servesOn {
 		l.Errorf("pod %s served on for %s, though its last user had ended", agent, took)
 	}
-	l.awaitAgents()
+	l.waitForAgents()
 }
 
 func (l *lab) evict(pod string) {
@@ -185,15 +184,15 @@ func (l *lab) evict(pod string) {
 	}
 }
 
-// agentOf is the name of the pod of a node's agent.
+// agentOf is the name of the agent's pod on a node.
 func (l *lab) agentOf(node string) (pod string) {
 	l.Helper()
 	return l.kubectl("-n", system, "get", "pods", "-l", "app.kubernetes.io/component=node-agent",
 		"--field-selector", "spec.nodeName="+node, "-o", "jsonpath={.items[*].metadata.name}")
 }
 
-// awaitAgents waits until each node has one agent's pod, which is ready, and none that is ending.
-func (l *lab) awaitAgents() {
+// waitForAgents waits until each node has one agent's pod, which is ready, and none that is ending.
+func (l *lab) waitForAgents() {
 	l.Helper()
 	const template = `jsonpath={range .items[*]}{.spec.nodeName} ends:{.metadata.deletionTimestamp} ready:{.status.conditions[?(@.type=="Ready")].status}{"\n"}{end}`
 	var want []string
@@ -208,44 +207,45 @@ func (l *lab) awaitAgents() {
 	})
 }
 
-// awaitListener waits until the reader on the other node has every line.
-func (d directory) awaitListener(ns string) {
+// waitForReader waits until the reader on the other node has printed every line.
+func (d directory) waitForReader(ns string) {
 	l := d.lab
 	l.Helper()
 	written := d.lines()
 	l.eventually("the reader on the other node to have every line", func() string {
-		log, err := l.heard(ns, "listener")
+		log, err := l.podLog(ns, "listener")
 		if err != nil {
 			return err.Error()
 		}
-		heard := strings.Split(log, "\n")
-		for i := range min(len(heard), len(written)) {
-			if heard[i] != written[i].text {
-				l.Fatalf("line %d is %q to the reader, and %q on the server", i+1, heard[i], written[i].text)
+		printed := strings.Split(log, "\n")
+		for i := range min(len(printed), len(written)) {
+			if printed[i] != written[i].text {
+				l.Fatalf("line %d is %q to the reader, and %q on the server", i+1, printed[i], written[i].text)
 			}
 		}
-		if len(heard) < len(written) {
-			return fmt.Sprintf("it has %d of %d", len(heard), len(written))
+		if len(printed) < len(written) {
+			return fmt.Sprintf("it has %d of %d", len(printed), len(written))
 		}
 		return ""
 	})
 }
 
-// starve leaves a node's agent less memory than it has, and waits until the kernel has killed it.
-func (l *lab) starve(node string) {
+// killAgentByMemory limits a node's agent to less memory than it uses, and waits until the kernel has
+// killed it.
+func (l *lab) killAgentByMemory(node string) {
 	l.Helper()
 	before := l.onNode(node, "pgrep -x nodeagent")
 	l.onNode(node, `echo 1M > "/sys/fs/cgroup$(cut -d : -f 3 "/proc/$(pgrep -x nodeagent)/cgroup")/memory.max"`)
 	l.eventually("the kernel to kill the agent", func() string {
 		if l.onNode(node, "pgrep -x nodeagent || true") == before {
-			return "it lives"
+			return "it still runs"
 		}
 		return ""
 	})
 }
 
-// awaitAgent waits until a node has an agent, which the kubelet starts again ever later.
-func (l *lab) awaitAgent(node string) {
+// waitForAgent waits until the kubelet has restarted the agent of a node, with its growing backoff.
+func (l *lab) waitForAgent(node string) {
 	l.Helper()
 	l.eventually("an agent on "+node, func() string {
 		if l.onNode(node, "pgrep -x nodeagent || true") == "" {
@@ -255,13 +255,13 @@ func (l *lab) awaitAgent(node string) {
 	})
 }
 
-// table is the text of the ConfigMap of ports, nothing without one.
+// table is the text of the target table, "" without its ConfigMap.
 func (l *lab) table() string {
 	l.Helper()
 	return l.kubectl("-n", system, "get", "configmap", "efs-stunnel", "--ignore-not-found", "-o", `jsonpath={.data.efs-stunnel\.yaml}`)
 }
 
-// rewriteTable has the ConfigMap of ports say the same in other bytes, again and again.
+// rewriteTable changes the bytes of the table, and not its content, several times.
 func (l *lab) rewriteTable(times int) {
 	l.Helper()
 	table := l.table()
@@ -270,7 +270,7 @@ func (l *lab) rewriteTable(times int) {
 	}
 }
 
-// putTable has the ConfigMap say something else.
+// putTable replaces the text of the table.
 func (l *lab) putTable(text string) {
 	l.Helper()
 	patch, err := json.Marshal(map[string]any{"data": map[string]string{"efs-stunnel.yaml": text}})

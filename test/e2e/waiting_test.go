@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// waiting is the text of a class with WaitForFirstConsumer: its claims wait until the scheduler has
-// chosen a node for their pod.
+// waiting changes a class to WaitForFirstConsumer: its claims wait until the scheduler has selected a node
+// for their pod.
 func waiting(class string) string {
 	return strings.Replace(class, "---\n", "volumeBindingMode: WaitForFirstConsumer\n---\n", 1)
 }
@@ -23,16 +23,16 @@ func classesShapeDirectories(l *lab) {
 		"e2e-owned", "e2e-group")
 	l.apply(ns, claim("owned", "e2e-owned", "volume_name: data")+claim("group", "e2e-group"))
 	for _, name := range []string{"owned", "group"} {
-		l.awaitEvent(ns, name, "WaitForFirstConsumer", "waiting for first consumer")
+		l.waitForEvent(ns, name, "WaitForFirstConsumer", "waiting for first consumer")
 	}
 	if volumes := l.kubectl("-n", ns, "get", "pvc", "-o", "jsonpath={.items[*].spec.volumeName}"); volumes != "" {
 		l.Errorf("there are volumes before there is a pod: %s", volumes)
 	}
 
-	// The pod's own group is that of neither directory.
+	// The pod's own group owns neither directory.
 	const security = "spec:\n  securityContext: {runAsNonRoot: true, runAsUser: 5001, runAsGroup: 5003}\n"
 	l.apply(ns, strings.Replace(userAnywhere("owned", "group"), "spec:\n", security, 1))
-	owned, group := l.claimed(ns, "owned"), l.claimed(ns, "group")
+	owned, group := l.waitForClaim(ns, "owned"), l.waitForClaim(ns, "group")
 	l.wait(ns, "condition=Ready", "pod/user")
 	node := l.kubectl("-n", ns, "get", "pod", "user", "-o", "jsonpath={.spec.nodeName}")
 	if chosen := l.kubectl("-n", ns, "get", "pvc", "-o", `jsonpath={.items[*].metadata.annotations.volume\.kubernetes\.io/selected-node}`); chosen != node+" "+node {
@@ -43,14 +43,14 @@ func classesShapeDirectories(l *lab) {
 	if want := "/e2e/volumes/" + ns + "/data"; owned.path != want {
 		l.Errorf("the directory is %s, want %s", owned.path, want)
 	}
-	owned.wantShape(5001, 5002, 0o700)
-	group.wantShape(0, gid, 0o2771)
+	owned.expectMode(5001, 5002, 0o700)
+	group.expectMode(0, gid, 0o2771)
 	l.inPod(ns, "echo of the owner > /owned/file; echo of the group > /group/file")
-	l.wantOwned(owned.fileSystem, owned.path+"/file", "of the owner\n", 5001, 5003)
-	l.wantOwned(group.fileSystem, group.path+"/file", "of the group\n", 5001, gid)
+	l.expectOwnedFile(owned.fileSystem, owned.path+"/file", "of the owner\n", 5001, 5003)
+	l.expectOwnedFile(group.fileSystem, group.path+"/file", "of the group\n", 5001, gid)
 }
 
-// allocatedGID is the group that the kubelet gives to pods with the volume.
+// allocatedGID is the supplemental group of pods with the volume.
 func (d directory) allocatedGID() uint32 {
 	d.lab.Helper()
 	text := d.lab.kubectl("get", "pv", d.volume, "-o", `jsonpath={.metadata.annotations.pv\.beta\.kubernetes\.io/gid}`)
@@ -61,39 +61,39 @@ func (d directory) allocatedGID() uint32 {
 	return uint32(gid)
 }
 
-// wantShape checks owner, group and Unix mode of the directory itself.
-func (d directory) wantShape(uid, gid, mode uint32) {
+// expectMode compares owner, group and Unix mode of the directory.
+func (d directory) expectMode(uid, gid, mode uint32) {
 	d.lab.Helper()
 	if stat := d.stat(""); stat.Uid != uid || stat.Gid != gid || stat.Mode&0o7777 != mode {
 		d.lab.Errorf("%s is of %d:%d with mode %04o, want %d:%d with mode %04o", d.path, stat.Uid, stat.Gid, stat.Mode&0o7777, uid, gid, mode)
 	}
 }
 
-// oneZoneHasItsPods: the manager asks the scheduler for another node where a pod's node is in another
+// oneZonePodsRunInItsZone: the manager asks the scheduler for another node where a pod's node is in another
 // zone than the file system, and the volume's node affinity keeps pods in the file system's zone.
-func oneZoneHasItsPods(l *lab) {
+func oneZonePodsRunInItsZone(l *lab) {
 	const zone = "us-east-1b" // of node-2
 	ns := l.namespace("one-zone")
 	fileSystem := strings.TrimSpace(l.lab("efs", "create-file-system", "--fs-name", "one-zone", "--one-zone", zone))
 	l.makeMountTargets(fileSystem, zone)
 	l.classes(waiting(classText("e2e-one-zone", "default_file_system_id: "+fileSystem, "enforce_zone_affinity: 'true'")), "e2e-one-zone")
 	l.apply(ns, claim("data", "e2e-one-zone")+userOf("node-1", "data"))
-	l.awaitEvent(ns, "data", "ProvisioningFailed", "where node node-1 is: asking the scheduler for another node")
+	l.waitForEvent(ns, "data", "ProvisioningFailed", "where node node-1 is: asking the scheduler for another node")
 	l.kubectl("-n", ns, "delete", "pod", "user", "--timeout="+limit.String())
 
 	l.apply(ns, userOf("node-2", "data"))
-	data := l.claimed(ns, "data")
+	data := l.waitForClaim(ns, "data")
 	zones := l.kubectl("get", "pv", data.volume, "-o", "jsonpath={.spec.nodeAffinity.required.nodeSelectorTerms[*].matchExpressions[*].values[*]}")
 	if data.fileSystem != fileSystem || zones != zone {
 		l.Errorf("the volume is on %s, for pods in zone %q; want %s and %s", data.fileSystem, zones, fileSystem, zone)
 	}
 	l.wait(ns, "condition=Ready", "pod/user")
 	l.inPod(ns, "echo near > /data/file")
-	data.want("file", "near\n")
+	data.expectFile("file", "near\n")
 
 	l.kubectl("-n", ns, "delete", "pod", "user", "--timeout="+limit.String())
 	l.kubectl("-n", ns, "delete", "pvc", "data")
 	l.wait(ns, "delete", "pv/"+data.volume)
-	data.wantGone()
+	data.waitForRemoved()
 	l.deleteFileSystem(fileSystem)
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// scribe writes numbered lines, each to the server's disk before the next, with the seconds since
-// its node's start, from where an earlier pod left off. A write that fails ends its container.
-const scribe = `apiVersion: apps/v1
+// writerSet writes numbered lines, each synced to the server before the next, with the seconds since its
+// node's start. It continues after the last line of an earlier pod. A failed write ends its container.
+const writerSet = `apiVersion: apps/v1
 kind: StatefulSet # which makes no pod while another one ends
 metadata: {name: scribe}
 spec:
@@ -41,8 +41,8 @@ spec:
 ---
 `
 
-// listener prints the scribe's lines as they come, on the other node.
-const listener = `apiVersion: v1
+// readerPod prints the writer's lines on the other node.
+const readerPod = `apiVersion: v1
 kind: Pod
 metadata: {name: listener}
 spec:
@@ -61,36 +61,36 @@ spec:
 ---
 `
 
-// written is a line of the scribe.
-type written struct {
+// writtenLine is a line of the writer.
+type writtenLine struct {
 	text string
 	at   time.Duration // since the start of its node
 }
 
-// lines are what the server has, which must be numbered without a gap.
-func (d directory) lines() []written {
+// lines are those on the server, which must be numbered without a gap.
+func (d directory) lines() []writtenLine {
 	d.lab.Helper()
 	text, err := os.ReadFile(d.file("lines"))
 	if err != nil && !os.IsNotExist(err) {
 		d.lab.Fatal(err)
 	}
-	end := strings.LastIndexByte(string(text), '\n') // the last line may be on its way
-	var all []written
+	end := strings.LastIndexByte(string(text), '\n') // the last line may be incomplete
+	var all []writtenLine
 	for line := range strings.Lines(string(text[:end+1])) {
 		number, uptime, _ := strings.Cut(strings.TrimSpace(line), " ")
 		at, err := time.ParseDuration(uptime + "s")
 		if number != strconv.Itoa(len(all)+1) || err != nil {
 			d.lab.Fatalf("line %d holds %q", len(all)+1, line)
 		}
-		all = append(all, written{strings.TrimSpace(line), at})
+		all = append(all, writtenLine{strings.TrimSpace(line), at})
 	}
 	return all
 }
 
-// awaitLines waits until the server has so many.
-func (d directory) awaitLines(number int) (all []written) {
+// waitForLines waits until the server has so many lines.
+func (d directory) waitForLines(number int) (all []writtenLine) {
 	d.lab.Helper()
-	d.lab.eventually("the scribe to go on", func() string {
+	d.lab.eventually("the writer to continue", func() string {
 		if all = d.lines(); len(all) < number {
 			return fmt.Sprintf("there are %d lines, want %d", len(all), number)
 		}
@@ -99,18 +99,18 @@ func (d directory) awaitLines(number int) (all []written) {
 	return all
 }
 
-// scribeOf says where the scribe runs, and what changes when another pod or container writes.
-func (l *lab) scribeOf(namespace string) (node, writer string) {
+// writerOf returns the node of the writer, and an id that changes with its pod or container.
+func (l *lab) writerOf(namespace string) (node, writer string) {
 	l.Helper()
-	l.wait(namespace, "condition=Ready", "pod", "-l", "app=scribe") // or its container has no state yet
+	l.wait(namespace, "condition=Ready", "pod", "-l", "app=scribe") // its container has no status before
 	const state = "jsonpath={.items[*].spec.nodeName} {.items[*].metadata.uid} {.items[*].status.containerStatuses[*].restartCount}"
 	node, writer, _ = strings.Cut(l.kubectl("-n", namespace, "get", "pods", "-l", "app=scribe", "-o", state), " ")
 	return node, writer
 }
 
-func (l *lab) wantSame(namespace, writer string) {
+func (l *lab) expectSameWriter(namespace, writer string) {
 	l.Helper()
-	if _, now := l.scribeOf(namespace); now != writer {
-		l.Errorf("the writer was %s and is %s: it noticed", writer, now)
+	if _, now := l.writerOf(namespace); now != writer {
+		l.Errorf("the writer was %s and is %s", writer, now)
 	}
 }
