@@ -19,7 +19,7 @@ var (
 	remote  = regexp.MustCompile(`^[a-z]+:`)
 )
 
-func TestLinksLeadSomewhere(t *testing.T) {
+func TestLinksHaveTargets(t *testing.T) {
 	found := 0
 	for _, p := range pages(t) {
 		prose, _ := p.split()
@@ -28,7 +28,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 				continue
 			}
 			found++
-			if err := follow(p, m[1]); err != nil {
+			if err := checkTarget(p, m[1]); err != nil {
 				t.Errorf("%s: %s: %v", p.path, m[1], err)
 			}
 		}
@@ -38,8 +38,8 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// follow looks for the file and the heading that a link names.
-func follow(from page, target string) error {
+// checkTarget returns an error if the file or the heading of a link does not exist.
+func checkTarget(from page, target string) error {
 	name, anchor, _ := strings.Cut(target, "#")
 	path := from.path
 	if name != "" {
@@ -91,14 +91,14 @@ func anchor(heading string) string {
 	}, heading)
 }
 
-func TestAnchors(t *testing.T) {
+func TestAnchorsAreThoseOfGitHub(t *testing.T) {
 	p := page{text: "# One, two!\n\n```sh\n# a comment\n```\n## `a_b` (c.d)\n## One, two!\n"}
 	if diff := cmp.Diff([]string{"one-two", "a_b-cd", "one-two-1"}, anchors(p)); diff != "" {
 		t.Errorf("anchors mismatch (-want +got):\n%s", diff)
 	}
 }
 
-// TestFrontPageIsShort: a stranger decides there.
+// TestFrontPageIsShort: new users read it first.
 func TestFrontPageIsShort(t *testing.T) {
 	if lines := strings.Count(readPage(t, "README.md").text, "\n"); lines > 120 {
 		t.Errorf("README.md has %d lines, more than 120", lines)

@@ -21,7 +21,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// TestManifestsAreAccepted by the code that reads such objects in a cluster.
+// TestManifestsAreAccepted: by the code that reads such objects in a cluster.
 func TestManifestsAreAccepted(t *testing.T) {
 	kinds := map[string]int{}
 	for _, p := range pages(t) {
@@ -53,10 +53,10 @@ func (p page) manifests() []string {
 	return all
 }
 
-// reader reads the manifests of one page from top to bottom, as somebody would apply them.
+// reader reads the manifests of one page in their order, as users apply them.
 type reader struct{ classes map[string]volumes.Class }
 
-// shippedClass is the one that comes with the installation.
+// shippedClass is the class of the manifests.
 func shippedClass(t *testing.T) map[string]volumes.Class {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "deploy/kustomize/base/storageclass.yaml"))
@@ -129,8 +129,7 @@ func acceptConfigMap(text []byte) error {
 	return err
 }
 
-// TestParametersAreThoseOfClasses: the parser names them all when it meets one that it does not
-// know.
+// TestParametersAreThoseOfClasses: the parser's error about an unknown parameter names all of them.
 func TestParametersAreThoseOfClasses(t *testing.T) {
 	_, err := volumes.ParseClass(&storagev1.StorageClass{Parameters: map[string]string{"unheardOf": "1"}})
 	if err == nil {
@@ -147,8 +146,8 @@ func TestParametersAreThoseOfClasses(t *testing.T) {
 	}
 }
 
-// TestForeignParametersAreKnown: whoever forgets to translate one is told by the claim, too.
-func TestForeignParametersAreKnown(t *testing.T) {
+// TestForeignParametersHaveTheirOwnRefusal: a user who forgets to translate one reads it on the claim.
+func TestForeignParametersHaveTheirOwnRefusal(t *testing.T) {
 	p, found := readPage(t, "docs/migration.md"), 0
 	for _, heading := range []string{"### Parameters of efs-provisioner", "### Parameters of the EFS CSI driver"} {
 		for _, row := range rows(p.section(t, heading)) {
@@ -168,8 +167,8 @@ func TestForeignParametersAreKnown(t *testing.T) {
 	}
 }
 
-// TestPolicyAllowsWhatIsCalled, and nothing else.
-func TestPolicyAllowsWhatIsCalled(t *testing.T) {
+// TestPolicyAllowsTheCalledActions: and no others.
+func TestPolicyAllowsTheCalledActions(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join(root, "pkg/efs/awsefs/client.go"))
 	if err != nil {
 		t.Fatal(err)

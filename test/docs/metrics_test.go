@@ -28,7 +28,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// metric is what a scrape and the page agree on.
+// metric is what the page documents of a metric.
 type metric struct {
 	Labels []string // sorted
 }
@@ -60,7 +60,7 @@ func TestMetricsAreThoseOfThePrograms(t *testing.T) {
 	}
 }
 
-// registered are those of everything that takes a registry. Nothing is run or asked.
+// registered are the metrics of everything that has a registry as an option, without running it.
 func registered(t *testing.T) map[string]metric {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
@@ -105,8 +105,7 @@ func described(t *testing.T, collector prometheus.Collector) map[string]metric {
 	return all
 }
 
-// written are the metrics that the source of a program makes, by name: nobody can import a main
-// package and ask it.
+// written are the metrics in the source of a program, by name: a main package cannot be imported.
 func written(t *testing.T, folder string) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
@@ -140,7 +139,7 @@ func written(t *testing.T, folder string) map[string][]string {
 	return found
 }
 
-// source is the folder's files that are no tests, as one.
+// source is the syntax tree of all files of a folder but tests.
 func source(t *testing.T, folder string) ast.Node {
 	t.Helper()
 	whole := &ast.File{Name: ast.NewIdent("main")}
@@ -160,7 +159,7 @@ func source(t *testing.T, folder string) ast.Node {
 	return whole
 }
 
-// isOptions knows prometheus.GaugeOpts and its like.
+// isOptions says whether the literal is a prometheus.GaugeOpts, CounterOpts or similar.
 func isOptions(literal *ast.CompositeLit) bool {
 	kind, ok := literal.Type.(*ast.SelectorExpr)
 	return ok && strings.HasSuffix(kind.Sel.Name, "Opts")

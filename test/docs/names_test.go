@@ -22,7 +22,7 @@ import (
 const operations = "docs/operations.md"
 
 func TestEventsAreThoseOfThePrograms(t *testing.T) {
-	same(t, "events", stringConstants(t, "pkg/wellknown/events.go", "Event"),
+	expectSame(t, "events", stringConstants(t, "pkg/wellknown/events.go", "Event"),
 		firstCodes(readPage(t, operations).section(t, "## Events")))
 }
 
@@ -53,7 +53,7 @@ func TestAlertsAreThoseOfTheManifests(t *testing.T) {
 	for _, row := range rows(readPage(t, operations).section(t, "## Alerts")) {
 		got = append(got, strings.Join(codes(row[0]), "")+" "+row[1])
 	}
-	same(t, "alerts", want, got)
+	expectSame(t, "alerts", want, got)
 }
 
 func TestReasonsAreThoseOfThePrograms(t *testing.T) {
@@ -69,15 +69,15 @@ func TestReasonsAreThoseOfThePrograms(t *testing.T) {
 		want = append(want, "Probe"+reason)
 	}
 	p := readPage(t, operations)
-	same(t, "reasons of tunnel problems", want, firstCodes(p.section(t, "### Reasons of tunnel problems")))
-	same(t, "reasons of unusable targets", []string{
+	expectSame(t, "reasons of tunnel problems", want, firstCodes(p.section(t, "### Reasons of tunnel problems")))
+	expectSame(t, "reasons of unusable targets", []string{
 		string(routing.NoAddress), string(routing.BadPort), string(routing.NoHostName),
 		string(routing.ClientCertificate), string(routing.BadValue),
 	}, firstCodes(p.section(t, "### Reasons of unusable targets")))
 }
 
-// same compares two sets of names; a name that stands twice is a mistake, too.
-func same(t *testing.T, what string, want, got []string) {
+// expectSame compares two sets of names; a repeated name is an error, too.
+func expectSame(t *testing.T, what string, want, got []string) {
 	t.Helper()
 	slices.Sort(want)
 	slices.Sort(got)
@@ -86,7 +86,7 @@ func same(t *testing.T, what string, want, got []string) {
 	}
 }
 
-// stringConstants are the values of a file's constants whose names begin so.
+// stringConstants are the values of a file's constants with a prefix in their names.
 func stringConstants(t *testing.T, path, prefix string) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.SkipObjectResolution)
@@ -106,7 +106,7 @@ func stringConstants(t *testing.T, path, prefix string) []string {
 	return values
 }
 
-// text is what a string literal stands for.
+// text is the value of a string literal.
 func text(expression ast.Expr) (string, bool) {
 	literal, ok := expression.(*ast.BasicLit)
 	if !ok || literal.Kind != token.STRING {

@@ -1,5 +1,5 @@
-// Package docs holds the pages to what they speak of: links lead somewhere, manifests in them are
-// accepted by the code that reads such manifests, and names in them are those of the programs.
+// Package docs checks the documentation: links have targets, manifests are accepted by the code that
+// reads such manifests, and names are those of the programs.
 package docs
 
 import (
@@ -19,7 +19,7 @@ type page struct {
 	text string
 }
 
-// pages are all that the repository has.
+// pages are all Markdown files of the repository.
 func pages(t *testing.T) []page {
 	t.Helper()
 	var all []page
@@ -57,14 +57,13 @@ func readPage(t *testing.T, path string) page {
 	return page{path, string(text)}
 }
 
-// block is what stands between two fences.
+// block is the text between two fences.
 type block struct {
 	language string
 	text     string
 }
 
-// split parts a page into its prose and its blocks. Fences in lists are indented, and so is what
-// is between them.
+// split separates a page into its prose and its blocks. In lists, fences and blocks are indented.
 func (p page) split() (prose string, blocks []block) {
 	var outside strings.Builder
 	indent, open := "", false
@@ -85,7 +84,7 @@ func (p page) split() (prose string, blocks []block) {
 	return outside.String(), blocks
 }
 
-// section is what stands below a heading, up to the next one of the same level or above.
+// section is the text below a heading, up to the next one of the same or a higher level.
 func (p page) section(t *testing.T, heading string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut("\n"+p.text, "\n"+heading+"\n")
@@ -122,7 +121,7 @@ func rows(section string) [][]string {
 
 var codeSpan = regexp.MustCompile("`([^`]+)`")
 
-// codes are the words of a text that stand between backquotes.
+// codes are the texts between backquotes.
 func codes(text string) []string {
 	var words []string
 	for _, m := range codeSpan.FindAllStringSubmatch(text, -1) {
@@ -131,7 +130,7 @@ func codes(text string) []string {
 	return words
 }
 
-// firstCodes are the names that the rows of a section's tables are about.
+// firstCodes are the names in the first column of a section's tables.
 func firstCodes(section string) []string {
 	var names []string
 	for _, row := range rows(section) {

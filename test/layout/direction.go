@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// DirectionRules hold for the product's module. They speak of folders that may not exist yet.
+// DirectionRules apply to the product's module. Some of their folders may not exist.
 func DirectionRules() []Rule {
 	return []Rule{
 		pureImports,     // cmd -> pkg/controller -> pure packages, never back
-		pureActs,        // time and concurrency are the caller's
-		engineApart,     // the manager knows operations, and not how they are carried out
-		loopsApart,      // loops meet in API objects only
-		nobodyUsesCmd,   // wiring is at the top
+		pureEffects,     // time and concurrency are the caller's
+		engineSeparate,  // the manager links operations, and not the engine that carries them out
+		loopsSeparate,   // loops communicate through API objects only
+		noImportOfCmd,   // wiring is at the top
 		oneEFSClient,    // the AWS boundary is one package
 		smallMountjob,   // the program that runs as root links nothing of third parties
 		smallSupervisor, // what keeps tunnels up needs neither API nor cloud
 	}
 }
 
-// isPure says which folders decide and do nothing else.
+// isPure says which folders have no effects.
 func isPure(folder string) bool {
 	if within(folder, "pkg/efs/awsefs") {
 		return false
@@ -40,7 +40,7 @@ func isPure(folder string) bool {
 	return false
 }
 
-// pureImports leaves tests alone: those may read golden files.
+// pureImports does not check tests: those may read golden files.
 func pureImports(p Package) []string {
 	if !isPure(p.folder()) {
 		return nil
@@ -49,7 +49,7 @@ func pureImports(p Package) []string {
 	for _, f := range p.built() {
 		f.eachImport(func(importPath string, pos token.Pos) {
 			folder, ours := inModule(importPath)
-			if ours && !isPure(folder) || isWorldly(importPath) {
+			if ours && !isPure(folder) || hasEffects(importPath) {
 				findings = append(findings, p.at(f, pos, "pure package imports %s", importPath))
 			}
 		})
@@ -57,23 +57,23 @@ func pureImports(p Package) []string {
 	return findings
 }
 
-// isWorldly says which packages of others a pure package does without.
-func isWorldly(importPath string) bool {
+// hasEffects says which packages of other modules a pure package may not import.
+func hasEffects(importPath string) bool {
 	if importPath == "net/netip" || importPath == "net/url" {
 		return false // plain values
 	}
-	for _, worldly := range []string{
+	for _, forbidden := range []string{
 		"k8s.io/client-go", "github.com/aws", "log", "net", "os",
 	} {
-		if within(importPath, worldly) {
+		if within(importPath, forbidden) {
 			return true
 		}
 	}
 	return false
 }
 
-// pureActs leaves fakes alone: they may play a clock.
-func pureActs(p Package) []string {
+// pureEffects does not check fakes: they may simulate a clock.
+func pureEffects(p Package) []string {
 	folder := p.folder()
 	if !isPure(folder) || strings.HasSuffix(path.Base(folder), "test") {
 		return nil
@@ -94,8 +94,8 @@ func pureActs(p Package) []string {
 	return findings
 }
 
-// engineApart leaves tests alone, and what is below test: they play a mount Job's pod.
-func engineApart(p Package) []string {
+// engineSeparate does not check tests, and nothing below test: they simulate a mount Job's pod.
+func engineSeparate(p Package) []string {
 	for _, folder := range []string{"cmd/mountjob", "pkg/mountjob", "test"} {
 		if within(p.folder(), folder) {
 			return nil
@@ -112,7 +112,7 @@ func engineApart(p Package) []string {
 	return findings
 }
 
-func loopsApart(p Package) []string {
+func loopsSeparate(p Package) []string {
 	own, ok := loopOf(p.folder())
 	if !ok {
 		return nil
@@ -129,15 +129,15 @@ func loopsApart(p Package) []string {
 	return findings
 }
 
-// loopOf names the control loop that a folder belongs to. What the loops have in common, and
-// what puts them together, is none.
+// loopOf names the control loop of a folder. What the loops share, and what starts them, belongs to
+// none.
 func loopOf(folder string) (loop string, ok bool) {
 	rest, ok := strings.CutPrefix(folder, "pkg/controller/")
 	loop, _, _ = strings.Cut(rest, "/")
 	return loop, ok && slices.Contains([]string{"discovery", "claims", "jobs", "sharedvolumes"}, loop)
 }
 
-func nobodyUsesCmd(p Package) []string {
+func noImportOfCmd(p Package) []string {
 	return forbid(p, func(importPath string) bool { return within(importPath, Module+"/cmd") })
 }
 
@@ -163,7 +163,7 @@ func forbid(p Package, kind func(importPath string) bool) []string {
 	return findings
 }
 
-// smallMountjob is also about the packages that mountjob is made of: there a finding says which.
+// smallMountjob also checks the packages that mountjob is made of: there a finding names the one.
 func smallMountjob(p Package) []string {
 	parts := []string{"cmd/mountjob", "pkg/mountjob", "pkg/operations", "pkg/wellknown"}
 	if !slices.ContainsFunc(parts, func(part string) bool { return within(p.folder(), part) }) {

@@ -1,6 +1,6 @@
-// Package layout holds the house rules that a machine can check: which package may import
-// which, where comments must be, and what a file may not have. The rules are pure; the test
-// reads the repository and applies them.
+// Package layout has the rules of the repository that a program can check: which package may import
+// which, where comments must be, and what a file may not have. The rules are pure; the test reads the
+// repository and applies them.
 package layout
 
 import (
@@ -42,7 +42,7 @@ func ParseFile(name string, source []byte) (*File, error) {
 	return &File{Name: name, Lines: bytes.Count(source, []byte("\n")), fset: fset, tree: tree}, nil
 }
 
-// folder is the package's place in the repository, "." for the root.
+// folder is the package's path in the repository, "." for the root.
 func (p Package) folder() string {
 	if rest, ok := strings.CutPrefix(p.ImportPath, Module+"/"); ok {
 		return rest
@@ -50,10 +50,10 @@ func (p Package) folder() string {
 	return "."
 }
 
-// at is one finding, in the form that editors and terminals make a link of.
+// at formats a finding so that editors and terminals make a link of its position.
 func (p Package) at(f *File, pos token.Pos, format string, args ...any) string {
-	place := fmt.Sprintf("%s:%d", path.Join(p.folder(), f.Name), f.fset.Position(pos).Line)
-	return place + ": " + fmt.Sprintf(format, args...)
+	position := fmt.Sprintf("%s:%d", path.Join(p.folder(), f.Name), f.fset.Position(pos).Line)
+	return position + ": " + fmt.Sprintf(format, args...)
 }
 
 // built are the files that are not tests.
@@ -111,7 +111,7 @@ func within(importPath, folder string) bool {
 	return importPath == folder || strings.HasPrefix(importPath, folder+"/")
 }
 
-// inModule gives the folder of an import path of this repository.
+// inModule returns the folder of an import path of this repository.
 func inModule(importPath string) (folder string, ok bool) {
 	return strings.CutPrefix(importPath, Module+"/")
 }

@@ -19,22 +19,22 @@ import (
 
 const root = "../.." // of the repository
 
-func TestProduct(t *testing.T) {
+func TestProductFollowsTheRules(t *testing.T) {
 	pkgs := load(t, ".", "-json=Dir,Deps")
 	for _, finding := range layout.Check(pkgs, append(layout.SourceRules(), layout.DirectionRules()...)) {
 		t.Error(finding)
 	}
 }
 
-func TestLab(t *testing.T) {
+func TestLabFollowsTheRules(t *testing.T) {
 	pkgs := load(t, "hack/lab", "-find", "-json=Dir") // -find: its many modules need not be here
 	for _, finding := range layout.Check(pkgs, layout.SourceRules()) {
 		t.Error(finding)
 	}
 }
 
-// load reads the module in a folder of the repository. The files come from the disk, so that
-// no build constraint hides one and go test's cache notices a new one; go list knows the rest.
+// load reads the module in a folder of the repository. The files are read from the disk, so that no
+// build constraint hides one and go test's cache observes a new one; the rest is from go list.
 func load(t *testing.T, module string, flags ...string) []layout.Package {
 	t.Helper()
 	pkgs := walk(t, module)
@@ -81,7 +81,7 @@ func goList(t *testing.T, module string, flags ...string) []listed {
 	}
 }
 
-// walk gives the packages of a module by their folder's absolute path.
+// walk returns the packages of a module by their folder's absolute path.
 func walk(t *testing.T, module string) map[string]*layout.Package {
 	t.Helper()
 	top, err := filepath.Abs(filepath.Join(root, module))
@@ -124,8 +124,7 @@ func walk(t *testing.T, module string) map[string]*layout.Package {
 	return pkgs
 }
 
-// isOutside says which folders the go command passes over: hidden ones, test data, and other
-// modules.
+// isOutside says which folders the go command skips: hidden ones, test data, and other modules.
 func isOutside(dir string) bool {
 	base := filepath.Base(dir)
 	if base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {

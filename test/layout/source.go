@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// MaxLines is where a file has become two.
+// MaxLines is the most lines of a file.
 const MaxLines = 400
 
-// Rule looks at one package and gives what is wrong with it, one finding a string.
+// Rule checks one package and returns its findings, one string each.
 type Rule func(Package) []string
 
-// SourceRules hold for every module of the repository.
+// SourceRules apply to every module of the repository.
 func SourceRules() []Rule {
 	return []Rule{
 		onePackageComment, // every package says what it is, once
 		noInit,            // nothing happens because of an import
-		noSleepInTests,    // tests wait for what they want, not for a while
-		nounFileNames,     // a file is named for what it holds
-		shortFiles,        // and holds one thing
+		noSleepInTests,    // tests wait for a condition, not for a time
+		nounFileNames,     // a file is named for its content
+		shortFiles,        // which is one thing
 	}
 }
 
-// Check applies the rules to every package, and gives what they find in order.
+// Check applies the rules to every package, and returns the sorted findings.
 func Check(pkgs []Package, rules []Rule) []string {
 	var findings []string
 	for _, p := range pkgs {
@@ -37,7 +37,7 @@ func Check(pkgs []Package, rules []Rule) []string {
 	return findings
 }
 
-// onePackageComment wants it in a test file only where there is nothing else.
+// onePackageComment expects it in a test file only where all files are tests.
 func onePackageComment(p Package) []string {
 	files := p.built()
 	if len(files) == 0 {
@@ -96,12 +96,12 @@ func noSleepInTests(p Package) []string {
 	return findings
 }
 
-// nounFileNames looks at the first word, so that helpers_test.go and util_linux.go count too.
+// nounFileNames checks the part before the first _, so that helpers_test.go and util_linux.go count, too.
 func nounFileNames(p Package) []string {
 	var findings []string
 	for _, f := range p.Files {
-		word, _, _ := strings.Cut(strings.TrimSuffix(f.Name, ".go"), "_")
-		switch word {
+		noun, _, _ := strings.Cut(strings.TrimSuffix(f.Name, ".go"), "_")
+		switch noun {
 		case "util", "utils", "helper", "helpers":
 			findings = append(findings, p.at(f, f.tree.FileStart, "file named for nothing; name its noun"))
 		}

@@ -12,7 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// policies are those of a folder, by name. Each of them must have a binding, and fail closed.
+// policies are those of a folder, by name. Each must have a binding, and fail closed.
 func policies(t *testing.T, folder string) map[string]admissionv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	found, bound := map[string]admissionv1.ValidatingAdmissionPolicy{}, map[string]bool{}
@@ -37,15 +37,15 @@ func policies(t *testing.T, folder string) map[string]admissionv1.ValidatingAdmi
 	return found
 }
 
-// TestPoliciesKnowTheTunnelPorts: CEL cannot ask the manager.
-func TestPoliciesKnowTheTunnelPorts(t *testing.T) {
+// TestPoliciesHaveTheTunnelPorts: CEL cannot read the manager's settings.
+func TestPoliciesHaveTheTunnelPorts(t *testing.T) {
 	all := policies(t, "components/admission")
 	want := []admissionv1.Variable{
 		{Name: "first", Expression: strconv.Itoa(wellknown.DefaultBasePort)},
 		{Name: "last", Expression: strconv.Itoa(wellknown.DefaultBasePort + wellknown.DefaultPortCount - 1)},
 	}
 	for _, name := range []string{"efs-stunnel-host-ports", "efs-stunnel-node-ports"} {
-		// The patch of the component's comment counts on this order.
+		// The patch in the component's comment depends on this order.
 		if got := all[name].Spec.Variables; len(got) < 2 || !slices.Equal(got[:2], want) {
 			t.Errorf("policy %s begins with the variables %v, want %v", name, got, want)
 		}
@@ -55,8 +55,8 @@ func TestPoliciesKnowTheTunnelPorts(t *testing.T) {
 	}
 }
 
-// TestStartupTaintBringsItsPolicy: the right to patch nodes is any node's and any field's without.
-func TestStartupTaintBringsItsPolicy(t *testing.T) {
+// TestStartupTaintHasItsPolicy: without, the right to patch is for every field of every node.
+func TestStartupTaintHasItsPolicy(t *testing.T) {
 	if _, ok := policies(t, "components/startup-taint")["efs-stunnel-agent"]; !ok {
 		t.Error("the component has no policy for nodes")
 	}

@@ -16,11 +16,11 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// tokenFolder is where client-go looks for a token.
+// tokenFolder is where client-go reads its token.
 const tokenFolder = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// TestSupervisorHasNoIdentity: stunnel runs in its container and faces the network. That the
-// apiserver adds nothing is shown in test/integration.
+// TestSupervisorHasNoIdentity: stunnel runs in its container and faces the network. test/integration
+// shows that the apiserver adds none.
 func TestSupervisorHasNoIdentity(t *testing.T) {
 	agent := read[appsv1.DaemonSet](t, "DaemonSet", wellknown.NodeDaemonSet).Spec.Template
 	if mounts := agent.Spec.AutomountServiceAccountToken; mounts == nil || *mounts {
@@ -48,8 +48,8 @@ func TestSupervisorHasNoIdentity(t *testing.T) {
 	}
 }
 
-// TestRestartNeedsNoRegistry: a container that is started again uses the image that the node has,
-// and no tag stands for one version today and for another one tomorrow.
+// TestRestartNeedsNoRegistry: a restarted container uses the image on the node, and every tag is of one
+// version only.
 func TestRestartNeedsNoRegistry(t *testing.T) {
 	for _, c := range read[appsv1.DaemonSet](t, "DaemonSet", wellknown.NodeDaemonSet).Spec.Template.Spec.Containers {
 		if c.ImagePullPolicy != corev1.PullIfNotPresent {
@@ -80,9 +80,9 @@ func text(t *testing.T, path ...string) []byte {
 	return content
 }
 
-// TestAgentOutlivesThePodsThatItServes: node autoscalers do not evict it with them, and it may
-// serve for as long as its volumes are used.
-func TestAgentOutlivesThePodsThatItServes(t *testing.T) {
+// TestAgentEndsAfterThePodsOfItsNode: node autoscalers do not evict it with them, and its grace period
+// lasts while volumes are used.
+func TestAgentEndsAfterThePodsOfItsNode(t *testing.T) {
 	agent := read[appsv1.DaemonSet](t, "DaemonSet", wellknown.NodeDaemonSet).Spec.Template
 	if agent.Annotations["cluster-autoscaler.kubernetes.io/enable-ds-eviction"] != "false" {
 		t.Errorf("the pod's annotations are %v", agent.Annotations)
@@ -92,8 +92,8 @@ func TestAgentOutlivesThePodsThatItServes(t *testing.T) {
 	}
 }
 
-// TestSupervisorGetsItsProcessorTime: tunnels of a busy node stall without.
-func TestSupervisorGetsItsProcessorTime(t *testing.T) {
+// TestSupervisorRequestsProcessorTime: without, the tunnels of a busy node stall.
+func TestSupervisorRequestsProcessorTime(t *testing.T) {
 	supervisor := container(t, read[appsv1.DaemonSet](t, "DaemonSet", wellknown.NodeDaemonSet), "supervisor")
 	if request := supervisor.Resources.Requests.Cpu().MilliValue(); request < 250 {
 		t.Errorf("the supervisor requests %dm, want 250m at least", request)
@@ -103,9 +103,8 @@ func TestSupervisorGetsItsProcessorTime(t *testing.T) {
 	}
 }
 
-// TestTunnelsFitIntoMemory: a tunnel has up to three small files for its configuration, of which
-// each takes a page, and a certificate. Beside them are the table and the status, each of which
-// is written anew before the old one goes.
+// TestTunnelsFitIntoMemory: a tunnel has up to three small configuration files, each of a page, and a
+// certificate. The table and the status need twice their size, because they are replaced by a new file.
 func TestTunnelsFitIntoMemory(t *testing.T) {
 	const page, certificatePages, others = 4 << 10, 2, 4 << 20
 	const want = wellknown.DefaultPortCount*(3+certificatePages)*page + others
@@ -125,8 +124,8 @@ func TestTunnelsFitIntoMemory(t *testing.T) {
 	t.Error("there is no folder")
 }
 
-// TestNodePodsHaveAUserOfTheirOwn, the same in images and constraints: processes of one user may
-// share a port, and other images have the manager's user, too.
+// TestNodePodsHaveAUserOfTheirOwn: the same in images and constraints. Processes of one user may share a
+// port, and other images have the manager's user, too.
 func TestNodePodsHaveAUserOfTheirOwn(t *testing.T) {
 	pod := read[appsv1.DaemonSet](t, "DaemonSet", wellknown.NodeDaemonSet).Spec.Template.Spec.SecurityContext
 	if *pod.RunAsUser != *pod.RunAsGroup {
@@ -147,11 +146,11 @@ func TestNodePodsHaveAUserOfTheirOwn(t *testing.T) {
 	}
 }
 
-// TestPodsRequireTheirConstraints: on OpenShift, others of a higher priority could win.
+// TestPodsRequireTheirConstraints: on OpenShift, constraints with a higher priority could apply.
 func TestPodsRequireTheirConstraints(t *testing.T) {
 	constraints := string(text(t, deploy, "overlays/openshift/sccs.yaml"))
 	for _, file := range []string{"agent.yaml", "manager.yaml"} {
-		var patch appsv1.DaemonSet // a Deployment has its pods in the same place
+		var patch appsv1.DaemonSet // a Deployment has its pods in the same field
 		if err := yaml.Unmarshal(text(t, deploy, "overlays/openshift", file), &patch); err != nil {
 			t.Fatal(err)
 		}
@@ -162,8 +161,8 @@ func TestPodsRequireTheirConstraints(t *testing.T) {
 	}
 }
 
-// TestConstraintsOfTheOriginalLoseTheirUsers: those for workers had the same name, and an apply keeps
-// the fields that the new ones do not name.
+// TestConstraintsOfTheOriginalLoseTheirUsers: those for workers have the same name, and an apply keeps
+// fields that the manifest leaves out.
 func TestConstraintsOfTheOriginalLoseTheirUsers(t *testing.T) {
 	if !strings.Contains(string(text(t, deploy, "overlays/openshift/sccs.yaml")), "name: efs-stunnel-worker\npriority: 0\nusers: []\ngroups: []\n") {
 		t.Error("priority, users and groups of efs-stunnel-worker would stay the original's")

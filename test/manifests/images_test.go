@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestImagesListTheirPackages: a scanner finds a hole in OpenSSL only if it learns that there is
-// OpenSSL. The shell stands for stunnel here: any program with libraries does.
+// TestImagesListTheirPackages: a scanner reports a vulnerability of OpenSSL only if the image lists
+// OpenSSL. The test uses the shell for stunnel: any program with libraries will do.
 func TestImagesListTheirPackages(t *testing.T) {
 	if _, err := exec.LookPath("dpkg-query"); err != nil {
 		t.Skip("this is no Debian")

@@ -1,5 +1,5 @@
-// Package manifests holds what manifests and programs must agree on, without a cluster. That the
-// apiserver accepts the manifests, and that they grant no more than is used, is shown in test/e2e.
+// Package manifests compares manifests with programs, without a cluster. test/e2e shows that the apiserver
+// accepts the manifests, and that every right that they grant is used.
 package manifests
 
 import (
@@ -25,7 +25,7 @@ import (
 
 const deploy = "../../deploy/kustomize"
 
-// documents are the texts of all manifests below a folder.
+// documents are all manifests below a folder.
 func documents(t *testing.T, folder string) []string {
 	t.Helper()
 	var all []string
@@ -43,7 +43,7 @@ func documents(t *testing.T, folder string) []string {
 	return all
 }
 
-// read finds an object of the base, strictly: a misspelt field is an error.
+// read decodes an object of the base; an unknown field is an error.
 func read[T any](t *testing.T, kind, name string) T {
 	t.Helper()
 	var object T
@@ -91,8 +91,8 @@ func TestAgentCanBeReplacedWithoutAGap(t *testing.T) {
 	}
 }
 
-// TestProbesAreSmallAndQuick: each starts a program on every node, and has to say why it failed
-// before kubelet ends it.
+// TestProbesAreSmallAndQuick: each starts a program on every node, and must print why it failed before the
+// kubelet kills it.
 func TestProbesAreSmallAndQuick(t *testing.T) {
 	agent := container(t, read[appsv1.DaemonSet](t, "DaemonSet", wellknown.NodeDaemonSet), "agent")
 	for what, probe := range map[string]*corev1.Probe{"healthy": agent.LivenessProbe, "ready": agent.ReadinessProbe} {
@@ -127,7 +127,7 @@ func TestRootsAreInBothContainers(t *testing.T) {
 	for _, text := range documents(t, deploy) {
 		var set appsv1.DaemonSet
 		if err := yaml.Unmarshal([]byte(text), &set); err != nil || set.Kind != "DaemonSet" {
-			continue // a list of patches, or something else
+			continue // not a DaemonSet
 		}
 		file := ""
 		for _, c := range set.Spec.Template.Spec.Containers {
@@ -170,8 +170,8 @@ func TestContainersAreRestricted(t *testing.T) {
 			if c.Resources.Requests.Memory().IsZero() {
 				t.Errorf("container %s requests no memory", c.Name)
 			}
-			// The kernel ends every process of a container that is over its limit. For the
-			// supervisor these are all tunnels of the node.
+			// The kernel kills every process of a container that exceeds its limit: for the
+			// supervisor, all tunnels of the node.
 			if limited := !c.Resources.Limits.Memory().IsZero(); limited == (c.Name == "supervisor") {
 				t.Errorf("container %s has the limits %v", c.Name, c.Resources.Limits)
 			}
@@ -179,8 +179,8 @@ func TestContainersAreRestricted(t *testing.T) {
 	}
 }
 
-// TestManagerKnowsItsMemory: garbage is collected before the limit is reached, whatever it is set to.
-func TestManagerKnowsItsMemory(t *testing.T) {
+// TestManagerHasItsMemoryLimit: Go collects garbage before the limit is reached, also with a patched one.
+func TestManagerHasItsMemoryLimit(t *testing.T) {
 	container := read[appsv1.Deployment](t, "Deployment", wellknown.ManagerDeployment).Spec.Template.Spec.Containers[0]
 	for _, variable := range container.Env {
 		if variable.Name == "MEMORY_LIMIT" && variable.ValueFrom != nil && variable.ValueFrom.ResourceFieldRef != nil &&
@@ -188,12 +188,12 @@ func TestManagerKnowsItsMemory(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("container %s does not know its limit of memory", container.Name)
+	t.Errorf("container %s does not have its memory limit in the environment", container.Name)
 }
 
-// TestManagerHoldsManyVolumes: what docs/limits.md says of 50,000 volumes follows from what one takes,
-// which a test of package caches holds, and from how much garbage there may be beside it.
-func TestManagerHoldsManyVolumes(t *testing.T) {
+// TestManagerHasMemoryForManyVolumes: the number in docs/limits.md follows from the memory of one volume,
+// which a test of package caches measures, and from the garbage beside it.
+func TestManagerHasMemoryForManyVolumes(t *testing.T) {
 	const volumes, each, beside = 50_000, 3600, 100 << 20
 	container := read[appsv1.Deployment](t, "Deployment", wellknown.ManagerDeployment).Spec.Template.Spec.Containers[0]
 	if limit := container.Resources.Limits.Memory().Value(); volumes*each/2*3+beside > limit/10*9 {
@@ -227,7 +227,7 @@ func TestMountJobsHaveTheManagersPriority(t *testing.T) {
 	}
 }
 
-// TestCriticalPodsHaveAQuota: some clusters admit them nowhere else.
+// TestCriticalPodsHaveAQuota: some clusters admit them only in namespaces with one.
 func TestCriticalPodsHaveAQuota(t *testing.T) {
 	quota := read[corev1.ResourceQuota](t, "ResourceQuota", "efs-stunnel-critical-pods")
 	if quota.Namespace != wellknown.Namespace || len(quota.Spec.Hard) != 1 || quota.Spec.Hard.Pods().Value() < 1_000_000 {
@@ -247,7 +247,7 @@ func TestCriticalPodsHaveAQuota(t *testing.T) {
 	}
 }
 
-// TestManagerHasTimeToEnd: it drains its workers, writes its events and gives the Lease back.
+// TestManagerHasTimeToEnd: it drains its workers, writes its events and releases the Lease.
 func TestManagerHasTimeToEnd(t *testing.T) {
 	manager := read[appsv1.Deployment](t, "Deployment", wellknown.ManagerDeployment)
 	if got := manager.Spec.Template.Spec.TerminationGracePeriodSeconds; got == nil || *got != 45 {
@@ -262,8 +262,8 @@ func TestClassIsTheProvisioners(t *testing.T) {
 	}
 }
 
-// TestRightsAreNamed: what cannot be told from its name may be anything.
-func TestRightsAreNamed(t *testing.T) {
+// TestRolesHaveNoWildcards: and no right to read Secrets.
+func TestRolesHaveNoWildcards(t *testing.T) {
 	found := 0
 	for _, text := range documents(t, deploy) {
 		var role rbacv1.ClusterRole
@@ -287,7 +287,7 @@ func TestRightsAreNamed(t *testing.T) {
 	}
 }
 
-// TestOverlaysUseTaggedFileSystems: all others of the account would be open to the nodes, too.
+// TestOverlaysUseTaggedFileSystems: the nodes could reach all others of the account, too.
 func TestOverlaysUseTaggedFileSystems(t *testing.T) {
 	for _, overlay := range []string{"eks", "openshift"} {
 		if patch := string(text(t, deploy, "overlays", overlay, "file-systems.yaml")); !strings.Contains(patch, "value: --file-system-tags=efs-stunnel=true\n") {

@@ -34,9 +34,9 @@ func rules(t *testing.T) map[string]string {
 	return found
 }
 
-// TestAlertsKnowTheirMetrics: an expression with a misspelt name never fires. That the documented
-// metrics are the programs' is a test of the documents.
-func TestAlertsKnowTheirMetrics(t *testing.T) {
+// TestAlertsUseDocumentedMetrics: an expression with an unknown name never fires. test/docs compares the
+// documented metrics with the programs.
+func TestAlertsUseDocumentedMetrics(t *testing.T) {
 	documented, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
@@ -51,8 +51,8 @@ func TestAlertsKnowTheirMetrics(t *testing.T) {
 	}
 }
 
-// TestNodeWithoutAgentIsNoticed: nothing of the agent's own can tell.
-func TestNodeWithoutAgentIsNoticed(t *testing.T) {
+// TestNodeWithoutAgentHasAnAlert: not with the agent's own metrics.
+func TestNodeWithoutAgentHasAnAlert(t *testing.T) {
 	all := rules(t)
 	if want := `kube_daemonset_status_number_unavailable{daemonset="` + wellknown.NodeDaemonSet + `"} > 0`; all["EFSNodeWithoutAgent"] != want {
 		t.Errorf("got %q, want %q", all["EFSNodeWithoutAgent"], want)
