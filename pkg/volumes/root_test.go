@@ -1,7 +1,6 @@
 package volumes_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -150,12 +149,12 @@ func TestNextSweepOutlivesItsObject(t *testing.T) {
 		"volume gone": func(p *volumes.RootPair) { remembers(p.Claim); p.Volume = nil },
 	} {
 		var made metav1.Object
-		for _, correction := range rootPair(edit).Corrections() {
-			if correction.Action == volumes.CreateRootClaim {
-				made = correction.Claim
+		for _, change := range rootPair(edit).Changes() {
+			if change.Action == volumes.CreateClaim {
+				made = change.Claim
 			}
-			if correction.Action == volumes.CreateRootVolume {
-				made = correction.Volume
+			if change.Action == volumes.CreateVolume {
+				made = change.Volume
 			}
 		}
 		if made == nil || made.GetAnnotations()[wellknown.AnnotationNextSweep] != next {
@@ -164,27 +163,27 @@ func TestNextSweepOutlivesItsObject(t *testing.T) {
 	}
 }
 
-func TestRootCorrections(t *testing.T) {
-	wants := map[string]string{ // story -> corrections; none for those not listed
-		"nothing made yet":             "create volume: it is missing, create claim: it is missing",
-		"volume gone":                  "create volume: it is missing, delete claim: it has lost its volume",
+func TestRootChanges(t *testing.T) {
+	wants := map[string]string{ // by story; none for those not listed
+		"nothing made yet":             "create volume: it is missing",
+		"volume gone":                  "create volume: it is missing",
 		"volume gone, claim not lost":  "create volume: it is missing",
-		"claim gone":                   "update volume: it waits for a root claim that is gone, create claim: it is missing",
+		"claim gone":                   "update volume: its claimRef has the wrong uid, create claim: it is missing",
 		"claim lost":                   "delete claim: it has lost its volume",
 		"claim of another volume":      "delete claim: it is for another volume",
 		"claim of another class":       "delete claim: it is of another storage class",
 		"claim of no class":            "delete claim: it is of another storage class",
-		"claim made again":             "update volume: it waits for a root claim that is gone",
+		"claim made again":             "update volume: its claimRef has the wrong uid",
 		"volume being deleted":         "delete claim: its volume is being deleted",
 		"volume of a stranger's claim": "update volume: claim team/mine has it",
 		"volume without claimRef":      "update volume: any claim could have it",
-		"volume of another path":       "delete claim: the volume leads elsewhere, delete volume: the volume leads elsewhere",
-		"volume of another server":     "delete claim: the volume leads elsewhere, delete volume: the volume leads elsewhere",
-		"volume of another source":     "delete claim: the volume leads elsewhere, delete volume: the volume leads elsewhere",
-		"volume that is read-only":     "delete claim: the volume leads elsewhere, delete volume: the volume leads elsewhere",
+		"volume of another path":       "delete claim: the volume has another source, delete volume: the volume has another source",
+		"volume of another server":     "delete claim: the volume has another source, delete volume: the volume has another source",
+		"volume of another source":     "delete claim: the volume has another source, delete volume: the volume has another source",
+		"volume that is read-only":     "delete claim: the volume has another source, delete volume: the volume has another source",
 		"volume of blocks":             "delete claim: the volume is not a file system, delete volume: the volume is not a file system",
-		"volume with another port":     "update volume: its mount options are not those of a root volume",
-		"volume with another version":  "update volume: its mount options are not those of a root volume",
+		"volume with another port":     "update volume: its mount options were edited",
+		"volume with another version":  "update volume: its mount options were edited",
 		"volume with the old options":  "update volume: it was edited",
 		"volume to delete":             "update volume: it was edited",
 		"volume of another class":      "update volume: it was edited",
@@ -196,8 +195,8 @@ func TestRootCorrections(t *testing.T) {
 	for story, damage := range rootDamage() {
 		t.Run(story, func(t *testing.T) {
 			var got []string
-			for _, c := range rootPair(damage).Corrections() {
-				got = append(got, fmt.Sprintf("%s: %s", c.Action, c.Why))
+			for _, c := range rootPair(damage).Changes() {
+				got = append(got, c.String())
 			}
 			if got := strings.Join(got, ", "); got != wants[story] {
 				t.Errorf("got %q, want %q", got, wants[story])
@@ -225,62 +224,62 @@ func TestRootReady(t *testing.T) {
 			if got := pair.Ready(); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			if pair.Port == 0 && len(pair.Corrections()) > 0 {
-				t.Error("there are corrections without a port to name")
+			if pair.Port == 0 && len(pair.Changes()) > 0 {
+				t.Error("there are changes without a port to name")
 			}
 		})
 	}
 }
 
-// Every damage, and every two of them, is mended; nothing is written once all is right, and
-// the volume is never without the claimRef of ours once a correction touched it.
-func TestRootPairsAreMended(t *testing.T) {
+// Every damage, and every two of them, is corrected; nothing is written once all is right, and
+// no volume is ever written without our claimRef.
+func TestRootPairsConverge(t *testing.T) {
 	for first, damage := range rootDamage() {
 		for second, more := range rootDamage() {
 			pair := rootPair(damage)
 			if pair.Volume != nil && pair.Volume.Spec.NFS != nil && pair.Claim != nil {
 				more(&pair)
 			}
-			if rounds := mend(t, &pair); rounds > 6 {
-				t.Errorf("%s and %s: not mended in %d rounds", first, second, rounds)
+			if rounds := converge(t, &pair); rounds > 6 {
+				t.Errorf("%s and %s: not right after %d rounds", first, second, rounds)
 			}
-			if why := pair.Ready(); why != "" || len(pair.Corrections()) > 0 {
-				t.Errorf("%s and %s: %s, %v", first, second, why, pair.Corrections())
+			if why := pair.Ready(); why != "" || len(pair.Changes()) > 0 {
+				t.Errorf("%s and %s: %s, %v", first, second, why, pair.Changes())
 			}
 		}
 	}
 }
 
-// mend plays the apiserver and the binder until nothing changes.
-func mend(t *testing.T, pair *volumes.RootPair) (rounds int) {
+// converge plays the apiserver and the binder until nothing changes.
+func converge(t *testing.T, pair *volumes.RootPair) (rounds int) {
 	t.Helper()
 	for rounds = 1; rounds < 10; rounds++ {
-		corrections := pair.Corrections()
-		for _, c := range corrections {
+		changes := pair.Changes()
+		for _, c := range changes {
 			if c.Volume != nil && (c.Volume.Spec.ClaimRef == nil || c.Volume.Spec.ClaimRef.Name != wellknown.RootVolumePrefix+"fs-1") {
 				t.Fatalf("%s writes a volume with claimRef %v", c.Action, c.Volume.Spec.ClaimRef)
 			}
 			applyRoot(pair, c)
 		}
 		settle(pair)
-		if len(corrections) == 0 && pair.Ready() == "" {
+		if len(changes) == 0 && pair.Ready() == "" {
 			break
 		}
 	}
 	return rounds
 }
 
-func applyRoot(pair *volumes.RootPair, c volumes.RootCorrection) {
+func applyRoot(pair *volumes.RootPair, c volumes.Change) {
 	now := metav1.Now()
 	switch c.Action {
-	case volumes.CreateRootVolume, volumes.UpdateRootVolume:
+	case volumes.CreateVolume, volumes.UpdateVolume:
 		pair.Volume = c.Volume
-	case volumes.DeleteRootVolume:
+	case volumes.DeleteVolume:
 		pair.Volume.DeletionTimestamp = &now
-	case volumes.CreateRootClaim:
+	case volumes.CreateClaim:
 		pair.Claim = c.Claim
 		pair.Claim.UID = "made"
-	case volumes.DeleteRootClaim:
+	case volumes.DeleteClaim:
 		pair.Claim.DeletionTimestamp = &now
 	}
 }

@@ -133,7 +133,7 @@ func (v view) tunnel(s state, key ports.Key) targets.Tunnel {
 	}
 	t.IAM = v.table.Targets[key.FileSystem].AccessPoints[key.AccessPoint].IAM
 	p := v.options.pointProblem(s, key)
-	t.Problem, t.Hopeless = p.text, p.hopeless
+	t.Problem, t.Terminal = p.text, p.hopeless
 	return t
 }
 
@@ -142,7 +142,7 @@ func countPoints(tunnels map[ports.Key]targets.Tunnel) map[string]int {
 	for key, t := range tunnels {
 		switch {
 		case key.AccessPoint == "":
-		case t.Hopeless:
+		case t.Terminal:
 			counts[unusable]++
 		case t.Problem != "" || t.Port == 0:
 			counts[waiting]++

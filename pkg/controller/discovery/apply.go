@@ -7,11 +7,11 @@ import (
 
 	"github.com/hashicorp/go-multierror"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
+	"gnuthought.com/efs-stunnel/pkg/controller/pairs"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -30,7 +30,7 @@ type executor struct {
 const maxCorrections = 200
 
 // store writes the table where it changed, and returns the ConfigMap as it is then. The object
-// was read before; whoever wrote since then wins, and the error is one of isRace.
+// was read before; whoever wrote since then wins, and the error is one of pairs.IsRace.
 func (e executor) store(ctx context.Context, object *corev1.ConfigMap, p plan) (stored *corev1.ConfigMap, err error) {
 	if !p.write {
 		return object, nil
@@ -64,7 +64,7 @@ func (e executor) apply(ctx context.Context, p plan) (again time.Duration, err e
 	var failures *multierror.Error
 	collect := func(err error) {
 		switch {
-		case isRace(err):
+		case pairs.IsRace(err):
 			again = settleTime
 		case err != nil:
 			failures = multierror.Append(failures, err)
@@ -81,11 +81,6 @@ func (e executor) apply(ctx context.Context, p plan) (again time.Duration, err e
 		collect(e.correct(ctx, w))
 	}
 	return again, failures.ErrorOrNil()
-}
-
-// isRace says that the world is not what it was a moment ago: look again.
-func isRace(err error) bool {
-	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 }
 
 // correct writes the port that a volume must have; mounts that exist keep the old one.

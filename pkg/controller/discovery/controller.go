@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/controller/pairs"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -211,7 +212,7 @@ func (c *Controller) sync(ctx context.Context, _ string) (again time.Duration, e
 	stored, err := c.exec.store(ctx, s.table.object, p)
 	if err != nil {
 		c.memory.live = false // what was read is not to be trusted
-		if isRace(err) {
+		if pairs.IsRace(err) {
 			return settleTime, nil
 		}
 		if ctx.Err() != nil {

@@ -277,7 +277,7 @@ func TestHealingReadsLive(t *testing.T) {
 		c := start(t, nil, tableMap(tableOf(map[string]ports.Target{"fs-1": target(20490)})), v, claim)
 		c.client.ClearActions()
 		pair := volumes.RootPair{FileSystemID: "fs-1", Port: 20490, Namespace: namespace, Volume: v}
-		if len(pair.Corrections()) == 0 {
+		if len(pair.Changes()) == 0 {
 			t.Fatal("the cached pair needs nothing")
 		}
 		if err := c.exec.heal(t.Context(), rootWork{pair: pair}); err != nil {

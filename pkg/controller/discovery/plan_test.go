@@ -16,7 +16,7 @@ import (
 
 func TestPlan(t *testing.T) {
 	shared := tableOf(map[string]ports.Target{"fs-1": target(20490)})
-	created := []string{"fs-1: create volume, create claim"}
+	created := []string{"fs-1: create volume"}
 	tests := map[string]struct {
 		state state
 		want  outline
@@ -59,7 +59,7 @@ func TestPlan(t *testing.T) {
 				polled(found(listing(1, fileSystem("fs-1", "a"), fileSystem("fs-2", "a")))), rooted(map[string]int{"fs-1": 20490, "server": 20491})),
 			outline{
 				Write: true, Ports: map[string]int{"fs-1": 20490, "server": 20491, "fs-2": 20492},
-				Roots: []string{"fs-2: create volume, create claim"},
+				Roots: []string{"fs-2: create volume"},
 				Told:  []string{"FileSystemFound", "FileSystemFound", "TableUnreadable"},
 			},
 		},
@@ -81,7 +81,7 @@ func TestPlan(t *testing.T) {
 			})),
 			outline{
 				Write: true, Ports: map[string]int{"fs-1": 20490, "fs-2": 20491},
-				Roots: []string{"fs-2: create volume, create claim"}, Told: []string{"FileSystemFound", "DiscoveryFailed"},
+				Roots: []string{"fs-2: create volume"}, Told: []string{"FileSystemFound", "DiscoveryFailed"},
 			},
 		},
 		"no file system at all is told, and removes nothing": {

@@ -89,25 +89,25 @@ func rootID(name string) (id string, ok bool) {
 }
 
 // steps are what to do now, in order; none where a stranger is in the way.
-func (w rootWork) steps() []volumes.RootCorrection {
+func (w rootWork) steps() []volumes.Change {
 	switch {
 	case len(strangersAt(w.pair)) > 0:
 		return nil
 	case w.left:
 		return leavingSteps(w.pair)
 	}
-	return w.pair.Corrections()
+	return w.pair.Changes()
 }
 
 // leavingSteps take away the claim and, once it is gone, the volume. For that, a class that no
 // StorageClass has is asked for.
-func leavingSteps(pair volumes.RootPair) []volumes.RootCorrection {
+func leavingSteps(pair volumes.RootPair) []volumes.Change {
 	const why = "its target has left the table"
 	switch {
 	case pair.Claim != nil && pair.Claim.DeletionTimestamp == nil && volumes.ClassName(pair.Claim) == wellknown.RootStorageClass:
-		return []volumes.RootCorrection{{Action: volumes.DeleteRootClaim, Why: why}}
+		return []volumes.Change{{Action: volumes.DeleteClaim, Why: why}}
 	case pair.Claim == nil && pair.Volume != nil && pair.Volume.DeletionTimestamp == nil && belongsHere(pair):
-		return []volumes.RootCorrection{{Action: volumes.DeleteRootVolume, Why: why}}
+		return []volumes.Change{{Action: volumes.DeleteVolume, Why: why}}
 	}
 	return nil
 }
@@ -125,8 +125,8 @@ func (w rootWork) mustFreeClaim() bool {
 	if w.pair.Claim == nil || len(w.jobs) == 0 {
 		return false
 	}
-	return w.pair.Claim.DeletionTimestamp != nil || slices.ContainsFunc(w.steps(), func(step volumes.RootCorrection) bool {
-		return step.Action == volumes.DeleteRootClaim
+	return w.pair.Claim.DeletionTimestamp != nil || slices.ContainsFunc(w.steps(), func(step volumes.Change) bool {
+		return step.Action == volumes.DeleteClaim
 	})
 }
 

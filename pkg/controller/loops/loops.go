@@ -120,7 +120,7 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 		return nil, err
 	}
 	if l.SharedVolumes, err = sharedvolumes.New(client, o.Dynamic, l.Caches, l.sharedVolumes, sharedvolumes.Options{
-		Settings: shared, Targets: l.Discovery.Snapshot, LookAgain: l.Discovery.Kick, Now: o.Now,
+		Settings: shared, Targets: l.Discovery.Snapshot, Poll: l.Discovery.Kick, Now: o.Now,
 		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err

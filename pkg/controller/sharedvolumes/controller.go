@@ -1,8 +1,8 @@
 // Package sharedvolumes is the control loop that gives each SharedVolume a volume and a claim,
-// keeps them as they should be, and takes them away again. Its key is namespace and name.
+// keeps them as they should be, and deletes them with it. Its key is namespace and name.
 //
-// Nothing is done on the file system, so there are no Jobs: an access point's directory is made
-// by EFS, and a path has to be there. Data is never removed.
+// Nothing is done on the file system, so there are no Jobs: EFS makes the directory of an access
+// point, and a path must exist. Data is never removed.
 package sharedvolumes
 
 import (
@@ -14,28 +14,25 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
-	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Options say how the loop works.
+// Options configure the loop.
 type Options struct {
 	Settings Settings
 	// Targets is discovery's latest snapshot.
 	Targets func() targets.Snapshot
-	// LookAgain has discovery look for file systems and access points soon.
-	LookAgain func()
+	// Poll has discovery poll file systems and access points soon.
+	Poll func()
 	// Now is the apiserver's time, which is written into the status.
 	Now func() time.Time
 
@@ -57,8 +54,12 @@ const (
 // Controller is the loop.
 type Controller struct {
 	options Options
-	world   observer
-	exec    executor
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+	caches  *caches.Caches
+	objects *caches.SharedVolumes
+	events  *tell.Teller
+	metrics *metrics
 	queue   *queue.Queue[string]
 }
 
@@ -68,111 +69,99 @@ func New(client kubernetes.Interface, dynamicClient dynamic.Interface, c *caches
 	if err != nil {
 		return nil, err
 	}
+	log := o.Log // the queue names its loop itself
+	o.Log = o.Log.With(slog.String("controller", controlLoop))
 	s := &Controller{
-		options: o,
-		world: observer{
-			settings: o.Settings, objects: objects, caches: c, targets: o.Targets, now: o.Now,
-			dynamic: dynamicClient, live: kubeobjects.Reader{Client: client},
-		},
-		exec: executor{
-			client: client, dynamic: dynamicClient, tell: tell.New(o.Events), metrics: m,
-			log: o.Log.With(slog.String("controller", controlLoop)),
-		},
+		options: o, client: client, dynamic: dynamicClient, caches: c, objects: objects,
+		events: tell.New(o.Events), metrics: m,
 	}
 	s.queue = queue.New(queue.Options{
 		Name: controlLoop, KeyName: "sharedVolume",
-		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout, Log: o.Log,
+		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout, Log: log,
 	}, s.sync)
 	return s, s.watch()
 }
 
 // Run works until the context ends. Only the leader may run it.
 func (c *Controller) Run(ctx context.Context) error {
-	if err := c.queue.Run(ctx, workers, c.lookAtAll); err != nil {
+	if err := c.queue.Run(ctx, workers, c.enqueueAll); err != nil {
 		return fmt.Errorf("shared volumes: %w", err)
 	}
 	return nil
 }
 
-// TargetsChanged asks for a look at all objects.
-func (c *Controller) TargetsChanged() { c.lookAtAll() }
+// TargetsChanged enqueues every SharedVolume.
+func (c *Controller) TargetsChanged() { c.enqueueAll() }
 
-func (c *Controller) lookAtAll() {
-	for _, namespaced := range c.world.objects.Keys() {
-		c.queue.Add(namespaced)
+func (c *Controller) enqueueAll() {
+	for _, key := range c.objects.Keys() {
+		c.queue.Add(key)
 	}
 }
 
 func (c *Controller) watch() error {
-	c.world.objects.OnChange(func(namespaced string) {
-		if namespaced == "" {
-			c.lookAtAll()
+	c.objects.OnChange(func(key string) {
+		if key == "" {
+			c.enqueueAll()
 			return
 		}
-		c.queue.Add(namespaced)
+		c.queue.Add(key)
 	})
-	_, err1 := c.world.caches.Volumes.AddEventHandler(handler(c.volumeChanged))
-	_, err2 := c.world.caches.Claims.AddEventHandler(handler(c.claimChanged))
+	_, err1 := c.caches.Volumes.AddEventHandler(handler(c.volumeChanged))
+	_, err2 := c.caches.Claims.AddEventHandler(handler(c.claimChanged))
 	if err := errors.Join(err1, err2); err != nil {
 		return fmt.Errorf("watching for shared volumes: %w", err)
 	}
 	return nil
 }
 
-func handler(changed func(object any)) cache.ResourceEventHandler {
+func handler(changed func(cache.ObjectName)) cache.ResourceEventHandler {
+	enqueue := func(object any) {
+		if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
+			changed(name)
+		}
+	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    changed,
-		UpdateFunc: func(_, after any) { changed(after) },
-		DeleteFunc: func(object any) {
-			if last, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				object = last.Obj
-			}
-			changed(object)
-		},
+		AddFunc: enqueue, UpdateFunc: func(_, after any) { enqueue(after) }, DeleteFunc: enqueue,
 	}
 }
 
-// volumeChanged goes by the name, which is what objects compete for.
-func (c *Controller) volumeChanged(object any) {
-	volume, ok := object.(*corev1.PersistentVolume)
-	if !ok {
-		return
-	}
-	for _, namespaced := range namesFor(volume.Name, c.world.objects.Has) {
-		c.queue.Add(namespaced)
+// volumeChanged enqueues by the name, because SharedVolumes may compete for it.
+func (c *Controller) volumeChanged(volume cache.ObjectName) {
+	for _, key := range namesFor(volume.Name, c.objects.Has) {
+		c.queue.Add(key)
 	}
 }
 
-func (c *Controller) claimChanged(object any) {
-	claim, ok := object.(*corev1.PersistentVolumeClaim)
-	if !ok {
-		return
-	}
+func (c *Controller) claimChanged(claim cache.ObjectName) {
 	name, ok := strings.CutPrefix(claim.Name, wellknown.SharedClaimPrefix)
-	if namespaced := claim.Namespace + "/" + name; ok && c.world.objects.Has(namespaced) {
-		c.queue.Add(namespaced)
+	if key := claim.Namespace + "/" + name; ok && c.objects.Has(key) {
+		c.queue.Add(key)
 	}
 }
 
-// sync looks at one object and takes one step. What a cache shows is only a reason to look
-// closer.
-func (c *Controller) sync(ctx context.Context, namespaced string) (again time.Duration, err error) {
-	s := c.world.observe(namespaced)
+// sync brings one SharedVolume nearer to what its spec says; repeating it is harmless.
+func (c *Controller) sync(ctx context.Context, key string) (again time.Duration, err error) {
+	s := c.observe(key)
 	p := decide(s)
-	if p.lookAgain {
-		c.options.LookAgain()
+	if p.poll {
+		c.options.Poll()
 	}
-	if s.object == nil || p.step == "" && p.warning == "" && equality.Semantic.DeepEqual(s.object.Status, p.status) {
+	if p.isEmpty(s) {
 		return 0, nil
 	}
-	if s, err = c.world.lookAt(ctx, s); err != nil {
-		return 0, err
-	}
-	if s.object == nil {
-		return 0, nil
-	}
-	if err = c.exec.apply(ctx, s, decide(s)); isRace(err) {
+	if err = c.apply(ctx, s); isRace(err) {
 		return settleTime, nil
 	}
 	return 0, err
+}
+
+// observe reads the caches.
+func (c *Controller) observe(key string) state {
+	s := state{settings: c.options.Settings, targets: c.options.Targets(), now: c.options.Now(), object: c.objects.Get(key)}
+	if s.object != nil {
+		s.volume = c.caches.Volume(volumeName(s.object))
+		s.claim = c.caches.ClaimNamed(s.object.Namespace, claimName(s.object))
+	}
+	return s
 }

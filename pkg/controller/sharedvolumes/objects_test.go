@@ -14,7 +14,7 @@ import (
 )
 
 func TestVolumeIsWhatOthersTakeItFor(t *testing.T) {
-	v := newVolume(shared("team", "data"), 20491, "")
+	v := newVolume(shared("team", "data"), 20491)
 	want := ports.Volume{Name: "pv-team-data", On: point(), Port: 20491, Loopback: true}
 	if diff := cmp.Diff(want, ports.VolumeOf(v)); diff != "" {
 		t.Errorf("for the ports (-want +got):\n%s", diff)
@@ -27,7 +27,7 @@ func TestVolumeIsWhatOthersTakeItFor(t *testing.T) {
 }
 
 func TestVolumeOfAPath(t *testing.T) {
-	v := newVolume(shared("team", "data", ofPath("/a/b"), func(o *v1alpha1.SharedVolume) { o.Spec.ReadOnly = true }), 20490, "")
+	v := newVolume(shared("team", "data", ofPath("/a/b"), func(o *v1alpha1.SharedVolume) { o.Spec.ReadOnly = true }), 20490)
 	if nfs := v.Spec.NFS; nfs.Path != "/a/b" || nfs.Server != wellknown.LoopbackAddress || !nfs.ReadOnly || !slices.Contains(v.Spec.MountOptions, "ro") {
 		t.Errorf("got %+v, %q", nfs, v.Spec.MountOptions)
 	}
@@ -39,23 +39,22 @@ func TestVolumeOfAPath(t *testing.T) {
 	}
 }
 
-// TestMendingKeepsTheSpellingOfMountOptions: earlier versions wrote nfsvers.
-func TestMendingKeepsTheSpellingOfMountOptions(t *testing.T) {
+// TestChangesKeepTheSpellingOfMountOptions: earlier versions wrote nfsvers.
+func TestChangesKeepTheSpellingOfMountOptions(t *testing.T) {
 	s := world(bound)
 	s.volume.Spec.MountOptions[0] = "nfsvers=4.1"
-	want := slices.Clone(s.volume.Spec.MountOptions)
-	if got := mended(s.object, s.volume, s.claim, ports.VolumeOf(s.volume).Port).Spec.MountOptions; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
+	if got := s.pair().Changes(); len(got) > 0 {
+		t.Errorf("got %+v", got)
 	}
 }
 
-// TestMendingKeepsWhatOthersAdded, and touches nothing that it was given.
-func TestMendingKeepsWhatOthersAdded(t *testing.T) {
+// TestUpdatesKeepWhatOthersAdded, and change nothing of what they were given.
+func TestUpdatesKeepWhatOthersAdded(t *testing.T) {
 	s := world(bound)
 	s.volume.Labels["backup"], s.volume.Annotations["note"] = "yes", "mine"
 	s.volume.Annotations[corev1.MountOptionAnnotation] = "port=1"
 	before := s.volume.DeepCopy()
-	got := mended(s.object, s.volume, s.claim, 20491)
+	got := s.pair().Changes()[0].Volume
 	if got.Labels["backup"] != "yes" || got.Annotations["note"] != "mine" || len(got.Finalizers) != 1 {
 		t.Errorf("got %+v", got.ObjectMeta)
 	}

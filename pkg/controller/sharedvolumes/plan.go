@@ -4,245 +4,185 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// step is one write, besides that of the status.
-type step string
-
-// The steps.
+// Changes of a SharedVolume, beside those of its volume and claim.
 const (
-	addFinalizer    step = "add finalizer"
-	createVolume    step = "create volume"
-	updateVolume    step = "update volume"
-	letVolumeGo     step = "let volume go"
-	deleteVolume    step = "delete volume"
-	createClaim     step = "create claim"
-	annotateClaim   step = "annotate claim"
-	deleteClaim     step = "delete claim"
-	removeFinalizer step = "remove finalizer"
+	addFinalizer    volumes.Action = "add finalizer"
+	removeFinalizer volumes.Action = "remove finalizer"
 )
 
-// plan is what to do next, and what to say.
+// plan is what to write and to report.
 type plan struct {
-	step   step                          // "" for none
-	repair string                        // what the step puts right, "" if it does not
-	volume *corev1.PersistentVolume      // to create or update
-	claim  *corev1.PersistentVolumeClaim // to create or annotate
-
-	status    v1alpha1.SharedVolumeStatus // as it should be, also if it is so
-	warning   string                      // for an event, "" for none
-	lookAgain bool                        // at the file systems
+	status  v1alpha1.SharedVolumeStatus // as it should be
+	warning string                      // for an event, "" for none
+	poll    bool                        // discovery should poll the EFS API soon
+	changes []volumes.Change            // in order; Why is "" unless it is a repair
 }
 
-// decide names the one next step. Equal states give equal plans, and a met state one without a
-// step and with the status that is there.
+// isEmpty says that the plan writes and reports nothing.
+func (p plan) isEmpty(s state) bool {
+	return s.object == nil || len(p.changes) == 0 && p.warning == "" && equality.Semantic.DeepEqual(s.object.Status, p.status)
+}
+
+// decide plans the next changes. Equal states give equal plans, and a state that is as it should be
+// one without changes and with its own status.
 //
-//	object      volume               claim               step
-//	refused     any                  any                 none
-//	any         a stranger's         any                 none
-//	new         –                    –                   add finalizer
-//	wanted      missing              missing             create volume, when its tunnel is there
-//	wanted      missing              ours                create volume, with the claim's uid
-//	wanted      ours                 missing             create claim
-//	wanted      ours, edited         any                 update volume
-//	wanted      ours, leads away     ours or missing     delete claim, then delete volume
-//	wanted      ours, being deleted  ours                let volume go, to create it anew
-//	wanted      any                  ours, being deleted none: it goes with its last pod
-//	deleted     any                  ours                delete claim
-//	deleted     ours                 gone                delete volume
-//	deleted     gone                 gone                remove finalizer
+//	object      volume and claim     changes
+//	invalid     any                  none
+//	any         another owner's      none
+//	new         –                    add finalizer
+//	wanted      without a tunnel     none, if both are missing
+//	wanted      any                  those of volumes.Pair
+//	deleted     claim exists         delete claim
+//	deleted     claim is gone        delete volume
+//	deleted     both are gone        remove finalizer
 func decide(s state) plan {
 	switch {
 	case s.object == nil:
 		return plan{}
 	case s.object.DeletionTimestamp != nil:
-		return s.ending()
+		return s.planDeletion()
 	}
 	if why := s.settings.refusal(s.object); why != "" {
-		return s.says(v1alpha1.Failed, "Refused", why)
+		return s.report(v1alpha1.Failed, "Refused", why)
 	}
-	if why := s.taken(); why != "" {
-		return s.says(v1alpha1.Failed, "NameTaken", why)
+	if why := s.conflict(); why != "" {
+		return s.report(v1alpha1.Failed, "NameTaken", why)
 	}
 	if !slices.Contains(s.object.Finalizers, wellknown.FinalizerSharedVolume) {
-		p := s.says(v1alpha1.Pending, "Provisioning", beingMade)
-		p.step = addFinalizer
+		p := s.report(v1alpha1.Pending, "Provisioning", beingMade)
+		p.changes = []volumes.Change{{Action: addFinalizer}}
 		return p
 	}
-	return s.keeping()
+	return s.planPair()
 }
 
 const beingMade = "claim and volume are being made"
 
-// keeping makes claim and volume, and mends them.
-func (s state) keeping() plan {
+// planPair plans a claim and a volume that are right.
+func (s state) planPair() plan {
 	if !s.targets.Known {
-		return s.unknowing()
+		return s.planUnknown()
 	}
-	t := s.trouble()
-	p := s.judged(t)
-	if s.port() == 0 || t.reason != "" && s.volume == nil && s.claim == nil {
-		return p // nothing to make, or nothing to make it of
+	problem := s.problem()
+	if s.port() == 0 || problem.reason != "" && s.volume == nil && s.claim == nil {
+		return s.planMet(problem) // nothing to create, or nothing to create it from
 	}
-	next := s.next()
-	if next.step == "" {
-		return p
+	changes := s.pair().Changes()
+	if len(changes) == 0 {
+		return s.planMet(problem)
 	}
-	if !s.serves() || next.step != updateVolume && next.step != annotateClaim {
-		p = s.unsettled(t, next.repair)
+	for i, change := range changes {
+		if s.object.Status.ClaimRef == nil && (change.Action == volumes.CreateVolume || change.Action == volumes.CreateClaim) {
+			changes[i].Why = "" // created for the first time
+		}
 	}
-	p.step, p.repair, p.volume, p.claim = next.step, next.repair, next.volume, next.claim
+	p := s.planMet(problem)
+	if first := changes[0]; !s.serves() || first.Action != volumes.UpdateVolume && first.Action != volumes.UpdateClaim {
+		p = s.planUnbound(problem, first)
+	}
+	p.changes = changes
 	return p
 }
 
-// unknowing leaves everything as it is: what discovery knows is not known here yet.
-func (s state) unknowing() plan {
+// planUnknown leaves everything as it is until discovery has its first snapshot.
+func (s state) planUnknown() plan {
 	if s.object.Status.Phase != "" && s.object.Status.Phase != v1alpha1.Pending {
 		return plan{status: s.object.Status}
 	}
-	waitsFor := "the first look at the file systems"
+	waitsFor := "the first poll of the file systems"
 	if s.targets.Trouble != "" {
 		waitsFor = s.targets.Trouble
 	}
-	return s.says(v1alpha1.Pending, "Waiting", "waiting for "+waitsFor)
+	return s.report(v1alpha1.Pending, "Waiting", "waiting for "+waitsFor)
 }
 
-// judged is what to say while nothing is to be done.
-func (s state) judged(t trouble) plan {
-	switch {
-	case t.hopeless:
-		p := s.says(v1alpha1.Failed, t.reason, t.text)
-		p.lookAgain = t.unknown
-		return p
-	case s.serves():
-		p := s.says(v1alpha1.Ready, "Bound", t.text)
-		p.warning, p.lookAgain = t.text, t.unknown
-		return p
+// planMet reports a pair in which nothing is to be changed.
+func (s state) planMet(p problem) plan {
+	if p.terminal || !s.serves() {
+		return s.planUnbound(p, volumes.Change{})
 	}
-	return s.unsettled(t, "")
+	met := s.report(v1alpha1.Ready, "Bound", p.message)
+	met.warning, met.poll = p.message, p.unknown
+	return met
 }
 
-// unsettled is what to say until the claim is bound.
-func (s state) unsettled(t trouble, repair string) plan {
+// planUnbound reports why pods cannot use the claim; repair is the change that is made now, if any.
+func (s state) planUnbound(p problem, repair volumes.Change) plan {
 	claim := s.claim
 	switch {
-	case t.reason != "":
-		p := s.says(v1alpha1.Pending, t.reason, t.text)
-		if t.hopeless {
-			p = s.says(v1alpha1.Failed, t.reason, t.text)
+	case p.reason != "":
+		phase := v1alpha1.Pending
+		if p.terminal {
+			phase = v1alpha1.Failed
 		}
-		p.warning, p.lookAgain = t.text, t.unknown
-		return p
+		unbound := s.report(phase, p.reason, p.message)
+		unbound.warning, unbound.poll = p.message, p.unknown
+		return unbound
 	case claim != nil && claim.DeletionTimestamp != nil:
-		return s.says(v1alpha1.Pending, "Repairing", fmt.Sprintf("somebody has deleted claim %s: it goes when no pod uses it, and is then made anew", claim.Name))
-	case s.object.Status.ClaimRef != nil && repair != "":
-		return s.says(v1alpha1.Pending, "Repairing", "claim and volume are being repaired: "+repair)
+		return s.report(v1alpha1.Pending, "Repairing", fmt.Sprintf("claim %s was deleted: it goes when no pod uses it, and is then created again", claim.Name))
+	case s.object.Status.ClaimRef != nil && repair.Why != "":
+		return s.report(v1alpha1.Pending, "Repairing", "claim and volume are being repaired: "+repair.String())
 	case claim != nil && s.volume != nil:
-		return s.says(v1alpha1.Pending, "Binding", fmt.Sprintf("claim %s is being bound", claim.Name))
+		return s.report(v1alpha1.Pending, "Binding", fmt.Sprintf("claim %s is being bound", claim.Name))
 	}
-	return s.says(v1alpha1.Pending, "Provisioning", beingMade)
+	return s.report(v1alpha1.Pending, "Provisioning", beingMade)
 }
 
-// next is the step towards a claim and a volume that are right.
-func (s state) next() plan {
-	if s.volume == nil {
-		p := plan{step: createVolume, volume: newVolume(s.object, s.port(), "")}
-		if s.claim != nil {
-			p.volume.Spec.ClaimRef.UID = s.claim.UID
-		}
-		p.repair = s.ifMadeBefore("the volume was missing")
-		return p
-	}
-	if why := leadsElsewhere(s.object, s.volume); why != "" {
-		return s.replacing(why)
-	}
-	if s.volume.DeletionTimestamp != nil {
-		return s.outliving()
-	}
-	if next := mended(s.object, s.volume, s.claim, s.port()); !equality.Semantic.DeepEqual(next, s.volume) {
-		return plan{step: updateVolume, volume: next, repair: "the volume was not as it should be"}
-	}
-	return s.nextOfClaim()
-}
-
-func (s state) nextOfClaim() plan {
-	if s.claim == nil {
-		return plan{step: createClaim, claim: newClaim(s.object), repair: s.ifMadeBefore("the claim was missing")}
-	}
-	if s.claim.Annotations[wellknown.AnnotationSharedVolume] != nameOf(s.object) {
-		next := s.claim.DeepCopy()
-		next.Annotations = labels.Merge(next.Annotations, newClaim(s.object).Annotations)
-		return plan{step: annotateClaim, claim: next, repair: "the claim's annotation was missing"}
-	}
-	return s.waking()
-}
-
-// waking has the binder look at a claim that has its volume again, and does not know it yet.
-func (s state) waking() plan {
-	again := string(s.volume.UID)
-	isLost := s.claim.Status.Phase == corev1.ClaimLost && s.volume.Status.Phase == corev1.VolumeBound
-	if !isLost || s.claim.Annotations[wellknown.AnnotationVolumeUID] == again {
-		return plan{}
-	}
-	next := s.claim.DeepCopy()
-	next.Annotations = labels.Merge(next.Annotations, map[string]string{wellknown.AnnotationVolumeUID: again})
-	return plan{step: annotateClaim, claim: next, repair: "the claim had lost its volume"}
-}
-
-// ifMadeBefore tells a repair from the first making.
-func (s state) ifMadeBefore(what string) string {
-	if s.object.Status.ClaimRef == nil {
-		return ""
-	}
-	return what
-}
-
-// replacing removes what cannot be mended; what is missing is made by a later look.
-func (s state) replacing(why string) plan {
+// planDeletion deletes claim and volume and removes the finalizer, in this order. Data stays.
+func (s state) planDeletion() plan {
+	p := plan{status: s.object.Status}
 	switch {
-	case s.claim != nil && s.claim.DeletionTimestamp == nil:
-		return plan{step: deleteClaim, repair: why}
-	case s.claim == nil && s.volume.DeletionTimestamp == nil:
-		return plan{step: deleteVolume, repair: why}
+	case !slices.Contains(s.object.Finalizers, wellknown.FinalizerSharedVolume):
+	case s.ownsClaim():
+		p = s.report(v1alpha1.Deleting, "ClaimInUse", fmt.Sprintf("claim %s goes when no pod uses it", s.claim.Name))
+		p.changes = deletion(s.claim, volumes.DeleteClaim)
+	case s.ownsVolume():
+		p = s.report(v1alpha1.Deleting, "VolumeGoes", fmt.Sprintf("volume %s is being deleted", s.volume.Name))
+		p.changes = deletion(s.volume, volumes.DeleteVolume)
+	default:
+		p.changes = []volumes.Change{{Action: removeFinalizer}}
 	}
-	return plan{}
+	return p
 }
 
-// outliving is about a volume that somebody deleted while its claim is in use. The cluster would
-// keep it, on its way out, until the claim is deleted, and with it the claim's pods could never
-// be replaced. It is let go and made anew at once, for the same claim; mounts do not notice.
-func (s state) outliving() plan {
-	protected := slices.Contains(s.volume.Finalizers, wellknown.FinalizerVolumeProtection)
-	if !protected || s.claim == nil || s.claim.DeletionTimestamp != nil {
-		return plan{}
+// deletion is none of an object that is being deleted.
+func deletion(object metav1.Object, action volumes.Action) []volumes.Change {
+	if object.GetDeletionTimestamp() != nil {
+		return nil
 	}
-	return plan{step: letVolumeGo, repair: "somebody has deleted the volume"}
+	return []volumes.Change{{Action: action}}
 }
 
-// ending takes claim, volume and finalizer away, in this order. Data stays where it is.
-func (s state) ending() plan {
-	if !slices.Contains(s.object.Finalizers, wellknown.FinalizerSharedVolume) {
-		return plan{status: s.object.Status}
-	}
+// report is a plan without changes: what the status should be, and a warning about what users have
+// to correct.
+func (s state) report(phase v1alpha1.Phase, reason, message string) plan {
+	p := plan{status: s.object.Status.DeepCopy()}
+	p.status.Phase, p.status.Message, p.status.ObservedGeneration = phase, message, s.object.Generation
+	p.status.ClaimRef = nil
 	if s.ownsClaim() {
-		p := s.says(v1alpha1.Deleting, "ClaimInUse", fmt.Sprintf("claim %s goes when no pod uses it", s.claim.Name))
-		if s.claim.DeletionTimestamp == nil {
-			p.step = deleteClaim
-		}
-		return p
+		p.status.ClaimRef = &v1alpha1.ClaimReference{Name: s.claim.Name}
+	} else if s.object.DeletionTimestamp == nil {
+		p.status.ClaimRef = s.object.Status.ClaimRef // the claim is created again
 	}
-	if s.ownsVolume() {
-		p := s.says(v1alpha1.Deleting, "VolumeGoes", fmt.Sprintf("volume %s is being deleted", s.volume.Name))
-		if s.volume.DeletionTimestamp == nil {
-			p.step = deleteVolume
-		}
-		return p
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: message,
+		ObservedGeneration: s.object.Generation, LastTransitionTime: metav1.NewTime(s.now),
 	}
-	return plan{step: removeFinalizer, status: s.object.Status}
+	if phase == v1alpha1.Ready {
+		condition.Status = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(&p.status.Conditions, condition)
+	if phase == v1alpha1.Failed {
+		p.warning = message
+	}
+	return p
 }

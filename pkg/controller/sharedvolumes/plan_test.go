@@ -1,6 +1,7 @@
 package sharedvolumes
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -16,17 +17,18 @@ import (
 
 // outline is what a test says of a plan.
 type outline struct {
-	Step      step
-	Phase     v1alpha1.Phase
-	Reason    string // of the condition
-	Message   string // a part
-	Repairs   bool
-	Warns     bool
-	LooksWide bool // at the file systems, once more
+	Changes string
+	Phase   v1alpha1.Phase
+	Reason  string // of the condition
+	Message string // a part
+	Repairs bool
+	Warns   bool
+	Polls   bool
 }
 
 func outlineOf(p plan, message string) outline {
-	o := outline{Step: p.step, Phase: p.status.Phase, Repairs: p.repair != "", Warns: p.warning != "", LooksWide: p.lookAgain}
+	o := outline{Changes: actions(p), Phase: p.status.Phase, Warns: p.warning != "", Polls: p.poll}
+	o.Repairs = slices.ContainsFunc(p.changes, func(c volumes.Change) bool { return c.Why != "" })
 	if len(p.status.Conditions) > 0 {
 		o.Reason = p.status.Conditions[0].Reason
 	}
@@ -35,6 +37,14 @@ func outlineOf(p plan, message string) outline {
 		o.Message = message
 	}
 	return o
+}
+
+func actions(p plan) string {
+	var all []string
+	for _, change := range p.changes {
+		all = append(all, string(change.Action))
+	}
+	return strings.Join(all, ", ")
 }
 
 func TestDecide(t *testing.T) {
@@ -46,12 +56,12 @@ func TestDecide(t *testing.T) {
 		"one that is gone": {state{}, outline{}},
 		"a new one gets its finalizer first": {
 			world(object(func(o *v1alpha1.SharedVolume) { o.Finalizers = nil })),
-			outline{Step: addFinalizer, Phase: pending, Reason: "Provisioning", Message: "being made"},
+			outline{Changes: "add finalizer", Phase: pending, Reason: "Provisioning", Message: "being made"},
 		},
-		"then its volume": {world(), outline{Step: createVolume, Phase: pending, Reason: "Provisioning", Message: "being made"}},
+		"then its volume": {world(), outline{Changes: "create volume", Phase: pending, Reason: "Provisioning", Message: "being made"}},
 		"then its claim": {
 			world(bound, claimGone, object(func(o *v1alpha1.SharedVolume) { o.Status.ClaimRef = nil }), volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" })),
-			outline{Step: createClaim, Phase: pending, Reason: "Provisioning", Message: "being made"},
+			outline{Changes: "create claim", Phase: pending, Reason: "Provisioning", Message: "being made"},
 		},
 		"then the binder's turn comes": {
 			world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" }), claim(func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending })),
@@ -64,7 +74,7 @@ func TestDecide(t *testing.T) {
 		},
 		"nothing is known yet": {
 			world(func(s *state) { s.targets = targets.Snapshot{} }),
-			outline{Phase: pending, Reason: "Waiting", Message: "the first look at the file systems"},
+			outline{Phase: pending, Reason: "Waiting", Message: "the first poll of the file systems"},
 		},
 		"the table cannot be read": {
 			world(func(s *state) { s.targets = targets.Snapshot{Trouble: "ConfigMap x"} }),
@@ -76,7 +86,7 @@ func TestDecide(t *testing.T) {
 		},
 		"an unknown file system": {
 			world(candidate(volumes.Candidate{}), func(s *state) { s.targets.FileSystems = nil }),
-			outline{Phase: pending, Reason: "FileSystemUnknown", Message: "fs-1 is not known", Warns: true, LooksWide: true},
+			outline{Phase: pending, Reason: "FileSystemUnknown", Message: "fs-1 is not known", Warns: true, Polls: true},
 		},
 		"a file system that cannot serve": {
 			world(candidate(volumes.Candidate{Unusable: "it is tired"})),
@@ -91,8 +101,8 @@ func TestDecide(t *testing.T) {
 			outline{Phase: pending, Reason: "AccessPointUnknown", Message: "fsap-1 is being looked up", Warns: true},
 		},
 		"an access point that is wrong": {
-			world(tunnel(targets.Tunnel{Problem: "nonsense", Hopeless: true})),
-			outline{Phase: failed, Reason: "AccessPointUnusable", Message: "nonsense", Warns: true, LooksWide: true},
+			world(tunnel(targets.Tunnel{Problem: "nonsense", Terminal: true})),
+			outline{Phase: failed, Reason: "AccessPointUnusable", Message: "nonsense", Warns: true, Polls: true},
 		},
 		"an access point without a port": {
 			world(tunnel(targets.Tunnel{})),
@@ -100,23 +110,23 @@ func TestDecide(t *testing.T) {
 		},
 		"a tunnel without the identity that is asked for": {
 			world(object(func(o *v1alpha1.SharedVolume) { o.Spec.IAM = true })),
-			outline{Phase: pending, Reason: "NoIdentity", Message: "does not show who it is yet", Warns: true},
+			outline{Phase: pending, Reason: "NoIdentity", Message: "does not present an IAM identity yet", Warns: true},
 		},
 		"a tunnel with it": {
 			world(object(func(o *v1alpha1.SharedVolume) { o.Spec.IAM = true }), tunnel(targets.Tunnel{Port: 20491, IAM: true})),
-			outline{Step: createVolume, Phase: pending, Reason: "Provisioning", Message: "being made"},
+			outline{Changes: "create volume", Phase: pending, Reason: "Provisioning", Message: "being made"},
 		},
 		"what serves goes on while its file system rests": {
 			world(bound, candidate(volumes.Candidate{Unusable: "it is tired"})),
 			outline{Phase: ready, Reason: "Bound", Message: "file system fs-1: it is tired", Warns: true},
 		},
 		"what serves fails when its access point is gone": {
-			world(bound, tunnel(targets.Tunnel{Port: 20491, Problem: "it is gone", Hopeless: true})),
-			outline{Phase: failed, Reason: "AccessPointUnusable", Message: "it is gone", Warns: true, LooksWide: true},
+			world(bound, tunnel(targets.Tunnel{Port: 20491, Problem: "it is gone", Terminal: true})),
+			outline{Phase: failed, Reason: "AccessPointUnusable", Message: "it is gone", Warns: true, Polls: true},
 		},
 		"and is still mended": {
-			world(bound, lost, tunnel(targets.Tunnel{Port: 20491, Problem: "it is gone", Hopeless: true})),
-			outline{Step: createVolume, Phase: failed, Reason: "AccessPointUnusable", Message: "it is gone", Repairs: true, Warns: true, LooksWide: true},
+			world(bound, lost, tunnel(targets.Tunnel{Port: 20491, Problem: "it is gone", Terminal: true})),
+			outline{Changes: "create volume", Phase: failed, Reason: "AccessPointUnusable", Message: "it is gone", Repairs: true, Warns: true, Polls: true},
 		},
 		"a stranger's volume": {
 			world(func(s *state) { s.volume = &corev1.PersistentVolume{} }),
@@ -138,35 +148,35 @@ func TestDecide(t *testing.T) {
 		},
 		"a volume that was edited": {
 			world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.MountOptions = []string{"port=1"} })),
-			outline{Step: updateVolume, Phase: ready, Reason: "Bound", Repairs: true},
+			outline{Changes: "update volume", Phase: ready, Reason: "Bound", Repairs: true},
 		},
-		"a volume that leads elsewhere": {
+		"a volume of another source": {
 			world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/secrets" })),
-			outline{Step: deleteClaim, Phase: pending, Reason: "Repairing", Message: "leads elsewhere", Repairs: true},
+			outline{Changes: "delete claim", Phase: pending, Reason: "Repairing", Message: "has another source", Repairs: true},
 		},
 		"one whose claim is on its way out": {
 			world(bound, claimDeleted, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/secrets" })),
-			outline{Phase: pending, Reason: "Repairing", Message: "somebody has deleted claim pvc-data"},
+			outline{Phase: pending, Reason: "Repairing", Message: "claim pvc-data was deleted"},
 		},
 		"and one whose claim is gone": {
 			world(bound, claimGone, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/secrets" })),
-			outline{Step: deleteVolume, Phase: pending, Reason: "Repairing", Message: "leads elsewhere", Repairs: true},
+			outline{Changes: "delete volume", Phase: pending, Reason: "Repairing", Message: "has another source", Repairs: true},
 		},
 		"a claim that somebody deleted": {
 			world(bound, claimDeleted),
-			outline{Phase: pending, Reason: "Repairing", Message: "it goes when no pod uses it, and is then made anew"},
+			outline{Phase: pending, Reason: "Repairing", Message: "it goes when no pod uses it, and is then created again"},
 		},
 		"a claim that is missing": {
 			world(bound, claimGone, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" })),
-			outline{Step: createClaim, Phase: pending, Reason: "Repairing", Message: "the claim was missing", Repairs: true},
+			outline{Changes: "create claim", Phase: pending, Reason: "Repairing", Message: "create claim: it is missing", Repairs: true},
 		},
 		"a claim without its annotation": {
 			world(bound, claim(func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil })),
-			outline{Step: annotateClaim, Phase: ready, Reason: "Bound", Repairs: true},
+			outline{Changes: "update claim", Phase: ready, Reason: "Bound", Repairs: true},
 		},
 		"a volume that somebody deleted under its claim": {
 			world(bound, volumeDeleted),
-			outline{Step: letVolumeGo, Phase: pending, Reason: "Repairing", Message: "somebody has deleted the volume", Repairs: true},
+			outline{Changes: "unprotect volume", Phase: pending, Reason: "Repairing", Message: "unprotect volume: it is being deleted", Repairs: true},
 		},
 		"one that others keep": {
 			world(bound, volumeDeleted, volume(func(v *corev1.PersistentVolume) { v.Finalizers = []string{"backup/keep"} })),
@@ -174,11 +184,11 @@ func TestDecide(t *testing.T) {
 		},
 		"a claim that has lost its volume": {
 			world(bound, lost),
-			outline{Step: createVolume, Phase: pending, Reason: "Repairing", Message: "the volume was missing", Repairs: true},
+			outline{Changes: "create volume", Phase: pending, Reason: "Repairing", Message: "create volume: it is missing", Repairs: true},
 		},
 		"a claim that does not know yet that it has its volume again": {
 			world(bound, claim(func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost })),
-			outline{Step: annotateClaim, Phase: pending, Reason: "Repairing", Message: "the claim had lost its volume", Repairs: true},
+			outline{Changes: "update claim", Phase: pending, Reason: "Repairing", Message: "update claim: it has lost its volume", Repairs: true},
 		},
 		"and was told": {
 			world(bound, claim(func(c *corev1.PersistentVolumeClaim) {
@@ -188,7 +198,7 @@ func TestDecide(t *testing.T) {
 		},
 		"one that is deleted loses its claim": {
 			world(bound, objectDeleted),
-			outline{Step: deleteClaim, Phase: deleting, Reason: "ClaimInUse", Message: "claim pvc-data goes when no pod uses it"},
+			outline{Changes: "delete claim", Phase: deleting, Reason: "ClaimInUse", Message: "claim pvc-data goes when no pod uses it"},
 		},
 		"when no pod uses it": {
 			world(bound, objectDeleted, claimDeleted),
@@ -196,20 +206,20 @@ func TestDecide(t *testing.T) {
 		},
 		"then its volume goes": {
 			world(bound, objectDeleted, claimGone),
-			outline{Step: deleteVolume, Phase: deleting, Reason: "VolumeGoes", Message: "volume pv-team-data is being deleted"},
+			outline{Changes: "delete volume", Phase: deleting, Reason: "VolumeGoes", Message: "volume pv-team-data is being deleted"},
 		},
 		"which may take a moment": {
 			world(bound, objectDeleted, claimGone, volumeDeleted),
 			outline{Phase: deleting, Reason: "VolumeGoes", Message: "volume pv-team-data is being deleted"},
 		},
-		"then its finalizer": {world(objectDeleted), outline{Step: removeFinalizer}},
+		"then its finalizer": {world(objectDeleted), outline{Changes: "remove finalizer"}},
 		"which is all where strangers have the names": {
 			world(objectDeleted, func(s *state) { s.volume, s.claim = &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{} }),
-			outline{Step: removeFinalizer},
+			outline{Changes: "remove finalizer"},
 		},
 		"also when it was refused in the meantime": {
 			world(bound, objectDeleted, func(s *state) { s.targets = targets.Snapshot{} }, object(ofPath("/data"))),
-			outline{Step: deleteClaim, Phase: deleting, Reason: "ClaimInUse", Message: "claim pvc-data goes when no pod uses it"},
+			outline{Changes: "delete claim", Phase: deleting, Reason: "ClaimInUse", Message: "claim pvc-data goes when no pod uses it"},
 		},
 		"one that others keep is none of our business": {
 			world(objectDeleted, object(func(o *v1alpha1.SharedVolume) { o.Finalizers = []string{"backup/keep"} })), outline{},
@@ -225,49 +235,50 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestPlansComeToAnEnd: each step leads on, and what is met needs nothing more.
-func TestPlansComeToAnEnd(t *testing.T) {
+// TestPlansConverge: each plan brings the object nearer to its spec, and then none changes anything.
+func TestPlansConverge(t *testing.T) {
 	tests := map[string]struct {
 		state state
-		steps []step
+		want  string // changes, in order
 	}{
-		"a new one":         {world(object(func(o *v1alpha1.SharedVolume) { o.Finalizers = nil })), []step{addFinalizer, createVolume, createClaim}},
-		"nothing to do":     {world(bound), nil},
-		"a lost volume":     {world(bound, lost), []step{createVolume}},
-		"a deleted volume":  {world(bound, volumeDeleted), []step{letVolumeGo, createVolume}},
-		"a lost claim":      {world(bound, claimGone), []step{updateVolume, createClaim}},
-		"an edited volume":  {world(bound, volume(func(v *corev1.PersistentVolume) { v.Annotations, v.Spec.MountOptions = nil, nil })), []step{updateVolume}},
-		"no claimRef":       {world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil })), []step{updateVolume}},
-		"another's uid":     {world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "x" })), []step{updateVolume}},
-		"a foreign source":  {world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Server = "10.0.0.1" })), []step{deleteClaim, deleteVolume, createVolume, createClaim}},
-		"an end":            {world(bound, objectDeleted), []step{deleteClaim, deleteVolume, removeFinalizer}},
-		"an end of nothing": {world(objectDeleted), []step{removeFinalizer}},
+		"a new one":         {world(object(func(o *v1alpha1.SharedVolume) { o.Finalizers = nil })), "add finalizer, create volume, create claim"},
+		"nothing to do":     {world(bound), ""},
+		"a lost volume":     {world(bound, lost), "create volume"},
+		"a deleted volume":  {world(bound, volumeDeleted), "unprotect volume, create volume"},
+		"a lost claim":      {world(bound, claimGone), "update volume, create claim"},
+		"an edited volume":  {world(bound, volume(func(v *corev1.PersistentVolume) { v.Annotations, v.Spec.MountOptions = nil, nil })), "update volume"},
+		"no claimRef":       {world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil })), "update volume"},
+		"another's uid":     {world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "x" })), "update volume"},
+		"a foreign source":  {world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Server = "10.0.0.1" })), "delete claim, delete volume, create volume, create claim"},
+		"an end":            {world(bound, objectDeleted), "delete claim, delete volume, remove finalizer"},
+		"an end of nothing": {world(objectDeleted), "remove finalizer"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s, steps := tt.state, []step(nil)
+			var made []string
+			s := tt.state
 			for range 10 {
 				p := decide(s)
-				if p.step == "" {
+				if len(p.changes) == 0 {
 					break
 				}
-				steps, s = append(steps, p.step), apply(s, p)
+				made, s = append(made, actions(p)), apply(s, p)
 			}
-			if diff := cmp.Diff(tt.steps, steps); diff != "" {
-				t.Errorf("steps mismatch (-want +got):\n%s", diff)
+			if got := strings.Join(made, ", "); got != tt.want {
+				t.Errorf("got changes %q, want %q", got, tt.want)
 			}
 			if s.object == nil {
 				return
 			}
 			s = apply(s, decide(s))
-			if p := decide(s); p.step != "" || !equality.Semantic.DeepEqual(p.status, s.object.Status) || p.status.Phase != v1alpha1.Ready {
+			if p := decide(s); len(p.changes) > 0 || !equality.Semantic.DeepEqual(p.status, s.object.Status) || p.status.Phase != v1alpha1.Ready {
 				t.Errorf("the end is %+v", p)
 			}
 		})
 	}
 }
 
-// TestStatusStaysWhereNothingChanged: a later look must not write a later time.
+// TestStatusStaysWhereNothingChanged: a later sync must not write a later time.
 func TestStatusStaysWhereNothingChanged(t *testing.T) {
 	s := world(bound)
 	s.object.Status = decide(s).status

@@ -15,13 +15,13 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// AnyNamespace stands for all of them in Settings.Paths.
+// AnyNamespace is all namespaces in Settings.Paths.
 const AnyNamespace = "*"
 
 // Settings are what an administrator chose.
 type Settings struct {
-	// Paths are the namespaces in which a SharedVolume may name a path. Whoever makes one there
-	// reaches everything on the file system, other namespaces' volumes too.
+	// Paths are the namespaces in which a SharedVolume may name a path. Who may create one there
+	// reaches everything on the file system, also other namespaces' volumes.
 	Paths []string
 }
 
@@ -36,8 +36,8 @@ func volumeName(o *v1alpha1.SharedVolume) string {
 	return wellknown.SharedVolumePrefix + o.Namespace + "-" + o.Name
 }
 
-// namesFor are the objects whose volume has a name, of those that exist. The name does not say where
-// the namespace ends, so each hyphen may be the one between namespace and name.
+// namesFor are the existing objects whose volume has a name. The name does not say where the
+// namespace ends, so each hyphen may be the one between namespace and name.
 func namesFor(volumeName string, exists func(namespaced string) bool) []string {
 	rest, ok := strings.CutPrefix(volumeName, wellknown.SharedVolumePrefix)
 	if !ok {
@@ -57,7 +57,8 @@ func namesFor(volumeName string, exists func(namespaced string) bool) []string {
 
 func claimName(o *v1alpha1.SharedVolume) string { return wellknown.SharedClaimPrefix + o.Name }
 
-// Demand is what objects ask of the table. One that is being deleted still asks: pods use it.
+// Demand is the access points and identities that objects need. One that is being deleted counts,
+// because pods use it.
 func Demand(objects []*v1alpha1.SharedVolume, known bool, s Settings) ports.Demand {
 	demand := ports.Demand{Known: known}
 	for _, o := range objects {
@@ -82,19 +83,19 @@ func sorted(keys []ports.Key) []ports.Key {
 	return slices.Compact(keys)
 }
 
-// refusal says why nothing may be made of an object, or "". The definition's schema refuses most
-// of it before; but it may be an older one, or have been edited.
+// refusal says why an object is invalid, or "". The definition's schema refuses most of it before;
+// but it may be an older one, or have been edited.
 func (s Settings) refusal(o *v1alpha1.SharedVolume) string {
 	if err := ports.CheckTargetID(o.Spec.FileSystemID); err != nil {
 		return "spec.fileSystemID: " + err.Error()
 	}
-	if why := s.refusedPlace(o); why != "" {
+	if why := s.refusedSource(o); why != "" {
 		return why
 	}
 	return refusedNames(o)
 }
 
-func (s Settings) refusedPlace(o *v1alpha1.SharedVolume) string {
+func (s Settings) refusedSource(o *v1alpha1.SharedVolume) string {
 	point, path := o.Spec.AccessPointID, o.Spec.Path
 	switch {
 	case point != "" && path != "":
@@ -118,7 +119,7 @@ func (s Settings) refusedPlace(o *v1alpha1.SharedVolume) string {
 func refusedNames(o *v1alpha1.SharedVolume) string {
 	for _, name := range []string{volumeName(o), claimName(o)} {
 		if most := validation.DNS1123SubdomainMaxLength; len(name) > most {
-			return fmt.Sprintf("the name is too long: %s has %d characters, more than %d; make it anew under a shorter name", name, len(name), most)
+			return fmt.Sprintf("the name is too long: %s has %d characters, more than %d; create it again under a shorter name", name, len(name), most)
 		}
 	}
 	return ""

@@ -11,19 +11,19 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// state is what is known of one object. What is in it belongs to the caches: nobody changes it.
+// state is what is known of one SharedVolume. Its objects belong to the caches and are never changed.
 type state struct {
 	settings Settings
 	targets  targets.Snapshot
 	now      time.Time
 
 	object *v1alpha1.SharedVolume        // nil when it is gone
-	volume *corev1.PersistentVolume      // with the object's volume's name, whosever it is; nil if none
-	claim  *corev1.PersistentVolumeClaim // likewise
+	volume *corev1.PersistentVolume      // of the volume's name, whoever owns it; nil if there is none
+	claim  *corev1.PersistentVolumeClaim // of the claim's name, likewise
 }
 
-// ownsVolume says whether the volume was made for the object. One whose annotation somebody took
-// off is known by the claim that is bound to it.
+// ownsVolume says whether the volume was created for the object. Without its annotation, it is known
+// by the claim that is bound to it.
 func (s state) ownsVolume() bool {
 	if s.volume == nil {
 		return false
@@ -35,8 +35,8 @@ func (s state) ownsVolume() bool {
 	return s.areBound() && s.claim.Annotations[wellknown.AnnotationSharedVolume] == nameOf(s.object)
 }
 
-// ownsClaim is the same for the claim. One that names another volume was never made by us, and may
-// have somebody's data.
+// ownsClaim is the same for the claim. A claim that names another volume was never created for the
+// object, and may have a user's data.
 func (s state) ownsClaim() bool {
 	if s.claim == nil || s.claim.Spec.VolumeName != volumeName(s.object) {
 		return false
@@ -62,9 +62,9 @@ func (s state) serves() bool {
 		s.claim.Status.Phase == corev1.ClaimBound && s.volume.Status.Phase == corev1.VolumeBound
 }
 
-// taken says who has a name that the object needs, or "".
-func (s state) taken() string {
-	const way = "; delete what is in the way, or make this SharedVolume anew under another name"
+// conflict names the other owner of a name that the object needs, or "".
+func (s state) conflict() string {
+	const way = "; delete what is in the way, or create this SharedVolume again under another name"
 	if s.volume != nil && !s.ownsVolume() {
 		if owner, ok := s.volume.Annotations[wellknown.AnnotationSharedVolume]; ok {
 			return fmt.Sprintf("PersistentVolume %s is that of SharedVolume %s%s", s.volume.Name, owner, way)
@@ -77,42 +77,35 @@ func (s state) taken() string {
 	return ""
 }
 
-// trouble is what keeps pods from the data, as far as discovery knows.
-type trouble struct {
-	reason   string // of the condition; "" for no trouble
-	text     string
-	hopeless bool // somebody has to do something
-	unknown  bool // discovery should look again
+// problem keeps pods from the data, as far as discovery knows.
+type problem struct {
+	reason   string // of the condition; "" for no problem
+	message  string
+	terminal bool // only an edit helps
+	unknown  bool // another poll of the EFS API may help
 }
 
-func (s state) trouble() trouble {
-	id := s.object.Spec.FileSystemID
-	candidate, ok := s.targets.FileSystems[id]
+func (s state) problem() problem {
+	id, key := s.object.Spec.FileSystemID, keyOf(s.object)
+	candidate, known := s.targets.FileSystems[id]
+	tunnel, asked := s.targets.Tunnels[key]
 	switch {
 	case s.targets.Gone[id]:
-		return trouble{"FileSystemGone", fmt.Sprintf("file system %s does not exist any longer", id), true, false}
-	case !ok:
-		return trouble{"FileSystemUnknown", fmt.Sprintf("file system %s is not known: it does not exist, or the manager's settings leave it out", id), false, true}
+		return problem{"FileSystemGone", fmt.Sprintf("file system %s does not exist any longer", id), true, false}
+	case !known:
+		return problem{"FileSystemUnknown", fmt.Sprintf("file system %s is not known: it does not exist, or the manager's settings leave it out", id), false, true}
 	case candidate.Unusable != "":
-		return trouble{"FileSystemUnusable", fmt.Sprintf("file system %s: %s", id, candidate.Unusable), false, false}
-	}
-	return s.tunnelTrouble()
-}
-
-func (s state) tunnelTrouble() trouble {
-	key := keyOf(s.object)
-	tunnel, ok := s.targets.Tunnels[key]
-	switch {
-	case key.AccessPoint != "" && !ok:
-		return trouble{"AccessPointUnknown", fmt.Sprintf("access point %s is being looked up", key.AccessPoint), false, false}
+		return problem{"FileSystemUnusable", fmt.Sprintf("file system %s: %s", id, candidate.Unusable), false, false}
+	case key.AccessPoint != "" && !asked:
+		return problem{"AccessPointUnknown", fmt.Sprintf("access point %s is being looked up", key.AccessPoint), false, false}
 	case tunnel.Problem != "":
-		return trouble{"AccessPointUnusable", tunnel.Problem, tunnel.Hopeless, true}
+		return problem{"AccessPointUnusable", tunnel.Problem, tunnel.Terminal, true}
 	case s.port() == 0:
-		return trouble{"NoPort", fmt.Sprintf("%s has no local port yet; the events of ConfigMap %s say why", key, wellknown.TargetsConfigMap), false, false}
+		return problem{"NoPort", fmt.Sprintf("%s has no local port yet; the events of ConfigMap %s say why", key, wellknown.TargetsConfigMap), false, false}
 	case s.object.Spec.IAM && !tunnel.IAM:
-		return trouble{"NoIdentity", fmt.Sprintf("the tunnel of %s does not show who it is yet", key), false, false}
+		return problem{"NoIdentity", fmt.Sprintf("the tunnel of %s does not present an IAM identity yet", key), false, false}
 	}
-	return trouble{}
+	return problem{}
 }
 
 // port is that of the object's tunnel, 0 while it has none.

@@ -33,7 +33,7 @@ func ofPath(path string) func(*v1alpha1.SharedVolume) {
 	return func(o *v1alpha1.SharedVolume) { o.Spec.AccessPointID, o.Spec.Path = "", path }
 }
 
-// known has a file system and an access point that serve.
+// known has a file system and an access point that can be used.
 func known() targets.Snapshot {
 	return targets.Snapshot{
 		Known:       true,
@@ -42,7 +42,7 @@ func known() targets.Snapshot {
 	}
 }
 
-// world is a state of team/data in which nothing was made yet.
+// world is a state of team/data in which nothing was created yet.
 func world(edits ...func(*state)) state {
 	s := state{object: shared("team", "data"), targets: known(), now: noon}
 	for _, edit := range edits {
@@ -53,7 +53,8 @@ func world(edits ...func(*state)) state {
 
 // bound adds claim and volume as they are when everything is done.
 func bound(s *state) {
-	s.volume, s.claim = newVolume(s.object, s.port(), "claim"), newClaim(s.object)
+	s.volume, s.claim = newVolume(s.object, s.port()), newClaim(s.object)
+	s.volume.Spec.ClaimRef.UID = "claim"
 	s.claim.UID, s.volume.UID = "claim", "volume"
 	s.claim.Status.Phase, s.volume.Status.Phase = corev1.ClaimBound, corev1.VolumeBound
 	s.volume.Finalizers = []string{wellknown.FinalizerVolumeProtection}
@@ -90,29 +91,31 @@ func candidate(c volumes.Candidate) func(*state) {
 	return func(s *state) { s.targets.FileSystems = map[string]volumes.Candidate{"fs-1": c} }
 }
 
-// apply plays the cluster: it takes the plan's step, and does what the cluster does after it.
+// apply makes the plan's changes, and does what the cluster does after them.
 func apply(s state, p plan) state {
 	s.object = s.object.DeepCopy()
 	s.object.Status = p.status
-	switch p.step {
-	case addFinalizer:
-		s.object.Finalizers = []string{wellknown.FinalizerSharedVolume}
-	case createVolume, updateVolume:
-		s.volume = p.volume
-	case letVolumeGo:
-		s.volume, s.claim = nil, s.claim.DeepCopy()
-		s.claim.Status.Phase = corev1.ClaimLost
-	case deleteVolume:
-		s.volume = nil
-	case createClaim:
-		s.claim = p.claim
-		s.claim.UID, s.claim.Status.Phase = types.UID("claim"), corev1.ClaimPending
-	case annotateClaim:
-		s.claim = p.claim
-	case deleteClaim:
-		s.claim = nil
-	case removeFinalizer:
-		s.object = nil
+	for _, change := range p.changes {
+		switch change.Action {
+		case addFinalizer:
+			s.object.Finalizers = []string{wellknown.FinalizerSharedVolume}
+		case volumes.CreateVolume, volumes.UpdateVolume:
+			s.volume = change.Volume
+		case volumes.UnprotectVolume:
+			s.volume, s.claim = nil, s.claim.DeepCopy()
+			s.claim.Status.Phase = corev1.ClaimLost
+		case volumes.DeleteVolume:
+			s.volume = nil
+		case volumes.CreateClaim:
+			s.claim = change.Claim
+			s.claim.UID, s.claim.Status.Phase = types.UID("claim"), corev1.ClaimPending
+		case volumes.UpdateClaim:
+			s.claim = change.Claim
+		case volumes.DeleteClaim:
+			s.claim = nil
+		case removeFinalizer:
+			s.object = nil
+		}
 	}
 	return bind(s)
 }

@@ -1,6 +1,5 @@
-// Package targets is what the control loops know of the file systems at one
-// moment: discovery writes it, the others read it, as they read the caches of
-// the cluster's objects.
+// Package targets is the snapshot of the file systems that discovery publishes and the other control
+// loops read, as they read the caches of the cluster's objects.
 package targets
 
 import (
@@ -13,32 +12,30 @@ import (
 
 // Snapshot is never changed once it is published.
 type Snapshot struct {
-	// Known says that there is a table, and that the first look at the file systems is over,
-	// however it ended. Before that, nothing may be chosen.
+	// Known says that there is a table, and that the first poll of the file systems has ended, with
+	// an answer or not. Before that, nothing may be chosen.
 	Known bool
-	// Trouble is what has to be mended before anything can be known, or "".
+	// Trouble is the object that must be corrected before anything can be known, and why; or "".
 	Trouble string
-	// Listed says that the API has answered since the start, so that tags, zones and states are
-	// those of now. Without it, only what the table holds is known.
+	// Listed says that the API has answered since the start, so tags, zones and states are current.
+	// Otherwise only what the table holds is known.
 	Listed bool
-	// Unanswered says that the API was asked, and has not answered since the start.
+	// Unanswered says that the API was polled and has not answered since the start.
 	Unanswered bool
-	// FileSystems are those of the table and those that cannot serve, by id; HoldsPath is not set.
+	// FileSystems are those of the table and those that cannot be used, by id; HoldsPath is not set.
 	FileSystems map[string]volumes.Candidate
-	// Tunnels are what is known of the access points and of the tunnels with an identity that
-	// somebody asked for.
+	// Tunnels are those of the demanded access points and those with a demanded IAM identity.
 	Tunnels map[ports.Key]Tunnel
 	// Gone are file systems that provably no longer exist.
 	Gone map[string]bool
 }
 
-// Tunnel is what is known of one that was asked for.
+// Tunnel is one that SharedVolumes demand.
 type Tunnel struct {
-	Port int  // 0 while it has none
-	IAM  bool // it shows who it is
-	// Problem says why nobody can use it now, or "". If it is hopeless, waiting does not help.
-	Problem  string
-	Hopeless bool
+	Port     int    // 0 while it has none
+	IAM      bool   // it presents an IAM identity
+	Problem  string // why it cannot be used now, or ""
+	Terminal bool   // only an edit ends the problem
 }
 
 // Candidates are the file systems in order of their ids.
