@@ -19,12 +19,12 @@ func pointOf(id string) ports.Key {
 	return ports.Key{FileSystem: "fs-1", AccessPoint: id}
 }
 
-func demands(keys ...ports.Key) func(*state) {
-	return func(s *state) { s.demand = ports.Demand{Known: true, AccessPoints: keys, IAM: keys} }
+func demands(keys ...ports.Key) func(*fixture) {
+	return func(s *fixture) { s.demand = ports.Demand{Known: true, AccessPoints: keys, IAM: keys} }
 }
 
-func answered(key ports.Key, a pointAnswer) func(*state) {
-	return func(s *state) { s.findings.points = map[ports.Key]pointAnswer{key: a} }
+func answered(key ports.Key, a pointAnswer) func(*fixture) {
+	return func(s *fixture) { s.inventory.points = map[ports.Key]pointAnswer{key: a} }
 }
 
 // TestAccessPointsGetPortsWhenTheyAreConfirmed, by whoever can: an invented one costs no port.
@@ -35,36 +35,36 @@ func TestAccessPointsGetPortsWhenTheyAreConfirmed(t *testing.T) {
 	}
 	withPort := target(20490)
 	withPort.AccessPoints = map[string]ports.AccessPoint{"fsap-1": {Port: 20495}}
-	pins := func(points map[string]ports.AccessPoint) func(*state) {
-		return func(s *state) {
+	pins := func(points map[string]ports.AccessPoint) func(*fixture) {
+		return func(s *fixture) {
 			s.pinned.table = &ports.Table{Targets: map[string]ports.Target{"fs-1": {AccessPoints: points}}}
 		}
 	}
 	listed := polled(found(listing(1, fileSystem("fs-1", "a"))))
 	tests := map[string]struct {
 		table ports.Target
-		edits []func(*state)
+		edits []func(*fixture)
 		want  targets.Tunnel // the problem is a part
 	}{
-		"available":            {target(20490), []func(*state){listed, answered(key, is("fs-1", efs.Available))}, targets.Tunnel{Port: 20491, IAM: true}},
-		"not asked for yet":    {target(20490), []func(*state){listed}, targets.Tunnel{Problem: "being looked up"}},
-		"not to be read":       {target(20490), []func(*state){listed, answered(key, pointAnswer{err: errBoom})}, targets.Tunnel{Problem: "could not be looked up: boom"}},
-		"not there":            {target(20490), []func(*state){listed, answered(key, pointAnswer{known: true})}, targets.Tunnel{Problem: "does not exist", Terminal: true}},
-		"another one's":        {target(20490), []func(*state){listed, answered(key, is("fs-2", efs.Available))}, targets.Tunnel{Problem: "one of file system fs-2", Terminal: true}},
-		"creating":             {target(20490), []func(*state){listed, answered(key, is("fs-1", efs.Creating))}, targets.Tunnel{Problem: "still being created"}},
-		"deleting":             {target(20490), []func(*state){listed, answered(key, is("fs-1", efs.Deleting))}, targets.Tunnel{Problem: `in state "deleting"`, Terminal: true}},
-		"served, and unheard":  {withPort, []func(*state){listed}, targets.Tunnel{Port: 20495, IAM: true}},
-		"served, and unread":   {withPort, []func(*state){listed, answered(key, pointAnswer{err: errBoom})}, targets.Tunnel{Port: 20495, IAM: true}},
-		"served, and gone":     {withPort, []func(*state){listed, answered(key, pointAnswer{known: true})}, targets.Tunnel{Port: 20495, IAM: true, Problem: "does not exist", Terminal: true}},
-		"pinned":               {target(20490), []func(*state){pins(map[string]ports.AccessPoint{"fsap-1": {}})}, targets.Tunnel{Port: 20491, IAM: true}},
-		"pinned without it":    {target(20490), []func(*state){pins(nil)}, targets.Tunnel{Problem: "ConfigMap efs-stunnel-pinned has no access point fsap-1", Terminal: true}},
-		"on a missing one":     {target(20490), []func(*state){polled(found(listing(1, fileSystem("fs-2", "a"))))}, targets.Tunnel{Problem: "being looked up"}},
+		"available":            {target(20490), []func(*fixture){listed, answered(key, is("fs-1", efs.Available))}, targets.Tunnel{Port: 20491, IAM: true}},
+		"not asked for yet":    {target(20490), []func(*fixture){listed}, targets.Tunnel{Problem: "being looked up"}},
+		"not to be read":       {target(20490), []func(*fixture){listed, answered(key, pointAnswer{err: errBoom})}, targets.Tunnel{Problem: "could not be looked up: boom"}},
+		"not there":            {target(20490), []func(*fixture){listed, answered(key, pointAnswer{known: true})}, targets.Tunnel{Problem: "does not exist", Terminal: true}},
+		"another one's":        {target(20490), []func(*fixture){listed, answered(key, is("fs-2", efs.Available))}, targets.Tunnel{Problem: "one of file system fs-2", Terminal: true}},
+		"creating":             {target(20490), []func(*fixture){listed, answered(key, is("fs-1", efs.Creating))}, targets.Tunnel{Problem: "still being created"}},
+		"deleting":             {target(20490), []func(*fixture){listed, answered(key, is("fs-1", efs.Deleting))}, targets.Tunnel{Problem: `in state "deleting"`, Terminal: true}},
+		"served, and unheard":  {withPort, []func(*fixture){listed}, targets.Tunnel{Port: 20495, IAM: true}},
+		"served, and unread":   {withPort, []func(*fixture){listed, answered(key, pointAnswer{err: errBoom})}, targets.Tunnel{Port: 20495, IAM: true}},
+		"served, and gone":     {withPort, []func(*fixture){listed, answered(key, pointAnswer{known: true})}, targets.Tunnel{Port: 20495, IAM: true, Problem: "does not exist", Terminal: true}},
+		"pinned":               {target(20490), []func(*fixture){pins(map[string]ports.AccessPoint{"fsap-1": {}})}, targets.Tunnel{Port: 20491, IAM: true}},
+		"pinned without it":    {target(20490), []func(*fixture){pins(nil)}, targets.Tunnel{Problem: "ConfigMap efs-stunnel-pinned has no access point fsap-1", Terminal: true}},
+		"on a missing one":     {target(20490), []func(*fixture){polled(found(listing(1, fileSystem("fs-2", "a"))))}, targets.Tunnel{Problem: "being looked up"}},
 		"before the first one": {target(20490), nil, targets.Tunnel{Problem: "being looked up"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := world(tableOf(map[string]ports.Target{"fs-1": tt.table}), append(tt.edits, demands(key))...)
-			p := options().plan(s)
+			s := given(tableOf(map[string]ports.Target{"fs-1": tt.table}), append(tt.edits, demands(key))...)
+			p := s.plan(options())
 			got := p.snapshot.Tunnels[key]
 			if tt.want.Problem != "" && strings.Contains(got.Problem, tt.want.Problem) {
 				got.Problem = tt.want.Problem
@@ -87,7 +87,7 @@ func TestAccessPointsInMetrics(t *testing.T) {
 		pointOf("fsap-3"): {Problem: "soon"},
 		pointOf("fsap-4"): {},
 	})
-	if diff := cmp.Diff(map[string]int{usable: 1, unusable: 1, waiting: 2}, got); diff != "" {
+	if diff := cmp.Diff(map[string]float64{usable: 1, unusable: 1, waiting: 2}, got); diff != "" {
 		t.Errorf("counts mismatch (-want +got):\n%s", diff)
 	}
 }
@@ -105,7 +105,7 @@ func TestAccessPointsAreDescribedOnDemand(t *testing.T) {
 		}
 		right, wrong, none := pointOf("fsap-1"), pointOf("fsap-2"), pointOf("fsap-3")
 		for range 2 {
-			p.want([]ports.Key{right, wrong, none})
+			p.ask(nil, []ports.Key{right, wrong, none})
 			synctest.Wait()
 		}
 		if got := api.Calls().Points; got != 3 { // one list, and two that it lacks
@@ -121,7 +121,7 @@ func TestAccessPointsAreDescribedOnDemand(t *testing.T) {
 		if !kept.known || kept.point.ID != "fsap-1" || kept.err == nil || counts.failed.Load() == 0 {
 			t.Errorf("after a failure: %+v", kept)
 		}
-		p.want(nil)
+		p.ask(nil, nil)
 		synctest.Wait()
 		if got := p.latest().points; len(got) > 0 {
 			t.Errorf("nobody wants to know, and there is %+v", got)
@@ -138,7 +138,7 @@ func TestInventedAccessPointsCostFewCalls(t *testing.T) {
 		for i := range 1000 {
 			keys = append(keys, pointOf("fsap-"+strings.Repeat("0", i%40+1)+string(rune('a'+i/40))))
 		}
-		p.want(keys)
+		p.ask(nil, keys)
 		synctest.Wait()
 		if got := api.Calls().Points; got != 1+maxFinds {
 			t.Errorf("%d calls", got)
@@ -170,7 +170,7 @@ func TestDemandIsServed(t *testing.T) {
 		}
 		api.FailAccessPoints(errBoom)
 		pass(2 * time.Minute)
-		c.tells("DiscoveryFailed access points of fs-1 could not be read")
+		c.wantEvent("DiscoveryFailed access points of fs-1 could not be read")
 		asked.AccessPoints = nil
 		c.DemandChanged()
 		pass(time.Second)

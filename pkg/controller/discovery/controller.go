@@ -1,26 +1,29 @@
-// Package discovery is the control loop that turns file systems into the port table, root
-// volumes and root claims, and corrects the ports of volumes that disagree with the table.
+// Package discovery turns file systems into the port table, root volumes and root claims, and
+// corrects the ports of volumes that disagree with the table. It consists of small loops, each of
+// which observes, plans and applies on its own:
 //
-//	EFS API --poller--> findings \
-//	ConfigMaps, volumes, claims, Jobs (caches) --observe--> state --plan--> table, corrections, roots
-//	                                                                --apply--> cluster, Snapshot
+//	loop   observes                                    writes
+//	polls  what the table's plan asks the EFS API      the inventory
+//	table  inventory, ConfigMaps, volumes, demand      ConfigMap, Snapshot, decision
+//	roots  decision, root volumes and claims, Jobs     root volumes and root claims
+//	ports  decision, volumes                           ports of volumes
 //
-// The API is asked by a goroutine of its own, so that one that hangs keeps no root volume from
-// being healed. Everything is decided by ports.Assign and volumes.RootPair.
+// The polls have a queue of their own, so that a call that hangs delays no other loop. What should
+// be is decided by ports.Assign and volumes.RootPair.
 package discovery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/go-multierror"
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
@@ -30,113 +33,34 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/queue"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Options say what is discovered, and for whom.
+// Options configure the loops.
 type Options struct {
 	// Namespace is the manager's: of the ConfigMaps, root claims and mount Jobs.
 	Namespace string
-	// Provisioner is in the volumes that are ours.
+	// Provisioner is in the annotations of this installation's volumes.
 	Provisioner string
-	// PollingInterval is the time between two polls, to which chance adds up to
-	// wellknown.PollingJitter of it.
+	// PollingInterval is the time between two polls; wellknown.PollingJitter of it is added at
+	// random.
 	PollingInterval time.Duration
 	// Range is where new ports come from.
 	Range ports.Range
-	// Filter is the part of the file systems that the cluster may use. What the administrator
-	// pinned passes always.
+	// Filter selects the file systems that the cluster may use. Pinned ones always pass.
 	Filter efs.Filter
 	// VPCID is where the nodes are; "" when unknown.
 	VPCID string
-	// Demand is the access points that somebody asks for, and the tunnels that must show who they
-	// are; nil for none that is known. Access points get ports when EFS has confirmed them.
+	// Demand is the access points in use and the tunnels that must present an IAM identity; nil for
+	// none. Access points get ports when EFS has confirmed them.
 	Demand func() ports.Demand
 	// DNSSuffix follows a file system's id in its certificate, as efs.us-east-1.amazonaws.com.
 	DNSSuffix string
-	// Now is the apiserver's time, which is written into the table; nil is time.Now.
+	// Now is the apiserver's time, which is written into the table.
 	Now func() time.Time
 
 	Log     *slog.Logger
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer
-}
-
-func (o Options) now() time.Time {
-	if o.Now == nil {
-		return time.Now()
-	}
-	return o.Now()
-}
-
-// API is what EFS is asked. Every call should end in bounded time.
-type API interface {
-	ListFileSystems(ctx context.Context) (efs.Listing, error)
-	// FileSystemExists answers false only when EFS says that there is no such file system.
-	FileSystemExists(ctx context.Context, id string) (bool, error)
-	// ListAccessPoints gives all of a file system.
-	ListAccessPoints(ctx context.Context, fileSystemID string) ([]efs.AccessPoint, error)
-	// FindAccessPoint finds none only when EFS says that there is none.
-	FindAccessPoint(ctx context.Context, id string) (point efs.AccessPoint, found bool, err error)
-}
-
-// Times of the loop.
-const (
-	pollTimeout   = 5 * time.Minute        // of one poll, should the API's own limits fail
-	kickInterval  = 10 * time.Second       // between two polls, whoever asks for them
-	settleTime    = 200 * time.Millisecond // changes come in crowds; one look is enough for many
-	firstRetry    = 500 * time.Millisecond
-	maxRetry      = time.Minute
-	drainTimeout  = 20 * time.Second
-	controlLoop   = "discovery"
-	everythingKey = "all" // the queue's only key
-)
-
-// Controller is the discovery loop of one cluster.
-type Controller struct {
-	options Options
-	caches  *caches.Caches
-	world   observer
-	exec    executor
-	poller  *poller // nil without an API
-	queue   *queue.Queue[string]
-	tell    *teller
-	metrics *metrics
-	memory  memory // of the sync; there is never more than one
-
-	snapshot  atomic.Pointer[targets.Snapshot] // nil before the first
-	listening sync.Mutex
-	listeners []func() // guarded by listening
-}
-
-// New makes the loop and has the caches tell it of changes; it starts nothing. Without an API
-// the pinned targets are all there are. An error says which option is wrong or which metric is
-// there already.
-func New(client kubernetes.Interface, c *caches.Caches, api API, o Options) (*Controller, error) {
-	if err := o.check(); err != nil {
-		return nil, fmt.Errorf("making the discovery loop: %w", err)
-	}
-	log := o.Log // the queue names its loop itself
-	o.Log = o.Log.With("controller", controlLoop)
-	d := &Controller{
-		options: o, caches: c,
-		world: newObserver(client, c, o),
-		tell:  &teller{events: o.Events, log: o.Log},
-	}
-	d.queue = queue.New(queue.Options{
-		Name: controlLoop, KeyName: "fileSystem",
-		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout, Log: log,
-	}, d.sync)
-	var err error
-	if d.metrics, err = newMetrics(o); err != nil {
-		return nil, err
-	}
-	d.exec = executor{client: client, options: o, tell: d.tell, metrics: d.metrics}
-	if api != nil {
-		d.metrics.polls = true
-		d.poller = newPoller(api, o, d.metrics.failed, d.look)
-	}
-	return d, d.watch()
 }
 
 func (o Options) check() error {
@@ -146,17 +70,89 @@ func (o Options) check() error {
 	return o.Range.Check()
 }
 
-// Run polls and syncs until the context ends and the running sync is done. Only the leader may
+// API is the part of EFS that discovery reads. Every call should end in bounded time.
+type API interface {
+	ListFileSystems(ctx context.Context) (efs.Listing, error)
+	// FileSystemExists answers false only when EFS says that there is no such file system.
+	FileSystemExists(ctx context.Context, id string) (bool, error)
+	// ListAccessPoints lists all of a file system.
+	ListAccessPoints(ctx context.Context, fileSystemID string) ([]efs.AccessPoint, error)
+	// FindAccessPoint finds none only when EFS says that there is none.
+	FindAccessPoint(ctx context.Context, id string) (point efs.AccessPoint, found bool, err error)
+}
+
+// Times of the loops.
+const (
+	settleTime   = 200 * time.Millisecond // many changes come at once; one sync is enough for them
+	firstRetry   = 500 * time.Millisecond
+	maxRetry     = time.Minute
+	drainTimeout = 20 * time.Second
+	controlLoop  = "discovery"
+)
+
+// Keys of the queue, one for each loop.
+const (
+	tableKey = "table"
+	rootsKey = "roots"
+	portsKey = "ports"
+)
+
+// Controller is discovery in one cluster.
+type Controller struct {
+	options Options
+	client  kubernetes.Interface
+	caches  *caches.Caches
+	poller  *poller // nil without an API
+	queue   *queue.Queue[string]
+	metrics *metrics
+
+	table       tableMemory
+	tableEvents reporter
+	rootEvents  reporter
+	decision    atomic.Pointer[decision]         // nil while root volumes and ports are left alone
+	snapshot    atomic.Pointer[targets.Snapshot] // nil before the first
+
+	listeners []func() // complete before Run
+}
+
+// New makes the loops and has the caches enqueue their keys; it starts nothing. Without an API,
+// pinned targets are the only ones. An error says which option is wrong or which metric exists
+// already.
+func New(client kubernetes.Interface, c *caches.Caches, api API, o Options) (*Controller, error) {
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("making the discovery loop: %w", err)
+	}
+	log := o.Log // the queues name their loops themselves
+	o.Log = o.Log.With("controller", controlLoop)
+	d := &Controller{options: o, client: client, caches: c}
+	d.tableEvents, d.rootEvents = newReporter(o), newReporter(o)
+	syncs := map[string]queue.SyncFunc[string]{tableKey: d.syncTable, rootsKey: d.syncRoots, portsKey: d.syncPorts}
+	d.queue = queue.New(queue.Options{
+		Name: controlLoop, KeyName: "loop",
+		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout, Log: log,
+	}, func(ctx context.Context, key string) (time.Duration, error) { return syncs[key](ctx, key) })
+	var err error
+	if d.metrics, err = newMetrics(o); err != nil {
+		return nil, err
+	}
+	if api != nil {
+		d.metrics.polls = true
+		d.poller = newPoller(api, o, d.metrics.failures.Inc, func() { d.queue.Add(tableKey) })
+	}
+	return d, d.watch()
+}
+
+// Run polls and syncs until the context ends and the running syncs are done. Only the leader may
 // run it, and only once.
 func (c *Controller) Run(ctx context.Context) error {
 	if err := c.caches.Await(ctx); err != nil {
-		return nil //nolint:nilerr // the end came before the beginning
+		return nil //nolint:nilerr // the context has ended before the caches were complete
 	}
 	var polling sync.WaitGroup
 	if c.poller != nil {
 		polling.Go(func() { c.poller.run(ctx) })
 	}
-	err := c.queue.Run(ctx, 1, c.look)
+	err := c.queue.Run(ctx, 3, func() { c.queue.Add(tableKey) }) // one worker for each key
 	polling.Wait()
 	return err
 }
@@ -169,121 +165,62 @@ func (c *Controller) Snapshot() targets.Snapshot {
 	return targets.Snapshot{}
 }
 
-// Kick asks for a poll soon, because somebody wants a file system that is not known. There is
-// at most one poll in 10 s.
+// Kick has the EFS API polled soon, at most once in 10 s.
 func (c *Controller) Kick() {
 	if c.poller != nil {
 		c.poller.kick()
 	}
 }
 
-// DemandChanged asks for a look at what Options.Demand says now.
-func (c *Controller) DemandChanged() { c.lookSoon() }
+// DemandChanged enqueues the table, because Options.Demand has changed.
+func (c *Controller) DemandChanged() { c.queue.AddAfter(tableKey, settleTime) }
 
-// OnChange has a function called after each snapshot that differs from the one before. It is
-// for use before Run; the function must not block.
-func (c *Controller) OnChange(f func()) {
-	c.listening.Lock()
-	defer c.listening.Unlock()
-	c.listeners = append(c.listeners, f)
+// OnChange has a function called after each snapshot that differs from the one before. It is to be
+// called before Run; the function must not block.
+func (c *Controller) OnChange(f func()) { c.listeners = append(c.listeners, f) }
+
+// publish hands what follows from a stored table to the other loops.
+func (c *Controller) publish(p plan, stored *corev1.ConfigMap) {
+	if c.poller != nil {
+		c.poller.ask(p.missing, p.points)
+	}
+	c.publishSnapshot(p.snapshot)
+	p.decision.table = stored
+	c.decision.Store(p.decision)
+	c.queue.Add(rootsKey)
+	if len(p.decision.corrections) > 0 {
+		c.queue.Add(portsKey)
+	}
 }
 
-// look asks for a sync at once.
-func (c *Controller) look() { c.queue.Add(everythingKey) }
-
-// lookSoon asks for a sync that answers all changes of this moment.
-func (c *Controller) lookSoon() { c.queue.AddAfter(everythingKey, settleTime) }
-
-// sync brings table, volumes and root volumes to where they should be; repeating it is
-// harmless. The table is stored first: whatever names a port must find it there.
-func (c *Controller) sync(ctx context.Context, _ string) (again time.Duration, err error) {
-	s, err := c.world.observe(ctx, c.findings(), c.demand(), &c.memory)
-	if err != nil {
-		c.publishTrouble(fmt.Sprintf("the table of file systems, ConfigMap %s, which cannot be read or checked: %v", wellknown.TargetsConfigMap, err))
-		return 0, err
-	}
-	p := c.options.plan(s)
-	c.metrics.show(p.numbers)
-	if p.held {
-		c.tell.tellAll(ctx, s.table.object, nil, p.complaints)
-		c.publishTrouble(s.trouble())
-		return 0, nil
-	}
-	stored, err := c.exec.store(ctx, s.table.object, p)
-	if err != nil {
-		c.memory.live = false // what was read is not to be trusted
-		if pairs.IsRace(err) {
-			return settleTime, nil
-		}
-		if ctx.Err() != nil {
-			return 0, err
-		}
-		c.metrics.notStored.Inc()
-		return 0, c.serveStored(ctx, s, p, err)
-	}
-	c.memory.table, c.memory.assigned, c.memory.seen, c.memory.accepted = stored, p.assigned, p.seen, p.accepted
-	c.tell.tellAll(ctx, stored, p.news, p.complaints)
-	c.ask(p.ask, p.points)
-	c.publish(p.snapshot)
-	return c.exec.apply(ctx, p)
-}
-
-// serveStored goes on with the table that is stored, when the apiserver refuses the one that
-// should be. Absences are counted on: when a file system that is gone leaves, the table may fit.
-func (c *Controller) serveStored(ctx context.Context, s state, refused plan, err error) error {
-	c.memory.assigned.Absences, c.memory.assigned.CountedAt = refused.assigned.Absences, refused.assigned.CountedAt
-	complaints := append(slices.Clone(refused.complaints), notStoredComplaint(err))
-	c.tell.tellAll(ctx, s.table.object, nil, complaints)
-	if s.table.table == nil {
-		c.publishTrouble(fmt.Sprintf("the table of file systems, ConfigMap %s, which cannot be written: %v", wellknown.TargetsConfigMap, err))
-		return err
-	}
-	c.ask(refused.ask, refused.points)
-	p := c.options.planStored(s)
-	c.publish(p.snapshot)
-	_, failed := c.exec.apply(ctx, p) // races are met again at the retry
-	return multierror.Append(err, failed).ErrorOrNil()
-}
-
-func (c *Controller) demand() ports.Demand {
-	if c.options.Demand == nil {
-		return ports.Demand{}
-	}
-	return c.options.Demand()
-}
-
-func (c *Controller) findings() findings {
-	if c.poller == nil {
-		return findings{over: true}
-	}
-	return c.poller.latest()
-}
-
-func (c *Controller) ask(ids []string, points []ports.Key) {
-	if c.poller == nil {
-		return
-	}
-	if len(ids) > 0 {
-		c.poller.ask(ids)
-	}
-	c.poller.want(points)
-}
-
-// publishTrouble has claims say why nothing can be chosen. What was known before stays so.
-func (c *Controller) publishTrouble(why string) {
+// hold leaves root volumes and ports alone. Claims report the problem, if nothing was known before.
+func (c *Controller) hold(problem string) {
+	c.decision.Store(nil)
 	if !c.Snapshot().Known {
-		c.publish(targets.Snapshot{Trouble: why})
+		c.publishSnapshot(targets.Snapshot{Trouble: problem})
 	}
 }
 
-func (c *Controller) publish(next targets.Snapshot) {
+func (c *Controller) publishSnapshot(next targets.Snapshot) {
 	if reflect.DeepEqual(c.Snapshot(), next) {
 		return
 	}
 	c.snapshot.Store(&next)
-	c.listening.Lock()
-	defer c.listening.Unlock()
-	for _, tell := range c.listeners {
-		tell()
+	for _, changed := range c.listeners {
+		changed()
 	}
+}
+
+// applyEach makes independent changes: the failure of one leaves the others alone. After a lost race,
+// the key is synced again.
+func applyEach[T any](changes []T, apply func(T) error) (again time.Duration, err error) {
+	for _, change := range changes {
+		switch failure := apply(change); {
+		case pairs.IsRace(failure):
+			again = settleTime
+		case failure != nil:
+			err = errors.Join(err, failure)
+		}
+	}
+	return again, err
 }

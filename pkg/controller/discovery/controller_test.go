@@ -14,7 +14,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,9 +25,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/efs/efstest"
 	"gnuthought.com/efs-stunnel/pkg/logging/loggingtest"
-	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -81,17 +78,17 @@ func startWith(t *testing.T, api API, change func(*Options, *fake.Clientset), ob
 	return c
 }
 
-// told are the events since the last call.
-func (c *cluster) told() (all []string) {
+// newEvents are those since the last call.
+func (c *cluster) newEvents() (all []string) {
 	for len(c.events.Events) > 0 {
 		all = append(all, <-c.events.Events)
 	}
 	return all
 }
 
-func (c *cluster) tells(part string) {
+func (c *cluster) wantEvent(part string) {
 	c.t.Helper()
-	if got := c.told(); !slices.ContainsFunc(got, func(e string) bool { return strings.Contains(e, part) }) {
+	if got := c.newEvents(); !slices.ContainsFunc(got, func(e string) bool { return strings.Contains(e, part) }) {
 		c.t.Errorf("no event has %q: %q", part, got)
 	}
 }
@@ -144,13 +141,13 @@ func TestAFirstStart(t *testing.T) {
 		if diff := cmp.Diff(want, c.writes()); diff != "" {
 			t.Errorf("writes (-want +got):\n%s", diff)
 		}
-		c.tells("Normal FileSystemFound fs-1 has port 20490")
+		c.wantEvent("Normal FileSystemFound fs-1 has port 20490")
 		if s := c.Snapshot(); !s.Known || !s.Listed || s.Port("fs-1") != 20490 || c.changes.Load() != 1 {
 			t.Errorf("snapshot %+v after %d changes", s, c.changes.Load())
 		}
 		pass(time.Hour)
-		if got := c.writes(); len(got) > 0 || c.changes.Load() != 1 || len(c.told()) > 0 {
-			t.Errorf("an unchanged world made %d changes, wrote %q", c.changes.Load(), got)
+		if got := c.writes(); len(got) > 0 || c.changes.Load() != 1 || len(c.newEvents()) > 0 {
+			t.Errorf("an unchanged cluster made %d changes, wrote %q", c.changes.Load(), got)
 		}
 	})
 }
@@ -186,7 +183,7 @@ func TestALostTableIsRebuiltFromALiveList(t *testing.T) {
 	})
 }
 
-func TestAHangingAPIKeepsNoRootVolumeFromBeingHealed(t *testing.T) {
+func TestAHangingAPIDelaysNoRootVolume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := start(t, hanging{}, tableMap(tableOf(map[string]ports.Target{"fs-1": target(20490)})))
 		if s := c.Snapshot(); s.Known || s.Port("fs-1") != 20490 {
@@ -199,7 +196,7 @@ func TestAHangingAPIKeepsNoRootVolumeFromBeingHealed(t *testing.T) {
 		if !c.Snapshot().Known {
 			t.Error("a poll that failed leaves nothing known")
 		}
-		c.tells("Warning DiscoveryFailed")
+		c.wantEvent("Warning DiscoveryFailed")
 	})
 }
 
@@ -209,7 +206,7 @@ func TestAnUnreadableTableIsLeftAlone(t *testing.T) {
 		c := start(t, efstest.New(fileSystem("fs-1", "a")), good)
 		was := c.Snapshot()
 		c.writes()
-		c.told()
+		c.newEvents()
 		broken := c.configMap()
 		broken.Data[wellknown.TargetsKey] += "\t:"
 		c.update(broken)
@@ -219,7 +216,7 @@ func TestAnUnreadableTableIsLeftAlone(t *testing.T) {
 		if got := c.writes(); len(got) != 2 { // the test's own
 			t.Errorf("writes %q", got)
 		}
-		if got := c.told(); len(got) != 1 || !strings.Contains(got[0], "Warning TableUnreadable ConfigMap efs-stunnel cannot be read") {
+		if got := c.newEvents(); len(got) != 1 || !strings.Contains(got[0], "Warning TableUnreadable ConfigMap efs-stunnel cannot be read") {
 			t.Errorf("events %q", got)
 		}
 		if got := strings.Count(c.log.String(), "level=ERROR"); got != 1 {
@@ -232,7 +229,7 @@ func TestAnUnreadableTableIsLeftAlone(t *testing.T) {
 		mended.Data[wellknown.TargetsKey] = good.Data[wellknown.TargetsKey]
 		c.update(mended)
 		pass(time.Second)
-		c.tells("Warning PortCorrected changed from port 20499 to 20490")
+		c.wantEvent("Warning PortCorrected changed from port 20499 to 20490")
 	})
 }
 
@@ -252,7 +249,7 @@ func (c *cluster) volume(v *corev1.PersistentVolume) {
 	}
 }
 
-func TestALostRaceIsLookedAtAgain(t *testing.T) {
+func TestALostRaceIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := efstest.New(fileSystem("fs-1", "a"))
 		c := start(t, api)
@@ -270,79 +267,20 @@ func TestALostRaceIsLookedAtAgain(t *testing.T) {
 	})
 }
 
-// The volume is bound to a claim that no cache shows yet: healing by the caches would unbind it.
-func TestHealingReadsLive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v, claim := boundRoot("fs-1", 20490)
-		c := start(t, nil, tableMap(tableOf(map[string]ports.Target{"fs-1": target(20490)})), v, claim)
-		c.client.ClearActions()
-		pair := volumes.RootPair{FileSystemID: "fs-1", Port: 20490, Namespace: namespace, Volume: v}
-		if len(pair.Changes()) == 0 {
-			t.Fatal("the cached pair needs nothing")
-		}
-		if err := c.exec.heal(t.Context(), rootWork{pair: pair}); err != nil {
-			t.Error(err)
-		}
-		if got := c.writes(); len(got) > 0 {
-			t.Errorf("writes %q", got)
-		}
-	})
-}
-
-func TestFinishedJobsLetAClaimGo(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		v, claim := boundRoot("fs-1", 20490)
-		claim.Status.Phase = corev1.ClaimLost
-		c := start(t, nil, tableMap(tableOf(map[string]ports.Target{"fs-1": target(20490)})), v, claim,
-			job(1, batchv1.JobComplete), job(2, batchv1.JobFailed, wellknown.FinalizerOutcome), job(3, batchv1.JobSuspended))
-		jobs, err := c.client.BatchV1().Jobs(namespace).List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var left []string
-		for _, j := range jobs.Items {
-			left = append(left, j.Name)
-		}
-		if diff := cmp.Diff([]string{"efs-mount-fs-1-00002", "efs-mount-fs-1-00003"}, left); diff != "" {
-			t.Errorf("jobs (-want +got):\n%s", diff)
-		}
-		// The claim is another one now, and the volume waits for it.
-		made, err := c.client.CoreV1().PersistentVolumeClaims(namespace).Get(t.Context(), claim.Name, metav1.GetOptions{})
-		if err != nil || made.Status.Phase == corev1.ClaimLost {
-			t.Errorf("claim %+v, %v", made, err)
-		}
-		mended, err := c.client.CoreV1().PersistentVolumes().Get(t.Context(), v.Name, metav1.GetOptions{})
-		if err != nil || mended.Spec.ClaimRef == nil || mended.Spec.ClaimRef.UID != "" || mended.Spec.ClaimRef.Name != claim.Name {
-			t.Errorf("volume %+v, %v", mended.Spec.ClaimRef, err)
-		}
-		c.tells("Warning RootVolumeRepaired delete claim: it has lost its volume")
-	})
-}
-
-func job(number int, condition batchv1.JobConditionType, finalizers ...string) *batchv1.Job {
-	name := mountjobs.Name{Kind: mountjobs.Mount, FileSystemID: "fs-1", Number: number}
-	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name.String(), Labels: mountjobs.Labels(name.Kind, name.FileSystemID), Finalizers: finalizers,
-		},
-		Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: condition, Status: corev1.ConditionTrue}}},
-	}
-}
-
-// From the last listing to the last object: nobody has to do anything.
-func TestAFileSystemAndAllThatIsOfItGo(t *testing.T) {
+// From the last listing to the last object.
+func TestAGoneFileSystemLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := efstest.New(fileSystem("fs-1", "a"), fileSystem("fs-2", "a"))
 		c := start(t, api)
 		api.Remove("fs-1")
 		pass(2 * time.Minute)
 		c.wantPorts(map[string]int{"fs-1": 20490, "fs-2": 20491})
-		c.tells("Warning FileSystemMissing fs-1")
+		c.wantEvent("Warning FileSystemMissing fs-1")
 		pass(3 * time.Minute)
 		c.wantPorts(map[string]int{"fs-2": 20491})
-		told := c.told()
-		if !strings.Contains(strings.Join(told, "\n"), "Normal FileSystemGone fs-1") || strings.Contains(strings.Join(told, "\n"), "Repaired") {
-			t.Errorf("events %q", told)
+		events := c.newEvents()
+		if !strings.Contains(strings.Join(events, "\n"), "Normal FileSystemGone fs-1") || strings.Contains(strings.Join(events, "\n"), "Repaired") {
+			t.Errorf("events %q", events)
 		}
 		left, err := c.client.CoreV1().PersistentVolumes().List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(left.Items) != 1 || left.Items[0].Name != "efs-stunnel-fs-2" {
@@ -354,16 +292,16 @@ func TestAFileSystemAndAllThatIsOfItGo(t *testing.T) {
 	})
 }
 
-func TestFailuresAreToldOnce(t *testing.T) {
+func TestFailuresAreReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := efstest.New(fileSystem("fs-1", "a"))
 		c := start(t, api)
-		c.told()
+		c.newEvents()
 		for i := range 20 {
-			api.FailList(apiTrouble(i, "AccessDeniedException", "no"))
+			api.FailList(awsError(i, "AccessDeniedException", "no"))
 			pass(time.Minute)
 		}
-		if got := c.told(); len(got) != 1 || !strings.Contains(got[0], "AccessDeniedException: no") {
+		if got := c.newEvents(); len(got) != 1 || !strings.Contains(got[0], "AccessDeniedException: no") {
 			t.Errorf("events %q", got)
 		}
 		c.wantPorts(map[string]int{"fs-1": 20490})

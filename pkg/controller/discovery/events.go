@@ -2,101 +2,150 @@ package discovery
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// notice is an event to be, on the ConfigMap with the table and, where it is about one object,
-// on that too.
+// notice is an event on the ConfigMap with the table.
 type notice struct {
-	kind    string // of the event: Normal or Warning
+	// key names a condition, whatever its message: it is reported when it begins, and once in a while
+	// as long as it holds. It is "" for what has happened once.
+	key     string
+	level   slog.Level // of the log; the event is Normal for Info, else a Warning
 	reason  string
 	message string
-	about   about
+	about   runtime.Object // gets the event, too; nil for none
 }
 
-// about is what a notice is about besides the table; mostly nothing.
-type about struct {
-	volume *corev1.PersistentVolume
-	pinned *corev1.ConfigMap
+// condition is a Warning as long as it holds.
+func condition(key, reason, message string) notice {
+	return notice{key: key, level: slog.LevelWarn, reason: reason, message: message}
 }
 
-// complaint is something that is wrong for a while. It is told when it begins.
-type complaint struct {
-	notice
-	key   string // equal as long as it is the same trouble, in whatever words
-	level slog.Level
+// reporter writes notices to events and the log. Only one loop uses it.
+type reporter struct {
+	events   record.EventRecorder
+	log      *slog.Logger
+	pending  []notice             // for the ConfigMap that does not exist yet
+	reported map[string]time.Time // by key: when the conditions that hold were last reported
 }
 
-func warning(reason, message string) notice {
-	return notice{kind: corev1.EventTypeWarning, reason: reason, message: message}
+func newReporter(o Options) reporter { return reporter{events: o.Events, log: o.Log} }
+
+// report takes all conditions that hold. The table's ConfigMap is nil while there is none; its events
+// are written when it exists.
+func (r *reporter) report(ctx context.Context, table *corev1.ConfigMap, notices []notice) {
+	reported := map[string]time.Time{}
+	for _, n := range notices {
+		if last, ok := r.reported[n.key]; ok && time.Since(last) < tell.RepeatAfter {
+			reported[n.key] = last
+			continue
+		}
+		if n.key != "" {
+			reported[n.key] = time.Now()
+		}
+		r.log.Log(ctx, n.level, "discovery recorded an event", "reason", n.message)
+		if n.about != nil {
+			r.event(n.about, n)
+		}
+		if table != nil {
+			r.event(table, n)
+		} else if !slices.Contains(r.pending, n) {
+			r.pending = append(r.pending, n)
+		}
+	}
+	r.reported = reported
+	if table != nil {
+		for _, n := range r.pending {
+			r.event(table, n)
+		}
+		r.pending = nil
+	}
 }
 
-func normal(reason, message string) notice {
-	return notice{kind: corev1.EventTypeNormal, reason: reason, message: message}
+func (r *reporter) event(object runtime.Object, n notice) {
+	kind := corev1.EventTypeWarning
+	if n.level == slog.LevelInfo {
+		kind = corev1.EventTypeNormal
+	}
+	r.events.Event(object, kind, n.reason, cut(n.message))
 }
 
+// maxMessageBytes is what the events API takes.
+const maxMessageBytes = 1000
+
+func cut(message string) string {
+	if len(message) <= maxMessageBytes {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxMessageBytes], "") + "…"
+}
+
+// recordOn writes a Warning about something that was done to a volume.
+func (c *Controller) recordOn(volume *corev1.PersistentVolume, reason, message string) {
+	c.options.Events.Event(volume, corev1.EventTypeWarning, reason, cut(message))
+}
+
+// newsNotices are about changes of the table, and volumes that they concern.
 func newsNotices(news []ports.News, objects []*corev1.PersistentVolume) []notice {
+	reasons := map[ports.Kind]string{
+		ports.Found: wellknown.EventFileSystemFound, ports.Gone: wellknown.EventFileSystemGone,
+		ports.Missing: wellknown.EventFileSystemMissing, ports.Unusable: wellknown.EventFileSystemUnusable,
+		ports.OutOfPorts: wellknown.EventOutOfPorts, ports.TableFull: wellknown.EventTableFull,
+		ports.Conflict: wellknown.EventPortConflict,
+	}
 	var notices []notice
 	for _, n := range news {
-		note := newsNotice(n)
+		note := notice{level: slog.LevelWarn, reason: reasons[n.Kind], message: n.Message}
+		if n.Kind == ports.Found || n.Kind == ports.Gone {
+			note.level = slog.LevelInfo
+		}
+		if subject := cmp.Or(n.Volume, n.FileSystem); !strings.Contains(n.Message, subject) {
+			note.message = subject + ": " + n.Message
+		}
 		if i := slices.IndexFunc(objects, func(v *corev1.PersistentVolume) bool { return v.Name == n.Volume }); i >= 0 {
-			note.about.volume = objects[i]
+			note.about = objects[i]
 		}
 		notices = append(notices, note)
 	}
 	return notices
 }
 
-func newsNotice(n ports.News) notice {
-	message := n.Message
-	if subject := cmp.Or(n.Volume, n.FileSystem); !strings.Contains(message, subject) {
-		message = subject + ": " + message
-	}
-	switch n.Kind {
-	case ports.Found:
-		return normal(wellknown.EventFileSystemFound, message)
-	case ports.Gone:
-		return normal(wellknown.EventFileSystemGone, message)
-	case ports.Missing:
-		return warning(wellknown.EventFileSystemMissing, message)
-	case ports.Unusable:
-		return warning(wellknown.EventFileSystemUnusable, message)
-	case ports.OutOfPorts:
-		return warning(wellknown.EventOutOfPorts, message)
-	case ports.TableFull:
-		return warning(wellknown.EventTableFull, message)
-	case ports.Conflict:
-	}
-	return warning(wellknown.EventPortConflict, message)
-}
-
-// complaints are about what could not be read.
-func (s state) complaints() []complaint {
-	var all []complaint
+// conditions are about what could not be read.
+func (s state) conditions() []notice {
+	var all []notice
 	if s.table.err != nil {
-		all = append(all, unreadableComplaint(s.table, wellknown.TargetsConfigMap,
-			"nothing is written until it is mended; without it, it is rebuilt from the volumes"))
+		all = append(all, unreadableTable(s.table, wellknown.TargetsConfigMap,
+			"nothing is written until it is corrected; without it, it is rebuilt from the volumes"))
 	}
 	if s.pinned.err != nil {
-		c := unreadableComplaint(s.pinned, wellknown.PinnedConfigMap, s.pinnedMeanwhile())
-		c.about.pinned = s.pinned.object
-		all = append(all, c)
+		meanwhile := "what it said before stays in force until it is corrected or deleted"
+		if s.pinned.table == nil {
+			meanwhile = "no port is given until it is corrected or deleted"
+		}
+		n := unreadableTable(s.pinned, wellknown.PinnedConfigMap, meanwhile)
+		n.about = s.pinned.object
+		all = append(all, n)
 	}
-	all = append(all, listingComplaints(s.findings)...)
-	return append(all, singleComplaints(s.findings)...)
+	return slices.Concat(all, pollConditions(s.inventory), fileSystemConditions(s.inventory))
 }
 
-// trouble is what holds everything up, for the claims that wait; "" while it is only time.
-func (s state) trouble() string {
+// blocker is what keeps everything from being decided, for the claims that wait; "" while it is only
+// time.
+func (s state) blocker() string {
 	switch {
 	case s.table.err != nil:
 		return fmt.Sprintf("ConfigMap %s, which cannot be read: %v", wellknown.TargetsConfigMap, s.table.err)
@@ -106,83 +155,63 @@ func (s state) trouble() string {
 	return ""
 }
 
-func (s state) pinnedMeanwhile() string {
-	if s.pinned.table == nil {
-		return "no port is given until it is mended or deleted"
-	}
-	return "what it said before stays in force until it is mended or deleted"
-}
-
-func unreadableComplaint(d document, name, meanwhile string) complaint {
-	return complaint{
-		key: name + " " + d.content(), level: slog.LevelError,
-		notice: warning(wellknown.EventTableUnreadable, fmt.Sprintf("ConfigMap %s cannot be read: %v; %s", name, d.err, meanwhile)),
+func unreadableTable(d document, name, meanwhile string) notice {
+	return notice{
+		key: name + " " + d.content(), level: slog.LevelError, reason: wellknown.EventTableUnreadable,
+		message: fmt.Sprintf("ConfigMap %s cannot be read: %v; %s", name, d.err, meanwhile),
 	}
 }
 
-// unreadable says which ConfigMaps cannot be read.
-func (s state) unreadable() map[string]bool {
-	return map[string]bool{
-		wellknown.TargetsConfigMap: s.table.err != nil,
-		wellknown.PinnedConfigMap:  s.pinned.err != nil,
-	}
-}
-
-// listingComplaints are about the latest poll as a whole.
-func listingComplaints(f findings) []complaint {
+// pollConditions are about the latest poll as a whole.
+func pollConditions(i inventory) []notice {
 	switch {
-	case f.failure != nil:
-		return []complaint{discoveryComplaint("list "+causeOf(f.failure), fmt.Sprintf(
-			"file systems could not be listed, so the table stays as it is: %s. %s", apiWords(f.failure), advice(f.failure)))}
-	case f.listsNothing():
-		return []complaint{discoveryComplaint("list nothing",
+	case i.failure != nil:
+		return []notice{condition("list "+causeOf(i.failure), wellknown.EventDiscoveryFailed, fmt.Sprintf(
+			"file systems could not be listed, so the table stays as it is: %s. %s", apiMessage(i.failure), advice(i.failure)))}
+	case i.listsNothing():
+		return []notice{condition("list nothing", wellknown.EventDiscoveryFailed,
 			"the EFS API lists no file system, so the table stays as it is. Check the region (--aws-region) and the account of the manager's AWS credentials")}
 	}
 	return nil
 }
 
-func identityComplaint(message string) complaint {
-	return complaint{key: "identity", level: slog.LevelWarn, notice: warning(wellknown.EventIdentityLooksWrong, message)}
+func notStored(err error) notice {
+	return notice{key: "not stored " + causeOf(err), level: slog.LevelError, reason: wellknown.EventTableNotStored, message: fmt.Sprintf(
+		"the table could not be stored, so new file systems and addresses wait and what is stored stays in force: %v. Correct what the apiserver "+
+			"says; if the ConfigMap is too large, take other keys out of it, or restrict discovery with --file-system-ids or --file-system-tags", err)}
 }
 
-func notStoredComplaint(err error) complaint {
-	return complaint{key: "not stored " + causeOf(err), level: slog.LevelError, notice: warning(wellknown.EventTableNotStored, fmt.Sprintf(
-		"the table could not be stored, so new file systems and addresses wait and what is stored stays in force: %v. Mend what the apiserver "+
-			"says; if the ConfigMap is too large, take other keys out of it, or restrict discovery with --file-system-ids or --file-system-tags", err))}
-}
-
-// singleComplaints are about single file systems, those with one cause in one: there can be a
+// fileSystemConditions are about single file systems, those with one cause in one: there can be a
 // thousand.
-func singleComplaints(f findings) []complaint {
-	doubts := map[string]error{}
-	for id, a := range f.answers {
-		if a.err != nil {
-			doubts[id] = a.err
+func fileSystemConditions(i inventory) []notice {
+	unconfirmed, undescribed := map[string]error{}, map[string]error{}
+	for id, answer := range i.existence {
+		if answer.err != nil {
+			unconfirmed[id] = answer.err
 		}
 	}
-	unread := map[string]error{}
-	for key, a := range f.points {
-		if a.err != nil {
-			unread[key.FileSystem] = a.err
+	for key, answer := range i.points {
+		if answer.err != nil {
+			undescribed[key.FileSystem] = answer.err
 		}
 	}
-	return append(
-		groupedComplaints(f.listing.Failed, "mount targets of %s could not be read, so addresses stay as they are: %s. %s"),
-		append(groupedComplaints(unread, "access points of %s could not be read, so what is known of them stays as it is: %s. %s"),
-			groupedComplaints(doubts, "it could not be asked whether %s still exist, so they count as there: %s. %s")...)...)
+	return slices.Concat(
+		byCause(i.listing.Failed, "mount targets of %s could not be read, so addresses stay as they are: %s. %s"),
+		byCause(undescribed, "access points of %s could not be read, so what is known of them stays as it is: %s. %s"),
+		byCause(unconfirmed, "the EFS API could not say whether %s still exist, so they count as existing: %s. %s"))
 }
 
-func groupedComplaints(failed map[string]error, format string) []complaint {
-	byCause := map[string][]string{}
+func byCause(failed map[string]error, format string) []notice {
+	ids := map[string][]string{}
 	for _, id := range slices.Sorted(maps.Keys(failed)) {
 		cause := causeOf(failed[id])
-		byCause[cause] = append(byCause[cause], id)
+		ids[cause] = append(ids[cause], id)
 	}
-	var all []complaint
-	for _, cause := range slices.Sorted(maps.Keys(byCause)) {
-		ids, err := byCause[cause], failed[byCause[cause][0]]
-		all = append(all, discoveryComplaint(format+cause, // whichever file systems it hits this time
-			fmt.Sprintf(format, someOf(ids), apiWords(err), advice(err))))
+	var all []notice
+	for _, cause := range slices.Sorted(maps.Keys(ids)) {
+		err := failed[ids[cause][0]]
+		all = append(all, condition(format+cause, // whichever file systems it hits this time
+			wellknown.EventDiscoveryFailed, fmt.Sprintf(format, someOf(ids[cause]), apiMessage(err), advice(err))))
 	}
 	return all
 }
@@ -196,14 +225,7 @@ func someOf(ids []string) string {
 	return fmt.Sprintf("%s and %d others", strings.Join(ids[:shown], ", "), len(ids)-shown)
 }
 
-func discoveryComplaint(key, message string) complaint {
-	return complaint{key: key, level: slog.LevelWarn, notice: warning(wellknown.EventDiscoveryFailed, message)}
-}
-
-func strangerComplaint(object, fileSystemID string) complaint {
-	return complaint{
-		key: object, level: slog.LevelWarn,
-		notice: warning(wellknown.EventRootVolumeConflict, fmt.Sprintf(
-			"%s is not ours but has the name that file system %s needs: delete it or move it, until then no mount Job can run there", object, fileSystemID)),
-	}
+func rootConflict(object, fileSystemID string) notice {
+	return condition(object, wellknown.EventRootVolumeConflict, fmt.Sprintf(
+		"%s is not ours but has the name that file system %s needs: delete it or move it, until then no mount Job can run there", object, fileSystemID))
 }

@@ -20,10 +20,10 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	repeat "gnuthought.com/efs-stunnel/pkg/tell"
+	"gnuthought.com/efs-stunnel/pkg/tell"
 )
 
-func apiTrouble(request int, code, message string) error {
+func awsError(request int, code, message string) error {
 	return fmt.Errorf("listing file systems: https response error StatusCode: 400, RequestID: 1a2b-%d, %w",
 		request, &smithy.GenericAPIError{Code: code, Message: message})
 }
@@ -32,16 +32,16 @@ func unreachable(port int) error {
 	return fmt.Errorf("listing file systems: %w", &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("10.0.0.1:%d: i/o timeout", port)})
 }
 
-func TestCausesAreToldApart(t *testing.T) {
-	denied := apiTrouble(1, "AccessDeniedException", "not authorized")
+func TestCausesDiffer(t *testing.T) {
+	denied := awsError(1, "AccessDeniedException", "not authorized")
 	tests := map[string]struct {
 		a, b error
 		same bool
 	}{
-		"another request":      {denied, apiTrouble(2, "AccessDeniedException", "not authorized"), true},
+		"another request":      {denied, awsError(2, "AccessDeniedException", "not authorized"), true},
 		"another local port":   {unreachable(40001), unreachable(51234), true},
-		"another code":         {denied, apiTrouble(1, "ThrottlingException", "not authorized"), false},
-		"another message":      {denied, apiTrouble(1, "AccessDeniedException", "explicit deny"), false},
+		"another code":         {denied, awsError(1, "ThrottlingException", "not authorized"), false},
+		"another message":      {denied, awsError(1, "AccessDeniedException", "explicit deny"), false},
 		"service and network":  {denied, unreachable(40001), false},
 		"another text":         {errBoom, errors.New("bang"), false},
 		"the same plain error": {errBoom, errBoom, true},
@@ -60,17 +60,17 @@ func TestDiscoveryFailedSaysWhatToDo(t *testing.T) {
 		err  error
 		want []string // parts
 	}{
-		"rights":      {apiTrouble(1, "AccessDeniedException", "User x is not authorized"), []string{"User x is not authorized", "elasticfilesystem:DescribeMountTargets"}},
-		"credentials": {apiTrouble(1, "ExpiredTokenException", "expired"), []string{"ExpiredTokenException: expired", "Renew"}},
-		"throttling":  {apiTrouble(1, "ThrottlingException", "slow down"), []string{"--efs-polling-interval"}},
+		"rights":      {awsError(1, "AccessDeniedException", "User x is not authorized"), []string{"User x is not authorized", "elasticfilesystem:DescribeMountTargets"}},
+		"credentials": {awsError(1, "ExpiredTokenException", "expired"), []string{"ExpiredTokenException: expired", "Renew"}},
+		"throttling":  {awsError(1, "ThrottlingException", "slow down"), []string{"--efs-polling-interval"}},
 		"network":     {unreachable(40001), []string{"i/o timeout", "VPC endpoint"}},
 		"a timeout":   {fmt.Errorf("listing: %w", context.DeadlineExceeded), []string{"VPC endpoint"}},
 		"anything":    {errors.New("no region, RequestID: 4711-a"), []string{"no region. ", "--aws-region"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			all := listingComplaints(findings{failure: tt.err})
-			if len(all) != 1 || all[0].reason != "DiscoveryFailed" || all[0].kind != corev1.EventTypeWarning {
+			all := pollConditions(inventory{failure: tt.err})
+			if len(all) != 1 || all[0].reason != "DiscoveryFailed" || all[0].level != slog.LevelWarn {
 				t.Fatalf("got %+v", all)
 			}
 			for _, part := range tt.want {
@@ -85,14 +85,14 @@ func TestDiscoveryFailedSaysWhatToDo(t *testing.T) {
 	}
 }
 
-func TestOneCauseIsOneComplaint(t *testing.T) {
+func TestOneCauseIsOneCondition(t *testing.T) {
 	failed := map[string]error{"fs-other": errors.New("another")}
 	for i := range 7 {
 		id := fmt.Sprintf("fs-%d", i)
-		failed[id] = fmt.Errorf("listing mount targets of %s: %w", id, apiTrouble(i, "AccessDeniedException", "no"))
+		failed[id] = fmt.Errorf("listing mount targets of %s: %w", id, awsError(i, "AccessDeniedException", "no"))
 	}
 	var got []string
-	for _, c := range singleComplaints(findings{listing: efs.Listing{Failed: failed}, answers: map[string]answer{"fs-9": {err: errBoom}, "fs-8": {}}}) {
+	for _, c := range fileSystemConditions(inventory{listing: efs.Listing{Failed: failed}, existence: map[string]existence{"fs-9": {err: errBoom}, "fs-8": {}}}) {
 		got = append(got, c.message[:strings.Index(c.message, "could not")+len("could not")]+c.message[strings.LastIndex(c.message, ":"):])
 	}
 	if len(got) != 3 || !slices.ContainsFunc(got, func(m string) bool { return strings.Contains(m, "fs-0, fs-1, fs-2, fs-3, fs-4 and 2 others") }) {
@@ -101,10 +101,10 @@ func TestOneCauseIsOneComplaint(t *testing.T) {
 }
 
 // A throttled account fails for other file systems at each poll.
-func TestComplaintsAreByCause(t *testing.T) {
+func TestConditionsAreByCause(t *testing.T) {
 	of := func(id string) string {
-		failed := map[string]error{id: apiTrouble(1, "ThrottlingException", "on "+id)}
-		return singleComplaints(findings{listing: efs.Listing{Failed: failed}})[0].key
+		failed := map[string]error{id: awsError(1, "ThrottlingException", "on "+id)}
+		return fileSystemConditions(inventory{listing: efs.Listing{Failed: failed}})[0].key
 	}
 	if a, b := of("fs-1a"), of("fs-abc"); a != b {
 		t.Errorf("keys %q and %q", a, b)
@@ -122,56 +122,57 @@ func TestNewsNotices(t *testing.T) {
 		{Kind: ports.Conflict, Volume: "v", Message: "its annotation is wrong"},
 	}, []*corev1.PersistentVolume{volume})
 	want := []notice{
-		{kind: "Normal", reason: "FileSystemFound", message: "fs-1: shared has port 20490"},
-		{kind: "Normal", reason: "FileSystemGone", message: "fs-1: it is gone"},
-		{kind: "Warning", reason: "FileSystemMissing", message: "fs-1: not listed"},
-		{kind: "Warning", reason: "FileSystemUnusable", message: "fs-1: creating"},
-		{kind: "Warning", reason: "OutOfPorts", message: "no port is left for fs-1"},
-		{kind: "Warning", reason: "PortConflict", message: "v: its annotation is wrong", about: about{volume: volume}},
+		{level: slog.LevelInfo, reason: "FileSystemFound", message: "fs-1: shared has port 20490"},
+		{level: slog.LevelInfo, reason: "FileSystemGone", message: "fs-1: it is gone"},
+		{level: slog.LevelWarn, reason: "FileSystemMissing", message: "fs-1: not listed"},
+		{level: slog.LevelWarn, reason: "FileSystemUnusable", message: "fs-1: creating"},
+		{level: slog.LevelWarn, reason: "OutOfPorts", message: "no port is left for fs-1"},
+		{level: slog.LevelWarn, reason: "PortConflict", message: "v: its annotation is wrong", about: volume},
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(notice{}, about{})); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(notice{})); diff != "" {
 		t.Errorf("notices mismatch (-want +got):\n%s", diff)
 	}
 }
 
-func TestTeller(t *testing.T) { synctest.Test(t, testTeller) }
+func TestReporter(t *testing.T) { synctest.Test(t, testReporter) }
 
-func testTeller(t *testing.T) {
+func testReporter(t *testing.T) {
 	var log bytes.Buffer
 	events := record.NewFakeRecorder(100)
-	tell := &teller{events: events, log: slog.New(slog.NewTextHandler(&log, nil))}
-	told := func() (all []string) {
+	r := &reporter{events: events, log: slog.New(slog.NewTextHandler(&log, nil))}
+	recorded := func() (all []string) {
 		for len(events.Events) > 0 {
 			all = append(all, <-events.Events)
 		}
 		return all
 	}
-	trouble := []complaint{discoveryComplaint("a", "first words")}
+	failed := func(key, message string) notice { return condition(key, "DiscoveryFailed", message) }
+	first := failed("a", "first words")
 	expect := func(step string, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, told()); diff != "" {
+		if diff := cmp.Diff(want, recorded()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", step, diff)
 		}
 	}
-	tell.tellAll(t.Context(), nil, nil, trouble)
+	r.report(t.Context(), nil, []notice{first})
 	expect("without a ConfigMap")
-	tell.tellAll(t.Context(), nil, nil, []complaint{discoveryComplaint("a", "other words")})
+	r.report(t.Context(), nil, []notice{failed("a", "other words")})
 	table := tableMap(&ports.Table{})
-	tell.tellAll(t.Context(), table, []notice{normal("FileSystemFound", "fs-1")}, trouble)
+	r.report(t.Context(), table, []notice{{level: slog.LevelInfo, reason: "FileSystemFound", message: "fs-1"}, first})
 	expect("when it is there", "Normal FileSystemFound fs-1", "Warning DiscoveryFailed first words")
-	tell.tellAll(t.Context(), table, nil, trouble)
-	expect("while the trouble lasts")
-	<-time.After(repeat.RepeatAfter)
-	tell.tellAll(t.Context(), table, nil, trouble)
-	expect("while it lasts for long", "Warning DiscoveryFailed first words")
-	tell.tellAll(t.Context(), table, nil, nil)
-	tell.tellAll(t.Context(), table, nil, trouble)
+	r.report(t.Context(), table, []notice{first})
+	expect("while it holds")
+	<-time.After(tell.RepeatAfter)
+	r.report(t.Context(), table, []notice{first})
+	expect("while it holds for long", "Warning DiscoveryFailed first words")
+	r.report(t.Context(), table, nil)
+	r.report(t.Context(), table, []notice{first})
 	expect("when it is back", "Warning DiscoveryFailed first words")
-	if got := strings.Count(log.String(), "discovery is in trouble"); got != 3 {
-		t.Errorf("%d lines of log, want 3:\n%s", got, log.String())
+	if got := strings.Count(log.String(), "discovery recorded an event"); got != 4 {
+		t.Errorf("%d lines of log, want 4:\n%s", got, log.String())
 	}
-	tell.tellAll(t.Context(), table, nil, []complaint{discoveryComplaint("long", strings.Repeat("é", 1000))})
-	if got := told(); len(got) != 1 || len(got[0]) > 1024+len("Warning DiscoveryFailed ") || strings.ContainsRune(got[0], '\ufffd') {
+	r.report(t.Context(), table, []notice{failed("long", strings.Repeat("é", 1000))})
+	if got := recorded(); len(got) != 1 || len(got[0]) > 1024+len("Warning DiscoveryFailed ") || strings.ContainsRune(got[0], '\ufffd') {
 		t.Errorf("a long message: %q", got)
 	}
 }

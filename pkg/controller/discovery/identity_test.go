@@ -20,7 +20,7 @@ func TestAnotherAccountsListingChangesNothing(t *testing.T) {
 		api := efstest.New(fileSystem("fs-1", "a"), fileSystem("fs-2", "a"))
 		c := start(t, api, claimed("v", "fs-1", 20490))
 		before := c.configMap().Data[wellknown.TargetsKey]
-		c.told()
+		c.newEvents()
 		c.writes()
 		for _, id := range ours {
 			api.Remove(id)
@@ -33,7 +33,7 @@ func TestAnotherAccountsListingChangesNothing(t *testing.T) {
 		if got := c.writes(); len(got) > 0 {
 			t.Errorf("writes %q", got)
 		}
-		if got := c.told(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning IdentityLooksWrong ") {
+		if got := c.newEvents(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning IdentityLooksWrong ") {
 			t.Errorf("events %q", got)
 		}
 		s := c.Snapshot()
@@ -52,7 +52,7 @@ func TestAnotherAccountsListingChangesNothing(t *testing.T) {
 		}
 		pass(2 * time.Minute)
 		c.wantPorts(map[string]int{"fs-1": 20490, "fs-2": 20491, "fs-3": 20492})
-		if got := c.told(); len(got) != 1 || !strings.Contains(got[0], "FileSystemFound fs-3") {
+		if got := c.newEvents(); len(got) != 1 || !strings.Contains(got[0], "FileSystemFound fs-3") {
 			t.Errorf("events %q", got)
 		}
 	})
@@ -69,7 +69,7 @@ func TestAnAdministratorAcceptsAnotherAccount(t *testing.T) {
 		api.SetSource("222222222222/us-east-1")
 		pass(5 * time.Minute)
 		c.wantPorts(map[string]int{"fs-1": 20490})
-		c.tells("set account_and_region to 222222222222/us-east-1 in key efs-stunnel.yaml of ConfigMap efs-stunnel")
+		c.wantEvent("set account_and_region to 222222222222/us-east-1 in key efs-stunnel.yaml of ConfigMap efs-stunnel")
 		object := c.configMap()
 		object.Data[wellknown.TargetsKey] = strings.Replace(object.Data[wellknown.TargetsKey],
 			"account_and_region: 111111111111/us-east-1", "account_and_region: 222222222222/us-east-1", 1)

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 
 const metricsPrefix = "efs_stunnel_manager_"
 
-// States of targets in metrics.
+// States of targets and access points in metrics.
 const (
 	usable   = "usable"
 	unusable = "unusable"
@@ -18,30 +19,35 @@ const (
 	waiting  = "waiting"
 )
 
-// numbers are what the gauges show.
-type numbers struct {
-	known                 bool // all but succeeded and unreadable
-	portsInUse, portsFree int
-	targets               map[string]int   // by state
-	points                map[string]int   // access points, by state
-	sizes                 map[string]int64 // in bytes, by file system
-	succeeded             time.Time        // zero before the API has answered
-	unreadable            map[string]bool  // by ConfigMap
-	tableBytes            int              // of the stored table
-	identityLooksWrong    bool             // of the manager at AWS
-}
+// Names of gauges, as they are after the prefix.
+const (
+	tableBytes     = "table_bytes"
+	identity       = "identity_looks_wrong"
+	portsInUse     = "local_ports_in_use"
+	portsFree      = "local_ports_free"
+	targetCount    = "targets"
+	pointCount     = "access_points"
+	fileSystemSize = "file_system_size_bytes"
+	lastSuccess    = "discovery_last_success_timestamp_seconds"
+	unreadable     = "table_unreadable"
+)
+
+// numbers are what gauges show, by the gauge's name and the value of its label, "" without one.
+type numbers map[string]map[string]float64
+
+// one is the number of a gauge without a label.
+func one(value float64) map[string]float64 { return map[string]float64{"": value} }
 
 // metrics collects its gauges from the latest numbers, so that no series outlives its file
-// system, and one that never led has none.
+// system, and a standby has none.
 type metrics struct {
-	polls       bool // there is an API that is asked; set before the first show
+	polls       bool // there is an API; set before the first show
 	latest      atomic.Pointer[numbers]
+	gauges      map[string]*prometheus.Desc
 	failures    prometheus.Counter
 	corrections prometheus.Counter
 	rootWrites  prometheus.Counter
 	notStored   prometheus.Counter
-
-	tableBytes, identity, inUse, free, targets, points, sizes, succeeded, unreadable *prometheus.Desc
 }
 
 func newMetrics(o Options) (*metrics, error) {
@@ -50,15 +56,23 @@ func newMetrics(o Options) (*metrics, error) {
 		corrections: counter("port_corrections_total", "Volumes whose port option was rewritten."),
 		rootWrites:  counter("root_volume_writes_total", "Writes that made, mended or removed root volumes and root claims."),
 		notStored:   counter("table_write_failures_total", "Writes of the port table that the apiserver refused, conflicts aside."),
-		tableBytes:  describe("table_bytes", "Size of the stored port table. Newcomers get no port beyond 921600."),
-		identity:    describe("identity_looks_wrong", "Whether the EFS API lists what seems to be another account's or region's file systems (1) or not (0)."),
-		inUse:       describe("local_ports_in_use", "Local ports that belong to targets."),
-		free:        describe("local_ports_free", "Local ports that new targets can get."),
-		targets:     describe("targets", "Targets of the port table.", "state"),
-		points:      describe("access_points", "Access points that SharedVolumes ask for.", "state"),
-		sizes:       describe("file_system_size_bytes", "Metered size of the file system.", "file_system"),
-		succeeded:   describe("discovery_last_success_timestamp_seconds", "When the EFS API last listed the file systems; 0 before this leader's first listing."),
-		unreadable:  describe("table_unreadable", "Whether the ConfigMap cannot be read (1) or can (0).", "config_map"),
+		gauges:      map[string]*prometheus.Desc{},
+	}
+	for _, g := range []struct {
+		name, help string
+		labels     []string
+	}{
+		{tableBytes, "Size of the stored port table. Newcomers get no port beyond 921600.", nil},
+		{identity, "Whether the EFS API lists what seems to be another account's or region's file systems (1) or not (0).", nil},
+		{portsInUse, "Local ports that belong to targets.", nil},
+		{portsFree, "Local ports that new targets can get.", nil},
+		{targetCount, "Targets of the port table.", []string{"state"}},
+		{pointCount, "Access points that SharedVolumes ask for.", []string{"state"}},
+		{fileSystemSize, "Metered size of the file system.", []string{"file_system"}},
+		{lastSuccess, "When the EFS API last listed the file systems; 0 before this leader's first listing.", nil},
+		{unreadable, "Whether the ConfigMap cannot be read (1) or can (0).", []string{"config_map"}},
+	} {
+		m.gauges[g.name] = prometheus.NewDesc(metricsPrefix+g.name, g.help, g.labels, nil)
 	}
 	for _, c := range []prometheus.Collector{m.failures, m.corrections, m.rootWrites, m.notStored, m} {
 		if err := o.Metrics.Register(c); err != nil {
@@ -72,61 +86,40 @@ func counter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: metricsPrefix + name, Help: help})
 }
 
-func describe(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(metricsPrefix+name, help, labels, nil)
-}
-
-func (m *metrics) failed() { m.failures.Inc() }
-
-// show publishes numbers. Those that are not known stay as they were.
+// show publishes numbers. Gauges that are not among them stay as they were.
 func (m *metrics) show(n numbers) {
-	if before := m.latest.Load(); !n.known && before != nil {
-		kept := *before
-		kept.unreadable, kept.succeeded = n.unreadable, n.succeeded
-		n = kept
+	next := numbers{}
+	if before := m.latest.Load(); before != nil {
+		maps.Copy(next, *before)
 	}
-	m.latest.Store(&n)
+	maps.Copy(next, n)
+	m.latest.Store(&next)
 }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.tableBytes, m.identity, m.inUse, m.free, m.targets, m.points, m.sizes, m.succeeded, m.unreadable} {
+	for _, d := range m.gauges {
 		descs <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
-	n := m.latest.Load()
-	if n == nil {
+	latest := m.latest.Load()
+	if latest == nil {
 		return
 	}
-	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
-	}
-	for name, bad := range n.unreadable {
-		gauge(m.unreadable, truth(bad), name)
-	}
-	if m.polls {
-		gauge(m.succeeded, seconds(n.succeeded))
-	}
-	if !n.known {
-		return
-	}
-	gauge(m.tableBytes, float64(n.tableBytes))
-	if m.polls {
-		gauge(m.identity, truth(n.identityLooksWrong))
-	}
-	gauge(m.inUse, float64(n.portsInUse))
-	gauge(m.free, float64(n.portsFree))
-	for state, count := range n.targets {
-		gauge(m.targets, float64(count), state)
-	}
-	for state, count := range n.points {
-		gauge(m.points, float64(count), state)
-	}
-	for id, size := range n.sizes {
-		gauge(m.sizes, float64(size), id)
+	for name, values := range *latest {
+		if !m.polls && (name == lastSuccess || name == identity) {
+			continue
+		}
+		for label, value := range values {
+			labels := []string{label}
+			if label == "" {
+				labels = nil
+			}
+			out <- prometheus.MustNewConstMetric(m.gauges[name], prometheus.GaugeValue, value, labels...)
+		}
 	}
 }
 
@@ -138,8 +131,8 @@ func seconds(at time.Time) float64 {
 	return float64(at.UnixMilli()) / 1000
 }
 
-func truth(b bool) float64 {
-	if b {
+func oneIf(is bool) float64 {
+	if is {
 		return 1
 	}
 	return 0

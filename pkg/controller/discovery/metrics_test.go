@@ -26,16 +26,16 @@ func TestMetrics(t *testing.T) {
 	registry, m := registered(t)
 	m.polls = true
 	m.show(numbers{
-		known: true, portsInUse: 2, portsFree: 8, targets: map[string]int{usable: 1, unusable: 1, missing: 0},
-		sizes: map[string]int64{"fs-1": 4096, "fs-2": 1}, unreadable: map[string]bool{"efs-stunnel": false},
+		portsInUse: one(2), portsFree: one(8), targetCount: {usable: 1, unusable: 1, missing: 0},
+		fileSystemSize: {"fs-1": 4096, "fs-2": 1}, unreadable: {"efs-stunnel": 0},
 	})
 	m.show(numbers{
-		known: true, portsInUse: 1, portsFree: 9, targets: map[string]int{usable: 1, unusable: 0, missing: 0},
-		tableBytes: 512, identityLooksWrong: true,
-		sizes: map[string]int64{"fs-1": 4096}, succeeded: time.Unix(1700000000, 5e8), unreadable: map[string]bool{"efs-stunnel": false},
+		portsInUse: one(1), portsFree: one(9), targetCount: {usable: 1, unusable: 0, missing: 0},
+		tableBytes: one(512), identity: one(1),
+		fileSystemSize: {"fs-1": 4096}, lastSuccess: one(seconds(time.Unix(1700000000, 5e8))), unreadable: {"efs-stunnel": 0},
 	})
-	m.show(numbers{unreadable: map[string]bool{"efs-stunnel": true}, succeeded: time.Unix(1700000100, 0)})
-	m.failed()
+	m.show(numbers{unreadable: {"efs-stunnel": 1}, lastSuccess: one(seconds(time.Unix(1700000100, 0)))})
+	m.failures.Inc()
 	want := `
 # HELP efs_stunnel_manager_discovery_failures_total Polls of the EFS API, and questions to it, that failed.
 # TYPE efs_stunnel_manager_discovery_failures_total counter
@@ -114,7 +114,7 @@ func TestTimeOfTheLastListing(t *testing.T) {
 		t.Run(test.what, func(t *testing.T) {
 			registry, m := registered(t)
 			m.polls = test.polls
-			m.show(numbers{})
+			m.show(numbers{lastSuccess: one(seconds(time.Time{}))})
 			if err := testutil.GatherAndCompare(registry, strings.NewReader(test.want), name); err != nil {
 				t.Error(err)
 			}

@@ -14,15 +14,15 @@ func BenchmarkPlan(b *testing.B) {
 		id := fmt.Sprintf("fs-%03d", i)
 		targets[id], roots[id] = target(20490+i), 20490+i
 	}
-	s := world(tableOf(targets), rooted(roots))
+	s := given(tableOf(targets), rooted(roots))
 	for i := range 10000 {
 		with(claimed(fmt.Sprintf("pvc-%05d", i), fmt.Sprintf("fs-%03d", i%50), 20490+i%50))(&s)
 	}
 	o := options()
 	o.Range.Count = 1000
 	for b.Loop() {
-		if p := o.plan(s); p.write || len(p.roots) > 0 {
-			b.Fatal("the world was to be as it should be")
+		if p := s.plan(o); p.write || len(p.roots) > 0 {
+			b.Fatal("there is something to write")
 		}
 	}
 }

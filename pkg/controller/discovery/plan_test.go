@@ -18,62 +18,62 @@ func TestPlan(t *testing.T) {
 	shared := tableOf(map[string]ports.Target{"fs-1": target(20490)})
 	created := []string{"fs-1: create volume"}
 	tests := map[string]struct {
-		state state
+		given fixture
 		want  outline
 	}{
 		"a first file system gets a port, a root volume and a root claim": {
-			world(nil, polled(found(listing(1, fileSystem("fs-1", "a"))))),
-			outline{Write: true, Ports: map[string]int{"fs-1": 20490}, Roots: created, Told: []string{"FileSystemFound"}},
+			given(nil, polled(found(listing(1, fileSystem("fs-1", "a"))))),
+			outline{Write: true, Ports: map[string]int{"fs-1": 20490}, Roots: created, Events: []string{"FileSystemFound"}},
 		},
 		"a lost table waits for the first poll": {
-			world(nil, polled(findings{}), with(claimed("v", "fs-1", 20493))),
+			given(nil, polled(inventory{}), with(claimed("v", "fs-1", 20493))),
 			outline{Held: true},
 		},
 		"a lost table is rebuilt from volumes even if that poll fails": {
-			world(nil, polled(findings{over: true, failure: errBoom}), with(claimed("v", "fs-1", 20493))),
-			outline{Write: true, Ports: map[string]int{"fs-1": 20493}, Roots: created, Told: []string{"FileSystemFound", "DiscoveryFailed"}},
+			given(nil, polled(inventory{polled: true, failure: errBoom}), with(claimed("v", "fs-1", 20493))),
+			outline{Write: true, Ports: map[string]int{"fs-1": 20493}, Roots: created, Events: []string{"FileSystemFound", "DiscoveryFailed"}},
 		},
 		"a lost table waits for the pinned one to be readable": {
-			world(nil, pinned(document{err: errBoom})),
-			outline{Held: true, Told: []string{"TableUnreadable"}},
+			given(nil, pinned(document{err: errBoom})),
+			outline{Held: true, Events: []string{"TableUnreadable"}},
 		},
 		"an unreadable table stops everything": {
-			world(shared, func(s *state) { s.table.table, s.table.err = nil, errBoom }, with(claimed("v", "fs-1", 20499))),
-			outline{Held: true, Told: []string{"TableUnreadable"}},
+			given(shared, func(s *fixture) { s.table.table, s.table.err = nil, errBoom }, with(claimed("v", "fs-1", 20499))),
+			outline{Held: true, Events: []string{"TableUnreadable"}},
 		},
 		"a healed root volume does not wait for the poll": {
-			world(shared, polled(findings{})),
+			given(shared, polled(inventory{})),
 			outline{Ports: map[string]int{"fs-1": 20490}, Roots: created},
 		},
 		"a table that is as it should be is not written": {
-			world(shared, rooted(map[string]int{"fs-1": 20490})),
+			given(shared, rooted(map[string]int{"fs-1": 20490})),
 			outline{Ports: map[string]int{"fs-1": 20490}},
 		},
 		"with a pinned table that could never be read, no port is given, moved or taken": {
-			world(shared, pinned(document{err: errBoom}), polled(found(listing(1, fileSystem("fs-2", "a")))),
+			given(shared, pinned(document{err: errBoom}), polled(found(listing(1, fileSystem("fs-2", "a")))),
 				with(claimed("v", "fs-1", 20499)), rooted(map[string]int{"fs-3": 20492})),
-			outline{Ports: map[string]int{"fs-1": 20490}, Roots: created, Told: []string{"TableUnreadable"}},
+			outline{Ports: map[string]int{"fs-1": 20490}, Roots: created, Events: []string{"TableUnreadable"}},
 		},
 		"with the last good pinned table, work goes on": {
-			world(shared, pinned(document{err: errBoom, table: tableOf(map[string]ports.Target{"server": {Port: 20491}})}),
+			given(shared, pinned(document{err: errBoom, table: tableOf(map[string]ports.Target{"server": {Port: 20491}})}),
 				polled(found(listing(1, fileSystem("fs-1", "a"), fileSystem("fs-2", "a")))), rooted(map[string]int{"fs-1": 20490, "server": 20491})),
 			outline{
 				Write: true, Ports: map[string]int{"fs-1": 20490, "server": 20491, "fs-2": 20492},
-				Roots: []string{"fs-2: create volume"},
-				Told:  []string{"FileSystemFound", "FileSystemFound", "TableUnreadable"},
+				Roots:  []string{"fs-2: create volume"},
+				Events: []string{"FileSystemFound", "FileSystemFound", "TableUnreadable"},
 			},
 		},
 		"a volume's port follows the table": {
-			world(shared, with(claimed("v", "fs-1", 20499)), rooted(map[string]int{"fs-1": 20490})),
+			given(shared, with(claimed("v", "fs-1", 20499)), rooted(map[string]int{"fs-1": 20490})),
 			outline{Write: true, Ports: map[string]int{"fs-1": 20490}, Corrections: []string{"v: 20499 -> 20490"}},
 		},
 		"a root volume's port is healed with the rest of it": {
-			world(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491)}), rooted(map[string]int{"fs-1": 20491, "fs-2": 20491})),
+			given(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491)}), rooted(map[string]int{"fs-1": 20491, "fs-2": 20491})),
 			outline{Ports: map[string]int{"fs-1": 20490, "fs-2": 20491}, Roots: []string{"fs-1: update volume"}},
 		},
 		"an unreadable file system leaves the others alone": {
-			world(shared, rooted(map[string]int{"fs-1": 20490}), polled(findings{
-				over: true, succeeded: noon,
+			given(shared, rooted(map[string]int{"fs-1": 20490}), polled(inventory{
+				polled: true, succeeded: noon,
 				listing: efs.Listing{
 					FileSystems: []efs.FileSystem{fileSystem("fs-1"), fileSystem("fs-2", "a")},
 					Failed:      map[string]error{"fs-1": errBoom}, ReadAt: noon,
@@ -81,55 +81,55 @@ func TestPlan(t *testing.T) {
 			})),
 			outline{
 				Write: true, Ports: map[string]int{"fs-1": 20490, "fs-2": 20491},
-				Roots: []string{"fs-2: create volume"}, Told: []string{"FileSystemFound", "DiscoveryFailed"},
+				Roots: []string{"fs-2: create volume"}, Events: []string{"FileSystemFound", "DiscoveryFailed"},
 			},
 		},
-		"no file system at all is told, and removes nothing": {
-			world(shared, rooted(map[string]int{"fs-1": 20490}), polled(found(listing(1)))),
-			outline{Ports: map[string]int{"fs-1": 20490}, Told: []string{"DiscoveryFailed"}},
+		"an empty listing is reported, and removes nothing": {
+			given(shared, rooted(map[string]int{"fs-1": 20490}), polled(found(listing(1)))),
+			outline{Ports: map[string]int{"fs-1": 20490}, Events: []string{"DiscoveryFailed"}},
 		},
 		"a target that left takes its claim along": {
-			world(shared, rooted(map[string]int{"fs-1": 20490, "fs-9": 20499}), usedJob("fs-9")),
+			given(shared, rooted(map[string]int{"fs-1": 20490, "fs-9": 20499}), usedJob("fs-9")),
 			outline{Ports: map[string]int{"fs-1": 20490}, Roots: []string{"fs-9: delete claim, after its jobs"}},
 		},
 		"and then its volume": {
-			world(shared, rooted(map[string]int{"fs-1": 20490, "fs-9": 20499}), func(s *state) { delete(s.claims, "efs-stunnel-fs-9") }),
+			given(shared, rooted(map[string]int{"fs-1": 20490, "fs-9": 20499}), func(s *fixture) { delete(s.claims, "efs-stunnel-fs-9") }),
 			outline{Ports: map[string]int{"fs-1": 20490}, Roots: []string{"fs-9: delete volume"}},
 		},
 		"a root claim that is being deleted is let go by its Jobs": {
-			world(shared, rooted(map[string]int{"fs-1": 20490}), usedJob("fs-1"), func(s *state) {
+			given(shared, rooted(map[string]int{"fs-1": 20490}), usedJob("fs-1"), func(s *fixture) {
 				s.claims["efs-stunnel-fs-1"].DeletionTimestamp = &metav1.Time{Time: noon}
 			}),
 			outline{Ports: map[string]int{"fs-1": 20490}, Roots: []string{"fs-1: after its jobs"}},
 		},
-		"a stranger of a root volume's name is left alone": {
-			world(shared, with(func() *corev1.PersistentVolume {
+		"another owner's volume of a root volume's name is left alone": {
+			given(shared, with(func() *corev1.PersistentVolume {
 				v := claimed("efs-stunnel-fs-1", "", 0)
 				v.Spec.StorageClassName = "nfs"
 				return v
 			}())),
-			outline{Ports: map[string]int{"fs-1": 20490}, Told: []string{"RootVolumeConflict"}},
+			outline{Ports: map[string]int{"fs-1": 20490}, Events: []string{"RootVolumeConflict"}},
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, outlineOf(options().plan(tt.state)), cmpopts.EquateEmpty()); diff != "" {
+			if diff := cmp.Diff(tt.want, outlineOf(tt.given.plan(options())), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("plan mismatch (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// Whatever a plan wants is done; then there is nothing left to do, and nothing to tell.
+// Once a plan is applied, nothing is left to write or to report.
 func TestAppliedPlansAreDone(t *testing.T) {
-	s := world(nil, polled(found(listing(1, fileSystem("fs-1", "a"), fileSystem("fs-2", "a", "b")))),
+	s := given(nil, polled(found(listing(1, fileSystem("fs-1", "a"), fileSystem("fs-2", "a", "b")))),
 		with(claimed("v", "fs-1", 20495)), with(claimed("w", "fs-1", 20494)), with(claimed("x", "fs-1", 20495)))
-	p := options().plan(s)
-	if !p.write || len(p.corrections) != 1 || len(p.roots) != 2 {
+	p := s.plan(options())
+	if !p.write || len(p.ports) != 1 || len(p.roots) != 2 {
 		t.Fatalf("unexpected plan: %+v", outlineOf(p))
 	}
 	s = applied(s, p)
-	again := options().plan(s)
+	again := s.plan(options())
 	if diff := cmp.Diff(outline{Ports: map[string]int{"fs-1": 20495, "fs-2": 20490}}, outlineOf(again), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the second plan (-want +got):\n%s", diff)
 	}
@@ -139,10 +139,10 @@ func TestAppliedPlansAreDone(t *testing.T) {
 }
 
 // applied plays apply, and the binder.
-func applied(s state, p plan) state {
+func applied(s fixture, p plans) fixture {
 	s.table = document{object: tableMap(&p.table), table: &p.table}
-	s.assigned, s.seen = p.assigned, p.seen
-	for _, w := range p.corrections {
+	s.memory = p.memory
+	for _, w := range p.ports {
 		for i, v := range s.volumes {
 			if v.Name == w.is.Name {
 				s.volumes[i] = w.want
@@ -151,53 +151,53 @@ func applied(s state, p plan) state {
 	}
 	ids := map[string]int{}
 	for _, w := range p.roots {
-		ids[w.pair.FileSystemID] = w.pair.Port
+		ids[w.FileSystemID] = w.Port
 	}
 	rooted(ids)(&s)
 	return s
 }
 
-func polled(f findings) func(*state) { return func(s *state) { s.findings = f } }
+func polled(f inventory) func(*fixture) { return func(s *fixture) { s.inventory = f } }
 
-func with(v *corev1.PersistentVolume) func(*state) {
-	return func(s *state) { s.volumes = append(s.volumes, v) }
+func with(v *corev1.PersistentVolume) func(*fixture) {
+	return func(s *fixture) { s.volumes = append(s.volumes, v) }
 }
 
-func pinned(d document) func(*state) { return func(s *state) { s.pinned = d } }
+func pinned(d document) func(*fixture) { return func(s *fixture) { s.pinned = d } }
 
-func usedJob(id string) func(*state) {
-	return func(s *state) { s.jobs = map[string][]*batchv1.Job{id: {{}}} }
+func usedJob(id string) func(*fixture) {
+	return func(s *fixture) { s.jobs = map[string][]*batchv1.Job{id: {{}}} }
 }
 
-// A file system leaves only after three listings without it, the API's own word, and its last
+// A file system leaves only after three listings without it, the API's confirmation, and its last
 // volume.
 func TestAFileSystemLeaves(t *testing.T) {
 	o, rest := options(), fileSystem("fs-2", "a")
-	s := world(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491)}), rooted(map[string]int{"fs-1": 20490, "fs-2": 20491}))
-	var p plan
+	s := given(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491)}), rooted(map[string]int{"fs-1": 20490, "fs-2": 20491}))
+	var p plans
 	for at := 1; at <= 3; at++ {
-		if s.findings = found(listing(at, rest)); len(p.ask) > 0 {
+		if s.inventory = found(listing(at, rest)); len(p.missing) > 0 {
 			t.Fatalf("asked after %d listings", at-1)
 		}
-		p = o.plan(s)
+		p = s.plan(o)
 		s = applied(s, p)
 	}
-	if diff := cmp.Diff([]string{"fs-1"}, p.ask); diff != "" {
+	if diff := cmp.Diff([]string{"fs-1"}, p.missing); diff != "" {
 		t.Fatalf("asked for (-want +got):\n%s", diff)
 	}
-	s.findings.answers = map[string]answer{"fs-1": {listing: s.findings.listing.ReadAt, err: errBoom}}
-	if p = o.plan(s); p.ask != nil || len(p.snapshot.Gone) > 0 || p.table.Targets["fs-1"].Port != 20490 {
+	s.inventory.existence = map[string]existence{"fs-1": {listing: s.inventory.listing.ReadAt, err: errBoom}}
+	if p = s.plan(o); p.missing != nil || len(p.snapshot.Gone) > 0 || p.table.Targets["fs-1"].Port != 20490 {
 		t.Fatalf("after an error: %+v", outlineOf(p))
 	}
-	s.findings.answers["fs-1"] = answer{listing: s.findings.listing.ReadAt, gone: true}
+	s.inventory.existence["fs-1"] = existence{listing: s.inventory.listing.ReadAt, gone: true}
 	with(claimed("v", "fs-1", 20490))(&s)
-	if p = o.plan(s); !p.snapshot.Gone["fs-1"] || p.table.Targets["fs-1"].Port != 20490 || p.snapshot.FileSystems["fs-1"].Unusable == "" {
+	if p = s.plan(o); !p.snapshot.Gone["fs-1"] || p.table.Targets["fs-1"].Port != 20490 || p.snapshot.FileSystems["fs-1"].Unusable == "" {
 		t.Fatalf("with a volume: %+v", outlineOf(p))
 	}
 	s.volumes = s.volumes[:len(s.volumes)-1]
-	p = o.plan(s)
+	p = s.plan(o)
 	want := outline{
-		Write: true, Ports: map[string]int{"fs-2": 20491}, Roots: []string{"fs-1: delete claim"}, Told: []string{"FileSystemGone"},
+		Write: true, Ports: map[string]int{"fs-2": 20491}, Roots: []string{"fs-1: delete claim"}, Events: []string{"FileSystemGone"},
 	}
 	if diff := cmp.Diff(want, outlineOf(p), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("plan mismatch (-want +got):\n%s", diff)
@@ -205,32 +205,32 @@ func TestAFileSystemLeaves(t *testing.T) {
 }
 
 // A file system that left the table stays known as gone while mount Jobs remember it, as long as
-// nothing speaks for a lost table or an answer that is old or not whole.
+// neither the table may be lost nor the listing be old or incomplete.
 func TestGoneIsRememberedByJobs(t *testing.T) {
 	table := tableOf(map[string]ports.Target{"fs-2": target(20491)})
 	rest := listing(1, fileSystem("fs-2", "a"))
 	partial, failing := rest, found(rest)
 	partial.Complete, failing.failure = false, errBoom
-	begun := func(s *state) { s.begun = map[string]bool{"fs-1": true, "fs-2": true} }
+	begun := func(s *fixture) { s.begun = map[string]bool{"fs-1": true, "fs-2": true} }
 	for name, c := range map[string]struct {
-		state state
+		given fixture
 		edit  func(*Options)
 		gone  bool
 	}{
-		"in neither table nor listing":    {world(table, begun, polled(found(rest))), nil, true},
-		"no Job remembers it":             {world(table, polled(found(rest))), nil, false},
-		"before the first poll is over":   {world(table, begun, polled(findings{})), nil, false},
-		"after a first poll that failed":  {world(table, begun, polled(findings{over: true, failure: errBoom})), nil, false},
-		"a later poll failed":             {world(table, begun, polled(failing)), nil, false},
-		"a part of the listing is lost":   {world(table, begun, polled(found(partial))), nil, false},
-		"the listing is empty":            {world(table, begun, polled(found(listing(1)))), nil, false},
-		"no API":                          {world(table, begun), nil, false},
-		"listed":                          {world(table, begun, polled(found(listing(1, fileSystem("fs-1"), fileSystem("fs-2", "a"))))), nil, false},
-		"pinned":                          {world(table, begun, polled(found(rest)), pinned(document{table: tableOf(map[string]ports.Target{"fs-1": {}})})), nil, false},
-		"the pinned table was never read": {world(table, begun, polled(found(rest)), pinned(document{err: errBoom})), nil, false},
-		"a lost table, and a root volume": {world(nil, begun, polled(found(rest)), rooted(map[string]int{"fs-1": 20490})), nil, false},
+		"in neither table nor listing":    {given(table, begun, polled(found(rest))), nil, true},
+		"no Job remembers it":             {given(table, polled(found(rest))), nil, false},
+		"before the first poll is over":   {given(table, begun, polled(inventory{})), nil, false},
+		"after a first poll that failed":  {given(table, begun, polled(inventory{polled: true, failure: errBoom})), nil, false},
+		"a later poll failed":             {given(table, begun, polled(failing)), nil, false},
+		"a part of the listing is lost":   {given(table, begun, polled(found(partial))), nil, false},
+		"the listing is empty":            {given(table, begun, polled(found(listing(1)))), nil, false},
+		"no API":                          {given(table, begun), nil, false},
+		"listed":                          {given(table, begun, polled(found(listing(1, fileSystem("fs-1"), fileSystem("fs-2", "a"))))), nil, false},
+		"pinned":                          {given(table, begun, polled(found(rest)), pinned(document{table: tableOf(map[string]ports.Target{"fs-1": {}})})), nil, false},
+		"the pinned table was never read": {given(table, begun, polled(found(rest)), pinned(document{err: errBoom})), nil, false},
+		"a lost table, and a root volume": {given(nil, begun, polled(found(rest)), rooted(map[string]int{"fs-1": 20490})), nil, false},
 		"in the table, and filtered out": {
-			world(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491)}), begun, polled(found(rest))),
+			given(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491)}), begun, polled(found(rest))),
 			func(o *Options) { o.Filter = efs.Filter{IDs: []string{"fs-2"}} }, false,
 		},
 	} {
@@ -238,30 +238,30 @@ func TestGoneIsRememberedByJobs(t *testing.T) {
 		if c.edit != nil {
 			c.edit(&o)
 		}
-		snapshot := o.plan(c.state).snapshot
+		snapshot := c.given.plan(o).snapshot
 		if snapshot.Gone["fs-1"] != c.gone || snapshot.Gone["fs-2"] {
 			t.Errorf("%s: gone are %v", name, snapshot.Gone)
 		}
 	}
 }
 
-// TestUnpinnedFileSystemStays has somebody else's file system unpinned while a Job remembers it.
+// TestUnpinnedFileSystemStays has a file system of another account unpinned while a Job remembers it.
 func TestUnpinnedFileSystemStays(t *testing.T) {
 	o, unpinned := options(), target(20490)
 	unpinned.PinnedOnly = true
-	s := world(tableOf(map[string]ports.Target{"fs-1": unpinned, "fs-2": target(20491)}), func(s *state) { s.begun = map[string]bool{"fs-1": true} })
-	var p plan
+	s := given(tableOf(map[string]ports.Target{"fs-1": unpinned, "fs-2": target(20491)}), func(s *fixture) { s.begun = map[string]bool{"fs-1": true} })
+	var p plans
 	for at := 1; at <= 5; at++ {
-		s.findings = found(listing(at, fileSystem("fs-2", "a")))
-		s.findings.answers = map[string]answer{"fs-1": {listing: s.findings.listing.ReadAt, gone: true}}
-		p = o.plan(s)
+		s.inventory = found(listing(at, fileSystem("fs-2", "a")))
+		s.inventory.existence = map[string]existence{"fs-1": {listing: s.inventory.listing.ReadAt, gone: true}}
+		p = s.plan(o)
 		s = applied(s, p)
 	}
 	if len(p.snapshot.Gone) > 0 || p.table.Targets["fs-1"].Port != 20490 || p.snapshot.FileSystems["fs-1"].Unusable == "" {
 		t.Errorf("a Job remembers it: %+v, gone are %v", outlineOf(p), p.snapshot.Gone)
 	}
 	s.begun = nil
-	if p = o.plan(s); p.table.Targets["fs-1"].Port != 0 {
+	if p = s.plan(o); p.table.Targets["fs-1"].Port != 0 {
 		t.Errorf("nothing is on it: %+v", outlineOf(p))
 	}
 }
@@ -270,13 +270,13 @@ func TestUnpinnedFileSystemStays(t *testing.T) {
 func TestPortInTheOldAnnotation(t *testing.T) {
 	v := claimed("v", "fs-1", 20499)
 	v.Annotations[corev1.MountOptionAnnotation] = "hard,port=20490"
-	s := world(tableOf(map[string]ports.Target{"fs-1": target(20490)}), rooted(map[string]int{"fs-1": 20490}), with(v))
-	if p := options().plan(s); len(p.corrections) > 0 {
+	s := given(tableOf(map[string]ports.Target{"fs-1": target(20490)}), rooted(map[string]int{"fs-1": 20490}), with(v))
+	if p := s.plan(options()); len(p.ports) > 0 {
 		t.Errorf("corrects %+v", outlineOf(p))
 	}
 	v.Annotations[corev1.MountOptionAnnotation] = "hard,port=20498"
-	p := options().plan(s)
-	if len(p.corrections) != 1 || p.corrections[0].want.Annotations[corev1.MountOptionAnnotation] != "hard,port=20490" {
+	p := s.plan(options())
+	if len(p.ports) != 1 || p.ports[0].want.Annotations[corev1.MountOptionAnnotation] != "hard,port=20490" {
 		t.Errorf("got %+v", outlineOf(p))
 	}
 }
@@ -285,13 +285,13 @@ func TestPortInTheOldAnnotation(t *testing.T) {
 func TestRemovalIsNarrow(t *testing.T) {
 	other := volumes.RootVolume("fs-8", 20498, "elsewhere")
 	alike := claimed("efs-stunnel-data", "", 0)
-	s := world(tableOf(map[string]ports.Target{}), with(other), with(alike))
+	s := given(tableOf(map[string]ports.Target{}), with(other), with(alike))
 	class := "gp3"
 	s.claims["efs-stunnel-cache"] = &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "efs-stunnel-cache"},
 		Spec:       corev1.PersistentVolumeClaimSpec{StorageClassName: &class},
 	}
-	if p := options().plan(s); len(p.roots) > 0 || len(p.complaints) > 0 {
+	if p := s.plan(options()); len(p.roots) > 0 || len(p.notices)+len(p.conflicts) > 0 {
 		t.Errorf("got %+v", outlineOf(p))
 	}
 }

@@ -2,110 +2,145 @@ package discovery
 
 import (
 	"context"
-	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// poller asks the API, and nobody waits for it.
-type poller struct {
-	api      API
-	interval time.Duration
-	now      func() time.Time // by the apiserver's clock
-	log      *slog.Logger
-	failed   func() // counts
-	changed  func() // there are new findings
+const (
+	pollTimeout  = 5 * time.Minute  // of one call, should the API's own limits fail
+	kickInterval = 10 * time.Second // at least, between two polls
+	// maxFinds bounds the access points that are looked up one by one after a listing, so that
+	// invented ids do not use up the API's rate limit.
+	maxFinds = 20
+)
 
-	kicked chan struct{} // holds one
-	asked  chan struct{} // holds one
-	wanted chan struct{} // holds one
+// Keys of the poller's queue, one for each kind of call.
+const (
+	pollKey     = "poll"
+	confirmKey  = "confirm"
+	describeKey = "describe"
+)
+
+// poller calls the EFS API and keeps the inventory. Its queue has one worker, so no two calls are
+// under way at once.
+type poller struct {
+	api     API
+	options Options
+	retry   *backoff.ExponentialBackOff // after polls that failed
+	failed  func()                      // counts a failed call
+	changed func()                      // there is another inventory
+	queue   *queue.Queue[string]
 
 	mu        sync.Mutex
-	findings  findings    // guarded by mu
-	questions []string    // guarded by mu
-	points    []ports.Key // guarded by mu: access points to describe, in order
+	inventory inventory   // guarded by mu
+	begun     time.Time   // of the latest poll; guarded by mu
+	next      time.Time   // when the next poll is due, unless it is kicked; guarded by mu
+	kicked    bool        // since begun; guarded by mu
+	missing   []string    // file systems to confirm; guarded by mu
+	points    []ports.Key // access points to describe, in order; guarded by mu
 }
 
 func newPoller(api API, o Options, failed, changed func()) *poller {
-	return &poller{
-		api: api, interval: o.PollingInterval, now: o.now, log: o.Log, failed: failed, changed: changed,
-		kicked: make(chan struct{}, 1), asked: make(chan struct{}, 1), wanted: make(chan struct{}, 1),
+	p := &poller{
+		api: api, options: o, failed: failed, changed: changed,
+		retry: backoff.NewExponentialBackOff(
+			backoff.WithInitialInterval(2*kickInterval), backoff.WithMaxInterval(o.PollingInterval), backoff.WithMaxElapsedTime(0)),
 	}
+	p.queue = queue.New(queue.Options{Name: "polls", KeyName: "call", Log: o.Log}, p.sync)
+	return p
 }
 
-// run polls until the context ends. A poll that failed is tried again with backoff, after the interval
-// at most.
+// run polls until the context ends. That ends a call, too: it only reads, so no time is given to it.
 func (p *poller) run(ctx context.Context) {
-	retry := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(2*kickInterval), backoff.WithMaxInterval(p.interval), backoff.WithMaxElapsedTime(0))
-	for ctx.Err() == nil {
-		begin, interval := time.Now(), wait.Jitter(p.interval, wellknown.PollingJitter)
-		if p.poll(ctx) {
-			retry.Reset()
-		} else {
-			interval = min(interval, retry.NextBackOff())
-		}
-		p.describePoints(ctx)
-		p.rest(ctx, begin, interval)
-	}
+	_ = p.queue.Run(ctx, 1, func() { p.queue.Add(pollKey) }) // an error says that a call was ended
 }
 
-// rest waits for the next poll. Questions are answered meanwhile.
-func (p *poller) rest(ctx context.Context, begin time.Time, interval time.Duration) {
-	regular := begin.Add(interval)
-	timer := time.NewTimer(time.Until(regular))
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-			return
-		case <-p.kicked:
-			if soon := begin.Add(kickInterval); soon.Before(regular) {
-				timer.Reset(time.Until(soon))
-			}
-		case <-p.asked:
-			p.answer(ctx)
-		case <-p.wanted:
-			p.describePoints(ctx)
-		}
+func (p *poller) sync(ctx context.Context, key string) (again time.Duration, err error) {
+	switch key {
+	case pollKey:
+		again = p.poll(ctx)
+	case confirmKey:
+		p.confirm(ctx)
+	case describeKey:
+		p.describe(ctx)
 	}
+	return again, nil // failures are in the inventory
 }
 
-// poll returns whether the API has answered.
-func (p *poller) poll(ctx context.Context) bool {
+// poll lists file systems and describes access points, when that is due. The next poll is due after
+// the interval, or earlier, with backoff, when this one failed.
+func (p *poller) poll(ctx context.Context) (again time.Duration) {
+	begun := time.Now()
+	p.mu.Lock()
+	early := p.due().Sub(begun)
+	if early <= 0 {
+		p.begun, p.kicked = begun, false
+	}
+	p.mu.Unlock()
+	if early > 0 {
+		return early
+	}
 	limited, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	listing, err := p.api.ListFileSystems(limited)
 	if ctx.Err() != nil {
-		return false
+		return 0
 	}
-	if err != nil {
+	interval := wait.Jitter(p.options.PollingInterval, wellknown.PollingJitter)
+	if err == nil {
+		p.retry.Reset()
+	} else {
 		p.failed()
+		interval = min(interval, p.retry.NextBackOff())
 	}
-	p.note(func(f *findings) {
-		f.over, f.failure = true, err
+	p.update(func(i *inventory) {
+		i.polled, i.failure = true, err
 		if err == nil {
-			f.listing, f.succeeded = listing, p.now()
+			i.listing, i.succeeded = listing, p.options.Now()
 		}
 	})
-	return err == nil
+	p.describe(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next = begun.Add(interval)
+	return max(time.Until(p.due()), time.Millisecond)
 }
 
-// answer asks for single file systems, once after each listing.
-func (p *poller) answer(ctx context.Context) {
-	ids, asOf, before := p.take()
-	answers := map[string]answer{} // of those that are still asked for; others are forgotten
+// due is when the next poll may begin. The caller holds mu.
+func (p *poller) due() time.Time {
+	if soon := p.begun.Add(kickInterval); p.kicked && soon.Before(p.next) {
+		return soon
+	}
+	return p.next
+}
+
+// kick has the API polled soon.
+func (p *poller) kick() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.kicked = true
+	p.queue.AddAfter(pollKey, time.Until(p.due()))
+}
+
+// confirm asks whether the missing file systems exist, once after each listing.
+func (p *poller) confirm(ctx context.Context) {
+	p.mu.Lock()
+	ids, asOf, before := p.missing, p.inventory.listing.ReadAt, p.inventory.existence
+	p.mu.Unlock()
+	answers := map[string]existence{} // of these ids only; others are forgotten
 	for _, id := range ids {
-		if a, ok := before[id]; ok && a.listing.Equal(asOf) {
-			answers[id] = a
+		if answer, ok := before[id]; ok && answer.listing.Equal(asOf) {
+			answers[id] = answer
 			continue
 		}
 		limited, cancel := context.WithTimeout(ctx, pollTimeout)
@@ -114,52 +149,97 @@ func (p *poller) answer(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		answers[id] = answer{listing: asOf, gone: !exists}
+		answers[id] = existence{listing: asOf, gone: !exists}
 		if err != nil {
 			p.failed()
-			answers[id] = answer{listing: asOf, gone: before[id].gone, err: err}
+			answers[id] = existence{listing: asOf, gone: before[id].gone, err: err}
 		}
 	}
-	p.note(func(f *findings) { f.answers = answers })
+	p.update(func(i *inventory) { i.existence = answers })
 }
 
-func (p *poller) take() (ids []string, asOf time.Time, before map[string]answer) {
+// describe looks up the demanded access points. Without any, the API is not called.
+func (p *poller) describe(ctx context.Context) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	ids, p.questions = p.questions, nil
-	return ids, p.findings.listing.ReadAt, p.findings.answers
+	keys, before := p.points, p.inventory.points
+	p.mu.Unlock()
+	if len(keys) == 0 && len(before) == 0 {
+		return
+	}
+	byFileSystem := map[string][]ports.Key{}
+	for _, key := range keys {
+		byFileSystem[key.FileSystem] = append(byFileSystem[key.FileSystem], key)
+	}
+	round := lookups{before: before, answers: map[ports.Key]pointAnswer{}}
+	for _, id := range slices.Sorted(maps.Keys(byFileSystem)) {
+		p.lookUp(ctx, &round, id, byFileSystem[id])
+	}
+	if ctx.Err() == nil {
+		p.update(func(i *inventory) { i.points = round.answers })
+	}
 }
 
-// note changes the findings, and tells of it.
-func (p *poller) note(change func(*findings)) {
+// lookups are those of access points after one listing.
+type lookups struct {
+	before, answers map[ports.Key]pointAnswer
+	finds           int
+}
+
+// lookUp lists the access points of one file system, and finds the demanded ones that it does not
+// have: they may be another one's. After an error, answers are as they were before.
+func (p *poller) lookUp(ctx context.Context, round *lookups, fileSystemID string, keys []ports.Key) {
+	limited, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
+	listed, err := p.api.ListAccessPoints(limited, fileSystemID)
+	if err != nil {
+		p.failed()
+	}
+	for _, key := range keys {
+		answer, failure := pointAnswer{known: true}, err
+		switch i := slices.IndexFunc(listed, func(point efs.AccessPoint) bool { return point.ID == key.AccessPoint }); {
+		case i >= 0:
+			answer.point = listed[i]
+		case err == nil && round.finds < maxFinds:
+			round.finds++
+			if answer.point, _, failure = p.api.FindAccessPoint(limited, key.AccessPoint); failure != nil {
+				p.failed()
+			}
+		}
+		if failure != nil {
+			answer = round.before[key]
+			answer.err = failure
+		}
+		round.answers[key] = answer
+	}
+}
+
+func (p *poller) update(change func(*inventory)) {
 	p.mu.Lock()
-	change(&p.findings)
+	change(&p.inventory)
 	p.mu.Unlock()
 	p.changed()
 }
 
-func (p *poller) latest() findings {
+func (p *poller) latest() inventory {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.findings
+	return p.inventory
 }
 
-// kick asks for a poll soon.
-func (p *poller) kick() { signal(p.kicked) }
-
-// ask asks whether file systems exist: all of which it must be known, because the answers for
-// others are forgotten.
-func (p *poller) ask(ids []string) {
+// ask enqueues calls about missing file systems, if there are any, and about access points, if they
+// are others than before. Both are all that matter: answers about others are forgotten.
+func (p *poller) ask(missing []string, points []ports.Key) {
 	p.mu.Lock()
-	p.questions = ids
+	changed := !slices.Equal(p.points, points)
+	p.points = points
+	if len(missing) > 0 {
+		p.missing = missing
+	}
 	p.mu.Unlock()
-	signal(p.asked)
-}
-
-// signal leaves word for a reader that may be busy.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+	if len(missing) > 0 {
+		p.queue.Add(confirmKey)
+	}
+	if changed {
+		p.queue.Add(describeKey)
 	}
 }

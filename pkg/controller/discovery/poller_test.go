@@ -130,7 +130,7 @@ func TestFailedPollsKeepTheLastListing(t *testing.T) {
 		api := efstest.New(fileSystem("fs-1", "a"))
 		api.FailList(errBoom)
 		p, counts := startPoller(t, api)
-		if f := p.latest(); !f.over || f.listed() || f.failure == nil || counts.failed.Load() != 1 {
+		if f := p.latest(); !f.polled || f.listed() || f.failure == nil || counts.failed.Load() != 1 {
 			t.Errorf("after a failure: %+v", f)
 		}
 		api.FailList(nil)
@@ -150,11 +150,11 @@ func TestFailedPollsKeepTheLastListing(t *testing.T) {
 func TestAHangingAPIIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, counts := startPoller(t, hanging{})
-		if p.latest().over || counts.changed.Load() != 0 {
+		if p.latest().polled || counts.changed.Load() != 0 {
 			t.Error("the first poll counts as over while it hangs")
 		}
 		pass(pollTimeout)
-		if !p.latest().over || counts.failed.Load() != 1 {
+		if !p.latest().polled || counts.failed.Load() != 1 {
 			t.Errorf("after the limit: %+v", p.latest())
 		}
 	})
@@ -167,12 +167,12 @@ func TestQuestionsAreAskedOnceForEachListing(t *testing.T) {
 		p, _ := startPoller(t, api)
 		ids := []string{"fs-1", "fs-2", "fs-3"}
 		for range 2 {
-			p.ask(ids)
+			p.ask(ids, nil)
 			synctest.Wait()
 		}
 		f := p.latest()
-		if got := api.Calls().Exists; got != 3 || len(f.unasked(ids)) > 0 {
-			t.Errorf("%d questions, want 3; unasked %v", got, f.unasked(ids))
+		if got := api.Calls().Exists; got != 3 || len(f.unconfirmed(ids)) > 0 {
+			t.Errorf("%d questions, want 3; unconfirmed %v", got, f.unconfirmed(ids))
 		}
 		if diff := cmp.Diff([]string{"fs-2"}, f.gone(ids)); diff != "" {
 			t.Errorf("gone (-want +got):\n%s", diff)
@@ -180,14 +180,14 @@ func TestQuestionsAreAskedOnceForEachListing(t *testing.T) {
 		pass(70 * time.Second)
 		api.FailExists("fs-2", errBoom)
 		f = p.latest()
-		if diff := cmp.Diff(ids, f.unasked(ids)); diff != "" {
-			t.Errorf("unasked after a new listing (-want +got):\n%s", diff)
+		if diff := cmp.Diff(ids, f.unconfirmed(ids)); diff != "" {
+			t.Errorf("unconfirmed after a new listing (-want +got):\n%s", diff)
 		}
-		p.ask([]string{"fs-2"})
+		p.ask([]string{"fs-2"}, nil)
 		synctest.Wait()
 		f = p.latest()
-		if !f.answers["fs-2"].gone || f.answers["fs-2"].err == nil || len(f.answers) != 1 {
-			t.Errorf("an error changed the answer, or others stay: %+v", f.answers)
+		if !f.existence["fs-2"].gone || f.existence["fs-2"].err == nil || len(f.existence) != 1 {
+			t.Errorf("an error changed the answer, or others stay: %+v", f.existence)
 		}
 	})
 }

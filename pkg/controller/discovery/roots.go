@@ -1,86 +1,90 @@
 package discovery
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
+	"gnuthought.com/efs-stunnel/pkg/controller/pairs"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// rootWork is a root volume and a root claim that are not as they should be. The pair is what
-// the caches show: whoever acts looks again, live.
-type rootWork struct {
-	pair volumes.RootPair
-	left bool           // its target has left the table, so both go
-	jobs []*batchv1.Job // that hold the claim and are not needed any longer
+// root is the root volume and root claim of a file system.
+type root struct {
+	volumes.RootPair
+	left bool           // the file system has left the table, so both are deleted
+	jobs []*batchv1.Job // deletable ones, whose pods protect the claim
 }
 
-// roots finds what to heal and what to remove, and the strangers that are in the way.
-func (v view) roots(s state) (works []rootWork, strangers []complaint) {
-	pairs := s.rootPairs(v.options.Namespace)
-	for _, id := range slices.Sorted(maps.Keys(v.table.Targets)) {
-		if v.gone[id] || !v.passes(id) {
-			continue
-		}
-		pair := pairs.of(id)
-		pair.Port = v.table.Targets[id].Port
-		strangers = append(strangers, strangersAt(pair)...)
-		works = appendWork(works, rootWork{pair: pair, jobs: s.jobs[id]})
+// syncRoots creates, corrects and deletes root volumes and root claims.
+func (c *Controller) syncRoots(ctx context.Context, _ string) (again time.Duration, err error) {
+	d := c.inForce()
+	if d == nil {
+		return 0, nil
 	}
-	if s.pinned.table == nil {
-		return works, strangers // what should be is not known well enough to remove anything
+	roots, conflicts := c.options.planRoots(d, c.observeRoots())
+	c.rootEvents.report(ctx, d.table, conflicts)
+	return applyEach(roots, func(r root) error { return c.applyRoot(ctx, r) })
+}
+
+// inForce is the latest decision; nil when there is none, or the caches have ConfigMaps that it was
+// not made from: the table's loop will decide again and enqueue the others.
+func (c *Controller) inForce() *decision {
+	d := c.decision.Load()
+	if d == nil {
+		return nil
 	}
-	for _, id := range slices.Sorted(maps.Keys(pairs.found)) {
-		if _, there := v.table.Targets[id]; !there {
-			works = appendWork(works, rootWork{pair: pairs.of(id), left: true, jobs: s.jobs[id]})
-		}
+	table := newest(c.configMap(c.caches.Table, wellknown.TargetsConfigMap), d.table)
+	pinned := c.configMap(c.caches.Pinned, wellknown.PinnedConfigMap)
+	if version(table) != version(d.table) || version(pinned) != version(d.pinned) {
+		return nil
 	}
-	return works, strangers
+	return d
 }
 
-func appendWork(works []rootWork, w rootWork) []rootWork {
-	if len(w.steps()) == 0 && !w.mustFreeClaim() {
-		return works
+// version is the uid and the resourceVersion of a ConfigMap, empty for nil.
+func version(object *corev1.ConfigMap) string {
+	if object == nil {
+		return ""
 	}
-	return append(works, w)
+	return string(object.UID) + "/" + object.ResourceVersion
 }
 
-// rootPairs are all that look like ours, by file system.
-type rootPairs struct {
-	namespace string
-	found     map[string]volumes.RootPair
-}
-
-func (r rootPairs) of(id string) volumes.RootPair {
-	pair := r.found[id]
-	pair.FileSystemID, pair.Namespace = id, r.namespace
-	return pair
-}
-
-func (s state) rootPairs(namespace string) rootPairs {
-	r := rootPairs{namespace: namespace, found: map[string]volumes.RootPair{}}
-	for _, object := range s.volumes {
-		if id, ok := rootID(object.Name); ok {
-			pair := r.of(id)
-			pair.Volume = object
-			r.found[id] = pair
+// observeRoots finds what is named like a root volume or root claim, by file system.
+func (c *Controller) observeRoots() map[string]root {
+	found := map[string]root{}
+	edit := func(id string, set func(*root)) {
+		r := found[id]
+		set(&r)
+		found[id] = r
+	}
+	for _, volume := range objectsOf[*corev1.PersistentVolume](c.caches.Volumes) {
+		if id, ok := rootID(volume.Name); ok {
+			edit(id, func(r *root) { r.Volume = volume })
 		}
 	}
-	for name, object := range s.claims {
-		if id, ok := rootID(name); ok {
-			pair := r.of(id)
-			pair.Claim = object
-			r.found[id] = pair
+	for _, claim := range objectsOf[*corev1.PersistentVolumeClaim](c.caches.Claims) {
+		if id, ok := rootID(claim.Name); ok && claim.Namespace == c.options.Namespace {
+			edit(id, func(r *root) { r.Claim = claim })
 		}
 	}
-	return r
+	for _, job := range objectsOf[*batchv1.Job](c.caches.Jobs) {
+		if id := deletable(job); id != "" {
+			edit(id, func(r *root) { r.jobs = append(r.jobs, job) })
+		}
+	}
+	return found
 }
 
 func rootID(name string) (id string, ok bool) {
@@ -88,83 +92,140 @@ func rootID(name string) (id string, ok bool) {
 	return id, ok && ports.CheckTargetID(id) == nil
 }
 
-// steps are what to do now, in order; none where a stranger is in the way.
-func (w rootWork) steps() []volumes.Change {
-	switch {
-	case len(strangersAt(w.pair)) > 0:
-		return nil
-	case w.left:
-		return leavingSteps(w.pair)
+// deletable is the file system of a Job that is over and whose outcome was used, "" of any other.
+func deletable(job *batchv1.Job) (fileSystemID string) {
+	if job == nil || job.DeletionTimestamp != nil || slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) || !mountjobs.IsOver(job) {
+		return ""
 	}
-	return w.pair.Changes()
+	name, err := mountjobs.Identify(job)
+	if err != nil {
+		return ""
+	}
+	return name.FileSystemID
 }
 
-// leavingSteps take away the claim and, once it is gone, the volume. For that, a class that no
-// StorageClass has is asked for.
-func leavingSteps(pair volumes.RootPair) []volumes.Change {
+// planRoots finds the roots in which something is to be changed, and the other owners' objects that
+// have the names of roots.
+func (o Options) planRoots(d *decision, found map[string]root) (changed []root, conflicts []notice) {
+	add := func(id string, port int, left bool) {
+		r := found[id]
+		r.FileSystemID, r.Namespace, r.Port, r.left = id, o.Namespace, port, left
+		if !left {
+			conflicts = append(conflicts, r.conflicts()...)
+		}
+		if len(r.changes()) > 0 || len(r.protecting()) > 0 {
+			changed = append(changed, r)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(d.roots)) {
+		if port := d.roots[id]; port != 0 {
+			add(id, port, false)
+		}
+	}
+	if !d.removes {
+		return changed, conflicts
+	}
+	for _, id := range slices.Sorted(maps.Keys(found)) {
+		if _, known := d.roots[id]; !known {
+			add(id, 0, true)
+		}
+	}
+	return changed, conflicts
+}
+
+// changes are what to do now, in order; none where another owner's object is in the way.
+func (r root) changes() []volumes.Change {
+	switch {
+	case len(r.conflicts()) > 0:
+		return nil
+	case r.left:
+		return r.removal()
+	}
+	return r.Changes()
+}
+
+// removal deletes the claim and, once it is gone, the volume. Both must have the class that no
+// StorageClass has, and a volume must not be another installation's, which may still have the file
+// system in its table.
+func (r root) removal() []volumes.Change {
 	const why = "its target has left the table"
 	switch {
-	case pair.Claim != nil && pair.Claim.DeletionTimestamp == nil && volumes.ClassName(pair.Claim) == wellknown.RootStorageClass:
-		return []volumes.Change{{Action: volumes.DeleteClaim, Why: why}}
-	case pair.Claim == nil && pair.Volume != nil && pair.Volume.DeletionTimestamp == nil && belongsHere(pair):
-		return []volumes.Change{{Action: volumes.DeleteVolume, Why: why}}
+	case r.Claim != nil:
+		if r.Claim.DeletionTimestamp == nil && volumes.ClassName(r.Claim) == wellknown.RootStorageClass {
+			return []volumes.Change{{Action: volumes.DeleteClaim, Why: why}}
+		}
+	case r.Volume != nil && r.Volume.DeletionTimestamp == nil && r.Volume.Spec.StorageClassName == wellknown.RootStorageClass:
+		if ref := r.Volume.Spec.ClaimRef; ref == nil || ref.Namespace == r.Namespace {
+			return []volumes.Change{{Action: volumes.DeleteVolume, Why: why}}
+		}
 	}
 	return nil
 }
 
-// belongsHere is about another installation in the same cluster, which may still have the
-// target that this one lost.
-func belongsHere(pair volumes.RootPair) bool {
-	ref := pair.Volume.Spec.ClaimRef
-	isRoot := pair.Volume.Spec.StorageClassName == wellknown.RootStorageClass
-	return isRoot && (ref == nil || ref.Namespace == pair.Namespace)
-}
-
-// mustFreeClaim says whether Jobs' pods keep a claim that is to go.
-func (w rootWork) mustFreeClaim() bool {
-	if w.pair.Claim == nil || len(w.jobs) == 0 {
-		return false
+// protecting are the Jobs whose pods protect a claim that is to be deleted.
+func (r root) protecting() []*batchv1.Job {
+	if r.Claim == nil {
+		return nil
 	}
-	return w.pair.Claim.DeletionTimestamp != nil || slices.ContainsFunc(w.steps(), func(step volumes.Change) bool {
-		return step.Action == volumes.DeleteClaim
-	})
-}
-
-// strangersAt are objects that have a root volume's or root claim's name, and nothing else that
-// says it is one. They may hold somebody's data: healing would change or delete them.
-func strangersAt(pair volumes.RootPair) []complaint {
-	var complaints []complaint
-	name := volumes.RootName(pair.FileSystemID)
-	if pair.Volume != nil && !isRootVolume(pair) {
-		complaints = append(complaints, strangerComplaint("PersistentVolume "+name, pair.FileSystemID))
+	deletes := func(change volumes.Change) bool { return change.Action == volumes.DeleteClaim }
+	if r.Claim.DeletionTimestamp == nil && !slices.ContainsFunc(r.changes(), deletes) {
+		return nil
 	}
-	if pair.Claim != nil && !isRootClaim(pair) {
-		complaints = append(complaints, strangerComplaint(fmt.Sprintf("PersistentVolumeClaim %s/%s", pair.Namespace, name), pair.FileSystemID))
+	return r.jobs
+}
+
+// conflicts are objects that have a root's name and no other sign of being one. They may hold a
+// user's data, which a correction would delete. One sign is enough: an edited root still is one.
+func (r root) conflicts() (conflicts []notice) {
+	name := volumes.RootName(r.FileSystemID)
+	if v := r.Volume; v != nil {
+		ref := v.Spec.ClaimRef
+		reserved := ref != nil && ref.Namespace == r.Namespace && ref.Name == name
+		if !reserved && v.Spec.StorageClassName != wellknown.RootStorageClass && v.Labels[wellknown.LabelRootKey] != r.FileSystemID {
+			conflicts = append(conflicts, rootConflict("PersistentVolume "+name, r.FileSystemID))
+		}
 	}
-	return complaints
-}
-
-// isRootVolume takes one sign for enough: an edited root volume still is one.
-func isRootVolume(pair volumes.RootPair) bool {
-	v := pair.Volume
-	ref := v.Spec.ClaimRef
-	return v.Spec.StorageClassName == wellknown.RootStorageClass ||
-		v.Labels[wellknown.LabelRootKey] == pair.FileSystemID ||
-		ref != nil && ref.Namespace == pair.Namespace && ref.Name == volumes.RootName(pair.FileSystemID)
-}
-
-func isRootClaim(pair volumes.RootPair) bool {
-	c := pair.Claim
-	return volumes.ClassName(c) == wellknown.RootStorageClass ||
-		c.Labels[wellknown.LabelRootKey] == pair.FileSystemID ||
-		c.Spec.VolumeName == volumes.RootName(pair.FileSystemID)
-}
-
-// usedUp says whether a Job is over and its outcome was used, and of which file system it is.
-func usedUp(job *batchv1.Job) (id string, ok bool) {
-	name, err := mountjobs.Identify(job)
-	if err != nil || job.DeletionTimestamp != nil || slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) {
-		return "", false
+	if c := r.Claim; c != nil && c.Spec.VolumeName != name &&
+		volumes.ClassName(c) != wellknown.RootStorageClass && c.Labels[wellknown.LabelRootKey] != r.FileSystemID {
+		conflicts = append(conflicts, rootConflict(fmt.Sprintf("PersistentVolumeClaim %s/%s", r.Namespace, name), r.FileSystemID))
 	}
-	return name.FileSystemID, mountjobs.IsOver(job)
+	return conflicts
+}
+
+// applyRoot reads a root from the apiserver, plans again and writes.
+func (c *Controller) applyRoot(ctx context.Context, r root) (err error) {
+	name := volumes.RootName(r.FileSystemID)
+	if r.Volume, r.Claim, err = pairs.Get(ctx, c.client, name, r.Namespace, name); err != nil {
+		return err
+	}
+	for _, job := range r.protecting() {
+		if err := c.deleteJob(ctx, job); err != nil {
+			return fmt.Errorf("deleting Job %s, which protects the root claim: %w", job.Name, err)
+		}
+	}
+	for _, change := range r.changes() {
+		if err := pairs.Apply(ctx, c.client, r.Volume, r.Claim, change); err != nil {
+			return fmt.Errorf("%s of file system %s: %w", change.Action, r.FileSystemID, err)
+		}
+		c.metrics.rootWrites.Inc()
+		c.options.Log.Info("root volume changed", "fileSystem", r.FileSystemID, "reason", change.String())
+		if r.Volume != nil && !r.left && change.Action != volumes.CreateClaim {
+			c.recordOn(r.Volume, wellknown.EventRootVolumeRepaired, change.String())
+		}
+	}
+	return nil
+}
+
+// deleteJob deletes a Job with its pods.
+func (c *Controller) deleteJob(ctx context.Context, job *batchv1.Job) error {
+	options, background := kubeobjects.OnlyThis(job), metav1.DeletePropagationBackground
+	options.PropagationPolicy = &background
+	err := c.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options)
+	if kubeobjects.IsGone(err) {
+		return nil
+	}
+	if err == nil {
+		c.options.Log.Info("finished job deleted", "job", job.Name, "reason", "its pod protects a root claim that is to be deleted")
+	}
+	return err
 }

@@ -12,17 +12,21 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// watch has the caches ask for syncs.
+// watch has the caches enqueue keys. The loop of ports has no events of its own: a volume's port is
+// judged with the table.
 func (c *Controller) watch() error {
+	table := func() { c.queue.Add(tableKey) }
+	tableSoon := func() { c.queue.AddAfter(tableKey, settleTime) }
+	rootsSoon := func() { c.queue.AddAfter(rootsKey, settleTime) }
 	for _, w := range []struct {
 		informer cache.SharedIndexInformer
 		handler  cache.ResourceEventHandler
 	}{
-		{c.caches.Table, handler(anyChange[*corev1.ConfigMap], c.look)},
-		{c.caches.Pinned, handler(anyChange[*corev1.ConfigMap], c.look)},
-		{c.caches.Volumes, handler(volumeMatters, c.lookSoon)},
-		{c.caches.Claims, handler(c.claimMatters, c.lookSoon)},
-		{c.caches.Jobs, handler(jobMatters, c.lookSoon)},
+		{c.caches.Table, handler(anyChange[*corev1.ConfigMap], table)},
+		{c.caches.Pinned, handler(anyChange[*corev1.ConfigMap], table)},
+		{c.caches.Volumes, handler(volumeMatters, tableSoon)},
+		{c.caches.Claims, handler(c.claimMatters, rootsSoon)},
+		{c.caches.Jobs, handler(jobMatters, rootsSoon)},
 	} {
 		if _, err := w.informer.AddEventHandler(w.handler); err != nil {
 			return fmt.Errorf("watching for discovery: %w", err)
@@ -31,48 +35,37 @@ func (c *Controller) watch() error {
 	return nil
 }
 
-// object is any pointer to one of Kubernetes' objects.
+// object is a pointer to one of Kubernetes' objects.
 type object interface {
-	comparable
 	GetResourceVersion() string
 }
 
-// handler calls act on changes that matter. Of an object that is new or gone, one side is nil.
-func handler[T object](matters func(before, after T) bool, act func()) cache.ResourceEventHandler {
-	var none T
-	tell := func(before, after T) {
-		if matters(before, after) {
-			act()
+// handler enqueues on changes that matter. Of an object that is new or deleted, one side is nil.
+func handler[T object](matters func(before, after T) bool, enqueue func()) cache.ResourceEventHandler {
+	changed := func(o, n any) {
+		before, was := o.(T)
+		after, is := n.(T)
+		isResync := was && is && before.GetResourceVersion() == after.GetResourceVersion()
+		if (was || is) && !isResync && matters(before, after) {
+			enqueue()
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) {
-			if after, ok := o.(T); ok {
-				tell(none, after)
-			}
-		},
-		UpdateFunc: func(o, n any) {
-			before, ok := o.(T)
-			after, also := n.(T)
-			if ok && also && before.GetResourceVersion() != after.GetResourceVersion() {
-				tell(before, after)
-			}
-		},
+		AddFunc:    func(o any) { changed(nil, o) },
+		UpdateFunc: changed,
 		DeleteFunc: func(o any) {
 			if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
 				o = last.Obj
 			}
-			if before, ok := o.(T); ok {
-				tell(before, none)
-			}
+			changed(o, nil)
 		},
 	}
 }
 
 func anyChange[T object](_, _ T) bool { return true }
 
-// volumeMatters leaves out what most volumes do all day: they are bound, released and deleted,
-// on the port that they should have.
+// volumeMatters is false for what most volumes do all day: they are bound, released and deleted,
+// with the right port.
 func volumeMatters(before, after *corev1.PersistentVolume) bool {
 	was, is := portsOf(before), portsOf(after)
 	if was.Root || is.Root || strings.HasPrefix(was.Name+is.Name, wellknown.RootVolumePrefix) {
@@ -91,7 +84,7 @@ func portsOf(volume *corev1.PersistentVolume) ports.Volume {
 	return ports.VolumeOf(volume)
 }
 
-// claimMatters is about root claims only.
+// claimMatters is true for root claims only.
 func (c *Controller) claimMatters(before, after *corev1.PersistentVolumeClaim) bool {
 	claim := after
 	if claim == nil {
@@ -100,15 +93,8 @@ func (c *Controller) claimMatters(before, after *corev1.PersistentVolumeClaim) b
 	return claim.Namespace == c.options.Namespace && strings.HasPrefix(claim.Name, wellknown.RootVolumePrefix)
 }
 
-// jobMatters is about Jobs that no longer keep a root claim from going.
+// jobMatters is true for a Job that may be deleted from now on, so that its pods no longer protect a
+// root claim.
 func jobMatters(before, after *batchv1.Job) bool {
-	if after == nil {
-		return false
-	}
-	_, is := usedUp(after)
-	if before == nil {
-		return is
-	}
-	_, was := usedUp(before)
-	return is && !was
+	return deletable(after) != "" && deletable(before) == ""
 }

@@ -45,24 +45,22 @@ func TestAllPortsAreCorrected(t *testing.T) {
 	})
 }
 
-func TestNewest(t *testing.T) {
-	at := func(version string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
-	}
-	tests := map[string]struct{ cached, known, want string }{
-		"a cache that is behind":  {"9", "10", "10"},
-		"a cache that is ahead":   {"11", "10", "11"},
-		"versions without order":  {"x", "10", "x"},
-		"the cache has caught up": {"10", "10", "10"},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := newest(at(tt.cached), at(tt.known)).ResourceVersion; got != tt.want {
-				t.Errorf("got %s, want %s", got, tt.want)
-			}
-		})
-	}
-	if got := newest(at("9"), nil).ResourceVersion; got != "9" {
-		t.Errorf("with nothing known: %s", got)
+// A volume that has changed since it was judged waits for the next decision.
+func TestPortsAreCorrectedOfTheJudgedVolumes(t *testing.T) {
+	judged := claimed("v", "fs-1", 20499)
+	correction := ports.Correction{Volume: "v", On: ports.Key{FileSystem: "fs-1"}, From: 20499, To: 20490}
+	for name, c := range map[string]struct {
+		now  *corev1.PersistentVolume
+		want int
+	}{
+		"as it was":              {judged, 1},
+		"deleted":                {nil, 0},
+		"on another file system": {claimed("v", "fs-2", 20499), 0},
+		"with another port":      {claimed("v", "fs-1", 20498), 0},
+	} {
+		got := planPorts([]ports.Correction{correction}, func(string) *corev1.PersistentVolume { return c.now }, nil)
+		if len(got) != c.want {
+			t.Errorf("%s: got %+v", name, got)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -27,7 +28,7 @@ var (
 
 func options() Options {
 	return Options{
-		Namespace: namespace, Provisioner: wellknown.DefaultProvisioner, PollingInterval: time.Minute,
+		Namespace: namespace, Provisioner: wellknown.DefaultProvisioner, PollingInterval: time.Minute, Now: time.Now,
 		Range: ports.Range{Base: 20490, Count: 10}, VPCID: "vpc-1", DNSSuffix: "efs.us-east-1.amazonaws.com",
 	}
 }
@@ -48,8 +49,8 @@ func listing(at int, fileSystems ...efs.FileSystem) efs.Listing {
 	return efs.Listing{FileSystems: fileSystems, Complete: true, ReadAt: noon.Add(time.Duration(at) * time.Minute)}
 }
 
-func found(l efs.Listing) findings {
-	return findings{over: true, listing: l, succeeded: l.ReadAt}
+func found(l efs.Listing) inventory {
+	return inventory{polled: true, listing: l, succeeded: l.ReadAt}
 }
 
 func target(port int) ports.Target {
@@ -72,22 +73,75 @@ func tableMap(table *ports.Table) *corev1.ConfigMap {
 	return configMap(wellknown.TargetsConfigMap, map[string]string{wellknown.TargetsKey: string(ports.Encode(*table))})
 }
 
-// world is a state in which nothing is wrong with what it is given.
-func world(table *ports.Table, edits ...func(*state)) state {
-	s := state{pinned: document{table: &ports.Table{}}, claims: map[string]*corev1.PersistentVolumeClaim{}, now: noon}
-	s.findings.over = true
+// fixture is what the loops observe.
+type fixture struct {
+	state
+	claims map[string]*corev1.PersistentVolumeClaim // root claims, by name
+	jobs   map[string][]*batchv1.Job                // deletable ones, by file system
+}
+
+// given is a fixture in which nothing is wrong with what it is given.
+func given(table *ports.Table, edits ...func(*fixture)) fixture {
+	f := fixture{claims: map[string]*corev1.PersistentVolumeClaim{}}
+	f.pinned, f.now, f.live, f.inventory.polled = document{table: &ports.Table{}}, noon, true, true
 	if table != nil {
-		s.table = document{object: tableMap(table), table: table}
+		f.table = document{object: tableMap(table), table: table}
 	}
 	for _, edit := range edits {
-		edit(&s)
+		edit(&f)
 	}
-	return s
+	return f
+}
+
+// roots are found as observeRoots does.
+func (f fixture) roots() map[string]root {
+	found := map[string]root{}
+	for _, v := range f.volumes {
+		if id, ok := rootID(v.Name); ok {
+			found[id] = root{RootPair: volumes.RootPair{Volume: v}}
+		}
+	}
+	for name, claim := range f.claims {
+		if id, ok := rootID(name); ok {
+			r := found[id]
+			r.Claim = claim
+			found[id] = r
+		}
+	}
+	for id, jobs := range f.jobs {
+		r := found[id]
+		r.jobs = jobs
+		found[id] = r
+	}
+	return found
+}
+
+// plans are those of all loops.
+type plans struct {
+	plan
+	roots     []root
+	conflicts []notice
+	ports     []portChange
+}
+
+func (f fixture) plan(o Options) plans {
+	p := plans{plan: o.plan(f.state)}
+	if p.decision == nil {
+		return p
+	}
+	p.roots, p.conflicts = o.planRoots(p.decision, f.roots())
+	p.ports = planPorts(p.decision.corrections, func(name string) *corev1.PersistentVolume {
+		if i := slices.IndexFunc(f.volumes, func(v *corev1.PersistentVolume) bool { return v.Name == name }); i >= 0 {
+			return f.volumes[i]
+		}
+		return nil
+	}, p.roots)
+	return p
 }
 
 // rooted adds healthy root volumes and root claims.
-func rooted(ids map[string]int) func(*state) {
-	return func(s *state) {
+func rooted(ids map[string]int) func(*fixture) {
+	return func(s *fixture) {
 		for id, port := range ids {
 			v, c := boundRoot(id, port)
 			s.volumes = append(s.volumes, v)
@@ -104,7 +158,7 @@ func boundRoot(id string, port int) (*corev1.PersistentVolume, *corev1.Persisten
 	return v, c
 }
 
-// claimed is a volume of somebody's claim.
+// claimed is the volume of a user's claim.
 func claimed(name, id string, port int) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{wellknown.AnnotationFileSystemID: id}},
@@ -117,42 +171,39 @@ func claimed(name, id string, port int) *corev1.PersistentVolume {
 	}
 }
 
-// outline is what a test says of a plan.
+// outline is what a test says of plans.
 type outline struct {
 	Held, Write bool
 	Ports       map[string]int
 	Roots       []string // file system: action, …
 	Corrections []string // volume: from -> to
-	Ask         []string
-	Told        []string // reason of news, then of complaints
+	Missing     []string
+	Events      []string // reasons: of notices, then of conflicts
 }
 
-func outlineOf(p plan) outline {
-	o := outline{Held: p.held, Write: p.write, Ask: p.ask}
+func outlineOf(p plans) outline {
+	o := outline{Held: p.decision == nil, Write: p.write, Missing: p.missing}
 	for id, t := range p.table.Targets {
 		if o.Ports == nil {
 			o.Ports = map[string]int{}
 		}
 		o.Ports[id] = t.Port
 	}
-	for _, w := range p.roots {
-		line := w.pair.FileSystemID + ":"
-		for _, step := range w.steps() {
-			line += " " + string(step.Action) + ","
+	for _, r := range p.roots {
+		line := r.FileSystemID + ":"
+		for _, change := range r.changes() {
+			line += " " + string(change.Action) + ","
 		}
-		if w.mustFreeClaim() {
+		if len(r.protecting()) > 0 {
 			line += " after its jobs"
 		}
 		o.Roots = append(o.Roots, strings.TrimSuffix(line, ","))
 	}
-	for _, w := range p.corrections {
-		o.Corrections = append(o.Corrections, fmt.Sprintf("%s: %d -> %d", w.is.Name, w.why.From, w.why.To))
+	for _, change := range p.ports {
+		o.Corrections = append(o.Corrections, fmt.Sprintf("%s: %d -> %d", change.is.Name, change.correction.From, change.correction.To))
 	}
-	for _, n := range p.news {
-		o.Told = append(o.Told, n.reason)
-	}
-	for _, c := range p.complaints {
-		o.Told = append(o.Told, c.reason)
+	for _, n := range slices.Concat(p.notices, p.conflicts) {
+		o.Events = append(o.Events, n.reason)
 	}
 	return o
 }

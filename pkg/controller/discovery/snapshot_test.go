@@ -17,24 +17,24 @@ func TestSnapshot(t *testing.T) {
 	failed := listing(1, fileSystem("fs-1"))
 	failed.Failed, failed.Complete = map[string]error{"fs-1": errBoom}, false
 	tests := map[string]struct {
-		state state
+		given fixture
 		edit  func(*Options)
 		want  targets.Snapshot
 	}{
 		"before the first poll is over, nothing may be chosen": {
-			state: world(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(findings{})),
+			given: given(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(inventory{})),
 			want: targets.Snapshot{FileSystems: map[string]volumes.Candidate{
 				"fs-1": {ID: "fs-1", Name: "shared", Port: 20490, Zones: []string{"a"}},
 			}},
 		},
 		"after one that failed, the table is what is known": {
-			state: world(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(findings{over: true, failure: errBoom})),
+			given: given(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(inventory{polled: true, failure: errBoom})),
 			want: targets.Snapshot{Known: true, Unanswered: true, FileSystems: map[string]volumes.Candidate{
 				"fs-1": {ID: "fs-1", Name: "shared", Port: 20490, Zones: []string{"a"}},
 			}},
 		},
 		"a listing knows tags, and the zones that serve": {
-			state: world(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(found(listing(1, func() efs.FileSystem {
+			given: given(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(found(listing(1, func() efs.FileSystem {
 				fs := fileSystem("fs-1", "b", "a", "c")
 				fs.MountTargets[2].State, fs.AvailabilityZone = efs.Deleting, "b"
 				return fs
@@ -44,13 +44,13 @@ func TestSnapshot(t *testing.T) {
 			}},
 		},
 		"what cannot serve is there, with the reason": {
-			state: world(tableOf(map[string]ports.Target{}), polled(found(listing(1, fileSystem("fs-1"))))),
+			given: given(tableOf(map[string]ports.Target{}), polled(found(listing(1, fileSystem("fs-1"))))),
 			want: targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{
 				"fs-1": {ID: "fs-1", Tags: tags, Unusable: "the file system has no mount target"},
 			}},
 		},
 		"mount targets that cannot be read now are as they were": {
-			state: world(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(found(failed)), func(s *state) {
+			given: given(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(found(failed)), func(s *fixture) {
 				s.seen = map[string]efs.FileSystem{"fs-1": fileSystem("fs-1", "d")}
 			}),
 			want: targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{
@@ -58,29 +58,29 @@ func TestSnapshot(t *testing.T) {
 			}},
 		},
 		"mount targets that could never be read": {
-			state: world(tableOf(map[string]ports.Target{}), polled(found(failed))),
+			given: given(tableOf(map[string]ports.Target{}), polled(found(failed))),
 			want: targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{
 				"fs-1": {ID: "fs-1", Tags: tags, Unusable: "its mount targets could not be read"},
 			}},
 		},
 		"a missing one keeps tags and zones, and gets nothing new": {
-			state: world(tableOf(map[string]ports.Target{"fs-1": func() ports.Target {
+			given: given(tableOf(map[string]ports.Target{"fs-1": func() ports.Target {
 				t := target(20490)
 				t.NotFoundSince = noon
 				return t
-			}()}), func(s *state) { s.seen = map[string]efs.FileSystem{"fs-1": fileSystem("fs-1", "a")} }),
+			}()}), func(s *fixture) { s.seen = map[string]efs.FileSystem{"fs-1": fileSystem("fs-1", "a")} }),
 			want: targets.Snapshot{Known: true, FileSystems: map[string]volumes.Candidate{
 				"fs-1": {ID: "fs-1", Port: 20490, Tags: tags, Zones: []string{"a"}, Unusable: "the EFS API does not list it since 2026-01-02T12:00:00Z"},
 			}},
 		},
 		"a rebuilt target has no address": {
-			state: world(nil, with(claimed("v", "fs-1", 20493)), polled(findings{over: true, failure: errBoom})),
+			given: given(nil, with(claimed("v", "fs-1", 20493)), polled(inventory{polled: true, failure: errBoom})),
 			want: targets.Snapshot{Known: true, Unanswered: true, FileSystems: map[string]volumes.Candidate{
 				"fs-1": {ID: "fs-1", Port: 20493, Unusable: "no address of it is known yet"},
 			}},
 		},
 		"the filter hides what the table keeps, but nothing that is pinned": {
-			state: world(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491), "server": target(20492)}),
+			given: given(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491), "server": target(20492)}),
 				pinned(document{table: tableOf(map[string]ports.Target{"server": target(20492)})})),
 			edit: func(o *Options) { o.Filter = efs.Filter{IDs: []string{"fs-2"}, Tags: map[string]string{"team": "b"}} },
 			want: targets.Snapshot{Known: true, FileSystems: map[string]volumes.Candidate{
@@ -89,7 +89,7 @@ func TestSnapshot(t *testing.T) {
 			}},
 		},
 		"tags that were seen count for the filter": {
-			state: world(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(found(listing(1, fileSystem("fs-1", "a"))))),
+			given: given(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(found(listing(1, fileSystem("fs-1", "a"))))),
 			edit:  func(o *Options) { o.Filter = efs.Filter{Tags: map[string]string{"team": "b"}} },
 			want:  targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{}},
 		},
@@ -101,7 +101,7 @@ func TestSnapshot(t *testing.T) {
 				tt.edit(&o)
 			}
 			tt.want.Gone = map[string]bool{}
-			if diff := cmp.Diff(tt.want, o.plan(tt.state).snapshot); diff != "" {
+			if diff := cmp.Diff(tt.want, tt.given.plan(o).snapshot); diff != "" {
 				t.Errorf("snapshot mismatch (-want +got):\n%s", diff)
 			}
 		})
@@ -111,7 +111,7 @@ func TestSnapshot(t *testing.T) {
 func TestFilteredTargetsGetNoRootVolume(t *testing.T) {
 	o := options()
 	o.Filter = efs.Filter{IDs: []string{"fs-2"}}
-	p := o.plan(world(tableOf(map[string]ports.Target{"fs-1": target(20490)}), rooted(map[string]int{"fs-1": 20490})))
+	p := given(tableOf(map[string]ports.Target{"fs-1": target(20490)}), rooted(map[string]int{"fs-1": 20490})).plan(o)
 	if got := outlineOf(p); len(got.Roots) > 0 || got.Ports["fs-1"] != 20490 {
 		t.Errorf("got %+v", got)
 	}
@@ -123,20 +123,21 @@ func TestNumbers(t *testing.T) {
 	broken.AddressBySubnet, broken.AddressByZone = nil, nil
 	sized := fileSystem("fs-1", "a")
 	sized.SizeBytes = 4096
-	s := world(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": lost, "fs-3": broken}),
+	s := given(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": lost, "fs-3": broken}),
 		polled(found(listing(1, sized))), with(claimed("v", "", 20495)))
 	o := options()
 	o.Range.Reserved = []int{20499}
-	got := o.plan(s).numbers
+	got := s.plan(o).numbers
 	want := numbers{
-		known: true, portsInUse: 3, portsFree: 5, succeeded: noon.Add(time.Minute),
-		points:     map[string]int{usable: 0, unusable: 0, waiting: 0},
-		targets:    map[string]int{usable: 1, missing: 2, unusable: 0}, // the listing lacks fs-3, too
-		sizes:      map[string]int64{"fs-1": 4096},
-		unreadable: map[string]bool{"efs-stunnel": false, "efs-stunnel-pinned": false},
+		portsInUse: one(3), portsFree: one(5), identity: one(0),
+		lastSuccess:    one(float64(noon.Add(time.Minute).Unix())),
+		pointCount:     {usable: 0, unusable: 0, waiting: 0},
+		targetCount:    {usable: 1, missing: 2, unusable: 0}, // the listing lacks fs-3, too
+		fileSystemSize: {"fs-1": 4096},
+		unreadable:     {"efs-stunnel": 0, "efs-stunnel-pinned": 0},
+		tableBytes:     one(float64(len(s.table.content()))),
 	}
-	want.tableBytes = len(s.table.content())
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(numbers{})); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("numbers mismatch (-want +got):\n%s", diff)
 	}
 }

@@ -15,8 +15,7 @@ type apiError interface {
 	ErrorMessage() string
 }
 
-// causeOf is equal for errors that one thing causes: ids, requests, ports and times differ each
-// time.
+// causeOf is equal for errors that have one cause: their ids, requests, ports and times differ.
 func causeOf(err error) string {
 	if code := apiError(nil); errors.As(err, &code) {
 		return code.ErrorCode() + " " + changing.ReplaceAllString(code.ErrorMessage(), "#")
@@ -26,8 +25,8 @@ func causeOf(err error) string {
 
 var changing = regexp.MustCompile(`\bfs(ap|mt)?-[0-9a-z]+|[-0-9A-Za-z]*[0-9][-0-9A-Za-z]*`)
 
-// apiWords is what the API said, for people. Its request ids are of use in no event.
-func apiWords(err error) string {
+// apiMessage is an error of the API as an event shows it, without the id of the request.
+func apiMessage(err error) string {
 	if code := apiError(nil); errors.As(err, &code) {
 		return strings.TrimSuffix(code.ErrorCode()+": "+code.ErrorMessage(), ": ")
 	}
@@ -48,7 +47,7 @@ func advice(err error) string {
 	if isUnreachable(err) {
 		return "Check that the manager's pod reaches the EFS API of its region: DNS, NAT gateway or VPC endpoint, security groups"
 	}
-	return "Check the manager's AWS credentials, its region (--aws-region) and its way to the EFS API"
+	return "Check the manager's AWS credentials, its region (--aws-region) and its network path to the EFS API"
 }
 
 func isUnreachable(err error) bool {

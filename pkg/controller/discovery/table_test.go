@@ -3,6 +3,7 @@ package discovery
 import (
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,27 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
+
+// TestClaimsReportATableThatCannotBeStored, those that wait for it, until it can.
+func TestClaimsReportATableThatCannotBeStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := efstest.New(fileSystem("fs-1", "a"))
+		var allowed atomic.Bool
+		c := startWith(t, api, func(_ *Options, client *fake.Clientset) {
+			client.PrependReactor("create", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return !allowed.Load(), nil, apierrors.NewForbidden(corev1.Resource("configmaps"), wellknown.TargetsConfigMap, errBoom)
+			})
+		})
+		if s := c.Snapshot(); s.Known || !strings.Contains(s.Trouble, "ConfigMap efs-stunnel, which cannot be written") || !strings.Contains(s.Trouble, "boom") {
+			t.Errorf("got %+v", s)
+		}
+		allowed.Store(true)
+		pass(5 * time.Minute)
+		if s := c.Snapshot(); !s.Known || s.Trouble != "" || s.Port("fs-1") == 0 {
+			t.Errorf("got %+v", s)
+		}
+	})
+}
 
 // refuseLargeTables has the apiserver refuse what is too large.
 func refuseLargeTables(client *fake.Clientset, most int) {
@@ -54,8 +76,8 @@ func TestATableThatCannotBeStored(t *testing.T) {
 			}
 		}
 		pass(10 * time.Minute)
-		told := c.told()
-		if got := slices.DeleteFunc(told, func(e string) bool { return !strings.Contains(e, "TableNotStored") }); len(got) != 1 {
+		events := c.newEvents()
+		if got := slices.DeleteFunc(events, func(e string) bool { return !strings.Contains(e, "TableNotStored") }); len(got) != 1 {
 			t.Errorf("events %q", got)
 		}
 		if got := c.ports(); len(got) != 2 {
@@ -65,4 +87,26 @@ func TestATableThatCannotBeStored(t *testing.T) {
 		pass(10 * time.Minute)
 		c.wantPorts(map[string]int{"fs-1": 20490})
 	})
+}
+
+func TestNewest(t *testing.T) {
+	at := func(version string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
+	}
+	tests := map[string]struct{ cached, known, want string }{
+		"a cache that is behind":  {"9", "10", "10"},
+		"a cache that is ahead":   {"11", "10", "11"},
+		"versions without order":  {"x", "10", "x"},
+		"the cache has caught up": {"10", "10", "10"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := newest(at(tt.cached), at(tt.known)).ResourceVersion; got != tt.want {
+				t.Errorf("got %s, want %s", got, tt.want)
+			}
+		})
+	}
+	if got := newest(at("9"), nil).ResourceVersion; got != "9" {
+		t.Errorf("with nothing known: %s", got)
+	}
 }

@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"iter"
 	"maps"
 	"slices"
 	"time"
@@ -10,25 +9,26 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// view is the file systems, as the table in force and the latest listings show them.
+// view is the file systems, by the table in force and the latest listings.
 type view struct {
-	options  Options
-	table    ports.Table
-	pinned   ports.Table
-	findings findings
-	seen     map[string]efs.FileSystem
-	listed   map[string]bool // by the latest listing
-	gone     map[string]bool
+	options   Options
+	table     ports.Table
+	pinned    map[string]ports.Target
+	inventory inventory
+	seen      map[string]efs.FileSystem
+	listed    map[string]bool // by the latest listing
+	gone      map[string]bool
 }
 
 func newView(o Options, s state, table ports.Table, gone []string) view {
-	v := view{options: o, table: table, findings: s.findings, listed: map[string]bool{}, gone: map[string]bool{}}
+	v := view{options: o, table: table, inventory: s.inventory, listed: map[string]bool{}, gone: map[string]bool{}}
 	if s.pinned.table != nil {
-		v.pinned = *s.pinned.table
+		v.pinned = s.pinned.table.Targets
 	}
-	for _, fs := range s.findings.listing.FileSystems {
+	for _, fs := range s.inventory.listing.FileSystems {
 		if ports.CheckTargetID(fs.ID) == nil {
 			v.listed[fs.ID] = true
 		}
@@ -36,29 +36,27 @@ func newView(o Options, s state, table ports.Table, gone []string) view {
 	for _, id := range gone {
 		v.gone[id] = true
 	}
-	v.seen = remember(s.seen, s.findings.listing, func(id string) bool { return table.Targets[id].Port != 0 })
+	v.seen = remember(s.seen, s.inventory.listing, func(id string) bool { return table.Targets[id].Port != 0 })
 	return v
 }
 
 // snapshot is what the other loops choose from.
 func (v view) snapshot() targets.Snapshot {
 	s := targets.Snapshot{
-		Known: v.findings.over, Listed: v.findings.listed(),
-		Unanswered:  !v.findings.listed() && v.findings.failure != nil,
+		Known: v.inventory.polled, Listed: v.inventory.listed(),
+		Unanswered:  !v.inventory.listed() && v.inventory.failure != nil,
 		FileSystems: map[string]volumes.Candidate{}, Gone: v.gone,
 	}
-	for _, ids := range []iter.Seq[string]{maps.Keys(v.table.Targets), maps.Keys(v.listed)} {
-		for id := range ids {
-			if v.passes(id) {
-				s.FileSystems[id] = v.candidate(id)
-			}
+	for _, id := range slices.AppendSeq(slices.Collect(maps.Keys(v.table.Targets)), maps.Keys(v.listed)) {
+		if v.passes(id) {
+			s.FileSystems[id] = v.candidate(id)
 		}
 	}
 	return s
 }
 
-// passes says whether the cluster may use a file system. One that no listing has shown is
-// known by its id only; that it has the tags was seen when it entered the table.
+// passes says whether the cluster may use a file system. Of one that no listing has shown, only the
+// id is known; the tags were checked when it entered the table.
 func (v view) passes(id string) bool {
 	if v.isPinned(id) {
 		return true
@@ -70,7 +68,7 @@ func (v view) passes(id string) bool {
 }
 
 func (v view) isPinned(id string) bool {
-	_, ok := v.pinned.Targets[id]
+	_, ok := v.pinned[id]
 	return ok
 }
 
@@ -94,7 +92,7 @@ func (v view) candidate(id string) volumes.Candidate {
 	return c
 }
 
-// zones are where nodes have a mount target near.
+// zones are those with a mount target that the nodes can use.
 func (v view) zones(fs efs.FileSystem) []string {
 	var zones []string
 	for _, mount := range fs.MountTargets {
@@ -106,69 +104,65 @@ func (v view) zones(fs efs.FileSystem) []string {
 	return slices.Compact(zones)
 }
 
-// unusable says why nothing new may be put on a file system, or "".
+// unusable says why no new volume may be put on a file system, or "".
 func (v view) unusable(id string) string {
 	target, fs := v.table.Targets[id], v.seen[id]
+	hasAddress := len(target.AddressBySubnet)+len(target.AddressByZone) > 0
 	switch {
 	case v.gone[id]:
 		return "the file system does not exist any longer"
-	case v.isPinned(id):
-		return withoutAddress(target)
-	case !target.NotFoundSince.IsZero():
+	case !v.isPinned(id) && !target.NotFoundSince.IsZero():
 		return "the EFS API does not list it since " + target.NotFoundSince.Format(time.RFC3339)
-	case len(fs.MountTargets) == 0 && v.findings.listing.Failed[id] != nil:
-		return v.unread(target)
-	case fs.ID == "":
-		return withoutAddress(target)
+	case !v.isPinned(id) && len(fs.MountTargets) == 0 && v.inventory.listing.Failed[id] != nil:
+		if hasAddress {
+			return "" // those in the table are the best that is known
+		}
+		return "its mount targets could not be read"
+	case v.isPinned(id) || fs.ID == "":
+		if hasAddress {
+			return ""
+		}
+		return "no address of it is known yet"
 	}
 	reason, _ := efs.Usable(fs, v.options.VPCID)
 	return reason
 }
 
-// unread is about a file system whose mount targets could never be read. The addresses in the
-// table are still the best that is known.
-func (v view) unread(target ports.Target) string {
-	if withoutAddress(target) == "" {
-		return ""
-	}
-	return "its mount targets could not be read"
+// numbers are what the metrics show even while nothing can be decided.
+func (s state) numbers() numbers {
+	return numbers{lastSuccess: one(seconds(s.inventory.succeeded)), unreadable: {
+		wellknown.TargetsConfigMap: oneIf(s.table.err != nil), wellknown.PinnedConfigMap: oneIf(s.pinned.err != nil),
+	}}
 }
 
-func withoutAddress(target ports.Target) string {
-	if len(target.AddressBySubnet)+len(target.AddressByZone) > 0 {
-		return ""
-	}
-	return "no address of it is known yet"
-}
-
-// numbers are for the metrics.
+// numbers are what the metrics show.
 func (v view) numbers(s state) numbers {
-	n := numbers{
-		targets: map[string]int{usable: 0, unusable: 0, missing: 0}, sizes: map[string]int64{},
-		succeeded: s.findings.succeeded, unreadable: s.unreadable(), known: true,
-		tableBytes: len(s.table.content()),
-	}
+	n := s.numbers()
+	inUse, free := v.countPorts(s)
+	n[tableBytes], n[portsInUse], n[portsFree] = one(float64(len(s.table.content()))), one(inUse), one(free)
+	n[identity], n[fileSystemSize] = one(0), map[string]float64{}
+	counts := map[string]float64{usable: 0, unusable: 0, missing: 0}
 	for id, target := range v.table.Targets {
 		switch {
 		case !target.NotFoundSince.IsZero():
-			n.targets[missing]++
+			counts[missing]++
 		case v.unusable(id) != "":
-			n.targets[unusable]++
+			counts[unusable]++
 		default:
-			n.targets[usable]++
+			counts[usable]++
 		}
 	}
 	for id := range v.listed {
 		if v.passes(id) {
-			n.sizes[id] = v.seen[id].SizeBytes
+			n[fileSystemSize][id] = float64(v.seen[id].SizeBytes)
 		}
 	}
-	n.portsInUse, n.portsFree = v.countPorts(s)
+	n[targetCount] = counts
 	return n
 }
 
-// countPorts tells the ports that targets have from those that are left for new ones.
-func (v view) countPorts(s state) (inUse, free int) {
+// countPorts counts the ports of targets and those that are free for new ones.
+func (v view) countPorts(s state) (inUse, free float64) {
 	owners, named := v.table.Owners(), map[int]bool{}
 	for _, object := range s.volumes {
 		if volume := ports.VolumeOf(object); volume.Loopback {
@@ -182,5 +176,5 @@ func (v view) countPorts(s state) (inUse, free int) {
 			free++
 		}
 	}
-	return len(owners), free
+	return float64(len(owners)), free
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -13,15 +15,14 @@ import (
 // document is one of the two ConfigMaps with a table, read.
 type document struct {
 	object *corev1.ConfigMap // nil when there is none
-	// table is nil when the ConfigMap has none: it is lost, or err says why it cannot be read.
-	table *ports.Table
-	err   error
+	table  *ports.Table      // nil when the ConfigMap has none, and after an error
+	err    error
 }
 
-// lost says that nobody can remember the table but the volumes.
+// lost says that the table is missing: only volumes have its ports.
 func (d document) lost() bool { return d.table == nil && d.err == nil }
 
-// content is what an unreadable document says, to tell one mistake from the next.
+// content is the text of the table.
 func (d document) content() string {
 	if d.object == nil {
 		return ""
@@ -34,8 +35,8 @@ func readTable(object *corev1.ConfigMap) document {
 	return read(object, nil, ports.Decode)
 }
 
-// readPinned reads the administrator's, of which a missing one is an empty one. While it cannot
-// be read, the one before stays in force: a port that it reserves must not go to another.
+// readPinned reads the administrator's ConfigMap; a missing one is empty. While it cannot be read,
+// the table before stays in force: a port that it reserves must not go to another file system.
 func readPinned(object *corev1.ConfigMap, before *ports.Table) document {
 	d := read(object, &ports.Table{}, ports.DecodePinned)
 	if d.err != nil {
@@ -44,15 +45,15 @@ func readPinned(object *corev1.ConfigMap, before *ports.Table) document {
 	return d
 }
 
-// read takes an empty ConfigMap for a missing one. One without the key that has others is more
-// likely a slip of the pen.
+// read takes an empty ConfigMap for a missing one. In one that has only other keys, the key is more
+// likely misspelled.
 func read(object *corev1.ConfigMap, missing *ports.Table, decode func([]byte) (ports.Table, error)) document {
 	if object == nil || len(object.Data)+len(object.BinaryData) == 0 {
 		return document{object: object, table: missing}
 	}
 	text, ok := object.Data[wellknown.TargetsKey]
 	if !ok {
-		return document{object: object, err: errNoKey}
+		return document{object: object, err: errors.New("it has other keys, but not " + wellknown.TargetsKey)}
 	}
 	table, err := decode([]byte(text))
 	if err != nil {
@@ -61,13 +62,17 @@ func read(object *corev1.ConfigMap, missing *ports.Table, decode func([]byte) (p
 	return document{object: object, table: &table}
 }
 
-var errNoKey = errors.New("it has other keys, but not " + wellknown.TargetsKey)
-
-// withTable is the ConfigMap as it should be. Whatever others have put there stays.
+// withTable is the ConfigMap with a table. What others have added stays.
 func withTable(object *corev1.ConfigMap, namespace string, table ports.Table) *corev1.ConfigMap {
 	next := object.DeepCopy()
 	if next == nil {
-		next = newConfigMap(namespace)
+		next = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: wellknown.TargetsConfigMap,
+			Labels: map[string]string{
+				mountjobs.LabelAppName:         mountjobs.AgentAppName,
+				"app.kubernetes.io/managed-by": wellknown.ManagerDeployment,
+			},
+		}}
 	}
 	if next.Data == nil {
 		next.Data = map[string]string{}
