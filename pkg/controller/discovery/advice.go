@@ -44,15 +44,10 @@ func advice(err error) string {
 			}
 		}
 	}
-	if isUnreachable(err) {
+	if network := net.Error(nil); errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) {
 		return "Check that the manager's pod reaches the EFS API of its region: DNS, NAT gateway or VPC endpoint, security groups"
 	}
 	return "Check the manager's AWS credentials, its region (--aws-region) and its network path to the EFS API"
-}
-
-func isUnreachable(err error) bool {
-	var network net.Error
-	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network)
 }
 
 type codeAdvice struct {

@@ -63,13 +63,6 @@ type Options struct {
 	Metrics prometheus.Registerer
 }
 
-func (o Options) check() error {
-	if o.Namespace == "" || o.PollingInterval <= 0 {
-		return fmt.Errorf("namespace %q, polling interval %s: want a name, and a time above 0", o.Namespace, o.PollingInterval)
-	}
-	return o.Range.Check()
-}
-
 // API is the part of EFS that discovery reads. Every call should end in bounded time.
 type API interface {
 	ListFileSystems(ctx context.Context) (efs.Listing, error)
@@ -119,7 +112,10 @@ type Controller struct {
 // pinned targets are the only ones. An error says which option is wrong or which metric exists
 // already.
 func New(client kubernetes.Interface, c *caches.Caches, api API, o Options) (*Controller, error) {
-	if err := o.check(); err != nil {
+	if o.Namespace == "" || o.PollingInterval <= 0 {
+		return nil, fmt.Errorf("making the discovery loop: namespace %q, polling interval %s: want a name, and a time above 0", o.Namespace, o.PollingInterval)
+	}
+	if err := o.Range.Check(); err != nil {
 		return nil, fmt.Errorf("making the discovery loop: %w", err)
 	}
 	log := o.Log // the queues name their loops themselves
@@ -211,10 +207,13 @@ func (c *Controller) publishSnapshot(next targets.Snapshot) {
 	}
 }
 
-// applyEach makes independent changes: the failure of one leaves the others alone. After a lost race,
-// the key is synced again.
-func applyEach[T any](changes []T, apply func(T) error) (again time.Duration, err error) {
+// applyEach makes independent changes while the decision that they follow is in force: the next one
+// enqueues its key. The failure of one leaves the others alone; after a lost race, the key is synced again.
+func applyEach[T any](c *Controller, d *decision, changes []T, apply func(T) error) (again time.Duration, err error) {
 	for _, change := range changes {
+		if c.inForce() != d {
+			break
+		}
 		switch failure := apply(change); {
 		case pairs.IsRace(failure):
 			again = settleTime

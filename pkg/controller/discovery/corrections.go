@@ -13,10 +13,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// maxCorrections bounds one sync: in a restored cluster with ten thousand volumes to correct, the
-// decision may change meanwhile.
-const maxCorrections = 200
-
 // portChange is a volume as it is, and with the port that it should have.
 type portChange struct {
 	is, want   *corev1.PersistentVolume
@@ -31,12 +27,7 @@ func (c *Controller) syncPorts(ctx context.Context, _ string) (again time.Durati
 	}
 	roots, _ := c.options.planRoots(d, c.observeRoots())
 	changes := planPorts(d.corrections, c.caches.Volume, roots)
-	rest := max(len(changes)-maxCorrections, 0)
-	again, err = applyEach(changes[:len(changes)-rest], func(change portChange) error { return c.correct(ctx, change) })
-	if rest > 0 {
-		again = settleTime
-	}
-	return again, err
+	return applyEach(c, d, changes, func(change portChange) error { return c.correct(ctx, change) })
 }
 
 // planPorts leaves out volumes that are not any more as they were judged, root volumes that are

@@ -16,11 +16,11 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// A restored cluster has more to correct than one sync does, and one volume that refuses.
+// A restored cluster has much to correct, and one volume that cannot be written.
 func TestAllPortsAreCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		objects := []runtime.Object{tableMap(tableOf(map[string]ports.Target{"fs-1": target(20490)}))}
-		for i := range maxCorrections + 50 {
+		for i := range 250 {
 			objects = append(objects, claimed(fmt.Sprintf("v-%03d", i), "fs-1", 20499))
 		}
 		c := start(t, nil, objects...)

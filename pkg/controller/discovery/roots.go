@@ -35,7 +35,7 @@ func (c *Controller) syncRoots(ctx context.Context, _ string) (again time.Durati
 	}
 	roots, conflicts := c.options.planRoots(d, c.observeRoots())
 	c.rootEvents.report(ctx, d.table, conflicts)
-	return applyEach(roots, func(r root) error { return c.applyRoot(ctx, r) })
+	return applyEach(c, d, roots, func(r root) error { return c.applyRoot(ctx, r) })
 }
 
 // inForce is the latest decision; nil when there is none, or the caches have ConfigMaps that it was
