@@ -1,6 +1,5 @@
-// Package tell writes events that are news. A control loop comes to the same
-// conclusion at every look; people should read it once, and again only after a
-// while.
+// Package tell writes each event once. A control loop comes to the same conclusion at every sync;
+// users should read it once, and again only after a while.
 package tell
 
 import (
@@ -13,20 +12,20 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// RepeatAfter is when to say again what still holds: shorter than the time for which a cluster
-// keeps events, so that describing an object always shows what is wrong with it.
+// RepeatAfter is when an event that still holds is written again: earlier than a cluster deletes
+// events, so that kubectl describe always shows what is wrong with an object.
 const RepeatAfter = 30 * time.Minute
 
-// Teller is safe for use by many at once. What it remembers may be lost: then something is told
-// once more.
+// Teller writes events. It is safe for concurrent use. Its memory may be lost: then an event is
+// written once more.
 type Teller struct {
-	events record.EventRecorder
-	told   *cache.Expiring
+	events  record.EventRecorder
+	written *cache.Expiring // the latest message of each subject
 }
 
 // New makes a teller.
 func New(events record.EventRecorder) *Teller {
-	return &Teller{events: events, told: cache.NewExpiring()}
+	return &Teller{events: events, written: cache.NewExpiring()}
 }
 
 // Object is what an event can be about.
@@ -41,13 +40,12 @@ type subject struct {
 	topic  string
 }
 
-// Warn writes a Warning, unless it is known already.
+// Warn writes a Warning, unless it was the latest of its object and reason.
 func (t *Teller) Warn(object Object, reason, message string) {
 	t.WarnOf(object, reason, "", message)
 }
 
-// WarnOf writes a Warning about one of several topics that have the same reason, each of which
-// has its own latest message.
+// WarnOf is Warn for one of several topics with the same reason, each of which has a latest message.
 func (t *Teller) WarnOf(object Object, reason, topic, message string) {
 	t.write(corev1.EventTypeWarning, object, reason, topic, message)
 }
@@ -59,14 +57,14 @@ func (t *Teller) SayOf(object Object, reason, topic, message string) {
 
 func (t *Teller) write(eventType string, object Object, reason, topic, message string) {
 	key := subject{object.GetUID(), reason, topic}
-	if last, ok := t.told.Get(key); ok && last == message {
+	if last, ok := t.written.Get(key); ok && last == message {
 		return
 	}
-	t.told.Set(key, message, RepeatAfter)
+	t.written.Set(key, message, RepeatAfter)
 	t.events.Event(object, eventType, reason, message)
 }
 
-// Say writes a Normal event, which the caller knows to be news.
+// Say writes a Normal event in any case.
 func (t *Teller) Say(object Object, reason, message string) {
 	t.events.Event(object, corev1.EventTypeNormal, reason, message)
 }

@@ -84,16 +84,14 @@ func New(client kubernetes.Interface, dynamicClient dynamic.Interface, c *caches
 
 // Run works until the context ends. Only the leader may run it.
 func (c *Controller) Run(ctx context.Context) error {
-	if err := c.queue.Run(ctx, workers, c.enqueueAll); err != nil {
+	if err := c.queue.Run(ctx, workers, c.TargetsChanged); err != nil {
 		return fmt.Errorf("shared volumes: %w", err)
 	}
 	return nil
 }
 
 // TargetsChanged enqueues every SharedVolume.
-func (c *Controller) TargetsChanged() { c.enqueueAll() }
-
-func (c *Controller) enqueueAll() {
+func (c *Controller) TargetsChanged() {
 	for _, key := range c.objects.Keys() {
 		c.queue.Add(key)
 	}
@@ -102,7 +100,7 @@ func (c *Controller) enqueueAll() {
 func (c *Controller) watch() error {
 	c.objects.OnChange(func(key string) {
 		if key == "" {
-			c.enqueueAll()
+			c.TargetsChanged()
 			return
 		}
 		c.queue.Add(key)

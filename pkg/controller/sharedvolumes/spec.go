@@ -1,7 +1,6 @@
 package sharedvolumes
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -77,9 +76,7 @@ func Demand(objects []*v1alpha1.SharedVolume, known bool, s Settings) ports.Dema
 }
 
 func sorted(keys []ports.Key) []ports.Key {
-	slices.SortFunc(keys, func(a, b ports.Key) int {
-		return cmp.Or(cmp.Compare(a.FileSystem, b.FileSystem), cmp.Compare(a.AccessPoint, b.AccessPoint))
-	})
+	slices.SortFunc(keys, func(a, b ports.Key) int { return strings.Compare(a.String(), b.String()) })
 	return slices.Compact(keys)
 }
 

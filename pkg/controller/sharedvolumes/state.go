@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
@@ -22,30 +23,23 @@ type state struct {
 	claim  *corev1.PersistentVolumeClaim // of the claim's name, likewise
 }
 
-// ownsVolume says whether the volume was created for the object. Without its annotation, it is known
-// by the claim that is bound to it.
-func (s state) ownsVolume() bool {
-	if s.volume == nil {
-		return false
-	}
-	owner, ok := s.volume.Annotations[wellknown.AnnotationSharedVolume]
-	if ok {
-		return owner == nameOf(s.object)
-	}
-	return s.areBound() && s.claim.Annotations[wellknown.AnnotationSharedVolume] == nameOf(s.object)
-}
+// ownsVolume says whether the volume was created for the object.
+func (s state) ownsVolume() bool { return s.volume != nil && s.owns(s.volume, s.claim) }
 
 // ownsClaim is the same for the claim. A claim that names another volume was never created for the
 // object, and may have a user's data.
 func (s state) ownsClaim() bool {
-	if s.claim == nil || s.claim.Spec.VolumeName != volumeName(s.object) {
-		return false
+	return s.claim != nil && s.claim.Spec.VolumeName == volumeName(s.object) && s.owns(s.claim, s.volume)
+}
+
+// owns goes by the annotation of one half of the pair. Without any, the other half has it, if the two
+// are bound to each other.
+func (s state) owns(half, other metav1.Object) bool {
+	owner, ok := half.GetAnnotations()[wellknown.AnnotationSharedVolume]
+	if !ok && s.areBound() {
+		owner = other.GetAnnotations()[wellknown.AnnotationSharedVolume]
 	}
-	owner, ok := s.claim.Annotations[wellknown.AnnotationSharedVolume]
-	if ok {
-		return owner == nameOf(s.object)
-	}
-	return s.areBound() && s.volume.Annotations[wellknown.AnnotationSharedVolume] == nameOf(s.object)
+	return owner == nameOf(s.object)
 }
 
 // areBound says whether volume and claim name each other.
