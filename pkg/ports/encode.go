@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -32,8 +33,8 @@ const (
 	keyAccessPoints = "access_points"
 )
 
-// Encode writes a table. Equal tables give equal bytes, and keys are sorted byte by byte: the
-// YAML library sorts numbers inside ids by value, for which some ids have no order.
+// Encode writes a table. Equal tables give equal bytes, and keys are sorted byte by byte: YAML
+// libraries sort numbers inside ids by value, for which some ids have no order.
 func Encode(t Table) []byte {
 	var b bytes.Buffer
 	writeMap(&b, t.fields(), "")
@@ -41,81 +42,66 @@ func Encode(t Table) []byte {
 }
 
 func (t Table) fields() map[string]any {
-	targets := make(map[string]any, len(t.Targets))
-	for id, target := range t.Targets {
-		targets[id] = target.fields()
+	var retired []any // the only list type of writeValue
+	for _, port := range t.Retired {
+		retired = append(retired, port)
 	}
-	fields := known(t.Unknown)
-	fields[keyTargets] = targets
-	fields.set(keySource, t.Source, t.Source != "")
-	fields.set(keyRetired, portList(t.Retired), len(t.Retired) > 0)
-	fields.set(keyLastUpdate, timeText(t.LastUpdate), !t.LastUpdate.IsZero())
-	return fields
+	fields := nonZero(map[string]any{
+		keySource:     t.Source,
+		keyRetired:    retired,
+		keyLastUpdate: timeText(t.LastUpdate),
+	})
+	fields[keyTargets] = convert(t.Targets, Target.fields)
+	return over(t.Unknown, fields)
 }
 
-// fields are the target as a YAML mapping. Those of the original system are always there,
-// because it does not expect them to be missing.
+// fields has those of the original system even when they are empty, because it expects them.
 func (t Target) fields() map[string]any {
-	fields := known(t.Unknown)
+	fields := nonZero(map[string]any{
+		keyPort:         t.Port,
+		keyByZone:       convert(t.AddressByZone, netip.Addr.String),
+		keyDNSName:      t.DNSName,
+		keyZone:         t.AvailabilityZone,
+		keyNotFound:     timeText(t.NotFoundSince),
+		keyPinnedOnly:   t.PinnedOnly,
+		keyIAM:          t.IAM,
+		keyAccessPoints: convert(t.AccessPoints, AccessPoint.fields),
+	})
 	fields[keyName] = t.Name
-	fields.set(keyPort, t.Port, t.Port != 0)
-	fields[keyBySubnet] = addressTexts(t.AddressBySubnet)
-	fields.set(keyByZone, addressTexts(t.AddressByZone), len(t.AddressByZone) > 0)
-	fields.set(keyDNSName, t.DNSName, t.DNSName != "")
-	fields.set(keyZone, t.AvailabilityZone, t.AvailabilityZone != "")
-	fields.set(keyNotFound, timeText(t.NotFoundSince), !t.NotFoundSince.IsZero())
-	fields.set(keyPinnedOnly, t.PinnedOnly, t.PinnedOnly)
-	fields.set(keyIAM, t.IAM, t.IAM)
-	fields.set(keyAccessPoints, accessPointFields(t.AccessPoints), len(t.AccessPoints) > 0)
+	fields[keyBySubnet] = convert(t.AddressBySubnet, netip.Addr.String)
+	return over(t.Unknown, fields)
+}
+
+func (p AccessPoint) fields() map[string]any {
+	return over(p.Unknown, nonZero(map[string]any{keyPort: p.Port, keyIAM: p.IAM}))
+}
+
+// nonZero removes the fields that are zero.
+func nonZero(fields map[string]any) map[string]any {
+	maps.DeleteFunc(fields, func(_ string, field any) bool { return reflect.ValueOf(field).IsZero() })
 	return fields
 }
 
-func accessPointFields(points map[string]AccessPoint) map[string]any {
-	all := make(map[string]any, len(points))
-	for id, point := range points {
-		fields := known(point.Unknown)
-		fields.set(keyPort, point.Port, point.Port != 0)
-		fields.set(keyIAM, point.IAM, point.IAM)
-		all[id] = map[string]any(fields)
+// convert returns nil for an empty map.
+func convert[V, W any](values map[string]V, to func(V) W) map[string]any {
+	if len(values) == 0 {
+		return nil
 	}
-	return all
-}
-
-type mapping map[string]any
-
-// known starts a mapping with what others put there; our own keys come over it.
-func known(unknown map[string]any) mapping {
-	if unknown == nil {
-		return mapping{}
+	converted := make(map[string]any, len(values))
+	for key, v := range values {
+		converted[key] = to(v)
 	}
-	return maps.Clone(unknown)
-}
-
-func (m mapping) set(key string, value any, there bool) {
-	if there {
-		m[key] = value
-	}
-}
-
-func addressTexts(addresses map[string]netip.Addr) map[string]any {
-	texts := make(map[string]any, len(addresses))
-	for place, address := range addresses {
-		texts[place] = address.String()
-	}
-	return texts
-}
-
-func portList(ports []int) []any {
-	list := make([]any, len(ports))
-	for i, port := range ports {
-		list[i] = port
-	}
-	return list
+	return converted
 }
 
 // timeText is written as a string, as the original system does: an unquoted one would come
 // back from it in another form.
-func timeText(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func timeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339)
+}
 
 func writeMap(b *bytes.Buffer, m map[string]any, indent string) {
 	for _, key := range slices.Sorted(maps.Keys(m)) {
@@ -143,28 +129,43 @@ func writeValue(b *bytes.Buffer, value any, indent string) {
 			b.WriteString(indent + "-")
 			writeValue(b, item, indent+"  ")
 		}
-	default:
+	case string:
 		b.WriteString(" " + scalar(v) + "\n")
+	case nil:
+		b.WriteString(" null\n")
+	default:
+		b.WriteString(" " + fmt.Sprint(v) + "\n")
 	}
 }
 
 // scalar leaves quoting to the YAML library, except for what it would not give back as it was,
 // for what does not fit on one line, and for two strings that it leaves bare though readers,
 // the original system's among them, take them for something else.
-func scalar(value any) string {
-	if value == nil {
-		return "null"
+func scalar(text string) string {
+	if isPlain(text) {
+		return text
 	}
-	text, isText := value.(string)
-	if !isText {
-		return fmt.Sprint(value)
+	if strings.ContainsFunc(text, unprintable) || text == "<<" || text == "=" {
+		return quoted(text)
 	}
 	encoded, err := yaml.Marshal(text)
 	line, more, _ := strings.Cut(string(encoded), "\n")
-	if err != nil || more != "" || strings.ContainsFunc(text, unprintable) || text == "<<" || text == "=" {
+	if err != nil || more != "" {
 		return quoted(text)
 	}
 	return line
+}
+
+// isPlain reports whether a string is one of those that make up a table and that the library never
+// quotes: asking it takes much longer. Such a word cannot be a number, nor a boolean or null, the
+// longest of which is "false".
+func isPlain(text string) bool {
+	const inWords = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./"
+	if len(text) > len("false") && ('a' <= text[0] && text[0] <= 'z' || 'A' <= text[0] && text[0] <= 'Z') {
+		return strings.Trim(text, inWords) == ""
+	}
+	address, err := netip.ParseAddr(text)
+	return err == nil && address.Is4() || text == keyName || text == keyIAM
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }
@@ -174,9 +175,7 @@ func quoted(text string) string {
 	var encoded bytes.Buffer
 	encoder := json.NewEncoder(&encoded)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(text); err != nil {
-		return `""` // no string has this error
-	}
+	_ = encoder.Encode(text) // cannot fail for a string
 	var b strings.Builder
 	for _, r := range strings.TrimSuffix(encoded.String(), "\n") {
 		if r <= 0xffff && unprintable(r) {

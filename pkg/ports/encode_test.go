@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -149,6 +150,23 @@ func TestEncodeIsStable(t *testing.T) {
 	for range 10 {
 		if string(ports.Encode(table.Clone())) != first {
 			t.Fatal("the same table gave other bytes")
+		}
+	}
+}
+
+// Most strings of a table are written without the YAML library, and as it would write them.
+func TestPlainStringsAreWrittenAsByTheLibrary(t *testing.T) {
+	for _, text := range []string{
+		"abcdef", "ABCDEF", "falsey", "nullable", "offline", "Infinity", "E12345678", "a_b.c/d-e", "ending-", "ending.", "ending/",
+		"fs-0123456789abcdef0", "123456789012/us-east-1", "10.0.0.4", "fd00::4", "1:2:3:4:5:6:7:8", "name", "iam", "e1", "NaN", "0x1f",
+	} {
+		want, err := yaml.Marshal(map[string]string{"key": text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := string(ports.Encode(ports.Table{Unknown: map[string]any{"key": text}}))
+		if want := "efs_stunnel_targets: {}\n" + string(want); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -56,8 +56,6 @@ func (p *planner) bytesOfTarget(id string, t Target) int {
 func mostBytes(value any, depth int) int {
 	bytes := 0
 	switch v := value.(type) {
-	case mapping:
-		return mostBytes(map[string]any(v), depth)
 	case map[string]any:
 		for key, item := range v {
 			bytes += 2*depth + mostBytes(key, 0) + len(":") + mostBytes(item, depth+1)
