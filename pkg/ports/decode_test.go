@@ -136,7 +136,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"a list":                 {"[1]", "[1]; want a mapping with efs_stunnel_targets"},
 		"broken YAML":            {"a: [", "parsing YAML: yaml: line 1: did not find expected node content"},
 		"a misspelt main key":    {"efs_stunel_targets: {}", "efs_stunnel_targets: missing; want a mapping of file system ids to targets, {} for none"},
-		"an empty main key":      {"efs_stunnel_targets:", "efs_stunnel_targets: missing; want a mapping"},
+		"an empty main key":      {"efs_stunnel_targets:", "efs_stunnel_targets: missing; want a mapping of file system ids to targets, {} for none"},
 		"a second document":      {"efs_stunnel_targets: {}\n---\nefs_stunnel_targets: {}", "more than one YAML document; want one"},
 		"a file system twice":    {"efs_stunnel_targets: {fs-1: {stunnel_port: 1}, fs-1: {stunnel_port: 2}}", `parsing YAML: yaml: unmarshal errors:` + "\n" + `  line 1: key "fs-1" already set in map`},
 		"an id that is a path":   {`efs_stunnel_targets: {"../etc": {}}`, `efs_stunnel_targets: "../etc" is no target id: want 1 to 43 lower-case letters, digits or dashes, a letter first and no dash last`},

@@ -48,7 +48,7 @@ func (p *planner) describe(t Target, fs efs.FileSystem) Target {
 		t.DNSName = fs.ID + "." + p.in.DNSSuffix
 	}
 	t.AvailabilityZone = ""
-	if zoneName.pattern.MatchString(fs.AvailabilityZone) {
+	if zoneName.MatchString(fs.AvailabilityZone) {
 		t.AvailabilityZone = fs.AvailabilityZone
 	}
 	t.NotFoundSince = time.Time{}
@@ -69,11 +69,11 @@ func (p *planner) addresses(t Target, fs efs.FileSystem) (bySubnet, byZone map[s
 	for _, mount := range targets {
 		stays := t.AddressBySubnet[mount.SubnetID] == mount.Address &&
 			mount.State != efs.Deleting && mount.State != efs.Deleted
-		if !mount.Reachable(p.in.VPCID) || !stays && mount.State != efs.Available || checkPlace(mount.SubnetID) != nil {
+		if !mount.Reachable(p.in.VPCID) || !stays && mount.State != efs.Available || checkLocation(mount.SubnetID) != nil {
 			continue
 		}
 		bySubnet[mount.SubnetID] = mount.Address
-		if _, first := byZone[mount.ZoneName]; !first && checkPlace(mount.ZoneName) == nil {
+		if _, first := byZone[mount.ZoneName]; !first && checkLocation(mount.ZoneName) == nil {
 			byZone[mount.ZoneName] = mount.Address
 		}
 	}

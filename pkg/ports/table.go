@@ -86,8 +86,8 @@ var targetID = regexp.MustCompile(`^[a-z]([-0-9a-z]{0,41}[0-9a-z])?$`)
 // CheckTargetID returns an error that says what is allowed unless a target may have this id.
 func CheckTargetID(id string) error {
 	if !targetID.MatchString(id) {
-		return fmt.Errorf("%s is no target id: want 1 to 43 lower-case letters, digits or dashes, "+
-			"a letter first and no dash last", excerpt(id))
+		return fmt.Errorf("%.60q is no target id: want 1 to 43 lower-case letters, digits or dashes, "+
+			"a letter first and no dash last", id)
 	}
 	return nil
 }
