@@ -97,23 +97,20 @@ func (p *planner) give(key Key, port int) {
 	if !there {
 		target.Name = key.FileSystem
 	}
-	if key.AccessPoint == "" {
-		target.Port = port
-	} else {
-		target.AccessPoints = withPort(target.AccessPoints, key.AccessPoint, port)
-	}
-	p.table.Targets[key.FileSystem] = target
+	p.table.Targets[key.FileSystem] = target.withPort(key.AccessPoint, port)
 	p.owners[port] = key
 }
 
-func withPort(points map[string]AccessPoint, id string, port int) map[string]AccessPoint {
-	if points == nil {
-		points = map[string]AccessPoint{}
+// withPort returns the target with a port for its file system, or for an access point of it.
+func (t Target) withPort(accessPoint string, port int) Target {
+	if accessPoint == "" {
+		t.Port = port
+		return t
 	}
-	point := points[id]
+	point := t.AccessPoints[accessPoint]
 	point.Port = port
-	points[id] = point
-	return points
+	t.AccessPoints = over(t.AccessPoints, map[string]AccessPoint{accessPoint: point})
+	return t
 }
 
 // has says whether the key has a port.
