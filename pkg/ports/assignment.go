@@ -6,28 +6,29 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // Assign gives every target its port. A port, once given, stays with its file system or access
-// point, and goes to no other while the old table or any volume on the loopback names it.
+// point, and goes to no other while the old table or any volume on the loopback has it.
 //
 //	                before                       after
 //	found           listed, not in the table     the lowest port never given; when there is none,
 //	                                             the longest retired
 //	kept            in the table                 same port; name and addresses as listed or pinned
 //	taken over      by the original system       same port, also outside the range; unknown keys stay
-//	lost table      only volumes remember        the port that most of its volumes name
+//	lost table      only volumes have the port   the port that most of its volumes have
 //	restored        volume with another port     table as it was; volume corrected, its port retired
 //	missing         not in a complete listing    same port, not_found_since
-//	gone            missing 3 times, not found,  left; port retired, free from the next call on
-//	                and no volume names it
+//	gone            missing 3 times, not found,  removed; port retired, free from the next call on
+//	                and no volume is on it
 //	no answer       listing partial or empty     as before
-//	foreign         listing of another account   as before; told, and nothing is taken from it
+//	foreign         listing of another account   as before; reported, and nothing is taken from it
 //	                or region
 //	pinned          by the administrator         merged over what is listed; never missing
 //	unpinned        was pinned, never listed     missing; gone only when nothing is on it
-//	out of ports    no port is left              not in the table; told; all others as ever
-//	table full      no room in the ConfigMap     not in the table; told; all others as ever
+//	out of ports    no port is left              not in the table; reported; all others as ever
+//	table full      ConfigMap would be too large not in the table; reported; all others as ever
 //
 // Equal inputs give equal outputs, and an output that was applied gives no further change,
 // with one exception: a port that an output freed can be given in the next call, and is when
@@ -36,33 +37,37 @@ func Assign(in Input) Output {
 	p := newPlanner(in)
 	p.checkSource()
 	p.rebuild()
-	p.pinPorts()
+	p.assignPinned()
 	p.countAbsences()
 	p.removeGone()
 	p.removeAccessPoints()
-	p.givePorts()
-	p.describeTargets()
+	p.assignPorts()
+	p.table.Targets = p.described()
 	p.correctVolumes()
 	return p.output()
 }
 
-// planner is one call's work.
+// planner is the state of one call of Assign.
 type planner struct {
 	in     Input
+	before Table // empty when it was lost
 	listed map[string]efs.FileSystem
 	table  Table
 	owners map[int]Key // of the table as it grows
-	// held are ports that the old table or a volume names: nobody new gets them.
+	// held are ports that the old table or a volume has: no other key gets them.
 	held    map[int]bool
-	bytes   int      // of the encoded table with all its descriptions; 0 when not counted
+	bytes   int      // length of the encoded table with its newcomers; 0 when not counted
 	volumes []Volume // on the loopback, in order
 	out     Output
-	news    []News // told before or not
+	events  []Event // reported before or not
 }
 
 func newPlanner(in Input) *planner {
 	p := &planner{in: in, listed: map[string]efs.FileSystem{}, held: map[int]bool{}}
-	p.table = p.before().Clone()
+	if in.Table != nil {
+		p.before = *in.Table
+	}
+	p.table = p.before.Clone()
 	p.owners = p.table.Owners()
 	for port := range p.owners {
 		p.held[port] = true
@@ -83,18 +88,10 @@ func newPlanner(in Input) *planner {
 	return p
 }
 
-// before is the table as it was, which a lost one is as if empty.
-func (p *planner) before() Table {
-	if p.in.Table == nil {
-		return Table{}
-	}
-	return *p.in.Table
-}
-
-// give enters a key with its port into the table.
-func (p *planner) give(key Key, port int) {
-	target, there := p.table.Targets[key.FileSystem]
-	if !there {
+// assign enters a key with its port into the table.
+func (p *planner) assign(key Key, port int) {
+	target, exists := p.table.Targets[key.FileSystem]
+	if !exists {
 		target.Name = key.FileSystem
 	}
 	p.table.Targets[key.FileSystem] = target.withPort(key.AccessPoint, port)
@@ -113,24 +110,21 @@ func (t Target) withPort(accessPoint string, port int) Target {
 	return t
 }
 
-// has says whether the key has a port.
 func (p *planner) has(key Key) bool {
-	port, ok := p.table.Port(key)
-	return ok && port != 0
+	port, _ := p.table.Port(key)
+	return port != 0
 }
 
-// givePorts serves those first who would lose most without a port.
-func (p *planner) givePorts() {
-	p.bytes = 0 // targets left since it was counted
-	for _, key := range p.namedKeys() {
-		p.givePort(key, false)
+// assignPorts begins with those to which a port matters most.
+func (p *planner) assignPorts() {
+	p.bytes = 0 // targets were removed since it was counted
+	for _, key := range p.requiredKeys() {
+		p.assignPort(key, false)
 	}
-	for _, keys := range [][]Key{p.pinnedKeys(), p.foundKeys(), p.demandedKeys()} {
-		for _, key := range keys {
-			p.givePort(key, true)
-		}
+	for _, key := range slices.Concat(p.pinnedKeys(), p.usableKeys(), p.demandedKeys()) {
+		p.assignPort(key, true)
 	}
-	// An access point that only volumes remember has no place without its file system's port.
+	// An access point that only volumes have is not served without its file system's port.
 	for _, id := range slices.Sorted(maps.Keys(p.table.Targets)) {
 		if p.table.Targets[id].Port == 0 {
 			p.remove(id)
@@ -138,24 +132,25 @@ func (p *planner) givePorts() {
 	}
 }
 
-// givePort gives a newcomer no port when the table is full. What a volume names is none: pods may
-// have it mounted.
-func (p *planner) givePort(key Key, newcomer bool) {
+// assignPort assigns no port to a newcomer when the table is full. A key that volumes require is
+// not one: pods may have it mounted.
+func (p *planner) assignPort(key Key, newcomer bool) {
 	parent := Key{FileSystem: key.FileSystem}
 	if p.has(key) || key != parent && !p.has(parent) {
 		return
 	}
 	port, ok := p.nextPort()
-	if !ok {
-		p.tell(News{Kind: OutOfPorts, FileSystem: key.FileSystem,
-			Message: outOfPorts(key, p.in.Range)})
-		return
+	switch {
+	case !ok:
+		p.report(Event{Kind: OutOfPorts, FileSystem: key.FileSystem}, "no port is left for %s among %d to %d: widen --stunnel-port-count",
+			key, p.in.Range.Base, p.in.Range.Base+p.in.Range.Count-1)
+	case newcomer && !p.reserveBytes(key):
+		p.report(Event{Kind: TableFull, FileSystem: key.FileSystem}, "no port for %s: the table would outgrow %d KiB, and ConfigMap %s holds at most 1 MiB: "+
+			"restrict discovery with --file-system-ids or --file-system-tags, or delete file systems that are not used",
+			key, MaxTableBytes>>10, wellknown.TargetsConfigMap)
+	default:
+		p.assign(key, port)
 	}
-	if newcomer && !p.takeRoom(key) {
-		p.tell(News{Kind: TableFull, FileSystem: key.FileSystem, Message: tableFull(key)})
-		return
-	}
-	p.give(key, port)
 }
 
 // nextPort finds the lowest port never given, else the longest retired one.
@@ -176,35 +171,46 @@ func (p *planner) nextPort() (port int, ok bool) {
 	return p.table.Retired[i], true
 }
 
-// free says whether a key that never had the port may get it.
+// free reports whether a key that never had the port may get it.
 func (p *planner) free(port int) bool {
 	_, taken := p.owners[port]
 	return !taken && !p.held[port] && p.in.Range.Gives(port)
 }
 
-// foundKeys are file systems that the listing offers for the first time.
-func (p *planner) foundKeys() []Key {
+// usableKeys are the listed file systems that nodes can use. The others are reported, except for one
+// whose mount targets could not be read, which the caller reports with the error.
+func (p *planner) usableKeys() []Key {
 	var keys []Key
 	for _, id := range slices.Sorted(maps.Keys(p.listed)) {
-		fs := p.listed[id]
-		if _, usable := efs.Usable(fs, p.in.VPCID); usable && p.in.Filter.Match(fs) {
+		reason, usable := efs.Usable(p.listed[id], p.in.VPCID)
+		switch {
+		case !p.in.Filter.Match(p.listed[id]):
+		case usable:
 			keys = append(keys, Key{FileSystem: id})
+		case p.in.Listing.Failed[id] == nil && !p.pinned(id):
+			p.report(Event{Kind: Unusable, FileSystem: id}, "%s", reason)
 		}
 	}
 	return keys
 }
 
-// output closes the books.
+// demandedKeys are the access points for which there are claims or volumes.
+func (p *planner) demandedKeys() []Key {
+	return slices.DeleteFunc(valid(p.in.Demand.AccessPoints), func(key Key) bool { return key.AccessPoint == "" })
+}
+
+// output completes the table, and reports what changed.
 func (p *planner) output() Output {
 	p.tidyRetired()
 	p.out.Table = p.table
-	p.out.Changed = p.in.Table == nil || !p.table.equalButTime(p.before())
+	p.out.Changed = p.in.Table == nil || !p.table.equalExceptTime(p.before)
 	if p.out.Changed {
 		p.out.Table.LastUpdate = p.now()
 	}
+	p.reportPins()
+	p.reportNodePorts()
 	p.reportChanges()
-	p.reportListing()
-	p.out.State.Standing, p.out.News = p.sortNews()
+	p.out.State.Conditions, p.out.Events = p.sortEvents()
 	return p.out
 }
 

@@ -1,4 +1,4 @@
 package ports
 
-// EqualButTime lets tests compare as Assign does.
-func EqualButTime(a, b Table) bool { return a.equalButTime(b) }
+// EqualExceptTime lets tests compare as Assign does.
+func EqualExceptTime(a, b Table) bool { return a.equalExceptTime(b) }

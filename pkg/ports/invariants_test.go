@@ -22,7 +22,7 @@ type step struct {
 	out ports.Output
 }
 
-// check holds every promise of the rule against one call.
+// check checks every invariant of Assign after one call.
 func (s step) check() {
 	s.Helper()
 	s.nothingIsShared()
@@ -85,7 +85,7 @@ func (s step) nothingIsTaken() {
 			s.Errorf("new %s has port %d, which volumes of others name", key, port)
 		}
 		if port == wellknown.NFSPort || port == wellknown.AgentHTTPPort || slices.Contains(s.in.Range.Reserved, port) {
-			s.Errorf("new %s has port %d, which is nobody's to have", key, port)
+			s.Errorf("new %s has port %d, which no key may have", key, port)
 		}
 		if s.in.Range.NodePorts.Contains(port) && !own && chosen != port {
 			s.Errorf("new %s has port %d, which a Service can have", key, port)
@@ -136,7 +136,7 @@ func (s step) unpinningProvesNothing() {
 			return v.Loopback && !v.Root && v.On.FileSystem == id
 		})
 		if used && s.sim.foreign[id] {
-			s.Errorf("%s is in use and counts as gone, because nobody pins it any longer", id)
+			s.Errorf("%s is in use and counts as gone, because it is no longer pinned", id)
 		}
 	}
 }
@@ -241,10 +241,10 @@ func (s step) secondCallChangesNothing() {
 	for range 3 {
 		in = apply(in, out)
 		out = ports.Assign(in)
-		if !out.Changed && len(out.Corrections) == 0 && len(out.News) == 0 {
+		if !out.Changed && len(out.Corrections) == 0 && len(out.Events) == 0 {
 			return
 		}
-		if !slices.ContainsFunc(s.out.State.Standing, func(n ports.News) bool { return n.Kind == ports.OutOfPorts }) {
+		if !slices.ContainsFunc(s.out.State.Conditions, func(n ports.Event) bool { return n.Kind == ports.OutOfPorts }) {
 			break
 		}
 	}
@@ -262,7 +262,7 @@ func (s step) lostTableComesBack() {
 	})
 	out := ports.Assign(in)
 	homeless := map[string]bool{}
-	for _, n := range out.State.Standing {
+	for _, n := range out.State.Conditions {
 		homeless[n.FileSystem] = n.Kind == ports.OutOfPorts
 	}
 	for _, v := range in.Volumes {
@@ -276,7 +276,7 @@ func (s step) lostTableComesBack() {
 	}
 }
 
-// live runs a world for some steps and checks each.
+// live simulates a cluster for some steps and checks each.
 func live(t *testing.T, d dice, steps int) {
 	t.Helper()
 	sim := newSimulation(d)

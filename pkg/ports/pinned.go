@@ -1,41 +1,33 @@
 package ports
 
 import (
+	"cmp"
 	"maps"
 	"time"
 )
 
-// pinned says whether the administrator has a say in the file system.
+// pinned reports whether the file system is in the administrator's table.
 func (p *planner) pinned(id string) bool {
 	_, ok := p.in.Pinned.Targets[id]
 	return ok
 }
 
-// pinnedKeys are the administrator's, without those that could never be in a table.
-func (p *planner) pinnedKeys() []Key {
-	var keys []Key
-	for _, key := range p.in.Pinned.Keys() {
-		if key.check() == nil {
-			keys = append(keys, key)
-		}
-	}
-	return keys
-}
+func (p *planner) pinnedKeys() []Key { return valid(p.in.Pinned.Keys()) }
 
-// pinPorts grants the ports that the administrator chose. A port that was given before stays
-// where it is; the others get one like everybody, and givePorts does that.
-func (p *planner) pinPorts() {
+// assignPinned assigns the ports that the administrator chose. A port that was assigned before does
+// not move; targets whose port cannot be had get another one from assignPorts.
+func (p *planner) assignPinned() {
 	for _, key := range p.pinnedKeys() {
 		port, _ := p.in.Pinned.Port(key)
-		if port != 0 && !p.has(key) && p.grantable(key, port) && p.takeRoom(key) {
-			p.give(key, port)
+		if port != 0 && !p.has(key) && p.canPin(key, port) && p.reserveBytes(key) {
+			p.assign(key, port)
 		}
 	}
 }
 
-// grantable says whether a chosen port is nobody's. The volumes that name it may be the key's
-// own, or an administrator's that say nothing of file systems.
-func (p *planner) grantable(key Key, port int) bool {
+// canPin reports whether a chosen port belongs to no other key. The volumes that have it may be the
+// key's own, or static ones of the administrator without a file system.
+func (p *planner) canPin(key Key, port int) bool {
 	_, taken := p.owners[port]
 	if taken || !p.in.Range.allows(port) {
 		return false
@@ -48,30 +40,12 @@ func (p *planner) grantable(key Key, port int) bool {
 	return true
 }
 
-// reportPins tells which chosen ports were not granted.
-func (p *planner) reportPins() {
-	for _, key := range p.pinnedKeys() {
-		want, _ := p.in.Pinned.Port(key)
-		got, ok := p.table.Port(key)
-		if ok && want != 0 && got != want {
-			p.tell(News{Kind: Conflict, FileSystem: key.FileSystem,
-				Message: pinRefused(key, want, got, p.owners)})
-		}
-	}
-}
-
-// merge puts what is pinned over what is known. Where the listing has the file system, its
-// other addresses stay for failover; where it does not, the administrator's are all there are.
+// merge puts what is pinned over what is known, except for access points. Where the listing has the file system, its
+// other addresses stay for failover; where it does not, only the administrator's count.
 func (t Target) merge(pin Target, listed bool) Target {
-	if pin.Name != "" {
-		t.Name = pin.Name
-	}
-	if pin.DNSName != "" {
-		t.DNSName = pin.DNSName
-	}
-	if pin.AvailabilityZone != "" {
-		t.AvailabilityZone = pin.AvailabilityZone
-	}
+	t.Name = cmp.Or(pin.Name, t.Name)
+	t.DNSName = cmp.Or(pin.DNSName, t.DNSName)
+	t.AvailabilityZone = cmp.Or(pin.AvailabilityZone, t.AvailabilityZone)
 	if !listed && len(pin.AddressBySubnet)+len(pin.AddressByZone) > 0 {
 		t.AddressBySubnet, t.AddressByZone = nil, nil
 	}
@@ -80,25 +54,16 @@ func (t Target) merge(pin Target, listed bool) Target {
 	t.IAM = t.IAM || pin.IAM
 	t.NotFoundSince = time.Time{}
 	t.Unknown = over(t.Unknown, pin.Unknown)
-	for id, pinnedPoint := range pin.AccessPoints {
-		if point, ok := t.AccessPoints[id]; ok {
-			point.IAM = point.IAM || pinnedPoint.IAM
-			point.Unknown = over(point.Unknown, pinnedPoint.Unknown)
-			t.AccessPoints[id] = point
-		}
-	}
 	return t
 }
 
-// over returns a map with both, the second one's values where they meet.
+// over returns a map with the entries of both, of the second one where they share a key.
 func over[V any](below, above map[string]V) map[string]V {
 	if len(above) == 0 {
 		return below
 	}
-	merged := maps.Clone(below)
-	if merged == nil {
-		merged = map[string]V{}
-	}
+	merged := make(map[string]V, len(below)+len(above))
+	maps.Copy(merged, below)
 	maps.Copy(merged, above)
 	return merged
 }

@@ -15,27 +15,27 @@ func TestPinnedPorts(t *testing.T) {
 	runAssignments(t, map[string]assignmentTest{
 		"are granted, also outside the range and without discovery": {
 			in:   ports.Input{Pinned: pins(kept{"nas-1": 31000, "nas-2": 0})},
-			want: outcome{Ports: kept{"nas-1": 31000, "nas-2": 20490}, News: []string{"Found nas-1", "Found nas-2"}},
+			want: outcome{Ports: kept{"nas-1": 31000, "nas-2": 20490}, Events: []string{"Found nas-1", "Found nas-2"}},
 		},
 		"are granted before others choose": {
 			in:   ports.Input{Pinned: pins(kept{"nas-1": 20490}), Listing: listing("fs-1")},
-			want: outcome{Ports: kept{"fs-1": 20491, "nas-1": 20490}, News: []string{"Found fs-1", "Found nas-1"}},
+			want: outcome{Ports: kept{"fs-1": 20491, "nas-1": 20490}, Events: []string{"Found fs-1", "Found nas-1"}},
 		},
 		"are granted where only a volume of the administrator's is": {
 			in: ports.Input{
 				Pinned:  pins(kept{"nas-1": 20500}),
 				Volumes: []ports.Volume{volume("static", "", 20500), volume("ours", "nas-1", 20500)},
 			},
-			want: outcome{Ports: kept{"nas-1": 20500}, News: []string{"Found nas-1"}},
+			want: outcome{Ports: kept{"nas-1": 20500}, Events: []string{"Found nas-1"}},
 		},
 		"move nothing that was given before": {
 			in:   ports.Input{Table: given(kept{"fs-1": 20490}), Pinned: pins(kept{"fs-1": 20500})},
-			want: outcome{Ports: kept{"fs-1": 20490}, News: []string{"Conflict fs-1"}},
+			want: outcome{Ports: kept{"fs-1": 20490}, Events: []string{"Conflict fs-1"}},
 		},
 		"take nothing from others": {
 			in: ports.Input{Table: given(kept{"fs-1": 20490}), Pinned: pins(kept{"nas-1": 20490})},
 			want: outcome{
-				Ports: kept{"fs-1": 20490, "nas-1": 20491}, News: []string{"Conflict nas-1", "Found nas-1"},
+				Ports: kept{"fs-1": 20490, "nas-1": 20491}, Events: []string{"Conflict nas-1", "Found nas-1"},
 			},
 		},
 		"take nothing from others' volumes": {
@@ -45,12 +45,12 @@ func TestPinnedPorts(t *testing.T) {
 			},
 			want: outcome{
 				Ports: kept{"fs-1": 20490, "nas-1": 20491}, Retired: []int{20500},
-				Corrections: []string{"v: 20500 -> 20490"}, News: []string{"Conflict nas-1", "Found nas-1"},
+				Corrections: []string{"v: 20500 -> 20490"}, Events: []string{"Conflict nas-1", "Found nas-1"},
 			},
 		},
 		"are never NFS's own": {
 			in:   ports.Input{Pinned: pins(kept{"nas-1": 2049})},
-			want: outcome{Ports: kept{"nas-1": 20490}, News: []string{"Conflict nas-1", "Found nas-1"}},
+			want: outcome{Ports: kept{"nas-1": 20490}, Events: []string{"Conflict nas-1", "Found nas-1"}},
 		},
 	})
 }

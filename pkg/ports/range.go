@@ -9,18 +9,18 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Range is where new ports come from. Ports that were given before may lie outside.
+// Range is where new ports come from. Ports that were assigned before may be outside.
 type Range struct {
 	Base      int
 	Count     int
-	Reserved  []int // ports that something else on the nodes has
+	Reserved  []int // ports that other processes on the nodes have
 	NodePorts Span  // of the cluster's services; kube-proxy takes them on every node
 }
 
 // Span is the ports from First to Last; the zero Span has none.
 type Span struct{ First, Last int }
 
-// ParseSpan reads first-last, as kube-apiserver's --service-node-port-range has it.
+// ParseSpan parses first-last, the form of kube-apiserver's --service-node-port-range.
 func ParseSpan(text string) (Span, error) {
 	first, last, found := strings.Cut(text, "-")
 	from, noFirst := strconv.Atoi(first)
@@ -34,7 +34,7 @@ func ParseSpan(text string) (Span, error) {
 
 func (s Span) String() string { return fmt.Sprintf("%d-%d", s.First, s.Last) }
 
-// Contains says whether the port is one of the span.
+// Contains reports whether the port is one of the span.
 func (s Span) Contains(port int) bool { return 0 < s.First && s.First <= port && port <= s.Last }
 
 // Check returns an error that says what is allowed unless the range can give ports.
@@ -54,12 +54,12 @@ func (r Range) Check() error {
 		wellknown.AgentHTTPPort, r.NodePorts)
 }
 
-// Gives says whether a new target may get the port.
+// Gives reports whether a new target may get the port.
 func (r Range) Gives(port int) bool {
 	return r.Base <= port && port < r.Base+r.Count && !r.NodePorts.Contains(port) && r.allows(port)
 }
 
-// allows says whether a target may have the port when a volume or an administrator says so.
+// allows reports whether a target may have the port because a volume has it or it is pinned.
 func (r Range) allows(port int) bool {
 	return 1 <= port && port <= wellknown.MaxPort && port != wellknown.NFSPort &&
 		port != wellknown.AgentHTTPPort && !slices.Contains(r.Reserved, port)

@@ -60,19 +60,19 @@ func TestGivenPortsAmongNodePorts(t *testing.T) {
 	runAssignments(t, map[string]assignmentTest{
 		"stay, and are warned about": {
 			in:   ports.Input{Table: given(kept{"fs-1": 20490, "fs-2": 20491}), Listing: listing("fs-1", "fs-2", "fs-3"), Range: among},
-			want: outcome{Ports: kept{"fs-1": 20490, "fs-2": 20491, "fs-3": 20493}, News: []string{"Conflict fs-2", "Found fs-3"}},
+			want: outcome{Ports: kept{"fs-1": 20490, "fs-2": 20491, "fs-3": 20493}, Events: []string{"Conflict fs-2", "Found fs-3"}},
 		},
 		"are warned about once for all": {
 			in:   ports.Input{Table: given(kept{"fs-1": 20492, "fs-2": 20491}), Listing: listing("fs-1", "fs-2"), Range: among},
-			want: outcome{Ports: kept{"fs-1": 20492, "fs-2": 20491}, News: []string{"Conflict fs-1"}},
+			want: outcome{Ports: kept{"fs-1": 20492, "fs-2": 20491}, Events: []string{"Conflict fs-1"}},
 		},
 		"come back with their volumes": {
 			in:   ports.Input{Listing: listing("fs-1"), Volumes: []ports.Volume{volume("v", "fs-1", 20491)}, Range: among},
-			want: outcome{Ports: kept{"fs-1": 20491}, News: []string{"Conflict fs-1", "Found fs-1"}},
+			want: outcome{Ports: kept{"fs-1": 20491}, Events: []string{"Conflict fs-1", "Found fs-1"}},
 		},
 		"are the administrator's to choose": {
 			in:   ports.Input{Pinned: pins(kept{"nas-1": 20491}), Range: among},
-			want: outcome{Ports: kept{"nas-1": 20491}, News: []string{"Conflict nas-1", "Found nas-1"}},
+			want: outcome{Ports: kept{"nas-1": 20491}, Events: []string{"Conflict nas-1", "Found nas-1"}},
 		},
 	})
 }
@@ -85,7 +85,7 @@ func TestWarningOfPortsAmongNodePorts(t *testing.T) {
 	among := ports.Range{Base: 20490, Count: 1000, NodePorts: ports.Span{First: 20500, Last: 22767}}
 	out := ports.Assign(ports.Input{Table: table, Range: among, Now: noon})
 	var messages []string
-	for _, n := range out.News {
+	for _, n := range out.Events {
 		if n.Kind == ports.Conflict {
 			messages = append(messages, n.Message)
 		}

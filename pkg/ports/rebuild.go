@@ -2,86 +2,59 @@ package ports
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 )
 
-// candidate is a port that volumes remember as a key's.
-type candidate struct {
-	key    Key
-	port   int
-	claims int // volumes of claims that say so: pods may have them mounted
-	roots  int
-}
-
-// rebuild gives the keys that the table lacks the ports that their volumes name. Where volumes
+// rebuild assigns to the keys that the table lacks the ports that their volumes have. Where volumes
 // disagree, most of the claims' volumes decide, then most of all, then the order of keys and
 // ports; the others are corrected.
 func (p *planner) rebuild() {
-	for _, c := range p.candidates() {
-		if _, taken := p.owners[c.port]; !taken && !p.has(c.key) && p.in.Range.allows(c.port) {
-			p.give(c.key, c.port)
-		}
-	}
-}
-
-// candidates are in the order in which they win.
-func (p *planner) candidates() []candidate {
-	type claim struct {
+	type candidate struct {
 		key  Key
 		port int
 	}
-	votes := map[claim]*candidate{}
-	for _, v := range p.naming() {
+	volumes, ofClaims := map[candidate]int{}, map[candidate]int{}
+	for _, v := range p.requiringVolumes() {
 		if v.Port == 0 || p.has(v.On) {
 			continue
 		}
-		c := votes[claim{v.On, v.Port}]
-		if c == nil {
-			c = &candidate{key: v.On, port: v.Port}
-			votes[claim{v.On, v.Port}] = c
-		}
-		if v.Root {
-			c.roots++
-		} else {
-			c.claims++
+		volumes[candidate{v.On, v.Port}]++
+		if !v.Root { // pods may have it mounted
+			ofClaims[candidate{v.On, v.Port}]++
 		}
 	}
-	var all []candidate
-	for _, c := range votes {
-		all = append(all, *c)
-	}
-	slices.SortFunc(all, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(b.claims, a.claims), cmp.Compare(b.roots, a.roots),
+	candidates := slices.SortedFunc(maps.Keys(volumes), func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(ofClaims[b], ofClaims[a]), cmp.Compare(volumes[b], volumes[a]),
 			compareKeys(a.key, b.key), cmp.Compare(a.port, b.port))
 	})
-	return all
-}
-
-// naming are the volumes whose file system must be in the table. A root volume goes with its
-// target, so one that is still there brings the target back only after a lost table.
-func (p *planner) naming() []Volume {
-	var naming []Volume
-	for _, v := range p.volumes {
-		if (!v.Root || p.in.Table == nil) && v.On.check() == nil {
-			naming = append(naming, v)
+	for _, c := range candidates {
+		if _, taken := p.owners[c.port]; !taken && !p.has(c.key) && p.in.Range.allows(c.port) {
+			p.assign(c.key, c.port)
 		}
 	}
-	return naming
 }
 
-// namedKeys are what those volumes are on, each file system before its access points.
-func (p *planner) namedKeys() []Key {
+// requiringVolumes are the volumes whose file system must be in the table. A root volume is removed
+// with its target, so one that still exists restores the target only after the table was lost.
+func (p *planner) requiringVolumes() []Volume {
+	var requiring []Volume
+	for _, v := range p.volumes {
+		if (!v.Root || p.in.Table == nil) && v.On.check() == nil {
+			requiring = append(requiring, v)
+		}
+	}
+	return requiring
+}
+
+// requiredKeys are what those volumes are on, each file system before its access points.
+func (p *planner) requiredKeys() []Key {
 	var keys []Key
-	for _, v := range p.naming() {
+	for _, v := range p.requiringVolumes() {
 		keys = append(keys, Key{FileSystem: v.On.FileSystem}, v.On)
 	}
-	return distinct(keys)
-}
-
-func distinct(keys []Key) []Key {
-	slices.SortFunc(keys, compareKeys)
-	return slices.Compact(keys)
+	return valid(keys)
 }
 
 func compareVolumes(a, b Volume) int {

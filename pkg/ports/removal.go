@@ -7,7 +7,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// countAbsences notes which targets the listing lacks. Only a conclusive listing counts, and
+// countAbsences counts how often listings lacked a target. Only a conclusive listing counts, and
 // only once.
 func (p *planner) countAbsences() {
 	fresh := p.in.Listing.Conclusive() && p.in.Listing.ReadAt.After(p.in.State.CountedAt)
@@ -32,20 +32,20 @@ func (p *planner) countAbsences() {
 	}
 }
 
-// removeGone lets targets go, when this very listing lacks them like those before it. One that was
-// only ever pinned stays while anything is on it: the API not to find it proves nothing.
+// removeGone removes the targets that this listing and enough before it lack, and that the caller
+// confirmed as gone. One that was only ever pinned stays while it is in use: it may be another
+// account's, whose file systems the API never finds.
 func (p *planner) removeGone() {
 	if !p.in.Listing.Conclusive() {
 		return
 	}
-	named := map[string]bool{}
+	hasVolumes := map[string]bool{} // root volumes are removed with the target
 	for _, v := range p.volumes {
-		named[v.On.FileSystem] = named[v.On.FileSystem] || !v.Root
+		hasVolumes[v.On.FileSystem] = hasVolumes[v.On.FileSystem] || !v.Root
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.out.State.Absences)) {
-		begun := slices.Contains(p.in.Begun, id)
-		unproven := p.table.Targets[id].PinnedOnly && (named[id] || begun)
-		if p.out.State.Absences[id] < wellknown.MissingListings || unproven {
+		used := hasVolumes[id] || slices.Contains(p.in.Begun, id)
+		if p.out.State.Absences[id] < wellknown.MissingListings || p.table.Targets[id].PinnedOnly && used {
 			continue
 		}
 		if !slices.Contains(p.in.Gone, id) {
@@ -53,14 +53,14 @@ func (p *planner) removeGone() {
 			continue
 		}
 		p.out.Gone = append(p.out.Gone, id)
-		if !named[id] {
+		if !hasVolumes[id] {
 			p.remove(id)
 			delete(p.out.State.Absences, id)
 		}
 	}
 }
 
-// remove takes a target with all its ports out of the table.
+// remove removes a target from the table and retires all its ports.
 func (p *planner) remove(id string) {
 	target := p.table.Targets[id]
 	for _, point := range slices.Sorted(maps.Keys(target.AccessPoints)) {
@@ -70,8 +70,7 @@ func (p *planner) remove(id string) {
 	delete(p.table.Targets, id)
 }
 
-// retire puts a port at the end of those that wait to be used again. Until the next call it
-// is held.
+// retire makes a port the last one to be given again, and not in this call.
 func (p *planner) retire(port int) {
 	if port == 0 {
 		return
@@ -80,7 +79,7 @@ func (p *planner) retire(port int) {
 	p.table.Retired = append(p.table.Retired, port)
 }
 
-// removeAccessPoints takes the ports of access points that nobody asks for any longer.
+// removeAccessPoints removes access points for which there are no claims, volumes or pins any longer.
 func (p *planner) removeAccessPoints() {
 	if !p.in.Demand.Known {
 		return
@@ -100,15 +99,4 @@ func (p *planner) removeAccessPoints() {
 		p.retire(points[key.AccessPoint].Port)
 		delete(points, key.AccessPoint)
 	}
-}
-
-// demandedKeys are the access points that somebody asked for.
-func (p *planner) demandedKeys() []Key {
-	var keys []Key
-	for _, key := range p.in.Demand.AccessPoints {
-		if key.AccessPoint != "" && key.check() == nil {
-			keys = append(keys, key)
-		}
-	}
-	return distinct(keys)
 }

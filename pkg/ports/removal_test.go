@@ -25,16 +25,16 @@ func TestRemoval(t *testing.T) {
 	empty := efs.Listing{Complete: true, ReadAt: noon}
 	pinned := ports.Table{Targets: map[string]ports.Target{"fs-1": {}}}
 	runAssignments(t, map[string]assignmentTest{
-		"the first listing that lacks a target is only told": {
+		"the first listing that lacks a target is only reported": {
 			in: ports.Input{Table: known, Listing: listing("fs-2")},
 			want: outcome{
-				Ports: kept{"fs-1": 20490, "fs-2": 20491}, News: []string{"Missing fs-1"},
+				Ports: kept{"fs-1": 20490, "fs-2": 20491}, Events: []string{"Missing fs-1"},
 			},
 		},
 		"the third has the caller ask": {
 			in: ports.Input{Table: missing, Listing: listing("fs-2"), State: absent(2, "fs-1")},
 			want: outcome{
-				Ports: both, News: []string{"Missing fs-1"}, Confirm: []string{"fs-1"},
+				Ports: both, Events: []string{"Missing fs-1"}, Confirm: []string{"fs-1"},
 			},
 		},
 		"not found, it goes, and its ports are retired": {
@@ -44,7 +44,7 @@ func TestRemoval(t *testing.T) {
 			},
 			want: outcome{
 				Ports: kept{"fs-2": 20491, "fs-3": 20492}, Retired: []int{20493, 20490},
-				News: []string{"Gone fs-1", "Found fs-3"}, Gone: gone,
+				Events: []string{"Gone fs-1", "Found fs-3"}, Gone: gone,
 			},
 		},
 		"a volume's file system stays though it is gone": {
@@ -53,37 +53,37 @@ func TestRemoval(t *testing.T) {
 				Volumes: []ports.Volume{volume("v", "fs-1", 20490)},
 			},
 			want: outcome{
-				Ports: both, News: []string{"Missing fs-1"}, Gone: gone,
+				Ports: both, Events: []string{"Missing fs-1"}, Gone: gone,
 			},
 		},
 		"nothing goes before the third listing, whatever the caller says": {
 			in: ports.Input{Table: missing, Listing: listing("fs-2"), State: absent(1, "fs-1"), Gone: gone},
 			want: outcome{
-				Ports: both, News: []string{"Missing fs-1"},
+				Ports: both, Events: []string{"Missing fs-1"},
 			},
 		},
 		"nothing goes after a partial listing": {
 			in: ports.Input{Table: missing, Listing: partial(listing("fs-2")), State: absent(3, "fs-1"), Gone: gone},
 			want: outcome{
-				Ports: both, News: []string{"Missing fs-1"},
+				Ports: both, Events: []string{"Missing fs-1"},
 			},
 		},
 		"nothing goes after an empty listing": {
 			in: ports.Input{Table: missing, Listing: empty, State: absent(3, "fs-1"), Gone: gone},
 			want: outcome{
-				Ports: both, News: []string{"Missing fs-1"},
+				Ports: both, Events: []string{"Missing fs-1"},
 			},
 		},
 		"nothing goes without a listing": {
 			in: ports.Input{Table: missing, State: absent(3, "fs-1"), Gone: gone},
 			want: outcome{
-				Ports: both, News: []string{"Missing fs-1"},
+				Ports: both, Events: []string{"Missing fs-1"},
 			},
 		},
 		"what is listed does not go": {
 			in: ports.Input{Table: missing, Listing: listing("fs-1", "fs-2"), State: absent(3, "fs-1"), Gone: gone},
 			want: outcome{
-				Ports: both, News: []string{"Found fs-1"},
+				Ports: both, Events: []string{"Found fs-1"},
 			},
 		},
 		"what was only ever pinned is not gone: another account has it": {
@@ -92,7 +92,7 @@ func TestRemoval(t *testing.T) {
 				Volumes: []ports.Volume{volume("v", "fs-1", 20490)},
 			},
 			want: outcome{
-				Ports: both, News: []string{"Missing fs-1"},
+				Ports: both, Events: []string{"Missing fs-1"},
 			},
 		},
 		"nor is it while something is begun on it": {
@@ -100,19 +100,19 @@ func TestRemoval(t *testing.T) {
 				Table: unpinned, Listing: listing("fs-2"), State: absent(3, "fs-1"), Gone: gone, Begun: gone,
 			},
 			want: outcome{
-				Ports: both, News: []string{"Missing fs-1"},
+				Ports: both, Events: []string{"Missing fs-1"},
 			},
 		},
 		"with nothing on it, it goes like others": {
 			in: ports.Input{Table: unpinned, Listing: listing("fs-2"), State: absent(3, "fs-1"), Gone: gone},
 			want: outcome{
-				Ports: kept{"fs-2": 20491}, Retired: []int{20493, 20490}, News: []string{"Gone fs-1"}, Gone: gone,
+				Ports: kept{"fs-2": 20491}, Retired: []int{20493, 20490}, Events: []string{"Gone fs-1"}, Gone: gone,
 			},
 		},
 		"what is gone goes, whatever was begun on it": {
 			in: ports.Input{Table: missing, Listing: listing("fs-2"), State: absent(3, "fs-1"), Gone: gone, Begun: gone},
 			want: outcome{
-				Ports: kept{"fs-2": 20491}, Retired: []int{20493, 20490}, News: []string{"Gone fs-1"}, Gone: gone,
+				Ports: kept{"fs-2": 20491}, Retired: []int{20493, 20490}, Events: []string{"Gone fs-1"}, Gone: gone,
 			},
 		},
 		"what is pinned is not missing": {
@@ -120,13 +120,13 @@ func TestRemoval(t *testing.T) {
 				Table: missing, Listing: listing("fs-2"), State: absent(3, "fs-1"), Gone: gone, Pinned: pinned,
 			},
 			want: outcome{
-				Ports: both, News: []string{"Found fs-1"},
+				Ports: both, Events: []string{"Found fs-1"},
 			},
 		},
 	})
 }
 
-// The whole way, as the caller goes it.
+// All calls, as the caller makes them.
 func TestGoneAfterThreeListings(t *testing.T) {
 	in := ports.Input{Table: given(kept{"fs-1": 20490, "fs-2": 20491}), Range: fourPorts, Now: noon}
 	polls := []struct {
@@ -158,9 +158,9 @@ func TestGoneAfterThreeListings(t *testing.T) {
 	}
 }
 
-// TestUnpinningProvesNothing has the administrator's table lost, and with it a file system of
+// TestUnpinnedTargetInUseStays has the administrator's table lost, and with it a file system of
 // another account, which for this account's API does not exist.
-func TestUnpinningProvesNothing(t *testing.T) {
+func TestUnpinnedTargetInUseStays(t *testing.T) {
 	shared := volume("v", "fs-shared", 20491)
 	for name, before := range map[string]*ports.Table{
 		"pinned under this version":       given(kept{"fs-2": 20490}),
@@ -216,18 +216,18 @@ func TestPinnedOnly(t *testing.T) {
 	}
 }
 
-func TestFreedPortsRest(t *testing.T) {
+func TestFreedPortsAreNotGivenInTheSameCall(t *testing.T) {
 	in := ports.Input{
 		Table: given(kept{"fs-1": 20490}), Listing: listing("fs-2"), State: absent(3, "fs-1"),
 		Gone: []string{"fs-1"}, Range: ports.Range{Base: 20490, Count: 1}, Now: noon,
 	}
 	first := ports.Assign(in)
-	want := outcome{Retired: []int{20490}, News: []string{"Gone fs-1", "OutOfPorts fs-2"}, Gone: []string{"fs-1"}, Ports: kept{}}
+	want := outcome{Retired: []int{20490}, Events: []string{"Gone fs-1", "OutOfPorts fs-2"}, Gone: []string{"fs-1"}, Ports: kept{}}
 	if diff := cmp.Diff(want, outcomeOf(first)); diff != "" {
 		t.Errorf("first outcome mismatch (-want +got):\n%s", diff)
 	}
 	second := ports.Assign(apply(in, first))
-	want = outcome{Ports: kept{"fs-2": 20490}, Retired: []int{}, News: []string{"Found fs-2"}}
+	want = outcome{Ports: kept{"fs-2": 20490}, Retired: []int{}, Events: []string{"Found fs-2"}}
 	if diff := cmp.Diff(want, outcomeOf(second)); diff != "" {
 		t.Errorf("second outcome mismatch (-want +got):\n%s", diff)
 	}
@@ -249,11 +249,11 @@ func TestAccessPoints(t *testing.T) {
 			in:   ports.Input{Table: known, Demand: ports.Demand{AccessPoints: wanted}},
 			want: outcome{Ports: both},
 		},
-		"keep it, and nobody gets it": {
+		"keep it, and no other gets it": {
 			in:   ports.Input{Table: withPoint, Listing: listing("fs-1", "fs-2")},
-			want: outcome{Ports: kept{"fs-1": 20490, "fs-1/fsap-1": 20491, "fs-2": 20492}, News: []string{"Found fs-2"}},
+			want: outcome{Ports: kept{"fs-1": 20490, "fs-1/fsap-1": 20491, "fs-2": 20492}, Events: []string{"Found fs-2"}},
 		},
-		"lose it when nobody asks for them": {
+		"lose it when they are not demanded": {
 			in:   ports.Input{Table: withPoint, Demand: ports.Demand{Known: true}},
 			want: outcome{Ports: kept{"fs-1": 20490}, Retired: []int{20491}},
 		},
@@ -279,7 +279,7 @@ func TestAccessPoints(t *testing.T) {
 				Volumes: []ports.Volume{point(volume("v", "fs-1", 20490))},
 				Range:   ports.Range{Base: 20490, Count: 1},
 			},
-			want: outcome{Retired: []int{20490}, News: []string{"OutOfPorts fs-1"}},
+			want: outcome{Retired: []int{20490}, Events: []string{"OutOfPorts fs-1"}},
 		},
 	})
 }

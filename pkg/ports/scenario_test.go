@@ -92,7 +92,7 @@ type outcome struct {
 	Ports       map[string]int // by key
 	Retired     []int
 	Corrections []string // volume: from -> to
-	News        []string // kind file-system volume
+	Events      []string // kind file-system volume
 	Confirm     []string
 	Gone        []string
 }
@@ -102,17 +102,17 @@ func outcomeOf(out ports.Output) outcome {
 	for _, c := range out.Corrections {
 		o.Corrections = append(o.Corrections, fmt.Sprintf("%s: %d -> %d", c.Volume, c.From, c.To))
 	}
-	for _, n := range out.News {
+	for _, n := range out.Events {
 		line := string(n.Kind) + " " + n.FileSystem
 		if n.Volume != "" {
 			line += " " + n.Volume
 		}
-		o.News = append(o.News, line)
+		o.Events = append(o.Events, line)
 	}
 	return o
 }
 
-// apply makes the world what an output says it should be.
+// apply returns the next input after an output was applied.
 func apply(in ports.Input, out ports.Output) ports.Input {
 	table := out.Table.Clone()
 	in.Table, in.State, in.Gone = &table, out.State, nil
@@ -154,7 +154,7 @@ func runAssignments(t *testing.T, tests map[string]assignmentTest) {
 				t.Errorf("outcome mismatch (-want +got):\n%s", diff)
 			}
 			again := ports.Assign(apply(in, out))
-			if again.Changed || len(again.Corrections) > 0 || len(again.News) > 0 {
+			if again.Changed || len(again.Corrections) > 0 || len(again.Events) > 0 {
 				t.Errorf("applied and done again:\n%s", cmp.Diff(out, again, compareTables))
 			}
 		})

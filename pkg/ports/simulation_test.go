@@ -52,7 +52,7 @@ func newSimulation(d dice) *simulation {
 	return s
 }
 
-// wasPinned has a target of the table be another account's, which nobody pins any longer.
+// wasPinned has a target of the table be another account's, which is no longer pinned.
 func (s *simulation) wasPinned(id string) {
 	target := s.in.Table.Targets[id]
 	target.PinnedOnly = true
@@ -82,7 +82,7 @@ func (s *simulation) port() int {
 	return s.in.Range.Base - 2 + s.dice.IntN(s.in.Range.Count+4)
 }
 
-// happen changes the world in one of the ways in which worlds change.
+// happen has one random event change the cluster.
 func (s *simulation) happen() {
 	s.sequence++
 	s.in.Now = s.in.Now.Add(time.Minute)

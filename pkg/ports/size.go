@@ -2,7 +2,6 @@ package ports
 
 import (
 	"bytes"
-	"maps"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -12,15 +11,12 @@ import (
 // mount targets, and targets that volumes bring back.
 const MaxTableBytes = 900 << 10
 
-// takeRoom reports whether the table stays below its limit with a newcomer, and then counts
+// reserveBytes reports whether the table stays below its limit with a newcomer, and then counts
 // the newcomer in.
-func (p *planner) takeRoom(key Key) bool {
+func (p *planner) reserveBytes(key Key) bool {
 	if p.bytes == 0 {
 		table := p.table
-		table.Targets = maps.Clone(p.table.Targets)
-		for id, target := range table.Targets {
-			table.Targets[id] = p.described(id, target)
-		}
+		table.Targets = p.described()
 		p.bytes = len(Encode(table))
 	}
 	target, exists := p.table.Targets[key.FileSystem]
@@ -38,6 +34,6 @@ func (p *planner) takeRoom(key Key) bool {
 // encodedBytes is the length of a target in the encoded table.
 func (p *planner) encodedBytes(id string, t Target) int {
 	var b bytes.Buffer
-	writeMap(&b, map[string]any{id: p.described(id, t).fields()}, "  ")
+	writeMap(&b, map[string]any{id: p.describe(id, t).fields()}, "  ")
 	return b.Len()
 }

@@ -38,21 +38,21 @@ func TestTheTableStaysBelowItsLimit(t *testing.T) {
 		}
 	}
 	refused := 0
-	for _, n := range out.News {
+	for _, n := range out.Events {
 		if n.Kind == ports.TableFull {
 			refused++
 		}
 	}
 	if len(served)+refused != 43 || refused == 0 {
-		t.Errorf("%d served, %d told that they are not", len(served), refused)
+		t.Errorf("%d served, %d reported as not served", len(served), refused)
 	}
 
 	in = apply(in, out)
-	if again := ports.Assign(in); again.Changed || len(again.News) > 0 {
-		t.Errorf("done again, it changes: %v", outcomeOf(again).News)
+	if again := ports.Assign(in); again.Changed || len(again.Events) > 0 {
+		t.Errorf("done again, it changes: %v", outcomeOf(again).Events)
 	}
 
-	// The table is full now. Volumes bring their file system back, and nobody else comes.
+	// The table is full now. Volumes bring their file system back, and no newcomer is added.
 	in.Volumes = []ports.Volume{volume("v", "fs-volume", 24000)}
 	in.Pinned = pins(kept{"nas-1": 0, "nas-2": 26000, "nas-3": 26001})
 	in.Pinned.Targets["nas-3"] = ports.Target{Port: 26001, DNSName: strings.Repeat("d", 41_000)}

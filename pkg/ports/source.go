@@ -11,7 +11,7 @@ import (
 // checkSource ignores a listing of another account or region than the table's: what it lacks is
 // not missing, and what it has is not the cluster's. A listing is believed when it names the
 // account and region of the table, or has at least a third of the file systems of the table. The
-// administrator who means the other account says so by writing it into the table.
+// administrator who means the other account writes it into the table.
 //
 //	table has      listing of     file systems of the table listed   listing
 //	none           any            –                                  used; its source is recorded
@@ -28,7 +28,7 @@ func (p *planner) checkSource() {
 	same := l.Source != "" && l.Source == p.table.Source
 	known, listed := p.overlap()
 	if !same && 3*listed < known {
-		p.out.Foreign = foreign(l, p.table.Source, known, listed)
+		p.out.Foreign = foreignMessage(l, p.table.Source, known, listed)
 		p.in.Listing, p.listed = efs.Listing{}, map[string]efs.FileSystem{}
 		return
 	}
@@ -36,14 +36,14 @@ func (p *planner) checkSource() {
 }
 
 // overlap counts the file systems that listings should show, which are those of the table and of
-// the volumes that it will name, and those of them that this one shows. What is or was pinned, or is
-// another installation's, may be another account's.
+// the volumes that require one, and those of them that this one shows. Not counted are targets that
+// are or were pinned, or are another installation's: they may be another account's.
 func (p *planner) overlap() (known, listed int) {
 	ids := map[string]bool{}
 	for id := range p.table.Targets {
 		ids[id] = true
 	}
-	for _, volume := range p.naming() {
+	for _, volume := range p.requiringVolumes() {
 		if !volume.Foreign {
 			ids[volume.On.FileSystem] = true
 		}
@@ -60,7 +60,7 @@ func (p *planner) overlap() (known, listed int) {
 	return known, listed
 }
 
-func foreign(l efs.Listing, source string, known, listed int) string {
+func foreignMessage(l efs.Listing, source string, known, listed int) string {
 	mend := "take those that no longer exist out of"
 	if l.Source != "" {
 		mend = "set account_and_region to " + l.Source + " in"

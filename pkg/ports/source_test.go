@@ -74,7 +74,7 @@ func TestListingsOfAnotherSource(t *testing.T) {
 			if !c.foreign {
 				return
 			}
-			if got := outcomeOf(out); len(got.Gone)+len(got.Confirm)+len(got.Retired) > 0 || got.Ports["fs-8"] != 0 || strings.Contains(fmt.Sprint(got.News), "Missing") {
+			if got := outcomeOf(out); len(got.Gone)+len(got.Confirm)+len(got.Retired) > 0 || got.Ports["fs-8"] != 0 || strings.Contains(fmt.Sprint(got.Events), "Missing") {
 				t.Errorf("it had consequences: %+v", got)
 			}
 			again := ports.Assign(apply(c.in, out))
@@ -85,8 +85,8 @@ func TestListingsOfAnotherSource(t *testing.T) {
 	}
 }
 
-// TestAStrangersListingsAreNotCounted between those of the cluster's own account.
-func TestAStrangersListingsAreNotCounted(t *testing.T) {
+// TestListingsOfAnotherAccountAreNotCounted between those of the cluster's own account.
+func TestListingsOfAnotherAccountAreNotCounted(t *testing.T) {
 	in := ports.Input{Table: given(kept{"fs-1": 20490, "fs-2": 20491}), Range: fourPorts, Now: noon}
 	stranger := listing("fs-stranger")
 	stranger.Source = "999999999999/us-east-1"
@@ -107,8 +107,8 @@ func TestAStrangersListingsAreNotCounted(t *testing.T) {
 	}
 }
 
-// TestForeignListingsAreExplained to the administrator, with what to do.
-func TestForeignListingsAreExplained(t *testing.T) {
+// TestForeignMessage gives the administrator the reason and the remedy.
+func TestForeignMessage(t *testing.T) {
 	l := listing("fs-8")
 	l.Source = "999999999999/eu-west-1"
 	in := ports.Input{Table: given(kept{"fs-1": 20490, "fs-2": 20491}), Listing: l, Range: fourPorts, Now: noon}

@@ -1,20 +1,22 @@
 // Package ports holds the target table that the manager writes and every node agent reads,
-// its YAML form, and the rule that gives each file system its local port.
+// its YAML form, and the rule that assigns each file system its local port.
 //
-// A port is part of every volume's mount options, so it must outlive everything: restarts, a
+// A port is part of every volume's mount options, so it must survive everything: restarts, a
 // lost ConfigMap, errors of the API, a restored cluster. Assign is that rule, and Encode and
 // Decode are the format, which the original system reads and writes, too.
 package ports
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/conversion"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
@@ -29,11 +31,11 @@ type Table struct {
 	Retired []int
 	// LastUpdate changes only when something else does; zero when unknown.
 	LastUpdate time.Time
-	// Unknown are keys that others put beside ours, as JSON values.
+	// Unknown are the keys that other programs or people added, with JSON values.
 	Unknown map[string]any
 }
 
-// Target is where one file system's tunnel starts and leads to.
+// Target is one file system, with the local port of its tunnel and the addresses of its mount targets.
 type Target struct {
 	Name             string // the Name tag, or the id
 	Port             int    // 0 only in the pinned table: any
@@ -43,18 +45,18 @@ type Target struct {
 	AvailabilityZone string                // One Zone file systems only
 	// NotFoundSince is when a complete listing first lacked it; zero while it is listed.
 	NotFoundSince time.Time
-	// PinnedOnly says that the administrator has pinned it and no listing has shown it. It may be
-	// another account's: that the API does not find it then proves nothing.
+	// PinnedOnly means that the administrator has pinned it and no listing has shown it. It may be
+	// another account's: then the API never finds it, whether it exists or not.
 	PinnedOnly   bool
 	IAM          bool // the tunnel shows a client certificate
 	AccessPoints map[string]AccessPoint
 	Unknown      map[string]any
 }
 
-// AccessPoint is a tunnel of its own into the target's file system.
+// AccessPoint is an access point of the target's file system, with a tunnel of its own.
 type AccessPoint struct {
 	Port    int  // 0 only in the pinned table: any
-	IAM     bool // the tunnel's certificate also says who the node is
+	IAM     bool // the tunnel shows a client certificate
 	Unknown map[string]any
 }
 
@@ -72,14 +74,11 @@ func (k Key) String() string {
 }
 
 func compareKeys(a, b Key) int {
-	if c := strings.Compare(a.FileSystem, b.FileSystem); c != 0 {
-		return c
-	}
-	return strings.Compare(a.AccessPoint, b.AccessPoint)
+	return cmp.Or(strings.Compare(a.FileSystem, b.FileSystem), strings.Compare(a.AccessPoint, b.AccessPoint))
 }
 
-// Pinned servers need not be of EFS, so their names are freer than its ids. They still become
-// parts of Job names of at most 63 bytes, of file names with dots between the parts, and of the
+// Pinned servers need not be EFS, so the pattern is wider than that of its ids. An id still becomes
+// part of Job names of at most 63 bytes, of file names with dots between the parts, and of the
 // tunnel's configuration.
 var targetID = regexp.MustCompile(`^[a-z]([-0-9a-z]{0,41}[0-9a-z])?$`)
 
@@ -90,6 +89,13 @@ func CheckTargetID(id string) error {
 			"a letter first and no dash last", id)
 	}
 	return nil
+}
+
+// valid returns the keys that may be in a table, sorted, and each once.
+func valid(keys []Key) []Key {
+	keys = slices.DeleteFunc(slices.Clone(keys), func(key Key) bool { return key.check() != nil })
+	slices.SortFunc(keys, compareKeys)
+	return slices.Compact(keys)
 }
 
 func (k Key) check() error {
@@ -112,7 +118,7 @@ func (t Table) Port(key Key) (port int, ok bool) {
 	return point.Port, ok
 }
 
-// Keys returns everything that has a port, in order.
+// Keys returns the file systems and access points of the table, in order.
 func (t Table) Keys() []Key {
 	var keys []Key
 	for id, target := range t.Targets {
@@ -125,7 +131,7 @@ func (t Table) Keys() []Key {
 	return keys
 }
 
-// Owners returns what each port in use belongs to.
+// Owners returns the key that each port in use belongs to.
 func (t Table) Owners() map[int]Key {
 	owners := map[int]Key{}
 	for _, key := range t.Keys() {
@@ -136,12 +142,16 @@ func (t Table) Owners() map[int]Key {
 	return owners
 }
 
-// Clone returns a copy whose maps and lists are its own. Unknown values are shared: nobody
-// changes them.
+// Clone returns a copy whose maps and lists are its own. Values of unknown keys are shared: they are
+// never changed.
 func (t Table) Clone() Table {
 	targets := make(map[string]Target, len(t.Targets))
 	for id, target := range t.Targets {
-		targets[id] = target.clone()
+		target.AddressBySubnet = maps.Clone(target.AddressBySubnet)
+		target.AddressByZone = maps.Clone(target.AddressByZone)
+		target.AccessPoints = maps.Clone(target.AccessPoints)
+		target.Unknown = maps.Clone(target.Unknown)
+		targets[id] = target
 	}
 	t.Targets = targets
 	t.Retired = slices.Clone(t.Retired)
@@ -149,32 +159,14 @@ func (t Table) Clone() Table {
 	return t
 }
 
-func (t Target) clone() Target {
-	t.AddressBySubnet = maps.Clone(t.AddressBySubnet)
-	t.AddressByZone = maps.Clone(t.AddressByZone)
-	t.AccessPoints = maps.Clone(t.AccessPoints)
-	t.Unknown = maps.Clone(t.Unknown)
-	return t
-}
+// equality takes missing maps and lists for empty ones.
+var equality = conversion.EqualitiesOrDie(
+	func(a, b netip.Addr) bool { return a == b },
+	time.Time.Equal,
+)
 
-// equalButTime says whether two tables differ in LastUpdate at most.
-func (t Table) equalButTime(other Table) bool {
-	return maps.EqualFunc(t.Targets, other.Targets, Target.equal) && t.Source == other.Source &&
-		slices.Equal(t.Retired, other.Retired) && equalUnknown(t.Unknown, other.Unknown)
+// equalExceptTime reports whether two tables differ in LastUpdate at most.
+func (t Table) equalExceptTime(other Table) bool {
+	t.LastUpdate = other.LastUpdate
+	return equality.DeepEqual(t, other)
 }
-
-func (t Target) equal(other Target) bool {
-	return t.Name == other.Name && t.Port == other.Port &&
-		maps.Equal(t.AddressBySubnet, other.AddressBySubnet) &&
-		maps.Equal(t.AddressByZone, other.AddressByZone) &&
-		t.DNSName == other.DNSName && t.AvailabilityZone == other.AvailabilityZone &&
-		t.NotFoundSince.Equal(other.NotFoundSince) && t.PinnedOnly == other.PinnedOnly && t.IAM == other.IAM &&
-		maps.EqualFunc(t.AccessPoints, other.AccessPoints, AccessPoint.equal) &&
-		equalUnknown(t.Unknown, other.Unknown)
-}
-
-func (p AccessPoint) equal(other AccessPoint) bool {
-	return p.Port == other.Port && p.IAM == other.IAM && equalUnknown(p.Unknown, other.Unknown)
-}
-
-func equalUnknown(a, b map[string]any) bool { return maps.EqualFunc(a, b, reflect.DeepEqual) }

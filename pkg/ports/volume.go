@@ -9,58 +9,48 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Volume is what a PersistentVolume says of ports.
+// Volume is what Assign needs of a PersistentVolume.
 type Volume struct {
 	Name string
-	// On is what holds the volume, by its annotations; without a file system it is not ours,
-	// but its port still is in use.
+	// On is where the volume is, by its annotations; without a file system it is not ours, but its
+	// port still is in use.
 	On       Key
-	Port     int  // of the last port= option; 0 for none that could be one
+	Port     int  // of the last port= option; 0 when there is no valid one
 	Loopback bool // its server is the node itself
-	Root     bool // a root volume, which lives and goes with its target
-	// Foreign says that another installation made it: its file system may be another account's.
+	Root     bool // a root volume, which is created and removed with its target
+	// Foreign means that another installation made it: its file system may be another account's.
 	Foreign bool
 }
 
 // VolumeOf reads a PersistentVolume.
 func VolumeOf(pv *corev1.PersistentVolume) Volume {
+	options := pv.Spec.MountOptions
+	if old, ok := pv.Annotations[corev1.MountOptionAnnotation]; ok {
+		options = []string{old} // kubelet then uses no others
+	}
+	nfs := pv.Spec.NFS
 	return Volume{
 		Name: pv.Name,
 		On: Key{
 			FileSystem:  pv.Annotations[wellknown.AnnotationFileSystemID],
 			AccessPoint: pv.Annotations[wellknown.AnnotationAccessPointID],
 		},
-		Port:     portOption(mountOptions(pv)),
-		Loopback: pv.Spec.NFS != nil && isLoopback(pv.Spec.NFS.Server),
+		Port:     portOption(options),
+		Loopback: nfs != nil && (nfs.Server == wellknown.LoopbackAddress || nfs.Server == "localhost"),
 		Root:     pv.Spec.StorageClassName == wellknown.RootStorageClass,
 	}
-}
-
-// mountOptions are those that kubelet uses: where the old annotation has some, no others.
-func mountOptions(pv *corev1.PersistentVolume) []string {
-	if old, ok := pv.Annotations[corev1.MountOptionAnnotation]; ok {
-		return []string{old}
-	}
-	return pv.Spec.MountOptions
-}
-
-func isLoopback(server string) bool {
-	return server == wellknown.LoopbackAddress || server == "localhost"
 }
 
 // portOption reads the options as mount does: each may hold several, and the last one wins.
 func portOption(options []string) int {
 	port := 0
 	for option := range strings.SplitSeq(strings.Join(options, ","), ",") {
-		text, ok := strings.CutPrefix(strings.TrimSpace(option), "port=")
-		if !ok {
-			continue
+		if text, ok := strings.CutPrefix(strings.TrimSpace(option), "port="); ok {
+			port, _ = strconv.Atoi(text) // 0, or too large, when it is no number
 		}
-		number, err := strconv.Atoi(text)
-		if err != nil || number < 1 || number > wellknown.MaxPort {
-			number = 0
-		}
-		port = number
+	}
+	if port < 1 || port > wellknown.MaxPort {
+		return 0
 	}
 	return port
 }

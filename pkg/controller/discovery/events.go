@@ -100,7 +100,7 @@ func (c *Controller) recordOn(volume *corev1.PersistentVolume, reason, message s
 }
 
 // newsNotices are about changes of the table, and volumes that they concern.
-func newsNotices(news []ports.News, objects []*corev1.PersistentVolume) []notice {
+func newsNotices(news []ports.Event, objects []*corev1.PersistentVolume) []notice {
 	reasons := map[ports.Kind]string{
 		ports.Found: wellknown.EventFileSystemFound, ports.Gone: wellknown.EventFileSystemGone,
 		ports.Missing: wellknown.EventFileSystemMissing, ports.Unusable: wellknown.EventFileSystemUnusable,

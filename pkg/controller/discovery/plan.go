@@ -101,7 +101,7 @@ func (o Options) assign(s state) plan {
 	s.assigned = out.State
 	p := o.follow(s, out.Table, slices.Concat(out.Gone, s.left(out.Table)))
 	p.write, p.decision.corrections = out.Changed, out.Corrections
-	p.notices = slices.Concat(newsNotices(out.News, s.volumes), conditions)
+	p.notices = slices.Concat(newsNotices(out.Events, s.volumes), conditions)
 	if len(s.inventory.unconfirmed(missing)) > 0 {
 		p.missing = missing
 	}

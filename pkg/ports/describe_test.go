@@ -6,7 +6,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// TestIdentity: tunnels show who they are for those who ask, and for nobody else.
+// TestIdentity: only tunnels in demand show a client certificate.
 func TestIdentity(t *testing.T) {
 	fileSystem, point := ports.Key{FileSystem: "fs-1"}, ports.Key{FileSystem: "fs-1", AccessPoint: "fsap-1"}
 	tests := map[string]struct {
@@ -15,10 +15,10 @@ func TestIdentity(t *testing.T) {
 		pinned                bool // the access point is, with an identity
 		wantTarget, wantPoint bool
 	}{
-		"nobody asks":                       {demand: ports.Demand{Known: true, AccessPoints: []ports.Key{point}}},
+		"not demanded":                      {demand: ports.Demand{Known: true, AccessPoints: []ports.Key{point}}},
 		"an access point's volume asks":     {demand: ports.Demand{Known: true, IAM: []ports.Key{point}}, wantPoint: true},
 		"a file system's volume asks":       {demand: ports.Demand{Known: true, IAM: []ports.Key{fileSystem}}, wantTarget: true},
-		"nobody asks any longer":            {before: true, demand: ports.Demand{Known: true}},
+		"no longer demanded":                {before: true, demand: ports.Demand{Known: true}},
 		"who asks is not known yet":         {before: true, wantTarget: true, wantPoint: true},
 		"the administrator asks for it all": {pinned: true, demand: ports.Demand{Known: true}, wantPoint: true},
 	}

@@ -11,17 +11,17 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// Thousands of worlds live through restarts, lost tables, partial listings, restored volumes
-// and half-written outputs, and every step keeps every promise.
-func TestWorldsKeepTheirPromises(t *testing.T) {
-	worlds := uint64(2000)
+// Thousands of clusters go through restarts, lost tables, partial listings, restored volumes
+// and half-written outputs, and every step keeps every invariant.
+func TestRandomHistoriesKeepInvariants(t *testing.T) {
+	histories := uint64(2000)
 	if testing.Short() {
-		worlds = 200
+		histories = 200
 	}
-	for seed := range worlds {
+	for seed := range histories {
 		live(t, rand.New(rand.NewPCG(seed, 1)), 16)
 		if t.Failed() {
-			t.Fatalf("in world %d", seed)
+			t.Fatalf("in history %d", seed)
 		}
 	}
 }
@@ -55,8 +55,8 @@ func FuzzAssign(f *testing.F) {
 }
 
 // A backup is restored into a new cluster, whose discovery numbered the file systems first and
-// otherwise. In the end every volume is on the port of its own file system, and nothing else
-// has changed hands.
+// in another order. In the end every volume is on the port of its own file system, and nothing else
+// has changed its owner.
 func TestRestoredCluster(t *testing.T) {
 	for seed := range uint64(2000) {
 		random := rand.New(rand.NewPCG(seed, 2))
@@ -90,9 +90,9 @@ func TestRestoredCluster(t *testing.T) {
 
 var fullRange = ports.Range{Base: 20490, Count: 1000}
 
-// With one port too few, one file system goes without, and for all the others the world is the
+// With one port too few, one file system has none, and for all the others the output is the
 // same as if it were not there.
-func TestOutOfPortsHarmsNobodyElse(t *testing.T) {
+func TestOutOfPortsLeavesOtherTargetsUnchanged(t *testing.T) {
 	in := ports.Input{Listing: listing("fs-1", "fs-2", "fs-3"), Range: ports.Range{Base: 20490, Count: 3}, Now: noon}
 	in = apply(in, ports.Assign(in))
 	without := ports.Assign(in)
@@ -101,12 +101,12 @@ func TestOutOfPortsHarmsNobodyElse(t *testing.T) {
 	if diff := cmp.Diff(without.Table, with.Table, compareTables); diff != "" {
 		t.Errorf("others were harmed (-without +with):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"OutOfPorts fs-0"}, outcomeOf(with).News); diff != "" {
-		t.Errorf("news mismatch (-want +got):\n%s", diff)
+	if diff := cmp.Diff([]string{"OutOfPorts fs-0"}, outcomeOf(with).Events); diff != "" {
+		t.Errorf("events mismatch (-want +got):\n%s", diff)
 	}
 }
 
-// 10,000 volumes on 200 file systems are looked at at every poll.
+// 10,000 volumes on 200 file systems are compared at every poll.
 func BenchmarkAssign(b *testing.B) {
 	var ids []string
 	for i := range 200 {
@@ -121,7 +121,7 @@ func BenchmarkAssign(b *testing.B) {
 	in.Now = noon.Add(time.Minute)
 	for b.Loop() {
 		if out := ports.Assign(in); out.Changed {
-			b.Fatal("nothing changed in the world")
+			b.Fatal("the table changed though no input did")
 		}
 	}
 }

@@ -1,0 +1,104 @@
+package ports
+
+import (
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+)
+
+// Input is what the caller observed.
+type Input struct {
+	// Table is the one in the ConfigMap; nil when that is lost or never was, so that only volumes
+	// have the ports. The caller must not call Assign while the table cannot be read.
+	Table   *Table
+	Listing efs.Listing // the latest; the zero Listing before the first and without discovery
+	Pinned  Table       // the administrator's
+	// Volumes are all of the cluster's. With a nil Table they must come from a live list.
+	Volumes []Volume
+	Demand  Demand
+	Begun   []string // file systems of recent mount Jobs
+	Filter  efs.Filter
+	VPCID   string // where nodes are; "" when unknown: any
+	// DNSSuffix follows a file system's id and a dot in the server's certificate, as in
+	// efs.us-east-1.amazonaws.com; "" leaves DNS names as they are.
+	DNSSuffix string
+	Range     Range
+	// Gone are the ids of an earlier Output.Confirm that the API just now did not find.
+	Gone  []string
+	State State // of the latest Output that was used; the zero State after a start
+	Now   time.Time
+}
+
+// Demand is what claims and volumes require.
+type Demand struct {
+	// Known is false until all of them are known; until then no access point loses its port, and no
+	// tunnel its client certificate.
+	Known        bool
+	AccessPoints []Key
+	IAM          []Key // access points and file systems whose tunnels must show a client certificate
+}
+
+// State is what a caller keeps between two calls. It may be lost at any time: then absences
+// are counted from the start and conditions are reported once more.
+type State struct {
+	// Absences counts the successive complete listings that lack a target. Partial and empty ones
+	// in between are not counted.
+	Absences map[string]int
+	// CountedAt is ReadAt of the latest listing that was counted, so that none counts twice.
+	CountedAt time.Time
+	// Conditions are all that hold now, reported before or not.
+	Conditions []Event
+}
+
+// Output is what the caller should apply.
+type Output struct {
+	Table   Table
+	Changed bool // Table must be written
+	// Corrections are volumes whose port option must be rewritten, in order of their names.
+	Corrections []Correction
+	// Confirm are missing file systems that the caller should get from the API one by one. It
+	// then calls Assign again, with those not found as Gone and all else the same, and uses
+	// the second Output only.
+	Confirm []string
+	// Gone are the file systems that provably no longer exist, also those that stay in the
+	// table because of their volumes.
+	Gone []string
+	// Foreign is the reason why the listing seems to be of another account or region than the
+	// table, so that nothing was taken from it; "" when it does not.
+	Foreign string
+	Events  []Event // not reported before
+	State   State
+}
+
+// Correction is the port that a volume's mount option must have.
+type Correction struct {
+	Volume string
+	On     Key
+	From   int // 0 when the volume has none
+	To     int
+	Reason string
+}
+
+// Kind is the kind of an event.
+type Kind string
+
+// Kinds of events. A condition is reported once, and is in State.Conditions as long as it holds.
+const (
+	Found      Kind = "Found"      // a target entered the table, or is listed again
+	Gone       Kind = "Gone"       // a target was removed from the table
+	Missing    Kind = "Missing"    // condition: a complete listing lacked it; it is not removed yet
+	Unusable   Kind = "Unusable"   // condition: it is listed, and nodes cannot use it
+	OutOfPorts Kind = "OutOfPorts" // condition: it has no port, because none is left
+	TableFull  Kind = "TableFull"  // condition: it has no port, because the ConfigMap would be too large
+	Conflict   Kind = "Conflict"   // condition: a pin, a volume or a Service may have a port of another owner
+)
+
+func (k Kind) isCondition() bool { return k != Found && k != Gone }
+
+// Event is a change or a condition that the caller should report.
+type Event struct {
+	Kind       Kind
+	FileSystem string // "" only where the volume has none
+	Volume     string // where the event is about one volume
+	Message    string
+}
