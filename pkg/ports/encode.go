@@ -94,13 +94,16 @@ func convert[V, W any](values map[string]V, to func(V) W) map[string]any {
 	return converted
 }
 
+// verbatim is written as it is.
+type verbatim string
+
 // timeText is written as a string, as the original system does: an unquoted one would come
 // back from it in another form.
-func timeText(t time.Time) string {
+func timeText(t time.Time) verbatim {
 	if t.IsZero() {
 		return ""
 	}
-	return t.UTC().Format(time.RFC3339)
+	return verbatim(t.UTC().Format(`"` + time.RFC3339 + `"`))
 }
 
 func writeMap(b *bytes.Buffer, m map[string]any, indent string) {
@@ -157,12 +160,12 @@ func scalar(text string) string {
 }
 
 // isPlain reports whether a string is one of those that make up a table and that the library never
-// quotes: asking it takes much longer. Such a word cannot be a number, nor a boolean or null, the
-// longest of which is "false".
+// quotes: asking it takes much longer. They begin with a letter and are longer than any word for a
+// boolean or null, and shorter than a line that the library would break; or they are IPv4 addresses.
 func isPlain(text string) bool {
-	const inWords = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./"
+	const inWords = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./ "
 	if len(text) > len("false") && ('a' <= text[0] && text[0] <= 'z' || 'A' <= text[0] && text[0] <= 'Z') {
-		return strings.Trim(text, inWords) == ""
+		return len(text) <= 72 && strings.Trim(text, inWords) == "" && text[len(text)-1] != ' '
 	}
 	address, err := netip.ParseAddr(text)
 	return err == nil && address.Is4() || text == keyName || text == keyIAM

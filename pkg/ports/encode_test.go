@@ -158,14 +158,15 @@ func TestEncodeIsStable(t *testing.T) {
 func TestPlainStringsAreWrittenAsByTheLibrary(t *testing.T) {
 	for _, text := range []string{
 		"abcdef", "ABCDEF", "falsey", "nullable", "offline", "Infinity", "E12345678", "a_b.c/d-e", "ending-", "ending.", "ending/",
+		"two words", "two  words", "spaced ", "a - b - c", strings.Repeat("long ", 14) + "x", strings.Repeat("long ", 16) + "x",
 		"fs-0123456789abcdef0", "123456789012/us-east-1", "10.0.0.4", "fd00::4", "1:2:3:4:5:6:7:8", "name", "iam", "e1", "NaN", "0x1f",
 	} {
-		want, err := yaml.Marshal(map[string]string{"key": text})
+		want, err := yaml.Marshal(text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := string(ports.Encode(ports.Table{Unknown: map[string]any{"key": text}}))
-		if want := "efs_stunnel_targets: {}\n" + string(want); got != want {
+		if want := "efs_stunnel_targets: {}\nkey: " + string(want); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 func TestMapHasEveryPackage(t *testing.T) {
 	found := map[string]bool{}
 	for _, top := range []string{"cmd", "pkg"} {
-		err := filepath.WalkDir(filepath.Join(root, top), func(path string, entry fs.DirEntry, err error) error {
+		err := filepath.WalkDir(filepath.Join(root, top), func(path string, _ fs.DirEntry, err error) error {
 			if err == nil && strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go") {
 				folder, relErr := filepath.Rel(root, filepath.Dir(path))
 				found[filepath.ToSlash(folder)] = true
