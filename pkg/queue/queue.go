@@ -26,7 +26,7 @@ type Options struct {
 	KeyName         string                    // what a key is, in logs: claim, fileSystem
 	FirstRetry      time.Duration             // after a first failure; it doubles from there
 	MaxRetry        time.Duration             // longest wait between two tries; 0 is a minute
-	DrainTimeout    time.Duration             // of running syncs, once the context of Run has ended; 0 is 15 seconds
+	DrainTimeout    time.Duration             // of running syncs, once the context of Run has ended; 0 is 15 seconds, negative is none
 	MetricsProvider workqueue.MetricsProvider // nil: client-go's process-wide one
 	Log             *slog.Logger
 }

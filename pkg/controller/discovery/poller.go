@@ -56,7 +56,7 @@ func newPoller(api API, o Options, failed, changed func()) *poller {
 		retry: backoff.NewExponentialBackOff(
 			backoff.WithInitialInterval(2*kickInterval), backoff.WithMaxInterval(o.PollingInterval), backoff.WithMaxElapsedTime(0)),
 	}
-	p.queue = queue.New(queue.Options{Name: "polls", KeyName: "call", Log: o.Log}, p.sync)
+	p.queue = queue.New(queue.Options{Name: "polls", KeyName: "call", DrainTimeout: -1, Log: o.Log}, p.sync)
 	return p
 }
 

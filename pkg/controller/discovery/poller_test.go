@@ -160,6 +160,21 @@ func TestAHangingAPIIsGivenUp(t *testing.T) {
 	})
 }
 
+// TestHangingCallEndsWithTheLoop: the next leader waits for the end of this one.
+func TestHangingCallEndsWithTheLoop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := options()
+		o.Log = slog.New(slog.DiscardHandler)
+		ctx, end := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, end)
+		begun := time.Now()
+		newPoller(hanging{}, o, func() {}, func() {}).run(ctx)
+		if took := time.Since(begun); took != time.Second {
+			t.Errorf("ended after %s, want the second after which it was asked to", took)
+		}
+	})
+}
+
 func TestQuestionsAreAskedOnceForEachListing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := efstest.New(fileSystem("fs-1", "a"))
