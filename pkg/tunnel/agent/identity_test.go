@@ -196,9 +196,10 @@ func TestTunnelWithIAMWaitsForCredentials(t *testing.T) {
 		value, ok := p.metric("efs_stunnel_node_tunnel_up", "fs-2")
 		return ok && value == 1
 	})
-	if err := p.agent.Ready(); err == nil || !strings.Contains(err.Error(), "no client certificate yet: fs-1") {
-		t.Errorf("got %v: the old pod of an upgrade may have one", err)
-	}
+	p.until("only the certificate is missing, which the old pod of an upgrade may have", func() bool {
+		err := p.agent.Ready()
+		return err != nil && strings.Contains(err.Error(), "no client certificate yet: fs-1")
+	})
 	if names, err := p.dir.Names(); err != nil || len(names) != 1 || server.connections() > 0 {
 		t.Errorf("got files of %v, %v, and %d connections, want no tunnel without its certificate", names, err, server.connections())
 	}

@@ -31,7 +31,8 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-// fakeServers are in place of NFS servers. Each sends its export's name and user as a greeting.
+// fakeServers are in place of NFS servers. Each sends its export's name and user as a greeting, and then
+// what it receives.
 type fakeServers struct {
 	mu        sync.Mutex
 	listeners map[string]net.Listener // guarded by mu
@@ -78,7 +79,7 @@ func greet(l net.Listener, e ganesha.Export) {
 		go func() {
 			defer conn.Close()
 			_, _ = fmt.Fprintf(conn, "%s %s %s\n", e.Name, filepath.Base(e.Dir), user)
-			_, _ = io.Copy(io.Discard, conn)
+			_, _ = io.Copy(conn, conn)
 		}()
 	}
 }
@@ -196,11 +197,19 @@ func TestFileSystemCanRequireIAM(t *testing.T) {
 		t.Fatal(err)
 	}
 	const address = "10.90.1.200"
-	live := bufio.NewReader(l.dial(t, address, "", ""))
+	// A handshake ends for the client before the mount target decides: the greeting comes after that.
+	conn := l.dial(t, address, "", "")
+	live := bufio.NewReader(conn)
+	if line, err := live.ReadString('\n'); err != nil || !strings.HasPrefix(line, shared) {
+		t.Fatalf("greeted by %q, %v", line, err)
+	}
 	if err := l.client.UpdateFileSystem(t.Context(), shared, inventory.FileSystemChange{RequireIAM: new(true)}); err != nil {
 		t.Fatal(err)
 	}
-	if line, err := live.ReadString('\n'); err != nil || !strings.HasPrefix(line, shared) {
+	if _, err := fmt.Fprintln(conn, "more"); err != nil {
+		t.Error(err)
+	}
+	if line, err := live.ReadString('\n'); err != nil || line != "more\n" {
 		t.Errorf("open connection: %q, %v; want it to continue", line, err)
 	}
 	unsigned := mountauthtest.Client{FileSystemID: shared}
