@@ -190,7 +190,7 @@ func TestSharedVolumeIsHealed(t *testing.T) {
 		stop = f.startPod(before.claim) // from now on, the claim is in use
 	}
 	stop()
-	f.waitForEvent(object, wellknown.EventSharedVolumeRepaired, "somebody has deleted the volume")
+	f.waitForEvent(object, wellknown.EventSharedVolumeRepaired, "unprotect volume: it is being deleted")
 	f.delete(object)
 	f.waitForDeleted(object)
 }
