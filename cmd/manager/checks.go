@@ -14,7 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Errors of the checks say what is wanted; package settings puts setting and value before them.
+// The errors of the checks say what is allowed; package settings adds setting and value.
 
 func checkPathNamespace(name string) error {
 	if name != sharedvolumes.AnyNamespace && kubeprogram.CheckNamespace(name) != nil {
@@ -23,7 +23,8 @@ func checkPathNamespace(name string) error {
 	return nil
 }
 
-// checkProvisioner asks for what the apiserver wants of a StorageClass, and a name of our own.
+// checkProvisioner requires what the apiserver requires of a StorageClass's provisioner, and that the name
+// is not Kubernetes' own.
 func checkProvisioner(name string) error {
 	domain, _, qualified := strings.Cut(name, "/")
 	if !qualified || len(validation.IsQualifiedName(strings.ToLower(name))) > 0 {
@@ -35,7 +36,7 @@ func checkProvisioner(name string) error {
 	return nil
 }
 
-// checkImage leaves the rest to the container runtime, whose rules these are.
+// checkImage leaves other mistakes to the container runtime.
 func checkImage(image string) error {
 	if image == "" || strings.ContainsAny(image, " \t\r\n") {
 		return errors.New("want the name of an image, without spaces")
@@ -52,17 +53,7 @@ func checkVPC(id string) error {
 	return nil
 }
 
-func parseIDs(text string) ([]string, error) {
-	filter, err := efs.ParseFilter(text, "")
-	return filter.IDs, err
-}
-
-func parseTags(text string) (map[string]string, error) {
-	filter, err := efs.ParseFilter("", text)
-	return filter.Tags, err
-}
-
-// parseAliases reads fs-new=fs-old,…; a copy of a copy is allowed.
+// parseAliases parses fs-new=fs-old,…; a copy of a copy is allowed.
 func parseAliases(text string) (map[string][]string, error) {
 	aliases := map[string][]string{}
 	for item := range strings.SplitSeq(text, ",") {

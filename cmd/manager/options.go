@@ -96,9 +96,9 @@ func (o *options) bindDiscovery(g *settings.Group) {
 		"`region` of the file systems; default is what the AWS SDK, the instance metadata, or the label of a node says")
 	g.Add(settings.Text(&o.vpcID, "vpc", checkVPC), "vpc-id", "",
 		"`vpc` of the nodes, whose mount targets alone are used; default is that of the instance metadata, else any")
-	g.Add(settings.Parsed(&o.filter.IDs, "ids", parseIDs, nil), "file-system-ids", "",
+	g.Add(settings.List(&o.filter.IDs, "ids", efs.CheckFileSystemID), "file-system-ids", "",
 		"comma-separated `ids` of the only file systems that are used")
-	g.Add(settings.Parsed(&o.filter.Tags, "tags", parseTags, nil), "file-system-tags", "",
+	g.Add(settings.Parsed(&o.filter.Tags, "tags", efs.ParseTags, nil), "file-system-tags", "",
 		"comma-separated key=value `tags` that file systems must have to be used")
 	g.Add(settings.Parsed(&o.aliases, "aliases", parseAliases, nil), "file-system-aliases", "",
 		"comma-separated `aliases` fs-new=fs-old: fs-new is a restored or replicated copy of fs-old")

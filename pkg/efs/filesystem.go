@@ -1,8 +1,8 @@
-// Package efs holds what Amazon EFS says of itself, as plain values: file systems, mount
-// targets, access points, and the listing that one poll of its API yields.
+// Package efs has the file systems, mount targets and access points of Amazon EFS, and the listing
+// that one poll of its API returns. Package efs/awsefs calls the API.
 //
-// It decides two things from them: which file systems can serve a cluster (Usable), and which
-// ones an administrator lets it use (Filter). The API itself is behind package efs/awsefs.
+// It decides which file systems can serve a cluster (Usable), and which the administrator allows
+// (Filter).
 package efs
 
 import (
@@ -11,10 +11,10 @@ import (
 	"slices"
 )
 
-// LifeCycleState is what EFS says of a file system, mount target or access point.
+// LifeCycleState is that of a file system, mount target or access point.
 type LifeCycleState string
 
-// The states that the API knows. Another value is as good as Error.
+// The states of the API. Any other value is treated as Error.
 const (
 	Creating  LifeCycleState = "creating"
 	Available LifeCycleState = "available"
@@ -24,7 +24,7 @@ const (
 	Error     LifeCycleState = "error"
 )
 
-// FileSystem is one file system and the ways into it.
+// FileSystem is a file system with its mount targets.
 type FileSystem struct {
 	ID    string
 	Name  string // its Name tag, or ""
@@ -47,8 +47,7 @@ type MountTarget struct {
 	FileSystemID string
 	SubnetID     string
 	VPCID        string
-	ZoneName     string     // us-east-1a: a name that each account gives to another zone
-	ZoneID       string     // use1-az1: the same zone for every account
+	ZoneName     string     // us-east-1a; the zone of that name differs between accounts
 	Address      netip.Addr // IPv4; invalid when the mount target has none
 	State        LifeCycleState
 }
@@ -57,7 +56,6 @@ type MountTarget struct {
 type AccessPoint struct {
 	ID           string
 	FileSystemID string
-	RootPath     string
 	State        LifeCycleState
 }
 

@@ -6,40 +6,33 @@ import (
 	"strings"
 )
 
-// Filter is the part of a region's file systems that an administrator lets the cluster use.
-// The zero Filter is all of them.
+// Filter selects the file systems that the cluster may use. The zero Filter selects all.
 type Filter struct {
-	IDs  []string          // any of these; none stands for all
+	IDs  []string          // any of these; empty for all
 	Tags map[string]string // every one of these
 }
 
-// ParseFilter reads a comma-separated list of ids, and one of key=value tags. Either may be
-// empty. A value may hold "=", but no comma.
-func ParseFilter(ids, tags string) (Filter, error) {
-	var filter Filter
-	for _, id := range listItems(ids) {
-		if err := CheckFileSystemID(id); err != nil {
-			return Filter{}, err
-		}
-		filter.IDs = append(filter.IDs, id)
-	}
-	for _, tag := range listItems(tags) {
+// ParseTags parses a comma-separated list of key=value tags, nil for an empty one. A value may contain
+// "=", but no comma.
+func ParseTags(list string) (map[string]string, error) {
+	var tags map[string]string
+	for _, tag := range listItems(list) {
 		key, value, ok := strings.Cut(tag, "=")
 		if !ok || key == "" {
-			return Filter{}, fmt.Errorf("%q is no tag: want key=value", tag)
+			return nil, fmt.Errorf("%q is no tag: want key=value", tag)
 		}
-		if _, twice := filter.Tags[key]; twice {
-			return Filter{}, fmt.Errorf("%q is the second value of tag %q: want one, because all tags must match", value, key)
+		if _, twice := tags[key]; twice {
+			return nil, fmt.Errorf("%q is the second value of tag %q: want one, because all tags must match", value, key)
 		}
-		if filter.Tags == nil {
-			filter.Tags = map[string]string{}
+		if tags == nil {
+			tags = map[string]string{}
 		}
-		filter.Tags[key] = value
+		tags[key] = value
 	}
-	return filter, nil
+	return tags, nil
 }
 
-// listItems splits at commas, and forgives spaces and a comma too many.
+// listItems splits at commas. Spaces and empty items are ignored.
 func listItems(list string) []string {
 	var items []string
 	for item := range strings.SplitSeq(list, ",") {

@@ -9,28 +9,22 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
 
-func TestParseFilter(t *testing.T) {
+func TestParseTags(t *testing.T) {
 	tests := map[string]struct {
-		ids, tags string
-		want      efs.Filter
-		err       string // a part of it
+		list string
+		want map[string]string
+		err  string // a part of it
 	}{
-		"nothing means everything": {},
-		"lists forgive spaces and a last comma": {
-			ids: "fs-1, fs-2,", tags: " team=a ,env=x=y,",
-			want: efs.Filter{IDs: []string{"fs-1", "fs-2"}, Tags: map[string]string{"team": "a", "env": "x=y"}},
-		},
-		"a tag may have an empty value": {
-			tags: "shared=", want: efs.Filter{Tags: map[string]string{"shared": ""}},
-		},
-		"an id must look like one":     {ids: "fs-1,FS-2", err: `"FS-2" is no file system id: want fs-`},
-		"a tag needs its value":        {tags: "team", err: `"team" is no tag: want key=value`},
-		"a tag needs its key":          {tags: "=a", err: `"=a" is no tag: want key=value`},
-		"a tag cannot have two values": {tags: "team=a,team=b", err: `"b" is the second value of tag "team"`},
+		"an empty list has no tags":       {},
+		"spaces and a last comma":         {list: " team=a ,env=x=y,", want: map[string]string{"team": "a", "env": "x=y"}},
+		"a tag may have an empty value":   {list: "shared=", want: map[string]string{"shared": ""}},
+		"a tag without a value":           {list: "team", err: `"team" is no tag: want key=value`},
+		"a tag without a key":             {list: "=a", err: `"=a" is no tag: want key=value`},
+		"a tag with two different values": {list: "team=a,team=b", err: `"b" is the second value of tag "team"`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := efs.ParseFilter(tt.ids, tt.tags)
+			got, err := efs.ParseTags(tt.list)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Fatalf("error %v, want %q", err, tt.err)
@@ -41,7 +35,7 @@ func TestParseFilter(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("filter mismatch (-want +got):\n%s", diff)
+				t.Errorf("tags mismatch (-want +got):\n%s", diff)
 			}
 		})
 	}

@@ -8,20 +8,19 @@ type Listing struct {
 	// Source is the AWS account that owns the file systems, and their region, as in
 	// 123456789012/us-east-1; "" when the API does not say.
 	Source string
-	// Failed holds, by file system, why its mount targets could not be read. Such a file system
-	// is among FileSystems without any.
+	// Failed is why the mount targets of a file system could not be read, by its id. FileSystems has
+	// the file system without mount targets.
 	Failed map[string]error
-	// Complete is true only when every page of everything was read, so that what is not here
-	// is not there.
+	// Complete says that every page of every list was read, so that what is not in the listing does
+	// not exist.
 	Complete bool
-	// ReadAt is when the poll began. It tells two listings apart: a reader that counts them
-	// counts each ReadAt once.
+	// ReadAt is when the poll began. It identifies the listing.
 	ReadAt time.Time
 }
 
-// Conclusive says whether what this listing lacks may be taken for missing. A partial one
-// proves nothing, and neither does an empty one: it is also the answer for the wrong region,
-// or to a credential that may see nothing.
+// Conclusive says whether file systems that the listing lacks count as missing. In a partial listing
+// they do not, nor in an empty one: the API also returns that for the wrong region or credentials
+// without access.
 func (l Listing) Conclusive() bool {
 	return l.Complete && len(l.Failed) == 0 && len(l.FileSystems) > 0
 }

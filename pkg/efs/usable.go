@@ -1,9 +1,13 @@
 package efs
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
-// Usable says whether nodes in a VPC can mount a file system and write to it. If not, the
-// reason is for people, and the same as long as the cause is. No VPC, "", stands for any.
+// Usable says whether nodes in a VPC can mount a file system and write to it. If not, the reason is
+// a message that depends on the cause only. The VPC "" is any.
 //
 //	file system            mount targets             usable
 //	available, updating    one available here        yes
@@ -14,7 +18,7 @@ import "fmt"
 //	available              without IPv4 address      no
 func Usable(fs FileSystem, vpcID string) (reason string, ok bool) {
 	if fs.State != Available && fs.State != Updating {
-		return fmt.Sprintf("the file system is %s, not available", stateName(fs.State)), false
+		return fmt.Sprintf("the file system is %s, not available", cmp.Or(string(fs.State), "in no known state")), false
 	}
 	if fs.ReplicationDestination {
 		return "the file system is the destination of a replication, so it is read-only", false
@@ -22,15 +26,11 @@ func Usable(fs FileSystem, vpcID string) (reason string, ok bool) {
 	if len(fs.MountTargets) == 0 {
 		return "the file system has no mount target", false
 	}
-	local := inVPC(fs.MountTargets, vpcID)
-	if len(local) == 0 {
-		return fmt.Sprintf("the file system has no mount target in %s, only in %s",
-			vpcID, fs.MountTargets[0].VPCID), false
+	if slices.ContainsFunc(fs.MountTargets, func(t MountTarget) bool { return t.Serves(vpcID) }) {
+		return "", true
 	}
-	for _, target := range local {
-		if target.Serves(vpcID) {
-			return "", true
-		}
+	if vpcID != "" && !slices.ContainsFunc(fs.MountTargets, func(t MountTarget) bool { return t.VPCID == vpcID }) {
+		return fmt.Sprintf("the file system has no mount target in %s, only in %s", vpcID, fs.MountTargets[0].VPCID), false
 	}
 	return "the file system has no mount target that is available and has an IPv4 address", false
 }
@@ -40,25 +40,8 @@ func (t MountTarget) Serves(vpcID string) bool {
 	return t.State == Available && t.Reachable(vpcID)
 }
 
-// Reachable says whether the mount target has an address for nodes in a VPC, whatever its
-// state. No VPC, "", stands for any.
+// Reachable says whether the mount target has an address for nodes in a VPC, in any state. The VPC ""
+// is any.
 func (t MountTarget) Reachable(vpcID string) bool {
 	return t.Address.Is4() && (vpcID == "" || t.VPCID == vpcID)
-}
-
-func inVPC(targets []MountTarget, vpcID string) []MountTarget {
-	var local []MountTarget
-	for _, target := range targets {
-		if vpcID == "" || target.VPCID == vpcID {
-			local = append(local, target)
-		}
-	}
-	return local
-}
-
-func stateName(state LifeCycleState) string {
-	if state == "" {
-		return "in no known state"
-	}
-	return string(state)
 }

@@ -12,8 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// boolean takes what YAML and Go write, and nothing that only looks like it: a class that says
-// "no" must not mean yes.
+// boolean accepts true and false only, so that no other spelling of "no" means true.
 func boolean(field func(*Class) *bool) func(*Class, string) error {
 	return func(c *Class, value string) error {
 		if value != "true" && value != "false" {
@@ -35,8 +34,8 @@ func number(lowest int64, field func(*Class) *int) func(*Class, string) error {
 	}
 }
 
-// allocatedGID takes an end of the range of gids. Whether the class may have one below the default
-// range is known only when all its parameters are: rangeContradictions.
+// allocatedGID is an end of the range of gids. Whether it may be below the default range depends on
+// another parameter: see rangeContradictions.
 func allocatedGID(field func(*Class) *int) func(*Class, string) error {
 	set := number(wellknown.LowestGIDMin, field)
 	return func(c *Class, value string) error {
@@ -81,15 +80,15 @@ func setFileSystemIDs(c *Class, value string) error {
 }
 
 func setFileSystemTags(c *Class, value string) error {
-	filter, err := efs.ParseFilter("", value)
-	if err != nil || len(filter.Tags) == 0 {
+	tags, err := efs.ParseTags(value)
+	if err != nil || len(tags) == 0 {
 		return errors.New("write key=value, several with commas between, each key once")
 	}
-	c.FileSystemTags = filter.Tags
+	c.FileSystemTags = tags
 	return nil
 }
 
-// setBasePath forgives one slash at the end, which people write to say that it is a directory.
+// setBasePath accepts one slash at the end.
 func setBasePath(c *Class, value string) error {
 	if value == wellknown.DefaultBasePath {
 		return nil
@@ -129,7 +128,7 @@ func setKeepDeleted(c *Class, value string) error {
 	return nil
 }
 
-// isKeep says whether a value tells how long something is kept.
+// isKeep says whether a value is a valid keep_deleted.
 func isKeep(value string) bool {
 	_, _, err := operations.ParseKeep(value)
 	return value != "" && err == nil

@@ -16,7 +16,7 @@ import (
 
 func oneZoneB(fs *efs.FileSystem) {
 	target := &fs.MountTargets[0]
-	target.SubnetID, target.ZoneName, target.ZoneID = "subnet-b", "us-east-1b", "use1-az2"
+	target.SubnetID, target.ZoneName = "subnet-b", "us-east-1b"
 	fs.AvailabilityZone = "us-east-1b"
 }
 

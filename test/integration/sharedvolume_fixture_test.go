@@ -105,7 +105,7 @@ func (f sharedVolumeFixture) uninstall() {
 // createAccessPoint makes an access point in the EFS API.
 func (f sharedVolumeFixture) createAccessPoint(number int) (id string) {
 	id = fmt.Sprintf("fsap-%dx%d", f.Number, number)
-	f.EFS.PutAccessPoint(efs.AccessPoint{ID: id, FileSystemID: f.fileSystem, RootPath: "/root", State: efs.Available})
+	f.EFS.PutAccessPoint(efs.AccessPoint{ID: id, FileSystemID: f.fileSystem, State: efs.Available})
 	return id
 }
 

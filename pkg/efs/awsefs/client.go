@@ -18,34 +18,33 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
 
-// Options say how the API is asked.
+// Options configure the client.
 type Options struct {
 	// CallTimeout bounds one call with all its retries by the SDK.
 	CallTimeout time.Duration
-	// Parallel is how many file systems are asked for their mount targets at once.
+	// Parallel is the number of file systems whose mount targets are listed at once.
 	Parallel int
-	// Observe is told of every call; the result is "success", the API's own error code,
-	// "Timeout", "Canceled" or "Unreachable".
+	// Observe is called after every call; the result is "success", the API's error code, "Timeout",
+	// "Canceled" or "Unreachable".
 	Observe func(operation, result string, took time.Duration)
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Client asks one region's API.
+// Client calls the API of one region.
 type Client struct {
 	options Options
 	api     *awsapi.Client
 }
 
-// New makes a client; it asks nothing.
+// New makes a client; it calls nothing.
 func New(config aws.Config, options Options) *Client {
 	return &Client{options: options, api: awsapi.NewFromConfig(config)}
 }
 
-// ListFileSystems reads all file systems, with their mount targets, also those
-// that the cluster may not use: what once had a port must not look missing.
-// It fails when the file systems themselves cannot be listed to the end; a
-// single one whose mount targets cannot be read is in the listing's Failed.
+// ListFileSystems lists all file systems with their mount targets, also those that the cluster may not
+// use: one that has a port must not count as missing. It fails when not all file systems can be listed;
+// those whose mount targets cannot be read are in the listing's Failed.
 func (c *Client) ListFileSystems(ctx context.Context) (efs.Listing, error) {
 	listing, owners := efs.Listing{ReadAt: c.options.Now()}, map[string]bool{}
 	pages := awsapi.NewDescribeFileSystemsPaginator(c.api, &awsapi.DescribeFileSystemsInput{})
@@ -65,8 +64,8 @@ func (c *Client) ListFileSystems(ctx context.Context) (efs.Listing, error) {
 	return listing, nil
 }
 
-// addMountTargets asks for each file system on its own, because the API knows
-// no other way; the failure of one keeps no other from being read.
+// addMountTargets lists the mount targets of each file system in a call of its own, as the API requires.
+// The failure of one does not affect the others.
 func (c *Client) addMountTargets(ctx context.Context, listing *efs.Listing) {
 	var group errgroup.Group
 	group.SetLimit(c.options.Parallel)
@@ -106,8 +105,7 @@ func (c *Client) mountTargets(ctx context.Context, fileSystemID string) ([]efs.M
 	return targets, nil
 }
 
-// FileSystemExists asks for one file system by its id. Only the API's own
-// FileSystemNotFound means no; every other failure is an error.
+// FileSystemExists describes one file system. It is false only when the API answers FileSystemNotFound.
 func (c *Client) FileSystemExists(ctx context.Context, id string) (bool, error) {
 	_, err := observed(ctx, c, "DescribeFileSystems", func(ctx context.Context, options ...func(*awsapi.Options)) (*awsapi.DescribeFileSystemsOutput, error) {
 		return c.api.DescribeFileSystems(ctx, &awsapi.DescribeFileSystemsInput{FileSystemId: &id}, options...)
@@ -121,7 +119,7 @@ func (c *Client) FileSystemExists(ctx context.Context, id string) (bool, error) 
 	return true, nil
 }
 
-// ListAccessPoints reads all access points of a file system, in any state.
+// ListAccessPoints lists all access points of a file system, in any state.
 func (c *Client) ListAccessPoints(ctx context.Context, fileSystemID string) ([]efs.AccessPoint, error) {
 	points := []efs.AccessPoint{}
 	most := int32(pointsPerPage)
@@ -138,11 +136,11 @@ func (c *Client) ListAccessPoints(ctx context.Context, fileSystemID string) ([]e
 	return points, nil
 }
 
-// pointsPerPage is the most that the API gives at once.
+// pointsPerPage is the API's maximum.
 const pointsPerPage = 1000
 
-// FindAccessPoint asks for one access point by its id. Only the API's own AccessPointNotFound
-// means that there is none; every other failure is an error.
+// FindAccessPoint describes one access point. It is not found only when the API answers
+// AccessPointNotFound.
 func (c *Client) FindAccessPoint(ctx context.Context, id string) (point efs.AccessPoint, found bool, err error) {
 	answer, err := observed(ctx, c, "DescribeAccessPoints", func(ctx context.Context, options ...func(*awsapi.Options)) (*awsapi.DescribeAccessPointsOutput, error) {
 		return c.api.DescribeAccessPoints(ctx, &awsapi.DescribeAccessPointsInput{AccessPointId: &id}, options...)
@@ -163,7 +161,7 @@ func (c *Client) FindAccessPoint(ctx context.Context, id string) (point efs.Acce
 
 var errNoAnswer = errors.New("the answer is about none, or another one")
 
-// observed makes one call within the time for one, and tells of it.
+// observed makes one call with a timeout, and reports it to Options.Observe.
 func observed[T any](ctx context.Context, c *Client, operation string, call func(context.Context, ...func(*awsapi.Options)) (T, error)) (T, error) {
 	begin := c.options.Now()
 	limited, cancel := context.WithTimeout(ctx, c.options.CallTimeout)

@@ -23,7 +23,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
 
-// server answers like the real API, in pages of one, and fails where told to.
+// server answers like the real API, in pages of one, and fails as in fail.
 type server struct {
 	fileSystems []map[string]any
 	targets     map[string][]map[string]any
@@ -130,7 +130,7 @@ func TestListingReadsAllPages(t *testing.T) {
 	target := func(id, fs, address string) efs.MountTarget {
 		a, _ := netip.ParseAddr(address)
 		return efs.MountTarget{
-			ID: id, FileSystemID: fs, SubnetID: "subnet-1", VPCID: "vpc-1", ZoneName: "us-east-1a", ZoneID: "use1-az1",
+			ID: id, FileSystemID: fs, SubnetID: "subnet-1", VPCID: "vpc-1", ZoneName: "us-east-1a",
 			Address: a, State: efs.Available,
 		}
 	}

@@ -29,8 +29,8 @@ func fileSystem(d types.FileSystemDescription) efs.FileSystem {
 	return fs
 }
 
-// sourceOf is the one account that owns what was listed, and the region that was asked. The API
-// lists the file systems of one account only.
+// sourceOf is the account that owns the listed file systems, and the region; "" if it is unknown. The
+// API lists the file systems of one account only.
 func sourceOf(owners map[string]bool, region string) string {
 	if len(owners) != 1 || owners[""] {
 		return ""
@@ -48,24 +48,16 @@ func mountTarget(d types.MountTargetDescription) efs.MountTarget {
 		SubnetID:     aws.ToString(d.SubnetId),
 		VPCID:        aws.ToString(d.VpcId),
 		ZoneName:     aws.ToString(d.AvailabilityZoneName),
-		ZoneID:       aws.ToString(d.AvailabilityZoneId),
 		State:        efs.LifeCycleState(d.LifeCycleState),
 	}
-	// One that has no IPv4 address, or none yet, keeps the invalid address.
-	if address, err := netip.ParseAddr(aws.ToString(d.IpAddress)); err == nil {
-		t.Address = address
-	}
+	t.Address, _ = netip.ParseAddr(aws.ToString(d.IpAddress)) // invalid without an IPv4 address
 	return t
 }
 
 func accessPoint(d types.AccessPointDescription) efs.AccessPoint {
-	p := efs.AccessPoint{
+	return efs.AccessPoint{
 		ID:           aws.ToString(d.AccessPointId),
 		FileSystemID: aws.ToString(d.FileSystemId),
 		State:        efs.LifeCycleState(d.LifeCycleState),
 	}
-	if d.RootDirectory != nil {
-		p.RootPath = aws.ToString(d.RootDirectory.Path)
-	}
-	return p
 }

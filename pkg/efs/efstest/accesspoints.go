@@ -22,7 +22,7 @@ func (f *Fake) RemoveAccessPoint(id string) {
 	delete(f.accessPoints, id)
 }
 
-// FailAccessPoints has every question about access points fail until it is told nil.
+// FailAccessPoints has every question about access points fail until it is set to nil.
 func (f *Fake) FailAccessPoints(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 
 func TestAccessPoints(t *testing.T) {
 	fake := efstest.New()
-	one := efs.AccessPoint{ID: "fsap-1", FileSystemID: "fs-1", RootPath: "/one", State: efs.Available}
+	one := efs.AccessPoint{ID: "fsap-1", FileSystemID: "fs-1", State: efs.Available}
 	two := efs.AccessPoint{ID: "fsap-2", FileSystemID: "fs-1", State: efs.Creating}
 	for _, point := range []efs.AccessPoint{two, one, {ID: "fsap-3", FileSystemID: "fs-2"}} {
 		fake.PutAccessPoint(point)

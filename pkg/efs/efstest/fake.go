@@ -11,8 +11,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
 
-// Fake is a region's file systems, and the troubles of reading them. Its methods may be called
-// from everywhere at once.
+// Fake is the EFS API of a region, with the failures that a test sets. Its methods may be called
+// concurrently.
 type Fake struct {
 	mu           sync.Mutex
 	fileSystems  map[string]efs.FileSystem // guarded by mu, like all that follow
@@ -71,7 +71,7 @@ func (f *Fake) Hide(id string, hidden bool) {
 	setOrDelete(f.hidden, id, hidden)
 }
 
-// Truncate has listings end after their first half, with no error, until it is told false.
+// Truncate has listings end after their first half, with no error, until it is set to false.
 func (f *Fake) Truncate(truncated bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,21 +85,21 @@ func (f *Fake) SetSource(source string) {
 	f.source = source
 }
 
-// FailList has ListFileSystems fail until it is told nil.
+// FailList has ListFileSystems fail until it is set to nil.
 func (f *Fake) FailList(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.listError = err
 }
 
-// FailMountTargets has the reading of one file system's mount targets fail until it is told nil.
+// FailMountTargets has the reading of one file system's mount targets fail until it is set to nil.
 func (f *Fake) FailMountTargets(id string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	setOrDelete(f.targetErrors, id, err)
 }
 
-// FailExists has FileSystemExists fail for one file system until it is told nil.
+// FailExists has FileSystemExists fail for one file system until it is set to nil.
 func (f *Fake) FailExists(id string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -20,7 +20,7 @@ func TestListFileSystems(t *testing.T) {
 	one, two := fileSystem("fs-1"), fileSystem("fs-2")
 	unread := one
 	unread.MountTargets = nil
-	trouble := errors.New("throttled")
+	failure := errors.New("throttled")
 	tests := map[string]struct {
 		prepare func(*efstest.Fake)
 		want    efs.Listing
@@ -43,18 +43,18 @@ func TestListFileSystems(t *testing.T) {
 			want:    efs.Listing{FileSystems: []efs.FileSystem{one}},
 		},
 		"is partial when mount targets cannot be read": {
-			prepare: func(f *efstest.Fake) { f.FailMountTargets("fs-1", trouble) },
-			want:    efs.Listing{FileSystems: []efs.FileSystem{unread, two}, Failed: map[string]error{"fs-1": trouble}},
+			prepare: func(f *efstest.Fake) { f.FailMountTargets("fs-1", failure) },
+			want:    efs.Listing{FileSystems: []efs.FileSystem{unread, two}, Failed: map[string]error{"fs-1": failure}},
 		},
-		"fails when told to": {
-			prepare: func(f *efstest.Fake) { f.FailList(trouble) },
-			err:     trouble,
+		"a listing that fails": {
+			prepare: func(f *efstest.Fake) { f.FailList(failure) },
+			err:     failure,
 		},
 		"recovers": {
 			prepare: func(f *efstest.Fake) {
-				f.FailList(trouble)
+				f.FailList(failure)
 				f.FailList(nil)
-				f.FailMountTargets("fs-1", trouble)
+				f.FailMountTargets("fs-1", failure)
 				f.FailMountTargets("fs-1", nil)
 				f.Hide("fs-1", true)
 				f.Hide("fs-1", false)
@@ -82,13 +82,13 @@ func TestListFileSystems(t *testing.T) {
 func TestFileSystemExists(t *testing.T) {
 	fake := efstest.New(fileSystem("fs-1"), fileSystem("fs-2"))
 	fake.Hide("fs-1", true)
-	trouble := errors.New("access denied")
-	fake.FailExists("fs-2", trouble)
+	failure := errors.New("access denied")
+	fake.FailExists("fs-2", failure)
 	if exists, err := fake.FileSystemExists(t.Context(), "fs-1"); !exists || err != nil {
 		t.Errorf("a hidden one: %v, %v", exists, err)
 	}
-	if _, err := fake.FileSystemExists(t.Context(), "fs-2"); !errors.Is(err, trouble) {
-		t.Errorf("error %v, want %v", err, trouble)
+	if _, err := fake.FileSystemExists(t.Context(), "fs-2"); !errors.Is(err, failure) {
+		t.Errorf("error %v, want %v", err, failure)
 	}
 	if exists, err := fake.FileSystemExists(t.Context(), "fs-3"); exists || err != nil {
 		t.Errorf("one that never was: %v, %v", exists, err)
