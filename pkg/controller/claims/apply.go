@@ -14,8 +14,8 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/queue"
-	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -32,7 +32,7 @@ func (c *Controller) apply(ctx context.Context, s lifecycle.State, plan lifecycl
 func (c *Controller) applyChange(ctx context.Context, s lifecycle.State, change lifecycle.Change) error {
 	switch change := change.(type) {
 	case lifecycle.Warn:
-		c.tell.WarnOf(change.Object, change.Reason, change.Topic, change.Message)
+		c.events.Warn(change.Object, change.Reason, change.Topic, change.Message)
 		return nil
 	case lifecycle.Rediscover:
 		c.options.Rediscover()
@@ -70,10 +70,10 @@ var errBroken = errors.New("the operation's record cannot be used")
 // reported writes an event for an error that no retry can mend: the apiserver refuses a request,
 // because of a missing right or a policy, or the request cannot be made. Races and outages pass by
 // themselves.
-func (c *Controller) reported(object tell.Object, reason string, err error) error {
+func (c *Controller) reported(object events.Object, reason string, err error) error {
 	answer := apierrors.APIStatus(nil)
 	if errors.Is(err, errBroken) || errors.As(err, &answer) && !apierrors.IsConflict(err) {
-		c.tell.WarnOf(object, reason, "rejected", err.Error())
+		c.events.Warn(object, reason, "rejected", err.Error())
 	}
 	return err
 }
@@ -104,7 +104,7 @@ func (c *Controller) create(ctx context.Context, s lifecycle.State, creation lif
 		slog.String("fileSystem", creation.FileSystemID))
 	if s.Claim != nil {
 		c.metrics.provisioned.Observe(secondsSince(s.Claim.CreationTimestamp.Time, s.Now))
-		c.tell.Say(s.Claim, wellknown.EventProvisioningSucceeded, fmt.Sprintf("created volume %s: directory %s of file system %s", volume.Name, operation.Path, creation.FileSystemID))
+		c.events.NormalAlways(s.Claim, wellknown.EventProvisioningSucceeded, fmt.Sprintf("created volume %s: directory %s of file system %s", volume.Name, operation.Path, creation.FileSystemID))
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func (c *Controller) adopt(ctx context.Context, object *corev1.PersistentVolume)
 	if err != nil {
 		return fmt.Errorf("adopting volume %s: %w", object.Name, err)
 	}
-	c.tell.Say(object, wellknown.EventVolumeAdopted, "the volume of the original provisioner is now managed like all others")
+	c.events.NormalAlways(object, wellknown.EventVolumeAdopted, "the volume of the original provisioner is now managed like all others")
 	return nil
 }
 
@@ -221,7 +221,7 @@ func (c *Controller) expandClaim(ctx context.Context, change lifecycle.ExpandCla
 	if err := kubeobjects.Patch(ctx, c.client, change.Claim, map[string]any{"status": status}, "status"); err != nil {
 		return err
 	}
-	c.tell.SayOf(change.Claim, wellknown.EventVolumeResizeSuccessful, "size",
+	c.events.Normal(change.Claim, wellknown.EventVolumeResizeSuccessful, "size",
 		fmt.Sprintf("volume %s has %s now; EFS grows with its files, so nothing else had to change", change.Volume, &change.Size))
 	return nil
 }

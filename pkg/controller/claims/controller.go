@@ -29,9 +29,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/queue"
-	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -51,7 +51,7 @@ type Controller struct {
 	client   kubernetes.Interface
 	live     kubeobjects.Reader
 	gatherer *gatherer.Gatherer
-	tell     *tell.Teller
+	events   *events.Reporter
 	metrics  metrics
 	queue    *queue.Queue[types.UID]
 	// decisions has the same keys. Its syncs never wait for the network, so that an operation is
@@ -76,7 +76,7 @@ const (
 // New makes the loop. It is to be called before the caches run.
 func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Controller, error) {
 	c := &Controller{
-		options: o, client: client, live: kubeobjects.Reader{Client: client}, gatherer: g, tell: tell.New(o.Events),
+		options: o, client: client, live: kubeobjects.Reader{Client: client}, gatherer: g, events: events.NewReporter(o.Events),
 		metrics: newMetrics(o.Metrics), deleted: expiring.NewExpiring(), snapshots: expiring.NewExpiring(), created: expiring.NewExpiring(),
 	}
 	options := queue.Options{Name: controlLoop, KeyName: "claim", FirstRetry: firstRetry, Log: o.Log}

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -50,7 +50,7 @@ func newReporter(o Options) reporter { return reporter{events: o.Events, log: o.
 func (r *reporter) report(ctx context.Context, table *corev1.ConfigMap, notices []notice) {
 	reported := map[string]time.Time{}
 	for _, n := range notices {
-		if last, ok := r.reported[n.key]; ok && time.Since(last) < tell.RepeatAfter {
+		if last, ok := r.reported[n.key]; ok && time.Since(last) < events.RepeatAfter {
 			reported[n.key] = last
 			continue
 		}

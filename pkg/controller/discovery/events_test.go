@@ -19,8 +19,8 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/tell"
 )
 
 func awsError(request int, code, message string) error {
@@ -138,11 +138,11 @@ func TestReporter(t *testing.T) { synctest.Test(t, testReporter) }
 
 func testReporter(t *testing.T) {
 	var log bytes.Buffer
-	events := record.NewFakeRecorder(100)
-	r := &reporter{events: events, log: slog.New(slog.NewTextHandler(&log, nil))}
+	recorder := record.NewFakeRecorder(100)
+	r := &reporter{events: recorder, log: slog.New(slog.NewTextHandler(&log, nil))}
 	recorded := func() (all []string) {
-		for len(events.Events) > 0 {
-			all = append(all, <-events.Events)
+		for len(recorder.Events) > 0 {
+			all = append(all, <-recorder.Events)
 		}
 		return all
 	}
@@ -162,7 +162,7 @@ func testReporter(t *testing.T) {
 	expect("when it is there", "Normal FileSystemFound fs-1", "Warning DiscoveryFailed first words")
 	r.report(t.Context(), table, []notice{first})
 	expect("while it holds")
-	<-time.After(tell.RepeatAfter)
+	<-time.After(events.RepeatAfter)
 	r.report(t.Context(), table, []notice{first})
 	expect("while it holds for long", "Warning DiscoveryFailed first words")
 	r.report(t.Context(), table, nil)

@@ -194,14 +194,14 @@ func (c *Controller) recordSweep(ctx context.Context, s state, change recordSwee
 		return err
 	}
 	if s.root != nil && outcome.State != mountjobs.Succeeded && !outcome.GotOn() {
-		c.tell.Warn(s.root, wellknown.EventSweepFailed, fmt.Sprintf("Job %s has not emptied the trash: %s", job.Name, outcome.Message))
+		c.events.Warn(s.root, wellknown.EventSweepFailed, "", fmt.Sprintf("Job %s has not emptied the trash: %s", job.Name, outcome.Message))
 	}
 	if outcome.State == mountjobs.Succeeded || outcome.State == mountjobs.Finished {
 		if s.listed {
 			c.metrics.swept(s.id, outcome.Swept)
 		}
 		if unknown := outcome.Swept.Unknown; unknown > 0 && s.root != nil {
-			c.tell.WarnOf(s.root, wellknown.EventSweepFailed, "unknown", fmt.Sprintf("%d directories stay in the trash: their records cannot be read, because they were cut off or are a newer version's; mend %s/@*, or remove the directories beside them by hand", unknown, wellknown.TrashDirectory))
+			c.events.Warn(s.root, wellknown.EventSweepFailed, "unknown", fmt.Sprintf("%d directories stay in the trash: their records cannot be read, because they were cut off or are a newer version's; mend %s/@*, or remove the directories beside them by hand", unknown, wellknown.TrashDirectory))
 		}
 	}
 	return c.release(ctx, job)

@@ -11,8 +11,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/tell"
 )
 
 // TestOperationsAreSentWithTheUIDOfTheirNamespace as it is now, unless they only finish what was begun.
@@ -48,8 +48,8 @@ func TestOperationsAreSentWithTheUIDOfTheirNamespace(t *testing.T) {
 // TestRefusedReadOfANamespaceIsReportedOnce, on the claim that waits for it, with the right that is missing.
 func TestRefusedReadOfANamespaceIsReportedOnce(t *testing.T) {
 	c := newSharedPath(t, 1, 1).clusters[0]
-	events := record.NewFakeRecorder(10)
-	c.tell = tell.New(events)
+	recorder := record.NewFakeRecorder(10)
+	c.events = events.NewReporter(recorder)
 	client, ok := c.client.(*fake.Clientset)
 	if !ok {
 		t.Fatalf("the client is a %T", c.client)
@@ -62,7 +62,7 @@ func TestRefusedReadOfANamespaceIsReportedOnce(t *testing.T) {
 	if _, err := c.apply(t.Context(), s, decide(s)); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v", err)
 	}
-	reported := written(events)
+	reported := written(recorder)
 	if len(reported) != 1 || !strings.Contains(reported[0], "no mount Job can begin: reading what it is about failed") || !strings.Contains(reported[0], "namespaces") {
 		t.Errorf("reported %q, want one sentence", reported)
 	}

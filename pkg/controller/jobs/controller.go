@@ -22,9 +22,9 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
+	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/queue"
-	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -48,7 +48,7 @@ type Controller struct {
 	client   kubernetes.Interface
 	live     kubeobjects.Reader
 	gatherer *gatherer.Gatherer
-	tell     *tell.Teller
+	events   *events.Reporter
 	metrics  *metrics
 	queue    *queue.Queue[string]
 }
@@ -63,7 +63,7 @@ const (
 func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Controller, error) {
 	o.SweepDelay = cmp.Or(o.SweepDelay, defaultSweepDelay)
 	c := &Controller{
-		options: o, client: client, live: kubeobjects.Reader{Client: client}, gatherer: g, tell: tell.New(o.Events),
+		options: o, client: client, live: kubeobjects.Reader{Client: client}, gatherer: g, events: events.NewReporter(o.Events),
 		metrics: newMetrics(o.Metrics),
 	}
 	c.queue = queue.New(queue.Options{Name: controlLoop, KeyName: "fileSystem", FirstRetry: firstRetry, Log: o.Log}, c.sync)

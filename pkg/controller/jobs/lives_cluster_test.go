@@ -31,11 +31,11 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
+	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/mountjob/directories/directoriestest"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -103,7 +103,7 @@ func (f *sharedPath) newCluster(number int) *cluster {
 	})
 	return &cluster{sharedPath: f, number: number, Controller: &Controller{
 		options: Options{Batch: 512, Jobs: mountjobs.Settings{Namespace: "efs-stunnel", Image: "image"}, Log: slog.New(slog.DiscardHandler)},
-		client:  client, live: kubeobjects.Reader{Client: client}, gatherer: v, tell: tell.New(&record.FakeRecorder{}),
+		client:  client, live: kubeobjects.Reader{Client: client}, gatherer: v, events: events.NewReporter(&record.FakeRecorder{}),
 	}}
 }
 

@@ -14,9 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -106,15 +106,15 @@ func (c *Controller) report(r report) {
 	switch subject, reason := c.subjectOf(r.operation); {
 	case subject == nil:
 	case !r.queued:
-		c.tell.WarnOf(subject, reason, "job", r.message)
+		c.events.Warn(subject, reason, "job", r.message)
 	case reason == wellknown.EventProvisioningFailed:
-		c.tell.SayOf(subject, wellknown.EventProvisioning, "queue", r.message)
+		c.events.Normal(subject, wellknown.EventProvisioning, "queue", r.message)
 	}
 }
 
 // subjectOf is the object that an operation is reported on: the claim of a setup, else the volume;
 // nil if there is none.
-func (c *Controller) subjectOf(o operations.Operation) (subject tell.Object, reason string) {
+func (c *Controller) subjectOf(o operations.Operation) (subject events.Object, reason string) {
 	if o.AddsOwner() && !o.Adopt {
 		if claim := c.claimOf(o); claim != nil {
 			return claim, wellknown.EventProvisioningFailed
@@ -131,7 +131,7 @@ func (c *Controller) subjectOf(o operations.Operation) (subject tell.Object, rea
 func (c *Controller) reportProvisioning(job string, batch []operations.Operation) {
 	for _, o := range batch {
 		if subject, reason := c.subjectOf(o); reason == wellknown.EventProvisioningFailed && volumes.AttemptOf(o) == 1 {
-			c.tell.Say(subject, wellknown.EventProvisioning, fmt.Sprintf("Job %s makes directory %s", job, o.Path))
+			c.events.NormalAlways(subject, wellknown.EventProvisioning, fmt.Sprintf("Job %s makes directory %s", job, o.Path))
 		}
 	}
 }

@@ -21,9 +21,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/tell"
 )
 
 const queuedClaim = types.UID("22222222-0000-0000-0000-000000000000")
@@ -39,11 +39,11 @@ func reporter(t *testing.T) (*Controller, *record.FakeRecorder) {
 	if err := store.Claims.GetStore().Add(claim); err != nil {
 		t.Fatal(err)
 	}
-	events := record.NewFakeRecorder(10)
+	recorder := record.NewFakeRecorder(10)
 	return &Controller{
 		options:  Options{Jobs: mountjobs.Settings{Namespace: "efs-stunnel"}},
-		gatherer: &gatherer.Gatherer{Caches: store}, tell: tell.New(events),
-	}, events
+		gatherer: &gatherer.Gatherer{Caches: store}, events: events.NewReporter(recorder),
+	}, recorder
 }
 
 func written(events *record.FakeRecorder) (all []string) {

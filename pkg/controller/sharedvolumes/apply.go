@@ -68,7 +68,7 @@ func isRace(err error) bool {
 // writeStatus writes what changed, and returns the object as it is then.
 func (c *Controller) writeStatus(ctx context.Context, is *v1alpha1.SharedVolume, p plan) (*v1alpha1.SharedVolume, error) {
 	if p.warning != "" {
-		c.events.WarnOf(is, wellknown.EventProvisioningFailed, "state", p.warning)
+		c.events.Warn(is, wellknown.EventProvisioningFailed, "state", p.warning)
 	}
 	if equality.Semantic.DeepEqual(is.Status, p.status) {
 		return is, nil
@@ -84,7 +84,7 @@ func (c *Controller) writeStatus(ctx context.Context, is *v1alpha1.SharedVolume,
 		return nil, fmt.Errorf("writing the status of SharedVolume %s: %w", nameOf(is), err)
 	}
 	if p.status.Phase == v1alpha1.Ready && is.Status.Phase != v1alpha1.Ready {
-		c.events.Say(is, wellknown.EventProvisioningSucceeded, fmt.Sprintf("pods can use claim %s", claimName(is)))
+		c.events.NormalAlways(is, wellknown.EventProvisioningSucceeded, fmt.Sprintf("pods can use claim %s", claimName(is)))
 	}
 	return v1alpha1.FromUnstructured(written)
 }
@@ -92,14 +92,14 @@ func (c *Controller) writeStatus(ctx context.Context, is *v1alpha1.SharedVolume,
 func (c *Controller) applyChange(ctx context.Context, s state, change volumes.Change) error {
 	if err := c.write(ctx, s, change); err != nil {
 		if !isRace(err) {
-			c.events.WarnOf(s.object, wellknown.EventProvisioningFailed, string(change.Action), fmt.Sprintf("cannot %s: %v", change.Action, err))
+			c.events.Warn(s.object, wellknown.EventProvisioningFailed, string(change.Action), fmt.Sprintf("cannot %s: %v", change.Action, err))
 		}
 		return fmt.Errorf("%s of SharedVolume %s: %w", change.Action, nameOf(s.object), err)
 	}
 	c.options.Log.InfoContext(ctx, "shared volume changed", slog.String("sharedVolume", nameOf(s.object)), slog.String("reason", string(change.Action)))
 	if change.Why != "" {
 		c.metrics.repairs.Inc()
-		c.events.Warn(s.object, wellknown.EventSharedVolumeRepaired, change.String())
+		c.events.Warn(s.object, wellknown.EventSharedVolumeRepaired, "", change.String())
 	}
 	return nil
 }

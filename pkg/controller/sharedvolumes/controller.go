@@ -6,6 +6,7 @@
 package sharedvolumes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,9 +21,10 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
+	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/queue"
-	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -58,7 +60,7 @@ type Controller struct {
 	dynamic dynamic.Interface
 	caches  *caches.Caches
 	objects *caches.SharedVolumes
-	events  *tell.Teller
+	events  *events.Reporter
 	metrics *metrics
 	queue   *queue.Queue[string]
 }
@@ -73,7 +75,7 @@ func New(client kubernetes.Interface, dynamicClient dynamic.Interface, c *caches
 	o.Log = o.Log.With(slog.String("controller", controlLoop))
 	s := &Controller{
 		options: o, client: client, dynamic: dynamicClient, caches: c, objects: objects,
-		events: tell.New(o.Events), metrics: m,
+		events: events.NewReporter(o.Events), metrics: m,
 	}
 	s.queue = queue.New(queue.Options{
 		Name: controlLoop, KeyName: "sharedVolume",
@@ -105,23 +107,18 @@ func (c *Controller) watch() error {
 		}
 		c.queue.Add(key)
 	})
-	_, err1 := c.caches.Volumes.AddEventHandler(handler(c.volumeChanged))
-	_, err2 := c.caches.Claims.AddEventHandler(handler(c.claimChanged))
-	if err := errors.Join(err1, err2); err != nil {
+	if err := errors.Join(onChange(c.caches.Volumes, c.volumeChanged), onChange(c.caches.Claims, c.claimChanged)); err != nil {
 		return fmt.Errorf("watching for shared volumes: %w", err)
 	}
 	return nil
 }
 
-func handler(changed func(cache.ObjectName)) cache.ResourceEventHandler {
-	enqueue := func(object any) {
-		if name, err := cache.DeletionHandlingObjectToName(object); err == nil {
+func onChange(informer cache.SharedIndexInformer, changed func(cache.ObjectName)) error {
+	return kubeobjects.OnChange(func(before, after any) {
+		if name, err := cache.ObjectToName(cmp.Or(after, before)); err == nil {
 			changed(name)
 		}
-	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: enqueue, UpdateFunc: func(_, after any) { enqueue(after) }, DeleteFunc: enqueue,
-	}
+	}, informer)
 }
 
 // volumeChanged enqueues by the name, because SharedVolumes may compete for it.
@@ -138,7 +135,7 @@ func (c *Controller) claimChanged(claim cache.ObjectName) {
 	}
 }
 
-// sync brings one SharedVolume nearer to what its spec says; repeating it is harmless.
+// sync makes the next changes of one SharedVolume.
 func (c *Controller) sync(ctx context.Context, key string) (again time.Duration, err error) {
 	s := c.observe(key)
 	p := decide(s)

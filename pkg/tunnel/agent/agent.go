@@ -19,9 +19,9 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/httpserver"
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/tell"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/certificates"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/fdstore"
@@ -67,7 +67,7 @@ type Agent struct {
 	inbox        *inbox
 	results      chan probe.Result
 	probes       *probe.Manager
-	teller       *tell.Teller
+	events       *events.Reporter
 	metrics      *metrics
 	certificates *certificates.Renewer
 
@@ -105,7 +105,7 @@ type Agent struct {
 // New makes an agent and registers its metrics. It starts nothing.
 func New(o Options) (*Agent, error) {
 	a := &Agent{
-		options: o, inbox: newInbox(), teller: tell.New(o.Events), started: time.Now(),
+		options: o, inbox: newInbox(), events: events.NewReporter(o.Events), started: time.Now(),
 		results: make(chan probe.Result), states: map[string]routing.State{},
 		tunnels: map[string]*tunnelState{}, written: map[string][]byte{},
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/tools/record"
 
-	"gnuthought.com/efs-stunnel/pkg/tell"
+	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
 )
 
@@ -66,19 +66,19 @@ func TestTunnelsOnEphemeralPortsAreReportedOnce(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			events := record.NewFakeRecorder(10)
+			recorder := record.NewFakeRecorder(10)
 			a := &Agent{
-				options: Options{Events: events, Log: slog.New(slog.DiscardHandler), ProcSys: tt.settings},
-				teller:  tell.New(events), metrics: newMetrics(nil), plan: routing.Plan{Tunnels: tt.tunnels},
+				options: Options{Events: recorder, Log: slog.New(slog.DiscardHandler), ProcSys: tt.settings},
+				events:  events.NewReporter(recorder), metrics: newMetrics(nil), plan: routing.Plan{Tunnels: tt.tunnels},
 			}
 			for range 2 {
 				a.report(time.Now())
 			}
-			close(events.Events)
-			if got := <-events.Events; got != tt.want {
+			close(recorder.Events)
+			if got := <-recorder.Events; got != tt.want {
 				t.Errorf("event mismatch:\ngot  %s\nwant %s", got, tt.want)
 			}
-			if again, more := <-events.Events; more {
+			if again, more := <-recorder.Events; more {
 				t.Errorf("got a second event: %s", again)
 			}
 			if got := testutil.ToFloat64(a.metrics.ephemeral); got != tt.number {
@@ -90,10 +90,10 @@ func TestTunnelsOnEphemeralPortsAreReportedOnce(t *testing.T) {
 
 func TestEphemeralPortsAreReadAgain(t *testing.T) {
 	var log bytes.Buffer
-	events := record.NewFakeRecorder(10)
+	recorder := record.NewFakeRecorder(10)
 	a := &Agent{
-		options: Options{Events: events, Log: slog.New(slog.NewTextHandler(&log, nil)), ProcSys: sysctls("1024 65535", "")},
-		teller:  tell.New(events), metrics: newMetrics(nil), plan: routing.Plan{Tunnels: tunnelsOn(20490)},
+		options: Options{Events: recorder, Log: slog.New(slog.NewTextHandler(&log, nil)), ProcSys: sysctls("1024 65535", "")},
+		events:  events.NewReporter(recorder), metrics: newMetrics(nil), plan: routing.Plan{Tunnels: tunnelsOn(20490)},
 	}
 	now := time.Now()
 	report := func(after time.Duration, settings fstest.MapFS, want float64) {

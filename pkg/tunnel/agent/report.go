@@ -25,7 +25,7 @@ func (a *Agent) node() *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.options.Node, UID: types.UID(a.options.Node)}}
 }
 
-// report reports what is wrong now, at each sync. The teller limits how often an event is repeated.
+// report reports what is wrong now, at each sync. The reporter limits how often an event is repeated.
 func (a *Agent) report(now time.Time) {
 	a.reporting = map[string]string{}
 	defer func() { a.reported = a.reporting }()
@@ -101,7 +101,7 @@ func (a *Agent) reportTable() {
 
 // warn records an event. It logs the message once for as long as it stays the same.
 func (a *Agent) warn(reason, topic, message string) {
-	a.teller.WarnOf(a.node(), reason, topic, message)
+	a.events.Warn(a.node(), reason, topic, message)
 	key := reason + " " + topic
 	if a.reported[key] != message {
 		a.logOf(topic).Warn("node cannot serve as it should", "reason", message)

@@ -1,0 +1,63 @@
+package events
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/tools/record"
+)
+
+// RepeatAfter is when an event whose condition still holds is recorded again: earlier than a cluster
+// deletes events, so that kubectl describe always shows what is wrong with an object.
+const RepeatAfter = 30 * time.Minute
+
+// Reporter records events that control loops derive anew at every sync, without repeating them. It is
+// safe for concurrent use. After a restart, an event is recorded once more.
+type Reporter struct {
+	recorder record.EventRecorder
+	messages *cache.Expiring // topic -> latest message
+}
+
+// NewReporter returns a Reporter that records with recorder.
+func NewReporter(recorder record.EventRecorder) *Reporter {
+	return &Reporter{recorder: recorder, messages: cache.NewExpiring()}
+}
+
+// Object is what an event can be about.
+type Object interface {
+	runtime.Object
+	GetUID() types.UID
+}
+
+type topic struct {
+	uid          types.UID
+	reason, name string
+}
+
+// Warn records a Warning, unless its message is the latest of the object, the reason and the topic, which
+// separates conditions with the same reason.
+func (r *Reporter) Warn(object Object, reason, topic, message string) {
+	r.record(corev1.EventTypeWarning, object, reason, topic, message)
+}
+
+// Normal is Warn for a Normal event.
+func (r *Reporter) Normal(object Object, reason, topic, message string) {
+	r.record(corev1.EventTypeNormal, object, reason, topic, message)
+}
+
+func (r *Reporter) record(eventType string, object Object, reason, name, message string) {
+	key := topic{object.GetUID(), reason, name}
+	if last, ok := r.messages.Get(key); ok && last == message {
+		return
+	}
+	r.messages.Set(key, message, RepeatAfter)
+	r.recorder.Event(object, eventType, reason, message)
+}
+
+// NormalAlways records a Normal event even if it repeats the latest one.
+func (r *Reporter) NormalAlways(object Object, reason, message string) {
+	r.recorder.Event(object, corev1.EventTypeNormal, reason, message)
+}
