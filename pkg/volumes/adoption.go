@@ -10,9 +10,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// NeedsAdoption says whether the owner of an Original volume can be entered into the ledger:
-// only while it is bound to its claim, because only then is it known whose the data is. The
-// claim is the one with the namespace and name of the volume's claimRef, nil if there is none.
+// NeedsAdoption says whether the owner of an Original volume can be recorded in the ledger. Only a
+// volume that is bound to its claim has a known owner. The claim is the one with the namespace and
+// name of the volume's claimRef, nil if there is none.
 func (v Volume) NeedsAdoption(claim *corev1.PersistentVolumeClaim) bool {
 	return v.Kind == Original && v.Problem == "" &&
 		v.Object.Status.Phase == corev1.VolumeBound && v.Object.DeletionTimestamp == nil &&
@@ -20,8 +20,8 @@ func (v Volume) NeedsAdoption(claim *corev1.PersistentVolumeClaim) bool {
 		claim.DeletionTimestamp == nil && claim.Spec.VolumeName == v.Name
 }
 
-// Adoption is the operation that enters the owner of an Original volume into the ledger. The
-// original system made the directory, so a cleanup may take it away.
+// Adoption is the operation that records the owner of an Original volume in the ledger. The original
+// system made the directory, so a cleanup may remove it.
 func Adoption(volume Volume, cluster string) operations.Operation {
 	return operations.Operation{
 		Kind:  operations.Setup,
@@ -32,8 +32,7 @@ func Adoption(volume Volume, cluster string) operations.Operation {
 	}
 }
 
-// Adopt makes an Original volume that needs adoption a Provisioned one, when its operation is
-// done.
+// Adopt makes an Original volume a Provisioned one, after its Adoption is done.
 func Adopt(object *corev1.PersistentVolume) {
 	metav1.SetMetaDataAnnotation(&object.ObjectMeta, wellknown.AnnotationPath, object.Spec.NFS.Path)
 	metav1.SetMetaDataAnnotation(&object.ObjectMeta, wellknown.AnnotationClaimUID, string(object.Spec.ClaimRef.UID))

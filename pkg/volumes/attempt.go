@@ -7,41 +7,34 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
-// attempt is the part of a record that every kind of operation may have.
-type attempt struct {
-	Number int `json:"try,omitempty"` // 0 is the first
-}
-
-// AttemptOf is how many times an operation was tried, this time included. It travels in the
-// operation, so that it outlives every process and every older Job.
+// AttemptOf is the number of an operation's attempt, from 1. It is in the record of an operation of any
+// kind, so that it survives restarts of the manager and the deletion of older Jobs.
 func AttemptOf(operation operations.Operation) int {
-	var a attempt
-	if json.Unmarshal(operation.Record, &a) != nil || a.Number < 1 {
+	var record struct {
+		Try int `json:"try"`
+	}
+	if json.Unmarshal(operation.Record, &record) != nil {
 		return 1
 	}
-	return a.Number
+	return max(record.Try, 1)
 }
 
-// WithAttempt is the operation, to be tried for the nth time. The error is about its record.
+// WithAttempt is the operation with the number of its attempt. The error is about its record.
 func WithAttempt(operation operations.Operation, number int) (operations.Operation, error) {
-	fields := map[string]json.RawMessage{}
+	fields, err := map[string]json.RawMessage{}, error(nil)
 	if len(operation.Record) > 0 {
-		if err := json.Unmarshal(operation.Record, &fields); err != nil {
-			return operation, fmt.Errorf("reading the record of volume %s: %w", operation.Volume, err)
-		}
+		err = json.Unmarshal(operation.Record, &fields)
+	}
+	if err != nil {
+		return operation, fmt.Errorf("reading the record of volume %s: %w", operation.Volume, err)
 	}
 	delete(fields, "try")
 	if number > 1 {
 		fields["try"] = json.RawMessage(fmt.Sprint(number))
 	}
 	operation.Record = nil
-	if len(fields) == 0 {
-		return operation, nil
+	if len(fields) > 0 {
+		operation.Record, err = json.Marshal(fields)
 	}
-	data, err := json.Marshal(fields)
-	if err != nil {
-		return operation, fmt.Errorf("writing the record of volume %s: %w", operation.Volume, err)
-	}
-	operation.Record = data
-	return operation, nil
+	return operation, err
 }

@@ -11,16 +11,15 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Candidate is a file system of the cluster, as far as the choice for one claim needs it.
+// Candidate is what the choice for one claim needs of a file system.
 type Candidate struct {
 	ID        string
-	Name      string // its Name tag, or ""
-	Port      int    // of its tunnel; 0 while it has none
+	Port      int // of its tunnel; 0 while it has none
 	Tags      map[string]string
 	OneZone   string   // the zone of a One Zone file system, else ""
-	Zones     []string // with mount targets; none if that is unknown
+	Zones     []string // with mount targets; empty if unknown
 	Unusable  string   // why it cannot serve now, or ""
-	HoldsPath bool     // the claim's path, or what it wants restored, is known to be on it
+	HoldsPath bool     // it has the claim's path, or the directory that the claim wants restored
 }
 
 // Choice is where a claim's volume goes. One of FileSystemID, Wait and GiveNodeBack is set.
@@ -28,19 +27,21 @@ type Choice struct {
 	FileSystemID string
 	Zone         string // that the volume's pods must be in, or ""
 	Wait         string // what is missing, in a sentence
-	// Unknown says that the wait may be for a file system that discovery has not seen, so it
-	// should look again at once.
+	// Unknown says that the wait may be for a file system that discovery has not listed yet, so
+	// the EFS API should be polled at once.
 	Unknown bool
-	// GiveNodeBack says why the scheduler's node cannot have this volume; another may.
+	// GiveNodeBack says why no pod on the selected node can have this volume, so that the
+	// scheduler selects another one.
 	GiveNodeBack string
 }
 
-// Choose finds the file system for a claim. The zone is that of the claim's node, "" if there
+// Choose selects the file system for a claim. The zone is that of the claim's node, "" if there
 // is no node or it has none. The error is a Refusal.
 //
-// A file system that holds the path wins even when it is of no use at the moment: elsewhere
-// the same name would meet other data.
+// A file system that holds the path is chosen even while it is not usable: on another one, the
+// claim would get other data under the same name.
 func Choose(claim Claim, class Class, zone string, candidates []Candidate) (Choice, error) {
+	candidates = slices.SortedFunc(slices.Values(candidates), func(a, b Candidate) int { return cmp.Compare(a.ID, b.ID) })
 	wanted := cmp.Or(claim.FileSystemID, class.DefaultFileSystemID)
 	allowed, err := allowedCandidates(wanted, class, candidates)
 	if err != nil {
@@ -49,32 +50,32 @@ func Choose(claim Claim, class Class, zone string, candidates []Candidate) (Choi
 	if len(allowed) == 0 {
 		return Choice{Wait: notFound(wanted, class), Unknown: true}, nil
 	}
-	allowed = orAll(keep(allowed, func(c Candidate) bool { return c.HoldsPath }), allowed)
+	if holders := keep(allowed, func(c Candidate) bool { return c.HoldsPath }); len(holders) > 0 {
+		allowed = holders
+	}
 	if claim.Restore != "" && len(allowed) > 1 {
 		return Choice{}, refuse(fmt.Sprintf("%s could have the directory of claim %s: add the label %s with the right one to spec.selector.matchLabels",
 			names(allowed), claim.Restore, wellknown.LabelFileSystemID))
 	}
 	near := keep(allowed, func(c Candidate) bool { return c.servesOneOf(class.Zones) })
 	if len(near) == 0 {
-		return Choice{}, refuse(fmt.Sprintf("%s without a mount target in %s, where storage class %s allows volumes",
-			areOrIs(allowed), inZones(class.Zones), quoted(class.Name)))
+		return Choice{}, refuse(fmt.Sprintf("%s, where storage class %s allows volumes", lackMountTarget(allowed, class.Zones...), quoted(class.Name)))
 	}
 	return chooseNear(claim, class, zone, near), nil
 }
 
-// chooseNear goes on with the candidates in the zones of the class.
+// chooseNear chooses from the candidates in the zones of the class.
 func chooseNear(claim Claim, class Class, zone string, candidates []Candidate) Choice {
 	if zone != "" && claim.Node != "" {
 		nearer := keep(candidates, func(c Candidate) bool { return c.servesOneOf([]string{zone}) })
 		if len(nearer) == 0 {
-			return Choice{GiveNodeBack: fmt.Sprintf("%s without a mount target in %s, where node %s is",
-				areOrIs(candidates), inZones([]string{zone}), plain(claim.Node))}
+			return Choice{GiveNodeBack: fmt.Sprintf("%s, where node %s is", lackMountTarget(candidates, zone), plain(claim.Node))}
 		}
 		candidates = nearer
 	}
 	usable := keep(candidates, func(c Candidate) bool { return c.unusable() == "" })
 	if len(usable) == 0 {
-		return Choice{Wait: unusableOnes(candidates)}
+		return Choice{Wait: whyUnusable(candidates)}
 	}
 	best := rendezvous(claim.Path, usable)
 	choice := Choice{FileSystemID: best.ID}
@@ -102,7 +103,7 @@ func allowedCandidates(wanted string, class Class, candidates []Candidate) ([]Ca
 	return keep(tagged, isWanted), nil
 }
 
-// servesOneOf says whether a node in one of the zones has a mount target near; nil is any zone.
+// servesOneOf says whether there is a mount target in one of the zones; nil is any zone.
 func (c Candidate) servesOneOf(zones []string) bool {
 	own := c.Zones
 	if c.OneZone != "" {
@@ -131,52 +132,39 @@ func keep(candidates []Candidate, wanted func(Candidate) bool) []Candidate {
 	return kept
 }
 
-func orAll(some, all []Candidate) []Candidate {
-	if len(some) > 0 {
-		return some
-	}
-	return all
-}
-
-// whereLooked is what keeps a file system that exists from being found.
-const whereLooked = "and does the manager look in its account, region and VPC"
-
 func notFound(wanted string, class Class) string {
+	const elsewhere = ", and does the manager look in its account, region and VPC?"
 	if wanted != "" {
-		return fmt.Sprintf("file system %s is not found yet: is its ID right, %s?", wanted, whereLooked)
+		return fmt.Sprintf("file system %s is not found yet: is its ID right", wanted) + elsewhere
 	}
-	return fmt.Sprintf("no file system that storage class %s allows is found yet: are its parameters right, %s?", quoted(class.Name), whereLooked)
+	return fmt.Sprintf("no file system that storage class %s allows is found yet: are its parameters right", quoted(class.Name)) + elsewhere
 }
 
-func unusableOnes(candidates []Candidate) string {
+func whyUnusable(candidates []Candidate) string {
 	var reasons []string
-	for _, c := range sortedByID(candidates) {
+	for _, c := range candidates {
 		reasons = append(reasons, fmt.Sprintf("file system %s is not usable: %s", c.ID, c.unusable()))
 	}
 	return string(refuse(reasons...))
 }
 
-// areOrIs begins a sentence about what the file systems lack.
-func areOrIs(candidates []Candidate) string {
+func lackMountTarget(candidates []Candidate, zones ...string) string {
+	verb := "are"
 	if len(candidates) == 1 {
-		return names(candidates) + " is"
+		verb = "is"
 	}
-	return names(candidates) + " are"
+	return fmt.Sprintf("%s %s without a mount target in %s", names(candidates), verb, inZones(zones))
 }
 
 func names(candidates []Candidate) string {
+	if len(candidates) == 1 {
+		return "file system " + candidates[0].ID
+	}
 	var ids []string
-	for _, c := range sortedByID(candidates) {
+	for _, c := range candidates {
 		ids = append(ids, c.ID)
 	}
-	if len(ids) == 1 {
-		return "file system " + ids[0]
-	}
 	return "file systems " + cut(strings.Join(ids, ", "), 3*maxQuotedBytes)
-}
-
-func sortedByID(candidates []Candidate) []Candidate {
-	return slices.SortedFunc(slices.Values(candidates), func(a, b Candidate) int { return cmp.Compare(a.ID, b.ID) })
 }
 
 func showTags(tags map[string]string) string {

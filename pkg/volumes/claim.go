@@ -12,11 +12,11 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Claim is what a claim of ours asks for, found acceptable to its class.
+// Claim is what a claim of ours asks for, checked against its class.
 type Claim struct {
 	Namespace, Name string
 	UID             types.UID
-	Node            string // that the scheduler chose; "" when the class does not wait for one
+	Node            string // that the scheduler selected; "" when the class does not wait for one
 	FileSystemID    string // that the claim names, or ""
 	Path            string // of its directory, from the file system's root
 	Labels          map[string]string
@@ -26,7 +26,7 @@ type Claim struct {
 	Restore         types.UID // of the deleted claim whose directory it wants back, or ""
 }
 
-// ParseClaim reads a claim that is Ours. The error is a Refusal that names everything that is
+// ParseClaim parses a claim that IsRequested. The error is a Refusal that names everything that is
 // wrong with it, because most of a claim cannot be edited.
 func ParseClaim(object *corev1.PersistentVolumeClaim, class Class) (Claim, error) {
 	claim := Claim{
@@ -64,7 +64,7 @@ func checkSpec(spec corev1.PersistentVolumeClaimSpec) []string {
 		findings = append(findings, "spec.accessModes is missing: write ReadWriteOnce, ReadOnlyMany or ReadWriteMany")
 	}
 	for _, mode := range spec.AccessModes {
-		if !slices.Contains(accessModes(), mode) {
+		if shortAccessModes()[mode] == "" {
 			findings = append(findings, fmt.Sprintf("access mode %s cannot be kept on a shared file system: write ReadWriteOnce, ReadOnlyMany or ReadWriteMany", quoted(string(mode))))
 		}
 	}
@@ -81,10 +81,6 @@ func checkSpec(spec corev1.PersistentVolumeClaimSpec) []string {
 		findings = append(findings, "spec.resources.requests.storage is missing: write a size; it is a label only, because EFS grows as needed")
 	}
 	return findings
-}
-
-func accessModes() []corev1.PersistentVolumeAccessMode {
-	return []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce, corev1.ReadOnlyMany, corev1.ReadWriteMany}
 }
 
 // dataSource describes what a claim wants to be a copy of, or is "".

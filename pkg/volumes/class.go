@@ -12,7 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Class is a storage class of ours, read and found right.
+// Class is a valid storage class of ours.
 type Class struct {
 	Name              string
 	ReclaimPolicy     corev1.PersistentVolumeReclaimPolicy // Delete or Retain
@@ -29,16 +29,15 @@ type Class struct {
 	BasePath string // absolute, "/" or without a slash at the end
 	Pattern  Pattern
 
-	Rules operations.Rules // which directories are taken although they are not new
+	Rules operations.Rules // which existing directories a volume may use
 
 	Directory    operations.Directory // how a new one is made
 	AllowLowGIDs bool                 // the range of gids may begin below wellknown.DefaultGIDMin
 	KeepDeleted  string               // in the trash: a duration, "forever", or "" for not at all
 }
 
-// ParseClass reads a storage class. The error is a Refusal that names everything that is wrong
-// with it: parameters cannot be edited, so one complaint at a time would mean a new class for
-// each.
+// ParseClass parses a storage class. The error is a Refusal that names everything that is wrong with
+// it: parameters cannot be edited, so reporting them one by one would need a new class for each.
 func ParseClass(object *storagev1.StorageClass) (Class, error) {
 	class := Class{
 		Name:         object.Name,

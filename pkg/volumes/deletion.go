@@ -8,10 +8,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// NeedsCleanup says whether a volume's directory is to be taken away. The claim is the one
-// with the namespace and name of the volume's claimRef, nil if there is none.
-//
-// A volume that the ledger does not know is never cleaned, so that is asked of adopted ones only.
+// NeedsCleanup says whether a volume's directory is to be removed. The claim is the one with the
+// namespace and name of the volume's claimRef, nil if there is none. Volumes that are not in the
+// ledger are never cleaned up.
 //
 //	phase      volume is deleted   its claim              cleanup
 //	Released   either              gone, or another uid   yes
@@ -19,13 +18,14 @@ import (
 //	Available  yes                 does not name it       yes: it was never bound
 //	other      either              any                    no
 func (v Volume) NeedsCleanup(claim *corev1.PersistentVolumeClaim) bool {
-	if v.Kind != Provisioned || v.Problem != "" || v.Object.Spec.ClaimRef == nil {
+	if v.Kind != Provisioned || v.Problem != "" || v.Policy != corev1.PersistentVolumeReclaimDelete {
 		return false
 	}
-	if v.Policy != corev1.PersistentVolumeReclaimDelete || v.Object.Spec.ClaimRef.UID == "" {
+	ref := v.Object.Spec.ClaimRef
+	if ref == nil || ref.UID == "" {
 		return false
 	}
-	own := claim != nil && claim.UID == v.Object.Spec.ClaimRef.UID
+	own := claim != nil && claim.UID == ref.UID
 	switch v.Object.Status.Phase {
 	case corev1.VolumeReleased:
 		return !own || isSpare(v.Object, claim)
@@ -36,32 +36,28 @@ func (v Volume) NeedsCleanup(claim *corev1.PersistentVolumeClaim) bool {
 	}
 }
 
-// isSpare says that a volume was made for its claim, which was bound to another one meanwhile. A
-// claim's volumeName is never changed, so no pod can have come to this volume through the claim.
-// Volumes of other names may have been another claim's before.
+// isSpare says whether a volume was made for its claim, but the claim was bound to another volume. A
+// claim's volumeName never changes, so no pod can have used this volume through the claim. Volumes
+// with other names may have been bound to another claim before.
 func isSpare(object *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	return object.Name == VolumeName(claim.UID) && claim.Spec.VolumeName != "" && claim.Spec.VolumeName != object.Name
 }
 
-// EditFinalizer says what an edit of the reclaim policy asks for: with Delete, the volume
-// object must wait for its directory's cleanup; otherwise nothing would ever end the wait.
+// EditFinalizer says whether the finalizer must follow an edit of the reclaim policy: with Delete, it
+// keeps the volume until the cleanup of its directory; otherwise there is no cleanup that removes it.
 func (v Volume) EditFinalizer() (add, remove bool) {
 	if v.Kind != Provisioned {
 		return false, false
 	}
 	has := slices.Contains(v.Object.Finalizers, wellknown.FinalizerVolume)
-	if v.Policy != corev1.PersistentVolumeReclaimDelete || isNobodys(v.Object) {
+	ref, deleted := v.Object.Spec.ClaimRef, v.Object.DeletionTimestamp != nil
+	// An administrator removed the claimRef, so that NeedsCleanup never becomes true.
+	unclaimed := deleted && (ref == nil || ref.UID == "")
+	if v.Policy != corev1.PersistentVolumeReclaimDelete || unclaimed {
 		return false, has
 	}
-	// The cluster refuses new finalizers on what is being deleted.
-	return !has && v.Object.DeletionTimestamp == nil && v.Problem == "", false
-}
-
-// isNobodys says that a volume is being deleted that no claim can have released: an
-// administrator took its claimRef away to use it again. NeedsCleanup is never true for it.
-func isNobodys(object *corev1.PersistentVolume) bool {
-	ref := object.Spec.ClaimRef
-	return object.DeletionTimestamp != nil && (ref == nil || ref.UID == "")
+	// The apiserver refuses new finalizers on an object that is being deleted.
+	return !has && !deleted && v.Problem == "", false
 }
 
 func finalizers(policy corev1.PersistentVolumeReclaimPolicy) []string {

@@ -1,7 +1,6 @@
-// Package volumes turns a claim and its storage class into a volume: which file system holds
-// it, at what path, with which owner and mode, what a mount Job has to do for it, and the
-// PersistentVolume that comes of it. It also reads volumes back and says what they are.
+// Package volumes decides what a claim and its storage class get: the file system, path, owner and mode
+// of the directory, the operation of the mount Job that makes it, and the PersistentVolume. It also
+// parses volumes, and decides about their adoption, cleanup, expansion and correction.
 //
-// Everything here is decided from its arguments alone, so every controller that looks at the
-// same objects decides the same, and a test can ask every question.
+// Every decision depends on its arguments only.
 package volumes

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Expansion is the next step of growing a bound claim, nil where nothing is to be done.
+// Expansion is the next step of expanding a bound claim; nil fields are not written.
 type Expansion struct {
 	Volume *resource.Quantity // the volume's new capacity
 	Claim  *resource.Quantity // the claim's new status.capacity, once the volume has it

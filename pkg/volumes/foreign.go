@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// leaveOut begins the advice where nothing is left to choose.
+// leaveOut begins the advice about a parameter that has no counterpart.
 const leaveOut = "leave it out: "
 
 // foreignParameter says what to write in place of a parameter of another provisioner: the EFS
@@ -62,7 +62,7 @@ func foreignParameters() map[string]string {
 	}
 }
 
-// similarParameter finds the parameter of ours that a key means in another spelling.
+// similarParameter finds the parameter of ours that differs from a key in spelling only.
 func similarParameter(key string) (own string, ok bool) {
 	bare := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
 	i := slices.IndexFunc(parameterNames(), func(own string) bool { return bare(own) == bare(key) })

@@ -14,7 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// volumeNames are the original system's, and no path can be made of them.
+// volumeNames are those of the original system. They cannot contain a path.
 var volumeNames = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
 func matchLabels(claim *corev1.PersistentVolumeClaim) map[string]string {
@@ -24,7 +24,7 @@ func matchLabels(claim *corev1.PersistentVolumeClaim) map[string]string {
 	return claim.Spec.Selector.MatchLabels
 }
 
-// setLabels reads the claim's selector, which is how a claim says what it wants.
+// setLabels reads the claim's selector, whose labels are the claim's settings.
 func (c *Claim) setLabels(object *corev1.PersistentVolumeClaim, class Class) []string {
 	var findings []string
 	if selector := object.Spec.Selector; selector != nil && len(selector.MatchExpressions) > 0 {
@@ -42,7 +42,7 @@ func (c *Claim) setLabels(object *corev1.PersistentVolumeClaim, class Class) []s
 	return findings
 }
 
-// setLabel uses one label and says what is wrong with it, or "".
+// setLabel sets the field of one label, and returns what is wrong with it, or "".
 func (c *Claim) setLabel(key, value string, class Class) string {
 	switch key {
 	case wellknown.LabelVolumeName:
@@ -74,8 +74,8 @@ func refusedFileSystem(id string, class Class) string {
 	return ""
 }
 
-// refusedLabel says why the volume cannot have a label, or "". Others read labels below these
-// domains as the cluster's word or ours, not as a tenant's.
+// refusedLabel says why the volume cannot have a label, or "". Other programs trust labels below these
+// domains to be set by the cluster or by us, not by a tenant.
 func refusedLabel(key, value string) string {
 	if key == wellknown.LabelRootKey {
 		return "leave it out: it is for volumes of whole file systems"
@@ -96,7 +96,7 @@ func isBelowDomain(key, domain string) bool {
 	return ok && (prefix == domain || strings.HasSuffix(prefix, "."+domain))
 }
 
-// shownKey quotes only what is not a key.
+// shownKey quotes an invalid key.
 func shownKey(key string) string {
 	if len(validation.IsQualifiedName(key)) > 0 {
 		return quoted(key)

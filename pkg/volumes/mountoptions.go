@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// mergeMountOptions puts a class's options over the defaults. A default that is replaced keeps
-// its place; kubelet sorts them anyway, so no two may be about the same thing.
+// mergeMountOptions overrides the defaults with a class's options. A default that is replaced keeps
+// its position; but kubelet sorts them, so no two may have the same key.
 func mergeMountOptions(defaults string, class []string) (merged, findings []string) {
 	merged = strings.Split(defaults, ",")
 	for option := range strings.SplitSeq(strings.Join(class, ","), ",") {
@@ -24,7 +24,7 @@ func mergeMountOptions(defaults string, class []string) (merged, findings []stri
 	return merged, findings
 }
 
-// setMountOption replaces the option that is about the same thing, or adds it.
+// setMountOption replaces the option with the same key, or adds it.
 func setMountOption(options []string, option string) []string {
 	option = kernelSpelling(option)
 	same := func(other string) bool { return mountOptionKey(other) == mountOptionKey(option) }
@@ -38,11 +38,11 @@ func setMountOption(options []string, option string) []string {
 // kernelSpelling is an option as /proc/mounts shows it. mount(8) has several spellings of the NFS
 // version, and tools compare the options of a volume with those of its mounts.
 func kernelSpelling(option string) string {
-	if version, ok := strings.CutPrefix(option, "nfsvers="); ok {
+	if key, version, _ := strings.Cut(option, "="); key == "nfsvers" {
 		return "vers=" + version
 	}
-	if isVersionFlag(option) {
-		return "vers=" + strings.TrimPrefix(option, "v")
+	if version, ok := strings.CutPrefix(option, "v"); ok && strings.Trim(version, "0123456789.") == "" {
+		return "vers=" + version // v3, v4, v4.1
 	}
 	return option
 }
@@ -55,17 +55,15 @@ func kernelSpellings(options []string) []string {
 	return spelled
 }
 
-// sameMountOptions says that two lists differ in spelling at most.
+// sameMountOptions says whether two lists differ at most in spelling.
 func sameMountOptions(a, b []string) bool {
 	return slices.Equal(kernelSpellings(a), kernelSpellings(b))
 }
 
-// mountOptionKey is what an option is about; mount(8) has several words for some things.
+// mountOptionKey is equal for options of which a mount can have only one.
 func mountOptionKey(option string) string {
-	key, _, hasValue := strings.Cut(option, "=")
+	key, _, hasValue := strings.Cut(kernelSpelling(option), "=")
 	switch {
-	case key == "nfsvers", !hasValue && isVersionFlag(key):
-		return "vers"
 	case key == "soft", key == "softerr":
 		return "hard"
 	case key == "tcp", key == "udp", key == "rdma":
@@ -78,18 +76,12 @@ func mountOptionKey(option string) string {
 	return key
 }
 
-// isVersionFlag knows v3, v4 and v4.1.
-func isVersionFlag(key string) bool {
-	version, ok := strings.CutPrefix(key, "v")
-	return ok && strings.Trim(version, "0123456789.") == ""
-}
-
 // refusedMountOption says why a class cannot have an option, or "".
 func refusedMountOption(option string) string {
 	if strings.ContainsFunc(option, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "only printable ASCII without spaces is allowed"
 	}
-	key, value, _ := strings.Cut(option, "=")
+	key, value, _ := strings.Cut(kernelSpelling(option), "=")
 	switch mountOptionKey(option) {
 	case "port", "proto", "addr":
 		return "leave it out: the provisioner sets port, protocol and address of the node's tunnel"
@@ -100,22 +92,14 @@ func refusedMountOption(option string) string {
 	case "minorversion":
 		return "write vers=4." + plain(value)
 	case "vers":
-		if isVersionFlag(option) {
-			value = strings.TrimPrefix(option, "v")
+		if !slices.Contains([]string{"4", "4.0", "4.1", "4.2"}, value) {
+			return "write vers=4.1 or vers=4.0: EFS knows no version below 4"
 		}
-		return refusedVersion(value)
 	}
 	if slices.Contains(mountHelperOptions(), key) {
 		return "leave it out: it is for the EFS mount helper; volumes are plain NFS mounts through the node's encrypted tunnel"
 	}
 	return ""
-}
-
-func refusedVersion(version string) string {
-	if slices.Contains([]string{"4", "4.0", "4.1", "4.2"}, version) {
-		return ""
-	}
-	return "write vers=4.1 or vers=4.0: EFS knows no version below 4"
 }
 
 // mountHelperOptions are those of efs-utils, which mount.nfs would not know.

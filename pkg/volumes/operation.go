@@ -1,18 +1,19 @@
 package volumes
 
 import (
+	"encoding/json"
 	"fmt"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
-// maxOperationBytes keeps one claim from filling the annotation that many share; a claim gets
-// here only with hundreds of labels.
+// maxOperationBytes keeps one claim from filling the annotation that many share. Only a claim with
+// hundreds of labels exceeds it.
 const maxOperationBytes = 16 << 10
 
-// Begin is the operation that makes the directory of a claim, or gets it back from the trash,
-// and carries what FromOperation will build the volume of. The error is a Refusal. The cluster
-// is the uid of the namespace kube-system.
+// Begin is the operation that makes the directory of a claim, or restores it from the trash. Its
+// record has what FromOperation needs to build the volume. The error is a Refusal. The cluster is
+// the uid of the namespace kube-system.
 func Begin(claim Claim, class Class, choice Choice, cluster string) (operations.Operation, error) {
 	operation := operations.Operation{
 		Kind: operations.Setup,
@@ -33,7 +34,7 @@ func Begin(claim Claim, class Class, choice Choice, cluster string) (operations.
 		operation.Directory, operation.Rules = class.Directory, class.Rules
 	}
 	var err error
-	if operation.Record, err = newRecord(claim, class, choice).encode(); err != nil {
+	if operation.Record, err = json.Marshal(newRecord(claim, class, choice)); err != nil {
 		return operations.Operation{}, refuse(err.Error())
 	}
 	if size := len(operation.Record) + len(operation.Path); size > maxOperationBytes {
@@ -42,8 +43,8 @@ func Begin(claim Claim, class Class, choice Choice, cluster string) (operations.
 	return operation, nil
 }
 
-// Cleanup is the operation that takes a volume's directory away. It must be asked for only
-// while NeedsCleanup says so of live objects.
+// Cleanup is the operation that moves a volume's directory to the trash. The caller must have read
+// the volume and its claim from the apiserver, and NeedsCleanup must be true for them.
 func Cleanup(volume Volume, cluster string) operations.Operation {
 	return operations.Operation{
 		Kind:  operations.Cleanup,

@@ -11,14 +11,14 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Pair is a volume and the claim that it is reserved for, as they are and as they should be.
+// Pair is a volume and the claim that it is reserved for, and what they should be.
 type Pair struct {
 	Volume     *corev1.PersistentVolume      // nil if there is none
 	Claim      *corev1.PersistentVolumeClaim // nil if there is none
 	WantVolume *corev1.PersistentVolume
 	WantClaim  *corev1.PersistentVolumeClaim
-	// KeepClaim says that users' pods mount the claim, so it outlives its volume. Otherwise a claim
-	// that is wrong is deleted and created again.
+	// KeepClaim says that users' pods mount the claim, so that it is updated, and kept when its volume
+	// is created again. Otherwise a claim that is wrong is deleted and created again.
 	KeepClaim bool
 }
 
@@ -47,9 +47,10 @@ type Change struct {
 
 func (c Change) String() string { return fmt.Sprintf("%s: %s", c.Action, c.Why) }
 
-// Changes are what makes a pair right, in order; none if it is right, or if only time can help. A
-// later plan creates again what was deleted. A volume is created alone: a binder that sees the claim
-// before the volume gives up on the claim for 15 seconds, and its two watches are not in step.
+// Changes are the next writes that correct a pair, in order; none if it is right, or waits for another
+// controller. What they delete is created again by a later plan. A volume is created alone: a binder
+// that observes the claim before the volume retries the claim only after 15 seconds, and its two
+// watches are independent.
 //
 //	volume          claim               KeepClaim                      otherwise
 //	missing         any                 create volume, with its uid    create volume
@@ -59,7 +60,7 @@ func (c Change) String() string { return fmt.Sprintf("%s: %s", c.Action, c.Why) 
 //	edited          any                 update volume, …               update volume, …
 //	right           missing             create claim                   create claim
 //	right           Lost                update claim                   delete claim
-//	right           edited              update claim                   delete claim, if it is useless
+//	right           edited              update claim                   delete claim, if it cannot be bound
 //	right           right               none                           none
 func (p Pair) Changes() []Change {
 	if p.Volume == nil {
@@ -78,7 +79,7 @@ func (p Pair) Changes() []Change {
 	return append(p.volumeChanges(), p.claimChanges()...)
 }
 
-// newVolume names the uid of a claim that lives on. Without it, the binder would leave such a claim Lost.
+// newVolume has the uid of a claim that is kept. Without it, the binder would leave the claim Lost.
 func (p Pair) newVolume() *corev1.PersistentVolume {
 	volume := p.WantVolume.DeepCopy()
 	if p.KeepClaim && p.Claim != nil {
@@ -98,7 +99,7 @@ func (p Pair) wrongSource() string {
 	return ""
 }
 
-// replace deletes both. A volume stays as long as a claim that pods may mount.
+// replace deletes both. A volume whose claim pods may mount is deleted only after the claim is gone.
 func (p Pair) replace(why string) []Change {
 	changes := p.deleteClaim(why)
 	if p.Volume.DeletionTimestamp == nil && (p.Claim == nil || !p.KeepClaim) {
@@ -107,9 +108,9 @@ func (p Pair) replace(why string) []Change {
 	return changes
 }
 
-// unprotect is for a volume that was deleted while its claim is in use. Kubernetes would keep it
-// until the claim is deleted, and no pod could be started with it. Without its finalizer it is
-// created again at once, for the same claim; mounts go on.
+// unprotect removes the finalizer of a volume that was deleted while its claim is in use. Kubernetes
+// would keep the volume until the claim is deleted, and no pod could start with it. Without the
+// finalizer, the volume can be created again for the same claim. Existing mounts are not affected.
 func (p Pair) unprotect() []Change {
 	protected := slices.Contains(p.Volume.Finalizers, wellknown.FinalizerVolumeProtection)
 	if !protected || p.Claim == nil || p.Claim.DeletionTimestamp != nil {
@@ -125,17 +126,17 @@ func (p Pair) volumeChanges() []Change {
 	if equality.Semantic.DeepEqual(volume, p.Volume) {
 		return nil
 	}
-	return []Change{{Action: UpdateVolume, Why: p.wrongWith(volume), Volume: volume}}
+	return []Change{{Action: UpdateVolume, Why: p.updateReason(volume), Volume: volume}}
 }
 
-// correctedVolume keeps what others have added, access modes and a size that suffice, and mount
-// options in another spelling.
+// correctedVolume keeps annotations and labels of other clients, access modes and a size that
+// suffice, and mount options in another spelling.
 func (p Pair) correctedVolume() *corev1.PersistentVolume {
 	is, want, next := p.Volume, p.WantVolume, p.Volume.DeepCopy()
 	delete(next.Annotations, corev1.MountOptionAnnotation) // kubelet would read no other options
 	next.Annotations = labels.Merge(next.Annotations, want.Annotations)
 	if _, shared := want.Annotations[wellknown.AnnotationSharedVolume]; shared && want.Annotations[wellknown.AnnotationAccessPointID] == "" {
-		delete(next.Annotations, wellknown.AnnotationAccessPointID) // it would get that tunnel's port
+		delete(next.Annotations, wellknown.AnnotationAccessPointID) // ports would correct its port to the access point's
 	}
 	next.Labels = labels.Merge(next.Labels, want.Labels)
 	next.Spec.PersistentVolumeReclaimPolicy = want.Spec.PersistentVolumeReclaimPolicy
@@ -153,9 +154,9 @@ func (p Pair) correctedVolume() *corev1.PersistentVolume {
 	return next
 }
 
-// claimRef always has a name, or any claim could have the volume. Its uid is the binder's to write.
-// The uid of a claim that is gone is removed, so that the binder takes the next claim of the name;
-// a claim that was bound before, and is kept, needs its own.
+// claimRef always has a name: without one, the binder could bind the volume to any claim. The binder
+// writes its uid. The uid of a claim that is gone is removed, so that the binder binds the next claim
+// with the name. For a kept claim that was bound before, the binder does not write the uid.
 func (p Pair) claimRef() *corev1.ObjectReference {
 	is, want := p.Volume.Spec.ClaimRef, p.WantVolume.Spec.ClaimRef
 	if is == nil || is.Namespace != want.Namespace || is.Name != want.Name || is.Kind != want.Kind {
@@ -172,8 +173,8 @@ func (p Pair) claimRef() *corev1.ObjectReference {
 	return &ref
 }
 
-// wrongWith names what an update corrects.
-func (p Pair) wrongWith(next *corev1.PersistentVolume) string {
+// updateReason says what an update of the volume corrects.
+func (p Pair) updateReason(next *corev1.PersistentVolume) string {
 	switch is, ref := p.Volume.Spec, next.Spec.ClaimRef; {
 	case is.ClaimRef == nil:
 		return "any claim could have it"
@@ -203,8 +204,8 @@ func (p Pair) claimChanges() []Change {
 	return nil
 }
 
-// updateClaim also makes the binder bind a Lost claim whose volume is there again: the binder does
-// that when the claim changes.
+// updateClaim also changes a Lost claim whose volume exists again, because the binder binds it only
+// when the claim changes.
 func (p Pair) updateClaim() []Change {
 	claim, why := p.Claim.DeepCopy(), "it was edited"
 	claim.Annotations = labels.Merge(claim.Annotations, p.WantClaim.Annotations)
@@ -217,7 +218,7 @@ func (p Pair) updateClaim() []Change {
 	return []Change{{Action: UpdateClaim, Why: why, Claim: claim}}
 }
 
-// deleteClaim leaves alone a claim that is gone or being deleted.
+// deleteClaim is no change of a claim that is gone or being deleted.
 func (p Pair) deleteClaim(why string) []Change {
 	if p.Claim == nil || p.Claim.DeletionTimestamp != nil {
 		return nil

@@ -47,9 +47,11 @@ func parameterNames() []string {
 	return names
 }
 
-// setParameters fills the class from its parameters and gives what is wrong with them.
+// setParameters sets the class's fields, and returns what is wrong with the parameters.
 func (c *Class) setParameters(given map[string]string) []string {
-	c.setDefaults()
+	c.BasePath = wellknown.DefaultBasePath
+	c.Pattern, _ = ParsePattern(wellknown.DefaultPathPattern) // a test parses it, too
+	c.Rules.RefuseExisting = !wellknown.DefaultAdoptExisting
 	known := map[string]parameter{}
 	for _, p := range parameters() {
 		known[p.name] = p
@@ -68,13 +70,6 @@ func (c *Class) setParameters(given map[string]string) []string {
 	return append(findings, c.contradictions(given)...)
 }
 
-// setDefaults leaves out what an empty Directory and empty Rules say already.
-func (c *Class) setDefaults() {
-	c.BasePath = wellknown.DefaultBasePath
-	c.Pattern = defaultPattern()
-	c.Rules.RefuseExisting = !wellknown.DefaultAdoptExisting
-}
-
 func unknownParameter(key, value string) string {
 	what := fmt.Sprintf("parameter %s is %s", quoted(key), quoted(value))
 	if advice, ok := foreignParameter(key); ok {
@@ -86,7 +81,7 @@ func unknownParameter(key, value string) string {
 	return what + ", and not of this provisioner: allowed are " + strings.Join(parameterNames(), ", ")
 }
 
-// contradictions are parameters that are right one by one.
+// contradictions are about parameters that are each valid alone.
 func (c *Class) contradictions(given map[string]string) []string {
 	has := func(key string) bool { _, ok := given[key]; return ok }
 	var findings []string

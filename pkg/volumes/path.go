@@ -14,8 +14,8 @@ import (
 // VolumeName names the volume of a claim.
 func VolumeName(claim types.UID) string { return wellknown.VolumePrefix + string(claim) }
 
-// directoryName is the variable volume_name: what the claim asks for, else a name that no
-// later claim can have, so that a deleted claim's data does not appear in its successor.
+// directoryName is the variable volume_name: the claim's label, else a name that no later claim can
+// have, so that a new claim never gets the data of a deleted claim with the same name.
 func directoryName(claim *corev1.PersistentVolumeClaim) string {
 	if name, ok := matchLabels(claim)[wellknown.LabelVolumeName]; ok {
 		return name
@@ -23,8 +23,8 @@ func directoryName(claim *corev1.PersistentVolumeClaim) string {
 	return operations.Truncate(claim.Name, wellknown.MaxClaimNameBytes) + "-" + string(claim.UID)
 }
 
-// path is where a claim's directory is, counted from the file system's root. Components that
-// pass the check cannot lead up, so what is made of base and pattern is strictly below the base.
+// path is that of a claim's directory from the file system's root. CheckPath refuses "..", so the path
+// is strictly below the base.
 func (c Class) path(claim *corev1.PersistentVolumeClaim) (string, error) {
 	below, err := c.Pattern.expand(claim)
 	path := strings.TrimSuffix(c.BasePath, "/") + "/" + below

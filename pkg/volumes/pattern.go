@@ -2,7 +2,6 @@ package volumes
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -10,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // Pattern is a path below the base path, with variables of the claim in it.
@@ -19,37 +17,40 @@ type Pattern struct {
 	parts []part
 }
 
-// part is either literal text or a variable; those of labels and annotations have a key.
+// part is either literal text or a variable, with a key if it is that of a label or annotation.
 type part struct {
-	literal       string
-	variable, key string
+	literal string
+	variable
+	key string
 }
 
-const (
-	variableNamespace  = ".PVC.namespace"
-	variableName       = ".PVC.name"
-	variableUID        = ".PVC.uid"
-	variableLabel      = ".PVC.labels."
-	variableAnnotation = ".PVC.annotations."
-	variableVolume     = ".PV.name"
-	variableVolumeName = "volume_name"
-)
+// variable is a value of a claim. The name of one with a key ends in a dot.
+type variable struct {
+	name  string
+	value func(claim *corev1.PersistentVolumeClaim, key string) string
+}
+
+const variableAnnotation = ".PVC.annotations."
+
+func variables() []variable {
+	return []variable{
+		{".PVC.namespace", func(c *corev1.PersistentVolumeClaim, _ string) string { return c.Namespace }},
+		{".PVC.name", func(c *corev1.PersistentVolumeClaim, _ string) string { return c.Name }},
+		{".PVC.uid", func(c *corev1.PersistentVolumeClaim, _ string) string { return string(c.UID) }},
+		{".PVC.labels.", func(c *corev1.PersistentVolumeClaim, key string) string { return c.Labels[key] }},
+		{variableAnnotation, func(c *corev1.PersistentVolumeClaim, key string) string { return c.Annotations[key] }},
+		{".PV.name", func(c *corev1.PersistentVolumeClaim, _ string) string { return VolumeName(c.UID) }},
+		{"volume_name", func(c *corev1.PersistentVolumeClaim, _ string) string { return directoryName(c) }},
+	}
+}
 
 const allowedVariables = "allowed are ${.PVC.namespace}, ${.PVC.name}, ${.PVC.uid}, ${.PVC.labels.KEY}, " +
 	"${.PVC.annotations.KEY}, ${.PV.name}, ${volume_name}"
 
-// defaultPattern is wellknown.DefaultPathPattern; a test holds the two together.
-func defaultPattern() Pattern {
-	return Pattern{
-		text:  wellknown.DefaultPathPattern,
-		parts: []part{{variable: variableNamespace}, {literal: "/"}, {variable: variableVolumeName}},
-	}
-}
-
 // String is the pattern as it was written.
 func (p Pattern) String() string { return p.text }
 
-// ParsePattern reads a path_pattern. Braces and dollars outside of variables are errors: a
+// ParsePattern parses a path_pattern. Braces and dollars outside of variables are errors: a
 // mistyped variable would be one directory for all claims.
 func ParsePattern(text string) (Pattern, error) {
 	p := Pattern{text: text}
@@ -68,7 +69,7 @@ func ParsePattern(text string) (Pattern, error) {
 	return p, nil
 }
 
-// parsePart reads what the text starts with, and says how long that is.
+// parsePart parses the first part of the text; length is in bytes.
 func parsePart(text string) (next part, length int, err error) {
 	if name, ok := strings.CutPrefix(text, "${"); ok {
 		name, _, closed := strings.Cut(name, "}")
@@ -89,29 +90,28 @@ func parsePart(text string) (next part, length int, err error) {
 }
 
 func parseVariable(name string) (part, error) {
-	unkeyed := []string{variableNamespace, variableName, variableUID, variableVolume, variableVolumeName}
-	if slices.Contains(unkeyed, name) {
-		return part{variable: name}, nil
-	}
-	for _, keyed := range []string{variableLabel, variableAnnotation} {
-		key, ok := strings.CutPrefix(name, keyed)
-		if !ok {
+	for _, v := range variables() {
+		if name == v.name && !strings.HasSuffix(v.name, ".") {
+			return part{variable: v}, nil
+		}
+		key, ok := strings.CutPrefix(name, v.name)
+		if !ok || !strings.HasSuffix(v.name, ".") {
 			continue
 		}
 		// Annotation keys may have capitals in the prefix, and are else as label keys are.
 		if len(validation.IsQualifiedName(strings.ToLower(key))) > 0 {
 			return part{}, fmt.Errorf("%s is not the key of a label or annotation", quoted(key))
 		}
-		return part{variable: keyed, key: key}, nil
+		return part{variable: v, key: key}, nil
 	}
 	return part{}, fmt.Errorf("there is no variable ${%s}", plain(name))
 }
 
-// checkLiterals finds what no claim could make right.
+// checkLiterals refuses a pattern that is wrong for every claim.
 func (p Pattern) checkLiterals() error {
 	var sample strings.Builder
 	for _, part := range p.parts {
-		if part.variable != "" {
+		if part.name != "" {
 			sample.WriteString("x")
 		}
 		sample.WriteString(part.literal)
@@ -119,11 +119,11 @@ func (p Pattern) checkLiterals() error {
 	return operations.CheckPath("/" + sample.String())
 }
 
-// expand puts the values of a claim into the pattern. What comes out is not checked yet.
+// expand puts the values of a claim into the pattern. The caller checks the path.
 func (p Pattern) expand(claim *corev1.PersistentVolumeClaim) (string, error) {
 	var expanded strings.Builder
 	for _, part := range p.parts {
-		value, err := part.value(claim)
+		value, err := part.expand(claim)
 		if err != nil {
 			return "", err
 		}
@@ -132,40 +132,21 @@ func (p Pattern) expand(claim *corev1.PersistentVolumeClaim) (string, error) {
 	return expanded.String(), nil
 }
 
-// value refuses the empty string, because "team-" is nobody's directory, and separators,
-// because the pattern alone says how deep a path is; only an annotation is a path itself.
-func (p part) value(claim *corev1.PersistentVolumeClaim) (string, error) {
-	if p.variable == "" {
+// expand refuses the empty string, because all claims without a value would share "team-", and
+// separators, because the pattern alone determines how deep a path is; only an annotation is a path.
+func (p part) expand(claim *corev1.PersistentVolumeClaim) (string, error) {
+	if p.name == "" {
 		return p.literal, nil
 	}
-	value := p.lookUp(claim)
+	value := p.value(claim, p.key)
 	if value == "" {
 		return "", fmt.Errorf("%s is empty for this claim", p)
 	}
-	if p.variable != variableAnnotation && strings.Contains(value, "/") {
+	if p.name != variableAnnotation && strings.Contains(value, "/") {
 		return "", fmt.Errorf("%s is %s for this claim: it must be one component of a path", p, quoted(value))
 	}
 	return value, nil
 }
 
-func (p part) lookUp(claim *corev1.PersistentVolumeClaim) string {
-	switch p.variable {
-	case variableNamespace:
-		return claim.Namespace
-	case variableName:
-		return claim.Name
-	case variableUID:
-		return string(claim.UID)
-	case variableLabel:
-		return claim.Labels[p.key]
-	case variableAnnotation:
-		return claim.Annotations[p.key]
-	case variableVolume:
-		return VolumeName(claim.UID)
-	default:
-		return directoryName(claim)
-	}
-}
-
 // String is the variable as it is written in a pattern.
-func (p part) String() string { return "${" + plain(p.variable+p.key) + "}" }
+func (p part) String() string { return "${" + plain(p.name+p.key) + "}" }

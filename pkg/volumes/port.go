@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// SetPort writes a port into a volume's mount options and says whether that changed anything.
-// Where the old annotation has the options, kubelet reads no others.
+// SetPort sets the port in a volume's mount options and says whether that changed the volume. If the
+// volume has the old annotation with mount options, kubelet reads no others.
 func SetPort(volume *corev1.PersistentVolume, port int) (changed bool) {
 	if old, ok := volume.Annotations[corev1.MountOptionAnnotation]; ok {
 		options := strings.Join(withPort([]string{old}, port), ",")
@@ -22,8 +22,8 @@ func SetPort(volume *corev1.PersistentVolume, port int) (changed bool) {
 	return changed
 }
 
-// withPort gives mount options with this port and no other. An only port keeps its place, so
-// that what is right stays as it is.
+// withPort returns mount options with this port and no other. Options that have only this port are
+// returned unchanged.
 func withPort(options []string, port int) []string {
 	want := fmt.Sprintf("port=%d", port)
 	all := strings.Split(strings.Join(options, ","), ",")

@@ -14,25 +14,25 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Kind says whose a volume is.
+// Kind says who made a volume.
 type Kind int
 
 // The kinds of volumes.
 const (
-	Foreign     Kind = iota // nothing of ours, or a SharedVolume's: no claim of a class has it
+	Foreign     Kind = iota // not made for a claim of our classes; also a SharedVolume's
 	Provisioned             // made or adopted by us
-	Original                // made by the original system, its owner not in the ledger yet
+	Original                // made by the original system; its owner is not in the ledger yet
 	Root                    // a whole file system, for mount Jobs
 )
 
-// Volume is a PersistentVolume, read back.
+// Volume is a parsed PersistentVolume.
 type Volume struct {
 	Object       *corev1.PersistentVolume
 	Name         string
 	Kind         Kind
 	FileSystemID string
 	Path         string
-	Port         int // that it names; 0 for none
+	Port         int // in its mount options; 0 for none
 	Policy       corev1.PersistentVolumeReclaimPolicy
 	Keep         string // how long the trash keeps its directory, as an operation has it
 
@@ -40,12 +40,12 @@ type Volume struct {
 	Namespace, Claim string
 	ClaimUID         types.UID
 
-	// Problem says why the volume is not what it says it is. Nothing may be done to the
-	// directory of such a volume, whoever made the object.
+	// Problem says why source and annotations of the volume disagree or are invalid, or "". Nothing
+	// may be done to the directory of a volume with a problem.
 	Problem string
 }
 
-// Read says what a volume is.
+// Read parses a volume.
 func Read(object *corev1.PersistentVolume, provisioner string) Volume {
 	volume := Volume{
 		Object:       object,
@@ -64,7 +64,12 @@ func Read(object *corev1.PersistentVolume, provisioner string) Volume {
 	}
 	switch volume.Kind {
 	case Provisioned:
-		volume.ClaimUID = firstClaim(object)
+		// The ledger has the claim that the volume was made for. An administrator may have removed the
+		// claimRef of a retained volume since, or set another claim.
+		volume.ClaimUID = ""
+		if claims := ClaimsOf(object); len(claims) > 0 {
+			volume.ClaimUID = claims[0]
+		}
 		volume.Problem = problemOf(object, volume)
 	case Original:
 		volume.Problem = problemOf(object, volume)
@@ -75,7 +80,7 @@ func Read(object *corev1.PersistentVolume, provisioner string) Volume {
 	return volume
 }
 
-// kindOf asks for the class first: no annotation makes a tenant's volume of a root volume.
+// kindOf checks the class first: no annotation makes a root volume a tenant's volume.
 func kindOf(object *corev1.PersistentVolume, provisioner string) Kind {
 	_, shared := object.Annotations[wellknown.AnnotationSharedVolume]
 	switch {
@@ -92,17 +97,8 @@ func kindOf(object *corev1.PersistentVolume, provisioner string) Kind {
 	return Provisioned
 }
 
-// firstClaim is the claim that the volume was made for, and that the ledger knows. An
-// administrator may have taken a retained volume from it since, or given it to another one.
-func firstClaim(object *corev1.PersistentVolume) types.UID {
-	if all := ClaimsOf(object); len(all) > 0 {
-		return all[0]
-	}
-	return ""
-}
-
-// ClaimsOf are the claims that a volume names: the one that it was made or adopted for first,
-// then the one that it is for now, if that is another.
+// ClaimsOf are the uids of the claims that a volume names: of the claim that it was made or adopted
+// for, then of that in its claimRef, if it is another one.
 func ClaimsOf(object *corev1.PersistentVolume) []types.UID {
 	var all []types.UID
 	if uid, ok := ClaimOfName(object.Name); ok {
@@ -125,10 +121,10 @@ func ClaimOfName(name string) (claim types.UID, ok bool) {
 	return types.UID(uid), true
 }
 
-// uids are as the cluster gives them. Adopted volumes have any name.
+// uids are those of the apiserver. Adopted volumes have any name.
 var uids = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-// keepOf keeps for ever what it cannot read: a typing error must not cost data.
+// keepOf keeps a directory forever if the annotation is invalid: a typing error must not delete data.
 func keepOf(object *corev1.PersistentVolume) string {
 	keep, ok := object.Annotations[wellknown.AnnotationKeepDeleted]
 	if ok && !isKeep(keep) {
@@ -137,8 +133,8 @@ func keepOf(object *corev1.PersistentVolume) string {
 	return keep
 }
 
-// problemOf compares what a volume says of itself. Only the source is immutable, so pods were
-// there and nowhere else; whoever wrote the annotations may have meant another directory.
+// problemOf compares source and annotations of a volume. Only the source is immutable, so that pods
+// can have used no other directory; annotations can name any.
 func problemOf(object *corev1.PersistentVolume, volume Volume) string {
 	source := object.Spec.NFS
 	if source == nil {
@@ -159,7 +155,7 @@ func problemOf(object *corev1.PersistentVolume, volume Volume) string {
 	return ""
 }
 
-// rootFileSystem reads the name first: of a root volume, only that cannot be edited.
+// rootFileSystem prefers the name, because labels and annotations of a root volume can be edited.
 func rootFileSystem(object *corev1.PersistentVolume) string {
 	if id, ok := strings.CutPrefix(object.Name, wellknown.RootVolumePrefix); ok && ports.CheckTargetID(id) == nil {
 		return id

@@ -3,7 +3,6 @@ package volumes
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,9 +12,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// record is what a volume needs beside what its operation says. It travels in the operation,
-// so that the volume fits the directory that was made, whatever has become of claim and class
-// in the meantime. Hundreds of operations share an annotation, so defaults are left out.
+// record is what a volume needs beside the fields of its operation. It is part of the operation, so
+// that the volume fits the directory that was made even if claim or class have changed since.
+// Hundreds of operations share an annotation, so defaults are left out.
 type record struct {
 	FileSystemID string            `json:"fs"`
 	Size         resource.Quantity `json:"size"`
@@ -43,18 +42,9 @@ func newRecord(claim Claim, class Class, choice Choice) record {
 		r.MountOptions = ""
 	}
 	for _, mode := range claim.AccessModes {
-		r.AccessModes = append(r.AccessModes, shortMode(mode))
+		r.AccessModes = append(r.AccessModes, shortAccessModes()[mode])
 	}
 	return r
-}
-
-// encode is compact JSON.
-func (r record) encode() (json.RawMessage, error) {
-	data, err := json.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the record of a volume: %w", err)
-	}
-	return data, nil
 }
 
 func decodeRecord(operation operations.Operation) (record, error) {
@@ -76,22 +66,16 @@ func (r record) mountOptions() []string {
 func (r record) accessModes() []corev1.PersistentVolumeAccessMode {
 	var modes []corev1.PersistentVolumeAccessMode
 	for _, short := range r.AccessModes {
-		isMode := func(mode corev1.PersistentVolumeAccessMode) bool { return shortMode(mode) == short }
-		if i := slices.IndexFunc(accessModes(), isMode); i >= 0 {
-			modes = append(modes, accessModes()[i])
+		for mode, s := range shortAccessModes() {
+			if s == short {
+				modes = append(modes, mode)
+			}
 		}
 	}
 	return modes
 }
 
-// shortMode is what kubectl shows: RWX.
-func shortMode(mode corev1.PersistentVolumeAccessMode) string {
-	switch mode {
-	case corev1.ReadWriteOnce:
-		return "RWO"
-	case corev1.ReadOnlyMany:
-		return "ROX"
-	default:
-		return "RWX"
-	}
+// shortAccessModes are the access modes that a shared file system can have, as kubectl shows them.
+func shortAccessModes() map[corev1.PersistentVolumeAccessMode]string {
+	return map[corev1.PersistentVolumeAccessMode]string{corev1.ReadWriteOnce: "RWO", corev1.ReadOnlyMany: "ROX", corev1.ReadWriteMany: "RWX"}
 }

@@ -6,16 +6,16 @@ import (
 	"unicode/utf8"
 )
 
-// Refusal is why a claim cannot be accepted as it is: one sentence for its event and its
-// annotation. Only an edit of claim, class or file systems can mend it.
+// Refusal is why a claim cannot be accepted: one sentence for its event and its annotation. It holds
+// until claim, class or file systems are edited.
 type Refusal string
 
 // Error is the sentence.
 func (r Refusal) Error() string { return string(r) }
 
-// Limits of what a message repeats of other people's words.
+// Limits of messages, and of a user's value in them.
 const (
-	maxMessageBytes = 1000 // an event's note has room for 1,024
+	maxMessageBytes = 1000 // the note of an event has at most 1,024
 	maxQuotedBytes  = 100
 )
 
@@ -27,7 +27,7 @@ func refuse(findings ...string) Refusal {
 // quoted shows a value of unknown content: no control characters, no great length.
 func quoted(value string) string { return strconv.Quote(cut(value, maxQuotedBytes)) }
 
-// plain is quoted without the quotes, for words that a sentence reads better without them.
+// plain is quoted without the quotes.
 func plain(value string) string {
 	text := quoted(value)
 	return text[1 : len(text)-1]

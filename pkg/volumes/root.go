@@ -1,10 +1,10 @@
 package volumes
 
 import (
+	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -13,63 +13,84 @@ import (
 // RootName names the root volume and the root claim of a file system.
 func RootName(fileSystemID string) string { return wellknown.RootVolumePrefix + fileSystemID }
 
-// RootVolume is the volume of a whole file system. Its claimRef must be there from the first
-// write on: without it, the binder would give all data to whatever claim asks for the class.
+// RootVolume is the volume of a whole file system.
 func RootVolume(fileSystemID string, port int, namespace string) *corev1.PersistentVolume {
-	mode := corev1.PersistentVolumeFilesystem
-	return &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:        RootName(fileSystemID),
-			Annotations: map[string]string{wellknown.AnnotationFileSystemID: fileSystemID},
-			Labels:      rootLabels(fileSystemID),
-		},
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: rootSize()},
-			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			StorageClassName:              wellknown.RootStorageClass,
-			VolumeMode:                    &mode,
-			MountOptions:                  rootMountOptions(port),
-			PersistentVolumeSource:        nfs("/"),
-			ClaimRef: &corev1.ObjectReference{
-				APIVersion: "v1",
-				Kind:       "PersistentVolumeClaim",
-				Namespace:  namespace,
-				Name:       RootName(fileSystemID),
-			},
-		},
-	}
+	volume, _ := rootObjects(fileSystemID, port, namespace)
+	return volume
 }
 
 // RootClaim is the claim that mount Jobs mount.
 func RootClaim(fileSystemID, namespace string) *corev1.PersistentVolumeClaim {
-	class := wellknown.RootStorageClass
-	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{
-			Name:      RootName(fileSystemID),
-			Namespace: namespace,
-			Labels:    rootLabels(fileSystemID),
-		},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: rootSize()}},
-			StorageClassName: &class,
-			VolumeName:       RootName(fileSystemID),
-		},
+	_, claim := rootObjects(fileSystemID, 0, namespace)
+	return claim
+}
+
+func rootObjects(fileSystemID string, port int, namespace string) (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
+	name := RootName(fileSystemID)
+	labels := func() map[string]string {
+		return map[string]string{wellknown.LabelFileSystemID: fileSystemID, wellknown.LabelRootKey: fileSystemID}
 	}
-}
-
-func rootLabels(fileSystemID string) map[string]string {
-	return map[string]string{wellknown.LabelFileSystemID: fileSystemID, wellknown.LabelRootKey: fileSystemID}
-}
-
-func rootMountOptions(port int) []string {
 	options := strings.Split(wellknown.DefaultMountOptions, ",")
 	for option := range strings.SplitSeq(wellknown.RootMountOptions, ",") {
 		options = setMountOption(options, option)
 	}
-	return withPort(options, port)
+	return Reserved{
+		VolumeMeta: metav1.ObjectMeta{Name: name, Labels: labels(), Annotations: map[string]string{wellknown.AnnotationFileSystemID: fileSystemID}},
+		ClaimMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels()},
+		Class:      wellknown.RootStorageClass, AccessMode: corev1.ReadWriteMany, MountOptions: options, Port: port, Path: "/",
+	}.Objects()
 }
 
-// rootSize says nothing about the file system; the objects must have one.
-func rootSize() resource.Quantity { return resource.MustParse("1Gi") }
+// RootPair is a file system's root volume and root claim.
+type RootPair struct {
+	FileSystemID string
+	Port         int                           // of its tunnel; 0 while it has none
+	Namespace    string                        // the manager's
+	Volume       *corev1.PersistentVolume      // nil if there is none
+	Claim        *corev1.PersistentVolumeClaim // nil if there is none
+}
+
+// Changes are those of the pair; none while the file system has no port.
+func (p RootPair) Changes() []Change {
+	if p.Port == 0 {
+		return nil
+	}
+	volume, claim := rootObjects(p.FileSystemID, p.Port, p.Namespace)
+	if p.Volume != nil {
+		if key, ok := p.Volume.Labels[wellknown.LabelRootKey]; ok {
+			volume.Labels[wellknown.LabelRootKey] = key // the original system's stays
+		}
+	}
+	// Each object keeps the time of the next sweep while the other one is missing: the mount Jobs that
+	// filled the trash may no longer exist.
+	switch {
+	case p.Volume == nil && p.Claim != nil:
+		carryNextSweep(p.Claim.Annotations, &volume.ObjectMeta)
+	case p.Claim == nil && p.Volume != nil:
+		carryNextSweep(p.Volume.Annotations, &claim.ObjectMeta)
+	}
+	return Pair{Volume: p.Volume, Claim: p.Claim, WantVolume: volume, WantClaim: claim}.Changes()
+}
+
+func carryNextSweep(from map[string]string, to *metav1.ObjectMeta) {
+	if next, ok := from[wellknown.AnnotationNextSweep]; ok {
+		metav1.SetMetaDataAnnotation(to, wellknown.AnnotationNextSweep, next)
+	}
+}
+
+// Ready says why no Job may use the claim now, or "".
+func (p RootPair) Ready() (why string) {
+	switch changes := p.Changes(); {
+	case p.Port == 0:
+		return "the file system has no local port yet"
+	case len(changes) > 0:
+		return fmt.Sprintf("%s %s: %s", changes[0].Action, RootName(p.FileSystemID), changes[0].Why)
+	case p.Volume == nil || p.Volume.DeletionTimestamp != nil:
+		return "the root volume is being deleted"
+	case p.Claim.DeletionTimestamp != nil:
+		return "the root claim is being deleted"
+	case p.Claim.Status.Phase != corev1.ClaimBound || p.Volume.Status.Phase != corev1.VolumeBound:
+		return "the root claim is not bound yet"
+	}
+	return ""
+}

@@ -13,7 +13,7 @@ func (c *Class) setZones(terms []corev1.TopologySelectorTerm) (findings []string
 	if len(terms) == 0 {
 		return nil
 	}
-	c.Zones = []string{} // not nil: from here on, only what a term allows
+	c.Zones = []string{} // not nil, which would allow all zones
 	for _, term := range terms {
 		zones, findingsOfTerm := termZones(term)
 		c.Zones = append(c.Zones, zones...)

@@ -1,7 +1,6 @@
 package volumes_test
 
 import (
-	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,8 +9,6 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
-
-func allTypes(reflect.Type) bool { return true }
 
 func topologies(key string, values ...string) []corev1.TopologySelectorTerm {
 	return []corev1.TopologySelectorTerm{{MatchLabelExpressions: []corev1.TopologySelectorLabelRequirement{{Key: key, Values: values}}}}

@@ -13,12 +13,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// FileSystemOf is the file system that an operation of Begin is for.
-func FileSystemOf(operation operations.Operation) (id string, err error) {
-	r, err := decodeRecord(operation)
-	return r.FileSystemID, err
-}
-
 // ReclaimPolicyOf is that of the volume of an operation of Begin, or "" when it is not one.
 func ReclaimPolicyOf(operation operations.Operation) corev1.PersistentVolumeReclaimPolicy {
 	r, err := decodeRecord(operation)
@@ -28,8 +22,8 @@ func ReclaimPolicyOf(operation operations.Operation) corev1.PersistentVolumeRecl
 	return corev1.PersistentVolumeReclaimPolicy(r.Policy)
 }
 
-// FromOperation builds the volume of a finished operation of Begin: of what the operation
-// says, the port that its file system has now, and the gid that the Job reported, 0 for none.
+// FromOperation builds the volume of a finished operation of Begin from the operation, the port that
+// its file system has now, and the gid that the Job reported, 0 for none.
 func FromOperation(operation operations.Operation, port, gid int, provisioner string) (*corev1.PersistentVolume, error) {
 	r, err := decodeRecord(operation)
 	if err != nil {
@@ -51,7 +45,7 @@ func FromOperation(operation operations.Operation, port, gid int, provisioner st
 	return volume, nil
 }
 
-// checkVolume repeats the checks that matter most: an annotation lies between them and here.
+// checkVolume repeats the most important checks, because the operation was read from an annotation.
 func checkVolume(operation operations.Operation, r record, port int) error {
 	if err := operations.CheckPath(operation.Path); err != nil {
 		return err
@@ -88,7 +82,8 @@ func (r record) annotations(path string, gid int, provisioner string) map[string
 }
 
 func (r record) spec(operation operations.Operation, port int) corev1.PersistentVolumeSpec {
-	mode := corev1.PersistentVolumeFilesystem
+	mode, ref := corev1.PersistentVolumeFilesystem, claimRef(operation.Namespace, operation.Claim)
+	ref.UID = types.UID(operation.ClaimUID) // the binder binds the volume to this claim only
 	return corev1.PersistentVolumeSpec{
 		Capacity:                      corev1.ResourceList{corev1.ResourceStorage: r.Size},
 		AccessModes:                   r.accessModes(),
@@ -98,20 +93,8 @@ func (r record) spec(operation operations.Operation, port int) corev1.Persistent
 		MountOptions:                  withPort(r.mountOptions(), port),
 		PersistentVolumeSource:        nfs(operation.Path),
 		NodeAffinity:                  zoneAffinity(r.Zone),
-		// With the uid, the binder gives the volume to this claim or to none.
-		ClaimRef: &corev1.ObjectReference{
-			APIVersion: "v1",
-			Kind:       "PersistentVolumeClaim",
-			Namespace:  operation.Namespace,
-			Name:       operation.Claim,
-			UID:        types.UID(operation.ClaimUID),
-		},
+		ClaimRef:                      ref,
 	}
-}
-
-// nfs leads into the tunnel of whatever node mounts it.
-func nfs(path string) corev1.PersistentVolumeSource {
-	return corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: wellknown.LoopbackAddress, Path: path}}
 }
 
 func zoneAffinity(zone string) *corev1.VolumeNodeAffinity {

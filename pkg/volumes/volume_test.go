@@ -177,8 +177,8 @@ func TestFromOperationAfterTheAnnotation(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" || errWant != nil || errGot != nil {
 			t.Errorf("%s: %v, %v, volume mismatch (-original +decoded):\n%s", name, errWant, errGot, diff)
 		}
-		if id, err := volumes.FileSystemOf(decoded[0]); id != "fs-1" || err != nil {
-			t.Errorf("%s is for file system %q, %v", name, id, err)
+		if id := got.Annotations["efs-stunnel.gnuthought.com/file-system-id"]; id != "fs-1" {
+			t.Errorf("%s is for file system %q", name, id)
 		}
 	}
 }

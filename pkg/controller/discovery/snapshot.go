@@ -12,7 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// view is the file systems, by the table in force and the latest listings.
+// view has the file systems of the table and of the latest listings.
 type view struct {
 	options   Options
 	table     ports.Table
@@ -40,7 +40,7 @@ func newView(o Options, s state, table ports.Table, gone []string) view {
 	return v
 }
 
-// snapshot is what the other loops choose from.
+// snapshot is what the other loops read.
 func (v view) snapshot() targets.Snapshot {
 	s := targets.Snapshot{
 		Known: v.inventory.polled, Listed: v.inventory.listed(),
@@ -55,8 +55,8 @@ func (v view) snapshot() targets.Snapshot {
 	return s
 }
 
-// passes says whether the cluster may use a file system. Of one that no listing has shown, only the
-// id is known; the tags were checked when it entered the table.
+// passes says whether the cluster may use a file system. For one that was in no listing, only the id is
+// known; the tags were checked when it was added to the table.
 func (v view) passes(id string) bool {
 	if v.isPinned(id) {
 		return true
@@ -75,11 +75,8 @@ func (v view) isPinned(id string) bool {
 func (v view) candidate(id string) volumes.Candidate {
 	target := v.table.Targets[id]
 	c := volumes.Candidate{
-		ID: id, Name: target.Name, Port: target.Port, OneZone: target.AvailabilityZone,
+		ID: id, Port: target.Port, OneZone: target.AvailabilityZone,
 		Zones: slices.Sorted(maps.Keys(target.AddressByZone)), Unusable: v.unusable(id),
-	}
-	if target.Name == id {
-		c.Name = "" // the table has the id where there is no name
 	}
 	fs, ok := v.seen[id]
 	if !ok {
@@ -87,7 +84,7 @@ func (v view) candidate(id string) volumes.Candidate {
 	}
 	c.Tags = fs.Tags
 	if !v.isPinned(id) {
-		c.Name, c.OneZone, c.Zones = fs.Name, fs.AvailabilityZone, v.zones(fs)
+		c.OneZone, c.Zones = fs.AvailabilityZone, v.zones(fs)
 	}
 	return c
 }
@@ -115,7 +112,7 @@ func (v view) unusable(id string) string {
 		return "the EFS API does not list it since " + target.NotFoundSince.Format(time.RFC3339)
 	case !v.isPinned(id) && len(fs.MountTargets) == 0 && v.inventory.listing.Failed[id] != nil:
 		if hasAddress {
-			return "" // those in the table are the best that is known
+			return "" // the table has addresses of an earlier listing
 		}
 		return "its mount targets could not be read"
 	case v.isPinned(id) || fs.ID == "":

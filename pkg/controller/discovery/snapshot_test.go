@@ -24,13 +24,13 @@ func TestSnapshot(t *testing.T) {
 		"before the first poll is over, nothing may be chosen": {
 			given: given(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(inventory{})),
 			want: targets.Snapshot{FileSystems: map[string]volumes.Candidate{
-				"fs-1": {ID: "fs-1", Name: "shared", Port: 20490, Zones: []string{"a"}},
+				"fs-1": {ID: "fs-1", Port: 20490, Zones: []string{"a"}},
 			}},
 		},
 		"after one that failed, the table is what is known": {
 			given: given(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(inventory{polled: true, failure: errBoom})),
 			want: targets.Snapshot{Known: true, Unanswered: true, FileSystems: map[string]volumes.Candidate{
-				"fs-1": {ID: "fs-1", Name: "shared", Port: 20490, Zones: []string{"a"}},
+				"fs-1": {ID: "fs-1", Port: 20490, Zones: []string{"a"}},
 			}},
 		},
 		"a listing knows tags, and the zones that serve": {
@@ -84,8 +84,8 @@ func TestSnapshot(t *testing.T) {
 				pinned(document{table: tableOf(map[string]ports.Target{"server": target(20492)})})),
 			edit: func(o *Options) { o.Filter = efs.Filter{IDs: []string{"fs-2"}, Tags: map[string]string{"team": "b"}} },
 			want: targets.Snapshot{Known: true, FileSystems: map[string]volumes.Candidate{
-				"fs-2":   {ID: "fs-2", Name: "shared", Port: 20491, Zones: []string{"a"}},
-				"server": {ID: "server", Name: "shared", Port: 20492, Zones: []string{"a"}},
+				"fs-2":   {ID: "fs-2", Port: 20491, Zones: []string{"a"}},
+				"server": {ID: "server", Port: 20492, Zones: []string{"a"}},
 			}},
 		},
 		"tags that were seen count for the filter": {

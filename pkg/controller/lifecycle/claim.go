@@ -138,11 +138,7 @@ func (p *claimPlanner) create(a Attempt) Plan {
 
 // isWanted says that there is a claim that asks us for a volume.
 func (s State) isWanted() bool {
-	if s.Claim == nil {
-		return false
-	}
-	standing, _ := volumes.Judge(s.Claim, s.Class, s.Provisioner)
-	return standing == volumes.Ours
+	return s.Claim != nil && volumes.IsRequested(s.Claim, s.Class, s.Provisioner)
 }
 
 // provision begins anew, with what the claim asks for now.

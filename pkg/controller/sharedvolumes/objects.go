@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
@@ -16,82 +15,32 @@ const labelManagedBy = "app.kubernetes.io/managed-by"
 
 // pair is the object's volume and claim. Pods may mount the claim, so it is kept.
 func (s state) pair() volumes.Pair {
-	return volumes.Pair{
-		Volume: s.volume, Claim: s.claim, KeepClaim: true,
-		WantVolume: newVolume(s.object, s.port()), WantClaim: newClaim(s.object),
-	}
+	volume, claim := newPair(s.object, s.port())
+	return volumes.Pair{Volume: s.volume, Claim: s.claim, KeepClaim: true, WantVolume: volume, WantClaim: claim}
 }
 
-// newVolume is an object's volume. It is reserved for its claim from the first write on, so that the
-// binder never gives it to another.
-func newVolume(o *v1alpha1.SharedVolume, port int) *corev1.PersistentVolume {
-	mode := corev1.PersistentVolumeFilesystem
-	// source is the root of an access point's tunnel, or the path on a file system's.
-	source := &corev1.NFSVolumeSource{Server: wellknown.LoopbackAddress, Path: "/", ReadOnly: o.Spec.ReadOnly}
-	annotations := map[string]string{
-		wellknown.AnnotationSharedVolume: nameOf(o),
-		wellknown.AnnotationFileSystemID: o.Spec.FileSystemID,
+// newPair builds an object's volume and claim. The claim has no class: the provisioner of the cluster's
+// default class would create another volume.
+func newPair(o *v1alpha1.SharedVolume, port int) (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
+	r := volumes.Reserved{
+		VolumeMeta: metav1.ObjectMeta{
+			Name:        volumeName(o),
+			Labels:      map[string]string{labelManagedBy: wellknown.ManagerDeployment, wellknown.LabelFileSystemID: o.Spec.FileSystemID},
+			Annotations: map[string]string{wellknown.AnnotationSharedVolume: nameOf(o), wellknown.AnnotationFileSystemID: o.Spec.FileSystemID},
+		},
+		ClaimMeta: metav1.ObjectMeta{
+			Namespace: o.Namespace, Name: claimName(o),
+			Labels:      map[string]string{labelManagedBy: wellknown.ManagerDeployment},
+			Annotations: map[string]string{wellknown.AnnotationSharedVolume: nameOf(o)},
+		},
+		AccessMode: corev1.ReadWriteMany, MountOptions: strings.Split(wellknown.DefaultMountOptions, ","),
+		Port: port, Path: o.Spec.Path, ReadOnly: o.Spec.ReadOnly,
 	}
 	if id := o.Spec.AccessPointID; id != "" {
-		annotations[wellknown.AnnotationAccessPointID] = id
-	} else {
-		source.Path = o.Spec.Path
+		r.VolumeMeta.Annotations[wellknown.AnnotationAccessPointID], r.Path = id, "/" // EFS makes it the root of the tunnel
 	}
-	volume := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: volumeName(o), Annotations: annotations,
-			Labels: map[string]string{labelManagedBy: wellknown.ManagerDeployment, wellknown.LabelFileSystemID: o.Spec.FileSystemID},
-		},
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity:                      size(),
-			AccessModes:                   accessModes(o),
-			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			VolumeMode:                    &mode,
-			MountOptions:                  mountOptions(o),
-			PersistentVolumeSource:        corev1.PersistentVolumeSource{NFS: source},
-			ClaimRef: &corev1.ObjectReference{
-				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: o.Namespace, Name: claimName(o),
-			},
-		},
+	if o.Spec.ReadOnly { // of a PersistentVolume, kubelet does not read the source's readOnly
+		r.AccessMode, r.MountOptions = corev1.ReadOnlyMany, append(r.MountOptions, "ro")
 	}
-	volumes.SetPort(volume, port)
-	return volume
-}
-
-// mountOptions also say ro: of a PersistentVolume, kubelet does not read the source's readOnly.
-func mountOptions(o *v1alpha1.SharedVolume) []string {
-	options := strings.Split(wellknown.DefaultMountOptions, ",")
-	if o.Spec.ReadOnly {
-		options = append(options, "ro")
-	}
-	return options
-}
-
-func accessModes(o *v1alpha1.SharedVolume) []corev1.PersistentVolumeAccessMode {
-	if o.Spec.ReadOnly {
-		return []corev1.PersistentVolumeAccessMode{corev1.ReadOnlyMany}
-	}
-	return []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
-}
-
-// size says nothing about the file system; the objects must have one.
-func size() corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
-}
-
-func newClaim(o *v1alpha1.SharedVolume) *corev1.PersistentVolumeClaim {
-	none := "" // no class, or the cluster's default class would provision another volume
-	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: o.Namespace, Name: claimName(o),
-			Annotations: map[string]string{wellknown.AnnotationSharedVolume: nameOf(o)},
-			Labels:      map[string]string{labelManagedBy: wellknown.ManagerDeployment},
-		},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:      accessModes(o),
-			Resources:        corev1.VolumeResourceRequirements{Requests: size()},
-			StorageClassName: &none,
-			VolumeName:       volumeName(o),
-		},
-	}
+	return r.Objects()
 }

@@ -14,12 +14,12 @@ import (
 )
 
 func TestVolumeIsWhatOthersTakeItFor(t *testing.T) {
-	v := newVolume(shared("team", "data"), 20491)
+	v, _ := newPair(shared("team", "data"), 20491)
 	want := ports.Volume{Name: "pv-team-data", On: point(), Port: 20491, Loopback: true}
 	if diff := cmp.Diff(want, ports.VolumeOf(v)); diff != "" {
 		t.Errorf("for the ports (-want +got):\n%s", diff)
 	}
-	v.Annotations[wellknown.AnnotationProvisionedBy] = wellknown.DefaultProvisioner // whoever put it there
+	v.Annotations[wellknown.AnnotationProvisionedBy] = wellknown.DefaultProvisioner
 	v.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
 	if got := volumes.Read(v, wellknown.DefaultProvisioner); got.Kind != volumes.Foreign {
 		t.Errorf("for the claims' loop it is %+v: its data would be cleaned up", got)
@@ -27,7 +27,7 @@ func TestVolumeIsWhatOthersTakeItFor(t *testing.T) {
 }
 
 func TestVolumeOfAPath(t *testing.T) {
-	v := newVolume(shared("team", "data", ofPath("/a/b"), func(o *v1alpha1.SharedVolume) { o.Spec.ReadOnly = true }), 20490)
+	v, _ := newPair(shared("team", "data", ofPath("/a/b"), func(o *v1alpha1.SharedVolume) { o.Spec.ReadOnly = true }), 20490)
 	if nfs := v.Spec.NFS; nfs.Path != "/a/b" || nfs.Server != wellknown.LoopbackAddress || !nfs.ReadOnly || !slices.Contains(v.Spec.MountOptions, "ro") {
 		t.Errorf("got %+v, %q", nfs, v.Spec.MountOptions)
 	}
@@ -41,7 +41,7 @@ func TestVolumeOfAPath(t *testing.T) {
 
 // TestChangesKeepTheSpellingOfMountOptions: earlier versions wrote nfsvers.
 func TestChangesKeepTheSpellingOfMountOptions(t *testing.T) {
-	s := world(bound)
+	s := stateWith(bound)
 	s.volume.Spec.MountOptions[0] = "nfsvers=4.1"
 	if got := s.pair().Changes(); len(got) > 0 {
 		t.Errorf("got %+v", got)
@@ -50,7 +50,7 @@ func TestChangesKeepTheSpellingOfMountOptions(t *testing.T) {
 
 // TestUpdatesKeepWhatOthersAdded, and change nothing of what they were given.
 func TestUpdatesKeepWhatOthersAdded(t *testing.T) {
-	s := world(bound)
+	s := stateWith(bound)
 	s.volume.Labels["backup"], s.volume.Annotations["note"] = "yes", "mine"
 	s.volume.Annotations[corev1.MountOptionAnnotation] = "port=1"
 	before := s.volume.DeepCopy()

@@ -15,7 +15,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// outline is what a test says of a plan.
+// outline is the part of a plan that tests compare.
 type outline struct {
 	Changes string
 	Phase   v1alpha1.Phase
@@ -55,174 +55,174 @@ func TestDecide(t *testing.T) {
 	}{
 		"one that is gone": {state{}, outline{}},
 		"a new one gets its finalizer first": {
-			world(object(func(o *v1alpha1.SharedVolume) { o.Finalizers = nil })),
+			stateWith(object(func(o *v1alpha1.SharedVolume) { o.Finalizers = nil })),
 			outline{Changes: "add finalizer", Phase: pending, Reason: "Provisioning", Message: "being made"},
 		},
-		"then its volume": {world(), outline{Changes: "create volume", Phase: pending, Reason: "Provisioning", Message: "being made"}},
+		"then its volume": {stateWith(), outline{Changes: "create volume", Phase: pending, Reason: "Provisioning", Message: "being made"}},
 		"then its claim": {
-			world(bound, claimGone, object(func(o *v1alpha1.SharedVolume) { o.Status.ClaimRef = nil }), volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" })),
+			stateWith(bound, claimGone, object(func(o *v1alpha1.SharedVolume) { o.Status.ClaimRef = nil }), volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" })),
 			outline{Changes: "create claim", Phase: pending, Reason: "Provisioning", Message: "being made"},
 		},
 		"then the binder's turn comes": {
-			world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" }), claim(func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending })),
+			stateWith(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" }), claim(func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimPending })),
 			outline{Phase: pending, Reason: "Binding", Message: "claim pvc-data is being bound"},
 		},
-		"and it is ready": {world(bound), outline{Phase: ready, Reason: "Bound"}},
+		"and it is ready": {stateWith(bound), outline{Phase: ready, Reason: "Bound"}},
 		"a refused one is left alone": {
-			world(object(func(o *v1alpha1.SharedVolume) { o.Spec.AccessPointID = "x" })),
+			stateWith(object(func(o *v1alpha1.SharedVolume) { o.Spec.AccessPointID = "x" })),
 			outline{Phase: failed, Reason: "Refused", Message: "spec.accessPointID", Warns: true},
 		},
 		"nothing is known yet": {
-			world(func(s *state) { s.targets = targets.Snapshot{} }),
+			stateWith(func(s *state) { s.targets = targets.Snapshot{} }),
 			outline{Phase: pending, Reason: "Waiting", Message: "the first poll of the file systems"},
 		},
 		"the table cannot be read": {
-			world(func(s *state) { s.targets = targets.Snapshot{Trouble: "ConfigMap x"} }),
+			stateWith(func(s *state) { s.targets = targets.Snapshot{Trouble: "ConfigMap x"} }),
 			outline{Phase: pending, Reason: "Waiting", Message: "ConfigMap x"},
 		},
 		"nothing is known yet of one that was ready": {
-			world(bound, func(s *state) { s.targets = targets.Snapshot{} }, object(func(o *v1alpha1.SharedVolume) { o.Status.Phase = ready })),
+			stateWith(bound, func(s *state) { s.targets = targets.Snapshot{} }, object(func(o *v1alpha1.SharedVolume) { o.Status.Phase = ready })),
 			outline{Phase: ready},
 		},
 		"an unknown file system": {
-			world(candidate(volumes.Candidate{}), func(s *state) { s.targets.FileSystems = nil }),
+			stateWith(candidate(volumes.Candidate{}), func(s *state) { s.targets.FileSystems = nil }),
 			outline{Phase: pending, Reason: "FileSystemUnknown", Message: "fs-1 is not known", Warns: true, Polls: true},
 		},
 		"a file system that cannot serve": {
-			world(candidate(volumes.Candidate{Unusable: "it is tired"})),
+			stateWith(candidate(volumes.Candidate{Unusable: "it is tired"})),
 			outline{Phase: pending, Reason: "FileSystemUnusable", Message: "file system fs-1: it is tired", Warns: true},
 		},
 		"a file system that is gone": {
-			world(bound, func(s *state) { s.targets.Gone = map[string]bool{"fs-1": true} }),
+			stateWith(bound, func(s *state) { s.targets.Gone = map[string]bool{"fs-1": true} }),
 			outline{Phase: failed, Reason: "FileSystemGone", Message: "fs-1 does not exist any longer", Warns: true},
 		},
 		"an access point that was not looked up": {
-			world(func(s *state) { s.targets.Tunnels = nil }),
+			stateWith(func(s *state) { s.targets.Tunnels = nil }),
 			outline{Phase: pending, Reason: "AccessPointUnknown", Message: "fsap-1 is being looked up", Warns: true},
 		},
 		"an access point that is wrong": {
-			world(tunnel(targets.Tunnel{Problem: "nonsense", Terminal: true})),
+			stateWith(tunnel(targets.Tunnel{Problem: "nonsense", Terminal: true})),
 			outline{Phase: failed, Reason: "AccessPointUnusable", Message: "nonsense", Warns: true, Polls: true},
 		},
 		"an access point without a port": {
-			world(tunnel(targets.Tunnel{})),
+			stateWith(tunnel(targets.Tunnel{})),
 			outline{Phase: pending, Reason: "NoPort", Message: "has no local port yet", Warns: true},
 		},
 		"a tunnel without the identity that is asked for": {
-			world(object(func(o *v1alpha1.SharedVolume) { o.Spec.IAM = true })),
+			stateWith(object(func(o *v1alpha1.SharedVolume) { o.Spec.IAM = true })),
 			outline{Phase: pending, Reason: "NoIdentity", Message: "does not present an IAM identity yet", Warns: true},
 		},
 		"a tunnel with it": {
-			world(object(func(o *v1alpha1.SharedVolume) { o.Spec.IAM = true }), tunnel(targets.Tunnel{Port: 20491, IAM: true})),
+			stateWith(object(func(o *v1alpha1.SharedVolume) { o.Spec.IAM = true }), tunnel(targets.Tunnel{Port: 20491, IAM: true})),
 			outline{Changes: "create volume", Phase: pending, Reason: "Provisioning", Message: "being made"},
 		},
 		"what serves goes on while its file system rests": {
-			world(bound, candidate(volumes.Candidate{Unusable: "it is tired"})),
+			stateWith(bound, candidate(volumes.Candidate{Unusable: "it is tired"})),
 			outline{Phase: ready, Reason: "Bound", Message: "file system fs-1: it is tired", Warns: true},
 		},
 		"what serves fails when its access point is gone": {
-			world(bound, tunnel(targets.Tunnel{Port: 20491, Problem: "it is gone", Terminal: true})),
+			stateWith(bound, tunnel(targets.Tunnel{Port: 20491, Problem: "it is gone", Terminal: true})),
 			outline{Phase: failed, Reason: "AccessPointUnusable", Message: "it is gone", Warns: true, Polls: true},
 		},
 		"and is still mended": {
-			world(bound, lost, tunnel(targets.Tunnel{Port: 20491, Problem: "it is gone", Terminal: true})),
+			stateWith(bound, lost, tunnel(targets.Tunnel{Port: 20491, Problem: "it is gone", Terminal: true})),
 			outline{Changes: "create volume", Phase: failed, Reason: "AccessPointUnusable", Message: "it is gone", Repairs: true, Warns: true, Polls: true},
 		},
 		"a stranger's volume": {
-			world(func(s *state) { s.volume = &corev1.PersistentVolume{} }),
+			stateWith(func(s *state) { s.volume = &corev1.PersistentVolume{} }),
 			outline{Phase: failed, Reason: "NameTaken", Message: "was not made for this SharedVolume", Warns: true},
 		},
 		"another SharedVolume's volume": {
-			world(bound, claimGone, volume(func(v *corev1.PersistentVolume) {
+			stateWith(bound, claimGone, volume(func(v *corev1.PersistentVolume) {
 				v.Annotations[wellknown.AnnotationSharedVolume] = "team-data/x"
 			})),
 			outline{Phase: failed, Reason: "NameTaken", Message: "is that of SharedVolume team-data/x", Warns: true},
 		},
 		"a stranger's claim": {
-			world(func(s *state) { s.claim = &corev1.PersistentVolumeClaim{} }),
+			stateWith(func(s *state) { s.claim = &corev1.PersistentVolumeClaim{} }),
 			outline{Phase: failed, Reason: "NameTaken", Message: "was not made for this SharedVolume", Warns: true},
 		},
 		"a claim that only says that it is ours": {
-			world(bound, volumeGone, claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-with-data" })),
+			stateWith(bound, volumeGone, claim(func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = "pvc-with-data" })),
 			outline{Phase: failed, Reason: "NameTaken", Message: "was not made for this SharedVolume", Warns: true},
 		},
 		"a volume that was edited": {
-			world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.MountOptions = []string{"port=1"} })),
+			stateWith(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.MountOptions = []string{"port=1"} })),
 			outline{Changes: "update volume", Phase: ready, Reason: "Bound", Repairs: true},
 		},
 		"a volume of another source": {
-			world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/secrets" })),
+			stateWith(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/secrets" })),
 			outline{Changes: "delete claim", Phase: pending, Reason: "Repairing", Message: "has another source", Repairs: true},
 		},
 		"one whose claim is on its way out": {
-			world(bound, claimDeleted, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/secrets" })),
+			stateWith(bound, claimDeleted, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/secrets" })),
 			outline{Phase: pending, Reason: "Repairing", Message: "claim pvc-data was deleted"},
 		},
 		"and one whose claim is gone": {
-			world(bound, claimGone, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/secrets" })),
+			stateWith(bound, claimGone, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Path = "/secrets" })),
 			outline{Changes: "delete volume", Phase: pending, Reason: "Repairing", Message: "has another source", Repairs: true},
 		},
-		"a claim that somebody deleted": {
-			world(bound, claimDeleted),
+		"a claim that was deleted": {
+			stateWith(bound, claimDeleted),
 			outline{Phase: pending, Reason: "Repairing", Message: "it goes when no pod uses it, and is then created again"},
 		},
 		"a claim that is missing": {
-			world(bound, claimGone, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" })),
+			stateWith(bound, claimGone, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "" })),
 			outline{Changes: "create claim", Phase: pending, Reason: "Repairing", Message: "create claim: it is missing", Repairs: true},
 		},
 		"a claim without its annotation": {
-			world(bound, claim(func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil })),
+			stateWith(bound, claim(func(c *corev1.PersistentVolumeClaim) { c.Annotations = nil })),
 			outline{Changes: "update claim", Phase: ready, Reason: "Bound", Repairs: true},
 		},
-		"a volume that somebody deleted under its claim": {
-			world(bound, volumeDeleted),
+		"a volume that was deleted before its claim": {
+			stateWith(bound, volumeDeleted),
 			outline{Changes: "unprotect volume", Phase: pending, Reason: "Repairing", Message: "unprotect volume: it is being deleted", Repairs: true},
 		},
 		"one that others keep": {
-			world(bound, volumeDeleted, volume(func(v *corev1.PersistentVolume) { v.Finalizers = []string{"backup/keep"} })),
+			stateWith(bound, volumeDeleted, volume(func(v *corev1.PersistentVolume) { v.Finalizers = []string{"backup/keep"} })),
 			outline{Phase: ready, Reason: "Bound"},
 		},
 		"a claim that has lost its volume": {
-			world(bound, lost),
+			stateWith(bound, lost),
 			outline{Changes: "create volume", Phase: pending, Reason: "Repairing", Message: "create volume: it is missing", Repairs: true},
 		},
 		"a claim that does not know yet that it has its volume again": {
-			world(bound, claim(func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost })),
+			stateWith(bound, claim(func(c *corev1.PersistentVolumeClaim) { c.Status.Phase = corev1.ClaimLost })),
 			outline{Changes: "update claim", Phase: pending, Reason: "Repairing", Message: "update claim: it has lost its volume", Repairs: true},
 		},
-		"and was told": {
-			world(bound, claim(func(c *corev1.PersistentVolumeClaim) {
+		"whose claim was updated": {
+			stateWith(bound, claim(func(c *corev1.PersistentVolumeClaim) {
 				c.Status.Phase, c.Annotations[wellknown.AnnotationVolumeUID] = corev1.ClaimLost, "volume"
 			})),
 			outline{Phase: pending, Reason: "Binding", Message: "claim pvc-data is being bound"},
 		},
 		"one that is deleted loses its claim": {
-			world(bound, objectDeleted),
+			stateWith(bound, objectDeleted),
 			outline{Changes: "delete claim", Phase: deleting, Reason: "ClaimInUse", Message: "claim pvc-data goes when no pod uses it"},
 		},
 		"when no pod uses it": {
-			world(bound, objectDeleted, claimDeleted),
+			stateWith(bound, objectDeleted, claimDeleted),
 			outline{Phase: deleting, Reason: "ClaimInUse", Message: "claim pvc-data goes when no pod uses it"},
 		},
 		"then its volume goes": {
-			world(bound, objectDeleted, claimGone),
+			stateWith(bound, objectDeleted, claimGone),
 			outline{Changes: "delete volume", Phase: deleting, Reason: "VolumeGoes", Message: "volume pv-team-data is being deleted"},
 		},
 		"which may take a moment": {
-			world(bound, objectDeleted, claimGone, volumeDeleted),
+			stateWith(bound, objectDeleted, claimGone, volumeDeleted),
 			outline{Phase: deleting, Reason: "VolumeGoes", Message: "volume pv-team-data is being deleted"},
 		},
-		"then its finalizer": {world(objectDeleted), outline{Changes: "remove finalizer"}},
+		"then its finalizer": {stateWith(objectDeleted), outline{Changes: "remove finalizer"}},
 		"which is all where strangers have the names": {
-			world(objectDeleted, func(s *state) { s.volume, s.claim = &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{} }),
+			stateWith(objectDeleted, func(s *state) { s.volume, s.claim = &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{} }),
 			outline{Changes: "remove finalizer"},
 		},
 		"also when it was refused in the meantime": {
-			world(bound, objectDeleted, func(s *state) { s.targets = targets.Snapshot{} }, object(ofPath("/data"))),
+			stateWith(bound, objectDeleted, func(s *state) { s.targets = targets.Snapshot{} }, object(ofPath("/data"))),
 			outline{Changes: "delete claim", Phase: deleting, Reason: "ClaimInUse", Message: "claim pvc-data goes when no pod uses it"},
 		},
 		"one that others keep is none of our business": {
-			world(objectDeleted, object(func(o *v1alpha1.SharedVolume) { o.Finalizers = []string{"backup/keep"} })), outline{},
+			stateWith(objectDeleted, object(func(o *v1alpha1.SharedVolume) { o.Finalizers = []string{"backup/keep"} })), outline{},
 		},
 	}
 	for name, tt := range tests {
@@ -241,17 +241,17 @@ func TestPlansConverge(t *testing.T) {
 		state state
 		want  string // changes, in order
 	}{
-		"a new one":         {world(object(func(o *v1alpha1.SharedVolume) { o.Finalizers = nil })), "add finalizer, create volume, create claim"},
-		"nothing to do":     {world(bound), ""},
-		"a lost volume":     {world(bound, lost), "create volume"},
-		"a deleted volume":  {world(bound, volumeDeleted), "unprotect volume, create volume"},
-		"a lost claim":      {world(bound, claimGone), "update volume, create claim"},
-		"an edited volume":  {world(bound, volume(func(v *corev1.PersistentVolume) { v.Annotations, v.Spec.MountOptions = nil, nil })), "update volume"},
-		"no claimRef":       {world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil })), "update volume"},
-		"another's uid":     {world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "x" })), "update volume"},
-		"a foreign source":  {world(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Server = "10.0.0.1" })), "delete claim, delete volume, create volume, create claim"},
-		"an end":            {world(bound, objectDeleted), "delete claim, delete volume, remove finalizer"},
-		"an end of nothing": {world(objectDeleted), "remove finalizer"},
+		"a new one":         {stateWith(object(func(o *v1alpha1.SharedVolume) { o.Finalizers = nil })), "add finalizer, create volume, create claim"},
+		"nothing to do":     {stateWith(bound), ""},
+		"a lost volume":     {stateWith(bound, lost), "create volume"},
+		"a deleted volume":  {stateWith(bound, volumeDeleted), "unprotect volume, create volume"},
+		"a lost claim":      {stateWith(bound, claimGone), "update volume, create claim"},
+		"an edited volume":  {stateWith(bound, volume(func(v *corev1.PersistentVolume) { v.Annotations, v.Spec.MountOptions = nil, nil })), "update volume"},
+		"no claimRef":       {stateWith(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil })), "update volume"},
+		"another's uid":     {stateWith(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.UID = "x" })), "update volume"},
+		"a foreign source":  {stateWith(bound, volume(func(v *corev1.PersistentVolume) { v.Spec.NFS.Server = "10.0.0.1" })), "delete claim, delete volume, create volume, create claim"},
+		"an end":            {stateWith(bound, objectDeleted), "delete claim, delete volume, remove finalizer"},
+		"an end of nothing": {stateWith(objectDeleted), "remove finalizer"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -280,7 +280,7 @@ func TestPlansConverge(t *testing.T) {
 
 // TestStatusStaysWhereNothingChanged: a later sync must not write a later time.
 func TestStatusStaysWhereNothingChanged(t *testing.T) {
-	s := world(bound)
+	s := stateWith(bound)
 	s.object.Status = decide(s).status
 	s.now = noon.AddDate(0, 0, 1)
 	if p := decide(s); !equality.Semantic.DeepEqual(p.status, s.object.Status) {

@@ -64,7 +64,7 @@ func TestDemand(t *testing.T) {
 		t.Errorf("demand mismatch (-want +got):\n%s", diff)
 	}
 	if got := Demand(nil, false, Settings{}); got.Known {
-		t.Error("nobody has been heard, and all are known")
+		t.Error("known before the first list")
 	}
 }
 

@@ -42,8 +42,8 @@ func known() targets.Snapshot {
 	}
 }
 
-// world is a state of team/data in which nothing was created yet.
-func world(edits ...func(*state)) state {
+// stateWith is a state of team/data in which nothing was created yet.
+func stateWith(edits ...func(*state)) state {
 	s := state{object: shared("team", "data"), targets: known(), now: noon}
 	for _, edit := range edits {
 		edit(&s)
@@ -53,7 +53,7 @@ func world(edits ...func(*state)) state {
 
 // bound adds claim and volume as they are when everything is done.
 func bound(s *state) {
-	s.volume, s.claim = newVolume(s.object, s.port()), newClaim(s.object)
+	s.volume, s.claim = newPair(s.object, s.port())
 	s.volume.Spec.ClaimRef.UID = "claim"
 	s.claim.UID, s.volume.UID = "claim", "volume"
 	s.claim.Status.Phase, s.volume.Status.Phase = corev1.ClaimBound, corev1.VolumeBound

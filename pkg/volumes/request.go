@@ -1,0 +1,70 @@
+package volumes
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// IsRequested says whether a claim asks this provisioner for a volume now: it is neither bound, nor
+// about to be, nor being deleted, and has a class of the provisioner and, if that waits for its first
+// consumer, a node. Other claims are neither refused nor provisioned. The class is the one that
+// ClassName names, nil while there is none.
+func IsRequested(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, provisioner string) bool {
+	switch {
+	case claim.DeletionTimestamp != nil || claim.Spec.VolumeName != "" || claim.Status.Phase != corev1.ClaimPending:
+		return false
+	case AskedProvisioner(claim) != provisioner || isPopulated(claim):
+		return false
+	case ClassName(claim) == "" || class == nil || class.Provisioner != provisioner:
+		return false
+	}
+	return !waitsForNode(class) || SelectedNode(claim) != ""
+}
+
+// ClassName is the name of a claim's class: the old annotation wins, even when it is empty, as
+// it does for the cluster's binder.
+func ClassName(claim *corev1.PersistentVolumeClaim) string {
+	if name, ok := claim.Annotations[wellknown.AnnotationStorageClass]; ok {
+		return name
+	}
+	if claim.Spec.StorageClassName != nil {
+		return *claim.Spec.StorageClassName
+	}
+	return ""
+}
+
+// AskedProvisioner is the provisioner that the cluster has asked for the volume, or "". Until then,
+// the binder may bind the claim to an existing volume.
+func AskedProvisioner(claim *corev1.PersistentVolumeClaim) string {
+	if name, ok := claim.Annotations[wellknown.AnnotationStorageProvisioner]; ok {
+		return name
+	}
+	return claim.Annotations[wellknown.AnnotationBetaStorageProvisioner]
+}
+
+// SelectedNode is the node that the scheduler chose, or "".
+func SelectedNode(claim *corev1.PersistentVolumeClaim) string {
+	return claim.Annotations[wellknown.AnnotationSelectedNode]
+}
+
+func waitsForNode(class *storagev1.StorageClass) bool {
+	return class.VolumeBindingMode != nil && *class.VolumeBindingMode == storagev1.VolumeBindingWaitForFirstConsumer
+}
+
+// snapshotGroup and the core group have the data sources that provisioners copy. Those of other groups
+// are for volume populators.
+const snapshotGroup = "snapshot.storage.k8s.io"
+
+// isPopulated says whether a volume populator provides the volume.
+func isPopulated(claim *corev1.PersistentVolumeClaim) bool {
+	group := ""
+	switch spec := claim.Spec; {
+	case spec.DataSourceRef != nil && spec.DataSourceRef.APIGroup != nil:
+		group = *spec.DataSourceRef.APIGroup
+	case spec.DataSourceRef == nil && spec.DataSource != nil && spec.DataSource.APIGroup != nil:
+		group = *spec.DataSource.APIGroup
+	}
+	return group != "" && group != snapshotGroup
+}
