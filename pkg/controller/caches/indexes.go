@@ -32,13 +32,7 @@ const (
 )
 
 func index[T any](of func(T) []string) cache.IndexFunc {
-	return func(object any) ([]string, error) {
-		typed, ok := object.(T)
-		if !ok {
-			return nil, fmt.Errorf("indexing: %T is not the kind of object that this cache is for", object)
-		}
-		return of(typed), nil
-	}
+	return func(object any) ([]string, error) { return of(as[T](object)), nil }
 }
 
 func uidOf(claim *corev1.PersistentVolumeClaim) []string { return []string{string(claim.UID)} }
@@ -52,8 +46,8 @@ func provisionerOf(claim *corev1.PersistentVolumeClaim) []string {
 	return []string{asked}
 }
 
-// otherClaimsOf are the uids that a volume is for when it is named for another: adopted volumes
-// have any name, and an administrator may have given a retained one to another claim.
+// otherClaimsOf are the uids of a volume's claims that are not in its name: adopted volumes have any
+// name, and an administrator may have reserved a retained volume for another claim.
 func otherClaimsOf(volume *corev1.PersistentVolume) []string {
 	var found []string
 	for _, uid := range volumes.ClaimsOf(volume) {
@@ -75,8 +69,8 @@ func DirectoryOf(volume *corev1.PersistentVolume) (fileSystemID, path string, ok
 	return id, nfs.Path, true
 }
 
-// unsettledOn is the file system of a volume for which a mount Job may have something to do:
-// one that is not simply bound, or that no ledger knows.
+// unsettledOn is the file system of a volume that may need an operation: one that is not bound, or not
+// adopted.
 func unsettledOn(volume *corev1.PersistentVolume) []string {
 	_, adopted := volume.Annotations[wellknown.AnnotationPath]
 	id, _, ok := DirectoryOf(volume)
@@ -106,7 +100,7 @@ func fromOperations(job *batchv1.Job, value func(operations.Operation) string) (
 	if _, ok := job.Annotations[wellknown.AnnotationOperations]; !ok {
 		return nil
 	}
-	ops, _ := mountjobs.Operations(job) // an error is reported where the Job is observed
+	ops, _ := mountjobs.Operations(job) // the jobs loop reports the error
 	values = make([]string, 0, len(ops))
 	for _, o := range ops {
 		values = append(values, value(o))
@@ -121,7 +115,7 @@ func ownerOf(pod *corev1.Pod) []string {
 	return nil
 }
 
-// agentOf has one value: all agents.
+// agentOf is one value for all agents.
 func agentOf(pod *corev1.Pod) []string {
 	for key, value := range mountjobs.AgentLabels() {
 		if pod.Labels[key] != value {
@@ -146,7 +140,7 @@ func (c *Caches) ClaimNamed(namespace, name string) *corev1.PersistentVolumeClai
 	return get[*corev1.PersistentVolumeClaim](c.Claims, namespace+"/"+name)
 }
 
-// UnboundClaims are those that may still want a volume of a provisioner, of whatever class.
+// UnboundClaims are the pending claims whose volume the cluster has asked a provisioner for.
 func (c *Caches) UnboundClaims(provisioner string) []*corev1.PersistentVolumeClaim {
 	return list[*corev1.PersistentVolumeClaim](c.Claims, byProvisioner, provisioner)
 }
@@ -165,15 +159,14 @@ func (c *Caches) VolumesOfClaim(uid types.UID) []*corev1.PersistentVolume {
 	return found
 }
 
-// UnsettledVolumes are those on a file system for which a mount Job may have something to do.
+// UnsettledVolumes are those on a file system that may need an operation.
 func (c *Caches) UnsettledVolumes(fileSystemID string) []*corev1.PersistentVolume {
 	return list[*corev1.PersistentVolume](c.Volumes, byFileSystem, fileSystemID)
 }
 
-// VolumesOnFileSystem are all on a file system. It takes as long as there are volumes in the cluster.
+// VolumesOnFileSystem are all on a file system. It scans all volumes of the cluster.
 func (c *Caches) VolumesOnFileSystem(id string) (found []*corev1.PersistentVolume) {
-	for _, object := range c.Volumes.GetStore().List() {
-		volume := as[*corev1.PersistentVolume](object)
+	for _, volume := range All[*corev1.PersistentVolume](c.Volumes) {
 		if on, _, ok := DirectoryOf(volume); ok && on == id {
 			found = append(found, volume)
 		}
@@ -181,8 +174,7 @@ func (c *Caches) VolumesOnFileSystem(id string) (found []*corev1.PersistentVolum
 	return found
 }
 
-// FileSystems are those that objects name for which a mount Job may have something to do: Jobs,
-// unsettled volumes and root claims.
+// FileSystems are those of Jobs, unsettled volumes and root claims.
 func (c *Caches) FileSystems() []string {
 	found := append(c.Jobs.GetIndexer().ListIndexFuncValues(byFileSystem), c.Volumes.GetIndexer().ListIndexFuncValues(byFileSystem)...)
 	for _, key := range c.Claims.GetStore().ListKeys() {
@@ -230,6 +222,16 @@ func (c *Caches) PodsOfJob(job *batchv1.Job) []*corev1.Pod {
 // Agents are the node agents' pods.
 func (c *Caches) Agents() []*corev1.Pod { return list[*corev1.Pod](c.Pods, byAgent, byAgent) }
 
+// TargetsConfigMap has the table of targets; nil if there is none.
+func (c *Caches) TargetsConfigMap() *corev1.ConfigMap {
+	return get[*corev1.ConfigMap](c.Table, c.namespace+"/"+wellknown.TargetsConfigMap)
+}
+
+// PinnedConfigMap has the administrator's table; nil if there is none.
+func (c *Caches) PinnedConfigMap() *corev1.ConfigMap {
+	return get[*corev1.ConfigMap](c.Pinned, c.namespace+"/"+wellknown.PinnedConfigMap)
+}
+
 // WarningsAbout are the Warning events about an object.
 func (c *Caches) WarningsAbout(uid types.UID) (events []corev1.Event) {
 	for _, event := range list[*corev1.Event](c.Warnings, byObject, string(uid)) {
@@ -238,28 +240,33 @@ func (c *Caches) WarningsAbout(uid types.UID) (events []corev1.Event) {
 	return events
 }
 
-// list is what an index has. The indexes are ours, so asking one cannot fail.
+// All are the objects of a cache, in no order.
+func All[T any](informer cache.SharedIndexInformer) []T { return typed[T](informer.GetStore().List()) }
+
 func list[T any](informer cache.SharedIndexInformer, index, value string) []T {
 	objects, err := informer.GetIndexer().ByIndex(index, value)
 	if err != nil {
-		panic(fmt.Sprintf("caches: %v", err))
+		panic(fmt.Sprintf("caches: %v", err)) // there is no such index
 	}
-	typed := make([]T, 0, len(objects))
+	return typed[T](objects)
+}
+
+func typed[T any](objects []any) []T {
+	all := make([]T, 0, len(objects))
 	for _, object := range objects {
-		typed = append(typed, as[T](object))
+		all = append(all, as[T](object))
 	}
-	return typed
+	return all
 }
 
-func get[T any](informer cache.SharedIndexInformer, key string) (typed T) {
-	object, exists, err := informer.GetIndexer().GetByKey(key)
+func get[T any](informer cache.SharedIndexInformer, key string) (object T) {
+	found, exists, err := informer.GetIndexer().GetByKey(key)
 	if err != nil || !exists {
-		return typed
+		return object
 	}
-	return as[T](object)
+	return as[T](found)
 }
 
-// as is the object of a cache that holds nothing else.
 func as[T any](object any) T {
 	typed, ok := object.(T)
 	if !ok {

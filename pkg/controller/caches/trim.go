@@ -1,6 +1,7 @@
 package caches
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -9,23 +10,20 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// trimmer drops what no loop reads, and keeps once what many objects have; with ten thousand
-// volumes, most of the memory. Objects of the caches are never changed, so they can share maps.
+// trimmer drops the fields that no loop reads, and shares equal values between objects, which saves most
+// of the memory of ten thousand volumes. Objects of the caches are never changed.
 type trimmer struct {
 	mu    sync.Mutex
-	texts map[string]map[string]string   // guarded by mu; labels and annotations
-	lists map[string]corev1.ResourceList // guarded by mu
-	words map[string][]string            // guarded by mu; mount options
+	known map[string]any // guarded by mu; by type and text: labels, annotations, resources, mount options
 }
 
-func newTrimmer() *trimmer {
-	return &trimmer{texts: map[string]map[string]string{}, lists: map[string]corev1.ResourceList{}, words: map[string][]string{}}
-}
+func newTrimmer() *trimmer { return &trimmer{known: map[string]any{}} }
 
 func (t *trimmer) trim(object any) (any, error) {
 	if o, ok := object.(metav1.Object); ok {
@@ -47,8 +45,8 @@ func (t *trimmer) trim(object any) (any, error) {
 	return object, nil
 }
 
-// trimJob also drops the operations of what is done and used: a busy hour leaves hundreds of
-// such Jobs, with up to 64 KiB of them each.
+// trimJob also drops the operations of Jobs whose outcome was used: there can be hundreds of these Jobs,
+// each with up to 64 KiB of operations.
 func trimJob(job *batchv1.Job) {
 	trimPodSpec(&job.Spec.Template.Spec)
 	if job.Status.Succeeded > 0 && !slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) {
@@ -65,9 +63,9 @@ func trimPodSpec(spec *corev1.PodSpec) {
 	spec.InitContainers, spec.Tolerations = nil, nil
 }
 
-// trimClaim keeps once what is the same in many claims. Decoding makes a copy of every word and of
-// every map, and a map of one size takes as much as eight. Claims are patched, never updated, so
-// kubectl's annotation, a copy of the whole claim, is not lost by that.
+// trimClaim shares values that are the same in many claims: decoding copies every string and map, and a
+// map with one entry takes as much memory as one with eight. It also drops kubectl's annotation, a copy
+// of the whole claim, which stays in the apiserver, because claims are patched, never updated.
 func (t *trimmer) trimClaim(claim *corev1.PersistentVolumeClaim) {
 	if _, ok := claim.Annotations[corev1.LastAppliedConfigAnnotation]; ok { //nolint:staticcheck // the map may be a shared one, which others read meanwhile
 		delete(claim.Annotations, corev1.LastAppliedConfigAnnotation)
@@ -82,8 +80,7 @@ func (t *trimmer) trimClaim(claim *corev1.PersistentVolumeClaim) {
 	claim.Status.Capacity = t.sharedList(claim.Status.Capacity)
 }
 
-// trimVolume is trimClaim for volumes. Of volumes that cannot be taken for ours, it is only known
-// which claim has them.
+// trimVolume is trimClaim for volumes. Foreign volumes keep little more than their claimRef.
 func (t *trimmer) trimVolume(volume *corev1.PersistentVolume) {
 	if isForeign(volume) {
 		volume.Labels, volume.Annotations = nil, nil
@@ -91,7 +88,7 @@ func (t *trimmer) trimVolume(volume *corev1.PersistentVolume) {
 	}
 	t.shareMeta(&volume.ObjectMeta)
 	shareAll(volume.Spec.AccessModes)
-	volume.Spec.MountOptions = t.sharedWords(volume.Spec.MountOptions)
+	volume.Spec.MountOptions = t.sharedOptions(volume.Spec.MountOptions)
 	volume.Spec.StorageClassName = shared(volume.Spec.StorageClassName)
 	volume.Spec.Capacity = t.sharedList(volume.Spec.Capacity)
 	if ref := volume.Spec.ClaimRef; ref != nil {
@@ -105,8 +102,7 @@ func (t *trimmer) trimVolume(volume *corev1.PersistentVolume) {
 	}
 }
 
-// isForeign says that a volume is neither NFS nor has an annotation or a class by which it could be
-// ours, or in the place of one of ours.
+// isForeign says whether a volume is not NFS, and has no annotation, class or name of our volumes.
 func isForeign(volume *corev1.PersistentVolume) bool {
 	for _, annotation := range []string{wellknown.AnnotationFileSystemID, wellknown.AnnotationSharedVolume, wellknown.AnnotationPath} {
 		if _, ok := volume.Annotations[annotation]; ok {
@@ -123,60 +119,61 @@ func (t *trimmer) shareMeta(meta *metav1.ObjectMeta) {
 	shareAll(meta.Finalizers)
 }
 
-// sharedMap does not share maps with a path in them, which no other object has.
+// sharedMap does not share maps with a path, which no other object has.
 func (t *trimmer) sharedMap(all map[string]string) map[string]string {
 	if len(all) == 0 {
 		return nil
 	}
 	again := make(map[string]string, len(all))
-	var key strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		again[shared(name)] = shared(all[name])
-		key.WriteString(name + "\x00" + all[name] + "\x00")
+	for name, value := range all {
+		again[shared(name)] = shared(value)
 	}
 	if _, ok := all[wellknown.AnnotationPath]; ok {
 		return again
 	}
-	return remembered(&t.mu, t.texts, key.String(), again)
+	return remembered(t, textOf(again, func(s string) string { return s }), again)
 }
 
 func (t *trimmer) sharedList(list corev1.ResourceList) corev1.ResourceList {
 	if len(list) == 0 {
 		return list
 	}
-	again := make(corev1.ResourceList, len(list))
-	var key strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(list)) {
-		quantity := list[name]
-		key.WriteString(string(name) + "\x00" + quantity.String() + "\x00")
-		again[name] = quantity
-	}
-	return remembered(&t.mu, t.lists, key.String(), again)
+	return remembered(t, textOf(list, func(q resource.Quantity) string { return q.String() }), maps.Clone(list))
 }
 
-func (t *trimmer) sharedWords(words []string) []string {
-	if len(words) == 0 {
-		return words
+func (t *trimmer) sharedOptions(options []string) []string {
+	if len(options) == 0 {
+		return options
 	}
-	again := slices.Clone(words) // these may be shared already
+	again := slices.Clone(options) // these may be shared already
 	shareAll(again)
-	return remembered(&t.mu, t.words, strings.Join(words, "\x00"), again)
+	return remembered(t, strings.Join(options, "\x00"), again)
 }
 
-// maxRemembered bounds what is remembered for objects to come, which is none of what they keep.
+// textOf is equal for equal maps.
+func textOf[K ~string, V any](all map[K]V, value func(V) string) string {
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		text.WriteString(string(name) + "\x00" + value(all[name]) + "\x00")
+	}
+	return text.String()
+}
+
+// maxRemembered bounds the values that are remembered for later objects. Objects keep theirs.
 const maxRemembered = 1024
 
-// remembered is what was there first of what has a key.
-func remembered[T any](mu *sync.Mutex, known map[string]T, key string, value T) T {
-	mu.Lock()
-	defer mu.Unlock()
-	if first, ok := known[key]; ok {
+// remembered returns the value of the same type and text that it was first called with.
+func remembered[T any](t *trimmer, text string, value T) T {
+	key := fmt.Sprintf("%T %s", value, text)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if first, ok := t.known[key].(T); ok {
 		return first
 	}
-	if len(known) >= maxRemembered {
-		clear(known)
+	if len(t.known) >= maxRemembered {
+		clear(t.known)
 	}
-	known[key] = value
+	t.known[key] = value
 	return value
 }
 
@@ -186,7 +183,7 @@ func shareAll[T ~string](all []T) {
 	}
 }
 
-// maxShared leaves out texts that hardly ever are the same.
+// maxShared is the length in bytes above which equal strings are rare.
 const maxShared = 64
 
 func shared(text string) string {

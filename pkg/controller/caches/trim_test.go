@@ -112,8 +112,8 @@ func TestTrimSharesWhatIsTheSame(t *testing.T) {
 	if claims[2].Labels["app"] != "shop" || claims[2].Spec.Resources.Requests.Storage().String() != "2Gi" {
 		t.Errorf("another claim has become %+v", claims[2])
 	}
-	if len(small.texts) > maxRemembered {
-		t.Errorf("%d maps are remembered", len(small.texts))
+	if len(small.known) > maxRemembered {
+		t.Errorf("%d maps are remembered", len(small.known))
 	}
 }
 

@@ -3,7 +3,6 @@ package discovery
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/efs"
@@ -11,8 +10,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// confirmed is the demand that gets ports: access points that have one keep it, and new ones must
-// exist on EFS. Otherwise invented ids would use up the ports of the cluster.
+// confirmed is the demand that gets ports: access points that have a port, and those that EFS has
+// confirmed. Otherwise invented ids would use up the ports of the cluster.
 func (o Options) confirmed(s state) ports.Demand {
 	demand := s.demand
 	demand.AccessPoints = slices.DeleteFunc(slices.Clone(demand.AccessPoints), func(key ports.Key) bool {
@@ -32,14 +31,9 @@ func (s state) hasPort(key ports.Key) bool {
 
 // demandedPoints are the access points that the API can describe.
 func (o Options) demandedPoints(s state) []ports.Key {
-	var keys []ports.Key
-	for _, key := range s.demand.AccessPoints {
-		if o.isListed(s, key.FileSystem) && efs.CheckAccessPointID(key.AccessPoint) == nil {
-			keys = append(keys, key)
-		}
-	}
-	slices.SortFunc(keys, func(a, b ports.Key) int { return strings.Compare(a.String(), b.String()) })
-	return slices.Compact(keys)
+	return slices.DeleteFunc(slices.Clone(s.demand.AccessPoints), func(key ports.Key) bool {
+		return !o.isListed(s, key.FileSystem) || efs.CheckAccessPointID(key.AccessPoint) != nil
+	})
 }
 
 // isListed says whether the API lists a file system that the cluster may use.
@@ -49,9 +43,8 @@ func (o Options) isListed(s state, id string) bool {
 	})
 }
 
-// pointProblem says why an access point cannot be used now, or "", by what the API and the
-// administrator say of it. A terminal problem ends with an edit only. An access point that has a port
-// is usable until one of them says otherwise.
+// pointProblem says why an access point cannot be used now, or "". Only an edit ends a terminal problem.
+// An access point that has a port is usable unless the API or the pinned table says otherwise.
 func (o Options) pointProblem(s state, key ports.Key) (problem string, terminal bool) {
 	answer := s.inventory.points[key]
 	if s.pinned.table != nil {

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/pairs"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -23,7 +24,7 @@ import (
 // root is the root volume and root claim of a file system.
 type root struct {
 	volumes.RootPair
-	left bool           // the file system has left the table, so both are deleted
+	left bool           // the file system is no longer in the table, so both are deleted
 	jobs []*batchv1.Job // deletable ones, whose pods protect the claim
 }
 
@@ -38,16 +39,15 @@ func (c *Controller) syncRoots(ctx context.Context, _ string) (again time.Durati
 	return applyEach(c, d, roots, func(r root) error { return c.applyRoot(ctx, r) })
 }
 
-// inForce is the latest decision; nil when there is none, or the caches have ConfigMaps that it was
-// not made from: the table's loop will decide again and enqueue the others.
+// inForce is the latest decision; nil when there is none, or when the caches have other ConfigMaps than
+// it was made from: the table loop will decide again and enqueue the other loops.
 func (c *Controller) inForce() *decision {
 	d := c.decision.Load()
 	if d == nil {
 		return nil
 	}
-	table := newest(c.configMap(c.caches.Table, wellknown.TargetsConfigMap), d.table)
-	pinned := c.configMap(c.caches.Pinned, wellknown.PinnedConfigMap)
-	if version(table) != version(d.table) || version(pinned) != version(d.pinned) {
+	table := newest(c.caches.TargetsConfigMap(), d.table)
+	if version(table) != version(d.table) || version(c.caches.PinnedConfigMap()) != version(d.pinned) {
 		return nil
 	}
 	return d
@@ -69,17 +69,17 @@ func (c *Controller) observeRoots() map[string]root {
 		set(&r)
 		found[id] = r
 	}
-	for _, volume := range objectsOf[*corev1.PersistentVolume](c.caches.Volumes) {
+	for _, volume := range caches.All[*corev1.PersistentVolume](c.caches.Volumes) {
 		if id, ok := rootID(volume.Name); ok {
 			edit(id, func(r *root) { r.Volume = volume })
 		}
 	}
-	for _, claim := range objectsOf[*corev1.PersistentVolumeClaim](c.caches.Claims) {
+	for _, claim := range caches.All[*corev1.PersistentVolumeClaim](c.caches.Claims) {
 		if id, ok := rootID(claim.Name); ok && claim.Namespace == c.options.Namespace {
 			edit(id, func(r *root) { r.Claim = claim })
 		}
 	}
-	for _, job := range objectsOf[*batchv1.Job](c.caches.Jobs) {
+	for _, job := range caches.All[*batchv1.Job](c.caches.Jobs) {
 		if id := deletable(job); id != "" {
 			edit(id, func(r *root) { r.jobs = append(r.jobs, job) })
 		}
@@ -92,7 +92,7 @@ func rootID(name string) (id string, ok bool) {
 	return id, ok && ports.CheckTargetID(id) == nil
 }
 
-// deletable is the file system of a Job that is over and whose outcome was used, "" of any other.
+// deletable is the file system of a Job that is over and whose outcome was used, "" for other Jobs.
 func deletable(job *batchv1.Job) (fileSystemID string) {
 	if job == nil || job.DeletionTimestamp != nil || slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) || !mountjobs.IsOver(job) {
 		return ""
@@ -104,8 +104,8 @@ func deletable(job *batchv1.Job) (fileSystemID string) {
 	return name.FileSystemID
 }
 
-// planRoots finds the roots in which something is to be changed, and the other owners' objects that
-// have the names of roots.
+// planRoots returns the roots to be changed, and notices of other owners' objects with the names of
+// roots.
 func (o Options) planRoots(d *decision, found map[string]root) (changed []root, conflicts []notice) {
 	add := func(id string, port int, left bool) {
 		r := found[id]
@@ -174,8 +174,8 @@ func (r root) protecting() []*batchv1.Job {
 	return r.jobs
 }
 
-// conflicts are objects that have a root's name and no other sign of being one. They may hold a
-// user's data, which a correction would delete. One sign is enough: an edited root still is one.
+// conflicts are about objects that have a root's name, but neither its class, label nor binding. They
+// may have a user's data, which a correction would delete. A root that was edited has at least one.
 func (r root) conflicts() (conflicts []notice) {
 	name := volumes.RootName(r.FileSystemID)
 	if v := r.Volume; v != nil {

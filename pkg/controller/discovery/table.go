@@ -12,23 +12,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	corelisters "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/pager"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/pairs"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// tableMemory is what one sync of the table leaves for the next. It may be lost at any time.
+// tableMemory is what a sync of the table keeps for the next one. It is rebuilt after a restart.
 type tableMemory struct {
 	memory
 	pinned *ports.Table // the last that could be read; nil before it
 	// stored is the newest ConfigMap that was read or written: a cache may be behind our own writes.
 	stored *corev1.ConfigMap
-	live   bool // stored was read from the apiserver once, and no write has failed since
+	live   bool // stored was read from the apiserver, and no write has failed since
 }
 
 // syncTable gives ports and stores them. The table is stored before anything is published: what
@@ -46,37 +45,18 @@ func (c *Controller) observeTable() state {
 	if c.options.Demand != nil {
 		s.demand = c.options.Demand()
 	}
-	cached := c.configMap(c.caches.Table, wellknown.TargetsConfigMap)
+	cached := c.caches.TargetsConfigMap()
 	s.unconfirmed = cached == nil || !c.table.live
 	s.table = readTable(newest(cached, c.table.stored))
-	s.pinned = readPinned(c.configMap(c.caches.Pinned, wellknown.PinnedConfigMap), c.table.pinned)
+	s.pinned = readPinned(c.caches.PinnedConfigMap(), c.table.pinned)
 	c.table.pinned = s.pinned.table
-	s.volumes = objectsOf[*corev1.PersistentVolume](c.caches.Volumes)
-	for _, job := range objectsOf[*batchv1.Job](c.caches.Jobs) {
+	s.volumes = caches.All[*corev1.PersistentVolume](c.caches.Volumes)
+	for _, job := range caches.All[*batchv1.Job](c.caches.Jobs) {
 		if name, err := mountjobs.Identify(job); err == nil && name.Kind == mountjobs.Mount {
 			s.begun[name.FileSystemID] = true
 		}
 	}
 	return s
-}
-
-func (c *Controller) configMap(informer cache.SharedIndexInformer, name string) *corev1.ConfigMap {
-	object, err := corelisters.NewConfigMapLister(informer.GetIndexer()).ConfigMaps(c.options.Namespace).Get(name)
-	if err != nil {
-		return nil // a cache says only that there is none
-	}
-	return object
-}
-
-// objectsOf are all objects of a cache, which has one kind.
-func objectsOf[T any](informer cache.SharedIndexInformer) []T {
-	var all []T
-	for _, o := range informer.GetStore().List() {
-		if typed, ok := o.(T); ok {
-			all = append(all, typed)
-		}
-	}
-	return all
 }
 
 func newest(cached, known *corev1.ConfigMap) *corev1.ConfigMap {
@@ -90,8 +70,8 @@ func newest(cached, known *corev1.ConfigMap) *corev1.ConfigMap {
 	return cached
 }
 
-// applyTable stores the table where it changed. Another client's write since the table was read
-// wins: then the next sync reads it.
+// applyTable stores the table if it changed. After a conflict with another client's write, the next
+// sync reads the table again.
 func (c *Controller) applyTable(ctx context.Context, s state, p plan) (again time.Duration, err error) {
 	if p.readLive {
 		if s, err = c.readLive(ctx, s); err != nil {
@@ -127,7 +107,8 @@ func (c *Controller) applyTable(ctx context.Context, s state, p plan) (again tim
 }
 
 // readLive reads the table from the apiserver: at first, after a failed write, and before it counts
-// as lost. From a lost table only volumes are left, so no cache that is behind may cost a port.
+// as lost. A lost table is rebuilt from the volumes, which are listed, too, because a volume that the
+// cache does not have yet would lose its port.
 func (c *Controller) readLive(ctx context.Context, s state) (state, error) {
 	object, err := c.client.CoreV1().ConfigMaps(c.options.Namespace).Get(ctx, wellknown.TargetsConfigMap, metav1.GetOptions{})
 	switch {
@@ -179,9 +160,9 @@ func (c *Controller) store(ctx context.Context, object *corev1.ConfigMap, p plan
 	return stored, nil
 }
 
-// publishStored goes on with the stored table, because the apiserver refuses the planned one: root
-// volumes are kept, and nothing is removed or corrected. Absences are counted on, because the table
-// may fit when file systems have left it.
+// publishStored publishes the stored table, because the apiserver refuses the planned one: root volumes
+// are healed, and nothing is removed or corrected. Absences are still counted, because the table may
+// become small enough when file systems leave it.
 func (c *Controller) publishStored(ctx context.Context, s state, refused plan, err error) {
 	c.table.assigned.Absences, c.table.assigned.CountedAt = refused.assigned.Absences, refused.assigned.CountedAt
 	conditions := slices.DeleteFunc(refused.notices, func(n notice) bool { return n.key == "" })

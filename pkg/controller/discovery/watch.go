@@ -1,71 +1,54 @@
 package discovery
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// watch has the caches enqueue keys. The loop of ports has no events of its own: a volume's port is
-// judged with the table.
+// watch has the caches enqueue keys. The ports loop observes no changes of its own: the table loop
+// enqueues it.
 func (c *Controller) watch() error {
 	table := func() { c.queue.Add(tableKey) }
 	tableSoon := func() { c.queue.AddAfter(tableKey, settleTime) }
 	rootsSoon := func() { c.queue.AddAfter(rootsKey, settleTime) }
-	for _, w := range []struct {
-		informer cache.SharedIndexInformer
-		handler  cache.ResourceEventHandler
-	}{
-		{c.caches.Table, handler(anyChange[*corev1.ConfigMap], table)},
-		{c.caches.Pinned, handler(anyChange[*corev1.ConfigMap], table)},
-		{c.caches.Volumes, handler(volumeMatters, tableSoon)},
-		{c.caches.Claims, handler(c.claimMatters, rootsSoon)},
-		{c.caches.Jobs, handler(jobMatters, rootsSoon)},
-	} {
-		if _, err := w.informer.AddEventHandler(w.handler); err != nil {
-			return fmt.Errorf("watching for discovery: %w", err)
-		}
+	if err := errors.Join(
+		onChange(c.caches.Table, anyChange[*corev1.ConfigMap], table),
+		onChange(c.caches.Pinned, anyChange[*corev1.ConfigMap], table),
+		onChange(c.caches.Volumes, volumeMatters, tableSoon),
+		onChange(c.caches.Claims, c.claimMatters, rootsSoon),
+		onChange(c.caches.Jobs, jobMatters, rootsSoon),
+	); err != nil {
+		return fmt.Errorf("watching for discovery: %w", err)
 	}
 	return nil
 }
 
-// object is a pointer to one of Kubernetes' objects.
-type object interface {
-	GetResourceVersion() string
-}
-
-// handler enqueues on changes that matter. Of an object that is new or deleted, one side is nil.
-func handler[T object](matters func(before, after T) bool, enqueue func()) cache.ResourceEventHandler {
-	changed := func(o, n any) {
+// onChange enqueues on changes that matter. Before is nil for a new object, and after for a deleted one.
+func onChange[T metav1.Object](informer cache.SharedIndexInformer, matters func(before, after T) bool, enqueue func()) error {
+	return kubeobjects.OnChange(func(o, n any) {
 		before, was := o.(T)
 		after, is := n.(T)
 		isResync := was && is && before.GetResourceVersion() == after.GetResourceVersion()
 		if (was || is) && !isResync && matters(before, after) {
 			enqueue()
 		}
-	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { changed(nil, o) },
-		UpdateFunc: changed,
-		DeleteFunc: func(o any) {
-			if last, ok := o.(cache.DeletedFinalStateUnknown); ok {
-				o = last.Obj
-			}
-			changed(o, nil)
-		},
-	}
+	}, informer)
 }
 
-func anyChange[T object](_, _ T) bool { return true }
+func anyChange[T any](_, _ T) bool { return true }
 
-// volumeMatters is false for what most volumes do all day: they are bound, released and deleted,
-// with the right port.
+// volumeMatters is false for the most frequent changes: volumes that are bound or released, with the
+// right port.
 func volumeMatters(before, after *corev1.PersistentVolume) bool {
 	was, is := portsOf(before), portsOf(after)
 	if was.Root || is.Root || strings.HasPrefix(was.Name+is.Name, wellknown.RootVolumePrefix) {

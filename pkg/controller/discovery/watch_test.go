@@ -27,7 +27,7 @@ func TestVolumeMatters(t *testing.T) {
 		"another port":                {ours, claimed("v", "fs-1", 20491), true},
 		"another file system":         {ours, claimed("v", "fs-2", 20490), true},
 		"a volume that is bound":      {ours, bound, false},
-		"somebody else's":             {nil, foreign, false},
+		"a foreign volume":            {nil, foreign, false},
 		"a root volume, whatever":     {root, released, true},
 		"a root volume without class": {claimed(root.Name, "", 0), claimed(root.Name, "", 0), true},
 	}
@@ -65,10 +65,22 @@ func TestJobMatters(t *testing.T) {
 	}
 }
 
-// Resyncs tell nothing, and a deletion that the watch missed is one.
-func TestHandler(t *testing.T) {
-	acted := 0
-	h := handler(anyChange[*corev1.ConfigMap], func() { acted++ })
+// stubInformer keeps the handler that is added.
+type stubInformer struct {
+	cache.SharedIndexInformer
+	cache.ResourceEventHandler
+}
+
+func (s *stubInformer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+	s.ResourceEventHandler = h
+	return nil, nil
+}
+
+func TestOnChangeIgnoresResyncsAndUnwrapsTombstones(t *testing.T) {
+	acted, h := 0, &stubInformer{}
+	if err := onChange(h, anyChange[*corev1.ConfigMap], func() { acted++ }); err != nil {
+		t.Fatal(err)
+	}
 	first, second := configMap("a", nil), configMap("a", nil)
 	first.ResourceVersion, second.ResourceVersion = "1", "2"
 	h.OnAdd(first, false)
