@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"gnuthought.com/efs-stunnel/pkg/apiclock"
@@ -20,9 +19,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
 )
 
-// loop is what the leader runs. Run returns after the context has ended and the running syncs have
-// finished.
-type loop interface {
+// runner is the loops that the leader runs. Run returns after the context has ended and the running syncs
+// have finished.
+type runner interface {
 	Run(ctx context.Context) error
 }
 
@@ -40,7 +39,7 @@ type cacheSet interface {
 // workload is the loops and their caches.
 type workload struct {
 	caches cacheSet
-	loops  []loop
+	loops  runner
 }
 
 // manager is one replica.
@@ -182,11 +181,7 @@ func (m *manager) lead(ctx context.Context, w workload) error {
 		return nil //nolint:nilerr // it only fails when the context ends
 	}
 	m.log.Info("loops start")
-	group, running := errgroup.WithContext(ctx)
-	for _, l := range w.loops {
-		group.Go(func() error { return l.Run(running) })
-	}
-	err := group.Wait()
+	err := w.loops.Run(ctx)
 	if err == nil && ctx.Err() == nil {
 		return errLoopEnded
 	}

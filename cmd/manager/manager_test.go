@@ -164,8 +164,8 @@ func TestLostLeaseEndsTheProcess(t *testing.T) {
 func TestLoopsThatEndByThemselvesEndTheProcess(t *testing.T) {
 	broken := errors.New("broken")
 	tests := map[string]struct {
-		loop loop
-		want error
+		loops runner
+		want  error
 	}{
 		"with an error":    {ended{broken}, broken},
 		"without an error": {ended{nil}, errLoopEnded},
@@ -173,7 +173,7 @@ func TestLoopsThatEndByThemselvesEndTheProcess(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newReplica(t, nil)
-			_, result := w.start(t, gives(newCaches(w.recorder), tt.loop))
+			_, result := w.start(t, gives(newCaches(w.recorder), tt.loops))
 			if err := end(t, result); !errors.Is(err, tt.want) {
 				t.Errorf("got %v, want %v", err, tt.want)
 			}
@@ -189,16 +189,6 @@ type ended struct{ err error }
 
 func (e ended) Run(context.Context) error { return e.err }
 
-func TestOneBrokenLoopEndsTheOthers(t *testing.T) {
-	w := newReplica(t, nil)
-	broken := errors.New("broken")
-	_, result := w.start(t, gives(newCaches(w.recorder), &fakeLoop{recorder: w.recorder}, ended{broken}))
-	if err := end(t, result); !errors.Is(err, broken) {
-		t.Errorf("got %v, want %v", err, broken)
-	}
-	w.await(t, "loop ends")
-}
-
 func TestLoopsStartWhenTheCachesHaveCaughtUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newReplica(t, nil)
@@ -211,7 +201,7 @@ func TestLoopsStartWhenTheCachesHaveCaughtUp(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		result := make(chan error, 1)
-		go func() { result <- w.lead(ctx, workload{caches, []loop{&fakeLoop{recorder: w.recorder}}}) }()
+		go func() { result <- w.lead(ctx, workload{caches, &fakeLoop{recorder: w.recorder}}) }()
 		synctest.Wait()
 		if code, body := w.get(t, "/readyz"); code != 503 || !strings.Contains(body, "[-] start: bringing the caches up to date: connection refused") {
 			t.Errorf("got %d and\n%s", code, body)
@@ -262,7 +252,7 @@ func TestAddressThatIsTakenEndsTheProcess(t *testing.T) {
 	}
 	defer listener.Close()
 	w := newReplica(t, func(o *options) { o.HTTPAddress = listener.Addr().String() })
-	_, result := w.start(t, gives(newCaches(w.recorder)))
+	_, result := w.start(t, gives(newCaches(w.recorder), nil))
 	if err := end(t, result); err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("got %v, want that the address is in use", err)
 	}

@@ -163,7 +163,7 @@ func newReplica(t *testing.T, change func(*options)) *replica {
 }
 
 // gives is a wire function for ready-made parts.
-func gives(caches cacheSet, loops ...loop) func(context.Context) (workload, error) {
+func gives(caches cacheSet, loops runner) func(context.Context) (workload, error) {
 	return func(context.Context) (workload, error) { return workload{caches, loops}, nil }
 }
 

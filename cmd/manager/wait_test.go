@@ -25,10 +25,10 @@ func TestLongWaitIsReported(t *testing.T) {
 				return nil
 			}
 			ctx, stop := context.WithCancel(ctx)
-			return w.lead(ctx, workload{caches, []loop{loopFunc(func(context.Context) error {
+			return w.lead(ctx, workload{caches, loopFunc(func(context.Context) error {
 				stop()
 				return nil
-			})}})
+			})})
 		}, "bringing the caches up to date: " + behind.Error()},
 		"a replica whose caches fill slowly": {func(ctx context.Context, w *replica, release <-chan struct{}) error {
 			caches := newCaches(w.recorder)

@@ -40,7 +40,7 @@ func (m *manager) wire(ctx context.Context) (workload, error) {
 	if err != nil {
 		return workload{}, fmt.Errorf("making the loops: %w", err)
 	}
-	return workload{caches: l.Caches, loops: []loop{l}}, nil
+	return workload{caches: l.Caches, loops: l}, nil
 }
 
 func (m *manager) loopOptions(cluster string, network topology.Network) loops.Options {

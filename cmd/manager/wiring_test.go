@@ -111,7 +111,11 @@ func TestRealLoopsRun(t *testing.T) {
 	w := newReplica(t, func(o *options) { o.discovery = wellknown.DiscoveryNone })
 	stop, result := w.start(t, func(ctx context.Context) (workload, error) {
 		made, err := w.wire(ctx)
-		made.loops = append(made.loops, &fakeLoop{recorder: w.recorder})
+		real := made.loops
+		made.loops = loopFunc(func(ctx context.Context) error {
+			w.add("loop starts")
+			return real.Run(ctx)
+		})
 		return made, err
 	})
 	w.await(t, "loop starts")
