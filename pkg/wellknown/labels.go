@@ -4,8 +4,8 @@ package wellknown
 const (
 	// LabelVolumeName is the directory's name; claims that share it share the data.
 	LabelVolumeName = "volume_name"
-	// LabelFileSystemID is a file system's id: on claims a wish, on volumes always set. On
-	// root volumes it serves readers of the original system's format and protects nothing.
+	// LabelFileSystemID is a file system's id: optional on claims, and set on all volumes. On root
+	// volumes it is for readers of the original system's format and protects nothing.
 	LabelFileSystemID = "file_system_id"
 	// LabelReclaimPolicy is Delete or Retain, and overrides the class.
 	LabelReclaimPolicy = "reclaim_policy"
@@ -15,18 +15,12 @@ const (
 // nothing.
 const LabelRootKey = "root_key"
 
-// Labels of mount Jobs.
+// Labels of mount Jobs, and their values.
 const (
-	// LabelComponent is the original system's label, with the value ComponentWorker.
-	LabelComponent = "component"
-	// ComponentWorker is the value of LabelComponent.
-	ComponentWorker = "efs-worker"
-	// LabelAppComponent is the label that Kubernetes recommends, with the value
-	// AppComponentMountJob.
-	LabelAppComponent = "app.kubernetes.io/component"
-	// AppComponentMountJob is the value of LabelAppComponent.
-	AppComponentMountJob = "mount-job"
-	// LabelMountJobFileSystemID is the id of the one file system that the Job works on.
+	LabelComponent            = "component" // of the original system
+	ComponentWorker           = "efs-worker"
+	LabelAppComponent         = "app.kubernetes.io/component"
+	AppComponentMountJob      = "mount-job"
 	LabelMountJobFileSystemID = keyPrefix + "file-system-id"
 )
 
