@@ -10,19 +10,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel's interface, as in sock_diag(7) and linux/inet_diag.h.
-const (
-	attributeBytecode = 1
-	conditionFrom     = 7 // INET_DIAG_BC_S_COND
-	conditionTo       = 8 // INET_DIAG_BC_D_COND
+// The kernel's interface, as in sock_diag(7) and linux/inet_diag.h. Ports and addresses are in network
+// byte order, all other fields in that of the host.
+type (
+	// request is struct inet_diag_req_v2 after its header.
+	request struct {
+		Header                          unix.NlMsghdr
+		Family, Protocol, Extensions, _ uint8
+		States                          uint32 // bits
+		ID                              socketID
+	}
+	// socketID is struct inet_diag_sockid.
+	socketID struct {
+		LocalPort, RemotePort       [2]byte
+		LocalAddress, RemoteAddress [16]byte // an IPv4 address has the first four bytes
+		Interface                   uint32   // 0 for any
+		Cookie                      [2]uint32
+	}
+	// filter is the attribute INET_DIAG_REQ_BYTECODE with one struct inet_diag_bc_op and its struct
+	// inet_diag_hostcond.
+	filter struct {
+		Size, Attribute      uint16
+		Condition, YesOffset uint8
+		NoOffset             uint16
+		Family, PrefixLength uint8
+		_                    uint16
+		Port                 int32 // -1 for any
+		Address              [4]byte
+	}
+	// socket is struct inet_diag_msg.
+	socket struct {
+		Family, State, Timer, Retransmits   uint8
+		ID                                  socketID
+		Expires, ReadQueue, WriteQueue, UID uint32
+		Inode                               uint32
+	}
+)
 
-	requestSize         = 56 // struct inet_diag_req_v2
-	attributeHeaderSize = 4
-	bytecodeSize        = 16 // an operation, and a condition of one IPv4 prefix
-	messageSize         = 72 // struct inet_diag_msg
-	stateOffset         = 1  // in it
-	errnoSize           = 4
-	bufferSize          = 64 << 10
+const (
+	conditionLocal  = 7 // INET_DIAG_BC_S_COND
+	conditionRemote = 8 // INET_DIAG_BC_D_COND
 
 	allStates = 1<<32 - 1
 	noCookie  = 1<<32 - 1
@@ -31,144 +58,107 @@ const (
 	loopbackIndex = 1
 )
 
-// side selects the end of a connection that must have a loopback address.
-type side byte
-
-const (
-	toLoopback   side = conditionTo
-	fromLoopback side = conditionFrom
-)
-
 var errMessage = errors.New("not a message of socket diagnostics")
 
-// socket is an entry of the kernel's answer.
-type socket struct {
-	local, remote netip.AddrPort
-	uid, inode    uint32
-}
-
 // dump calls report for each IPv4 TCP socket that is in one of the states and has a loopback address
-// on one side. The kernel filters, so that many other connections cost little.
-func dump(states uint32, which side, report func(socket)) error {
-	unspecified := netip.AddrPortFrom(netip.IPv4Unspecified(), 0)
-	request := newRequest(unix.NLM_F_REQUEST|unix.NLM_F_DUMP, states, socketID{local: unspecified, remote: unspecified}, atLoopback(which))
-	return query(request, 0, func(m syscall.NetlinkMessage) (done bool, err error) {
-		if m.Header.Type == unix.NLMSG_DONE {
-			return true, nil
-		}
-		if len(m.Data) >= messageSize {
-			report(socketOf(m.Data))
-		}
-		return false, nil
-	})
+// on the side of the condition. The kernel filters, so that many other connections cost little.
+func dump(states uint32, condition uint8, report func(socket)) error {
+	const size, program = 20, 16
+	return query(struct {
+		request
+		filter
+	}{newRequest(unix.NLM_F_DUMP, states, socketID{}), filter{
+		// A match jumps to the end of the program, all else beyond, which rejects the socket.
+		Size: size, Attribute: 1, Condition: condition, YesOffset: program, NoOffset: program + 4,
+		Family: unix.AF_INET, PrefixLength: 8, Port: -1, Address: [4]byte{127},
+	}}, true, report)
 }
 
-// query sends a request and calls read for each message of the answer until read reports the last.
-func query(request []byte, flags int, read func(syscall.NetlinkMessage) (done bool, err error)) error {
+// lookup calls report for the IPv4 TCP socket that receives packets from remote to local.
+func lookup(local, remote netip.AddrPort, report func(socket)) error {
+	id := socketID{Interface: loopbackIndex}
+	binary.BigEndian.PutUint16(id.LocalPort[:], local.Port())
+	binary.BigEndian.PutUint16(id.RemotePort[:], remote.Port())
+	copy(id.LocalAddress[:], local.Addr().Unmap().AsSlice())
+	copy(id.RemoteAddress[:], remote.Addr().Unmap().AsSlice())
+	return query(newRequest(0, allStates, id), false, report)
+}
+
+func (id socketID) local() netip.AddrPort  { return addrPort(id.LocalAddress, id.LocalPort) }
+func (id socketID) remote() netip.AddrPort { return addrPort(id.RemoteAddress, id.RemotePort) }
+
+func addrPort(address [16]byte, port [2]byte) netip.AddrPort {
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte(address[:4])), binary.BigEndian.Uint16(port[:]))
+}
+
+func newRequest(flags uint16, states uint32, id socketID) request {
+	id.Cookie = [2]uint32{noCookie, noCookie}
+	return request{
+		Header: unix.NlMsghdr{Type: unix.SOCK_DIAG_BY_FAMILY, Flags: unix.NLM_F_REQUEST | flags, Seq: 1},
+		Family: unix.AF_INET, Protocol: unix.IPPROTO_TCP, States: states, ID: id,
+	}
+}
+
+func query(message any, isDump bool, report func(socket)) error {
+	encoded, err := binary.Append(nil, binary.NativeEndian, message)
+	if err != nil {
+		return fmt.Errorf("listing sockets of the kernel: %w", err)
+	}
+	binary.NativeEndian.PutUint32(encoded, uint32(len(encoded)))
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
 		return fmt.Errorf("listing sockets of the kernel: %w", err)
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written
-	if err := unix.Sendto(fd, request, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+	err = unix.Sendto(fd, encoded, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+	if err == nil {
+		err = receive(fd, isDump, report)
+	}
+	if err != nil {
 		return fmt.Errorf("listing sockets of the kernel: %w", err)
 	}
-	buffer := make([]byte, bufferSize)
+	return nil
+}
+
+func receive(fd int, isDump bool, report func(socket)) error {
+	flags := 0
+	if !isDump {
+		flags = unix.MSG_DONTWAIT // the kernel answers a lookup before Sendto returns
+	}
+	buffer := make([]byte, 64<<10)
 	for {
 		n, _, err := unix.Recvfrom(fd, buffer, flags)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("listing sockets of the kernel: %w", err)
+			return err
 		}
-		done, err := readAll(buffer[:n], read)
+		messages, err := syscall.ParseNetlinkMessage(buffer[:n])
 		if err != nil {
-			return fmt.Errorf("listing sockets of the kernel: %w", err)
+			return err
 		}
-		if done {
-			return nil
-		}
-	}
-}
-
-func readAll(answer []byte, read func(syscall.NetlinkMessage) (done bool, err error)) (done bool, err error) {
-	messages, err := syscall.ParseNetlinkMessage(answer)
-	if err != nil {
-		return true, err
-	}
-	for _, m := range messages {
-		if m.Header.Type == unix.NLMSG_ERROR {
-			return true, errnoOf(m.Data)
-		}
-		if done, err := read(m); done || err != nil {
-			return true, err
+		for _, m := range messages {
+			if m.Header.Type == unix.NLMSG_DONE {
+				return nil
+			}
+			s, err := decode(m)
+			if err != nil {
+				return err
+			}
+			if report(s); !isDump {
+				return nil
+			}
 		}
 	}
-	return false, nil
 }
 
-func errnoOf(data []byte) error {
-	if len(data) < errnoSize {
-		return errMessage
+func decode(m syscall.NetlinkMessage) (s socket, err error) {
+	if m.Header.Type == unix.NLMSG_ERROR && len(m.Data) >= 4 {
+		return s, syscall.Errno(-int32(binary.NativeEndian.Uint32(m.Data)))
 	}
-	return syscall.Errno(-int32(binary.NativeEndian.Uint32(data)))
-}
-
-// socketID selects sockets by addresses and interface.
-type socketID struct {
-	local, remote netip.AddrPort
-	index         uint32 // of the interface; 0 for any
-}
-
-// newRequest encodes a header, struct inet_diag_req_v2 and an attribute. Addresses and ports are in
-// network byte order, all other fields in that of the host.
-func newRequest(flags uint16, states uint32, i socketID, attribute []byte) []byte {
-	native := binary.NativeEndian
-	r := native.AppendUint32(nil, uint32(unix.NLMSG_HDRLEN+requestSize+len(attribute)))
-	r = native.AppendUint16(r, unix.SOCK_DIAG_BY_FAMILY)
-	r = native.AppendUint16(r, flags)
-	r = native.AppendUint32(r, 1) // sequence number
-	r = native.AppendUint32(r, 0) // sender: the kernel fills it in
-
-	r = append(r, unix.AF_INET, unix.IPPROTO_TCP, 0, 0) // no extensions, padding
-	r = native.AppendUint32(r, states)
-	r = binary.BigEndian.AppendUint16(r, i.local.Port())
-	r = binary.BigEndian.AppendUint16(r, i.remote.Port())
-	r = appendAddress(r, i.local.Addr())
-	r = appendAddress(r, i.remote.Addr())
-	r = native.AppendUint32(r, i.index)
-	r = native.AppendUint32(r, noCookie)
-	r = native.AppendUint32(r, noCookie)
-	return append(r, attribute...)
-}
-
-// appendAddress pads the address to the size of an IPv6 address.
-func appendAddress(r []byte, address netip.Addr) []byte {
-	four := address.As4()
-	return append(append(r, four[:]...), make([]byte, 12)...)
-}
-
-// atLoopback encodes the filter for 127.0.0.0/8 on one side.
-func atLoopback(which side) []byte {
-	native := binary.NativeEndian
-	a := native.AppendUint16(nil, attributeHeaderSize+bytecodeSize)
-	a = native.AppendUint16(a, attributeBytecode)
-	// struct inet_diag_bc_op: a match jumps to the end of the code, all else beyond, which rejects
-	// it.
-	a = append(a, byte(which), bytecodeSize)
-	a = native.AppendUint16(a, bytecodeSize+attributeHeaderSize)
-	// struct inet_diag_hostcond: family, prefix length, any port, 127.0.0.0.
-	a = append(a, unix.AF_INET, 8, 0, 0, 0xff, 0xff, 0xff, 0xff)
-	return append(a, 127, 0, 0, 0)
-}
-
-// socketOf decodes struct inet_diag_msg.
-func socketOf(data []byte) socket {
-	return socket{
-		local:  netip.AddrPortFrom(netip.AddrFrom4([4]byte(data[8:12])), binary.BigEndian.Uint16(data[4:])),
-		remote: netip.AddrPortFrom(netip.AddrFrom4([4]byte(data[24:28])), binary.BigEndian.Uint16(data[6:])),
-		uid:    binary.NativeEndian.Uint32(data[64:]),
-		inode:  binary.NativeEndian.Uint32(data[68:]),
+	if _, err = binary.Decode(m.Data, binary.NativeEndian, &s); err != nil || m.Header.Type != unix.SOCK_DIAG_BY_FAMILY {
+		err = fmt.Errorf("%w: type %d with %d bytes", errMessage, m.Header.Type, len(m.Data))
 	}
+	return s, err
 }

@@ -4,11 +4,9 @@
 package sockets
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -30,9 +28,9 @@ func OwnUID() int {
 // out those of the user exceptUID, none with -1.
 func Clients(exceptUID int) (ClientCounts, error) {
 	counts := ClientCounts{}
-	err := dump(1<<unix.BPF_TCP_ESTABLISHED, toLoopback, func(s socket) {
-		if exceptUID < 0 || s.uid != uint32(exceptUID) {
-			counts[s.remote]++
+	err := dump(1<<unix.BPF_TCP_ESTABLISHED, conditionRemote, func(s socket) {
+		if exceptUID < 0 || s.UID != uint32(exceptUID) {
+			counts[s.ID.remote()]++
 		}
 	})
 	return counts, err
@@ -44,8 +42,8 @@ type Listeners map[netip.AddrPort][]uint32
 // Listening lists the sockets that listen on loopback addresses.
 func Listening() (Listeners, error) {
 	all := Listeners{}
-	err := dump(1<<unix.BPF_TCP_LISTEN, fromLoopback, func(s socket) {
-		all[s.local] = append(all[s.local], s.inode)
+	err := dump(1<<unix.BPF_TCP_LISTEN, conditionLocal, func(s socket) {
+		all[s.ID.local()] = append(all[s.ID.local()], s.Inode)
 	})
 	return all, err
 }
@@ -54,27 +52,15 @@ func Listening() (Listeners, error) {
 // remote to local: that of the connection, or else a listener. The error is unix.ENOENT if there is
 // neither.
 func State(local, remote netip.AddrPort) (state uint8, err error) {
-	request := newRequest(unix.NLM_F_REQUEST, allStates, socketID{local, remote, loopbackIndex}, nil)
-	// The kernel answers one lookup before the request returns.
-	err = query(request, unix.MSG_DONTWAIT, func(m syscall.NetlinkMessage) (done bool, err error) {
-		if m.Header.Type != unix.SOCK_DIAG_BY_FAMILY || len(m.Data) <= stateOffset {
-			return true, fmt.Errorf("%w: type %d with %d bytes", errMessage, m.Header.Type, len(m.Data))
-		}
-		state = m.Data[stateOffset]
-		return true, nil
-	})
+	err = lookup(local, remote, func(s socket) { state = s.State })
 	return state, err
 }
 
 // Inode returns the inode of a socket, as in Listeners.
 func Inode(file *os.File) (uint32, error) {
-	info, err := file.Stat()
-	if err != nil {
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
 		return 0, fmt.Errorf("reading the inode of a socket: %w", err)
-	}
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, errors.New("reading the inode of a socket: the file has none")
 	}
 	return uint32(stat.Ino), nil
 }
