@@ -8,10 +8,8 @@
 package confdir
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -32,13 +30,6 @@ const (
 	specPrefix, specSuffix               = "-tunnel.", ".json"
 )
 
-const (
-	// fileMode: only agent and supervisor, which run as one user, read the files.
-	fileMode = 0o600
-	// keyMode: a key is never changed in place, only replaced.
-	keyMode = 0o400
-)
-
 // Dir is an open directory. The zero Dir is invalid.
 type Dir struct{ prefix string }
 
@@ -46,24 +37,14 @@ type Dir struct{ prefix string }
 // begins the names of the files.
 func Open(prefix string) (Dir, error) {
 	absolute, err := filepath.Abs(prefix)
+	if err == nil {
+		_, err = os.Stat(filepath.Dir(absolute) + "/") // an error, too, if that is not a directory
+	}
 	if err != nil {
 		return Dir{}, fmt.Errorf("opening the configuration directory: %w", err)
-	}
-	info, err := os.Stat(filepath.Dir(absolute))
-	if err != nil {
-		return Dir{}, fmt.Errorf("opening the configuration directory: %w", err)
-	}
-	if !info.IsDir() {
-		return Dir{}, fmt.Errorf("opening the configuration directory: %s is not a directory", filepath.Dir(absolute))
 	}
 	return Dir{absolute}, nil
 }
-
-// Prefix returns the prefix as an absolute path.
-func (d Dir) Prefix() string { return d.prefix }
-
-// Socket returns the path of the unix socket where the agent answers the probes of the kubelet.
-func (d Dir) Socket() string { return d.prefix + suffixSocket }
 
 // CheckPrefix returns an error if the prefix is invalid for Open.
 func CheckPrefix(prefix string) error {
@@ -73,18 +54,21 @@ func CheckPrefix(prefix string) error {
 	return nil
 }
 
+// Prefix returns the prefix as an absolute path.
+func (d Dir) Prefix() string { return d.prefix }
+
+// Socket returns the path of the unix socket where the agent answers the probes of the kubelet.
+func (d Dir) Socket() string { return d.prefix + suffixSocket }
+
 // StoreSocket returns the path of the unix socket where the agent stores the supervisor's sockets
 // (package fdstore).
 func (d Dir) StoreSocket() string { return d.prefix + suffixStore }
-
-// StatusFile returns the path of the supervisor's status.
-func (d Dir) StatusFile() string { return d.prefix + suffixStatus }
 
 // Names lists the tunnels that have a specification, sorted.
 func (d Dir) Names() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(d.prefix))
 	if err != nil {
-		return nil, fmt.Errorf("listing tunnels' files: %w", err)
+		return nil, fmt.Errorf("listing specifications: %w", err)
 	}
 	var names []string
 	for _, entry := range entries {
@@ -105,131 +89,98 @@ func (d Dir) TunnelOf(file string) string {
 	return name
 }
 
-func (d Dir) specFile(name string) string { return d.prefix + specPrefix + name + specSuffix }
+// file is a file of the supervisor or the agent, which run as one user: no other user reads it.
+func (d Dir) file(suffix string) file { return file{path: d.prefix + suffix, mode: 0o600} }
+
+// tunnelFile returns a file whose name contains that of a tunnel, if that is valid.
+func (d Dir) tunnelFile(prefix, name, suffix string) file {
+	f := d.file(prefix + name + suffix)
+	f.err = spec.CheckName(name)
+	return f
+}
+
+func (d Dir) specFile(name string) file { return d.tunnelFile(specPrefix, name, specSuffix) }
 
 // Write writes a tunnel's specification. It does not write equal bytes again.
 func (d Dir) Write(name string, text []byte) (changed bool, err error) {
-	if err := spec.CheckName(name); err != nil {
-		return false, fmt.Errorf("writing a tunnel's specification: %w", err)
+	f := d.specFile(name)
+	if f.hasContent(text) {
+		return false, nil
 	}
-	return replaceFile(d.specFile(name), text, fileMode)
+	err = f.write(text)
+	return err == nil, err
 }
 
 // Read reads a tunnel's specification, nil if there is none.
-func (d Dir) Read(name string) ([]byte, error) {
-	if err := spec.CheckName(name); err != nil {
-		return nil, fmt.Errorf("reading a tunnel's specification: %w", err)
-	}
-	return readFile(d.specFile(name))
-}
+func (d Dir) Read(name string) ([]byte, error) { return d.specFile(name).read() }
 
 // Remove removes a tunnel's specification and client certificate, if there are any.
 func (d Dir) Remove(name string) error {
-	if err := removeFile(name, d.specFile(name)); err != nil {
+	if err := d.specFile(name).remove(); err != nil {
 		return err
 	}
 	return d.RemoveCertificate(name)
 }
 
+func (d Dir) certificateFile(name string) file {
+	return d.tunnelFile(certificatePrefix, name, certificateSuffix)
+}
+
+// CertificateFile returns the path of a tunnel's client certificate.
+func (d Dir) CertificateFile(name string) string { return d.certificateFile(name).path }
+
+// Certificate reads a tunnel's client certificate in PEM, nil if there is none.
+func (d Dir) Certificate(name string) ([]byte, error) { return d.certificateFile(name).read() }
+
+// WriteCertificate writes a tunnel's client certificate. It does not write equal bytes again.
+func (d Dir) WriteCertificate(name string, text []byte) error {
+	return d.certificateFile(name).write(text)
+}
+
+// RemoveCertificate removes a tunnel's client certificate, if there is one.
+func (d Dir) RemoveCertificate(name string) error { return d.certificateFile(name).remove() }
+
+func (d Dir) configFile(name string) file { return d.tunnelFile(".", name, "") }
+
 // ConfigFile returns the path of stunnel's configuration of a tunnel.
-func (d Dir) ConfigFile(name string) string { return d.prefix + "." + name }
+func (d Dir) ConfigFile(name string) string { return d.configFile(name).path }
 
 // WriteConfig writes stunnel's configuration of a tunnel. It does not write equal bytes again, so
 // that stunnel can restart on a full disk.
-func (d Dir) WriteConfig(name string, text []byte) error {
-	if err := spec.CheckName(name); err != nil {
-		return fmt.Errorf("writing stunnel's configuration: %w", err)
-	}
-	_, err := replaceFile(d.ConfigFile(name), text, fileMode)
-	return err
-}
+func (d Dir) WriteConfig(name string, text []byte) error { return d.configFile(name).write(text) }
 
 // RemoveConfig removes stunnel's configuration of a tunnel, if there is one.
-func (d Dir) RemoveConfig(name string) error { return removeFile(name, d.ConfigFile(name)) }
+func (d Dir) RemoveConfig(name string) error { return d.configFile(name).remove() }
+
+// keyFile is never changed in place, only replaced.
+func (d Dir) keyFile() file { return file{path: d.prefix + suffixKey, mode: 0o400} }
+
+// KeyFile returns the path of the private key of all client certificates.
+func (d Dir) KeyFile() string { return d.keyFile().path }
+
+// Key reads the private key in PEM, nil if there is none.
+func (d Dir) Key() ([]byte, error) { return d.keyFile().read() }
+
+// WriteKey writes the private key, readable for its owner only. It does not write equal bytes again.
+func (d Dir) WriteKey(text []byte) error { return d.keyFile().write(text) }
 
 // Status reads the supervisor's status. The error is fs.ErrNotExist while no supervisor runs.
-func (d Dir) Status() ([]byte, error) { return os.ReadFile(d.StatusFile()) }
+func (d Dir) Status() ([]byte, error) { return os.ReadFile(d.file(suffixStatus).path) }
 
 // WriteStatus writes the supervisor's status.
-func (d Dir) WriteStatus(text []byte) error {
-	_, err := replaceFile(d.StatusFile(), text, fileMode)
-	return err
-}
+func (d Dir) WriteStatus(text []byte) error { return d.file(suffixStatus).write(text) }
 
 // RemoveStatus removes the supervisor's status, if there is one.
-func (d Dir) RemoveStatus() error {
-	if err := os.Remove(d.StatusFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the status: %w", err)
-	}
-	return nil
-}
+func (d Dir) RemoveStatus() error { return d.file(suffixStatus).remove() }
 
 // Table reads the last valid table of targets, nil if there is none.
-func (d Dir) Table() ([]byte, error) { return readFile(d.prefix + suffixTable) }
+func (d Dir) Table() ([]byte, error) { return d.file(suffixTable).read() }
 
 // WriteTable writes the last valid table of targets.
-func (d Dir) WriteTable(text []byte) error {
-	_, err := replaceFile(d.prefix+suffixTable, text, fileMode)
-	return err
-}
+func (d Dir) WriteTable(text []byte) error { return d.file(suffixTable).write(text) }
 
 // State reads the agent's state, nil if there is none.
-func (d Dir) State() ([]byte, error) { return readFile(d.prefix + suffixState) }
+func (d Dir) State() ([]byte, error) { return d.file(suffixState).read() }
 
 // WriteState writes the agent's state.
-func (d Dir) WriteState(text []byte) error {
-	_, err := replaceFile(d.prefix+suffixState, text, fileMode)
-	return err
-}
-
-func readFile(path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading a file of the configuration directory: %w", err)
-	}
-	return text, nil
-}
-
-func removeFile(name, path string) error {
-	if err := spec.CheckName(name); err != nil {
-		return fmt.Errorf("removing a tunnel's file: %w", err)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing a tunnel's file: %w", err)
-	}
-	return nil
-}
-
-// replaceFile replaces a file unless it has the content already.
-func replaceFile(path string, content []byte, mode fs.FileMode) (changed bool, err error) {
-	old, err := os.ReadFile(path)
-	if err == nil && bytes.Equal(old, content) {
-		return false, nil
-	}
-	// The leading dot keeps TunnelOf from matching the file. With a constant name, crashes leave one
-	// temporary file at most.
-	fresh := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
-	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("writing a file: %w", err)
-	}
-	if err := createFile(fresh, content, mode); err != nil {
-		return false, fmt.Errorf("writing a file: %w", err)
-	}
-	if err := os.Rename(fresh, path); err != nil {
-		return false, fmt.Errorf("writing a file: %w", err)
-	}
-	return true, nil
-}
-
-// createFile does not follow symbolic links.
-func createFile(path string, content []byte, mode fs.FileMode) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(content)
-	return errors.Join(err, file.Close())
-}
+func (d Dir) WriteState(text []byte) error { return d.file(suffixState).write(text) }
