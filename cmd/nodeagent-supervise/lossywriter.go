@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,12 +17,9 @@ const (
 // lossyWriter drops lines while its buffer is full, and writes how many. A blocked log must not
 // block the supervisor: stunnel blocks when the supervisor does not read its output.
 type lossyWriter struct {
-	lines chan []byte
-	done  chan struct{} // closed when all lines are written
-
-	mu      sync.Mutex
-	dropped int  // guarded by mu
-	closed  bool // guarded by mu
+	lines   chan []byte // a nil line ends copyTo
+	dropped atomic.Int64
+	done    chan struct{} // closed when copyTo has ended
 }
 
 func newLossyWriter(w io.Writer) *lossyWriter {
@@ -33,48 +30,35 @@ func newLossyWriter(w io.Writer) *lossyWriter {
 
 // Write never blocks or fails.
 func (l *lossyWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return len(p), nil
-	}
 	select {
-	case l.lines <- append([]byte(nil), p...):
+	case l.lines <- append([]byte{}, p...):
 	default:
-		l.dropped++
+		l.dropped.Add(1)
 	}
 	return len(p), nil
 }
 
-// Close writes the buffered lines. It gives up after lossyFlush.
+// Close writes the buffered lines, and ends the writer. It gives up after lossyFlush.
 func (l *lossyWriter) Close() {
-	l.mu.Lock()
-	if !l.closed {
-		l.closed = true
-		close(l.lines)
+	timeout := time.After(lossyFlush)
+	select {
+	case l.lines <- nil:
+	case <-timeout:
+		return
 	}
-	l.mu.Unlock()
 	select {
 	case <-l.done:
-	case <-time.After(lossyFlush):
+	case <-timeout:
 	}
 }
 
 func (l *lossyWriter) copyTo(w io.Writer) {
 	defer close(l.done)
-	for line := range l.lines {
+	for line := <-l.lines; line != nil; line = <-l.lines {
 		// An error of the log cannot be logged.
 		_, _ = w.Write(line)
-		if dropped := l.takeDropped(); dropped > 0 {
+		if dropped := l.dropped.Swap(0); dropped > 0 {
 			fmt.Fprintf(w, "%d log lines were dropped because they were not read in time\n", dropped)
 		}
 	}
-}
-
-func (l *lossyWriter) takeDropped() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	dropped := l.dropped
-	l.dropped = 0
-	return dropped
 }

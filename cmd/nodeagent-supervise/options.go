@@ -31,39 +31,26 @@ func parseOptions(args []string, getenv func(string) string) (options, *settings
 	tunnels := set.Group("Tunnels")
 	tunnels.Add(settings.Text(&o.stunnelConf, "path", confdir.CheckPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
 		"`path` that begins the names of the tunnels' files; stunnel's configuration adds a dot and the tunnel's name")
+	programs := []string{wellknown.StunnelPath, wellknown.StunnelSystemPath, wellknown.StunnelCommand}
 	tunnels.Add(settings.Text(&o.stunnel, "program", checkProgram), "stunnel", "STUNNEL_PATH",
-		"stunnel `program`; default is the first that exists of "+strings.Join(stunnelPrograms(), ", "))
+		"stunnel `program`; default is the first that exists of "+strings.Join(programs, ", "))
 	tunnels.Add(settings.Duration(&o.idle, 0, maxIdle), "tunnel-idle", "",
 		"`time` without a connection after which a tunnel's stunnel stops, until the next connection; with 0, all run always")
 	o.log.Add(set.Group("Logs"))
 	if err := set.Parse(args, getenv); err != nil {
 		return options{}, set, err
 	}
-	var err error
-	o.stunnel, err = findStunnel(o.stunnel)
-	if err != nil {
-		return options{}, set, set.Wrong("stunnel", err)
+	if o.stunnel != "" {
+		programs = []string{o.stunnel}
 	}
-	return o, set, nil
-}
-
-func stunnelPrograms() []string {
-	return []string{wellknown.StunnelPath, wellknown.StunnelSystemPath, wellknown.StunnelCommand}
-}
-
-// findStunnel returns the absolute path of the program that is set, or else of the first that
-// exists.
-func findStunnel(name string) (string, error) {
-	candidates := stunnelPrograms()
-	if name != "" {
-		candidates = []string{name}
-	}
-	for _, name := range candidates {
+	for _, name := range programs {
 		if path, err := exec.LookPath(name); err == nil {
-			return filepath.Abs(path)
+			o.stunnel, err = filepath.Abs(path)
+			return o, set, err
 		}
 	}
-	return "", fmt.Errorf("want an executable program; there is none at %s", strings.Join(candidates, ", "))
+	err := fmt.Errorf("want an executable program; there is none at %s", strings.Join(programs, ", "))
+	return options{}, set, set.Wrong("stunnel", err)
 }
 
 func checkProgram(name string) error {

@@ -41,12 +41,8 @@ func parseProbe(args []string, getenv func(string) string) (probeOptions, *setti
 	if err := set.Parse(args, getenv); err != nil {
 		return o, set, err
 	}
-	switch what {
-	case "healthy":
-		o.path = "/healthz"
-	case "ready":
-		o.path = "/readyz"
-	default:
+	o.path = map[string]string{"healthy": "/healthz", "ready": "/readyz"}[what]
+	if o.path == "" {
 		return o, set, fmt.Errorf("%q: want healthy or ready", what)
 	}
 	return o, set, nil
@@ -69,22 +65,22 @@ func probe(ctx context.Context, args []string, getenv func(string) string, stdou
 }
 
 // query returns the body of the agent's response, or an error that names socket and path.
-func (o probeOptions) query(ctx context.Context) (body string, err error) {
+func (o probeOptions) query(ctx context.Context) (string, error) {
 	dir, err := confdir.Open(o.stunnelConf)
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	r, err := get(ctx, dir.Socket(), o.path)
+	status, body, err := get(ctx, dir.Socket(), o.path)
 	switch {
 	case err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = fmt.Errorf("no answer within %s; change --timeout or AGENT_PROBE_TIMEOUT for a longer one", settings.Short(o.timeout))
-	case err == nil && r.status != statusOK:
-		err = fmt.Errorf("status %s\n%s", r.status, strings.TrimSpace(r.body))
+	case err == nil && status != "200 OK":
+		err = fmt.Errorf("status %s\n%s", status, strings.TrimSpace(body))
 	}
 	if err != nil {
 		return "", fmt.Errorf("getting %s from the agent at %s: %w", o.path, dir.Socket(), err)
 	}
-	return r.body, nil
+	return body, nil
 }

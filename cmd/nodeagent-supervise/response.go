@@ -14,61 +14,50 @@ import (
 	"time"
 )
 
-const (
-	statusOK = "200 OK"
-	// maxResponse bounds the output of the probe, of which the kubelet keeps 10 KiB.
-	maxResponse = 8 << 10
-)
+// maxResponse bounds the output of the probe, of which the kubelet keeps 10 KiB.
+const maxResponse = 8 << 10
 
-type response struct {
-	status string // code and reason phrase
-	body   string
-}
-
-// get sends an HTTP/1.0 request to a unix socket. It does without net/http and its crypto/tls, which
-// would double the size of this program and cost 2.6 MiB of memory on each node.
-func get(ctx context.Context, socket, path string) (response, error) {
+// get sends an HTTP/1.0 request to a unix socket, and returns code and reason phrase of the response
+// in status. It does without net/http and its crypto/tls, which would double the size of this program
+// and cost 2.6 MiB of memory on each node.
+func get(ctx context.Context, socket, path string) (status, body string, err error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return response{}, errNoSocket
+		return "", "", errors.New("no such socket: the agent has not started, or has another STUNNEL_CONF_PATH")
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return response{}, errNotListening
+		return "", "", errors.New("no process listens on the socket: the agent has exited")
 	case err != nil:
-		return response{}, err
+		return "", "", err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() {
 		_ = conn.SetDeadline(time.Unix(1, 0)) // makes blocked reads and writes fail
 	})()
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.0\r\n\r\n", path); err != nil {
-		return response{}, err
+		return "", "", err
 	}
-	return readResponse(io.LimitReader(conn, maxResponse))
+	status, body, err = readResponse(io.LimitReader(conn, maxResponse))
+	if err != nil {
+		return "", "", fmt.Errorf("reading the response: %w", err)
+	}
+	return status, body, nil
 }
 
-var (
-	errNoSocket     = errors.New("no such socket: the agent has not started, or has another STUNNEL_CONF_PATH")
-	errNotListening = errors.New("no process listens on the socket: the agent has exited")
-)
-
 // readResponse reads until the server closes the connection, as it does after HTTP/1.0.
-func readResponse(r io.Reader) (response, error) {
+func readResponse(r io.Reader) (status, body string, err error) {
 	reader := textproto.NewReader(bufio.NewReader(r))
 	line, err := reader.ReadLine()
 	if err != nil {
-		return response{}, fmt.Errorf("reading the response: %w", err)
+		return "", "", err
 	}
 	version, status, found := strings.Cut(line, " ")
 	if !found || !strings.HasPrefix(version, "HTTP/1.") {
-		return response{}, fmt.Errorf("response %q is not HTTP", line)
+		return "", "", fmt.Errorf("%q is not HTTP", line)
 	}
 	if _, err := reader.ReadMIMEHeader(); err != nil {
-		return response{}, fmt.Errorf("reading the response: %w", err)
+		return "", "", err
 	}
-	body, err := io.ReadAll(reader.R)
-	if err != nil {
-		return response{}, fmt.Errorf("reading the response: %w", err)
-	}
-	return response{status: status, body: string(body)}, nil
+	text, err := io.ReadAll(reader.R)
+	return status, string(text), err
 }
