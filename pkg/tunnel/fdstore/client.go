@@ -3,7 +3,6 @@ package fdstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -26,7 +25,8 @@ const (
 // if no store is served there.
 func Take(path string, log *slog.Logger) map[netip.AddrPort]*os.File {
 	files, err := take(path)
-	if err != nil && !isNotServed(err) {
+	isServed := !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ECONNREFUSED) // the agent runs
+	if err != nil && isServed {
 		log.Warn("taking the sockets of an earlier supervisor failed", "err", err)
 	}
 	if len(files) > 0 {
@@ -35,24 +35,17 @@ func Take(path string, log *slog.Logger) map[netip.AddrPort]*os.File {
 	return files
 }
 
-// isNotServed reports whether the agent has not started or has exited.
-func isNotServed(err error) bool {
-	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
-}
-
 func take(path string) (map[netip.AddrPort]*os.File, error) {
 	conn, err := dial(path)
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(takeTimeout)); err != nil {
+	err = conn.SetDeadline(time.Now().Add(takeTimeout))
+	if err = errors.Join(err, send(conn, message{Verb: verbTake}, nil)); err != nil {
 		return nil, err
 	}
 	files := map[netip.AddrPort]*os.File{}
-	if err := send(conn, message{Verb: verbTake}, nil); err != nil {
-		return nil, err
-	}
 	for {
 		m, file, err := receive(conn)
 		switch {
@@ -70,11 +63,7 @@ func take(path string) (map[netip.AddrPort]*os.File, error) {
 }
 
 func dial(path string) (*net.UnixConn, error) {
-	conn, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
-	if err != nil {
-		return nil, fmt.Errorf("connecting to the agent: %w", err)
-	}
-	return conn, nil
+	return net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: path, Net: "unixpacket"})
 }
 
 // Client gives copies of a supervisor's sockets to a store.
@@ -157,11 +146,10 @@ func sendChanges(conn *net.UnixConn, sent, desired map[netip.AddrPort]*os.File) 
 		}
 	}
 	for address, file := range desired {
-		if sent[address] == file {
-			continue
-		}
-		if err := send(conn, message{verbKeep, address}, file); err != nil && !errors.Is(err, os.ErrClosed) {
-			return err
+		if sent[address] != file {
+			if err := send(conn, message{verbKeep, address}, file); err != nil && !errors.Is(err, os.ErrClosed) {
+				return err
+			}
 		}
 	}
 	return nil

@@ -92,19 +92,13 @@ func fileOf(rights []byte) (*os.File, error) {
 	unix.CloseOnExec(fds[0])
 	// os.NewFile would register a non-blocking socket with the runtime's poller, although only stunnel
 	// accepts from it.
-	if err := unix.SetNonblock(fds[0], false); err != nil {
-		return nil, errors.Join(errMessage, err, unix.Close(fds[0]))
-	}
+	err = unix.SetNonblock(fds[0], false)
 	file := os.NewFile(uintptr(fds[0]), "socket")
-	if err := unix.SetNonblock(fds[0], true); err != nil {
+	if err = errors.Join(err, unix.SetNonblock(fds[0], true)); err != nil {
 		return nil, errors.Join(errMessage, err, file.Close())
 	}
 	return file, nil
 }
 
-// closeFile ignores errors: no data can be lost on a listening socket.
-func closeFile(file *os.File) {
-	if file != nil {
-		_ = file.Close()
-	}
-}
+// closeFile ignores errors, also of nil: no data can be lost on a listening socket.
+func closeFile(file *os.File) { _ = file.Close() }

@@ -24,7 +24,11 @@ func Serve(ctx context.Context, path string, log *slog.Logger) error {
 		return fmt.Errorf("serving the store of sockets: %w", err)
 	}
 	s := &store{files: map[netip.AddrPort]*os.File{}, log: log}
-	defer s.close()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.closeAll()
+	}()
 	defer context.AfterFunc(ctx, func() { _ = listener.Close() })() // ends Accept
 	for {
 		conn, err := listener.AcceptUnix()
@@ -68,10 +72,10 @@ func (s *store) serveConn(ctx context.Context, conn *net.UnixConn) {
 func (s *store) handleMessages(conn *net.UnixConn) error {
 	for {
 		m, file, err := receive(conn)
-		if err != nil {
-			return err
+		if err == nil {
+			err = s.handle(conn, m, file)
 		}
-		if err := s.handle(conn, m, file); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -116,10 +120,4 @@ func (s *store) closeAll() {
 		closeFile(file)
 	}
 	clear(s.files)
-}
-
-func (s *store) close() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.closeAll()
 }
