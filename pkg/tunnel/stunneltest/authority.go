@@ -26,39 +26,30 @@ type Authority struct {
 // NewAuthority creates an authority whose file is removed after the test.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
+	a := &Authority{certificate: &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
 		Subject:               pkix.Name{CommonName: "test authority"},
-		NotBefore:             time.Now().Add(-48 * time.Hour),
 		NotAfter:              time.Now().Add(24 * time.Hour),
 		IsCA:                  true,
 		BasicConstraintsValid: true,
 		KeyUsage:              x509.KeyUsageCertSign,
-	}
-	der := sign(t, template, template, key, key)
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &Authority{File: writePEM(t, "authority.pem", "CERTIFICATE", der), certificate: certificate, key: key}
+	}}
+	issued := a.issue(t, a.certificate)
+	a.File = writePEM(t, "authority.pem", "CERTIFICATE", issued.Certificate[0])
+	return a
 }
 
 // Certificate issues a server certificate for DNS names, which expires at the time until.
 func (a *Authority) Certificate(t testing.TB, until time.Time, names ...string) tls.Certificate {
 	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
+	return a.issue(t, &x509.Certificate{
 		SerialNumber: big.NewInt(2),
 		Subject:      pkix.Name{CommonName: names[0]},
 		DNSNames:     names,
-		NotBefore:    time.Now().Add(-48 * time.Hour),
 		NotAfter:     until,
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der := sign(t, template, a.certificate, key, a.key)
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+	})
 }
 
 // Valid issues a server certificate that has not expired.
@@ -78,22 +69,22 @@ func (a *Authority) ClientFiles(t testing.TB) (cert, key string) {
 	return writePEM(t, "client.pem", "CERTIFICATE", issued.Certificate[0]), writePEM(t, "client.key", "PRIVATE KEY", der)
 }
 
-func sign(t testing.TB, template, parent *x509.Certificate, key, parentKey *ecdsa.PrivateKey) []byte {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), parentKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return der
-}
-
-func newKey(t testing.TB) *ecdsa.PrivateKey {
+// issue signs a certificate of a new key. The first one of an authority is its own.
+func (a *Authority) issue(t testing.TB, template *x509.Certificate) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return key
+	if a.key == nil {
+		a.key = key
+	}
+	template.NotBefore = time.Now().Add(-48 * time.Hour)
+	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
 func writePEM(t testing.TB, file, kind string, der []byte) string {

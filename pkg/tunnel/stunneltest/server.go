@@ -20,8 +20,7 @@ type Server struct {
 	Connections atomic.Int64 // with a successful handshake, closed ones included
 
 	listener net.Listener
-	mu       sync.Mutex
-	open     map[net.Conn]bool // guarded by mu; nil once closed
+	close    context.CancelFunc // closes all connections
 	done     sync.WaitGroup
 }
 
@@ -35,12 +34,9 @@ func Serve(t testing.TB, config *tls.Config, handler func(net.Conn)) *Server {
 	if handler == nil {
 		handler = echo
 	}
-	s := &Server{
-		Address:  netip.MustParseAddrPort(listener.Addr().String()),
-		listener: listener,
-		open:     map[net.Conn]bool{},
-	}
-	s.done.Go(func() { s.accept(t.Context(), config, handler) })
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // until the cleanup
+	s := &Server{Address: netip.MustParseAddrPort(listener.Addr().String()), listener: listener, close: cancel}
+	s.done.Go(func() { s.accept(ctx, config, handler) })
 	t.Cleanup(s.Close)
 	return s
 }
@@ -62,10 +58,8 @@ func (s *Server) accept(ctx context.Context, config *tls.Config, handler func(ne
 
 func (s *Server) serve(ctx context.Context, conn *tls.Conn, handler func(net.Conn)) {
 	defer conn.Close()
-	if !s.track(conn) {
-		return
-	}
-	defer s.untrack(conn)
+	// Closing through TLS would block on a client that does not read.
+	defer context.AfterFunc(ctx, func() { conn.NetConn().Close() })()
 	if conn.HandshakeContext(ctx) != nil {
 		drain(conn.NetConn())
 		return
@@ -87,34 +81,10 @@ func drain(conn net.Conn) {
 	_, _ = io.Copy(io.Discard, conn)
 }
 
-func (s *Server) track(conn net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.open == nil {
-		return false
-	}
-	s.open[conn] = true
-	return true
-}
-
-func (s *Server) untrack(conn net.Conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.open, conn)
-}
-
 // Close closes the server and its connections.
 func (s *Server) Close() {
 	_ = s.listener.Close() // may be closed already
-	s.mu.Lock()
-	for conn := range s.open {
-		// Closing through TLS would block on a client that does not read.
-		if conn, ok := conn.(*tls.Conn); ok {
-			conn.NetConn().Close()
-		}
-	}
-	s.open = nil
-	s.mu.Unlock()
+	s.close()
 	s.done.Wait()
 }
 
