@@ -1,8 +1,6 @@
 package supervise
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"path/filepath"
 	"time"
@@ -23,7 +21,12 @@ const (
 // intervals.
 func watch(dir confdir.Dir, log *slog.Logger) (changed <-chan struct{}, closeWatch func()) {
 	changes := make(chan struct{}, 1)
-	watcher, err := newWatcher(filepath.Dir(dir.Prefix()))
+	watcher, err := fsnotify.NewWatcher()
+	if err == nil {
+		if err = watcher.Add(filepath.Dir(dir.Prefix())); err != nil {
+			_ = watcher.Close()
+		}
+	}
 	if err != nil {
 		log.Warn("watching the configuration directory failed; scanning it at intervals",
 			"err", err, "duration", scanInterval)
@@ -34,17 +37,6 @@ func watch(dir confdir.Dir, log *slog.Logger) (changed <-chan struct{}, closeWat
 		// The process ends next, and closes the descriptor in any case.
 		_ = watcher.Close()
 	}
-}
-
-func newWatcher(dir string) (*fsnotify.Watcher, error) {
-	watcher, err := fsnotify.NewWatcher()
-	if err != nil {
-		return nil, fmt.Errorf("watching %s: %w", dir, err)
-	}
-	if err := watcher.Add(dir); err != nil {
-		return nil, errors.Join(fmt.Errorf("watching %s: %w", dir, err), watcher.Close())
-	}
-	return watcher, nil
 }
 
 // forward coalesces changes until the receiver takes one. An error, for example an overflow of the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -57,7 +56,8 @@ func QueryFeatures(ctx context.Context, path string) (stunnelcfg.Features, error
 	return features, nil
 }
 
-// errKilled says that the program took too long or the node ran out of memory. A retry may succeed.
+// errKilled says that the program took too long, or got SIGKILL, which the kernel sends when memory
+// runs out. A retry may succeed.
 var errKilled = errors.New("killed before it answered")
 
 // runQuery returns the output of a query. It ignores the exit code, which differs between versions.
@@ -67,22 +67,14 @@ func runQuery(ctx context.Context, path, option string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, option)
 	cmd.WaitDelay = outputGrace
 	text, err := cmd.CombinedOutput()
+	state := cmd.ProcessState // nil if the program has not started
 	switch {
-	case ctx.Err() != nil, wasKilled(cmd.ProcessState):
+	case ctx.Err() != nil, state != nil && state.Sys() == syscall.WaitStatus(syscall.SIGKILL):
 		return "", fmt.Errorf("running %s %s: %w", path, option, errKilled)
-	case cmd.ProcessState == nil || !cmd.ProcessState.Exited():
+	case state == nil || !state.Exited():
 		return "", fmt.Errorf("running %s %s: %w; its output is %s", path, option, err, quoted(string(text)))
 	}
 	return string(text), nil
-}
-
-// wasKilled reports whether the program got SIGKILL, which the kernel sends when memory runs out.
-func wasKilled(state *os.ProcessState) bool {
-	if state == nil {
-		return false
-	}
-	status, ok := state.Sys().(syscall.WaitStatus)
-	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 // quoted returns the beginning of a text as one quoted line.

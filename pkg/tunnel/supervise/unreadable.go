@@ -27,11 +27,11 @@ func unreadableFiles(t spec.Tunnel) []string {
 
 func checkReadable(path string) error {
 	info, err := os.Stat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return errNotMounted
-	}
-	if err == nil && !info.Mode().IsRegular() {
-		return errNotRegular // opening a pipe would block
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("no such file in the supervisor's container; mount it into supervisor and agent")
+	case err == nil && !info.Mode().IsRegular():
+		return errors.New("not a regular file") // opening a pipe would block
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -39,8 +39,3 @@ func checkReadable(path string) error {
 	}
 	return file.Close()
 }
-
-var (
-	errNotMounted = errors.New("no such file in the supervisor's container; mount it into supervisor and agent")
-	errNotRegular = errors.New("not a regular file")
-)
