@@ -63,7 +63,7 @@ func (h *harness) newSocket() (netip.AddrPort, *os.File) {
 	return netip.MustParseAddrPort(listener.Addr().String()), file
 }
 
-func (h *harness) newClient() (k *fdstore.Client, end func()) {
+func (h *harness) newClient() (client *fdstore.Client, end func()) {
 	ctx, cancel := context.WithCancel(h.Context())
 	h.Cleanup(cancel)
 	return fdstore.NewClient(ctx, h.path, slog.New(slog.DiscardHandler)), cancel
@@ -107,12 +107,12 @@ func TestStoredSocketsOutliveSupervisor(t *testing.T) {
 	end := h.startStore()
 	one, oneFile := h.newSocket()
 	two, twoFile := h.newSocket()
-	keeper, endKeeper := h.newClient()
-	keeper.Store(map[netip.AddrPort]*os.File{one: oneFile, two: twoFile})
+	client, endClient := h.newClient()
+	client.Store(map[netip.AddrPort]*os.File{one: oneFile, two: twoFile})
 	for _, file := range h.waitTaken(2) {
 		closeAll(file)
 	}
-	endKeeper()
+	endClient()
 	closeAll(oneFile, twoFile)
 	if !h.isOpen(one) || !h.isOpen(two) {
 		t.Fatal("a port is closed while no supervisor runs")
@@ -149,8 +149,8 @@ func TestStoredSocketsOutliveSupervisor(t *testing.T) {
 func TestClientReconnectsToLaterStore(t *testing.T) {
 	h := newHarness(t)
 	address, file := h.newSocket()
-	keeper, _ := h.newClient()
-	keeper.Store(map[netip.AddrPort]*os.File{address: file})
+	client, _ := h.newClient()
+	client.Store(map[netip.AddrPort]*os.File{address: file})
 	if files := fdstore.Take(h.path, slog.New(slog.DiscardHandler)); len(files) > 0 {
 		t.Fatalf("got %v without a store", files)
 	}
@@ -178,7 +178,7 @@ func TestInvalidMessagesDoNotStopStore(t *testing.T) {
 		conn.Close()
 	}
 	address, file := h.newSocket()
-	keeper, _ := h.newClient()
-	keeper.Store(map[netip.AddrPort]*os.File{address: file})
+	client, _ := h.newClient()
+	client.Store(map[netip.AddrPort]*os.File{address: file})
 	closeAll(h.waitTaken(1)[address])
 }
