@@ -32,14 +32,12 @@ func (s *supervisor) apply(t *tunnel, next step, now time.Time) {
 	case doStopIdle:
 		t.stoppingIdle()
 		s.logFor(t).Info("stopping idle stunnel", "duration", t.idle)
-		t.proc.Signal(syscall.SIGTERM)
-		t.stopping(stopGrace, now)
+		s.terminate(t, syscall.SIGTERM, stopGrace, now)
 	case doStop:
 		s.stop(t, now)
 	case doKill:
 		s.logFor(t).Warn("stunnel did not exit after SIGTERM; killing it")
-		t.proc.Signal(syscall.SIGKILL)
-		t.stopping(stopGrace, now)
+		s.terminate(t, syscall.SIGKILL, stopGrace, now)
 	case doNothing:
 	}
 }
@@ -128,9 +126,9 @@ func (s *supervisor) start(t *tunnel, c config, now time.Time) {
 		out.flush()
 		s.events <- event{tunnel: t, start: serial, exitStatus: exitStatus}
 	}
-	p, err := s.runner.Start(s.dir.ConfigFile(t.name), t.socket.file, out, exited)
+	p, err := s.starter.start(s.dir.ConfigFile(t.name), t.socket.file, out, exited)
 	if err != nil {
-		t.startFailed(err.Error(), now)
+		t.died(ReasonStartFailed, err.Error(), now)
 		s.logFor(t).Error("starting stunnel failed", "err", err)
 		return
 	}
@@ -143,7 +141,7 @@ func (s *supervisor) reload(t *tunnel, c config, now time.Time) {
 		return
 	}
 	t.reloading(c, now)
-	t.proc.Signal(syscall.SIGHUP)
+	_ = t.proc.Signal(syscall.SIGHUP) // see terminate
 	s.logFor(t).Info("reloading stunnel", "port", c.Accept.Port())
 }
 
@@ -161,6 +159,11 @@ func (s *supervisor) stop(t *tunnel, now time.Time) {
 	default:
 		log.Info("restarting stunnel as the specification requests")
 	}
-	t.proc.Signal(syscall.SIGTERM)
+	s.terminate(t, syscall.SIGTERM, grace, now)
+}
+
+func (s *supervisor) terminate(t *tunnel, signal syscall.Signal, grace time.Duration, now time.Time) {
+	// An error says that the process has exited, which the starter reports, too.
+	_ = t.proc.Signal(signal)
 	t.stopping(grace, now)
 }

@@ -26,7 +26,7 @@ func (s *supervisor) checkMemory(now time.Time) {
 			s.limit(t)
 		}
 		t.memoryAt = now.Add(StatusInterval)
-		memory, err := s.memoryOf(t.proc.PID())
+		memory, err := s.memoryOf(t.proc.Pid)
 		if err != nil {
 			s.logFor(t).Debug("reading the memory of stunnel failed", "err", err)
 			continue
@@ -36,7 +36,7 @@ func (s *supervisor) checkMemory(now time.Time) {
 }
 
 func (s *supervisor) limit(t *tunnel) {
-	err := s.limitMemory(t.proc.PID(), s.options.MemoryLimit)
+	err := s.limitMemory(t.proc.Pid, s.options.MemoryLimit)
 	if err != nil && !errors.Is(err, unix.ESRCH) {
 		s.logFor(t).Warn("limiting the memory of stunnel failed", "err", err)
 	}

@@ -47,7 +47,7 @@ func TestChangeOfMemoryAloneWritesNoStatus(t *testing.T) {
 	tunnel := newTunnel("fs-1", 0)
 	s.tunnels[tunnel.name] = tunnel
 	tunnel.setDesired(testConfig(1, 0, "a"))
-	tunnel.started(fakeProcess{}, tunnel.desired, epoch)
+	tunnel.started(&os.Process{}, tunnel.desired, epoch)
 	for _, step := range []struct {
 		after   time.Duration
 		runs    bool
@@ -77,7 +77,7 @@ func TestChangeOfMemoryAloneWritesNoStatus(t *testing.T) {
 	if !slices.Equal(limits, []uint64{100}) {
 		t.Errorf("got limits %v, want one for the process", limits)
 	}
-	tunnel.started(fakeProcess{}, tunnel.desired, epoch.Add(20*time.Second))
+	tunnel.started(&os.Process{}, tunnel.desired, epoch.Add(20*time.Second))
 	s.report(epoch.Add(20 * time.Second))
 	if got, err := ReadStatus(dir); err != nil || got.Tunnels["fs-1"].Memory != 0 {
 		t.Errorf("got %+v and %v, want no memory of the previous process", got, err)

@@ -3,8 +3,8 @@ package supervise
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -12,12 +12,6 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
-
-// fakeProcess ignores signals.
-type fakeProcess struct{}
-
-func (fakeProcess) PID() int              { return 7 }
-func (fakeProcess) Signal(syscall.Signal) {}
 
 var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -102,7 +96,7 @@ func (s *simulation) applyStep(next step) {
 	case doArm:
 		s.armed = true
 	case doStart:
-		s.started(fakeProcess{}, next.config, s.now)
+		s.started(&os.Process{}, next.config, s.now)
 	case doReload:
 		s.reloading(next.config, s.now)
 	case doAssumeReady:

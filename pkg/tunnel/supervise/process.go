@@ -2,73 +2,52 @@ package supervise
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
+	"strconv"
 	"syscall"
 	"time"
 )
-
-// process is a running stunnel.
-type process interface {
-	PID() int
-	// Signal has no effect on a process that has exited.
-	Signal(syscall.Signal)
-}
-
-// runner starts stunnel processes.
-type runner interface {
-	// Start starts a process with a configuration file and a listening socket. It copies the output
-	// to out, and calls exited once after that, both in other goroutines.
-	Start(file string, socket *os.File, out io.Writer, exited func(exitStatus string)) (process, error)
-}
-
-// execRunner starts real processes, all from one thread: the kernel kills them when that thread ends
-// (PR_SET_PDEATHSIG), and so whenever this program ends.
-type execRunner struct {
-	command  []string // without its last argument, the configuration file
-	requests chan func()
-}
-
-// newPrograms makes a runner that works until the context ends.
-func newExecRunner(ctx context.Context, o Options) *execRunner {
-	command := append(append([]string(nil), o.Launcher...), o.Stunnel)
-	p := &execRunner{command: command, requests: make(chan func())}
-	go p.serve(ctx)
-	return p
-}
-
-func (p *execRunner) serve(ctx context.Context) {
-	// Never unlocked: the runtime may end an unlocked thread.
-	runtime.LockOSThread()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case start := <-p.requests:
-			start()
-		}
-	}
-}
-
-type execProcess struct{ cmd *exec.Cmd }
-
-func (p execProcess) PID() int { return p.cmd.Process.Pid }
-
-func (p execProcess) Signal(signal syscall.Signal) {
-	// The error says that the process has exited, which the runner reports, too.
-	_ = p.cmd.Process.Signal(signal)
-}
 
 // outputGrace is how long to read on after the exit of a process whose children keep its output
 // open.
 const outputGrace = time.Second
 
-func (p *execRunner) Start(file string, socket *os.File, out io.Writer, exited func(exitStatus string)) (process, error) {
+// starter starts processes, all from one thread: the kernel kills them when that thread ends
+// (PR_SET_PDEATHSIG), and so whenever this program ends.
+type starter struct {
+	command  []string // without its last argument, the configuration file
+	requests chan func()
+}
+
+// newStarter makes a starter that works until the context ends.
+func newStarter(ctx context.Context, o Options) *starter {
+	s := &starter{command: append(slices.Clone(o.Launcher), o.Stunnel), requests: make(chan func())}
+	go func() {
+		// Never unlocked: the runtime may end an unlocked thread.
+		runtime.LockOSThread()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case request := <-s.requests:
+				request()
+			}
+		}
+	}()
+	return s
+}
+
+// start starts a process with a configuration file and a listening socket. It copies the output to
+// out, and calls exited once after that, both in other goroutines.
+func (s *starter) start(file string, socket *os.File, out io.Writer, exited func(exitStatus string)) (*os.Process, error) {
+	command := append(slices.Clone(s.command), file)
 	// No context: the supervisor stops processes by signals, after the context has ended.
-	cmd := exec.Command(p.command[0], append(p.command[1:len(p.command):len(p.command)], file)...) //nolint:noctx // see above
+	cmd := exec.Command(command[0], command[1:]...) //nolint:noctx // see above
 	cmd.Dir = "/"
 	cmd.ExtraFiles = []*os.File{socket} // becomes descriptor 3
 	cmd.Stdout, cmd.Stderr = out, out
@@ -78,24 +57,27 @@ func (p *execRunner) Start(file string, socket *os.File, out io.Writer, exited f
 		Setpgid:   true, // an interrupt on a terminal reaches the supervisor alone
 	}
 	started := make(chan error, 1)
-	p.requests <- func() { started <- cmd.Start() }
+	s.requests <- func() { started <- cmd.Start() }
 	if err := <-started; err != nil {
 		return nil, err
 	}
-	go func() { exited(exitStatus(cmd.Wait(), cmd.ProcessState)) }()
-	return execProcess{cmd}, nil
+	go func() {
+		exitStatus := fmt.Sprint(cmd.Wait()) // an error of the wait itself, unless there is a state
+		if cmd.ProcessState != nil {
+			exitStatus = cmd.ProcessState.String() // "exit status 1" or "signal: killed"
+		}
+		exited(exitStatus)
+	}()
+	return cmd.Process, nil
 }
 
-// exitStatus describes the exit of a process, for example "exit status 1" or "signal: killed".
-func exitStatus(err error, state *os.ProcessState) string {
-	var exit *exec.ExitError
-	switch {
-	case state != nil:
-		return state.String()
-	case errors.As(err, &exit):
-		return exit.String()
-	case err != nil:
-		return err.Error()
+// Launch replaces this process by stunnel, which takes descriptor 3 as its listening socket
+// (sd_listen_fds(3)). The protocol demands the process id of stunnel in LISTEN_PID, which only the
+// process itself has before the exec. Launch returns only on error.
+func Launch(program, file string) error {
+	env := append(os.Environ(), "LISTEN_FDS=1", "LISTEN_PID="+strconv.Itoa(os.Getpid()))
+	if err := syscall.Exec(program, []string{program, file}, env); err != nil {
+		return fmt.Errorf("starting %s: %w", program, err)
 	}
-	return "ended"
+	return nil
 }

@@ -68,7 +68,7 @@ func (t *tunnel) status() Tunnel {
 		status.Accept = t.socket.address.String()
 	}
 	if t.proc != nil {
-		status.PID, status.StartedAt = t.proc.PID(), t.startedAt
+		status.PID, status.StartedAt = t.proc.Pid, t.startedAt
 		status.Memory = t.memory
 	}
 	switch {

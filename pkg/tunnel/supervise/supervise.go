@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Options) error {
 	// The thread that starts processes must outlive them, and so the context.
 	lifetime, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	s := newSupervisor(o, dir, features, newExecRunner(lifetime, o))
+	s := newSupervisor(o, dir, features, newStarter(lifetime, o))
 	if s.connWatcher, err = newConnWatcher(func(fd int32) { s.events <- event{listenerFD: fd} }); err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ type supervisor struct {
 	options     Options
 	dir         confdir.Dir
 	features    stunnelcfg.Features
-	runner      runner
+	starter     *starter
 	memoryOf    func(pid int) (uint64, error)
 	limitMemory func(pid int, bytes uint64) error
 	connWatcher *connWatcher
@@ -125,9 +125,9 @@ type event struct {
 	listenerFD int32 // of the listener at which the connection waits
 }
 
-func newSupervisor(o Options, dir confdir.Dir, features stunnelcfg.Features, r runner) *supervisor {
+func newSupervisor(o Options, dir confdir.Dir, features stunnelcfg.Features, starter *starter) *supervisor {
 	return &supervisor{
-		options: o, dir: dir, features: features, runner: r, memoryOf: dataSize, limitMemory: limitDataSize,
+		options: o, dir: dir, features: features, starter: starter, memoryOf: dataSize, limitMemory: limitDataSize,
 		classifier: newClassifier(),
 		events:     make(chan event, 1024),
 		tunnels:    map[string]*tunnel{},
@@ -345,7 +345,7 @@ func (s *supervisor) reapOrphans() {
 	own := map[int]bool{}
 	for _, t := range s.tunnels {
 		if t.proc != nil {
-			own[t.proc.PID()] = true
+			own[t.proc.Pid] = true
 		}
 	}
 	for _, pid := range zombieChildren(os.Getpid()) {

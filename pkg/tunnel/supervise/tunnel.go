@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"net/netip"
+	"os"
 	"strings"
 	"time"
 
@@ -68,9 +69,9 @@ type tunnel struct {
 	desired config        // of the specification; unset when that was removed
 	idle    time.Duration // Options.Idle
 
-	socket *listener // nil while the port is closed
-	armed  bool      // connWatcher reports the next connection
-	proc   process   // nil in phaseNone
+	socket *listener   // nil while the port is closed
+	armed  bool        // connWatcher reports the next connection
+	proc   *os.Process // nil in phaseNone
 	phase  phase
 	needed bool // a process is to run: a client has connected, or idle is 0
 
@@ -184,7 +185,7 @@ func (t *tunnel) isIdle(now time.Time) bool {
 	return t.idle > 0 && !t.idleSince.IsZero() && now.Sub(t.idleSince) >= t.idle
 }
 
-func (t *tunnel) started(p process, c config, now time.Time) {
+func (t *tunnel) started(p *os.Process, c config, now time.Time) {
 	t.proc, t.phase, t.startedAt = p, phaseStarting, now
 	t.deadline = now.Add(startTimeout)
 	t.current, t.pending = c, config{}
