@@ -1,7 +1,6 @@
 package supervise
 
 import (
-	"errors"
 	"io"
 	"log/slog"
 	"regexp"
@@ -10,21 +9,13 @@ import (
 
 // line is one line of stunnel's log.
 type line struct {
-	severity int    // of syslog: 3 is an error, 7 debugging
-	thread   string // mainThread or, for example, the number of a connection
-	text     string
+	level  slog.Level
+	thread string // mainThread or, for example, the number of a connection
+	text   string
 }
 
 // mainThread is the thread that starts, reloads and accepts connections.
 const mainThread = "ui"
-
-// Severities of syslog.
-const (
-	severityError   = 3
-	severityWarning = 4
-	severityNotice  = 5
-	severityDebug   = 7
-)
 
 var (
 	// runningLine is the format once stunnel has applied its configuration.
@@ -34,37 +25,26 @@ var (
 )
 
 func parseLine(raw string) line {
-	if found := runningLine.FindStringSubmatch(raw); found != nil {
-		return line{severity: int(found[1][0] - '0'), thread: found[2], text: found[3]}
-	}
-	if found := startingLine.FindStringSubmatch(raw); found != nil {
-		return line{severity: startingSeverity(found[1]), thread: mainThread, text: found[2]}
-	}
 	// Of another program: for example of the dynamic loader, when a library is missing.
-	return line{severity: severityWarning, thread: mainThread, text: raw}
-}
-
-func startingSeverity(mark string) int {
-	switch mark {
-	case "!", "*":
-		return severityError
-	case ":":
-		return severityWarning
-	case ".":
-		return severityNotice
+	l := line{slog.LevelWarn, mainThread, raw}
+	if found := runningLine.FindStringSubmatch(raw); found != nil {
+		l = line{levelOf(found[1]), found[2], found[3]}
+	} else if found := startingLine.FindStringSubmatch(raw); found != nil {
+		l = line{levelOf(found[1]), mainThread, found[2]}
 	}
-	return severityDebug
+	if strings.Contains(l.text, "TIMEOUTclose exceeded") {
+		l.level = slog.LevelDebug // logged for every connection, as TIMEOUTclose is 0
+	}
+	return l
 }
 
-// level maps notices to debug: stunnel logs five of them for each connection, and probes open
-// connections all the time.
-func (l line) level() slog.Level {
-	switch {
-	case strings.Contains(l.text, "TIMEOUTclose exceeded"):
-		return slog.LevelDebug // logged for every connection, as TIMEOUTclose is 0
-	case l.severity <= severityError:
+// levelOf maps a severity of syslog, or the mark that stands for it in startingLine. Notices are
+// debug: stunnel logs five of them for each connection, and probes open connections all the time.
+func levelOf(severity string) slog.Level {
+	switch severity {
+	case "0", "1", "2", "3", "!", "*":
 		return slog.LevelError
-	case l.severity == severityWarning:
+	case "4", ":":
 		return slog.LevelWarn
 	}
 	return slog.LevelDebug
@@ -85,20 +65,7 @@ const readBytes = 2048
 
 // ReadFrom implements io.ReaderFrom, which keeps io.Copy from allocating its own buffer.
 func (s *splitter) ReadFrom(r io.Reader) (int64, error) {
-	buffer, total := make([]byte, readBytes), int64(0)
-	for {
-		n, err := r.Read(buffer)
-		total += int64(n)
-		if _, err := s.Write(buffer[:n]); err != nil {
-			return total, err
-		}
-		if errors.Is(err, io.EOF) {
-			return total, nil
-		}
-		if err != nil {
-			return total, err
-		}
-	}
+	return io.CopyBuffer(struct{ io.Writer }{s}, r, make([]byte, readBytes))
 }
 
 // Write never fails.

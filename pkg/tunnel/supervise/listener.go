@@ -3,6 +3,7 @@ package supervise
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 
@@ -58,21 +59,19 @@ func prepare(fd int, sockaddr unix.Sockaddr) error {
 
 // adopt returns the listener of an open socket, or an error if that does not listen at the address.
 func adopt(file *os.File, address netip.AddrPort) (*listener, error) {
-	l := &listener{file: file, address: address}
-	err := l.check()
+	inode, err := sockets.Inode(file)
 	if err == nil {
-		l.inode, err = sockets.Inode(file)
+		err = checkSocket(int(file.Fd()), address)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("adopting the socket of %s: %w", address, err), file.Close())
 	}
-	return l, nil
+	return &listener{file: file, address: address, inode: inode}, nil
 }
 
-// check verifies that the socket listens at the address, and makes it non-blocking, as stunnel
+// checkSocket verifies that a socket listens at an address, and makes it non-blocking, as stunnel
 // expects.
-func (l *listener) check() error {
-	fd := int(l.file.Fd())
+func checkSocket(fd int, address netip.AddrPort) error {
 	listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
 	if err != nil {
 		return err
@@ -81,8 +80,8 @@ func (l *listener) check() error {
 	if err != nil {
 		return err
 	}
-	if listening == 0 || addressOf(bound) != l.address {
-		return fmt.Errorf("the socket does not listen there")
+	if listening == 0 || addressOf(bound) != address {
+		return errors.New("the socket does not listen there")
 	}
 	return unix.SetNonblock(fd, true)
 }
@@ -111,4 +110,40 @@ func addressOf(sockaddr unix.Sockaddr) netip.AddrPort {
 		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port))
 	}
 	return netip.AddrPort{}
+}
+
+// takeInherited returns the listener of an earlier supervisor of this pod at an address, nil if
+// there is none.
+func (s *supervisor) takeInherited(address netip.AddrPort) *listener {
+	file, ok := s.inherited[address]
+	if !ok {
+		return nil
+	}
+	delete(s.inherited, address)
+	l, err := adopt(file, address)
+	if err != nil {
+		s.options.Log.Warn("taking over a socket of an earlier supervisor failed", "err", err)
+		return nil
+	}
+	return l
+}
+
+// storeSockets gives the agent copies of the open sockets, and closes the inherited sockets that no
+// tunnel has taken over.
+func (s *supervisor) storeSockets() {
+	for _, file := range s.inherited {
+		// No data can be lost on a listening socket.
+		_ = file.Close()
+	}
+	s.inherited = nil
+	open := map[netip.AddrPort]*os.File{}
+	for _, t := range s.tunnels {
+		if t.socket != nil {
+			open[t.socket.address] = t.socket.file
+		}
+	}
+	if !maps.Equal(open, s.stored) {
+		s.stored = open
+		s.store.Store(open)
+	}
 }

@@ -1,6 +1,7 @@
 package supervise
 
 import (
+	"log/slog"
 	"net/netip"
 	"slices"
 	"strings"
@@ -18,12 +19,12 @@ const (
 const configurationFailed = "Configuration failed"
 
 // handleLine updates the tunnel from a line of stunnel's log.
-func (t *tunnel) handleLine(l line, c classifier, now time.Time) {
+func (t *tunnel) handleLine(l line, now time.Time) {
 	if l.thread == mainThread {
 		t.handleMainLine(l, now)
 		return
 	}
-	t.problems.handleLine(l, c, now)
+	t.problems.handleLine(l, now)
 }
 
 // handleMainLine tracks starts and reloads.
@@ -44,10 +45,8 @@ func (t *tunnel) handleMainLine(l line, now time.Time) {
 		}
 	case l.text == configurationFailed:
 		t.handleRefused(now)
-	case l.severity <= severityError:
-		if len(t.errorLines) < maxErrorLines {
-			t.errorLines = append(t.errorLines, l.text)
-		}
+	case l.level == slog.LevelError && len(t.errorLines) < maxErrorLines:
+		t.errorLines = append(t.errorLines, l.text)
 	}
 }
 
@@ -55,12 +54,8 @@ func (t *tunnel) handleAccepted(now time.Time) {
 	if t.phase != phaseStarting && t.phase != phaseReloading {
 		return
 	}
-	t.accepted = true
+	t.accepted, t.lastGood = true, t.attempted
 	t.deadline = now.Add(readyTimeout)
-	t.lastGood = t.current
-	if t.phase == phaseReloading {
-		t.lastGood = t.pending
-	}
 }
 
 // handleRefused ends a reload: stunnel keeps the previous configuration. In a start, stunnel exits,
@@ -69,13 +64,13 @@ func (t *tunnel) handleRefused(now time.Time) {
 	if t.phase != phaseReloading {
 		return
 	}
-	t.configRefused(t.pending, strings.Join(t.errorLines, "; "), now)
-	t.phase, t.pending = phaseRunning, config{}
+	t.configRefused(strings.Join(t.errorLines, "; "), now)
+	t.phase = phaseRunning
 }
 
 // handleLine tracks connections and their problems. Of each connection it counts the first problem
 // only, which causes the later ones. Failed connects count once for each address.
-func (p *problems) handleLine(l line, c classifier, now time.Time) {
+func (p *problems) handleLine(l line, now time.Time) {
 	tracked := p.conns[l.thread]
 	switch {
 	case strings.HasPrefix(l.text, "s_connect: connected "):
@@ -91,7 +86,7 @@ func (p *problems) handleLine(l line, c classifier, now time.Time) {
 	case strings.HasPrefix(l.text, "Connection closed") || strings.HasPrefix(l.text, "Connection reset"):
 		delete(p.conns, l.thread)
 	default:
-		p.record(l, c.reason(l.text), now)
+		p.record(l, reasonOf(l.text), now)
 	}
 }
 

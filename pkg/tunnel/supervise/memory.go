@@ -1,11 +1,11 @@
 package supervise
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +23,10 @@ func (s *supervisor) checkMemory(now time.Time) {
 			continue // a starting process may still be the launcher, a Go program that needs more
 		}
 		if t.memoryAt.IsZero() {
-			s.limit(t)
+			err := s.limitMemory(t.proc.Pid, s.options.MemoryLimit)
+			if err != nil && !errors.Is(err, unix.ESRCH) {
+				s.logFor(t).Warn("limiting the memory of stunnel failed", "err", err)
+			}
 		}
 		t.memoryAt = now.Add(StatusInterval)
 		memory, err := s.memoryOf(t.proc.Pid)
@@ -32,13 +35,6 @@ func (s *supervisor) checkMemory(now time.Time) {
 			continue
 		}
 		t.memory = memory
-	}
-}
-
-func (s *supervisor) limit(t *tunnel) {
-	err := s.limitMemory(t.proc.Pid, s.options.MemoryLimit)
-	if err != nil && !errors.Is(err, unix.ESRCH) {
-		s.logFor(t).Warn("limiting the memory of stunnel failed", "err", err)
 	}
 }
 
@@ -54,22 +50,15 @@ func dataSize(pid int) (uint64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("reading the memory of process %d: %w", pid, err)
 	}
-	return parseDataSize(text)
+	return parseDataSize(string(text))
 }
 
-var errNoData = errors.New("no VmData, because the process has exited")
-
-func parseDataSize(status []byte) (uint64, error) {
-	for line := range bytes.Lines(status) {
-		value, found := bytes.CutPrefix(line, []byte("VmData:"))
-		if !found {
-			continue
+func parseDataSize(status string) (uint64, error) {
+	for line := range strings.Lines(status) {
+		var kib uint64
+		if _, err := fmt.Sscanf(line, "VmData: %d kB", &kib); err == nil {
+			return kib << 10, nil
 		}
-		kib, err := strconv.ParseUint(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(value), []byte("kB")))), 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("reading VmData: %w", err)
-		}
-		return kib << 10, nil
 	}
-	return 0, errNoData
+	return 0, errors.New("no VmData, because the process has exited")
 }

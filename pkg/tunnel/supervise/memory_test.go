@@ -16,11 +16,11 @@ func TestDataSizeOfProcess(t *testing.T) {
 	if got, err := dataSize(os.Getpid()); err != nil || got < 1<<20 {
 		t.Errorf("got %d and %v, want the memory of this process", got, err)
 	}
-	if got, err := parseDataSize([]byte("Name:\tstunnel\nVmData:\t    2048 kB\nVmStk:\t 132 kB\n")); err != nil || got != 2<<20 {
+	if got, err := parseDataSize("Name:\tstunnel\nVmData:\t    2048 kB\nVmStk:\t 132 kB\n"); err != nil || got != 2<<20 {
 		t.Errorf("got %d and %v, want 2 MiB", got, err)
 	}
 	for _, text := range []string{"", "Name:\tstunnel\nState:\tZ (zombie)\n", "VmData:\t much kB\n"} {
-		if got, err := parseDataSize([]byte(text)); err == nil {
+		if got, err := parseDataSize(text); err == nil {
 			t.Errorf("got %d of %q, want an error", got, text)
 		}
 	}

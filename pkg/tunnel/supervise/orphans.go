@@ -3,22 +3,39 @@ package supervise
 import (
 	"bytes"
 	"os"
+	"path/filepath"
 	"strconv"
+	"syscall"
 )
+
+func (s *supervisor) reapOrphans() {
+	if !s.options.ReapOrphans {
+		return
+	}
+	own := map[int]bool{}
+	for _, t := range s.tunnels {
+		if t.proc != nil {
+			own[t.proc.Pid] = true
+		}
+	}
+	for _, pid := range zombieChildren(os.Getpid()) {
+		if !own[pid] {
+			// The exit status of an orphan is of no interest, nor is an error.
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+		}
+	}
+}
 
 // zombieChildren returns the process ids of the children that have exited and are not reaped.
 func zombieChildren(parent int) []int {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		return nil
-	}
 	var zombies []int
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
+	files, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is valid
+	for _, file := range files {
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if err != nil {
 			continue
 		}
-		if stat, err := os.ReadFile("/proc/" + entry.Name() + "/stat"); err == nil && isZombieOf(stat, parent) {
+		if stat, err := os.ReadFile(file); err == nil && isZombieOf(stat, parent) {
 			zombies = append(zombies, pid)
 		}
 	}
@@ -28,10 +45,6 @@ func zombieChildren(parent int) []int {
 // isZombieOf parses proc_pid_stat(5): pid, (name), state, parent. The name may contain any
 // character.
 func isZombieOf(stat []byte, parent int) bool {
-	end := bytes.LastIndexByte(stat, ')')
-	if end < 0 {
-		return false
-	}
-	fields := bytes.Fields(stat[end+1:])
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	return len(fields) > 1 && string(fields[0]) == "Z" && string(fields[1]) == strconv.Itoa(parent)
 }

@@ -89,10 +89,11 @@ func planStart(t *tunnel, now time.Time) step {
 }
 
 func planRunning(t *tunnel, now time.Time) step {
+	idleAt := t.idleAt()
 	switch {
 	case now.Before(t.retryAt):
 		return step{at: t.retryAt}
-	case t.isIdle(now):
+	case !idleAt.IsZero() && !now.Before(idleAt):
 		return step{verb: doStopIdle}
 	case !t.listening() && now.Before(t.listenAt):
 		return step{at: t.listenAt}
@@ -103,7 +104,7 @@ func planRunning(t *tunnel, now time.Time) step {
 	case t.current.Accept != t.desired.Accept, t.current.Restart != t.desired.Restart && !t.isRefused():
 		return step{verb: doStop}
 	case t.current.sameAs(t.desired):
-		return step{at: t.idleAt()}
+		return step{at: idleAt}
 	}
 	return step{verb: doReload, config: t.desired}
 }

@@ -2,6 +2,7 @@ package supervise
 
 import (
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"strings"
@@ -42,11 +43,11 @@ func (s *simulation) advance(d time.Duration) *simulation { s.now = s.now.Add(d)
 // logs handles lines of stunnel's main thread. Those with "!" are errors.
 func (s *simulation) logs(lines ...string) *simulation {
 	for _, text := range lines {
-		severity := severityNotice
+		level := slog.LevelDebug
 		if strings.HasPrefix(text, "!") {
-			text, severity = text[1:], severityError
+			text, level = text[1:], slog.LevelError
 		}
-		s.handleLine(line{severity: severity, thread: mainThread, text: text}, newClassifier(), s.now)
+		s.handleLine(line{level, mainThread, text}, s.now)
 	}
 	return s
 }
@@ -54,7 +55,7 @@ func (s *simulation) logs(lines ...string) *simulation {
 // connectsTo completes a handshake with a server.
 func (s *simulation) connectsTo(server string) *simulation {
 	for _, text := range []string{"s_connect: connected " + server, "TLS connected: new session negotiated"} {
-		s.handleLine(line{severity: severityNotice, thread: "1", text: text}, newClassifier(), s.now)
+		s.handleLine(line{slog.LevelDebug, "1", text}, s.now)
 	}
 	return s
 }

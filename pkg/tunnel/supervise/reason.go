@@ -1,6 +1,6 @@
 package supervise
 
-import "strings"
+import "regexp"
 
 // Reason is the kind of a problem, used in metrics and events.
 type Reason string
@@ -32,87 +32,39 @@ const (
 
 // Reasons returns all reasons, for metrics that start at zero.
 func Reasons() []Reason {
-	return []Reason{
-		ReasonPortTaken, ReasonBadConfig, ReasonStartFailed, ReasonDied, ReasonUnresponsive,
-		ReasonConnectRefused, ReasonConnectTimeout, ReasonConnectUnreachable,
-		ReasonCertificateHostMismatch, ReasonCertificateExpired, ReasonCertificateUntrusted,
-		ReasonTLSVersion, ReasonNotTLS, ReasonClientCertificateRejected,
-		ReasonHandshakeTimeout, ReasonHandshakeFailed, ReasonConnectionLost,
+	reasons := []Reason{ReasonPortTaken, ReasonBadConfig, ReasonStartFailed, ReasonDied, ReasonUnresponsive}
+	for _, p := range patterns {
+		reasons = append(reasons, p.reason)
 	}
+	return reasons
 }
 
-// pattern is a part of a log line and the reason that it stands for.
-type pattern struct {
-	text   string
+// patterns match the log lines of stunnel 5.50 to 5.76 with OpenSSL 1.1 and 3. The first match wins.
+var patterns = []struct {
 	reason Reason
+	lines  *regexp.Regexp
+}{
+	{ReasonConnectRefused, regexp.MustCompile(`^s_connect: .*(Connection refused|Connection reset)`)},
+	{ReasonConnectTimeout, regexp.MustCompile(`^s_connect: .*(TIMEOUTconnect exceeded|Connection timed out)`)},
+	// An argument is invalid for a connection from a loopback address to another network.
+	{ReasonConnectUnreachable, regexp.MustCompile(`^s_connect: .*(unreachable|No route to host|Invalid argument)`)},
+	{ReasonCertificateHostMismatch, regexp.MustCompile(`^CERT: (Subject checks failed|No matching host name found)`)},
+	{ReasonCertificateExpired, regexp.MustCompile(`^CERT: Pre-verification error: .*(expired|not yet valid)`)},
+	{ReasonCertificateUntrusted, regexp.MustCompile(`^(CERT: Pre-verification error: |SSL_connect.*certificate verify failed)`)},
+	{ReasonTLSVersion, regexp.MustCompile(`^SSL_connect.*(alert protocol version|unsupported protocol)`)},
+	{ReasonNotTLS, regexp.MustCompile(`^SSL_connect.*(wrong version number|packet length too long|http request)`)},
+	// TLS 1.3 servers verify the client's certificate after the client has finished the handshake.
+	{ReasonClientCertificateRejected, regexp.MustCompile(`^SSL_(connect|read|write).*alert (certificate|bad certificate|unknown ca|access denied)`)},
+	{ReasonHandshakeTimeout, regexp.MustCompile(`^ssl_start: .*TIMEOUTbusy exceeded`)},
+	{ReasonHandshakeFailed, regexp.MustCompile(`^SSL_connect`)},
+	{ReasonConnectionLost, regexp.MustCompile(`^(TLS fd: |SSL_read|SSL_write)`)},
 }
 
-// patternsByPrefix maps the prefix of a log line to patterns of the rest, of which the first match
-// wins. A last empty pattern matches every other line. The texts are those of stunnel 5.50 to 5.76
-// with OpenSSL 1.1 and 3.
-func patternsByPrefix() map[string][]pattern {
-	handshake := []pattern{
-		{"alert protocol version", ReasonTLSVersion},
-		{"unsupported protocol", ReasonTLSVersion},
-		{"wrong version number", ReasonNotTLS},
-		{"packet length too long", ReasonNotTLS},
-		{"http request", ReasonNotTLS},
-		{"certificate verify failed", ReasonCertificateUntrusted},
-		{"alert certificate required", ReasonClientCertificateRejected},
-		{"alert bad certificate", ReasonClientCertificateRejected},
-		{"alert unknown ca", ReasonClientCertificateRejected},
-		{"alert certificate", ReasonClientCertificateRejected}, // expired, revoked, unknown
-		{"alert access denied", ReasonClientCertificateRejected},
-		{"", ReasonHandshakeFailed},
-	}
-	transfer := []pattern{
-		// TLS 1.3 servers verify the client's certificate after the client has finished.
-		{"alert certificate", ReasonClientCertificateRejected},
-		{"alert bad certificate", ReasonClientCertificateRejected},
-		{"alert unknown ca", ReasonClientCertificateRejected},
-		{"alert access denied", ReasonClientCertificateRejected},
-		{"", ReasonConnectionLost},
-	}
-	return map[string][]pattern{
-		"s_connect: ": {
-			{"Connection refused", ReasonConnectRefused},
-			{"TIMEOUTconnect exceeded", ReasonConnectTimeout},
-			{"Connection timed out", ReasonConnectTimeout},
-			{"unreachable", ReasonConnectUnreachable},
-			{"No route to host", ReasonConnectUnreachable},
-			{"Invalid argument", ReasonConnectUnreachable}, // from a loopback address to another network
-			{"Connection reset", ReasonConnectRefused},
-		},
-		"CERT: Subject checks failed":       {{"", ReasonCertificateHostMismatch}},
-		"CERT: No matching host name found": {{"", ReasonCertificateHostMismatch}},
-		"CERT: Pre-verification error: ": {
-			{"expired", ReasonCertificateExpired},
-			{"not yet valid", ReasonCertificateExpired},
-			{"", ReasonCertificateUntrusted},
-		},
-		"ssl_start: ": {{"TIMEOUTbusy exceeded", ReasonHandshakeTimeout}},
-		"TLS fd: ":    {{"", ReasonConnectionLost}},
-		"SSL_connect": handshake,
-		"SSL_read":    transfer,
-		"SSL_write":   transfer,
-	}
-}
-
-// classifier finds the reasons of log lines.
-type classifier struct{ patterns map[string][]pattern }
-
-func newClassifier() classifier { return classifier{patternsByPrefix()} }
-
-// reason returns "" for a line that reports no problem.
-func (c classifier) reason(text string) Reason {
-	for prefix, patterns := range c.patterns {
-		if !strings.HasPrefix(text, prefix) {
-			continue
-		}
-		for _, p := range patterns {
-			if strings.Contains(text, p.text) {
-				return p.reason
-			}
+// reasonOf returns "" for a line that reports no problem of a connection.
+func reasonOf(text string) Reason {
+	for _, p := range patterns {
+		if p.lines.MatchString(text) {
+			return p.reason
 		}
 	}
 	return ""

@@ -1,50 +1,43 @@
 package supervise
 
 import (
+	"encoding/json"
 	"maps"
 	"os"
 	"reflect"
 	"time"
-
-	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 )
 
 // reportDelay is the shortest time between two writes of the status file.
 const reportDelay = 100 * time.Millisecond
 
-// statusWriter holds what decides when the status file is written.
-type statusWriter struct {
-	dir       confdir.Dir
-	startedAt time.Time
-	last      Status    // that was written
-	at        time.Time // of the last attempt
-}
-
-func (w *statusWriter) remove() error { return w.dir.RemoveStatus() }
-
 // report writes the status file if the status has changed or UpdatedAt is due. It returns when to
 // call it again.
 func (s *supervisor) report(now time.Time) time.Time {
-	w := &s.status
-	if now.Before(w.at.Add(reportDelay)) {
-		return w.at.Add(reportDelay)
+	if next := s.statusAt.Add(reportDelay); now.Before(next) {
+		return next
 	}
 	fresh := Status{
-		PID: os.Getpid(), StartedAt: w.startedAt, UpdatedAt: w.last.UpdatedAt,
+		PID: os.Getpid(), StartedAt: s.startedAt, UpdatedAt: s.status.UpdatedAt,
 		Stunnel: s.features, MemoryLimit: s.options.MemoryLimit, Tunnels: s.tunnelStatus(),
 	}
-	if reflect.DeepEqual(fresh, w.last) && now.Before(w.last.UpdatedAt.Add(StatusInterval-time.Second)) {
-		return w.last.UpdatedAt.Add(StatusInterval - time.Second)
+	due := s.status.UpdatedAt.Add(StatusInterval - time.Second)
+	if now.Before(due) && reflect.DeepEqual(fresh, s.status) {
+		return due
 	}
 	// Read after the comparison: a change of memory alone is no reason to write the file.
 	s.checkMemory(now)
 	fresh.Tunnels = s.tunnelStatus()
-	w.at, fresh.UpdatedAt = now, now
-	if err := writeStatus(w.dir, fresh); err != nil {
+	s.statusAt, fresh.UpdatedAt = now, now
+	text, err := json.Marshal(fresh)
+	if err == nil {
+		err = s.dir.WriteStatus(text)
+	}
+	if err != nil {
 		s.options.Log.Warn("writing the status file failed", "err", err)
 		return now.Add(time.Second)
 	}
-	w.last = fresh
+	s.status = fresh
 	return now.Add(StatusInterval - time.Second)
 }
 
@@ -61,15 +54,17 @@ func (t *tunnel) status() Tunnel {
 	status := Tunnel{
 		State: t.state(), Listening: t.desired.isSet() && t.listening(),
 		Restarts: t.restarts, Reloads: t.reloads,
-		Remote: addressText(p.remote), RemoteAt: p.remoteAt, Servers: p.servers(),
+		RemoteAt: p.remoteAt, Servers: p.servers(),
 		Process: p.process, Connection: p.connection, Problems: maps.Clone(p.counts),
+	}
+	if p.remote.IsValid() {
+		status.Remote = p.remote.String()
 	}
 	if t.socket != nil {
 		status.Accept = t.socket.address.String()
 	}
 	if t.proc != nil {
-		status.PID, status.StartedAt = t.proc.Pid, t.startedAt
-		status.Memory = t.memory
+		status.PID, status.StartedAt, status.Memory = t.proc.Pid, t.startedAt, t.memory
 	}
 	switch {
 	case status.State == StateIdle:

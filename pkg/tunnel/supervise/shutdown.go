@@ -20,7 +20,10 @@ func (s *supervisor) checkClients(now time.Time) {
 	}
 	s.clientsAt = now.Add(clientsInterval)
 	clients, err := s.options.Clients()
-	s.logClientsUnknown(err)
+	if err != nil && !s.clientsUnknown {
+		s.options.Log.Warn("listing client connections failed; idle stunnel processes are not stopped", "err", err)
+	}
+	s.clientsUnknown = err != nil
 	for _, t := range s.tunnels {
 		if t.socket != nil {
 			t.updateIdle(clients[t.socket.address], err == nil, now)
@@ -28,17 +31,9 @@ func (s *supervisor) checkClients(now time.Time) {
 	}
 }
 
-// logClientsUnknown logs the first of a row of errors. While clients are unknown, no stunnel is
-// stopped as idle, and the shutdown does not wait for clients.
-func (s *supervisor) logClientsUnknown(err error) {
-	if err != nil && !s.clientsUnknown {
-		s.options.Log.Warn("listing client connections failed; idle stunnel processes are not stopped", "err", err)
-	}
-	s.clientsUnknown = err != nil
-}
-
 // closeTunnels closes, during the shutdown, each tunnel that another supervisor listens for or that
-// has no clients, and all of them when DrainTimeout has passed.
+// has no clients, and all of them when DrainTimeout has passed or the clients are unknown. It closes
+// the port before stunnel stops, so that clients reconnect to the other supervisor.
 func (s *supervisor) closeTunnels(now time.Time) {
 	if !s.closing || now.Before(s.closeAt) {
 		return
@@ -55,17 +50,12 @@ func (s *supervisor) closeTunnels(now time.Time) {
 		address := t.socket.address
 		isOther := func(inode uint32) bool { return inode != t.socket.inode }
 		hasSuccessor := slices.ContainsFunc(listeners[address], isOther)
+		if hasSuccessor {
+			s.logFor(t).Info("tunnel handed over to another supervisor", "port", address.Port())
+		}
 		if over || hasSuccessor || clients[address] == 0 {
-			s.handOver(t, hasSuccessor)
+			s.closeSocket(t)
+			t.close()
 		}
 	}
-}
-
-// handOver closes the port before stunnel stops, so that clients reconnect to the successor.
-func (s *supervisor) handOver(t *tunnel, hasSuccessor bool) {
-	if hasSuccessor {
-		s.logFor(t).Info("tunnel handed over to another supervisor", "port", t.socket.address.Port())
-	}
-	s.closeSocket(t)
-	t.close()
 }

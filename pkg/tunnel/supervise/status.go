@@ -81,31 +81,13 @@ type Problem struct {
 // ReadStatus reads the status file of a directory. The error is fs.ErrNotExist while no supervisor
 // runs.
 func ReadStatus(dir confdir.Dir) (Status, error) {
-	text, err := dir.Status()
-	if err != nil {
-		return Status{}, fmt.Errorf("reading the supervisor's status: %w", err)
-	}
 	var status Status
-	if err := json.Unmarshal(text, &status); err != nil {
+	text, err := dir.Status()
+	if err == nil {
+		err = json.Unmarshal(text, &status)
+	}
+	if err != nil {
 		return Status{}, fmt.Errorf("reading the supervisor's status: %w", err)
 	}
 	return status, nil
-}
-
-func writeStatus(dir confdir.Dir, status Status) error {
-	text, err := json.Marshal(status)
-	if err == nil {
-		err = dir.WriteStatus(text)
-	}
-	if err != nil {
-		return fmt.Errorf("writing the supervisor's status: %w", err)
-	}
-	return nil
-}
-
-func addressText(a netip.AddrPort) string {
-	if !a.IsValid() {
-		return ""
-	}
-	return a.String()
 }

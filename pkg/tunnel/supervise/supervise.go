@@ -20,7 +20,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
@@ -101,7 +100,6 @@ type supervisor struct {
 	limitMemory func(pid int, bytes uint64) error
 	connWatcher *connWatcher
 	store       *fdstore.Client
-	classifier  classifier
 	events      chan event
 	tunnels     map[string]*tunnel
 	// inherited are the sockets of an earlier supervisor of this pod; nil after the first scan.
@@ -110,7 +108,9 @@ type supervisor struct {
 	scanAt         time.Time
 	clientsAt      time.Time
 	clientsUnknown bool // Options.Clients failed
-	status         statusWriter
+	startedAt      time.Time
+	status         Status    // that was written last
+	statusAt       time.Time // of the last attempt to write it
 
 	closing          bool // the context has ended
 	closeAt, closeBy time.Time
@@ -128,10 +128,9 @@ type event struct {
 func newSupervisor(o Options, dir confdir.Dir, features stunnelcfg.Features, starter *starter) *supervisor {
 	return &supervisor{
 		options: o, dir: dir, features: features, starter: starter, memoryOf: dataSize, limitMemory: limitDataSize,
-		classifier: newClassifier(),
-		events:     make(chan event, 1024),
-		tunnels:    map[string]*tunnel{},
-		status:     statusWriter{dir: dir, startedAt: time.Now()},
+		events:    make(chan event, 1024),
+		tunnels:   map[string]*tunnel{},
+		startedAt: time.Now(),
 	}
 }
 
@@ -145,7 +144,10 @@ func (s *supervisor) run(ctx context.Context, changed <-chan struct{}) error {
 			done, s.closing, s.closeBy = nil, true, time.Now().Add(s.options.DrainTimeout)
 			s.options.Log.Info("shutting down; tunnels in use are served until another supervisor listens on their ports")
 		case <-changed:
-			s.scheduleScan(time.Now())
+			// One scan reads a burst of changes.
+			if next := time.Now().Add(scanDelay); next.Before(s.scanAt) {
+				s.scanAt = next
+			}
 		case e := <-s.events:
 			s.handle(e, time.Now())
 			s.handlePending()
@@ -158,15 +160,12 @@ func (s *supervisor) run(ctx context.Context, changed <-chan struct{}) error {
 		next := s.advance(now)
 		s.storeSockets()
 		if s.closing && len(s.tunnels) == 0 {
-			return s.status.remove()
+			return s.dir.RemoveStatus()
 		}
 		next = earliest(next, s.scanAt, s.clientsAt, s.closeAt, s.report(now))
 		timer.Reset(time.Until(next))
 	}
 }
-
-// scheduleScan delays the scan, so that one scan reads a burst of changes.
-func (s *supervisor) scheduleScan(now time.Time) { s.scanAt = earlier(s.scanAt, now.Add(scanDelay)) }
 
 // scan reads the specifications when a scan is due. A tunnel whose specification is unreadable stays
 // unchanged.
@@ -241,12 +240,20 @@ func (s *supervisor) handle(e event, now time.Time) {
 	if e.line != "" {
 		l := parseLine(e.line)
 		if l.text == configurationFailed {
-			s.addFileErrors(t, now)
+			// stunnel's own messages do not name the files.
+			for _, message := range unreadableFiles(t.attempted.Tunnel) {
+				s.handleLine(t, line{slog.LevelError, mainThread, message}, now)
+			}
 		}
 		s.handleLine(t, l, now)
 		return
 	}
-	s.logExit(t, e.exitStatus)
+	log := s.logFor(t).With("reason", e.exitStatus)
+	if t.phase == phaseStopping {
+		log.Info("stunnel exited")
+	} else {
+		log.Warn("stunnel exited unexpectedly")
+	}
 	t.exited(e.exitStatus, now)
 }
 
@@ -258,16 +265,17 @@ func (s *supervisor) connectionWaiting(fd int32) {
 	}
 }
 
+// handleLine logs a line of stunnel, at debug level while stunnel is stopping, and records it.
 func (s *supervisor) handleLine(t *tunnel, l line, now time.Time) {
-	s.logLine(t, l)
-	t.handleLine(l, s.classifier, now)
-}
-
-// addFileErrors adds the names of unreadable files, which stunnel's own messages lack.
-func (s *supervisor) addFileErrors(t *tunnel, now time.Time) {
-	for _, message := range unreadableFiles(t.attemptedConfig().Tunnel) {
-		s.handleLine(t, line{severity: severityError, thread: mainThread, text: message}, now)
+	log, level := s.logFor(t), l.level
+	if reason := reasonOf(l.text); reason != "" {
+		log = log.With("reason", string(reason))
 	}
+	if t.phase == phaseStopping {
+		level = slog.LevelDebug
+	}
+	log.Log(context.Background(), level, "stunnel logged", "line", l.text)
+	t.handleLine(l, now)
 }
 
 // advance applies all steps that are due and returns when the next one may be, zero for never.
@@ -310,48 +318,4 @@ func (s *supervisor) logFor(t *tunnel) *slog.Logger {
 		log = log.With("accessPoint", accessPoint)
 	}
 	return log
-}
-
-// logLine logs a line of stunnel. Errors of a process that is stopping are logged at debug level.
-func (s *supervisor) logLine(t *tunnel, l line) {
-	log := s.logFor(t)
-	if reason := s.classifier.reason(l.text); reason != "" {
-		log = log.With("reason", string(reason))
-	}
-	write := log.Debug
-	switch level := l.level(); {
-	case t.phase == phaseStopping:
-	case level >= slog.LevelError:
-		write = log.Error
-	case level >= slog.LevelWarn:
-		write = log.Warn
-	}
-	write("stunnel logged", "line", l.text)
-}
-
-func (s *supervisor) logExit(t *tunnel, exitStatus string) {
-	log := s.logFor(t).With("reason", exitStatus)
-	if t.phase == phaseStopping {
-		log.Info("stunnel exited")
-		return
-	}
-	log.Warn("stunnel exited unexpectedly")
-}
-
-func (s *supervisor) reapOrphans() {
-	if !s.options.ReapOrphans {
-		return
-	}
-	own := map[int]bool{}
-	for _, t := range s.tunnels {
-		if t.proc != nil {
-			own[t.proc.Pid] = true
-		}
-	}
-	for _, pid := range zombieChildren(os.Getpid()) {
-		if !own[pid] {
-			// The exit status of an orphan is of no interest, nor is an error.
-			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
-		}
-	}
 }

@@ -81,11 +81,11 @@ type tunnel struct {
 	memory    uint64    // of proc, in bytes; 0 until read
 	memoryAt  time.Time // when memory is read again
 
-	current  config // of the process
-	pending  config // set in phaseReloading only
-	lastGood config // that stunnel accepted last; unset before the first
-	refused  config // that stunnel refused last
-	accepted bool   // stunnel accepted the configuration of this start or reload
+	attempted config // of the last start or reload
+	accepted  bool   // stunnel accepted attempted
+	current   config // of the process
+	lastGood  config // that stunnel accepted last; unset before the first
+	refused   config // that stunnel refused last
 
 	listenAt  time.Time // earliest next attempt to listen
 	retryAt   time.Time // earliest next start or reload
@@ -180,16 +180,9 @@ func (t *tunnel) updateIdle(clients int, known bool, now time.Time) {
 	}
 }
 
-// isIdle reports whether the tunnel has had no client for as long as its idle time.
-func (t *tunnel) isIdle(now time.Time) bool {
-	return t.idle > 0 && !t.idleSince.IsZero() && now.Sub(t.idleSince) >= t.idle
-}
-
 func (t *tunnel) started(p *os.Process, c config, now time.Time) {
-	t.proc, t.phase, t.startedAt = p, phaseStarting, now
-	t.deadline = now.Add(startTimeout)
-	t.current, t.pending = c, config{}
-	t.accepted, t.errorLines = false, nil
+	t.proc, t.phase, t.startedAt, t.deadline = p, phaseStarting, now, now.Add(startTimeout)
+	t.current, t.attempted, t.accepted, t.errorLines = c, c, false, nil
 	t.retryAt, t.idleSince = time.Time{}, time.Time{}
 	t.memory, t.memoryAt = 0, time.Time{}
 	if t.starts > 0 && !t.stoppedIdle {
@@ -199,21 +192,15 @@ func (t *tunnel) started(p *os.Process, c config, now time.Time) {
 	t.stoppedIdle = false
 }
 
-func (t *tunnel) startFailed(message string, now time.Time) {
-	t.died(ReasonStartFailed, message, now)
-}
-
 // reloading records that SIGHUP was sent.
 func (t *tunnel) reloading(c config, now time.Time) {
-	t.phase, t.pending = phaseReloading, c
-	t.deadline = now.Add(reloadTimeout)
-	t.accepted, t.errorLines = false, nil
+	t.phase, t.deadline = phaseReloading, now.Add(reloadTimeout)
+	t.attempted, t.accepted, t.errorLines = c, false, nil
 }
 
 // stopping records that SIGTERM or SIGKILL was sent.
 func (t *tunnel) stopping(grace time.Duration, now time.Time) {
-	t.phase, t.pending = phaseStopping, config{}
-	t.deadline = now.Add(grace)
+	t.phase, t.deadline = phaseStopping, now.Add(grace)
 }
 
 // stoppingIdle records that the process is stopped because the tunnel is idle.
@@ -221,7 +208,7 @@ func (t *tunnel) stoppingIdle() { t.needed, t.stoppedIdle, t.idleSince = false, 
 
 func (t *tunnel) exited(exitStatus string, now time.Time) {
 	phase, age, served := t.phase, now.Sub(t.startedAt), t.hasServed()
-	t.proc, t.phase, t.pending = nil, phaseNone, config{}
+	t.proc, t.phase = nil, phaseNone
 	t.problems.conns = map[string]conn{}
 	if phase == phaseStopping {
 		t.retryAt = time.Time{}
@@ -233,13 +220,12 @@ func (t *tunnel) exited(exitStatus string, now time.Time) {
 	case served:
 		t.deaths = min(t.deaths, maxDeathsAfterServing)
 	}
-	message := strings.Join(t.errorLines, "; ")
-	if phase == phaseStarting && !t.accepted && message != "" {
-		t.configRefused(t.current, message, now)
+	if phase == phaseStarting && !t.accepted && len(t.errorLines) > 0 {
+		t.configRefused(strings.Join(t.errorLines, "; "), now)
 		t.delayStart(now)
 		return
 	}
-	t.died(ReasonDied, strings.TrimPrefix(exitStatus+"; "+message, "; "), now)
+	t.died(ReasonDied, strings.Join(append([]string{exitStatus}, t.errorLines...), "; "), now)
 }
 
 // hasServed reports whether the process has completed a TLS handshake with a server.
@@ -248,7 +234,7 @@ func (t *tunnel) hasServed() bool {
 }
 
 func (t *tunnel) died(reason Reason, message string, now time.Time) {
-	t.setProcessProblem(reason, strings.TrimSuffix(message, "; "), now)
+	t.setProcessProblem(reason, message, now)
 	t.delayStart(now)
 }
 
@@ -263,18 +249,8 @@ func restartDelay(deaths int) time.Duration {
 	if deaths <= 1 {
 		return 0
 	}
-	delay := minRestartDelay
-	for range deaths - 2 {
-		delay = min(2*delay, maxRestartDelay)
-	}
-	return delay
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
+	const maxDoublings = 10 // more than it takes to reach maxRestartDelay
+	return min(minRestartDelay<<min(deaths-2, maxDoublings), maxRestartDelay)
 }
 
 // writeFailed records an error of writing the configuration file.
@@ -283,12 +259,12 @@ func (t *tunnel) writeFailed(message string, now time.Time) {
 	t.retryAt = now.Add(writeRetry)
 }
 
-// configRefused records that stunnel refused a configuration. Retries of the same configuration with
-// the same result are one problem.
-func (t *tunnel) configRefused(c config, message string, now time.Time) {
-	known := c.sameAs(t.refused) && t.problems.process != nil && t.problems.process.Message == message
-	t.refused, t.refusedAt = c, now
-	if !known {
+// configRefused records that stunnel refused the attempted configuration. Retries of the same
+// configuration with the same result are one problem.
+func (t *tunnel) configRefused(message string, now time.Time) {
+	isNew := !t.attempted.sameAs(t.refused) || t.problems.process == nil || t.problems.process.Message != message
+	t.refused, t.refusedAt = t.attempted, now
+	if isNew {
 		t.setProcessProblem(ReasonBadConfig, message, now)
 	}
 }
@@ -301,20 +277,11 @@ func (t *tunnel) setProcessProblem(reason Reason, message string, now time.Time)
 // configApplied ends a start or a reload: stunnel serves with the configuration.
 func (t *tunnel) configApplied() {
 	if t.phase == phaseReloading {
-		t.current, t.pending = t.pending, config{}
 		t.reloads++
 	}
-	t.phase = phaseRunning
+	t.phase, t.current = phaseRunning, t.attempted
 	t.clearProcessProblem()
 }
 
 // isRefused reports whether stunnel has refused the desired configuration.
 func (t *tunnel) isRefused() bool { return t.refused.isSet() && t.desired.sameAs(t.refused) }
-
-// attemptedConfig returns the configuration that stunnel reads in this start or reload.
-func (t *tunnel) attemptedConfig() config {
-	if t.phase == phaseReloading {
-		return t.pending
-	}
-	return t.current
-}
