@@ -102,7 +102,7 @@ func (s *supervisor) arm(t *tunnel) {
 	t.armed = true
 }
 
-// writeConfig writes stunnel's configuration file of a tunnel.
+// writeConfig reports whether the configuration file was written.
 func (s *supervisor) writeConfig(t *tunnel, c config, now time.Time) bool {
 	text, err := stunnelcfg.Render(c.Tunnel, s.features)
 	if err == nil {
@@ -153,8 +153,7 @@ func (s *supervisor) stop(t *tunnel, now time.Time) {
 	case !t.desired.isSet():
 		log.Info("stopping stunnel of a removed tunnel")
 	case t.phase != phaseRunning:
-		message := fmt.Sprintf("no answer after %s", max(startTimeout, reloadTimeout))
-		t.setProcessProblem(ReasonUnresponsive, message, now)
+		t.setProcessProblem(ReasonUnresponsive, fmt.Sprintf("no answer after %s", answerTimeout), now)
 		log.Error("stunnel does not respond; restarting it", "reason", string(ReasonUnresponsive))
 	default:
 		log.Info("restarting stunnel as the specification requests")

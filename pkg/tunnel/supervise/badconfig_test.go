@@ -17,7 +17,7 @@ func isBadConfig(s supervise.Tunnel) bool {
 
 // TestRefusedConfigKeepsLastGoodOne kills stunnel, too, after it has refused the configuration.
 func TestRefusedConfigKeepsLastGoodOne(t *testing.T) {
-	for name, spoil := range map[string]func(t *testing.T, s *spec.Tunnel){
+	for name, change := range map[string]func(t *testing.T, s *spec.Tunnel){
 		"missing roots":    func(_ *testing.T, s *spec.Tunnel) { s.CAFile += ".missing" },
 		"roots not in PEM": func(t *testing.T, s *spec.Tunnel) { s.CAFile = invalidFile(t) },
 		"missing roots and other serial": func(_ *testing.T, s *spec.Tunnel) {
@@ -37,7 +37,7 @@ func TestRefusedConfigKeepsLastGoodOne(t *testing.T) {
 			h.waitServing("fs-1", generation)
 
 			invalid := tunnel
-			spoil(t, &invalid)
+			change(t, &invalid)
 			h.writeSpec(invalid)
 			// With another serial, stunnel is restarted first, and the new process refuses.
 			bad := h.waitFor("fs-1", "serves after the refusal", func(s supervise.Tunnel) bool {

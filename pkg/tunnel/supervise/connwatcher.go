@@ -73,7 +73,6 @@ func (w *connWatcher) remove(l *listener) {
 	_ = unix.EpollCtl(w.epoll, unix.EPOLL_CTL_DEL, int(l.file.Fd()), nil)
 }
 
-// close ends the goroutine.
 func (w *connWatcher) close() {
 	// Any nonzero value wakes the goroutine; if the write fails, run has returned already.
 	_, _ = unix.Write(w.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})

@@ -164,14 +164,20 @@ func TestShutdownServesUntilLastClientDisconnects(t *testing.T) {
 	h.cancel()
 	h.waitFor("fs-2", "is closed, as it has no client", func(s supervise.Tunnel) bool { return s.State == "" })
 	h.checkEcho(conn)
-	if err := syscall.Kill(h.status("fs-1").PID, syscall.SIGKILL); err != nil {
+	killed := h.status("fs-1").PID
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
 	again := h.dial(used.Accept) // as the kernel's NFS client does
 	h.checkEcho(again)
+	pid := h.waitFor("fs-1", "has another process", func(s supervise.Tunnel) bool { return s.PID != 0 && s.PID != killed }).PID
 	again.Close()
 	conn.Close()
+	began := time.Now()
 	h.stopSupervisor()
+	if took := time.Since(began); took > testTimeout/2 || isAlive(pid) {
+		t.Errorf("the exit took %s; stunnel still runs: %v", took, isAlive(pid))
+	}
 }
 
 func TestShutdownEndsConnectionsAfterDrainTimeout(t *testing.T) {

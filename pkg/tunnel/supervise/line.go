@@ -81,7 +81,6 @@ func (s *splitter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush emits the buffered line.
 func (s *splitter) flush() {
 	if text := strings.TrimRight(string(s.rest), "\r "); text != "" {
 		s.emit(strings.ToValidUTF8(text, "?"))

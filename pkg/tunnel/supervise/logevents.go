@@ -1,11 +1,17 @@
 package supervise
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
 const (
@@ -33,7 +39,10 @@ func (t *tunnel) handleMainLine(l line, now time.Time) {
 	case strings.HasPrefix(l.text, "Reading configuration from"):
 		t.errorLines = nil
 	case l.text == "Configuration successful":
-		t.handleAccepted(now)
+		if t.phase == phaseStarting || t.phase == phaseReloading {
+			t.accepted, t.lastGood = true, t.attempted
+			t.deadline = now.Add(readyTimeout)
+		}
 	case strings.HasPrefix(l.text, "Service [") && strings.Contains(l.text, " bound to "):
 		// This ends a reload. After a start, stunnel does not handle signals yet.
 		if t.phase == phaseReloading {
@@ -44,28 +53,15 @@ func (t *tunnel) handleMainLine(l line, now time.Time) {
 			t.configApplied()
 		}
 	case l.text == configurationFailed:
-		t.handleRefused(now)
+		// After a refused reload, stunnel keeps the previous configuration. In a start, stunnel exits, and
+		// exited records the refusal.
+		if t.phase == phaseReloading {
+			t.configRefused(strings.Join(t.errorLines, "; "), now)
+			t.phase = phaseRunning
+		}
 	case l.level == slog.LevelError && len(t.errorLines) < maxErrorLines:
 		t.errorLines = append(t.errorLines, l.text)
 	}
-}
-
-func (t *tunnel) handleAccepted(now time.Time) {
-	if t.phase != phaseStarting && t.phase != phaseReloading {
-		return
-	}
-	t.accepted, t.lastGood = true, t.attempted
-	t.deadline = now.Add(readyTimeout)
-}
-
-// handleRefused ends a reload: stunnel keeps the previous configuration. In a start, stunnel exits,
-// and exited records the refusal.
-func (t *tunnel) handleRefused(now time.Time) {
-	if t.phase != phaseReloading {
-		return
-	}
-	t.configRefused(strings.Join(t.errorLines, "; "), now)
-	t.phase = phaseRunning
 }
 
 // handleLine tracks connections and their problems. Of each connection it counts the first problem
@@ -127,4 +123,35 @@ func bracketed(hostPort string) string {
 		return hostPort
 	}
 	return "[" + hostPort[:colon] + "]" + hostPort[colon:]
+}
+
+// unreadableFiles returns a message for each file of a specification that this process, and so
+// stunnel, cannot read. stunnel's messages do not name the file, and the agent may be able to read
+// it: it runs in another container.
+func unreadableFiles(t spec.Tunnel) []string {
+	var messages []string
+	for _, file := range []struct{ option, path string }{{"CAfile", t.CAFile}, {"cert", t.Cert}, {"key", t.Key}} {
+		if file.path == "" {
+			continue
+		}
+		if err := checkReadable(file.path); err != nil {
+			messages = append(messages, fmt.Sprintf("%s %s: %v", file.option, file.path, err))
+		}
+	}
+	return messages
+}
+
+func checkReadable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("no such file in the supervisor's container; mount it into supervisor and agent")
+	case err == nil && !info.Mode().IsRegular():
+		return errors.New("not a regular file") // opening a pipe would block
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return file.Close()
 }

@@ -215,14 +215,14 @@ func TestDeathWhileUsedCountsAsRestart(t *testing.T) {
 func TestHangingStartOrReloadIsStopped(t *testing.T) {
 	s := newSimulation(testConfig(1, 0, ""))
 	s.wantSteps(t, "a new tunnel", "listen", "start")
-	s.advance(startTimeout-1).wantSteps(t, "before the timeout")
+	s.advance(answerTimeout-1).wantSteps(t, "before the timeout")
 	s.advance(1).wantSteps(t, "after the timeout", "stop")
 	s.advance(stopGrace).wantSteps(t, "does not exit", "kill")
 
 	s = newRunningSimulation(t, testConfig(1, 0, ""))
 	s.setDesired(testConfig(1, 0, "x"))
 	s.wantSteps(t, "a change", "reload")
-	s.advance(reloadTimeout).wantSteps(t, "no answer", "stop")
+	s.advance(answerTimeout).wantSteps(t, "no answer", "stop")
 	s.exited("signal: terminated", s.now)
 	s.wantSteps(t, "exited", "start")
 }

@@ -10,9 +10,8 @@ import (
 )
 
 const (
-	// startTimeout and reloadTimeout bound a start and a reload, which take stunnel some 30 ms.
-	startTimeout  = 30 * time.Second
-	reloadTimeout = 30 * time.Second
+	// answerTimeout bounds a start or a reload, which take stunnel some 30 ms.
+	answerTimeout = 30 * time.Second
 	// readyTimeout is the time after "Configuration successful" after which stunnel counts as ready:
 	// some versions do not log that they accept connections.
 	readyTimeout = 5 * time.Second
@@ -181,7 +180,7 @@ func (t *tunnel) updateIdle(clients int, known bool, now time.Time) {
 }
 
 func (t *tunnel) started(p *os.Process, c config, now time.Time) {
-	t.proc, t.phase, t.startedAt, t.deadline = p, phaseStarting, now, now.Add(startTimeout)
+	t.proc, t.phase, t.startedAt, t.deadline = p, phaseStarting, now, now.Add(answerTimeout)
 	t.current, t.attempted, t.accepted, t.errorLines = c, c, false, nil
 	t.retryAt, t.idleSince = time.Time{}, time.Time{}
 	t.memory, t.memoryAt = 0, time.Time{}
@@ -194,7 +193,7 @@ func (t *tunnel) started(p *os.Process, c config, now time.Time) {
 
 // reloading records that SIGHUP was sent.
 func (t *tunnel) reloading(c config, now time.Time) {
-	t.phase, t.deadline = phaseReloading, now.Add(reloadTimeout)
+	t.phase, t.deadline = phaseReloading, now.Add(answerTimeout)
 	t.attempted, t.accepted, t.errorLines = c, false, nil
 }
 
