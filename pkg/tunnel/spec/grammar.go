@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"path"
@@ -30,28 +31,8 @@ func CheckName(name string) error {
 
 // Check returns an error that names the first invalid field.
 func (t Tunnel) Check() error {
-	if err := CheckName(t.Name); err != nil {
-		return err
-	}
-	if err := checkAccept(t.Accept); err != nil {
-		return err
-	}
-	if err := checkConnect(t.Connect); err != nil {
-		return err
-	}
-	if err := checkHostName(t.CheckHost); err != nil {
-		return err
-	}
-	if err := checkPath("CA file", t.CAFile); err != nil {
-		return err
-	}
-	if err := t.checkClientCertificate(); err != nil {
-		return err
-	}
-	if t.Restart < 0 {
-		return fmt.Errorf("restart serial is %d: want 0 or more", t.Restart)
-	}
-	return nil
+	return cmp.Or(CheckName(t.Name), checkAccept(t.Accept), checkConnect(t.Connect), checkHostName(t.CheckHost),
+		checkPath("CA file", t.CAFile), t.checkClientCertificate(), t.checkRestart())
 }
 
 // checkAccept allows loopback addresses only: who reaches the port reaches the whole file system.
@@ -76,23 +57,17 @@ func checkConnect(addresses []netip.AddrPort) error {
 	return nil
 }
 
+// checkHostName excludes IP addresses, which stunnel's checkHost does not support.
 func checkHostName(name string) error {
-	if len(name) <= 253 && !isAddress(name) {
-		valid := true
-		for label := range strings.SplitSeq(name, ".") {
-			valid = valid && dnsLabel.MatchString(label)
-		}
-		if valid {
-			return nil
-		}
+	_, notAddress := netip.ParseAddr(name)
+	valid := len(name) <= 253 && notAddress != nil
+	for label := range strings.SplitSeq(name, ".") {
+		valid = valid && dnsLabel.MatchString(label)
 	}
-	return fmt.Errorf("host name to check is %s: want a DNS name", excerpt(name))
-}
-
-// isAddress reports whether a name is an IP address, which stunnel's checkHost does not support.
-func isAddress(text string) bool {
-	_, err := netip.ParseAddr(text)
-	return err == nil
+	if !valid {
+		return fmt.Errorf("host name to check is %s: want a DNS name", excerpt(name))
+	}
+	return nil
 }
 
 func checkPath(field, name string) error {
@@ -106,13 +81,18 @@ func (t Tunnel) checkClientCertificate() error {
 	if t.Cert == "" && t.Key == "" && t.CertSum == "" {
 		return nil
 	}
-	if err := checkPath("client certificate", t.Cert); err != nil {
-		return err
-	}
+	var sumErr error
 	if !sha256Sum.MatchString(t.CertSum) {
-		return fmt.Errorf("sum of the client certificate is %s: want a SHA-256 in hexadecimal", excerpt(t.CertSum))
+		sumErr = fmt.Errorf("sum of the client certificate is %s: want a SHA-256 in hexadecimal", excerpt(t.CertSum))
 	}
-	return checkPath("client key", t.Key)
+	return cmp.Or(checkPath("client certificate", t.Cert), sumErr, checkPath("client key", t.Key))
+}
+
+func (t Tunnel) checkRestart() error {
+	if t.Restart < 0 {
+		return fmt.Errorf("restart serial is %d: want 0 or more", t.Restart)
+	}
+	return nil
 }
 
 // excerpt quotes the beginning of an untrusted value for an error of one line.
