@@ -53,34 +53,34 @@ type Credentials struct {
 // Make makes a certificate in DER. It is valid from clockSkew before Request.Now until Lifetime
 // after it.
 func Make(key *rsa.PrivateKey, r Request) ([]byte, error) {
-	if err := r.check(); err != nil {
+	der, err := r.sign(key)
+	if err != nil {
 		return nil, fmt.Errorf("making a client certificate: %w", err)
+	}
+	return der, nil
+}
+
+func (r Request) sign(key *rsa.PrivateKey) ([]byte, error) {
+	if err := r.check(); err != nil {
+		return nil, err
 	}
 	id := keyID(&key.PublicKey)
 	extensions, err := r.extensions(id)
 	if err != nil {
-		return nil, fmt.Errorf("making a client certificate: %w", err)
-	}
-	subject, err := name(r.CommonName)
-	if err != nil {
-		return nil, fmt.Errorf("making a client certificate: %w", err)
+		return nil, err
 	}
 	template := &x509.Certificate{
 		// A self-signed certificate needs a number that is unique for its key only.
 		SerialNumber:       big.NewInt(r.Now.Unix()),
 		SignatureAlgorithm: x509.SHA256WithRSA,
-		RawSubject:         subject,
+		Subject:            r.subject(),
 		NotBefore:          r.Now.Add(-clockSkew),
 		NotAfter:           r.Now.Add(Lifetime),
 		SubjectKeyId:       id,
 		ExtraExtensions:    extensions,
 	}
 	// PKCS #1 v1.5 signatures use no random numbers.
-	der, err := x509.CreateCertificate(nil, template, template, &key.PublicKey, key)
-	if err != nil {
-		return nil, fmt.Errorf("making a client certificate: %w", err)
-	}
-	return der, nil
+	return x509.CreateCertificate(nil, template, template, &key.PublicKey, key)
 }
 
 func (r Request) check() error {
@@ -97,15 +97,9 @@ func (r Request) check() error {
 		return nil
 	case r.Region == "":
 		return errors.New("the region is empty")
-	}
-	return r.Credentials.check()
-}
-
-func (c Credentials) check() error {
-	switch {
-	case c.AccessKeyID == "" || c.SecretAccessKey == "":
+	case r.Credentials.AccessKeyID == "" || r.Credentials.SecretAccessKey == "":
 		return errors.New("the credentials are empty")
-	case !utf8.ValidString(c.AccessKeyID + c.SessionToken):
+	case !utf8.ValidString(r.Credentials.AccessKeyID + r.Credentials.SessionToken):
 		return errors.New("the credentials are not valid UTF-8")
 	}
 	return nil
@@ -118,16 +112,13 @@ func keyID(key *rsa.PublicKey) []byte {
 	return sum[:]
 }
 
-// name is CN=<text> as OpenSSL writes it: always a UTF8String.
-func name(text string) ([]byte, error) {
+// subject is CN=<common name> as OpenSSL writes it: always a UTF8String.
+func (r Request) subject() pkix.Name {
+	text := r.CommonName
 	if len(text) > maxCommonName {
 		text = strings.ToValidUTF8(text[:maxCommonName], "")
 	}
-	value, err := asn1.MarshalWithParams(text, "utf8")
-	if err != nil {
-		return nil, fmt.Errorf("common name %q: %w", text, err)
-	}
-	return asn1.Marshal(pkix.RDNSequence{{{
-		Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: asn1.RawValue{FullBytes: value},
-	}}})
+	return pkix.Name{ExtraNames: []pkix.AttributeTypeAndValue{{
+		Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: asn1.RawValue{Tag: asn1.TagUTF8String, Bytes: []byte(text)},
+	}}}
 }

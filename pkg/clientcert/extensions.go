@@ -32,34 +32,28 @@ type identity struct {
 // extensions are in the order in which EFS's mount helper has them. Its fourth one, which names
 // the client program to AWS, is left out.
 func (r Request) extensions(keyID []byte) ([]pkix.Extension, error) {
-	var all []pkix.Extension
-	add := func(extension int, value any, params string) error {
-		encoded, err := asn1.MarshalWithParams(value, params)
-		if err != nil {
-			return fmt.Errorf("extension %s: %w", oid(extension), err)
-		}
-		all = append(all, pkix.Extension{Id: oid(extension), Value: encoded})
-		return nil
+	type extension struct {
+		number int
+		value  any
+		params string
 	}
+	var wanted []extension
 	if r.AccessPoint != "" {
-		if err := add(accessPointExtension, r.AccessPoint, "utf8"); err != nil {
-			return nil, err
-		}
+		wanted = append(wanted, extension{accessPointExtension, r.AccessPoint, "utf8"})
 	}
 	if r.Credentials != nil {
-		if err := add(iamExtension, r.identity(keyID), ""); err != nil {
-			return nil, err
+		wanted = append(wanted, extension{iamExtension, identity{
+			AccessKeyID: r.Credentials.AccessKeyID, Signature: []byte(r.signature(hex.EncodeToString(keyID))),
+			SignedAt: r.Now.UTC().Truncate(time.Second), SessionToken: r.Credentials.SessionToken,
+		}, ""})
+	}
+	var encoded []pkix.Extension
+	for _, e := range append(wanted, extension{fileSystemExtension, r.FileSystem, "utf8"}) {
+		value, err := asn1.MarshalWithParams(e.value, e.params)
+		if err != nil {
+			return nil, fmt.Errorf("extension %s: %w", oid(e.number), err)
 		}
+		encoded = append(encoded, pkix.Extension{Id: oid(e.number), Value: value})
 	}
-	if err := add(fileSystemExtension, r.FileSystem, "utf8"); err != nil {
-		return nil, err
-	}
-	return all, nil
-}
-
-func (r Request) identity(keyID []byte) identity {
-	return identity{
-		AccessKeyID: r.Credentials.AccessKeyID, Signature: []byte(r.signature(hex.EncodeToString(keyID))),
-		SignedAt: r.Now.UTC().Truncate(time.Second), SessionToken: r.Credentials.SessionToken,
-	}
+	return encoded, nil
 }
