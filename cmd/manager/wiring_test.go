@@ -111,10 +111,10 @@ func TestRealLoopsRun(t *testing.T) {
 	w := newReplica(t, func(o *options) { o.discovery = wellknown.DiscoveryNone })
 	stop, result := w.start(t, func(ctx context.Context) (workload, error) {
 		made, err := w.wire(ctx)
-		real := made.loops
+		wired := made.loops
 		made.loops = loopFunc(func(ctx context.Context) error {
 			w.add("loop starts")
-			return real.Run(ctx)
+			return wired.Run(ctx)
 		})
 		return made, err
 	})

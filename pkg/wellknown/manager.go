@@ -17,7 +17,7 @@ const (
 const (
 	// PollingJitter is the maximum random part that is added to the polling interval.
 	PollingJitter = 0.10
-	// MaxProvisionBackoffFactor, times the first backoff, is the longest.
+	// MaxProvisionBackoffFactor times the first backoff is the longest.
 	MaxProvisionBackoffFactor = 16
 	// MissingListings is the number of successive complete listings that must lack a file system
 	// before its target is removed.

@@ -149,8 +149,8 @@ func (s *supervisor) run(ctx context.Context, changed <-chan struct{}) error {
 				s.scanAt = next
 			}
 		case e := <-s.events:
-			s.handle(e, time.Now())
-			s.handlePending()
+			s.handle(e, time.Now()) //nolint:contextcheck // a line of stunnel is logged without it
+			s.handlePending()       //nolint:contextcheck // the same
 		case <-timer.C:
 		}
 		now := time.Now()
