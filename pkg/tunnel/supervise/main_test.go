@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,11 +31,19 @@ func TestMain(m *testing.M) {
 	case "supervisor":
 		os.Exit(runSupervisor())
 	case "launch":
-		fmt.Fprintln(os.Stderr, supervise.Launch(os.Args[1], os.Args[2]))
-		os.Exit(1)
+		os.Exit(runLauncher())
 	case "":
 		os.Exit(m.Run())
 	}
+}
+
+// runLauncher launches from another thread than the first one, which the runtime chooses at times.
+func runLauncher() int {
+	runtime.LockOSThread()
+	launched := make(chan error)
+	go func() { launched <- supervise.Launch(os.Args[1], os.Args[2]) }()
+	fmt.Fprintln(os.Stderr, <-launched)
+	return 1
 }
 
 func runSupervisor() int {

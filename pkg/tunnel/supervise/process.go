@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // outputGrace is how long to read on after the exit of a process whose children keep its output
@@ -77,6 +79,12 @@ func (s *starter) start(file string, socket *os.File, out io.Writer, exited func
 // (sd_listen_fds(3)). The protocol demands the process id of stunnel in LISTEN_PID, which only the
 // process itself has before the exec. Launch returns only on error.
 func Launch(program, file string) error {
+	// The kernel keeps the signal for each thread, and stunnel gets that of the thread that calls
+	// exec, which need not be the one for which the supervisor asked.
+	runtime.LockOSThread()
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("having stunnel end with the supervisor: %w", err)
+	}
 	env := append(os.Environ(), "LISTEN_FDS=1", "LISTEN_PID="+strconv.Itoa(os.Getpid()))
 	if err := syscall.Exec(program, []string{program, file}, env); err != nil {
 		return fmt.Errorf("starting %s: %w", program, err)
