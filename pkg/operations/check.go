@@ -25,6 +25,7 @@ func (o Operation) Check() error {
 		{"claim uid", o.ClaimUID, false},
 		{"namespace uid", o.NamespaceUID, true},
 		{"class", o.Class, true},
+		{"cluster to take over", o.TakeOver, true},
 	} {
 		if err := CheckIdentity(field.value); err != nil && (field.value != "" || !field.optional) {
 			return fmt.Errorf("the %s %q %w", field.name, Truncate(field.value, 64), err)
@@ -32,6 +33,9 @@ func (o Operation) Check() error {
 	}
 	switch o.Kind {
 	case Setup:
+		if o.TakeOver != "" && !o.Adopt {
+			return errors.New("only an adoption takes something over")
+		}
 		return o.Directory.check()
 	case Restore:
 		if o.RestoreFrom == "" || checkVolumeName(wellknown.VolumePrefix+o.RestoreFrom) != nil {

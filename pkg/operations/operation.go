@@ -77,6 +77,11 @@ type Operation struct {
 	// Made, with Adopt, says that the original system made the directory, so that a cleanup may
 	// remove it.
 	Made bool `json:"made,omitempty"`
+	// TakeOver, with Adopt, is the uid of a cluster whose entry for this volume and claim becomes one of
+	// Cluster, and hands over the right to remove the directory, if it has it and Made is set. Without
+	// such an entry, or a mark of its retained data, there is nothing to take over. Only an administrator
+	// may want that, so that no batch of the manager has it.
+	TakeOver string `json:"-"`
 	// Keep, in a cleanup, is how long the trash keeps the directory: a duration, or "forever".
 	Keep string `json:"keep,omitempty"`
 	// LeaveToOthers, in a cleanup, drops the owner although other volumes of this cluster own the

@@ -37,7 +37,7 @@ func TestCheckPath(t *testing.T) {
 		"256 bytes in a component are refused":   {"/" + strings.Repeat("a", 256), "256 bytes"},
 		"255 bytes pass":                         {"/" + strings.Repeat("a", 255), ""},
 		"1025 bytes are refused":                 {strings.Repeat("/aaaa", 205), "1025 bytes"},
-		"1020 bytes pass":                        {strings.Repeat("/aaaa", 204), ""},
+		"1024 bytes pass":                        {strings.Repeat("/aaa", 256), ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -49,6 +49,28 @@ func TestCheckPath(t *testing.T) {
 				t.Errorf("got %v, want …%s…", err, tt.want)
 			}
 		})
+	}
+}
+
+func TestTruncateCutsBetweenCharacters(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		n    int
+		want string
+	}{
+		{"", 0, ""},
+		{"abc", 3, "abc"},
+		{"abcd", 3, "abc"},
+		{"aü", 2, "a"},
+		{"aü", 3, "aü"},
+		{"€€", 5, "€"},
+		{"€", 2, ""},
+		{"abc", 0, ""},
+		{"\x80\x80\x80", 2, ""}, // no character begins there
+	} {
+		if got := Truncate(tt.text, tt.n); got != tt.want {
+			t.Errorf("%q in %d bytes is %q, want %q", tt.text, tt.n, got, tt.want)
+		}
 	}
 }
 

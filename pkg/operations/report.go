@@ -12,6 +12,8 @@ import (
 // Report is what became of a batch: one Result for each operation, in the same order.
 type Report struct {
 	Results []Result
+	// Batch is the number of the batch in its Job; 0 is the first one, too.
+	Batch int
 }
 
 // RefusedReport is the report of a batch that was not begun: every operation is NotDone, with the
@@ -33,6 +35,7 @@ func (r Report) Succeeded() bool {
 //	  {"ops":"2-3","state":"done","gid":2000,"step":1}]}
 type wireReport struct {
 	Operations int `json:"operations"`
+	Batch      int `json:"batch,omitempty"`
 	// Complete says that the operations that are not listed are done. Otherwise they are unknown.
 	Complete bool         `json:"complete"`
 	Results  []wireResult `json:"results,omitempty"`
@@ -69,7 +72,7 @@ func (r Report) Encode() []byte {
 
 // encodeAll lists every result that is not implied.
 func (r Report) encodeAll(d detail) (data []byte, fits bool) {
-	report := wireReport{Operations: len(r.Results), Complete: true}
+	report := wireReport{Operations: len(r.Results), Batch: r.Batch, Complete: true}
 	for _, listed := range r.grouped(d) {
 		if listed.State == Unknown {
 			return nil, false
@@ -85,7 +88,7 @@ func (r Report) encodeAll(d detail) (data []byte, fits bool) {
 // encodeSome lists what fits, also what is done, because the report does not imply it. What was not
 // done need not be listed: the manager repeats it like what is unknown.
 func (r Report) encodeSome(d detail) []byte {
-	report := wireReport{Operations: len(r.Results)}
+	report := wireReport{Operations: len(r.Results), Batch: r.Batch}
 	groups := r.grouped(d)
 	slices.SortStableFunc(groups, func(a, b wireResult) int { return priority(a) - priority(b) })
 	best, _ := marshal(report)
@@ -186,7 +189,7 @@ func decodeReport(message []byte, operations int) (Report, error) {
 	if wire.Operations != operations || operations < 0 {
 		return Report{}, fmt.Errorf("it reports %d operations", wire.Operations)
 	}
-	report := Report{Results: make([]Result, operations)}
+	report := Report{Results: make([]Result, operations), Batch: wire.Batch}
 	for _, listed := range wire.Results {
 		if err := report.set(listed); err != nil {
 			return Report{}, err
@@ -209,7 +212,7 @@ func (r Report) set(listed wireResult) error {
 	default:
 		return fmt.Errorf("it has the state %q", Truncate(string(listed.State), 64))
 	}
-	if listed.GID < 0 || listed.GID > MaxID || listed.Step < 0 || listed.Step > 1 {
+	if listed.GID < 0 || listed.Step < 0 || listed.Step > 1 || listed.GID > MaxID-(len(listed.Operations)-1)*listed.Step {
 		return errors.New("it has an invalid gid")
 	}
 	for nth, i := range listed.Operations {

@@ -30,7 +30,7 @@ func TestDecodeReportReturnsWhatWasEncoded(t *testing.T) {
 	}
 	for name, results := range tests {
 		t.Run(name, func(t *testing.T) {
-			message := Report{results}.Encode()
+			message := Report{Results: results}.Encode()
 			got, err := DecodeReport(message, len(results))
 			if err != nil {
 				t.Fatalf("%v in %s", err, message)
@@ -127,6 +127,11 @@ func TestDecodeReportRefuses(t *testing.T) {
 		"one operation twice nearby": `{"operations":3,"complete":true,"results":[{"ops":"1,1","state":"done"}]}`,
 		"no state":                   `{"operations":3,"complete":true,"results":[{"ops":"1"}]}`,
 		"an unknown state":           `{"operations":3,"complete":true,"results":[{"ops":"1","state":"finished"}]}`,
+		"a gid above the highest":    `{"operations":3,"complete":true,"results":[{"ops":"1","state":"done","gid":2147483648}]}`,
+		"gids that step beyond it":   `{"operations":3,"complete":true,"results":[{"ops":"0-1","state":"done","gid":2147483647,"step":1}]}`,
+		"a step back":                `{"operations":3,"complete":true,"results":[{"ops":"1","state":"done","gid":9,"step":-1}]}`,
+		"an operation of no batch's": `{"operations":3,"complete":true,"results":[{"ops":"9","state":"done"}]}`,
+		"positions as numbers":       `{"operations":3,"complete":true,"results":[{"ops":1,"state":"done"}]}`,
 		"a gid below zero":           `{"operations":3,"complete":true,"results":[{"ops":"1","state":"done","gid":-1}]}`,
 		"a long step":                `{"operations":3,"complete":true,"results":[{"ops":"1","state":"done","gid":1,"step":9}]}`,
 		"something after it":         `{"operations":3,"complete":true}{"operations":3}`,
@@ -161,7 +166,7 @@ func TestRefusedReport(t *testing.T) {
 // A report that was cut or made up never panics, and says done only of what it lists as done,
 // unless it is complete.
 func FuzzDecodeReport(f *testing.F) {
-	whole := Report{[]Result{{State: Done}, {State: Failed, Reason: NoSpace, Message: "full"}, {State: Done, GID: 7}, {State: Done, GID: 8}}}.Encode()
+	whole := Report{Results: []Result{{State: Done}, {State: Failed, Reason: NoSpace, Message: "full"}, {State: Done, GID: 7}, {State: Done, GID: 8}}}.Encode()
 	for cut := range whole {
 		f.Add(whole[:cut], 4)
 	}

@@ -1,5 +1,10 @@
 package wellknown
 
+import (
+	"strconv"
+	"strings"
+)
+
 // Annotations of our own.
 const (
 	// AnnotationFileSystemID, on a volume, names its file system. The port option is derived from it,
@@ -28,6 +33,13 @@ const (
 	// AnnotationNextSweep, on a root claim and its volume, is when the trash of the file system has
 	// something to remove, in RFC 3339, or "never". Without it the state of the trash is unknown.
 	AnnotationNextSweep = keyPrefix + "next-sweep"
+	// AnnotationUsage, on a claim, is what its directory holds, as JSON.
+	AnnotationUsage = keyPrefix + "usage"
+	// AnnotationSurvey, on a root claim, is how far the survey of its file system is, as JSON; on a survey
+	// Job, where it began.
+	AnnotationSurvey = keyPrefix + "survey"
+	// AnnotationSurveyRequested, on a root claim, is when somebody asked for a survey, in RFC 3339.
+	AnnotationSurveyRequested = keyPrefix + "survey-requested"
 	// AnnotationAccessPointID, on a volume, names the access point that its port leads to.
 	AnnotationAccessPointID = keyPrefix + "access-point-id"
 	// AnnotationSharedVolume, on a volume and on its claim, is the namespace and name of the
@@ -36,14 +48,43 @@ const (
 	// AnnotationVolumeUID, on the claim of a SharedVolume, is the uid of the volume that was made
 	// anew for it. A change wakes the cluster's binder, which else syncs every 15 seconds.
 	AnnotationVolumeUID = keyPrefix + "volume-uid"
-	// AnnotationOperations, on a mount Job, carries its operations as JSON.
+	// AnnotationOperations, on a mount Job, carries its first operations as JSON.
 	AnnotationOperations = keyPrefix + "operations"
+	// AnnotationFilledTrash, on a mount Job, is when a batch that was removed from it last moved a
+	// directory to the trash, in RFC 3339.
+	AnnotationFilledTrash = keyPrefix + "filled-trash"
+	// AnnotationFirstClaim, on a mount Job, is the namespace and name of the claim that it was created for.
+	AnnotationFirstClaim = keyPrefix + "first-claim"
 )
 
-// AnnotationUsed is the annotation, on a mount Job, that is ValueTrue when no volume is to be created from
-// the Job's result: the volume was created and may be deleted, or its file system is gone. The Job keeps
-// its FinalizerOutcome for the results of other volumes.
-func AnnotationUsed(volume string) string { return keyPrefix + "used-" + volume }
+// AnnotationBatch is the annotation, on a mount Job, with the operations that its worker was given as batch
+// of a number.
+func AnnotationBatch(number int) string { return batchPrefix + strconv.Itoa(number) }
+
+// ParseAnnotationBatch parses the number. ok is false for names that AnnotationBatch does not return.
+func ParseAnnotationBatch(name string) (number int, ok bool) {
+	text, ok := strings.CutPrefix(name, batchPrefix)
+	if !ok {
+		return 0, false
+	}
+	number, err := strconv.Atoi(text)
+	return number, err == nil && AnnotationBatch(number) == name
+}
+
+const batchPrefix = keyPrefix + "batch-"
+
+// AnnotationUsed is the annotation, on a mount Job, that is set when no volume is to be created from the
+// Job's result: the volume was created and may be deleted, or its file system is gone. Its value is the
+// number of the Job's newest batch at that time, or ValueTrue for the first. The Job keeps its
+// FinalizerOutcome for the results of other volumes.
+func AnnotationUsed(volume string) string { return usedPrefix + volume }
+
+// ParseAnnotationUsed returns the volume of an AnnotationUsed. ok is false for other names.
+func ParseAnnotationUsed(name string) (volume string, ok bool) {
+	return strings.CutPrefix(name, usedPrefix)
+}
+
+const usedPrefix = keyPrefix + "used-"
 
 // Annotations of Kubernetes that we read or write.
 const (

@@ -2,14 +2,11 @@ package wellknown
 
 // Defaults of StorageClass parameters.
 const (
-	// DefaultFileSystemID has the manager choose: the file system that has the path, else a stable one.
-	DefaultFileSystemID = "auto"
-	DefaultBasePath     = "/"
-	DefaultPathPattern  = "${.PVC.namespace}/${volume_name}"
-	// DefaultAdoptExisting lets a volume use a directory with data that has no owner.
-	DefaultAdoptExisting = true
-	// DefaultDirectoryPerms is the mode of a new directory, in Unix mode bits.
-	DefaultDirectoryPerms = 0o777
+	DefaultFileSystemID   = "auto" // has the manager choose: the file system that has the path, else a stable one
+	DefaultBasePath       = "/"
+	DefaultPathPattern    = "${.PVC.namespace}/${volume_name}"
+	DefaultAdoptExisting  = true  // lets a volume use a directory with data that has no owner
+	DefaultDirectoryPerms = 0o777 // the mode of a new directory, in Unix mode bits
 	// AllocatedGIDPerms is that mode when the directory gets a gid of its own: setgid, so that files
 	// in it get the group.
 	AllocatedGIDPerms = 0o2771

@@ -6,13 +6,11 @@ package wellknown
 
 // Domains of keys. A key is below a domain when its prefix is the domain or ends in "." and the domain.
 const (
-	// Domain is ours; claims may not copy keys below it to their volumes.
-	Domain = "gnuthought.com"
+	Domain = "gnuthought.com" // ours; claims may not copy keys below it to their volumes
 	// KubernetesDomain is Kubernetes'. A provisioner below it is refused, because the binder would
 	// treat its volumes as those of an in-tree provisioner.
-	KubernetesDomain = "kubernetes.io"
-	// KubernetesShortDomain is Kubernetes' other domain; claims may not copy keys below either.
-	KubernetesShortDomain = "k8s.io"
+	KubernetesDomain      = "kubernetes.io"
+	KubernetesShortDomain = "k8s.io" // Kubernetes' other domain; claims may not copy keys below either
 )
 
 // keyPrefix starts all of our annotations, labels, finalizers and taints.

@@ -4,20 +4,17 @@ package wellknown
 const (
 	StateDirectory   = "/.efs-stunnel"                    // no volume may be in it
 	FileSystemIDFile = StateDirectory + "/file-system-id" // written at first use
-	// LockFile is held exclusively while a batch changes ledger or directories.
-	LockFile = StateDirectory + "/lock"
+	LockFile         = StateDirectory + "/lock"           // held exclusively while a batch changes ledger or directories
 	// OwnersDirectory is the ledger: below it <path>/<OwnerPrefix><volume name>, one JSON file
 	// for each owner of a path.
 	OwnersDirectory = StateDirectory + "/owners"
 	// OwnerPrefix distinguishes an owner from a directory: no component of a path may start with it.
-	OwnerPrefix = "@"
-	// LeavingSuffix ends the name of an owner whose cleanup has begun.
-	LeavingSuffix = ".leaving"
+	OwnerPrefix   = "@"
+	LeavingSuffix = ".leaving" // ends the name of an owner whose cleanup has begun
 	// RetainedSuffix ends the name of the entry of a former owner whose volume and claim are gone and
 	// whose data is retained. No cleanup of another volume removes the directory.
 	RetainedSuffix = ".retained"
-	// TrashDirectory holds deleted directories, each under the name of its volume.
-	TrashDirectory = StateDirectory + "/trash"
+	TrashDirectory = StateDirectory + "/trash" // holds deleted directories, each under the name of its volume
 )
 
 // Limits of names, in bytes.

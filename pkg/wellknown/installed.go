@@ -36,4 +36,8 @@ const (
 	MountJobPrefix = "efs-mount-"
 	// SweepJobPrefix does the same for the Jobs that empty the trash.
 	SweepJobPrefix = "efs-sweep-"
+	// SurveyJobPrefix does the same for the Jobs that count what volumes use.
+	SurveyJobPrefix = "efs-usage-"
+	// LedgerJobPrefix, a file system id, "-" and five random characters name a Job of the plugin of kubectl.
+	LedgerJobPrefix = "efs-ledger-"
 )

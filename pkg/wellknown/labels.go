@@ -11,8 +11,7 @@ const (
 	LabelReclaimPolicy = "reclaim_policy"
 )
 
-// LabelRootKey is on root volumes for readers of the original system's format, and protects
-// nothing.
+// LabelRootKey is on root volumes for readers of the original system's format, and protects nothing.
 const LabelRootKey = "root_key"
 
 // Labels of mount Jobs, and their values.
@@ -22,6 +21,9 @@ const (
 	LabelAppComponent         = "app.kubernetes.io/component"
 	AppComponentMountJob      = "mount-job"
 	LabelMountJobFileSystemID = keyPrefix + "file-system-id"
+	// LabelSetUp and LabelCleanedUp count the directories that a Job was sent to set up and to clean up.
+	LabelSetUp     = keyPrefix + "set-up"
+	LabelCleanedUp = keyPrefix + "cleaned-up"
 )
 
 // TaintAgentNotReady keeps pods off a node until its tunnels serve. The agent removes it if

@@ -14,9 +14,9 @@ const (
 	DefaultManagerHTTPAddress   = ":8080"
 )
 
+// Limits of discovery and retries.
 const (
-	// PollingJitter is the maximum random part that is added to the polling interval.
-	PollingJitter = 0.10
+	PollingJitter = 0.10 // the maximum random part that is added to the polling interval
 	// MaxProvisionBackoffFactor times the first backoff is the longest.
 	MaxProvisionBackoffFactor = 16
 	// MissingListings is the number of successive complete listings that must lack a file system

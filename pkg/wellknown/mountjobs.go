@@ -12,4 +12,8 @@ const (
 	MountJobMountPath          = "/efs"           // of the file system's root in the container
 	MaxTerminationMessageBytes = 4 << 10          // of the report
 	SweepProgressInterval      = 10 * time.Second // between two progress lines of a sweep
+	SurveyTimeout              = 6 * time.Hour    // of a survey Job's pod, for which nothing waits
+	DefaultWorkerLinger        = time.Minute      // for which a worker waits for more operations; 0 is not at all
+	DefaultWorkerPort          = 8443             // where the leader listens for workers
+	WorkerAudience             = "efs-stunnel-worker"
 )

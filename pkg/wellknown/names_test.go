@@ -67,6 +67,8 @@ func TestCreatedNamesAreObjectNames(t *testing.T) {
 		wellknown.VolumePrefix + uid,
 		wellknown.MountJobPrefix + fileSystem + "-00001",
 		wellknown.SweepJobPrefix + fileSystem + "-00001",
+		wellknown.SurveyJobPrefix + fileSystem + "-00001",
+		wellknown.LedgerJobPrefix + fileSystem + "-bcdfg",
 	} {
 		// A Job's name becomes a label value on its pods, so the shorter limit holds for all.
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {

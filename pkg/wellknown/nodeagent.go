@@ -8,11 +8,10 @@ const (
 	// the id of the file system, and for an access point "." and the id of the access point.
 	DefaultStunnelConf = "/tmp/stunnel.conf"
 	// DefaultAgentHTTPAddress can be reached from its own node only.
-	DefaultAgentHTTPAddress = LoopbackAddress + ":20488"
-	DefaultProbeInterval    = 10 * time.Second // between two probes of a tunnel that is not in use
-	DefaultTunnelIdle       = 10 * time.Minute // without a connection, until stunnel is stopped
-	// DefaultAgentProbeTimeout is the timeout of kubelet's probes, below the 5 s of the manifests.
-	DefaultAgentProbeTimeout = 4 * time.Second
+	DefaultAgentHTTPAddress  = LoopbackAddress + ":20488"
+	DefaultProbeInterval     = 10 * time.Second // between two probes of a tunnel that is not in use
+	DefaultTunnelIdle        = 10 * time.Minute // without a connection, until stunnel is stopped
+	DefaultAgentProbeTimeout = 4 * time.Second  // the timeout of kubelet's probes, below the 5 s of the manifests
 	// FirstHealthWait is how long a starting agent waits for healthy tunnels until it reports ready
 	// without them.
 	FirstHealthWait = 60 * time.Second

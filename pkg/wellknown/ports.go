@@ -16,8 +16,6 @@ const (
 
 // Loopback addresses of a node.
 const (
-	// LoopbackAddress is the NFS server of every volume: the node's end of the tunnel.
-	LoopbackAddress = "127.0.0.1"
-	// StandbyAddress is where a new agent probes its tunnels while the old one still has the ports.
-	StandbyAddress = "127.0.0.2"
+	LoopbackAddress = "127.0.0.1" // the NFS server of every volume: the node's end of the tunnel
+	StandbyAddress  = "127.0.0.2" // where a new agent probes its tunnels while the old one still has the ports
 )
