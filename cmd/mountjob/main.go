@@ -1,8 +1,9 @@
 // Command mountjob is what a mount Job runs: it carries out a batch of operations on the file
-// system that is mounted in its container, or empties the trash there.
+// system that is mounted in its container, empties the trash there, or answers an administrator.
 //
 //	mountjob [run] --file-system-id=fs-34a3p3 …   carries out the operations of a file
 //	mountjob sweep --file-system-id=fs-34a3p3 …   empties the trash
+//	mountjob ledger --file-system-id=fs-34a3p3 …  lists or removes what the plugin of kubectl requests
 //	mountjob version                              says which build this is
 //
 // The container's termination message is the report; the log has the details. Exit code 0 means

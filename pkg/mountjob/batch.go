@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"time"
 
@@ -13,21 +14,43 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// runBatch carries out the operations and writes the report. It writes one after every error, too: the
-// manager repeats what is not in it.
-func (j job) runBatch(ctx context.Context) error {
+// run carries out the operations of the Job, and then those that its leader has more, batch by batch. The
+// report of the newest batch is the termination message. It is written after every error, too: the manager
+// repeats what is not in it.
+func (j job) run(ctx context.Context) error {
 	ops, err := readOperations(j.options.operations)
 	if err != nil { // no report could say how many there are
 		return errors.Join(err, writeReport(j.options.terminationLog, []byte("mountjob: "+err.Error())))
 	}
-	j.log.Info("batch started", counts("operations", len(ops)))
-	start := j.Now()
-	report, err := j.carryOut(ctx, ops)
-	j.logResults(ops, report, j.Now().Sub(start))
-	if err == nil && !report.Succeeded() {
-		err = errors.New("not every operation was done")
+	failed := false
+	for batch, more := (operations.Batch{Number: operations.FirstBatch, Operations: ops}), true; more; {
+		report, err := j.runBatch(ctx, batch)
+		if err != nil {
+			return err
+		}
+		failed = failed || !report.Succeeded()
+		if batch, more = j.nextBatch(ctx, report); more {
+			// Without this, a worker that dies in the batch would seem never to have begun it.
+			unknown := operations.Report{Results: make([]operations.Result, len(batch.Operations)), Batch: batch.Number}
+			if err := writeReport(j.options.terminationLog, unknown.Encode()); err != nil {
+				return err
+			}
+		}
 	}
-	return errors.Join(err, writeReport(j.options.terminationLog, report.Encode()))
+	if failed {
+		return errors.New("not every operation was done")
+	}
+	return nil
+}
+
+// runBatch returns an error if no more can be done: the batch was not begun, or its report not written.
+func (j job) runBatch(ctx context.Context, batch operations.Batch) (operations.Report, error) {
+	j.log.Info("batch started", counts("batch", batch.Number, "operations", len(batch.Operations)))
+	start := j.Now()
+	report, err := j.carryOut(ctx, batch.Operations)
+	report.Batch = batch.Number
+	j.log.With("duration", j.Now().Sub(start).String()).Info("batch ended", countStates(report))
+	return report, errors.Join(err, writeReport(j.options.terminationLog, report.Encode()))
 }
 
 func (j job) carryOut(ctx context.Context, ops []operations.Operation) (operations.Report, error) {
@@ -36,7 +59,7 @@ func (j job) carryOut(ctx context.Context, ops []operations.Operation) (operatio
 		return operations.RefusedReport(len(ops), directories.ResultOf(err)), err
 	}
 	defer fileSystem.Close()
-	return fileSystem.Run(ctx, ops, j.progress()), nil
+	return fileSystem.Run(ctx, ops, j.Progress), nil
 }
 
 // readOperations reads no more than a Job can have.
@@ -53,35 +76,31 @@ func readOperations(path string) ([]operations.Operation, error) {
 	return operations.Decode(data)
 }
 
-// progress logs the progress of a long batch at intervals.
-func (j job) progress() func(done, total int) {
-	last := j.Now()
-	return func(done, total int) {
-		if now := j.Now(); now.Sub(last) >= wellknown.SweepProgressInterval {
-			last = now
-			j.log.Info("batch in progress", counts("done", done, "operations", total))
-		}
-		if j.Progress != nil {
-			j.Progress(done, total)
-		}
+// logEnded logs an operation that has ended.
+func (j job) logEnded(ended directories.Ended) {
+	op := ended.Operation
+	log := j.log.With(
+		"action", string(ended.Action),
+		"path", op.Path,
+		"volume", op.Volume,
+		"claim", op.Namespace+"/"+op.Claim,
+		"duration", ended.Duration.Round(time.Millisecond).String(),
+	)
+	if ended.Result.Reason != "" {
+		log = log.With("reason", string(ended.Result.Reason), "err", ended.Result.Message)
+	}
+	if ended.Result.State == operations.Done {
+		log.Info("operation is done")
+	} else {
+		log.Warn("operation is not done")
 	}
 }
 
-// logResults logs the operations whose result has a reason, and counts the others.
-func (j job) logResults(ops []operations.Operation, report operations.Report, took time.Duration) {
-	done := 0
-	for i, result := range report.Results {
-		log := j.log.With("volume", ops[i].Volume, "reason", string(result.Reason))
-		switch {
-		case result.State != operations.Done:
-			log.Warn("operation is not done", "err", result.Message)
-			continue
-		case result.Reason != "":
-			log.Info("operation is done, with a remark", "err", result.Message)
-		default:
-			log.Debug("operation is done")
-		}
-		done++
+func countStates(report operations.Report) slog.Attr {
+	count := map[operations.State]int{}
+	for _, result := range report.Results {
+		count[result.State]++
 	}
-	j.log.With("duration", took.String()).Info("batch ended", counts("done", done, "operations", len(ops)))
+	return counts("operations", len(report.Results), "done", count[operations.Done], "blocked", count[operations.Blocked],
+		"failed", count[operations.Failed], "notDone", count[operations.NotDone])
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/operations"
+	"gnuthought.com/efs-stunnel/pkg/requests"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -18,6 +20,8 @@ import (
 const (
 	commandRun     = "run"
 	commandSweep   = "sweep"
+	commandLedger  = "ledger"
+	commandSurvey  = "survey"
 	commandVersion = "version"
 )
 
@@ -38,11 +42,16 @@ type options struct {
 	aliases        []string
 	directory      string
 	operations     string // of run only
+	after          string // of survey only
 	deadline       time.Duration
 	margin         time.Duration
 	terminationLog string
 	logLevel       slog.Level
 	logFormat      string
+	// of run only: who has more operations, and how long to wait for them
+	leader, leaderKey, leaderToken string
+	linger                         time.Duration
+	request                        requests.Request // of ledger only
 }
 
 // timeLimit is how long the work may take.
@@ -56,9 +65,9 @@ func parseOptions(args []string, getenv func(string) string, output io.Writer) (
 		o.command, args = args[0], args[1:]
 	}
 	switch o.command {
-	case commandRun, commandSweep, commandVersion:
+	case commandRun, commandSweep, commandSurvey, commandLedger, commandVersion:
 	default:
-		return o, fmt.Errorf("there is no command %q: want %s, %s or %s", o.command, commandRun, commandSweep, commandVersion)
+		return o, fmt.Errorf("there is no command %q: want %s, %s, %s, %s or %s", o.command, commandRun, commandSweep, commandSurvey, commandLedger, commandVersion)
 	}
 	flags := o.flags(getenv)
 	if err := parse(flags, args, output); err != nil {
@@ -101,7 +110,20 @@ func (o *options) flags(getenv func(string) string) *flag.FlagSet {
 	flags.StringVar(&o.terminationLog, "termination-log", defaultTerminationLog, "file for the report")
 	flags.TextVar(&o.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", "text", "text or json")
+	if o.command == commandLedger {
+		flags.Func("request", "what to list or to remove, as `JSON` of the plugin of kubectl", func(text string) (err error) {
+			o.request, err = requests.DecodeRequest([]byte(text))
+			return err
+		})
+	}
+	if o.command == commandSurvey {
+		flags.StringVar(&o.after, "after", "", "`path` of the last volume that an earlier survey has counted; default is none")
+	}
 	if o.command == commandRun {
+		flags.StringVar(&o.leader, "leader", "", "`host:port` of the manager that has more operations; default is none")
+		flags.StringVar(&o.leaderKey, "leader-key", "", "SHA-256 of its public key, in hex")
+		flags.StringVar(&o.leaderToken, "leader-token", "", "file with the token that it accepts")
+		flags.DurationVar(&o.linger, "linger", 0, "how long to wait for more operations")
 		flags.StringVar(&o.operations, "operations", cmp.Or(getenv(operationsEnv), defaultOperations), "file with the operations as JSON; also from "+operationsEnv)
 	}
 	return flags
@@ -119,6 +141,10 @@ func (o options) check() error {
 		return fmt.Errorf("--directory %q: want an absolute path", o.directory)
 	case o.command == commandRun && o.operations == "":
 		return errors.New("--operations is empty: want the file with the operations")
+	case o.command == commandLedger && o.request.Do == "":
+		return errors.New("--request is missing: want a request of the plugin of kubectl")
+	case o.after != "" && operations.CheckPath(o.after) != nil:
+		return fmt.Errorf("--after: %w", operations.CheckPath(o.after))
 	case o.terminationLog == "":
 		return errors.New("--termination-log is empty: want a file to write")
 	case o.margin < 0:
@@ -128,7 +154,7 @@ func (o options) check() error {
 	case o.logFormat != "json" && o.logFormat != "text":
 		return fmt.Errorf("--log-format %q: want text or json", o.logFormat)
 	}
-	return nil
+	return o.checkLeader()
 }
 
 func (o options) checkIDs() error {

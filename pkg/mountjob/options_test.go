@@ -57,6 +57,9 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"an empty alias":                {[]string{"--file-system-id=fs-1", "--aliases=fs-2,,fs-3"}, `--aliases ""`},
 		"a relative directory":          {[]string{"--file-system-id=fs-1", "--directory=efs"}, `--directory "efs"`},
 		"no operations":                 {[]string{"--file-system-id=fs-1", "--operations="}, "--operations is empty"},
+		"operations of a survey":        {[]string{"survey", "--file-system-id=fs-1", "--operations=/x"}, "-operations"},
+		"a survey after no path":        {[]string{"survey", "--file-system-id=fs-1", "--after=../x"}, "--after"},
+		"a sweep after a path":          {[]string{"sweep", "--file-system-id=fs-1", "--after=/x"}, "-after"},
 		"operations of a sweep":         {[]string{"sweep", "--file-system-id=fs-1", "--operations=/x"}, "-operations"},
 		"no place for the report":       {[]string{"--file-system-id=fs-1", "--termination-log="}, "--termination-log is empty"},
 		"a deadline that is no time":    {[]string{"--file-system-id=fs-1", "--deadline=soon"}, `"soon"`},
@@ -64,6 +67,9 @@ func TestParseOptionsRefuses(t *testing.T) {
 		"a margin before the beginning": {[]string{"--file-system-id=fs-1", "--deadline-margin=-1s"}, "--deadline-margin -1s"},
 		"an unknown level":              {[]string{"--file-system-id=fs-1", "--log-level=loud"}, `"loud"`},
 		"an unknown format":             {[]string{"--file-system-id=fs-1", "--log-format=xml"}, "want text or json"},
+		"no request":                    {[]string{"ledger", "--file-system-id=fs-1"}, "--request is missing"},
+		"a damaged request":             {[]string{"ledger", "--file-system-id=fs-1", "--request={"}, "reading the request"},
+		"a request of a sweep":          {[]string{"sweep", "--file-system-id=fs-1", "--request={}"}, "-request"},
 		"a flag of version":             {[]string{"version", "--file-system-id=fs-1"}, "-file-system-id"},
 	}
 	for name, tt := range tests {
@@ -103,11 +109,9 @@ func TestArgumentsOfJobs(t *testing.T) {
 			if o.fileSystemID != "fs-34a3p3" || o.directory != wellknown.MountJobMountPath || o.timeLimit() <= 0 {
 				t.Errorf("got %+v", o)
 			}
-			wanted, isSweep := defaultOperations, strings.HasPrefix(filepath.Base(file), "sweep")
-			if isSweep {
-				wanted = ""
-			}
-			if o.operations != wanted || isSweep != (o.command == commandSweep) || container.Command[0] != "/usr/local/bin/mountjob" {
+			command, _, _ := strings.Cut(filepath.Base(file), "-")
+			wanted := map[string]string{"mount": commandRun, "retry": commandRun, "sweep": commandSweep, "ledger": commandLedger, "survey": commandSurvey}[command]
+			if (o.operations == defaultOperations) != (wanted == commandRun) || o.command != wanted || container.Command[0] != "/usr/local/bin/mountjob" {
 				t.Errorf("command %v gives %+v", container.Command, o)
 			}
 		})

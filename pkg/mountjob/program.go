@@ -51,7 +51,7 @@ func (p Program) Run(ctx context.Context, args []string) int {
 		fmt.Fprintln(p.Stdout, version())
 		return exitDone
 	}
-	j := job{Program: p, options: o, log: newLogger(p.Stderr, o)}
+	j := job{Program: p, options: o, log: newLogger(p.Stderr, o), leader: newLeader(o)}
 	j.log = j.log.With("fileSystem", o.fileSystemID)
 	if err := j.do(ctx); err != nil {
 		j.log.Error("job failed", "err", err)
@@ -107,6 +107,7 @@ type job struct {
 	Program
 	options options
 	log     *slog.Logger
+	leader  *leader
 }
 
 // do ends soon after its deadline, even if the file system hangs: a report that says so is better
@@ -136,10 +137,16 @@ const hangTime = 15 * time.Second
 var errHung = errors.New("the file system did not answer: check the efs-stunnel pod of the node and the mount target")
 
 func (j job) work(ctx context.Context) error {
-	if j.options.command == commandSweep {
+	switch j.options.command {
+	case commandSweep:
 		return j.sweep(ctx)
+	case commandSurvey:
+		return j.survey(ctx)
+	case commandLedger:
+		return j.answerRequest(ctx)
+	default:
+		return j.run(ctx)
 	}
-	return j.runBatch(ctx)
 }
 
 // open checks the mount before it opens the file system there.
@@ -151,5 +158,7 @@ func (j job) open(ctx context.Context) (*directories.FileSystem, error) {
 		FileSystemID: j.options.fileSystemID,
 		Aliases:      j.options.aliases,
 		Now:          j.Now,
+		Ended:        j.logEnded,
+		ReadOnly:     j.options.command == commandSurvey,
 	})
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -46,8 +48,30 @@ func TestRunReportsWhatItCouldNotDo(t *testing.T) {
 	if report.Results[0].State != operations.Done || report.Results[1].Reason != operations.Nested {
 		t.Errorf("report %+v", report)
 	}
-	if log := w.stderr.String(); !strings.Contains(log, "volume=pvc-2 reason=Nested") {
-		t.Errorf("log:\n%s", log)
+}
+
+// The log has a line for each operation, and one for the batch.
+func TestLogNamesEachOperation(t *testing.T) {
+	w := newContainer(t, setup("pvc-1", "/team/data"), setup("pvc-2", "/team/data/nested"))
+	w.run(t.Context(), commandRun, "--log-format=json")
+	var lines []string
+	for line := range strings.Lines(w.stderr.String()) {
+		var o map[string]any
+		if err := json.Unmarshal([]byte(line), &o); err != nil {
+			t.Fatal(err)
+		}
+		_, timed := o["duration"].(string)
+		lines = append(lines, fmt.Sprint(o["level"], " ", o["msg"], ": ", o["action"], " ", o["path"], " ", o["volume"], " ", o["claim"], " ", o["reason"], " ", o["count"], " ", timed))
+	}
+	want := []string{
+		"INFO batch started: <nil> <nil> <nil> <nil> <nil> map[batch:1 operations:2] false",
+		"INFO operation is done: created /team/data pvc-1 team/claim-pvc-1 <nil> <nil> true",
+		"WARN operation is not done: refused /team/data/nested pvc-2 team/claim-pvc-2 Nested <nil> true",
+		"INFO batch ended: <nil> <nil> <nil> <nil> <nil> map[blocked:0 done:1 failed:1 notDone:0 operations:2] true",
+		"ERROR job failed: <nil> <nil> <nil> <nil> <nil> <nil> false",
+	}
+	if !slices.Equal(lines, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(lines, "\n"), strings.Join(want, "\n"))
 	}
 }
 
@@ -104,7 +128,7 @@ func TestRunStopsBetweenTwoSteps(t *testing.T) {
 }
 
 func TestRunStopsAfterAnOperation(t *testing.T) {
-	w := newContainer(t, setup("pvc-1", "/team/data"), setup("pvc-2", "/team/more"))
+	w := newContainer(t, setup("pvc-1", "/team/data"), setup("pvc-2", "/team/data/more")) // one after the other
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	w.progress = func(done int) {
@@ -116,7 +140,7 @@ func TestRunStopsAfterAnOperation(t *testing.T) {
 		t.Errorf("exit code %d", code)
 	}
 	results := w.report(2).Results
-	if results[0].State != operations.Done || results[1].Reason != operations.Stopped || w.exists("team/more") {
+	if results[0].State != operations.Done || results[1].Reason != operations.Stopped || w.exists("team/data/more") {
 		t.Errorf("results %+v", results)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"sync"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -15,81 +16,62 @@ import (
 
 // Run carries out a batch under the lock and reports the result of each operation. One that fails
 // does not keep the others from being done. When ctx ends, Run stops between two steps, and the
-// rest is NotDone. progress, if not nil, is called after each operation.
+// rest is NotDone. progress, if not nil, is called after each operation, one call at a time.
 func (f *FileSystem) Run(ctx context.Context, ops []operations.Operation, progress func(done, total int)) operations.Report {
 	lock, err := f.lock(ctx)
 	if err != nil {
-		return operations.RefusedReport(len(ops), ResultOf(err))
+		return f.refuseAll(ops, err)
 	}
 	defer lock.Close()
 	b, err := f.begin(ctx)
 	if err != nil {
-		return operations.RefusedReport(len(ops), ResultOf(err))
+		return f.refuseAll(ops, err)
 	}
 	defer b.end()
 	for _, op := range ops {
 		b.newOwners[op.Volume] = b.newOwners[op.Volume] || op.AddsOwner()
 	}
-	report := operations.Report{Results: make([]operations.Result, len(ops))}
-	for done, i := range order(ops) {
-		report.Results[i] = b.do(ctx, ops[i])
-		if progress != nil {
-			progress(done+1, len(ops))
-		}
+	if progress == nil {
+		progress = func(int, int) {}
 	}
-	return report
+	return operations.Report{Results: b.run(ctx, ops, progress)}
 }
 
-// order gives the positions of the operations in the order in which they are done: a path is left
-// before it is taken, and owners that are only remembered go before what they block. Restores may have
-// to search the trash, so setups do not wait for them, but for those of a path that a restore
-// wants too: it needs the path empty, and they join it.
-func order(ops []operations.Operation) []int {
-	restored := map[string]bool{}
-	positions := make([]int, len(ops))
-	for i, op := range ops {
-		positions[i] = i
-		restored[op.Path] = restored[op.Path] || op.Kind == operations.Restore
+func (f *FileSystem) refuseAll(ops []operations.Operation, err error) operations.Report {
+	for _, op := range ops {
+		f.ended(op, outcomeOf(err), 0)
 	}
-	kinds := []operations.Kind{operations.Release, operations.Cleanup, operations.Setup, operations.Restore}
-	rank := func(i int) int {
-		if kind := ops[i].Kind; kind != operations.Setup || !restored[ops[i].Path] {
-			return slices.Index(kinds, kind)
-		}
-		return len(kinds)
-	}
-	slices.SortStableFunc(positions, func(a, b int) int { return rank(a) - rank(b) })
-	return positions
+	return operations.RefusedReport(len(ops), ResultOf(err))
 }
 
 // batch is what the operations of one Run share. It lives as long as the lock is held, so what
-// it has read of the ledger stays true.
+// it has read of the ledger stays true. Operations of several sets use it at once.
 type batch struct {
 	fs     *FileSystem
-	tmp    *dir
+	tmp    tmpDirs
 	trash  *trash
 	data   *tree // the directories of volumes, and those on the way to them
 	ledger *ledger
 	gids   *gids
 
-	// newOwners are the volumes that operations of the batch make owners.
+	// newOwners are the volumes that operations of the batch make owners; complete before the first.
 	newOwners map[string]bool
 
-	// otherRecords are the records that findByClaim has read, by claim uid; nil until it has.
+	// otherRecords are the records that findByClaim has read, by claim uid; nil until it has. Only
+	// restores use them, which are in one set.
 	otherRecords map[string][]*trashRecord
-}
 
-// tmpName is the directory, in wellknown.StateDirectory, of what is not yet in its place.
-const tmpName = "tmp"
+	// running is held for reading during an operation, and for writing while no other one may run.
+	running sync.RWMutex
+	alone   bool       // an operation has running for writing; guarded by running
+	making  sync.Mutex // held while a directory on the way to volumes is made
+	undoing sync.Mutex // held while setups go on for cleanups that died
+}
 
 func (f *FileSystem) begin(ctx context.Context) (*batch, error) {
 	b := &batch{fs: f, newOwners: map[string]bool{}}
 	b.data = newTree(f.root, b.makeShared)
-	err := b.open(ctx)
-	if err == nil {
-		err = b.emptyTmp(ctx)
-	}
-	if err != nil {
+	if err := b.open(ctx); err != nil {
 		b.end()
 		return nil, err
 	}
@@ -97,9 +79,12 @@ func (f *FileSystem) begin(ctx context.Context) (*batch, error) {
 }
 
 func (b *batch) open(ctx context.Context) (err error) {
-	if b.tmp, err = b.fs.state.ensure(ctx, tmpName); err != nil {
+	b.tmp.fs = b.fs
+	first, err := b.tmp.take(ctx)
+	if err != nil {
 		return err
 	}
+	b.tmp.put(first)
 	if b.trash, err = b.fs.openTrash(ctx); err != nil {
 		return err
 	}
@@ -107,22 +92,10 @@ func (b *batch) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	b.ledger = &ledger{batch: b, tree: newTree(owners, makePrivate), nodes: map[string]*node{}}
+	b.ledger = newLedger(b, owners)
 	allocated, err := b.fs.state.ensure(ctx, gidsName)
-	b.gids = &gids{batch: b, dir: allocated, reclaimed: map[[2]int]bool{}}
+	b.gids = newGIDs(b, allocated)
 	return err
-}
-
-// emptyTmp removes what runs left that died. This batch has the lock, so no other is at work there.
-func (b *batch) emptyTmp(ctx context.Context) error {
-	leftovers, err := b.tmp.names(ctx)
-	for _, leftover := range leftovers {
-		err = errors.Join(err, b.tmp.Remove(leftover))
-	}
-	if err != nil {
-		return fmt.Errorf("emptying %s: %w", b.tmp.path, err)
-	}
-	return nil
 }
 
 func (b *batch) end() {
@@ -137,39 +110,77 @@ func (b *batch) end() {
 	}
 }
 
-func (b *batch) do(ctx context.Context, op operations.Operation) operations.Result {
-	result, err := b.attempt(ctx, op)
-	if err != nil {
-		b.forget(err)
-		return ResultOf(err)
+// errAlone ends an operation that can only be done while no other one runs. It starts over.
+var errAlone = errors.New("this operation must run alone")
+
+func (b *batch) do(ctx context.Context, op operations.Operation) outcome {
+	result, err := b.doBesideOthers(ctx, op)
+	if errors.Is(err, errAlone) {
+		result, err = b.doAlone(ctx, op)
 	}
-	b.data.trim()
-	b.ledger.tree.trim()
-	if b.trash.due != nil {
-		b.trash.due.tree.trim()
+	if leavesDoubt(err) || b.ledger.isOutdated() {
+		b.forget()
+	}
+	b.trim()
+	if err != nil {
+		return outcomeOf(err)
 	}
 	return result
 }
 
-// forget drops what was read, after an error that leaves in doubt what was written. A refusal
-// does not: in a batch with many, everything would be read again for each.
-func (b *batch) forget(err error) {
-	if r, ok := asRefusal(err); ok && r.Reason != operations.Changed {
-		return
+func (b *batch) doBesideOthers(ctx context.Context, op operations.Operation) (outcome, error) {
+	b.running.RLock()
+	defer b.running.RUnlock()
+	return b.attempt(ctx, op)
+}
+
+func (b *batch) doAlone(ctx context.Context, op operations.Operation) (outcome, error) {
+	b.running.Lock()
+	defer b.running.Unlock()
+	b.alone = true
+	defer func() { b.alone = false }()
+	return b.attempt(ctx, op)
+}
+
+// leavesDoubt reports whether an error leaves in doubt what was written. A refusal does not: in a batch
+// with many, everything would be read again for each.
+func leavesDoubt(err error) bool {
+	if r, ok := asRefusal(err); ok {
+		return r.Reason == operations.Changed
 	}
+	return err != nil
+}
+
+// forget drops what was read.
+func (b *batch) forget() {
+	b.running.Lock()
+	defer b.running.Unlock()
 	b.ledger.forget()
 	b.data.forget("/")
 }
 
-func (b *batch) attempt(ctx context.Context, op operations.Operation) (operations.Result, error) {
+// trim closes handles if they are many.
+func (b *batch) trim() {
+	trees := []*tree{b.data, b.ledger.tree, b.trash.indexTree()}
+	if !slices.ContainsFunc(trees, (*tree).isLarge) {
+		return
+	}
+	b.running.Lock()
+	defer b.running.Unlock()
+	for _, t := range trees {
+		t.trim()
+	}
+}
+
+func (b *batch) attempt(ctx context.Context, op operations.Operation) (outcome, error) {
 	if err := b.fs.before(ctx, "begin "+string(op.Kind)); err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	if err := operations.CheckPath(op.Path); err != nil {
-		return operations.Result{}, refuse(operations.BadPath, "%v", err)
+		return outcome{}, refuse(operations.BadPath, "%v", err)
 	}
 	if err := op.Check(); err != nil {
-		return operations.Result{}, refuse(operations.BadOperation, "%v", err)
+		return outcome{}, refuse(operations.BadOperation, "%v", err)
 	}
 	switch op.Kind {
 	case operations.Setup:
@@ -181,7 +192,7 @@ func (b *batch) attempt(ctx context.Context, op operations.Operation) (operation
 	case operations.Release:
 		return b.release(ctx, op)
 	default:
-		return operations.Result{}, refuse(operations.BadOperation, "no such kind") // Check has refused it
+		return outcome{}, refuse(operations.BadOperation, "no such kind") // Check has refused it
 	}
 }
 
@@ -192,17 +203,26 @@ func (b *batch) write(ctx context.Context, to *dir, name string, value any) erro
 	if err == nil {
 		err = b.fs.beforeGrowing(ctx, "write "+to.at(name))
 	}
-	half := unique("file")
 	if err == nil {
-		err = b.tmp.create(half, data)
-	}
-	if err == nil { // if this fails, the next batch empties tmp
-		err = b.tmp.move(ctx, "place "+to.at(name), half, to, name)
+		err = b.place(ctx, to, name, data)
 	}
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", to.at(name), err)
 	}
 	return nil
+}
+
+func (b *batch) place(ctx context.Context, to *dir, name string, data []byte) error {
+	tmp, err := b.tmp.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.tmp.put(tmp)
+	half := unique("file")
+	if err := tmp.create(half, data); err != nil {
+		return err
+	}
+	return tmp.move(ctx, "place "+to.at(name), half, to, name) // if this fails, another batch empties tmp
 }
 
 // encode is the format of the files in wellknown.StateDirectory: JSON and a newline.

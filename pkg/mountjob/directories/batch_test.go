@@ -2,18 +2,10 @@ package directories
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
-
-func TestOrder(t *testing.T) {
-	ops := []operations.Operation{{Kind: operations.Setup}, {Kind: operations.Cleanup}, {Kind: operations.Restore}, {Kind: operations.Release}, {Kind: operations.Setup}, {Kind: "?"}, {Kind: operations.Cleanup}}
-	if got, want := order(ops), []int{5, 3, 1, 6, 2, 0, 4}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
-}
 
 // One bad operation fails for itself.
 func TestBadOperationFailsAlone(t *testing.T) {

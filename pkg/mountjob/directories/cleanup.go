@@ -26,30 +26,30 @@ const maxOwners = 8
 //
 // A run goes on from wherever the last one stopped: entry.leaving says that it had begun, and
 // the record in the trash that the directory was moved.
-func (b *batch) cleanup(ctx context.Context, op operations.Operation) (operations.Result, error) {
-	found, err := b.owners(ctx, op)
+func (b *batch) cleanup(ctx context.Context, op operations.Operation) (outcome, error) {
+	found, err := b.ledger.owners(ctx, op)
 	if err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	if found.own == nil || !found.own.isOf(op.Owner) {
 		return b.cleanupWithoutEntry(ctx, op, found)
 	}
 	// Only an edit of the ledger by hand leads to an owner inside.
 	if at, e, err := b.ledger.below(ctx, op.Path); err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	} else if e != nil {
-		return operations.Result{}, refuse(operations.Nested, "%s stays: %s inside it belongs to %s", quote(op.Path), quote(at), e).of(e)
+		return outcome{}, refuse(operations.Nested, "%s stays: %s inside it belongs to %s", quote(op.Path), quote(at), e).of(e)
 	}
 	if found.own.state != stateLeaving {
 		if err := b.ledger.setState(ctx, op.Path, found.own, stateLeaving); err != nil {
-			return operations.Result{}, err
+			return outcome{}, err
 		}
 	}
 	if len(found.all()) == 0 && !op.KeepDirectory {
 		return b.cleanupLast(ctx, op, found.own)
 	}
 	if _, err := b.resumeUndo(ctx, op, found); err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	switch {
 	case len(found.retained) > 0:
@@ -63,18 +63,18 @@ func (b *batch) cleanup(ctx context.Context, op operations.Operation) (operation
 
 // cleanupWithoutEntry reports why there is nothing to clean up, unless the operation is a repeated one
 // whose first report was lost.
-func (b *batch) cleanupWithoutEntry(ctx context.Context, op operations.Operation, found occupancy) (operations.Result, error) {
-	if err := b.ledger.prune(ctx, op.Path); err != nil { // the first run may have died before that
-		return operations.Result{}, err
+func (b *batch) cleanupWithoutEntry(ctx context.Context, op operations.Operation, found occupancy) (outcome, error) {
+	if err := b.ledger.pruneOwn(ctx, op.Path); err != nil { // the first run may have died before that
+		return outcome{}, err
 	}
-	done := operations.Result{State: operations.Done}
+	done := doneBy(Nothing, operations.Result{})
 	trashed, err := b.trash.record(ctx, op.Volume)
 	if err != nil || trashed != nil && trashed.isAt(op.Path) && trashed.Owner.isOf(op.Owner) {
 		return done, err
 	}
 	exists, err := b.data.exists(ctx, op.Path)
 	if err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	owners := slices.Clone(found.others)
 	if found.own != nil {
@@ -84,7 +84,7 @@ func (b *batch) cleanupWithoutEntry(ctx context.Context, op operations.Operation
 	case exists && len(found.retained) > 0:
 		return keptForRetained(op, found), nil
 	case len(owners) > 0:
-		return keptForOwners(operations.Done, op, ownClusterFirst(owners, op.Cluster)), nil
+		return keptForOwners(op, ownClusterFirst(owners, op.Cluster)), nil
 	case exists:
 		return kept(op, operations.NotOwned, "the ledger does not have this volume as its owner"), nil
 	}
@@ -92,17 +92,22 @@ func (b *batch) cleanupWithoutEntry(ctx context.Context, op operations.Operation
 }
 
 // kept is the result of a cleanup that is done and leaves the directory.
-func kept(op operations.Operation, reason operations.Reason, why string) operations.Result {
-	return operations.Result{State: operations.Done, Reason: reason, Message: quote(op.Path) + " stays: " + why}
+func kept(op operations.Operation, reason operations.Reason, why string) outcome {
+	return doneBy(Kept, operations.Result{Reason: reason, Message: quote(op.Path) + " stays: " + why})
 }
 
-func keptForRetained(op operations.Operation, found occupancy) operations.Result {
+func keptForRetained(op operations.Operation, found occupancy) outcome {
 	return kept(op, operations.Retained, "it "+found.retained[0].relation())
 }
 
-func keptForOwners(state operations.State, op operations.Operation, owners []*entry) operations.Result {
+func blockedBy(op operations.Operation, owners []*entry) outcome {
+	result := keptForOwners(op, owners)
+	result.State, result.action = operations.Blocked, Blocked
+	return result
+}
+
+func keptForOwners(op operations.Operation, owners []*entry) outcome {
 	result := kept(op, operations.StillOwned, "it belongs to "+owners[0].String())
-	result.State = state
 	for _, e := range owners[:min(len(owners), maxOwners)] {
 		result.Owners = append(result.Owners, e.owner())
 	}
@@ -122,15 +127,15 @@ func ownClusterFirst(owners []*entry, cluster string) []*entry {
 
 // leaveToOthers leaves the directory to its other owners, with the right to remove it. An owner of
 // the same cluster may be one whose volume no longer exists, which only the manager can find out.
-func (b *batch) leaveToOthers(ctx context.Context, op operations.Operation, found occupancy) (operations.Result, error) {
+func (b *batch) leaveToOthers(ctx context.Context, op operations.Operation, found occupancy) (outcome, error) {
 	others := ownClusterFirst(found.others, op.Cluster)
 	if others[0].Cluster == op.Cluster && !op.LeaveToOthers {
-		return keptForOwners(operations.Blocked, op, others), nil
+		return blockedBy(op, others), nil
 	}
 	if err := b.passOnMade(ctx, op.Path, found.own, others); err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
-	return keptForOwners(operations.Done, op, others), b.ledger.drop(ctx, op.Path, found.own)
+	return keptForOwners(op, others), b.ledger.drop(ctx, op.Path, found.own)
 }
 
 // passOnMade writes into the entry of one other owner that the directory was made for a volume, or the
@@ -147,10 +152,10 @@ func (b *batch) passOnMade(ctx context.Context, p string, from *entry, others []
 
 // leaveToRetained leaves the directory to the data that was retained there, whoever had it made. If a
 // person has removed that data, nothing stays.
-func (b *batch) leaveToRetained(ctx context.Context, op operations.Operation, found occupancy) (operations.Result, error) {
+func (b *batch) leaveToRetained(ctx context.Context, op operations.Operation, found occupancy) (outcome, error) {
 	exists, err := b.data.exists(ctx, op.Path)
 	if err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	if exists {
 		return keptForRetained(op, found), b.ledger.drop(ctx, op.Path, found.own)
@@ -159,29 +164,31 @@ func (b *batch) leaveToRetained(ctx context.Context, op operations.Operation, fo
 	if len(found.others) == 0 {
 		dropped = append(found.retained, found.own)
 	}
-	return operations.Result{State: operations.Done}, b.ledger.drop(ctx, op.Path, dropped...)
+	return doneBy(Nothing, operations.Result{}), b.ledger.drop(ctx, op.Path, dropped...)
 }
 
 // leaveToUnlisted leaves the directory to a volume that the manager knows and the ledger does not. The
 // entry becomes the mark that keeps its data.
-func (b *batch) leaveToUnlisted(ctx context.Context, op operations.Operation, own *entry) (operations.Result, error) {
+func (b *batch) leaveToUnlisted(ctx context.Context, op operations.Operation, own *entry) (outcome, error) {
 	exists, err := b.data.exists(ctx, op.Path)
 	if err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	if !exists {
-		return operations.Result{State: operations.Done}, b.ledger.drop(ctx, op.Path, own)
+		return doneBy(Nothing, operations.Result{}), b.ledger.drop(ctx, op.Path, own)
 	}
 	return kept(op, operations.StillOwned, "another volume of this cluster has it, which is not being deleted"), b.ledger.setState(ctx, op.Path, own, stateRetained)
 }
 
 // cleanupLast ends the directory with its last owner.
-func (b *batch) cleanupLast(ctx context.Context, op operations.Operation, own *entry) (operations.Result, error) {
-	result := operations.Result{State: operations.Done}
-	if !own.Made {
-		result = kept(op, operations.NotMade, "it was there before it became a volume")
-	} else if err := b.discard(ctx, op, own); err != nil {
-		return operations.Result{}, err
+func (b *batch) cleanupLast(ctx context.Context, op operations.Operation, own *entry) (outcome, error) {
+	result := kept(op, operations.NotMade, "it was there before it became a volume")
+	if own.Made {
+		action, err := b.discard(ctx, op, own)
+		if err != nil {
+			return outcome{}, err
+		}
+		result = doneBy(action, operations.Result{})
 	}
 	return result, b.ledger.drop(ctx, op.Path, own)
 }
@@ -189,14 +196,14 @@ func (b *batch) cleanupLast(ctx context.Context, op operations.Operation, own *e
 // release ends an owner that exists nowhere but in the ledger. Its data was retained, or so it
 // seems: the entry becomes the mark that keeps it. The right to remove the directory goes to no
 // other owner.
-func (b *batch) release(ctx context.Context, op operations.Operation) (operations.Result, error) {
-	done := operations.Result{State: operations.Done}
-	found, err := b.owners(ctx, op)
+func (b *batch) release(ctx context.Context, op operations.Operation) (outcome, error) {
+	done := doneBy(Released, operations.Result{})
+	found, err := b.ledger.owners(ctx, op)
 	if err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	if found.own == nil || !found.own.isOf(op.Owner) {
-		return done, b.ledger.prune(ctx, op.Path)
+		return done, b.ledger.pruneOwn(ctx, op.Path)
 	}
 	if found.own.state == stateLeaving {
 		_, err = b.resumeUndo(ctx, op, found)
@@ -204,11 +211,11 @@ func (b *batch) release(ctx context.Context, op operations.Operation) (operation
 		err = b.cancelCleanup(ctx, op) // or one could go on from there
 	}
 	if err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	exists, err := b.data.exists(ctx, op.Path)
 	if err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	// The cleanup of an owner that leaves may have moved the directory too late, and move it back.
 	if exists || slices.ContainsFunc(found.others, func(e *entry) bool { return e.state == stateLeaving }) {

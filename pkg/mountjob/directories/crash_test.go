@@ -51,6 +51,12 @@ func scenarios() map[string]scenario {
 		single(w)
 		w.full = true
 	}
+	lost := func(w *fixture) {
+		single(w)
+		w.gidsOf(allocating(setupOf(lostVolume(), "/ns/lost")))
+		w.write("/ns/lost/file", "x")
+		w.now = w.now.Add(time.Minute)
+	}
 	return map[string]scenario{
 		"full":         {full, []operations.Operation{cleanupOf(a, "/ns/a")}, false},
 		"full, swept":  {full, []operations.Operation{cleanupOf(a, "/ns/a")}, true},
@@ -69,6 +75,13 @@ func scenarios() map[string]scenario {
 			single(w)
 			w.now = w.now.Add(time.Minute)
 		}, []operations.Operation{cleanupOf(a, "/ns/a")}, false},
+		"taken over":           {lost, []operations.Operation{takeoverOf(lostVolume(), "/ns/lost")}, false},
+		"taken over, then out": {lost, []operations.Operation{takeoverOf(lostVolume(), "/ns/lost"), cleanupOf(a, "/ns/a")}, false},
+		"retained, taken over": {func(w *fixture) {
+			lost(w)
+			w.done(releaseOf(lostVolume(), "/ns/lost"))
+			w.now = w.now.Add(time.Minute)
+		}, []operations.Operation{takeoverOf(lostVolume(), "/ns/lost")}, false},
 		"restore": {func(w *fixture) {
 			single(w)
 			w.done(cleanupOf(a, "/ns/a"))
@@ -91,7 +104,7 @@ func (s scenario) playWith(ctx context.Context, w *fixture, step, lost func(stri
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	f, err := openRoot(ctx, root, Options{FileSystemID: fsID, Now: func() time.Time { return w.now }}, step)
+	f, err := openRoot(ctx, root, Options{FileSystemID: fsID, Now: func() time.Time { return w.now }, Workers: 1}, step)
 	if err != nil {
 		return nil, err
 	}
@@ -229,6 +242,7 @@ func crashAt(n int) func(string) error {
 // A batch that is stopped reports which operations it has not done.
 func TestStopBetweenOperations(t *testing.T) {
 	w := newFixture(t)
+	w.workers = 1
 	ctx, stop := context.WithCancel(t.Context())
 	var ops []operations.Operation
 	for n := range 5 {

@@ -136,8 +136,8 @@ func (d *dir) move(ctx context.Context, step, name string, to *dir, newName stri
 		return err
 	}
 	err := d.rename(name, to, newName)
-	if err == nil && d.fs.lost != nil {
-		err = d.fs.lost(step)
+	if err == nil {
+		err = d.fs.hook(d.fs.lost, step)
 	}
 	return err
 }
@@ -153,25 +153,39 @@ func (d *dir) rename(name string, to *dir, newName string) error {
 // one after the other, even where the kernel has given it: over NFS that is a round trip or more for
 // each. So what an entry is must follow from its name, or from what is done with it.
 func (d *dir) names(ctx context.Context) (all []string, err error) {
-	if err := d.fs.before(ctx, "list "+d.path); err != nil {
+	err = d.eachName(ctx, func(some []string) error {
+		all = append(all, some...)
+		return nil
+	})
+	if err != nil {
 		return nil, err
+	}
+	return all, nil
+}
+
+// eachName is names for a directory that may be large: use gets some names at a time.
+func (d *dir) eachName(ctx context.Context, use func([]string) error) error {
+	if err := d.fs.before(ctx, "list "+d.path); err != nil {
+		return err
 	}
 	list, err := d.Open(".")
 	if err != nil {
-		return nil, fmt.Errorf("listing %s: %w", d.path, err)
+		return fmt.Errorf("listing %s: %w", d.path, err)
 	}
 	defer list.Close()
 	for ctx.Err() == nil {
 		some, err := list.Readdirnames(namesAtOnce)
-		all = append(all, some...)
 		if errors.Is(err, io.EOF) {
-			return all, nil
+			return nil
 		}
 		if err != nil {
-			return nil, fmt.Errorf("listing %s: %w", d.path, err)
+			return fmt.Errorf("listing %s: %w", d.path, err)
+		}
+		if err := use(some); err != nil {
+			return err
 		}
 	}
-	return nil, &stopError{context.Cause(ctx)}
+	return &stopError{context.Cause(ctx)}
 }
 
 func (d *dir) isEmpty() (bool, error) {

@@ -13,30 +13,30 @@ import (
 
 // discard moves the directory to the trash, with a record beside it that is there first: what
 // has no record is never swept.
-func (b *batch) discard(ctx context.Context, op operations.Operation, own *entry) error {
+func (b *batch) discard(ctx context.Context, op operations.Operation, own *entry) (Action, error) {
 	slot, moved, err := b.trash.slotFor(ctx, op, own)
 	if err != nil || moved {
-		return err
+		return Trashed, err
 	}
 	info, err := b.data.stat(ctx, op.Path)
 	if err != nil || info == nil {
-		return err
+		return Nothing, err
 	}
 	if err := b.writeRecord(ctx, op, own, slot); err != nil {
-		return err
+		return Nothing, err
 	}
 	parent, err := b.data.dir(ctx, path.Dir(op.Path))
 	if err != nil {
-		return err
+		return Nothing, err
 	}
 	b.data.forget(op.Path)
 	if err := parent.move(ctx, "trash "+op.Path, path.Base(op.Path), b.trash.dir, slot); err != nil {
-		return err
+		return Nothing, err
 	}
 	if err := b.checkMoved(ctx, op, slot, parent, info); err != nil {
-		return err
+		return Nothing, err
 	}
-	return b.checkStillLast(ctx, op, slot, own)
+	return Trashed, b.checkStillLast(ctx, op, slot, own)
 }
 
 // checkMoved makes sure that what was moved is what was inspected. Only a process that can write to the
@@ -60,8 +60,10 @@ func (b *batch) checkStillLast(ctx context.Context, op operations.Operation, slo
 	if err != nil || only {
 		return err
 	}
-	b.ledger.forget()
-	found, err := b.owners(ctx, op)
+	b.ledger.distrust()
+	now := newLedger(b, b.ledger.tree.base)
+	defer now.tree.forget("/")
+	found, err := now.owners(ctx, op)
 	if err != nil {
 		return err
 	}
@@ -109,8 +111,11 @@ func (b *batch) resumeUndo(ctx context.Context, op operations.Operation, found o
 	return b.undoMove(ctx, op, slot, found)
 }
 
-// resumeUndoOfOthers does so for the cleanups of other owners that leave.
+// resumeUndoOfOthers does so for the cleanups of other owners that leave. Operations on other paths may
+// find the same volume, and so the same slot.
 func (b *batch) resumeUndoOfOthers(ctx context.Context, op operations.Operation, found occupancy) (back bool, err error) {
+	b.undoing.Lock()
+	defer b.undoing.Unlock()
 	for i, e := range found.others {
 		if e.state != stateLeaving {
 			continue

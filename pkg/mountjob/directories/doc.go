@@ -5,9 +5,9 @@
 // empties the trash. Repeating either is harmless, whatever line the last run stopped at.
 //
 // The files, from the bottom: dir and tree reach what is on the file system, filesystem and lock make
-// sure that it is the right one and that no other Job changes it, ledger and gid keep its records, batch
-// carries out setup, cleanup and restore, discard moves a directory to the trash or back, sweep, check
-// and removal empty the trash.
+// sure that it is the right one and that no other Job changes it, ledger, node and gid keep its records,
+// schedule determines what runs side by side, batch carries out setup, cleanup and restore, discard moves
+// a directory to the trash or back, sweep, check and removal empty the trash.
 //
 // # On the file system
 //
@@ -25,9 +25,11 @@
 //	                                    clock; also at-once and never
 //	/.efs-stunnel/due/checked.…         when a large trash was compared with that index, and what
 //	                                    it had
-//	/.efs-stunnel/tmp/                  half-made files and directories, on their way into place
+//	/.efs-stunnel/tmp/                  half-made files and directories, on their way into place; also
+//	                                    tmp-2, tmp-3, … when several are made side by side
 //
-// Everything appears in its place by one rename, complete. An owner's entry is there before the
+// Everything appears in its place by one rename, complete; but for the file of a gid, whose name is what
+// counts. An owner's entry is there before the
 // directory, and goes after it.
 //
 // # Trust

@@ -27,6 +27,8 @@ type entry struct {
 	When         time.Time `json:"when"`           // tells one incarnation of the volume from the next
 	// RestoredFrom is the slot of the trash where the directory was.
 	RestoredFrom string `json:"restoredFrom,omitempty"`
+	// TakenFrom is the cluster from which an administrator has taken the volume over.
+	TakenFrom string `json:"takenFrom,omitempty"`
 
 	volume  string                     // from the file's name
 	state   entryState                 // likewise
@@ -59,6 +61,11 @@ func (e *entry) owner() operations.Owner {
 // clusters give the same names.
 func (e *entry) isOf(owner operations.Owner) bool {
 	return e.volume == owner.Volume && e.Cluster == owner.Cluster && e.ClaimUID == owner.ClaimUID
+}
+
+// isTakenBy reports whether the operation takes the entry over.
+func (e *entry) isTakenBy(op operations.Operation) bool {
+	return op.TakeOver != "" && e.Cluster == op.TakeOver && e.volume == op.Volume && e.ClaimUID == op.ClaimUID
 }
 
 func (e *entry) String() string {
@@ -107,7 +114,7 @@ func (e *entry) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &fields); err != nil {
 		return err
 	}
-	for _, name := range []string{"cluster", "namespace", "namespaceUID", "class", "claim", "claimUID", "gid", "made", "when", "restoredFrom"} {
+	for _, name := range []string{"cluster", "namespace", "namespaceUID", "class", "claim", "claimUID", "gid", "made", "when", "restoredFrom", "takenFrom"} {
 		delete(fields, name)
 	}
 	known.unknown = fields

@@ -1,6 +1,7 @@
 package directories
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -26,17 +27,27 @@ type Options struct {
 	// Now is time.Now when nil. It tells one incarnation of a volume from the next, and decides
 	// nothing else.
 	Now func() time.Time
+	// Ended, if not nil, is called when an operation of a batch has ended, one call at a time.
+	Ended func(Ended)
+	// Workers is how many operations of a batch are done at once; 0 is DefaultWorkers.
+	Workers int
+	// ReadOnly is for surveys, the only work on the file system then: nothing is written, not even the
+	// marker of a file system without one.
+	ReadOnly bool
 }
 
 // FileSystem is an open file system whose marker was checked. Batches and sweeps may run on it one
 // after the other; other processes, on other nodes, may have it open as well.
 type FileSystem struct {
-	root  *dir // of the file system
-	state *dir // wellknown.StateDirectory
-	now   func() time.Time
+	root    *dir // of the file system
+	state   *dir // wellknown.StateDirectory; nil if there is none, and none may be made
+	now     func() time.Time
+	onEnd   func(Ended) // may be nil
+	workers int
 
-	serverAnswer time.Time // of the server that was asked for its time; zero until then
-	askedAt      time.Time // when that was, by this process's monotonic clock
+	timeMu       sync.Mutex
+	serverAnswer time.Time // of the server that was asked for its time; zero until then; guarded by timeMu
+	askedAt      time.Time // when that was, by this process's monotonic clock; guarded by timeMu
 
 	// Hooks of tests, nil in production. step is called before every change and before directories and
 	// records are read; its error stops the batch or the sweep there. space is called before
@@ -44,10 +55,12 @@ type FileSystem struct {
 	// called after every rename between two directories, and its error stands for an answer that never
 	// came. serverTime replaces the clock of the server.
 	step       func(name string) error
-	stepMu     sync.Mutex // held during step, which need not be safe for concurrent use
+	stepMu     sync.Mutex // held during the hooks, which need not be safe for concurrent use
 	space      func(name string) error
 	lost       func(name string) error
 	serverTime func() time.Time
+	// request is called before n requests of a survey, by several goroutines at once.
+	request func(n int)
 }
 
 // Open opens the file system mounted on dir and makes sure that it is the right one. A file
@@ -61,7 +74,7 @@ func Open(ctx context.Context, dir string, options Options) (*FileSystem, error)
 }
 
 func openRoot(ctx context.Context, root *os.Root, options Options, step func(string) error) (*FileSystem, error) {
-	f := &FileSystem{now: options.Now, step: step}
+	f := &FileSystem{now: options.Now, onEnd: options.Ended, workers: cmp.Or(options.Workers, DefaultWorkers), step: step}
 	f.root = &dir{Root: root, fs: f, path: "/"}
 	if f.now == nil {
 		f.now = time.Now
@@ -87,12 +100,13 @@ func (f *FileSystem) identify(ctx context.Context, options Options) (err error) 
 			return fmt.Errorf("the file system id %q cannot be one", operations.Truncate(id, 64))
 		}
 	}
-	if f.state, err = f.root.ensure(ctx, path.Base(wellknown.StateDirectory)); err != nil {
+	f.state, err = f.openState(ctx, options)
+	if err != nil || f.state == nil {
 		return err
 	}
 	name := path.Base(wellknown.FileSystemIDFile)
 	marker, _, err := f.state.read(name)
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) && !options.ReadOnly {
 		if err := f.mark(ctx, name, options.FileSystemID); err != nil {
 			return fmt.Errorf("marking the file system as %s: %w", options.FileSystemID, err)
 		}
@@ -107,6 +121,16 @@ func (f *FileSystem) identify(ctx context.Context, options Options) (err error) 
 			found, options.FileSystemID, options.FileSystemID, found)
 	}
 	return nil
+}
+
+// openState makes the state directory if it is missing, and may be.
+func (f *FileSystem) openState(ctx context.Context, options Options) (*dir, error) {
+	name := path.Base(wellknown.StateDirectory)
+	if !options.ReadOnly {
+		return f.root.ensure(ctx, name)
+	}
+	state, err := f.root.enter(ctx, name)
+	return state, ignoreMissing(err)
 }
 
 // mark writes the marker unless there is one: a link, unlike a rename, replaces nothing, so
@@ -134,22 +158,26 @@ func (f *FileSystem) before(ctx context.Context, step string) error {
 	if ctx.Err() != nil {
 		return &stopError{context.Cause(ctx)}
 	}
-	if f.step == nil {
-		return nil
-	}
-	f.stepMu.Lock()
-	defer f.stepMu.Unlock()
-	if err := f.step(step); err != nil {
+	if err := f.hook(f.step, step); err != nil {
 		return &stopError{err}
 	}
 	return nil
 }
 
+func (f *FileSystem) hook(hook func(step string) error, step string) error {
+	if hook == nil {
+		return nil
+	}
+	f.stepMu.Lock()
+	defer f.stepMu.Unlock()
+	return hook(step)
+}
+
 // beforeGrowing is before, for a step that needs space on the server.
 func (f *FileSystem) beforeGrowing(ctx context.Context, step string) error {
 	err := f.before(ctx, step)
-	if err == nil && f.space != nil {
-		err = f.space(step)
+	if err == nil {
+		err = f.hook(f.space, step)
 	}
 	return err
 }
@@ -161,6 +189,8 @@ func (f *FileSystem) serverNow(ctx context.Context) (time.Time, error) {
 	if f.serverTime != nil {
 		return f.serverTime(), nil
 	}
+	f.timeMu.Lock()
+	defer f.timeMu.Unlock()
 	if f.serverAnswer.IsZero() {
 		now, err := f.askTime(ctx)
 		if err != nil {

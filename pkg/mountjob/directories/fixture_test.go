@@ -29,6 +29,8 @@ type fixture struct {
 	now time.Time
 	// full says that the server has no space.
 	full bool
+	// workers is how many operations are done at once; 0 is as in production.
+	workers int
 }
 
 func noSpace(step string) error { return fmt.Errorf("%s: %w", step, syscall.ENOSPC) }
@@ -40,7 +42,7 @@ func newFixture(t testing.TB) *fixture {
 // clone is a copy of the fixture, to try something on. Directories get the mode 0777 and root.
 func (w *fixture) clone() *fixture {
 	w.t.Helper()
-	copied := &fixture{t: w.t, dir: filepath.Join(directoriestest.Memory(w.t), "clone"), now: w.now, full: w.full}
+	copied := &fixture{t: w.t, dir: filepath.Join(directoriestest.Memory(w.t), "clone"), now: w.now, full: w.full, workers: w.workers}
 	if err := os.CopyFS(copied.dir, os.DirFS(w.dir)); err != nil {
 		w.t.Fatal(err)
 	}
@@ -53,7 +55,7 @@ func (w *fixture) open(step func(string) error) *FileSystem {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	f, err := openRoot(context.Background(), root, Options{FileSystemID: fsID, Now: func() time.Time { return w.now }}, step)
+	f, err := openRoot(context.Background(), root, Options{FileSystemID: fsID, Now: func() time.Time { return w.now }, Workers: w.workers}, step)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -39,6 +39,7 @@ func asRoot(t *testing.T) {
 func TestAllocatedGIDs(t *testing.T) {
 	asRoot(t)
 	w := newFixture(t)
+	w.workers = 1 // so the gids are in the order of the operations
 	a, b, c := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c1", "ns", 3)
 	w.wantGIDs([]int{2000, 2001}, allocating(setupOf(a, "/ns/a")), allocating(setupOf(b, "/ns/b")))
 	info, err := os.Stat(w.path("/ns/b"))
@@ -88,6 +89,7 @@ func keepsSetgid(t *testing.T) bool {
 func TestGIDsStayWithTheData(t *testing.T) {
 	asRoot(t)
 	w := newFixture(t)
+	w.workers = 1 // so the gids are in the order of the operations
 	a, b, c := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c1", "ns", 3)
 	d, e := owner("c1", "ns", 4), owner("c1", "ns", 5)
 	w.wantGIDs([]int{2000, 2001}, allocating(setupOf(a, "/ns/a")), allocating(setupOf(b, "/ns/b")))
@@ -104,6 +106,7 @@ func TestGIDsStayWithTheData(t *testing.T) {
 func TestGIDsAreReusedWhenTheRangeIsUsedUp(t *testing.T) {
 	asRoot(t)
 	w := newFixture(t)
+	w.workers = 1 // so the gids are in the order of the operations
 	small := func(n int, p string) operations.Operation {
 		op := allocating(setupOf(owner("c1", "ns", n), p))
 		op.GIDMin, op.GIDMax = 100, 104
@@ -131,6 +134,7 @@ func TestGIDsAreReusedWhenTheRangeIsUsedUp(t *testing.T) {
 func TestGIDOfADirectoryThatIsThere(t *testing.T) {
 	asRoot(t)
 	w := newFixture(t)
+	w.workers = 1 // so the gids are in the order of the operations
 	for p, gid := range map[string]int{"/in": 2500, "/out": 7} {
 		if err := os.Mkdir(w.path(p), 0o700); err != nil {
 			t.Fatal(err)
@@ -165,5 +169,29 @@ func TestGIDAfterACrash(t *testing.T) {
 			w.there("/.efs-stunnel/gids/2000")
 			w.wantGIDs([]int{next.gid}, next.op)
 		})
+	}
+}
+
+// The file of a gid is created in its place: one that was cut off is that of no operation, and no other
+// directory gets its gid.
+func TestGIDWhoseFileWasCutOff(t *testing.T) {
+	asRoot(t)
+	w := newFixture(t)
+	w.write(".efs-stunnel/gids/2000", `{"volume":"pvc-c1-ns-1","pa`)
+	w.wantGIDs([]int{2001}, allocating(setupOf(owner("c1", "ns", 1), "/ns/a")))
+}
+
+// A Job that took over the lock has allocated a gid that this one did not see.
+func TestGIDThatIsTakenAfterTheListing(t *testing.T) {
+	asRoot(t)
+	w := newFixture(t)
+	b := w.begin()
+	if err := b.gids.list(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.write(".efs-stunnel/gids/2000", `{}`)
+	result := b.do(t.Context(), allocating(setupOf(owner("c1", "ns", 1), "/ns/a")))
+	if result.State != operations.Done || result.GID != 2001 {
+		t.Errorf("got %+v", result)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -17,55 +18,73 @@ import (
 
 // ledger records which volumes own which path. Each of its directories and entries is read once in a
 // batch, when it is needed first: the batch holds the lock.
+//
+// What is at a path and below it is changed by operations of one set only, so one at a time. Paths
+// above are shared: any operation may read them and add a folder there, and none removes one while
+// others run.
 type ledger struct {
 	batch *batch
 	tree  *tree
-	nodes map[string]*node // by path
+
+	mu       sync.Mutex
+	nodes    map[string]*node // by path; guarded by mu
+	unpruned map[string]bool  // paths where something was dropped; guarded by mu
+	outdated bool             // another Job has changed the ledger; guarded by mu
 }
 
-// node is one directory of the ledger, as it was read.
-type node struct {
-	entries map[string]*entry // by file name; nil is one that was not read yet
-	folders map[string]bool   // all other names; what is no directory after all is an empty node
+func newLedger(b *batch, base *dir) *ledger {
+	return &ledger{batch: b, tree: newTree(base, makePrivate), nodes: map[string]*node{}, unpruned: map[string]bool{}}
 }
 
 // node reads the directory of a path; one that is not there is an empty node.
 func (l *ledger) node(ctx context.Context, p string) (*node, error) {
-	if n, ok := l.nodes[p]; ok {
+	n := l.unreadNode(p)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.folders != nil {
 		return n, nil
 	}
-	n, err := l.readNode(ctx, p)
+	entries, folders, err := l.list(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	l.nodes[p] = n
+	n.entries, n.folders = entries, folders
 	return n, nil
 }
 
-func (l *ledger) readNode(ctx context.Context, p string) (*node, error) {
-	n := &node{entries: map[string]*entry{}, folders: map[string]bool{}}
+func (l *ledger) unreadNode(p string) *node {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.nodes[p] == nil {
+		l.nodes[p] = &node{}
+	}
+	return l.nodes[p]
+}
+
+func (l *ledger) list(ctx context.Context, p string) (entries map[string]*entry, folders map[string]bool, err error) {
+	entries, folders = map[string]*entry{}, map[string]bool{}
 	if p != "/" {
 		parent, err := l.node(ctx, path.Dir(p))
-		if err != nil || !parent.folders[path.Base(p)] {
-			return n, err
+		if err != nil || !parent.hasFolder(path.Base(p)) {
+			return entries, folders, err
 		}
 	}
 	d, err := l.tree.dir(ctx, p)
 	if r, ok := asRefusal(err); ok && (r.Reason == operations.NotADirectory || r.Reason == operations.SymlinkInPath) {
-		return n, nil // a file of an administrator, or one that NFS keeps for a client that has it open
+		return entries, folders, nil // a file of an administrator, or one that NFS keeps for a client that has it open
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	names, err := d.names(ctx)
 	for _, name := range names {
 		if strings.HasPrefix(name, wellknown.OwnerPrefix) {
-			n.entries[name] = nil
+			entries[name] = nil
 		} else {
-			n.folders[name] = true
+			folders[name] = true
 		}
 	}
-	return n, err
+	return entries, folders, err
 }
 
 // open gives the directory of a path that has entries.
@@ -84,6 +103,8 @@ func (l *ledger) entries(ctx context.Context, p string) ([]*entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for name, known := range n.entries {
 		if known != nil {
 			continue
@@ -129,11 +150,11 @@ func (l *ledger) isOnly(ctx context.Context, p string, e *entry) (bool, error) {
 // dropped.
 func (l *ledger) first(ctx context.Context, p string) (*entry, error) {
 	n, err := l.node(ctx, p)
-	if err != nil || len(n.entries) == 0 {
+	if err != nil || !n.hasEntries() {
 		return nil, err
 	}
 	all, err := l.entries(ctx, p)
-	if err != nil {
+	if err != nil || len(all) == 0 { // another operation may have dropped them
 		return nil, err
 	}
 	if all[0].state != stateRetained {
@@ -141,7 +162,7 @@ func (l *ledger) first(ctx context.Context, p string) (*entry, error) {
 	}
 	exists, err := l.batch.data.exists(ctx, p)
 	if err == nil && !exists {
-		return nil, l.drop(ctx, p, all...)
+		return nil, l.dropEntries(ctx, p, all...)
 	}
 	return all[0], err
 }
@@ -175,7 +196,7 @@ func (l *ledger) walk(ctx context.Context, p string, visit func(p string) (more 
 	if err != nil {
 		return false, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(n.folders)) { // visit may drop some
+	for _, name := range n.folderNames() {
 		at := path.Join(p, name)
 		more, err := visit(at)
 		if err == nil && more {
@@ -190,7 +211,7 @@ func (l *ledger) walk(ctx context.Context, p string, visit func(p string) (more 
 
 // write enters an owner, or what has changed about it.
 func (l *ledger) write(ctx context.Context, p string, e *entry) error {
-	d, err := l.tree.ensure(ctx, p)
+	d, err := l.ensure(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -202,13 +223,24 @@ func (l *ledger) write(ctx context.Context, p string, e *entry) error {
 		if err != nil {
 			return err
 		}
-		parent.folders[path.Base(at)] = true
+		parent.addFolder(path.Base(at))
 	}
 	n, err := l.node(ctx, p)
 	if err == nil {
-		n.entries[e.fileName()] = e
+		n.put(e)
 	}
 	return err
+}
+
+func (l *ledger) ensure(ctx context.Context, p string) (*dir, error) {
+	parent, err := l.node(ctx, path.Dir(p))
+	if err != nil {
+		return nil, err
+	}
+	if parent.hasFolder(path.Base(p)) {
+		return l.tree.ensure(ctx, p)
+	}
+	return l.tree.add(ctx, p)
 }
 
 // setState renames the file of an entry to that of another state.
@@ -226,40 +258,71 @@ func (l *ledger) setState(ctx context.Context, p string, e *entry, state entrySt
 	if err := d.Rename(old, changed.fileName()); err != nil {
 		return fmt.Errorf("renaming the owner %s to %s: %w", e, quote(changed.fileName()), err)
 	}
-	delete(n.entries, old)
+	n.forgetEntry(old)
 	*e = changed
-	n.entries[e.fileName()] = e
+	n.put(e)
 	return nil
 }
 
-// drop removes entries of a path, and directories of the ledger that hold nothing any more.
+// drop removes entries of an operation's path, and its directory in the ledger if it holds nothing any
+// more.
 func (l *ledger) drop(ctx context.Context, p string, entries ...*entry) error {
+	if err := l.dropEntries(ctx, p, entries...); err != nil {
+		return err
+	}
+	return l.pruneOwn(ctx, p)
+}
+
+func (l *ledger) dropEntries(ctx context.Context, p string, entries ...*entry) error {
 	d, n, err := l.open(ctx, p)
 	if err != nil {
 		return err
 	}
+	l.pruneLater(p)
 	for _, e := range entries {
 		if err := d.remove(ctx, e.fileName()); err != nil {
 			return err
 		}
-		delete(n.entries, e.fileName())
+		n.forgetEntry(e.fileName())
 	}
-	return l.prune(ctx, p)
+	return nil
 }
 
-// prune removes the directory of a path, and those above it, as far as they are empty, so that the
-// ledger below a path stays small.
-func (l *ledger) prune(ctx context.Context, p string) error {
-	for ; p != "/"; p = path.Dir(p) {
+// pruneOwn removes the directory of an operation's path if it is empty, so that the ledger below a path
+// stays small. Those above are removed at the end of the phase: other operations may be about to use
+// them.
+func (l *ledger) pruneOwn(ctx context.Context, p string) error {
+	l.pruneLater(p)
+	return l.prune(ctx, p, p)
+}
+
+func (l *ledger) pruneLater(p string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unpruned[p] = true
+}
+
+// takeUnpruned gives the paths where something was dropped since the last call.
+func (l *ledger) takeUnpruned() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	paths := slices.Sorted(maps.Keys(l.unpruned))
+	clear(l.unpruned)
+	return paths
+}
+
+// prune removes the directory of a path, and those above it up to top, as far as they are empty.
+func (l *ledger) prune(ctx context.Context, p, top string) error {
+	for ; p != "/" && isAtOrBelow(p, top); p = path.Dir(p) {
 		n, err := l.node(ctx, p)
-		if err != nil || len(n.entries) > 0 || len(n.folders) > 0 {
+		if err != nil || !n.isEmpty() {
 			return err
 		}
 		parent, err := l.node(ctx, path.Dir(p))
 		if err != nil {
 			return err
 		}
-		if !parent.folders[path.Base(p)] {
+		if !parent.hasFolder(path.Base(p)) {
 			continue // gone already
 		}
 		d, err := l.tree.dir(ctx, path.Dir(p))
@@ -274,14 +337,36 @@ func (l *ledger) prune(ctx context.Context, p string) error {
 		if err != nil {
 			return err
 		}
-		delete(l.nodes, p)
-		delete(parent.folders, path.Base(p))
+		l.forgetNode(p)
+		parent.removeFolder(path.Base(p))
 	}
 	return nil
 }
 
-// forget makes the ledger read everything again.
+func (l *ledger) forgetNode(p string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.nodes, p)
+}
+
+// forget makes the ledger read everything again. No operation may run.
 func (l *ledger) forget() {
 	l.tree.forget("/")
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	clear(l.nodes)
+	l.outdated = false
+}
+
+// distrust has everything read again after this operation: another Job has changed the ledger.
+func (l *ledger) distrust() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outdated = true
+}
+
+func (l *ledger) isOutdated() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.outdated
 }

@@ -34,8 +34,14 @@ func (b *batch) makeVolume(ctx context.Context, op operations.Operation, gid int
 }
 
 // makeShared makes a directory on the way to volumes: root's, so that no tenant can put a link
-// into it.
+// into it. Only one is made at a time: a rename replaces an empty directory, so a second one of the
+// same name would take the place of the first, which a volume may be about to use.
 func (b *batch) makeShared(ctx context.Context, parent *dir, name string) error {
+	b.making.Lock()
+	defer b.making.Unlock()
+	if _, err := parent.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
 	return b.makeDirectory(ctx, parent, name, attributes{mode: 0o755})
 }
 
@@ -46,13 +52,18 @@ func (b *batch) makeDirectory(ctx context.Context, parent *dir, name string, a a
 	if err := b.fs.beforeGrowing(ctx, "make "+p); err != nil {
 		return err
 	}
+	tmp, err := b.tmp.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.tmp.put(tmp)
 	half := unique("directory")
-	if err := b.tmp.Mkdir(half, privateDirectory); err != nil {
+	if err := tmp.Mkdir(half, privateDirectory); err != nil {
 		return fmt.Errorf("making %s: %w", p, err)
 	}
-	err := b.setAttributes(half, a)
+	err = tmp.setAttributes(half, a)
 	if err == nil {
-		err = b.tmp.move(ctx, "place "+p, half, parent, name)
+		err = tmp.move(ctx, "place "+p, half, parent, name)
 	}
 	if err == nil {
 		return nil
@@ -60,12 +71,12 @@ func (b *batch) makeDirectory(ctx context.Context, parent *dir, name string, a a
 	if errors.Is(err, fs.ErrExist) || errors.Is(err, syscall.ENOTDIR) {
 		err = replaced(p).because(err)
 	}
-	return errors.Join(err, ignoreMissing(b.tmp.Remove(half)))
+	return errors.Join(err, ignoreMissing(tmp.Remove(half)))
 }
 
 // setAttributes sets owner and mode through a handle, so that neither umask nor a link has a say.
-func (b *batch) setAttributes(name string, a attributes) error {
-	handle, err := b.tmp.Open(name)
+func (d *dir) setAttributes(name string, a attributes) error {
+	handle, err := d.Open(name)
 	if err != nil {
 		return err
 	}

@@ -17,8 +17,8 @@ type occupancy struct {
 }
 
 // owners reads the entries of the operation's path.
-func (b *batch) owners(ctx context.Context, op operations.Operation) (occupancy, error) {
-	entries, err := b.ledger.entries(ctx, op.Path)
+func (l *ledger) owners(ctx context.Context, op operations.Operation) (occupancy, error) {
+	entries, err := l.entries(ctx, op.Path)
 	found := occupancy{}
 	for _, e := range entries {
 		switch {
@@ -36,7 +36,7 @@ func (b *batch) owners(ctx context.Context, op operations.Operation) (occupancy,
 // survey reads the entries and the directory. Retained data that is not there was removed by a
 // person, and its marks are dropped.
 func (b *batch) survey(ctx context.Context, op operations.Operation) (occupancy, error) {
-	found, err := b.owners(ctx, op)
+	found, err := b.ledger.owners(ctx, op)
 	if err != nil {
 		return occupancy{}, err
 	}

@@ -17,39 +17,39 @@ import (
 //	none        there          nothing       entry, directory moved back, record dropped
 //	own         there          nothing       the rest of that
 //	own         gone           there         record dropped (a run that died at the end)
-func (b *batch) restore(ctx context.Context, op operations.Operation) (operations.Result, error) {
+func (b *batch) restore(ctx context.Context, op operations.Operation) (outcome, error) {
 	found, err := b.survey(ctx, op)
 	if err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	if err := b.checkRestore(ctx, op, found); err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	if found.own != nil && found.own.RestoredFrom != "" && found.info != nil {
-		return operations.Result{State: operations.Done, GID: found.own.GID}, b.dropOrphan(ctx, found.own.RestoredFrom)
+		return doneBy(Restored, operations.Result{GID: found.own.GID}), b.dropOrphan(ctx, found.own.RestoredFrom)
 	}
 	if found.info != nil {
-		return operations.Result{}, refuse(operations.PathTaken, "%s is there already: restore to a path where nothing is", quote(op.Path))
+		return outcome{}, refuse(operations.PathTaken, "%s is there already: restore to a path where nothing is", quote(op.Path))
 	}
 	record, err := b.findRecord(ctx, op)
 	if err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	e := newEntry(op.Owner, b.fs.now())
 	e.GID, e.Made, e.RestoredFrom = record.Owner.GID, true, record.slot
 	if err := b.gids.moveTo(ctx, e.GID, op); err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	if err := b.ledger.write(ctx, op.Path, e); err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	if err := b.cancelCleanup(ctx, op); err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	if err := b.moveOut(ctx, op, record.slot); err != nil {
-		return operations.Result{}, b.withdraw(ctx, op, found, e, err)
+		return outcome{}, b.withdraw(ctx, op, found, e, err)
 	}
-	return operations.Result{State: operations.Done, GID: e.GID}, b.trash.dropRecord(ctx, record.slot)
+	return doneBy(Restored, operations.Result{GID: e.GID}), b.trash.dropRecord(ctx, record.slot)
 }
 
 func (b *batch) checkRestore(ctx context.Context, op operations.Operation, found occupancy) error {

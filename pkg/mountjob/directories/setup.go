@@ -17,34 +17,56 @@ import (
 //	none         there       entry; the directory stays as it is
 //	own          none        directory (after a run that died, or a removal by hand)
 //	own          there       nothing
-func (b *batch) setup(ctx context.Context, op operations.Operation) (operations.Result, error) {
+func (b *batch) setup(ctx context.Context, op operations.Operation) (outcome, error) {
 	found, err := b.survey(ctx, op)
 	if err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	if err := b.checkSetup(ctx, op, found); err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	gid, err := b.gidFor(ctx, op, found)
 	if err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
 	e, err := b.enter(ctx, op, found, gid)
 	if err != nil {
-		return operations.Result{}, err
+		return outcome{}, err
 	}
+	action := Recorded
 	if found.info == nil {
+		action = Created
 		if err := b.makeVolume(ctx, op, gid); err != nil {
-			return operations.Result{}, b.withdraw(ctx, op, found, e, err)
+			return outcome{}, b.withdraw(ctx, op, found, e, err)
 		}
 	}
-	return operations.Result{State: operations.Done, GID: gid}, nil
+	return doneBy(action, operations.Result{GID: gid}), nil
 }
 
 // checkSetup refuses paths that the volume must not have.
 func (b *batch) checkSetup(ctx context.Context, op operations.Operation, found occupancy) error {
 	if err := b.checkNesting(ctx, op); err != nil {
 		return err
+	}
+	if err := b.checkOwners(op, found); err != nil {
+		return err
+	}
+	switch {
+	case op.Adopt && found.info == nil:
+		return refuse(operations.NotFound, "%s is not there, so it cannot be taken over as it is", quote(op.Path))
+	case op.Adopt || found.info == nil || found.own != nil || len(found.all()) > 0 || !op.RefuseExisting:
+		return nil
+	}
+	return b.checkEmpty(ctx, op.Path)
+}
+
+// checkOwners compares the volume with the owners of its path. One that is taken over shares it with the
+// others already.
+func (b *batch) checkOwners(op operations.Operation, found occupancy) error {
+	if op.TakeOver != "" {
+		if taken, err := checkTakeover(op, found); taken || err != nil {
+			return err
+		}
 	}
 	// Adopted volumes have any name; a cluster gives it anew only when the old volume is gone.
 	if found.own != nil && (!op.Adopt || found.own.Cluster != op.Cluster) {
@@ -57,13 +79,7 @@ func (b *batch) checkSetup(ctx context.Context, op operations.Operation, found o
 			return err
 		}
 	}
-	switch {
-	case op.Adopt && found.info == nil:
-		return refuse(operations.NotFound, "%s is not there, so it cannot be taken over as it is", quote(op.Path))
-	case op.Adopt || found.info == nil || found.own != nil || len(found.all()) > 0 || !op.RefuseExisting:
-		return nil
-	}
-	return b.checkEmpty(ctx, op.Path)
+	return nil
 }
 
 func (b *batch) checkNesting(ctx context.Context, op operations.Operation) error {
@@ -91,7 +107,7 @@ func checkName(op operations.Operation, own *entry) error {
 func (b *batch) checkSharing(op operations.Operation, other *entry) error {
 	reason, message := operations.Reason(""), ""
 	switch {
-	case other.Cluster != op.Cluster && !op.ShareAcrossClusters:
+	case other.Cluster != op.Cluster && !op.ShareAcrossClusters && !(op.TakeOver == other.Cluster && other.state == stateRetained):
 		reason, message = operations.OwnedByOtherCluster, "choose another name, or set share_across_clusters in the class if both shall use it"
 	case op.ShareAcrossNamespaces:
 	case other.Namespace != op.Namespace:
@@ -139,7 +155,7 @@ func (b *batch) checkEmpty(ctx context.Context, p string) error {
 // enter writes the entry of the operation's volume, unless it is as wanted.
 func (b *batch) enter(ctx context.Context, op operations.Operation, found occupancy, gid int) (*entry, error) {
 	own := found.own
-	if own != nil && !own.isOf(op.Owner) { // checkSetup found that its volume is gone
+	if own != nil && !own.isOf(op.Owner) && !own.isTakenBy(op) { // checkSetup found that its volume is gone
 		if err := b.ledger.setState(ctx, op.Path, own, stateRetained); err != nil {
 			return nil, err
 		}
@@ -147,14 +163,17 @@ func (b *batch) enter(ctx context.Context, op operations.Operation, found occupa
 	}
 	e := newEntry(op.Owner, b.fs.now())
 	e.GID = gid
-	e.Made = found.info == nil || op.Adopt && op.Made
+	e.Made = mayRemove(op, found.info == nil, own)
+	if op.TakeOver != op.Cluster {
+		e.TakenFrom = op.TakeOver
+	}
 	if own != nil {
 		e.unknown = own.unknown
-		e.Made = e.Made || own.Made
 		e.RestoredFrom = own.RestoredFrom
+		e.TakenFrom = cmp.Or(own.TakenFrom, e.TakenFrom)
 		e.NamespaceUID = cmp.Or(e.NamespaceUID, own.NamespaceUID)
 		e.Class = cmp.Or(e.Class, own.Class)
-		if own.state != stateLeaving { // one that leaves and returns is a new incarnation
+		if own.state != stateLeaving && own.isOf(op.Owner) { // one that leaves and returns is a new incarnation
 			e.When = own.When
 		}
 	}
@@ -174,7 +193,7 @@ func (b *batch) cancelCleanup(ctx context.Context, op operations.Operation) erro
 		return err
 	}
 	begun := &entry{volume: op.Volume, state: stateLeaving}
-	if _, ok := n.entries[begun.fileName()]; !ok {
+	if !n.hasEntry(begun.fileName()) {
 		return nil
 	}
 	return b.ledger.drop(ctx, op.Path, begun)

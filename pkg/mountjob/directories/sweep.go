@@ -37,29 +37,37 @@ const DefaultSweepWorkers = 64
 // Directories are staged in pieces, that is, moved out of the reach of restores, while those of
 // earlier pieces are removed. What the index says to be due comes first, then what the index misses.
 func (f *FileSystem) Sweep(ctx context.Context, options SweepOptions) (operations.Swept, error) {
+	s := &sweep{fs: f}
+	s.selected = func(record *trashRecord) bool { return record.isDue(s.now) }
+	return s.run(ctx, s.stage, options)
+}
+
+type sweep struct {
+	fs       *FileSystem
+	workers  int
+	selected func(*trashRecord) bool // what is removed
+	trash    *trash
+	index    *dueIndex // of the trash
+	staging  *dir
+	now      time.Time // the server's
+	swept    operations.Swept
+}
+
+// run removes what stage gives.
+func (s *sweep) run(ctx context.Context, stage func(context.Context) iter.Seq2[[]string, error], options SweepOptions) (operations.Swept, error) {
 	if options.Workers <= 0 {
 		options.Workers = DefaultSweepWorkers
 	}
-	s := &sweep{fs: f, workers: options.Workers}
+	s.workers = options.Workers
 	defer s.close()
 	if err := s.open(ctx); err != nil {
 		return operations.Swept{}, err
 	}
-	next, stop := iter.Pull2(s.stage(ctx))
+	next, stop := iter.Pull2(stage(ctx))
 	defer stop()
-	removed, err := newRemoval(f, s.staging, next, options).run(ctx)
+	removed, err := newRemoval(s.fs, s.staging, next, options).run(ctx)
 	s.swept.Removed, s.swept.Volumes = removed.Removed, removed.Volumes
 	return s.swept, err
-}
-
-type sweep struct {
-	fs      *FileSystem
-	workers int
-	trash   *trash
-	index   *dueIndex // of the trash
-	staging *dir
-	now     time.Time // the server's
-	swept   operations.Swept
 }
 
 func (s *sweep) open(ctx context.Context) (err error) {
@@ -84,12 +92,17 @@ func (s *sweep) close() {
 // emitFunc hands names in the staging directory, or an error, to the removal. It reports whether to go on.
 type emitFunc func(names []string, err error) bool
 
+// stoppable makes an emitFunc that ends when ctx does.
+func stoppable(ctx context.Context, yield emitFunc) emitFunc {
+	return func(names []string, err error) bool {
+		return yield(names, err) && ctx.Err() == nil && !IsStop(err)
+	}
+}
+
 // stage moves what is due to the staging directory, and gives the new names, piece by piece.
 func (s *sweep) stage(ctx context.Context) iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {
-		emit := func(names []string, err error) bool {
-			return yield(names, err) && ctx.Err() == nil && !IsStop(err)
-		}
+		emit := stoppable(ctx, yield)
 		names, err := s.index.names(ctx)
 		if err != nil {
 			emit(nil, err)
@@ -180,7 +193,7 @@ func (s *sweep) stageOne(ctx context.Context, bucket, slot string, found foundRe
 		return "", s.index.remove(ctx, bucket, slot)
 	case found.record == nil:
 		return "", nil
-	case !found.record.isDue(s.now):
+	case !s.selected(found.record):
 		return "", s.relist(ctx, bucket, found.record)
 	}
 	name = unique("swept")

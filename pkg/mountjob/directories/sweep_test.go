@@ -75,7 +75,7 @@ func TestSweepReadsRecordsAgainUnderTheLock(t *testing.T) {
 	w.write("/.efs-stunnel/trash/unknown/file", "without a record")
 	f := w.open(nil)
 	defer f.Close()
-	s := &sweep{fs: f, workers: 1}
+	s := &sweep{fs: f, workers: 1, selected: func(record *trashRecord) bool { return record.isDue(w.now) }}
 	defer s.close()
 	if err := s.open(t.Context()); err != nil {
 		t.Fatal(err)

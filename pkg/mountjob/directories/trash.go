@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
@@ -17,7 +18,8 @@ import (
 // trash holds the directories of deleted volumes, each in a slot, with a record beside it.
 type trash struct {
 	*dir
-	due *dueIndex // nil until used
+	mu  sync.Mutex
+	due *dueIndex // nil until used; guarded by mu
 }
 
 func (f *FileSystem) openTrash(ctx context.Context) (*trash, error) {
@@ -29,20 +31,30 @@ func (t *trash) close() {
 	if t == nil {
 		return
 	}
-	if t.due != nil {
-		t.due.tree.close()
-	}
+	t.indexTree().close()
 	t.dir.close()
 }
 
 // index opens the index at its first use.
 func (t *trash) index(ctx context.Context) (*dueIndex, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if t.due != nil {
 		return t.due, nil
 	}
 	due, err := t.fs.openIndex(ctx)
 	t.due = due
 	return due, err
+}
+
+// indexTree is the tree of the index, as far as there is one.
+func (t *trash) indexTree() *tree {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.due == nil {
+		return nil
+	}
+	return t.due.tree
 }
 
 // trashRecord says what a directory in the trash was. Its file is the slot's name with

@@ -13,7 +13,7 @@ import (
 // batch mostly share their parents. It may be used by several workers.
 type tree struct {
 	base *dir
-	// make makes a directory that is missing.
+	// make makes a directory, unless another worker has made it.
 	make func(ctx context.Context, parent *dir, name string) error
 
 	mu   sync.Mutex
@@ -69,14 +69,17 @@ func (t *tree) ensure(ctx context.Context, p string) (*dir, error) {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return d, err
 	}
+	return t.add(ctx, p)
+}
+
+// add is ensure for a directory that is most likely missing: it is not looked for first.
+func (t *tree) add(ctx context.Context, p string) (*dir, error) {
 	parent, err := t.ensure(ctx, path.Dir(p))
 	if err != nil {
 		return nil, err
 	}
-	if _, err := parent.Lstat(path.Base(p)); errors.Is(err, fs.ErrNotExist) {
-		if err := t.make(ctx, parent, path.Base(p)); err != nil {
-			return nil, err
-		}
+	if err := t.make(ctx, parent, path.Base(p)); err != nil {
+		return nil, err
 	}
 	return t.dir(ctx, p)
 }
@@ -107,7 +110,7 @@ func (t *tree) forget(p string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for at, d := range t.open {
-		if at == p || strings.HasPrefix(at, strings.TrimSuffix(p, "/")+"/") {
+		if isAtOrBelow(at, p) {
 			d.close()
 			delete(t.open, at)
 		}
@@ -122,9 +125,23 @@ func (t *tree) close() {
 	}
 }
 
+// isLarge reports whether many handles are open.
+func (t *tree) isLarge() bool {
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.open) > maxOpen
+}
+
 // trim closes handles if they are many. None may be in use.
 func (t *tree) trim() {
-	if t != nil && len(t.open) > maxOpen {
+	if t.isLarge() {
 		t.forget("/")
 	}
+}
+
+func isAtOrBelow(p, top string) bool {
+	return p == top || strings.HasPrefix(p, strings.TrimSuffix(top, "/")+"/")
 }
