@@ -55,11 +55,6 @@ func kernelSpellings(options []string) []string {
 	return spelled
 }
 
-// sameMountOptions says whether two lists differ at most in spelling.
-func sameMountOptions(a, b []string) bool {
-	return slices.Equal(kernelSpellings(a), kernelSpellings(b))
-}
-
 // mountOptionKey is equal for options of which a mount can have only one.
 func mountOptionKey(option string) string {
 	key, _, hasValue := strings.Cut(kernelSpelling(option), "=")

@@ -141,7 +141,7 @@ func (p Pair) correctedVolume() *corev1.PersistentVolume {
 	next.Labels = labels.Merge(next.Labels, want.Labels)
 	next.Spec.PersistentVolumeReclaimPolicy = want.Spec.PersistentVolumeReclaimPolicy
 	next.Spec.StorageClassName = want.Spec.StorageClassName
-	if !sameMountOptions(is.Spec.MountOptions, want.Spec.MountOptions) {
+	if !slices.Equal(kernelSpellings(is.Spec.MountOptions), kernelSpellings(want.Spec.MountOptions)) {
 		next.Spec.MountOptions = want.Spec.MountOptions
 	}
 	if !slices.Contains(next.Spec.AccessModes, want.Spec.AccessModes[0]) {

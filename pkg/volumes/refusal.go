@@ -3,7 +3,8 @@ package volumes
 import (
 	"strconv"
 	"strings"
-	"unicode/utf8"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
 // Refusal is why a claim cannot be accepted: one sentence for its event and its annotation. It holds
@@ -39,9 +40,5 @@ func cut(text string, n int) string {
 	if len(text) <= n {
 		return text
 	}
-	end := n - len(ellipsis)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + ellipsis
+	return operations.Truncate(text, n-len(ellipsis)) + ellipsis
 }

@@ -22,7 +22,6 @@ type Reserved struct {
 // Objects builds the volume and the claim. The volume must be created with its claimRef: without one,
 // the binder could bind it to any claim.
 func (r Reserved) Objects() (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
-	mode := corev1.PersistentVolumeFilesystem
 	source := nfs(r.Path)
 	source.NFS.ReadOnly = r.ReadOnly
 	volume := &corev1.PersistentVolume{
@@ -32,7 +31,7 @@ func (r Reserved) Objects() (*corev1.PersistentVolume, *corev1.PersistentVolumeC
 			AccessModes:                   []corev1.PersistentVolumeAccessMode{r.AccessMode},
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			StorageClassName:              r.Class,
-			VolumeMode:                    &mode,
+			VolumeMode:                    new(corev1.PersistentVolumeFilesystem),
 			MountOptions:                  withPort(r.MountOptions, r.Port),
 			PersistentVolumeSource:        source,
 			ClaimRef:                      claimRef(r.ClaimMeta.Namespace, r.ClaimMeta.Name),

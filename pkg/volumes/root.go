@@ -78,9 +78,34 @@ func carryNextSweep(from map[string]string, to *metav1.ObjectMeta) {
 	}
 }
 
+// OtherInstallation is the namespace for whose root claim a root volume is reserved, if that is not
+// the manager's; "" for every other volume. A root volume that is reserved for a claim of another name
+// was edited.
+func OtherInstallation(volume *corev1.PersistentVolume, namespace string) string {
+	if volume == nil || volume.Spec.ClaimRef == nil {
+		return ""
+	}
+	isRoot := volume.Spec.StorageClassName == wellknown.RootStorageClass || volume.Labels[wellknown.LabelRootKey] != ""
+	if ref := volume.Spec.ClaimRef; isRoot && ref.Name == volume.Name && ref.Namespace != namespace {
+		return ref.Namespace
+	}
+	return ""
+}
+
+// BelongsTo says, for people, that a file system is another installation's, and what to do.
+func BelongsTo(namespace string) string {
+	return fmt.Sprintf("belongs to the installation in namespace %s: uninstall one of the two, or separate their file systems by --file-system-ids or --file-system-tags", namespace)
+}
+
+// OtherInstallation is the namespace of another installation that has the root volume, or "".
+func (p RootPair) OtherInstallation() string { return OtherInstallation(p.Volume, p.Namespace) }
+
 // Ready says why no Job may use the claim now, or "".
 func (p RootPair) Ready() (why string) {
+	other := p.OtherInstallation()
 	switch changes := p.Changes(); {
+	case other != "":
+		return fmt.Sprintf("file system %s %s", p.FileSystemID, BelongsTo(other))
 	case p.Port == 0:
 		return "the file system has no local port yet"
 	case len(changes) > 0:

@@ -215,8 +215,13 @@ func TestRootReady(t *testing.T) {
 		"a lost claim":           {rootDamage()["claim lost"], "delete claim efs-stunnel-fs-1: it has lost its volume"},
 		"a volume being deleted": {rootDamage()["volume and claim both deleted"], "the root volume is being deleted"},
 		"a pair not bound yet":   {func(p *volumes.RootPair) { p.Claim.Status.Phase = corev1.ClaimPending }, "the root claim is not bound yet"},
-		"no port yet":            {func(p *volumes.RootPair) { p.Port, p.Volume, p.Claim = 0, nil, nil }, "the file system has no local port yet"},
-		"nothing":                {rootDamage()["nothing made yet"], "create volume efs-stunnel-fs-1: it is missing"},
+		"another installation's": {
+			func(p *volumes.RootPair) { p.Volume.Spec.ClaimRef.Namespace = "other" },
+			"file system fs-1 belongs to the installation in namespace other: uninstall one of the two, " +
+				"or separate their file systems by --file-system-ids or --file-system-tags",
+		},
+		"no port yet": {func(p *volumes.RootPair) { p.Port, p.Volume, p.Claim = 0, nil, nil }, "the file system has no local port yet"},
+		"nothing":     {rootDamage()["nothing made yet"], "create volume efs-stunnel-fs-1: it is missing"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -228,6 +233,31 @@ func TestRootReady(t *testing.T) {
 				t.Error("there are changes without a port to name")
 			}
 		})
+	}
+}
+
+func TestOtherInstallation(t *testing.T) {
+	for story, c := range map[string]struct {
+		edit func(*corev1.PersistentVolume)
+		want string
+	}{
+		"ours":                          {func(*corev1.PersistentVolume) {}, ""},
+		"another namespace's":           {func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.Namespace = "other" }, "other"},
+		"another namespace's, edited":   {func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.Namespace, v.Spec.StorageClassName = "other", "" }, "other"},
+		"reserved for a tenant's claim": {func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.Namespace, v.Spec.ClaimRef.Name = "team", "mine" }, ""},
+		"reserved for nobody":           {func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil }, ""},
+		"a user's volume of a root name": {func(v *corev1.PersistentVolume) {
+			v.Spec.ClaimRef.Namespace, v.Spec.StorageClassName, v.Labels = "team", "", nil
+		}, ""},
+	} {
+		volume := volumes.RootVolume("fs-1", 20490, managerNamespace)
+		c.edit(volume)
+		if got := volumes.OtherInstallation(volume, managerNamespace); got != c.want {
+			t.Errorf("%s: got %q, want %q", story, got, c.want)
+		}
+	}
+	if got := volumes.OtherInstallation(nil, managerNamespace); got != "" {
+		t.Errorf("no volume: got %q", got)
 	}
 }
 

@@ -30,7 +30,7 @@ func (c *Class) setZones(terms []corev1.TopologySelectorTerm) (findings []string
 // termZones are the zones that all expressions of a term name.
 func termZones(term corev1.TopologySelectorTerm) (zones, findings []string) {
 	for i, expression := range term.MatchLabelExpressions {
-		if !isZoneLabel(expression.Key) {
+		if expression.Key != corev1.LabelTopologyZone && expression.Key != corev1.LabelFailureDomainBetaZone {
 			findings = append(findings, fmt.Sprintf("allowedTopologies has the key %s: write %s; zones are all that file systems differ in",
 				quoted(expression.Key), corev1.LabelTopologyZone))
 			continue
@@ -42,10 +42,6 @@ func termZones(term corev1.TopologySelectorTerm) (zones, findings []string) {
 		zones = slices.DeleteFunc(zones, func(zone string) bool { return !slices.Contains(expression.Values, zone) })
 	}
 	return zones, findings
-}
-
-func isZoneLabel(key string) bool {
-	return key == corev1.LabelTopologyZone || key == corev1.LabelFailureDomainBetaZone
 }
 
 // inZones shows a set of zones in a message.

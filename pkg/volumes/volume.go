@@ -82,14 +82,14 @@ func (r record) annotations(path string, gid int, provisioner string) map[string
 }
 
 func (r record) spec(operation operations.Operation, port int) corev1.PersistentVolumeSpec {
-	mode, ref := corev1.PersistentVolumeFilesystem, claimRef(operation.Namespace, operation.Claim)
+	ref := claimRef(operation.Namespace, operation.Claim)
 	ref.UID = types.UID(operation.ClaimUID) // the binder binds the volume to this claim only
 	return corev1.PersistentVolumeSpec{
 		Capacity:                      corev1.ResourceList{corev1.ResourceStorage: r.Size},
 		AccessModes:                   r.accessModes(),
 		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimPolicy(r.Policy),
 		StorageClassName:              r.Class,
-		VolumeMode:                    &mode,
+		VolumeMode:                    new(corev1.PersistentVolumeFilesystem),
 		MountOptions:                  withPort(r.mountOptions(), port),
 		PersistentVolumeSource:        nfs(operation.Path),
 		NodeAffinity:                  zoneAffinity(r.Zone),
