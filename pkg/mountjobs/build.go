@@ -4,20 +4,24 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// AppComponentSweepJob is the value of wellknown.LabelAppComponent on sweep Jobs. They are not
-// counted as the one mount Job of a file system.
-const AppComponentSweepJob = "sweep-job"
+// Values of wellknown.LabelAppComponent on Jobs that are not counted as the one mount Job of a file system.
+const (
+	AppComponentSweepJob  = "sweep-job"
+	AppComponentSurveyJob = "survey-job"
+)
 
 // Build returns the Job that carries out a batch. An error means that the spec can never be a Job; a
 // batch of Pack's always can.
@@ -33,7 +37,95 @@ func Build(spec Spec) (*batchv1.Job, error) {
 	// mountjob reads the pod's annotation, which is immutable once the Job is created. The Job's own
 	// is for users and other programs.
 	annotations := map[string]string{wellknown.AnnotationOperations: string(ops)}
-	return spec.job(name, annotations, spec.mountPod()), nil
+	job := spec.job(name, annotations, spec.mountPod())
+	maps.Copy(job.Labels, countLabels(nil, spec.Operations))
+	if first := firstClaim(spec.Operations); first != "" {
+		job.Annotations[wellknown.AnnotationFirstClaim] = first
+	}
+	return job, nil
+}
+
+// countLabels are the labels of a Job that count its operations, with more operations than it has.
+func countLabels(labels map[string]string, more []operations.Operation) map[string]string {
+	count := func(label string, kinds ...operations.Kind) string {
+		n, _ := strconv.Atoi(labels[label]) // 0 without the label
+		for _, o := range more {
+			if slices.Contains(kinds, o.Kind) {
+				n++
+			}
+		}
+		return strconv.Itoa(n)
+	}
+	return map[string]string{
+		wellknown.LabelSetUp:     count(wellknown.LabelSetUp, operations.Setup, operations.Restore),
+		wellknown.LabelCleanedUp: count(wellknown.LabelCleanedUp, operations.Cleanup),
+	}
+}
+
+func firstClaim(ops []operations.Operation) string {
+	if len(ops) == 0 || ops[0].Claim == "" {
+		return ""
+	}
+	return ops[0].Namespace + "/" + ops[0].Claim
+}
+
+// AddBatch returns the changes of a mount Job's metadata that give its worker the next batch. used are the
+// numbers of batches from which nothing more follows: they are removed, and so are the marks of volumes that
+// no other batch has, which would fill the Job of a worker that serves for long. filledTrash is when one of
+// them last moved a directory to the trash, or zero. The changes hold only for the Job as it was observed.
+func AddBatch(job *batchv1.Job, batch operations.Batch, used []int, filledTrash time.Time) (map[string]any, error) {
+	data, err := operations.EncodeBatch(batch)
+	if err != nil {
+		return nil, fmt.Errorf("giving Job %s another batch: %w", job.Name, err)
+	}
+	annotations := map[string]any{wellknown.AnnotationBatch(batch.Number): string(data)}
+	for _, name := range unneeded(job, used) {
+		annotations[name] = nil
+	}
+	if !filledTrash.IsZero() {
+		annotations[wellknown.AnnotationFilledTrash] = filledTrash.UTC().Format(time.RFC3339)
+	}
+	return map[string]any{
+		"resourceVersion": job.ResourceVersion, "annotations": annotations, "labels": countLabels(job.Labels, batch.Operations),
+	}, nil
+}
+
+// maxOpenBytes is the size of a Job's annotations up to which its worker gets another batch. Kubernetes
+// allows 256 KiB: 64 KiB for the batch, and 64 KiB for the marks of volumes that are used.
+const maxOpenBytes = 128 << 10
+
+// HasRoom says that a mount Job has room for another batch once those in used are removed from it.
+func HasRoom(job *batchv1.Job, used []int) bool {
+	size := 0
+	for name, value := range job.Annotations {
+		size += len(name) + len(value)
+	}
+	for _, name := range unneeded(job, used) {
+		size -= len(name) + len(job.Annotations[name])
+	}
+	return size <= maxOpenBytes
+}
+
+// unneeded are the annotations of used batches, and the marks of volumes that only those have. Batches
+// that cannot be read may be of any volume.
+func unneeded(job *batchv1.Job, used []int) (names []string) {
+	batches, err := Batches(job)
+	volumes := sets.New[string]()
+	for _, batch := range batches {
+		if name := wellknown.AnnotationBatch(batch.Number); batch.Number > operations.FirstBatch && slices.Contains(used, batch.Number) {
+			names = append(names, name)
+			continue
+		}
+		for _, o := range batch.Operations {
+			volumes.Insert(o.Volume)
+		}
+	}
+	for name := range job.Annotations {
+		if volume, ok := wellknown.ParseAnnotationUsed(name); ok && err == nil && !volumes.Has(volume) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // BuildSweep returns the Job that empties the trash of a file system.
@@ -43,6 +135,16 @@ func BuildSweep(spec Spec) (*batchv1.Job, error) {
 		return nil, fmt.Errorf("building Job %s: %w", name, err)
 	}
 	return spec.job(name, nil, spec.sweepPod()), nil
+}
+
+// BuildSurvey returns the Job that counts what volumes use, after those that record says were counted.
+func BuildSurvey(spec Spec, record SurveyRecord) (*batchv1.Job, error) {
+	name := Name{Kind: Survey, FileSystemID: spec.FileSystemID, Number: spec.Number}
+	if err := spec.check(); err != nil {
+		return nil, fmt.Errorf("building Job %s: %w", name, err)
+	}
+	spec.Timeout = wellknown.SurveyTimeout
+	return spec.job(name, map[string]string{wellknown.AnnotationSurvey: record.Encode()}, spec.surveyPod(record.After)), nil
 }
 
 func (s Spec) job(name Name, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {
@@ -55,7 +157,7 @@ func (s Spec) job(name Name, annotations map[string]string, pod corev1.PodSpec) 
 			Name:        name.String(),
 			Namespace:   s.Namespace,
 			Labels:      labels,
-			Annotations: annotations,
+			Annotations: maps.Clone(annotations),
 			Finalizers:  []string{wellknown.FinalizerOutcome},
 		},
 		Spec: batchv1.JobSpec{
@@ -77,18 +179,17 @@ func (s Spec) job(name Name, annotations map[string]string, pod corev1.PodSpec) 
 
 // Labels returns the labels of the Jobs of a file system, and of their pods.
 func Labels(kind Kind, fileSystemID string) map[string]string {
-	component := wellknown.AppComponentMountJob
-	if kind == Sweep {
-		component = AppComponentSweepJob
+	components := map[Kind]string{
+		Mount: wellknown.AppComponentMountJob, Sweep: AppComponentSweepJob, Survey: AppComponentSurveyJob, Ledger: AppComponentLedgerJob,
 	}
 	return map[string]string{
 		wellknown.LabelComponent:            wellknown.ComponentWorker,
-		wellknown.LabelAppComponent:         component,
+		wellknown.LabelAppComponent:         components[kind],
 		wellknown.LabelMountJobFileSystemID: fileSystemID,
 	}
 }
 
-// arguments returns those of both commands of mountjob.
+// arguments returns those that all commands of mountjob have.
 func (s Spec) arguments(command string) []string {
 	timeout := s.timeout()
 	arguments := []string{

@@ -16,6 +16,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
+	"gnuthought.com/efs-stunnel/pkg/requests"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -67,6 +68,35 @@ func TestBuildSweepGolden(t *testing.T) {
 		t.Fatal(err)
 	}
 	compareGolden(t, "sweep-job.yaml", job)
+}
+
+func TestBuildLedgerGolden(t *testing.T) {
+	selection := &requests.Selection{Cluster: cluster, Namespace: "team", Until: created}
+	job, err := mountjobs.BuildLedger(mountjobs.Spec{Settings: settings(), FileSystemID: fileSystem, Aliases: []string{"fs-old"}}, "bcdfg",
+		requests.Request{Do: requests.EmptyTrash, Selection: selection})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareGolden(t, "ledger-job.yaml", job)
+}
+
+// TestLedgerJobsAreNotTheManagers: it neither counts nor reads them.
+func TestLedgerJobsAreNotTheManagers(t *testing.T) {
+	job, err := mountjobs.BuildLedger(mountjobs.Spec{Settings: settings(), FileSystemID: fileSystem}, "00001", requests.Request{Do: requests.ListTrash})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if name, err := mountjobs.Identify(job); err == nil {
+		t.Errorf("it is taken for %+v", name)
+	}
+	if mountjobs.IsUnreleased(job) {
+		t.Error("only the manager would remove its finalizer")
+	}
+	for _, kind := range []mountjobs.Kind{mountjobs.Mount, mountjobs.Sweep} {
+		if next := mountjobs.NextNumber(kind, fileSystem, []*batchv1.Job{job}); next != 1 {
+			t.Errorf("the next number of %s is %d", kind, next)
+		}
+	}
 }
 
 func compareGolden(t *testing.T, name string, job *batchv1.Job) {

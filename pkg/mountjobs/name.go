@@ -20,6 +20,10 @@ const (
 	Mount Kind = wellknown.MountJobPrefix
 	// Sweep Jobs empty the trash, beside mount Jobs.
 	Sweep Kind = wellknown.SweepJobPrefix
+	// Survey Jobs count what volumes use, beside both.
+	Survey Kind = wellknown.SurveyJobPrefix
+	// Ledger Jobs answer administrators, beside the others. They are not the manager's.
+	Ledger Kind = wellknown.LedgerJobPrefix
 )
 
 const (
@@ -41,7 +45,7 @@ func (n Name) String() string {
 
 // ParseName parses a name. ok is false for names that String does not return.
 func ParseName(name string) (parsed Name, ok bool) {
-	for _, kind := range []Kind{Mount, Sweep} {
+	for _, kind := range []Kind{Mount, Sweep, Survey} {
 		rest, found := strings.CutPrefix(name, string(kind))
 		if !found {
 			continue

@@ -3,12 +3,12 @@ package mountjobs
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -36,23 +36,9 @@ func Identify(job *batchv1.Job) (Name, error) {
 	return name, nil
 }
 
-// Operations returns those that a mount Job carries out. It reads the pod's annotation, which mountjob reads,
-// and which is immutable. If the Job's own annotation is different, it was edited, and says something that
-// was not done. The error is ErrFormat.
-func Operations(job *batchv1.Job) (ops []operations.Operation, err error) {
-	sent, ok := job.Spec.Template.Annotations[wellknown.AnnotationOperations]
-	switch {
-	case !ok:
-		err = fmt.Errorf("its pod has no annotation %s", wellknown.AnnotationOperations)
-	case job.Annotations[wellknown.AnnotationOperations] != sent:
-		err = fmt.Errorf("its annotation %s is not the one of its pod", wellknown.AnnotationOperations)
-	default:
-		ops, err = operations.Decode([]byte(sent))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading Job %s: %w: %w", job.Name, ErrFormat, err)
-	}
-	return ops, nil
+// IsUnreleased reports whether the outcome of a Job was not used yet.
+func IsUnreleased(job *batchv1.Job) bool {
+	return slices.Contains(job.Finalizers, wellknown.FinalizerOutcome)
 }
 
 // belongsTo compares the owner, which the Job controller sets, and not labels, which any pod of the

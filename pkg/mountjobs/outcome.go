@@ -48,10 +48,54 @@ type Status struct {
 // Outcome is the result of a mount Job.
 type Outcome struct {
 	Status
-	// Operations are those of the Job, nil if they cannot be read.
+	// Operations are those of all batches of the Job, nil if they cannot be read.
 	Operations []operations.Operation
 	// Report has one result for each operation, in the same order. Unknown ones run again.
 	Report operations.Report
+	// Runs are those of the batches, in the order of their operations.
+	Runs []BatchRun
+}
+
+// BatchRun is the run of one batch of a Job.
+type BatchRun struct {
+	Number int
+	// First and Count say which of the Outcome's operations are its own.
+	First, Count int
+	Began        time.Time
+	Ended        time.Time // zero if unknown, or while it runs
+	Running      bool
+}
+
+// results returns the results of a run, to be set.
+func (o *Outcome) results(r BatchRun) []operations.Result {
+	return o.Report.Results[r.First : r.First+r.Count]
+}
+
+// RunOf returns the run that has the nth operation.
+func (o *Outcome) RunOf(n int) BatchRun {
+	for _, r := range o.Runs {
+		if n < r.First+r.Count {
+			return r
+		}
+	}
+	return BatchRun{}
+}
+
+// Reported is a worker's report of a batch, and when it arrived.
+type Reported struct {
+	Report operations.Report
+	At     time.Time
+}
+
+// Use enters what a worker has reported, by batch.
+func (o *Outcome) Use(reported map[int]Reported) {
+	for i := range o.Runs {
+		r := &o.Runs[i]
+		if told, ok := reported[r.Number]; ok && len(told.Report.Results) == r.Count {
+			copy(o.results(*r), told.Report.Results)
+			r.Running, r.Ended = false, told.At
+		}
+	}
 }
 
 // Read returns the result of a mount Job. pods may contain pods of other Jobs.
@@ -73,14 +117,19 @@ func Read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (Outcome, error) 
 		return Outcome{}, err
 	}
 	outcome := Outcome{Status: r.Status}
-	outcome.Operations, err = Operations(job)
-	outcome.Report.Results = make([]operations.Result, len(outcome.Operations))
-	if r.State != Finished {
+	batches, err := Batches(job)
+	if err != nil { // a report cannot be matched to operations
+		if r.State == Finished {
+			outcome.State, outcome.Message = Lost, quote(err.Error())
+		}
 		return outcome, err
 	}
-	if err != nil {
-		outcome.State, outcome.Message = Lost, quote(err.Error()) // a report cannot be matched to operations
-		return outcome, err
+	for _, batch := range batches {
+		outcome.add(batch)
+	}
+	outcome.Report.Results = make([]operations.Result, len(outcome.Operations))
+	if r.State != Finished {
+		return outcome, nil
 	}
 	outcome.read(r)
 	return outcome, nil
@@ -100,18 +149,45 @@ func readRun(kind Kind, job *batchv1.Job, pods []*corev1.Pod, now time.Time) (ru
 	return r, nil
 }
 
-// read prefers the report to the exit code, because the report has gids.
+func (o *Outcome) add(batch operations.Batch) {
+	o.Runs = append(o.Runs, BatchRun{
+		Number: batch.Number, First: len(o.Operations), Count: len(batch.Operations),
+		Began: batch.Began, Ended: o.Ended, Running: o.State == Running,
+	})
+	o.Operations = append(o.Operations, batch.Operations...)
+}
+
+// read prefers the report to the exit code, because the report has gids. It is of the newest batch that
+// the worker had: those before were reported to the leader, and those after were not begun.
 func (o *Outcome) read(r run) {
-	report, err := operations.DecodeReport([]byte(r.report), len(o.Operations))
+	message := []byte(r.report)
+	reported := operations.ReportedBatch(message)
+	i := slices.IndexFunc(o.Runs, func(r BatchRun) bool { return r.Number == reported })
+	if i < 0 {
+		o.State, o.Message = Lost, r.withoutReport()
+		return
+	}
+	report, err := operations.DecodeReport(message, o.Runs[i].Count)
 	switch {
-	case err == nil && report.Succeeded():
-		o.State, o.Report, o.Message = Succeeded, report, ""
 	case err == nil:
-		o.Report = report
-	case r.exitCode == 0:
+		copy(o.results(o.Runs[i]), report.Results)
+		o.stopAfter(i)
+		if report.Succeeded() && (r.exitCode == 0 || len(o.Runs) == 1) {
+			o.State, o.Message = Succeeded, ""
+		}
+	case r.exitCode == 0 && len(o.Runs) == 1:
 		o.succeedWithoutReport()
 	default:
 		o.State, o.Message = Lost, r.withoutReport()
+	}
+}
+
+// stopAfter marks the operations of the runs after one as not begun.
+func (o *Outcome) stopAfter(last int) {
+	for _, r := range o.Runs[last+1:] {
+		for i := range o.results(r) {
+			o.results(r)[i] = operations.Result{State: operations.NotDone, Reason: operations.Stopped, Message: "the worker ended before it had the operation"}
+		}
 	}
 }
 

@@ -37,8 +37,9 @@ func Pack(ops []operations.Operation, maxCount int) Packed {
 	var fit []operations.Operation
 	var others, restores []int // indexes of the first operation of each volume
 	seen := map[string]bool{}
-	for _, operation := range ops {
-		if err := sendable(operation); err != nil {
+	errs := checkSendable(ops)
+	for i, operation := range ops {
+		if err := errs[i]; err != nil {
 			packed.Unfit = append(packed.Unfit, Unfit{Operation: operation, Err: err})
 			continue
 		}
@@ -103,13 +104,36 @@ func largest(most, least int, fits func(int) bool) int {
 	return least + sort.Search(most-least, func(i int) bool { return !fits(least + i + 1) })
 }
 
-// sendable checks that mountjob decodes the same operation: text that is not UTF-8, for one, would become
-// another path.
-func sendable(operation operations.Operation) error {
-	if operation.Volume == "" || operation.Cluster == "" {
-		return errors.New("the operation names no volume or no cluster")
+// checkedTogether is how many operations are checked together: one by one takes ten times as long, and nearly
+// always all are sendable.
+const checkedTogether = 64
+
+// checkSendable returns an error for each operation that cannot be sent.
+func checkSendable(ops []operations.Operation) map[int]error {
+	errs := map[int]error{}
+	for first := 0; first < len(ops); first += checkedTogether {
+		together := ops[first:min(first+checkedTogether, len(ops))]
+		if sendable(together...) == nil {
+			continue
+		}
+		for i, operation := range together {
+			if err := sendable(operation); err != nil {
+				errs[first+i] = err
+			}
+		}
 	}
-	data, err := operations.Encode([]operations.Operation{operation})
+	return errs
+}
+
+// sendable checks that mountjob decodes the same operations: text that is not UTF-8, for one, would become
+// another path.
+func sendable(ops ...operations.Operation) error {
+	for _, operation := range ops {
+		if operation.Volume == "" || operation.Cluster == "" {
+			return errors.New("the operation names no volume or no cluster")
+		}
+	}
+	data, err := operations.Encode(ops)
 	if err != nil {
 		return err
 	}
@@ -117,9 +141,11 @@ func sendable(operation operations.Operation) error {
 	if err != nil {
 		return err
 	}
-	operation.Record, arrived[0].Record = nil, nil // JSON may drop its spaces
-	if !reflect.DeepEqual(operation, arrived[0]) {
-		return errors.New("the operation has text that does not survive being sent")
+	for i, operation := range ops {
+		operation.Record, arrived[i].Record = nil, nil // JSON may drop its spaces
+		if !reflect.DeepEqual(operation, arrived[i]) {
+			return errors.New("the operation has text that does not survive being sent")
+		}
 	}
 	return nil
 }

@@ -1,6 +1,8 @@
 package mountjobs
 
 import (
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
@@ -21,6 +23,9 @@ const (
 	operationsFolder = "/run/mountjob"
 	operationsName   = "operations.json"
 	operationsVolume = "operations"
+	tokenFolder      = "/run/efs-worker"
+	tokenName        = "token"
+	tokenVolume      = "leader-token"
 	rootVolume       = "efs"
 
 	// terminationGraceSeconds is enough for the one step that mountjob may be in, and its report.
@@ -37,13 +42,47 @@ func (s Spec) mountPod() corev1.PodSpec {
 	container := &pod.Containers[0]
 	container.VolumeMounts = append(container.VolumeMounts,
 		corev1.VolumeMount{Name: operationsVolume, MountPath: operationsFolder, ReadOnly: true})
+	if s.lingers() {
+		container.Args = append(container.Args, "--leader="+s.Leader.Address, "--leader-key="+s.Leader.Key,
+			"--leader-token="+tokenFolder+"/"+tokenName, "--linger="+s.Linger.String())
+		container.VolumeMounts = append(container.VolumeMounts,
+			corev1.VolumeMount{Name: tokenVolume, MountPath: tokenFolder, ReadOnly: true})
+		pod.Volumes = append(pod.Volumes, leaderToken())
+	}
 	return pod
+}
+
+// leaderToken proves to the leader which pod asks it. The apiserver does not accept its audience.
+func leaderToken() corev1.Volume {
+	return corev1.Volume{
+		Name: tokenVolume,
+		VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+			Sources: []corev1.VolumeProjection{{
+				ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: wellknown.WorkerAudience, Path: tokenName},
+			}},
+		}},
+	}
 }
 
 // sweepPod has fewer capabilities: it sets no owner. It has the default priority: no claim waits for a
 // sweep, so it should not preempt other pods.
 func (s Spec) sweepPod() corev1.PodSpec {
 	return s.pod(s.arguments("sweep"), "DAC_OVERRIDE", "FOWNER")
+}
+
+// surveyPod only reads, so that its priority is that of a sweep's.
+func (s Spec) surveyPod(after string) corev1.PodSpec {
+	arguments := s.arguments("survey")
+	if after != "" {
+		// kubelet would replace $(NAME) by a variable's value.
+		arguments = append(arguments, "--after="+strings.ReplaceAll(after, "$", "$$"))
+	}
+	pod := s.pod(arguments, "DAC_OVERRIDE")
+	pod.Volumes[0].PersistentVolumeClaim.ReadOnly = true
+	container := &pod.Containers[0]
+	container.VolumeMounts[0].ReadOnly = true
+	container.Resources.Limits[corev1.ResourceMemory] = resource.MustParse("64Mi")
+	return pod
 }
 
 // pod is of the Pod Security level "baseline": no host namespace, host path, host port or

@@ -27,6 +27,15 @@ type Settings struct {
 	Tolerations []corev1.Toleration
 	// Timeout is the deadline of a Job's pod; 0 is wellknown.DefaultMountJobTimeout.
 	Timeout time.Duration
+	// Linger is how long a Job's worker waits for more operations; 0 is not at all.
+	Linger time.Duration
+}
+
+// Leader is where a worker asks for more operations; the zero Leader is nowhere.
+type Leader struct {
+	Address string // host:port
+	// Key is the SHA-256 of the leader's public key, in hex.
+	Key string
 }
 
 // Spec is what one Job is built from.
@@ -41,7 +50,12 @@ type Spec struct {
 	Operations []operations.Operation
 	// AvoidNodes are those where the Job must not run, see NodesToAvoid.
 	AvoidNodes []string
+	// Leader is the one that creates the Job.
+	Leader Leader
 }
+
+// lingers reports whether the Job's worker waits for more operations.
+func (s Spec) lingers() bool { return s.Linger > 0 && s.Leader.Address != "" }
 
 func (s Settings) timeout() time.Duration {
 	if s.Timeout <= 0 {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -30,9 +32,8 @@ import (
 //	out of ports    no port is left              not in the table; reported; all others as ever
 //	table full      ConfigMap would be too large not in the table; reported; all others as ever
 //
-// Equal inputs give equal outputs, and an output that was applied gives no further change,
-// with one exception: a port that an output freed can be given in the next call, and is when
-// no other is left.
+// Equal inputs give equal outputs, and an output that was applied gives no further change, with one
+// exception: a port that an output freed can be given in the next call, and is when no other is left.
 func Assign(in Input) Output {
 	p := newPlanner(in)
 	p.checkSource()
@@ -49,21 +50,21 @@ func Assign(in Input) Output {
 
 // planner is the state of one call of Assign.
 type planner struct {
-	in     Input
-	before Table // empty when it was lost
-	listed map[string]efs.FileSystem
-	table  Table
-	owners map[int]Key // of the table as it grows
-	// held are ports that the old table or a volume has: no other key gets them.
-	held    map[int]bool
-	bytes   int      // length of the encoded table with its newcomers; 0 when not counted
-	volumes []Volume // on the loopback, in order
+	in      Input
+	before  Table // empty when it was lost
+	listed  map[string]efs.FileSystem
+	table   Table
+	owners  map[int]Key  // of the table as it grows
+	held    map[int]bool // ports that the old table or a volume has: no other key gets them
+	bytes   int          // length of the encoded table with its newcomers; 0 when not counted
+	volumes []Volume     // on the loopback, in order
+	checked map[Key]bool // whether keys of volumes can be in a table
 	out     Output
 	events  []Event // reported before or not
 }
 
 func newPlanner(in Input) *planner {
-	p := &planner{in: in, listed: map[string]efs.FileSystem{}, held: map[int]bool{}}
+	p := &planner{in: in, listed: map[string]efs.FileSystem{}, held: map[int]bool{}, checked: map[Key]bool{}}
 	if in.Table != nil {
 		p.before = *in.Table
 	}
@@ -155,12 +156,9 @@ func (p *planner) assignPort(key Key, newcomer bool) {
 
 // nextPort finds the lowest port never given, else the longest retired one.
 func (p *planner) nextPort() (port int, ok bool) {
-	retired := map[int]bool{}
-	for _, port := range p.table.Retired {
-		retired[port] = true
-	}
+	retired := sets.New(p.table.Retired...)
 	for port := p.in.Range.Base; port < p.in.Range.Base+p.in.Range.Count; port++ {
-		if p.free(port) && !retired[port] {
+		if p.free(port) && !retired.Has(port) {
 			return port, true
 		}
 	}
@@ -216,11 +214,10 @@ func (p *planner) output() Output {
 
 // tidyRetired keeps each port once, and none that is in use.
 func (p *planner) tidyRetired() {
-	seen := map[int]bool{}
+	seen := sets.KeySet(p.owners)
 	p.table.Retired = slices.DeleteFunc(p.table.Retired, func(port int) bool {
-		_, used := p.owners[port]
-		drop := used || seen[port]
-		seen[port] = true
+		drop := seen.Has(port)
+		seen.Insert(port)
 		return drop
 	})
 }

@@ -2,9 +2,8 @@ package ports
 
 import "fmt"
 
-// correctVolumes compares every volume's port with the table. The annotation says which file
-// system the volume is on; the port option follows, for pods would be on another file system
-// otherwise.
+// correctVolumes compares every volume's port with the table. The annotation says which file system the
+// volume is on; the port option follows, for pods would be on another file system otherwise.
 func (p *planner) correctVolumes() {
 	for _, v := range p.volumes {
 		if v.On.FileSystem == "" {

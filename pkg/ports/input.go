@@ -23,10 +23,9 @@ type Input struct {
 	// efs.us-east-1.amazonaws.com; "" leaves DNS names as they are.
 	DNSSuffix string
 	Range     Range
-	// Gone are the ids of an earlier Output.Confirm that the API just now did not find.
-	Gone  []string
-	State State // of the latest Output that was used; the zero State after a start
-	Now   time.Time
+	Gone      []string // the ids of an earlier Output.Confirm that the API just now did not find
+	State     State    // of the latest Output that was used; the zero State after a start
+	Now       time.Time
 }
 
 // Demand is what claims and volumes require.
@@ -43,22 +42,18 @@ type Demand struct {
 type State struct {
 	// Absences counts the successive complete listings that lack a target. Partial and empty ones
 	// in between are not counted.
-	Absences map[string]int
-	// CountedAt is ReadAt of the latest listing that was counted, so that none counts twice.
-	CountedAt time.Time
-	// Conditions are all that hold now, reported before or not.
-	Conditions []Event
+	Absences   map[string]int
+	CountedAt  time.Time // ReadAt of the latest listing that was counted, so that none counts twice
+	Conditions []Event   // all that hold now, reported before or not
 }
 
 // Output is what the caller should apply.
 type Output struct {
-	Table   Table
-	Changed bool // Table must be written
-	// Corrections are volumes whose port option must be rewritten, in order of their names.
-	Corrections []Correction
-	// Confirm are missing file systems that the caller should get from the API one by one. It
-	// then calls Assign again, with those not found as Gone and all else the same, and uses
-	// the second Output only.
+	Table       Table
+	Changed     bool         // Table must be written
+	Corrections []Correction // volumes whose port option must be rewritten, in order of their names
+	// Confirm are missing file systems that the caller should get from the API one by one. It then calls
+	// Assign again, with those not found as Gone and all else the same, and uses the second Output only.
 	Confirm []string
 	// Gone are the file systems that provably no longer exist, also those that stay in the
 	// table because of their volumes.

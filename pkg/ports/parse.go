@@ -46,8 +46,7 @@ func parse(text []byte) (value, error) {
 	return value{}, fmt.Errorf("%s; want a mapping with %s", content, keyTargets)
 }
 
-// severalDocuments finds the markers between YAML documents, of which the library reads only the
-// first.
+// severalDocuments finds the markers between YAML documents, of which the library reads only the first.
 func severalDocuments(text []byte) bool {
 	content := false
 	for line := range strings.Lines(string(text)) {

@@ -41,7 +41,7 @@ func (p *planner) rebuild() {
 func (p *planner) requiringVolumes() []Volume {
 	var requiring []Volume
 	for _, v := range p.volumes {
-		if (!v.Root || p.in.Table == nil) && v.On.check() == nil {
+		if (!v.Root || p.in.Table == nil) && p.isValid(v.On) {
 			requiring = append(requiring, v)
 		}
 	}
@@ -55,6 +55,16 @@ func (p *planner) requiredKeys() []Key {
 		keys = append(keys, Key{FileSystem: v.On.FileSystem}, v.On)
 	}
 	return valid(keys)
+}
+
+// isValid checks each key once: thousands of volumes have the same.
+func (p *planner) isValid(key Key) bool {
+	ok, known := p.checked[key]
+	if !known {
+		ok = key.check() == nil
+		p.checked[key] = ok
+	}
+	return ok
 }
 
 func compareVolumes(a, b Volume) int {

@@ -4,11 +4,12 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// countAbsences counts how often listings lacked a target. Only a conclusive listing counts, and
-// only once.
+// countAbsences counts how often listings lacked a target. Only a conclusive listing counts, and only once.
 func (p *planner) countAbsences() {
 	fresh := p.in.Listing.Conclusive() && p.in.Listing.ReadAt.After(p.in.State.CountedAt)
 	if fresh {
@@ -84,15 +85,12 @@ func (p *planner) removeAccessPoints() {
 	if !p.in.Demand.Known {
 		return
 	}
-	wanted := map[Key]bool{}
-	for _, key := range slices.Concat(p.in.Demand.AccessPoints, p.pinnedKeys()) {
-		wanted[key] = true
-	}
+	wanted := sets.New(slices.Concat(p.in.Demand.AccessPoints, p.pinnedKeys())...)
 	for _, v := range p.volumes {
-		wanted[v.On] = true
+		wanted.Insert(v.On)
 	}
 	for _, key := range p.table.Keys() {
-		if key.AccessPoint == "" || wanted[key] {
+		if key.AccessPoint == "" || wanted.Has(key) {
 			continue
 		}
 		points := p.table.Targets[key.FileSystem].AccessPoints

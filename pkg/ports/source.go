@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 
+	"k8s.io/apimachinery/pkg/util/sets"
+
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -39,13 +41,10 @@ func (p *planner) checkSource() {
 // the volumes that require one, and those of them that this one shows. Not counted are targets that
 // are or were pinned, or are another installation's: they may be another account's.
 func (p *planner) overlap() (known, listed int) {
-	ids := map[string]bool{}
-	for id := range p.table.Targets {
-		ids[id] = true
-	}
+	ids := sets.KeySet(p.table.Targets)
 	for _, volume := range p.requiringVolumes() {
 		if !volume.Foreign {
-			ids[volume.On.FileSystem] = true
+			ids.Insert(volume.On.FileSystem)
 		}
 	}
 	for id := range ids {

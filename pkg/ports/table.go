@@ -26,13 +26,11 @@ type Table struct {
 	Targets map[string]Target // by file system id
 	// Source is the AWS account and region of the listings that the table was made from, as in
 	// 123456789012/us-east-1; "" when unknown.
-	Source string
-	// Retired are ports of targets that are gone, the longest gone first.
-	Retired []int
+	Source  string
+	Retired []int // ports of targets that are gone, the longest gone first
 	// LastUpdate changes only when something else does; zero when unknown.
 	LastUpdate time.Time
-	// Unknown are the keys that other programs or people added, with JSON values.
-	Unknown map[string]any
+	Unknown    map[string]any // the keys that other programs or people added, with JSON values
 }
 
 // Target is one file system, with the local port of its tunnel and the addresses of its mount targets.
@@ -43,8 +41,7 @@ type Target struct {
 	AddressByZone    map[string]netip.Addr // by zone name
 	DNSName          string                // what the server's certificate must name; "" when unknown
 	AvailabilityZone string                // One Zone file systems only
-	// NotFoundSince is when a complete listing first lacked it; zero while it is listed.
-	NotFoundSince time.Time
+	NotFoundSince    time.Time             // when a complete listing first lacked it; zero while it is listed
 	// PinnedOnly means that the administrator has pinned it and no listing has shown it. It may be
 	// another account's: then the API never finds it, whether it exists or not.
 	PinnedOnly   bool
@@ -93,9 +90,8 @@ func CheckTargetID(id string) error {
 
 // valid returns the keys that may be in a table, sorted, and each once.
 func valid(keys []Key) []Key {
-	keys = slices.DeleteFunc(slices.Clone(keys), func(key Key) bool { return key.check() != nil })
-	slices.SortFunc(keys, compareKeys)
-	return slices.Compact(keys)
+	keys = slices.Compact(slices.SortedFunc(slices.Values(keys), compareKeys))
+	return slices.DeleteFunc(keys, func(key Key) bool { return key.check() != nil })
 }
 
 func (k Key) check() error {

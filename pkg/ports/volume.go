@@ -18,8 +18,7 @@ type Volume struct {
 	Port     int  // of the last port= option; 0 when there is no valid one
 	Loopback bool // its server is the node itself
 	Root     bool // a root volume, which is created and removed with its target
-	// Foreign means that another installation made it: its file system may be another account's.
-	Foreign bool
+	Foreign  bool // another installation made it: its file system may be another account's
 }
 
 // VolumeOf reads a PersistentVolume.

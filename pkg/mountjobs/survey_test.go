@@ -1,0 +1,118 @@
+package mountjobs_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+func surveyRecord() mountjobs.SurveyRecord {
+	return mountjobs.SurveyRecord{Began: created, After: "/team/a b"}
+}
+
+func newSurvey(t testing.TB) *batchv1.Job {
+	t.Helper()
+	job, err := mountjobs.BuildSurvey(mountjobs.Spec{Settings: settings(), FileSystemID: fileSystem, Number: 1}, surveyRecord())
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.UID, job.CreationTimestamp = "job-uid", metav1.NewTime(created)
+	return job
+}
+
+func TestBuildSurveyGolden(t *testing.T) {
+	s := settings()
+	s.PriorityClassName = "high" // no claim waits for a survey
+	job, err := mountjobs.BuildSurvey(mountjobs.Spec{Settings: s, FileSystemID: fileSystem, Number: 3, Aliases: []string{"fs-old"}}, surveyRecord())
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareGolden(t, "survey-job.yaml", job)
+}
+
+// A survey works beside mount Jobs for hours: it must not be able to change anything.
+func TestSurveyMountsReadOnly(t *testing.T) {
+	pod := newSurvey(t).Spec.Template.Spec
+	container := pod.Containers[0]
+	if len(pod.Volumes) != 1 || !pod.Volumes[0].PersistentVolumeClaim.ReadOnly || !container.VolumeMounts[0].ReadOnly {
+		t.Errorf("volumes %+v, mounts %+v", pod.Volumes, container.VolumeMounts)
+	}
+	if limit := container.Resources.Limits.Memory().String(); limit != "64Mi" {
+		t.Errorf("the limit of memory is %s", limit)
+	}
+}
+
+func TestSurveyRecordIsReadAsItWasWritten(t *testing.T) {
+	want := mountjobs.SurveyRecord{Began: created, After: "/team/a", Ended: created.Add(time.Hour), Failures: 3, Retry: created.Add(2 * time.Hour)}
+	if got := mountjobs.SurveyRecordOf(map[string]string{wellknown.AnnotationSurvey: want.Encode()}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := mountjobs.SurveyRecordOf(newSurvey(t).Annotations); got != surveyRecord() {
+		t.Errorf("the Job has %+v", got)
+	}
+	for _, text := range []string{"", "never", "[]", `{"began":"today"}`, `{"after":"../x"}`, `{"after":"/a\u001b"}`, `{"failures":-1}`} {
+		if got := mountjobs.SurveyRecordOf(map[string]string{wellknown.AnnotationSurvey: text}); got != (mountjobs.SurveyRecord{}) {
+			t.Errorf("%s was read as %+v", text, got)
+		}
+	}
+}
+
+func TestReadSurvey(t *testing.T) {
+	tests := map[string]struct {
+		pod     func(*corev1.Pod)
+		now     time.Duration
+		want    mountjobs.State
+		volumes int
+		message string
+	}{
+		"runs":                    {running, 0, mountjobs.Running, 0, ""},
+		"all volumes":             {ended(0, "Completed", `{"finished":true,"volumes":7}`), 0, mountjobs.Succeeded, 7, ""},
+		"its log was full":        {ended(0, "Completed", `{"finished":false,"volumes":7,"stopped":true}`), 0, mountjobs.Finished, 7, ""},
+		"an error":                {ended(1, "Error", `{"finished":false,"volumes":2,"error":"input/output error"}`), 0, mountjobs.Finished, 2, "input/output error"},
+		"killed without a report": {ended(137, "OOMKilled", ""), 0, mountjobs.Lost, 0, "137"},
+		"done without a report":   {ended(0, "Completed", ""), 0, mountjobs.Lost, 0, "no report"},
+		"hangs":                   {running, 7 * time.Hour, mountjobs.Stuck, 0, "deadline"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			job := newSurvey(t)
+			pod := newPod(job, tt.pod)
+			got, err := mountjobs.ReadSurvey(job, []*corev1.Pod{pod}, created.Add(tt.now))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.State != tt.want || got.Volumes != tt.volumes || got.Pod != pod.Name || !strings.Contains(got.Message, tt.message) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+// A survey Job is never taken for a mount Job, of which there is one at a time.
+func TestSurveyIsNoOtherKindOfJob(t *testing.T) {
+	job := newSurvey(t)
+	if _, err := mountjobs.Read(job, nil, created); !errors.Is(err, mountjobs.ErrNotOurs) {
+		t.Errorf("it was read as a mount Job: %v", err)
+	}
+	if _, err := mountjobs.ReadSweep(job, nil, created); !errors.Is(err, mountjobs.ErrNotOurs) {
+		t.Errorf("it was read as a sweep: %v", err)
+	}
+	if _, err := mountjobs.ReadSurvey(newSweep(t), nil, created); !errors.Is(err, mountjobs.ErrNotOurs) {
+		t.Errorf("a sweep was read as a survey: %v", err)
+	}
+	if n := mountjobs.NextNumber(mountjobs.Mount, fileSystem, []*batchv1.Job{job}); n != 1 {
+		t.Errorf("the next mount Job has number %d", n)
+	}
+	if !slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) {
+		t.Error("it may be deleted before its outcome is used")
+	}
+}
