@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -13,20 +14,24 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
 )
 
-// Limits of the clients for events and Lease, which must not wait for requests of the loops, nor delay
-// them.
+// Limits of the clients for events, Lease and workers' tokens, which must not wait for requests of the loops,
+// nor delay them.
 const (
-	eventQPS, eventBurst = 50, 100
-	leaseQPS, leaseBurst = 10, 20
+	eventQPS, eventBurst   = 50, 100
+	leaseQPS, leaseBurst   = 10, 20
+	reviewQPS, reviewBurst = 10, 50
 )
 
 // clients are those of the apiserver.
 type clients struct {
 	work   kubernetes.Interface // of caches and loops
+	jobs   kubernetes.Interface // of the loop of mount Jobs, with a limit of its own
 	shared dynamic.Interface    // of the same, for SharedVolumes
 	lists  metadata.Interface   // of the same, for the names and versions of all objects
 	events kubernetes.Interface
 	lease  kubernetes.Interface
+
+	reviews authenticationv1.TokenReviewInterface
 }
 
 func newClients(config *rest.Config, o options, base *kubeprogram.Program, clock *apiclock.Clock) (clients, error) {
@@ -34,13 +39,19 @@ func newClients(config *rest.Config, o options, base *kubeprogram.Program, clock
 	config = base.Configure(config, "efs-stunnel-manager")
 	config.Wrap(clock.Wrap)
 	config.QPS, config.Burst = o.qps, o.burst
-	var errs [5]error
+	var errs [7]error
 	c.work, errs[0] = kubeprogram.NewClient(config, o.qps, o.burst, 0)
+	// Everything waits for a Job. Its requests must not wait for those of the volumes before.
+	c.jobs, errs[6] = kubeprogram.NewClient(config, o.qps, o.burst, 0)
 	c.events, errs[1] = kubeprogram.NewClient(config, eventQPS, eventBurst, kubeprogram.EventTimeout)
 	// As in Kubernetes' own programs, so that one request that hangs does not cost the Lease.
 	c.lease, errs[2] = kubeprogram.NewClient(config, leaseQPS, leaseBurst, o.lease.renewDeadline/2)
 	c.shared, errs[3] = dynamic.NewForConfig(config)
 	c.lists, errs[4] = metadata.NewForConfig(config)
+	reviews, err := kubeprogram.NewClient(config, reviewQPS, reviewBurst, 0)
+	if errs[5] = err; err == nil {
+		c.reviews = reviews.AuthenticationV1().TokenReviews()
+	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return clients{}, fmt.Errorf("making clients for the apiserver: %w", err)
 	}

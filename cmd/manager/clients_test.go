@@ -36,8 +36,10 @@ func TestClientsHaveLimitsOfTheirOwn(t *testing.T) {
 	limiter := func(client kubernetes.Interface) float32 {
 		return client.CoreV1().RESTClient().GetRateLimiter().QPS()
 	}
-	if got := limiter(c.work); got != 7 {
-		t.Errorf("the loops' client has %g requests per second, want what was set, 7", got)
+	for name, client := range map[string]kubernetes.Interface{"loops": c.work, "mount Jobs": c.jobs} {
+		if got := limiter(client); got != 7 {
+			t.Errorf("the client of %s has %g requests per second, want what was set, 7", name, got)
+		}
 	}
 	if limiter(c.events) != eventQPS || limiter(c.lease) != leaseQPS {
 		t.Errorf("events %g, lease %g: want limits of their own", limiter(c.events), limiter(c.lease))
@@ -46,8 +48,10 @@ func TestClientsHaveLimitsOfTheirOwn(t *testing.T) {
 	for range 20 {
 		c.work.CoreV1().RESTClient().GetRateLimiter().TryAccept()
 	}
-	if !c.lease.CoordinationV1().RESTClient().GetRateLimiter().TryAccept() {
-		t.Error("the lease waits for the loops' requests")
+	for name, client := range map[string]kubernetes.Interface{"lease": c.lease, "mount Jobs": c.jobs} {
+		if !client.CoreV1().RESTClient().GetRateLimiter().TryAccept() {
+			t.Errorf("the %s wait for the loops' requests", name)
+		}
 	}
 }
 
@@ -60,6 +64,7 @@ func TestEveryClientMeasuresTheClock(t *testing.T) {
 	defer server.Close()
 	for name, of := range map[string]func(clients) kubernetes.Interface{
 		"work":   func(c clients) kubernetes.Interface { return c.work },
+		"jobs":   func(c clients) kubernetes.Interface { return c.jobs },
 		"events": func(c clients) kubernetes.Interface { return c.events },
 		"lease":  func(c clients) kubernetes.Interface { return c.lease },
 	} {

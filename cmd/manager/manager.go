@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -99,11 +100,8 @@ func newManager(o options, p *kubeprogram.Program, c clients, clock *apiclock.Cl
 // identity returns the pod's name, for users, and a part that is different after a restart of the
 // container.
 func identity() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return host + "_" + string(uuid.NewUUID())
+	host, _ := os.Hostname() // "" on error
+	return cmp.Or(host, "unknown") + "_" + string(uuid.NewUUID())
 }
 
 func (m *manager) leading() bool {

@@ -33,9 +33,12 @@ type options struct {
 
 	jobs            mountjobs.Settings
 	pullPolicy      string // becomes part of jobs
+	podIP           string // "" if workers cannot reach this replica
+	workerPort      int
 	batch           int
 	backoff         time.Duration
 	failedThreshold int
+	usageInterval   time.Duration
 
 	sharedVolumePaths []string // namespaces
 
@@ -61,7 +64,8 @@ func defaultOptions(e kubeprogram.Environment) options {
 			Base: wellknown.DefaultBasePort, Count: wellknown.DefaultPortCount, Reserved: []int{wellknown.AgentHTTPPort},
 			NodePorts: ports.Span{First: wellknown.MinNodePort, Last: wellknown.MaxNodePort},
 		},
-		jobs:  mountjobs.Settings{Timeout: wellknown.DefaultMountJobTimeout},
+		jobs:  mountjobs.Settings{Timeout: wellknown.DefaultMountJobTimeout, Linger: wellknown.DefaultWorkerLinger},
+		podIP: e.Getenv("POD_IP"), workerPort: wellknown.DefaultWorkerPort,
 		batch: wellknown.DefaultMountJobBatch, backoff: wellknown.DefaultProvisionBackoff,
 		failedThreshold: wellknown.DefaultFailedRetryThreshold,
 		qps:             wellknown.DefaultKubeAPIQPS, burst: wellknown.DefaultKubeAPIBurst,
@@ -119,16 +123,22 @@ func (o *options) bindProvisioning(g *settings.Group) {
 		"`number` of failed setups after which a claim is given up until something changes; 0 is never")
 	g.Add(settings.Text(&o.jobs.Image, "image", checkImage), "worker-image", "WORKER_IMAGE",
 		"`image` of mount Jobs, which holds mountjob")
-	g.Add(settings.OneOf(&o.pullPolicy, "policy", policies()...), "worker-image-pull-policy", "",
+	g.Add(settings.OneOf(&o.pullPolicy, "policy", string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)), "worker-image-pull-policy", "",
 		"`policy` for pulling it: Always, IfNotPresent or Never; default is Kubernetes' own")
 	g.Add(settings.List(&o.jobs.ImagePullSecrets, "names", kubeprogram.CheckName("an object")), "worker-image-pull-secrets", "",
 		"comma-separated `names` of Secrets for pulling it")
 	g.Add(settings.Text(&o.jobs.PriorityClassName, "class", kubeprogram.CheckName("an object")), "worker-priority-class", "",
-		"priority `class` of mount Jobs, but not of sweeps; default is the cluster's, and the manifests set system-cluster-critical")
+		"priority `class` of mount Jobs, but not of sweeps and surveys; default is the cluster's, and the manifests set system-cluster-critical")
 	g.Add(settings.Integer(&o.batch, 1, math.MaxInt32), "mount-job-batch", "",
 		"`number` of operations that one mount Job carries at most")
 	g.Add(settings.Duration(&o.jobs.Timeout, time.Minute, 24*time.Hour), "mount-job-timeout", "",
 		"deadline of a mount Job's pod")
+	g.Add(settings.Duration(&o.jobs.Linger, 0, time.Hour), "worker-linger", "",
+		"how long the pod of a mount Job waits for more operations; 0s is not at all")
+	g.Add(settings.Integer(&o.workerPort, 1, wellknown.MaxPort), "worker-port", "",
+		"`port` where the leader listens for workers, on the address in POD_IP; without that, no worker waits")
+	g.Add(settings.Duration(&o.usageInterval, 0, 366*24*time.Hour), "usage-interval", "",
+		"time between two surveys of what each volume holds; 0s is never, unless kubectl efs-stunnel usage --now asks for one")
 	g.Add(settings.List(&o.sharedVolumePaths, "namespaces", checkPathNamespace), "shared-volume-paths", "",
 		"comma-separated `namespaces` whose SharedVolumes may name a path, which reaches everything on the file system; * is all, default is none")
 }
@@ -136,7 +146,7 @@ func (o *options) bindProvisioning(g *settings.Group) {
 func (o *options) bindKubernetes(g *settings.Group) {
 	o.AddAPI(g, "ConfigMaps, Lease, root claims and mount Jobs; default is the pod's own, outside a cluster")
 	g.Add(settings.Positive(&o.qps), "kube-api-qps", "",
-		"requests per second to the apiserver; events and the Lease do not count")
+		"requests per second to the apiserver; mount Jobs have as many of their own, events and the Lease do not count")
 	g.Add(settings.Integer(&o.burst, 1, math.MaxInt32), "kube-api-burst", "",
 		"`number` of requests that may exceed that rate at once")
 }
@@ -152,10 +162,6 @@ func (o *options) bindElection(g *settings.Group) {
 		"time between two renewals of the Lease, which standbys read four times as often")
 	g.Add(settings.Text(&o.lease.name, "name", kubeprogram.CheckName("an object")), "leader-elect-resource-name", "",
 		"`name` of the Lease")
-}
-
-func policies() []string {
-	return []string{string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)}
 }
 
 // parseOptions reads arguments and environment. Every error is one line for whoever set them;

@@ -41,8 +41,10 @@ func defaults() options {
 		provisioner: "gnuthought.com/efs-stunnel",
 		discovery:   "aws", pollingInterval: 300 * time.Second,
 		ports: ports.Range{Base: 20490, Count: 1000, Reserved: []int{20488}, NodePorts: ports.Span{First: 30000, Last: 32767}},
-		jobs:  mountjobs.Settings{Namespace: "efs-stunnel", Image: "registry/efs-stunnel:1", Timeout: 10 * time.Minute},
-		batch: 512, backoff: time.Minute, failedThreshold: 0,
+		jobs:  mountjobs.Settings{Namespace: "efs-stunnel", Image: "registry/efs-stunnel:1", Timeout: 10 * time.Minute, Linger: time.Minute},
+
+		workerPort: 8443,
+		batch:      512, backoff: time.Minute, failedThreshold: 0,
 		qps: 100, burst: 200, leaderElect: true,
 		lease: leaseOptions{
 			name: "efs-manager", leaseDuration: 15 * time.Second, renewDeadline: 10 * time.Second, retryPeriod: 2 * time.Second,

@@ -24,16 +24,11 @@ func (l lateVPC) ListFileSystems(ctx context.Context) (efs.Listing, error) {
 	if err != nil || id == "" {
 		return listing, err
 	}
-	return within(listing, id), nil
-}
-
-// within returns a listing without the mount targets of other VPCs. It has all file systems: one that
-// has a port must not be taken for missing.
-func within(listing efs.Listing, vpcID string) efs.Listing {
+	// All file systems stay: one that has a port must not be taken for missing.
 	listing.FileSystems = slices.Clone(listing.FileSystems)
 	for i := range listing.FileSystems {
 		fs := &listing.FileSystems[i]
-		fs.MountTargets = slices.DeleteFunc(slices.Clone(fs.MountTargets), func(t efs.MountTarget) bool { return t.VPCID != vpcID })
+		fs.MountTargets = slices.DeleteFunc(slices.Clone(fs.MountTargets), func(t efs.MountTarget) bool { return t.VPCID != id })
 	}
-	return listing
+	return listing, nil
 }

@@ -12,9 +12,8 @@ import (
 
 const (
 	// longWait is how long a replica may wait, before it starts or leads, until it reports the wait.
-	longWait = 5 * time.Second
-	// waitReminder is the time between two log lines about one wait.
-	waitReminder = time.Minute
+	longWait     = 5 * time.Second
+	waitReminder = time.Minute // the time between two log lines about one wait
 	// firstRetry and maxRetry are the shortest and longest time between two tries.
 	firstRetry, maxRetry = 500 * time.Millisecond, 15 * time.Second
 )

@@ -45,20 +45,24 @@ func (m *manager) wire(ctx context.Context) (workload, error) {
 
 func (m *manager) loopOptions(cluster string, network topology.Network) loops.Options {
 	o := m.options
-	options := loops.Options{
+	return loops.Options{
 		Provisioner:     o.provisioner,
 		Cluster:         cluster,
 		PollingInterval: o.pollingInterval,
 		Range:           o.ports,
 		Filter:          o.filter,
 		VPCID:           network.VPCID,
+		DNSSuffix:       topology.DNSSuffix(network.Region),
 		Aliases:         o.aliases,
 		Backoff:         o.backoff,
 		Threshold:       o.failedThreshold,
 		Jobs:            o.jobs,
 		Batch:           o.batch,
+		UsageInterval:   o.usageInterval,
+		Workers:         loops.Workers{Host: o.podIP, Port: o.workerPort, Reviews: m.clients.reviews},
 		Now:             m.clock.Now,
 
+		JobsClient:        m.clients.jobs,
 		Metadata:          m.clients.lists,
 		Dynamic:           m.clients.shared,
 		SharedVolumePaths: o.sharedVolumePaths,
@@ -67,10 +71,6 @@ func (m *manager) loopOptions(cluster string, network topology.Network) loops.Op
 		Metrics: m.program.Metrics,
 		Log:     m.log,
 	}
-	if network.Region != "" {
-		options.DNSSuffix = topology.DNSSuffix(network.Region)
-	}
-	return options
 }
 
 // efsAPI returns nil when only pinned targets are used, which needs nothing of AWS.

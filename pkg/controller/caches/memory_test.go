@@ -35,6 +35,9 @@ func boundClaim(n int, provisioner string) *corev1.PersistentVolumeClaim {
 		wellknown.AnnotationStorageProvisioner: provisioner, wellknown.AnnotationBetaStorageProvisioner: provisioner,
 		"kubectl.kubernetes.io/last-applied-configuration": fmt.Sprintf(`{"apiVersion":"v1","kind":"PersistentVolumeClaim","metadata":{"annotations":{},"labels":{"app.kubernetes.io/instance":"web"},"name":"data-web-%d","namespace":"team"},"spec":{"accessModes":["ReadWriteMany"],"resources":{"requests":{"storage":"1Gi"}},"storageClassName":"efs-stunnel"}}`, n),
 	}
+	if provisioner == wellknown.DefaultProvisioner {
+		meta.Annotations[wellknown.AnnotationUsage] = fmt.Sprintf(`{"bytes":%d,"files":%d,"at":"2026-01-02T03:04:05Z"}`, n<<20, n)
+	}
 	meta.Finalizers = []string{"kubernetes.io/pvc-protection"}
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: meta,

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -49,8 +50,11 @@ func (t *trimmer) trim(object any) (any, error) {
 // each with up to 64 KiB of operations.
 func trimJob(job *batchv1.Job) {
 	trimPodSpec(&job.Spec.Template.Spec)
-	if job.Status.Succeeded > 0 && !slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) {
-		delete(job.Annotations, wellknown.AnnotationOperations)
+	if job.Status.Succeeded > 0 && !mountjobs.IsUnreleased(job) {
+		maps.DeleteFunc(job.Annotations, func(key, _ string) bool {
+			_, isBatch := wellknown.ParseAnnotationBatch(key)
+			return isBatch || key == wellknown.AnnotationOperations
+		})
 		delete(job.Spec.Template.Annotations, wellknown.AnnotationOperations)
 	}
 }
@@ -64,11 +68,16 @@ func trimPodSpec(spec *corev1.PodSpec) {
 }
 
 // trimClaim shares values that are the same in many claims: decoding copies every string and map, and a
-// map with one entry takes as much memory as one with eight. It also drops kubectl's annotation, a copy
+// map with one entry takes as much memory as one with eight. What a claim's directory holds is in no other
+// claim: it moves to a field that apiservers no longer set, see UsageOf. It also drops kubectl's annotation, a copy
 // of the whole claim, which stays in the apiserver, because claims are patched, never updated.
 func (t *trimmer) trimClaim(claim *corev1.PersistentVolumeClaim) {
 	if _, ok := claim.Annotations[corev1.LastAppliedConfigAnnotation]; ok { //nolint:staticcheck // the map may be a shared one, which others read meanwhile
 		delete(claim.Annotations, corev1.LastAppliedConfigAnnotation)
+	}
+	if usage, ok := claim.Annotations[wellknown.AnnotationUsage]; ok {
+		delete(claim.Annotations, wellknown.AnnotationUsage)
+		claim.SelfLink = usage //nolint:staticcheck // apiservers no longer set it, so it is free
 	}
 	t.shareMeta(&claim.ObjectMeta)
 	shareAll(claim.Spec.AccessModes)
@@ -79,6 +88,9 @@ func (t *trimmer) trimClaim(claim *corev1.PersistentVolumeClaim) {
 	claim.Spec.Resources.Requests = t.sharedList(claim.Spec.Resources.Requests)
 	claim.Status.Capacity = t.sharedList(claim.Status.Capacity)
 }
+
+// UsageOf is the value of wellknown.AnnotationUsage of a claim of the caches, "" without one.
+func UsageOf(claim *corev1.PersistentVolumeClaim) string { return claim.SelfLink } //nolint:staticcheck // see trimClaim
 
 // trimVolume is trimClaim for volumes. Foreign volumes keep little more than their claimRef.
 func (t *trimmer) trimVolume(volume *corev1.PersistentVolume) {

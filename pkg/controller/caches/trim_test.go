@@ -154,3 +154,21 @@ func TestTrimOfForeignVolumes(t *testing.T) {
 		})
 	}
 }
+
+// What a claim's directory holds is kept once, however often the informer trims the claim.
+func TestUsageOfAClaimIsKept(t *testing.T) {
+	claim := boundClaim(1, wellknown.DefaultProvisioner)
+	want := claim.Annotations[wellknown.AnnotationUsage]
+	small := newTrimmer()
+	for range 2 {
+		if _, err := small.trim(claim); err != nil {
+			t.Fatal(err)
+		}
+		if got := UsageOf(claim); got != want || got == "" {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if _, ok := claim.Annotations[wellknown.AnnotationUsage]; ok {
+		t.Error("it is among the annotations, too")
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/events"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -67,9 +69,8 @@ func (c *Controller) applyChange(ctx context.Context, s lifecycle.State, change 
 // errBroken is that of a volume that cannot be built of what a Job recorded.
 var errBroken = errors.New("the operation's record cannot be used")
 
-// reported writes an event for an error that no retry can mend: the apiserver refuses a request,
-// because of a missing right or a policy, or the request cannot be made. Races and outages pass by
-// themselves.
+// reported writes an event for an error that no retry can mend: the apiserver refuses a request, because of
+// a missing right or a policy, or the request cannot be made. Races and outages pass by themselves.
 func (c *Controller) reported(object events.Object, reason string, err error) error {
 	answer := apierrors.APIStatus(nil)
 	if errors.Is(err, errBroken) || errors.As(err, &answer) && !apierrors.IsConflict(err) {
@@ -103,7 +104,7 @@ func (c *Controller) create(ctx context.Context, s lifecycle.State, creation lif
 		slog.String("claim", operation.Namespace+"/"+operation.Claim), slog.String("volume", volume.Name),
 		slog.String("fileSystem", creation.FileSystemID))
 	if s.Claim != nil {
-		c.metrics.provisioned.Observe(secondsSince(s.Claim.CreationTimestamp.Time, s.Now))
+		c.metrics.provisioned.WithLabelValues(wayOf(creation.Batch)).Observe(secondsSince(s.Claim.CreationTimestamp.Time, s.Now))
 		c.events.NormalAlways(s.Claim, wellknown.EventProvisioningSucceeded, fmt.Sprintf("created volume %s: directory %s of file system %s", volume.Name, operation.Path, creation.FileSystemID))
 	}
 	return nil
@@ -140,7 +141,7 @@ func (c *Controller) markUsed(ctx context.Context, volume string, jobs []string)
 		if !slices.Contains(jobs, job.Name) {
 			continue
 		}
-		mark := map[string]string{wellknown.AnnotationUsed(volume): wellknown.ValueTrue}
+		mark := map[string]string{wellknown.AnnotationUsed(volume): strconv.Itoa(mountjobs.NewestBatch(job))}
 		if err := kubeobjects.Patch(ctx, c.client, job, kubeobjects.Metadata("annotations", mark)); err != nil {
 			return err
 		}

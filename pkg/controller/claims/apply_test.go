@@ -138,7 +138,7 @@ func TestVolumeIsNotMadeAgain(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid}}
 	stale := lifecycle.State{UID: uid, Claim: claim, Targets: usable()}
 	for name, jobSize := range map[string]int{"small Job": 1, "large Job": kubeobjects.ManyObjects + 1} {
-		plan := planOf(lifecycle.CreateVolume{Job: "job", JobSize: jobSize, Operation: setup(t), FileSystemID: "fs-1"})
+		plan := planOf(lifecycle.CreateVolume{Job: "job", BatchSize: jobSize, Operation: setup(t), FileSystemID: "fs-1"})
 		t.Run(name+", deleted between two reads", func(t *testing.T) {
 			client := fake.NewClientset(claim, newVolume(t))
 			reads := 0

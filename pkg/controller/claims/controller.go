@@ -33,13 +33,11 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // Options say how the loop works.
 type Options struct {
-	// Rediscover has discovery list the file systems soon.
-	Rediscover func()
+	Rediscover func() // has discovery list the file systems soon
 	Events     record.EventRecorder
 	Metrics    prometheus.Registerer
 	Log        *slog.Logger
@@ -57,8 +55,7 @@ type Controller struct {
 	// decisions has the same keys. Its syncs never wait for the network, so that an operation is
 	// indexed for the jobs loop while changes of other claims are applied.
 	decisions *queue.Queue[types.UID]
-	// deleted are volumes that were deleted a moment ago, so that nothing is written twice.
-	deleted *expiring.Expiring
+	deleted   *expiring.Expiring // volumes that were deleted a moment ago, so that nothing is written twice
 	// snapshots are what was read live after large mount Jobs, by Job. created are volumes that may be
 	// newer than a snapshot.
 	snapshots *expiring.Expiring
@@ -121,11 +118,28 @@ func (c *Controller) objectChanged(before, after any) {
 	if !c.queue.Running() {
 		return
 	}
+	if batches, ok := newBatches(before, after); ok {
+		for _, uid := range batches {
+			c.enqueue(uid)
+		}
+		return
+	}
 	for _, object := range []any{before, after} {
 		for _, uid := range c.claimsOf(object) {
 			c.enqueue(uid)
 		}
 	}
+}
+
+// newBatches are the claims of the batches that a Job's worker was given in a change of the Job. ok is
+// false for any other change. One by one, the claims of the first batch would be enqueued for each later one.
+func newBatches(before, after any) (uids []types.UID, ok bool) {
+	was, wasJob := before.(*batchv1.Job)
+	is, isJob := after.(*batchv1.Job)
+	if !wasJob || !isJob || mountjobs.NewestBatch(was) == mountjobs.NewestBatch(is) {
+		return nil, false
+	}
+	return claimsOfJob(is, func(number int) bool { return number > mountjobs.NewestBatch(was) }), true
 }
 
 func (c *Controller) enqueue(uid types.UID) {
@@ -142,9 +156,16 @@ func (c *Controller) claimsOf(object any) []types.UID {
 	case *storagev1.StorageClass:
 		return c.unboundOf(o.Name)
 	case *batchv1.Job:
-		return claimsOfJob(o)
+		return claimsOfJob(o, func(int) bool { return true })
 	}
 	return nil
+}
+
+// BatchReported enqueues the claims of a batch whose worker has reported it.
+func (c *Controller) BatchReported(job *batchv1.Job, batch int) {
+	for _, uid := range claimsOfJob(job, func(number int) bool { return number == batch }) {
+		c.enqueue(uid)
+	}
 }
 
 func (c *Controller) unboundOf(class string) []types.UID {
@@ -157,19 +178,24 @@ func (c *Controller) unboundOf(class string) []types.UID {
 	return uids
 }
 
-// claimsOfJob are none for a Job that was used, or that cannot be read.
-func claimsOfJob(job *batchv1.Job) []types.UID {
+// claimsOfJob are those of some batches of a Job, none for a Job that was used, or that cannot be read.
+func claimsOfJob(job *batchv1.Job, wanted func(batch int) bool) []types.UID {
 	if name, ok := mountjobs.ParseName(job.Name); !ok || name.Kind != mountjobs.Mount {
 		return nil
 	}
-	operations, err := mountjobs.Operations(job)
+	batches, err := mountjobs.Batches(job)
 	if err != nil {
 		return nil
 	}
 	var uids []types.UID
-	for _, o := range operations {
-		if o.ClaimUID != "" {
-			uids = append(uids, types.UID(o.ClaimUID))
+	for _, batch := range batches {
+		if !wanted(batch.Number) {
+			continue
+		}
+		for _, o := range batch.Operations {
+			if o.ClaimUID != "" {
+				uids = append(uids, types.UID(o.ClaimUID))
+			}
 		}
 	}
 	return uids
@@ -204,7 +230,7 @@ func (c *Controller) TargetsChanged() {
 		c.enqueue(uid)
 	}
 	for _, object := range c.gatherer.Caches.Jobs.GetStore().List() {
-		if job, ok := object.(*batchv1.Job); ok && slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) {
+		if job, ok := object.(*batchv1.Job); ok && mountjobs.IsUnreleased(job) {
 			c.objectChanged(nil, job)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
 
-// snapshot are the claims and volumes of a mount Job's operations, read at once.
+// snapshot are the claims and volumes of a mount Job's operations, read at once after a batch of it.
 type snapshot struct {
 	claims  map[types.NamespacedName]*corev1.PersistentVolumeClaim
 	volumes map[string]*corev1.PersistentVolume
@@ -29,19 +29,20 @@ const snapshotLife = 30 * time.Second
 // most of a burst's requests. ok is false for small Jobs, when nothing could be read, and for a volume
 // that was created since.
 func (c *Controller) snapshotAfter(ctx context.Context, creation lifecycle.CreateVolume, volume string) (now snapshot, ok bool) {
-	if creation.JobSize <= kubeobjects.ManyObjects {
+	if creation.BatchSize <= kubeobjects.ManyObjects {
 		return snapshot{}, false
 	}
 	if _, created := c.created.Get(volume); created {
 		return snapshot{}, false
 	}
-	read, err, _ := c.reading.Do(creation.Job, func() (any, error) {
-		if known, ok := c.snapshots.Get(creation.Job); ok {
+	batch := fmt.Sprintf("%s/%d", creation.Job, creation.Batch)
+	read, err, _ := c.reading.Do(batch, func() (any, error) {
+		if known, ok := c.snapshots.Get(batch); ok {
 			return known, nil
 		}
 		now, err := c.readSnapshot(ctx, creation.Job, volume)
 		if err == nil {
-			c.snapshots.Set(creation.Job, now, snapshotLife)
+			c.snapshots.Set(batch, now, snapshotLife)
 		}
 		return now, err
 	})

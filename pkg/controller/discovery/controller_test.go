@@ -37,7 +37,6 @@ type cluster struct {
 	events  *record.FakeRecorder
 	log     loggingtest.Buffer
 	changes atomic.Int32
-	updates int
 	stop    func()
 }
 
@@ -54,6 +53,7 @@ func startWith(t *testing.T, api API, change func(*Options, *fake.Clientset), ob
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.client.PrependReactor("*", "configmaps", newVersion())
 	o := options()
 	change(&o, c.client)
 	o.Log, o.Events, o.Metrics = slog.New(slog.NewTextHandler(&c.log, nil)), c.events, prometheus.NewRegistry()
@@ -76,6 +76,20 @@ func startWith(t *testing.T, api API, change func(*Options, *fake.Clientset), ob
 	t.Cleanup(c.stop)
 	pass(time.Second)
 	return c
+}
+
+// newVersion gives each write a resourceVersion of its own, which the fake leaves to its users.
+func newVersion() clienttesting.ReactionFunc {
+	var writes atomic.Int64
+	return func(action clienttesting.Action) (bool, runtime.Object, error) {
+		// An UpdateAction has the same methods as a CreateAction.
+		if write, ok := action.(clienttesting.CreateAction); ok {
+			if object, ok := write.GetObject().(metav1.Object); ok {
+				object.SetResourceVersion(strconv.FormatInt(1000+writes.Add(1), 10))
+			}
+		}
+		return false, nil, nil
+	}
 }
 
 // newEvents are those since the last call.
@@ -235,8 +249,6 @@ func TestAnUnreadableTableIsLeftAlone(t *testing.T) {
 
 func (c *cluster) update(object *corev1.ConfigMap) {
 	c.t.Helper()
-	c.updates++
-	object.ResourceVersion = strconv.Itoa(1000 + c.updates) // the fake leaves this to its users
 	if _, err := c.client.CoreV1().ConfigMaps(namespace).Update(c.t.Context(), object, metav1.UpdateOptions{}); err != nil {
 		c.t.Fatal(err)
 	}

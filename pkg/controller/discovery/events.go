@@ -16,6 +16,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -228,4 +229,17 @@ func someOf(ids []string) string {
 func rootConflict(object, fileSystemID string) notice {
 	return condition(object, wellknown.EventRootVolumeConflict, fmt.Sprintf(
 		"%s is not ours but has the name that file system %s needs: delete it or move it, until then no mount Job can run there", object, fileSystemID))
+}
+
+// otherInstallations are about the file systems of each other installation.
+func otherInstallations(fileSystems map[string][]string) (all []notice) {
+	for _, namespace := range slices.Sorted(maps.Keys(fileSystems)) {
+		subject := "file system "
+		if len(fileSystems[namespace]) > 1 {
+			subject = "each of the file systems "
+		}
+		all = append(all, condition("installation "+namespace, wellknown.EventRootVolumeConflict,
+			subject+someOf(fileSystems[namespace])+" "+volumes.BelongsTo(namespace)))
+	}
+	return all
 }

@@ -10,6 +10,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -100,7 +101,8 @@ func (o Options) assign(s state) plan {
 	}
 	s.assigned = out.State
 	p := o.follow(s, out.Table, slices.Concat(out.Gone, s.left(out.Table)))
-	p.write, p.decision.corrections = out.Changed, out.Corrections
+	p.write = out.Changed
+	p.decision.corrections = slices.DeleteFunc(out.Corrections, func(c ports.Correction) bool { return p.snapshot.Others[c.On.FileSystem] != "" })
 	p.notices = slices.Concat(newsNotices(out.Events, s.volumes), conditions)
 	if len(s.inventory.unconfirmed(missing)) > 0 {
 		p.missing = missing
@@ -131,6 +133,18 @@ func (o Options) follow(s state, table ports.Table, gone []string) plan {
 		}
 	}
 	return p
+}
+
+// others are the namespaces of other installations, by the file systems whose root volumes they have.
+func (o Options) others(objects []*corev1.PersistentVolume) map[string]string {
+	others := map[string]string{}
+	for _, object := range objects {
+		id, isRoot := rootID(object.Name)
+		if namespace := volumes.OtherInstallation(object, o.Namespace); isRoot && namespace != "" {
+			others[id] = namespace
+		}
+	}
+	return others
 }
 
 // left are gone file systems that only mount Jobs remember. Each had a port when its Jobs began,

@@ -102,6 +102,18 @@ func TestPlan(t *testing.T) {
 			}),
 			outline{Ports: map[string]int{"fs-1": 20490}, Roots: []string{"fs-1: after its jobs"}},
 		},
+		"what another installation has is left alone": {
+			given(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491)}), with(otherRoot(corev1.VolumeBound)),
+				with(claimed("v", "fs-1", 20499)), with(claimed("w", "fs-2", 20498))),
+			outline{
+				Write: true, Ports: map[string]int{"fs-1": 20490, "fs-2": 20491}, Roots: []string{"fs-2: create volume"},
+				Corrections: []string{"w: 20498 -> 20491"}, Events: []string{"RootVolumeConflict"},
+			},
+		},
+		"what it has left is looked at live": {
+			given(shared, with(otherRoot(corev1.VolumeReleased))),
+			outline{Ports: map[string]int{"fs-1": 20490}, Roots: []string{"fs-1:"}, Events: []string{"RootVolumeConflict"}},
+		},
 		"another owner's volume of a root volume's name is left alone": {
 			given(shared, with(func() *corev1.PersistentVolume {
 				v := claimed("efs-stunnel-fs-1", "", 0)
@@ -155,6 +167,13 @@ func applied(s fixture, p plans) fixture {
 	}
 	rooted(ids)(&s)
 	return s
+}
+
+// otherRoot is the root volume of fs-1 of an installation in namespace elsewhere.
+func otherRoot(phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
+	v := volumes.RootVolume("fs-1", 20490, "elsewhere")
+	v.Status.Phase = phase
+	return v
 }
 
 func polled(f inventory) func(*fixture) { return func(s *fixture) { s.inventory = f } }

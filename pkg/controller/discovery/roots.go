@@ -24,8 +24,9 @@ import (
 // root is the root volume and root claim of a file system.
 type root struct {
 	volumes.RootPair
-	left bool           // the file system is no longer in the table, so both are deleted
-	jobs []*batchv1.Job // deletable ones, whose pods protect the claim
+	left     bool           // the file system is no longer in the table, so both are deleted
+	jobs     []*batchv1.Job // deletable ones, whose pods protect the claim
+	orphaned bool           // the other installation that has the volume has no namespace any more; read live
 }
 
 // syncRoots creates, corrects and deletes root volumes and root claims.
@@ -94,7 +95,7 @@ func rootID(name string) (id string, ok bool) {
 
 // deletable is the file system of a Job that is over and whose outcome was used, "" for other Jobs.
 func deletable(job *batchv1.Job) (fileSystemID string) {
-	if job == nil || job.DeletionTimestamp != nil || slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) || !mountjobs.IsOver(job) {
+	if job == nil || job.DeletionTimestamp != nil || mountjobs.IsUnreleased(job) || !mountjobs.IsOver(job) {
 		return ""
 	}
 	name, err := mountjobs.Identify(job)
@@ -105,15 +106,20 @@ func deletable(job *batchv1.Job) (fileSystemID string) {
 }
 
 // planRoots returns the roots to be changed, and notices of other owners' objects with the names of
-// roots.
+// roots. A root of another installation is in both while its volume is not bound, because only the
+// apiserver can say whether it is orphaned.
 func (o Options) planRoots(d *decision, found map[string]root) (changed []root, conflicts []notice) {
+	others := map[string][]string{} // file systems by namespace
 	add := func(id string, port int, left bool) {
 		r := found[id]
 		r.FileSystemID, r.Namespace, r.Port, r.left = id, o.Namespace, port, left
 		if !left {
 			conflicts = append(conflicts, r.conflicts()...)
+			if other := r.OtherInstallation(); other != "" {
+				others[other] = append(others[other], id)
+			}
 		}
-		if len(r.changes()) > 0 || len(r.protecting()) > 0 {
+		if len(r.changes()) > 0 || len(r.protecting()) > 0 || r.mayBeOrphaned() {
 			changed = append(changed, r)
 		}
 	}
@@ -122,6 +128,7 @@ func (o Options) planRoots(d *decision, found map[string]root) (changed []root, 
 			add(id, port, false)
 		}
 	}
+	conflicts = append(conflicts, otherInstallations(others)...)
 	if !d.removes {
 		return changed, conflicts
 	}
@@ -133,15 +140,23 @@ func (o Options) planRoots(d *decision, found map[string]root) (changed []root, 
 	return changed, conflicts
 }
 
-// changes are what to do now, in order; none where another owner's object is in the way.
+// changes are what to do now, in order; none where another owner's object is in the way. A root volume
+// that is orphaned is repaired as one that was edited: it becomes this installation's.
 func (r root) changes() []volumes.Change {
 	switch {
 	case len(r.conflicts()) > 0:
 		return nil
 	case r.left:
 		return r.removal()
+	case r.OtherInstallation() != "" && !r.orphaned:
+		return nil
 	}
 	return r.Changes()
+}
+
+// mayBeOrphaned says that another installation has the volume and no claim that is bound to it.
+func (r root) mayBeOrphaned() bool {
+	return !r.left && r.OtherInstallation() != "" && r.Volume.Status.Phase != corev1.VolumeBound
 }
 
 // removal deletes the claim and, once it is gone, the volume. Both must have the class that no
@@ -198,6 +213,9 @@ func (c *Controller) applyRoot(ctx context.Context, r root) (err error) {
 	if r.Volume, r.Claim, err = pairs.Get(ctx, c.client, name, r.Namespace, name); err != nil {
 		return err
 	}
+	if r.orphaned, err = c.isOrphaned(ctx, r); err != nil {
+		return err
+	}
 	for _, job := range r.protecting() {
 		if err := c.deleteJob(ctx, job); err != nil {
 			return fmt.Errorf("deleting Job %s, which protects the root claim: %w", job.Name, err)
@@ -214,6 +232,17 @@ func (c *Controller) applyRoot(ctx context.Context, r root) (err error) {
 		}
 	}
 	return nil
+}
+
+// isOrphaned reads whether the other installation's namespace is gone. One that is being deleted gets no
+// root claim any more.
+func (c *Controller) isOrphaned(ctx context.Context, r root) (bool, error) {
+	if !r.mayBeOrphaned() {
+		return false, nil
+	}
+	name := r.OtherInstallation()
+	found, err := kubeobjects.Reader{Client: c.client}.Namespaces(ctx, []string{name})
+	return err == nil && (found[name] == nil || found[name].DeletionTimestamp != nil), err
 }
 
 // deleteJob deletes a Job with its pods.

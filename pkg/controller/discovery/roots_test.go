@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -88,6 +89,38 @@ func job(number int, condition batchv1.JobConditionType, finalizers ...string) *
 			Namespace: namespace, Name: name.String(), Labels: mountjobs.Labels(name.Kind, name.FileSystemID), Finalizers: finalizers,
 		},
 		Status: batchv1.JobStatus{Conditions: []batchv1.JobCondition{{Type: condition, Status: corev1.ConditionTrue}}},
+	}
+}
+
+// A root volume of another installation becomes this one's when that one's namespace is gone.
+func TestOrphanedRootIsAdopted(t *testing.T) {
+	now := metav1.Now()
+	for name, c := range map[string]struct {
+		phase     corev1.PersistentVolumePhase
+		namespace *corev1.Namespace
+		want      []string
+	}{
+		"the namespace exists": {corev1.VolumeReleased, &corev1.Namespace{}, nil},
+		"the claim exists":     {corev1.VolumeBound, nil, nil},
+		"the namespace is being deleted": {
+			corev1.VolumeReleased, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &now, Finalizers: []string{"kubernetes"}}},
+			[]string{"patch persistentvolumes", "create persistentvolumeclaims"},
+		},
+		"the namespace is gone": {corev1.VolumeReleased, nil, []string{"patch persistentvolumes", "create persistentvolumeclaims"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			objects := []runtime.Object{tableMap(tableOf(map[string]ports.Target{"fs-1": target(20490)})), otherRoot(c.phase)}
+			if c.namespace != nil {
+				c.namespace.Name = "elsewhere"
+				objects = append(objects, c.namespace)
+			}
+			controller := start(t, nil, objects...)
+			if diff := cmp.Diff(c.want, controller.writes()); diff != "" {
+				t.Errorf("%s: writes (-want +got):\n%s", name, diff)
+			}
+			controller.wantEvent("Warning RootVolumeConflict file system fs-1 belongs to the installation in namespace elsewhere: uninstall one of the two, " +
+				"or separate their file systems by --file-system-ids or --file-system-tags")
+		})
 	}
 }
 

@@ -21,10 +21,11 @@ type view struct {
 	seen      map[string]efs.FileSystem
 	listed    map[string]bool // by the latest listing
 	gone      map[string]bool
+	others    map[string]string // as in targets.Snapshot
 }
 
 func newView(o Options, s state, table ports.Table, gone []string) view {
-	v := view{options: o, table: table, inventory: s.inventory, listed: map[string]bool{}, gone: map[string]bool{}}
+	v := view{options: o, table: table, inventory: s.inventory, listed: map[string]bool{}, gone: map[string]bool{}, others: o.others(s.volumes)}
 	if s.pinned.table != nil {
 		v.pinned = s.pinned.table.Targets
 	}
@@ -34,7 +35,9 @@ func newView(o Options, s state, table ports.Table, gone []string) view {
 		}
 	}
 	for _, id := range gone {
-		v.gone[id] = true
+		if v.others[id] == "" {
+			v.gone[id] = true
+		}
 	}
 	v.seen = remember(s.seen, s.inventory.listing, func(id string) bool { return table.Targets[id].Port != 0 })
 	return v
@@ -45,7 +48,7 @@ func (v view) snapshot() targets.Snapshot {
 	s := targets.Snapshot{
 		Known: v.inventory.polled, Listed: v.inventory.listed(),
 		Unanswered:  !v.inventory.listed() && v.inventory.failure != nil,
-		FileSystems: map[string]volumes.Candidate{}, Gone: v.gone,
+		FileSystems: map[string]volumes.Candidate{}, Gone: v.gone, Others: v.others,
 	}
 	for _, id := range slices.AppendSeq(slices.Collect(maps.Keys(v.table.Targets)), maps.Keys(v.listed)) {
 		if v.passes(id) {
@@ -78,6 +81,9 @@ func (v view) candidate(id string) volumes.Candidate {
 		ID: id, Port: target.Port, OneZone: target.AvailabilityZone,
 		Zones: slices.Sorted(maps.Keys(target.AddressByZone)), Unusable: v.unusable(id),
 	}
+	if v.others[id] != "" {
+		c.Port = 0 // a volume with this installation's port would not be served by the other one's agents
+	}
 	fs, ok := v.seen[id]
 	if !ok {
 		return c
@@ -106,6 +112,8 @@ func (v view) unusable(id string) string {
 	target, fs := v.table.Targets[id], v.seen[id]
 	hasAddress := len(target.AddressBySubnet)+len(target.AddressByZone) > 0
 	switch {
+	case v.others[id] != "":
+		return "it " + volumes.BelongsTo(v.others[id])
 	case v.gone[id]:
 		return "the file system does not exist any longer"
 	case !v.isPinned(id) && !target.NotFoundSince.IsZero():

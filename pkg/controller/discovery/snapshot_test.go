@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/efs"
@@ -88,6 +90,19 @@ func TestSnapshot(t *testing.T) {
 				"server": {ID: "server", Port: 20492, Zones: []string{"a"}},
 			}},
 		},
+		"another installation's serves no claim, and never counts as gone": {
+			given: given(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491)}), with(otherRoot(corev1.VolumeBound)),
+				func(s *fixture) {
+					s.inventory = found(listing(3, fileSystem("fs-2", "a")))
+					s.inventory.existence = map[string]existence{"fs-1": {listing: s.inventory.listing.ReadAt, gone: true}}
+					s.assigned.Absences = map[string]int{"fs-1": 2}
+				}, with(claimed("v", "fs-1", 20490))),
+			want: targets.Snapshot{Known: true, Listed: true, Others: map[string]string{"fs-1": "elsewhere"}, FileSystems: map[string]volumes.Candidate{
+				"fs-1": {ID: "fs-1", Zones: []string{"a"}, Unusable: "it belongs to the installation in namespace elsewhere: uninstall one of the two, " +
+					"or separate their file systems by --file-system-ids or --file-system-tags"},
+				"fs-2": {ID: "fs-2", Port: 20491, Tags: tags, Zones: []string{"a"}},
+			}},
+		},
 		"tags that were seen count for the filter": {
 			given: given(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(found(listing(1, fileSystem("fs-1", "a"))))),
 			edit:  func(o *Options) { o.Filter = efs.Filter{Tags: map[string]string{"team": "b"}} },
@@ -100,8 +115,7 @@ func TestSnapshot(t *testing.T) {
 			if tt.edit != nil {
 				tt.edit(&o)
 			}
-			tt.want.Gone = map[string]bool{}
-			if diff := cmp.Diff(tt.want, tt.given.plan(o).snapshot); diff != "" {
+			if diff := cmp.Diff(tt.want, tt.given.plan(o).snapshot, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("snapshot mismatch (-want +got):\n%s", diff)
 			}
 		})

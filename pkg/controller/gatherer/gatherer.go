@@ -40,6 +40,9 @@ type Gatherer struct {
 	// OnPending is called with a file system for each operation that waits for it. It does nothing
 	// unless it is set before the loops run.
 	OnPending func(fileSystemID string)
+	// Reported is what the worker of a running Job has reported, by batch. There is none unless it is
+	// set before the loops run.
+	Reported func(job types.UID) map[int]mountjobs.Reported
 
 	seed        maphash.Seed
 	outcomes    outcomes
@@ -51,7 +54,8 @@ type Gatherer struct {
 func New(settings lifecycle.Settings, c *caches.Caches, snapshot func() targets.Snapshot) (*Gatherer, error) {
 	g := &Gatherer{
 		Settings: settings, Caches: c, Targets: snapshot, Now: time.Now, OnPending: func(string) {},
-		seed: maphash.MakeSeed(), outcomes: outcomes{jobs: map[types.UID]*observedJob{}},
+		Reported: func(types.UID) map[int]mountjobs.Reported { return nil },
+		seed:     maphash.MakeSeed(), outcomes: outcomes{jobs: map[types.UID]*observedJob{}},
 		directories: newDirectories(c.Volumes.GetStore(), settings.Provisioner),
 	}
 	if err := errors.Join(
@@ -168,12 +172,12 @@ func (g *Gatherer) Attempts(volume string) []lifecycle.Attempt {
 		if read.err != nil {
 			continue // the jobs loop reports it
 		}
-		if i, ok := read.positions[volume]; ok {
+		for _, i := range read.positions[volume] {
 			attempts = append(attempts, g.attempt(job, read.outcome, i))
 		}
 	}
 	slices.SortFunc(attempts, func(a, b lifecycle.Attempt) int {
-		return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(b.JobNumber, a.JobNumber), strings.Compare(a.Job, b.Job))
+		return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(b.JobNumber, a.JobNumber), cmp.Compare(b.Batch, a.Batch), strings.Compare(a.Job, b.Job))
 	})
 	return attempts
 }
@@ -194,6 +198,6 @@ func (g *Gatherer) IsUsed(a lifecycle.Attempt) bool {
 		t.Volume, t.Claim = volumes.Read(object, g.Provisioner), g.claimOf(object)
 	}
 	newest := g.Attempts(a.Operation.Volume)
-	t.Superseded = len(newest) > 0 && newest[0].Job != a.Job
+	t.Superseded = len(newest) > 0 && (newest[0].Job != a.Job || newest[0].Batch != a.Batch)
 	return a.IsUsed(t)
 }

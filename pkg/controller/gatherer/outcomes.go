@@ -1,7 +1,9 @@
 package gatherer
 
 import (
+	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +14,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -35,7 +38,7 @@ type reading struct {
 	outcome  mountjobs.Outcome
 	err      error
 	// positions are those of the operations, by volume: all of a Job's volumes ask, one by one.
-	positions map[string]int
+	positions map[string][]int
 }
 
 // Outcome is a mount Job read back. The errors are those of mountjobs.Read.
@@ -46,7 +49,8 @@ func (g *Gatherer) Outcome(job *batchv1.Job) (mountjobs.Outcome, error) {
 
 func (g *Gatherer) read(job *batchv1.Job) reading {
 	pods := g.Caches.PodsOfJob(job)
-	versions, now := versionsOf(job, pods), g.Now()
+	reported := g.Reported(job.UID)
+	versions, now := fmt.Sprintf("%s %d", versionsOf(job, pods), len(reported)), g.Now()
 	g.outcomes.mu.Lock()
 	defer g.outcomes.mu.Unlock()
 	observed := g.outcomes.of(job.UID)
@@ -58,9 +62,10 @@ func (g *Gatherer) read(job *batchv1.Job) reading {
 		read.outcome, read.err = mountjobs.Read(job, pods, at)
 		return &read.outcome.Status
 	})
-	read.positions = make(map[string]int, len(read.outcome.Operations))
-	for i, operation := range slices.Backward(read.outcome.Operations) { // the first one of each volume
-		read.positions[operation.Volume] = i
+	read.outcome.Use(reported)
+	read.positions = make(map[string][]int, len(read.outcome.Operations))
+	for i, operation := range read.outcome.Operations {
+		read.positions[operation.Volume] = append(read.positions[operation.Volume], i)
 	}
 	observed.reading = read
 	if read.outcome.HoldsFileSystem() {
@@ -77,6 +82,17 @@ func (g *Gatherer) Sweep(job *batchv1.Job, pods []*corev1.Pod) (outcome mountjob
 	defer g.outcomes.mu.Unlock()
 	g.outcomes.of(job.UID).believe(job, g.Now(), func(at time.Time) *mountjobs.Status {
 		outcome, err = mountjobs.ReadSweep(job, pods, at)
+		return &outcome.Status
+	})
+	return outcome, err
+}
+
+// Survey is the result of a survey Job.
+func (g *Gatherer) Survey(job *batchv1.Job, pods []*corev1.Pod) (outcome mountjobs.SurveyOutcome, err error) {
+	g.outcomes.mu.Lock()
+	defer g.outcomes.mu.Unlock()
+	g.outcomes.of(job.UID).believe(job, g.Now(), func(at time.Time) *mountjobs.Status {
+		outcome, err = mountjobs.ReadSurvey(job, pods, at)
 		return &outcome.Status
 	})
 	return outcome, err
@@ -134,25 +150,44 @@ func (o *outcomes) forget(before, after any) {
 
 // attempt is the nth operation of a Job, and what became of it.
 func (g *Gatherer) attempt(job *batchv1.Job, o mountjobs.Outcome, n int) lifecycle.Attempt {
-	ended := o.Ended
-	if ended.IsZero() && o.State != mountjobs.Running {
-		ended = endOf(job)
-	}
-	return lifecycle.Attempt{
+	run := o.RunOf(n)
+	a := lifecycle.Attempt{
 		Job:          job.Name,
 		JobNumber:    o.Name.Number,
-		JobSize:      len(o.Operations),
+		Batch:        run.Number,
+		BatchSize:    run.Count,
 		FileSystemID: o.Name.FileSystemID,
-		Began:        job.CreationTimestamp.Time,
-		Ended:        ended,
-		OverSince:    g.overSince(job.UID),
-		Until:        o.Until,
+		Began:        run.Began,
+		Ended:        run.Ended,
 		State:        o.State,
 		Operation:    o.Operations[n],
 		Result:       o.Report.Results[n],
 		Message:      o.Message,
-		Unused:       slices.Contains(job.Finalizers, wellknown.FinalizerOutcome) && job.Annotations[wellknown.AnnotationUsed(o.Operations[n].Volume)] == "",
 	}
+	a.Unused = mountjobs.IsUnreleased(job) && !isMarked(job, a)
+	switch {
+	case o.State != mountjobs.Running:
+		a.OverSince = g.overSince(job.UID)
+		if a.Ended.IsZero() {
+			a.Ended = endOf(job)
+		}
+	case run.Running:
+		a.Until = o.Until
+	default: // the worker has reported it, and waits
+		a.State = mountjobs.Finished
+	}
+	return a
+}
+
+// isMarked says that no volume is to be created from an attempt. A mark is as old as the batch whose number
+// it has.
+func isMarked(job *batchv1.Job, a lifecycle.Attempt) bool {
+	mark := job.Annotations[wellknown.AnnotationUsed(a.Operation.Volume)]
+	number, err := strconv.Atoi(mark)
+	if err != nil {
+		number = operations.FirstBatch
+	}
+	return mark != "" && a.Operation.AddsOwner() && a.Batch <= number
 }
 
 // endOf is when a Job ended by its conditions; zero if they do not say so.

@@ -49,6 +49,8 @@ func (c *Controller) applyChange(ctx context.Context, s state, change change) (a
 		c.report(change)
 	case createJob:
 		return c.createJob(ctx, s, change)
+	case giveBatch:
+		return c.giveBatch(ctx, s, change)
 	case endJob:
 		err = c.endJob(ctx, change.job)
 	case releaseJob:
@@ -80,11 +82,8 @@ func (c *Controller) createJob(ctx context.Context, s state, next createJob) (ag
 	}
 	doing = "reading what it is about"
 	batch, err := c.batch(ctx, next.due)
-	if err != nil {
-		return 0, err
-	}
-	if len(batch) == 0 {
-		return dropDelay, nil
+	if err != nil || len(batch) == 0 {
+		return dropDelay, err
 	}
 	doing = "building it"
 	spec := c.spec(s, mountjobs.Mount)
@@ -100,15 +99,49 @@ func (c *Controller) createJob(ctx context.Context, s state, next createJob) (ag
 	c.options.Log.InfoContext(ctx, "mount Job created",
 		slog.String("job", job.Name), slog.String("fileSystem", s.id), slog.Int("operations", len(batch)))
 	c.metrics.jobs.WithLabelValues("mount").Inc()
-	c.metrics.operations.Observe(float64(len(batch)))
+	c.metrics.sent("job", len(batch))
 	c.reportProvisioning(job.Name, batch)
+	return 0, nil
+}
+
+// giveBatch records the next batch of a Job in the Job, from where its worker gets it: a next leader has to
+// know what was begun. If the Job has changed since it was observed, the next sync plans again.
+func (c *Controller) giveBatch(ctx context.Context, s state, next giveBatch) (again time.Duration, err error) {
+	job := next.job.job
+	if wait := c.paces.wait(s.id); wait > 0 {
+		return wait, nil
+	}
+	ops, err := c.batch(ctx, next.due)
+	if err != nil || len(ops) == 0 {
+		c.reportNotCreated(next.due, "reading what it is about", err)
+		return dropDelay, err
+	}
+	batch := operations.Batch{Number: mountjobs.NewestBatch(job) + 1, Began: s.now, Operations: ops}
+	for _, pending := range next.due { // an attempt counts from when its claim began to wait
+		batch.Began = laterOf(batch.Began, pending.Since)
+	}
+	metadata, err := mountjobs.AddBatch(job, batch, next.job.usedBatches, next.job.filledTrash)
+	if err != nil {
+		return 0, fmt.Errorf("file system %s: %w", s.id, err)
+	}
+	err = kubeobjects.Patch(ctx, c.client, job, map[string]any{"metadata": metadata})
+	if apierrors.IsConflict(err) {
+		return catchUp, nil
+	}
+	if err != nil {
+		c.reportNotCreated(next.due, "giving the operations to the worker of Job "+job.Name, err)
+		return 0, err
+	}
+	c.options.Log.InfoContext(ctx, "operations given to a worker", slog.String("job", job.Name), slog.String("fileSystem", s.id),
+		slog.Int("batch", batch.Number), slog.Int("operations", len(ops)))
+	c.metrics.sent("worker", len(ops))
 	return 0, nil
 }
 
 func (c *Controller) spec(s state, kind mountjobs.Kind) mountjobs.Spec {
 	return mountjobs.Spec{
 		Settings: c.options.Jobs, FileSystemID: s.id, Aliases: c.gatherer.Aliases[s.id],
-		Number: mountjobs.NextNumber(kind, s.id, s.named), AvoidNodes: s.nodesToAvoid(),
+		Number: mountjobs.NextNumber(kind, s.id, s.named), AvoidNodes: s.nodesToAvoid(), Leader: c.options.Workers.Leader(),
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
+	"gnuthought.com/efs-stunnel/pkg/controller/workers"
 	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/queue"
@@ -37,9 +38,11 @@ type Options struct {
 	Batch int
 	// SweepDelay is how long trash waits for more; 0 is the default.
 	SweepDelay time.Duration
-	Events     record.EventRecorder
-	Metrics    prometheus.Registerer
-	Log        *slog.Logger
+	// Workers is the channel to those that wait for more operations; nil if there is none.
+	Workers *workers.Channel
+	Events  record.EventRecorder
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
 }
 
 // Controller is the loop.
@@ -51,11 +54,12 @@ type Controller struct {
 	events   *events.Reporter
 	metrics  *metrics
 	queue    *queue.Queue[string]
+	paces    paces
 }
 
 const (
 	controlLoop = "jobs"
-	workers     = 8 // file systems worked on at once
+	parallel    = 8 // file systems worked on at once
 	firstRetry  = 100 * time.Millisecond
 )
 
@@ -77,7 +81,7 @@ func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Control
 
 // Run works until the context ends.
 func (c *Controller) Run(ctx context.Context) error {
-	return c.queue.Run(ctx, workers, c.enqueueAll)
+	return c.queue.Run(ctx, parallel, c.enqueueAll)
 }
 
 // enqueueAll adds every file system for which something may be pending, from what the caches have.
@@ -151,6 +155,9 @@ func (c *Controller) warningChanged(event *corev1.Event) {
 	}
 	c.enqueueFor(name)
 }
+
+// WorkerWaits enqueues the file system of a Job whose worker begins to wait.
+func (c *Controller) WorkerWaits(job *batchv1.Job) { c.enqueueFor(job.Name) }
 
 func (c *Controller) enqueueFor(job string) {
 	if name, ok := mountjobs.ParseName(job); ok {

@@ -14,20 +14,25 @@ type metrics struct {
 	known sync.Map // the file systems with a series
 
 	jobs       *prometheus.CounterVec
-	operations prometheus.Histogram
+	operations *prometheus.CounterVec
+	batches    prometheus.Histogram
 	trash      *prometheus.GaugeVec
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	register := promauto.With(registry)
-	return &metrics{
+	m := &metrics{
 		jobs: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "efs_stunnel_manager_jobs_created_total",
 			Help: "Kubernetes Jobs created, by kind: mount or sweep.",
 		}, []string{"kind"}),
-		operations: register.NewHistogram(prometheus.HistogramOpts{
+		operations: register.NewCounterVec(prometheus.CounterOpts{
+			Name: "efs_stunnel_manager_operations_total",
+			Help: "Operations sent to mount Jobs, by way: with a new job, or to the worker of one that waits.",
+		}, []string{"way"}),
+		batches: register.NewHistogram(prometheus.HistogramOpts{
 			Name:    "efs_stunnel_manager_mount_job_operations",
-			Help:    "Operations in a mount Job.",
+			Help:    "Operations in a batch of a mount Job.",
 			Buckets: []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
 		}),
 		trash: register.NewGaugeVec(prometheus.GaugeOpts{
@@ -35,6 +40,16 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Help: "Directories of deleted volumes in the trash, as the last sweep counted them, or where they are many one of the last hour.",
 		}, []string{"file_system"}),
 	}
+	m.jobs.WithLabelValues("mount") // Prometheus does not count what a series begins with
+	m.operations.WithLabelValues("job")
+	m.operations.WithLabelValues("worker")
+	return m
+}
+
+// sent counts the operations of one batch.
+func (m *metrics) sent(way string, operations int) {
+	m.operations.WithLabelValues(way).Add(float64(operations))
+	m.batches.Observe(float64(operations))
 }
 
 // swept has one series for each file system, of which a cluster has tens.

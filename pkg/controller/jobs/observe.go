@@ -9,6 +9,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -53,8 +54,13 @@ type mountJob struct {
 	unreleased bool
 	// used says that everything that should follow from it has, but for a sweep.
 	used bool
-	// fillsTrash says that it has left something to sweep.
-	fillsTrash bool
+	// usedBatches are those of a waiting worker of which that is true, and of which nothing failed.
+	usedBatches []int
+	// fillsTrash says that it has left something to sweep, and filledTrash when it last did.
+	fillsTrash  bool
+	filledTrash time.Time
+	// waits says that its worker waits for more operations.
+	waits bool
 }
 
 type sweepJob struct {
@@ -96,7 +102,10 @@ func (c *Controller) observeJob(s *state, job *batchv1.Job) {
 	if err != nil {
 		return // foreign; it counts for the next number only
 	}
-	unreleased := slices.Contains(job.Finalizers, wellknown.FinalizerOutcome)
+	if name.Kind == mountjobs.Survey {
+		return // the usage loop has it
+	}
+	unreleased := mountjobs.IsUnreleased(job)
 	pods := c.gatherer.Caches.PodsOfJob(job)
 	if name.Kind == mountjobs.Sweep {
 		if outcome, err := c.gatherer.Sweep(job, pods); err == nil {
@@ -106,7 +115,10 @@ func (c *Controller) observeJob(s *state, job *batchv1.Job) {
 	}
 	m := mountJob{job: job, pods: pods, unreleased: unreleased}
 	m.outcome, m.err = c.gatherer.Outcome(job)
+	m.waits = m.err == nil && m.outcome.HoldsFileSystem() && c.options.Workers.Waits(job)
 	switch {
+	case m.waits:
+		c.observeUse(&m)
 	case m.outcome.HoldsFileSystem():
 		m.warnings = c.gatherer.Caches.WarningsAbout(job.UID)
 		for _, pod := range pods {
@@ -118,14 +130,36 @@ func (c *Controller) observeJob(s *state, job *batchv1.Job) {
 	s.mounts = append(s.mounts, m)
 }
 
-// observeUse finds out whether a Job that has ended may be released. In a burst this is repeated for
-// every volume that is created from the Job, and ends with the first operation that waits for its own.
+// observeUse finds out whether a Job that has ended may be released, or which batches a waiting worker's Job
+// need not have any more. In a burst this is repeated for every volume that is created from the Job, and
+// ends with the first operation that waits for its own.
 func (c *Controller) observeUse(m *mountJob) {
 	m.used = true
-	for _, a := range c.gatherer.AttemptsOf(m.job, m.outcome) {
-		m.fillsTrash = m.fillsTrash || lifecycle.FillsTrash(a)
-		m.used = m.used && c.gatherer.IsUsed(a)
+	if at, err := time.Parse(time.RFC3339, m.job.Annotations[wellknown.AnnotationFilledTrash]); err == nil {
+		m.fillsTrash, m.filledTrash = true, at
 	}
+	attempts := c.gatherer.AttemptsOf(m.job, m.outcome)
+	for _, run := range m.outcome.Runs {
+		used, done := true, true
+		for _, a := range attempts[run.First : run.First+run.Count] {
+			if lifecycle.FillsTrash(a) {
+				m.fillsTrash, m.filledTrash = true, laterOf(m.filledTrash, a.Ended)
+			}
+			used = used && c.gatherer.IsUsed(a)
+			done = done && a.Result.State == operations.Done
+		}
+		if used && done { // what failed counts for the wait until its next try as long as the Job has it
+			m.usedBatches = append(m.usedBatches, run.Number)
+		}
+		m.used = m.used && used
+	}
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 func (c *Controller) observeRoot(s *state) {

@@ -28,6 +28,11 @@ type (
 		due     []lifecycle.Pending
 		podless []*batchv1.Job
 	}
+	// giveBatch gives operations that are due to the worker of a mount Job, which waits for more.
+	giveBatch struct {
+		due []lifecycle.Pending
+		job *mountJob
+	}
 	// endJob ends a running Job that finds no node among those that it may use.
 	endJob struct{ job *batchv1.Job }
 	// releaseJob removes the finalizer of a Job of which everything was used.
@@ -77,6 +82,7 @@ func (p *plan) isDue(at, now time.Time) bool {
 // that are released.
 //
 //	newest mount Job   root claim  operations       what is done
+//	worker waits       ready       due              they are given to the worker
 //	running            any         any              nothing, until its end is due
 //	ended, or none     not ready   due              reported
 //	ended, or none     ready       due              the next Job
@@ -85,12 +91,16 @@ func (p *plan) isDue(at, now time.Time) bool {
 // In any case, Jobs of which everything was used are released, and the trash is swept.
 func decide(s state) plan {
 	var p plan
-	if running := s.running(); running != nil {
+	switch running := s.running(); {
+	case running == nil:
+		p.planNext(s, nil)
+	case running.waits:
+		p.recheck(running.outcome.Until)
+		p.planNext(s, running)
+	default:
 		p.recheck(running.outcome.Until)
 		p.reportRunning(s, running)
 		p.endUnschedulable(s, running)
-	} else {
-		p.planNext(s)
 	}
 	for i := range s.mounts {
 		switch m := &s.mounts[i]; {
@@ -104,27 +114,34 @@ func decide(s state) plan {
 	return p
 }
 
-func (p *plan) planNext(s state) {
-	var next createJob
+// planNext plans what becomes of the operations that are due: waiting has a worker that waits, or is nil.
+func (p *plan) planNext(s state, waiting *mountJob) {
+	var due []lifecycle.Pending
 	for _, pending := range s.pending() {
 		if p.isDue(pending.Due, s.now) {
-			next.due = append(next.due, pending)
+			due = append(due, pending)
 		}
 	}
 	// A volume that names two claims, in its name and in its claimRef, is decided about for both.
-	next.due = p.holdBackRestores(slices.CompactFunc(next.due, isSame), s.now)
+	due = p.holdBackRestores(slices.CompactFunc(due, isSame), s.now)
 	switch {
-	case len(next.due) == 0:
+	case len(due) == 0, waiting != nil && s.rootGoes():
 	case s.notReady != "":
-		p.reportNotReady(s, next.due)
-	default:
-		for i := range s.mounts {
-			if m := &s.mounts[i]; s.isPodless(m) {
-				next.podless = append(next.podless, m.job)
-			}
-		}
-		p.add(next)
+		p.reportNotReady(s, due)
+	case waiting != nil && mountjobs.HasRoom(waiting.job, waiting.usedBatches):
+		p.add(giveBatch{due, waiting})
+	case waiting == nil:
+		p.add(createJob{due, s.podless()})
 	}
+}
+
+func (s state) podless() (jobs []*batchv1.Job) {
+	for i := range s.mounts {
+		if m := &s.mounts[i]; s.isPodless(m) {
+			jobs = append(jobs, m.job)
+		}
+	}
+	return jobs
 }
 
 // holdBackRestores gives the operations that are due, unless all are restores that failed time and

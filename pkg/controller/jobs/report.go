@@ -25,8 +25,8 @@ const (
 	// startReportDelay is how long a Job may fail to start before that is reported: a pod's first try
 	// often comes a moment before its claim is bound or its node's tunnel is up.
 	startReportDelay = 3 * time.Second
-	// queueReportDelay is how long a claim waits behind a running Job before that is reported: most Jobs
-	// end sooner, and the claim's next event says that its own Job has begun.
+	// queueReportDelay is how long a claim waits behind a running Job, or for a worker that it was given
+	// to, before that is reported: most wait for less, and a burst's events would compete with its volumes.
 	queueReportDelay = 10 * time.Second
 )
 
@@ -37,6 +37,7 @@ func (p *plan) reportRunning(s state, running *mountJob) {
 	created := running.job.CreationTimestamp.Time
 	if reason == "" {
 		if p.isDue(created.Add(queueReportDelay), s.now) {
+			p.reportGiven(s, running)
 			p.reportQueue(s, running.job)
 		}
 		return
@@ -49,6 +50,23 @@ func (p *plan) reportRunning(s state, running *mountJob) {
 		p.add(report{operation: o, message: text})
 	}
 	p.warnAll(s.pending(), text)
+}
+
+// reportGiven reports what a worker was given and has not made yet. What a Job was created with is reported
+// at once, because it waits for a pod.
+func (p *plan) reportGiven(s state, running *mountJob) {
+	for _, run := range running.outcome.Runs {
+		if run.Number == operations.FirstBatch || !run.Running || !p.isDue(run.Began.Add(queueReportDelay), s.now) {
+			continue
+		}
+		for _, o := range running.outcome.Operations[run.First : run.First+run.Count] {
+			p.add(report{operation: o, message: makes(running.job.Name, o), queued: true})
+		}
+	}
+}
+
+func makes(job string, o operations.Operation) string {
+	return fmt.Sprintf("Job %s makes directory %s", job, o.Path)
 }
 
 func (p *plan) reportQueue(s state, job *batchv1.Job) {
@@ -131,7 +149,7 @@ func (c *Controller) subjectOf(o operations.Operation) (subject events.Object, r
 func (c *Controller) reportProvisioning(job string, batch []operations.Operation) {
 	for _, o := range batch {
 		if subject, reason := c.subjectOf(o); reason == wellknown.EventProvisioningFailed && volumes.AttemptOf(o) == 1 {
-			c.events.NormalAlways(subject, wellknown.EventProvisioning, fmt.Sprintf("Job %s makes directory %s", job, o.Path))
+			c.events.NormalAlways(subject, wellknown.EventProvisioning, makes(job, o))
 		}
 	}
 }

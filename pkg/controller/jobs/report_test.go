@@ -108,6 +108,42 @@ func TestClaimBehindARunningJobIsReportedOnce(t *testing.T) {
 	}
 }
 
+// TestClaimGivenToAWorkerIsReported once that has lasted; the first batch was when its Job was created.
+func TestClaimGivenToAWorkerIsReported(t *testing.T) {
+	long := ago(queueReportDelay)
+	for name, c := range map[string]struct {
+		run      mountjobs.BatchRun
+		kind     operations.Kind
+		reported bool
+		again    time.Duration
+	}{
+		"takes long":      {mountjobs.BatchRun{Number: 2, Running: true, Began: long}, operations.Setup, true, 0},
+		"has just begun":  {mountjobs.BatchRun{Number: 2, Running: true, Began: long.Add(time.Second)}, operations.Setup, false, time.Second},
+		"is done":         {mountjobs.BatchRun{Number: 2, Began: long}, operations.Setup, false, 0},
+		"the first batch": {mountjobs.BatchRun{Number: 1, Running: true, Began: long}, operations.Setup, false, 0},
+		"a cleanup":       {mountjobs.BatchRun{Number: 2, Running: true, Began: long}, operations.Cleanup, false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			loop, events := reporter(t)
+			given := waits(ago(time.Minute), time.Time{}).Operation
+			given.Kind, c.run.Count = c.kind, 1
+			job := mounted(7, runs)
+			job.outcome.Operations, job.outcome.Runs = []operations.Operation{given}, []mountjobs.BatchRun{c.run}
+			s := stateWith([]mountJob{job})
+			wantAgain := cmp.Or(c.again, time.Hour) // when the Job must have ended
+			for range 2 {
+				if again, err := loop.apply(t.Context(), s, decide(s)); again != wantAgain+catchUp || err != nil {
+					t.Errorf("syncs again after %s, want %s; error %v", again, wantAgain+catchUp, err)
+				}
+			}
+			got := written(events)
+			if c.reported && (len(got) != 1 || got[0] != "Normal Provisioning Job efs-mount-"+fileSystem+"-00007 makes directory "+given.Path) || !c.reported && len(got) > 0 {
+				t.Errorf("reported %q", got)
+			}
+		})
+	}
+}
+
 // TestJobThatCannotBeCreatedIsReported where the apiserver refuses it; what passes by itself is not.
 func TestJobThatCannotBeCreatedIsReported(t *testing.T) {
 	quota := apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "jobs"}, "efs-mount-1", errors.New("exceeded quota: small"))

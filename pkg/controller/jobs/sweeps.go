@@ -96,7 +96,7 @@ func (s state) sweepDue() time.Time {
 	due := s.recordedSweep()
 	for i := range s.mounts {
 		m := &s.mounts[i]
-		at := m.end().Add(s.sweepDelay)
+		at := m.filledAt().Add(s.sweepDelay)
 		if m.unreleased && m.fillsTrash && !s.sweptSince(m) && (due.IsZero() || at.Before(due)) {
 			due = at
 		}
@@ -139,7 +139,16 @@ func (s state) firstSweep() time.Time {
 // shorter than Jobs live.
 const firstSweepDelay = 10 * time.Minute
 
-// sweptSince says that a sweep has begun after a Job ended, so that it removes what that has left.
+// sweptSince says that a sweep has begun after a Job last filled the trash, or ended, so that it removes what
+// that has left.
 func (s state) sweptSince(m *mountJob) bool {
-	return slices.ContainsFunc(s.sweeps, func(sweep sweepJob) bool { return sweep.job.CreationTimestamp.After(m.end()) })
+	return slices.ContainsFunc(s.sweeps, func(sweep sweepJob) bool { return sweep.job.CreationTimestamp.After(m.filledAt()) })
+}
+
+// filledAt is when a Job last filled the trash, its end if that is not known.
+func (m *mountJob) filledAt() time.Time {
+	if m.filledTrash.IsZero() {
+		return m.end()
+	}
+	return m.filledTrash
 }

@@ -106,10 +106,9 @@ func OnlyThis(object metav1.Object) metav1.DeleteOptions {
 	return metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(object.GetUID()))}
 }
 
-// IsGone says that an error of a write means that the very object no longer exists: none of its
-// name does, or one with another uid, or its namespace is being deleted. Any other conflict is that
-// of a write which lost against others: the object exists, was not changed, and the write is to be
-// retried.
+// IsGone says that an error of a write means that the very object no longer exists: none of its name does,
+// or one with another uid, or its namespace is being deleted. Any other conflict is that of a write which
+// lost against others: the object exists, was not changed, and the write is to be retried.
 func IsGone(err error) bool {
 	return apierrors.IsNotFound(err) || isOfUID(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

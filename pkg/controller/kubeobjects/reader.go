@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -22,9 +23,9 @@ type Reader struct {
 	Client kubernetes.Interface
 }
 
+// Costs of lists and reads.
 const (
-	// ManyObjects is the number of objects from which on a list can cost less than single reads.
-	ManyObjects = 64
+	ManyObjects = 64 // the number of objects from which on a list can cost less than single reads
 	// objectsPerRead is how many objects of a list cost as much as one read: a page of 500 takes the
 	// manager and the apiserver as long as some 25 reads.
 	objectsPerRead = 20
@@ -127,10 +128,7 @@ type pageFunc[T any] func(metav1.ListOptions) ([]T, metav1.ListMeta, error)
 // pick reads a list page by page and keeps only the wanted objects, so its memory is that of one page
 // and of those. It is not complete, and stops after the first page, where single reads cost less.
 func pick[K comparable, T any](wanted []K, page pageFunc[T], key func(*T) K) (found map[K]*T, complete bool, err error) {
-	missing := make(map[K]bool, len(wanted))
-	for _, k := range wanted {
-		missing[k] = true
-	}
+	missing := sets.New(wanted...)
 	found = make(map[K]*T, len(wanted))
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
@@ -142,7 +140,7 @@ func pick[K comparable, T any](wanted []K, page pageFunc[T], key func(*T) K) (fo
 			return nil, false, nil
 		}
 		for i := range items {
-			if k := key(&items[i]); missing[k] {
+			if k := key(&items[i]); missing.Has(k) {
 				object := items[i] // a pointer into the page would keep all of it
 				found[k] = &object
 			}

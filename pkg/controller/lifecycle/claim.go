@@ -126,7 +126,7 @@ func (p *claimPlanner) refuse(why string) {
 func (p *claimPlanner) create(a Attempt) Plan {
 	switch port := p.Targets.Port(a.FileSystemID); {
 	case port != 0:
-		p.add(CreateVolume{Job: a.Job, JobSize: a.JobSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID})
+		p.add(CreateVolume{Job: a.Job, Batch: a.Batch, BatchSize: a.BatchSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID})
 		return p.Plan
 	case !p.Targets.Known:
 		p.reportWait(p.Targets.Trouble)

@@ -51,7 +51,8 @@ type (
 	// CreateVolume creates the volume that a mount Job has made the directory of.
 	CreateVolume struct {
 		Job          string
-		JobSize      int // its number of operations
+		Batch        int // of the Job
+		BatchSize    int // its number of operations
 		Operation    operations.Operation
 		FileSystemID string
 		GID          int

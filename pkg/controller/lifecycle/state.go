@@ -72,11 +72,12 @@ type Volume struct {
 	Unadopted *corev1.PersistentVolume
 }
 
-// Attempt is one operation of one mount Job, and what became of it.
+// Attempt is one operation in one batch of one mount Job, and what became of it.
 type Attempt struct {
 	Job          string
 	JobNumber    int // of those of its file system
-	JobSize      int // its number of operations
+	Batch        int // of those of its Job
+	BatchSize    int // its number of operations
 	FileSystemID string
 	Began, Ended time.Time // Ended is zero while it runs, and where it is unknown
 	// OverSince is when this replica first saw that it had ended, by its own count of the time since
@@ -129,7 +130,7 @@ func (a Attempt) Why() string { return cmp.Or(a.Result.Message, a.Message) }
 //	any              any      when superseded, or marked
 //	setup            any      when its claim is gone and its policy is Retain
 //	setup, restore   done     when there is a volume
-//	                 lost     not before it is tried again
+//	                 lost     the same: a worker had reported it to an earlier leader; or when it is tried again
 //	                 failed   yes: it counts as long as the Job is there
 //	adoption         done     when the volume is adopted, gone, or another claim's
 //	                 maybe    the same, unless it is tried again
@@ -142,7 +143,7 @@ func (a Attempt) IsUsed(t Traces) bool {
 	case t.Superseded, !a.Unused, t.Abandoned && isLeft(a.Operation):
 		return true
 	case isProvisioning(a.Operation):
-		return a.failed() || a.done() && t.Volume.Object != nil
+		return a.failed() || t.Volume.Object != nil
 	case a.Operation.Adopt && (a.done() || a.maybeDone()):
 		return t.Volume.Kind != volumes.Original || string(t.Volume.ClaimUID) != a.Operation.ClaimUID
 	case isCleanup(a.Operation) && a.done():

@@ -74,6 +74,7 @@ func TestVolume(t *testing.T) {
 	blocked := operations.Result{State: operations.Blocked, Reason: operations.StillOwned, Owners: []operations.Owner{{Volume: "pvc-x", Cluster: cluster}}}
 	stays := operations.Result{State: operations.Done, Reason: operations.NotMade, Message: "it was there before"}
 	deleting := func(v *corev1.PersistentVolume) { at := metav1.NewTime(now); v.DeletionTimestamp = &at }
+	available := func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeAvailable }
 	unadopted := func(w *fixture) { w.Volumes[0].Unadopted = newVolume(t, original) }
 	bound := withVolume(newVolume(t))
 	free := withVolume(newVolume(t, released))
@@ -126,6 +127,13 @@ func TestVolume(t *testing.T) {
 		"original, released":          {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, released))}, fate{problem: true}},
 		"original, bound, forged":     {[]func(*fixture){boundClaim, withVolume(newVolume(t, original, elsewhereServed))}, fate{problem: true}},
 		"original, Retain, forged":    {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, elsewhereServed, released, retained))}, fate{}},
+		"original, deleted unbound":   {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, deleting, available))}, fate{problem: true}},
+		"original, available":         {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, available))}, fate{}},
+		"original, deleted, bound":    {[]func(*fixture){boundClaim, withVolume(newVolume(t, original, deleting))}, fate{}},
+		"original, forged, available": {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, elsewhereServed, available))}, fate{}},
+		"cleaned and used":            {[]func(*fixture){withoutClaim, free, withAttempts(used(ended(cleanup(), done)))}, fate{kind: operations.Cleanup}},
+		"gone, no finalizer":          {[]func(*fixture){boundClaim, goneFileSystem, withVolume(newVolume(t, noFinalizer))}, fate{}},
+		"gone, released without one":  {[]func(*fixture){withoutClaim, goneFileSystem, withVolume(newVolume(t, released, noFinalizer))}, fate{deletes: true}},
 		"original, released, Retain":  {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, released, retained))}, fate{}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +211,7 @@ func TestForeignVolumesAreLeftAlone(t *testing.T) {
 
 func TestAdoptionKeepsWhoShares(t *testing.T) {
 	o := Decide(newState(boundClaim, withVolume(newVolume(t, original)))).Pending[0].Operation
-	if !o.Adopt || !o.Made || !o.ShareAcrossNamespaces || !o.ShareAcrossClusters {
+	if !o.Adopt || !o.Made || o.Class != "efs" || !o.ShareAcrossNamespaces || !o.ShareAcrossClusters {
 		t.Errorf("an original volume is adopted by %+v", o)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
 
@@ -24,6 +25,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/jobs"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/controller/sharedvolumes"
+	"gnuthought.com/efs-stunnel/pkg/controller/usage"
+	"gnuthought.com/efs-stunnel/pkg/controller/workers"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -32,8 +35,7 @@ import (
 // Options are what an administrator chose.
 type Options struct {
 	Provisioner string
-	// Cluster is ClusterUID's.
-	Cluster string
+	Cluster     string // ClusterUID's
 
 	PollingInterval time.Duration
 	Range           ports.Range
@@ -43,22 +45,21 @@ type Options struct {
 	// Aliases are, for a file system, the ids whose marker and ledger it may carry.
 	Aliases map[string][]string
 
-	Backoff   time.Duration // after a first failed setup
-	Threshold int           // of failed setups, after which a claim is given up; 0 is never
-	// Jobs are the same for every mount Job; their namespace is the manager's.
-	Jobs  mountjobs.Settings
-	Batch int // operations in one Job at most
-	// SweepDelay is how long trash waits for more before it is swept; 0 is the default.
-	SweepDelay time.Duration
+	Backoff    time.Duration      // after a first failed setup
+	Threshold  int                // of failed setups, after which a claim is given up; 0 is never
+	Jobs       mountjobs.Settings // the same for every mount Job; their namespace is the manager's
+	Batch      int                // operations in one batch of a Job at most
+	Workers    Workers            // where workers reach the leader; without a host, no worker waits for operations
+	SweepDelay time.Duration      // how long trash waits for more before it is swept; 0 is the default
+	// UsageInterval is the time between two surveys of what volumes use; 0 is never, unless one is requested.
+	UsageInterval time.Duration
 	// Now is the apiserver's time: the loops compare it with times in objects. nil is time.Now.
 	Now func() time.Time
 
-	// Metadata is the client by which a new leader finds out whether its caches have caught up.
-	Metadata metadata.Interface
-	// Dynamic is the client for SharedVolumes; without one they are not served.
-	Dynamic dynamic.Interface
-	// SharedVolumePaths are the namespaces whose SharedVolumes may name a path.
-	SharedVolumePaths []string
+	JobsClient        kubernetes.Interface // the client of mount Jobs; nil is that of all loops
+	Metadata          metadata.Interface   // the client by which a new leader finds out whether its caches have caught up
+	Dynamic           dynamic.Interface    // the client for SharedVolumes; without one they are not served
+	SharedVolumePaths []string             // the namespaces whose SharedVolumes may name a path
 	// SharedVolumeInterval is the time between two looks whether SharedVolumes are installed; 0 is
 	// the default.
 	SharedVolumeInterval time.Duration
@@ -68,15 +69,25 @@ type Options struct {
 	Log     *slog.Logger
 }
 
+// Workers is the leader's end of the channel to workers.
+type Workers struct {
+	Host string // the pod's address
+	Port int
+	// Reviews is the client that checks tokens of workers.
+	Reviews authenticationv1.TokenReviewInterface
+}
+
 // Loops are the loops and their caches.
 type Loops struct {
 	Caches    *caches.Caches
 	Discovery *discovery.Controller
 	Claims    *claims.Controller
 	Jobs      *jobs.Controller
+	Usage     *usage.Controller
 	// SharedVolumes work where their API is installed.
 	SharedVolumes *sharedvolumes.Controller
 
+	workers       *workers.Channel      // nil if no worker waits
 	sharedVolumes *caches.SharedVolumes // which run with the loops: standbys need none
 	served        bool                  // there is a client for them
 }
@@ -85,6 +96,9 @@ type Loops struct {
 func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, error) {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.JobsClient == nil {
+		o.JobsClient = client
 	}
 	l := &Loops{served: o.Dynamic != nil}
 	var err error
@@ -108,14 +122,23 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 		return nil, err
 	}
 	seen.Now = o.Now
+	if l.workers, err = o.channel(l.Caches); err != nil {
+		return nil, err
+	}
+	seen.Reported = l.workers.Reported
 	if l.Claims, err = claims.New(client, seen, claims.Options{
 		Rediscover: l.Discovery.Kick, Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err
 	}
-	if l.Jobs, err = jobs.New(client, seen, jobs.Options{
-		Jobs: o.Jobs, Batch: o.Batch, SweepDelay: o.SweepDelay,
+	if l.Jobs, err = jobs.New(o.JobsClient, seen, jobs.Options{
+		Jobs: o.Jobs, Batch: o.Batch, SweepDelay: o.SweepDelay, Workers: l.workers,
 		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
+	}); err != nil {
+		return nil, err
+	}
+	if l.Usage, err = usage.New(client, seen, usage.Options{
+		Jobs: o.Jobs, Interval: o.UsageInterval, Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err
 	}
@@ -125,11 +148,23 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 	}); err != nil {
 		return nil, err
 	}
+	l.workers.OnChange(l.Claims.BatchReported, l.Jobs.WorkerWaits)
 	l.sharedVolumes.OnChange(func(string) { l.Discovery.DemandChanged() })
 	l.Discovery.OnChange(l.SharedVolumes.TargetsChanged)
 	l.Discovery.OnChange(l.Claims.TargetsChanged)
 	l.Discovery.OnChange(l.Jobs.TargetsChanged)
+	l.Discovery.OnChange(l.Usage.TargetsChanged)
 	return l, nil
+}
+
+func (o Options) channel(c *caches.Caches) (*workers.Channel, error) {
+	if o.Jobs.Linger <= 0 {
+		o.Workers.Host = ""
+	}
+	return workers.New(workers.Options{
+		Host: o.Workers.Host, Port: o.Workers.Port, Reviews: o.Workers.Reviews, Caches: c,
+		Namespace: o.Jobs.Namespace, Now: o.Now, Metrics: o.Metrics, Log: o.Log,
+	})
 }
 
 func (o Options) discovery(demand func() ports.Demand) discovery.Options {
@@ -144,9 +179,15 @@ func (o Options) discovery(demand func() ports.Demand) discovery.Options {
 // Only the leader may. The caches must run, and must have CaughtUp.
 func (l *Loops) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
+	channelEnd, err := l.workers.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	group.Go(channelEnd)
 	group.Go(func() error { return l.Discovery.Run(ctx) })
 	group.Go(func() error { return l.Claims.Run(ctx) })
 	group.Go(func() error { return l.Jobs.Run(ctx) })
+	group.Go(func() error { return l.Usage.Run(ctx) })
 	if l.served {
 		group.Go(func() error { return l.SharedVolumes.Run(ctx) })
 		group.Go(func() error {

@@ -28,8 +28,7 @@ func Get(ctx context.Context, client kubernetes.Interface, volume, namespace, cl
 	return v, c, err
 }
 
-// Apply makes one change to a volume and a claim as they were read, and to no later ones of their
-// names.
+// Apply makes one change to a volume and a claim as they were read, and to no later ones of their names.
 func Apply(ctx context.Context, client kubernetes.Interface, volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim, change volumes.Change) (err error) {
 	pvs, claims := client.CoreV1().PersistentVolumes(), client.CoreV1().PersistentVolumeClaims
 	switch change.Action {

@@ -31,12 +31,9 @@ import (
 // Options configure the loop.
 type Options struct {
 	Settings Settings
-	// Targets is discovery's latest snapshot.
-	Targets func() targets.Snapshot
-	// Poll has discovery poll file systems and access points soon.
-	Poll func()
-	// Now is the apiserver's time, which is written into the status.
-	Now func() time.Time
+	Targets  func() targets.Snapshot // discovery's latest snapshot
+	Poll     func()                  // has discovery poll file systems and access points soon
+	Now      func() time.Time        // the apiserver's time, which is written into the status
 
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer
@@ -45,12 +42,10 @@ type Options struct {
 
 // Times and sizes of the loop.
 const (
-	controlLoop  = "sharedvolumes"
-	workers      = 8
-	firstRetry   = 200 * time.Millisecond
-	maxRetry     = time.Minute
-	drainTimeout = 15 * time.Second
-	settleTime   = 100 * time.Millisecond // how long a cache may be behind, most of the time
+	controlLoop = "sharedvolumes"
+	workers     = 8
+	firstRetry  = 200 * time.Millisecond
+	settleTime  = 100 * time.Millisecond // how long a cache may be behind, most of the time
 )
 
 // Controller is the loop.
@@ -67,29 +62,21 @@ type Controller struct {
 
 // New makes the loop. It is to be called before the caches run.
 func New(client kubernetes.Interface, dynamicClient dynamic.Interface, c *caches.Caches, objects *caches.SharedVolumes, o Options) (*Controller, error) {
-	m, err := newMetrics(o.Metrics, objects)
-	if err != nil {
-		return nil, err
-	}
 	log := o.Log // the queue names its loop itself
 	o.Log = o.Log.With(slog.String("controller", controlLoop))
 	s := &Controller{
 		options: o, client: client, dynamic: dynamicClient, caches: c, objects: objects,
-		events: events.NewReporter(o.Events), metrics: m,
+		events: events.NewReporter(o.Events), metrics: newMetrics(o.Metrics, objects),
 	}
 	s.queue = queue.New(queue.Options{
-		Name: controlLoop, KeyName: "sharedVolume",
-		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout, Log: log,
+		Name: controlLoop, KeyName: "sharedVolume", FirstRetry: firstRetry, Log: log,
 	}, s.sync)
 	return s, s.watch()
 }
 
 // Run works until the context ends. Only the leader may run it.
 func (c *Controller) Run(ctx context.Context) error {
-	if err := c.queue.Run(ctx, workers, c.TargetsChanged); err != nil {
-		return fmt.Errorf("shared volumes: %w", err)
-	}
-	return nil
+	return c.queue.Run(ctx, workers, c.TargetsChanged)
 }
 
 // TargetsChanged enqueues every SharedVolume.

@@ -1,10 +1,10 @@
 package sharedvolumes
 
 import (
-	"errors"
-	"fmt"
+	"cmp"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
@@ -17,19 +17,17 @@ type metrics struct {
 	phases  *prometheus.Desc
 }
 
-func newMetrics(registry prometheus.Registerer, objects *caches.SharedVolumes) (*metrics, error) {
+func newMetrics(registry prometheus.Registerer, objects *caches.SharedVolumes) *metrics {
 	m := &metrics{
 		objects: objects,
-		repairs: prometheus.NewCounter(prometheus.CounterOpts{
+		repairs: promauto.With(registry).NewCounter(prometheus.CounterOpts{
 			Name: "efs_stunnel_manager_shared_volume_repairs_total",
 			Help: "Writes that put claims and volumes of SharedVolumes right.",
 		}),
 		phases: prometheus.NewDesc("efs_stunnel_manager_shared_volumes", "SharedVolumes.", []string{"phase"}, nil),
 	}
-	if err := errors.Join(registry.Register(m.repairs), registry.Register(m)); err != nil {
-		return nil, fmt.Errorf("registering metrics of shared volumes: %w", err)
-	}
-	return m, nil
+	registry.MustRegister(m)
+	return m
 }
 
 // Describe implements prometheus.Collector.
@@ -43,11 +41,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	}
 	counts := map[v1alpha1.Phase]int{v1alpha1.Pending: 0, v1alpha1.Ready: 0, v1alpha1.Deleting: 0, v1alpha1.Failed: 0}
 	for _, object := range all {
-		phase := object.Status.Phase
-		if phase == "" {
-			phase = v1alpha1.Pending
-		}
-		counts[phase]++
+		counts[cmp.Or(object.Status.Phase, v1alpha1.Pending)]++
 	}
 	for phase, count := range counts {
 		out <- prometheus.MustNewConstMetric(m.phases, prometheus.GaugeValue, float64(count), string(phase))

@@ -1,6 +1,7 @@
 package sharedvolumes
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -36,6 +37,8 @@ func (p plan) isEmpty(s state) bool {
 // one without changes and with its own status.
 //
 //	object      volume and claim     changes
+//	on another  any                  none
+//	installation's
 //	invalid     any                  none
 //	any         another owner's      none
 //	new         –                    add finalizer
@@ -48,6 +51,8 @@ func decide(s state) plan {
 	switch {
 	case s.object == nil:
 		return plan{}
+	case s.targets.Others[s.object.Spec.FileSystemID] != "":
+		return s.planOther()
 	case s.object.DeletionTimestamp != nil:
 		return s.planDeletion()
 	}
@@ -93,15 +98,22 @@ func (s state) planPair() plan {
 	return p
 }
 
+// planOther leaves everything, also the status, to the installation that has the file system.
+func (s state) planOther() plan {
+	p := plan{status: s.object.Status}
+	if s.object.Status.Phase != v1alpha1.Ready {
+		id := s.object.Spec.FileSystemID
+		p.warning = fmt.Sprintf("file system %s %s", id, volumes.BelongsTo(s.targets.Others[id]))
+	}
+	return p
+}
+
 // planUnknown leaves everything as it is until discovery has its first snapshot.
 func (s state) planUnknown() plan {
 	if s.object.Status.Phase != "" && s.object.Status.Phase != v1alpha1.Pending {
 		return plan{status: s.object.Status}
 	}
-	waitsFor := "the first poll of the file systems"
-	if s.targets.Trouble != "" {
-		waitsFor = s.targets.Trouble
-	}
+	waitsFor := cmp.Or(s.targets.Trouble, "the first poll of the file systems")
 	return s.report(v1alpha1.Pending, "Waiting", "waiting for "+waitsFor)
 }
 

@@ -68,6 +68,14 @@ func TestDecide(t *testing.T) {
 			outline{Phase: pending, Reason: "Binding", Message: "claim pvc-data is being bound"},
 		},
 		"and it is ready": {stateWith(bound), outline{Phase: ready, Reason: "Bound"}},
+		"one on another installation's file system is left to that one": {
+			stateWith(others),
+			outline{Warns: true},
+		},
+		"also when it is ready": {
+			stateWith(bound, lost, others, object(func(o *v1alpha1.SharedVolume) { o.Status.Phase = ready })),
+			outline{Phase: ready},
+		},
 		"a refused one is left alone": {
 			stateWith(object(func(o *v1alpha1.SharedVolume) { o.Spec.AccessPointID = "x" })),
 			outline{Phase: failed, Reason: "Refused", Message: "spec.accessPointID", Warns: true},

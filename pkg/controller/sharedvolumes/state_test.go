@@ -61,6 +61,8 @@ func bound(s *state) {
 	s.object.Status.ClaimRef = &v1alpha1.ClaimReference{Name: "pvc-data"}
 }
 
+func others(s *state) { s.targets.Others = map[string]string{"fs-1": "elsewhere"} }
+
 func object(edit func(*v1alpha1.SharedVolume)) func(*state) {
 	return func(s *state) { edit(s.object) }
 }

@@ -14,9 +14,8 @@ import (
 type Snapshot struct {
 	// Known says that there is a table, and that the first poll of the file systems has ended, with
 	// an answer or not. Before that, nothing may be chosen.
-	Known bool
-	// Trouble is the object that must be corrected before anything can be known, and why; or "".
-	Trouble string
+	Known   bool
+	Trouble string // the object that must be corrected before anything can be known, and why; or ""
 	// Listed says that the API has answered since the start, so tags, zones and states are current.
 	// Otherwise only what the table holds is known.
 	Listed bool
@@ -24,10 +23,11 @@ type Snapshot struct {
 	Unanswered bool
 	// FileSystems are those of the table and those that cannot be used, by id; HoldsPath is not set.
 	FileSystems map[string]volumes.Candidate
-	// Tunnels are those of the demanded access points and those with a demanded IAM identity.
-	Tunnels map[ports.Key]Tunnel
-	// Gone are file systems that provably no longer exist.
-	Gone map[string]bool
+	Tunnels     map[ports.Key]Tunnel // those of the demanded access points and those with a demanded IAM identity
+	// Others are the namespaces of other installations in the cluster, by the file systems that are
+	// theirs: nothing is written for these.
+	Others map[string]string
+	Gone   map[string]bool // file systems that provably no longer exist
 }
 
 // Tunnel is one that SharedVolumes demand.

@@ -1,0 +1,162 @@
+package usage
+
+import (
+	"cmp"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// state is what was observed of one file system.
+type state struct {
+	id    string
+	now   time.Time
+	named []*batchv1.Job // all that have the file system in their name, for the next number
+	// surveys are ours and unreleased, the oldest first.
+	surveys []surveyJob
+	// others are the survey Jobs of other file systems that run.
+	others int
+	// notReady is why no Job may use the root claim now, or "".
+	notReady string
+	root     *corev1.PersistentVolumeClaim // nil if there is none
+	// listed says that the table has the file system.
+	listed bool
+	// interval is the time between two surveys; 0 is never, unless one is requested.
+	interval time.Duration
+}
+
+type surveyJob struct {
+	job     *batchv1.Job
+	outcome mountjobs.SurveyOutcome
+	// after is the path of the last volume that is known to be counted.
+	after string
+	// read is when its log was read last, zero for never; drained says that it was read to its end, and
+	// unreadable that reading it has failed for long.
+	read                time.Time
+	drained, unreadable bool
+}
+
+// plan is the one next step on a file system; the zero plan is to wait for a change.
+type plan struct {
+	read    *surveyJob             // the log of this Job is read
+	record  *surveyJob             // this Job's outcome is recorded, and the Job released
+	next    mountjobs.SurveyRecord // what is recorded, or what the next Job begins with
+	failed  string                 // why a Job has counted nothing; or ""
+	create  bool                   // the next Job is created
+	discard *batchv1.Job           // this Job is deleted
+	again   time.Time              // when to plan again although nothing has happened; zero is never
+}
+
+const (
+	// readInterval is the time between two reads of the log of a Job that runs: if its pod is killed, and
+	// its log lost, no more than this is counted again.
+	readInterval = 30 * time.Second
+	// readTries is how long the log of a Job that has ended is tried to be read.
+	readTries = 2 * time.Minute
+	// maxSurveys bounds the surveys that run at once.
+	maxSurveys = 4
+	// surveysRetry is when to look again whether one of them has ended.
+	surveysRetry = 10 * time.Second
+	// requestSkew is how far in the future a request may be: the clocks of users may be wrong.
+	requestSkew = time.Minute
+)
+
+// decide plans for one file system.
+//
+//	oldest survey Job   file system  what is done
+//	running             gone         the Job is deleted
+//	running             any          its log is read at intervals
+//	ended               any          its log is read to the end; the outcome is recorded, and the Job released
+//	none                survey due   the next Job, if few run on other file systems
+//	none                any          nothing, until a survey is due
+func decide(s state) plan {
+	if len(s.surveys) == 0 {
+		return s.planNext()
+	}
+	survey := &s.surveys[0]
+	switch {
+	case survey.outcome.HoldsFileSystem() && !s.listed:
+		return plan{discard: survey.job}
+	case survey.outcome.HoldsFileSystem() && survey.outcome.Pod == "":
+		return plan{again: survey.outcome.Until}
+	case survey.outcome.HoldsFileSystem():
+		if next := survey.read.Add(readInterval); next.After(s.now) {
+			return plan{again: next}
+		}
+		return plan{read: survey}
+	case !survey.drained && !survey.unreadable && survey.outcome.Pod != "":
+		return plan{read: survey}
+	}
+	return s.planRecord(survey)
+}
+
+// planRecord follows from how a Job has ended. One that has counted anything is gone on with at once.
+func (s state) planRecord(survey *surveyJob) plan {
+	began := mountjobs.SurveyRecordOf(survey.job.Annotations)
+	p := plan{record: survey, next: mountjobs.SurveyRecord{Began: began.Began, After: survey.after}}
+	switch {
+	case survey.outcome.State == mountjobs.Succeeded && survey.drained:
+		p.next.After, p.next.Ended = "", s.now
+	case survey.after != began.After:
+	default:
+		p.failed = cmp.Or(survey.outcome.Message, "its log could not be read")
+		p.next.Failures = began.Failures + 1
+		p.next.Retry = s.now.Add(mountjobs.Backoff(wellknown.DefaultProvisionBackoff, p.next.Failures))
+	}
+	return p
+}
+
+// planNext begins a survey, or goes on with one.
+func (s state) planNext() plan {
+	due, next := s.due()
+	switch {
+	case due.IsZero() || s.notReady != "" || !s.listed:
+		return plan{}
+	case due.After(s.now):
+		return plan{again: due}
+	case s.others >= maxSurveys:
+		return plan{again: s.now.Add(surveysRetry)}
+	}
+	return plan{create: true, next: next}
+}
+
+// due is when the next Job should begin, and with what; zero is never.
+func (s state) due() (at time.Time, next mountjobs.SurveyRecord) {
+	if s.root == nil {
+		return time.Time{}, next
+	}
+	record := mountjobs.SurveyRecordOf(s.root.Annotations)
+	fresh := mountjobs.SurveyRecord{Began: s.now}
+	switch requested := s.requested(); {
+	case !record.Began.IsZero() && record.Ended.IsZero() && !record.Began.After(s.now.Add(requestSkew)):
+		return laterOf(record.Retry, s.now), record
+	case requested.After(record.Began):
+		return s.now, fresh
+	case s.interval > 0 && !record.Began.After(s.now):
+		return laterOf(record.Began.Add(s.interval), s.now), fresh
+	case s.interval > 0:
+		return s.now, fresh
+	}
+	return time.Time{}, next
+}
+
+// requested is when a survey was last asked for; zero is never. A time far in the future would have one
+// survey follow the other.
+func (s state) requested() time.Time {
+	at, err := time.Parse(time.RFC3339, s.root.Annotations[wellknown.AnnotationSurveyRequested])
+	if err != nil || at.After(s.now.Add(requestSkew)) {
+		return time.Time{}
+	}
+	return at
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
