@@ -9,6 +9,7 @@ package apiclock
 import (
 	"fmt"
 	"log/slog"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -17,19 +18,16 @@ import (
 )
 
 const (
-	// maxRoundTrip is how long a request may take to be used: half of it is the possible error.
-	maxRoundTrip = 5 * time.Second
+	maxRoundTrip = 5 * time.Second // how long a request may take to be used: half of it is the possible error
 	// samples is how many measurements are kept. Their median ignores a single response that is
 	// wrong, and follows a change after three.
-	samples = 5
-	// resolution is that of the Date header, and dateError its error on average.
-	resolution = time.Second
+	samples    = 5
+	resolution = time.Second // that of the Date header, and dateError its error on average
 	dateError  = resolution / 2
 	// steady is how far the median may be from the time in use: less is the Date header's resolution
 	// and the network, and times that are derived from Now should not move with those.
-	steady = 2 * time.Second
-	// tolerated is from when on a wrong clock is warned about.
-	tolerated = 30 * time.Second
+	steady    = 2 * time.Second
+	tolerated = 30 * time.Second // from when on a wrong clock is warned about
 )
 
 // Clock is safe for use by many at once. It is a prometheus.Collector.
@@ -128,3 +126,28 @@ func (c *Clock) Collect(metrics chan<- prometheus.Metric) {
 		metrics <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, offset.Seconds())
 	}
 }
+
+// Wrap is for rest.Config.Wrap: it reads the Date header of what the apiserver answers.
+func (c *Clock) Wrap(next http.RoundTripper) http.RoundTripper { return &transport{next, c} }
+
+type transport struct {
+	next  http.RoundTripper
+	clock *Clock
+}
+
+// RoundTrip implements http.RoundTripper. It returns when the headers are there, which a watch's are
+// at its start, so their Date is never older than the request.
+func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
+	began := t.clock.elapsed()
+	response, err := t.next.RoundTrip(request)
+	if err != nil || response.StatusCode >= http.StatusInternalServerError { // a load balancer's, maybe
+		return response, err
+	}
+	if date, err := http.ParseTime(response.Header.Get("Date")); err == nil {
+		t.clock.measure(date, began, t.clock.elapsed())
+	}
+	return response, nil
+}
+
+// WrappedRoundTripper lets client-go find what is inside.
+func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }

@@ -2,6 +2,7 @@
 package buildinfo
 
 import (
+	"cmp"
 	"runtime/debug"
 	"strings"
 )
@@ -23,10 +24,7 @@ func Read() Info {
 }
 
 func from(build *debug.BuildInfo) Info {
-	info := Info{Version: build.Main.Version, Go: build.GoVersion}
-	if info.Version == "" {
-		info.Version = "unknown"
-	}
+	info := Info{Version: cmp.Or(build.Main.Version, "unknown"), Go: build.GoVersion}
 	for _, setting := range build.Settings {
 		if setting.Key == "vcs.revision" {
 			info.Revision = setting.Value

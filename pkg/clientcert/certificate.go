@@ -20,15 +20,12 @@ import (
 	"unicode/utf8"
 )
 
+// Sizes and times of certificates.
 const (
-	// KeyBits is the size of RSA keys that EFS is known to accept.
-	KeyBits = 3072
-	// Lifetime is the time between the making of a certificate and its NotAfter.
-	Lifetime = 3 * time.Hour
-	// clockSkew is the largest tolerated difference between the clocks of node and server.
-	clockSkew = 15 * time.Minute
-	// maxCommonName is what X.509 allows, in bytes here.
-	maxCommonName = 64
+	KeyBits       = 3072             // the size of RSA keys that EFS is known to accept
+	Lifetime      = 3 * time.Hour    // the time between the making of a certificate and its NotAfter
+	clockSkew     = 15 * time.Minute // the largest tolerated difference between the clocks of node and server
+	maxCommonName = 64               // what X.509 allows, in bytes here
 )
 
 // Request is what a certificate is made from, besides the key.
@@ -36,8 +33,7 @@ type Request struct {
 	CommonName  string // of the node; EFS ignores it
 	FileSystem  string
 	AccessPoint string // "" for the file system itself
-	// Region is the file system's; needed with Credentials only.
-	Region string
+	Region      string // the file system's; needed with Credentials only
 	// Credentials sign the IAM extension; nil for a certificate without IAM.
 	Credentials *Credentials
 	Now         time.Time // to the second
@@ -50,8 +46,7 @@ type Credentials struct {
 	SessionToken    string // "" for credentials that do not expire
 }
 
-// Make makes a certificate in DER. It is valid from clockSkew before Request.Now until Lifetime
-// after it.
+// Make makes a certificate in DER. It is valid from clockSkew before Request.Now until Lifetime after it.
 func Make(key *rsa.PrivateKey, r Request) ([]byte, error) {
 	der, err := r.sign(key)
 	if err != nil {

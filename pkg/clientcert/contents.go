@@ -26,7 +26,7 @@ func Read(der []byte, key *rsa.PublicKey) (Contents, error) {
 		return Contents{}, fmt.Errorf("reading a client certificate: %w", err)
 	}
 	if !bytes.Equal(certificate.SubjectKeyId, keyID(key)) {
-		return Contents{}, errOtherKey
+		return Contents{}, errors.New("reading a client certificate: it was made with another key")
 	}
 	c := Contents{Made: certificate.NotBefore.Add(clockSkew), NotAfter: certificate.NotAfter}
 	var signed identity
@@ -51,5 +51,3 @@ func Read(der []byte, key *rsa.PublicKey) (Contents, error) {
 	c.AccessKeyID = signed.AccessKeyID
 	return c, nil
 }
-
-var errOtherKey = errors.New("reading a client certificate: it was made with another key")

@@ -20,8 +20,7 @@ func oid(extension int) asn1.ObjectIdentifier {
 	return asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 4843, 7, extension}
 }
 
-// identity is the extension that proves an IAM identity. The order of its fields is that of the
-// format.
+// identity is the extension that proves an IAM identity. The order of its fields is that of the format.
 type identity struct {
 	AccessKeyID  string    `asn1:"utf8"`
 	Signature    []byte    // in hexadecimal

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -28,14 +29,13 @@ func (r Request) signature(keyID string) string {
 // canonicalRequest is the request that is signed. EFS's has no empty line between the headers and
 // their names, unlike all others of Signature Version 4, so the SDK cannot sign it.
 func (r Request) canonicalRequest(keyID string) string {
-	empty := sha256.Sum256(nil)
 	return strings.Join([]string{
 		"GET",
 		"/",
 		r.query(keyID),
 		"host:" + r.FileSystem,
 		"host",
-		hex.EncodeToString(empty[:]),
+		fmt.Sprintf("%x", sha256.Sum256(nil)),
 	}, "\n")
 }
 
@@ -60,8 +60,8 @@ func (r Request) scope() string {
 }
 
 func (r Request) stringToSign(canonical string) string {
-	sum := sha256.Sum256([]byte(canonical))
-	return strings.Join([]string{algorithm, r.Now.UTC().Format(timeFormat), r.scope(), hex.EncodeToString(sum[:])}, "\n")
+	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(canonical)))
+	return strings.Join([]string{algorithm, r.Now.UTC().Format(timeFormat), r.scope(), hash}, "\n")
 }
 
 // signingKey is derived from the secret access key for one day, region and service.

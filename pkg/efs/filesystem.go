@@ -1,8 +1,7 @@
 // Package efs has the file systems, mount targets and access points of Amazon EFS, and the listing
 // that one poll of its API returns. Package efs/awsefs calls the API.
 //
-// It decides which file systems can serve a cluster (Usable), and which the administrator allows
-// (Filter).
+// It decides which file systems can serve a cluster (Usable), and which the administrator allows (Filter).
 package efs
 
 import (
@@ -26,18 +25,16 @@ const (
 
 // FileSystem is a file system with its mount targets.
 type FileSystem struct {
-	ID    string
-	Name  string // its Name tag, or ""
-	State LifeCycleState
-	// AvailabilityZone is the zone's name for a One Zone file system, else "".
-	AvailabilityZone string
+	ID               string
+	Name             string // its Name tag, or ""
+	State            LifeCycleState
+	AvailabilityZone string // the zone's name for a One Zone file system, else ""
 	// ReplicationDestination says that another file system overwrites this one, so that it is
 	// read-only here.
 	ReplicationDestination bool
 	SizeBytes              int64
 	Tags                   map[string]string
-	// MountTargets are all of them, in any state; nil where they could not be read, see
-	// Listing.Failed.
+	// MountTargets are all of them, in any state; nil where they could not be read, see Listing.Failed.
 	MountTargets []MountTarget
 }
 

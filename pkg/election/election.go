@@ -11,8 +11,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	informers "k8s.io/client-go/informers/coordination/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
@@ -211,4 +215,36 @@ func (e *Election) release(ctx context.Context) {
 	if err != nil {
 		e.options.Log.Warn("lease was not released; it expires", "duration", e.options.LeaseDuration, "err", err)
 	}
+}
+
+// watchReleases sends when another replica releases the Lease, which electors read only every 2.2 periods
+// at worst. A deleted Lease is not released: its leader creates it again.
+func (e *Election) watchReleases(ctx context.Context) <-chan struct{} {
+	released := make(chan struct{}, 1)
+	informer := informers.NewFilteredLeaseInformer(e.options.Watches, e.options.Namespace, 0, nil, func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, e.options.Name).String()
+	})
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{UpdateFunc: func(before, after any) {
+		if was := e.holder(before); was == "" || was == e.options.Identity || e.holder(after) != "" {
+			return
+		}
+		select {
+		case released <- struct{}{}:
+		default: // one is pending
+		}
+	}})
+	if err != nil { // only if the informer was stopped
+		e.options.Log.Warn("releases of the lease are not watched", "err", err)
+	}
+	go informer.RunWithContext(ctx)
+	return released
+}
+
+// holder returns the identity in the Lease, "" if it is released.
+func (e *Election) holder(object any) string {
+	lease, ok := object.(*coordinationv1.Lease)
+	if !ok || lease.Name != e.options.Name || lease.Spec.HolderIdentity == nil {
+		return ""
+	}
+	return *lease.Spec.HolderIdentity
 }

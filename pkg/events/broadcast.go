@@ -27,9 +27,8 @@ type Options struct {
 	Component string // what kubectl describe shows as the source
 	// Apart returns what an event is about besides its object, "" for nothing. Events about different
 	// things are neither aggregated nor limited together. It may be nil.
-	Apart func(event *corev1.Event) string
-	// Dropped is called for each event that was not written, with a metav1.StatusReason.
-	Dropped func(reason string)
+	Apart   func(event *corev1.Event) string
+	Dropped func(reason string) // called for each event that was not written, with a metav1.StatusReason
 	Log     *slog.Logger
 }
 

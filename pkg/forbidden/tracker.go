@@ -5,7 +5,6 @@ package forbidden
 import (
 	"bytes"
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -24,12 +23,9 @@ import (
 )
 
 const (
-	// expiry is for permissions that no request has needed since: their object may be gone.
-	expiry = time.Hour
-	// maxMissing bounds the number of permissions, should a program lack one in every namespace.
-	maxMissing = 100
-	// maxStatusBytes is more than any refusal has.
-	maxStatusBytes = 64 << 10
+	expiry         = time.Hour // for permissions that no request has needed since: their object may be gone
+	maxMissing     = 100       // bounds the number of permissions, should a program lack one in every namespace
+	maxStatusBytes = 64 << 10  // more than any refusal has
 )
 
 // Permission is what a rule of a Role or ClusterRole grants.
@@ -118,10 +114,8 @@ func (t *Tracker) Check(needed func(Permission) bool) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("the service account may not %s: %w", strings.Join(missing, ", "), errMissing)
+	return fmt.Errorf("the service account may not %s: its ClusterRole or Role does not grant it", strings.Join(missing, ", "))
 }
-
-var errMissing = errors.New("its ClusterRole or Role does not grant it")
 
 // Describe implements prometheus.Collector.
 func (t *Tracker) Describe(descs chan<- *prometheus.Desc) { descs <- t.desc }

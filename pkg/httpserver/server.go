@@ -2,6 +2,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -25,7 +27,8 @@ const (
 
 // Options say what is served.
 type Options struct {
-	Address string // host:port; no host is all addresses
+	Network string // of Address: "unix", or "" for TCP
+	Address string // host:port, where no host is all addresses; or the path of a socket
 	Healthy []Check
 	Ready   []Check
 	Metrics prometheus.Gatherer
@@ -41,7 +44,7 @@ type Server struct {
 
 // Listen binds the address, so that the caller sees at once if it is in use.
 func Listen(ctx context.Context, o Options) (*Server, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Address)
+	listener, err := new(net.ListenConfig).Listen(ctx, cmp.Or(o.Network, "tcp"), o.Address)
 	if err != nil {
 		return nil, fmt.Errorf("listening for HTTP: %w", err)
 	}
@@ -110,5 +113,32 @@ func local(handler http.HandlerFunc) http.Handler {
 			return
 		}
 		handler(w, r)
+	})
+}
+
+// Check is one check of health or readiness.
+type Check struct {
+	Name string
+	// Func must not block: a probe has a second. Its error is for users.
+	Func func() error
+}
+
+// report responds 200 if all checks pass, else 503. It lists them in both cases, as Kubernetes' own
+// programs do, because kubelet's event and an administrator's curl show the response.
+func report(checks []Check) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		var lines strings.Builder
+		code, verdict := http.StatusOK, "ok"
+		for _, check := range checks {
+			if err := check.Func(); err != nil {
+				code, verdict = http.StatusServiceUnavailable, "not ok"
+				fmt.Fprintf(&lines, "[-] %s: %v\n", check.Name, err)
+				continue
+			}
+			fmt.Fprintf(&lines, "[+] %s\n", check.Name)
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(code)
+		fmt.Fprintf(w, "%s%s\n", &lines, verdict)
 	})
 }

@@ -14,11 +14,10 @@ import (
 // Format is how lines look.
 type Format string
 
+// Formats.
 const (
-	// Text is key=value lines, which people read as they are.
-	Text Format = "text"
-	// JSON is one object a line.
-	JSON Format = "json"
+	Text Format = "text" // key=value lines, which people read as they are
+	JSON Format = "json" // one object a line
 )
 
 // New makes a logger.
@@ -36,6 +35,16 @@ func onOneLine(_ []string, a slog.Attr) slog.Attr {
 		return slog.String(a.Key, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
 	return a
+}
+
+// ForTunnel returns a logger that names the file system of a tunnel, and its access point if it has one.
+func ForTunnel(log *slog.Logger, name string) *slog.Logger {
+	fileSystem, accessPoint, found := strings.Cut(name, ".")
+	log = log.With("fileSystem", fileSystem)
+	if found {
+		log = log.With("accessPoint", accessPoint)
+	}
+	return log
 }
 
 // UseForKubernetes has client-go and its like log through a logger, whatever they were given.

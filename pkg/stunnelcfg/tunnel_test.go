@@ -46,7 +46,7 @@ func goldens() map[string]golden {
 	withCertificate.Cert, withCertificate.Key = "/run/efs-stunnel/client.pem", "/run/efs-stunnel/client.key"
 	withCertificate.CertSum = strings.Repeat("0a", 32)
 	ipv6 := plain()
-	ipv6.Accept, ipv6.Connect = netip.MustParseAddrPort("[::1]:20490"), addresses("[2001:db8::4]:2049")
+	ipv6.Connect = addresses("[2001:db8::4]:2049")
 	standby := plain()
 	standby.Accept, standby.Restart = netip.MustParseAddrPort("127.0.0.2:20490"), 7
 	least := stunnelcfg.Features{CheckHost: true, VerifyChain: true, SSLVersionMin: true, SocketActivation: true}

@@ -18,8 +18,7 @@ const (
 	// metadataTimeout bounds all requests of one call. Outside EC2, and where pods may not reach the
 	// service, nothing answers them.
 	metadataTimeout = 3 * time.Second
-	// maxValueBytes is more than any single value has.
-	maxValueBytes = 4 << 10
+	maxValueBytes   = 4 << 10 // more than any single value has
 	// endpointMode is the SDK's variable for instances that have IPv6 only. imds.New reads the other
 	// variables itself.
 	endpointMode = "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE"

@@ -4,7 +4,6 @@ package topology
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -48,13 +47,11 @@ func (f *Finder) Find(ctx context.Context) (Network, error) {
 		}
 	}
 	if region == "" {
-		return Network{}, fmt.Errorf("%w (instance metadata: %w)", errNoRegion, cause)
+		return Network{}, fmt.Errorf("the AWS region is not known: set --aws-region or AWS_REGION, "+
+			"let pods reach the instance metadata service, or label nodes with topology.kubernetes.io/region (instance metadata: %w)", cause)
 	}
 	return Network{Region: region, VPCID: f.findVPC(limited)}, nil
 }
-
-var errNoRegion = errors.New("the AWS region is not known: set --aws-region or AWS_REGION, " +
-	"let pods reach the instance metadata service, or label nodes with topology.kubernetes.io/region")
 
 func (f *Finder) findVPC(ctx context.Context) string {
 	if f.VPCID != "" {
@@ -99,7 +96,11 @@ var suffixes = []struct{ region, suffix string }{
 }
 
 // DNSSuffix returns what follows the id and a dot in a file system's name: efs.us-east-1.amazonaws.com.
+// It returns "" without a region.
 func DNSSuffix(region string) string {
+	if region == "" {
+		return ""
+	}
 	suffix := "amazonaws.com"
 	for _, s := range suffixes {
 		if strings.HasPrefix(region, s.region) {

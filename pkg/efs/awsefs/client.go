@@ -20,15 +20,12 @@ import (
 
 // Options configure the client.
 type Options struct {
-	// CallTimeout bounds one call with all its retries by the SDK.
-	CallTimeout time.Duration
-	// Parallel is the number of file systems whose mount targets are listed at once.
-	Parallel int
+	CallTimeout time.Duration // bounds one call with all its retries by the SDK
+	Parallel    int           // the number of file systems whose mount targets are listed at once
 	// Observe is called after every call; the result is "success", the API's error code, "Timeout",
 	// "Canceled" or "Unreachable".
 	Observe func(operation, result string, took time.Duration)
-	// Now is the clock.
-	Now func() time.Time
+	Now     func() time.Time // the clock
 }
 
 // Client calls the API of one region.
@@ -156,10 +153,8 @@ func (c *Client) FindAccessPoint(ctx context.Context, id string) (point efs.Acce
 			return point, true, nil
 		}
 	}
-	return efs.AccessPoint{}, false, fmt.Errorf("asking for access point %s: %w", id, errNoAnswer)
+	return efs.AccessPoint{}, false, fmt.Errorf("asking for access point %s: the answer is about none, or another one", id)
 }
-
-var errNoAnswer = errors.New("the answer is about none, or another one")
 
 // observed makes one call with a timeout, and reports it to Options.Observe.
 func observed[T any](ctx context.Context, c *Client, operation string, call func(context.Context, ...func(*awsapi.Options)) (T, error)) (T, error) {

@@ -10,27 +10,16 @@ import (
 
 // PutAccessPoint creates an access point or replaces it.
 func (f *Fake) PutAccessPoint(point efs.AccessPoint) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.accessPoints[point.ID] = point
+	f.locked(func() { f.accessPoints[point.ID] = point })
 }
 
 // RemoveAccessPoint deletes an access point for good.
-func (f *Fake) RemoveAccessPoint(id string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.accessPoints, id)
-}
+func (f *Fake) RemoveAccessPoint(id string) { f.locked(func() { delete(f.accessPoints, id) }) }
 
 // FailAccessPoints has every question about access points fail until it is set to nil.
-func (f *Fake) FailAccessPoints(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.pointsError = err
-}
+func (f *Fake) FailAccessPoints(err error) { f.locked(func() { f.pointsError = err }) }
 
-// ListAccessPoints gives those of a file system in order of id, which the real API does not
-// promise.
+// ListAccessPoints gives those of a file system in order of id, which the real API does not promise.
 func (f *Fake) ListAccessPoints(ctx context.Context, fileSystemID string) ([]efs.AccessPoint, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -50,60 +50,38 @@ func New(fileSystems ...efs.FileSystem) *Fake {
 	return f
 }
 
-// Put creates a file system or replaces it.
-func (f *Fake) Put(fs efs.FileSystem) {
+func (f *Fake) locked(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.fileSystems[fs.ID] = fs.Clone()
+	change()
 }
+
+// Put creates a file system or replaces it.
+func (f *Fake) Put(fs efs.FileSystem) { f.locked(func() { f.fileSystems[fs.ID] = fs.Clone() }) }
 
 // Remove deletes a file system for good.
-func (f *Fake) Remove(id string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.fileSystems, id)
-}
+func (f *Fake) Remove(id string) { f.locked(func() { delete(f.fileSystems, id) }) }
 
 // Hide has listings leave out a file system that exists, or not any longer.
-func (f *Fake) Hide(id string, hidden bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	setOrDelete(f.hidden, id, hidden)
-}
+func (f *Fake) Hide(id string, hidden bool) { f.locked(func() { setOrDelete(f.hidden, id, hidden) }) }
 
 // Truncate has listings end after their first half, with no error, until it is set to false.
-func (f *Fake) Truncate(truncated bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.truncated = truncated
-}
+func (f *Fake) Truncate(truncated bool) { f.locked(func() { f.truncated = truncated }) }
 
 // SetSource has listings say which account and region they are of; the fake says none at first.
-func (f *Fake) SetSource(source string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.source = source
-}
+func (f *Fake) SetSource(source string) { f.locked(func() { f.source = source }) }
 
 // FailList has ListFileSystems fail until it is set to nil.
-func (f *Fake) FailList(err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.listError = err
-}
+func (f *Fake) FailList(err error) { f.locked(func() { f.listError = err }) }
 
 // FailMountTargets has the reading of one file system's mount targets fail until it is set to nil.
 func (f *Fake) FailMountTargets(id string, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	setOrDelete(f.targetErrors, id, err)
+	f.locked(func() { setOrDelete(f.targetErrors, id, err) })
 }
 
 // FailExists has FileSystemExists fail for one file system until it is set to nil.
 func (f *Fake) FailExists(id string, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	setOrDelete(f.existsErrors, id, err)
+	f.locked(func() { setOrDelete(f.existsErrors, id, err) })
 }
 
 // Calls returns what was asked so far.
@@ -130,7 +108,10 @@ func (f *Fake) ListFileSystems(ctx context.Context) (efs.Listing, error) {
 		fs := f.fileSystems[id].Clone()
 		if err := f.targetErrors[id]; err != nil {
 			fs.MountTargets = nil
-			listing.Failed = with(listing.Failed, id, err)
+			if listing.Failed == nil {
+				listing.Failed = map[string]error{}
+			}
+			listing.Failed[id] = err
 		}
 		listing.FileSystems = append(listing.FileSystems, fs)
 	}
@@ -185,12 +166,4 @@ func setOrDelete[V comparable](m map[string]V, key string, value V) {
 		return
 	}
 	m[key] = value
-}
-
-func with(m map[string]error, key string, err error) map[string]error {
-	if m == nil {
-		m = map[string]error{}
-	}
-	m[key] = err
-	return m
 }
