@@ -8,10 +8,8 @@ import (
 )
 
 const (
-	// lossyLines is the number of lines that are buffered while the destination blocks.
-	lossyLines = 1024
-	// lossyFlush bounds Close.
-	lossyFlush = time.Second
+	lossyLines = 1024        // the number of lines that are buffered while the destination blocks
+	lossyFlush = time.Second // bounds Close
 )
 
 // lossyWriter drops lines while its buffer is full, and writes how many. A blocked log must not

@@ -8,9 +8,8 @@
 // A program that links the agent's packages for the Kubernetes API takes twice the memory, which
 // the supervisor would cost on every node, and the probe every few seconds.
 //
-// Exit code 0 means that the supervisor was asked to end, or that the agent is healthy or ready; 1
-// that the directory or stunnel is missing or unsuitable, or that the probe failed; 2 that the
-// settings are invalid.
+// Exit code 0 means that the supervisor was asked to end, or that the agent is healthy or ready; 1 that the
+// directory or stunnel is missing or unsuitable, or that the probe failed; 2 that the settings are invalid.
 package main
 
 import (
@@ -27,9 +26,8 @@ import (
 )
 
 const (
-	launchCommand = "launch"
-	// selfExecutable is this program, even if its file has been replaced.
-	selfExecutable = "/proc/self/exe"
+	launchCommand  = "launch"
+	selfExecutable = "/proc/self/exe" // this program, even if its file has been replaced
 )
 
 // drainTimeout and stopGrace fit into the pod's termination grace period of 300 seconds.
@@ -73,8 +71,7 @@ func runSupervisor(ctx context.Context, args []string, getenv func(string) strin
 	return program.ExitDone
 }
 
-// launch is the command that the supervisor starts for each stunnel process. It returns only on
-// error.
+// launch is the command that the supervisor starts for each stunnel process. It returns only on error.
 func launch(args []string, stderr io.Writer) int {
 	if len(args) != 2 {
 		fmt.Fprintln(stderr, "nodeagent-supervise: want launch PROGRAM FILE")

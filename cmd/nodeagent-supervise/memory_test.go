@@ -88,7 +88,7 @@ func writeTunnels(t *testing.T, dir confdir.Dir) []netip.AddrPort {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := dir.Write(name, text); err != nil {
+		if err := dir.Spec(name).Write(text); err != nil {
 			t.Fatal(err)
 		}
 		ports = append(ports, port)

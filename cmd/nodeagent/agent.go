@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"log/slog"
-	"os"
 	"runtime/debug"
 
 	"gnuthought.com/efs-stunnel/pkg/buildinfo"
@@ -28,10 +25,6 @@ const (
 		"kubelet's probes are nodeagent-supervise probe healthy|ready.\n"
 )
 
-func agentMain(args []string) int {
-	return agentRun(program.Context(), args, kubeprogram.ProcessEnvironment(), os.Stdout, os.Stderr)
-}
-
 func agentRun(ctx context.Context, args []string, e kubeprogram.Environment, stdout, stderr io.Writer) int {
 	o, set, err := parseAgentOptions(args, e)
 	if err != nil {
@@ -42,24 +35,15 @@ func agentRun(ctx context.Context, args []string, e kubeprogram.Environment, std
 	log := o.Log.New(stderr)
 	logging.UseForKubernetes(log, forbidden.IsRefusal)
 	log.Info("node agent starts", "node", o.node, "version", buildinfo.Read().String())
-	if err := runAgent(ctx, o, log); err != nil {
+	options, broadcast, err := wireAgent(o, log)
+	if err == nil {
+		err = agent.New(options).Run(ctx)
+		kubeprogram.CloseEvents(ctx, broadcast)
+	}
+	if err != nil {
 		log.Error("node agent ends because of an error", "err", err)
 		return program.ExitFailed
 	}
 	log.Info("node agent ends; the tunnels stay")
 	return program.ExitDone
-}
-
-// runAgent runs the agent until the context ends.
-func runAgent(ctx context.Context, o agentOptions, log *slog.Logger) error {
-	options, broadcast, err := wireAgent(o, log)
-	if err != nil {
-		return err
-	}
-	defer kubeprogram.CloseEvents(ctx, broadcast)
-	a, err := agent.New(options)
-	if err != nil {
-		return fmt.Errorf("making the agent: %w", err)
-	}
-	return a.Run(ctx)
 }

@@ -3,12 +3,12 @@
 //
 //	nodeagent             the agent: watches the table, writes the tunnels' files, probes the tunnels
 //	nodeagent supervise   the supervisor: executes nodeagent-supervise, which is in the same directory
+//	nodeagent preflight   reads what the plugin's preflight asks about the node
 //	nodeagent version     prints which build this is
 //
 // Agent and supervisor run without each other. kubelet's probes run nodeagent-supervise, too.
 //
-// Exit code 0 means that the program was asked to end, 1 that it failed, 2 that its settings are
-// invalid.
+// Exit code 0 means that the program was asked to end, 1 that it failed, 2 that its settings are invalid.
 package main
 
 import (
@@ -19,6 +19,8 @@ import (
 	"syscall"
 
 	"gnuthought.com/efs-stunnel/pkg/buildinfo"
+	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/preflight/nodecheck"
 	"gnuthought.com/efs-stunnel/pkg/program"
 )
 
@@ -36,11 +38,13 @@ func dispatch(args []string, stdout, stderr io.Writer) int {
 	case "probe":
 		fmt.Fprintln(stderr, "nodeagent: want nodeagent-supervise probe healthy|ready")
 		return program.ExitUsage
+	case nodecheck.Command:
+		return preflight(program.Context(), args[1:], terminationLog, stdout, stderr)
 	case "version":
 		fmt.Fprintln(stdout, "nodeagent", buildinfo.Read())
 		return program.ExitDone
 	}
-	return agentMain(args)
+	return agentRun(program.Context(), args, kubeprogram.ProcessEnvironment(), stdout, stderr)
 }
 
 // execSupervisor replaces this program by the supervisor, which is in its directory. A program of its own

@@ -45,8 +45,7 @@ type Options struct {
 	// Credentials gets the node's AWS credentials, for client certificates with IAM.
 	Credentials func(ctx context.Context, region string) (certificates.Credentials, error)
 	Dialer      probe.Dialer
-	// Clients lists connections to loopback ports, except the agent's own.
-	Clients func() (sockets.ClientCounts, error)
+	Clients     func() (sockets.ClientCounts, error) // lists connections to loopback ports, except the agent's own
 	// Status reads the supervisor's status file. It must not block.
 	Status        func() (supervise.Status, error)
 	ProbeInterval time.Duration
@@ -78,10 +77,9 @@ type Agent struct {
 
 	// Only the loop uses the fields below.
 
-	table    ports.Table
-	hasTable bool
-	// unknown are targets in the table that this agent could never decode.
-	unknown         []string
+	table           ports.Table
+	hasTable        bool
+	unknown         []string // targets in the table that this agent could never decode
 	problem         tableProblem
 	location        routing.Location
 	status          supervise.Status
@@ -93,7 +91,7 @@ type Agent struct {
 	tunnels         map[string]*tunnelState
 	written         map[string][]byte // contents of the specification files
 	stored          []byte            // contents of the state file
-	lastErr         string            // of the latest apply
+	lastErr         lastError         // of the latest apply
 
 	clientsAt      time.Time // when connections were last listed
 	clientsUnknown bool      // and they could not be
@@ -102,10 +100,10 @@ type Agent struct {
 	reported, reporting map[string]string // warnings of the sync before and of this one
 }
 
-// New makes an agent and registers its metrics. It starts nothing.
-func New(o Options) (*Agent, error) {
+// New makes an agent and registers its metrics, which panics if the registry has them. It starts nothing.
+func New(o Options) *Agent {
 	a := &Agent{
-		options: o, inbox: newInbox(), events: events.NewReporter(o.Events), started: time.Now(),
+		options: o, inbox: &inbox{wake: make(chan struct{}, 1)}, events: events.NewReporter(o.Events), started: time.Now(),
 		results: make(chan probe.Result), states: map[string]routing.State{},
 		tunnels: map[string]*tunnelState{}, written: map[string][]byte{},
 	}
@@ -115,13 +113,9 @@ func New(o Options) (*Agent, error) {
 		Dir: o.Dir, Node: o.Node, Credentials: o.Credentials, Log: o.Log,
 		Changed: func() { a.inbox.put(func(*inputs) {}) },
 	})
-	a.metrics = newMetrics(a.snapshot.Load)
-	for _, collector := range a.metrics.collectors() {
-		if err := o.Metrics.Register(collector); err != nil {
-			return nil, err
-		}
-	}
-	return a, nil
+	a.metrics = newMetrics(o.Metrics)
+	o.Metrics.MustRegister(newTunnelMetrics(a.snapshot.Load))
+	return a
 }
 
 // Run works until the context ends. It returns an error only if it cannot serve its sockets.

@@ -277,12 +277,8 @@ func (p *pod) startAgent(change func(*agent.Options)) {
 	if change != nil {
 		change(&o)
 	}
-	a, err := agent.New(o)
-	if err != nil {
-		p.Fatal(err)
-	}
-	p.agent = a
-	p.endAgent = p.background(a.Run)
+	p.agent = agent.New(o)
+	p.endAgent = p.background(p.agent.Run)
 }
 
 // background runs a function until the test or the returned function ends it.

@@ -1,9 +1,9 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
-	"strings"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -15,14 +15,14 @@ import (
 // ephemeralInterval is between two readings of the node's settings, which administrators change.
 const ephemeralInterval = 10 * time.Minute
 
-// ephemeralPorts are the node's, as they were last read.
+// ephemeralPorts are the node's settings, as the agent last read them.
 type ephemeralPorts struct {
 	ports  ephemeral.Ports // of the latest reading without error
 	readAt time.Time       // zero before the first
-	err    string          // of the latest reading
+	err    lastError       // of the latest reading
 }
 
-// reportEphemeralPorts warns of the tunnels whose ports the kernel may give to any process.
+// reportEphemeralPorts reports the tunnels whose ports the kernel may assign to any process.
 func (a *Agent) reportEphemeralPorts(now time.Time) {
 	if a.ephemeral.readAt.IsZero() || now.Sub(a.ephemeral.readAt) >= ephemeralInterval {
 		a.readEphemeralPorts(now)
@@ -41,17 +41,14 @@ func (a *Agent) reportEphemeralPorts(now time.Time) {
 
 // readEphemeralPorts keeps what was read before when the settings cannot be read.
 func (a *Agent) readEphemeralPorts(now time.Time) {
+	a.ephemeral.readAt = now
 	read, err := parseEphemeralPorts(a.options.ProcSys)
-	text := ""
-	if err != nil {
-		text = err.Error()
-	} else {
+	if err == nil {
 		a.ephemeral.ports = read
 	}
-	if err != nil && text != a.ephemeral.err {
+	if a.ephemeral.err.isNew(err) {
 		a.options.Log.Warn("node's port settings cannot be read, so ports of tunnels are not compared with them", "err", err)
 	}
-	a.ephemeral.readAt, a.ephemeral.err = now, text
 }
 
 // parseEphemeralPorts: the agent is on the node's network, whose settings these are.
@@ -59,38 +56,30 @@ func parseEphemeralPorts(procSys fs.FS) (ephemeral.Ports, error) {
 	if procSys == nil {
 		return ephemeral.Ports{}, nil
 	}
-	portRange, err := fs.ReadFile(procSys, "net/ipv4/ip_local_port_range")
-	if err != nil {
-		return ephemeral.Ports{}, err
-	}
+	portRange, rangeErr := fs.ReadFile(procSys, "net/ipv4/ip_local_port_range")
 	reserved, err := fs.ReadFile(procSys, "net/ipv4/ip_local_reserved_ports")
-	if err != nil {
+	if err := cmp.Or(rangeErr, err); err != nil {
 		return ephemeral.Ports{}, err
 	}
 	return ephemeral.Parse(string(portRange), string(reserved))
 }
 
-// ephemeralMessage names the first few: the usual cause hits all tunnels of the node.
+// ephemeralMessage returns one message for all tunnels: the usual cause affects all of the node.
 func ephemeralMessage(node ephemeral.Ports, tunnels []routing.Tunnel) string {
-	const most = 5
 	var named []string
-	for _, t := range tunnels[:min(len(tunnels), most)] {
+	for _, t := range tunnels {
 		named = append(named, fmt.Sprintf("%d (%s)", t.Port, t.Name))
-	}
-	others := ""
-	if len(tunnels) > most {
-		others = fmt.Sprintf(" and %d others", len(tunnels)-most)
 	}
 	already := ""
 	if len(node.Reserved) > 0 {
 		already = ", beside what that setting has already"
 	}
-	return fmt.Sprintf("the kernel gives ports %s to processes that ask for any, also the tunnels' ports %s%s: a tunnel cannot "+
+	return fmt.Sprintf("the kernel gives ports %s to processes that ask for any, also the tunnels' ports %s: a tunnel cannot "+
 		"listen while another process has its port. Reserve them on the node: sysctl net.ipv4.ip_local_reserved_ports=%s%s",
-		node.Range, strings.Join(named, ", "), others, toReserve(tunnels), already)
+		node.Range, firstFew(named), toReserve(tunnels), already)
 }
 
-// toReserve prefers the default range of the manager, where tunnels to come have their ports.
+// toReserve prefers the manager's default range, from which later tunnels get their ports.
 func toReserve(tunnels []routing.Tunnel) ports.Span {
 	span := ports.Span{First: wellknown.DefaultBasePort, Last: wellknown.DefaultBasePort + wellknown.DefaultPortCount - 1}
 	all := ports.Span{First: tunnels[0].Port, Last: tunnels[0].Port}

@@ -52,7 +52,7 @@ func TestAccessPointHasATunnelOfItsOwn(t *testing.T) {
 	if !server.saw(clientIdentity{"fs-1", "fsap-1", ""}, 0) || !server.saw(clientIdentity{}, 0) {
 		t.Errorf("the server saw %v, want the access point, and a client without a certificate", server.clients)
 	}
-	text, err := p.dir.Key()
+	text, err := p.dir.Key().Read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func TestAccessPointHasATunnelOfItsOwn(t *testing.T) {
 	if _, err := x509.ParsePKCS8PrivateKey(block.Bytes); err != nil {
 		t.Errorf("the key: %v", err)
 	}
-	if info, err := os.Stat(p.dir.KeyFile()); err != nil || info.Mode() != 0o400 {
+	if info, err := os.Stat(p.dir.Key().Path()); err != nil || info.Mode() != 0o400 {
 		t.Errorf("got %v, %v; want a key that only its owner reads", info, err)
 	}
 	if until, ok := p.metric("efs_stunnel_node_client_certificate_expiration_timestamp_seconds", accessPointTunnel); !ok || until < float64(time.Now().Unix()) {
@@ -81,7 +81,7 @@ func TestCertificateIsRemovedWithItsAccessPoint(t *testing.T) {
 	p.publish(tableOf(map[string]ports.Target{"fs-1": fs}))
 	p.until("certificate and metric are gone", func() bool {
 		_, exported := p.metric("efs_stunnel_node_client_certificate_failing", accessPointTunnel)
-		_, err := os.Stat(p.dir.CertificateFile(accessPointTunnel))
+		_, err := os.Stat(p.dir.Certificate(accessPointTunnel).Path())
 		return !exported && os.IsNotExist(err)
 	})
 }
@@ -96,11 +96,11 @@ func TestUpgradeWaitsForTheCertificate(t *testing.T) {
 	if err := second.serves(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), local.Port())); err != nil {
 		t.Errorf("it is ready before its tunnel to the access point is: %v", err)
 	}
-	before, err := first.dir.Key()
+	before, err := first.dir.Key().Read()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if after, err := second.dir.Key(); err != nil || len(after) == 0 || string(after) == string(before) {
+	if after, err := second.dir.Key().Read(); err != nil || len(after) == 0 || string(after) == string(before) {
 		t.Errorf("the new pod has no key of its own (%v)", err)
 	}
 }
@@ -211,7 +211,7 @@ func TestTunnelWithIAMWaitsForCredentials(t *testing.T) {
 func TestRestartKeepsKeyAndConnections(t *testing.T) {
 	p, _, _, local := oneAccessPoint(t)
 	conn := p.hold(local)
-	key, err := p.dir.Key()
+	key, err := p.dir.Key().Read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,11 +223,11 @@ func TestRestartKeepsKeyAndConnections(t *testing.T) {
 	if after := p.supervised(accessPointTunnel); before.PID != after.PID || before.Generation != after.Generation || before.Reloads != after.Reloads {
 		t.Errorf("the tunnel was changed: before %+v, after %+v", before, after)
 	}
-	if again, err := p.dir.Key(); err != nil || string(again) != string(key) {
+	if again, err := p.dir.Key().Read(); err != nil || string(again) != string(key) {
 		t.Errorf("the key has changed (%v)", err)
 	}
 	p.endAgent()
-	if err := os.Remove(p.dir.KeyFile()); err != nil {
+	if err := os.Remove(p.dir.Key().Path()); err != nil {
 		t.Fatal(err)
 	}
 	p.startAgent(nil)
@@ -266,7 +266,7 @@ func TestCertificateIsRemovedWhenIAMIsTurnedOff(t *testing.T) {
 	if err := p.call(conn); err != nil {
 		t.Errorf("an open connection was cut: %v", err)
 	}
-	if _, err := os.Stat(p.dir.CertificateFile("fs-1")); !os.IsNotExist(err) {
+	if _, err := os.Stat(p.dir.Certificate("fs-1").Path()); !os.IsNotExist(err) {
 		t.Errorf("the certificate still exists (%v)", err)
 	}
 }

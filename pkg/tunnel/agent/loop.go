@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -15,8 +16,7 @@ import (
 
 // Times of the loop.
 const (
-	// syncInterval is between two readings of the supervisor's status and the files.
-	syncInterval = 250 * time.Millisecond
+	syncInterval = 250 * time.Millisecond // between two readings of the supervisor's status and the files
 	// settleTime is the wait after a change, so that changes that come together cause one sync.
 	settleTime = 20 * time.Millisecond
 )
@@ -24,26 +24,23 @@ const (
 // tunnelState is the state of a planned tunnel.
 type tunnelState struct {
 	routing.Tunnel
-	// inForce is since when the supervisor runs the current specification; zero while it does not.
-	inForce     time.Time
-	result      *probe.Result // nil before the first
-	failedAt    time.Time     // of the latest failed connection for which the tunnel was probed
-	usedAt      time.Time     // when other connections than the agent's were last seen
-	isUnhealthy bool          // an event said so
-	denied      bool          // the event said that the server denies access
-	// healthySince is since when probes have succeeded while isUnhealthy is still set.
-	healthySince time.Time
+	inForce      time.Time     // since when the supervisor runs the current specification; zero while it does not
+	result       *probe.Result // nil before the first
+	failedAt     time.Time     // of the latest failed connection for which the tunnel was probed
+	usedAt       time.Time     // when other connections than the agent's were last seen
+	isUnhealthy  bool          // an event said so
+	denied       bool          // the event said that the server denies access
+	healthySince time.Time     // since when probes have succeeded while isUnhealthy is still set
 }
 
 // loop syncs after changes, results and syncInterval, until the context ends.
 func (a *Agent) loop(ctx context.Context) {
 	defer a.probes.Close()
-	due := time.Now()
+	due, timer := time.Now(), time.NewTimer(0)
+	defer timer.Stop()
 	for {
-		timer := time.NewTimer(time.Until(due))
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return
 		case <-a.inbox.wake:
 			due = sooner(due, settleTime)
@@ -56,7 +53,7 @@ func (a *Agent) loop(ctx context.Context) {
 			a.sync(ctx, now)
 			due = now.Add(syncInterval)
 		}
-		timer.Stop()
+		timer.Reset(time.Until(due))
 	}
 }
 
@@ -70,38 +67,45 @@ func sooner(due time.Time, wait time.Duration) time.Time {
 
 func (a *Agent) sync(ctx context.Context, now time.Time) {
 	defer a.lastSync.Store(now.UnixNano())
-	enough := a.observe(now)
-	if enough {
-		a.reconcile(ctx, now)
+	if a.observe(now) {
+		a.recordResult(a.reconcile(ctx, now))
 	}
 	a.report(now)
 	a.publish()
 }
 
-func (a *Agent) reconcile(ctx context.Context, now time.Time) {
+func (a *Agent) reconcile(ctx context.Context, now time.Time) error {
 	in, err := a.input(now)
-	if err == nil {
-		a.plan, a.planned = routing.NewPlan(in), true
-		a.states = a.plan.States
-		err = a.apply(ctx, in.Files)
+	if err != nil {
+		return err
 	}
-	a.recordResult(err)
+	a.plan, a.planned = routing.NewPlan(in), true
+	a.states = a.plan.States
+	return a.apply(ctx, in.Files)
 }
 
-// recordResult logs an error once, though every sync meets it again.
 func (a *Agent) recordResult(err error) {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	if text != a.lastErr && err != nil {
+	failedBefore := a.lastErr != ""
+	switch isNew := a.lastErr.isNew(err); {
+	case isNew:
 		a.options.Log.Error("tunnels cannot be updated", "err", err)
-	}
-	if text != a.lastErr && err == nil {
+	case err == nil && failedBefore:
 		a.options.Log.Info("tunnels can be updated again")
 	}
-	a.lastErr = text
-	a.metrics.applied(err)
+	a.metrics.failed.Set(number(err != nil))
+}
+
+// lastError is the text of an error that is logged once, though each repetition meets it again.
+type lastError string
+
+// isNew keeps the error, and reports whether there is one that differs from the one before.
+func (l *lastError) isNew(err error) bool {
+	before := *l
+	*l = ""
+	if err != nil {
+		*l = lastError(err.Error())
+	}
+	return err != nil && *l != before
 }
 
 // apply writes the planned specifications. A failure for one tunnel affects no other.
@@ -114,7 +118,9 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 	}
 	states := map[string]*tunnelState{}
 	for _, tunnel := range a.plan.Tunnels {
-		states[tunnel.Name] = a.state(tunnel)
+		state := cmp.Or(a.tunnels[tunnel.Name], &tunnelState{})
+		state.Tunnel = tunnel
+		states[tunnel.Name] = state
 		if !slices.Contains(files, tunnel.Name) || !bytes.Equal(a.written[tunnel.Name], tunnel.Spec) {
 			errs = append(errs, a.write(tunnel))
 		}
@@ -126,24 +132,17 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 	return errors.Join(errs...)
 }
 
-func (a *Agent) state(tunnel routing.Tunnel) *tunnelState {
-	state, ok := a.tunnels[tunnel.Name]
-	if !ok {
-		state = &tunnelState{}
-	}
-	state.Tunnel = tunnel
-	return state
-}
-
 func (a *Agent) write(tunnel routing.Tunnel) error {
 	before := a.written[tunnel.Name]
-	changed, err := a.options.Dir.Write(tunnel.Name, tunnel.Spec)
+	file := a.options.Dir.Spec(tunnel.Name)
+	changed := !file.HasContent(tunnel.Spec)
+	err := file.Write(tunnel.Spec)
 	if err != nil {
 		return err
 	}
 	a.written[tunnel.Name] = tunnel.Spec
 	if tunnel.Identity == (routing.Identity{}) {
-		err = a.options.Dir.RemoveCertificate(tunnel.Name) // an earlier identity may have needed one
+		err = a.options.Dir.Certificate(tunnel.Name).Remove() // an earlier identity may have needed one
 	}
 	if changed {
 		a.logOf(tunnel.Name).Info("tunnel's specification written", "port", tunnel.Port,
@@ -176,14 +175,12 @@ func (a *Agent) observeSupervisor() {
 		case state.inForce.IsZero():
 			state.inForce = time.Now()
 			a.probes.ProbeNow(name)
-		case status.Connection != nil && status.Connection.At != state.failedAt && looksHealthy(state):
+		case status.Connection != nil && status.Connection.At != state.failedAt && state.result != nil && state.result.Err == nil:
 			state.failedAt = status.Connection.At
 			a.probes.ProbeNow(name)
 		}
 	}
 }
-
-func looksHealthy(state *tunnelState) bool { return state.result != nil && state.result.Err == nil }
 
 func (a *Agent) tasks() []probe.Task {
 	var tasks []probe.Task
@@ -218,7 +215,7 @@ func (a *Agent) alsoProbe(state *tunnelState) []netip.AddrPort {
 func (a *Agent) peer(t routing.Tunnel) probe.Peer {
 	peer := probe.Peer{Host: t.Host}
 	if t.Certificate.File != "" {
-		peer.Cert, peer.Key = t.Certificate.File, a.options.Dir.KeyFile()
+		peer.Cert, peer.Key = t.Certificate.File, a.options.Dir.Key().Path()
 	}
 	return peer
 }

@@ -1,9 +1,11 @@
 package agent
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
@@ -11,44 +13,41 @@ import (
 
 const metricsNamespace = "efs_stunnel_node"
 
-// metrics are the agent's. Those of single tunnels are made from the snapshot at each scrape, so
-// that none outlives its tunnel.
+// metrics are those that the agent updates itself.
 type metrics struct {
-	tunnels *tunnelMetrics
-	probes  *prometheus.HistogramVec
-	late    prometheus.Counter
-	actions *prometheus.CounterVec
-	failed  prometheus.Gauge
-	watches prometheus.Counter
-
+	probes    *prometheus.HistogramVec
+	late      prometheus.Counter
+	actions   *prometheus.CounterVec
+	failed    prometheus.Gauge
+	watches   prometheus.Counter
 	ephemeral prometheus.Gauge
 }
 
-func newMetrics(read func() *snapshot) *metrics {
+func newMetrics(registry prometheus.Registerer) *metrics {
+	factory := promauto.With(registry)
 	m := &metrics{
-		tunnels: newTunnelMetrics(read),
-		probes: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		probes: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: metricsNamespace, Name: "probe_duration_seconds",
 			Help:    "Time of NFS NULL calls through tunnels, by result.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 13), // 0.5 ms to 2 s
 		}, []string{"result"}),
-		late: prometheus.NewCounter(prometheus.CounterOpts{
+		late: factory.NewCounter(prometheus.CounterOpts{
 			Namespace: metricsNamespace, Name: "probes_late_total",
 			Help: "Rounds of probes without a result, because the agent did not run in time.",
 		}),
-		actions: prometheus.NewCounterVec(prometheus.CounterOpts{
+		actions: factory.NewCounterVec(prometheus.CounterOpts{
 			Namespace: metricsNamespace, Name: "tunnel_steps_total",
 			Help: "Actions on tunnels: Reorder, Failover, Renew, Return.",
 		}, []string{"step"}),
-		failed: prometheus.NewGauge(prometheus.GaugeOpts{
+		failed: factory.NewGauge(prometheus.GaugeOpts{
 			Namespace: metricsNamespace, Name: "apply_failing",
 			Help: "1 while the tunnels' files cannot be written as they should be.",
 		}),
-		watches: prometheus.NewCounter(prometheus.CounterOpts{
+		watches: factory.NewCounter(prometheus.CounterOpts{
 			Namespace: metricsNamespace, Name: "watch_errors_total",
 			Help: "Ends of watches of the apiserver because of an error.",
 		}),
-		ephemeral: prometheus.NewGauge(prometheus.GaugeOpts{
+		ephemeral: factory.NewGauge(prometheus.GaugeOpts{
 			Namespace: metricsNamespace, Name: "ephemeral_tunnel_ports",
 			Help: "Ports of tunnels that the node's kernel may give to any process.",
 		}),
@@ -59,21 +58,9 @@ func newMetrics(read func() *snapshot) *metrics {
 	return m
 }
 
-func (m *metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.tunnels, m.probes, m.late, m.actions, m.failed, m.watches, m.ephemeral}
-}
-
 func (m *metrics) probed(r probe.Result) {
-	result := probe.Reason(r.Err)
-	if result == "" {
-		result = "success"
-	}
-	m.probes.WithLabelValues(result).Observe(r.Took.Seconds())
+	m.probes.WithLabelValues(cmp.Or(probe.Reason(r.Err), "success")).Observe(r.Took.Seconds())
 }
-
-func (m *metrics) acted(action routing.Action) { m.actions.WithLabelValues(string(action)).Inc() }
-
-func (m *metrics) applied(err error) { m.failed.Set(number(err != nil)) }
 
 func number(yes bool) float64 {
 	if yes {
@@ -82,9 +69,10 @@ func number(yes bool) float64 {
 	return 0
 }
 
-// tunnelMetrics implements prometheus.Collector.
+// tunnelMetrics are made from the snapshot at each scrape, so that none outlives its tunnel.
 type tunnelMetrics struct {
-	read func() *snapshot
+	read  func() *snapshot
+	descs []*prometheus.Desc // all of the following
 
 	tableUsable, tableUpdated, locationKnown, statusAge, hijacked *prometheus.Desc
 	up, listening, standby, active, otherZone, took, lastError    *prometheus.Desc
@@ -94,10 +82,13 @@ type tunnelMetrics struct {
 }
 
 func newTunnelMetrics(read func() *snapshot) *tunnelMetrics {
+	var descs []*prometheus.Desc
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(metricsNamespace+"_"+name, help, labels, nil)
+		d := prometheus.NewDesc(metricsNamespace+"_"+name, help, labels, nil)
+		descs = append(descs, d)
+		return d
 	}
-	return &tunnelMetrics{
+	m := &tunnelMetrics{
 		read:          read,
 		tableUsable:   desc("table_usable", "1 while the ConfigMap is there and all of it can be read."),
 		tableUpdated:  desc("table_last_update_timestamp_seconds", "When the table that is served was changed last."),
@@ -121,15 +112,13 @@ func newTunnelMetrics(read func() *snapshot) *tunnelMetrics {
 		memoryLimit:        desc("tunnel_memory_limit_bytes", "Memory that the process of each tunnel may have. One that needs more ends."),
 		certificateFailing: desc("client_certificate_failing", "1 while the tunnel's client certificate cannot be made or renewed.", "tunnel"),
 	}
+	m.descs = descs
+	return m
 }
 
 // Describe implements prometheus.Collector.
 func (m *tunnelMetrics) Describe(descs chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		m.tableUsable, m.tableUpdated, m.locationKnown, m.statusAge, m.up, m.listening, m.standby, m.hijacked, m.active, m.otherZone,
-		m.took, m.lastError, m.restarts, m.reloads, m.problems, m.unusable,
-		m.certificateUntil, m.certificateFailing, m.memory, m.memoryLimit,
-	} {
+	for _, d := range m.descs {
 		descs <- d
 	}
 }

@@ -1,13 +1,16 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net/netip"
+	"syscall"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/topology"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -50,7 +53,7 @@ func (a *Agent) readTable(n inputs) {
 		return
 	}
 	a.table, a.hasTable, a.unknown = table, true, unreadableTargets(rejected, table)
-	if err := a.options.Dir.WriteTable(ports.Encode(table)); err != nil {
+	if err := a.options.Dir.Table().Write(ports.Encode(table)); err != nil {
 		a.options.Log.Warn("table cannot be stored; a restart without the apiserver would miss it", "err", err)
 	}
 }
@@ -110,6 +113,22 @@ func (a *Agent) standby() map[string]bool {
 	return standby
 }
 
+// bindable reports whether a process could listen at the address now. It binds without listening, which
+// neither clients nor other listeners notice.
+func bindable(address netip.AddrPort) bool {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return true // the supervisor will report the error
+	}
+	defer func() { _ = syscall.Close(fd) }() // it holds nothing that could be lost
+	// As stunnel does: connections that are ending do not count.
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		return true
+	}
+	err = syscall.Bind(fd, &syscall.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()})
+	return !errors.Is(err, syscall.EADDRINUSE)
+}
+
 // input is everything that a plan is made from.
 func (a *Agent) input(now time.Time) (routing.Input, error) {
 	files, err := a.options.Dir.Names()
@@ -117,10 +136,43 @@ func (a *Agent) input(now time.Time) (routing.Input, error) {
 		return routing.Input{}, err
 	}
 	settings := a.options.Routing
-	settings.Region, settings.DNSSuffix, settings.KeyFile = a.region(), a.dnsSuffix(), a.options.Dir.KeyFile()
+	settings.Region = cmp.Or(a.options.Region, a.location.Region)
+	settings.DNSSuffix, settings.KeyFile = topology.DNSSuffix(settings.Region), a.options.Dir.Key().Path()
 	a.certificates.SetIdentities(routing.Identities(a.table, settings))
 	return routing.Input{
 		Table: a.table, Location: a.location, States: a.states, Files: files,
 		Standby: a.standby(), Certificates: a.certificates.Certificates(), Settings: settings, Now: now,
 	}, nil
+}
+
+const (
+	clientsInterval = time.Second // between two listings of connections
+	// inUseFor is how long a tunnel counts as in use after its last connection: the kernel's client has
+	// none while a mount target is silent or a process is restarted.
+	inUseFor = time.Minute
+)
+
+// observeClients records which tunnels are in use: other clients than the agent are connected
+// to their ports, whether this pod or another one listens there.
+func (a *Agent) observeClients(now time.Time) {
+	if now.Sub(a.clientsAt) < clientsInterval {
+		return
+	}
+	a.clientsAt = now
+	uses, err := a.options.Clients()
+	if err != nil && !a.clientsUnknown {
+		a.options.Log.Warn("connections of this node cannot be listed; all tunnels count as in use", "err", err)
+	}
+	a.clientsUnknown = err != nil
+	address := netip.MustParseAddr(wellknown.LoopbackAddress)
+	for _, state := range a.tunnels {
+		if a.clientsUnknown || uses[netip.AddrPortFrom(address, uint16(state.Port))] > 0 {
+			state.usedAt = now
+		}
+	}
+}
+
+// inUse reports whether other clients than the agent have, or just had, connections to the tunnel.
+func (t *tunnelState) inUse(now time.Time) bool {
+	return !t.usedAt.IsZero() && now.Sub(t.usedAt) < inUseFor
 }

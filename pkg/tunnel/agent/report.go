@@ -3,13 +3,13 @@ package agent
 import (
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"gnuthought.com/efs-stunnel/pkg/logging"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
@@ -35,7 +35,7 @@ func (a *Agent) report(now time.Time) {
 		a.warn(wellknown.EventTargetUnusable, t.Name, fmt.Sprintf("target %s cannot be served (%s): %s", t.Name, t.Reason, t.Message))
 	}
 	for _, t := range a.plan.Tunnels {
-		if p := a.status.Tunnels[t.Name].Process; p != nil && p.Reason == supervise.ReasonPortTaken && a.isForeign(p.At, now) {
+		if p := a.status.Tunnels[t.Name].Process; p.Is(supervise.ReasonPortTaken) && a.isForeign(p.At, now) {
 			a.warn(wellknown.EventPortTaken, t.Name, fmt.Sprintf("port %d of target %s is taken by another process; "+
 				"volumes on it cannot be mounted on this node until that ends", t.Port, t.Name))
 		}
@@ -76,12 +76,12 @@ func (a *Agent) reportCertificate(t routing.Tunnel, now time.Time) {
 // example because a file is not mounted into the supervisor's container.
 func (a *Agent) reportRefusedConfiguration(t routing.Tunnel) {
 	p := a.status.Tunnels[t.Name].Process
-	if p != nil && (p.Reason == supervise.ReasonBadConfig || p.Reason == supervise.ReasonStartFailed) {
+	if p.Is(supervise.ReasonBadConfig, supervise.ReasonStartFailed) {
 		a.warn(wellknown.EventConfigurationRefused, t.Name, fmt.Sprintf("tunnel to %s on port %d cannot run as it is configured (%s): %s", t.Name, t.Port, p.Reason, p.Message))
 	}
 }
 
-// isForeign says whether something else than the old pod of an upgrade has the port: an old pod of
+// isForeign reports whether another process than the old pod of an upgrade has the port: an old pod of
 // a version that does not share ports keeps them for a while.
 func (a *Agent) isForeign(since, now time.Time) bool {
 	return !a.otherAgent.Load() && now.Sub(a.started) >= httpGrace || now.Sub(since) >= upgradeTime
@@ -109,19 +109,10 @@ func (a *Agent) warn(reason, topic, message string) {
 	a.reporting[key] = message
 }
 
-// logOf names a tunnel's file system, and the access point if it has one.
-func (a *Agent) logOf(name string) *slog.Logger {
-	fileSystem, accessPoint, found := strings.Cut(name, ".")
-	log := a.options.Log.With("fileSystem", fileSystem)
-	if found {
-		log = log.With("accessPoint", accessPoint)
-	}
-	return log
-}
+func (a *Agent) logOf(name string) *slog.Logger { return logging.ForTunnel(a.options.Log, name) }
 
-// reportHealth records when a tunnel becomes unhealthy, and when it has been healthy again for a
-// while. That the server denies access is recorded after another problem, too: then the network
-// is not the cause.
+// reportHealth records when a tunnel becomes unhealthy, and when it has been healthy again for a while.
+// That the server denies access is recorded after another problem, too: then the network is not the cause.
 func (a *Agent) reportHealth(state *tunnelState) {
 	r := state.result
 	denied := probe.Reason(r.Err) == probe.ReasonDenied
@@ -154,21 +145,21 @@ func (a *Agent) record(state *tunnelState, kind, reason, message string) {
 
 // unhealthyMessage prefers stunnel's message, which says what is wrong with a certificate.
 func (a *Agent) unhealthyMessage(state *tunnelState) string {
-	words := state.result.Err.Error()
+	cause := state.result.Err.Error()
 	if problem := a.status.Tunnels[state.Name].Connection; problem != nil && !isHijacked(state) {
-		words = fmt.Sprintf("%s: %s", problem.Reason, problem.Message)
+		cause = fmt.Sprintf("%s: %s", problem.Reason, problem.Message)
 	}
 	open := ""
 	if state.result.Established {
 		open = ", though open connections go on"
 	}
 	return fmt.Sprintf("tunnel to %s on port %d is unhealthy%s (%s): %s",
-		state.Name, state.Port, open, probe.Reason(state.result.Err), words)
+		state.Name, state.Port, open, probe.Reason(state.result.Err), cause)
 }
 
 // reportAction records that a tunnel moves to another mount target or restarts.
 func (a *Agent) reportAction(state *tunnelState, next routing.State, action routing.Action) {
-	a.metrics.acted(action)
+	a.metrics.actions.WithLabelValues(string(action)).Inc()
 	to := state.MountTargets[0].Address
 	if next.Preferred.IsValid() {
 		to = next.Preferred

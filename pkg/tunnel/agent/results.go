@@ -123,14 +123,7 @@ func directResultOf(err error) routing.DirectResult {
 // handshakeFailed reports whether stunnel's TLS handshake with the server failed. A refused client
 // certificate does not count: the file system policy is the same at all mount targets.
 func handshakeFailed(p *supervise.Problem) bool {
-	if p == nil {
-		return false
-	}
-	switch p.Reason {
-	case supervise.ReasonCertificateHostMismatch, supervise.ReasonCertificateExpired,
+	return p.Is(supervise.ReasonCertificateHostMismatch, supervise.ReasonCertificateExpired,
 		supervise.ReasonCertificateUntrusted, supervise.ReasonTLSVersion, supervise.ReasonNotTLS,
-		supervise.ReasonHandshakeFailed:
-		return true
-	}
-	return false
+		supervise.ReasonHandshakeFailed)
 }

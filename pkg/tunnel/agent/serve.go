@@ -5,21 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"net/http"
 	"os"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"gnuthought.com/efs-stunnel/pkg/httpserver"
 )
 
 const (
-	// httpRetry is between two attempts to listen on the HTTP address.
-	httpRetry = 500 * time.Millisecond
-	// httpGrace is how long it takes to find out whether another agent has the address.
-	httpGrace     = 2 * time.Second
-	headerTimeout = 5 * time.Second
+	httpRetry = 500 * time.Millisecond // between two attempts to listen on the HTTP address
+	httpGrace = 2 * time.Second        // how long it takes to find out whether another agent has the address
 )
 
 // serveSocket answers kubelet's probes, which a program in the container forwards to the socket. All
@@ -30,43 +27,28 @@ func (a *Agent) serveSocket(ctx context.Context) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("listening on the socket for probes: %w", err)
 	}
-	listener, err := new(net.ListenConfig).Listen(ctx, "unix", path)
+	o := a.checks(a.options.HTTP)
+	o.Network, o.Address = "unix", path
+	server, err := httpserver.Listen(ctx, o)
 	if err != nil {
 		return fmt.Errorf("listening on the socket for probes: %w", err)
 	}
-	server := &http.Server{Handler: httpserver.Handler(a.checks(a.options.HTTP)), ReadHeaderTimeout: headerTimeout}
-	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // kubelet repeats probes
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serving the socket for probes: %w", err)
-	}
-	return nil
+	return server.Serve(ctx)
 }
 
 // serveAddress serves the HTTP address as soon as it can listen there: during an upgrade the old
 // agent has it.
 func (a *Agent) serveAddress(ctx context.Context) {
-	ticker := time.NewTicker(httpRetry)
-	defer ticker.Stop()
-	last := ""
-	for ctx.Err() == nil {
-		err := a.serveOnce(ctx)
-		if err != nil && err.Error() != last && ctx.Err() == nil {
+	var last lastError
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
+		server, err := httpserver.Listen(ctx, a.checks(a.options.HTTP))
+		a.otherAgent.Store(errors.Is(err, syscall.EADDRINUSE))
+		if err == nil {
+			a.options.Log.Info("serving the HTTP address")
+			err = server.Serve(ctx)
+		}
+		if last.isNew(err) && ctx.Err() == nil {
 			a.options.Log.Warn("HTTP address cannot be served; retrying", "err", err)
-			last = err.Error()
 		}
-		select {
-		case <-ctx.Done():
-		case <-ticker.C:
-		}
-	}
-}
-
-func (a *Agent) serveOnce(ctx context.Context) error {
-	server, err := httpserver.Listen(ctx, a.checks(a.options.HTTP))
-	a.otherAgent.Store(errors.Is(err, syscall.EADDRINUSE))
-	if err != nil {
-		return err
-	}
-	a.options.Log.Info("serving the HTTP address")
-	return server.Serve(ctx)
+	}, httpRetry)
 }

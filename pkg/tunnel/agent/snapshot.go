@@ -29,13 +29,12 @@ type snapshot struct {
 	tunnels      []tunnelSnapshot // by name
 	unknown      []string         // targets that this agent could never decode
 	unusable     []routing.UnusableTarget
-	waiting      []string // tunnels that need a client certificate, and have none
-	// certificates are by tunnel; the map is never changed.
-	certificates map[string]routing.Certificate
-	wasReady     bool // the agent was ready once
+	waiting      []string                       // tunnels that need a client certificate, and have none
+	certificates map[string]routing.Certificate // by tunnel; the map is never changed
+	wasReady     bool                           // the agent was ready once
 }
 
-// tunnelSnapshot is one tunnel.
+// tunnelSnapshot is the state of one tunnel.
 type tunnelSnapshot struct {
 	name      string
 	standby   bool
@@ -67,7 +66,7 @@ func (a *Agent) publish() {
 	a.snapshot.Store(s)
 }
 
-// waiting are the tunnels without a client certificate, also those for which none can be made.
+// waiting returns the tunnels that need a client certificate and have none, also if none can be made.
 func waiting(plan routing.Plan) []string {
 	names := slices.Clone(plan.AwaitingCertificate)
 	for _, t := range plan.Unusable {
@@ -86,7 +85,7 @@ func (a *Agent) snapshotOf(state *tunnelState) tunnelSnapshot {
 	}
 	if r := state.result; r != nil {
 		t.probed, t.took = true, r.Took
-		t.up = r.Err == nil || r.Established
+		t.up = (r.Err == nil || r.Established) && (!r.ServerOnly || status.Listening)
 	}
 	t.reached(state)
 	t.otherZone = a.isOtherZone(t.zone) ||
@@ -140,14 +139,13 @@ func (s *snapshot) ready() error {
 	return s.require("not listening", func(t tunnelSnapshot) bool { return t.status.Listening && t.inForce || t.portTaken() })
 }
 
-// portTaken: another process has the tunnel's port, and a restart of the pod would not change that.
+// portTaken reports whether another process has the tunnel's port. A restart of the pod would not help.
 func (t tunnelSnapshot) portTaken() bool {
-	p := t.status.Process
-	return p != nil && p.Reason == supervise.ReasonPortTaken
+	return t.status.Process.Is(supervise.ReasonPortTaken)
 }
 
-// readyAtFirst is ready for a pod that was not ready yet, and after which the old pod of an upgrade
-// ends: this one must serve all that the old one may serve and, for a while after the start, its
+// readyAtFirst is ready for a pod that has not been ready yet. The old pod of an upgrade ends when it
+// returns nil: this pod must serve all tunnels of the old one and, for a while after its start, its
 // tunnels must be healthy.
 func (s *snapshot) readyAtFirst(waitsForHealth bool) error {
 	if err := s.ready(); err != nil {
@@ -163,7 +161,7 @@ func (s *snapshot) readyAtFirst(waitsForHealth bool) error {
 	return errorNaming("no client certificate yet", s.waiting)
 }
 
-// waitsForHealth says whether the pod has started so recently that its tunnels must be healthy.
+// waitsForHealth reports whether the pod has started so recently that its tunnels must be healthy.
 func (a *Agent) waitsForHealth() bool { return time.Since(a.started) < a.options.HealthWait }
 
 // require returns an error that names the tunnels for which the condition does not hold.
@@ -177,18 +175,21 @@ func (s *snapshot) require(what string, holds func(tunnelSnapshot) bool) error {
 	return errorNaming(what, names)
 }
 
-// errorNaming is nil without names, else an error with the first few.
+// errorNaming returns an error that names the first few, nil without names.
 func errorNaming(what string, names []string) error {
-	const most = 5
 	if len(names) == 0 {
 		return nil
 	}
-	rest := ""
-	if len(names) > most {
-		rest = fmt.Sprintf(" and %d more", len(names)-most)
-		names = names[:most]
+	return fmt.Errorf("%s: %s", what, firstFew(names))
+}
+
+// firstFew lists at most five names, and counts the others.
+func firstFew(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
 	}
-	return fmt.Errorf("%s: %s%s", what, strings.Join(names, ", "), rest)
+	return fmt.Sprintf("%s and %d others", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // Ready returns nil when the agent and its tunnels are ready to serve.

@@ -1,11 +1,43 @@
 package agent
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
+	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
+
+// What only the server answered says nothing about a tunnel that does not listen.
+func TestUp(t *testing.T) {
+	silent := errors.New("silent")
+	tests := map[string]struct {
+		result    *probe.Result
+		listening bool
+		want      bool
+	}{
+		"not probed":                             {nil, true, false},
+		"answered":                               {&probe.Result{}, true, true},
+		"answered, no supervisor runs":           {&probe.Result{}, false, true},
+		"an old connection is answered":          {&probe.Result{Err: silent, Established: true}, true, true},
+		"not answered":                           {&probe.Result{Err: silent}, true, false},
+		"its server answers":                     {&probe.Result{ServerOnly: true}, true, true},
+		"its server answers, it does not listen": {&probe.Result{ServerOnly: true}, false, false},
+		"its server does not answer":             {&probe.Result{ServerOnly: true, Err: silent}, true, false},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			a := &Agent{}
+			a.status.Tunnels = map[string]supervise.Tunnel{"fs-1": {Listening: tt.listening}}
+			state := &tunnelState{result: tt.result}
+			state.Name = "fs-1"
+			if got := a.snapshotOf(state).up; got != tt.want {
+				t.Errorf("up is %v", got)
+			}
+		})
+	}
+}
 
 func TestReadiness(t *testing.T) {
 	good := tunnelSnapshot{name: "fs-1", inForce: true, up: true, status: supervise.Tunnel{Listening: true}}

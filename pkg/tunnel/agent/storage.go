@@ -22,19 +22,15 @@ type storedState struct {
 // load reads what an earlier run stored. What cannot be read counts as missing: the tunnels'
 // specifications have the rest.
 func (a *Agent) load() {
-	if err := a.loadState(); err != nil {
-		a.options.Log.Warn("state of an earlier run cannot be used", "err", err)
-	}
-	if err := a.loadSpecs(); err != nil {
-		a.options.Log.Warn("specifications of an earlier run cannot be used", "err", err)
-	}
-	if err := a.loadTable(); err != nil {
-		a.options.Log.Warn("table of an earlier run cannot be used", "err", err)
+	for _, load := range []func() error{a.loadState, a.loadSpecs, a.loadTable} {
+		if err := load(); err != nil {
+			a.options.Log.Warn("files of an earlier run cannot be used", "err", err)
+		}
 	}
 }
 
 func (a *Agent) loadState() error {
-	text, err := a.options.Dir.State()
+	text, err := a.options.Dir.State().Read()
 	if err != nil || text == nil {
 		return err
 	}
@@ -54,7 +50,7 @@ func (a *Agent) loadSpecs() error {
 		return err
 	}
 	for _, name := range names {
-		text, err := a.options.Dir.Read(name)
+		text, err := a.options.Dir.Spec(name).Read()
 		if err != nil {
 			return err
 		}
@@ -75,7 +71,7 @@ func (a *Agent) loadSpecs() error {
 }
 
 func (a *Agent) loadTable() error {
-	text, err := a.options.Dir.Table()
+	text, err := a.options.Dir.Table().Read()
 	if err != nil || text == nil {
 		return err
 	}
@@ -97,7 +93,7 @@ func (a *Agent) save() error {
 	if bytes.Equal(text, a.stored) {
 		return nil
 	}
-	if err := a.options.Dir.WriteState(text); err != nil {
+	if err := a.options.Dir.State().Write(text); err != nil {
 		return err
 	}
 	a.stored = text

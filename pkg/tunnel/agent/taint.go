@@ -3,13 +3,13 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strconv"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -40,41 +40,30 @@ func untaint(taints []corev1.Taint) []operation {
 
 // removeTaint removes the startup taint whenever the agent is ready and the node has it.
 func (a *Agent) removeTaint(ctx context.Context) {
-	ticker := time.NewTicker(taintInterval)
-	defer ticker.Stop()
 	tried, pause := time.Time{}, taintInterval
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		node := a.inbox.get().node
 		if node == nil || a.Ready() != nil || time.Since(tried) < pause {
-			continue
+			return
 		}
 		patch := untaint(node.Spec.Taints)
 		if patch == nil {
-			continue
+			return
 		}
 		tried, pause = time.Now(), min(2*pause, time.Minute)
 		if err := a.patch(ctx, patch); err != nil {
 			a.options.Log.Warn("startup taint cannot be removed", "node", a.options.Node, "requeueAfter", pause, "err", err)
-			continue
+			return
 		}
 		pause = taintInterval
 		a.options.Log.Info("startup taint removed", "node", a.options.Node)
-	}
+	}, taintInterval)
 }
 
 func (a *Agent) patch(ctx context.Context, patch []operation) error {
 	text, err := json.Marshal(patch)
-	if err != nil {
-		return fmt.Errorf("removing the startup taint: %w", err)
+	if err == nil {
+		_, err = a.options.Client.CoreV1().Nodes().Patch(ctx, a.options.Node, types.JSONPatchType, text, metav1.PatchOptions{})
 	}
-	_, err = a.options.Client.CoreV1().Nodes().Patch(ctx, a.options.Node, types.JSONPatchType, text, metav1.PatchOptions{})
-	if err != nil {
-		return fmt.Errorf("removing the startup taint: %w", err)
-	}
-	return nil
+	return err
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -47,14 +46,4 @@ func (a *Agent) currentLocation(n inputs) routing.Location {
 		}
 	}
 	return a.location
-}
-
-// region is "" while it is not known.
-func (a *Agent) region() string { return cmp.Or(a.options.Region, a.location.Region) }
-
-func (a *Agent) dnsSuffix() string {
-	if region := a.region(); region != "" {
-		return topology.DNSSuffix(region)
-	}
-	return ""
 }

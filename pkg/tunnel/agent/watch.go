@@ -2,94 +2,76 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
+	informers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/flowcontrol"
 
+	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // watch watches two objects, the table and the node, until the context ends.
 func (a *Agent) watch(ctx context.Context) error {
-	tables := singleObject(a.options.Client, a.options.Namespace, wellknown.TargetsConfigMap)
-	nodes := singleObject(a.options.Client, metav1.NamespaceAll, a.options.Node)
-	table, node := tables.Core().V1().ConfigMaps().Informer(), nodes.Core().V1().Nodes().Informer()
-	if err := node.SetTransform(trimNode); err != nil {
-		return fmt.Errorf("watching the node: %w", err)
+	o, logError := a.options, a.watchErrorHandler()
+	tables := informers.NewFilteredConfigMapInformer(o.Client, o.Namespace, 0, nil, only(wellknown.TargetsConfigMap))
+	nodes := informers.NewFilteredNodeInformer(o.Client, 0, nil, only(o.Node))
+	listed, err := tables.AddEventHandler(a.tableHandler())
+	_, nodeErr := nodes.AddEventHandler(onObject(func(node *corev1.Node) {
+		a.inbox.put(func(n *inputs) { n.node = node })
+	}))
+	if err := errors.Join(err, nodeErr, nodes.SetTransform(trimNode),
+		tables.SetWatchErrorHandlerWithContext(logError), nodes.SetWatchErrorHandlerWithContext(logError)); err != nil {
+		return fmt.Errorf("watching the apiserver: %w", err)
 	}
-	logError := a.watchErrorHandler()
-	for _, each := range []cache.SharedIndexInformer{table, node} {
-		if err := each.SetWatchErrorHandlerWithContext(logError); err != nil {
-			return fmt.Errorf("watching the apiserver: %w", err)
-		}
-	}
-	tableHandler, err := table.AddEventHandler(a.tableHandler())
-	if err != nil {
-		return fmt.Errorf("watching the table: %w", err)
-	}
-	if _, err := node.AddEventHandler(a.nodeHandler()); err != nil {
-		return fmt.Errorf("watching the node: %w", err)
-	}
-	tables.StartWithContext(ctx)
-	nodes.StartWithContext(ctx)
-	if cache.WaitForCacheSync(ctx.Done(), tableHandler.HasSynced) {
+	var running sync.WaitGroup
+	running.Go(func() { tables.RunWithContext(ctx) })
+	running.Go(func() { nodes.RunWithContext(ctx) })
+	if cache.WaitForCacheSync(ctx.Done(), listed.HasSynced) {
 		a.inbox.put(func(n *inputs) { n.deleted = !n.synced; n.synced = true }) // the list may be empty
 	}
-	<-ctx.Done()
-	tables.Shutdown()
-	nodes.Shutdown()
+	running.Wait()
 	return nil
 }
 
-// singleObject makes informers of one object: they need no right to list others.
-func singleObject(client kubernetes.Interface, namespace, name string) informers.SharedInformerFactory {
-	selector := fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-	return informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace(namespace),
-		informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.FieldSelector = selector }))
+// only selects one object: the agent has no right to list others.
+func only(name string) func(*metav1.ListOptions) {
+	return func(o *metav1.ListOptions) {
+		o.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	}
 }
 
-// trimNode drops what may be large and is not used: the node's images and its managed fields.
+// trimNode drops what may be large and is not used.
 func trimNode(object any) (any, error) {
-	node, ok := object.(*corev1.Node)
-	if !ok {
-		return object, nil
+	if node, ok := object.(*corev1.Node); ok {
+		node.ManagedFields, node.Annotations, node.Status = nil, nil, corev1.NodeStatus{}
 	}
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{
-			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels,
-		},
-		Spec: corev1.NodeSpec{Taints: node.Spec.Taints},
-	}, nil
+	return object, nil
 }
 
 func (a *Agent) tableHandler() cache.ResourceEventHandler {
-	put := func(object any) {
-		if cm, ok := object.(*corev1.ConfigMap); ok && cm.Name == wellknown.TargetsConfigMap {
-			text := cm.Data[wellknown.TargetsKey]
-			a.inbox.put(func(n *inputs) { n.table, n.synced, n.deleted = text, true, false })
-		}
-	}
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc:    put,
-		UpdateFunc: func(_, object any) { put(object) },
-		// Only one object is watched.
-		DeleteFunc: func(any) { a.inbox.put(func(n *inputs) { n.table, n.synced, n.deleted = "", true, true }) },
-	}
+	handler := onObject(func(cm *corev1.ConfigMap) {
+		text := cm.Data[wellknown.TargetsKey]
+		a.inbox.put(func(n *inputs) { n.table, n.synced, n.deleted = text, true, false })
+	})
+	handler.DeleteFunc = func(any) { a.inbox.put(func(n *inputs) { n.table, n.synced, n.deleted = "", true, true }) }
+	return handler
 }
 
-func (a *Agent) nodeHandler() cache.ResourceEventHandler {
-	put := func(object any) {
-		if node, ok := object.(*corev1.Node); ok && node.Name == a.options.Node {
-			a.inbox.put(func(n *inputs) { n.node = node })
+// onObject calls put with the object when it is there at first, and when it changes.
+func onObject[T any](put func(T)) cache.ResourceEventHandlerFuncs {
+	handle := func(object any) {
+		if typed, ok := object.(T); ok {
+			put(typed)
 		}
 	}
-	return cache.ResourceEventHandlerFuncs{AddFunc: put, UpdateFunc: func(_, object any) { put(object) }}
+	return cache.ResourceEventHandlerFuncs{AddFunc: handle, UpdateFunc: func(_, object any) { handle(object) }}
 }
 
 // loggedErrorsPerMinute limits the log while the apiserver cannot be reached.
@@ -104,4 +86,39 @@ func (a *Agent) watchErrorHandler() cache.WatchErrorHandlerWithContext {
 			a.options.Log.Warn("watch of the apiserver failed; tunnels stay as they are", "err", err)
 		}
 	}
+}
+
+// inbox has the latest state of all watched objects. Changes that come together cause one sync.
+type inbox struct {
+	wake chan struct{} // holds at most one request to sync
+
+	mu     sync.Mutex
+	inputs inputs // guarded by mu
+}
+
+type inputs struct {
+	table   string // of the ConfigMap; "" when it has none
+	synced  bool   // the ConfigMap was listed, whether or not there is one
+	deleted bool   // there is no ConfigMap
+
+	node *corev1.Node // nil until known
+	// metadata is from the instance metadata service; metadataTried says that it was requested.
+	metadata      routing.Location
+	metadataTried bool
+}
+
+func (b *inbox) put(change func(*inputs)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	change(&b.inputs)
+	select {
+	case b.wake <- struct{}{}:
+	default: // a sync is requested already
+	}
+}
+
+func (b *inbox) get() inputs {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.inputs
 }

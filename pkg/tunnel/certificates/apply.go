@@ -8,17 +8,20 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/logging"
 )
 
 // renew makes or renews the certificates that are due. A failure for one tunnel affects no other.
 func (r *Renewer) renew(ctx context.Context, due map[string]*certificate) {
-	if err := r.ensureKey(); err != nil {
-		r.failAll(due, err)
-		return
-	}
+	keyErr := r.ensureKey()
 	fetched := map[string]fetchedCredentials{} // by region
 	for _, name := range slices.Sorted(maps.Keys(due)) {
 		c := due[name]
+		if keyErr != nil {
+			r.fail(name, c, keyErr)
+			continue
+		}
 		r.load(name, c)
 		if !c.isDue(wallClock()) {
 			continue // the file has a valid one
@@ -35,12 +38,12 @@ func (r *Renewer) load(name string, c *certificate) {
 	if c.current().der != nil || c.failures > 0 {
 		return
 	}
-	text, err := r.options.Dir.Certificate(name)
+	text, err := r.options.Dir.Certificate(name).Read()
 	if err == nil && text != nil {
 		err = c.load(text, &r.key.PublicKey)
 	}
 	if err != nil {
-		r.logOf(c).Info("stored client certificate cannot be used; making a new one", "err", err)
+		r.logOf(name).Info("stored client certificate cannot be used; making a new one", "err", err)
 	}
 }
 
@@ -53,17 +56,20 @@ func (r *Renewer) renewOne(ctx context.Context, name string, c *certificate, fet
 	if ctx.Err() != nil {
 		return // the agent's end is not a failure of the certificate
 	}
-	now := wallClock()
 	if err == nil {
-		err = r.write(name, c, credentials, now)
+		err = r.write(name, c, credentials, wallClock())
 	}
-	if err == nil {
-		return
+	if err != nil {
+		r.fail(name, c, err)
 	}
-	first := c.problem == ""
+}
+
+// fail logs the first failure in a row.
+func (r *Renewer) fail(name string, c *certificate, err error) {
+	now, first := wallClock(), c.problem == ""
 	c.recordFailure(err, now)
 	if first {
-		r.logOf(c).Warn("client certificate cannot be made or renewed", "err", err, "requeueAfter", c.due.Sub(now))
+		r.logOf(name).Warn("client certificate cannot be made or renewed", "err", err, "requeueAfter", c.due.Sub(now))
 	}
 }
 
@@ -75,11 +81,11 @@ func (r *Renewer) write(name string, c *certificate, credentials Credentials, no
 	}
 	next := *c
 	next.recordSuccess(renewed, credentials, now)
-	if err := r.options.Dir.WriteCertificate(name, next.pem()); err != nil {
+	if err := r.options.Dir.Certificate(name).Write(next.pem()); err != nil {
 		return err
 	}
 	if c.problem != "" {
-		r.logOf(c).Info("client certificate can be renewed again")
+		r.logOf(name).Info("client certificate can be renewed again")
 	}
 	*c = next
 	return nil
@@ -93,7 +99,7 @@ type fetchedCredentials struct {
 
 func (r *Renewer) credentials(ctx context.Context, region string, fetched map[string]fetchedCredentials) (Credentials, error) {
 	if region == "" {
-		return Credentials{}, errNoRegion
+		return Credentials{}, errors.New("the region is not known for which it must be signed")
 	}
 	result, ok := fetched[region]
 	if !ok {
@@ -108,28 +114,15 @@ func (r *Renewer) credentials(ctx context.Context, region string, fetched map[st
 	return result.Credentials, nil
 }
 
-var errNoRegion = errors.New("the region is not known for which it must be signed")
-
-func (r *Renewer) failAll(due map[string]*certificate, err error) {
-	now := wallClock()
-	for _, name := range slices.Sorted(maps.Keys(due)) {
-		c := due[name]
-		if c.problem == "" {
-			r.logOf(c).Warn("client certificate cannot be made or renewed", "err", err)
-		}
-		c.recordFailure(err, now)
-	}
-}
-
 // restoreFiles writes the files that were removed or changed by others.
 func (r *Renewer) restoreFiles() {
 	var errs []error
 	if r.key != nil && len(r.certificates) > 0 {
-		errs = append(errs, r.options.Dir.WriteKey(r.keyPEM))
+		errs = append(errs, r.options.Dir.Key().Write(r.keyPEM))
 	}
 	for name, c := range r.certificates {
 		if current := c.current(); current.der != nil {
-			errs = append(errs, r.options.Dir.WriteCertificate(name, current.pem()))
+			errs = append(errs, r.options.Dir.Certificate(name).Write(current.pem()))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -137,10 +130,4 @@ func (r *Renewer) restoreFiles() {
 	}
 }
 
-func (r *Renewer) logOf(c *certificate) *slog.Logger {
-	log := r.options.Log.With("fileSystem", c.identity.FileSystem)
-	if c.identity.AccessPoint != "" {
-		log = log.With("accessPoint", c.identity.AccessPoint)
-	}
-	return log
-}
+func (r *Renewer) logOf(name string) *slog.Logger { return logging.ForTunnel(r.options.Log, name) }

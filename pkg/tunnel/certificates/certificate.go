@@ -5,9 +5,9 @@ import (
 	"cmp"
 	"crypto/rsa"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/clientcert"
@@ -21,8 +21,7 @@ const (
 	// beforeExpiry is how long before its credentials expire a certificate is renewed, with the
 	// credentials that the node has then.
 	beforeExpiry = 10 * time.Minute
-	// minDelay is between two requests for credentials while those that the node has are about to
-	// expire.
+	// minDelay is between two requests for credentials while those that the node has are about to expire.
 	minDelay = 5 * time.Second
 	// Delays after failures; each is twice the one before.
 	firstRetry, maxRetry = time.Second, time.Minute
@@ -36,9 +35,8 @@ const (
 // certificate is the client certificate of one tunnel.
 type certificate struct {
 	identity routing.Identity
-	// previous is the certificate that the tunnel uses until this one is made; nil afterwards.
-	previous *certificate
-	der      []byte // nil before it is made
+	previous *certificate // the certificate that the tunnel uses until this one is made; nil afterwards
+	der      []byte       // nil before it is made
 	made     time.Time
 	until    time.Time // when servers cease to accept it
 	due      time.Time // when it is renewed or retried; zero for at once
@@ -91,14 +89,14 @@ func (c *certificate) isDue(now time.Time) bool {
 func (c *certificate) load(text []byte, key *rsa.PublicKey) error {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != pemType {
-		return errNoCertificate
+		return errors.New("the file is not a certificate in PEM")
 	}
 	contents, err := clientcert.Read(block.Bytes, key)
 	if err != nil {
 		return err
 	}
 	if contents.FileSystem != c.identity.FileSystem || contents.AccessPoint != c.identity.AccessPoint {
-		return errOtherTarget
+		return errors.New("the certificate is for another file system or access point")
 	}
 	loaded := c
 	if iam := contents.AccessKeyID != ""; iam != c.identity.IAM {
@@ -111,11 +109,6 @@ func (c *certificate) load(text []byte, key *rsa.PublicKey) error {
 	}
 	return nil
 }
-
-var (
-	errNoCertificate = errors.New("the file is not a certificate in PEM")
-	errOtherTarget   = errors.New("the certificate is for another file system or access point")
-)
 
 // request is what a certificate made at a time is made from.
 func (c *certificate) request(node string, credentials Credentials, at time.Time) clientcert.Request {
@@ -173,8 +166,7 @@ func (c *certificate) status(file string) routing.Certificate {
 	current := c.current()
 	status := routing.Certificate{Identity: current.identity, File: file, Until: current.until, Problem: cmp.Or(c.problem, current.problem)}
 	if current.der != nil {
-		sum := sha256.Sum256(current.pem())
-		status.Sum = hex.EncodeToString(sum[:])
+		status.Sum = fmt.Sprintf("%x", sha256.Sum256(current.pem()))
 	}
 	return status
 }

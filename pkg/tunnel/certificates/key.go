@@ -19,7 +19,7 @@ func (r *Renewer) ensureKey() error {
 	if r.key != nil {
 		return nil
 	}
-	text, err := r.options.Dir.Key()
+	text, err := r.options.Dir.Key().Read()
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (r *Renewer) ensureKey() error {
 			return err
 		}
 	}
-	if err := r.options.Dir.WriteKey(text); err != nil {
+	if err := r.options.Dir.Key().Write(text); err != nil {
 		return err
 	}
 	r.key, r.keyPEM = key, text
@@ -42,7 +42,7 @@ func (r *Renewer) ensureKey() error {
 func readKey(text []byte) (*rsa.PrivateKey, error) {
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != keyType || len(bytes.TrimSpace(rest)) > 0 {
-		return nil, errNoKey
+		return nil, errors.New("reading the private key: the file has no key in PEM")
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
@@ -50,15 +50,10 @@ func readKey(text []byte) (*rsa.PrivateKey, error) {
 	}
 	key, ok := parsed.(*rsa.PrivateKey)
 	if !ok || key.N.BitLen() != clientcert.KeyBits {
-		return nil, errOtherKey
+		return nil, errors.New("reading the private key: it is not an RSA key of the expected size")
 	}
 	return key, nil
 }
-
-var (
-	errNoKey    = errors.New("reading the private key: the file has no key in PEM")
-	errOtherKey = errors.New("reading the private key: it is not an RSA key of the expected size")
-)
 
 func newKey() (*rsa.PrivateKey, []byte, error) {
 	key, err := rsa.GenerateKey(rand.Reader, clientcert.KeyBits)

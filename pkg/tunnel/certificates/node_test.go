@@ -77,7 +77,7 @@ func (n *node) writeKey() {
 	if err != nil {
 		n.Fatal(err)
 	}
-	if err := n.dir.WriteKey(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})); err != nil {
+	if err := n.dir.Key().Write(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})); err != nil {
 		n.Fatal(err)
 	}
 }
@@ -143,7 +143,7 @@ func after(d time.Duration) {
 // contents reads a tunnel's file, which must be the published certificate.
 func (n *node) contents(r *certificates.Renewer, name string) clientcert.Contents {
 	n.Helper()
-	text, err := n.dir.Certificate(name)
+	text, err := n.dir.Certificate(name).Read()
 	if err != nil {
 		n.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func (n *node) contents(r *certificates.Renewer, name string) clientcert.Content
 	}
 	sum := sha256.Sum256(text)
 	got := r.Certificates()[name]
-	if got.Sum != hex.EncodeToString(sum[:]) || got.File != n.dir.CertificateFile(name) {
+	if got.Sum != hex.EncodeToString(sum[:]) || got.File != n.dir.Certificate(name).Path() {
 		n.Errorf("got %+v, which is not of the file", got)
 	}
 	return c

@@ -20,9 +20,8 @@ import (
 const (
 	// syncInterval is the longest time between two syncs. It bounds how late a renewal can be after
 	// the clock was set or the machine was suspended.
-	syncInterval = time.Minute
-	// credentialsTimeout is for one request for credentials, with the SDK's retries.
-	credentialsTimeout = 30 * time.Second
+	syncInterval       = time.Minute
+	credentialsTimeout = 30 * time.Second // for one request for credentials, with the SDK's retries
 )
 
 // Credentials are the AWS credentials of the node.
@@ -149,7 +148,7 @@ func (r *Renewer) due(iam bool, now time.Time) map[string]*certificate {
 func (r *Renewer) publish() {
 	published := make(map[string]routing.Certificate, len(r.certificates))
 	for name, c := range r.certificates {
-		published[name] = c.status(r.options.Dir.CertificateFile(name))
+		published[name] = c.status(r.options.Dir.Certificate(name).Path())
 	}
 	r.mu.Lock()
 	changed := !maps.Equal(r.published, published)

@@ -47,12 +47,12 @@ func TestAccessPointsAreRenewedWithoutCredentials(t *testing.T) {
 
 func TestNoTunnelNeedsACertificate(t *testing.T) {
 	inBubble(t, func(n *node) {
-		if err := os.Remove(n.dir.KeyFile()); err != nil {
+		if err := os.Remove(n.dir.Key().Path()); err != nil {
 			t.Fatal(err)
 		}
 		n.start(nil)
 		after(time.Hour)
-		if key, err := n.dir.Key(); err != nil || key != nil || n.requestCount() > 0 {
+		if key, err := n.dir.Key().Read(); err != nil || key != nil || n.requestCount() > 0 {
 			t.Errorf("got key %q, %v, and was asked for credentials %d times", key, err, n.requestCount())
 		}
 	})
@@ -176,7 +176,7 @@ func TestUnusableFilesAreReplaced(t *testing.T) {
 			t.Fatal(err)
 		}
 		for name, der := range map[string][]byte{"by a clock that was wrong": future, "another's": other, "nonsense": []byte("x")} {
-			if err := n.dir.WriteCertificate(accessPointTunnel, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})); err != nil {
+			if err := n.dir.Certificate(accessPointTunnel).Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})); err != nil {
 				t.Fatal(err)
 			}
 			r, end := n.start(accessPointOnly())

@@ -21,34 +21,34 @@ func modeOf(t *testing.T, file string) os.FileMode {
 
 func TestKeyIsReadableByOwnerOnly(t *testing.T) {
 	dir, folder := open(t)
-	if got, err := dir.Key(); err != nil || got != nil {
+	if got, err := dir.Key().Read(); err != nil || got != nil {
 		t.Errorf("got %q, %v; want no key at first", got, err)
 	}
 	for _, content := range []string{"one", "one", "two"} { // the file is read-only after the first
-		if err := dir.WriteKey([]byte(content)); err != nil {
+		if err := dir.Key().Write([]byte(content)); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := dir.Key(); err != nil || string(got) != content {
+		if got, err := dir.Key().Read(); err != nil || string(got) != content {
 			t.Errorf("got %q, %v; want %q", got, err, content)
 		}
 	}
-	if dir.KeyFile() != filepath.Join(folder, "stunnel.conf-client.key") {
-		t.Errorf("the key is at %s", dir.KeyFile())
+	if dir.Key().Path() != filepath.Join(folder, "stunnel.conf-client.key") {
+		t.Errorf("the key is at %s", dir.Key().Path())
 	}
-	if mode := modeOf(t, dir.KeyFile()); mode != 0o400 {
+	if mode := modeOf(t, dir.Key().Path()); mode != 0o400 {
 		t.Errorf("the key has mode %o", mode)
 	}
 }
 
 func TestRemoveTunnelRemovesCertificate(t *testing.T) {
 	dir, folder := open(t)
-	if err := dir.WriteCertificate(tunnelName, []byte("certificate")); err != nil {
+	if err := dir.Certificate(tunnelName).Write([]byte("certificate")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dir.Write(tunnelName, []byte("configuration")); err != nil {
+	if err := dir.Spec(tunnelName).Write([]byte("configuration")); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := dir.Certificate(tunnelName); err != nil || string(got) != "certificate" {
+	if got, err := dir.Certificate(tunnelName).Read(); err != nil || string(got) != "certificate" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if mode := modeOf(t, filepath.Join(folder, "stunnel.conf-client.fs-1.fsap-2.pem")); mode != 0o600 {
@@ -63,7 +63,7 @@ func TestRemoveTunnelRemovesCertificate(t *testing.T) {
 			t.Errorf("removing: %v", err)
 		}
 	}
-	if got, err := dir.Certificate(tunnelName); err != nil || got != nil {
+	if got, err := dir.Certificate(tunnelName).Read(); err != nil || got != nil {
 		t.Errorf("got %q, %v after the tunnel was removed", got, err)
 	}
 }
@@ -71,13 +71,13 @@ func TestRemoveTunnelRemovesCertificate(t *testing.T) {
 func TestCertificateOfInvalidNameFails(t *testing.T) {
 	dir, _ := open(t)
 	const bad = "../fs-1"
-	if err := dir.WriteCertificate(bad, nil); err == nil {
+	if err := dir.Certificate(bad).Write(nil); err == nil {
 		t.Errorf("%q was written", bad)
 	}
-	if _, err := dir.Certificate(bad); err == nil {
+	if _, err := dir.Certificate(bad).Read(); err == nil {
 		t.Errorf("%q was read", bad)
 	}
-	if err := dir.RemoveCertificate(bad); err == nil {
+	if err := dir.Certificate(bad).Remove(); err == nil {
 		t.Errorf("%q was removed", bad)
 	}
 }

@@ -90,97 +90,42 @@ func (d Dir) TunnelOf(file string) string {
 }
 
 // file is a file of the supervisor or the agent, which run as one user: no other user reads it.
-func (d Dir) file(suffix string) file { return file{path: d.prefix + suffix, mode: 0o600} }
+func (d Dir) file(suffix string) File { return File{path: d.prefix + suffix, mode: 0o600} }
 
 // tunnelFile returns a file whose name contains that of a tunnel, if that is valid.
-func (d Dir) tunnelFile(prefix, name, suffix string) file {
+func (d Dir) tunnelFile(prefix, name, suffix string) File {
 	f := d.file(prefix + name + suffix)
 	f.err = spec.CheckName(name)
 	return f
 }
 
-func (d Dir) specFile(name string) file { return d.tunnelFile(specPrefix, name, specSuffix) }
+// Spec is a tunnel's specification.
+func (d Dir) Spec(name string) File { return d.tunnelFile(specPrefix, name, specSuffix) }
 
-// Write writes a tunnel's specification. It does not write equal bytes again.
-func (d Dir) Write(name string, text []byte) (changed bool, err error) {
-	f := d.specFile(name)
-	if f.hasContent(text) {
-		return false, nil
-	}
-	err = f.write(text)
-	return err == nil, err
-}
-
-// Read reads a tunnel's specification, nil if there is none.
-func (d Dir) Read(name string) ([]byte, error) { return d.specFile(name).read() }
-
-// Remove removes a tunnel's specification and client certificate, if there are any.
-func (d Dir) Remove(name string) error {
-	if err := d.specFile(name).remove(); err != nil {
-		return err
-	}
-	return d.RemoveCertificate(name)
-}
-
-func (d Dir) certificateFile(name string) file {
+// Certificate is a tunnel's client certificate in PEM.
+func (d Dir) Certificate(name string) File {
 	return d.tunnelFile(certificatePrefix, name, certificateSuffix)
 }
 
-// CertificateFile returns the path of a tunnel's client certificate.
-func (d Dir) CertificateFile(name string) string { return d.certificateFile(name).path }
-
-// Certificate reads a tunnel's client certificate in PEM, nil if there is none.
-func (d Dir) Certificate(name string) ([]byte, error) { return d.certificateFile(name).read() }
-
-// WriteCertificate writes a tunnel's client certificate. It does not write equal bytes again.
-func (d Dir) WriteCertificate(name string, text []byte) error {
-	return d.certificateFile(name).write(text)
+// Remove removes a tunnel's specification and client certificate, if there are any.
+func (d Dir) Remove(name string) error {
+	if err := d.Spec(name).Remove(); err != nil {
+		return err
+	}
+	return d.Certificate(name).Remove()
 }
 
-// RemoveCertificate removes a tunnel's client certificate, if there is one.
-func (d Dir) RemoveCertificate(name string) error { return d.certificateFile(name).remove() }
+// Config is stunnel's configuration of a tunnel.
+func (d Dir) Config(name string) File { return d.tunnelFile(".", name, "") }
 
-func (d Dir) configFile(name string) file { return d.tunnelFile(".", name, "") }
+// Key is the private key of all client certificates in PEM. It is never changed in place, only replaced.
+func (d Dir) Key() File { return File{path: d.prefix + suffixKey, mode: 0o400} }
 
-// ConfigFile returns the path of stunnel's configuration of a tunnel.
-func (d Dir) ConfigFile(name string) string { return d.configFile(name).path }
+// Status is the supervisor's status, which is missing while no supervisor runs.
+func (d Dir) Status() File { return d.file(suffixStatus) }
 
-// WriteConfig writes stunnel's configuration of a tunnel. It does not write equal bytes again, so
-// that stunnel can restart on a full disk.
-func (d Dir) WriteConfig(name string, text []byte) error { return d.configFile(name).write(text) }
+// Table is the last valid table of targets.
+func (d Dir) Table() File { return d.file(suffixTable) }
 
-// RemoveConfig removes stunnel's configuration of a tunnel, if there is one.
-func (d Dir) RemoveConfig(name string) error { return d.configFile(name).remove() }
-
-// keyFile is never changed in place, only replaced.
-func (d Dir) keyFile() file { return file{path: d.prefix + suffixKey, mode: 0o400} }
-
-// KeyFile returns the path of the private key of all client certificates.
-func (d Dir) KeyFile() string { return d.keyFile().path }
-
-// Key reads the private key in PEM, nil if there is none.
-func (d Dir) Key() ([]byte, error) { return d.keyFile().read() }
-
-// WriteKey writes the private key, readable for its owner only. It does not write equal bytes again.
-func (d Dir) WriteKey(text []byte) error { return d.keyFile().write(text) }
-
-// Status reads the supervisor's status. The error is fs.ErrNotExist while no supervisor runs.
-func (d Dir) Status() ([]byte, error) { return os.ReadFile(d.file(suffixStatus).path) }
-
-// WriteStatus writes the supervisor's status.
-func (d Dir) WriteStatus(text []byte) error { return d.file(suffixStatus).write(text) }
-
-// RemoveStatus removes the supervisor's status, if there is one.
-func (d Dir) RemoveStatus() error { return d.file(suffixStatus).remove() }
-
-// Table reads the last valid table of targets, nil if there is none.
-func (d Dir) Table() ([]byte, error) { return d.file(suffixTable).read() }
-
-// WriteTable writes the last valid table of targets.
-func (d Dir) WriteTable(text []byte) error { return d.file(suffixTable).write(text) }
-
-// State reads the agent's state, nil if there is none.
-func (d Dir) State() ([]byte, error) { return d.file(suffixState).read() }
-
-// WriteState writes the agent's state.
-func (d Dir) WriteState(text []byte) error { return d.file(suffixState).write(text) }
+// State is the agent's state.
+func (d Dir) State() File { return d.file(suffixState) }

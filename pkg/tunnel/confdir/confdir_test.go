@@ -23,12 +23,15 @@ func open(t *testing.T) (confdir.Dir, string) {
 func TestWriteReadRemove(t *testing.T) {
 	dir, folder := open(t)
 	for i, content := range []string{"one", "one", "two"} {
-		changed, err := dir.Write("fs-1.fsap-2", []byte(content))
-		if err != nil || changed != (i != 1) {
-			t.Errorf("writing %q: changed %t, %v", content, changed, err)
+		file := dir.Spec("fs-1.fsap-2")
+		if has := file.HasContent([]byte(content)); has != (i == 1) {
+			t.Errorf("before writing %q: has it %t", content, has)
+		}
+		if err := file.Write([]byte(content)); err != nil {
+			t.Errorf("writing %q: %v", content, err)
 		}
 	}
-	if got, err := dir.Read("fs-1.fsap-2"); err != nil || string(got) != "two" {
+	if got, err := dir.Spec("fs-1.fsap-2").Read(); err != nil || string(got) != "two" {
 		t.Errorf("got %q, %v", got, err)
 	}
 	info, err := os.Stat(filepath.Join(folder, "stunnel.conf-tunnel.fs-1.fsap-2.json"))
@@ -40,7 +43,7 @@ func TestWriteReadRemove(t *testing.T) {
 			t.Errorf("removing: %v", err)
 		}
 	}
-	if got, err := dir.Read("fs-1.fsap-2"); err != nil || got != nil {
+	if got, err := dir.Spec("fs-1.fsap-2").Read(); err != nil || got != nil {
 		t.Errorf("got %q, %v after it was removed", got, err)
 	}
 }
@@ -48,11 +51,11 @@ func TestWriteReadRemove(t *testing.T) {
 func TestNamesListsSpecificationsOnly(t *testing.T) {
 	dir, folder := open(t)
 	for _, name := range []string{"fs-2", "fs-1.fsap-2", "status"} {
-		if _, err := dir.Write(name, nil); err != nil {
+		if err := dir.Spec(name).Write(nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for name, write := range map[string]func([]byte) error{"table": dir.WriteTable, "state": dir.WriteState} {
+	for name, write := range map[string]func([]byte) error{"table": dir.Table().Write, "state": dir.State().Write} {
 		if err := write([]byte("x")); err != nil {
 			t.Errorf("writing the %s: %v", name, err)
 		}
@@ -75,10 +78,10 @@ func TestNamesListsSpecificationsOnly(t *testing.T) {
 func TestInvalidNamesFail(t *testing.T) {
 	dir, _ := open(t)
 	for _, name := range []string{"", "../x", "a/b", "a.b", "A", "fs-1\n"} {
-		if _, err := dir.Write(name, nil); err == nil {
+		if err := dir.Spec(name).Write(nil); err == nil {
 			t.Errorf("%q was written", name)
 		}
-		if _, err := dir.Read(name); err == nil {
+		if _, err := dir.Spec(name).Read(); err == nil {
 			t.Errorf("%q was read", name)
 		}
 		if err := dir.Remove(name); err == nil {
@@ -93,7 +96,7 @@ func TestLeftoverTemporaryFileIsReplaced(t *testing.T) {
 	if err := os.Symlink(outside, filepath.Join(folder, ".stunnel.conf-tunnel.fs-1.json.new")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dir.Write("fs-1", []byte("x")); err != nil {
+	if err := dir.Spec("fs-1").Write([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(outside); err == nil {
@@ -103,21 +106,21 @@ func TestLeftoverTemporaryFileIsReplaced(t *testing.T) {
 
 func TestTableAndStateSurviveReopen(t *testing.T) {
 	dir, folder := open(t)
-	if text, err := dir.Table(); text != nil || err != nil {
+	if text, err := dir.Table().Read(); text != nil || err != nil {
 		t.Errorf("got %q, %v, want no table at first", text, err)
 	}
-	if err := dir.WriteTable([]byte("table")); err != nil {
+	if err := dir.Table().Write([]byte("table")); err != nil {
 		t.Fatal(err)
 	}
-	if err := dir.WriteState([]byte("state")); err != nil {
+	if err := dir.State().Write([]byte("state")); err != nil {
 		t.Fatal(err)
 	}
 	again, err := confdir.Open(filepath.Join(folder, "stunnel.conf"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	table, tableErr := again.Table()
-	state, stateErr := again.State()
+	table, tableErr := again.Table().Read()
+	state, stateErr := again.State().Read()
 	if string(table) != "table" || string(state) != "state" || tableErr != nil || stateErr != nil {
 		t.Errorf("got %q, %v and %q, %v", table, tableErr, state, stateErr)
 	}

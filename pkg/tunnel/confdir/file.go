@@ -8,15 +8,18 @@ import (
 	"path/filepath"
 )
 
-// file is a file of the directory. Its errors name the operation and the path.
-type file struct {
+// File is a file of the directory, which may be missing. Its errors name the operation and the path.
+type File struct {
 	path string
 	mode fs.FileMode
 	err  error // the name of the tunnel in the path is invalid
 }
 
-// read returns nil if the file does not exist.
-func (f file) read() ([]byte, error) {
+// Path returns the file's path.
+func (f File) Path() string { return f.path }
+
+// Read returns nil if the file does not exist.
+func (f File) Read() ([]byte, error) {
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -27,7 +30,8 @@ func (f file) read() ([]byte, error) {
 	return text, err
 }
 
-func (f file) remove() error {
+// Remove removes the file, if there is one.
+func (f File) Remove() error {
 	if f.err != nil {
 		return f.err
 	}
@@ -37,20 +41,22 @@ func (f file) remove() error {
 	return nil
 }
 
-func (f file) hasContent(content []byte) bool {
+// HasContent reports whether the file exists with this content.
+func (f File) HasContent(content []byte) bool {
 	old, err := os.ReadFile(f.path)
 	return f.err == nil && err == nil && bytes.Equal(old, content)
 }
 
-// write replaces the file by a rename, unless it has the content already.
-func (f file) write(content []byte) error {
-	if f.hasContent(content) {
+// Write replaces the file by a rename, unless it has the content already: stunnel can restart on a full
+// disk.
+func (f File) Write(content []byte) error {
+	if f.HasContent(content) {
 		return nil
 	}
 	// The leading dot keeps TunnelOf from matching the file. With a constant name, crashes leave one
 	// temporary file at most.
-	fresh := file{filepath.Join(filepath.Dir(f.path), "."+filepath.Base(f.path)+".new"), f.mode, f.err}
-	if err := fresh.remove(); err != nil {
+	fresh := File{filepath.Join(filepath.Dir(f.path), "."+filepath.Base(f.path)+".new"), f.mode, f.err}
+	if err := fresh.Remove(); err != nil {
 		return err
 	}
 	if err := fresh.create(content); err != nil {
@@ -60,7 +66,7 @@ func (f file) write(content []byte) error {
 }
 
 // create does not follow symbolic links.
-func (f file) create(content []byte) error {
+func (f File) create(content []byte) error {
 	opened, err := os.OpenFile(f.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.mode)
 	if err != nil {
 		return err

@@ -15,10 +15,8 @@ import (
 )
 
 const (
-	// takeTimeout bounds Take: an agent that hangs must not keep ports closed.
-	takeTimeout = time.Second
-	// retryInterval is the time between two attempts to connect to the store.
-	retryInterval = time.Second
+	takeTimeout   = time.Second // bounds Take: an agent that hangs must not keep ports closed
+	retryInterval = time.Second // the time between two attempts to connect to the store
 )
 
 // Take returns the sockets in the store at a path, by the address where they listen. It returns none

@@ -40,7 +40,7 @@ func dialAndCall(ctx context.Context, dial dialFunc, timeout time.Duration) call
 // call does a NULL call, and closes the connection if the call fails.
 func (c *connection) call(ctx context.Context) callResult {
 	if c == nil {
-		return callResult{err: errNoConnection}
+		return callResult{err: errors.New("no open connection")}
 	}
 	begin := time.Now()
 	c.xid++
@@ -50,8 +50,6 @@ func (c *connection) call(ctx context.Context) callResult {
 	}
 	return callResult{conn: c, took: time.Since(begin)}
 }
-
-var errNoConnection = errors.New("no open connection")
 
 func (c *connection) close() {
 	if c != nil {

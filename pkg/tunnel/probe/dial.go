@@ -123,10 +123,8 @@ func (n *Network) roots() (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%w: %s", errNoCertificate, n.CAFile)
+		return nil, fmt.Errorf("reading trusted certificates: no certificate in the file: %s", n.CAFile)
 	}
 	n.pool, n.info = pool, info
 	return pool, nil
 }
-
-var errNoCertificate = errors.New("reading trusted certificates: no certificate in the file")

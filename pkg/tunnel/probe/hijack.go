@@ -28,12 +28,12 @@ const (
 // isHijacked reports whether the other end of a new connection is in another network namespace. It
 // returns an error if that is unknown.
 func isHijacked(ctx context.Context, conn net.Conn) (bool, error) {
-	own, peer, err := ends(conn)
-	if err != nil {
-		return false, err
+	tcp, ok := conn.(*net.TCPConn)
+	if !ok {
+		return false, fmt.Errorf("connection of type %T: %w", conn, errors.ErrUnsupported)
 	}
 	for range hijackAttempts {
-		missing, err := isPeerMissing(conn, own, peer)
+		missing, err := isPeerMissing(tcp)
 		if !missing || err != nil {
 			return false, err
 		}
@@ -49,7 +49,12 @@ func isHijacked(ctx context.Context, conn net.Conn) (bool, error) {
 // isPeerMissing reports whether this network namespace lacks the other end of an open connection. The
 // lookup finds the listener on the port if there is no such connection. Finding nothing is proof only
 // if the own end is found: kernels without socket diagnostics find nothing at all.
-func isPeerMissing(conn net.Conn, own, peer netip.AddrPort) (bool, error) {
+func isPeerMissing(conn *net.TCPConn) (bool, error) {
+	own, ownErr := netip.ParseAddrPort(conn.LocalAddr().String())
+	peer, peerErr := netip.ParseAddrPort(conn.RemoteAddr().String())
+	if ownErr != nil || peerErr != nil || !own.Addr().Is4() || !peer.Addr().Is4() {
+		return false, fmt.Errorf("connection from %s to %s: %w", conn.LocalAddr(), conn.RemoteAddr(), errors.ErrUnsupported)
+	}
 	state, err := sockets.State(peer, own)
 	if err == nil && state != unix.BPF_TCP_LISTEN {
 		return false, nil
@@ -57,7 +62,7 @@ func isPeerMissing(conn net.Conn, own, peer netip.AddrPort) (bool, error) {
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return false, err
 	}
-	_, ownErr := sockets.State(own, peer)
+	_, ownErr = sockets.State(own, peer)
 	if open, err := isEstablished(conn); !open || err != nil {
 		return false, err // the other end may have closed before the lookup
 	}
@@ -67,34 +72,16 @@ func isPeerMissing(conn net.Conn, own, peer netip.AddrPort) (bool, error) {
 	return true, nil
 }
 
-func ends(conn net.Conn) (own, peer netip.AddrPort, err error) {
-	local, ok := conn.LocalAddr().(*net.TCPAddr)
-	remote, also := conn.RemoteAddr().(*net.TCPAddr)
-	if !ok || !also {
-		return own, peer, fmt.Errorf("connection of type %T: %w", conn, errors.ErrUnsupported)
-	}
-	own, peer = local.AddrPort(), remote.AddrPort()
-	if !own.Addr().Is4() || !peer.Addr().Is4() {
-		return own, peer, fmt.Errorf("connection from %s to %s: %w", own, peer, errors.ErrUnsupported)
-	}
-	return own, peer, nil
-}
-
 // isEstablished reports whether neither end has closed the connection.
-func isEstablished(conn net.Conn) (bool, error) {
-	tcp, ok := conn.(*net.TCPConn)
-	if !ok {
-		return false, fmt.Errorf("connection of type %T: %w", conn, errors.ErrUnsupported)
-	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
-		return false, fmt.Errorf("reading the state of a connection: %w", err)
-	}
+func isEstablished(conn *net.TCPConn) (bool, error) {
 	var info *unix.TCPInfo
 	var infoErr error
-	err = raw.Control(func(fd uintptr) {
-		info, infoErr = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-	})
+	raw, err := conn.SyscallConn()
+	if err == nil {
+		err = raw.Control(func(fd uintptr) {
+			info, infoErr = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		})
+	}
 	if err := errors.Join(err, infoErr); err != nil {
 		return false, fmt.Errorf("reading the state of a connection: %w", err)
 	}

@@ -6,26 +6,17 @@ import (
 	"time"
 )
 
-// Manager probes any number of tunnels. Each has a goroutine of its own, so that none waits for
-// another.
+// Manager probes any number of tunnels. Each has a goroutine of its own, so that none waits for another.
 type Manager struct {
-	dialer   Dialer
-	interval time.Duration
-	lateness func(func()) time.Duration
-	report   func(context.Context, Result)
-	workers  map[string]worker // by tunnel
-	done     sync.WaitGroup
-}
-
-type worker struct {
-	prober *prober
-	stop   context.CancelFunc
+	settings
+	probers map[string]*prober // by tunnel
+	done    sync.WaitGroup
 }
 
 // NewManager makes a Manager without tunnels. The interval is that between probes of a tunnel that is
 // not in use. Report is called by many goroutines, and may block until its context ends.
 func NewManager(dialer Dialer, interval time.Duration, report func(context.Context, Result)) *Manager {
-	return &Manager{dialer: dialer, interval: interval, lateness: lateness, report: report, workers: map[string]worker{}}
+	return &Manager{settings: settings{dialer, interval, lateness, report}, probers: map[string]*prober{}}
 }
 
 // SetTasks probes exactly these tunnels until the context ends. A tunnel that is new, or whose
@@ -36,42 +27,39 @@ func (m *Manager) SetTasks(ctx context.Context, tasks []Task) {
 		wanted[task.Name] = true
 		m.start(ctx, task)
 	}
-	for name, w := range m.workers {
+	for name, p := range m.probers {
 		if !wanted[name] {
-			w.stop()
-			delete(m.workers, name)
+			p.stop()
+			delete(m.probers, name)
 		}
 	}
 }
 
 func (m *Manager) start(ctx context.Context, task Task) {
-	if w, ok := m.workers[task.Name]; ok {
-		if w.prober.current().sameAddresses(task) {
-			w.prober.change(task)
+	if p, ok := m.probers[task.Name]; ok {
+		if p.current().sameAddresses(task) {
+			p.change(task)
 			return
 		}
-		w.stop()
+		p.stop()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := &prober{
-		dialer: m.dialer, interval: m.interval, lateness: m.lateness, report: m.report,
-		task: task, now: make(chan struct{}, 1),
-	}
-	m.workers[task.Name] = worker{p, cancel}
+	p := &prober{settings: m.settings, task: task, now: make(chan struct{}, 1), stop: cancel}
+	m.probers[task.Name] = p
 	m.done.Go(func() { p.run(ctx) })
 }
 
 // ProbeNow starts a round for the tunnel at once, if the Manager has it.
 func (m *Manager) ProbeNow(name string) {
-	if w, ok := m.workers[name]; ok {
-		w.prober.probeNow()
+	if p, ok := m.probers[name]; ok {
+		p.probeNow()
 	}
 }
 
 // Close stops all probes and waits for those that run.
 func (m *Manager) Close() {
-	for _, w := range m.workers {
-		w.stop()
+	for _, p := range m.probers {
+		p.stop()
 	}
 	m.done.Wait()
 }

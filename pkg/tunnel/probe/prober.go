@@ -14,8 +14,7 @@ type Task struct {
 	Accept  netip.AddrPort   // the tunnel's local address
 	Servers []netip.AddrPort // all mount targets of the tunnel, in any order
 	Peer    Peer
-	// InUse: volumes are mounted through the tunnel, so it is probed more often than others.
-	InUse bool
+	InUse   bool // volumes are mounted through the tunnel, so it is probed more often than others
 	// DirectServer is probed instead of the tunnel if it is valid. A probe through an unused tunnel
 	// would keep its stunnel running.
 	DirectServer netip.AddrPort
@@ -33,16 +32,16 @@ func (t Task) sameAddresses(other Task) bool {
 type Result struct {
 	Name   string
 	Accept netip.AddrPort
-	// Late: this process did not run in time, so the fields below have no value.
-	Late  bool
-	Began time.Time
-	At    time.Time     // the end of the round
-	Took  time.Duration // of the last call
+	Late   bool // this process did not run in time, so the fields below have no value
+	// ServerOnly: the server was probed instead of the tunnel, as Task.DirectServer asks for.
+	ServerOnly bool
+	Began      time.Time
+	At         time.Time     // the end of the round
+	Took       time.Duration // of the last call
 	// Err is why a new connection through the tunnel failed; nil if it was answered, or if the open
 	// connection was, so that no new one was needed.
-	Err error
-	// Established: an older connection is answered although new ones fail.
-	Established bool
+	Err         error
+	Established bool // an older connection is answered although new ones fail
 	// Stuck: an older connection times out although a new one is answered. The next round waits for
 	// the same call again, and is Stuck as well if that is not answered.
 	Stuck bool
@@ -51,13 +50,20 @@ type Result struct {
 	Direct map[netip.AddrPort]error
 }
 
-// prober probes one tunnel.
-type prober struct {
+// settings are the same for all tunnels.
+type settings struct {
 	dialer   Dialer
 	interval time.Duration
 	lateness func(func()) time.Duration
 	report   func(context.Context, Result)
-	now      chan struct{} // holds one request for a round at once
+}
+
+// prober probes one tunnel.
+type prober struct {
+	settings
+
+	now  chan struct{} // holds one request for a round at once
+	stop context.CancelFunc
 
 	mu   sync.Mutex
 	task Task // guarded by mu

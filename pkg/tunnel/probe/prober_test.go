@@ -302,6 +302,20 @@ func TestTunnelThatComesIntoUseIsProbedAtOnce(t *testing.T) {
 	})
 }
 
+func TestResultSaysWhetherTheTunnelWasProbed(t *testing.T) {
+	withManager(t, func(t *testing.T, _ *fakeDialer, m *Manager, results <-chan Result) {
+		<-results
+		direct := unusedTask()
+		direct.DirectServer = one
+		for _, task := range []Task{direct, usedTask()} {
+			m.SetTasks(t.Context(), []Task{task})
+			if r := <-results; r.ServerOnly != task.DirectServer.IsValid() {
+				t.Errorf("got %+v for %+v", r, task)
+			}
+		}
+	})
+}
+
 func TestEstablishedConnectionIsKeptWhileNewOnesFail(t *testing.T) {
 	withManager(t, func(t *testing.T, d *fakeDialer, _ *Manager, results <-chan Result) {
 		<-results

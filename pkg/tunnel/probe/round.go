@@ -75,7 +75,7 @@ func (r *round) dial(ctx context.Context) (net.Conn, error) {
 // run probes over the open connection, and over a new one if there is none or it is old. If neither
 // is answered, it confirms the failure. It returns the connections for the next round.
 func (r *round) run(ctx context.Context, open connections) (Result, connections) {
-	result := Result{Name: r.task.Name, Accept: r.task.Accept, Began: time.Now()}
+	result := Result{Name: r.task.Name, Accept: r.task.Accept, ServerOnly: r.task.DirectServer.IsValid(), Began: time.Now()}
 	pending := open.current.startCall(ctx)
 	called, answered := pending.wait(r.first)
 	if answered && (called.err != nil || time.Since(open.current.opened) >= maxAge) {
@@ -101,8 +101,8 @@ func (r *round) run(ctx context.Context, open connections) (Result, connections)
 	return result, connections{called.conn, open.stuck}
 }
 
-// confirmFailure probes over a new connection and, at the same time, all servers directly, to tell a
-// failure of the tunnel from one of a server. The pending call has the same time.
+// confirmFailure probes over a new connection and, at the same time, all servers directly, to
+// distinguish a failure of the tunnel from one of a server. The pending call has the same timeout.
 func (r *round) confirmFailure(ctx context.Context, pending *pendingCall, result Result) (Result, connections) {
 	var probes sync.WaitGroup
 	probes.Go(func() { result.Direct = r.direct(ctx, r.task.Servers) })

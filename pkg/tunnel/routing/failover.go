@@ -11,8 +11,7 @@ const (
 	// returnAfter is how long the nearest mount target must answer before a tunnel returns to it, and
 	// the least time between a restart and a return.
 	returnAfter = 5 * time.Minute
-	// resetAfter is how long a tunnel must be healthy before its restart backoff is reset.
-	resetAfter = 10 * time.Minute
+	resetAfter  = 10 * time.Minute // how long a tunnel must be healthy before its restart backoff is reset
 	// unknownAfter is how long a tunnel must time out before it fails over to a mount target of which
 	// it is unknown whether it answers.
 	unknownAfter = time.Minute
@@ -45,16 +44,12 @@ type Observation struct {
 	TimedOut bool // when not Healthy: the new connection timed out rather than being closed
 	// Stuck: a new connection is answered, but an older one, or the mount target of an older one,
 	// times out. The NFS client's connection may be as old.
-	Stuck bool
-	// HandshakeFailed: the supervisor reports that stunnel's TLS handshakes fail.
-	HandshakeFailed bool
-	// HasConnections: the supervisor reports open connections, whether or not they are answered.
-	HasConnections bool
-	// FarConnection: a connection is open to a mount target that is farther than the nearest.
-	FarConnection bool
-	// Established: an older connection is answered although new ones fail.
-	Established bool
-	Direct      map[netip.Addr]DirectResult // by mount target
+	Stuck           bool
+	HandshakeFailed bool                        // the supervisor reports that stunnel's TLS handshakes fail
+	HasConnections  bool                        // the supervisor reports open connections, whether or not they are answered
+	FarConnection   bool                        // a connection is open to a mount target that is farther than the nearest
+	Established     bool                        // an older connection is answered although new ones fail
+	Direct          map[netip.Addr]DirectResult // by mount target
 }
 
 // Action is what an observation leads to. Its values are those of the metric's label.
@@ -117,9 +112,8 @@ func (s State) record(o Observation, targets []MountTarget) State {
 	} else {
 		s.HealthySince, s.FailingSince = time.Time{}, earlier(s.FailingSince, o.At)
 	}
-	if o.isSuspect(s.connectOrder(targets)[0]) {
-		s.SuspectRounds++
-	} else {
+	s.SuspectRounds++
+	if !o.isSuspect(s.connectOrder(targets)[0]) {
 		s.SuspectRounds = 0
 	}
 	if o.Healthy && o.At.Sub(s.HealthySince) >= resetAfter {
@@ -188,14 +182,9 @@ func (s State) nextWhileFailing(o Observation, targets []MountTarget) (State, Ac
 // stunnel, which verifies by other rules than the agent, it takes suspectThreshold rounds: the
 // supervisor may report a handshake of some time ago.
 func (s State) handshakeFailed(o Observation, current MountTarget) bool {
-	switch o.Direct[current.Address] {
-	case DirectHandshakeFailed:
-		return !o.Healthy
-	case DirectAnswered:
-		return !o.Healthy && o.HandshakeFailed && s.SuspectRounds >= suspectThreshold
-	case DirectUnknown, DirectDown:
-	}
-	return false
+	direct := o.Direct[current.Address]
+	onlyForStunnel := direct == DirectAnswered && o.HandshakeFailed && s.SuspectRounds >= suspectThreshold
+	return !o.Healthy && (direct == DirectHandshakeFailed || onlyForStunnel)
 }
 
 // firstWith returns the first mount target with one of the results.

@@ -23,14 +23,11 @@ func (i Identity) SameTarget(other Identity) bool {
 
 // Certificate is the client certificate of a tunnel, or the reason why there is none.
 type Certificate struct {
-	// Identity is that of the certificate: an earlier one, while none can be made with the current.
-	Identity Identity
+	Identity Identity // that of the certificate: an earlier one, while none can be made with the current
 	File     string
-	Sum      string // the SHA-256 of the file in hexadecimal; "" while there is none
-	// Until is when servers stop accepting it.
-	Until time.Time
-	// Problem is why it cannot be made or renewed; "" without a problem.
-	Problem string
+	Sum      string    // the SHA-256 of the file in hexadecimal; "" while there is none
+	Until    time.Time // when servers stop accepting it
+	Problem  string    // why it cannot be made or renewed; "" without a problem
 }
 
 // Identities returns the identities of those tunnels of a table that need a certificate.

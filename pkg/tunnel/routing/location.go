@@ -1,10 +1,10 @@
 package routing
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -53,13 +53,7 @@ func byDistance(target ports.Target, location Location) []MountTarget {
 		}
 	}
 	addresses := slices.SortedFunc(maps.Keys(zones), func(a, b netip.Addr) int {
-		if distances[a] != distances[b] {
-			return int(distances[a] - distances[b])
-		}
-		if c := strings.Compare(zones[a], zones[b]); c != 0 {
-			return c
-		}
-		return a.Compare(b)
+		return cmp.Or(cmp.Compare(distances[a], distances[b]), cmp.Compare(zones[a], zones[b]), a.Compare(b))
 	})
 	var targets []MountTarget
 	for _, address := range addresses {

@@ -2,10 +2,11 @@ package routing
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -45,10 +46,9 @@ type Input struct {
 
 // Plan is the desired state of a node's tunnels.
 type Plan struct {
-	Tunnels  []Tunnel // by name
-	Unusable []UnusableTarget
-	// AwaitingCertificate are tunnels whose client certificate is being made.
-	AwaitingCertificate []string
+	Tunnels             []Tunnel // by name
+	Unusable            []UnusableTarget
+	AwaitingCertificate []string // tunnels whose client certificate is being made
 	Remove              []string // tunnels
 	States              map[string]State
 }
@@ -63,11 +63,10 @@ type Tunnel struct {
 	MountTargets []MountTarget // nearest first
 	Active       MountTarget   // the one that stunnel tries first
 	Standby      bool
-	// Identity is what its certificate should contain; the zero Identity if it needs none.
-	Identity    Identity
-	Certificate Certificate // without a file for none
-	Restart     int         // the serial in its specification
-	Spec        []byte      // in the supervisor's format
+	Identity     Identity    // what its certificate should contain; the zero Identity if it needs none
+	Certificate  Certificate // without a file for none
+	Restart      int         // the serial in its specification
+	Spec         []byte      // in the supervisor's format
 }
 
 // HasNearer reports whether a mount target is nearer than the active one.
@@ -155,7 +154,11 @@ func (b *builder) add(key ports.Key) {
 	tunnel, unusable := b.tunnel(key, port, &state)
 	if unusable.Reason != "" {
 		unusable.Name, unusable.Port = name, port
-		b.addUnusable(unusable)
+		if unusable.Reason == awaitingCertificate {
+			b.plan.AwaitingCertificate = append(b.plan.AwaitingCertificate, name)
+		} else {
+			b.plan.Unusable = append(b.plan.Unusable, unusable)
+		}
 		if _, known := b.in.States[name]; known || slices.Contains(b.in.Files, name) {
 			b.plan.States[name] = state
 		}
@@ -163,14 +166,6 @@ func (b *builder) add(key ports.Key) {
 	}
 	b.plan.Tunnels = append(b.plan.Tunnels, tunnel)
 	b.plan.States[name] = state
-}
-
-func (b *builder) addUnusable(unusable UnusableTarget) {
-	if unusable.Reason == awaitingCertificate {
-		b.plan.AwaitingCertificate = append(b.plan.AwaitingCertificate, unusable.Name)
-		return
-	}
-	b.plan.Unusable = append(b.plan.Unusable, unusable)
 }
 
 // tunnel changes the state only when the target is usable.
@@ -186,13 +181,12 @@ func (b *builder) tunnel(key ports.Key, port int, state *State) (Tunnel, Unusabl
 	if identity, needed := identityOf(key, target, b.in.Settings); needed {
 		t.Identity = identity
 	}
-	certificate, unusable := b.certificate(t, *state)
-	if unusable.Reason != "" {
+	var unusable UnusableTarget
+	if t.Certificate, unusable = b.certificate(t, *state); unusable.Reason != "" {
 		return Tunnel{}, unusable
 	}
-	t.Certificate = certificate
 	next := *state
-	next.Port, next.Standby, next.WithoutCertificate = port, b.in.Standby[t.Name], certificate.File == ""
+	next.Port, next.Standby, next.WithoutCertificate = port, b.in.Standby[t.Name], t.Certificate.File == ""
 	order := next.connectOrder(t.MountTargets)
 	t.Active, t.Standby = order[0], next.Standby
 	t.Accept = acceptAddress(port, next.Standby)
@@ -261,16 +255,11 @@ func (b *builder) servers(order []MountTarget) []netip.AddrPort {
 
 // addMissing plans tunnels whose targets are not in the table any more.
 func (b *builder) addMissing() {
-	names := slices.Concat(b.in.Files, slices.Collect(maps.Keys(b.in.States)))
-	slices.Sort(names)
-	listed := map[string]bool{}
+	missing := sets.KeySet(b.in.States).Insert(b.in.Files...)
 	for _, key := range b.in.Table.Keys() {
-		listed[Name(key)] = true
+		missing.Delete(Name(key))
 	}
-	for _, name := range slices.Compact(names) {
-		if listed[name] {
-			continue
-		}
+	for _, name := range sets.List(missing) {
 		state := b.in.States[name]
 		state.MissingSince = earlier(state.MissingSince, b.in.Now)
 		_, reassigned := b.owners[state.Port]

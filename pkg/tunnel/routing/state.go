@@ -9,17 +9,14 @@ import (
 // State is what the agent keeps of a tunnel between plans. It is also stored on disk, for the next
 // start of the agent. The zero State is that of a new tunnel.
 type State struct {
-	Port int `json:"port"`
-	// RestartSerial is increased to have the supervisor restart the tunnel's process.
-	RestartSerial int `json:"serial,omitempty"`
+	Port          int `json:"port"`
+	RestartSerial int `json:"serial,omitempty"` // increased to have the supervisor restart the tunnel's process
 	// Preferred is the mount target that stunnel tries first; the zero Addr for the nearest.
 	Preferred netip.Addr `json:"first,omitzero"`
 	// Standby: another pod has the port, so the tunnel listens and is probed on another address.
-	Standby bool `json:"standby,omitempty"`
-	// WithoutCertificate: the tunnel has no client certificate.
-	WithoutCertificate bool `json:"bare,omitempty"`
-	// MissingSince is when the target left the table.
-	MissingSince time.Time `json:"goneSince,omitzero"`
+	Standby            bool      `json:"standby,omitempty"`
+	WithoutCertificate bool      `json:"bare,omitempty"`     // the tunnel has no client certificate
+	MissingSince       time.Time `json:"goneSince,omitzero"` // when the target left the table
 
 	RestartedAt time.Time `json:"restartedAt,omitzero"`
 	// Restarts counts those since the tunnel was last healthy for resetAfter, for the backoff.

@@ -13,9 +13,8 @@ type Rejected struct {
 	Err        error
 }
 
-// ReadTable decodes a table. A target that cannot be decoded is returned as rejected, and the table
-// has it as in the last one, if at all. With an error, which is about the whole table, it returns the
-// last table.
+// ReadTable decodes a table. A target that cannot be decoded is returned as rejected, and the table has it
+// as in the last one, if at all. With an error, which is about the whole table, it returns the last table.
 func ReadTable(text []byte, last ports.Table) (ports.Table, []Rejected, error) {
 	table, invalid, err := ports.DecodeLenient(text)
 	if err == nil {

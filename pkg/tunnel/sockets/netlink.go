@@ -58,8 +58,6 @@ const (
 	loopbackIndex = 1
 )
 
-var errMessage = errors.New("not a message of socket diagnostics")
-
 // dump calls report for each IPv4 TCP socket that is in one of the states and has a loopback address
 // on the side of the condition. The kernel filters, so that many other connections cost little.
 func dump(states uint32, condition uint8, report func(socket)) error {
@@ -158,7 +156,7 @@ func decode(m syscall.NetlinkMessage) (s socket, err error) {
 		return s, syscall.Errno(-int32(binary.NativeEndian.Uint32(m.Data)))
 	}
 	if _, err = binary.Decode(m.Data, binary.NativeEndian, &s); err != nil || m.Header.Type != unix.SOCK_DIAG_BY_FAMILY {
-		err = fmt.Errorf("%w: type %d with %d bytes", errMessage, m.Header.Type, len(m.Data))
+		err = fmt.Errorf("not a message of socket diagnostics: type %d with %d bytes", m.Header.Type, len(m.Data))
 	}
 	return s, err
 }

@@ -14,9 +14,8 @@ import (
 // ClientCounts are the numbers of established connections to loopback addresses and ports.
 type ClientCounts map[netip.AddrPort]int
 
-// OwnUID returns the user of this process for Clients, which then leaves out the connections of the
-// node agent. It returns -1 for root, because the connections of the kernel's NFS client are root's,
-// too.
+// OwnUID returns the user of this process for Clients, which then leaves out the connections of the node
+// agent. It returns -1 for root, because the connections of the kernel's NFS client are root's, too.
 func OwnUID() int {
 	if uid := os.Getuid(); uid != 0 {
 		return uid
@@ -48,9 +47,8 @@ func Listening() (Listeners, error) {
 	return all, err
 }
 
-// State returns the state of the TCP socket of this network namespace that receives packets from
-// remote to local: that of the connection, or else a listener. The error is unix.ENOENT if there is
-// neither.
+// State returns the state of the TCP socket of this network namespace that receives packets from remote to
+// local: that of the connection, or else a listener. The error is unix.ENOENT if there is neither.
 func State(local, remote netip.AddrPort) (state uint8, err error) {
 	err = lookup(local, remote, func(s socket) { state = s.State })
 	return state, err

@@ -24,7 +24,7 @@ const maxPathBytes = 4095
 // CheckName returns an error if the name is not valid for a tunnel.
 func CheckName(name string) error {
 	if !tunnelName.MatchString(name) {
-		return fmt.Errorf("name is %s: want the id of a target, or that, a dot and the id of an access point", excerpt(name))
+		return fmt.Errorf("name is %.80q: want the id of a target, or that, a dot and the id of an access point", name)
 	}
 	return nil
 }
@@ -35,11 +35,11 @@ func (t Tunnel) Check() error {
 		checkPath("CA file", t.CAFile), t.checkClientCertificate(), t.checkRestart())
 }
 
-// checkAccept allows loopback addresses only: who reaches the port reaches the whole file system.
+// checkAccept allows loopback addresses only: who reaches the port reaches the whole file system. Package
+// sockets lists IPv4 sockets only.
 func checkAccept(a netip.AddrPort) error {
-	address := a.Addr().Unmap()
-	if a.Port() == 0 || !address.IsLoopback() || address.Zone() != "" {
-		return fmt.Errorf("accept is %s: want a loopback address and a port", excerpt(a.String()))
+	if a.Port() == 0 || !a.Addr().IsLoopback() || !a.Addr().Is4() {
+		return fmt.Errorf("accept is %.80q: want an IPv4 loopback address and a port", a.String())
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func checkConnect(addresses []netip.AddrPort) error {
 	for i, a := range addresses {
 		address := a.Addr().Unmap()
 		if a.Port() == 0 || !address.IsValid() || address.IsUnspecified() || address.IsMulticast() || address.Zone() != "" {
-			return fmt.Errorf("connect %d is %s: want the address and port of one server", i+1, excerpt(a.String()))
+			return fmt.Errorf("connect %d is %.80q: want the address and port of one server", i+1, a.String())
 		}
 	}
 	return nil
@@ -65,14 +65,14 @@ func checkHostName(name string) error {
 		valid = valid && dnsLabel.MatchString(label)
 	}
 	if !valid {
-		return fmt.Errorf("host name to check is %s: want a DNS name", excerpt(name))
+		return fmt.Errorf("host name to check is %.80q: want a DNS name", name)
 	}
 	return nil
 }
 
 func checkPath(field, name string) error {
 	if len(name) > maxPathBytes || !filePath.MatchString(name) || path.Clean(name) != name {
-		return fmt.Errorf("%s is %s: want an absolute path of letters, digits and -+.,:=@_ without double dots", field, excerpt(name))
+		return fmt.Errorf("%s is %.80q: want an absolute path of letters, digits and -+.,:=@_ without double dots", field, name)
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (t Tunnel) checkClientCertificate() error {
 	}
 	var sumErr error
 	if !sha256Sum.MatchString(t.CertSum) {
-		sumErr = fmt.Errorf("sum of the client certificate is %s: want a SHA-256 in hexadecimal", excerpt(t.CertSum))
+		sumErr = fmt.Errorf("sum of the client certificate is %.80q: want a SHA-256 in hexadecimal", t.CertSum)
 	}
 	return cmp.Or(checkPath("client certificate", t.Cert), sumErr, checkPath("client key", t.Key))
 }
@@ -93,13 +93,4 @@ func (t Tunnel) checkRestart() error {
 		return fmt.Errorf("restart serial is %d: want 0 or more", t.Restart)
 	}
 	return nil
-}
-
-// excerpt quotes the beginning of an untrusted value for an error of one line.
-func excerpt(value string) string {
-	const maxBytes = 80
-	if len(value) <= maxBytes {
-		return fmt.Sprintf("%q", value)
-	}
-	return fmt.Sprintf("%q…", value[:maxBytes])
 }

@@ -17,8 +17,7 @@ import (
 
 // Authority is a certificate authority for tests.
 type Authority struct {
-	// File is the path of its certificate in PEM, for a tunnel's CAFile.
-	File        string
+	File        string // the path of its certificate in PEM, for a tunnel's CAFile
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }

@@ -31,8 +31,7 @@ func Path(t testing.TB) string {
 	return ""
 }
 
-// longVariable enables tests that take minutes, and more repetitions in others. make unit-long sets
-// it.
+// longVariable enables tests that take minutes, and more repetitions in others. make unit-long sets it.
 const longVariable = "EFS_STUNNEL_LONG"
 
 // IsLong reports whether longVariable is set.

@@ -43,7 +43,7 @@ func (s *supervisor) apply(t *tunnel, next step, now time.Time) {
 }
 
 func (s *supervisor) remove(t *tunnel) {
-	if err := s.dir.RemoveConfig(t.name); err != nil {
+	if err := s.dir.Config(t.name).Remove(); err != nil {
 		s.logFor(t).Warn("removing the configuration file failed", "err", err)
 	}
 	delete(s.tunnels, t.name)
@@ -106,7 +106,7 @@ func (s *supervisor) arm(t *tunnel) {
 func (s *supervisor) writeConfig(t *tunnel, c config, now time.Time) bool {
 	text, err := stunnelcfg.Render(c.Tunnel, s.features)
 	if err == nil {
-		err = s.dir.WriteConfig(t.name, text)
+		err = s.dir.Config(t.name).Write(text)
 	}
 	if err != nil {
 		t.writeFailed(err.Error(), now)
@@ -126,7 +126,7 @@ func (s *supervisor) start(t *tunnel, c config, now time.Time) {
 		out.flush()
 		s.events <- event{tunnel: t, start: serial, exitStatus: exitStatus}
 	}
-	p, err := s.starter.start(s.dir.ConfigFile(t.name), t.socket.file, out, exited)
+	p, err := s.starter.start(s.dir.Config(t.name).Path(), t.socket.file, out, exited)
 	if err != nil {
 		t.died(ReasonStartFailed, err.Error(), now)
 		s.logFor(t).Error("starting stunnel failed", "err", err)

@@ -11,14 +11,12 @@ import (
 )
 
 const (
-	// scanInterval is the time between two scans without a change notification.
-	scanInterval = 5 * time.Second
+	scanInterval = 5 * time.Second // the time between two scans without a change notification
 	// scanDelay coalesces a burst of changes into one scan.
 	scanDelay = 20 * time.Millisecond
 )
 
-// watch reports changes of specifications. If the watch fails, the directory is only scanned at
-// intervals.
+// watch reports changes of specifications. If the watch fails, the directory is only scanned at intervals.
 func watch(dir confdir.Dir, log *slog.Logger) (changed <-chan struct{}, closeWatch func()) {
 	changes := make(chan struct{}, 1)
 	watcher, err := fsnotify.NewWatcher()

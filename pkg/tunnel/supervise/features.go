@@ -15,12 +15,9 @@ import (
 )
 
 const (
-	// queryTimeout bounds a query, which takes stunnel some 10 ms.
-	queryTimeout = 30 * time.Second
-	// queryRetry is the delay after a query during which stunnel was killed.
-	queryRetry = time.Second
-	// maxQuoted bounds the output that errors quote, in characters.
-	maxQuoted = 300
+	queryTimeout = 30 * time.Second // bounds a query, which takes stunnel some 10 ms
+	queryRetry   = time.Second      // the delay after a query during which stunnel was killed
+	maxQuoted    = 300              // bounds the output that errors quote, in characters
 )
 
 // waitForFeatures queries the stunnel program until it answers or the context ends. It returns an

@@ -336,7 +336,7 @@ func TestStunnelRestartsOnFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.checkEcho(h.dial(tunnel.Accept))
-	if _, err := h.dir.Write("fs-2", make([]byte, 64<<10)); !errors.Is(err, syscall.ENOSPC) {
+	if err := h.dir.Spec("fs-2").Write(make([]byte, 64<<10)); !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("got %v, want no space left", err)
 	}
 }

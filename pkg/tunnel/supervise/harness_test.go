@@ -132,7 +132,7 @@ func (h *harness) writeSpec(t spec.Tunnel) string {
 
 func (h *harness) writeSpecBytes(name string, text []byte) string {
 	h.Helper()
-	if _, err := h.dir.Write(name, text); err != nil {
+	if err := h.dir.Spec(name).Write(text); err != nil {
 		h.Fatal(err)
 	}
 	return spec.Generation(text)

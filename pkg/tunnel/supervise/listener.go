@@ -28,18 +28,17 @@ type listener struct {
 // listen opens a tunnel's port. The supervisors of two pods can share the port during a hand-over,
 // as they run as the same user. The error is EADDRINUSE if any other process has the port.
 func listen(address netip.AddrPort) (*listener, error) {
-	family, sockaddr := socketAddress(address)
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("opening a socket: %w", err)
 	}
-	if err := prepare(fd, sockaddr); err != nil {
+	if err := prepare(fd, address); err != nil {
 		return nil, errors.Join(fmt.Errorf("listening on %s: %w", address, err), unix.Close(fd))
 	}
 	return adopt(os.NewFile(uintptr(fd), address.String()), address)
 }
 
-func prepare(fd int, sockaddr unix.Sockaddr) error {
+func prepare(fd int, address netip.AddrPort) error {
 	for _, option := range []int{unix.SO_REUSEADDR, unix.SO_REUSEPORT} {
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, 1); err != nil {
 			return err
@@ -51,7 +50,7 @@ func prepare(fd int, sockaddr unix.Sockaddr) error {
 	if err := unix.BindToDevice(fd, "lo"); err != nil && !errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("binding to the loopback interface: %w", err)
 	}
-	if err := unix.Bind(fd, sockaddr); err != nil {
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()}); err != nil {
 		return err
 	}
 	return unix.Listen(fd, backlog)
@@ -69,8 +68,7 @@ func adopt(file *os.File, address netip.AddrPort) (*listener, error) {
 	return &listener{file: file, address: address, inode: inode}, nil
 }
 
-// checkSocket verifies that a socket listens at an address, and makes it non-blocking, as stunnel
-// expects.
+// checkSocket verifies that a socket listens at an address, and makes it non-blocking, as stunnel expects.
 func checkSocket(fd int, address netip.AddrPort) error {
 	listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
 	if err != nil {
@@ -80,7 +78,8 @@ func checkSocket(fd int, address netip.AddrPort) error {
 	if err != nil {
 		return err
 	}
-	if listening == 0 || addressOf(bound) != address {
+	at, ok := bound.(*unix.SockaddrInet4)
+	if listening == 0 || !ok || netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)) != address {
 		return errors.New("the socket does not listen there")
 	}
 	return unix.SetNonblock(fd, true)
@@ -92,24 +91,6 @@ func checkSocket(fd int, address netip.AddrPort) error {
 func (l *listener) shutdown() error {
 	err := unix.Shutdown(int(l.file.Fd()), unix.SHUT_RD)
 	return errors.Join(err, l.file.Close())
-}
-
-func socketAddress(address netip.AddrPort) (family int, sockaddr unix.Sockaddr) {
-	ip, port := address.Addr().Unmap(), int(address.Port())
-	if ip.Is4() {
-		return unix.AF_INET, &unix.SockaddrInet4{Port: port, Addr: ip.As4()}
-	}
-	return unix.AF_INET6, &unix.SockaddrInet6{Port: port, Addr: ip.As16()}
-}
-
-func addressOf(sockaddr unix.Sockaddr) netip.AddrPort {
-	switch a := sockaddr.(type) {
-	case *unix.SockaddrInet4:
-		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
-	case *unix.SockaddrInet6:
-		return netip.AddrPortFrom(netip.AddrFrom16(a.Addr), uint16(a.Port))
-	}
-	return netip.AddrPort{}
 }
 
 // takeInherited returns the listener of an earlier supervisor of this pod at an address, nil if

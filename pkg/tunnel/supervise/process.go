@@ -17,8 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// outputGrace is how long to read on after the exit of a process whose children keep its output
-// open.
+// outputGrace is how long to read on after the exit of a process whose children keep its output open.
 const outputGrace = time.Second
 
 // starter starts processes, all from one thread: the kernel kills them when that thread ends
@@ -127,8 +126,7 @@ func zombieChildren(parent int) []int {
 	return zombies
 }
 
-// isZombieOf parses proc_pid_stat(5): pid, (name), state, parent. The name may contain any
-// character.
+// isZombieOf parses proc_pid_stat(5): pid, (name), state, parent. The name may contain any character.
 func isZombieOf(stat []byte, parent int) bool {
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	return len(fields) > 1 && string(fields[0]) == "Z" && string(fields[1]) == strconv.Itoa(parent)

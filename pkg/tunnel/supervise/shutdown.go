@@ -6,8 +6,7 @@ import (
 )
 
 const (
-	// clientsInterval is the time between two counts of client connections.
-	clientsInterval = 5 * time.Second
+	clientsInterval = 5 * time.Second // the time between two counts of client connections
 	// handOverInterval is the time between two checks for another supervisor that listens: both
 	// receive new connections until this one stops listening.
 	handOverInterval = 100 * time.Millisecond

@@ -3,10 +3,12 @@ package supervise
 import (
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/netip"
 	"os"
 	"reflect"
+	"slices"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
@@ -25,28 +27,22 @@ type Status struct {
 	Tunnels     map[string]Tunnel `json:"tunnels"` // by name
 }
 
+// Times of the status file.
 const (
-	// StatusInterval is the longest time between two writes of the status file.
-	StatusInterval = 10 * time.Second
-	// reportDelay is the shortest one.
-	reportDelay = 100 * time.Millisecond
+	StatusInterval = 10 * time.Second       // the longest time between two writes of the status file
+	reportDelay    = 100 * time.Millisecond // the shortest one
 )
 
 // State is the state of a tunnel's stunnel process.
 type State string
 
+// States.
 const (
-	// StateRunning means that stunnel serves with the configuration of Tunnel.Generation.
-	StateRunning State = "running"
-	// StateIdle means that the port is open, and stunnel starts when a client connects.
-	StateIdle State = "resting"
-	// StateWaiting means that stunnel starts, or restarts after a delay.
-	StateWaiting State = "waiting"
-	// StateStopping means that stunnel was asked to exit.
-	StateStopping State = "stopping"
-	// StateFailed means that stunnel does not run and needs intervention. The supervisor keeps
-	// retrying.
-	StateFailed State = "failed"
+	StateRunning  State = "running"  // stunnel serves with the configuration of Tunnel.Generation
+	StateIdle     State = "resting"  // the port is open, and stunnel starts when a client connects
+	StateWaiting  State = "waiting"  // stunnel starts, or restarts after a delay
+	StateStopping State = "stopping" // stunnel was asked to exit
+	StateFailed   State = "failed"   // stunnel does not run and needs intervention; the supervisor retries
 )
 
 // Tunnel is the status of one tunnel.
@@ -63,8 +59,7 @@ type Tunnel struct {
 	Reloads   int       `json:"reloads"`           // successful reloads
 	Remote    string    `json:"remote,omitempty"`  // address and port of the last server with a TLS handshake
 	RemoteAt  time.Time `json:"remoteAt,omitzero"` // of that handshake
-	// Servers are the servers of open connections. Older connections may go to another server than
-	// Remote.
+	// Servers are the servers of open connections. Older connections may go to another server than Remote.
 	Servers []netip.AddrPort `json:"servers,omitempty"`
 	// Generation is spec.Generation of the configuration in force: that of the process or, in
 	// StateIdle, that of its next start. It is "" if there is none.
@@ -73,9 +68,8 @@ type Tunnel struct {
 	// specification, nil if there is none.
 	Process *Problem `json:"process,omitempty"`
 	// Connection is the last problem with a server, nil after a later successful handshake.
-	Connection *Problem `json:"connection,omitempty"`
-	// Problems counts problems since the start of the supervisor.
-	Problems map[Reason]int `json:"problems,omitempty"`
+	Connection *Problem       `json:"connection,omitempty"`
+	Problems   map[Reason]int `json:"problems,omitempty"` // counts problems since the start of the supervisor
 }
 
 // Problem is the last problem of a process or of a connection.
@@ -85,12 +79,17 @@ type Problem struct {
 	At      time.Time `json:"at"`
 }
 
-// ReadStatus reads the status file of a directory. The error is fs.ErrNotExist while no supervisor
-// runs.
+// Is reports whether there is a problem with one of the reasons.
+func (p *Problem) Is(reasons ...Reason) bool { return p != nil && slices.Contains(reasons, p.Reason) }
+
+// ReadStatus reads the status file of a directory. The error is fs.ErrNotExist while no supervisor runs.
 func ReadStatus(dir confdir.Dir) (Status, error) {
 	var status Status
-	text, err := dir.Status()
-	if err == nil {
+	text, err := dir.Status().Read()
+	switch {
+	case err == nil && text == nil:
+		err = fs.ErrNotExist
+	case err == nil:
 		err = json.Unmarshal(text, &status)
 	}
 	if err != nil {
@@ -119,7 +118,7 @@ func (s *supervisor) report(now time.Time) time.Time {
 	s.statusAt, fresh.UpdatedAt = now, now
 	text, err := json.Marshal(fresh)
 	if err == nil {
-		err = s.dir.WriteStatus(text)
+		err = s.dir.Status().Write(text)
 	}
 	if err != nil {
 		s.options.Log.Warn("writing the status file failed", "err", err)

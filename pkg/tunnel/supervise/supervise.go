@@ -19,9 +19,9 @@ import (
 	"net/netip"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/logging"
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/fdstore"
@@ -31,15 +31,12 @@ import (
 
 // Options configure Run.
 type Options struct {
-	// Prefix begins the names of the tunnels' files (package confdir).
-	Prefix string
-	// Stunnel is the path of the stunnel program.
-	Stunnel string
+	Prefix  string // begins the names of the tunnels' files (package confdir)
+	Stunnel string // the path of the stunnel program
 	// Launcher is a command that calls Launch with its arguments, to which the supervisor appends
 	// the path of stunnel and the configuration file.
-	Launcher []string
-	// MemoryLimit bounds the data segment of one stunnel process, in bytes.
-	MemoryLimit uint64
+	Launcher    []string
+	MemoryLimit uint64 // bounds the data segment of one stunnel process, in bytes
 	// Idle is the time without a connection after which stunnel stops. It starts again at the next
 	// connection. With 0, stunnel runs all the time.
 	Idle time.Duration
@@ -50,8 +47,7 @@ type Options struct {
 	// DrainTimeout bounds how long Run serves open connections after its context has ended, while
 	// no other supervisor listens on their ports.
 	DrainTimeout time.Duration
-	// StopGrace is the time between SIGTERM and SIGKILL during that shutdown.
-	StopGrace time.Duration
+	StopGrace    time.Duration // the time between SIGTERM and SIGKILL during that shutdown
 	// ReapOrphans reaps adopted zombies: the kernel reparents orphans to the first process of a
 	// container. The caller must have no other children.
 	ReapOrphans bool
@@ -160,7 +156,7 @@ func (s *supervisor) run(ctx context.Context, changed <-chan struct{}) error {
 		next := s.advance(now)
 		s.storeSockets()
 		if s.closing && len(s.tunnels) == 0 {
-			return s.dir.RemoveStatus()
+			return s.dir.Status().Remove()
 		}
 		next = earliest(next, s.scanAt, s.clientsAt, s.closeAt, s.report(now))
 		timer.Reset(time.Until(next))
@@ -198,7 +194,7 @@ func (s *supervisor) readSpec(t *tunnel, exists bool) {
 		t.setDesired(config{})
 		return
 	}
-	text, err := s.dir.Read(t.name)
+	text, err := s.dir.Spec(t.name).Read()
 	if err == nil && text == nil {
 		return // removed since the listing; the next scan handles that
 	}
@@ -280,42 +276,26 @@ func (s *supervisor) handleLine(t *tunnel, l line, now time.Time) {
 
 // advance applies all steps that are due and returns when the next one may be, zero for never.
 func (s *supervisor) advance(now time.Time) time.Time {
-	var next time.Time
+	var earliestStep time.Time
 	for _, name := range slices.Sorted(maps.Keys(s.tunnels)) {
-		next = earliest(next, s.advanceTunnel(s.tunnels[name], now))
-	}
-	return next
-}
-
-func (s *supervisor) advanceTunnel(t *tunnel, now time.Time) time.Time {
-	for {
+		t := s.tunnels[name]
 		next := plan(t, now)
-		if next.verb == doNothing {
-			return next.at
+		for next.verb != doNothing && s.tunnels[name] == t {
+			s.apply(t, next, now)
+			next = plan(t, now)
 		}
-		s.apply(t, next, now)
-		if next.verb == doRemove {
-			return time.Time{}
-		}
+		earliestStep = earliest(earliestStep, next.at)
 	}
+	return earliestStep
 }
 
 // earliest returns the first of the times that are not zero.
 func earliest(times ...time.Time) time.Time {
-	var first time.Time
-	for _, at := range times {
-		if first.IsZero() || !at.IsZero() && at.Before(first) {
-			first = at
-		}
+	times = slices.DeleteFunc(times, time.Time.IsZero)
+	if len(times) == 0 {
+		return time.Time{}
 	}
-	return first
+	return slices.MinFunc(times, time.Time.Compare)
 }
 
-func (s *supervisor) logFor(t *tunnel) *slog.Logger {
-	fileSystem, accessPoint, _ := strings.Cut(t.name, ".")
-	log := s.options.Log.With("fileSystem", fileSystem)
-	if accessPoint != "" {
-		log = log.With("accessPoint", accessPoint)
-	}
-	return log
-}
+func (s *supervisor) logFor(t *tunnel) *slog.Logger { return logging.ForTunnel(s.options.Log, t.name) }

@@ -77,7 +77,7 @@ func TestRewrittenSpecificationIsIgnored(t *testing.T) {
 	generation := h.writeSpec(tunnel)
 	h.startSupervisor()
 	h.waitServing("fs-1", generation)
-	text, err := h.dir.Read("fs-1")
+	text, err := h.dir.Spec("fs-1").Read()
 	if err != nil {
 		t.Fatal(err)
 	}

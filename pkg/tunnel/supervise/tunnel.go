@@ -10,13 +10,11 @@ import (
 )
 
 const (
-	// answerTimeout bounds a start or a reload, which take stunnel some 30 ms.
-	answerTimeout = 30 * time.Second
+	answerTimeout = 30 * time.Second // bounds a start or a reload, which take stunnel some 30 ms
 	// readyTimeout is the time after "Configuration successful" after which stunnel counts as ready:
 	// some versions do not log that they accept connections.
 	readyTimeout = 5 * time.Second
-	// stopGrace is the time between SIGTERM and SIGKILL.
-	stopGrace = 5 * time.Second
+	stopGrace    = 5 * time.Second // the time between SIGTERM and SIGKILL
 	// portRetry is the time between two attempts to listen on a port that is in use. It is short
 	// because clients wait while a port changes hands.
 	portRetry = 50 * time.Millisecond
@@ -33,8 +31,7 @@ const (
 	// maxDeathsAfterServing bounds the count of deaths when the process had served a connection:
 	// its configuration works, and volumes hang until the next start.
 	maxDeathsAfterServing = 1
-	// writeRetry is the delay after a file could not be written or a port not be opened.
-	writeRetry = 5 * time.Second
+	writeRetry            = 5 * time.Second // the delay after a file could not be written or a port not be opened
 	// refusedRetry is the delay after stunnel refused a configuration, which can become valid when a
 	// certificate file that it names appears.
 	refusedRetry = 30 * time.Second
@@ -142,7 +139,7 @@ func (t *tunnel) listening() bool { return t.socket != nil && t.socket.address =
 
 func (t *tunnel) socketOpened(l *listener) {
 	t.socket, t.armed, t.listenAt = l, false, time.Time{}
-	if p := t.problems.process; p != nil && p.Reason == ReasonPortTaken {
+	if t.problems.process.Is(ReasonPortTaken) {
 		t.problems.process = nil
 	}
 	t.clearProcessProblem()
@@ -151,7 +148,7 @@ func (t *tunnel) socketOpened(l *listener) {
 // portTaken records that another process has the port. It reports whether that is a new problem.
 func (t *tunnel) portTaken(message string, now time.Time) (isNew bool) {
 	t.listenAt = now.Add(portRetry)
-	if p := t.problems.process; p != nil && p.Reason == ReasonPortTaken {
+	if t.problems.process.Is(ReasonPortTaken) {
 		return false
 	}
 	t.setProcessProblem(ReasonPortTaken, message, now)

@@ -1,0 +1,255 @@
+// Package nodecheck reads on a node what decides whether it can mount volumes. It runs in a short-lived
+// pod on the host's network, which has the node's root directory read-only.
+package nodecheck
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// Command is the command of the node agent's program that runs the check; a Request in JSON follows.
+const Command = "preflight"
+
+// Request says what to read.
+type Request struct {
+	Host    string   `json:"host"` // where the node's root directory is
+	Proc    string   `json:"proc"` // the process file system, of the host's network
+	Servers []Server `json:"servers,omitempty"`
+	CA      string   `json:"ca,omitempty"`     // PEM of the roots that servers' certificates must come from; "" for the image's
+	Region  string   `json:"region,omitempty"` // of the EFS API, which is called with the node's identity; "" for no call
+}
+
+// Server is a mount target, as a node connects to it.
+type Server struct {
+	FileSystem string `json:"fileSystem"`
+	Host       string `json:"host"`              // the name in the server's certificate
+	Address    string `json:"address,omitempty"` // with or without a port; "" for what the name resolves to on the node
+}
+
+// Report is what was read.
+type Report struct {
+	MountNFS  []string `json:"mountNFS"` // where mount.nfs is on the node
+	NFS4      string   `json:"nfs4"`     // how the kernel has NFSv4: "loaded", "module", "built in", "" for not
+	Kernel    string   `json:"kernel"`
+	PortRange string   `json:"portRange"` // net.ipv4.ip_local_port_range
+	Reserved  string   `json:"reserved"`  // net.ipv4.ip_local_reserved_ports
+	Enforcing bool     `json:"enforcing"` // SELinux
+	// Booleans are those of SELinux about NFS that the policy has.
+	Booleans map[string]bool `json:"booleans,omitempty"`
+	Answered int             `json:"answered"` // servers that answer
+	Failed   int             `json:"failed"`   // servers that do not
+	Failures []Failure       `json:"failures,omitempty"`
+	AWS      *AWS            `json:"aws,omitempty"` // nil if it was not asked
+}
+
+// Failure is a mount target that does not answer.
+type Failure struct {
+	FileSystem string `json:"fileSystem"`
+	Address    string `json:"address,omitempty"`
+	Reason     string `json:"reason"` // as of failed probes, or ReasonName
+	Error      string `json:"error"`
+}
+
+// Bounds of what a report says about failures: a pod's termination message has 4 KiB.
+const mostFailures, mostError = 10, 160
+
+// ReasonName is for a name that the node cannot resolve.
+const ReasonName = "Name"
+
+// AWS is what the EFS API answers to the node's own identity.
+type AWS struct {
+	FileSystems int    `json:"fileSystems"`
+	Error       string `json:"error,omitempty"`
+}
+
+// Run reads everything but the EFS API. What cannot be read is empty in the report. Without roots in the
+// request, those of the first file that exists count.
+func Run(ctx context.Context, r Request, caFiles []string) Report {
+	report := Report{
+		MountNFS: r.mountNFS(), Kernel: r.line(r.Proc, "sys/kernel/osrelease"),
+		PortRange: r.line(r.Proc, "sys/net/ipv4/ip_local_port_range"), Reserved: r.line(r.Proc, "sys/net/ipv4/ip_local_reserved_ports"),
+		Enforcing: r.line(r.Host, "sys/fs/selinux/enforce") == "1", Booleans: r.booleans(),
+	}
+	report.NFS4 = r.nfs4(report.Kernel)
+	for _, failure := range r.servers(ctx, caFiles) {
+		switch {
+		case failure.Reason == "":
+			report.Answered++
+			continue
+		case len(report.Failures) < mostFailures:
+			failure.Error = failure.Error[:min(len(failure.Error), mostError)]
+			report.Failures = append(report.Failures, failure)
+		}
+		report.Failed++
+	}
+	return report
+}
+
+// line is the text of a file of one line, "" if it cannot be read.
+func (Request) line(root, name string) string {
+	text, err := os.ReadFile(filepath.Join(root, name))
+	if err != nil {
+		return ""
+	}
+	return strings.Join(strings.Fields(string(text)), " ")
+}
+
+// mountNFS finds the helper where mount looks for it. It may be a link to anywhere on the node.
+func (r Request) mountNFS() []string {
+	found := []string{}
+	for _, name := range []string{"/sbin/mount.nfs", "/usr/sbin/mount.nfs", "/bin/mount.nfs", "/usr/bin/mount.nfs"} {
+		if _, err := os.Lstat(filepath.Join(r.Host, name)); err == nil {
+			found = append(found, name)
+		}
+	}
+	return found
+}
+
+// nfs4 says how the kernel has the NFS client. A module is loaded by the first mount.
+func (r Request) nfs4(kernel string) string {
+	text, _ := os.ReadFile(filepath.Join(r.Proc, "filesystems"))
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) > 0 && fields[len(fields)-1] == "nfs4" {
+			return "loaded"
+		}
+	}
+	for _, dir := range []string{"lib/modules", "usr/lib/modules"} {
+		for _, list := range []struct{ name, how string }{{"modules.dep", "module"}, {"modules.builtin", "built in"}} {
+			if hasModule(filepath.Join(r.Host, dir, filepath.Base(cmp.Or(kernel, "none")), list.name), "nfsv4.ko") {
+				return list.how
+			}
+		}
+	}
+	return ""
+}
+
+// hasModule says whether a list has a module of its own, and not only as what others depend on.
+func hasModule(list, module string) bool {
+	text, err := os.ReadFile(list)
+	if err != nil {
+		return false
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		name, _, _ := strings.Cut(lines.Text(), ":")
+		if strings.HasPrefix(filepath.Base(name), module) { // .xz, .gz and .zst may follow
+			return true
+		}
+	}
+	return false
+}
+
+func (r Request) booleans() map[string]bool {
+	found := map[string]bool{}
+	for _, name := range []string{"virt_use_nfs", "virt_sandbox_use_nfs"} {
+		if value := r.line(r.Host, "sys/fs/selinux/booleans/"+name); value != "" { // the present value, then the pending one
+			found[name] = strings.HasPrefix(value, "1")
+		}
+	}
+	return found
+}
+
+// timeout is that of one server.
+const timeout = 5 * time.Second
+
+func (r Request) servers(ctx context.Context, caFiles []string) []Failure {
+	network := &probe.Network{}
+	if r.CA != "" {
+		file, err := writeCA(r.CA)
+		if err != nil {
+			return []Failure{{Reason: probe.ReasonCertificate, Error: err.Error()}}
+		}
+		defer func() { _ = os.Remove(file) }() // the pod ends anyway
+		network.CAFile = file
+	} else if i := slices.IndexFunc(caFiles, isThere); i >= 0 {
+		network.CAFile = caFiles[i]
+	}
+	all := make([]Failure, len(r.Servers))
+	var group sync.WaitGroup
+	for i, server := range r.Servers {
+		group.Go(func() {
+			limited, cancel := context.WithTimeout(ctx, timeout)
+			defer cancel()
+			all[i] = reach(limited, network, server)
+		})
+	}
+	group.Wait()
+	return all
+}
+
+func isThere(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
+// reach has no reason if the server answers.
+func reach(ctx context.Context, dialer probe.Dialer, server Server) Failure {
+	reached := Failure{FileSystem: server.FileSystem, Address: server.Address}
+	address, err := resolve(ctx, server)
+	if err != nil {
+		reached.Reason, reached.Error = ReasonName, err.Error()
+		return reached
+	}
+	reached.Address = address.String()
+	if err := call(ctx, dialer, address, server.Host); err != nil {
+		reached.Reason, reached.Error = probe.Reason(err), err.Error()
+	}
+	return reached
+}
+
+func call(ctx context.Context, dialer probe.Dialer, address netip.AddrPort, host string) error {
+	conn, err := dialer.Server(ctx, address, probe.Peer{Host: host})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return probe.Null(ctx, conn, 1)
+}
+
+// resolve returns the address that the server has, or that its name has on this node: EFS' names resolve
+// to the mount target of the node's zone.
+func resolve(ctx context.Context, server Server) (netip.AddrPort, error) {
+	if withPort, err := netip.ParseAddrPort(server.Address); err == nil {
+		return withPort, nil
+	}
+	if server.Address != "" {
+		address, err := netip.ParseAddr(server.Address)
+		return netip.AddrPortFrom(address, wellknown.NFSPort), err
+	}
+	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", server.Host)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	if len(addresses) == 0 {
+		return netip.AddrPort{}, fmt.Errorf("%s has no address", server.Host)
+	}
+	return netip.AddrPortFrom(addresses[0].Unmap(), wellknown.NFSPort), nil
+}
+
+// writeCA stores roots in a file, which is how the agent gets them.
+func writeCA(text string) (string, error) {
+	if !x509.NewCertPool().AppendCertsFromPEM([]byte(text)) {
+		return "", errors.New("there is no certificate among the roots")
+	}
+	file, err := os.CreateTemp("", "roots-*.pem")
+	if err != nil {
+		return "", err
+	}
+	_, err = file.WriteString(text)
+	return file.Name(), errors.Join(err, file.Close())
+}
