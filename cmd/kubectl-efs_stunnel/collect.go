@@ -1,0 +1,90 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"gnuthought.com/efs-stunnel/pkg/collect"
+)
+
+func (p *plugin) collect() *cobra.Command {
+	var name string
+	var accounts bool
+	command := &cobra.Command{
+		Use:   "collect",
+		Short: "Write what an issue needs to a file, without secrets",
+		Long: "Write objects, events and logs of the installation to a compressed tar, for an issue.\n" +
+			"Secrets are not read, and what looks like a credential is replaced. Read the files before you publish them.\n\n" +
+			"Exit code 0: everything was collected. 2: a right is missing, which the file's README.txt names, or there is no file.",
+		Example:           "  kubectl efs-stunnel collect\n  kubectl efs-stunnel collect -o issue.tar.gz --redact-account",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return p.runCollect(command.Context(), name, accounts)
+		},
+	}
+	command.Flags().StringVarP(&name, "output", "o", "", "`file` to write, which must not exist (default: a name with the time, in this directory)")
+	command.Flags().BoolVar(&accounts, "redact-account", false, "replace the ids of AWS accounts, too")
+	return command
+}
+
+func (p *plugin) runCollect(ctx context.Context, name string, accounts bool) error {
+	if _, err := os.Lstat(name); name != "" && err == nil {
+		return fmt.Errorf("%s exists: want the name of a new file", name)
+	}
+	c, err := p.connect(p.flags)
+	if err != nil {
+		return err
+	}
+	progress := newProgress(p.streams.ErrOut)
+	defer progress.stop()
+	progress.step("reading objects")
+	snapshot, err := p.gatherFrom(ctx, c, false)
+	if err != nil {
+		return err
+	}
+	archive, err := collect.Collect(ctx, c.client, collect.Options{Snapshot: snapshot, RedactAccounts: accounts, Progress: progress.step})
+	if err != nil {
+		return err
+	}
+	name = cmp.Or(name, archive.Name())
+	progress.step("writing " + name)
+	if err := writeNew(name, archive); err != nil {
+		return err
+	}
+	progress.stop()
+	fmt.Fprintf(p.streams.Out, "%s has:\n", name)
+	for _, file := range archive.Files() {
+		fmt.Fprintf(p.streams.Out, "  %s\n", file)
+	}
+	if len(archive.Unread) > 0 {
+		fmt.Fprintln(p.streams.ErrOut, "You have no right to:")
+		for _, right := range archive.Unread {
+			fmt.Fprintf(p.streams.ErrOut, "  %s\n", right)
+		}
+		return errUnknown
+	}
+	return nil
+}
+
+// writeNew never overwrites a file, and leaves none that is incomplete.
+func writeNew(name string, archive *collect.Archive) error {
+	out, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("%s exists: want the name of a new file", name)
+	}
+	if err != nil {
+		return err
+	}
+	err = errors.Join(archive.Write(out), out.Close())
+	if err != nil {
+		return errors.Join(fmt.Errorf("writing %s: %w", name, err), os.Remove(name))
+	}
+	return nil
+}

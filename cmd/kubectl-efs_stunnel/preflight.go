@@ -1,0 +1,186 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/inspect"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/preflight"
+	"gnuthought.com/efs-stunnel/pkg/preflight/nodecheck"
+	"gnuthought.com/efs-stunnel/pkg/topology"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+// preflightFlags are those of preflight.
+type preflightFlags struct {
+	nodes       bool
+	image       string
+	ports       string
+	fileSystems []string
+	region      string
+	caFile      string
+}
+
+func (p *plugin) preflight() *cobra.Command {
+	var f preflightFlags
+	command := &cobra.Command{
+		Use:   "preflight",
+		Short: "Check before the installation whether cluster and nodes are suitable",
+		Long: "Check before the installation whether a cluster is suitable: its version, ports, admission level and nodes.\n" +
+			"With --nodes a short-lived pod on each node reads whether it can mount NFS volumes, and connects to mount targets. Nothing stays.",
+		Example: "  kubectl efs-stunnel preflight\n" +
+			"  kubectl efs-stunnel preflight --nodes --image registry.example.com/efs-stunnel:1.2 --file-system fs-0123456789abcdef0",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			return p.runPreflight(command.Context(), f)
+		},
+	}
+	flags := command.Flags()
+	flags.BoolVar(&f.nodes, "nodes", false, "examine each node with a short-lived pod on the host's network, in the namespace of the installation if it exists, else in --namespace")
+	flags.StringVar(&f.image, "image", "", "`image` of the node agent for these pods (default: the installed one)")
+	flags.StringVar(&f.ports, "ports", defaultPorts().String(), "`first-last` port of the tunnels, as --base-stunnel-port and --stunnel-port-count of the manager will be")
+	flags.StringSliceVar(&f.fileSystems, "file-system", nil, "`id` of a file system whose mount target each node connects to; or NAME=ADDRESS, where NAME is in the server's certificate; needs --nodes")
+	flags.StringVar(&f.region, "aws-region", "", "`region` of the file systems (default: the nodes')")
+	flags.StringVar(&f.caFile, "ca-file", "", "`file` of the roots that servers' certificates come from, in PEM (default: those in the image)")
+	return command
+}
+
+func defaultPorts() ports.Span {
+	return ports.Span{First: wellknown.DefaultBasePort, Last: wellknown.DefaultBasePort + wellknown.DefaultPortCount - 1}
+}
+
+// check is about what no flag can be checked for alone.
+func (f preflightFlags) check() (ports.Span, string, error) {
+	span, err := ports.ParseSpan(f.ports)
+	switch {
+	case err != nil:
+		return span, "", fmt.Errorf("--ports %s: %w", f.ports, err)
+	case span.First < wellknown.MinPort:
+		return span, "", fmt.Errorf("--ports %s: want ports from %d on", f.ports, wellknown.MinPort)
+	case !f.nodes && (f.image != "" || len(f.fileSystems) > 0 || f.caFile != "" || f.region != ""):
+		return span, "", errors.New("--image, --file-system, --aws-region and --ca-file: want --nodes with them")
+	case f.caFile == "":
+		return span, "", nil
+	}
+	roots, err := os.ReadFile(f.caFile)
+	if err != nil {
+		return span, "", fmt.Errorf("--ca-file: %w", err)
+	}
+	return span, string(roots), nil
+}
+
+func (p *plugin) runPreflight(ctx context.Context, f preflightFlags) error {
+	span, roots, err := f.check()
+	if err == nil {
+		err = inspect.CheckFormat(p.output)
+	}
+	if err != nil {
+		return err
+	}
+	c, err := p.connect(p.flags)
+	if err != nil {
+		return err
+	}
+	progress := newProgress(p.streams.ErrOut)
+	defer progress.stop()
+	progress.step("reading objects")
+	installed, err := inspect.Find(ctx, c.client, inspect.Options{Namespace: p.system})
+	if err != nil {
+		return err
+	}
+	options := preflight.Options{Namespace: installed.Namespace, Ports: span}
+	if installed.Agents != nil {
+		options.Own = installed.Namespace
+	}
+	facts, err := preflight.Gather(ctx, c.client, options)
+	if err != nil {
+		return err
+	}
+	if f.nodes {
+		if facts.Reports, err = p.examineNodes(ctx, c, f, roots, installed, facts, progress); err != nil {
+			return err
+		}
+	}
+	progress.stop()
+	diagnosis := preflight.Check(facts)
+	if err := inspect.Write(colorsOf(p.streams.Out), p.output, diagnosis, c.now()); err != nil {
+		return err
+	}
+	return ended(diagnosis.Level)
+}
+
+func (p *plugin) examineNodes(ctx context.Context, c connection, f preflightFlags, roots string,
+	installed *inspect.Snapshot, facts *preflight.Facts, progress *progress,
+) (map[string]preflight.NodeReport, error) {
+	prober := preflight.Prober{Client: c.client, Namespace: p.namespace(), Image: f.image, Request: preflight.NewRequest(), Progress: progress.step}
+	if facts.Labels != nil { // the namespace exists
+		prober.Namespace = facts.Namespace
+	}
+	if agents := installed.Agents; agents != nil {
+		spec := agents.Spec.Template.Spec
+		prober.PullSecrets = spec.ImagePullSecrets
+		if len(spec.Containers) > 0 {
+			prober.Image = cmp.Or(prober.Image, spec.Containers[0].Image)
+		}
+	}
+	if prober.Image == "" {
+		return nil, errors.New("--image is missing: want the image of the node agent, as there is no installation yet")
+	}
+	region := cmp.Or(f.region, regionOf(facts.Nodes))
+	servers, err := serversOf(f.fileSystems, region)
+	if err != nil {
+		return nil, err
+	}
+	prober.Request.Servers, prober.Request.CA, prober.Request.Region = servers, roots, region
+	return prober.Run(ctx, facts.Nodes)
+}
+
+// regionOf is that of any node: a cluster is in one region.
+func regionOf(nodes []*corev1.Node) string {
+	i := slices.IndexFunc(nodes, func(node *corev1.Node) bool { return node.Labels[corev1.LabelTopologyRegion] != "" })
+	if i < 0 {
+		return ""
+	}
+	return nodes[i].Labels[corev1.LabelTopologyRegion]
+}
+
+// serversOf are ids of file systems, or names with an address.
+func serversOf(arguments []string, region string) ([]nodecheck.Server, error) {
+	var servers []nodecheck.Server
+	for _, argument := range arguments {
+		name, address, hasAddress := strings.Cut(argument, "=")
+		if hasAddress {
+			if !isAddress(address) || name == "" {
+				return nil, fmt.Errorf("--file-system %s: want NAME=ADDRESS, with an IP address", argument)
+			}
+			servers = append(servers, nodecheck.Server{FileSystem: name, Host: name, Address: address})
+			continue
+		}
+		if err := efs.CheckFileSystemID(name); err != nil {
+			return nil, fmt.Errorf("--file-system %s: %w", argument, err)
+		}
+		if region == "" {
+			return nil, fmt.Errorf("--file-system %s: the nodes have no label %s: want --aws-region", argument, corev1.LabelTopologyRegion)
+		}
+		servers = append(servers, nodecheck.Server{FileSystem: name, Host: name + "." + topology.DNSSuffix(region)})
+	}
+	return servers, nil
+}
+
+func isAddress(text string) bool {
+	_, err := netip.ParseAddr(text)
+	_, portErr := netip.ParseAddrPort(text)
+	return err == nil || portErr == nil
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"gnuthought.com/efs-stunnel/pkg/inspect"
+	"gnuthought.com/efs-stunnel/pkg/ledgertools"
+	"gnuthought.com/efs-stunnel/pkg/requests"
+)
+
+func (p *plugin) trash() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "trash",
+		Short: "List, restore or remove the directories of deleted volumes",
+		Long: "List, restore or remove the directories of deleted volumes.\n\n" +
+			"Each command runs a Job on each file system, in the namespace of the installation, and deletes it.",
+	}
+	command.AddCommand(p.trashList(), p.trashRestore(), p.trashEmpty())
+	return command
+}
+
+func (p *plugin) trashList() *cobra.Command {
+	var l ledgerFlags
+	command := &cobra.Command{
+		Use:               "list",
+		Short:             "List what is in the trash, whose it was, and how long it is kept",
+		Example:           "  kubectl efs-stunnel trash list\n  kubectl efs-stunnel trash list -n team -o json",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			i, err := p.locate(command.Context(), l)
+			if err != nil {
+				return err
+			}
+			items, failed := i.runner.ListTrash(command.Context(), i.fileSystems)
+			if namespace := *p.flags.Namespace; namespace != "" {
+				items = ledgertools.InNamespace(items, namespace)
+			}
+			return errors.Join(failed, p.printTrash(i, items))
+		},
+	}
+	l.add(command, p)
+	return command
+}
+
+func (p *plugin) printTrash(i installation, items []ledgertools.TrashItem) error {
+	if len(items) == 0 && p.output == "" {
+		fmt.Fprintln(p.streams.ErrOut, "The trash has nothing of this.")
+	}
+	if items == nil {
+		items = []ledgertools.TrashItem{}
+	}
+	return inspect.WriteRows(p.streams.Out, p.output, items, func(items []ledgertools.TrashItem) [][]string {
+		return ledgertools.TrashRows(items, i.cluster, i.Now)
+	})
+}
+
+func (p *plugin) trashEmpty() *cobra.Command {
+	var l ledgerFlags
+	var choice ledgertools.TrashChoice
+	var all, yes bool
+	command := &cobra.Command{
+		Use:   "empty (--all | -n NAMESPACE | --claim NAME)",
+		Short: "Remove directories from the trash before their time",
+		Long: "Remove directories from the trash before their time, also those that are kept forever.\n" +
+			"They cannot be restored any more. Those of other clusters stay, unless one is named by its uid.",
+		Example:           "  kubectl efs-stunnel trash empty -n team\n  kubectl efs-stunnel trash empty --claim reports -n team --yes",
+		Args:              cobra.NoArgs,
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(command *cobra.Command, _ []string) error {
+			choice.Namespace = *p.flags.Namespace
+			switch {
+			case all && (choice.Namespace != "" || len(choice.Claims) > 0):
+				return errors.New("--all: want neither --namespace nor --claim with it")
+			case !all && choice.Namespace == "" && len(choice.Claims) == 0:
+				return errors.New("nothing is chosen: want --all, --namespace or --claim")
+			case len(choice.Claims) > 0:
+				choice.Namespace = p.namespace()
+			}
+			i, err := p.locate(command.Context(), l)
+			if err != nil {
+				return err
+			}
+			if choice.Cluster == "" {
+				choice.Cluster = i.cluster
+			}
+			return p.empty(command, i, choice, yes)
+		},
+	}
+	l.add(command, p)
+	command.Flags().BoolVar(&all, "all", false, "everything that the cluster has in the trash")
+	command.Flags().StringSliceVar(&choice.Claims, "claim", nil, "names or uids of deleted claims of the namespace")
+	command.Flags().StringVar(&choice.Cluster, "cluster", "", "uid of another cluster (default: this one)")
+	command.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	return command
+}
+
+func (p *plugin) empty(command *cobra.Command, i installation, choice ledgertools.TrashChoice, yes bool) error {
+	items, err := i.runner.ListTrash(command.Context(), i.fileSystems)
+	if err != nil {
+		return err
+	}
+	chosen, err := choice.Select(items)
+	if err != nil {
+		return err
+	}
+	if err := p.printTrash(i, chosen); err != nil || len(chosen) == 0 {
+		return err
+	}
+	if err := p.confirm(yes, fmt.Sprintf("Remove %d directories for good?", len(chosen))); err != nil {
+		return err
+	}
+	return i.runner.EmptyTrash(command.Context(), choice.Selections(chosen), func(id string, end requests.End) {
+		if end.Swept != nil {
+			p.say(id, fmt.Sprintf("%d directories of volumes are removed, with %d files and directories", end.Swept.Volumes, end.Swept.Removed))
+		}
+		if end.Stopped {
+			p.say(id, "the Job's time was over: what is left of these directories is removed by the next sweep")
+		}
+	})
+}
