@@ -1,9 +1,13 @@
 package artifacts
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/cache"
 )
 
 const multiarch = "x86_64-linux-gnu"
@@ -28,4 +32,25 @@ func Loader(root string) string {
 		return older
 	}
 	return filepath.Join(root, "usr", "lib", name)
+}
+
+// scripts makes a folder with one script for each program of an extracted root, by name, which runs it as
+// Command does.
+func (m Maker) scripts(ctx context.Context, kind, root string, programs map[string]string) (string, error) {
+	texts := map[string]string{}
+	for name, program := range programs {
+		texts[name] = fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", strings.Join(Command(root, program), " "))
+	}
+	dir, _, err := m.Cache.Folder(ctx, kind, cache.Key(fmt.Sprint(texts)), func(_ context.Context, out string) error {
+		for name, text := range texts {
+			if err := os.WriteFile(filepath.Join(out, name), []byte(text), 0o755); err != nil {
+				return fmt.Errorf("writing the script: %w", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return "", fmt.Errorf("making programs that run %s: %w", kind, err)
+	}
+	return dir, nil
 }

@@ -51,14 +51,8 @@ func (m Maker) Stunnel(ctx context.Context, notes io.Writer) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	script := fmt.Sprintf("#!/bin/sh\nexec %s \"$@\"\n", strings.Join(Command(source, stunnel), " "))
-	dir, _, err := m.Cache.Folder(ctx, "stunnel", cache.Key(script), func(_ context.Context, out string) error {
-		return os.WriteFile(filepath.Join(out, "stunnel"), []byte(script), 0o755)
-	})
-	if err != nil {
-		return "", fmt.Errorf("making a program that runs stunnel: %w", err)
-	}
-	return filepath.Join(dir, "stunnel"), nil
+	dir, err := m.scripts(ctx, "stunnel", source, map[string]string{"stunnel": stunnel})
+	return filepath.Join(dir, "stunnel"), err
 }
 
 func toolbox(ctx context.Context, source, target string) error {

@@ -38,3 +38,17 @@ func TestComponentsPrintsTheFolder(t *testing.T) {
 		t.Errorf("stderr: %s", &stderr)
 	}
 }
+
+// A browser that is installed needs no packages.
+func TestBrowserPrintsItsPath(t *testing.T) {
+	bin := t.TempDir()
+	browser := filepath.Join(bin, "chromium")
+	if err := os.WriteFile(browser, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin)
+	var stdout, stderr bytes.Buffer
+	if err := Run(t.Context(), []string{"browser"}, &stdout, &stderr); err != nil || stdout.String() != browser+"\n" {
+		t.Errorf("%v, %q\n%s", err, &stdout, &stderr)
+	}
+}

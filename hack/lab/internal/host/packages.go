@@ -25,16 +25,30 @@ func programs() map[string]string {
 // InstallPackages installs the Debian packages of programs that are missing,
 // and returns their names.
 func InstallPackages(ctx context.Context, notes io.Writer) ([]string, error) {
-	missing := missingPackages(programs(), exec.LookPath)
+	return install(ctx, notes, programs())
+}
+
+// InstallBrowser installs a headless browser if it is missing, and returns its
+// path. It is no part of a lab: its packages have hundreds of megabytes.
+func InstallBrowser(ctx context.Context, notes io.Writer) (string, error) {
+	const browser = "chromium"
+	if _, err := install(ctx, notes, map[string]string{browser: browser}); err != nil {
+		return "", err
+	}
+	return exec.LookPath(browser)
+}
+
+func install(ctx context.Context, notes io.Writer, programs map[string]string) ([]string, error) {
+	missing := missingPackages(programs, exec.LookPath)
 	if len(missing) == 0 {
 		return nil, nil
 	}
 	names := strings.Join(missing, " ")
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return nil, fmt.Errorf("the lab needs the packages %s, and this machine has no apt-get: install their programs manually", names)
+		return nil, fmt.Errorf("the packages %s are missing, and this machine has no apt-get: install their programs manually", names)
 	}
 	if err := aptGet(ctx, notes, "update"); err != nil {
-		return nil, fmt.Errorf("the lab needs the packages %s: %w: check the machine's package sources", names, err)
+		return nil, fmt.Errorf("the packages %s are missing: %w: check the machine's package sources", names, err)
 	}
 	install := append([]string{"install", "--yes", "--no-install-recommends"}, missing...)
 	if err := aptGet(ctx, notes, install...); err != nil {

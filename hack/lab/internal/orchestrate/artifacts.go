@@ -54,6 +54,15 @@ func (o *Orchestrator) Components(ctx context.Context) (dir string, err error) {
 // Stunnel makes a program that runs Debian's stunnel with Debian's libraries, whatever is installed on
 // this machine, and returns its path.
 func (o *Orchestrator) Stunnel(ctx context.Context) (program string, err error) {
+	return o.extractedProgram(ctx, "stunnel", artifacts.Maker.Stunnel)
+}
+
+// Prometheus does the same for Debian's prometheus and promtool, and returns their folder.
+func (o *Orchestrator) Prometheus(ctx context.Context) (dir string, err error) {
+	return o.extractedProgram(ctx, "Prometheus", artifacts.Maker.Prometheus)
+}
+
+func (o *Orchestrator) extractedProgram(ctx context.Context, title string, makePath func(artifacts.Maker, context.Context, io.Writer) (string, error)) (path string, err error) {
 	if err := host.CheckRoot(); err != nil {
 		return "", err
 	}
@@ -61,11 +70,20 @@ func (o *Orchestrator) Stunnel(ctx context.Context) (program string, err error) 
 	if err != nil {
 		return "", err
 	}
-	err = o.Steps.Do(ctx, "stunnel", func(ctx context.Context, notes *step.Notes) error {
+	err = o.Steps.Do(ctx, title, func(ctx context.Context, notes *step.Notes) error {
 		if _, err := host.InstallPackages(ctx, notes); err != nil {
 			return fmt.Errorf("installing what extracts packages: %w", err)
 		}
-		program, err = maker.Stunnel(ctx, notes)
+		path, err = makePath(maker, ctx, notes)
+		return err
+	})
+	return path, err
+}
+
+// Browser installs a headless browser, and returns its path.
+func (o *Orchestrator) Browser(ctx context.Context) (program string, err error) {
+	err = o.Steps.Do(ctx, "browser", func(ctx context.Context, notes *step.Notes) error {
+		program, err = host.InstallBrowser(ctx, notes)
 		return err
 	})
 	return program, err
