@@ -11,39 +11,39 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ceiling is what the cluster's own controllers make of claims that wait and whose volumes are all
-// made at once, by nobody who has anything else to do. No provisioner's claims are Bound faster.
+// ceiling is how fast the cluster's own controllers bind claims that wait and whose volumes are all
+// created at once while no provisioner runs. No provisioner's claims are Bound faster.
 type ceiling struct {
 	Claims     int        `json:"claims"`
 	Conditions conditions `json:"conditions"`
 	Bind       phase      `json:"bind"`
 }
 
-// nobody provisions for a class that names it.
-const nobody = "bench.example.com/nobody"
+// noProvisioner is the provisioner of a class for which no program provisions.
+const noProvisioner = "bench.example.com/none"
 
 func (b *bench) measureCeiling(ctx context.Context) (result ceiling, err error) {
 	result = ceiling{Claims: b.options.claims}
 	what := fmt.Sprintf("%d volumes made at once, without a provisioner", result.Claims)
-	err = b.inWorld(ctx, what, contender{provisioner: nobody}, &result.Conditions, func(ctx context.Context, w *world) error {
-		result.Bind, err = w.bindAtOnce(ctx, names("ceiling", result.Claims))
+	err = b.onTestbed(ctx, what, contender{provisioner: noProvisioner}, &result.Conditions, func(ctx context.Context, bed *testbed) error {
+		result.Bind, err = bed.bindAtOnce(ctx, names("ceiling", result.Claims))
 		return err
 	})
-	b.say("  bound %.0f/s", result.Bind.Rate)
+	b.logf("  bound %.0f/s", result.Bind.Rate)
 	return result, err
 }
 
-// bindAtOnce gives claims that wait their volumes.
-func (w *world) bindAtOnce(ctx context.Context, claims []string) (phase, error) {
+// bindAtOnce creates claims, then all of their volumes at once, and waits until they are bound.
+func (bed *testbed) bindAtOnce(ctx context.Context, claims []string) (phase, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, phaseDeadline, fmt.Errorf("it takes more than %s", phaseDeadline))
 	defer cancel()
-	if err := each(ctx, claims, w.createClaim); err != nil {
+	if err := each(ctx, claims, bed.createClaim); err != nil {
 		return phase{}, err
 	}
-	if _, err := w.await(ctx, "volumes are asked for", claims, isAsked); err != nil {
+	if _, err := bed.await(ctx, "volumes are asked for", claims, isAsked); err != nil {
 		return phase{}, err
 	}
-	waiting, err := w.client.CoreV1().PersistentVolumeClaims(team).List(ctx, metav1.ListOptions{})
+	waiting, err := bed.client.CoreV1().PersistentVolumeClaims(team).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return phase{}, err
 	}
@@ -52,22 +52,22 @@ func (w *world) bindAtOnce(ctx context.Context, claims []string) (phase, error) 
 		uids[claim.Name] = claim.UID
 	}
 	begin := time.Now()
-	provide := func(ctx context.Context, name string) error { return w.createVolume(ctx, name, uids[name]) }
+	provide := func(ctx context.Context, name string) error { return bed.createVolume(ctx, name, uids[name]) }
 	if err := each(ctx, claims, provide); err != nil {
 		return phase{}, err
 	}
-	stories, err := w.await(ctx, "claims are bound", claims, isBound)
+	times, err := bed.await(ctx, "claims are bound", claims, isBound)
 	if err != nil {
 		return phase{}, err
 	}
-	return newPhase(stories, func(s story) (from, handover, to time.Time) { return begin, s.volume, s.bound }, nil), nil
+	return newPhase(times, func(s claimTimes) (from, handover, to time.Time) { return begin, s.volume, s.bound }, nil), nil
 }
 
-func isAsked(s story) bool { return !s.asked.IsZero() }
+func isAsked(s claimTimes) bool { return !s.asked.IsZero() }
 
 // createVolume makes a volume as provisioners do, for one claim.
-func (w *world) createVolume(ctx context.Context, claim string, uid types.UID) error {
-	_, err := w.client.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{
+func (bed *testbed) createVolume(ctx context.Context, claim string, uid types.UID) error {
+	_, err := bed.client.CoreV1().PersistentVolumes().Create(ctx, &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + string(uid)},
 		Spec: corev1.PersistentVolumeSpec{
 			StorageClassName:              class,

@@ -33,12 +33,14 @@ type line struct {
 	text string
 }
 
-// startChild starts a program that the kernel kills when this one ends, however it does.
-func startChild(ctx context.Context, command []string) (*child, error) {
+// startChild starts a program that the kernel kills when this one ends, however it does. Its
+// environment is that of this program with what is added to it.
+func startChild(ctx context.Context, command, environment []string) (*child, error) {
 	c := &child{
 		cmd:   exec.CommandContext(context.WithoutCancel(ctx), command[0], command[1:]...),
 		ended: make(chan struct{}), news: make(chan struct{}),
 	}
+	c.cmd.Env = append(os.Environ(), environment...)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	log, err := c.cmd.StderrPipe()
 	if err != nil {
@@ -78,8 +80,8 @@ func (c *child) add(text string) {
 	c.news = make(chan struct{})
 }
 
-// saidAt is when a line with the words came; zero if none did.
-func (c *child) saidAt(words string) (at time.Time, news <-chan struct{}) {
+// loggedAt is when the program logged a line with the words; zero if it has not.
+func (c *child) loggedAt(words string) (at time.Time, news <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := slices.IndexFunc(c.lines, func(l line) bool { return strings.Contains(l.text, words) })
@@ -89,19 +91,19 @@ func (c *child) saidAt(words string) (at time.Time, news <-chan struct{}) {
 	return at, c.news
 }
 
-// awaitLine waits until the program has logged a line with the words, and says when it did.
+// awaitLine waits until the program has logged a line with the words, and returns when it did.
 func (c *child) awaitLine(ctx context.Context, words string) (time.Time, error) {
 	for {
-		at, news := c.saidAt(words)
+		at, news := c.loggedAt(words)
 		if !at.IsZero() {
 			return at, nil
 		}
 		select {
 		case <-news:
 		case <-c.ended:
-			return time.Time{}, fmt.Errorf("%s ended before it said %q\n%s", c.name(), words, c.tail())
+			return time.Time{}, fmt.Errorf("%s ended before it logged %q\n%s", c.name(), words, c.tail())
 		case <-ctx.Done():
-			return time.Time{}, fmt.Errorf("waiting for %s to say %q: %w\n%s", c.name(), words, context.Cause(ctx), c.tail())
+			return time.Time{}, fmt.Errorf("waiting for %s to log %q: %w\n%s", c.name(), words, context.Cause(ctx), c.tail())
 		}
 	}
 }
@@ -126,7 +128,7 @@ func (c *child) end(signal os.Signal) error {
 	select {
 	case <-c.ended:
 		return nil
-	case <-time.After(patience):
+	case <-time.After(stepTimeout):
 		return fmt.Errorf("%s does not end\n%s", c.name(), c.tail())
 	}
 }

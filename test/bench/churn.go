@@ -29,16 +29,16 @@ const elected = "msg=leading"
 
 // measureChurn is for a run without the part scale, which otherwise measures this in its cluster.
 func (b *bench) measureChurn(ctx context.Context) error {
-	if b.asks(partScale) {
+	if b.measures(partScale) {
 		return nil
 	}
 	c := b.ours(defaultLimits())
 	under := conditions{}
-	err := b.inWorld(ctx, fmt.Sprintf("%d volumes, %s", b.options.scale.volumes, c.name), c, &under, func(ctx context.Context, w *world) error {
-		if _, err := b.fillLarge(ctx, w, c); err != nil {
+	err := b.onTestbed(ctx, fmt.Sprintf("%d volumes, %s", b.options.scale.volumes, c.name), c, &under, func(ctx context.Context, bed *testbed) error {
+		if _, err := b.fillLarge(ctx, bed, c); err != nil {
 			return err
 		}
-		return b.measureChurnIn(ctx, w)
+		return b.measureChurnIn(ctx, bed)
 	})
 	if b.results.Churn != nil {
 		b.results.Churn.Conditions = under
@@ -47,12 +47,12 @@ func (b *bench) measureChurn(ctx context.Context) error {
 }
 
 // measureChurnIn leaves a filled cluster as full as it was.
-func (b *bench) measureChurnIn(ctx context.Context, w *world) error {
+func (b *bench) measureChurnIn(ctx context.Context, bed *testbed) error {
 	o := b.options
 	result := churn{Volumes: o.scale.volumes, PerSecond: o.churnRate, Deadline: o.churnDeadline.Seconds()}
 	b.results.Churn = &result
-	err := result.measure(ctx, &pair{world: w, contender: b.ours(defaultLimits()), lease: usualLease()}, o.takeovers)
-	b.say("  leader changed while %g claims a second were deleted: begun %.1f s after the election at worst, %d missed",
+	err := result.measure(ctx, &pair{testbed: bed, contender: b.ours(defaultLimits()), lease: usualLease()}, o.takeovers)
+	b.logf("  leader changed while %g claims a second were deleted: begun %.1f s after the election at worst, %d missed",
 		o.churnRate, result.Begun.Max, result.Missed)
 	return err
 }
@@ -64,7 +64,7 @@ func (r *churn) measure(ctx context.Context, p *pair, times int) (err error) {
 	}
 	passing, end := context.WithCancel(ctx)
 	group, passing := errgroup.WithContext(passing)
-	group.Go(func() error { return p.passAll(passing, r.PerSecond) })
+	group.Go(func() error { return p.createAndDeleteOthers(passing, r.PerSecond) })
 	defer func() {
 		end()
 		err = errors.Join(err, group.Wait())
@@ -77,8 +77,8 @@ func (r *churn) measure(ctx context.Context, p *pair, times int) (err error) {
 	return nil
 }
 
-// passAll creates and deletes claims of another provisioner until the context ends.
-func (w *world) passAll(ctx context.Context, perSecond float64) error {
+// createAndDeleteOthers creates and deletes claims of another provisioner until the context ends.
+func (bed *testbed) createAndDeleteOthers(ctx context.Context, perSecond float64) error {
 	ticker := time.NewTicker(time.Duration(float64(time.Second) / perSecond))
 	defer ticker.Stop()
 	for i := 0; ; i++ {
@@ -87,7 +87,7 @@ func (w *world) passAll(ctx context.Context, perSecond float64) error {
 			return nil
 		case <-ticker.C:
 		}
-		if err := w.passBy(ctx, fmt.Sprintf("churn-%06d", i)); err != nil && ctx.Err() == nil {
+		if err := bed.createAndDeleteOther(ctx, fmt.Sprintf("churn-%06d", i)); err != nil && ctx.Err() == nil {
 			return err
 		}
 	}

@@ -26,15 +26,20 @@ type contender struct {
 	workers     int // for claims, and as many for volumes
 	claims      int // in a burst of it
 	provisioner string
-	pod         time.Duration // that every claim waits for, whoever provisions
-	filled      string        // what it logs when it could lead; "" for one that does not say
+	pod         time.Duration // start of the pod that a claim waits for
+	filled      string        // what it logs when it could lead; "" if it logs nothing then
 	begins      string        // what it logs when it begins to work
-	command     func(w *world, c contender, r replica) []string
+	environment []string      // variables that this program does not have
+	command     func(bed *testbed, c contender, r replica) []string
+
+	linger    time.Duration // for which the manager's workers wait for more operations
+	finalizer bool          // the library adds its finalizer to volumes
 }
 
 // replica is how one process of a contender runs.
 type replica struct {
 	address string // of its HTTP
+	workers string // address where the manager listens for workers
 	lease   lease  // zero for no election
 }
 
@@ -48,7 +53,7 @@ func (l lease) String() string {
 	return fmt.Sprintf("%g/%g/%g s", l.Duration.Seconds(), l.Deadline.Seconds(), l.Retry.Seconds())
 }
 
-// usualLease is everybody's default.
+// usualLease is the default of the manager, and of client-go's users.
 func usualLease() lease {
 	return lease{wellknown.DefaultLeaseDuration, wellknown.DefaultRenewDeadline, wellknown.DefaultRetryPeriod}
 }
@@ -59,23 +64,37 @@ const (
 	libraryName = "library"
 )
 
-// ours is the manager.
+// ours is the manager with its defaults, apart from the limits.
 func (b *bench) ours(l limits) contender {
 	return contender{
 		name: managerName, limits: l, workers: managerWorkers, claims: b.options.claims,
 		provisioner: wellknown.DefaultProvisioner, pod: podTime,
 		filled: "caches are filled", begins: "loops start", command: b.managerCommand,
+		environment: []string{"POD_IP=" + localhost}, linger: wellknown.DefaultWorkerLinger,
 	}
+}
+
+// localhost is where workers reach the manager: their code runs in this process.
+const localhost = "127.0.0.1"
+
+// withoutWorkers is the manager whose Jobs end after their first batch, so that every claim waits
+// for a pod.
+func (b *bench) withoutWorkers(l limits) contender {
+	c := b.ours(l)
+	c.linger = 0
+	return c
 }
 
 // managerWorkers is what pkg/controller/claims has.
 const managerWorkers = 32
 
-func (b *bench) managerCommand(w *world, c contender, r replica) []string {
+func (b *bench) managerCommand(bed *testbed, c contender, r replica) []string {
+	_, workerPort, _ := net.SplitHostPort(r.workers) // of an address that freeAddress made
 	command := []string{
-		b.options.manager, "--kubeconfig=" + w.kubeconfig, "--discovery=none",
+		b.options.manager, "--kubeconfig=" + bed.kubeconfig, "--discovery=none",
 		"--worker-image=registry.example.com/efs-stunnel:1.0", "--http-address=" + r.address, "--pprof",
 		"--kube-api-qps=" + strconv.Itoa(c.limits.QPS), "--kube-api-burst=" + strconv.Itoa(c.limits.Burst),
+		"--worker-port=" + workerPort, "--worker-linger=" + c.linger.String(),
 		"--leader-elect=" + strconv.FormatBool(r.lease != lease{}),
 	}
 	if r.lease == (lease{}) {
@@ -96,6 +115,14 @@ func (b *bench) peer(l limits, workers, claims int) contender {
 	}
 }
 
+// peerWithFinalizer is the library whose volumes have a finalizer, as ours have. Each deletion takes a
+// write more then.
+func (b *bench) peerWithFinalizer(l limits) contender {
+	c := b.peer(l, managerWorkers, b.options.claims)
+	c.finalizer = true
+	return c
+}
+
 // program is a process of a contender.
 type program struct {
 	*child
@@ -104,12 +131,16 @@ type program struct {
 }
 
 // launch starts a process of a contender.
-func (w *world) launch(ctx context.Context, c contender, l lease) (*program, error) {
+func (bed *testbed) launch(ctx context.Context, c contender, l lease) (*program, error) {
 	address, err := freeAddress(ctx)
 	if err != nil {
 		return nil, err
 	}
-	started, err := startChild(ctx, c.command(w, c, replica{address, l}))
+	workers, err := freeAddress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	started, err := startChild(ctx, c.command(bed, c, replica{address, workers, l}), c.environment)
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +148,8 @@ func (w *world) launch(ctx context.Context, c contender, l lease) (*program, err
 }
 
 // start launches a process and waits until it works.
-func (w *world) start(ctx context.Context, c contender, l lease) (*program, error) {
-	p, err := w.launch(ctx, c, l)
+func (bed *testbed) start(ctx context.Context, c contender, l lease) (*program, error) {
+	p, err := bed.launch(ctx, c, l)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +160,7 @@ func (w *world) start(ctx context.Context, c contender, l lease) (*program, erro
 }
 
 func (p *program) awaitWork(ctx context.Context, c contender) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*patience) // one processor reads a large cluster
+	ctx, cancel := context.WithTimeout(ctx, 10*stepTimeout) // one processor reads a large cluster
 	defer cancel()
 	at, err := p.awaitLine(ctx, c.begins)
 	p.took = at.Sub(p.begun)
@@ -137,8 +168,8 @@ func (p *program) awaitWork(ctx context.Context, c contender) error {
 }
 
 // with runs a process of a contender without an election while something is measured.
-func (w *world) with(ctx context.Context, c contender, measure func(*program) error) error {
-	p, err := w.start(ctx, c, lease{})
+func (bed *testbed) with(ctx context.Context, c contender, measure func(*program) error) error {
+	p, err := bed.start(ctx, c, lease{})
 	if err != nil {
 		return err
 	}
@@ -150,7 +181,7 @@ func (w *world) with(ctx context.Context, c contender, measure func(*program) er
 }
 
 func freeAddress(ctx context.Context) (string, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", localhost+":0")
 	if err != nil {
 		return "", fmt.Errorf("choosing a port: %w", err)
 	}

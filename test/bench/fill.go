@@ -42,42 +42,42 @@ const (
 // cluster's binder binds. The others are written as those two leave them, without them: the
 // binder is one worker and would take some 10 minutes for 50,000. Nothing is made on the file
 // system.
-func (b *bench) fill(ctx context.Context, w *world, c contender, batches ...batch) ([]*corev1.PersistentVolume, error) {
+func (b *bench) fill(ctx context.Context, bed *testbed, c contender, batches ...batch) ([]*corev1.PersistentVolume, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, phaseDeadline, fmt.Errorf("filling the cluster takes more than %s", phaseDeadline))
 	defer cancel()
 	models := make([]binding, len(batches))
 	for i, batch := range batches {
 		var err error
-		if models[i], err = w.makeModel(ctx, c, "model-of-"+batch.claims[0], batch.volumeName); err != nil {
+		if models[i], err = bed.makeModel(ctx, c, "model-of-"+batch.claims[0], batch.volumeName); err != nil {
 			return nil, fmt.Errorf("making a model: %w", err)
 		}
 	}
 	// The binder would otherwise serve the claims, too, and change them between two of the writes.
-	w.cluster.StopControllers()
+	bed.cluster.StopControllers()
 	var made []*corev1.PersistentVolume
 	begin := time.Now()
 	for i, batch := range batches {
-		volumes, err := w.writeBound(ctx, models[i], batch)
+		volumes, err := bed.writeBound(ctx, models[i], batch)
 		if err != nil {
 			return nil, err
 		}
 		made = append(made, volumes...)
 	}
 	took := time.Since(begin).Seconds()
-	b.say("  %d bound volumes written in %.0f s, %.0f writes/s", len(made), took, float64(fillWrites*len(made))/took)
-	return made, w.checkFill(ctx, c)
+	b.logf("  %d bound volumes written in %.0f s, %.0f writes/s", len(made), took, float64(fillWrites*len(made))/took)
+	return made, bed.checkFill(ctx, c)
 }
 
 // checkFill starts the controllers and has one claim come and go. The binder has synced all
 // volumes by then, and must have left them bound.
-func (w *world) checkFill(ctx context.Context, c contender) error {
-	if err := w.cluster.StartControllers(); err != nil {
+func (bed *testbed) checkFill(ctx context.Context, c contender) error {
+	if err := bed.cluster.StartControllers(); err != nil {
 		return err
 	}
-	if err := w.with(ctx, c, func(*program) error { return w.comeAndGo(ctx, "first-after-fill") }); err != nil {
+	if err := bed.with(ctx, c, func(*program) error { return bed.createAndDelete(ctx, "first-after-fill") }); err != nil {
 		return err
 	}
-	claims, err := w.client.CoreV1().PersistentVolumeClaims(team).List(ctx, metav1.ListOptions{})
+	claims, err := bed.client.CoreV1().PersistentVolumeClaims(team).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (w *world) checkFill(ctx context.Context, c contender) error {
 			return fmt.Errorf("claim %s is %s after the fill, and not Bound", claim.Name, claim.Status.Phase)
 		}
 	}
-	volumes, err := w.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
+	volumes, err := bed.client.CoreV1().PersistentVolumes().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -99,62 +99,62 @@ func (w *world) checkFill(ctx context.Context, c contender) error {
 }
 
 // makeModel has the contender provision one claim.
-func (w *world) makeModel(ctx context.Context, c contender, model, volumeName string) (binding, error) {
-	err := w.with(ctx, c, func(p *program) error {
-		if _, err := w.createClaimFor(ctx, model, class, volumeName); err != nil {
+func (bed *testbed) makeModel(ctx context.Context, c contender, model, volumeName string) (binding, error) {
+	err := bed.with(ctx, c, func(p *program) error {
+		if _, err := bed.createClaimFor(ctx, model, class, volumeName); err != nil {
 			return err
 		}
-		if _, err := w.await(ctx, "the model is bound", []string{model}, isBound); err != nil {
+		if _, err := bed.await(ctx, "the model is bound", []string{model}, isBound); err != nil {
 			return err
 		}
-		_, err := settled(ctx, p.address, pause)
+		_, err := settled(ctx, p.address, shortQuietTime)
 		return err
 	})
 	if err != nil {
 		return binding{}, err
 	}
-	claim, err := w.client.CoreV1().PersistentVolumeClaims(team).Get(ctx, model, metav1.GetOptions{})
+	claim, err := bed.client.CoreV1().PersistentVolumeClaims(team).Get(ctx, model, metav1.GetOptions{})
 	if err != nil {
 		return binding{}, err
 	}
-	volume, err := w.client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
+	volume, err := bed.client.CoreV1().PersistentVolumes().Get(ctx, claim.Spec.VolumeName, metav1.GetOptions{})
 	return binding{claim, volume}, err
 }
 
-// writeBound writes the claims of a batch and their volumes, and waits until the witness has
+// writeBound writes the claims of a batch and their volumes, and waits until the observer has
 // seen them.
-func (w *world) writeBound(ctx context.Context, model binding, b batch) ([]*corev1.PersistentVolume, error) {
+func (bed *testbed) writeBound(ctx context.Context, model binding, b batch) ([]*corev1.PersistentVolume, error) {
 	var mu sync.Mutex
 	var made []*corev1.PersistentVolume // guarded by mu
 	err := each(ctx, b.claims, func(ctx context.Context, name string) error {
-		claim, err := w.createClaimFor(ctx, name, class, b.volumeName)
+		claim, err := bed.createClaimFor(ctx, name, class, b.volumeName)
 		if err != nil {
 			return err
 		}
-		volume, err := w.client.CoreV1().PersistentVolumes().Create(ctx, volumeLike(model.volume, claim, b.volumeName != ""), metav1.CreateOptions{})
+		volume, err := bed.client.CoreV1().PersistentVolumes().Create(ctx, volumeLike(model.volume, claim, b.volumeName != ""), metav1.CreateOptions{})
 		if err != nil {
 			return fmt.Errorf("creating the volume of claim %s: %w", name, err)
 		}
 		mu.Lock()
 		made = append(made, volume)
 		mu.Unlock()
-		return w.bind(ctx, model, binding{claim, volume})
+		return bed.bind(ctx, model, binding{claim, volume})
 	})
 	if err != nil {
 		return nil, err
 	}
-	_, err = w.await(ctx, "all volumes are bound", b.claims, isBound)
+	_, err = bed.await(ctx, "all volumes are bound", b.claims, isBound)
 	return made, err
 }
 
 // bind makes the writes of the cluster's binder, in its order.
-func (w *world) bind(ctx context.Context, model, b binding) error {
+func (bed *testbed) bind(ctx context.Context, model, b binding) error {
 	options := metav1.UpdateOptions{FieldManager: binder}
 	b.volume.Status.Phase = corev1.VolumeBound
-	if _, err := w.client.CoreV1().PersistentVolumes().UpdateStatus(ctx, b.volume, options); err != nil {
+	if _, err := bed.client.CoreV1().PersistentVolumes().UpdateStatus(ctx, b.volume, options); err != nil {
 		return fmt.Errorf("binding volume %s: %w", b.volume.Name, err)
 	}
-	claims := w.client.CoreV1().PersistentVolumeClaims(b.claim.Namespace)
+	claims := bed.client.CoreV1().PersistentVolumeClaims(b.claim.Namespace)
 	b.claim.Annotations = model.claim.Annotations // also the binder's own
 	b.claim.Spec.VolumeName = b.volume.Name
 	claim, err := claims.Update(ctx, b.claim, options)
@@ -192,12 +192,12 @@ const setupBatch = 512
 
 // makeDirectories makes the directories and owners of volumes, as mount Jobs would have, so that
 // their deletion finds what it finds in a cluster.
-func (w *world) makeDirectories(ctx context.Context, made []*corev1.PersistentVolume) error {
-	cluster, err := w.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+func (bed *testbed) makeDirectories(ctx context.Context, made []*corev1.PersistentVolume) error {
+	cluster, err := bed.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	fileSystem, err := ledger.Open(ctx, filepath.Join(w.folder, fileSystemID), ledger.Options{FileSystemID: fileSystemID})
+	fileSystem, err := ledger.Open(ctx, filepath.Join(bed.folder, fileSystemID), ledger.Options{FileSystemID: fileSystemID})
 	if err != nil {
 		return fmt.Errorf("opening the file system: %w", err)
 	}

@@ -19,6 +19,9 @@ type idle struct {
 	Minutes float64 `json:"minutes"`
 	Reads   float64 `json:"readsPerMinute"`
 	Writes  float64 `json:"writesPerMinute"` // without an election
+	// Workers is how many mount Jobs ran in that time. One claim was served before, whose worker
+	// has waited and must have ended.
+	Workers int `json:"workersLeft"`
 }
 
 // starts is how often it is started.
@@ -27,36 +30,50 @@ const starts = 3
 func (b *bench) measureIdle(ctx context.Context) error {
 	c := b.ours(defaultLimits())
 	result := idle{Volumes: b.options.volumes, Minutes: b.options.idle.Minutes()}
-	err := b.inWorld(ctx, fmt.Sprintf("idle with %d volumes", b.options.volumes), c, &result.Conditions, func(ctx context.Context, w *world) error {
-		if _, err := b.fill(ctx, w, c, batch{claims: names("idle", b.options.volumes)}); err != nil {
+	err := b.onTestbed(ctx, fmt.Sprintf("idle with %d volumes", b.options.volumes), c, &result.Conditions, func(ctx context.Context, bed *testbed) error {
+		if _, err := b.fill(ctx, bed, c, batch{claims: names("idle", b.options.volumes)}); err != nil {
 			return err
 		}
 		for range starts {
-			took, err := w.measureStart(ctx, c)
+			took, err := bed.measureStart(ctx, c)
 			if err != nil {
 				return err
 			}
 			result.Start.add(took.Seconds())
 		}
-		return w.with(ctx, c, func(p *program) error { return result.count(ctx, p, b.options.idle) })
+		return bed.with(ctx, c, func(p *program) error {
+			if err := bed.waitForWorker(ctx, c); err != nil {
+				return err
+			}
+			return result.count(ctx, bed, p, b.options.idle)
+		})
 	})
 	b.results.Idle = &result
 	return err
 }
 
-func (w *world) measureStart(ctx context.Context, c contender) (time.Duration, error) {
-	p, err := w.start(ctx, c, usualLease())
+func (bed *testbed) measureStart(ctx context.Context, c contender) (time.Duration, error) {
+	p, err := bed.start(ctx, c, usualLease())
 	if err != nil {
 		return 0, err
 	}
 	return p.took, p.end(os.Interrupt)
 }
 
-func (i *idle) count(ctx context.Context, p *program, length time.Duration) error {
-	before, err := settled(ctx, p.address, pause)
+// waitForWorker has one claim come and go, and waits for as long as its worker may wait for another.
+func (bed *testbed) waitForWorker(ctx context.Context, c contender) error {
+	if err := bed.createAndDelete(ctx, "last-before-idle"); err != nil {
+		return err
+	}
+	return sleep(ctx, c.linger)
+}
+
+func (i *idle) count(ctx context.Context, bed *testbed, p *program, length time.Duration) error {
+	before, err := settled(ctx, p.address, quietTime)
 	if err != nil {
 		return err
 	}
+	begin := time.Now()
 	if err := sleep(ctx, length); err != nil {
 		return err
 	}
@@ -66,6 +83,7 @@ func (i *idle) count(ctx context.Context, p *program, length time.Duration) erro
 	}
 	asked := after.since(before)
 	i.Reads, i.Writes = asked.reads()/length.Minutes(), asked.writes()/length.Minutes()
+	i.Workers = bed.ranAfter(begin)
 	i.Memory, err = memoryOf(p.cmd.Process.Pid)
 	return err
 }

@@ -1,4 +1,4 @@
-// Command bench measures how fast the manager is, and how little it asks for, on a real
+// Command bench measures how fast the manager is, and how few requests it makes, on a real
 // apiserver with the cluster's own controllers, beside the library that most provisioners are
 // made with. docs/benchmarks.md says what the numbers mean. It runs on Linux, as root.
 package main
@@ -56,7 +56,8 @@ type options struct {
 	claims            int
 	slowClaims        int
 	rounds            int
-	alone             int
+	alone, warm       int
+	stream            int
 	volumes           int
 	idle              time.Duration
 	takeovers         int
@@ -71,6 +72,7 @@ type options struct {
 const (
 	partAlone    = "alone"
 	partBurst    = "burst"
+	partStream   = "stream"
 	partIdle     = "idle"
 	partTakeover = "takeover"
 	partScale    = "scale"
@@ -79,7 +81,7 @@ const (
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o := options{}
-	usual := []string{partAlone, partBurst, partTakeover, partIdle}
+	usual := []string{partAlone, partBurst, partStream, partTakeover, partIdle}
 	all := append(slices.Clone(usual), partScale, partChurn) // which take long
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -92,7 +94,9 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.claims, "claims", 1000, "`number` of claims in a burst")
 	flags.IntVar(&o.slowClaims, "slow-claims", 200, "`number` of claims for the library with client-go's default limits, which would take long for more")
 	flags.IntVar(&o.rounds, "rounds", 3, "`number` of bursts of each of the others, of which the median one counts")
-	flags.IntVar(&o.alone, "alone", 10, "`number` of single claims")
+	flags.IntVar(&o.alone, "alone", 10, "`number` of single claims that each wait for a pod")
+	flags.IntVar(&o.warm, "warm", 100, "`number` of single claims that a waiting worker serves")
+	flags.IntVar(&o.stream, "stream", 100, "`number` of claims in a stream, one each "+streamPace.String())
 	flags.IntVar(&o.volumes, "volumes", 10000, "`number` of bound volumes of an idle manager")
 	flags.DurationVar(&o.idle, "idle", 3*time.Minute, "`time` for which an idle manager's requests are counted")
 	flags.IntVar(&o.takeovers, "takeovers", 3, "`number` of takeovers of each kind")
@@ -124,7 +128,7 @@ func (o options) check(parts []string, rest int) error {
 		return errors.New("-programs and -manager are needed; make bench has them")
 	case o.churnRate <= 0 || o.churnDeadline <= 0 || o.scale.shared+o.scale.mass > o.scale.volumes:
 		return errors.New("-churn-rate and -churn-deadline must be above 0, -scale-shared and -scale-mass together at most -scale-volumes")
-	case min(o.claims, o.slowClaims, o.rounds, o.alone, o.volumes, o.takeovers, o.scale.shared, o.scale.mass, o.scale.standby) < 1:
+	case min(o.claims, o.slowClaims, o.rounds, o.alone, o.warm, o.stream, o.volumes, o.takeovers, o.scale.shared, o.scale.mass, o.scale.standby) < 1:
 		return errors.New("every number must be at least 1")
 	case os.Getuid() != 0:
 		return errors.New("mountjob gives directories to other users: run this as root")
@@ -139,7 +143,7 @@ type bench struct {
 	results  results
 }
 
-func (b *bench) say(format string, args ...any) { fmt.Fprintf(b.progress, format+"\n", args...) }
+func (b *bench) logf(format string, args ...any) { fmt.Fprintf(b.progress, format+"\n", args...) }
 
 // Limits that are compared.
 func defaultLimits() limits  { return limits{100, 200} }
@@ -151,7 +155,7 @@ const libraryThreads = 4
 
 func (b *bench) measure(ctx context.Context) error {
 	parts := map[string]func(context.Context) error{
-		partAlone: b.measureSingles, partBurst: b.measureBursts, partIdle: b.measureIdle, partTakeover: b.measureTakeovers,
+		partAlone: b.measureSingles, partBurst: b.measureBursts, partStream: b.measureStreams, partIdle: b.measureIdle, partTakeover: b.measureTakeovers,
 		partScale: b.measureScale, partChurn: b.measureChurn,
 	}
 	for _, part := range b.options.parts {
@@ -163,8 +167,12 @@ func (b *bench) measure(ctx context.Context) error {
 }
 
 func (b *bench) measureSingles(ctx context.Context) error {
-	for _, c := range b.wanted(b.ours(defaultLimits()), b.peer(raisedLimits(), managerWorkers, b.options.alone)) {
-		result, err := b.measureAlone(ctx, c)
+	for _, c := range b.wanted(b.withoutWorkers(defaultLimits()), b.ours(defaultLimits()), b.peer(raisedLimits(), managerWorkers, b.options.alone)) {
+		n := b.options.alone
+		if c.linger > 0 {
+			n = b.options.warm
+		}
+		result, err := b.measureAlone(ctx, c, n)
 		if err != nil {
 			return err
 		}
@@ -178,14 +186,14 @@ func (b *bench) wanted(all ...contender) []contender {
 	return slices.DeleteFunc(all, func(c contender) bool { return c.name == libraryName && !b.options.library })
 }
 
-// asks says whether a part is to be measured.
-func (b *bench) asks(part string) bool { return slices.Contains(b.options.parts, part) }
+// measures reports whether a part is to be measured.
+func (b *bench) measures(part string) bool { return slices.Contains(b.options.parts, part) }
 
 // measureBursts has each round measure all, so that what else the machine does meets them alike.
 func (b *bench) measureBursts(ctx context.Context) error {
 	all := b.wanted(
-		b.ours(defaultLimits()), b.peer(defaultLimits(), managerWorkers, b.options.claims),
-		b.ours(raisedLimits()), b.peer(raisedLimits(), managerWorkers, b.options.claims),
+		b.ours(defaultLimits()), b.peer(defaultLimits(), managerWorkers, b.options.claims), b.peerWithFinalizer(defaultLimits()),
+		b.ours(raisedLimits()), b.peer(raisedLimits(), managerWorkers, b.options.claims), b.peerWithFinalizer(raisedLimits()),
 		b.peer(raisedLimits(), libraryThreads, b.options.claims),
 		b.peer(clientGoLimits(), libraryThreads, b.options.slowClaims),
 	)
@@ -209,25 +217,25 @@ func (b *bench) measureBursts(ctx context.Context) error {
 	return nil
 }
 
-// inWorld measures in a cluster of its own, so that nothing is left of what was measured before.
-func (b *bench) inWorld(ctx context.Context, what string, c contender, under *conditions, measure func(context.Context, *world) error) (err error) {
+// onTestbed measures in a cluster of its own, so that nothing is left of what was measured before.
+func (b *bench) onTestbed(ctx context.Context, what string, c contender, under *conditions, measure func(context.Context, *testbed) error) (err error) {
 	under.Load = loadNow()
-	b.say("%s (load %.1f)", what, under.Load)
+	b.logf("%s (load %.1f)", what, under.Load)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	w, err := newWorld(ctx, b.options.programs, b.options.scratch, fail)
+	bed, err := newTestbed(ctx, b.options.programs, b.options.scratch, fail)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.stop()) }()
-	if err := w.makeClass(ctx, c.provisioner); err != nil {
+	defer func() { err = errors.Join(err, bed.stop()) }()
+	if err := bed.makeClass(ctx, c.provisioner); err != nil {
 		return err
 	}
 	before, err := usageNow()
 	if err != nil {
 		return err
 	}
-	if err := measure(ctx, w); err != nil {
+	if err := measure(ctx, bed); err != nil {
 		return err
 	}
 	after, err := usageNow()

@@ -24,16 +24,16 @@ import (
 )
 
 const (
-	// peerArgument, as the first one, has this program be the peer.
+	// peerArgument, as the first one, makes this program run the library's provisioner.
 	peerArgument    = "peer"
 	peerProvisioner = "bench.gnuthought.com/directory"
 )
 
-func peerCommand(w *world, c contender, r replica) []string {
+func peerCommand(bed *testbed, c contender, r replica) []string {
 	command := []string{
-		os.Args[0], peerArgument, "-kubeconfig=" + w.kubeconfig, "-directory=" + filepath.Join(w.folder, "peer"),
+		os.Args[0], peerArgument, "-kubeconfig=" + bed.kubeconfig, "-directory=" + filepath.Join(bed.folder, "peer"),
 		"-http-address=" + r.address, "-qps=" + strconv.Itoa(c.limits.QPS), "-burst=" + strconv.Itoa(c.limits.Burst),
-		"-threads=" + strconv.Itoa(c.workers),
+		"-threads=" + strconv.Itoa(c.workers), "-finalizer=" + strconv.FormatBool(c.finalizer),
 	}
 	if r.lease != (lease{}) {
 		command = append(command, "-leader-elect")
@@ -51,6 +51,7 @@ func runPeer(ctx context.Context, args []string) error {
 	qps := flags.Float64("qps", 0, "requests per second")
 	burst := flags.Int("burst", 0, "requests that may exceed that at once")
 	threads := flags.Int("threads", 0, "workers for claims, and as many for volumes")
+	finalizer := flags.Bool("finalizer", false, "add a finalizer to volumes")
 	elect := flags.Bool("leader-elect", false, "compete for a Lease")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -69,7 +70,7 @@ func runPeer(ctx context.Context, args []string) error {
 	failed := make(chan error, 1)
 	go func() { failed <- serveMetrics(*address) }()
 	library := controller.NewProvisionController(ctx, client, peerProvisioner, directories{*directory},
-		controller.Threadiness(*threads), controller.LeaderElection(*elect), controller.LeaderElectionNamespace(wellknown.Namespace))
+		controller.Threadiness(*threads), controller.AddFinalizer(*finalizer), controller.LeaderElection(*elect), controller.LeaderElectionNamespace(wellknown.Namespace))
 	go library.Run(ctx)
 	select {
 	case err := <-failed:

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -16,6 +15,7 @@ type results struct {
 	Alone     []alone    `json:"alone,omitempty"`
 	Ceilings  []ceiling  `json:"ceilings,omitempty"`
 	Bursts    []burst    `json:"bursts,omitempty"`
+	Streams   []stream   `json:"streams,omitempty"`
 	Takeovers []takeover `json:"takeovers,omitempty"`
 	Idle      *idle      `json:"idle,omitempty"`
 	Scales    []scale    `json:"scales,omitempty"`
@@ -49,7 +49,7 @@ func (t target) String() string {
 	if t.bound == noBound {
 		return ""
 	}
-	return fmt.Sprintf("%s %g", t.bound, t.limit)
+	return fmt.Sprintf("%s %.4g", t.bound, t.limit)
 }
 
 // verdict marks what missed its target.
@@ -82,26 +82,13 @@ func (r results) writeTable(w io.Writer) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s, %d CPUs (%s), of which others used %s\n\n", r.Began.Format(time.DateOnly), r.Machine.CPUs, r.Machine.CPU, r.others())
 	text.WriteString("| measure | manager | unit | target | | library | ratio |\n|---|--:|---|--:|---|--:|--:|\n")
-	for _, row := range slices.Concat(r.aloneRows(), r.burstRows(), r.takeoverRows(), r.idleRows(), r.scaleRows(), r.churnRows()) {
+	for _, row := range slices.Concat(r.aloneRows(), r.burstRows(), r.streamRows(), r.takeoverRows(), r.idleRows(), r.scaleRows(), r.churnRows()) {
 		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s | %s |\n", row.what, number(row.ours), row.unit,
 			row.target, row.target.verdict(row.ours), optional(row.peer), row.ratio())
 	}
-	text.WriteString(r.ceiling())
+	text.WriteString(r.ceilingLine())
 	_, err := io.WriteString(w, text.String())
 	return err
-}
-
-// ceiling says what no provisioner can pass on this machine.
-func (r results) ceiling() string {
-	if len(r.Ceilings) == 0 {
-		return ""
-	}
-	var rates []float64
-	for _, c := range r.Ceilings {
-		rates = append(rates, c.Bind.Rate)
-	}
-	slices.Sort(rates)
-	return fmt.Sprintf("\nThe cluster's own binder, when all volumes were made at once and nobody else worked: %s %s.\n", number(rates[len(rates)/2]), perSecond)
 }
 
 // others is how many CPUs others used, at least and at most.
@@ -115,6 +102,9 @@ func (r results) others() string {
 	}
 	for _, b := range r.Bursts {
 		all = append(all, b.Conditions.Others)
+	}
+	for _, s := range r.Streams {
+		all = append(all, s.Conditions.Others)
 	}
 	for _, t := range r.Takeovers {
 		all = append(all, t.Conditions.Others)
@@ -148,88 +138,6 @@ func optional(n float64) string {
 	return number(n)
 }
 
-func (r results) aloneRows() []row {
-	if len(r.Alone) == 0 {
-		return nil
-	}
-	ours, peer := r.Alone[0], alone{}
-	if len(r.Alone) > 1 {
-		peer = r.Alone[1]
-	}
-	return []row{
-		{"one claim, beyond the pod's own time, median", ours.Beyond.Median, "ms", target{300, atMost}, peer.Beyond.Median},
-		{"… worst", ours.Beyond.Max, "ms", target{}, peer.Beyond.Max},
-		{"… asked for → its Job, median", ours.Started.Median, "ms", target{}, 0},
-		{"… API writes", ours.Writes, "writes", target{}, peer.Writes},
-		{"its deletion, beyond the pod's own time, median", ours.Deleted.Median, "ms", target{}, peer.Deleted.Median},
-		{"… API writes", ours.DeleteWrites, "writes", target{}, peer.DeleteWrites},
-	}
-}
-
-// burstRows compare like with like, the library with the same limits, and both as they come.
-func (r results) burstRows() []row {
-	var rows []row
-	for _, ours := range r.medians(managerName) {
-		compared := false
-		for _, peer := range r.medians(libraryName) {
-			if ours.Limits == peer.Limits || ours.Limits == defaultLimits() && peer.Limits == clientGoLimits() {
-				rows, compared = append(rows, compare(ours, &peer)...), true
-			}
-		}
-		if !compared {
-			rows = append(rows, compare(ours, nil)...)
-		}
-	}
-	return rows
-}
-
-// compare has no peer where it is nil.
-func compare(ours burst, peer *burst) []row {
-	what := fmt.Sprintf("%d claims, limits %d/%d", ours.Claims, ours.Limits.QPS, ours.Limits.Burst)
-	if peer == nil {
-		peer = &burst{}
-	} else {
-		what += fmt.Sprintf(" (library: %d claims, limits %d/%d, %d threads)", peer.Claims, peer.Limits.QPS, peer.Limits.Burst, peer.Workers)
-	}
-	return []row{
-		{what + ": Bound", ours.Create.Rate, perSecond, target{150, atLeast}, peer.Create.Rate},
-		{"… API writes for each", ours.Create.Writes, "writes", target{3, atMost}, peer.Create.Writes},
-		{"… deleted", ours.Delete.Rate, perSecond, target{150, atLeast}, peer.Delete.Rate},
-		{"… API writes for each", ours.Delete.Writes, "writes", target{3, atMost}, peer.Delete.Writes},
-	}
-}
-
-// medians are the median rounds of a contender, one for each of its settings, in their order.
-func (r results) medians(contender string) []burst {
-	type settings struct {
-		limits  limits
-		workers int
-	}
-	rounds := map[settings][]burst{}
-	var order []settings
-	for _, b := range r.Bursts {
-		s := settings{b.Limits, b.Workers}
-		if b.Contender != contender {
-			continue
-		}
-		if rounds[s] == nil {
-			order = append(order, s)
-		}
-		rounds[s] = append(rounds[s], b)
-	}
-	var medians []burst
-	for _, s := range order {
-		all := rounds[s]
-		median := all[0]
-		slices.SortFunc(all, func(a, b burst) int { return cmp.Compare(a.Create.Rate, b.Create.Rate) })
-		median.Create = all[len(all)/2].Create
-		slices.SortFunc(all, func(a, b burst) int { return cmp.Compare(a.Delete.Rate, b.Delete.Rate) })
-		median.Delete = all[len(all)/2].Delete
-		medians = append(medians, median)
-	}
-	return medians
-}
-
 func (r results) takeoverRows() []row {
 	var rows []row
 	for _, ours := range r.Takeovers {
@@ -261,6 +169,7 @@ func (r results) idleRows() []row {
 		{"… at its peak", i.Memory.Peak, "MiB", target{}, 0},
 		{"… reads a minute when idle", i.Reads, "reads", target{10, atMost}, 0},
 		{"… writes a minute when idle, without the Lease's", i.Writes, "writes", target{0, atMost}, 0},
+		{"… workers left", float64(i.Workers), "Jobs", target{0, atMost}, 0},
 		{"… start to leading and synced", i.Start.Median, "s", target{5, atMost}, 0},
 	}
 }

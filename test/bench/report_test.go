@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,11 +52,11 @@ func TestRatio(t *testing.T) {
 func TestPhase(t *testing.T) {
 	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	at := func(seconds int) time.Time { return begin.Add(time.Duration(seconds) * time.Second) }
-	stories := []story{
+	times := []claimTimes{
 		{created: at(1), volume: at(3), bound: at(5)},
 		{created: at(0), volume: at(4), bound: at(4)},
 	}
-	p := newPhase(stories, func(s story) (from, handover, to time.Time) { return s.created, s.volume, s.bound }, requests{"GET": 1, "POST": 4, "PATCH": 2})
+	p := newPhase(times, func(s claimTimes) (from, handover, to time.Time) { return s.created, s.volume, s.bound }, requests{"GET": 1, "POST": 4, "PATCH": 2})
 	if p.Seconds != 5 || p.Rate != 0.4 || p.Handover != 4 || p.P99 != 4 || p.Writes != 3 || p.Reads != 0.5 {
 		t.Errorf("got %+v", p)
 	}
@@ -79,6 +82,66 @@ func TestMediansKeepContendersApart(t *testing.T) {
 	}
 }
 
+// TestBurstTargets are relative to the binder and to the library of the same run.
+func TestBurstTargets(t *testing.T) {
+	r := results{
+		Ceilings: []ceiling{{Bind: phase{Rate: 100}}},
+		Bursts: []burst{
+			{Contender: managerName, Limits: raisedLimits(), Workers: 32, Create: phase{Rate: 80, FromVolume: 96, Handover: 7.4}, Delete: phase{Rate: 57}},
+			{Contender: libraryName, Limits: raisedLimits(), Workers: 32, Create: phase{Handover: 5}, Delete: phase{Rate: 90}},
+			{Contender: libraryName, Limits: raisedLimits(), Workers: 32, Finalizer: true, Delete: phase{Rate: 60}},
+			{Contender: libraryName, Limits: raisedLimits(), Workers: 4, Create: phase{Handover: 9}},
+		},
+	}
+	var verdicts []string
+	for _, row := range r.burstRows() {
+		if verdict := row.target.verdict(row.ours); verdict != "" {
+			verdicts = append(verdicts, fmt.Sprintf("%g %s %s", row.ours, row.target, verdict))
+		}
+	}
+	want := []string{"80 ≥ 95 **missed**", "96 ≥ 95 met", "0 ≤ 3 met", "0 ≤ 3 met", "7.4 ≤ 7.5 met", "57 ≥ 57 met"}
+	if !slices.Equal(verdicts, want) {
+		t.Errorf("got %q, want %q", verdicts, want)
+	}
+}
+
+// TestWarmAndColdClaimsHaveRows: each is compared with the library.
+func TestWarmAndColdClaimsHaveRows(t *testing.T) {
+	r := results{Alone: []alone{
+		{Contender: managerName, Beyond: spread{Median: 90}},
+		{Contender: managerName, Warm: true, Bound: spread{Median: 101}, Deleted: spread{Median: 150}},
+		{Contender: libraryName, Beyond: spread{Median: 30}, Bound: spread{Median: 20}},
+	}}
+	var rows []string
+	for _, row := range r.aloneRows() {
+		if verdict := row.target.verdict(row.ours); verdict != "" {
+			rows = append(rows, fmt.Sprintf("%g %s %s, library %g", row.ours, row.target, verdict, row.peer))
+		}
+	}
+	want := []string{"90 ≤ 300 met, library 30", "101 ≤ 100 **missed**, library 20", "150 ≤ 150 met, library 0"}
+	if !slices.Equal(rows, want) {
+		t.Errorf("got %q, want %q", rows, want)
+	}
+}
+
+// TestJobsOfAPhaseHaveItsBatches: a worker that still waits was created in the phase before.
+func TestJobsOfAPhaseHaveItsBatches(t *testing.T) {
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	before, after := begin.Add(-time.Second), begin.Add(time.Second)
+	bed := &testbed{observer: &observer{jobs: map[string]*jobTimes{
+		"over":   {created: before, ended: before, batches: []batchTimes{{1, 7, before}}},
+		"worker": {created: before, batches: []batchTimes{{1, 5, before}, {2, 3, after}, {3, 4, after}}},
+	}}}
+	jobs := bed.jobsSince(begin)
+	want := []job{{Operations: 7, Created: -1, Batches: []jobBatch{{2, 3, 1}, {3, 4, 1}}}}
+	if !reflect.DeepEqual(jobs, want) {
+		t.Errorf("got %+v, want %+v", jobs, want)
+	}
+	if n := bed.ranAfter(begin); n != 1 {
+		t.Errorf("%d Jobs ran, want the worker's", n)
+	}
+}
+
 func TestTable(t *testing.T) {
 	r := results{Idle: &idle{Volumes: 10000, Memory: memory{Now: 130, Peak: 150}, Start: spread{Median: 2}}}
 	var text strings.Builder
@@ -97,10 +160,10 @@ func TestTable(t *testing.T) {
 
 func TestCeilingIsTheMedianRound(t *testing.T) {
 	r := results{Ceilings: []ceiling{{Bind: phase{Rate: 120}}, {Bind: phase{Rate: 90}}, {Bind: phase{Rate: 95.5}}}}
-	if got := r.ceiling(); !strings.Contains(got, "95.5 claims/s") {
+	if got := r.ceilingLine(); !strings.Contains(got, "95.5 claims/s") {
 		t.Errorf("got %q", got)
 	}
-	if got := (results{}).ceiling(); got != "" {
+	if got := (results{}).ceilingLine(); got != "" {
 		t.Errorf("got %q without any", got)
 	}
 }

@@ -86,16 +86,16 @@ func get(ctx context.Context, url string) (io.ReadCloser, error) {
 // Times without a write. After the longer one, all that a burst has caused is over: the trash is
 // swept 10 s after a deletion.
 const (
-	pause   = 3 * time.Second
-	silence = 15 * time.Second
+	shortQuietTime = 3 * time.Second
+	quietTime      = 15 * time.Second
 )
 
 // settled waits until a program has written nothing for a while.
-func settled(ctx context.Context, address string, silence time.Duration) (requests, error) {
+func settled(ctx context.Context, address string, quietTime time.Duration) (requests, error) {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
 	last, err := requestsOf(ctx, address)
-	for since := time.Now(); err == nil && time.Since(since) < silence; {
+	for since := time.Now(); err == nil && time.Since(since) < quietTime; {
 		select {
 		case <-ticker.C:
 		case <-ctx.Done():

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -48,14 +47,10 @@ func (b *bench) measureScale(ctx context.Context) error {
 		return err
 	}
 	for _, c := range b.wanted(b.ours(defaultLimits()), b.peer(raisedLimits(), managerWorkers, 1)) {
-		// One processor for whoever is measured, and for the manager what its manifest sets.
-		prefix := []string{"env", "GOMAXPROCS=1"}
+		// One processor for the program that is measured, and for the manager what its manifest sets.
+		c.environment = append(c.environment, "GOMAXPROCS=1")
 		if c.name == managerName {
-			prefix = append(prefix, environment...)
-		}
-		inner := c.command
-		c.command = func(w *world, c contender, r replica) []string {
-			return append(slices.Clone(prefix), inner(w, c, r)...)
+			c.environment = append(c.environment, environment...)
 		}
 		if err := b.measureScaleOf(ctx, c, limit); err != nil {
 			return err
@@ -70,17 +65,17 @@ func (b *bench) measureScaleOf(ctx context.Context, c contender, limit float64) 
 	under := conditions{}
 	var done []scale
 	what := fmt.Sprintf("%d volumes, of which %d share a directory, %s", n.volumes, n.shared, c.name)
-	err := b.inWorld(ctx, what, c, &under, func(ctx context.Context, w *world) (err error) {
-		made, err := b.fillLarge(ctx, w, c)
+	err := b.onTestbed(ctx, what, c, &under, func(ctx context.Context, bed *testbed) (err error) {
+		made, err := b.fillLarge(ctx, bed, c)
 		if err != nil {
 			return err
 		}
 		if c.name == managerName {
-			if err := w.makeDirectories(ctx, made); err != nil {
+			if err := bed.makeDirectories(ctx, made); err != nil {
 				return err
 			}
 		}
-		done, err = b.measureScaleIn(ctx, w, c, limit)
+		done, err = b.measureScaleIn(ctx, bed, c, limit)
 		return err
 	})
 	for i := range done {
@@ -94,46 +89,46 @@ func (b *bench) measureScaleOf(ctx context.Context, c contender, limit float64) 
 }
 
 // measureScaleIn begins with what leaves the volumes of the cluster.
-func (b *bench) measureScaleIn(ctx context.Context, w *world, c contender, limit float64) (done []scale, err error) {
+func (b *bench) measureScaleIn(ctx context.Context, bed *testbed, c contender, limit float64) (done []scale, err error) {
 	n := b.options.scale
 	own, shared := n.claims()
 	measure := func(s scale, work func(context.Context) error) error {
 		s.Contender, s.Limit = c.name, limit
 		begin := time.Now()
-		if err := w.with(ctx, c, func(p *program) error { return s.measure(ctx, p, work) }); err != nil {
+		if err := bed.with(ctx, c, func(p *program) error { return s.measure(ctx, p, work) }); err != nil {
 			return fmt.Errorf("%s: %w", s.Case, err)
 		}
-		s.Jobs = w.jobsSince(begin)
-		b.sayScale(s)
+		s.Jobs = bed.jobsSince(begin)
+		b.logScale(s)
 		done = append(done, s)
 		return nil
 	}
-	err = measure(scale{Case: caseVolumes, Number: 1, Volumes: n.volumes}, func(ctx context.Context) error { return w.comeAndGo(ctx, "probe") })
+	err = measure(scale{Case: caseVolumes, Number: 1, Volumes: n.volumes}, func(ctx context.Context) error { return bed.createAndDelete(ctx, "probe") })
 	if err != nil {
 		return done, err
 	}
-	if c.name == managerName && b.asks(partChurn) {
-		if err := b.measureChurnIn(ctx, w); err != nil {
+	if c.name == managerName && b.measures(partChurn) {
+		if err := b.measureChurnIn(ctx, bed); err != nil {
 			return done, fmt.Errorf("%s: %w", partChurn, err)
 		}
 	}
-	err = measure(scale{Case: caseShared, Number: n.shared, Volumes: n.volumes}, func(ctx context.Context) error { return w.deleteAll(ctx, shared) })
+	err = measure(scale{Case: caseShared, Number: n.shared, Volumes: n.volumes}, func(ctx context.Context) error { return bed.deleteAll(ctx, shared) })
 	if err != nil {
 		return done, err
 	}
 	left := n.volumes - n.shared
-	err = measure(scale{Case: caseMass, Number: n.mass, Volumes: left}, func(ctx context.Context) error { return w.deleteAll(ctx, own[:n.mass]) })
+	err = measure(scale{Case: caseMass, Number: n.mass, Volumes: left}, func(ctx context.Context) error { return bed.deleteAll(ctx, own[:n.mass]) })
 	if err != nil {
 		return done, err
 	}
-	s, err := w.measureStandby(ctx, c, n.standby)
+	s, err := bed.measureStandby(ctx, c, n.standby)
 	s.Volumes, s.Limit = left-n.mass, limit
-	b.sayScale(s)
+	b.logScale(s)
 	return append(done, s), err
 }
 
-func (b *bench) sayScale(s scale) {
-	b.say("  %d %s: %.0f s, %.1f s of a processor, peak %.0f MiB of %.0f", s.Number, s.Case, s.Seconds, s.Processor, s.Memory.Peak, s.Limit)
+func (b *bench) logScale(s scale) {
+	b.logf("  %d %s: %.0f s, %.1f s of a processor, peak %.0f MiB of %.0f", s.Number, s.Case, s.Seconds, s.Processor, s.Memory.Peak, s.Limit)
 }
 
 // claims are those that have a directory each, and those that share one.
@@ -142,8 +137,8 @@ func (n scaleNumbers) claims() (own, shared []string) {
 }
 
 // fillLarge makes the volumes of the parts scale and churn.
-func (b *bench) fillLarge(ctx context.Context, w *world, c contender) ([]*corev1.PersistentVolume, error) {
-	if err := w.makeClassOf(ctx, otherClass, nobody); err != nil {
+func (b *bench) fillLarge(ctx context.Context, bed *testbed, c contender) ([]*corev1.PersistentVolume, error) {
+	if err := bed.makeClassOf(ctx, otherClass, noProvisioner); err != nil {
 		return nil, err
 	}
 	own, shared := b.options.scale.claims()
@@ -151,7 +146,7 @@ func (b *bench) fillLarge(ctx context.Context, w *world, c contender) ([]*corev1
 	if c.name != managerName {
 		volumeName = "" // the library knows no such thing, and its binder would not bind
 	}
-	return b.fill(ctx, w, c, batch{claims: own}, batch{claims: shared, volumeName: volumeName})
+	return b.fill(ctx, bed, c, batch{claims: own}, batch{claims: shared, volumeName: volumeName})
 }
 
 // measure has a program do something and waits until it has nothing more to do.
@@ -163,7 +158,7 @@ func (s *scale) measure(ctx context.Context, p *program, work func(context.Conte
 		return err
 	}
 	s.Seconds = time.Since(begin).Seconds()
-	if _, err := settled(ctx, p.address, pause); err != nil {
+	if _, err := settled(ctx, p.address, shortQuietTime); err != nil {
 		return err
 	}
 	var err error
@@ -184,51 +179,51 @@ func costOf(pid int) (m memory, processor float64, err error) {
 	return m, stat.CPUTime(), err
 }
 
-func (w *world) deleteAll(ctx context.Context, claims []string) error {
-	if err := each(ctx, claims, w.deleteClaim); err != nil {
+func (bed *testbed) deleteAll(ctx context.Context, claims []string) error {
+	if err := each(ctx, claims, bed.deleteClaim); err != nil {
 		return err
 	}
-	_, err := w.await(ctx, "all volumes are gone", claims, isGone)
+	_, err := bed.await(ctx, "all volumes are gone", claims, isGone)
 	return err
 }
 
-// comeAndGo has one claim provisioned and deleted.
-func (w *world) comeAndGo(ctx context.Context, name string) error {
-	if err := w.createClaim(ctx, name); err != nil {
+// createAndDelete has one claim provisioned and deleted.
+func (bed *testbed) createAndDelete(ctx context.Context, name string) error {
+	if err := bed.createClaim(ctx, name); err != nil {
 		return err
 	}
-	if _, err := w.await(ctx, "claim "+name+" is bound", []string{name}, isBound); err != nil {
+	if _, err := bed.await(ctx, "claim "+name+" is bound", []string{name}, isBound); err != nil {
 		return err
 	}
-	return w.deleteAll(ctx, []string{name})
+	return bed.deleteAll(ctx, []string{name})
 }
 
-// otherClass is one that nobody here provisions for.
+// otherClass is a class for which no program provisions.
 const otherClass = "other"
 
 // measureStandby has claims of another provisioner come and go, as ephemeral volumes do all day,
 // and gives what that costs a replica that does not lead.
-func (w *world) measureStandby(ctx context.Context, c contender, n int) (s scale, err error) {
+func (bed *testbed) measureStandby(ctx context.Context, c contender, n int) (s scale, err error) {
 	s = scale{Contender: c.name, Case: caseStandby, Number: n}
-	pair := &pair{world: w, contender: c, lease: usualLease()}
+	pair := &pair{testbed: bed, contender: c, lease: usualLease()}
 	defer func() { err = errors.Join(err, pair.end()) }()
-	if pair.leader, err = w.start(ctx, c, pair.lease); err != nil {
+	if pair.leader, err = bed.start(ctx, c, pair.lease); err != nil {
 		return s, err
 	}
 	if err := pair.addStandby(ctx); err != nil {
 		return s, err
 	}
 	return s, s.measure(ctx, pair.standby, func(ctx context.Context) error {
-		return each(ctx, names("other", n), w.passBy)
+		return each(ctx, names("other", n), bed.createAndDeleteOther)
 	})
 }
 
-// passBy creates and deletes a claim of another provisioner.
-func (w *world) passBy(ctx context.Context, name string) error {
-	if _, err := w.createClaimFor(ctx, name, otherClass, ""); err != nil {
+// createAndDeleteOther creates and deletes a claim of another provisioner.
+func (bed *testbed) createAndDeleteOther(ctx context.Context, name string) error {
+	if _, err := bed.createClaimFor(ctx, name, otherClass, ""); err != nil {
 		return err
 	}
-	return w.deleteClaim(ctx, name)
+	return bed.deleteClaim(ctx, name)
 }
 
 // shippedLimits are the memory in MiB that the manifest allows the manager, and the environment

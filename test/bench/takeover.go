@@ -17,7 +17,7 @@ type takeover struct {
 	Seconds    float64    `json:"leaseDurationSeconds"`
 	Conditions conditions `json:"conditions"`
 	// Clean and Killed are from the end of the leader, by SIGTERM or SIGKILL, until the next
-	// claim is begun: its mount Job is there, of the library's its volume. Seconds.
+	// claim is begun: a mount Job has its operation, of the library's its volume is there. Seconds.
 	Clean  spread `json:"cleanSeconds"`
 	Killed spread `json:"killedSeconds"`
 	// LeaseWrites is how often two replicas write the Lease, per minute.
@@ -49,8 +49,8 @@ func (b *bench) measureTakeovers(ctx context.Context) error {
 
 func (b *bench) measureTakeover(ctx context.Context, c contender, l lease) (takeover, error) {
 	result := takeover{Contender: c.name, Lease: l.String(), Seconds: l.Duration.Seconds()}
-	err := b.inWorld(ctx, fmt.Sprintf("takeover, %s with lease %s", c.name, l), c, &result.Conditions, func(ctx context.Context, w *world) (err error) {
-		pair := &pair{world: w, contender: c, lease: l}
+	err := b.onTestbed(ctx, fmt.Sprintf("takeover, %s with lease %s", c.name, l), c, &result.Conditions, func(ctx context.Context, bed *testbed) (err error) {
+		pair := &pair{testbed: bed, contender: c, lease: l}
 		defer func() { err = errors.Join(err, pair.end()) }()
 		if err := pair.begin(ctx); err != nil {
 			return err
@@ -77,7 +77,7 @@ func (b *bench) measureTakeover(ctx context.Context, c contender, l lease) (take
 
 // pair is a leader and a standby.
 type pair struct {
-	*world
+	*testbed
 	contender       contender
 	lease           lease
 	leader, standby *program // nil before there is one
@@ -102,23 +102,23 @@ func (p *pair) end() error {
 	return errors.Join(errs...)
 }
 
-// serve makes one claim, and says when it was begun.
+// serve creates one claim, and returns when it was begun.
 func (p *pair) serve(ctx context.Context) (begun time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	p.claims++
 	claim := fmt.Sprintf("takeover-%d", p.claims)
 	if err := p.createClaim(ctx, claim); err != nil {
 		return time.Time{}, err
 	}
-	stories, err := p.await(ctx, "claim "+claim+" is bound", []string{claim}, isBound)
+	times, err := p.await(ctx, "claim "+claim+" is bound", []string{claim}, isBound)
 	if err != nil {
 		return time.Time{}, err
 	}
 	if p.contender.pod > 0 {
-		return p.jobAfter(stories[0].created), nil
+		return times[0].begun, nil
 	}
-	return stories[0].volume, nil
+	return times[0].volume, nil
 }
 
 // leaseWatch is long enough for some dozen renewals.
@@ -133,7 +133,7 @@ func (p *pair) countLeaseWrites(ctx context.Context) (perMinute float64, err err
 	return float64(p.leaseWrites(since)) / leaseWatch.Minutes(), err
 }
 
-// settling is how long a standby has to fill its caches that does not say when it has.
+// settling is how long a standby has to fill its caches if it does not log that it has.
 const settling = 5 * time.Second
 
 func (p *pair) addStandby(ctx context.Context) (err error) {
@@ -147,7 +147,7 @@ func (p *pair) addStandby(ctx context.Context) (err error) {
 		return sleep(ctx, settling)
 	}
 	// A Deployment ends the old leader only when the new pod is ready, and that is when they are.
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	_, err = p.standby.awaitLine(ctx, p.contender.filled)
 	return err

@@ -30,136 +30,136 @@ const (
 	class = "shared" // of all claims
 	node  = "node"
 
-	// podTime is how long a played pod takes until its container starts.
+	// podTime is how long a simulated pod takes until its container starts.
 	podTime = 2 * time.Second
 	// parallel requests make and delete claims.
 	parallel = 50
 
-	patience     = time.Minute
+	stepTimeout  = time.Minute
 	pollInterval = 10 * time.Millisecond
 )
 
-// world is a cluster of its own for one measurement, with one node and one file system.
-type world struct {
-	*witness
+// testbed is a cluster of its own for one measurement, with one node and one file system.
+type testbed struct {
+	*observer
 	client     kubernetes.Interface
 	kubeconfig string
-	folder     string // for everything that goes with the world
+	folder     string // for all files of the testbed
 
 	cluster *cluster.Cluster
 	end     context.CancelFunc // of what runs in this process
 	ended   chan struct{}      // closed when that has ended
 }
 
-// newWorld starts a cluster. Stop must be called, unless there is an error. Trouble while the
-// world lasts is told to fail.
-func newWorld(ctx context.Context, programs, scratch string, fail func(error)) (*world, error) {
+// newTestbed starts a cluster. Stop must be called, unless there is an error. fail is called
+// with errors of the simulated node.
+func newTestbed(ctx context.Context, programs, scratch string, fail func(error)) (*testbed, error) {
 	folder, err := os.MkdirTemp(scratch, "efs-stunnel-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("making a folder: %w", err)
 	}
-	w := &world{folder: folder, ended: make(chan struct{}), end: func() {}}
-	if w.cluster, err = cluster.Start(ctx, programs); err != nil {
+	bed := &testbed{folder: folder, ended: make(chan struct{}), end: func() {}}
+	if bed.cluster, err = cluster.Start(ctx, programs); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
-	if err := w.furnish(ctx, fail); err != nil {
-		return nil, errors.Join(fmt.Errorf("furnishing a world: %w", err), w.stop())
+	if err := bed.setUp(ctx, fail); err != nil {
+		return nil, errors.Join(fmt.Errorf("setting up a cluster: %w", err), bed.stop())
 	}
-	return w, nil
+	return bed, nil
 }
 
-func (w *world) furnish(ctx context.Context, fail func(error)) error {
-	config := w.cluster.Config()
-	if err := w.writeKubeconfig(config); err != nil {
+func (bed *testbed) setUp(ctx context.Context, fail func(error)) error {
+	config := bed.cluster.Config()
+	if err := bed.writeKubeconfig(config); err != nil {
 		return err
 	}
 	// As in the manager: what measures should take little of the machine.
 	config.ContentType = runtime.ContentTypeProtobuf
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	var err error
-	if w.client, err = kubernetes.NewForConfig(config); err != nil {
+	if bed.client, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
-	for _, make := range []func(context.Context) error{w.makeNamespaces, w.makeNode, w.makeAgent, w.makeTargets} {
+	for _, make := range []func(context.Context) error{bed.makeNamespaces, bed.makeNode, bed.makeAgent, bed.makeTargets} {
 		if err := make(ctx); err != nil {
 			return err
 		}
 	}
-	return w.run(ctx, fail)
+	return bed.run(ctx, fail)
 }
 
-// run begins what plays and watches in this process.
-func (w *world) run(ctx context.Context, fail func(error)) error {
-	fileSystem := filepath.Join(w.folder, fileSystemID)
+// run starts the simulated kubelet and the observer, which run in this process.
+func (bed *testbed) run(ctx context.Context, fail func(error)) error {
+	fileSystem := filepath.Join(bed.folder, fileSystemID)
 	if err := os.Mkdir(fileSystem, 0o755); err != nil {
 		return err
 	}
 	k := kubelet.New(kubelet.Options{
-		Client: w.client, Namespace: wellknown.Namespace, Scratch: filepath.Join(w.folder, "pods"), Failed: fail,
+		Client: bed.client, Namespace: wellknown.Namespace, Scratch: filepath.Join(bed.folder, "pods"), Failed: fail,
 		Tunnel: func(context.Context, int) (string, error) { return fileSystem, nil },
 	})
 	k.SetBehavior(kubelet.Behavior{Delay: podTime})
 	running, end := context.WithCancel(ctx)
 	var err error
-	if w.witness, err = watch(running, w.client); err != nil {
+	if bed.observer, err = watch(running, bed.client); err != nil {
 		end()
 		return err
 	}
-	w.end = end
+	bed.end = end
 	go func() {
-		defer close(w.ended)
+		defer close(bed.ended)
 		k.Run(running)
 	}()
 	return nil
 }
 
-// stop ends the world and leaves nothing of it.
-func (w *world) stop() error {
-	w.end()
-	if w.witness != nil {
-		<-w.ended
+// stop ends the cluster and removes its files.
+func (bed *testbed) stop() error {
+	bed.end()
+	if bed.observer != nil {
+		<-bed.ended
 	}
-	return errors.Join(w.cluster.Stop(), os.RemoveAll(w.folder))
+	return errors.Join(bed.cluster.Stop(), os.RemoveAll(bed.folder))
 }
 
-func (w *world) writeKubeconfig(config *rest.Config) error {
-	w.kubeconfig = filepath.Join(w.folder, "kubeconfig")
+func (bed *testbed) writeKubeconfig(config *rest.Config) error {
+	bed.kubeconfig = filepath.Join(bed.folder, "kubeconfig")
 	file := clientcmdapi.NewConfig()
 	file.Clusters["bench"] = &clientcmdapi.Cluster{Server: config.Host, CertificateAuthorityData: config.CAData}
 	file.AuthInfos["bench"] = &clientcmdapi.AuthInfo{Token: config.BearerToken}
 	file.Contexts["bench"] = &clientcmdapi.Context{Cluster: "bench", AuthInfo: "bench"}
 	file.CurrentContext = "bench"
-	return clientcmd.WriteToFile(*file, w.kubeconfig)
+	return clientcmd.WriteToFile(*file, bed.kubeconfig)
 }
 
-func (w *world) makeNamespaces(ctx context.Context) error {
+func (bed *testbed) makeNamespaces(ctx context.Context) error {
 	for _, name := range []string{wellknown.Namespace, team} {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		if _, err := w.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
+		if _, err := bed.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: wellknown.WorkerServiceAccount}}
-	_, err := w.client.CoreV1().ServiceAccounts(wellknown.Namespace).Create(ctx, account, metav1.CreateOptions{})
+	_, err := bed.client.CoreV1().ServiceAccounts(wellknown.Namespace).Create(ctx, account, metav1.CreateOptions{})
 	return err
 }
 
-func (w *world) makeNode(ctx context.Context) error {
-	made, err := w.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
+func (bed *testbed) makeNode(ctx context.Context) error {
+	made, err := bed.client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: node, Labels: map[string]string{corev1.LabelHostname: node},
 	}}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}
 	made.Spec.Taints = nil // admission makes every node begin as not ready
-	_, err = w.client.CoreV1().Nodes().Update(ctx, made, metav1.UpdateOptions{})
+	_, err = bed.client.CoreV1().Nodes().Update(ctx, made, metav1.UpdateOptions{})
 	return err
 }
 
 // makeAgent makes the pod beside which mount Jobs run.
-func (w *world) makeAgent(ctx context.Context) error {
+func (bed *testbed) makeAgent(ctx context.Context) error {
 	no := false
-	pods := w.client.CoreV1().Pods(wellknown.Namespace)
+	pods := bed.client.CoreV1().Pods(wellknown.Namespace)
 	pod, err := pods.Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: wellknown.NodeDaemonSet, Labels: mountjobs.AgentLabels()},
 		Spec: corev1.PodSpec{
@@ -187,20 +187,20 @@ const (
 `
 )
 
-func (w *world) makeTargets(ctx context.Context) error {
-	_, err := w.client.CoreV1().ConfigMaps(wellknown.Namespace).Create(ctx, &corev1.ConfigMap{
+func (bed *testbed) makeTargets(ctx context.Context) error {
+	_, err := bed.client.CoreV1().ConfigMaps(wellknown.Namespace).Create(ctx, &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: wellknown.PinnedConfigMap},
 		Data:       map[string]string{wellknown.TargetsKey: pinned},
 	}, metav1.CreateOptions{})
 	return err
 }
 
-func (w *world) makeClass(ctx context.Context, provisioner string) error {
-	return w.makeClassOf(ctx, class, provisioner)
+func (bed *testbed) makeClass(ctx context.Context, provisioner string) error {
+	return bed.makeClassOf(ctx, class, provisioner)
 }
 
-func (w *world) makeClassOf(ctx context.Context, class, provisioner string) error {
-	_, err := w.client.StorageV1().StorageClasses().Create(ctx, &storagev1.StorageClass{
+func (bed *testbed) makeClassOf(ctx context.Context, class, provisioner string) error {
+	_, err := bed.client.StorageV1().StorageClasses().Create(ctx, &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: class}, Provisioner: provisioner,
 	}, metav1.CreateOptions{})
 	return err
@@ -225,19 +225,19 @@ func each(ctx context.Context, names []string, call func(context.Context, string
 	return group.Wait()
 }
 
-func (w *world) createClaim(ctx context.Context, name string) error {
-	_, err := w.createClaimFor(ctx, name, class, "")
+func (bed *testbed) createClaim(ctx context.Context, name string) error {
+	_, err := bed.createClaimFor(ctx, name, class, "")
 	return err
 }
 
 // createClaimFor makes a claim of a class; claims with the same volume name share a directory.
-func (w *world) createClaimFor(ctx context.Context, name, class, volumeName string) (*corev1.PersistentVolumeClaim, error) {
-	w.note(name, func(s *story) { first(&s.created) })
+func (bed *testbed) createClaimFor(ctx context.Context, name, class, volumeName string) (*corev1.PersistentVolumeClaim, error) {
+	bed.record(name, func(s *claimTimes) { setOnce(&s.created) })
 	var selector *metav1.LabelSelector
 	if volumeName != "" {
 		selector = metav1.SetAsLabelSelector(map[string]string{wellknown.LabelVolumeName: volumeName})
 	}
-	claim, err := w.client.CoreV1().PersistentVolumeClaims(team).Create(ctx, &corev1.PersistentVolumeClaim{
+	claim, err := bed.client.CoreV1().PersistentVolumeClaims(team).Create(ctx, &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			StorageClassName: &class, Selector: selector,
@@ -253,9 +253,9 @@ func (w *world) createClaimFor(ctx context.Context, name, class, volumeName stri
 	return claim, nil
 }
 
-func (w *world) deleteClaim(ctx context.Context, name string) error {
-	w.note(name, func(s *story) { first(&s.deleted) })
-	if err := w.client.CoreV1().PersistentVolumeClaims(team).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+func (bed *testbed) deleteClaim(ctx context.Context, name string) error {
+	bed.record(name, func(s *claimTimes) { setOnce(&s.deleted) })
+	if err := bed.client.CoreV1().PersistentVolumeClaims(team).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("deleting claim %s: %w", name, err)
 	}
 	return nil
