@@ -11,6 +11,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
+	"gnuthought.com/efs-stunnel/pkg/requests"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 	"gnuthought.com/efs-stunnel/test/integration/testenv"
 )
@@ -158,6 +159,13 @@ func TestManagerMayCreateMountJobsOnly(t *testing.T) {
 		ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", Audience: "efs-stunnel-worker"},
 	})})
 	built["with a token for the manager"] = token
+	// Administrators create it. Its pod has no more rights than one of the manager's.
+	ledger, err := mountjobs.BuildLedger(mountjobs.Spec{Settings: mountjobs.Settings{Namespace: env.Namespace, Image: "image"}, FileSystemID: "fs-1"},
+		"bcdfg", requests.Request{Do: requests.ListTrash})
+	if err != nil {
+		t.Fatal(err)
+	}
+	built["of the plugin"] = ledger
 	for name, job := range built {
 		if _, err := jobs.Create(t.Context(), job, dryRun()); err != nil {
 			t.Errorf("%s: %v", name, err)

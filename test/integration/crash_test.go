@@ -65,6 +65,7 @@ func TestManagerThatCrashesAtAnyWrite(t *testing.T) {
 		"setups that fail":       {(*fixture).blockSetup, (*fixture).liveWithFailures},
 		"an original volume":     {(*fixture).createOriginal, (*fixture).liveAdopted},
 		"growing":                {(*fixture).useExpandableClass, (*fixture).liveGrowing},
+		"with a worker":          {(*fixture).useWorkers, (*fixture).liveWithWorker},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -29,6 +30,7 @@ type fixture struct {
 	*testenv.Env
 	fileSystem string
 	class      string
+	linger     time.Duration // of workers, with the managers that are started from now on
 }
 
 func newFixture(t testing.TB) *fixture {

@@ -144,7 +144,8 @@ func (f *fixture) options() loops.Options {
 		// Times of Jobs are in seconds: with less than one, the order of a deletion and a sweep
 		// is not known.
 		SweepDelay: time.Second,
-		Jobs:       mountjobs.Settings{Namespace: f.Namespace, Image: "registry.example.com/efs-stunnel:1.0"},
+		Jobs:       mountjobs.Settings{Namespace: f.Namespace, Image: "registry.example.com/efs-stunnel:1.0", Linger: f.linger},
+		Workers:    loops.Workers{Host: wellknown.LoopbackAddress, Reviews: f.Client.AuthenticationV1().TokenReviews()},
 		Batch:      wellknown.DefaultMountJobBatch,
 		Metrics:    prometheus.NewRegistry(),
 		Log:        slog.New(slog.NewTextHandler(f.Output(), nil)),

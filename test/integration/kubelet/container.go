@@ -56,6 +56,10 @@ func (p *pod) arguments(box sandbox) (args []string, terminationLog string, err 
 	}
 	onMount := false
 	for _, arg := range container.Args {
+		if strings.HasPrefix(arg, "--after=") { // a path on the file system
+			args = append(args, arg)
+			continue
+		}
 		translated, ok := box.translate(arg)
 		if _, value, _ := strings.Cut(arg, "="); !ok && filepath.IsAbs(value) {
 			return nil, "", fmt.Errorf("its argument %s is outside of its volumes", arg)

@@ -1,12 +1,14 @@
 package kubelet
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -46,6 +48,9 @@ func (p *pod) mount(box sandbox, volume corev1.Volume) (folder string, err error
 	case volume.DownwardAPI != nil:
 		folder = filepath.Join(box.own, volume.Name)
 		return folder, p.writeDownwardAPI(folder, volume.DownwardAPI.Items)
+	case volume.Projected != nil:
+		folder = filepath.Join(box.own, volume.Name)
+		return folder, p.writeTokens(folder, volume.Projected.Sources)
 	default:
 		return "", fmt.Errorf("volumes of its kind are not simulated")
 	}
@@ -117,6 +122,32 @@ func (p *pod) writeDownwardAPI(folder string, items []corev1.DownwardAPIVolumeFi
 			return fmt.Errorf("file %s is of %s, which the pod does not have", item.Path, item.FieldRef.FieldPath)
 		}
 		if err := os.WriteFile(filepath.Join(folder, item.Path), []byte(value), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeTokens requests tokens that are bound to the pod, as kubelet does, and does not renew them.
+func (p *pod) writeTokens(folder string, sources []corev1.VolumeProjection) error {
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	for _, source := range sources {
+		token := source.ServiceAccountToken
+		if token == nil {
+			return errors.New("only tokens are simulated")
+		}
+		answer, err := p.options.Client.CoreV1().ServiceAccounts(p.options.Namespace).CreateToken(p.running, p.object.Spec.ServiceAccountName, &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{
+				Audiences:      []string{token.Audience},
+				BoundObjectRef: &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Pod", Name: p.object.Name, UID: p.object.UID},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(folder, token.Path), []byte(answer.Status.Token), 0o600); err != nil {
 			return err
 		}
 	}

@@ -48,6 +48,7 @@ type Env struct {
 	cluster    *cluster.Cluster
 	folder     string
 	namespaces []string
+	status     corev1.NodeStatus // of nodes: where the apiserver gets logs
 
 	mu      sync.Mutex
 	folders map[string]string // guarded by mu; by file system id
@@ -81,9 +82,9 @@ func New(t testing.TB, c *cluster.Cluster) *Env {
 	e.NewNamespace(e.Namespace)
 	e.NewNamespace(e.Team)
 	e.newServiceAccount(wellknown.WorkerServiceAccount)
+	e.startKubelet()
 	e.newNode("a", "us-east-1a")
 	e.newNode("b", "us-east-1b")
-	e.startKubelet()
 	return e
 }
 
@@ -105,6 +106,12 @@ func (e *Env) startKubelet() {
 		Scratch: filepath.Join(e.folder, "pods"),
 		Failed:  func(err error) { e.Errorf("kubelet: %v", err) },
 	})
+	status, closeLogs, err := e.Kubelet.ServeLogs()
+	e.Cleanup(closeLogs)
+	if err != nil {
+		e.Fatal(err)
+	}
+	e.status = status
 	ctx, stop := context.WithCancel(context.WithoutCancel(e.Context()))
 	ended := make(chan struct{})
 	go func() {

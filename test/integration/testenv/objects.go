@@ -38,7 +38,9 @@ func (e *Env) newNode(what, zone string) {
 		Labels: map[string]string{corev1.LabelHostname: name, corev1.LabelTopologyZone: zone, corev1.LabelTopologyRegion: "us-east-1"},
 	}}, metav1.CreateOptions{}))(e)
 	node.Spec.Taints = nil // admission adds the taint not-ready to every new node
-	must(e.Client.CoreV1().Nodes().Update(e.Context(), node, metav1.UpdateOptions{}))(e)
+	node = must(e.Client.CoreV1().Nodes().Update(e.Context(), node, metav1.UpdateOptions{}))(e)
+	node.Status = e.status
+	must(e.Client.CoreV1().Nodes().UpdateStatus(e.Context(), node, metav1.UpdateOptions{}))(e)
 	e.newAgent(name)
 }
 
