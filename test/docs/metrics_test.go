@@ -70,15 +70,14 @@ func registered(t *testing.T) map[string]metric {
 	registry, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
 	if _, err := loops.New(client, nil, loops.Options{
 		Provisioner: wellknown.DefaultProvisioner, PollingInterval: time.Minute,
-		Range:  ports.Range{Base: wellknown.DefaultBasePort, Count: 1},
-		Jobs:   mountjobs.Settings{Namespace: wellknown.Namespace},
-		Events: record.NewFakeRecorder(1), Metrics: registry, Log: log,
+		Range:   ports.Range{Base: wellknown.DefaultBasePort, Count: 1},
+		Jobs:    mountjobs.Settings{Namespace: wellknown.Namespace, Linger: time.Minute},
+		Workers: loops.Workers{Host: wellknown.LoopbackAddress},
+		Events:  record.NewFakeRecorder(1), Metrics: registry, Log: log,
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := agent.New(agent.Options{Events: record.NewFakeRecorder(1), Metrics: registry, Log: log}); err != nil {
-		t.Fatal(err)
-	}
+	agent.New(agent.Options{Events: record.NewFakeRecorder(1), Metrics: registry, Log: log})
 	for _, namespace := range []string{"efs_stunnel_manager", "efs_stunnel_node"} {
 		registry.MustRegister(forbidden.New(namespace, log, time.Now))
 	}

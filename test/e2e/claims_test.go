@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -132,28 +133,45 @@ func retainedDataStays(l *lab) {
 	l.inPod(ns, read)
 }
 
-// deletedDataIsRestored from the trash to the directory of the claim that names it.
+// deletedDataIsRestored from the trash to the directory of a new claim, and then removed for good, by the
+// plugin of kubectl.
 func deletedDataIsRestored(l *lab) {
 	ns := l.namespace("undelete")
 	l.classes(classText("e2e-keeping", "default_file_system_id: "+shared, "keep_deleted: 72h"), "e2e-keeping")
 	l.apply(ns, claim("deleted", "e2e-keeping", "volume_name: deleted"))
 	deleted := l.waitForClaim(ns, "deleted")
 	deleted.write("worth keeping")
-	uid := l.kubectl("-n", ns, "get", "pvc", "deleted", "-o", "jsonpath={.metadata.uid}")
 	l.kubectl("-n", ns, "delete", "pvc", "deleted")
 	l.wait(ns, "delete", "pv/"+deleted.volume)
 	if _, err := os.Stat(deleted.file("")); !errors.Is(err, fs.ErrNotExist) {
 		l.Errorf("%s is not deleted: %v", deleted.path, err)
 	}
 
-	restore := "\n  annotations: {efs-stunnel.gnuthought.com/restore: " + uid + "}"
-	l.apply(ns, strings.Replace(claim("back", "e2e-keeping", "volume_name: back"), `metadata: {name: "back"}`, "metadata:\n  name: back"+restore, 1))
+	trash := func(wantCode int, args ...string) (out string) {
+		out, code := l.plugin(slices.Concat([]string{"trash"}, args, []string{"--file-system=" + shared, "-n", ns})...)
+		if code != wantCode {
+			l.Fatalf("trash %v ended with code %d, want %d", args, code, wantCode)
+		}
+		return out
+	}
+	if out := trash(0, "list"); !strings.Contains(out, ns+"/deleted") || strings.Count(out, "\n") != 2 {
+		l.Errorf("the trash should have the one directory:\n%s", out)
+	}
+	trash(2, "restore", "never-was")
+	trash(0, "restore", "deleted", "--name=back", "--volume-name=back")
 	back := l.waitForClaim(ns, "back")
 	back.expectFile("file", "worth keeping")
 	if want := "/" + ns + "/back"; back.path != want {
 		l.Errorf("the data came back to %s, want %s", back.path, want)
 	}
 	deleted.waitForRemoved()
+
+	l.kubectl("-n", ns, "delete", "pvc", "back")
+	l.wait(ns, "delete", "pv/"+back.volume)
+	trash(0, "empty", "--claim=back", "--yes")
+	if out := trash(0, "list", "-o", "json"); strings.TrimSpace(out) != "[]" {
+		l.Errorf("the trash still has\n%s", out)
+	}
 }
 
 // deleteWhileApplying deletes an object at the same moment as others are created.

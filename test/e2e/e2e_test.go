@@ -28,6 +28,7 @@ var claims = []scenario{
 	{"deletion removes the directory and nothing beside it", deletionIsExact},
 	{"retained data outlives every claim that comes to it", retainedDataStays},
 	{"namespaces have separate directories", namespacesAreSeparate},
+	{"claims one after another ride one mount Job", claimsRideOneJob},
 	{"a claim that grows has its size at once", claimGrows},
 	{"a volume of the original system is adopted", originalVolumeIsAdopted},
 	{"SharedVolumes give access points to namespaces", sharedVolumesServe},
@@ -87,9 +88,13 @@ func TestProduct(t *testing.T) {
 		t.Run("the original system is replaced", func(t *testing.T) { originalIsReplaced(l.withT(t)) })
 	}
 	l.run("hack/demo/install") // changes nothing that is already installed
-	scenarios := []scenario{{"claims", parallel(claims)}, {"faults", parallel(faults)}}
+	scenarios := []scenario{
+		{"claims", parallel(claims)},
+		{"the plugin of kubectl names what is broken", pluginNamesCauses},
+		{"faults", parallel(faults)},
+	}
 	if *long {
-		scenarios[1].run = serial(faults) // so that only the faults cause pauses
+		scenarios[2].run = serial(faults) // so that only the faults cause pauses
 		scenarios = append(scenarios, longScenarios...)
 	}
 	for _, s := range append(scenarios, lastScenarios...) {

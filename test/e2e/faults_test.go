@@ -41,6 +41,8 @@ func burstSurvivesItsLeader(l *lab) {
 	size := times(20, 200)
 	ns := l.namespace("burst")
 	jobs := l.setupJobsOf(ns)
+	l.apply(ns, claim("first", class)) // so that the leader dies while a worker waits
+	l.waitForClaim(ns, "first")
 	var claims strings.Builder
 	for i := range size {
 		claims.WriteString(claim("data-"+strconv.Itoa(i), class))
@@ -52,8 +54,8 @@ func burstSurvivesItsLeader(l *lab) {
 	l.wait(ns, "jsonpath={.status.phase}=Bound", "pvc", "--all")
 
 	volumes := l.directories(ns)
-	if len(volumes) != size {
-		l.Errorf("%d volumes for %d claims", len(volumes), size)
+	if len(volumes) != size+1 {
+		l.Errorf("%d volumes for %d claims", len(volumes), size+1)
 	}
 	var paths []string
 	for _, data := range volumes {
@@ -88,17 +90,52 @@ func maxSetupJobs(claims int) int {
 	return fileSystems * (1 + (claims+batch-1)/batch + times(3, 6))
 }
 
-// setupJobsOf counts the mount Jobs with operations for claims of a namespace. Jobs stay for an hour.
+// setupJobsOf counts the mount Jobs with operations for claims of a namespace. Jobs stay for an hour, but
+// the operations that a worker was given later only until they are used.
 func (l *lab) setupJobsOf(namespace string) (count int) {
 	l.Helper()
 	operations := l.kubectl("-n", system, "get", "jobs", "-l", "app.kubernetes.io/component=mount-job",
-		"-o", `jsonpath={range .items[*]}{.metadata.annotations.efs-stunnel\.gnuthought\.com/operations}{"\n"}{end}`)
+		"-o", `jsonpath={range .items[*]}{.metadata.annotations}{"\n"}{end}`)
 	for line := range strings.Lines(operations) {
-		if strings.Contains(line, `"ns":"`+namespace+`"`) {
+		if strings.Contains(line, `\"ns\":\"`+namespace+`\"`) {
 			count++
 		}
 	}
 	return count
+}
+
+// claimsRideOneJob: the pod of a mount Job waits for more operations, and whoever reads its log and labels
+// knows what was done. Other scenarios' claims may ride it, too.
+func claimsRideOneJob(l *lab) {
+	ns := l.namespace("stream")
+	before := l.mountJobsOf(shared)
+	const claims = 10
+	for i := range claims {
+		name := "data-" + strconv.Itoa(i)
+		l.apply(ns, claim(name, class, "file_system_id: "+shared))
+		l.waitForClaim(ns, name)
+	}
+	added := slices.DeleteFunc(l.mountJobsOf(shared), func(job string) bool { return slices.Contains(before, job) })
+	if len(added) > 2 { // a worker waits no longer when half of its Job's time is over
+		l.Errorf("%d claims took the mount Jobs %q", claims, added)
+	}
+	log := ""
+	for _, job := range l.mountJobsOf(shared) {
+		log += l.kubectl("-n", system, "logs", "job/"+job)
+	}
+	for i := range claims {
+		if want := fmt.Sprintf("volume=%s claim=%s/data-%d duration=", l.waitForClaim(ns, fmt.Sprintf("data-%d", i)).volume, ns, i); !strings.Contains(log, want) {
+			l.Errorf("no log of a mount Job has %q:\n%s", want, log)
+		}
+	}
+	l.kubectl("-n", ns, "delete", "pvc", "--all", "--timeout="+limit.String())
+}
+
+// mountJobsOf names the mount Jobs of a file system.
+func (l *lab) mountJobsOf(fileSystem string) []string {
+	l.Helper()
+	return strings.Fields(l.kubectl("-n", system, "get", "jobs", "-o", "jsonpath={.items[*].metadata.name}",
+		"-l", "app.kubernetes.io/component=mount-job,efs-stunnel.gnuthought.com/file-system-id="+fileSystem))
 }
 
 func (l *lab) leaseHolder() string {
@@ -117,8 +154,10 @@ func fileSystemIsAddedLater(l *lab) {
 	l.wait(ns, "condition=Ready", "pod/user")
 	l.inPod(ns, "echo later > /data/file")
 	data.expectFile("file", "later\n")
-	if now := l.restarts(); now != restarts {
-		l.Errorf("containers were restarted: %s, before %s", now, restarts)
+	for _, now := range l.restarts() { // a pod of a node that was removed before may be gone by now
+		if !slices.Contains(restarts, now) {
+			l.Errorf("containers were restarted: %s, before %s", now, restarts)
+		}
 	}
 
 	l.kubectl("-n", ns, "delete", "pod", "user")
@@ -166,11 +205,11 @@ func (l *lab) waitForUnused(id string) {
 	}
 }
 
-// restarts are those of the node agents' containers; a manager may lose its Lease on a busy host.
-func (l *lab) restarts() string {
+// restarts are those of the node agents' containers, by pod; a manager may lose its Lease on a busy host.
+func (l *lab) restarts() []string {
 	l.Helper()
-	return l.kubectl("-n", system, "get", "pods", "-l", "app.kubernetes.io/component=node-agent", "--sort-by=.metadata.name",
-		"-o", `jsonpath={range .items[*]}{.metadata.name}{.status.containerStatuses[*].restartCount} {end}`)
+	return strings.Fields(l.kubectl("-n", system, "get", "pods", "-l", "app.kubernetes.io/component=node-agent", "--sort-by=.metadata.name",
+		"-o", `jsonpath={range .items[*]}{.metadata.name}{range .status.containerStatuses[*]}:{.restartCount}{end} {end}`))
 }
 
 // deletedTableIsRebuilt with the same ports, which volumes and root volumes name.
@@ -194,6 +233,7 @@ func (w *writer) tunnelsSurviveABrokenTable(ns string) {
 	l.Helper()
 	good, leader := l.table(), l.leaseHolder()
 	l.Cleanup(func() { l.putTable(good) })
+	l.kubectl("delete", "events", "--all-namespaces", "--field-selector", "reason=TableUnreadable") // of other scenarios
 	// A message that was reported just now is not reported again, so two messages alternate.
 	texts := []string{"targets: [what, is, this", "targets: {what, is, this", "targets: [what, is, this"}
 	for round, broken := range texts {

@@ -29,7 +29,7 @@ func isPure(folder string) bool {
 	}
 	for _, pure := range []string{
 		"pkg/wellknown", "pkg/efs", "pkg/ports", "pkg/volumes",
-		"pkg/operations", "pkg/mountjobs", "pkg/stunnelcfg", "pkg/clientcert",
+		"pkg/operations", "pkg/requests", "pkg/mountjobs", "pkg/stunnelcfg", "pkg/clientcert",
 		"pkg/controller/lifecycle", "pkg/controller/targets",
 		"pkg/tunnel/spec", "pkg/tunnel/routing", "pkg/tunnel/ephemeral",
 	} {
@@ -165,7 +165,7 @@ func forbid(p Package, kind func(importPath string) bool) []string {
 
 // smallMountjob also checks the packages that mountjob is made of: there a finding names the one.
 func smallMountjob(p Package) []string {
-	parts := []string{"cmd/mountjob", "pkg/mountjob", "pkg/operations", "pkg/wellknown"}
+	parts := []string{"cmd/mountjob", "pkg/mountjob", "pkg/operations", "pkg/requests", "pkg/wellknown"}
 	if !slices.ContainsFunc(parts, func(part string) bool { return within(p.folder(), part) }) {
 		return nil
 	}
