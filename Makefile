@@ -31,7 +31,7 @@ help: ## Show this list
 
 .PHONY: unit
 unit: lab ## Run the tests that need no cluster
-	STUNNEL_PATH=$$($(LAB) stunnel); export STUNNEL_PATH; \
+	STUNNEL_PATH=$$($(LAB) stunnel); PROMETHEUS_PATH=$$($(LAB) prometheus); export STUNNEL_PATH PROMETHEUS_PATH; \
 	for m in $(MODULES); do go test -C $$m ./...; done
 
 .PHONY: unit-long
@@ -39,10 +39,15 @@ unit-long: lab ## Run those of tunnels that take minutes: 10,000 connections, 1,
 	STUNNEL_PATH=$$($(LAB) stunnel); export STUNNEL_PATH EFS_STUNNEL_LONG=1; \
 	go test -count=1 -v -run 'TestHandOverRefusesNoConnection|TestPauses|TestMemoryOfUnusedTunnels' ./pkg/tunnel/supervise ./cmd/nodeagent-supervise
 
+.PHONY: browser
+browser: lab ## Test the plugin's dashboard in a headless browser, which is installed
+	EFS_STUNNEL_BROWSER=$$($(LAB) browser); export EFS_STUNNEL_BROWSER; \
+	go test -count=1 -v -run Browser ./pkg/dashboard
+
 .PHONY: race
 race: lab ## Run them, the product's under the race detector and the lab's with a real NFS server
-	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); failed=0; \
-	export LAB_GANESHA_ROOT STUNNEL_PATH; \
+	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); PROMETHEUS_PATH=$$($(LAB) prometheus); failed=0; \
+	export LAB_GANESHA_ROOT STUNNEL_PATH PROMETHEUS_PATH; \
 	{ go test -C hack/lab ./... && go test -C test/bench ./...; } & others=$$!; \
 	CGO_ENABLED=1 go test -race -timeout 1h ./... || failed=1; \
 	wait $$others || failed=1; \
@@ -105,6 +110,10 @@ lab-smoke: lab ## Prove a lab of its own with plain manifests, then remove it
 
 ##@ Product
 
+.PHONY: plugin
+plugin: ## Build bin/kubectl-efs_stunnel, the plugin of kubectl
+	go build -o bin/kubectl-efs_stunnel ./cmd/kubectl-efs_stunnel
+
 .PHONY: images
 images: ## Build the images for amd64 and arm64 and push them: REGISTRY=… TAG=…
 	REGISTRY="$(REGISTRY)" TAG="$(TAG)" hack/images/push
@@ -118,11 +127,11 @@ demo: lab ## Show the whole system at work in the lab, which is left running
 	hack/demo/demo
 
 .PHONY: e2e
-e2e: lab ## Prove each promise of the product on real nodes, with its own manifests and images
+e2e: lab plugin ## Prove each promise of the product on real nodes, with its own manifests and images
 	$(E2E)
 
 .PHONY: e2e-long
-e2e-long: lab-race lab-smoke unit-long ## Prove the lab, then the product with more features and more faults: before a release
+e2e-long: lab-race lab-smoke unit-long browser plugin ## Prove the lab, then the product with more features and more faults: before a release
 	$(E2E) -long
 
 .PHONY: bench
