@@ -217,16 +217,17 @@ func (c *Controller) applyRoot(ctx context.Context, r root) (err error) {
 		return err
 	}
 	for _, job := range r.protecting() {
-		if err := c.deleteJob(ctx, job); err != nil {
-			return fmt.Errorf("deleting Job %s, which protects the root claim: %w", job.Name, err)
+		if err := kubeobjects.DeleteJob(ctx, c.client, job, metav1.DeletePropagationBackground); err != nil {
+			return err
 		}
+		c.options.Log.Info("finished job deleted", "job", job.Name, "reason", "RootClaimIsDeleted")
 	}
 	for _, change := range r.changes() {
 		if err := pairs.Apply(ctx, c.client, r.Volume, r.Claim, change); err != nil {
 			return fmt.Errorf("%s of file system %s: %w", change.Action, r.FileSystemID, err)
 		}
 		c.metrics.rootWrites.Inc()
-		c.options.Log.Info("root volume changed", "fileSystem", r.FileSystemID, "reason", change.String())
+		c.options.Log.Info("root volume changed", "fileSystem", r.FileSystemID, "action", change.String())
 		if r.Volume != nil && !r.left && change.Action != volumes.CreateClaim {
 			c.recordOn(r.Volume, wellknown.EventRootVolumeRepaired, change.String())
 		}
@@ -243,18 +244,4 @@ func (c *Controller) isOrphaned(ctx context.Context, r root) (bool, error) {
 	name := r.OtherInstallation()
 	found, err := kubeobjects.Reader{Client: c.client}.Namespaces(ctx, []string{name})
 	return err == nil && (found[name] == nil || found[name].DeletionTimestamp != nil), err
-}
-
-// deleteJob deletes a Job with its pods.
-func (c *Controller) deleteJob(ctx context.Context, job *batchv1.Job) error {
-	options, background := kubeobjects.OnlyThis(job), metav1.DeletePropagationBackground
-	options.PropagationPolicy = &background
-	err := c.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options)
-	if kubeobjects.IsGone(err) {
-		return nil
-	}
-	if err == nil {
-		c.options.Log.Info("finished job deleted", "job", job.Name, "reason", "its pod protects a root claim that is to be deleted")
-	}
-	return err
 }

@@ -56,8 +56,8 @@ func (c *Controller) applyChange(ctx context.Context, s state, change change) (a
 	case releaseJob:
 		err = c.release(ctx, change.job)
 	case deletePods:
-		if err = c.deleteJob(ctx, change.job, metav1.DeletePropagationForeground); err == nil {
-			c.options.Log.InfoContext(ctx, "finished pod deleted", slog.String("job", change.job.Name), slog.String("reason", "it holds a root claim that is to go"))
+		if err = kubeobjects.DeleteJob(ctx, c.client, change.job, metav1.DeletePropagationForeground); err == nil {
+			c.options.Log.InfoContext(ctx, "finished pod deleted", slog.String("job", change.job.Name), slog.String("reason", "RootClaimIsDeleted"))
 		}
 	case createSweep:
 		err = c.createSweep(ctx, s)
@@ -93,7 +93,7 @@ func (c *Controller) createJob(ctx context.Context, s state, next createJob) (ag
 		return 0, fmt.Errorf("file system %s: %w", s.id, err)
 	}
 	doing = "creating it"
-	if created, err := c.create(ctx, job); !created {
+	if created, err := kubeobjects.CreateJob(ctx, c.client, job); !created {
 		return catchUp, err
 	}
 	c.options.Log.InfoContext(ctx, "mount Job created",
@@ -145,19 +145,6 @@ func (c *Controller) spec(s state, kind mountjobs.Kind) mountjobs.Spec {
 	}
 }
 
-// create does nothing if there is a Job of that name: another leader's, or one that the cache has not
-// observed yet.
-func (c *Controller) create(ctx context.Context, job *batchv1.Job) (created bool, err error) {
-	_, err = c.client.BatchV1().Jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return false, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("creating Job %s: %w", job.Name, err)
-	}
-	return true, nil
-}
-
 // isBehind reads live whether Jobs that seem to be over without an outcome have pods.
 func (c *Controller) isBehind(ctx context.Context, podless []*batchv1.Job) (bool, error) {
 	for _, job := range podless {
@@ -184,17 +171,7 @@ func (c *Controller) endJob(ctx context.Context, job *batchv1.Job) error {
 	if err := kubeobjects.Patch(ctx, c.client, job, map[string]any{"spec": map[string]any{"activeDeadlineSeconds": deadline}}); err != nil {
 		return err
 	}
-	c.options.Log.InfoContext(ctx, "mount Job ended", slog.String("job", job.Name), slog.String("reason", "it finds no node but those where the last ones failed"))
-	return nil
-}
-
-func (c *Controller) deleteJob(ctx context.Context, job *batchv1.Job, policy metav1.DeletionPropagation) error {
-	options := kubeobjects.OnlyThis(job)
-	options.PropagationPolicy = &policy
-	err := c.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options)
-	if err != nil && !kubeobjects.IsGone(err) {
-		return fmt.Errorf("deleting Job %s: %w", job.Name, err)
-	}
+	c.options.Log.InfoContext(ctx, "mount Job ended", slog.String("job", job.Name), slog.String("reason", "OnlyNodesToAvoid"))
 	return nil
 }
 
@@ -203,7 +180,7 @@ func (c *Controller) createSweep(ctx context.Context, s state) error {
 	if err != nil {
 		return fmt.Errorf("file system %s: %w", s.id, err)
 	}
-	created, err := c.create(ctx, job)
+	created, err := kubeobjects.CreateJob(ctx, c.client, job)
 	if created {
 		c.metrics.jobs.WithLabelValues("sweep").Inc()
 	}
@@ -214,10 +191,10 @@ func (c *Controller) deleteSweep(ctx context.Context, job *batchv1.Job) error {
 	if err := c.release(ctx, job); err != nil {
 		return err
 	}
-	if err := c.deleteJob(ctx, job, metav1.DeletePropagationBackground); err != nil {
+	if err := kubeobjects.DeleteJob(ctx, c.client, job, metav1.DeletePropagationBackground); err != nil {
 		return err
 	}
-	c.options.Log.InfoContext(ctx, "sweep Job deleted", slog.String("job", job.Name), slog.String("reason", "its file system is gone"))
+	c.options.Log.InfoContext(ctx, "sweep Job deleted", slog.String("job", job.Name), slog.String("reason", "FileSystemGone"))
 	return nil
 }
 

@@ -27,9 +27,6 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	rootVolume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "efs-root-fs-1", UID: "3"}}
 	rootVolume.Spec.NFS = &corev1.NFSVolumeSource{Server: wellknown.LoopbackAddress}
 	for name, write := range map[string]func(context.Context, *Controller) error{
-		"Job's deletion": func(ctx context.Context, c *Controller) error {
-			return c.deleteJob(ctx, job, metav1.DeletePropagationBackground)
-		},
 		"Job's end":                func(ctx context.Context, c *Controller) error { return c.endJob(ctx, job) },
 		"root claim's annotation":  func(ctx context.Context, c *Controller) error { return c.annotate(ctx, root, "never") },
 		"root volume's annotation": func(ctx context.Context, c *Controller) error { return c.annotate(ctx, rootVolume, "never") },

@@ -78,7 +78,7 @@ func (c *cluster) serve(resource string, objects int, object func(metav1.ObjectM
 	})
 }
 
-// TestReads counts requests: they follow what is asked for, never what there is.
+// TestReads counts requests: they follow what is requested, never what there is.
 func TestReads(t *testing.T) {
 	for name, c := range map[string]struct {
 		objects, wanted     int

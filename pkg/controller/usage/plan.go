@@ -40,16 +40,31 @@ type surveyJob struct {
 	drained, unreadable bool
 }
 
-// plan is the one next step on a file system; the zero plan is to wait for a change.
+// plan is the one next step on a file system, and when to plan again although nothing has happened: nil and
+// zero are to wait for a change.
 type plan struct {
-	read    *surveyJob             // the log of this Job is read
-	record  *surveyJob             // this Job's outcome is recorded, and the Job released
-	next    mountjobs.SurveyRecord // what is recorded, or what the next Job begins with
-	failed  string                 // why a Job has counted nothing; or ""
-	create  bool                   // the next Job is created
-	discard *batchv1.Job           // this Job is deleted
-	again   time.Time              // when to plan again although nothing has happened; zero is never
+	change change
+	again  time.Time
 }
+
+// change is one of the types below.
+type change any
+
+type (
+	// readLog reads what a Job has counted since its log was read last.
+	readLog struct{ survey *surveyJob }
+	// recordSurvey records how far the survey is, and releases the Job; failed is why it has counted
+	// nothing, or "".
+	recordSurvey struct {
+		job    *batchv1.Job
+		next   mountjobs.SurveyRecord
+		failed string
+	}
+	// createSurvey creates the next Job, which continues where the record says.
+	createSurvey struct{ next mountjobs.SurveyRecord }
+	// deleteSurvey deletes a running Job of a file system that is gone.
+	deleteSurvey struct{ job *batchv1.Job }
+)
 
 const (
 	// readInterval is the time between two reads of the log of a Job that runs: if its pod is killed, and
@@ -59,7 +74,7 @@ const (
 	readTries = 2 * time.Minute
 	// maxSurveys bounds the surveys that run at once.
 	maxSurveys = 4
-	// surveysRetry is when to look again whether one of them has ended.
+	// surveysRetry is when to check again whether one of them has ended.
 	surveysRetry = 10 * time.Second
 	// requestSkew is how far in the future a request may be: the clocks of users may be wrong.
 	requestSkew = time.Minute
@@ -80,37 +95,37 @@ func decide(s state) plan {
 	survey := &s.surveys[0]
 	switch {
 	case survey.outcome.HoldsFileSystem() && !s.listed:
-		return plan{discard: survey.job}
+		return plan{change: deleteSurvey{survey.job}}
 	case survey.outcome.HoldsFileSystem() && survey.outcome.Pod == "":
 		return plan{again: survey.outcome.Until}
 	case survey.outcome.HoldsFileSystem():
 		if next := survey.read.Add(readInterval); next.After(s.now) {
 			return plan{again: next}
 		}
-		return plan{read: survey}
+		return plan{change: readLog{survey}}
 	case !survey.drained && !survey.unreadable && survey.outcome.Pod != "":
-		return plan{read: survey}
+		return plan{change: readLog{survey}}
 	}
-	return s.planRecord(survey)
+	return plan{change: s.record(survey)}
 }
 
-// planRecord follows from how a Job has ended. One that has counted anything is gone on with at once.
-func (s state) planRecord(survey *surveyJob) plan {
+// record follows from how a Job has ended. After one that has counted anything, the survey continues at once.
+func (s state) record(survey *surveyJob) recordSurvey {
 	began := mountjobs.SurveyRecordOf(survey.job.Annotations)
-	p := plan{record: survey, next: mountjobs.SurveyRecord{Began: began.Began, After: survey.after}}
+	r := recordSurvey{job: survey.job, next: mountjobs.SurveyRecord{Began: began.Began, After: survey.after}}
 	switch {
 	case survey.outcome.State == mountjobs.Succeeded && survey.drained:
-		p.next.After, p.next.Ended = "", s.now
+		r.next.After, r.next.Ended = "", s.now
 	case survey.after != began.After:
 	default:
-		p.failed = cmp.Or(survey.outcome.Message, "its log could not be read")
-		p.next.Failures = began.Failures + 1
-		p.next.Retry = s.now.Add(mountjobs.Backoff(wellknown.DefaultProvisionBackoff, p.next.Failures))
+		r.failed = cmp.Or(survey.outcome.Message, "its log could not be read")
+		r.next.Failures = began.Failures + 1
+		r.next.Retry = s.now.Add(mountjobs.Backoff(wellknown.DefaultProvisionBackoff, r.next.Failures))
 	}
-	return p
+	return r
 }
 
-// planNext begins a survey, or goes on with one.
+// planNext begins a survey, or continues one.
 func (s state) planNext() plan {
 	due, next := s.due()
 	switch {
@@ -121,7 +136,7 @@ func (s state) planNext() plan {
 	case s.others >= maxSurveys:
 		return plan{again: s.now.Add(surveysRetry)}
 	}
-	return plan{create: true, next: next}
+	return plan{change: createSurvey{next}}
 }
 
 // due is when the next Job should begin, and with what; zero is never.
@@ -144,7 +159,7 @@ func (s state) due() (at time.Time, next mountjobs.SurveyRecord) {
 	return time.Time{}, next
 }
 
-// requested is when a survey was last asked for; zero is never. A time far in the future would have one
+// requested is when a survey was last requested; zero is never. A time far in the future would have one
 // survey follow the other.
 func (s state) requested() time.Time {
 	at, err := time.Parse(time.RFC3339, s.root.Annotations[wellknown.AnnotationSurveyRequested])

@@ -70,8 +70,12 @@ func TestDecideWhenASurveyIsDue(t *testing.T) {
 				tt.change(&s)
 			}
 			p := decide(s)
-			if p.create != tt.create || p.next != tt.next || !p.again.Equal(tt.again) || p.read != nil || p.record != nil || p.discard != nil {
-				t.Errorf("got %+v", p)
+			var want change
+			if tt.create {
+				want = createSurvey{tt.next}
+			}
+			if p.change != want || !p.again.Equal(tt.again) {
+				t.Errorf("got %+v, want %+v", p, want)
 			}
 		})
 	}
@@ -99,7 +103,7 @@ func TestDecideAboutASurveyJob(t *testing.T) {
 		"runs, just read":      {surveyJob{outcome: outcome(mountjobs.Running, nil), read: ago(time.Second)}, false, "", mountjobs.SurveyRecord{}, now.Add(readInterval - time.Second)},
 		"runs, read a while":   {surveyJob{outcome: outcome(mountjobs.Running, nil), read: ago(readInterval)}, false, "read", mountjobs.SurveyRecord{}, time.Time{}},
 		"has no pod yet":       {surveyJob{outcome: outcome(mountjobs.Running, noPod)}, false, "", mountjobs.SurveyRecord{}, now.Add(time.Hour)},
-		"its file system goes": {surveyJob{outcome: outcome(mountjobs.Running, nil)}, true, "discard", mountjobs.SurveyRecord{}, time.Time{}},
+		"its file system goes": {surveyJob{outcome: outcome(mountjobs.Running, nil)}, true, "delete", mountjobs.SurveyRecord{}, time.Time{}},
 		"ended, just read":     {surveyJob{outcome: outcome(mountjobs.Succeeded, nil), read: ago(time.Second)}, false, "read", mountjobs.SurveyRecord{}, time.Time{}},
 		"finished": {
 			surveyJob{outcome: outcome(mountjobs.Succeeded, nil), after: "/team/z", drained: true}, false,
@@ -135,23 +139,27 @@ func TestDecideAboutASurveyJob(t *testing.T) {
 			tt.survey.job = &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{wellknown.AnnotationSurvey: began.Encode()}}}
 			s := state{id: fileSystem, now: now, listed: !tt.gone, surveys: []surveyJob{tt.survey}, interval: time.Hour, root: root(began, now)}
 			p := decide(s)
-			if got := nameOf(p); got != tt.want || p.next != tt.next || !p.again.Equal(tt.again) || p.create {
+			recorded, _ := p.change.(recordSurvey)
+			if got := nameOf(p.change); got != tt.want || recorded.next != tt.next || !p.again.Equal(tt.again) {
 				t.Errorf("got %s of %+v, want %s", got, p, tt.want)
 			}
 		})
 	}
 }
 
-func nameOf(p plan) string {
-	switch {
-	case p.read != nil:
+func nameOf(c change) string {
+	switch c := c.(type) {
+	case readLog:
 		return "read"
-	case p.record != nil && p.failed != "":
-		return "record, failed"
-	case p.record != nil:
+	case recordSurvey:
+		if c.failed != "" {
+			return "record, failed"
+		}
 		return "record"
-	case p.discard != nil:
-		return "discard"
+	case deleteSurvey:
+		return "delete"
+	case createSurvey:
+		return "create"
 	}
 	return ""
 }

@@ -110,17 +110,18 @@ func (c *Controller) apply(ctx context.Context, s state, p plan) (again time.Dur
 	if !p.again.IsZero() {
 		again = max(p.again.Sub(s.now), 0) + time.Second
 	}
-	switch {
-	case p.read != nil:
-		return time.Second, c.readLog(ctx, s, p.read)
-	case p.record != nil && !p.next.Ended.IsZero() && c.claims.Len() > 0:
-		return time.Second, nil // who waits for the end of a survey reads claims then
-	case p.record != nil:
-		return time.Second, c.record(ctx, s, p)
-	case p.discard != nil:
-		return 0, c.discard(ctx, p.discard)
-	case p.create:
-		return 0, c.create(ctx, s, p.next)
+	switch change := p.change.(type) {
+	case readLog:
+		return time.Second, c.readLog(ctx, s, change.survey)
+	case recordSurvey:
+		if !change.next.Ended.IsZero() && c.claims.Len() > 0 {
+			return time.Second, nil // a client that waits for the end of a survey reads claims then
+		}
+		return time.Second, c.record(ctx, s, change)
+	case deleteSurvey:
+		return 0, c.delete(ctx, change.job)
+	case createSurvey:
+		return 0, c.create(ctx, s, change.next)
 	}
 	return again, nil
 }
@@ -133,28 +134,22 @@ func (c *Controller) create(ctx context.Context, s state, next mountjobs.SurveyR
 	if err != nil {
 		return fmt.Errorf("file system %s: %w", s.id, err)
 	}
-	_, err = c.client.BatchV1().Jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{})
-	if apierrors.IsAlreadyExists(err) {
-		return nil // the cache is behind, or another leader has created it
-	}
-	if err != nil {
-		return fmt.Errorf("creating Job %s: %w", job.Name, err)
+	created, err := kubeobjects.CreateJob(ctx, c.client, job)
+	if !created {
+		return err
 	}
 	c.options.Log.InfoContext(ctx, "survey Job created", slog.String("job", job.Name), slog.String("fileSystem", s.id))
 	return nil
 }
 
-func (c *Controller) discard(ctx context.Context, job *batchv1.Job) error {
+func (c *Controller) delete(ctx context.Context, job *batchv1.Job) error {
 	if err := c.release(ctx, job); err != nil {
 		return err
 	}
-	policy := metav1.DeletePropagationBackground
-	options := kubeobjects.OnlyThis(job)
-	options.PropagationPolicy = &policy
-	if err := c.client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options); err != nil && !kubeobjects.IsGone(err) {
-		return fmt.Errorf("deleting Job %s: %w", job.Name, err)
+	if err := kubeobjects.DeleteJob(ctx, c.client, job, metav1.DeletePropagationBackground); err != nil {
+		return err
 	}
-	c.options.Log.InfoContext(ctx, "survey Job deleted", slog.String("job", job.Name), slog.String("reason", "its file system is gone"))
+	c.options.Log.InfoContext(ctx, "survey Job deleted", slog.String("job", job.Name), slog.String("reason", "FileSystemGone"))
 	return nil
 }
 
@@ -166,23 +161,22 @@ func (c *Controller) release(ctx context.Context, job *batchv1.Job) error {
 	return nil
 }
 
-// record writes how far the survey is, so that the next Job, or the next leader's, goes on there.
-func (c *Controller) record(ctx context.Context, s state, p plan) error {
-	job := p.record.job
+// record writes how far the survey is, so that the next Job, or the next leader's, continues there.
+func (c *Controller) record(ctx context.Context, s state, r recordSurvey) error {
 	if s.root != nil {
-		err := kubeobjects.Patch(ctx, c.client, s.root, kubeobjects.Metadata("annotations", map[string]string{wellknown.AnnotationSurvey: p.next.Encode()}))
+		err := kubeobjects.Patch(ctx, c.client, s.root, kubeobjects.Metadata("annotations", map[string]string{wellknown.AnnotationSurvey: r.next.Encode()}))
 		if err != nil {
 			return err
 		}
-		if p.failed != "" {
+		if r.failed != "" {
 			c.options.Events.Event(s.root, corev1.EventTypeWarning, wellknown.EventSurveyFailed,
-				fmt.Sprintf("Job %s has counted no volume: %s", job.Name, p.failed))
+				fmt.Sprintf("Job %s has counted no volume: %s", r.job.Name, r.failed))
 		}
 	}
-	if !p.next.Ended.IsZero() {
-		c.options.Log.InfoContext(ctx, "survey finished", slog.String("fileSystem", s.id), slog.Duration("duration", p.next.Ended.Sub(p.next.Began)))
+	if !r.next.Ended.IsZero() {
+		c.options.Log.InfoContext(ctx, "survey finished", slog.String("fileSystem", s.id), slog.Duration("duration", r.next.Ended.Sub(r.next.Began)))
 	}
-	return c.release(ctx, job)
+	return c.release(ctx, r.job)
 }
 
 const (
