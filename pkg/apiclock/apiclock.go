@@ -1,9 +1,9 @@
-// Package apiclock tells the apiserver's time on a machine whose own clock may be wrong by any
-// amount, or be set while the program runs. Times in objects are the apiserver's, so whoever compares
+// Package apiclock gives the apiserver's time on a machine whose own clock may be wrong by any
+// amount, or be set while the program runs. Times in objects are the apiserver's, so a program that compares
 // one of them with "now" takes Clock.Now.
 //
 // The clock is measured on the Date header of the responses to the program's ordinary requests, and
-// goes on with the machine's monotonic clock between them.
+// uses the machine's monotonic clock between them.
 package apiclock
 
 import (
@@ -103,7 +103,7 @@ func (c *Clock) warn(offset time.Duration) {
 	case !c.warned && offset.Abs() > tolerated:
 		c.warned = true
 		c.log.Warn("clock of this node differs from the apiserver's; decisions use the apiserver's time",
-			"duration", offset.Round(time.Second), "reason", describe(offset)+"; check the node's time service")
+			"duration", offset.Round(time.Second), "message", describe(offset)+"; check the node's time service")
 	case c.warned && offset.Abs() < tolerated/2:
 		c.warned = false
 		c.log.Info("clock of this node agrees with the apiserver's again", "duration", offset.Round(time.Second))

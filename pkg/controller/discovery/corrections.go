@@ -30,7 +30,7 @@ func (c *Controller) syncPorts(ctx context.Context, _ string) (again time.Durati
 	return applyEach(c, d, changes, func(change portChange) error { return c.correct(ctx, change) })
 }
 
-// planPorts leaves out volumes that are not any more as they were judged, root volumes that are
+// planPorts leaves out volumes that have changed since the decision, root volumes that are
 // corrected as a whole, and volumes whose old annotation with mount options has the right port:
 // kubelet reads no other options then.
 func planPorts(corrections []ports.Correction, volume func(name string) *corev1.PersistentVolume, roots []root) []portChange {
@@ -61,7 +61,7 @@ func (c *Controller) correct(ctx context.Context, change portChange) error {
 	}
 	c.metrics.corrections.Inc()
 	why := change.correction
-	c.options.Log.Warn("port corrected", "volume", change.is.Name, "fileSystem", why.On.FileSystem, "port", why.To, "reason", why.Reason)
+	c.options.Log.Warn("port corrected", "volume", change.is.Name, "fileSystem", why.On.FileSystem, "port", why.To, "message", why.Reason)
 	c.recordOn(change.is, wellknown.EventPortCorrected, correctionMessage(why))
 	return nil
 }

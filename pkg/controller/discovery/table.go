@@ -156,12 +156,12 @@ func (c *Controller) store(ctx context.Context, object *corev1.ConfigMap, p plan
 	if err != nil {
 		return nil, fmt.Errorf("writing ConfigMap %s: %w", wellknown.TargetsConfigMap, err)
 	}
-	c.options.Log.Info("table stored", "reason", fmt.Sprintf("%d targets", len(p.table.Targets)))
+	c.options.Log.Info("table stored", "targets", len(p.table.Targets))
 	return stored, nil
 }
 
 // publishStored publishes the stored table, because the apiserver refuses the planned one: root volumes
-// are healed, and nothing is removed or corrected. Absences are still counted, because the table may
+// are repaired, and nothing is removed or corrected. Absences are still counted, because the table may
 // become small enough when file systems leave it.
 func (c *Controller) publishStored(ctx context.Context, s state, refused plan, err error) {
 	c.table.assigned.Absences, c.table.assigned.CountedAt = refused.assigned.Absences, refused.assigned.CountedAt

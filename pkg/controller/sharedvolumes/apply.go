@@ -96,7 +96,7 @@ func (c *Controller) applyChange(ctx context.Context, s state, change volumes.Ch
 		}
 		return fmt.Errorf("%s of SharedVolume %s: %w", change.Action, nameOf(s.object), err)
 	}
-	c.options.Log.InfoContext(ctx, "shared volume changed", slog.String("sharedVolume", nameOf(s.object)), slog.String("reason", string(change.Action)))
+	c.options.Log.InfoContext(ctx, "shared volume changed", slog.String("sharedVolume", nameOf(s.object)), slog.String("action", string(change.Action)))
 	if change.Why != "" {
 		c.metrics.repairs.Inc()
 		c.events.Warn(s.object, wellknown.EventSharedVolumeRepaired, "", change.String())

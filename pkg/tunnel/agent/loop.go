@@ -146,7 +146,7 @@ func (a *Agent) write(tunnel routing.Tunnel) error {
 	}
 	if changed {
 		a.logOf(tunnel.Name).Info("tunnel's specification written", "port", tunnel.Port,
-			"mountTarget", tunnel.Active.Address, "reason", changeOf(before, tunnel))
+			"mountTarget", tunnel.Active.Address, "action", changeOf(before, tunnel))
 	}
 	return err
 }

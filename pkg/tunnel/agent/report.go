@@ -104,7 +104,7 @@ func (a *Agent) warn(reason, topic, message string) {
 	a.events.Warn(a.node(), reason, topic, message)
 	key := reason + " " + topic
 	if a.reported[key] != message {
-		a.logOf(topic).Warn("node cannot serve as it should", "reason", message)
+		a.logOf(topic).Warn("node cannot serve as it should", "message", message)
 	}
 	a.reporting[key] = message
 }
@@ -164,7 +164,7 @@ func (a *Agent) reportAction(state *tunnelState, next routing.State, action rout
 	if next.Preferred.IsValid() {
 		to = next.Preferred
 	}
-	a.logOf(state.Name).Warn("tunnel moves to another mount target or restarts", "port", state.Port, "mountTarget", to, "reason", action)
+	a.logOf(state.Name).Warn("tunnel moves to another mount target or restarts", "port", state.Port, "mountTarget", to, "action", action)
 	eventType, reason, text := corev1.EventTypeWarning, wellknown.EventTunnelMoved, "fails over to"
 	switch action {
 	case routing.Reorder:

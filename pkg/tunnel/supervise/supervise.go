@@ -244,7 +244,7 @@ func (s *supervisor) handle(e event, now time.Time) {
 		s.handleLine(t, l, now)
 		return
 	}
-	log := s.logFor(t).With("reason", e.exitStatus)
+	log := s.logFor(t).With("exitStatus", e.exitStatus)
 	if t.phase == phaseStopping {
 		log.Info("stunnel exited")
 	} else {
