@@ -1,5 +1,5 @@
 // Package loops puts the manager's control loops together: the caches that all
-// of them read, and what one of them has to hear from another. That is only
+// of them read, and what one of them notifies another of. That is only
 // that something has changed; what, each sees for itself.
 package loops
 
@@ -60,7 +60,7 @@ type Options struct {
 	Metadata          metadata.Interface   // the client by which a new leader finds out whether its caches have caught up
 	Dynamic           dynamic.Interface    // the client for SharedVolumes; without one they are not served
 	SharedVolumePaths []string             // the namespaces whose SharedVolumes may name a path
-	// SharedVolumeInterval is the time between two looks whether SharedVolumes are installed; 0 is
+	// SharedVolumeInterval is the time between two checks whether SharedVolumes are installed; 0 is
 	// the default.
 	SharedVolumeInterval time.Duration
 
@@ -115,29 +115,25 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 	})); err != nil {
 		return nil, err
 	}
-	seen, err := gatherer.New(lifecycle.Settings{
-		Provisioner: o.Provisioner, Cluster: o.Cluster, Backoff: o.Backoff, Threshold: o.Threshold, Aliases: o.Aliases,
-	}, l.Caches, l.Discovery.Snapshot)
-	if err != nil {
-		return nil, err
-	}
-	seen.Now = o.Now
 	if l.workers, err = o.channel(l.Caches); err != nil {
 		return nil, err
 	}
-	seen.Reported = l.workers.Reported
-	if l.Claims, err = claims.New(client, seen, claims.Options{
+	g, err := o.gatherer(l)
+	if err != nil {
+		return nil, err
+	}
+	if l.Claims, err = claims.New(client, g, claims.Options{
 		Rediscover: l.Discovery.Kick, Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err
 	}
-	if l.Jobs, err = jobs.New(o.JobsClient, seen, jobs.Options{
+	if l.Jobs, err = jobs.New(o.JobsClient, g, jobs.Options{
 		Jobs: o.Jobs, Batch: o.Batch, SweepDelay: o.SweepDelay, Workers: l.workers,
 		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err
 	}
-	if l.Usage, err = usage.New(client, seen, usage.Options{
+	if l.Usage, err = usage.New(client, g, usage.Options{
 		Jobs: o.Jobs, Interval: o.UsageInterval, Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err
@@ -148,13 +144,29 @@ func New(client kubernetes.Interface, api discovery.API, o Options) (*Loops, err
 	}); err != nil {
 		return nil, err
 	}
+	l.connect()
+	return l, nil
+}
+
+// connect has the loops notify each other.
+func (l *Loops) connect() {
 	l.workers.OnChange(l.Claims.BatchReported, l.Jobs.WorkerWaits)
 	l.sharedVolumes.OnChange(func(string) { l.Discovery.DemandChanged() })
 	l.Discovery.OnChange(l.SharedVolumes.TargetsChanged)
 	l.Discovery.OnChange(l.Claims.TargetsChanged)
 	l.Discovery.OnChange(l.Jobs.TargetsChanged)
 	l.Discovery.OnChange(l.Usage.TargetsChanged)
-	return l, nil
+}
+
+func (o Options) gatherer(l *Loops) (*gatherer.Gatherer, error) {
+	g, err := gatherer.New(lifecycle.Settings{
+		Provisioner: o.Provisioner, Cluster: o.Cluster, Backoff: o.Backoff, Threshold: o.Threshold, Aliases: o.Aliases,
+	}, l.Caches, l.Discovery.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	g.Now, g.Reported = o.Now, l.workers.Reported
+	return g, nil
 }
 
 func (o Options) channel(c *caches.Caches) (*workers.Channel, error) {
@@ -198,7 +210,7 @@ func (l *Loops) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// ClusterUID is what tells this cluster from all others that share a file system.
+// ClusterUID distinguishes this cluster from all others that share a file system.
 func ClusterUID(ctx context.Context, client kubernetes.Interface) (string, error) {
 	namespace, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
