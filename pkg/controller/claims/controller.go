@@ -247,7 +247,8 @@ func (c *Controller) TargetsChanged() {
 	}
 }
 
-// sync plans for one claim and applies the plan.
+// sync plans for one claim and applies the plan. The gatherer reads the claim's state from the caches, has
+// lifecycle.Decide plan, and indexes the operations that wait for a mount Job.
 func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Duration, err error) {
 	state, plan := c.gatherer.Decide(uid)
 	err = c.apply(ctx, state, plan)
