@@ -69,3 +69,38 @@ func TestNextSweepIsRecordedOnTheRootVolumeWithoutAClaim(t *testing.T) {
 		t.Errorf("the next sweep is at %q, want %q", at, want)
 	}
 }
+
+// TestOnlyTheNewestSweepIsRecorded: what an older one has found is out of date.
+func TestOnlyTheNewestSweepIsRecorded(t *testing.T) {
+	ended := func(name string, unreleased bool) sweepJob {
+		sweep := swept(ago(time.Minute), mountjobs.Succeeded, now.Add(time.Hour), unreleased)
+		sweep.job.Name = name
+		return sweep
+	}
+	running := swept(ago(time.Second), mountjobs.Running, time.Time{}, true)
+	for name, c := range map[string]struct {
+		sweeps             []sweepJob
+		recorded, released []string
+	}{
+		"the newest":                    {[]sweepJob{ended("1", false), ended("2", true)}, []string{"2"}, nil},
+		"the newest of two":             {[]sweepJob{ended("1", true), ended("2", true)}, []string{"2"}, []string{"1"}},
+		"the newest of three":           {[]sweepJob{ended("1", true), ended("2", true), ended("3", true)}, []string{"3"}, []string{"1", "2"}},
+		"the newest was recorded":       {[]sweepJob{ended("1", true), ended("2", false)}, nil, []string{"1"}},
+		"the newest runs":               {[]sweepJob{ended("1", true), running}, nil, []string{"1"}},
+		"all were recorded":             {[]sweepJob{ended("1", false), ended("2", false)}, nil, nil},
+		"an older one is still running": {[]sweepJob{running, ended("2", true)}, nil, nil},
+	} {
+		var p plan
+		p.planSweep(withSweeps(nil, &corev1.PersistentVolumeClaim{}, c.sweeps...))
+		var recorded, released []string
+		for _, change := range changesOf[recordSweep](p) {
+			recorded = append(recorded, change.sweep.job.Name)
+		}
+		for _, change := range changesOf[releaseJob](p) {
+			released = append(released, change.job.Name)
+		}
+		if !slices.Equal(recorded, c.recorded) || !slices.Equal(released, c.released) || len(changesOf[createSweep](p)) > 0 {
+			t.Errorf("%s: recorded %q, released %q; want %q and %q", name, recorded, released, c.recorded, c.released)
+		}
+	}
+}
