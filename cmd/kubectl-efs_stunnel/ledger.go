@@ -82,7 +82,7 @@ func (i installation) chosen(ids []string) ([]string, error) {
 	return ids, nil
 }
 
-// say tells the user something about a file system or a claim while a command runs.
+// say prints a note to the user about a file system or a claim while a command runs.
 func (p *plugin) say(about, message string) {
 	fmt.Fprintf(p.streams.ErrOut, "%s: %s\n", inspect.Line(about), inspect.Line(message))
 }

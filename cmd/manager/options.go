@@ -164,7 +164,7 @@ func (o *options) bindElection(g *settings.Group) {
 		"`name` of the Lease")
 }
 
-// parseOptions reads arguments and environment. Every error is one line for whoever set them;
+// parseOptions reads arguments and environment. Every error is one line for the user who set them;
 // help is settings.ErrHelp.
 func parseOptions(args []string, e kubeprogram.Environment) (options, *settings.Set, error) {
 	o := defaultOptions(e)
@@ -196,7 +196,7 @@ func (o *options) check(set *settings.Set) error {
 	return o.lease.check(set)
 }
 
-// check asks for what client-go does, in the words of the settings.
+// check requires what client-go requires, and names the settings in its errors.
 func (l leaseOptions) check(set *settings.Set) error {
 	if l.leaseDuration <= l.renewDeadline {
 		return set.Wrong("leader-elect-lease-duration", fmt.Errorf("want more than %s, which is %s",

@@ -125,7 +125,7 @@ func get(ctx context.Context, prefix, path string) (code int, report string, err
 	return response.StatusCode, string(body), err
 }
 
-func TestAgentLivesWithoutTheAPI(t *testing.T) {
+func TestAgentRunsWithoutTheAPI(t *testing.T) {
 	folder := t.TempDir()
 	roots := filepath.Join(folder, "roots.pem")
 	if err := os.WriteFile(roots, nil, 0o600); err != nil {

@@ -102,7 +102,7 @@ func TestClockThatIsSetWhileTheProgramRuns(t *testing.T) {
 	m := newMachine(0)
 	m.ask(t, 5)
 	for _, ahead := range []time.Duration{time.Hour, -40 * time.Minute, 72 * time.Hour, 0} {
-		m.ahead = ahead // the monotonic clock goes on as before
+		m.ahead = ahead // the monotonic clock continues as before
 		if wrong := m.wrongBy().Abs(); wrong > time.Second {
 			t.Errorf("set to %s: wrong by %s", ahead, wrong)
 		}

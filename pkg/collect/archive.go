@@ -38,7 +38,7 @@ func (a *Archive) Files() []string {
 	return all
 }
 
-// all files; the index is the first, so that whoever lists the archive sees it.
+// all files; the index is the first, so that a listing of the archive shows it first.
 func (a *Archive) all() []file {
 	return append([]file{{"README.txt", "this text", a.index()}}, a.files...)
 }

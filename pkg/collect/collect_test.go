@@ -90,8 +90,8 @@ func snapshot() *inspect.Snapshot {
 		Name: "agent", RestartCount: 1,
 		LastTerminationState: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Message: "panic: password=" + hidden}},
 	}}
-	stranger := &corev1.Pod{ObjectMeta: meta(s.Namespace, "stranger"), Status: agent.Status}
-	s.Pods = []*corev1.Pod{agent, stranger}
+	foreignPod := &corev1.Pod{ObjectMeta: meta(s.Namespace, "foreign-pod"), Status: agent.Status}
+	s.Pods = []*corev1.Pod{agent, foreignPod}
 	s.Jobs = []*batchv1.Job{{ObjectMeta: meta(s.Namespace, "foreign-job"), Spec: batchv1.JobSpec{Template: template}}}
 	class := "efs"
 	s.Classes = []*storagev1.StorageClass{
@@ -185,7 +185,7 @@ func TestNoSecretIsInTheArchive(t *testing.T) {
 			t.Errorf("%q is not in the archive, which has %q", want, names)
 		}
 	}
-	for _, foreign := range []string{"stranger", "foreign-job", "foreign-class", "foreign-claim", "foreign-volume"} {
+	for _, foreign := range []string{"foreign-pod", "foreign-job", "foreign-class", "foreign-claim", "foreign-volume"} {
 		if strings.Contains(all, foreign) {
 			t.Errorf("%s is in the archive", foreign)
 		}
@@ -223,7 +223,7 @@ func TestArchiveBeginsWithItsIndex(t *testing.T) {
 		}
 	}
 	if !strings.Contains(all, account) {
-		t.Error("accounts are replaced, and nobody asked for it")
+		t.Error("accounts are replaced, although that was not requested")
 	}
 }
 

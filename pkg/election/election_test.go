@@ -188,7 +188,7 @@ func TestStandbyDoesNotWriteTheLease(t *testing.T) {
 	})
 }
 
-// TestLostLeaseEndsAtOnce has a work that would go on for an hour, as one that hangs does.
+// TestLostLeaseEndsAtOnce has a work that would continue for an hour, as one that hangs does.
 func TestLostLeaseEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()

@@ -25,9 +25,9 @@ type Options struct {
 	// Client should have a timeout, and a rate limit of its own.
 	Client    kubernetes.Interface
 	Component string // what kubectl describe shows as the source
-	// Apart returns what an event is about besides its object, "" for nothing. Events about different
+	// Subject returns what an event is about besides its object, "" for nothing. Events about different
 	// things are neither aggregated nor limited together. It may be nil.
-	Apart   func(event *corev1.Event) string
+	Subject func(event *corev1.Event) string
 	Dropped func(reason string) // called for each event that was not written, with a metav1.StatusReason
 	Log     *slog.Logger
 }
@@ -54,19 +54,19 @@ func Start(o Options) *Broadcast {
 	return b
 }
 
-// correlation is client-go's, with keys that heed Apart.
+// correlation is client-go's, with keys that include Subject.
 func (o Options) correlation() record.CorrelatorOptions {
-	if o.Apart == nil {
+	if o.Subject == nil {
 		return record.CorrelatorOptions{}
 	}
 	return record.CorrelatorOptions{
 		KeyFunc: func(event *corev1.Event) (similar, same string) {
 			similar, same = record.EventAggregatorByReasonFunc(event)
-			return similar + o.Apart(event), same
+			return similar + o.Subject(event), same
 		},
 		SpamKeyFunc: func(event *corev1.Event) string {
 			about := event.InvolvedObject
-			return strings.Join([]string{about.Kind, about.Namespace, about.Name, string(about.UID), o.Apart(event)}, " ")
+			return strings.Join([]string{about.Kind, about.Namespace, about.Name, string(about.UID), o.Subject(event)}, " ")
 		},
 	}
 }

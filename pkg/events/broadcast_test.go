@@ -49,8 +49,8 @@ func newFixture() *fixture {
 		return err != nil, nil, err
 	})
 	w.Broadcast = events.Start(events.Options{
-		Apart:  func(event *corev1.Event) string { return event.Annotations["about"] },
-		Client: w.client, Component: "efs-stunnel", Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+		Subject: func(event *corev1.Event) string { return event.Annotations["about"] },
+		Client:  w.client, Component: "efs-stunnel", Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 		Dropped: func(reason string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

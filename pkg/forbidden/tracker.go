@@ -196,7 +196,7 @@ func (t *Tracker) refused(permission Permission, r *http.Request, message string
 	}
 }
 
-// authorized removes the permissions that a request needed. A watch stands for the list as well: client-go's
+// authorized removes the permissions that a request needed. A watch counts as a list, too: client-go's
 // caches list only if they may not watch, so they never repeat a list that was refused.
 func (t *Tracker) authorized(r *http.Request) {
 	t.mu.Lock()

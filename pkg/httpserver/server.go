@@ -128,10 +128,10 @@ type Check struct {
 func report(checks []Check) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		var lines strings.Builder
-		code, verdict := http.StatusOK, "ok"
+		code, summary := http.StatusOK, "ok"
 		for _, check := range checks {
 			if err := check.Func(); err != nil {
-				code, verdict = http.StatusServiceUnavailable, "not ok"
+				code, summary = http.StatusServiceUnavailable, "not ok"
 				fmt.Fprintf(&lines, "[-] %s: %v\n", check.Name, err)
 				continue
 			}
@@ -139,6 +139,6 @@ func report(checks []Check) http.Handler {
 		}
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		w.WriteHeader(code)
-		fmt.Fprintf(w, "%s%s\n", &lines, verdict)
+		fmt.Fprintf(w, "%s%s\n", &lines, summary)
 	})
 }

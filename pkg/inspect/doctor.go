@@ -85,7 +85,7 @@ var continuesIn = map[Cause][]string{
 	CleanupFailed:                         {"mount Jobs"},
 }
 
-// findCause begins with the first problem on the way, else with the first note, and goes on to what it
+// findCause begins with the first problem on the way, else with the first note, and continues with what it
 // follows from.
 func (d Diagnosis) findCause() *Result {
 	all := slices.Concat(of(d.Checks, Problem), of(d.Checks, Note))

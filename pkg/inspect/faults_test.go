@@ -15,7 +15,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// TestFaults has what the rows of "When a part fails" in docs/architecture.md do not tell apart.
+// TestFaults has what the rows of "When a part fails" in docs/architecture.md do not distinguish.
 func TestFaults(t *testing.T) {
 	const (
 		fs, table, node = "file system " + testFS, "configmap efs-stunnel", "node n1"

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Level says whether a result asks for anything.
+// Level says whether a user has to act on a result.
 type Level string
 
 // The levels of results.

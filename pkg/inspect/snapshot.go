@@ -240,7 +240,7 @@ func LastSeen(event corev1.Event) time.Time {
 	return slices.MaxFunc(times, time.Time.Compare)
 }
 
-// isClaimOurs says whether a claim asks for a volume of this provisioner, or has one.
+// isClaimOurs says whether a claim requests a volume of this provisioner, or has one.
 func (f *facts) isClaimOurs(claim *corev1.PersistentVolumeClaim) bool {
 	if _, ok := f.classes[volumes.ClassName(claim)]; ok {
 		return true

@@ -131,7 +131,7 @@ func Size(bytes int64) string {
 type Survey struct {
 	FileSystem string
 	Finished   bool
-	// Stuck says that it does not go on by itself soon, and State why, or what it does.
+	// Stuck says that it will not continue by itself soon, and State says why.
 	Stuck bool
 	State string
 }

@@ -36,7 +36,7 @@ type Runner struct {
 
 const (
 	pollInterval = 250 * time.Millisecond
-	quietTime    = 2 * time.Second  // until the user is told what is waited for
+	quietTime    = 2 * time.Second  // until the user is shown what is waited for
 	deleteTime   = 10 * time.Second // for the deletion of a Job, also after an interrupt
 )
 

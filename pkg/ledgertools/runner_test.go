@@ -29,7 +29,7 @@ func TestWhatKeepsARequestFromAnAnswerIsSaid(t *testing.T) {
 		state  corev1.ContainerState // of the pod's container
 		log    string
 		want   string
-		waited string // what the user was told meanwhile
+		waited string // what was printed meanwhile
 	}{
 		"a pod that was killed": {nil, terminated, `{"trashed":{"slot":"a"}}` + "\n", "code 137: OOMKilled", ""},
 		"a Job that never started": {func(job *batchv1.Job) {

@@ -47,10 +47,10 @@ func ForTunnel(log *slog.Logger, name string) *slog.Logger {
 	return log
 }
 
-// UseForKubernetes has client-go and its like log through a logger, whatever they were given.
+// UseForKubernetes has client-go and other libraries log through a logger, whatever they were given.
 // It is for main: the setting is the process's. klog's verbosity n is slog's level -n, so that
 // DEBUG shows V(4) and INFO shows V(0). Lines about an error that is known are left out, for
-// those that the program tells of itself, once, and libraries at every repetition.
+// those about itself, once, and libraries at every repetition.
 func UseForKubernetes(log *slog.Logger, known func(error) bool) {
 	klog.SetSlogLogger(slog.New(withoutKnown{log.Handler(), known}))
 }

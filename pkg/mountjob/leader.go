@@ -176,7 +176,7 @@ func (j job) nextBatch(ctx context.Context, report operations.Report) (batch ope
 // errNoMore is the cause when the worker has waited for long enough.
 var errNoMore = errors.New("no operation came")
 
-// checkLeader is about the flags that a worker needs to ask for more operations.
+// checkLeader is about the flags that a worker needs to request more operations.
 func (o options) checkLeader() error {
 	if o.leader == "" {
 		return nil

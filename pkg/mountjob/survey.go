@@ -17,7 +17,7 @@ const (
 	maxSurveyOutput = 4 << 20
 )
 
-// errFullLog ends a survey whose log is long enough; the next one goes on.
+// errFullLog ends a survey whose log is long enough; the next one continues.
 var errFullLog = errors.New("the log is full")
 
 // survey writes a line for each volume, until all are counted or its time is over, and the report.
@@ -50,7 +50,7 @@ func (j job) countVolumes(ctx context.Context) (report operations.SurveyReport, 
 	written := 0
 	err = fileSystem.Survey(ctx, directories.SurveyOptions{
 		After: j.options.after,
-		// Of a Job that ends in time at least the first volume is found, so that the next one goes on after it.
+		// Of a Job that ends in time at least the first volume is found, so that the next one continues after it.
 		VolumeTime: j.options.timeLimit() / 2,
 		Found: func(usage operations.Usage) error {
 			line, err := usage.Encode()

@@ -12,7 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// sweep empties the trash until its time is over, and writes the report; the next sweep goes on.
+// sweep empties the trash until its time is over, and writes the report; the next sweep continues.
 func (j job) sweep(ctx context.Context) error {
 	swept, err := j.emptyTrash(ctx)
 	report := operations.SweepReport{Swept: swept, Stopped: directories.IsStop(err)}

@@ -28,7 +28,7 @@ func TestParseName(t *testing.T) {
 		"no number":                     {"efs-mount-fs-34a3p3", mountjobs.Name{}},
 		"no file system":                {"efs-mount-00001", mountjobs.Name{}},
 		"a pinned server":               {"efs-mount-nas-in-town-00001", mountjobs.Name{Kind: mountjobs.Mount, FileSystemID: "nas-in-town", Number: 1}},
-		"a stranger":                    {"backup-00001", mountjobs.Name{}},
+		"another program's":             {"backup-00001", mountjobs.Name{}},
 		"nothing":                       {"", mountjobs.Name{}},
 	}
 	for name, tt := range tests {

@@ -91,9 +91,9 @@ type Reported struct {
 func (o *Outcome) Use(reported map[int]Reported) {
 	for i := range o.Runs {
 		r := &o.Runs[i]
-		if told, ok := reported[r.Number]; ok && len(told.Report.Results) == r.Count {
-			copy(o.results(*r), told.Report.Results)
-			r.Running, r.Ended = false, told.At
+		if report, ok := reported[r.Number]; ok && len(report.Report.Results) == r.Count {
+			copy(o.results(*r), report.Report.Results)
+			r.Running, r.Ended = false, report.At
 		}
 	}
 }

@@ -33,20 +33,20 @@ func TestPack(t *testing.T) {
 		left     []operations.Operation
 		unfit    []operations.Operation
 	}{
-		"nothing waits":                      {nil, 512, nil, nil, nil},
-		"all kinds ride together":            {ops(setup, cleanup, other), 512, ops(setup, cleanup, other), nil, nil},
-		"the order is kept":                  {ops(other, setup, cleanup), 512, ops(other, setup, cleanup), nil, nil},
-		"the count is a limit":               {ops(setup, cleanup, other), 2, ops(setup, cleanup), ops(other), nil},
-		"at least one goes":                  {ops(setup, cleanup), 0, ops(setup), ops(cleanup), nil},
-		"one for each volume":                {ops(setup, leaving, other), 512, ops(setup, other), ops(leaving), nil},
-		"one too large is reported":          {ops(setup, huge, other), 512, ops(setup, other), nil, ops(huge)},
-		"only one too large":                 {ops(huge), 512, nil, nil, ops(huge)},
-		"the annotation is a limit":          {ops(big, big2, setup), 512, ops(big), ops(big2, setup), nil},
-		"text that would not arrive":         {ops(garbled, setup), 512, ops(setup), nil, ops(garbled)},
-		"one of no cluster does not go":      {ops(setup, homeless), 512, ops(setup), nil, ops(homeless)},
-		"one too large frees its volume":     {ops(huge, operation(operations.Cleanup, 4)), 512, ops(operation(operations.Cleanup, 4)), nil, ops(huge)},
-		"the second one's turn is the next":  {ops(leaving, setup), 512, ops(leaving), ops(setup), nil},
-		"a limit counts volumes, not wishes": {ops(setup, leaving, cleanup, other), 2, ops(setup, cleanup), ops(leaving, other), nil},
+		"nothing waits":                          {nil, 512, nil, nil, nil},
+		"all kinds are packed together":          {ops(setup, cleanup, other), 512, ops(setup, cleanup, other), nil, nil},
+		"the order is kept":                      {ops(other, setup, cleanup), 512, ops(other, setup, cleanup), nil, nil},
+		"the count is a limit":                   {ops(setup, cleanup, other), 2, ops(setup, cleanup), ops(other), nil},
+		"at least one goes":                      {ops(setup, cleanup), 0, ops(setup), ops(cleanup), nil},
+		"one for each volume":                    {ops(setup, leaving, other), 512, ops(setup, other), ops(leaving), nil},
+		"one too large is reported":              {ops(setup, huge, other), 512, ops(setup, other), nil, ops(huge)},
+		"only one too large":                     {ops(huge), 512, nil, nil, ops(huge)},
+		"the annotation is a limit":              {ops(big, big2, setup), 512, ops(big), ops(big2, setup), nil},
+		"text that would not arrive":             {ops(garbled, setup), 512, ops(setup), nil, ops(garbled)},
+		"one of no cluster does not go":          {ops(setup, homeless), 512, ops(setup), nil, ops(homeless)},
+		"one too large frees its volume":         {ops(huge, operation(operations.Cleanup, 4)), 512, ops(operation(operations.Cleanup, 4)), nil, ops(huge)},
+		"the second one's turn is the next":      {ops(leaving, setup), 512, ops(leaving), ops(setup), nil},
+		"a limit counts volumes, not operations": {ops(setup, leaving, cleanup, other), 2, ops(setup, cleanup), ops(leaving, other), nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

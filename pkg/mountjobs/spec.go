@@ -31,7 +31,7 @@ type Settings struct {
 	Linger time.Duration
 }
 
-// Leader is where a worker asks for more operations; the zero Leader is nowhere.
+// Leader is the address from which a worker requests more operations; the zero Leader is none.
 type Leader struct {
 	Address string // host:port
 	// Key is the SHA-256 of the leader's public key, in hex.

@@ -16,7 +16,7 @@ var podPath = regexp.MustCompile(`/[^\s:"]*/pods/[0-9a-f-]{36}/[^\s:"]*`)
 func quote(text string) string { return shorten(podPath.ReplaceAllString(text, "…"), maxQuote) }
 
 // shorten puts text on one line of at most so many bytes, and cuts between characters. What would control
-// the terminal of whoever lists the events, or change the order of its text, is replaced.
+// the terminal that shows the events, or change the order of its text, is replaced.
 func shorten(text string, length int) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "?")), " ")
 	text = strings.Map(func(r rune) rune {

@@ -253,7 +253,7 @@ func TestLostTable(t *testing.T) {
 				Corrections: []string{"a: 20492 -> 20491"}, Events: []string{"Found fs-1"},
 			},
 		},
-		"believes claims' volumes more than root volumes": {
+		"prefers the ports of claims' volumes to those of root volumes": {
 			in: ports.Input{Volumes: []ports.Volume{
 				root(volume("a", "fs-1", 20490)), root(volume("b", "fs-1", 20490)), volume("c", "fs-1", 20491),
 			}},

@@ -27,7 +27,7 @@ func DecodePinned(text []byte) (Table, error) {
 	return table, d.err
 }
 
-// DecodeLenient is Decode for a reader that has to go on with what can be read: with an error, it
+// DecodeLenient is Decode for a reader that has to continue with what can be read: with an error, it
 // also returns the valid targets, and the error of each invalid one by its key in the text.
 func DecodeLenient(text []byte) (table Table, invalid map[string]error, err error) {
 	table, d := decode(text, true)

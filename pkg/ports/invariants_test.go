@@ -145,16 +145,16 @@ func (s step) unpinningProvesNothing() {
 func (s step) strangersProveNothing() {
 	s.Helper()
 	foreign := strings.HasPrefix(s.in.Listing.Source, "9")
-	if _, ours := s.old.Targets["fs-stranger-1"]; !foreign || s.old.Source != home || ours || !s.lists(s.old) {
+	if _, ours := s.old.Targets["fs-foreign-1"]; !foreign || s.old.Source != home || ours || !s.lists(s.old) {
 		return
 	}
 	if s.out.Foreign == "" || s.out.Table.Source != home || len(s.out.Gone)+len(s.out.Confirm) > 0 || len(s.out.State.Absences) > len(s.in.State.Absences) {
-		s.Errorf("a stranger's listing is believed: %q, gone %v, to be confirmed %v", s.out.Foreign, s.out.Gone, s.out.Confirm)
+		s.Errorf("another account's listing is used: %q, gone %v, to be confirmed %v", s.out.Foreign, s.out.Gone, s.out.Confirm)
 	}
 	for id, target := range s.out.Table.Targets {
 		old, there := s.old.Targets[id]
-		if strings.HasPrefix(id, "fs-stranger") || there && old.NotFoundSince.IsZero() && !target.NotFoundSince.IsZero() {
-			s.Errorf("%s is %+v after a stranger's listing, before it was %+v", id, target, old)
+		if strings.HasPrefix(id, "fs-foreign") || there && old.NotFoundSince.IsZero() && !target.NotFoundSince.IsZero() {
+			s.Errorf("%s is %+v after another account's listing, before it was %+v", id, target, old)
 		}
 	}
 }

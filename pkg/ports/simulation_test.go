@@ -148,7 +148,7 @@ func (s *simulation) poll() {
 		}
 	}
 	if oneIn(s.dice, 12) { // with another account's credentials
-		l = listing("fs-stranger-1", "fs-stranger-2")
+		l = listing("fs-foreign-1", "fs-foreign-2")
 		l.ReadAt, l.Source = s.in.Now, "999999999999/us-east-1"
 	}
 	s.in.Listing = l

@@ -17,7 +17,7 @@ func large(id string) efs.FileSystem {
 }
 
 // TestTheTableStaysBelowItsLimit with far more newcomers of every kind than it can hold. Those
-// that are in it go on, and get what is new of them.
+// that are in it stay, and get what is new of them.
 func TestTheTableStaysBelowItsLimit(t *testing.T) {
 	in := ports.Input{
 		Range: ports.Range{Base: 20490, Count: 5000}, Now: noon, VPCID: "vpc-1", DNSSuffix: "efs.test",

@@ -88,14 +88,14 @@ func TestListingsOfAnotherSource(t *testing.T) {
 // TestListingsOfAnotherAccountAreNotCounted between those of the cluster's own account.
 func TestListingsOfAnotherAccountAreNotCounted(t *testing.T) {
 	in := ports.Input{Table: given(kept{"fs-1": 20490, "fs-2": 20491}), Range: fourPorts, Now: noon}
-	stranger := listing("fs-stranger")
-	stranger.Source = "999999999999/us-east-1"
+	foreign := listing("fs-foreign")
+	foreign.Source = "999999999999/us-east-1"
 	for i, poll := range []struct {
 		listing efs.Listing
 		confirm []string
 	}{
-		{listing("fs-2"), nil}, {stranger, nil}, {stranger, nil}, {stranger, nil},
-		{listing("fs-2"), nil}, {stranger, nil}, {listing("fs-2"), []string{"fs-1"}}, {stranger, nil},
+		{listing("fs-2"), nil}, {foreign, nil}, {foreign, nil}, {foreign, nil},
+		{listing("fs-2"), nil}, {foreign, nil}, {listing("fs-2"), []string{"fs-1"}}, {foreign, nil},
 	} {
 		in.Listing = poll.listing
 		in.Listing.ReadAt = noon.Add(time.Duration(i) * time.Minute)

@@ -31,7 +31,7 @@ func Context() context.Context {
 }
 
 // ExitWithout returns the exit code of a program whose settings were not read because of an error, after
-// printing the help, if that was asked for, or the error.
+// printing the help, if that was requested, or the error.
 func ExitWithout(set *settings.Set, err error, usage string, stdout, stderr io.Writer) int {
 	if errors.Is(err, settings.ErrHelp) {
 		fmt.Fprintf(stdout, "Usage:\n%s%s", usage, set.Help())

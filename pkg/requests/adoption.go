@@ -27,7 +27,7 @@ type Directories struct {
 // MaxDirectories is how many directories an answer has.
 const MaxDirectories = 10000
 
-// Directory is one that exists, or was asked for by its path.
+// Directory is one that exists, or was requested by its path.
 type Directory struct {
 	Path string `json:"path"`
 	// Problem says why it can be no volume, or "".
@@ -54,7 +54,7 @@ type Volume struct {
 	Class        string `json:"class,omitempty"`
 	Claim        string `json:"claim"`
 	ClaimUID     string `json:"claimUID"` // as the ledger and the volume have it
-	// Made asks for the right to remove the directory with its last owner.
+	// Made gives the owner the right to remove the directory with its last owner.
 	Made bool `json:"made,omitempty"`
 	// GID is the group of its own that the directory has; 0 is none.
 	GID int `json:"gid,omitempty"`

@@ -26,7 +26,7 @@ type Trashed struct {
 	Deleted      time.Time `json:"deleted,omitzero"`
 	Due          time.Time `json:"due,omitzero"` // when it may be removed
 	Forever      bool      `json:"forever,omitempty"`
-	// Unknown says that no record tells whose it was. It stays until a person removes it.
+	// Unknown says that no record says whose it was. It stays until a person removes it.
 	Unknown bool `json:"unknown,omitempty"`
 }
 

@@ -12,7 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
-// Action is what a request asks for.
+// Action is what a request is for.
 type Action string
 
 // The actions.
@@ -88,7 +88,7 @@ func (r Request) Encode() ([]byte, error) {
 }
 
 // DecodeRequest reads what Encode wrote. It refuses fields that this version does not have: to ignore a
-// limit would be to remove more than was asked for.
+// limit would be to remove more than was requested.
 func DecodeRequest(data []byte) (Request, error) {
 	decoder := json.NewDecoder(bytes.NewReader(data))
 	decoder.DisallowUnknownFields()

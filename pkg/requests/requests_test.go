@@ -96,14 +96,14 @@ func TestSelection(t *testing.T) {
 		of        requests.Trashed
 		want      bool
 	}{
-		"all of a cluster":         {requests.Selection{Cluster: cluster, Until: deleted}, trashed, true},
-		"another cluster":          {requests.Selection{Cluster: "c2", Until: deleted}, trashed, false},
-		"its namespace":            {requests.Selection{Cluster: cluster, Namespace: namespace, Until: deleted}, trashed, true},
-		"another namespace":        {requests.Selection{Cluster: cluster, Namespace: "other", Until: deleted}, trashed, false},
-		"its claim":                {requests.Selection{Cluster: cluster, Claims: []string{"u2", uid}, Until: deleted}, trashed, true},
-		"another claim":            {requests.Selection{Cluster: cluster, Claims: []string{"u2"}, Until: deleted}, trashed, false},
-		"deleted after the list":   {requests.Selection{Cluster: cluster, Until: deleted.Add(-1)}, trashed, false},
-		"nobody knows whose it is": {requests.Selection{Cluster: cluster, Until: deleted}, unknown, false},
+		"all of a cluster":           {requests.Selection{Cluster: cluster, Until: deleted}, trashed, true},
+		"another cluster":            {requests.Selection{Cluster: "c2", Until: deleted}, trashed, false},
+		"its namespace":              {requests.Selection{Cluster: cluster, Namespace: namespace, Until: deleted}, trashed, true},
+		"another namespace":          {requests.Selection{Cluster: cluster, Namespace: "other", Until: deleted}, trashed, false},
+		"its claim":                  {requests.Selection{Cluster: cluster, Claims: []string{"u2", uid}, Until: deleted}, trashed, true},
+		"another claim":              {requests.Selection{Cluster: cluster, Claims: []string{"u2"}, Until: deleted}, trashed, false},
+		"deleted after the list":     {requests.Selection{Cluster: cluster, Until: deleted.Add(-1)}, trashed, false},
+		"no record says whose it is": {requests.Selection{Cluster: cluster, Until: deleted}, unknown, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -79,7 +79,7 @@ func chooseNear(claim Claim, class Class, zone string, candidates []Candidate) C
 	if len(usable) == 0 {
 		return Choice{Wait: whyUnusable(candidates)}
 	}
-	best := rendezvous(claim.Path, usable)
+	best := highestScore(claim.Path, usable)
 	choice := Choice{FileSystemID: best.ID}
 	if class.EnforceZoneAffinity {
 		choice.Zone = best.OneZone
@@ -177,11 +177,11 @@ func showTags(tags map[string]string) string {
 	return quoted(strings.Join(shown, ","))
 }
 
-// rendezvous chooses by highest random weight: the score of a path and a file system depends on nothing
+// highestScore is rendezvous hashing (highest random weight): the score of a path and a file system depends on nothing
 // else. So the choice depends neither on the order of the candidates nor on the process, a new file
 // system gets only the paths for which it has the highest score, and the paths of the others stay
 // where they are when one is removed.
-func rendezvous(path string, candidates []Candidate) Candidate {
+func highestScore(path string, candidates []Candidate) Candidate {
 	return slices.MaxFunc(candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(score(path, a.ID), score(path, b.ID)), cmp.Compare(a.ID, b.ID))
 	})

@@ -50,19 +50,19 @@ func TestChoose(t *testing.T) {
 	}{
 		"the only one":                           {candidates: candidates{candidate("fs-1")}, want: is("fs-1")},
 		"none is waited for":                     {want: unknown(`no file system that storage class "efs" allows is found yet: are its parameters right, and does the manager look in its account, region and VPC?`)},
-		"the claim's wish":                       {wants: "fs-2", candidates: candidates{candidate("fs-1"), candidate("fs-2")}, want: is("fs-2")},
-		"the claim's wish over the default":      {class: parameters{"default_file_system_id": "fs-1"}, wants: "fs-2", candidates: candidates{candidate("fs-1"), candidate("fs-2")}, want: is("fs-2")},
-		"the claim's wish over what is held":     {wants: "fs-2", candidates: candidates{candidate("fs-1", holds), candidate("fs-2")}, want: is("fs-2")},
-		"an unknown wish is waited for":          {wants: "fs-9", candidates: candidates{candidate("fs-1")}, want: unknown("file system fs-9 is not found yet: is its ID right, and does the manager look in its account, region and VPC?")},
+		"the claim's request":                    {wants: "fs-2", candidates: candidates{candidate("fs-1"), candidate("fs-2")}, want: is("fs-2")},
+		"the claim's request over the default":   {class: parameters{"default_file_system_id": "fs-1"}, wants: "fs-2", candidates: candidates{candidate("fs-1"), candidate("fs-2")}, want: is("fs-2")},
+		"the claim's request over what is held":  {wants: "fs-2", candidates: candidates{candidate("fs-1", holds), candidate("fs-2")}, want: is("fs-2")},
+		"an unknown request is waited for":       {wants: "fs-9", candidates: candidates{candidate("fs-1")}, want: unknown("file system fs-9 is not found yet: is its ID right, and does the manager look in its account, region and VPC?")},
 		"the default":                            {class: parameters{"default_file_system_id": "fs-2"}, candidates: candidates{candidate("fs-1", holds), candidate("fs-2")}, want: is("fs-2")},
 		"an unknown default is waited for":       {class: parameters{"default_file_system_id": "fs-9"}, candidates: candidates{candidate("fs-1")}, want: unknown("file system fs-9 is not found yet: is its ID right, and does the manager look in its account, region and VPC?")},
-		"a wish that is not usable":              {wants: "fs-1", candidates: candidates{candidate("fs-1", creating), candidate("fs-2")}, want: wait("file system fs-1 is not usable: it is creating")},
-		"a wish without a port":                  {wants: "fs-1", candidates: candidates{candidate("fs-1", noPort)}, want: wait("file system fs-1 is not usable: it has no local port yet; the events of ConfigMap efs-stunnel say why")},
+		"a request that is not usable":           {wants: "fs-1", candidates: candidates{candidate("fs-1", creating), candidate("fs-2")}, want: wait("file system fs-1 is not usable: it is creating")},
+		"a request without a port":               {wants: "fs-1", candidates: candidates{candidate("fs-1", noPort)}, want: wait("file system fs-1 is not usable: it has no local port yet; the events of ConfigMap efs-stunnel say why")},
 		"only those of the list":                 {class: parameters{"file_system_ids": "fs-2,fs-3"}, candidates: candidates{candidate("fs-1", holds), candidate("fs-2")}, want: is("fs-2")},
 		"none of the list":                       {class: parameters{"file_system_ids": "fs-3"}, candidates: candidates{candidate("fs-1")}, want: unknown(`no file system that storage class "efs" allows is found yet: are its parameters right, and does the manager look in its account, region and VPC?`)},
 		"only those with all tags":               {class: parameters{"file_system_tags": "env=prod,team=a"}, candidates: candidates{candidate("fs-1", tags(map[string]string{"env": "prod"})), candidate("fs-2", tags(prod))}, want: is("fs-2")},
 		"none with the tags":                     {class: parameters{"file_system_tags": "env=prod"}, candidates: candidates{candidate("fs-1")}, want: unknown(`no file system that storage class "efs" allows is found yet: are its parameters right, and does the manager look in its account, region and VPC?`)},
-		"a wish without the tags":                {class: parameters{"file_system_tags": "env=prod,team=a"}, wants: "fs-1", candidates: candidates{candidate("fs-1")}, refuse: `file system fs-1 lacks the tags that storage class "efs" asks for: "env=prod,team=a"`},
+		"a request without the tags":             {class: parameters{"file_system_tags": "env=prod,team=a"}, wants: "fs-1", candidates: candidates{candidate("fs-1")}, refuse: `file system fs-1 lacks the tags that storage class "efs" asks for: "env=prod,team=a"`},
 		"the one that holds the path":            {candidates: candidates{candidate("fs-1"), candidate("fs-2"), candidate("fs-3", holds)}, want: is("fs-3")},
 		"one that holds the path and is usable":  {candidates: candidates{candidate("fs-1", holds, creating), candidate("fs-2", holds)}, want: is("fs-2")},
 		"the one that holds it, though unusable": {candidates: candidates{candidate("fs-1"), candidate("fs-2", holds, creating)}, want: wait("file system fs-2 is not usable: it is creating")},
@@ -70,15 +70,15 @@ func TestChoose(t *testing.T) {
 		"no usable one":                          {candidates: candidates{candidate("fs-2", noPort), candidate("fs-1", creating)}, want: wait("file system fs-1 is not usable: it is creating; file system fs-2 is not usable: it has no local port yet; the events of ConfigMap efs-stunnel say why")},
 
 		"one in the node's zone":                     {zone: "b", candidates: candidates{candidate("fs-1", inZoneA), candidate("fs-2", zones("a", "b"))}, want: is("fs-2")},
-		"one whose zones nobody knows":               {zone: "b", candidates: candidates{candidate("fs-1")}, want: is("fs-1")},
+		"one whose zones are unknown":                {zone: "b", candidates: candidates{candidate("fs-1")}, want: is("fs-1")},
 		"none in the node's zone":                    {zone: "b", candidates: candidates{candidate("fs-1", inZoneA), candidate("fs-2", zones("c"))}, want: back(`file systems fs-1, fs-2 are without a mount target in zone "b", where node n1 is`)},
-		"a wish that is not in the node's zone":      {zone: "b", wants: "fs-1", candidates: candidates{candidate("fs-1", inZoneA), candidate("fs-2", zones("b"))}, want: back(`file system fs-1 is without a mount target in zone "b", where node n1 is`)},
+		"a request that is not in the node's zone":   {zone: "b", wants: "fs-1", candidates: candidates{candidate("fs-1", inZoneA), candidate("fs-2", zones("b"))}, want: back(`file system fs-1 is without a mount target in zone "b", where node n1 is`)},
 		"the held path is in another zone":           {zone: "b", candidates: candidates{candidate("fs-1", holds, inZoneA), candidate("fs-2", zones("b"))}, want: back(`file system fs-1 is without a mount target in zone "b", where node n1 is`)},
 		"a node's zone that the class forbids":       {zone: "b", allowed: []string{"a"}, candidates: candidates{candidate("fs-1", zones("a"))}, want: back(`file system fs-1 is without a mount target in zone "b", where node n1 is`)},
 		"the right zone is not usable yet":           {zone: "b", candidates: candidates{candidate("fs-1", zones("a")), candidate("fs-2", zones("b"), creating)}, want: wait("file system fs-2 is not usable: it is creating")},
 		"one in the zones of the class":              {allowed: []string{"b", "c"}, candidates: candidates{candidate("fs-1", zones("a")), candidate("fs-2", zones("c"))}, want: is("fs-2")},
 		"none in the zones of the class":             {allowed: []string{"b", "c"}, candidates: candidates{candidate("fs-1", zones("a"))}, refuse: `file system fs-1 is without a mount target in zones "b, c", where storage class "efs" allows volumes`},
-		"a wish outside of the class's zones":        {allowed: []string{"b"}, wants: "fs-1", candidates: candidates{candidate("fs-1", inZoneA), candidate("fs-2", zones("b"))}, refuse: `file system fs-1 is without a mount target in zone "b", where storage class "efs" allows volumes`},
+		"a request outside of the class's zones":     {allowed: []string{"b"}, wants: "fs-1", candidates: candidates{candidate("fs-1", inZoneA), candidate("fs-2", zones("b"))}, refuse: `file system fs-1 is without a mount target in zone "b", where storage class "efs" allows volumes`},
 		"One Zone without affinity":                  {candidates: candidates{candidate("fs-1", inZoneA)}, want: is("fs-1")},
 		"One Zone with affinity":                     {class: parameters{"enforce_zone_affinity": "true"}, candidates: candidates{candidate("fs-1", inZoneA)}, want: volumes.Choice{FileSystemID: "fs-1", Zone: "a"}},
 		"a file system of all zones has no affinity": {class: parameters{"enforce_zone_affinity": "true"}, candidates: candidates{candidate("fs-1", zones("a", "b"))}, want: is("fs-1")},
@@ -121,7 +121,7 @@ func TestChooseDoesNotGuessWhereToRestore(t *testing.T) {
 	}
 }
 
-// A class that binds at once has no node, whatever zone somebody passes.
+// A class that binds at once has no node, whatever zone is passed.
 func TestChooseIgnoresZonesWithoutANode(t *testing.T) {
 	class := parseClass(t, newClass(nil))
 	got, err := volumes.Choose(parseClaim(t, newClaim(), class), class, "b", []volumes.Candidate{candidate("fs-1", inZoneA)})

@@ -35,7 +35,7 @@ func TestParseClaimReads(t *testing.T) {
 		claim func(*corev1.PersistentVolumeClaim)
 		want  func(*volumes.Claim) // edits the plain one
 	}{
-		"a claim without wishes":          {claim: func(*corev1.PersistentVolumeClaim) {}, want: func(*volumes.Claim) {}},
+		"a claim without labels":          {claim: func(*corev1.PersistentVolumeClaim) {}, want: func(*volumes.Claim) {}},
 		"a volume name is the directory":  {claim: selecting(map[string]string{"volume_name": "a_b-1"}), want: labels("/team/a_b-1", map[string]string{"volume_name": "a_b-1"})},
 		"other labels are kept":           {claim: selecting(map[string]string{"tier": "", "example.com/a": "B.c"}), want: labels(plain.Path, map[string]string{"tier": "", "example.com/a": "B.c"})},
 		"domains that only end like ours": {claim: selecting(map[string]string{"notkubernetes.io/a": "b", "kubernetes.io.example.com/a": "b"}), want: labels(plain.Path, map[string]string{"notkubernetes.io/a": "b", "kubernetes.io.example.com/a": "b"})},

@@ -82,22 +82,22 @@ func TestEditFinalizer(t *testing.T) {
 		volume      edits
 		add, remove bool
 	}{
-		"to delete, with it":                    {nil, false, false},
-		"to delete, without it":                 {edits{none}, true, false},
-		"to delete and released, without it":    {edits{none, phase("Released")}, true, false},
-		"to delete, without it, too late":       {edits{none, deleted}, false, false},
-		"to retain, with it":                    {edits{retained}, false, true},
-		"to retain and being deleted, with it":  {edits{retained, deleted}, false, true},
-		"to retain, without it":                 {edits{retained, none}, false, false},
-		"nobody's and being deleted, with it":   {edits{deleted, func(o *corev1.PersistentVolume) { o.Spec.ClaimRef = nil }}, false, true},
-		"reserved and being deleted, with it":   {edits{deleted, func(o *corev1.PersistentVolume) { o.Spec.ClaimRef.UID = "" }}, false, true},
-		"nobody's, with it":                     {edits{func(o *corev1.PersistentVolume) { o.Spec.ClaimRef = nil }}, false, false},
-		"to recycle, with it":                   {edits{func(o *corev1.PersistentVolume) { o.Spec.PersistentVolumeReclaimPolicy = "Recycle" }}, false, true},
-		"the original's, not adopted yet":       {edits{original}, false, false},
-		"forged, to delete, without it":         {edits{none, func(o *corev1.PersistentVolume) { o.Spec.NFS.Server = "x" }}, false, false},
-		"forged, to retain, with it":            {edits{retained, func(o *corev1.PersistentVolume) { o.Spec.NFS.Server = "x" }}, false, true},
-		"another's with the same finalizer":     {edits{retained, func(o *corev1.PersistentVolume) { o.Annotations = nil }}, false, false},
-		"a root volume with a finalizer, so be": {edits{retained, func(o *corev1.PersistentVolume) { o.Spec.StorageClassName = "efs-stunnel-system" }}, false, false},
+		"to delete, with it":                            {nil, false, false},
+		"to delete, without it":                         {edits{none}, true, false},
+		"to delete and released, without it":            {edits{none, phase("Released")}, true, false},
+		"to delete, without it, too late":               {edits{none, deleted}, false, false},
+		"to retain, with it":                            {edits{retained}, false, true},
+		"to retain and being deleted, with it":          {edits{retained, deleted}, false, true},
+		"to retain, without it":                         {edits{retained, none}, false, false},
+		"without a claimRef and being deleted, with it": {edits{deleted, func(o *corev1.PersistentVolume) { o.Spec.ClaimRef = nil }}, false, true},
+		"reserved and being deleted, with it":           {edits{deleted, func(o *corev1.PersistentVolume) { o.Spec.ClaimRef.UID = "" }}, false, true},
+		"without a claimRef, with it":                   {edits{func(o *corev1.PersistentVolume) { o.Spec.ClaimRef = nil }}, false, false},
+		"to recycle, with it":                           {edits{func(o *corev1.PersistentVolume) { o.Spec.PersistentVolumeReclaimPolicy = "Recycle" }}, false, true},
+		"the original's, not adopted yet":               {edits{original}, false, false},
+		"forged, to delete, without it":                 {edits{none, func(o *corev1.PersistentVolume) { o.Spec.NFS.Server = "x" }}, false, false},
+		"forged, to retain, with it":                    {edits{retained, func(o *corev1.PersistentVolume) { o.Spec.NFS.Server = "x" }}, false, true},
+		"another's with the same finalizer":             {edits{retained, func(o *corev1.PersistentVolume) { o.Annotations = nil }}, false, false},
+		"a root volume with a finalizer, so be":         {edits{retained, func(o *corev1.PersistentVolume) { o.Spec.StorageClassName = "efs-stunnel-system" }}, false, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -38,7 +38,7 @@ const (
 	// AnnotationSurvey, on a root claim, is how far the survey of its file system is, as JSON; on a survey
 	// Job, where it began.
 	AnnotationSurvey = keyPrefix + "survey"
-	// AnnotationSurveyRequested, on a root claim, is when somebody asked for a survey, in RFC 3339.
+	// AnnotationSurveyRequested, on a root claim, is when a user requested a survey, in RFC 3339.
 	AnnotationSurveyRequested = keyPrefix + "survey-requested"
 	// AnnotationAccessPointID, on a volume, names the access point that its port leads to.
 	AnnotationAccessPointID = keyPrefix + "access-point-id"

@@ -48,7 +48,7 @@ const (
 	EventTargetUnusable       = "TargetUnusable"       // a target cannot be served as the table has it
 	EventConfigurationRefused = "ConfigurationRefused" // stunnel cannot run with a tunnel's configuration; the message says why, and which file it lacks
 	// EventClientCertificateFailed: the client certificate of a tunnel cannot be renewed, and the
-	// message says until when the present one serves; or one that was asked for later cannot be
+	// message says until when the present one serves; or one that is needed later cannot be
 	// made, and the tunnel serves without it.
 	EventClientCertificateFailed = "ClientCertificateFailed"
 	EventTunnelUnhealthy         = "TunnelUnhealthy" // the server does not answer through a tunnel

@@ -1,6 +1,6 @@
 package wellknown
 
-// Labels that a claim asks for in spec.selector.matchLabels, and that its volume then has.
+// Labels that a claim requests in spec.selector.matchLabels, and that its volume then has.
 const (
 	// LabelVolumeName is the directory's name; claims that share it share the data.
 	LabelVolumeName = "volume_name"

@@ -23,9 +23,9 @@ type child struct {
 	begun time.Time
 	ended chan struct{} // closed when it is over, and its log is complete
 
-	mu    sync.Mutex
-	lines []line        // guarded by mu; its log
-	news  chan struct{} // guarded by mu; closed with the next line
+	mu       sync.Mutex
+	lines    []line        // guarded by mu; its log
+	nextLine chan struct{} // guarded by mu; closed with the next line
 }
 
 type line struct {
@@ -38,7 +38,7 @@ type line struct {
 func startChild(ctx context.Context, command, environment []string) (*child, error) {
 	c := &child{
 		cmd:   exec.CommandContext(context.WithoutCancel(ctx), command[0], command[1:]...),
-		ended: make(chan struct{}), news: make(chan struct{}),
+		ended: make(chan struct{}), nextLine: make(chan struct{}),
 	}
 	c.cmd.Env = append(os.Environ(), environment...)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -76,30 +76,30 @@ func (c *child) add(text string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lines = append(c.lines, line{time.Now(), text})
-	close(c.news)
-	c.news = make(chan struct{})
+	close(c.nextLine)
+	c.nextLine = make(chan struct{})
 }
 
 // loggedAt is when the program logged a line with the words; zero if it has not.
-func (c *child) loggedAt(words string) (at time.Time, news <-chan struct{}) {
+func (c *child) loggedAt(words string) (at time.Time, nextLine <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	i := slices.IndexFunc(c.lines, func(l line) bool { return strings.Contains(l.text, words) })
 	if i >= 0 {
 		at = c.lines[i].at
 	}
-	return at, c.news
+	return at, c.nextLine
 }
 
 // awaitLine waits until the program has logged a line with the words, and returns when it did.
 func (c *child) awaitLine(ctx context.Context, words string) (time.Time, error) {
 	for {
-		at, news := c.loggedAt(words)
+		at, nextLine := c.loggedAt(words)
 		if !at.IsZero() {
 			return at, nil
 		}
 		select {
-		case <-news:
+		case <-nextLine:
 		case <-c.ended:
 			return time.Time{}, fmt.Errorf("%s ended before it logged %q\n%s", c.name(), words, c.tail())
 		case <-ctx.Done():

@@ -52,8 +52,8 @@ func (t target) String() string {
 	return fmt.Sprintf("%s %.4g", t.bound, t.limit)
 }
 
-// verdict marks what missed its target.
-func (t target) verdict(n float64) string {
+// mark marks what missed its target.
+func (t target) mark(n float64) string {
 	switch {
 	case t.bound == noBound:
 		return ""
@@ -84,7 +84,7 @@ func (r results) writeTable(w io.Writer) error {
 	text.WriteString("| measure | manager | unit | target | | library | ratio |\n|---|--:|---|--:|---|--:|--:|\n")
 	for _, row := range slices.Concat(r.aloneRows(), r.burstRows(), r.streamRows(), r.takeoverRows(), r.idleRows(), r.scaleRows(), r.churnRows()) {
 		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s | %s |\n", row.what, number(row.ours), row.unit,
-			row.target, row.target.verdict(row.ours), optional(row.peer), row.ratio())
+			row.target, row.target.mark(row.ours), optional(row.peer), row.ratio())
 	}
 	text.WriteString(r.ceilingLine())
 	_, err := io.WriteString(w, text.String())

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestTargetVerdict(t *testing.T) {
+func TestTargetMark(t *testing.T) {
 	tests := map[string]struct {
 		target target
 		n      float64
@@ -24,7 +24,7 @@ func TestTargetVerdict(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := tt.target.verdict(tt.n); got != tt.want {
+			if got := tt.target.mark(tt.n); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -93,15 +93,15 @@ func TestBurstTargets(t *testing.T) {
 			{Contender: libraryName, Limits: raisedLimits(), Workers: 4, Create: phase{Handover: 9}},
 		},
 	}
-	var verdicts []string
+	var marks []string
 	for _, row := range r.burstRows() {
-		if verdict := row.target.verdict(row.ours); verdict != "" {
-			verdicts = append(verdicts, fmt.Sprintf("%g %s %s", row.ours, row.target, verdict))
+		if mark := row.target.mark(row.ours); mark != "" {
+			marks = append(marks, fmt.Sprintf("%g %s %s", row.ours, row.target, mark))
 		}
 	}
 	want := []string{"80 ≥ 95 **missed**", "96 ≥ 95 met", "0 ≤ 3 met", "0 ≤ 3 met", "7.4 ≤ 7.5 met", "57 ≥ 57 met"}
-	if !slices.Equal(verdicts, want) {
-		t.Errorf("got %q, want %q", verdicts, want)
+	if !slices.Equal(marks, want) {
+		t.Errorf("got %q, want %q", marks, want)
 	}
 }
 
@@ -114,8 +114,8 @@ func TestWarmAndColdClaimsHaveRows(t *testing.T) {
 	}}
 	var rows []string
 	for _, row := range r.aloneRows() {
-		if verdict := row.target.verdict(row.ours); verdict != "" {
-			rows = append(rows, fmt.Sprintf("%g %s %s, library %g", row.ours, row.target, verdict, row.peer))
+		if mark := row.target.mark(row.ours); mark != "" {
+			rows = append(rows, fmt.Sprintf("%g %s %s, library %g", row.ours, row.target, mark, row.peer))
 		}
 	}
 	want := []string{"90 ≤ 300 met, library 30", "101 ≤ 100 **missed**, library 20", "150 ≤ 150 met, library 0"}
@@ -183,7 +183,7 @@ func TestScaleRowsHaveTheSameCaseOfTheLibrary(t *testing.T) {
 		{Contender: libraryName, Case: caseShared, Memory: memory{Peak: 200}},
 	}}
 	rows := r.scaleRows()
-	if len(rows) != 3 || rows[0].peer != 200 || rows[0].target.verdict(rows[0].ours) != "**missed**" {
+	if len(rows) != 3 || rows[0].peer != 200 || rows[0].target.mark(rows[0].ours) != "**missed**" {
 		t.Errorf("rows %+v", rows)
 	}
 }

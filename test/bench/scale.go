@@ -227,7 +227,7 @@ func (bed *testbed) createAndDeleteOther(ctx context.Context, name string) error
 }
 
 // shippedLimits are the memory in MiB that the manifest allows the manager, and the environment
-// by which it tells Go.
+// which it passes to Go.
 func shippedLimits(manifest string) (limit float64, environment []string, err error) {
 	text, err := os.ReadFile(manifest)
 	if err != nil {

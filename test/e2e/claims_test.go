@@ -80,17 +80,17 @@ func deletionIsExact(l *lab) {
 	goes, stays := l.waitForClaim(ns, "goes"), l.waitForClaim(ns, "stays")
 	goes.write("of a claim that goes")
 	stays.write("of a claim that stays")
-	beside := directory{lab: l, fileSystem: shared, path: "/" + ns + "/nobody's"}
+	beside := directory{lab: l, fileSystem: shared, path: "/" + ns + "/unowned"}
 	if err := os.Mkdir(beside.file(""), 0o755); err != nil {
 		l.Fatal(err)
 	}
-	beside.write("of nobody")
+	beside.write("unowned")
 
 	l.kubectl("-n", ns, "delete", "pvc", "goes")
 	l.wait(ns, "delete", "pv/"+goes.volume)
 	goes.waitForRemoved()
 	stays.expectFile("file", "of a claim that stays")
-	beside.expectFile("file", "of nobody")
+	beside.expectFile("file", "unowned")
 	if diff := cmp.Diff([]string{stays.volume}, stays.owners()); diff != "" {
 		l.Errorf("owners mismatch (-want +got):\n%s", diff)
 	}

@@ -28,7 +28,7 @@ var claims = []scenario{
 	{"deletion removes the directory and nothing beside it", deletionIsExact},
 	{"retained data outlives every claim that comes to it", retainedDataStays},
 	{"namespaces have separate directories", namespacesAreSeparate},
-	{"claims one after another ride one mount Job", claimsRideOneJob},
+	{"claims one after another share one mount Job", claimsShareOneJob},
 	{"a claim that grows has its size at once", claimGrows},
 	{"a volume of the original system is adopted", originalVolumeIsAdopted},
 	{"SharedVolumes give access points to namespaces", sharedVolumesServe},

@@ -104,9 +104,9 @@ func (l *lab) setupJobsOf(namespace string) (count int) {
 	return count
 }
 
-// claimsRideOneJob: the pod of a mount Job waits for more operations, and whoever reads its log and labels
-// knows what was done. Other scenarios' claims may ride it, too.
-func claimsRideOneJob(l *lab) {
+// claimsShareOneJob: the pod of a mount Job waits for more operations, and whoever reads its log and labels
+// knows what was done. It may have operations of other scenarios' claims, too.
+func claimsShareOneJob(l *lab) {
 	ns := l.namespace("stream")
 	before := l.mountJobsOf(shared)
 	const claims = 10

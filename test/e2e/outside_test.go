@@ -59,7 +59,7 @@ func failingClaimIsGivenUp(l *lab) {
 	if err := os.MkdirAll(there.file(""), 0o755); err != nil {
 		l.Fatal(err)
 	}
-	there.write("of nobody")
+	there.write("unowned")
 	strict := func(adopt string) string {
 		return classText(name, "default_file_system_id: "+shared, "adopt_existing: '"+adopt+"'")
 	}
@@ -76,7 +76,7 @@ func failingClaimIsGivenUp(l *lab) {
 	l.kubectl("delete", "storageclass", name) // its parameters cannot be edited
 	l.apply(ns, strict("true"))
 	data := l.waitForClaim(ns, "data")
-	data.expectFile("file", "of nobody")
+	data.expectFile("file", "unowned")
 	l.eventually("the claim to be rejected no longer", func() string {
 		annotations := l.kubectl("-n", ns, "get", "pvc", "data", "-o", "jsonpath={.metadata.annotations}")
 		if strings.Contains(annotations, "efs-stunnel.gnuthought.com/") {

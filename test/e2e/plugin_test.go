@@ -152,7 +152,7 @@ func (l *lab) claimsAreDiagnosed(ns string) {
 	if err := os.MkdirAll(taken.file(""), 0o755); err != nil {
 		l.Fatal(err)
 	}
-	taken.write("of nobody")
+	taken.write("unowned")
 	l.classes(classText("doctor-wrong", "unheard_of: '1'")+
 		classText("doctor-strict", "default_file_system_id: "+shared, "adopt_existing: 'false'")+
 		waiting(classText("doctor-waits", "default_file_system_id: "+shared)),

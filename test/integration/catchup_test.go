@@ -120,7 +120,7 @@ func (f *fixture) deleteForeignClaim(ctx context.Context, l *loops.Loops, claim 
 	})
 }
 
-// TestConflictOfAUIDCountsAsGone: the apiserver's own errors are told apart by their messages.
+// TestConflictOfAUIDCountsAsGone: the apiserver's own errors differ in their messages only.
 func TestConflictOfAUIDCountsAsGone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -18,8 +18,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// TestRootVolumeIsHealed: while claims of tenants ask for it all the time, and never get it.
-func TestRootVolumeIsHealed(t *testing.T) {
+// TestRootVolumeIsRepaired: claims of tenants request it all the time and never get it.
+func TestRootVolumeIsRepaired(t *testing.T) {
 	t.Parallel()
 	for name, damage := range map[string]func(*fixture, *manager){
 		"claim deleted":            func(f *fixture, _ *manager) { f.deleteRootClaim() },
@@ -52,7 +52,7 @@ func TestRootVolumeIsHealed(t *testing.T) {
 	}
 }
 
-// claimsForRootVolume ask for the root volume by its name, by its class, and by both.
+// claimsForRootVolume request the root volume by its name, by its class, and by both.
 func (f *fixture) claimsForRootVolume(when string) []*corev1.PersistentVolumeClaim {
 	f.Helper()
 	root := volumes.RootName(f.fileSystem)

@@ -134,7 +134,7 @@ func TestInvalidSharedVolumesAreRefusedByTheAPIServer(t *testing.T) {
 func (f sharedVolumeFixture) waitForHealed(o *v1alpha1.SharedVolume, check func(pair) error) pair {
 	f.Helper()
 	var p pair
-	f.Eventually("claim and volume are healed", func(ctx context.Context) (err error) {
+	f.Eventually("claim and volume are repaired", func(ctx context.Context) (err error) {
 		if p, err = f.pairOf(ctx, o); err != nil {
 			return err
 		}
@@ -153,8 +153,8 @@ func (f sharedVolumeFixture) waitForHealed(o *v1alpha1.SharedVolume, check func(
 	return p
 }
 
-// TestSharedVolumeIsHealed: also while a pod uses it.
-func TestSharedVolumeIsHealed(t *testing.T) {
+// TestSharedVolumeIsRepaired: also while a pod uses it.
+func TestSharedVolumeIsRepaired(t *testing.T) {
 	f := newInstalledFixture(t)
 	f.startManager(nil)
 	object := f.create(f.Team, "data", v1alpha1.SharedVolumeSpec{AccessPointID: f.createAccessPoint(1)})

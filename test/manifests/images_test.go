@@ -16,8 +16,8 @@ func TestImagesListTheirPackages(t *testing.T) {
 		t.Skip("this is no Debian")
 	}
 	out := t.TempDir()
-	if told, err := exec.CommandContext(t.Context(), "../../hack/images/collect", out, "/bin/sh").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, told)
+	if output, err := exec.CommandContext(t.Context(), "../../hack/images/collect", out, "/bin/sh").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
 	}
 	for image, want := range map[string][]string{
 		"certificates": {"base-files", "ca-certificates"},

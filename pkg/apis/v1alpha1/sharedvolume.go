@@ -24,7 +24,7 @@ func GroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: GroupName, Version: Version}
 }
 
-// SharedVolumes is how the API is asked for SharedVolume objects.
+// SharedVolumes is the resource of SharedVolume objects in the API.
 func SharedVolumes() schema.GroupVersionResource {
 	return GroupVersion().WithResource(SharedVolumeResource)
 }
@@ -48,7 +48,7 @@ type SharedVolumeSpec struct {
 	AccessPointID string `json:"accessPointID,omitempty"`
 	// Path is a directory that exists, from the file system's root.
 	Path string `json:"path,omitempty"`
-	// IAM has the tunnel show the node's AWS identity, as policies of file systems ask for.
+	// IAM has the tunnel show the node's AWS identity, as policies of file systems require.
 	IAM bool `json:"iam,omitempty"`
 	// ReadOnly has nodes mount it read-only.
 	ReadOnly bool `json:"readOnly,omitempty"`
@@ -62,7 +62,7 @@ const (
 	Pending  Phase = "Pending"  // something is still to come; the message says what
 	Ready    Phase = "Ready"    // pods can use the claim
 	Deleting Phase = "Deleting" // claim and volume are going
-	Failed   Phase = "Failed"   // somebody has to do something; the message says what
+	Failed   Phase = "Failed"   // it needs a correction by its user or an administrator; the message says which
 )
 
 // ConditionReady is True in phase Ready and False in all others.

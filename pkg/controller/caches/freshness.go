@@ -123,7 +123,7 @@ type listing struct {
 // the list show as objects that are older than the list and not in it.
 //
 // To wait for the list's own version would take a minute: it counts the changes of all kinds,
-// of which an informer hears in bookmarks only.
+// which an informer receives in bookmarks only.
 func (l *listing) isAhead(store cache.Store) (bool, error) {
 	if ahead, err := isNewer(l.newest, store.LastStoreSyncResourceVersion()); ahead || err != nil {
 		return ahead, err

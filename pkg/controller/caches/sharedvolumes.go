@@ -31,7 +31,7 @@ type SharedVolumesOptions struct {
 }
 
 // SharedVolumes is the cache of objects whose definition may come and go while the manager runs.
-// It asks the discovery API, which everybody may, and needs no right on definitions.
+// It asks the discovery API, which every user may, and needs no permission on definitions.
 type SharedVolumes struct {
 	options SharedVolumesOptions
 	api     apiLister

@@ -46,20 +46,20 @@ func (a *apis) ServerResourcesForGroupVersion(string) (*metav1.APIResourceList, 
 	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: v1alpha1.SharedVolumeResource}}}, nil
 }
 
-// heard is what a listener was called with.
-type heard struct {
+// enqueued is what a listener was called with.
+type enqueued struct {
 	mu  sync.Mutex
 	all []string // guarded by mu
 }
 
-func (h *heard) hear(namespaced string) {
+func (h *enqueued) add(namespaced string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.all = append(h.all, namespaced)
 }
 
 // take gives what is new, each once.
-func (h *heard) take() []string {
+func (h *enqueued) take() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	slices.Sort(h.all)
@@ -80,9 +80,9 @@ func TestSharedVolumesComeAndGo(t *testing.T) {
 		}
 		client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
 			map[schema.GroupVersionResource]string{v1alpha1.SharedVolumes(): "SharedVolumeList"}, object)
-		api, calls := &apis{err: errors.New("no answer")}, &heard{}
+		api, calls := &apis{err: errors.New("no answer")}, &enqueued{}
 		s := caches.NewSharedVolumes(api, client, caches.SharedVolumesOptions{Log: slog.New(slog.DiscardHandler)})
-		s.OnChange(calls.hear)
+		s.OnChange(calls.add)
 		var running sync.WaitGroup
 		ctx, end := context.WithCancel(t.Context())
 		running.Go(func() { s.Run(ctx) })

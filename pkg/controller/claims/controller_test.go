@@ -219,7 +219,7 @@ func TestPodThatEndsIsAboutItsJobsClaims(t *testing.T) {
 		"a mesh's container has":      {[]func(*corev1.Pod){inContainer("istio-proxy", terminated)}, nil},
 		"succeeded":                   {[]func(*corev1.Pod){phase(corev1.PodSucceeded)}, []types.UID{"a"}},
 		"failed":                      {[]func(*corev1.Pod){phase(corev1.PodFailed)}, []types.UID{"a"}},
-		"of nobody":                   {[]func(*corev1.Pod){phase(corev1.PodFailed), func(p *corev1.Pod) { p.OwnerReferences = nil }}, nil},
+		"without an owner":            {[]func(*corev1.Pod){phase(corev1.PodFailed), func(p *corev1.Pod) { p.OwnerReferences = nil }}, nil},
 		"of another kind":             {[]func(*corev1.Pod){phase(corev1.PodFailed), func(p *corev1.Pod) { p.OwnerReferences[0].Kind = "ReplicaSet" }}, nil},
 		"of an earlier Job":           {[]func(*corev1.Pod){phase(corev1.PodFailed), func(p *corev1.Pod) { p.OwnerReferences[0].UID = "earlier" }}, nil},
 		"of a Job that is not cached": {[]func(*corev1.Pod){phase(corev1.PodFailed), func(p *corev1.Pod) { p.OwnerReferences[0].Name = "unknown" }}, nil},

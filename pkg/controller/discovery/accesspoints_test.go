@@ -101,7 +101,7 @@ func TestAccessPointsAreDescribedOnDemand(t *testing.T) {
 		p, counts := startPoller(t, api)
 		pass(time.Hour)
 		if got := api.Calls().Points; got != 0 {
-			t.Fatalf("%d calls, and nobody wants to know", got)
+			t.Fatalf("%d calls without a demand", got)
 		}
 		right, wrong, none := pointOf("fsap-1"), pointOf("fsap-2"), pointOf("fsap-3")
 		for range 2 {
@@ -124,12 +124,12 @@ func TestAccessPointsAreDescribedOnDemand(t *testing.T) {
 		p.ask(nil, nil)
 		synctest.Wait()
 		if got := p.latest().points; len(got) > 0 {
-			t.Errorf("nobody wants to know, and there is %+v", got)
+			t.Errorf("there is no demand, and there is %+v", got)
 		}
 	})
 }
 
-// TestInventedAccessPointsCostFewCalls: anybody who may make SharedVolumes can ask for them.
+// TestInventedAccessPointsCostFewCalls: every user who may create SharedVolumes can request them.
 func TestInventedAccessPointsCostFewCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := efstest.New(fileSystem("fs-1", "a"))

@@ -18,16 +18,16 @@ func TestReadTable(t *testing.T) {
 		lost   bool
 		err    string // a part
 	}{
-		"none is lost":                       {nil, true, ""},
-		"an empty one is lost":               {configMap("efs-stunnel", nil), true, ""},
-		"a good one":                         {good, false, ""},
-		"an empty text is a mistake":         {configMap("efs-stunnel", map[string]string{wellknown.TargetsKey: ""}), false, "the file is empty"},
-		"bad YAML is a mistake":              {configMap("efs-stunnel", map[string]string{wellknown.TargetsKey: "a: ["}), false, "efs-stunnel.yaml: "},
-		"another key is a slip of the pen":   {configMap("efs-stunnel", map[string]string{"efs-stunnel.yml": "{}"}), false, "not efs-stunnel.yaml"},
-		"one port twice is a mistake":        {configMap("efs-stunnel", map[string]string{wellknown.TargetsKey: twice}), false, "20490 is also that of"},
-		"a port must be there in the table":  {configMap("efs-stunnel", map[string]string{wellknown.TargetsKey: portless}), false, "stunnel_port: missing"},
-		"binary data is no table, either":    {&corev1.ConfigMap{BinaryData: map[string][]byte{"a": {1}}}, false, "other keys"},
-		"a key of somebody else beside ours": {beside(good, "note", "hello"), false, ""},
+		"none is lost":                        {nil, true, ""},
+		"an empty one is lost":                {configMap("efs-stunnel", nil), true, ""},
+		"a good one":                          {good, false, ""},
+		"an empty text is a mistake":          {configMap("efs-stunnel", map[string]string{wellknown.TargetsKey: ""}), false, "the file is empty"},
+		"bad YAML is a mistake":               {configMap("efs-stunnel", map[string]string{wellknown.TargetsKey: "a: ["}), false, "efs-stunnel.yaml: "},
+		"another key is a slip of the pen":    {configMap("efs-stunnel", map[string]string{"efs-stunnel.yml": "{}"}), false, "not efs-stunnel.yaml"},
+		"one port twice is a mistake":         {configMap("efs-stunnel", map[string]string{wellknown.TargetsKey: twice}), false, "20490 is also that of"},
+		"a port must be there in the table":   {configMap("efs-stunnel", map[string]string{wellknown.TargetsKey: portless}), false, "stunnel_port: missing"},
+		"binary data is no table, either":     {&corev1.ConfigMap{BinaryData: map[string][]byte{"a": {1}}}, false, "other keys"},
+		"a key of another client beside ours": {beside(good, "note", "hello"), false, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -193,7 +193,7 @@ func (c *Controller) publish(p plan, stored *corev1.ConfigMap) {
 func (c *Controller) hold(problem string) {
 	c.decision.Store(nil)
 	if !c.Snapshot().Known {
-		c.publishSnapshot(targets.Snapshot{Trouble: problem})
+		c.publishSnapshot(targets.Snapshot{Problem: problem})
 	}
 }
 

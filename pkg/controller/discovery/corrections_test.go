@@ -45,15 +45,15 @@ func TestAllPortsAreCorrected(t *testing.T) {
 	})
 }
 
-// A volume that has changed since it was judged waits for the next decision.
-func TestPortsAreCorrectedOfTheJudgedVolumes(t *testing.T) {
-	judged := claimed("v", "fs-1", 20499)
+// A volume that has changed since the decision waits for the next decision.
+func TestPortsOfChangedVolumesAreNotCorrected(t *testing.T) {
+	decided := claimed("v", "fs-1", 20499)
 	correction := ports.Correction{Volume: "v", On: ports.Key{FileSystem: "fs-1"}, From: 20499, To: 20490}
 	for name, c := range map[string]struct {
 		now  *corev1.PersistentVolume
 		want int
 	}{
-		"as it was":              {judged, 1},
+		"as it was":              {decided, 1},
 		"deleted":                {nil, 0},
 		"on another file system": {claimed("v", "fs-2", 20499), 0},
 		"with another port":      {claimed("v", "fs-1", 20498), 0},

@@ -58,7 +58,7 @@ func (r *reporter) report(ctx context.Context, table *corev1.ConfigMap, notices 
 		if n.key != "" {
 			reported[n.key] = time.Now()
 		}
-		r.log.Log(ctx, n.level, "discovery recorded an event", "reason", n.message)
+		r.log.Log(ctx, n.level, "discovery recorded an event", "reason", n.reason, "message", n.message)
 		if n.about != nil {
 			r.event(n.about, n)
 		}
@@ -100,8 +100,8 @@ func (c *Controller) recordOn(volume *corev1.PersistentVolume, reason, message s
 	c.options.Events.Event(volume, corev1.EventTypeWarning, reason, cut(message))
 }
 
-// newsNotices are about changes of the table, and volumes that they concern.
-func newsNotices(news []ports.Event, objects []*corev1.PersistentVolume) []notice {
+// eventNotices are about the events of ports.Assign: on the table, and on the volumes that they name.
+func eventNotices(changes []ports.Event, objects []*corev1.PersistentVolume) []notice {
 	reasons := map[ports.Kind]string{
 		ports.Found: wellknown.EventFileSystemFound, ports.Gone: wellknown.EventFileSystemGone,
 		ports.Missing: wellknown.EventFileSystemMissing, ports.Unusable: wellknown.EventFileSystemUnusable,
@@ -109,7 +109,7 @@ func newsNotices(news []ports.Event, objects []*corev1.PersistentVolume) []notic
 		ports.Conflict: wellknown.EventPortConflict,
 	}
 	var notices []notice
-	for _, n := range news {
+	for _, n := range changes {
 		note := notice{level: slog.LevelWarn, reason: reasons[n.Kind], message: n.Message}
 		if n.Kind == ports.Found || n.Kind == ports.Gone {
 			note.level = slog.LevelInfo

@@ -111,9 +111,9 @@ func TestConditionsAreByCause(t *testing.T) {
 	}
 }
 
-func TestNewsNotices(t *testing.T) {
+func TestEventNotices(t *testing.T) {
 	volume := claimed("v", "fs-1", 20490)
-	got := newsNotices([]ports.Event{
+	got := eventNotices([]ports.Event{
 		{Kind: ports.Found, FileSystem: "fs-1", Message: "shared has port 20490"},
 		{Kind: ports.Gone, FileSystem: "fs-1", Message: "it is gone"},
 		{Kind: ports.Missing, FileSystem: "fs-1", Message: "not listed"},

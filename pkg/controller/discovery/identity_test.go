@@ -25,7 +25,7 @@ func TestAnotherAccountsListingChangesNothing(t *testing.T) {
 		for _, id := range ours {
 			api.Remove(id)
 		}
-		api.Put(fileSystem("fs-stranger", "a"))
+		api.Put(fileSystem("fs-foreign", "a"))
 		pass(10 * time.Minute) // many more polls than remove a file system
 		if diff := cmp.Diff(before, c.configMap().Data[wellknown.TargetsKey]); diff != "" {
 			t.Errorf("the table changed (-before +after):\n%s", diff)
@@ -40,13 +40,13 @@ func TestAnotherAccountsListingChangesNothing(t *testing.T) {
 		if len(s.Gone) > 0 || s.FileSystems["fs-1"].Unusable != "" || s.Port("fs-1") != 20490 {
 			t.Errorf("snapshot %+v", s)
 		}
-		if _, known := s.FileSystems["fs-stranger"]; known {
+		if _, known := s.FileSystems["fs-foreign"]; known {
 			t.Error("claims can choose the other account's file system")
 		}
 		if got := api.Calls().Exists; got != 0 {
 			t.Errorf("%d questions whether a file system exists", got)
 		}
-		api.Remove("fs-stranger")
+		api.Remove("fs-foreign")
 		for _, id := range append(ours, "fs-3") {
 			api.Put(fileSystem(id, "a"))
 		}

@@ -15,7 +15,7 @@ type inventory struct {
 	failure   error       // of the latest poll
 	succeeded time.Time   // when the latest answer came; zero before it
 	existence map[string]existence
-	points    map[ports.Key]pointAnswer // of the access points that were asked for
+	points    map[ports.Key]pointAnswer // of the access points that were requested
 }
 
 // existence is the API's answer about a single file system.

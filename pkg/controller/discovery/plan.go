@@ -67,7 +67,7 @@ type decision struct {
 //	lost         unreadable           any          nothing: it may reserve ports that volumes name
 //	lost         readable             not over     nothing: the table would have no addresses
 //	lost         readable             over         assign, from the live volumes
-//	readable     unreadable, never    any          the table as it is; root volumes are healed
+//	readable     unreadable, never    any          the table as it is; root volumes are repaired
 //	readable     readable, or once    any          assign, and correct volumes
 func (o Options) plan(s state) plan {
 	switch held := s.isHeld(); {
@@ -103,7 +103,7 @@ func (o Options) assign(s state) plan {
 	p := o.follow(s, out.Table, slices.Concat(out.Gone, s.left(out.Table)))
 	p.write = out.Changed
 	p.decision.corrections = slices.DeleteFunc(out.Corrections, func(c ports.Correction) bool { return p.snapshot.Others[c.On.FileSystem] != "" })
-	p.notices = slices.Concat(newsNotices(out.Events, s.volumes), conditions)
+	p.notices = slices.Concat(eventNotices(out.Events, s.volumes), conditions)
 	if len(s.inventory.unconfirmed(missing)) > 0 {
 		p.missing = missing
 	}

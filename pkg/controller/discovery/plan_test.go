@@ -41,7 +41,7 @@ func TestPlan(t *testing.T) {
 			given(shared, func(s *fixture) { s.table.table, s.table.err = nil, errBoom }, with(claimed("v", "fs-1", 20499))),
 			outline{Held: true, Events: []string{"TableUnreadable"}},
 		},
-		"a healed root volume does not wait for the poll": {
+		"a repaired root volume does not wait for the poll": {
 			given(shared, polled(inventory{})),
 			outline{Ports: map[string]int{"fs-1": 20490}, Roots: created},
 		},
@@ -67,7 +67,7 @@ func TestPlan(t *testing.T) {
 			given(shared, with(claimed("v", "fs-1", 20499)), rooted(map[string]int{"fs-1": 20490})),
 			outline{Write: true, Ports: map[string]int{"fs-1": 20490}, Corrections: []string{"v: 20499 -> 20490"}},
 		},
-		"a root volume's port is healed with the rest of it": {
+		"a root volume's port is repaired with the rest of it": {
 			given(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491)}), rooted(map[string]int{"fs-1": 20491, "fs-2": 20491})),
 			outline{Ports: map[string]int{"fs-1": 20490, "fs-2": 20491}, Roots: []string{"fs-1: update volume"}},
 		},

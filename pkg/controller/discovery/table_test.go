@@ -30,12 +30,12 @@ func TestClaimsReportATableThatCannotBeStored(t *testing.T) {
 				return !allowed.Load(), nil, apierrors.NewForbidden(corev1.Resource("configmaps"), wellknown.TargetsConfigMap, errBoom)
 			})
 		})
-		if s := c.Snapshot(); s.Known || !strings.Contains(s.Trouble, "ConfigMap efs-stunnel, which cannot be written") || !strings.Contains(s.Trouble, "boom") {
+		if s := c.Snapshot(); s.Known || !strings.Contains(s.Problem, "ConfigMap efs-stunnel, which cannot be written") || !strings.Contains(s.Problem, "boom") {
 			t.Errorf("got %+v", s)
 		}
 		allowed.Store(true)
 		pass(5 * time.Minute)
-		if s := c.Snapshot(); !s.Known || s.Trouble != "" || s.Port("fs-1") == 0 {
+		if s := c.Snapshot(); !s.Known || s.Problem != "" || s.Port("fs-1") == 0 {
 			t.Errorf("got %+v", s)
 		}
 	})
@@ -58,7 +58,7 @@ func refuseLargeTables(client *fake.Clientset, most int) {
 }
 
 // TestATableThatCannotBeStored keeps what is stored in force, also for a new leader, and its root
-// volumes are healed. It fits again when file systems have gone.
+// volumes are repaired. It fits again when file systems have gone.
 func TestATableThatCannotBeStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := efstest.New(fileSystem("fs-1", "a"), fileSystem("fs-2", "a"))

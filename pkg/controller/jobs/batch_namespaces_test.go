@@ -25,13 +25,13 @@ func TestOperationsAreSentWithTheUIDOfTheirNamespace(t *testing.T) {
 		want      string
 		left      bool
 	}{
-		"setup":                             {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: livesNamespace, ClaimUID: claim}}, want: uid},
-		"setup, tried in another namespace": {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: livesNamespace, ClaimUID: claim, NamespaceUID: "earlier"}}, want: uid},
-		"restore":                           {operation: operations.Operation{Kind: operations.Restore, Owner: operations.Owner{Namespace: livesNamespace, ClaimUID: claim}}, want: uid},
+		"setup":                             {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: historyNamespace, ClaimUID: claim}}, want: uid},
+		"setup, tried in another namespace": {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: historyNamespace, ClaimUID: claim, NamespaceUID: "earlier"}}, want: uid},
+		"restore":                           {operation: operations.Operation{Kind: operations.Restore, Owner: operations.Owner{Namespace: historyNamespace, ClaimUID: claim}}, want: uid},
 		"namespace gone":                    {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: "gone", ClaimUID: claim}}, left: true},
-		"claim gone, setup was begun":       {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: livesNamespace, ClaimUID: "gone", NamespaceUID: "earlier"}}, want: "earlier"},
+		"claim gone, setup was begun":       {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: historyNamespace, ClaimUID: "gone", NamespaceUID: "earlier"}}, want: "earlier"},
 		"both gone, setup was begun":        {operation: operations.Operation{Kind: operations.Setup, Owner: operations.Owner{Namespace: "gone", ClaimUID: "gone", NamespaceUID: "earlier"}}, want: "earlier"},
-		"cleanup":                           {operation: operations.Operation{Kind: operations.Cleanup, Owner: operations.Owner{Namespace: livesNamespace, ClaimUID: claim}}},
+		"cleanup":                           {operation: operations.Operation{Kind: operations.Cleanup, Owner: operations.Owner{Namespace: historyNamespace, ClaimUID: claim}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			sent, err := c.withNamespaceUIDs(t.Context(), []operations.Operation{tt.operation})
@@ -55,10 +55,10 @@ func TestRefusedReadOfANamespaceIsReportedOnce(t *testing.T) {
 		t.Fatalf("the client is a %T", c.client)
 	}
 	client.PrependReactor("get", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), livesNamespace, nil)
+		return true, nil, apierrors.NewForbidden(corev1.Resource("namespaces"), historyNamespace, nil)
 	})
 	c.gatherer.Decide(c.addClaim("Delete", "").UID)
-	s := ready(c.observe(livesFileSystem))
+	s := ready(c.observe(historyFileSystem))
 	if _, err := c.apply(t.Context(), s, decide(s)); !apierrors.IsForbidden(err) {
 		t.Errorf("got %v", err)
 	}

@@ -197,7 +197,7 @@ func (w *clockWorld) follow() {
 	}
 }
 
-// measure has the manager hear from the apiserver.
+// measure has the manager read the time of a response of the apiserver.
 func (w *clockWorld) measure() {
 	w.Helper()
 	request, err := http.NewRequestWithContext(w.Context(), http.MethodGet, "https://apiserver/", http.NoBody)
@@ -214,7 +214,7 @@ func (apiserver) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}}}, nil
 }
 
-// runningPod is one that has begun and goes on.
+// runningPod is one that has begun and has not ended.
 func runningPod(job *batchv1.Job) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{

@@ -165,7 +165,7 @@ func (c *Controller) enqueueFor(job string) {
 	}
 }
 
-// enqueueDelay lets changes that come together be one sync. A lone claim hardly notices.
+// enqueueDelay lets changes that come together be one sync. It is short beside the start of a Job.
 const enqueueDelay = 20 * time.Millisecond
 
 func (c *Controller) enqueue(id string) { c.queue.AddAfter(id, enqueueDelay) }

@@ -41,9 +41,9 @@ import (
 )
 
 const (
-	livesFileSystem = "fs-0123456789abcdef0"
-	livesPath       = "/team/shared"
-	livesNamespace  = "team"
+	historyFileSystem = "fs-0123456789abcdef0"
+	historyPath       = "/team/shared"
+	historyNamespace  = "team"
 )
 
 // sharedPath is one directory that claims of several clusters share, and what must stay in it.
@@ -85,7 +85,7 @@ func (f *sharedPath) newCluster(number int) *cluster {
 	f.check(err)
 	settings := lifecycle.Settings{Provisioner: wellknown.DefaultProvisioner, Cluster: fmt.Sprintf("cluster-%d", number), Backoff: time.Minute}
 	v, err := gatherer.New(settings, c, func() targets.Snapshot {
-		return targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{livesFileSystem: {ID: livesFileSystem, Port: 20490}}}
+		return targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{historyFileSystem: {ID: historyFileSystem, Port: 20490}}}
 	})
 	f.check(err)
 	v.Now = func() time.Time { return f.now }
@@ -96,10 +96,10 @@ func (f *sharedPath) newCluster(number int) *cluster {
 	answer(client, "persistentvolumes", c.Volumes.GetStore())
 	answer(client, "persistentvolumeclaims", c.Claims.GetStore())
 	client.PrependReactor("get", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		if get, ok := action.(clienttesting.GetAction); ok && get.GetName() != livesNamespace {
+		if get, ok := action.(clienttesting.GetAction); ok && get.GetName() != historyNamespace {
 			return true, nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, get.GetName())
 		}
-		return true, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: livesNamespace, UID: types.UID(fmt.Sprintf("namespace-of-%d", number))}}, nil
+		return true, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: historyNamespace, UID: types.UID(fmt.Sprintf("namespace-of-%d", number))}}, nil
 	})
 	return &cluster{sharedPath: f, number: number, Controller: &Controller{
 		options: Options{Batch: 512, Jobs: mountjobs.Settings{Namespace: "efs-stunnel", Image: "image"}, Log: slog.New(slog.DiscardHandler)},
@@ -138,7 +138,7 @@ func (f *sharedPath) say(format string, args ...any) {
 
 // files are those in the directory; none if it is not there.
 func (f *sharedPath) files() []string {
-	found, err := os.ReadDir(filepath.Join(f.dir, livesPath))
+	found, err := os.ReadDir(filepath.Join(f.dir, historyPath))
 	if os.IsNotExist(err) {
 		return nil
 	}
@@ -184,7 +184,7 @@ func (c *cluster) isKnown(v *corev1.PersistentVolume) bool {
 
 // isOwner says that the ledger knows a volume.
 func (c *cluster) isOwner(v *corev1.PersistentVolume) bool {
-	found, err := filepath.Glob(filepath.Join(c.dir, wellknown.OwnersDirectory, livesPath, wellknown.OwnerPrefix+v.Name+"*"))
+	found, err := filepath.Glob(filepath.Join(c.dir, wellknown.OwnersDirectory, historyPath, wellknown.OwnerPrefix+v.Name+"*"))
 	c.check(err)
 	return len(found) > 0
 }
@@ -206,7 +206,7 @@ func (c *cluster) addClaim(policy corev1.PersistentVolumeReclaimPolicy, volume s
 	class := "shared"
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: livesNamespace, UID: types.UID(fmt.Sprintf("%08d-0000-4000-8000-%012d", c.number, c.claims)),
+			Name: name, Namespace: historyNamespace, UID: types.UID(fmt.Sprintf("%08d-0000-4000-8000-%012d", c.number, c.claims)),
 			CreationTimestamp: metav1.NewTime(c.now), Annotations: map[string]string{wellknown.AnnotationStorageProvisioner: wellknown.DefaultProvisioner},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
@@ -255,7 +255,7 @@ func (c *cluster) bind(v *corev1.PersistentVolume, claim *corev1.PersistentVolum
 	v.Status.Phase = corev1.VolumeBound
 	v.Spec.ClaimRef.Name, v.Spec.ClaimRef.UID = claim.Name, claim.UID
 	c.store(v)
-	c.check(os.WriteFile(filepath.Join(c.dir, livesPath, string(claim.UID)), nil, 0o600))
+	c.check(os.WriteFile(filepath.Join(c.dir, historyPath, string(claim.UID)), nil, 0o600))
 }
 
 // settle makes use of what the Jobs did, as the claims loop does.
@@ -310,7 +310,7 @@ func (c *cluster) markUsed(p lifecycle.DeleteVolume) {
 
 // run is the next mount Job, which dies after some steps; none if it is not to die.
 func (c *cluster) run(steps int) {
-	<-time.After(time.Hour) // of the bubble, for what goes by the monotonic clock
+	<-time.After(time.Hour) // of the bubble, for what depends on the monotonic clock
 	c.now = c.now.Add(time.Hour)
 	for _, uid := range c.uids() {
 		if steps > 0 && c.rand.IntN(8) == 0 {
@@ -318,7 +318,7 @@ func (c *cluster) run(steps int) {
 		}
 		c.gatherer.Decide(uid)
 	}
-	p := decide(ready(c.observe(livesFileSystem)))
+	p := decide(ready(c.observe(historyFileSystem)))
 	var due []lifecycle.Pending
 	for _, next := range changesOf[createJob](p) {
 		due = next.due
@@ -332,8 +332,8 @@ func (c *cluster) run(steps int) {
 		return
 	}
 	job, err := mountjobs.Build(mountjobs.Spec{
-		Settings: c.options.Jobs, FileSystemID: livesFileSystem, Operations: batch,
-		Number: mountjobs.NextNumber(mountjobs.Mount, livesFileSystem, c.observe(livesFileSystem).named),
+		Settings: c.options.Jobs, FileSystemID: historyFileSystem, Operations: batch,
+		Number: mountjobs.NextNumber(mountjobs.Mount, historyFileSystem, c.observe(historyFileSystem).named),
 	})
 	c.check(err)
 	job.UID, job.CreationTimestamp = types.UID(fmt.Sprint(job.Name, " at ", c.now)), metav1.NewTime(c.now)
@@ -346,7 +346,7 @@ func (c *cluster) carryOut(ops []operations.Operation, steps int) []byte {
 	if steps > 0 {
 		ctx = &dying{Context: ctx, left: steps}
 	}
-	fs, err := directories.Open(c.t.Context(), c.dir, directories.Options{FileSystemID: livesFileSystem, Now: func() time.Time { return c.now }})
+	fs, err := directories.Open(c.t.Context(), c.dir, directories.Options{FileSystemID: historyFileSystem, Now: func() time.Time { return c.now }})
 	c.check(err)
 	defer fs.Close()
 	report := fs.Run(ctx, ops, nil)

@@ -9,8 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// lives is how many stories a run of the test has; each takes some tens of milliseconds.
-const lives = 40
+// histories is how many stories a run of the test has; each takes some tens of milliseconds.
+const histories = 40
 
 // step is one thing that a user, an administrator or the manager does.
 func (c *cluster) step() {
@@ -76,7 +76,7 @@ func (f *sharedPath) wantNothingLost() {
 // TestRetainedDataIsNeverLost has claims of one or two clusters come to one directory and leave it in
 // any order, with Jobs that die at any step and administrators who change their minds.
 func TestRetainedDataIsNeverLost(t *testing.T) {
-	for seed := range uint64(lives) {
+	for seed := range uint64(histories) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newSharedPath(t, seed, 1+int(seed%2))
 			for range 60 {

@@ -99,7 +99,7 @@ func add(t testing.TB, store interface{ Add(any) error }, object any) {
 
 func claimNumber(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", n)) }
 
-// waitingClaim asks for a volume on the file system; a lower number has waited longer.
+// waitingClaim requests a volume on the file system; a lower number has waited longer.
 func waitingClaim(n int) *corev1.PersistentVolumeClaim {
 	class := fileSystem
 	return &corev1.PersistentVolumeClaim{

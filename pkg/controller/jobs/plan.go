@@ -145,13 +145,13 @@ func (s state) podless() (jobs []*batchv1.Job) {
 }
 
 // holdBackRestores gives the operations that are due, unless all are restores that failed time and
-// again: those ride in Jobs that others want, and have one of their own only after a while. Otherwise claims that
-// restore unknown uids would keep one Job after the other running, which others have to wait for.
+// again: those are packed into Jobs of other operations, and get a Job of their own only after a while.
+// Otherwise claims that restore unknown uids would keep one Job after the other running, and delay other claims.
 func (p *plan) holdBackRestores(due []lifecycle.Pending, now time.Time) []lifecycle.Pending {
 	isPrompt := func(pending lifecycle.Pending) bool {
 		return pending.Operation.Kind != operations.Restore || volumes.AttemptOf(pending.Operation) <= promptTries
 	}
-	if len(due) == 0 || slices.ContainsFunc(due, isPrompt) || p.isDue(due[0].Turn().Add(rideTime), now) {
+	if len(due) == 0 || slices.ContainsFunc(due, isPrompt) || p.isDue(due[0].Turn().Add(restoreWait), now) {
 		return due
 	}
 	return nil
@@ -160,8 +160,8 @@ func (p *plan) holdBackRestores(due []lifecycle.Pending, now time.Time) []lifecy
 const (
 	// promptTries of a restore begin a Job at once.
 	promptTries = 2
-	// rideTime is how long a restore that failed more often waits for a Job of others.
-	rideTime = 4 * time.Minute
+	// restoreWait is how long a restore that failed more often waits for a Job of others.
+	restoreWait = 4 * time.Minute
 )
 
 // endUnschedulable ends a Job that avoids nodes and finds no other. What a node has room for, or what

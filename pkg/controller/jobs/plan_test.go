@@ -138,9 +138,9 @@ func TestDecideNextJob(t *testing.T) {
 		warned  []string
 		again   time.Time
 	}{
-		"restores that failed often wait":     {state: stateWith(nil, tried("r1", 3, ago(time.Hour), ago(time.Minute))), again: now.Add(rideTime - time.Minute)},
-		"and have a Job of their own then":    {state: stateWith(nil, tried("r1", 3, ago(time.Hour), ago(rideTime)), tried("r2", 9, ago(time.Hour), ago(time.Second))), due: []string{"r1", "r2"}},
-		"or ride in one of others":            {state: stateWith(nil, tried("r1", 3, ago(time.Hour), ago(time.Second)), ready), due: []string{"v1", "r1"}},
+		"restores that failed often wait":     {state: stateWith(nil, tried("r1", 3, ago(time.Hour), ago(time.Minute))), again: now.Add(restoreWait - time.Minute)},
+		"and have a Job of their own then":    {state: stateWith(nil, tried("r1", 3, ago(time.Hour), ago(restoreWait)), tried("r2", 9, ago(time.Hour), ago(time.Second))), due: []string{"r1", "r2"}},
+		"or are sent with others":             {state: stateWith(nil, tried("r1", 3, ago(time.Hour), ago(time.Second)), ready), due: []string{"v1", "r1"}},
 		"restores that did not begin at once": {state: stateWith(nil, tried("r1", 1, ago(time.Second), time.Time{})), due: []string{"r1"}},
 		"the second try is prompt":            {state: stateWith(nil, tried("r1", 2, ago(time.Hour), ago(time.Second))), due: []string{"r1"}},
 		"restores take turns":                 {state: stateWith(nil, tried("r1", 9, ago(time.Hour), ago(time.Second)), tried("r2", 1, ago(time.Minute), time.Time{}), tried("r3", 3, ago(time.Hour), ago(2*time.Second))), due: []string{"r2", "r3", "r1"}},

@@ -25,7 +25,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// TestStandbyKeepsNoQueue has Jobs, root claims and volumes come and go on a standby. A new leader
+// TestStandbyKeepsNoQueue creates and deletes Jobs, root claims and volumes while a standby runs. A new leader
 // adds each file system that one of those that are left is about, and those of discovery.
 func TestStandbyKeepsNoQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

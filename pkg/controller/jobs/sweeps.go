@@ -55,7 +55,7 @@ func (p *plan) planSweep(s state) {
 // defaultSweepDelay lets a burst of deletions end before the trash is emptied.
 const defaultSweepDelay = 10 * time.Second
 
-// nextSweep is when the newest sweep wants another one. The trash goes by the clock of the file
+// nextSweep is when the next sweep should begin, by the newest one. The trash uses the clock of the file
 // server, so what counts is how long it is until then.
 func (s state) nextSweep() time.Time {
 	newest := s.sweeps[len(s.sweeps)-1].outcome

@@ -129,7 +129,7 @@ func (p *claimPlanner) create(a Attempt) Plan {
 		p.add(CreateVolume{Job: a.Job, Batch: a.Batch, BatchSize: a.BatchSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID})
 		return p.Plan
 	case !p.Targets.Known:
-		p.reportWait(p.Targets.Trouble)
+		p.reportWait(p.Targets.Problem)
 	default:
 		p.reportWait(fmt.Sprintf("the directory is made, but file system %s has no local port now%s", a.FileSystemID, seeTable))
 	}
@@ -144,7 +144,7 @@ func (s State) isWanted() bool {
 // provision begins anew, with what the claim asks for now.
 func (p *claimPlanner) provision(last Attempt) {
 	if !p.Targets.Known {
-		p.reportWait(p.Targets.Trouble)
+		p.reportWait(p.Targets.Problem)
 		return
 	}
 	operation, choice, err := p.begin()

@@ -111,7 +111,7 @@ func TestClaimWithoutVolume(t *testing.T) {
 		"not asked for yet":           {[]func(*fixture){func(w *fixture) { w.Claim.Annotations = nil }}, want{}},
 		"class missing":               {[]func(*fixture){func(w *fixture) { w.Class = nil }}, want{}},
 		"file systems not known":      {[]func(*fixture){func(w *fixture) { w.Targets.Known = false }}, want{}},
-		"table unreadable":            {[]func(*fixture){func(w *fixture) { w.Targets.Known, w.Targets.Trouble = false, "the table to be mended" }}, want{wait: "mended"}},
+		"table unreadable":            {[]func(*fixture){func(w *fixture) { w.Targets.Known, w.Targets.Problem = false, "the table to be mended" }}, want{wait: "mended"}},
 		"no file system":              {[]func(*fixture){func(w *fixture) { w.Targets.FileSystems = nil }}, want{wait: "no file system", rediscover: true}},
 		"no file system, API silent":  {[]func(*fixture){func(w *fixture) { w.Targets.FileSystems, w.Targets.Listed, w.Targets.Unanswered = nil, false, true }}, want{wait: "the events of ConfigMap efs-stunnel say why", rediscover: true}},
 		"file system unusable":        {[]func(*fixture){func(w *fixture) { w.Targets.FileSystems[fs1] = volumes.Candidate{ID: fs1, Unusable: "it is creating"} }}, want{wait: "it is creating"}},

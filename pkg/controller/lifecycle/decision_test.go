@@ -23,7 +23,7 @@ func unreadable(o operations.Operation) operations.Operation {
 	return o
 }
 
-func noPorts(w *fixture) { w.Targets = targets.Snapshot{Trouble: "the table to be mended"} }
+func noPorts(w *fixture) { w.Targets = targets.Snapshot{Problem: "the table to be mended"} }
 
 // TestUnsettledDecisionIsMadeAgain: what no event about the claim would change is decided again after a time.
 func TestUnsettledDecisionIsMadeAgain(t *testing.T) {
@@ -47,7 +47,7 @@ func TestUnsettledDecisionIsMadeAgain(t *testing.T) {
 		"no file system is known yet":       {[]func(*fixture){withoutClaim, free, noPorts}, false, ""},
 		"its volume is deleted":             {[]func(*fixture){withoutClaim, free, withAttempts(ended(cleanup(), done))}, false, ""},
 		"given up, its record is not read":  {[]func(*fixture){threshold, givenUp("other"), withAttempts(ended(unreadable(try(t, setup(), 3)), lost))}, true, "record"},
-		"nobody asks for it":                {[]func(*fixture){withoutClaim}, false, ""},
+		"without its claim":                 {[]func(*fixture){withoutClaim}, false, ""},
 		"an original one cannot be adopted": {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, released))}, true, "was not seen bound"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -131,7 +131,7 @@ func (p volumePlanner) maintain() {
 	switch add, remove := v.EditFinalizer(); {
 	case remove:
 		if v.Policy == corev1.PersistentVolumeReclaimDelete {
-			p.reportSkipped("no claim has the volume, so nobody has released " + v.Path)
+			p.reportSkipped("no claim has the volume, so no claim has released " + v.Path)
 		}
 		p.add(RemoveFinalizer{v.Object, p.makerJobs()})
 	case add:

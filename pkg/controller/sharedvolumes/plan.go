@@ -113,7 +113,7 @@ func (s state) planUnknown() plan {
 	if s.object.Status.Phase != "" && s.object.Status.Phase != v1alpha1.Pending {
 		return plan{status: s.object.Status}
 	}
-	waitsFor := cmp.Or(s.targets.Trouble, "the first poll of the file systems")
+	waitsFor := cmp.Or(s.targets.Problem, "the first poll of the file systems")
 	return s.report(v1alpha1.Pending, "Waiting", "waiting for "+waitsFor)
 }
 

@@ -85,7 +85,7 @@ func TestDecide(t *testing.T) {
 			outline{Phase: pending, Reason: "Waiting", Message: "the first poll of the file systems"},
 		},
 		"the table cannot be read": {
-			stateWith(func(s *state) { s.targets = targets.Snapshot{Trouble: "ConfigMap x"} }),
+			stateWith(func(s *state) { s.targets = targets.Snapshot{Problem: "ConfigMap x"} }),
 			outline{Phase: pending, Reason: "Waiting", Message: "ConfigMap x"},
 		},
 		"nothing is known yet of one that was ready": {
@@ -136,7 +136,7 @@ func TestDecide(t *testing.T) {
 			stateWith(bound, lost, tunnel(targets.Tunnel{Port: 20491, Problem: "it is gone", Terminal: true})),
 			outline{Changes: "create volume", Phase: failed, Reason: "AccessPointUnusable", Message: "it is gone", Repairs: true, Warns: true, Polls: true},
 		},
-		"a stranger's volume": {
+		"another owner's volume": {
 			stateWith(func(s *state) { s.volume = &corev1.PersistentVolume{} }),
 			outline{Phase: failed, Reason: "NameTaken", Message: "was not made for this SharedVolume", Warns: true},
 		},
@@ -146,7 +146,7 @@ func TestDecide(t *testing.T) {
 			})),
 			outline{Phase: failed, Reason: "NameTaken", Message: "is that of SharedVolume team-data/x", Warns: true},
 		},
-		"a stranger's claim": {
+		"another owner's claim": {
 			stateWith(func(s *state) { s.claim = &corev1.PersistentVolumeClaim{} }),
 			outline{Phase: failed, Reason: "NameTaken", Message: "was not made for this SharedVolume", Warns: true},
 		},
@@ -221,7 +221,7 @@ func TestDecide(t *testing.T) {
 			outline{Phase: deleting, Reason: "VolumeGoes", Message: "volume pv-team-data is being deleted"},
 		},
 		"then its finalizer": {stateWith(objectDeleted), outline{Changes: "remove finalizer"}},
-		"which is all where strangers have the names": {
+		"which is all where others have the names": {
 			stateWith(objectDeleted, func(s *state) { s.volume, s.claim = &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{} }),
 			outline{Changes: "remove finalizer"},
 		},

@@ -68,7 +68,7 @@ func TestDemand(t *testing.T) {
 	}
 }
 
-// TestNamesForVolume: however many objects there are, each hyphen of a volume's name asks for one.
+// TestNamesForVolume: however many objects there are, each hyphen of a volume's name costs one lookup.
 func TestNamesForVolume(t *testing.T) {
 	objects := map[string]bool{"team/data": true, "team-a/data": true, "team/a-data": true, "other/data": true}
 	for volume, want := range map[string][]string{

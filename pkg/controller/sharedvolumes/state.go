@@ -32,7 +32,7 @@ func (s state) ownsClaim() bool {
 	return s.claim != nil && s.claim.Spec.VolumeName == volumeName(s.object) && s.owns(s.claim, s.volume)
 }
 
-// owns goes by the annotation of one half of the pair. Without any, the other half has it, if the two
+// owns compares the annotation of one half of the pair. Without any, the other half has it, if the two
 // are bound to each other.
 func (s state) owns(half, other metav1.Object) bool {
 	owner, ok := half.GetAnnotations()[wellknown.AnnotationSharedVolume]

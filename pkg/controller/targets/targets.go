@@ -15,7 +15,7 @@ type Snapshot struct {
 	// Known says that there is a table, and that the first poll of the file systems has ended, with
 	// an answer or not. Before that, nothing may be chosen.
 	Known   bool
-	Trouble string // the object that must be corrected before anything can be known, and why; or ""
+	Problem string // the object that must be corrected before anything can be known, and why; or ""
 	// Listed says that the API has answered since the start, so tags, zones and states are current.
 	// Otherwise only what the table holds is known.
 	Listed bool

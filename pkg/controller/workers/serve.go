@@ -18,7 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// refusal is an error that the worker is told, with the code of the response. The worker repeats its
+// refusal is an error that the worker gets, with the code of the response. The worker repeats its
 // request after StatusServiceUnavailable, and ends after all others.
 type refusal struct {
 	code int

@@ -14,7 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
 
-// servePoints answers in pages of one, whatever is asked for.
+// servePoints answers in pages of one, whatever is requested.
 func (s *server) servePoints(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	var found []map[string]any

@@ -35,7 +35,7 @@ func (f *Fake) ListAccessPoints(ctx context.Context, fileSystemID string) ([]efs
 	return points, nil
 }
 
-// FindAccessPoint asks for one.
+// FindAccessPoint requests one.
 func (f *Fake) FindAccessPoint(ctx context.Context, id string) (point efs.AccessPoint, found bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -119,7 +119,7 @@ func (f *Fake) ListFileSystems(ctx context.Context) (efs.Listing, error) {
 	return listing, nil
 }
 
-// FileSystemExists asks for one file system.
+// FileSystemExists requests one file system.
 func (f *Fake) FileSystemExists(ctx context.Context, id string) (bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

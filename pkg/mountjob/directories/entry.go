@@ -16,7 +16,7 @@ import (
 type entry struct {
 	Cluster   string `json:"cluster"`
 	Namespace string `json:"namespace"`
-	// NamespaceUID tells a namespace from an earlier one of the same name. Entries of earlier
+	// NamespaceUID distinguishes a namespace from an earlier one of the same name. Entries of earlier
 	// versions have neither this nor Class.
 	NamespaceUID string    `json:"namespaceUID,omitempty"`
 	Class        string    `json:"class,omitempty"`
@@ -24,7 +24,7 @@ type entry struct {
 	ClaimUID     string    `json:"claimUID"`
 	GID          int       `json:"gid,omitempty"`  // the directory's, when it has one of its own
 	Made         bool      `json:"made,omitempty"` // the directory was made for a volume, so a cleanup may remove it
-	When         time.Time `json:"when"`           // tells one incarnation of the volume from the next
+	When         time.Time `json:"when"`           // distinguishes incarnations of the volume
 	// RestoredFrom is the slot of the trash where the directory was.
 	RestoredFrom string `json:"restoredFrom,omitempty"`
 	// TakenFrom is the cluster from which an administrator has taken the volume over.

@@ -24,7 +24,7 @@ type Options struct {
 	FileSystemID string
 	// Aliases are ids that the marker may have, too: the file system is a copy of theirs.
 	Aliases []string
-	// Now is time.Now when nil. It tells one incarnation of a volume from the next, and decides
+	// Now is time.Now when nil. It distinguishes one incarnation of a volume from the next, and decides
 	// nothing else.
 	Now func() time.Time
 	// Ended, if not nil, is called when an operation of a batch has ended, one call at a time.

@@ -125,7 +125,7 @@ func (t *tree) listFolder(ctx context.Context, p string) (listedFolder, error) {
 }
 
 // ReleaseCluster releases the owners of a cluster that is gone: each entry becomes the mark that keeps its
-// data, or is dropped if there is none, as a release of the manager does. So nobody inherits the right to
+// data, or is dropped if there is none, as a release of the manager does. So no other owner inherits the right to
 // remove a directory. emit gets each owner with what was, or would be, done.
 func (f *FileSystem) ReleaseCluster(ctx context.Context, release requests.Release, emit func(requests.Owned) error) error {
 	var found []listedEntry

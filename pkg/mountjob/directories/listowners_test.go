@@ -111,8 +111,8 @@ func TestListOfOwnersLimitsWhatEntriesContain(t *testing.T) {
 func TestReleaseOfACluster(t *testing.T) {
 	w := newFixture(t)
 	gone, leaving, removed := owner("c2", "ns", 1), owner("c2", "ns", 2), owner("c2", "ns", 3)
-	heir, other := owner("c1", "ns", 4), owner("c1", "ns", 5)
-	sharing := setupOf(heir, "/ns/shared")
+	joined, other := owner("c1", "ns", 4), owner("c1", "ns", 5)
+	sharing := setupOf(joined, "/ns/shared")
 	sharing.ShareAcrossClusters = true
 	w.done(setupOf(gone, "/ns/shared"), sharing, setupOf(leaving, "/ns/leaving"), setupOf(removed, "/ns/removed"), setupOf(other, "/ns/own"))
 	w.write("/ns/shared/file", "x")
@@ -140,8 +140,8 @@ func TestReleaseOfACluster(t *testing.T) {
 		"/.efs-stunnel/owners/ns/own/@"+other.Volume)
 	w.gone("/.efs-stunnel/owners/ns/removed")
 
-	// Nobody inherits the right to remove the directory, although it was made for a volume.
-	w.do(cleanupOf(heir, "/ns/shared"), operations.Done, operations.Retained)
+	// No other owner inherits the right to remove the directory, although it was made for a volume.
+	w.do(cleanupOf(joined, "/ns/shared"), operations.Done, operations.Retained)
 	w.there("/ns/shared/file")
 	again, err := w.release(requests.Release{Cluster: "c2"}, nil)
 	if err != nil || len(again) > 0 {

@@ -13,7 +13,7 @@ import (
 // healthyAfter is how long probes must succeed before an event says that a tunnel is healthy again.
 const healthyAfter = 30 * time.Second
 
-// handleResult judges the result of a probe. It returns whether a sync is needed at once.
+// handleResult evaluates the result of a probe. It returns whether a sync is needed at once.
 func (a *Agent) handleResult(result probe.Result) bool {
 	state, ok := a.tunnels[result.Name]
 	if !ok || state.Accept != result.Accept {

@@ -33,11 +33,11 @@ func TestAccessPointsAreRenewedWithoutCredentials(t *testing.T) {
 		changes := n.changes.Load()
 		after(54 * time.Minute)
 		if made := n.contents(r, accessPointTunnel).Made; !made.Equal(begin) || n.changes.Load() != changes {
-			t.Errorf("made %s after the begin, told %d times", made.Sub(begin), n.changes.Load())
+			t.Errorf("made %s after the begin, notified %d times", made.Sub(begin), n.changes.Load())
 		}
 		after(2 * time.Minute)
 		if made := n.contents(r, accessPointTunnel).Made; !made.Equal(begin.Add(55*time.Minute)) || n.changes.Load() != changes+1 {
-			t.Errorf("made %s after the begin, told %d times; want 55 minutes and once more", made.Sub(begin), n.changes.Load())
+			t.Errorf("made %s after the begin, notified %d times; want 55 minutes and once more", made.Sub(begin), n.changes.Load())
 		}
 		if n.requestCount() > 0 {
 			t.Error("credentials were requested, though no certificate needs them")

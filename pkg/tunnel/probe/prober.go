@@ -33,7 +33,7 @@ type Result struct {
 	Name   string
 	Accept netip.AddrPort
 	Late   bool // this process did not run in time, so the fields below have no value
-	// ServerOnly: the server was probed instead of the tunnel, as Task.DirectServer asks for.
+	// ServerOnly: the server was probed instead of the tunnel, as Task.DirectServer requests.
 	ServerOnly bool
 	Began      time.Time
 	At         time.Time     // the end of the round

@@ -86,7 +86,7 @@ func checkSocket(fd int, address netip.AddrPort) error {
 }
 
 // shutdown makes the socket stop listening, although stunnel and the agent hold copies of it, so
-// that new connections reach the other supervisor. With a close alone, those copies would go on
+// that new connections reach the other supervisor. With a close alone, those copies would keep
 // queueing connections, which are reset when stunnel exits.
 func (l *listener) shutdown() error {
 	err := unix.Shutdown(int(l.file.Fd()), unix.SHUT_RD)

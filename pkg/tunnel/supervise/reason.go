@@ -30,7 +30,7 @@ const (
 	ReasonConnectionLost            Reason = "ConnectionLost"   // after the handshake
 )
 
-// Reasons returns all reasons, for metrics that start at zero.
+// Reasons returns all reasons. docs/operations.md explains each.
 func Reasons() []Reason {
 	reasons := []Reason{ReasonPortTaken, ReasonBadConfig, ReasonStartFailed, ReasonDied, ReasonUnresponsive}
 	for _, p := range patterns {

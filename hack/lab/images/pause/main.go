@@ -1,4 +1,4 @@
-// Command pause does nothing until it is told to end: the container that
+// Command pause does nothing until it gets SIGTERM: the container that
 // holds a pod's namespaces. It reaps what the pod's processes leave behind.
 package main
 

@@ -37,7 +37,7 @@ func Key(inputs ...string) string {
 
 // Folder returns the folder <kind>-<key>, filled by fill when it is not there
 // yet. Two programs that want it at once make it once; a fill that dies leaves
-// nothing under the final name. made tells whether this call made it.
+// nothing under the final name. made says whether this call made it.
 func (c Cache) Folder(ctx context.Context, kind, key string, fill func(ctx context.Context, dir string) error) (dir string, made bool, err error) {
 	dir = filepath.Join(c.Dir, kind+"-"+key)
 	if exists(dir) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Memory is a folder that needs no disk, where the machine has one: no test can tell whether what was
+// Memory is a folder that needs no disk, where the machine has one: no test depends on whether what was
 // written has reached the disk, and waiting for that takes most of the time.
 func Memory(t testing.TB) string {
 	t.Helper()

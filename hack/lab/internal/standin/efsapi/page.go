@@ -53,7 +53,7 @@ func rank(id string) string {
 	return hex.EncodeToString(hash[:])
 }
 
-// pageSize is the size that the client asks for, within the limits of the API and of a fault.
+// pageSize is the size that the client requests, within the limits of the API and of a fault.
 func (c call) pageSize(p paging) (int, *apiError) {
 	size := p.standard
 	if text := c.param(p.size); text != "" {
