@@ -19,7 +19,7 @@ type failure struct {
 
 var mountTargetFailures = []failure{
 	{name: "is silent", mode: "silent", allowed: silence, failsOver: true},
-	{name: "is dark", mode: "drop", allowed: silence, failsOver: true, onlyLong: true},
+	{name: "drops packets", mode: "drop", allowed: silence, failsOver: true, onlyLong: true},
 	{name: "resets connections", mode: "reset", allowed: momentary, failsOver: true, onlyLong: true},
 	{name: "refuses", mode: "refuse", allowed: momentary},
 	{name: "refuses, the other one", mode: "refuse", allowed: momentary, onlyLong: true},
