@@ -37,6 +37,7 @@ var claims = []scenario{
 	{"deleted data comes back into a new claim", deletedDataIsRestored},
 	{"claims share a directory, and a forged volume removes nothing", claimsShareADirectory},
 	{"the supervisor has neither token nor credentials", supervisorHasNoIdentity},
+	{"the plugin of kubectl counts usage, and names what claims wait for", pluginExplainsClaims},
 }
 
 // faults are scenarios about processes and servers that fail. They run side by side, because tunnels need
@@ -90,7 +91,7 @@ func TestProduct(t *testing.T) {
 	l.run("hack/demo/install") // changes nothing that is already installed
 	scenarios := []scenario{
 		{"claims", parallel(claims)},
-		{"the plugin of kubectl names what is broken", pluginNamesCauses},
+		{"the plugin of kubectl names what of the installation is broken", pluginNamesCauses},
 		{"faults", parallel(faults)},
 	}
 	if *long {

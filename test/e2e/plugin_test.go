@@ -66,6 +66,17 @@ func (l *lab) waitForCause(cause string, subject ...string) {
 	})
 }
 
+// pluginExplainsClaims: its usage and its doctor are about claims of one namespace, so other claims may come
+// and go beside them.
+func pluginExplainsClaims(l *lab) {
+	ns := l.namespace("explained")
+	l.usageIsCounted(ns)
+	l.claimsAreDiagnosed(ns)
+	if out, code := l.plugin("doctor", "--as=system:serviceaccount:"+ns+":default"); code != 2 || !strings.Contains(out, "you have no right to list") {
+		l.Errorf("a user without rights: exit code %d\n%s", code, out)
+	}
+}
+
 // pluginNamesCauses breaks the installation in one way after the other, as people and clouds do. The
 // plugin's doctor has to name each cause.
 func pluginNamesCauses(l *lab) {
@@ -77,14 +88,8 @@ func pluginNamesCauses(l *lab) {
 		return ""
 	})
 	l.collectHasNoSecret()
-	ns := l.namespace("doctor")
-	l.usageIsCounted(ns)
-	l.claimsAreDiagnosed(ns)
 	l.fileSystemsAreDiagnosed()
-	l.installationIsDiagnosed(ns)
-	if out, code := l.plugin("doctor", "--as=system:serviceaccount:"+ns+":default"); code != 2 || !strings.Contains(out, "you have no right to list") {
-		l.Errorf("a user without rights: exit code %d\n%s", code, out)
-	}
+	l.installationIsDiagnosed(l.namespace("doctor"))
 }
 
 // collectHasNoSecret looks for tokens, keys and Secrets in everything that an issue would have.
