@@ -39,11 +39,7 @@ func (a Accelerator) kernelParameters() []string {
 	if a == KVM {
 		return nil
 	}
-	parameters := []string{"highres=off"}
-	if frequency := counterFrequency(); frequency > 0 {
-		parameters = append(parameters, "tsc=reliable", fmt.Sprintf("tsc_early_khz=%d", frequency))
-	}
-	return parameters
+	return []string{"highres=off", "tsc=reliable", fmt.Sprintf("tsc_early_khz=%d", counterFrequency())}
 }
 
 // trialLimit is many times what a kernel under working KVM needs for its first message.

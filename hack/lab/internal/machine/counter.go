@@ -4,12 +4,10 @@ import (
 	"math"
 	"sync"
 	"time"
-
-	"github.com/klauspost/cpuid/v2"
 )
 
-// counterFrequency is the frequency of the processor's time stamp counter in kHz, 0 if the counter cannot
-// be read. Emulated processors have the same counter. Their kernels would measure it at boot with timers
+// counterFrequency is the frequency of the processor's time stamp counter in kHz. Emulated processors have
+// the same counter. Their kernels would measure it at boot with timers
 // that are late on a busy host: one measured 442 MHz for 2596, and its clock was six times too fast.
 var counterFrequency = sync.OnceValue(measureCounter)
 
@@ -31,10 +29,14 @@ type reading struct {
 func readCounter() (best reading) {
 	for shortest, n := time.Duration(math.MaxInt64), 0; n < 1000; n++ {
 		before := time.Now()
-		count := cpuid.CPU.RTCounter()
+		count := readTimeStampCounter()
 		if took := time.Since(before); took < shortest {
 			shortest, best = took, reading{before.Add(took / 2), int64(count)} //nolint:gosec // overflows after a century
 		}
 	}
 	return best
 }
+
+// readTimeStampCounter is the instruction RDTSC. RDTSCP, which waits for earlier instructions, is not in every
+// virtual machine, and readCounter needs no such order.
+func readTimeStampCounter() uint64
