@@ -11,7 +11,7 @@ import (
 )
 
 // checkSource ignores a listing of another account or region than the table's: what it lacks is
-// not missing, and what it has is not the cluster's. A listing is believed when it names the
+// not missing, and what it has is not the cluster's. A listing is used when it names the
 // account and region of the table, or has at least a third of the file systems of the table. The
 // administrator who means the other account writes it into the table.
 //

@@ -267,7 +267,7 @@ func (c *Controller) decide(_ context.Context, uid types.UID) (again time.Durati
 	return 0, nil
 }
 
-// recheck is how long an unsettled decision is believed: it waits for other claims' volumes, or for a
+// recheck is how long an unsettled decision is valid: it waits for other claims' volumes, or for a
 // time by the apiserver's clock.
 const recheck = time.Minute
 

@@ -58,7 +58,7 @@ func (g *Gatherer) read(job *batchv1.Job) reading {
 		return observed.reading
 	}
 	read := reading{versions: versions}
-	observed.believe(job, now, func(at time.Time) *mountjobs.Status {
+	observed.readGuarded(job, now, func(at time.Time) *mountjobs.Status {
 		read.outcome, read.err = mountjobs.Read(job, pods, at)
 		return &read.outcome.Status
 	})
@@ -80,7 +80,7 @@ func (g *Gatherer) read(job *batchv1.Job) reading {
 func (g *Gatherer) Sweep(job *batchv1.Job, pods []*corev1.Pod) (outcome mountjobs.SweepOutcome, err error) {
 	g.outcomes.mu.Lock()
 	defer g.outcomes.mu.Unlock()
-	g.outcomes.of(job.UID).believe(job, g.Now(), func(at time.Time) *mountjobs.Status {
+	g.outcomes.of(job.UID).readGuarded(job, g.Now(), func(at time.Time) *mountjobs.Status {
 		outcome, err = mountjobs.ReadSweep(job, pods, at)
 		return &outcome.Status
 	})
@@ -91,7 +91,7 @@ func (g *Gatherer) Sweep(job *batchv1.Job, pods []*corev1.Pod) (outcome mountjob
 func (g *Gatherer) Survey(job *batchv1.Job, pods []*corev1.Pod) (outcome mountjobs.SurveyOutcome, err error) {
 	g.outcomes.mu.Lock()
 	defer g.outcomes.mu.Unlock()
-	g.outcomes.of(job.UID).believe(job, g.Now(), func(at time.Time) *mountjobs.Status {
+	g.outcomes.of(job.UID).readGuarded(job, g.Now(), func(at time.Time) *mountjobs.Status {
 		outcome, err = mountjobs.ReadSurvey(job, pods, at)
 		return &outcome.Status
 	})
@@ -106,9 +106,9 @@ func (o *outcomes) of(job types.UID) *observedJob {
 	return o.jobs[job]
 }
 
-// believe reads a Job as it is at a time. One that has not been known for long enough is not believed
-// to be overdue: the clocks may disagree.
-func (o *observedJob) believe(job *batchv1.Job, now time.Time, read func(at time.Time) *mountjobs.Status) {
+// readGuarded reads a Job as it is at a time. One that was first observed less than ClockGuard ago does not
+// count as overdue: the clocks may disagree.
+func (o *observedJob) readGuarded(job *batchv1.Job, now time.Time, read func(at time.Time) *mountjobs.Status) {
 	if status := read(now); status.Overdue && time.Since(o.first) < mountjobs.ClockGuard {
 		read(job.CreationTimestamp.Time).Until = now.Add(mountjobs.ClockGuard)
 	}

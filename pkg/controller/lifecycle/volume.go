@@ -107,7 +107,7 @@ func (v Volume) unadoptable() string {
 	case v.Problem != "" && (v.Object.Status.Phase == corev1.VolumeBound || reclaims):
 		return "the original provisioner made this volume, and it cannot be adopted, so nothing is removed when its claim goes: " + v.Problem
 	case reclaims:
-		return "the original provisioner made this volume, and it was not seen bound since, so it is not known whose data is in its directory: nothing is removed. Delete the volume object, and the directory by hand if nobody needs it"
+		return "the original provisioner made this volume, and it was not seen bound since, so it is not known whose data is in its directory: nothing is removed. Delete the volume object, and the directory by hand if it is not needed"
 	}
 	return ""
 }
@@ -190,7 +190,7 @@ func (p volumePlanner) cleanUp() (deletes bool) {
 // leaves.
 func notAlone(unadopted *corev1.PersistentVolume) string {
 	return fmt.Sprintf("nothing is removed while volume %s of the original provisioner, which is not adopted, has its data in %s: "+
-		"it is adopted while it is Bound to its claim. If nobody needs its data, delete that volume object; if the data is to stay, set the reclaim policy of this volume to Retain",
+		"it is adopted while it is Bound to its claim. If its data is not needed, delete that volume object; if the data is to stay, set the reclaim policy of this volume to Retain",
 		unadopted.Name, unadopted.Spec.NFS.Path)
 }
 

@@ -72,7 +72,7 @@ func (c *Channel) next(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return c.await(r.Context(), job, batch)
 }
 
-// report records what a worker reports of its newest batch, once. Nothing else is believed: a report has as
+// report records what a worker reports of its newest batch, once. Nothing else is accepted: a report has as
 // many results as the batch has operations, and the manager acts on results by its own list of those.
 func (c *Channel) report(job *batchv1.Job, message []byte) (batch int, err error) {
 	batches, err := mountjobs.Batches(job)

@@ -56,7 +56,7 @@ func TestTokens(t *testing.T) {
 			}
 			f.expect(f.post(t.Context(), tt.token, done(1, 3)), tt.code, tt.text)
 			if f.Reported(f.job.UID) != nil {
-				t.Error("the report was believed")
+				t.Error("the report was accepted")
 			}
 		})
 	}
@@ -133,8 +133,8 @@ func TestReportsThatAreRefused(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t)
 				f.expect(f.post(t.Context(), "good", tt.body), tt.code, tt.text)
-				if believed := f.Reported("job") != nil; believed != (tt.code == http.StatusNoContent) {
-					t.Errorf("believed: %v", f.Reported("job"))
+				if accepted := f.Reported("job") != nil; accepted != (tt.code == http.StatusNoContent) {
+					t.Errorf("accepted: %v", f.Reported("job"))
 				}
 			})
 		})
@@ -182,7 +182,7 @@ func TestHostileReports(t *testing.T) {
 		fixture := hostileFixture(t)
 		if _, err := fixture.report(fixture.job, message); err != nil {
 			if fixture.Reported("job") != nil {
-				t.Fatalf("%d: %s was refused (%v) and believed", n, message, err)
+				t.Fatalf("%d: %s was refused (%v) and accepted", n, message, err)
 			}
 			continue
 		}
