@@ -182,10 +182,10 @@ func TestEventsAreMatchedByName(t *testing.T) {
 		uid, object string
 		want        mountjobs.Reason
 	}{
-		"of its name":                     {"", "own", mountjobs.QuotaExceeded},
-		"of another name":                 {"", "other", ""},
-		"of its name, of an earlier life": {"earlier", "own", ""},
-		"of its uid":                      {"job-uid", "other", mountjobs.QuotaExceeded},
+		"of its name":                    {"", "own", mountjobs.QuotaExceeded},
+		"of another name":                {"", "other", ""},
+		"of its name, of an earlier Job": {"earlier", "own", ""},
+		"of its uid":                     {"job-uid", "other", mountjobs.QuotaExceeded},
 	} {
 		job := newJob(t, many(1))
 		about := event("", "FailedCreate", "exceeded quota: small", 0)

@@ -54,18 +54,18 @@ func TestManagerThatCrashesAtItsFirstWrites(t *testing.T) {
 	}
 }
 
-// TestManagerThatCrashesAtAnyWrite: in several lives of claims, none of which ends otherwise than
-// without the crash.
+// TestManagerThatCrashesAtAnyWrite: in several scenarios, each of which ends
+// as without the crash.
 func TestManagerThatCrashesAtAnyWrite(t *testing.T) {
 	t.Parallel()
 	const firstWrite = 3 // after the root volume and the root claim
-	for name, l := range map[string]life{
-		"two claims of one path": {nil, (*fixture).liveAsTwo},
-		"retained":               {(*fixture).useRetainingClass, (*fixture).liveRetained},
-		"setups that fail":       {(*fixture).blockSetup, (*fixture).liveWithFailures},
-		"an original volume":     {(*fixture).createOriginal, (*fixture).liveAdopted},
-		"growing":                {(*fixture).useExpandableClass, (*fixture).liveGrowing},
-		"with a worker":          {(*fixture).useWorkers, (*fixture).liveWithWorker},
+	for name, l := range map[string]scenario{
+		"two claims of one path": {nil, (*fixture).runTwoClaims},
+		"retained":               {(*fixture).useRetainingClass, (*fixture).runRetained},
+		"setups that fail":       {(*fixture).blockSetup, (*fixture).runFailures},
+		"an original volume":     {(*fixture).createOriginal, (*fixture).runAdopted},
+		"growing":                {(*fixture).useExpandableClass, (*fixture).runGrowing},
+		"with a worker":          {(*fixture).useWorkers, (*fixture).runWithWorker},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -73,7 +73,7 @@ func TestManagerThatCrashesAtAnyWrite(t *testing.T) {
 			t.Run("without a crash", func(t *testing.T) { l.run(t, counting) })
 			writes := len(counting.Writes())
 			if writes < firstWrite {
-				t.Fatalf("a life takes %d writes", writes)
+				t.Fatalf("the scenario takes %d writes", writes)
 			}
 			for _, point := range crashPoints(firstWrite, writes, tableWrites) {
 				t.Run(point.String(), func(t *testing.T) {
@@ -86,24 +86,24 @@ func TestManagerThatCrashesAtAnyWrite(t *testing.T) {
 	}
 }
 
-// life is what happens to claims, with the expected end.
-type life struct {
+// scenario is what happens to claims, with the expected end.
+type scenario struct {
 	prepare func(*fixture) // before a manager is started; nil does nothing
-	live    func(*fixture)
+	act     func(*fixture)
 }
 
-func (l life) run(t *testing.T, point *crash.Point) {
+func (l scenario) run(t *testing.T, point *crash.Point) {
 	t.Helper()
 	f := newFixture(t)
 	if l.prepare != nil {
 		l.prepare(f)
 	}
 	f.startManagers(point)
-	l.live(f)
+	l.act(f)
 }
 
-// liveAsTwo has two claims share a directory, and be deleted one after the other.
-func (f *fixture) liveAsTwo() {
+// runTwoClaims has two claims share a directory, and be deleted one after the other.
+func (f *fixture) runTwoClaims() {
 	one, other := f.createClaim("one", withVolumeName("shared")), f.createClaim("other", withVolumeName("shared"))
 	f.waitForBound(one, other)
 	f.expectVolumes(one, other)
@@ -119,8 +119,8 @@ func (f *fixture) liveAsTwo() {
 
 func (f *fixture) useRetainingClass() { f.class = f.NewClass("retaining", nil, retaining).Name }
 
-// liveRetained expects the directory to stay, and the next claim of that name to have it.
-func (f *fixture) liveRetained() {
+// runRetained expects the directory to stay, and the next claim of that name to have it.
+func (f *fixture) runRetained() {
 	claim := f.createClaim("data", withVolumeName("kept"))
 	path := f.waitForBound(claim).Spec.NFS.Path
 	f.writeFile(path)
@@ -139,7 +139,7 @@ func (f *fixture) blockSetup() {
 	f.Kubelet.QueueBehavior(kubelet.Behavior{Ending: kubelet.Killed})
 }
 
-func (f *fixture) liveWithFailures() {
+func (f *fixture) runFailures() {
 	claim := f.createClaim("data", withVolumeName("blocked"))
 	f.Eventually("a Job has failed", func(context.Context) error {
 		for _, run := range f.Kubelet.Runs() {
@@ -162,7 +162,7 @@ func (f *fixture) createOriginal() {
 	f.waitForBound(f.NewClaim("data", f.class, func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = f.Named("original") }))
 }
 
-func (f *fixture) liveAdopted() {
+func (f *fixture) runAdopted() {
 	name, path := f.Named("original"), "/"+f.Team+"/original"
 	f.waitForVolume(name, "is adopted", func(volume *corev1.PersistentVolume) string {
 		if volume.Annotations[wellknown.AnnotationPath] == "" {
@@ -181,7 +181,7 @@ func (f *fixture) liveAdopted() {
 
 func (f *fixture) useExpandableClass() { f.class = f.NewClass("growing", nil, expandable).Name }
 
-func (f *fixture) liveGrowing() {
+func (f *fixture) runGrowing() {
 	claim := f.createClaim("data")
 	volume := f.waitForBound(claim)
 	f.requestSize(claim, "5Gi")

@@ -204,8 +204,8 @@ func (f sharedVolumeFixture) waitForDeleted(o *v1alpha1.SharedVolume) {
 	}
 }
 
-// liveSharedVolume has an object become ready, lose its volume, get another one, and be deleted.
-func (f sharedVolumeFixture) liveSharedVolume(o *v1alpha1.SharedVolume) {
+// runSharedVolume has an object become ready, lose its volume, get another one, and be deleted.
+func (f sharedVolumeFixture) runSharedVolume(o *v1alpha1.SharedVolume) {
 	f.Helper()
 	before := f.waitForReady(o)
 	f.deleteVolume(before.volume.Name)

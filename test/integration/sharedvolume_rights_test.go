@@ -42,7 +42,7 @@ func TestSharedVolumesNeedTheRightsOfTheirComponent(t *testing.T) {
 		}
 		return err
 	})
-	f.liveSharedVolume(object)
+	f.runSharedVolume(object)
 }
 
 // grant applies a file of roles and bindings for the environment's own service account.

@@ -214,14 +214,14 @@ func TestSharedVolumeInUseIsDeletedWhenItsPodEnds(t *testing.T) {
 	f.expectFile("/data")
 }
 
-// TestManagerThatCrashesAtAnyWriteOfASharedVolume: the life ends as without the crash.
+// TestManagerThatCrashesAtAnyWriteOfASharedVolume: the scenario ends as without the crash.
 func TestManagerThatCrashesAtAnyWriteOfASharedVolume(t *testing.T) {
-	newInstalledFixture(t) // for all lives
+	newInstalledFixture(t) // for all runs
 	run := func(t *testing.T, point *crash.Point) {
 		t.Helper()
 		f := newSharedVolumeFixture(t)
 		f.startManagers(point)
-		f.liveSharedVolume(f.create(f.Team, "data", v1alpha1.SharedVolumeSpec{AccessPointID: f.createAccessPoint(1)}))
+		f.runSharedVolume(f.create(f.Team, "data", v1alpha1.SharedVolumeSpec{AccessPointID: f.createAccessPoint(1)}))
 		t.Log(point)
 	}
 	counting := &crash.Point{Ignore: tableWrites}

@@ -21,8 +21,8 @@ import (
 
 func (f *fixture) useWorkers() { f.linger = 10 * time.Second }
 
-// liveWithWorker has claims that come one after another, and go while another one comes.
-func (f *fixture) liveWithWorker() {
+// runWithWorker has claims that come one after another, and go while another one comes.
+func (f *fixture) runWithWorker() {
 	one := f.createClaim("one")
 	f.waitForBound(one)
 	other := f.createClaim("other")
