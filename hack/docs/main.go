@@ -31,6 +31,7 @@ func programs() []program {
 		{"nodeagent", "cmd/nodeagent", nil, parseLongHelp},
 		{"nodeagent supervise", "cmd/nodeagent-supervise", nil, parseLongHelp},
 		{"nodeagent-supervise probe", "cmd/nodeagent-supervise", []string{"probe"}, parseLongHelp},
+		{"nodeagent-readahead", "cmd/nodeagent-readahead", nil, parseLongHelp},
 		{"mountjob", "cmd/mountjob", []string{"run"}, parseShortHelp},
 	}
 }

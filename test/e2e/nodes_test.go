@@ -31,7 +31,7 @@ func supervisorHasNoIdentity(l *lab) {
 	}
 }
 
-// mountOptionsAreMounted: those of a class replace the product's own.
+// mountOptionsAreMounted: those of a class replace the product's own. The component read-ahead sets the rest.
 func mountOptionsAreMounted(l *lab) {
 	ns := l.namespace("options")
 	const name = "e2e-options"
@@ -46,6 +46,13 @@ func mountOptionsAreMounted(l *lab) {
 			l.Errorf("the node's mount lacks %s: %s", strings.Trim(option, ","), mounts)
 		}
 	}
+	l.eventually("the mount to read 15 MiB ahead", func() string {
+		directory := l.onNode(node, "grep '^127.0.0.1:"+data.path+" ' /proc/mounts | cut -d' ' -f2")
+		if kib := l.onNode(node, "cat /sys/class/bdi/$(mountpoint -d "+directory+")/read_ahead_kb"); kib != "15360" {
+			return kib + " KiB"
+		}
+		return ""
+	})
 }
 
 // hijacker is a pod with a hostPort, which receives what the node sends to that port.
