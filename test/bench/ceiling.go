@@ -2,17 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ceiling is how fast the cluster's own controllers bind claims that wait and whose volumes are all
-// created at once while no provisioner runs. No provisioner's claims are Bound faster.
+// ceiling is how fast the cluster's own controllers serve claims that are created at once, when each volume
+// exists as soon as they ask for it and no provisioner runs. No provisioner's claims are Bound faster.
 type ceiling struct {
 	Claims     int        `json:"claims"`
 	Conditions conditions `json:"conditions"`
@@ -24,46 +25,35 @@ const noProvisioner = "bench.example.com/none"
 
 func (b *bench) measureCeiling(ctx context.Context) (result ceiling, err error) {
 	result = ceiling{Claims: b.options.claims}
-	what := fmt.Sprintf("%d volumes made at once, without a provisioner", result.Claims)
+	what := fmt.Sprintf("%d claims at once, without a provisioner", result.Claims)
 	err = b.onTestbed(ctx, what, contender{provisioner: noProvisioner}, &result.Conditions, func(ctx context.Context, bed *testbed) error {
-		result.Bind, err = bed.bindAtOnce(ctx, names("ceiling", result.Claims))
+		result.Bind, err = bed.bindAsAsked(ctx, names("ceiling", result.Claims))
 		return err
 	})
 	b.logf("  bound %.0f/s", result.Bind.Rate)
 	return result, err
 }
 
-// bindAtOnce creates claims, then all of their volumes at once, and waits until they are bound.
-func (bed *testbed) bindAtOnce(ctx context.Context, claims []string) (phase, error) {
+// bindAsAsked creates claims, and the volume of each at the moment when the cluster asks for it, and waits until
+// they are bound.
+func (bed *testbed) bindAsAsked(ctx context.Context, claims []string) (phase, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, phaseDeadline, fmt.Errorf("it takes more than %s", phaseDeadline))
 	defer cancel()
-	if err := each(ctx, claims, bed.createClaim); err != nil {
+	volumes, making := errgroup.WithContext(ctx)
+	volumes.SetLimit(parallel)
+	bed.whenAsked(func(claim string, uid types.UID) {
+		volumes.Go(func() error { return bed.createVolume(making, claim, uid) })
+	})
+	work := bed.creation("binder alone", claims)
+	if err := each(ctx, claims, work.request); err != nil {
 		return phase{}, err
 	}
-	if _, err := bed.await(ctx, "volumes are asked for", claims, isAsked); err != nil {
+	times, err := bed.await(making, "claims are bound", claims, work.done)
+	if err := errors.Join(err, volumes.Wait()); err != nil {
 		return phase{}, err
 	}
-	waiting, err := bed.client.CoreV1().PersistentVolumeClaims(team).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return phase{}, err
-	}
-	uids := map[string]types.UID{}
-	for _, claim := range waiting.Items {
-		uids[claim.Name] = claim.UID
-	}
-	begin := time.Now()
-	provide := func(ctx context.Context, name string) error { return bed.createVolume(ctx, name, uids[name]) }
-	if err := each(ctx, claims, provide); err != nil {
-		return phase{}, err
-	}
-	times, err := bed.await(ctx, "claims are bound", claims, isBound)
-	if err != nil {
-		return phase{}, err
-	}
-	return newPhase(times, func(s claimTimes) (from, handover, to time.Time) { return begin, s.volume, s.bound }, nil), nil
+	return newPhase(times, work.span, nil), nil
 }
-
-func isAsked(s claimTimes) bool { return !s.asked.IsZero() }
 
 // createVolume makes a volume as provisioners do, for one claim.
 func (bed *testbed) createVolume(ctx context.Context, claim string, uid types.UID) error {

@@ -73,7 +73,7 @@ func (r results) ceilingLine() string {
 	if len(r.Ceilings) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("\nThe cluster's own binder, when all volumes were created at once and no provisioner ran: %s %s.\n", number(r.ceiling()), perSecond)
+	return fmt.Sprintf("\nThe cluster's own binder, when each volume existed as soon as the cluster asked for it and no provisioner ran: %s %s.\n", number(r.ceiling()), perSecond)
 }
 
 // Targets of a burst are relative to what was measured in the same run.

@@ -11,6 +11,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -55,9 +56,10 @@ func (j jobTimes) since(t time.Time) jobTimes {
 // observer records when objects change, as watches report it.
 type observer struct {
 	mu     sync.Mutex
-	times  map[string]*claimTimes // guarded by mu; by the claim's name
-	jobs   map[string]*jobTimes   // guarded by mu; of mount Jobs
-	leases map[string]time.Time   // guarded by mu; when each version of a Lease was
+	times  map[string]*claimTimes            // guarded by mu; by the claim's name
+	jobs   map[string]*jobTimes              // guarded by mu; of mount Jobs
+	leases map[string]time.Time              // guarded by mu; when each version of a Lease was
+	asked  func(claim string, uid types.UID) // guarded by mu; called when the cluster asks for a claim's volume, if set
 }
 
 // watch begins to watch claims, volumes, and the Jobs and Leases of the provisioner.
@@ -122,14 +124,25 @@ func (o *observer) observeClaim(object any, gone bool) {
 	if !ok || gone {
 		return
 	}
+	var asked func(string, types.UID)
 	o.record(claim.Name, func(s *claimTimes) {
-		if claim.Annotations[wellknown.AnnotationStorageProvisioner] != "" {
-			setOnce(&s.asked)
+		if claim.Annotations[wellknown.AnnotationStorageProvisioner] != "" && s.asked.IsZero() {
+			s.asked, asked = time.Now(), o.asked
 		}
 		if claim.Status.Phase == corev1.ClaimBound {
 			setOnce(&s.bound)
 		}
 	})
+	if asked != nil {
+		asked(claim.Name, claim.UID)
+	}
+}
+
+// whenAsked has a function called for each claim whose volume the cluster asks for from now on.
+func (o *observer) whenAsked(call func(claim string, uid types.UID)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asked = call
 }
 
 func (o *observer) observeVolume(object any, gone bool) {

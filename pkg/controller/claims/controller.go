@@ -51,11 +51,11 @@ type Controller struct {
 	gatherer *gatherer.Gatherer
 	events   *events.Reporter
 	metrics  metrics
-	queue    *queue.Queue[types.UID]
-	// decisions has the same keys. Its syncs never wait for the network, so that an operation is
-	// indexed for the jobs loop while changes of other claims are applied.
+	// decisions has the claims that something has happened to. Its syncs never wait for the network, so
+	// that an operation is indexed for the jobs loop while changes of other claims are applied.
 	decisions *queue.Queue[types.UID]
-	deleted   *expiring.Expiring // volumes that were deleted a moment ago, so that nothing is written twice
+	queue     *queue.Queue[types.UID] // those whose plans have changes; most events need none
+	deleted   *expiring.Expiring      // volumes that were deleted a moment ago, so that nothing is written twice
 	// snapshots are what was read live after large mount Jobs, by Job. created are volumes that may be
 	// newer than a snapshot.
 	snapshots *expiring.Expiring
@@ -94,8 +94,8 @@ func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Control
 func (c *Controller) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return c.decisions.Run(ctx, deciders, func() { // both take keys when all are enqueued
-			group.Go(func() error { return c.queue.Run(ctx, workers, c.enqueueAll) })
+		return c.queue.Run(ctx, workers, func() { // it takes keys when the first decision is made
+			group.Go(func() error { return c.decisions.Run(ctx, deciders, c.enqueueAll) })
 		})
 	})
 	return group.Wait()
@@ -115,7 +115,7 @@ func (c *Controller) enqueueAll() {
 // objectChanged enqueues the claims that an object is about, as it was and as it is. A standby
 // enqueues nothing: Run does.
 func (c *Controller) objectChanged(before, after any) {
-	if !c.queue.Running() {
+	if !c.decisions.Running() {
 		return
 	}
 	if batches, ok := newBatches(before, after); ok {
@@ -142,10 +142,7 @@ func newBatches(before, after any) (uids []types.UID, ok bool) {
 	return claimsOfJob(is, func(number int) bool { return number > mountjobs.NewestBatch(was) }), true
 }
 
-func (c *Controller) enqueue(uid types.UID) {
-	c.decisions.Add(uid)
-	c.queue.Add(uid)
-}
+func (c *Controller) enqueue(uid types.UID) { c.decisions.Add(uid) }
 
 func (c *Controller) claimsOf(object any) []types.UID {
 	switch o := object.(type) {
@@ -247,8 +244,9 @@ func (c *Controller) TargetsChanged() {
 	}
 }
 
-// sync plans for one claim and applies the plan. The gatherer reads the claim's state from the caches, has
-// lifecycle.Decide plan, and indexes the operations that wait for a mount Job.
+// sync plans for one claim, of which more may be known since the decision, and applies the plan. The
+// gatherer reads the claim's state from the caches, has lifecycle.Decide plan, and indexes the operations
+// that wait for a mount Job.
 func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Duration, err error) {
 	state, plan := c.gatherer.Decide(uid)
 	err = c.apply(ctx, state, plan)
@@ -261,10 +259,14 @@ func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Durati
 // catchUp is how long a cache may be behind, most of the time.
 const catchUp = 100 * time.Millisecond
 
-// decide only has the operations indexed that a claim waits for.
+// decide has the operations indexed that a claim waits for, and the changes applied that its plan has.
 func (c *Controller) decide(_ context.Context, uid types.UID) (again time.Duration, err error) {
-	c.gatherer.Decide(uid)
-	return 0, nil
+	state, plan := c.gatherer.Decide(uid)
+	if len(plan.Changes) > 0 {
+		c.queue.Add(uid)
+		return 0, nil
+	}
+	return untilNext(state.Now, plan), nil
 }
 
 // recheck is how long an unsettled decision is valid: it waits for other claims' volumes, or for a

@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
@@ -91,7 +92,7 @@ func TestClaimsOfAChange(t *testing.T) {
 	})
 }
 
-// checkEnqueued wants the keys that a leader with some objects in its caches enqueues, to decide and to write.
+// checkEnqueued wants the keys that a leader with some objects in its caches enqueues, to decide about.
 func checkEnqueued(t *testing.T, objects []any, change func(*Controller), want []types.UID) {
 	t.Helper()
 	loop := loopOf(t, record.NewFakeRecorder(10), fake.NewClientset())
@@ -102,26 +103,23 @@ func checkEnqueued(t *testing.T, objects []any, change func(*Controller), want [
 		addToCaches(t, loop, object)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		var decided, synced []types.UID
-		loop.decisions, loop.queue = recording(&decided), recording(&synced)
+		var decided []types.UID
+		loop.decisions = recording(&decided)
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		for _, q := range []*queue.Queue[types.UID]{loop.decisions, loop.queue} {
-			running.Go(func() {
-				if err := q.Run(ctx, 1, func() {}); err != nil {
-					t.Error(err)
-				}
-			})
-		}
+		running.Go(func() {
+			if err := loop.decisions.Run(ctx, 1, func() {}); err != nil {
+				t.Error(err)
+			}
+		})
 		synctest.Wait()
 		change(loop)
 		synctest.Wait()
 		stop()
 		running.Wait()
 		slices.Sort(decided)
-		slices.Sort(synced)
-		if !slices.Equal(decided, want) || !slices.Equal(synced, want) {
-			t.Errorf("decided about %q, synced %q, want %q", decided, synced, want)
+		if !slices.Equal(decided, want) {
+			t.Errorf("decided about %q, want %q", decided, want)
 		}
 	})
 }
@@ -145,6 +143,8 @@ func addToCaches(t *testing.T, loop *Controller, object any) {
 		informer = informers.Volumes
 	case *batchv1.Job:
 		informer = informers.Jobs
+	case *storagev1.StorageClass:
+		informer = informers.Classes
 	}
 	if err := informer.GetStore().Add(object); err != nil {
 		t.Fatal(err)
@@ -232,6 +232,54 @@ func TestPodThatEndsIsAboutItsJobsClaims(t *testing.T) {
 				edit(pod)
 			}
 			checkEnqueued(t, []any{job}, func(loop *Controller) { loop.podChanged(nil, pod) }, tt.want)
+		})
+	}
+}
+
+// TestOnlyPlansWithChangesAreApplied: most events of a burst are about claims of which nothing is to be written.
+func TestOnlyPlansWithChangesAreApplied(t *testing.T) {
+	waits := unbound("waits", "efs")
+	waits.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	waits.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	refused := waits.DeepCopy()
+	refused.Name, refused.UID = "refused", "refused"
+	refused.Spec.Selector = metav1.SetAsLabelSelector(map[string]string{wellknown.LabelVolumeName: "Bad Name"})
+	for name, tt := range map[string]struct {
+		claim   *corev1.PersistentVolumeClaim
+		applied bool
+	}{
+		"a claim that waits":      {waits, false},
+		"a claim that is refused": {refused, true},
+		"a claim that is deleted": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			loop := loopOf(t, record.NewFakeRecorder(10), fake.NewClientset())
+			loop.gatherer.Targets = func() targets.Snapshot {
+				return targets.Snapshot{Known: true, FileSystems: usable().FileSystems}
+			}
+			addToCaches(t, loop, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "efs"}, Provisioner: wellknown.DefaultProvisioner})
+			uid := types.UID("gone")
+			if tt.claim != nil {
+				uid = tt.claim.UID
+				addToCaches(t, loop, tt.claim)
+			}
+			synctest.Test(t, func(t *testing.T) {
+				var applied []types.UID
+				loop.queue = recording(&applied)
+				ctx, stop := context.WithCancel(t.Context())
+				var running sync.WaitGroup
+				running.Go(func() { _ = loop.queue.Run(ctx, 1, func() {}) })
+				synctest.Wait()
+				if _, err := loop.decide(ctx, uid); err != nil {
+					t.Error(err)
+				}
+				synctest.Wait()
+				stop()
+				running.Wait()
+				if got := len(applied) > 0; got != tt.applied {
+					t.Errorf("applied %q, want that %t", applied, tt.applied)
+				}
+			})
 		})
 	}
 }

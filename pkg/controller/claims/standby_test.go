@@ -31,8 +31,8 @@ func TestStandbyKeepsNoQueue(t *testing.T) {
 			loop.objectChanged(volume, nil)
 			loop.objectChanged(claim, nil)
 		}
-		if got := loop.queue.Len(); got != 0 {
-			t.Errorf("the queue of a standby has %d keys, want none", got)
+		if got := loop.decisions.Len(); got != 0 {
+			t.Errorf("a standby has %d claims to decide about, want none", got)
 		}
 		caches := loop.gatherer.Caches
 		for _, err := range []error{
@@ -48,13 +48,13 @@ func TestStandbyKeepsNoQueue(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
 		go func() {
-			ended <- loop.decisions.Run(ctx, 0, func() {
-				go func() { ended <- loop.queue.Run(ctx, 0, loop.enqueueAll) }()
+			ended <- loop.queue.Run(ctx, 0, func() {
+				go func() { ended <- loop.decisions.Run(ctx, 0, loop.enqueueAll) }()
 			})
 		}()
 		synctest.Wait()
-		if queued, undecided := loop.queue.Len(), loop.decisions.Len(); queued != 3 || undecided != 3 {
-			t.Errorf("a new leader has %d keys, and decides about %d, want 3", queued, undecided)
+		if undecided := loop.decisions.Len(); undecided != 3 {
+			t.Errorf("a new leader decides about %d claims, want 3", undecided)
 		}
 		stop()
 		for range 2 {
