@@ -29,7 +29,7 @@ func isPure(folder string) bool {
 	}
 	for _, pure := range []string{
 		"pkg/wellknown", "pkg/efs", "pkg/ports", "pkg/volumes",
-		"pkg/operations", "pkg/requests", "pkg/mountjobs", "pkg/stunnelcfg", "pkg/clientcert",
+		"pkg/operations", "pkg/requests", "pkg/mountjobs", "pkg/staticvolumes", "pkg/stunnelcfg", "pkg/clientcert",
 		"pkg/controller/lifecycle", "pkg/controller/targets",
 		"pkg/tunnel/spec", "pkg/tunnel/routing", "pkg/tunnel/ephemeral",
 	} {

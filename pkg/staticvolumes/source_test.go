@@ -1,0 +1,186 @@
+package staticvolumes_test
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/requests"
+	"gnuthought.com/efs-stunnel/pkg/staticvolumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+func TestPairsAndLists(t *testing.T) {
+	want := []staticvolumes.Wanted{{Namespace: "team", Claim: "a", Path: "/old/a"}, {Namespace: "mine", Claim: "b", Path: "/old/b=c"}}
+	got, err := staticvolumes.ParseList("# old\r\n\n team/a=/old/a/ \nb=/old/b=c", "mine")
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, text := range []string{"", "a", "a=", "=/x", "team/=/x", "/a=/x", "team/a=x"} {
+		if _, err := staticvolumes.ParsePair(text, "mine"); err == nil {
+			t.Errorf("%q is accepted", text)
+		}
+	}
+	if _, err := staticvolumes.ParseList("a=/a\n\nb", "mine"); err == nil || !strings.Contains(err.Error(), "line 3") {
+		t.Error(err)
+	}
+}
+
+func TestTemplatesNameClaims(t *testing.T) {
+	tests := map[string]struct {
+		template, path string
+		want           string // NAMESPACE/CLAIM, or a part of the problem
+	}{
+		"a folder for each namespace":        {"/home/{namespace}/{claim}", "/home/team/a", "team/a"},
+		"a namespace that is not there":      {"/home/{namespace}/{claim}", "/home/none/a", "no namespace of the cluster"},
+		"the directory's name":               {"/{namespace}/*", "/team/data.0", "team/data.0"},
+		"a part of a name":                   {"/{namespace}-{claim}-pvc-*", "/team-b-pvc-1", "team/b"},
+		"a part with dashes":                 {"/{namespace}-{claim}-pvc-*", "/team-x-pvc-y-pvc-1", "team/x-pvc-y"},
+		"of two namespaces":                  {"/{namespace}-{claim}-pvc-*", "/team-b-x-pvc-1", "team/b-x, team-b/x"},
+		"single characters":                  {"/{namespace}/{claim}-?", "/team/a-1", "team/a"},
+		"characters of regular expressions":  {"/{namespace}/x.(y)+/{claim}", "/team/x.(y)+/a", "team/a"},
+		"letters of any language":            {"/données/{namespace}/{claim}", "/données/team/a", "team/a"},
+		"a name that no claim has":           {"/{namespace}/{claim}", "/team/A B", "no claim of it"},
+		"an escape sequence":                 {"/{namespace}/{claim}", "/team/a\x1b[2J", "no claim of it"},
+		"a path that is another's, too long": {"/{namespace}/{claim}", "/team/a/b", "no claim of it"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			template, err := staticvolumes.ParseTemplate(tt.template)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := template.NameAll([]requests.Directory{{Path: tt.path}}, nil, []string{"team", "team-b"})[0]
+			if got := w.Namespace + "/" + w.Claim; got != tt.want && (w.Problem == "" || !strings.Contains(w.Problem, tt.want)) {
+				t.Errorf("%+v, want %s", w, tt.want)
+			}
+		})
+	}
+	for _, text := range []string{"", "/", "home/*", "/{claim}-{claim}", "/[a-z]", `/a\b`, "/{pod}", "/a//b", "/../b", "/\xff/*"} {
+		if _, err := staticvolumes.ParseTemplate(text); err == nil {
+			t.Errorf("the pattern %q is accepted", text)
+		}
+	}
+}
+
+func TestClaimsOfOtherProvisioners(t *testing.T) {
+	volume := func(source corev1.PersistentVolumeSource, claim string) *corev1.PersistentVolume {
+		v := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: source}}
+		v.Annotations = map[string]string{wellknown.AnnotationGID: "40001"}
+		if claim != "" {
+			v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "team", Name: claim}
+		}
+		return v
+	}
+	nfs := func(server, path string) corev1.PersistentVolumeSource {
+		return corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: server, Path: path}}
+	}
+	csi := func(handle string) corev1.PersistentVolumeSource {
+		return corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "efs.csi.aws.com", VolumeHandle: handle}}
+	}
+	points := []staticvolumes.AccessPoint{{ID: "fsap-1", Path: "/points/1"}, {ID: "fsap-2", Path: "/points/2"}}
+	tests := map[string]struct {
+		from   staticvolumes.Provisioner
+		source corev1.PersistentVolumeSource
+		claim  string
+		path   string // "" is none
+	}{
+		"an NFS volume":                {staticvolumes.EFSProvisioner, nfs(fs1+".efs.us-east-1.amazonaws.com", "/p/a/"), "a", "/p/a"},
+		"of another file system":       {staticvolumes.EFSProvisioner, nfs(fs1+"1.efs.us-east-1.amazonaws.com", "/p/a"), "a", ""},
+		"of another provisioner":       {staticvolumes.AWSDriver, nfs(fs1+".efs.us-east-1.amazonaws.com", "/p/a"), "a", ""},
+		"one without a claim":          {staticvolumes.NFSSubdir, nfs(fs1+".efs.us-east-1.amazonaws.com", "/p/a"), "", ""},
+		"an access point":              {staticvolumes.AWSDriver, csi(fs1 + "::fsap-1"), "a", "/points/1"},
+		"with its kind":                {staticvolumes.AWSDriver, csi("efs:" + fs1 + "::fsap-2"), "a", "/points/2"},
+		"one that is not in the list":  {staticvolumes.AWSDriver, csi(fs1 + "::fsap-3"), "a", ""},
+		"a path":                       {staticvolumes.AWSDriver, csi(fs1 + ":/static/a"), "a", "/static/a"},
+		"a path below an access point": {staticvolumes.AWSDriver, csi(fs1 + ":/below:fsap-1"), "a", "/points/1/below"},
+		"the whole file system":        {staticvolumes.AWSDriver, csi(fs1), "a", ""},
+		"another file system's":        {staticvolumes.AWSDriver, csi(fs2 + "::fsap-1"), "a", ""},
+		"a file store that is not EFS": {staticvolumes.AWSDriver, csi("s3files:" + fs1 + "::fsap-1"), "a", ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			known := tt.from.KnownClaims(map[string]*corev1.PersistentVolume{"v": volume(tt.source, tt.claim)}, fs1, points)
+			if tt.path == "" && len(known) == 0 {
+				return
+			}
+			if want := (staticvolumes.Wanted{Namespace: "team", Claim: "a", Path: tt.path, GID: 40001}); len(known) != 1 || known[tt.path] != want {
+				t.Errorf("%+v, want %+v", known, want)
+			}
+		})
+	}
+	both := map[string]*corev1.PersistentVolume{"v": volume(csi(fs1+"::fsap-1"), "a"), "w": volume(csi(fs1+"::fsap-1"), "b")}
+	wanted := staticvolumes.WantedOf(points, staticvolumes.AWSDriver.KnownClaims(both, fs1, points))
+	if len(wanted) != 2 || !strings.Contains(wanted[0].Problem, "several volumes") || !strings.Contains(wanted[1].Problem, "no volume of the cluster has access point fsap-2") {
+		t.Errorf("%+v", wanted)
+	}
+}
+
+func TestAccessPointsAreThoseOfTheFileSystem(t *testing.T) {
+	const text = `{"AccessPoints": [{"AccessPointId": "fsap-1", "FileSystemId": "` + fs1 + `", "RootDirectory": {"Path": "/a"}}, {"FileSystemId": "` + fs2 + `"}]}`
+	points, err := staticvolumes.ParseAccessPoints([]byte(text), fs1)
+	if want := []staticvolumes.AccessPoint{{ID: "fsap-1", Path: "/a"}}; err != nil || !reflect.DeepEqual(points, want) {
+		t.Errorf("%+v, %v", points, err)
+	}
+	for _, text := range []string{"", "{}", "[]", "An error occurred"} {
+		if _, err := staticvolumes.ParseAccessPoints([]byte(text), fs1); err == nil || !strings.Contains(err.Error(), "describe-access-points") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// TestAnImportIsTheSameInEachRun and another one for another claim.
+func TestAnImportIsTheSameInEachRun(t *testing.T) {
+	i := staticvolumes.Import{Cluster: newCluster(nil), Choice: choice(), FileSystem: fs1}
+	i.Class = "efs"
+	found := []requests.Directory{{Path: "/old/a", GID: 2005, Setgid: true}, {Path: "/old/b", GID: 5, Setgid: true}}
+	plan := func(claim string) staticvolumes.Item {
+		return i.Plan([]staticvolumes.Wanted{{Namespace: "team", Claim: claim, Path: "/old/a"}}, found, nil)[0]
+	}
+	one, again, other := plan("a"), plan("a"), plan("b")
+	if one.Volume != again.Volume || one.Volume == other.Volume || does(one) != "adopt volume claim" || one.Adoption.Made || one.Adoption.GID != 2005 {
+		t.Errorf("%+v, %+v, %+v", one, again, other)
+	}
+	low := i.Plan([]staticvolumes.Wanted{{Namespace: "team", Claim: "b", Path: "/old/b"}}, found, nil)[0]
+	if low.Adoption.GID != 0 {
+		t.Errorf("a group of the system is given to pods: %+v", low.Adoption)
+	}
+	taken := requests.Owned{Path: "/old/a", Volume: one.Volume, Cluster: own, Namespace: "team", Claim: "a"}
+	done := staticvolumes.Import{
+		Cluster: newCluster([]corev1.PersistentVolume{*one.NewVolume}, *one.NewClaim), Choice: i.Choice, FileSystem: fs1,
+	}
+	wanted := []staticvolumes.Wanted{{Namespace: "team", Claim: "a", Path: "/old/a"}}
+	for state, ledger := range map[staticvolumes.State][]requests.Owned{staticvolumes.Exists: {taken}, staticvolumes.Planned: nil} {
+		if item := done.Plan(wanted, found, ledger)[0]; item.State != state || item.NewVolume != nil || item.NewClaim != nil {
+			t.Errorf("with the ledger %v: %+v", ledger, item)
+		}
+	}
+}
+
+// TestRetainedDataIsForItsNamespace: mount Jobs decide about the class.
+func TestRetainedDataIsForItsNamespace(t *testing.T) {
+	i := staticvolumes.Import{Cluster: newCluster(nil), Choice: choice(), FileSystem: fs1}
+	i.Class = "efs"
+	mark := requests.Owned{Path: "/old/a", Volume: "pvc-x", Cluster: own, Namespace: "team", Claim: "old", Retained: true}
+	for namespace, state := range map[string]staticvolumes.State{"team": staticvolumes.Planned, "team-b": staticvolumes.Refused} {
+		wanted := []staticvolumes.Wanted{{Namespace: namespace, Claim: "a", Path: "/old/a"}}
+		if item := i.Plan(wanted, []requests.Directory{{Path: "/old/a"}}, []requests.Owned{mark})[0]; item.State != state {
+			t.Errorf("namespace %s: %+v", namespace, item)
+		}
+	}
+	unreadable := requests.Owned{Path: "/old/a", Volume: "@damaged", Unreadable: true}
+	wanted := []staticvolumes.Wanted{{Namespace: "team", Claim: "a", Path: "/old/a"}}
+	if item := i.Plan(wanted, []requests.Directory{{Path: "/old/a"}}, []requests.Owned{unreadable})[0]; !strings.Contains(item.Note, "cannot be read") {
+		t.Errorf("%+v", item)
+	}
+}
+
+func TestRowsAreOfOneLineEach(t *testing.T) {
+	items := []staticvolumes.Item{{Path: "/a"}, {Namespace: "team", Claim: "b", State: staticvolumes.Done, NewClaim: &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "b"}}}}
+	if rows := staticvolumes.Rows(items); len(rows) != 3 || rows[1][2] != "-" || rows[2][2] != "team/b" || len(rows[2]) != len(rows[0]) {
+		t.Errorf("%q", rows)
+	}
+}
