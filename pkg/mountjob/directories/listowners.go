@@ -175,7 +175,7 @@ func (f *FileSystem) checkGone(ctx context.Context, lost requests.Lost, visit fu
 		return err
 	}
 	if age := now.Sub(newest); age < requests.FreshMark {
-		return refuse(operations.OwnedByOtherCluster, "cluster %s seems to live: it recorded %s %s ago, less than %s",
+		return refuse(operations.OwnedByOtherCluster, "cluster %s seems to live: it recorded %s %s ago, less than %s: make sure that it is gone, and use --force",
 			quote(lost.Cluster), of, age.Truncate(time.Second), requests.FreshMark)
 	}
 	return nil

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"gnuthought.com/efs-stunnel/pkg/requests"
+	"gnuthought.com/efs-stunnel/pkg/staticvolumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+type importFlags struct {
+	outliveFlags
+	pattern, list, from, base, accessPoints, suffix string
+}
+
+func (p *plugin) importDirectories() *cobra.Command {
+	var f importFlags
+	command := &cobra.Command{
+		Use:   "import (NAMESPACE/CLAIM=/path ... | --list FILE | --pattern PATTERN | --from PROVISIONER)",
+		Short: "Make volumes and claims of directories that exist",
+		Long: "Make volumes and bound claims of directories of a file system that exist, and have no owner.\n\n" +
+			"Without --apply it prints the objects, and changes nothing. The directories are never changed, and never removed\n" +
+			"with their volumes, except with --reclaim-policy Delete. Objects that exist are left alone.",
+		Example: "  kubectl efs-stunnel import team/reports=/old/reports --file-system fs-0123456789abcdef0\n" +
+			"  kubectl efs-stunnel import --pattern '/home/{namespace}/{claim}' --apply\n" +
+			"  kubectl efs-stunnel import --from nfs-subdir-external-provisioner --base /exports --class efs-stunnel --apply",
+		ValidArgsFunction: cobra.NoFileCompletions,
+		RunE:              func(command *cobra.Command, args []string) error { return p.runImport(command.Context(), args, f) },
+	}
+	f.add(command, p, wellknown.StorageClass, "storage class of volumes and claims")
+	flags := command.Flags()
+	flags.StringVar(&f.list, "list", "", "file with a line NAMESPACE/CLAIM=/path for each directory; - is the standard input")
+	flags.StringVar(&f.pattern, "pattern", "", "directories, with *, ?, {namespace} and {claim}; without {claim} the directory's name is the claim's")
+	flags.StringVar(&f.from, "from", "", "directories of another provisioner: "+strings.Join(staticvolumes.Provisioners(), ", "))
+	flags.StringVar(&f.base, "base", "", "the directory in which --from has made its own")
+	flags.StringVar(&f.accessPoints, "access-points", "", "file with the output of aws efs describe-access-points, for --from "+string(staticvolumes.AWSDriver))
+	flags.StringVar(&f.suffix, "claim-suffix", "", "ends the names of the claims, while the old ones exist")
+	_ = command.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(staticvolumes.Provisioners(), cobra.ShellCompDirectiveNoFileComp))
+	return command
+}
+
+func (p *plugin) runImport(ctx context.Context, args []string, f importFlags) error {
+	choice, err := f.choice()
+	if err != nil {
+		return err
+	}
+	if err := f.check(args); err != nil {
+		return err
+	}
+	i, err := p.locate(ctx, f.ledgerFlags)
+	if err != nil {
+		return err
+	}
+	if len(i.fileSystems) != 1 {
+		return fmt.Errorf("name the file system with --file-system: want one of %s", strings.Join(i.fileSystems, ", "))
+	}
+	targets, err := i.targets()
+	if err != nil {
+		return err
+	}
+	cluster, err := i.runner.Cluster(ctx, i.cluster, i.Provisioner, targets)
+	if err != nil {
+		return err
+	}
+	plan := staticvolumes.Import{Cluster: cluster, Choice: choice, FileSystem: i.fileSystems[0]}
+	items, err := p.planImport(ctx, i, plan, args, f)
+	if err != nil {
+		return err
+	}
+	if len(items) == 0 {
+		p.say(plan.FileSystem, "it has no such directory")
+	}
+	return p.finish(ctx, i, items, nil, f.outliveFlags)
+}
+
+// check wants one way to choose directories.
+func (f importFlags) check(args []string) error {
+	ways := 0
+	for _, given := range []bool{len(args) > 0, f.list != "", f.pattern != "", f.from != ""} {
+		if given {
+			ways++
+		}
+	}
+	driver := f.from == string(staticvolumes.AWSDriver)
+	switch {
+	case ways != 1:
+		return errors.New("want one of: NAMESPACE/CLAIM=/path, --list, --pattern, --from")
+	case f.from != "" && !slices.Contains(staticvolumes.Provisioners(), f.from):
+		return fmt.Errorf("--from %q: want one of %s", f.from, strings.Join(staticvolumes.Provisioners(), ", "))
+	case f.base != "" && (f.from == "" || driver):
+		return errors.New("--base: it is for --from with a provisioner that makes its directories in one")
+	case f.accessPoints != "" && !driver:
+		return fmt.Errorf("--access-points: it is for --from %s", staticvolumes.AWSDriver)
+	}
+	return nil
+}
+
+func (p *plugin) planImport(ctx context.Context, i installation, plan staticvolumes.Import, args []string, f importFlags) ([]staticvolumes.Item, error) {
+	if f.pattern != "" || f.from != "" && f.from != string(staticvolumes.AWSDriver) {
+		return p.planTemplate(ctx, i, plan, f)
+	}
+	wanted, err := p.wanted(plan, args, f)
+	if err != nil || len(wanted) == 0 {
+		return nil, err
+	}
+	var request requests.Directories
+	for _, w := range wanted {
+		request.Paths = append(request.Paths, w.Path)
+	}
+	slices.Sort(request.Paths)
+	request.Paths = slices.Compact(request.Paths)
+	found, ledger, err := i.runner.Directories(ctx, plan.FileSystem, request)
+	if err != nil {
+		return nil, err
+	}
+	return plan.Plan(p.chosen(wanted, f), found, ledger), nil
+}
+
+// wanted are the directories whose paths are known.
+func (p *plugin) wanted(plan staticvolumes.Import, args []string, f importFlags) ([]staticvolumes.Wanted, error) {
+	switch {
+	case f.list != "":
+		text, err := p.read(f.list)
+		if err != nil {
+			return nil, fmt.Errorf("--list: %w", err)
+		}
+		wanted, err := staticvolumes.ParseList(string(text), p.namespace())
+		if err != nil {
+			return nil, fmt.Errorf("--list %s: %w", f.list, err)
+		}
+		return wanted, nil
+	case f.from != "":
+		return p.accessPoints(plan, f)
+	}
+	var wanted []staticvolumes.Wanted
+	for _, arg := range args {
+		w, err := staticvolumes.ParsePair(arg, p.namespace())
+		if err != nil {
+			return nil, err
+		}
+		wanted = append(wanted, w)
+	}
+	return wanted, nil
+}
+
+// accessPoints are the directories of the AWS driver.
+func (p *plugin) accessPoints(plan staticvolumes.Import, f importFlags) ([]staticvolumes.Wanted, error) {
+	var points []staticvolumes.AccessPoint
+	if f.accessPoints != "" {
+		text, err := p.read(f.accessPoints)
+		if err == nil {
+			points, err = staticvolumes.ParseAccessPoints(text, plan.FileSystem)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--access-points %s: %w", f.accessPoints, err)
+		}
+	}
+	return staticvolumes.WantedOf(points, staticvolumes.AWSDriver.KnownClaims(plan.Volumes, plan.FileSystem, points)), nil
+}
+
+// read reads a file; - is the standard input.
+func (p *plugin) read(name string) ([]byte, error) {
+	if name == "-" {
+		return io.ReadAll(p.streams.In)
+	}
+	return os.ReadFile(name)
+}
+
+// planTemplate names the claims of directories by their paths.
+func (p *plugin) planTemplate(ctx context.Context, i installation, plan staticvolumes.Import, f importFlags) ([]staticvolumes.Item, error) {
+	text, from := f.pattern, staticvolumes.Provisioner(f.from)
+	if text == "" {
+		text = from.Template(f.base)
+	}
+	template, err := staticvolumes.ParseTemplate(text)
+	if err != nil {
+		return nil, err
+	}
+	found, ledger, err := i.runner.Directories(ctx, plan.FileSystem, requests.Directories{Patterns: []string{template.Pattern()}})
+	if err != nil {
+		return nil, err
+	}
+	namespaces := []string{p.namespace()}
+	if template.HasNamespace() {
+		namespaces = plan.NamespaceNames()
+	}
+	var known map[string]staticvolumes.Wanted
+	if f.from != "" {
+		known = from.KnownClaims(plan.Volumes, plan.FileSystem, nil)
+	}
+	return plan.Plan(p.chosen(template.NameAll(found, known, namespaces), f), found, ledger), nil
+}
+
+// chosen leaves out claims of other namespaces than the one that was asked for, and gives the claims their suffix.
+func (p *plugin) chosen(wanted []staticvolumes.Wanted, f importFlags) []staticvolumes.Wanted {
+	var chosen []staticvolumes.Wanted
+	for _, w := range wanted {
+		if namespace := *p.flags.Namespace; namespace != "" && w.Problem == "" && w.Namespace != namespace {
+			continue
+		}
+		if w.Problem == "" {
+			w.Claim += f.suffix
+		}
+		chosen = append(chosen, w)
+	}
+	return chosen
+}
