@@ -35,6 +35,8 @@ var claims = []scenario{
 	{"a class's mount options reach the mount", mountOptionsAreMounted},
 	{"a class says when directories are made, where, and whose they are", classesShapeDirectories},
 	{"deleted data comes back into a new claim", deletedDataIsRestored},
+	{"volumes of a lost cluster are rebuilt from the ledger", lostVolumesAreRebuilt},
+	{"directories of another provisioner are imported", directoriesAreImported},
 	{"claims share a directory, and a forged volume removes nothing", claimsShareADirectory},
 	{"the supervisor has neither token nor credentials", supervisorHasNoIdentity},
 	{"the plugin of kubectl counts usage, and names what claims wait for", pluginExplainsClaims},
