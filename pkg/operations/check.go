@@ -42,6 +42,8 @@ func (o Operation) Check() error {
 			return fmt.Errorf("%q is not the uid of a claim to restore", Truncate(o.RestoreFrom, 64))
 		}
 		return nil
+	case Clone:
+		return o.checkSource()
 	case Cleanup:
 		_, _, err := ParseKeep(o.Keep)
 		return err
@@ -50,6 +52,28 @@ func (o Operation) Check() error {
 	default:
 		return fmt.Errorf("this version of mountjob has no operation %q: use the image that belongs to the manager", Truncate(string(o.Kind), 64))
 	}
+}
+
+// checkSource finds what is wrong with the source of a clone. One that is abandoned needs none.
+func (o Operation) checkSource() error {
+	if o.Abandon {
+		return nil
+	}
+	if err := CheckPath(o.SourcePath); err != nil {
+		return fmt.Errorf("the source: %w", err)
+	}
+	if err := checkVolumeName(o.SourceVolume); err != nil {
+		return fmt.Errorf("the source: %w", err)
+	}
+	for name, value := range map[string]string{"claim": o.SourceClaim, "claim uid": o.SourceClaimUID} {
+		if err := CheckIdentity(value); err != nil {
+			return fmt.Errorf("the source's %s %q %w", name, Truncate(value, 64), err)
+		}
+	}
+	if o.SourcePath == o.Path || strings.HasPrefix(o.Path, o.SourcePath+"/") || strings.HasPrefix(o.SourcePath, o.Path+"/") {
+		return fmt.Errorf("the copy %q and its source %q would be the same directory, or one inside the other", Truncate(o.Path, 256), Truncate(o.SourcePath, 256))
+	}
+	return nil
 }
 
 // checkVolumeName allows the names that Kubernetes allows, except those that would be ambiguous as

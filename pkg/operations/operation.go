@@ -18,6 +18,8 @@ const (
 	Setup Kind = "setup"
 	// Restore makes a volume of a directory in the trash.
 	Restore Kind = "restore"
+	// Clone makes a volume of a copy of another one. It has a Job of its own, because it may take hours.
+	Clone Kind = "clone"
 	// Cleanup drops the owner; when it was the last one, the directory goes to the trash.
 	Cleanup Kind = "cleanup"
 	// Release drops an owner whose volume and claim no longer exist. Its data counts as retained:
@@ -62,6 +64,15 @@ type Rules struct {
 	RefuseExisting bool `json:"refuseExisting,omitempty"`
 }
 
+// Source says what a clone copies. The ledger must have it as an owner of SourcePath, in the cluster and
+// the namespace of the operation.
+type Source struct {
+	SourcePath     string `json:"from,omitempty"`
+	SourceVolume   string `json:"fromVolume,omitempty"`
+	SourceClaim    string `json:"fromClaim,omitempty"` // its name, for messages
+	SourceClaimUID string `json:"fromUID,omitempty"`
+}
+
 // Operation is what the manager wants done for one volume.
 type Operation struct {
 	Kind Kind `json:"do"`
@@ -99,12 +110,22 @@ type Operation struct {
 	// RestoreFrom, in a restore, is the uid of the claim whose directory is wanted back.
 	RestoreFrom string `json:"restore,omitempty"`
 
+	Source // of a clone
+	// Abandon, in a clone, removes what was copied for a claim that no longer exists. It is done in a batch,
+	// as a cleanup is.
+	Abandon bool `json:"abandon,omitempty"`
+
 	// Record is the manager's own; mountjob does not read it.
 	Record json.RawMessage `json:"record,omitempty"`
 }
 
 // AddsOwner says that an operation makes its volume an owner of a directory.
-func (o Operation) AddsOwner() bool { return o.Kind == Setup || o.Kind == Restore }
+func (o Operation) AddsOwner() bool {
+	return o.Kind == Setup || o.Kind == Restore || o.Copies()
+}
+
+// Copies says that an operation copies a directory, and so has a Job of its own.
+func (o Operation) Copies() bool { return o.Kind == Clone && !o.Abandon }
 
 // MaxID is the highest uid and gid that every NFS server and kernel accepts.
 const MaxID = 1<<31 - 1

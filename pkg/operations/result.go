@@ -36,8 +36,12 @@ const (
 	NotADirectory         Reason = "NotADirectory"
 	NotFound              Reason = "NotFound"
 	NothingToRestore      Reason = "NothingToRestore"
-	GIDsExhausted         Reason = "GIDsExhausted"
-	LedgerDamaged         Reason = "LedgerDamaged"
+	// SourceGone: the directory that a clone copies is no longer its owner's.
+	SourceGone Reason = "SourceGone"
+	// TooDeep: it has more directories inside each other than a clone copies.
+	TooDeep       Reason = "TooDeep"
+	GIDsExhausted Reason = "GIDsExhausted"
+	LedgerDamaged Reason = "LedgerDamaged"
 )
 
 // Reasons that may pass: the same operation can succeed later.

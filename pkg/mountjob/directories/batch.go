@@ -173,14 +173,8 @@ func (b *batch) trim() {
 }
 
 func (b *batch) attempt(ctx context.Context, op operations.Operation) (outcome, error) {
-	if err := b.fs.before(ctx, "begin "+string(op.Kind)); err != nil {
+	if err := b.check(ctx, op); err != nil {
 		return outcome{}, err
-	}
-	if err := operations.CheckPath(op.Path); err != nil {
-		return outcome{}, refuse(operations.BadPath, "%v", err)
-	}
-	if err := op.Check(); err != nil {
-		return outcome{}, refuse(operations.BadOperation, "%v", err)
 	}
 	switch op.Kind {
 	case operations.Setup:
@@ -191,9 +185,28 @@ func (b *batch) attempt(ctx context.Context, op operations.Operation) (outcome, 
 		return b.restore(ctx, op)
 	case operations.Release:
 		return b.release(ctx, op)
+	case operations.Clone:
+		if op.Copies() {
+			return outcome{}, refuse(operations.BadOperation, "a clone has a Job of its own")
+		}
+		return b.abandon(ctx, op)
 	default:
 		return outcome{}, refuse(operations.BadOperation, "no such kind") // Check has refused it
 	}
+}
+
+// check is what all operations have in common.
+func (b *batch) check(ctx context.Context, op operations.Operation) error {
+	if err := b.fs.before(ctx, "begin "+string(op.Kind)); err != nil {
+		return err
+	}
+	if err := operations.CheckPath(op.Path); err != nil {
+		return refuse(operations.BadPath, "%v", err)
+	}
+	if err := op.Check(); err != nil {
+		return refuse(operations.BadOperation, "%v", err)
+	}
+	return nil
 }
 
 // write puts a file in its place by a rename, so that no reader ever finds half of it, and what was

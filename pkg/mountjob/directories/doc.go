@@ -2,12 +2,14 @@
 // volumes on one mounted file system, and keeps the ledger of their owners.
 //
 // FileSystem.Run carries out a batch of operations and returns their report. FileSystem.Sweep
-// empties the trash. Repeating either is harmless, whatever line the last run stopped at.
+// empties the trash. FileSystem.Clone copies a volume. Repeating any of them is harmless, whatever line
+// the last run stopped at.
 //
 // The files, from the bottom: dir and tree reach what is on the file system, filesystem and lock make
 // sure that it is the right one and that no other Job changes it, ledger, node and gid keep its records,
 // schedule determines what runs side by side, batch carries out setup, cleanup and restore, discard moves
-// a directory to the trash or back, sweep, check and removal empty the trash.
+// a directory to the trash or back, sweep, check and removal empty the trash. clone, copying and copyfile
+// copy the directory of a volume, abandoned ends a copy that nothing needs any more.
 //
 // # On the file system
 //
@@ -25,6 +27,7 @@
 //	                                    clock; also at-once and never
 //	/.efs-stunnel/due/checked.…         when a large trash was compared with that index, and what
 //	                                    it had
+//	/.efs-stunnel/clones/<volume>/      a copy that is not complete yet, see clone.go
 //	/.efs-stunnel/tmp/                  half-made files and directories, on their way into place; also
 //	                                    tmp-2, tmp-3, … when several are made side by side
 //

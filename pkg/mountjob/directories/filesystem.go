@@ -59,7 +59,7 @@ type FileSystem struct {
 	space      func(name string) error
 	lost       func(name string) error
 	serverTime func() time.Time
-	// request is called before n requests of a survey, by several goroutines at once.
+	// request is called before n requests of a survey or a clone, by several goroutines at once.
 	request func(n int)
 }
 

@@ -6,6 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
@@ -90,4 +93,72 @@ func ignoringEINTR(call func() error) error {
 			return err
 		}
 	}
+}
+
+// openAt opens an entry of a directory, never through a symbolic link.
+func openAt(d *os.File, name string, flags int, mode uint32) (file *os.File, err error) {
+	err = ignoringEINTR(func() error {
+		fd, err := unix.Openat(int(d.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+		if err == nil {
+			file = os.NewFile(uintptr(fd), name)
+		}
+		return err
+	})
+	return file, err
+}
+
+func statAt(d *os.File, name string, into *unix.Stat_t) error {
+	return ignoringEINTR(func() error { return unix.Fstatat(int(d.Fd()), name, into, unix.AT_SYMLINK_NOFOLLOW) })
+}
+
+func fstat(file *os.File, into *unix.Stat_t) error {
+	return ignoringEINTR(func() error { return unix.Fstat(int(file.Fd()), into) })
+}
+
+func unlinkAt(d *os.File, name string, flags int) error {
+	return ignoringEINTR(func() error { return unix.Unlinkat(int(d.Fd()), name, flags) })
+}
+
+func linkAt(from *os.File, name string, to *os.File, newName string) error {
+	return ignoringEINTR(func() error { return unix.Linkat(int(from.Fd()), name, int(to.Fd()), newName, 0) })
+}
+
+// readlinkAt reads a link of any length that Linux has.
+func readlinkAt(d *os.File, name string) (target string, err error) {
+	into := make([]byte, unix.PathMax+1)
+	err = ignoringEINTR(func() error {
+		n, err := unix.Readlinkat(int(d.Fd()), name, into)
+		target = string(into[:max(n, 0)])
+		return err
+	})
+	return target, err
+}
+
+// chownAt gives a new entry, which is root's, to its owner.
+func chownAt(d *os.File, name string, is *unix.Stat_t) error {
+	if is.Uid == 0 && is.Gid == 0 {
+		return nil
+	}
+	return ignoringEINTR(func() error {
+		return unix.Fchownat(int(d.Fd()), name, int(is.Uid), int(is.Gid), unix.AT_SYMLINK_NOFOLLOW)
+	})
+}
+
+// setTimesAt sets the times of an entry, which may be a symbolic link.
+func setTimesAt(d *os.File, name string, is *unix.Stat_t) error {
+	return ignoringEINTR(func() error {
+		return unix.UtimesNanoAt(int(d.Fd()), name, []unix.Timespec{is.Atim, is.Mtim}, unix.AT_SYMLINK_NOFOLLOW)
+	})
+}
+
+// setTimes sets the times of an open file: by its name, the server would be asked for it once more.
+func setTimes(file *os.File, is *unix.Stat_t) error {
+	times := [2]unix.Timespec{is.Atim, is.Mtim}
+	return ignoringEINTR(func() error {
+		_, _, errno := syscall.Syscall6(syscall.SYS_UTIMENSAT, file.Fd(), 0, uintptr(unsafe.Pointer(&times)), 0, 0, 0)
+		if errno != 0 {
+			return errno
+		}
+		return nil
+	})
 }

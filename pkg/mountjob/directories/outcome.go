@@ -14,6 +14,7 @@ const (
 	Created  Action = "created"  // the directory
 	Recorded Action = "recorded" // a new owner of a directory that was there
 	Restored Action = "restored" // the directory, from the trash
+	Cloned   Action = "cloned"   // the directory of another volume
 	Trashed  Action = "trashed"  // the directory
 	Kept     Action = "kept"     // the directory, whose owner is gone
 	Released Action = "released" // an owner

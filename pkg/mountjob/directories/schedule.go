@@ -65,7 +65,7 @@ func (b *batch) runPhase(ctx context.Context, sets [][]int, do func(i int)) {
 }
 
 // kinds are the kinds of operations in the order in which they are done.
-var kinds = [...]operations.Kind{operations.Release, operations.Cleanup, operations.Setup, operations.Restore}
+var kinds = [...]operations.Kind{operations.Release, operations.Cleanup, operations.Clone, operations.Setup, operations.Restore}
 
 // ranks gives each operation its place in the order: a path is left before it is taken, and owners that
 // are only remembered go before what they block. Restores may have to search the trash, so setups do

@@ -103,6 +103,9 @@ func stoppable(ctx context.Context, yield emitFunc) emitFunc {
 func (s *sweep) stage(ctx context.Context) iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {
 		emit := stoppable(ctx, yield)
+		if !s.stageAbandoned(ctx, emit) {
+			return
+		}
 		names, err := s.index.names(ctx)
 		if err != nil {
 			emit(nil, err)

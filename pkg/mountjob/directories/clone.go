@@ -1,0 +1,398 @@
+package directories
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
+)
+
+// A clone copies a volume's directory aside, while batches of other Jobs go on, and publishes the copy by one
+// rename. It has the lock of the file system only while it begins and while it publishes.
+//
+//	/.efs-stunnel/clones/<volume>/copy    the copy, until it is published
+//	/.efs-stunnel/clones/<volume>/links/  a name for each file with several, by its number
+//	/.efs-stunnel/clones/<volume>/lock    held by the run that copies
+const (
+	clonesName = "clones"
+	copyName   = "copy"
+	linksName  = "links"
+	cloneLock  = "lock"
+)
+
+// CloneOptions say how a volume is copied.
+type CloneOptions struct {
+	// Workers is how many entries are copied at once; 0 is DefaultCloneWorkers.
+	Workers int
+	// Started, if not nil, is called when the copying begins, with what says how far it is.
+	Started func(progress func() operations.CloneProgress)
+}
+
+// Clone makes the operation's volume of a copy of another one. Repeating it goes on where an earlier run has
+// stopped. What is complete by its size, its time of change, its mode and its owner is not copied again.
+//
+//	owner entry  directory  what is done
+//	none         none       the copy is completed, then entry and directory as a setup does it
+//	own          none       the same (after a run that died, or a removal by hand)
+//	own          there      nothing but removing what that run has left
+//	none         there      refused
+func (f *FileSystem) Clone(ctx context.Context, op operations.Operation, options CloneOptions) operations.Result {
+	start := time.Now()
+	o, err := f.clone(ctx, op, options)
+	if err != nil {
+		o = outcomeOf(err)
+	}
+	f.ended(op, o, time.Since(start))
+	return o.Result
+}
+
+func (f *FileSystem) clone(ctx context.Context, op operations.Operation, options CloneOptions) (outcome, error) {
+	if !op.Copies() {
+		return outcome{}, refuse(operations.BadOperation, "%q is no clone", op.Kind)
+	}
+	c := &clone{fs: f, op: op, options: options}
+	defer c.close()
+	published, err := c.prepare(ctx)
+	if err != nil || published.State == operations.Done {
+		return published, err
+	}
+	summary, err := c.copy(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	return c.publish(ctx, summary)
+}
+
+// clone is one run.
+type clone struct {
+	fs      *FileSystem
+	op      operations.Operation
+	options CloneOptions
+
+	source *os.File // the directory that is copied
+	place  *dir     // where the copy is made
+	lock   *os.File // of that place
+}
+
+func (c *clone) close() {
+	for _, file := range []*os.File{c.source, c.lock} {
+		if file != nil {
+			_ = file.Close()
+		}
+	}
+	c.place.close()
+}
+
+// locked does something while no other Job changes the file system.
+func (f *FileSystem) locked(ctx context.Context, do func(b *batch) error) error {
+	lock, err := f.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	b, err := f.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.end()
+	return do(b)
+}
+
+// prepare opens the source and the place of the copy, or finds the copy published.
+func (c *clone) prepare(ctx context.Context) (published outcome, err error) {
+	err = c.fs.locked(ctx, func(b *batch) error {
+		if err := b.check(ctx, c.op); err != nil {
+			return err
+		}
+		found, err := b.survey(ctx, c.op)
+		if err != nil {
+			return err
+		}
+		if isPublished(c.op, found) {
+			published = doneBy(Cloned, operations.Result{GID: found.own.GID})
+			return c.fs.dropPlace(ctx, c.op.Volume)
+		}
+		if err := b.checkClone(ctx, c.op, found); err != nil {
+			return err
+		}
+		if c.source, _, err = b.openSource(ctx, c.op); err != nil {
+			return err
+		}
+		return c.openPlace(ctx)
+	})
+	if err != nil || published.State == operations.Done {
+		return published, err
+	}
+	// Not in the lock of the file system: an earlier run may still have the place.
+	if err := waitForLock(ctx, c.lock); err != nil {
+		return outcome{}, err
+	}
+	return outcome{}, c.checkPlace(ctx)
+}
+
+func isPublished(op operations.Operation, found occupancy) bool {
+	return found.own != nil && found.own.isOf(op.Owner) && found.own.state == "" && found.info != nil
+}
+
+// checkClone refuses paths where no copy can be published. Unlike a setup, a clone never shares a directory.
+func (b *batch) checkClone(ctx context.Context, op operations.Operation, found occupancy) error {
+	if err := b.checkNesting(ctx, op); err != nil {
+		return err
+	}
+	if found.own != nil {
+		if err := checkName(op, found.own); err != nil {
+			return err
+		}
+	}
+	if others := found.all(); len(others) > 0 {
+		return refuse(operations.PathTaken, "%s %s: a copy needs a path of its own", quote(op.Path), others[0].relation()).of(others[0])
+	}
+	if found.info != nil {
+		return refuse(operations.PathTaken, "%s is there already: a copy needs a path where nothing is", quote(op.Path))
+	}
+	return nil
+}
+
+// openSource opens the directory that is copied, if the ledger has the source as its owner, and gives the
+// group that belongs to it.
+func (b *batch) openSource(ctx context.Context, op operations.Operation) (source *os.File, gid int, err error) {
+	entries, err := b.ledger.entries(ctx, op.SourcePath)
+	if err != nil {
+		return nil, 0, err
+	}
+	isSource := func(e *entry) bool {
+		return e.volume == op.SourceVolume && e.Cluster == op.Cluster && e.ClaimUID == op.SourceClaimUID && e.state != stateRetained
+	}
+	i := slices.IndexFunc(entries, isSource)
+	if i < 0 {
+		return nil, 0, sourceGone(op, "the ledger does not have that volume there")
+	}
+	switch e := entries[i]; {
+	case e.state == stateLeaving:
+		return nil, 0, sourceGone(op, "it is being removed")
+	case e.Namespace != op.Namespace:
+		return nil, 0, refuse(operations.OwnedByOtherNamespace, "%s %s: a claim can be copied in its own namespace only", quote(op.SourcePath), e.relation()).of(e)
+	case e.isOfEarlierNamespace(op.Owner):
+		return nil, 0, refuse(operations.OwnedByOtherNamespace, "%s %s, of an earlier namespace: %s", quote(op.SourcePath), e.relation(), recreated(op.Namespace)).of(e)
+	}
+	d, err := b.data.dir(ctx, op.SourcePath)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, sourceGone(op, "the directory is not there")
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	source, err = d.Open(".")
+	return source, occupancy{own: entries[i], others: entries}.gid(), err
+}
+
+func sourceGone(op operations.Operation, why string) *refusal {
+	return refuse(operations.SourceGone, "%s of claim %s (volume %s) cannot be copied: %s", quote(op.SourcePath), op.SourceClaim, op.SourceVolume, why)
+}
+
+// openPlace opens the place of the copy. Its time of change tells how long no run has been there.
+func (c *clone) openPlace(ctx context.Context) error {
+	clones, err := c.fs.state.ensure(ctx, clonesName)
+	if err != nil {
+		return err
+	}
+	defer clones.close()
+	if c.place, err = clones.ensure(ctx, c.op.Volume); err != nil {
+		return err
+	}
+	if c.lock, err = c.place.OpenFile(cloneLock, os.O_RDWR|os.O_CREATE, privateFile); err != nil {
+		return fmt.Errorf("opening the lock of %s: %w", c.place.path, err)
+	}
+	return touch(c.lock)
+}
+
+// checkPlace makes sure that the place was not removed meanwhile.
+func (c *clone) checkPlace(ctx context.Context) error {
+	own, err := c.place.stat(".")
+	if err != nil {
+		return err
+	}
+	clones, err := c.fs.state.enter(ctx, clonesName)
+	if err != nil {
+		return err
+	}
+	defer clones.close()
+	there, err := clones.stat(c.op.Volume)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(own, there) {
+		return replaced(c.place.path)
+	}
+	return err
+}
+
+// copy completes the copy, and says what it has.
+func (c *clone) copy(ctx context.Context) (summary string, err error) {
+	links, err := c.openLinks(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer links.close()
+	to, err := c.openFolder(ctx, copyName)
+	if err != nil {
+		return "", err
+	}
+	from, err := openAt(c.source, ".", os.O_RDONLY, 0)
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("opening the source: %w", err), to.Close())
+	}
+	copying := newCopying(c.fs, links, cmp.Or(c.options.Workers, DefaultCloneWorkers))
+	if c.options.Started != nil {
+		c.options.Started(copying.progress)
+	}
+	if err := copying.run(ctx, from, to); err != nil {
+		return "", err
+	}
+	if err := c.removeLinks(ctx, links); err != nil {
+		return "", err
+	}
+	return copying.summary(c.op), nil
+}
+
+// summary is for the event about the claim.
+func (c *copying) summary(op operations.Operation) string {
+	text := fmt.Sprintf("copied %d files of claim %s", c.copied.Load(), op.SourceClaim)
+	if n := c.devices.Load(); n > 0 {
+		text += fmt.Sprintf("; %d devices were left out", n)
+	}
+	if n := c.changed.Load(); n > 0 {
+		text += fmt.Sprintf("; %d files changed whenever they were copied", n)
+	}
+	return text
+}
+
+// openFolder opens a directory in the place of the copy, which it makes if it is missing.
+func (c *clone) openFolder(ctx context.Context, name string) (*os.File, error) {
+	if err := c.place.mkdir(ctx, name); err != nil {
+		return nil, err
+	}
+	d, err := c.place.enter(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	return d.Open(".")
+}
+
+func (c *clone) openLinks(ctx context.Context) (*linkTable, error) {
+	d, err := c.openFolder(ctx, linksName)
+	if err != nil {
+		return nil, err
+	}
+	return &linkTable{dir: d}, nil
+}
+
+// removeLinks removes the names that the copy's files have beside their own.
+func (c *clone) removeLinks(ctx context.Context, links *linkTable) error {
+	shards, err := links.dir.Readdirnames(-1)
+	if err != nil {
+		return fmt.Errorf("listing the links of %s: %w", c.place.path, err)
+	}
+	err = inParallel(ctx, len(shards), len(shards), func(i int) error {
+		if err := c.fs.before(ctx, "remove links "+shards[i]); err != nil {
+			return err
+		}
+		return removeAll(links.dir, shards[i])
+	})
+	if err != nil {
+		return fmt.Errorf("removing the links of %s: %w", c.place.path, err)
+	}
+	return nil
+}
+
+// publish enters the owner and moves the copy to its path, if source and path are still as they were.
+func (c *clone) publish(ctx context.Context, summary string) (o outcome, err error) {
+	err = c.fs.locked(ctx, func(b *batch) error {
+		if err := c.checkPlace(ctx); err != nil {
+			return err
+		}
+		found, err := b.survey(ctx, c.op)
+		if err != nil {
+			return err
+		}
+		if err := b.checkClone(ctx, c.op, found); err != nil {
+			return err
+		}
+		gid, err := c.checkSource(ctx, b)
+		if err != nil {
+			return err
+		}
+		if err := c.moveOut(ctx, b, found, gid); err != nil {
+			return err
+		}
+		o = doneBy(Cloned, operations.Result{GID: gid, Message: summary})
+		return c.fs.dropPlace(ctx, c.op.Volume)
+	})
+	return o, err
+}
+
+// checkSource makes sure that what was copied was the source's all the time: its directory is moved to the
+// trash, and removed there, only after its entry has changed.
+func (c *clone) checkSource(ctx context.Context, b *batch) (gid int, err error) {
+	now, gid, err := b.openSource(ctx, c.op)
+	if err != nil {
+		return 0, err
+	}
+	defer now.Close()
+	copied, err := c.source.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("inspecting the source: %w", err)
+	}
+	there, err := now.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("inspecting the source: %w", err)
+	}
+	if !os.SameFile(copied, there) {
+		return 0, replaced(c.op.SourcePath)
+	}
+	return gid, nil
+}
+
+func (c *clone) moveOut(ctx context.Context, b *batch, found occupancy, gid int) error {
+	e, err := b.enter(ctx, c.op, found, gid)
+	if err != nil {
+		return err
+	}
+	parent, err := b.data.ensure(ctx, path.Dir(c.op.Path))
+	if err == nil {
+		err = c.place.move(ctx, "publish "+c.op.Path, copyName, parent, path.Base(c.op.Path))
+	}
+	if errors.Is(err, fs.ErrExist) {
+		err = replaced(c.op.Path).because(err)
+	}
+	if err != nil {
+		return b.withdraw(ctx, c.op, found, e, err)
+	}
+	return nil
+}
+
+// dropPlace removes the place of a copy that was published.
+func (f *FileSystem) dropPlace(ctx context.Context, volume string) error {
+	clones, err := f.state.enter(ctx, clonesName)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	defer clones.close()
+	place, err := clones.enter(ctx, volume)
+	if err != nil {
+		return ignoreMissing(err)
+	}
+	defer place.close()
+	if err := place.remove(ctx, linksName); err != nil {
+		return err
+	}
+	if err := place.remove(ctx, cloneLock); err != nil {
+		return err
+	}
+	return clones.remove(ctx, volume)
+}

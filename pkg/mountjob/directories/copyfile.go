@@ -1,0 +1,386 @@
+package directories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// What a clone does with one entry of a directory. Names are single components, used through the handles of
+// the directories that they are in, and no call follows a symbolic link.
+
+// changeTries is how often a file is copied that changes meanwhile. After that, its copy is what was read last.
+const changeTries = 3
+
+// create makes the copy of an entry with make. A complete one of an earlier run stays; any other thing of the
+// name is removed.
+func (c *copying) create(d *folder, name string, is *unix.Stat_t, make func() error) (made bool, err error) {
+	err = ignoringEINTR(make)
+	if !errors.Is(err, fs.ErrExist) {
+		return err == nil, err
+	}
+	var copied unix.Stat_t
+	if err := statAt(d.to, name, &copied); err != nil {
+		return false, err
+	}
+	if isCopyOf(&copied, is) {
+		return false, nil
+	}
+	if err := removeAll(d.to, name); err != nil {
+		return false, err
+	}
+	err = ignoringEINTR(make)
+	return err == nil, err
+}
+
+// isCopyOf reports whether a copy is complete: its time of change is set last, after everything else is on the
+// server.
+func isCopyOf(copied, is *unix.Stat_t) bool {
+	return copied.Mode == is.Mode && copied.Uid == is.Uid && copied.Gid == is.Gid && isSameVersion(copied, is)
+}
+
+// isSameVersion reports whether a file was most likely not written between two looks at it.
+func isSameVersion(a, b *unix.Stat_t) bool { return a.Size == b.Size && a.Mtim == b.Mtim }
+
+// file copies a regular file that has one name.
+func (c *copying) file(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
+	if err := c.fs.beforeGrowing(ctx, "copy "+d.at(name)); err != nil {
+		return err
+	}
+	var to *os.File
+	made, err := c.create(d, name, is, func() (err error) {
+		to, err = openAt(d.to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, is.Mode&0o777)
+		return err
+	})
+	if err != nil || !made {
+		return err
+	}
+	err = c.fill(ctx, d, name, to)
+	return errors.Join(err, to.Close()) // over NFS, closing may be what reports that writing failed
+}
+
+// fill copies content and attributes into a new file.
+func (c *copying) fill(ctx context.Context, d *folder, name string, to *os.File) error {
+	c.request(7)                               // both are opened and closed, one read, and one written and given its times
+	from, err := d.open(name, unix.O_NONBLOCK) // a pipe in its place must not block
+	if err != nil {
+		return errors.Join(err, removeAll(d.to, name))
+	}
+	defer from.Close()
+	var is, after unix.Stat_t
+	if err := fstat(from, &is); err != nil {
+		return err
+	}
+	if is.Mode&unix.S_IFMT != unix.S_IFREG {
+		return errors.Join(errReplaced, removeAll(d.to, name))
+	}
+	for try := 1; ; try++ {
+		if err := c.content(ctx, from, to, &is); err != nil {
+			return err
+		}
+		if err := fstat(from, &after); err != nil {
+			return err
+		}
+		if isSameVersion(&is, &after) {
+			break
+		}
+		if try == changeTries { // with the time from before, so that another run finds it incomplete
+			c.changed.Add(1)
+			break
+		}
+		if err := to.Truncate(0); err != nil {
+			return err
+		}
+		is = after
+	}
+	return c.setAttributes(from, to, &is)
+}
+
+// blockBytes is the unit in which a hole is recognized.
+const blockBytes = 4096
+
+// content copies the data of a file. What is a hole in a sparse file is none in its copy either.
+func (c *copying) content(ctx context.Context, from, to *os.File, is *unix.Stat_t) error {
+	sparse := is.Blocks*blockSize < is.Size
+	buffer := c.buffers.Get().(*[]byte) //nolint:errcheck,forcetypeassert // nothing else is put there
+	defer c.buffers.Put(buffer)
+	for offset := int64(0); offset < is.Size; {
+		if ctx.Err() != nil {
+			return &stopError{context.Cause(ctx)}
+		}
+		if sparse {
+			if offset = nextData(from, offset); offset >= is.Size {
+				break
+			}
+		}
+		n, err := from.ReadAt((*buffer)[:min(int64(len(*buffer)), is.Size-offset)], offset)
+		if n > 0 {
+			if err := writeBlocks(to, (*buffer)[:n], offset, sparse); err != nil {
+				return err
+			}
+			c.bytes.Add(int64(n))
+		}
+		offset += int64(n)
+		if errors.Is(err, io.EOF) {
+			break // it became shorter, which is found afterwards
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if sparse {
+		return to.Truncate(is.Size)
+	}
+	return nil
+}
+
+// nextData is where the next data begins, at or after an offset. Servers before NFSv4.2 do not tell: then
+// holes are read, and found by their zeros.
+func nextData(file *os.File, offset int64) int64 {
+	next, err := unix.Seek(int(file.Fd()), offset, unix.SEEK_DATA)
+	switch {
+	case errors.Is(err, syscall.ENXIO): // there is none
+		return 1<<63 - 1
+	case err != nil:
+		return offset
+	}
+	return next
+}
+
+// writeBlocks writes data, in a sparse file without the blocks that are zero.
+func writeBlocks(to *os.File, data []byte, offset int64, sparse bool) error {
+	if !sparse {
+		_, err := to.WriteAt(data, offset)
+		return err
+	}
+	for begin := 0; begin < len(data); {
+		end := begin
+		for end < len(data) && !isZero(block(data, end)) {
+			end += len(block(data, end))
+		}
+		if end > begin {
+			if _, err := to.WriteAt(data[begin:end], offset+int64(begin)); err != nil {
+				return err
+			}
+		}
+		begin = end
+		for begin < len(data) && isZero(block(data, begin)) {
+			begin += len(block(data, begin))
+		}
+	}
+	return nil
+}
+
+func block(data []byte, at int) []byte { return data[at:min(at+blockBytes, len(data))] }
+
+func isZero(data []byte) bool {
+	for _, b := range data {
+		if b != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// linked copies a regular file with several names. Its first copy has a name in the directory of links, too, by
+// the number of the file, until the clone is published: so the other names find it, also in a later run.
+func (c *copying) linked(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
+	shard, err := c.links.shard(is.Ino)
+	if err != nil {
+		return err
+	}
+	lock := c.links.lock(is.Ino)
+	lock.Lock()
+	defer lock.Unlock()
+	number := linkName(is.Ino)
+	var first, own unix.Stat_t
+	err = statAt(shard, number, &first)
+	if err == nil && !c.links.isOfThisRun(is.Ino) && !isCopyOf(&first, is) {
+		err = errors.Join(unlinkAt(shard, number, 0), fs.ErrNotExist)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return c.firstLink(ctx, d, name, is, shard)
+	}
+	if err != nil {
+		return err
+	}
+	if statAt(d.to, name, &own) == nil && own.Ino == first.Ino {
+		return nil
+	}
+	if err := c.fs.beforeGrowing(ctx, "link "+d.at(name)); err != nil {
+		return err
+	}
+	if err := removeAll(d.to, name); err != nil {
+		return err
+	}
+	err = linkAt(shard, number, d.to, name)
+	if errors.Is(err, syscall.EMLINK) { // the last name that the server allows is that among the links
+		return ignoringEINTR(func() error { return unix.Renameat(int(shard.Fd()), number, int(d.to.Fd()), name) })
+	}
+	return err
+}
+
+func (c *copying) firstLink(ctx context.Context, d *folder, name string, is *unix.Stat_t, shard *os.File) error {
+	if err := c.file(ctx, d, name, is); err != nil {
+		return err
+	}
+	if err := c.fs.beforeGrowing(ctx, "note the links of "+d.at(name)); err != nil {
+		return err
+	}
+	err := linkAt(d.to, name, shard, linkName(is.Ino))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it was deleted before it could be copied
+	}
+	if err == nil {
+		c.links.note(is.Ino)
+	}
+	return err
+}
+
+// symlink copies a symbolic link as it is.
+func (c *copying) symlink(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
+	if err := c.fs.beforeGrowing(ctx, "copy "+d.at(name)); err != nil {
+		return err
+	}
+	target, err := readlinkAt(d.from, name)
+	if err != nil {
+		return err
+	}
+	made, err := c.create(d, name, is, func() error { return unix.Symlinkat(target, int(d.to.Fd()), name) })
+	if err != nil || !made {
+		return err
+	}
+	if err := chownAt(d.to, name, is); err != nil {
+		return err
+	}
+	err = setTimesAt(d.to, name, is)
+	if errors.Is(err, syscall.EOPNOTSUPP) || errors.Is(err, syscall.EINVAL) { // not every server has times of links
+		return nil
+	}
+	return err
+}
+
+// node copies a named pipe or a socket. Devices need a right that no Job has; EFS has none.
+func (c *copying) node(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
+	if err := c.fs.beforeGrowing(ctx, "copy "+d.at(name)); err != nil {
+		return err
+	}
+	made, err := c.create(d, name, is, func() error {
+		return unix.Mknodat(int(d.to.Fd()), name, is.Mode&unix.S_IFMT|is.Mode&0o777, 0)
+	})
+	if err != nil || !made {
+		return err
+	}
+	if err := chownAt(d.to, name, is); err != nil {
+		return err
+	}
+	if err := ignoringEINTR(func() error { return unix.Fchmodat(int(d.to.Fd()), name, is.Mode&0o7777, 0) }); err != nil {
+		return err
+	}
+	return setTimesAt(d.to, name, is)
+}
+
+// setAttributes gives an open copy what its source has; the times come last, see isCopyOf.
+func (c *copying) setAttributes(from, to *os.File, is *unix.Stat_t) error {
+	var now unix.Stat_t
+	if err := fstat(to, &now); err != nil {
+		return err
+	}
+	chowned := now.Uid != is.Uid || now.Gid != is.Gid
+	if chowned {
+		if err := ignoringEINTR(func() error { return unix.Fchown(int(to.Fd()), int(is.Uid), int(is.Gid)) }); err != nil {
+			return err
+		}
+	}
+	if mode := is.Mode & 0o7777; mode != now.Mode&0o7777 || chowned && mode > 0o777 { // chown drops setuid and setgid
+		if err := ignoringEINTR(func() error { return unix.Fchmod(int(to.Fd()), mode) }); err != nil {
+			return err
+		}
+	}
+	if err := c.copyXattrs(from, to); err != nil {
+		return err
+	}
+	return setTimes(to, is)
+}
+
+// userXattrs are the extended attributes that are the users' own. Others mean something to one server only.
+const userXattrs = "user."
+
+// copyXattrs does nothing on servers without extended attributes, such as those before NFSv4.2.
+func (c *copying) copyXattrs(from, to *os.File) error {
+	if c.noXattrs.Load() {
+		return nil
+	}
+	names, err := xattrText(func(into []byte) (int, error) { return unix.Flistxattr(int(from.Fd()), into) })
+	if isUnsupported(err, &c.noXattrs) {
+		return nil
+	}
+	for name := range strings.SplitSeq(string(names), "\x00") {
+		if !strings.HasPrefix(name, userXattrs) || err != nil {
+			continue
+		}
+		var value []byte
+		value, err = xattrText(func(into []byte) (int, error) { return unix.Fgetxattr(int(from.Fd()), name, into) })
+		if errors.Is(err, syscall.ENODATA) { // it was removed meanwhile
+			err = nil
+			continue
+		}
+		if err == nil {
+			err = ignoringEINTR(func() error { return unix.Fsetxattr(int(to.Fd()), name, value, 0) })
+		}
+	}
+	return err
+}
+
+func isUnsupported(err error, remember *atomic.Bool) bool {
+	if !errors.Is(err, syscall.EOPNOTSUPP) && !errors.Is(err, syscall.ENOSYS) {
+		return false
+	}
+	remember.Store(true)
+	return true
+}
+
+// xattrText calls read with a buffer that is large enough.
+func xattrText(read func(into []byte) (int, error)) ([]byte, error) {
+	for size := 1024; ; size *= 2 {
+		into := make([]byte, size)
+		n, err := read(into)
+		if errors.Is(err, syscall.ERANGE) && size < 1<<20 {
+			continue
+		}
+		return into[:max(n, 0)], err
+	}
+}
+
+// removeAll removes an entry of a copy, with all that is in it; nothing may be there.
+func removeAll(parent *os.File, name string) error {
+	err := unlinkAt(parent, name, 0)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if !errors.Is(err, syscall.EISDIR) && !errors.Is(err, syscall.EPERM) {
+		return err
+	}
+	d, err := openAt(parent, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	if err != nil {
+		return err
+	}
+	names, err := d.Readdirnames(-1)
+	for _, below := range names {
+		err = errors.Join(err, removeAll(d, below))
+	}
+	if err = errors.Join(err, d.Close()); err != nil {
+		return err
+	}
+	return unlinkAt(parent, name, unix.AT_REMOVEDIR)
+}
+
+func linkName(inode uint64) string { return fmt.Sprintf("%x", inode) }

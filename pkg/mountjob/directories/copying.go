@@ -1,0 +1,386 @@
+package directories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"gnuthought.com/efs-stunnel/pkg/operations"
+)
+
+// copying copies the content of one directory into another, many entries at once: over NFS each is some ten
+// round trips, and the kernel lets only one process at a time into a directory that it changes.
+//
+// Tenants may change the source meanwhile, and may have made it of any width and depth. It is walked through
+// handles, so nothing outside of it is reached. Directories are read in pieces, and each is walked by the
+// goroutine that has found it, unless another one is free: what is held in memory is bounded by their depth.
+//
+// An error ends the run, and the next one goes on: what is complete stays, and what the source no longer has is
+// removed.
+type copying struct {
+	fs      *FileSystem
+	tokens  chan struct{} // one for each goroutine
+	links   *linkTable
+	buffers sync.Pool
+	cancel  context.CancelCauseFunc
+	walked  sync.WaitGroup
+
+	found, copied, bytes atomic.Int64
+	devices, changed     atomic.Int64 // entries that were left out; files that changed all the time
+	noXattrs             atomic.Bool
+}
+
+const (
+	// DefaultCloneWorkers hide the round trips of an NFS server from each other.
+	DefaultCloneWorkers = 64
+	// maxCloneDepth bounds the open handles: two for each directory that a goroutine is in.
+	maxCloneDepth = 1024
+	// copiedAtOnce is how many entries one goroutine copies before it begins others.
+	copiedAtOnce = 4
+	// copiedPiece is how many names of a directory are read at once.
+	copiedPiece = 256
+	bufferBytes = 128 << 10
+)
+
+// errReplaced is that of an entry that became another one while it was copied.
+var errReplaced = errors.New("it was replaced while it was copied")
+
+// folder is a directory and its copy. Its last user sets the attributes of the copy, and closes both.
+type folder struct {
+	parent   *folder // nil for the top
+	name     string
+	depth    int
+	from, to *os.File
+	is       unix.Stat_t // of the directory, when its copy began
+	users    atomic.Int64
+}
+
+// at is the path of an entry below the top, for messages and steps.
+func (d *folder) at(name string) string {
+	if d.parent == nil {
+		return name
+	}
+	return path.Join(d.parent.at(d.name), name)
+}
+
+// open opens an entry of the source for reading.
+func (d *folder) open(name string, flags int) (*os.File, error) {
+	file, err := openAt(d.from, name, unix.O_RDONLY|flags, 0)
+	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENXIO) {
+		return nil, errReplaced // by a link, by a file, by a socket
+	}
+	return file, err
+}
+
+func newCopying(f *FileSystem, links *linkTable, workers int) *copying {
+	c := &copying{fs: f, links: links, tokens: make(chan struct{}, workers)}
+	c.buffers.New = func() any {
+		buffer := make([]byte, bufferBytes)
+		return &buffer
+	}
+	return c
+}
+
+func (c *copying) progress() operations.CloneProgress {
+	files := c.copied.Load() // before what was found, which is never less
+	return operations.CloneProgress{Files: files, Found: c.found.Load(), Bytes: c.bytes.Load()}
+}
+
+// run copies what is in from into to, and closes both.
+func (c *copying) run(job context.Context, from, to *os.File) error {
+	ctx, cancel := context.WithCancelCause(job)
+	defer cancel(nil)
+	c.cancel = cancel
+	top := &folder{from: from, to: to}
+	if err := fstat(from, &top.is); err != nil {
+		return fmt.Errorf("inspecting the source: %w", errors.Join(err, from.Close(), to.Close()))
+	}
+	top.users.Add(1)
+	c.found.Add(1)
+	c.walked.Add(1)
+	c.directory(ctx, top, true)
+	c.walked.Wait()
+	if job.Err() != nil {
+		return &stopError{context.Cause(job)}
+	}
+	return context.Cause(ctx)
+}
+
+// fail ends the run, unless what could not be copied is gone from the source.
+func (c *copying) fail(d *folder, name string, err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESTALE):
+	case errors.Is(err, errReplaced):
+		c.changed.Add(1)
+	case IsStop(err):
+		c.cancel(err)
+	default:
+		c.cancel(fmt.Errorf("copying %s: %w", quote(d.at(name)), err))
+	}
+}
+
+// request is called before requests to the server, for tests that give it a round trip.
+func (c *copying) request(n int) {
+	if c.fs.request != nil {
+		c.fs.request(n)
+	}
+}
+
+// try has a free goroutine do something, if there is one.
+func (c *copying) try(do func()) bool {
+	select {
+	case c.tokens <- struct{}{}:
+	default:
+		return false
+	}
+	go func() {
+		defer func() { <-c.tokens }()
+		do()
+	}()
+	return true
+}
+
+// directory copies what is in a directory. An old copy may have what the directory no longer has.
+func (c *copying) directory(ctx context.Context, d *folder, isOld bool) {
+	defer c.walked.Done()
+	defer c.leave(ctx, d)
+	if isOld {
+		c.fail(d, "", c.removeExtra(ctx, d))
+	}
+	for ctx.Err() == nil {
+		names, err := d.from.Readdirnames(copiedPiece)
+		c.found.Add(int64(len(names)))
+		for _, name := range c.entries(ctx, d, names) {
+			if ctx.Err() == nil {
+				c.below(ctx, d, name)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			c.fail(d, "", err)
+			return
+		}
+	}
+}
+
+// removeExtra removes from a copy what the source does not have.
+func (c *copying) removeExtra(ctx context.Context, d *folder) error {
+	for ctx.Err() == nil {
+		names, err := d.to.Readdirnames(copiedPiece)
+		gone := inParallel(ctx, cap(c.tokens), len(names), func(i int) error {
+			var is unix.Stat_t
+			if err := statAt(d.from, names[i], &is); !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			if err := c.fs.before(ctx, "remove "+d.at(names[i])); err != nil {
+				return err
+			}
+			return removeAll(d.to, names[i])
+		})
+		if errors.Is(err, io.EOF) {
+			return gone
+		}
+		if err = errors.Join(err, gone); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entries copies entries of a directory, and gives the names of those that are directories.
+func (c *copying) entries(ctx context.Context, d *folder, names []string) (below []string) {
+	var mu sync.Mutex
+	var working sync.WaitGroup
+	for some := range slices.Chunk(names, copiedAtOnce) {
+		working.Add(1)
+		work := func() {
+			defer working.Done()
+			for _, name := range some {
+				if ctx.Err() == nil && c.entry(ctx, d, name) {
+					mu.Lock()
+					below = append(below, name)
+					mu.Unlock()
+				}
+			}
+		}
+		if !c.try(work) {
+			work()
+		}
+	}
+	working.Wait()
+	return below
+}
+
+// entry copies an entry that is no directory.
+func (c *copying) entry(ctx context.Context, d *folder, name string) (isDirectory bool) {
+	c.request(1)
+	var is unix.Stat_t
+	err := statAt(d.from, name, &is)
+	switch kind := is.Mode & unix.S_IFMT; {
+	case err != nil:
+	case kind == unix.S_IFDIR:
+		return true
+	case kind == unix.S_IFREG && is.Nlink > 1:
+		err = c.linked(ctx, d, name, &is)
+	case kind == unix.S_IFREG:
+		err = c.file(ctx, d, name, &is)
+	case kind == unix.S_IFLNK:
+		err = c.symlink(ctx, d, name, &is)
+	case kind == unix.S_IFIFO, kind == unix.S_IFSOCK:
+		err = c.node(ctx, d, name, &is)
+	default:
+		c.devices.Add(1)
+	}
+	c.fail(d, name, err)
+	if err == nil {
+		c.copied.Add(1)
+	} else {
+		c.found.Add(-1)
+	}
+	return false
+}
+
+// below copies a directory in another one, here or in a free goroutine.
+func (c *copying) below(ctx context.Context, parent *folder, name string) {
+	d, isOld, err := c.enter(ctx, parent, name)
+	if err != nil {
+		c.found.Add(-1)
+		c.fail(parent, name, err)
+		return
+	}
+	parent.users.Add(1)
+	c.walked.Add(1)
+	if !c.try(func() { c.directory(ctx, d, isOld) }) {
+		c.directory(ctx, d, isOld)
+	}
+}
+
+// enter opens a directory and its copy, which it makes if it is missing.
+func (c *copying) enter(ctx context.Context, parent *folder, name string) (d *folder, isOld bool, err error) {
+	if parent.depth == maxCloneDepth {
+		return nil, false, refuse(operations.TooDeep, "%s is inside %d other directories, and a clone copies no more: copy the data with a pod", quote(parent.at(name)), maxCloneDepth)
+	}
+	c.request(4) // both are opened, and one is made and inspected
+	d = &folder{parent: parent, name: name, depth: parent.depth + 1}
+	d.users.Add(1)
+	if d.from, err = parent.open(name, unix.O_DIRECTORY); err != nil {
+		return nil, false, err
+	}
+	if err = fstat(d.from, &d.is); err == nil {
+		isOld, err = c.makeFolder(ctx, parent, name)
+	}
+	if err == nil {
+		d.to, err = openAt(parent.to, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	}
+	if err != nil {
+		return nil, false, errors.Join(err, d.from.Close())
+	}
+	return d, isOld, nil
+}
+
+// makeFolder makes the copy of a directory. It is private until its attributes are set.
+func (c *copying) makeFolder(ctx context.Context, parent *folder, name string) (isOld bool, err error) {
+	if err := c.fs.beforeGrowing(ctx, "make "+parent.at(name)); err != nil {
+		return false, err
+	}
+	mkdir := func() error { return unix.Mkdirat(int(parent.to.Fd()), name, privateDirectory) }
+	if err := ignoringEINTR(mkdir); !errors.Is(err, fs.ErrExist) {
+		return false, err
+	}
+	var copied unix.Stat_t
+	if err := statAt(parent.to, name, &copied); err != nil || copied.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return true, err
+	}
+	if err := removeAll(parent.to, name); err != nil {
+		return false, err
+	}
+	return false, ignoringEINTR(mkdir)
+}
+
+// leave completes a directory that nobody uses any more, and then perhaps those above it.
+func (c *copying) leave(ctx context.Context, d *folder) {
+	for ; d != nil && d.users.Add(-1) == 0; d = d.parent {
+		err := ctx.Err()
+		if err == nil {
+			err = c.fs.before(ctx, "complete "+d.at("."))
+		}
+		if err == nil {
+			err = c.setAttributes(d.from, d.to, &d.is)
+		}
+		if ctx.Err() == nil {
+			c.fail(d, ".", err)
+		}
+		if err == nil {
+			c.copied.Add(1)
+		}
+		_ = d.from.Close() // nothing was written by either handle
+		_ = d.to.Close()
+	}
+}
+
+// linkTable is the directory that has a name for each file with several, see copying.linked.
+type linkTable struct {
+	dir   *os.File
+	locks [64]sync.Mutex // by the number of the file
+
+	mu     sync.Mutex
+	shards [16]*os.File        // guarded by mu; nil until used
+	noted  map[uint64]struct{} // guarded by mu; the files of this run
+}
+
+// shard is the directory that has the name of a file: several, so that they can be changed side by side.
+func (t *linkTable) shard(inode uint64) (*os.File, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := inode % uint64(len(t.shards))
+	if t.shards[n] != nil {
+		return t.shards[n], nil
+	}
+	name := linkName(n)
+	err := ignoringEINTR(func() error { return unix.Mkdirat(int(t.dir.Fd()), name, privateDirectory) })
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	t.shards[n], err = openAt(t.dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	return t.shards[n], err
+}
+
+func (t *linkTable) lock(inode uint64) *sync.Mutex { return &t.locks[inode%uint64(len(t.locks))] }
+
+func (t *linkTable) note(inode uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.noted == nil {
+		t.noted = map[uint64]struct{}{}
+	}
+	t.noted[inode] = struct{}{}
+}
+
+func (t *linkTable) isOfThisRun(inode uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.noted[inode]
+	return ok
+}
+
+func (t *linkTable) close() {
+	for _, shard := range t.shards {
+		if shard != nil {
+			_ = shard.Close()
+		}
+	}
+	_ = t.dir.Close()
+}
