@@ -21,25 +21,39 @@ import (
 const (
 	AppComponentSweepJob  = "sweep-job"
 	AppComponentSurveyJob = "survey-job"
+	AppComponentCloneJob  = "clone-job"
 )
 
 // Build returns the Job that carries out a batch. An error means that the spec can never be a Job; a
 // batch of Pack's always can.
 func Build(spec Spec) (*batchv1.Job, error) {
-	name := Name{Kind: Mount, FileSystemID: spec.FileSystemID, Number: spec.Number}
-	if err := spec.check(); err != nil {
+	return spec.withOperations(Mount, spec.mountPod())
+}
+
+// BuildClone returns the Job that copies a volume: its operation is the only one.
+func BuildClone(spec Spec) (*batchv1.Job, error) {
+	if len(spec.Operations) != 1 || !spec.Operations[0].Copies() {
+		return nil, fmt.Errorf("building a Job that copies a volume: want one operation that does, not %d operations", len(spec.Operations))
+	}
+	spec.Timeout = wellknown.CloneTimeout
+	return spec.withOperations(Clone, spec.operationsPod("clone"))
+}
+
+func (s Spec) withOperations(kind Kind, pod corev1.PodSpec) (*batchv1.Job, error) {
+	name := Name{Kind: kind, FileSystemID: s.FileSystemID, Number: s.Number}
+	if err := s.check(); err != nil {
 		return nil, fmt.Errorf("building Job %s: %w", name, err)
 	}
-	ops, err := operations.Encode(spec.Operations)
+	ops, err := operations.Encode(s.Operations)
 	if err != nil {
 		return nil, fmt.Errorf("building Job %s: %w", name, err)
 	}
 	// mountjob reads the pod's annotation, which is immutable once the Job is created. The Job's own
 	// is for users and other programs.
 	annotations := map[string]string{wellknown.AnnotationOperations: string(ops)}
-	job := spec.job(name, annotations, spec.mountPod())
-	maps.Copy(job.Labels, countLabels(nil, spec.Operations))
-	if first := firstClaim(spec.Operations); first != "" {
+	job := s.job(name, annotations, pod)
+	maps.Copy(job.Labels, countLabels(nil, s.Operations))
+	if first := firstClaim(s.Operations); first != "" {
 		job.Annotations[wellknown.AnnotationFirstClaim] = first
 	}
 	return job, nil
@@ -57,7 +71,7 @@ func countLabels(labels map[string]string, more []operations.Operation) map[stri
 		return strconv.Itoa(n)
 	}
 	return map[string]string{
-		wellknown.LabelSetUp:     count(wellknown.LabelSetUp, operations.Setup, operations.Restore),
+		wellknown.LabelSetUp:     count(wellknown.LabelSetUp, operations.Setup, operations.Restore, operations.Clone),
 		wellknown.LabelCleanedUp: count(wellknown.LabelCleanedUp, operations.Cleanup),
 	}
 }
@@ -180,7 +194,8 @@ func (s Spec) job(name Name, annotations map[string]string, pod corev1.PodSpec) 
 // Labels returns the labels of the Jobs of a file system, and of their pods.
 func Labels(kind Kind, fileSystemID string) map[string]string {
 	components := map[Kind]string{
-		Mount: wellknown.AppComponentMountJob, Sweep: AppComponentSweepJob, Survey: AppComponentSurveyJob, Ledger: AppComponentLedgerJob,
+		Mount: wellknown.AppComponentMountJob, Sweep: AppComponentSweepJob, Survey: AppComponentSurveyJob,
+		Clone: AppComponentCloneJob, Ledger: AppComponentLedgerJob,
 	}
 	return map[string]string{
 		wellknown.LabelComponent:            wellknown.ComponentWorker,

@@ -22,9 +22,14 @@ const (
 	Sweep Kind = wellknown.SweepJobPrefix
 	// Survey Jobs count what volumes use, beside both.
 	Survey Kind = wellknown.SurveyJobPrefix
+	// Clone Jobs copy a volume, each one, beside all others.
+	Clone Kind = wellknown.CloneJobPrefix
 	// Ledger Jobs answer administrators, beside the others. They are not the manager's.
 	Ledger Kind = wellknown.LedgerJobPrefix
 )
+
+// HasOperations reports whether Jobs of the kind carry out operations, and report them.
+func (k Kind) HasOperations() bool { return k == Mount || k == Clone }
 
 const (
 	numberDigits    = 5 // at least, so that names sort for a long time
@@ -45,7 +50,7 @@ func (n Name) String() string {
 
 // ParseName parses a name. ok is false for names that String does not return.
 func ParseName(name string) (parsed Name, ok bool) {
-	for _, kind := range []Kind{Mount, Sweep, Survey} {
+	for _, kind := range []Kind{Mount, Sweep, Survey, Clone} {
 		rest, found := strings.CutPrefix(name, string(kind))
 		if !found {
 			continue

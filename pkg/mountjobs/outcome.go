@@ -45,7 +45,7 @@ type Status struct {
 	Message string
 }
 
-// Outcome is the result of a mount Job.
+// Outcome is the result of a mount Job or a clone Job.
 type Outcome struct {
 	Status
 	// Operations are those of all batches of the Job, nil if they cannot be read.
@@ -98,7 +98,7 @@ func (o *Outcome) Use(reported map[int]Reported) {
 	}
 }
 
-// Read returns the result of a mount Job. pods may contain pods of other Jobs.
+// Read returns the result of a mount Job, or of a clone Job, which is read the same way. pods may contain pods of other Jobs.
 //
 //	pod                          Job                 state
 //	none                         no condition        Running, after the deadline Lost
@@ -112,7 +112,11 @@ func (o *Outcome) Use(reported map[int]Reported) {
 // The error is ErrNotOurs, without an Outcome; or ErrFormat, with an Outcome that lacks operations and
 // results. Before a caller acts on Lost, it should get the pod from the apiserver: a cache can be behind.
 func Read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (Outcome, error) {
-	r, err := readRun(Mount, job, pods, now)
+	kind := Mount
+	if name, ok := ParseName(job.Name); ok && name.Kind == Clone {
+		kind = Clone
+	}
+	r, err := readRun(kind, job, pods, now)
 	if err != nil {
 		return Outcome{}, err
 	}

@@ -33,7 +33,22 @@ const (
 )
 
 func (s Spec) mountPod() corev1.PodSpec {
-	arguments := append(s.arguments("run"), "--operations="+OperationsFile)
+	pod := s.operationsPod("run")
+	container := &pod.Containers[0]
+	if s.lingers() {
+		container.Args = append(container.Args, "--leader="+s.Leader.Address, "--leader-key="+s.Leader.Key,
+			"--leader-token="+tokenFolder+"/"+tokenName, "--linger="+s.Linger.String())
+		container.VolumeMounts = append(container.VolumeMounts,
+			corev1.VolumeMount{Name: tokenVolume, MountPath: tokenFolder, ReadOnly: true})
+		pod.Volumes = append(pod.Volumes, leaderToken())
+	}
+	return pod
+}
+
+// operationsPod carries out the operations of its annotation. Claims wait for it. A clone has the rights of a
+// mount Job: a copy has the owners and modes of its source.
+func (s Spec) operationsPod(command string) corev1.PodSpec {
+	arguments := append(s.arguments(command), "--operations="+OperationsFile)
 	// CHOWN gives a directory to its owner, FOWNER sets its mode afterwards, and DAC_OVERRIDE
 	// works on directories that have another owner.
 	pod := s.pod(arguments, "CHOWN", "DAC_OVERRIDE", "FOWNER")
@@ -42,13 +57,6 @@ func (s Spec) mountPod() corev1.PodSpec {
 	container := &pod.Containers[0]
 	container.VolumeMounts = append(container.VolumeMounts,
 		corev1.VolumeMount{Name: operationsVolume, MountPath: operationsFolder, ReadOnly: true})
-	if s.lingers() {
-		container.Args = append(container.Args, "--leader="+s.Leader.Address, "--leader-key="+s.Leader.Key,
-			"--leader-token="+tokenFolder+"/"+tokenName, "--linger="+s.Linger.String())
-		container.VolumeMounts = append(container.VolumeMounts,
-			corev1.VolumeMount{Name: tokenVolume, MountPath: tokenFolder, ReadOnly: true})
-		pod.Volumes = append(pod.Volumes, leaderToken())
-	}
 	return pod
 }
 

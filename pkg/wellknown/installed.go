@@ -38,6 +38,8 @@ const (
 	SweepJobPrefix = "efs-sweep-"
 	// SurveyJobPrefix does the same for the Jobs that count what volumes use.
 	SurveyJobPrefix = "efs-usage-"
+	// CloneJobPrefix does the same for the Jobs that copy volumes, one Job for each.
+	CloneJobPrefix = "efs-clone-"
 	// LedgerJobPrefix, a file system id, "-" and five random characters name a Job of the plugin of kubectl.
 	LedgerJobPrefix = "efs-ledger-"
 )

@@ -13,6 +13,9 @@ const (
 	MaxTerminationMessageBytes = 4 << 10          // of the report
 	SweepProgressInterval      = 10 * time.Second // between two progress lines of a sweep
 	SurveyTimeout              = 6 * time.Hour    // of a survey Job's pod, for which nothing waits
+	CloneTimeout               = 6 * time.Hour    // of a clone Job's pod; the next one goes on
+	CloneProgressInterval      = 10 * time.Second // between two progress lines of a clone
+	MaxClones                  = 4                // clone Jobs that run at once on a file system
 	DefaultWorkerLinger        = time.Minute      // for which a worker waits for more operations; 0 is not at all
 	DefaultWorkerPort          = 8443             // where the leader listens for workers
 	WorkerAudience             = "efs-stunnel-worker"

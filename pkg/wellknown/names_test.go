@@ -68,6 +68,7 @@ func TestCreatedNamesAreObjectNames(t *testing.T) {
 		wellknown.MountJobPrefix + fileSystem + "-00001",
 		wellknown.SweepJobPrefix + fileSystem + "-00001",
 		wellknown.SurveyJobPrefix + fileSystem + "-00001",
+		wellknown.CloneJobPrefix + fileSystem + "-00001",
 		wellknown.LedgerJobPrefix + fileSystem + "-bcdfg",
 	} {
 		// A Job's name becomes a label value on its pods, so the shorter limit holds for all.
