@@ -3,6 +3,7 @@
 //
 //	mountjob [run] --file-system-id=fs-34a3p3 …   carries out the operations of a file
 //	mountjob sweep --file-system-id=fs-34a3p3 …   empties the trash
+//	mountjob clone --file-system-id=fs-34a3p3 …   copies a volume
 //	mountjob ledger --file-system-id=fs-34a3p3 …  lists or removes what the plugin of kubectl requests
 //	mountjob version                              says which build this is
 //

@@ -64,7 +64,7 @@ func (w *container) write(path string, data []byte) {
 func (w *container) run(ctx context.Context, command string, more ...string) int {
 	w.t.Helper()
 	args := []string{command, "--file-system-id=" + fileSystemID, "--directory=" + w.directory, "--termination-log=" + w.terminationLog}
-	if command == commandRun {
+	if command == commandRun || command == commandClone {
 		args = append(args, "--operations="+w.operations)
 	}
 	return w.runRaw(ctx, append(args, more...)...)

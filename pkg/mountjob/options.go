@@ -22,6 +22,7 @@ const (
 	commandSweep   = "sweep"
 	commandLedger  = "ledger"
 	commandSurvey  = "survey"
+	commandClone   = "clone"
 	commandVersion = "version"
 )
 
@@ -41,7 +42,7 @@ type options struct {
 	fileSystemID   string
 	aliases        []string
 	directory      string
-	operations     string // of run only
+	operations     string // of run and clone only
 	after          string // of survey only
 	deadline       time.Duration
 	margin         time.Duration
@@ -65,9 +66,9 @@ func parseOptions(args []string, getenv func(string) string, output io.Writer) (
 		o.command, args = args[0], args[1:]
 	}
 	switch o.command {
-	case commandRun, commandSweep, commandSurvey, commandLedger, commandVersion:
+	case commandRun, commandSweep, commandSurvey, commandClone, commandLedger, commandVersion:
 	default:
-		return o, fmt.Errorf("there is no command %q: want %s, %s, %s, %s or %s", o.command, commandRun, commandSweep, commandSurvey, commandLedger, commandVersion)
+		return o, fmt.Errorf("there is no command %q: want %s, %s, %s, %s, %s or %s", o.command, commandRun, commandSweep, commandSurvey, commandClone, commandLedger, commandVersion)
 	}
 	flags := o.flags(getenv)
 	if err := parse(flags, args, output); err != nil {
@@ -124,6 +125,8 @@ func (o *options) flags(getenv func(string) string) *flag.FlagSet {
 		flags.StringVar(&o.leaderKey, "leader-key", "", "SHA-256 of its public key, in hex")
 		flags.StringVar(&o.leaderToken, "leader-token", "", "file with the token that it accepts")
 		flags.DurationVar(&o.linger, "linger", 0, "how long to wait for more operations")
+	}
+	if o.command == commandRun || o.command == commandClone {
 		flags.StringVar(&o.operations, "operations", cmp.Or(getenv(operationsEnv), defaultOperations), "file with the operations as JSON; also from "+operationsEnv)
 	}
 	return flags
@@ -139,7 +142,7 @@ func (o options) check() error {
 	switch {
 	case !filepath.IsAbs(o.directory):
 		return fmt.Errorf("--directory %q: want an absolute path", o.directory)
-	case o.command == commandRun && o.operations == "":
+	case (o.command == commandRun || o.command == commandClone) && o.operations == "":
 		return errors.New("--operations is empty: want the file with the operations")
 	case o.command == commandLedger && o.request.Do == "":
 		return errors.New("--request is missing: want a request of the plugin of kubectl")

@@ -142,6 +142,8 @@ func (j job) work(ctx context.Context) error {
 		return j.sweep(ctx)
 	case commandSurvey:
 		return j.survey(ctx)
+	case commandClone:
+		return j.clone(ctx)
 	case commandLedger:
 		return j.answerRequest(ctx)
 	default:

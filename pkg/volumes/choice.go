@@ -46,6 +46,10 @@ func Choose(claim Claim, class Class, zone string, candidates []Candidate) (Choi
 	candidates = slices.SortedFunc(slices.Values(candidates), func(a, b Candidate) int { return cmp.Compare(a.ID, b.ID) })
 	wanted := cmp.Or(claim.FileSystemID, class.DefaultFileSystemID)
 	allowed, err := allowedCandidates(wanted, class, candidates)
+	if err == nil && claim.SourceFileSystemID != "" {
+		wanted = claim.SourceFileSystemID
+		allowed, err = onSource(claim, class, allowed, candidates)
+	}
 	if err != nil {
 		return Choice{}, err
 	}
@@ -103,6 +107,16 @@ func allowedCandidates(wanted string, class Class, candidates []Candidate) ([]Ca
 			wanted, quoted(class.Name), showTags(class.FileSystemTags)))
 	}
 	return keep(tagged, isWanted), nil
+}
+
+// onSource leaves the file system of the claim's source: a copy is made inside of one.
+func onSource(claim Claim, class Class, allowed, candidates []Candidate) ([]Candidate, error) {
+	isSource := func(c Candidate) bool { return c.ID == claim.SourceFileSystemID }
+	if slices.ContainsFunc(candidates, isSource) && !slices.ContainsFunc(allowed, isSource) {
+		return nil, refuse(fmt.Sprintf("claim %s is on file system %s, where a copy of it must be, and this claim or storage class %s asks for another one",
+			quoted(claim.Source), claim.SourceFileSystemID, quoted(class.Name)))
+	}
+	return keep(allowed, isSource), nil
 }
 
 // servesOneOf says whether there is a mount target in one of the zones; nil is any zone.

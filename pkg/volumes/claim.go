@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -24,6 +25,10 @@ type Claim struct {
 	AccessModes     []corev1.PersistentVolumeAccessMode
 	Capacity        resource.Quantity
 	Restore         types.UID // of the deleted claim whose directory it wants back, or ""
+	Source          string    // the name of the claim that it is to be a copy of, or ""
+	// SourceFileSystemID and Copies are where that is; From sets them.
+	SourceFileSystemID string
+	Copies             operations.Source
 }
 
 // ParseClaim parses a claim that IsRequested. The error is a Refusal that names everything that is
@@ -44,6 +49,7 @@ func ParseClaim(object *corev1.PersistentVolumeClaim, class Class) (Claim, error
 	findings := slices.Concat(
 		checkSpec(object.Spec),
 		claim.setLabels(object, class),
+		claim.setSource(object),
 		claim.setRestore(object),
 	)
 	if len(findings) > 0 {
@@ -56,8 +62,7 @@ func ParseClaim(object *corev1.PersistentVolumeClaim, class Class) (Claim, error
 	return claim, nil
 }
 
-// checkSpec refuses what a directory on NFS cannot be. An empty volume in place of the copy
-// that was asked for would look like lost data.
+// checkSpec refuses what a directory on NFS cannot be.
 func checkSpec(spec corev1.PersistentVolumeClaimSpec) []string {
 	var findings []string
 	if len(spec.AccessModes) == 0 {
@@ -71,9 +76,6 @@ func checkSpec(spec corev1.PersistentVolumeClaimSpec) []string {
 	if spec.VolumeMode != nil && *spec.VolumeMode != corev1.PersistentVolumeFilesystem {
 		findings = append(findings, fmt.Sprintf("volumeMode %s is not possible on EFS: write Filesystem or leave it out", quoted(string(*spec.VolumeMode))))
 	}
-	if source := dataSource(spec); source != "" {
-		findings = append(findings, fmt.Sprintf("%s cannot be copied into a volume: leave out dataSource and dataSourceRef, and copy the data with a pod", source))
-	}
 	if name := spec.VolumeAttributesClassName; name != nil && *name != "" {
 		findings = append(findings, fmt.Sprintf("volumeAttributesClassName %s is not supported: leave it out", quoted(*name)))
 	}
@@ -81,17 +83,6 @@ func checkSpec(spec corev1.PersistentVolumeClaimSpec) []string {
 		findings = append(findings, "spec.resources.requests.storage is missing: write a size; it is a label only, because EFS grows as needed")
 	}
 	return findings
-}
-
-// dataSource describes what a claim wants to be a copy of, or is "".
-func dataSource(spec corev1.PersistentVolumeClaimSpec) string {
-	switch {
-	case spec.DataSourceRef != nil:
-		return plain(spec.DataSourceRef.Kind) + " " + quoted(spec.DataSourceRef.Name)
-	case spec.DataSource != nil:
-		return plain(spec.DataSource.Kind) + " " + quoted(spec.DataSource.Name)
-	}
-	return ""
 }
 
 // setRestore reads the annotation as one component of a path, since it will be a part of one.

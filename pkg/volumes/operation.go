@@ -11,7 +11,7 @@ import (
 // hundreds of labels exceeds it.
 const maxOperationBytes = 16 << 10
 
-// Begin is the operation that makes the directory of a claim, or restores it from the trash. Its
+// Begin is the operation that makes the directory of a claim, copies it, or restores it from the trash. Its
 // record has what FromOperation needs to build the volume. The error is a Refusal. The cluster is
 // the uid of the namespace kube-system.
 func Begin(claim Claim, class Class, choice Choice, cluster string) (operations.Operation, error) {
@@ -27,10 +27,13 @@ func Begin(claim Claim, class Class, choice Choice, cluster string) (operations.
 		},
 		Path: claim.Path,
 	}
-	if claim.Restore != "" {
+	switch {
+	case claim.Source != "":
+		operation.Kind, operation.Source = operations.Clone, claim.Copies // mode, owner and group are those of the source
+	case claim.Restore != "":
 		operation.Kind, operation.RestoreFrom = operations.Restore, string(claim.Restore)
 		operation.ShareAcrossNamespaces = class.Rules.ShareAcrossNamespaces
-	} else {
+	default:
 		operation.Directory, operation.Rules = class.Directory, class.Rules
 	}
 	var err error

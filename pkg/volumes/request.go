@@ -59,12 +59,6 @@ const snapshotGroup = "snapshot.storage.k8s.io"
 
 // isPopulated says whether a volume populator provides the volume.
 func isPopulated(claim *corev1.PersistentVolumeClaim) bool {
-	group := ""
-	switch spec := claim.Spec; {
-	case spec.DataSourceRef != nil && spec.DataSourceRef.APIGroup != nil:
-		group = *spec.DataSourceRef.APIGroup
-	case spec.DataSourceRef == nil && spec.DataSource != nil && spec.DataSource.APIGroup != nil:
-		group = *spec.DataSource.APIGroup
-	}
+	group := dataSourceOf(claim.Spec).group
 	return group != "" && group != snapshotGroup
 }

@@ -47,7 +47,7 @@ func New(client kubernetes.Interface, lists metadata.Interface, namespace string
 	const cluster = metav1.NamespaceAll
 	c := &Caches{
 		metadata: lists, namespace: namespace,
-		Claims:   core.NewPersistentVolumeClaimInformer(client, cluster, 0, cache.Indexers{byUID: index(uidOf), byProvisioner: index(provisionerOf)}),
+		Claims:   core.NewPersistentVolumeClaimInformer(client, cluster, 0, cache.Indexers{byUID: index(uidOf), byProvisioner: index(provisionerOf), bySource: index(sourceOf)}),
 		Volumes:  core.NewPersistentVolumeInformer(client, 0, cache.Indexers{byClaim: index(otherClaimsOf), byFileSystem: index(unsettledOn)}),
 		Classes:  storage.NewStorageClassInformer(client, 0, cache.Indexers{}),
 		Nodes:    core.NewNodeInformer(client, 0, cache.Indexers{}),

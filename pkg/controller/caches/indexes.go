@@ -21,6 +21,7 @@ import (
 const (
 	byUID         = "uid"
 	byProvisioner = "provisioner"
+	bySource      = "source"
 	byClaim       = "claim"
 	byFileSystem  = "fileSystem"
 	byOperation   = "operation"
@@ -42,6 +43,15 @@ func provisionerOf(claim *corev1.PersistentVolumeClaim) []string {
 		return nil
 	}
 	return []string{asked}
+}
+
+// sourceOf is the claim that a claim without a volume is to be a copy of.
+func sourceOf(claim *corev1.PersistentVolumeClaim) []string {
+	name := volumes.SourceName(claim)
+	if name == "" || claim.Spec.VolumeName != "" {
+		return nil
+	}
+	return []string{claim.Namespace + "/" + name}
 }
 
 // otherClaimsOf are the uids of a volume's claims that are not in its name: adopted volumes have any
@@ -134,6 +144,11 @@ func (c *Caches) ClaimNamed(namespace, name string) *corev1.PersistentVolumeClai
 // UnboundClaims are the pending claims whose volume the cluster has asked a provisioner for.
 func (c *Caches) UnboundClaims(provisioner string) []*corev1.PersistentVolumeClaim {
 	return list[*corev1.PersistentVolumeClaim](c.Claims, byProvisioner, provisioner)
+}
+
+// CopiesOf are the claims without a volume that are to be copies of a claim.
+func (c *Caches) CopiesOf(claim *corev1.PersistentVolumeClaim) []*corev1.PersistentVolumeClaim {
+	return list[*corev1.PersistentVolumeClaim](c.Claims, bySource, claim.Namespace+"/"+claim.Name)
 }
 
 // Volume is the volume with a name, nil if there is none.

@@ -147,7 +147,11 @@ func (c *Controller) enqueue(uid types.UID) { c.decisions.Add(uid) }
 func (c *Controller) claimsOf(object any) []types.UID {
 	switch o := object.(type) {
 	case *corev1.PersistentVolumeClaim:
-		return []types.UID{o.UID}
+		uids := []types.UID{o.UID}
+		for _, claim := range c.gatherer.Caches.CopiesOf(o) {
+			uids = append(uids, claim.UID)
+		}
+		return uids
 	case *corev1.PersistentVolume:
 		return volumes.ClaimsOf(o)
 	case *storagev1.StorageClass:
@@ -177,7 +181,7 @@ func (c *Controller) unboundOf(class string) []types.UID {
 
 // claimsOfJob are those of some batches of a Job, none for a Job that was used, or that cannot be read.
 func claimsOfJob(job *batchv1.Job, wanted func(batch int) bool) []types.UID {
-	if name, ok := mountjobs.ParseName(job.Name); !ok || name.Kind != mountjobs.Mount {
+	if name, ok := mountjobs.ParseName(job.Name); !ok || !name.Kind.HasOperations() {
 		return nil
 	}
 	batches, err := mountjobs.Batches(job)

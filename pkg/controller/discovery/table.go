@@ -52,7 +52,7 @@ func (c *Controller) observeTable() state {
 	c.table.pinned = s.pinned.table
 	s.volumes = caches.All[*corev1.PersistentVolume](c.caches.Volumes)
 	for _, job := range caches.All[*batchv1.Job](c.caches.Jobs) {
-		if name, err := mountjobs.Identify(job); err == nil && name.Kind == mountjobs.Mount {
+		if name, err := mountjobs.Identify(job); err == nil && name.Kind.HasOperations() {
 			s.begun[name.FileSystemID] = true
 		}
 	}

@@ -85,10 +85,20 @@ func (g *Gatherer) State(uid types.UID) lifecycle.State {
 	}
 	if s.Claim != nil {
 		s.Class = g.Caches.Class(volumes.ClassName(s.Claim))
+		s.Source = func(name string) volumes.Source { return g.source(s.Claim.Namespace, name) }
 		s.NodeZone = g.zoneOf(volumes.SelectedNode(s.Claim))
 	}
 	for _, object := range g.Caches.VolumesOfClaim(uid) {
 		s.Volumes = append(s.Volumes, g.volume(object))
+	}
+	return s
+}
+
+// source is what is known of a claim that another one is to be a copy of.
+func (g *Gatherer) source(namespace, name string) volumes.Source {
+	s := volumes.Source{Claim: g.Caches.ClaimNamed(namespace, name)}
+	if s.Claim != nil && s.Claim.Spec.VolumeName != "" {
+		s.Volume = g.Caches.Volume(s.Claim.Spec.VolumeName)
 	}
 	return s
 }

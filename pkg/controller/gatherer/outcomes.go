@@ -187,7 +187,7 @@ func isMarked(job *batchv1.Job, a lifecycle.Attempt) bool {
 	if err != nil {
 		number = operations.FirstBatch
 	}
-	return mark != "" && a.Operation.AddsOwner() && a.Batch <= number
+	return mark != "" && (a.Operation.AddsOwner() || a.Operation.Abandon) && a.Batch <= number
 }
 
 // endOf is when a Job ended by its conditions; zero if they do not say so.

@@ -40,18 +40,21 @@ func (g *Gatherer) Decide(uid types.UID) (lifecycle.State, lifecycle.Plan) {
 }
 
 // Pending are the operations that wait for a mount Job of a file system, due or not, in their order: at
-// most so many restores and so many others, those whose turn is first. Restores may be many that fail
-// again and again, and must not hide the others.
+// most so many restores, so many copies and so many others, those whose turn is first. Restores may be many
+// that fail again and again, and copies many that wait for each other: they must not hide the others.
 func (g *Gatherer) Pending(fileSystemID string, most int) []lifecycle.Pending {
-	var restores, others []*lifecycle.Pending
+	var restores, copies, others []*lifecycle.Pending
 	for _, p := range g.pending.of(fileSystemID) {
-		if p.Operation.Kind == operations.Restore {
+		switch {
+		case p.Operation.Kind == operations.Restore:
 			restores = append(restores, p)
-		} else {
+		case p.Operation.Copies():
+			copies = append(copies, p)
+		default:
 			others = append(others, p)
 		}
 	}
-	pending := append(first(others, most), first(restores, most)...)
+	pending := slices.Concat(first(others, most), first(restores, most), first(copies, most))
 	slices.SortStableFunc(pending, func(a, b lifecycle.Pending) int { return compare(&a, &b) })
 	return pending
 }

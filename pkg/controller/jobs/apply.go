@@ -51,6 +51,10 @@ func (c *Controller) applyChange(ctx context.Context, s state, change change) (a
 		return c.createJob(ctx, s, change)
 	case giveBatch:
 		return c.giveBatch(ctx, s, change)
+	case createClone:
+		return c.createClone(ctx, s, change)
+	case reportProgress:
+		return c.reportProgress(ctx, s, change.clone)
 	case endJob:
 		err = c.endJob(ctx, change.job)
 	case releaseJob:
@@ -70,6 +74,7 @@ func (c *Controller) applyChange(ctx context.Context, s state, change change) (a
 }
 
 func (c *Controller) release(ctx context.Context, job *batchv1.Job) error {
+	c.progress.forget(job.UID)
 	return kubeobjects.RemoveFinalizer(ctx, c.client, job, wellknown.FinalizerOutcome)
 }
 
@@ -171,7 +176,7 @@ func (c *Controller) endJob(ctx context.Context, job *batchv1.Job) error {
 	if err := kubeobjects.Patch(ctx, c.client, job, map[string]any{"spec": map[string]any{"activeDeadlineSeconds": deadline}}); err != nil {
 		return err
 	}
-	c.options.Log.InfoContext(ctx, "mount Job ended", slog.String("job", job.Name), slog.String("reason", "OnlyNodesToAvoid"))
+	c.options.Log.InfoContext(ctx, "Job ended before its time", slog.String("job", job.Name))
 	return nil
 }
 

@@ -55,6 +55,7 @@ type Controller struct {
 	metrics  *metrics
 	queue    *queue.Queue[string]
 	paces    paces
+	progress clonesProgress
 }
 
 const (

@@ -24,7 +24,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		jobs: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "efs_stunnel_manager_jobs_created_total",
-			Help: "Kubernetes Jobs created, by kind: mount or sweep.",
+			Help: "Kubernetes Jobs created, by kind: mount, clone or sweep.",
 		}, []string{"kind"}),
 		operations: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "efs_stunnel_manager_operations_total",

@@ -19,8 +19,9 @@ type state struct {
 	id    string
 	now   time.Time
 	named []*batchv1.Job // all that have the file system in their name, for the next number
-	// mounts and sweeps are ours, the oldest first.
+	// mounts, clones and sweeps are ours, the oldest first.
 	mounts []mountJob
+	clones []mountJob
 	sweeps []sweepJob
 	// notReady is why no Job may use the root claim now, or "".
 	notReady string
@@ -43,7 +44,7 @@ type state struct {
 	sweepDelay time.Duration
 }
 
-// mountJob is a mount Job and what became of it.
+// mountJob is a mount Job, or a clone Job, and what became of it.
 type mountJob struct {
 	job      *batchv1.Job
 	pods     []*corev1.Pod
@@ -61,6 +62,9 @@ type mountJob struct {
 	filledTrash time.Time
 	// waits says that its worker waits for more operations.
 	waits bool
+	// abandoned says of a clone Job that its claim is deleted, and progressDue when to report how far it is.
+	abandoned   bool
+	progressDue time.Time
 }
 
 type sweepJob struct {
@@ -85,6 +89,7 @@ func (c *Controller) observe(id string) state {
 		c.observeJob(&s, job)
 	}
 	slices.SortFunc(s.mounts, func(a, b mountJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
+	slices.SortFunc(s.clones, func(a, b mountJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
 	slices.SortFunc(s.sweeps, func(a, b sweepJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
 	c.observeRoot(&s)
 	return s
@@ -127,7 +132,19 @@ func (c *Controller) observeJob(s *state, job *batchv1.Job) {
 	case m.unreleased:
 		c.observeUse(&m)
 	}
+	if name.Kind == mountjobs.Clone {
+		c.observeClone(&m)
+		s.clones = append(s.clones, m)
+		return
+	}
 	s.mounts = append(s.mounts, m)
+}
+
+func (c *Controller) observeClone(m *mountJob) {
+	m.progressDue = c.progress.due(m.job.UID)
+	for _, o := range m.outcome.Operations {
+		m.abandoned = c.claimOf(o) == nil
+	}
 }
 
 // observeUse finds out whether a Job that has ended may be released, or which batches a waiting worker's Job

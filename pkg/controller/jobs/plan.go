@@ -28,12 +28,19 @@ type (
 		due     []lifecycle.Pending
 		podless []*batchv1.Job
 	}
+	// createClone creates a Job that copies a volume.
+	createClone struct {
+		pending lifecycle.Pending
+		podless []*batchv1.Job
+	}
+	// reportProgress reports how far a clone Job is.
+	reportProgress struct{ clone *mountJob }
 	// giveBatch gives operations that are due to the worker of a mount Job, which waits for more.
 	giveBatch struct {
 		due []lifecycle.Pending
 		job *mountJob
 	}
-	// endJob ends a running Job that finds no node among those that it may use.
+	// endJob ends a running Job: it finds no node among those that it may use, or nothing needs its copy.
 	endJob struct{ job *batchv1.Job }
 	// releaseJob removes the finalizer of a Job of which everything was used.
 	releaseJob struct{ job *batchv1.Job }
@@ -110,6 +117,7 @@ func decide(s state) plan {
 			p.freeRoot(s, m)
 		}
 	}
+	p.planClones(s)
 	p.planSweep(s)
 	return p
 }
@@ -117,7 +125,7 @@ func decide(s state) plan {
 // planNext plans what becomes of the operations that are due: waiting has a worker that waits, or is nil.
 func (p *plan) planNext(s state, waiting *mountJob) {
 	var due []lifecycle.Pending
-	for _, pending := range s.pending() {
+	for _, pending := range s.batched() {
 		if p.isDue(pending.Due, s.now) {
 			due = append(due, pending)
 		}
@@ -131,17 +139,8 @@ func (p *plan) planNext(s state, waiting *mountJob) {
 	case waiting != nil && mountjobs.HasRoom(waiting.job, waiting.usedBatches):
 		p.add(giveBatch{due, waiting})
 	case waiting == nil:
-		p.add(createJob{due, s.podless()})
+		p.add(createJob{due, s.podlessOf(s.mounts)})
 	}
-}
-
-func (s state) podless() (jobs []*batchv1.Job) {
-	for i := range s.mounts {
-		if m := &s.mounts[i]; s.isPodless(m) {
-			jobs = append(jobs, m.job)
-		}
-	}
-	return jobs
 }
 
 // holdBackRestores gives the operations that are due, unless all are restores that failed time and

@@ -49,7 +49,7 @@ func (p *plan) reportRunning(s state, running *mountJob) {
 	for _, o := range running.outcome.Operations {
 		p.add(report{operation: o, message: text})
 	}
-	p.warnAll(s.pending(), text)
+	p.warnAll(s.batched(), text)
 }
 
 // reportGiven reports what a worker was given and has not made yet. What a Job was created with is reported
@@ -65,14 +65,10 @@ func (p *plan) reportGiven(s state, running *mountJob) {
 	}
 }
 
-func makes(job string, o operations.Operation) string {
-	return fmt.Sprintf("Job %s makes directory %s", job, o.Path)
-}
-
 func (p *plan) reportQueue(s state, job *batchv1.Job) {
 	text := fmt.Sprintf("the next mount Job of file system %s makes the directory, when Job %s has ended; if that takes long, see: kubectl -n %s describe job %s",
 		s.id, job.Name, job.Namespace, job.Name)
-	for _, pending := range s.pending() {
+	for _, pending := range s.batched() {
 		// Of one that is due later, the last failure was reported, with the time of the next attempt.
 		if !pending.Due.After(s.now) && p.isDue(pending.Since.Add(queueReportDelay), s.now) {
 			p.add(report{operation: pending.Operation, message: text, queued: true})

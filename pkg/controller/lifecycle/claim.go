@@ -36,6 +36,7 @@ type claimPlanner struct {
 //	exists  any                 any     nothing; a volume of that name that is another claim's is reported
 //	none    running             any     nothing, until its end is due
 //	none    on a gone system    any     as if there were none; its Job is marked used
+//	none    an unfinished copy  gone    what was copied is removed
 //	none    with policy Retain  gone    nothing: it may have been made and deleted
 //	none    done, not used      any     volume, with the policy that it was begun with
 //	none    lost                any     the same once more; given up after too many, if wanted
@@ -54,11 +55,16 @@ func (s State) planClaim() Plan {
 		p.awaitEnd(last)
 		return p.annotated()
 	}
+	if p.abandon(last) {
+		return p.Plan
+	}
 	if isCleanup(last.Operation) || s.Targets.Gone[last.FileSystemID] {
 		last = Attempt{}
 	}
 	// On a file system that is gone, an outcome can never be used.
-	unusable := func(a Attempt) bool { return (a.done() || a.lost()) && s.Targets.Gone[a.FileSystemID] }
+	unusable := func(a Attempt) bool {
+		return (a.done() || a.lost() || a.Operation.Kind == operations.Clone) && !a.running() && s.Targets.Gone[a.FileSystemID]
+	}
 	if jobs := s.jobsOf(name, unusable); len(jobs) > 0 {
 		p.add(MarkUsed{name, jobs})
 	}
@@ -87,7 +93,19 @@ func (p *claimPlanner) next(last Attempt) Plan {
 
 func isProvisioning(o operations.Operation) bool { return o.AddsOwner() && !o.Adopt }
 
-func isCleanup(o operations.Operation) bool { return o.Kind == operations.Cleanup }
+func isCleanup(o operations.Operation) bool { return o.Kind == operations.Cleanup || o.Abandon }
+
+// abandon has removed what an attempt has copied for a claim that is deleted, unless the copy is complete: that
+// becomes a volume, which is then cleaned up like any other.
+func (p *claimPlanner) abandon(last Attempt) bool {
+	if p.Claim != nil || last.Operation.Kind != operations.Clone || !last.Unused || last.done() || p.Targets.Gone[last.FileSystemID] {
+		return false
+	}
+	operation := last.Operation
+	operation.Source, operation.Abandon = operations.Source{}, true
+	p.schedule(Pending{FileSystemID: last.FileSystemID, Operation: operation, Since: last.Began}, last)
+	return true
+}
 
 // reportConflict is about a volume of the name that only the claim's may have.
 func (p *claimPlanner) reportConflict(object *corev1.PersistentVolume) {
@@ -126,7 +144,7 @@ func (p *claimPlanner) refuse(why string) {
 func (p *claimPlanner) create(a Attempt) Plan {
 	switch port := p.Targets.Port(a.FileSystemID); {
 	case port != 0:
-		p.add(CreateVolume{Job: a.Job, Batch: a.Batch, BatchSize: a.BatchSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID})
+		p.add(CreateVolume{Job: a.Job, Batch: a.Batch, BatchSize: a.BatchSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID, Note: a.Result.Message})
 		return p.Plan
 	case !p.Targets.Known:
 		p.reportWait(p.Targets.Problem)
@@ -173,6 +191,11 @@ func (s State) begin() (operation operations.Operation, choice volumes.Choice, e
 	claim, err := volumes.ParseClaim(s.Claim, class)
 	if err != nil {
 		return operation, choice, err
+	}
+	if claim.Source != "" {
+		if wait, err := claim.From(s.Source(claim.Source), s.Provisioner); wait != "" || err != nil {
+			return operation, volumes.Choice{Wait: wait}, err
+		}
 	}
 	if len(class.FileSystemTags) > 0 && !s.Targets.Listed {
 		return operation, volumes.Choice{Wait: "the EFS API has not answered yet, and the class asks for tags" + seeTable, Unknown: true}, nil
@@ -225,7 +248,11 @@ func (p *claimPlanner) schedule(pending Pending, last Attempt) {
 }
 
 func failedText(last Attempt, due time.Time) string {
-	text := fmt.Sprintf("Job %s could not make the directory: %s", last.Job, last.Why())
+	doing := "make the directory"
+	if last.Operation.Copies() {
+		doing = "copy claim " + last.Operation.SourceClaim
+	}
+	text := fmt.Sprintf("Job %s could not %s: %s", last.Job, doing, last.Why())
 	if !due.IsZero() {
 		text += fmt.Sprintf(" (attempt %d; next at %s)", volumes.AttemptOf(last.Operation), due.UTC().Format("15:04:05 MST"))
 	}

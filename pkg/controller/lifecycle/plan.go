@@ -56,6 +56,7 @@ type (
 		Operation    operations.Operation
 		FileSystemID string
 		GID          int
+		Note         string // for the event about the claim; "" is none
 	}
 	// AdoptVolume makes a volume of the original system ours.
 	AdoptVolume struct{ Object *corev1.PersistentVolume }
@@ -206,7 +207,7 @@ func (s State) newest(volume string, since time.Time, wanted func(operations.Ope
 func (s State) jobsOf(volume string, match func(Attempt) bool) []string {
 	var jobs []string
 	for _, a := range s.Attempts(volume) {
-		if a.Unused && isProvisioning(a.Operation) && match(a) {
+		if a.Unused && (isProvisioning(a.Operation) || a.Operation.Abandon) && match(a) {
 			jobs = append(jobs, a.Job)
 		}
 	}

@@ -48,6 +48,8 @@ type State struct {
 	NodeZone string
 	// Volumes are those that name the claim.
 	Volumes []Volume
+	// Source is what is known of the claim of a name, in the claim's namespace, that it is to be a copy of.
+	Source func(name string) volumes.Source
 	// Holders are the file systems on which a path is a volume's, or is being made one.
 	Holders func(path string) []string
 	// InUse says that another volume has a path on a file system and is neither released nor being
@@ -132,6 +134,8 @@ func (a Attempt) Why() string { return cmp.Or(a.Result.Message, a.Message) }
 //	setup, restore   done     when there is a volume
 //	                 lost     the same: a worker had reported it to an earlier leader; or when it is tried again
 //	                 failed   yes: it counts as long as the Job is there
+//	clone            not done when there is a volume: nothing but its Job knows what was copied for a claim that
+//	                          is deleted; the same when that is to be removed
 //	adoption         done     when the volume is adopted, gone, or another claim's
 //	                 maybe    the same, unless it is tried again
 //	cleanup          done     when the volume is gone, or wants no cleanup any more
@@ -140,13 +144,17 @@ func (a Attempt) IsUsed(t Traces) bool {
 	switch {
 	case a.running():
 		return false
-	case t.Superseded, !a.Unused, t.Abandoned && isLeft(a.Operation):
+	case t.Superseded, !a.Unused:
+		return true
+	case a.Operation.Kind == operations.Clone && !a.done():
+		return t.Volume.Object != nil
+	case t.Abandoned && isLeft(a.Operation):
 		return true
 	case isProvisioning(a.Operation):
 		return a.failed() || t.Volume.Object != nil
 	case a.Operation.Adopt && (a.done() || a.maybeDone()):
 		return t.Volume.Kind != volumes.Original || string(t.Volume.ClaimUID) != a.Operation.ClaimUID
-	case isCleanup(a.Operation) && a.done():
+	case a.Operation.Kind == operations.Cleanup && a.done():
 		return !t.Volume.NeedsCleanup(t.Claim)
 	}
 	return true
@@ -169,10 +177,10 @@ type Traces struct {
 // was not created yet looks like one that was deleted on purpose. What a restore has brought back is
 // data, and needs a volume to be found by.
 func isLeft(o operations.Operation) bool {
-	return o.Kind == operations.Setup && !o.Adopt && volumes.ReclaimPolicyOf(o) == corev1.PersistentVolumeReclaimRetain
+	return (o.Kind == operations.Setup && !o.Adopt || o.Copies()) && volumes.ReclaimPolicyOf(o) == corev1.PersistentVolumeReclaimRetain
 }
 
 // FillsTrash says that an attempt has left something to sweep.
 func FillsTrash(a Attempt) bool {
-	return isCleanup(a.Operation) && a.Result.State == operations.Done && a.Result.Reason == ""
+	return isCleanup(a.Operation) && a.done() && (a.Result.Reason == "" || a.Operation.Abandon)
 }

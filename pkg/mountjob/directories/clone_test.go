@@ -493,7 +493,7 @@ func TestFileThatChangesAllTheTime(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	writing.Go(func() {
-		for ctx.Err() == nil {
+		for ; ctx.Err() == nil; time.Sleep(time.Millisecond) {
 			if _, err := file.WriteString("line\n"); err != nil {
 				return
 			}

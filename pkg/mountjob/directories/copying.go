@@ -58,20 +58,15 @@ var errReplaced = errors.New("it was replaced while it was copied")
 // folder is a directory and its copy. Its last user sets the attributes of the copy, and closes both.
 type folder struct {
 	parent   *folder // nil for the top
-	name     string
+	path     string  // below the top, for messages and steps
 	depth    int
 	from, to *os.File
 	is       unix.Stat_t // of the directory, when its copy began
 	users    atomic.Int64
 }
 
-// at is the path of an entry below the top, for messages and steps.
-func (d *folder) at(name string) string {
-	if d.parent == nil {
-		return name
-	}
-	return path.Join(d.parent.at(d.name), name)
-}
+// at is the path of an entry.
+func (d *folder) at(name string) string { return path.Join(d.path, name) }
 
 // open opens an entry of the source for reading.
 func (d *folder) open(name string, flags int) (*os.File, error) {
@@ -274,7 +269,7 @@ func (c *copying) enter(ctx context.Context, parent *folder, name string) (d *fo
 		return nil, false, refuse(operations.TooDeep, "%s is inside %d other directories, and a clone copies no more: copy the data with a pod", quote(parent.at(name)), maxCloneDepth)
 	}
 	c.request(4) // both are opened, and one is made and inspected
-	d = &folder{parent: parent, name: name, depth: parent.depth + 1}
+	d = &folder{parent: parent, path: parent.at(name), depth: parent.depth + 1}
 	d.users.Add(1)
 	if d.from, err = parent.open(name, unix.O_DIRECTORY); err != nil {
 		return nil, false, err
