@@ -119,6 +119,25 @@ func claimRows() []row {
 			_, pod := inJob(t, s)
 			end(pod, 0, string(operations.Report{Results: []operations.Result{{State: operations.Failed, Reason: operations.PathTaken, Message: "taken"}}}.Encode()))
 		}, expectation{claim, Problem, SetupFailed}},
+		{
+			"`Pending`, `ProvisioningFailed`: waiting: claim …, which is to be copied, …", newClaimSubject,
+			failed(`waiting: claim "data", which is to be copied, is not bound`), expectation{claim, Problem, WaitsForSource},
+		},
+		{"`Pending`, `Provisioning`: Job … copies claim …", newClaimSubject, func(t *testing.T, s *Snapshot) {
+			inCloneJob(t, s)
+		}, expectation{claim, Note, VolumeIsCopied}},
+		{
+			"`Pending`, `Provisioning`: Job … copies claim …", newClaimSubject,
+			reported(wellknown.EventProvisioning, "a clone Job copies claim data when one of the 4 that run on file system fs-1 has ended"), expectation{claim, Note, WaitsForJob},
+		},
+		{"`Pending`, `ProvisioningFailed`: Job … could not copy claim …", newClaimSubject, func(t *testing.T, s *Snapshot) {
+			_, pod := inCloneJob(t, s)
+			end(pod, 1, string(operations.Report{Results: []operations.Result{{State: operations.Failed, Reason: operations.SourceGone, Message: "gone"}}}.Encode()))
+		}, expectation{claim, Problem, CloneFailed}},
+		{
+			"`Pending`, `ProvisioningFailed`: Job … could not copy claim …", newClaimSubject,
+			failed("Job efs-clone-fs-1-00001 could not copy claim data: gone (attempt 1; next at 03:04:05 UTC)"), expectation{claim, Problem, CloneFailed},
+		},
 		{"`Pending`, `ProvisioningFailed`: gave up after …", newClaimSubject, func(_ *testing.T, s *Snapshot) {
 			claim := pending(s)
 			reject(claim)
@@ -226,6 +245,10 @@ func faultRows() []row {
 			job, pod := inJob(t, s)
 			job.CreationTimestamp, pod.CreationTimestamp = ago(time.Hour), ago(time.Hour)
 		}, expectation{"claim team/new", Problem, JobStuck}},
+		{"clone Job or its pod", claim, func(t *testing.T, s *Snapshot) {
+			_, pod := inCloneJob(t, s)
+			end(pod, 137, "")
+		}, expectation{"claim team/new", Problem, JobLost}},
 		{"survey Job or its pod", all, func(_ *testing.T, s *Snapshot) {
 			rootEvent(s, wellknown.EventSurveyFailed, time.Minute)
 		}, expectation{fs, Problem, SurveyFailed}},

@@ -37,6 +37,9 @@ const (
 	WaitsForOtherNode  Cause = "WaitsForOtherNode"
 	DirectoryIsMade    Cause = "DirectoryIsMade"
 	SetupFailed        Cause = "SetupFailed"
+	WaitsForSource     Cause = "WaitsForSource"
+	VolumeIsCopied     Cause = "VolumeIsCopied"
+	CloneFailed        Cause = "CloneFailed"
 	NoMountJob         Cause = "NoMountJob"
 	VolumeRefused      Cause = "VolumeRefused"
 	ProvisioningFailed Cause = wellknown.EventProvisioningFailed
@@ -238,6 +241,9 @@ func (f *facts) inJob(claim *corev1.PersistentVolumeClaim) (Result, bool) {
 	switch {
 	case j.reason != "":
 		return problem(Cause(j.reason), "", fmt.Sprintf("Job %s: %s", j.job.Name, j.message), fmt.Sprintf("kubectl -n %s describe job %s", f.Namespace, j.job.Name)), true
+	case result.State == operations.Failed && j.operation.Copies():
+		return problem(CloneFailed, "", fmt.Sprintf("Job %s could not copy claim %s: %s", j.job.Name, j.operation.SourceClaim, join(string(result.Reason), result.Message)),
+			"do what the message says; it goes on with waits of up to 16 minutes; "+see), true
 	case result.State == operations.Failed || result.State == operations.Blocked:
 		return problem(SetupFailed, "", fmt.Sprintf("Job %s could not make the directory: %s", j.job.Name, join(string(result.Reason), result.Message)),
 			"do what the message says; it is retried with waits of up to 16 minutes; "+see), true
@@ -246,6 +252,8 @@ func (f *facts) inJob(claim *corev1.PersistentVolumeClaim) (Result, bool) {
 			fmt.Sprintf("Job %s: %s", j.job.Name, j.status.Message), "it is repeated by the next Job; "+see), true
 	case result.State == operations.Done:
 		return Result{}, false // the volume follows, or the manager says why not
+	case j.status.State == mountjobs.Running && j.operation.Copies():
+		return note(VolumeIsCopied, "", fmt.Sprintf("Job %s copies claim %s%s", j.job.Name, j.operation.SourceClaim, onNode(j.status.Node))), true
 	case j.status.State == mountjobs.Running:
 		return note(DirectoryIsMade, "", fmt.Sprintf("Job %s makes its directory%s", j.job.Name, onNode(j.status.Node))), true
 	}
@@ -267,11 +275,14 @@ var messages = []struct {
 }{
 	{"asking the scheduler for another node", "create a mount target in the zone of the pod's node, or let pods run elsewhere", WaitsForOtherNode},
 	{"no mount Job can begin", "what the message names: quota, admission or permissions in the installation's namespace, or the root volume", NoMountJob},
+	{"could not copy claim", "do what the message says; what is copied stays, and it is retried", CloneFailed},
+	{"which is to be copied", "create or bind the claim that dataSource names; what waits then goes on by itself", WaitsForSource},
 	{"could not make the directory", "do what the message says; it is retried", SetupFailed},
 	{"creating volume", "what the message says: a policy or webhook, or a permission that the manager's ClusterRole lacks", VolumeRefused},
 	{"has the name that this claim's volume must have", "delete or rename that volume", VolumeRefused},
 	{"waiting: ", "see the events of the ConfigMap: kubectl efs-stunnel status", WaitsForFileSystem},
 	{"Job " + wellknown.MountJobPrefix, "do what the message says", NoMountJob},
+	{"Job " + wellknown.CloneJobPrefix, "do what the message says", NoMountJob},
 }
 
 // reported is what the newest event says.

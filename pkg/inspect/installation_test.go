@@ -179,6 +179,20 @@ func addJob(t *testing.T, s *Snapshot, operation operations.Operation) (*batchv1
 	return job, run(s, job)
 }
 
+// inCloneJob has claim team/new be a copy of team/data, which a Job makes.
+func inCloneJob(t *testing.T, s *Snapshot) (*batchv1.Job, *corev1.Pod) {
+	t.Helper()
+	operation := setup(t, pending(s))
+	operation.Kind, operation.Directory, operation.Rules = operations.Clone, operations.Directory{}, operations.Rules{}
+	operation.Source = operations.Source{SourcePath: "/team/data", SourceVolume: "pvc-" + boundUID, SourceClaim: "data", SourceClaimUID: boundUID}
+	settings := mountjobs.Settings{Namespace: s.Namespace, Image: "registry.example.com/efs-worker:1.2"}
+	job, err := mountjobs.BuildClone(mountjobs.Spec{Settings: settings, FileSystemID: testFS, Number: 2, Operations: []operations.Operation{operation}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return job, run(s, job)
+}
+
 // addSweep adds a sweep Job, whose pod is on node n1.
 func addSweep(t *testing.T, s *Snapshot) (*batchv1.Job, *corev1.Pod) {
 	t.Helper()

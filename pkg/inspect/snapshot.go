@@ -166,7 +166,7 @@ func (f *facts) deriveJobs() {
 		case mountjobs.Survey:
 			outcome, err := mountjobs.ReadSurvey(job, f.Pods, f.Now)
 			j.status, j.err = outcome.Status, err
-		case mountjobs.Mount:
+		case mountjobs.Mount, mountjobs.Clone:
 			outcome, err := mountjobs.Read(job, f.Pods, f.Now)
 			j.status, j.err = outcome.Status, err
 			j.operations, j.results = outcome.Operations, outcome.Report.Results

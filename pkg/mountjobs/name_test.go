@@ -17,6 +17,7 @@ func TestParseName(t *testing.T) {
 		"a mount Job":                   {"efs-mount-fs-34a3p3-00001", mountjobs.Name{Kind: mountjobs.Mount, FileSystemID: fileSystem, Number: 1}},
 		"a sweep Job":                   {"efs-sweep-fs-34a3p3-00042", mountjobs.Name{Kind: mountjobs.Sweep, FileSystemID: fileSystem, Number: 42}},
 		"a survey Job":                  {"efs-usage-fs-34a3p3-00042", mountjobs.Name{Kind: mountjobs.Survey, FileSystemID: fileSystem, Number: 42}},
+		"a clone Job":                   {"efs-clone-fs-34a3p3-00042", mountjobs.Name{Kind: mountjobs.Clone, FileSystemID: fileSystem, Number: 42}},
 		"beyond five digits":            {"efs-mount-fs-34a3p3-100000", mountjobs.Name{Kind: mountjobs.Mount, FileSystemID: fileSystem, Number: 100000}},
 		"a pod's name":                  {"efs-mount-fs-34a3p3-00001-abcde", mountjobs.Name{}},
 		"too few digits":                {"efs-mount-fs-34a3p3-0001", mountjobs.Name{}},

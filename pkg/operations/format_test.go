@@ -51,6 +51,17 @@ func TestFormat(t *testing.T) {
 			`{"cluster":"c1","operations":[{"do":"setup","ns":"ns","claim":"claim-1","uid":"c1-ns-1","path":"/a","mode":"2770","user":1,"group":2,"allocateGID":true,"gidMin":3,"gidMax":4,` +
 				`"shareAcrossNamespaces":true,"shareAcrossClusters":true,"refuseExisting":true,"adopt":true,"made":true,"joins":true}]}`,
 		},
+		"all that a clone can say": {
+			[]Operation{{
+				Kind: Clone, Owner: with(one, "n", "efs"), Path: "/ns/b",
+				Source: Source{SourcePath: "/ns/a", SourceVolume: "pvc-a", SourceClaim: "a", SourceClaimUID: "ua"}, Record: record(`{"size":"1Gi"}`),
+			}},
+			`{"cluster":"c1","nsUIDs":{"ns":"n"},"class":"efs","operations":[{"do":"clone","ns":"ns","claim":"claim-1","uid":"c1-ns-1","path":"/ns/b","from":"/ns/a","fromVolume":"pvc-a","fromClaim":"a","fromUID":"ua","record":{"size":"1Gi"}}]}`,
+		},
+		"a clone that is abandoned": {
+			[]Operation{{Kind: Clone, Owner: one, Path: "/ns/b", Abandon: true}},
+			`{"cluster":"c1","operations":[{"do":"clone","ns":"ns","claim":"claim-1","uid":"c1-ns-1","path":"/ns/b","abandon":true}]}`,
+		},
 		"all that a cleanup can say": {
 			[]Operation{{Kind: Cleanup, Owner: one, Path: "/a", Keep: "72h", LeaveToOthers: true, KeepDirectory: true}},
 			`{"cluster":"c1","operations":[{"do":"cleanup","ns":"ns","claim":"claim-1","uid":"c1-ns-1","path":"/a","keep":"72h","leaveToOthers":true,"keepDirectory":true}]}`,

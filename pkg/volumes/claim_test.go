@@ -57,7 +57,11 @@ func TestParseClaimReads(t *testing.T) {
 			},
 			want: func(*volumes.Claim) {},
 		},
-		"a directory to restore":              {claim: annotated(wellknown.AnnotationRestore, "abc-1"), want: func(c *volumes.Claim) { c.Restore = "abc-1" }},
+		"a directory to restore": {claim: annotated(wellknown.AnnotationRestore, "abc-1"), want: func(c *volumes.Claim) { c.Restore = "abc-1" }},
+		"a copy of a claim":      {claim: copyOf("old"), want: func(c *volumes.Claim) { c.Source = "old" }},
+		"a copy by the other field": {claim: func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "old", Namespace: &c.Namespace}
+		}, want: func(c *volumes.Claim) { c.Source = "old" }},
 		"the node, where the class waits":     {class: waitForFirstConsumer, claim: annotated(wellknown.AnnotationSelectedNode, "n1"), want: func(c *volumes.Claim) { c.Node = "n1" }},
 		"no node, where the class does not":   {claim: annotated(wellknown.AnnotationSelectedNode, "n1"), want: func(*volumes.Claim) {}},
 		"a required volume name that is here": {class: func(c *storagev1.StorageClass) { c.Parameters = map[string]string{"require_volume_name": "true"} }, claim: selecting(map[string]string{"volume_name": "x"}), want: labels("/team/x", map[string]string{"volume_name": "x"})},
@@ -98,9 +102,14 @@ func TestParseClaimRefuses(t *testing.T) {
 		}, `access mode "ReadWriteOncePod" cannot be kept on a shared file system: write ReadWriteOnce, ReadOnlyMany or ReadWriteMany`},
 		"no access mode": {nil, func(c *corev1.PersistentVolumeClaim) { c.Spec.AccessModes = nil }, `spec.accessModes is missing: write ReadWriteOnce, ReadOnlyMany or ReadWriteMany`},
 		"a block device": {nil, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block }, `volumeMode "Block" is not possible on EFS: write Filesystem or leave it out`},
-		"a copy of a claim": {nil, func(c *corev1.PersistentVolumeClaim) {
-			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "old"}
-		}, `PersistentVolumeClaim "old" cannot be copied into a volume: leave out dataSource and dataSourceRef, and copy the data with a pod`},
+		"a copy of a claim elsewhere": {nil, func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.DataSourceRef = &corev1.TypedObjectReference{Kind: "PersistentVolumeClaim", Name: "old", Namespace: &gold}
+		}, `claim "old" of namespace "gold" cannot be copied into this one: a claim can be a copy of one of its own namespace only`},
+		"a copy of itself": {nil, copyOf("data"), `the claim cannot be a copy of itself: write the name of another one in dataSource`},
+		"a copy and a restore": {nil, func(c *corev1.PersistentVolumeClaim) {
+			copyOf("old")(c)
+			c.Annotations[wellknown.AnnotationRestore] = "abc"
+		}, "the annotation " + wellknown.AnnotationRestore + " and dataSource cannot be kept both: leave one of them out"},
 		"a copy of a snapshot": {nil, func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: &api, Kind: "VolumeSnapshot", Name: "s"}
 		}, `VolumeSnapshot "s" cannot be copied into a volume: leave out dataSource and dataSourceRef, and copy the data with a pod`},

@@ -1,0 +1,135 @@
+package jobs
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
+)
+
+func wantsClone(volume string, since, due time.Time) lifecycle.Pending {
+	w := wants(volume, since, due)
+	w.Operation.Kind, w.Operation.Source = operations.Clone, operations.Source{SourceClaim: "source", SourcePath: "/source"}
+	return w
+}
+
+// cloned is a clone Job that was created two minutes ago.
+func cloned(number int, change ...func(*mountJob)) mountJob {
+	m := mounted(number, change...)
+	m.outcome.Name.Kind = mountjobs.Clone
+	m.job.Name = m.outcome.Name.String()
+	m.outcome.Operations = []operations.Operation{wantsClone("v9", now, now).Operation}
+	return m
+}
+
+func clonesCreated(p plan) (names []string) {
+	for _, next := range changesOf[createClone](p) {
+		names = append(names, next.pending.Operation.Volume)
+	}
+	return names
+}
+
+func TestDecideClones(t *testing.T) {
+	ready, later := wantsClone("c1", ago(time.Minute), time.Time{}), wantsClone("c2", ago(time.Minute), now.Add(time.Minute))
+	four := []mountJob{cloned(1, runs), cloned(2, runs), cloned(3, runs), cloned(4, runs)}
+	for name, c := range map[string]struct {
+		state    state
+		clones   []mountJob
+		created  string
+		released int
+		ended    int
+		progress int
+		queued   string // part of what is reported
+	}{
+		"the first":                    {state: stateWith(nil, ready), created: "c1"},
+		"beside a mount Job":           {state: stateWith([]mountJob{mounted(1, runs)}, ready), created: "c1"},
+		"one at a time":                {state: stateWith(nil, ready, wantsClone("c3", now, time.Time{})), created: "c1"},
+		"that is due later":            {state: stateWith(nil, later)},
+		"beside others":                {state: stateWith(nil, ready), clones: four[:3], created: "c1", progress: 3},
+		"when too many run":            {state: stateWith(nil, ready), clones: four, progress: 4, queued: "when one of the 4 that run on file system"},
+		"its outcome is used":          {state: stateWith(nil), clones: []mountJob{cloned(1)}, released: 1},
+		"its outcome is not used":      {state: stateWith(nil), clones: []mountJob{cloned(1, unused)}},
+		"its claim is deleted":         {state: stateWith(nil), clones: []mountJob{cloned(1, runs, func(m *mountJob) { m.abandoned = true })}, ended: 1},
+		"its progress was reported":    {state: stateWith(nil), clones: []mountJob{cloned(1, runs, func(m *mountJob) { m.progressDue = now.Add(time.Second) })}},
+		"its file system is gone":      {state: func() state { s := stateWith(nil); s.gone = true; return s }(), clones: []mountJob{cloned(1, runs)}, ended: 1},
+		"the root volume is not ready": {state: func() state { s := stateWith(nil, ready); s.notReady = "no"; return s }(), queued: "no mount Job can begin: no"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.state.clones = c.clones
+			p := decide(c.state)
+			if got := strings.Join(clonesCreated(p), " "); got != c.created {
+				t.Errorf("creates clones for %q, want %q", got, c.created)
+			}
+			if len(changesOf[createJob](p))+len(changesOf[giveBatch](p)) > 0 {
+				t.Errorf("a mount Job carries a clone: %+v", p)
+			}
+			if got := len(changesOf[releaseJob](p)); got != c.released {
+				t.Errorf("%d are released", got)
+			}
+			if got := len(changesOf[endJob](p)); got != c.ended {
+				t.Errorf("%d are ended", got)
+			}
+			if got := len(changesOf[reportProgress](p)); got != c.progress {
+				t.Errorf("the progress of %d is reported", got)
+			}
+			var said string
+			for _, r := range changesOf[report](p) {
+				said += r.message
+			}
+			if !strings.Contains(said, c.queued) || c.queued == "" && said != "" {
+				t.Errorf("reported %q, want %q", said, c.queued)
+			}
+		})
+	}
+}
+
+func TestClonesDoNotHideSetups(t *testing.T) {
+	p := decide(stateWith(nil, wants("v1", ago(time.Minute), time.Time{}), wantsClone("c1", ago(time.Hour), time.Time{})))
+	if got := due(p); len(got) != 1 || got[0] != "v1" {
+		t.Errorf("the mount Job has %v", got)
+	}
+	if got := clonesCreated(p); len(got) != 1 {
+		t.Errorf("clones for %v", got)
+	}
+}
+
+// A running mount Job is nothing that a clone waits for.
+func TestCloneIsNotReportedBehindAMountJob(t *testing.T) {
+	running := mounted(1, runs)
+	running.pods = []*corev1.Pod{{Status: corev1.PodStatus{Phase: corev1.PodRunning}}}
+	for _, r := range changesOf[report](decide(stateWith([]mountJob{running}, wantsClone("c1", ago(time.Hour), now.Add(time.Minute))))) {
+		t.Errorf("reported %q", r.message)
+	}
+}
+
+func TestProgressIsReportedLessAndLessOften(t *testing.T) {
+	var p clonesProgress
+	var waits []time.Duration
+	for at := now; len(waits) < 8; {
+		next := p.reported("job", at)
+		waits = append(waits, next)
+		if at = at.Add(next); !p.due("job").Equal(at) {
+			t.Fatalf("it is due at %s, not %s", p.due("job"), at)
+		}
+	}
+	if waits[0] != firstProgress || waits[1] != 2*firstProgress || waits[7] != lastProgress {
+		t.Errorf("the waits are %v", waits)
+	}
+	if p.forget("job"); !p.due("job").IsZero() {
+		t.Error("it is not forgotten")
+	}
+}
+
+func TestMakesSaysWhatAJobDoes(t *testing.T) {
+	o := wantsClone("c1", now, now).Operation
+	o.Path = "/copy"
+	if got := makes(wellknown.CloneJobPrefix+"1", o); got != "Job efs-clone-1 copies claim source to directory /copy" {
+		t.Error(got)
+	}
+}
