@@ -110,8 +110,8 @@ func TestArgumentsOfJobs(t *testing.T) {
 				t.Errorf("got %+v", o)
 			}
 			command, _, _ := strings.Cut(filepath.Base(file), "-")
-			wanted := map[string]string{"mount": commandRun, "retry": commandRun, "sweep": commandSweep, "ledger": commandLedger, "survey": commandSurvey}[command]
-			if (o.operations == defaultOperations) != (wanted == commandRun) || o.command != wanted || container.Command[0] != "/usr/local/bin/mountjob" {
+			wanted := map[string]string{"mount": commandRun, "retry": commandRun, "sweep": commandSweep, "ledger": commandLedger, "survey": commandSurvey, "clone": commandClone}[command]
+			if (o.operations == defaultOperations) != (wanted == commandRun || wanted == commandClone) || o.command != wanted || container.Command[0] != "/usr/local/bin/mountjob" {
 				t.Errorf("command %v gives %+v", container.Command, o)
 			}
 		})

@@ -37,6 +37,7 @@ var claims = []scenario{
 	{"deleted data comes back into a new claim", deletedDataIsRestored},
 	{"volumes of a lost cluster are rebuilt from the ledger", lostVolumesAreRebuilt},
 	{"directories of another provisioner are imported", directoriesAreImported},
+	{"a claim is a copy of another one", claimIsCloned},
 	{"claims share a directory, and a forged volume removes nothing", claimsShareADirectory},
 	{"the supervisor has neither token nor credentials", supervisorHasNoIdentity},
 	{"the plugin of kubectl counts usage, and names what claims wait for", pluginExplainsClaims},

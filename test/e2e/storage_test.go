@@ -66,6 +66,11 @@ func (d directory) file(name string) string {
 	return filepath.Join(d.lab.dir, "efs", "data", d.fileSystem, d.path, name)
 }
 
+// stateFile is a file beside the ledger of the directory's file system.
+func (d directory) stateFile(names ...string) string {
+	return filepath.Join(append([]string{d.lab.dir, "efs", "data", d.fileSystem, ".efs-stunnel"}, names...)...)
+}
+
 // write writes the file "file" on the server, as a pod does.
 func (d directory) write(text string) {
 	d.lab.Helper()
