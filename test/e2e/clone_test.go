@@ -25,12 +25,13 @@ func claimIsCloned(l *lab) {
 	l.apply(ns, claim("source", class, "file_system_id: "+shared)+pod("persistentVolumeClaim: {claimName: source}", ""))
 	source := l.waitForClaim(ns, "source")
 	l.wait(ns, "condition=Ready", "pod/user")
+	// It may be repeated.
 	l.inPod(ns, `cd /data && umask 027 && mkdir -p 'new
 line/deep/er' && echo text > 'new
-line/deep/er/file' && ln 'new
-line/deep/er/file' linked && ln -s /etc/passwd outside && mkfifo pipe && chmod 640 linked &&
-truncate -s 64M holes && touch -d 2001-02-03T04:05:06 linked`)
-	l.inPod(ns, fmt.Sprintf(`cd /data && for d in $(seq %d); do mkdir small-$d && for f in $(seq %d); do echo $f > small-$d/$f; done; done`,
+line/deep/er/file' && ln -f 'new
+line/deep/er/file' linked && ln -sfn /etc/passwd outside && ( [ -p pipe ] || mkfifo pipe ) && chmod 640 linked &&
+truncate -s 64M holes && touch -d '2001-02-03 04:05:06' linked`)
+	l.inPod(ns, fmt.Sprintf(`cd /data && for d in $(seq %d); do mkdir -p small-$d && for f in $(seq %d); do echo $f > small-$d/$f; done; done`,
 		smallDirectories, smallFiles/smallDirectories))
 
 	began := time.Now()
@@ -71,7 +72,7 @@ func cloneClaim(name, source string) string {
 // listing is everything in a directory with what a copy must have, as find on the server sees it.
 func (l *lab) listing(d directory) string {
 	l.Helper()
-	command := exec.CommandContext(l.Context(), "sh", "-c", `cd "$1" && find . -printf '%P %y %m %U:%G %n %s %T+ %l\0' | sort -z | tr '\0' '\n' && find . -type f -print0 | sort -z | xargs -0 cat | cksum`, "sh", d.file(""))
+	command := exec.CommandContext(l.Context(), "sh", "-c", `cd "$1" && find . \( -type d -printf '%P %y %m %U:%G %T+\0' \) -o -printf '%P %y %m %U:%G %n %s %T+ %l\0' | sort -z | tr '\0' '\n' && find . -type f -print0 | sort -z | xargs -0 cat | cksum`, "sh", d.file(""))
 	out, err := command.CombinedOutput()
 	if err != nil {
 		l.Fatalf("listing %s: %v\n%s", d.path, err, out)

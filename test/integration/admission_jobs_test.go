@@ -29,6 +29,9 @@ func managerJobs(env *testenv.Env) map[string]*batchv1.Job {
 		Kind: operations.Setup, Path: "/team/data",
 		Owner: operations.Owner{Volume: "pvc-" + uid, Cluster: env.ClusterUID, Namespace: "team", Claim: "data", ClaimUID: uid},
 	}}
+	copies := []operations.Operation{ops[0]}
+	copies[0].Kind = operations.Clone
+	copies[0].Source = operations.Source{SourcePath: "/team/source", SourceVolume: "pvc-source", SourceClaim: "source", SourceClaimUID: "source"}
 	built := map[string]*batchv1.Job{}
 	for name, settings := range map[string]mountjobs.Settings{"plain": plain, "full": full} {
 		job, err := mountjobs.Build(mountjobs.Spec{
@@ -41,7 +44,11 @@ func managerJobs(env *testenv.Env) map[string]*batchv1.Job {
 		if err != nil {
 			env.Fatal(err)
 		}
-		built["mount, "+name], built["sweep, "+name] = job, sweep
+		clone, err := mountjobs.BuildClone(mountjobs.Spec{Settings: settings, FileSystemID: "fs-1", Number: 1, Operations: copies})
+		if err != nil {
+			env.Fatal(err)
+		}
+		built["mount, "+name], built["sweep, "+name], built["clone, "+name] = job, sweep, clone
 	}
 	return built
 }

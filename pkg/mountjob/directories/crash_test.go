@@ -75,6 +75,14 @@ func scenarios() map[string]scenario {
 			single(w)
 			w.now = w.now.Add(time.Minute)
 		}, []operations.Operation{cleanupOf(a, "/ns/a")}, false},
+		"abandoned copy": {func(w *fixture) {
+			w.withSource()
+			w.cloneWith(theClone(), failAt("copy sub/c"))
+		}, []operations.Operation{abandoned(theClone())}, true},
+		"abandoned, published": {func(w *fixture) {
+			w.withSource()
+			w.cloned(theClone())
+		}, []operations.Operation{abandoned(theClone())}, true},
 		"taken over":           {lost, []operations.Operation{takeoverOf(lostVolume(), "/ns/lost")}, false},
 		"taken over, then out": {lost, []operations.Operation{takeoverOf(lostVolume(), "/ns/lost"), cleanupOf(a, "/ns/a")}, false},
 		"retained, taken over": {func(w *fixture) {

@@ -63,7 +63,7 @@ func (h hostile) owner() operations.Owner {
 
 func (h hostile) operation() operations.Operation {
 	return operations.Operation{
-		Kind:  operations.Kind(h.pick("setup", "setup", "cleanup", "cleanup", "release", "restore", "", "remove")),
+		Kind:  operations.Kind(h.pick("setup", "setup", "cleanup", "cleanup", "release", "restore", "clone", "", "remove")),
 		Owner: h.owner(),
 		Path:  h.path(),
 		Directory: operations.Directory{
@@ -75,6 +75,8 @@ func (h hostile) operation() operations.Operation {
 		Made:          h.rand.IntN(2) == 0,
 		Keep:          h.pick("", "0", "forever", "1h", "-1h", "soon"),
 		LeaveToOthers: h.rand.IntN(2) == 0,
+		Source:        operations.Source{SourcePath: h.path(), SourceVolume: h.name(), SourceClaim: "claim", SourceClaimUID: h.pick("c1-victim-1", "", "x")},
+		Abandon:       h.rand.IntN(2) == 0,
 		RestoreFrom:   h.pick("", "c1-victim-9", "c1-victim-1", "../owners", "@x", "c1-evil-1"),
 	}
 }
