@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
+	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -48,11 +49,11 @@ func (c *Controller) applyChange(ctx context.Context, s state, change change) (a
 	case report:
 		c.report(change)
 	case createJob:
-		return c.createJob(ctx, s, change)
+		return c.createJob(ctx, s, mountjobs.Mount, change.due, change.podless)
 	case giveBatch:
 		return c.giveBatch(ctx, s, change)
 	case createClone:
-		return c.createClone(ctx, s, change)
+		return c.createJob(ctx, s, mountjobs.Clone, []lifecycle.Pending{change.pending}, change.podless)
 	case reportProgress:
 		return c.reportProgress(ctx, s, change.clone)
 	case endJob:
@@ -79,21 +80,27 @@ func (c *Controller) release(ctx context.Context, job *batchv1.Job) error {
 }
 
 // createJob creates the next Job, of the operations that are still right when they are confirmed live.
-func (c *Controller) createJob(ctx context.Context, s state, next createJob) (again time.Duration, err error) {
+func (c *Controller) createJob(
+	ctx context.Context, s state, kind mountjobs.Kind, due []lifecycle.Pending, podless []*batchv1.Job,
+) (again time.Duration, err error) {
 	doing := "reading the pods of the last one"
-	defer func() { c.reportNotCreated(next.due, doing, err) }()
-	if behind, err := c.isBehind(ctx, next.podless); behind || err != nil {
+	defer func() { c.reportNotCreated(due, doing, err) }()
+	if behind, err := c.isBehind(ctx, podless); behind || err != nil {
 		return catchUp, err
 	}
 	doing = "reading what it is about"
-	batch, err := c.batch(ctx, next.due)
+	batch, err := c.batch(ctx, due)
 	if err != nil || len(batch) == 0 {
 		return dropDelay, err
 	}
 	doing = "building it"
-	spec := c.spec(s, mountjobs.Mount)
+	spec := c.spec(s, kind)
 	spec.Operations = batch
-	job, err := mountjobs.Build(spec)
+	build, label := mountjobs.Build, "mount"
+	if kind == mountjobs.Clone {
+		build, label = mountjobs.BuildClone, "clone"
+	}
+	job, err := build(spec)
 	if err != nil {
 		return 0, fmt.Errorf("file system %s: %w", s.id, err)
 	}
@@ -101,9 +108,9 @@ func (c *Controller) createJob(ctx context.Context, s state, next createJob) (ag
 	if created, err := kubeobjects.CreateJob(ctx, c.client, job); !created {
 		return catchUp, err
 	}
-	c.options.Log.InfoContext(ctx, "mount Job created",
+	c.options.Log.InfoContext(ctx, label+" Job created",
 		slog.String("job", job.Name), slog.String("fileSystem", s.id), slog.Int("operations", len(batch)))
-	c.metrics.jobs.WithLabelValues("mount").Inc()
+	c.metrics.jobs.WithLabelValues(label).Inc()
 	c.metrics.sent("job", len(batch))
 	c.reportProvisioning(job.Name, batch)
 	return 0, nil

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -99,37 +98,6 @@ func (p *plan) planNextClone(s state, running int) {
 			}
 		}
 	}
-}
-
-// createClone creates the Job that copies the volume of a pending operation.
-func (c *Controller) createClone(ctx context.Context, s state, next createClone) (again time.Duration, err error) {
-	due := []lifecycle.Pending{next.pending}
-	doing := "reading the pods of the last one"
-	defer func() { c.reportNotCreated(due, doing, err) }()
-	if behind, err := c.isBehind(ctx, next.podless); behind || err != nil {
-		return catchUp, err
-	}
-	doing = "reading what it is about"
-	batch, err := c.batch(ctx, due)
-	if err != nil || len(batch) == 0 {
-		return dropDelay, err
-	}
-	doing = "building it"
-	spec := c.spec(s, mountjobs.Clone)
-	spec.Operations = batch
-	job, err := mountjobs.BuildClone(spec)
-	if err != nil {
-		return 0, fmt.Errorf("file system %s: %w", s.id, err)
-	}
-	doing = "creating it"
-	if created, err := c.create(ctx, job); !created {
-		return catchUp, err
-	}
-	c.options.Log.InfoContext(ctx, "clone Job created", slog.String("job", job.Name), slog.String("fileSystem", s.id),
-		slog.String("claim", batch[0].Namespace+"/"+batch[0].Claim))
-	c.metrics.jobs.WithLabelValues("clone").Inc()
-	c.reportProvisioning(job.Name, batch)
-	return 0, nil
 }
 
 const (
