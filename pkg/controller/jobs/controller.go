@@ -135,7 +135,9 @@ func (c *Controller) claimChanged(claim *corev1.PersistentVolumeClaim) {
 	}
 	if c.gatherer.Caches.Claim(claim.UID) == nil { // Jobs may have been used now
 		for _, job := range c.gatherer.Caches.JobsOfVolume(volumes.VolumeName(claim.UID)) {
-			c.enqueueFor(job.Name)
+			if name, ok := mountjobs.ParseName(job.Name); ok {
+				c.queue.AddAfter(name.FileSystemID, useLookDelay)
+			}
 		}
 	}
 }
@@ -143,8 +145,11 @@ func (c *Controller) claimChanged(claim *corev1.PersistentVolumeClaim) {
 func (c *Controller) volumeChanged(object *corev1.PersistentVolume) {
 	read := volumes.Read(object, c.gatherer.Provisioner)
 	mayBeUsed := object.DeletionTimestamp != nil || len(c.gatherer.Caches.JobsOfVolume(object.Name)) > 0
-	if read.Kind == volumes.Root || read.Kind != volumes.Foreign && mayBeUsed {
+	switch {
+	case read.Kind == volumes.Root:
 		c.enqueue(read.FileSystemID)
+	case read.Kind != volumes.Foreign && mayBeUsed:
+		c.queue.AddAfter(read.FileSystemID, useLookDelay)
 	}
 }
 
@@ -168,6 +173,10 @@ func (c *Controller) enqueueFor(job string) {
 
 // enqueueDelay lets changes that come together be one sync. It is short beside the start of a Job.
 const enqueueDelay = 20 * time.Millisecond
+
+// useLookDelay lets the volumes of a burst be one look at whether Jobs are used: each looks at all their
+// operations, and nobody waits for the finalizer of a Job.
+const useLookDelay = 500 * time.Millisecond
 
 func (c *Controller) enqueue(id string) { c.queue.AddAfter(id, enqueueDelay) }
 
