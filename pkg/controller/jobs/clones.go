@@ -66,7 +66,8 @@ func (p *plan) planRunningClone(s state, m *mountJob) {
 	reason, message := mountjobs.Diagnose(m.job, newestPod(m.pods), m.warnings)
 	switch {
 	case reason == "":
-		if p.isDue(laterOf(m.progressDue, created.Add(firstProgress)), s.now) && len(m.pods) > 0 {
+		pod := newestPod(m.pods) // before it runs, it has no log
+		if p.isDue(laterOf(m.progressDue, created.Add(firstProgress)), s.now) && pod != nil && pod.Status.Phase == corev1.PodRunning {
 			p.add(reportProgress{m})
 		}
 	case p.isDue(created.Add(startReportDelay), s.now):

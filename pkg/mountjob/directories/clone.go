@@ -197,40 +197,6 @@ func sourceGone(op operations.Operation, why string) *refusal {
 	return refuse(operations.SourceGone, "%s of claim %s (volume %s) cannot be copied: %s", quote(op.SourcePath), op.SourceClaim, op.SourceVolume, why)
 }
 
-// openPlace opens the place of the copy. Its time of change tells how long no run has been there.
-func (c *clone) openPlace(ctx context.Context) error {
-	clones, err := c.fs.state.ensure(ctx, clonesName)
-	if err != nil {
-		return err
-	}
-	defer clones.close()
-	if c.place, err = clones.ensure(ctx, c.op.Volume); err != nil {
-		return err
-	}
-	if c.lock, err = c.place.OpenFile(cloneLock, os.O_RDWR|os.O_CREATE, privateFile); err != nil {
-		return fmt.Errorf("opening the lock of %s: %w", c.place.path, err)
-	}
-	return touch(c.lock)
-}
-
-// checkPlace makes sure that the place was not removed meanwhile.
-func (c *clone) checkPlace(ctx context.Context) error {
-	own, err := c.place.stat(".")
-	if err != nil {
-		return err
-	}
-	clones, err := c.fs.state.enter(ctx, clonesName)
-	if err != nil {
-		return err
-	}
-	defer clones.close()
-	there, err := clones.stat(c.op.Volume)
-	if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(own, there) {
-		return replaced(c.place.path)
-	}
-	return err
-}
-
 // copy completes the copy, and says what it has.
 func (c *clone) copy(ctx context.Context) (summary string, err error) {
 	links, err := c.openLinks(ctx)
@@ -269,45 +235,6 @@ func (c *copying) summary(op operations.Operation) string {
 		text += fmt.Sprintf("; %d files changed whenever they were copied", n)
 	}
 	return text
-}
-
-// openFolder opens a directory in the place of the copy, which it makes if it is missing.
-func (c *clone) openFolder(ctx context.Context, name string) (*os.File, error) {
-	if err := c.place.mkdir(ctx, name); err != nil {
-		return nil, err
-	}
-	d, err := c.place.enter(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer d.close()
-	return d.Open(".")
-}
-
-func (c *clone) openLinks(ctx context.Context) (*linkTable, error) {
-	d, err := c.openFolder(ctx, linksName)
-	if err != nil {
-		return nil, err
-	}
-	return &linkTable{dir: d}, nil
-}
-
-// removeLinks removes the names that the copy's files have beside their own.
-func (c *clone) removeLinks(ctx context.Context, links *linkTable) error {
-	shards, err := links.dir.Readdirnames(-1)
-	if err != nil {
-		return fmt.Errorf("listing the links of %s: %w", c.place.path, err)
-	}
-	err = inParallel(ctx, len(shards), len(shards), func(i int) error {
-		if err := c.fs.before(ctx, "remove links "+shards[i]); err != nil {
-			return err
-		}
-		return removeAll(links.dir, shards[i])
-	})
-	if err != nil {
-		return fmt.Errorf("removing the links of %s: %w", c.place.path, err)
-	}
-	return nil
 }
 
 // publish enters the owner and moves the copy to its path, if source and path are still as they were.
@@ -374,25 +301,4 @@ func (c *clone) moveOut(ctx context.Context, b *batch, found occupancy, gid int)
 		return b.withdraw(ctx, c.op, found, e, err)
 	}
 	return nil
-}
-
-// dropPlace removes the place of a copy that was published.
-func (f *FileSystem) dropPlace(ctx context.Context, volume string) error {
-	clones, err := f.state.enter(ctx, clonesName)
-	if err != nil {
-		return ignoreMissing(err)
-	}
-	defer clones.close()
-	place, err := clones.enter(ctx, volume)
-	if err != nil {
-		return ignoreMissing(err)
-	}
-	defer place.close()
-	if err := place.remove(ctx, linksName); err != nil {
-		return err
-	}
-	if err := place.remove(ctx, cloneLock); err != nil {
-		return err
-	}
-	return clones.remove(ctx, volume)
 }

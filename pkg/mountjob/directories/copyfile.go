@@ -3,7 +3,6 @@ package directories
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -20,10 +19,10 @@ import (
 // changeTries is how often a file is copied that changes meanwhile. After that, its copy is what was read last.
 const changeTries = 3
 
-// create makes the copy of an entry with make. A complete one of an earlier run stays; any other thing of the
+// create makes the copy of an entry with build. A complete one of an earlier run stays; any other thing of the
 // name is removed.
-func (c *copying) create(d *folder, name string, is *unix.Stat_t, make func() error) (made bool, err error) {
-	err = ignoringEINTR(make)
+func (c *copying) create(d *folder, name string, is *unix.Stat_t, build func() error) (made bool, err error) {
+	err = ignoringEINTR(build)
 	if !errors.Is(err, fs.ErrExist) {
 		return err == nil, err
 	}
@@ -37,7 +36,7 @@ func (c *copying) create(d *folder, name string, is *unix.Stat_t, make func() er
 	if err := removeAll(d.to, name); err != nil {
 		return false, err
 	}
-	err = ignoringEINTR(make)
+	err = ignoringEINTR(build)
 	return err == nil, err
 }
 
@@ -110,7 +109,7 @@ const blockBytes = 4096
 // content copies the data of a file. What is a hole in a sparse file is none in its copy either.
 func (c *copying) content(ctx context.Context, from, to *os.File, is *unix.Stat_t) error {
 	sparse := is.Blocks*blockSize < is.Size
-	buffer := c.buffers.Get().(*[]byte) //nolint:errcheck,forcetypeassert // nothing else is put there
+	buffer := c.buffers.Get().(*[]byte) //nolint:errcheck // nothing else is put there
 	defer c.buffers.Put(buffer)
 	for offset := int64(0); offset < is.Size; {
 		if ctx.Err() != nil {
@@ -188,61 +187,6 @@ func isZero(data []byte) bool {
 		}
 	}
 	return true
-}
-
-// linked copies a regular file with several names. Its first copy has a name in the directory of links, too, by
-// the number of the file, until the clone is published: so the other names find it, also in a later run.
-func (c *copying) linked(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
-	shard, err := c.links.shard(is.Ino)
-	if err != nil {
-		return err
-	}
-	lock := c.links.lock(is.Ino)
-	lock.Lock()
-	defer lock.Unlock()
-	number := linkName(is.Ino)
-	var first, own unix.Stat_t
-	err = statAt(shard, number, &first)
-	if err == nil && !c.links.isOfThisRun(is.Ino) && !isCopyOf(&first, is) {
-		err = errors.Join(unlinkAt(shard, number, 0), fs.ErrNotExist)
-	}
-	if errors.Is(err, fs.ErrNotExist) {
-		return c.firstLink(ctx, d, name, is, shard)
-	}
-	if err != nil {
-		return err
-	}
-	if statAt(d.to, name, &own) == nil && own.Ino == first.Ino {
-		return nil
-	}
-	if err := c.fs.beforeGrowing(ctx, "link "+d.at(name)); err != nil {
-		return err
-	}
-	if err := removeAll(d.to, name); err != nil {
-		return err
-	}
-	err = linkAt(shard, number, d.to, name)
-	if errors.Is(err, syscall.EMLINK) { // the last name that the server allows is that among the links
-		return ignoringEINTR(func() error { return unix.Renameat(int(shard.Fd()), number, int(d.to.Fd()), name) })
-	}
-	return err
-}
-
-func (c *copying) firstLink(ctx context.Context, d *folder, name string, is *unix.Stat_t, shard *os.File) error {
-	if err := c.file(ctx, d, name, is); err != nil {
-		return err
-	}
-	if err := c.fs.beforeGrowing(ctx, "note the links of "+d.at(name)); err != nil {
-		return err
-	}
-	err := linkAt(d.to, name, shard, linkName(is.Ino))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it was deleted before it could be copied
-	}
-	if err == nil {
-		c.links.note(is.Ino)
-	}
-	return err
 }
 
 // symlink copies a symbolic link as it is.
@@ -382,5 +326,3 @@ func removeAll(parent *os.File, name string) error {
 	}
 	return unlinkAt(parent, name, unix.AT_REMOVEDIR)
 }
-
-func linkName(inode uint64) string { return fmt.Sprintf("%x", inode) }

@@ -1,0 +1,124 @@
+package directories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// linked copies a regular file with several names. Its first copy has a name in the directory of links, too, by
+// the number of the file, until the clone is published: so the other names find it, also in a later run.
+func (c *copying) linked(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
+	shard, err := c.links.shard(is.Ino)
+	if err != nil {
+		return err
+	}
+	lock := c.links.lock(is.Ino)
+	lock.Lock()
+	defer lock.Unlock()
+	number := linkName(is.Ino)
+	var first, own unix.Stat_t
+	err = statAt(shard, number, &first)
+	if err == nil && !c.links.isOfThisRun(is.Ino) && !isCopyOf(&first, is) {
+		err = errors.Join(unlinkAt(shard, number, 0), fs.ErrNotExist)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return c.firstLink(ctx, d, name, is, shard)
+	}
+	if err != nil {
+		return err
+	}
+	if statAt(d.to, name, &own) == nil && own.Ino == first.Ino {
+		return nil
+	}
+	if err := c.fs.beforeGrowing(ctx, "link "+d.at(name)); err != nil {
+		return err
+	}
+	if err := removeAll(d.to, name); err != nil {
+		return err
+	}
+	err = linkAt(shard, number, d.to, name)
+	if errors.Is(err, syscall.EMLINK) { // the last name that the server allows is that among the links
+		return ignoringEINTR(func() error { return unix.Renameat(int(shard.Fd()), number, int(d.to.Fd()), name) })
+	}
+	return err
+}
+
+func (c *copying) firstLink(ctx context.Context, d *folder, name string, is *unix.Stat_t, shard *os.File) error {
+	if err := c.file(ctx, d, name, is); err != nil {
+		return err
+	}
+	if err := c.fs.beforeGrowing(ctx, "note the links of "+d.at(name)); err != nil {
+		return err
+	}
+	err := linkAt(d.to, name, shard, linkName(is.Ino))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it was deleted before it could be copied
+	}
+	if err == nil {
+		c.links.note(is.Ino)
+	}
+	return err
+}
+
+// linkTable is the directory that has a name for each file with several, see copying.linked.
+type linkTable struct {
+	dir   *os.File
+	locks [64]sync.Mutex // by the number of the file
+
+	mu     sync.Mutex
+	shards [16]*os.File        // guarded by mu; nil until used
+	noted  map[uint64]struct{} // guarded by mu; the files of this run
+}
+
+// shard is the directory that has the name of a file: several, so that they can be changed side by side.
+func (t *linkTable) shard(inode uint64) (*os.File, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := inode % uint64(len(t.shards))
+	if t.shards[n] != nil {
+		return t.shards[n], nil
+	}
+	name := linkName(n)
+	err := ignoringEINTR(func() error { return unix.Mkdirat(int(t.dir.Fd()), name, privateDirectory) })
+	if err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	t.shards[n], err = openAt(t.dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
+	return t.shards[n], err
+}
+
+func (t *linkTable) lock(inode uint64) *sync.Mutex { return &t.locks[inode%uint64(len(t.locks))] }
+
+func (t *linkTable) note(inode uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.noted == nil {
+		t.noted = map[uint64]struct{}{}
+	}
+	t.noted[inode] = struct{}{}
+}
+
+func (t *linkTable) isOfThisRun(inode uint64) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.noted[inode]
+	return ok
+}
+
+func (t *linkTable) close() {
+	for _, shard := range t.shards {
+		if shard != nil {
+			_ = shard.Close()
+		}
+	}
+	_ = t.dir.Close()
+}
+
+func linkName(inode uint64) string { return fmt.Sprintf("%x", inode) }
