@@ -131,7 +131,7 @@ func claimRows() []row {
 			reported(wellknown.EventProvisioning, "a clone Job copies claim data when one of the 4 that run on file system fs-1 has ended"), expectation{claim, Note, WaitsForJob},
 		},
 		{"`Pending`, `ProvisioningFailed`: Job … could not copy claim …", newClaimSubject, func(t *testing.T, s *Snapshot) {
-			_, pod := inCloneJob(t, s)
+			pod := inCloneJob(t, s)
 			end(pod, 1, string(operations.Report{Results: []operations.Result{{State: operations.Failed, Reason: operations.SourceGone, Message: "gone"}}}.Encode()))
 		}, expectation{claim, Problem, CloneFailed}},
 		{
@@ -246,7 +246,7 @@ func faultRows() []row {
 			job.CreationTimestamp, pod.CreationTimestamp = ago(time.Hour), ago(time.Hour)
 		}, expectation{"claim team/new", Problem, JobStuck}},
 		{"clone Job or its pod", claim, func(t *testing.T, s *Snapshot) {
-			_, pod := inCloneJob(t, s)
+			pod := inCloneJob(t, s)
 			end(pod, 137, "")
 		}, expectation{"claim team/new", Problem, JobLost}},
 		{"survey Job or its pod", all, func(_ *testing.T, s *Snapshot) {

@@ -180,7 +180,7 @@ func addJob(t *testing.T, s *Snapshot, operation operations.Operation) (*batchv1
 }
 
 // inCloneJob has claim team/new be a copy of team/data, which a Job makes.
-func inCloneJob(t *testing.T, s *Snapshot) (*batchv1.Job, *corev1.Pod) {
+func inCloneJob(t *testing.T, s *Snapshot) *corev1.Pod {
 	t.Helper()
 	operation := setup(t, pending(s))
 	operation.Kind, operation.Directory, operation.Rules = operations.Clone, operations.Directory{}, operations.Rules{}
@@ -190,7 +190,7 @@ func inCloneJob(t *testing.T, s *Snapshot) (*batchv1.Job, *corev1.Pod) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return job, run(s, job)
+	return run(s, job)
 }
 
 // addSweep adds a sweep Job, whose pod is on node n1.

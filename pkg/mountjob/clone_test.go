@@ -11,10 +11,10 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
 
-func cloneOf(volume, path, source, sourcePath string) operations.Operation {
+func cloneOf(source, sourcePath string) operations.Operation {
 	from := owner(source)
 	return operations.Operation{
-		Kind: operations.Clone, Owner: owner(volume), Path: path,
+		Kind: operations.Clone, Owner: owner("pvc-2"), Path: "/team/b",
 		Source: operations.Source{SourcePath: sourcePath, SourceVolume: from.Volume, SourceClaim: from.Claim, SourceClaimUID: from.ClaimUID},
 	}
 }
@@ -28,7 +28,7 @@ func withSource(t *testing.T) *container {
 
 func TestCloneCopiesAVolume(t *testing.T) {
 	w := withSource(t)
-	w.ask(cloneOf("pvc-2", "/team/b", "pvc-1", "/team/a"))
+	w.ask(cloneOf("pvc-1", "/team/a"))
 	if code := w.run(t.Context(), commandClone); code != exitDone {
 		t.Fatalf("exit code %d\n%s", code, &w.stderr)
 	}
@@ -49,14 +49,14 @@ func TestCloneReportsWhatWasNotDone(t *testing.T) {
 		want   operations.Result
 	}{
 		"it was stopped":     {ended, func(*container) {}, operations.Result{State: operations.NotDone, Reason: operations.Stopped}},
-		"there is no source": {t.Context(), func(w *container) { w.ask(cloneOf("pvc-2", "/team/b", "pvc-3", "/team/c")) }, operations.Result{State: operations.Failed, Reason: operations.SourceGone}},
+		"there is no source": {t.Context(), func(w *container) { w.ask(cloneOf("pvc-3", "/team/c")) }, operations.Result{State: operations.Failed, Reason: operations.SourceGone}},
 		"it is no clone":     {t.Context(), func(w *container) { w.ask(setup("pvc-2", "/team/b")) }, operations.Result{State: operations.Failed, Reason: operations.BadOperation}},
 		"it is not mounted":  {t.Context(), func(w *container) { w.mountErr = errHung }, operations.Result{State: operations.NotDone, Reason: operations.IOError}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := withSource(t)
-			w.ask(cloneOf("pvc-2", "/team/b", "pvc-1", "/team/a"))
+			w.ask(cloneOf("pvc-1", "/team/a"))
 			tt.change(w)
 			if code := w.run(tt.ctx, commandClone); code != exitFailed {
 				t.Errorf("exit code %d", code)
@@ -70,7 +70,7 @@ func TestCloneReportsWhatWasNotDone(t *testing.T) {
 
 func TestCloneOfSeveralVolumesIsRefused(t *testing.T) {
 	w := withSource(t)
-	one := cloneOf("pvc-2", "/team/b", "pvc-1", "/team/a")
+	one := cloneOf("pvc-1", "/team/a")
 	w.ask(one, one)
 	if code := w.run(t.Context(), commandClone); code != exitFailed || !strings.Contains(w.message(), "a clone has one operation, not 2") {
 		t.Errorf("exit code %d, message %s", code, w.message())
@@ -79,10 +79,10 @@ func TestCloneOfSeveralVolumesIsRefused(t *testing.T) {
 
 func TestCloneWritesItsProgress(t *testing.T) {
 	w := newContainer(t)
-	synctest.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
 		j := job{Program: Program{Stdout: &w.stdout}}
 		stop := j.writeProgress(10*time.Second, func() operations.CloneProgress { return operations.CloneProgress{Files: 3, Found: 7, Bytes: 9} })
-		time.Sleep(25 * time.Second)
+		<-time.After(25 * time.Second)
 		stop()
 	})
 	lines := strings.Split(strings.TrimSpace(w.stdout.String()), "\n")

@@ -149,6 +149,6 @@ func (s *setter) set(m mount) error {
 	if err := errors.Join(err, file.Close()); err != nil {
 		return err
 	}
-	s.Log.Info("read-ahead set", "port", m.server.Port(), "device", m.device, "kib", s.KiB)
+	s.Log.Info("read-ahead set", "address", m.server.String(), "device", m.device, "kib", s.KiB)
 	return nil
 }

@@ -54,7 +54,7 @@ type node struct {
 	log bytes.Buffer
 }
 
-func newNode(t *testing.T, table string, mounts string) *node {
+func newNode(t *testing.T, mounts string) *node {
 	folder := t.TempDir()
 	n := &node{t: t}
 	n.Options = Options{
@@ -100,7 +100,7 @@ func TestMountsThatAreSet(t *testing.T) {
 		"of another port":           {"v4 7f000001 0801 0:45 0:0 no", "128\n", "128"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := newNode(t, table, tt.line+"\n")
+			n := newNode(t, tt.line+"\n")
 			n.write(n.setting("0:45"), tt.before)
 			if err := n.setAll(); err != nil {
 				t.Error(err)
@@ -115,7 +115,7 @@ func TestMountsThatAreSet(t *testing.T) {
 // TestOneFailureKeepsNothingElse has a mount of which the setting cannot be read, one that is gone, and a
 // table that turns bad.
 func TestOneFailureKeepsNothingElse(t *testing.T) {
-	n := newNode(t, table, "v4 7f000001 500a 0:1 0:0 no\nv4 7f000001 500a 0:2 0:0 no\nv4 7f000001 500a 0:3 0:0 no\n")
+	n := newNode(t, "v4 7f000001 500a 0:1 0:0 no\nv4 7f000001 500a 0:2 0:0 no\nv4 7f000001 500a 0:3 0:0 no\n")
 	n.write(filepath.Join(n.setting("0:2"), "x"), "") // a folder
 	n.write(n.setting("0:3"), "128\n")
 	if err := n.setAll(); err == nil || !strings.Contains(err.Error(), "0:2") {
@@ -136,7 +136,7 @@ func TestOneFailureKeepsNothingElse(t *testing.T) {
 
 // TestNothingIsThere before the first mount, and before the manager's first table.
 func TestNothingIsThere(t *testing.T) {
-	n := newNode(t, table, "v4 7f000001 500a 0:1 0:0 no\n")
+	n := newNode(t, "v4 7f000001 500a 0:1 0:0 no\n")
 	for _, path := range []string{n.Table, n.Mounts} {
 		if err := os.Remove(path); err != nil {
 			t.Fatal(err)
@@ -148,7 +148,7 @@ func TestNothingIsThere(t *testing.T) {
 }
 
 func TestListThatCannotBeRead(t *testing.T) {
-	n := newNode(t, table, "x\n")
+	n := newNode(t, "x\n")
 	if err := n.setAll(); err == nil || !strings.Contains(err.Error(), n.Mounts) {
 		t.Errorf("%v, want the list", err)
 	}
@@ -157,7 +157,7 @@ func TestListThatCannotBeRead(t *testing.T) {
 // TestLaterMountIsSet, and a trouble that lasts is logged once.
 func TestLaterMountIsSet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := newNode(t, table, "x\n")
+		n := newNode(t, "x\n")
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)

@@ -59,9 +59,9 @@ func owned(n int, edits ...func(*requests.Owned)) requests.Owned {
 	return o
 }
 
-func claimOf(n int, volume string) corev1.PersistentVolumeClaim {
+func claimWith(volume string) corev1.PersistentVolumeClaim {
 	return corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: fmt.Sprintf("d%d", n), UID: types.UID(uid(n))},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "d1", UID: types.UID(uid(1))},
 		Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: volume},
 	}
 }
@@ -101,11 +101,11 @@ func TestWhatIsRebuilt(t *testing.T) {
 		"the volume is there":       {taken, newCluster(volume), nil, staticvolumes.Planned, "", "claim"},
 		"everything is there":       {taken, newCluster(volume, claim), nil, staticvolumes.Exists, "", ""},
 		"only the owner is wrong":   {owned(1), newCluster(volume, claim), nil, staticvolumes.Planned, "", "adopt"},
-		"the claim names it":        {owned(1), newCluster(nil, claimOf(1, volumeOf(1))), nil, staticvolumes.Planned, "", "adopt volume"},
-		"the claim waits for it":    {owned(1), newCluster(nil, claimOf(1, "")), nil, staticvolumes.Left, "claim team/d1 waits for it", ""},
-		"the claim has another one": {owned(1), newCluster(nil, claimOf(1, "other")), nil, staticvolumes.Refused, "claim team/d1 exists, with volume other", ""},
+		"the claim names it":        {owned(1), newCluster(nil, claimWith(volumeOf(1))), nil, staticvolumes.Planned, "", "adopt volume"},
+		"the claim waits for it":    {owned(1), newCluster(nil, claimWith("")), nil, staticvolumes.Left, "claim team/d1 waits for it", ""},
+		"the claim has another one": {owned(1), newCluster(nil, claimWith("other")), nil, staticvolumes.Refused, "claim team/d1 exists, with volume other", ""},
 		"another claim waits": {owned(1), newCluster(nil, func() corev1.PersistentVolumeClaim {
-			c := claimOf(1, "")
+			c := claimWith("")
 			c.UID = "another"
 			return c
 		}()), nil, staticvolumes.Refused, "claim team/d1 exists, without a volume", ""},

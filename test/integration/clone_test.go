@@ -28,9 +28,9 @@ func copyOf(source string) func(*corev1.PersistentVolumeClaim) {
 }
 
 // createSource is a bound claim with a file and what a copy must not follow.
-func (f *fixture) createSource(name string) (claim *corev1.PersistentVolumeClaim, path string) {
+func (f *fixture) createSource() (claim *corev1.PersistentVolumeClaim, path string) {
 	f.Helper()
-	claim = f.createClaim(name)
+	claim = f.createClaim("source")
 	path = f.waitForBound(claim).Spec.NFS.Path
 	f.writeFile(path)
 	f.check(errors.Join(
@@ -76,7 +76,7 @@ func (f *fixture) createForeign(name string) {
 func TestClaimIsCloned(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithManager(t)
-	source, from := f.createSource("source")
+	source, from := f.createSource()
 	clone := f.createClaim("clone", copyOf(source.Name))
 	to := f.waitForBound(clone).Spec.NFS.Path
 	if to == from {
@@ -114,7 +114,7 @@ func TestSourcesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithManager(t)
 	other := f.NewFileSystem()
-	source, from := f.createSource("source")
+	source, from := f.createSource()
 	snapshots := "snapshot.storage.k8s.io"
 	large := func(claim *corev1.PersistentVolumeClaim) {
 		claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("9Gi")}
@@ -149,7 +149,7 @@ func TestManagerThatIsKilledWhileAClaimIsCloned(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	first := f.startManager(nil)
-	source, _ := f.createSource("source")
+	source, _ := f.createSource()
 	f.WaitForJobsReleased()
 	g := newGate()
 	f.Kubelet.QueueBehavior(g.behavior())
@@ -169,7 +169,7 @@ func TestManagerThatIsKilledWhileAClaimIsCloned(t *testing.T) {
 func TestCloneJobThatIsKilledIsFollowedByAnother(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithManager(t)
-	source, _ := f.createSource("source")
+	source, _ := f.createSource()
 	f.WaitForJobsReleased()
 	f.Kubelet.QueueBehavior(kubelet.Behavior{Ending: kubelet.Killed}, kubelet.Behavior{Ending: kubelet.Terminated})
 	clone := f.createClaim("clone", copyOf(source.Name))
@@ -183,7 +183,7 @@ func TestCloneJobThatIsKilledIsFollowedByAnother(t *testing.T) {
 func TestCopyOfADeletedClaimIsRemoved(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithManager(t)
-	source, from := f.createSource("source")
+	source, from := f.createSource()
 	f.WaitForJobsReleased()
 	g := newGate()
 	stopped := g.behavior()

@@ -108,7 +108,7 @@ func (c *Controller) createJob(
 	if created, err := kubeobjects.CreateJob(ctx, c.client, job); !created {
 		return catchUp, err
 	}
-	c.options.Log.InfoContext(ctx, label+" Job created",
+	c.options.Log.InfoContext(ctx, "mount Job created",
 		slog.String("job", job.Name), slog.String("fileSystem", s.id), slog.Int("operations", len(batch)))
 	c.metrics.jobs.WithLabelValues(label).Inc()
 	c.metrics.sent("job", len(batch))
@@ -183,7 +183,7 @@ func (c *Controller) endJob(ctx context.Context, job *batchv1.Job) error {
 	if err := kubeobjects.Patch(ctx, c.client, job, map[string]any{"spec": map[string]any{"activeDeadlineSeconds": deadline}}); err != nil {
 		return err
 	}
-	c.options.Log.InfoContext(ctx, "Job ended before its time", slog.String("job", job.Name))
+	c.options.Log.InfoContext(ctx, "running Job ended", slog.String("job", job.Name))
 	return nil
 }
 

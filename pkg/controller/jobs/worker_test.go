@@ -26,10 +26,10 @@ func hasAnnotations(size int) func(*mountJob) {
 	}
 }
 
-// hasBatch gives a Job a batch of so many operations, and isUsed says that its volumes are written.
-func hasBatch(number, count int) func(*mountJob) {
+// hasBatch gives a Job a third batch of so many operations, and isUsed says that its volumes are written.
+func hasBatch(count int) func(*mountJob) {
 	return func(m *mountJob) {
-		m.outcome.Runs = append(m.outcome.Runs, mountjobs.BatchRun{Number: number, Count: count})
+		m.outcome.Runs = append(m.outcome.Runs, mountjobs.BatchRun{Number: 3, Count: count})
 	}
 }
 
@@ -53,10 +53,10 @@ func TestDecideForAWorker(t *testing.T) {
 		"gets what is due":     {job: mounted(1, lingers), due: []lifecycle.Pending{ready, later}, given: []string{"v1"}, again: later.Due},
 		"has no room for more": {job: mounted(1, lingers, hasAnnotations(129<<10)), due: []lifecycle.Pending{ready}, again: end},
 		"has room":             {job: mounted(1, lingers, hasAnnotations(127<<10)), due: []lifecycle.Pending{ready}, given: []string{"v1"}, again: end},
-		"collects while much is still to be written":  {job: mounted(1, lingers, hasBatch(3, 64)), due: []lifecycle.Pending{fresh}, again: fresh.Since.Add(time.Second)},
-		"has collected for long enough":               {job: mounted(1, lingers, hasBatch(3, 64)), due: []lifecycle.Pending{ready, fresh}, given: []string{"v1", "v3"}, again: end},
-		"collects no longer once that is written":     {job: mounted(1, lingers, hasBatch(3, 64), isUsed(3)), due: []lifecycle.Pending{fresh}, given: []string{"v3"}, again: end},
-		"collects nothing while little is to be done": {job: mounted(1, lingers, hasBatch(3, 63)), due: []lifecycle.Pending{fresh}, given: []string{"v3"}, again: end},
+		"collects while much is still to be written":  {job: mounted(1, lingers, hasBatch(64)), due: []lifecycle.Pending{fresh}, again: fresh.Since.Add(time.Second)},
+		"has collected for long enough":               {job: mounted(1, lingers, hasBatch(64)), due: []lifecycle.Pending{ready, fresh}, given: []string{"v1", "v3"}, again: end},
+		"collects no longer once that is written":     {job: mounted(1, lingers, hasBatch(64), isUsed(3)), due: []lifecycle.Pending{fresh}, given: []string{"v3"}, again: end},
+		"collects nothing while little is to be done": {job: mounted(1, lingers, hasBatch(63)), due: []lifecycle.Pending{fresh}, given: []string{"v3"}, again: end},
 		"works": {job: mounted(1, runs), due: []lifecycle.Pending{ready}, again: end},
 		"keeps the root claim from its end": {
 			job: mounted(1, lingers), due: []lifecycle.Pending{ready}, again: end,
