@@ -24,7 +24,7 @@ func BenchmarkClone(b *testing.B) {
 			}
 			f := w.open(nil)
 			defer f.Close()
-			f.request = func(n int) { time.Sleep(time.Duration(n) * 5 * time.Millisecond) }
+			f.request = func(n int) { <-time.After(time.Duration(n) * 5 * time.Millisecond) }
 			n := 0
 			for b.Loop() {
 				op := theClone()
