@@ -101,7 +101,10 @@ func TestCloneGoesOnWhereItStopped(t *testing.T) {
 	}
 	inodes := map[string]uint64{}
 	for _, p := range found {
-		inodes[filepath.Base(p)] = w.inode(filepath.Join(staged, filepath.Base(p)))
+		name := filepath.Base(p)
+		if w.modified(filepath.Join(staged, name)).Equal(w.modified(filepath.Join(sourcePath, name))) { // or it was still being copied
+			inodes[name] = w.inode(filepath.Join(staged, name))
+		}
 	}
 	// Meanwhile the source changes.
 	changed, removed := filepath.Base(found[0]), filepath.Base(found[1])
@@ -116,6 +119,15 @@ func TestCloneGoesOnWhereItStopped(t *testing.T) {
 			t.Errorf("%s was copied again", name)
 		}
 	}
+}
+
+func (w *fixture) modified(p string) time.Time {
+	w.t.Helper()
+	info, err := os.Stat(w.path(p))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return info.ModTime()
 }
 
 func (w *fixture) inode(p string) uint64 {
