@@ -177,7 +177,7 @@ func (f *facts) checkTunnels() []Result {
 			topic := event.Reason + tunnel
 			remedy, ok := nodeRemedies[event.Reason]
 			switch {
-			case !isOurs(event), f.isTableMended(event):
+			case !isOurs(event), f.isTableMended(event), f.isRemoved(tunnel):
 				continue
 			case event.Reason == wellknown.EventTunnelHealthy:
 				healthy[wellknown.EventTunnelUnhealthy+tunnel] = true
@@ -195,6 +195,19 @@ func (f *facts) checkTunnels() []Result {
 		}
 	}
 	return results
+}
+
+// isRemoved is true for a tunnel that the table does not have any more: nothing reports that it is well.
+func (f *facts) isRemoved(tunnel string) bool {
+	if tunnel == "" || f.Table == nil || f.tableErr != nil {
+		return false
+	}
+	id, accessPoint, _ := strings.Cut(tunnel, ".")
+	target, listed := f.table.Targets[id]
+	if accessPoint != "" && listed {
+		_, listed = target.AccessPoints[accessPoint]
+	}
+	return !listed
 }
 
 // isPassed is true for an event about a mount target's problem that the agent has dealt with.

@@ -116,6 +116,10 @@ func TestHealthyInstallationsHaveNoProblem(t *testing.T) {
 			nodeEvent(s, wellknown.EventTunnelUnhealthy, "no answer", 2*time.Minute)
 			nodeEvent(s, wellknown.EventTunnelHealthy, "answers", time.Minute)
 		},
+		"a tunnel of an access point that was removed": func(_ *testing.T, s *Snapshot) {
+			nodeEvent(s, wellknown.EventTunnelUnhealthy, "no answer", time.Minute)
+			s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationTunnel] += ".fsap-0123456789abcdef0"
+		},
 		"a table that is mended": func(_ *testing.T, s *Snapshot) {
 			nodeEvent(s, wellknown.EventTableUnreadable, "cannot be read", time.Minute)
 			nodeEvent(s, wellknown.EventTableMissing, "is gone", time.Minute)

@@ -44,7 +44,13 @@ func lostVolumesAreRebuilt(l *lab) {
 	rebuild(0, "--apply")
 	rebuild(2, "--apply", "--cluster="+lostCluster) // it seems to live
 	foreign.giveAway(time.Now().Add(-25 * time.Hour))
-	rebuild(0, "--apply", "--cluster="+lostCluster)
+	l.eventually("the file server to notice the time of the entry", func() string {
+		out, code := l.plugin("rebuild", "--file-system="+shared, "-n", ns, "--apply", "--cluster="+lostCluster)
+		if code != 0 {
+			return out
+		}
+		return ""
+	})
 	for name, d := range map[string]directory{"own": own, "foreign": foreign} {
 		if now := l.waitForClaim(ns, name); now.path != d.path || now.volume != d.volume {
 			l.Errorf("claim %s has %s of volume %s, want %s of %s", name, now.path, now.volume, d.path, d.volume)
