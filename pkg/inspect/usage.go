@@ -183,10 +183,19 @@ func SurveyOf(s *Snapshot, id string, requested time.Time) Survey {
 
 func (f *facts) stateOfSurvey(id string, requested time.Time) (state string, stuck bool) {
 	for _, j := range f.jobs { // the newest first
-		if j.status.Name.Kind != mountjobs.Survey || j.status.Name.FileSystemID != id || j.status.State != mountjobs.Running {
+		created := j.job.CreationTimestamp.Time
+		ours := j.status.Name.Kind == mountjobs.Survey && j.status.Name.FileSystemID == id
+		if ours && j.status.State != mountjobs.Running && !created.Before(requested.Truncate(time.Second)) {
+			ended := j.status.Ended
+			if ended.Before(created) {
+				ended = created
+			}
+			return fmt.Sprintf("Job %s has ended, and the manager has not recorded what it has counted", j.job.Name), f.Now.Sub(ended) > beginTime
+		}
+		if !ours || j.status.State != mountjobs.Running {
 			continue
 		}
-		age := f.Now.Sub(j.job.CreationTimestamp.Time)
+		age := f.Now.Sub(created)
 		if j.reason != "" {
 			return fmt.Sprintf("Job %s does not start: %s (see: kubectl -n %s describe job %s)", j.job.Name, j.message, f.Namespace, j.job.Name), age > surveyStartTime
 		}

@@ -117,6 +117,11 @@ func TestSurveyOf(t *testing.T) {
 		"cannot mount": {func(t *testing.T, s *Snapshot) {
 			waitsForMount(s, run(s, addSurvey(t, s)), "mount.nfs: Connection refused")
 		}, false, true, "Connection refused"},
+		"ended, and not recorded yet": {func(t *testing.T, s *Snapshot) { addEndedSurvey(t, s) }, false, false, "has not recorded"},
+		"ended, and never recorded": {func(t *testing.T, s *Snapshot) {
+			addEndedSurvey(t, s)
+			s.Now = now.Add(time.Hour)
+		}, false, true, "has not recorded"},
 		"the manager is missing": {func(_ *testing.T, s *Snapshot) { s.Now = now.Add(time.Hour) }, false, true, "has not begun it"},
 	}
 	for name, tt := range tests {
@@ -129,6 +134,17 @@ func TestSurveyOf(t *testing.T) {
 			}
 		})
 	}
+}
+
+func addEndedSurvey(t *testing.T, s *Snapshot) {
+	t.Helper()
+	job := addSurvey(t, s)
+	pod := run(s, job)
+	job.CreationTimestamp = metav1.Time{Time: now}
+	pod.CreationTimestamp = metav1.Time{Time: now}
+	pod.Status.Phase = corev1.PodSucceeded
+	job.Status.Succeeded = 1
+	job.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Time{Time: now}}}
 }
 
 func addSurvey(t *testing.T, s *Snapshot) *batchv1.Job {

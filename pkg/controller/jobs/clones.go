@@ -11,6 +11,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
@@ -167,6 +168,9 @@ func (c *Controller) readProgress(ctx context.Context, pod string) (found operat
 	defer cancel()
 	lines := int64(progressLines)
 	log, err := c.client.CoreV1().Pods(c.options.Jobs.Namespace).GetLogs(pod, &corev1.PodLogOptions{Container: mountjobs.ContainerName, TailLines: &lines}).Stream(ctx)
+	if apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) {
+		return found, false, nil // its container has not started, or its pod is gone
+	}
 	if err != nil {
 		return found, false, fmt.Errorf("reading the log of pod %s: %w", pod, err)
 	}

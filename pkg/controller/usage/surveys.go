@@ -198,6 +198,9 @@ func (c *Controller) readLog(ctx context.Context, s state, survey *surveyJob) er
 		since = s.now.Sub(was.read) + logOverlap
 	}
 	counted, err := c.counted(ctx, survey.outcome.Pod, since)
+	if !ended && apierrors.IsBadRequest(err) {
+		err = nil // its container has not started
+	}
 	if n := len(counted); n > 0 {
 		now.after = counted[n-1].Path
 		c.measurements.add(s.id, counted, s.now)
