@@ -40,7 +40,6 @@ var claims = []scenario{
 	{"a claim is a copy of another one", claimIsCloned},
 	{"claims share a directory, and a forged volume removes nothing", claimsShareADirectory},
 	{"the supervisor has neither token nor credentials", supervisorHasNoIdentity},
-	{"the plugin of kubectl counts usage, and names what claims wait for", pluginExplainsClaims},
 }
 
 // faults are scenarios about processes and servers that fail. They run side by side, because tunnels need
@@ -94,11 +93,12 @@ func TestProduct(t *testing.T) {
 	l.run("hack/demo/install") // changes nothing that is already installed
 	scenarios := []scenario{
 		{"claims", parallel(claims)},
+		{"the plugin of kubectl counts usage, and names what claims wait for", pluginExplainsClaims},
 		{"the plugin of kubectl names what of the installation is broken", pluginNamesCauses},
 		{"faults", parallel(faults)},
 	}
 	if *long {
-		scenarios[2].run = serial(faults) // so that only the faults cause pauses
+		scenarios[3].run = serial(faults) // so that only the faults cause pauses
 		scenarios = append(scenarios, longScenarios...)
 	}
 	for _, s := range append(scenarios, lastScenarios...) {

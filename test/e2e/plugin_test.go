@@ -66,8 +66,7 @@ func (l *lab) waitForCause(cause string, subject ...string) {
 	})
 }
 
-// pluginExplainsClaims: its usage and its doctor are about claims of one namespace, so other claims may come
-// and go beside them.
+// pluginExplainsClaims: its usage, and the causes that its doctor names for claims.
 func pluginExplainsClaims(l *lab) {
 	ns := l.namespace("explained")
 	l.usageIsCounted(ns)
