@@ -75,7 +75,7 @@ func (c *count) add(sum tally) {
 // fail notes why something is not counted. What is deleted or replaced meanwhile is not missing. If the server
 // does not answer, the survey ends: no other volume could be counted.
 func (c *count) fail(err error) {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESTALE) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
+	if isGone(err) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ELOOP) {
 		return
 	}
 	if errors.Is(err, syscall.EIO) || errors.Is(err, syscall.ETIMEDOUT) {

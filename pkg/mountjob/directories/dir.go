@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"syscall"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
@@ -229,6 +230,12 @@ func (d *dir) read(name string) (data []byte, written time.Time, err error) {
 		return nil, time.Time{}, fmt.Errorf("reading %s: %w", d.at(name), err)
 	}
 	return data, info.ModTime(), nil
+}
+
+// isGone says of an error of a list, which takes no lock, that something was removed since it was found. If another
+// node has removed it, the handle is stale.
+func isGone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESTALE)
 }
 
 func ignoreMissing(err error) error {

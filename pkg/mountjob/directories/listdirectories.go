@@ -110,7 +110,7 @@ func (l *directoryList) visit(ctx context.Context, m match, below []string, exac
 		err = wantDirectory(m.info, m.path())
 	}
 	r, refused := asRefusal(err)
-	switch isMissing := errors.Is(err, fs.ErrNotExist); {
+	switch isMissing := isGone(err); {
 	case exact && (isMissing || refused):
 		if isMissing {
 			err = errors.New("there is no such directory")
@@ -126,7 +126,7 @@ func (l *directoryList) visit(ctx context.Context, m match, below []string, exac
 		return l.give(directoryAt(m.path(), m.info, nil))
 	}
 	d, err := m.at.enter(ctx, m.name)
-	if _, refused := asRefusal(err); refused || errors.Is(err, fs.ErrNotExist) {
+	if _, refused := asRefusal(err); refused || isGone(err) {
 		return l.give(directoryAt(m.path(), nil, err))
 	}
 	if err != nil {

@@ -89,13 +89,16 @@ type listedFolder struct {
 // listFolder leaves out what no mount Job has made: files, links, and paths that no volume can have.
 func (t *tree) listFolder(ctx context.Context, p string) (listedFolder, error) {
 	d, err := t.dir(ctx, p)
-	if _, refused := asRefusal(err); refused || errors.Is(err, fs.ErrNotExist) {
+	if _, refused := asRefusal(err); refused || isGone(err) {
 		return listedFolder{}, nil
 	}
 	if err != nil {
 		return listedFolder{}, err
 	}
 	names, err := d.names(ctx)
+	if isGone(err) {
+		return listedFolder{}, nil
+	}
 	if err != nil {
 		return listedFolder{}, err
 	}
@@ -109,7 +112,7 @@ func (t *tree) listFolder(ctx context.Context, p string) (listedFolder, error) {
 			continue
 		}
 		data, written, err := d.read(name)
-		if errors.Is(err, fs.ErrNotExist) {
+		if isGone(err) {
 			continue
 		}
 		if err != nil {

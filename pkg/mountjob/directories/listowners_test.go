@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -230,5 +232,32 @@ func TestReleaseOfAClusterGoesOn(t *testing.T) {
 		if steps <= n {
 			return
 		}
+	}
+}
+
+// TestWhatAnotherNodeRemovesIsNotListed: NFS has a stale handle of it then, and lists take no lock.
+func TestWhatAnotherNodeRemovesIsNotListed(t *testing.T) {
+	w := newFixture(t)
+	a, b := owner("c1", "ns", 1), owner("c1", "gone", 2)
+	w.done(setupOf(a, "/ns/a"), setupOf(b, "/gone/b"))
+	f := w.open(func(step string) error {
+		if step == "enter /.efs-stunnel/owners/gone" {
+			return syscall.ESTALE
+		}
+		return nil
+	})
+	defer f.Close()
+	var listed, counted []string
+	err := f.ListOwners(t.Context(), func(o requests.Owned) error {
+		listed = append(listed, o.Path)
+		return nil
+	})
+	surveyErr := f.Survey(t.Context(), SurveyOptions{Found: func(usage operations.Usage) error {
+		counted = append(counted, usage.Path)
+		return nil
+	}})
+	want := []string{"/ns/a"}
+	if err := errors.Join(err, surveyErr); err != nil || !slices.Equal(listed, want) || !slices.Equal(counted, want) {
+		t.Errorf("listed %q, counted %q, %v; want %q", listed, counted, err, want)
 	}
 }

@@ -2,8 +2,6 @@ package directories
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"path"
 	"slices"
 	"strings"
@@ -67,13 +65,17 @@ func (s *survey) eachBelow(ctx context.Context, at ledgerFolder, p string, visit
 func (s *survey) readFolder(ctx context.Context, parent *dir, name string) (folder ledgerFolder, err error) {
 	s.request(ctx, 5)
 	d, err := parent.enter(ctx, name)
-	if _, refused := asRefusal(err); refused || errors.Is(err, fs.ErrNotExist) {
+	if _, refused := asRefusal(err); refused || isGone(err) {
 		return ledgerFolder{}, nil
 	}
 	if err != nil {
 		return ledgerFolder{}, err
 	}
 	names, err := d.names(ctx)
+	if isGone(err) {
+		d.close()
+		return ledgerFolder{}, nil
+	}
 	for _, name := range names {
 		switch isEntry := strings.HasPrefix(name, wellknown.OwnerPrefix); {
 		case !isEntry:
@@ -84,7 +86,7 @@ func (s *survey) readFolder(ctx context.Context, parent *dir, name string) (fold
 	}
 	if err != nil || len(folder.folders) == 0 {
 		d.close()
-		return folder, ignoreMissing(err)
+		return folder, err
 	}
 	slices.Sort(folder.folders)
 	folder.dir = d
