@@ -118,17 +118,11 @@ func (c *Controller) objectChanged(before, after any) {
 	if !c.decisions.Running() {
 		return
 	}
-	if batches, ok := newBatches(before, after); ok {
-		for _, uid := range batches {
-			c.enqueue(uid)
-		}
-		return
+	uids, ok := newBatches(before, after)
+	if !ok {
+		uids = slices.Concat(c.claimsOf(before), c.claimsOf(after))
 	}
-	for _, object := range []any{before, after} {
-		for _, uid := range c.claimsOf(object) {
-			c.enqueue(uid)
-		}
-	}
+	c.enqueue(uids...)
 }
 
 // newBatches are the claims of the batches that a Job's worker was given in a change of the Job. ok is
@@ -142,7 +136,12 @@ func newBatches(before, after any) (uids []types.UID, ok bool) {
 	return claimsOfJob(is, func(number int) bool { return number > mountjobs.NewestBatch(was) }), true
 }
 
-func (c *Controller) enqueue(uid types.UID) { c.decisions.Add(uid) }
+// enqueue adds each claim once: one that is added again is decided again when a decider is quick.
+func (c *Controller) enqueue(uids ...types.UID) {
+	for _, uid := range slices.Compact(slices.Sorted(slices.Values(uids))) {
+		c.decisions.Add(uid)
+	}
+}
 
 func (c *Controller) claimsOf(object any) []types.UID {
 	switch o := object.(type) {
@@ -164,9 +163,7 @@ func (c *Controller) claimsOf(object any) []types.UID {
 
 // BatchReported enqueues the claims of a batch whose worker has reported it.
 func (c *Controller) BatchReported(job *batchv1.Job, batch int) {
-	for _, uid := range claimsOfJob(job, func(number int) bool { return number == batch }) {
-		c.enqueue(uid)
-	}
+	c.enqueue(claimsOfJob(job, func(number int) bool { return number == batch })...)
 }
 
 func (c *Controller) unboundOf(class string) []types.UID {
@@ -227,12 +224,10 @@ func hasEnded(pod *corev1.Pod) bool {
 // TargetsChanged enqueues the claims whose plans depend on the file systems. What was begun for a
 // claim that is deleted is known from Jobs only.
 func (c *Controller) TargetsChanged() {
-	for _, uid := range c.unboundOf("") {
-		c.enqueue(uid)
-	}
+	uids := c.unboundOf("")
 	for _, object := range c.gatherer.Caches.Jobs.GetStore().List() {
 		if job, ok := object.(*batchv1.Job); ok && mountjobs.IsUnreleased(job) {
-			c.objectChanged(nil, job)
+			uids = append(uids, c.claimsOf(job)...)
 		}
 	}
 	var affected []*corev1.PersistentVolume
@@ -243,9 +238,10 @@ func (c *Controller) TargetsChanged() {
 	for id := range snapshot.FileSystems {
 		affected = append(affected, c.gatherer.Caches.UnsettledVolumes(id)...)
 	}
-	for _, object := range affected {
-		c.objectChanged(nil, object)
+	for _, volume := range affected {
+		uids = append(uids, c.claimsOf(volume)...)
 	}
+	c.enqueue(uids...)
 }
 
 // sync plans for one claim, of which more may be known since the decision, and applies the plan. The
