@@ -40,21 +40,31 @@ type topic struct {
 // Warn records a Warning, unless its message is the latest of the object, the reason and the topic, which
 // separates conditions with the same reason.
 func (r *Reporter) Warn(object Object, reason, topic, message string) {
-	r.record(corev1.EventTypeWarning, object, reason, topic, message)
+	r.record(corev1.EventTypeWarning, object, nil, reason, topic, message)
+}
+
+// WarnAnnotated is Warn for an event with annotations.
+func (r *Reporter) WarnAnnotated(object Object, annotations map[string]string, reason, topic, message string) {
+	r.record(corev1.EventTypeWarning, object, annotations, reason, topic, message)
+}
+
+// Forget makes the next event of the object, the reason and the topic a new one.
+func (r *Reporter) Forget(object Object, reason, name string) {
+	r.messages.Delete(topic{object.GetUID(), reason, name})
 }
 
 // Normal is Warn for a Normal event.
 func (r *Reporter) Normal(object Object, reason, topic, message string) {
-	r.record(corev1.EventTypeNormal, object, reason, topic, message)
+	r.record(corev1.EventTypeNormal, object, nil, reason, topic, message)
 }
 
-func (r *Reporter) record(eventType string, object Object, reason, name, message string) {
+func (r *Reporter) record(eventType string, object Object, annotations map[string]string, reason, name, message string) {
 	key := topic{object.GetUID(), reason, name}
 	if last, ok := r.messages.Get(key); ok && last == message {
 		return
 	}
 	r.messages.Set(key, message, RepeatAfter)
-	r.recorder.Event(object, eventType, reason, message)
+	r.recorder.AnnotatedEventf(object, annotations, eventType, reason, "%s", message)
 }
 
 // NormalAlways records a Normal event even if it repeats the latest one.

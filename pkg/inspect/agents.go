@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -39,12 +40,7 @@ func (f *facts) agents() []Agent {
 	if f.Agents == nil || f.lacks("pods") {
 		return nil
 	}
-	byNode := map[string]*corev1.Pod{}
-	for _, pod := range f.Pods {
-		if isAgent(pod) && pod.DeletionTimestamp == nil && (byNode[pod.Spec.NodeName] == nil || IsReady(pod)) {
-			byNode[pod.Spec.NodeName] = pod
-		}
-	}
+	byNode := f.agentPods()
 	var all []Agent
 	for _, node := range f.Nodes {
 		pod := byNode[node.Name]
@@ -67,6 +63,17 @@ func (f *facts) agents() []Agent {
 		all[i].Tunnels = present(tunnels[all[i].Node])
 	}
 	return all
+}
+
+// agentPods are the agents' pods by node, the ready one during an upgrade.
+func (f *facts) agentPods() map[string]*corev1.Pod {
+	byNode := map[string]*corev1.Pod{}
+	for _, pod := range f.Pods {
+		if isAgent(pod) && pod.DeletionTimestamp == nil && (byNode[pod.Spec.NodeName] == nil || IsReady(pod)) {
+			byNode[pod.Spec.NodeName] = pod
+		}
+	}
+	return byNode
 }
 
 func isAgent(pod *corev1.Pod) bool {
@@ -169,33 +176,72 @@ var nodeRemedies = map[string]string{
 // checkTunnels reads what agents have reported on their nodes.
 func (f *facts) checkTunnels() []Result {
 	var results []Result
+	pods := f.agentPods()
 	for _, node := range f.Nodes {
-		object, healthy := "node "+node.Name, map[string]bool{}
-		seen := map[string]bool{}
-		for _, event := range f.eventsOf("Node", node) {
-			tunnel := event.Annotations[wellknown.AnnotationTunnel]
-			topic := event.Reason + tunnel
-			remedy, ok := nodeRemedies[event.Reason]
-			switch {
-			case !isOurs(event), f.isTableMended(event), f.isRemoved(tunnel):
-				continue
-			case event.Reason == wellknown.EventTunnelHealthy:
-				healthy[wellknown.EventTunnelUnhealthy+tunnel] = true
-			case isPassed(event) && !seen[topic]:
-				results = append(results, note(Cause(event.Reason), object, event.Message).ofNode(node.Name))
-			case ok && !seen[topic] && !healthy[topic] && f.Now.Sub(LastSeen(event)) < repeated:
-				results = append(results, problem(Cause(event.Reason), object,
-					fmt.Sprintf("%s (reported %s ago)", event.Message, age(f.Now, LastSeen(event))), remedy).ofNode(node.Name))
-			}
-			seen[topic] = true
-		}
+		results = append(results, f.checkTunnelsOf(node, pods[node.Name])...)
 		if hasStartupTaint(node) {
-			results = append(results, note(StartupTaint, object, "it has the taint "+wellknown.TaintAgentNotReady+
+			results = append(results, note(StartupTaint, "node "+node.Name, "it has the taint "+wellknown.TaintAgentNotReady+
 				": its agent has not removed it yet, so new pods are kept off").ofNode(node.Name))
 		}
 	}
 	return results
 }
+
+// checkTunnelsOf takes the newest event of each problem and tunnel: f.events has the newest first.
+func (f *facts) checkTunnelsOf(node *corev1.Node, agent *corev1.Pod) []Result {
+	var results []Result
+	object, seen := "node "+node.Name, map[topic]bool{}
+	for _, event := range f.eventsOf("Node", node) {
+		about := topicOf(event)
+		if !isOurs(event) || f.isTableMended(event) || f.isRemoved(about.tunnel) || f.isOfEarlierAgent(event, agent) {
+			continue
+		}
+		remedy, ok := nodeRemedies[event.Reason]
+		switch {
+		case seen[about]:
+		case isPassed(event):
+			results = append(results, note(Cause(event.Reason), object, event.Message).ofNode(node.Name))
+		case ok && f.Now.Sub(LastSeen(event)) < repeated:
+			results = append(results, problem(Cause(event.Reason), object,
+				fmt.Sprintf("%s (reported %s ago)", event.Message, age(f.Now, LastSeen(event))), remedy).ofNode(node.Name))
+		}
+		seen[about] = true
+	}
+	return results
+}
+
+// topic is a problem of a node, or of one of its tunnels.
+type topic struct{ reason, tunnel string }
+
+// topicOf an event that says that a problem has ended is the problem.
+func topicOf(event corev1.Event) topic {
+	about := topic{event.Reason, event.Annotations[wellknown.AnnotationTunnel]}
+	switch event.Reason {
+	case wellknown.EventTunnelHealthy:
+		about.reason = wellknown.EventTunnelUnhealthy
+	case wellknown.EventProblemEnded:
+		about.reason = event.Annotations[wellknown.AnnotationProblem]
+	}
+	return about
+}
+
+// isOfEarlierAgent is true for an event that the agent of the node would have written again, had it found
+// the problem: a new agent says nothing about what has ended.
+func (f *facts) isOfEarlierAgent(event corev1.Event, agent *corev1.Pod) bool {
+	if agent == nil || !IsReady(agent) {
+		return false
+	}
+	for _, status := range agent.Status.ContainerStatuses {
+		if running := status.State.Running; status.Name == wellknown.AgentContainer && running != nil {
+			began := running.StartedAt.Time
+			return LastSeen(event).Before(began) && f.Now.Sub(began) > firstReport
+		}
+	}
+	return false
+}
+
+// firstReport is longer than an agent needs to find what is wrong with its node.
+const firstReport = 2 * time.Minute
 
 // isRemoved is true for a tunnel that the table does not have any more: nothing reports that it is well.
 func (f *facts) isRemoved(tunnel string) bool {

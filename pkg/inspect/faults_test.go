@@ -108,6 +108,49 @@ func withTarget(s *Snapshot, edit func(*ports.Target)) {
 	setTable(s, ports.Table{Targets: map[string]ports.Target{testFS: changed}})
 }
 
+// TestProblemThatLasts or came back, though it had ended or a new agent has just started.
+func TestProblemThatLasts(t *testing.T) {
+	for name, edit := range map[string]func(*testing.T, *Snapshot){
+		"another problem has ended": func(_ *testing.T, s *Snapshot) {
+			nodeEvent(s, wellknown.EventProblemEnded, "TargetUnusable has ended", time.Minute)
+			s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationProblem] = wellknown.EventTargetUnusable
+		},
+		"that of another tunnel has ended": func(_ *testing.T, s *Snapshot) {
+			nodeEvent(s, wellknown.EventProblemEnded, "PortTaken has ended", time.Minute)
+			s.Events[len(s.Events)-1].Annotations = map[string]string{
+				wellknown.AnnotationTunnel: "fs-0", wellknown.AnnotationProblem: wellknown.EventPortTaken,
+			}
+		},
+		"it had ended": func(_ *testing.T, s *Snapshot) {
+			nodeEvent(s, wellknown.EventProblemEnded, "PortTaken has ended", 3*time.Minute)
+			s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationProblem] = wellknown.EventPortTaken
+		},
+		"the agent has just started": func(t *testing.T, s *Snapshot) { startAgent(t, s, time.Minute) },
+		"the agent started before":   func(t *testing.T, s *Snapshot) { startAgent(t, s, time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := healthy(t)
+			nodeEvent(s, wellknown.EventPortTaken, "taken", 2*time.Minute)
+			edit(t, s)
+			expect(t, s, expectation{"node n1", Problem, wellknown.EventPortTaken})
+		})
+	}
+}
+
+func startAgent(t *testing.T, s *Snapshot, before time.Duration) {
+	t.Helper()
+	for _, pod := range s.Pods {
+		if isAgent(pod) && pod.Spec.NodeName == "n1" {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(0)}}},
+				{Name: wellknown.AgentContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(before)}}},
+			}
+			return
+		}
+	}
+	t.Fatal("no agent")
+}
+
 // TestHealthyInstallationsHaveNoProblem: not everything unusual is one.
 func TestHealthyInstallationsHaveNoProblem(t *testing.T) {
 	tests := map[string]func(*testing.T, *Snapshot){
@@ -123,6 +166,15 @@ func TestHealthyInstallationsHaveNoProblem(t *testing.T) {
 		"a table that is mended": func(_ *testing.T, s *Snapshot) {
 			nodeEvent(s, wellknown.EventTableUnreadable, "cannot be read", time.Minute)
 			nodeEvent(s, wellknown.EventTableMissing, "is gone", time.Minute)
+		},
+		"a port that was taken": func(_ *testing.T, s *Snapshot) {
+			nodeEvent(s, wellknown.EventPortTaken, "taken", 2*time.Minute)
+			nodeEvent(s, wellknown.EventProblemEnded, "PortTaken has ended", time.Minute)
+			s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationProblem] = wellknown.EventPortTaken
+		},
+		"a port that was taken when an earlier agent ran": func(t *testing.T, s *Snapshot) {
+			nodeEvent(s, wellknown.EventPortTaken, "taken", 20*time.Minute)
+			startAgent(t, s, 10*time.Minute)
 		},
 		"a port that was taken an hour ago": func(_ *testing.T, s *Snapshot) { nodeEvent(s, wellknown.EventPortTaken, "taken", time.Hour) },
 		"a file system that became usable": func(_ *testing.T, s *Snapshot) {

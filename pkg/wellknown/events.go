@@ -56,4 +56,5 @@ const (
 	EventTunnelMoved             = "TunnelMoved"     // a tunnel leads to another mount target
 	EventTunnelRestarted         = "TunnelRestarted" // the connections of a tunnel were stuck
 	EventTableMissing            = "TableMissing"    // the ConfigMap was deleted; its last table is served
+	EventProblemEnded            = "ProblemEnded"    // one of those that have no event of their own for that
 )

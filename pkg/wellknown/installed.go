@@ -5,6 +5,7 @@ const (
 	Namespace             = "efs-stunnel" // also the manager's outside a cluster
 	ManagerDeployment     = "efs-manager"
 	NodeDaemonSet         = "efs-stunnel" // node agent and supervisor
+	AgentContainer        = "agent"       // of its pods
 	ManagerServiceAccount = "efs-manager"
 	NodeServiceAccount    = "efs-stunnel"
 	WorkerServiceAccount  = "efs-worker" // of mount Jobs, which never mount its token

@@ -94,7 +94,7 @@ func TestAgentCanBeReplacedWithoutAGap(t *testing.T) {
 // TestProbesAreSmallAndQuick: each starts a program on every node, and must print why it failed before the
 // kubelet kills it.
 func TestProbesAreSmallAndQuick(t *testing.T) {
-	agent := container(t, read[appsv1.DaemonSet](t, "DaemonSet", wellknown.NodeDaemonSet), "agent")
+	agent := container(t, read[appsv1.DaemonSet](t, "DaemonSet", wellknown.NodeDaemonSet), wellknown.AgentContainer)
 	for what, probe := range map[string]*corev1.Probe{"healthy": agent.LivenessProbe, "ready": agent.ReadinessProbe} {
 		command := []string{"/usr/local/bin/nodeagent-supervise", "probe", what}
 		if probe == nil || !slices.Equal(probe.Exec.Command, command) {

@@ -97,7 +97,7 @@ type Agent struct {
 	clientsUnknown bool      // and they could not be
 	ephemeral      ephemeralPorts
 
-	reported, reporting map[string]string // warnings of the sync before and of this one
+	problems map[problem]reported // those that were reported and have not ended
 }
 
 // New makes an agent and registers its metrics, which panics if the registry has them. It starts nothing.
@@ -105,7 +105,7 @@ func New(o Options) *Agent {
 	a := &Agent{
 		options: o, inbox: &inbox{wake: make(chan struct{}, 1)}, events: events.NewReporter(o.Events), started: time.Now(),
 		results: make(chan probe.Result), states: map[string]routing.State{},
-		tunnels: map[string]*tunnelState{}, written: map[string][]byte{},
+		tunnels: map[string]*tunnelState{}, written: map[string][]byte{}, problems: map[problem]reported{},
 	}
 	a.statusSeenAt = a.started
 	a.probes = probe.NewManager(o.Dialer, o.ProbeInterval, a.deliver)

@@ -35,7 +35,7 @@ func (a *Agent) reportEphemeralPorts(now time.Time) {
 	}
 	a.metrics.ephemeral.Set(float64(len(tunnels)))
 	if len(tunnels) > 0 {
-		a.warn(wellknown.EventPortInEphemeralRange, "", ephemeralMessage(a.ephemeral.ports, tunnels))
+		a.warn(now, wellknown.EventPortInEphemeralRange, "", ephemeralMessage(a.ephemeral.ports, tunnels))
 	}
 }
 

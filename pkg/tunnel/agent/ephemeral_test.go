@@ -70,6 +70,7 @@ func TestTunnelsOnEphemeralPortsAreReportedOnce(t *testing.T) {
 			a := &Agent{
 				options: Options{Events: recorder, Log: slog.New(slog.DiscardHandler), ProcSys: tt.settings},
 				events:  events.NewReporter(recorder), metrics: newMetrics(nil), plan: routing.Plan{Tunnels: tt.tunnels},
+				problems: map[problem]reported{},
 			}
 			for range 2 {
 				a.report(time.Now())
@@ -94,6 +95,7 @@ func TestEphemeralPortsAreReadAgain(t *testing.T) {
 	a := &Agent{
 		options: Options{Events: recorder, Log: slog.New(slog.NewTextHandler(&log, nil)), ProcSys: sysctls("1024 65535", "")},
 		events:  events.NewReporter(recorder), metrics: newMetrics(nil), plan: routing.Plan{Tunnels: tunnelsOn(20490)},
+		problems: map[problem]reported{},
 	}
 	now := time.Now()
 	report := func(after time.Duration, settings fstest.MapFS, want float64) {

@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,27 +28,26 @@ func (a *Agent) node() *corev1.Node {
 
 // report reports what is wrong now, at each sync. The reporter limits how often an event is repeated.
 func (a *Agent) report(now time.Time) {
-	a.reporting = map[string]string{}
-	defer func() { a.reported = a.reporting }()
-	a.reportTable()
+	defer a.endProblems(now)
+	a.reportTable(now)
 	a.reportEphemeralPorts(now)
 	for _, t := range a.plan.Unusable {
-		a.warn(wellknown.EventTargetUnusable, t.Name, fmt.Sprintf("target %s cannot be served (%s): %s", t.Name, t.Reason, t.Message))
+		a.warn(now, wellknown.EventTargetUnusable, t.Name, fmt.Sprintf("target %s cannot be served (%s): %s", t.Name, t.Reason, t.Message))
 	}
 	for _, t := range a.plan.Tunnels {
 		if p := a.status.Tunnels[t.Name].Process; p.Is(supervise.ReasonPortTaken) && a.isForeign(p.At, now) {
-			a.warn(wellknown.EventPortTaken, t.Name, fmt.Sprintf("port %d of target %s is taken by another process; "+
+			a.warn(now, wellknown.EventPortTaken, t.Name, fmt.Sprintf("port %d of target %s is taken by another process; "+
 				"volumes on it cannot be mounted on this node until that ends", t.Port, t.Name))
 		}
-		a.reportHijacked(t)
-		a.reportRefusedConfiguration(t)
+		a.reportHijacked(t, now)
+		a.reportRefusedConfiguration(t, now)
 		a.reportCertificate(t, now)
 	}
 }
 
-func (a *Agent) reportHijacked(t routing.Tunnel) {
+func (a *Agent) reportHijacked(t routing.Tunnel, now time.Time) {
 	if state, ok := a.tunnels[t.Name]; ok && isHijacked(state) {
-		a.warn(wellknown.EventPortHijacked, t.Name, fmt.Sprintf("new connections to port %[1]d of this node, for volumes on %[2]s, reach another pod or Service "+
+		a.warn(now, wellknown.EventPortHijacked, t.Name, fmt.Sprintf("new connections to port %[1]d of this node, for volumes on %[2]s, reach another pod or Service "+
 			"instead of the tunnel, which receives this node's NFS traffic in the clear: find the pod on this node with hostPort %[1]d, "+
 			"or the Service with nodePort %[1]d, and delete it", t.Port, t.Name))
 	}
@@ -68,16 +68,16 @@ func (a *Agent) reportCertificate(t routing.Tunnel, now time.Time) {
 	case !now.Before(c.Until):
 		state = "renewed; it ended at " + until + ", and only open connections go on"
 	}
-	a.warn(wellknown.EventClientCertificateFailed, t.Name, fmt.Sprintf("client certificate of the tunnel to %s on port %d cannot be %s: %s",
+	a.warn(now, wellknown.EventClientCertificateFailed, t.Name, fmt.Sprintf("client certificate of the tunnel to %s on port %d cannot be %s: %s",
 		t.Name, t.Port, state, c.Problem))
 }
 
 // reportRefusedConfiguration reports a configuration that stunnel or the supervisor cannot use, for
 // example because a file is not mounted into the supervisor's container.
-func (a *Agent) reportRefusedConfiguration(t routing.Tunnel) {
+func (a *Agent) reportRefusedConfiguration(t routing.Tunnel, now time.Time) {
 	p := a.status.Tunnels[t.Name].Process
 	if p.Is(supervise.ReasonBadConfig, supervise.ReasonStartFailed) {
-		a.warn(wellknown.EventConfigurationRefused, t.Name, fmt.Sprintf("tunnel to %s on port %d cannot run as it is configured (%s): %s", t.Name, t.Port, p.Reason, p.Message))
+		a.warn(now, wellknown.EventConfigurationRefused, t.Name, fmt.Sprintf("tunnel to %s on port %d cannot run as it is configured (%s): %s", t.Name, t.Port, p.Reason, p.Message))
 	}
 }
 
@@ -87,26 +87,65 @@ func (a *Agent) isForeign(since, now time.Time) bool {
 	return !a.otherAgent.Load() && now.Sub(a.started) >= httpGrace || now.Sub(since) >= upgradeTime
 }
 
-func (a *Agent) reportTable() {
+func (a *Agent) reportTable(now time.Time) {
 	switch p := a.problem; {
 	case p.deleted && a.hasTable:
-		a.warn(wellknown.EventTableMissing, "", "ConfigMap "+wellknown.TargetsConfigMap+" is gone; what it last said is served on")
+		a.warn(now, wellknown.EventTableMissing, "", "ConfigMap "+wellknown.TargetsConfigMap+" is gone; what it last said is served on")
 	case p.err != nil:
-		a.warn(wellknown.EventTableUnreadable, "", "ConfigMap "+wellknown.TargetsConfigMap+" cannot be read; what it last said is served on: "+p.err.Error())
+		a.warn(now, wellknown.EventTableUnreadable, "", "ConfigMap "+wellknown.TargetsConfigMap+" cannot be read; what it last said is served on: "+p.err.Error())
 	}
 	for _, r := range a.problem.rejected {
-		a.warn(wellknown.EventTargetUnusable, r.FileSystem, fmt.Sprintf("target %.60q cannot be read; what the table last said of it is served on: %v", r.FileSystem, r.Err))
+		a.warn(now, wellknown.EventTargetUnusable, r.FileSystem, fmt.Sprintf("target %.60q cannot be read; what the table last said of it is served on: %v", r.FileSystem, r.Err))
 	}
 }
 
-// warn records an event. It logs the message once for as long as it stays the same.
-func (a *Agent) warn(reason, topic, message string) {
-	a.events.Warn(a.node(), reason, topic, message)
-	key := reason + " " + topic
-	if a.reported[key] != message {
-		a.logOf(topic).Warn("node cannot serve as it should", "message", message)
+// problem is what is wrong with a tunnel, or with the node when tunnel is empty.
+type problem struct{ reason, tunnel string }
+
+// annotations separate the events of tunnels, and tell doctor what they are about.
+func (p problem) annotations() map[string]string {
+	if p.tunnel == "" {
+		return nil
 	}
-	a.reporting[key] = message
+	return map[string]string{wellknown.AnnotationTunnel: p.tunnel}
+}
+
+func (p problem) endMessage() string {
+	if p.tunnel == "" {
+		return p.reason + " has ended"
+	}
+	return fmt.Sprintf("%s of tunnel %.60q has ended", p.reason, p.tunnel)
+}
+
+// reported is what was said of a problem, and when it was last found.
+type reported struct {
+	message string
+	at      time.Time
+}
+
+// warn records an event. It logs the message once for as long as it stays the same.
+func (a *Agent) warn(now time.Time, reason, tunnel, message string) {
+	p := problem{reason, tunnel}
+	a.events.WarnAnnotated(a.node(), p.annotations(), reason, tunnel, message)
+	if a.problems[p].message != message {
+		a.logOf(tunnel).Warn("node cannot serve as it should", "message", message)
+	}
+	a.problems[p] = reported{message, now}
+}
+
+// endProblems reports problems that were not found for a while, as reportHealth does for tunnels.
+func (a *Agent) endProblems(now time.Time) {
+	for p, last := range a.problems {
+		if now.Sub(last.at) < healthyAfter {
+			continue
+		}
+		delete(a.problems, p)
+		a.events.Forget(a.node(), p.reason, p.tunnel)
+		mark := map[string]string{wellknown.AnnotationProblem: p.reason}
+		maps.Copy(mark, p.annotations())
+		a.logOf(p.tunnel).Info("problem has ended", "reason", p.reason)
+		a.options.Events.AnnotatedEventf(a.node(), mark, corev1.EventTypeNormal, wellknown.EventProblemEnded, "%s", p.endMessage())
+	}
 }
 
 func (a *Agent) logOf(name string) *slog.Logger { return logging.ForTunnel(a.options.Log, name) }
