@@ -38,6 +38,7 @@ var claims = []scenario{
 	{"volumes of a lost cluster are rebuilt from the ledger", lostVolumesAreRebuilt},
 	{"directories of another provisioner are imported", directoriesAreImported},
 	{"a claim is a copy of another one", claimIsCloned},
+	{"the replicas of efs-provisioner's StatefulSet have separate directories", efsProvisionerReplicasAreSeparate},
 	{"claims share a directory, and a forged volume removes nothing", claimsShareADirectory},
 	{"the supervisor has neither token nor credentials", supervisorHasNoIdentity},
 }
@@ -56,7 +57,6 @@ var longScenarios = []scenario{
 		{"a subPath is made inside the directory", subPathIsInside},
 		{"two classes lead to two file systems", classesChooseFileSystems},
 		{"a refused claim has an event that says why, and is accepted once corrected", refusedClaimHasAnEvent},
-		{"the replicas of efs-provisioner's StatefulSet have separate directories", efsProvisionerReplicasAreSeparate},
 	})},
 	{"additions", parallel([]scenario{
 		{"a node is added", nodeIsAddedLater},
