@@ -38,6 +38,9 @@ truncate -s 64M holes && touch -d '2001-02-03 04:05:06' linked`)
 	l.apply(ns, cloneClaim("copy", "source"))
 	clone := l.waitForClaim(ns, "copy")
 	l.Logf("%d small files were copied in %s, with the start of the Job", smallFiles, time.Since(began).Round(time.Millisecond))
+	if warnings := l.kubectl("-n", ns, "get", "events", "--field-selector=involvedObject.name=copy,type=Warning", "-o", "jsonpath={.items[*].message}"); warnings != "" {
+		l.Errorf("one Job does not suffice: %s", warnings)
+	}
 	if clone.path == source.path || clone.fileSystem != source.fileSystem {
 		l.Fatalf("the copy has %s on %s, the source %s on %s", clone.path, clone.fileSystem, source.path, source.fileSystem)
 	}

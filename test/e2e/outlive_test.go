@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,9 +46,8 @@ func lostVolumesAreRebuilt(l *lab) {
 	rebuild(2, "--apply", "--cluster="+lostCluster) // it seems to live
 	foreign.giveAway(time.Now().Add(-25 * time.Hour))
 	l.eventually("the file server to notice the time of the entry", func() string {
-		out, code := l.plugin("rebuild", "--file-system="+shared, "-n", ns, "--apply", "--cluster="+lostCluster)
-		if code != 0 {
-			return out
+		if out, code := l.plugin("rebuild", "--file-system="+shared, "-n", ns, "--apply", "--cluster="+lostCluster); code != 0 {
+			return fmt.Sprintf("exit code %d: %s", code, out)
 		}
 		return ""
 	})

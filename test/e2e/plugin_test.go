@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -82,7 +83,7 @@ func pluginNamesCauses(l *lab) {
 	l.eventually("the plugin to call the installation healthy", func() string {
 		out, code := l.plugin("status")
 		if code != 0 || !strings.Contains(out, "efs-stunnel in namespace "+system+": healthy") {
-			return out
+			return fmt.Sprintf("exit code %d: %s", code, out)
 		}
 		return ""
 	})

@@ -258,7 +258,7 @@ func (c *clone) publish(ctx context.Context, summary string) (o outcome, err err
 			return err
 		}
 		o = doneBy(Cloned, operations.Result{GID: gid, Message: summary})
-		return c.fs.dropPlace(ctx, c.op.Volume)
+		return c.leave(ctx)
 	})
 	return o, err
 }

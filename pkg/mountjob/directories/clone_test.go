@@ -78,6 +78,32 @@ func (w *fixture) cloned(op operations.Operation) operations.Result {
 	return result
 }
 
+// TestNothingIsRemovedWhileItIsOpen: an NFS client would rename it instead, and its directory could not be removed.
+func TestNothingIsRemovedWhileItIsOpen(t *testing.T) {
+	w := newFixture(t)
+	w.withSource()
+	removed := 0
+	result := w.cloneWith(theClone(), func(step string) error {
+		name, ok := strings.CutPrefix(step, "remove /")
+		if !ok {
+			return nil
+		}
+		removed++
+		open, err := filepath.Glob("/proc/self/fd/*")
+		for _, descriptor := range open {
+			file, err := os.Readlink(descriptor)
+			info, statErr := os.Stat(file)
+			if err == nil && statErr == nil && file == w.path(name) && info.Mode().IsRegular() {
+				t.Errorf("%s, which is open", step)
+			}
+		}
+		return err
+	})
+	if result.State != operations.Done || removed == 0 {
+		t.Errorf("%+v, %d files were removed", result, removed)
+	}
+}
+
 // tree is everything below a path that a copy must have, by name.
 func (w *fixture) tree(top string) map[string]string {
 	w.t.Helper()

@@ -81,6 +81,17 @@ func (c *clone) removeLinks(ctx context.Context, links *linkTable) error {
 	return nil
 }
 
+// leave removes the place. Its lock is closed first: over NFS an open file is not removed, but gets a name
+// that starts with .nfs, and the directory is not empty. Whoever waited for the lock finds the place gone.
+func (c *clone) leave(ctx context.Context) error {
+	lock := c.lock
+	c.lock = nil
+	if err := lock.Close(); err != nil {
+		return fmt.Errorf("closing the lock of %s: %w", c.place.path, err)
+	}
+	return c.fs.dropPlace(ctx, c.op.Volume)
+}
+
 // dropPlace removes the place of a copy that was published.
 func (f *FileSystem) dropPlace(ctx context.Context, volume string) error {
 	clones, err := f.state.enter(ctx, clonesName)

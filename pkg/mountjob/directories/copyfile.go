@@ -62,25 +62,37 @@ func (c *copying) file(ctx context.Context, d *folder, name string, is *unix.Sta
 	if err != nil || !made {
 		return err
 	}
-	err = c.fill(ctx, d, name, to)
+	from, now, err := c.openRegular(d, name)
+	if err != nil { // closed first: over NFS, an open file is not removed, but renamed
+		return errors.Join(err, to.Close(), removeAll(d.to, name))
+	}
+	defer from.Close()
+	err = c.fill(ctx, from, to, now)
 	return errors.Join(err, to.Close()) // over NFS, closing may be what reports that writing failed
 }
 
-// fill copies content and attributes into a new file.
-func (c *copying) fill(ctx context.Context, d *folder, name string, to *os.File) error {
-	c.request(7)                               // both are opened and closed, one read, and one written and given its times
+// openRegular opens a file of the source, if it is still a regular one.
+func (c *copying) openRegular(d *folder, name string) (*os.File, unix.Stat_t, error) {
+	var is unix.Stat_t
+	c.request(2)                               // it is opened and closed
 	from, err := d.open(name, unix.O_NONBLOCK) // a pipe in its place must not block
 	if err != nil {
-		return errors.Join(err, removeAll(d.to, name))
+		return nil, is, err
 	}
-	defer from.Close()
-	var is, after unix.Stat_t
-	if err := fstat(from, &is); err != nil {
-		return err
+	err = fstat(from, &is)
+	if err == nil && is.Mode&unix.S_IFMT != unix.S_IFREG {
+		err = errReplaced
 	}
-	if is.Mode&unix.S_IFMT != unix.S_IFREG {
-		return errors.Join(errReplaced, removeAll(d.to, name))
+	if err != nil {
+		return nil, is, errors.Join(err, from.Close())
 	}
+	return from, is, nil
+}
+
+// fill copies content and attributes into a new file, from one that is as the caller has just found it.
+func (c *copying) fill(ctx context.Context, from, to *os.File, is unix.Stat_t) error {
+	c.request(5) // the copy is opened and closed, one is read, the other written and given its times
+	var after unix.Stat_t
 	for try := 1; ; try++ {
 		if err := c.content(ctx, from, to, &is); err != nil {
 			return err
