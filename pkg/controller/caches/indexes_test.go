@@ -56,3 +56,45 @@ func TestVolumesOfClaim(t *testing.T) {
 		}
 	}
 }
+
+// TestCopiesOf a claim are those that wait for its copy: a source that comes or changes is about them.
+func TestCopiesOf(t *testing.T) {
+	c, err := caches.New(fake.NewClientset(), nil, "efs-stunnel")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := func(kind, name string) func(*corev1.PersistentVolumeClaim) {
+		return func(claim *corev1.PersistentVolumeClaim) {
+			claim.Spec.DataSource = &corev1.TypedLocalObjectReference{Kind: kind, Name: name}
+		}
+	}
+	for name, edit := range map[string]func(*corev1.PersistentVolumeClaim){
+		"copy": source("PersistentVolumeClaim", "source"),
+		"done": func(claim *corev1.PersistentVolumeClaim) {
+			source("PersistentVolumeClaim", "source")(claim)
+			claim.Spec.VolumeName = "pv"
+		},
+		"copy-of-another": source("PersistentVolumeClaim", "other"),
+		"snapshot":        source("VolumeSnapshot", "source"),
+		"empty":           func(*corev1.PersistentVolumeClaim) {},
+		"elsewhere": func(claim *corev1.PersistentVolumeClaim) {
+			source("PersistentVolumeClaim", "source")(claim)
+			claim.Namespace = "other"
+		},
+	} {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		edit(claim)
+		if err := c.Claims.GetStore().Add(claim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string][]string{"source": {"copy"}, "other": {"copy-of-another"}, "copy": nil} {
+		var got []string
+		for _, claim := range c.CopiesOf(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}) {
+			got = append(got, claim.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("copies of %s: %q, want %q", name, got, want)
+		}
+	}
+}

@@ -1,11 +1,17 @@
 package jobs
 
 import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -133,4 +139,64 @@ func TestMakesSaysWhatAJobDoes(t *testing.T) {
 	if got := makes(wellknown.CloneJobPrefix+"1", o); got != "Job efs-clone-1 copies claim source to directory /copy" {
 		t.Error(got)
 	}
+}
+
+// TestProgressIsTheLastThatAJobHasSaid about all files, in an event on its claim.
+func TestProgressIsTheLastThatAJobHasSaid(t *testing.T) {
+	long := strings.Repeat("x", 2*maxProgressBytes)
+	for name, c := range map[string]struct {
+		code  int
+		log   string
+		want  string // part of the event, or "" for none
+		fails bool
+	}{
+		"some lines":          {http.StatusOK, "starting\n" + progressLine(t, 1, 5) + progressLine(t, 3, 7) + "level=INFO msg=done\n", "3 of the 7 files found so far, 30 bytes", false},
+		"nothing yet":         {http.StatusOK, "starting\n", "", false},
+		"a line that is long": {http.StatusOK, progressLine(t, 1, 5) + long, "1 of the 5 files", false},
+		"not started":         {http.StatusBadRequest, "", "", false},
+		"its pod is gone":     {http.StatusNotFound, "", "", false},
+		"it cannot be read":   {http.StatusForbidden, "", "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			loop, recorder := reporter(t)
+			loop.client = serving(t, "/api/v1/namespaces/efs-stunnel/pods/copier/log", c.code, c.log)
+			m := cloned(1, runs)
+			m.pods[0].Name, m.outcome.Operations[0].ClaimUID = "copier", string(queuedClaim)
+			again, err := loop.reportProgress(t.Context(), state{now: now}, &m)
+			if (err != nil) != c.fails || again != firstProgress {
+				t.Errorf("got %v, again after %s", err, again)
+			}
+			got := strings.Join(written(recorder), "\n")
+			if !strings.Contains(got, c.want) || (c.want == "") != (got == "") {
+				t.Errorf("event %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func progressLine(t *testing.T, done, found int64) string {
+	t.Helper()
+	data, err := json.Marshal(operations.CloneProgress{Files: done, Found: found, Bytes: 10 * done})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data) + "\n"
+}
+
+// serving is a client of an apiserver that answers one path.
+func serving(t *testing.T, path string, code int, body string) kubernetes.Interface {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != path {
+			t.Errorf("request of %s", r.URL.Path)
+		}
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(server.Close)
+	client, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
