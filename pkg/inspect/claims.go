@@ -252,12 +252,20 @@ func (f *facts) inJob(claim *corev1.PersistentVolumeClaim) (Result, bool) {
 			fmt.Sprintf("Job %s: %s", j.job.Name, j.status.Message), "it is repeated by the next Job; "+see), true
 	case result.State == operations.Done:
 		return Result{}, false // the volume follows, or the manager says why not
+	case j.status.State == mountjobs.Running && f.hasFailedSince(claim, j.began):
+		return Result{}, false // the event says how; while a worker waits for more, the Job does not
 	case j.status.State == mountjobs.Running && j.operation.Copies():
 		return note(VolumeIsCopied, "", fmt.Sprintf("Job %s copies claim %s%s", j.job.Name, j.operation.SourceClaim, onNode(j.status.Node))), true
 	case j.status.State == mountjobs.Running:
 		return note(DirectoryIsMade, "", fmt.Sprintf("Job %s makes its directory%s", j.job.Name, onNode(j.status.Node))), true
 	}
 	return Result{}, false
+}
+
+// hasFailedSince says whether the manager has reported a failure since then, and nothing after it.
+func (f *facts) hasFailedSince(claim *corev1.PersistentVolumeClaim, began time.Time) bool {
+	event, ok := f.newest("PersistentVolumeClaim", claim, wellknown.EventProvisioningFailed, wellknown.EventProvisioning)
+	return ok && event.Reason == wellknown.EventProvisioningFailed && !LastSeen(event).Before(began)
 }
 
 func (f *facts) leaderless(*corev1.PersistentVolumeClaim) (Result, bool) {

@@ -125,6 +125,15 @@ func TestDoctorNamesTheCause(t *testing.T) {
 			inJob(t, s)
 			use(s).Spec.Volumes[0].PersistentVolumeClaim.ClaimName = "new"
 		}, expectation{"claim team/new", Note, DirectoryIsMade}},
+		"a claim whose setup failed, in a Job whose worker waits": {newClaimSubject, func(t *testing.T, s *Snapshot) {
+			inJob(t, s)
+			claimEvent(s, wellknown.EventProvisioningFailed, "Job efs-mount-1 could not make the directory: it is taken")
+		}, expectation{"claim team/new", Problem, SetupFailed}},
+		"a claim whose setup failed, in the batch before": {newClaimSubject, func(t *testing.T, s *Snapshot) {
+			job, _ := inJob(t, s)
+			claimEvent(s, wellknown.EventProvisioningFailed, "Job efs-mount-1 could not make the directory: it is taken")
+			job.CreationTimestamp = ago(time.Minute - time.Second)
+		}, expectation{"claim team/new", Note, DirectoryIsMade}},
 		"a pod that crashes": {podSubject, func(_ *testing.T, s *Snapshot) {
 			use(s).Status.ContainerStatuses = []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
 		}, expectation{"pod team/user", Note, PodNotReady}},

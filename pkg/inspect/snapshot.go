@@ -107,6 +107,7 @@ type jobFacts struct {
 	status     mountjobs.Status
 	operations []operations.Operation // of a mount Job
 	results    []operations.Result    // of the operations
+	runs       []mountjobs.BatchRun   // of its batches, in the order of their operations
 	err        error                  // its operations cannot be read
 	// reason and message say what keeps it from running, if anything does.
 	reason  mountjobs.Reason
@@ -170,6 +171,7 @@ func (f *facts) deriveJobs() {
 			outcome, err := mountjobs.Read(job, f.Pods, f.Now)
 			j.status, j.err = outcome.Status, err
 			j.operations, j.results = outcome.Operations, outcome.Report.Results
+			j.runs = outcome.Runs
 		}
 		if j.status.State == mountjobs.Running {
 			j.reason, j.message = mountjobs.Diagnose(job, podOf(job, f.Pods), f.Events)
@@ -197,6 +199,7 @@ type attempt struct {
 	jobFacts
 	operation operations.Operation
 	result    operations.Result
+	began     time.Time // when its batch was given to the Job
 }
 
 // attempt finds the newest operation for a volume.
@@ -209,6 +212,8 @@ func (f *facts) attempt(volume string) (attempt, bool) {
 	if at.operation < len(a.results) {
 		a.result = a.results[at.operation]
 	}
+	outcome := mountjobs.Outcome{Runs: a.runs}
+	a.began = outcome.RunOf(at.operation).Began
 	return a, true
 }
 
