@@ -232,8 +232,8 @@ func (d *dir) read(name string) (data []byte, written time.Time, err error) {
 	return data, info.ModTime(), nil
 }
 
-// isGone says of an error of a list, which takes no lock, that something was removed since it was found. If another
-// node has removed it, the handle is stale.
+// isGone says of an error of a list or a sweep, which take no lock, that something was removed since it was found.
+// If another node has removed it, the handle is stale.
 func isGone(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESTALE)
 }

@@ -118,7 +118,11 @@ func (x *dueIndex) slots(ctx context.Context, bucket string) ([]string, error) {
 	if err != nil {
 		return nil, ignoreMissing(err)
 	}
-	return d.names(ctx)
+	names, err := d.names(ctx)
+	if isGone(err) {
+		return nil, nil
+	}
+	return names, err
 }
 
 // dropMarks removes the marks of checks but one, "" for all. Without a mark the next sweep checks

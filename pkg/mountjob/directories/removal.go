@@ -316,9 +316,10 @@ func (r *removal) count(err error) {
 }
 
 // fail records that a branch stays, and with it those above. What was removed by another process
-// first is no failure.
+// first is no failure. On another node, a stale handle may be all that says so; should the branch be there all
+// the same, its own removal fails.
 func (r *removal) fail(b *branch, err error) {
-	if ignoreMissing(err) == nil {
+	if ignoreMissing(err) == nil || b != r.top && isGone(err) {
 		return
 	}
 	r.note(b, err)

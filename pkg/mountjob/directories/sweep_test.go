@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -266,6 +267,19 @@ func TestSweepAgainstAWriter(t *testing.T) {
 	t.Logf("%d looks, %v", n.Load(), err)
 	w.sweep(0)
 	w.wantEmptyTrash()
+}
+
+// TestStaleHandles are what another node leaves that empties the same trash.
+func TestStaleHandles(t *testing.T) {
+	r := newRemoval(nil, &dir{}, nil, SweepOptions{})
+	below := &branch{parent: r.top, name: "swept"}
+	stale := fmt.Errorf("openat: %w", syscall.ESTALE)
+	if r.fail(below, stale); len(r.errs) > 0 || below.failed.Load() || r.top.failed.Load() {
+		t.Errorf("what is gone stays: %v", r.errs)
+	}
+	if r.fail(r.top, stale); len(r.errs) != 1 || !r.top.failed.Load() {
+		t.Errorf("the staging directory may not be gone: %v", r.errs)
+	}
 }
 
 func BenchmarkSweep(b *testing.B) {
