@@ -10,10 +10,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime/debug"
-	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/buildinfo"
 	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -48,11 +47,12 @@ func (p Program) Run(ctx context.Context, args []string) int {
 		return p.usage(o, err)
 	}
 	if o.command == commandVersion {
-		fmt.Fprintln(p.Stdout, version())
+		fmt.Fprintln(p.Stdout, "mountjob", buildinfo.Read())
 		return exitDone
 	}
 	j := job{Program: p, options: o, log: newLogger(p.Stderr, o), leader: newLeader(o)}
 	j.log = j.log.With("fileSystem", o.fileSystemID)
+	j.log.Info("mountjob started", "version", buildinfo.Read().String())
 	if err := j.do(ctx); err != nil {
 		j.log.Error("job failed", "err", err)
 		return exitFailed
@@ -76,21 +76,6 @@ func newLogger(w io.Writer, o options) *slog.Logger {
 		return slog.New(slog.NewTextHandler(w, handling))
 	}
 	return slog.New(slog.NewJSONHandler(w, handling))
-}
-
-// version is that of the module, or the commit that a checkout was at.
-func version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "mountjob, built without module information"
-	}
-	parts := []string{"mountjob", info.Main.Version}
-	for _, setting := range info.Settings {
-		if setting.Key == "vcs.revision" {
-			parts = append(parts, setting.Value)
-		}
-	}
-	return strings.Join(append(parts, info.GoVersion), " ")
 }
 
 // writeReport writes the termination message, and replaces an earlier one.

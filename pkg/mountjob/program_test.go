@@ -64,6 +64,7 @@ func TestLogNamesEachOperation(t *testing.T) {
 		lines = append(lines, fmt.Sprint(o["level"], " ", o["msg"], ": ", o["action"], " ", o["path"], " ", o["volume"], " ", o["claim"], " ", o["reason"], " ", o["count"], " ", timed))
 	}
 	want := []string{
+		"INFO mountjob started: <nil> <nil> <nil> <nil> <nil> <nil> false",
 		"INFO batch started: <nil> <nil> <nil> <nil> <nil> map[batch:1 operations:2] false",
 		"INFO operation is done: created /team/data pvc-1 team/claim-pvc-1 <nil> <nil> true",
 		"WARN operation is not done: refused /team/data/nested pvc-2 team/claim-pvc-2 Nested <nil> true",
