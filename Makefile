@@ -115,8 +115,8 @@ plugin: ## Build bin/kubectl-efs_stunnel, the plugin of kubectl
 	go build -o bin/kubectl-efs_stunnel ./cmd/kubectl-efs_stunnel
 
 .PHONY: images
-images: ## Build the images for amd64 and arm64 and push them: REGISTRY=… TAG=…
-	REGISTRY="$(REGISTRY)" TAG="$(TAG)" hack/images/push
+images: ## Build the images for amd64 and arm64 and push them: REGISTRY=… TAG=…, for FIPS GOFIPS140=… AGENT_BASE=…
+	REGISTRY="$(REGISTRY)" TAG="$(TAG)" GOFIPS140="$(GOFIPS140)" AGENT_BASE="$(AGENT_BASE)" hack/images/push
 
 .PHONY: lab-images
 lab-images: lab ## Build them for the lab's registry, without a container engine

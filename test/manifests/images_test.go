@@ -4,6 +4,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,10 +39,54 @@ func TestImagesListTheirPackages(t *testing.T) {
 	}
 	for _, file := range []string{
 		"certificates/etc/os-release", "certificates/etc/ssl/certs/ca-certificates.crt", "certificates/var/lib/dpkg/status.d/ca-certificates",
-		"stunnel/etc/os-release", "stunnel/usr/local/bin/stunnel", "stunnel/etc/efs-stunnel/amazon-roots.pem", "stunnel/var/lib/dpkg/status.d/libc6",
+		"stunnel/etc/os-release", "stunnel/usr/local/bin/stunnel", "roots/etc/efs-stunnel/amazon-roots.pem", "stunnel/var/lib/dpkg/status.d/libc6",
 	} {
 		if info, err := os.Stat(filepath.Join(out, file)); err != nil || info.Size() == 0 {
 			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+// TestDockerfileStagesHaveABase: build arguments select some bases.
+func TestDockerfileStagesHaveABase(t *testing.T) {
+	dockerfile := string(text(t, "../../hack/images/Dockerfile"))
+	defaults, stages := map[string]string{}, map[string]bool{"scratch": true}
+	for _, arg := range regexp.MustCompile(`(?m)^ARG (\w+)=(\S+)$`).FindAllStringSubmatch(dockerfile, -1) {
+		defaults[arg[1]] = arg[2]
+	}
+	for _, from := range regexp.MustCompile(`(?m)^FROM (?:--platform=\S+ )?(\S+)(?: AS (\S+))?$`).FindAllStringSubmatch(dockerfile, -1) {
+		base := from[1]
+		if name, ok := strings.CutPrefix(base, "$"); ok {
+			base = defaults[name]
+		}
+		if !stages[base] && !strings.Contains(base, ":") {
+			t.Errorf("%s: %q is no earlier stage and no image with a tag", from[0], base)
+		}
+		stages[from[2]] = true
+	}
+	if defaults["AGENT_BASE"] != "stunnel" || defaults["GOFIPS140"] != "off" {
+		t.Errorf("got %v, want Debian's stunnel and no FIPS by default", defaults)
+	}
+	if !regexp.MustCompile(`(?s)\nARG GOFIPS140=.*\nRUN .*go build`).MatchString(dockerfile) {
+		t.Error("the programs are built before GOFIPS140 is known")
+	}
+}
+
+// TestImagesAreBuiltWithTheArgumentsOfTheEnvironment records what a container engine gets.
+func TestImagesAreBuiltWithTheArgumentsOfTheEnvironment(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "docker"), []byte("#!/bin/sh\necho \"$@\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for arguments, want := range map[string]string{
+		"GOFIPS140= AGENT_BASE=":                            " --target efs-stunnel --sbom",
+		"GOFIPS140=v1.0.0 AGENT_BASE=example.com/stunnel:9": " --target efs-stunnel --build-arg GOFIPS140=v1.0.0 --build-arg AGENT_BASE=example.com/stunnel:9 --sbom",
+	} {
+		cmd := exec.CommandContext(t.Context(), "../../hack/images/push")
+		cmd.Env = append(os.Environ(), "PATH="+folder+":"+os.Getenv("PATH"), "REGISTRY=r", "TAG=t")
+		cmd.Env = append(cmd.Env, strings.Fields(arguments)...)
+		if output, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(output), want) {
+			t.Errorf("with %s: %v, want %q in\n%s", arguments, err, want, output)
 		}
 	}
 }
