@@ -58,7 +58,7 @@ func runSupervisor(ctx context.Context, args []string, getenv func(string) strin
 	log := o.log.New(lines)
 	log.Info("supervisor started", "version", buildinfo.Read().String())
 	err = supervise.Run(ctx, supervise.Options{
-		Prefix: o.stunnelConf, Stunnel: o.stunnel, Launcher: []string{selfExecutable, launchCommand},
+		Prefix: o.stunnelConf, Stunnel: o.stunnel, FIPS: o.fips, Launcher: []string{selfExecutable, launchCommand},
 		MemoryLimit: supervise.DefaultMemoryLimit, Idle: o.idle,
 		Clients: func() (sockets.ClientCounts, error) { return sockets.Clients(sockets.OwnUID()) }, Listening: sockets.Listening,
 		DrainTimeout: drainTimeout, StopGrace: stopGrace, ReapOrphans: os.Getpid() == 1, Log: log,

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -98,5 +100,39 @@ func TestMissingDirectoryFails(t *testing.T) {
 	args := []string{"--stunnel-conf", filepath.Join(t.TempDir(), "missing", "s.conf"), "--stunnel", stunneltest.Path(t)}
 	if code := run(t.Context(), args, noEnv, &stdout, &stderr); code != program.ExitFailed || !strings.Contains(stderr.String(), "missing") {
 		t.Errorf("got exit code %d and %q", code, stderr.String())
+	}
+}
+
+// TestFIPSRequiresGoAndStunnel runs itself in both of Go's modes, which a process cannot change. The
+// programs say that they are stunnel; the real one is tested in pkg/stunnelcfg.
+func TestFIPSRequiresGoAndStunnel(t *testing.T) {
+	if os.Getenv("EFS_FIPS") != "" {
+		args := []string{"--stunnel-conf", filepath.Join(t.TempDir(), "stunnel.conf")}
+		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+		defer cancel()
+		fmt.Println("exit code", run(ctx, args, os.Getenv, os.Stdout, os.Stderr))
+		return
+	}
+	without := filepath.Join(t.TempDir(), "stunnel")
+	script := "#!/bin/sh\n" + `echo 'stunnel 5.68 on x86_64-pc-linux-gnu platform'
+echo 'Threading:PTHREAD Sockets:POLL,SYSTEMD TLS:OCSP,SNI'
+echo 'checkHost = x'; echo 'verifyChain = x'; echo 'sslVersionMin = x'
+`
+	if err := os.WriteFile(without, []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for mode, want := range map[string]struct {
+		code int
+		text string
+	}{
+		"off": {program.ExitUsage, `EFS_FIPS "true": want an image whose Go programs are built with GOFIPS140`},
+		"on":  {program.ExitFailed, "stunnel 5.68 has no FIPS mode, which is required: want one for which stunnel -version lists FIPS"},
+	} {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+		cmd.Env = append(os.Environ(), "GODEBUG=fips140="+mode, "EFS_FIPS=true", "STUNNEL_PATH="+without)
+		output, err := cmd.CombinedOutput()
+		if code := fmt.Sprint("exit code ", want.code); err != nil || !strings.Contains(string(output), code) || !strings.Contains(string(output), want.text) {
+			t.Errorf("with GODEBUG=fips140=%s: %v; want %s and %q in\n%s", mode, err, code, want.text, output)
+		}
 	}
 }

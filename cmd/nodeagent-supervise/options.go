@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/fips140"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -22,6 +23,7 @@ type options struct {
 	stunnelConf string
 	stunnel     string // absolute path
 	idle        time.Duration
+	fips        bool
 	log         program.Log
 }
 
@@ -36,9 +38,15 @@ func parseOptions(args []string, getenv func(string) string) (options, *settings
 		"stunnel `program`; default is the first that exists of "+strings.Join(programs, ", "))
 	tunnels.Add(settings.Duration(&o.idle, 0, maxIdle), "tunnel-idle", "",
 		"`time` without a connection after which a tunnel's stunnel stops, until the next connection; with 0, all run always")
+	tunnels.Add(settings.Bool(&o.fips), "fips", "EFS_FIPS",
+		"run stunnel in FIPS mode, and nothing without; needs images that are built for it (docs/fips.md)")
 	o.log.Add(set.Group("Logs"))
 	if err := set.Parse(args, getenv); err != nil {
 		return options{}, set, err
+	}
+	// The agent, which probes servers over TLS, is of the same build.
+	if o.fips && !fips140.Enabled() {
+		return options{}, set, set.Wrong("fips", errors.New("want an image whose Go programs are built with GOFIPS140, for example make images GOFIPS140=v1.0.0"))
 	}
 	if o.stunnel != "" {
 		programs = []string{o.stunnel}

@@ -18,6 +18,8 @@ type Features struct {
 	SNI           bool   `json:"sni"`
 	Libwrap       bool   `json:"libwrap"`
 	OCSPAIA       bool   `json:"ocspAIA"`
+	// FIPS: the TLS library can load a FIPS provider.
+	FIPS bool `json:"fips"`
 	// SocketActivation: stunnel can inherit its listening socket (sd_listen_fds(3)).
 	SocketActivation bool `json:"socketActivation"`
 }
@@ -46,6 +48,8 @@ func ParseFeatures(versionOutput, helpOutput string) Features {
 		SNI:     options["sni"] && slices.Contains(tls, "SNI"),
 		Libwrap: options["libwrap"],
 		OCSPAIA: options["ocspaia"],
+		// Recent builds report it by whether the TLS library loads the provider now.
+		FIPS: slices.Contains(tls, "FIPS"),
 
 		SocketActivation: slices.Contains(sockets, "SYSTEMD"),
 	}
@@ -59,8 +63,9 @@ func group(pattern *regexp.Regexp, number int, text string) string {
 	return ""
 }
 
-// Check returns an error if stunnel lacks a feature that every tunnel requires.
-func (f Features) Check() error {
+// Check returns an error if stunnel lacks a feature that every tunnel requires, or FIPS if that is
+// required, too.
+func (f Features) Check(fips bool) error {
 	version := cmp.Or(f.Version, "of unknown version")
 	for _, required := range []struct {
 		option string
@@ -72,6 +77,9 @@ func (f Features) Check() error {
 	}
 	if !f.SocketActivation {
 		return fmt.Errorf("stunnel %s cannot be given the socket that it listens on: want one built with systemd's socket activation", version)
+	}
+	if fips && !f.FIPS {
+		return fmt.Errorf("stunnel %s has no FIPS mode, which is required: want one for which stunnel -version lists FIPS, because its TLS library loads a FIPS provider", version)
 	}
 	return nil
 }

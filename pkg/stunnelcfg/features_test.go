@@ -21,6 +21,13 @@ func allFeatures() stunnelcfg.Features {
 	}
 }
 
+// withFIPS returns them with a FIPS provider.
+func withFIPS() stunnelcfg.Features {
+	f := allFeatures()
+	f.FIPS = true
+	return f
+}
+
 func readTestdata(t *testing.T, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -35,7 +42,7 @@ func TestParseFeatures(t *testing.T) {
 	without := func(option string) string {
 		return regexp.MustCompile(`(?m)^`+option+` .*\n`).ReplaceAllString(help, "")
 	}
-	lacks := func(change func(*stunnelcfg.Features)) stunnelcfg.Features {
+	with := func(change func(*stunnelcfg.Features)) stunnelcfg.Features {
 		f := allFeatures()
 		change(&f)
 		return f
@@ -45,15 +52,16 @@ func TestParseFeatures(t *testing.T) {
 		want          stunnelcfg.Features
 	}{
 		"Debian 12":               {version, help, allFeatures()},
-		"built without libwrap":   {version, without("libwrap"), lacks(func(f *stunnelcfg.Features) { f.Libwrap = false })},
-		"built without OCSP":      {version, without("OCSPaia"), lacks(func(f *stunnelcfg.Features) { f.OCSPAIA = false })},
-		"before failover":         {version, without("failover"), lacks(func(f *stunnelcfg.Features) { f.Failover = false })},
-		"before checkHost":        {version, without("checkHost"), lacks(func(f *stunnelcfg.Features) { f.CheckHost = false })},
-		"TLS library without SNI": {regexp.MustCompile(`,SNI`).ReplaceAllString(version, ""), help, lacks(func(f *stunnelcfg.Features) { f.SNI = false })},
+		"built without libwrap":   {version, without("libwrap"), with(func(f *stunnelcfg.Features) { f.Libwrap = false })},
+		"built without OCSP":      {version, without("OCSPaia"), with(func(f *stunnelcfg.Features) { f.OCSPAIA = false })},
+		"before failover":         {version, without("failover"), with(func(f *stunnelcfg.Features) { f.Failover = false })},
+		"before checkHost":        {version, without("checkHost"), with(func(f *stunnelcfg.Features) { f.CheckHost = false })},
+		"TLS library without SNI": {regexp.MustCompile(`,SNI`).ReplaceAllString(version, ""), help, with(func(f *stunnelcfg.Features) { f.SNI = false })},
+		"FIPS provider":           {regexp.MustCompile(`,OCSP`).ReplaceAllString(version, ",FIPS,OCSP"), help, with(func(f *stunnelcfg.Features) { f.FIPS = true })},
 		"as a log shows it": {
 			"2026.01.02 03:04:05 LOG5[ui]: stunnel 5.74 on x86_64-alpine-linux-musl platform\n" +
 				"2026.01.02 03:04:05 LOG5[ui]: Threading:PTHREAD Sockets:POLL,IPv6 TLS:ENGINE,OCSP,PSK,SNI\n",
-			help, lacks(func(f *stunnelcfg.Features) { f.Version, f.SocketActivation = "5.74", false }),
+			help, with(func(f *stunnelcfg.Features) { f.Version, f.SocketActivation = "5.74", false }),
 		},
 		"another program": {"bash: stunnel: command not found", "usage: connect = nothing", stunnelcfg.Features{}},
 	}
@@ -67,7 +75,7 @@ func TestParseFeatures(t *testing.T) {
 }
 
 func TestInstalledStunnelHasAllRequiredFeatures(t *testing.T) {
-	f, err := supervise.QueryFeatures(t.Context(), stunneltest.Path(t))
+	f, err := supervise.QueryFeatures(t.Context(), stunneltest.Path(t), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,17 +16,17 @@ import (
 // FuzzRender checks that Render returns an error or a file with each value in its own option only.
 func FuzzRender(f *testing.F) {
 	p := plain()
-	f.Add(p.Name, "127.0.0.1:20490", "10.0.0.4:2049", p.CheckHost, p.CAFile, "", "", "", 0)
-	f.Add("fs-1.fsap-1", "[::1]:1", "[2001:db8::1]:2049", "a", "/a", "/b", "/c", strings.Repeat("7f", 32), 3)
-	f.Add("fs-1\n[evil]", "127.0.0.1:1", "[fe80::1%\n]:1", "a\nverifyChain = no", "/a\r", "/b;", "/c#", "\nkey=/x", -1)
-	f.Add("a", "[::ffff:127.0.0.1]:1", "[::ffff:1.2.3.4]:1", "a b", "/\x00", "/é", "/\u2028", "0", 1)
-	f.Fuzz(func(t *testing.T, name, accept, connect, host, ca, cert, key, sum string, restart int) {
+	f.Add(p.Name, "127.0.0.1:20490", "10.0.0.4:2049", p.CheckHost, p.CAFile, "", "", "", 0, false)
+	f.Add("fs-1.fsap-1", "[::1]:1", "[2001:db8::1]:2049", "a", "/a", "/b", "/c", strings.Repeat("7f", 32), 3, true)
+	f.Add("fs-1\n[evil]", "127.0.0.1:1", "[fe80::1%\n]:1", "a\nverifyChain = no", "/a\r", "/b;", "/c#", "\nkey=/x", -1, false)
+	f.Add("a", "[::ffff:127.0.0.1]:1", "[::ffff:1.2.3.4]:1", "a b", "/\x00", "/é", "/\u2028", "0", 1, true)
+	f.Fuzz(func(t *testing.T, name, accept, connect, host, ca, cert, key, sum string, restart int, fips bool) {
 		tunnel := spec.Tunnel{Name: name, CheckHost: host, CAFile: ca, Cert: cert, Key: key, CertSum: sum, Restart: restart}
 		// An invalid address stays the zero one, which Render must refuse.
 		tunnel.Accept, _ = netip.ParseAddrPort(accept)
 		address, _ := netip.ParseAddrPort(connect)
 		tunnel.Connect = []netip.AddrPort{address}
-		config, err := stunnelcfg.Render(tunnel, allFeatures())
+		config, err := stunnelcfg.Render(tunnel, withFIPS(), fips)
 		if err != nil {
 			return
 		}
@@ -34,7 +34,7 @@ func FuzzRender(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, config)
 		}
-		if diff := cmp.Diff(wantINI(tunnel), got); diff != "" {
+		if diff := cmp.Diff(wantINI(tunnel, fips), got); diff != "" {
 			t.Errorf("file mismatch (-want +got):\n%s", diff)
 		}
 	})
@@ -44,7 +44,7 @@ func FuzzRender(f *testing.F) {
 type ini map[string][]string
 
 // wantINI returns the expected file of a tunnel.
-func wantINI(t spec.Tunnel) ini {
+func wantINI(t spec.Tunnel, fips bool) ini {
 	address := func(a netip.AddrPort) string {
 		return fmt.Sprintf("%s:%d", a.Addr().Unmap(), a.Port())
 	}
@@ -55,9 +55,14 @@ func wantINI(t spec.Tunnel) ini {
 	if t.Cert != "" {
 		service = append(service, "cert="+t.Cert, "key="+t.Key)
 	}
-	service = append(service, "sslVersionMin=TLSv1.2", "renegotiation=no",
+	global := []string{"foreground=yes", "pid=", "syslog=no", "debug=info"}
+	service = append(service, "sslVersionMin=TLSv1.2")
+	if fips {
+		global, service = append(global, "fips=yes"), append(service, "curves=P-256:P-384:P-521")
+	}
+	service = append(service, "renegotiation=no",
 		"TIMEOUTbusy=20", "TIMEOUTclose=0", "TIMEOUTconnect=5", "TIMEOUTidle=70", "libwrap=no", "OCSPaia=no")
-	return ini{"": {"foreground=yes", "pid=", "syslog=no", "debug=info"}, t.Name: service}
+	return ini{"": global, t.Name: service}
 }
 
 // parseINI shares no code with the writer. It is stricter than stunnel: ambiguous lines are errors.

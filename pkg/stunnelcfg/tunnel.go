@@ -13,13 +13,18 @@ import (
 )
 
 // Render returns stunnel's configuration file of a tunnel. It returns an error that names an invalid
-// field or a required option that stunnel lacks: no file verifies less than another.
-func Render(t spec.Tunnel, f Features) ([]byte, error) {
-	if err := cmp.Or(f.Check(), t.Check()); err != nil {
+// field or a required option that stunnel lacks: no file verifies less than another. With fips,
+// stunnel does not start without its FIPS mode; without, the TLS library's own default applies.
+func Render(t spec.Tunnel, f Features, fips bool) ([]byte, error) {
+	if err := cmp.Or(f.Check(fips), t.Check()); err != nil {
 		return nil, err
 	}
 	var b bytes.Buffer
-	fmt.Fprintf(&b, head, t.Name, hostPort(t.Accept))
+	b.WriteString(global)
+	if fips {
+		b.WriteString("fips = yes\n")
+	}
+	fmt.Fprintf(&b, service, t.Name, hostPort(t.Accept))
 	connect := t.Connect
 	if !f.Failover {
 		// Without the option, stunnel alternates between addresses instead of preferring the first.
@@ -40,6 +45,8 @@ func Render(t spec.Tunnel, f Features) ([]byte, error) {
 		{"cert", t.Cert, t.Cert != ""},
 		{"key", t.Key, t.Cert != ""},
 		{"sslVersionMin", "TLSv1.2", true},
+		// stunnel's default has X25519, for which a FIPS provider makes it refuse the whole list.
+		{"curves", "P-256:P-384:P-521", fips},
 		{"renegotiation", "no", true},
 		{"TIMEOUTbusy", "20", true}, // seconds
 		{"TIMEOUTclose", "0", true},
@@ -55,14 +62,17 @@ func Render(t spec.Tunnel, f Features) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// head is the global section and the beginning of the service. The supervisor runs stunnel in the
-// foreground and parses its log, in which "Configuration successful" and "bound to" have level info.
-const head = `; Written by efs-stunnel; changes are overwritten.
+// global is the global section. The supervisor runs stunnel in the foreground and parses its log, in
+// which "Configuration successful" and "bound to" have level info.
+const global = `; Written by efs-stunnel; changes are overwritten.
 foreground = yes
 pid =
 syslog = no
 debug = info
+`
 
+// service is the beginning of the service.
+const service = `
 [%s]
 client = yes
 accept = %s

@@ -37,6 +37,7 @@ func plain() spec.Tunnel {
 type golden struct {
 	tunnel   spec.Tunnel
 	features stunnelcfg.Features
+	fips     bool
 }
 
 // goldens maps names of golden files to what they render.
@@ -51,18 +52,19 @@ func goldens() map[string]golden {
 	standby.Accept, standby.Restart = netip.MustParseAddrPort("127.0.0.2:20490"), 7
 	least := stunnelcfg.Features{CheckHost: true, VerifyChain: true, SSLVersionMin: true, SocketActivation: true}
 	return map[string]golden{
-		"plain":              {plain(), allFeatures()},
-		"client-certificate": {withCertificate, allFeatures()},
-		"ipv6":               {ipv6, allFeatures()},
-		"standby":            {standby, allFeatures()},
-		"least-features":     {plain(), least},
+		"plain":              {plain(), allFeatures(), false},
+		"client-certificate": {withCertificate, allFeatures(), false},
+		"ipv6":               {ipv6, allFeatures(), false},
+		"standby":            {standby, allFeatures(), false},
+		"least-features":     {plain(), least, false},
+		"fips":               {plain(), withFIPS(), true},
 	}
 }
 
 func TestGolden(t *testing.T) {
 	for name, tt := range goldens() {
 		t.Run(name, func(t *testing.T) {
-			got, err := stunnelcfg.Render(tt.tunnel, tt.features)
+			got, err := stunnelcfg.Render(tt.tunnel, tt.features, tt.fips)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,10 +87,11 @@ func TestMissingFeatureFailsRender(t *testing.T) {
 		"verifyChain":   func(f *stunnelcfg.Features) { f.VerifyChain = false },
 		"sslVersionMin": func(f *stunnelcfg.Features) { f.SSLVersionMin = false },
 		"socket":        func(f *stunnelcfg.Features) { f.SocketActivation = false },
+		"FIPS":          func(f *stunnelcfg.Features) { f.FIPS = false },
 	} {
-		f := allFeatures()
+		f := withFIPS()
 		spoil(&f)
-		if config, err := stunnelcfg.Render(plain(), f); err == nil || !strings.Contains(err.Error(), option) || config != nil {
+		if config, err := stunnelcfg.Render(plain(), f, true); err == nil || !strings.Contains(err.Error(), option) || config != nil {
 			t.Errorf("without %s: got %q and %v, want an error that names it", option, config, err)
 		}
 	}

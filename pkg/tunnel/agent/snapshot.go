@@ -132,7 +132,7 @@ func (s *snapshot) ready() error {
 	case s == nil || !s.hasTable:
 		return errors.New("no table has been seen, neither now nor by an earlier run")
 	case !s.supervised:
-		return errors.New("the supervisor does not run")
+		return errors.New("the supervisor does not run; the log of its container says why")
 	case !s.planned:
 		return errors.New("no plan of the tunnels has been made yet")
 	}

@@ -104,7 +104,7 @@ func (s *supervisor) arm(t *tunnel) {
 
 // writeConfig reports whether the configuration file was written.
 func (s *supervisor) writeConfig(t *tunnel, c config, now time.Time) bool {
-	text, err := stunnelcfg.Render(c.Tunnel, s.features)
+	text, err := stunnelcfg.Render(c.Tunnel, s.features, s.options.FIPS)
 	if err == nil {
 		err = s.dir.Config(t.name).Write(text)
 	}

@@ -24,7 +24,7 @@ const (
 // error if the program lacks a required feature.
 func waitForFeatures(ctx context.Context, o Options) (stunnelcfg.Features, error) {
 	for {
-		features, err := QueryFeatures(ctx, o.Stunnel)
+		features, err := QueryFeatures(ctx, o.Stunnel, o.FIPS)
 		if !errors.Is(err, errKilled) || ctx.Err() != nil {
 			return features, err
 		}
@@ -37,8 +37,8 @@ func waitForFeatures(ctx context.Context, o Options) (stunnelcfg.Features, error
 }
 
 // QueryFeatures runs a stunnel program to read its version and options. It returns an error that
-// quotes the program's output if the program lacks a required feature.
-func QueryFeatures(ctx context.Context, path string) (stunnelcfg.Features, error) {
+// quotes the program's output if the program lacks a required feature; with fips, FIPS is one.
+func QueryFeatures(ctx context.Context, path string, fips bool) (stunnelcfg.Features, error) {
 	var version, help string
 	group, ctx := errgroup.WithContext(ctx) // tunnels wait for the answers when a supervisor restarts
 	group.Go(func() (err error) { version, err = runQuery(ctx, path, "-version"); return err })
@@ -47,7 +47,7 @@ func QueryFeatures(ctx context.Context, path string) (stunnelcfg.Features, error
 		return stunnelcfg.Features{}, err
 	}
 	features := stunnelcfg.ParseFeatures(version, help)
-	if err := features.Check(); err != nil {
+	if err := features.Check(fips); err != nil {
 		return stunnelcfg.Features{}, fmt.Errorf("unusable stunnel %s: %w; its output is %s", path, err, quoted(version))
 	}
 	return features, nil

@@ -76,3 +76,27 @@ func TestKilledFeatureQueryIsRetried(t *testing.T) {
 		t.Errorf("after %s got %q, want one line about the retry", time.Since(began), lines)
 	}
 }
+
+// TestFIPSModeOrNothing: Debian 12 has no FIPS provider, so its stunnel refuses the mode, although it is
+// made to say that it has it.
+func TestFIPSModeOrNothing(t *testing.T) {
+	h := newHarness(t)
+	features, err := supervise.QueryFeatures(t.Context(), h.program, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.useWrapper("[ $1 != -version ] || { " + h.program + " -version 2>&1 | sed 's/TLS:/TLS:FIPS,/'; exit; }")
+	h.changeOptions = func(o *supervise.Options) { o.FIPS = true }
+	h.writeSpec(h.newTunnel("fs-1", h.startServer().Address))
+	h.startSupervisor()
+	h.waitFor("fs-1", "runs with a FIPS provider only", func(s supervise.Tunnel) bool {
+		return features.FIPS && s.State == supervise.StateRunning || !features.FIPS && isBadConfig(s)
+	})
+	if len(h.log.lines("supervising tunnels", "fips=true")) != 1 {
+		t.Error("the log does not say that FIPS is required")
+	}
+	config, err := h.dir.Config("fs-1").Read()
+	if err != nil || !strings.Contains(string(config), "\nfips = yes\n") {
+		t.Errorf("got %v and the configuration\n%s", err, config)
+	}
+}

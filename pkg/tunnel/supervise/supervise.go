@@ -33,6 +33,7 @@ import (
 type Options struct {
 	Prefix  string // begins the names of the tunnels' files (package confdir)
 	Stunnel string // the path of the stunnel program
+	FIPS    bool   // no stunnel runs without its FIPS mode
 	// Launcher is a command that calls Launch with its arguments, to which the supervisor appends
 	// the path of stunnel and the configuration file.
 	Launcher    []string
@@ -83,7 +84,7 @@ func Run(ctx context.Context, o Options) error {
 	defer closeWatch()
 	s.inherited = fdstore.Take(dir.StoreSocket(), o.Log)
 	s.store = fdstore.NewClient(lifetime, dir.StoreSocket(), o.Log)
-	o.Log.Info("supervising tunnels")
+	o.Log.Info("supervising tunnels", "version", features.Version, "fips", o.FIPS)
 	return s.run(ctx, changed)
 }
 
