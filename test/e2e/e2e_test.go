@@ -93,12 +93,13 @@ func TestProduct(t *testing.T) {
 	l.run("hack/demo/install") // changes nothing that is already installed
 	scenarios := []scenario{
 		{"claims", parallel(claims)},
+		{"Prometheus reads what alerts and dashboard ask for", prometheusReadsMetrics},
 		{"the plugin of kubectl counts usage, and names what claims wait for", pluginExplainsClaims},
 		{"the plugin of kubectl names what of the installation is broken", pluginNamesCauses},
 		{"faults", parallel(faults)},
 	}
 	if *long {
-		scenarios[3].run = serial(faults) // so that only the faults cause pauses
+		scenarios[4].run = serial(faults) // so that only the faults cause pauses
 		scenarios = append(scenarios, longScenarios...)
 	}
 	for _, s := range append(scenarios, lastScenarios...) {
