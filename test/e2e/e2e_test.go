@@ -63,14 +63,8 @@ var longScenarios = []scenario{
 		{"a file system that requires signatures has them", signingTunnelIsAdmitted},
 	})},
 	{"a file system is added", fileSystemIsAddedLater},
-	{"pods of a One Zone file system run in its zone", oneZonePodsRunInItsZone},
 	{"a deleted root volume is created again", deletedRootVolumeIsRecreated},
 	{"a deleted table is rebuilt", deletedTableIsRebuilt},
-	{"a manager outside the cluster", withManagerOutside([]scenario{
-		{"it serves the cluster", managerServesFromOutside},
-		{"a claim that fails too often is given up until its class changes", failingClaimIsGivenUp},
-		{"a copy of a file system is served under its alias", aliasedCopyIsServed},
-	})},
 	{"a writer of a drained node continues on another one", drainedWriterContinuesElsewhere},
 	{"a pinned server that is not EFS is served", foreignServerIsServed},
 	{"a full disk stops no tunnel", fullDiskStopsNothing},
@@ -93,10 +87,16 @@ func TestProduct(t *testing.T) {
 	l.run("hack/demo/install") // changes nothing that is already installed
 	scenarios := []scenario{
 		{"claims", parallel(claims)},
-		{"Prometheus reads what alerts and dashboard ask for", prometheusReadsMetrics},
-		{"the plugin of kubectl counts usage, and names what claims wait for", pluginExplainsClaims},
+		{"usage is counted, and Prometheus reads what alerts and dashboard ask for", prometheusReadsMetrics},
+		{"the plugin of kubectl names what claims wait for", pluginExplainsClaims},
 		{"the plugin of kubectl names what of the installation is broken", pluginNamesCauses},
 		{"faults", parallel(faults)},
+		{"pods of a One Zone file system run in its zone", oneZonePodsRunInItsZone},
+		{"a manager outside the cluster", withManagerOutside([]scenario{
+			{"it serves the cluster", managerServesFromOutside},
+			{"a claim that fails too often is given up until its class changes", failingClaimIsGivenUp},
+			{"a copy of a file system is served under its alias", aliasedCopyIsServed},
+		})},
 	}
 	if *long {
 		scenarios[4].run = serial(faults) // so that only the faults cause pauses

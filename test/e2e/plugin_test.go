@@ -67,10 +67,9 @@ func (l *lab) waitForCause(cause string, subject ...string) {
 	})
 }
 
-// pluginExplainsClaims: its usage, and the causes that its doctor names for claims.
+// pluginExplainsClaims: the causes that its doctor names for claims.
 func pluginExplainsClaims(l *lab) {
 	ns := l.namespace("explained")
-	l.usageIsCounted(ns)
 	l.claimsAreDiagnosed(ns)
 	if out, code := l.plugin("doctor", "--as=system:serviceaccount:"+ns+":default"); code != 2 || !strings.Contains(out, "you have no right to list") {
 		l.Errorf("a user without rights: exit code %d\n%s", code, out)
