@@ -38,7 +38,7 @@ type FileSystem struct {
 	MountTargets []MountTarget
 }
 
-// MountTarget is a file system's address in one subnet.
+// MountTarget is a file system's address in one subnet, of IPv4, IPv6 or both.
 type MountTarget struct {
 	ID           string
 	FileSystemID string
@@ -46,6 +46,7 @@ type MountTarget struct {
 	VPCID        string
 	ZoneName     string     // us-east-1a; the zone of that name differs between accounts
 	Address      netip.Addr // IPv4; invalid when the mount target has none
+	IPv6         netip.Addr // invalid when the mount target has none
 	State        LifeCycleState
 }
 

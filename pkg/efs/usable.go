@@ -15,7 +15,7 @@ import (
 //	replication copy       -                         no: it is read-only
 //	available              none, creating, deleting  no
 //	available              in another VPC            no
-//	available              without IPv4 address      no
+//	available              without any address       no
 func Usable(fs FileSystem, vpcID string) (reason string, ok bool) {
 	if fs.State != Available && fs.State != Updating {
 		return fmt.Sprintf("the file system is %s, not available", cmp.Or(string(fs.State), "in no known state")), false
@@ -32,7 +32,7 @@ func Usable(fs FileSystem, vpcID string) (reason string, ok bool) {
 	if vpcID != "" && !slices.ContainsFunc(fs.MountTargets, func(t MountTarget) bool { return t.VPCID == vpcID }) {
 		return fmt.Sprintf("the file system has no mount target in %s, only in %s", vpcID, fs.MountTargets[0].VPCID), false
 	}
-	return "the file system has no mount target that is available and has an IPv4 address", false
+	return "the file system has no mount target that is available and has an address", false
 }
 
 // Serves says whether nodes in a VPC can use the mount target now.
@@ -43,5 +43,5 @@ func (t MountTarget) Serves(vpcID string) bool {
 // Reachable says whether the mount target has an address for nodes in a VPC, in any state. The VPC ""
 // is any.
 func (t MountTarget) Reachable(vpcID string) bool {
-	return t.Address.Is4() && (vpcID == "" || t.VPCID == vpcID)
+	return (t.Address.Is4() || t.IPv6.Is6()) && (vpcID == "" || t.VPCID == vpcID)
 }

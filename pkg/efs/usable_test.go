@@ -15,8 +15,8 @@ func TestUsable(t *testing.T) {
 	ours := mountTarget("vpc-1", efs.Available)
 	without := ours
 	without.Address = netip.Addr{}
-	ipv6 := ours
-	ipv6.Address = netip.MustParseAddr("fd00::4")
+	ipv6 := without
+	ipv6.IPv6 = netip.MustParseAddr("fd00::4")
 	tests := map[string]struct {
 		state   efs.LifeCycleState
 		replica bool
@@ -58,11 +58,18 @@ func TestUsable(t *testing.T) {
 		},
 		"mount targets that are not available": {
 			state: efs.Available, targets: []efs.MountTarget{mountTarget("vpc-1", efs.Creating)},
-			reason: "the file system has no mount target that is available and has an IPv4 address",
+			reason: "the file system has no mount target that is available and has an address",
 		},
-		"mount targets without an IPv4 address": {
-			state: efs.Available, targets: []efs.MountTarget{without, ipv6},
-			reason: "the file system has no mount target that is available and has an IPv4 address",
+		"an address of IPv6 is enough": {
+			state: efs.Available, targets: []efs.MountTarget{without, ipv6}, vpc: "vpc-1",
+		},
+		"an address of IPv6 elsewhere": {
+			state: efs.Available, targets: []efs.MountTarget{ipv6}, vpc: "vpc-2",
+			reason: "the file system has no mount target in vpc-2, only in vpc-1",
+		},
+		"mount targets without an address": {
+			state: efs.Available, targets: []efs.MountTarget{without},
+			reason: "the file system has no mount target that is available and has an address",
 		},
 	}
 	for name, tt := range tests {

@@ -116,11 +116,13 @@ func TestListingReadsAllPages(t *testing.T) {
 	replica := described("fs-2")
 	replica["AvailabilityZoneName"] = "us-east-1b"
 	replica["FileSystemProtection"] = map[string]any{"ReplicationOverwriteProtection": "REPLICATING"}
+	dualStack := describedTarget("fsmt-3", "fs-2", "10.0.0.2")
+	dualStack["Ipv6Address"] = "fd00::2"
 	client, seen := newClient(t, &server{
 		fileSystems: []map[string]any{described("fs-1"), replica},
 		targets: map[string][]map[string]any{
 			"fs-1": {describedTarget("fsmt-1", "fs-1", "10.0.0.1"), describedTarget("fsmt-2", "fs-1", "10.0.1.1")},
-			"fs-2": {describedTarget("fsmt-3", "fs-2", "")},
+			"fs-2": {dualStack, describedTarget("fsmt-4", "fs-2", "")},
 		},
 	})
 	got, err := client.ListFileSystems(t.Context())
@@ -134,6 +136,8 @@ func TestListingReadsAllPages(t *testing.T) {
 			Address: a, State: efs.Available,
 		}
 	}
+	wantDualStack := target("fsmt-3", "fs-2", "10.0.0.2")
+	wantDualStack.IPv6 = netip.MustParseAddr("fd00::2")
 	want := efs.Listing{Complete: true, Source: "123456789012/us-east-1", FileSystems: []efs.FileSystem{
 		{
 			ID: "fs-1", Name: "name of fs-1", State: efs.Available, SizeBytes: 4096, Tags: map[string]string{"Name": "name of fs-1"},
@@ -142,14 +146,14 @@ func TestListingReadsAllPages(t *testing.T) {
 		{
 			ID: "fs-2", Name: "name of fs-2", State: efs.Available, SizeBytes: 4096, Tags: map[string]string{"Name": "name of fs-2"},
 			AvailabilityZone: "us-east-1b", ReplicationDestination: true,
-			MountTargets: []efs.MountTarget{target("fsmt-3", "fs-2", "")},
+			MountTargets: []efs.MountTarget{wantDualStack, target("fsmt-4", "fs-2", "")},
 		},
 	}}
 	ignore := cmpopts.IgnoreFields(efs.Listing{}, "ReadAt")
 	if diff := gocmp.Diff(want, got, ignore, gocmp.Comparer(func(a, b netip.Addr) bool { return a == b })); diff != "" {
 		t.Errorf("listing (-want +got):\n%s", diff)
 	}
-	calls := map[string]int{"DescribeFileSystems success": 2, "DescribeMountTargets success": 3}
+	calls := map[string]int{"DescribeFileSystems success": 2, "DescribeMountTargets success": 4}
 	if diff := gocmp.Diff(calls, seen.counts); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
 	}

@@ -50,7 +50,9 @@ func mountTarget(d types.MountTargetDescription) efs.MountTarget {
 		ZoneName:     aws.ToString(d.AvailabilityZoneName),
 		State:        efs.LifeCycleState(d.LifeCycleState),
 	}
-	t.Address, _ = netip.ParseAddr(aws.ToString(d.IpAddress)) // invalid without an IPv4 address
+	// Each is invalid where the mount target has no address of that family.
+	t.Address, _ = netip.ParseAddr(aws.ToString(d.IpAddress))
+	t.IPv6, _ = netip.ParseAddr(aws.ToString(d.Ipv6Address))
 	return t
 }
 
