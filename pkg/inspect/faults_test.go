@@ -210,6 +210,11 @@ func TestHealthyInstallationsHaveNoProblem(t *testing.T) {
 				t.AddressByZone, t.AddressBySubnet = nil, map[string]netip.Addr{"subnet-1": netip.MustParseAddr("10.0.0.4")}
 			})
 		},
+		"an address of IPv6 only": func(_ *testing.T, s *Snapshot) {
+			withTarget(s, func(t *ports.Target) {
+				t.AddressByZone, t.IPv6ByZone = nil, map[string]netip.Addr{"us-east-1a": netip.MustParseAddr("fd00::4")}
+			})
+		},
 		"a volume on an access point": func(_ *testing.T, s *Snapshot) {
 			s.Volumes[0].Annotations[wellknown.AnnotationAccessPointID] = "fsap-1"
 		},

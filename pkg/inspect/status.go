@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,7 +43,7 @@ type FileSystem struct {
 	Name         string            `json:"name"`
 	Port         int               `json:"port"`
 	State        string            `json:"state"`
-	MountTargets map[string]string `json:"mountTargets"` // address by zone, or by subnet
+	MountTargets map[string]string `json:"mountTargets"` // address by zone, or by subnet; the IPv4 one first where there are two
 	AccessPoints map[string]int    `json:"accessPoints,omitempty"`
 	Volumes      int               `json:"volumes"`
 	// NextSweep is when the trash has something to remove, "never", "none yet" while nothing was swept,
@@ -146,13 +147,15 @@ func (f *facts) fileSystems(examined []Examined) []FileSystem {
 }
 
 func addresses(target ports.Target) map[string]string {
-	by := target.AddressByZone
-	if len(by) == 0 {
-		by = target.AddressBySubnet
+	families := []map[string]netip.Addr{target.AddressByZone, target.IPv6ByZone}
+	if len(target.Zones()) == 0 {
+		families = []map[string]netip.Addr{target.AddressBySubnet, target.IPv6BySubnet}
 	}
 	texts := map[string]string{}
-	for location, address := range by {
-		texts[location] = address.String()
+	for _, by := range families {
+		for location, address := range by {
+			texts[location] = strings.TrimPrefix(texts[location]+", "+address.String(), ", ")
+		}
 	}
 	return texts
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -119,7 +120,7 @@ func (f *facts) checkFileSystem(id string, target ports.Target) Result {
 	case !target.NotFoundSince.IsZero():
 		return problem(FileSystemMissing, object, fmt.Sprintf("listings of the EFS API have lacked it for %s; its target stays", age(f.Now, target.NotFoundSince)),
 			"aws efs describe-file-systems --file-system-id "+id+"; check --file-system-ids, --file-system-tags and the account")
-	case len(target.AddressByZone)+len(target.AddressBySubnet) == 0:
+	case !target.HasAddress():
 		return problem(NoMountTarget, object, "it has no mount target", "aws efs create-mount-target --file-system-id "+id)
 	case other != "":
 		return problem(RootVolumeConflict, object, why, "kubectl describe pv "+volumes.RootName(id))
@@ -132,7 +133,8 @@ func (f *facts) checkFileSystem(id string, target ports.Target) Result {
 }
 
 func mountTargets(target ports.Target) int {
-	return max(len(target.AddressByZone), len(target.AddressBySubnet))
+	subnets := sets.KeySet(target.AddressBySubnet).Union(sets.KeySet(target.IPv6BySubnet))
+	return max(len(target.Zones()), len(subnets))
 }
 
 // rootProblem says why no mount Job can use a file system's root claim, and which other installation

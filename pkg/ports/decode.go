@@ -92,6 +92,8 @@ func (d *decoder) target(id string, v value) Target {
 		Port:             d.port(v.take(keyPort), d.portsRequired),
 		AddressBySubnet:  each(d, v.take(keyBySubnet), checkLocation, (*decoder).address),
 		AddressByZone:    each(d, v.take(keyByZone), checkLocation, (*decoder).address),
+		IPv6BySubnet:     each(d, v.take(keyIPv6BySubnet), checkLocation, (*decoder).ipv6),
+		IPv6ByZone:       each(d, v.take(keyIPv6ByZone), checkLocation, (*decoder).ipv6),
 		DNSName:          d.match(v.take(keyDNSName), hostName, "a host name"),
 		AvailabilityZone: d.match(v.take(keyZone), zoneName, "an availability zone's name"),
 		NotFoundSince:    d.time(v.take(keyNotFound)),
@@ -124,6 +126,14 @@ func (d *decoder) address(_ string, v value) netip.Addr {
 	address, err := netip.ParseAddr(d.text(v))
 	if err != nil || address.Zone() != "" {
 		d.want(v, "an IP address")
+	}
+	return address
+}
+
+func (d *decoder) ipv6(_ string, v value) netip.Addr {
+	address, err := netip.ParseAddr(d.text(v))
+	if err != nil || !address.Is6() || address.Is4In6() || address.Zone() != "" {
+		d.want(v, "an IPv6 address")
 	}
 	return address
 }

@@ -72,6 +72,8 @@ efs_stunnel_targets:
     name: null
     stunnel_port: 20490
     mount_target_ip_by_zone: {us-east-1a: fd00::4}
+    mount_target_ipv6_by_subnet: {subnet-1: fd00::5}
+    mount_target_ipv6_by_zone: {us-east-1b: fd00::5}
     dns_name: nas.example.com
     availability_zone: us-east-1a
     iam: true
@@ -81,6 +83,7 @@ retired_ports: [20493]
 			want: ports.Table{
 				Targets: map[string]ports.Target{"nas-1": {
 					Port: 20490, AddressByZone: addresses("us-east-1a", "fd00::4"),
+					IPv6BySubnet: addresses("subnet-1", "fd00::5"), IPv6ByZone: addresses("us-east-1b", "fd00::5"),
 					DNSName: "nas.example.com", AvailabilityZone: "us-east-1a", IAM: true,
 					AccessPoints: map[string]ports.AccessPoint{"fsap-1": {Port: 20510, IAM: true}},
 				}},
@@ -153,6 +156,22 @@ func TestDecodeRefuses(t *testing.T) {
 		"an address with a zone": {
 			target("stunnel_port: 1, mount_target_ip_by_zone: {a: fe80::1%eth0}"),
 			`efs_stunnel_targets.fs-1.mount_target_ip_by_zone.a: "fe80::1%eth0"; want an IP address`,
+		},
+		"an address of the other family": {
+			target("stunnel_port: 1, mount_target_ipv6_by_zone: {a: 10.0.0.4}"),
+			`efs_stunnel_targets.fs-1.mount_target_ipv6_by_zone.a: "10.0.0.4"; want an IPv6 address`,
+		},
+		"an address of the other family in disguise": {
+			target(`stunnel_port: 1, mount_target_ipv6_by_subnet: {a: "::ffff:10.0.0.4"}`),
+			`efs_stunnel_targets.fs-1.mount_target_ipv6_by_subnet.a: "::ffff:10.0.0.4"; want an IPv6 address`,
+		},
+		"an IPv6 address with a zone": {
+			target("stunnel_port: 1, mount_target_ipv6_by_subnet: {a: fe80::1%eth0}"),
+			`efs_stunnel_targets.fs-1.mount_target_ipv6_by_subnet.a: "fe80::1%eth0"; want an IPv6 address`,
+		},
+		"an IPv6 address that is a number": {
+			target("stunnel_port: 1, mount_target_ipv6_by_zone: {a: 1}"),
+			`efs_stunnel_targets.fs-1.mount_target_ipv6_by_zone.a: 1; want a string`,
 		},
 		"a host name with a line break": {
 			target(`stunnel_port: 1, dns_name: "a\ncert = x"`),

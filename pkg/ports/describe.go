@@ -67,29 +67,47 @@ func (p *planner) describeListed(t Target, fs efs.FileSystem) Target {
 		t.AvailabilityZone = fs.AvailabilityZone
 	}
 	t.NotFoundSince = time.Time{}
-	bySubnet, byZone := p.addresses(t, fs)
 	// No address at all is no better than an old one, and may be a wrong answer.
-	if len(bySubnet) > 0 {
-		t.AddressBySubnet, t.AddressByZone = bySubnet, byZone
+	if mounts := p.served(t, fs); len(mounts) > 0 {
+		t.AddressBySubnet, t.AddressByZone = byLocation(mounts, func(m efs.MountTarget) netip.Addr { return m.Address })
+		t.IPv6BySubnet, t.IPv6ByZone = byLocation(mounts, func(m efs.MountTarget) netip.Addr { return m.IPv6 })
 	}
 	return t
 }
 
-// addresses are those of the available mount targets. One in the table stays while its mount
-// target is updated or in error: that often passes, and tunnels fail over meanwhile.
-func (p *planner) addresses(t Target, fs efs.FileSystem) (bySubnet, byZone map[string]netip.Addr) {
+// served are the available mount targets, by subnet. One in the table stays while it is updated or in
+// error: that often passes, and tunnels fail over meanwhile.
+func (p *planner) served(t Target, fs efs.FileSystem) []efs.MountTarget {
+	var mounts []efs.MountTarget
+	for _, mount := range fs.MountTargets {
+		stays := t.has(mount) && mount.State != efs.Deleting && mount.State != efs.Deleted
+		if mount.Reachable(p.in.VPCID) && (stays || mount.State == efs.Available) && checkLocation(mount.SubnetID) == nil {
+			mounts = append(mounts, mount)
+		}
+	}
+	slices.SortFunc(mounts, func(a, b efs.MountTarget) int { return strings.Compare(a.SubnetID, b.SubnetID) })
+	return mounts
+}
+
+// has reports whether the table has an address of a mount target. A table of a version without IPv6 has
+// only one of the two.
+func (t Target) has(mount efs.MountTarget) bool {
+	return mount.Address.IsValid() && t.AddressBySubnet[mount.SubnetID] == mount.Address ||
+		mount.IPv6.IsValid() && t.IPv6BySubnet[mount.SubnetID] == mount.IPv6
+}
+
+// byLocation are the addresses of one family, without the mount targets that have none. Of several in
+// one zone, the first counts.
+func byLocation(mounts []efs.MountTarget, addressOf func(efs.MountTarget) netip.Addr) (bySubnet, byZone map[string]netip.Addr) {
 	bySubnet, byZone = map[string]netip.Addr{}, map[string]netip.Addr{}
-	targets := slices.Clone(fs.MountTargets)
-	slices.SortFunc(targets, func(a, b efs.MountTarget) int { return strings.Compare(a.SubnetID, b.SubnetID) })
-	for _, mount := range targets {
-		stays := t.AddressBySubnet[mount.SubnetID] == mount.Address &&
-			mount.State != efs.Deleting && mount.State != efs.Deleted
-		if !mount.Reachable(p.in.VPCID) || !stays && mount.State != efs.Available || checkLocation(mount.SubnetID) != nil {
+	for _, mount := range mounts {
+		address := addressOf(mount)
+		if !address.IsValid() {
 			continue
 		}
-		bySubnet[mount.SubnetID] = mount.Address
+		bySubnet[mount.SubnetID] = address
 		if _, exists := byZone[mount.ZoneName]; !exists && checkLocation(mount.ZoneName) == nil {
-			byZone[mount.ZoneName] = mount.Address
+			byZone[mount.ZoneName] = address
 		}
 	}
 	return bySubnet, byZone

@@ -25,6 +25,8 @@ const (
 	keyPort         = "stunnel_port"
 	keyBySubnet     = "mount_target_ip_by_subnet"
 	keyByZone       = "mount_target_ip_by_zone"
+	keyIPv6BySubnet = "mount_target_ipv6_by_subnet"
+	keyIPv6ByZone   = "mount_target_ipv6_by_zone"
 	keyDNSName      = "dns_name"
 	keyZone         = "availability_zone"
 	keyNotFound     = "not_found_since"
@@ -60,6 +62,8 @@ func (t Target) fields() map[string]any {
 	fields := nonZero(map[string]any{
 		keyPort:         t.Port,
 		keyByZone:       convert(t.AddressByZone, netip.Addr.String),
+		keyIPv6BySubnet: convert(t.IPv6BySubnet, netip.Addr.String),
+		keyIPv6ByZone:   convert(t.IPv6ByZone, netip.Addr.String),
 		keyDNSName:      t.DNSName,
 		keyZone:         t.AvailabilityZone,
 		keyNotFound:     timeText(t.NotFoundSince),
@@ -161,14 +165,18 @@ func scalar(text string) string {
 
 // isPlain reports whether a string is one of those that make up a table and that the library never
 // quotes: asking it takes much longer. They begin with a letter and are longer than any word for a
-// boolean or null, and shorter than a line that the library would break; or they are IPv4 addresses.
+// boolean or null, and shorter than a line that the library would break; or they are addresses. Those of
+// IPv6 without a letter look like numbers of base 60.
 func isPlain(text string) bool {
 	const inWords = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./ "
 	if len(text) > len("false") && ('a' <= text[0] && text[0] <= 'z' || 'A' <= text[0] && text[0] <= 'Z') {
 		return len(text) <= 72 && strings.Trim(text, inWords) == "" && text[len(text)-1] != ' '
 	}
 	address, err := netip.ParseAddr(text)
-	return err == nil && address.Is4() || text == keyName || text == keyIAM
+	if err == nil && address.Is6() {
+		return strings.ContainsAny(text, "abcdef") && address.Zone() == "" && strings.Trim(text, ":") == text
+	}
+	return err == nil || text == keyName || text == keyIAM
 }
 
 func unprintable(r rune) bool { return !unicode.IsPrint(r) }

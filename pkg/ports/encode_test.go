@@ -38,6 +38,8 @@ func TestEncode(t *testing.T) {
 					Name: "shared", Port: 20490,
 					AddressBySubnet:  addresses("subnet-b4oup3be", "10.0.1.4", "subnet-ao4u3pai", "10.0.0.4"),
 					AddressByZone:    addresses("us-east-1a", "10.0.0.4"),
+					IPv6BySubnet:     addresses("subnet-ao4u3pai", "fd00::4", "subnet-c", "2001:10:20:30:40:50:10:20"),
+					IPv6ByZone:       addresses("us-east-1a", "fd00::4"),
 					DNSName:          "fs-34a3p3.efs.us-east-1.amazonaws.com",
 					AvailabilityZone: "us-east-1a",
 					NotFoundSince:    noon,
@@ -65,6 +67,11 @@ efs_stunnel_targets:
       subnet-b4oup3be: 10.0.1.4
     mount_target_ip_by_zone:
       us-east-1a: 10.0.0.4
+    mount_target_ipv6_by_subnet:
+      subnet-ao4u3pai: fd00::4
+      subnet-c: "2001:10:20:30:40:50:10:20"
+    mount_target_ipv6_by_zone:
+      us-east-1a: fd00::4
     name: shared
     not_found_since: "2026-01-02T12:00:00Z"
     pinned_only: true
@@ -159,7 +166,8 @@ func TestPlainStringsAreWrittenAsByTheLibrary(t *testing.T) {
 	for _, text := range []string{
 		"abcdef", "ABCDEF", "falsey", "nullable", "offline", "Infinity", "E12345678", "a_b.c/d-e", "ending-", "ending.", "ending/",
 		"two words", "two  words", "spaced ", "a - b - c", strings.Repeat("long ", 14) + "x", strings.Repeat("long ", 16) + "x",
-		"fs-0123456789abcdef0", "123456789012/us-east-1", "10.0.0.4", "fd00::4", "1:2:3:4:5:6:7:8", "name", "iam", "e1", "NaN", "0x1f",
+		"fs-0123456789abcdef0", "123456789012/us-east-1", "10.0.0.4", "fd00::4", "1:2:3:4:5:6:7:8",
+		"2600:1f18:1:2:3:4:5:6", "1:2:3:4:5:6:7:f", "1::2", "::f", "f::", "::ffff:10.0.0.4", "fe80::1%eth0", "1e1::", "1e5:0:0:1::", "name", "iam", "e1", "NaN", "0x1f",
 	} {
 		want, err := yaml.Marshal(text)
 		if err != nil {

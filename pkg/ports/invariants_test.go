@@ -200,7 +200,7 @@ func (s step) volumesFollow() {
 func (s step) tunnelsKeepAnAddress() {
 	s.Helper()
 	for id, target := range s.out.Table.Targets {
-		if len(s.old.Targets[id].AddressBySubnet) > 0 && len(target.AddressBySubnet) == 0 {
+		if s.old.Targets[id].HasAddress() && !target.HasAddress() {
 			s.Errorf("%s lost its addresses", id)
 		}
 	}

@@ -46,11 +46,13 @@ func (t Target) merge(pin Target, listed bool) Target {
 	t.Name = cmp.Or(pin.Name, t.Name)
 	t.DNSName = cmp.Or(pin.DNSName, t.DNSName)
 	t.AvailabilityZone = cmp.Or(pin.AvailabilityZone, t.AvailabilityZone)
-	if !listed && len(pin.AddressBySubnet)+len(pin.AddressByZone) > 0 {
-		t.AddressBySubnet, t.AddressByZone = nil, nil
+	if !listed && pin.HasAddress() {
+		t.AddressBySubnet, t.AddressByZone, t.IPv6BySubnet, t.IPv6ByZone = nil, nil, nil, nil
 	}
 	t.AddressBySubnet = over(t.AddressBySubnet, pin.AddressBySubnet)
 	t.AddressByZone = over(t.AddressByZone, pin.AddressByZone)
+	t.IPv6BySubnet = over(t.IPv6BySubnet, pin.IPv6BySubnet)
+	t.IPv6ByZone = over(t.IPv6ByZone, pin.IPv6ByZone)
 	t.IAM = t.IAM || pin.IAM
 	t.NotFoundSince = time.Time{}
 	t.Unknown = over(t.Unknown, pin.Unknown)

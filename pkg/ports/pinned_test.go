@@ -1,7 +1,9 @@
 package ports_test
 
 import (
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -92,6 +94,24 @@ func TestTargetsFollow(t *testing.T) {
 	pinnedListed.Name, pinnedListed.DNSName, pinnedListed.IAM = "pinned", "pin.example.com", true
 	pinnedListed.AddressBySubnet = addresses("subnet-a", "192.168.0.4")
 	pinnedListed.Unknown = map[string]any{"owner": "x", "note": "z"}
+	dualStack, onlyIPv6 := shared.Clone(), shared.Clone()
+	dualStack.MountTargets[0].IPv6 = addresses("", "fd00::4")[""]
+	onlyIPv6.MountTargets[0].Address, onlyIPv6.MountTargets[0].IPv6 = netip.Addr{}, addresses("", "fd00::4")[""]
+	updating := dualStack.Clone()
+	updating.MountTargets[0].State = efs.Updating
+	followedBoth := followed
+	followedBoth.IPv6BySubnet, followedBoth.IPv6ByZone = addresses("subnet-a", "fd00::4"), addresses("us-east-1a", "fd00::4")
+	followedIPv6 := followedBoth
+	followedIPv6.AddressBySubnet, followedIPv6.AddressByZone = nil, nil
+	pinIPv6 := ports.Target{IPv6ByZone: addresses("us-east-1a", "fd00::9")}
+	pinnedIPv6 := followed
+	pinnedIPv6.IPv6ByZone = pinIPv6.IPv6ByZone
+	pinnedIPv6Alone := old
+	pinnedIPv6Alone.NotFoundSince = time.Time{}
+	pinnedIPv6Alone.AddressBySubnet, pinnedIPv6Alone.AddressByZone, pinnedIPv6Alone.IPv6ByZone = nil, nil, pinIPv6.IPv6ByZone
+	only := func(fs efs.FileSystem) efs.Listing {
+		return efs.Listing{FileSystems: []efs.FileSystem{fs}, Complete: true, ReadAt: noon}
+	}
 	pinnedAlone := pinnedListed
 	pinnedAlone.AddressByZone, pinnedAlone.AvailabilityZone = nil, "us-east-1b"
 	tests := map[string]struct {
@@ -105,6 +125,11 @@ func TestTargetsFollow(t *testing.T) {
 		"nothing when there is no listing":               {want: old},
 		"it but keep addresses when it has none":         {listing: efs.Listing{FileSystems: []efs.FileSystem{bare}}, want: keptAddresses},
 		"what is pinned over what is listed":             {listing: with(efs.Deleted), pinned: ports.Table{Targets: map[string]ports.Target{"fs-1": pin}}, want: pinnedListed},
+		"it with both addresses of a mount target":       {listing: only(dualStack), want: followedBoth},
+		"it also when a new family is being updated":     {listing: only(updating), want: followedBoth},
+		"it when there is only IPv6":                     {listing: only(onlyIPv6), want: followedIPv6},
+		"IPv6 that is pinned beside what is listed":      {listing: only(shared), pinned: ports.Table{Targets: map[string]ports.Target{"fs-1": pinIPv6}}, want: pinnedIPv6},
+		"IPv6 that is pinned alone":                      {pinned: ports.Table{Targets: map[string]ports.Target{"fs-1": pinIPv6}}, want: pinnedIPv6Alone},
 		"what is pinned alone when that is all there is": {pinned: ports.Table{Targets: map[string]ports.Target{"fs-1": pin}}, want: pinnedAlone},
 	}
 	for name, tt := range tests {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/conversion"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
@@ -39,15 +40,27 @@ type Target struct {
 	Port             int    // 0 only in the pinned table: any
 	AddressBySubnet  map[string]netip.Addr
 	AddressByZone    map[string]netip.Addr // by zone name
-	DNSName          string                // what the server's certificate must name; "" when unknown
-	AvailabilityZone string                // One Zone file systems only
-	NotFoundSince    time.Time             // when a complete listing first lacked it; zero while it is listed
+	IPv6BySubnet     map[string]netip.Addr // beside AddressBySubnet, which the original system reads
+	IPv6ByZone       map[string]netip.Addr
+	DNSName          string    // what the server's certificate must name; "" when unknown
+	AvailabilityZone string    // One Zone file systems only
+	NotFoundSince    time.Time // when a complete listing first lacked it; zero while it is listed
 	// PinnedOnly means that the administrator has pinned it and no listing has shown it. It may be
 	// another account's: then the API never finds it, whether it exists or not.
 	PinnedOnly   bool
 	IAM          bool // the tunnel shows a client certificate
 	AccessPoints map[string]AccessPoint
 	Unknown      map[string]any
+}
+
+// HasAddress reports whether the table has any address of the target's servers.
+func (t Target) HasAddress() bool {
+	return len(t.AddressBySubnet)+len(t.AddressByZone)+len(t.IPv6BySubnet)+len(t.IPv6ByZone) > 0
+}
+
+// Zones returns the names of the zones in which the target has a server, sorted.
+func (t Target) Zones() []string {
+	return sets.List(sets.KeySet(t.AddressByZone).Union(sets.KeySet(t.IPv6ByZone)))
 }
 
 // AccessPoint is an access point of the target's file system, with a tunnel of its own.
@@ -145,6 +158,8 @@ func (t Table) Clone() Table {
 	for id, target := range t.Targets {
 		target.AddressBySubnet = maps.Clone(target.AddressBySubnet)
 		target.AddressByZone = maps.Clone(target.AddressByZone)
+		target.IPv6BySubnet = maps.Clone(target.IPv6BySubnet)
+		target.IPv6ByZone = maps.Clone(target.IPv6ByZone)
 		target.AccessPoints = maps.Clone(target.AccessPoints)
 		target.Unknown = maps.Clone(target.Unknown)
 		targets[id] = target

@@ -2,6 +2,7 @@ package ports_test
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,10 +48,35 @@ func fullTable() ports.Table {
 	return ports.Table{
 		Targets: map[string]ports.Target{"fs-1": {
 			Name: "n", Port: 1, AddressBySubnet: addresses("s", "10.0.0.4"), AddressByZone: addresses("z", "10.0.0.4"),
+			IPv6BySubnet: addresses("s", "fd00::4"), IPv6ByZone: addresses("z", "fd00::4"),
 			DNSName: "d", AvailabilityZone: "z", NotFoundSince: noon, PinnedOnly: true, IAM: true, Unknown: some,
 			AccessPoints: map[string]ports.AccessPoint{"fsap-1": {Port: 2, IAM: true, Unknown: some}},
 		}},
 		Source: "123456789012/us-east-1", Retired: []int{3}, LastUpdate: noon, Unknown: some,
+	}
+}
+
+func TestAddressesOfEitherFamilyCount(t *testing.T) {
+	tests := map[string]struct {
+		target ports.Target
+		has    bool
+		zones  []string
+	}{
+		"none":               {},
+		"IPv4 by subnet":     {ports.Target{AddressBySubnet: addresses("s", "10.0.0.4")}, true, nil},
+		"IPv6 by subnet":     {ports.Target{IPv6BySubnet: addresses("s", "fd00::4")}, true, nil},
+		"both, in two zones": {ports.Target{AddressByZone: addresses("b", "10.0.0.4"), IPv6ByZone: addresses("a", "fd00::4", "b", "fd00::5")}, true, []string{"a", "b"}},
+		"IPv6 by zone only":  {ports.Target{IPv6ByZone: addresses("a", "fd00::4")}, true, []string{"a"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := tt.target.HasAddress(); got != tt.has {
+				t.Errorf("has an address: %v", got)
+			}
+			if got := tt.target.Zones(); !slices.Equal(got, tt.zones) {
+				t.Errorf("zones %v, want %v", got, tt.zones)
+			}
+		})
 	}
 }
 

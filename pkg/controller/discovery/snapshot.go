@@ -79,7 +79,7 @@ func (v view) candidate(id string) volumes.Candidate {
 	target := v.table.Targets[id]
 	c := volumes.Candidate{
 		ID: id, Port: target.Port, OneZone: target.AvailabilityZone,
-		Zones: slices.Sorted(maps.Keys(target.AddressByZone)), Unusable: v.unusable(id),
+		Zones: target.Zones(), Unusable: v.unusable(id),
 	}
 	if v.others[id] != "" {
 		c.Port = 0 // a volume with this installation's port would not be served by the other one's agents
@@ -110,7 +110,6 @@ func (v view) zones(fs efs.FileSystem) []string {
 // unusable says why no new volume may be put on a file system, or "".
 func (v view) unusable(id string) string {
 	target, fs := v.table.Targets[id], v.seen[id]
-	hasAddress := len(target.AddressBySubnet)+len(target.AddressByZone) > 0
 	switch {
 	case v.others[id] != "":
 		return "it " + volumes.BelongsTo(v.others[id])
@@ -119,12 +118,12 @@ func (v view) unusable(id string) string {
 	case !v.isPinned(id) && !target.NotFoundSince.IsZero():
 		return "the EFS API does not list it since " + target.NotFoundSince.Format(time.RFC3339)
 	case !v.isPinned(id) && len(fs.MountTargets) == 0 && v.inventory.listing.Failed[id] != nil:
-		if hasAddress {
+		if target.HasAddress() {
 			return "" // the table has addresses of an earlier listing
 		}
 		return "its mount targets could not be read"
 	case v.isPinned(id) || fs.ID == "":
-		if hasAddress {
+		if target.HasAddress() {
 			return ""
 		}
 		return "no address of it is known yet"

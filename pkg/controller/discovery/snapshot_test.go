@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"net/netip"
 	"testing"
 	"time"
 
@@ -81,6 +82,12 @@ func TestSnapshot(t *testing.T) {
 				"fs-1": {ID: "fs-1", Port: 20493, Unusable: "no address of it is known yet"},
 			}},
 		},
+		"pinned addresses of IPv6 count": {
+			given: given(tableOf(map[string]ports.Target{"server": onlyIPv6(20490)}), pinned(document{table: tableOf(map[string]ports.Target{"server": onlyIPv6(20490)})})),
+			want: targets.Snapshot{Known: true, FileSystems: map[string]volumes.Candidate{
+				"server": {ID: "server", Port: 20490, Zones: []string{"b"}},
+			}},
+		},
 		"the filter hides what the table keeps, but nothing that is pinned": {
 			given: given(tableOf(map[string]ports.Target{"fs-1": target(20490), "fs-2": target(20491), "server": target(20492)}),
 				pinned(document{table: tableOf(map[string]ports.Target{"server": target(20492)})})),
@@ -120,6 +127,13 @@ func TestSnapshot(t *testing.T) {
 			}
 		})
 	}
+}
+
+func onlyIPv6(port int) ports.Target {
+	t := target(port)
+	t.AddressBySubnet, t.AddressByZone = nil, nil
+	t.IPv6ByZone = map[string]netip.Addr{"b": netip.MustParseAddr("fd00::4")}
+	return t
 }
 
 func TestFilteredTargetsGetNoRootVolume(t *testing.T) {
