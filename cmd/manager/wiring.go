@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/awsconfig"
 	"gnuthought.com/efs-stunnel/pkg/controller/discovery"
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
 	"gnuthought.com/efs-stunnel/pkg/efs/awsefs"
@@ -79,7 +80,7 @@ func (m *manager) efsAPI(ctx context.Context) (discovery.API, topology.Network, 
 		return nil, topology.Network{}, nil
 	}
 	// Without a region, the SDK reads its environment and files.
-	aws, err := config.LoadDefaultConfig(ctx, config.WithRegion(m.options.region), config.WithLogger(m.program.SDKLogger()))
+	aws, err := awsconfig.Load(ctx, config.WithRegion(m.options.region), config.WithLogger(m.program.SDKLogger()))
 	if err != nil {
 		return nil, topology.Network{}, fmt.Errorf("reading the AWS configuration: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/config"
 
+	"gnuthought.com/efs-stunnel/pkg/awsconfig"
 	"gnuthought.com/efs-stunnel/pkg/efs/awsefs"
 	"gnuthought.com/efs-stunnel/pkg/preflight/nodecheck"
 	"gnuthought.com/efs-stunnel/pkg/program"
@@ -51,7 +52,7 @@ const efsTimeout = 15 * time.Second
 func askEFS(ctx context.Context, region string) *nodecheck.AWS {
 	ctx, cancel := context.WithTimeout(ctx, efsTimeout)
 	defer cancel()
-	sdk, err := config.LoadDefaultConfig(ctx, config.WithRegion(region))
+	sdk, err := awsconfig.Load(ctx, config.WithRegion(region))
 	if err != nil {
 		return &nodecheck.AWS{Error: err.Error()}
 	}

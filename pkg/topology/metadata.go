@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -19,9 +20,9 @@ const (
 	// service, nothing answers them.
 	metadataTimeout = 3 * time.Second
 	maxValueBytes   = 4 << 10 // more than any single value has
-	// endpointMode is the SDK's variable for instances that have IPv6 only. imds.New reads the other
-	// variables itself.
-	endpointMode = "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE"
+	// modeVariable is the SDK's variable for the service's address. imds.New reads the other variables
+	// itself.
+	modeVariable = "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE"
 	interfaces   = "network/interfaces/macs/"
 )
 
@@ -35,11 +36,27 @@ type Metadata struct {
 // not load the SDK's configuration: the service needs no credentials, and the SDK's credential
 // providers would take 3 MiB of every agent's memory. An error names the variable that is wrong.
 func NewMetadata(getenv func(string) string, log logging.Logger) (Metadata, error) {
-	options := imds.Options{Logger: log, EnableFallback: aws.FalseTernary}
-	if err := options.EndpointMode.SetFromString(getenv(endpointMode)); err != nil {
-		return Metadata{}, fmt.Errorf("%s: %w", endpointMode, err)
+	mode, err := EndpointMode(getenv, HasRoute)
+	if err != nil {
+		return Metadata{}, err
 	}
-	return Metadata{imds.New(options), metadataTimeout}, nil
+	return Metadata{imds.New(imds.Options{Logger: log, EnableFallback: aws.FalseTernary, EndpointMode: mode}), metadataTimeout}, nil
+}
+
+// The service's addresses.
+var ipv4Endpoint, ipv6Endpoint = netip.MustParseAddr("169.254.169.254"), netip.MustParseAddr("fd00:ec2::254")
+
+// EndpointMode returns the address of the service that the SDK's clients use, by the SDK's variable. If
+// that is unset, it is the one of IPv6 on nodes that can only reach that, else the SDK's own default.
+func EndpointMode(getenv func(string) string, hasRoute func(...netip.Addr) bool) (imds.EndpointModeState, error) {
+	mode := imds.EndpointModeStateUnset
+	if err := mode.SetFromString(getenv(modeVariable)); err != nil {
+		return mode, fmt.Errorf("%s: %w", modeVariable, err)
+	}
+	if mode == imds.EndpointModeStateUnset && !hasRoute(ipv4Endpoint) && hasRoute(ipv6Endpoint) {
+		mode = imds.EndpointModeStateIPv6
+	}
+	return mode, nil
 }
 
 // MetadataFromConfig makes a client for programs that load the SDK's configuration. Unless that forbids

@@ -4,12 +4,15 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/feature/ec2/imds"
 	"github.com/aws/smithy-go/logging"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -110,6 +113,30 @@ func TestInvalidEndpointModeIsAnError(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE", "IPv5")
 	if _, err := topology.NewMetadata(os.Getenv, logging.Nop{}); err == nil || !strings.Contains(err.Error(), "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE") {
 		t.Errorf("got %v, want the variable's name", err)
+	}
+}
+
+func TestEndpointMode(t *testing.T) {
+	tests := map[string]struct {
+		value  string
+		routes []string
+		want   imds.EndpointModeState
+	}{
+		"IPv4 only":                  {"", []string{"169.254.169.254"}, imds.EndpointModeStateUnset},
+		"both":                       {"", []string{"169.254.169.254", "fd00:ec2::254"}, imds.EndpointModeStateUnset},
+		"IPv6 only":                  {"", []string{"fd00:ec2::254"}, imds.EndpointModeStateIPv6},
+		"neither, as in a lab":       {"", nil, imds.EndpointModeStateUnset},
+		"IPv6 only, set to IPv4":     {"IPv4", []string{"fd00:ec2::254"}, imds.EndpointModeStateIPv4},
+		"IPv4 only, but set to IPv6": {"IPv6", []string{"169.254.169.254"}, imds.EndpointModeStateIPv6},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			getenv := func(string) string { return tt.value }
+			hasRoute := func(addresses ...netip.Addr) bool { return slices.Contains(tt.routes, addresses[0].String()) }
+			if got, err := topology.EndpointMode(getenv, hasRoute); got != tt.want || err != nil {
+				t.Errorf("got %v, %v; want %v", got, err, tt.want)
+			}
+		})
 	}
 }
 

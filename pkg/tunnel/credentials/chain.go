@@ -11,6 +11,7 @@ import (
 	"github.com/aws/smithy-go"
 	"github.com/aws/smithy-go/logging"
 
+	"gnuthought.com/efs-stunnel/pkg/awsconfig"
 	"gnuthought.com/efs-stunnel/pkg/clientcert"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/certificates"
 )
@@ -22,7 +23,7 @@ type Chain struct{ Log logging.Logger }
 // expire, but certificates are renewed with newer ones before. The region is used for requests to
 // AWS STS if the environment has none.
 func (c Chain) Find(ctx context.Context, region string) (certificates.Credentials, error) {
-	sdk, err := config.LoadDefaultConfig(ctx, config.WithDefaultRegion(region), config.WithLogger(c.Log),
+	sdk, err := awsconfig.Load(ctx, config.WithDefaultRegion(region), config.WithLogger(c.Log),
 		config.WithCredentialsCacheOptions(trueExpiry))
 	if err != nil {
 		return certificates.Credentials{}, withoutRequestID(err)
