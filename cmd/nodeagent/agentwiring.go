@@ -60,6 +60,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 			location, err := metadata.Location(ctx)
 			return routing.Location(location), err
 		},
+		HasRoute:      topology.HasRoute,
 		Credentials:   credentials.Chain{Log: p.SDKLogger()}.Find,
 		Dialer:        &probe.Network{CAFile: o.caFile, Log: log},
 		Clients:       func() (sockets.ClientCounts, error) { return sockets.Clients(sockets.OwnUID()) },

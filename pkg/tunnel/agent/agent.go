@@ -11,6 +11,7 @@ import (
 	"context"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +43,8 @@ type Options struct {
 	Region  string // as configured; "" for the node's own
 	// Metadata gets the node's location from the instance metadata service. It may use the network.
 	Metadata func(context.Context) (routing.Location, error)
+	// HasRoute reports whether the node has a route to any of the addresses. It must not block.
+	HasRoute func(...netip.Addr) bool
 	// Credentials gets the node's AWS credentials, for client certificates with IAM.
 	Credentials func(ctx context.Context, region string) (certificates.Credentials, error)
 	Dialer      probe.Dialer
@@ -82,6 +85,8 @@ type Agent struct {
 	unknown         []string // targets in the table that this agent could never decode
 	problem         tableProblem
 	location        routing.Location
+	routes          routing.Routes
+	routesAt        time.Time // when routes were last observed; zero after a change of the table
 	status          supervise.Status
 	statusUpdatedAt time.Time                // UpdatedAt of the latest status
 	statusSeenAt    time.Time                // when that was first read, by the monotonic clock; the agent's start before

@@ -266,6 +266,7 @@ func (p *pod) startAgent(change func(*agent.Options)) {
 		Client: p.client, Namespace: namespace, Node: nodeName, Dir: p.dir,
 		Routing:       routing.Settings{CAFile: p.authority.File, ServerPort: p.port},
 		Metadata:      func(context.Context) (routing.Location, error) { return routing.Location{}, errors.New("not on EC2") },
+		HasRoute:      everywhere,
 		Dialer:        &probe.Network{CAFile: p.authority.File},
 		Clients:       clients,
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(p.dir) },

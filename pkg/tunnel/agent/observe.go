@@ -33,6 +33,7 @@ func (a *Agent) observe(now time.Time) bool {
 	n := a.inbox.get()
 	a.location = a.currentLocation(n)
 	a.readTable(n)
+	a.observeRoutes(now)
 	a.readStatus(now)
 	return a.hasTable && (n.metadataTried || a.location.Known())
 }
@@ -53,8 +54,29 @@ func (a *Agent) readTable(n inputs) {
 		return
 	}
 	a.table, a.hasTable, a.unknown = table, true, unreadableTargets(rejected, table)
+	a.routesAt = time.Time{}
 	if err := a.options.Dir.Table().Write(ports.Encode(table)); err != nil {
 		a.options.Log.Warn("table cannot be stored; a restart without the apiserver would miss it", "err", err)
+	}
+}
+
+// routesInterval is the time between two observations of the node's routes.
+const routesInterval = 10 * time.Second
+
+// observeRoutes records to which family of addresses the node has no route. That matters only if the
+// table has both, and says nothing while there is a route to neither.
+func (a *Agent) observeRoutes(now time.Time) {
+	if now.Sub(a.routesAt) < routesInterval {
+		return
+	}
+	before := a.routes
+	a.routes, a.routesAt = routing.Routes{}, now
+	if ipv4, ipv6 := routing.Addresses(a.table); len(ipv4) > 0 && len(ipv6) > 0 {
+		has4, has6 := a.options.HasRoute(ipv4...), a.options.HasRoute(ipv6...)
+		a.routes = routing.Routes{NoIPv4: !has4 && has6, NoIPv6: !has6 && has4}
+	}
+	if a.routes != before {
+		a.options.Log.Info("routes of the node changed", "noIPv4", a.routes.NoIPv4, "noIPv6", a.routes.NoIPv6)
 	}
 }
 
@@ -140,7 +162,7 @@ func (a *Agent) input(now time.Time) (routing.Input, error) {
 	settings.DNSSuffix, settings.KeyFile = topology.DNSSuffix(settings.Region), a.options.Dir.Key().Path()
 	a.certificates.SetIdentities(routing.Identities(a.table, settings))
 	return routing.Input{
-		Table: a.table, Location: a.location, States: a.states, Files: files,
+		Table: a.table, Location: a.location, Routes: a.routes, States: a.states, Files: files,
 		Standby: a.standby(), Certificates: a.certificates.Certificates(), Settings: settings, Now: now,
 	}, nil
 }

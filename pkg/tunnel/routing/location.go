@@ -34,11 +34,21 @@ const (
 	SameSubnet Distance = iota
 	SameZone
 	OtherZone // or an unknown one
+	NoRoute   // the node has no route to addresses of this family
 )
 
+// Routes are the families of addresses to which a node has no route; the zero value is a node with both.
+// They are known for nodes that have only one of them, and only if the table has both.
+type Routes struct{ NoIPv4, NoIPv6 bool }
+
+func (r Routes) to(address netip.Addr) bool {
+	return address.Is4() && !r.NoIPv4 || address.Is6() && !r.NoIPv6
+}
+
 // byDistance returns the mount targets of a file system, nearest first. The order among those of
-// equal distance depends on nothing but zone and address, so it is the same in each plan.
-func byDistance(target ports.Target, location Location) []MountTarget {
+// equal distance depends on nothing but zone and address, so it is the same in each plan. A mount target
+// with two addresses counts as two, of which the IPv4 one is first, because it always was.
+func byDistance(target ports.Target, location Location, routes Routes) []MountTarget {
 	zones := zonesByAddress(target)
 	distances := map[netip.Addr]Distance{}
 	for address, zone := range zones {
@@ -48,8 +58,15 @@ func byDistance(target ports.Target, location Location) []MountTarget {
 		}
 	}
 	for _, subnet := range location.Subnets {
-		if address, ok := target.AddressBySubnet[subnet]; ok {
-			distances[address.Unmap()] = SameSubnet
+		for _, bySubnet := range []map[string]netip.Addr{target.AddressBySubnet, target.IPv6BySubnet} {
+			if address, ok := bySubnet[subnet]; ok {
+				distances[address.Unmap()] = SameSubnet
+			}
+		}
+	}
+	for address := range zones {
+		if !routes.to(address) {
+			distances[address] = NoRoute
 		}
 	}
 	addresses := slices.SortedFunc(maps.Keys(zones), func(a, b netip.Addr) int {
@@ -65,17 +82,35 @@ func byDistance(target ports.Target, location Location) []MountTarget {
 // zonesByAddress returns the zone of each usable address.
 func zonesByAddress(target ports.Target) map[netip.Addr]string {
 	zones := map[netip.Addr]string{}
-	for _, address := range target.AddressBySubnet {
-		if usable(address) {
-			zones[address.Unmap()] = target.AvailabilityZone
+	for _, bySubnet := range []map[string]netip.Addr{target.AddressBySubnet, target.IPv6BySubnet} {
+		for _, address := range bySubnet {
+			if usable(address) {
+				zones[address.Unmap()] = target.AvailabilityZone
+			}
 		}
 	}
-	for _, zone := range slices.Sorted(maps.Keys(target.AddressByZone)) {
-		if address := target.AddressByZone[zone]; usable(address) {
-			zones[address.Unmap()] = zone
+	for _, byZone := range []map[string]netip.Addr{target.AddressByZone, target.IPv6ByZone} {
+		for _, zone := range slices.Sorted(maps.Keys(byZone)) {
+			if address := byZone[zone]; usable(address) {
+				zones[address.Unmap()] = zone
+			}
 		}
 	}
 	return zones
+}
+
+// Addresses returns the usable addresses of all targets of a table, by family.
+func Addresses(table ports.Table) (ipv4, ipv6 []netip.Addr) {
+	for _, target := range table.Targets {
+		for address := range zonesByAddress(target) {
+			if address.Is4() {
+				ipv4 = append(ipv4, address)
+			} else {
+				ipv6 = append(ipv6, address)
+			}
+		}
+	}
+	return ipv4, ipv6
 }
 
 // usable excludes addresses that no mount target has: unspecified, multicast, broadcast, and

@@ -34,6 +34,7 @@ type Settings struct {
 type Input struct {
 	Table    ports.Table
 	Location Location
+	Routes   Routes
 	States   map[string]State // by tunnel
 	Files    []string         // tunnels that have a specification
 	// Standby are the tunnels that listen and are probed on another address, because another pod has
@@ -173,7 +174,7 @@ func (b *builder) tunnel(key ports.Key, port int, state *State) (Tunnel, Unusabl
 	target := b.in.Table.Targets[key.FileSystem]
 	t := Tunnel{
 		Name: Name(key), Key: key, Port: port,
-		Host: b.host(key.FileSystem, target), MountTargets: byDistance(target, b.in.Location),
+		Host: b.host(key.FileSystem, target), MountTargets: byDistance(target, b.in.Location, b.in.Routes),
 	}
 	if unusable := b.check(t); unusable.Reason != "" {
 		return Tunnel{}, unusable

@@ -56,6 +56,73 @@ func addresses(t routing.Tunnel) []string {
 	return found
 }
 
+// dualStack is threeZones with an address of IPv6 in the first two zones.
+func dualStack() ports.Target {
+	target := threeZones()
+	target.IPv6BySubnet = map[string]netip.Addr{"subnet-a": address("fd00::a"), "subnet-b": address("fd00::b")}
+	target.IPv6ByZone = map[string]netip.Addr{"us-east-1a": address("fd00::a"), "us-east-1b": address("fd00::b")}
+	return target
+}
+
+func TestAddressesOfBothFamiliesAreOrdered(t *testing.T) {
+	inZone, inSubnet := routing.Location{Zone: "us-east-1b"}, routing.Location{Subnets: []string{"subnet-b"}}
+	byDistance := []string{"10.0.1.4", "fd00::b", "10.0.0.4", "fd00::a", "10.0.2.4"}
+	tests := map[string]struct {
+		location routing.Location
+		routes   routing.Routes
+		change   func(*ports.Target)
+		want     []string
+	}{
+		"by distance, then IPv4 before IPv6": {inZone, routing.Routes{}, nil, byDistance},
+		"by subnet, too":                     {inSubnet, routing.Routes{}, nil, byDistance},
+		"IPv6 last without a route to it":    {inZone, routing.Routes{NoIPv6: true}, nil, []string{"10.0.1.4", "10.0.0.4", "10.0.2.4", "fd00::a", "fd00::b"}},
+		"IPv4 last without a route to it":    {inZone, routing.Routes{NoIPv4: true}, nil, []string{"fd00::b", "fd00::a", "10.0.0.4", "10.0.1.4", "10.0.2.4"}},
+		"IPv6 by subnet only":                {inSubnet, routing.Routes{}, func(t *ports.Target) { t.AddressByZone, t.AddressBySubnet, t.IPv6ByZone = nil, nil, nil }, []string{"fd00::b", "fd00::a"}},
+		"IPv6 by zone only":                  {inZone, routing.Routes{}, func(t *ports.Target) { t.AddressByZone, t.AddressBySubnet, t.IPv6BySubnet = nil, nil, nil }, []string{"fd00::b", "fd00::a"}},
+		"unusable addresses of IPv6 are left out": {inZone, routing.Routes{}, func(t *ports.Target) {
+			t.AddressByZone, t.AddressBySubnet, t.IPv6BySubnet = nil, nil, nil
+			t.IPv6ByZone = map[string]netip.Addr{"a": address("::"), "b": address("ff02::1"), "c": address("fe80::1"), "d": address("fd00::d")}
+		}, []string{"fd00::d"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			plan := routing.NewPlan(input(func(in *routing.Input) {
+				in.Location, in.Routes = tt.location, tt.routes
+				target := dualStack()
+				if tt.change != nil {
+					tt.change(&target)
+				}
+				in.Table.Targets["fs-1"] = target
+			}))
+			if len(plan.Tunnels) != 1 {
+				t.Fatalf("got %+v, want one tunnel", plan)
+			}
+			if diff := cmp.Diff(tt.want, addresses(plan.Tunnels[0])); diff != "" {
+				t.Errorf("order (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A mount target without a route never counts as the nearest one to return to.
+func TestNoRouteIsFarthest(t *testing.T) {
+	plan := routing.NewPlan(input(func(in *routing.Input) {
+		target := dualStack()
+		target.IPv6BySubnet, target.IPv6ByZone = nil, map[string]netip.Addr{"us-east-1a": address("fd00::a")}
+		in.Routes, in.Table.Targets["fs-1"] = routing.Routes{NoIPv4: true}, target
+	}))
+	if t1 := plan.Tunnels[0]; t1.HasNearer() || t1.Active.Address != address("fd00::a") || t1.MountTargets[1].Distance != routing.NoRoute {
+		t.Errorf("got %+v", t1)
+	}
+}
+
+func TestAddressesByFamily(t *testing.T) {
+	ipv4, ipv6 := routing.Addresses(ports.Table{Targets: map[string]ports.Target{"fs-1": dualStack(), "fs-2": {}}})
+	if len(ipv4) != 3 || len(ipv6) != 2 || !ipv4[0].Is4() || !ipv6[0].Is6() {
+		t.Errorf("got %v and %v", ipv4, ipv6)
+	}
+}
+
 func TestMountTargetsAreOrderedByDistance(t *testing.T) {
 	tests := map[string]struct {
 		location routing.Location
