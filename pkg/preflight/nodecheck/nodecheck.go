@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/topology"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -231,14 +232,29 @@ func resolve(ctx context.Context, server Server) (netip.AddrPort, error) {
 		address, err := netip.ParseAddr(server.Address)
 		return netip.AddrPortFrom(address, wellknown.NFSPort), err
 	}
-	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip4", server.Host)
+	addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", server.Host)
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
 	if len(addresses) == 0 {
 		return netip.AddrPort{}, fmt.Errorf("%s has no address", server.Host)
 	}
-	return netip.AddrPortFrom(addresses[0].Unmap(), wellknown.NFSPort), nil
+	return netip.AddrPortFrom(preferred(addresses, topology.HasRoute), wellknown.NFSPort), nil
+}
+
+// preferred is the address that the node agent would try first: of IPv4 before IPv6, with a route before
+// one without.
+func preferred(addresses []netip.Addr, hasRoute func(...netip.Addr) bool) netip.Addr {
+	return slices.MinFunc(addresses, func(a, b netip.Addr) int {
+		a, b = a.Unmap(), b.Unmap()
+		if routeA := hasRoute(a); routeA != hasRoute(b) {
+			if routeA {
+				return -1
+			}
+			return 1
+		}
+		return a.Compare(b)
+	}).Unmap()
 }
 
 // writeCA stores roots in a file, which is how the agent gets them.
