@@ -283,6 +283,22 @@ func TestLeaderThatLosesItsLease(t *testing.T) {
 	}
 }
 
+// In a cluster of IPv6, POD_IP is such an address.
+func TestWorkersReachAManagerWithIPv6(t *testing.T) {
+	f := newFixture(t)
+	f.options.Host = "::1"
+	leading, lose := context.WithCancel(t.Context())
+	defer lose()
+	ended, err := f.Listen(leading)
+	f.check(err)
+	dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // the key is another test's
+	conn, err := dialer.DialContext(t.Context(), "tcp", f.Leader().Address)
+	f.check(err)
+	f.check(conn.Close())
+	lose()
+	f.check(ended())
+}
+
 func TestNoHostIsNoChannel(t *testing.T) {
 	c, err := New(Options{})
 	if c != nil || err != nil || c.Leader() != (mountjobs.Leader{}) || c.Waits(&batchv1.Job{}) || c.Reported("job") != nil {
