@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
+	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -44,6 +46,23 @@ func TestClaimOnAnUnknownFileSystemStartsAPoll(t *testing.T) {
 		t.Fatalf("the new file system is %s", id)
 	}
 	f.waitForBound(f.createClaimOn(late, "data"))
+}
+
+// TestFileSystemWithIPv6OnlyIsProvisioned: the table has its address in the keys that the original ignores.
+func TestFileSystemWithIPv6OnlyIsProvisioned(t *testing.T) {
+	t.Parallel()
+	f := newFixtureWithManager(t)
+	address := netip.MustParseAddr("fd00:1::4")
+	id := f.NewFileSystem(func(fs *efs.FileSystem) {
+		fs.MountTargets[0].Address, fs.MountTargets[0].IPv6 = netip.Addr{}, address
+	})
+	f.waitForBound(f.createClaimOn(id, "data"))
+	table, err := f.Table(t.Context())
+	f.check(err)
+	target := table.Targets[id]
+	if target.IPv6BySubnet["subnet-a"] != address || target.IPv6ByZone["us-east-1a"] != address || len(target.AddressBySubnet)+len(target.AddressByZone) > 0 {
+		t.Errorf("the table has %+v", target)
+	}
 }
 
 // sweepThatCannotMount leaves a sweep Job whose pod holds the root claim and never starts.
