@@ -116,7 +116,9 @@ func claimsShareOneJob(l *lab) {
 		l.waitForClaim(ns, name)
 	}
 	added := slices.DeleteFunc(l.mountJobsOf(shared), func(job string) bool { return slices.Contains(before, job) })
-	if len(added) > 2 { // a worker waits no longer when half of its Job's time is over
+	// A worker waits no longer when half of its Job's time is over. On a busy machine, one that does not reach
+	// its leader within a second ends, too.
+	if len(added) > times(claims/2, 2) {
 		l.Errorf("%d claims took the mount Jobs %q", claims, added)
 	}
 	log := ""
