@@ -58,11 +58,13 @@ func TestNodePrefersTheFamilyThatItHasARouteTo(t *testing.T) {
 	tests := map[string]struct {
 		hasRoute func(...netip.Addr) bool
 		want     string
+		logged   int
+		reason   string
 	}{
-		"both":      {everywhere, "127.1.0.1"},
-		"IPv4 only": {func(a ...netip.Addr) bool { return a[0].Is4() }, "127.1.0.1"},
-		"IPv6 only": {func(a ...netip.Addr) bool { return a[0].Is6() }, ipv6Near},
-		"neither":   {func(...netip.Addr) bool { return false }, "127.1.0.1"},
+		"both":      {everywhere, "127.1.0.1", 0, ""},
+		"IPv4 only": {func(a ...netip.Addr) bool { return a[0].Is4() }, "127.1.0.1", 1, "reason=NoRouteForIPv6"},
+		"IPv6 only": {func(a ...netip.Addr) bool { return a[0].Is6() }, ipv6Near, 1, "reason=NoRouteForIPv4"},
+		"neither":   {func(...netip.Addr) bool { return false }, "127.1.0.1", 0, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -71,6 +73,9 @@ func TestNodePrefersTheFamilyThatItHasARouteTo(t *testing.T) {
 			c.mountTarget(ipv6Near)
 			p, _ := c.serveTarget(dualStack, tt.hasRoute)
 			p.until("fs-1 is up", func() bool { return p.uses(tt.want) })
+			if log := p.log.String(); strings.Count(log, "routes of the node changed") != tt.logged || !strings.Contains(log, tt.reason) {
+				t.Errorf("want the reason %q in the log %d times:\n%s", tt.reason, tt.logged, log)
+			}
 			if moved, _ := p.metric("efs_stunnel_node_tunnel_steps_total"); moved != 0 {
 				t.Errorf("the tunnel moved %v times to get there", moved)
 			}

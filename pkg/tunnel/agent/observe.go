@@ -76,7 +76,7 @@ func (a *Agent) observeRoutes(now time.Time) {
 		a.routes = routing.Routes{NoIPv4: !has4 && has6, NoIPv6: !has6 && has4}
 	}
 	if a.routes != before {
-		a.options.Log.Info("routes of the node changed", "noIPv4", a.routes.NoIPv4, "noIPv6", a.routes.NoIPv6)
+		a.options.Log.Info("routes of the node changed", "reason", a.routes)
 	}
 }
 

@@ -41,6 +41,17 @@ const (
 // They are known for nodes that have only one of them, and only if the table has both.
 type Routes struct{ NoIPv4, NoIPv6 bool }
 
+// String is a word for logs.
+func (r Routes) String() string {
+	switch {
+	case r.NoIPv4:
+		return "NoRouteForIPv4"
+	case r.NoIPv6:
+		return "NoRouteForIPv6"
+	}
+	return "NoPreference"
+}
+
 func (r Routes) to(address netip.Addr) bool {
 	return address.Is4() && !r.NoIPv4 || address.Is6() && !r.NoIPv6
 }
