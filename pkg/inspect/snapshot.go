@@ -103,12 +103,10 @@ type eventKey struct{ kind, namespace, name string }
 
 // jobFacts is a mount Job or a sweep Job, and what became of it.
 type jobFacts struct {
-	job        *batchv1.Job
-	status     mountjobs.Status
-	operations []operations.Operation // of a mount Job
-	results    []operations.Result    // of the operations
-	runs       []mountjobs.BatchRun   // of its batches, in the order of their operations
-	err        error                  // its operations cannot be read
+	job     *batchv1.Job
+	status  mountjobs.Status
+	outcome mountjobs.Outcome // of a mount Job
+	err     error             // its operations cannot be read
 	// reason and message say what keeps it from running, if anything does.
 	reason  mountjobs.Reason
 	message string
@@ -144,7 +142,7 @@ func derive(s *Snapshot) *facts {
 	}
 	f.deriveJobs()
 	for i, j := range f.jobs { // the newest first
-		for n, operation := range slices.Backward(j.operations) {
+		for n, operation := range slices.Backward(j.outcome.Operations) {
 			if _, ok := f.attempts[operation.Volume]; !ok {
 				f.attempts[operation.Volume] = position{i, n}
 			}
@@ -168,10 +166,8 @@ func (f *facts) deriveJobs() {
 			outcome, err := mountjobs.ReadSurvey(job, f.Pods, f.Now)
 			j.status, j.err = outcome.Status, err
 		case mountjobs.Mount, mountjobs.Clone:
-			outcome, err := mountjobs.Read(job, f.Pods, f.Now)
-			j.status, j.err = outcome.Status, err
-			j.operations, j.results = outcome.Operations, outcome.Report.Results
-			j.runs = outcome.Runs
+			j.outcome, j.err = mountjobs.Read(job, f.Pods, f.Now)
+			j.status = j.outcome.Status
 		}
 		if j.status.State == mountjobs.Running {
 			j.reason, j.message = mountjobs.Diagnose(job, podOf(job, f.Pods), f.Events)
@@ -208,12 +204,12 @@ func (f *facts) attempt(volume string) (attempt, bool) {
 	if !ok {
 		return attempt{}, false
 	}
-	a := attempt{jobFacts: f.jobs[at.job], operation: f.jobs[at.job].operations[at.operation]}
-	if at.operation < len(a.results) {
-		a.result = a.results[at.operation]
+	a := attempt{jobFacts: f.jobs[at.job]}
+	a.operation = a.outcome.Operations[at.operation]
+	if results := a.outcome.Report.Results; at.operation < len(results) {
+		a.result = results[at.operation]
 	}
-	outcome := mountjobs.Outcome{Runs: a.runs}
-	a.began = outcome.RunOf(at.operation).Began
+	a.began = a.outcome.RunOf(at.operation).Began
 	return a, true
 }
 
