@@ -245,16 +245,15 @@ func resolve(ctx context.Context, server Server) (netip.AddrPort, error) {
 // preferred is the address that the node agent would try first: of IPv4 before IPv6, with a route before
 // one without.
 func preferred(addresses []netip.Addr, hasRoute func(...netip.Addr) bool) netip.Addr {
-	return slices.MinFunc(addresses, func(a, b netip.Addr) int {
-		a, b = a.Unmap(), b.Unmap()
-		if routeA := hasRoute(a); routeA != hasRoute(b) {
-			if routeA {
-				return -1
-			}
-			return 1
-		}
-		return a.Compare(b)
-	}).Unmap()
+	sorted := slices.Clone(addresses)
+	for i, address := range sorted {
+		sorted[i] = address.Unmap()
+	}
+	slices.SortFunc(sorted, netip.Addr.Compare)
+	if i := slices.IndexFunc(sorted, func(address netip.Addr) bool { return hasRoute(address) }); i >= 0 {
+		return sorted[i]
+	}
+	return sorted[0]
 }
 
 // writeCA stores roots in a file, which is how the agent gets them.
