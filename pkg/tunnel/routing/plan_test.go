@@ -86,21 +86,25 @@ func TestAddressesOfBothFamiliesAreOrdered(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			plan := routing.NewPlan(input(func(in *routing.Input) {
-				in.Location, in.Routes = tt.location, tt.routes
-				target := dualStack()
-				if tt.change != nil {
-					tt.change(&target)
-				}
-				in.Table.Targets["fs-1"] = target
-			}))
-			if len(plan.Tunnels) != 1 {
-				t.Fatalf("got %+v, want one tunnel", plan)
-			}
-			if diff := cmp.Diff(tt.want, addresses(plan.Tunnels[0])); diff != "" {
-				t.Errorf("order (-want +got):\n%s", diff)
-			}
+			expectOrder(t, dualStack(), tt.change, tt.location, tt.routes, tt.want)
 		})
+	}
+}
+
+// expectOrder compares the addresses that a tunnel connects to, in their order.
+func expectOrder(t *testing.T, target ports.Target, change func(*ports.Target), location routing.Location, routes routing.Routes, want []string) {
+	t.Helper()
+	if change != nil {
+		change(&target)
+	}
+	plan := routing.NewPlan(input(func(in *routing.Input) {
+		in.Location, in.Routes, in.Table.Targets["fs-1"] = location, routes, target
+	}))
+	if len(plan.Tunnels) != 1 {
+		t.Fatalf("got %+v, want one tunnel", plan)
+	}
+	if diff := cmp.Diff(want, addresses(plan.Tunnels[0])); diff != "" {
+		t.Errorf("order (-want +got):\n%s", diff)
 	}
 }
 
@@ -149,20 +153,7 @@ func TestMountTargetsAreOrderedByDistance(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			plan := routing.NewPlan(input(func(in *routing.Input) {
-				in.Location = tt.location
-				target := threeZones()
-				if tt.change != nil {
-					tt.change(&target)
-				}
-				in.Table.Targets["fs-1"] = target
-			}))
-			if len(plan.Tunnels) != 1 {
-				t.Fatalf("got %+v, want one tunnel", plan)
-			}
-			if diff := cmp.Diff(tt.want, addresses(plan.Tunnels[0])); diff != "" {
-				t.Errorf("order (-want +got):\n%s", diff)
-			}
+			expectOrder(t, threeZones(), tt.change, tt.location, routing.Routes{}, tt.want)
 		})
 	}
 }
