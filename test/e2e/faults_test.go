@@ -116,14 +116,18 @@ func claimsShareOneJob(l *lab) {
 		l.waitForClaim(ns, name)
 	}
 	added := slices.DeleteFunc(l.mountJobsOf(shared), func(job string) bool { return slices.Contains(before, job) })
-	// A worker waits no longer when half of its Job's time is over. On a busy machine, one that does not reach
-	// its leader within a second ends, too.
-	if len(added) > times(claims/2, 2) {
-		l.Errorf("%d claims took the mount Jobs %q", claims, added)
-	}
-	log := ""
+	log, unreached := "", 0
 	for _, job := range l.mountJobsOf(shared) {
-		log += l.kubectl("-n", system, "logs", "job/"+job)
+		text := l.kubectl("-n", system, "logs", "job/"+job)
+		log += text
+		if slices.Contains(added, job) && strings.Contains(text, "the leader cannot be reached") {
+			unreached++
+		}
+	}
+	// A worker waits no longer when half of its Job's time is over. One that does not reach its leader for a
+	// second, on a machine without a processor for either, ends, too.
+	if len(added) > min(2+unreached, claims/2) {
+		l.Errorf("%d claims took the mount Jobs %q, of which %d did not reach their leader", claims, added, unreached)
 	}
 	for i := range claims {
 		if want := fmt.Sprintf("volume=%s claim=%s/data-%d duration=", l.waitForClaim(ns, fmt.Sprintf("data-%d", i)).volume, ns, i); !strings.Contains(log, want) {
