@@ -2,7 +2,7 @@
 SHELL := /bin/bash -eu -o pipefail
 .DEFAULT_GOAL := help
 
-MODULES  := . hack/lab test/bench
+MODULES  := . hack/lab hack/release test/bench
 TOOL     := go tool -modfile=$(CURDIR)/hack/tools/go.mod
 LAB      := $(CURDIR)/bin/lab
 LAB_NAME ?= default
@@ -141,6 +141,20 @@ bench: lab ## Measure the manager beside the field's library; docs/benchmarks.md
 	go build -C test/bench -o $(CURDIR)/bin/bench .; \
 	bin/bench -programs "$$programs" -manager bin/manager -json bin/bench.json $(BENCH_FLAGS)
 
+##@ Release
+
+RELEASE := go run -C hack/release -exec "env -C $(CURDIR)" .
+# The version, where the images will be, and from where users will download dist.
+RELEASE_FLAGS = -version="$(VERSION)" -registry="$(REGISTRY)" -download-url="$(DOWNLOAD_URL)" -cosign-key="$(COSIGN_KEY)"
+
+.PHONY: release
+release: ## Write dist, of the commit with the tag VERSION=v1.2.3: REGISTRY=… DOWNLOAD_URL=…, COSIGN_KEY=… to sign
+	$(RELEASE) $(RELEASE_FLAGS)
+
+.PHONY: release-push
+release-push: ## Push the images of dist to REGISTRY=…, with the tag VERSION=…
+	$(RELEASE) $(RELEASE_FLAGS) -push
+
 ##@ Everything
 
 .PHONY: test
@@ -161,4 +175,4 @@ ci: ## What CI runs: lint, generated files, every test
 
 .PHONY: clean
 clean: ## Remove what was built here; the cache of the lab stays
-	rm -rf bin
+	rm -rf bin dist

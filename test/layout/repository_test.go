@@ -26,10 +26,12 @@ func TestProductFollowsTheRules(t *testing.T) {
 	}
 }
 
-func TestLabFollowsTheRules(t *testing.T) {
-	pkgs := load(t, "hack/lab", "-find", "-json=Dir") // -find: its many modules need not be here
-	for _, finding := range layout.Check(pkgs, layout.SourceRules()) {
-		t.Error(finding)
+func TestToolsFollowTheRules(t *testing.T) {
+	for _, module := range []string{"hack/lab", "hack/release"} {
+		pkgs := load(t, module, "-find", "-json=Dir") // -find: their many modules need not be here
+		for _, finding := range layout.Check(pkgs, layout.SourceRules()) {
+			t.Error(finding)
+		}
 	}
 }
 

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"gnuthought.com/efs-stunnel/hack/release/internal/archive"
+	"gnuthought.com/efs-stunnel/hack/release/internal/debian"
+	"gnuthought.com/efs-stunnel/hack/release/internal/images"
+)
+
+// image is one of the images. A test compares them with hack/images/Dockerfile.
+type image struct {
+	name     string
+	user     string
+	programs []string // the first one is the entrypoint
+	system   func(root debian.Root, triplet string) ([]debian.File, error)
+}
+
+func allImages() []image {
+	return []image{
+		{"efs-manager", "65532:65532", []string{"manager"}, certificates},
+		{"efs-stunnel", "20490:20490", []string{"nodeagent", "nodeagent-readahead", "nodeagent-supervise"}, stunnel},
+		{"efs-worker", "65532:65532", []string{"mountjob"}, nil},
+	}
+}
+
+// imageArchitectures are Go's names and Debian's.
+func imageArchitectures() []string { return []string{"amd64", "arm64"} }
+
+// debianPackages are those from which hack/images/collect takes files.
+func debianPackages() []string {
+	return []string{"base-files", "ca-certificates", "libgcc-s1", "stunnel4"}
+}
+
+const authorities = "/usr/share/ca-certificates/mozilla/"
+
+// certificates has the public certificate authorities, for the manager's calls of AWS.
+func certificates(root debian.Root, _ string) ([]debian.File, error) {
+	release, err := root.Read("/etc/os-release")
+	if err != nil {
+		return nil, err
+	}
+	names, err := root.Names(authorities, ".crt")
+	if err != nil {
+		return nil, err
+	}
+	all, err := bundle(root, "/etc/ssl/certs/ca-certificates.crt", names...)
+	return []debian.File{release, all}, err
+}
+
+// stunnel has the program with the libraries that it loads, and the authorities of EFS's certificates.
+func stunnel(root debian.Root, triplet string) ([]debian.File, error) {
+	release, err := root.Read("/etc/os-release")
+	if err != nil {
+		return nil, err
+	}
+	// libgcc is loaded when a thread ends, so the program does not name it.
+	files, err := root.Program("/usr/bin/stunnel4", triplet, "libgcc_s.so.1")
+	if err != nil {
+		return nil, err
+	}
+	files[0].Path = "/usr/local/bin/stunnel"
+	var names []string
+	for _, name := range []string{
+		"Amazon_Root_CA_1", "Amazon_Root_CA_2", "Amazon_Root_CA_3", "Amazon_Root_CA_4",
+		"Starfield_Services_Root_Certificate_Authority_-_G2",
+	} {
+		names = append(names, authorities+name+".crt")
+	}
+	amazon, err := bundle(root, "/etc/efs-stunnel/amazon-roots.pem", names...)
+	return append(files, release, amazon), err
+}
+
+// bundle is a file with the certificates of others.
+func bundle(root debian.Root, path string, names ...string) (debian.File, error) {
+	file := debian.File{Path: path}
+	for _, name := range names {
+		one, err := root.Read(name)
+		if err != nil {
+			return debian.File{}, err
+		}
+		file.Data = append(append(file.Data, bytes.TrimSpace(one.Data)...), '\n')
+		file.Package = one.Package
+	}
+	return file, nil
+}
+
+// layers are what an image has for one architecture, and the packages of Debian in it.
+func (i image) layers(root debian.Root, programs, architecture string) ([][]archive.File, []debian.Package, error) {
+	var layers [][]archive.File
+	var packages []debian.Package
+	if i.system != nil {
+		triplet, err := debian.Triplet(architecture)
+		if err != nil {
+			return nil, nil, err
+		}
+		files, err := i.system(root, triplet)
+		if err != nil {
+			return nil, nil, fmt.Errorf("image %s: %w", i.name, err)
+		}
+		packages = owners(files)
+		layers = append(layers, systemLayer(files, packages))
+	}
+	var own []archive.File
+	for _, program := range i.programs {
+		data, err := os.ReadFile(filepath.Join(programs, program))
+		if err != nil {
+			return nil, nil, fmt.Errorf("image %s: %w", i.name, err)
+		}
+		own = append(own, archive.File{Name: "usr/local/bin/" + program, Data: data, Executable: true})
+	}
+	return append(layers, own), packages, nil
+}
+
+// owners are the packages of the files, sorted.
+func owners(files []debian.File) []debian.Package {
+	var packages []debian.Package
+	for _, f := range files {
+		packages = append(packages, f.Package)
+	}
+	slices.SortFunc(packages, func(a, b debian.Package) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.Compact(packages)
+}
+
+// systemLayer has Debian's files, and an entry for each package, which vulnerability scanners read.
+func systemLayer(files []debian.File, packages []debian.Package) []archive.File {
+	var layer []archive.File
+	for _, f := range files {
+		layer = append(layer, archive.File{Name: f.Path[1:], Data: f.Data, Executable: f.Executable()})
+	}
+	for _, p := range packages {
+		layer = append(layer, archive.File{Name: "var/lib/dpkg/status.d/" + p.Name, Data: []byte(p.Control)})
+	}
+	return layer
+}
+
+// built is an image of the release.
+type built struct {
+	image
+	reference string // with the digest
+	packages  map[string][]debian.Package
+	programs  map[string]string // the folder of the programs
+}
+
+// buildImages writes the images, and returns what they contain.
+func buildImages(ctx context.Context, o options, s source) ([]built, error) {
+	roots, programs := map[string]debian.Root{}, map[string]string{}
+	for _, architecture := range imageArchitectures() {
+		var names []string
+		for _, i := range allImages() {
+			names = append(names, i.programs...)
+		}
+		folder, err := build(ctx, o, platform{"linux", architecture}, names...)
+		if err != nil {
+			return nil, err
+		}
+		programs[architecture] = folder
+		packages, err := debian.Fetch(ctx, filepath.Join(o.work, "debian", architecture), architecture, debianPackages()...)
+		if err != nil {
+			return nil, err
+		}
+		roots[architecture] = packages
+	}
+	var all []built
+	for _, i := range allImages() {
+		b := built{image: i, packages: map[string][]debian.Package{}, programs: programs}
+		r := images.Recipe{
+			Layers: map[string][][]archive.File{}, User: i.user, Entrypoint: "/usr/local/bin/" + i.programs[0], Time: s.time,
+			Labels: map[string]string{
+				"org.opencontainers.image.title": i.name, "org.opencontainers.image.version": o.version,
+				"org.opencontainers.image.revision": s.revision, "org.opencontainers.image.licenses": "Apache-2.0",
+			},
+		}
+		for _, architecture := range imageArchitectures() {
+			var err error
+			r.Layers[architecture], b.packages[architecture], err = i.layers(roots[architecture], programs[architecture], architecture)
+			if err != nil {
+				return nil, err
+			}
+		}
+		index, err := images.Build(r, imageArchitectures())
+		if err != nil {
+			return nil, err
+		}
+		digest, err := index.Digest()
+		if err != nil {
+			return nil, fmt.Errorf("image %s: %w", i.name, err)
+		}
+		b.reference = o.registry + "/" + i.name + "@" + digest.String()
+		if err := images.Write(i.file(o), index, o.version, s.time); err != nil {
+			return nil, err
+		}
+		all = append(all, b)
+	}
+	return all, nil
+}
+
+// file is where the image is written.
+func (i image) file(o options) string {
+	return filepath.Join(o.out, i.name+"-"+o.number()+".oci.tar")
+}
+
+func pushImages(ctx context.Context, o options) error {
+	for _, i := range allImages() {
+		pushed, err := images.Push(ctx, i.file(o), o.registry+"/"+i.name, o.version)
+		if err != nil {
+			return err
+		}
+		fmt.Println(pushed)
+	}
+	return nil
+}

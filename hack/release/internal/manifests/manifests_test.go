@@ -1,0 +1,57 @@
+package manifests
+
+import (
+	"strings"
+	"testing"
+)
+
+func images() Images {
+	all := Images{}
+	for _, name := range []string{"efs-manager", "efs-stunnel", "efs-worker"} {
+		all[name] = "registry.example.com/storage/" + name + "@sha256:" + strings.Repeat("0", 64)
+	}
+	return all
+}
+
+func read(t *testing.T) Source {
+	t.Helper()
+	source, err := Read("../../../../deploy/kustomize")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return source
+}
+
+// TestImagesArePinned: that of mount Jobs, too, which is in an environment variable.
+func TestImagesArePinned(t *testing.T) {
+	for _, overlay := range []string{"eks", "openshift"} {
+		text, err := read(t).Overlay(overlay, images())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, image := range images() {
+			if !strings.Contains(string(text), ": "+image+"\n") {
+				t.Errorf("overlay %s does not have the image %s", overlay, image)
+			}
+			if strings.Contains(string(text), name+":v1") {
+				t.Errorf("overlay %s has an image %s that is not the release's", overlay, name)
+			}
+		}
+	}
+}
+
+func TestOpenShiftDoesNotBuild(t *testing.T) {
+	text, err := read(t).Overlay("openshift", images())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []string{"BuildConfig", "ImageStream"} {
+		if strings.Contains(string(text), "kind: "+kind) {
+			t.Errorf("it has a %s", kind)
+		}
+	}
+	// The replacements that are not those of the builds are kept.
+	if !strings.Contains(string(text), "  name: efs-stunnel-agent-events\n  namespace: default\n") {
+		t.Error("the agent's events are not in the namespace of Nodes")
+	}
+}
