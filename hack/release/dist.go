@@ -37,7 +37,13 @@ func makeRelease(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	if err := writeImageLists(o, s, built); err != nil {
+		return err
+	}
 	if err := writeManifests(o, built); err != nil {
+		return err
+	}
+	if err := buildPlugins(ctx, o, s); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(o.out, "release-notes.md"), []byte(notes), 0o644); err != nil {
