@@ -62,7 +62,7 @@ func writeManifests(o options, built []built) error {
 		return err
 	}
 	names := references(built)
-	base, err := sources.Base(names, nil)
+	base, err := sources.Base(names)
 	if err != nil {
 		return err
 	}

@@ -3,12 +3,11 @@ package manifests
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
 	"strings"
-
-	"io/fs"
 
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
@@ -79,76 +78,80 @@ func (k kustomization) setImages(images Images) {
 
 // Overlay renders an overlay with images of the release. Those for OpenShift need no builds in the cluster.
 func (s Source) Overlay(name string, images Images) ([]byte, error) {
-	folder := path.Join(root, "overlays", name)
-	file := path.Join(folder, "kustomization.yaml")
-	text, err := s.files.ReadFile(file)
+	objects, err := s.render(name, func(k kustomization) {
+		k.setImages(images)
+		k.keep("resources", func(item any) bool { return item != "builds.yaml" })
+		k.keep("replacements", func(item any) bool { return !strings.Contains(fmt.Sprint(item), "kind:BuildConfig") })
+	})
 	if err != nil {
-		return nil, fmt.Errorf("rendering overlay %s: %w", name, err)
-	}
-	k := kustomization{}
-	if err := yaml.Unmarshal(text, &k); err != nil {
-		return nil, fmt.Errorf("rendering overlay %s: %w", name, err)
-	}
-	k.setImages(images)
-	k.keep("resources", func(item any) bool { return item != "builds.yaml" })
-	k.keep("replacements", func(item any) bool { return !strings.Contains(fmt.Sprint(item), "kind:BuildConfig") })
-	changed, err := yaml.Marshal(k)
-	if err != nil {
-		return nil, fmt.Errorf("rendering overlay %s: %w", name, err)
-	}
-	if err := s.files.WriteFile(file, changed); err != nil {
-		return nil, fmt.Errorf("rendering overlay %s: %w", name, err)
-	}
-	defer s.files.WriteFile(file, text) //nolint:errcheck // in memory
-	objects, err := s.render(folder)
-	if err != nil {
-		return nil, fmt.Errorf("rendering overlay %s: %w", name, err)
+		return nil, err
 	}
 	return objects.AsYaml()
 }
 
-// Base renders the base with components and patches, as files of deploy/kustomize name them.
-func (s Source) Base(images Images, components []string, patches ...Patch) (resmap.ResMap, error) {
-	folder := path.Join(root, "overlays", "generated")
-	k := kustomization{
-		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization",
-		"resources": []string{"../../base"}, "configurations": []string{"../eks/images.yaml"},
-	}
-	var paths []string
-	for _, component := range components {
-		paths = append(paths, "../../components/"+component)
+// eks has the least that the base needs to be rendered with images.
+const eks = "eks"
+
+// Base renders the base with components.
+func (s Source) Base(images Images, components ...string) (resmap.ResMap, error) {
+	return s.render(eks, func(k kustomization) {
+		k.setImages(images)
+		k.setComponents(components)
+		delete(k, "patches")
+	})
+}
+
+// EKS renders the overlay for EKS with other components than its own.
+func (s Source) EKS(images Images, components ...string) (resmap.ResMap, error) {
+	return s.render(eks, func(k kustomization) {
+		k.setImages(images)
+		k.setComponents(components)
+	})
+}
+
+// Components are those of the overlay for EKS.
+func (s Source) Components() ([]string, error) {
+	var names []string
+	_, err := s.render(eks, func(k kustomization) {
+		for _, item := range k.list("components") {
+			names = append(names, path.Base(fmt.Sprint(item)))
+		}
+	})
+	return names, err
+}
+
+func (k kustomization) setComponents(names []string) {
+	var paths []any
+	for _, name := range names {
+		paths = append(paths, "../../components/"+name)
 	}
 	k["components"] = paths
-	k["patches"] = patches
-	k.setImages(images)
-	text, err := yaml.Marshal(k)
+}
+
+// render renders an overlay whose kustomization is changed before.
+func (s Source) render(overlay string, change func(kustomization)) (resmap.ResMap, error) {
+	folder := path.Join(root, "overlays", overlay)
+	file := path.Join(folder, "kustomization.yaml")
+	text, err := s.files.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("rendering the base: %w", err)
+		return nil, fmt.Errorf("rendering overlay %s: %w", overlay, err)
 	}
-	if err := s.files.WriteFile(path.Join(folder, "kustomization.yaml"), text); err != nil {
-		return nil, fmt.Errorf("rendering the base: %w", err)
+	k := kustomization{}
+	if err := yaml.Unmarshal(text, &k); err != nil {
+		return nil, fmt.Errorf("rendering overlay %s: %w", overlay, err)
 	}
-	defer s.files.RemoveAll(folder) //nolint:errcheck // in memory
-	objects, err := s.render(folder)
+	change(k)
+	changed, err := yaml.Marshal(k)
 	if err != nil {
-		return nil, fmt.Errorf("rendering the base with %s: %w", strings.Join(components, ", "), err)
+		return nil, fmt.Errorf("rendering overlay %s: %w", overlay, err)
+	}
+	if err := s.files.WriteFile(file, changed); err != nil {
+		return nil, fmt.Errorf("rendering overlay %s: %w", overlay, err)
+	}
+	defer s.files.WriteFile(file, text) //nolint:errcheck // in memory
+	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(s.files, folder)
+	if err != nil {
+		return nil, fmt.Errorf("rendering overlay %s: %w", overlay, err)
 	}
 	return objects, nil
-}
-
-// Patch is one of a kustomization.
-type Patch struct {
-	Target *Target `json:"target,omitempty"`
-	Path   string  `json:"path,omitempty"`
-	Patch  string  `json:"patch,omitempty"`
-}
-
-// Target is what it changes.
-type Target struct {
-	Kind string `json:"kind"`
-	Name string `json:"name"`
-}
-
-func (s Source) render(folder string) (resmap.ResMap, error) {
-	return krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(s.files, folder)
 }

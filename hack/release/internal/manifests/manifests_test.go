@@ -55,3 +55,23 @@ func TestOpenShiftDoesNotBuild(t *testing.T) {
 		t.Error("the agent's events are not in the namespace of Nodes")
 	}
 }
+
+// TestBaseIsWithoutTheOverlaysParts: users of other clusters add them themselves.
+func TestBaseIsWithoutTheOverlaysParts(t *testing.T) {
+	base, err := read(t).Base(images())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := base.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"fargate", "efs-read-ahead", "ValidatingAdmissionPolicy", "--file-system-tags"} {
+		if strings.Contains(string(text), part) {
+			t.Errorf("the base has %s", part)
+		}
+	}
+	if !strings.Contains(string(text), "value: "+images()["efs-worker"]+"\n") {
+		t.Error("the image of mount Jobs is not the release's")
+	}
+}
