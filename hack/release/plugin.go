@@ -15,11 +15,8 @@ import (
 
 const plugin = "kubectl-efs_stunnel"
 
-func pluginPlatforms() []platform {
-	return []platform{
-		{"darwin", "amd64"}, {"darwin", "arm64"}, {"linux", "amd64"}, {"linux", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"},
-	}
-}
+// pluginPlatforms are those that it can be built for: the probe of preflight uses Linux's netlink.
+func pluginPlatforms() []platform { return []platform{{"linux", "amd64"}, {"linux", "arm64"}} }
 
 // archiveName is the file that users of a platform download.
 func archiveName(o options, p platform) string {

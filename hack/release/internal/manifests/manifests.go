@@ -49,9 +49,9 @@ type Images map[string]string
 // kustomization is a kustomization file; what it does not name here is kept.
 type kustomization map[string]any
 
-// list returns the list of a field, which may be absent.
+// list returns the list of a field; absent, or anything else, is an empty one.
 func (k kustomization) list(field string) []any {
-	list, _ := k[field].([]any) //nolint:errcheck // no list is an empty one
+	list, _ := k[field].([]any)
 	return list
 }
 
