@@ -48,7 +48,7 @@ browser: lab ## Test the plugin's dashboard in a headless browser, which is inst
 race: lab ## Run them, the product's under the race detector and the lab's with a real NFS server
 	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); PROMETHEUS_PATH=$$($(LAB) prometheus); failed=0; \
 	export LAB_GANESHA_ROOT STUNNEL_PATH PROMETHEUS_PATH; \
-	{ go test -C hack/lab ./... && go test -C test/bench ./...; } & others=$$!; \
+	{ go test -C hack/lab ./... && go test -C hack/release ./... && go test -C test/bench ./...; } & others=$$!; \
 	CGO_ENABLED=1 go test -race -timeout 1h ./... || failed=1; \
 	wait $$others || failed=1; \
 	exit $$failed
