@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -11,7 +12,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"gnuthought.com/efs-stunnel/hack/release/internal/chart"
 	"gnuthought.com/efs-stunnel/hack/release/internal/manifests"
 )
 
@@ -40,7 +43,7 @@ func makeRelease(ctx context.Context, o options) error {
 	if err := writeImageLists(o, s, built); err != nil {
 		return err
 	}
-	if err := writeManifests(o, built); err != nil {
+	if err := writeManifests(o, s.time, built); err != nil {
 		return err
 	}
 	if err := buildPlugins(ctx, o, s); err != nil {
@@ -55,8 +58,8 @@ func makeRelease(ctx context.Context, o options) error {
 	return sign(ctx, o.out, o.key)
 }
 
-// writeManifests writes one file for each way to install without kustomize.
-func writeManifests(o options, built []built) error {
+// writeManifests writes the chart, and one file for each way to install with kubectl alone.
+func writeManifests(o options, at time.Time, built []built) error {
 	sources, err := manifests.Read("deploy/kustomize")
 	if err != nil {
 		return err
@@ -76,11 +79,30 @@ func writeManifests(o options, built []built) error {
 			return err
 		}
 	}
+	if err := writeChart(o, at, sources, names); err != nil {
+		return err
+	}
 	for name, text := range files {
 		header := fmt.Sprintf("# efs-stunnel %s, from deploy/kustomize by make release.\n", o.version)
 		if err := os.WriteFile(filepath.Join(o.out, name), append([]byte(header), text...), 0o644); err != nil {
 			return fmt.Errorf("writing manifests: %w", err)
 		}
+	}
+	return nil
+}
+
+// writeChart writes the archive that helm installs.
+func writeChart(o options, at time.Time, sources manifests.Source, images manifests.Images) error {
+	license, err := os.ReadFile("LICENSE")
+	if err != nil {
+		return fmt.Errorf("writing chart: %w", err)
+	}
+	var b bytes.Buffer
+	if err := chart.Write(&b, chart.Spec{Version: o.number(), Source: sources, Images: images, License: license}, at); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(o.out, "efs-stunnel-"+o.number()+".tgz"), b.Bytes(), 0o644); err != nil {
+		return fmt.Errorf("writing chart: %w", err)
 	}
 	return nil
 }
