@@ -53,7 +53,7 @@ func TestImagesAreThoseOfTheDockerfile(t *testing.T) {
 	}
 	stages := map[string]string{}
 	for stage := range strings.SplitSeq(string(text), "\nFROM ") {
-		if _, name, ok := strings.Cut(strings.SplitN(stage, "\n", 2)[0], "scratch AS "); ok {
+		if _, name, ok := strings.Cut(strings.SplitN(stage, "\n", 2)[0], " AS "); ok && strings.Contains(stage, "\nENTRYPOINT ") {
 			stages[name] = stage
 		}
 	}
