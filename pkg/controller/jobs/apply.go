@@ -120,7 +120,7 @@ func (c *Controller) createJob(
 // know what was begun. If the Job has changed since it was observed, the next sync plans again.
 func (c *Controller) giveBatch(ctx context.Context, s state, next giveBatch) (again time.Duration, err error) {
 	job := next.job.job
-	if wait := c.paces.wait(s.id); wait > 0 {
+	if wait := c.paces.wait(s.id, next.job.unused, len(next.due)); wait > 0 {
 		return wait, nil
 	}
 	ops, err := c.batch(ctx, next.due)
@@ -144,6 +144,7 @@ func (c *Controller) giveBatch(ctx context.Context, s state, next giveBatch) (ag
 		c.reportNotCreated(next.due, "giving the operations to the worker of Job "+job.Name, err)
 		return 0, err
 	}
+	c.paces.begin(s.id)
 	c.options.Log.InfoContext(ctx, "operations given to a worker", slog.String("job", job.Name), slog.String("fileSystem", s.id),
 		slog.Int("batch", batch.Number), slog.Int("operations", len(ops)))
 	c.metrics.sent("worker", len(ops))

@@ -57,6 +57,8 @@ type mountJob struct {
 	used bool
 	// usedBatches are those of a waiting worker of which that is true, and of which nothing failed.
 	usedBatches []int
+	// unused is how many operations the batches have of which something still follows.
+	unused int
 	// fillsTrash says that it has left something to sweep, and filledTrash when it last did.
 	fillsTrash  bool
 	filledTrash time.Time
@@ -167,6 +169,9 @@ func (c *Controller) observeUse(m *mountJob) {
 		}
 		if used && done { // what failed counts for the wait until its next try as long as the Job has it
 			m.usedBatches = append(m.usedBatches, run.Number)
+		}
+		if !used {
+			m.unused += run.Count
 		}
 		m.used = m.used && used
 	}

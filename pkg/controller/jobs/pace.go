@@ -3,32 +3,34 @@ package jobs
 import (
 	"sync"
 	"time"
-
-	"golang.org/x/time/rate"
 )
 
-// paces bound the batches of each file system's worker. Each batch is a write of the Job, so that in a burst
-// those that come meanwhile had better go together; a claim now and then goes at once.
+// paces bound how often the worker of a file system gets a batch. Each batch is a write of the Job, and what
+// follows from its operations are more writes, at the rate that the apiserver allows: operations that
+// come meanwhile had better go together, and wait for nothing that way. One now and then goes at once.
 type paces struct {
-	byFileSystem sync.Map // of *rate.Limiter; as many as there were file systems
+	given sync.Map // of time.Time, of the newest batch, by file system; as many as there were
 }
 
+// For each operation that was done and has no volume yet, or still has one, the next batch is collected for
+// collectForEach, at most for mostCollect and until it has fullBatch operations. A few at once then wait
+// for less than a person notices; in a burst so many come together that lists replace single reads of
+// their objects (kubeobjects.ManyObjects).
 const (
-	batchesPerSecond = 6
-	batchesAtOnce    = 6
+	collectForEach = 50 * time.Millisecond
+	mostCollect    = time.Second
+	fullBatch      = 256
 )
 
-// wait is how long the next batch of a file system has to wait, 0 if it may begin, which counts.
-func (p *paces) wait(fileSystemID string) time.Duration {
-	value, _ := p.byFileSystem.LoadOrStore(fileSystemID, rate.NewLimiter(batchesPerSecond, batchesAtOnce))
-	limiter, ok := value.(*rate.Limiter)
-	if !ok {
+// wait is how long the next batch of a file system, which would have due operations, has to wait.
+func (p *paces) wait(fileSystemID string, unused, due int) time.Duration {
+	value, _ := p.given.Load(fileSystemID)
+	given, ok := value.(time.Time)
+	if !ok || due >= fullBatch {
 		return 0
 	}
-	reservation := limiter.Reserve()
-	wait := reservation.Delay()
-	if wait > 0 {
-		reservation.Cancel()
-	}
-	return wait
+	return max(min(time.Duration(unused)*collectForEach, mostCollect)-time.Since(given), 0)
 }
+
+// begin begins to collect the next batch of a file system.
+func (p *paces) begin(fileSystemID string) { p.given.Store(fileSystemID, time.Now()) }

@@ -7,23 +7,32 @@ import (
 )
 
 func TestPace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var p paces
-		for n := range batchesAtOnce {
-			if wait := p.wait("fs-1"); wait != 0 {
-				t.Errorf("batch %d waits for %s", n, wait)
-			}
-		}
-		wait := p.wait("fs-1")
-		if wait <= 0 || wait > time.Second/batchesPerSecond || p.wait("fs-1") != wait {
-			t.Errorf("the next one waits for %s", wait)
-		}
-		if p.wait("fs-2") != 0 {
-			t.Error("another file system waits, too")
-		}
-		<-time.After(wait)
-		if p.wait("fs-1") != 0 {
-			t.Error("it waits for longer")
-		}
-	})
+	for name, tt := range map[string]struct {
+		unused, due int
+		since, want time.Duration
+	}{
+		"everything was used":            {0, 1, 0, 0},
+		"a few are still written":        {3, 1, 10 * time.Millisecond, 140 * time.Millisecond},
+		"that took long enough":          {3, 1, time.Minute, 0},
+		"many are still written":         {1000, 255, 100 * time.Millisecond, 900 * time.Millisecond},
+		"the batch is full":              {1000, 256, 0, 0},
+		"many, but they waited a second": {1000, 255, time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var p paces
+				if wait := p.wait("fs-1", tt.unused, tt.due); wait != 0 {
+					t.Errorf("the first batch waits for %s", wait)
+				}
+				p.begin("fs-1")
+				time.Sleep(tt.since)
+				if wait := p.wait("fs-1", tt.unused, tt.due); wait != tt.want {
+					t.Errorf("the next one waits for %s, want %s", wait, tt.want)
+				}
+				if wait := p.wait("fs-2", tt.unused, tt.due); wait != 0 {
+					t.Errorf("another file system waits for %s", wait)
+				}
+			})
+		})
+	}
 }

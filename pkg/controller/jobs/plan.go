@@ -137,30 +137,10 @@ func (p *plan) planNext(s state, waiting *mountJob) {
 	case s.notReady != "":
 		p.reportNotReady(s, due)
 	case waiting != nil && mountjobs.HasRoom(waiting.job, waiting.usedBatches):
-		if waiting.backlog() < largeBacklog || p.isDue(due[0].Turn().Add(collectTime), s.now) {
-			p.add(giveBatch{due, waiting})
-		}
+		p.add(giveBatch{due, waiting})
 	case waiting == nil:
 		p.add(createJob{due, s.podlessOf(s.mounts)})
 	}
-}
-
-// While volumes of so many operations that were done are still to be written, at the rate that the apiserver
-// allows, those that come meanwhile are given together: each batch is a write of the Job, too.
-const (
-	largeBacklog = 64
-	collectTime  = time.Second
-)
-
-// backlog is how many operations the batches of a worker have of which something still follows.
-func (m *mountJob) backlog() int {
-	n := 0
-	for _, run := range m.outcome.Runs {
-		if !slices.Contains(m.usedBatches, run.Number) {
-			n += run.Count
-		}
-	}
-	return n
 }
 
 // holdBackRestores gives the operations that are due, unless all are restores that failed time and

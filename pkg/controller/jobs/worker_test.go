@@ -26,21 +26,9 @@ func hasAnnotations(size int) func(*mountJob) {
 	}
 }
 
-// hasBatch gives a Job a third batch of so many operations, and isUsed says that its volumes are written.
-func hasBatch(count int) func(*mountJob) {
-	return func(m *mountJob) {
-		m.outcome.Runs = append(m.outcome.Runs, mountjobs.BatchRun{Number: 3, Count: count})
-	}
-}
-
-func isUsed(batch int) func(*mountJob) {
-	return func(m *mountJob) { m.usedBatches = append(m.usedBatches, batch) }
-}
-
 func TestDecideForAWorker(t *testing.T) {
 	ready := wants("v1", ago(time.Minute), time.Time{})
 	later := wants("v2", ago(time.Hour), now.Add(time.Minute))
-	fresh := wants("v3", ago(100*time.Millisecond), time.Time{})
 	end := now.Add(time.Hour)
 	for name, c := range map[string]struct {
 		job    mountJob
@@ -53,11 +41,7 @@ func TestDecideForAWorker(t *testing.T) {
 		"gets what is due":     {job: mounted(1, lingers), due: []lifecycle.Pending{ready, later}, given: []string{"v1"}, again: later.Due},
 		"has no room for more": {job: mounted(1, lingers, hasAnnotations(129<<10)), due: []lifecycle.Pending{ready}, again: end},
 		"has room":             {job: mounted(1, lingers, hasAnnotations(127<<10)), due: []lifecycle.Pending{ready}, given: []string{"v1"}, again: end},
-		"collects while much is still to be written":  {job: mounted(1, lingers, hasBatch(64)), due: []lifecycle.Pending{fresh}, again: fresh.Since.Add(time.Second)},
-		"has collected for long enough":               {job: mounted(1, lingers, hasBatch(64)), due: []lifecycle.Pending{ready, fresh}, given: []string{"v1", "v3"}, again: end},
-		"collects no longer once that is written":     {job: mounted(1, lingers, hasBatch(64), isUsed(3)), due: []lifecycle.Pending{fresh}, given: []string{"v3"}, again: end},
-		"collects nothing while little is to be done": {job: mounted(1, lingers, hasBatch(63)), due: []lifecycle.Pending{fresh}, given: []string{"v3"}, again: end},
-		"works": {job: mounted(1, runs), due: []lifecycle.Pending{ready}, again: end},
+		"works":                {job: mounted(1, runs), due: []lifecycle.Pending{ready}, again: end},
 		"keeps the root claim from its end": {
 			job: mounted(1, lingers), due: []lifecycle.Pending{ready}, again: end,
 			change: func(s *state) {
