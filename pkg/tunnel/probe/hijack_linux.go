@@ -13,11 +13,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
 )
 
-// ErrHijacked is the error for a connection to a tunnel's local address whose other end is in another
-// network namespace: a rule of the node redirects the port, as for a pod's hostPort or a Service's
-// nodePort, and that pod receives the node's NFS traffic unencrypted.
-var ErrHijacked = errors.New("the node redirects this port to something else, most likely to a pod with that hostPort or a Service with that nodePort")
-
 // The other end is looked up more than once: when it closes, its socket is gone a little before this
 // end leaves the state ESTABLISHED.
 const (

@@ -23,6 +23,11 @@ const (
 	ReasonOther       = "Other"
 )
 
+// ErrHijacked is the error for a connection to a tunnel's local address whose other end is in another
+// network namespace: a rule of the node redirects the port, as for a pod's hostPort or a Service's
+// nodePort, and that pod receives the node's NFS traffic unencrypted.
+var ErrHijacked = errors.New("the node redirects this port to something else, most likely to a pod with that hostPort or a Service with that nodePort")
+
 // Reason classifies the error of a probe; "" for no error.
 func Reason(err error) string {
 	certificate := (*tls.CertificateVerificationError)(nil)

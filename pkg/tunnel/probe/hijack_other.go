@@ -1,0 +1,12 @@
+//go:build !linux
+
+package probe
+
+import (
+	"context"
+	"errors"
+	"net"
+)
+
+// isHijacked is unknown where nodes do not run: only the kubectl plugin is built for other systems.
+func isHijacked(context.Context, net.Conn) (bool, error) { return false, errors.ErrUnsupported }
