@@ -25,7 +25,7 @@ func TestPace(t *testing.T) {
 					t.Errorf("the first batch waits for %s", wait)
 				}
 				p.begin("fs-1")
-				time.Sleep(tt.since)
+				<-time.After(tt.since)
 				if wait := p.wait("fs-1", tt.unused, tt.due); wait != tt.want {
 					t.Errorf("the next one waits for %s, want %s", wait, tt.want)
 				}
