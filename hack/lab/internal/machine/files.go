@@ -45,7 +45,8 @@ func guestPaths() map[string]string {
 
 // values are the values in the templates of the guest files.
 type values struct {
-	Name, Address, Zone, Region  string
+	Name, Zone, Region           string
+	Address, IPv6                string
 	PodCIDR, ClusterPodCIDR      string
 	HostAddress, MetadataAddress string
 	RegistryHost                 string
@@ -76,7 +77,7 @@ func render(v values) (map[string][]byte, error) {
 
 func (m Machine) values() values {
 	return values{
-		Name: m.Node.Name, Address: m.Node.Address(), Zone: m.Node.Zone, Region: state.Region,
+		Name: m.Node.Name, Address: m.Node.Address(), IPv6: m.Node.IPv6(), Zone: m.Node.Zone, Region: state.Region,
 		PodCIDR: m.Node.PodCIDR(), ClusterPodCIDR: state.PodCIDR,
 		HostAddress: state.HostAddress, MetadataAddress: state.MetadataAddress,
 		RegistryHost: state.RegistryHost, RegistryPort: state.RegistryPort,

@@ -45,7 +45,7 @@ func TestRenderedGuestFilesAreWellFormed(t *testing.T) {
 	if err := yaml.UnmarshalStrict(files["etc/kubernetes/kubelet.yaml"], &kubelet); err != nil {
 		t.Errorf("the kubelet's configuration: %v", err)
 	}
-	for _, want := range []string{"NODE_NAME=node-7", "NODE_ADDRESS=10.90.2.17", "ZONE=us-east-1b", "REGION=us-east-1"} {
+	for _, want := range []string{"NODE_NAME=node-7", "NODE_ADDRESS=10.90.2.17", "NODE_IPV6=fd00:90:0:2::17", "ZONE=us-east-1b", "REGION=us-east-1"} {
 		if !slices.Contains(strings.Split(string(files["node.env"]), "\n"), want) {
 			t.Errorf("node.env lacks %s:\n%s", want, files["node.env"])
 		}

@@ -86,7 +86,11 @@ func bridgeUp(ctx context.Context, lab state.Lab) error {
 			return err
 		}
 	}
-	return ip(ctx, lab, "link", "set", state.Bridge, "up")
+	if err := ip(ctx, lab, "link", "set", state.Bridge, "up"); err != nil {
+		return err
+	}
+	// Without the detection of duplicates, the address can be used at once.
+	return ip(ctx, lab, "address", "replace", state.BridgeIPv6Prefix, "dev", state.Bridge, "nodad")
 }
 
 // allowForwarding lets pods of one node reach those of another through the bridge's address, without

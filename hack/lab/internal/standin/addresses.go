@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/host"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
@@ -22,17 +23,27 @@ func reconcileAddresses(ctx context.Context, snapshot inventory.Snapshot) error 
 	wanted := map[string]bool{}
 	var problems []error
 	for _, t := range snapshot.MountTargets {
-		wanted[t.Address] = true
-		if !present[t.Address] {
-			problems = append(problems, host.Run(ctx, "ip", "address", "replace", t.Address+"/32", "dev", state.Bridge))
+		for _, address := range t.Addresses() {
+			wanted[address] = true
+			if !present[address] {
+				problems = append(problems, host.Run(ctx, "ip", "address", "replace", hostPrefix(address), "dev", state.Bridge, "nodad"))
+			}
 		}
 	}
 	for address := range present {
 		if !wanted[address] {
-			problems = append(problems, host.Run(ctx, "ip", "address", "delete", address+"/32", "dev", state.Bridge))
+			problems = append(problems, host.Run(ctx, "ip", "address", "delete", hostPrefix(address), "dev", state.Bridge))
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// hostPrefix is the network of one address.
+func hostPrefix(address string) string {
+	if strings.Contains(address, ":") {
+		return address + "/128"
+	}
+	return address + "/32"
 }
 
 // presentAddresses are the bridge's addresses in the zones' subnets.
@@ -52,8 +63,10 @@ func presentAddresses() (map[string]bool, error) {
 			continue // not an IP address
 		}
 		for _, z := range state.Zones() {
-			if subnet, err := netip.ParsePrefix(z.CIDR); err == nil && subnet.Contains(prefix.Addr()) {
-				present[prefix.Addr().String()] = true
+			for _, cidr := range []string{z.CIDR, z.IPv6CIDR} {
+				if subnet, err := netip.ParsePrefix(cidr); err == nil && subnet.Contains(prefix.Addr()) {
+					present[prefix.Addr().String()] = true
+				}
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -105,7 +106,11 @@ func (d *daemon) reconcileServers(ctx context.Context, snapshot inventory.Snapsh
 func specs(snapshot inventory.Snapshot) []terminator.Spec {
 	list := make([]terminator.Spec, 0, len(snapshot.MountTargets))
 	for _, t := range snapshot.MountTargets {
-		list = append(list, terminator.Spec{ID: t.ID, FileSystemID: t.FileSystemID, Address: net.JoinHostPort(t.Address, nfsPort)})
+		var addresses []string
+		for _, address := range t.Addresses() {
+			addresses = append(addresses, net.JoinHostPort(address, nfsPort))
+		}
+		list = append(list, terminator.Spec{ID: t.ID, FileSystemID: t.FileSystemID, Address: strings.Join(addresses, ",")})
 	}
 	return list
 }

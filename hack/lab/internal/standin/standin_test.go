@@ -253,6 +253,32 @@ func (l *lab) target(t *testing.T, address string) terminator.Status {
 	return terminator.Status{}
 }
 
+func TestMountTargetServesAtAddressesOfBothFamilies(t *testing.T) {
+	l := newLab(t)
+	l.startWithFakeServers(t)
+	fs, err := l.client.CreateFileSystem(t.Context(), inventory.NewFileSystem{Name: "both"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for zone, kind := range map[string]inventory.AddressType{"us-east-1a": inventory.IPv6, "us-east-1b": inventory.DualStack} {
+		target, err := l.client.CreateMountTarget(t.Context(), inventory.NewMountTarget{FileSystemID: fs.ID, Zone: zone, AddressType: kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, address := range target.Addresses() {
+			if got := l.greeting(t, address, "", fs.ID); !strings.HasPrefix(got, fs.ID) {
+				t.Errorf("greeted by %q at %s", got, address)
+			}
+		}
+	}
+	if err := l.client.DeleteFileSystem(t.Context(), fs.ID, true); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), "ip", "address", "show", "dev", "lab0").Output(); err != nil || strings.Contains(string(out), "/128") {
+		t.Errorf("an address of a deleted mount target is still there: %v\n%s", err, out)
+	}
+}
+
 func TestInventoryChangesAtRunTimeAndSurvivesARestart(t *testing.T) {
 	l := newLab(t)
 	stop := l.startWithFakeServers(t)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
@@ -16,6 +17,8 @@ const (
 	Bridge       = "lab0"
 	BridgePrefix = "10.90.0.1/16"
 	HostAddress  = "10.90.0.1" // the control plane, the registry, the stand-in
+	// BridgeIPv6Prefix has the networks of all zones, as BridgePrefix. Only mount targets are used there.
+	BridgeIPv6Prefix = "fd00:90::1/32"
 	// MetadataAddress is where EC2 instances find their metadata.
 	MetadataAddress = "169.254.169.254"
 
@@ -40,8 +43,8 @@ func HostPort(port int) string { return fmt.Sprintf("%s:%d", HostAddress, port) 
 // Zones are the lab's availability zones.
 func Zones() []inventory.Zone {
 	return []inventory.Zone{
-		{Name: "us-east-1a", ID: "use1-az1", SubnetID: "subnet-0a000000000000001", CIDR: "10.90.1.0/24"},
-		{Name: "us-east-1b", ID: "use1-az2", SubnetID: "subnet-0b000000000000002", CIDR: "10.90.2.0/24"},
+		{Name: "us-east-1a", ID: "use1-az1", SubnetID: "subnet-0a000000000000001", CIDR: "10.90.1.0/24", IPv6CIDR: "fd00:90:0:1::/64"},
+		{Name: "us-east-1b", ID: "use1-az2", SubnetID: "subnet-0b000000000000002", CIDR: "10.90.2.0/24", IPv6CIDR: "fd00:90:0:2::/64"},
 	}
 }
 
@@ -95,6 +98,15 @@ func (n Node) Address() string {
 		return "" // lab.json was edited by hand: QEMU fails then
 	}
 	return fmt.Sprintf("%s%d", strings.TrimSuffix(zone.CIDR, "0/24"), 10+n.Index)
+}
+
+// IPv6 is the node's address of that family, in its zone's subnet.
+func (n Node) IPv6() string {
+	zone, err := inventory.FindZone(Zones(), n.Zone)
+	if err != nil {
+		return "" // as for Address
+	}
+	return strings.TrimSuffix(zone.IPv6CIDR, "/64") + strconv.Itoa(10+n.Index)
 }
 
 // PodCIDR is the network of the node's pods.

@@ -54,6 +54,29 @@ func (b bench) client(change ...func(*efs.Options)) *efs.Client {
 	}, change...)
 }
 
+func TestAddressesOfBothFamiliesAreListed(t *testing.T) {
+	b := newBench(t)
+	fs, err := b.inventory.CreateFileSystem(inventory.NewFileSystem{Name: "new"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for zone, kind := range map[string]inventory.AddressType{"us-east-1a": inventory.IPv6, "us-east-1b": inventory.DualStack} {
+		if _, err := b.inventory.CreateMountTarget(inventory.NewMountTarget{FileSystemID: fs.ID, Zone: zone, AddressType: kind}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	answer, err := b.client().DescribeMountTargets(t.Context(), &efs.DescribeMountTargetsInput{FileSystemId: &fs.ID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, target := range answer.MountTargets {
+		hasIPv4 := *target.AvailabilityZoneName == "us-east-1b"
+		if (target.IpAddress != nil) != hasIPv4 || target.Ipv6Address == nil {
+			t.Errorf("got %v and %v in %s", target.IpAddress, target.Ipv6Address, *target.AvailabilityZoneName)
+		}
+	}
+}
+
 func TestDefaultFileSystemsAreListed(t *testing.T) {
 	b := newBench(t)
 	answer, err := b.client().DescribeFileSystems(t.Context(), &efs.DescribeFileSystemsInput{FileSystemId: new(shared)})

@@ -49,7 +49,8 @@ type (
 		AvailabilityZoneID   string `json:"AvailabilityZoneId"`
 		AvailabilityZoneName string
 		FileSystemID         string `json:"FileSystemId"`
-		IPAddress            string `json:"IpAddress"`
+		IPAddress            string `json:"IpAddress,omitempty"`
+		IPv6Address          string `json:"Ipv6Address,omitempty"`
 		LifeCycleState       inventory.State
 		MountTargetID        string `json:"MountTargetId"`
 		NetworkInterfaceID   string `json:"NetworkInterfaceId"`
@@ -121,7 +122,7 @@ func (s *Server) mountTarget(t inventory.MountTarget) mountTarget {
 	zone, _ := s.Inventory.Zone(t.Zone) // checked at creation
 	return mountTarget{
 		AvailabilityZoneID: zone.ID, AvailabilityZoneName: t.Zone, FileSystemID: t.FileSystemID,
-		IPAddress: t.Address, LifeCycleState: t.State, MountTargetID: t.ID,
+		IPAddress: t.Address, IPv6Address: t.IPv6, LifeCycleState: t.State, MountTargetID: t.ID,
 		NetworkInterfaceID: t.NetworkInterfaceID, OwnerID: s.AccountID, SubnetID: t.SubnetID, VPCID: s.VPCID,
 	}
 }

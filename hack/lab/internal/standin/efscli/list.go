@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,7 +50,7 @@ func inventoryRows(s inventory.Snapshot, row output.Row) {
 	row("MOUNT TARGET", "FILE SYSTEM", "STATE", "ZONE", "ADDRESS", "SUBNET")
 	for _, id := range fileSystems {
 		for _, t := range s.MountTargetsOf(id) {
-			row(t.ID, t.FileSystemID, t.State, t.Zone, t.Address, t.SubnetID)
+			row(t.ID, t.FileSystemID, t.State, t.Zone, strings.Join(t.Addresses(), ","), t.SubnetID)
 		}
 	}
 	row()

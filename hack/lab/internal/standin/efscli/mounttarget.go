@@ -2,6 +2,7 @@ package efscli
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,11 +20,13 @@ func (a *app) createMountTargetCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(cmd.OutOrStdout(), t.ID, t.Address)
+			fmt.Fprintln(cmd.OutOrStdout(), t.ID, strings.Join(t.Addresses(), " "))
 			return nil
 		})
 	cmd.Flags().StringVar(&r.FileSystemID, "file-system", "", "file system id (required)")
 	cmd.Flags().StringVar(&r.Zone, "zone", "", "zone name (required)")
+	cmd.Flags().Var(oneof.Flag(&r.AddressType, inventory.AddressTypes()), "ip-address-type",
+		oneof.Join(inventory.AddressTypes())+"; default is ipv4")
 	require(cmd, "file-system", "zone")
 	return cmd
 }

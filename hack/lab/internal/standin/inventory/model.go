@@ -38,6 +38,7 @@ type Zone struct {
 	ID       string `json:"id"`   // use1-az1: the same zone in every account
 	SubnetID string `json:"subnetID"`
 	CIDR     string `json:"cidr"`
+	IPv6CIDR string `json:"ipv6CIDR"`
 }
 
 // FindZone finds a zone by its name.
@@ -67,15 +68,34 @@ type FileSystem struct {
 // Name is the Name tag, "" when there is none.
 func (f FileSystem) Name() string { return f.Tags["Name"] }
 
-// MountTarget is a file system's address in one zone.
+// AddressType is the families of a mount target's addresses.
+type AddressType string
+
+// The types of addresses; the zero value is IPv4.
+const (
+	IPv4      AddressType = "ipv4"
+	IPv6      AddressType = "ipv6"
+	DualStack AddressType = "dual"
+)
+
+// AddressTypes lists all types.
+func AddressTypes() []AddressType { return []AddressType{IPv4, IPv6, DualStack} }
+
+// MountTarget is a file system's address in one zone, of IPv4, IPv6 or both.
 type MountTarget struct {
 	ID                 string `json:"id"`
 	FileSystemID       string `json:"fileSystemID"`
 	Zone               string `json:"zone"` // zone name
 	SubnetID           string `json:"subnetID"`
 	NetworkInterfaceID string `json:"networkInterfaceID"`
-	Address            string `json:"address"`
+	Address            string `json:"address"` // IPv4; "" for none
+	IPv6               string `json:"ipv6,omitempty"`
 	State              State  `json:"state"`
+}
+
+// Addresses lists those that the mount target has, IPv4 first.
+func (t MountTarget) Addresses() []string {
+	return slices.DeleteFunc([]string{t.Address, t.IPv6}, func(address string) bool { return address == "" })
 }
 
 // PosixUser is the user that an access point puts in place of every user.

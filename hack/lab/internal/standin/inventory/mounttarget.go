@@ -1,8 +1,11 @@
 package inventory
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+
+	"gnuthought.com/efs-stunnel/hack/lab/internal/oneof"
 )
 
 // The last bytes of mount targets' addresses. Those of nodes are lower.
@@ -15,11 +18,16 @@ const (
 type NewMountTarget struct {
 	FileSystemID string `json:"fileSystemID"`
 	Zone         string `json:"zone"` // zone name
+	// AddressType is the families of its addresses; "" for IPv4.
+	AddressType AddressType `json:"addressType"`
 }
 
 // CreateMountTarget gives a file system an address in a zone.
 func (s *Store) CreateMountTarget(r NewMountTarget) (MountTarget, error) {
 	zone, err := s.Zone(r.Zone)
+	if r.AddressType != "" && err == nil {
+		err = oneof.Check("address type", r.AddressType, AddressTypes())
+	}
 	if err != nil {
 		return MountTarget{}, fmt.Errorf("creating mount target: %w", err)
 	}
@@ -31,8 +39,15 @@ func (s *Store) CreateMountTarget(r NewMountTarget) (MountTarget, error) {
 		if err := next.accepts(t); err != nil {
 			return fmt.Errorf("creating mount target: %w", err)
 		}
-		if t.Address, err = freeAddress(next, zone); err != nil {
+		ipv4, ipv6, err := freeAddresses(next, zone)
+		if err != nil {
 			return fmt.Errorf("creating mount target: %w", err)
+		}
+		if r.AddressType != IPv6 {
+			t.Address = ipv4
+		}
+		if r.AddressType == IPv6 || r.AddressType == DualStack {
+			t.IPv6 = ipv6
 		}
 		next.MountTargets[t.ID] = t
 		return nil
@@ -69,21 +84,24 @@ func (s *Store) SetMountTargetState(id string, state State) error {
 // DeleteMountTarget removes a mount target and its address.
 func (s *Store) DeleteMountTarget(id string) error { return mountTargets().remove(s, id) }
 
-func freeAddress(s Snapshot, zone Zone) (string, error) {
+// freeAddresses finds an address of each family with the same last byte, which no mount target has.
+func freeAddresses(s Snapshot, zone Zone) (ipv4, ipv6 string, err error) {
 	prefix, err := netip.ParsePrefix(zone.CIDR)
-	if err != nil {
-		return "", fmt.Errorf("zone %s: %w", zone.Name, err)
+	prefix6, err6 := netip.ParsePrefix(zone.IPv6CIDR)
+	if err := errors.Join(err, err6); err != nil {
+		return "", "", fmt.Errorf("zone %s: %w", zone.Name, err)
 	}
 	taken := map[string]bool{}
 	for _, t := range s.MountTargets {
-		taken[t.Address] = true
+		taken[t.Address], taken[t.IPv6] = true, true
 	}
-	bytes := prefix.Masked().Addr().As4()
+	bytes, bytes6 := prefix.Masked().Addr().As4(), prefix6.Masked().Addr().As16()
 	for host := firstHost; host <= lastHost; host++ {
-		bytes[3] = byte(host)
-		if address := netip.AddrFrom4(bytes).String(); !taken[address] {
-			return address, nil
+		bytes[3], bytes6[15] = byte(host), byte(host)
+		ipv4, ipv6 = netip.AddrFrom4(bytes).String(), netip.AddrFrom16(bytes6).String()
+		if !taken[ipv4] && !taken[ipv6] {
+			return ipv4, ipv6, nil
 		}
 	}
-	return "", fmt.Errorf("subnet %s has no free address for a mount target", zone.SubnetID)
+	return "", "", fmt.Errorf("subnet %s has no free address for a mount target", zone.SubnetID)
 }

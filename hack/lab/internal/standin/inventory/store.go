@@ -79,7 +79,7 @@ func (s *Store) addDefaults(next Snapshot) error {
 		next.FileSystems[fs.ID] = fs
 		for j, zone := range s.options.Zones {
 			suffix := fmt.Sprintf("0123456789abcde%d%d", i, j)
-			address, err := freeAddress(next, zone)
+			address, _, err := freeAddresses(next, zone)
 			if err != nil {
 				return err
 			}

@@ -16,8 +16,8 @@ func open(t *testing.T, file string) *Store {
 	next := 0
 	s, err := Open(file, Options{
 		Zones: []Zone{
-			{Name: "us-east-1a", ID: "use1-az1", SubnetID: "subnet-0a", CIDR: "10.90.1.0/24"},
-			{Name: "us-east-1b", ID: "use1-az2", SubnetID: "subnet-0b", CIDR: "10.90.2.0/24"},
+			{Name: "us-east-1a", ID: "use1-az1", SubnetID: "subnet-0a", CIDR: "10.90.1.0/24", IPv6CIDR: "fd00:90:0:1::/64"},
+			{Name: "us-east-1b", ID: "use1-az2", SubnetID: "subnet-0b", CIDR: "10.90.2.0/24", IPv6CIDR: "fd00:90:0:2::/64"},
 		},
 		NewID: func(prefix string) string { next++; return fmt.Sprintf("%s-%017x", prefix, next) },
 		Now:   func() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC) },
@@ -42,6 +42,36 @@ func TestNewStoreHasTheDefaultFileSystems(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("default mount targets (-want +got):\n%s", diff)
+	}
+}
+
+func TestMountTargetsHaveAddressesOfTheirType(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "inventory.json"))
+	tests := []struct {
+		kind AddressType
+		want []string
+	}{
+		{"", []string{"10.90.1.202"}},
+		{IPv6, []string{"fd00:90:0:1::cb"}},
+		{DualStack, []string{"10.90.1.204", "fd00:90:0:1::cc"}},
+		{IPv4, []string{"10.90.1.205"}},
+	}
+	for _, tt := range tests {
+		fs, err := s.CreateFileSystem(NewFileSystem{Name: string("new " + tt.kind)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		target, err := s.CreateMountTarget(NewMountTarget{FileSystemID: fs.ID, Zone: "us-east-1a", AddressType: tt.kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, target.Addresses()); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", tt.kind, diff)
+		}
+	}
+	_, err := s.CreateMountTarget(NewMountTarget{FileSystemID: "fs-0123456789abcdef0", Zone: "us-east-1a", AddressType: "ipv5"})
+	if err == nil || !strings.Contains(err.Error(), "want one of ipv4, ipv6, dual") {
+		t.Errorf("got %v", err)
 	}
 }
 

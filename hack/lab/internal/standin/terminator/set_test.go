@@ -60,6 +60,38 @@ func TestApplyStartsAndStopsMountTargets(t *testing.T) {
 	}
 }
 
+func TestMountTargetServesAtAllItsAddresses(t *testing.T) {
+	s := &Set{Certificates: newBench(t).target.Certificates, Log: quiet()}
+	ipv6, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "[::1]:0")
+	if err != nil {
+		t.Skip("no IPv6:", err)
+	}
+	addresses := []string{freeAddress(t), ipv6.Addr().String()}
+	_ = ipv6.Close()
+	if err := s.Apply(t.Context(), []Spec{{"fsmt-1", "fs-1", strings.Join(addresses, ",")}}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Apply(t.Context(), nil) }()
+	target, err := s.Get("fsmt-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, mode := range []Mode{OK, Refuse, OK} {
+		if err := target.SetMode(t.Context(), mode); err != nil {
+			t.Fatal(err)
+		}
+		for _, address := range addresses {
+			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", address)
+			if (err == nil) != (mode == OK) {
+				t.Errorf("mode %s at %s: %v", mode, address, err)
+			}
+			if err == nil {
+				conn.Close()
+			}
+		}
+	}
+}
+
 func TestAddressInUseIsAnError(t *testing.T) {
 	s := &Set{Log: quiet()}
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

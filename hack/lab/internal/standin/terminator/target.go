@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,7 +38,7 @@ func Modes() []Mode { return []Mode{OK, Refuse, Reset, Drop, Silent} }
 type Target struct {
 	ID           string
 	FileSystemID string
-	Address      string // host:port
+	Address      string // host:port, or several with commas
 	Certificates *Certificates
 	Verifier     mountauth.Verifier
 	Route        Router
@@ -46,9 +47,9 @@ type Target struct {
 	transition sync.Mutex // held during a change of mode
 
 	mu          sync.Mutex
-	mode        Mode             // guarded by mu
-	certificate CertificateKind  // guarded by mu
-	listener    *net.TCPListener // guarded by mu; nil while closed
+	mode        Mode               // guarded by mu
+	certificate CertificateKind    // guarded by mu
+	listeners   []*net.TCPListener // guarded by mu; of each address, none while closed
 	live        map[*connection]struct{}
 	gate        *gate // shut while nothing may be sent
 	total       int
@@ -73,7 +74,7 @@ func (t *Target) Start(ctx context.Context) error {
 func (t *Target) Stop() {
 	t.transition.Lock()
 	defer t.transition.Unlock()
-	t.closeListener()
+	t.closeListeners()
 	for _, c := range t.connections() {
 		c.close()
 	}
@@ -119,7 +120,7 @@ func (t *Target) enter(ctx context.Context, mode Mode) error {
 		t.gate.shut() // before the filters, so that nothing is sent after them
 	}
 	if mode == Refuse {
-		t.closeListener()
+		t.closeListeners()
 	} else if err := t.listen(ctx); err != nil {
 		return err
 	}
@@ -138,13 +139,13 @@ func (t *Target) enter(ctx context.Context, mode Mode) error {
 	return nil
 }
 
-// filter drops packets to the listener and to all connections, or stops dropping them.
+// filter drops packets to the listeners and to all connections, or stops dropping them.
 func (t *Target) filter(drop bool) error {
 	t.mu.Lock()
-	listener := t.listener
+	listeners := t.listeners
 	t.mu.Unlock()
 	var failures []error
-	if listener != nil {
+	for _, listener := range listeners {
 		failures = append(failures, setBlackHole(listener, drop))
 	}
 	for _, c := range t.connections() {
@@ -156,37 +157,56 @@ func (t *Target) filter(drop bool) error {
 	return errors.Join(failures...)
 }
 
-// listen opens the listener unless it is open.
+// listen opens the listeners unless they are open.
 func (t *Target) listen(ctx context.Context) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.listener != nil {
+	if len(t.listeners) > 0 {
 		return nil
 	}
-	// Keepalive probes without an answer end in a reset, which a black hole never sends.
-	config := net.ListenConfig{KeepAlive: -1}
-	config.SetMultipathTCP(false) // its sockets take no packet filter
-	listener, err := config.Listen(ctx, "tcp4", t.Address)
-	if err != nil {
-		return fmt.Errorf("listening as mount target %s: %w", t.ID, err)
+	var listeners []*net.TCPListener
+	for address := range strings.SplitSeq(t.Address, ",") {
+		listener, err := t.listenAt(ctx, address)
+		if err != nil {
+			closeAll(listeners)
+			return err
+		}
+		listeners = append(listeners, listener)
 	}
-	tcp, ok := listener.(*net.TCPListener)
-	if !ok {
-		return fmt.Errorf("listening as mount target %s: not TCP", t.ID)
-	}
-	t.listener = tcp
-	// Connections outlive the request that opened the listener.
+	t.listeners = listeners
+	// Connections outlive the request that opened the listeners.
 	ctx = context.WithoutCancel(ctx)
-	t.group.Go(func() { t.accept(ctx, tcp) })
+	for _, listener := range listeners {
+		t.group.Go(func() { t.accept(ctx, listener) })
+	}
 	return nil
 }
 
-func (t *Target) closeListener() {
+func (t *Target) listenAt(ctx context.Context, address string) (*net.TCPListener, error) {
+	// Keepalive probes without an answer end in a reset, which a black hole never sends.
+	config := net.ListenConfig{KeepAlive: -1}
+	config.SetMultipathTCP(false) // its sockets take no packet filter
+	listener, err := config.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("listening as mount target %s: %w", t.ID, err)
+	}
+	tcp, ok := listener.(*net.TCPListener)
+	if !ok {
+		return nil, fmt.Errorf("listening as mount target %s: not TCP", t.ID)
+	}
+	return tcp, nil
+}
+
+func (t *Target) closeListeners() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.listener != nil {
-		_ = t.listener.Close()
-		t.listener = nil
+	closeAll(t.listeners)
+	t.listeners = nil
+}
+
+func closeAll(listeners []*net.TCPListener) {
+	for _, listener := range listeners {
+		_ = listener.Close()
 	}
 }
 

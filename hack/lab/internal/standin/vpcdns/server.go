@@ -82,21 +82,26 @@ func (s *Server) ServeDNS(w dns.ResponseWriter, r *dns.Msg) {
 
 func (s *Server) answer(m *dns.Msg, q dns.Question, client netip.Addr) {
 	name := strings.TrimSuffix(strings.ToLower(q.Name), ".")
-	address, ok := s.resolve(name, client)
+	addresses, ok := s.resolve(name, client)
 	if !ok {
 		m.Rcode = dns.RcodeNameError
 		return
 	}
-	if q.Qtype != dns.TypeA && q.Qtype != dns.TypeANY {
-		return // the name exists, but has no record of that type
+	// Without a record of the type, the answer says that the name exists.
+	header := func(rrtype uint16) dns.RR_Header {
+		return dns.RR_Header{Name: q.Name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: ttl}
 	}
-	m.Answer = append(m.Answer, &dns.A{
-		Hdr: dns.RR_Header{Name: q.Name, Rrtype: dns.TypeA, Class: dns.ClassINET, Ttl: ttl},
-		A:   address.AsSlice(),
-	})
+	for _, address := range addresses {
+		if address.Is4() && (q.Qtype == dns.TypeA || q.Qtype == dns.TypeANY) {
+			m.Answer = append(m.Answer, &dns.A{Hdr: header(dns.TypeA), A: address.AsSlice()})
+		}
+		if address.Is6() && (q.Qtype == dns.TypeAAAA || q.Qtype == dns.TypeANY) {
+			m.Answer = append(m.Answer, &dns.AAAA{Hdr: header(dns.TypeAAAA), AAAA: address.AsSlice()})
+		}
+	}
 }
 
-func (s *Server) resolve(name string, client netip.Addr) (netip.Addr, bool) {
+func (s *Server) resolve(name string, client netip.Addr) ([]netip.Addr, bool) {
 	if host, ok := s.Hosts[name]; ok {
 		return parse(host)
 	}
@@ -105,7 +110,7 @@ func (s *Server) resolve(name string, client netip.Addr) (netip.Addr, bool) {
 	}
 	labels, ok := strings.CutSuffix(name, ".efs."+s.Region+".amazonaws.com")
 	if !ok {
-		return netip.Addr{}, false
+		return nil, false
 	}
 	snapshot := s.Inventory.Snapshot()
 	zone, fileSystem, zoned := strings.Cut(labels, ".")
@@ -116,15 +121,22 @@ func (s *Server) resolve(name string, client netip.Addr) (netip.Addr, bool) {
 	}
 	for _, t := range snapshot.MountTargetsOf(fileSystem) {
 		if t.Zone == zone && t.State == inventory.Available {
-			return parse(t.Address)
+			return parse(t.Addresses()...)
 		}
 	}
-	return netip.Addr{}, false
+	return nil, false
 }
 
-func parse(address string) (netip.Addr, bool) {
-	ip, err := netip.ParseAddr(address)
-	return ip, err == nil && ip.Is4()
+func parse(texts ...string) ([]netip.Addr, bool) {
+	var addresses []netip.Addr
+	for _, text := range texts {
+		address, err := netip.ParseAddr(text)
+		if err != nil {
+			return nil, false
+		}
+		addresses = append(addresses, address)
+	}
+	return addresses, true
 }
 
 func clientOf(a net.Addr) netip.Addr {

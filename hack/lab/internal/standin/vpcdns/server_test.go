@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,31 +33,56 @@ func TestNamesResolveAsInAVPC(t *testing.T) {
 	if err := s.Inventory.SetMountTargetState("fsmt-0123456789abcde10", inventory.Creating); err != nil {
 		t.Fatal(err)
 	}
+	dual, err := s.Inventory.CreateFileSystem(inventory.NewFileSystem{Name: "dual"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.Inventory.CreateMountTarget(inventory.NewMountTarget{FileSystemID: dual.ID, Zone: "us-east-1a", AddressType: inventory.DualStack})
+	if err != nil {
+		t.Fatal(err)
+	}
 	const domain = ".efs.us-east-1.amazonaws.com"
 	tests := map[string]struct{ client, name, want string }{
-		"own zone":                 {"10.90.1.11", "fs-0123456789abcdef0" + domain, "10.90.1.200"},
-		"a pod's zone":             {"10.91.1.5", "fs-0123456789abcdef0" + domain, "10.90.1.200"},
-		"other zone":               {"127.0.0.1", "fs-0123456789abcdef0" + domain, "10.90.2.200"},
-		"named zone":               {"10.90.1.11", "us-east-1b.fs-0123456789abcdef0" + domain, "10.90.2.200"},
-		"no available one in zone": {"10.90.1.11", "fs-0123456789abcdef1" + domain, ""},
-		"address of no node":       {"10.90.9.9", "fs-0123456789abcdef0" + domain, ""},
-		"unknown file system":      {"10.90.1.11", "fs-1" + domain, ""},
-		"other region":             {"10.90.1.11", "fs-0123456789abcdef0.efs.eu-west-1.amazonaws.com", ""},
-		"api":                      {"10.90.1.11", "elasticfilesystem.us-east-1.amazonaws.com", "10.90.0.1"},
-		"host":                     {"10.90.9.9", "registry.lab", "10.90.0.1"},
-		"a name outside AWS":       {"10.90.1.11", "example.com", ""},
+		"own zone":                   {"10.90.1.11", "fs-0123456789abcdef0" + domain, "10.90.1.200"},
+		"a pod's zone":               {"10.91.1.5", "fs-0123456789abcdef0" + domain, "10.90.1.200"},
+		"other zone":                 {"127.0.0.1", "fs-0123456789abcdef0" + domain, "10.90.2.200"},
+		"named zone":                 {"10.90.1.11", "us-east-1b.fs-0123456789abcdef0" + domain, "10.90.2.200"},
+		"no available one in zone":   {"10.90.1.11", "fs-0123456789abcdef1" + domain, ""},
+		"address of no node":         {"10.90.9.9", "fs-0123456789abcdef0" + domain, ""},
+		"unknown file system":        {"10.90.1.11", "fs-1" + domain, ""},
+		"other region":               {"10.90.1.11", "fs-0123456789abcdef0.efs.eu-west-1.amazonaws.com", ""},
+		"addresses of both families": {"10.90.1.11", dual.ID + domain, "10.90.1.202 fd00:90:0:1::ca"},
+		"api":                        {"10.90.1.11", "elasticfilesystem.us-east-1.amazonaws.com", "10.90.0.1"},
+		"host":                       {"10.90.9.9", "registry.lab", "10.90.0.1"},
+		"a name outside AWS":         {"10.90.1.11", "example.com", ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			address, ok := s.resolve(tt.name, netip.MustParseAddr(tt.client))
-			got := ""
-			if ok {
-				got = address.String()
+			addresses, ok := s.resolve(tt.name, netip.MustParseAddr(tt.client))
+			var texts []string
+			for _, address := range addresses {
+				texts = append(texts, address.String())
+			}
+			got := strings.Join(texts, " ")
+			if ok != (tt.want != "") {
+				t.Errorf("found: %v", ok)
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("address (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAddressesAreAnsweredByTheirTypes(t *testing.T) {
+	s := newServer(t)
+	s.Hosts["both.lab"] = "fd00:90::1"
+	for kind, want := range map[uint16]int{dns.TypeA: 0, dns.TypeAAAA: 1, dns.TypeANY: 1} {
+		answer := new(dns.Msg)
+		s.answer(answer, dns.Question{Name: "both.lab.", Qtype: kind}, netip.MustParseAddr("10.90.1.11"))
+		if len(answer.Answer) != want || answer.Rcode != dns.RcodeSuccess {
+			t.Errorf("type %d: %v", kind, answer)
+		}
 	}
 }
 

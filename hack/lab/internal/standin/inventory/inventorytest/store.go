@@ -18,8 +18,8 @@ func New(t testing.TB, network string, nodes ...inventory.Node) *inventory.Store
 	t.Helper()
 	store, err := inventory.Open(filepath.Join(t.TempDir(), "inventory.json"), inventory.Options{
 		Zones: []inventory.Zone{
-			{Name: "us-east-1a", ID: "use1-az1", SubnetID: "subnet-0a", CIDR: network + ".1.0/24"},
-			{Name: "us-east-1b", ID: "use1-az2", SubnetID: "subnet-0b", CIDR: network + ".2.0/24"},
+			{Name: "us-east-1a", ID: "use1-az1", SubnetID: "subnet-0a", CIDR: network + ".1.0/24", IPv6CIDR: "fd00:90:0:1::/64"},
+			{Name: "us-east-1b", ID: "use1-az2", SubnetID: "subnet-0b", CIDR: network + ".2.0/24", IPv6CIDR: "fd00:90:0:2::/64"},
 		},
 		NewID: inventory.RandomID, Now: Now,
 	})

@@ -1,0 +1,33 @@
+//go:build e2e
+
+package e2e
+
+import "strings"
+
+// fileSystemIsServedOverIPv6: its mount targets have no other addresses, so every byte goes over them.
+func fileSystemIsServedOverIPv6(l *lab) {
+	ns := l.namespace("ipv6")
+	fileSystem := strings.TrimSpace(l.lab("efs", "create-file-system", "--fs-name", "ipv6"))
+	for _, zone := range []string{"us-east-1a", "us-east-1b"} {
+		target := l.lab("efs", "create-mount-target", "--file-system", fileSystem, "--zone", zone, "--ip-address-type", "ipv6")
+		_, address, _ := strings.Cut(strings.TrimSpace(target), " ")
+		if !strings.HasPrefix(address, "fd00:") || strings.Contains(address, " ") {
+			l.Fatalf("mount target %q: want one address, of IPv6", target)
+		}
+	}
+	l.apply(ns, claim("data", class, "file_system_id: "+fileSystem)+pod("persistentVolumeClaim: {claimName: data}", ""))
+	data := l.waitForClaim(ns, "data")
+	if table := l.table(); !strings.Contains(table, "mount_target_ipv6_by_zone:") {
+		l.Errorf("the table lacks the addresses of IPv6:\n%s", table)
+	}
+	l.wait(ns, "condition=Ready", "pod/user")
+	l.inPod(ns, "echo six > /data/file")
+	data.expectFile("file", "six\n")
+	l.inPod(ns, "grep -qx six /data/file")
+
+	l.kubectl("-n", ns, "delete", "pod", "user")
+	l.kubectl("-n", ns, "delete", "pvc", "data")
+	l.wait(ns, "delete", "pv/"+data.volume)
+	data.waitForRemoved()
+	l.deleteFileSystem(fileSystem)
+}
