@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,7 +42,7 @@ func (m Maker) ToolboxRoot(ctx context.Context, notes io.Writer) (string, bool, 
 }
 
 func (m Maker) toolboxPackages(ctx context.Context, notes io.Writer) (string, error) {
-	source, _, err := m.extracted(ctx, notes, "toolbox-packages", debianSuite, []string{"busybox-static", "libgcc-s1", "stunnel4"})
+	source, _, err := m.extracted(ctx, notes, "toolbox-packages", latestSuite, []string{"busybox-static", "libgcc-s1", "stunnel4"})
 	return source, err
 }
 
@@ -91,8 +92,12 @@ func stunnelFiles(ctx context.Context, source string) ([]string, error) {
 	return files, nil
 }
 
+// copyExecutable copies a file of an extracted root, which Debian 13 has below /usr.
 func copyExecutable(root, file, to string) error {
 	from := filepath.Join(root, file)
+	if _, err := os.Lstat(from); errors.Is(err, fs.ErrNotExist) {
+		from = filepath.Join(root, "usr", file)
+	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return fmt.Errorf("copying %s: %w", from, err)
 	}
