@@ -116,7 +116,7 @@ plugin: ## Build bin/kubectl-efs_stunnel, the plugin of kubectl
 
 .PHONY: images
 images: ## Build the images for amd64 and arm64 and push them: REGISTRY=… TAG=…, for FIPS GOFIPS140=… AGENT_BASE=…
-	REGISTRY="$(REGISTRY)" TAG="$(TAG)" GOFIPS140="$(GOFIPS140)" AGENT_BASE="$(AGENT_BASE)" hack/images/push
+	hack/images/push
 
 .PHONY: lab-images
 lab-images: lab ## Build them for the lab's registry, without a container engine
