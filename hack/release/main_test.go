@@ -127,3 +127,25 @@ func TestSignature(t *testing.T) {
 		t.Errorf("cosign was called with %q, %v", got, err)
 	}
 }
+
+// TestWorkflowRunsTargets that the Makefile has, because nothing else tests it before a release.
+func TestWorkflowRunsTargets(t *testing.T) {
+	workflow, err := os.ReadFile("../../.github/workflows/release.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	makefile, err := os.ReadFile("../../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var called []string
+	for _, m := range regexp.MustCompile(`(?m)^\s+(?:run: )?make (\S+)$`).FindAllStringSubmatch(string(workflow), -1) {
+		called = append(called, m[1])
+		if !strings.Contains(string(makefile), "\n"+m[1]+": ") {
+			t.Errorf("make %s: the Makefile has no such target", m[1])
+		}
+	}
+	if diff := cmp.Diff([]string{"ci", "release", "release-push"}, called); diff != "" {
+		t.Errorf("targets mismatch (-want +got):\n%s", diff)
+	}
+}

@@ -15,8 +15,12 @@ import (
 
 const plugin = "kubectl-efs_stunnel"
 
-// pluginPlatforms are those that it can be built for: the probe of preflight uses Linux's netlink.
-func pluginPlatforms() []platform { return []platform{{"linux", "amd64"}, {"linux", "arm64"}} }
+// pluginPlatforms are those on which people run kubectl.
+func pluginPlatforms() []platform {
+	return []platform{
+		{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"},
+	}
+}
 
 // archiveName is the file that users of a platform download.
 func archiveName(o options, p platform) string {

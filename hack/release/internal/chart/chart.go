@@ -40,6 +40,7 @@ func components() []component {
 	return []component{
 		{"admission", "admission"},
 		{"awsCredentials", "aws-credentials"},
+		{"fips", "fips"},
 		{"monitoring", "monitoring"},
 		{"networkPolicy", "network-policy"},
 		{"pinnedTargets", "pinned-targets"},

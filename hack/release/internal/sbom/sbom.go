@@ -102,7 +102,7 @@ func contents(s Subject) ([]pkg, error) {
 		all = append(all, modules(info)...)
 	}
 	for _, p := range s.Packages {
-		locator := fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=debian-12", p.Name, url.QueryEscape(p.Version), p.Architecture)
+		locator := fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=debian-13", p.Name, url.QueryEscape(p.Version), p.Architecture)
 		all = append(all, newPackage(p.Name, p.Version, locator))
 	}
 	slices.SortFunc(all, func(a, b pkg) int { return cmp.Compare(a.ID, b.ID) })

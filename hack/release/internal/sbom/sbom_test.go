@@ -37,7 +37,7 @@ func TestListHasModulesAndPackages(t *testing.T) {
 			locators = append(locators, r.Locator)
 		}
 	}
-	if want := "pkg:deb/debian/stunnel4@3%3A5.68-2%2Bdeb12u1?arch=arm64&distro=debian-12"; !slices.Contains(locators, want) {
+	if want := "pkg:deb/debian/stunnel4@3%3A5.68-2%2Bdeb12u1?arch=arm64&distro=debian-13"; !slices.Contains(locators, want) {
 		t.Errorf("%q lacks %s", locators, want)
 	}
 	if !slices.ContainsFunc(locators, func(l string) bool { return len(l) > 20 && l[:20] == "pkg:golang/stdlib@1." }) {
