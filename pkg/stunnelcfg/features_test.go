@@ -52,6 +52,7 @@ func TestParseFeatures(t *testing.T) {
 		want          stunnelcfg.Features
 	}{
 		"Debian 12":               {version, help, allFeatures()},
+		"Debian 13":               {readTestdata(t, "version-5.74.txt"), readTestdata(t, "help-5.74.txt"), with(func(f *stunnelcfg.Features) { f.Version = "5.74" })},
 		"built without libwrap":   {version, without("libwrap"), with(func(f *stunnelcfg.Features) { f.Libwrap = false })},
 		"built without OCSP":      {version, without("OCSPaia"), with(func(f *stunnelcfg.Features) { f.OCSPAIA = false })},
 		"before failover":         {version, without("failover"), with(func(f *stunnelcfg.Features) { f.Failover = false })},

@@ -285,7 +285,7 @@ func (h *harness) storedSockets() int {
 // TestMemoryLimitEndsOneStunnelOnly uses up memory by open connections.
 func TestMemoryLimitEndsOneStunnelOnly(t *testing.T) {
 	h := newHarness(t)
-	h.changeOptions = func(o *supervise.Options) { o.MemoryLimit = 24 << 20 }
+	h.changeOptions = func(o *supervise.Options) { o.MemoryLimit = 40 << 20 }
 	leaking, other := h.newTunnel("fs-1", h.startServer().Address), h.newTunnel("fs-2", h.startServer().Address)
 	generations := map[string]string{"fs-1": h.writeSpec(leaking), "fs-2": h.writeSpec(other)}
 	h.startSupervisor()

@@ -32,10 +32,16 @@ func parseLine(raw string) line {
 	} else if found := startingLine.FindStringSubmatch(raw); found != nil {
 		l = line{levelOf(found[1]), mainThread, found[2]}
 	}
-	if strings.Contains(l.text, "TIMEOUTclose exceeded") {
-		l.level = slog.LevelDebug // logged for every connection, as TIMEOUTclose is 0
+	if isUsual(l.text) {
+		l.level = slog.LevelDebug
 	}
 	return l
+}
+
+// isUsual says of an error that stunnel logs for every connection that it means nothing: TIMEOUTclose is 0, and
+// no certificate of EFS comes with an OCSP response, which stunnel 5.74 reports without requiring it.
+func isUsual(text string) bool {
+	return strings.Contains(text, "TIMEOUTclose exceeded") || strings.Contains(text, "No OCSP stapling response received")
 }
 
 // levelOf maps a severity of syslog, or the mark that stands for it in startingLine. Notices are

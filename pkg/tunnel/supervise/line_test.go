@@ -27,6 +27,10 @@ func TestParseLine(t *testing.T) {
 			"2026.11.21 12:00:57 LOG3[0]: transfer: s_poll_wait: TIMEOUTclose exceeded: closing",
 			line{slog.LevelDebug, "0", "transfer: s_poll_wait: TIMEOUTclose exceeded: closing"},
 		},
+		"no OCSP response": {
+			"2026.11.21 12:00:57 LOG3[0]: OCSP: No OCSP stapling response received",
+			line{slog.LevelDebug, "0", "OCSP: No OCSP stapling response received"},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

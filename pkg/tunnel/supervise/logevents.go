@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxErrorLines bounds the lines kept of one start or reload. The first ones have the cause.
-	maxErrorLines = 3
+	// maxErrorLines bounds the lines kept of one start or reload, and shownErrorLines those in its problem.
+	maxErrorLines, shownErrorLines = 16, 4
 	// maxConns bounds the connections that are tracked. NFS opens one or two.
 	maxConns = 64
 )
@@ -56,12 +56,31 @@ func (t *tunnel) handleMainLine(l line, now time.Time) {
 		// After a refused reload, stunnel keeps the previous configuration. In a start, stunnel exits, and
 		// exited records the refusal.
 		if t.phase == phaseReloading {
-			t.configRefused(strings.Join(t.errorLines, "; "), now)
+			t.configRefused(strings.Join(t.shownErrors(), "; "), now)
 			t.phase = phaseRunning
 		}
 	case l.level == slog.LevelError && len(t.errorLines) < maxErrorLines:
 		t.errorLines = append(t.errorLines, l.text)
 	}
+}
+
+// shownErrors are the first error lines of this start or reload. Those of OpenSSL's error queue, which name
+// its source files, come last: stunnel 5.74 logs up to seven of them, some about a FIPS provider that nobody
+// has asked for, before it says what it could not do.
+func (t *tunnel) shownErrors() []string {
+	lines := slices.Clone(t.errorLines)
+	slices.SortStableFunc(lines, func(a, b string) int { return rankOfError(a) - rankOfError(b) })
+	return lines[:min(len(lines), shownErrorLines)]
+}
+
+func rankOfError(line string) int {
+	switch {
+	case strings.Contains(line, "/dso/"), strings.Contains(line, "name=fips"):
+		return 2
+	case strings.Contains(line, "@../"):
+		return 1
+	}
+	return 0
 }
 
 // handleLine tracks connections and their problems. Of each connection it counts the first problem

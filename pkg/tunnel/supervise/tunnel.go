@@ -217,11 +217,11 @@ func (t *tunnel) exited(exitStatus string, now time.Time) {
 		t.deaths = min(t.deaths, maxDeathsAfterServing)
 	}
 	if phase == phaseStarting && !t.accepted && len(t.errorLines) > 0 {
-		t.configRefused(strings.Join(t.errorLines, "; "), now)
+		t.configRefused(strings.Join(t.shownErrors(), "; "), now)
 		t.delayStart(now)
 		return
 	}
-	t.died(ReasonDied, strings.Join(append([]string{exitStatus}, t.errorLines...), "; "), now)
+	t.died(ReasonDied, strings.Join(append([]string{exitStatus}, t.shownErrors()...), "; "), now)
 }
 
 // hasServed reports whether the process has completed a TLS handshake with a server.
