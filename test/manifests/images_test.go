@@ -80,7 +80,7 @@ func TestImagesAreBuiltWithTheArgumentsOfTheEnvironment(t *testing.T) {
 	}
 	for arguments, want := range map[string]string{
 		"GOFIPS140= AGENT_BASE=":                            " --target efs-stunnel --sbom",
-		"GO_IMAGE=example.com/go@sha256:0 DEBIAN_IMAGE=d":    " --target efs-stunnel --build-arg GO_IMAGE=example.com/go@sha256:0 --build-arg DEBIAN_IMAGE=d --sbom",
+		"GO_IMAGE=example.com/go@sha256:0 DEBIAN_IMAGE=d":   " --target efs-stunnel --build-arg GO_IMAGE=example.com/go@sha256:0 --build-arg DEBIAN_IMAGE=d --sbom",
 		"GOFIPS140=v1.0.0 AGENT_BASE=example.com/stunnel:9": " --target efs-stunnel --build-arg GOFIPS140=v1.0.0 --build-arg AGENT_BASE=example.com/stunnel:9 --sbom",
 	} {
 		cmd := exec.CommandContext(t.Context(), "../../hack/images/push")
