@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"regexp"
 	"time"
 )
 
@@ -57,21 +58,38 @@ func (w *writer) mountTargetsFail() {
 	}
 	if *long {
 		wait()
-		w.certificateIsWrong(serving, set)
+		w.certificateIsWrong(set, serving, other)
 	}
 }
 
-// certificateIsWrong at the serving mount target: the node refuses new connections to it, reports that,
-// and connects to the other one.
-func (w *writer) certificateIsWrong(serving mountTarget, set func(target mountTarget, flag string)) {
+// certificateIsWrong at the mount target to which the tunnel connects first: the node refuses new connections to
+// it, reports that, and connects to the other one.
+func (w *writer) certificateIsWrong(set func(target mountTarget, flag string), targets ...mountTarget) {
 	l := w.lab
 	l.Helper()
-	set(serving, "--certificate=expired")
+	first, address := targets[0], l.firstMountTarget(shared, w.node)
+	for _, target := range targets {
+		if target.Address == address {
+			first = target
+		}
+	}
+	set(first, "--certificate=expired")
 	w.logPause("certificate of the mount target has expired, and stunnel is killed", func() {
 		l.onNode(w.node, "pkill -KILL -x stunnel")
 	})
 	l.waitForEvent("default", w.node, "TunnelUnhealthy", "CertificateExpired")
-	set(serving, "--certificate=ok")
+	set(first, "--certificate=ok")
+}
+
+// firstMountTarget is the address that the agent's newest specification of a tunnel has first.
+func (l *lab) firstMountTarget(fileSystem, node string) (address string) {
+	l.Helper()
+	written := regexp.MustCompile(`specification written" fileSystem=` + fileSystem + ` port=\d+ mountTarget=(\S+)`)
+	found := written.FindAllStringSubmatch(l.kubectl("-n", system, "logs", l.agentOf(node), "-c", "agent"), -1)
+	if len(found) == 0 {
+		l.Fatalf("the agent of %s has written no specification of %s", node, fileSystem)
+	}
+	return found[len(found)-1][1]
 }
 
 // mountTarget is a mount target, as the stand-in lists it.
