@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -162,7 +163,7 @@ func (f *facts) checkAgent(agent Agent) Result {
 
 // nodeRemedies are for the events of agents that are repeated while their cause lasts.
 var nodeRemedies = map[string]string{
-	wellknown.EventTunnelUnhealthy:         "check the mount target: security group (TCP 2049), routes, its state in AWS",
+	wellknown.EventTunnelUnhealthy:         "check the mount target: security group (TCP 2049), routes, its state in AWS", // of agents without AnnotationProbe
 	wellknown.EventPortTaken:               "stop the process that has the port (on the node: ss -tnlp)",
 	wellknown.EventPortHijacked:            "delete the pod with this hostPort, or the Service with this nodePort",
 	wellknown.EventPortInEphemeralRange:    "reserve the ports on the node: net.ipv4.ip_local_reserved_ports",
@@ -203,7 +204,8 @@ func (f *facts) checkTunnelsOf(node *corev1.Node, agent *corev1.Pod) []Result {
 			results = append(results, note(Cause(event.Reason), object, event.Message).ofNode(node.Name))
 		case ok && f.Now.Sub(LastSeen(event)) < repeated:
 			results = append(results, problem(Cause(event.Reason), object,
-				fmt.Sprintf("%s (reported %s ago)", event.Message, age(f.Now, LastSeen(event))), remedy).ofNode(node.Name))
+				fmt.Sprintf("%s (reported %s ago)", event.Message, age(f.Now, LastSeen(event))),
+				cmp.Or(probe.Remedy(event.Annotations[wellknown.AnnotationProbe]), remedy)).ofNode(node.Name))
 		}
 		seen[about] = true
 	}

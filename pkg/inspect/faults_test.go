@@ -12,6 +12,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -230,5 +231,18 @@ func TestHealthyInstallationsHaveNoProblem(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		})
+	}
+}
+
+// TestRemedyIsThatOfTheFailedProbe: a security group does not mend a certificate.
+func TestRemedyIsThatOfTheFailedProbe(t *testing.T) {
+	for failed, want := range map[string]string{probe.ReasonCertificate: "EFS_CA_FILE", probe.ReasonTimeout: "network ACLs", "": "its state in AWS"} {
+		s := healthy(t)
+		nodeEvent(s, wellknown.EventTunnelUnhealthy, "unhealthy", time.Minute)
+		s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationProbe] = failed
+		found := of(derive(s).examine(), Problem)
+		if len(found) != 1 || !strings.Contains(found[0].Remedy, want) {
+			t.Errorf("failed probe %q: got %+v, want a remedy with %q", failed, found, want)
+		}
 	}
 }

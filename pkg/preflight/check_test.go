@@ -172,7 +172,7 @@ func TestEveryReasonOfAFailureHasARemedy(t *testing.T) {
 		nodecheck.ReasonName, probe.ReasonTimeout, probe.ReasonRefused, probe.ReasonUnreachable, probe.ReasonClosed,
 		probe.ReasonCertificate, probe.ReasonHandshake, probe.ReasonDenied, probe.ReasonProtocol, probe.ReasonOther,
 	} {
-		if reachRemedies[reason] == "" {
+		if reachRemedy(reason) == "" {
 			t.Errorf("%s has none", reason)
 		}
 	}

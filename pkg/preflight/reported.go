@@ -88,17 +88,12 @@ func selinux(object string, r nodecheck.Report) []inspect.Result {
 	return results
 }
 
-var reachRemedies = map[string]string{
-	nodecheck.ReasonName:    "enable DNS in the VPC, create a mount target in the node's zone, and check the id and the region",
-	probe.ReasonTimeout:     "security groups (TCP 2049) of the mount target and of the node, network ACLs, routes",
-	probe.ReasonRefused:     "check the address: no mount target listens there",
-	probe.ReasonUnreachable: "routes of the node's subnet",
-	probe.ReasonCertificate: "a proxy in between, or a server with a certificate of its own: --ca-file",
-	probe.ReasonHandshake:   "the server has no TLS, or something between breaks it",
-	probe.ReasonClosed:      "something between node and mount target closes the connection, or TLS is not served",
-	probe.ReasonDenied:      "the policy of the file system",
-	probe.ReasonProtocol:    "check the address: the server is not one of NFSv4",
-	probe.ReasonOther:       "what the message says",
+// reachRemedy says what to do about a mount target that does not answer.
+func reachRemedy(reason string) string {
+	if reason == nodecheck.ReasonName {
+		return "enable DNS in the VPC, create a mount target in the node's zone, and check the id and the region"
+	}
+	return probe.Remedy(reason)
 }
 
 func servers(object, zone string, r nodecheck.Report) []inspect.Result {
@@ -107,7 +102,7 @@ func servers(object, zone string, r nodecheck.Report) []inspect.Result {
 	for _, failure := range r.Failures {
 		results = append(results, problem(MountTargetNotReached, object,
 			fmt.Sprintf("%s at %s is not reached %s (%s): %s", failure.FileSystem, cmp.Or(failure.Address, "no address"), from, failure.Reason, failure.Error),
-			reachRemedies[failure.Reason]))
+			reachRemedy(failure.Reason)))
 	}
 	if more := r.Failed - len(r.Failures); more > 0 {
 		results = append(results, problem(MountTargetNotReached, object, fmt.Sprintf("%d more mount targets are not reached %s", more, from), "as above"))

@@ -186,8 +186,11 @@ func TestNoRestartWhileAllMountTargetsAreSilent(t *testing.T) {
 	near.silence()
 	far.silence()
 	// Events are limited for each tunnel, by this annotation.
-	if text := p.event(wellknown.EventTunnelUnhealthy); !strings.Contains(text, wellknown.AnnotationTunnel+":fs-1") {
-		t.Errorf("the event lacks the tunnel's annotation: %q", text)
+	text := p.event(wellknown.EventTunnelUnhealthy)
+	for _, annotation := range []string{wellknown.AnnotationTunnel + ":fs-1", wellknown.AnnotationProbe + ":Timeout"} {
+		if !strings.Contains(text, annotation) {
+			t.Errorf("the event lacks the annotation %s: %q", annotation, text)
+		}
 	}
 	rounds := p.probes("Timeout")
 	p.until("three more rounds have passed", func() bool { return p.probes("Timeout") >= rounds+3 })

@@ -179,6 +179,9 @@ func (a *Agent) reportHealth(state *tunnelState) {
 // health changes often does not use up the node's.
 func (a *Agent) record(state *tunnelState, kind, reason, message string) {
 	mark := map[string]string{wellknown.AnnotationTunnel: state.Name}
+	if failed := probe.Reason(state.result.Err); failed != "" {
+		mark[wellknown.AnnotationProbe] = failed
+	}
 	a.options.Events.AnnotatedEventf(a.node(), mark, kind, reason, "%s", message)
 }
 

@@ -56,3 +56,20 @@ func Reason(err error) string {
 	}
 	return ReasonOther
 }
+
+// remedies are what administrators do about failed probes.
+var remedies = map[string]string{
+	ReasonTimeout:     "security groups (TCP 2049) of the mount target and of the node, network ACLs, routes",
+	ReasonRefused:     "check the address, and the mount target's state in AWS: nothing listens there",
+	ReasonUnreachable: "routes of the node's subnet",
+	ReasonCertificate: "a proxy in between, or a server with a certificate of its own: name its authority (EFS_CA_FILE, --ca-file of preflight)",
+	ReasonHandshake:   "the server has no TLS, or something between breaks it",
+	ReasonClosed:      "something between node and mount target closes the connection, or TLS is not served",
+	ReasonDenied:      "the policy of the file system",
+	ReasonProtocol:    "check the address: the server is not one of NFSv4",
+	ReasonHijacked:    "delete the pod with this hostPort, or the Service with this nodePort",
+	ReasonOther:       "what the message says",
+}
+
+// Remedy says what to do about a reason; "" for one that is unknown.
+func Remedy(reason string) string { return remedies[reason] }
