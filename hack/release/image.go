@@ -12,6 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/release/internal/archive"
 	"gnuthought.com/efs-stunnel/hack/release/internal/debian"
 	"gnuthought.com/efs-stunnel/hack/release/internal/images"
+	"gnuthought.com/efs-stunnel/hack/release/internal/licenses"
 )
 
 // image is one of the images. A test compares them with hack/images/Dockerfile.
@@ -92,7 +93,7 @@ func bundle(root debian.Root, path string, names ...string) (debian.File, error)
 }
 
 // layers are what an image has for one architecture, and the packages of Debian in it.
-func (i image) layers(root debian.Root, programs, architecture string) ([][]archive.File, []debian.Package, error) {
+func (i image) layers(ctx context.Context, root debian.Root, programs, architecture string) ([][]archive.File, []debian.Package, error) {
 	var layers [][]archive.File
 	var packages []debian.Package
 	if i.system != nil {
@@ -107,15 +108,38 @@ func (i image) layers(root debian.Root, programs, architecture string) ([][]arch
 		packages = owners(files)
 		layers = append(layers, systemLayer(files, packages))
 	}
-	var own []archive.File
+	var files []string
 	for _, program := range i.programs {
-		data, err := os.ReadFile(filepath.Join(programs, program))
+		files = append(files, filepath.Join(programs, program))
+	}
+	own, err := withLicenses(ctx, "licenses/", files...)
+	if err != nil {
+		return nil, nil, fmt.Errorf("image %s: %w", i.name, err)
+	}
+	for n, program := range i.programs {
+		data, err := os.ReadFile(files[n])
 		if err != nil {
 			return nil, nil, fmt.Errorf("image %s: %w", i.name, err)
 		}
 		own = append(own, archive.File{Name: "usr/local/bin/" + program, Data: data, Executable: true})
 	}
 	return append(layers, own), packages, nil
+}
+
+// withLicenses are the license of the product and those of the modules that the programs contain.
+func withLicenses(ctx context.Context, folder string, programs ...string) ([]archive.File, error) {
+	license, err := os.ReadFile("LICENSE")
+	if err != nil {
+		return nil, fmt.Errorf("reading license: %w", err)
+	}
+	modules, err := licenses.Of(ctx, programs...)
+	if err != nil {
+		return nil, err
+	}
+	return []archive.File{
+		{Name: folder + "LICENSE", Data: license},
+		{Name: folder + "third-party-licenses.txt", Data: licenses.Text(modules)},
+	}, nil
 }
 
 // owners are the packages of the files, sorted.
@@ -179,7 +203,7 @@ func buildImages(ctx context.Context, o options, s source) ([]built, error) {
 		}
 		for _, architecture := range imageArchitectures() {
 			var err error
-			r.Layers[architecture], b.packages[architecture], err = i.layers(roots[architecture], programs[architecture], architecture)
+			r.Layers[architecture], b.packages[architecture], err = i.layers(ctx, roots[architecture], programs[architecture], architecture)
 			if err != nil {
 				return nil, err
 			}

@@ -39,7 +39,11 @@ func buildPlugins(ctx context.Context, o options, s source) error {
 			return err
 		}
 		program := filepath.Join(folder, plugin+p.suffix())
-		if err := writeArchive(o, s, p, program); err != nil {
+		files, err := withLicenses(ctx, "", program)
+		if err != nil {
+			return fmt.Errorf("plugin for %s: %w", p, err)
+		}
+		if err := writeArchive(o, s, p, program, files); err != nil {
 			return err
 		}
 		name := fmt.Sprintf("%s-%s-%s-%s", plugin, o.number(), p.os, p.arch)
@@ -50,15 +54,13 @@ func buildPlugins(ctx context.Context, o options, s source) error {
 	return writeKrew(o)
 }
 
-func writeArchive(o options, s source, p platform, program string) error {
-	var files []archive.File
-	for _, from := range []string{program, "LICENSE"} {
-		data, err := os.ReadFile(from)
-		if err != nil {
-			return fmt.Errorf("writing plugin for %s: %w", p, err)
-		}
-		files = append(files, archive.File{Name: filepath.Base(from), Data: data, Executable: from == program})
+// writeArchive writes the archive with the program and other files.
+func writeArchive(o options, s source, p platform, program string, files []archive.File) error {
+	data, err := os.ReadFile(program)
+	if err != nil {
+		return fmt.Errorf("writing plugin for %s: %w", p, err)
 	}
+	files = append(files, archive.File{Name: filepath.Base(program), Data: data, Executable: true})
 	var b bytes.Buffer
 	write := archive.TarGz
 	if p.os == "windows" {

@@ -1,0 +1,161 @@
+// Package licenses finds the licenses of the Go modules that programs contain.
+package licenses
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"debug/buildinfo"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+
+	licenseclassifier "github.com/google/licenseclassifier/v2"
+	"github.com/google/licenseclassifier/v2/assets"
+)
+
+// Module is a module with its license.
+type Module struct {
+	Path, Version string
+	License       string // an SPDX expression
+	Text          []byte // of its files LICENSE, COPYING and NOTICE
+}
+
+// allowed are those that may be part of a program under Apache-2.0, and ask for no more than their text.
+func allowed() []string {
+	return []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"}
+}
+
+// Of returns the modules of the programs and Go's standard library, sorted. A module whose license is unknown
+// or not allowed is an error. The working folder must be that of the module from which they are built.
+func Of(ctx context.Context, programs ...string) ([]Module, error) {
+	versions := map[string]string{}
+	for _, program := range programs {
+		info, err := buildinfo.ReadFile(program)
+		if err != nil {
+			return nil, fmt.Errorf("reading modules of %s: %w", program, err)
+		}
+		for _, dependency := range info.Deps {
+			m := replaced(dependency)
+			versions[m.Path] = m.Version
+		}
+	}
+	folders, err := foldersOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known, err := assets.DefaultClassifier()
+	if err != nil {
+		return nil, fmt.Errorf("reading known licenses: %w", err)
+	}
+	standard, err := read(known, runtime.GOROOT(), "std", runtime.Version())
+	all, errs := []Module{standard}, []error{err}
+	for _, path := range slices.Sorted(maps.Keys(versions)) {
+		m, err := read(known, folders[path+"@"+versions[path]], path, versions[path])
+		all, errs = append(all, m), append(errs, err)
+	}
+	return all, errors.Join(errs...)
+}
+
+func replaced(m *debug.Module) *debug.Module {
+	if m.Replace != nil {
+		return m.Replace
+	}
+	return m
+}
+
+// foldersOf are the folders of the module's dependencies, by path@version.
+func foldersOf(ctx context.Context) (map[string]string, error) {
+	text, err := exec.CommandContext(ctx, "go", "list", "-m", "-json=Path,Version,Dir,Replace", "all").Output()
+	if err != nil {
+		return nil, fmt.Errorf("listing the folders of modules: %w", err)
+	}
+	folders := map[string]string{}
+	for decoder := json.NewDecoder(bytes.NewReader(text)); ; {
+		var m struct {
+			Path, Version, Dir string
+			Replace            *struct{ Path, Version string }
+		}
+		err := decoder.Decode(&m)
+		if errors.Is(err, io.EOF) {
+			return folders, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing the folders of modules: %w", err)
+		}
+		if m.Replace != nil {
+			m.Path, m.Version = m.Replace.Path, m.Replace.Version
+		}
+		folders[m.Path+"@"+m.Version] = m.Dir
+	}
+}
+
+// Files of a module's root. LICENSE.docs is that of documentation, which is not part of a program.
+var (
+	licenseFile = regexp.MustCompile(`(?i)^(licen[cs]e|copying)(-.*|\.(txt|md|mit|apache.*|bsd.*))?$`)
+	noticeFile  = regexp.MustCompile(`(?i)^notice`)
+)
+
+// read reads the license of a module in a folder. Files with several texts name each.
+func read(known *licenseclassifier.Classifier, folder, path, version string) (Module, error) {
+	m := Module{Path: path, Version: version}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return m, fmt.Errorf("license of %s: %w", path, err)
+	}
+	var names []string
+	for _, entry := range entries {
+		isLicense := licenseFile.MatchString(entry.Name())
+		if entry.IsDir() || !isLicense && !noticeFile.MatchString(entry.Name()) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(folder, entry.Name()))
+		if err != nil {
+			return m, fmt.Errorf("license of %s: %w", path, err)
+		}
+		if isLicense {
+			names = append(names, namesOf(known, text)...)
+		}
+		m.Text = append(append(m.Text, bytes.TrimSpace(text)...), "\n\n"...)
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	m.License = strings.Join(names, " AND ")
+	for _, name := range names {
+		if !slices.Contains(allowed(), name) {
+			return m, fmt.Errorf("license of %s: %s is none of %s", path, name, strings.Join(allowed(), ", "))
+		}
+	}
+	if len(names) == 0 {
+		return m, fmt.Errorf("license of %s: none is known among the files of %s", path, folder)
+	}
+	return m, nil
+}
+
+func namesOf(known *licenseclassifier.Classifier, text []byte) (names []string) {
+	for _, match := range known.Match(text).Matches {
+		if match.MatchType == "License" {
+			names = append(names, match.Name)
+		}
+	}
+	return names
+}
+
+// Text is what has to be distributed with programs that contain the modules.
+func Text(modules []Module) []byte {
+	var b bytes.Buffer
+	for _, m := range modules {
+		fmt.Fprintf(&b, "%s\n%s %s: %s\n\n%s", strings.Repeat("=", 80), m.Path, cmp.Or(m.Version, "-"), m.License, m.Text)
+	}
+	return b.Bytes()
+}
