@@ -71,6 +71,10 @@ lint: ## Check format, with go vet, staticcheck and others in golangci-lint, and
 	$(TOOL) golangci-lint fmt --diff
 	for m in $(MODULES); do cd $(CURDIR)/$$m; $(TOOL) golangci-lint run; done
 
+.PHONY: vulnerabilities
+vulnerabilities: ## Ask the Go vulnerability database about what the programs call; VULN_DB=… names a copy of it
+	for m in $(MODULES); do cd $(CURDIR)/$$m; $(TOOL) govulncheck $(if $(VULN_DB),-db "$(VULN_DB)") ./...; done
+
 .PHONY: generate
 generate: ## Write what is generated: the tables of settings in docs/operations.md
 	go run ./hack/docs
