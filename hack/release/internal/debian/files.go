@@ -43,35 +43,37 @@ func Triplet(architecture string) (string, error) {
 func (r Root) Read(name string) (File, error) {
 	found := name
 	for range 8 {
-		p, info, err := r.find(found)
+		p, inside, info, err := r.find(found)
 		if err != nil {
 			return File{}, err
 		}
 		if info.Mode()&fs.ModeSymlink == 0 {
-			data, err := os.ReadFile(filepath.Join(p.Folder, found))
+			data, err := os.ReadFile(filepath.Join(p.Folder, inside))
 			return File{Path: name, Data: data, Package: p}, err
 		}
-		target, err := os.Readlink(filepath.Join(p.Folder, found))
+		target, err := os.Readlink(filepath.Join(p.Folder, inside))
 		if err != nil {
 			return File{}, fmt.Errorf("reading %s: %w", name, err)
 		}
 		if !path.IsAbs(target) {
-			target = path.Join(path.Dir(found), target)
+			target = path.Join(path.Dir(inside), target)
 		}
 		found = target
 	}
 	return File{}, fmt.Errorf("reading %s: more than 8 links", name)
 }
 
-// find returns the package of a file. Its own path may be without /usr, which Debian's /lib leads to, or
-// with it.
-func (r Root) find(name string) (Package, fs.FileInfo, error) {
-	for _, p := range r {
-		if info, err := os.Lstat(filepath.Join(p.Folder, name)); err == nil && !info.IsDir() {
-			return p, info, nil
+// find returns the package of a file and its path there, which Debian 13 has below /usr for what programs
+// open in /lib.
+func (r Root) find(name string) (Package, string, fs.FileInfo, error) {
+	for _, candidate := range []string{name, "/usr" + name} {
+		for _, p := range r {
+			if info, err := os.Lstat(filepath.Join(p.Folder, candidate)); err == nil && !info.IsDir() {
+				return p, candidate, info, nil
+			}
 		}
 	}
-	return Package{}, nil, fmt.Errorf("reading %s: %w in the packages", name, fs.ErrNotExist)
+	return Package{}, "", nil, fmt.Errorf("reading %s: %w in the packages", name, fs.ErrNotExist)
 }
 
 // Program returns a program with its loader and the libraries that it and they need, and further ones that

@@ -22,7 +22,8 @@ func TestControlGetsAStatus(t *testing.T) {
 	}
 }
 
-// TestLinksLeadThroughPackages: a library's name is a link, and the loader's link is absolute.
+// TestLinksLeadThroughPackages: a library's name is a link, and the loader's link is absolute. Debian 13 has
+// below /usr what programs open in /lib.
 func TestLinksLeadThroughPackages(t *testing.T) {
 	root := Root{{Name: "a", Folder: t.TempDir()}, {Name: "b", Folder: t.TempDir()}}
 	for _, p := range root {
@@ -38,7 +39,19 @@ func TestLinksLeadThroughPackages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"/lib/relative", "/lib/absolute"} {
+	if err := os.MkdirAll(filepath.Join(root[0].Folder, "usr/lib64"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("../lib/file.1", filepath.Join(root[0].Folder, "usr/lib64/loader")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(root[1].Folder, "usr/lib"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root[1].Folder, "usr/lib/file.1"), []byte("content"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"/lib/relative", "/lib/absolute", "/lib64/loader"} {
 		got, err := root.Read(name)
 		if err != nil || got.Path != name || string(got.Data) != "content" || got.Package.Name != "b" {
 			t.Errorf("%s: got %+v, %v", name, got, err)
