@@ -11,12 +11,15 @@ LAB_NAME ?= default
 INTEGRATION := go test -tags integration -p 1 -parallel 6 -count=1 -timeout 2h
 HALF        := SharedVolume|Claim
 E2E         := PROMETHEUS_PATH=$$($(LAB) prometheus) go test -tags e2e -count=1 -timeout 5h -parallel 10 -v ./test/e2e
+# Another version of Kubernetes for the lab and for integration: KUBE=1.34.
+KUBE ?=
 # Extra flags of lab-up, for example LAB_FLAGS="--audit --nodes 3".
 LAB_FLAGS ?=
 # Flags of bench, for example BENCH_FLAGS="-parts burst -rounds 1".
 BENCH_FLAGS ?=
 
 export LAB_NAME
+export LAB_KUBERNETES := $(KUBE)
 # Modules are what their go.mod says, whatever a developer's workspace says.
 export GOWORK := off
 # The cluster's programs and the images are built without cgo. With the same flags here, what all

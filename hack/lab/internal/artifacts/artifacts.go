@@ -17,10 +17,12 @@ type Maker struct {
 	Cache  cache.Cache
 	Source string // the folder hack/lab of the repository
 	Mirror string // address of a Debian mirror with every release used here; "" = mmdebstrap's default
+	// Kubernetes is the version of the cluster's programs, as 1.34; "" = the one of components/go.mod.
+	Kubernetes string
 }
 
 // NewMaker finds the source folder above the running program or the working
-// folder, and takes the mirror from LAB_DEBIAN_MIRROR.
+// folder, and takes the mirror from LAB_DEBIAN_MIRROR, and the version of Kubernetes from LAB_KUBERNETES.
 func NewMaker() (Maker, error) {
 	c, err := cache.Default()
 	if err != nil {
@@ -30,7 +32,7 @@ func NewMaker() (Maker, error) {
 	if err != nil {
 		return Maker{}, err
 	}
-	return Maker{Cache: c, Source: source, Mirror: os.Getenv("LAB_DEBIAN_MIRROR")}, nil
+	return Maker{Cache: c, Source: source, Mirror: os.Getenv("LAB_DEBIAN_MIRROR"), Kubernetes: os.Getenv("LAB_KUBERNETES")}, nil
 }
 
 func findSource() (string, error) {

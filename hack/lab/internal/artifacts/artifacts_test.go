@@ -25,6 +25,27 @@ func TestKubernetesVersionComesFromTheModule(t *testing.T) {
 	}
 }
 
+// TestEachVersionOfKubernetesHasAModule that requires it, and no other can be asked for.
+func TestEachVersionOfKubernetesHasAModule(t *testing.T) {
+	components := filepath.Join("..", "..", "components")
+	for wanted, prefix := range map[string]string{"": "v1.36.", "1.34": "v1.34."} {
+		file, err := Maker{Kubernetes: wanted}.modFile(components)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mod, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if version, err := kubernetesVersion(string(mod)); err != nil || !strings.HasPrefix(version, prefix) {
+			t.Errorf("%s: got %q, %v, want %s", file, version, err, prefix)
+		}
+	}
+	if _, err := (Maker{Kubernetes: "1.20"}).modFile(components); err == nil || !strings.Contains(err.Error(), "want one of 1.34,") {
+		t.Errorf("version 1.20: got %v, want an error that lists the versions", err)
+	}
+}
+
 func TestAbsoluteLinksStayInTheExtractedRoot(t *testing.T) {
 	root := t.TempDir()
 	for dir := range strings.FieldsSeq("lib lib64") {

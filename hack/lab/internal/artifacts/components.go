@@ -27,7 +27,11 @@ func (c Components) Program(name string) string { return filepath.Join(c.Dir, na
 // Components builds the programs that hack/lab/components pins as tools.
 func (m Maker) Components(ctx context.Context, notes io.Writer) (Components, bool, error) {
 	dir := filepath.Join(m.Source, "components")
-	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	file, err := m.modFile(dir)
+	if err != nil {
+		return Components{}, false, err
+	}
+	mod, err := os.ReadFile(file)
 	if err != nil {
 		return Components{}, false, fmt.Errorf("reading versions of the cluster's programs: %w", err)
 	}
@@ -41,7 +45,7 @@ func (m Maker) Components(ctx context.Context, notes io.Writer) (Components, boo
 	}
 	key := version + "-" + cache.Key(string(mod), goVersion.String(), linkerFlags(version))
 	out, made, err := m.Cache.Folder(ctx, "components", key, func(ctx context.Context, out string) error {
-		return buildComponents(ctx, dir, out, version, notes)
+		return buildComponents(ctx, file, out, version, notes)
 	})
 	if err != nil {
 		return Components{}, false, fmt.Errorf("building the cluster's programs: %w", err)
@@ -49,11 +53,31 @@ func (m Maker) Components(ctx context.Context, notes io.Writer) (Components, boo
 	return Components{Dir: out, Key: key, Version: version}, made, nil
 }
 
-func buildComponents(ctx context.Context, source, out, version string, notes io.Writer) error {
+// modFile is the module file that pins the wanted version of Kubernetes.
+func (m Maker) modFile(dir string) (string, error) {
+	if m.Kubernetes == "" {
+		return filepath.Join(dir, "go.mod"), nil
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "kubernetes-*.mod"))
+	if err != nil {
+		return "", fmt.Errorf("listing versions of Kubernetes: %w", err)
+	}
+	var versions []string
+	for _, file := range files {
+		version := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "kubernetes-"), ".mod")
+		if version == m.Kubernetes {
+			return file, nil
+		}
+		versions = append(versions, version)
+	}
+	return "", fmt.Errorf("version %q of Kubernetes: want one of %s, or none for that of go.mod", m.Kubernetes, strings.Join(versions, ", "))
+}
+
+func buildComponents(ctx context.Context, file, out, version string, notes io.Writer) error {
 	// -v names each package as it is built, which is the sign of life. Flags that change how
 	// packages are compiled would have those compiled again that the product imports, too.
-	build := exec.CommandContext(ctx, "go", "build", "-v", "-ldflags", linkerFlags(version), "-o", out+"/", "tool")
-	build.Dir = source
+	build := exec.CommandContext(ctx, "go", "build", "-v", "-modfile="+file, "-ldflags", linkerFlags(version), "-o", out+"/", "tool")
+	build.Dir = filepath.Dir(file)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if err := host.RunCommand(build, notes); err != nil {
 		return err
@@ -70,7 +94,7 @@ var versionLine = regexp.MustCompile(`(?m)^\s*k8s\.io/kubernetes (v\d+\.\d+\.\d+
 func kubernetesVersion(mod string) (string, error) {
 	found := versionLine.FindStringSubmatch(mod)
 	if found == nil {
-		return "", fmt.Errorf("components/go.mod requires no release of k8s.io/kubernetes")
+		return "", fmt.Errorf("the module file of the cluster's programs requires no release of k8s.io/kubernetes")
 	}
 	return found[1], nil
 }
