@@ -58,7 +58,11 @@ func Of(ctx context.Context, programs ...string) ([]Module, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading known licenses: %w", err)
 	}
-	standard, err := read(known, runtime.GOROOT(), "std", runtime.Version())
+	goRoot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("finding Go's own license: %w", err)
+	}
+	standard, err := read(known, strings.TrimSpace(string(goRoot)), "std", runtime.Version())
 	all, errs := []Module{standard}, []error{err}
 	for _, path := range slices.Sorted(maps.Keys(versions)) {
 		m, err := read(known, folders[path+"@"+versions[path]], path, versions[path])
