@@ -2,7 +2,9 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +49,36 @@ func TestKrewInstallsTheArchives(t *testing.T) {
 		sum, err := sha256Of(filepath.Join(o.out, name))
 		if !ok || err != nil || sum != p.SHA256 {
 			t.Errorf("%s has the checksum %s, not %s: %v", p.URI, sum, p.SHA256, err)
+		}
+	}
+}
+
+// TestPluginUsesNoLinuxElsewhere: a package of the product that imports unix calls Linux, and would not compile.
+func TestPluginUsesNoLinuxElsewhere(t *testing.T) {
+	const unix = "golang.org/x/sys/unix"
+	for _, p := range pluginPlatforms() {
+		if p.os == "linux" {
+			continue
+		}
+		cmd := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./cmd/"+plugin)
+		cmd.Dir, cmd.Env = "../..", append(os.Environ(), "GOOS="+p.os, "GOARCH="+p.arch, "CGO_ENABLED=0")
+		out, err := cmd.Output()
+		if err != nil {
+			t.Fatalf("%s: %v", p, err)
+		}
+		own := 0
+		for line := range strings.Lines(string(out)) {
+			imports := strings.Fields(line)
+			if !strings.HasPrefix(imports[0], "gnuthought.com/efs-stunnel/") {
+				continue
+			}
+			own++
+			if slices.Contains(imports, unix) {
+				t.Errorf("%s: package %s imports %s", p, imports[0], unix)
+			}
+		}
+		if own == 0 {
+			t.Errorf("%s: no package of the product is listed", p)
 		}
 	}
 }
