@@ -3,16 +3,15 @@ package manifests
 
 import (
 	"fmt"
-	"io/fs"
-	"os"
 	"path"
-	"path/filepath"
 	"strings"
 
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resmap"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"gnuthought.com/efs-stunnel/hack/release/internal/archive"
 )
 
 // Source is a copy of deploy/kustomize in memory.
@@ -22,23 +21,15 @@ const root = "/kustomize"
 
 // Read copies the folder deploy/kustomize.
 func Read(folder string) (Source, error) {
-	s := Source{filesys.MakeFsInMemory()}
-	err := filepath.WalkDir(folder, func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		relative, err := filepath.Rel(folder, name)
-		if err != nil {
-			return err
-		}
-		return s.files.WriteFile(path.Join(root, filepath.ToSlash(relative)), data)
-	})
+	files, err := archive.Folder(folder)
 	if err != nil {
 		return Source{}, fmt.Errorf("reading manifests: %w", err)
+	}
+	s := Source{filesys.MakeFsInMemory()}
+	for _, file := range files {
+		if err := s.files.WriteFile(path.Join(root, file.Name), file.Data); err != nil {
+			return Source{}, fmt.Errorf("reading manifests: %w", err)
+		}
 	}
 	return s, nil
 }
