@@ -93,7 +93,7 @@ func bundle(root debian.Root, path string, names ...string) (debian.File, error)
 }
 
 // layers are what an image has for one architecture, and the packages of Debian in it.
-func (i image) layers(ctx context.Context, root debian.Root, programs, architecture string) ([][]archive.File, []debian.Package, error) {
+func (i image) layers(s source, root debian.Root, programs, architecture string) ([][]archive.File, []debian.Package, error) {
 	var layers [][]archive.File
 	var packages []debian.Package
 	if i.system != nil {
@@ -112,7 +112,7 @@ func (i image) layers(ctx context.Context, root debian.Root, programs, architect
 	for _, program := range i.programs {
 		files = append(files, filepath.Join(programs, program))
 	}
-	own, err := withLicenses(ctx, "licenses/", files...)
+	own, err := s.withLicenses("licenses/", files...)
 	if err != nil {
 		return nil, nil, fmt.Errorf("image %s: %w", i.name, err)
 	}
@@ -127,12 +127,12 @@ func (i image) layers(ctx context.Context, root debian.Root, programs, architect
 }
 
 // withLicenses are the license of the product and those of the modules that the programs contain.
-func withLicenses(ctx context.Context, folder string, programs ...string) ([]archive.File, error) {
+func (s source) withLicenses(folder string, programs ...string) ([]archive.File, error) {
 	license, err := os.ReadFile("LICENSE")
 	if err != nil {
 		return nil, fmt.Errorf("reading license: %w", err)
 	}
-	modules, err := licenses.Of(ctx, programs...)
+	modules, err := s.licenses.Of(programs...)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func buildImages(ctx context.Context, o options, s source) ([]built, error) {
 		}
 		for _, architecture := range imageArchitectures() {
 			var err error
-			r.Layers[architecture], b.packages[architecture], err = i.layers(ctx, roots[architecture], programs[architecture], architecture)
+			r.Layers[architecture], b.packages[architecture], err = i.layers(s, roots[architecture], programs[architecture], architecture)
 			if err != nil {
 				return nil, err
 			}

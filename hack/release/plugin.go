@@ -39,7 +39,7 @@ func buildPlugins(ctx context.Context, o options, s source) error {
 			return err
 		}
 		program := filepath.Join(folder, plugin+p.suffix())
-		files, err := withLicenses(ctx, "", program)
+		files, err := s.withLicenses("", program)
 		if err != nil {
 			return fmt.Errorf("plugin for %s: %w", p, err)
 		}

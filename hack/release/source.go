@@ -12,12 +12,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"gnuthought.com/efs-stunnel/hack/release/internal/licenses"
 )
 
 // source is the commit from which a release is made.
 type source struct {
 	revision string
 	time     time.Time // of every file in the release
+	licenses *licenses.Reader
 }
 
 // readSource returns an error if the working folder is not what the commit has.
@@ -43,7 +46,8 @@ func readSource(ctx context.Context) (source, error) {
 	if err != nil || at < 0 {
 		return source{}, fmt.Errorf("SOURCE_DATE_EPOCH=%s: want seconds since 1970", seconds)
 	}
-	return source{revision: revision, time: time.Unix(at, 0).UTC()}, nil
+	reader, err := licenses.NewReader(ctx)
+	return source{revision: revision, time: time.Unix(at, 0).UTC(), licenses: reader}, err
 }
 
 // platform is an operating system and an architecture, as Go names them.

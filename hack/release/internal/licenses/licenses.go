@@ -36,42 +36,73 @@ func allowed() []string {
 	return []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"}
 }
 
+// Reader reads the licenses of the modules from which the programs of the working folder are built. Each is read
+// once, however many programs have it.
+type Reader struct {
+	known   *licenseclassifier.Classifier
+	folders map[string]string // by path@version
+	read    map[string]Module // the same
+}
+
+// standard is Go's standard library, as path.
+const standard = "std"
+
+// NewReader finds the modules' folders. The working folder must be that of the module from which the programs
+// are built.
+func NewReader(ctx context.Context) (*Reader, error) {
+	folders, err := foldersOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	goRoot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return nil, fmt.Errorf("finding Go's own license: %w", err)
+	}
+	folders[standard+"@"+runtime.Version()] = strings.TrimSpace(string(goRoot))
+	known, err := assets.DefaultClassifier()
+	if err != nil {
+		return nil, fmt.Errorf("reading known licenses: %w", err)
+	}
+	return &Reader{known, folders, map[string]Module{}}, nil
+}
+
 // Of returns the modules of the programs and Go's standard library, sorted. A module whose license is unknown
-// or not allowed is an error. The working folder must be that of the module from which they are built.
-func Of(ctx context.Context, programs ...string) ([]Module, error) {
-	versions := map[string]string{}
+// or not allowed is an error.
+func (r *Reader) Of(programs ...string) ([]Module, error) {
+	versions := map[string]string{standard: runtime.Version()}
 	for _, program := range programs {
 		info, err := buildinfo.ReadFile(program)
 		if err != nil {
 			return nil, fmt.Errorf("reading modules of %s: %w", program, err)
 		}
 		for _, dependency := range info.Deps {
-			m := replaced(dependency)
+			m := Replaced(dependency)
 			versions[m.Path] = m.Version
 		}
 	}
-	folders, err := foldersOf(ctx)
-	if err != nil {
-		return nil, err
-	}
-	known, err := assets.DefaultClassifier()
-	if err != nil {
-		return nil, fmt.Errorf("reading known licenses: %w", err)
-	}
-	goRoot, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
-	if err != nil {
-		return nil, fmt.Errorf("finding Go's own license: %w", err)
-	}
-	standard, err := read(known, strings.TrimSpace(string(goRoot)), "std", runtime.Version())
-	all, errs := []Module{standard}, []error{err}
+	var all []Module
+	var errs []error
 	for _, path := range slices.Sorted(maps.Keys(versions)) {
-		m, err := read(known, folders[path+"@"+versions[path]], path, versions[path])
+		m, err := r.module(path, versions[path])
 		all, errs = append(all, m), append(errs, err)
 	}
 	return all, errors.Join(errs...)
 }
 
-func replaced(m *debug.Module) *debug.Module {
+func (r *Reader) module(path, version string) (Module, error) {
+	name := path + "@" + version
+	if m, ok := r.read[name]; ok {
+		return m, nil
+	}
+	m, err := read(r.known, r.folders[name], path, version)
+	if err == nil {
+		r.read[name] = m
+	}
+	return m, err
+}
+
+// Replaced is the module that a program has for one that it requires.
+func Replaced(m *debug.Module) *debug.Module {
 	if m.Replace != nil {
 		return m.Replace
 	}

@@ -17,7 +17,11 @@ func TestLicensesOfModules(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../..").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	modules, err := Of(t.Context(), program)
+	reader, err := NewReader(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	modules, err := reader.Of(program)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/hack/release/internal/debian"
+	"gnuthought.com/efs-stunnel/hack/release/internal/licenses"
 )
 
 // Subject is what the list is of.
@@ -114,9 +115,7 @@ func modules(info *debug.BuildInfo) []pkg {
 	version := strings.TrimPrefix(strings.Fields(info.GoVersion)[0], "go")
 	all := []pkg{newPackage("stdlib", version, "pkg:golang/stdlib@"+version)}
 	for _, module := range append([]*debug.Module{&info.Main}, info.Deps...) {
-		if module.Replace != nil {
-			module = module.Replace
-		}
+		module = licenses.Replaced(module)
 		all = append(all, newPackage(module.Path, module.Version, "pkg:golang/"+module.Path+"@"+url.QueryEscape(module.Version)))
 	}
 	return all
