@@ -165,7 +165,7 @@ func (f *facts) checkAgent(agent Agent) Result {
 var nodeRemedies = map[string]string{
 	wellknown.EventTunnelUnhealthy:         "check the mount target: security group (TCP 2049), routes, its state in AWS", // of agents without AnnotationProbe
 	wellknown.EventPortTaken:               "stop the process that has the port (on the node: ss -tnlp)",
-	wellknown.EventPortHijacked:            "delete the pod with this hostPort, or the Service with this nodePort",
+	wellknown.EventPortHijacked:            probe.Remedy(probe.ReasonHijacked),
 	wellknown.EventPortInEphemeralRange:    "reserve the ports on the node: net.ipv4.ip_local_reserved_ports",
 	wellknown.EventTargetUnusable:          "correct the target in the table, or what the message names",
 	wellknown.EventConfigurationRefused:    "mount EFS_CA_FILE into both containers",

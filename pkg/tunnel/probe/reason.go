@@ -59,16 +59,16 @@ func Reason(err error) string {
 
 // remedies are what administrators do about failed probes.
 var remedies = map[string]string{
-	ReasonTimeout:     "security groups (TCP 2049) of the mount target and of the node, network ACLs, routes",
+	ReasonTimeout:     "check the security groups (TCP 2049) of the mount target and of the node, network ACLs, routes",
 	ReasonRefused:     "check the address, and the mount target's state in AWS: nothing listens there",
-	ReasonUnreachable: "routes of the node's subnet",
-	ReasonCertificate: "a proxy in between, or a server with a certificate of its own: name its authority (EFS_CA_FILE, --ca-file of preflight)",
-	ReasonHandshake:   "the server has no TLS, or something between breaks it",
-	ReasonClosed:      "something between node and mount target closes the connection, or TLS is not served",
-	ReasonDenied:      "the policy of the file system",
+	ReasonUnreachable: "check the routes of the node's subnet",
+	ReasonCertificate: "remove a proxy in between; if the server has a certificate of its own, name its authority (EFS_CA_FILE, --ca-file of preflight)",
+	ReasonHandshake:   "check the address and what is in between: the server has no TLS, or something breaks it",
+	ReasonClosed:      "check what is between node and mount target: something closes the connection, or TLS is not served",
+	ReasonDenied:      "check the policy of the file system",
 	ReasonProtocol:    "check the address: the server is not one of NFSv4",
 	ReasonHijacked:    "delete the pod with this hostPort, or the Service with this nodePort",
-	ReasonOther:       "what the message says",
+	ReasonOther:       "do what the message says",
 }
 
 // Remedy says what to do about a reason; "" for one that is unknown.
