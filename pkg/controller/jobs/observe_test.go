@@ -1,15 +1,19 @@
 package jobs
 
 import (
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // TestAgentsWhereJobsCannotRunDoNotCount: keeping off the node that failed for the sake of such a
@@ -38,5 +42,37 @@ func TestAgentsWhereJobsCannotRunDoNotCount(t *testing.T) {
 	agents := (&Controller{gatherer: &gatherer.Gatherer{Caches: c}}).agents()
 	if len(agents) != 1 || agents[0].Name != "free" {
 		t.Errorf("got %d agents: %+v", len(agents), agents)
+	}
+}
+
+// TestUseOfBatches: what a batch has to wait for are those of which a volume is still to be written.
+func TestUseOfBatches(t *testing.T) {
+	c := newSharedPath(t, 1, 1).clusters[0]
+	m := mountJob{job: mounted(1, lingers).job.DeepCopy()}
+	m.job.Finalizers = []string{wellknown.FinalizerOutcome}
+	m.outcome.Runs = []mountjobs.BatchRun{{Number: 1, First: 0, Count: 1}, {Number: 2, First: 1, Count: 2}}
+	for _, name := range []string{"v1", "v2", "v3"} {
+		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: historyNamespace, UID: types.UID("uid-of-" + name)}}
+		if err := c.gatherer.Caches.Claims.GetStore().Add(claim); err != nil {
+			t.Fatal(err)
+		}
+		m.outcome.Operations = append(m.outcome.Operations, operations.Operation{
+			Kind: operations.Setup, Owner: operations.Owner{Volume: name, Namespace: claim.Namespace, Claim: name, ClaimUID: string(claim.UID)},
+		})
+		m.outcome.Report.Results = append(m.outcome.Report.Results, operations.Result{State: operations.Done})
+	}
+	for _, step := range []struct {
+		volume string
+		used   []int
+		unused int
+	}{{"v1", []int{1}, 2}, {"v2", []int{1}, 2}, {"v3", []int{1, 2}, 0}} {
+		if err := c.gatherer.Caches.Volumes.GetStore().Add(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: step.volume}}); err != nil {
+			t.Fatal(err)
+		}
+		m.usedBatches, m.unused = nil, 0
+		c.observeUse(&m)
+		if !slices.Equal(m.usedBatches, step.used) || m.unused != step.unused {
+			t.Errorf("with volume %s: batches %v are used, %d operations are not; want %v and %d", step.volume, m.usedBatches, m.unused, step.used, step.unused)
+		}
 	}
 }
