@@ -16,17 +16,18 @@ const (
 // lateness runs do, and returns by how much timers expired late meanwhile, at most.
 func lateness(do func()) time.Duration {
 	done, worst := make(chan struct{}), make(chan time.Duration, 1)
-	go func() { worst <- timerLateness(done) }()
+	// The process may be stopped before the goroutine runs, so the first timer begins here.
+	due := time.Now().Add(timerInterval)
+	go func() { worst <- timerLateness(due, done) }()
 	do()
 	close(done)
 	return <-worst
 }
 
 // timerLateness runs short timers one after another, and measures how late this goroutine is woken.
-func timerLateness(done <-chan struct{}) (worst time.Duration) {
+func timerLateness(due time.Time, done <-chan struct{}) (worst time.Duration) {
 	for {
-		due := time.Now().Add(timerInterval)
-		timer := time.NewTimer(timerInterval)
+		timer := time.NewTimer(time.Until(due))
 		select {
 		case <-done:
 			timer.Stop()
@@ -34,5 +35,6 @@ func timerLateness(done <-chan struct{}) (worst time.Duration) {
 		case <-timer.C:
 			worst = max(worst, time.Since(due))
 		}
+		due = time.Now().Add(timerInterval)
 	}
 }

@@ -50,6 +50,15 @@ func TestLateRoundHasNoResult(t *testing.T) {
 	}
 }
 
+// A process that is stopped before its timers run, and is answered while it is, was late.
+func TestLatenessBeginsWithTheRound(t *testing.T) {
+	done := make(chan struct{})
+	close(done)
+	if got := timerLateness(time.Now().Add(-time.Minute), done); got < time.Minute {
+		t.Errorf("a timer that was due a minute ago: got %s late", got)
+	}
+}
+
 // helperTunnel has this test run as a process that probes the address.
 const helperTunnel = "PROBE_HELPER_TUNNEL"
 
