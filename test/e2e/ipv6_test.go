@@ -15,19 +15,9 @@ func fileSystemIsServedOverIPv6(l *lab) {
 			l.Fatalf("mount target %q: want one address, of IPv6", target)
 		}
 	}
-	l.apply(ns, claim("data", class, "file_system_id: "+fileSystem)+pod("persistentVolumeClaim: {claimName: data}", ""))
-	data := l.waitForClaim(ns, "data")
+	l.claimComesAndGoes(ns, "six", "file_system_id: "+fileSystem)
 	if table := l.table(); !strings.Contains(table, "mount_target_ipv6_by_zone:") {
 		l.Errorf("the table lacks the addresses of IPv6:\n%s", table)
 	}
-	l.wait(ns, "condition=Ready", "pod/user")
-	l.inPod(ns, "echo six > /data/file")
-	data.expectFile("file", "six\n")
-	l.inPod(ns, "grep -qx six /data/file")
-
-	l.kubectl("-n", ns, "delete", "pod", "user")
-	l.kubectl("-n", ns, "delete", "pvc", "data")
-	l.wait(ns, "delete", "pv/"+data.volume)
-	data.waitForRemoved()
 	l.deleteFileSystem(fileSystem)
 }

@@ -186,3 +186,17 @@ spec:
 ---
 `, mounts, volumes)
 }
+
+// claimComesAndGoes: a claim is bound, a pod writes to it, and its directory goes with it.
+func (l *lab) claimComesAndGoes(ns, name string, labels ...string) {
+	l.Helper()
+	l.apply(ns, claim(name, class, labels...)+pod("persistentVolumeClaim: {claimName: "+name+"}", ""))
+	data := l.waitForClaim(ns, name)
+	l.wait(ns, "condition=Ready", "pod/user")
+	l.inPod(ns, "echo "+name+" > /data/file")
+	data.expectFile("file", name+"\n")
+	l.kubectl("-n", ns, "delete", "pod", "user")
+	l.kubectl("-n", ns, "delete", "pvc", name)
+	l.wait(ns, "delete", "pv/"+data.volume)
+	data.waitForRemoved()
+}
