@@ -64,6 +64,7 @@ var longScenarios = []scenario{
 	})},
 	{"a file system is added", fileSystemIsAddedLater},
 	{"a file system with IPv6 addresses only is served", fileSystemIsServedOverIPv6},
+	{"nodes without a route of IPv4 use IPv6", nodesWithoutIPv4UseIPv6},
 	{"programs of the version before work with those of this one", versionsMix},
 	{"a deleted root volume is created again", deletedRootVolumeIsRecreated},
 	{"a deleted table is rebuilt", deletedTableIsRebuilt},

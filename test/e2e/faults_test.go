@@ -155,21 +155,12 @@ func fileSystemIsAddedLater(l *lab) {
 	ns := l.namespace("later")
 	restarts := l.restarts()
 	fileSystem := l.newFileSystem("later")
-	l.apply(ns, claim("data", class, "file_system_id: "+fileSystem)+pod("persistentVolumeClaim: {claimName: data}", ""))
-	data := l.waitForClaim(ns, "data")
-	l.wait(ns, "condition=Ready", "pod/user")
-	l.inPod(ns, "echo later > /data/file")
-	data.expectFile("file", "later\n")
+	l.claimComesAndGoes(ns, "later", "file_system_id: "+fileSystem)
 	for _, now := range l.restarts() { // a pod of a node that was removed before may be gone by now
 		if !slices.Contains(restarts, now) {
 			l.Errorf("containers were restarted: %s, before %s", now, restarts)
 		}
 	}
-
-	l.kubectl("-n", ns, "delete", "pod", "user")
-	l.kubectl("-n", ns, "delete", "pvc", "data")
-	l.wait(ns, "delete", "pv/"+data.volume)
-	data.waitForRemoved()
 	l.deleteFileSystem(fileSystem)
 }
 
