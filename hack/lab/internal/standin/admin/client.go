@@ -101,7 +101,8 @@ func (c *Client) SetFault(ctx context.Context, f efsapi.Fault) error {
 	return c.do(ctx, http.MethodPut, "/faults", f)
 }
 
-// ClearFaults ends the API's faults, and sets all mount targets to mode ok with valid certificates.
+// ClearFaults ends the API's faults, and sets all mount targets to mode ok with valid certificates and
+// without a delay.
 func (c *Client) ClearFaults(ctx context.Context) error {
 	return c.do(ctx, http.MethodDelete, "/faults", none{})
 }

@@ -3,6 +3,8 @@
 package admin
 
 import (
+	"time"
+
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/efsapi"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/terminator"
@@ -15,11 +17,12 @@ type Status struct {
 	MountTargets []terminator.Status       `json:"mountTargets"` // sorted by file system and address
 }
 
-// MountTargetChange sets what is not "".
+// MountTargetChange sets what is not "" or nil.
 type MountTargetChange struct {
 	State       inventory.State            `json:"state,omitempty"`       // what the API reports; survives a restart
 	Mode        terminator.Mode            `json:"mode,omitempty"`        // until cleared or restarted
 	Certificate terminator.CertificateKind `json:"certificate,omitempty"` // until cleared or restarted
+	Delay       *time.Duration             `json:"delay,omitempty"`       // until cleared or restarted
 }
 
 // none is an empty request or response.

@@ -124,6 +124,9 @@ func (s *server) updateMountTarget(ctx context.Context, id string, c MountTarget
 	if err == nil && c.Certificate != "" {
 		err = target.SetCertificate(c.Certificate)
 	}
+	if err == nil && c.Delay != nil {
+		err = target.SetDelay(*c.Delay)
+	}
 	if err == nil && c.Mode != "" {
 		err = target.SetMode(ctx, c.Mode)
 	}

@@ -178,6 +178,7 @@ func TestInvalidInputIsRefusedWithWhatIsAllowed(t *testing.T) {
 		"no mount target":   {"update-mount-target fsmt-1 --mode ok", "mount target fsmt-1 does not run"},
 		"mode":              {"update-mount-target fsmt-1 --mode odd", "ok, refuse, reset, drop, silent"},
 		"certificate":       {"update-mount-target fsmt-1 --certificate odd", "wrong-name"},
+		"delay":             {"update-mount-target fsmt-1 --delay soon", "soon"},
 		"zone":              {"create-mount-target --file-system " + shared + " --zone mars", "us-east-1a, us-east-1b"},
 		"address type":      {"create-mount-target --file-system " + shared + " --zone us-east-1a --ip-address-type ipv5", "want one of ipv4, ipv6, dual"},
 		"no zone":           {"create-mount-target --file-system " + shared, `"zone" not set`},

@@ -41,6 +41,6 @@ func (a *app) setFaultCommand() *cobra.Command {
 }
 
 func (a *app) clearFaultsCommand() *cobra.Command {
-	return a.command("clear", "End all faults of the API, and set mount targets to mode ok with valid certificates",
+	return a.command("clear", "End all faults of the API, and set mount targets to mode ok with valid certificates and no delay",
 		func(cmd *cobra.Command, c *admin.Client, _ []string) error { return c.ClearFaults(cmd.Context()) })
 }

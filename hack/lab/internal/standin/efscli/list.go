@@ -92,9 +92,9 @@ func statusRows(s admin.Status, row output.Row) {
 		}
 	}
 	row()
-	row("MOUNT TARGET", "FILE SYSTEM", "ADDRESS", "MODE", "CERTIFICATE", "OPEN", "TOTAL", "REFUSED", "LAST REFUSAL")
+	row("MOUNT TARGET", "FILE SYSTEM", "ADDRESS", "MODE", "CERTIFICATE", "DELAY", "OPEN", "TOTAL", "REFUSED", "LAST REFUSAL")
 	for _, t := range s.MountTargets {
-		row(t.ID, t.FileSystemID, t.Address, t.Mode, t.Certificate, t.Open, t.Total, t.Refused, t.LastRefusal)
+		row(t.ID, t.FileSystemID, t.Address, t.Mode, t.Certificate, t.Delay, t.Open, t.Total, t.Refused, t.LastRefusal)
 	}
 	row()
 	row("MOUNT TARGET", "REFUSED FOR", "CONNECTIONS")

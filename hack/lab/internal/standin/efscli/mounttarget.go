@@ -3,6 +3,7 @@ package efscli
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -42,13 +43,19 @@ func (a *app) updateMountTargetCommand() *cobra.Command {
 		"  --mode refuse   no listener; open connections are closed\n" +
 		"  --mode reset    accept and reset; open connections are reset\n" +
 		"  --mode drop     a black hole: packets are dropped, also those of open connections\n" +
-		"  --mode silent   TCP and TLS work, but nothing is answered; open connections stall"
+		"  --mode silent   TCP and TLS work, but nothing is answered; open connections stall\n" +
+		"--delay 5ms holds back what is sent in each direction for that time, so that a round trip takes 10 ms more. It limits no throughput."
 	flags := cmd.Flags()
 	stateFlag(flags, &change.State)
 	flags.Var(oneof.Flag(&change.Mode, terminator.Modes()), "mode", oneof.Join(terminator.Modes()))
 	flags.Var(oneof.Flag(&change.Certificate, terminator.CertificateKinds()), "certificate",
 		"of new connections: "+oneof.Join(terminator.CertificateKinds()))
-	cmd.MarkFlagsOneRequired("state", "mode", "certificate")
+	flags.Func("delay", "`time` for which bytes are held back in each direction; 0 ends it", func(text string) error {
+		delay, err := time.ParseDuration(text)
+		change.Delay = &delay
+		return err
+	})
+	cmd.MarkFlagsOneRequired("state", "mode", "certificate", "delay")
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package terminator
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -157,27 +158,67 @@ type duplex interface {
 	CloseWrite() error
 }
 
-// copy forwards bytes in one direction, and the end of the stream. An error ends both directions.
+// parcel is what was read at once, and until when it is held back.
+type parcel struct {
+	bytes []byte
+	err   error // that ended the reading
+	due   time.Time
+}
+
+// maxHeld bounds the parcels of one direction that are held back: more than a second's worth of a fast
+// network in the longest sensible delay, so that a delay limits no throughput.
+const maxHeld = 4096
+
+// copy forwards bytes in one direction, each after the mount target's delay, and the end of the stream. An error
+// ends both directions.
 func (c *connection) copy(to, from duplex) {
-	buffer := make([]byte, copyBuffer)
-	for {
-		n, err := from.Read(buffer)
+	held := make(chan parcel, maxHeld)
+	var reading sync.WaitGroup
+	defer reading.Wait()
+	reading.Go(func() { c.receive(from, held) })
+	for p := range held {
+		c.hold(p.due)
 		c.target.gate.pass(c.done)
-		if n > 0 {
-			if _, writeErr := to.Write(buffer[:n]); writeErr != nil {
+		if len(p.bytes) > 0 {
+			if _, err := to.Write(p.bytes); err != nil {
 				c.close()
 				return
 			}
 		}
-		if errors.Is(err, io.EOF) {
-			if to.CloseWrite() != nil {
-				c.close()
-			}
+		if p.err != nil && (!errors.Is(p.err, io.EOF) || to.CloseWrite() != nil) {
+			c.close()
+		}
+	}
+}
+
+// receive reads one direction to its end.
+func (c *connection) receive(from duplex, held chan<- parcel) {
+	defer close(held)
+	buffer := make([]byte, copyBuffer)
+	for {
+		n, err := from.Read(buffer)
+		p := parcel{bytes: bytes.Clone(buffer[:n]), err: err, due: time.Now().Add(c.target.currentDelay())}
+		select {
+		case held <- p:
+		case <-c.done:
 			return
 		}
 		if err != nil {
-			c.close()
 			return
 		}
+	}
+}
+
+// hold waits until a time, or until the connection is closed.
+func (c *connection) hold(until time.Time) {
+	wait := time.Until(until)
+	if wait <= 0 {
+		return
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.done:
 	}
 }

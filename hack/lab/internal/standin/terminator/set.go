@@ -71,11 +71,11 @@ func (s *Set) Get(id string) (*Target, error) {
 	return nil, fmt.Errorf("mount target %s does not run", id)
 }
 
-// Clear sets all mount targets to mode ok with a valid certificate.
+// Clear sets all mount targets to mode ok with a valid certificate and without a delay.
 func (s *Set) Clear(ctx context.Context) error {
 	var failures []error
 	for _, t := range s.all() {
-		failures = append(failures, t.SetCertificate(GoodCertificate), t.SetMode(ctx, OK))
+		failures = append(failures, t.SetCertificate(GoodCertificate), t.SetDelay(0), t.SetMode(ctx, OK))
 	}
 	return errors.Join(failures...)
 }

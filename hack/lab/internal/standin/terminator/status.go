@@ -15,6 +15,7 @@ type Status struct {
 	Address      string          `json:"address"`
 	Mode         Mode            `json:"mode"`
 	Certificate  CertificateKind `json:"certificate"`
+	Delay        time.Duration   `json:"delay"`   // in each direction
 	Open         int             `json:"open"`    // connections now
 	Total        int             `json:"total"`   // connections accepted since the start
 	Refused      int             `json:"refused"` // of those, closed for a reason
@@ -39,7 +40,7 @@ func (t *Target) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := Status{
-		ID: t.ID, FileSystemID: t.FileSystemID, Address: t.Address, Mode: t.mode, Certificate: t.certificate,
+		ID: t.ID, FileSystemID: t.FileSystemID, Address: t.Address, Mode: t.mode, Certificate: t.certificate, Delay: t.delay,
 		Open: len(t.live), Total: t.total, Refused: t.refused, LastRefusal: t.lastRefusal,
 		Refusals:    maps.Clone(t.refusals),
 		Connections: []ConnectionStatus{},

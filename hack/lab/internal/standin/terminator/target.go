@@ -49,6 +49,7 @@ type Target struct {
 	mu          sync.Mutex
 	mode        Mode               // guarded by mu
 	certificate CertificateKind    // guarded by mu
+	delay       time.Duration      // guarded by mu; of what is sent in each direction
 	listeners   []*net.TCPListener // guarded by mu; of each address, none while closed
 	live        map[*connection]struct{}
 	gate        *gate // shut while nothing may be sent
@@ -91,6 +92,24 @@ func (t *Target) SetCertificate(kind CertificateKind) error {
 	defer t.mu.Unlock()
 	t.certificate = kind
 	return nil
+}
+
+// SetDelay has all bytes of open and new connections held back for a time, in each direction: a round trip takes
+// twice as long more. TCP's and TLS's own handshakes are not delayed.
+func (t *Target) SetDelay(delay time.Duration) error {
+	if delay < 0 {
+		return fmt.Errorf("delay of mount target %s: %s is less than 0s", t.ID, delay)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.delay = delay
+	return nil
+}
+
+func (t *Target) currentDelay() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.delay
 }
 
 // SetMode changes how open and new connections are treated.
