@@ -197,23 +197,28 @@ func (bed *testbed) makeDirectories(ctx context.Context, made []*corev1.Persiste
 	if err != nil {
 		return err
 	}
-	fileSystem, err := ledger.Open(ctx, filepath.Join(bed.folder, fileSystemID), ledger.Options{FileSystemID: fileSystemID})
+	var ops []operations.Operation
+	for _, volume := range made {
+		ref := volume.Spec.ClaimRef
+		ops = append(ops, operations.Operation{
+			Kind: operations.Setup, Path: volume.Spec.NFS.Path, Directory: operations.Directory{Mode: "0777"},
+			Owner: operations.Owner{
+				Volume: volume.Name, Cluster: string(cluster.UID), Namespace: ref.Namespace, Claim: ref.Name, ClaimUID: string(ref.UID),
+			},
+		})
+	}
+	return setUp(ctx, filepath.Join(bed.folder, fileSystemID), ops)
+}
+
+// setUp carries out operations on the file system in a folder.
+func setUp(ctx context.Context, folder string, ops []operations.Operation) error {
+	fileSystem, err := ledger.Open(ctx, folder, ledger.Options{FileSystemID: fileSystemID})
 	if err != nil {
 		return fmt.Errorf("opening the file system: %w", err)
 	}
 	defer fileSystem.Close()
-	for batch := range slices.Chunk(made, setupBatch) {
-		var ops []operations.Operation
-		for _, volume := range batch {
-			ref := volume.Spec.ClaimRef
-			ops = append(ops, operations.Operation{
-				Kind: operations.Setup, Path: volume.Spec.NFS.Path, Directory: operations.Directory{Mode: "0777"},
-				Owner: operations.Owner{
-					Volume: volume.Name, Cluster: string(cluster.UID), Namespace: ref.Namespace, Claim: ref.Name, ClaimUID: string(ref.UID),
-				},
-			})
-		}
-		if report := fileSystem.Run(ctx, ops, func(int, int) {}); !report.Succeeded() {
+	for batch := range slices.Chunk(ops, setupBatch) {
+		if report := fileSystem.Run(ctx, batch, func(int, int) {}); !report.Succeeded() {
 			return errors.New("making directories: " + string(report.Encode()))
 		}
 	}

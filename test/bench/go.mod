@@ -5,6 +5,7 @@ go 1.26.0
 replace gnuthought.com/efs-stunnel => ../..
 
 require (
+	github.com/hanwen/go-fuse/v2 v2.12.1
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0

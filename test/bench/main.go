@@ -31,6 +31,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if len(args) > 0 && args[0] == peerArgument {
 		return runPeer(ctx, args[1:])
 	}
+	if len(args) > 0 && args[0] == jobArgument {
+		return runJob(ctx, args[1:])
+	}
 	o, err := parseOptions(args, stderr)
 	if err != nil {
 		return err
@@ -66,6 +69,7 @@ type options struct {
 	manifest          string
 	churnRate         float64
 	churnDeadline     time.Duration
+	files             fileNumbers
 }
 
 // The parts of a run.
@@ -77,12 +81,14 @@ const (
 	partTakeover = "takeover"
 	partScale    = "scale"
 	partChurn    = "churn"
+	partClone    = "clone"
+	partSurvey   = "survey"
 )
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o := options{}
 	usual := []string{partAlone, partBurst, partStream, partTakeover, partIdle}
-	all := append(slices.Clone(usual), partScale, partChurn) // which take long
+	all := append(slices.Clone(usual), partScale, partChurn, partClone, partSurvey) // which take long, or have nothing to do with the manager
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.programs, "programs", os.Getenv("KUBE_PROGRAMS"), "`folder` with etcd, kube-apiserver and kube-controller-manager")
@@ -108,6 +114,13 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.manifest, "manifest", "deploy/kustomize/base/manager.yaml", "`file` with the manager's Deployment, for its limit of memory")
 	flags.Float64Var(&o.churnRate, "churn-rate", 10, "`number` of claims of another provisioner that are deleted each second of the part churn")
 	flags.DurationVar(&o.churnDeadline, "churn-deadline", 5*time.Minute, "`time` that a new leader has to begin in the part churn")
+	flags.DurationVar(&o.files.latency, "latency", 5*time.Millisecond, "`time` after which a request is answered in the parts clone and survey")
+	flags.IntVar(&o.files.clone, "clone-files", 50000, "`number` of files of the volume that is cloned")
+	flags.IntVar(&o.files.folders, "clone-directories", 500, "`number` of directories with these files")
+	flags.IntVar(&o.files.sample, "cp-directories", 20, "`number` of them that cp copies, too")
+	flags.IntVar(&o.files.volumes, "survey-volumes", 1000, "`number` of volumes that a survey counts")
+	flags.IntVar(&o.files.volumeFiles, "survey-files", 1000, "`number` of files of each")
+	flags.IntVar(&o.files.used, "du-volumes", 20, "`number` of them that du counts, too")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -124,16 +137,27 @@ func (o options) check(parts []string, rest int) error {
 	switch {
 	case rest > 0:
 		return errors.New("there are arguments that are no flags")
-	case o.programs == "" || o.manager == "":
+	case o.needsCluster() && (o.programs == "" || o.manager == ""):
 		return errors.New("-programs and -manager are needed; make bench has them")
 	case o.churnRate <= 0 || o.churnDeadline <= 0 || o.scale.shared+o.scale.mass > o.scale.volumes:
 		return errors.New("-churn-rate and -churn-deadline must be above 0, -scale-shared and -scale-mass together at most -scale-volumes")
 	case min(o.claims, o.slowClaims, o.rounds, o.alone, o.warm, o.stream, o.volumes, o.takeovers, o.scale.shared, o.scale.mass, o.scale.standby) < 1:
 		return errors.New("every number must be at least 1")
+	case o.files.latency <= 0:
+		return errors.New("-latency must be above 0")
+	case o.files.folders < 1 || o.files.clone%o.files.folders != 0 || o.files.sample < 2 || o.files.sample > o.files.folders:
+		return errors.New("-clone-files must be a multiple of -clone-directories, and -cp-directories from 2 to -clone-directories")
+	case o.files.volumeFiles < 1 || o.files.used < 2 || o.files.used > o.files.volumes:
+		return errors.New("-survey-files must be at least 1, and -du-volumes from 2 to -survey-volumes")
 	case os.Getuid() != 0:
 		return errors.New("mountjob gives directories to other users: run this as root")
 	}
 	return nil
+}
+
+// needsCluster reports whether a part is of the manager.
+func (o options) needsCluster() bool {
+	return slices.ContainsFunc(o.parts, func(part string) bool { return part != partClone && part != partSurvey })
 }
 
 // bench is one run.
@@ -157,6 +181,7 @@ func (b *bench) measure(ctx context.Context) error {
 	parts := map[string]func(context.Context) error{
 		partAlone: b.measureSingles, partBurst: b.measureBursts, partStream: b.measureStreams, partIdle: b.measureIdle, partTakeover: b.measureTakeovers,
 		partScale: b.measureScale, partChurn: b.measureChurn,
+		partClone: b.measureClone, partSurvey: b.measureSurveys,
 	}
 	for _, part := range b.options.parts {
 		if err := parts[part](ctx); err != nil {

@@ -20,6 +20,9 @@ type results struct {
 	Idle      *idle      `json:"idle,omitempty"`
 	Scales    []scale    `json:"scales,omitempty"`
 	Churn     *churn     `json:"churn,omitempty"`
+
+	Clone   *comparison  `json:"clone,omitempty"`
+	Surveys []comparison `json:"surveys,omitempty"`
 }
 
 // row is one line of the table.
@@ -69,26 +72,37 @@ func (r row) ratio() string {
 		return ""
 	}
 	times := r.peer / r.ours
-	if r.unit == perSecond {
+	if r.unit == perSecond || r.unit == filesPerSecond {
 		times = 1 / times
 	}
 	return fmt.Sprintf("%.2g×", times)
 }
 
-const perSecond = "claims/s"
+const (
+	perSecond      = "claims/s"
+	filesPerSecond = "files/s"
+)
 
 // writeTable writes what was measured for people.
 func (r results) writeTable(w io.Writer) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s, %d CPUs (%s), of which others used %s\n\n", r.Began.Format(time.DateOnly), r.Machine.CPUs, r.Machine.CPU, r.others())
-	text.WriteString("| measure | manager | unit | target | | library | ratio |\n|---|--:|---|--:|---|--:|--:|\n")
-	for _, row := range slices.Concat(r.aloneRows(), r.burstRows(), r.streamRows(), r.takeoverRows(), r.idleRows(), r.scaleRows(), r.churnRows()) {
-		fmt.Fprintf(&text, "| %s | %s | %s | %s | %s | %s | %s |\n", row.what, number(row.ours), row.unit,
-			row.target, row.target.mark(row.ours), optional(row.peer), row.ratio())
-	}
+	writeRows(&text, "manager", "library", slices.Concat(r.aloneRows(), r.burstRows(), r.streamRows(), r.takeoverRows(), r.idleRows(), r.scaleRows(), r.churnRows()))
 	text.WriteString(r.ceilingLine())
+	writeRows(&text, "Job", "cp, du", r.fileRows())
 	_, err := io.WriteString(w, text.String())
 	return err
+}
+
+func writeRows(w io.Writer, ours, peer string, rows []row) {
+	if len(rows) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "| measure | %s | unit | target | | %s | ratio |\n|---|--:|---|--:|---|--:|--:|\n", ours, peer)
+	for _, row := range rows {
+		fmt.Fprintf(w, "| %s | %s | %s | %s | %s | %s | %s |\n", row.what, number(row.ours), row.unit,
+			row.target, row.target.mark(row.ours), optional(row.peer), row.ratio())
+	}
 }
 
 // others is how many CPUs others used, at least and at most.
@@ -117,6 +131,9 @@ func (r results) others() string {
 	}
 	if r.Churn != nil {
 		all = append(all, r.Churn.Conditions.Others)
+	}
+	for _, c := range r.comparisons() {
+		all = append(all, c.Conditions.Others)
 	}
 	return fmt.Sprintf("%.1f to %.1f", slices.Min(all), slices.Max(all))
 }

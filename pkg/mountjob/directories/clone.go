@@ -1,7 +1,6 @@
 package directories
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,8 +28,8 @@ const (
 
 // CloneOptions say how a volume is copied.
 type CloneOptions struct {
-	// Workers is how many entries are copied at once; 0 is DefaultCloneWorkers.
-	Workers int
+	// Workers is how many entries are copied at once, and Rate how many requests begin in a second.
+	Workers, Rate int // 0 is DefaultCloneWorkers and DefaultCloneRate
 	// Started, if not nil, is called when the copying begins, with what says how far it is.
 	Started func(progress func() operations.CloneProgress)
 }
@@ -212,7 +211,7 @@ func (c *clone) copy(ctx context.Context) (summary string, err error) {
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("opening the source: %w", err), to.Close())
 	}
-	copying := newCopying(c.fs, links, cmp.Or(c.options.Workers, DefaultCloneWorkers))
+	copying := newCopying(c.fs, links, c.options)
 	if c.options.Started != nil {
 		c.options.Started(copying.progress)
 	}

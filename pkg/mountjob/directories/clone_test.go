@@ -9,7 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -318,4 +320,48 @@ func TestBatchRefusesToCopy(t *testing.T) {
 	w := newFixture(t)
 	w.withSource()
 	w.do(theClone(), operations.Failed, operations.BadOperation)
+}
+
+// A file server is not asked for more than a clone's rate, and small files are copied side by side.
+func TestCloneKeepsItsRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.done(setupOf(owner("c1", "ns", 1), sourcePath))
+		for i := range 20 {
+			for j := range 10 {
+				w.write(fmt.Sprintf("%s/%d/%d", sourcePath, i, j), "small")
+			}
+		}
+		alone, requests := w.cloneWithLatency(2, CloneOptions{Workers: 1, Rate: 1e6})
+		if least := time.Duration(requests) * 5 * time.Millisecond; alone < least {
+			t.Errorf("one worker has done %d requests in %s, want at least %s", requests, alone, least)
+		}
+		parallel, _ := w.cloneWithLatency(3, CloneOptions{Rate: 1e6})
+		if parallel*10 > alone {
+			t.Errorf("%d workers took %s, one %s", DefaultCloneWorkers, parallel, alone)
+		}
+		slow, requests := w.cloneWithLatency(4, CloneOptions{Rate: 100})
+		if least := time.Duration(requests)*10*time.Millisecond - paceBurst; slow < least {
+			t.Errorf("%d requests took %s, want at least %s", requests, slow, least)
+		}
+	})
+}
+
+// cloneWithLatency is how long a clone takes with 5 ms for each request.
+func (w *fixture) cloneWithLatency(n int, o CloneOptions) (took time.Duration, requests int64) {
+	w.t.Helper()
+	f := w.open(nil)
+	defer f.Close()
+	var all atomic.Int64
+	f.request = func(n int) {
+		all.Add(int64(n))
+		<-time.After(time.Duration(n) * 5 * time.Millisecond)
+	}
+	op := theClone()
+	op.Path, op.Owner = fmt.Sprintf("%s-%d", clonePath, n), owner("c1", "ns", n)
+	start := time.Now()
+	if result := f.Clone(context.Background(), op, o); result.State != operations.Done {
+		w.t.Fatalf("%+v", result)
+	}
+	return time.Since(start), all.Load()
 }

@@ -49,20 +49,22 @@ func isCopyOf(copied, is *unix.Stat_t) bool {
 // isSameVersion reports whether a file was most likely not written between two looks at it.
 func isSameVersion(a, b *unix.Stat_t) bool { return a.Size == b.Size && a.Mtim == b.Mtim }
 
-// file copies a regular file that has one name.
-func (c *copying) file(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
+// file copies a regular file that has one name. It calls placed when the copy is created, and still empty.
+func (c *copying) file(ctx context.Context, d *folder, name string, is *unix.Stat_t, placed func()) error {
 	if err := c.fs.beforeGrowing(ctx, "copy "+d.at(name)); err != nil {
 		return err
 	}
+	c.request(ctx, 1)
 	var to *os.File
 	made, err := c.create(d, name, is, func() (err error) {
 		to, err = openAt(d.to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, is.Mode&0o777)
 		return err
 	})
+	placed()
 	if err != nil || !made {
 		return err
 	}
-	from, now, err := c.openRegular(d, name)
+	from, now, err := c.openRegular(ctx, d, name)
 	if err != nil { // closed first: over NFS, an open file is not removed, but renamed
 		return errors.Join(err, to.Close(), removeAll(d.to, name))
 	}
@@ -72,9 +74,9 @@ func (c *copying) file(ctx context.Context, d *folder, name string, is *unix.Sta
 }
 
 // openRegular opens a file of the source, if it is still a regular one.
-func (c *copying) openRegular(d *folder, name string) (*os.File, unix.Stat_t, error) {
+func (c *copying) openRegular(ctx context.Context, d *folder, name string) (*os.File, unix.Stat_t, error) {
 	var is unix.Stat_t
-	c.request(2)                               // it is opened and closed
+	c.request(ctx, 2)                          // it is opened and closed
 	from, err := d.open(name, unix.O_NONBLOCK) // a pipe in its place must not block
 	if err != nil {
 		return nil, is, err
@@ -91,8 +93,11 @@ func (c *copying) openRegular(d *folder, name string) (*os.File, unix.Stat_t, er
 
 // fill copies content and attributes into a new file, from one that is as the caller has just found it.
 func (c *copying) fill(ctx context.Context, from, to *os.File, is unix.Stat_t) error {
-	c.request(5) // the copy is opened and closed, one is read, the other written and given its times
-	var after unix.Stat_t
+	c.request(ctx, 6) // one is read and inspected, the other written, given its owner and its times, and closed
+	var made, after unix.Stat_t
+	if err := fstat(to, &made); err != nil { // now, while the client has the attributes from creating it
+		return err
+	}
 	for try := 1; ; try++ {
 		if err := c.content(ctx, from, to, &is); err != nil {
 			return err
@@ -112,7 +117,7 @@ func (c *copying) fill(ctx context.Context, from, to *os.File, is unix.Stat_t) e
 		}
 		is = after
 	}
-	return c.setAttributes(from, to, &is)
+	return c.setAttributes(from, to, made, &is)
 }
 
 // blockBytes is the unit in which a hole is recognized.
@@ -244,12 +249,9 @@ func (c *copying) node(ctx context.Context, d *folder, name string, is *unix.Sta
 	return setTimesAt(d.to, name, is)
 }
 
-// setAttributes gives an open copy what its source has; the times come last, see isCopyOf.
-func (c *copying) setAttributes(from, to *os.File, is *unix.Stat_t) error {
-	var now unix.Stat_t
-	if err := fstat(to, &now); err != nil {
-		return err
-	}
+// setAttributes gives an open copy, which has other attributes now, what its source has; the times come last, see
+// isCopyOf.
+func (c *copying) setAttributes(from, to *os.File, now unix.Stat_t, is *unix.Stat_t) error {
 	chowned := now.Uid != is.Uid || now.Gid != is.Gid
 	if chowned {
 		if err := ignoringEINTR(func() error { return unix.Fchown(int(to.Fd()), int(is.Uid), int(is.Gid)) }); err != nil {

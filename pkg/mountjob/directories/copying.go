@@ -1,6 +1,7 @@
 package directories
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -29,7 +29,8 @@ import (
 // removed.
 type copying struct {
 	fs      *FileSystem
-	tokens  chan struct{} // one for each goroutine
+	tokens  chan struct{} // one for each goroutine but the first
+	pace    pace
 	links   *linkTable
 	buffers sync.Pool
 	cancel  context.CancelCauseFunc
@@ -45,8 +46,13 @@ const (
 	DefaultCloneWorkers = 64
 	// maxCloneDepth bounds the open handles: two for each directory that a goroutine is in.
 	maxCloneDepth = 1024
-	// copiedAtOnce is how many entries one goroutine copies before it begins others.
-	copiedAtOnce = 4
+	// DefaultCloneRate is how many requests begin in a second. Four in ten of them write, so that the clones
+	// that may run on a file system together need about the 7,000 writes of EFS in its slowest mode.
+	DefaultCloneRate = 5000
+	// placedAtOnce is how many entries of a directory have begun and are not created yet. Only one is created
+	// at a time; more than one that is being inspected meanwhile would only keep a goroutine from other
+	// directories.
+	placedAtOnce = 3
 	// copiedPiece is how many names of a directory are read at once.
 	copiedPiece = 256
 	bufferBytes = 128 << 10
@@ -77,8 +83,12 @@ func (d *folder) open(name string, flags int) (*os.File, error) {
 	return file, err
 }
 
-func newCopying(f *FileSystem, links *linkTable, workers int) *copying {
-	c := &copying{fs: f, links: links, tokens: make(chan struct{}, workers)}
+func newCopying(f *FileSystem, links *linkTable, o CloneOptions) *copying {
+	c := &copying{
+		fs: f, links: links,
+		tokens: make(chan struct{}, cmp.Or(o.Workers, DefaultCloneWorkers)-1),
+		pace:   newPace(cmp.Or(o.Rate, DefaultCloneRate)),
+	}
 	c.buffers.New = func() any {
 		buffer := make([]byte, bufferBytes)
 		return &buffer
@@ -102,7 +112,6 @@ func (c *copying) run(job context.Context, from, to *os.File) error {
 	}
 	top.users.Add(1)
 	c.found.Add(1)
-	c.walked.Add(1)
 	c.directory(ctx, top, true)
 	c.walked.Wait()
 	if job.Err() != nil {
@@ -125,8 +134,9 @@ func (c *copying) fail(d *folder, name string, err error) {
 	}
 }
 
-// request is called before requests to the server, for tests that give it a round trip.
-func (c *copying) request(n int) {
+// request waits until n more requests to the server may begin.
+func (c *copying) request(ctx context.Context, n int) {
+	c.pace.wait(ctx, n)
 	if c.fs.request != nil {
 		c.fs.request(n)
 	}
@@ -148,7 +158,6 @@ func (c *copying) try(do func()) bool {
 
 // directory copies what is in a directory. An old copy may have what the directory no longer has.
 func (c *copying) directory(ctx context.Context, d *folder, isOld bool) {
-	defer c.walked.Done()
 	defer c.leave(ctx, d)
 	if isOld {
 		c.fail(d, "", c.removeExtra(ctx, d))
@@ -195,20 +204,23 @@ func (c *copying) removeExtra(ctx context.Context, d *folder) error {
 	return nil
 }
 
-// entries copies entries of a directory, and gives the names of those that are directories.
+// entries copies entries of a directory, and gives the names of those that are directories. They are begun as
+// fast as the directory lets them be created: so small files take few goroutines, and large ones many.
 func (c *copying) entries(ctx context.Context, d *folder, names []string) (below []string) {
 	var mu sync.Mutex
 	var working sync.WaitGroup
-	for some := range slices.Chunk(names, copiedAtOnce) {
+	placing := make(chan struct{}, placedAtOnce)
+	for _, name := range names {
+		placing <- struct{}{}
 		working.Add(1)
 		work := func() {
 			defer working.Done()
-			for _, name := range some {
-				if ctx.Err() == nil && c.entry(ctx, d, name) {
-					mu.Lock()
-					below = append(below, name)
-					mu.Unlock()
-				}
+			placed := sync.OnceFunc(func() { <-placing })
+			defer placed()
+			if ctx.Err() == nil && c.entry(ctx, d, name, placed) {
+				mu.Lock()
+				defer mu.Unlock()
+				below = append(below, name)
 			}
 		}
 		if !c.try(work) {
@@ -219,9 +231,9 @@ func (c *copying) entries(ctx context.Context, d *folder, names []string) (below
 	return below
 }
 
-// entry copies an entry that is no directory.
-func (c *copying) entry(ctx context.Context, d *folder, name string) (isDirectory bool) {
-	c.request(1)
+// entry copies an entry that is no directory. It calls placed when the copy of a file is created.
+func (c *copying) entry(ctx context.Context, d *folder, name string, placed func()) (isDirectory bool) {
+	c.request(ctx, 1)
 	var is unix.Stat_t
 	err := statAt(d.from, name, &is)
 	switch kind := is.Mode & unix.S_IFMT; {
@@ -231,7 +243,7 @@ func (c *copying) entry(ctx context.Context, d *folder, name string) (isDirector
 	case kind == unix.S_IFREG && is.Nlink > 1:
 		err = c.linked(ctx, d, name, &is)
 	case kind == unix.S_IFREG:
-		err = c.file(ctx, d, name, &is)
+		err = c.file(ctx, d, name, &is, placed)
 	case kind == unix.S_IFLNK:
 		err = c.symlink(ctx, d, name, &is)
 	case kind == unix.S_IFIFO, kind == unix.S_IFSOCK:
@@ -250,16 +262,21 @@ func (c *copying) entry(ctx context.Context, d *folder, name string) (isDirector
 
 // below copies a directory in another one, here or in a free goroutine.
 func (c *copying) below(ctx context.Context, parent *folder, name string) {
-	d, isOld, err := c.enter(ctx, parent, name)
-	if err != nil {
-		c.found.Add(-1)
-		c.fail(parent, name, err)
-		return
-	}
 	parent.users.Add(1)
 	c.walked.Add(1)
-	if !c.try(func() { c.directory(ctx, d, isOld) }) {
+	walk := func() {
+		defer c.walked.Done()
+		d, isOld, err := c.enter(ctx, parent, name)
+		if err != nil {
+			c.found.Add(-1)
+			c.fail(parent, name, err)
+			c.leave(ctx, parent)
+			return
+		}
 		c.directory(ctx, d, isOld)
+	}
+	if !c.try(walk) {
+		walk()
 	}
 }
 
@@ -268,7 +285,7 @@ func (c *copying) enter(ctx context.Context, parent *folder, name string) (d *fo
 	if parent.depth == maxCloneDepth {
 		return nil, false, refuse(operations.TooDeep, "%s is inside %d other directories, and a clone copies no more: copy the data with a pod", quote(parent.at(name)), maxCloneDepth)
 	}
-	c.request(4) // both are opened, and one is made and inspected
+	c.request(ctx, 4) // both are opened, and one is made and inspected
 	d = &folder{parent: parent, path: parent.at(name), depth: parent.depth + 1}
 	d.users.Add(1)
 	if d.from, err = parent.open(name, unix.O_DIRECTORY); err != nil {
@@ -313,7 +330,7 @@ func (c *copying) leave(ctx context.Context, d *folder) {
 			err = c.fs.before(ctx, "complete "+d.at("."))
 		}
 		if err == nil {
-			err = c.setAttributes(d.from, d.to, &d.is)
+			err = c.completeFolder(ctx, d)
 		}
 		if ctx.Err() == nil {
 			c.fail(d, ".", err)
@@ -324,4 +341,13 @@ func (c *copying) leave(ctx context.Context, d *folder) {
 		_ = d.from.Close() // nothing was written by either handle
 		_ = d.to.Close()
 	}
+}
+
+func (c *copying) completeFolder(ctx context.Context, d *folder) error {
+	c.request(ctx, 4) // it is inspected, and given its owner, its mode and its times
+	var now unix.Stat_t
+	if err := fstat(d.to, &now); err != nil {
+		return err
+	}
+	return c.setAttributes(d.from, d.to, now, &d.is)
 }

@@ -51,7 +51,7 @@ func (c *copying) linked(ctx context.Context, d *folder, name string, is *unix.S
 }
 
 func (c *copying) firstLink(ctx context.Context, d *folder, name string, is *unix.Stat_t, shard *os.File) error {
-	if err := c.file(ctx, d, name, is); err != nil {
+	if err := c.file(ctx, d, name, is, func() {}); err != nil {
 		return err
 	}
 	if err := c.fs.beforeGrowing(ctx, "note the links of "+d.at(name)); err != nil {

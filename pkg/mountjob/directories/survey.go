@@ -46,7 +46,7 @@ func (f *FileSystem) Survey(ctx context.Context, o SurveyOptions) error {
 	s := &survey{
 		fs: f, options: o, cancel: cancel,
 		tokens: make(chan struct{}, cmp.Or(o.Workers, DefaultSurveyWorkers)),
-		pace:   pace{interval: time.Second / time.Duration(cmp.Or(o.Rate, DefaultSurveyRate))},
+		pace:   newPace(cmp.Or(o.Rate, DefaultSurveyRate)),
 	}
 	counted := make(chan *count, countedAhead)
 	var walking sync.WaitGroup
@@ -129,6 +129,9 @@ type pace struct {
 	mu   sync.Mutex
 	next time.Time // guarded by mu; when the next request may begin
 }
+
+// newPace is one of rate requests in a second.
+func newPace(rate int) pace { return pace{interval: time.Second / time.Duration(rate)} }
 
 // paceBurst is what may begin at once after a pause.
 const paceBurst = 50 * time.Millisecond
