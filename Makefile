@@ -15,6 +15,10 @@ E2E         := PROMETHEUS_PATH=$$($(LAB) prometheus) go test -tags e2e -count=1 
 KUBE ?= $(LAB_KUBERNETES)
 # Extra flags of lab-up, for example LAB_FLAGS="--audit --nodes 3".
 LAB_FLAGS ?=
+# Settings of acceptance, which docs/real-efs.md explains: CLASS, IMAGE, NAMESPACE, ACCESS_POINT, REPORT,
+# LIMIT, and which scenarios to leave out: ACCEPTANCE_FLAGS="-skip TestAcceptance/.*drained".
+LIMIT ?= 5m
+ACCEPTANCE_FLAGS ?=
 # Flags of bench, for example BENCH_FLAGS="-parts burst -rounds 1".
 BENCH_FLAGS ?=
 
@@ -140,6 +144,10 @@ e2e: lab plugin ## Prove each promise of the product on real nodes, with its own
 .PHONY: e2e-long
 e2e-long: lab-race lab-smoke unit-long browser plugin ## Prove the lab, then the product with more features and more faults: before a release
 	$(E2E) -long
+
+.PHONY: acceptance
+acceptance: plugin ## Prove an installation on the cluster of KUBECONFIG, as bin/acceptance.md reports: CLASS=… IMAGE=…
+	go test -tags acceptance -count=1 -timeout 5h -parallel 4 -v ./test/e2e -limit $(LIMIT) $(ACCEPTANCE_FLAGS)
 
 .PHONY: bench
 bench: lab ## Measure the manager beside the field's library; docs/benchmarks.md says how to read it

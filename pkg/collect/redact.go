@@ -44,6 +44,9 @@ var (
 // names are parts of what secretName matches, and the schemes of bearer.
 var names = []string{"pass", "secret", "token", "api", "access", "private", "credential", "auth", "session", "signature", "cookie", "bearer", "basic"}
 
+// Redacted is a text in which what looks like a credential is replaced.
+func Redacted(text string) string { return redactor{}.text(text) }
+
 // text replaces what looks like a credential, wherever it is.
 func (r redactor) text(text string) string {
 	for _, c := range credentials {

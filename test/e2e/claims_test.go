@@ -3,11 +3,8 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 
@@ -133,47 +130,6 @@ func retainedDataStays(l *lab) {
 	l.inPod(ns, read)
 }
 
-// deletedDataIsRestored from the trash to the directory of a new claim, and then removed for good, by the
-// plugin of kubectl.
-func deletedDataIsRestored(l *lab) {
-	ns := l.namespace("undelete")
-	l.classes(classText("e2e-keeping", "default_file_system_id: "+shared, "keep_deleted: 72h"), "e2e-keeping")
-	l.apply(ns, claim("deleted", "e2e-keeping", "volume_name: deleted"))
-	deleted := l.waitForClaim(ns, "deleted")
-	deleted.write("worth keeping")
-	l.kubectl("-n", ns, "delete", "pvc", "deleted")
-	l.wait(ns, "delete", "pv/"+deleted.volume)
-	if _, err := os.Stat(deleted.file("")); !errors.Is(err, fs.ErrNotExist) {
-		l.Errorf("%s is not deleted: %v", deleted.path, err)
-	}
-
-	trash := func(wantCode int, args ...string) (out string) {
-		out, code := l.plugin(slices.Concat([]string{"trash"}, args, []string{"--file-system=" + shared, "-n", ns})...)
-		if code != wantCode {
-			l.Fatalf("trash %v ended with code %d, want %d", args, code, wantCode)
-		}
-		return out
-	}
-	if out := trash(0, "list"); !strings.Contains(out, ns+"/deleted") || strings.Count(out, "\n") != 2 {
-		l.Errorf("the trash should have the one directory:\n%s", out)
-	}
-	trash(2, "restore", "never-was")
-	trash(0, "restore", "deleted", "--name=back", "--volume-name=back")
-	back := l.waitForClaim(ns, "back")
-	back.expectFile("file", "worth keeping")
-	if want := "/" + ns + "/back"; back.path != want {
-		l.Errorf("the data came back to %s, want %s", back.path, want)
-	}
-	deleted.waitForRemoved()
-
-	l.kubectl("-n", ns, "delete", "pvc", "back")
-	l.wait(ns, "delete", "pv/"+back.volume)
-	trash(0, "empty", "--claim=back", "--yes")
-	if out := trash(0, "list", "-o", "json"); strings.TrimSpace(out) != "[]" {
-		l.Errorf("the trash still has\n%s", out)
-	}
-}
-
 // deleteWhileApplying deletes an object at the same moment as others are created.
 func (l *lab) deleteWhileApplying(namespace, object, others string) {
 	l.Helper()
@@ -187,18 +143,6 @@ func (l *lab) deleteWhileApplying(namespace, object, others string) {
 	deletion.Wait()
 	if err != nil {
 		l.Fatalf("deleting %s: %v\n%s", object, err, errOut)
-	}
-}
-
-func namespacesAreSeparate(l *lab) {
-	one, other := l.namespace("apart-one"), l.namespace("apart-other")
-	for _, ns := range []string{one, other} {
-		l.apply(ns, claim("data", class, "volume_name: same", "file_system_id: "+shared))
-	}
-	first, second := l.waitForClaim(one, "data"), l.waitForClaim(other, "data")
-	first.write("of the one")
-	if _, err := os.Stat(second.file("file")); err == nil || first.path == second.path {
-		l.Errorf("%s and %s are one directory", first.path, second.path)
 	}
 }
 
@@ -252,15 +196,6 @@ func classesChooseFileSystems(l *lab) {
 			l.Errorf("claim %s has no directory: %v", name, err)
 		}
 	}
-}
-
-func claimGrows(l *lab) {
-	ns := l.namespace("growth")
-	l.apply(ns, claim("data", class))
-	l.waitForClaim(ns, "data")
-	l.kubectl("-n", ns, "patch", "pvc", "data", "--patch", `{"spec": {"resources": {"requests": {"storage": "2Gi"}}}}`)
-	l.wait(ns, "jsonpath={.status.capacity.storage}=2Gi", "pvc/data")
-	l.wait(ns, "jsonpath={.status.allocatedResources.storage}=2Gi", "pvc/data")
 }
 
 func refusedClaimHasAnEvent(l *lab) {

@@ -27,19 +27,16 @@ var claims = []scenario{
 	{"manifests of every platform are accepted", overlaysAreAccepted},
 	{"deletion removes the directory and nothing beside it", deletionIsExact},
 	{"retained data outlives every claim that comes to it", retainedDataStays},
-	{"namespaces have separate directories", namespacesAreSeparate},
 	{"claims one after another share one mount Job", claimsShareOneJob},
-	{"a claim that grows has its size at once", claimGrows},
 	{"a volume of the original system is adopted", originalVolumeIsAdopted},
-	{"SharedVolumes give access points to namespaces", sharedVolumesServe},
+	{"files of an access point are its user's", accessPointsHaveOwners},
 	{"a class's mount options reach the mount", mountOptionsAreMounted},
 	{"a class says when directories are made, where, and whose they are", classesShapeDirectories},
-	{"deleted data comes back into a new claim", deletedDataIsRestored},
 	{"volumes of a lost cluster are rebuilt from the ledger", lostVolumesAreRebuilt},
 	{"directories of another provisioner are imported", directoriesAreImported},
 	{"a claim is a copy of another one", claimIsCloned},
 	{"the replicas of efs-provisioner's StatefulSet have separate directories", efsProvisionerReplicasAreSeparate},
-	{"claims share a directory, and a forged volume removes nothing", claimsShareADirectory},
+	{"a forged volume removes nothing", forgedVolumeRemovesNothing},
 	{"the supervisor has neither token nor credentials", supervisorHasNoIdentity},
 }
 
@@ -68,7 +65,7 @@ var longScenarios = []scenario{
 	{"programs of the version before work with those of this one", versionsMix},
 	{"a deleted root volume is created again", deletedRootVolumeIsRecreated},
 	{"a deleted table is rebuilt", deletedTableIsRebuilt},
-	{"a writer of a drained node continues on another one", drainedWriterContinuesElsewhere},
+	{"upkeep", serial(inLab(upkeepAnywhere))},
 	{"a pinned server that is not EFS is served", foreignServerIsServed},
 	{"a full disk stops no tunnel", fullDiskStopsNothing},
 	{"unused targets cost little", manyTargetsCostLittle},
@@ -88,8 +85,9 @@ func TestProduct(t *testing.T) {
 		t.Run("the original system is replaced", func(t *testing.T) { originalIsReplaced(l.withT(t)) })
 	}
 	l.run("hack/demo/install") // changes nothing that is already installed
+	l.installSharedVolumes()
 	scenarios := []scenario{
-		{"claims", parallel(claims)},
+		{"claims", parallel(append(inLab(claimsAnywhere), claims...))},
 		{"usage is counted, and Prometheus reads what alerts and dashboard ask for", prometheusReadsMetrics},
 		{"the plugin of kubectl names what claims wait for", pluginExplainsClaims},
 		{"the plugin of kubectl names what of the installation is broken", pluginNamesCauses},
@@ -108,6 +106,21 @@ func TestProduct(t *testing.T) {
 	for _, s := range append(scenarios, lastScenarios...) {
 		t.Run(s.name, func(t *testing.T) { s.run(l.withT(t)) })
 	}
+}
+
+// inLab are scenarios of any cluster. The lab has all that they need.
+func inLab(scenarios []anywhere) (all []scenario) {
+	for _, s := range scenarios {
+		all = append(all, scenario{s.name, func(l *lab) {
+			l.Cleanup(func() {
+				if l.Skipped() {
+					l.Error("the lab lacks what the scenario needs")
+				}
+			})
+			s.run(l.cluster)
+		}})
+	}
+	return all
 }
 
 func parallel(scenarios []scenario) func(*lab) {

@@ -1,4 +1,4 @@
-//go:build e2e
+//go:build e2e || acceptance
 
 package e2e
 
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"gnuthought.com/efs-stunnel/test/e2e/report"
 )
 
 // failures are repeated at the end of the output, where they are easy to find.
@@ -24,50 +26,53 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func (l *lab) Errorf(format string, args ...any) {
-	l.Helper()
-	l.failed(fmt.Sprintf(format, args...))
-	l.T.Errorf(format, args...)
+func (c *cluster) Errorf(format string, args ...any) {
+	c.Helper()
+	c.failed(fmt.Sprintf(format, args...))
+	c.T.Errorf(format, args...)
 }
 
-func (l *lab) Fatalf(format string, args ...any) {
-	l.Helper()
-	l.failed(fmt.Sprintf(format, args...))
-	l.T.Fatalf(format, args...)
+func (c *cluster) Fatalf(format string, args ...any) {
+	c.Helper()
+	c.failed(fmt.Sprintf(format, args...))
+	c.T.Fatalf(format, args...)
 }
 
-func (l *lab) Error(args ...any) {
-	l.Helper()
-	l.failed(fmt.Sprintln(args...))
-	l.T.Error(args...)
+func (c *cluster) Error(args ...any) {
+	c.Helper()
+	c.failed(fmt.Sprintln(args...))
+	c.T.Error(args...)
 }
 
-func (l *lab) Fatal(args ...any) {
-	l.Helper()
-	l.failed(fmt.Sprintln(args...))
-	l.T.Fatal(args...)
+func (c *cluster) Fatal(args ...any) {
+	c.Helper()
+	c.failed(fmt.Sprintln(args...))
+	c.T.Fatal(args...)
 }
 
-// failed dumps the cluster at a scenario's first failure.
-func (l *lab) failed(why string) {
-	l.Helper()
+// failed records a failure, and at a scenario's first one what kubectl shows.
+func (c *cluster) failed(why string) {
+	c.Helper()
+	why = strings.TrimSpace(why)
+	c.found.Failures = append(c.found.Failures, why)
 	failures.Lock()
-	fmt.Fprintf(&failures, "%s: %s\n", l.Name(), strings.TrimSpace(why))
+	fmt.Fprintf(&failures, "%s: %s\n", c.Name(), why)
 	failures.Unlock()
-	l.dumped.Do(l.dump)
+	c.dumped.Do(c.dump)
 }
 
 // dump prints objects, events and logs.
-func (l *lab) dump() {
-	l.Helper()
-	for _, args := range [][]string{
-		{"get", "nodes,pods,pvc,pv,jobs", "-A", "-o", "wide"},
-		{"get", "events", "-A", "--sort-by=.lastTimestamp"},
-		{"-n", "efs-stunnel", "get", "configmap", "efs-stunnel", "-o", "yaml"},
-		{"-n", "efs-stunnel", "logs", "-l", "app.kubernetes.io/component=manager", "--tail=60", "--prefix"},
-		{"-n", "efs-stunnel", "logs", "-l", "app.kubernetes.io/component=node-agent", "--all-containers", "--tail=40", "--prefix"},
-	} {
-		out, err := l.tryKubectl("", args...)
-		l.Logf("%v, %v:\n%s", args, err, out)
+func (c *cluster) dump() {
+	c.Helper()
+	if c.evidence == nil {
+		return // a test without a cluster
+	}
+	for _, args := range c.evidence(c.namespaces) {
+		out, err := c.tryKubectl("", args...)
+		if err != nil {
+			out += err.Error()
+		}
+		c.Logf("%v:\n%s", args, out)
+		c.found.Evidence = append(c.found.Evidence, report.Output{Command: "kubectl " + strings.Join(args, " "), Text: out})
 	}
 }

@@ -24,18 +24,6 @@ func deletedRootVolumeIsRecreated(l *lab) {
 	l.waitForClaim(ns, "data")
 }
 
-// waitForSuccessor waits until a deleted claim or volume is replaced by one that is bound.
-func (l *lab) waitForSuccessor(namespace, object, deleted string) {
-	l.Helper()
-	l.eventually("another "+object, func() string {
-		now, err := l.try("", "bin/lab", "kubectl", "--", "-n", namespace, "get", object, "-o", "jsonpath={.metadata.uid} {.status.phase}")
-		if err != nil || strings.HasPrefix(now, deleted) || !strings.HasSuffix(now, " Bound") {
-			return "there is " + now
-		}
-		return ""
-	})
-}
-
 // burstSurvivesItsLeader: no claim is lost or provisioned twice, and a mount Job serves many.
 func burstSurvivesItsLeader(l *lab) {
 	size := times(20, 200)

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"time"
 )
 
@@ -92,14 +93,6 @@ func (d directory) pauseDuring(happen func()) (pause time.Duration, lines int) {
 	return longestPause(all, before), len(all) - before
 }
 
-// longestPause begins at the line before the index.
-func longestPause(all []writtenLine, from int) (pause time.Duration) {
-	for i := max(from, 1); i < len(all); i++ {
-		pause = max(pause, all[i].at-all[i-1].at)
-	}
-	return pause
-}
-
 // waitForWriting waits until the writer has written for so long by its own clock.
 func (d directory) waitForWriting(duration time.Duration) (all []writtenLine) {
 	d.lab.Helper()
@@ -109,6 +102,32 @@ func (d directory) waitForWriting(duration time.Duration) (all []writtenLine) {
 		all = d.lines()
 		if gone := all[len(all)-1].at - begin; gone < duration {
 			return "it has written for " + gone.String()
+		}
+		return ""
+	})
+	return all
+}
+
+// lines are those on the server, which must be numbered without a gap.
+func (d directory) lines() []writtenLine {
+	d.lab.Helper()
+	text, err := os.ReadFile(d.file("lines"))
+	if err != nil && !os.IsNotExist(err) {
+		d.lab.Fatal(err)
+	}
+	all, err := parseLines(string(text))
+	if err != nil {
+		d.lab.Fatal(err)
+	}
+	return all
+}
+
+// waitForLines waits until the server has so many lines.
+func (d directory) waitForLines(number int) (all []writtenLine) {
+	d.lab.Helper()
+	d.lab.eventually("the writer to continue", func() string {
+		if all = d.lines(); len(all) < number {
+			return fmt.Sprintf("there are %d lines, want %d", len(all), number)
 		}
 		return ""
 	})

@@ -6,13 +6,11 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -26,24 +24,6 @@ type diagnosis struct {
 		Cause  string `json:"cause"`
 		Remedy string `json:"remedy"`
 	} `json:"cause"`
-}
-
-// plugin runs the plugin of kubectl, as kubectl does, and returns its output and exit code.
-func (l *lab) plugin(args ...string) (out string, code int) {
-	l.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context()), limit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, filepath.Join(l.root, "bin/kubectl-efs_stunnel"), args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+filepath.Join(l.dir, "kubeconfig"))
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	var exit *exec.ExitError
-	err := cmd.Run()
-	l.Logf("kubectl efs-stunnel %s: %v\n%s%s", strings.Join(args, " "), err, shortened(stdout.String()), stderr.String())
-	if err != nil && !errors.As(err, &exit) {
-		l.Fatal(err)
-	}
-	return stdout.String(), cmd.ProcessState.ExitCode()
 }
 
 // waitForCause waits until the plugin's doctor names a cause for a subject.

@@ -363,7 +363,7 @@ func TestPrometheusIsAsked(t *testing.T) {
 	m := readMonitoring(t, filepath.Join("../..", monitoringFolder))
 	targets := m.monitors[1].targets([]discoveryv1.EndpointSlice{slice})
 	p := startPrometheus(t, programs, m.rules, configOf(targets, pods.Listener.Addr().String(), "1s"))
-	l := &lab{T: t}
+	l := &lab{cluster: &cluster{T: t}}
 	l.eventually("two targets, and all rules", func() string { return p.targetsDown(2) + p.rulesFailing() })
 
 	queries := []string{

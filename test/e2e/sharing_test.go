@@ -4,29 +4,18 @@ package e2e
 
 import "fmt"
 
-// claimsShareADirectory: each of two claims has the files that were written through the other. The
-// deletions of the first claim and of a forged volume leave the data to the second claim.
-func claimsShareADirectory(l *lab) {
-	ns := l.namespace("sharing")
-	labels := []string{"volume_name: common", "file_system_id: " + shared}
-	l.apply(ns, claim("one", class, labels...)+claim("other", class, labels...)+userAnywhere("one", "other"))
-	one, other := l.waitForClaim(ns, "one"), l.waitForClaim(ns, "other")
-	if one.path != other.path || one.volume == other.volume {
-		l.Errorf("volume %s has %s, volume %s has %s", one.volume, one.path, other.volume, other.path)
-	}
-	l.wait(ns, "condition=Ready", "pod/user")
-	l.inPod(ns, `echo of one > /one/first; echo of the other > /other/second
-		grep -qx "of one" /other/first && grep -qx "of the other" /one/second`)
-
-	l.kubectl("-n", ns, "delete", "pod", "user", "--timeout="+limit.String()) // it uses the claims
-	l.kubectl("-n", ns, "delete", "pvc", "one")
-	forged := l.forgedVolume(ns, other)
-	l.wait(ns, "delete", "pv/"+one.volume, "pv/"+forged)
+// forgedVolumeRemovesNothing: the directory is another volume's.
+func forgedVolumeRemovesNothing(l *lab) {
+	ns := l.namespace("forged")
+	l.apply(ns, claim("data", class, "file_system_id: "+shared))
+	data := l.waitForClaim(ns, "data")
+	data.write("of the claim")
+	forged := l.forgedVolume(ns, data)
+	l.wait(ns, "delete", "pv/"+forged)
 	l.waitForEvent("default", forged, "VolumeDeleteSkipped", "its directory stays")
-	other.expectFile("first", "of one\n")
-	other.expectFile("second", "of the other\n")
-	if owners := other.owners(); len(owners) != 1 || owners[0] != other.volume {
-		l.Errorf("%s is of %v, want %s", other.path, owners, other.volume)
+	data.expectFile("file", "of the claim")
+	if owners := data.owners(); len(owners) != 1 || owners[0] != data.volume {
+		l.Errorf("%s is of %v, want %s", data.path, owners, data.volume)
 	}
 }
 

@@ -29,9 +29,7 @@ type directory struct {
 // waitForClaim waits until a claim is bound, and returns its directory.
 func (l *lab) waitForClaim(namespace, claim string) directory {
 	l.Helper()
-	l.wait(namespace, "jsonpath={.status.phase}=Bound", "pvc/"+claim)
-	volume := l.kubectl("-n", namespace, "get", "pvc", claim, "-o", "jsonpath={.spec.volumeName}")
-	return l.directoryOf(volume)
+	return l.directoryOf(l.waitForVolume(namespace, claim))
 }
 
 func (l *lab) directoryOf(volume string) directory {
@@ -142,61 +140,15 @@ func (d directory) owners() []string {
 	return entries
 }
 
-// claim is the manifest of a claim, with labels of its selector as key: value.
-func claim(name, class string, labels ...string) string {
-	selector := ""
-	if len(labels) > 0 {
-		selector = fmt.Sprintf("  selector: {matchLabels: {%s}}\n", strings.Join(labels, ", "))
-	}
-	return fmt.Sprintf(`apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: %q}
-spec:
-  accessModes: [ReadWriteMany]
-  storageClassName: %q
-  resources: {requests: {storage: 1Gi}}
-%s---
-`, name, class, selector)
-}
-
-// pod is the manifest of the pod user, which has a volume at /data and sleeps; mount adds fields of the
-// mount.
-func pod(volume, mount string) string {
-	return user("{name: data, mountPath: /data"+mount+"}", "{name: data, "+volume+"}")
-}
-
-// pinned has a pod run on a node, and tolerate the taint of nodeIsAddedLater.
-func pinned(node, pod string) string {
-	return strings.Replace(pod, "spec:\n", "spec:\n  nodeSelector: {kubernetes.io/hostname: "+node+"}\n  tolerations: [{key: e2e, operator: Exists}]\n", 1)
-}
-
-// user is the manifest of the pod user, with mounts and volumes.
-func user(mounts, volumes string) string {
-	return fmt.Sprintf(`apiVersion: v1
-kind: Pod
-metadata: {name: user}
-spec:
-  terminationGracePeriodSeconds: 1
-  containers:
-  - name: main
-    image: registry.lab:5000/lab/toolbox:1
-    command: [sleep, infinity]
-    volumeMounts: [%s]
-  volumes: [%s]
----
-`, mounts, volumes)
-}
-
 // claimComesAndGoes: a claim is bound, a pod writes to it, and its directory goes with it.
 func (l *lab) claimComesAndGoes(ns, name string, labels ...string) {
 	l.Helper()
-	l.apply(ns, claim(name, class, labels...)+pod("persistentVolumeClaim: {claimName: "+name+"}", ""))
+	l.apply(ns, claim(name, class, labels...))
 	data := l.waitForClaim(ns, name)
-	l.wait(ns, "condition=Ready", "pod/user")
-	l.inPod(ns, "echo "+name+" > /data/file")
+	l.startUser(ns, name)
+	l.inPod(ns, fmt.Sprintf("echo %[1]s > /%[1]s/file", name))
 	data.expectFile("file", name+"\n")
-	l.kubectl("-n", ns, "delete", "pod", "user")
-	l.kubectl("-n", ns, "delete", "pvc", name)
-	l.wait(ns, "delete", "pv/"+data.volume)
+	l.deleteUser(ns)
+	l.deleteClaim(ns, name, data.volume)
 	data.waitForRemoved()
 }

@@ -158,7 +158,7 @@ func (w *writer) agentIsEvicted(ns, writer string) {
 	agent := l.agentOf(w.node)
 	begin := time.Now()
 	w.expectPause("agent's pod evicted", momentary, func() {
-		l.evict(agent)
+		l.evict(system, agent)
 		w.waitForWriting(time.Duration(times(10, 60)) * time.Second)
 	})
 	if l.onNode(w.node, "pgrep -x stunnel || true") == "" {
@@ -173,15 +173,6 @@ func (w *writer) agentIsEvicted(ns, writer string) {
 		l.Errorf("pod %s served on for %s, though its last user had ended", agent, took)
 	}
 	l.waitForAgents()
-}
-
-func (l *lab) evict(pod string) {
-	l.Helper()
-	eviction := fmt.Sprintf(`{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": %q, "namespace": %q}}`, pod, system)
-	path := fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/eviction", system, pod)
-	if out, err := l.tryKubectl(eviction, "create", "--raw", path, "-f", "-"); err != nil {
-		l.Fatalf("evicting %s: %v\n%s", pod, err, out)
-	}
 }
 
 // agentOf is the name of the agent's pod on a node.

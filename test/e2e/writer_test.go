@@ -1,10 +1,9 @@
-//go:build e2e
+//go:build e2e || acceptance
 
 package e2e
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +22,7 @@ spec:
       terminationGracePeriodSeconds: 1
       containers:
       - name: main
-        image: registry.lab:5000/lab/toolbox:1
+        image: ` + labImage + `
         command:
         - sh
         - -ec
@@ -36,6 +35,7 @@ spec:
             sync /data/lines
             sleep 0.05
           done
+        securityContext: ` + restricted + `
         volumeMounts: [{name: data, mountPath: /data}]
       volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
 ---
@@ -54,8 +54,9 @@ spec:
       - {topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: scribe}}}
   containers:
   - name: main
-    image: registry.lab:5000/lab/toolbox:1
+    image: ` + labImage + `
     command: [sh, -c, "until [ -s /data/lines ]; do sleep 1; done; tail -n +1 -f /data/lines"]
+    securityContext: ` + restricted + `
     volumeMounts: [{name: data, mountPath: /data}]
   volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
 ---
@@ -67,31 +68,40 @@ type writtenLine struct {
 	at   time.Duration // since the start of its node
 }
 
-// lines are those on the server, which must be numbered without a gap.
-func (d directory) lines() []writtenLine {
-	d.lab.Helper()
-	text, err := os.ReadFile(d.file("lines"))
-	if err != nil && !os.IsNotExist(err) {
-		d.lab.Fatal(err)
-	}
-	end := strings.LastIndexByte(string(text), '\n') // the last line may be incomplete
-	var all []writtenLine
-	for line := range strings.Lines(string(text[:end+1])) {
+// parseLines reads the writer's lines, which must be numbered without a gap.
+func parseLines(text string) (all []writtenLine, err error) {
+	end := strings.LastIndexByte(text, '\n') // the last line may be incomplete
+	for line := range strings.Lines(text[:end+1]) {
 		number, uptime, _ := strings.Cut(strings.TrimSpace(line), " ")
 		at, err := time.ParseDuration(uptime + "s")
 		if number != strconv.Itoa(len(all)+1) || err != nil {
-			d.lab.Fatalf("line %d holds %q", len(all)+1, line)
+			return nil, fmt.Errorf("line %d of the writer holds %q", len(all)+1, line)
 		}
 		all = append(all, writtenLine{strings.TrimSpace(line), at})
 	}
-	return all
+	return all, nil
 }
 
-// waitForLines waits until the server has so many lines.
-func (d directory) waitForLines(number int) (all []writtenLine) {
-	d.lab.Helper()
-	d.lab.eventually("the writer to continue", func() string {
-		if all = d.lines(); len(all) < number {
+// longestPause begins at the line before the index.
+func longestPause(all []writtenLine, from int) (pause time.Duration) {
+	for i := max(from, 1); i < len(all); i++ {
+		pause = max(pause, all[i].at-all[i-1].at)
+	}
+	return pause
+}
+
+// waitForWriterLines waits until the writer, as its own pod sees it, has so many lines.
+func (c *cluster) waitForWriterLines(namespace string, number int) (all []writtenLine) {
+	c.Helper()
+	c.eventually("the writer to write", func() string {
+		text, err := c.tryKubectl("", "-n", namespace, "exec", "scribe-0", "--", "cat", "/data/lines")
+		if err != nil {
+			return fmt.Sprint(err, ": ", text)
+		}
+		if all, err = parseLines(text); err != nil {
+			c.Fatal(err)
+		}
+		if len(all) < number {
 			return fmt.Sprintf("there are %d lines, want %d", len(all), number)
 		}
 		return ""
@@ -100,17 +110,17 @@ func (d directory) waitForLines(number int) (all []writtenLine) {
 }
 
 // writerOf returns the node of the writer, and an id that changes with its pod or container.
-func (l *lab) writerOf(namespace string) (node, writer string) {
-	l.Helper()
-	l.wait(namespace, "condition=Ready", "pod", "-l", "app=scribe") // its container has no status before
+func (c *cluster) writerOf(namespace string) (node, writer string) {
+	c.Helper()
+	c.wait(namespace, "condition=Ready", "pod", "-l", "app=scribe") // its container has no status before
 	const state = "jsonpath={.items[*].spec.nodeName} {.items[*].metadata.uid} {.items[*].status.containerStatuses[*].restartCount}"
-	node, writer, _ = strings.Cut(l.kubectl("-n", namespace, "get", "pods", "-l", "app=scribe", "-o", state), " ")
+	node, writer, _ = strings.Cut(c.kubectl("-n", namespace, "get", "pods", "-l", "app=scribe", "-o", state), " ")
 	return node, writer
 }
 
-func (l *lab) expectSameWriter(namespace, writer string) {
-	l.Helper()
-	if _, now := l.writerOf(namespace); now != writer {
-		l.Errorf("the writer was %s and is %s", writer, now)
+func (c *cluster) expectSameWriter(namespace, writer string) {
+	c.Helper()
+	if _, now := c.writerOf(namespace); now != writer {
+		c.Errorf("the writer was %s and is %s", writer, now)
 	}
 }
