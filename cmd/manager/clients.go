@@ -17,19 +17,20 @@ import (
 // Limits of the clients for events, Lease and workers' tokens, which must not wait for requests of the loops,
 // nor delay them.
 const (
-	eventQPS, eventBurst   = 50, 100
+	eventQPS, eventBurst   = 50, 100 // of warnings, and as many of other events
 	leaseQPS, leaseBurst   = 10, 20
 	reviewQPS, reviewBurst = 10, 50
 )
 
 // clients are those of the apiserver.
 type clients struct {
-	work   kubernetes.Interface // of caches and loops
-	jobs   kubernetes.Interface // of the loop of mount Jobs, with a limit of its own
-	shared dynamic.Interface    // of the same, for SharedVolumes
-	lists  metadata.Interface   // of the same, for the names and versions of all objects
-	events kubernetes.Interface
-	lease  kubernetes.Interface
+	work     kubernetes.Interface // of caches and loops
+	jobs     kubernetes.Interface // of the loop of mount Jobs, with a limit of its own
+	shared   dynamic.Interface    // of the same, for SharedVolumes
+	lists    metadata.Interface   // of the same, for the names and versions of all objects
+	warnings kubernetes.Interface // events of this type
+	events   kubernetes.Interface // of all others
+	lease    kubernetes.Interface
 
 	reviews authenticationv1.TokenReviewInterface
 }
@@ -39,10 +40,11 @@ func newClients(config *rest.Config, o options, base *kubeprogram.Program, clock
 	config = base.Configure(config, "efs-stunnel-manager")
 	config.Wrap(clock.Wrap)
 	config.QPS, config.Burst = o.qps, o.burst
-	var errs [7]error
+	var errs [8]error
 	c.work, errs[0] = kubeprogram.NewClient(config, o.qps, o.burst, 0)
 	// Everything waits for a Job. Its requests must not wait for those of the volumes before.
 	c.jobs, errs[6] = kubeprogram.NewClient(config, o.qps, o.burst, 0)
+	c.warnings, errs[7] = kubeprogram.NewClient(config, eventQPS, eventBurst, kubeprogram.EventTimeout)
 	c.events, errs[1] = kubeprogram.NewClient(config, eventQPS, eventBurst, kubeprogram.EventTimeout)
 	// As in Kubernetes' own programs, so that one request that hangs does not cost the Lease.
 	c.lease, errs[2] = kubeprogram.NewClient(config, leaseQPS, leaseBurst, o.lease.renewDeadline/2)

@@ -41,8 +41,8 @@ func TestClientsHaveLimitsOfTheirOwn(t *testing.T) {
 			t.Errorf("the client of %s has %g requests per second, want what was set, 7", name, got)
 		}
 	}
-	if limiter(c.events) != eventQPS || limiter(c.lease) != leaseQPS {
-		t.Errorf("events %g, lease %g: want limits of their own", limiter(c.events), limiter(c.lease))
+	if limiter(c.warnings) != eventQPS || limiter(c.events) != eventQPS || limiter(c.lease) != leaseQPS {
+		t.Errorf("warnings %g, events %g, lease %g: want limits of their own", limiter(c.warnings), limiter(c.events), limiter(c.lease))
 	}
 	// Work must not use up what the Lease needs.
 	for range 20 {
@@ -63,10 +63,11 @@ func TestEveryClientMeasuresTheClock(t *testing.T) {
 	}))
 	defer server.Close()
 	for name, of := range map[string]func(clients) kubernetes.Interface{
-		"work":   func(c clients) kubernetes.Interface { return c.work },
-		"jobs":   func(c clients) kubernetes.Interface { return c.jobs },
-		"events": func(c clients) kubernetes.Interface { return c.events },
-		"lease":  func(c clients) kubernetes.Interface { return c.lease },
+		"work":     func(c clients) kubernetes.Interface { return c.work },
+		"jobs":     func(c clients) kubernetes.Interface { return c.jobs },
+		"events":   func(c clients) kubernetes.Interface { return c.events },
+		"warnings": func(c clients) kubernetes.Interface { return c.warnings },
+		"lease":    func(c clients) kubernetes.Interface { return c.lease },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newReplica(t, nil)
@@ -77,7 +78,7 @@ func TestEveryClientMeasuresTheClock(t *testing.T) {
 			if _, err := of(c).CoordinationV1().Leases("efs-stunnel").Get(t.Context(), "efs-manager", metav1.GetOptions{}); err == nil {
 				t.Fatal("the apiserver has no such Lease")
 			}
-			w.events = w.program.StartEvents(w.client, nil)
+			w.events = w.program.StartEvents(w.client, w.client, nil)
 			defer kubeprogram.CloseEvents(t.Context(), w.events)
 			if ahead := time.Until(w.loopOptions("", topology.Network{}).Now()); (ahead - time.Hour).Abs() > time.Minute {
 				t.Errorf("the loops' clock is %s ahead of the manager's, want an hour", ahead)

@@ -52,7 +52,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 	if err := errors.Join(err, eventsErr); err != nil {
 		return agent.Options{}, nil, fmt.Errorf("making clients for the apiserver: %w", err)
 	}
-	broadcast := p.StartEvents(forEvents, func(event *corev1.Event) string { return event.Annotations[wellknown.AnnotationTunnel] })
+	broadcast := p.StartEvents(forEvents, forEvents, func(event *corev1.Event) string { return event.Annotations[wellknown.AnnotationTunnel] })
 	return agent.Options{
 		Client: work, Namespace: o.Namespace, Node: o.node, Dir: dir, Region: o.region,
 		Routing: routing.Settings{CAFile: o.caFile, ServerPort: wellknown.NFSPort, Reserved: reserved(o.HTTPAddress)},

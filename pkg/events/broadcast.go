@@ -1,6 +1,10 @@
 // Package events writes the events that a program records about objects. It is client-go's broadcaster,
-// with its aggregation and its rate limit (25 events at once for each object, then one in five minutes).
-// Beyond it, an event that the apiserver refuses is dropped after one log line, and events that were
+// with its aggregation and its rate limit (25 events at once for each object, then one in five minutes),
+// once for warnings and once for all other events: a broadcaster's queue has 1,000 places, drops what does
+// not fit, and writes in order, so a thousand claims that succeed would delay or drop the warning of one
+// that does not.
+//
+// Beyond client-go, an event that the apiserver refuses is dropped after one log line, and events that were
 // recorded before the program ends are written.
 package events
 
@@ -14,6 +18,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -22,9 +27,9 @@ import (
 
 // Options are the recorder and its destination.
 type Options struct {
-	// Client should have a timeout, and a rate limit of its own.
-	Client    kubernetes.Interface
-	Component string // what kubectl describe shows as the source
+	// Warnings and Normal write events of that type. They should have a timeout, and rate limits of their own.
+	Warnings, Normal kubernetes.Interface
+	Component        string // what kubectl describe shows as the source
 	// Subject returns what an event is about besides its object, "" for nothing. Events about different
 	// things are neither aggregated nor limited together. It may be nil.
 	Subject func(event *corev1.Event) string
@@ -34,24 +39,33 @@ type Options struct {
 
 // Broadcast writes events in the background.
 type Broadcast struct {
-	broadcaster record.EventBroadcaster
-	recorder    record.EventRecorder
-	sink        *sink
+	warnings, normal *stream
 }
 
 // Start begins to write.
 func Start(o Options) *Broadcast {
-	b := &Broadcast{
+	return &Broadcast{warnings: o.start(o.Warnings), normal: o.start(o.Normal)}
+}
+
+// stream writes events in the order in which they are recorded.
+type stream struct {
+	record.EventRecorder
+	broadcaster record.EventBroadcaster
+	sink        *sink
+}
+
+func (o Options) start(client kubernetes.Interface) *stream {
+	s := &stream{
 		broadcaster: record.NewBroadcasterWithCorrelatorOptions(o.correlation()),
 		sink: &sink{
-			EventSink: &typedcorev1.EventSinkImpl{Interface: o.Client.CoreV1().Events("")},
+			EventSink: &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")},
 			options:   o,
 			flushed:   make(chan struct{}),
 		},
 	}
-	b.recorder = b.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.Component})
-	b.broadcaster.StartRecordingToSink(b.sink)
-	return b
+	s.EventRecorder = s.broadcaster.NewRecorder(scheme.Scheme, corev1.EventSource{Component: o.Component})
+	s.broadcaster.StartRecordingToSink(s.sink)
+	return s
 }
 
 // correlation is client-go's, with keys that include Subject.
@@ -72,16 +86,46 @@ func (o Options) correlation() record.CorrelatorOptions {
 }
 
 // Recorder returns the recorder, which never blocks.
-func (b *Broadcast) Recorder() record.EventRecorder { return b.recorder }
+func (b *Broadcast) Recorder() record.EventRecorder { return recorder{b} }
+
+// recorder records with the stream of an event's type.
+type recorder struct{ *Broadcast }
+
+func (r recorder) of(eventType string) *stream {
+	if eventType == corev1.EventTypeNormal {
+		return r.normal
+	}
+	return r.warnings
+}
+
+// Event implements record.EventRecorder.
+func (r recorder) Event(object runtime.Object, eventType, reason, message string) {
+	r.of(eventType).Event(object, eventType, reason, message)
+}
+
+// Eventf implements record.EventRecorder.
+func (r recorder) Eventf(object runtime.Object, eventType, reason, format string, args ...any) {
+	r.of(eventType).Eventf(object, eventType, reason, format, args...)
+}
+
+// AnnotatedEventf implements record.EventRecorder.
+func (r recorder) AnnotatedEventf(object runtime.Object, annotations map[string]string, eventType, reason, format string, args ...any) {
+	r.of(eventType).AnnotatedEventf(object, annotations, eventType, reason, format, args...)
+}
 
 // Close waits until all recorded events are written or dropped, or the context ends, and stops writing.
 func (b *Broadcast) Close(ctx context.Context) {
-	defer b.broadcaster.Shutdown()
-	b.recorder.Event(&corev1.ObjectReference{Kind: markerKind, Name: markerKind}, corev1.EventTypeNormal, markerKind, "")
-	select {
-	case <-b.sink.flushed:
-	case <-ctx.Done():
-		b.sink.options.Log.Warn("events may be lost because they were not written in time", "err", context.Cause(ctx))
+	for _, s := range []*stream{b.warnings, b.normal} {
+		defer s.broadcaster.Shutdown()
+		s.Event(&corev1.ObjectReference{Kind: markerKind, Name: markerKind}, corev1.EventTypeNormal, markerKind, "")
+	}
+	for _, s := range []*stream{b.warnings, b.normal} {
+		select {
+		case <-s.sink.flushed:
+		case <-ctx.Done():
+			s.sink.options.Log.Warn("events may be lost because they were not written in time", "err", context.Cause(ctx))
+			return
+		}
 	}
 }
 

@@ -49,8 +49,8 @@ func newFixture() *fixture {
 		return err != nil, nil, err
 	})
 	w.Broadcast = events.Start(events.Options{
-		Subject: func(event *corev1.Event) string { return event.Annotations["about"] },
-		Client:  w.client, Component: "efs-stunnel", Log: slog.New(slog.NewTextHandler(&w.log, nil)),
+		Subject:  func(event *corev1.Event) string { return event.Annotations["about"] },
+		Warnings: w.client, Normal: w.client, Component: "efs-stunnel", Log: slog.New(slog.NewTextHandler(&w.log, nil)),
 		Dropped: func(reason string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -106,6 +106,37 @@ func TestCloseWritesRecordedEvents(t *testing.T) {
 		}
 		if e := got[0]; e.Source.Component != "efs-stunnel" || e.Namespace != "team" || e.Reason != "ProvisioningFailed" {
 			t.Errorf("got %+v", e)
+		}
+	})
+}
+
+func TestWarningsDoNotWaitForOtherEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		warnings, normal, busy := fake.NewClientset(), fake.NewClientset(), make(chan struct{})
+		written := 0
+		normal.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			<-busy
+			written++
+			return true, action.(clienttesting.CreateAction).GetObject(), nil
+		})
+		b := events.Start(events.Options{
+			Warnings: warnings, Normal: normal, Component: "efs-stunnel", Log: slog.New(slog.DiscardHandler), Dropped: func(string) {},
+		})
+		for i := range 2000 { // more than a queue has places
+			b.Recorder().Event(claim(fmt.Sprintf("claim-%d", i)), corev1.EventTypeNormal, "ProvisioningSucceeded", "made")
+		}
+		b.Recorder().Eventf(claim("a"), corev1.EventTypeWarning, "ProvisioningFailed", "no file system")
+		synctest.Wait()
+		list, err := warnings.CoreV1().Events("").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) != 1 {
+			t.Errorf("got %d warnings, %v, want the one that was recorded", len(list.Items), err)
+		}
+		close(busy)
+		synctest.Wait()
+		b.Close(t.Context())
+		synctest.Wait()
+		if written < 1000 {
+			t.Errorf("got %d other events, want as many as the queue has places", written)
 		}
 	})
 }

@@ -76,9 +76,9 @@ func NewClient(config *rest.Config, qps float32, burst int, timeout time.Duratio
 	return kubernetes.NewForConfig(config)
 }
 
-// StartEvents begins to write events; subject is as in events.Options.
-func (p *Program) StartEvents(client kubernetes.Interface, subject func(*corev1.Event) string) *events.Broadcast {
-	return events.Start(events.Options{Client: client, Component: "efs-stunnel", Subject: subject, Dropped: p.CountDropped, Log: p.Log})
+// StartEvents begins to write events; the arguments are those of events.Options.
+func (p *Program) StartEvents(warnings, normal kubernetes.Interface, subject func(*corev1.Event) string) *events.Broadcast {
+	return events.Start(events.Options{Warnings: warnings, Normal: normal, Component: "efs-stunnel", Subject: subject, Dropped: p.CountDropped, Log: p.Log})
 }
 
 // CountDropped counts an event that the apiserver refused.
