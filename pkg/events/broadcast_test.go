@@ -117,7 +117,12 @@ func TestWarningsDoNotWaitForOtherEvents(t *testing.T) {
 		normal.PrependReactor("create", "events", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			<-busy
 			written++
-			return true, action.(clienttesting.CreateAction).GetObject(), nil
+			create, ok := action.(clienttesting.CreateAction)
+			if !ok {
+				t.Errorf("got %T", action)
+				return true, nil, nil
+			}
+			return true, create.GetObject(), nil
 		})
 		b := events.Start(events.Options{
 			Warnings: warnings, Normal: normal, Component: "efs-stunnel", Log: slog.New(slog.DiscardHandler), Dropped: func(string) {},

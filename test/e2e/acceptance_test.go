@@ -17,7 +17,7 @@ import (
 
 // TestAcceptance runs the scenarios of any cluster on the one that KUBECONFIG names, and writes a report.
 func TestAcceptance(t *testing.T) {
-	interrupted, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	interrupted, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(interrupted, stop) // a second signal kills at once
 	c := &cluster{T: t, settings: userSettings(t)}
