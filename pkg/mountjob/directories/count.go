@@ -212,11 +212,12 @@ func (c *count) entries(ctx context.Context, d *sharedRoot, names []string) (bel
 func (c *count) inspect(ctx context.Context, d *sharedRoot, names []string) (below []string) {
 	var sum tally
 	for _, name := range names {
-		c.survey.request(ctx, 1)
 		if ctx.Err() != nil {
 			break
 		}
-		info, err := d.Lstat(name)
+		var info os.FileInfo
+		var err error
+		c.survey.mayRequest(ctx, func() { info, err = d.Lstat(name) })
 		if err != nil {
 			c.fail(err)
 			continue

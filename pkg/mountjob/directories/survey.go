@@ -122,6 +122,22 @@ func (s *survey) request(ctx context.Context, n int) {
 	}
 }
 
+// atServer is how long an answer takes at least that comes from the server. A client that has an entry's
+// attributes from reading the directory answers in microseconds.
+const atServer = 200 * time.Microsecond
+
+// mayRequest does what is a request to the server unless the client knows the answer. Only a request counts.
+func (s *survey) mayRequest(ctx context.Context, do func()) {
+	began := time.Now()
+	if s.fs.request != nil {
+		s.fs.request(1)
+	}
+	do()
+	if time.Since(began) >= atServer {
+		s.pace.wait(ctx, 1)
+	}
+}
+
 // pace bounds the requests in a second.
 type pace struct {
 	interval time.Duration

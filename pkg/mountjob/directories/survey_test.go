@@ -352,6 +352,26 @@ func TestSurveyHidesLatency(t *testing.T) {
 	}
 }
 
+// The attributes of files that the client has with their names cost the server nothing.
+func TestSurveyDoesNotWaitForWhatTheClientHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		w.volumes("/team/a")
+		for i := range 2000 {
+			w.write(fmt.Sprintf("/team/a/%d", i), "x")
+		}
+		f := w.open(nil)
+		defer f.Close()
+		start := time.Now()
+		if err := f.Survey(t.Context(), SurveyOptions{Rate: 100, Found: func(operations.Usage) error { return nil }}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > time.Second {
+			t.Errorf("2000 files whose attributes are known took %s with 100 requests in a second", took)
+		}
+	})
+}
+
 // surveyWithLatency is how long a survey takes with 5 ms for each request.
 func (w *fixture) surveyWithLatency(workers, rate int) (took time.Duration, requests int64) {
 	w.t.Helper()
