@@ -47,6 +47,38 @@ func TestImagesListTheirPackages(t *testing.T) {
 	}
 }
 
+// TestPackageOfDivertedLoaderIsFound: in Debian 13, dpkg knows only a diversion of the loader's path.
+func TestPackageOfDivertedLoaderIsFound(t *testing.T) {
+	query, err := exec.LookPath("dpkg-query")
+	if err != nil {
+		t.Skip("this is no Debian")
+	}
+	programs := t.TempDir()
+	if err := os.WriteFile(filepath.Join(programs, "dpkg-query"), []byte(`#!/bin/sh
+if [ "$1" != --search ]; then exec `+query+` "$@"; fi
+shift
+for file; do
+	case $file in
+	/usr/lib*/ld-linux-*) echo "libc6:amd64: $file" ;;
+	/lib*/ld-linux-*) echo "diversion by libc6 from: $file"; echo "diversion by libc6 to: $file.usr-is-merged" ;;
+	*) `+query+` --search "$file" || status=1 ;;
+	esac
+done
+exit ${status:-0}
+`), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out := t.TempDir()
+	collect := exec.CommandContext(t.Context(), "../../hack/images/collect", out, "/bin/sh")
+	collect.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"))
+	if output, err := collect.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
+	}
+	if _, err := os.Stat(filepath.Join(out, "stunnel/var/lib/dpkg/status.d/libc6")); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestDockerfileStagesHaveABase: build arguments select some bases.
 func TestDockerfileStagesHaveABase(t *testing.T) {
 	dockerfile := string(text(t, "../../hack/images/Dockerfile"))
