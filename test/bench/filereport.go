@@ -16,19 +16,20 @@ const (
 	surveyMemory = 64
 )
 
-func (r results) fileRows() []row {
-	var rows []row
-	for _, c := range r.comparisons() {
-		times, memory := target{surveyTimes, atLeast}, target{surveyMemory, atMost}
-		if r.Clone != nil && c.What == r.Clone.What {
-			times, memory = target{cloneTimes, atLeast}, target{}
-		}
-		times.limit *= c.Peer.Rate
-		rows = append(rows,
-			row{c.What, c.Job.Rate, filesPerSecond, times, c.Peer.Rate},
-			row{"… requests for each file", c.Job.each(), "requests", target{}, c.Peer.each()},
-			row{"… memory at its peak", c.Job.Peak, "MiB", memory, 0},
-		)
+func (r results) fileRows() (rows []row) {
+	if r.Clone != nil {
+		rows = r.Clone.rows(cloneTimes, target{})
+	}
+	for _, survey := range r.Surveys {
+		rows = append(rows, survey.rows(surveyTimes, target{surveyMemory, atMost})...)
 	}
 	return rows
+}
+
+func (c comparison) rows(times float64, memory target) []row {
+	return []row{
+		{c.What, c.Job.Rate, filesPerSecond, target{times * c.Peer.Rate, atLeast}, c.Peer.Rate},
+		{"… requests for each file", c.Job.each(), "requests", target{}, c.Peer.each()},
+		{"… memory at its peak", c.Job.Peak, "MiB", memory, 0},
+	}
 }

@@ -241,7 +241,11 @@ func (b *bench) measureSurveys(ctx context.Context) error {
 				return err
 			}
 		}
-		for what, attributes := range map[string]bool{"survey, a request for each file": false, "survey, attributes with the names": true} {
+		for _, attributes := range []bool{false, true} {
+			what := "survey, a request for each file"
+			if attributes {
+				what = "survey, attributes with the names"
+			}
 			result, err := b.compare(what, func(half int) (fileWork, error) { return b.countPart(ctx, folder, attributes, half) },
 				func() (fileWork, error) { return b.surveyAll(ctx, folder, attributes) })
 			if err != nil {
