@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
@@ -24,7 +23,7 @@ func BenchmarkClone(b *testing.B) {
 			}
 			f := w.open(nil)
 			defer f.Close()
-			f.request = func(n int) { <-time.After(time.Duration(n) * 5 * time.Millisecond) }
+			withLatency(f)
 			n := 0
 			for b.Loop() {
 				op := theClone()

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -352,11 +351,7 @@ func (w *fixture) cloneWithLatency(n int, o CloneOptions) (took time.Duration, r
 	w.t.Helper()
 	f := w.open(nil)
 	defer f.Close()
-	var all atomic.Int64
-	f.request = func(n int) {
-		all.Add(int64(n))
-		<-time.After(time.Duration(n) * 5 * time.Millisecond)
-	}
+	all := withLatency(f)
 	op := theClone()
 	op.Path, op.Owner = fmt.Sprintf("%s-%d", clonePath, n), owner("c1", "ns", n)
 	start := time.Now()

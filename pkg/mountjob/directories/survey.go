@@ -124,7 +124,7 @@ func (s *survey) request(ctx context.Context, n int) {
 
 // atServer is how long an answer takes at least that comes from the server. A client that has an entry's
 // attributes from reading the directory answers in microseconds.
-const atServer = 200 * time.Microsecond
+const atServer = 100 * time.Microsecond
 
 // mayRequest does what is a request to the server unless the client knows the answer. Only a request counts.
 func (s *survey) mayRequest(ctx context.Context, do func()) {

@@ -267,7 +267,7 @@ func TestVolumeThatTakesTooLongIsIncomplete(t *testing.T) {
 		}
 		f := w.open(nil)
 		defer f.Close()
-		f.request = func(n int) { <-time.After(time.Duration(n) * 5 * time.Millisecond) }
+		withLatency(f)
 		var found []operations.Usage
 		err := f.Survey(t.Context(), SurveyOptions{Workers: 1, VolumeTime: time.Second, Found: func(usage operations.Usage) error {
 			found = append(found, usage)
@@ -372,16 +372,22 @@ func TestSurveyDoesNotWaitForWhatTheClientHas(t *testing.T) {
 	})
 }
 
-// surveyWithLatency is how long a survey takes with 5 ms for each request.
-func (w *fixture) surveyWithLatency(workers, rate int) (took time.Duration, requests int64) {
-	w.t.Helper()
-	f := w.open(nil)
-	defer f.Close()
+// withLatency has each request take 5 ms, and counts them.
+func withLatency(f *FileSystem) *atomic.Int64 {
 	var all atomic.Int64
 	f.request = func(n int) {
 		all.Add(int64(n))
 		<-time.After(time.Duration(n) * 5 * time.Millisecond)
 	}
+	return &all
+}
+
+// surveyWithLatency is how long a survey takes with 5 ms for each request.
+func (w *fixture) surveyWithLatency(workers, rate int) (took time.Duration, requests int64) {
+	w.t.Helper()
+	f := w.open(nil)
+	defer f.Close()
+	all := withLatency(f)
 	start := time.Now()
 	err := f.Survey(context.Background(), SurveyOptions{Workers: workers, Rate: rate, Found: func(operations.Usage) error { return nil }})
 	if err != nil {
