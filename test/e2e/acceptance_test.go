@@ -6,6 +6,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -17,8 +18,8 @@ import (
 
 // TestAcceptance runs the scenarios of any cluster on the one that KUBECONFIG names, and writes a report.
 func TestAcceptance(t *testing.T) {
-	interrupted, stop := signal.NotifyContext(t.Context(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
+	interrupted, stop := signal.NotifyContext(context.WithoutCancel(t.Context()), os.Interrupt, syscall.SIGTERM)
+	t.Cleanup(stop)                      // after the others, which a first signal does not end
 	context.AfterFunc(interrupted, stop) // a second signal kills at once
 	c := &cluster{T: t, settings: userSettings(t)}
 	c.interrupted = interrupted.Done()
@@ -49,9 +50,10 @@ func (c *cluster) removeLeftovers() {
 	for node := range strings.FieldsSeq(c.kubectl("get", "nodes", "-l", label, "-o", "jsonpath={.items[*].metadata.name}")) {
 		c.uncordon(node)
 	}
+	namespaces := strings.Fields(c.kubectl("get", "namespaces", "-l", label, "-o", "jsonpath={.items[*].metadata.name}"))
 	c.kubectl("delete", "namespaces", "-l", label, "--timeout="+limit.String())
 	c.waitForNoVolume(func(class, namespace string) bool {
-		return class == c.derived || class == c.derived+"-trash" || strings.HasPrefix(namespace, c.prefix)
+		return class == c.derived || class == c.derived+"-trash" || slices.Contains(namespaces, namespace)
 	})
 	c.kubectl("delete", "storageclasses", "-l", label)
 }

@@ -60,6 +60,10 @@ func claimsShareADirectory(c *cluster) {
 	c.apply(ns, claim("one", c.class, "volume_name: common"))
 	one := c.waitForVolume(ns, "one")
 	c.apply(ns, claim("other", c.class, "volume_name: common", "file_system_id: "+c.fileSystemOf(one)))
+	other := c.waitForVolume(ns, "other")
+	if path, otherPath := c.pathOf(one), c.pathOf(other); path != otherPath || one == other {
+		c.Errorf("volume %s has %s, volume %s has %s", one, path, other, otherPath)
+	}
 	c.startUser(ns, "one", "other")
 	c.inPod(ns, `echo of one > /one/first; echo of the other > /other/second
 		grep -qx "of one" /other/first && grep -qx "of the other" /one/second`)
@@ -73,8 +77,11 @@ func claimsShareADirectory(c *cluster) {
 func namespacesAreSeparate(c *cluster) {
 	one, other := c.namespace("apart-one"), c.namespace("apart-other")
 	c.apply(one, claim("data", c.class, "volume_name: same"))
-	fileSystem := c.fileSystemOf(c.waitForVolume(one, "data"))
-	c.apply(other, claim("data", c.class, "volume_name: same", "file_system_id: "+fileSystem))
+	first := c.waitForVolume(one, "data")
+	c.apply(other, claim("data", c.class, "volume_name: same", "file_system_id: "+c.fileSystemOf(first)))
+	if path := c.pathOf(first); path == c.pathOf(c.waitForVolume(other, "data")) {
+		c.Errorf("both have %s", path)
+	}
 	c.startUser(one, "data")
 	c.startUser(other, "data")
 	c.inPod(one, "echo of the one > /data/file")
@@ -106,7 +113,7 @@ func deletedDataIsRestored(c *cluster) {
 	ns := c.namespace("trash")
 	c.apply(ns, claim("deleted", class, "volume_name: deleted"))
 	deleted := c.waitForVolume(ns, "deleted")
-	fileSystem := c.fileSystemOf(deleted)
+	fileSystem, path := c.fileSystemOf(deleted), c.pathOf(deleted)
 	trash := func(wantCode int, args ...string) (out string) {
 		c.Helper()
 		out, code := c.plugin(append(append([]string{"trash"}, args...), "--file-system="+fileSystem, "-n", ns)...)
@@ -119,6 +126,7 @@ func deletedDataIsRestored(c *cluster) {
 	c.inPod(ns, "echo worth keeping > /deleted/file")
 	c.deleteUser(ns)
 	c.deleteClaim(ns, "deleted", deleted)
+	c.expectOnServer(deleted, fileSystem, path, "trash")
 	if out := trash(0, "list"); !strings.Contains(out, ns+"/deleted") || strings.Count(out, "\n") != 2 {
 		c.Errorf("the trash should have the one directory:\n%s", out)
 	}
@@ -126,6 +134,10 @@ func deletedDataIsRestored(c *cluster) {
 	trash(2, "restore", "never-was")
 	trash(0, "restore", "deleted", "--name=back", "--volume-name=back")
 	back := c.waitForVolume(ns, "back")
+	if got := c.pathOf(back); got != strings.TrimSuffix(path, "deleted")+"back" {
+		c.Errorf("%s came back to %s", path, got)
+	}
+	c.expectOnServer(deleted, fileSystem, path, "")
 	c.startUser(ns, "back")
 	c.inPod(ns, `grep -qx "worth keeping" /back/file`)
 	c.deleteUser(ns)

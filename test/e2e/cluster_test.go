@@ -35,6 +35,8 @@ type settings struct {
 	labels  string   // of namespaces, as key: value
 	derived string   // first part of the names of classes, and value of the label runLabel
 
+	// look says what the server has of a volume: "path", "trash", both, or "". It is nil where only pods see files.
+	look        func(volume, fileSystem, path string) string
 	sharedPoint string                               // FILE-SYSTEM::ACCESS-POINT for SharedVolumes, "" if there is none
 	drainsNodes bool                                 // pods of others may be evicted
 	evidence    func(namespaces []string) [][]string // the kubectl commands that show why a scenario failed

@@ -38,9 +38,9 @@ func (c *cluster) facts(status inspect.Status) []report.Fact {
 		facts = append(facts, report.Fact{Name: fmt.Sprintf("nodes: %d", nodes[kind]), Value: kind})
 	}
 	for _, p := range status.Programs {
-		facts = append(facts, report.Fact{Name: p.Name, Value: fmt.Sprintf("%s, %d of %d ready", p.Image, p.Ready, p.Desired)})
+		facts = append(facts, report.Fact{Name: p.Name, Value: fmt.Sprintf("%s, %d of %d ready when the run began", p.Image, p.Ready, p.Desired)})
 	}
-	facts = append(facts, report.Fact{Name: "status", Value: string(status.Level)})
+	facts = append(facts, report.Fact{Name: "status when the run began", Value: string(status.Level)})
 	for _, problem := range status.Problems {
 		facts = append(facts, report.Fact{Name: string(problem.Cause), Value: problem.Object + ": " + problem.Message})
 	}

@@ -35,6 +35,7 @@ func setUp(t *testing.T) *lab {
 		root: root, client: []string{"bin/lab", "kubectl", "--"}, env: []string{"LAB_NAME=" + labName},
 		system: system, class: class, image: labImage, derived: labName, drainsNodes: true, evidence: wholeCluster,
 	}}}
+	l.look = func(volume, fileSystem, path string) string { return directory{l, volume, fileSystem, path}.found() }
 	if !*keep {
 		l.lab("down") // of a run that was killed
 		t.Cleanup(l.tearDown)

@@ -99,7 +99,7 @@ spec:
   template:
     metadata: {labels: {app: efs-manager}}
     spec:
-      containers: [{name: main, image: registry.lab:5000/lab/toolbox:1, command: [sleep, infinity]}]
+      containers: [{name: main, image: "registry.lab:5000/lab/toolbox:1", command: [sleep, infinity]}]
 ---
 apiVersion: apps/v1
 kind: DaemonSet

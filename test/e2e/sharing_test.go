@@ -4,18 +4,21 @@ package e2e
 
 import "fmt"
 
-// forgedVolumeRemovesNothing: the directory is another volume's.
+// forgedVolumeRemovesNothing: the deletions of one of two claims of a directory, and of a forged volume, leave it
+// to the other claim.
 func forgedVolumeRemovesNothing(l *lab) {
 	ns := l.namespace("forged")
-	l.apply(ns, claim("data", class, "file_system_id: "+shared))
-	data := l.waitForClaim(ns, "data")
-	data.write("of the claim")
-	forged := l.forgedVolume(ns, data)
-	l.wait(ns, "delete", "pv/"+forged)
+	labels := []string{"volume_name: common", "file_system_id: " + shared}
+	l.apply(ns, claim("one", class, labels...)+claim("other", class, labels...))
+	one, other := l.waitForClaim(ns, "one"), l.waitForClaim(ns, "other")
+	other.write("of both")
+	l.kubectl("-n", ns, "delete", "pvc", "one")
+	forged := l.forgedVolume(ns, other)
+	l.wait(ns, "delete", "pv/"+one.volume, "pv/"+forged)
 	l.waitForEvent("default", forged, "VolumeDeleteSkipped", "its directory stays")
-	data.expectFile("file", "of the claim")
-	if owners := data.owners(); len(owners) != 1 || owners[0] != data.volume {
-		l.Errorf("%s is of %v, want %s", data.path, owners, data.volume)
+	other.expectFile("file", "of both")
+	if owners := other.owners(); len(owners) != 1 || owners[0] != other.volume {
+		l.Errorf("%s is of %v, want %s", other.path, owners, other.volume)
 	}
 }
 

@@ -115,15 +115,25 @@ func (d directory) stat(name string) *syscall.Stat_t {
 // waitForRemoved waits until the directory exists neither at its path nor in the trash.
 func (d directory) waitForRemoved() {
 	d.lab.Helper()
-	trash := filepath.Join(d.lab.dir, "efs", "data", d.fileSystem, ".efs-stunnel", "trash", d.volume)
 	d.lab.eventually(d.path+" to go", func() string {
-		for _, path := range []string{d.file(""), trash} {
-			if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Sprintf("%s is there, %v", path, err)
-			}
+		if found := d.found(); found != "" {
+			return "the server has it at " + found
 		}
 		return ""
 	})
+}
+
+// found is where the server has the directory: "path", "trash", both or "".
+func (d directory) found() string {
+	d.lab.Helper()
+	var found []string
+	for place, file := range map[string]string{"path": d.file(""), "trash": d.stateFile("trash", d.volume)} {
+		if _, err := os.Stat(file); !errors.Is(err, fs.ErrNotExist) {
+			found = append(found, place)
+		}
+	}
+	slices.Sort(found)
+	return strings.Join(found, " ")
 }
 
 // owners are the volumes in the ledger for the directory.

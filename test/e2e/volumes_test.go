@@ -61,6 +61,22 @@ func (c *cluster) fileSystemOf(volume string) string {
 	return c.kubectl("get", "pv", volume, "-o", `jsonpath={.metadata.annotations.efs-stunnel\.gnuthought\.com/file-system-id}`)
 }
 
+func (c *cluster) pathOf(volume string) string {
+	c.Helper()
+	return c.kubectl("get", "pv", volume, "-o", "jsonpath={.spec.nfs.path}")
+}
+
+// expectOnServer expects what look returns, where it can be asked.
+func (c *cluster) expectOnServer(volume, fileSystem, path, want string) {
+	c.Helper()
+	if c.look == nil {
+		return
+	}
+	if got := c.look(volume, fileSystem, path); got != want {
+		c.Errorf("the server has %s of %s at %q, want %q", volume, path, got, want)
+	}
+}
+
 // waitForNoVolume waits until no volume has such a class and namespace of its claim.
 func (c *cluster) waitForNoVolume(such func(class, namespace string) bool) {
 	c.Helper()
