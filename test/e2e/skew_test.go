@@ -56,15 +56,17 @@ func (l *lab) previousVersion() version {
 	if _, err := l.git("archive", "--output="+archive, commit); err != nil {
 		l.Fatalf("the version before, %q ($PREVIOUS, or the newest release), is not in this clone: %v", commit, err)
 	}
-	if err := os.Mkdir(v.folder, 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Join(v.folder, "bin"), 0o750); err != nil {
+		l.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(l.root, "bin/lab"), filepath.Join(v.folder, "bin/lab")); err != nil {
 		l.Fatal(err)
 	}
 	if out, err := exec.CommandContext(l.Context(), "tar", "-xf", archive, "-C", v.folder).CombinedOutput(); err != nil {
 		l.Fatalf("%v: %s", err, out)
 	}
-	l.Setenv("SOURCE", v.folder)
 	l.Setenv("TAG", v.tag)
-	l.run("hack/images/lab")
+	l.run(filepath.Join(v.folder, "hack/images/lab")) // its own, which knows its programs
 	return v
 }
 
