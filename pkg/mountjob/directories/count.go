@@ -142,13 +142,14 @@ func (c *count) open(ctx context.Context) (*os.Root, error) {
 // as incomplete. Paths that programs can use, of 4096 bytes, rarely have so many directories.
 const maxCountDepth = 128
 
-// pieceAt is how many names of a directory are read at once. With all workers in directories of maxCountDepth,
+// pieceAt is how many bytes of a directory's entries are read at once: enough to give all goroutines work, and
+// less where the pieces of many directories above are held. With all workers in directories of maxCountDepth,
 // full of directories with the longest names, they take less than 48 MiB.
 func pieceAt(depth int) int {
 	if depth < 8 {
-		return 256
+		return 32 << 10
 	}
-	return 16
+	return 4 << 10
 }
 
 // directory counts what is in a directory, and closes it.
@@ -164,7 +165,8 @@ func (c *count) directory(ctx context.Context, root *os.Root, depth int) {
 	}
 	defer list.Close()
 	for ctx.Err() == nil {
-		names, err := list.Readdirnames(pieceAt(depth))
+		var names []string
+		c.survey.mayRequest(ctx, func() { names, err = readNames(list, pieceAt(depth)) })
 		below := c.entries(ctx, d, names)
 		if depth == maxCountDepth && len(below) > 0 {
 			c.lack("it has directories that are nested too deep to be counted")

@@ -3,6 +3,7 @@ package directories
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"syscall"
@@ -121,6 +122,25 @@ func unlinkAt(d *os.File, name string, flags int) error {
 
 func linkAt(from *os.File, name string, to *os.File, newName string) error {
 	return ignoringEINTR(func() error { return unix.Linkat(int(from.Fd()), name, int(to.Fd()), newName, 0) })
+}
+
+// readNames reads the next names of a directory, as many as the kernel puts into a buffer of size bytes. After
+// the last ones the error is io.EOF. Readdirnames would read 8 KiB at a time, and keep them until d is closed.
+func readNames(d *os.File, size int) (names []string, err error) {
+	buffer := make([]byte, size)
+	var n int
+	err = ignoringEINTR(func() error {
+		n, err = unix.ReadDirent(int(d.Fd()), buffer)
+		return err
+	})
+	if err == nil && n <= 0 {
+		err = io.EOF
+	}
+	if err != nil {
+		return nil, err
+	}
+	_, _, names = unix.ParseDirent(buffer[:n], -1, nil)
+	return names, nil
 }
 
 // readlinkAt reads a link of any length that Linux has.
