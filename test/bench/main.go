@@ -70,6 +70,7 @@ type options struct {
 	churnRate         float64
 	churnDeadline     time.Duration
 	files             fileNumbers
+	readAhead         readAheadNumbers
 }
 
 // The parts of a run.
@@ -83,12 +84,14 @@ const (
 	partChurn    = "churn"
 	partClone    = "clone"
 	partSurvey   = "survey"
+
+	partReadAhead = "readahead"
 )
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o := options{}
 	usual := []string{partAlone, partBurst, partStream, partTakeover, partIdle}
-	all := append(slices.Clone(usual), partScale, partChurn, partClone, partSurvey) // which take long, or have nothing to do with the manager
+	all := append(slices.Clone(usual), partScale, partChurn, partClone, partSurvey, partReadAhead) // which take long, or have nothing to do with the manager
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.programs, "programs", os.Getenv("KUBE_PROGRAMS"), "`folder` with etcd, kube-apiserver and kube-controller-manager")
@@ -121,6 +124,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.files.volumes, "survey-volumes", 1000, "`number` of volumes that a survey counts")
 	flags.IntVar(&o.files.volumeFiles, "survey-files", 1000, "`number` of files of each")
 	flags.IntVar(&o.files.used, "du-volumes", 20, "`number` of them that du counts, too")
+	flags.StringVar(&o.readAhead.lab, "lab", "bin/lab", "`program` of the lab in which the part readahead measures")
+	flags.IntVar(&o.readAhead.seconds, "read-seconds", 8, "`number` of seconds after which its readers stop, if they are not at the end of their files")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -141,7 +146,7 @@ func (o options) check(parts []string, rest int) error {
 		return errors.New("-programs and -manager are needed; make bench has them")
 	case o.churnRate <= 0 || o.churnDeadline <= 0 || o.scale.shared+o.scale.mass > o.scale.volumes:
 		return errors.New("-churn-rate and -churn-deadline must be above 0, -scale-shared and -scale-mass together at most -scale-volumes")
-	case min(o.claims, o.slowClaims, o.rounds, o.alone, o.warm, o.stream, o.volumes, o.takeovers, o.scale.shared, o.scale.mass, o.scale.standby) < 1:
+	case min(o.claims, o.slowClaims, o.rounds, o.alone, o.warm, o.stream, o.volumes, o.takeovers, o.scale.shared, o.scale.mass, o.scale.standby, o.readAhead.seconds) < 1:
 		return errors.New("every number must be at least 1")
 	case o.files.latency <= 0:
 		return errors.New("-latency must be above 0")
@@ -157,7 +162,8 @@ func (o options) check(parts []string, rest int) error {
 
 // needsCluster reports whether a part is of the manager.
 func (o options) needsCluster() bool {
-	return slices.ContainsFunc(o.parts, func(part string) bool { return part != partClone && part != partSurvey })
+	others := []string{partClone, partSurvey, partReadAhead}
+	return slices.ContainsFunc(o.parts, func(part string) bool { return !slices.Contains(others, part) })
 }
 
 // bench is one run.
@@ -182,6 +188,7 @@ func (b *bench) measure(ctx context.Context) error {
 		partAlone: b.measureSingles, partBurst: b.measureBursts, partStream: b.measureStreams, partIdle: b.measureIdle, partTakeover: b.measureTakeovers,
 		partScale: b.measureScale, partChurn: b.measureChurn,
 		partClone: b.measureClone, partSurvey: b.measureSurveys,
+		partReadAhead: b.measureReadAhead,
 	}
 	for _, part := range b.options.parts {
 		if err := parts[part](ctx); err != nil {

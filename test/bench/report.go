@@ -23,6 +23,8 @@ type results struct {
 
 	Clone   *comparison  `json:"clone,omitempty"`
 	Surveys []comparison `json:"surveys,omitempty"`
+
+	ReadAhead []reading `json:"readAhead,omitempty"`
 }
 
 // row is one line of the table.
@@ -86,10 +88,11 @@ const (
 // writeTable writes what was measured for people.
 func (r results) writeTable(w io.Writer) error {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s, %d CPUs (%s), of which others used %s\n\n", r.Began.Format(time.DateOnly), r.Machine.CPUs, r.Machine.CPU, r.others())
+	fmt.Fprintf(&text, "%s, %d CPUs (%s)%s\n\n", r.Began.Format(time.DateOnly), r.Machine.CPUs, r.Machine.CPU, r.others())
 	writeRows(&text, "manager", "library", slices.Concat(r.aloneRows(), r.burstRows(), r.streamRows(), r.takeoverRows(), r.idleRows(), r.scaleRows(), r.churnRows()))
 	text.WriteString(r.ceilingLine())
 	writeRows(&text, "Job", "cp, du", r.fileRows())
+	text.WriteString(readAheadTable(r.ReadAhead))
 	_, err := io.WriteString(w, text.String())
 	return err
 }
@@ -105,7 +108,8 @@ func writeRows(w io.Writer, ours, peer string, rows []row) {
 	}
 }
 
-// others is how many CPUs others used, at least and at most.
+// others is how many CPUs others used, at least and at most. The part readahead does not say: the lab works for
+// it.
 func (r results) others() string {
 	var all []float64
 	for _, a := range r.Alone {
@@ -135,7 +139,10 @@ func (r results) others() string {
 	for _, c := range r.comparisons() {
 		all = append(all, c.Conditions.Others)
 	}
-	return fmt.Sprintf("%.1f to %.1f", slices.Min(all), slices.Max(all))
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", of which others used %.1f to %.1f", slices.Min(all), slices.Max(all))
 }
 
 func number(n float64) string {
