@@ -17,6 +17,7 @@ func prepareCommands() []*cobra.Command {
 		pathCommand("components", "Build only the Kubernetes programs and etcd, and print their folder", (*orchestrate.Orchestrator).Components),
 		pathCommand("stunnel", "Download only Debian's stunnel, install nothing, and print a program that runs it", (*orchestrate.Orchestrator).Stunnel),
 		pathCommand("browser", "Install Debian's Chromium, which labs do without, and print its path", (*orchestrate.Orchestrator).Browser),
+		pathCommand("buildah", "Install Debian's buildah and mmdebstrap, which build hack/images/Dockerfile, and print buildah's path", (*orchestrate.Orchestrator).Buildah),
 		pathCommand("prometheus", "Download only Debian's Prometheus, install nothing, and print a folder of programs that run it", (*orchestrate.Orchestrator).Prometheus),
 	}
 }

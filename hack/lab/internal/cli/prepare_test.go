@@ -39,16 +39,20 @@ func TestComponentsPrintsTheFolder(t *testing.T) {
 	}
 }
 
-// A browser that is installed needs no packages.
-func TestBrowserPrintsItsPath(t *testing.T) {
+// Programs that are installed need no packages.
+func TestInstalledProgramsPrintTheirPath(t *testing.T) {
 	bin := t.TempDir()
-	browser := filepath.Join(bin, "chromium")
-	if err := os.WriteFile(browser, []byte("#!/bin/sh\n"), 0o755); err != nil {
-		t.Fatal(err)
+	for _, program := range []string{"buildah", "chromium", "mmdebstrap"} {
+		if err := os.WriteFile(filepath.Join(bin, program), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 	t.Setenv("PATH", bin)
-	var stdout, stderr bytes.Buffer
-	if err := Run(t.Context(), []string{"browser"}, &stdout, &stderr); err != nil || stdout.String() != browser+"\n" {
-		t.Errorf("%v, %q\n%s", err, &stdout, &stderr)
+	for command, program := range map[string]string{"browser": "chromium", "buildah": "buildah"} {
+		var stdout, stderr bytes.Buffer
+		err := Run(t.Context(), []string{command}, &stdout, &stderr)
+		if want := filepath.Join(bin, program) + "\n"; err != nil || stdout.String() != want {
+			t.Errorf("%s: %v, %q\n%s", command, err, &stdout, &stderr)
+		}
 	}
 }

@@ -31,11 +31,27 @@ func InstallPackages(ctx context.Context, notes io.Writer) ([]string, error) {
 // InstallBrowser installs a headless browser if it is missing, and returns its
 // path. It is no part of a lab: its packages have hundreds of megabytes.
 func InstallBrowser(ctx context.Context, notes io.Writer) (string, error) {
-	const browser = "chromium"
-	if _, err := install(ctx, notes, map[string]string{browser: browser}); err != nil {
+	return installed(ctx, notes, "chromium")
+}
+
+// InstallBuildah installs what builds images from a Dockerfile if it is missing,
+// and mmdebstrap, which makes bases for them without a registry. It returns
+// buildah's path. Labs have their images without it.
+func InstallBuildah(ctx context.Context, notes io.Writer) (string, error) {
+	return installed(ctx, notes, "buildah", "mmdebstrap")
+}
+
+// installed installs programs that are named like their packages, and returns the
+// path of the first one.
+func installed(ctx context.Context, notes io.Writer, names ...string) (string, error) {
+	packages := map[string]string{}
+	for _, name := range names {
+		packages[name] = name
+	}
+	if _, err := install(ctx, notes, packages); err != nil {
 		return "", err
 	}
-	return exec.LookPath(browser)
+	return exec.LookPath(names[0])
 }
 
 func install(ctx context.Context, notes io.Writer, programs map[string]string) ([]string, error) {

@@ -82,8 +82,17 @@ func (o *Orchestrator) extractedProgram(ctx context.Context, title string, makeP
 
 // Browser installs a headless browser, and returns its path.
 func (o *Orchestrator) Browser(ctx context.Context) (program string, err error) {
-	err = o.Steps.Do(ctx, "browser", func(ctx context.Context, notes *step.Notes) error {
-		program, err = host.InstallBrowser(ctx, notes)
+	return o.installedProgram(ctx, "browser", host.InstallBrowser)
+}
+
+// Buildah installs buildah and mmdebstrap, and returns the path of the first.
+func (o *Orchestrator) Buildah(ctx context.Context) (program string, err error) {
+	return o.installedProgram(ctx, "buildah", host.InstallBuildah)
+}
+
+func (o *Orchestrator) installedProgram(ctx context.Context, title string, install func(context.Context, io.Writer) (string, error)) (program string, err error) {
+	err = o.Steps.Do(ctx, title, func(ctx context.Context, notes *step.Notes) error {
+		program, err = install(ctx, notes)
 		return err
 	})
 	return program, err
