@@ -126,7 +126,7 @@ plugin: ## Build bin/kubectl-efs_stunnel, the plugin of kubectl
 	go build -o bin/kubectl-efs_stunnel ./cmd/kubectl-efs_stunnel
 
 .PHONY: images
-images: ## Build the images for amd64 and arm64 and push them: REGISTRY=… TAG=…, for FIPS GOFIPS140=… AGENT_BASE=…
+images: ## Build the images for amd64 and arm64, or PLATFORMS=…, and push them: REGISTRY=… TAG=…, for FIPS GOFIPS140=… AGENT_BASE=…
 	hack/images/push
 
 .PHONY: lab-images

@@ -111,7 +111,9 @@ func TestImagesAreBuiltWithTheArgumentsOfTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	for arguments, want := range map[string]string{
-		"GOFIPS140= AGENT_BASE=":                            " --target efs-stunnel --sbom",
+		"PLATFORMS=":             " --platform linux/amd64,linux/arm64 --target efs-stunnel --sbom",
+		"PLATFORMS=linux/arm64":  " --platform linux/arm64 --target efs-stunnel --sbom",
+		"GOFIPS140= AGENT_BASE=": " --target efs-stunnel --sbom",
 		"GO_IMAGE=example.com/go@sha256:0 DEBIAN_IMAGE=d":   " --target efs-stunnel --build-arg GO_IMAGE=example.com/go@sha256:0 --build-arg DEBIAN_IMAGE=d --sbom",
 		"GOFIPS140=v1.0.0 AGENT_BASE=example.com/stunnel:9": " --target efs-stunnel --build-arg GOFIPS140=v1.0.0 --build-arg AGENT_BASE=example.com/stunnel:9 --sbom",
 	} {
