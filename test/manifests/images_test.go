@@ -45,6 +45,9 @@ func TestImagesListTheirPackages(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
+	if _, err := os.Stat(filepath.Join(out, "stunnel/bin")); err == nil {
+		t.Error("the program's own folder is left in the image")
+	}
 }
 
 // TestPackageOfDivertedLoaderIsFound: in Debian 13, dpkg knows only a diversion of the loader's path.
@@ -111,10 +114,10 @@ func TestImagesAreBuiltWithTheArgumentsOfTheEnvironment(t *testing.T) {
 		t.Fatal(err)
 	}
 	for arguments, want := range map[string]string{
-		"PLATFORMS=":             " --platform linux/amd64,linux/arm64 --target efs-stunnel --sbom",
-		"PLATFORMS=linux/arm64":  " --platform linux/arm64 --target efs-stunnel --sbom",
-		"GOFIPS140= AGENT_BASE=": " --target efs-stunnel --sbom",
-		"GO_IMAGE=example.com/go@sha256:0 DEBIAN_IMAGE=d":   " --target efs-stunnel --build-arg GO_IMAGE=example.com/go@sha256:0 --build-arg DEBIAN_IMAGE=d --sbom",
+		"PLATFORMS=":             " --platform linux/amd64,linux/arm64 --target efs-stunnel --build-arg AGENT_BASE=stunnel --sbom",
+		"PLATFORMS=linux/arm64":  " --platform linux/arm64 --target efs-stunnel --build-arg AGENT_BASE=stunnel --sbom",
+		"GOFIPS140= AGENT_BASE=": " --target efs-stunnel --build-arg AGENT_BASE=stunnel --sbom",
+		"GO_IMAGE=example.com/go@sha256:0 DEBIAN_IMAGE=d":   " --target efs-stunnel --build-arg GO_IMAGE=example.com/go@sha256:0 --build-arg DEBIAN_IMAGE=d --build-arg AGENT_BASE=stunnel --sbom",
 		"GOFIPS140=v1.0.0 AGENT_BASE=example.com/stunnel:9": " --target efs-stunnel --build-arg GOFIPS140=v1.0.0 --build-arg AGENT_BASE=example.com/stunnel:9 --sbom",
 	} {
 		cmd := exec.CommandContext(t.Context(), "../../hack/images/push")
