@@ -51,6 +51,11 @@ browser: lab ## Test the plugin's dashboard in a headless browser, which is inst
 	EFS_STUNNEL_BROWSER=$$($(LAB) browser); export EFS_STUNNEL_BROWSER; \
 	go test -count=1 -v -run Browser ./pkg/dashboard
 
+.PHONY: dockerfile
+dockerfile: lab ## Build hack/images/Dockerfile with buildah, which is installed, and compare the images with a release's
+	EFS_STUNNEL_BUILDAH=$$($(LAB) buildah); export EFS_STUNNEL_BUILDAH; \
+	go test -C hack/release -count=1 -timeout 3h -v -run TestDockerfile .
+
 .PHONY: race
 race: lab ## Run them, the product's under the race detector and the lab's with a real NFS server
 	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); PROMETHEUS_PATH=$$($(LAB) prometheus); failed=0; \

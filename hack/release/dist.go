@@ -36,7 +36,7 @@ func makeRelease(ctx context.Context, o options) error {
 	if err := errors.Join(os.RemoveAll(o.out), os.MkdirAll(o.out, 0o755)); err != nil {
 		return fmt.Errorf("emptying %s: %w", o.out, err)
 	}
-	built, err := buildImages(ctx, o, s)
+	built, err := buildImages(ctx, o, s, imageArchitectures()...)
 	if err != nil {
 		return err
 	}

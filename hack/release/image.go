@@ -173,9 +173,9 @@ type built struct {
 }
 
 // buildImages writes the images, and returns what they contain.
-func buildImages(ctx context.Context, o options, s source) ([]built, error) {
+func buildImages(ctx context.Context, o options, s source, architectures ...string) ([]built, error) {
 	roots, programs := map[string]debian.Root{}, map[string]string{}
-	for _, architecture := range imageArchitectures() {
+	for _, architecture := range architectures {
 		var names []string
 		for _, i := range allImages() {
 			names = append(names, i.programs...)
@@ -201,14 +201,14 @@ func buildImages(ctx context.Context, o options, s source) ([]built, error) {
 				"org.opencontainers.image.revision": s.revision, "org.opencontainers.image.licenses": "Apache-2.0",
 			},
 		}
-		for _, architecture := range imageArchitectures() {
+		for _, architecture := range architectures {
 			var err error
 			r.Layers[architecture], b.packages[architecture], err = i.layers(s, roots[architecture], programs[architecture], architecture)
 			if err != nil {
 				return nil, err
 			}
 		}
-		index, err := images.Build(r, imageArchitectures())
+		index, err := images.Build(r, architectures)
 		if err != nil {
 			return nil, err
 		}

@@ -17,7 +17,8 @@ import (
 // Suite is the release of Debian.
 const Suite = "trixie"
 
-const sources = `deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main
+// Sources are the package sources of the release, as apt reads them.
+const Sources = `deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie main
 deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian trixie-updates main
 deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian-security trixie-security main
 `
@@ -77,7 +78,7 @@ func prepare(folder string) error {
 	}
 	return errors.Join(
 		os.WriteFile(filepath.Join(folder, "status"), nil, 0o644), // nothing is installed
-		os.WriteFile(filepath.Join(folder, "sources.list"), []byte(sources), 0o644),
+		os.WriteFile(filepath.Join(folder, "sources.list"), []byte(Sources), 0o644),
 	)
 }
 
