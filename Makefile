@@ -147,7 +147,7 @@ e2e: lab plugin ## Prove each promise of the product on real nodes, with its own
 	$(E2E)
 
 .PHONY: e2e-long
-e2e-long: lab-race lab-smoke unit-long browser plugin ## Prove the lab, then the product with more features and more faults: before a release
+e2e-long: lab-race lab-smoke unit-long browser dockerfile plugin ## Prove the lab, then the product with more features and more faults: before a release
 	$(E2E) -long
 
 .PHONY: acceptance

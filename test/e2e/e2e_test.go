@@ -63,6 +63,7 @@ var longScenarios = []scenario{
 	{"a file system with IPv6 addresses only is served", fileSystemIsServedOverIPv6},
 	{"nodes without a route of IPv4 use IPv6", nodesWithoutIPv4UseIPv6},
 	{"programs of the version before work with those of this one", versionsMix},
+	{"images of the Dockerfile serve", imagesOfDockerfileServe},
 	{"a deleted root volume is created again", deletedRootVolumeIsRecreated},
 	{"a deleted table is rebuilt", deletedTableIsRebuilt},
 	{"upkeep", serial(inLab(upkeepAnywhere))},

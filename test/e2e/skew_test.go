@@ -102,11 +102,11 @@ func (l *lab) object(v version, kind, name string) string {
 	return ""
 }
 
-// install replaces the managers and the agents, and waits until they have started.
-func (l *lab) install(manager, agents string) {
+// install replaces objects of the product, and waits until its pods have started.
+func (l *lab) install(objects ...string) {
 	l.Helper()
-	l.apply(system, manager+"\n---\n"+agents)
-	for _, object := range []string{"deployment/efs-manager", "daemonset/efs-stunnel"} {
+	l.apply(system, strings.Join(objects, "\n---\n"))
+	for _, object := range []string{"deployment/efs-manager", "daemonset/efs-stunnel", "daemonset/efs-read-ahead"} {
 		l.kubectl("-n", system, "rollout", "status", object, "--timeout="+limit.String())
 	}
 }
