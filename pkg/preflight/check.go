@@ -31,7 +31,7 @@ const (
 )
 
 // Versions of Kubernetes, as docs/limits.md has them.
-const testedVersion, oldestVersion = "1.36", "1.30"
+const firstTested, lastTested, oldestVersion = "1.36", "1.37", "1.30"
 
 // enforceLabel is that of Pod Security admission.
 const enforceLabel = "pod-security.kubernetes.io/enforce"
@@ -80,13 +80,13 @@ func (f *Facts) version() inspect.Result {
 	if err != nil {
 		return note(VersionNotTested, object, fmt.Sprintf("its version %q cannot be read", f.Version), "")
 	}
-	tested, oldest := version.MustParseGeneric(testedVersion), version.MustParseGeneric(oldestVersion)
+	first, last := version.MustParseGeneric(firstTested), version.MustParseGeneric(lastTested)
 	switch {
-	case have.LessThan(oldest):
+	case have.LessThan(version.MustParseGeneric(oldestVersion)):
 		return problem(VersionTooOld, object, fmt.Sprintf("version %s: the components admission and startup-taint need %s", f.Version, oldestVersion),
 			"upgrade the cluster, or install without these components and try it first: docs/limits.md")
-	case have.Major() != tested.Major() || have.Minor() != tested.Minor():
-		return note(VersionNotTested, object, fmt.Sprintf("version %s; tests run on %s only", f.Version, testedVersion), "")
+	case have.LessThan(first) || !have.LessThan(last.OffsetMinor(1)):
+		return note(VersionNotTested, object, fmt.Sprintf("version %s; tests have run on %s to %s", f.Version, firstTested, lastTested), "")
 	}
 	return fine(object, "version %s", f.Version)
 }
