@@ -129,15 +129,15 @@ func linkAt(from *os.File, name string, to *os.File, newName string) error {
 func readNames(d *os.File, size int) (names []string, err error) {
 	buffer := make([]byte, size)
 	var n int
-	err = ignoringEINTR(func() error {
+	err = ignoringEINTR(func() (err error) {
 		n, err = unix.ReadDirent(int(d.Fd()), buffer)
 		return err
 	})
-	if err == nil && n <= 0 {
-		err = io.EOF
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case n == 0:
+		return nil, io.EOF
 	}
 	_, _, names = unix.ParseDirent(buffer[:n], -1, nil)
 	return names, nil

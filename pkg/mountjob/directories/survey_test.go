@@ -258,6 +258,24 @@ func TestSurveyOfHostileNamesAndDepths(t *testing.T) {
 	}
 }
 
+// TestSurveyOfDirectoriesThatAreReadInPieces: each name counts once, wherever a piece ends.
+func TestSurveyOfDirectoriesThatAreReadInPieces(t *testing.T) {
+	w := newFixture(t)
+	w.volumes("/team/a", "/team/b")
+	for p, depth := range map[string]int{"/team/a": 0, "/team/b": 10} {
+		folder := p + strings.Repeat("/d", depth)
+		size := 0
+		for i := 0; size < 3*pieceAt(depth); i++ {
+			name := fmt.Sprintf("%d%s", i, strings.Repeat("x", i%250))
+			size += len(name)
+			w.write(folder+"/"+name, "x")
+		}
+	}
+	if found, want := w.mustSurvey(SurveyOptions{}), []operations.Usage{w.du("/team/a"), w.du("/team/b")}; !slices.Equal(found, want) {
+		t.Errorf("found\n%+v\nwant\n%+v", found, want)
+	}
+}
+
 func TestVolumeThatTakesTooLongIsIncomplete(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newFixture(t)
