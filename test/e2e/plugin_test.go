@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // diagnosis is what the plugin's doctor prints as JSON.
@@ -67,8 +69,27 @@ func pluginNamesCauses(l *lab) {
 		return ""
 	})
 	l.collectHasNoSecret()
+	l.nodesAreExamined()
 	l.fileSystemsAreDiagnosed()
 	l.installationIsDiagnosed(l.namespace("doctor"))
+}
+
+// nodesAreExamined by pods of preflight: both can mount, and reach the mount target of their zone. Without the
+// authority of its certificate they refuse it. No pod is left.
+func (l *lab) nodesAreExamined() {
+	l.Helper()
+	authority := filepath.Join(l.dir, "pki", "efs-ca.crt")
+	out, code := l.plugin("preflight", "--nodes", "--file-system="+shared, "--ca-file="+authority, "-o", "json")
+	if found := strings.Count(out, "NFSv4 loaded), 1 mount targets answer"); code != 0 || found != 2 {
+		l.Errorf("preflight ended with code %d, and finds %d of 2 nodes suitable:\n%s", code, found, out)
+	}
+	out, code = l.plugin("preflight", "--nodes", "--file-system="+shared)
+	if found := strings.Count(out, "(Certificate)"); code != 1 || found != 2 {
+		l.Errorf("preflight without the server's authority ended with code %d, and %d of 2 nodes refuse its certificate:\n%s", code, found, out)
+	}
+	l.eventually("the pods of preflight to be gone", func() string {
+		return l.kubectl("-n", system, "get", "pods", "-l", wellknown.LabelAppComponent+"=preflight", "-o", "name")
+	})
 }
 
 // collectHasNoSecret looks for tokens, keys and Secrets in everything that an issue would have.
