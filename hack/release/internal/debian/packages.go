@@ -4,6 +4,7 @@ package debian
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +27,7 @@ deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian
 // Package is an unpacked package.
 type Package struct {
 	Name, Version, Architecture string
-	Source                      string // the name of its source package, with the version if it differs
+	Source, SourceVersion       string // the source package, which Debian's security advisories name
 	Control                     string // its fields, as the package database has them
 	Folder                      string // its files
 }
@@ -133,13 +134,21 @@ func parse(control string) (Package, error) {
 	}
 	first, rest, _ := strings.Cut(control, "\n")
 	p := Package{
-		Name: fields["Package"], Version: fields["Version"], Architecture: fields["Architecture"], Source: fields["Source"],
+		Name: fields["Package"], Version: fields["Version"], Architecture: fields["Architecture"],
 		Control: first + "\nStatus: install ok installed\n" + rest,
 	}
 	if p.Name == "" || p.Version == "" || p.Architecture == "" || !strings.HasPrefix(first, "Package:") {
 		return Package{}, fmt.Errorf("want the fields Package, Version and Architecture in %q", control)
 	}
+	p.Source, p.SourceVersion = sourceOf(p, fields["Source"])
 	return p, nil
+}
+
+// sourceOf reads the field Source: a name, then the version in parentheses if it is another one. Packages that
+// have the name of their source lack the field.
+func sourceOf(p Package, field string) (name, version string) {
+	name, version, _ = strings.Cut(field, " ")
+	return cmp.Or(name, p.Name), cmp.Or(strings.Trim(version, "()"), p.Version)
 }
 
 func run(ctx context.Context, name string, args ...string) (string, error) {

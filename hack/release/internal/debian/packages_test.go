@@ -11,7 +11,7 @@ import (
 func TestControlGetsAStatus(t *testing.T) {
 	got, err := parse("Package: libssl3\nSource: openssl (3.0.22-1)\nVersion: 3.0.22-1+b1\nArchitecture: arm64\nDescription: TLS\n more: of it\n")
 	want := Package{
-		Name: "libssl3", Version: "3.0.22-1+b1", Architecture: "arm64", Source: "openssl (3.0.22-1)",
+		Name: "libssl3", Version: "3.0.22-1+b1", Architecture: "arm64", Source: "openssl", SourceVersion: "3.0.22-1",
 		Control: "Package: libssl3\nStatus: install ok installed\nSource: openssl (3.0.22-1)\nVersion: 3.0.22-1+b1\nArchitecture: arm64\nDescription: TLS\n more: of it\n",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -19,6 +19,19 @@ func TestControlGetsAStatus(t *testing.T) {
 	}
 	if _, err := parse("Package: libssl3\n"); err == nil {
 		t.Error("a package without a version is accepted")
+	}
+}
+
+func TestSourcesOfPackages(t *testing.T) {
+	p := Package{Name: "libssl3", Version: "3.0.22-1+b1"}
+	for field, want := range map[string][2]string{
+		"":                   {"libssl3", "3.0.22-1+b1"},
+		"openssl":            {"openssl", "3.0.22-1+b1"},
+		"openssl (3.0.22-1)": {"openssl", "3.0.22-1"},
+	} {
+		if name, version := sourceOf(p, field); name != want[0] || version != want[1] {
+			t.Errorf("%q: got %s %s, want %s", field, name, version, want)
+		}
 	}
 }
 

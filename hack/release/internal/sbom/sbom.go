@@ -88,6 +88,7 @@ func Write(s Subject) ([]byte, error) {
 	for _, p := range contents {
 		d.Relationships = append(d.Relationships, relationship{subject.ID, "CONTAINS", p.ID})
 	}
+	d.addSources(s.Packages)
 	text, err := json.MarshalIndent(d, "", "  ")
 	return append(text, '\n'), err
 }
@@ -103,11 +104,31 @@ func contents(s Subject) ([]pkg, error) {
 		all = append(all, modules(info)...)
 	}
 	for _, p := range s.Packages {
-		locator := fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=debian-13", p.Name, url.QueryEscape(p.Version), p.Architecture)
-		all = append(all, newPackage(p.Name, p.Version, locator))
+		all = append(all, newPackage(p.Name, p.Version, debianLocator(p.Name, p.Version, p.Architecture)))
 	}
 	slices.SortFunc(all, func(a, b pkg) int { return cmp.Compare(a.ID, b.ID) })
 	return slices.CompactFunc(all, func(a, b pkg) bool { return a.ID == b.ID }), nil
+}
+
+// addSources adds the source packages of Debian's, because advisories name those, and scanners find nothing
+// with the name of a library's package alone.
+func (d *document) addSources(packages []debian.Package) {
+	for _, p := range packages {
+		source := newPackage(p.Source, p.SourceVersion, debianLocator(p.Source, p.SourceVersion, "source"))
+		source.ID += "-source"
+		if !slices.ContainsFunc(d.Packages, func(other pkg) bool { return other.ID == source.ID }) {
+			d.Packages = append(d.Packages, source)
+		}
+		built := relationship{identifier(p.Name, p.Version), "GENERATED_FROM", source.ID}
+		if !slices.Contains(d.Relationships, built) {
+			d.Relationships = append(d.Relationships, built)
+		}
+	}
+}
+
+// debianLocator is a package URL: https://github.com/package-url/purl-spec, type deb.
+func debianLocator(name, version, architecture string) string {
+	return fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=debian-13", url.QueryEscape(name), url.QueryEscape(version), architecture)
 }
 
 // modules are those that a program links, with Go's own library.
@@ -124,9 +145,13 @@ func modules(info *debug.BuildInfo) []pkg {
 // other are the characters that an identifier may not have.
 var other = regexp.MustCompile(`[^A-Za-z0-9.-]+`)
 
+func identifier(name, version string) string {
+	return "SPDXRef-" + other.ReplaceAllString(name+"-"+version, "-")
+}
+
 func newPackage(name, version, locator string) pkg {
 	p := pkg{
-		Name: name, Version: version, ID: "SPDXRef-" + other.ReplaceAllString(name+"-"+version, "-"),
+		Name: name, Version: version, ID: identifier(name, version),
 		Download: unknown, LicenseConcluded: unknown, LicenseDeclared: unknown, Copyright: unknown,
 	}
 	if locator != "" {
