@@ -175,6 +175,14 @@ release: ## Write dist, of the commit with the tag VERSION=v1.2.3: REGISTRY=… 
 release-push: ## Push the images of dist to REGISTRY=…, with the tag VERSION=…
 	$(RELEASE) $(RELEASE_FLAGS) -push
 
+# Not in hack/tools, whose requirements are resolved together: the scanner has hundreds of its own.
+SCANNER := github.com/google/osv-scanner/v2/cmd/osv-scanner@v2.5.1
+
+.PHONY: scan
+scan: ## Ask the OSV database about the Debian packages and Go modules of dist; SCAN_DB=… is a folder with a copy of it
+	@ls dist/*.spdx.json > /dev/null || { echo "want dist, which make release writes"; exit 1; }
+	go run $(SCANNER) scan source $(if $(SCAN_DB),--offline-vulnerabilities --local-db-path "$(SCAN_DB)") $(foreach file,$(wildcard dist/*.spdx.json),-L $(file))
+
 ##@ Everything
 
 .PHONY: test

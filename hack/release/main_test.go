@@ -145,7 +145,7 @@ func TestWorkflowRunsTargets(t *testing.T) {
 			t.Errorf("make %s: the Makefile has no such target", m[1])
 		}
 	}
-	if diff := cmp.Diff([]string{"ci", "release", "release-push"}, called); diff != "" {
+	if diff := cmp.Diff([]string{"ci", "release", "scan", "release-push"}, called); diff != "" {
 		t.Errorf("targets mismatch (-want +got):\n%s", diff)
 	}
 }
