@@ -1,18 +1,17 @@
 package dashboard
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/dashboard/dashboardtest"
 	"gnuthought.com/efs-stunnel/pkg/inspect"
 )
 
@@ -41,21 +40,7 @@ func pageInBrowser(t *testing.T, gather Gather) string {
 	})
 	server.Start()
 	defer server.Close()
-	args := []string{
-		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--user-data-dir=" + t.TempDir(), "--window-size=1280,1600",
-		"--virtual-time-budget=12000", // two refreshes
-	}
-	if file := os.Getenv("EFS_STUNNEL_SCREENSHOT"); file != "" {
-		args = append(args, "--screenshot="+file)
-	}
-	var out, errOut bytes.Buffer
-	browser := exec.CommandContext(t.Context(), program, append(args, "--dump-dom", handler.URL())...)
-	browser.Stdout, browser.Stderr = &out, &errOut
-	if err := browser.Run(); err != nil {
-		t.Fatalf("%v\n%s", err, &errOut)
-	}
-	return out.String()
+	return dashboardtest.Document(t, program, handler.URL())
 }
 
 // TestPageInABrowser: the page's own policy lets its style and its script run, and nothing that users write.

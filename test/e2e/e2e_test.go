@@ -55,6 +55,7 @@ var longScenarios = []scenario{
 		{"two classes lead to two file systems", classesChooseFileSystems},
 		{"a refused claim has an event that says why, and is accepted once corrected", refusedClaimHasAnEvent},
 	})},
+	{"a browser shows the installation", browserShowsInstallation},
 	{"additions", parallel([]scenario{
 		{"a node is added", nodeIsAddedLater},
 		{"a file system that requires signatures has them", signingTunnelIsAdmitted},
