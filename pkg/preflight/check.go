@@ -31,7 +31,7 @@ const (
 )
 
 // Versions of Kubernetes, as docs/limits.md has them.
-const firstTested, lastTested, oldestVersion = "1.36", "1.37", "1.30"
+const firstTested, lastTested, oldestVersion = "1.34", "1.37", "1.30"
 
 // enforceLabel is that of Pod Security admission.
 const enforceLabel = "pod-security.kubernetes.io/enforce"
