@@ -180,7 +180,7 @@ SCANNER := github.com/google/osv-scanner/v2/cmd/osv-scanner@v2.5.1
 
 .PHONY: scan
 scan: ## Ask the OSV database about the Debian packages and Go modules of dist; SCAN_DB=… is a folder with a copy of it
-	@ls dist/*.spdx.json > /dev/null || { echo "want dist, which make release writes"; exit 1; }
+	@ls dist/*.spdx.json > /dev/null 2>&1 || { echo "want dist, which make release writes"; exit 1; }
 	go run $(SCANNER) scan source $(if $(SCAN_DB),--offline-vulnerabilities --local-db-path "$(SCAN_DB)") $(foreach file,$(wildcard dist/*.spdx.json),-L $(file))
 
 ##@ Everything
