@@ -54,6 +54,7 @@ var longScenarios = []scenario{
 		{"a subPath is made inside the directory", subPathIsInside},
 		{"two classes lead to two file systems", classesChooseFileSystems},
 		{"a refused claim has an event that says why, and is accepted once corrected", refusedClaimHasAnEvent},
+		{"owners of a lost cluster are released", ownersAreReleased},
 	})},
 	{"a browser shows the installation", browserShowsInstallation},
 	{"additions", parallel([]scenario{

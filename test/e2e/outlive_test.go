@@ -17,19 +17,17 @@ const lostCluster = "01234567-89ab-cdef-0123-456789abcdef"
 // lostVolumesAreRebuilt by the plugin of kubectl: what this cluster had before its objects were deleted, and
 // what another one left.
 func lostVolumesAreRebuilt(l *lab) {
-	ns, other := l.namespace("rebuilt"), l.namespace("abandoned")
-	left := func(ns, name string) directory {
-		l.apply(ns, claim(name, class, "volume_name: "+name, "reclaim_policy: Retain", "file_system_id: "+shared))
-		d := l.waitForClaim(ns, name)
+	ns := l.namespace("rebuilt")
+	l.apply(ns, claim("own", class, "volume_name: own", "reclaim_policy: Retain", "file_system_id: "+shared)+
+		claim("foreign", class, "volume_name: foreign", "reclaim_policy: Retain", "file_system_id: "+shared))
+	own, foreign := l.waitForClaim(ns, "own"), l.waitForClaim(ns, "foreign")
+	for name, d := range map[string]directory{"own": own, "foreign": foreign} {
 		d.write("worth keeping")
 		l.kubectl("-n", ns, "delete", "pvc", name)
 		l.wait(ns, "jsonpath={.status.phase}=Released", "pv/"+d.volume)
 		l.kubectl("delete", "pv", d.volume, "--timeout="+limit.String())
-		return d
 	}
-	own, foreign, abandoned := left(ns, "own"), left(ns, "foreign"), left(other, "data")
 	foreign.giveAway(time.Now())
-	abandoned.giveAway(time.Now())
 
 	rebuild := func(wantCode int, args ...string) (out string) {
 		out, code := l.plugin(slices.Concat([]string{"rebuild", "--file-system=" + shared, "-n", ns}, args)...)
@@ -49,11 +47,7 @@ func lostVolumesAreRebuilt(l *lab) {
 	}
 	rebuild(0, "--apply")
 	rebuild(2, "--apply", "--cluster="+lostCluster) // it seems to live
-	if out, code := l.releaseLostCluster(); code != 2 {
-		l.Errorf("releasing owners of a cluster that seems to live ended with code %d:\n%s", code, out)
-	}
 	foreign.giveAway(time.Now().Add(-25 * time.Hour))
-	abandoned.giveAway(time.Now().Add(-25 * time.Hour))
 	l.eventually("the file server to notice the time of the entry", func() string {
 		if out, code := l.plugin("rebuild", "--file-system="+shared, "-n", ns, "--apply", "--cluster="+lostCluster); code != 0 {
 			return fmt.Sprintf("exit code %d: %s", code, out)
@@ -70,33 +64,45 @@ func lostVolumesAreRebuilt(l *lab) {
 		l.Errorf("a second run should change nothing:\n%s", out)
 	}
 	l.deleteVolumes(ns, own.volume, foreign.volume)
-	abandoned.becomesRetained(other)
 }
 
-// becomesRetained has the owner of another cluster, which is gone, released: the data stays, without an owner.
-func (d directory) becomesRetained(ns string) {
-	d.lab.Helper()
-	list := func(state string) {
-		d.lab.Helper()
-		out, code := d.lab.plugin("owners", "list", "--file-system="+d.fileSystem, "-n", ns)
+// ownersAreReleased of a cluster that is gone, and not while it seems to live: the data stays, without an owner.
+func ownersAreReleased(l *lab) {
+	ns := l.namespace("abandoned")
+	l.apply(ns, claim("data", class, "volume_name: data", "reclaim_policy: Retain", "file_system_id: "+shared))
+	d := l.waitForClaim(ns, "data")
+	d.write("worth keeping")
+	l.kubectl("-n", ns, "delete", "pvc", "data")
+	l.wait(ns, "jsonpath={.status.phase}=Released", "pv/"+d.volume)
+	l.kubectl("delete", "pv", d.volume, "--timeout="+limit.String())
+	d.giveAway(time.Now())
+
+	release := func() (out string, code int) {
+		return l.plugin("owners", "release", "--file-system="+shared, "--cluster="+lostCluster, "--yes")
+	}
+	expectState := func(state string) {
+		l.Helper()
+		out, code := l.plugin("owners", "list", "--file-system="+shared, "-n", ns)
 		if code != 0 || !regexp.MustCompile(regexp.QuoteMeta(d.path)+` +`+state).MatchString(out) {
-			d.lab.Errorf("owners should be %s, code %d:\n%s", state, code, out)
+			l.Errorf("the owner should be %s, code %d:\n%s", state, code, out)
 		}
 	}
-	list("elsewhere")
-	d.lab.eventually("the file server to notice the time of the entry", func() string {
-		if out, code := d.lab.releaseLostCluster(); code != 0 {
+	l.eventually("the file server to notice the new owner, so that it is not released while it seems to live", func() string {
+		if out, code := release(); code != 2 {
 			return fmt.Sprintf("exit code %d: %s", code, out)
 		}
 		return ""
 	})
-	list("retained")
+	expectState("elsewhere")
+	d.giveAway(time.Now().Add(-25 * time.Hour))
+	l.eventually("the file server to notice the time of the entry", func() string {
+		if out, code := release(); code != 0 {
+			return fmt.Sprintf("exit code %d: %s", code, out)
+		}
+		return ""
+	})
+	expectState("retained")
 	d.expectFile("file", "worth keeping")
-}
-
-func (l *lab) releaseLostCluster() (out string, code int) {
-	l.Helper()
-	return l.plugin("owners", "release", "--file-system="+shared, "--cluster="+lostCluster, "--yes")
 }
 
 // giveAway makes another cluster the owner in the ledger, since some time. Each node writes it through its own
