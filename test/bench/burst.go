@@ -14,6 +14,7 @@ type burst struct {
 	Limits     limits     `json:"limits"`
 	Workers    int        `json:"workers"`
 	Finalizer  bool       `json:"libraryFinalizer,omitempty"`
+	Warm       bool       `json:"warm,omitempty"` // a worker waited before it
 	Claims     int        `json:"claims"`
 	Conditions conditions `json:"conditions"`
 	Create     phase      `json:"create"`
@@ -60,7 +61,7 @@ const phaseDeadline = 30 * time.Minute
 
 // measureBurst creates claims on a testbed of their own, and deletes them.
 func (b *bench) measureBurst(ctx context.Context, c contender) (result burst, err error) {
-	result = burst{Contender: c.name, Limits: c.limits, Workers: c.workers, Finalizer: c.finalizer, Claims: c.claims}
+	result = burst{Contender: c.name, Limits: c.limits, Workers: c.workers, Finalizer: c.finalizer, Warm: c.warm, Claims: c.claims}
 	profiles := ""
 	if c.name == managerName {
 		profiles = b.options.profiles
@@ -69,8 +70,16 @@ func (b *bench) measureBurst(ctx context.Context, c contender) (result burst, er
 	if c.finalizer {
 		what += ", with finalizer"
 	}
+	if c.warm {
+		what += ", with a warm worker"
+	}
 	err = b.onTestbed(ctx, what, c, &result.Conditions, func(ctx context.Context, bed *testbed) error {
 		return bed.with(ctx, c, func(p *program) error {
+			if c.warm {
+				if err := bed.createAndDelete(ctx, "warms-the-worker"); err != nil {
+					return err
+				}
+			}
 			claims := names("burst", c.claims)
 			create := bed.creation(fmt.Sprintf("create-%d", c.limits.QPS), claims)
 			create.profiles = profiles

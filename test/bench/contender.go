@@ -33,6 +33,7 @@ type contender struct {
 	command     func(bed *testbed, c contender, r replica) []string
 
 	linger    time.Duration // for which the manager's workers wait for more operations
+	warm      bool          // a worker waits before a burst
 	finalizer bool          // the library adds its finalizer to volumes
 }
 
@@ -72,6 +73,14 @@ func (b *bench) ours(l limits) contender {
 		filled: "caches are filled", begins: "loops start", command: b.managerCommand,
 		environment: []string{"POD_IP=" + localhost}, linger: wellknown.DefaultWorkerLinger,
 	}
+}
+
+// oursWarm is the manager when a worker waits since an earlier claim, so that a burst waits for no pod, as
+// it does for no library's.
+func (b *bench) oursWarm(l limits) contender {
+	c := b.ours(l)
+	c.warm = true
+	return c
 }
 
 // localhost is where workers reach the manager: their code runs in this process.

@@ -225,7 +225,7 @@ func (b *bench) measures(part string) bool { return slices.Contains(b.options.pa
 func (b *bench) measureBursts(ctx context.Context) error {
 	all := b.wanted(
 		b.ours(defaultLimits()), b.peer(defaultLimits(), managerWorkers, b.options.claims), b.peerWithFinalizer(defaultLimits()),
-		b.ours(raisedLimits()), b.peer(raisedLimits(), managerWorkers, b.options.claims), b.peerWithFinalizer(raisedLimits()),
+		b.ours(raisedLimits()), b.oursWarm(raisedLimits()), b.peer(raisedLimits(), managerWorkers, b.options.claims), b.peerWithFinalizer(raisedLimits()),
 		b.peer(raisedLimits(), libraryThreads, b.options.claims),
 		b.peer(clientGoLimits(), libraryThreads, b.options.slowClaims),
 	)

@@ -82,12 +82,14 @@ func TestMediansKeepContendersApart(t *testing.T) {
 	}
 }
 
-// TestBurstTargets are relative to the binder and to the library of the same run.
+// TestBurstTargets are relative to the binder and to the library of the same run. Of a burst that waits for a
+// pod, only the time from its first volume on is compared with the binder.
 func TestBurstTargets(t *testing.T) {
 	r := results{
 		Ceilings: []ceiling{{Bind: phase{Rate: 100}}},
 		Bursts: []burst{
 			{Contender: managerName, Limits: raisedLimits(), Workers: 32, Create: phase{Rate: 80, FromVolume: 96, Handover: 7.4}, Delete: phase{Rate: 57}},
+			{Contender: managerName, Limits: raisedLimits(), Workers: 32, Warm: true, Create: phase{Rate: 94, FromVolume: 99, Handover: 7.6}, Delete: phase{Rate: 56}},
 			{Contender: libraryName, Limits: raisedLimits(), Workers: 32, Create: phase{Handover: 5}, Delete: phase{Rate: 90}},
 			{Contender: libraryName, Limits: raisedLimits(), Workers: 32, Finalizer: true, Delete: phase{Rate: 60}},
 			{Contender: libraryName, Limits: raisedLimits(), Workers: 4, Create: phase{Handover: 9}},
@@ -99,7 +101,7 @@ func TestBurstTargets(t *testing.T) {
 			marks = append(marks, fmt.Sprintf("%g %s %s", row.ours, row.target, mark))
 		}
 	}
-	want := []string{"80 ≥ 95 **missed**", "96 ≥ 95 met", "0 ≤ 3 met", "0 ≤ 3 met", "7.4 ≤ 7.5 met", "57 ≥ 57 met"}
+	want := []string{"96 ≥ 95 met", "0 ≤ 3 met", "0 ≤ 3 met", "7.4 ≤ 7.5 met", "57 ≥ 57 met", "94 ≥ 95 **missed**"}
 	if !slices.Equal(marks, want) {
 		t.Errorf("got %q, want %q", marks, want)
 	}

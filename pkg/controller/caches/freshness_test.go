@@ -163,7 +163,8 @@ func (a *claimsAPI) deleteOne() string {
 	return ""
 }
 
-func (a *claimsAPI) create(name string) {
+func (a *claimsAPI) create() {
+	const name = "new"
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.version++
@@ -260,11 +261,11 @@ func TestCaughtUpWhileClaimsAreDeleted(t *testing.T) {
 // TestCaughtUpAfterTheWatchWasCutOff has the cache miss creations and deletions.
 func TestCaughtUpAfterTheWatchWasCutOff(t *testing.T) {
 	for name, change := range map[string]func(*claimsAPI){
-		"a claim was created": func(api *claimsAPI) { api.create("new") },
+		"a claim was created": func(api *claimsAPI) { api.create() },
 		"a claim was deleted": func(api *claimsAPI) { api.deleteOne() },
 		"both": func(api *claimsAPI) {
 			api.deleteOne()
-			api.create("new")
+			api.create()
 		},
 		"every claim was deleted": func(api *claimsAPI) {
 			for range 3 {

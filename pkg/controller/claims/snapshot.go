@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -72,10 +73,10 @@ func (c *Controller) readSnapshot(ctx context.Context, name, volume string) (now
 		names = append(names, o.Volume)
 		owners = append(owners, types.NamespacedName{Namespace: o.Namespace, Name: o.Claim})
 	}
-	if now.volumes, err = c.live.Volumes(ctx, names); err != nil {
+	if now.volumes, err = c.live.Volumes(ctx, names, caches.Count(c.gatherer.Caches.Volumes)); err != nil {
 		return now, err
 	}
-	now.claims, err = c.live.Claims(ctx, owners)
+	now.claims, err = c.live.Claims(ctx, owners, caches.Count(c.gatherer.Caches.Claims))
 	return now, err
 }
 

@@ -2,16 +2,13 @@ package jobs
 
 import (
 	"context"
-	"maps"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 // batch chooses the operations of the next Job first, and reads live what concerns those: reading
@@ -81,12 +78,6 @@ func isSame(a, b lifecycle.Pending) bool {
 		a.Operation.Kind == b.Operation.Kind && a.Operation.Adopt == b.Operation.Adopt
 }
 
-// liveObjects are the volumes and claims that a batch with cleanups is about, as the apiserver has them.
-type liveObjects struct {
-	volumes map[string]*corev1.PersistentVolume
-	claims  map[types.NamespacedName]*corev1.PersistentVolumeClaim
-}
-
 // confirmLive drops cleanups that are no longer right for the volumes as they are read live. Owners
 // that exist nowhere but in the ledger are released together with the cleanups that they block.
 func (c *Controller) confirmLive(ctx context.Context, batch []lifecycle.Pending) ([]operations.Operation, error) {
@@ -104,48 +95,6 @@ func (c *Controller) confirmLive(ctx context.Context, batch []lifecycle.Pending)
 		}
 	}
 	return ops, nil
-}
-
-func (c *Controller) readLive(ctx context.Context, batch []lifecycle.Pending) (now liveObjects, err error) {
-	var names []string
-	owners := map[types.NamespacedName]bool{}
-	addOwner := func(namespace, claim string) {
-		if namespace != "" && claim != "" {
-			owners[types.NamespacedName{Namespace: namespace, Name: claim}] = true
-		}
-	}
-	for _, pending := range batch {
-		if pending.Operation.Kind != operations.Cleanup {
-			continue
-		}
-		names = append(names, pending.Operation.Volume)
-		for _, blocker := range pending.Blockers {
-			names = append(names, blocker.Volume)
-			addOwner(blocker.Namespace, blocker.Claim)
-		}
-	}
-	slices.Sort(names)
-	if now.volumes, err = c.live.Volumes(ctx, slices.Compact(names)); err != nil {
-		return now, err
-	}
-	for _, object := range now.volumes {
-		if ref := object.Spec.ClaimRef; ref != nil {
-			addOwner(ref.Namespace, ref.Name)
-		}
-	}
-	now.claims, err = c.live.Claims(ctx, slices.Collect(maps.Keys(owners)))
-	return now, err
-}
-
-// needsCleanup says whether a cleanup is still right for the volume as it is now.
-func (l liveObjects) needsCleanup(o operations.Operation, provisioner string) bool {
-	object := l.volumes[o.Volume]
-	if object == nil || object.Spec.ClaimRef == nil {
-		return false
-	}
-	claim := l.claims[types.NamespacedName{Namespace: object.Spec.ClaimRef.Namespace, Name: object.Spec.ClaimRef.Name}]
-	volume := volumes.Read(object, provisioner)
-	return volume.NeedsCleanup(claim) && volume.Path == o.Path && string(volume.ClaimUID) == o.ClaimUID
 }
 
 // withReleases deals with the owners that an earlier cleanup met. One that exists nowhere but in the

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
@@ -32,14 +33,19 @@ const otherFileSystem = "fs-00000002"
 type loop struct {
 	*Controller
 	client *fake.Clientset
+	lists  *metadatafake.FakeMetadataClient
 	// decisions counts the claims that were decided about.
 	decisions *atomic.Int64
 }
 
 func newLoop(t testing.TB) loop {
 	t.Helper()
-	client := fake.NewClientset()
-	c, err := caches.New(client, nil, "efs-stunnel")
+	client, scheme := fake.NewClientset(), metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	lists := metadatafake.NewSimpleMetadataClient(scheme)
+	c, err := caches.New(client, lists, "efs-stunnel")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +78,7 @@ func newLoop(t testing.TB) loop {
 		})
 	}
 	takeKeys(t, controller)
-	return loop{controller, client, decisions}
+	return loop{controller, client, lists, decisions}
 }
 
 // takeKeys has events enqueue file systems, as while a manager leads. No worker takes them.

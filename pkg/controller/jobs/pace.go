@@ -14,8 +14,8 @@ type paces struct {
 
 // For each operation that was done and has no volume yet, or still has one, the next batch is collected for
 // collectForEach, at most for mostCollect and until it has fullBatch operations. A few at once then wait
-// for less than a person notices; in a burst so many come together that lists replace single reads of
-// their objects (kubeobjects.ManyObjects).
+// for less than a person notices; in a burst so many come together that one request replaces the reads of
+// their objects (kubeobjects.ManyObjects, caches.IsCurrent).
 const (
 	collectForEach = 50 * time.Millisecond
 	mostCollect    = time.Second

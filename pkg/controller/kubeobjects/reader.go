@@ -25,7 +25,7 @@ type Reader struct {
 
 // Costs of lists and reads.
 const (
-	ManyObjects = 64 // the number of objects from which on a list can cost less than single reads
+	ManyObjects = parallelReads // up to so many objects are read one by one, which takes as long as one read
 	// objectsPerRead is how many objects of a list cost as much as one read: a page of 500 takes the
 	// manager and the apiserver as long as some 25 reads.
 	objectsPerRead = 20
@@ -64,9 +64,9 @@ func (r Reader) Namespaces(ctx context.Context, names []string) (map[string]*cor
 	})
 }
 
-// Volumes are those of the named volumes that exist, by name.
-func (r Reader) Volumes(ctx context.Context, names []string) (map[string]*corev1.PersistentVolume, error) {
-	return many(ctx, names, r.Volume, func(o metav1.ListOptions) ([]corev1.PersistentVolume, metav1.ListMeta, error) {
+// Volumes are those of the named volumes that exist, by name. A cache has so many of all volumes.
+func (r Reader) Volumes(ctx context.Context, names []string, cached int) (map[string]*corev1.PersistentVolume, error) {
+	return many(ctx, names, cached, r.Volume, func(o metav1.ListOptions) ([]corev1.PersistentVolume, metav1.ListMeta, error) {
 		list, err := r.Client.CoreV1().PersistentVolumes().List(ctx, o)
 		if err != nil {
 			return nil, metav1.ListMeta{}, fmt.Errorf("listing volumes: %w", err)
@@ -75,12 +75,12 @@ func (r Reader) Volumes(ctx context.Context, names []string) (map[string]*corev1
 	}, func(object *corev1.PersistentVolume) string { return object.Name })
 }
 
-// Claims are those of the named claims that exist, by name.
-func (r Reader) Claims(ctx context.Context, names []types.NamespacedName) (map[types.NamespacedName]*corev1.PersistentVolumeClaim, error) {
+// Claims are those of the named claims that exist, by name. A cache has so many of all claims.
+func (r Reader) Claims(ctx context.Context, names []types.NamespacedName, cached int) (map[types.NamespacedName]*corev1.PersistentVolumeClaim, error) {
 	get := func(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
 		return r.Claim(ctx, name.Namespace, name.Name)
 	}
-	return many(ctx, names, get, func(o metav1.ListOptions) ([]corev1.PersistentVolumeClaim, metav1.ListMeta, error) {
+	return many(ctx, names, cached, get, func(o metav1.ListOptions) ([]corev1.PersistentVolumeClaim, metav1.ListMeta, error) {
 		list, err := r.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, o)
 		if err != nil {
 			return nil, metav1.ListMeta{}, fmt.Errorf("listing claims: %w", err)
@@ -91,12 +91,13 @@ func (r Reader) Claims(ctx context.Context, names []types.NamespacedName) (map[t
 	})
 }
 
-// many reads objects from a list where that costs less than to read them one by one.
-func many[K comparable, T any](ctx context.Context, keys []K, get func(context.Context, K) (*T, error), page pageFunc[T], key func(*T) K) (map[K]*T, error) {
-	if len(keys) > ManyObjects {
-		if found, complete, err := pick(keys, page, key); complete || err != nil {
-			return found, err
-		}
+// many reads objects from a list where that costs less than to read them one by one. Of all objects of the
+// kind, a cache has so many.
+func many[K comparable, T any](
+	ctx context.Context, keys []K, cached int, get func(context.Context, K) (*T, error), page pageFunc[T], key func(*T) K,
+) (map[K]*T, error) {
+	if len(keys) > ManyObjects && cached <= len(keys)*objectsPerRead {
+		return pick(keys, page, key)
 	}
 	return each(ctx, keys, get)
 }
@@ -126,18 +127,15 @@ func each[K comparable, T any](ctx context.Context, keys []K, get func(context.C
 type pageFunc[T any] func(metav1.ListOptions) ([]T, metav1.ListMeta, error)
 
 // pick reads a list page by page and keeps only the wanted objects, so its memory is that of one page
-// and of those. It is not complete, and stops after the first page, where single reads cost less.
-func pick[K comparable, T any](wanted []K, page pageFunc[T], key func(*T) K) (found map[K]*T, complete bool, err error) {
+// and of those.
+func pick[K comparable, T any](wanted []K, page pageFunc[T], key func(*T) K) (map[K]*T, error) {
 	missing := sets.New(wanted...)
-	found = make(map[K]*T, len(wanted))
+	found := make(map[K]*T, len(wanted))
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
 		items, list, err := page(options)
 		if err != nil {
-			return nil, false, err
-		}
-		if options.Continue == "" && isLong(list, len(items), len(wanted)) {
-			return nil, false, nil
+			return nil, err
 		}
 		for i := range items {
 			if k := key(&items[i]); missing.Has(k) {
@@ -146,17 +144,8 @@ func pick[K comparable, T any](wanted []K, page pageFunc[T], key func(*T) K) (fo
 			}
 		}
 		if list.Continue == "" {
-			return found, true, nil
+			return found, nil
 		}
 		options.Continue = list.Continue
 	}
-}
-
-// isLong says that a list, of which the first page has been read, has so many objects that reading
-// the wanted ones costs less.
-func isLong(list metav1.ListMeta, read, wanted int) bool {
-	if list.Continue == "" {
-		return false
-	}
-	return list.RemainingItemCount == nil || int64(read)+*list.RemainingItemCount > int64(wanted)*objectsPerRead
 }

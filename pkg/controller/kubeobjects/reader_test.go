@@ -80,17 +80,22 @@ func (c *cluster) serve(resource string, objects int, object func(metav1.ObjectM
 
 // TestReads counts requests: they follow what is requested, never what there is.
 func TestReads(t *testing.T) {
+	const one = kubeobjects.ManyObjects
 	for name, c := range map[string]struct {
-		objects, wanted     int
-		wantGets, wantPages int
+		objects, cached, wanted int
+		wantGets, wantPages     int
 	}{
-		"nothing":                     {1200, 0, 0, 0},
-		"few of few":                  {10, 5, 5, 0},
-		"few of many":                 {50000, kubeobjects.ManyObjects, kubeobjects.ManyObjects, 0},
-		"many of not many more":       {1200, 300, 0, 3},
-		"many, and as many as a list": {10240, 512, 0, 21},
-		"many of very many":           {50000, 512, 512, 1},
-		"more than there are":         {100, 300, 0, 1},
+		"nothing":                     {1200, 1200, 0, 0, 0},
+		"few of few":                  {10, 10, 5, 5, 0},
+		"few of many":                 {50000, 50000, one, one, 0},
+		"some of not many more":       {20 * (one + 1), 20 * (one + 1), one + 1, 0, 1},
+		"some of many more":           {21 * (one + 1), 21 * (one + 1), one + 1, one + 1, 0},
+		"many of not many more":       {1200, 1200, 300, 0, 3},
+		"many, and as many as a list": {10240, 10240, 512, 0, 21},
+		"many of very many":           {50000, 50000, 512, 512, 0},
+		"more than there are":         {100, 100, 300, 0, 1},
+		"more than a cache knows":     {1200, 5, 300, 0, 3},
+		"fewer than a cache knows":    {10, 50000, 300, 300, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := newCluster(c.objects)
@@ -101,11 +106,11 @@ func TestReads(t *testing.T) {
 				names = append(names, fmt.Sprint(i))
 				owners = append(owners, types.NamespacedName{Namespace: "team", Name: fmt.Sprint(i)})
 			}
-			volumes, err := reader.Volumes(t.Context(), names)
+			volumes, err := reader.Volumes(t.Context(), names, c.cached)
 			if err != nil {
 				t.Fatal(err)
 			}
-			claims, err := reader.Claims(t.Context(), owners)
+			claims, err := reader.Claims(t.Context(), owners, c.cached)
 			if err != nil {
 				t.Fatal(err)
 			}

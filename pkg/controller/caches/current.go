@@ -1,0 +1,54 @@
+package caches
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/cache"
+)
+
+const (
+	// currentPoll is the time between two looks at the version that a cache has reached.
+	currentPoll = 5 * time.Millisecond
+	// currentTime is how long IsCurrent waits. While many objects change, an event comes each few milliseconds;
+	// where none comes, to read some objects one by one takes as long.
+	currentTime = 100 * time.Millisecond
+)
+
+// IsCurrent says whether the cache of an informer is now at least as new as this call. It is if it has reached
+// the version that the apiserver had then, which it has as soon as any object of the kind changes after
+// that: the watch events of one kind come in the order of their versions. So one request can replace the
+// reads of many objects while others change. If nothing changes, or the version cannot be read, nothing is known.
+func (c *Caches) IsCurrent(ctx context.Context, informer cache.SharedIndexInformer) bool {
+	kinds := c.kinds()
+	k := kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.informer == informer })]
+	version, err := k.version(ctx, c.metadata)
+	if err != nil || version == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, currentTime)
+	defer cancel()
+	return wait.PollUntilContextCancel(ctx, currentPoll, true, func(context.Context) (bool, error) {
+		behind, err := isNewer(version, informer.GetStore().LastStoreSyncResourceVersion())
+		return !behind, err
+	}) == nil
+}
+
+// version is what the apiserver has reached. A list has it, even of one object: it counts the changes of all objects.
+func (k kind) version(ctx context.Context, client metadata.Interface) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	page, err := client.Resource(k.resource).Namespace(k.namespace).List(ctx, metav1.ListOptions{Limit: 1, FieldSelector: k.selector})
+	if err != nil {
+		return "", fmt.Errorf("reading the version of %s: %w", k.name, err)
+	}
+	return page.ResourceVersion, nil
+}
+
+// Count is how many objects an informer has.
+func Count(informer cache.SharedIndexInformer) int { return len(informer.GetStore().ListKeys()) }
