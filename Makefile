@@ -142,6 +142,11 @@ lab-images: lab ## Build them for the lab's registry, without a container engine
 demo: lab ## Show the whole system at work in the lab, which is left running
 	hack/demo/demo
 
+.PHONY: arm64
+arm64: lab ## Run the programs of the images for arm64, and the product's tests for arm64, under QEMU, which is installed
+	EFS_STUNNEL_ARM64=$$($(LAB) arm64); export EFS_STUNNEL_ARM64; \
+	go test -C hack/release -count=1 -timeout 3h -v -run TestArm64 .
+
 .PHONY: e2e
 e2e: lab plugin ## Prove each promise of the product on real nodes, with its own manifests and images
 	$(E2E)

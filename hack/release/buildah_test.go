@@ -31,7 +31,7 @@ import (
 // builder runs buildah, and a registry that stands in for Docker Hub and for the user's own.
 type builder struct {
 	*testing.T
-	buildah  string // program
+	buildah  string // program; "" for a release alone
 	folder   string // of all that is made
 	source   string // a clone of the repository, as a user has one
 	registry string // its address for buildah, with TLS
@@ -55,7 +55,9 @@ func newBuilder(t *testing.T, root, buildah string) *builder {
 		t.Cleanup(func() { b.check(os.RemoveAll(record)) })
 	}
 	b.serve()
-	b.configure()
+	if buildah != "" {
+		b.configure()
+	}
 	return b
 }
 
@@ -219,21 +221,21 @@ func (b *builder) reference(repositoryAndTag string) name.Tag {
 	return tag
 }
 
-// image returns one of the registry for this machine's architecture.
-func (b *builder) image(repositoryAndTag string) v1.Image {
+// image returns one of the registry.
+func (b *builder) image(repositoryAndTag, architecture string) v1.Image {
 	b.Helper()
-	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
+	platform := v1.Platform{OS: "linux", Architecture: architecture}
 	image, err := remote.Image(b.reference(repositoryAndTag), remote.WithContext(b.Context()), remote.WithPlatform(platform))
 	b.check(err)
 	return image
 }
 
 // allOf returns the product's images in a folder of the registry.
-func (b *builder) allOf(folder, tag string) map[string]v1.Image {
+func (b *builder) allOf(folder, tag, architecture string) map[string]v1.Image {
 	b.Helper()
 	all := map[string]v1.Image{}
 	for _, i := range allImages() {
-		all[i.name] = b.image(folder + "/" + i.name + ":" + tag)
+		all[i.name] = b.image(folder+"/"+i.name+":"+tag, architecture)
 	}
 	return all
 }
@@ -242,7 +244,7 @@ func (b *builder) allOf(folder, tag string) map[string]v1.Image {
 func (b *builder) push(tag string, variables ...string) map[string]v1.Image {
 	b.Helper()
 	b.run(append(variables, "REGISTRY="+b.registry+"/built", "TAG="+tag, "PLATFORMS=linux/"+runtime.GOARCH), "hack/images/push")
-	return b.allOf("built", tag)
+	return b.allOf("built", tag, runtime.GOARCH)
 }
 
 // build builds and pushes one image with buildah alone, and returns it.
@@ -251,7 +253,7 @@ func (b *builder) build(repositoryAndTag string, args ...string) v1.Image {
 	reference := b.registry + "/" + repositoryAndTag
 	b.run(nil, b.buildah, append([]string{"build", "--layers", "--tag", reference}, args...)...)
 	b.run(nil, b.buildah, "push", reference)
-	return b.image(repositoryAndTag)
+	return b.image(repositoryAndTag, runtime.GOARCH)
 }
 
 // removeAll removes the folder, unless something uses it: a removal would follow a mount.

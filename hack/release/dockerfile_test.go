@@ -50,7 +50,7 @@ func TestDockerfile(t *testing.T) {
 	const version = "v0.0.1"
 	b := newBuilder(t, root, buildah)
 	b.clone(root, version)
-	released := b.release(version)
+	released := b.release(version, runtime.GOARCH)
 	debianImage := b.base("DEBIAN_IMAGE", nil)
 	goImage := b.base("GO_IMAGE", []string{
 		"PATH=/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -85,8 +85,8 @@ func TestDockerfile(t *testing.T) {
 	}
 }
 
-// release makes the images of a release, and returns them.
-func (b *builder) release(version string) map[string]v1.Image {
+// release makes the images of a release for one architecture, and returns them.
+func (b *builder) release(version, architecture string) map[string]v1.Image {
 	b.Helper()
 	b.Chdir(b.source)
 	o := options{
@@ -96,10 +96,10 @@ func (b *builder) release(version string) map[string]v1.Image {
 	b.check(os.MkdirAll(o.out, 0o755))
 	s, err := readSource(b.Context())
 	b.check(err)
-	_, err = buildImages(b.Context(), o, s, runtime.GOARCH)
+	_, err = buildImages(b.Context(), o, s, architecture)
 	b.check(err)
 	b.check(pushImages(b.Context(), o))
-	return b.allOf("released", version)
+	return b.allOf("released", version, architecture)
 }
 
 // expectSameConfig: only a release knows its version. Builders add theirs, and the usual PATH.
@@ -203,14 +203,7 @@ func packageFields(entry string) map[string]string {
 // runIn runs a program of an image as its user, with the image's files alone, and returns what it prints.
 func runIn(t *testing.T, image v1.Image, program string, args ...string) string {
 	t.Helper()
-	root := t.TempDir()
-	content := mutate.Extract(image)
-	defer content.Close()
-	unpack := exec.CommandContext(t.Context(), "tar", "--extract", "--directory", root)
-	unpack.Stdin = content
-	if out, err := unpack.CombinedOutput(); err != nil {
-		t.Fatalf("unpacking an image: %v: %s", err, out)
-	}
+	root := unpack(t, image)
 	addNull(t, root)
 	uid, gid, _ := strings.Cut(configOf(t, image).User, ":")
 	cmd := exec.CommandContext(t.Context(), program, args...)
@@ -221,6 +214,20 @@ func runIn(t *testing.T, image v1.Image, program string, args ...string) string 
 		t.Fatalf("%s: %v\n%s", program, err, out)
 	}
 	return string(out)
+}
+
+// unpack gives the folder with an image's files.
+func unpack(t *testing.T, image v1.Image) string {
+	t.Helper()
+	root := t.TempDir()
+	content := mutate.Extract(image)
+	defer content.Close()
+	unpack := exec.CommandContext(t.Context(), "tar", "--extract", "--directory", root)
+	unpack.Stdin = content
+	if out, err := unpack.CombinedOutput(); err != nil {
+		t.Fatalf("unpacking an image: %v: %s", err, out)
+	}
+	return root
 }
 
 // addNull gives a program /dev/null, as every container has it.

@@ -31,27 +31,28 @@ func InstallPackages(ctx context.Context, notes io.Writer) ([]string, error) {
 // InstallBrowser installs a headless browser if it is missing, and returns its
 // path. It is no part of a lab: its packages have hundreds of megabytes.
 func InstallBrowser(ctx context.Context, notes io.Writer) (string, error) {
-	return installed(ctx, notes, "chromium")
+	return installed(ctx, notes, "chromium", map[string]string{"chromium": "chromium"})
 }
 
 // InstallBuildah installs what builds images from a Dockerfile if it is missing,
 // and mmdebstrap, which makes bases for them without a registry. It returns
 // buildah's path. Labs have their images without it.
 func InstallBuildah(ctx context.Context, notes io.Writer) (string, error) {
-	return installed(ctx, notes, "buildah", "mmdebstrap")
+	return installed(ctx, notes, "buildah", map[string]string{"buildah": "buildah", "mmdebstrap": "mmdebstrap"})
 }
 
-// installed installs programs that are named like their packages, and returns the
-// path of the first one.
-func installed(ctx context.Context, notes io.Writer, names ...string) (string, error) {
-	packages := map[string]string{}
-	for _, name := range names {
-		packages[name] = name
-	}
+// InstallArm64 installs what runs programs for arm64 if it is missing, and returns
+// its path.
+func InstallArm64(ctx context.Context, notes io.Writer) (string, error) {
+	return installed(ctx, notes, "qemu-aarch64-static", map[string]string{"qemu-aarch64-static": "qemu-user-static"})
+}
+
+// installed installs programs from their packages, and returns the path of one.
+func installed(ctx context.Context, notes io.Writer, program string, packages map[string]string) (string, error) {
 	if _, err := install(ctx, notes, packages); err != nil {
 		return "", err
 	}
-	return exec.LookPath(names[0])
+	return exec.LookPath(program)
 }
 
 func install(ctx context.Context, notes io.Writer, programs map[string]string) ([]string, error) {

@@ -90,6 +90,11 @@ func (o *Orchestrator) Buildah(ctx context.Context) (program string, err error) 
 	return o.installedProgram(ctx, "buildah", host.InstallBuildah)
 }
 
+// Arm64 installs QEMU's emulation of arm64 for single programs, and returns its path.
+func (o *Orchestrator) Arm64(ctx context.Context) (program string, err error) {
+	return o.installedProgram(ctx, "emulation of arm64", host.InstallArm64)
+}
+
 func (o *Orchestrator) installedProgram(ctx context.Context, title string, install func(context.Context, io.Writer) (string, error)) (program string, err error) {
 	err = o.Steps.Do(ctx, title, func(ctx context.Context, notes *step.Notes) error {
 		program, err = install(ctx, notes)
