@@ -182,6 +182,14 @@ func TestHealthyInstallationsHaveNoProblem(t *testing.T) {
 			tableEvent(s, wellknown.EventFileSystemUnusable, testFS+": no mount target", 2*time.Minute)
 			tableEvent(s, wellknown.EventFileSystemFound, testFS+" has port 20490", time.Minute)
 		},
+		"a discovery that works again": func(_ *testing.T, s *Snapshot) {
+			tableEvent(s, wellknown.EventDiscoveryFailed, "the EFS API lists no file system", 20*time.Minute)
+			tableEvent(s, wellknown.EventProblemEnded, "DiscoveryFailed has ended", 19*time.Minute)
+			s.Events[len(s.Events)-1].Annotations = map[string]string{wellknown.AnnotationProblem: wellknown.EventDiscoveryFailed}
+		},
+		"a discovery that failed an hour ago": func(_ *testing.T, s *Snapshot) {
+			tableEvent(s, wellknown.EventDiscoveryFailed, "the EFS API lists no file system", time.Hour)
+		},
 		"a claim of another provisioner": func(_ *testing.T, s *Snapshot) {
 			other := "other"
 			claim := pending(s)

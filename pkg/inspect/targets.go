@@ -65,15 +65,18 @@ var remedies = map[string]string{
 	wellknown.EventPortConflict:       "change the pinned port, or move the cluster's NodePort range off the tunnels' ports",
 }
 
-// reportedOnTable is what the manager has reported. It reports the beginning of a condition once, and
-// clusters keep events for an hour, so each is as old as its message says.
+// repeatedOnTable are those of them that the manager reports again while they hold.
+var repeatedOnTable = []string{wellknown.EventDiscoveryFailed, wellknown.EventIdentityLooksWrong, wellknown.EventTableNotStored}
+
+// reportedOnTable is what the manager has reported, and not that it has ended. Clusters keep events for an
+// hour, so each is as old as its message says.
 func (f *facts) reportedOnTable() []Result {
 	if f.Table == nil {
 		return nil
 	}
 	var results []Result
-	found := map[string]time.Time{} // file system -> when it was last usable
-	seen := map[string]bool{}
+	found := map[string]time.Time{}                     // file system -> when it was last usable
+	seen, ended := map[string]bool{}, map[string]bool{} // ended: reasons
 	for _, event := range f.eventsOf("ConfigMap", f.Table) {
 		id := fileSystemID.FindString(event.Message)
 		remedy, ok := remedies[event.Reason]
@@ -83,7 +86,12 @@ func (f *facts) reportedOnTable() []Result {
 		case event.Reason == wellknown.EventFileSystemFound:
 			found[id] = LastSeen(event)
 			continue
-		case !ok, seen[event.Reason+id], found[id].After(LastSeen(event)):
+		case event.Reason == wellknown.EventProblemEnded:
+			ended[event.Annotations[wellknown.AnnotationProblem]] = true // f.events has the newest first
+			continue
+		case slices.Contains(repeatedOnTable, event.Reason) && f.Now.Sub(LastSeen(event)) >= repeated:
+			continue // a leader that ended may not have said that the problem has
+		case !ok, ended[event.Reason], seen[event.Reason+id], found[id].After(LastSeen(event)):
 			continue
 		}
 		seen[event.Reason+id] = true

@@ -30,7 +30,7 @@ const (
 	AnnotationGivenUp = keyPrefix + "given-up"
 	// AnnotationTunnel, on an event about a node, is the tunnel that it is about.
 	AnnotationTunnel = keyPrefix + "tunnel"
-	// AnnotationProblem, on an event about a node, is the reason of the problem that has ended.
+	// AnnotationProblem, on an event about a node or the targets' ConfigMap, is the reason of the problem that has ended.
 	AnnotationProblem = keyPrefix + "problem"
 	// AnnotationProbe, on an event about an unhealthy tunnel, is the reason of the failed probe.
 	AnnotationProbe = keyPrefix + "probe"

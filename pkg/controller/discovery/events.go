@@ -40,8 +40,14 @@ func condition(key, reason, message string) notice {
 type reporter struct {
 	events   record.EventRecorder
 	log      *slog.Logger
-	pending  []notice             // for the ConfigMap that does not exist yet
-	reported map[string]time.Time // by key: when the conditions that hold were last reported
+	pending  []notice            // for the ConfigMap that does not exist yet
+	reported map[string]reported // by key: the conditions that hold
+}
+
+// reported is a condition as it was last reported.
+type reported struct {
+	at     time.Time
+	reason string
 }
 
 func newReporter(o Options) reporter { return reporter{events: o.Events, log: o.Log} }
@@ -49,14 +55,14 @@ func newReporter(o Options) reporter { return reporter{events: o.Events, log: o.
 // report takes all conditions that hold. The table's ConfigMap is nil while there is none; its events
 // are written when it exists.
 func (r *reporter) report(ctx context.Context, table *corev1.ConfigMap, notices []notice) {
-	reported := map[string]time.Time{}
+	holds := map[string]reported{}
 	for _, n := range notices {
-		if last, ok := r.reported[n.key]; ok && time.Since(last) < events.RepeatAfter {
-			reported[n.key] = last
+		if last, ok := r.reported[n.key]; ok && time.Since(last.at) < events.RepeatAfter {
+			holds[n.key] = last
 			continue
 		}
 		if n.key != "" {
-			reported[n.key] = time.Now()
+			holds[n.key] = reported{time.Now(), n.reason}
 		}
 		r.log.Log(ctx, n.level, "discovery recorded an event", "reason", n.reason, "message", n.message)
 		if n.about != nil {
@@ -68,13 +74,31 @@ func (r *reporter) report(ctx context.Context, table *corev1.ConfigMap, notices 
 			r.pending = append(r.pending, n)
 		}
 	}
-	r.reported = reported
+	ended := endedReasons(r.reported, holds)
+	r.reported = holds
 	if table != nil {
 		for _, n := range r.pending {
 			r.event(table, n)
 		}
 		r.pending = nil
+		for _, reason := range ended {
+			r.log.InfoContext(ctx, "problem has ended", "reason", reason)
+			mark := map[string]string{wellknown.AnnotationProblem: reason}
+			r.events.AnnotatedEventf(table, mark, corev1.EventTypeNormal, wellknown.EventProblemEnded, "%s has ended", reason)
+		}
 	}
+}
+
+// endedReasons are those of conditions that held before, if none with that reason holds now.
+func endedReasons(before, now map[string]reported) []string {
+	ended := map[string]bool{}
+	for _, condition := range before {
+		ended[condition.reason] = true
+	}
+	for _, condition := range now {
+		delete(ended, condition.reason)
+	}
+	return slices.Sorted(maps.Keys(ended))
 }
 
 func (r *reporter) event(object runtime.Object, n notice) {

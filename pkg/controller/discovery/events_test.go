@@ -21,6 +21,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 func awsError(request int, code, message string) error {
@@ -165,11 +166,16 @@ func testReporter(t *testing.T) {
 	<-time.After(events.RepeatAfter)
 	r.report(t.Context(), table, []notice{first})
 	expect("while it holds for long", "Warning DiscoveryFailed first words")
+	r.report(t.Context(), table, []notice{failed("b", "of something else")})
+	expect("when another one takes its place", "Warning DiscoveryFailed of something else")
 	r.report(t.Context(), table, nil)
+	expect("when none holds", "Normal ProblemEnded DiscoveryFailed has ended map["+wellknown.AnnotationProblem+":DiscoveryFailed]")
+	r.report(t.Context(), table, nil)
+	expect("after that")
 	r.report(t.Context(), table, []notice{first})
 	expect("when it is back", "Warning DiscoveryFailed first words")
-	if got := strings.Count(log.String(), "discovery recorded an event"); got != 4 {
-		t.Errorf("%d lines of log, want 4:\n%s", got, log.String())
+	if got := strings.Count(log.String(), "discovery recorded an event"); got != 5 {
+		t.Errorf("%d lines of log, want 5:\n%s", got, log.String())
 	}
 	r.report(t.Context(), table, []notice{failed("long", strings.Repeat("é", 1000))})
 	if got := recorded(); len(got) != 1 || len(got[0]) > 1024+len("Warning DiscoveryFailed ") || strings.ContainsRune(got[0], '\ufffd') {
