@@ -2,13 +2,11 @@ package caches
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 )
 
@@ -27,27 +25,16 @@ const (
 func (c *Caches) IsCurrent(ctx context.Context, informer cache.SharedIndexInformer) bool {
 	kinds := c.kinds()
 	k := kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.informer == informer })]
-	version, err := k.version(ctx, c.metadata)
-	if err != nil || version == "" {
+	page, err := k.page(ctx, c.metadata, metav1.ListOptions{Limit: 1}) // its version counts the changes of all objects
+	if err != nil || page.ResourceVersion == "" {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, currentTime)
 	defer cancel()
 	return wait.PollUntilContextCancel(ctx, currentPoll, true, func(context.Context) (bool, error) {
-		behind, err := isNewer(version, informer.GetStore().LastStoreSyncResourceVersion())
+		behind, err := isNewer(page.ResourceVersion, informer.GetStore().LastStoreSyncResourceVersion())
 		return !behind, err
 	}) == nil
-}
-
-// version is what the apiserver has reached. A list has it, even of one object: it counts the changes of all objects.
-func (k kind) version(ctx context.Context, client metadata.Interface) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
-	defer cancel()
-	page, err := client.Resource(k.resource).Namespace(k.namespace).List(ctx, metav1.ListOptions{Limit: 1, FieldSelector: k.selector})
-	if err != nil {
-		return "", fmt.Errorf("reading the version of %s: %w", k.name, err)
-	}
-	return page.ResourceVersion, nil
 }
 
 // Count is how many objects an informer has.

@@ -185,10 +185,7 @@ func keyOf(object metav1.Object) string { return cache.MetaObjectToName(object).
 func (k kind) list(ctx context.Context, client metadata.Interface) (*listing, error) {
 	l := &listing{objects: map[string]string{}}
 	pages := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-		ctx, cancel := context.WithTimeout(ctx, pageTimeout)
-		defer cancel()
-		o.FieldSelector = k.selector
-		page, err := client.Resource(k.resource).Namespace(k.namespace).List(ctx, o)
+		page, err := k.page(ctx, client, o)
 		if err != nil {
 			return nil, err
 		}
@@ -197,6 +194,14 @@ func (k kind) list(ctx context.Context, client metadata.Interface) (*listing, er
 	})
 	pages.PageSize, pages.PageBufferSize = pageSize, 1 // the next one; more would only take memory
 	return l, pages.EachListItem(ctx, metav1.ListOptions{}, l.add)
+}
+
+// page reads a part of a list of metadata.
+func (k kind) page(ctx context.Context, client metadata.Interface, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	ctx, cancel := context.WithTimeout(ctx, pageTimeout)
+	defer cancel()
+	o.FieldSelector = k.selector
+	return client.Resource(k.resource).Namespace(k.namespace).List(ctx, o)
 }
 
 func (l *listing) add(item runtime.Object) error {

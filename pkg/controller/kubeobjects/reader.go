@@ -64,7 +64,8 @@ func (r Reader) Namespaces(ctx context.Context, names []string) (map[string]*cor
 	})
 }
 
-// Volumes are those of the named volumes that exist, by name. A cache has so many of all volumes.
+// Volumes are those of the named volumes that exist, by name. How many volumes a
+// cache has decides between a list and single reads.
 func (r Reader) Volumes(ctx context.Context, names []string, cached int) (map[string]*corev1.PersistentVolume, error) {
 	return many(ctx, names, cached, r.Volume, func(o metav1.ListOptions) ([]corev1.PersistentVolume, metav1.ListMeta, error) {
 		list, err := r.Client.CoreV1().PersistentVolumes().List(ctx, o)
@@ -75,7 +76,8 @@ func (r Reader) Volumes(ctx context.Context, names []string, cached int) (map[st
 	}, func(object *corev1.PersistentVolume) string { return object.Name })
 }
 
-// Claims are those of the named claims that exist, by name. A cache has so many of all claims.
+// Claims are those of the named claims that exist, by name. How many claims a
+// cache has decides between a list and single reads.
 func (r Reader) Claims(ctx context.Context, names []types.NamespacedName, cached int) (map[types.NamespacedName]*corev1.PersistentVolumeClaim, error) {
 	get := func(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
 		return r.Claim(ctx, name.Namespace, name.Name)
@@ -91,8 +93,8 @@ func (r Reader) Claims(ctx context.Context, names []types.NamespacedName, cached
 	})
 }
 
-// many reads objects from a list where that costs less than to read them one by one. Of all objects of the
-// kind, a cache has so many.
+// many reads objects from a list where that costs less than to read them one by one. cached is how many of the
+// kind a cache has.
 func many[K comparable, T any](
 	ctx context.Context, keys []K, cached int, get func(context.Context, K) (*T, error), page pageFunc[T], key func(*T) K,
 ) (map[K]*T, error) {
