@@ -16,7 +16,8 @@ import (
 // lab was last started with.
 type upFlags struct {
 	*state.Settings
-	nodes int
+	nodes    int
+	ipv6Only bool
 }
 
 func (a *app) upCommand() *cobra.Command {
@@ -30,8 +31,9 @@ func (a *app) upCommand() *cobra.Command {
 
 // newUpFlags makes flags that set s.
 func newUpFlags(flags *pflag.FlagSet, s *state.Settings) *upFlags {
-	f := &upFlags{s, len(s.Nodes)}
+	f := &upFlags{s, len(s.Nodes), s.IPv6Only}
 	flags.IntVar(&f.nodes, "nodes", f.nodes, "how many nodes a new lab gets; for an existing one use lab node")
+	flags.BoolVar(&f.ipv6Only, "ipv6-only", f.ipv6Only, "give nodes, pods and Services of a new lab addresses of IPv6 only")
 	flags.IntVar(&f.NodeMemoryMiB, "node-memory", f.NodeMemoryMiB, "memory of each node in MiB, from its next start")
 	flags.IntVar(&f.NodeCPUs, "node-cpus", f.NodeCPUs, "virtual processors of each node, from its next start")
 	flags.IntVar(&f.APIServerPort, "apiserver-port", f.APIServerPort, "port of 127.0.0.1 for the apiserver (0 = any free one)")
@@ -76,6 +78,9 @@ func (f *upFlags) apply(isNew bool) error {
 		if port < 0 || port > 65535 {
 			return fmt.Errorf("--%s %d: want 1 to 65535, or 0 for any free one", flag, port)
 		}
+	}
+	if err := f.SetIPv6Only(f.ipv6Only, isNew); err != nil {
+		return err
 	}
 	return f.SetNodeCount(f.nodes, isNew)
 }

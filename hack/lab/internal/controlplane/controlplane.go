@@ -4,6 +4,7 @@ package controlplane
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -68,7 +69,7 @@ func (p Plane) certificates() map[string]pki.Request {
 	return map[string]pki.Request{
 		APIServer: {CommonName: "kube-apiserver", Hosts: []string{
 			"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
-			"localhost", "127.0.0.1", state.HostAddress, state.APIServiceAddress,
+			"localhost", "127.0.0.1", state.HostAddress, state.HostIPv6, p.Settings.Network().APIService,
 		}},
 		// The apiserver as a client of kubelets, for logs and exec.
 		"kube-apiserver-kubelet": {CommonName: "kube-apiserver-kubelet-client", Organization: "system:masters"},
@@ -97,7 +98,7 @@ func (p Plane) kubeconfig(user string) string {
 }
 
 func serverURL(host string, port int) string {
-	return "https://" + host + ":" + strconv.Itoa(port)
+	return "https://" + net.JoinHostPort(host, strconv.Itoa(port))
 }
 
 // WriteKubeconfig writes a kubeconfig that contains its certificates.
@@ -116,8 +117,10 @@ func WriteKubeconfig(file, server string, dir pki.Dir, user pki.Pair) error {
 	return nil
 }
 
-// NodeServer is the apiserver's URL for nodes.
-func NodeServer() string { return serverURL(state.HostAddress, state.APIServerPort) }
+// NodeServer is the apiserver's URL for a node.
+func NodeServer(n state.Node) string {
+	return serverURL(state.NetworkOf(n.IPv6Only).Host, state.APIServerPort)
+}
 
 func (p Plane) spec(name, address string, args ...string) proc.Spec {
 	return proc.Spec{

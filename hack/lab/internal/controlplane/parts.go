@@ -26,18 +26,18 @@ func (p Plane) Etcd() proc.Spec {
 
 // APIServer runs with RBAC, node authorization and the default admission plugins.
 func (p Plane) APIServer() proc.Spec {
-	dir := p.Lab.PKI()
+	dir, network := p.Lab.PKI(), p.Settings.Network()
 	serving, kubelet, ca, tokens := dir.Pair(APIServer), dir.Pair("kube-apiserver-kubelet"), dir.Pair(ClusterCA), dir.Pair(serviceAccounts)
 	args := []string{
 		"--etcd-servers=" + etcdClient,
-		"--advertise-address=" + state.HostAddress,
+		"--advertise-address=" + network.Host,
 		"--secure-port=" + strconv.Itoa(state.APIServerPort),
 		"--tls-cert-file=" + serving.CertFile, "--tls-private-key-file=" + serving.KeyFile,
 		"--client-ca-file=" + ca.CertFile,
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
 		"--allow-privileged=true",
-		"--service-cluster-ip-range=" + state.ServiceCIDR,
+		"--service-cluster-ip-range=" + network.ServiceCIDR,
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + tokens.CertFile,
 		"--service-account-signing-key-file=" + tokens.KeyFile,

@@ -46,9 +46,10 @@ func guestPaths() map[string]string {
 // values are the values in the templates of the guest files.
 type values struct {
 	Name, Zone, Region           string
-	Address, IPv6                string
+	Address, IPv4, IPv6          string
 	PodCIDR, ClusterPodCIDR      string
 	HostAddress, MetadataAddress string
+	DefaultRoute                 string // what it leads to
 	RegistryHost                 string
 	RegistryPort                 int
 	PauseImage                   string
@@ -76,10 +77,14 @@ func render(v values) (map[string][]byte, error) {
 }
 
 func (m Machine) values() values {
+	network, everything := state.NetworkOf(m.Node.IPv6Only), "0.0.0.0/0"
+	if m.Node.IPv6Only {
+		everything = "::/0"
+	}
 	return values{
-		Name: m.Node.Name, Address: m.Node.Address(), IPv6: m.Node.IPv6(), Zone: m.Node.Zone, Region: state.Region,
-		PodCIDR: m.Node.PodCIDR(), ClusterPodCIDR: state.PodCIDR,
-		HostAddress: state.HostAddress, MetadataAddress: state.MetadataAddress,
+		Name: m.Node.Name, Address: m.Node.Address(), IPv4: m.Node.IPv4(), IPv6: m.Node.IPv6(), Zone: m.Node.Zone, Region: state.Region,
+		PodCIDR: m.Node.PodCIDR(), ClusterPodCIDR: network.PodCIDR,
+		HostAddress: network.Host, MetadataAddress: network.Metadata, DefaultRoute: everything,
 		RegistryHost: state.RegistryHost, RegistryPort: state.RegistryPort,
 		PauseImage: m.PauseImage,
 	}
@@ -118,7 +123,7 @@ func (m Machine) writeConfigDisk(ctx context.Context) error {
 func (m Machine) writeCredentials(etc string) error {
 	dir := m.Lab.PKI()
 	kubernetes := filepath.Join(etc, "kubernetes")
-	kubelet, err := dir.Certificate("kubelet-"+m.Node.Name+"-"+strings.ReplaceAll(m.Node.Address(), ".", "-"), controlplane.ClusterCA, pki.Request{
+	kubelet, err := dir.Certificate("kubelet-"+m.Node.Name+"-"+strings.NewReplacer(".", "-", ":", "-").Replace(m.Node.Address()), controlplane.ClusterCA, pki.Request{
 		CommonName: "system:node:" + m.Node.Name, Organization: "system:nodes",
 		Hosts: []string{m.Node.Name, m.Node.Address()},
 	})
@@ -131,7 +136,7 @@ func (m Machine) writeCredentials(etc string) error {
 	}
 	for user, pair := range map[string]pki.Pair{"kubelet": kubelet, "kube-proxy": proxy} {
 		file := filepath.Join(kubernetes, user+".kubeconfig")
-		if err := controlplane.WriteKubeconfig(file, controlplane.NodeServer(), dir, pair); err != nil {
+		if err := controlplane.WriteKubeconfig(file, controlplane.NodeServer(m.Node), dir, pair); err != nil {
 			return err
 		}
 	}

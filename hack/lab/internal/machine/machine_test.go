@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -48,6 +49,20 @@ func TestRenderedGuestFilesAreWellFormed(t *testing.T) {
 	for _, want := range []string{"NODE_NAME=node-7", "NODE_ADDRESS=10.90.2.17", "NODE_IPV6=fd00:90:0:2::17", "ZONE=us-east-1b", "REGION=us-east-1"} {
 		if !slices.Contains(strings.Split(string(files["node.env"]), "\n"), want) {
 			t.Errorf("node.env lacks %s:\n%s", want, files["node.env"])
+		}
+	}
+}
+
+func TestNodeWithIPv6OnlyHasNoAddressOfIPv4(t *testing.T) {
+	m := testMachine()
+	m.Node.IPv6Only = true
+	files, err := render(m.values())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, content := range files {
+		if match := regexp.MustCompile(`(10|169)\.\d+\.\d+\.\d+`).Find(content); match != nil {
+			t.Errorf("%s has %s", path, match)
 		}
 	}
 }

@@ -89,8 +89,13 @@ func bridgeUp(ctx context.Context, lab state.Lab) error {
 	if err := ip(ctx, lab, "link", "set", state.Bridge, "up"); err != nil {
 		return err
 	}
-	// Without the detection of duplicates, the address can be used at once.
-	return ip(ctx, lab, "address", "replace", state.BridgeIPv6Prefix, "dev", state.Bridge, "nodad")
+	for _, prefix := range []string{state.BridgeIPv6Prefix, state.MetadataIPv6 + "/128"} {
+		// Without the detection of duplicates, the address can be used at once.
+		if err := ip(ctx, lab, "address", "replace", prefix, "dev", state.Bridge, "nodad"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // allowForwarding lets pods of one node reach those of another through the bridge's address, without
@@ -98,6 +103,7 @@ func bridgeUp(ctx context.Context, lab state.Lab) error {
 func allowForwarding() error {
 	for file, value := range map[string]string{
 		"/proc/sys/net/ipv4/ip_forward":                  "1",
+		"/proc/sys/net/ipv6/conf/all/forwarding":         "1",
 		"/proc/sys/net/ipv4/conf/all/send_redirects":     "0",
 		"/proc/sys/net/ipv4/conf/default/send_redirects": "0",
 		// Local processes may connect to each other over a mount target's address.
@@ -152,7 +158,15 @@ func AddNode(ctx context.Context, lab state.Lab, n state.Node) error {
 	if err := ip(ctx, lab, "link", "set", n.Tap(), "master", state.Bridge, "up"); err != nil {
 		return err
 	}
-	return ip(ctx, lab, "route", "replace", n.PodCIDR(), "via", n.Address())
+	return ip(ctx, lab, family(n), "route", "replace", n.PodCIDR(), "via", n.Address())
+}
+
+// family is the option of ip for the routes to a node's pods.
+func family(n state.Node) string {
+	if n.IPv6Only {
+		return "-6"
+	}
+	return "-4"
 }
 
 // RemoveNode removes the node's tap device and route.
@@ -160,7 +174,7 @@ func RemoveNode(ctx context.Context, lab state.Lab, n state.Node) error {
 	if !linkExists(ctx, lab, n.Tap()) {
 		return nil
 	}
-	routes := ip(ctx, lab, "route", "flush", n.PodCIDR())
+	routes := ip(ctx, lab, family(n), "route", "flush", n.PodCIDR())
 	return errors.Join(routes, ip(ctx, lab, "link", "delete", n.Tap()))
 }
 

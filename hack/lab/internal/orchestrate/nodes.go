@@ -125,7 +125,7 @@ func (o *Orchestrator) AddNode(ctx context.Context, name, zone string) error {
 		return err
 	}
 	defer unlock()
-	n, err := state.NewNode(s.Nodes, name, zone)
+	n, err := s.NewNode(name, zone)
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ func newLab(t *testing.T) *lab {
 	for _, args := range []string{
 		"link set lo up", "link add lab0 type bridge", "address replace 10.90.0.1/16 dev lab0",
 		"address replace 169.254.169.254/32 dev lab0", "link set lab0 up",
+		"address replace fd00:90::1/32 dev lab0 nodad", "address replace fd00:ec2::254/128 dev lab0 nodad",
 	} {
 		if out, err := exec.CommandContext(t.Context(), "ip", strings.Fields(args)...).CombinedOutput(); err != nil {
 			t.Fatalf("ip %s: %v: %s", args, err, out)

@@ -69,8 +69,16 @@ func newDaemon(lab state.Lab, servers exporter, log *slog.Logger) (*daemon, erro
 	if err := os.MkdirAll(stateDir(lab), 0o755); err != nil {
 		return nil, fmt.Errorf("making the EFS stand-in's folder: %w", err)
 	}
+	settings, _, err := lab.LoadOrDefault()
+	if err != nil {
+		return nil, err
+	}
+	addresses := inventory.IPv4
+	if settings.IPv6Only {
+		addresses = inventory.IPv6
+	}
 	store, err := inventory.Open(stateDir(lab, "inventory.json"), inventory.Options{
-		Zones: state.Zones(), NewID: inventory.RandomID, Now: time.Now,
+		Zones: state.Zones(), AddressType: addresses, NewID: inventory.RandomID, Now: time.Now,
 	})
 	if err != nil {
 		return nil, err
@@ -94,10 +102,14 @@ func newDaemon(lab state.Lab, servers exporter, log *slog.Logger) (*daemon, erro
 func (d *daemon) run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return d.watch(ctx) })
-	group.Go(func() error { return d.serveHTTP(ctx, "tcp", state.HostPort(state.EFSAPIPort), d.api()) })
+	group.Go(func() error { return d.serveHTTP(ctx, "tcp", fmt.Sprintf(":%d", state.EFSAPIPort), d.api()) })
 	group.Go(func() error { return d.serveHTTP(ctx, "unix", d.lab.StandinSocket(), d.admin()) })
-	group.Go(func() error { return d.serveHTTP(ctx, "tcp", state.MetadataAddress+":80", d.metadata()) })
-	group.Go(func() error { return d.resolver().Serve(ctx, state.HostPort(53)) })
+	for _, address := range []string{state.MetadataAddress, state.MetadataIPv6} {
+		group.Go(func() error { return d.serveHTTP(ctx, "tcp", net.JoinHostPort(address, "80"), d.metadata()) })
+	}
+	for _, address := range hostAddresses() { // each of its own: answers must come from the address that was asked
+		group.Go(func() error { return d.resolver().Serve(ctx, net.JoinHostPort(address, "53")) })
+	}
 	err := group.Wait()
 	stopped := d.targets.Apply(context.WithoutCancel(ctx), nil)
 	return errors.Join(err, stopped)
@@ -141,9 +153,12 @@ func (d *daemon) metadata() http.Handler {
 
 func (d *daemon) resolver() *vpcdns.Server {
 	return &vpcdns.Server{Options: vpcdns.Options{
-		Inventory: d.inventory, Region: state.Region, APIAddress: state.HostAddress, Hosts: map[string]string{state.RegistryHost: state.HostAddress}, Log: d.log,
+		Inventory: d.inventory, Region: state.Region, APIAddresses: hostAddresses(),
+		Hosts: map[string][]string{state.RegistryHost: hostAddresses()}, Log: d.log,
 	}}
 }
+
+func hostAddresses() []string { return []string{state.HostAddress, state.HostIPv6} }
 
 const headerTimeout = 30 * time.Second
 

@@ -17,14 +17,12 @@ const (
 	Bridge       = "lab0"
 	BridgePrefix = "10.90.0.1/16"
 	HostAddress  = "10.90.0.1" // the control plane, the registry, the stand-in
-	// BridgeIPv6Prefix has the networks of all zones, as BridgePrefix. Only mount targets are used there.
+	// BridgeIPv6Prefix has the networks of all zones, as BridgePrefix.
 	BridgeIPv6Prefix = "fd00:90::1/32"
-	// MetadataAddress is where EC2 instances find their metadata.
+	HostIPv6         = "fd00:90::1"
+	// MetadataAddress and MetadataIPv6 are where EC2 instances find their metadata.
 	MetadataAddress = "169.254.169.254"
-
-	PodCIDR           = "10.91.0.0/16"
-	ServiceCIDR       = "10.96.0.0/16"
-	APIServiceAddress = "10.96.0.1" // the first of ServiceCIDR: Service kubernetes
+	MetadataIPv6    = "fd00:ec2::254"
 
 	APIServerPort = 6443
 	RegistryPort  = 5000
@@ -36,6 +34,25 @@ const (
 	Region = "us-east-1"
 	VPCID  = "vpc-0123456789abcdef0"
 )
+
+// Network has the addresses that nodes, pods and Services use. The lab's own side always has those of both
+// families.
+type Network struct {
+	Host        string // one of HostAddress and HostIPv6
+	Metadata    string // of instances
+	PodCIDR     string // of all nodes' pods
+	ServiceCIDR string
+	APIService  string // the first of ServiceCIDR: Service kubernetes
+}
+
+// NetworkOf is the network of a lab whose nodes have addresses of both families, or of IPv6 only. Pods and
+// Services have one family.
+func NetworkOf(ipv6Only bool) Network {
+	if ipv6Only {
+		return Network{Host: HostIPv6, Metadata: MetadataIPv6, PodCIDR: "fd00:91::/32", ServiceCIDR: "fd00:96::/112", APIService: "fd00:96::1"}
+	}
+	return Network{Host: HostAddress, Metadata: MetadataAddress, PodCIDR: "10.91.0.0/16", ServiceCIDR: "10.96.0.0/16", APIService: "10.96.0.1"}
+}
 
 // HostPort is the address of a port of HostAddress.
 func HostPort(port int) string { return fmt.Sprintf("%s:%d", HostAddress, port) }
@@ -59,10 +76,13 @@ type Node struct {
 	Name  string `json:"name"`
 	Index int    `json:"index"` // 1 to 100, unique in its lab
 	Zone  string `json:"zone"`  // zone name
+
+	IPv6Only bool `json:"ipv6Only,omitempty"` // as in the lab's settings
 }
 
 // NewNode makes a node with the lowest free index; zone "" stands for the zone with the fewest nodes.
-func NewNode(nodes []Node, name, zone string) (Node, error) {
+func (s Settings) NewNode(name, zone string) (Node, error) {
+	nodes := s.Nodes
 	if !nodeNameRule.MatchString(name) {
 		return Node{}, fmt.Errorf("node name %q: want 1 to 30 of a-z, 0-9 and -, not beginning or ending with -", name)
 	}
@@ -77,7 +97,7 @@ func NewNode(nodes []Node, name, zone string) (Node, error) {
 	}
 	for i := 1; i <= MaxNodes; i++ {
 		if !slices.ContainsFunc(nodes, func(n Node) bool { return n.Index == i }) {
-			return Node{Name: name, Index: i, Zone: zone}, nil
+			return Node{Name: name, Index: i, Zone: zone, IPv6Only: s.IPv6Only}, nil
 		}
 	}
 	return Node{}, fmt.Errorf("node %s: a lab has at most %d nodes", name, MaxNodes)
@@ -91,8 +111,19 @@ func smallestZone(nodes []Node) string {
 	return slices.MinFunc(Zones(), func(a, b inventory.Zone) int { return cmp.Compare(count[a.Name], count[b.Name]) }).Name
 }
 
-// Address is the node's own, in its zone's subnet.
+// Address is the node's own, in its zone's subnet, as Kubernetes knows it.
 func (n Node) Address() string {
+	if n.IPv6Only {
+		return n.IPv6()
+	}
+	return n.IPv4()
+}
+
+// IPv4 is the node's address of that family, "" if it has none.
+func (n Node) IPv4() string {
+	if n.IPv6Only {
+		return ""
+	}
 	zone, err := inventory.FindZone(Zones(), n.Zone)
 	if err != nil {
 		return "" // lab.json was edited by hand: QEMU fails then
@@ -110,7 +141,12 @@ func (n Node) IPv6() string {
 }
 
 // PodCIDR is the network of the node's pods.
-func (n Node) PodCIDR() string { return fmt.Sprintf("10.91.%d.0/24", n.Index) }
+func (n Node) PodCIDR() string {
+	if n.IPv6Only {
+		return fmt.Sprintf("fd00:91:0:%d::/64", n.Index)
+	}
+	return fmt.Sprintf("10.91.%d.0/24", n.Index)
+}
 
 // MAC is the hardware address of the node's one interface.
 func (n Node) MAC() string { return fmt.Sprintf("52:54:00:5a:00:%02x", n.Index) }

@@ -73,6 +73,7 @@ type Settings struct {
 	Nodes         []Node `json:"nodes"`
 	NodeMemoryMiB int    `json:"nodeMemoryMiB"`
 	NodeCPUs      int    `json:"nodeCPUs"`
+	IPv6Only      bool   `json:"ipv6Only,omitempty"` // nodes, pods and Services have no address of IPv4
 
 	// Ports on this machine's 127.0.0.1, forwarded into the lab.
 	APIServerPort int `json:"apiserverPort"`
@@ -146,6 +147,24 @@ func (s Settings) Node(name string) (Node, error) {
 	return s.Nodes[i], nil
 }
 
+// SetIPv6Only chooses the addresses of a new lab.
+func (s *Settings) SetIPv6Only(ipv6Only, isNew bool) error {
+	if s.IPv6Only == ipv6Only {
+		return nil
+	}
+	if !isNew {
+		return fmt.Errorf("--ipv6-only=%t: this lab has other addresses already: take it down first, with its data", ipv6Only)
+	}
+	s.IPv6Only = ipv6Only
+	for i := range s.Nodes {
+		s.Nodes[i].IPv6Only = ipv6Only
+	}
+	return nil
+}
+
+// Network is the lab's.
+func (s Settings) Network() Network { return NetworkOf(s.IPv6Only) }
+
 // SetNodeCount chooses the nodes of a new lab. Those of an existing lab are added and removed one by
 // one.
 func (s *Settings) SetNodeCount(count int, isNew bool) error {
@@ -157,7 +176,7 @@ func (s *Settings) SetNodeCount(count int, isNew bool) error {
 	}
 	s.Nodes = nil
 	for i := 1; i <= count; i++ {
-		n, err := NewNode(s.Nodes, fmt.Sprintf("node-%d", i), "")
+		n, err := s.NewNode(fmt.Sprintf("node-%d", i), "")
 		if err != nil {
 			return err
 		}

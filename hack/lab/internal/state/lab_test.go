@@ -44,15 +44,16 @@ func TestSavedSettingsAreLoaded(t *testing.T) {
 }
 
 func TestNewNodeHasAFreeIndexAndTheSmallestZone(t *testing.T) {
-	nodes := DefaultSettings().Nodes
-	n, err := NewNode(nodes, "node-3", "")
+	s := DefaultSettings()
+	n, err := s.NewNode("node-3", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(Node{Name: "node-3", Index: 3, Zone: "us-east-1a"}, n); diff != "" {
 		t.Errorf("third node (-want +got):\n%s", diff)
 	}
-	n, err = NewNode(nodes[1:], "again", "us-east-1b")
+	s.Nodes = s.Nodes[1:]
+	n, err = s.NewNode("again", "us-east-1b")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,13 +63,12 @@ func TestNewNodeHasAFreeIndexAndTheSmallestZone(t *testing.T) {
 }
 
 func TestInvalidNodesAreRefused(t *testing.T) {
-	nodes := DefaultSettings().Nodes
 	for _, tt := range []struct{ name, zone, want string }{
 		{"node-1", "", "exists already"},
 		{"Node", "", "a-z"},
 		{"n", "eu-west-1a", "want one of us-east-1a, us-east-1b"},
 	} {
-		if _, err := NewNode(nodes, tt.name, tt.zone); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := DefaultSettings().NewNode(tt.name, tt.zone); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s in %q: %v, want %q", tt.name, tt.zone, err, tt.want)
 		}
 	}
@@ -78,11 +78,13 @@ func TestNodeAddressesAreUnique(t *testing.T) {
 	seen := make(map[string]string)
 	for i := 1; i <= MaxNodes; i++ {
 		for _, z := range Zones() {
-			n := Node{Name: "n", Index: i, Zone: z.Name}
-			if other, ok := seen[n.Address()]; ok {
-				t.Fatalf("%s twice: %s", n.Address(), other)
+			for _, ipv6Only := range []bool{false, true} {
+				n := Node{Name: "n", Index: i, Zone: z.Name, IPv6Only: ipv6Only}
+				if other, ok := seen[n.Address()]; ok {
+					t.Fatalf("%s twice: %s", n.Address(), other)
+				}
+				seen[n.Address()] = z.Name
 			}
-			seen[n.Address()] = z.Name
 		}
 	}
 }
@@ -98,5 +100,27 @@ func TestNodeCountOfAnExistingLabCannotChange(t *testing.T) {
 	}
 	if err := s.SetNodeCount(2, false); err == nil || !strings.Contains(err.Error(), "lab node") {
 		t.Errorf("another count: %v, want a hint at `lab node`", err)
+	}
+}
+
+func TestAddressesOfAnExistingLabCannotChange(t *testing.T) {
+	s := DefaultSettings()
+	if err := s.SetIPv6Only(true, true); err != nil {
+		t.Fatalf("new lab: %v", err)
+	}
+	added, err := s.NewNode("node-3", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range append(s.Nodes, added) {
+		if n.IPv4() != "" || n.Address() != n.IPv6() || !strings.HasPrefix(n.PodCIDR(), "fd00:91:") {
+			t.Errorf("node %+v has addresses of IPv4", n)
+		}
+	}
+	if err := s.SetIPv6Only(true, false); err != nil {
+		t.Errorf("the same addresses again: %v", err)
+	}
+	if err := s.SetIPv6Only(false, false); err == nil || !strings.Contains(err.Error(), "--ipv6-only=false") {
+		t.Errorf("other addresses: %v, want the flag in the error", err)
 	}
 }

@@ -27,7 +27,7 @@ func (a *app) createMountTargetCommand() *cobra.Command {
 	cmd.Flags().StringVar(&r.FileSystemID, "file-system", "", "file system id (required)")
 	cmd.Flags().StringVar(&r.Zone, "zone", "", "zone name (required)")
 	cmd.Flags().Var(oneof.Flag(&r.AddressType, inventory.AddressTypes()), "ip-address-type",
-		oneof.Join(inventory.AddressTypes())+"; default is ipv4")
+		oneof.Join(inventory.AddressTypes())+"; default is ipv6 in a lab with --ipv6-only, else ipv4")
 	require(cmd, "file-system", "zone")
 	return cmd
 }

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -18,7 +19,7 @@ const (
 type NewMountTarget struct {
 	FileSystemID string `json:"fileSystemID"`
 	Zone         string `json:"zone"` // zone name
-	// AddressType is the families of its addresses; "" for IPv4.
+	// AddressType is the families of its addresses; "" for those of Options.
 	AddressType AddressType `json:"addressType"`
 }
 
@@ -39,20 +40,29 @@ func (s *Store) CreateMountTarget(r NewMountTarget) (MountTarget, error) {
 		if err := next.accepts(t); err != nil {
 			return fmt.Errorf("creating mount target: %w", err)
 		}
-		ipv4, ipv6, err := freeAddresses(next, zone)
-		if err != nil {
+		if err := s.setAddresses(next, &t, zone, r.AddressType); err != nil {
 			return fmt.Errorf("creating mount target: %w", err)
-		}
-		if r.AddressType != IPv6 {
-			t.Address = ipv4
-		}
-		if r.AddressType == IPv6 || r.AddressType == DualStack {
-			t.IPv6 = ipv6
 		}
 		next.MountTargets[t.ID] = t
 		return nil
 	})
 	return t, err
+}
+
+// setAddresses gives a new mount target its addresses.
+func (s *Store) setAddresses(next Snapshot, t *MountTarget, zone Zone, families AddressType) error {
+	ipv4, ipv6, err := freeAddresses(next, zone)
+	if err != nil {
+		return err
+	}
+	families = cmp.Or(families, s.options.AddressType, IPv4)
+	if families != IPv6 {
+		t.Address = ipv4
+	}
+	if families != IPv4 {
+		t.IPv6 = ipv6
+	}
+	return nil
 }
 
 // accepts applies EFS's rules: one mount target per zone, and only one at all for a One Zone file

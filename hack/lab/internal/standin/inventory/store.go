@@ -15,8 +15,10 @@ import (
 // Options are what a store needs besides its file.
 type Options struct {
 	Zones []Zone
-	NewID func(prefix string) string // "fs" gives "fs-0123456789abcdef0"
-	Now   func() time.Time
+	// AddressType is that of mount targets for which none is asked.
+	AddressType AddressType
+	NewID       func(prefix string) string // "fs" gives "fs-0123456789abcdef0"
+	Now         func() time.Time
 }
 
 // Store keeps the inventory in a file. Safe for concurrent use.
@@ -79,14 +81,14 @@ func (s *Store) addDefaults(next Snapshot) error {
 		next.FileSystems[fs.ID] = fs
 		for j, zone := range s.options.Zones {
 			suffix := fmt.Sprintf("0123456789abcde%d%d", i, j)
-			address, _, err := freeAddresses(next, zone)
-			if err != nil {
+			t := MountTarget{
+				ID: "fsmt-" + suffix, FileSystemID: fs.ID, Zone: zone.Name, SubnetID: zone.SubnetID,
+				NetworkInterfaceID: "eni-" + suffix, State: Available,
+			}
+			if err := s.setAddresses(next, &t, zone, ""); err != nil {
 				return err
 			}
-			next.MountTargets["fsmt-"+suffix] = MountTarget{
-				ID: "fsmt-" + suffix, FileSystemID: fs.ID, Zone: zone.Name, SubnetID: zone.SubnetID,
-				NetworkInterfaceID: "eni-" + suffix, Address: address, State: Available,
-			}
+			next.MountTargets[t.ID] = t
 		}
 	}
 	return nil

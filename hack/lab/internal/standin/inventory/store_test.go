@@ -45,6 +45,30 @@ func TestNewStoreHasTheDefaultFileSystems(t *testing.T) {
 	}
 }
 
+func TestMountTargetsHaveAddressesOfTheStoresType(t *testing.T) {
+	options := open(t, filepath.Join(t.TempDir(), "inventory.json")).options
+	options.AddressType = IPv6
+	s, err := Open(filepath.Join(t.TempDir(), "inventory.json"), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs, err := s.CreateFileSystem(NewFileSystem{Name: "new"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.CreateMountTarget(NewMountTarget{FileSystemID: fs.ID, Zone: "us-east-1a"}); err != nil {
+		t.Fatal(err)
+	}
+	if targets := s.Snapshot().MountTargets; len(targets) != 5 {
+		t.Errorf("%d mount targets, want 5", len(targets))
+	}
+	for _, target := range s.Snapshot().MountTargets {
+		if target.Address != "" || target.IPv6 == "" {
+			t.Errorf("%s has addresses %q, want one of IPv6", target.ID, target.Addresses())
+		}
+	}
+}
+
 func TestMountTargetsHaveAddressesOfTheirType(t *testing.T) {
 	s := open(t, filepath.Join(t.TempDir(), "inventory.json"))
 	tests := []struct {

@@ -20,11 +20,11 @@ const ttl = 5 // seconds: faults must be visible soon
 
 // Options are what a server needs.
 type Options struct {
-	Inventory  *inventory.Store
-	Region     string
-	APIAddress string            // IP address of the EFS API
-	Hosts      map[string]string // more names and their IP addresses
-	Log        *slog.Logger
+	Inventory    *inventory.Store
+	Region       string
+	APIAddresses []string            // IP addresses of the EFS API
+	Hosts        map[string][]string // more names and their IP addresses
+	Log          *slog.Logger
 }
 
 // Server answers over UDP and TCP.
@@ -103,10 +103,10 @@ func (s *Server) answer(m *dns.Msg, q dns.Question, client netip.Addr) {
 
 func (s *Server) resolve(name string, client netip.Addr) ([]netip.Addr, bool) {
 	if host, ok := s.Hosts[name]; ok {
-		return parse(host)
+		return parse(host...)
 	}
 	if name == "elasticfilesystem."+s.Region+".amazonaws.com" {
-		return parse(s.APIAddress)
+		return parse(s.APIAddresses...)
 	}
 	labels, ok := strings.CutSuffix(name, ".efs."+s.Region+".amazonaws.com")
 	if !ok {

@@ -23,8 +23,9 @@ func newServer(t *testing.T) *Server {
 		inventory.Node{Name: "b", Address: "127.0.0.1", MAC: "52:54:00:00:00:02", Zone: "us-east-1b"},
 	)
 	return &Server{Options{
-		Inventory: store, Region: "us-east-1", APIAddress: "10.90.0.1", Hosts: map[string]string{"registry.lab": "10.90.0.1"},
-		Log: slog.New(slog.DiscardHandler),
+		Inventory: store, Region: "us-east-1", APIAddresses: []string{"10.90.0.1", "fd00:90::1"},
+		Hosts: map[string][]string{"registry.lab": {"10.90.0.1"}},
+		Log:   slog.New(slog.DiscardHandler),
 	}}
 }
 
@@ -52,7 +53,7 @@ func TestNamesResolveAsInAVPC(t *testing.T) {
 		"unknown file system":        {"10.90.1.11", "fs-1" + domain, ""},
 		"other region":               {"10.90.1.11", "fs-0123456789abcdef0.efs.eu-west-1.amazonaws.com", ""},
 		"addresses of both families": {"10.90.1.11", dual.ID + domain, "10.90.1.202 fd00:90:0:1::ca"},
-		"api":                        {"10.90.1.11", "elasticfilesystem.us-east-1.amazonaws.com", "10.90.0.1"},
+		"api":                        {"10.90.1.11", "elasticfilesystem.us-east-1.amazonaws.com", "10.90.0.1 fd00:90::1"},
 		"host":                       {"10.90.9.9", "registry.lab", "10.90.0.1"},
 		"a name outside AWS":         {"10.90.1.11", "example.com", ""},
 	}
@@ -76,7 +77,7 @@ func TestNamesResolveAsInAVPC(t *testing.T) {
 
 func TestAddressesAreAnsweredByTheirTypes(t *testing.T) {
 	s := newServer(t)
-	s.Hosts["both.lab"] = "fd00:90::1"
+	s.Hosts["both.lab"] = []string{"fd00:90::1"}
 	for kind, want := range map[uint16]int{dns.TypeA: 0, dns.TypeAAAA: 1, dns.TypeANY: 1} {
 		answer := new(dns.Msg)
 		s.answer(answer, dns.Question{Name: "both.lab.", Qtype: kind}, netip.MustParseAddr("10.90.1.11"))
