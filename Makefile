@@ -15,6 +15,8 @@ E2E         := PROMETHEUS_PATH=$$($(LAB) prometheus) go test -tags e2e -count=1 
 KUBE ?= $(LAB_KUBERNETES)
 # Extra flags of lab-up, for example LAB_FLAGS="--audit --nodes 3".
 LAB_FLAGS ?=
+# Extra flags of e2e, for example E2E_FLAGS=-ipv6.
+E2E_FLAGS ?=
 # Settings of acceptance, which docs/real-efs.md explains: CLASS, IMAGE, NAMESPACE, ACCESS_POINT, REPORT,
 # LIMIT, and which scenarios to leave out: ACCEPTANCE_FLAGS="-skip TestAcceptance/.*drained".
 LIMIT ?= 5m
@@ -149,7 +151,7 @@ arm64: lab ## Run the programs of the images for arm64, and the product's tests 
 
 .PHONY: e2e
 e2e: lab plugin ## Prove each promise of the product on real nodes, with its own manifests and images
-	$(E2E)
+	$(E2E) $(E2E_FLAGS)
 
 .PHONY: e2e-long
 e2e-long: lab-race lab-smoke unit-long browser dockerfile plugin ## Prove the lab, then the product with more features and more faults: before a release

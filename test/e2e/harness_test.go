@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +15,9 @@ import (
 )
 
 const labName = "e2e"
+
+// ipv6 has nodes, pods, Services and mount targets with addresses of IPv6 only.
+var ipv6 = flag.Bool("ipv6", false, "have a lab with IPv6 only")
 
 // keep leaves the lab for a look at it, or for one more scenario.
 var keep = flag.Bool("keep", false, "leave the lab up at the end")
@@ -40,7 +44,7 @@ func setUp(t *testing.T) *lab {
 		l.lab("down") // of a run that was killed
 		t.Cleanup(l.tearDown)
 	}
-	l.lab("up", "--audit")
+	l.lab("up", "--audit", fmt.Sprintf("--ipv6-only=%t", *ipv6))
 	kubeconfig := strings.TrimSpace(l.lab("kubeconfig"))
 	l.dir, l.env = filepath.Dir(kubeconfig), append(l.env, "KUBECONFIG="+kubeconfig)
 	l.run("hack/images/lab")

@@ -6,11 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -102,7 +104,7 @@ func (l *lab) scrapes(targets []target) http.Handler {
 
 func (l *lab) scrape(ctx context.Context, t target) ([]byte, error) {
 	read := func(host string) string {
-		return fmt.Sprintf("busybox wget -q -O - http://%s:%d%s", host, t.port, t.path)
+		return fmt.Sprintf("busybox wget -q -O - http://%s%s", net.JoinHostPort(host, strconv.Itoa(int(t.port))), t.path)
 	}
 	cmd := exec.CommandContext(ctx, filepath.Join(l.root, "bin/lab"), "exec", t.node, "--", "sh", "-c",
 		read(t.address)+" || "+read("127.0.0.1"))
