@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"gnuthought.com/efs-stunnel/test/integration/cluster"
 )
 
 func main() {
@@ -58,6 +60,7 @@ type options struct {
 	parts             []string
 	claims            int
 	slowClaims        int
+	binderQPS         int
 	rounds            int
 	alone, warm       int
 	stream            int
@@ -70,7 +73,7 @@ type options struct {
 	churnRate         float64
 	churnDeadline     time.Duration
 	files             fileNumbers
-	readAhead         readAheadNumbers
+	lab               string // the program
 }
 
 // The parts of a run.
@@ -102,6 +105,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	parts := flags.String("parts", strings.Join(usual, ","), "comma-separated `parts` to measure, of "+strings.Join(all, ","))
 	flags.IntVar(&o.claims, "claims", 1000, "`number` of claims in a burst")
 	flags.IntVar(&o.slowClaims, "slow-claims", 200, "`number` of claims for the library with client-go's default limits, which would take long for more")
+	flags.IntVar(&o.binderQPS, "controller-manager-qps", cluster.Fast, "`number` of requests that the controller-manager may make in a second; without, the machine is its limit")
 	flags.IntVar(&o.rounds, "rounds", 3, "`number` of bursts of each of the others, of which the median one counts")
 	flags.IntVar(&o.alone, "alone", 10, "`number` of single claims that each wait for a pod")
 	flags.IntVar(&o.warm, "warm", 100, "`number` of single claims that a waiting worker serves")
@@ -124,8 +128,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags.IntVar(&o.files.volumes, "survey-volumes", 1000, "`number` of volumes that a survey counts")
 	flags.IntVar(&o.files.volumeFiles, "survey-files", 1000, "`number` of files of each")
 	flags.IntVar(&o.files.used, "du-volumes", 20, "`number` of them that du counts, too")
-	flags.StringVar(&o.readAhead.lab, "lab", "bin/lab", "`program` of the lab in which the part readahead measures")
-	flags.IntVar(&o.readAhead.seconds, "read-seconds", 8, "`number` of seconds after which its readers stop, if they are not at the end of their files")
+	flags.StringVar(&o.lab, "lab", "bin/lab", "`program` of the lab in which the part readahead measures")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
@@ -146,7 +149,7 @@ func (o options) check(parts []string, rest int) error {
 		return errors.New("-programs and -manager are needed; make bench has them")
 	case o.churnRate <= 0 || o.churnDeadline <= 0 || o.scale.shared+o.scale.mass > o.scale.volumes:
 		return errors.New("-churn-rate and -churn-deadline must be above 0, -scale-shared and -scale-mass together at most -scale-volumes")
-	case min(o.claims, o.slowClaims, o.rounds, o.alone, o.warm, o.stream, o.volumes, o.takeovers, o.scale.shared, o.scale.mass, o.scale.standby, o.readAhead.seconds) < 1:
+	case min(o.claims, o.slowClaims, o.binderQPS, o.rounds, o.alone, o.warm, o.stream, o.volumes, o.takeovers, o.scale.shared, o.scale.mass, o.scale.standby) < 1:
 		return errors.New("every number must be at least 1")
 	case o.files.latency <= 0:
 		return errors.New("-latency must be above 0")
@@ -255,7 +258,7 @@ func (b *bench) onTestbed(ctx context.Context, what string, c contender, under *
 	b.logf("%s (load %.1f)", what, under.Load)
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	bed, err := newTestbed(ctx, b.options.programs, b.options.scratch, fail)
+	bed, err := newTestbed(ctx, b.options, fail)
 	if err != nil {
 		return err
 	}

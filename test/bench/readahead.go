@@ -18,12 +18,6 @@ import (
 // mount. The product must be installed as make demo does. What is measured is on the node: a pod has the
 // volume mounted, and readahead.pl reads in the kubelet's folder of it.
 
-// readAheadNumbers are where it is measured, and for how long.
-type readAheadNumbers struct {
-	lab     string // the program
-	seconds int    // of each reading at most
-}
-
 // readAheadLab drives a lab through its program.
 type readAheadLab struct {
 	program string
@@ -36,8 +30,9 @@ type readAheadLab struct {
 
 const (
 	readAheadNamespace = "bench-read-ahead"
-	// readAheadFile is the size of the file of each reader, in MiB.
-	readAheadFile = 64
+	// readAheadTotal is what all readers of a reading read together, in MiB, each to the end of its file. If they
+	// stopped before, what was read ahead for them would not count.
+	readAheadTotal = 256
 
 	// The pod only keeps the volume mounted.
 	readAheadClaim = `apiVersion: v1
@@ -72,12 +67,12 @@ spec:
 var readAheadProgram string
 
 func (b *bench) measureReadAhead(ctx context.Context) (err error) {
-	l := &readAheadLab{program: b.options.readAhead.lab}
+	l := &readAheadLab{program: b.options.lab}
 	defer func() {
 		b.logf("  restoring the lab")
 		err = errors.Join(err, l.restore(ctx))
 	}()
-	b.logf("read-ahead (load %.1f): writing %d files of %d MiB", loadNow(), mostReaders, readAheadFile)
+	b.logf("read-ahead (load %.1f): writing files", loadNow())
 	if err := l.setUp(ctx); err != nil {
 		return err
 	}
@@ -89,7 +84,7 @@ func (b *bench) measureReadAhead(ctx context.Context) (err error) {
 			}
 			roundTrip = r.RoundTrip
 		}
-		if err := l.read(ctx, &r, b.options.readAhead.seconds); err != nil {
+		if err := l.read(ctx, &r); err != nil {
 			return fmt.Errorf("reading with %s: %w", r, err)
 		}
 		b.logf("  %s: %s MiB/s", r, number(r.Rate))
@@ -202,25 +197,30 @@ func delayCommand(target string, each time.Duration) []string {
 }
 
 func (l *readAheadLab) writeFiles(ctx context.Context) error {
-	_, err := l.run(ctx, "", l.onNode(fmt.Sprintf("for file in %s; do dd if=/dev/zero of=$file bs=1M count=%d conv=fsync status=none || exit; done",
-		strings.Join(l.files(mostReaders), " "), readAheadFile))...)
-	return err
+	for _, readers := range []int{1, mostReaders} {
+		_, err := l.run(ctx, "", l.onNode(fmt.Sprintf("for file in %s; do dd if=/dev/zero of=$file bs=1M count=%d conv=fsync status=none || exit; done",
+			strings.Join(l.files(readers), " "), readAheadTotal/readers))...)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (l *readAheadLab) files(n int) (files []string) {
-	for i := range n {
-		files = append(files, l.folder+"/"+strconv.Itoa(i))
+func (l *readAheadLab) files(readers int) (files []string) {
+	for i := range readers {
+		files = append(files, fmt.Sprintf("%s/%d-of-%d", l.folder, i+1, readers))
 	}
 	return files
 }
 
 // read has a reading done. It is not interrupted: the node would go on with it, and change the read-ahead after
 // it was restored.
-func (l *readAheadLab) read(ctx context.Context, r *reading, seconds int) error {
+func (l *readAheadLab) read(ctx context.Context, r *reading) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	command := []string{"exec", l.node, "--", "perl", "-", l.setting, strconv.Itoa(r.ReadAhead), strconv.Itoa(r.Block << 10), strconv.Itoa(seconds)}
+	command := []string{"exec", l.node, "--", "perl", "-", l.setting, strconv.Itoa(r.ReadAhead), strconv.Itoa(r.Block << 10)}
 	output, err := l.run(context.WithoutCancel(ctx), readAheadProgram, append(command, l.files(r.Readers)...)...)
 	if err != nil {
 		return err

@@ -1,9 +1,9 @@
 # Reads files on a node, all at once, each in a process of its own. It prints how many bytes were read, and in
-# how many seconds. bench runs it with: SETTING KIB BLOCK SECONDS FILE...
+# how many seconds. bench runs it with: SETTING KIB BLOCK FILE...
 use strict;
 use warnings;
 
-my ($setting, $kib, $block, $seconds, @files) = @ARGV;
+my ($setting, $kib, $block, @files) = @ARGV;
 
 sub get {
 	open(my $file, '<', $_[0]) or die "$_[0]: $!\n";
@@ -15,7 +15,7 @@ sub put {
 	defined syswrite($file, $_[1]) or die "writing $_[1] to $_[0]: $!\n";
 }
 
-# settle waits until the kernel has received what it requested ahead for the readers before, who were stopped.
+# settle waits until the kernel has received what it requested ahead of the end of a file.
 sub settle {
 	my ($received, $before) = '/sys/class/net/eth0/statistics/rx_bytes';
 	do {
@@ -37,13 +37,8 @@ sub open_all {
 
 sub read_file {
 	my ($file) = @_;
-	my ($bytes, $over) = (0, 0);
-	local $SIG{ALRM} = sub { $over = 1 };
-	alarm $seconds;
-	until ($over) {
-		my $n = sysread($file, my $buffer, $block);
-		defined $n or $over or die "reading: $!\n";
-		last unless $n;
+	my $bytes = 0;
+	while (my $n = sysread($file, my $buffer, $block) // die "reading: $!\n") {
 		$bytes += $n;
 	}
 	return $bytes;

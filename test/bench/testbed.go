@@ -53,13 +53,13 @@ type testbed struct {
 
 // newTestbed starts a cluster. Stop must be called, unless there is an error. fail is called
 // with errors of the simulated node.
-func newTestbed(ctx context.Context, programs, scratch string, fail func(error)) (*testbed, error) {
-	folder, err := os.MkdirTemp(scratch, "efs-stunnel-bench-")
+func newTestbed(ctx context.Context, o options, fail func(error)) (*testbed, error) {
+	folder, err := os.MkdirTemp(o.scratch, "efs-stunnel-bench-")
 	if err != nil {
 		return nil, fmt.Errorf("making a folder: %w", err)
 	}
 	bed := &testbed{folder: folder, ended: make(chan struct{}), end: func() {}}
-	if bed.cluster, err = cluster.Start(ctx, programs); err != nil {
+	if bed.cluster, err = cluster.Start(ctx, o.programs, o.binderQPS); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
 	if err := bed.setUp(ctx, fail); err != nil {

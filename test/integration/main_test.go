@@ -36,7 +36,7 @@ func run(m *testing.M) (err error) {
 	case os.Getuid() != 0:
 		return errors.New("mountjob changes the owners of directories: run these tests as root")
 	}
-	if shared, err = cluster.Start(context.Background(), programs); err != nil {
+	if shared, err = cluster.Start(context.Background(), programs, cluster.Fast); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, shared.Stop()) }()

@@ -26,9 +26,14 @@ const (
 	pollInterval  = 50 * time.Millisecond
 )
 
+// Fast is a limit that the controller-manager does not reach. Its own default of 20 requests a second would be what
+// a test with many claims waits for.
+const Fast = 2000
+
 // Cluster is a running control plane.
 type Cluster struct {
 	programs    string // the folder of the Kubernetes programs and etcd
+	qps         int    // of the controller-manager's requests
 	folder      string
 	ports       ports
 	credentials credentials
@@ -38,12 +43,13 @@ type Cluster struct {
 }
 
 // Start starts a control plane with the programs of a folder and waits until it serves. The caller
-// must call Stop, unless there is an error.
-func Start(ctx context.Context, programs string) (*Cluster, error) {
+// must call Stop, unless there is an error. The controller-manager may make qps requests a second, and twice as
+// many at once.
+func Start(ctx context.Context, programs string, qps int) (*Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for attempt := 1; ; attempt++ {
-		c, err := startOnce(ctx, programs)
+		c, err := startOnce(ctx, programs, qps)
 		if err == nil {
 			return c, nil
 		}
@@ -57,8 +63,8 @@ func Start(ctx context.Context, programs string) (*Cluster, error) {
 }
 
 // startOnce returns what it has started also with an error.
-func startOnce(ctx context.Context, programs string) (*Cluster, error) {
-	c := &Cluster{programs: programs}
+func startOnce(ctx context.Context, programs string, qps int) (*Cluster, error) {
+	c := &Cluster{programs: programs, qps: qps}
 	if err := c.prepare(); err != nil {
 		return c, err
 	}

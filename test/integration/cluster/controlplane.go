@@ -97,7 +97,7 @@ func (c *Cluster) controllerManagerProgram() program {
 		"--service-account-private-key-file="+c.credentials.serviceAccounts,
 		// With the default rate limits, hundreds of claims would wait for the controller-manager
 		// and not for the manager under test.
-		"--kube-api-qps=2000", "--kube-api-burst=4000",
+		"--kube-api-qps="+strconv.Itoa(c.qps), "--kube-api-burst="+strconv.Itoa(2*c.qps),
 	)
 }
 
