@@ -10,7 +10,8 @@ import (
 )
 
 // writerSet writes numbered lines, each synced to the server before the next, with the seconds since its
-// node's start. It continues after the last line of an earlier pod. A failed write ends its container.
+// node's start, and prints their numbers. It continues after the last line of an earlier pod. A failed write ends
+// its container.
 const writerSet = `apiVersion: apps/v1
 kind: StatefulSet # which makes no pod while another one ends
 metadata: {name: scribe}
@@ -33,6 +34,7 @@ spec:
             read -r now _ < /proc/uptime
             echo "$n $now" >> /data/lines
             sync /data/lines
+            echo "$n"
             sleep 0.05
           done
         securityContext: ` + restricted + `
@@ -90,19 +92,29 @@ func longestPause(all []writtenLine, from int) (pause time.Duration) {
 	return pause
 }
 
-// waitForWriterLines waits until the writer, as its own pod sees it, has so many lines.
+// waitForWriterLines waits until the writer has written so many lines, and returns them as its own pod sees them.
+//
+// While it waits it does not open the file. When Linux 6.1 gets the answers to an OPEN and a CLOSE in another order
+// than the server gave them, it waits until nobody else on the node has opened the file for 5 seconds.
 func (c *cluster) waitForWriterLines(namespace string, number int) (all []writtenLine) {
 	c.Helper()
 	c.eventually("the writer to write", func() string {
+		last, err := c.podLog(namespace, "scribe-0", "--tail=1")
+		if err != nil {
+			return err.Error()
+		}
+		if n, err := strconv.Atoi(last); err != nil || n < number {
+			return fmt.Sprintf("its last line is %q, want %d", last, number)
+		}
+		return ""
+	})
+	c.eventually("the writer's lines", func() string {
 		text, err := c.tryKubectl("", "-n", namespace, "exec", "scribe-0", "--", "cat", "/data/lines")
 		if err != nil {
 			return fmt.Sprint(err, ": ", text)
 		}
 		if all, err = parseLines(text); err != nil {
 			c.Fatal(err)
-		}
-		if len(all) < number {
-			return fmt.Sprintf("there are %d lines, want %d", len(all), number)
 		}
 		return ""
 	})
