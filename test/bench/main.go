@@ -73,7 +73,7 @@ type options struct {
 	churnRate         float64
 	churnDeadline     time.Duration
 	files             fileNumbers
-	lab               string // the program
+	lab               string // the program bin/lab
 }
 
 // The parts of a run.

@@ -118,6 +118,9 @@ func (c *cluster) waitForWriterLines(namespace string, number int) (all []writte
 		}
 		return ""
 	})
+	if len(all) < number {
+		c.Fatalf("the writer's file has %d lines, and it has printed that it wrote %d", len(all), number)
+	}
 	return all
 }
 

@@ -26,8 +26,8 @@ const (
 	pollInterval  = 50 * time.Millisecond
 )
 
-// Fast is a limit that the controller-manager does not reach. Its own default of 20 requests a second would be what
-// a test with many claims waits for.
+// Fast is a limit that the controller-manager does not reach. With its own default of 20 requests a second, hundreds
+// of claims would wait for it and not for the manager under test.
 const Fast = 2000
 
 // Cluster is a running control plane.

@@ -95,8 +95,6 @@ func (c *Cluster) controllerManagerProgram() program {
 		"--controllers="+strings.Join(controllers, ","),
 		"--secure-port=0", "--leader-elect=false",
 		"--service-account-private-key-file="+c.credentials.serviceAccounts,
-		// With the default rate limits, hundreds of claims would wait for the controller-manager
-		// and not for the manager under test.
 		"--kube-api-qps="+strconv.Itoa(c.qps), "--kube-api-burst="+strconv.Itoa(2*c.qps),
 	)
 }

@@ -49,7 +49,7 @@ type values struct {
 	Address, IPv4, IPv6          string
 	PodCIDR, ClusterPodCIDR      string
 	HostAddress, MetadataAddress string
-	DefaultRoute                 string // what it leads to
+	Everywhere                   string // the destination of the pods' default route
 	RegistryHost                 string
 	RegistryPort                 int
 	PauseImage                   string
@@ -77,14 +77,11 @@ func render(v values) (map[string][]byte, error) {
 }
 
 func (m Machine) values() values {
-	network, everything := state.NetworkOf(m.Node.IPv6Only), "0.0.0.0/0"
-	if m.Node.IPv6Only {
-		everything = "::/0"
-	}
+	network := state.NetworkOf(m.Node.IPv6Only)
 	return values{
 		Name: m.Node.Name, Address: m.Node.Address(), IPv4: m.Node.IPv4(), IPv6: m.Node.IPv6(), Zone: m.Node.Zone, Region: state.Region,
 		PodCIDR: m.Node.PodCIDR(), ClusterPodCIDR: network.PodCIDR,
-		HostAddress: network.Host, MetadataAddress: network.Metadata, DefaultRoute: everything,
+		HostAddress: network.Host, MetadataAddress: network.Metadata, Everywhere: network.Everywhere,
 		RegistryHost: state.RegistryHost, RegistryPort: state.RegistryPort,
 		PauseImage: m.PauseImage,
 	}

@@ -120,13 +120,13 @@ log: {level: warn, accesslog: {disabled: true}}
 storage:
   filesystem: {rootdirectory: %q}
   delete: {enabled: true}
-http: {addr: %q}
+http: {addr: ":%d"}
 `
 
 // startRegistry starts the registry and pushes the lab's own images.
 func (o *Orchestrator) startRegistry(ctx context.Context, notes *step.Notes, s state.Settings, a artifactSet) error {
 	file := o.Lab.Path("registry.yaml")
-	config := fmt.Sprintf(registryConfig, o.Lab.Path("registry"), fmt.Sprintf(":%d", state.RegistryPort))
+	config := fmt.Sprintf(registryConfig, o.Lab.Path("registry"), state.RegistryPort)
 	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 		return fmt.Errorf("writing the registry's configuration: %w", err)
 	}

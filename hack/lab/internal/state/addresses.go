@@ -43,15 +43,22 @@ type Network struct {
 	PodCIDR     string // of all nodes' pods
 	ServiceCIDR string
 	APIService  string // the first of ServiceCIDR: Service kubernetes
+	Everywhere  string // all addresses of the family: where a default route leads
 }
 
 // NetworkOf is the network of a lab whose nodes have addresses of both families, or of IPv6 only. Pods and
 // Services have one family.
 func NetworkOf(ipv6Only bool) Network {
 	if ipv6Only {
-		return Network{Host: HostIPv6, Metadata: MetadataIPv6, PodCIDR: "fd00:91::/32", ServiceCIDR: "fd00:96::/112", APIService: "fd00:96::1"}
+		return Network{
+			Host: HostIPv6, Metadata: MetadataIPv6,
+			PodCIDR: "fd00:91::/32", ServiceCIDR: "fd00:96::/112", APIService: "fd00:96::1", Everywhere: "::/0",
+		}
 	}
-	return Network{Host: HostAddress, Metadata: MetadataAddress, PodCIDR: "10.91.0.0/16", ServiceCIDR: "10.96.0.0/16", APIService: "10.96.0.1"}
+	return Network{
+		Host: HostAddress, Metadata: MetadataAddress,
+		PodCIDR: "10.91.0.0/16", ServiceCIDR: "10.96.0.0/16", APIService: "10.96.0.1", Everywhere: "0.0.0.0/0",
+	}
 }
 
 // HostPort is the address of a port of HostAddress.
