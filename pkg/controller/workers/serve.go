@@ -31,6 +31,9 @@ func refuse(code int, format string, values ...any) error {
 	return &refusal{code: code, text: fmt.Sprintf(format, values...)}
 }
 
+// errNotLeading ends the requests that wait, when the manager has lost its Lease or ends.
+var errNotLeading = errors.New("this manager leads no longer")
+
 // serve answers a request with the next batch, or after a while without content.
 func (c *Channel) serve(w http.ResponseWriter, r *http.Request) {
 	data, err := c.next(w, r)
@@ -139,7 +142,10 @@ func (c *Channel) await(ctx context.Context, job *batchv1.Job, reported int) ([]
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, refuse(http.StatusGone, "this manager leads no longer")
+			if errors.Is(context.Cause(ctx), errNotLeading) {
+				return nil, refuse(http.StatusGone, "%v", errNotLeading)
+			}
+			return nil, nil // the worker has waited for long enough, and nobody gets the answer
 		case <-timer.C:
 			return nil, nil
 		case <-p.wake:

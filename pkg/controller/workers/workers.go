@@ -205,13 +205,15 @@ func (c *Channel) Listen(ctx context.Context) (done func() error, err error) {
 		return nil, fmt.Errorf("listening for workers: %w", err)
 	}
 	c.setLeader(mountjobs.Leader{Address: net.JoinHostPort(c.options.Host, port), Key: key})
+	serving, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	server := &http.Server{
 		Handler: http.HandlerFunc(c.serve), ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, IdleTimeout: idleTime,
-		BaseContext: func(net.Listener) context.Context { return ctx },
+		BaseContext: func(net.Listener) context.Context { return serving },
 		TLSConfig:   &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}},
 		ErrorLog:    slog.NewLogLogger(c.options.Log.Handler(), slog.LevelDebug), // about clients that disconnect
 	}
 	stop := context.AfterFunc(ctx, func() {
+		end(errNotLeading)
 		c.setLeader(mountjobs.Leader{})
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTime)
 		defer cancel()

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -280,6 +281,19 @@ func TestLeaderThatLosesItsLease(t *testing.T) {
 	f.check(ended())
 	if f.Leader() != (mountjobs.Leader{}) {
 		t.Errorf("it leads still, at %+v", f.Leader())
+	}
+}
+
+// TestWorkerThatWaitsNoLonger has not been refused: the log of a healthy manager does not say so.
+func TestWorkerThatWaitsNoLonger(t *testing.T) {
+	f := newFixture(t)
+	var log bytes.Buffer
+	f.options.Log = slog.New(slog.NewTextHandler(&log, nil))
+	waiting, leave := context.WithCancel(t.Context())
+	f.OnChange(func(*batchv1.Job, int) {}, func(*batchv1.Job) { leave() })
+	f.post(waiting, "good", done(1, 3))
+	if log.Len() > 0 {
+		t.Errorf("the log has %s", &log)
 	}
 }
 
