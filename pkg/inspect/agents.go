@@ -8,6 +8,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
@@ -70,11 +72,34 @@ func (f *facts) agents() []Agent {
 func (f *facts) agentPods() map[string]*corev1.Pod {
 	byNode := map[string]*corev1.Pod{}
 	for _, pod := range f.Pods {
-		if isAgent(pod) && pod.DeletionTimestamp == nil && (byNode[pod.Spec.NodeName] == nil || IsReady(pod)) {
-			byNode[pod.Spec.NodeName] = pod
+		if node := nodeOf(pod); isAgent(pod) && pod.DeletionTimestamp == nil && (byNode[node] == nil || IsReady(pod)) {
+			byNode[node] = pod
 		}
 	}
 	return byNode
+}
+
+// nodeOf a pod of a DaemonSet is also known before the scheduler has found that the node has room: the
+// DaemonSet's controller names it in the pod's affinity.
+func nodeOf(pod *corev1.Pod) string {
+	if pod.Spec.NodeName != "" {
+		return pod.Spec.NodeName
+	}
+	for _, term := range requiredTerms(pod.Spec.Affinity) {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
+}
+
+func requiredTerms(affinity *corev1.Affinity) []corev1.NodeSelectorTerm {
+	if affinity == nil || affinity.NodeAffinity == nil || affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return nil
+	}
+	return affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 }
 
 func isAgent(pod *corev1.Pod) bool {
@@ -86,19 +111,12 @@ func isAgent(pod *corev1.Pod) bool {
 	return true
 }
 
-// isSelected says whether the DaemonSet creates a pod on a node. With an affinity of an overlay, the
-// scheduler decides.
+// isSelected says whether the DaemonSet creates a pod on a node, as its controller decides. The agents tolerate
+// all taints. Of an affinity that cannot be read, the DaemonSet has no pods.
 func (f *facts) isSelected(node *corev1.Node) bool {
 	spec := f.Agents.Spec.Template.Spec
-	if node.Labels["eks.amazonaws.com/compute-type"] == "fargate" || spec.Affinity != nil && spec.Affinity.NodeAffinity != nil {
-		return false
-	}
-	for key, value := range spec.NodeSelector {
-		if node.Labels[key] != value {
-			return false
-		}
-	}
-	return true
+	matches, err := nodeaffinity.NewRequiredNodeAffinity(spec.NodeSelector, spec.Affinity).Match(node)
+	return err == nil && matches && node.Labels["eks.amazonaws.com/compute-type"] != "fargate"
 }
 
 func agentOf(name string, node *corev1.Node, pod *corev1.Pod) Agent {

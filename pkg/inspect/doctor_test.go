@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -165,6 +166,53 @@ func TestDoctorNamesTheCause(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.want, expectation{d.Cause.Object, d.Cause.Level, d.Cause.Cause}, cmp.AllowUnexported(expectation{})); diff != "" {
 				t.Errorf("cause mismatch (-want +got):\n%s%+v", diff, d)
+			}
+		})
+	}
+}
+
+// TestAgentsOfAnAffinity: a node that the DaemonSet's affinity selects needs an agent, and others do not. A pod
+// that the scheduler has no room for is known to be of its node.
+func TestAgentsOfAnAffinity(t *testing.T) {
+	required := func(term corev1.NodeSelectorTerm) *corev1.Affinity {
+		return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{term},
+		}}}
+	}
+	noFargate := required(corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{
+		{Key: "eks.amazonaws.com/compute-type", Operator: corev1.NodeSelectorOpNotIn, Values: []string{"fargate"}},
+	}})
+	tests := map[string]struct {
+		edit func(*Snapshot)
+		want []expectation
+	}{
+		"no pod": {func(s *Snapshot) { s.Pods = s.Pods[:1] }, []expectation{{"node n2", Problem, AgentMissing}}},
+		"no room for a pod": {func(s *Snapshot) {
+			s.Pods[1].Spec.NodeName, s.Pods[1].Status = "", corev1.PodStatus{Phase: corev1.PodPending}
+			s.Pods[1].Spec.Affinity = required(corev1.NodeSelectorTerm{MatchFields: []corev1.NodeSelectorRequirement{
+				{Key: metav1.ObjectNameField, Operator: corev1.NodeSelectorOpIn, Values: []string{"n2"}},
+			}})
+		}, []expectation{{"node n2", Problem, AgentNotReady}}},
+		"a node that is not selected": {func(s *Snapshot) {
+			s.Pods = s.Pods[:1]
+			s.Nodes[1].Labels["eks.amazonaws.com/compute-type"] = "fargate"
+		}, nil},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := healthy(t)
+			s.Agents.Spec.Template.Spec.Affinity = noFargate
+			tt.edit(s)
+			var got []expectation
+			for _, examined := range Examine(s, Subject{}).Checks {
+				for _, r := range examined.Results {
+					if r.Level == Problem {
+						got = append(got, expectation{r.Object, r.Level, r.Cause})
+					}
+				}
+			}
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(expectation{})); diff != "" {
+				t.Errorf("problems mismatch (-want +got):\n%s", diff)
 			}
 		})
 	}
