@@ -63,6 +63,7 @@ func prometheusReadsMetrics(l *lab) {
 // emptyInTheLab are queries without a result in a healthy lab, and why.
 var emptyInTheLab = map[string]string{
 	"kube_daemonset_status_number_unavailable":    "of kube-state-metrics, which the lab has not",
+	"efs_stunnel_node_tunnel_problem":             "exists while a tunnel has a problem",
 	"efs_stunnel_node_target_unusable":            "exists while a target cannot be served",
 	"efs_stunnel_node_client_certificate_failing": "exists for tunnels with a client certificate",
 	"efs_stunnel_manager_forbidden":               "exists while a right is missing",

@@ -96,7 +96,7 @@ func newTunnelMetrics(read func() *snapshot) *tunnelMetrics {
 		statusAge:     desc("supervisor_status_age_seconds", "Time since the supervisor last wrote its status, which it does every 10 s."),
 		up:            desc("tunnel_up", "1 while NFS calls through the tunnel are answered.", "tunnel"),
 		listening:     desc("tunnel_listening", "1 while the tunnel's process listens as it should.", "tunnel"),
-		standby:       desc("tunnel_standby", "1 while another process has the tunnel's port.", "tunnel"),
+		standby:       desc("tunnel_standby", "1 while this pod, which is not ready yet, tests the tunnel beside another pod that has its port.", "tunnel"),
 		hijacked:      desc("tunnel_hijacked", "1 while new connections to the tunnel's port reach a pod or Service instead of the tunnel.", "tunnel"),
 		active:        desc("tunnel_active_info", "Always 1; the mount target that the tunnel uses.", "tunnel", "address", "zone"),
 		otherZone:     desc("tunnel_other_zone", "1 while the tunnel uses a mount target outside of the node's zone.", "tunnel"),
