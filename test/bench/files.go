@@ -203,12 +203,15 @@ func (b *bench) copyPart(ctx context.Context, folder string, half int) (fileWork
 	return w, err
 }
 
-func (b *bench) cloneWhole(ctx context.Context, folder string, source operations.Owner) (fileWork, error) {
-	op := operations.Operation{
+func cloneOperation(source operations.Owner) operations.Operation {
+	return operations.Operation{
 		Kind: operations.Clone, Owner: benchOwner("copy"), Path: volumePath("copy"),
 		Source: operations.Source{SourcePath: volumePath("source"), SourceVolume: source.Volume, SourceClaim: source.Claim, SourceClaimUID: source.ClaimUID},
 	}
-	text, err := operations.Encode([]operations.Operation{op})
+}
+
+func (b *bench) cloneWhole(ctx context.Context, folder string, source operations.Owner) (fileWork, error) {
+	text, err := operations.Encode([]operations.Operation{cloneOperation(source)})
 	if err != nil {
 		return fileWork{}, err
 	}

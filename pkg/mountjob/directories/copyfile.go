@@ -117,6 +117,11 @@ func (c *copying) fill(ctx context.Context, from, to *os.File, is unix.Stat_t) e
 		}
 		is = after
 	}
+	// An NFS client sends new attributes also when it could not send the data before them, so without this
+	// another run would take the file for complete. It is no request more: the data goes to the server in any case.
+	if err := to.Sync(); err != nil {
+		return err
+	}
 	return c.setAttributes(from, to, made, &is)
 }
 
