@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -32,7 +33,7 @@ func (r Report) Succeeded() bool {
 //
 //	{"operations":4,"complete":true,"results":[
 //	  {"ops":"0","state":"failed","reason":"Nested","message":"…","owners":[{"volume":"pvc-1",…}]},
-//	  {"ops":"2-3","state":"done","gid":2000,"step":1}]}
+//	  {"ops":"2-4","state":"allocated","gids":[2007,-3,1]}]}
 type wireReport struct {
 	Operations int `json:"operations"`
 	Batch      int `json:"batch,omitempty"`
@@ -48,9 +49,23 @@ type wireResult struct {
 	Message    string    `json:"message,omitempty"`
 	Owners     []Owner   `json:"owners,omitempty"`
 	GID        int       `json:"gid,omitempty"`
-	// Step is added to GID from each of the operations to the next.
+	// GIDs are those of operations that are allocated: the first one, and the difference of each to the one
+	// before. Side by side, operations do not get them in their order.
+	GIDs []int `json:"gids,omitempty"`
+	// Step is added to GID from each of the operations to the next. Earlier versions have it instead of GIDs.
 	Step int `json:"step,omitempty"`
 }
+
+// allocated is Done with a gid for each operation. It is a state of its own because earlier versions ignore what
+// they do not know of a result, but refuse a report with an unknown state.
+const allocated State = "allocated"
+
+const (
+	// fewGIDs are results of their own, which earlier versions can read, too.
+	fewGIDs = 32
+	// gidsTogether is how many operations have their gids in one result: one that does not fit is left out.
+	gidsTogether = 64
+)
 
 // detail bounds what a report has of one result: bytes of its message, and owners.
 type detail struct{ message, owners int }
@@ -107,10 +122,10 @@ func (r Report) encodeSome(d detail) []byte {
 
 // priority orders the results of a report that is not complete.
 func priority(w wireResult) int {
-	return slices.Index([]State{Done, Blocked, Failed, NotDone, Unknown}, w.State)
+	return slices.Index([]State{allocated, Done, Blocked, Failed, NotDone, Unknown}, w.State)
 }
 
-// grouped combines equal results, and gids that ascend with their operations.
+// grouped combines equal results, and those with nothing but different gids.
 func (r Report) grouped(d detail) []wireResult {
 	var groups []wireResult
 	index := map[string]int{} // result as JSON -> its group
@@ -125,7 +140,7 @@ func (r Report) grouped(d detail) []wireResult {
 		listed.Operations = positions{i}
 		groups = append(groups, listed)
 	}
-	return joinSteps(groups)
+	return joinGIDs(groups)
 }
 
 func trimmed(result Result, d detail) wireResult {
@@ -143,24 +158,31 @@ func trimmed(result Result, d detail) wireResult {
 	return listed
 }
 
-// joinSteps combines gids that were allocated one after the other.
-func joinSteps(groups []wireResult) []wireResult {
-	var joined []wireResult
-	for _, next := range groups {
-		if len(joined) > 0 && joined[len(joined)-1].continuedBy(next) {
-			last := &joined[len(joined)-1]
-			last.Operations = append(last.Operations, next.Operations...)
-			last.Step = 1
+// joinGIDs combines results with one gid each, unless they are few.
+func joinGIDs(groups []wireResult) []wireResult {
+	var others []wireResult
+	gids := map[int]int{} // by operation
+	for _, group := range groups {
+		if !group.onlyGID() {
+			others = append(others, group)
 			continue
 		}
-		joined = append(joined, next)
+		for _, i := range group.Operations {
+			gids[i] = group.GID
+		}
 	}
-	return joined
-}
-
-func (w wireResult) continuedBy(next wireResult) bool {
-	return w.onlyGID() && next.onlyGID() && len(next.Operations) == 1 &&
-		(len(w.Operations) == 1 || w.Step == 1) && next.GID == w.GID+len(w.Operations)
+	if len(groups)-len(others) <= fewGIDs {
+		return groups
+	}
+	for ops := range slices.Chunk(slices.Sorted(maps.Keys(gids)), gidsTogether) {
+		joined, before := wireResult{Operations: ops, State: allocated}, 0
+		for _, i := range ops {
+			joined.GIDs = append(joined.GIDs, gids[i]-before)
+			before = gids[i]
+		}
+		others = append(others, joined)
+	}
+	return others
 }
 
 func (w wireResult) onlyGID() bool {
@@ -207,22 +229,45 @@ func decodeReport(message []byte, operations int) (Report, error) {
 
 // set gives the operations of a listed result that result.
 func (r Report) set(listed wireResult) error {
-	switch listed.State {
-	case Done, Failed, Blocked, NotDone:
-	default:
-		return fmt.Errorf("it has the state %q", Truncate(string(listed.State), 64))
-	}
-	if listed.GID < 0 || listed.Step < 0 || listed.Step > 1 || listed.GID > MaxID-(len(listed.Operations)-1)*listed.Step {
-		return errors.New("it has an invalid gid")
+	gids, err := listed.gids()
+	if err != nil {
+		return err
 	}
 	for nth, i := range listed.Operations {
 		if i >= len(r.Results) || r.Results[i].State != Unknown {
 			return fmt.Errorf("it lists operation %d, which does not exist or is listed already", i)
 		}
-		r.Results[i] = Result{
-			State: listed.State, Reason: listed.Reason, Message: listed.Message,
-			Owners: listed.Owners, GID: listed.GID + nth*listed.Step,
+		r.Results[i] = Result{State: listed.State, Reason: listed.Reason, Message: listed.Message, Owners: listed.Owners, GID: gids[nth]}
+		if listed.State == allocated {
+			r.Results[i].State = Done
 		}
 	}
 	return nil
+}
+
+// gids are those of the operations of a result, 0 for none.
+func (w wireResult) gids() ([]int, error) {
+	steps := w.GIDs
+	switch w.State {
+	case allocated:
+	case Done, Failed, Blocked, NotDone:
+		if w.Step < 0 || w.Step > 1 {
+			return nil, fmt.Errorf("it has gids in steps of %d", w.Step)
+		}
+		steps = append([]int{w.GID}, slices.Repeat([]int{w.Step}, max(len(w.Operations)-1, 0))...)
+	default:
+		return nil, fmt.Errorf("it has the state %q", Truncate(string(w.State), 64))
+	}
+	if len(steps) != len(w.Operations) {
+		return nil, fmt.Errorf("it has %d gids for %d operations", len(steps), len(w.Operations))
+	}
+	gids, gid := make([]int, len(steps)), 0
+	for i, step := range steps {
+		if step < -MaxID || step > MaxID || gid+step < 0 || gid+step > MaxID || w.State == allocated && gid+step == 0 {
+			return nil, errors.New("it has an invalid gid")
+		}
+		gid += step
+		gids[i] = gid
+	}
+	return gids, nil
 }

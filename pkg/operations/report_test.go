@@ -54,9 +54,16 @@ func TestEncodedReportIsBoundedAndTrue(t *testing.T) {
 		complete bool
 		listed   int // at least so many operations must not be Unknown
 	}{
-		"gids in a row":         {func(i int) Result { return Result{State: Done, GID: 2000 + i} }, true, 512},
-		"one gid for all":       {func(int) Result { return Result{State: Done, GID: 2000} }, true, 512},
-		"gids without order":    {func(i int) Result { return Result{State: Done, GID: 2000 + i*7919%512} }, false, 80},
+		"gids in a row":      {func(i int) Result { return Result{State: Done, GID: 2000 + i} }, true, 512},
+		"one gid for all":    {func(int) Result { return Result{State: Done, GID: 2000} }, true, 512},
+		"gids without order": {func(i int) Result { return Result{State: Done, GID: 2000 + i*7919%512} }, true, 512},
+		"gids of directories from before, from anywhere": {func(i int) Result { return Result{State: Done, GID: 1 + i*1_000_000_007%MaxID} }, false, 256},
+		"gids beside what failed": {func(i int) Result {
+			if i%2 == 0 {
+				return Result{State: Done, GID: 2000 + i*7919%512}
+			}
+			return Result{State: Failed, Reason: NoSpace, Message: long}
+		}, true, 512},
 		"one message for all":   {func(int) Result { return Result{State: Failed, Reason: NoSpace, Message: long} }, true, 512},
 		"a message for each":    {func(i int) Result { return Result{State: Failed, Reason: NoSpace, Message: fmt.Sprint(i, long)} }, true, 512},
 		"an owner for each":     {func(i int) Result { return Result{State: Failed, Reason: Nested, Owners: someone(i)} }, true, 512},
@@ -132,6 +139,13 @@ func TestDecodeReportRefuses(t *testing.T) {
 		"a step back":                `{"operations":3,"complete":true,"results":[{"ops":"1","state":"done","gid":9,"step":-1}]}`,
 		"an operation of no batch's": `{"operations":3,"complete":true,"results":[{"ops":"9","state":"done"}]}`,
 		"positions as numbers":       `{"operations":3,"complete":true,"results":[{"ops":1,"state":"done"}]}`,
+		"a gid less":                 `{"operations":3,"complete":true,"results":[{"ops":"0-1","state":"allocated","gids":[2000]}]}`,
+		"a gid more":                 `{"operations":3,"complete":true,"results":[{"ops":"0","state":"allocated","gids":[2000,1]}]}`,
+		"an allocated gid of zero":   `{"operations":3,"complete":true,"results":[{"ops":"0-1","state":"allocated","gids":[2000,-2000]}]}`,
+		"allocated without gids":     `{"operations":3,"complete":true,"results":[{"ops":"0","state":"allocated","gid":2000}]}`,
+		"gids above the highest":     `{"operations":3,"complete":true,"results":[{"ops":"0-1","state":"allocated","gids":[2147483647,1]}]}`,
+		"gids that overflow":         `{"operations":3,"complete":true,"results":[{"ops":"0-1","state":"allocated","gids":[1,9223372036854775807]}]}`,
+		"a result without operation": `{"operations":3,"complete":true,"results":[{"state":"done"}]}`,
 		"a gid below zero":           `{"operations":3,"complete":true,"results":[{"ops":"1","state":"done","gid":-1}]}`,
 		"a long step":                `{"operations":3,"complete":true,"results":[{"ops":"1","state":"done","gid":1,"step":9}]}`,
 		"something after it":         `{"operations":3,"complete":true}{"operations":3}`,
@@ -163,6 +177,15 @@ func TestRefusedReport(t *testing.T) {
 	}
 }
 
+// TestDecodeReportOfAnEarlierVersion: a worker from before reports gids in a row as steps.
+func TestDecodeReportOfAnEarlierVersion(t *testing.T) {
+	got, err := DecodeReport([]byte(`{"operations":4,"complete":true,"results":[{"ops":"1-3","state":"done","gid":2000,"step":1}]}`), 4)
+	want := []Result{{State: Done}, {State: Done, GID: 2000}, {State: Done, GID: 2001}, {State: Done, GID: 2002}}
+	if err != nil || !reflect.DeepEqual(got.Results, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 // A report that was cut or made up never panics, and says done only of what it lists as done,
 // unless it is complete.
 func FuzzDecodeReport(f *testing.F) {
@@ -188,7 +211,7 @@ func FuzzDecodeReport(f *testing.F) {
 		unreadable := json.Unmarshal(message, &claimed) != nil
 		mayBeDone := claimed.Complete
 		for _, listed := range claimed.Results {
-			mayBeDone = mayBeDone || listed.State == string(Done)
+			mayBeDone = mayBeDone || listed.State == string(Done) || listed.State == string(allocated)
 		}
 		for i, result := range report.Results {
 			if result.State == Done && (err != nil || unreadable || !mayBeDone) {

@@ -18,6 +18,10 @@ func TestReportFormat(t *testing.T) {
 		edit(&r)
 		return []Result{gid(7), r}
 	}
+	many := []Result{done}
+	for n := range fewGIDs + 1 {
+		many = append(many, gid(2000+fewGIDs-n))
+	}
 	for name, tt := range map[string]struct {
 		report Report
 		want   string
@@ -33,7 +37,8 @@ func TestReportFormat(t *testing.T) {
 		"an owner beside done":         {Report{Results: []Result{{State: Done, Owners: []Owner{{Volume: "v"}}}, done}}, `{"operations":2,"complete":true,"results":[{"ops":"0","state":"done","owners":[{"volume":"v"}]}]}`},
 		"a blocked one":                {Report{Results: []Result{{State: Blocked, Reason: StillOwned, Owners: []Owner{{Volume: "v", Cluster: "c", Namespace: "n", Claim: "d", ClaimUID: "u"}}}}}, `{"operations":1,"complete":true,"results":[{"ops":"0","state":"blocked","reason":"StillOwned","owners":[{"volume":"v","cluster":"c","ns":"n","claim":"d","uid":"u"}]}]}`},
 		"one group":                    {Report{Results: []Result{gid(7)}}, `{"operations":1,"complete":true,"results":[{"ops":"0","state":"done","gid":7}]}`},
-		"groups in a row":              {Report{Results: []Result{gid(7), gid(8), gid(9)}}, `{"operations":3,"complete":true,"results":[{"ops":"0-2","state":"done","gid":7,"step":1}]}`},
+		"groups in a row":              {Report{Results: []Result{gid(7), gid(8)}}, `{"operations":2,"complete":true,"results":[{"ops":"0","state":"done","gid":7},{"ops":"1","state":"done","gid":8}]}`},
+		"many groups":                  {Report{Results: many}, `{"operations":34,"complete":true,"results":[{"ops":"1-33","state":"allocated","gids":[2032` + strings.Repeat(",-1", 32) + `]}]}`},
 		"groups around one without":    {Report{Results: []Result{gid(7), done, gid(8)}}, `{"operations":3,"complete":true,"results":[{"ops":"0","state":"done","gid":7},{"ops":"2","state":"done","gid":8}]}`},
 		"groups with a gap":            {Report{Results: []Result{gid(7), gid(9)}}, `{"operations":2,"complete":true,"results":[{"ops":"0","state":"done","gid":7},{"ops":"1","state":"done","gid":9}]}`},
 		"groups that descend":          {Report{Results: []Result{gid(8), gid(7)}}, `{"operations":2,"complete":true,"results":[{"ops":"0","state":"done","gid":8},{"ops":"1","state":"done","gid":7}]}`},

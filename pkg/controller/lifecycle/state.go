@@ -123,7 +123,9 @@ func (a Attempt) failed() bool { return a.Result.State == operations.Failed }
 func (a Attempt) isUnsuccessful() bool { return a.Job != "" && (a.failed() || a.lost()) }
 
 // Why says, for people, why an attempt did not succeed.
-func (a Attempt) Why() string { return cmp.Or(a.Result.Message, a.Message) }
+func (a Attempt) Why() string {
+	return cmp.Or(a.Result.Message, a.Message, "its report does not say what became of it")
+}
 
 // IsUsed says whether an attempt of a Job that has ended is history: whatever should follow from
 // it has, so the Job may be forgotten.
