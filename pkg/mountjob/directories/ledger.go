@@ -105,17 +105,37 @@ func (l *ledger) entries(ctx context.Context, p string) ([]*entry, error) {
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for name, known := range n.entries {
-		if known != nil {
-			continue
-		}
-		if n.entries[name], err = l.read(ctx, p, name); err != nil {
-			return nil, err
-		}
+	if err := l.readEntries(ctx, p, n); err != nil {
+		return nil, err
 	}
 	return slices.SortedFunc(maps.Values(n.entries), func(a, b *entry) int {
 		return cmp.Or(cmp.Compare(a.state, b.state), cmp.Compare(a.volume, b.volume))
 	}), nil
+}
+
+// entriesAtOnce is how many owners of a path are read side by side: thousands may share a directory.
+const entriesAtOnce = 64
+
+// readEntries reads what was not read yet. The caller holds the node's mu.
+func (l *ledger) readEntries(ctx context.Context, p string, n *node) error {
+	var names []string
+	for name, known := range n.entries {
+		if known == nil {
+			names = append(names, name)
+		}
+	}
+	entries := make([]*entry, len(names))
+	err := inParallel(ctx, entriesAtOnce, len(names), func(i int) (err error) {
+		if err := l.batch.fs.before(ctx, "read "+names[i]); err != nil {
+			return err
+		}
+		entries[i], err = l.read(ctx, p, names[i])
+		return err
+	})
+	for i, name := range names {
+		n.entries[name] = entries[i]
+	}
+	return err
 }
 
 func (l *ledger) read(ctx context.Context, p, name string) (*entry, error) {
