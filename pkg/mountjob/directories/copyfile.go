@@ -336,12 +336,38 @@ func removeAll(parent *os.File, name string) error {
 	if err != nil {
 		return err
 	}
-	names, err := d.Readdirnames(-1)
-	for _, below := range names {
-		err = errors.Join(err, removeAll(d, below))
+	defer d.Close()
+	for {
+		removed, err := removeContents(d)
+		if err != nil {
+			return err
+		}
+		// A server may leave out names of a directory that changes while it is listed.
+		err = unlinkAt(parent, name, unix.AT_REMOVEDIR)
+		if !removed || !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if _, err := d.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
 	}
-	if err = errors.Join(err, d.Close()); err != nil {
-		return err
+}
+
+// removeContents removes what a directory lists, some names at a time: it may have millions.
+func removeContents(d *os.File) (removed bool, err error) {
+	for {
+		names, err := d.Readdirnames(namesAtOnce)
+		if errors.Is(err, io.EOF) {
+			return removed, nil
+		}
+		if err != nil {
+			return removed, err
+		}
+		for _, below := range names {
+			if err := removeAll(d, below); err != nil {
+				return removed, err
+			}
+			removed = true
+		}
 	}
-	return unlinkAt(parent, name, unix.AT_REMOVEDIR)
 }

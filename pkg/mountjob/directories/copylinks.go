@@ -25,11 +25,11 @@ func (c *copying) linked(ctx context.Context, d *folder, name string, is *unix.S
 	number := linkName(is.Ino)
 	var first, own unix.Stat_t
 	err = statAt(shard, number, &first)
-	if err == nil && !c.links.isOfThisRun(is.Ino) && !isCopyOf(&first, is) {
-		err = errors.Join(unlinkAt(shard, number, 0), fs.ErrNotExist)
-	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return c.firstLink(ctx, d, name, is, shard)
+	}
+	if err == nil && !isCopyOf(&first, is) {
+		err = c.refill(ctx, d, name, is.Ino, shard)
 	}
 	if err != nil {
 		return err
@@ -61,10 +61,30 @@ func (c *copying) firstLink(ctx context.Context, d *folder, name string, is *uni
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it was deleted before it could be copied
 	}
-	if err == nil {
-		c.links.note(is.Ino)
-	}
 	return err
+}
+
+// refill copies a file again, which has changed since this run or an earlier one has copied it, into the copy
+// that may have several names already.
+func (c *copying) refill(ctx context.Context, d *folder, name string, inode uint64, shard *os.File) error {
+	if err := c.fs.beforeGrowing(ctx, "copy "+d.at(name)); err != nil {
+		return err
+	}
+	from, now, err := c.openRegular(ctx, d, name)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	if now.Ino != inode {
+		return errReplaced
+	}
+	c.request(ctx, 1)
+	to, err := openAt(shard, linkName(inode), unix.O_WRONLY|unix.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	err = c.fill(ctx, from, to, now)
+	return errors.Join(err, to.Close())
 }
 
 // linkTable is the directory that has a name for each file with several, see copying.linked.
@@ -73,8 +93,7 @@ type linkTable struct {
 	locks [64]sync.Mutex // by the number of the file
 
 	mu     sync.Mutex
-	shards [16]*os.File        // guarded by mu; nil until used
-	noted  map[uint64]struct{} // guarded by mu; the files of this run
+	shards [16]*os.File // guarded by mu; nil until used
 }
 
 // shard is the directory that has the name of a file: several, so that they can be changed side by side.
@@ -95,22 +114,6 @@ func (t *linkTable) shard(inode uint64) (*os.File, error) {
 }
 
 func (t *linkTable) lock(inode uint64) *sync.Mutex { return &t.locks[inode%uint64(len(t.locks))] }
-
-func (t *linkTable) note(inode uint64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.noted == nil {
-		t.noted = map[uint64]struct{}{}
-	}
-	t.noted[inode] = struct{}{}
-}
-
-func (t *linkTable) isOfThisRun(inode uint64) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_, ok := t.noted[inode]
-	return ok
-}
 
 func (t *linkTable) close() {
 	for _, shard := range t.shards {
