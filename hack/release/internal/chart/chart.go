@@ -124,7 +124,9 @@ func (s Spec) files() ([]archive.File, error) {
 		}
 		files = append(files, archive.File{Name: "templates/" + id.file(), Data: text})
 	}
-	for name, write := range map[string]func() ([]byte, error){"Chart.yaml": s.description, "values.yaml": values.text} {
+	for name, write := range map[string]func() ([]byte, error){
+		"Chart.yaml": s.description, "values.yaml": values.text, "values.schema.json": values.schema,
+	} {
 		text, err := write()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -219,6 +221,7 @@ type values struct {
 	ManagerNodeSelector, ManagerTolerations               any
 	Replicas, Parameters, Affinity                        any
 	FileSystemTags                                        string
+	BasePort, PortCount                                   int
 	On                                                    map[string]bool // the components
 	Switches                                              []string
 }
@@ -240,7 +243,7 @@ func (v values) text() ([]byte, error) {
 }
 
 func (s Spec) values(pristine map[identity]any) (values, error) {
-	v := values{Images: map[string]image{}, On: map[string]bool{}}
+	v := values{Images: map[string]image{}, On: map[string]bool{}, BasePort: defaultBasePort, PortCount: defaultPortCount}
 	for value, name := range imageValues() {
 		repository, digest, _ := strings.Cut(s.Images[name], "@")
 		v.Images[value] = image{repository, "v" + s.Version, digest}

@@ -57,6 +57,11 @@ func byHelm(t *testing.T, chart *helmchart.Chart, text string) map[string]any {
 	if err := yaml.Unmarshal([]byte(text), &set); err != nil {
 		t.Fatal(err)
 	}
+	return byHelmWith(t, chart, set)
+}
+
+func byHelmWith(t *testing.T, chart *helmchart.Chart, set map[string]any) map[string]any {
+	t.Helper()
 	values, err := util.ToRenderValues(chart, set, common.ReleaseOptions{Name: "efs", Namespace: "default"}, common.DefaultCapabilities)
 	if err != nil {
 		t.Fatal(err)
@@ -219,6 +224,18 @@ func TestValuesChangeObjects(t *testing.T) {
 		"replicas":       {"manager: {replicas: 3}", "Deployment efs-stunnel/efs-manager", `"replicas":3`},
 		"agent's args":   {"agent: {args: [--log-level=DEBUG]}", "DaemonSet efs-stunnel/efs-stunnel", `"args":["--log-level=DEBUG"]`},
 		"agent's env":    {"agent: {env: [{name: A, value: b}]}", "DaemonSet efs-stunnel/efs-stunnel", `{"name":"A","value":"b"}]`},
+		"supervisor's args": {
+			"supervisor: {args: [--tunnel-idle=0]}",
+			"DaemonSet efs-stunnel/efs-stunnel", `"args":["supervise","--tunnel-idle=0"]`,
+		},
+		"supervisor's env": {
+			"supervisor: {env: [{name: A, value: b}]}",
+			"DaemonSet efs-stunnel/efs-stunnel", `"args":["supervise"],"env":[{"name":"A","value":"b"}]`,
+		},
+		"supervisor's env beside a component's": {
+			"components: {fips: true}\nsupervisor: {env: [{name: A, value: b}]}",
+			"DaemonSet efs-stunnel/efs-stunnel", `"env":[{"name":"EFS_FIPS","value":"true"},{"name":"A","value":"b"}]`,
+		},
 		"resources":      {"supervisor: {resources: {requests: {cpu: '2'}}}", "DaemonSet efs-stunnel/efs-stunnel", `"cpu":"2"`},
 		"agent's memory": {"agent: {resources: {limits: {memory: 1Gi}}}", "DaemonSet efs-stunnel/efs-stunnel", `"memory":"1Gi"`},
 		"agent's role":   {"agent: {serviceAccountAnnotations: {a: b}}", "ServiceAccount efs-stunnel/efs-stunnel", `"annotations":{"a":"b"}`},
@@ -251,6 +268,60 @@ func TestValuesChangeObjects(t *testing.T) {
 			t.Errorf("%s: objects mismatch (-want +got):\n%s", value, diff)
 		}
 	}
+}
+
+// TestPortsAreThoseOfManagerAndPolicies: with another range, these three objects differ from kustomize's. A
+// number has the first type in a file of values, and the second on the command line.
+func TestPortsAreThoseOfManagerAndPolicies(t *testing.T) {
+	s := spec(t)
+	chart := load(t, s)
+	rendered, err := s.Source.Base(s.Images, "admission")
+	plain := byKustomize(t, rendered, err)
+	ports := func(base, count any) map[string]any { return map[string]any{"base": base, "count": count} }
+	for name, tt := range map[string]struct {
+		ports       map[string]any
+		first, last string
+		flags       string
+	}{
+		"file":         {ports(float64(24000), float64(2000)), "24000", "25999", `"--base-stunnel-port=24000","--stunnel-port-count=2000"`},
+		"command line": {ports(int64(24000), int64(2000)), "24000", "25999", `"--base-stunnel-port=24000","--stunnel-port-count=2000"`},
+		"base":         {map[string]any{"base": int64(24000)}, "24000", "24999", `"--base-stunnel-port=24000"`},
+		"count":        {map[string]any{"count": float64(2000)}, "20490", "22489", `"--stunnel-port-count=2000"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := maps.Clone(plain)
+			for _, policy := range []string{"efs-stunnel-host-ports", "efs-stunnel-node-ports"} {
+				key := "ValidatingAdmissionPolicy <nil>/" + policy
+				want[key] = replaced(t, want[key], `"20490"`, `"`+tt.first+`"`, `"21489"`, `"`+tt.last+`"`)
+			}
+			const flag = `"--worker-priority-class=system-cluster-critical"`
+			key := "Deployment efs-stunnel/efs-manager"
+			want[key] = replaced(t, want[key], flag, flag+","+tt.flags)
+
+			var set map[string]any
+			if err := yaml.Unmarshal([]byte(off+switches("admission")), &set); err != nil {
+				t.Fatal(err)
+			}
+			set["ports"] = tt.ports
+			if diff := cmp.Diff(want, byHelmWith(t, chart, set)); diff != "" {
+				t.Errorf("objects mismatch (-want +helm):\n%s", diff)
+			}
+		})
+	}
+}
+
+// replaced is the object with other texts.
+func replaced(t *testing.T, object any, oldnew ...string) any {
+	t.Helper()
+	text, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var changed any
+	if err := json.Unmarshal([]byte(strings.NewReplacer(oldnew...).Replace(string(text))), &changed); err != nil {
+		t.Fatal(err)
+	}
+	return changed
 }
 
 // TestComponentsMayOnlyAdd: one switch must not decide about what is another's.

@@ -12,6 +12,9 @@ const (
 	class   = identity("StorageClass/efs-stunnel")
 )
 
+// The manager's ports without flags, which are also those of the policies before they become values.
+const defaultBasePort, defaultPortCount = 20490, 1000
+
 // field is a part of the base that is a value of the chart.
 type field struct {
 	object identity
@@ -20,8 +23,10 @@ type field struct {
 	keep   func(*values, any) // takes the default
 }
 
+// pod is the path of a part of a workload's pods.
+func pod(rest ...any) []any { return append([]any{"spec", "template", "spec"}, rest...) }
+
 func fields() []field {
-	pod := func(rest ...any) []any { return append([]any{"spec", "template", "spec"}, rest...) }
 	return []field{
 		{manager, []any{"spec", "replicas"}, "manager.replicas", func(v *values, d any) { v.Replicas = d }},
 		{manager, pod("nodeSelector"), "manager.nodeSelector", func(v *values, d any) { v.ManagerNodeSelector = d }},
@@ -109,26 +114,12 @@ func (s Spec) parameterize(trees map[identity]any) error {
 			return fmt.Errorf("%s: %w", f.object, err)
 		}
 	}
-	for _, l := range []struct {
-		object identity
-		index  int
-		key    string
-		value  string
-	}{
-		{manager, 0, "args", "manager.args"},
-		{manager, 0, "env", "manager.env"},
-		{agent, 1, "args", "agent.args"},
-		{agent, 1, "env", "agent.env"},
-	} {
-		where := []any{"spec", "template", "spec", "containers", l.index, l.key}
-		list, err := get(trees[l.object], where...)
-		if err != nil {
-			return fmt.Errorf("%s: %w", l.object, err)
-		}
-		items, _ := list.([]any)
-		if err := set(trees[l.object], append(items, splice(".Values."+l.value)), where...); err != nil {
-			return fmt.Errorf("%s: %w", l.object, err)
-		}
+	if err := addPorts(trees); err != nil {
+		return err
+	}
+	// After the flags of addPorts: of two equal flags, a program uses the last.
+	if err := extendContainers(trees); err != nil {
+		return err
 	}
 	if err := addAccounts(trees); err != nil {
 		return err
@@ -137,6 +128,78 @@ func (s Spec) parameterize(trees map[identity]any) error {
 		trees[id] = s.replace(tree)
 	}
 	return keepObjects(trees)
+}
+
+// addPorts has the manager, and the policies of the component admission, use one range of ports.
+func addPorts(trees map[identity]any) error {
+	const base, count = ".Values.ports.base", ".Values.ports.count"
+	where := pod("containers", 0, "args")
+	list, err := get(trees[manager], where...)
+	if err != nil {
+		return fmt.Errorf("%s: %w", manager, err)
+	}
+	args, _ := list.([]any)
+	// Helm's numbers are of several types: int makes them comparable.
+	args = append(args,
+		conditional{fmt.Sprintf("ne (int %s) %d", base, defaultBasePort), verbatim("--base-stunnel-port={{ int " + base + " }}")},
+		conditional{fmt.Sprintf("ne (int %s) %d", count, defaultPortCount), verbatim("--stunnel-port-count={{ int " + count + " }}")})
+	if err := set(trees[manager], args, where...); err != nil {
+		return fmt.Errorf("%s: %w", manager, err)
+	}
+	for _, policy := range []identity{"ValidatingAdmissionPolicy/efs-stunnel-host-ports", "ValidatingAdmissionPolicy/efs-stunnel-node-ports"} {
+		c, ok := trees[policy].(conditional)
+		if !ok {
+			return fmt.Errorf("%s is not that of a component", policy)
+		}
+		for i, bound := range []string{"int " + base, "add " + base + " " + count + " -1"} { // first and last
+			if err := set(c.value, verbatim("{{ "+bound+" | quote }}"), "spec", "variables", i, "expression"); err != nil {
+				return fmt.Errorf("%s: %w", policy, err)
+			}
+		}
+	}
+	return nil
+}
+
+// extendContainers appends users' arguments and variables to those of the containers.
+func extendContainers(trees map[identity]any) error {
+	for _, c := range []struct {
+		object identity
+		index  int
+		values string
+	}{
+		{manager, 0, ".Values.manager"},
+		{agent, 0, ".Values.supervisor"},
+		{agent, 1, ".Values.agent"},
+	} {
+		tree, err := get(trees[c.object], pod("containers", c.index)...)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.object, err)
+		}
+		container, ok := tree.(map[string]any)
+		if !ok {
+			return fmt.Errorf("%s: %T is no container", c.object, tree)
+		}
+		for _, key := range []string{"args", "env"} {
+			container[key] = extend(container[key], c.values+"."+key)
+		}
+	}
+	return nil
+}
+
+// extend appends a value's items to a list, which may be absent, or there only with a component.
+func extend(list any, value string) any {
+	switch l := list.(type) {
+	case []any:
+		return append(l, splice(value))
+	case conditional:
+		var items []any
+		added, _ := l.value.([]any)
+		for _, item := range added {
+			items = append(items, conditional{l.when, item})
+		}
+		return conditional{"or (" + l.when + ") " + value, append(items, splice(value))}
+	}
+	return conditional{value, []any{splice(value)}}
 }
 
 // addAccounts adds what registries and AWS need to the service accounts.

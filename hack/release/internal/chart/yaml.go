@@ -23,19 +23,26 @@ func (w *writer) instruct(text string) { w.line(0, "{{- %s }}", text) }
 func (w *writer) object(indent int, object map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(object)) {
 		value := object[key]
-		c, ok := value.(conditional)
-		if ok {
-			w.instruct("if " + c.when)
-			value = c.value
-		}
-		if err := w.entry(indent, scalar(key)+":", value); err != nil {
+		if err := w.field(indent, scalar(key)+":", value); err != nil {
 			return fmt.Errorf("%s: %w", key, err)
-		}
-		if ok {
-			w.instruct("end")
 		}
 	}
 	return nil
+}
+
+// field writes a value after its key, or neither.
+func (w *writer) field(indent int, key string, value any) error {
+	c, ok := value.(conditional)
+	if !ok {
+		return w.entry(indent, key, value)
+	}
+	w.instruct("if " + c.when)
+	defer w.instruct("end")
+	if list, isList := c.value.([]any); isList && len(list) > 0 { // it has an item whenever it is there
+		w.line(indent, "%s", key)
+		return w.list(indent, list)
+	}
+	return w.entry(indent, key, c.value)
 }
 
 // entry writes a value after its key.
@@ -116,13 +123,13 @@ func optional(items []any) bool {
 	})
 }
 
-// arguments writes a list of strings that may be empty, on one line.
+// arguments writes a list of strings that may be empty, on one line. A value or a switch may be null.
 func (w *writer) arguments(indent int, key string, items []any) error {
 	parts := []string{"list"}
 	for _, item := range items {
 		switch v := item.(type) {
 		case splice:
-			parts = append(parts, string(v))
+			parts = append(parts, "(default list "+string(v)+")")
 		case conditional:
 			text, ok := v.value.(string)
 			if !ok {
@@ -132,7 +139,7 @@ func (w *writer) arguments(indent int, key string, items []any) error {
 			if err != nil {
 				return err
 			}
-			parts = append(parts, fmt.Sprintf("(ternary (list %s) list (%s))", quoted, v.when))
+			parts = append(parts, fmt.Sprintf("(ternary list (list %s) (not (%s)))", quoted, v.when))
 		}
 	}
 	w.line(indent, "%s {{ concat %s | default list | toJson }}", key, strings.Join(parts, " "))

@@ -1,0 +1,67 @@
+package chart
+
+import (
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v4/pkg/chart/common"
+	"helm.sh/helm/v4/pkg/chart/common/util"
+	"sigs.k8s.io/yaml"
+)
+
+// TestHelmAcceptsKnownValues: byHelm fails if Helm refuses the values, or cannot render the objects.
+func TestHelmAcceptsKnownValues(t *testing.T) {
+	chart := load(t, spec(t))
+	for name, values := range map[string]string{
+		"defaults":        "",
+		"parent chart":    "global: {a: b}\nenabled: true",
+		"component":       "components: {networkPolicy: true}",
+		"users' keys":     "manager: {serviceAccountAnnotations: {a: b}, nodeSelector: {a: b}, resources: {claims: []}}\nagent: {affinity: {podAffinity: {}}, resources: {claims: []}}",
+		"users' items":    "imagePullSecrets: [{name: a}]\nmanager: {args: [--a], env: [{name: A}], tolerations: [{key: a}]}\nagent: {env: [{name: A}]}\nsupervisor: {args: [--a]}",
+		"parameters":      "storageClass: {parameters: {uid: '5'}}",
+		"no tags":         "fileSystemTags: null",
+		"no digest":       "images: {worker: {digest: null, tag: v9}}",
+		"no lists":        "imagePullSecrets: null\nmanager: {args: null, env: null, tolerations: null}\nagent: {args: null, env: null}\nsupervisor: {args: null, env: null}",
+		"no objects":      "manager: {nodeSelector: null, resources: null}\nagent: {affinity: null, resources: null}\nstorageClass: {parameters: null}",
+		"null for false":  "createNamespace: null\nstorageClass: {create: null}\ncomponents: {admission: null, fips: null, monitoring: null, startupTaint: null}",
+		"a range's first": "ports: {base: 24000}",
+	} {
+		t.Run(name, func(t *testing.T) { byHelm(t, chart, values) })
+	}
+}
+
+// TestHelmRefusesUnknownValues, and says which.
+func TestHelmRefusesUnknownValues(t *testing.T) {
+	chart := load(t, spec(t))
+	for values, want := range map[string]string{
+		"components: {network-policy: true}":            "'/components': additional properties 'network-policy' not allowed",
+		"imagePullSecret: [{name: a}]":                  "'': additional properties 'imagePullSecret' not allowed",
+		"manager: {extraArgs: [--a]}":                   "'/manager': additional properties 'extraArgs' not allowed",
+		"supervisor: {affinity: {}}":                    "'/supervisor': additional properties 'affinity' not allowed",
+		"images: {worker: {repo: a}}":                   "'/images/worker': additional properties 'repo' not allowed",
+		"images: {mountjob: {tag: a}}":                  "'/images': additional properties 'mountjob' not allowed",
+		"storageClass: {mountOptions: []}":              "'/storageClass': additional properties 'mountOptions' not allowed",
+		"ports: {first: 24000}":                         "'/ports': additional properties 'first' not allowed",
+		"components: {fips: 'yes'}":                     "'/components/fips': got string",
+		"manager: {args: --log-level=DEBUG}":            "'/manager/args': got string",
+		"manager: {replicas: '2'}":                      "'/manager/replicas': got string",
+		"images: {worker: {digest: '', tag: 20261126}}": "'/images/worker/tag': got number",
+		"ports: {base: 0}":                              "'/ports/base': minimum: got 0",
+		"ports: {base: 70000}":                          "'/ports/base': maximum: got 70,000",
+		"ports: {base: 24000.5}":                        "'/ports/base': got number, want integer",
+		"ports: {count: 0}":                             "'/ports/count': minimum: got 0",
+		"ports: {base: null}":                           "'/ports': missing property 'base'",
+		"components: null":                              "'': missing property 'components'",
+	} {
+		t.Run(values, func(t *testing.T) {
+			set := map[string]any{}
+			if err := yaml.Unmarshal([]byte(values), &set); err != nil {
+				t.Fatal(err)
+			}
+			_, err := util.ToRenderValues(chart, set, common.ReleaseOptions{Name: "efs", Namespace: "default"}, common.DefaultCapabilities)
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got error %v, want one that contains %s", err, want)
+			}
+		})
+	}
+}
