@@ -103,8 +103,12 @@ func takeEKS(trees map[identity]any, v *values) error {
 		return fmt.Errorf("the affinity of the agents is in the base, not in the overlay for EKS")
 	}
 	v.Affinity = c.value
-	taken := conditional{".Values.agent.affinity", verbatim("{{ toJson .Values.agent.affinity }}")}
-	return set(trees[agent], taken, "spec", "template", "spec", "affinity")
+	return set(trees[agent], agentAffinity(), pod("affinity")...)
+}
+
+// agentAffinity is that of the agents, and of what does something for the same nodes.
+func agentAffinity() conditional {
+	return conditional{".Values.agent.affinity", verbatim("{{ toJson .Values.agent.affinity }}")}
 }
 
 // parameterize replaces what the values have.
@@ -221,11 +225,21 @@ func addAccounts(trees map[identity]any) error {
 			return fmt.Errorf("%s: %w", account, err)
 		}
 	}
-	c, ok := trees["DaemonSet/efs-read-ahead"].(conditional)
+	return extendReadAhead(trees, pull)
+}
+
+// extendReadAhead has the DaemonSet of the component pull its image without a service account of its own, and
+// run where the agents do.
+func extendReadAhead(trees map[identity]any, pull conditional) error {
+	const readAhead = identity("DaemonSet/efs-read-ahead")
+	c, ok := trees[readAhead].(conditional)
 	if !ok {
-		return fmt.Errorf("the DaemonSet efs-read-ahead, which has no service account of its own, is not that of a component")
+		return fmt.Errorf("%s is not that of a component", readAhead)
 	}
-	return set(c.value, pull, "spec", "template", "spec", "imagePullSecrets")
+	if err := set(c.value, pull, pod("imagePullSecrets")...); err != nil {
+		return fmt.Errorf("%s: %w", readAhead, err)
+	}
+	return set(c.value, agentAffinity(), pod("affinity")...)
 }
 
 // keepObjects makes the class and the namespace optional, and keeps what takes users' objects with it from

@@ -56,6 +56,32 @@ func TestOpenShiftDoesNotBuild(t *testing.T) {
 	}
 }
 
+// TestNoDaemonSetNeedsFargate: its nodes have room for one pod, so others would be pending for ever.
+func TestNoDaemonSetNeedsFargate(t *testing.T) {
+	s := read(t)
+	components, err := s.Components()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := s.EKS(images(), components...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, object := range rendered.Resources() {
+		if object.GetKind() != "DaemonSet" {
+			continue
+		}
+		found++
+		if text := object.MustYaml(); !strings.Contains(text, "key: eks.amazonaws.com/compute-type\n                operator: NotIn\n") {
+			t.Errorf("it may have pods on Fargate:\n%s", text)
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d DaemonSets, want the agents' and read-ahead", found)
+	}
+}
+
 // TestBaseIsWithoutTheOverlaysParts: users of other clusters add them themselves.
 func TestBaseIsWithoutTheOverlaysParts(t *testing.T) {
 	base, err := read(t).Base(images())
