@@ -128,6 +128,19 @@ func TestSignature(t *testing.T) {
 	}
 }
 
+// TestWorkflowTestsWithoutSecrets: what the tests download and run must be able to neither sign nor push.
+func TestWorkflowTestsWithoutSecrets(t *testing.T) {
+	workflow, err := os.ReadFile("../../.github/workflows/release.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, jobs, _ := strings.Cut(string(workflow), "\npermissions:\n  contents: read\n")
+	tests, _, found := strings.Cut(jobs, "\n  release:\n")
+	if !found || !strings.Contains(tests, "make ci") || strings.Contains(tests, "secrets.") {
+		t.Errorf("want make ci in a job of its own, with rights to read, and no secret in:\n%s", tests)
+	}
+}
+
 // TestWorkflowRunsTargets that the Makefile has, because nothing else tests it before a release.
 func TestWorkflowRunsTargets(t *testing.T) {
 	workflow, err := os.ReadFile("../../.github/workflows/release.yaml")
