@@ -132,7 +132,7 @@ func New(client kubernetes.Interface, c *caches.Caches, api API, o Options) (*Co
 		return nil, err
 	}
 	if api != nil {
-		d.metrics.polls = true
+		d.metrics.interval = o.PollingInterval
 		d.poller = newPoller(api, o, d.metrics.failures.Inc, func() { d.queue.Add(tableKey) })
 	}
 	return d, d.watch()

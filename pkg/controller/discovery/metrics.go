@@ -29,6 +29,7 @@ const (
 	pointCount     = "access_points"
 	fileSystemSize = "file_system_size_bytes"
 	lastSuccess    = "discovery_last_success_timestamp_seconds"
+	pollInterval   = "discovery_interval_seconds"
 	unreadable     = "table_unreadable"
 )
 
@@ -41,7 +42,7 @@ func one(value float64) map[string]float64 { return map[string]float64{"": value
 // metrics collects its gauges from the latest numbers, so that no series outlives its file
 // system, and a standby has none.
 type metrics struct {
-	polls       bool // there is an API; set before the first show
+	interval    time.Duration // between polls of the API, 0 if there is none; set before the first show
 	latest      atomic.Pointer[numbers]
 	gauges      map[string]*prometheus.Desc
 	failures    prometheus.Counter
@@ -70,6 +71,7 @@ func newMetrics(o Options) (*metrics, error) {
 		{pointCount, "Access points that SharedVolumes ask for.", []string{"state"}},
 		{fileSystemSize, "Metered size of the file system.", []string{"file_system"}},
 		{lastSuccess, "When the EFS API last listed the file systems; 0 before this leader's first listing.", nil},
+		{pollInterval, "Time from one poll of the EFS API to the next, unless one fails.", nil},
 		{unreadable, "Whether the ConfigMap cannot be read (1) or can (0).", []string{"config_map"}},
 	} {
 		m.gauges[g.name] = prometheus.NewDesc(metricsPrefix+g.name, g.help, g.labels, nil)
@@ -110,7 +112,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	for name, values := range *latest {
-		if !m.polls && (name == lastSuccess || name == identity) {
+		if m.interval == 0 && (name == lastSuccess || name == identity) {
 			continue
 		}
 		for label, value := range values {
@@ -120,6 +122,9 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 			}
 			out <- prometheus.MustNewConstMetric(m.gauges[name], prometheus.GaugeValue, value, labels...)
 		}
+	}
+	if m.interval > 0 {
+		out <- prometheus.MustNewConstMetric(m.gauges[pollInterval], prometheus.GaugeValue, m.interval.Seconds())
 	}
 }
 

@@ -24,7 +24,7 @@ func registered(t *testing.T) (*prometheus.Registry, *metrics) {
 
 func TestMetrics(t *testing.T) {
 	registry, m := registered(t)
-	m.polls = true
+	m.interval = 5 * time.Minute
 	m.show(numbers{
 		portsInUse: one(2), portsFree: one(8), targetCount: {usable: 1, unusable: 1, missing: 0},
 		fileSystemSize: {"fs-1": 4096, "fs-2": 1}, unreadable: {"efs-stunnel": 0},
@@ -40,6 +40,9 @@ func TestMetrics(t *testing.T) {
 # HELP efs_stunnel_manager_discovery_failures_total Polls of the EFS API, and questions to it, that failed.
 # TYPE efs_stunnel_manager_discovery_failures_total counter
 efs_stunnel_manager_discovery_failures_total 1
+# HELP efs_stunnel_manager_discovery_interval_seconds Time from one poll of the EFS API to the next, unless one fails.
+# TYPE efs_stunnel_manager_discovery_interval_seconds gauge
+efs_stunnel_manager_discovery_interval_seconds 300
 # HELP efs_stunnel_manager_discovery_last_success_timestamp_seconds When the EFS API last listed the file systems; 0 before this leader's first listing.
 # TYPE efs_stunnel_manager_discovery_last_success_timestamp_seconds gauge
 efs_stunnel_manager_discovery_last_success_timestamp_seconds 1.7000001e+09
@@ -104,16 +107,16 @@ func TestTimeOfTheLastListing(t *testing.T) {
 	const name = metricsPrefix + "discovery_last_success_timestamp_seconds"
 	const help = "# HELP " + name + " When the EFS API last listed the file systems; 0 before this leader's first listing.\n"
 	for _, test := range []struct {
-		what  string
-		polls bool
-		want  string
+		what     string
+		interval time.Duration
+		want     string
 	}{
-		{"an API that has not answered yet", true, help + "# TYPE " + name + " gauge\n" + name + " 0\n"},
-		{"no API", false, ""},
+		{"an API that has not answered yet", time.Minute, help + "# TYPE " + name + " gauge\n" + name + " 0\n"},
+		{"no API", 0, ""},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			registry, m := registered(t)
-			m.polls = test.polls
+			m.interval = test.interval
 			m.show(numbers{lastSuccess: one(seconds(time.Time{}))})
 			if err := testutil.GatherAndCompare(registry, strings.NewReader(test.want), name); err != nil {
 				t.Error(err)
