@@ -26,7 +26,7 @@ type gids struct {
 	dir   *dir
 
 	mu        sync.Mutex
-	allocated map[int]bool       // with those that are reserved; nil until listed; guarded by mu
+	allocated gidSet             // with those that are reserved; nil until listed; guarded by mu
 	of        map[allocation]int // for whom gids were allocated, of those that a run may have left unused; guarded by mu
 	searched  map[gidRange]bool  // ranges whose last files were read; guarded by mu
 	reclaimed map[gidRange]bool  // reading ledger and trash once for a batch is enough; guarded by mu
@@ -76,17 +76,19 @@ func (g *gids) list(ctx context.Context) error {
 	if g.allocated != nil {
 		return nil
 	}
-	names, err := g.dir.names(ctx)
-	if err != nil {
-		return err
-	}
-	g.allocated = map[int]bool{}
-	for _, name := range names {
-		if gid, err := strconv.Atoi(name); err == nil {
-			g.allocated[gid] = true
+	listed := gidSet{}
+	err := g.dir.eachName(ctx, func(names []string) error {
+		for _, name := range names {
+			if gid, err := strconv.Atoi(name); err == nil && gid >= 0 {
+				listed.add(gid)
+			}
 		}
+		return nil
+	})
+	if err == nil {
+		g.allocated = listed
 	}
-	return nil
+	return err
 }
 
 func (g *gids) allocate(ctx context.Context, op operations.Operation) (int, error) {
@@ -117,10 +119,10 @@ func (g *gids) adopt(ctx context.Context, gid int, op operations.Operation) erro
 func (g *gids) add(ctx context.Context, gid int) (added bool, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.list(ctx); err != nil || g.allocated[gid] {
+	if err := g.list(ctx); err != nil || g.allocated.has(gid) {
 		return false, err
 	}
-	g.allocated[gid] = true
+	g.allocated.add(gid)
 	return true, nil
 }
 
@@ -142,14 +144,14 @@ func (g *gids) reserve(ctx context.Context, op operations.Operation) (gid int, r
 	}
 	gid, err = g.free(ctx, wanted)
 	if err == nil {
-		g.allocated[gid] = true
+		g.allocated.add(gid)
 	}
 	return gid, false, err
 }
 
 // free finds a gid that is not allocated. The caller holds mu.
 func (g *gids) free(ctx context.Context, wanted gidRange) (int, error) {
-	if top := g.highest(wanted); top < wanted.highest {
+	if top := g.allocated.highest(wanted); top < wanted.highest {
 		return top + 1, nil
 	}
 	if gid, ok := g.lowestFree(wanted); ok {
@@ -164,20 +166,9 @@ func (g *gids) free(ctx context.Context, wanted gidRange) (int, error) {
 	return 0, refuse(operations.GIDsExhausted, "every gid from %d to %d is in use on this file system: raise gidMax in the class, or delete volumes and what is left of them", wanted.lowest, wanted.highest)
 }
 
-// highest is the highest gid of a range that is allocated, or the number before the range.
-func (g *gids) highest(wanted gidRange) int {
-	top := wanted.lowest - 1
-	for gid := range g.allocated {
-		if wanted.has(gid) {
-			top = max(top, gid)
-		}
-	}
-	return top
-}
-
 func (g *gids) lowestFree(wanted gidRange) (gid int, ok bool) {
 	for gid = wanted.lowest; gid <= wanted.highest; gid++ {
-		if !g.allocated[gid] {
+		if !g.allocated.has(gid) {
 			return gid, true
 		}
 	}
@@ -190,10 +181,10 @@ func (g *gids) searchUnused(ctx context.Context, wanted gidRange) error {
 	if g.searched[wanted] {
 		return nil
 	}
-	top := g.highest(wanted)
+	top := g.allocated.highest(wanted)
 	last := make([]allocation, min(DefaultWorkers, top-wanted.lowest+1))
 	err := inParallel(ctx, len(last), len(last), func(i int) error {
-		if g.allocated[top-i] {
+		if g.allocated.has(top - i) {
 			last[i] = g.read(top - i)
 		}
 		return nil
@@ -232,7 +223,7 @@ func (g *gids) recordReserved(ctx context.Context, gid int, op operations.Operat
 func (g *gids) release(gid int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.allocated, gid)
+	g.allocated.remove(gid)
 }
 
 // record writes the file of a gid, in place of another one.
@@ -298,8 +289,8 @@ func (g *gids) reclaim(ctx context.Context, wanted gidRange) error {
 	if err != nil {
 		return err
 	}
-	for gid := range g.allocated {
-		if !wanted.has(gid) || used[gid] {
+	for gid := range g.allocated.in(wanted) {
+		if used[gid] {
 			continue
 		}
 		retained, err := g.isRetained(ctx, gid)
@@ -312,7 +303,7 @@ func (g *gids) reclaim(ctx context.Context, wanted gidRange) error {
 		if err := g.dir.remove(ctx, strconv.Itoa(gid)); err != nil {
 			return err
 		}
-		delete(g.allocated, gid)
+		g.allocated.remove(gid)
 		maps.DeleteFunc(g.of, func(_ allocation, recorded int) bool { return recorded == gid })
 	}
 	g.reclaimed[wanted] = true
