@@ -4,6 +4,7 @@
 package readahead
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -55,8 +56,10 @@ func Run(ctx context.Context, o Options) {
 
 type setter struct {
 	Options
-	ports map[int]bool // of the latest table that could be read
-	last  string       // error of the latest look
+	text     []byte       // latest content of the table's file
+	tableErr error        // of decoding that
+	ports    map[int]bool // of the latest table that could be read
+	last     string       // error of the latest look
 }
 
 // reportOnce logs an error when it begins, changes or ends, and not at every look.
@@ -107,6 +110,13 @@ func (s *setter) readTable() error {
 	if err != nil {
 		return err
 	}
+	if s.text == nil || !bytes.Equal(text, s.text) {
+		s.text, s.tableErr = text, s.decodeTable(text)
+	}
+	return s.tableErr
+}
+
+func (s *setter) decodeTable(text []byte) error {
 	table, _, err := ports.DecodeLenient(text) // with an error, the valid targets
 	found := map[int]bool{}
 	for _, target := range table.Targets {

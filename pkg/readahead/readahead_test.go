@@ -134,6 +134,28 @@ func TestOneFailureKeepsNothingElse(t *testing.T) {
 	}
 }
 
+// TestUnchangedTableIsNotDecodedAgain, but its error remains.
+func TestUnchangedTableIsNotDecodedAgain(t *testing.T) {
+	n := newNode(t, "")
+	if err := n.setAll(); err != nil || !n.ports[20490] {
+		t.Errorf("got ports %v, %v", n.ports, err)
+	}
+	n.ports = nil
+	if err := n.setAll(); err != nil || n.ports != nil {
+		t.Errorf("the table is unchanged: got ports %v, %v", n.ports, err)
+	}
+	n.write(n.Table, strings.ReplaceAll(table, "20490", "20491"))
+	if err := n.setAll(); err != nil || !n.ports[20491] {
+		t.Errorf("the table is changed: got ports %v, %v", n.ports, err)
+	}
+	n.write(n.Table, "efs_stunnel_targets: 1\n")
+	for range 2 {
+		if err := n.setAll(); err == nil || !strings.Contains(err.Error(), n.Table) {
+			t.Errorf("%v, want the table", err)
+		}
+	}
+}
+
 // TestNothingIsThere before the first mount, and before the manager's first table.
 func TestNothingIsThere(t *testing.T) {
 	n := newNode(t, "v4 7f000001 500a 0:1 0:0 no\n")
