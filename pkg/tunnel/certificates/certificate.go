@@ -78,8 +78,11 @@ func (c *certificate) renewable() []*certificate {
 }
 
 // isDue says whether it is time to make or renew the certificate. One whose start is in the future
-// was made while the clock was wrong.
+// was made while the clock was wrong, and a retry that is too far away was set then.
 func (c *certificate) isDue(now time.Time) bool {
+	if c.failures > 0 && c.due.After(now.Add(maxRetry)) {
+		return true
+	}
 	return !now.Before(c.due) || c.der != nil && c.failures == 0 && c.made.After(now.Add(clockTolerance))
 }
 
