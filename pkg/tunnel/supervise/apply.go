@@ -30,9 +30,7 @@ func (s *supervisor) apply(t *tunnel, next step, now time.Time) {
 	case doAssumeReady:
 		t.configApplied()
 	case doStopIdle:
-		t.stoppingIdle()
-		s.logFor(t).Info("stopping idle stunnel", "duration", t.idle)
-		s.terminate(t, syscall.SIGTERM, stopGrace, now)
+		s.stopIdle(t, now)
 	case doStop:
 		s.stop(t, now)
 	case doKill:
@@ -51,6 +49,10 @@ func (s *supervisor) remove(t *tunnel) {
 
 // listen opens the port, or takes over the socket of an earlier supervisor of this pod.
 func (s *supervisor) listen(t *tunnel, address netip.AddrPort, now time.Time) {
+	if err := s.takeFromOthers(t, address); err != nil {
+		s.recordListenError(t, address, err, now)
+		return
+	}
 	l := s.takeInherited(address)
 	if l == nil {
 		var err error
@@ -66,13 +68,30 @@ func (s *supervisor) listen(t *tunnel, address netip.AddrPort, now time.Time) {
 	s.logFor(t).Info("port opened", "port", address.Port())
 }
 
+// takeFromOthers closes the socket that another tunnel has at an address. It returns an error if that
+// tunnel is to listen there, too: the kernel would spread the connections over two file systems. A
+// tunnel that is removed or moves to another port must not keep this one, or two tunnels could never
+// swap their ports.
+func (s *supervisor) takeFromOthers(t *tunnel, address netip.AddrPort) error {
+	for _, other := range s.tunnels {
+		switch {
+		case other == t || other.socket == nil || other.socket.address != address:
+		case other.desired.Accept == address:
+			return fmt.Errorf("tunnel %s listens on %s: %w", other.name, address, unix.EADDRINUSE)
+		default:
+			s.closeSocket(other)
+		}
+	}
+	return nil
+}
+
 func (s *supervisor) recordListenError(t *tunnel, address netip.AddrPort, err error, now time.Time) {
 	switch {
 	case !errors.Is(err, unix.EADDRINUSE):
 		t.listenFailed(err.Error(), now)
 		s.logFor(t).Error("opening the port failed", "port", address.Port(), "err", err)
 	case t.portTaken(err.Error(), now):
-		s.logFor(t).Error("port is in use by another process", "port", address.Port(), "reason", string(ReasonPortTaken))
+		s.logFor(t).Error("port is in use", "port", address.Port(), "reason", string(ReasonPortTaken), "err", err)
 	}
 }
 
@@ -159,6 +178,17 @@ func (s *supervisor) stop(t *tunnel, now time.Time) {
 		log.Info("restarting stunnel as the specification requests")
 	}
 	s.terminate(t, syscall.SIGTERM, grace, now)
+}
+
+// stopIdle stops an idle stunnel, unless a client has connected since clients were last counted.
+func (s *supervisor) stopIdle(t *tunnel, now time.Time) {
+	s.countClients(now)
+	if plan(t, now).verb != doStopIdle {
+		return
+	}
+	t.stoppingIdle()
+	s.logFor(t).Info("stopping idle stunnel", "duration", t.idle)
+	s.terminate(t, syscall.SIGTERM, stopGrace, now)
 }
 
 func (s *supervisor) terminate(t *tunnel, signal syscall.Signal, grace time.Duration, now time.Time) {

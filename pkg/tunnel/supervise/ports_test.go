@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -57,6 +58,48 @@ func TestTakenPortFailsTunnelUntilItIsFree(t *testing.T) {
 	}
 	t.Logf("listening %s after the port was free", time.Since(freed))
 	h.checkEcho(h.dial(tunnel.Accept))
+}
+
+func TestTunnelWithThePortOfAnotherWaitsForIt(t *testing.T) {
+	h := newHarness(t)
+	first, second := h.startServer(), h.startServer()
+	tunnel, other := h.newTunnel("fs-1", first.Address), h.newTunnel("fs-2", second.Address)
+	other.Accept = tunnel.Accept
+	h.startWith(func() string { return h.writeSpec(tunnel) }, "fs-1")
+	generation := h.writeSpec(other)
+	s := h.waitFor("fs-2", "reports the taken port", isPortTaken)
+	if !strings.Contains(s.Process.Message, "tunnel fs-1") || s.Listening || s.PID != 0 {
+		t.Errorf("got %+v, want a tunnel without a process, and the other tunnel in the message", s)
+	}
+	h.checkEcho(h.dial(tunnel.Accept))
+	if err := h.dir.Remove("fs-1"); err != nil {
+		t.Fatal(err)
+	}
+	if s := h.waitServing("fs-2", generation); s.Process != nil {
+		t.Errorf("got %+v, want no problem", s.Process)
+	}
+	h.checkEcho(h.dial(tunnel.Accept))
+	if first.Connections.Load() != 1 || second.Connections.Load() != 1 {
+		t.Errorf("got %d and %d connections, want one to each server", first.Connections.Load(), second.Connections.Load())
+	}
+}
+
+func TestTunnelsSwapPorts(t *testing.T) {
+	h := newHarness(t)
+	first, second := h.startServer(), h.startServer()
+	tunnel, other := h.newTunnel("fs-1", first.Address), h.newTunnel("fs-2", second.Address)
+	h.writeSpec(tunnel)
+	h.startWith(func() string { return h.writeSpec(other) }, "fs-2")
+	tunnel.Accept, other.Accept = other.Accept, tunnel.Accept
+	generation := h.writeSpec(tunnel)
+	h.waitFor("fs-1", "reports the taken port", isPortTaken)
+	otherGeneration := h.writeSpec(other)
+	h.waitServing("fs-1", generation)
+	h.waitServing("fs-2", otherGeneration)
+	h.checkEcho(h.dial(tunnel.Accept))
+	if first.Connections.Load() != 1 || second.Connections.Load() != 0 {
+		t.Errorf("got %d and %d connections, want one to the first server", first.Connections.Load(), second.Connections.Load())
+	}
 }
 
 // startWith starts the supervisor and waits until a tunnel serves.

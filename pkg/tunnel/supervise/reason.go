@@ -7,7 +7,7 @@ type Reason string
 
 // Problems of the process.
 const (
-	ReasonPortTaken    Reason = "PortTaken"    // another process listens on the tunnel's port
+	ReasonPortTaken    Reason = "PortTaken"    // another process or tunnel listens on the tunnel's port
 	ReasonBadConfig    Reason = "BadConfig"    // stunnel refuses the configuration file
 	ReasonStartFailed  Reason = "StartFailed"  // the program could not be started or its file not be written
 	ReasonDied         Reason = "Died"         // stunnel exited unexpectedly

@@ -14,10 +14,18 @@ const (
 
 // checkClients updates which tunnels are in use, when a check is due.
 func (s *supervisor) checkClients(now time.Time) {
-	if now.Before(s.clientsAt) {
+	if !now.Before(s.clientsAt) {
+		s.countClients(now)
+	}
+}
+
+// countClients updates which tunnels are in use, at most once for each time.
+func (s *supervisor) countClients(now time.Time) {
+	next := now.Add(clientsInterval)
+	if s.clientsAt.Equal(next) {
 		return
 	}
-	s.clientsAt = now.Add(clientsInterval)
+	s.clientsAt = next
 	clients, err := s.options.Clients()
 	if err != nil && !s.clientsUnknown {
 		s.options.Log.Warn("listing client connections failed; idle stunnel processes are not stopped", "err", err)

@@ -165,7 +165,8 @@ func (s *supervisor) run(ctx context.Context, changed <-chan struct{}) error {
 }
 
 // scan reads the specifications when a scan is due. A tunnel whose specification is unreadable stays
-// unchanged.
+// unchanged. The listing only adds tunnels: before Linux 6.6, it can lack a file that is replaced
+// meanwhile.
 func (s *supervisor) scan(now time.Time) {
 	if now.Before(s.scanAt) {
 		return
@@ -182,22 +183,19 @@ func (s *supervisor) scan(now time.Time) {
 			s.tunnels[name] = newTunnel(name, s.options.Idle)
 		}
 	}
-	for name, t := range s.tunnels {
-		s.readSpec(t, slices.Contains(names, name))
+	for _, t := range s.tunnels {
+		s.readSpec(t)
 	}
 }
 
-func (s *supervisor) readSpec(t *tunnel, exists bool) {
+func (s *supervisor) readSpec(t *tunnel) {
 	if t.closing {
-		return
-	}
-	if !exists {
-		t.setDesired(config{})
 		return
 	}
 	text, err := s.dir.Spec(t.name).Read()
 	if err == nil && text == nil {
-		return // removed since the listing; the next scan handles that
+		t.setDesired(config{})
+		return
 	}
 	c := config{generation: spec.Generation(text)}
 	if err == nil && c.sameAs(t.desired) {

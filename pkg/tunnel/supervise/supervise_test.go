@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
@@ -141,6 +142,28 @@ func TestShutdownRemovesStatusFile(t *testing.T) {
 	h.stopSupervisor()
 	if _, err := supervise.ReadStatus(h.dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want no status after the shutdown", err)
+	}
+}
+
+// TestTunnelMissingInTheListingStays: the listing leaves out symbolic links. It stands for one that misses
+// a file which is replaced meanwhile.
+func TestTunnelMissingInTheListingStays(t *testing.T) {
+	h := newHarness(t)
+	tunnel := h.newTunnel("fs-1", h.startServer().Address)
+	generation := h.writeSpec(tunnel)
+	h.startSupervisor()
+	began := h.waitServing("fs-1", generation)
+	tunnel.Connect = append(tunnel.Connect, tunnel.Connect[0])
+	text, err := spec.Encode(tunnel)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, link := filepath.Join(t.TempDir(), "spec"), h.prefix+".link"
+	if err := errors.Join(os.WriteFile(file, text, 0o600), os.Symlink(file, link), os.Rename(link, h.dir.Spec("fs-1").Path())); err != nil {
+		t.Fatal(err)
+	}
+	if after := h.waitServing("fs-1", spec.Generation(text)); after.PID != began.PID {
+		t.Errorf("got %+v after %+v, want the same process", after, began)
 	}
 }
 

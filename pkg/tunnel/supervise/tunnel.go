@@ -145,7 +145,7 @@ func (t *tunnel) socketOpened(l *listener) {
 	t.clearProcessProblem()
 }
 
-// portTaken records that another process has the port. It reports whether that is a new problem.
+// portTaken records that another process or tunnel has the port. It reports whether that is a new problem.
 func (t *tunnel) portTaken(message string, now time.Time) (isNew bool) {
 	t.listenAt = now.Add(portRetry)
 	if t.problems.process.Is(ReasonPortTaken) {
