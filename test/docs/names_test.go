@@ -72,7 +72,7 @@ func TestReasonsAreThoseOfThePrograms(t *testing.T) {
 	expectSame(t, "reasons of tunnel problems", want, firstCodes(p.section(t, "### Reasons of tunnel problems")))
 	expectSame(t, "reasons of unusable targets", []string{
 		string(routing.NoAddress), string(routing.BadPort), string(routing.NoHostName),
-		string(routing.ClientCertificate), string(routing.BadValue),
+		string(routing.ClientCertificate), string(routing.BadValue), string(routing.Missing),
 	}, firstCodes(p.section(t, "### Reasons of unusable targets")))
 }
 

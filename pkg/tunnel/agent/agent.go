@@ -98,8 +98,9 @@ type Agent struct {
 	stored          []byte            // contents of the state file
 	lastErr         lastError         // of the latest apply
 
-	clientsAt      time.Time // when connections were last listed
-	clientsUnknown bool      // and they could not be
+	clients        sockets.ClientCounts // that were last listed
+	clientsAt      time.Time            // when that was
+	clientsUnknown bool                 // they could not be listed
 	ephemeral      ephemeralPorts
 
 	problems map[problem]reported // those that were reported and have not ended

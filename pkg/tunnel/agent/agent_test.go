@@ -74,6 +74,25 @@ func TestTargetsOfTheTableAreServed(t *testing.T) {
 	}
 }
 
+func TestUsedTunnelOfAMissingTargetIsReported(t *testing.T) {
+	p, local, _, _ := oneTunnel(t)
+	conn := p.hold(local)
+	p.publish(tableOf(map[string]ports.Target{"fs-2": target(int(stunneltest.FreePort(t, "127.0.0.1").Port()), "127.1.0.2", "")}))
+	if message := p.event(wellknown.EventTargetUnusable); !strings.Contains(message, "fs-1") || !strings.Contains(message, "Missing") {
+		t.Errorf("got %q, want the missing target", message)
+	}
+	missing := func() bool {
+		_, ok := p.metric("efs_stunnel_node_target_unusable", "fs-1", "Missing")
+		return ok
+	}
+	p.until("the metric reports it", missing)
+	if err := p.call(conn); err != nil {
+		t.Errorf("the connection was cut: %v", err)
+	}
+	conn.Close()
+	p.until("the metric reports it no longer", func() bool { return !missing() })
+}
+
 func TestTunnelFailsOverFromSilentMountTarget(t *testing.T) {
 	p, local, near, _ := oneTunnel(t)
 	begin := time.Now()

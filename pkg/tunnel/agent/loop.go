@@ -120,6 +120,9 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 	for _, tunnel := range a.plan.Tunnels {
 		state := cmp.Or(a.tunnels[tunnel.Name], &tunnelState{})
 		state.Tunnel = tunnel
+		if a.hasClients(tunnel.Port) {
+			state.usedAt = a.clientsAt
+		}
 		states[tunnel.Name] = state
 		if !slices.Contains(files, tunnel.Name) || !bytes.Equal(a.written[tunnel.Name], tunnel.Spec) {
 			errs = append(errs, a.write(tunnel))
@@ -127,7 +130,6 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 	}
 	a.tunnels = states
 	a.observeSupervisor()
-	a.observeClients(time.Now())
 	a.probes.SetTasks(ctx, a.tasks())
 	return errors.Join(errs...)
 }
@@ -185,13 +187,14 @@ func (a *Agent) observeSupervisor() {
 func (a *Agent) tasks() []probe.Task {
 	var tasks []probe.Task
 	for _, t := range a.plan.Tunnels {
-		task := probe.Task{Name: t.Name, Accept: t.Accept, Peer: a.peer(t)}
+		state, task := a.tunnels[t.Name], probe.Task{Name: t.Name, Accept: t.Accept, Peer: a.peer(t)}
 		for _, server := range t.MountTargets {
 			task.Servers = append(task.Servers, a.server(server.Address))
 		}
-		task.AlsoProbe = a.alsoProbe(a.tunnels[t.Name])
+		task.AlsoProbe = a.alsoProbe(state)
 		// Tunnels without clients are probed without a connection through stunnel, which may be stopped.
-		if task.InUse = a.tunnels[t.Name].inUse(time.Now()); !task.InUse {
+		// Only such a connection shows whether a port is hijacked no longer.
+		if task.InUse = state.inUse(time.Now()); !task.InUse && !isHijacked(state) {
 			task.DirectServer = a.server(t.Active.Address)
 		}
 		tasks = append(tasks, task)

@@ -105,7 +105,7 @@ func newTunnelMetrics(read func() *snapshot) *tunnelMetrics {
 		restarts:      desc("tunnel_restarts_total", "Processes of the tunnel that were started after the first.", "tunnel"),
 		reloads:       desc("tunnel_reloads_total", "Configurations that the tunnel's process took while it ran.", "tunnel"),
 		problems:      desc("tunnel_problems_total", "Problems of the tunnel, by reason.", "tunnel", "reason"),
-		unusable:      desc("target_unusable", "1 for each target of the table that cannot be served.", "tunnel", "reason"),
+		unusable:      desc("target_unusable", "1 for each target that cannot be served as the table has it.", "tunnel", "reason"),
 		certificateUntil: desc("client_certificate_expiration_timestamp_seconds",
 			"When servers stop accepting the tunnel's client certificate, or the credentials in it.", "tunnel"),
 		memory:             desc("tunnel_memory_bytes", "Memory of the tunnel's running process that counts towards its limit.", "tunnel"),

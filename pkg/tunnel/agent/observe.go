@@ -35,6 +35,7 @@ func (a *Agent) observe(now time.Time) bool {
 	a.readTable(n)
 	a.observeRoutes(now)
 	a.readStatus(now)
+	a.observeClients(now)
 	return a.hasTable && (n.metadataTried || a.location.Known())
 }
 
@@ -163,7 +164,7 @@ func (a *Agent) input(now time.Time) (routing.Input, error) {
 	a.certificates.SetIdentities(routing.Identities(a.table, settings))
 	return routing.Input{
 		Table: a.table, Location: a.location, Routes: a.routes, States: a.states, Files: files,
-		Standby: a.standby(), Certificates: a.certificates.Certificates(), Settings: settings, Now: now,
+		Standby: a.standby(), Used: a.used(), Certificates: a.certificates.Certificates(), Settings: settings, Now: now,
 	}, nil
 }
 
@@ -174,24 +175,33 @@ const (
 	inUseFor = time.Minute
 )
 
-// observeClients records which tunnels are in use: other clients than the agent are connected
-// to their ports, whether this pod or another one listens there.
+// observeClients lists the connections of other clients than the agent.
 func (a *Agent) observeClients(now time.Time) {
 	if now.Sub(a.clientsAt) < clientsInterval {
 		return
 	}
 	a.clientsAt = now
-	uses, err := a.options.Clients()
+	clients, err := a.options.Clients()
 	if err != nil && !a.clientsUnknown {
 		a.options.Log.Warn("connections of this node cannot be listed; all tunnels count as in use", "err", err)
 	}
-	a.clientsUnknown = err != nil
-	address := netip.MustParseAddr(wellknown.LoopbackAddress)
-	for _, state := range a.tunnels {
-		if a.clientsUnknown || uses[netip.AddrPortFrom(address, uint16(state.Port))] > 0 {
-			state.usedAt = now
-		}
+	a.clients, a.clientsUnknown = clients, err != nil
+}
+
+// hasClients reports whether other clients than the agent are connected to a tunnel's port, whether
+// this pod or another one listens there. It is true if that is unknown.
+func (a *Agent) hasClients(port int) bool {
+	address := netip.AddrPortFrom(netip.MustParseAddr(wellknown.LoopbackAddress), uint16(port))
+	return a.clientsUnknown || a.clients[address] > 0
+}
+
+// used are the tunnels that have clients, also those that are missing in the table.
+func (a *Agent) used() map[string]bool {
+	used := map[string]bool{}
+	for name, state := range a.states {
+		used[name] = a.hasClients(state.Port)
 	}
+	return used
 }
 
 // inUse reports whether other clients than the agent have, or just had, connections to the tunnel.

@@ -2,7 +2,10 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +16,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -47,6 +52,58 @@ func TestHealthIsReportedWhenItChanges(t *testing.T) {
 		}
 		if (got == "") != (step.want == "") || !strings.Contains(got, step.want) {
 			t.Errorf("after %v: got event %q, want %q", step.err, got, step.want)
+		}
+	}
+}
+
+// TestHijackedTunnelIsProbedThroughItsPort, although no client uses it: a probe of the mount target would
+// say that the port is not hijacked any more.
+func TestHijackedTunnelIsProbedThroughItsPort(t *testing.T) {
+	tunnel := routing.Tunnel{Name: "fs-1", MountTargets: []routing.MountTarget{{Address: netip.MustParseAddr("10.0.0.4")}}}
+	tunnel.Active = tunnel.MountTargets[0]
+	for name, tt := range map[string]struct {
+		result *probe.Result
+		direct bool
+	}{
+		"not probed": {nil, true},
+		"healthy":    {&probe.Result{}, true},
+		"unhealthy":  {&probe.Result{Err: context.DeadlineExceeded}, true},
+		"hijacked":   {&probe.Result{Err: probe.ErrHijacked}, false},
+	} {
+		a := &Agent{
+			options: Options{Routing: routing.Settings{ServerPort: 2049}}, plan: routing.Plan{Tunnels: []routing.Tunnel{tunnel}},
+			tunnels: map[string]*tunnelState{"fs-1": {Tunnel: tunnel, result: tt.result}},
+		}
+		if task := a.tasks()[0]; task.DirectServer.IsValid() != tt.direct || task.InUse {
+			t.Errorf("%s: got %+v, want a probe of the mount target: %v", name, task, tt.direct)
+		}
+	}
+}
+
+// TestMissingTunnelsClientsAreKnownBeforeTheFirstPlan, which may remove it.
+func TestMissingTunnelsClientsAreKnownBeforeTheFirstPlan(t *testing.T) {
+	for name, tt := range map[string]struct {
+		clients int
+		err     error
+		want    bool
+	}{
+		"none":      {},
+		"one":       {clients: 1, want: true},
+		"not known": {err: errors.New("not permitted"), want: true},
+	} {
+		a := &Agent{
+			options: Options{
+				Status: func() (supervise.Status, error) { return supervise.Status{}, fs.ErrNotExist },
+				Clients: func() (sockets.ClientCounts, error) {
+					return sockets.ClientCounts{netip.MustParseAddrPort("127.0.0.1:20499"): tt.clients}, tt.err
+				},
+				Log: slog.New(slog.DiscardHandler),
+			},
+			inbox: &inbox{}, states: map[string]routing.State{"fs-9": {Port: 20499, MissingSince: time.Now().Add(-time.Hour)}},
+		}
+		a.observe(time.Now())
+		if used := a.used()["fs-9"]; used != tt.want {
+			t.Errorf("%s: used %v, want %v", name, used, tt.want)
 		}
 	}
 }

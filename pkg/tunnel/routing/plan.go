@@ -14,8 +14,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// RemovalGrace is how long a tunnel runs on after its target left the table. The manager removes a
-// target only when no volume uses it; the grace period is for tables that were edited by hand.
+// RemovalGrace is how long a tunnel runs on after its target left the table and its last client
+// disconnected. The manager removes a target only when no volume uses it; the grace period is for
+// tables that were edited by hand, or restored from before the target was added.
 const RemovalGrace = 10 * time.Minute
 
 // Settings are the same for all tunnels.
@@ -39,7 +40,9 @@ type Input struct {
 	Files    []string         // tunnels that have a specification
 	// Standby are the tunnels that listen and are probed on another address, because another pod has
 	// their port.
-	Standby      map[string]bool
+	Standby map[string]bool
+	// Used are the tunnels that have clients, or of which that is unknown.
+	Used         map[string]bool
 	Certificates map[string]Certificate // by tunnel
 	Settings     Settings
 	Now          time.Time
@@ -83,13 +86,14 @@ const (
 	NoHostName        Reason = "NoHostName"
 	ClientCertificate Reason = "ClientCertificate"
 	BadValue          Reason = "BadValue"
+	Missing           Reason = "Missing"
 )
 
 // awaitingCertificate is a reason inside of this package only: the target is not reported.
 const awaitingCertificate Reason = "Pending"
 
-// UnusableTarget is a target of the table for which no tunnel can be planned. If it has a tunnel, that
-// one stays as it is.
+// UnusableTarget is a target for which no tunnel can be planned. If it has a tunnel, that one stays as
+// it is.
 type UnusableTarget struct {
 	Name    string // of the tunnel
 	Port    int
@@ -108,6 +112,8 @@ type UnusableTarget struct {
 //	IAM turned on           runs without IAM              unchanged until there is a certificate
 //	missing                 not in the table, a file      the file stays until the grace period ends or
 //	                                                      another target has the port
+//	missing and used        not in the table, a file      the file stays until another target has the
+//	                                                      port; reported
 //
 // Equal inputs give equal plans, and no target affects the tunnel of another.
 func NewPlan(in Input) Plan {
@@ -263,10 +269,19 @@ func (b *builder) addMissing() {
 	for _, name := range sets.List(missing) {
 		state := b.in.States[name]
 		state.MissingSince = earlier(state.MissingSince, b.in.Now)
+		used := b.in.Used[name]
+		if used {
+			// In whole minutes, because the agent stores each change of the state.
+			state.MissingSince = b.in.Now.Truncate(time.Minute)
+		}
 		_, reassigned := b.owners[state.Port]
 		if reassigned || b.in.Now.Sub(state.MissingSince) >= RemovalGrace {
 			b.plan.Remove = append(b.plan.Remove, name)
 			continue
+		}
+		if used {
+			b.plan.Unusable = append(b.plan.Unusable, UnusableTarget{Name: name, Port: state.Port, Reason: Missing,
+				Message: "the table no longer has it; its tunnel stays while volumes are mounted"})
 		}
 		b.plan.States[name] = state
 	}

@@ -254,6 +254,37 @@ func TestMissingTargetIsRemovedAfterTheGracePeriod(t *testing.T) {
 	}
 }
 
+func TestUsedTunnelOfAMissingTargetStays(t *testing.T) {
+	in := input(func(in *routing.Input) {
+		in.States = map[string]routing.State{"fs-1": {Port: 20490}, "fs-9": {Port: 20499, MissingSince: now.Add(-time.Hour)}}
+		in.Used = map[string]bool{"fs-1": true, "fs-9": true}
+	})
+	plan := routing.NewPlan(in)
+	if len(plan.Remove) != 0 || len(plan.Unusable) != 1 || plan.Unusable[0].Name != "fs-9" || plan.Unusable[0].Reason != routing.Missing {
+		t.Errorf("got remove %v, unusable %+v; want fs-9 kept and reported", plan.Remove, plan.Unusable)
+	}
+	in.States, in.Used, in.Now = plan.States, nil, now.Add(routing.RemovalGrace-time.Minute)
+	if plan := routing.NewPlan(in); len(plan.Remove) != 0 || len(plan.Unusable) != 0 {
+		t.Errorf("unused for less than the grace period: got remove %v, unusable %+v", plan.Remove, plan.Unusable)
+	}
+	in.Now = now.Add(routing.RemovalGrace)
+	if plan := routing.NewPlan(in); !slices.Equal(plan.Remove, []string{"fs-9"}) {
+		t.Errorf("unused for the grace period: got remove %v", plan.Remove)
+	}
+}
+
+// The manager gives the port of a file system that was deleted in AWS to another one, although mounts
+// of the deleted one may be left.
+func TestReassignedPortEndsAUsedTunnel(t *testing.T) {
+	plan := routing.NewPlan(input(func(in *routing.Input) {
+		in.States = map[string]routing.State{"fs-9": {Port: 20490}}
+		in.Used = map[string]bool{"fs-9": true}
+	}))
+	if !slices.Equal(plan.Remove, []string{"fs-9"}) || len(plan.Unusable) != 0 || len(plan.Tunnels) != 1 || plan.Tunnels[0].Name != "fs-1" {
+		t.Errorf("got %+v, want fs-9 removed and fs-1 on its port", plan)
+	}
+}
+
 func TestEqualInputsGiveEqualPlans(t *testing.T) {
 	in := input(func(in *routing.Input) { in.Files = []string{"fs-9"} })
 	first := routing.NewPlan(in)

@@ -14,9 +14,10 @@ type State struct {
 	// Preferred is the mount target that stunnel tries first; the zero Addr for the nearest.
 	Preferred netip.Addr `json:"first,omitzero"`
 	// Standby: another pod has the port, so the tunnel listens and is probed on another address.
-	Standby            bool      `json:"standby,omitempty"`
-	WithoutCertificate bool      `json:"bare,omitempty"`     // the tunnel has no client certificate
-	MissingSince       time.Time `json:"goneSince,omitzero"` // when the target left the table
+	Standby            bool `json:"standby,omitempty"`
+	WithoutCertificate bool `json:"bare,omitempty"` // the tunnel has no client certificate
+	// MissingSince is when the target left the table, or the tunnel was last used after that.
+	MissingSince time.Time `json:"goneSince,omitzero"`
 
 	RestartedAt time.Time `json:"restartedAt,omitzero"`
 	// Restarts counts those since the tunnel was last healthy for resetAfter, for the backoff.
