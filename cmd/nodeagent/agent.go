@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// agentMemory is the size from which on garbage is collected without regard to processor time; the
-	// agent needs less.
-	agentMemory = 32 << 20
+	// agentMemory is the size from which on garbage is collected without regard to processor time. The
+	// agent needs less: with 1,000 targets, the probes' connections and goroutines take 22 MiB.
+	agentMemory = 64 << 20
 	// agentGarbage is how many percent the heap grows until garbage is collected. Every sync of the
 	// tunnels makes some. Against Go's 100, this is 1 MiB less of every node with a hundred targets, and
 	// 2 at the start, for 0.6 % of one processor.
