@@ -11,7 +11,10 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/inspect"
@@ -130,7 +133,7 @@ func (p *plugin) examineNodes(ctx context.Context, c connection, f preflightFlag
 	}
 	if agents := installed.Agents; agents != nil {
 		spec := agents.Spec.Template.Spec
-		prober.PullSecrets = spec.ImagePullSecrets
+		prober.PullSecrets = pullSecrets(ctx, c.client, agents)
 		if len(spec.Containers) > 0 {
 			prober.Image = cmp.Or(prober.Image, spec.Containers[0].Image)
 		}
@@ -145,6 +148,19 @@ func (p *plugin) examineNodes(ctx context.Context, c connection, f preflightFlag
 	}
 	prober.Request.Servers, prober.Request.CA, prober.Request.Region = servers, roots, region
 	return prober.Run(ctx, facts.Nodes)
+}
+
+// pullSecrets are those of the agents' pods, which have them from their service account if they name none.
+func pullSecrets(ctx context.Context, client kubernetes.Interface, agents *appsv1.DaemonSet) []corev1.LocalObjectReference {
+	spec := agents.Spec.Template.Spec
+	if len(spec.ImagePullSecrets) > 0 || spec.ServiceAccountName == "" {
+		return spec.ImagePullSecrets
+	}
+	account, err := client.CoreV1().ServiceAccounts(agents.Namespace).Get(ctx, spec.ServiceAccountName, metav1.GetOptions{})
+	if err != nil {
+		return nil // if the image cannot be pulled, the report says so
+	}
+	return account.ImagePullSecrets
 }
 
 // regionOf is that of any node: a cluster is in one region.
