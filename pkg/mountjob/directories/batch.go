@@ -57,8 +57,9 @@ type batch struct {
 	// newOwners are the volumes that operations of the batch make owners; complete before the first.
 	newOwners map[string]bool
 
-	// otherRecords are the records that findByClaim has read, by claim uid; nil until it has. Only
-	// restores use them, which are in one set.
+	// slots are those in the trash that findByVolume has listed, by volume, and otherRecords the records that
+	// findByClaim has read, by claim uid; nil until they have. Only restores use them, which are in one set.
+	slots        map[string][]string
 	otherRecords map[string][]*trashRecord
 
 	// running is held for reading during an operation, and for writing while no other one may run.

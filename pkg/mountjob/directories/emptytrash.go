@@ -23,7 +23,7 @@ func (s *sweep) stageSelected(ctx context.Context) iter.Seq2[[]string, error] {
 		emit := stoppable(ctx, yield)
 		buckets := map[string][]string{}
 		// Also records without a directory, which a run that died has moved already.
-		err := s.trash.eachRecord(ctx, func(string) bool { return true }, func(record *trashRecord) {
+		err := s.trash.eachRecord(ctx, func(record *trashRecord) {
 			if s.selected(record) {
 				buckets[record.bucket()] = append(buckets[record.bucket()], record.slot)
 			} else {

@@ -323,8 +323,7 @@ func (g *gids) used(ctx context.Context) (map[int]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := func(string) bool { return true }
-	err = g.batch.trash.eachRecord(ctx, all, func(r *trashRecord) { used[r.Owner.GID] = true })
+	err = g.batch.trash.eachRecord(ctx, func(r *trashRecord) { used[r.Owner.GID] = true })
 	return used, err
 }
 

@@ -90,24 +90,56 @@ func (b *batch) findRecord(ctx context.Context, op operations.Operation) (*trash
 	return record, nil
 }
 
-// findByVolume finds the last incarnation of a volume.
+// findByVolume finds the last incarnation of a volume. A sweep may have emptied any slot before it.
 func (b *batch) findByVolume(ctx context.Context, volume string) (last *trashRecord, err error) {
-	_, err = b.trash.incarnations(ctx, volume, func(record *trashRecord) bool {
-		if last == nil || record.Deleted.After(last.Deleted) {
+	slots, err := b.slotsOf(ctx, volume)
+	if err != nil {
+		return nil, err
+	}
+	for _, slot := range slots {
+		record, err := b.trash.record(ctx, slot)
+		if err != nil {
+			return nil, err
+		}
+		if record == nil || last != nil && record.Deleted.Before(last.Deleted) {
+			continue
+		}
+		if _, err := b.trash.Lstat(slot); err == nil { // or its move was not done, or it was restored in this batch
 			last = record
 		}
-		return true
-	})
-	return last, err
+	}
+	return last, nil
+}
+
+// slotsOf are the slots of a volume when the first restore of the batch began.
+func (b *batch) slotsOf(ctx context.Context, volume string) ([]string, error) {
+	if b.slots != nil {
+		return b.slots[volume], nil
+	}
+	all, err := b.trash.slots(ctx)
+	if err != nil {
+		return nil, err
+	}
+	b.slots = map[string][]string{}
+	for _, slot := range all {
+		b.slots[volumeOf(slot)] = append(b.slots[volumeOf(slot)], slot)
+	}
+	return b.slots[volume], nil
 }
 
 // findByClaim finds the directory of a claim whose volume is not named after it, as those of the
-// original system. Their records are read once for a batch: restores come last in it.
+// original system. findByVolume has listed the slots before. Their records are read once for a batch:
+// restores come last in it.
 func (b *batch) findByClaim(ctx context.Context, uid string) (*trashRecord, error) {
 	if b.otherRecords == nil {
 		records := map[string][]*trashRecord{}
-		isOther := func(slot string) bool { return !namedAfterClaim.MatchString(volumeOf(slot)) }
-		err := b.trash.eachRecord(ctx, isOther, func(record *trashRecord) {
+		var others []string
+		for volume, slots := range b.slots {
+			if !namedAfterClaim.MatchString(volume) {
+				others = append(others, slots...)
+			}
+		}
+		err := b.trash.recordsOf(ctx, others, func(record *trashRecord) {
 			uid := record.Owner.ClaimUID
 			records[uid] = append(records[uid], record)
 		})

@@ -1,6 +1,7 @@
 package directories
 
 import (
+	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -35,16 +36,28 @@ func TestRestore(t *testing.T) {
 }
 
 func TestRestoreOfTheLastLife(t *testing.T) {
-	w := newFixture(t)
-	a := owner("c1", "ns", 1)
-	for _, file := range []string{"one", "two"} {
-		w.now = w.now.Add(time.Minute)
-		w.done(setupOf(a, "/ns/data"))
-		w.write("/ns/data/"+file, "")
-		w.done(cleanupOf(a, "/ns/data"))
+	for swept := range 3 { // slots, from the first one on
+		t.Run(fmt.Sprint(swept), func(t *testing.T) {
+			w := newFixture(t)
+			a := owner("c1", "ns", 1)
+			a.ClaimUID = "00000000-0000-4000-8000-000000000001"
+			a.Volume = "pvc-" + a.ClaimUID
+			for _, file := range []string{"one", "two", "three"} {
+				w.now = w.now.Add(time.Minute)
+				w.done(setupOf(a, "/ns/data"))
+				w.write("/ns/data/"+file, "")
+				w.done(cleanupOf(a, "/ns/data"))
+			}
+			for n := range swept {
+				slot := slotName(a.Volume, n+1)
+				w.remove("/.efs-stunnel/trash/" + recordName(slot))
+				w.remove("/.efs-stunnel/trash/" + slot + "/" + []string{"one", "two"}[n])
+				w.remove("/.efs-stunnel/trash/" + slot)
+			}
+			w.done(restoreOf(owner("c1", "ns", 2), "/ns/back", a.ClaimUID))
+			w.there("/ns/back/three")
+		})
 	}
-	w.done(restoreOf(owner("c1", "ns", 2), "/ns/back", a.ClaimUID))
-	w.there("/ns/back/two")
 }
 
 func TestRestoreOfAnAdoptedVolume(t *testing.T) {

@@ -170,7 +170,9 @@ func (b *batch) enter(ctx context.Context, op operations.Operation, found occupa
 	if own != nil {
 		e.unknown = own.unknown
 		e.RestoredFrom = own.RestoredFrom
-		e.TakenFrom = cmp.Or(own.TakenFrom, e.TakenFrom)
+		if own.Cluster == op.Cluster { // not that from which the entry's cluster has taken it
+			e.TakenFrom = cmp.Or(own.TakenFrom, e.TakenFrom)
+		}
 		e.NamespaceUID = cmp.Or(e.NamespaceUID, own.NamespaceUID)
 		e.Class = cmp.Or(e.Class, own.Class)
 		if own.state != stateLeaving && own.isOf(op.Owner) { // one that leaves and returns is a new incarnation

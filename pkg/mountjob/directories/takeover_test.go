@@ -146,6 +146,23 @@ func TestRetainedDataStaysRetainedAfterATakeover(t *testing.T) {
 	w.there(p+"/file", "/.efs-stunnel/owners/ns/lost/@"+lost.Volume+".retained")
 }
 
+// TestSecondTakeover: an interrupted run finds what it has taken over by the cluster from which that was.
+func TestSecondTakeover(t *testing.T) {
+	const p = "/ns/lost"
+	lost := lostVolume()
+	w := newFixture(t)
+	w.done(setupOf(lost, p))
+	w.done(takeoverOf(lost, p))
+	again := takeoverOf(lost, p)
+	again.Cluster, again.TakeOver = "c3", "c1"
+	for range 2 {
+		w.done(again)
+		if e := w.entry(p, lost.Volume); e["cluster"] != "c3" || e["takenFrom"] != "c1" {
+			t.Errorf("%v", e)
+		}
+	}
+}
+
 // TestTakeoverOfASharedDirectory: the volumes share it as before, and the last one removes it.
 func TestTakeoverOfASharedDirectory(t *testing.T) {
 	const p = "/ns/shared"

@@ -175,19 +175,32 @@ func (t *trash) readRecords(ctx context.Context, slots []string, workers int) ([
 // recordsAtOnce is how many records are read before they are used.
 const recordsAtOnce = 256
 
-// eachRecord reads the records of the wanted slots, in pieces: a trash can be large.
-func (t *trash) eachRecord(ctx context.Context, wanted func(slot string) bool, do func(*trashRecord)) error {
+// slots are those that have a record, or may have one of a run that died.
+func (t *trash) slots(ctx context.Context) ([]string, error) {
 	names, err := t.names(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var slots []string
 	for _, name := range names {
-		slot, isRecord := strings.CutPrefix(name, wellknown.OwnerPrefix)
-		if isRecord && name != stagingName && wanted(slot) {
+		if slot, isRecord := strings.CutPrefix(name, wellknown.OwnerPrefix); isRecord && name != stagingName {
 			slots = append(slots, slot)
 		}
 	}
+	return slots, nil
+}
+
+// eachRecord reads all records.
+func (t *trash) eachRecord(ctx context.Context, do func(*trashRecord)) error {
+	slots, err := t.slots(ctx)
+	if err != nil {
+		return err
+	}
+	return t.recordsOf(ctx, slots, do)
+}
+
+// recordsOf reads the records of slots, in pieces: a trash can be large.
+func (t *trash) recordsOf(ctx context.Context, slots []string, do func(*trashRecord)) error {
 	for piece := range slices.Chunk(slots, recordsAtOnce) {
 		found, err := t.readRecords(ctx, piece, DefaultSweepWorkers)
 		for _, f := range found {
