@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
+	awslogging "github.com/aws/smithy-go/logging"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -80,21 +82,25 @@ func (m *manager) efsAPI(ctx context.Context) (discovery.API, topology.Network, 
 		return nil, topology.Network{}, nil
 	}
 	// Without a region, the SDK reads its environment and files.
-	aws, err := awsconfig.Load(ctx, config.WithRegion(m.options.region), config.WithLogger(m.program.SDKLogger()))
+	loaded, err := awsConfiguration(ctx, m.options.region, m.program.SDKLogger())
 	if err != nil {
-		return nil, topology.Network{}, fmt.Errorf("reading the AWS configuration: %w", err)
+		return nil, topology.Network{}, err
 	}
 	finder := &topology.Finder{
-		Region: aws.Region, VPCID: m.options.vpcID,
-		Metadata: topology.MetadataFromConfig(aws), NodeRegion: m.nodeRegion, Log: m.log,
+		Region: loaded.Region, VPCID: m.options.vpcID,
+		Metadata: topology.MetadataFromConfig(loaded), NodeRegion: m.nodeRegion, Log: m.log,
 	}
 	network, err := finder.Find(ctx)
 	if err != nil {
 		return nil, topology.Network{}, err
 	}
 	m.log.Info("discovery uses Amazon EFS", "region", network.Region, "vpc", network.VPCID)
-	aws.Region = network.Region
-	client := awsefs.New(aws, awsefs.Options{
+	if loaded.Region == "" { // and the clients in it that get credentials have none either
+		if loaded, err = awsConfiguration(ctx, network.Region, m.program.SDKLogger()); err != nil {
+			return nil, topology.Network{}, err
+		}
+	}
+	client := awsefs.New(loaded, awsefs.Options{
 		CallTimeout: efsCallTimeout, Parallel: efsParallel,
 		Observe: m.metrics.observeCall, Now: time.Now, // the discovery loop filters: a file system with a port must not be taken for missing
 	})
@@ -102,6 +108,14 @@ func (m *manager) efsAPI(ctx context.Context) (discovery.API, topology.Network, 
 		return lateVPC{API: client, finder: finder}, network, nil
 	}
 	return client, network, nil
+}
+
+func awsConfiguration(ctx context.Context, region string, log awslogging.Logger) (aws.Config, error) {
+	loaded, err := awsconfig.Load(ctx, config.WithRegion(region), config.WithLogger(log))
+	if err != nil {
+		return aws.Config{}, fmt.Errorf("reading the AWS configuration: %w", err)
+	}
+	return loaded, nil
 }
 
 // nodeRegion returns the region in the labels of any node; a cluster is in one region.

@@ -2,6 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -65,6 +70,64 @@ func TestRegion(t *testing.T) {
 			}
 		})
 	}
+}
+
+// stsVariable has this program ask for credentials by a token, and do nothing else.
+const stsVariable = "EFS_STUNNEL_TEST_STS"
+
+// TestRegionOfCredentials: clients for credentials have the region that only a node's label says. The child's
+// proxy is the test, so that nothing leaves the machine.
+func TestRegionOfCredentials(t *testing.T) {
+	if os.Getenv(stsVariable) != "" {
+		askForCredentials(t)
+		return
+	}
+	asked := make(chan string, 10)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Host
+		http.Error(w, "there is no AWS", http.StatusBadGateway)
+	}))
+	defer proxy.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	child := exec.CommandContext(ctx, os.Args[0], "-test.run=^"+t.Name()+"$")
+	child.Env = append(os.Environ(), stsVariable+"=1", "HTTPS_PROXY="+proxy.URL, "NO_PROXY=")
+	ended := make(chan error, 1)
+	go func() {
+		output, err := child.CombinedOutput()
+		ended <- fmt.Errorf("%w: %s", err, output)
+	}()
+	select {
+	case host := <-asked:
+		if host != "sts.us-west-2.amazonaws.com:443" {
+			t.Errorf("asked %s, want STS of the node's region", host)
+		}
+		cancel()
+		<-ended
+	case err := <-ended:
+		t.Errorf("nobody was asked: %v", err)
+	}
+}
+
+func askForCredentials(t *testing.T) {
+	withoutAWS(t)
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", token)
+	t.Setenv("AWS_ROLE_ARN", "arn:aws:iam::111122223333:role/efs-manager")
+	w := newReplica(t, func(o *options) { o.vpcID = "vpc-1" })
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{corev1.LabelTopologyRegion: "us-west-2"}}}
+	if err := w.client.Tracker().Add(node); err != nil {
+		t.Fatal(err)
+	}
+	api, _, err := w.efsAPI(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = api.ListFileSystems(t.Context())
+	t.Fatal(err) // there is no answer
 }
 
 func TestPinnedTargetsNeedNoAWS(t *testing.T) {
