@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	pollTimeout  = 5 * time.Minute  // of one call, should the API's own limits fail
+	pollTimeout  = 5 * time.Minute  // of one listing, or of all questions after it, should the API's own limits fail
 	kickInterval = 10 * time.Second // at least, between two polls
 	// maxFinds bounds the access points that are looked up one by one after a listing, so that
 	// invented ids do not use up the API's rate limit.
@@ -109,7 +109,9 @@ func (p *poller) poll(ctx context.Context) (again time.Duration) {
 			i.listing, i.succeeded = listing, p.options.Now()
 		}
 	})
-	p.describe(ctx)
+	if err == nil { // else it would be waited for once more for each file system
+		p.describe(ctx)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next = begun.Add(interval)
@@ -137,15 +139,15 @@ func (p *poller) confirm(ctx context.Context) {
 	p.mu.Lock()
 	ids, asOf, before := p.missing, p.inventory.listing.ReadAt, p.inventory.existence
 	p.mu.Unlock()
+	limited, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
 	answers := map[string]existence{} // of these ids only; others are forgotten
 	for _, id := range ids {
 		if answer, ok := before[id]; ok && answer.listing.Equal(asOf) {
 			answers[id] = answer
 			continue
 		}
-		limited, cancel := context.WithTimeout(ctx, pollTimeout)
 		exists, err := p.api.FileSystemExists(limited, id)
-		cancel()
 		if ctx.Err() != nil {
 			return
 		}
@@ -170,9 +172,11 @@ func (p *poller) describe(ctx context.Context) {
 	for _, key := range keys {
 		byFileSystem[key.FileSystem] = append(byFileSystem[key.FileSystem], key)
 	}
+	limited, cancel := context.WithTimeout(ctx, pollTimeout)
+	defer cancel()
 	round := lookups{before: before, answers: map[ports.Key]pointAnswer{}}
 	for _, id := range slices.Sorted(maps.Keys(byFileSystem)) {
-		p.lookUp(ctx, &round, id, byFileSystem[id])
+		p.lookUp(limited, &round, id, byFileSystem[id])
 	}
 	if ctx.Err() == nil {
 		p.update(func(i *inventory) { i.points = round.answers })
@@ -188,9 +192,7 @@ type lookups struct {
 // lookUp lists the access points of one file system, and finds the demanded ones that it does not
 // have: they may be another one's. After an error, answers are as they were before.
 func (p *poller) lookUp(ctx context.Context, round *lookups, fileSystemID string, keys []ports.Key) {
-	limited, cancel := context.WithTimeout(ctx, pollTimeout)
-	defer cancel()
-	listed, err := p.api.ListAccessPoints(limited, fileSystemID)
+	listed, err := p.api.ListAccessPoints(ctx, fileSystemID)
 	if err != nil {
 		p.failed()
 	}
@@ -201,13 +203,16 @@ func (p *poller) lookUp(ctx context.Context, round *lookups, fileSystemID string
 			answer.point = listed[i]
 		case err == nil && round.finds < maxFinds:
 			round.finds++
-			if answer.point, _, failure = p.api.FindAccessPoint(limited, key.AccessPoint); failure != nil {
+			if answer.point, _, failure = p.api.FindAccessPoint(ctx, key.AccessPoint); failure != nil {
 				p.failed()
 			}
 		}
 		if failure != nil {
 			answer = round.before[key]
-			answer.err = failure
+			// The text of an error differs each time, and a change of it is news for all that wait.
+			if answer.err == nil || causeOf(answer.err) != causeOf(failure) {
+				answer.err = failure
+			}
 		}
 		round.answers[key] = answer
 	}

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/efs/efstest"
+	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
 // hanging is an API that answers nothing until its callers give up.
@@ -174,6 +176,59 @@ func TestHangingCallEndsWithTheLoop(t *testing.T) {
 			t.Errorf("ended after %s, want the second after which it was asked to", took)
 		}
 	})
+}
+
+// TestQuestionsToAHangingAPIEndTogether: a healthy leader is not restarted because of an outage of AWS.
+func TestQuestionsToAHangingAPIEndTogether(t *testing.T) {
+	asks := map[string]func(*poller, context.Context){"access points": (*poller).describe, "missing file systems": (*poller).confirm}
+	for name, ask := range asks {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := options()
+				o.Log = slog.New(slog.DiscardHandler)
+				p := newPoller(hanging{}, o, func() {}, func() {})
+				for n := range 30 {
+					id := fmt.Sprint("fs-", n)
+					p.missing = append(p.missing, id)
+					p.points = append(p.points, ports.Key{FileSystem: id, AccessPoint: "fsap-1"})
+				}
+				begun := time.Now()
+				ask(p, t.Context())
+				if took := time.Since(begun); took != pollTimeout {
+					t.Errorf("took %s, want %s for all", took, pollTimeout)
+				}
+				over, end := context.WithCancel(t.Context())
+				end()
+				p.run(over)
+			})
+		})
+	}
+}
+
+// noNetwork has another text for each error, as the resolver's have another port.
+type noNetwork struct {
+	hanging
+	calls *int
+}
+
+func (n noNetwork) ListAccessPoints(context.Context, string) ([]efs.AccessPoint, error) {
+	*n.calls++
+	return nil, fmt.Errorf("lookup elasticfilesystem: read udp 10.0.1.5:%d->10.0.0.2:53: i/o timeout", 50000+*n.calls)
+}
+
+// TestNewTextOfAnErrorIsNoNews: SharedVolumes have the API polled when what the snapshot says of them changes.
+func TestNewTextOfAnErrorIsNoNews(t *testing.T) {
+	o, calls := options(), 0
+	o.Log = slog.New(slog.DiscardHandler)
+	p := newPoller(noNetwork{calls: &calls}, o, func() {}, func() {})
+	key := ports.Key{FileSystem: "fs-1", AccessPoint: "fsap-1"}
+	p.points = []ports.Key{key}
+	p.describe(t.Context())
+	first := p.latest().points[key].err
+	p.describe(t.Context())
+	if again := p.latest().points[key].err; first == nil || again != first || calls != 2 {
+		t.Errorf("%v, and then %v, after %d calls", first, again, calls)
+	}
 }
 
 func TestQuestionsAreAskedOnceForEachListing(t *testing.T) {

@@ -74,7 +74,7 @@ const (
 	readTries = 2 * time.Minute
 	// maxSurveys bounds the surveys that run at once.
 	maxSurveys = 4
-	// surveysRetry is when to check again whether one of them has ended.
+	// surveysRetry is when to check again whether one of them has ended, or the root volume is as it should be.
 	surveysRetry = 10 * time.Second
 	// requestSkew is how far in the future a request may be: the clocks of users may be wrong.
 	requestSkew = time.Minute
@@ -129,11 +129,11 @@ func (s state) record(survey *surveyJob) recordSurvey {
 func (s state) planNext() plan {
 	due, next := s.due()
 	switch {
-	case due.IsZero() || s.notReady != "" || !s.listed:
+	case due.IsZero() || !s.listed:
 		return plan{}
 	case due.After(s.now):
 		return plan{again: due}
-	case s.others >= maxSurveys:
+	case s.notReady != "" || s.others >= maxSurveys: // of the root volume no event tells this loop
 		return plan{again: s.now.Add(surveysRetry)}
 	}
 	return plan{change: createSurvey{next}}

@@ -57,7 +57,7 @@ func TestDecideWhenASurveyIsDue(t *testing.T) {
 		"waits after a failure":           {time.Hour, failed, never, nil, false, none, now.Add(time.Minute)},
 		"begun in the far future":         {time.Hour, mountjobs.SurveyRecord{Began: now.Add(time.Hour)}, never, nil, true, fresh, never},
 		"ended in the far future":         {time.Hour, finished(now.Add(9000 * time.Hour)), never, nil, true, fresh, never},
-		"the file system is not ready":    {time.Hour, none, never, func(s *state) { s.notReady = "no port" }, false, none, never},
+		"the file system is not ready":    {time.Hour, none, never, func(s *state) { s.notReady = "no port" }, false, none, now.Add(surveysRetry)},
 		"the file system is not listed":   {time.Hour, none, never, func(s *state) { s.listed = false }, false, none, never},
 		"there is no root claim":          {time.Hour, none, never, func(s *state) { s.root = nil }, false, none, never},
 		"others run":                      {time.Hour, none, never, func(s *state) { s.others = maxSurveys }, false, none, now.Add(surveysRetry)},
