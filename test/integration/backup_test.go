@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -109,6 +110,7 @@ func TestClaimsLeaveForTheCSIDriver(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithManager(t)
 	other := f.otherVolume()
+	earlier := f.released("one")
 	one, two := f.provision("one", f.class), f.provision("two", f.class)
 	f.writeFile(one.path)
 	f.writeFile(two.path)
@@ -131,6 +133,43 @@ func TestClaimsLeaveForTheCSIDriver(t *testing.T) {
 	f.expectFile(one.path)
 	f.expectFile(two.path)
 	f.expectOtherVolume(other.Name)
+	f.waitForPhase(earlier.volume.Name, corev1.VolumeReleased)
+	f.expectFile(earlier.path)
+}
+
+// released is the retained volume of a claim that was deleted, with a file.
+func (f *fixture) released(name string) provisioned {
+	f.Helper()
+	p := f.provision(name, f.NewClass("retaining", nil, retaining).Name)
+	f.writeFile(p.path)
+	f.deleteClaims(p.claim)
+	f.waitForReleased(p.claim)
+	return p
+}
+
+// TestRetainedVolumeIsReservedForOneClaim runs what docs/backup.md says of a claim that was deleted.
+func TestRetainedVolumeIsReservedForOneClaim(t *testing.T) {
+	t.Parallel()
+	f := newFixtureWithManager(t)
+	p := f.released("reports")
+	names := strings.NewReplacer("pvc-01234567-89ab-cdef-0123-456789abcdef", p.volume.Name, `"team"`, strconv.Quote(f.Team))
+	f.shell(t.TempDir(), names.Replace(recipes(t, "A claim was deleted")[1]))
+	f.waitForPhase(p.volume.Name, corev1.VolumeAvailable)
+	volume, err := f.volumes().Get(t.Context(), p.volume.Name, metav1.GetOptions{})
+	f.check(err)
+	if ref := volume.Spec.ClaimRef; ref == nil || ref.Namespace != f.Team || ref.Name != "reports" || ref.UID != "" {
+		t.Fatalf("the volume is reserved for %+v", ref)
+	}
+	named := func(claim *corev1.PersistentVolumeClaim) { claim.Spec.VolumeName = p.volume.Name }
+	another := f.NewClaim("another", p.volume.Spec.StorageClassName, named)
+	again := f.provision("reports", p.volume.Spec.StorageClassName, named)
+	if again.volume.Name != p.volume.Name || again.claim.UID == p.claim.UID {
+		t.Errorf("claim %s is bound to %s, want %s", again.claim.UID, again.volume.Name, p.volume.Name)
+	}
+	if phase := f.getClaim(another).Status.Phase; phase != corev1.ClaimPending {
+		t.Errorf("another claim is %s", phase)
+	}
+	f.expectFile(p.path)
 }
 
 // TestVolumesComeBackAsVeleroRestoresThem: objects that have the policy Retain, without uids and marks of binding.
