@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -344,7 +345,9 @@ func (c *cluster) run(steps int) {
 func (c *cluster) carryOut(ops []operations.Operation, steps int) []byte {
 	ctx := context.Context(c.t.Context())
 	if steps > 0 {
-		ctx = &dying{Context: ctx, left: steps}
+		d := &dying{Context: ctx}
+		d.left.Store(int64(steps))
+		ctx = d
 	}
 	fs, err := directories.Open(c.t.Context(), c.dir, directories.Options{FileSystemID: historyFileSystem, Now: func() time.Time { return c.now }})
 	c.check(err)
@@ -363,12 +366,12 @@ func (c *cluster) carryOut(ops []operations.Operation, steps int) []byte {
 // dying is the context of a process that dies after some steps.
 type dying struct {
 	context.Context
-	left int
+	left atomic.Int64
 }
 
-// Err counts the steps: before each of them it is asked.
+// Err counts the steps: before each of them it is asked, for some side by side.
 func (d *dying) Err() error {
-	if d.left--; d.left < 0 {
+	if d.left.Add(-1) < 0 {
 		return context.Canceled
 	}
 	return nil
