@@ -91,20 +91,30 @@ func (b *batch) findRecord(ctx context.Context, op operations.Operation) (*trash
 }
 
 // findByVolume finds the last incarnation of a volume. A sweep may have emptied any slot before it.
-func (b *batch) findByVolume(ctx context.Context, volume string) (last *trashRecord, err error) {
+func (b *batch) findByVolume(ctx context.Context, volume string) (*trashRecord, error) {
 	slots, err := b.slotsOf(ctx, volume)
 	if err != nil {
 		return nil, err
 	}
-	for _, slot := range slots {
-		record, err := b.trash.record(ctx, slot)
-		if err != nil {
-			return nil, err
-		}
-		if record == nil || last != nil && record.Deleted.Before(last.Deleted) {
+	var records []*trashRecord
+	if err := b.trash.recordsOf(ctx, slots, func(record *trashRecord) { records = append(records, record) }); err != nil {
+		return nil, err
+	}
+	return b.newest(records)
+}
+
+// newest is the last of some records whose directory is in the trash: a move may not have been done, and an
+// earlier restore of the batch may have taken the directory.
+func (b *batch) newest(records []*trashRecord) (last *trashRecord, err error) {
+	for _, record := range records {
+		if last != nil && record.Deleted.Before(last.Deleted) {
 			continue
 		}
-		if _, err := b.trash.Lstat(slot); err == nil { // or its move was not done, or it was restored in this batch
+		_, err := b.trash.stat(record.slot)
+		if ignoreMissing(err) != nil {
+			return nil, err
+		}
+		if err == nil {
 			last = record
 		}
 	}
@@ -148,16 +158,7 @@ func (b *batch) findByClaim(ctx context.Context, uid string) (*trashRecord, erro
 		}
 		b.otherRecords = records
 	}
-	var last *trashRecord
-	for _, record := range b.otherRecords[uid] {
-		if last != nil && record.Deleted.Before(last.Deleted) {
-			continue
-		}
-		if _, err := b.trash.Lstat(record.slot); err == nil { // not restored in this batch
-			last = record
-		}
-	}
-	return last, nil
+	return b.newest(b.otherRecords[uid])
 }
 
 // namedAfterClaim matches the volumes that are named after the uid of their claim, as all are that this

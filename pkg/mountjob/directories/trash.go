@@ -108,31 +108,22 @@ func volumeOf(slot string) string {
 
 func recordName(slot string) string { return wellknown.OwnerPrefix + slot }
 
-// incarnations reads the records of a volume's slots until visit wants no more, and gives the slot
-// where it stopped, or the first one that is free.
-func (t *trash) incarnations(ctx context.Context, volume string, visit func(*trashRecord) (more bool)) (slot string, err error) {
+// slotFor finds the slot where a cleanup moves the directory, the first one that is free, or where it has
+// moved it already.
+func (t *trash) slotFor(ctx context.Context, op operations.Operation, own *entry) (slot string, moved bool, err error) {
 	for incarnation := 1; ; incarnation++ {
-		slot = slotName(volume, incarnation)
+		slot = slotName(op.Volume, incarnation)
 		if _, err := t.stat(slot); err != nil { // a record may be there, of a run that died before its move
-			return slot, ignoreMissing(err)
+			return slot, false, ignoreMissing(err)
 		}
 		record, err := t.record(ctx, slot)
 		if err != nil {
-			return "", err
+			return "", false, err
 		}
-		if record != nil && !visit(record) {
-			return slot, nil
+		if record != nil && record.isOfCleanup(op, own) {
+			return slot, true, nil
 		}
 	}
-}
-
-// slotFor finds the slot where a cleanup moves the directory, or has moved it already.
-func (t *trash) slotFor(ctx context.Context, op operations.Operation, own *entry) (slot string, moved bool, err error) {
-	slot, err = t.incarnations(ctx, op.Volume, func(record *trashRecord) bool {
-		moved = record.isOfCleanup(op, own)
-		return !moved
-	})
-	return slot, moved, err
 }
 
 // record reads the record of a slot; nil if there is none, or none that can be read, which protects
