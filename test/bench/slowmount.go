@@ -93,7 +93,8 @@ func (m *slowMount) wait(request string) {
 	<-m.slots
 }
 
-// Lookup and all other requests wait, but for those that no program waits for: Forget, Release, ReleaseDir.
+// Lookup and all other requests wait, but for those that no program waits for: Forget, Release, ReleaseDir. Nor does
+// Fsync: the writes before it were requests at once, and to an NFS server there would be nothing left to send.
 func (m *slowMount) Lookup(cancel <-chan struct{}, header *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
 	m.wait("LOOKUP")
 	return m.RawFileSystem.Lookup(cancel, header, name, out)

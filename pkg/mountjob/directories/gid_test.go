@@ -1,6 +1,7 @@
 package directories
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"testing"
@@ -57,6 +58,32 @@ func TestAllocatedGIDs(t *testing.T) {
 	w.wantGIDs([]int{2001}, setupOf(c, "/ns/b")) // whoever shares the directory shares its gid
 	w.wantGIDs([]int{2000}, allocating(setupOf(a, "/ns/a")))
 	w.wantGIDs([]int{2002}, allocating(setupOf(c, "/ns/c")))
+}
+
+// TestManagerGetsTheGIDOfEachDirectory: operations side by side get their gids in any order, and a volume with
+// another one's would give its pods another tenant's data.
+func TestManagerGetsTheGIDOfEachDirectory(t *testing.T) {
+	asRoot(t)
+	w := newFixture(t)
+	var ops []operations.Operation
+	for n := range 200 {
+		ops = append(ops, allocating(setupOf(owner("c1", "ns", n), fmt.Sprintf("/ns/%d", n))))
+	}
+	f := w.open(nil)
+	defer f.Close()
+	report, err := operations.DecodeReport(f.Run(t.Context(), ops, nil).Encode(), len(ops))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, op := range ops {
+		info, err := os.Stat(w.path(op.Path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := report.Results[i]; got.State != operations.Done || got.GID != groupOf(info) || got.GID < 2000 {
+			t.Errorf("%s has the group %d, and is reported as %+v", op.Path, groupOf(info), got)
+		}
+	}
 }
 
 func TestAllocatedGIDStandsBesideAnOwner(t *testing.T) {
