@@ -23,7 +23,7 @@ func managerJobs(env *testenv.Env) map[string]*batchv1.Job {
 	plain := mountjobs.Settings{Namespace: env.Namespace, Image: "image"}
 	full := mountjobs.Settings{
 		Namespace: env.Namespace, Image: "image", ImagePullPolicy: corev1.PullAlways, ImagePullSecrets: []string{"registry"},
-		PriorityClassName: "system-cluster-critical", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		PriorityClassName: "system-cluster-critical", Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}, NodeSelector: map[string]string{"pool": "storage"},
 	}
 	ops := []operations.Operation{{
 		Kind: operations.Setup, Path: "/team/data",
@@ -160,6 +160,14 @@ func TestManagerMayCreateMountJobsOnly(t *testing.T) {
 				})
 			})
 		}
+	}
+	for _, key := range []string{"container.apparmor.security.beta.kubernetes.io/mountjob", "k8s.v1.cni.cncf.io/networks", "io.kubernetes.cri-o.userns-mode"} {
+		job := built["mount, plain"].DeepCopy()
+		job.Spec.Template.Annotations[key] = "unconfined"
+		waitForRefusal(env, "no annotations for their pods but", func(ctx context.Context) error {
+			_, err := jobs.Create(ctx, job, dryRun())
+			return err
+		})
 	}
 	token := built["mount, plain"].DeepCopy()
 	token.Spec.Template.Spec.Volumes = append(token.Spec.Template.Spec.Volumes, corev1.Volume{Name: "token", VolumeSource: projected(corev1.VolumeProjection{

@@ -164,6 +164,77 @@ func TestServicesCannotTakeTunnelPorts(t *testing.T) {
 		}
 	}
 	expectOldServiceEditable(env, old, text)
+	expectNoTunnelPortInTwoSteps(env, udp, text)
+}
+
+// expectNoTunnelPortInTwoSteps: a port of UDP, which is allowed, does not become one of TCP.
+func expectNoTunnelPortInTwoSteps(env *testenv.Env, udp corev1.ServicePort, text string) {
+	env.Helper()
+	services := env.Client.CoreV1().Services(metav1.NamespaceDefault)
+	service, err := services.Create(env.Context(), portService(udp), metav1.CreateOptions{})
+	if err != nil {
+		env.Fatal(err)
+	}
+	env.Cleanup(func() {
+		if err := services.Delete(context.WithoutCancel(env.Context()), service.Name, metav1.DeleteOptions{}); err != nil {
+			env.Error(err)
+		}
+	})
+	service.Spec.Ports[0].Protocol = corev1.ProtocolTCP
+	waitForRefusal(env, text, func(ctx context.Context) error {
+		_, err := services.Update(ctx, service, metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err
+	})
+}
+
+// external is a Service that takes connections to some addresses.
+func external(port corev1.ServicePort, ips ...string) *corev1.Service {
+	service := portService(port)
+	service.Spec.Type, service.Spec.ExternalIPs = corev1.ServiceTypeClusterIP, ips
+	return service
+}
+
+// TestServicesCannotTakeMountTargets: kube-proxy would redirect the nodes' own connections.
+func TestServicesCannotTakeMountTargets(t *testing.T) {
+	nfs, udp := corev1.ServicePort{Port: 2049}, corev1.ServicePort{Port: 2049, Protocol: corev1.ProtocolUDP}
+	env := newEnv(t)
+	services := env.Client.CoreV1().Services(metav1.NamespaceDefault)
+	var old *corev1.Service
+	env.Eventually("the policy of an earlier test is deleted", func(ctx context.Context) (err error) {
+		old, err = services.Create(ctx, external(nfs, "192.0.2.1"), metav1.CreateOptions{})
+		return err
+	})
+	t.Cleanup(func() {
+		if err := services.Delete(context.WithoutCancel(t.Context()), old.Name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	})
+	env = newEnvWithPolicies(t)
+	dryUpdate := metav1.UpdateOptions{DryRun: []string{metav1.DryRunAll}}
+	const text = "a Service with external IPs must not have TCP port 2049"
+	waitForRefusal(env, text, func(ctx context.Context) error {
+		_, err := services.Create(ctx, external(nfs, "192.0.2.10", "192.0.2.11"), dryRun())
+		return err
+	})
+	for name, service := range map[string]*corev1.Service{
+		"another port":    external(corev1.ServicePort{Port: 443}, "192.0.2.10"),
+		"UDP":             external(udp, "192.0.2.10"),
+		"no external IPs": external(nfs),
+	} {
+		if _, err := services.Create(t.Context(), service, dryRun()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	changed := old.DeepCopy()
+	changed.Labels = map[string]string{"changed": "true"}
+	if _, err := services.Update(t.Context(), changed, dryUpdate); err != nil {
+		t.Errorf("a Service that had its address before the policy cannot be changed: %v", err)
+	}
+	changed.Spec.ExternalIPs = append(changed.Spec.ExternalIPs, "192.0.2.10")
+	waitForRefusal(env, text, func(ctx context.Context) error {
+		_, err := services.Update(ctx, changed, dryUpdate)
+		return err
+	})
 }
 
 // oldService is created before the policy.
