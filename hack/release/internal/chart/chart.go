@@ -246,7 +246,7 @@ func (s Spec) values(pristine map[identity]any) (values, error) {
 	v := values{Images: map[string]image{}, On: map[string]bool{}, BasePort: defaultBasePort, PortCount: defaultPortCount}
 	for value, name := range imageValues() {
 		repository, digest, _ := strings.Cut(s.Images[name], "@")
-		v.Images[value] = image{repository, "v" + s.Version, digest}
+		v.Images[value] = image{repository, s.tag(), digest}
 	}
 	enabled, err := s.Source.Components()
 	if err != nil {
@@ -273,6 +273,9 @@ func (s Spec) values(pristine map[identity]any) (values, error) {
 	}
 	return v, nil
 }
+
+// tag is that of the release's images.
+func (s Spec) tag() string { return "v" + s.Version }
 
 // imageValues are the names of the images in the values and in the base.
 func imageValues() map[string]string {

@@ -215,6 +215,8 @@ func TestValuesChangeObjects(t *testing.T) {
 	before := byHelm(t, chart, "")
 	tests := map[string]struct{ values, object, want string }{
 		"tag":            {"images: {worker: {digest: '', tag: v9}}", "Deployment efs-stunnel/efs-manager", `"value":"registry.example.com/storage/efs-worker:v9"`},
+		"only a tag":     {"images: {worker: {tag: v9}}", "Deployment efs-stunnel/efs-manager", `"value":"registry.example.com/storage/efs-worker:v9"`},
+		"tag and digest": {"images: {worker: {tag: v9, digest: 'sha256:1'}}", "Deployment efs-stunnel/efs-manager", `"value":"registry.example.com/storage/efs-worker@sha256:1"`},
 		"repository":     {"images: {agent: {repository: mirror/agent}}", "DaemonSet efs-stunnel/efs-read-ahead", `"image":"mirror/agent@sha256:`},
 		"pull secrets":   {"imagePullSecrets: [{name: pull}]", "ServiceAccount efs-stunnel/efs-worker", `"imagePullSecrets":[{"name":"pull"}]`},
 		"manager's args": {"manager: {args: [--log-level=DEBUG]}", "Deployment efs-stunnel/efs-manager", `"--file-system-tags=efs-stunnel=true","--log-level=DEBUG"]`},

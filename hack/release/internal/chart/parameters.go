@@ -288,7 +288,9 @@ func (s Spec) replace(tree any) any {
 	case string:
 		for value, name := range imageValues() {
 			if t == s.Images[name] {
-				return verbatim(`{{ include "efs-stunnel.image" .Values.images.` + value + ` | quote }}`)
+				_, digest, _ := strings.Cut(t, "@")
+				return verbatim(fmt.Sprintf("{{ include %q (dict %q .Values.images.%s %q %q %q %q) | quote }}",
+					"efs-stunnel.image", "image", value, "tag", s.tag(), "digest", digest))
 			}
 		}
 		return strings.ReplaceAll(t, "system:serviceaccount:efs-stunnel:", "system:serviceaccount:"+namespaceToken+":")
