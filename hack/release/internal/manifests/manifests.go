@@ -57,12 +57,16 @@ func (k kustomization) keep(field string, wanted func(any) bool) {
 	k[field] = kept
 }
 
+// registry is in the base's names of images. No registry can have it: a name without one would be somebody
+// else's on Docker Hub.
+const registry = "replace-me.invalid/"
+
 // setImages makes the kustomization name these images, and the mount Jobs' image, too.
 func (k kustomization) setImages(images Images) {
 	var list []any
 	for name, image := range images {
 		repository, digest, _ := strings.Cut(image, "@")
-		list = append(list, map[string]any{"name": name, "newName": repository, "digest": digest})
+		list = append(list, map[string]any{"name": registry + name, "newName": repository, "digest": digest})
 	}
 	k["images"] = list
 }
