@@ -192,6 +192,8 @@ func isServed(node *corev1.Node) (why string, ok bool) {
 	switch {
 	case node.Labels["eks.amazonaws.com/compute-type"] == "fargate":
 		return "it is of EKS Fargate, which is not supported: its pods get no volumes of efs-stunnel", false
+	case node.Labels["eks.amazonaws.com/compute-type"] == "hybrid":
+		return "it is a hybrid node of EKS, which the overlay eks leaves out: it is outside of AWS, and most such nodes reach no mount target", false
 	case node.Status.NodeInfo.OperatingSystem != "" && node.Status.NodeInfo.OperatingSystem != "linux":
 		return "its operating system is " + node.Status.NodeInfo.OperatingSystem + ", which is not supported: its pods get no volumes of efs-stunnel", false
 	}

@@ -105,6 +105,7 @@ func TestCheck(t *testing.T) {
 		"Bottlerocket, examined": {func(f *Facts) { f.Nodes[0].Status.NodeInfo.OSImage = "Bottlerocket OS 1.2" }, bad, NoMountHelper},
 		"Windows":                {func(f *Facts) { f.Nodes[0].Status.NodeInfo.OperatingSystem = "windows" }, note, NotServed},
 		"Fargate":                {func(f *Facts) { f.Nodes[0].Labels["eks.amazonaws.com/compute-type"] = "fargate" }, note, NotServed},
+		"a hybrid node":          {func(f *Facts) { f.Nodes[0].Labels["eks.amazonaws.com/compute-type"] = "hybrid" }, note, NotServed},
 		"another processor":      {func(f *Facts) { f.Nodes[0].Status.NodeInfo.Architecture = "s390x" }, bad, ProcessorNotServed},
 		"an old kernel":          {func(f *Facts) { f.Nodes[0].Status.NodeInfo.KernelVersion = "5.6.19-1" }, note, LoopbackReachable},
 		"the first kernel":       {func(f *Facts) { f.Nodes[0].Status.NodeInfo.KernelVersion = "5.7.0" }, ok, ""},

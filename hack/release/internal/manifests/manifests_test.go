@@ -56,7 +56,8 @@ func TestOpenShiftDoesNotBuild(t *testing.T) {
 	}
 }
 
-// TestNoDaemonSetNeedsFargate: its nodes have room for one pod, so others would be pending for ever.
+// TestNoDaemonSetNeedsFargate: its nodes have room for one pod, so others would be pending for ever. Hybrid nodes
+// reach no mount target.
 func TestNoDaemonSetNeedsFargate(t *testing.T) {
 	s := read(t)
 	components, err := s.Components()
@@ -73,12 +74,51 @@ func TestNoDaemonSetNeedsFargate(t *testing.T) {
 			continue
 		}
 		found++
-		if text := object.MustYaml(); !strings.Contains(text, "key: eks.amazonaws.com/compute-type\n                operator: NotIn\n") {
+		if text := object.MustYaml(); !strings.Contains(text, "key: eks.amazonaws.com/compute-type\n                operator: NotIn\n                values:\n                - fargate\n                - hybrid\n") {
 			t.Errorf("it may have pods on Fargate:\n%s", text)
 		}
 	}
 	if found != 2 {
 		t.Errorf("%d DaemonSets, want the agents' and read-ahead", found)
+	}
+}
+
+// TestLabelsOfEverybodyChangeNoInterface: whoever labels all objects, selectors included, replaces the labels that
+// everybody has. Programs, Services and policies find each other by others.
+func TestLabelsOfEverybodyChangeNoInterface(t *testing.T) {
+	labels := map[string]any{"app.kubernetes.io/name": "platform", "app.kubernetes.io/component": "storage", "team": "platform"}
+	objects, err := read(t).render("eks", func(k kustomization) {
+		k.setImages(images())
+		k.setComponents([]string{"admission", "monitoring", "network-policy", "read-ahead"})
+		k["labels"] = []any{map[string]any{"pairs": labels, "includeSelectors": true}}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	met := 0
+	for _, object := range objects.Resources() {
+		text, name := object.MustYaml(), object.GetKind()+" "+object.GetName()
+		for owner, want := range map[string]string{
+			"DaemonSet efs-stunnel":       "\n        efs-stunnel.gnuthought.com/program: node-agent\n", // of its pods
+			"Deployment efs-manager":      "\n        efs-stunnel.gnuthought.com/program: manager\n",
+			"Service efs-manager-metrics": "\n    efs-stunnel.gnuthought.com/program: manager\n",
+			"Service efs-stunnel-metrics": "\n    efs-stunnel.gnuthought.com/program: node-agent\n",
+			"ServiceMonitor efs-manager":  "\n    matchLabels:\n      efs-stunnel.gnuthought.com/program: manager\n",
+			"ServiceMonitor efs-stunnel":  "\n    matchLabels:\n      efs-stunnel.gnuthought.com/program: node-agent\n",
+			"NetworkPolicy efs-worker":    "\n  podSelector:\n    matchExpressions:\n",
+			"NetworkPolicy efs-manager":   "\n    - podSelector:\n        matchExpressions:\n", // the workers
+		} {
+			if name != owner {
+				continue
+			}
+			met++
+			if !strings.Contains(text, want) {
+				t.Errorf("%s has no %q:\n%s", name, want, text)
+			}
+		}
+	}
+	if met != 8 {
+		t.Errorf("%d of 8 objects are rendered", met)
 	}
 }
 
