@@ -101,7 +101,7 @@ func (f *facts) claimState(claim *corev1.PersistentVolumeClaim) Result {
 		return note(WaitsForManager, "", "the manager has not reported anything yet")
 	}
 	return problem(ManagerSilent, "", fmt.Sprintf("the manager has reported nothing for %s", age(f.Now, claim.CreationTimestamp.Time)),
-		fmt.Sprintf("kubectl -n %s logs -l %s=%s --prefix --tail=100", f.Namespace, wellknown.LabelAppComponent, managerComponent))
+		fmt.Sprintf("kubectl -n %s logs -l %s=%s --prefix --tail=100", f.Namespace, wellknown.LabelProgram, wellknown.ProgramManager))
 }
 
 func (f *facts) terminating(claim *corev1.PersistentVolumeClaim) (Result, bool) {
@@ -273,7 +273,7 @@ func (f *facts) leaderless(*corev1.PersistentVolumeClaim) (Result, bool) {
 		return Result{}, false
 	}
 	return problem(NoLeader, "", "no manager leads, so nothing is provisioned",
-		fmt.Sprintf("kubectl -n %s get pods -l %s=%s", f.Namespace, wellknown.LabelAppComponent, managerComponent)), true
+		fmt.Sprintf("kubectl -n %s get pods -l %s=%s", f.Namespace, wellknown.LabelProgram, wellknown.ProgramManager)), true
 }
 
 // messages are the beginnings of the manager's messages, or parts of them, in order.

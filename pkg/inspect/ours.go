@@ -28,7 +28,7 @@ func (s *Snapshot) PodsByPart() (managers, workers, agents []*corev1.Pod) {
 			agents = append(agents, pod)
 		case owner != nil && jobs[owner.UID]:
 			workers = append(workers, pod)
-		case pod.Labels[wellknown.LabelAppComponent] == managerComponent:
+		case pod.Labels[wellknown.LabelProgram] == wellknown.ProgramManager:
 			managers = append(managers, pod)
 		}
 	}

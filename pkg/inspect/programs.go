@@ -24,8 +24,6 @@ const (
 	Rollout         Cause = "Rollout"
 )
 
-const managerComponent = "manager" // of wellknown.LabelAppComponent
-
 func (f *facts) checkManager() []Result {
 	object := "deployment " + wellknown.ManagerDeployment
 	switch {
@@ -38,8 +36,8 @@ func (f *facts) checkManager() []Result {
 			"install it, or name its namespace with --system-namespace")}
 	}
 	want, ready := replicas(f.Manager), f.Manager.Status.ReadyReplicas
-	why := f.problemOf(managerComponent, "")
-	see := fmt.Sprintf("kubectl -n %s describe pods -l %s=%s", f.Namespace, wellknown.LabelAppComponent, managerComponent)
+	why := f.problemOf(wellknown.ProgramManager, "")
+	see := fmt.Sprintf("kubectl -n %s describe pods -l %s=%s", f.Namespace, wellknown.LabelProgram, wellknown.ProgramManager)
 	switch {
 	case ready == 0:
 		return []Result{problem(ManagerDown, object, join("no replica is ready; mounted volumes continue", why), see)}
@@ -63,10 +61,10 @@ func join(text, why string) string {
 	return text + ": " + why
 }
 
-// problemOf says what keeps a pod of a component from being ready, on a node or on any.
-func (f *facts) problemOf(component, node string) string {
+// problemOf says what keeps a pod of a program from being ready, on a node or on any.
+func (f *facts) problemOf(program, node string) string {
 	for _, pod := range f.Pods {
-		if pod.Labels[wellknown.LabelAppComponent] != component || node != "" && pod.Spec.NodeName != node {
+		if pod.Labels[wellknown.LabelProgram] != program || node != "" && pod.Spec.NodeName != node {
 			continue
 		}
 		if why := PodProblem(pod); why != "" {
@@ -146,7 +144,7 @@ func (f *facts) leader() Leader {
 func (f *facts) checkLeader() []Result {
 	object := "lease " + wellknown.ManagerLease
 	leader := f.leader()
-	see := fmt.Sprintf("kubectl -n %s logs -l %s=%s --prefix --tail=100", f.Namespace, wellknown.LabelAppComponent, managerComponent)
+	see := fmt.Sprintf("kubectl -n %s logs -l %s=%s --prefix --tail=100", f.Namespace, wellknown.LabelProgram, wellknown.ProgramManager)
 	switch {
 	case f.lacks("leases.coordination.k8s.io"):
 		return nil

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 func TestPodProblem(t *testing.T) {
@@ -60,7 +62,7 @@ func TestManagerNamesItsPod(t *testing.T) {
 	s := healthy(t)
 	s.Manager.Status.ReadyReplicas = 0
 	pod := &corev1.Pod{Status: corev1.PodStatus{Message: "Evicted"}}
-	pod.Name, pod.Labels = "efs-manager-1", map[string]string{"app.kubernetes.io/component": "manager"}
+	pod.Name, pod.Labels = "efs-manager-1", map[string]string{wellknown.LabelProgram: wellknown.ProgramManager}
 	s.Pods = append(s.Pods, pod)
 	results := derive(s).checkManager()
 	if want := "no replica is ready; mounted volumes continue: pod efs-manager-1: Evicted"; results[0].Message != want {

@@ -11,17 +11,10 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// Labels of the node agent's pods. Mount Jobs run only on a node with one, because the tunnel is there:
-// the DaemonSet in deploy/kustomize must have exactly these.
-const (
-	LabelAppName      = "app.kubernetes.io/name"
-	AgentAppName      = "efs-stunnel"
-	AgentAppComponent = "node-agent" // of wellknown.LabelAppComponent
-)
-
-// AgentLabels returns the labels that select the node agent's pods.
+// AgentLabels returns the labels that select the node agent's pods: the DaemonSet in deploy/kustomize must
+// have them.
 func AgentLabels() map[string]string {
-	return map[string]string{LabelAppName: AgentAppName, wellknown.LabelAppComponent: AgentAppComponent}
+	return map[string]string{wellknown.LabelProgram: wellknown.ProgramAgent}
 }
 
 func affinity(avoid []string) *corev1.Affinity {

@@ -14,6 +14,15 @@ const (
 // LabelRootKey is on root volumes for readers of the original system's format, and protects nothing.
 const LabelRootKey = "root_key"
 
+// LabelProgram is on the pods of the manager and of the node agents, and on the Services of their metrics: the
+// programs find each other by it. Labels that everybody has, such as app.kubernetes.io/name, are often
+// replaced in all objects of an installation.
+const (
+	LabelProgram   = keyPrefix + "program"
+	ProgramManager = "manager"
+	ProgramAgent   = "node-agent"
+)
+
 // Labels of mount Jobs, and their values.
 const (
 	LabelComponent            = "component" // of the original system

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -69,7 +68,7 @@ func withTable(object *corev1.ConfigMap, namespace string, table ports.Table) *c
 		next = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: wellknown.TargetsConfigMap,
 			Labels: map[string]string{
-				mountjobs.LabelAppName:         mountjobs.AgentAppName,
+				"app.kubernetes.io/name":       "efs-stunnel",
 				"app.kubernetes.io/managed-by": wellknown.ManagerDeployment,
 			},
 		}}
