@@ -92,6 +92,10 @@ func TestEverySetting(t *testing.T) {
 		"pull policy": {"--worker-image-pull-policy=always", "", "", func(o *options) { o.pullPolicy, o.jobs.ImagePullPolicy = "Always", corev1.PullAlways }},
 		"secrets":     {"--worker-image-pull-secrets=a,b.c", "", "", func(o *options) { o.jobs.ImagePullSecrets = []string{"a", "b.c"} }},
 		"priority":    {"--worker-priority-class=high", "", "", func(o *options) { o.jobs.PriorityClassName = "high" }},
+		"tolerations": {"--worker-tolerations=dedicated=storage:NoSchedule,gpu", "", "", func(o *options) {
+			o.jobs.Tolerations = []corev1.Toleration{{Key: "dedicated", Operator: "Equal", Value: "storage", Effect: "NoSchedule"}, {Key: "gpu", Operator: "Exists"}}
+		}},
+		"node labels": {"--worker-node-selector=pool=storage,zone=a", "", "", func(o *options) { o.jobs.NodeSelector = map[string]string{"pool": "storage", "zone": "a"} }},
 		"batch":       {"--mount-job-batch=1", "", "", func(o *options) { o.batch = 1 }},
 		"timeout":     {"--mount-job-timeout=1h", "", "", func(o *options) { o.jobs.Timeout = time.Hour }},
 		"namespace":   {"--namespace=storage", "NAMESPACE=storage", "other", func(o *options) { o.Namespace, o.jobs.Namespace = "storage", "storage" }},

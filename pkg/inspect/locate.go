@@ -57,6 +57,12 @@ func (s *Snapshot) JobSettings(image string) (mountjobs.Settings, error) {
 	if names := setting(s.Manager, "--worker-image-pull-secrets", ""); names != "" {
 		settings.ImagePullSecrets = strings.Split(names, ",")
 	}
+	var errs [2]error
+	settings.Tolerations, errs[0] = mountjobs.ParseTolerations(setting(s.Manager, "--worker-tolerations", ""))
+	settings.NodeSelector, errs[1] = mountjobs.ParseNodeSelector(setting(s.Manager, "--worker-node-selector", ""))
+	if err := errors.Join(errs[:]...); err != nil {
+		return settings, fmt.Errorf("reading the settings of the manager's Deployment: %w", err)
+	}
 	if timeout, err := time.ParseDuration(setting(s.Manager, "--mount-job-timeout", "")); err == nil {
 		settings.Timeout = timeout
 	}

@@ -60,6 +60,14 @@ func TestBuildGolden(t *testing.T) {
 	}
 }
 
+func TestBuildWithoutNodeGolden(t *testing.T) {
+	job, err := mountjobs.Build(mountjobs.Spec{Settings: settings(), FileSystemID: fileSystem, Number: 1, Operations: many(1), NoNode: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareGolden(t, "first-node-job.yaml", job)
+}
+
 func TestBuildSweepGolden(t *testing.T) {
 	s := settings()
 	s.PriorityClassName = "high" // no claim waits for a sweep

@@ -94,11 +94,11 @@ var schedulingCauses = []cause{
 	{NoNodeAgent, "match pod affinity rules", "no node with an efs-stunnel pod takes the mount Job",
 		"DaemonSet " + wellknown.NodeDaemonSet + " must have a running pod on a node that takes others"},
 	{Unschedulable, "untolerated taint|taints that the pod didn't tolerate", noNode,
-		"take the taint off a node with an efs-stunnel pod, or let mount Jobs tolerate it"},
+		"take the taint off a node with an efs-stunnel pod, or add it to the manager's --worker-tolerations"},
 	{Unschedulable, "insufficient |too many pods", noNode,
 		"free or add room on a node: the Job asks for 10m of CPU and 32Mi of memory"},
 	{Unschedulable, "node affinity", noNode,
-		"the node where the last try failed is left out of this one: mend it, or the others"},
+		"the node where the last try failed is left out of this one, and so are nodes without the labels of the manager's --worker-node-selector: mend it, or the others"},
 	{Unschedulable, "were unschedulable", noNode, "uncordon a node"},
 	{Unschedulable, "", noNode, "mend what the scheduler names"},
 }

@@ -92,7 +92,7 @@ func TestDiagnoseScheduling(t *testing.T) {
 		"only the event is here": {func(p *corev1.Pod) { p.Spec.NodeName = ""; p.Status = corev1.PodStatus{} }, events(podEvent("FailedScheduling", "0/3 nodes are available: 3 node(s) didn't match pod affinity rules.")), mountjobs.NoNodeAgent, texts("DaemonSet efs-stunnel")},
 		"no agent":               {unscheduled("0/3 nodes are available: 3 node(s) didn't match pod affinity rules." + preemption), nil, mountjobs.NoNodeAgent, texts("no node with an efs-stunnel pod", "3 node(s) didn't match pod affinity rules.)")},
 		"taints":                 {unscheduled("0/1 nodes are available: 1 node(s) had untolerated taint(s)." + preemption), nil, mountjobs.Unschedulable, texts("taint")},
-		"taints, older message":  {unscheduled("0/1 nodes are available: 1 node(s) had untolerated taint {dedicated: gpu}."), nil, mountjobs.Unschedulable, texts("dedicated: gpu", "tolerate it")},
+		"taints, older message":  {unscheduled("0/1 nodes are available: 1 node(s) had untolerated taint {dedicated: gpu}."), nil, mountjobs.Unschedulable, texts("dedicated: gpu", "--worker-tolerations")},
 		"no room":                {unscheduled("0/3 nodes are available: 3 Insufficient memory." + preemption), nil, mountjobs.Unschedulable, texts("room", "32Mi")},
 		"each node its own":      {unscheduled("0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s), 1 node(s) didn't match pod affinity rules."), nil, mountjobs.NoNodeAgent, texts("DaemonSet", "; or", "taint", "room")},
 		"the node that failed":   {unscheduled("0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) were unschedulable."), nil, mountjobs.Unschedulable, texts("the last try failed", "uncordon")},

@@ -1,11 +1,13 @@
 package mountjobs
 
 import (
+	"maps"
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/klog/v2"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -17,16 +19,20 @@ func AgentLabels() map[string]string {
 	return map[string]string{wellknown.LabelProgram: wellknown.ProgramAgent}
 }
 
-func affinity(avoid []string) *corev1.Affinity {
-	return &corev1.Affinity{
-		PodAffinity: &corev1.PodAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-				LabelSelector: &metav1.LabelSelector{MatchLabels: AgentLabels()},
-				TopologyKey:   corev1.LabelHostname,
-			}},
-		},
-		NodeAffinity: awayFrom(avoid),
+// affinity places the pod on a node with an agent, because the tunnel is there. While no node takes the pod,
+// an autoscaler must add one, and not every autoscaler sees that it will have an agent, too.
+func (s Spec) affinity() *corev1.Affinity {
+	withAgent := corev1.PodAffinityTerm{
+		LabelSelector: &metav1.LabelSelector{MatchLabels: AgentLabels()},
+		TopologyKey:   corev1.LabelHostname,
 	}
+	affinity := &corev1.Affinity{PodAffinity: &corev1.PodAffinity{}, NodeAffinity: awayFrom(s.AvoidNodes)}
+	if s.NoNode {
+		affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []corev1.WeightedPodAffinityTerm{{Weight: 100, PodAffinityTerm: withAgent}}
+	} else {
+		affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution = []corev1.PodAffinityTerm{withAgent}
+	}
+	return affinity
 }
 
 // awayFrom selects nodes by name: the label hostname can be different.
@@ -61,10 +67,10 @@ func NodesToAvoid(failed []string, agents []*corev1.Pod) []string {
 	return nil
 }
 
-// Takes reports whether a Job's pod tolerates the taints of a node. Agents run on every node. It is false
-// for a node that is not found, nil.
+// Takes reports whether a node has the labels that a Job's pod selects, and the pod tolerates its taints.
+// Agents run on every node. It is false for a node that is not found, nil.
 func (s Settings) Takes(node *corev1.Node) bool {
-	if node == nil || node.DeletionTimestamp != nil {
+	if node == nil || node.DeletionTimestamp != nil || !labels.SelectorFromSet(s.NodeSelector).Matches(labels.Set(node.Labels)) {
 		return false
 	}
 	taints := node.Spec.Taints
@@ -105,6 +111,16 @@ func hasPodCondition(pod *corev1.Pod, kind corev1.PodConditionType, status corev
 	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
 		return condition.Type == kind && condition.Status == status
 	})
+}
+
+// nodeSelector keeps Jobs off nodes with Windows, which have no agent, where the affinity does not.
+func (s Spec) nodeSelector() map[string]string {
+	if !s.NoNode {
+		return s.NodeSelector
+	}
+	selector := map[string]string{corev1.LabelOSStable: "linux"}
+	maps.Copy(selector, s.NodeSelector)
+	return selector
 }
 
 // lostNodeSeconds is how long a pod stays on a node that is not ready or unreachable. Kubernetes' default

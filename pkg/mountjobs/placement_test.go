@@ -1,13 +1,18 @@
 package mountjobs_test
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/requests"
 )
 
 func TestNodesToAvoid(t *testing.T) {
@@ -40,6 +45,10 @@ func TestTakes(t *testing.T) {
 	}
 	wide := mountjobs.Settings{Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}}
 	cordoned := &corev1.Node{Spec: corev1.NodeSpec{Unschedulable: true}}
+	labelled := func(value string) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pool": value}}}
+	}
+	pooled := mountjobs.Settings{NodeSelector: map[string]string{"pool": "storage"}}
 	going := &corev1.Node{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: created}}}
 	tests := map[string]struct {
 		settings mountjobs.Settings
@@ -57,6 +66,9 @@ func TestTakes(t *testing.T) {
 		"better not":            {node: tainted("dedicated", corev1.TaintEffectPreferNoSchedule), want: true},
 		"control plane":         {node: tainted("node-role.kubernetes.io/control-plane", corev1.TaintEffectNoSchedule), want: true},
 		"not ready":             {node: tainted(corev1.TaintNodeNotReady, corev1.TaintEffectNoSchedule)},
+		"of the pool":           {pooled, labelled("storage"), true},
+		"of another pool":       {pooled, labelled("web"), false},
+		"of no pool":            {pooled, &corev1.Node{}, false},
 		"agent was never ready": {node: tainted("efs-stunnel.gnuthought.com/agent-not-ready", corev1.TaintEffectNoSchedule)},
 	}
 	for name, tt := range tests {
@@ -65,6 +77,49 @@ func TestTakes(t *testing.T) {
 				t.Errorf("Takes = %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestPlacementSettingsAreOnEveryKindOfJob: also those that administrators create.
+func TestPlacementSettingsAreOnEveryKindOfJob(t *testing.T) {
+	s := settings()
+	var err error
+	if s.Tolerations, err = mountjobs.ParseTolerations("dedicated=storage:NoSchedule"); err != nil {
+		t.Fatal(err)
+	}
+	s.NodeSelector = map[string]string{"pool": "storage"}
+	spec := mountjobs.Spec{Settings: s, FileSystemID: fileSystem, Number: 1}
+	sweep, errSweep := mountjobs.BuildSweep(spec)
+	survey, errSurvey := mountjobs.BuildSurvey(spec, mountjobs.SurveyRecord{})
+	ledger, errLedger := mountjobs.BuildLedger(spec, "bcdfg", requests.Request{Do: requests.ListTrash})
+	spec.Operations = many(1)
+	mount, errMount := mountjobs.Build(spec)
+	if err := errors.Join(errSweep, errSurvey, errLedger, errMount); err != nil {
+		t.Fatal(err)
+	}
+	for _, job := range []*batchv1.Job{sweep, survey, ledger, mount} {
+		pod := job.Spec.Template.Spec
+		if !slices.Contains(pod.Tolerations, s.Tolerations[0]) || pod.NodeSelector["pool"] != "storage" {
+			t.Errorf("Job %s has tolerations %v and selector %v", job.Name, pod.Tolerations, pod.NodeSelector)
+		}
+	}
+}
+
+func TestTolerationsAreParsedAndFormatted(t *testing.T) {
+	for text, want := range map[string][]corev1.Toleration{
+		"":                        nil,
+		"gpu":                     {{Key: "gpu", Operator: corev1.TolerationOpExists}},
+		"example.com/team=:":      nil,
+		"spot:NoExecute":          {{Key: "spot", Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}},
+		"team=a,team=:NoSchedule": {{Key: "team", Operator: corev1.TolerationOpEqual, Value: "a"}, {Key: "team", Operator: corev1.TolerationOpEqual, Effect: corev1.TaintEffectNoSchedule}},
+	} {
+		got, err := mountjobs.ParseTolerations(text)
+		if diff := cmp.Diff(want, got); diff != "" || (err != nil) != strings.HasSuffix(text, ":") {
+			t.Errorf("%q: %v, mismatch (-want +got):\n%s", text, err, diff)
+		}
+		if again := mountjobs.FormatTolerations(got); err == nil && again != text {
+			t.Errorf("%q becomes %q", text, again)
+		}
 	}
 }
 

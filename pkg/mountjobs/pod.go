@@ -107,7 +107,8 @@ func (s Spec) pod(arguments []string, capabilities ...corev1.Capability) corev1.
 		ServiceAccountName:            wellknown.WorkerServiceAccount,
 		AutomountServiceAccountToken:  &no,
 		EnableServiceLinks:            &no,
-		Affinity:                      affinity(s.AvoidNodes),
+		NodeSelector:                  s.nodeSelector(),
+		Affinity:                      s.affinity(),
 		Tolerations:                   s.tolerations(),
 		SecurityContext: &corev1.PodSecurityContext{
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},

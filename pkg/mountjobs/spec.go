@@ -25,6 +25,8 @@ type Settings struct {
 	PriorityClassName string
 	// Tolerations are added to those of every Job.
 	Tolerations []corev1.Toleration
+	// NodeSelector has labels that the nodes of every Job must have.
+	NodeSelector map[string]string
 	// Timeout is the deadline of a Job's pod; 0 is wellknown.DefaultMountJobTimeout.
 	Timeout time.Duration
 	// Linger is how long a Job's worker waits for more operations; 0 is not at all.
@@ -50,6 +52,8 @@ type Spec struct {
 	Operations []operations.Operation
 	// AvoidNodes are those where the Job must not run, see NodesToAvoid.
 	AvoidNodes []string
+	// NoNode is true while no node takes the Job, see Settings.Takes.
+	NoNode bool
 	// Leader is the one that creates the Job.
 	Leader Leader
 }

@@ -154,7 +154,7 @@ func (c *Controller) giveBatch(ctx context.Context, s state, next giveBatch) (ag
 func (c *Controller) spec(s state, kind mountjobs.Kind) mountjobs.Spec {
 	return mountjobs.Spec{
 		Settings: c.options.Jobs, FileSystemID: s.id, Aliases: c.gatherer.Aliases[s.id],
-		Number: mountjobs.NextNumber(kind, s.id, s.named), AvoidNodes: s.nodesToAvoid(), Leader: c.options.Workers.Leader(),
+		Number: mountjobs.NextNumber(kind, s.id, s.named), AvoidNodes: s.nodesToAvoid(), NoNode: s.noNode, Leader: c.options.Workers.Leader(),
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
@@ -38,8 +39,9 @@ type state struct {
 	// pending are the operations that wait, due or not, in their order. They are sorted only when
 	// they are needed.
 	pending func() []lifecycle.Pending
-	// agents are those on nodes that take Jobs.
+	// agents are those on nodes that take Jobs, and noNode says that there is no such node at all.
 	agents []*corev1.Pod
+	noNode bool
 	// sweepDelay is how long trash waits for more.
 	sweepDelay time.Duration
 }
@@ -87,6 +89,7 @@ func (c *Controller) observe(id string) state {
 		agents:     c.agents(),
 		sweepDelay: c.options.SweepDelay,
 	}
+	s.noNode = len(s.agents) == 0 && !c.hasNode()
 	for _, job := range s.named {
 		c.observeJob(&s, job)
 	}
@@ -95,6 +98,11 @@ func (c *Controller) observe(id string) state {
 	slices.SortFunc(s.sweeps, func(a, b sweepJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
 	c.observeRoot(&s)
 	return s
+}
+
+// hasNode says whether any node takes a Job, with an agent or without.
+func (c *Controller) hasNode() bool {
+	return slices.ContainsFunc(caches.All[*corev1.Node](c.gatherer.Caches.Nodes), c.options.Jobs.Takes)
 }
 
 // agents leaves out those on nodes that take no Job: agents tolerate every taint.

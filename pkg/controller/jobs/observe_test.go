@@ -45,6 +45,36 @@ func TestAgentsWhereJobsCannotRunDoNotCount(t *testing.T) {
 	}
 }
 
+// TestJobOfAnEmptyClusterNeedsNoAgent: an autoscaler adds a node for the pod, and the agent comes with it. Where
+// nodes have no agent, the Job waits for one.
+func TestJobOfAnEmptyClusterNeedsNoAgent(t *testing.T) {
+	full := corev1.NodeSpec{Taints: []corev1.Taint{{Key: "dedicated", Value: "gpu", Effect: corev1.TaintEffectNoSchedule}}}
+	for name, tt := range map[string]struct {
+		nodes    map[string]corev1.NodeSpec
+		required bool
+	}{
+		"no node":                    {nil, false},
+		"none that takes Jobs":       {map[string]corev1.NodeSpec{"dedicated": full, "cordoned": {Unschedulable: true}}, false},
+		"one, of which no agent has": {map[string]corev1.NodeSpec{"dedicated": full, "free": {}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := caches.New(fake.NewClientset(), nil, "efs-stunnel")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for node, spec := range tt.nodes {
+				if err := c.Nodes.GetStore().Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: spec}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := (&Controller{gatherer: &gatherer.Gatherer{Caches: c}}).hasNode()
+			if got != tt.required {
+				t.Errorf("hasNode = %v, want %v", got, tt.required)
+			}
+		})
+	}
+}
+
 // TestUseOfBatches: what a batch has to wait for are those of which a volume is still to be written.
 func TestUseOfBatches(t *testing.T) {
 	c := newSharedPath(t, 1, 1).clusters[0]
