@@ -170,6 +170,9 @@ func TestReleasedVolumes(t *testing.T) {
 			released(corev1.PersistentVolumeReclaimDelete)(t, s)
 		}, expectation{level: Note, cause: CleanupWaits}},
 		"it was edited":    {func(_ *testing.T, s *Snapshot) { s.Volumes[0].Spec.NFS.Path = "/elsewhere" }, expectation{level: Problem, cause: VolumeEdited}},
+		"a mount option is harmful": {func(_ *testing.T, s *Snapshot) {
+			s.Volumes[0].Spec.MountOptions = append(s.Volumes[0].Spec.MountOptions, "bg")
+		}, expectation{level: Problem, cause: OptionHarmful}},
 		"its port differs": {func(_ *testing.T, s *Snapshot) { volumes.SetPort(s.Volumes[0], 20777) }, expectation{level: Problem, cause: PortDiffers}},
 		"its file system left the table": {func(_ *testing.T, s *Snapshot) {
 			s.Volumes[0].Annotations[wellknown.AnnotationFileSystemID] = "fs-00000000"

@@ -19,6 +19,7 @@ import (
 // Causes about volumes.
 const (
 	VolumeEdited    Cause = "VolumeEdited"
+	OptionHarmful   Cause = wellknown.EventMountOptionHarmful
 	PortDiffers     Cause = "PortDiffers"
 	Retained        Cause = "Retained"
 	CleanupWaits    Cause = "CleanupWaits"
@@ -79,6 +80,9 @@ func (f *facts) checkVolume(volume volumes.Volume) Result {
 	case hasTable && known && volume.Port != target.Port && f.pointOf(volume) == "":
 		return problem(PortDiffers, "", fmt.Sprintf("its port is %d, that of file system %s in the table is %d", volume.Port, volume.FileSystemID, target.Port),
 			"none while a manager leads: it corrects the volume; then restart pods that mounted it through the old port")
+	}
+	if why := volumes.HarmfulMountOption(volume.Object); why != "" {
+		return problem(OptionHarmful, "", why, "kubectl edit pv "+volume.Name+": correct spec.mountOptions; then restart pods that use it")
 	}
 	if event, ok := f.newest("PersistentVolume", volume.Object, wellknown.EventVolumeFailedDelete); ok {
 		return problem(failedCleanup(event.Message), "", event.Message, see)

@@ -78,7 +78,7 @@ func refusedMountOption(option string) string {
 	}
 	key, value, _ := strings.Cut(kernelSpelling(option), "=")
 	switch mountOptionKey(option) {
-	case "port", "proto", "addr":
+	case "port", "proto", "addr", "source":
 		return "leave it out: the provisioner sets port, protocol and address of the node's tunnel"
 	case "nconnect":
 		return "leave it out: EFS does not support several connections for one mount"
@@ -94,7 +94,7 @@ func refusedMountOption(option string) string {
 	if slices.Contains(mountHelperOptions(), key) {
 		return "leave it out: it is for the EFS mount helper; volumes are plain NFS mounts through the node's encrypted tunnel"
 	}
-	return ""
+	return refusedNFSOption(kernelSpelling(option))
 }
 
 // mountHelperOptions are those of efs-utils, which mount.nfs would not know.

@@ -3,6 +3,7 @@ package volumes
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -55,12 +56,13 @@ func decodeRecord(operation operations.Operation) (record, error) {
 	return r, nil
 }
 
-// mountOptions may have been written by an earlier version, in other spellings.
+// mountOptions may have been written by an earlier version, in other spellings, or with an option that is
+// refused now.
 func (r record) mountOptions() []string {
 	if r.MountOptions == "" {
 		return strings.Split(wellknown.DefaultMountOptions, ",")
 	}
-	return kernelSpellings(strings.Split(r.MountOptions, ","))
+	return slices.DeleteFunc(kernelSpellings(strings.Split(r.MountOptions, ",")), isHarmful)
 }
 
 func (r record) accessModes() []corev1.PersistentVolumeAccessMode {

@@ -30,6 +30,7 @@ const (
 	EventSurveyFailed           = "SurveyFailed"       // on a root claim: the volumes of its file system could not be counted
 	EventVolumeOverRequest      = "VolumeOverRequest"  // a claim's directory holds more than the claim requests; nothing is refused
 	EventPortCorrected          = "PortCorrected"      // a volume's port option disagreed with the table and was rewritten
+	EventMountOptionHarmful     = "MountOptionHarmful" // a volume has a mount option that has its pods write elsewhere; also on the table
 	EventRootVolumeRepaired     = "RootVolumeRepaired" // a root volume was not as it should be, and was put right
 	// EventFileSystemGone: the volume's file system provably no longer exists, so the volume
 	// lost its finalizer. On the targets' ConfigMap: its target left the table.

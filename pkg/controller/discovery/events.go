@@ -29,6 +29,8 @@ type notice struct {
 	reason  string
 	message string
 	about   runtime.Object // gets the event, too; nil for none
+	// onlyAbout keeps the event off the ConfigMap.
+	onlyAbout bool
 }
 
 // condition is a Warning as long as it holds.
@@ -68,9 +70,11 @@ func (r *reporter) report(ctx context.Context, table *corev1.ConfigMap, notices 
 		if n.about != nil {
 			r.event(n.about, n)
 		}
-		if table != nil {
+		switch {
+		case n.onlyAbout:
+		case table != nil:
 			r.event(table, n)
-		} else if !slices.Contains(r.pending, n) {
+		case !slices.Contains(r.pending, n):
 			r.pending = append(r.pending, n)
 		}
 	}
@@ -149,7 +153,7 @@ func eventNotices(changes []ports.Event, objects []*corev1.PersistentVolume) []n
 	return notices
 }
 
-// conditions are about what could not be read.
+// conditions are about what could not be read, and about mount options of volumes.
 func (s state) conditions() []notice {
 	var all []notice
 	if s.table.err != nil {
@@ -165,7 +169,7 @@ func (s state) conditions() []notice {
 		n.about = s.pinned.object
 		all = append(all, n)
 	}
-	return slices.Concat(all, pollConditions(s.inventory), fileSystemConditions(s.inventory))
+	return slices.Concat(all, pollConditions(s.inventory), fileSystemConditions(s.inventory), optionConditions(s.volumes))
 }
 
 // blocker is what keeps everything from being decided, for the claims that wait; "" while it is only

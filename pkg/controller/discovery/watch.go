@@ -48,7 +48,7 @@ func onChange[T metav1.Object](informer cache.SharedIndexInformer, matters func(
 func anyChange[T any](_, _ T) bool { return true }
 
 // volumeMatters is false for the most frequent changes: volumes that are bound or released, with the
-// right port.
+// right port and mount options.
 func volumeMatters(before, after *corev1.PersistentVolume) bool {
 	was, is := portsOf(before), portsOf(after)
 	if was.Root || is.Root || strings.HasPrefix(was.Name+is.Name, wellknown.RootVolumePrefix) {
@@ -57,7 +57,7 @@ func volumeMatters(before, after *corev1.PersistentVolume) bool {
 	if before == nil || after == nil {
 		return was.Loopback || is.Loopback
 	}
-	return was != is
+	return was != is || harmfulOption(before) != harmfulOption(after)
 }
 
 func portsOf(volume *corev1.PersistentVolume) ports.Volume {

@@ -27,6 +27,8 @@ func TestVolumeMatters(t *testing.T) {
 		"another port":                {ours, claimed("v", "fs-1", 20491), true},
 		"another file system":         {ours, claimed("v", "fs-2", 20490), true},
 		"a volume that is bound":      {ours, bound, false},
+		"a harmful mount option":      {ours, withOption(claimed("v", "fs-1", 20490), "bg"), true},
+		"a harmless mount option":     {ours, withOption(claimed("v", "fs-1", 20490), "noatime"), false},
 		"a foreign volume":            {nil, foreign, false},
 		"a root volume, whatever":     {root, released, true},
 		"a root volume without class": {claimed(root.Name, "", 0), claimed(root.Name, "", 0), true},
