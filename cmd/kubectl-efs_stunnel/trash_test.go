@@ -135,19 +135,19 @@ func TestRefusedRestores(t *testing.T) {
 		args []string
 		want string
 	}{
-		"not in the trash":            {[]string{"none"}, "nothing of claim none in namespace team"},
-		"of another namespace":        {[]string{"elsewhere"}, "belongs to namespace other"},
-		"of another cluster":          {[]string{"foreign"}, "belongs to cluster " + goneCluster},
-		"of an earlier namespace":     {[]string{"earlier"}, "an earlier namespace team"},
-		"two of a name":               {[]string{"a"}, "name one by its uid: " + a.ClaimUID + ", " + again.ClaimUID},
-		"without a class":             {[]string{"no-class"}, "name one with --class"},
-		"a class that is not there":   {[]string{a.ClaimUID, "--class", "gone"}, "no storage class gone"},
-		"another provisioner's class": {[]string{a.ClaimUID, "--class", "other"}, "is of provisioner example.com/other"},
-		"a claim that exists":         {[]string{a.ClaimUID, "--name", "taken"}, "claim team/taken exists"},
-		"no size":                     {[]string{a.ClaimUID, "--size", "big"}, `--size "big"`},
-		"a size below nothing":        {[]string{a.ClaimUID, "--size=-1Gi"}, "requests.storage"},
-		"a mode that NFS lacks":       {[]string{a.ClaimUID, "--access-mode", "ReadWriteOncePod"}, "ReadWriteOncePod"},
-		"a name that is a path":       {[]string{a.ClaimUID, "--volume-name", "../x"}, "volume_name"},
+		"not in the trash":              {[]string{"none"}, "nothing of claim none in namespace team"},
+		"of another namespace":          {[]string{"elsewhere"}, "belongs to namespace other"},
+		"of another cluster":            {[]string{"foreign"}, "belongs to cluster " + goneCluster},
+		"of an earlier namespace":       {[]string{"earlier"}, "an earlier namespace team"},
+		"two of a name":                 {[]string{"a"}, "name one by its uid: " + a.ClaimUID + ", " + again.ClaimUID},
+		"without a class":               {[]string{"no-class"}, "name one with --class"},
+		"a class that is not there":     {[]string{a.ClaimUID, "--class", "gone"}, "no storage class gone"},
+		"another provisioner's class":   {[]string{a.ClaimUID, "--class", "other"}, "is of provisioner example.com/other"},
+		"a claim that exists":           {[]string{a.ClaimUID, "--name", "taken"}, "claim team/taken exists"},
+		"no size":                       {[]string{a.ClaimUID, "--size", "big"}, `--size "big"`},
+		"a size below nothing":          {[]string{a.ClaimUID, "--size=-1Gi"}, "requests.storage"},
+		"a shared directory, for a pod": {[]string{a.ClaimUID, "--access-mode", "ReadWriteOncePod", "--volume-name", "x"}, "ReadWriteOncePod"},
+		"a name that is a path":         {[]string{a.ClaimUID, "--volume-name", "../x"}, "volume_name"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -48,7 +48,7 @@ func TestStatesOfClaims(t *testing.T) {
 			s.Events[0].InvolvedObject.UID = "other"
 		}, expectation{claim, Problem, ManagerSilent}},
 		"it will be rejected": {func(_ *testing.T, s *Snapshot) {
-			pending(s).Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+			pending(s).Spec.AccessModes = nil
 		}, expectation{claim, Problem, ClaimRejected}},
 		"its class is wrong": {func(_ *testing.T, s *Snapshot) {
 			s.Classes[0].Parameters = map[string]string{"unheardOf": "1"}

@@ -48,6 +48,7 @@ func ParseClaim(object *corev1.PersistentVolumeClaim, class Class) (Claim, error
 	}
 	findings := slices.Concat(
 		checkSpec(object.Spec),
+		class.checkAlone(object),
 		claim.setLabels(object, class),
 		claim.setSource(object),
 		claim.setRestore(object),
@@ -70,7 +71,7 @@ func checkSpec(spec corev1.PersistentVolumeClaimSpec) []string {
 	}
 	for _, mode := range spec.AccessModes {
 		if shortAccessModes()[mode] == "" {
-			findings = append(findings, fmt.Sprintf("access mode %s cannot be kept on a shared file system: write ReadWriteOnce, ReadOnlyMany or ReadWriteMany", quoted(string(mode))))
+			findings = append(findings, fmt.Sprintf("access mode %s is not known here: write ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod", quoted(string(mode))))
 		}
 	}
 	if spec.VolumeMode != nil && *spec.VolumeMode != corev1.PersistentVolumeFilesystem {
@@ -83,6 +84,19 @@ func checkSpec(spec corev1.PersistentVolumeClaimSpec) []string {
 		findings = append(findings, "spec.resources.requests.storage is missing: write a size; it is a label only, because EFS grows as needed")
 	}
 	return findings
+}
+
+// checkAlone refuses a claim for one pod whose directory may be another claim's, too. The scheduler keeps other
+// pods from the claim, not from the directory.
+func (c Class) checkAlone(object *corev1.PersistentVolumeClaim) []string {
+	if !slices.Contains(object.Spec.AccessModes, corev1.ReadWriteOncePod) || c.Pattern.isUnique(object) {
+		return nil
+	}
+	const what = "access mode ReadWriteOncePod needs a directory that no other claim has: "
+	if _, named := matchLabels(object)[wellknown.LabelVolumeName]; named {
+		return []string{what + "leave out the label " + wellknown.LabelVolumeName + ", or write ReadWriteOnce"}
+	}
+	return []string{what + "write ReadWriteOnce, or use a class whose path_pattern has ${.PVC.uid}"}
 }
 
 // setRestore reads the annotation as one component of a path, since it will be a part of one.

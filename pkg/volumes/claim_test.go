@@ -16,6 +16,10 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
+func onePod(c *corev1.PersistentVolumeClaim) {
+	c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
+}
+
 func quote(text string) string { return strconv.Quote(text) }
 
 func TestParseClaimReads(t *testing.T) {
@@ -49,6 +53,22 @@ func TestParseClaimReads(t *testing.T) {
 			},
 			want: func(c *volumes.Claim) {
 				c.AccessModes = []corev1.PersistentVolumeAccessMode{"ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany"}
+			},
+		},
+		"access by one pod": {claim: onePod, want: func(c *volumes.Claim) {
+			c.AccessModes = []corev1.PersistentVolumeAccessMode{"ReadWriteOncePod"}
+		}},
+		"access by one pod to a directory with the uid": {
+			class: func(c *storagev1.StorageClass) {
+				c.Parameters = map[string]string{"path_pattern": "${volume_name}/${.PVC.uid}"}
+			},
+			claim: func(c *corev1.PersistentVolumeClaim) {
+				onePod(c)
+				selecting(map[string]string{"volume_name": "x"})(c)
+			},
+			want: func(c *volumes.Claim) {
+				c.AccessModes = []corev1.PersistentVolumeAccessMode{"ReadWriteOncePod"}
+				labels("/x/"+claimUID, map[string]string{"volume_name": "x"})(c)
 			},
 		},
 		"a volume mode, and an empty attributes class": {
@@ -97,9 +117,15 @@ func TestParseClaimRefuses(t *testing.T) {
 		claim      func(*corev1.PersistentVolumeClaim)
 		want       string
 	}{
-		"access by one pod": {nil, func(c *corev1.PersistentVolumeClaim) {
-			c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOncePod}
-		}, `access mode "ReadWriteOncePod" cannot be kept on a shared file system: write ReadWriteOnce, ReadOnlyMany or ReadWriteMany`},
+		"access by one pod to a directory of a name": {nil, func(c *corev1.PersistentVolumeClaim) {
+			onePod(c)
+			label("volume_name", "x")(c)
+		}, `access mode ReadWriteOncePod needs a directory that no other claim has: leave out the label volume_name, or write ReadWriteOnce`},
+		"access by one pod to a directory of all": {map[string]string{"path_pattern": "${.PVC.namespace}/${.PVC.name}"}, onePod,
+			`access mode ReadWriteOncePod needs a directory that no other claim has: write ReadWriteOnce, or use a class whose path_pattern has ${.PVC.uid}`},
+		"an access mode that is unknown": {nil, func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.AccessModes = []corev1.PersistentVolumeAccessMode{"ReadWriteNever"}
+		}, `access mode "ReadWriteNever" is not known here: write ReadWriteOnce, ReadOnlyMany, ReadWriteMany or ReadWriteOncePod`},
 		"no access mode": {nil, func(c *corev1.PersistentVolumeClaim) { c.Spec.AccessModes = nil }, `spec.accessModes is missing: write ReadWriteOnce, ReadOnlyMany or ReadWriteMany`},
 		"a block device": {nil, func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeMode = &block }, `volumeMode "Block" is not possible on EFS: write Filesystem or leave it out`},
 		"a copy of a claim elsewhere": {nil, func(c *corev1.PersistentVolumeClaim) {

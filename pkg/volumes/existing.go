@@ -98,7 +98,7 @@ func (e Existing) checkRest() error {
 		return fmt.Errorf("file system %s has no local port yet", e.FileSystemID)
 	case !isReclaimPolicy(string(e.Policy)):
 		return fmt.Errorf("the reclaim policy is %s: write Retain or Delete", quoted(string(e.Policy)))
-	case !known:
+	case !known || e.AccessMode == corev1.ReadWriteOncePod: // other volumes may have the directory
 		return fmt.Errorf("the access mode is %s: write ReadWriteMany, ReadWriteOnce or ReadOnlyMany", quoted(string(e.AccessMode)))
 	case e.Size.Sign() <= 0:
 		return errors.New("the size is not above 0")

@@ -1,6 +1,7 @@
 package volumes_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,6 +53,9 @@ func TestVolumeOfADirectoryThatExistsIsOneOfOurs(t *testing.T) {
 		}},
 		"with a group": {func(e *volumes.Existing) { e.GID = 2001 }, func(v *corev1.PersistentVolume) bool {
 			return v.Annotations[wellknown.AnnotationGID] == "2001"
+		}},
+		"for readers": {func(e *volumes.Existing) { e.AccessMode = corev1.ReadOnlyMany }, func(v *corev1.PersistentVolume) bool {
+			return v.Spec.NFS.ReadOnly && slices.Contains(v.Spec.MountOptions, "ro")
 		}},
 		"in a zone": {func(e *volumes.Existing) { e.Zone = "us-east-1a" }, func(v *corev1.PersistentVolume) bool {
 			return v.Spec.NodeAffinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] == "us-east-1a"

@@ -2,6 +2,7 @@ package volumes
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -32,17 +33,22 @@ type variable struct {
 	value func(claim *corev1.PersistentVolumeClaim, key string) string
 }
 
-const variableAnnotation = ".PVC.annotations."
+const (
+	variableAnnotation = ".PVC.annotations."
+	variableUID        = ".PVC.uid"
+	variableVolume     = ".PV.name" // has the uid
+	variableName       = "volume_name"
+)
 
 func variables() []variable {
 	return []variable{
 		{".PVC.namespace", func(c *corev1.PersistentVolumeClaim, _ string) string { return c.Namespace }},
 		{".PVC.name", func(c *corev1.PersistentVolumeClaim, _ string) string { return c.Name }},
-		{".PVC.uid", func(c *corev1.PersistentVolumeClaim, _ string) string { return string(c.UID) }},
+		{variableUID, func(c *corev1.PersistentVolumeClaim, _ string) string { return string(c.UID) }},
 		{".PVC.labels.", func(c *corev1.PersistentVolumeClaim, key string) string { return c.Labels[key] }},
 		{variableAnnotation, func(c *corev1.PersistentVolumeClaim, key string) string { return c.Annotations[key] }},
-		{".PV.name", func(c *corev1.PersistentVolumeClaim, _ string) string { return VolumeName(c.UID) }},
-		{"volume_name", func(c *corev1.PersistentVolumeClaim, _ string) string { return directoryName(c) }},
+		{variableVolume, func(c *corev1.PersistentVolumeClaim, _ string) string { return VolumeName(c.UID) }},
+		{variableName, func(c *corev1.PersistentVolumeClaim, _ string) string { return directoryName(c) }},
 	}
 }
 
@@ -163,6 +169,14 @@ func directoryName(claim *corev1.PersistentVolumeClaim) string {
 		return name
 	}
 	return operations.Truncate(claim.Name, wellknown.MaxClaimNameBytes) + "-" + string(claim.UID)
+}
+
+// isUnique says that no later claim gets a claim's path, because it has the claim's uid.
+func (p Pattern) isUnique(claim *corev1.PersistentVolumeClaim) bool {
+	_, named := matchLabels(claim)[wellknown.LabelVolumeName]
+	return slices.ContainsFunc(p.parts, func(p part) bool {
+		return p.name == variableUID || p.name == variableVolume || p.name == variableName && !named
+	})
 }
 
 // path is that of a claim's directory from the file system's root. CheckPath refuses "..", so the path

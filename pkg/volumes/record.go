@@ -19,7 +19,7 @@ import (
 type record struct {
 	FileSystemID string            `json:"fs"`
 	Size         resource.Quantity `json:"size"`
-	AccessModes  []string          `json:"modes"` // RWO, ROX, RWX
+	AccessModes  []string          `json:"modes"` // RWO, ROX, RWX, RWOP
 	Class        string            `json:"class"`
 	Policy       string            `json:"policy"`
 	MountOptions string            `json:"options,omitempty"` // with commas between; "" is the default
@@ -77,7 +77,9 @@ func (r record) accessModes() []corev1.PersistentVolumeAccessMode {
 	return modes
 }
 
-// shortAccessModes are the access modes that a shared file system can have, as kubectl shows them.
+// shortAccessModes are the access modes that a volume can have, as kubectl shows them.
 func shortAccessModes() map[corev1.PersistentVolumeAccessMode]string {
-	return map[corev1.PersistentVolumeAccessMode]string{corev1.ReadWriteOnce: "RWO", corev1.ReadOnlyMany: "ROX", corev1.ReadWriteMany: "RWX"}
+	return map[corev1.PersistentVolumeAccessMode]string{
+		corev1.ReadWriteOnce: "RWO", corev1.ReadOnlyMany: "ROX", corev1.ReadWriteMany: "RWX", corev1.ReadWriteOncePod: "RWOP",
+	}
 }

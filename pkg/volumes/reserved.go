@@ -1,6 +1,8 @@
 package volumes
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,23 +18,22 @@ type Reserved struct {
 	MountOptions          []string // without a port
 	Port                  int
 	Path                  string
-	ReadOnly              bool
 }
 
 // Objects builds the volume and the claim. The volume must be created with its claimRef: without one,
 // the binder could bind it to any claim.
 func (r Reserved) Objects() (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
-	source := nfs(r.Path)
-	source.NFS.ReadOnly = r.ReadOnly
+	modes := []corev1.PersistentVolumeAccessMode{r.AccessMode}
+	source, options := mount(r.Path, modes, r.MountOptions)
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: r.VolumeMeta,
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity:                      anySize(),
-			AccessModes:                   []corev1.PersistentVolumeAccessMode{r.AccessMode},
+			AccessModes:                   modes,
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			StorageClassName:              r.Class,
 			VolumeMode:                    new(corev1.PersistentVolumeFilesystem),
-			MountOptions:                  withPort(r.MountOptions, r.Port),
+			MountOptions:                  withPort(options, r.Port),
 			PersistentVolumeSource:        source,
 			ClaimRef:                      claimRef(r.ClaimMeta.Namespace, r.ClaimMeta.Name),
 		},
@@ -40,7 +41,7 @@ func (r Reserved) Objects() (*corev1.PersistentVolume, *corev1.PersistentVolumeC
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: r.ClaimMeta,
 		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:      []corev1.PersistentVolumeAccessMode{r.AccessMode},
+			AccessModes:      slices.Clone(modes),
 			Resources:        corev1.VolumeResourceRequirements{Requests: anySize()},
 			StorageClassName: &r.Class,
 			VolumeName:       r.VolumeMeta.Name,
@@ -52,6 +53,21 @@ func (r Reserved) Objects() (*corev1.PersistentVolume, *corev1.PersistentVolumeC
 // anySize says nothing about the file system; volumes and claims must have one.
 func anySize() corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+}
+
+// mount is how a directory is mounted. Nothing in a cluster enforces access modes, and of a
+// PersistentVolume kubelet does not read the source's readOnly: the option ro is what counts.
+func mount(path string, modes []corev1.PersistentVolumeAccessMode, options []string) (corev1.PersistentVolumeSource, []string) {
+	source := nfs(path)
+	if isReadOnly(modes) {
+		source.NFS.ReadOnly, options = true, setMountOption(slices.Clone(options), "ro")
+	}
+	return source, options
+}
+
+// isReadOnly says that no other access mode is there.
+func isReadOnly(modes []corev1.PersistentVolumeAccessMode) bool {
+	return !slices.ContainsFunc(modes, func(mode corev1.PersistentVolumeAccessMode) bool { return mode != corev1.ReadOnlyMany })
 }
 
 // nfs is a path behind the tunnel of the node that mounts it.

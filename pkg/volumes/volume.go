@@ -84,14 +84,15 @@ func (r record) annotations(path string, gid int, provisioner string) map[string
 func (r record) spec(operation operations.Operation, port int) corev1.PersistentVolumeSpec {
 	ref := claimRef(operation.Namespace, operation.Claim)
 	ref.UID = types.UID(operation.ClaimUID) // the binder binds the volume to this claim only
+	source, options := mount(operation.Path, r.accessModes(), r.mountOptions())
 	return corev1.PersistentVolumeSpec{
 		Capacity:                      corev1.ResourceList{corev1.ResourceStorage: r.Size},
 		AccessModes:                   r.accessModes(),
 		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimPolicy(r.Policy),
 		StorageClassName:              r.Class,
 		VolumeMode:                    new(corev1.PersistentVolumeFilesystem),
-		MountOptions:                  withPort(r.mountOptions(), port),
-		PersistentVolumeSource:        nfs(operation.Path),
+		MountOptions:                  withPort(options, port),
+		PersistentVolumeSource:        source,
 		NodeAffinity:                  zoneAffinity(r.Zone),
 		ClaimRef:                      ref,
 	}

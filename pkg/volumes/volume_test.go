@@ -202,7 +202,7 @@ func TestFromOperationRefuses(t *testing.T) {
 		"no record":                    {func(o *operations.Operation) { o.Record = nil }, 1, `reading the record of volume ` + name + `: unexpected end of JSON input`},
 		"a file system that cannot be": {record("fs-1", "FS"), 1, `building volume ` + name + `: "FS" is no target id: want 1 to 43 lower-case letters, digits or dashes, a letter first and no dash last`},
 		"a policy that cannot be":      {record("Delete", "Recycle"), 1, `building volume ` + name + `: its record has the reclaim policy "Recycle"`},
-		"an access mode that is new":   {record("RWX", "RWOP"), 1, `building volume ` + name + `: its record has the access modes ["RWOP"]`},
+		"an access mode that is new":   {record("RWX", "RWX9"), 1, `building volume ` + name + `: its record has the access modes ["RWX9"]`},
 		"no access mode":               {record(`"RWX"`, ""), 1, `building volume ` + name + `: its record has the access modes []`},
 		"no port":                      {func(*operations.Operation) {}, 0, `building volume ` + name + `: file system fs-1 has no local port`},
 	}
@@ -213,6 +213,42 @@ func TestFromOperationRefuses(t *testing.T) {
 			volume, err := volumes.FromOperation(operation, tt.port, 0, provisioner)
 			if volume != nil || fmt.Sprint(err) != tt.want {
 				t.Errorf("got %v, error\n%v\nnot\n%s", volume, err, tt.want)
+			}
+		})
+	}
+}
+
+// TestVolumeForReadersIsMountedReadOnly has claims of several access modes.
+func TestVolumeForReadersIsMountedReadOnly(t *testing.T) {
+	tests := map[string]struct {
+		modes []corev1.PersistentVolumeAccessMode
+		class []string // mount options
+		want  bool
+	}{
+		"readers only":                     {[]corev1.PersistentVolumeAccessMode{"ReadOnlyMany"}, nil, true},
+		"readers only, in a class with rw": {[]corev1.PersistentVolumeAccessMode{"ReadOnlyMany"}, []string{"rw"}, true},
+		"readers and writers":              {[]corev1.PersistentVolumeAccessMode{"ReadOnlyMany", "ReadWriteMany"}, nil, false},
+		"a writer":                         {[]corev1.PersistentVolumeAccessMode{"ReadWriteOnce"}, nil, false},
+		"one pod":                          {[]corev1.PersistentVolumeAccessMode{"ReadWriteOncePod"}, nil, false},
+		"a writer, in a class for reading": {[]corev1.PersistentVolumeAccessMode{"ReadWriteMany"}, []string{"ro"}, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			class := parseClass(t, newClass(nil, withMountOptions(tt.class...)))
+			claim := parseClaim(t, newClaim(func(c *corev1.PersistentVolumeClaim) { c.Spec.AccessModes = tt.modes }), class)
+			volume, err := volumes.FromOperation(begin(t, claim, class, volumes.Choice{FileSystemID: "fs-1"}), 20490, 0, provisioner)
+			if err != nil {
+				t.Fatal(err)
+			}
+			options := volume.Spec.MountOptions
+			if got := slices.Contains(options, "ro"); got != tt.want || got && slices.Contains(options, "rw") {
+				t.Errorf("its mount options are %q", options)
+			}
+			if diff := cmp.Diff(tt.modes, volume.Spec.AccessModes); diff != "" {
+				t.Errorf("modes mismatch (-want +got):\n%s", diff)
+			}
+			if readers := tt.modes[0] == corev1.ReadOnlyMany && len(tt.modes) == 1; volume.Spec.NFS.ReadOnly != readers {
+				t.Errorf("its source is %+v", volume.Spec.NFS)
 			}
 		})
 	}

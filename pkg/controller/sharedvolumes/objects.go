@@ -34,13 +34,13 @@ func newPair(o *v1alpha1.SharedVolume, port int) (*corev1.PersistentVolume, *cor
 			Annotations: map[string]string{wellknown.AnnotationSharedVolume: nameOf(o)},
 		},
 		AccessMode: corev1.ReadWriteMany, MountOptions: strings.Split(wellknown.DefaultMountOptions, ","),
-		Port: port, Path: o.Spec.Path, ReadOnly: o.Spec.ReadOnly,
+		Port: port, Path: o.Spec.Path,
 	}
 	if id := o.Spec.AccessPointID; id != "" {
 		r.VolumeMeta.Annotations[wellknown.AnnotationAccessPointID], r.Path = id, "/" // EFS makes it the root of the tunnel
 	}
-	if o.Spec.ReadOnly { // of a PersistentVolume, kubelet does not read the source's readOnly
-		r.AccessMode, r.MountOptions = corev1.ReadOnlyMany, append(r.MountOptions, "ro")
+	if o.Spec.ReadOnly {
+		r.AccessMode = corev1.ReadOnlyMany
 	}
 	return r.Objects()
 }
