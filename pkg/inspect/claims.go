@@ -31,6 +31,8 @@ const (
 	GivenUp            Cause = "GivenUp"
 	WaitsForConsumer   Cause = "WaitsForConsumer"
 	WaitsForCluster    Cause = "WaitsForCluster"
+	WaitsForOther      Cause = "WaitsForOther"
+	NoDefaultClass     Cause = "NoDefaultClass"
 	WaitsForBinder     Cause = "WaitsForBinder"
 	WaitsForJob        Cause = "WaitsForJob"
 	WaitsForFileSystem Cause = "WaitsForFileSystem"
@@ -90,7 +92,7 @@ func (f *facts) fileSystemOf(claim *corev1.PersistentVolumeClaim) string {
 // holds.
 func (f *facts) claimState(claim *corev1.PersistentVolumeClaim) Result {
 	for _, state := range []func(*corev1.PersistentVolumeClaim) (Result, bool){
-		f.terminating, f.bound, f.rejected, f.unaccepted, f.notAsked, f.unlisted, f.inJob, f.leaderless, f.reported,
+		f.terminating, f.bound, f.otherMaker, f.rejected, f.unaccepted, f.notAsked, f.unlisted, f.inJob, f.leaderless, f.reported,
 	} {
 		if result, ok := state(claim); ok {
 			return result
@@ -168,6 +170,15 @@ func (f *facts) rejected(claim *corev1.PersistentVolumeClaim) (Result, bool) {
 		return problem(ClassRefused, "", reason, createClass), true
 	}
 	return problem(ClaimRejected, "", reason, "do what the message says; selector and class of a claim cannot be edited: create a new claim"), true
+}
+
+// otherMaker is about a claim that the manager leaves to another program.
+func (f *facts) otherMaker(claim *corev1.PersistentVolumeClaim) (Result, bool) {
+	maker := volumes.OtherMaker(claim)
+	if maker == "" {
+		return Result{}, false
+	}
+	return note(WaitsForOther, "", maker+" makes its volume, so the manager makes none"), true
 }
 
 const createClass = "create a class with what the message says; parameters of a class cannot be edited"

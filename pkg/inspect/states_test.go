@@ -47,6 +47,13 @@ func TestStatesOfClaims(t *testing.T) {
 			claimEvent(s, wellknown.EventProvisioningFailed, "waiting: x")
 			s.Events[0].InvolvedObject.UID = "other"
 		}, expectation{claim, Problem, ManagerSilent}},
+		"Velero makes its volume": {func(_ *testing.T, s *Snapshot) {
+			pending(s).Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"velero.io/dynamic-pv-restore": "x"}}
+		}, expectation{claim, Note, WaitsForOther}},
+		"a populator makes its volume": {func(_ *testing.T, s *Snapshot) {
+			group := "example.com"
+			pending(s).Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: &group, Kind: "Thing", Name: "x"}
+		}, expectation{claim, Note, WaitsForOther}},
 		"it will be rejected": {func(_ *testing.T, s *Snapshot) {
 			pending(s).Spec.AccessModes = nil
 		}, expectation{claim, Problem, ClaimRejected}},
@@ -169,7 +176,7 @@ func TestReleasedVolumes(t *testing.T) {
 			addJob(t, s, setup(t, s.Claims[0]))
 			released(corev1.PersistentVolumeReclaimDelete)(t, s)
 		}, expectation{level: Note, cause: CleanupWaits}},
-		"it was edited":    {func(_ *testing.T, s *Snapshot) { s.Volumes[0].Spec.NFS.Path = "/elsewhere" }, expectation{level: Problem, cause: VolumeEdited}},
+		"it was edited": {func(_ *testing.T, s *Snapshot) { s.Volumes[0].Spec.NFS.Path = "/elsewhere" }, expectation{level: Problem, cause: VolumeEdited}},
 		"a mount option is harmful": {func(_ *testing.T, s *Snapshot) {
 			s.Volumes[0].Spec.MountOptions = append(s.Volumes[0].Spec.MountOptions, "bg")
 		}, expectation{level: Problem, cause: OptionHarmful}},

@@ -15,7 +15,7 @@ func IsRequested(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageCl
 	switch {
 	case claim.DeletionTimestamp != nil || claim.Spec.VolumeName != "" || claim.Status.Phase != corev1.ClaimPending:
 		return false
-	case AskedProvisioner(claim) != provisioner || isPopulated(claim):
+	case AskedProvisioner(claim) != provisioner || OtherMaker(claim) != "":
 		return false
 	case ClassName(claim) == "" || class == nil || class.Provisioner != provisioner:
 		return false
@@ -57,8 +57,17 @@ func waitsForNode(class *storagev1.StorageClass) bool {
 // are for volume populators.
 const snapshotGroup = "snapshot.storage.k8s.io"
 
-// isPopulated says whether a volume populator provides the volume.
-func isPopulated(claim *corev1.PersistentVolumeClaim) bool {
-	group := dataSourceOf(claim.Spec).group
-	return group != "" && group != snapshotGroup
+// labelVeleroRestore is in the selector of a claim that Velero's data mover restores. Velero fills a volume of
+// another claim, and then binds it to this one, if that is not bound.
+const labelVeleroRestore = "velero.io/dynamic-pv-restore"
+
+// OtherMaker is the program that makes a claim's volume in place of its provisioner, "" if there is none.
+func OtherMaker(claim *corev1.PersistentVolumeClaim) string {
+	if _, ok := matchLabels(claim)[labelVeleroRestore]; ok {
+		return "Velero's data mover"
+	}
+	if group := dataSourceOf(claim.Spec).group; group != "" && group != snapshotGroup {
+		return "a volume populator"
+	}
+	return ""
 }

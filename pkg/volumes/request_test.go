@@ -49,6 +49,7 @@ func TestIsRequested(t *testing.T) {
 		"a claim for a populator in the older field": {ours, func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.DataSource = &corev1.TypedLocalObjectReference{APIGroup: &foreign, Kind: "Thing", Name: "x"}
 		}, false},
+		"a claim that Velero restores":        {ours, selecting(map[string]string{"velero.io/dynamic-pv-restore": "team.data.x7k2p"}), false},
 		"a copy of a snapshot, to be refused": {ours, dataSourceRef("snapshot.storage.k8s.io"), true},
 		"a copy of a claim, to be refused":    {ours, dataSourceRef(""), true},
 		"WaitForFirstConsumer without a node": {patient, func(*corev1.PersistentVolumeClaim) {}, false},
