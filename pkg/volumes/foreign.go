@@ -62,12 +62,14 @@ func foreignParameters() map[string]string {
 	}
 }
 
-// similarParameter finds the parameter of ours that differs from a key in spelling only.
-func similarParameter(key string) (own string, ok bool) {
-	bare := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
-	i := slices.IndexFunc(parameterNames(), func(own string) bool { return bare(own) == bare(key) })
+// similar finds the key of ours that differs from a key in spelling only.
+func similar(key string, ours []string) (own string, ok bool) {
+	bare := func(s string) string {
+		return strings.ToLower(strings.NewReplacer("_", "", "-", "", ".", "").Replace(s))
+	}
+	i := slices.IndexFunc(ours, func(own string) bool { return bare(own) == bare(key) })
 	if i < 0 {
 		return "", false
 	}
-	return parameterNames()[i], true
+	return ours[i], true
 }

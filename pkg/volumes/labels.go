@@ -17,6 +17,11 @@ import (
 // volumeNames are those of the original system. They cannot contain a path.
 var volumeNames = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
+// settingLabels are the labels that say something to us; all others are only copied to volumes.
+func settingLabels() []string {
+	return []string{wellknown.LabelVolumeName, wellknown.LabelFileSystemID, wellknown.LabelReclaimPolicy}
+}
+
 func matchLabels(claim *corev1.PersistentVolumeClaim) map[string]string {
 	if claim.Spec.Selector == nil {
 		return nil
@@ -56,6 +61,10 @@ func (c *Claim) setLabel(key, value string, class Class) string {
 		c.ReclaimPolicy = corev1.PersistentVolumeReclaimPolicy(value)
 		if !isReclaimPolicy(value) {
 			return "write Delete or Retain"
+		}
+	default:
+		if own, ok := similar(key, settingLabels()); ok {
+			return "write " + own
 		}
 	}
 	return refusedLabel(key, value)

@@ -75,7 +75,7 @@ func unknownParameter(key, value string) string {
 	if advice, ok := foreignParameter(key); ok {
 		return what + ", and not of this provisioner: " + advice
 	}
-	if own, ok := similarParameter(key); ok {
+	if own, ok := similar(key, parameterNames()); ok {
 		return what + ", and not of this provisioner: write " + own
 	}
 	return what + ", and not of this provisioner: allowed are " + strings.Join(parameterNames(), ", ")
