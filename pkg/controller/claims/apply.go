@@ -105,10 +105,7 @@ func (c *Controller) create(ctx context.Context, s lifecycle.State, creation lif
 		slog.String("fileSystem", creation.FileSystemID))
 	if s.Claim != nil {
 		c.metrics.provisioned.WithLabelValues(wayOf(creation.Batch)).Observe(secondsSince(s.Claim.CreationTimestamp.Time, s.Now))
-		text := fmt.Sprintf("created volume %s: directory %s of file system %s", volume.Name, operation.Path, creation.FileSystemID)
-		if creation.Note != "" {
-			text += "; " + creation.Note
-		}
+		text := volumes.Created(volume, c.gatherer.Sharer(creation.FileSystemID, operation), creation.Note)
 		c.events.NormalAlways(s.Claim, wellknown.EventProvisioningSucceeded, text)
 	}
 	return nil

@@ -133,6 +133,23 @@ func TestGrowthIsReported(t *testing.T) {
 	}
 }
 
+// TestVolumeOfASharedDirectoryIsReportedWithItsSharer on the claim that joins it.
+func TestVolumeOfASharedDirectoryIsReportedWithItsSharer(t *testing.T) {
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid}}
+	other := newVolume(t)
+	other.Name, other.Spec.ClaimRef.Name = volumes.VolumeName("11111111-0000-0000-0000-000000000000"), "cart-0"
+	events := record.NewFakeRecorder(10)
+	loop := loopOf(t, events, fake.NewClientset(claim))
+	addToCaches(t, loop, other)
+	plan := planOf(lifecycle.CreateVolume{Job: "job", BatchSize: 1, Operation: setup(t), FileSystemID: "fs-1"})
+	if err := loop.apply(t.Context(), lifecycle.State{UID: uid, Claim: claim, Targets: usable()}, plan); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-events.Events; !strings.Contains(got, "directory /shop/cart of file system fs-1, which claim cart-0 has, too") {
+		t.Errorf("got %q", got)
+	}
+}
+
 // TestVolumeIsNotMadeAgain of a claim that was deleted with it, however far the caches are behind.
 func TestVolumeIsNotMadeAgain(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "cart", UID: uid}}

@@ -171,6 +171,27 @@ func (d *directories) others(of directory, except string) counts {
 	return d.counts[of]
 }
 
+// sharer is a claim of a namespace whose volume has a directory, too, and is in use; "" if there is none. Only
+// where there is another volume are all volumes gone through.
+func (d *directories) sharer(of directory, except, namespace string) string {
+	if d.others(of, except).inUse == 0 {
+		return ""
+	}
+	d.lock()
+	defer d.mu.Unlock()
+	for name, e := range d.entries {
+		if name == except || e.directory != of || e.inUse == 0 {
+			continue
+		}
+		object, _, err := d.store.GetByKey(name)
+		volume, ok := object.(*corev1.PersistentVolume)
+		if err == nil && ok && volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.Namespace == namespace {
+			return volume.Spec.ClaimRef.Name
+		}
+	}
+	return ""
+}
+
 // unadopted is the first, by name, of the volumes that the ledger does not know and whose data would
 // be removed with a directory; nil if there is none.
 func (d *directories) unadopted(at directory) *corev1.PersistentVolume {

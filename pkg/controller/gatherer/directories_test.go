@@ -11,6 +11,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
@@ -93,6 +94,39 @@ func TestOthersOfADirectory(t *testing.T) {
 			id, path, _ := caches.DirectoryOf(s.Volumes[0].Object)
 			if got := s.InUse(id, path); got != tt.inUse {
 				t.Errorf("in use is %v, want %v", got, tt.inUse)
+			}
+		})
+	}
+}
+
+// TestSharerOfADirectory is named to claims of its own namespace only.
+func TestSharerOfADirectory(t *testing.T) {
+	operation := operations.Operation{Owner: operations.Owner{Volume: "a", Namespace: "ns"}, Path: "/ns/shared"}
+	of := func(namespace, name string) func(*corev1.PersistentVolume) {
+		return func(v *corev1.PersistentVolume) {
+			v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: namespace, Name: name}
+		}
+	}
+	tests := map[string]struct {
+		other *corev1.PersistentVolume
+		want  string
+	}{
+		"of the namespace":    {newVolume("b", "/ns/shared", managed, in(corev1.VolumeBound), of("ns", "data-0")), "data-0"},
+		"of another one":      {newVolume("b", "/ns/shared", managed, in(corev1.VolumeBound), of("other", "data-0")), ""},
+		"released":            {newVolume("b", "/ns/shared", managed, in(corev1.VolumeReleased), of("ns", "data-0")), ""},
+		"another directory":   {newVolume("b", "/ns/other", managed, in(corev1.VolumeBound), of("ns", "data-0")), ""},
+		"its own volume":      {newVolume("a", "/ns/shared", managed, in(corev1.VolumeBound), of("ns", "data-0")), ""},
+		"reserved for no one": {newVolume("b", "/ns/shared", managed, in(corev1.VolumeAvailable), func(v *corev1.PersistentVolume) { v.Spec.ClaimRef = nil }), ""},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			v := newGatherer(t)
+			if err := v.Caches.Volumes.GetStore().Add(tt.other); err != nil {
+				t.Fatal(err)
+			}
+			id, _, _ := caches.DirectoryOf(tt.other)
+			if got := v.Sharer(id, operation); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}

@@ -159,6 +159,11 @@ func (g *Gatherer) isInUse(d directory, except string) bool {
 	})
 }
 
+// Sharer is another claim of an operation's namespace that has its directory, "" if there is none.
+func (g *Gatherer) Sharer(fileSystemID string, o operations.Operation) string {
+	return g.directories.sharer(directory{fileSystemID, o.Path}, o.Volume, o.Namespace)
+}
+
 // makes says that a Job has an operation that matches, and that makes a path another volume's, or just
 // did.
 func (g *Gatherer) makes(job *batchv1.Job, path, except string, match func(operations.Operation) bool) bool {
