@@ -12,6 +12,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // Subject is what a diagnosis is about. The zero Subject is the whole installation.
@@ -156,11 +157,30 @@ func (f *facts) foreign(claim *corev1.PersistentVolumeClaim) Result {
 		return Result{Level: Unknown, Cause: RightMissing, Message: "without a right to list storage classes, it is not known whether it is of provisioner " + f.Provisioner}
 	case claim.Spec.VolumeName != "":
 		return note(NotOurs, "", "its volume "+claim.Spec.VolumeName+" was not made by provisioner "+f.Provisioner)
+	case name == "":
+		return f.classless(claim)
 	case !exists:
 		return problem(ClassMissing, "", fmt.Sprintf("there is no storage class %q", name), "create the class, or a claim of another one: kubectl get storageclass")
 	}
 	return problem(NotOurs, "", fmt.Sprintf("storage class %q is of another provisioner than %s", name, f.Provisioner), "create a claim of another class")
 }
+
+// classless is about a claim that names no storage class.
+func (f *facts) classless(claim *corev1.PersistentVolumeClaim) Result {
+	_, old := claim.Annotations[wellknown.AnnotationStorageClass]
+	if old || claim.Spec.StorageClassName != nil {
+		return note(NotOurs, "", `its storage class is "", so it is only bound to a volume without a class`)
+	}
+	for _, class := range f.Classes {
+		if class.Annotations[annotationDefaultClass] == wellknown.ValueTrue {
+			return note(WaitsForCluster, "", "it names no storage class; the cluster gives it the default one, "+class.Name)
+		}
+	}
+	return problem(NoDefaultClass, "", "it names no storage class, and the cluster has no default one",
+		fmt.Sprintf("create the claim again with storageClassName, or make a class the default: kubectl annotate storageclass NAME %s=true", annotationDefaultClass))
+}
+
+const annotationDefaultClass = "storageclass.kubernetes.io/is-default-class"
 
 // write lists every check, with what is fine in a line for each.
 func (d Diagnosis) write(w *writer, _ time.Time) {

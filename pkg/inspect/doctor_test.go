@@ -91,6 +91,20 @@ func TestDoctorNamesTheCause(t *testing.T) {
 			s.Classes = nil
 			pending(s).Annotations = nil
 		}, expectation{"claim team/new", Problem, ClassMissing}},
+		"a claim without a class, and no default one": {newClaimSubject, func(_ *testing.T, s *Snapshot) {
+			claim := pending(s)
+			claim.Spec.StorageClassName, claim.Annotations = nil, nil
+		}, expectation{"claim team/new", Problem, NoDefaultClass}},
+		"a claim without a class, before it gets the default one": {newClaimSubject, func(_ *testing.T, s *Snapshot) {
+			s.Classes[0].Annotations = map[string]string{"storageclass.kubernetes.io/is-default-class": "true"}
+			claim := pending(s)
+			claim.Spec.StorageClassName, claim.Annotations = nil, nil
+		}, expectation{"claim team/new", Note, WaitsForCluster}},
+		"a claim that wants no class": {newClaimSubject, func(_ *testing.T, s *Snapshot) {
+			none := ""
+			claim := pending(s)
+			claim.Spec.StorageClassName, claim.Annotations = &none, nil
+		}, expectation{"claim team/new", Note, NotOurs}},
 		"a claim of another provisioner": {newClaimSubject, func(_ *testing.T, s *Snapshot) {
 			name := "other"
 			s.Classes = append(s.Classes, &storagev1.StorageClass{Provisioner: "example.com/other"})
