@@ -42,6 +42,9 @@ func TestParseClassReadsParameters(t *testing.T) {
 		"a volume name is required":            {map[string]string{"require_volume_name": "true"}, func(c *volumes.Class) { c.RequireVolumeName = true }},
 		"a mode has four digits":               {map[string]string{"directory_perms": "770"}, func(c *volumes.Class) { c.Directory.Mode = "0770" }},
 		"a mode may have special bits":         {map[string]string{"directory_perms": "2771"}, func(c *volumes.Class) { c.Directory.Mode = "2771" }},
+		"a group that may write has setgid":    {map[string]string{"gid": "33", "directory_perms": "0770"}, func(c *volumes.Class) { c.Directory.GID, c.Directory.Mode = 33, "2770" }},
+		"a group has setgid by default":        {map[string]string{"gid": "33"}, func(c *volumes.Class) { c.Directory.GID, c.Directory.Mode = 33, "2777" }},
+		"a group that may not write has none":  {map[string]string{"gid": "33", "directory_perms": "0750"}, func(c *volumes.Class) { c.Directory.GID, c.Directory.Mode = 33, "0750" }},
 		"owner and group are numbers":          {map[string]string{"uid": "1000", "gid": "0"}, func(c *volumes.Class) { c.Directory.UID = 1000 }},
 		"gids are allocated":                   {map[string]string{"gidAllocate": "true"}, func(c *volumes.Class) { c.Directory.AllocateGID = true }},
 		"gids are not allocated":               {map[string]string{"gidAllocate": "false"}, func(*volumes.Class) {}},
@@ -51,7 +54,7 @@ func TestParseClassReadsParameters(t *testing.T) {
 		"zones are enforced":                   {map[string]string{"enforce_zone_affinity": "true"}, func(c *volumes.Class) { c.EnforceZoneAffinity = true }},
 		"the default may be in the list":       {map[string]string{"default_file_system_id": "fs-2", "file_system_ids": "fs-1,fs-2"}, func(c *volumes.Class) { c.DefaultFileSystemID, c.FileSystemIDs = "fs-2", []string{"fs-1", "fs-2"} }},
 		"allocated gids have a range, and a mode": {map[string]string{"gidAllocate": "true", "gidMin": "3000", "gidMax": "3000", "directory_perms": "0770"}, func(c *volumes.Class) {
-			c.Directory = operations.Directory{Mode: "0770", AllocateGID: true, GIDMin: 3000, GIDMax: 3000}
+			c.Directory = operations.Directory{Mode: "2770", AllocateGID: true, GIDMin: 3000, GIDMax: 3000}
 		}},
 		"allocated gids have an owner beside them": {map[string]string{"gidAllocate": "true", "uid": "7"}, func(c *volumes.Class) {
 			c.Directory = operations.Directory{UID: 7, AllocateGID: true}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -67,7 +68,23 @@ func (c *Class) setParameters(given map[string]string) []string {
 			findings = append(findings, fmt.Sprintf("parameter %s is %s: %v", key, quoted(given[key]), err))
 		}
 	}
+	c.inheritGroup()
 	return append(findings, c.contradictions(given)...)
+}
+
+// inheritGroup sets the setgid bit where a group of the class may write. Kubelet makes a subPath as root, with the
+// mode of the volume's directory: without the bit it is root's group that may write there, and the pod may not.
+func (c *Class) inheritGroup() {
+	mode := uint64(wellknown.DefaultDirectoryPerms)
+	switch {
+	case c.Directory.Mode != "":
+		mode, _ = strconv.ParseUint(c.Directory.Mode, 8, 32) // setMode has checked it
+	case c.Directory.AllocateGID:
+		return // the default has the bit
+	}
+	if (c.Directory.GID > 0 || c.Directory.AllocateGID) && mode&0o020 != 0 {
+		c.Directory.Mode = fmt.Sprintf("%04o", mode|0o2000)
+	}
 }
 
 func unknownParameter(key, value string) string {
