@@ -14,28 +14,33 @@ func waiting(class string) string {
 }
 
 // classesShapeDirectories: a class says when directories are made, where, and with which owner, group
-// and mode. A pod that is not root writes to one directory as its owner, and to another through the
-// supplemental group that the kubelet takes from the volume.
+// and mode. A pod that is not root writes to one directory as its owner, to another through the supplemental
+// group that the kubelet takes from the volume, and to a subPath of a third, which the kubelet makes, through the
+// class's group. A claim of ReadOnlyMany of that directory cannot be written to.
 func classesShapeDirectories(l *lab) {
 	ns := l.namespace("shapes")
 	l.classes(waiting(classText("e2e-owned", "base_path: /e2e/volumes", "uid: '5001'", "gid: '5002'", "directory_perms: '0700'"))+
-		waiting(classText("e2e-group", "gidAllocate: 'true'", "gidMin: '40000'", "gidMax: '50000'")),
-		"e2e-owned", "e2e-group")
-	l.apply(ns, claim("owned", "e2e-owned", "volume_name: data")+claim("group", "e2e-group"))
-	for _, name := range []string{"owned", "group"} {
+		waiting(classText("e2e-group", "gidAllocate: 'true'", "gidMin: '40000'", "gidMax: '50000'"))+
+		waiting(classText("e2e-writers", "gid: '5003'", "directory_perms: '0770'")),
+		"e2e-owned", "e2e-group", "e2e-writers")
+	names := []string{"owned", "group", "app", "reader"}
+	l.apply(ns, claim("owned", "e2e-owned", "volume_name: data")+claim("group", "e2e-group")+claim("app", "e2e-writers", "volume_name: app")+
+		strings.Replace(claim("reader", "e2e-writers", "volume_name: app"), "ReadWriteMany", "ReadOnlyMany", 1))
+	for _, name := range names {
 		l.waitForEvent(ns, name, "WaitForFirstConsumer", "waiting for first consumer")
 	}
 	if volumes := l.kubectl("-n", ns, "get", "pvc", "-o", "jsonpath={.items[*].spec.volumeName}"); volumes != "" {
 		l.Errorf("there are volumes before there is a pod: %s", volumes)
 	}
 
-	// The pod's own group owns neither directory.
+	// The pod's own group owns the third directory only.
 	const security = "spec:\n  securityContext: {runAsNonRoot: true, runAsUser: 5001, runAsGroup: 5003}\n"
-	l.apply(ns, strings.Replace(userAnywhere("owned", "group"), "spec:\n", security, 1))
-	owned, group := l.waitForClaim(ns, "owned"), l.waitForClaim(ns, "group")
+	user := strings.Replace(userAnywhere(names...), "mountPath: /app}", "mountPath: /app, subPath: html}", 1)
+	l.apply(ns, strings.Replace(user, "spec:\n", security, 1))
+	owned, group, app := l.waitForClaim(ns, "owned"), l.waitForClaim(ns, "group"), l.waitForClaim(ns, "app")
 	l.wait(ns, "condition=Ready", "pod/user")
 	node := l.kubectl("-n", ns, "get", "pod", "user", "-o", "jsonpath={.spec.nodeName}")
-	if chosen := l.kubectl("-n", ns, "get", "pvc", "-o", `jsonpath={.items[*].metadata.annotations.volume\.kubernetes\.io/selected-node}`); chosen != node+" "+node {
+	if chosen := l.kubectl("-n", ns, "get", "pvc", "-o", `jsonpath={.items[*].metadata.annotations.volume\.kubernetes\.io/selected-node}`); chosen != strings.TrimSpace(strings.Repeat(node+" ", len(names))) {
 		l.Errorf("the claims are for the nodes %q, the pod is on %s", chosen, node)
 	}
 
@@ -48,6 +53,11 @@ func classesShapeDirectories(l *lab) {
 	l.inPod(ns, "echo of the owner > /owned/file; echo of the group > /group/file")
 	l.expectOwnedFile(owned.fileSystem, owned.path+"/file", "of the owner\n", 5001, 5003)
 	l.expectOwnedFile(group.fileSystem, group.path+"/file", "of the group\n", 5001, gid)
+
+	app.expectMode(0, 5003, 0o2770)
+	l.inPod(ns, "echo of the app > /app/file")
+	l.expectOwnedFile(app.fileSystem, app.path+"/html/file", "of the app\n", 5001, 5003)
+	l.inPod(ns, `grep -qx "of the app" /reader/html/file; touch /reader/html/file 2>&1 | grep "Read-only file system"`)
 }
 
 // allocatedGID is the supplemental group of pods with the volume.
