@@ -11,26 +11,31 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
+// maxOptionEvents is how many volumes get an event: there can be thousands, of one class.
+const maxOptionEvents = 100
+
 // optionConditions are about volumes with a mount option that has pods write elsewhere: one on each volume, and
-// one on the table for all of them. There can be thousands, of one class.
+// one on the table for all of them.
 func optionConditions(objects []*corev1.PersistentVolume) (all []notice) {
 	var names []string
+	reasons := map[string]notice{}
 	for _, object := range objects {
-		why := harmfulOption(object)
-		if why == "" {
-			continue
+		if why := harmfulOption(object); why != "" {
+			n := condition("mount option of "+object.Name, wellknown.EventMountOptionHarmful,
+				why+". Edit the volume's spec.mountOptions, and restart its pods")
+			n.about, n.onlyAbout = object, true
+			reasons[object.Name], names = n, append(names, object.Name)
 		}
-		n := condition("mount option of "+object.Name, wellknown.EventMountOptionHarmful,
-			why+". Edit the volume's spec.mountOptions, and restart its pods")
-		n.about, n.onlyAbout = object, true
-		all, names = append(all, n), append(names, object.Name)
 	}
 	if len(names) == 0 {
 		return nil
 	}
 	slices.Sort(names)
+	for _, name := range names[:min(len(names), maxOptionEvents)] {
+		all = append(all, reasons[name])
+	}
 	return append(all, condition("mount options", wellknown.EventMountOptionHarmful, fmt.Sprintf(
-		"mount options of %s may have pods write elsewhere than in the volume: the events of each volume say why", someOf(names))))
+		"mount options of %s may have pods write elsewhere than in the volume: kubectl efs-stunnel doctor says why", someOf(names))))
 }
 
 // harmfulOption is about volumes whose ports are corrected, too; others are not ours to judge.

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func TestHarmfulMountOptionIsReported(t *testing.T) {
 		r.report(t.Context(), s.table.object, options().plan(s).notices)
 	}
 	for _, part := range []string{
-		`"bg"`, `"X-mount.subdir=x"`, "mount options of a, b may have pods write elsewhere",
+		`"X-mount.subdir=x"`, `"bg"`, "mount options of a, b may have pods write elsewhere",
 	} {
 		if len(recorder.Events) == 0 {
 			t.Fatalf("no event with %s", part)
@@ -49,5 +50,17 @@ func TestHarmfulMountOptionIsReported(t *testing.T) {
 	r.report(t.Context(), s.table.object, options().plan(s).notices)
 	if event := <-recorder.Events; !strings.Contains(event, "MountOptionHarmful has ended") {
 		t.Errorf("got %q when the options are corrected", event)
+	}
+}
+
+// TestHarmfulMountOptionOfAClassIsReportedOnAFewVolumes of thousands, and the table counts them all.
+func TestHarmfulMountOptionOfAClassIsReportedOnAFewVolumes(t *testing.T) {
+	var objects []*corev1.PersistentVolume
+	for i := range 3000 {
+		objects = append(objects, withOption(claimed(fmt.Sprintf("v-%04d", i), "fs-1", 20490), "bg"))
+	}
+	all := optionConditions(objects)
+	if len(all) != maxOptionEvents+1 || !strings.Contains(all[maxOptionEvents].message, "v-0004 and 2995 others") {
+		t.Errorf("%d notices, the last %q", len(all), all[len(all)-1].message)
 	}
 }
