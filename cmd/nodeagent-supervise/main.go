@@ -57,10 +57,11 @@ func runSupervisor(ctx context.Context, args []string, getenv func(string) strin
 	defer lines.Close()
 	log := o.log.New(lines)
 	log.Info("supervisor started", "version", buildinfo.Read().String())
+	listed := &sockets.Lister{}
 	err = supervise.Run(ctx, supervise.Options{
 		Prefix: o.stunnelConf, Stunnel: o.stunnel, FIPS: o.fips, Launcher: []string{selfExecutable, launchCommand},
 		MemoryLimit: supervise.DefaultMemoryLimit, Idle: o.idle,
-		Clients: func() (sockets.ClientCounts, error) { return sockets.Clients(sockets.OwnUID()) }, Listening: sockets.Listening,
+		Clients: func() (sockets.ClientCounts, error) { return listed.Clients(sockets.OwnUID()) }, Listening: listed.Listening,
 		DrainTimeout: drainTimeout, StopGrace: stopGrace, ReapOrphans: os.Getpid() == 1, Log: log,
 	})
 	if err != nil {

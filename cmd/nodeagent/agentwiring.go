@@ -53,6 +53,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 		return agent.Options{}, nil, fmt.Errorf("making clients for the apiserver: %w", err)
 	}
 	broadcast := p.StartEvents(forEvents, forEvents, func(event *corev1.Event) string { return event.Annotations[wellknown.AnnotationTunnel] })
+	listed := &sockets.Lister{}
 	return agent.Options{
 		Client: work, Namespace: o.Namespace, Node: o.node, Dir: dir, Region: o.region,
 		Routing: routing.Settings{CAFile: o.caFile, ServerPort: wellknown.NFSPort, Reserved: reserved(o.HTTPAddress)},
@@ -63,7 +64,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 		HasRoute:      topology.HasRoute,
 		Credentials:   credentials.Chain{Log: p.SDKLogger()}.Find,
 		Dialer:        &probe.Network{CAFile: o.caFile, Log: log},
-		Clients:       func() (sockets.ClientCounts, error) { return sockets.Clients(sockets.OwnUID()) },
+		Clients:       func() (sockets.ClientCounts, error) { return listed.Clients(sockets.OwnUID()) },
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(dir) },
 		ProbeInterval: o.probeInterval, HealthWait: wellknown.FirstHealthWait, RemoveStartupTaint: o.removeStartupTaint,
 		ProcSys: os.DirFS("/proc/sys"),

@@ -253,7 +253,7 @@ func (p *pod) startSupervisor() {
 		return supervise.Run(ctx, supervise.Options{
 			Prefix: p.dir.Prefix(), Stunnel: p.program, MemoryLimit: supervise.DefaultMemoryLimit,
 			Launcher: []string{"/usr/bin/env", launchVariable + "=yes", os.Args[0]},
-			Clients:  clients, Listening: sockets.Listening,
+			Clients:  clients, Listening: new(sockets.Lister).Listening,
 			DrainTimeout: patience, StopGrace: 5 * time.Second, Log: p.logger().With("controller", "supervisor"),
 		})
 	})

@@ -21,4 +21,4 @@ func TestMain(m *testing.M) {
 }
 
 // clients includes the agent's connections, because all belong to one user in tests.
-func clients() (sockets.ClientCounts, error) { return sockets.Clients(-1) }
+func clients() (sockets.ClientCounts, error) { return new(sockets.Lister).Clients(-1) }

@@ -21,6 +21,7 @@ type metrics struct {
 	failed    prometheus.Gauge
 	watches   prometheus.Counter
 	ephemeral prometheus.Gauge
+	sockets   prometheus.Gauge
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -50,6 +51,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		ephemeral: factory.NewGauge(prometheus.GaugeOpts{
 			Namespace: metricsNamespace, Name: "ephemeral_tunnel_ports",
 			Help: "Ports of tunnels that the node's kernel may give to any process.",
+		}),
+		sockets: factory.NewGauge(prometheus.GaugeOpts{
+			Namespace: metricsNamespace, Name: "sockets_unknown",
+			Help: "1 while the node's connections cannot be listed, so that every tunnel counts as used.",
 		}),
 	}
 	for _, action := range []routing.Action{routing.Reorder, routing.Failover, routing.Restart, routing.Return} {

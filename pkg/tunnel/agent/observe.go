@@ -186,6 +186,7 @@ func (a *Agent) observeClients(now time.Time) {
 		a.options.Log.Warn("connections of this node cannot be listed; all tunnels count as in use", "err", err)
 	}
 	a.clients, a.clientsUnknown = clients, err != nil
+	a.metrics.sockets.Set(number(a.clientsUnknown))
 }
 
 // hasClients reports whether other clients than the agent are connected to a tunnel's port, whether

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/events"
@@ -100,10 +101,14 @@ func TestMissingTunnelsClientsAreKnownBeforeTheFirstPlan(t *testing.T) {
 				Log: slog.New(slog.DiscardHandler),
 			},
 			inbox: &inbox{}, states: map[string]routing.State{"fs-9": {Port: 20499, MissingSince: time.Now().Add(-time.Hour)}},
+			metrics: newMetrics(nil),
 		}
 		a.observe(time.Now())
 		if used := a.used()["fs-9"]; used != tt.want {
 			t.Errorf("%s: used %v, want %v", name, used, tt.want)
+		}
+		if got := testutil.ToFloat64(a.metrics.sockets); got != number(tt.err != nil) {
+			t.Errorf("%s: sockets_unknown is %v", name, got)
 		}
 	}
 }

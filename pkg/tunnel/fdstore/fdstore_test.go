@@ -72,7 +72,7 @@ func (h *harness) newClient() (client *fdstore.Client, end func()) {
 // isOpen reports whether a socket listens on an address.
 func (h *harness) isOpen(address netip.AddrPort) bool {
 	h.Helper()
-	all, err := sockets.Listening()
+	all, err := new(sockets.Lister).Listening()
 	if err != nil {
 		h.Fatal(err)
 	}

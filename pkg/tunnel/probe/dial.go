@@ -34,6 +34,7 @@ type Network struct {
 	CAFile string       // PEM; "" for the system's trust store
 	Log    *slog.Logger // nil for none
 
+	sockets    lister
 	logUnknown sync.Once // that it is unknown whether a port is redirected
 
 	mu   sync.Mutex
@@ -48,7 +49,7 @@ func (n *Network) Tunnel(ctx context.Context, accept netip.AddrPort) (net.Conn, 
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the tunnel: %w", err)
 	}
-	hijacked, err := isHijacked(ctx, conn)
+	hijacked, err := isHijacked(ctx, &n.sockets, conn)
 	if hijacked {
 		conn.Close()
 		return nil, fmt.Errorf("connecting to the tunnel: %w", ErrHijacked)

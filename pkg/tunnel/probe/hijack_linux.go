@@ -20,15 +20,18 @@ const (
 	hijackPause    = 20 * time.Millisecond
 )
 
+// lister finds the sockets of connections.
+type lister = sockets.Lister
+
 // isHijacked reports whether the other end of a new connection is in another network namespace. It
 // returns an error if that is unknown.
-func isHijacked(ctx context.Context, conn net.Conn) (bool, error) {
+func isHijacked(ctx context.Context, all *lister, conn net.Conn) (bool, error) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
 		return false, fmt.Errorf("connection of type %T: %w", conn, errors.ErrUnsupported)
 	}
 	for range hijackAttempts {
-		missing, err := isPeerMissing(tcp)
+		missing, err := isPeerMissing(all, tcp)
 		if !missing || err != nil {
 			return false, err
 		}
@@ -44,20 +47,20 @@ func isHijacked(ctx context.Context, conn net.Conn) (bool, error) {
 // isPeerMissing reports whether this network namespace lacks the other end of an open connection. The
 // lookup finds the listener on the port if there is no such connection. Finding nothing is proof only
 // if the own end is found: kernels without socket diagnostics find nothing at all.
-func isPeerMissing(conn *net.TCPConn) (bool, error) {
+func isPeerMissing(all *lister, conn *net.TCPConn) (bool, error) {
 	own, ownErr := netip.ParseAddrPort(conn.LocalAddr().String())
 	peer, peerErr := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if ownErr != nil || peerErr != nil || !own.Addr().Is4() || !peer.Addr().Is4() {
 		return false, fmt.Errorf("connection from %s to %s: %w", conn.LocalAddr(), conn.RemoteAddr(), errors.ErrUnsupported)
 	}
-	state, err := sockets.State(peer, own)
+	state, err := all.State(peer, own)
 	if err == nil && state != unix.BPF_TCP_LISTEN {
 		return false, nil
 	}
 	if err != nil && !errors.Is(err, unix.ENOENT) {
 		return false, err
 	}
-	_, ownErr = sockets.State(own, peer)
+	_, ownErr = all.State(own, peer)
 	if open, err := isEstablished(conn); !open || err != nil {
 		return false, err // the other end may have closed before the lookup
 	}

@@ -31,6 +31,13 @@ func listener(t *testing.T, control func(network, address string, conn syscall.R
 	return server, netip.MustParseAddrPort(server.Addr().String())
 }
 
+// listers are those with and without the kernel's socket diagnostics.
+func listers() []*lister {
+	denied := &lister{}
+	denied.Denied.Store(true)
+	return []*lister{{}, denied}
+}
+
 func TestPortOfThisNamespaceIsNotHijacked(t *testing.T) {
 	toLoopback := func(_, _ string, conn syscall.RawConn) error {
 		var bound error
@@ -58,7 +65,8 @@ func TestPortOfThisNamespaceIsNotHijacked(t *testing.T) {
 			server, address := listener(t, tt.control)
 			var log bytes.Buffer
 			network := &Network{Log: slog.New(slog.NewTextHandler(&log, nil))}
-			for range 20 {
+			for i := range 20 {
+				network.sockets.Denied.Store(i%2 > 0)
 				go tt.serve(server)
 				conn, err := network.Tunnel(t.Context(), address)
 				if err == nil {
@@ -94,8 +102,10 @@ func TestResetConnectionIsNotHijacked(t *testing.T) {
 	if _, err := conn.Read(make([]byte, 1)); err == nil {
 		t.Fatal("the connection is open")
 	}
-	if hijacked, err := isHijacked(t.Context(), conn); hijacked || err != nil {
-		t.Errorf("got %v, %v, want false without error", hijacked, err)
+	for _, all := range listers() {
+		if hijacked, err := isHijacked(t.Context(), all, conn); hijacked || err != nil {
+			t.Errorf("got %v, %v, want false without error", hijacked, err)
+		}
 	}
 }
 
@@ -119,8 +129,10 @@ func TestConnectionToAnotherNamespaceIsHijacked(t *testing.T) {
 		checked := make(chan struct{})
 		go func() { // on a thread of the first namespace
 			defer close(checked)
-			if hijacked, err := isHijacked(t.Context(), conn); !hijacked || err != nil {
-				t.Errorf("from another namespace: got %v, %v, want true", hijacked, err)
+			for _, all := range listers() {
+				if hijacked, err := isHijacked(t.Context(), all, conn); !hijacked || err != nil {
+					t.Errorf("from another namespace: got %v, %v, want true", hijacked, err)
+				}
 			}
 		}()
 		<-checked
@@ -145,8 +157,10 @@ func TestUnknownWhereTheOwnSocketIsNotFound(t *testing.T) {
 		checked := make(chan struct{})
 		go func() {
 			defer close(checked)
-			if hijacked, err := isHijacked(t.Context(), conn); hijacked || !errors.Is(err, unix.ENOENT) {
-				t.Errorf("got %v, %v, want ENOENT", hijacked, err)
+			for _, all := range listers() {
+				if hijacked, err := isHijacked(t.Context(), all, conn); hijacked || !errors.Is(err, unix.ENOENT) {
+					t.Errorf("got %v, %v, want ENOENT", hijacked, err)
+				}
 			}
 		}()
 		<-checked

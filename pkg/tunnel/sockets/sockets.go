@@ -4,12 +4,40 @@
 package sockets
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
+
+// Lister lists sockets by the kernel's socket diagnostics. Where those are denied, it reads the text files
+// of /proc instead: the SELinux policy for containers forbids the diagnostics before container-selinux
+// 2.242. The zero Lister is ready for use, also by several goroutines. It must not be copied.
+type Lister struct {
+	// Denied is set by the first refusal. Each further attempt would add a line to the node's audit log.
+	Denied atomic.Bool
+}
+
+func (l *Lister) dump(states uint32, condition uint8, report func(socket)) error {
+	return l.first(
+		func() error { return dump(states, condition, report) },
+		func() error { return dumpProc(states, condition, report) })
+}
+
+// first calls fallback where diagnose is denied, which has reported no socket then.
+func (l *Lister) first(diagnose, fallback func() error) error {
+	if !l.Denied.Load() {
+		err := diagnose()
+		if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
+			return err
+		}
+		l.Denied.Store(true)
+	}
+	return fallback()
+}
 
 // ClientCounts are the numbers of established connections to loopback addresses and ports.
 type ClientCounts map[netip.AddrPort]int
@@ -25,9 +53,9 @@ func OwnUID() int {
 
 // Clients counts the connections to loopback addresses, by the sockets of their clients. It leaves
 // out those of the user exceptUID, none with -1.
-func Clients(exceptUID int) (ClientCounts, error) {
+func (l *Lister) Clients(exceptUID int) (ClientCounts, error) {
 	counts := ClientCounts{}
-	err := dump(1<<unix.BPF_TCP_ESTABLISHED, conditionRemote, func(s socket) {
+	err := l.dump(1<<unix.BPF_TCP_ESTABLISHED, conditionRemote, func(s socket) {
 		if exceptUID < 0 || s.UID != uint32(exceptUID) {
 			counts[s.ID.remote()]++
 		}
@@ -39,9 +67,9 @@ func Clients(exceptUID int) (ClientCounts, error) {
 type Listeners map[netip.AddrPort][]uint32
 
 // Listening lists the sockets that listen on loopback addresses.
-func Listening() (Listeners, error) {
+func (l *Lister) Listening() (Listeners, error) {
 	all := Listeners{}
-	err := dump(1<<unix.BPF_TCP_LISTEN, conditionLocal, func(s socket) {
+	err := l.dump(1<<unix.BPF_TCP_LISTEN, conditionLocal, func(s socket) {
 		all[s.ID.local()] = append(all[s.ID.local()], s.Inode)
 	})
 	return all, err
@@ -49,8 +77,11 @@ func Listening() (Listeners, error) {
 
 // State returns the state of the TCP socket of this network namespace that receives packets from remote to
 // local: that of the connection, or else a listener. The error is unix.ENOENT if there is neither.
-func State(local, remote netip.AddrPort) (state uint8, err error) {
-	err = lookup(local, remote, func(s socket) { state = s.State })
+func (l *Lister) State(local, remote netip.AddrPort) (state uint8, err error) {
+	report := func(s socket) { state = s.State }
+	err = l.first(
+		func() error { return lookup(local, remote, report) },
+		func() error { return lookupProc(local, remote, report) })
 	return state, err
 }
 

@@ -33,7 +33,7 @@ func TestClientsAndListeners(t *testing.T) {
 		"another user is excluded": {os.Getuid() + 1, connections},
 		"this user is excluded":    {os.Getuid(), 0},
 	} {
-		uses, err := sockets.Clients(tt.except)
+		uses, err := new(sockets.Lister).Clients(tt.except)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestClientsAndListeners(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := sockets.Listening()
+	all, err := new(sockets.Lister).Listening()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestClientsAndListeners(t *testing.T) {
 	if err := errors.Join(listener.Close(), file.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if all, err = sockets.Listening(); err != nil || len(all[address]) > 0 {
+	if all, err = new(sockets.Lister).Listening(); err != nil || len(all[address]) > 0 {
 		t.Errorf("got listeners %v and error %v, want none after the close", all[address], err)
 	}
 }
@@ -76,7 +76,7 @@ func TestListeningReadsAllAnswers(t *testing.T) {
 		defer listener.Close()
 		addresses = append(addresses, netip.MustParseAddrPort(listener.Addr().String()))
 	}
-	all, err := sockets.Listening()
+	all, err := new(sockets.Lister).Listening()
 	if err != nil {
 		t.Fatal(err)
 	}

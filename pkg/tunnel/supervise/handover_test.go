@@ -195,12 +195,12 @@ func TestShutdownEndsConnectionsAfterDrainTimeout(t *testing.T) {
 	}
 }
 
-// TestUnknownClientsPreventIdleStop checks, too, that the shutdown does not wait for clients then.
 func TestUnknownClientsPreventIdleStop(t *testing.T) {
 	h := newHarness(t)
 	h.idle = time.Nanosecond
 	errDenied := errors.New("not permitted")
 	h.changeOptions = func(o *supervise.Options) {
+		o.DrainTimeout = 0
 		o.Clients = func() (sockets.ClientCounts, error) { return nil, errDenied }
 		o.Listening = func() (sockets.Listeners, error) { return nil, errDenied }
 	}
@@ -217,14 +217,28 @@ func TestUnknownClientsPreventIdleStop(t *testing.T) {
 func isIdle(s supervise.Tunnel) bool { return s.State == supervise.StateIdle && s.Listening }
 
 func TestIdleStunnelStopsAndStartsOnDemand(t *testing.T) {
-	h := newHarness(t)
+	for name, denied := range map[string]bool{"with socket diagnostics": false, "without": true} {
+		t.Run(name, func(t *testing.T) {
+			h := newHarness(t)
+			lister := &sockets.Lister{}
+			lister.Denied.Store(denied)
+			h.changeOptions = func(o *supervise.Options) {
+				o.Clients = func() (sockets.ClientCounts, error) { return lister.Clients(-1) }
+			}
+			h.checkIdleStops()
+		})
+	}
+}
+
+func (h *harness) checkIdleStops() {
+	h.Helper()
 	h.idle = time.Nanosecond // idle at the first check without a client
 	tunnel := h.newTunnel("fs-1", h.startServer().Address)
 	generation := h.writeSpec(tunnel)
 	h.startSupervisor()
 	for range 2 {
 		if s := h.waitFor("fs-1", "is idle", isIdle); s.PID != 0 || s.Generation != generation || s.Restarts != 0 {
-			t.Errorf("got %+v, want no process, no restart and the generation of the specification", s)
+			h.Errorf("got %+v, want no process, no restart and the generation of the specification", s)
 		}
 		conn := h.dial(tunnel.Accept)
 		h.checkEcho(conn)

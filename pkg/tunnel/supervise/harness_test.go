@@ -60,7 +60,7 @@ func newOptions(prefix, program string, idle time.Duration) supervise.Options {
 	return supervise.Options{
 		Prefix: prefix, Stunnel: program, Idle: idle, MemoryLimit: supervise.DefaultMemoryLimit,
 		Launcher: []string{"/usr/bin/env", variableRole + "=launch", os.Args[0]},
-		Clients:  func() (sockets.ClientCounts, error) { return sockets.Clients(-1) }, Listening: sockets.Listening,
+		Clients:  func() (sockets.ClientCounts, error) { return new(sockets.Lister).Clients(-1) }, Listening: new(sockets.Lister).Listening,
 		DrainTimeout: testTimeout, StopGrace: 5 * time.Second,
 	}
 }
