@@ -39,16 +39,18 @@ func (s *supervisor) countClients(now time.Time) {
 }
 
 // closeTunnels closes, during the shutdown, each tunnel that another supervisor listens for or that
-// has no clients, and all of them when DrainTimeout has passed or the clients are unknown. It closes
-// the port before stunnel stops, so that clients reconnect to the other supervisor.
+// has no clients, and all of them when DrainTimeout has passed. A tunnel whose clients are unknown counts
+// as used. closeTunnels closes the port before stunnel stops, so that clients reconnect to the other
+// supervisor.
 func (s *supervisor) closeTunnels(now time.Time) {
 	if !s.closing || now.Before(s.closeAt) {
 		return
 	}
 	s.closeAt = now.Add(handOverInterval)
 	clients, err := s.options.Clients()
-	listeners, listenErr := s.options.Listening()
-	over := err != nil || listenErr != nil || !now.Before(s.closeBy)
+	unknown := err != nil
+	listeners, _ := s.options.Listening() // on an error, no successor counts as known
+	over := !now.Before(s.closeBy)
 	for _, t := range s.tunnels {
 		if t.closing || t.socket == nil {
 			t.close()
@@ -60,7 +62,7 @@ func (s *supervisor) closeTunnels(now time.Time) {
 		if hasSuccessor {
 			s.logFor(t).Info("tunnel handed over to another supervisor", "port", address.Port())
 		}
-		if over || hasSuccessor || clients[address] == 0 {
+		if over || hasSuccessor || !unknown && clients[address] == 0 {
 			s.closeSocket(t)
 			t.close()
 		}
