@@ -114,7 +114,7 @@ func newTunnelMetrics(read func() *snapshot) *tunnelMetrics {
 		certificateUntil: desc("client_certificate_expiration_timestamp_seconds",
 			"When servers stop accepting the tunnel's client certificate, or the credentials in it.", "tunnel"),
 		memory:             desc("tunnel_memory_bytes", "Memory of the tunnel's running process that counts towards its limit.", "tunnel"),
-		memoryLimit:        desc("tunnel_memory_limit_bytes", "Memory that the process of each tunnel may have. One that needs more ends."),
+		memoryLimit:        desc("tunnel_memory_limit_bytes", "Memory that the process of each tunnel may have. One that needs more ends, or rejects connections until it is restarted."),
 		certificateFailing: desc("client_certificate_failing", "1 while the tunnel's client certificate cannot be made or renewed.", "tunnel"),
 	}
 	m.descs = descs

@@ -174,6 +174,8 @@ func (s *supervisor) stop(t *tunnel, now time.Time) {
 	case t.phase != phaseRunning:
 		t.setProcessProblem(ReasonUnresponsive, fmt.Sprintf("no answer after %s", answerTimeout), now)
 		log.Error("stunnel does not respond; restarting it", "reason", string(ReasonUnresponsive))
+	case t.isExhausted(now):
+		log.Error("stunnel rejects connections; restarting it", "reason", string(ReasonExhausted))
 	default:
 		log.Info("restarting stunnel as the specification requests")
 	}

@@ -24,11 +24,17 @@ const (
 // configurationFailed is the last line that stunnel logs when it refuses a configuration.
 const configurationFailed = "Configuration failed"
 
+// tlsConnected begins the line about a handshake with a server that succeeded.
+const tlsConnected = "TLS connected: "
+
 // handleLine updates the tunnel from a line of stunnel's log.
 func (t *tunnel) handleLine(l line, now time.Time) {
 	if l.thread == mainThread {
 		t.handleMainLine(l, now)
 		return
+	}
+	if strings.HasPrefix(l.text, tlsConnected) {
+		t.connectionAccepted()
 	}
 	t.problems.handleLine(l, now)
 }
@@ -59,6 +65,8 @@ func (t *tunnel) handleMainLine(l line, now time.Time) {
 			t.configRefused(strings.Join(t.shownErrors(), "; "), now)
 			t.phase = phaseRunning
 		}
+	case reasonOf(l.text) == ReasonExhausted:
+		t.connectionRejected(l.text, now)
 	case l.level == slog.LevelError && len(t.errorLines) < maxErrorLines:
 		t.errorLines = append(t.errorLines, l.text)
 	}
@@ -93,7 +101,7 @@ func (p *problems) handleLine(l line, now time.Time) {
 		if err == nil && len(p.conns) < maxConns {
 			p.conns[l.thread] = conn{server: address, counted: tracked.counted}
 		}
-	case strings.HasPrefix(l.text, "TLS connected: "):
+	case strings.HasPrefix(l.text, tlsConnected):
 		p.remote, p.remoteAt, p.connection = tracked.server, now, nil
 		if tracked.established = tracked.server.IsValid(); tracked.established {
 			p.conns[l.thread] = tracked

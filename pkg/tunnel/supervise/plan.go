@@ -38,6 +38,7 @@ type step struct {
 //	running                    unchanged        none; stop the process when the tunnel is idle
 //	running                    other options    reload, which keeps connections
 //	running                    other serial     stop, then start
+//	rejects connections        anything         stop, then start
 //	running                    other address    listen there, stop, then start; the process keeps
 //	                                            the old port until the new one is free
 //	running                    refused config   none until the retry
@@ -95,6 +96,8 @@ func planRunning(t *tunnel, now time.Time) step {
 		return step{at: t.retryAt}
 	case !idleAt.IsZero() && !now.Before(idleAt):
 		return step{verb: doStopIdle}
+	case t.isExhausted(now):
+		return step{verb: doStop}
 	case !t.listening() && now.Before(t.listenAt):
 		return step{at: t.listenAt}
 	case !t.listening():

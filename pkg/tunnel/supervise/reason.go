@@ -12,6 +12,7 @@ const (
 	ReasonStartFailed  Reason = "StartFailed"  // the program could not be started or its file not be written
 	ReasonDied         Reason = "Died"         // stunnel exited unexpectedly
 	ReasonUnresponsive Reason = "Unresponsive" // a start or reload timed out
+	ReasonExhausted    Reason = "Exhausted"    // stunnel closes new connections: it has no memory or descriptors left
 )
 
 // Problems of connections to the servers.
@@ -44,6 +45,7 @@ var patterns = []struct {
 	reason Reason
 	lines  *regexp.Regexp
 }{
+	{ReasonExhausted, regexp.MustCompile(`^Connection rejected: `)},
 	{ReasonConnectRefused, regexp.MustCompile(`^s_connect: .*(Connection refused|Connection reset)`)},
 	{ReasonConnectTimeout, regexp.MustCompile(`^s_connect: .*(TIMEOUTconnect exceeded|Connection timed out)`)},
 	// An argument is invalid for a connection from a loopback address to another network.

@@ -32,6 +32,11 @@ const (
 	// its configuration works, and volumes hang until the next start.
 	maxDeathsAfterServing = 1
 	writeRetry            = 5 * time.Second // the delay after a file could not be written or a port not be opened
+	// maxRejected is the number of connections in a row that stunnel rejects before it is restarted, which
+	// ends its other connections. A process younger than minRejecting is not: where each new one rejects,
+	// too, restarts would do nothing but cut them.
+	maxRejected  = 3
+	minRejecting = time.Minute
 	// refusedRetry is the delay after stunnel refused a configuration, which can become valid when a
 	// certificate file that it names appears.
 	refusedRetry = 30 * time.Second
@@ -70,6 +75,8 @@ type tunnel struct {
 	proc   *os.Process // nil in phaseNone
 	phase  phase
 	needed bool // a process is to run: a client has connected, or idle is 0
+
+	rejected int // connections in a row that the process rejected
 
 	idleSince time.Time // zero while clients are connected
 	deadline  time.Time // of a phase other than phaseRunning
@@ -180,7 +187,7 @@ func (t *tunnel) started(p *os.Process, c config, now time.Time) {
 	t.proc, t.phase, t.startedAt, t.deadline = p, phaseStarting, now, now.Add(answerTimeout)
 	t.current, t.attempted, t.accepted, t.errorLines = c, c, false, nil
 	t.retryAt, t.idleSince = time.Time{}, time.Time{}
-	t.memory, t.memoryAt = 0, time.Time{}
+	t.memory, t.memoryAt, t.rejected = 0, time.Time{}, 0
 	if t.starts > 0 && !t.stoppedIdle {
 		t.restarts++
 	}
@@ -222,6 +229,26 @@ func (t *tunnel) exited(exitStatus string, now time.Time) {
 		return
 	}
 	t.died(ReasonDied, strings.Join(append([]string{exitStatus}, t.shownErrors()...), "; "), now)
+}
+
+// connectionRejected records that stunnel closed a new connection, because it has no memory or
+// descriptors left for it. It lives on in that state.
+func (t *tunnel) connectionRejected(message string, now time.Time) {
+	t.rejected++
+	t.setProcessProblem(ReasonExhausted, message, now)
+}
+
+// connectionAccepted records that stunnel has what a new connection takes.
+func (t *tunnel) connectionAccepted() {
+	t.rejected = 0
+	if t.problems.process.Is(ReasonExhausted) {
+		t.problems.process = nil
+	}
+}
+
+// isExhausted reports whether only another process would accept connections.
+func (t *tunnel) isExhausted(now time.Time) bool {
+	return t.rejected >= maxRejected && now.Sub(t.startedAt) >= minRejecting
 }
 
 // hasServed reports whether the process has completed a TLS handshake with a server.

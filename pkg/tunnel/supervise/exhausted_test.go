@@ -1,0 +1,34 @@
+package supervise
+
+import "testing"
+
+const rejection = "!Connection rejected: create_client failed"
+
+func TestStunnelThatRejectsConnectionsIsRestarted(t *testing.T) {
+	s := newRunningSimulation(t, testConfig(1, 0, ""))
+	s.advance(minRejecting).logs(rejection, rejection)
+	s.wantSteps(t, "two connections rejected")
+	if got := s.status(); got.State != StateRunning || !got.Process.Is(ReasonExhausted) || got.Problems[ReasonExhausted] != 2 {
+		t.Errorf("got %+v, want two problems of a running process", got)
+	}
+	s.connectsTo("10.0.0.1:2049")
+	if s.problems.process != nil {
+		t.Errorf("got %+v after a connection, want no problem", s.problems.process)
+	}
+	s.logs(rejection, "!Connection rejected: too many clients (>=500)")
+	s.wantSteps(t, "two more, after one that was accepted")
+	s.logs(rejection).wantSteps(t, "three in a row", "stop")
+	s.exited("exit status 0", s.now)
+	s.wantSteps(t, "it has exited", "start")
+	if s.acceptsConfig(); s.problems.process != nil || s.restarts != 1 {
+		t.Errorf("got %+v and %d restarts, want no problem after one", s.problems.process, s.restarts)
+	}
+}
+
+// TestYoungStunnelThatRejectsConnectionsRunsOn, because the next process would do the same.
+func TestYoungStunnelThatRejectsConnectionsRunsOn(t *testing.T) {
+	s := newRunningSimulation(t, testConfig(1, 0, ""))
+	s.advance(minRejecting-1).logs(rejection, rejection, rejection)
+	s.wantSteps(t, "a young process rejects")
+	s.advance(1).logs(rejection).wantSteps(t, "it still does", "stop")
+}
