@@ -18,6 +18,9 @@ const (
 	// suspectThreshold is the number of consecutive suspect rounds that restart a tunnel. After a loss
 	// of a few seconds TCP recovers by itself, at the sixth second; the second round ends later.
 	suspectThreshold = 2
+	// closedThreshold is the number of consecutive suspect rounds that restart a tunnel which closes new
+	// connections. One that its server closed, or that met a restart of stunnel, is followed by others.
+	closedThreshold = 5
 	// The first restart does not wait; each further one waits twice as long as the one before.
 	firstBackoff = 15 * time.Second
 	maxBackoff   = 16 * time.Minute
@@ -78,10 +81,12 @@ const (
 //	answers                                                is open
 //	old connections stuck, new ones answered               restart, in the second consecutive round
 //	times out, though its mount target answers             the same
+//	closes connections at once, though its mount target    restart, in the fifth consecutive round
+//	answers, and no connection is open
 //	stunnel's handshakes fail, though its mount target     as if the direct handshake failed, in
 //	answers                                                the second consecutive round
 //	times out for a minute, others unknown                 failover to the nearest unknown one
-//	fails, and all are down, or it is closed or denied     none: a restart would not help
+//	fails, and all are down or deny access                 none: a restart would not help
 func (s State) Next(o Observation, targets []MountTarget) (State, Action) {
 	if len(targets) == 0 {
 		return s, NoAction
@@ -102,7 +107,13 @@ func (o Observation) hasWorkingConnection() bool { return o.Healthy && !o.Stuck 
 // isSuspect reports whether the tunnel failed although its mount target answered.
 func (o Observation) isSuspect(current MountTarget) bool {
 	return !o.hasWorkingConnection() &&
-		(o.Stuck || o.Direct[current.Address] == DirectAnswered && (o.TimedOut || o.HandshakeFailed))
+		(o.Stuck || o.Direct[current.Address] == DirectAnswered && (o.TimedOut || o.HandshakeFailed || !o.HasConnections))
+}
+
+// isClosed reports whether stunnel closes new connections while nothing speaks against its mount target,
+// as it does when it has no memory left, and a restart would cut no connection.
+func (o Observation) isClosed(current MountTarget) bool {
+	return !o.Healthy && !o.TimedOut && !o.HandshakeFailed && !o.HasConnections && o.Direct[current.Address] == DirectAnswered
 }
 
 // record updates times and counters.
@@ -168,6 +179,8 @@ func (s State) nextWhileFailing(o Observation, targets []MountTarget) (State, Ac
 		if s.SuspectRounds < suspectThreshold {
 			return s, NoAction
 		}
+		return s.restartWithBackoff(o.At), Restart
+	case o.isClosed(current) && s.SuspectRounds >= closedThreshold:
 		return s.restartWithBackoff(o.At), Restart
 	case !o.TimedOut || o.At.Sub(s.FailingSince) < unknownAfter:
 		return s, NoAction

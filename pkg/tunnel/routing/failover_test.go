@@ -96,8 +96,28 @@ func TestNext(t *testing.T) {
 			routing.State{SuspectRounds: 1}, routing.Observation{TimedOut: true, Direct: direct(down, answered, down)},
 			routing.Failover, second.Address,
 		},
-		"connections are closed, its mount target answers": {
-			routing.State{FailingSince: long}, routing.Observation{Direct: direct(answered, answered, answered)},
+		"connections are closed for four rounds, its mount target answers": {
+			routing.State{FailingSince: long, SuspectRounds: 3}, routing.Observation{Direct: direct(answered, answered, answered)},
+			routing.NoAction, netip.Addr{},
+		},
+		"connections are closed for five rounds, its mount target answers": {
+			routing.State{FailingSince: long, SuspectRounds: 4}, routing.Observation{Direct: direct(answered, answered, answered)},
+			routing.Restart, netip.Addr{},
+		},
+		"connections are closed for long, a connection is open": {
+			routing.State{FailingSince: long, SuspectRounds: 9}, routing.Observation{HasConnections: true, Direct: direct(answered, answered, answered)},
+			routing.NoAction, netip.Addr{},
+		},
+		"connections are closed for long, an old one works": {
+			routing.State{FailingSince: long, SuspectRounds: 9}, routing.Observation{Established: true, Direct: direct(answered, answered, answered)},
+			routing.NoAction, netip.Addr{},
+		},
+		"connections are closed for long, its mount target denies access": {
+			routing.State{FailingSince: long, SuspectRounds: 9}, routing.Observation{Direct: direct(unknown, answered, answered)},
+			routing.NoAction, netip.Addr{},
+		},
+		"connections are closed for long, all mount targets are down": {
+			routing.State{FailingSince: long, SuspectRounds: 9}, routing.Observation{Direct: direct(down, down, down)},
 			routing.NoAction, netip.Addr{},
 		},
 		"times out briefly, the second mount target is unknown": {
@@ -309,5 +329,24 @@ func TestFailoverAndReturn(t *testing.T) {
 	}
 	if state.Preferred.IsValid() || state.RestartSerial != 2 {
 		t.Errorf("got %+v, want the nearest preferred after two restarts", state)
+	}
+}
+
+// TestTunnelThatClosesConnectionsIsRestarted with waits that grow, for as long as it does.
+func TestTunnelThatClosesConnectionsIsRestarted(t *testing.T) {
+	s, restarts := routing.State{}, 0
+	for after := time.Duration(0); after < 24*time.Hour; after += 2 * time.Second {
+		next, action := s.Next(routing.Observation{At: now.Add(after), Direct: direct(answered, answered, answered)}, targets)
+		if s = next; action == routing.Restart {
+			restarts++
+		} else if action != routing.NoAction {
+			t.Fatalf("%s after %s, want restarts only", action, after)
+		}
+		if after == 10*time.Second && restarts != 1 {
+			t.Errorf("got %d restarts within 10 s, want one", restarts)
+		}
+	}
+	if restarts < 24 || restarts > 120 {
+		t.Errorf("got %d restarts in a day, want some each hour", restarts)
 	}
 }
