@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"maps"
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
@@ -39,7 +38,9 @@ func (a *Agent) loadState() error {
 		return fmt.Errorf("reading the stored state: %w", err)
 	}
 	a.location, a.unknown, a.stored = n.Location, n.Unknown, text
-	maps.Copy(a.states, n.Tunnels)
+	for name, state := range n.Tunnels {
+		a.states[name] = state.Loaded(a.started)
+	}
 	return nil
 }
 

@@ -33,6 +33,22 @@ type State struct {
 	NearestHealthySince time.Time `json:"nearestWellSince,omitzero"`
 }
 
+// Loaded returns the state with its times measured by the running clock. They were stored as that showed
+// them: times in the future are from before the clock was set back, and are dropped. Those that remain are
+// unaffected when it is set later.
+func (s State) Loaded(now time.Time) State {
+	for _, t := range []*time.Time{&s.MissingSince, &s.RestartedAt, &s.HealthySince, &s.FailingSince, &s.NearestHealthySince} {
+		switch age := now.Sub(*t); {
+		case t.IsZero():
+		case age < 0:
+			*t = time.Time{}
+		default:
+			*t = now.Add(-age)
+		}
+	}
+	return s
+}
+
 // connectOrder returns the preferred mount target, then the others by distance. A preferred one that
 // left the table does not count.
 func (s State) connectOrder(targets []MountTarget) []MountTarget {
