@@ -102,6 +102,7 @@ type Agent struct {
 	clientsAt      time.Time            // when that was
 	clientsUnknown bool                 // they could not be listed
 	ephemeral      ephemeralPorts
+	roots          rootsFile
 
 	problems map[problem]reported // those that were reported and have not ended
 }

@@ -160,6 +160,7 @@ func (a *Agent) input(now time.Time) (routing.Input, error) {
 	}
 	settings := a.options.Routing
 	settings.Region = cmp.Or(a.options.Region, a.location.Region)
+	settings.CASum = a.roots.read(settings.CAFile, a.options.Log)
 	settings.DNSSuffix, settings.KeyFile = topology.DNSSuffix(settings.Region), a.options.Dir.Key().Path()
 	a.certificates.SetIdentities(routing.Identities(a.table, settings))
 	return routing.Input{

@@ -22,6 +22,7 @@ const RemovalGrace = 10 * time.Minute
 // Settings are the same for all tunnels.
 type Settings struct {
 	CAFile string
+	CASum  string // spec.Tunnel.CASum
 	// DNSSuffix completes the host name of file systems for which the table has no DNS name; "" when
 	// the region is unknown.
 	DNSSuffix  string
@@ -210,7 +211,7 @@ func (b *builder) tunnel(key ports.Key, port int, state *State) (Tunnel, Unusabl
 func (b *builder) spec(t Tunnel, order []MountTarget) spec.Tunnel {
 	s := spec.Tunnel{
 		Name: t.Name, Accept: t.Accept, Connect: b.servers(order), CheckHost: t.Host,
-		CAFile: b.in.Settings.CAFile, Restart: t.Restart,
+		CAFile: b.in.Settings.CAFile, CASum: b.in.Settings.CASum, Restart: t.Restart,
 	}
 	if t.Certificate.File != "" {
 		s.Cert, s.CertSum, s.Key = t.Certificate.File, t.Certificate.Sum, b.in.Settings.KeyFile

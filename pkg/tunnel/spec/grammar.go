@@ -32,7 +32,7 @@ func CheckName(name string) error {
 // Check returns an error that names the first invalid field.
 func (t Tunnel) Check() error {
 	return cmp.Or(CheckName(t.Name), checkAccept(t.Accept), checkConnect(t.Connect), checkHostName(t.CheckHost),
-		checkPath("CA file", t.CAFile), t.checkClientCertificate(), t.checkRestart())
+		checkPath("CA file", t.CAFile), t.checkCASum(), t.checkClientCertificate(), t.checkRestart())
 }
 
 // checkAccept allows loopback addresses only: who reaches the port reaches the whole file system. Package
@@ -77,15 +77,25 @@ func checkPath(field, name string) error {
 	return nil
 }
 
+func (t Tunnel) checkCASum() error {
+	if t.CASum == "" {
+		return nil
+	}
+	return checkSum("CA file", t.CASum)
+}
+
 func (t Tunnel) checkClientCertificate() error {
 	if t.Cert == "" && t.Key == "" && t.CertSum == "" {
 		return nil
 	}
-	var sumErr error
-	if !sha256Sum.MatchString(t.CertSum) {
-		sumErr = fmt.Errorf("sum of the client certificate is %.80q: want a SHA-256 in hexadecimal", t.CertSum)
+	return cmp.Or(checkPath("client certificate", t.Cert), checkSum("client certificate", t.CertSum), checkPath("client key", t.Key))
+}
+
+func checkSum(file, sum string) error {
+	if !sha256Sum.MatchString(sum) {
+		return fmt.Errorf("sum of the %s is %.80q: want a SHA-256 in hexadecimal", file, sum)
 	}
-	return cmp.Or(checkPath("client certificate", t.Cert), sumErr, checkPath("client key", t.Key))
+	return nil
 }
 
 func (t Tunnel) checkRestart() error {

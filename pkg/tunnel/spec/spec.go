@@ -26,6 +26,9 @@ type Tunnel struct {
 	// CheckHost is the DNS name that the server's certificate must have. It is sent as SNI, too.
 	CheckHost string `json:"checkHost"`
 	CAFile    string `json:"caFile"` // absolute path of the trusted roots, PEM
+	// CASum is the SHA-256 of the file CAFile in hexadecimal, "" if the agent has never read it. It makes
+	// a changed file change the specification, so that stunnel reads the file again.
+	CASum string `json:"caSum,omitempty"`
 	// Cert and Key are absolute paths of the client certificate, PEM; "" for none.
 	Cert string `json:"cert,omitempty"`
 	Key  string `json:"key,omitempty"`

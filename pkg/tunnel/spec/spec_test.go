@@ -34,7 +34,7 @@ var sameAddresses = cmpopts.EquateComparable(netip.AddrPort{})
 func TestEncodeAndDecode(t *testing.T) {
 	withCertificate := plain()
 	withCertificate.Cert, withCertificate.Key, withCertificate.CertSum = "/a.pem", "/a.key", strings.Repeat("0a", 32)
-	withCertificate.Restart = 7
+	withCertificate.Restart, withCertificate.CASum = 7, strings.Repeat("1b", 32)
 	for name, want := range map[string]spec.Tunnel{"plain": plain(), "with a certificate": withCertificate} {
 		text, err := spec.Encode(want)
 		if err != nil {
@@ -140,6 +140,7 @@ func TestInvalidFieldFailsEncode(t *testing.T) {
 		"roots with a relative path": {func(t *spec.Tunnel) { t.CAFile = "roots.pem" }, "CA file"},
 		"roots with double dots":     {func(t *spec.Tunnel) { t.CAFile = "/etc/../tmp/roots.pem" }, "CA file"},
 		"roots with a line break":    {func(t *spec.Tunnel) { t.CAFile = "/a\nverifyChain=no" }, "CA file"},
+		"roots with a sum of other":  {func(t *spec.Tunnel) { t.CASum = "0a\nverifyChain = no" }, "sum of the CA file"},
 		"roots with a space":         {func(t *spec.Tunnel) { t.CAFile = "/a b" }, "CA file"},
 		"certificate without key":    {func(t *spec.Tunnel) { t.Cert, t.CertSum = "/a.pem", strings.Repeat("0", 64) }, "client key"},
 		"key without certificate":    {func(t *spec.Tunnel) { t.Key = "/a.key" }, "client certificate"},
