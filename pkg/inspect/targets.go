@@ -62,6 +62,7 @@ var remedies = map[string]string{
 	wellknown.EventOutOfPorts:         "raise --stunnel-port-count of the manager",
 	wellknown.EventTableFull:          "restrict discovery with --file-system-ids or --file-system-tags",
 	wellknown.EventTableNotStored:     "what the message says: size, a policy or webhook, or a permission of the manager's Role",
+	wellknown.EventAddressConflict:    "correct the addresses in efs-stunnel-pinned; of a file system that was deleted, delete the volumes",
 	wellknown.EventPortConflict:       "change the pinned port, or move the cluster's NodePort range off the tunnels' ports",
 }
 

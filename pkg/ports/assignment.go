@@ -207,6 +207,7 @@ func (p *planner) output() Output {
 	}
 	p.reportPins()
 	p.reportNodePorts()
+	p.reportAddresses()
 	p.reportChanges()
 	p.out.State.Conditions, p.out.Events = p.sortEvents()
 	return p.out

@@ -85,6 +85,7 @@ const (
 	Unusable   Kind = "Unusable"   // condition: it is listed, and nodes cannot use it
 	OutOfPorts Kind = "OutOfPorts" // condition: it has no port, because none is left
 	TableFull  Kind = "TableFull"  // condition: it has no port, because the ConfigMap would be too large
+	Ambiguous  Kind = "Ambiguous"  // condition: an address of it is also that of another file system
 	Conflict   Kind = "Conflict"   // condition: a pin, a volume or a Service may have a port of another owner
 )
 

@@ -11,6 +11,7 @@ const (
 	EventTableNotStored     = "TableNotStored"     // the apiserver refuses the table; the stored one stays in force
 	EventIdentityLooksWrong = "IdentityLooksWrong" // the listed file systems seem to be another account's or region's; the table stays as it is
 	EventPortConflict       = "PortConflict"       // a port that was asked for is in use; also on the volume that asks for it
+	EventAddressConflict    = "AddressConflict"    // two file systems have one address, so one of them may lead to the other's data
 	EventTableUnreadable    = "TableUnreadable"    // the ConfigMap cannot be read; nothing is written until it can
 	// EventRootVolumeConflict: an object that is not ours, or another installation's root volume, has
 	// a root volume's or root claim's name.

@@ -134,7 +134,7 @@ func eventNotices(changes []ports.Event, objects []*corev1.PersistentVolume) []n
 		ports.Found: wellknown.EventFileSystemFound, ports.Gone: wellknown.EventFileSystemGone,
 		ports.Missing: wellknown.EventFileSystemMissing, ports.Unusable: wellknown.EventFileSystemUnusable,
 		ports.OutOfPorts: wellknown.EventOutOfPorts, ports.TableFull: wellknown.EventTableFull,
-		ports.Conflict: wellknown.EventPortConflict,
+		ports.Conflict: wellknown.EventPortConflict, ports.Ambiguous: wellknown.EventAddressConflict,
 	}
 	var notices []notice
 	for _, n := range changes {

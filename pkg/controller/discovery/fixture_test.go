@@ -39,10 +39,15 @@ func fileSystem(id string, zones ...string) efs.FileSystem {
 	for i, zone := range zones {
 		fs.MountTargets = append(fs.MountTargets, efs.MountTarget{
 			SubnetID: "subnet-" + zone, VPCID: "vpc-1", ZoneName: zone,
-			Address: netip.AddrFrom4([4]byte{10, 0, byte(i), 4}), State: efs.Available,
+			Address: addressOf(i, id), State: efs.Available,
 		})
 	}
 	return fs
+}
+
+// addressOf differs for file systems whose ids have different ends.
+func addressOf(zone int, id string) netip.Addr {
+	return netip.AddrFrom4([4]byte{10, 0, byte(zone), id[len(id)-1]})
 }
 
 func listing(at int, fileSystems ...efs.FileSystem) efs.Listing {
@@ -53,11 +58,13 @@ func found(l efs.Listing) inventory {
 	return inventory{polled: true, listing: l, succeeded: l.ReadAt}
 }
 
+// target is that of fs-1 with port 20490, of fs-2 with 20491, and so on.
 func target(port int) ports.Target {
+	address := addressOf(0, string(rune('1'+port-20490)))
 	return ports.Target{
 		Name: "shared", Port: port,
-		AddressBySubnet: map[string]netip.Addr{"subnet-a": netip.MustParseAddr("10.0.0.4")},
-		AddressByZone:   map[string]netip.Addr{"a": netip.MustParseAddr("10.0.0.4")},
+		AddressBySubnet: map[string]netip.Addr{"subnet-a": address},
+		AddressByZone:   map[string]netip.Addr{"a": address},
 	}
 }
 
