@@ -65,6 +65,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 		Credentials:   credentials.Chain{Log: p.SDKLogger()}.Find,
 		Dialer:        &probe.Network{CAFile: o.caFile, Log: log},
 		Clients:       func() (sockets.ClientCounts, error) { return listed.Clients(sockets.OwnUID()) },
+		Listening:     func() (sockets.Listeners, error) { return listed.ListeningAs(sockets.OwnUID()) },
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(dir) },
 		ProbeInterval: o.probeInterval, HealthWait: wellknown.FirstHealthWait, RemoveStartupTaint: o.removeStartupTaint,
 		ProcSys: os.DirFS("/proc/sys"),

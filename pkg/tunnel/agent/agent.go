@@ -49,11 +49,13 @@ type Options struct {
 	Credentials func(ctx context.Context, region string) (certificates.Credentials, error)
 	Dialer      probe.Dialer
 	Clients     func() (sockets.ClientCounts, error) // lists connections to loopback ports, except the agent's own
+	// Listening lists the listening sockets of this process' user, which is that of all node agents.
+	Listening func() (sockets.Listeners, error)
 	// Status reads the supervisor's status file. It must not block.
 	Status        func() (supervise.Status, error)
 	ProbeInterval time.Duration
-	// HealthWait is how long a starting agent waits for its tunnels to be healthy before it is
-	// ready all the same.
+	// HealthWait is how long a starting agent waits for its tunnels to be healthy. Then it is ready without
+	// those that the pod before it does not serve, either.
 	HealthWait         time.Duration
 	RemoveStartupTaint bool
 	ProcSys            fs.FS              // the node's /proc/sys; nil not to check its port settings
@@ -103,6 +105,9 @@ type Agent struct {
 	clientsUnknown bool                 // they could not be listed
 	ephemeral      ephemeralPorts
 	roots          rootsFile
+
+	predecessor  map[netip.AddrPort]otherPort // by address; empty once this pod was ready
+	listeningErr lastError                    // of the latest listing of sockets
 
 	problems map[problem]reported // those that were reported and have not ended
 }

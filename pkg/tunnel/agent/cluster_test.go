@@ -54,6 +54,7 @@ type cluster struct {
 	authority *stunneltest.Authority
 	program   string
 	port      uint16 // of all mount targets
+	pods      []*pod // all of them, on one node
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -236,6 +237,7 @@ func (c *cluster) pod(http string) *pod {
 		c.Fatal(err)
 	}
 	p := &pod{cluster: c, dir: dir, log: &loggingtest.Buffer{}, http: http}
+	c.pods = append(c.pods, p)
 	c.Cleanup(func() {
 		if c.Failed() {
 			c.Log(p.log.String())
@@ -269,6 +271,7 @@ func (p *pod) startAgent(change func(*agent.Options)) {
 		HasRoute:      everywhere,
 		Dialer:        &probe.Network{CAFile: p.authority.File},
 		Clients:       clients,
+		Listening:     p.listening,
 		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(p.dir) },
 		ProbeInterval: 10 * time.Second, // a pause of the machine in the middle of a probe looks like a tunnel that is stuck
 		HealthWait:    wellknown.FirstHealthWait,
@@ -280,6 +283,21 @@ func (p *pod) startAgent(change func(*agent.Options)) {
 	}
 	p.agent = agent.New(o)
 	p.endAgent = p.background(p.agent.Run)
+}
+
+// listening lists the sockets of this test's supervisors only: in tests those of other programs have the same user.
+func (c *cluster) listening() (sockets.Listeners, error) {
+	all, err := new(sockets.Lister).ListeningAs(os.Getuid())
+	found := sockets.Listeners{}
+	for _, p := range c.pods {
+		status, _ := supervise.ReadStatus(p.dir) // it may not run yet
+		for _, t := range status.Tunnels {
+			if address, err := netip.ParseAddrPort(t.Accept); err == nil {
+				found[address] = all[address]
+			}
+		}
+	}
+	return found, err
 }
 
 // background runs a function until the test or the returned function ends it.

@@ -199,7 +199,7 @@ func (a *Agent) tasks() []probe.Task {
 		}
 		tasks = append(tasks, task)
 	}
-	return tasks
+	return append(tasks, a.predecessorTasks()...)
 }
 
 // alsoProbe returns the mount targets of old connections, and the nearest one if any connection uses

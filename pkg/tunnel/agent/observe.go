@@ -13,7 +13,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/topology"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // statusLifetime is how long a supervisor counts as running after it wrote its status.
@@ -36,6 +35,7 @@ func (a *Agent) observe(now time.Time) bool {
 	a.observeRoutes(now)
 	a.readStatus(now)
 	a.observeClients(now)
+	a.observePredecessor(now)
 	return a.hasTable && (n.metadataTried || a.location.Known())
 }
 
@@ -118,20 +118,20 @@ func (a *Agent) isFresh(status supervise.Status, now time.Time) bool {
 	return now.Sub(a.statusSeenAt) <= statusLifetime
 }
 
-// standby are the tunnels that are new to this pod and whose port another pod has. They are probed
-// on another address until this pod is ready, and listen on the port beside the other pod then.
+// standby are the tunnels that are new to this pod and whose port another pod has, or will have: that pod
+// serves what comes into the table, too. They are probed on another address until this pod is ready, and listen
+// on the port beside the other pod then.
 func (a *Agent) standby() map[string]bool {
 	standby := map[string]bool{}
-	if v := a.snapshot.Load(); v != nil && v.wasReady {
+	if a.wasReady() {
 		return standby
 	}
-	address := netip.MustParseAddr(wellknown.LoopbackAddress)
 	for _, key := range a.table.Keys() {
 		name := routing.Name(key)
 		port, _ := a.table.Port(key)
 		state, known := a.states[name]
 		isOurs := known && state.Port == port && !state.Standby
-		standby[name] = !isOurs && !bindable(netip.AddrPortFrom(address, uint16(port)))
+		standby[name] = !isOurs && (len(a.predecessor) > 0 || !bindable(loopback(port)))
 	}
 	return standby
 }
@@ -193,8 +193,7 @@ func (a *Agent) observeClients(now time.Time) {
 // hasClients reports whether other clients than the agent are connected to a tunnel's port, whether
 // this pod or another one listens there. It is true if that is unknown.
 func (a *Agent) hasClients(port int) bool {
-	address := netip.AddrPortFrom(netip.MustParseAddr(wellknown.LoopbackAddress), uint16(port))
-	return a.clientsUnknown || a.clients[address] > 0
+	return a.clientsUnknown || a.clients[loopback(port)] > 0
 }
 
 // used are the tunnels that have clients, also those that are missing in the table.

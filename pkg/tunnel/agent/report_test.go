@@ -98,7 +98,8 @@ func TestMissingTunnelsClientsAreKnownBeforeTheFirstPlan(t *testing.T) {
 				Clients: func() (sockets.ClientCounts, error) {
 					return sockets.ClientCounts{netip.MustParseAddrPort("127.0.0.1:20499"): tt.clients}, tt.err
 				},
-				Log: slog.New(slog.DiscardHandler),
+				Listening: func() (sockets.Listeners, error) { return nil, nil },
+				Log:       slog.New(slog.DiscardHandler),
 			},
 			inbox: &inbox{}, states: map[string]routing.State{"fs-9": {Port: 20499, MissingSince: time.Now().Add(-time.Hour)}},
 			metrics: newMetrics(nil),

@@ -15,6 +15,9 @@ const healthyAfter = 30 * time.Second
 
 // handleResult evaluates the result of a probe. It returns whether a sync is needed at once.
 func (a *Agent) handleResult(result probe.Result) bool {
+	if a.handlePredecessor(result) {
+		return false
+	}
 	state, ok := a.tunnels[result.Name]
 	if !ok || state.Accept != result.Accept {
 		return false // the tunnel was removed or changed

@@ -30,6 +30,7 @@ type snapshot struct {
 	unknown      []string         // targets that this agent could never decode
 	unusable     []routing.UnusableTarget
 	waiting      []string                       // tunnels that need a client certificate, and have none
+	predecessor  error                          // why the pod before this one must not end yet; nil if it may
 	certificates map[string]routing.Certificate // by tunnel; the map is never changed
 	wasReady     bool                           // the agent was ready once
 }
@@ -61,7 +62,7 @@ func (a *Agent) publish() {
 	for _, name := range slices.Sorted(maps.Keys(a.tunnels)) {
 		s.tunnels = append(s.tunnels, a.snapshotOf(a.tunnels[name]))
 	}
-	s.waiting, s.certificates = waiting(a.plan), a.certificates.Certificates()
+	s.waiting, s.certificates, s.predecessor = waiting(a.plan), a.certificates.Certificates(), a.predecessorError()
 	s.wasReady = s.wasReady || s.readyAtFirst(a.waitsForHealth()) == nil
 	a.snapshot.Store(s)
 }
@@ -145,20 +146,23 @@ func (t tunnelSnapshot) portTaken() bool {
 }
 
 // readyAtFirst is ready for a pod that has not been ready yet. The old pod of an upgrade ends when it
-// returns nil: this pod must serve all tunnels of the old one and, for a while after its start, its
+// returns nil: this pod must serve all that the old one serves and, for a while after its start, its
 // tunnels must be healthy.
 func (s *snapshot) readyAtFirst(waitsForHealth bool) error {
 	if err := s.ready(); err != nil {
 		return err
 	}
-	if err := errorNaming("not readable in the table, so that only an older pod can know them", s.unknown); err != nil || !waitsForHealth {
+	if err := errorNaming("not readable in the table, so that only an older pod can know them", s.unknown); err != nil {
 		return err
+	}
+	if !waitsForHealth {
+		return s.predecessor
 	}
 	// Where a tunnel does not listen, a probe is answered by another process.
 	if err := s.require("not healthy yet", func(t tunnelSnapshot) bool { return t.up && t.inForce }); err != nil {
 		return err
 	}
-	return errorNaming("no client certificate yet", s.waiting)
+	return cmp.Or(errorNaming("no client certificate yet", s.waiting), s.predecessor)
 }
 
 // waitsForHealth reports whether the pod has started so recently that its tunnels must be healthy.
@@ -192,10 +196,16 @@ func firstFew(names []string) string {
 	return fmt.Sprintf("%s and %d others", strings.Join(names[:most], ", "), len(names)-most)
 }
 
+// wasReady reports whether the agent was ready once.
+func (a *Agent) wasReady() bool {
+	s := a.snapshot.Load()
+	return s != nil && s.wasReady
+}
+
 // Ready returns nil when the agent and its tunnels are ready to serve.
 func (a *Agent) Ready() error {
 	s := a.snapshot.Load()
-	if s != nil && s.wasReady {
+	if a.wasReady() {
 		return s.ready()
 	}
 	return s.readyAtFirst(a.waitsForHealth())
