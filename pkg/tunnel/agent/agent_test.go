@@ -17,6 +17,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
+	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -25,12 +26,17 @@ import (
 // oneTunnel is a pod that serves fs-1.
 func oneTunnel(t *testing.T) (p *pod, local netip.AddrPort, near, far *mountTarget) {
 	t.Helper()
+	return oneTunnelWith(t, func(*agent.Options) {})
+}
+
+func oneTunnelWith(t *testing.T, change func(*agent.Options)) (p *pod, local netip.AddrPort, near, far *mountTarget) {
+	t.Helper()
 	c := newCluster(t)
 	near, far = c.mountTarget("127.1.0.1"), c.mountTarget("127.1.0.2")
 	local = stunneltest.FreePort(t, "127.0.0.1")
 	p = c.pod(stunneltest.FreePort(t, "127.0.0.1").String())
 	p.startSupervisor()
-	p.startAgent(func(o *agent.Options) { o.ProbeInterval = time.Second })
+	p.startAgent(func(o *agent.Options) { o.ProbeInterval = time.Second; change(o) })
 	c.publish(tableOf(map[string]ports.Target{"fs-1": target(int(local.Port()), "127.1.0.1", "127.1.0.2")}))
 	p.until("fs-1 is up", func() bool { return p.up() && p.ready() })
 	return p, local, near, far
@@ -43,7 +49,9 @@ func (p *pod) up() bool {
 }
 
 func TestTargetsOfTheTableAreServed(t *testing.T) {
-	p, local, _, _ := oneTunnel(t)
+	p, local, _, _ := oneTunnelWith(t, func(o *agent.Options) {
+		o.Clients = func() (sockets.ClientCounts, error) { return nil, nil } // else that of the agent itself counts
+	})
 	if err := p.serves(local); err != nil {
 		t.Errorf("through the tunnel: %v", err)
 	}
@@ -74,8 +82,8 @@ func TestTargetsOfTheTableAreServed(t *testing.T) {
 	}
 }
 
-func TestUsedTunnelOfAMissingTargetIsReported(t *testing.T) {
-	p, local, _, _ := oneTunnel(t)
+func TestUsedTunnelOfAMissingTargetIsReportedAndFailsOver(t *testing.T) {
+	p, local, near, _ := oneTunnel(t)
 	conn := p.hold(local)
 	p.publish(tableOf(map[string]ports.Target{"fs-2": target(int(stunneltest.FreePort(t, "127.0.0.1").Port()), "127.1.0.2", "")}))
 	if message := p.event(wellknown.EventTargetUnusable); !strings.Contains(message, "fs-1") || !strings.Contains(message, "Missing") {
@@ -89,8 +97,12 @@ func TestUsedTunnelOfAMissingTargetIsReported(t *testing.T) {
 	if err := p.call(conn); err != nil {
 		t.Errorf("the connection was cut: %v", err)
 	}
-	conn.Close()
-	p.until("the metric reports it no longer", func() bool { return !missing() })
+	p.until("it is probed", p.up)
+	near.silence()
+	if message := p.event(wellknown.EventTunnelMoved); !strings.Contains(message, "127.1.0.2") {
+		t.Errorf("got %q, want the other mount target", message)
+	}
+	p.until("it answers again", func() bool { return p.answers(local) == nil })
 }
 
 func TestTunnelFailsOverFromSilentMountTarget(t *testing.T) {

@@ -143,7 +143,7 @@ func (a *Agent) write(tunnel routing.Tunnel) error {
 		return err
 	}
 	a.written[tunnel.Name] = tunnel.Spec
-	if tunnel.Identity == (routing.Identity{}) {
+	if tunnel.Identity == (routing.Identity{}) && tunnel.Certificate.File == "" {
 		err = a.options.Dir.Certificate(tunnel.Name).Remove() // an earlier identity may have needed one
 	}
 	if changed {

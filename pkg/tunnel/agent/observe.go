@@ -126,9 +126,14 @@ func (a *Agent) standby() map[string]bool {
 	if a.wasReady() {
 		return standby
 	}
+	wanted := map[string]int{} // ports by tunnel; a target that left the table may still be on standby
+	for name, state := range a.states {
+		wanted[name] = state.Port
+	}
 	for _, key := range a.table.Keys() {
-		name := routing.Name(key)
-		port, _ := a.table.Port(key)
+		wanted[routing.Name(key)], _ = a.table.Port(key)
+	}
+	for name, port := range wanted {
 		state, known := a.states[name]
 		isOurs := known && state.Port == port && !state.Standby
 		standby[name] = !isOurs && (len(a.predecessor) > 0 || !bindable(loopback(port)))
@@ -162,11 +167,12 @@ func (a *Agent) input(now time.Time) (routing.Input, error) {
 	settings.Region = cmp.Or(a.options.Region, a.location.Region)
 	settings.CASum = a.roots.read(settings.CAFile, a.options.Log)
 	settings.DNSSuffix, settings.KeyFile = topology.DNSSuffix(settings.Region), a.options.Dir.Key().Path()
-	a.certificates.SetIdentities(routing.Identities(a.table, settings))
-	return routing.Input{
-		Table: a.table, Location: a.location, Routes: a.routes, States: a.states, Files: files,
-		Standby: a.standby(), Used: a.used(), Certificates: a.certificates.Certificates(), Settings: settings, Now: now,
-	}, nil
+	in := routing.Input{
+		Table: a.table, Location: a.location, Routes: a.routes, States: a.states, Files: files, Specs: a.written,
+		Standby: a.standby(), Used: a.used(now), Certificates: a.certificates.Certificates(), Settings: settings, Now: now,
+	}
+	a.certificates.SetIdentities(routing.Identities(in))
+	return in, nil
 }
 
 const (
@@ -196,16 +202,16 @@ func (a *Agent) hasClients(port int) bool {
 	return a.clientsUnknown || a.clients[loopback(port)] > 0
 }
 
-// used are the tunnels that have clients, also those that are missing in the table.
-func (a *Agent) used() map[string]bool {
+// used are the tunnels that have, or just had, clients, also those that are missing in the table.
+func (a *Agent) used(now time.Time) map[string]bool {
 	used := map[string]bool{}
 	for name, state := range a.states {
-		used[name] = a.hasClients(state.Port)
+		used[name] = a.hasClients(state.Port) || a.tunnels[name].inUse(now)
 	}
 	return used
 }
 
 // inUse reports whether other clients than the agent have, or just had, connections to the tunnel.
 func (t *tunnelState) inUse(now time.Time) bool {
-	return !t.usedAt.IsZero() && now.Sub(t.usedAt) < inUseFor
+	return t != nil && !t.usedAt.IsZero() && now.Sub(t.usedAt) < inUseFor
 }

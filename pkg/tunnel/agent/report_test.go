@@ -105,11 +105,25 @@ func TestMissingTunnelsClientsAreKnownBeforeTheFirstPlan(t *testing.T) {
 			metrics: newMetrics(nil),
 		}
 		a.observe(time.Now())
-		if used := a.used()["fs-9"]; used != tt.want {
+		if used := a.used(time.Now())["fs-9"]; used != tt.want {
 			t.Errorf("%s: used %v, want %v", name, used, tt.want)
 		}
 		if got := testutil.ToFloat64(a.metrics.sockets); got != number(tt.err != nil) {
 			t.Errorf("%s: sockets_unknown is %v", name, got)
+		}
+	}
+}
+
+// The NFS client has no connection for moments, above all while its mount target is silent.
+func TestTunnelIsUsedForAWhileAfterItsLastClient(t *testing.T) {
+	now := time.Now()
+	a := &Agent{
+		states:  map[string]routing.State{"fs-1": {Port: 20490}, "fs-2": {Port: 20491}},
+		tunnels: map[string]*tunnelState{"fs-1": {usedAt: now}},
+	}
+	for after, want := range map[time.Duration]bool{inUseFor - time.Second: true, inUseFor: false} {
+		if used := a.used(now.Add(after)); used["fs-1"] != want || used["fs-2"] {
+			t.Errorf("after %s: got %v, want fs-1: %v", after, used, want)
 		}
 	}
 }

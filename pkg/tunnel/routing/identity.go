@@ -10,10 +10,10 @@ import (
 
 // Identity is what a tunnel's client certificate must contain.
 type Identity struct {
-	FileSystem  string
-	AccessPoint string // "" for the file system itself
-	IAM         bool   // signed with the node's IAM credentials
-	Region      string // that the signature is for; only with IAM
+	FileSystem  string `json:"fileSystem"`
+	AccessPoint string `json:"accessPoint,omitempty"` // "" for the file system itself
+	IAM         bool   `json:"iam,omitempty"`         // signed with the node's IAM credentials
+	Region      string `json:"region,omitempty"`      // that the signature is for; only with IAM
 }
 
 // SameTarget reports whether two identities are for the same file system and access point.
@@ -30,13 +30,19 @@ type Certificate struct {
 	Problem  string    // why it cannot be made or renewed; "" without a problem
 }
 
-// Identities returns the identities of those tunnels of a table that need a certificate.
-func Identities(table ports.Table, s Settings) map[string]Identity {
+// Identities returns the identities of those tunnels that need a certificate: of the table's, and of used ones
+// that left it.
+func Identities(in Input) map[string]Identity {
 	all := map[string]Identity{}
-	for _, key := range table.Keys() {
-		identity, needed := identityOf(key, table.Targets[key.FileSystem], s)
+	for _, key := range in.Table.Keys() {
+		identity, needed := identityOf(key, in.Table.Targets[key.FileSystem], in.Settings)
 		if needed {
 			all[Name(key)] = identity
+		}
+	}
+	for name := range in.missing() {
+		if identity := in.States[name].Identity; in.Used[name] && identity != (Identity{}) {
+			all[name] = identity
 		}
 	}
 	return all

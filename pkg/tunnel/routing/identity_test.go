@@ -135,7 +135,7 @@ func TestIdentities(t *testing.T) {
 				tt.change(&in, &target)
 				in.Table.Targets["fs-1"] = target
 			}
-			if diff := cmp.Diff(tt.want, routing.Identities(in.Table, in.Settings)); diff != "" {
+			if diff := cmp.Diff(tt.want, routing.Identities(in)); diff != "" {
 				t.Errorf("identities (-want +got):\n%s", diff)
 			}
 		})

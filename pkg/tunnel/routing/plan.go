@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -44,6 +45,7 @@ type Input struct {
 	Standby map[string]bool
 	// Used are the tunnels that have clients, or of which that is unknown.
 	Used         map[string]bool
+	Specs        map[string][]byte      // the last specifications, by tunnel
 	Certificates map[string]Certificate // by tunnel
 	Settings     Settings
 	Now          time.Time
@@ -61,7 +63,6 @@ type Plan struct {
 // Tunnel is a tunnel that can run.
 type Tunnel struct {
 	Name         string
-	Key          ports.Key
 	Accept       netip.AddrPort
 	Port         int // that of the table, also on standby
 	Host         string
@@ -93,8 +94,8 @@ const (
 // awaitingCertificate is a reason inside of this package only: the target is not reported.
 const awaitingCertificate Reason = "Pending"
 
-// UnusableTarget is a target for which no tunnel can be planned. If it has a tunnel, that one stays as
-// it is.
+// UnusableTarget is a target for which no tunnel can be planned from the table. If it has a tunnel, that one
+// stays as it is and, while it is used, is one of Plan.Tunnels.
 type UnusableTarget struct {
 	Name    string // of the tunnel
 	Port    int
@@ -109,12 +110,13 @@ type UnusableTarget struct {
 //	unchanged               in the table, a file          the same file
 //	no longer on standby    a file for standby            a file for the port of the table
 //	unusable                in the table                  the file, if any, stays; reported
+//	unusable and used       in the table, a file          the same, and planned from the file
 //	without a certificate   it needs one, and has none    the same, not reported
 //	IAM turned on           runs without IAM              unchanged until there is a certificate
 //	missing                 not in the table, a file      the file stays until the grace period ends or
 //	                                                      another target has the port
 //	missing and used        not in the table, a file      the file stays until another target has the
-//	                                                      port; reported
+//	                                                      port; reported, and planned from the file
 //
 // Equal inputs give equal plans, and no target affects the tunnel of another.
 func NewPlan(in Input) Plan {
@@ -123,6 +125,7 @@ func NewPlan(in Input) Plan {
 		b.add(key)
 	}
 	b.addMissing()
+	slices.SortFunc(b.plan.Tunnels, func(x, y Tunnel) int { return strings.Compare(x.Name, y.Name) })
 	return b.plan
 }
 
@@ -169,6 +172,7 @@ func (b *builder) add(key ports.Key) {
 		}
 		if _, known := b.in.States[name]; known || slices.Contains(b.in.Files, name) {
 			b.plan.States[name] = state
+			b.keep(name, state)
 		}
 		return
 	}
@@ -180,7 +184,7 @@ func (b *builder) add(key ports.Key) {
 func (b *builder) tunnel(key ports.Key, port int, state *State) (Tunnel, UnusableTarget) {
 	target := b.in.Table.Targets[key.FileSystem]
 	t := Tunnel{
-		Name: Name(key), Key: key, Port: port,
+		Name: Name(key), Port: port,
 		Host: b.host(key.FileSystem, target), MountTargets: byDistance(target, b.in.Location, b.in.Routes),
 	}
 	if unusable := b.check(t); unusable.Reason != "" {
@@ -193,19 +197,28 @@ func (b *builder) tunnel(key ports.Key, port int, state *State) (Tunnel, Unusabl
 	if t.Certificate, unusable = b.certificate(t, *state); unusable.Reason != "" {
 		return Tunnel{}, unusable
 	}
-	next := *state
-	next.Port, next.Standby, next.WithoutCertificate = port, b.in.Standby[t.Name], t.Certificate.File == ""
-	order := next.connectOrder(t.MountTargets)
-	t.Active, t.Standby = order[0], next.Standby
-	t.Accept = acceptAddress(port, next.Standby)
-	t.Restart = next.RestartSerial
-	text, err := spec.Encode(b.spec(t, order))
+	t, err := b.complete(t, b.in.Standby[t.Name], state)
 	if err != nil {
 		return Tunnel{}, UnusableTarget{Reason: BadValue, Message: err.Error()}
 	}
+	return t, UnusableTarget{}
+}
+
+// complete sets what follows from the state. It changes the state only if the specification is valid.
+func (b *builder) complete(t Tunnel, standby bool, state *State) (Tunnel, error) {
+	next := *state
+	next.Port, next.Standby, next.WithoutCertificate, next.Identity = t.Port, standby, t.Certificate.File == "", t.Identity
+	order := next.connectOrder(t.MountTargets)
+	t.Active, t.Standby = order[0], next.Standby
+	t.Accept = acceptAddress(t.Port, next.Standby)
+	t.Restart = next.RestartSerial
+	text, err := spec.Encode(b.spec(t, order))
+	if err != nil {
+		return Tunnel{}, err
+	}
 	t.Spec = text
 	*state = next
-	return t, UnusableTarget{}
+	return t, nil
 }
 
 func (b *builder) spec(t Tunnel, order []MountTarget) spec.Tunnel {
@@ -263,11 +276,7 @@ func (b *builder) servers(order []MountTarget) []netip.AddrPort {
 
 // addMissing plans tunnels whose targets are not in the table any more.
 func (b *builder) addMissing() {
-	missing := sets.KeySet(b.in.States).Insert(b.in.Files...)
-	for _, key := range b.in.Table.Keys() {
-		missing.Delete(Name(key))
-	}
-	for _, name := range sets.List(missing) {
+	for _, name := range sets.List(b.in.missing()) {
 		state := b.in.States[name]
 		state.MissingSince = earlier(state.MissingSince, b.in.Now)
 		used := b.in.Used[name]
@@ -285,5 +294,15 @@ func (b *builder) addMissing() {
 				Message: "the table no longer has it; its tunnel stays while volumes are mounted"})
 		}
 		b.plan.States[name] = state
+		b.keep(name, state)
 	}
+}
+
+// missing are the tunnels whose targets are not in the table.
+func (in Input) missing() sets.Set[string] {
+	missing := sets.KeySet(in.States).Insert(in.Files...)
+	for _, key := range in.Table.Keys() {
+		missing.Delete(Name(key))
+	}
+	return missing
 }

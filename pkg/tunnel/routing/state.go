@@ -16,6 +16,8 @@ type State struct {
 	// Standby: another pod has the port, so the tunnel listens and is probed on another address.
 	Standby            bool `json:"standby,omitempty"`
 	WithoutCertificate bool `json:"bare,omitempty"` // the tunnel has no client certificate
+	// Identity is what its client certificate should contain, as the table last had it.
+	Identity Identity `json:"identity,omitzero"`
 	// MissingSince is when the target left the table, or the tunnel was last used after that.
 	MissingSince time.Time `json:"goneSince,omitzero"`
 
