@@ -26,6 +26,7 @@ type tunnelState struct {
 	routing.Tunnel
 	inForce      time.Time     // since when the supervisor runs the current specification; zero while it does not
 	result       *probe.Result // nil before the first
+	resultAt     time.Time     // when that came; before the first, when the tunnel was planned
 	failedAt     time.Time     // of the latest failed connection for which the tunnel was probed
 	usedAt       time.Time     // when other connections than the agent's were last seen
 	isUnhealthy  bool          // an event said so
@@ -118,7 +119,7 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 	}
 	states := map[string]*tunnelState{}
 	for _, tunnel := range a.plan.Tunnels {
-		state := cmp.Or(a.tunnels[tunnel.Name], &tunnelState{})
+		state := cmp.Or(a.tunnels[tunnel.Name], &tunnelState{resultAt: time.Now()})
 		state.Tunnel = tunnel
 		if a.hasClients(tunnel.Port) {
 			state.usedAt = a.clientsAt
@@ -197,6 +198,7 @@ func (a *Agent) tasks() []probe.Task {
 		if task.InUse = state.inUse(time.Now()); !task.InUse && !isHijacked(state) {
 			task.DirectServer = a.server(t.Active.Address)
 		}
+		task.Renew = task.InUse && (!a.hasClients(t.Port) || a.status.Tunnels[t.Name].Connection != nil)
 		tasks = append(tasks, task)
 	}
 	return append(tasks, a.predecessorTasks()...)

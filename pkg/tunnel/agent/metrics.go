@@ -81,6 +81,7 @@ type tunnelMetrics struct {
 
 	tableUsable, tableUpdated, locationKnown, statusAge, hijacked *prometheus.Desc
 	up, listening, standby, active, otherZone, took, lastError    *prometheus.Desc
+	newFailing, probeAge                                          *prometheus.Desc
 	restarts, reloads, problems, unusable                         *prometheus.Desc
 	certificateUntil, certificateFailing                          *prometheus.Desc
 	memory, memoryLimit                                           *prometheus.Desc
@@ -99,18 +100,22 @@ func newTunnelMetrics(read func() *snapshot) *tunnelMetrics {
 		tableUpdated:  desc("table_last_update_timestamp_seconds", "When the table that is served was changed last."),
 		locationKnown: desc("place_known", "1 while the node's zone or subnet is known, without which no mount target is nearer than another."),
 		statusAge:     desc("supervisor_status_age_seconds", "Time since the supervisor last wrote its status, which it does every 10 s."),
-		up:            desc("tunnel_up", "1 while NFS calls through the tunnel are answered.", "tunnel"),
-		listening:     desc("tunnel_listening", "1 while the tunnel's process listens as it should.", "tunnel"),
-		standby:       desc("tunnel_standby", "1 while this pod, which is not ready yet, tests the tunnel beside another pod that has its port.", "tunnel"),
-		hijacked:      desc("tunnel_hijacked", "1 while new connections to the tunnel's port reach a pod or Service instead of the tunnel.", "tunnel"),
-		active:        desc("tunnel_active_info", "Always 1; the mount target that the tunnel uses.", "tunnel", "address", "zone"),
-		otherZone:     desc("tunnel_other_zone", "1 while the tunnel uses a mount target outside of the node's zone.", "tunnel"),
-		took:          desc("tunnel_probe_seconds", "Time of the latest NFS NULL call through the tunnel.", "tunnel"),
-		lastError:     desc("tunnel_problem", "1 for each current problem of the tunnel.", "tunnel", "reason"),
-		restarts:      desc("tunnel_restarts_total", "Processes of the tunnel that were started after the first.", "tunnel"),
-		reloads:       desc("tunnel_reloads_total", "Configurations that the tunnel's process took while it ran.", "tunnel"),
-		problems:      desc("tunnel_problems_total", "Problems of the tunnel, by reason.", "tunnel", "reason"),
-		unusable:      desc("target_unusable", "1 for each target that cannot be served as the table has it.", "tunnel", "reason"),
+		probeAge: desc("probe_age_seconds",
+			"Time since the latest result of a probe, of the tunnel for which that is the longest. Results of late rounds do not count."),
+		up: desc("tunnel_up", "1 while NFS calls through the tunnel are answered: over a new connection or, if those fail, over one that clients have open.", "tunnel"),
+		newFailing: desc("tunnel_new_connections_failing",
+			"1 while NFS calls over new connections through the tunnel are not answered, whether or not open ones go on.", "tunnel"),
+		listening: desc("tunnel_listening", "1 while the tunnel's process listens as it should.", "tunnel"),
+		standby:   desc("tunnel_standby", "1 while this pod, which is not ready yet, tests the tunnel beside another pod that has its port.", "tunnel"),
+		hijacked:  desc("tunnel_hijacked", "1 while new connections to the tunnel's port reach a pod or Service instead of the tunnel.", "tunnel"),
+		active:    desc("tunnel_active_info", "Always 1; the mount target that the tunnel uses.", "tunnel", "address", "zone"),
+		otherZone: desc("tunnel_other_zone", "1 while the tunnel uses a mount target outside of the node's zone.", "tunnel"),
+		took:      desc("tunnel_probe_seconds", "Time of the latest NFS NULL call through the tunnel.", "tunnel"),
+		lastError: desc("tunnel_problem", "1 for each current problem of the tunnel.", "tunnel", "reason"),
+		restarts:  desc("tunnel_restarts_total", "Processes of the tunnel that were started after the first.", "tunnel"),
+		reloads:   desc("tunnel_reloads_total", "Configurations that the tunnel's process took while it ran.", "tunnel"),
+		problems:  desc("tunnel_problems_total", "Problems of the tunnel, by reason.", "tunnel", "reason"),
+		unusable:  desc("target_unusable", "1 for each target that cannot be served as the table has it.", "tunnel", "reason"),
 		certificateUntil: desc("client_certificate_expiration_timestamp_seconds",
 			"When servers stop accepting the tunnel's client certificate, or the credentials in it.", "tunnel"),
 		memory:             desc("tunnel_memory_bytes", "Memory of the tunnel's running process that counts towards its limit.", "tunnel"),
@@ -141,6 +146,9 @@ func (m *tunnelMetrics) Collect(to chan<- prometheus.Metric) {
 	gauge(m.tableUpdated, seconds(v.updated))
 	gauge(m.locationKnown, number(v.location.Known()))
 	gauge(m.statusAge, time.Since(v.statusSeenAt).Seconds())
+	if !v.resultsSince.IsZero() {
+		gauge(m.probeAge, time.Since(v.resultsSince).Seconds())
+	}
 	if v.memoryLimit > 0 {
 		gauge(m.memoryLimit, float64(v.memoryLimit))
 	}
@@ -160,7 +168,10 @@ func (m *tunnelMetrics) Collect(to chan<- prometheus.Metric) {
 }
 
 func (m *tunnelMetrics) collectTunnel(t tunnelSnapshot, gauge func(*prometheus.Desc, float64, ...string)) {
-	gauge(m.up, number(t.up), t.name)
+	if !t.unknown {
+		gauge(m.up, number(t.up), t.name)
+		gauge(m.newFailing, number(t.failing), t.name)
+	}
 	gauge(m.listening, number(t.inForce), t.name)
 	gauge(m.standby, number(t.standby), t.name)
 	gauge(m.hijacked, number(t.hijacked), t.name)

@@ -81,6 +81,31 @@ func TestHijackedTunnelIsProbedThroughItsPort(t *testing.T) {
 	}
 }
 
+// TestUsedTunnelIsProbedOverNewConnections when clients have none, or stunnel has no server for theirs.
+func TestUsedTunnelIsProbedOverNewConnections(t *testing.T) {
+	tunnel := routing.Tunnel{Name: "fs-1", Port: 20490, MountTargets: []routing.MountTarget{{}}}
+	for name, tt := range map[string]struct {
+		usedAt  time.Time
+		clients int
+		problem *supervise.Problem
+		want    bool
+	}{
+		"clients are connected":      {time.Now(), 1, nil, false},
+		"a client could not connect": {time.Now(), 1, &supervise.Problem{Reason: supervise.ReasonConnectRefused}, true},
+		"the last client is gone":    {time.Now(), 0, nil, true},
+		"not in use":                 {time.Time{}, 0, &supervise.Problem{Reason: supervise.ReasonConnectRefused}, false},
+	} {
+		a := &Agent{
+			plan: routing.Plan{Tunnels: []routing.Tunnel{tunnel}}, clients: sockets.ClientCounts{loopback(20490): tt.clients},
+			status:  supervise.Status{Tunnels: map[string]supervise.Tunnel{"fs-1": {Connection: tt.problem}}},
+			tunnels: map[string]*tunnelState{"fs-1": {Tunnel: tunnel, usedAt: tt.usedAt}},
+		}
+		if got := a.tasks()[0].Renew; got != tt.want {
+			t.Errorf("%s: new connections in each round %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
 // TestMissingTunnelsClientsAreKnownBeforeTheFirstPlan, which may remove it.
 func TestMissingTunnelsClientsAreKnownBeforeTheFirstPlan(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -26,7 +26,7 @@ func (a *Agent) handleResult(result probe.Result) bool {
 		a.metrics.late.Inc()
 		return false
 	}
-	state.result = &result
+	state.result, state.resultAt = &result, time.Now()
 	a.metrics.probed(result)
 	if state.inForce.IsZero() || result.Began.Before(state.inForce) {
 		return false // its process is starting or has ended, which the supervisor's status says

@@ -32,6 +32,7 @@ type snapshot struct {
 	waiting      []string                       // tunnels that need a client certificate, and have none
 	predecessor  error                          // why the pod before this one must not end yet; nil if it may
 	certificates map[string]routing.Certificate // by tunnel; the map is never changed
+	resultsSince time.Time                      // when the tunnel whose latest result is the oldest had it; zero without tunnels
 	wasReady     bool                           // the agent was ready once
 }
 
@@ -42,7 +43,9 @@ type tunnelSnapshot struct {
 	hijacked  bool // new connections to its port do not reach it
 	inForce   bool
 	probed    bool
-	up        bool
+	up        bool // calls over a new connection are answered, or those over a client's open one
+	failing   bool // new connections fail
+	unknown   bool // the latest result of a probe is too old to say either
 	took      time.Duration
 	active    netip.Addr // the server that was reached last, else the one that is tried first
 	zone      string     // of that one
@@ -60,7 +63,11 @@ func (a *Agent) publish() {
 		planned: a.planned, unknown: a.unknown, unusable: a.plan.Unusable, wasReady: before != nil && before.wasReady,
 	}
 	for _, name := range slices.Sorted(maps.Keys(a.tunnels)) {
-		s.tunnels = append(s.tunnels, a.snapshotOf(a.tunnels[name]))
+		state := a.tunnels[name]
+		s.tunnels = append(s.tunnels, a.snapshotOf(state))
+		if s.resultsSince.IsZero() || state.resultAt.Before(s.resultsSince) {
+			s.resultsSince = state.resultAt
+		}
 	}
 	s.waiting, s.certificates, s.predecessor = waiting(a.plan), a.certificates.Certificates(), a.predecessorError()
 	s.wasReady = s.wasReady || s.readyAtFirst(a.waitsForHealth()) == nil
@@ -85,8 +92,10 @@ func (a *Agent) snapshotOf(state *tunnelState) tunnelSnapshot {
 		active: state.Active.Address, zone: state.Active.Zone,
 	}
 	if r := state.result; r != nil {
-		t.probed, t.took = true, r.Took
-		t.up = (r.Err == nil || r.Established) && (!r.ServerOnly || status.Listening)
+		t.probed, t.took, t.failing, t.unknown = true, r.Took, r.Err != nil, time.Since(state.resultAt) > a.resultLifetime()
+		// The agent's own connection may be the only one that is left.
+		isOpen := r.Established && a.hasClients(state.Port)
+		t.up = !t.unknown && (r.Err == nil || isOpen) && (!r.ServerOnly || status.Listening)
 	}
 	t.reached(state)
 	t.otherZone = a.isOtherZone(t.zone) ||
@@ -94,6 +103,12 @@ func (a *Agent) snapshotOf(state *tunnelState) tunnelSnapshot {
 	t.problems = problemsOf(state, status)
 	return t
 }
+
+// roundTime is longer than any round of probes takes.
+const roundTime = 5 * time.Second
+
+// resultLifetime is how long the result of a probe says how the tunnel is.
+func (a *Agent) resultLifetime() time.Duration { return 3 * (a.options.ProbeInterval + roundTime) }
 
 // isOtherZone reports whether a zone is not the node's. It is false if one of them is unknown.
 func (a *Agent) isOtherZone(zone string) bool {

@@ -15,6 +15,9 @@ type Task struct {
 	Servers []netip.AddrPort // all mount targets of the tunnel, in any order
 	Peer    Peer
 	InUse   bool // volumes are mounted through the tunnel, so it is probed more often than others
+	// Renew: each round needs a new connection, because an open one of this process says nothing about
+	// clients, which have none or could not open another.
+	Renew bool
 	// DirectServer is probed instead of the tunnel if it is valid. A probe through an unused tunnel
 	// would keep its stunnel running.
 	DirectServer netip.AddrPort

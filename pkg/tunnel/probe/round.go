@@ -72,13 +72,13 @@ func (r *round) dial(ctx context.Context) (net.Conn, error) {
 	return conn, err
 }
 
-// run probes over the open connection, and over a new one if there is none or it is old. If neither
-// is answered, it confirms the failure. It returns the connections for the next round.
+// run probes over the open connection, and over a new one if there is none, if it is old or if the task
+// demands one. If neither is answered, it confirms the failure. It returns the connections for the next round.
 func (r *round) run(ctx context.Context, open connections) (Result, connections) {
 	result := Result{Name: r.task.Name, Accept: r.task.Accept, ServerOnly: r.task.DirectServer.IsValid(), Began: time.Now()}
 	pending := open.current.startCall(ctx)
 	called, answered := pending.wait(r.first)
-	if answered && (called.err != nil || time.Since(open.current.opened) >= maxAge) {
+	if answered && (called.err != nil || r.task.Renew || time.Since(open.current.opened) >= maxAge) {
 		if fresh := dialAndCall(ctx, r.dial, r.first); fresh.err == nil {
 			open.current.close()
 			called = fresh
