@@ -213,7 +213,9 @@ func (p volumePlanner) schedule(operation operations.Operation, last Attempt, do
 		return
 	}
 	p.wait(pending)
-	p.warn(last.Job, fmt.Sprintf("Job %s could not %s: %s", last.Job, doing, last.Why()))
+	if !last.stopped() {
+		p.warn(last.Job, fmt.Sprintf("Job %s could not %s: %s", last.Job, doing, last.Why()))
+	}
 }
 
 func since(object *corev1.PersistentVolume) time.Time {

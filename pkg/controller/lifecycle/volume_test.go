@@ -109,6 +109,8 @@ func TestVolume(t *testing.T) {
 		"blocked":                     {[]func(*fixture){withoutClaim, free, withAttempts(ended(cleanup(), blocked))}, fate{kind: operations.Cleanup, blockers: 1}},
 		"cleanup failed":              {[]func(*fixture){withoutClaim, free, withAttempts(ended(cleanup(), failed))}, fate{kind: operations.Cleanup, due: now, failed: true}},
 		"cleanup lost":                {[]func(*fixture){withoutClaim, free, withAttempts(ended(cleanup(), lost))}, fate{kind: operations.Cleanup, failed: true}},
+		"cleanup stopped":             {[]func(*fixture){withoutClaim, free, withAttempts(ended(cleanup(), stopped))}, fate{kind: operations.Cleanup}},
+		"original, stopped":           {[]func(*fixture){boundClaim, withVolume(newVolume(t, original)), withAttempts(ended(adoption(), stopped))}, fate{kind: operations.Setup}},
 		"file system gone":            {[]func(*fixture){boundClaim, goneFileSystem, bound}, fate{remove: true, gone: true}},
 		"file system gone, released":  {[]func(*fixture){withoutClaim, goneFileSystem, free}, fate{gone: true, deletes: true}},
 		"file system unknown":         {[]func(*fixture){withoutClaim, free, func(w *fixture) { w.Targets.FileSystems = nil }}, fate{problem: true}},
