@@ -208,3 +208,32 @@ func TestReadOfBatches(t *testing.T) {
 		})
 	}
 }
+
+// TestReadOfAUsedBatch: batch 1 has an operation, 2 was used and is removed, 3 and 4 have one each. The worker
+// ended while it was given 3.
+func TestReadOfAUsedBatch(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pod     func(*corev1.Pod)
+		state   mountjobs.State
+		results string
+		blames  bool
+	}{
+		"there was nothing more to do": {ended(0, "Completed", `{"operations":1,"batch":2,"complete":true}`), mountjobs.Succeeded, "?nn", false},
+		"a batch had failures":         {ended(1, "Error", `{"operations":1,"batch":2,"complete":true}`), mountjobs.Finished, "?nn", false},
+		"a batch that never was":       {ended(0, "Completed", `{"operations":1,"batch":5,"complete":true}`), mountjobs.Lost, "???", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(t, many(1))
+			job = withBatch(t, job, nil, time.Time{}, operation(operations.Cleanup, 2))
+			job = withBatch(t, job, []int{1, 2}, time.Time{}, operation(operations.Cleanup, 3))
+			job = withBatch(t, job, nil, time.Time{}, operation(operations.Setup, 4))
+			got, err := mountjobs.Read(job, []*corev1.Pod{newPod(job, tt.pod)}, created.Add(2*time.Minute))
+			if err != nil || got.State != tt.state || states(got.Report) != tt.results || got.BlamesNode() != tt.blames {
+				t.Errorf("got %s, %s, blames the node: %v, %v", got.State, states(got.Report), got.BlamesNode(), err)
+			}
+			if stopped := got.Report.Results[1].Reason == operations.Stopped; stopped == tt.blames {
+				t.Errorf("the operation of batch 3 was stopped: %v", stopped)
+			}
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package mountjobs
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -43,6 +44,8 @@ type Status struct {
 	Overdue bool
 	// Message is for users: why it is Lost or Stuck, or how it ended.
 	Message string
+	// Unread is a report that cannot be read. It may be about claims of any namespace: it is for the log only.
+	Unread string
 }
 
 // Outcome is the result of a mount Job or a clone Job.
@@ -162,33 +165,40 @@ func (o *Outcome) add(batch operations.Batch) {
 }
 
 // read prefers the report to the exit code, because the report has gids. It is of the newest batch that
-// the worker had: those before were reported to the leader, and those after were not begun.
+// the worker had: those before were reported to the leader, and those after were not begun. A batch of which
+// everything was used is not among the runs: the worker ended while its leader gave it the next one.
 func (o *Outcome) read(r run) {
 	message := []byte(r.report)
 	reported := operations.ReportedBatch(message)
-	i := slices.IndexFunc(o.Runs, func(r BatchRun) bool { return r.Number == reported })
-	if i < 0 {
-		o.State, o.Message = Lost, r.withoutReport()
+	i, listed := slices.BinarySearchFunc(o.Runs, reported, func(r BatchRun, number int) int { return cmp.Compare(r.Number, number) })
+	if i == len(o.Runs) {
+		o.lose(r, fmt.Errorf("it is of batch %d, which the Job never had", reported))
+		return
+	}
+	if !listed {
+		if o.stop(o.Runs[i:]); r.exitCode == 0 {
+			o.State, o.Message = Succeeded, ""
+		}
 		return
 	}
 	report, err := operations.DecodeReport(message, o.Runs[i].Count)
 	switch {
 	case err == nil:
 		copy(o.results(o.Runs[i]), report.Results)
-		o.stopAfter(i)
+		o.stop(o.Runs[i+1:])
 		if report.Succeeded() && (r.exitCode == 0 || len(o.Runs) == 1) {
 			o.State, o.Message = Succeeded, ""
 		}
 	case r.exitCode == 0 && len(o.Runs) == 1:
 		o.succeedWithoutReport()
 	default:
-		o.State, o.Message = Lost, r.withoutReport()
+		o.lose(r, err)
 	}
 }
 
-// stopAfter marks the operations of the runs after one as not begun.
-func (o *Outcome) stopAfter(last int) {
-	for _, r := range o.Runs[last+1:] {
+// stop marks the operations of runs as not begun.
+func (o *Outcome) stop(runs []BatchRun) {
+	for _, r := range runs {
 		for i := range o.results(r) {
 			o.results(r)[i] = operations.Result{State: operations.NotDone, Reason: operations.Stopped, Message: "the worker ended before it had the operation"}
 		}

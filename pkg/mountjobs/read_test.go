@@ -2,6 +2,7 @@ package mountjobs_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -281,5 +282,33 @@ func TestNodesClockIsNotTrusted(t *testing.T) {
 				t.Errorf("got %s, %v, want %s", outcome.Ended, err, created.Add(tt.want))
 			}
 		})
+	}
+}
+
+// TestReportThatCannotBeRead is for the log only: it may be about claims of other namespaces.
+func TestReportThatCannotBeRead(t *testing.T) {
+	const secret = `"results":[{"ops":"0","state":"failed","message":"/other/secret belongs to claim other/secret"}]}`
+	for name, report := range map[string]string{
+		"of another size":           `{"operations":9,"complete":true,` + secret,
+		"of a batch that never was": `{"operations":3,"batch":9,"complete":true,` + secret,
+		"cut off":                   strings.TrimSuffix(`{"operations":3,"complete":true,`+secret, "}"),
+		"no JSON":                   "claim other/secret",
+	} {
+		for _, code := range []int32{0, 1} {
+			job := newJob(t, threeKinds())
+			job.Annotations[wellknown.AnnotationBatch(2)] = `{"batch":2,"began":"2026-01-02T03:04:05Z","operations":{"cluster":"c","operations":[{"do":"setup","claim":"x","uid":"1"}]}}`
+			got, err := mountjobs.Read(job, []*corev1.Pod{newPod(job, ended(code, "Error", report))}, created)
+			if err != nil || got.State != mountjobs.Lost || got.Unread != report {
+				t.Errorf("%s, code %d: got %s with %q, %v", name, code, got.State, got.Unread, err)
+			}
+			if strings.Contains(got.Message, "secret") || !strings.Contains(got.Message, fmt.Sprintf("(%d bytes): ", len(report))) {
+				t.Errorf("%s, code %d: the message is %q", name, code, got.Message)
+			}
+		}
+	}
+	sweep := newSweep(t)
+	got, err := mountjobs.ReadSweep(sweep, []*corev1.Pod{newPod(sweep, ended(1, "Error", "claim other/secret"))}, created)
+	if err != nil || got.Unread == "" || strings.Contains(got.Message, "secret") {
+		t.Errorf("a sweep: got %q with %q, %v", got.Message, got.Unread, err)
 	}
 }

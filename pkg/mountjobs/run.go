@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -21,13 +22,23 @@ type run struct {
 	report   string
 }
 
-// withoutReport returns how a run ended whose report is missing or cannot be read.
-func (r run) withoutReport() string {
-	if r.report == "" {
-		return r.Message + " and left no report"
+// lose makes a run Lost whose report is missing, or cannot be read because of the error. Users get no text of a
+// report, which may name claims of other namespaces, but the line that mountjob leaves in place of one.
+func (s *Status) lose(r run, err error) {
+	s.State = Lost
+	switch {
+	case r.report == "":
+		s.Message = r.Message + " and left no report"
+	case strings.HasPrefix(r.report, noReport):
+		s.Message = r.Message + " and left no report: " + quote(r.report)
+	default:
+		s.Message = fmt.Sprintf("%s and left no report that can be read (%d bytes): %s", r.Message, len(r.report), quote(err.Error()))
+		s.Unread = r.report
 	}
-	return r.Message + " and left no report that can be read: " + quote(r.report)
 }
+
+// noReport begins a termination message that is no report, but says why there is none.
+const noReport = "mountjob: "
 
 // observe returns the run of a Job's pod. There can be more than one pod for a moment, if the cache of the
 // Job controller is behind; then all must have ended.

@@ -70,7 +70,7 @@ func ReadSurvey(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (SurveyOutc
 	report, err := operations.DecodeSurveyReport([]byte(r.report))
 	switch {
 	case err != nil:
-		outcome.State, outcome.Message = Lost, r.withoutReport()
+		outcome.lose(r, err)
 	case report.Finished:
 		outcome.State, outcome.SurveyReport, outcome.Message = Succeeded, report, ""
 	default:

@@ -39,7 +39,7 @@ func (o *SweepOutcome) read(r run) {
 	case r.exitCode == 0:
 		o.State = Succeeded
 	case err != nil:
-		o.State, o.Message = Lost, r.withoutReport()
+		o.lose(r, err)
 	}
 }
 

@@ -1,10 +1,13 @@
 package gatherer
 
 import (
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
@@ -67,6 +70,39 @@ func TestAttemptsOfBatches(t *testing.T) {
 				t.Errorf("unused: setup %v, cleanup %v", setup.Unused, cleanup.Unused)
 			}
 		})
+	}
+}
+
+// TestReportThatCannotBeReadIsLoggedOnce, however often its Job is read.
+func TestReportThatCannotBeReadIsLoggedOnce(t *testing.T) {
+	job, err := mountjobs.Build(mountjobs.Spec{
+		Settings: mountjobs.Settings{Namespace: "efs-stunnel", Image: "image"}, FileSystemID: "fs-1", Number: 1,
+		Operations: []operations.Operation{{Kind: operations.Cleanup, Path: "/team/data", Owner: operations.Owner{Volume: "pvc-1", Cluster: "c", ClaimUID: "1"}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.UID, job.CreationTimestamp = "job", metav1.NewTime(time.Now().Add(-time.Minute))
+	g := newGatherer(t, job, nil)
+	if err := g.Caches.Pods.GetStore().Add(&corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: job.Namespace, Name: "pod", Labels: job.Spec.Template.Labels,
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+		},
+		Status: corev1.PodStatus{Phase: corev1.PodFailed, ContainerStatuses: []corev1.ContainerStatus{{
+			Name: mountjobs.ContainerName, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 1, Message: "half a report"}},
+		}}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	var logged []string
+	g.OnUnread = func(job, report string) { logged = append(logged, job+": "+report) }
+	for version := range 3 {
+		job.ResourceVersion = strconv.Itoa(version)
+		g.Attempts("pvc-1")
+	}
+	if want := []string{job.Name + ": half a report"}; !slices.Equal(logged, want) {
+		t.Errorf("got %q, want %q", logged, want)
 	}
 }
 

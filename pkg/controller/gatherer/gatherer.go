@@ -40,6 +40,9 @@ type Gatherer struct {
 	// OnPending is called with a file system for each operation that waits for it. It does nothing
 	// unless it is set before the loops run.
 	OnPending func(fileSystemID string)
+	// OnUnread is called once with the report of an ended Job that cannot be read, for the log: no user gets
+	// its text. It does nothing unless it is set before the loops run.
+	OnUnread func(job, report string)
 	// Reported is what the worker of a running Job has reported, by batch. There is none unless it is
 	// set before the loops run.
 	Reported func(job types.UID) map[int]mountjobs.Reported
@@ -53,7 +56,7 @@ type Gatherer struct {
 // New makes a gatherer. It is to be called before the caches run.
 func New(settings lifecycle.Settings, c *caches.Caches, snapshot func() targets.Snapshot) (*Gatherer, error) {
 	g := &Gatherer{
-		Settings: settings, Caches: c, Targets: snapshot, Now: time.Now, OnPending: func(string) {},
+		Settings: settings, Caches: c, Targets: snapshot, Now: time.Now, OnPending: func(string) {}, OnUnread: func(string, string) {},
 		Reported: func(types.UID) map[int]mountjobs.Reported { return nil },
 		seed:     maphash.MakeSeed(), outcomes: outcomes{jobs: map[types.UID]*observedJob{}},
 		directories: newDirectories(c.Volumes.GetStore(), settings.Provisioner),

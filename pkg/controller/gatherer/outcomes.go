@@ -29,6 +29,7 @@ type outcomes struct {
 // monotonic clock. That one neither is wrong nor jumps, but knows nothing of the time before.
 type observedJob struct {
 	first, over time.Time
+	unread      string // the last report that OnUnread was called with
 	reading
 }
 
@@ -58,7 +59,7 @@ func (g *Gatherer) read(job *batchv1.Job) reading {
 		return observed.reading
 	}
 	read := reading{versions: versions}
-	observed.readGuarded(job, now, func(at time.Time) *mountjobs.Status {
+	g.readGuarded(observed, job, now, func(at time.Time) *mountjobs.Status {
 		read.outcome, read.err = mountjobs.Read(job, pods, at)
 		return &read.outcome.Status
 	})
@@ -80,7 +81,7 @@ func (g *Gatherer) read(job *batchv1.Job) reading {
 func (g *Gatherer) Sweep(job *batchv1.Job, pods []*corev1.Pod) (outcome mountjobs.SweepOutcome, err error) {
 	g.outcomes.mu.Lock()
 	defer g.outcomes.mu.Unlock()
-	g.outcomes.of(job.UID).readGuarded(job, g.Now(), func(at time.Time) *mountjobs.Status {
+	g.readGuarded(g.outcomes.of(job.UID), job, g.Now(), func(at time.Time) *mountjobs.Status {
 		outcome, err = mountjobs.ReadSweep(job, pods, at)
 		return &outcome.Status
 	})
@@ -91,7 +92,7 @@ func (g *Gatherer) Sweep(job *batchv1.Job, pods []*corev1.Pod) (outcome mountjob
 func (g *Gatherer) Survey(job *batchv1.Job, pods []*corev1.Pod) (outcome mountjobs.SurveyOutcome, err error) {
 	g.outcomes.mu.Lock()
 	defer g.outcomes.mu.Unlock()
-	g.outcomes.of(job.UID).readGuarded(job, g.Now(), func(at time.Time) *mountjobs.Status {
+	g.readGuarded(g.outcomes.of(job.UID), job, g.Now(), func(at time.Time) *mountjobs.Status {
 		outcome, err = mountjobs.ReadSurvey(job, pods, at)
 		return &outcome.Status
 	})
@@ -108,9 +109,14 @@ func (o *outcomes) of(job types.UID) *observedJob {
 
 // readGuarded reads a Job as it is at a time. One that was first observed less than ClockGuard ago does not
 // count as overdue: the clocks may disagree.
-func (o *observedJob) readGuarded(job *batchv1.Job, now time.Time, read func(at time.Time) *mountjobs.Status) {
-	if status := read(now); status.Overdue && time.Since(o.first) < mountjobs.ClockGuard {
+func (g *Gatherer) readGuarded(o *observedJob, job *batchv1.Job, now time.Time, read func(at time.Time) *mountjobs.Status) {
+	status := read(now)
+	if status.Overdue && time.Since(o.first) < mountjobs.ClockGuard {
 		read(job.CreationTimestamp.Time).Until = now.Add(mountjobs.ClockGuard)
+	}
+	if status.Unread != "" && status.Unread != o.unread {
+		o.unread = status.Unread
+		g.OnUnread(job.Name, status.Unread)
 	}
 }
 

@@ -74,6 +74,9 @@ func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Control
 	c.queue = queue.New(queue.Options{Name: controlLoop, KeyName: "fileSystem", FirstRetry: firstRetry, Log: o.Log}, c.sync)
 	c.options.Log = o.Log.With(slog.String("controller", controlLoop)) // the queue names its loop itself
 	g.OnPending = c.enqueue
+	g.OnUnread = func(job, report string) {
+		c.options.Log.Warn("report of a Job cannot be read", slog.String("job", job), slog.String("report", report))
+	}
 	if err := kubeobjects.OnChange(c.changed, g.Caches.Claims, g.Caches.Volumes, g.Caches.Jobs, g.Caches.Pods, g.Caches.Warnings); err != nil {
 		return nil, fmt.Errorf("watching for mount Jobs: %w", err)
 	}
