@@ -36,6 +36,9 @@ func (c *Controller) applyChange(ctx context.Context, s lifecycle.State, change 
 	case lifecycle.Warn:
 		c.events.Warn(change.Object, change.Reason, change.Topic, change.Message)
 		return nil
+	case lifecycle.Inform:
+		c.events.Normal(change.Object, change.Reason, change.Topic, change.Message)
+		return nil
 	case lifecycle.Rediscover:
 		c.options.Rediscover()
 		return nil

@@ -39,6 +39,8 @@ type (
 		}
 		Reason, Topic, Message string
 	}
+	// Inform is Warn with a Normal event.
+	Inform Warn
 	// Rediscover lists the file systems at once.
 	Rediscover struct{}
 	// AnnotateClaim sets annotations of the claim, and removes those that are nil.

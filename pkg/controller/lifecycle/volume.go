@@ -45,8 +45,15 @@ func (p volumePlanner) reportProblem(problem string) {
 	}
 }
 
-func (p volumePlanner) reportSkipped(why string) {
-	p.add(Warn{p.volume.Object, wellknown.EventVolumeDeleteSkipped, "", "the volume goes, its directory stays: " + why})
+// reportSkipped says why a directory stays. That is how the deletion of one of several owners ends; anything else
+// may be a surprise.
+func (p volumePlanner) reportSkipped(reason operations.Reason, why string) {
+	event := Warn{p.volume.Object, wellknown.EventVolumeDeleteSkipped, "", "the volume goes, its directory stays: " + why}
+	if reason == operations.StillOwned {
+		p.add(Inform(event))
+		return
+	}
+	p.add(event)
 }
 
 // makerJobs are the Jobs from whose outcomes the volume would be created again.
@@ -131,7 +138,7 @@ func (p volumePlanner) maintain() {
 	switch add, remove := v.EditFinalizer(); {
 	case remove:
 		if v.Policy == corev1.PersistentVolumeReclaimDelete {
-			p.reportSkipped("no claim has the volume, so no claim has released " + v.Path)
+			p.reportSkipped("", "no claim has the volume, so no claim has released "+v.Path)
 		}
 		p.add(RemoveFinalizer{v.Object, p.makerJobs()})
 	case add:
@@ -172,7 +179,7 @@ func (p volumePlanner) cleanUp() (deletes bool) {
 		p.awaitEnd(last)
 	case last.Unused && last.done() && last.Operation.Path == operation.Path:
 		if last.Result.Reason != "" {
-			p.reportSkipped(last.Result.Message)
+			p.reportSkipped(last.Result.Reason, last.Result.Message)
 		}
 		p.add(DeleteVolume{v.Object, p.makerJobs()})
 		return true

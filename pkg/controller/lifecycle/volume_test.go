@@ -24,6 +24,7 @@ type fate struct {
 	gone, adopt     bool
 	deletes         bool
 	skipped, failed bool
+	informed        bool // of a directory that stays, without a warning
 	problem         bool
 	running         bool
 	grows           bool
@@ -50,6 +51,8 @@ func fateOf(t *testing.T, p Plan) fate {
 			f.grows = true
 		case Warn:
 			f.read(c)
+		case Inform:
+			f.informed = c.Reason == wellknown.EventVolumeDeleteSkipped
 		default:
 			t.Errorf("a volume's plan has %+v", c)
 		}
@@ -73,6 +76,7 @@ func (f *fate) read(c Warn) {
 func TestVolume(t *testing.T) {
 	blocked := operations.Result{State: operations.Blocked, Reason: operations.StillOwned, Owners: []operations.Owner{{Volume: "pvc-x", Cluster: cluster}}}
 	stays := operations.Result{State: operations.Done, Reason: operations.NotMade, Message: "it was there before"}
+	shared := operations.Result{State: operations.Done, Reason: operations.StillOwned, Message: "it belongs to another"}
 	deleting := func(v *corev1.PersistentVolume) { at := metav1.NewTime(now); v.DeletionTimestamp = &at }
 	available := func(v *corev1.PersistentVolume) { v.Status.Phase = corev1.VolumeAvailable }
 	unadopted := func(w *fixture) { w.Volumes[0].Unadopted = newVolume(t, original) }
@@ -104,6 +108,7 @@ func TestVolume(t *testing.T) {
 		"being cleaned":               {[]func(*fixture){withoutClaim, free, withAttempts(running(cleanup()))}, fate{running: true}},
 		"cleaned":                     {[]func(*fixture){withoutClaim, free, withAttempts(ended(cleanup(), done))}, fate{deletes: true}},
 		"cleaned, directory stays":    {[]func(*fixture){withoutClaim, free, withAttempts(ended(cleanup(), stays))}, fate{deletes: true, skipped: true}},
+		"cleaned, others have it":     {[]func(*fixture){withoutClaim, free, withAttempts(ended(cleanup(), shared))}, fate{deletes: true, informed: true}},
 		"cleaned in an earlier life":  {[]func(*fixture){withoutClaim, free, withAttempts(before(ended(cleanup(), done)))}, fate{kind: operations.Cleanup}},
 		"cleaned, another path":       {[]func(*fixture){withoutClaim, free, withAttempts(ended(elsewhere(cleanup()), done))}, fate{kind: operations.Cleanup}},
 		"blocked":                     {[]func(*fixture){withoutClaim, free, withAttempts(ended(cleanup(), blocked))}, fate{kind: operations.Cleanup, blockers: 1}},
