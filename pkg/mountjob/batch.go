@@ -22,13 +22,13 @@ func (j job) run(ctx context.Context) error {
 	if err != nil { // no report could say how many there are
 		return errors.Join(err, writeReport(j.options.terminationLog, []byte("mountjob: "+err.Error())))
 	}
-	failed := false
+	settled := true
 	for batch, more := (operations.Batch{Number: operations.FirstBatch, Operations: ops}), true; more; {
 		report, err := j.runBatch(ctx, batch)
 		if err != nil {
 			return err
 		}
-		failed = failed || !report.Succeeded()
+		settled = settled && report.Settled()
 		if batch, more = j.nextBatch(ctx, report); more {
 			// Without this, a worker that dies in the batch would seem never to have begun it.
 			unknown := operations.Report{Results: make([]operations.Result, len(batch.Operations)), Batch: batch.Number}
@@ -37,8 +37,8 @@ func (j job) run(ctx context.Context) error {
 			}
 		}
 	}
-	if failed {
-		return errors.New("not every operation was done")
+	if !settled { // what was refused is in the report, and the Job has done its work
+		return errors.New("not every operation was tried to the end")
 	}
 	return nil
 }

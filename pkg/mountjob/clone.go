@@ -24,8 +24,8 @@ func (j job) clone(ctx context.Context) error {
 	j.log.Info("clone started")
 	result, err := j.copyVolume(ctx, ops[0])
 	report := operations.Report{Results: []operations.Result{result}, Batch: operations.FirstBatch}
-	if err == nil && !report.Succeeded() {
-		err = errors.New("the volume was not copied")
+	if err == nil && !report.Settled() {
+		err = errors.New("the copy did not come to its end")
 	}
 	return errors.Join(err, writeReport(j.options.terminationLog, report.Encode()))
 }

@@ -47,19 +47,20 @@ func TestCloneReportsWhatWasNotDone(t *testing.T) {
 		ctx    context.Context
 		change func(w *container)
 		want   operations.Result
+		code   int
 	}{
-		"it was stopped":     {ended, func(*container) {}, operations.Result{State: operations.NotDone, Reason: operations.Stopped}},
-		"there is no source": {t.Context(), func(w *container) { w.ask(cloneOf("pvc-3", "/team/c")) }, operations.Result{State: operations.Failed, Reason: operations.SourceGone}},
-		"it is no clone":     {t.Context(), func(w *container) { w.ask(setup("pvc-2", "/team/b")) }, operations.Result{State: operations.Failed, Reason: operations.BadOperation}},
-		"it is not mounted":  {t.Context(), func(w *container) { w.mountErr = errHung }, operations.Result{State: operations.NotDone, Reason: operations.IOError}},
+		"it was stopped":     {ended, func(*container) {}, operations.Result{State: operations.NotDone, Reason: operations.Stopped}, exitFailed},
+		"there is no source": {t.Context(), func(w *container) { w.ask(cloneOf("pvc-3", "/team/c")) }, operations.Result{State: operations.Failed, Reason: operations.SourceGone}, exitDone},
+		"it is no clone":     {t.Context(), func(w *container) { w.ask(setup("pvc-2", "/team/b")) }, operations.Result{State: operations.Failed, Reason: operations.BadOperation}, exitDone},
+		"it is not mounted":  {t.Context(), func(w *container) { w.mountErr = errHung }, operations.Result{State: operations.NotDone, Reason: operations.IOError}, exitFailed},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := withSource(t)
 			w.ask(cloneOf("pvc-1", "/team/a"))
 			tt.change(w)
-			if code := w.run(tt.ctx, commandClone); code != exitFailed {
-				t.Errorf("exit code %d", code)
+			if code := w.run(tt.ctx, commandClone); code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
 			}
 			if got := w.report(1).Results[0]; got.State != tt.want.State || got.Reason != tt.want.Reason {
 				t.Errorf("got %+v, want %+v", got, tt.want)

@@ -19,7 +19,7 @@ type State string
 const (
 	// Running: it has not started or not ended.
 	Running State = "Running"
-	// Succeeded: every operation is done.
+	// Succeeded: every operation of its newest batch is done.
 	Succeeded State = "Succeeded"
 	// Finished: it has ended, and the report says which operations are done.
 	Finished State = "Finished"
@@ -105,7 +105,7 @@ func (o *Outcome) Use(reported map[int]Reported) {
 //
 //	pod                          Job                 state
 //	none                         no condition        Running, after the deadline Lost
-//	none                         Complete            Succeeded; but see succeedWithoutReport
+//	none                         Complete            Finished, with nothing known; Lost after several batches
 //	none                         Failed              Lost
 //	alive                        any                 Running, after the deadline Stuck
 //	being deleted, past grace    FailureTarget       Stuck
@@ -182,17 +182,16 @@ func (o *Outcome) read(r run) {
 		return
 	}
 	report, err := operations.DecodeReport(message, o.Runs[i].Count)
-	switch {
-	case err == nil:
-		copy(o.results(o.Runs[i]), report.Results)
-		o.stop(o.Runs[i+1:])
-		if report.Succeeded() && (r.exitCode == 0 || len(o.Runs) == 1) {
-			o.State, o.Message = Succeeded, ""
+	if err != nil {
+		if o.lose(r, err); r.exitCode == 0 && len(o.Runs) == 1 {
+			o.State = Finished // in an orderly way, but what was refused is in the report only
 		}
-	case r.exitCode == 0 && len(o.Runs) == 1:
-		o.succeedWithoutReport()
-	default:
-		o.lose(r, err)
+		return
+	}
+	copy(o.results(o.Runs[i]), report.Results)
+	o.stop(o.Runs[i+1:])
+	if report.Succeeded() && (r.exitCode == 0 || len(o.Runs) == 1) {
+		o.State, o.Message = Succeeded, ""
 	}
 }
 
@@ -202,19 +201,6 @@ func (o *Outcome) stop(runs []BatchRun) {
 		for i := range o.results(r) {
 			o.results(r)[i] = operations.Result{State: operations.NotDone, Reason: operations.Stopped, Message: "the worker ended before it had the operation"}
 		}
-	}
-}
-
-// succeedWithoutReport marks operations as done, except those that may have allocated a gid, which the
-// volume needs: those run again and report it.
-func (o *Outcome) succeedWithoutReport() {
-	o.State = Succeeded
-	for i, operation := range o.Operations {
-		if operation.AddsOwner() {
-			o.State = Finished
-			continue
-		}
-		o.Report.Results[i].State = operations.Done
 	}
 }
 

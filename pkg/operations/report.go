@@ -29,6 +29,11 @@ func (r Report) Succeeded() bool {
 	return !slices.ContainsFunc(r.Results, func(result Result) bool { return result.State != Done })
 }
 
+// Settled says whether every operation is.
+func (r Report) Settled() bool {
+	return !slices.ContainsFunc(r.Results, func(result Result) bool { return !result.IsSettled() })
+}
+
 // wireReport is a report as JSON.
 //
 //	{"operations":4,"complete":true,"results":[

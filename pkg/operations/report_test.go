@@ -42,6 +42,27 @@ func TestDecodeReportReturnsWhatWasEncoded(t *testing.T) {
 	}
 }
 
+// TestSettled: what is refused everywhere is no failure of a Job.
+func TestSettled(t *testing.T) {
+	for name, tt := range map[string]struct {
+		result Result
+		want   bool
+	}{
+		"done":               {Result{State: Done}, true},
+		"done, stays":        {Result{State: Done, Reason: StillOwned}, true},
+		"blocked":            {Result{State: Blocked, Reason: StillOwned}, true},
+		"refused":            {Result{State: Failed, Reason: Nested}, true},
+		"no space":           {Result{State: Failed, Reason: NoSpace}, false},
+		"the server is gone": {Result{State: Failed, Reason: IOError}, false},
+		"stopped":            {Result{State: NotDone, Reason: Stopped}, false},
+		"unknown":            {Result{}, false},
+	} {
+		if got := (Report{Results: []Result{{State: Done}, tt.result}}).Settled(); got != tt.want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
 // Whatever the results of a full batch are, the report is valid and short enough, and each result in
 // it is true.
 func TestEncodedReportIsBoundedAndTrue(t *testing.T) {

@@ -1,5 +1,7 @@
 package operations
 
+import "slices"
+
 // State is how far an operation came.
 type State string
 
@@ -88,4 +90,17 @@ type Result struct {
 // isImplied says that a complete report need not list the result.
 func (r Result) isImplied() bool {
 	return r.State == Done && r.Reason == "" && r.Message == "" && len(r.Owners) == 0 && r.GID == 0
+}
+
+// IsSettled says that the operation was done, blocked or refused, as it would be everywhere. Otherwise its Job or
+// its file system kept it from being tried to the end.
+func (r Result) IsSettled() bool {
+	switch r.State {
+	case Done, Blocked:
+		return true
+	case Failed:
+		return !slices.Contains([]Reason{NoSpace, ReadOnly, PermissionDenied, IOError}, r.Reason)
+	case NotDone, Unknown:
+	}
+	return false
 }

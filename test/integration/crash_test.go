@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 	"gnuthought.com/efs-stunnel/test/integration/crash"
@@ -141,9 +143,9 @@ func (f *fixture) blockSetup() {
 
 func (f *fixture) runFailures() {
 	claim := f.createClaim("data", withVolumeName("blocked"))
-	f.Eventually("a Job has failed", func(context.Context) error {
+	f.Eventually("a Job has refused it", func(context.Context) error {
 		for _, run := range f.Kubelet.Runs() {
-			if run.ExitCode == 1 {
+			if strings.Contains(run.Message, string(operations.NotADirectory)) {
 				return nil
 			}
 		}
