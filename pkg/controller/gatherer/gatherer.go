@@ -37,8 +37,8 @@ type Gatherer struct {
 	// unless it is set before the loops run.
 	Now func() time.Time
 
-	// OnPending is called with a file system for each operation that waits for it. It does nothing
-	// unless it is set before the loops run.
+	// OnPending is called with a file system for each operation that begins to wait for it, or has changed. It
+	// does nothing unless it is set before the loops run.
 	OnPending func(fileSystemID string)
 	// OnUnread is called once with the report of an ended Job that cannot be read, for the log: no user gets
 	// its text. It does nothing unless it is set before the loops run.

@@ -2,9 +2,11 @@ package gatherer
 
 import (
 	"hash/maphash"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -25,18 +27,28 @@ type pendingIndex struct {
 }
 
 // Decide decides about a claim, and indexes the operations that it waits for. It calls OnPending with
-// their file systems.
+// the file systems of those that have changed: most decisions only repeat what is indexed, also those that the
+// jobs loop has made while it creates a Job, and what failed is retried by its queue.
 func (g *Gatherer) Decide(uid types.UID) (lifecycle.State, lifecycle.Plan) {
 	lock := &g.pending.deciding[maphash.String(g.seed, string(uid))%uint64(len(g.pending.deciding))]
 	lock.Lock()
 	defer lock.Unlock()
 	state := g.State(uid)
 	plan := lifecycle.Decide(state)
-	g.pending.set(uid, plan.Pending)
+	before := g.pending.set(uid, plan.Pending)
 	for _, pending := range plan.Pending {
-		g.OnPending(pending.FileSystemID)
+		if !slices.ContainsFunc(before, func(indexed lifecycle.Pending) bool { return isSame(indexed, pending) }) {
+			g.OnPending(pending.FileSystemID)
+		}
 	}
 	return state, plan
+}
+
+// isSame leaves out what a time that this process counts itself differs from decision to decision.
+func isSame(a, b lifecycle.Pending) bool {
+	sameDue := a.Due.Sub(b.Due).Abs() < time.Second
+	b.Due = a.Due
+	return sameDue && reflect.DeepEqual(a, b)
 }
 
 // Pending are the operations that wait for a mount Job of a file system, due or not, in their order: at
@@ -63,18 +75,20 @@ func (g *Gatherer) Pending(fileSystemID string, most int) []lifecycle.Pending {
 // are indexed again when the claim is decided about again.
 func (g *Gatherer) Unindex(claim types.UID) { g.pending.set(claim, nil) }
 
-func (x *pendingIndex) set(uid types.UID, pending []lifecycle.Pending) {
+// set returns what it replaces.
+func (x *pendingIndex) set(uid types.UID, pending []lifecycle.Pending) (before []lifecycle.Pending) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for _, before := range x.byClaim[uid] {
-		delete(x.byFileSystem[before.FileSystemID], uid)
-		if len(x.byFileSystem[before.FileSystemID]) == 0 {
-			delete(x.byFileSystem, before.FileSystemID)
+	before = x.byClaim[uid]
+	for _, p := range before {
+		delete(x.byFileSystem[p.FileSystemID], uid)
+		if len(x.byFileSystem[p.FileSystemID]) == 0 {
+			delete(x.byFileSystem, p.FileSystemID)
 		}
 	}
 	delete(x.byClaim, uid)
 	if len(pending) == 0 {
-		return
+		return before
 	}
 	if x.byClaim == nil {
 		x.byClaim, x.byFileSystem = map[types.UID][]lifecycle.Pending{}, map[string]map[types.UID][]lifecycle.Pending{}
@@ -86,6 +100,7 @@ func (x *pendingIndex) set(uid types.UID, pending []lifecycle.Pending) {
 		}
 		x.byFileSystem[p.FileSystemID][uid] = pending
 	}
+	return before
 }
 
 func (x *pendingIndex) of(fileSystemID string) []*lifecycle.Pending {

@@ -80,3 +80,26 @@ func TestOperationsAreOrderedByAge(t *testing.T) {
 		}
 	}
 }
+
+// TestSameOperations: a decision that only repeats another one has no file system planned for.
+func TestSameOperations(t *testing.T) {
+	now := time.Now()
+	one := wantedOn("fs-1", "one", now, now)
+	for name, tt := range map[string]struct {
+		change func(*lifecycle.Pending)
+		want   bool
+	}{
+		"the same":               {func(*lifecycle.Pending) {}, true},
+		"due at nearly the time": {func(p *lifecycle.Pending) { p.Due = now.Add(-time.Millisecond) }, true},
+		"due earlier":            {func(p *lifecycle.Pending) { p.Due = now.Add(-time.Minute) }, false},
+		"due at once":            {func(p *lifecycle.Pending) { p.Due = time.Time{} }, false},
+		"another operation":      {func(p *lifecycle.Pending) { p.Operation.LeaveToOthers = true }, false},
+		"another file system":    {func(p *lifecycle.Pending) { p.FileSystemID = "fs-2" }, false},
+		"with blockers":          {func(p *lifecycle.Pending) { p.Blockers = []operations.Owner{{Volume: "two"}} }, false},
+	} {
+		other := one
+		if tt.change(&other); isSame(one, other) != tt.want || isSame(other, one) != tt.want {
+			t.Errorf("%s: want %v", name, tt.want)
+		}
+	}
+}

@@ -183,8 +183,13 @@ const useLookDelay = 500 * time.Millisecond
 
 func (c *Controller) enqueue(id string) { c.queue.AddAfter(id, enqueueDelay) }
 
-// sync plans for one file system and applies the plan.
+// sync plans for one file system and applies the plan. What was reported is reported again while it lasts.
 func (c *Controller) sync(ctx context.Context, id string) (again time.Duration, err error) {
 	s := c.observe(id)
-	return c.apply(ctx, s, decide(s))
+	p := decide(s)
+	again, err = c.apply(ctx, s, p)
+	if p.reports() && (again == 0 || again > events.RepeatAfter) {
+		again = events.RepeatAfter + catchUp
+	}
+	return again, err
 }

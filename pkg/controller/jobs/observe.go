@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -85,7 +86,7 @@ func (c *Controller) observe(id string) state {
 		id:         id,
 		now:        c.gatherer.Now(),
 		named:      c.gatherer.Caches.JobsOfFileSystem(id),
-		pending:    func() []lifecycle.Pending { return c.gatherer.Pending(id, maxPending) },
+		pending:    sync.OnceValue(func() []lifecycle.Pending { return c.gatherer.Pending(id, maxPending) }),
 		agents:     c.agents(),
 		sweepDelay: c.options.SweepDelay,
 	}

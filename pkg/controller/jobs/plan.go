@@ -69,6 +69,13 @@ type (
 
 func (p *plan) add(c change) { p.changes = append(p.changes, c) }
 
+func (p *plan) reports() bool {
+	return slices.ContainsFunc(p.changes, func(c change) bool {
+		_, ok := c.(report)
+		return ok
+	})
+}
+
 // recheck plans again at a time, unless that is zero.
 func (p *plan) recheck(at time.Time) {
 	if !at.IsZero() && (p.again.IsZero() || at.Before(p.again)) {
