@@ -14,9 +14,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // leaderOf answers each request as one of the handlers does, in their order, and the last for ever.
@@ -166,6 +168,40 @@ func TestLeaderThatIsSilent(t *testing.T) {
 	if longest := reachTime + 2*connectTime + reachRetry; longest > 3*time.Second {
 		t.Errorf("claims wait for %s until the next Job begins", longest)
 	}
+}
+
+// TestWorkerOfALostNodeEndsBeforeTheNextLeaderLeads, which would have to wait for it: nothing comes back from a node
+// that is lost.
+func TestWorkerOfALostNodeEndsBeforeTheNextLeaderLeads(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(token, []byte("token"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newLeader(options{leader: "lost", leaderToken: token})
+		transport, ok := l.client.Transport.(*http.Transport)
+		if !ok {
+			t.Fatal("the client has another transport")
+		}
+		l.url, transport.TLSClientConfig = "http://lost", nil
+		connected := false
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			if connected {
+				waitFor(ctx, connectTime)
+				return nil, os.ErrDeadlineExceeded
+			}
+			connected = true
+			worker, node := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, node) }()
+			return worker, nil
+		}
+		start := time.Now()
+		_, err := l.next(t.Context(), operations.Report{Batch: 1})
+		if took := time.Since(start); err == nil || took >= wellknown.DefaultLeaseDuration || took < operations.LongestPoll {
+			t.Errorf("it ends after %s, want more than a poll and less than the Lease's %s: %v", took, wellknown.DefaultLeaseDuration, err)
+		}
+		transport.CloseIdleConnections()
+	})
 }
 
 func TestWorkerEndsWhenNothingComes(t *testing.T) {

@@ -25,10 +25,11 @@ const MaxBatchBytes = wellknown.MaxOperationsBytes + 256
 
 // The channel between the leader and the worker of a mount Job. The worker sends the report of its last
 // batch, as Report.Encode writes it, and the leader answers with the next batch, as EncodeBatch writes it,
-// or after LongestPoll with no content.
+// or after LongestPoll with no content. The worker waits twice as long: when the node of its leader is lost, it
+// ends before the next leader leads, who would have to wait for it.
 const (
 	PollPath    = "/v1/batches"
-	LongestPoll = 20 * time.Second
+	LongestPoll = 5 * time.Second
 )
 
 type wireNumbered struct {
