@@ -56,6 +56,8 @@ func (c *Controller) applyChange(ctx context.Context, s state, change change) (a
 		return c.createJob(ctx, s, mountjobs.Clone, []lifecycle.Pending{change.pending}, change.podless)
 	case reportProgress:
 		return c.reportProgress(ctx, s, change.clone)
+	case endWorker:
+		c.options.Workers.End(change.job, change.why)
 	case endJob:
 		err = c.endJob(ctx, change.job)
 	case releaseJob:

@@ -40,6 +40,11 @@ type (
 		due []lifecycle.Pending
 		job *mountJob
 	}
+	// endWorker ends a mount Job whose worker waits, and says why.
+	endWorker struct {
+		job *batchv1.Job
+		why string
+	}
 	// endJob ends a running Job: it finds no node among those that it may use, or nothing needs its copy.
 	endJob struct{ job *batchv1.Job }
 	// releaseJob removes the finalizer of a Job of which everything was used.
@@ -96,7 +101,8 @@ func (p *plan) isDue(at, now time.Time) bool {
 // that are released.
 //
 //	newest mount Job   root claim  operations       what is done
-//	worker waits       ready       due              they are given to the worker
+//	worker waits       ready       due              they are given to the worker; if its Job has no room, it is ended
+//	worker waits       goes        any              the worker is ended
 //	running            any         any              nothing, until its end is due
 //	ended, or none     not ready   due              reported
 //	ended, or none     ready       due              the next Job
@@ -140,13 +146,17 @@ func (p *plan) planNext(s state, waiting *mountJob) {
 	// A volume that names two claims, in its name and in its claimRef, is decided about for both.
 	due = p.holdBackRestores(slices.CompactFunc(due, isSame), s.now)
 	switch {
-	case len(due) == 0, waiting != nil && s.rootGoes():
+	case waiting != nil && s.rootGoes():
+		p.add(endWorker{waiting.job, "its root claim is being deleted"})
+	case len(due) == 0:
 	case s.notReady != "":
 		p.reportNotReady(s, due)
-	case waiting != nil && mountjobs.HasRoom(waiting.job, waiting.usedBatches):
-		p.add(giveBatch{due, waiting})
 	case waiting == nil:
 		p.add(createJob{due, s.podlessOf(s.mounts)})
+	case mountjobs.HasRoom(waiting.job, waiting.usedBatches):
+		p.add(giveBatch{due, waiting})
+	default:
+		p.add(endWorker{waiting.job, "it has no room for more operations"})
 	}
 }
 

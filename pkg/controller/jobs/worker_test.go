@@ -36,14 +36,16 @@ func TestDecideForAWorker(t *testing.T) {
 		change func(*state)
 		given  []string
 		again  time.Time
+		ends   string // part of why the worker is ended
 	}{
-		"waits for nothing":    {job: mounted(1, lingers), again: end},
-		"gets what is due":     {job: mounted(1, lingers), due: []lifecycle.Pending{ready, later}, given: []string{"v1"}, again: later.Due},
-		"has no room for more": {job: mounted(1, lingers, hasAnnotations(129<<10)), due: []lifecycle.Pending{ready}, again: end},
-		"has room":             {job: mounted(1, lingers, hasAnnotations(127<<10)), due: []lifecycle.Pending{ready}, given: []string{"v1"}, again: end},
-		"works":                {job: mounted(1, runs), due: []lifecycle.Pending{ready}, again: end},
+		"waits for nothing":     {job: mounted(1, lingers), again: end},
+		"gets what is due":      {job: mounted(1, lingers), due: []lifecycle.Pending{ready, later}, given: []string{"v1"}, again: later.Due},
+		"has no room for more":  {job: mounted(1, lingers, hasAnnotations(129<<10)), due: []lifecycle.Pending{ready}, again: end, ends: "no room"},
+		"has room":              {job: mounted(1, lingers, hasAnnotations(127<<10)), due: []lifecycle.Pending{ready}, given: []string{"v1"}, again: end},
+		"has no room for later": {job: mounted(1, lingers, hasAnnotations(129<<10)), due: []lifecycle.Pending{later}, again: later.Due},
+		"works":                 {job: mounted(1, runs), due: []lifecycle.Pending{ready}, again: end},
 		"keeps the root claim from its end": {
-			job: mounted(1, lingers), due: []lifecycle.Pending{ready}, again: end,
+			job: mounted(1, lingers), due: []lifecycle.Pending{ready}, again: end, ends: "root claim",
 			change: func(s *state) {
 				s.root = &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: now}}}
 			},
@@ -60,6 +62,13 @@ func TestDecideForAWorker(t *testing.T) {
 				for _, pending := range next.due {
 					given = append(given, pending.Operation.Volume)
 				}
+			}
+			ended := ""
+			for _, end := range changesOf[endWorker](p) {
+				ended += end.why
+			}
+			if (ended != "") != (c.ends != "") || !strings.Contains(ended, c.ends) {
+				t.Errorf("the worker is ended because %q, want %q", ended, c.ends)
 			}
 			if !slices.Equal(given, c.given) || !p.again.Equal(c.again) || len(changesOf[createJob](p)) > 0 || len(changesOf[releaseJob](p)) > 0 {
 				t.Errorf("got %+v, want %+v", p, c)

@@ -150,8 +150,8 @@ func (c *Channel) await(ctx context.Context, job *batchv1.Job, reported int) ([]
 			return nil, nil
 		case <-p.wake:
 		}
-		if c.replaced(job, p) {
-			return nil, refuse(http.StatusConflict, "another request of Job %s waits", job.Name)
+		if why := c.refusal(job, p); why != "" {
+			return nil, refuse(http.StatusConflict, "Job %s: %s", job.Name, why)
 		}
 		now := c.options.Caches.JobNamed(job.Namespace, job.Name)
 		if now == nil || now.UID != job.UID {
@@ -185,9 +185,12 @@ func (c *Channel) end(job *batchv1.Job, p *poll) {
 	}
 }
 
-func (c *Channel) replaced(job *batchv1.Job, p *poll) bool {
+// refusal is why a request that waits gets nothing any more, or "".
+func (c *Channel) refusal(job *batchv1.Job, p *poll) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w := c.workers[job.UID]
-	return w == nil || w.poll != p
+	if w := c.workers[job.UID]; w == nil || w.poll != p {
+		return "another request waits"
+	}
+	return p.ended
 }

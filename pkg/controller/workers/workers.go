@@ -79,7 +79,8 @@ type worker struct {
 // poll is a request of a worker.
 type poll struct {
 	batch int           // that it reported
-	wake  chan struct{} // has a value when the Job has changed, or a later request replaces this one
+	wake  chan struct{} // has a value when the Job has changed, a later request replaces this one, or it is ended
+	ended string        // why the worker is to end; "" is not
 }
 
 // New makes the channel. It is to be called before the caches run. nil means that there is none.
@@ -130,6 +131,19 @@ func (c *Channel) Waits(job *batchv1.Job) bool {
 	defer c.mu.Unlock()
 	w := c.workers[job.UID]
 	return w != nil && w.poll != nil && w.poll.batch == mountjobs.NewestBatch(job)
+}
+
+// End refuses the request of a worker that waits, so that it ends and the next Job can begin.
+func (c *Channel) End(job *batchv1.Job, why string) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if w := c.workers[job.UID]; w != nil && w.poll != nil {
+		w.poll.ended = why
+		w.poll.notify()
+	}
 }
 
 // Reported is what the worker of a Job has reported, by batch. The map is never changed.

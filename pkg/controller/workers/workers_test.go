@@ -155,6 +155,22 @@ func TestLaterRequestReplacesTheEarlier(t *testing.T) {
 	})
 }
 
+func TestWorkerIsEndedWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.End(f.job, "early") // none waits
+		answers := make(chan *httptest.ResponseRecorder)
+		go func() { answers <- f.post(t.Context(), "good", done(1, 3)) }()
+		synctest.Wait()
+		start := time.Now()
+		f.End(f.job, "it has no room")
+		f.expect(<-answers, http.StatusConflict, "it has no room")
+		if f.Waits(f.job) || time.Since(start) > 0 {
+			t.Errorf("it waits still: %v, after %s", f.Waits(f.job), time.Since(start))
+		}
+	})
+}
+
 func TestWorkerThatHangsUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
@@ -318,6 +334,7 @@ func TestNoHostIsNoChannel(t *testing.T) {
 	if c != nil || err != nil || c.Leader() != (mountjobs.Leader{}) || c.Waits(&batchv1.Job{}) || c.Reported("job") != nil {
 		t.Errorf("got %+v, %v", c, err)
 	}
+	c.End(&batchv1.Job{}, "")
 	ended, err := c.Listen(t.Context())
 	if err != nil || ended() != nil {
 		t.Errorf("got %v", err)
