@@ -53,20 +53,25 @@ func isSame(a, b lifecycle.Pending) bool {
 
 // Pending are the operations that wait for a mount Job of a file system, due or not, in their order: at
 // most so many restores, so many copies and so many others, those whose turn is first. Restores may be many
-// that fail again and again, and copies many that wait for each other: they must not hide the others.
+// that fail again and again, and copies many that wait for each other: they must not hide the others, nor the
+// copies of one namespace those of another.
 func (g *Gatherer) Pending(fileSystemID string, most int) []lifecycle.Pending {
-	var restores, copies, others []*lifecycle.Pending
+	var restores, others []*lifecycle.Pending
+	copies := map[string][]*lifecycle.Pending{} // by namespace
 	for _, p := range g.pending.of(fileSystemID) {
 		switch {
 		case p.Operation.Kind == operations.Restore:
 			restores = append(restores, p)
 		case p.Operation.Copies():
-			copies = append(copies, p)
+			copies[p.Operation.Namespace] = append(copies[p.Operation.Namespace], p)
 		default:
 			others = append(others, p)
 		}
 	}
-	pending := slices.Concat(first(others, most), first(restores, most), first(copies, most))
+	pending := slices.Concat(first(others, most), first(restores, most))
+	for _, ofNamespace := range copies {
+		pending = append(pending, first(ofNamespace, max(most/len(copies), 1))...)
+	}
 	slices.SortStableFunc(pending, func(a, b lifecycle.Pending) int { return compare(&a, &b) })
 	return pending
 }

@@ -1,6 +1,7 @@
 package gatherer
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -101,5 +102,22 @@ func TestSameOperations(t *testing.T) {
 		if tt.change(&other); isSame(one, other) != tt.want || isSame(other, one) != tt.want {
 			t.Errorf("%s: want %v", name, tt.want)
 		}
+	}
+}
+
+// TestCopiesDoNotHideThoseOfAnotherNamespace: more of one namespace wait, for longer, than are read.
+func TestCopiesDoNotHideThoseOfAnotherNamespace(t *testing.T) {
+	now := time.Now()
+	g := &Gatherer{}
+	for n := range 20 {
+		p := wantedOn("fs-1", fmt.Sprint("volume-", n), now.Add(time.Duration(n)*time.Second), time.Time{})
+		p.Operation.Kind, p.Operation.Source, p.Operation.Namespace = operations.Clone, operations.Source{SourcePath: "/source"}, "many"
+		if n == 19 {
+			p.Operation.Namespace = "one"
+		}
+		g.pending.set(types.UID(p.Operation.Volume), []lifecycle.Pending{p})
+	}
+	if got := volumesOf(g.Pending("fs-1", 4)); !slices.Equal(got, []string{"volume-0", "volume-1", "volume-19"}) {
+		t.Errorf("got %q", got)
 	}
 }

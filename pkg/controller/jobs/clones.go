@@ -86,12 +86,13 @@ func (p *plan) planNextClone(s state, running int) {
 			due = append(due, pending)
 		}
 	}
+	next := s.nextClone(due)
 	switch {
 	case len(due) == 0 || s.rootGoes():
 	case s.notReady != "":
 		p.reportNotReady(s, due)
-	case running < wellknown.MaxClones:
-		p.add(createClone{due[0], s.podlessOf(s.clones)})
+	case running < wellknown.MaxClones && next != nil:
+		p.add(createClone{*next, s.podlessOf(s.clones)})
 	default:
 		for _, pending := range due {
 			if p.isDue(pending.Since.Add(queueReportDelay), s.now) {
@@ -100,6 +101,28 @@ func (p *plan) planNextClone(s state, running int) {
 			}
 		}
 	}
+}
+
+// nextClone returns the oldest copy that is due of the namespace of which the fewest run. One namespace leaves a
+// place to the others that have copies waiting, whenever those are due: a copy can take hours. nil is none.
+func (s state) nextClone(due []lifecycle.Pending) (next *lifecycle.Pending) {
+	running, waiting := map[string]int{}, map[string]bool{}
+	for _, pending := range s.pendingThat(true) {
+		waiting[pending.Operation.Namespace] = true
+	}
+	for i := range s.clones {
+		if m := &s.clones[i]; m.outcome.HoldsFileSystem() && len(m.outcome.Operations) > 0 {
+			running[m.outcome.Operations[0].Namespace]++
+		}
+	}
+	for i := range due {
+		namespace := due[i].Operation.Namespace
+		full := len(waiting) > 1 && running[namespace] >= wellknown.MaxClones-1
+		if !full && (next == nil || running[namespace] < running[next.Operation.Namespace]) {
+			next = &due[i]
+		}
+	}
+	return next
 }
 
 const (

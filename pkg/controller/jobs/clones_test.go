@@ -96,6 +96,40 @@ func TestDecideClones(t *testing.T) {
 	}
 }
 
+// TestNamespacesTakeTurnsWithClones: the letters are the namespaces of what runs.
+func TestNamespacesTakeTurnsWithClones(t *testing.T) {
+	of := func(namespace, volume string, since, due time.Time) lifecycle.Pending {
+		w := wantsClone(volume, since, due)
+		w.Operation.Namespace = namespace
+		return w
+	}
+	a, b, later := of("a", "a1", ago(time.Hour), time.Time{}), of("b", "b1", ago(time.Minute), time.Time{}), of("b", "b2", ago(time.Minute), now.Add(time.Minute))
+	for name, c := range map[string]struct {
+		running string
+		pending []lifecycle.Pending
+		created string
+	}{
+		"nothing runs":                      {"", []lifecycle.Pending{a, b}, "a1"},
+		"one runs":                          {"a", []lifecycle.Pending{a, b}, "b1"},
+		"one of each":                       {"ab", []lifecycle.Pending{a, b}, "a1"},
+		"no other waits":                    {"aaa", []lifecycle.Pending{a}, "a1"},
+		"another waits for its next try":    {"aaa", []lifecycle.Pending{a, later}, ""},
+		"and the others run fewer":          {"aa", []lifecycle.Pending{a, later}, "a1"},
+		"another waits, all places in use":  {"aaab", []lifecycle.Pending{a, b}, ""},
+		"one of another has come to an end": {"aaa", []lifecycle.Pending{a, b}, "b1"},
+	} {
+		s := stateWith(nil, c.pending...)
+		for i, namespace := range c.running {
+			m := cloned(i+1, runs)
+			m.outcome.Operations[0].Namespace = string(namespace)
+			s.clones = append(s.clones, m)
+		}
+		if got := strings.Join(clonesCreated(decide(s)), " "); got != c.created {
+			t.Errorf("%s: creates a clone for %q, want %q", name, got, c.created)
+		}
+	}
+}
+
 func TestClonesDoNotHideSetups(t *testing.T) {
 	p := decide(stateWith(nil, wants("v1", ago(time.Minute), time.Time{}), wantsClone("c1", ago(time.Hour), time.Time{})))
 	if got := due(p); len(got) != 1 || got[0] != "v1" {
