@@ -55,7 +55,7 @@ func (c *Controller) applyChange(ctx context.Context, s state, change change) (a
 	case createClone:
 		return c.createJob(ctx, s, mountjobs.Clone, []lifecycle.Pending{change.pending}, change.podless)
 	case reportProgress:
-		return c.reportProgress(ctx, s, change.clone)
+		return c.beginProgress(ctx, s, change.clone), nil
 	case endWorker:
 		c.options.Workers.End(change.job, change.why)
 	case endJob:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -171,18 +172,28 @@ func (p *clonesProgress) forget(job types.UID) {
 	delete(p.jobs, job)
 }
 
-// reportProgress writes an event about how far a clone is. A log that cannot be read now is read the next time.
-func (c *Controller) reportProgress(ctx context.Context, s state, m *mountJob) (again time.Duration, err error) {
-	again = c.progress.reported(m.job.UID, s.now)
-	found, ok, err := c.readProgress(ctx, newestPod(m.pods).Name)
+// beginProgress has an event written about how far a clone is. Its log comes from a kubelet, which may hang, so
+// the file system does not wait for it. A log that cannot be read now is read the next time.
+func (c *Controller) beginProgress(ctx context.Context, s state, m *mountJob) (again time.Duration) {
+	job, pod, ops := m.job.Name, newestPod(m.pods).Name, m.outcome.Operations
+	c.reads.Go(func() {
+		if err := c.reportProgress(ctx, job, pod, ops); err != nil && ctx.Err() == nil {
+			c.options.Log.WarnContext(ctx, "progress of a clone is not known", slog.String("job", job), slog.Any("err", err))
+		}
+	})
+	return c.progress.reported(m.job.UID, s.now) // longer than the read may take
+}
+
+func (c *Controller) reportProgress(ctx context.Context, job, pod string, ops []operations.Operation) error {
+	found, ok, err := c.readProgress(ctx, pod)
 	if err != nil || !ok {
-		return again, err
+		return err
 	}
-	for _, o := range m.outcome.Operations {
+	for _, o := range ops {
 		c.report(report{operation: o, queued: true, message: fmt.Sprintf("Job %s copies claim %s: %d of the %d files found so far, %d bytes",
-			m.job.Name, o.SourceClaim, found.Files, found.Found, found.Bytes)})
+			job, o.SourceClaim, found.Files, found.Found, found.Bytes)})
 	}
-	return again, nil
+	return nil
 }
 
 // readProgress is the last line of a clone's output that says how far it is; ok is false without one.

@@ -2,16 +2,22 @@ package jobs
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -195,10 +201,9 @@ func TestProgressIsTheLastThatAJobHasSaid(t *testing.T) {
 			loop, recorder := reporter(t)
 			loop.client = serving(t, "/api/v1/namespaces/efs-stunnel/pods/copier/log", c.code, c.log)
 			m := cloned(1, runs)
-			m.pods[0].Name, m.outcome.Operations[0].ClaimUID = "copier", string(queuedClaim)
-			again, err := loop.reportProgress(t.Context(), state{now: now}, &m)
-			if (err != nil) != c.fails || again != firstProgress {
-				t.Errorf("got %v, again after %s", err, again)
+			m.outcome.Operations[0].ClaimUID = string(queuedClaim)
+			if err := loop.reportProgress(t.Context(), m.job.Name, "copier", m.outcome.Operations); (err != nil) != c.fails {
+				t.Errorf("got %v", err)
 			}
 			got := strings.Join(written(recorder), "\n")
 			if !strings.Contains(got, c.want) || (c.want == "") != (got == "") {
@@ -206,6 +211,43 @@ func TestProgressIsTheLastThatAJobHasSaid(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLogOfAHangingNodeDelaysNoFileSystem: the kubelet does not answer.
+func TestLogOfAHangingNodeDelaysNoFileSystem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(t)
+		l.client.PrependReactor("get", "pods/log", func(clienttesting.Action) (bool, runtime.Object, error) {
+			<-time.After(progressTimeout)
+			return true, nil, errors.New("the kubelet does not answer")
+		})
+		o := wantsClone("v1", now, now).Operation
+		o.ClaimUID, o.Cluster = string(claimNumber(1)), "cluster"
+		add(t, l.gatherer.Caches.Claims.GetStore(), waitingClaim(1))
+		job, err := mountjobs.BuildClone(mountjobs.Spec{Settings: l.options.Jobs, FileSystemID: fileSystem, Number: 1, Operations: []operations.Operation{o}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		job.UID, job.CreationTimestamp = "clone", metav1.NewTime(time.Now().Add(-time.Minute))
+		add(t, l.gatherer.Caches.Jobs.GetStore(), job)
+		add(t, l.gatherer.Caches.Pods.GetStore(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: job.Namespace, Name: "copier", Labels: job.Spec.Template.Labels,
+				OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+			},
+			Status: corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+				{Name: mountjobs.ContainerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+			}},
+		})
+		start := time.Now()
+		again, err := l.sync(t.Context(), fileSystem)
+		if err != nil || again != firstProgress || time.Since(start) > 0 {
+			t.Errorf("the file system was held for %s: again after %s, %v", time.Since(start), again, err)
+		}
+		if l.reads.Wait(); time.Since(start) != progressTimeout {
+			t.Errorf("the log was read for %s", time.Since(start))
+		}
+	})
 }
 
 func progressLine(t *testing.T, done, found int64) string {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -56,6 +57,7 @@ type Controller struct {
 	queue    *queue.Queue[string]
 	paces    paces
 	progress clonesProgress
+	reads    sync.WaitGroup // of the logs of clones
 }
 
 const (
@@ -85,6 +87,7 @@ func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Control
 
 // Run works until the context ends.
 func (c *Controller) Run(ctx context.Context) error {
+	defer c.reads.Wait() // the queue has ended their context
 	return c.queue.Run(ctx, parallel, c.enqueueAll)
 }
 
