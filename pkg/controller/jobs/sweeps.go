@@ -96,12 +96,36 @@ func (s state) sweepDue() time.Time {
 	due := s.recordedSweep()
 	for i := range s.mounts {
 		m := &s.mounts[i]
-		at := m.filledAt().Add(s.sweepDelay)
+		at := m.filledAt().Add(s.trashWait())
 		if m.unreleased && m.fillsTrash && !s.sweptSince(m) && (due.IsZero() || at.Before(due)) {
 			due = at
 		}
 	}
 	return due
+}
+
+const (
+	// lately is how far back sweeps count, of which promptSweeps begin without a longer wait.
+	lately       = 10 * time.Minute
+	promptSweeps = 6
+	// fewVolumes is as much as a sweep finds that had better have waited for more.
+	fewVolumes = 32
+	// longestTrashWait is how long trash waits at most.
+	longestTrashWait = 5 * time.Minute
+)
+
+// trashWait is how long trash waits for more. While volumes are deleted steadily, it doubles with each sweep that
+// found little: each is a Job and a pod.
+func (s state) trashWait() time.Duration {
+	found := 0
+	for i := range s.sweeps {
+		sweep := &s.sweeps[i]
+		if s.now.Sub(sweep.job.CreationTimestamp.Time) < lately && sweep.outcome.Swept.Volumes < fewVolumes {
+			found++
+		}
+	}
+	longer := s.sweepDelay << max(min(found-promptSweeps, 10), 0)
+	return max(min(longer, longestTrashWait), s.sweepDelay)
 }
 
 // noSweep, in place of a time, says that the trash has nothing to remove.
