@@ -18,7 +18,8 @@ const maxOwners = 8
 //	any         retained data       entry dropped, the directory stays
 //	any         in this cluster     entry.leaving; blocked, unless they are to have the directory
 //	any         elsewhere           entry dropped, the directory is theirs
-//	any         none, to be kept    the entry becomes the mark of retained data
+//	any         none, to be kept    the entry becomes the mark of retained data; so does
+//	                                one of a directory that was not made for a volume
 //	any         none                entry.leaving, directory to the trash, entry dropped
 //
 // An owner that leaves counts like any other: its cleanup may have been called off, which only the
@@ -97,6 +98,10 @@ func kept(op operations.Operation, reason operations.Reason, why string) outcome
 }
 
 func keptForRetained(op operations.Operation, found occupancy) outcome {
+	isOwn := func(e *entry) bool { return e.isOf(op.Owner) && !e.Made }
+	if slices.ContainsFunc(found.retained, isOwn) { // left by an earlier run of this cleanup
+		return kept(op, operations.NotMade, notMade)
+	}
 	return kept(op, operations.Retained, "it "+found.retained[0].relation())
 }
 
@@ -167,9 +172,14 @@ func (b *batch) leaveToRetained(ctx context.Context, op operations.Operation, fo
 	return doneBy(Nothing, operations.Result{}), b.ledger.drop(ctx, op.Path, dropped...)
 }
 
-// leaveToUnlisted leaves the directory to a volume that the manager knows and the ledger does not. The
-// entry becomes the mark that keeps its data.
+// leaveToUnlisted leaves the directory to a volume that the manager knows and the ledger does not.
 func (b *batch) leaveToUnlisted(ctx context.Context, op operations.Operation, own *entry) (outcome, error) {
+	return b.leaveMarked(ctx, op, own, kept(op, operations.StillOwned, "another volume of this cluster has it, which is not being deleted"))
+}
+
+// leaveMarked leaves the directory in place. The entry becomes the mark that keeps its data: without one, the
+// next claim of the path would get it, whatever namespace it is in.
+func (b *batch) leaveMarked(ctx context.Context, op operations.Operation, own *entry, result outcome) (outcome, error) {
 	exists, err := b.data.exists(ctx, op.Path)
 	if err != nil {
 		return outcome{}, err
@@ -177,20 +187,21 @@ func (b *batch) leaveToUnlisted(ctx context.Context, op operations.Operation, ow
 	if !exists {
 		return doneBy(Nothing, operations.Result{}), b.ledger.drop(ctx, op.Path, own)
 	}
-	return kept(op, operations.StillOwned, "another volume of this cluster has it, which is not being deleted"), b.ledger.setState(ctx, op.Path, own, stateRetained)
+	return result, b.ledger.setState(ctx, op.Path, own, stateRetained)
 }
+
+const notMade = "it was there before it became a volume"
 
 // cleanupLast ends the directory with its last owner.
 func (b *batch) cleanupLast(ctx context.Context, op operations.Operation, own *entry) (outcome, error) {
-	result := kept(op, operations.NotMade, "it was there before it became a volume")
-	if own.Made {
-		action, err := b.discard(ctx, op, own)
-		if err != nil {
-			return outcome{}, err
-		}
-		result = doneBy(action, operations.Result{})
+	if !own.Made {
+		return b.leaveMarked(ctx, op, own, kept(op, operations.NotMade, notMade))
 	}
-	return result, b.ledger.drop(ctx, op.Path, own)
+	action, err := b.discard(ctx, op, own)
+	if err != nil {
+		return outcome{}, err
+	}
+	return doneBy(action, operations.Result{}), b.ledger.drop(ctx, op.Path, own)
 }
 
 // release ends an owner that exists nowhere but in the ledger. Its data was retained, or so it

@@ -157,13 +157,59 @@ func TestCleanupWithoutAnOwnEntry(t *testing.T) {
 	}
 }
 
-func TestCleanupLeavesWhatWasNotMade(t *testing.T) {
+// What a volume wrote into a directory that was there before it is its namespace's, as retained data is.
+func TestDirectoryThatWasNotMadeStaysItsNamespaces(t *testing.T) {
+	a := owner("c1", "ns", 1)
+	a.NamespaceUID, a.Class = "uid-1", "secure"
+	next := func(edit func(o *operations.Owner)) operations.Owner {
+		o := a
+		o.Volume, o.Claim, o.ClaimUID = "pvc-next", "next", "next"
+		edit(&o)
+		return o
+	}
+	for name, tt := range map[string]struct {
+		next   operations.Owner
+		reason operations.Reason // of its refusal
+	}{
+		"the same claim again":           {a, ""},
+		"a claim of its namespace":       {next(func(*operations.Owner) {}), ""},
+		"another namespace":              {next(func(o *operations.Owner) { o.Namespace = "other" }), operations.OwnedByOtherNamespace},
+		"a namespace that was made anew": {next(func(o *operations.Owner) { o.NamespaceUID = "uid-2" }), operations.OwnedByOtherNamespace},
+		"another class":                  {next(func(o *operations.Owner) { o.Class = "open" }), operations.OwnedByOtherClass},
+		"another cluster":                {next(func(o *operations.Owner) { o.Cluster = "c2" }), operations.OwnedByOtherCluster},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t)
+			w.write("/ns/data/file", "x")
+			w.done(setupOf(a, "/ns/data"))
+			for range 2 { // its first report may have been lost
+				w.do(cleanupOf(a, "/ns/data"), operations.Done, operations.NotMade)
+			}
+			w.there("/ns/data/file", "/.efs-stunnel/owners/ns/data/@"+a.Volume+".retained")
+			if tt.reason != "" {
+				w.do(setupOf(tt.next, "/ns/data"), operations.Failed, tt.reason)
+				return
+			}
+			w.done(setupOf(tt.next, "/ns/data"))
+			result := w.run(cleanupOf(tt.next, "/ns/data"))[0]
+			if result.State != operations.Done || result.Reason != operations.Retained && result.Reason != operations.NotMade {
+				t.Errorf("got %+v", result)
+			}
+			w.there("/ns/data/file", "/.efs-stunnel/owners/ns/data/@"+a.Volume+".retained")
+		})
+	}
+}
+
+// A person removed the directory before its volume ended: nothing is left to mark.
+func TestCleanupOfAnAdoptedDirectoryThatIsGoneLeavesNoMark(t *testing.T) {
 	w := newFixture(t)
 	w.write("/ns/data/file", "x")
 	a := owner("c1", "ns", 1)
 	w.done(setupOf(a, "/ns/data"))
-	w.do(cleanupOf(a, "/ns/data"), operations.Done, operations.NotMade)
-	w.there("/ns/data/file")
+	if err := os.RemoveAll(w.path("/ns/data")); err != nil {
+		t.Fatal(err)
+	}
+	w.done(cleanupOf(a, "/ns/data"))
 	w.gone("/.efs-stunnel/owners/ns")
 }
 

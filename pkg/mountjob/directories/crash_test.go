@@ -58,10 +58,14 @@ func scenarios() map[string]scenario {
 		w.now = w.now.Add(time.Minute)
 	}
 	return map[string]scenario{
-		"full":         {full, []operations.Operation{cleanupOf(a, "/ns/a")}, false},
-		"full, swept":  {full, []operations.Operation{cleanupOf(a, "/ns/a")}, true},
-		"setups":       {func(*fixture) {}, []operations.Operation{allocating(setupOf(a, "/ns/x/a")), allocating(setupOf(b, "/ns/x/b"))}, false},
-		"adoption":     {func(w *fixture) { w.write("/ns/a/file", "x") }, []operations.Operation{setupOf(a, "/ns/a")}, false},
+		"full":        {full, []operations.Operation{cleanupOf(a, "/ns/a")}, false},
+		"full, swept": {full, []operations.Operation{cleanupOf(a, "/ns/a")}, true},
+		"setups":      {func(*fixture) {}, []operations.Operation{allocating(setupOf(a, "/ns/x/a")), allocating(setupOf(b, "/ns/x/b"))}, false},
+		"adoption":    {func(w *fixture) { w.write("/ns/a/file", "x") }, []operations.Operation{setupOf(a, "/ns/a")}, false},
+		"adopted, out": {func(w *fixture) {
+			w.write("/ns/a/file", "x")
+			w.done(setupOf(a, "/ns/a"))
+		}, []operations.Operation{cleanupOf(a, "/ns/a")}, false},
 		"cleanup":      {single, []operations.Operation{cleanupOf(a, "/ns/a")}, false},
 		"swept":        {single, []operations.Operation{cleanupOf(a, "/ns/a")}, true},
 		"replaced":     {single, []operations.Operation{setupOf(b, "/ns/a"), cleanupOf(a, "/ns/a")}, false},
