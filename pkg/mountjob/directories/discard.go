@@ -2,7 +2,9 @@ package directories
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -77,8 +79,8 @@ func (b *batch) checkStillLast(ctx context.Context, op operations.Operation, slo
 // undoMove moves a directory back that an owner was using when it was moved late. What is at the path
 // by now is newer, and that owner's as well.
 func (b *batch) undoMove(ctx context.Context, op operations.Operation, slot string, found occupancy) (back bool, err error) {
-	if !found.wasInUse() {
-		return false, nil
+	if used, err := b.wasInUse(found, slot); err != nil || !used {
+		return false, err
 	}
 	info, err := b.data.stat(ctx, op.Path)
 	if err != nil || info != nil {
@@ -94,12 +96,30 @@ func (b *batch) undoMove(ctx context.Context, op operations.Operation, slot stri
 	return true, b.trash.dropRecord(ctx, slot)
 }
 
-// wasInUse reports whether, when the directory was moved, an entry was at its path that found the
-// directory there: that of the volume itself, which began again, or of another one. A volume that had
-// a directory made came after the move.
-func (o occupancy) wasInUse() bool {
-	return o.own != nil && o.own.state != stateLeaving ||
-		slices.ContainsFunc(o.all(), func(e *entry) bool { return !e.Made })
+// wasInUse reports whether the directory that is in a slot was at its path for an entry that is there: that of
+// the volume itself, which began again, or of another one.
+//
+//	entry of another volume             the directory was there for it
+//	Found, or not Made                  yes
+//	restored from this slot             yes, or is on its way there
+//	restored from another slot          yes, if that slot is empty: or its own directory is still in there
+//	any other                           no: it has one made, after this one was moved
+func (b *batch) wasInUse(found occupancy, slot string) (bool, error) {
+	if found.own != nil && found.own.state != stateLeaving {
+		return true, nil
+	}
+	for _, e := range found.all() {
+		if e.Found || !e.Made || e.RestoredFrom == slot {
+			return true, nil
+		}
+		if e.RestoredFrom == "" {
+			continue
+		}
+		if _, err := b.trash.stat(e.RestoredFrom); err != nil {
+			return errors.Is(err, fs.ErrNotExist), ignoreMissing(err)
+		}
+	}
+	return false, nil
 }
 
 // resumeUndo goes on for a run that died between a late move and its undoing.

@@ -99,6 +99,65 @@ func TestLateMoveIsUndone(t *testing.T) {
 	})
 }
 
+// The right to remove the directory says nothing about when an owner came: it may have it from another one, or
+// from an administrator, or because the directory was restored.
+func TestLateMoveIsUndoneForAnOwnerWithTheRightToRemove(t *testing.T) {
+	const p = "/ns/data"
+	a, b, trashed := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c1", "ns", 3)
+	adopt := setupOf(b, p)
+	adopt.Adopt, adopt.Made = true, true
+	for name, others := range map[string][]operations.Operation{
+		"inherited":                  {setupOf(b, p), leaving(cleanupOf(a, p))},
+		"adopted":                    {adopt},
+		"restored":                   {cleanupOf(a, p), restoreOf(b, p, a.ClaimUID)},
+		"set up where data was back": {cleanupOf(a, p), restoreOf(b, p, a.ClaimUID), setupOf(b, p)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t)
+			w.done(setupOf(a, p), setupOf(trashed, "/ns/trashed"))
+			w.write(p+"/file", "live")
+			w.done(cleanupOf(trashed, "/ns/trashed"))
+			f := w.open(func(step string) error {
+				if step != "trash "+p {
+					return nil
+				}
+				return w.meanwhile(others...)
+			})
+			result := f.Run(t.Context(), []operations.Operation{cleanupOf(a, p)}, nil).Results[0]
+			f.Close()
+			if result.State != operations.Failed || result.Reason != operations.Changed {
+				t.Errorf("got %+v", result)
+			}
+			w.sweep(0)
+			w.there(p + "/file")
+		})
+	}
+}
+
+// A restore to the path has begun, and its data is still in the trash: what was moved before is not its own.
+func TestMoveIsNotUndoneForARestoreOfOtherData(t *testing.T) {
+	const p = "/ns/data"
+	w := newFixture(t)
+	a, b, trashed := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c1", "ns", 3)
+	w.done(setupOf(a, p), setupOf(trashed, "/ns/trashed"))
+	w.write(p+"/old", "x")
+	w.write("/ns/trashed/wanted", "x")
+	w.done(cleanupOf(trashed, "/ns/trashed"))
+	f := w.open(func(step string) error {
+		if step == "remove /.efs-stunnel/owners"+p+"/@"+a.Volume+".leaving" {
+			w.write(".efs-stunnel/owners"+p+"/@"+b.Volume, fmt.Sprintf(
+				`{"cluster":"c1","namespace":"ns","claim":"claim-2","claimUID":%q,"made":true,"restoredFrom":%q}`, b.ClaimUID, trashed.Volume))
+			return errCrash
+		}
+		return nil
+	})
+	f.Run(t.Context(), []operations.Operation{cleanupOf(a, p)}, nil)
+	f.Close()
+	w.do(leaving(cleanupOf(a, p)), operations.Done, operations.StillOwned)
+	w.done(restoreOf(b, p, trashed.ClaimUID))
+	w.there(p + "/wanted")
+}
+
 // Who makes a directory of its own under the name of one that was moved keeps its own.
 func TestMoveIsNotUndoneForANewDirectory(t *testing.T) {
 	w := newFixture(t)

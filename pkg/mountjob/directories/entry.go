@@ -18,13 +18,16 @@ type entry struct {
 	Namespace string `json:"namespace"`
 	// NamespaceUID distinguishes a namespace from an earlier one of the same name. Entries of earlier
 	// versions have neither this nor Class.
-	NamespaceUID string    `json:"namespaceUID,omitempty"`
-	Class        string    `json:"class,omitempty"`
-	Claim        string    `json:"claim"`
-	ClaimUID     string    `json:"claimUID"`
-	GID          int       `json:"gid,omitempty"`  // the directory's, when it has one of its own
-	Made         bool      `json:"made,omitempty"` // the directory was made for a volume, so a cleanup may remove it
-	When         time.Time `json:"when"`           // distinguishes incarnations of the volume
+	NamespaceUID string `json:"namespaceUID,omitempty"`
+	Class        string `json:"class,omitempty"`
+	Claim        string `json:"claim"`
+	ClaimUID     string `json:"claimUID"`
+	GID          int    `json:"gid,omitempty"`  // the directory's, when it has one of its own
+	Made         bool   `json:"made,omitempty"` // the directory was made for a volume, so a cleanup may remove it
+	// Found says that the directory was at the path when the volume became an owner of it. Entries of earlier
+	// versions lack it; those without Made were found, too.
+	Found bool      `json:"found,omitempty"`
+	When  time.Time `json:"when"` // distinguishes incarnations of the volume
 	// RestoredFrom is the slot of the trash where the directory was.
 	RestoredFrom string `json:"restoredFrom,omitempty"`
 	// TakenFrom is the cluster from which an administrator has taken the volume over.
@@ -114,7 +117,7 @@ func (e *entry) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &fields); err != nil {
 		return err
 	}
-	for _, name := range []string{"cluster", "namespace", "namespaceUID", "class", "claim", "claimUID", "gid", "made", "when", "restoredFrom", "takenFrom"} {
+	for _, name := range []string{"cluster", "namespace", "namespaceUID", "class", "claim", "claimUID", "gid", "made", "found", "when", "restoredFrom", "takenFrom"} {
 		delete(fields, name)
 	}
 	known.unknown = fields

@@ -163,7 +163,7 @@ func (b *batch) enter(ctx context.Context, op operations.Operation, found occupa
 	}
 	e := newEntry(op.Owner, b.fs.now())
 	e.GID = gid
-	e.Made = mayRemove(op, found.info == nil, own)
+	e.Made, e.Found = mayRemove(op, found.info == nil, own), found.info != nil
 	if op.TakeOver != op.Cluster {
 		e.TakenFrom = op.TakeOver
 	}
@@ -176,7 +176,7 @@ func (b *batch) enter(ctx context.Context, op operations.Operation, found occupa
 		e.NamespaceUID = cmp.Or(e.NamespaceUID, own.NamespaceUID)
 		e.Class = cmp.Or(e.Class, own.Class)
 		if own.state != stateLeaving && own.isOf(op.Owner) { // one that leaves and returns is a new incarnation
-			e.When = own.When
+			e.When, e.Found = own.When, own.Found
 		}
 	}
 	if !reflect.DeepEqual(own, e) {
