@@ -28,6 +28,7 @@ func (f *FileSystem) Run(ctx context.Context, ops []operations.Operation, progre
 		return f.refuseAll(ops, err)
 	}
 	defer b.end()
+	b.lock = lock
 	for _, op := range ops {
 		b.newOwners[op.Volume] = b.newOwners[op.Volume] || op.AddsOwner()
 	}
@@ -48,6 +49,7 @@ func (f *FileSystem) refuseAll(ops []operations.Operation, err error) operations
 // it has read of the ledger stays true. Operations of several sets use it at once.
 type batch struct {
 	fs     *FileSystem
+	lock   *heldLock
 	tmp    tmpDirs
 	trash  *trash
 	data   *tree // the directories of volumes, and those on the way to them
@@ -80,12 +82,10 @@ func (f *FileSystem) begin(ctx context.Context) (*batch, error) {
 }
 
 func (b *batch) open(ctx context.Context) (err error) {
-	b.tmp.fs = b.fs
-	first, err := b.tmp.take(ctx)
-	if err != nil {
+	b.tmp.batch = b
+	if err := b.tmp.removeOthers(ctx); err != nil {
 		return err
 	}
-	b.tmp.put(first)
 	if b.trash, err = b.fs.openTrash(ctx); err != nil {
 		return err
 	}
@@ -199,6 +199,9 @@ func (b *batch) attempt(ctx context.Context, op operations.Operation) (outcome, 
 // check is what all operations have in common.
 func (b *batch) check(ctx context.Context, op operations.Operation) error {
 	if err := b.fs.before(ctx, "begin "+string(op.Kind)); err != nil {
+		return err
+	}
+	if err := b.lock.wasLost(); err != nil {
 		return err
 	}
 	if err := operations.CheckPath(op.Path); err != nil {

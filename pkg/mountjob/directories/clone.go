@@ -75,16 +75,17 @@ type clone struct {
 	op      operations.Operation
 	options CloneOptions
 
-	source *os.File // the directory that is copied
-	place  *dir     // where the copy is made
-	lock   *os.File // of that place
+	source *os.File  // the directory that is copied
+	place  *dir      // where the copy is made
+	lock   *heldLock // of that place
 }
 
 func (c *clone) close() {
-	for _, file := range []*os.File{c.source, c.lock} {
-		if file != nil {
-			_ = file.Close()
-		}
+	if c.source != nil {
+		_ = c.source.Close()
+	}
+	if c.lock != nil {
+		_ = c.lock.Close()
 	}
 	c.place.close()
 }
@@ -101,6 +102,7 @@ func (f *FileSystem) locked(ctx context.Context, do func(b *batch) error) error 
 		return err
 	}
 	defer b.end()
+	b.lock = lock
 	return do(b)
 }
 
@@ -130,7 +132,7 @@ func (c *clone) prepare(ctx context.Context) (published outcome, err error) {
 		return published, err
 	}
 	// Not in the lock of the file system: an earlier run may still have the place.
-	if err := waitForLock(ctx, c.lock); err != nil {
+	if err := c.lock.take(ctx); err != nil {
 		return outcome{}, err
 	}
 	return outcome{}, c.checkPlace(ctx)
@@ -212,10 +214,14 @@ func (c *clone) copy(ctx context.Context) (summary string, err error) {
 		return "", errors.Join(fmt.Errorf("opening the source: %w", err), to.Close())
 	}
 	copying := newCopying(c.fs, links, c.options)
+	copying.lock = c.lock
 	if c.options.Started != nil {
 		c.options.Started(copying.progress)
 	}
 	if err := copying.run(ctx, from, to); err != nil {
+		return "", err
+	}
+	if err := c.lock.check(); err != nil {
 		return "", err
 	}
 	if err := c.removeLinks(ctx, links); err != nil {
@@ -290,6 +296,9 @@ func (c *clone) moveOut(ctx context.Context, b *batch, found occupancy, gid int)
 		return err
 	}
 	parent, err := b.data.ensure(ctx, path.Dir(c.op.Path))
+	if err == nil {
+		err = errors.Join(b.lock.check(), c.lock.check())
+	}
 	if err == nil {
 		err = c.place.move(ctx, "publish "+c.op.Path, copyName, parent, path.Base(c.op.Path))
 	}

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// openPlace opens the place of the copy. Its time of change tells how long no run has been there.
+// openPlace opens the place of the copy. The time of change of its lock tells how long no run has been there.
 func (c *clone) openPlace(ctx context.Context) error {
 	clones, err := c.fs.state.ensure(ctx, clonesName)
 	if err != nil {
@@ -18,14 +18,19 @@ func (c *clone) openPlace(ctx context.Context) error {
 	if c.place, err = clones.ensure(ctx, c.op.Volume); err != nil {
 		return err
 	}
-	if c.lock, err = c.place.OpenFile(cloneLock, os.O_RDWR|os.O_CREATE, privateFile); err != nil {
+	file, err := c.place.OpenFile(cloneLock, os.O_RDWR|os.O_CREATE, privateFile)
+	if err != nil {
 		return fmt.Errorf("opening the lock of %s: %w", c.place.path, err)
 	}
-	return touch(c.lock)
+	c.lock = &heldLock{File: file}
+	return nil
 }
 
-// checkPlace makes sure that the place was not removed meanwhile.
+// checkPlace makes sure that the place is this run's, and was not removed meanwhile.
 func (c *clone) checkPlace(ctx context.Context) error {
+	if err := c.lock.check(); err != nil {
+		return err
+	}
 	own, err := c.place.stat(".")
 	if err != nil {
 		return err

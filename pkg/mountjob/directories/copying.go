@@ -32,6 +32,7 @@ type copying struct {
 	tokens  chan struct{} // one for each goroutine but the first
 	pace    pace
 	links   *linkTable
+	lock    *heldLock // of the place; checked before anything there is changed
 	buffers sync.Pool
 	cancel  context.CancelCauseFunc
 	walked  sync.WaitGroup
@@ -192,6 +193,9 @@ func (c *copying) removeExtra(ctx context.Context, d *folder) error {
 			if err := c.fs.before(ctx, "remove "+d.at(names[i])); err != nil {
 				return err
 			}
+			if err := c.lock.check(); err != nil {
+				return err
+			}
 			return removeAll(d.to, names[i])
 		})
 		if errors.Is(err, io.EOF) {
@@ -233,9 +237,12 @@ func (c *copying) entries(ctx context.Context, d *folder, names []string) (below
 
 // entry copies an entry that is no directory. It calls placed when the copy of a file is created.
 func (c *copying) entry(ctx context.Context, d *folder, name string, placed func()) (isDirectory bool) {
-	c.request(ctx, 1)
+	c.request(ctx, 2)
 	var is unix.Stat_t
-	err := statAt(d.from, name, &is)
+	err := c.lock.check()
+	if err == nil {
+		err = statAt(d.from, name, &is)
+	}
 	switch kind := is.Mode & unix.S_IFMT; {
 	case err != nil:
 	case kind == unix.S_IFDIR:
@@ -330,6 +337,9 @@ func (c *copying) leave(ctx context.Context, d *folder) {
 			err = c.fs.before(ctx, "complete "+d.at("."))
 		}
 		if err == nil {
+			err = c.lock.check()
+		}
+		if err == nil {
 			err = c.completeFolder(ctx, d)
 		}
 		if ctx.Err() == nil {
@@ -344,7 +354,7 @@ func (c *copying) leave(ctx context.Context, d *folder) {
 }
 
 func (c *copying) completeFolder(ctx context.Context, d *folder) error {
-	c.request(ctx, 4) // it is inspected, and given its owner, its mode and its times
+	c.request(ctx, 5) // the lock and it are inspected, and it is given its owner, its mode and its times
 	var now unix.Stat_t
 	if err := fstat(d.to, &now); err != nil {
 		return err

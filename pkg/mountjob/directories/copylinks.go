@@ -22,6 +22,9 @@ func (c *copying) linked(ctx context.Context, d *folder, name string, is *unix.S
 	lock := c.links.lock(is.Ino)
 	lock.Lock()
 	defer lock.Unlock()
+	if err := c.lock.check(); err != nil { // another name may have taken long
+		return err
+	}
 	number := linkName(is.Ino)
 	var first, own unix.Stat_t
 	err = statAt(shard, number, &first)

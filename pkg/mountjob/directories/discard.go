@@ -32,6 +32,9 @@ func (b *batch) discard(ctx context.Context, op operations.Operation, own *entry
 		return Nothing, err
 	}
 	b.data.forget(op.Path)
+	if err := b.lock.check(); err != nil {
+		return Nothing, err
+	}
 	if err := parent.move(ctx, "trash "+op.Path, path.Base(op.Path), b.trash.dir, slot); err != nil {
 		return Nothing, err
 	}

@@ -29,7 +29,7 @@
 //	                                    it had
 //	/.efs-stunnel/clones/<volume>/      a copy that is not complete yet, see clone.go
 //	/.efs-stunnel/tmp/                  half-made files and directories, on their way into place; also
-//	                                    tmp-2, tmp-3, … when several are made side by side
+//	                                    tmp-2, tmp-3, … when several are made side by side; of one batch
 //
 // Everything appears in its place by one rename, complete; but for the file of a gid, whose name is what
 // counts. An owner's entry is there before the

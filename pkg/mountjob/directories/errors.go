@@ -70,8 +70,12 @@ func ResultOf(err error) operations.Result {
 
 // changedNothing reports whether mountjob or the server refused an operation, so that nothing was
 // done. After any other error everything may be done: a soft mount gives up waiting for the reply,
-// and a rename that is sent again does not find what it has already moved.
+// a rename that is sent again does not find what it has already moved, and who has lost the lock does not know
+// what the next one does.
 func changedNothing(err error) bool {
+	if errors.Is(err, errLockLost) {
+		return false
+	}
 	if _, ok := asRefusal(err); ok {
 		return true
 	}

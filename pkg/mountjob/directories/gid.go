@@ -300,6 +300,9 @@ func (g *gids) reclaim(ctx context.Context, wanted gidRange) error {
 		if retained {
 			continue
 		}
+		if err := g.batch.lock.check(); err != nil {
+			return err
+		}
 		if err := g.dir.remove(ctx, strconv.Itoa(gid)); err != nil {
 			return err
 		}

@@ -78,6 +78,22 @@ func touch(f *os.File) error {
 	return nil
 }
 
+// lastChange tells when a file was changed last, and whether it was removed, as the server knows it: an NFS client may
+// have an older answer.
+func lastChange(f *os.File) (at unix.StatxTimestamp, isRemoved bool, err error) {
+	var is unix.Statx_t
+	err = ignoringEINTR(func() error {
+		return unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH|unix.AT_STATX_FORCE_SYNC, unix.STATX_CTIME|unix.STATX_NLINK, &is)
+	})
+	if errors.Is(err, syscall.ESTALE) {
+		return at, true, nil
+	}
+	if err != nil {
+		return at, false, fmt.Errorf("inspecting %s: %w", f.Name(), err)
+	}
+	return is.Ctime, is.Nlink == 0, nil
+}
+
 func userOf(info fs.FileInfo) int  { return int(statOf(info).Uid) }
 func groupOf(info fs.FileInfo) int { return int(statOf(info).Gid) }
 

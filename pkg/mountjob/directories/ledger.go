@@ -275,6 +275,9 @@ func (l *ledger) setState(ctx context.Context, p string, e *entry, state entrySt
 	if err := l.batch.fs.before(ctx, "rename "+d.at(old)); err != nil {
 		return err
 	}
+	if err := l.batch.lock.check(); err != nil {
+		return err
+	}
 	if err := d.Rename(old, changed.fileName()); err != nil {
 		return fmt.Errorf("renaming the owner %s to %s: %w", e, quote(changed.fileName()), err)
 	}
@@ -299,6 +302,9 @@ func (l *ledger) dropEntries(ctx context.Context, p string, entries ...*entry) e
 		return err
 	}
 	l.pruneLater(p)
+	if err := l.batch.lock.check(); err != nil {
+		return err
+	}
 	for _, e := range entries {
 		if err := d.remove(ctx, e.fileName()); err != nil {
 			return err

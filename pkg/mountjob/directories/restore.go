@@ -178,6 +178,9 @@ func (b *batch) moveOut(ctx context.Context, op operations.Operation, slot strin
 	if err != nil {
 		return err
 	}
+	if err := b.lock.check(); err != nil {
+		return err
+	}
 	err = b.trash.move(ctx, "restore "+op.Path, slot, parent, path.Base(op.Path))
 	if errors.Is(err, fs.ErrExist) {
 		return replaced(op.Path).because(err)

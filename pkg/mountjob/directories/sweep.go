@@ -169,12 +169,12 @@ func (s *sweep) stageSome(ctx context.Context, bucket string, slots []string) (s
 	}
 	var errs []error
 	for i, slot := range slots {
-		name, err := s.stageOne(ctx, bucket, slot, found[i])
+		name, err := s.stageOne(ctx, lock, bucket, slot, found[i])
 		if name != "" {
 			staged = append(staged, name)
 		}
 		errs = append(errs, err)
-		if IsStop(err) {
+		if IsStop(err) || errors.Is(err, errLockLost) {
 			break
 		}
 	}
@@ -188,7 +188,7 @@ func (s *sweep) stageSome(ctx context.Context, bucket string, slots []string) (s
 //	not readable  –     nothing
 //	there         no    listed under its own time
 //	there         yes   moved; a record without directory is of a cleanup that will write it again
-func (s *sweep) stageOne(ctx context.Context, bucket, slot string, found foundRecord) (name string, err error) {
+func (s *sweep) stageOne(ctx context.Context, lock *heldLock, bucket, slot string, found foundRecord) (name string, err error) {
 	switch {
 	case found.err != nil:
 		return "", found.err
@@ -198,6 +198,9 @@ func (s *sweep) stageOne(ctx context.Context, bucket, slot string, found foundRe
 		return "", nil
 	case !s.selected(found.record):
 		return "", s.relist(ctx, bucket, found.record)
+	}
+	if err := lock.check(); err != nil { // what is there now may not be what the record is about
+		return "", err
 	}
 	name = unique("swept")
 	err = s.trash.move(ctx, "stage "+s.trash.at(slot), slot, s.staging, name)

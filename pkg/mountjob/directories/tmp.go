@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -13,12 +16,14 @@ import (
 // changes, for a round trip to the server.
 const tmpName = "tmp"
 
-// tmpDirs are directories for what is not yet in its place; each has one user at a time.
+// tmpDirs are directories for what is not yet in its place; each has one user at a time. A batch makes its own,
+// and removes those of others: so whatever a run that lost the lock wants to put into its place late, its
+// directory is gone, and the server itself refuses that.
 type tmpDirs struct {
-	fs *FileSystem
+	batch *batch
 
 	mu    sync.Mutex
-	names int      // how many there are, open or not; guarded by mu
+	names int      // how many this batch has, open or not; guarded by mu
 	shut  []string // the names of those that could not be opened; guarded by mu
 	idle  []*dir   // guarded by mu
 }
@@ -29,13 +34,26 @@ func (t *tmpDirs) take(ctx context.Context) (*dir, error) {
 	if d != nil {
 		return d, nil
 	}
-	d, err := t.open(ctx, name)
+	d, err := t.make(ctx, name)
 	if err != nil {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.shut = append(t.shut, name)
 	}
 	return d, err
+}
+
+// make makes a directory. The lock is checked after that: whoever takes it from now on finds the directory.
+func (t *tmpDirs) make(ctx context.Context, name string) (*dir, error) {
+	d, err := t.batch.fs.state.ensure(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.batch.lock.check(); err != nil {
+		d.close()
+		return nil, err
+	}
+	return d, nil
 }
 
 // next gives a directory that is idle, or the name of another one.
@@ -57,22 +75,34 @@ func (t *tmpDirs) next() (idle *dir, name string) {
 	return nil, tmpName + "-" + strconv.Itoa(t.names)
 }
 
-// open opens a directory, and removes what runs left that died: this batch has the lock, so no other
-// is at work there.
-func (t *tmpDirs) open(ctx context.Context, name string) (*dir, error) {
-	d, err := t.fs.state.ensure(ctx, name)
+// removeOthers removes the directories of earlier runs: this batch has the lock, so no other is at work there.
+func (t *tmpDirs) removeOthers(ctx context.Context) error {
+	names, err := t.batch.fs.state.names(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return name != tmpName && !strings.HasPrefix(name, tmpName+"-") })
+	return inParallel(ctx, len(names), len(names), func(i int) error { return t.remove(ctx, names[i]) })
+}
+
+func (t *tmpDirs) remove(ctx context.Context, name string) error {
+	err := t.batch.fs.state.remove(ctx, name)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	d, err := t.batch.fs.state.enter(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer d.close()
 	leftovers, err := d.names(ctx)
 	for _, leftover := range leftovers {
-		err = errors.Join(err, d.Remove(leftover))
+		err = errors.Join(err, ignoreMissing(d.Remove(leftover)))
 	}
 	if err != nil {
-		d.close()
-		return nil, fmt.Errorf("emptying %s: %w", d.path, err)
+		return fmt.Errorf("emptying %s: %w", d.path, err)
 	}
-	return d, nil
+	return t.batch.fs.state.remove(ctx, name)
 }
 
 func (t *tmpDirs) put(d *dir) {

@@ -27,8 +27,7 @@ func TestTmpDirsHaveOneUserEach(t *testing.T) {
 	if want := []string{"/.efs-stunnel/tmp", "/.efs-stunnel/tmp-2", "/.efs-stunnel/tmp"}; !slices.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)
 	}
-	w.gone("/.efs-stunnel/tmp-2/leftover")
-	w.there("/.efs-stunnel/tmp-3/leftover")
+	w.gone("/.efs-stunnel/tmp-2/leftover", "/.efs-stunnel/tmp-3")
 }
 
 func TestTmpDirThatCannotBeMadeIsTriedAgain(t *testing.T) {
@@ -50,4 +49,30 @@ func TestTmpDirThatCannotBeMadeIsTriedAgain(t *testing.T) {
 		t.Fatalf("got %v, %v", second, err)
 	}
 	b.tmp.put(second)
+}
+
+// A run that lost the lock has made something aside, or is about to, when the next one begins. Whatever it sends
+// after that, the server refuses it.
+func TestNothingIsPutInPlaceByARunBeforeThisOne(t *testing.T) {
+	w := newFixture(t)
+	late := w.begin()
+	for _, half := range []string{"made", "not made yet"} {
+		d, err := late.tmp.take(t.Context()) // none is put back, so each is another one
+		if err != nil {
+			t.Fatal(err)
+		}
+		if half == "made" {
+			err = d.Mkdir("half", privateDirectory)
+		}
+		next := w.begin()
+		if _, takeErr := next.tmp.take(t.Context()); err != nil || takeErr != nil {
+			t.Fatal(err, takeErr)
+		}
+		if half != "made" {
+			_ = d.Mkdir("half", privateDirectory)
+		}
+		if err := d.rename("half", late.fs.root, "placed"); err == nil {
+			t.Errorf("in %s, %s: it was placed", d.path, half)
+		}
+	}
 }
