@@ -141,6 +141,8 @@ func (a Attempt) Why() string {
 //	adoption         done     when the volume is adopted, gone, or another claim's
 //	                 maybe    the same, unless it is tried again
 //	cleanup          done     when the volume is gone, or wants no cleanup any more
+//	                 not done when the volume is gone: it may be called off at any time
+//	taking back      not done the same, or when there is nothing to take back
 //	all others       any      yes: they are asked for again by what is there
 func (a Attempt) IsUsed(t Traces) bool {
 	switch {
@@ -154,10 +156,12 @@ func (a Attempt) IsUsed(t Traces) bool {
 		return true
 	case isProvisioning(a.Operation):
 		return a.failed() || t.Volume.Object != nil
-	case a.Operation.Adopt && (a.done() || a.maybeDone()):
+	case a.Operation.Adopt && !takesBack(a.Operation) && (a.done() || a.maybeDone()):
 		return t.Volume.Kind != volumes.Original || string(t.Volume.ClaimUID) != a.Operation.ClaimUID
 	case a.Operation.Kind == operations.Cleanup && a.done():
 		return !t.Volume.NeedsCleanup(t.Claim)
+	case a.Operation.Kind == operations.Cleanup, takesBack(a.Operation) && !a.done() && !a.foundNothing():
+		return t.Volume.Object == nil
 	}
 	return true
 }

@@ -132,7 +132,9 @@ func (p volumePlanner) maintain() {
 	if v.Problem != "" && v.reclaims() {
 		p.reportProblem("nothing is removed, because the volume is not what it says it is: " + v.Problem)
 	}
-	if v.NeedsCleanup(v.Claim) && p.cleanUp() {
+	if !v.NeedsCleanup(v.Claim) {
+		p.takeBack()
+	} else if p.cleanUp() {
 		return
 	}
 	switch add, remove := v.EditFinalizer(); {

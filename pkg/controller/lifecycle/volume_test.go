@@ -73,8 +73,18 @@ func (f *fate) read(c Warn) {
 	}
 }
 
+var (
+	blocked  = operations.Result{State: operations.Blocked, Reason: operations.StillOwned, Owners: []operations.Owner{{Volume: "pvc-x", Cluster: cluster}}}
+	notFound = operations.Result{State: operations.Failed, Reason: operations.NotFound}
+)
+
+func takingBack() operations.Operation {
+	o := adoption()
+	o.Made = false
+	return o
+}
+
 func TestVolume(t *testing.T) {
-	blocked := operations.Result{State: operations.Blocked, Reason: operations.StillOwned, Owners: []operations.Owner{{Volume: "pvc-x", Cluster: cluster}}}
 	stays := operations.Result{State: operations.Done, Reason: operations.NotMade, Message: "it was there before"}
 	shared := operations.Result{State: operations.Done, Reason: operations.StillOwned, Message: "it belongs to another"}
 	deleting := func(v *corev1.PersistentVolume) { at := metav1.NewTime(now); v.DeletionTimestamp = &at }
@@ -82,6 +92,7 @@ func TestVolume(t *testing.T) {
 	unadopted := func(w *fixture) { w.Volumes[0].Unadopted = newVolume(t, original) }
 	bound := withVolume(newVolume(t))
 	free := withVolume(newVolume(t, released))
+	saved := withVolume(newVolume(t, released, retained, noFinalizer))
 	for name, c := range map[string]struct {
 		change []func(*fixture)
 		want   fate
@@ -138,6 +149,17 @@ func TestVolume(t *testing.T) {
 		"original, available":         {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, available))}, fate{}},
 		"original, deleted, bound":    {[]func(*fixture){boundClaim, withVolume(newVolume(t, original, deleting))}, fate{}},
 		"original, forged, available": {[]func(*fixture){withoutClaim, withVolume(newVolume(t, original, elsewhereServed, available))}, fate{}},
+		"blocked, bound again":        {[]func(*fixture){boundClaim, bound, withAttempts(ended(cleanup(), blocked))}, fate{kind: operations.Setup}},
+		"failed, Retain now":          {[]func(*fixture){withoutClaim, saved, withAttempts(ended(cleanup(), failed))}, fate{kind: operations.Setup}},
+		"lost, Retain now":            {[]func(*fixture){withoutClaim, saved, withAttempts(ended(cleanup(), lost))}, fate{kind: operations.Setup}},
+		"being cleaned, Retain now":   {[]func(*fixture){withoutClaim, saved, withAttempts(running(cleanup()))}, fate{running: true}},
+		"cleaned, Retain now":         {[]func(*fixture){withoutClaim, saved, withAttempts(ended(cleanup(), done))}, fate{}},
+		"failed in an earlier life":   {[]func(*fixture){withoutClaim, saved, withAttempts(before(ended(cleanup(), failed)))}, fate{}},
+		"being taken back":            {[]func(*fixture){withoutClaim, saved, withAttempts(running(takingBack()), ended(cleanup(), failed))}, fate{running: true}},
+		"taken back":                  {[]func(*fixture){withoutClaim, saved, withAttempts(ended(takingBack(), done), ended(cleanup(), failed))}, fate{}},
+		"not taken back":              {[]func(*fixture){withoutClaim, saved, withAttempts(ended(takingBack(), failed), ended(cleanup(), failed))}, fate{kind: operations.Setup, due: now, failed: true}},
+		"nothing to take back":        {[]func(*fixture){withoutClaim, saved, withAttempts(ended(takingBack(), notFound), ended(cleanup(), lost))}, fate{}},
+		"taken back, Delete again":    {[]func(*fixture){withoutClaim, free, withAttempts(ended(takingBack(), done), ended(cleanup(), done))}, fate{deletes: true}},
 		"cleaned and used":            {[]func(*fixture){withoutClaim, free, withAttempts(used(ended(cleanup(), done)))}, fate{kind: operations.Cleanup}},
 		"gone, no finalizer":          {[]func(*fixture){boundClaim, goneFileSystem, withVolume(newVolume(t, noFinalizer))}, fate{}},
 		"gone, released without one":  {[]func(*fixture){withoutClaim, goneFileSystem, withVolume(newVolume(t, released, noFinalizer))}, fate{deletes: true}},
@@ -182,7 +204,7 @@ func TestOriginalThatCannotBeAdopted(t *testing.T) {
 
 func adoption() operations.Operation {
 	o := setup()
-	o.Adopt, o.Record = true, nil
+	o.Adopt, o.Made, o.Record = true, true, nil
 	return o
 }
 
@@ -250,7 +272,14 @@ func TestUsed(t *testing.T) {
 		"cleanup done, volume there":    {ended(cleanup(), done), freeOne, false, false},
 		"cleanup done, volume gone":     {ended(cleanup(), done), nil, false, true},
 		"cleanup done, volume retained": {ended(cleanup(), done), newVolume(t, released, retained), false, true},
-		"cleanup failed":                {ended(cleanup(), failed), freeOne, false, true},
+		"cleanup failed":                {ended(cleanup(), failed), freeOne, false, false},
+		"cleanup failed, tried again":   {ended(cleanup(), failed), freeOne, true, true},
+		"cleanup failed, volume gone":   {ended(cleanup(), failed), nil, false, true},
+		"cleanup called off":            {ended(cleanup(), blocked), object, false, false},
+		"taken back":                    {ended(takingBack(), done), object, false, true},
+		"not taken back":                {ended(takingBack(), failed), object, false, false},
+		"not taken back, volume gone":   {ended(takingBack(), failed), nil, false, true},
+		"nothing to take back":          {ended(takingBack(), notFound), object, false, true},
 	} {
 		traces := Traces{Superseded: c.superseded}
 		if c.object != nil {

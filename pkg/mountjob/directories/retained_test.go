@@ -3,6 +3,7 @@ package directories
 import (
 	"os"
 	"testing"
+	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
 )
@@ -43,6 +44,39 @@ func TestCleanupThatWasCalledOffProtectsItsDirectory(t *testing.T) {
 			w.there("/ns/data/file")
 		})
 	}
+}
+
+// The manager takes such a cleanup back: the volume is an owner like any other, with the right that it had.
+func TestCleanupThatWasCalledOffIsTakenBack(t *testing.T) {
+	a := owner("c1", "ns", 1)
+	back := setupOf(a, sourcePath)
+	back.Adopt, back.ShareAcrossNamespaces, back.ShareAcrossClusters = true, true, true
+	for name, step := range map[string]string{
+		"begun":          "trash " + sourcePath,
+		"with a record":  "write /.efs-stunnel/trash/@" + a.Volume,
+		"with its entry": "rename /.efs-stunnel/owners" + sourcePath + "/@" + a.Volume,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t)
+			w.withSource()
+			w.crash(cleanupOf(a, sourcePath), step)
+			w.now = w.now.Add(time.Minute)
+			for range 2 {
+				w.done(back)
+			}
+			w.gone("/.efs-stunnel/owners" + sourcePath + "/@" + a.Volume + ".leaving")
+			w.cloned(theClone())
+			w.done(cleanupOf(a, sourcePath))
+			w.gone(sourcePath)
+		})
+	}
+	t.Run("ended", func(t *testing.T) {
+		w := newFixture(t)
+		w.withSource()
+		w.done(cleanupOf(a, sourcePath))
+		w.do(back, operations.Failed, operations.NotFound)
+		w.gone(sourcePath, "/.efs-stunnel/owners/ns")
+	})
 }
 
 // Thousands of volumes share a directory and are deleted together. However many they are, each
