@@ -15,6 +15,9 @@ import (
 
 const latePath = "/ns/data"
 
+// What others may copy or restore.
+var lateSource, lateTrashed = owner("c1", "ns", 9), owner("c1", "ns", 8)
+
 // lateRun is a run whose node is cut off for longer than its lease. The server gives its locks to others, and
 // carries out what the node had sent, or sends afterwards.
 type lateRun struct {
@@ -35,24 +38,14 @@ type otherRuns struct {
 func lateRuns() map[string]lateRun {
 	const p, back = latePath, "/ns/back"
 	a, b, c, d := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c2", "ns", 3), owner("c1", "ns", 4)
-	trashed, source := owner("c1", "ns", 8), owner("c1", "ns", 9)
+	trashed := lateTrashed
 	join, adopt, taken := setupOf(c, p), setupOf(b, p), setupOf(a, p)
 	join.ShareAcrossClusters = true
 	adopt.Adopt, adopt.Made = true, true
 	taken.Cluster, taken.Adopt, taken.Made, taken.TakeOver = "c3", true, true, a.Cluster
 	keep := cleanupOf(a, p)
 	keep.Keep = "72h"
-	clone := func(o operations.Owner) operations.Operation { return cloneOf(o, p, source, sourcePath) }
-	begin := func(w *fixture) {
-		w.done(setupOf(source, sourcePath), setupOf(trashed, "/ns/trashed"))
-		w.write(sourcePath+"/a", "a")
-		w.write(sourcePath+"/b", "b")
-		w.hardLink(sourcePath+"/b", sourcePath+"/b-too")
-		w.write(sourcePath+"/sub/c", "c")
-		cleanup := cleanupOf(trashed, "/ns/trashed")
-		cleanup.Keep = "72h"
-		w.done(cleanup)
-	}
+	clone := func(o operations.Owner) operations.Operation { return cloneOf(o, p, lateSource, sourcePath) }
 	runs := func(live operations.Owner, ops ...operations.Operation) otherRuns {
 		return otherRuns{ops: ops, live: live, path: p}
 	}
@@ -64,8 +57,8 @@ func lateRuns() map[string]lateRun {
 		o.calledOff = true
 		return o
 	}
+	nothing := func(*fixture) {}
 	inUse := func(w *fixture) {
-		begin(w)
 		w.done(setupOf(a, p))
 		w.write(p+"/old", "x")
 	}
@@ -87,7 +80,7 @@ func lateRuns() map[string]lateRun {
 			"it is cleaned up, and begins again":               calledOff(runs(a, cleanupOf(a, p), setupOf(a, p))),
 			"it is released, and another volume joins":         runs(b, releaseOf(a, p), setupOf(b, p)),
 		}},
-		"setup": {begin, setupOf(a, p), map[string]otherRuns{
+		"setup": {nothing, setupOf(a, p), map[string]otherRuns{
 			"it is done": runs(a, setupOf(a, p)),
 			"it is done, and its pod has not written yet":   {ops: []operations.Operation{setupOf(a, p)}, live: a, path: p, idle: true},
 			"another cluster joins":                         runs(c, setupOf(a, p), join),
@@ -109,7 +102,7 @@ func lateRuns() map[string]lateRun {
 			"other data is restored":               calledOff(runs(d, restoreOf(d, p, trashed.ClaimUID))),
 			"a copy is published":                  calledOff(runs(d, clone(d))),
 		}},
-		"clone": {begin, clone(b), map[string]otherRuns{
+		"clone": {nothing, clone(b), map[string]otherRuns{
 			"it is done":                          runs(b, clone(b)),
 			"another cluster joins":               runs(c, clone(b), join),
 			"it is abandoned, and another set up": calledOff(runs(d, abandoned(clone(b)), setupOf(d, p))),
@@ -126,29 +119,36 @@ func lateRuns() map[string]lateRun {
 	}
 }
 
-// Whatever step a run is held at until others have its locks, and whatever these do: what a pod writes then stays
-// where it is, in the directory that it has mounted, and in the ledger.
+// Whatever step a run is held at until others have its locks, or dies at, and whatever these do: what a pod writes
+// then stays where it is, in the directory that it has mounted, and in the ledger.
 func TestLateRunLeavesWhatIsInUseByThen(t *testing.T) {
 	for name, late := range lateRuns() {
 		for story, others := range late.others {
 			t.Run(name+", "+story, func(t *testing.T) {
 				t.Parallel()
-				late.isHeldAtEveryStep(t, others, false)
+				late.stopsAtEveryStep(t, others, interruption{})
+				late.stopsAtEveryStep(t, others, interruption{dies: true})
 				if slices.ContainsFunc(others.ops, func(o operations.Operation) bool { return o.Kind == operations.Cleanup }) {
-					late.isHeldAtEveryStep(t, others, true)
+					late.stopsAtEveryStep(t, others, interruption{swept: true})
 				}
 			})
 		}
 	}
 }
 
-func (l lateRun) isHeldAtEveryStep(t *testing.T, others otherRuns, swept bool) {
+type interruption struct {
+	dies  bool // the run ends where it is held
+	swept bool // others empty the trash after each of their operations
+}
+
+func (l lateRun) stopsAtEveryStep(t *testing.T, others otherRuns, how interruption) {
 	played := 0
 	for n := 0; ; n++ {
 		w := newFixture(t)
+		w.prepareFor(append(others.ops, l.op))
 		l.prepare(w)
-		held, result, pod := l.holdAt(w, n, others, swept)
-		if held == "" {
+		at, result, pod := l.stopAt(w, n, others, how)
+		if at == "" {
 			break
 		}
 		if pod == nil { // others cannot do so at this step
@@ -156,32 +156,61 @@ func (l lateRun) isHeldAtEveryStep(t *testing.T, others otherRuns, swept bool) {
 		}
 		played++
 		if problem := pod.problem(w); problem != "" {
-			t.Errorf("held before step %d (%s), trash swept: %t, result %+v: %s", n, held, swept, result, problem)
+			t.Errorf("%+v, before step %d (%s), result %+v: %s", how, n, at, result, problem)
 		}
 	}
-	if played == 0 && !swept { // which empties a trash that is to be restored
+	if played == 0 && !how.swept { // which empties a trash that is to be restored
 		t.Error("the others could do so at no step")
 	}
 }
 
-// holdAt holds the run at its n-th step, if it has that many. Afterwards the manager repeats it.
-func (l lateRun) holdAt(w *fixture, n int, others otherRuns, swept bool) (held string, result operations.Result, pod *pod) {
+// prepareFor makes what operations copy and restore.
+func (w *fixture) prepareFor(ops []operations.Operation) {
+	if slices.ContainsFunc(ops, operations.Operation.Copies) {
+		w.done(setupOf(lateSource, sourcePath))
+		w.write(sourcePath+"/a", "a")
+		w.write(sourcePath+"/b", "b")
+		w.hardLink(sourcePath+"/b", sourcePath+"/b-too")
+		w.write(sourcePath+"/sub/c", "c")
+	}
+	if slices.ContainsFunc(ops, func(o operations.Operation) bool { return o.RestoreFrom == lateTrashed.ClaimUID }) {
+		w.discarded(lateTrashed, "/ns/trashed", "72h")
+	}
+}
+
+// stopAt stops the run before its n-th step, if it has that many since it has read anything that may change.
+// Afterwards the manager repeats it.
+func (l lateRun) stopAt(w *fixture, n int, others otherRuns, how interruption) (at string, result operations.Result, pod *pod) {
 	count := -1
 	result = w.perform(l.op, func(step string) error {
-		if count++; count == n {
-			held = step
-			w.loseLocks()
-			pod = w.play(others, swept)
+		if count >= 0 || strings.HasPrefix(step, "begin ") {
+			count++
+		}
+		if count == n && at == "" {
+			at = step
+			if !how.dies {
+				w.loseLocks()
+				pod = w.play(others, how.swept)
+			}
+		}
+		if how.dies && count >= n {
+			return errCrash
 		}
 		return nil
 	})
+	if how.dies && at != "" {
+		pod = w.play(others, how.swept)
+	}
+	if pod == nil {
+		return at, result, nil
+	}
 	if result.State != operations.Done && !others.calledOff {
 		again := l.op
 		again.LeaveToOthers = again.Kind == operations.Cleanup
 		w.perform(again, nil)
 	}
 	w.sweep(0)
-	return held, result, pod
+	return at, result, pod
 }
 
 func (w *fixture) perform(op operations.Operation, step func(string) error) operations.Result {
