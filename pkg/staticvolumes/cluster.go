@@ -88,10 +88,11 @@ func (c Cluster) existing(e volumes.Existing, class string, choice Choice) (volu
 	return e, nil
 }
 
-// add plans the objects that are missing. Nothing that exists is overwritten.
+// add plans the objects that are missing. Nothing that exists is overwritten, and nothing is planned for a
+// namespace that does not exist: a volume that is reserved for it is the data of whoever creates it.
 //
 //	volume    claim              what is done
-//	missing   missing            both are created, the claim only in a namespace that exists
+//	missing   missing            both are created
 //	missing   names the volume   the volume is created for it
 //	missing   another            refused
 //	there     missing            the claim is created, unless the volume is another's
@@ -111,18 +112,18 @@ func (c Cluster) add(item *Item, e volumes.Existing) {
 		item.end(Refused, err.Error())
 		return
 	}
+	if _, ok := c.Namespaces[e.Namespace]; !ok {
+		item.end(Left, "namespace "+e.Namespace+" does not exist: create it, and run this command again")
+		return
+	}
 	if volume := c.Volumes[e.Name]; volume == nil {
 		item.NewVolume = newVolume
 	} else if why := c.otherVolume(volume, e); why != "" {
 		item.end(Refused, why)
 		return
 	}
-	_, inNamespace := c.Namespaces[e.Namespace]
-	switch {
-	case claim == nil && inNamespace:
+	if claim == nil {
 		item.NewClaim = newClaim
-	case claim == nil:
-		item.Note = "namespace " + e.Namespace + " does not exist: the volume has no claim until it does, and this command is run again"
 	}
 }
 

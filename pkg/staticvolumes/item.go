@@ -32,7 +32,7 @@ type Item struct {
 	// Adoption makes the volume an owner; nil if it is one.
 	Adoption  *requests.Volume              `json:"-"`
 	NewVolume *corev1.PersistentVolume      `json:"-"` // nil if there is one
-	NewClaim  *corev1.PersistentVolumeClaim `json:"-"` // nil if there is one, or its namespace does not exist
+	NewClaim  *corev1.PersistentVolumeClaim `json:"-"` // nil if there is one
 }
 
 // end sets the last state of an item, and drops what would have been done.

@@ -114,7 +114,14 @@ func TestWhatIsRebuilt(t *testing.T) {
 		"the volume is elsewhere":         {owned(1), newCluster(elsewhere), nil, staticvolumes.Refused, "has another directory", ""},
 		"a volume of another provisioner": {owned(1), newCluster([]corev1.PersistentVolume{{ObjectMeta: metav1.ObjectMeta{Name: volumeOf(1)}}}), nil, staticvolumes.Refused, "has another directory", ""},
 		"the namespace is missing": {
-			owned(1, func(o *requests.Owned) { o.Namespace = "none" }), newCluster(nil), nil, staticvolumes.Planned, "namespace none does not exist", "adopt volume",
+			owned(1, func(o *requests.Owned) { o.Namespace = "none" }), newCluster(nil), nil, staticvolumes.Left, "namespace none does not exist: create it", "",
+		},
+		"the namespace is missing, and the volume there": {
+			taken, func() staticvolumes.Cluster {
+				c := newCluster(volume)
+				delete(c.Namespaces, "team")
+				return c
+			}(), nil, staticvolumes.Left, "namespace team does not exist: create it", "",
 		},
 		"the namespace is another": {
 			owned(1, func(o *requests.Owned) { o.Cluster = own }), newCluster(nil), func(r *staticvolumes.Rebuild) { r.Of = own },
