@@ -19,6 +19,7 @@ import (
 type importFlags struct {
 	outliveFlags
 	pattern, list, from, base, accessPoints, suffix string
+	trust                                           bool
 }
 
 func (p *plugin) importDirectories() *cobra.Command {
@@ -43,6 +44,7 @@ func (p *plugin) importDirectories() *cobra.Command {
 	flags.StringVar(&f.base, "base", "", "the directory in which --from has made its own")
 	flags.StringVar(&f.accessPoints, "access-points", "", "file with the output of aws efs describe-access-points, for --from "+string(staticvolumes.AWSDriver))
 	flags.StringVar(&f.suffix, "claim-suffix", "", "ends the names of the claims, while the old ones exist")
+	flags.BoolVar(&f.trust, "trust-path-names", false, "believe the names of --from's directories, and of claims of its volumes that are not bound")
 	_ = command.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(staticvolumes.Provisioners(), cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
@@ -52,7 +54,7 @@ func (p *plugin) runImport(ctx context.Context, args []string, f importFlags) er
 	if err != nil {
 		return err
 	}
-	if err := f.check(args); err != nil {
+	if err := f.check(args, *p.flags.Namespace); err != nil {
 		return err
 	}
 	i, err := p.locate(ctx, f.ledgerFlags)
@@ -70,7 +72,7 @@ func (p *plugin) runImport(ctx context.Context, args []string, f importFlags) er
 	if err != nil {
 		return err
 	}
-	plan := staticvolumes.Import{Cluster: cluster, Choice: choice, FileSystem: i.fileSystems[0]}
+	plan := staticvolumes.Import{Cluster: cluster, Choice: choice, FileSystem: i.fileSystems[0], TrustNames: f.trust || f.pattern != ""}
 	items, err := p.planImport(ctx, i, plan, args, f)
 	if err != nil {
 		return err
@@ -81,8 +83,8 @@ func (p *plugin) runImport(ctx context.Context, args []string, f importFlags) er
 	return p.finish(ctx, i, items, nil, f.outliveFlags)
 }
 
-// check wants one way to choose directories.
-func (f importFlags) check(args []string) error {
+// check wants one way to choose directories. The namespace is the one that was asked for, or "".
+func (f importFlags) check(args []string, namespace string) error {
 	ways := 0
 	for _, given := range []bool{len(args) > 0, f.list != "", f.pattern != "", f.from != ""} {
 		if given {
@@ -97,6 +99,10 @@ func (f importFlags) check(args []string) error {
 		return fmt.Errorf("--from %q: want one of %s", f.from, strings.Join(staticvolumes.Provisioners(), ", "))
 	case f.base != "" && (f.from == "" || driver):
 		return errors.New("--base: it is for --from with a provisioner that makes its directories in one")
+	case f.trust && f.from == "":
+		return errors.New("--trust-path-names: it is for --from")
+	case f.trust && f.from == string(staticvolumes.EFSProvisioner) && namespace == "":
+		return fmt.Errorf("--trust-path-names: names of %s have no namespace: say with -n whose they are", f.from)
 	case f.accessPoints != "" && !driver:
 		return fmt.Errorf("--access-points: it is for --from %s", staticvolumes.AWSDriver)
 	}
@@ -188,25 +194,23 @@ func (p *plugin) planTemplate(ctx context.Context, i installation, plan staticvo
 	if err != nil {
 		return nil, err
 	}
-	namespaces := []string{p.namespace()}
-	if template.HasNamespace() {
-		namespaces = plan.NamespaceNames()
-	}
+	namespace := p.namespace()
 	var known map[string]staticvolumes.Wanted
 	if f.from != "" {
+		namespace = *p.flags.Namespace // the context's is nobody's word about what others have made
 		known = from.KnownClaims(plan.Volumes, plan.FileSystem, nil)
 	}
-	return plan.Plan(p.chosen(template.NameAll(found, known, namespaces), f), found, ledger), nil
+	return plan.Plan(p.chosen(template.NameAll(found, known, namespace), f), found, ledger), nil
 }
 
 // chosen leaves out claims of other namespaces than the one that was asked for, and gives the claims their suffix.
 func (p *plugin) chosen(wanted []staticvolumes.Wanted, f importFlags) []staticvolumes.Wanted {
 	var chosen []staticvolumes.Wanted
 	for _, w := range wanted {
-		if namespace := *p.flags.Namespace; namespace != "" && w.Problem == "" && w.Namespace != namespace {
+		if namespace := *p.flags.Namespace; namespace != "" && w.Claim != "" && w.Namespace != namespace {
 			continue
 		}
-		if w.Problem == "" {
+		if w.Claim != "" {
 			w.Claim += f.suffix
 		}
 		chosen = append(chosen, w)

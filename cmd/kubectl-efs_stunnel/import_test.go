@@ -46,8 +46,9 @@ func (c *ledgerCluster) isMade(path string) bool {
 
 func TestDirectoriesAreImported(t *testing.T) {
 	const uid = "11111111-2222-4333-8444-555555555555"
+	bound := corev1.PersistentVolumeStatus{Phase: corev1.VolumeBound}
 	nfs := func(path, namespace, claim string) runtime.Object {
-		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + uid}, Spec: corev1.PersistentVolumeSpec{
+		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + uid}, Status: bound, Spec: corev1.PersistentVolumeSpec{
 			ClaimRef: &corev1.ObjectReference{Namespace: namespace, Name: claim},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{
 				NFS: &corev1.NFSVolumeSource{Server: testFS + ".efs.us-east-1.amazonaws.com", Path: path},
@@ -55,7 +56,7 @@ func TestDirectoriesAreImported(t *testing.T) {
 		}}
 	}
 	csi := func(handle, namespace, claim string) runtime.Object {
-		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + uid}, Spec: corev1.PersistentVolumeSpec{
+		return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pvc-" + uid}, Status: bound, Spec: corev1.PersistentVolumeSpec{
 			ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: claim},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "efs.csi.aws.com", VolumeHandle: handle}},
 		}}
@@ -84,12 +85,16 @@ func TestDirectoriesAreImported(t *testing.T) {
 		"a pattern":                    {[]string{"/old/a", "/old/b"}, nil, []string{"--pattern", "/old/*"}, map[string]string{"a": "/old/a", "b": "/old/b"}, false},
 		"a pattern with names":         {[]string{"/team/x-1/data"}, nil, []string{"--pattern", "/{namespace}/{claim}-?/data"}, map[string]string{"x": "/team/x-1/data"}, false},
 		"of nfs-subdir-external-provisioner": {
-			[]string{"/exports/team-data-0-pvc-" + uid}, nil,
+			[]string{"/exports/team-data-0-pvc-" + uid}, []runtime.Object{nfs("/exports/team-data-0-pvc-"+uid, "team", "data-0")},
 			[]string{"--from", "nfs-subdir-external-provisioner", "--base", "/exports"}, map[string]string{"data-0": "/exports/team-data-0-pvc-" + uid}, false,
+		},
+		"of nfs-subdir-external-provisioner, by name": {
+			[]string{"/exports/team-data-pvc-" + uid}, nil,
+			[]string{"--from", "nfs-subdir-external-provisioner", "--base", "/exports", "--trust-path-names"}, map[string]string{"data": "/exports/team-data-pvc-" + uid}, false,
 		},
 		"of efs-provisioner, by name": {
 			[]string{"/persistentvolumes/data-pvc-" + uid}, nil,
-			[]string{"--from", "efs-provisioner", "-n", "team"}, map[string]string{"data": "/persistentvolumes/data-pvc-" + uid}, false,
+			[]string{"--from", "efs-provisioner", "-n", "team", "--trust-path-names"}, map[string]string{"data": "/persistentvolumes/data-pvc-" + uid}, false,
 		},
 		"of efs-provisioner, by its volume": {
 			[]string{"/persistentvolumes/data-pvc-" + uid}, []runtime.Object{nfs("/persistentvolumes/data-pvc-"+uid, "team", "web")},
@@ -167,18 +172,26 @@ func TestWhatImportRefuses(t *testing.T) {
 		"a class of another provisioner":     {[]string{"a=/old/a", "--class", "other"}, `is of provisioner "example.com/other"`},
 		"an access mode of no shared volume": {[]string{"a=/old/a", "--access-mode", "ReadWriteOncePod"}, "write ReadWriteMany"},
 		"a size of nothing":                  {[]string{"a=/old/a", "--size", "0"}, "the size is not above 0"},
-		"a name of several namespaces":       {[]string{"--from", "nfs-subdir-external-provisioner", "--base", "/twice"}, "any of these claims: team/b-c, team-b/c"},
-		"a name of no namespace":             {[]string{"--from", "nfs-subdir-external-provisioner", "--base", "/none"}, "no namespace of the cluster"},
+		"names to believe in a pattern":      {[]string{"--pattern", "/old/*", "--trust-path-names"}, "--trust-path-names: it is for --from"},
+		"names to believe of no namespace":   {[]string{"--from", "efs-provisioner", "--trust-path-names"}, "say with -n whose they are"},
+		"a name without a bound volume":      {[]string{"--from", "efs-provisioner", "--base", "/twice"}, "no bound volume of the cluster has it"},
+		"a name of several namespaces":       {[]string{"--from", "nfs-subdir-external-provisioner", "--base", "/twice", "--trust-path-names"}, "several claims, as team/b-c and team-b/c"},
+		"a name of no namespace":             {[]string{"--from", "nfs-subdir-external-provisioner", "--base", "/none", "--trust-path-names"}, "namespace nobody does not exist"},
+		"a released volume's directory":      {[]string{"--from", "efs-provisioner", "--base", "/released"}, "only volume released, which is not bound, says that it is claim team/was's"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			const end = "-pvc-11111111-2222-4333-8444-555555555555"
-			c := newImportCluster(t, "/old/a", "/old/b", "/team", "/twice/team-b-c"+end, "/none/nobody-b"+end)
+			c := newImportCluster(t, "/old/a", "/old/b", "/team", "/twice/team-b-c"+end, "/none/nobody-b"+end, "/released/was"+end)
 			c.own(claimOf(goneCluster, "team", "taken", "1"), 0)
 			if err := os.Mkdir(filepath.Join(c.folder, "team", "taken", "below"), 0o755); err != nil {
 				t.Fatal(err)
 			}
 			c.add(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team-b"}},
+				&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "released"}, Status: corev1.PersistentVolumeStatus{Phase: corev1.VolumeReleased}, Spec: corev1.PersistentVolumeSpec{
+					ClaimRef:               &corev1.ObjectReference{Namespace: "team", Name: "was", UID: "gone"},
+					PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: testFS + ".efs.us-east-1.amazonaws.com", Path: "/released/was" + end}},
+				}},
 				&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "there"}})
 			if err := os.WriteFile(filepath.Join(c.folder, "old", "file"), nil, 0o600); err != nil {
 				t.Fatal(err)

@@ -21,15 +21,29 @@ type Import struct {
 	Cluster
 	Choice
 	FileSystem string
+	// TrustNames also plans claims that only the name of a path says, or a volume that is not bound.
+	TrustNames bool
 }
 
 // Wanted is a directory that is to be the volume of a claim.
 type Wanted struct {
-	Namespace, Claim string
+	Namespace, Claim string // "" if they cannot even be guessed
 	Path             string
 	GID              int    // a group for pods that use it, or 0
-	Problem          string // why the claim is not known, or ""
+	Doubt            string // why the claim is a guess, or ""
 }
+
+// question asks for what settles a doubt.
+func (w Wanted) question() string {
+	text := w.Doubt + ": say whose it is by NAMESPACE/CLAIM=" + w.Path
+	if w.Claim == "" {
+		return text
+	}
+	return text + ", or believe that with --trust-path-names"
+}
+
+// isDoubted reports whether a directory is not planned because its claim is a guess.
+func (i Import) isDoubted(w Wanted) bool { return w.Doubt != "" && (!i.TrustNames || w.Claim == "") }
 
 // Plan makes volumes of directories. The ledger and the directories are those of the file system.
 func (i Import) Plan(wanted []Wanted, found []requests.Directory, ledger []requests.Owned) []Item {
@@ -37,7 +51,7 @@ func (i Import) Plan(wanted []Wanted, found []requests.Directory, ledger []reque
 	for _, d := range found {
 		directories[d.Path] = d
 	}
-	owners, twice := newOwners(ledger), duplicates(wanted)
+	owners, twice := newOwners(ledger), duplicates(slices.DeleteFunc(slices.Clone(wanted), i.isDoubted))
 	var items []Item
 	for _, w := range wanted {
 		d, answered := directories[w.Path]
@@ -47,10 +61,16 @@ func (i Import) Plan(wanted []Wanted, found []requests.Directory, ledger []reque
 		if w.GID == 0 && d.Setgid && d.GID >= wellknown.LowestGIDMin {
 			w.GID = d.GID // what is created in it has this group
 		}
-		item := Item{FileSystem: i.FileSystem, Path: w.Path, Namespace: w.Namespace, Claim: w.Claim, Volume: i.volumeName(w), State: Planned}
-		if why := cmp.Or(w.Problem, d.Problem, twice[w.Path], twice[w.Namespace+"/"+w.Claim], owners.other(item)); why != "" {
+		item, doubted := Item{FileSystem: i.FileSystem, Path: w.Path, State: Planned}, i.isDoubted(w)
+		if !doubted {
+			item.Namespace, item.Claim, item.Volume = w.Namespace, w.Claim, i.volumeName(w)
+		}
+		switch why := cmp.Or(d.Problem, twice[w.Path], twice[item.Namespace+"/"+item.Claim], owners.other(item)); {
+		case why != "":
 			item.end(Refused, why)
-		} else {
+		case doubted:
+			item.end(Whose, w.question())
+		default:
 			i.plan(&item, w, owners.has(item))
 		}
 		items = append(items, item)
@@ -99,9 +119,6 @@ func (i Import) volumeName(w Wanted) string {
 func duplicates(wanted []Wanted) map[string]string {
 	problems, claims, paths := map[string]string{}, map[string]bool{}, map[string]bool{}
 	for _, w := range wanted {
-		if w.Problem != "" {
-			continue
-		}
 		name := w.Namespace + "/" + w.Claim
 		if claims[name] {
 			problems[name] = "claim " + name + " is wanted for several directories"

@@ -15,6 +15,7 @@ const (
 	Exists  State = "exists"  // nothing is to be done
 	Left    State = "left"    // it is not wanted; the note says why
 	Refused State = "refused" // it was asked for, but cannot be had
+	Whose   State = "whose?"  // nothing vouches for its claim: an administrator has to name it
 	Done    State = "done"
 	Failed  State = "failed"
 )

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -73,14 +74,16 @@ func ParseAccessPoints(data []byte, fileSystem string) ([]AccessPoint, error) {
 	return points, nil
 }
 
-// KnownClaims are the claims that the provisioner's volumes were made for, by the path on a file system.
+// KnownClaims are the claims that the provisioner's volumes were made for, by the path on a file system. Only a
+// bound volume vouches for its claim: the namespace of any other one may have been deleted, and made again.
 func (p Provisioner) KnownClaims(volumes map[string]*corev1.PersistentVolume, fileSystem string, points []AccessPoint) map[string]Wanted {
 	paths := map[string]string{}
 	for _, point := range points {
 		paths[point.ID] = point.Path
 	}
-	known := map[string]Wanted{}
-	for _, volume := range volumes {
+	bound, others := map[string]Wanted{}, map[string]Wanted{}
+	for _, name := range slices.Sorted(maps.Keys(volumes)) {
+		volume, known := volumes[name], bound
 		at, ref := p.pathOf(volume, fileSystem, paths), volume.Spec.ClaimRef
 		if at == "" || ref == nil {
 			continue
@@ -89,12 +92,17 @@ func (p Provisioner) KnownClaims(volumes map[string]*corev1.PersistentVolume, fi
 		if gid, err := strconv.Atoi(volume.Annotations[wellknown.AnnotationGID]); err == nil && gid > 0 {
 			w.GID = gid
 		}
+		if volume.Status.Phase != corev1.VolumeBound {
+			known = others
+			w.Doubt = fmt.Sprintf("only volume %s, which is not bound, says that it is claim %s/%s's", volume.Name, w.Namespace, w.Claim)
+		}
 		if other, ok := known[at]; ok && (other.Namespace != w.Namespace || other.Claim != w.Claim) {
-			w = Wanted{Path: at, Problem: "several volumes of the cluster have it: say whose it is to be by NAMESPACE/CLAIM=" + at}
+			w = Wanted{Path: at, Doubt: "several volumes of the cluster have it"}
 		}
 		known[at] = w
 	}
-	return known
+	maps.Copy(others, bound)
+	return others
 }
 
 // pathOf is where a volume is on a file system, or "".
@@ -131,7 +139,7 @@ func WantedOf(points []AccessPoint, known map[string]Wanted) []Wanted {
 	for _, point := range points {
 		w, ok := known[point.Path]
 		if !ok {
-			w = Wanted{Path: point.Path, Problem: "no volume of the cluster has access point " + point.ID + ": say whose it is by NAMESPACE/CLAIM=" + point.Path}
+			w = Wanted{Path: point.Path, Doubt: "no volume of the cluster has access point " + point.ID}
 		}
 		wanted = append(wanted, w)
 	}

@@ -2,11 +2,12 @@ package staticvolumes
 
 import (
 	"fmt"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/requests"
 )
@@ -78,75 +79,72 @@ func (t Template) Pattern() string {
 	return strings.NewReplacer(namespaceName, "*", claimName, "*").Replace(t.text)
 }
 
-// HasNamespace reports whether paths say which namespace they are of.
-func (t Template) HasNamespace() bool { return strings.Contains(t.text, namespaceName) }
-
-// NameAll reads namespace and claim from the paths of directories. A directory of which a volume of another
-// provisioner is known is that volume's claim's, whatever it is called.
-func (t Template) NameAll(found []requests.Directory, known map[string]Wanted, namespaces []string) []Wanted {
-	expressions := make([]*regexp.Regexp, len(namespaces))
-	for i, namespace := range namespaces {
-		expressions[i] = t.expression(namespace)
-	}
+// NameAll reads namespace and claim from the paths of directories; those without a namespace are of the default
+// one, if there is one. A directory of which a volume of another provisioner is known is that volume's claim's,
+// whatever it is called.
+func (t Template) NameAll(found []requests.Directory, known map[string]Wanted, namespace string) []Wanted {
+	shortest, longest := t.expression("?"), t.expression("")
 	var wanted []Wanted
 	for _, d := range found {
 		w, ok := known[d.Path]
 		if !ok {
-			w = t.name(d.Path, namespaces, expressions)
+			w = name(d.Path, namespace, shortest, longest)
 		}
 		wanted = append(wanted, w)
 	}
 	return wanted
 }
 
-// name is of none of the namespaces if the path fits several.
-func (t Template) name(path string, namespaces []string, expressions []*regexp.Regexp) Wanted {
+// name guesses the claim of a path. A path that fits several claims is none's: its namespace may be one that is
+// not in this cluster, or not any more.
+func name(path, namespace string, shortest, longest *regexp.Regexp) Wanted {
 	w := Wanted{Path: path}
-	var fits []string
-	for i, namespace := range namespaces {
-		if t.HasNamespace() && !strings.Contains(path, namespace) {
-			continue // which is faster than the expression
-		}
-		found := expressions[i].FindStringSubmatch(path)
-		if found == nil {
-			continue
-		}
-		w.Namespace, w.Claim = namespace, path[strings.LastIndexByte(path, '/')+1:]
-		if len(found) > 1 {
-			w.Claim = found[1]
-		}
-		fits = append(fits, w.Namespace+"/"+w.Claim)
-	}
+	first, last := shortest.FindStringSubmatch(path), longest.FindStringSubmatch(path)
+	one, other := claimIn(path, namespace, shortest, first), claimIn(path, namespace, longest, last)
 	switch {
-	case len(fits) == 0:
-		w.Problem = "no namespace of the cluster, and no claim of it, has this name"
-	case len(fits) > 1:
-		w.Namespace, w.Claim = "", ""
-		w.Problem = "it may be of any of these claims: " + strings.Join(fits, ", ") + ": say which by NAMESPACE/CLAIM=" + path
+	case first == nil:
+		w.Doubt = "no bound volume of the cluster has it, and its name fits no claim"
+	case !slices.Equal(first, last):
+		w.Doubt = fmt.Sprintf("no bound volume of the cluster has it, and its name fits several claims, as %s and %s", one, other)
+	case one.Namespace == "":
+		w.Doubt = "no bound volume of the cluster has it, and its name has no namespace"
+	default:
+		w.Namespace, w.Claim = one.Namespace, one.Name
+		w.Doubt = fmt.Sprintf("no bound volume of the cluster has it, and only its name says that it is claim %s's", one)
 	}
 	return w
 }
 
-// expression matches the paths of a namespace, with the claim's name as its group.
-func (t Template) expression(namespace string) *regexp.Regexp {
-	text := "^"
-	for rest := t.text; rest != ""; {
-		switch {
-		case strings.HasPrefix(rest, namespaceName):
-			text, rest = text+regexp.QuoteMeta(namespace), rest[len(namespaceName):]
-		case strings.HasPrefix(rest, claimName):
-			text, rest = text+"([a-z0-9][-a-z0-9.]*)", rest[len(claimName):]
-		case rest[0] == '*':
-			text, rest = text+"[^/]*", rest[1:]
-		case rest[0] == '?':
-			text, rest = text+"[^/]", rest[1:]
-		default:
-			_, size := utf8.DecodeRuneInString(rest)
-			text, rest = text+regexp.QuoteMeta(rest[:size]), rest[size:]
-		}
+// claimIn is the claim in a match of a path.
+func claimIn(path, namespace string, expression *regexp.Regexp, match []string) types.NamespacedName {
+	claim := types.NamespacedName{Namespace: namespace, Name: path[strings.LastIndexByte(path, '/')+1:]}
+	if match == nil {
+		return claim
 	}
-	return regexp.MustCompile(text + "$")
+	if i := expression.SubexpIndex("namespace"); i > 0 {
+		claim.Namespace = match[i]
+	}
+	if i := expression.SubexpIndex("claim"); i > 0 {
+		claim.Name = match[i]
+	}
+	return claim
 }
 
-// NamespaceNames are those of the cluster.
-func (c Cluster) NamespaceNames() []string { return slices.Sorted(maps.Keys(c.Namespaces)) }
+// expression matches paths. With lazy "?", names and wildcards are as short as can be from left to right, else as
+// long as can be: if both are equal, a path is read in one way only. Wildcards count where they are beside a name.
+func (t Template) expression(lazy string) *regexp.Regexp {
+	text := "^"
+	for component := range strings.SplitSeq(t.text, "/") {
+		wildcard := "[^/]*"
+		if strings.Contains(component, "{") {
+			wildcard = "([^/]*" + lazy + ")"
+		}
+		component = regexp.QuoteMeta(component)
+		text += strings.NewReplacer(
+			regexp.QuoteMeta(namespaceName), "(?P<namespace>[a-z0-9](?:[-a-z0-9]*"+lazy+"[a-z0-9])?"+lazy+")",
+			regexp.QuoteMeta(claimName), "(?P<claim>[a-z0-9](?:[-a-z0-9.]*"+lazy+"[a-z0-9])?"+lazy+")",
+			`\*`, wildcard, `\?`, "[^/]",
+		).Replace(component) + "/"
+	}
+	return regexp.MustCompile(strings.TrimSuffix(text, "/") + "$")
+}

@@ -32,20 +32,24 @@ func TestPairsAndLists(t *testing.T) {
 func TestTemplatesNameClaims(t *testing.T) {
 	tests := map[string]struct {
 		template, path string
-		want           string // NAMESPACE/CLAIM, or a part of the problem
+		want           string // NAMESPACE/CLAIM, or a part of the doubt
 	}{
 		"a folder for each namespace":        {"/home/{namespace}/{claim}", "/home/team/a", "team/a"},
-		"a namespace that is not there":      {"/home/{namespace}/{claim}", "/home/none/a", "no namespace of the cluster"},
+		"a namespace that is not there":      {"/home/{namespace}/{claim}", "/home/none/a", "none/a"},
 		"the directory's name":               {"/{namespace}/*", "/team/data.0", "team/data.0"},
 		"a part of a name":                   {"/{namespace}-{claim}-pvc-*", "/team-b-pvc-1", "team/b"},
-		"a part with dashes":                 {"/{namespace}-{claim}-pvc-*", "/team-x-pvc-y-pvc-1", "team/x-pvc-y"},
-		"of two namespaces":                  {"/{namespace}-{claim}-pvc-*", "/team-b-x-pvc-1", "team/b-x, team-b/x"},
+		"a part that ends in two places":     {"/{namespace}-{claim}-pvc-*", "/team-x-pvc-y-pvc-1", "several claims, as team/x and team-x-pvc/y"},
+		"of two namespaces":                  {"/{namespace}-{claim}-pvc-*", "/team-b-x-pvc-1", "several claims, as team/b-x and team-b/x"},
+		"of three namespaces":                {"/{claim}-{namespace}", "/a-b-c-d", "several claims, as b-c-d/a and d/a-b-c"},
+		"of two namespaces beside wildcards": {"/*-{namespace}-*", "/a-b-c-b-d", "several claims"},
+		"wildcards where no name is":         {"/*-*/{namespace}/{claim}", "/a-b-c/team/a", "team/a"},
+		"without a namespace":                {"/{claim}-pvc-*", "/a-pvc-1", "default/a"},
 		"single characters":                  {"/{namespace}/{claim}-?", "/team/a-1", "team/a"},
 		"characters of regular expressions":  {"/{namespace}/x.(y)+/{claim}", "/team/x.(y)+/a", "team/a"},
 		"letters of any language":            {"/données/{namespace}/{claim}", "/données/team/a", "team/a"},
-		"a name that no claim has":           {"/{namespace}/{claim}", "/team/A B", "no claim of it"},
-		"an escape sequence":                 {"/{namespace}/{claim}", "/team/a\x1b[2J", "no claim of it"},
-		"a path that is another's, too long": {"/{namespace}/{claim}", "/team/a/b", "no claim of it"},
+		"a name that no claim has":           {"/{namespace}/{claim}", "/team/A B", "fits no claim"},
+		"an escape sequence":                 {"/{namespace}/{claim}", "/team/a\x1b[2J", "fits no claim"},
+		"a path that is another's, too long": {"/{namespace}/{claim}", "/team/a/b", "fits no claim"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -53,8 +57,8 @@ func TestTemplatesNameClaims(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := template.NameAll([]requests.Directory{{Path: tt.path}}, nil, []string{"team", "team-b"})[0]
-			if got := w.Namespace + "/" + w.Claim; got != tt.want && (w.Problem == "" || !strings.Contains(w.Problem, tt.want)) {
+			w := template.NameAll([]requests.Directory{{Path: tt.path}}, nil, "default")[0]
+			if got := w.Namespace + "/" + w.Claim; w.Doubt == "" || got != tt.want && (got != "/" || !strings.Contains(w.Doubt, tt.want)) {
 				t.Errorf("%+v, want %s", w, tt.want)
 			}
 		})
@@ -69,7 +73,7 @@ func TestTemplatesNameClaims(t *testing.T) {
 func TestClaimsOfOtherProvisioners(t *testing.T) {
 	volume := func(source corev1.PersistentVolumeSource, claim string) *corev1.PersistentVolume {
 		v := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{PersistentVolumeSource: source}}
-		v.Annotations = map[string]string{wellknown.AnnotationGID: "40001"}
+		v.Annotations, v.Status.Phase = map[string]string{wellknown.AnnotationGID: "40001"}, corev1.VolumeBound
 		if claim != "" {
 			v.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "team", Name: claim}
 		}
@@ -114,8 +118,89 @@ func TestClaimsOfOtherProvisioners(t *testing.T) {
 	}
 	both := map[string]*corev1.PersistentVolume{"v": volume(csi(fs1+"::fsap-1"), "a"), "w": volume(csi(fs1+"::fsap-1"), "b")}
 	wanted := staticvolumes.WantedOf(points, staticvolumes.AWSDriver.KnownClaims(both, fs1, points))
-	if len(wanted) != 2 || !strings.Contains(wanted[0].Problem, "several volumes") || !strings.Contains(wanted[1].Problem, "no volume of the cluster has access point fsap-2") {
+	if len(wanted) != 2 || !strings.Contains(wanted[0].Doubt, "several volumes") || !strings.Contains(wanted[1].Doubt, "no volume of the cluster has access point fsap-2") {
 		t.Errorf("%+v", wanted)
+	}
+}
+
+// TestOnlyABoundVolumeVouchesForItsClaim also beside others that have the same path.
+func TestOnlyABoundVolumeVouchesForItsClaim(t *testing.T) {
+	volume := func(name, claim string, phase corev1.PersistentVolumePhase) *corev1.PersistentVolume {
+		return &corev1.PersistentVolume{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec: corev1.PersistentVolumeSpec{
+				ClaimRef:               &corev1.ObjectReference{Namespace: "team", Name: claim, UID: "gone"},
+				PersistentVolumeSource: corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: fs1 + ".efs.us-east-1.amazonaws.com", Path: "/p/a"}},
+			},
+			Status: corev1.PersistentVolumeStatus{Phase: phase},
+		}
+	}
+	bound, released := volume("v1", "a", corev1.VolumeBound), volume("v2", "b", corev1.VolumeReleased)
+	tests := map[string]struct {
+		volumes      []*corev1.PersistentVolume
+		claim, doubt string
+	}{
+		"bound":                 {[]*corev1.PersistentVolume{bound}, "a", ""},
+		"bound, and released":   {[]*corev1.PersistentVolume{bound, released, volume("v3", "c", corev1.VolumeReleased)}, "a", ""},
+		"bound twice":           {[]*corev1.PersistentVolume{bound, volume("v3", "c", corev1.VolumeBound), released}, "", "several volumes"},
+		"released":              {[]*corev1.PersistentVolume{released}, "b", "only volume v2, which is not bound, says that it is claim team/b's"},
+		"released for two":      {[]*corev1.PersistentVolume{released, volume("v3", "c", corev1.VolumeReleased)}, "", "several volumes"},
+		"reserved, and unbound": {[]*corev1.PersistentVolume{volume("v3", "c", corev1.VolumeAvailable)}, "c", "which is not bound"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			all := map[string]*corev1.PersistentVolume{}
+			for _, v := range tt.volumes {
+				all[v.Name] = v
+			}
+			w := staticvolumes.EFSProvisioner.KnownClaims(all, fs1, nil)["/p/a"]
+			if w.Claim != tt.claim || !strings.Contains(w.Doubt, tt.doubt) || tt.doubt == "" && w.Doubt != "" {
+				t.Errorf("%+v, want %s %q", w, tt.claim, tt.doubt)
+			}
+		})
+	}
+}
+
+// TestDirectoriesOfDoubtfulClaimsAreAskedAbout unless names are believed, and fit one claim.
+func TestDirectoriesOfDoubtfulClaimsAreAskedAbout(t *testing.T) {
+	const end = "-pvc-00000000-0000-4000-8000-000000000001"
+	tests := map[string]struct {
+		from       staticvolumes.Provisioner
+		path, note string
+		trusted    staticvolumes.State // with the names believed
+	}{
+		"of one namespace":                  {staticvolumes.NFSSubdir, "/exports/team-payroll" + end, "claim team/payroll's: say whose it is by NAMESPACE/CLAIM=/exports/team-payroll" + end + ", or believe", staticvolumes.Planned},
+		"of a namespace that is not there":  {staticvolumes.NFSSubdir, "/exports/hr-payroll" + end, "only its name says that it is claim hr/payroll's", staticvolumes.Refused},
+		"of another one that is not there":  {staticvolumes.NFSSubdir, "/exports/team-a-payroll" + end, "as team/a-payroll and team-a/payroll", staticvolumes.Whose},
+		"archived":                          {staticvolumes.NFSSubdir, "/exports/archived-team-payroll" + end, "fits several claims", staticvolumes.Whose},
+		"of any namespace":                  {staticvolumes.EFSProvisioner, "/exports/payroll" + end, "only its name says", staticvolumes.Planned},
+		"of no claim":                       {staticvolumes.EFSProvisioner, "/exports/lost+found", "fits no claim", staticvolumes.Whose},
+		"of any namespace, with two claims": {staticvolumes.EFSProvisioner, "/exports/payroll" + end + end, "fits several claims", staticvolumes.Whose},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			template, err := staticvolumes.ParseTemplate(tt.from.Template("/exports"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			plan := staticvolumes.Import{Cluster: newCluster(nil), Choice: choice(), FileSystem: fs1}
+			plan.Class = "efs"
+			found := []requests.Directory{{Path: tt.path}}
+			wanted := template.NameAll(found, nil, "team")
+			item := plan.Plan(wanted, found, nil)[0]
+			if item.State != staticvolumes.Whose || does(item) != "" || item.Claim != "" || item.Volume != "" || !strings.Contains(item.Note, tt.note) {
+				t.Errorf("%+v", item)
+			}
+			plan.TrustNames = true
+			if item = plan.Plan(wanted, found, nil)[0]; item.State != tt.trusted || (does(item) == "") != (tt.trusted != staticvolumes.Planned) {
+				t.Errorf("with names believed: %+v", item)
+			}
+			taken := requests.Owned{Path: tt.path, Volume: "pvc-x", Cluster: own, Namespace: "team", Claim: "payroll"}
+			plan.TrustNames = false
+			if item = plan.Plan(wanted, found, []requests.Owned{taken})[0]; item.State != staticvolumes.Refused || !strings.Contains(item.Note, "belongs to volume pvc-x") {
+				t.Errorf("with an owner: %+v", item)
+			}
+		})
 	}
 }
 

@@ -143,13 +143,19 @@ func directoriesAreImported(l *lab) {
 		return out
 	}
 	from := []string{"--from=nfs-subdir-external-provisioner", "--base=" + base}
-	if out := imports(0, from...); !strings.Contains(out, "path: "+paths["data-0"]) {
+	for _, args := range [][]string{from, append(from, "--trust-path-names")} { // the name fits several claims
+		if out := imports(2, append(args, "--apply")...); !strings.Contains(out, "whose?") {
+			l.Errorf("import %v should ask whose it is:\n%s", args, out)
+		}
+	}
+	named := ns + "/data-0=" + paths["data-0"]
+	if out := imports(0, named); !strings.Contains(out, "path: "+paths["data-0"]) {
 		l.Errorf("it should print the volume:\n%s", out)
 	}
 	if out := l.kubectl("-n", ns, "get", "pvc"); out != "" {
 		l.Errorf("a dry run made %s", out)
 	}
-	imports(0, append(from, "--apply")...)
+	imports(0, named, "--apply")
 	pair := ns + "/by-name=" + paths["by-name"]
 	imports(0, pair, "--reclaim-policy=Delete", "--apply")
 	imports(2, ns+"/again="+paths["by-name"], "--apply") // it has an owner
@@ -162,7 +168,7 @@ func directoriesAreImported(l *lab) {
 		all = append(all, now)
 	}
 	l.expectMounted(ns, "data-0", "by-name")
-	if out := imports(0, append(from, "--apply")...); !strings.Contains(out, "exists") || strings.Contains(out, "done") {
+	if out := imports(0, named, "--apply"); !strings.Contains(out, "exists") || strings.Contains(out, "done") {
 		l.Errorf("a second run should change nothing:\n%s", out)
 	}
 
