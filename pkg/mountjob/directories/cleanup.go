@@ -41,6 +41,9 @@ func (b *batch) cleanup(ctx context.Context, op operations.Operation) (outcome, 
 	} else if e != nil {
 		return outcome{}, refuse(operations.Nested, "%s stays: %s inside it belongs to %s", quote(op.Path), quote(at), e).of(e)
 	}
+	if err := b.give(ctx, op, &found); err != nil {
+		return outcome{}, err
+	}
 	if found.own.state != stateLeaving {
 		if err := b.ledger.setState(ctx, op.Path, found.own, stateLeaving); err != nil {
 			return outcome{}, err

@@ -25,6 +25,9 @@ func (b *batch) setup(ctx context.Context, op operations.Operation) (outcome, er
 	if err := b.checkSetup(ctx, op, found); err != nil {
 		return outcome{}, err
 	}
+	if err := b.give(ctx, op, &found); err != nil {
+		return outcome{}, err
+	}
 	gid, err := b.gidFor(ctx, op, found)
 	if err != nil {
 		return outcome{}, err
