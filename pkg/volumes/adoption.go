@@ -1,10 +1,12 @@
 package volumes
 
 import (
+	"encoding/json"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -14,10 +16,45 @@ import (
 // volume that is bound to its claim has a known owner. The claim is the one with the namespace and
 // name of the volume's claimRef, nil if there is none.
 func (v Volume) NeedsAdoption(claim *corev1.PersistentVolumeClaim) bool {
-	return v.Kind == Original && v.Problem == "" &&
-		v.Object.Status.Phase == corev1.VolumeBound && v.Object.DeletionTimestamp == nil &&
-		claim != nil && claim.UID != "" && claim.UID == v.ClaimUID &&
-		claim.DeletionTimestamp == nil && claim.Spec.VolumeName == v.Name
+	return v.Kind == Original && v.isBoundTo(claim) && claim.Spec.VolumeName == v.Name
+}
+
+// isBoundTo says that the volume is bound to a claim that exists. The binder writes that to the volume before it
+// names the volume in the claim.
+func (v Volume) isBoundTo(claim *corev1.PersistentVolumeClaim) bool {
+	ref := v.Object.Spec.ClaimRef
+	return v.Problem == "" && v.Object.Status.Phase == corev1.VolumeBound && v.Object.DeletionTimestamp == nil &&
+		ref != nil && claim != nil && claim.UID != "" && claim.UID == ref.UID && claim.DeletionTimestamp == nil &&
+		(claim.Spec.VolumeName == "" || claim.Spec.VolumeName == v.Name)
+}
+
+// IsGiven says whether a volume is bound to another claim than the ledger has it for: an administrator has reserved
+// it for that one, or made it again. Its data is that claim's now, and so the namespace's.
+func (v Volume) IsGiven(claim *corev1.PersistentVolumeClaim) bool {
+	return v.Kind == Provisioned && v.isBoundTo(claim) && claim.UID != v.ClaimUID &&
+		v.Object.Annotations[wellknown.AnnotationGivenTo] != string(claim.UID)
+}
+
+// Gift is the operation that enters the claim that a volume is bound to into the ledger. The owner stays the same
+// volume, with whatever right it has to remove the directory.
+func Gift(volume Volume, cluster string) operations.Operation {
+	operation := Adoption(volume, cluster)
+	operation.Made = false
+	operation.Record, _ = json.Marshal(gift{volume.Object.Spec.ClaimRef.UID}) // a uid is a string
+	return operation
+}
+
+// GivenTo is the claim that an operation of Gift was made for, "" for other operations.
+func GivenTo(operation operations.Operation) types.UID {
+	var record gift
+	if !operation.Adopt || json.Unmarshal(operation.Record, &record) != nil {
+		return ""
+	}
+	return record.To
+}
+
+type gift struct {
+	To types.UID `json:"givenTo"`
 }
 
 // Adoption is the operation that records the owner of an Original volume in the ledger. The original

@@ -15,6 +15,9 @@ const (
 	// AnnotationClaimUID, on an adopted volume, is the uid of the claim that owns its
 	// directory in the ledger. For other volumes, the uid is part of the name.
 	AnnotationClaimUID = keyPrefix + "claim-uid"
+	// AnnotationGivenTo, on a volume, is the uid of the claim that the ledger has its owner's entry for, if it is
+	// not the one that the volume was made or adopted for.
+	AnnotationGivenTo = keyPrefix + "given-to"
 	// AnnotationRejected, on a claim, is ValueTrue while the claim cannot be accepted as it is.
 	AnnotationRejected = keyPrefix + "rejected"
 	// AnnotationRejectReason, on a rejected claim, says why in a sentence.

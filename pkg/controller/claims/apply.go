@@ -54,6 +54,10 @@ func (c *Controller) applyChange(ctx context.Context, s lifecycle.State, change 
 		return c.reported(s.Claim, wellknown.EventProvisioningFailed, err)
 	case lifecycle.AdoptVolume:
 		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, c.adopt(ctx, change.Object))
+	case lifecycle.MarkGiven:
+		given := map[string]any{wellknown.AnnotationGivenTo: string(change.Object.Spec.ClaimRef.UID)}
+		err := kubeobjects.Patch(ctx, c.client, change.Object, kubeobjects.Metadata("annotations", given))
+		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, err)
 	case lifecycle.DeleteVolume:
 		return c.reported(change.Object, wellknown.EventVolumeFailedDelete, c.delete(ctx, s, change))
 	case lifecycle.AddFinalizer:

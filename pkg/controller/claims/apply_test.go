@@ -64,6 +64,7 @@ func TestRejectedWritesAreReported(t *testing.T) {
 		"deletion, the end denied":     {lifecycle.DeleteVolume{Object: onItsWay}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
 		"adoption denied":              {lifecycle.AdoptVolume{Object: object}, "update", errDenied, wellknown.EventVolumeFailedDelete},
 		"adoption of what was changed": {lifecycle.AdoptVolume{Object: object}, "update", errChanged, ""},
+		"note of a gift denied":        {lifecycle.MarkGiven{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
 		"finalizer denied":             {lifecycle.RemoveFinalizer{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
 	} {
 		t.Run(name, func(t *testing.T) {

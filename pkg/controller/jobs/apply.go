@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -259,5 +261,5 @@ func (c *Controller) annotate(ctx context.Context, object metav1.Object, nextSwe
 
 // claimOf is the claim that an operation is for, nil when it is deleted.
 func (c *Controller) claimOf(o operations.Operation) *corev1.PersistentVolumeClaim {
-	return c.gatherer.Caches.Claim(types.UID(o.ClaimUID))
+	return c.gatherer.Caches.Claim(cmp.Or(volumes.GivenTo(o), types.UID(o.ClaimUID)))
 }

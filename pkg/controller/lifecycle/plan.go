@@ -62,6 +62,8 @@ type (
 	}
 	// AdoptVolume makes a volume of the original system ours.
 	AdoptVolume struct{ Object *corev1.PersistentVolume }
+	// MarkGiven notes on a volume that the ledger has the claim that it is bound to now.
+	MarkGiven struct{ Object *corev1.PersistentVolume }
 	// DeleteVolume deletes a volume whose directory has been dealt with, and removes our finalizer.
 	// Before that, MakerJobs are marked as used, or the volume would be created again.
 	DeleteVolume struct {

@@ -138,6 +138,7 @@ func (a Attempt) Why() string {
 //	                 failed   yes: it counts as long as the Job is there
 //	clone            not done when there is a volume: nothing but its Job knows what was copied for a claim that
 //	                          is deleted; the same when that is to be removed
+//	gift             any      when the volume is noted as given to that claim, or is not bound to it any more
 //	adoption         done     when the volume is adopted, gone, or another claim's
 //	                 maybe    the same, unless it is tried again
 //	cleanup          done     when the volume is gone, or wants no cleanup any more
@@ -156,6 +157,8 @@ func (a Attempt) IsUsed(t Traces) bool {
 		return true
 	case isProvisioning(a.Operation):
 		return a.failed() || t.Volume.Object != nil
+	case volumes.GivenTo(a.Operation) != "":
+		return !t.Volume.IsGiven(t.Claim) || t.Claim.UID != volumes.GivenTo(a.Operation)
 	case a.Operation.Adopt && !takesBack(a.Operation) && (a.done() || a.maybeDone()):
 		return t.Volume.Kind != volumes.Original || string(t.Volume.ClaimUID) != a.Operation.ClaimUID
 	case a.Operation.Kind == operations.Cleanup && a.done():

@@ -146,7 +146,41 @@ func (p volumePlanner) maintain() {
 	case add:
 		p.add(AddFinalizer{v.Object})
 	}
+	p.give()
 	p.expand()
+}
+
+// give has the ledger name the claim to which an administrator has given the volume: until then, what its pods
+// write is shared with the namespace that had the volume before. Where the ledger has another owner of the volume's
+// name, as it has after a restore in another cluster, it is left as it is.
+//
+//	newest adoption or gift         what is done
+//	running                         nothing
+//	gift to that claim, done        noted
+//	gift to that claim, name taken  noted
+//	gift to that claim, any other   asked for again
+//	none, or for another claim      asked for
+func (p volumePlanner) give() {
+	v := p.volume
+	if !v.IsGiven(v.Claim) {
+		return
+	}
+	last := p.newest(v.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool { return o.Adopt })
+	if last.running() {
+		p.awaitEnd(last)
+		return
+	}
+	if volumes.GivenTo(last.Operation) != v.Claim.UID {
+		last = Attempt{}
+	}
+	if last.done() || last.failed() && last.Result.Reason == operations.VolumeNameTaken {
+		p.add(MarkGiven{v.Object})
+		return
+	}
+	operation := volumes.Gift(v.Volume, p.Cluster)
+	operation.Class = v.Object.Spec.StorageClassName
+	operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true // as it is shared already
+	p.schedule(operation, last, "enter the volume's new claim on the file system")
 }
 
 func (p volumePlanner) expand() {
