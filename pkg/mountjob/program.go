@@ -144,7 +144,6 @@ func (j job) open(ctx context.Context) (*directories.FileSystem, error) {
 	return directories.Open(ctx, j.options.directory, directories.Options{
 		FileSystemID: j.options.fileSystemID,
 		Aliases:      j.options.aliases,
-		Now:          j.Now,
 		Ended:        j.logEnded,
 		ReadOnly:     j.options.command == commandSurvey,
 	})

@@ -349,7 +349,7 @@ func (c *cluster) carryOut(ops []operations.Operation, steps int) []byte {
 		d.left.Store(int64(steps))
 		ctx = d
 	}
-	fs, err := directories.Open(c.t.Context(), c.dir, directories.Options{FileSystemID: historyFileSystem, Now: func() time.Time { return c.now }})
+	fs, err := directories.Open(c.t.Context(), c.dir, directories.Options{FileSystemID: historyFileSystem})
 	c.check(err)
 	defer fs.Close()
 	report := fs.Run(ctx, ops, nil)

@@ -116,7 +116,7 @@ func (s scenario) playWith(ctx context.Context, w *fixture, step, lost func(stri
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	f, err := openRoot(ctx, root, Options{FileSystemID: fsID, Now: func() time.Time { return w.now }, Workers: 1}, step)
+	f, err := openRoot(ctx, root, Options{FileSystemID: fsID, Workers: 1}, step)
 	if err != nil {
 		return nil, err
 	}

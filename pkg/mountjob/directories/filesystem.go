@@ -24,9 +24,6 @@ type Options struct {
 	FileSystemID string
 	// Aliases are ids that the marker may have, too: the file system is a copy of theirs.
 	Aliases []string
-	// Now is time.Now when nil. It distinguishes one incarnation of a volume from the next, and decides
-	// nothing else.
-	Now func() time.Time
 	// Ended, if not nil, is called when an operation of a batch has ended, one call at a time.
 	Ended func(Ended)
 	// Workers is how many operations of a batch are done at once; 0 is DefaultWorkers.
@@ -39,9 +36,8 @@ type Options struct {
 // FileSystem is an open file system whose marker was checked. Batches and sweeps may run on it one
 // after the other; other processes, on other nodes, may have it open as well.
 type FileSystem struct {
-	root    *dir // of the file system
-	state   *dir // wellknown.StateDirectory; nil if there is none, and none may be made
-	now     func() time.Time
+	root    *dir        // of the file system
+	state   *dir        // wellknown.StateDirectory; nil if there is none, and none may be made
 	onEnd   func(Ended) // may be nil
 	workers int
 
@@ -74,11 +70,8 @@ func Open(ctx context.Context, dir string, options Options) (*FileSystem, error)
 }
 
 func openRoot(ctx context.Context, root *os.Root, options Options, step func(string) error) (*FileSystem, error) {
-	f := &FileSystem{now: options.Now, onEnd: options.Ended, workers: cmp.Or(options.Workers, DefaultWorkers), step: step}
+	f := &FileSystem{onEnd: options.Ended, workers: cmp.Or(options.Workers, DefaultWorkers), step: step}
 	f.root = &dir{Root: root, fs: f, path: "/"}
-	if f.now == nil {
-		f.now = time.Now
-	}
 	if err := f.identify(ctx, options); err != nil {
 		f.Close()
 		return nil, err
@@ -182,7 +175,8 @@ func (f *FileSystem) beforeGrowing(ctx context.Context, step string) error {
 	return err
 }
 
-// serverNow is the time of the file server. It alone decides what was kept long enough in the trash:
+// serverNow is the time of the file server. It alone decides what was kept long enough in the trash, and which
+// of two owners came later:
 // the clocks of the nodes and of the manager may be wrong, and several clusters may share a file
 // system. The server is asked once.
 func (f *FileSystem) serverNow(ctx context.Context) (time.Time, error) {

@@ -55,7 +55,7 @@ func (w *fixture) open(step func(string) error) *FileSystem {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	f, err := openRoot(context.Background(), root, Options{FileSystemID: fsID, Now: func() time.Time { return w.now }, Workers: w.workers}, step)
+	f, err := openRoot(context.Background(), root, Options{FileSystemID: fsID, Workers: w.workers}, step)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -35,7 +35,11 @@ func (b *batch) restore(ctx context.Context, op operations.Operation) (outcome, 
 	if err != nil {
 		return outcome{}, err
 	}
-	e := newEntry(op.Owner, b.fs.now())
+	now, err := b.fs.serverNow(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	e := newEntry(op.Owner, now)
 	e.GID, e.Made, e.RestoredFrom = record.Owner.GID, true, record.slot
 	if err := b.gids.moveTo(ctx, e.GID, op); err != nil {
 		return outcome{}, err

@@ -164,7 +164,11 @@ func (b *batch) enter(ctx context.Context, op operations.Operation, found occupa
 		}
 		own = nil
 	}
-	e := newEntry(op.Owner, b.fs.now())
+	now, err := b.fs.serverNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e := newEntry(op.Owner, now)
 	e.GID = gid
 	e.Made, e.Found = mayRemove(op, found.info == nil, own), found.info != nil
 	if op.TakeOver != op.Cluster {
