@@ -6,7 +6,7 @@ import (
 )
 
 // takesBack says that an operation makes a volume an owner again whose cleanup had begun.
-func takesBack(o operations.Operation) bool { return o.Adopt && !o.Made }
+func takesBack(o operations.Operation) bool { return o.Adopt && !o.Made && volumes.GivenTo(o) == "" }
 
 // takeBack makes a volume an owner again whose cleanup has begun and is called off: the volume is bound again, or
 // its policy is Retain. Its data is safe before that, too, but no claim can be a copy of it, and no rebuild makes
@@ -20,7 +20,10 @@ func takesBack(o operations.Operation) bool { return o.Adopt && !o.Made }
 //	lost, failed                      asked for after a wait, and reported
 func (p volumePlanner) takeBack() {
 	v := p.volume
-	last := p.newest(v.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool { return isCleanup(o) || takesBack(o) })
+	if v.IsGiven(v.Claim) {
+		return // the gift takes it back, too
+	}
+	last := p.newest(v.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool { return isCleanup(o) || takesBack(o) || volumes.GivenTo(o) != "" })
 	switch {
 	case last.Job == "", last.done(), last.foundNothing(), v.Problem != "", v.Object.DeletionTimestamp != nil:
 		return
