@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"unique"
@@ -12,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -42,6 +44,9 @@ func (t *trimmer) trim(object any) (any, error) {
 		o.Annotations = nil
 	case *batchv1.Job:
 		trimJob(o)
+	case *unstructured.Unstructured: // a SharedVolume
+		o.SetLabels(nil)
+		o.SetAnnotations(nil)
 	}
 	return object, nil
 }
@@ -79,6 +84,7 @@ func (t *trimmer) trimClaim(claim *corev1.PersistentVolumeClaim) {
 		delete(claim.Annotations, wellknown.AnnotationUsage)
 		claim.SelfLink = usage //nolint:staticcheck // apiservers no longer set it, so it is free
 	}
+	shrink(claim)
 	t.shareMeta(&claim.ObjectMeta)
 	shareAll(claim.Spec.AccessModes)
 	shareAll(claim.Status.AccessModes)
@@ -159,24 +165,39 @@ func (t *trimmer) sharedOptions(options []string) []string {
 	}
 	again := slices.Clone(options) // these may be shared already
 	shareAll(again)
-	return remembered(t, strings.Join(options, "\x00"), again)
+	return remembered(t, lengthFirst(again...), again)
 }
 
-// textOf is equal for equal maps.
+// textOf is equal for equal maps only.
 func textOf[K ~string, V any](all map[K]V, value func(V) string) string {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		text.WriteString(string(name) + "\x00" + value(all[name]) + "\x00")
+		text.WriteString(lengthFirst(string(name), value(all[name])))
 	}
 	return text.String()
 }
 
-// maxRemembered bounds the values that are remembered for later objects. Objects keep theirs.
-const maxRemembered = 1024
+// lengthFirst writes texts after their lengths: a text may contain any character, so none can separate them.
+func lengthFirst(texts ...string) string {
+	var all strings.Builder
+	for _, text := range texts {
+		all.WriteString(strconv.Itoa(len(text)) + ":" + text)
+	}
+	return all.String()
+}
+
+// Bounds of the values that are remembered for later objects. Objects keep theirs.
+const (
+	maxRemembered = 1024
+	maxKeyBytes   = 512 // values with a longer text are rarely equal
+)
 
 // remembered returns the value of the same type and text that it was first called with.
 func remembered[T any](t *trimmer, text string, value T) T {
 	key := fmt.Sprintf("%T %s", value, text)
+	if len(key) > maxKeyBytes {
+		return value
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if first, ok := t.known[key].(T); ok {

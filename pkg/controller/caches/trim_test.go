@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -82,6 +83,16 @@ func TestTrimDropsManagedFields(t *testing.T) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}}}
 	if _, err := newTrimmer().trim(claim); err != nil || claim.ManagedFields != nil {
 		t.Errorf("got %v, %v; want none", claim.ManagedFields, err)
+	}
+}
+
+// TestTrimDropsLabelsOfSharedVolumes, which users write and no loop reads.
+func TestTrimDropsLabelsOfSharedVolumes(t *testing.T) {
+	shared := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{
+		"name": "a", "labels": map[string]any{"x": "y"}, "annotations": map[string]any{"x": "y"}, "finalizers": []any{"f"},
+	}}}
+	if _, err := newTrimmer().trim(shared); err != nil || shared.GetLabels() != nil || shared.GetAnnotations() != nil || len(shared.GetFinalizers()) != 1 {
+		t.Errorf("got %v, %v", shared, err)
 	}
 }
 
