@@ -205,12 +205,12 @@ func (c *Controller) removeFinalizer(ctx context.Context, object *corev1.Persist
 	return kubeobjects.RemoveFinalizer(ctx, c.client, object, wellknown.FinalizerVolume)
 }
 
-// adopt updates the object instead of patching it: if it was changed since, the next sync decides again.
+// adopt conflicts if the object was changed since; then the next sync decides again.
 func (c *Controller) adopt(ctx context.Context, object *corev1.PersistentVolume) error {
 	changed := object.DeepCopy()
 	volumes.Adopt(changed)
-	_, err := c.client.CoreV1().PersistentVolumes().Update(ctx, changed, metav1.UpdateOptions{})
-	if apierrors.IsNotFound(err) {
+	err := kubeobjects.PatchVolume(ctx, c.client, object, changed)
+	if kubeobjects.IsGone(err) {
 		return nil
 	}
 	if err != nil {

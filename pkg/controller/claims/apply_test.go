@@ -62,8 +62,8 @@ func TestRejectedWritesAreReported(t *testing.T) {
 		"deletion of what was changed": {lifecycle.DeleteVolume{Object: object}, "delete", errChanged, ""},
 		"deletion not answered":        {lifecycle.DeleteVolume{Object: object}, "delete", errUnreachable, ""},
 		"deletion, the end denied":     {lifecycle.DeleteVolume{Object: onItsWay}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
-		"adoption denied":              {lifecycle.AdoptVolume{Object: object}, "update", errDenied, wellknown.EventVolumeFailedDelete},
-		"adoption of what was changed": {lifecycle.AdoptVolume{Object: object}, "update", errChanged, ""},
+		"adoption denied":              {lifecycle.AdoptVolume{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
+		"adoption of what was changed": {lifecycle.AdoptVolume{Object: object}, "patch", errChanged, ""},
 		"note of a gift denied":        {lifecycle.MarkGiven{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
 		"finalizer denied":             {lifecycle.RemoveFinalizer{Object: object}, "patch", errDenied, wellknown.EventVolumeFailedDelete},
 	} {
@@ -180,6 +180,26 @@ func TestVolumeIsNotMadeAgain(t *testing.T) {
 			deleteBoth(t, client)
 			wantNoVolume(t, loop, loop.apply(t.Context(), stale, plan))
 		})
+	}
+}
+
+// TestAdoptionWritesOnlyWhatItChanges: the cache has less of a volume than the apiserver.
+func TestAdoptionWritesOnlyWhatItChanges(t *testing.T) {
+	stored := newVolume(t)
+	delete(stored.Annotations, wellknown.AnnotationPath)
+	cached := stored.DeepCopy()
+	stored.Annotations["team"] = "a"
+	client := fake.NewClientset(stored)
+	loop := loopOf(t, record.NewFakeRecorder(10), client)
+	if err := loop.adopt(t.Context(), cached); err != nil {
+		t.Fatal(err)
+	}
+	got, err := client.CoreV1().PersistentVolumes().Get(t.Context(), stored.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Annotations["team"] != "a" || got.Annotations[wellknown.AnnotationPath] != stored.Spec.NFS.Path {
+		t.Errorf("the adopted volume has the annotations %q", got.Annotations)
 	}
 }
 

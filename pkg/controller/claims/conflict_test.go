@@ -41,6 +41,7 @@ func TestConflictIsTriedAgain(t *testing.T) {
 		"end of a deletion":    {lifecycle.DeleteVolume{Object: onItsWay}, "patch", "persistentvolumes"},
 		"removal of finalizer": {lifecycle.RemoveFinalizer{Object: object}, "patch", "persistentvolumes"},
 		"addition of one":      {lifecycle.AddFinalizer{Object: object}, "patch", "persistentvolumes"},
+		"adoption":             {lifecycle.AdoptVolume{Object: object}, "patch", "persistentvolumes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			state := lifecycle.State{UID: uid, Claim: claim, Targets: usable()}
