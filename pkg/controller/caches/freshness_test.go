@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
@@ -200,6 +201,17 @@ func (a *claimsAPI) release() {
 	a.held = nil
 }
 
+// expire loses what is held: the watchers have to list again.
+func (a *claimsAPI) expire() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	expired := apierrors.NewResourceExpired("too old resource version").Status()
+	for _, w := range a.watchers {
+		w.Error(&expired)
+	}
+	a.holding, a.held, a.watchers = false, nil, nil
+}
+
 func newMetadataClient(t *testing.T) *metadatafake.FakeMetadataClient {
 	t.Helper()
 	scheme := metadatafake.NewTestScheme()
@@ -273,37 +285,41 @@ func TestCaughtUpAfterTheWatchWasCutOff(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c, api := run(t, 3)
-				api.hold()
-				change(api)
-				result := make(chan error, 1)
-				go func() { result <- c.CaughtUp(t.Context()) }()
-				<-time.After(time.Minute)
-				synctest.Wait()
-				select {
-				case err := <-result:
-					t.Fatalf("it has caught up with what it cannot know (%v)", err)
-				default:
-				}
-				behind := c.Behind()
-				if behind == nil || !strings.Contains(behind.Error(), "claims: ") || strings.Contains(behind.Error(), "volumes") {
-					t.Errorf("it waits for %v, want claims only", behind)
-				}
-				api.release()
-				if err := <-result; err != nil {
-					t.Error(err)
-				}
-				if want := len(api.claims); len(c.Claims.GetStore().ListKeys()) != want {
-					t.Errorf("the cache has %q, want %d claims", c.Claims.GetStore().ListKeys(), want)
-				}
-				if behind := c.Behind(); behind != nil {
-					t.Errorf("it still waits: %v", behind)
-				}
-			})
-		})
+		for way, restore := range map[string]func(*claimsAPI){"the events come": (*claimsAPI).release, "the watch has expired": (*claimsAPI).expire} {
+			t.Run(name+", "+way, func(t *testing.T) { testCutOff(t, change, restore) })
+		}
 	}
+}
+
+func testCutOff(t *testing.T, change, restore func(*claimsAPI)) {
+	synctest.Test(t, func(t *testing.T) {
+		c, api := run(t, 3)
+		api.hold()
+		change(api)
+		result := make(chan error, 1)
+		go func() { result <- c.CaughtUp(t.Context()) }()
+		<-time.After(time.Minute)
+		synctest.Wait()
+		select {
+		case err := <-result:
+			t.Fatalf("it has caught up with what it cannot know (%v)", err)
+		default:
+		}
+		behind := c.Behind()
+		if behind == nil || !strings.Contains(behind.Error(), "claims: ") || strings.Contains(behind.Error(), "volumes") {
+			t.Errorf("it waits for %v, want claims only", behind)
+		}
+		restore(api)
+		if err := <-result; err != nil {
+			t.Error(err)
+		}
+		if want := len(api.claims); len(c.Claims.GetStore().ListKeys()) != want {
+			t.Errorf("the cache has %q, want %d claims", c.Claims.GetStore().ListKeys(), want)
+		}
+		if behind := c.Behind(); behind != nil {
+			t.Errorf("it still waits: %v", behind)
+		}
+	})
 }
 
 // TestCaughtUpListsWhatDecisionsAreMadeFrom once, each.

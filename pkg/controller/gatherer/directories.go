@@ -36,7 +36,8 @@ func (c counts) plus(other counts, times int) counts {
 //
 // The cache calls note, under its own lock, for each volume that is added, updated or deleted.
 // Before each answer the volumes that were noted are indexed, so an answer is never older than the
-// cache.
+// cache. The exception is a volume that is missing when the cache was listed again, because its watch had
+// expired: only the handlers of the informer get to know of that one, a moment later.
 type directories struct {
 	store       cache.Store
 	provisioner string
@@ -87,6 +88,15 @@ func (d *directories) note(object any) ([]string, error) {
 	defer d.noting.Unlock()
 	d.changed[volume.Name] = struct{}{}
 	return nil, nil
+}
+
+// changedTo is a handler of the informer. A standby asks no question, and would note for ever without it.
+func (d *directories) changedTo(before, after any) {
+	if after == nil {
+		_, _ = d.note(before) // it is a volume
+	}
+	d.lock()
+	d.mu.Unlock()
 }
 
 // lock catches up first. It must not hold noting while it reads the cache, which calls note under its lock.

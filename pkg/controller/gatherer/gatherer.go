@@ -63,10 +63,7 @@ func New(settings lifecycle.Settings, c *caches.Caches, snapshot func() targets.
 	}
 	if err := errors.Join(
 		c.Volumes.AddIndexers(cache.Indexers{byChange: g.directories.note}),
-		kubeobjects.OnChange(func(any, any) { // a standby asks no question, and would note for ever
-			g.directories.lock()
-			g.directories.mu.Unlock()
-		}, c.Volumes),
+		kubeobjects.OnChange(g.directories.changedTo, c.Volumes),
 		kubeobjects.OnChange(g.outcomes.forget, c.Jobs),
 	); err != nil {
 		return nil, fmt.Errorf("indexing volumes and Jobs: %w", err)
