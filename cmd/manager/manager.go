@@ -18,6 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/httpserver"
 	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/queue"
 )
 
 // runner is the loops that the leader runs. Run returns after the context has ended and the running syncs
@@ -133,13 +134,25 @@ func (m *manager) run(ctx context.Context, wire func(context.Context) (workload,
 	err = m.work(working, func(w workload) {
 		background.Go(func() { w.caches.Run(serving) })
 	}, wire)
-	kubeprogram.CloseEvents(ctx, m.events)
+	m.closeEvents(ctx, err)
 	stop()
 	background.Wait()
 	if cause := context.Cause(working); ctx.Err() == nil && cause != nil {
 		err = errors.Join(err, cause)
 	}
 	return err
+}
+
+// closeEvents writes the remaining events, unless the work was interrupted: another replica may lead, and the
+// process must not live longer.
+func (m *manager) closeEvents(ctx context.Context, err error) {
+	if !errors.Is(err, queue.ErrInterrupted) {
+		kubeprogram.CloseEvents(ctx, m.events)
+		return
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	m.events.Close(ended)
 }
 
 // work waits for what the loops need, then until this replica leads. Only a replica whose caches are

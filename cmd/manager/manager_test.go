@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
 	"gnuthought.com/efs-stunnel/pkg/election"
@@ -153,11 +154,23 @@ func TestLostLeaseEndsTheProcess(t *testing.T) {
 	w.client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return away.Load(), nil, errors.New("the apiserver is away")
 	})
+	hangs := make(chan struct{})
+	defer close(hangs)
+	slow := fake.NewClientset()
+	w.clients.warnings = slow
+	slow.PrependReactor("create", "events", func(clienttesting.Action) (bool, runtime.Object, error) {
+		<-hangs
+		return false, nil, nil
+	})
 	_, result := w.start(t, gives(newCaches(w.recorder), &fakeLoop{recorder: w.recorder}))
 	w.await(t, "loop starts")
+	w.events.Recorder().Event(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, corev1.EventTypeWarning, "Reason", "message")
 	away.Store(true)
 	if err := end(t, result); !errors.Is(err, election.ErrLost) {
 		t.Errorf("got %v, want %v", err, election.ErrLost)
+	}
+	if text := w.logged.String(); !strings.Contains(text, "were not written in time") || !strings.Contains(text, context.Canceled.Error()) {
+		t.Errorf("it waits for its events: %s", text)
 	}
 }
 

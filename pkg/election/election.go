@@ -5,7 +5,6 @@ package election
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -19,10 +18,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"gnuthought.com/efs-stunnel/pkg/queue"
 )
 
 // ErrLost is the error of a leader that could not renew its Lease in time. Another replica may lead already.
-var ErrLost = errors.New("the lease is lost")
+var ErrLost = fmt.Errorf("the lease is lost: %w", queue.ErrInterrupted)
 
 // Options are the Lease, the replica, and the times of the election.
 type Options struct {
@@ -56,13 +57,17 @@ const (
 // Election is that of one replica.
 type Election struct {
 	options Options
+	leases  *leases
 	health  *leaderelection.HealthzAdaptor
 	leading atomic.Bool
 }
 
 // New sends no request. The error is about the options.
 func New(o Options) (*Election, error) {
-	e := &Election{options: o, health: leaderelection.NewLeaderHealthzAdaptor(healthTolerance)}
+	e := &Election{
+		options: o, leases: &leases{LeasesGetter: o.Requests.CoordinationV1(), restored: make(chan struct{})},
+		health: leaderelection.NewLeaderHealthzAdaptor(healthTolerance),
+	}
 	if _, err := leaderelection.NewLeaderElector(e.config(o.RetryPeriod, func() {})); err != nil {
 		return nil, fmt.Errorf("preparing the election of %s: %w", o.Identity, err)
 	}
@@ -78,7 +83,7 @@ func (e *Election) Check() error { return e.health.Check(nil) }
 
 // Run waits to be elected, then leads. The work's context ends with ctx. The Lease is renewed until the
 // work returns, and released then; the work's error is Run's. When the Lease is lost, Run returns ErrLost
-// at once. The process must exit then, to interrupt the work.
+// at once, and when etcd was restored ErrRestored. The process must exit then, to interrupt the work.
 func (e *Election) Run(ctx context.Context, work func(context.Context) error) error {
 	won, err := e.await(ctx)
 	if won == nil || err != nil {
@@ -136,14 +141,22 @@ func (e *Election) elect(ctx context.Context, period time.Duration, released <-c
 	case <-elected:
 	case <-ctx.Done():
 	case <-released:
+	case <-e.leases.restored:
 	}
 	select {
 	case <-elected:
 		return t, nil
 	default:
 		e.end(ctx, t)
-		return nil, nil
+		return nil, e.restoredError()
 	}
+}
+
+func (e *Election) restoredError() error {
+	if e.leases.isRestored() {
+		return fmt.Errorf("reading lease %s/%s: %w", e.options.Namespace, e.options.Name, ErrRestored)
+	}
+	return nil
 }
 
 func (e *Election) lead(ctx context.Context, t *term, work func(context.Context) error) error {
@@ -159,6 +172,10 @@ func (e *Election) lead(ctx context.Context, t *term, work func(context.Context)
 		e.end(ctx, t)
 		e.options.Log.Info("no longer leading")
 		return err
+	case <-e.leases.restored:
+		cancel(ErrRestored)
+		t.stop()
+		return e.restoredError()
 	case <-t.over:
 		cancel(ErrLost)
 		return fmt.Errorf("renewing lease %s/%s for %s: %w", e.options.Namespace, e.options.Name, e.options.RenewDeadline, ErrLost)
@@ -195,7 +212,7 @@ func (e *Election) config(period time.Duration, elected func()) leaderelection.L
 func (e *Election) lock() *resourcelock.LeaseLock {
 	return &resourcelock.LeaseLock{
 		LeaseMeta:  metav1.ObjectMeta{Namespace: e.options.Namespace, Name: e.options.Name},
-		Client:     e.options.Requests.CoordinationV1(),
+		Client:     e.leases,
 		LockConfig: resourcelock.ResourceLockConfig{Identity: e.options.Identity},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -225,6 +226,42 @@ func TestLostLeaseEndsAtOnce(t *testing.T) {
 		if a.Check() == nil {
 			t.Error("a process that goes on after that counts as healthy")
 		}
+	})
+}
+
+// TestRestoredEtcdEndsEveryReplica: the Lease has an older version than before, and so has everything else.
+func TestRestoredEtcdEndsEveryReplica(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := fake.NewClientset()
+		version := 100
+		client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			handled, object, err := clienttesting.ObjectReaction(client.Tracker())(action)
+			if stored, ok := object.(*coordinationv1.Lease); ok && err == nil {
+				version++
+				stored.ResourceVersion = strconv.Itoa(version)
+			}
+			return handled, object, err
+		})
+		a := start(t, client, "a", time.Hour)
+		pass(time.Second)
+		b := start(t, client, "b", 0)
+		pass(time.Minute)
+		if !a.Leading() || len(a.result)+len(b.result) > 0 {
+			t.Fatal("the replicas do not run")
+		}
+		version = 50
+		pass(5 * time.Second)
+		for name, r := range map[string]*replica{"leader": a, "standby": b} {
+			select {
+			case err := <-r.result:
+				if !errors.Is(err, election.ErrRestored) || r.Leading() {
+					t.Errorf("the %s ends with %v, leading %t", name, err, r.Leading())
+				}
+			default:
+				t.Errorf("the %s goes on", name)
+			}
+		}
+		pass(2 * time.Hour) // the leader's work
 	})
 }
 

@@ -69,6 +69,10 @@ func (q *Queue[K]) AddAfter(key K, d time.Duration) {
 // Len returns the number of keys that wait for their sync, without those that AddAfter delays.
 func (q *Queue[K]) Len() int { return q.keys.Len() }
 
+// ErrInterrupted is in the cause of a context that ends because another process may do the same work already:
+// running syncs are cancelled with it, without a drain.
+var ErrInterrupted = errors.New("the work is interrupted")
+
 // Run syncs keys until the context ends, and then returns when the running syncs have, or with an
 // error when they were cancelled at the drain timeout.
 //
@@ -87,6 +91,9 @@ func (q *Queue[K]) Run(ctx context.Context, workers int, enqueueAll func()) erro
 	}
 	<-ctx.Done()
 	q.keys.ShutDown()
+	if cause := context.Cause(ctx); errors.Is(cause, ErrInterrupted) {
+		cancel(cause)
+	}
 	timer := time.AfterFunc(q.options.DrainTimeout, func() { cancel(errCancelled) })
 	defer timer.Stop()
 	running.Wait()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -212,6 +213,31 @@ func TestQueueThatDoesNotRunKeepsNoKeys(t *testing.T) {
 		}
 		if want := []string{"all", "event"}; !slices.Equal(synced, want) {
 			t.Errorf("synced %q, want %q", synced, want)
+		}
+	})
+}
+
+// TestInterruptedSyncsAreNotDrained: another process may do their work already.
+func TestInterruptedSyncsAreNotDrained(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cause := make(chan error, 1)
+		q := New(Options{Name: "test", KeyName: "claim", DrainTimeout: time.Hour, Log: slog.New(slog.DiscardHandler)},
+			func(ctx context.Context, _ string) (time.Duration, error) {
+				<-ctx.Done()
+				cause <- context.Cause(ctx)
+				return 0, nil
+			})
+		ctx, end := context.WithCancelCause(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- q.Run(ctx, 1, func() { q.Add("a") }) }()
+		synctest.Wait()
+		interrupted := time.Now()
+		end(fmt.Errorf("the lease is lost: %w", ErrInterrupted))
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := <-cause; !errors.Is(err, ErrInterrupted) || time.Since(interrupted) > 0 {
+			t.Errorf("the sync ended after %s because of %v", time.Since(interrupted), err)
 		}
 	})
 }

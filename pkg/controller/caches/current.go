@@ -22,11 +22,16 @@ const (
 // the version that the apiserver had then, which it has as soon as any object of the kind changes after
 // that: the watch events of one kind come in the order of their versions. So one request can replace the
 // reads of many objects while others change. If nothing changes, or the version cannot be read, nothing is known.
+// A cache that is ahead of the apiserver is from the time before etcd was restored.
 func (c *Caches) IsCurrent(ctx context.Context, informer cache.SharedIndexInformer) bool {
 	kinds := c.kinds()
 	k := kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.informer == informer })]
+	before := informer.GetStore().LastStoreSyncResourceVersion()
 	page, err := k.page(ctx, c.metadata, metav1.ListOptions{Limit: 1}) // its version counts the changes of all objects
 	if err != nil || page.ResourceVersion == "" {
+		return false
+	}
+	if ahead, err := isNewer(before, page.ResourceVersion); ahead || err != nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, currentTime)

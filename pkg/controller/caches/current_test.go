@@ -32,6 +32,8 @@ func TestIsCurrent(t *testing.T) {
 		"the cache is cut off":                                  {before: (*claimsAPI).hold, onList: func(api *claimsAPI) { api.create() }},
 		"the cache is cut off, and has not seen what is gone":   {before: func(api *claimsAPI) { api.hold(); api.deleteOne() }, onList: func(api *claimsAPI) { api.create() }},
 		"the version cannot be read, and a claim is created":    {refused: true, onList: func(api *claimsAPI) { api.create() }},
+		"etcd was restored":                                     {before: (*claimsAPI).goBack},
+		"etcd was restored, and claims are deleted":             {before: (*claimsAPI).goBack, onList: func(api *claimsAPI) { api.deleteOne() }},
 		"the cache was cut off, and events come again in time":  {before: func(api *claimsAPI) { api.hold(); api.deleteOne() }, onList: afterwards(currentTime/2, func(api *claimsAPI) { api.create(); api.release() }), want: true},
 		"the cache was cut off, and events come again too late": {before: func(api *claimsAPI) { api.hold(); api.deleteOne() }, onList: afterwards(2*currentTime, func(api *claimsAPI) { api.create(); api.release() })},
 	} {

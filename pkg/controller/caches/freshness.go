@@ -2,6 +2,7 @@ package caches
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -77,9 +78,13 @@ type catchUp struct {
 }
 
 func (u *catchUp) run(ctx context.Context, client metadata.Interface) error {
+	before := u.informer.GetStore().LastStoreSyncResourceVersion()
 	listed, err := u.list(ctx, client)
 	if err != nil {
 		return fmt.Errorf("listing %s: %w", u.name, err)
+	}
+	if ahead, err := isNewer(before, listed.version); ahead || err != nil {
+		return errors.Join(fmt.Errorf("the cache of %s has version %s, and the apiserver's list %s: %w", u.name, before, listed.version, errBack), err)
 	}
 	u.listed.Store(listed)
 	err = wait.PollUntilContextCancel(ctx, catchUpPoll, true, func(context.Context) (bool, error) {
@@ -92,6 +97,9 @@ func (u *catchUp) run(ctx context.Context, client metadata.Interface) error {
 	u.over.Store(true)
 	return nil
 }
+
+// errBack is that of a cache from the time before etcd was restored.
+var errBack = errors.New("the apiserver's versions have gone back")
 
 // state is for people; "" when there is nothing to wait for.
 func (u *catchUp) state() string {

@@ -2,6 +2,7 @@ package caches
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -212,6 +213,13 @@ func (a *claimsAPI) expire() {
 	a.holding, a.held, a.watchers = false, nil, nil
 }
 
+// goBack is an etcd that is restored from a backup, without an end of the watches.
+func (a *claimsAPI) goBack() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.version = 1
+}
+
 func newMetadataClient(t *testing.T) *metadatafake.FakeMetadataClient {
 	t.Helper()
 	scheme := metadatafake.NewTestScheme()
@@ -318,6 +326,17 @@ func testCutOff(t *testing.T, change, restore func(*claimsAPI)) {
 		}
 		if behind := c.Behind(); behind != nil {
 			t.Errorf("it still waits: %v", behind)
+		}
+	})
+}
+
+// TestCaughtUpNoticesThatVersionsGoBack, also where no object differs.
+func TestCaughtUpNoticesThatVersionsGoBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, api := run(t, 3)
+		api.goBack()
+		if err := c.CaughtUp(t.Context()); !errors.Is(err, errBack) || !strings.Contains(err.Error(), "claims") {
+			t.Errorf("got %v, want that the versions of claims have gone back", err)
 		}
 	})
 }

@@ -96,14 +96,18 @@ func TestLargeClaimsTakeLittle(t *testing.T) {
 		"kubectl's annotation": func(c *corev1.PersistentVolumeClaim) {
 			c.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: long()}
 		},
-		"usage":  func(c *corev1.PersistentVolumeClaim) { c.Annotations = map[string]string{wellknown.AnnotationUsage: long()} },
+		"usage": func(c *corev1.PersistentVolumeClaim) {
+			c.Annotations = map[string]string{wellknown.AnnotationUsage: long()}
+		},
 		"labels": func(c *corev1.PersistentVolumeClaim) { c.Labels = labels() },
 		"a selector": func(c *corev1.PersistentVolumeClaim) {
 			c.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels(), MatchExpressions: []metav1.LabelSelectorRequirement{{Key: long()}}}
 		},
-		"finalizers":       func(c *corev1.PersistentVolumeClaim) { c.Finalizers = slices.Sorted(maps.Keys(labels())) },
-		"owners":           func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = []metav1.OwnerReference{{Name: long()}} },
-		"a source":         func(c *corev1.PersistentVolumeClaim) { c.Spec.DataSource = &corev1.TypedLocalObjectReference{Name: long()} },
+		"finalizers": func(c *corev1.PersistentVolumeClaim) { c.Finalizers = slices.Sorted(maps.Keys(labels())) },
+		"owners":     func(c *corev1.PersistentVolumeClaim) { c.OwnerReferences = []metav1.OwnerReference{{Name: long()}} },
+		"a source": func(c *corev1.PersistentVolumeClaim) {
+			c.Spec.DataSource = &corev1.TypedLocalObjectReference{Name: long()}
+		},
 		"a volume's name":  func(c *corev1.PersistentVolumeClaim) { c.Spec.VolumeName = long() },
 		"the access modes": func(c *corev1.PersistentVolumeClaim) { c.Spec.AccessModes = slices.Repeat(modes(), size/10) },
 	} {
