@@ -22,8 +22,12 @@ import (
 const (
 	headerTimeout   = 10 * time.Second
 	idleTimeout     = 2 * time.Minute
+	writeTimeout    = 30 * time.Second // a profile extends it by its own time
 	shutdownTimeout = 2 * time.Second
 )
+
+// maxScrapes is how many clients get metrics at once.
+const maxScrapes = 3
 
 // Options say what is served.
 type Options struct {
@@ -48,7 +52,7 @@ func Listen(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listening for HTTP: %w", err)
 	}
-	return &Server{options: o, listener: listener}, nil
+	return &Server{options: o, listener: Limit(listener, func() int { return MaxConnections })}, nil
 }
 
 // Addr returns the address that the server listens on.
@@ -59,7 +63,9 @@ func (s *Server) Serve(ctx context.Context) error {
 	server := &http.Server{
 		Handler:           Handler(s.options),
 		ReadHeaderTimeout: headerTimeout,
+		WriteTimeout:      writeTimeout,
 		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    MaxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(s.options.Log.Handler(), slog.LevelDebug), // about clients that disconnect
 	}
 	stopped := make(chan struct{})
@@ -92,6 +98,8 @@ func Handler(o Options) http.Handler {
 		// One broken metric must not hide the others.
 		ErrorHandling: promhttp.ContinueOnError,
 		ErrorLog:      slog.NewLogLogger(o.Log.Handler(), slog.LevelError),
+		// Each scrape makes all series, and holds them until its client has read them.
+		MaxRequestsInFlight: maxScrapes,
 	}))
 	if o.Pprof {
 		mux.Handle("/debug/pprof/", local(pprof.Index))

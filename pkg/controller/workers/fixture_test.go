@@ -3,6 +3,7 @@ package workers
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -26,7 +27,10 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-const namespace = "efs-stunnel"
+const (
+	namespace = "efs-stunnel"
+	audience  = wellknown.WorkerAudience
+)
 
 // fixture is a channel with one mount Job of three operations, whose pod has the token "good".
 type fixture struct {
@@ -34,7 +38,18 @@ type fixture struct {
 	*Channel
 	caches *caches.Caches
 	job    *batchv1.Job
-	tokens map[string]authenticationv1.TokenReviewStatus
+	tokens map[string]authenticationv1.TokenReviewStatus // by signature
+	// reviews is the number of tokens that the apiserver was asked about.
+	reviews int
+}
+
+// tokenWith is a token of the worker's pod with a signature, with some of its claims changed.
+func tokenWith(signature string, edits ...[2]string) string {
+	claims := `{"aud":["` + wellknown.WorkerAudience + `"],"sub":"` + username(namespace) + `","kubernetes.io":{"pod":{"name":"worker","uid":"pod"}}}`
+	for _, edit := range edits {
+		claims = strings.Replace(claims, edit[0], edit[1], 1)
+	}
+	return "header." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + "." + signature
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -50,7 +65,8 @@ func newFixture(t *testing.T) *fixture {
 		if !ok || len(asked.Spec.Audiences) != 1 || asked.Spec.Audiences[0] != wellknown.WorkerAudience {
 			t.Errorf("the review is of %+v", asked)
 		}
-		asked.Status = f.tokens[asked.Spec.Token]
+		f.reviews++
+		asked.Status = f.tokens[asked.Spec.Token[strings.LastIndex(asked.Spec.Token, ".")+1:]]
 		return true, asked, nil
 	})
 	var err error
@@ -141,6 +157,9 @@ func done(batch, count int) []byte {
 
 func (f *fixture) post(ctx context.Context, token string, body []byte) *httptest.ResponseRecorder {
 	request := httptest.NewRequestWithContext(ctx, http.MethodPost, operations.PollPath, bytes.NewReader(body))
+	if token != "" && !strings.Contains(token, ".") {
+		token = tokenWith(token)
+	}
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}

@@ -3,8 +3,11 @@ package workers
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,12 +48,71 @@ const (
 	extraPodUID  = "authentication.kubernetes.io/pod-uid"
 )
 
-// identify returns the running mount Job whose pod a token is bound to.
+// identify returns the running mount Job whose pod a token is bound to. Anything that reaches the port may send
+// a token, so only one that names the pod of such a Job costs a review.
 func (r *reviewer) identify(ctx context.Context, token string) (*batchv1.Job, error) {
+	claimed, err := r.claimedPod(token)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := r.jobOf(claimed); err != nil {
+		return nil, err
+	}
 	pod, err := r.review(ctx, token)
 	if err != nil {
 		return nil, err
 	}
+	return r.jobOf(pod)
+}
+
+// claimedPod reads what a token says of itself. Nothing proves that.
+func (r *reviewer) claimedPod(token string) (pod review, err error) {
+	var claims struct {
+		Audience   audiences `json:"aud"`
+		Subject    string    `json:"sub"`
+		Kubernetes struct {
+			Pod struct {
+				Name string    `json:"name"`
+				UID  types.UID `json:"uid"`
+			} `json:"pod"`
+		} `json:"kubernetes.io"`
+	}
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return review{}, refuse(http.StatusUnauthorized, "the token is not one of a service account")
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err == nil {
+		err = json.Unmarshal(payload, &claims)
+	}
+	switch want := username(r.Namespace); {
+	case err != nil:
+		return review{}, refuse(http.StatusUnauthorized, "the token is not one of a service account: %v", err)
+	case !slices.Contains(claims.Audience, wellknown.WorkerAudience):
+		return review{}, refuse(http.StatusUnauthorized, "the token is not for %s", wellknown.WorkerAudience)
+	case claims.Subject != want:
+		return review{}, refuse(http.StatusForbidden, "the token is of %q, want %s", claims.Subject, want)
+	case claims.Kubernetes.Pod.Name == "":
+		return review{}, refuse(http.StatusForbidden, "the token is bound to no pod")
+	}
+	return review{name: claims.Kubernetes.Pod.Name, uid: claims.Kubernetes.Pod.UID}, nil
+}
+
+// audiences are one text, or a list of them.
+type audiences []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (a *audiences) UnmarshalJSON(data []byte) error {
+	var one string
+	if json.Unmarshal(data, &one) == nil {
+		*a = audiences{one}
+		return nil
+	}
+	return json.Unmarshal(data, (*[]string)(a))
+}
+
+// jobOf returns the running mount Job of a pod.
+func (r *reviewer) jobOf(pod review) (*batchv1.Job, error) {
 	found := r.Caches.PodNamed(r.Namespace, pod.name)
 	if found == nil || found.UID != pod.uid {
 		return nil, refuse(http.StatusServiceUnavailable, "pod %s is not known yet, or deleted", pod.name)

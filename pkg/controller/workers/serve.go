@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,7 +46,9 @@ func (c *Channel) serve(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(data) // if it is lost, the worker asks again
 	case errors.As(err, &refused):
-		c.options.Log.InfoContext(r.Context(), "worker refused", slog.String("address", r.RemoteAddr), slog.Any("err", err))
+		c.options.Log.DebugContext(r.Context(), "request of a worker was refused", slog.String("address", r.RemoteAddr), slog.Any("err", err))
+		c.refused.WithLabelValues(strconv.Itoa(refused.code)).Inc()
+		w.Header().Set("Connection", "close")
 		http.Error(w, refused.text, refused.code)
 	default:
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)

@@ -35,7 +35,9 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
+	"gnuthought.com/efs-stunnel/pkg/httpserver"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
@@ -63,6 +65,7 @@ type Channel struct {
 	// OnReport is called when a worker has reported a batch, and OnWait when it begins to wait.
 	onReport func(job *batchv1.Job, batch int)
 	onWait   func(job *batchv1.Job)
+	refused  *prometheus.CounterVec // by code
 
 	mu      sync.Mutex
 	leader  mountjobs.Leader // guarded by mu; zero while it does not serve
@@ -94,10 +97,15 @@ func New(o Options) (*Channel, error) {
 	}
 	c.options.Log = o.Log.With(slog.String("controller", "workers"))
 	c.identify = (&reviewer{Options: o}).identify
-	promauto.With(o.Metrics).NewGaugeFunc(prometheus.GaugeOpts{
+	factory := promauto.With(o.Metrics)
+	factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "efs_stunnel_manager_workers_waiting",
 		Help: "Pods of mount Jobs that wait for more operations.",
 	}, c.waiting)
+	c.refused = factory.NewCounterVec(prometheus.CounterOpts{
+		Name: "efs_stunnel_manager_worker_requests_refused_total",
+		Help: "Requests on the port for workers that were refused, by the code of the answer.",
+	}, []string{"code"})
 	if err := kubeobjects.OnChange(c.jobChanged, o.Caches.Jobs); err != nil {
 		return nil, fmt.Errorf("watching for batches of workers: %w", err)
 	}
@@ -197,6 +205,7 @@ func (p *poll) notify() {
 const (
 	headerTime = 5 * time.Second
 	idleTime   = time.Minute
+	writeTime  = operations.LongestPoll + 10*time.Second
 	endTime    = 500 * time.Millisecond
 )
 
@@ -220,8 +229,12 @@ func (c *Channel) Listen(ctx context.Context) (done func() error, err error) {
 	}
 	c.setLeader(mountjobs.Leader{Address: net.JoinHostPort(c.options.Host, port), Key: key})
 	serving, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	listener = httpserver.Limit(listener, func() int { return httpserver.MaxConnections + 2*caches.Count(c.options.Caches.Jobs) })
+	protocols := new(http.Protocols) // a connection of HTTP/2 has 250 requests
+	protocols.SetHTTP1(true)
 	server := &http.Server{
-		Handler: http.HandlerFunc(c.serve), ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, IdleTimeout: idleTime,
+		Handler: http.HandlerFunc(c.serve), ReadHeaderTimeout: headerTime, ReadTimeout: headerTime, WriteTimeout: writeTime, IdleTimeout: idleTime,
+		MaxHeaderBytes: httpserver.MaxHeaderBytes, Protocols: protocols,
 		BaseContext: func(net.Listener) context.Context { return serving },
 		TLSConfig:   &tls.Config{MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{certificate}},
 		ErrorLog:    slog.NewLogLogger(c.options.Log.Handler(), slog.LevelDebug), // about clients that disconnect

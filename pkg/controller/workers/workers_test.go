@@ -277,7 +277,7 @@ func TestLeaderThatLosesItsLease(t *testing.T) {
 	go func() {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://"+address+operations.PollPath, bytes.NewReader(done(1, 3)))
 		if err == nil {
-			request.Header.Set("Authorization", "Bearer good")
+			request.Header.Set("Authorization", "Bearer "+tokenWith("good"))
 			var response *http.Response
 			if response, err = client.Do(request); err == nil {
 				_, _ = io.Copy(io.Discard, response.Body)
