@@ -7,6 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/component-base/metrics/legacyregistry"
 
 	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/forbidden"
@@ -25,7 +26,7 @@ func (m *manager) http() httpserver.Options {
 		Address: m.options.HTTPAddress,
 		Healthy: []httpserver.Check{
 			{Name: "election", Func: m.checkElection},
-			{Name: "syncs", Func: func() error { return checkSyncs(m.program.Gatherer()) }},
+			{Name: "syncs", Func: func() error { return checkSyncs(legacyregistry.DefaultGatherer) }}, // without the program's, of which each claim can have some
 		},
 		Ready: []httpserver.Check{
 			{Name: "start", Func: m.checkStart},

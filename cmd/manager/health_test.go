@@ -48,6 +48,18 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestHealthMakesNoMetricsOfClaims: there can be a hundred thousand, and a probe comes every 10 s.
+func TestHealthMakesNoMetricsOfClaims(t *testing.T) {
+	w := newReplica(t, nil)
+	w.program.Metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "of_a_claim"}, func() float64 {
+		t.Error("it was made")
+		return 0
+	}))
+	if code, body := w.get(t, "/healthz"); code != http.StatusOK || !strings.Contains(body, "[+] syncs") {
+		t.Errorf("got %d and\n%s", code, body)
+	}
+}
+
 func TestCheckSyncs(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	longest := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "workqueue_longest_running_processor_seconds"}, []string{"name"})

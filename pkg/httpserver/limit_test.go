@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -83,8 +84,10 @@ func TestLargeHeadersAreRefused(t *testing.T) {
 	}
 }
 
-// TestScrapesAreBounded: each makes all series, and a slow reader holds them.
-func TestScrapesAreBounded(t *testing.T) {
+// TestScrapesAreBounded: those at the same time make all series once, and few readers hold them.
+func TestScrapesAreBounded(t *testing.T) { synctest.Test(t, testScrapes) }
+
+func testScrapes(t *testing.T) {
 	const most = 3
 	o, hangs, entered := options(), make(chan struct{}), make(chan struct{}, most)
 	registry := prometheus.NewRegistry()
@@ -104,9 +107,8 @@ func TestScrapesAreBounded(t *testing.T) {
 	for range most {
 		go func() { codes <- scrape() }()
 	}
-	for range most {
-		<-entered
-	}
+	<-entered
+	synctest.Wait()
 	if code := scrape(); code != http.StatusServiceUnavailable {
 		t.Errorf("one more scrape gets %d", code)
 	}
@@ -115,5 +117,8 @@ func TestScrapesAreBounded(t *testing.T) {
 		if code := <-codes; code != http.StatusOK {
 			t.Errorf("a scrape gets %d", code)
 		}
+	}
+	if len(entered) > 0 {
+		t.Error("the series were made more than once")
 	}
 }

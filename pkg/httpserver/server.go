@@ -16,6 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/sync/singleflight"
 )
 
 // Timeouts that close connections of slow or broken clients.
@@ -94,11 +96,11 @@ func Handler(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /healthz", report(o.Healthy))
 	mux.Handle("GET /readyz", report(o.Ready))
-	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{
+	mux.Handle("GET /metrics", promhttp.HandlerFor(&sharedGatherer{Gatherer: o.Metrics}, promhttp.HandlerOpts{
 		// One broken metric must not hide the others.
 		ErrorHandling: promhttp.ContinueOnError,
 		ErrorLog:      slog.NewLogLogger(o.Log.Handler(), slog.LevelError),
-		// Each scrape makes all series, and holds them until its client has read them.
+		// Each client holds all series until it has read them.
 		MaxRequestsInFlight: maxScrapes,
 	}))
 	if o.Pprof {
@@ -109,6 +111,19 @@ func Handler(o Options) http.Handler {
 		mux.Handle("/debug/pprof/trace", local(pprof.Trace))
 	}
 	return mux
+}
+
+// sharedGatherer gathers once for the clients that ask at the same time: there can be a hundred thousand series.
+type sharedGatherer struct {
+	prometheus.Gatherer
+	running singleflight.Group
+}
+
+// Gather implements prometheus.Gatherer.
+func (s *sharedGatherer) Gather() ([]*dto.MetricFamily, error) {
+	gathered, err, _ := s.running.Do("", func() (any, error) { return s.Gatherer.Gather() })
+	families, _ := gathered.([]*dto.MetricFamily)
+	return families, err //nolint:wrapcheck // it is the other one's
 }
 
 // local refuses clients that are not on the loopback. There is no authentication, metrics may be for a
