@@ -10,6 +10,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
@@ -17,7 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
 
-// snapshot are the claims and volumes of a mount Job's operations, read at once after a batch of it.
+// snapshot are the claims and volumes of a batch of a mount Job, read at once after it.
 type snapshot struct {
 	claims  map[types.NamespacedName]*corev1.PersistentVolumeClaim
 	volumes map[string]*corev1.PersistentVolume
@@ -41,7 +42,7 @@ func (c *Controller) snapshotAfter(ctx context.Context, creation lifecycle.Creat
 		if known, ok := c.snapshots.Get(batch); ok {
 			return known, nil
 		}
-		now, err := c.readSnapshot(ctx, creation.Job, volume)
+		now, err := c.readSnapshot(ctx, creation, volume)
 		if err == nil {
 			c.snapshots.Set(batch, now, snapshotLife)
 		}
@@ -56,28 +57,58 @@ func (c *Controller) snapshotAfter(ctx context.Context, creation lifecycle.Creat
 	return now, ok
 }
 
-// readSnapshot is of a Job that has an operation for a volume. Volumes are read first, as in confirm.
-func (c *Controller) readSnapshot(ctx context.Context, name, volume string) (now snapshot, err error) {
+// readSnapshot is of the batch of a Job that has an operation for a volume. Volumes are read first, as in confirm.
+// What many objects are read of, the caches answer if they are known to be as new: in a burst they nearly
+// always are.
+func (c *Controller) readSnapshot(ctx context.Context, creation lifecycle.CreateVolume, volume string) (now snapshot, err error) {
 	jobs := c.gatherer.Caches.JobsOfVolume(volume)
-	i := slices.IndexFunc(jobs, func(job *batchv1.Job) bool { return job.Name == name })
+	i := slices.IndexFunc(jobs, func(job *batchv1.Job) bool { return job.Name == creation.Job })
 	if i < 0 {
-		return now, fmt.Errorf("the cache has no Job %s any more", name)
+		return now, fmt.Errorf("the cache has no Job %s any more", creation.Job)
 	}
-	operations, err := mountjobs.Operations(jobs[i])
+	batches, err := mountjobs.Batches(jobs[i])
 	if err != nil {
 		return now, err
 	}
 	var names []string
 	var owners []types.NamespacedName
-	for _, o := range operations {
-		names = append(names, o.Volume)
-		owners = append(owners, types.NamespacedName{Namespace: o.Namespace, Name: o.Claim})
+	for _, batch := range batches {
+		if batch.Number != creation.Batch {
+			continue
+		}
+		for _, o := range batch.Operations {
+			names = append(names, o.Volume)
+			owners = append(owners, types.NamespacedName{Namespace: o.Namespace, Name: o.Claim})
+		}
 	}
-	if now.volumes, err = c.live.Volumes(ctx, names, caches.Count(c.gatherer.Caches.Volumes)); err != nil {
+	known := c.gatherer.Caches
+	if c.isCurrent(ctx, known.Volumes, len(names)) {
+		now.volumes = cached(names, known.Volume)
+	} else if now.volumes, err = c.live.Volumes(ctx, names, caches.Count(known.Volumes)); err != nil {
 		return now, err
 	}
-	now.claims, err = c.live.Claims(ctx, owners, caches.Count(c.gatherer.Caches.Claims))
+	if c.isCurrent(ctx, known.Claims, len(owners)) {
+		now.claims = cached(owners, func(n types.NamespacedName) *corev1.PersistentVolumeClaim { return known.ClaimNamed(n.Namespace, n.Name) })
+		return now, nil
+	}
+	now.claims, err = c.live.Claims(ctx, owners, caches.Count(known.Claims))
 	return now, err
+}
+
+// isCurrent asks only where a list of all objects would cost more.
+func (c *Controller) isCurrent(ctx context.Context, informer cache.SharedIndexInformer, objects int) bool {
+	return caches.Count(informer) > objects && c.gatherer.Caches.IsCurrent(ctx, informer)
+}
+
+// cached are those of the named objects that a cache has.
+func cached[K comparable, T any](names []K, get func(K) *T) map[K]*T {
+	found := make(map[K]*T, len(names))
+	for _, name := range names {
+		if object := get(name); object != nil {
+			found[name] = object
+		}
+	}
+	return found
 }
 
 // agrees says that the caches had the same. If they had not, the cluster may only have changed since.
