@@ -23,7 +23,7 @@ import (
 
 // TestSmallBatchOfALargeJobCausesFewReads, in a cluster that is too large for lists.
 func TestSmallBatchOfALargeJobCausesFewReads(t *testing.T) {
-	const large, small, others = 100, 17, 1000
+	const large, small, others = 100, 17, 3000
 	ops := func(first, count int) (all []operations.Operation) {
 		for n := first; n < first+count; n++ {
 			o := operationOf(t, types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", n)))

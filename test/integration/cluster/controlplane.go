@@ -47,7 +47,7 @@ func (c *Cluster) program(name string, args ...string) program {
 func (c *Cluster) etcdProgram() program {
 	client, peer := address("http", c.ports.etcdClient), address("http", c.ports.etcdPeer)
 	return c.program("etcd",
-		"--name=test", "--data-dir="+filepath.Join(c.folder, "etcd"), "--unsafe-no-fsync", "--log-level=warn",
+		"--name=test", "--data-dir="+c.data(), "--unsafe-no-fsync", "--log-level=warn",
 		"--listen-client-urls="+client, "--advertise-client-urls="+client,
 		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=test="+peer,
 	)
