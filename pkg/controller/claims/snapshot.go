@@ -88,7 +88,9 @@ func (c *Controller) readSnapshot(ctx context.Context, creation lifecycle.Create
 		return now, err
 	}
 	if c.isCurrent(ctx, known.Claims, len(owners)) {
-		now.claims = cached(owners, func(n types.NamespacedName) *corev1.PersistentVolumeClaim { return known.ClaimNamed(n.Namespace, n.Name) })
+		now.claims = cached(owners, func(n types.NamespacedName) *corev1.PersistentVolumeClaim {
+			return known.ClaimNamed(n.Namespace, n.Name)
+		})
 		return now, nil
 	}
 	now.claims, err = c.live.Claims(ctx, owners, caches.Count(known.Claims))
