@@ -150,7 +150,7 @@ func (c *Controller) markUsed(ctx context.Context, volume string, jobs []string)
 			continue
 		}
 		mark := map[string]string{wellknown.AnnotationUsed(volume): strconv.Itoa(mountjobs.NewestBatch(job))}
-		if err := kubeobjects.Patch(ctx, c.client, job, kubeobjects.Metadata("annotations", mark)); err != nil {
+		if err := c.marks.add(ctx, job, mark); err != nil {
 			return err
 		}
 	}

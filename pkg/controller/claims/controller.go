@@ -60,6 +60,7 @@ type Controller struct {
 	// newer than a snapshot.
 	snapshots *expiring.Expiring
 	created   *expiring.Expiring
+	marks     marks // of Jobs that were used
 	reading   singleflight.Group
 }
 
@@ -75,6 +76,9 @@ func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Control
 	c := &Controller{
 		options: o, client: client, live: kubeobjects.Reader{Client: client}, gatherer: g, events: events.NewReporter(o.Events),
 		metrics: newMetrics(o.Metrics), deleted: expiring.NewExpiring(), snapshots: expiring.NewExpiring(), created: expiring.NewExpiring(),
+	}
+	c.marks.write = func(ctx context.Context, job *batchv1.Job, annotations map[string]string) error {
+		return kubeobjects.Patch(ctx, client, job, kubeobjects.Metadata("annotations", annotations))
 	}
 	options := queue.Options{Name: controlLoop, KeyName: "claim", FirstRetry: firstRetry, Log: o.Log}
 	c.queue = queue.New(options, c.sync)
