@@ -65,7 +65,7 @@ func TestBuildWithoutNodeGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	compareGolden(t, "first-node-job.yaml", job)
+	compareGolden(t, "mount-without-node-job.yaml", job)
 }
 
 func TestBuildSweepGolden(t *testing.T) {
