@@ -2,6 +2,7 @@ package efs
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -44,14 +45,18 @@ func listItems(list string) []string {
 }
 
 // Match says whether the cluster may use a file system.
-func (f Filter) Match(fs FileSystem) bool {
+func (f Filter) Match(fs FileSystem) bool { return f.Exclusion(fs) == "" }
+
+// Exclusion says why the cluster may not use a file system and how it may, "" if it may.
+func (f Filter) Exclusion(fs FileSystem) string {
 	if len(f.IDs) > 0 && !slices.Contains(f.IDs, fs.ID) {
-		return false
+		return "it is not one of --file-system-ids: add it there"
 	}
-	for key, value := range f.Tags {
-		if got, ok := fs.Tags[key]; !ok || got != value {
-			return false
+	for _, key := range slices.Sorted(maps.Keys(f.Tags)) {
+		if value, ok := fs.Tags[key]; !ok || value != f.Tags[key] {
+			return fmt.Sprintf("it lacks the tag %[1]s=%[2]s of --file-system-tags: aws efs tag-resource --resource-id %[3]s --tags Key=%[1]s,Value=%[2]s",
+				key, f.Tags[key], fs.ID)
 		}
 	}
-	return true
+	return ""
 }

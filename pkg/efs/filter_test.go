@@ -41,6 +41,19 @@ func TestParseTags(t *testing.T) {
 	}
 }
 
+func TestExclusionNamesWhatToDo(t *testing.T) {
+	fs := efs.FileSystem{ID: "fs-1", Tags: map[string]string{"team": "a"}}
+	for want, filter := range map[string]efs.Filter{
+		"": {IDs: []string{"fs-1"}, Tags: map[string]string{"team": "a"}},
+		"it is not one of --file-system-ids: add it there": {IDs: []string{"fs-0"}},
+		"it lacks the tag efs-stunnel=true of --file-system-tags: aws efs tag-resource --resource-id fs-1 --tags Key=efs-stunnel,Value=true": {Tags: map[string]string{"efs-stunnel": "true", "team": "a"}},
+	} {
+		if got := filter.Exclusion(fs); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestMatch(t *testing.T) {
 	fs := efs.FileSystem{ID: "fs-1", Tags: map[string]string{"team": "a", "env": "test"}}
 	tests := map[string]struct {

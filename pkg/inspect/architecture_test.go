@@ -158,6 +158,7 @@ func claimRows() []row {
 		}, expectation{volume, Note, CleanupWaits}},
 		{"the same, `VolumeFailedDelete`: … is not adopted", Subject{}, cleanupFailed("nothing is removed while volume pv of the original provisioner, which is not adopted, has it"), expectation{volume, Problem, NotAdopted}},
 		{"the same, `VolumeFailedDelete`", Subject{}, cleanupFailed("Job … could not remove the directory: …"), expectation{volume, Problem, CleanupFailed}},
+		{"volume `Bound` again, or policy `Retain` now", Subject{}, released(corev1.PersistentVolumeReclaimRetain), expectation{volume, Note, Retained}},
 		{"volume deleted", Subject{}, func(_ *testing.T, s *Snapshot) {
 			s.Claims, s.Volumes = s.Claims[1:], s.Volumes[1:]
 		}, expectation{}},

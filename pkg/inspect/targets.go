@@ -56,18 +56,19 @@ func (f *facts) checkTable() []Result {
 
 // remedies are about conditions that only events on the ConfigMap show.
 var remedies = map[string]string{
-	wellknown.EventFileSystemUnusable: "usually create a mount target in the cluster's VPC",
-	wellknown.EventDiscoveryFailed:    "what the message advises: IAM permissions, credentials, network of the manager",
-	wellknown.EventIdentityLooksWrong: "correct the manager's AWS credentials or --aws-region; if they are right, accept the account in the table",
-	wellknown.EventOutOfPorts:         "raise --stunnel-port-count of the manager",
-	wellknown.EventTableFull:          "restrict discovery with --file-system-ids or --file-system-tags",
-	wellknown.EventTableNotStored:     "what the message says: size, a policy or webhook, or a permission of the manager's Role",
-	wellknown.EventAddressConflict:    "correct the addresses in efs-stunnel-pinned; of a file system that was deleted, delete the volumes",
-	wellknown.EventPortConflict:       "change the pinned port, or move the cluster's NodePort range off the tunnels' ports",
+	wellknown.EventFileSystemsExcluded: "what the message says, or change --file-system-tags or --file-system-ids of the manager",
+	wellknown.EventFileSystemUnusable:  "usually create a mount target in the cluster's VPC",
+	wellknown.EventDiscoveryFailed:     "what the message advises: IAM permissions, credentials, network of the manager",
+	wellknown.EventIdentityLooksWrong:  "correct the manager's AWS credentials or --aws-region; if they are right, accept the account in the table",
+	wellknown.EventOutOfPorts:          "raise --stunnel-port-count of the manager",
+	wellknown.EventTableFull:           "restrict discovery with --file-system-ids or --file-system-tags",
+	wellknown.EventTableNotStored:      "what the message says: size, a policy or webhook, or a permission of the manager's Role",
+	wellknown.EventAddressConflict:     "correct the addresses in efs-stunnel-pinned; of a file system that was deleted, delete the volumes",
+	wellknown.EventPortConflict:        "change the pinned port, or move the cluster's NodePort range off the tunnels' ports",
 }
 
 // repeatedOnTable are those of them that the manager reports again while they hold.
-var repeatedOnTable = []string{wellknown.EventDiscoveryFailed, wellknown.EventIdentityLooksWrong, wellknown.EventTableNotStored}
+var repeatedOnTable = []string{wellknown.EventDiscoveryFailed, wellknown.EventIdentityLooksWrong, wellknown.EventTableNotStored, wellknown.EventFileSystemsExcluded}
 
 // reportedOnTable is what the manager has reported, and not that it has ended. Clusters keep events for an
 // hour, so each is as old as its message says.

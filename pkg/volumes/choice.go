@@ -38,11 +38,12 @@ type Choice struct {
 }
 
 // Choose selects the file system for a claim. The zone is that of the claim's node, "" if there
-// is no node or it has none. The error is a Refusal.
+// is no node or it has none. Excluded are file systems that the manager's settings leave out, with why. The
+// error is a Refusal.
 //
 // A file system that holds the path is chosen even while it is not usable: on another one, the
 // claim would get other data under the same name.
-func Choose(claim Claim, class Class, zone string, candidates []Candidate) (Choice, error) {
+func Choose(claim Claim, class Class, zone string, candidates []Candidate, excluded map[string]string) (Choice, error) {
 	candidates = slices.SortedFunc(slices.Values(candidates), func(a, b Candidate) int { return cmp.Compare(a.ID, b.ID) })
 	wanted := cmp.Or(claim.FileSystemID, class.DefaultFileSystemID)
 	allowed, err := allowedCandidates(wanted, class, candidates)
@@ -54,7 +55,7 @@ func Choose(claim Claim, class Class, zone string, candidates []Candidate) (Choi
 		return Choice{}, err
 	}
 	if len(allowed) == 0 {
-		return Choice{Wait: notFound(wanted, class), Unknown: true}, nil
+		return Choice{Wait: notFound(wanted, class, excluded), Unknown: true}, nil
 	}
 	if holders := keep(allowed, func(c Candidate) bool { return c.HoldsPath }); len(holders) > 0 {
 		allowed = holders
@@ -148,9 +149,16 @@ func keep(candidates []Candidate, wanted func(Candidate) bool) []Candidate {
 	return kept
 }
 
-func notFound(wanted string, class Class) string {
+func notFound(wanted string, class Class, excluded map[string]string) string {
 	const elsewhere = ", and does the manager look in its account, region and VPC?"
-	if wanted != "" {
+	switch {
+	case excluded[wanted] != "":
+		return fmt.Sprintf("file system %s exists, but %s", wanted, excluded[wanted])
+	case wanted == "" && len(excluded) > 0:
+		id := slices.Min(slices.Collect(maps.Keys(excluded)))
+		return fmt.Sprintf("no file system that storage class %s allows is in use, and the manager's settings leave out %d, such as %s: %s",
+			quoted(class.Name), len(excluded), id, excluded[id])
+	case wanted != "":
 		return fmt.Sprintf("file system %s is not found yet: is its ID right", wanted) + elsewhere
 	}
 	return fmt.Sprintf("no file system that storage class %s allows is found yet: are its parameters right", quoted(class.Name)) + elsewhere

@@ -31,6 +31,21 @@ func zones(zones ...string) func(*volumes.Candidate) {
 
 func inZoneA(c *volumes.Candidate) { c.OneZone, c.Zones = "a", []string{"a"} }
 
+// TestWaitForExcludedFileSystemSaysWhy: the user of a file system without the tag looks at the claim first.
+func TestWaitForExcludedFileSystemSaysWhy(t *testing.T) {
+	class := volumes.Class{Name: "efs"}
+	excluded := map[string]string{"fs-2": "it lacks the tag a=b", "fs-3": "it lacks the tag a=b"}
+	for wanted, want := range map[string]string{
+		"fs-3": "file system fs-3 exists, but it lacks the tag a=b",
+		"":     `no file system that storage class "efs" allows is in use, and the manager's settings leave out 2, such as fs-2: it lacks the tag a=b`,
+	} {
+		got, err := volumes.Choose(volumes.Claim{Path: "/a", FileSystemID: wanted}, class, "", nil, excluded)
+		if err != nil || !got.Unknown || got.Wait != want {
+			t.Errorf("got %+v, %v, want %q", got, err, want)
+		}
+	}
+}
+
 func TestChoose(t *testing.T) {
 	type parameters = map[string]string
 	type candidates = []volumes.Candidate
@@ -95,7 +110,7 @@ func TestChoose(t *testing.T) {
 			if tt.zone != "" {
 				claim.Node = "n1"
 			}
-			got, err := volumes.Choose(claim, class, tt.zone, tt.candidates)
+			got, err := volumes.Choose(claim, class, tt.zone, tt.candidates, nil)
 			wantRefusal(t, err, tt.refuse)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("choice mismatch (-want +got):\n%s", diff)
@@ -109,14 +124,14 @@ func TestChooseDoesNotGuessWhereToRestore(t *testing.T) {
 	class := parseClass(t, newClass(nil))
 	claim := parseClaim(t, newClaim(annotated("efs-stunnel.gnuthought.com/restore", "old")), class)
 	both := []volumes.Candidate{candidate("fs-2"), candidate("fs-1")}
-	_, err := volumes.Choose(claim, class, "", both)
+	_, err := volumes.Choose(claim, class, "", both, nil)
 	wantRefusal(t, err, `file systems fs-1, fs-2 could have the directory of claim old: add the label file_system_id with the right one to spec.selector.matchLabels`)
 	both[0].HoldsPath = true
-	if got, err := volumes.Choose(claim, class, "", both); err != nil || got.FileSystemID != "fs-2" {
+	if got, err := volumes.Choose(claim, class, "", both, nil); err != nil || got.FileSystemID != "fs-2" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	claim.FileSystemID, both[0].HoldsPath = "fs-1", false
-	if got, err := volumes.Choose(claim, class, "", both); err != nil || got.FileSystemID != "fs-1" {
+	if got, err := volumes.Choose(claim, class, "", both, nil); err != nil || got.FileSystemID != "fs-1" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
@@ -124,7 +139,7 @@ func TestChooseDoesNotGuessWhereToRestore(t *testing.T) {
 // A class that binds at once has no node, whatever zone is passed.
 func TestChooseIgnoresZonesWithoutANode(t *testing.T) {
 	class := parseClass(t, newClass(nil))
-	got, err := volumes.Choose(parseClaim(t, newClaim(), class), class, "b", []volumes.Candidate{candidate("fs-1", inZoneA)})
+	got, err := volumes.Choose(parseClaim(t, newClaim(), class), class, "b", []volumes.Candidate{candidate("fs-1", inZoneA)}, nil)
 	if err != nil || got.FileSystemID != "fs-1" {
 		t.Errorf("got %+v, %v", got, err)
 	}

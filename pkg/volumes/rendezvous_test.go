@@ -11,7 +11,7 @@ import (
 
 func chosen(t testing.TB, path string, candidates []volumes.Candidate) string {
 	t.Helper()
-	choice, err := volumes.Choose(volumes.Claim{Path: path}, volumes.Class{}, "", candidates)
+	choice, err := volumes.Choose(volumes.Claim{Path: path}, volumes.Class{}, "", candidates, nil)
 	if err != nil || choice.FileSystemID == "" {
 		t.Fatalf("no choice for %s: %+v, %v", path, choice, err)
 	}

@@ -125,7 +125,7 @@ func TestChooseTheFileSystemOfTheSource(t *testing.T) {
 			class := parseClass(t, newClass(tt.parameters))
 			claim := parseClaim(t, newClaim(copyOf("old")), class)
 			claim.FileSystemID, claim.SourceFileSystemID = tt.label, tt.source
-			got, err := volumes.Choose(claim, class, "", candidates)
+			got, err := volumes.Choose(claim, class, "", candidates, nil)
 			wantRefusal(t, err, tt.refusal)
 			if got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
@@ -135,7 +135,7 @@ func TestChooseTheFileSystemOfTheSource(t *testing.T) {
 	class := parseClass(t, newClass(nil))
 	claim := parseClaim(t, newClaim(copyOf("old")), class)
 	claim.SourceFileSystemID = "fs-3"
-	if got, err := volumes.Choose(claim, class, "", candidates); err != nil || !got.Unknown || got.Wait == "" {
+	if got, err := volumes.Choose(claim, class, "", candidates, nil); err != nil || !got.Unknown || got.Wait == "" {
 		t.Errorf("of a file system that is not listed: %+v (%v)", got, err)
 	}
 }

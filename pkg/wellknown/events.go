@@ -4,15 +4,17 @@ package wellknown
 const (
 	EventFileSystemFound    = "FileSystemFound"    // a file system was added to the table
 	EventFileSystemUnusable = "FileSystemUnusable" // a file system is there but cannot serve; the message says why
-	EventFileSystemMissing  = "FileSystemMissing"  // a file system of the table was not in the latest listing; nothing is removed yet
-	EventDiscoveryFailed    = "DiscoveryFailed"    // the file systems could not be listed; the table stays as it is
-	EventOutOfPorts         = "OutOfPorts"         // a file system has no port, because all are in use
-	EventTableFull          = "TableFull"          // a file system has no port, because the ConfigMap is full
-	EventTableNotStored     = "TableNotStored"     // the apiserver refuses the table; the stored one stays in force
-	EventIdentityLooksWrong = "IdentityLooksWrong" // the listed file systems seem to be another account's or region's; the table stays as it is
-	EventPortConflict       = "PortConflict"       // a port that was asked for is in use; also on the volume that asks for it
-	EventAddressConflict    = "AddressConflict"    // two file systems have one address, so one of them may lead to the other's data
-	EventTableUnreadable    = "TableUnreadable"    // the ConfigMap cannot be read; nothing is written until it can
+	// EventFileSystemsExcluded: file systems are listed, and --file-system-tags or --file-system-ids leave none.
+	EventFileSystemsExcluded = "FileSystemsExcluded"
+	EventFileSystemMissing   = "FileSystemMissing"  // a file system of the table was not in the latest listing; nothing is removed yet
+	EventDiscoveryFailed     = "DiscoveryFailed"    // the file systems could not be listed; the table stays as it is
+	EventOutOfPorts          = "OutOfPorts"         // a file system has no port, because all are in use
+	EventTableFull           = "TableFull"          // a file system has no port, because the ConfigMap is full
+	EventTableNotStored      = "TableNotStored"     // the apiserver refuses the table; the stored one stays in force
+	EventIdentityLooksWrong  = "IdentityLooksWrong" // the listed file systems seem to be another account's or region's; the table stays as it is
+	EventPortConflict        = "PortConflict"       // a port that was asked for is in use; also on the volume that asks for it
+	EventAddressConflict     = "AddressConflict"    // two file systems have one address, so one of them may lead to the other's data
+	EventTableUnreadable     = "TableUnreadable"    // the ConfigMap cannot be read; nothing is written until it can
 	// EventRootVolumeConflict: an object that is not ours, or another installation's root volume, has
 	// a root volume's or root claim's name.
 	EventRootVolumeConflict = "RootVolumeConflict"

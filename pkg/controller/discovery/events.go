@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/events"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -202,6 +203,16 @@ func pollConditions(i inventory) []notice {
 			"the EFS API lists no file system, so the table stays as it is. Check the region (--aws-region) and the account of the manager's AWS credentials")}
 	}
 	return nil
+}
+
+// excludedNotice is about settings that leave no file system to use.
+func excludedNotice(s targets.Snapshot) (notice, bool) {
+	if len(s.Excluded) == 0 || len(s.FileSystems) > 0 {
+		return notice{}, false
+	}
+	ids := slices.Sorted(maps.Keys(s.Excluded))
+	return condition("excluded", wellknown.EventFileSystemsExcluded, fmt.Sprintf(
+		"the EFS API lists %s, and the manager's settings leave none of them. %s: %s", someOf(ids), ids[0], s.Excluded[ids[0]])), true
 }
 
 func notStored(err error) notice {

@@ -88,7 +88,6 @@ func (s state) isHeld() bool {
 
 // assign gives ports. A file system is gone only when the EFS API confirms it.
 func (o Options) assign(s state) plan {
-	conditions := s.conditions()
 	in := o.input(s)
 	out := ports.Assign(in)
 	if out.Foreign != "" {
@@ -103,7 +102,7 @@ func (o Options) assign(s state) plan {
 	p := o.follow(s, out.Table, slices.Concat(out.Gone, s.left(out.Table)))
 	p.write = out.Changed
 	p.decision.corrections = slices.DeleteFunc(out.Corrections, func(c ports.Correction) bool { return p.snapshot.Others[c.On.FileSystem] != "" })
-	p.notices = slices.Concat(eventNotices(out.Events, s.volumes), conditions)
+	p.notices = slices.Concat(eventNotices(out.Events, s.volumes), p.notices)
 	if len(s.inventory.unconfirmed(missing)) > 0 {
 		p.missing = missing
 	}
@@ -124,6 +123,9 @@ func (o Options) follow(s state, table ports.Table, gone []string) plan {
 		decision: &decision{pinned: s.pinned.object, roots: map[string]int{}, removes: s.pinned.table != nil},
 	}
 	p.seen = v.seen
+	if n, ok := excludedNotice(p.snapshot); ok {
+		p.notices = append(p.notices, n)
+	}
 	p.snapshot.Tunnels = v.tunnels(s)
 	p.numbers[pointCount] = countPoints(p.snapshot.Tunnels)
 	for id, target := range table.Targets {

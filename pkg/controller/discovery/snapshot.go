@@ -48,7 +48,7 @@ func (v view) snapshot() targets.Snapshot {
 	s := targets.Snapshot{
 		Known: v.inventory.polled, Listed: v.inventory.listed(),
 		Unanswered:  !v.inventory.listed() && v.inventory.failure != nil,
-		FileSystems: map[string]volumes.Candidate{}, Gone: v.gone, Others: v.others,
+		FileSystems: map[string]volumes.Candidate{}, Gone: v.gone, Others: v.others, Excluded: v.excluded(),
 	}
 	for _, id := range slices.AppendSeq(slices.Collect(maps.Keys(v.table.Targets)), maps.Keys(v.listed)) {
 		if v.passes(id) {
@@ -56,6 +56,22 @@ func (v view) snapshot() targets.Snapshot {
 		}
 	}
 	return s
+}
+
+// excluded are the listed file systems that do not pass, with why.
+func (v view) excluded() map[string]string {
+	var all map[string]string
+	for id := range v.listed {
+		why := v.options.Filter.Exclusion(v.seen[id])
+		if why == "" || v.isPinned(id) {
+			continue
+		}
+		if all == nil {
+			all = map[string]string{}
+		}
+		all[id] = why
+	}
+	return all
 }
 
 // passes says whether the cluster may use a file system. For one that was in no listing, only the id is

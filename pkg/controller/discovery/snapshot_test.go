@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 func TestSnapshot(t *testing.T) {
@@ -113,7 +115,9 @@ func TestSnapshot(t *testing.T) {
 		"tags that were seen count for the filter": {
 			given: given(tableOf(map[string]ports.Target{"fs-1": target(20490)}), polled(found(listing(1, fileSystem("fs-1", "a"))))),
 			edit:  func(o *Options) { o.Filter = efs.Filter{Tags: map[string]string{"team": "b"}} },
-			want:  targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{}},
+			want: targets.Snapshot{Known: true, Listed: true, FileSystems: map[string]volumes.Candidate{}, Excluded: map[string]string{
+				"fs-1": "it lacks the tag team=b of --file-system-tags: aws efs tag-resource --resource-id fs-1 --tags Key=team,Value=b",
+			}},
 		},
 	}
 	for name, tt := range tests {
@@ -124,6 +128,34 @@ func TestSnapshot(t *testing.T) {
 			}
 			if diff := cmp.Diff(tt.want, tt.given.plan(o).snapshot, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("snapshot mismatch (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestSettingsThatLeaveNoFileSystemAreACondition: nothing else would say why no claim is served.
+func TestSettingsThatLeaveNoFileSystemAreACondition(t *testing.T) {
+	listed := polled(found(listing(1, fileSystem("fs-1", "a"), fileSystem("fs-2", "b"))))
+	for name, tt := range map[string]struct {
+		filter efs.Filter
+		want   int
+	}{
+		"no filter":          {efs.Filter{}, 0},
+		"one passes":         {efs.Filter{IDs: []string{"fs-2"}}, 0},
+		"none has the tag":   {efs.Filter{Tags: map[string]string{"efs-stunnel": "true"}}, 1},
+		"none is of the ids": {efs.Filter{IDs: []string{"fs-3"}}, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options()
+			o.Filter = tt.filter
+			var got []notice
+			for _, n := range given(tableOf(map[string]ports.Target{}), listed).plan(o).notices {
+				if n.reason == wellknown.EventFileSystemsExcluded {
+					got = append(got, n)
+				}
+			}
+			if len(got) != tt.want || tt.want > 0 && !strings.Contains(got[0].message, "fs-1, fs-2") {
+				t.Errorf("got %+v", got)
 			}
 		})
 	}

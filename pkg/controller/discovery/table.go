@@ -16,6 +16,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/controller/caches"
 	"gnuthought.com/efs-stunnel/pkg/controller/pairs"
+	"gnuthought.com/efs-stunnel/pkg/controller/targets"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
@@ -27,7 +28,8 @@ type tableMemory struct {
 	pinned *ports.Table // the last that could be read; nil before it
 	// stored is the newest ConfigMap that was read or written: a cache may be behind our own writes.
 	stored *corev1.ConfigMap
-	live   bool // stored was read from the apiserver, and no write has failed since
+	live   bool   // stored was read from the apiserver, and no write has failed since
+	counts [2]int // of the file systems that are used and excluded, as they were last logged
 }
 
 // syncTable gives ports and stores them. The table is stored before anything is published: what
@@ -70,6 +72,16 @@ func newest(cached, known *corev1.ConfigMap) *corev1.ConfigMap {
 	return cached
 }
 
+// logCounts says how many file systems are used, whenever that has changed.
+func (c *Controller) logCounts(s targets.Snapshot) {
+	counts := [2]int{len(s.FileSystems), len(s.Excluded)}
+	if !s.Listed || counts == c.table.counts {
+		return
+	}
+	c.table.counts = counts
+	c.options.Log.Info("file systems listed", "used", counts[0], "excluded", counts[1])
+}
+
 // applyTable stores the table if it changed. After a conflict with another client's write, the next
 // sync reads the table again.
 func (c *Controller) applyTable(ctx context.Context, s state, p plan) (again time.Duration, err error) {
@@ -81,6 +93,7 @@ func (c *Controller) applyTable(ctx context.Context, s state, p plan) (again tim
 		p = c.options.plan(s)
 	}
 	c.metrics.show(p.numbers)
+	c.logCounts(p.snapshot)
 	if p.decision == nil {
 		c.tableEvents.report(ctx, s.table.object, p.notices)
 		c.hold(s.blocker())

@@ -200,7 +200,7 @@ func (s State) begin() (operation operations.Operation, choice volumes.Choice, e
 	if len(class.FileSystemTags) > 0 && !s.Targets.Listed {
 		return operation, volumes.Choice{Wait: "the EFS API has not answered yet, and the class asks for tags" + seeTable, Unknown: true}, nil
 	}
-	choice, err = volumes.Choose(claim, class, s.NodeZone, s.candidates(claim.Path))
+	choice, err = volumes.Choose(claim, class, s.NodeZone, s.candidates(claim.Path), s.Targets.Excluded)
 	if choice.Unknown && s.Targets.Unanswered {
 		choice.Wait += " The EFS API has not answered since the manager started" + seeTable
 	}

@@ -86,6 +86,8 @@ func (s state) problem() problem {
 	switch {
 	case s.targets.Gone[id]:
 		return problem{"FileSystemGone", fmt.Sprintf("file system %s does not exist any longer", id), true, false}
+	case !known && s.targets.Excluded[id] != "":
+		return problem{"FileSystemUnknown", fmt.Sprintf("file system %s exists, but %s", id, s.targets.Excluded[id]), false, true}
 	case !known:
 		return problem{"FileSystemUnknown", fmt.Sprintf("file system %s is not known: it does not exist, or the manager's settings leave it out", id), false, true}
 	case candidate.Unusable != "":

@@ -24,6 +24,8 @@ type Snapshot struct {
 	// FileSystems are those of the table and those that cannot be used, by id; HoldsPath is not set.
 	FileSystems map[string]volumes.Candidate
 	Tunnels     map[ports.Key]Tunnel // those of the demanded access points and those with a demanded IAM identity
+	// Excluded are the file systems that the API lists and the manager's settings leave out, with why.
+	Excluded map[string]string
 	// Others are the namespaces of other installations in the cluster, by the file systems that are
 	// theirs: nothing is written for these.
 	Others map[string]string
