@@ -26,6 +26,7 @@ const (
 	DefaultMountOptions = "vers=4.1,rsize=1048576,wsize=1048576,hard,timeo=600,retrans=2,noresvport"
 	// RootMountOptions override these on root volumes. The ledger must be read fresh. With a hard
 	// mount of a deleted file system kubelet would hang forever, and a mount Job handles an I/O error
-	// like being killed.
+	// like being killed. Nothing like noatime: after a read, the client knows its time of access no more, and so
+	// asks the server for all attributes, by which a clone sees that a file has changed while it was read.
 	RootMountOptions = "soft,lookupcache=none,acdirmin=0,acdirmax=0"
 )

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
@@ -16,14 +17,18 @@ import (
 // A clone copies a volume's directory aside, while batches of other Jobs go on, and publishes the copy by one
 // rename. It has the lock of the file system only while it begins and while it publishes.
 //
-//	/.efs-stunnel/clones/<volume>/copy    the copy, until it is published
-//	/.efs-stunnel/clones/<volume>/links/  a name for each file with several, by its number
-//	/.efs-stunnel/clones/<volume>/lock    held by the run that copies
+//	/.efs-stunnel/clones/<volume>/copy      the copy, until it is published
+//	/.efs-stunnel/clones/<volume>/links/    a name for each file with several, by its number; notes, see note
+//	/.efs-stunnel/clones/<volume>/begun     when its first run began
+//	/.efs-stunnel/clones/<volume>/removed/  directories that are no part of the copy any more
+//	/.efs-stunnel/clones/<volume>/lock      held by the run that copies
 const (
-	clonesName = "clones"
-	copyName   = "copy"
-	linksName  = "links"
-	cloneLock  = "lock"
+	clonesName  = "clones"
+	copyName    = "copy"
+	linksName   = "links"
+	removedName = "removed"
+	begunName   = "begun"
+	cloneLock   = "lock"
 )
 
 // CloneOptions say how a volume is copied.
@@ -35,7 +40,8 @@ type CloneOptions struct {
 }
 
 // Clone makes the operation's volume of a copy of another one. Repeating it goes on where an earlier run has
-// stopped. What is complete by its size, its time of change, its mode and its owner is not copied again.
+// stopped. What is complete by its size, its time of change, its mode and its owner is not copied again, if it has
+// not changed since the first run began or a note says that the copy is of that version.
 //
 //	owner entry  directory  what is done
 //	none         none       the copy is completed, then entry and directory as a setup does it
@@ -75,9 +81,10 @@ type clone struct {
 	op      operations.Operation
 	options CloneOptions
 
-	source *os.File  // the directory that is copied
-	place  *dir      // where the copy is made
+	source *os.File // the directory that is copied
+	place  *dir     // where the copy is made
 	lock   *heldLock // of that place
+	cut    bool     // the source itself was replaced while it was copied
 }
 
 func (c *clone) close() {
@@ -118,7 +125,9 @@ func (c *clone) prepare(ctx context.Context) (published outcome, err error) {
 		}
 		if isPublished(c.op, found) {
 			published = doneBy(Cloned, operations.Result{GID: found.own.GID})
-			return c.fs.dropPlace(ctx, c.op.Volume)
+			note, err := c.fs.dropPlace(ctx, c.op.Volume)
+			published.Message = strings.TrimPrefix(note, "; ")
+			return err
 		}
 		if err := b.checkClone(ctx, c.op, found); err != nil {
 			return err
@@ -200,11 +209,20 @@ func sourceGone(op operations.Operation, why string) *refusal {
 
 // copy completes the copy, and says what it has.
 func (c *clone) copy(ctx context.Context) (summary string, err error) {
+	begun, err := c.begun(ctx)
+	if err != nil {
+		return "", err
+	}
 	links, err := c.openLinks(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer links.close()
+	removed, err := c.openFolder(ctx, removedName)
+	if err != nil {
+		return "", err
+	}
+	defer removed.Close()
 	to, err := c.openFolder(ctx, copyName)
 	if err != nil {
 		return "", err
@@ -213,18 +231,21 @@ func (c *clone) copy(ctx context.Context) (summary string, err error) {
 	if err != nil {
 		return "", errors.Join(fmt.Errorf("opening the source: %w", err), to.Close())
 	}
-	copying := newCopying(c.fs, links, c.options)
+	copying := newCopying(c.fs, begun, links, removed, c.options)
 	copying.lock = c.lock
+	if copying.started, err = c.fs.serverNow(ctx); err != nil {
+		return "", errors.Join(err, from.Close(), to.Close())
+	}
 	if c.options.Started != nil {
 		c.options.Started(copying.progress)
 	}
-	if err := copying.run(ctx, from, to); err != nil {
+	if err := c.empty(ctx, copying, removedName); err != nil { // of earlier runs, before more space is needed
+		return "", errors.Join(err, from.Close(), to.Close())
+	}
+	if c.cut, err = copying.run(ctx, from, to); err != nil {
 		return "", err
 	}
-	if err := c.lock.check(); err != nil {
-		return "", err
-	}
-	if err := c.removeLinks(ctx, links); err != nil {
+	if err := c.empty(ctx, copying, linksName, removedName); err != nil {
 		return "", err
 	}
 	return copying.summary(c.op), nil
@@ -238,6 +259,14 @@ func (c *copying) summary(op operations.Operation) string {
 	}
 	if n := c.changed.Load(); n > 0 {
 		text += fmt.Sprintf("; %d files changed whenever they were copied", n)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leftOut > 0 {
+		text += fmt.Sprintf("; %d entries were left out, which were replaced whenever they were copied: %s", c.leftOut, strings.Join(c.examples, ", "))
+	}
+	if c.leftOut > len(c.examples) {
+		text += ", …"
 	}
 	return text
 }
@@ -262,8 +291,9 @@ func (c *clone) publish(ctx context.Context, summary string) (o outcome, err err
 		if err := c.moveOut(ctx, b, found, gid); err != nil {
 			return err
 		}
-		o = doneBy(Cloned, operations.Result{GID: gid, Message: summary})
-		return c.leave(ctx)
+		note, err := c.leave(ctx)
+		o = doneBy(Cloned, operations.Result{GID: gid, Message: summary + note})
+		return err
 	})
 	return o, err
 }
@@ -284,7 +314,7 @@ func (c *clone) checkSource(ctx context.Context, b *batch) (gid int, err error) 
 	if err != nil {
 		return 0, fmt.Errorf("inspecting the source: %w", err)
 	}
-	if !os.SameFile(copied, there) {
+	if c.cut || !os.SameFile(copied, there) {
 		return 0, replaced(c.op.SourcePath)
 	}
 	return gid, nil

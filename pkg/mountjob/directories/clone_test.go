@@ -43,6 +43,7 @@ func abandoned(op operations.Operation) operations.Operation {
 // withSource sets up a source with some files.
 func (w *fixture) withSource() {
 	w.t.Helper()
+	w.now = time.Now().Add(time.Hour) // no file is younger than its clone
 	w.done(setupOf(owner("c1", "ns", 1), sourcePath))
 	w.write(sourcePath+"/a", "content of a")
 	w.write(sourcePath+"/b", "content of b")

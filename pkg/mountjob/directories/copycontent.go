@@ -13,12 +13,64 @@ import (
 // blockBytes is the unit in which a hole is recognized.
 const blockBytes = 4096
 
-// content copies the data of a file. What is a hole in a sparse file is none in its copy either.
-func (c *copying) content(ctx context.Context, from, to *os.File, is *unix.Stat_t) error {
+// Bytes that were written are in the memory of the node until they are flushed, and the Job may have little.
+const (
+	flushedBytes = 8 << 20  // of a file at most; so much before the end of a copy that was begun is on the server
+	maxUnflushed = 64 << 20 // of all files together, and one buffer for each
+)
+
+// writing is the writing of one copy.
+type writing struct {
+	c        *copying
+	at       string
+	from, to *os.File
+	begin    int64 // what is before that is on the server
+	bytes    int64 // that were written since
+}
+
+// makeRoom flushes before anything is written between offset and end, if there are too many bytes already.
+func (w *writing) makeRoom(ctx context.Context, offset, end int64) error {
+	if end-w.begin <= flushedBytes && w.c.unflushed.Load() < maxUnflushed {
+		return nil
+	}
+	if w.bytes == 0 {
+		w.begin = offset
+		return nil
+	}
+	return w.flush(ctx, offset)
+}
+
+// wrote counts bytes.
+func (w *writing) wrote(n int64) {
+	w.bytes += n
+	w.c.unflushed.Add(n)
+}
+
+// flush waits until what was written is on the server, and drops it from memory.
+func (w *writing) flush(ctx context.Context, offset int64) error {
+	if err := w.c.fs.before(ctx, "flush "+w.at); err != nil {
+		return err
+	}
+	if err := ignoringEINTR(func() error { return unix.Fdatasync(int(w.to.Fd())) }); err != nil {
+		return err
+	}
+	for _, file := range []*os.File{w.from, w.to} { // advice only
+		_ = unix.Fadvise(int(file.Fd()), w.begin, offset-w.begin, unix.FADV_DONTNEED)
+	}
+	w.wrote(-w.bytes)
+	w.begin = offset
+	return nil
+}
+
+// content copies the data of a file from an offset on, until all is on the server. What is a hole in a sparse file
+// is none in its copy either.
+func (c *copying) content(ctx context.Context, at string, from, to *os.File, is *unix.Stat_t, start int64) error {
 	sparse := is.Blocks*blockSize < is.Size
 	buffer := c.buffers.Get().(*[]byte) //nolint:errcheck // nothing else is put there
 	defer c.buffers.Put(buffer)
-	for offset := int64(0); offset < is.Size; {
+	w := &writing{c: c, at: at, from: from, to: to, begin: start}
+	defer func() { w.wrote(-w.bytes) }() // those of a copy that fails
+	for offset := start; offset < is.Size; {
 		if ctx.Err() != nil {
 			return &stopError{context.Cause(ctx)}
 		}
@@ -27,11 +79,16 @@ func (c *copying) content(ctx context.Context, from, to *os.File, is *unix.Stat_
 				break
 			}
 		}
-		n, err := from.ReadAt((*buffer)[:min(int64(len(*buffer)), is.Size-offset)], offset)
+		end := min(offset+int64(len(*buffer)), is.Size)
+		if err := w.makeRoom(ctx, offset, end); err != nil {
+			return err
+		}
+		n, err := c.read(at, from, (*buffer)[:end-offset], offset)
 		if n > 0 {
 			if err := writeBlocks(to, (*buffer)[:n], offset, sparse); err != nil {
 				return err
 			}
+			w.wrote(int64(n))
 			c.bytes.Add(int64(n))
 		}
 		offset += int64(n)
@@ -43,9 +100,23 @@ func (c *copying) content(ctx context.Context, from, to *os.File, is *unix.Stat_
 		}
 	}
 	if sparse {
-		return to.Truncate(is.Size)
+		if err := w.makeRoom(ctx, is.Size, is.Size); err != nil {
+			return err
+		}
+		if err := to.Truncate(is.Size); err != nil {
+			return err
+		}
 	}
-	return nil
+	return w.flush(ctx, is.Size)
+}
+
+// read reads a piece of a file of the source.
+func (c *copying) read(at string, from *os.File, into []byte, offset int64) (int, error) {
+	if err := c.fs.hook(c.fs.source, "read "+at); err != nil {
+		return 0, ofSource(err)
+	}
+	n, err := from.ReadAt(into, offset)
+	return n, ofSource(err)
 }
 
 // nextData is where the next data begins, at or after an offset. Servers before NFSv4.2 do not tell: then

@@ -1,9 +1,9 @@
 package directories
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -21,7 +21,7 @@ const changeTries = 3
 
 // create makes the copy of an entry with build. A complete one of an earlier run stays; any other thing of the
 // name is removed.
-func (c *copying) create(d *folder, name string, is *unix.Stat_t, build func() error) (made bool, err error) {
+func (c *copying) create(ctx context.Context, d *folder, name string, is *unix.Stat_t, build func() error) (made bool, err error) {
 	err = ignoringEINTR(build)
 	if !errors.Is(err, fs.ErrExist) {
 		return err == nil, err
@@ -30,17 +30,17 @@ func (c *copying) create(d *folder, name string, is *unix.Stat_t, build func() e
 	if err := statAt(d.to, name, &copied); err != nil {
 		return false, err
 	}
-	if isCopyOf(&copied, is) {
+	if c.isComplete(&copied, is) {
 		return false, nil
 	}
-	if err := removeAll(d.to, name); err != nil {
+	if err := c.remove(ctx, d, name); err != nil {
 		return false, err
 	}
 	err = ignoringEINTR(build)
 	return err == nil, err
 }
 
-// isCopyOf reports whether a copy is complete: its time of change is set last, after everything else is on the
+// isCopyOf reports whether a copy is complete, of a file with the same size and time of change: its time of change is set last, after everything else is on the
 // server.
 func isCopyOf(copied, is *unix.Stat_t) bool {
 	return copied.Mode == is.Mode && copied.Uid == is.Uid && copied.Gid == is.Gid && isSameVersion(copied, is)
@@ -55,34 +55,46 @@ func (c *copying) file(ctx context.Context, d *folder, name string, is *unix.Sta
 		return err
 	}
 	c.request(ctx, 1)
-	var to *os.File
-	made, err := c.create(d, name, is, func() (err error) {
-		to, err = openAt(d.to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, is.Mode&0o777)
-		return err
-	})
+	to, err := c.openPart(d, name, is)
+	made := to != nil
+	if err == nil && !made {
+		made, err = c.create(ctx, d, name, is, func() (err error) {
+			to, err = openAt(d.to, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL, is.Mode&0o777)
+			if err == nil && is.Nlink > 1 && is.Size >= notedBytes { // the next run may come to another name first
+				err = c.links.add(d, name, is.Ino)
+			}
+			return err
+		})
+	}
 	placed()
+	if err != nil && to != nil {
+		return errors.Join(err, to.Close())
+	}
 	if err != nil || !made {
 		return err
 	}
-	from, now, err := c.openRegular(ctx, d, name)
-	if err != nil { // closed first: over NFS, an open file is not removed, but renamed
-		return errors.Join(err, to.Close(), removeAll(d.to, name))
+	from, now, err := c.openRegular(ctx, d, name, is)
+	if err == nil {
+		err = errors.Join(c.fill(ctx, d.at(name), from, to, now), from.Close())
 	}
-	defer from.Close()
-	err = c.fill(ctx, from, to, now)
-	return errors.Join(err, to.Close()) // over NFS, closing may be what reports that writing failed
+	err = errors.Join(err, to.Close()) // over NFS, closing may be what reports that writing failed
+	if !errors.Is(err, errReplaced) {
+		return err
+	}
+	// Not before it is closed: over NFS, an open file is not removed, but renamed.
+	return cmp.Or(c.remove(ctx, d, name), errReplaced)
 }
 
-// openRegular opens a file of the source, if it is still a regular one.
-func (c *copying) openRegular(ctx context.Context, d *folder, name string) (*os.File, unix.Stat_t, error) {
+// openRegular opens a file of the source, if it is still the one that was found.
+func (c *copying) openRegular(ctx context.Context, d *folder, name string, found *unix.Stat_t) (*os.File, unix.Stat_t, error) {
 	var is unix.Stat_t
 	c.request(ctx, 2)                          // it is opened and closed
 	from, err := d.open(name, unix.O_NONBLOCK) // a pipe in its place must not block
 	if err != nil {
 		return nil, is, err
 	}
-	err = fstat(from, &is)
-	if err == nil && is.Mode&unix.S_IFMT != unix.S_IFREG {
+	err = ofSource(fstat(from, &is))
+	if err == nil && (is.Mode&unix.S_IFMT != unix.S_IFREG || !isSameFile(&is, found)) {
 		err = errReplaced
 	}
 	if err != nil {
@@ -91,38 +103,52 @@ func (c *copying) openRegular(ctx context.Context, d *folder, name string) (*os.
 	return from, is, nil
 }
 
-// fill copies content and attributes into a new file, from one that is as the caller has just found it.
-func (c *copying) fill(ctx context.Context, from, to *os.File, is unix.Stat_t) error {
+// fill copies content and attributes into a copy, from a file that is as the caller has just found it. It goes on
+// with what an earlier run has copied of the same version.
+func (c *copying) fill(ctx context.Context, at string, from, to *os.File, is unix.Stat_t) error {
 	c.request(ctx, 6) // one is read and inspected, the other written, given its owner and its times, and closed
 	var made, after unix.Stat_t
 	if err := fstat(to, &made); err != nil { // now, while the client has the attributes from creating it
 		return err
 	}
+	start := int64(0)
+	if made.Size > 0 && c.isNoted(&is, &made) {
+		start = max(0, made.Size-flushedBytes)
+	}
 	for try := 1; ; try++ {
-		if err := c.content(ctx, from, to, &is); err != nil {
+		if start == 0 {
+			if err := c.begin(ctx, to, &is, &made, try); err != nil {
+				return err
+			}
+		}
+		// An NFS client sends new attributes also when it could not send the data before them, so without the
+		// flush at its end another run would take the file for complete.
+		if err := c.content(ctx, at, from, to, &is, start); err != nil {
 			return err
 		}
-		if err := fstat(from, &after); err != nil {
+		if err := ofSource(fstat(from, &after)); err != nil {
 			return err
 		}
-		if isSameVersion(&is, &after) {
+		if isSameVersion(&is, &after) && is.Ctim == after.Ctim { // also if its time of change was set back
 			break
 		}
 		if try == changeTries { // with the time from before, so that another run finds it incomplete
 			c.changed.Add(1)
 			break
 		}
+		is, start = after, 0
+	}
+	return c.setAttributes(from, to, made, &is)
+}
+
+// begin empties a copy, and then notes what goes into it.
+func (c *copying) begin(ctx context.Context, to *os.File, is, made *unix.Stat_t, try int) error {
+	if try > 1 || made.Size > 0 {
 		if err := to.Truncate(0); err != nil {
 			return err
 		}
-		is = after
 	}
-	// An NFS client sends new attributes also when it could not send the data before them, so without this
-	// another run would take the file for complete. It is no request more: the data goes to the server in any case.
-	if err := to.Sync(); err != nil {
-		return err
-	}
-	return c.setAttributes(from, to, made, &is)
+	return c.note(ctx, is, made)
 }
 
 // symlink copies a symbolic link as it is.
@@ -131,10 +157,13 @@ func (c *copying) symlink(ctx context.Context, d *folder, name string, is *unix.
 		return err
 	}
 	target, err := readlinkAt(d.from, name)
-	if err != nil {
-		return err
+	if errors.Is(err, syscall.EINVAL) {
+		return errReplaced // by no link
 	}
-	made, err := c.create(d, name, is, func() error { return unix.Symlinkat(target, int(d.to.Fd()), name) })
+	if err != nil {
+		return ofSource(err)
+	}
+	made, err := c.create(ctx, d, name, is, func() error { return unix.Symlinkat(target, int(d.to.Fd()), name) })
 	if err != nil || !made {
 		return err
 	}
@@ -153,7 +182,7 @@ func (c *copying) node(ctx context.Context, d *folder, name string, is *unix.Sta
 	if err := c.fs.beforeGrowing(ctx, "copy "+d.at(name)); err != nil {
 		return err
 	}
-	made, err := c.create(d, name, is, func() error {
+	made, err := c.create(ctx, d, name, is, func() error {
 		return unix.Mknodat(int(d.to.Fd()), name, is.Mode&unix.S_IFMT|is.Mode&0o777, 0)
 	})
 	if err != nil || !made {
@@ -171,13 +200,12 @@ func (c *copying) node(ctx context.Context, d *folder, name string, is *unix.Sta
 // setAttributes gives an open copy, which has other attributes now, what its source has; the times come last, see
 // isCopyOf.
 func (c *copying) setAttributes(from, to *os.File, now unix.Stat_t, is *unix.Stat_t) error {
-	chowned := now.Uid != is.Uid || now.Gid != is.Gid
-	if chowned {
+	if now.Uid != is.Uid || now.Gid != is.Gid {
 		if err := ignoringEINTR(func() error { return unix.Fchown(int(to.Fd()), int(is.Uid), int(is.Gid)) }); err != nil {
 			return err
 		}
 	}
-	if mode := is.Mode & 0o7777; mode != now.Mode&0o7777 || chowned && mode > 0o777 { // chown drops setuid and setgid
+	if mode := is.Mode & 0o7777; mode != now.Mode&0o7777 || mode > 0o777 { // chown and writing drop setuid and setgid
 		if err := ignoringEINTR(func() error { return unix.Fchmod(int(to.Fd()), mode) }); err != nil {
 			return err
 		}
@@ -200,6 +228,7 @@ func (c *copying) copyXattrs(from, to *os.File) error {
 	if isUnsupported(err, &c.noXattrs) {
 		return nil
 	}
+	err = ofSource(err)
 	for name := range strings.SplitSeq(string(names), "\x00") {
 		if !strings.HasPrefix(name, userXattrs) || err != nil {
 			continue
@@ -210,7 +239,7 @@ func (c *copying) copyXattrs(from, to *os.File) error {
 			err = nil
 			continue
 		}
-		if err == nil {
+		if err = ofSource(err); err == nil {
 			err = ignoringEINTR(func() error { return unix.Fsetxattr(int(to.Fd()), name, value, 0) })
 		}
 	}
@@ -234,54 +263,5 @@ func xattrText(read func(into []byte) (int, error)) ([]byte, error) {
 			continue
 		}
 		return into[:max(n, 0)], err
-	}
-}
-
-// removeAll removes an entry of a copy, with all that is in it; nothing may be there.
-func removeAll(parent *os.File, name string) error {
-	err := unlinkAt(parent, name, 0)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if !errors.Is(err, syscall.EISDIR) && !errors.Is(err, syscall.EPERM) {
-		return err
-	}
-	d, err := openAt(parent, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	for {
-		removed, err := removeContents(d)
-		if err != nil {
-			return err
-		}
-		// A server may leave out names of a directory that changes while it is listed.
-		err = unlinkAt(parent, name, unix.AT_REMOVEDIR)
-		if !removed || !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		if _, err := d.Seek(0, io.SeekStart); err != nil {
-			return err
-		}
-	}
-}
-
-// removeContents removes what a directory lists, some names at a time: it may have millions.
-func removeContents(d *os.File) (removed bool, err error) {
-	for {
-		names, err := d.Readdirnames(namesAtOnce)
-		if errors.Is(err, io.EOF) {
-			return removed, nil
-		}
-		if err != nil {
-			return removed, err
-		}
-		for _, below := range names {
-			if err := removeAll(d, below); err != nil {
-				return removed, err
-			}
-			removed = true
-		}
 	}
 }

@@ -8,10 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,21 +27,30 @@ import (
 // handles, so nothing outside of it is reached. Directories are read in pieces, and each is walked by the
 // goroutine that has found it, unless another one is free: what is held in memory is bounded by their depth.
 //
-// An error ends the run, and the next one goes on: what is complete stays, and what the source no longer has is
-// removed.
+// What is replaced while it is copied is copied anew, and what is replaced all the time is left out; nothing is in
+// the copy that is cut. Any other error ends the run, and the next one goes on: what is complete stays, and what
+// the source no longer has is removed.
 type copying struct {
 	fs      *FileSystem
+	begun   time.Time     // when the first run of this clone began, by the server's clock
+	started time.Time     // when this one did
 	tokens  chan struct{} // one for each goroutine but the first
 	pace    pace
 	links   *linkTable
+	removed *os.File  // the directory of what is no part of the copy any more
 	lock    *heldLock // of the place; checked before anything there is changed
 	buffers sync.Pool
 	cancel  context.CancelCauseFunc
 	walked  sync.WaitGroup
 
 	found, copied, bytes atomic.Int64
+	unflushed            atomic.Int64 // bytes that are perhaps in the memory of this node only
 	devices, changed     atomic.Int64 // entries that were left out; files that changed all the time
 	noXattrs             atomic.Bool
+
+	mu       sync.Mutex
+	leftOut  int      // entries that were replaced all the time; guarded by mu
+	examples []string // the first of them; guarded by mu
 }
 
 const (
@@ -59,34 +70,26 @@ const (
 	bufferBytes = 128 << 10
 )
 
-// errReplaced is that of an entry that became another one while it was copied.
+// errReplaced is that of an entry of the source that was removed or replaced while it was copied.
 var errReplaced = errors.New("it was replaced while it was copied")
 
-// folder is a directory and its copy. Its last user sets the attributes of the copy, and closes both.
-type folder struct {
-	parent   *folder // nil for the top
-	path     string  // below the top, for messages and steps
-	depth    int
-	from, to *os.File
-	is       unix.Stat_t // of the directory, when its copy began
-	users    atomic.Int64
-}
-
-// at is the path of an entry.
-func (d *folder) at(name string) string { return path.Join(d.path, name) }
-
-// open opens an entry of the source for reading.
-func (d *folder) open(name string, flags int) (*os.File, error) {
-	file, err := openAt(d.from, name, unix.O_RDONLY|flags, 0)
-	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENXIO) {
-		return nil, errReplaced // by a link, by a file, by a socket
+// ofSource makes errReplaced of an error of the source that says so. The same errors of the copy, which only this
+// run changes, end the run.
+func ofSource(err error) error {
+	for _, replaced := range []error{
+		fs.ErrNotExist, syscall.ESTALE, // gone, by this client or another one
+		syscall.ELOOP, syscall.ENOTDIR, syscall.ENXIO, // a link, a file, a socket is there
+	} {
+		if errors.Is(err, replaced) {
+			return errReplaced
+		}
 	}
-	return file, err
+	return err
 }
 
-func newCopying(f *FileSystem, links *linkTable, o CloneOptions) *copying {
+func newCopying(f *FileSystem, begun time.Time, links *linkTable, removed *os.File, o CloneOptions) *copying {
 	c := &copying{
-		fs: f, links: links,
+		fs: f, begun: begun, links: links, removed: removed,
 		tokens: make(chan struct{}, cmp.Or(o.Workers, DefaultCloneWorkers)-1),
 		pace:   newPace(cmp.Or(o.Rate, DefaultCloneRate)),
 	}
@@ -102,32 +105,29 @@ func (c *copying) progress() operations.CloneProgress {
 	return operations.CloneProgress{Files: files, Found: c.found.Load(), Bytes: c.bytes.Load()}
 }
 
-// run copies what is in from into to, and closes both.
-func (c *copying) run(job context.Context, from, to *os.File) error {
+// run copies what is in from into to, and closes both. The copy is cut if the source itself was replaced.
+func (c *copying) run(job context.Context, from, to *os.File) (cut bool, err error) {
 	ctx, cancel := context.WithCancelCause(job)
 	defer cancel(nil)
 	c.cancel = cancel
 	top := &folder{from: from, to: to}
 	if err := fstat(from, &top.is); err != nil {
-		return fmt.Errorf("inspecting the source: %w", errors.Join(err, from.Close(), to.Close()))
+		return false, fmt.Errorf("inspecting the source: %w", errors.Join(err, from.Close(), to.Close()))
 	}
 	top.users.Add(1)
 	c.found.Add(1)
 	c.directory(ctx, top, true)
 	c.walked.Wait()
 	if job.Err() != nil {
-		return &stopError{context.Cause(job)}
+		return false, &stopError{context.Cause(job)}
 	}
-	return context.Cause(ctx)
+	return top.cut.Load(), context.Cause(ctx)
 }
 
-// fail ends the run, unless what could not be copied is gone from the source.
+// fail ends the run.
 func (c *copying) fail(d *folder, name string, err error) {
 	switch {
 	case err == nil:
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ESTALE):
-	case errors.Is(err, errReplaced):
-		c.changed.Add(1)
 	case IsStop(err):
 		c.cancel(err)
 	default:
@@ -135,13 +135,26 @@ func (c *copying) fail(d *folder, name string, err error) {
 	}
 }
 
+// namedAtMost is how many entries that were left out are named in the event.
+const namedAtMost = 5
+
+// leaveOut notes an entry that was replaced whenever it was copied.
+func (c *copying) leaveOut(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leftOut++; len(c.examples) < namedAtMost {
+		c.examples = append(c.examples, quote(name))
+	}
+}
+
 // request waits until n more requests to the server may begin.
 func (c *copying) request(ctx context.Context, n int) {
 	c.pace.wait(ctx, n)
-	if c.fs.request != nil {
-		c.fs.request(n)
-	}
+	c.fs.hookRequest(n)
 }
+
+// workers is how many goroutines there may be.
+func (c *copying) workers() int { return cap(c.tokens) + 1 }
 
 // try has a free goroutine do something, if there is one.
 func (c *copying) try(do func()) bool {
@@ -161,51 +174,46 @@ func (c *copying) try(do func()) bool {
 func (c *copying) directory(ctx context.Context, d *folder, isOld bool) {
 	defer c.leave(ctx, d)
 	if isOld {
-		c.fail(d, "", c.removeExtra(ctx, d))
+		c.fail(d, "", c.removeExtra(ctx, d, false))
 	}
 	for ctx.Err() == nil {
-		names, err := d.from.Readdirnames(copiedPiece)
+		names, err := c.list(d)
 		c.found.Add(int64(len(names)))
 		for _, name := range c.entries(ctx, d, names) {
 			if ctx.Err() == nil {
-				c.below(ctx, d, name)
+				c.below(ctx, d, name, 0)
 			}
 		}
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF):
+			if isOld {
+				c.fail(d, "", c.removeExtra(ctx, d, true))
+			}
 			return
-		}
-		if err != nil {
+		case errors.Is(err, errReplaced):
+			d.cut.Store(true)
+			return
+		case err != nil:
 			c.fail(d, "", err)
 			return
 		}
 	}
 }
 
-// removeExtra removes from a copy what the source does not have.
-func (c *copying) removeExtra(ctx context.Context, d *folder) error {
-	for ctx.Err() == nil {
-		names, err := d.to.Readdirnames(copiedPiece)
-		gone := inParallel(ctx, cap(c.tokens), len(names), func(i int) error {
-			var is unix.Stat_t
-			if err := statAt(d.from, names[i], &is); !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
-			if err := c.fs.before(ctx, "remove "+d.at(names[i])); err != nil {
-				return err
-			}
-			if err := c.lock.check(); err != nil {
-				return err
-			}
-			return removeAll(d.to, names[i])
-		})
-		if errors.Is(err, io.EOF) {
-			return gone
-		}
-		if err = errors.Join(err, gone); err != nil {
-			return err
-		}
+// list reads the next names of a directory.
+func (c *copying) list(d *folder) (names []string, err error) {
+	if err := c.fs.hook(c.fs.source, "list "+d.at(".")); err != nil {
+		return nil, ofSource(err)
 	}
-	return nil
+	names, err = d.from.Readdirnames(copiedPiece)
+	return slices.DeleteFunc(names, isRemovedWhileOpen), ofSource(err)
+}
+
+// isRemovedWhileOpen reports whether a name is what a Linux NFS client gives to a file that is removed while a
+// program has it open: .nfs, and 24 digits.
+func isRemovedWhileOpen(name string) bool {
+	digits, ok := strings.CutPrefix(name, ".nfs")
+	return ok && len(digits) == 24 && strings.Trim(digits, "0123456789abcdef") == ""
 }
 
 // entries copies entries of a directory, and gives the names of those that are directories. They are begun as
@@ -235,129 +243,53 @@ func (c *copying) entries(ctx context.Context, d *folder, names []string) (below
 	return below
 }
 
-// entry copies an entry that is no directory. It calls placed when the copy of a file is created.
+// entry copies an entry that is no directory, and once more when it is replaced meanwhile. What is gone is not in
+// the copy, nor is what was replaced all the time. It calls placed when the copy of a file is created.
 func (c *copying) entry(ctx context.Context, d *folder, name string, placed func()) (isDirectory bool) {
-	c.request(ctx, 2)
-	var is unix.Stat_t
-	err := c.lock.check()
-	if err == nil {
-		err = statAt(d.from, name, &is)
+	there, err := true, errReplaced
+	for try := 0; try < changeTries && errors.Is(err, errReplaced); try++ {
+		c.request(ctx, 2)
+		var is unix.Stat_t
+		if err = c.lock.check(); err != nil {
+			break
+		}
+		if there, err = d.inspect(name, &is); !there {
+			break
+		}
+		if is.Mode&unix.S_IFMT == unix.S_IFDIR {
+			return true
+		}
+		err = c.copy(ctx, d, name, &is, placed)
 	}
-	switch kind := is.Mode & unix.S_IFMT; {
-	case err != nil:
-	case kind == unix.S_IFDIR:
-		return true
-	case kind == unix.S_IFREG && is.Nlink > 1:
-		err = c.linked(ctx, d, name, &is)
-	case kind == unix.S_IFREG:
-		err = c.file(ctx, d, name, &is, placed)
-	case kind == unix.S_IFLNK:
-		err = c.symlink(ctx, d, name, &is)
-	case kind == unix.S_IFIFO, kind == unix.S_IFSOCK:
-		err = c.node(ctx, d, name, &is)
-	default:
-		c.devices.Add(1)
+	if there && err == nil {
+		c.copied.Add(1)
+		return false
+	}
+	c.found.Add(-1)
+	if errors.Is(err, errReplaced) {
+		c.leaveOut(d.at(name))
+		err = nil
+	}
+	if err == nil { // an earlier run may have copied it, whole or in part
+		err = c.remove(ctx, d, name)
 	}
 	c.fail(d, name, err)
-	if err == nil {
-		c.copied.Add(1)
-	} else {
-		c.found.Add(-1)
-	}
 	return false
 }
 
-// below copies a directory in another one, here or in a free goroutine.
-func (c *copying) below(ctx context.Context, parent *folder, name string) {
-	parent.users.Add(1)
-	c.walked.Add(1)
-	walk := func() {
-		defer c.walked.Done()
-		d, isOld, err := c.enter(ctx, parent, name)
-		if err != nil {
-			c.found.Add(-1)
-			c.fail(parent, name, err)
-			c.leave(ctx, parent)
-			return
-		}
-		c.directory(ctx, d, isOld)
+// copy copies an entry that is as the caller has found it, if it still is.
+func (c *copying) copy(ctx context.Context, d *folder, name string, is *unix.Stat_t, placed func()) error {
+	switch kind := is.Mode & unix.S_IFMT; {
+	case kind == unix.S_IFREG && is.Nlink > 1:
+		return c.linked(ctx, d, name, is)
+	case kind == unix.S_IFREG:
+		return c.file(ctx, d, name, is, placed)
+	case kind == unix.S_IFLNK:
+		return c.symlink(ctx, d, name, is)
+	case kind == unix.S_IFIFO, kind == unix.S_IFSOCK:
+		return c.node(ctx, d, name, is)
+	default:
+		c.devices.Add(1)
+		return c.remove(ctx, d, name)
 	}
-	if !c.try(walk) {
-		walk()
-	}
-}
-
-// enter opens a directory and its copy, which it makes if it is missing.
-func (c *copying) enter(ctx context.Context, parent *folder, name string) (d *folder, isOld bool, err error) {
-	if parent.depth == maxCloneDepth {
-		return nil, false, refuse(operations.TooDeep, "%s is inside %d other directories, and a clone copies no more: copy the data with a pod", quote(parent.at(name)), maxCloneDepth)
-	}
-	c.request(ctx, 4) // both are opened, and one is made and inspected
-	d = &folder{parent: parent, path: parent.at(name), depth: parent.depth + 1}
-	d.users.Add(1)
-	if d.from, err = parent.open(name, unix.O_DIRECTORY); err != nil {
-		return nil, false, err
-	}
-	if err = fstat(d.from, &d.is); err == nil {
-		isOld, err = c.makeFolder(ctx, parent, name)
-	}
-	if err == nil {
-		d.to, err = openAt(parent.to, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
-	}
-	if err != nil {
-		return nil, false, errors.Join(err, d.from.Close())
-	}
-	return d, isOld, nil
-}
-
-// makeFolder makes the copy of a directory. It is private until its attributes are set.
-func (c *copying) makeFolder(ctx context.Context, parent *folder, name string) (isOld bool, err error) {
-	if err := c.fs.beforeGrowing(ctx, "make "+parent.at(name)); err != nil {
-		return false, err
-	}
-	mkdir := func() error { return unix.Mkdirat(int(parent.to.Fd()), name, privateDirectory) }
-	if err := ignoringEINTR(mkdir); !errors.Is(err, fs.ErrExist) {
-		return false, err
-	}
-	var copied unix.Stat_t
-	if err := statAt(parent.to, name, &copied); err != nil || copied.Mode&unix.S_IFMT == unix.S_IFDIR {
-		return true, err
-	}
-	if err := removeAll(parent.to, name); err != nil {
-		return false, err
-	}
-	return false, ignoringEINTR(mkdir)
-}
-
-// leave completes a directory that nobody uses any more, and then perhaps those above it.
-func (c *copying) leave(ctx context.Context, d *folder) {
-	for ; d != nil && d.users.Add(-1) == 0; d = d.parent {
-		err := ctx.Err()
-		if err == nil {
-			err = c.fs.before(ctx, "complete "+d.at("."))
-		}
-		if err == nil {
-			err = c.lock.check()
-		}
-		if err == nil {
-			err = c.completeFolder(ctx, d)
-		}
-		if ctx.Err() == nil {
-			c.fail(d, ".", err)
-		}
-		if err == nil {
-			c.copied.Add(1)
-		}
-		_ = d.from.Close() // nothing was written by either handle
-		_ = d.to.Close()
-	}
-}
-
-func (c *copying) completeFolder(ctx context.Context, d *folder) error {
-	c.request(ctx, 5) // the lock and it are inspected, and it is given its owner, its mode and its times
-	var now unix.Stat_t
-	if err := fstat(d.to, &now); err != nil {
-		return err
-	}
-	return c.setAttributes(d.from, d.to, now, &d.is)
 }

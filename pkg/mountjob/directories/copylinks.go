@@ -29,10 +29,10 @@ func (c *copying) linked(ctx context.Context, d *folder, name string, is *unix.S
 	var first, own unix.Stat_t
 	err = statAt(shard, number, &first)
 	if errors.Is(err, fs.ErrNotExist) {
-		return c.firstLink(ctx, d, name, is, shard)
+		return c.firstLink(ctx, d, name, is)
 	}
-	if err == nil && !isCopyOf(&first, is) {
-		err = c.refill(ctx, d, name, is.Ino, shard)
+	if err == nil && !c.isComplete(&first, is) {
+		err = c.refill(ctx, d, name, is, shard)
 	}
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (c *copying) linked(ctx context.Context, d *folder, name string, is *unix.S
 	if err := c.fs.beforeGrowing(ctx, "link "+d.at(name)); err != nil {
 		return err
 	}
-	if err := removeAll(d.to, name); err != nil {
+	if err := c.remove(ctx, d, name); err != nil {
 		return err
 	}
 	err = linkAt(shard, number, d.to, name)
@@ -53,41 +53,42 @@ func (c *copying) linked(ctx context.Context, d *folder, name string, is *unix.S
 	return err
 }
 
-func (c *copying) firstLink(ctx context.Context, d *folder, name string, is *unix.Stat_t, shard *os.File) error {
+func (c *copying) firstLink(ctx context.Context, d *folder, name string, is *unix.Stat_t) error {
 	if err := c.file(ctx, d, name, is, func() {}); err != nil {
 		return err
 	}
-	if err := c.fs.beforeGrowing(ctx, "note the links of "+d.at(name)); err != nil {
-		return err
+	err := c.fs.beforeGrowing(ctx, "note the links of "+d.at(name))
+	if err == nil {
+		err = c.links.add(d, name, is.Ino)
 	}
-	err := linkAt(d.to, name, shard, linkName(is.Ino))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it was deleted before it could be copied
+	if errors.Is(err, syscall.EMLINK) { // an earlier run has copied all names that the server allows, see linked
+		return nil
 	}
 	return err
 }
 
 // refill copies a file again, which has changed since this run or an earlier one has copied it, into the copy
-// that may have several names already.
-func (c *copying) refill(ctx context.Context, d *folder, name string, inode uint64, shard *os.File) error {
+// that may have several names already. If the file is gone before that is done, all of them have a part of it, so
+// the run ends, and the next one finds that what has those names in the source is another file.
+func (c *copying) refill(ctx context.Context, d *folder, name string, is *unix.Stat_t, shard *os.File) error {
 	if err := c.fs.beforeGrowing(ctx, "copy "+d.at(name)); err != nil {
 		return err
 	}
-	from, now, err := c.openRegular(ctx, d, name)
+	from, now, err := c.openRegular(ctx, d, name, is)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	if now.Ino != inode {
-		return errReplaced
-	}
 	c.request(ctx, 1)
-	to, err := openAt(shard, linkName(inode), unix.O_WRONLY|unix.O_TRUNC, 0)
+	to, err := openAt(shard, linkName(is.Ino), unix.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
-	err = c.fill(ctx, from, to, now)
-	return errors.Join(err, to.Close())
+	err = errors.Join(c.fill(ctx, d.at(name), from, to, now), to.Close())
+	if errors.Is(err, errReplaced) {
+		return replaced(d.at(name))
+	}
+	return err
 }
 
 // linkTable is the directory that has a name for each file with several, see copying.linked.
@@ -114,6 +115,18 @@ func (t *linkTable) shard(inode uint64) (*os.File, error) {
 	}
 	t.shards[n], err = openAt(t.dir, name, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	return t.shards[n], err
+}
+
+// add gives a copy its name among the links, which a large one has since it was begun.
+func (t *linkTable) add(d *folder, name string, inode uint64) error {
+	shard, err := t.shard(inode)
+	if err == nil {
+		err = linkAt(d.to, name, shard, linkName(inode))
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
 }
 
 func (t *linkTable) lock(inode uint64) *sync.Mutex { return &t.locks[inode%uint64(len(t.locks))] }

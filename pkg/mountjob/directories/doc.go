@@ -9,7 +9,8 @@
 // sure that it is the right one and that no other Job changes it, ledger, node and gid keep its records,
 // schedule determines what runs side by side, batch carries out setup, cleanup and restore, discard moves
 // a directory to the trash or back, sweep, check and removal empty the trash. clone, cloneplace, copying,
-// copyfile, copycontent and copylinks copy the directory of a volume, abandoned ends a copy that nothing needs any more.
+// copyfolder, copyfile, copycontent, copynotes and copylinks copy the directory of a volume, abandoned ends a
+// copy that nothing needs any more.
 //
 // # On the file system
 //

@@ -55,7 +55,9 @@ type FileSystem struct {
 	space      func(name string) error
 	lost       func(name string) error
 	serverTime func() time.Time
-	// request is called before n requests of a survey or a clone, by several goroutines at once.
+	// source is called before a clone lists or reads its source, and its error stands for the server's answer.
+	source func(name string) error
+	// request is called before n requests of a survey, a clone or a removal, by several goroutines at once.
 	request func(n int)
 }
 
@@ -164,6 +166,12 @@ func (f *FileSystem) hook(hook func(step string) error, step string) error {
 	f.stepMu.Lock()
 	defer f.stepMu.Unlock()
 	return hook(step)
+}
+
+func (f *FileSystem) hookRequest(n int) {
+	if f.request != nil {
+		f.request(n)
+	}
 }
 
 // beforeGrowing is before, for a step that needs space on the server.

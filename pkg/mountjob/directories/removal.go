@@ -12,11 +12,10 @@ import (
 	"sync/atomic"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
-// removal empties the staging directory, many branches at once: over NFS each removal is a round trip,
-// and the kernel lets only one at a time into the same directory.
+// removal empties a directory, such as the staging directory of sweeps, many branches at once: over NFS each
+// removal is a round trip, and the kernel lets only one at a time into the same directory.
 //
 // A tenant may still have the tree open, and made it: it can be of any depth and width, and change
 // meanwhile. Everything is removed through handles that os.Root keeps inside the tree. Memory and
@@ -28,6 +27,7 @@ type removal struct {
 	top     *branch
 	topDir  *dir
 	options SweepOptions
+	request func() // called before each entry is removed
 
 	over atomic.Bool // nothing more is begun; set under mu, because workers wait for it
 
@@ -52,6 +52,8 @@ type branch struct {
 	root   *os.Root // nil until entered
 	list   *os.File // nil unless it is being read
 	passes int      // how often it was read to its end
+	busy   int      // workers that clear it; guarded by removal.mu
+	held   bool     // it is not among the waiting until one of those is done; guarded by removal.mu
 	users  atomic.Int64
 	failed atomic.Bool // it stays
 }
@@ -60,6 +62,7 @@ const (
 	pieceSize    = 256 // entries of a directory that are read at once
 	maxDepth     = 16  // of open directories below each other
 	maxPasses    = 4   // of a directory that is filled while it is emptied
+	maxBusy      = 4   // workers in one directory: the kernel lets only one change it, and others have work elsewhere
 	maxErrors    = 8
 	defaultEvery = 1000
 )
@@ -70,9 +73,13 @@ func newRemoval(f *FileSystem, d *dir, stage func() ([]string, error, bool), opt
 		options.Progress = func(operations.Swept) {}
 	}
 	r := &removal{fs: f, topDir: d, top: &branch{name: d.path, root: d.Root}, options: options, stage: stage, entered: map[*branch]bool{}}
+	r.request = func() { f.hookRequest(1) }
 	r.wake = sync.NewCond(&r.mu)
 	return r
 }
+
+// noMore stages nothing: what is in the directory is all.
+func noMore() (names []string, err error, more bool) { return nil, nil, false }
 
 func (r *removal) run(ctx context.Context) (operations.Swept, error) {
 	stop := context.AfterFunc(ctx, r.finish)
@@ -247,9 +254,32 @@ func (r *removal) advance(b *branch) {
 		return
 	}
 	b.users.Add(1)
-	r.push(b)
+	r.share(b)
 	r.clear(b, piece)
+	r.unshare(b)
 	r.leave(b)
+}
+
+// share lets another worker read the next piece of a branch, unless enough are at work there.
+func (r *removal) share(b *branch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b.busy++
+	if b.held = b.busy == maxBusy; !b.held {
+		r.waiting = append(r.waiting, b)
+		r.wake.Broadcast()
+	}
+}
+
+func (r *removal) unshare(b *branch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b.busy--
+	if b.held {
+		b.held = false
+		r.waiting = append(r.waiting, b)
+		r.wake.Broadcast()
+	}
 }
 
 // enter opens a branch, at its first piece.
@@ -277,6 +307,7 @@ func (r *removal) clear(b *branch, piece []string) {
 		if r.over.Load() {
 			return
 		}
+		r.request()
 		err := b.root.Remove(name) // as a file, then as a directory; never what a link leads to
 		switch {
 		case !b.isFull(name, err):
@@ -336,7 +367,7 @@ func (r *removal) note(b *branch, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.errs) < maxErrors {
-		r.errs = append(r.errs, fmt.Errorf("emptying %s in %s: %w", quote(b.name), wellknown.TrashDirectory, err))
+		r.errs = append(r.errs, fmt.Errorf("emptying %s in %s: %w", quote(b.name), r.topDir.path, err))
 	}
 }
 

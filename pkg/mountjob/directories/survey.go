@@ -117,9 +117,7 @@ func (s *survey) try(do func()) bool {
 // request waits until n more requests to the server may begin.
 func (s *survey) request(ctx context.Context, n int) {
 	s.pace.wait(ctx, n)
-	if s.fs.request != nil {
-		s.fs.request(n)
-	}
+	s.fs.hookRequest(n)
 }
 
 // atServer is how long an answer takes at least that comes from the server. A client that has an entry's
@@ -129,9 +127,7 @@ const atServer = 100 * time.Microsecond
 // mayRequest does what is a request to the server unless the client knows the answer. Only a request counts.
 func (s *survey) mayRequest(ctx context.Context, do func()) {
 	began := time.Now()
-	if s.fs.request != nil {
-		s.fs.request(1)
-	}
+	s.fs.hookRequest(1)
 	do()
 	if time.Since(began) >= atServer {
 		s.pace.wait(ctx, 1)

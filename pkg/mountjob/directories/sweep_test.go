@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/operations"
@@ -305,4 +306,31 @@ func BenchmarkRemoveAll(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// A large directory does not keep all workers, which would wait for each other there.
+func TestLargeDirectoryLeavesWorkersToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		f := w.open(nil)
+		defer f.Close()
+		plant(t, w.path("/.efs-stunnel/large"), 1, 8*pieceSize)
+		large, err := f.state.enter(t.Context(), "large")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer large.close()
+		var now, most atomic.Int64
+		f.request = func(int) {
+			most.Store(max(most.Load(), now.Add(1)))
+			<-time.After(time.Millisecond)
+			now.Add(-1)
+		}
+		if _, err := newRemoval(f, large, noMore, SweepOptions{Workers: 16}).run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := most.Load(); got > maxBusy {
+			t.Errorf("%d workers were in one directory, want %d at most", got, maxBusy)
+		}
+	})
 }
