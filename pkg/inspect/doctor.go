@@ -213,8 +213,11 @@ func (e Examined) summary() string {
 	}
 	var texts []string
 	for _, level := range []Level{Problem, Unknown, Note, OK} {
-		if counts[level] > 0 {
-			texts = append(texts, fmt.Sprintf("%d %s", counts[level], level))
+		switch n := counts[level]; {
+		case n > 0 && (level == Problem || level == Note):
+			texts = append(texts, count(n, string(level)))
+		case n > 0:
+			texts = append(texts, fmt.Sprintf("%d %s", n, level))
 		}
 	}
 	return strings.Join(texts, ", ")

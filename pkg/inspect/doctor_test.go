@@ -280,6 +280,22 @@ func TestDoctorKeepsToItsSubject(t *testing.T) {
 	}
 }
 
+// TestDoctorOfASubjectOmitsDeletedVolumes: the events of these quote claims of other namespaces.
+func TestDoctorOfASubjectOmitsDeletedVolumes(t *testing.T) {
+	s := healthy(t)
+	for _, name := range []string{"pvc-1", "pvc-2"} {
+		addEvent(s, eventComponent, corev1.ObjectReference{Kind: "PersistentVolume", Name: name}, wellknown.EventVolumeDeleteSkipped, "claim other/secret has it", time.Minute)
+	}
+	for _, subject := range []Subject{dataSubject, newClaimSubject, podSubject, {Node: "n1"}, {FileSystem: testFS}} {
+		if text := printed(t, "", Examine(s, subject)); strings.Contains(text, "other/secret") {
+			t.Errorf("the diagnosis of %s has a volume of another claim:\n%s", subject, text)
+		}
+	}
+	if text := printed(t, "", Examine(s, Subject{})); strings.Count(text, "other/secret") != 2 || !strings.Contains(text, " 2 notes, ") {
+		t.Errorf("the diagnosis of the installation:\n%s", text)
+	}
+}
+
 func TestDiagnosisSaysWhatWasChecked(t *testing.T) {
 	s := healthy(t)
 	use(s)

@@ -34,6 +34,8 @@ type Result struct {
 	class      string
 	fileSystem string
 	node       string
+	// installation says that it is of interest to no single subject.
+	installation bool
 }
 
 func (r Result) ofClaim(namespace, name string) Result {
@@ -46,6 +48,8 @@ func (r Result) ofClass(name string) Result { r.class = name; return r }
 func (r Result) ofFileSystem(id string) Result { r.fileSystem = id; return r }
 
 func (r Result) ofNode(name string) Result { r.node = name; return r }
+
+func (r Result) ofInstallation() Result { r.installation = true; return r }
 
 func fine(object, format string, args ...any) Result {
 	return Result{Level: OK, Object: object, Message: fmt.Sprintf(format, args...)}

@@ -95,6 +95,8 @@ func (r *scope) has(result Result) bool {
 	switch {
 	case r.all:
 		return true
+	case result.installation:
+		return false
 	case result.claim.Name != "":
 		return r.claims[result.claim] || r.claimsOf != "" && r.claimsOf == result.fileSystem
 	case result.class != "":

@@ -47,7 +47,8 @@ func (f *facts) checkVolumes() []Result {
 	return append(results, f.leftDirectories()...)
 }
 
-// leftDirectories are those of volumes that were deleted in the last hour or so, as long as events are kept.
+// leftDirectories lists those of volumes that were deleted in the last hour or so, as long as events are kept. Only
+// a diagnosis of the installation has them: the events quote volumes and claims of others.
 func (f *facts) leftDirectories() []Result {
 	var results []Result
 	for key, events := range f.events {
@@ -56,7 +57,7 @@ func (f *facts) leftDirectories() []Result {
 		}
 		for _, event := range events {
 			if isOurs(event) && event.Reason == wellknown.EventVolumeDeleteSkipped {
-				results = append(results, note(DirectoryStays, "volume "+key.name, event.Message))
+				results = append(results, note(DirectoryStays, "volume "+key.name, event.Message).ofInstallation())
 				break
 			}
 		}
