@@ -60,7 +60,10 @@ func (p *plugin) usage() *cobra.Command {
 
 // count requests surveys of the file systems with the claims of a namespace, and returns when all are finished.
 func (p *plugin) count(ctx context.Context, before *inspect.Snapshot, namespace string) (after *inspect.Snapshot, err error) {
-	ids := inspect.FileSystemsOf(before, inspect.NewUsage(before, namespace))
+	ids, err := inspect.FileSystemsOf(before, inspect.NewUsage(before, namespace))
+	if err != nil {
+		return nil, fmt.Errorf("counting with --now: %w", err)
+	}
 	requested := before.Now.UTC().Truncate(time.Second)
 	for _, id := range ids {
 		if err := p.request(ctx, before.Namespace, id, requested); err != nil {

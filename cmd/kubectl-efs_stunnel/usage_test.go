@@ -96,3 +96,17 @@ func TestUsageNowSaysWhatFailed(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// TestUsageNowOfATenantFails: with a right to read claims of its own namespace only, nothing can be counted.
+func TestUsageNowOfATenantFails(t *testing.T) {
+	client := withClaim()
+	client.PrependReactor("list", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		if resource := action.GetResource(); action.GetNamespace() != "team" {
+			return true, nil, apierrors.NewForbidden(resource.GroupResource(), "", nil)
+		}
+		return false, nil, nil
+	})
+	if got := invoke(t, client, "usage", "--now"); got.code != exitUnknown || !strings.Contains(got.stderr, "no right to list persistentvolumes in all namespaces, nor to list persistentvolumeclaims in namespace efs-stunnel") {
+		t.Errorf("%+v", got)
+	}
+}

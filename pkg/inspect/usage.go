@@ -133,6 +133,7 @@ type Survey struct {
 	Finished   bool
 	// Stuck says that it will not continue by itself soon, and State says why.
 	Stuck bool
+	// State has no time in it: a caller prints it when it changes.
 	State string
 }
 
@@ -143,8 +144,9 @@ const (
 	surveyStartTime = 30 * time.Second
 )
 
-// FileSystemsOf are those of the listed claims, or all if the user may not read volumes.
-func FileSystemsOf(s *Snapshot, usage Usage) (ids []string) {
+// FileSystemsOf returns those of the listed claims, or all if the user may not read volumes. The error names the rights
+// without which none of them is found.
+func FileSystemsOf(s *Snapshot, usage Usage) (ids []string, err error) {
 	f := derive(s)
 	wanted := map[string]bool{}
 	for _, c := range usage.Claims {
@@ -157,7 +159,19 @@ func FileSystemsOf(s *Snapshot, usage Usage) (ids []string) {
 		}
 	}
 	slices.Sort(ids)
-	return ids
+	if len(ids) > 0 || len(usage.Claims) == 0 {
+		return ids, nil
+	}
+	var rights []string
+	for _, unread := range s.Unread {
+		if unread.Resource == volumeResource || unread.Resource == claimResource && unread.Namespace == s.Namespace {
+			rights = append(rights, unread.String())
+		}
+	}
+	if len(rights) > 0 {
+		return nil, fmt.Errorf("no file system of the claims is found: you have no right to %s", strings.Join(rights, ", nor to "))
+	}
+	return nil, nil
 }
 
 // SurveyOf says how far the survey of a file system is that was requested at a time.
@@ -199,7 +213,7 @@ func (f *facts) stateOfSurvey(id string, requested time.Time) (state string, stu
 		if j.reason != "" {
 			return fmt.Sprintf("Job %s does not start: %s (see: kubectl -n %s describe job %s)", j.job.Name, j.message, f.Namespace, j.job.Name), age > surveyStartTime
 		}
-		return fmt.Sprintf("Job %s has run for %s", j.job.Name, age.Truncate(time.Second)), false
+		return fmt.Sprintf("Job %s runs", j.job.Name), false
 	}
 	if f.Now.Sub(requested) > beginTime {
 		return fmt.Sprintf("the manager has not begun it: see kubectl efs-stunnel doctor %s; or four others run", id), true

@@ -113,7 +113,7 @@ func TestSurveyOf(t *testing.T) {
 		"failed":          {failed(time.Second), false, true, "counted no volume: killed"},
 		"failed before":   {failed(time.Hour), false, false, "waits for the manager"},
 		"no root claim":   {func(_ *testing.T, s *Snapshot) { s.Claims = s.Claims[:1] }, false, true, "no root claim"},
-		"runs":            {func(t *testing.T, s *Snapshot) { run(s, addSurvey(t, s)) }, false, false, "efs-usage-" + testFS + "-00001 has run for"},
+		"runs":            {func(t *testing.T, s *Snapshot) { run(s, addSurvey(t, s)) }, false, false, "efs-usage-" + testFS + "-00001 runs"},
 		"cannot mount": {func(t *testing.T, s *Snapshot) {
 			waitsForMount(s, run(s, addSurvey(t, s)), "mount.nfs: Connection refused")
 		}, false, true, "Connection refused"},
@@ -162,14 +162,29 @@ func addSurvey(t *testing.T, s *Snapshot) *batchv1.Job {
 
 func TestFileSystemsOfClaims(t *testing.T) {
 	s := healthy(t)
-	if got := FileSystemsOf(s, NewUsage(s, "team")); len(got) != 1 || got[0] != testFS {
-		t.Errorf("got %q", got)
+	if got, err := FileSystemsOf(s, NewUsage(s, "team")); err != nil || len(got) != 1 || got[0] != testFS {
+		t.Errorf("got %q, %v", got, err)
 	}
-	if got := FileSystemsOf(s, NewUsage(s, "empty")); len(got) != 0 {
-		t.Errorf("got %q of a namespace without claims", got)
+	if got, err := FileSystemsOf(s, NewUsage(s, "empty")); err != nil || len(got) != 0 {
+		t.Errorf("got %q, %v of a namespace without claims", got, err)
 	}
 	s.Volumes, s.Unread = nil, []Unread{{"list", volumeResource, "", ""}}
-	if got := FileSystemsOf(s, NewUsage(s, "team")); len(got) != 1 {
-		t.Errorf("got %q without the right to read volumes", got)
+	if got, err := FileSystemsOf(s, NewUsage(s, "team")); err != nil || len(got) != 1 {
+		t.Errorf("got %q, %v without the right to read volumes", got, err)
+	}
+	s.Claims = s.Claims[:1] // without the root claim
+	s.Unread = append(s.Unread, Unread{"list", claimResource, s.Namespace, ""})
+	if got, err := FileSystemsOf(s, NewUsage(s, "team")); err == nil || !strings.Contains(err.Error(), "list persistentvolumes in all namespaces, nor to list persistentvolumeclaims in namespace "+s.Namespace) {
+		t.Errorf("got %q, %v without the right to read root claims", got, err)
+	}
+}
+
+func TestStateOfARunningSurveyChangesNotWithTime(t *testing.T) {
+	s := healthy(t)
+	run(s, addSurvey(t, s))
+	before := SurveyOf(s, testFS, now.Add(-45*time.Second))
+	s.Now = now.Add(2 * time.Second)
+	if after := SurveyOf(s, testFS, now.Add(-45*time.Second)); after != before {
+		t.Errorf("%q became %q", before.State, after.State)
 	}
 }
