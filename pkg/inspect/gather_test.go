@@ -79,7 +79,7 @@ func TestGatherOfAnEmptyCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := NewStatus(got)
-	if got.Namespace != wellknown.Namespace || status.Level != Problem || status.Problems[0].Cause != ManagerMissing {
+	if got.Namespace != wellknown.Namespace || status.Level != Problem || status.Problems[0].Cause != AgentsMissing {
 		t.Errorf("namespace %s, %+v", got.Namespace, status)
 	}
 }

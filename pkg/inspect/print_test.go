@@ -74,7 +74,7 @@ func TestStatusShowsProblemsFirst(t *testing.T) {
 	}
 	last := 0
 	for _, want := range []string{
-		": 2 problems", "PROBLEM node n1: AgentMissing", "PROBLEM claim team/new: NoMountJob", "  do: ", "PROGRAM",
+		": installation: 1 problem; 1 claim has a problem", "PROBLEM node n1: AgentMissing", "PROBLEM claim team/new: NoMountJob", "  do: ", "PROGRAM",
 		"  fsap-0123456789abcdef0", "Agents: 1 of 2", "Waiting claims: 1", "team/new",
 	} {
 		i := strings.Index(text[last:], want)
@@ -82,6 +82,35 @@ func TestStatusShowsProblemsFirst(t *testing.T) {
 			t.Fatalf("it lacks %q after %d:\n%s", want, last, text)
 		}
 		last += i
+	}
+}
+
+func TestProblemsOfTheDataPathComeBeforeThoseOfConfiguration(t *testing.T) {
+	s := healthy(t)
+	for _, name := range []string{"wrong-1", "wrong-2"} {
+		wrong := s.Classes[0].DeepCopy()
+		wrong.Name, wrong.Parameters = name, map[string]string{"unheardOf": "1"}
+		s.Classes = append(s.Classes, wrong)
+	}
+	reject(pending(s))
+	nodeEvent(s, wellknown.EventTunnelUnhealthy, "no answer", time.Minute)
+	s.Lease = nil
+	status := NewStatus(s)
+	want := []string{"node n1", "lease efs-manager", "storage class wrong-1", "storage class wrong-2", "claim team/new"}
+	var got []string
+	for _, r := range status.Problems {
+		got = append(got, r.Object)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("problems mismatch (-want +got):\n%s", diff)
+	}
+	if want := "installation: 2 problems; 1 claim and 2 classes have problems"; status.Summary() != want {
+		t.Errorf("%q, want %q", status.Summary(), want)
+	}
+	s = healthy(t)
+	reject(pending(s))
+	if got, want := NewStatus(s).Summary(), "installation: no problem; 1 claim has a problem"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -36,6 +36,8 @@ type Result struct {
 	node       string
 	// installation says that it is of interest to no single subject.
 	installation bool
+	check        string // that found it
+	layer        layer
 }
 
 func (r Result) ofClaim(namespace, name string) Result {
@@ -68,23 +70,34 @@ type check struct {
 	name  string
 	needs []string // resources without which it says nothing
 	run   func(*facts) []Result
+	layer layer
 }
+
+// layer ranks what a check is about: whom a problem of it concerns, and so the order in a Status.
+type layer int
+
+const (
+	dataPath      layer = iota // mounted volumes of whole nodes
+	control                    // what makes and removes volumes
+	classes                    // configuration that claims depend on
+	configuration              // single objects, which often wait for a problem of a layer above
+)
 
 // checks are in the order of the way from a claim to EFS.
 func checks() []check {
 	return []check{
-		{"claims", []string{claimResource}, (*facts).checkClaims},
-		{"classes", []string{"storageclasses.storage.k8s.io"}, (*facts).checkClasses},
-		{"volumes", []string{volumeResource}, (*facts).checkVolumes},
-		{"shared volumes", []string{sharedResource}, (*facts).checkSharedVolumes},
-		{"manager", []string{"deployments.apps"}, (*facts).checkManager},
-		{"leader", []string{"leases.coordination.k8s.io"}, (*facts).checkLeader},
-		{"versions", []string{"deployments.apps", "daemonsets.apps"}, (*facts).checkVersions},
-		{"table", []string{"configmaps"}, (*facts).checkTable},
-		{"file systems", []string{"configmaps"}, (*facts).checkFileSystems},
-		{"mount Jobs", []string{"jobs.batch"}, (*facts).checkJobs},
-		{"agents", []string{"daemonsets.apps", "pods", "nodes"}, (*facts).checkAgents},
-		{"tunnels", []string{"nodes", "events"}, (*facts).checkTunnels},
+		{"claims", []string{claimResource}, (*facts).checkClaims, configuration},
+		{"classes", []string{"storageclasses.storage.k8s.io"}, (*facts).checkClasses, classes},
+		{"volumes", []string{volumeResource}, (*facts).checkVolumes, configuration},
+		{"shared volumes", []string{sharedResource}, (*facts).checkSharedVolumes, configuration},
+		{"manager", []string{"deployments.apps"}, (*facts).checkManager, control},
+		{"leader", []string{"leases.coordination.k8s.io"}, (*facts).checkLeader, control},
+		{"versions", []string{"deployments.apps", "daemonsets.apps"}, (*facts).checkVersions, control},
+		{"table", []string{"configmaps"}, (*facts).checkTable, control},
+		{"file systems", []string{"configmaps"}, (*facts).checkFileSystems, dataPath},
+		{"mount Jobs", []string{"jobs.batch"}, (*facts).checkJobs, control},
+		{"agents", []string{"daemonsets.apps", "pods", "nodes"}, (*facts).checkAgents, dataPath},
+		{"tunnels", []string{"nodes", "events"}, (*facts).checkTunnels, dataPath},
 	}
 }
 
@@ -103,7 +116,11 @@ type Examined struct {
 func (f *facts) examine() []Examined {
 	var all []Examined
 	for _, c := range checks() {
-		all = append(all, Examined{c.name, append(f.cannotCheck(c), c.run(f)...)})
+		examined := Examined{c.name, append(f.cannotCheck(c), c.run(f)...)}
+		for i := range examined.Results {
+			examined.Results[i].check, examined.Results[i].layer = c.name, c.layer
+		}
+		all = append(all, examined)
 	}
 	return all
 }

@@ -88,7 +88,7 @@ func NewStatus(s *Snapshot) Status {
 		Volumes: f.countVolumes(), Jobs: present(f.activeJobs()),
 		SharedVolumes: present(f.waitingShared()), SharedVolumeCount: len(f.SharedVolumes),
 	}
-	slices.SortStableFunc(status.Problems, func(a, b Result) int { return cmp.Compare(a.rank(), b.rank()) })
+	slices.SortStableFunc(status.Problems, func(a, b Result) int { return cmp.Compare(a.layer, b.layer) })
 	status.Unread = []string{}
 	for _, unread := range s.Unread {
 		status.Unread = append(status.Unread, unread.String())
@@ -97,14 +97,6 @@ func NewStatus(s *Snapshot) Status {
 		status.Level = Unknown
 	}
 	return status
-}
-
-// rank is 1 for claims and volumes: they often wait for a problem of another part.
-func (r Result) rank() int {
-	if r.claim.Name != "" {
-		return 1
-	}
-	return 0
 }
 
 // present is an empty list in JSON where there is none.
@@ -240,25 +232,6 @@ func (s Status) write(w *writer, now time.Time) {
 	s.writeShared(w, now)
 	s.writeJobs(w, now)
 	w.line("\nVolumes: %s", s.volumesText())
-}
-
-// Summary is the level in words.
-func (s Status) Summary() string {
-	switch s.Level {
-	case Problem:
-		return count(len(s.Problems), "problem")
-	case Unknown:
-		return "no problem found, but you may not read everything"
-	case OK, Note:
-	}
-	return "healthy"
-}
-
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 func (s Status) leaderText(now time.Time) string {
