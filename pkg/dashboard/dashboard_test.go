@@ -240,3 +240,23 @@ func TestLongListsAreCut(t *testing.T) {
 		t.Errorf("%d rows", rows)
 	}
 }
+
+// TestPageOfATenantSaysUnknown: what the user may not read is not called missing.
+func TestPageOfATenantSaysUnknown(t *testing.T) {
+	s := &inspect.Snapshot{Namespace: wellknown.Namespace, Now: now}
+	for _, resource := range []string{"leases.coordination.k8s.io", "configmaps", "nodes", "jobs.batch", "persistentvolumes"} {
+		s.Unread = append(s.Unread, inspect.Unread{Verb: "list", Resource: resource})
+	}
+	var text strings.Builder
+	if err := newPage(s).write(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`Leader: <span class="warn">?</span>. Volumes: ?</p>`, `Jobs that run or failed: ?</h2>`} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("it lacks %q:\n%s", want, text.String())
+		}
+	}
+	if unknown := strings.Count(text.String(), `<p class="soft">?</p>`); unknown != 2 {
+		t.Errorf("%d tables are unknown, want those of file systems and nodes", unknown)
+	}
+}

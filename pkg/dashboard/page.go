@@ -132,6 +132,9 @@ func (p page) Class() string {
 	return "good"
 }
 
+// Leader is for a manager that does not lead, or is not known.
+func (p page) Leader() string { return p.Status.LeaderText(p.now) }
+
 // Summary is that of kubectl efs-stunnel status.
 func (p page) Summary() string { return p.Status.Summary() }
 

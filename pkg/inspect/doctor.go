@@ -198,8 +198,23 @@ func (d Diagnosis) write(w *writer, _ time.Time) {
 	for _, examined := range d.Checks {
 		w.line("  %-14s  %s", examined.Check, examined.summary())
 	}
-	for _, level := range []Level{Problem, Unknown, Note} {
-		w.results(of(d.Checks, level))
+	w.results(of(d.Checks, Problem))
+	w.results(of(d.Checks, Note))
+	w.results(slices.DeleteFunc(of(d.Checks, Unknown), func(r Result) bool { return r.unread }))
+	w.rights(of(d.Checks, Unknown))
+}
+
+// rights lists what the user may not read, each right once: several checks need the same.
+func (w *writer) rights(results []Result) {
+	var messages []string
+	remedy := ""
+	for _, r := range results {
+		if r.unread && !slices.Contains(messages, r.Message) {
+			messages, remedy = append(messages, r.Message), r.Remedy
+		}
+	}
+	if len(messages) > 0 {
+		w.line("\nUNKNOWN rights: %s\n  %s\n  do: %s", RightMissing, strings.Join(messages, "\n  "), remedy)
 	}
 }
 

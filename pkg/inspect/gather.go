@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -93,7 +94,9 @@ func (g *gatherer) unread(err error, what Unread) error {
 	case err == nil, apierrors.IsNotFound(err):
 		return nil
 	case apierrors.IsForbidden(err):
-		g.snapshot.Unread = append(g.snapshot.Unread, what)
+		if !slices.Contains(g.snapshot.Unread, what) {
+			g.snapshot.Unread = append(g.snapshot.Unread, what)
+		}
 		return nil
 	}
 	return fmt.Errorf("reading %s: %w", what.Resource, err)

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,7 +104,19 @@ func TestGatherWithoutRights(t *testing.T) {
 	}
 	rights := map[string]bool{}
 	for _, right := range status.Unread {
+		if rights[right] {
+			t.Errorf("%q is there twice", right)
+		}
 		rights[right] = true
+	}
+	for _, want := range []string{"Leader: ?\n", "Agents: ?\n", "Waiting claims: 0, of those that you may list\n", "Jobs that run or failed: ?\n", "Volumes: ?\n"} {
+		if text := printed(t, "", status); !strings.Contains(text, want) {
+			t.Errorf("the status lacks %q:\n%s", want, text)
+		}
+	}
+	diagnosis := printed(t, "", Examine(got, dataSubject))
+	if strings.Count(diagnosis, "UNKNOWN") != 1 || strings.Count(diagnosis, "right to list persistentvolumes ") != 1 {
+		t.Errorf("the diagnosis has not each right once:\n%s", diagnosis)
 	}
 	for _, want := range []string{
 		"get daemonsets.apps efs-stunnel in namespace efs-stunnel", "get deployments.apps efs-manager in namespace efs-stunnel",

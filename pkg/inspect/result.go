@@ -38,6 +38,7 @@ type Result struct {
 	installation bool
 	check        string // that found it
 	layer        layer
+	unread       bool // it says that a right is missing, which other checks may, too
 }
 
 func (r Result) ofClaim(namespace, name string) Result {
@@ -130,10 +131,7 @@ func (f *facts) cannotCheck(c check) []Result {
 	var results []Result
 	for _, unread := range f.Unread {
 		if slices.Contains(c.needs, unread.Resource) {
-			results = append(results, Result{
-				Level: Unknown, Cause: RightMissing, Object: c.name, Message: "you have no right to " + unread.String(),
-				Remedy: "let an administrator run this, or grant the right",
-			})
+			results = append(results, unread.Result(c.name))
 		}
 	}
 	return results

@@ -70,6 +70,14 @@ func (u Unread) String() string {
 	return text + " in namespace " + u.Namespace
 }
 
+// Result says that a check of an object is incomplete.
+func (u Unread) Result(object string) Result {
+	return Result{
+		Level: Unknown, Cause: RightMissing, Object: object, Message: "you have no right to " + u.String(),
+		Remedy: "let an administrator run this, or grant the right", unread: true,
+	}
+}
+
 // lacks says whether some objects of a resource could not be read.
 func (s *Snapshot) lacks(resource string) bool {
 	return slices.ContainsFunc(s.Unread, func(u Unread) bool { return u.Resource == resource })

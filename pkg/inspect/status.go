@@ -35,6 +35,8 @@ type Status struct {
 	SharedVolumeCount int            `json:"sharedVolumeCount"`
 	Volumes           Volumes        `json:"volumes"`
 	Jobs              []Job          `json:"jobs"`
+
+	unread map[string]bool // resources that are missing, at least in part
 }
 
 // FileSystem is a target of the table.
@@ -89,9 +91,10 @@ func NewStatus(s *Snapshot) Status {
 		SharedVolumes: present(f.waitingShared()), SharedVolumeCount: len(f.SharedVolumes),
 	}
 	slices.SortStableFunc(status.Problems, func(a, b Result) int { return cmp.Compare(a.layer, b.layer) })
-	status.Unread = []string{}
+	status.Unread, status.unread = []string{}, map[string]bool{}
 	for _, unread := range s.Unread {
 		status.Unread = append(status.Unread, unread.String())
+		status.unread[unread.Resource] = true
 	}
 	if len(status.Unread) > 0 && status.Level != Problem {
 		status.Level = Unknown
@@ -225,17 +228,31 @@ func (s Status) write(w *writer, now time.Time) {
 		rows = append(rows, []string{p.Name, p.Version, ready, p.Image})
 	}
 	w.table(rows)
-	w.line("\nLeader: %s", s.leaderText(now))
+	w.line("\nLeader: %s", s.LeaderText(now))
 	s.writeFileSystems(w, now)
 	s.writeAgents(w)
 	s.writeClaims(w, now)
 	s.writeShared(w, now)
 	s.writeJobs(w, now)
-	w.line("\nVolumes: %s", s.volumesText())
+	w.line("\nVolumes: %s", s.VolumesText())
 }
 
-func (s Status) leaderText(now time.Time) string {
+// unknown is for what the user has no right to read.
+const unknown = "?"
+
+// Known returns text about resources, or a question mark if some of these could not be read.
+func (s Status) Known(text string, resources ...string) string {
+	if slices.ContainsFunc(resources, func(resource string) bool { return s.unread[resource] }) {
+		return unknown
+	}
+	return text
+}
+
+// LeaderText says who leads, and since when that is known.
+func (s Status) LeaderText(now time.Time) string {
 	switch {
+	case s.unread["leases.coordination.k8s.io"]:
+		return unknown
 	case s.Leader.Renewed == nil || s.Leader.Holder == "":
 		return "none"
 	case !s.Leader.Leads:
@@ -286,7 +303,7 @@ func (s Status) writeAgents(w *writer) {
 			rows = append(rows, []string{agent.Node, strconv.FormatBool(agent.Ready), agent.Version, agent.TunnelText(), short(agent.reason())})
 		}
 	}
-	w.line("\nAgents: %d of %d nodes are ready", ready, len(s.Agents))
+	w.line("\nAgents: %s", s.Known(fmt.Sprintf("%d of %d nodes are ready", ready, len(s.Agents)), "daemonsets.apps", "pods", "nodes"))
 	w.rows(rows)
 }
 
@@ -303,7 +320,11 @@ func (s Status) writeClaims(w *writer, now time.Time) {
 	for _, claim := range s.Claims[:min(len(s.Claims), shownRows)] {
 		rows = append(rows, []string{claim.Namespace + "/" + claim.Name, claim.Class, age(now, claim.Created), string(claim.Cause), short(claim.Message)})
 	}
-	w.line("\nWaiting claims: %d", len(s.Claims))
+	text := strconv.Itoa(len(s.Claims))
+	if s.unread[claimResource] {
+		text += ", of those that you may list"
+	}
+	w.line("\nWaiting claims: %s", text)
 	w.rows(rows)
 	if hidden := len(s.Claims) - shownRows; hidden > 0 {
 		w.line("… and %d more: -o json has all", hidden)
@@ -315,14 +336,15 @@ func (s Status) writeJobs(w *writer, now time.Time) {
 	for _, j := range s.Jobs {
 		rows = append(rows, []string{j.Name, j.State, age(now, j.Created), j.Node, j.SetUp, j.CleanedUp, short(j.Message)})
 	}
-	w.line("\nJobs that run or failed: %d", len(s.Jobs))
+	w.line("\nJobs that run or failed: %s", s.Known(strconv.Itoa(len(s.Jobs)), "jobs.batch"))
 	w.rows(rows)
 }
 
-func (s Status) volumesText() string {
+// VolumesText counts volumes by phase.
+func (s Status) VolumesText() string {
 	var texts []string
 	for _, phase := range slices.Sorted(maps.Keys(s.Volumes)) {
 		texts = append(texts, fmt.Sprintf("%d %s", s.Volumes[phase], phase))
 	}
-	return cmp.Or(strings.Join(texts, ", "), "none")
+	return s.Known(cmp.Or(strings.Join(texts, ", "), "none"), volumeResource)
 }

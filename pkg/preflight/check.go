@@ -65,10 +65,7 @@ func (f *Facts) unreadOf(verb string, resources ...string) []inspect.Result {
 	var results []inspect.Result
 	for _, unread := range f.Unread {
 		if unread.Verb == verb && slices.Contains(resources, unread.Resource) {
-			results = append(results, inspect.Result{
-				Level: inspect.Unknown, Cause: inspect.RightMissing, Object: unread.Resource, Message: "you have no right to " + unread.String(),
-				Remedy: "let an administrator run this, or grant the right",
-			})
+			results = append(results, unread.Result(unread.Resource))
 		}
 	}
 	return results
