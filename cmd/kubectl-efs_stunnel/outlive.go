@@ -106,7 +106,7 @@ func (p *plugin) printItems(out io.Writer, format string, items []staticvolumes.
 // incomplete is an error unless everything that was asked for is there, or is planned.
 func incomplete(items []staticvolumes.Item) error {
 	if count := staticvolumes.Count(items, staticvolumes.Refused, staticvolumes.Whose, staticvolumes.Failed); count > 0 {
-		return fmt.Errorf("%d of %d directories become no volumes: the notes say why", count, len(items))
+		return fmt.Errorf("no volumes for %d of %d directories: see the notes", count, len(items))
 	}
 	return nil
 }

@@ -48,7 +48,7 @@ func (p *plugin) trashList() *cobra.Command {
 
 func (p *plugin) printTrash(i installation, items []ledgertools.TrashItem) error {
 	if len(items) == 0 && p.output == "" {
-		fmt.Fprintln(p.streams.ErrOut, "The trash has nothing of this.")
+		fmt.Fprintln(p.streams.ErrOut, "Nothing found in the trash.")
 	}
 	if items == nil {
 		items = []ledgertools.TrashItem{}

@@ -95,7 +95,7 @@ func (o *options) bindDiscovery(g *settings.Group) {
 	g.Add(settings.OneOf(&o.discovery, "source", wellknown.DiscoveryAWS, wellknown.DiscoveryNone), "discovery", "",
 		"`source` of file systems: aws, or none for pinned targets only, which needs no AWS credentials")
 	g.Add(settings.Duration(&o.pollingInterval, time.Second, 24*time.Hour), "efs-polling-interval", "EFS_POLLING_INTERVAL",
-		"time between two listings of the file systems, to which chance adds up to a tenth")
+		"time between two listings of the file systems, plus up to 10 % jitter")
 	g.Add(settings.Text(&o.region, "region", kubeprogram.CheckRegion), "aws-region", "AWS_REGION",
 		"`region` of the file systems; default is what the AWS SDK, the instance metadata, or the label of a node says")
 	g.Add(settings.Text(&o.vpcID, "vpc", checkVPC), "vpc-id", "",

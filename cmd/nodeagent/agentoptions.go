@@ -41,7 +41,7 @@ func (o *agentOptions) settings() *settings.Set {
 	tunnels.Add(settings.Text(&o.stunnelConf, "path", confdir.CheckPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
 		"`path` that begins the names of the tunnels' files; stunnel's configuration adds a dot and the tunnel's name")
 	tunnels.Add(settings.Text(&o.caFile, "file", checkFile), "ca-file", "EFS_CA_FILE",
-		"`file` of the roots that servers' certificates must come from, in PEM, which the supervisor's container must have, too; default is the first there is of "+strings.Join(caFiles(), ", "))
+		"`file` of the roots that servers' certificates must come from, in PEM, which the supervisor's container must have, too; default: the first of these that exists: "+strings.Join(caFiles(), ", "))
 	tunnels.Add(settings.Text(&o.region, "region", kubeprogram.CheckRegion), "aws-region", "AWS_REGION",
 		"`region` of the file systems, for tables that lack their names; default is what the instance metadata or the node's labels say")
 	tunnels.Add(settings.Duration(&o.probeInterval, minProbeInterval, maxProbeInterval), "probe-interval", "",

@@ -123,9 +123,9 @@ func TestParseClassRefuses(t *testing.T) {
 		parameters map[string]string
 		want       string
 	}{
-		"an unknown parameter":                 {map[string]string{"colour": "red"}, `parameter "colour" is "red", and not of this provisioner: ` + all},
-		"another spelling":                     {map[string]string{"requireVolumeName": "true"}, `parameter "requireVolumeName" is "true", and not of this provisioner: write require_volume_name`},
-		"another case":                         {map[string]string{"gidmin": "2000"}, `parameter "gidmin" is "2000", and not of this provisioner: write gidMin`},
+		"an unknown parameter":                 {map[string]string{"colour": "red"}, `unknown parameter "colour": ` + all},
+		"another spelling":                     {map[string]string{"requireVolumeName": "true"}, `unknown parameter "requireVolumeName": use require_volume_name`},
+		"another case":                         {map[string]string{"gidmin": "2000"}, `unknown parameter "gidmin": use gidMin`},
 		"a default that is no id":              {map[string]string{"default_file_system_id": "FS 1"}, `parameter default_file_system_id is "FS 1": write auto, or a file system's id such as fs-0123456789abcdef0`},
 		"an empty default":                     {map[string]string{"default_file_system_id": ""}, `parameter default_file_system_id is "": write auto, or a file system's id such as fs-0123456789abcdef0`},
 		"a list with a gap":                    {map[string]string{"file_system_ids": "fs-1,,fs-2"}, `parameter file_system_ids is "fs-1,,fs-2": write ` + anID},
@@ -161,7 +161,7 @@ func TestParseClassRefuses(t *testing.T) {
 		"a group with allocation":              {map[string]string{"gidAllocate": "true", "uid": "7", "gid": "8"}, `parameter gid is "8": leave it out, or gidAllocate with its range: gid is one group for all directories, gidAllocate gives each its own`},
 		"a time that is none":                  {map[string]string{"keep_deleted": "7 days"}, `parameter keep_deleted is "7 days": write a duration such as 72h, 0, or forever`},
 		"a negative time":                      {map[string]string{"keep_deleted": "-1h"}, `parameter keep_deleted is "-1h": write a duration such as 72h, 0, or forever`},
-		"everything that is wrong, at once":    {map[string]string{"uid": "x", "gid": "y", "az": "us-east-1a"}, `parameter "az" is "us-east-1a", and not of this provisioner: leave it out: every node uses the mount target of its own zone; parameter gid is "y": write a number from 0 to 2147483647; parameter uid is "x": write a number from 0 to 2147483647`},
+		"everything that is wrong, at once":    {map[string]string{"uid": "x", "gid": "y", "az": "us-east-1a"}, `unknown parameter "az": leave it out: every node uses the mount target of its own zone; parameter gid is "y": write a number from 0 to 2147483647; parameter uid is "x": write a number from 0 to 2147483647`},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -179,37 +179,37 @@ func TestParseClassRefusesRecycling(t *testing.T) {
 
 func TestParseClassAdvisesOnParametersOfOthers(t *testing.T) {
 	const accounts = "pin file systems of other accounts in ConfigMap efs-stunnel-pinned"
-	const tunnel = "write default_file_system_id: volumes are reached through a tunnel of the node, by the id of their file system"
+	const tunnel = "use default_file_system_id: volumes are reached through a tunnel of the node, by the id of their file system"
 	tests := map[string]string{ // key -> advice
 		"provisioningMode":      "leave it out: every volume is a directory",
-		"fileSystemId":          "write default_file_system_id, and file_system_ids for what claims may ask for",
-		"fileSystemIdConfigRef": "write default_file_system_id with the id itself",
-		"fileSystemIdSecretRef": "write default_file_system_id with the id itself",
-		"directoryPerms":        "write directory_perms",
+		"fileSystemId":          "use default_file_system_id, and file_system_ids for what claims may ask for",
+		"fileSystemIdConfigRef": "use default_file_system_id with the id itself",
+		"fileSystemIdSecretRef": "use default_file_system_id with the id itself",
+		"directoryPerms":        "use directory_perms",
 		"gidRangeStart":         `write gidMin with gidAllocate: "true", and below 2000 with allow_low_gids: "true"; leave it out beside uid and gid, as the EFS CSI driver ignores it there`,
 		"gidRangeEnd":           `write gidMax with gidAllocate: "true"; leave it out beside uid and gid`,
-		"basePath":              "write base_path",
-		"subPathPattern":        "write path_pattern",
+		"basePath":              "use base_path",
+		"subPathPattern":        "use path_pattern",
 		"ensureUniqueDirectory": "leave it out: a claim without the label volume_name gets a directory of its own; in a path_pattern, ${.PVC.uid} does the same",
 		"az":                    "leave it out: every node uses the mount target of its own zone",
 		"reuseAccessPoint":      "leave it out: claims with the same label volume_name share a directory",
-		"enforceZoneAffinity":   "write enforce_zone_affinity",
+		"enforceZoneAffinity":   "use enforce_zone_affinity",
 		"enableTagging":         "leave it out: nothing is made in AWS that could be tagged",
 		"encryptInTransit":      "leave it out: volumes are always encrypted in transit",
 		"mounttargetip":         "pin the address in ConfigMap efs-stunnel-pinned",
 		"crossaccount":          accounts,
 		"awsRoleArn":            accounts,
 		"externalId":            accounts,
-		"pathPattern":           "write path_pattern",
-		"onDelete":              "write reclaimPolicy (Delete or Retain) beside parameters, and keep_deleted to keep deleted data for a while",
-		"archiveOnDelete":       "write keep_deleted with a duration or forever: deleted data stays in the trash so long",
+		"pathPattern":           "use path_pattern",
+		"onDelete":              "use reclaimPolicy (Delete or Retain) beside parameters, and keep_deleted to keep deleted data for a while",
+		"archiveOnDelete":       "use keep_deleted with a duration or forever: deleted data stays in the trash so long",
 		"server":                tunnel,
 		"dnsName":               tunnel,
-		"share":                 "write base_path",
-		"subDir":                "write path_pattern",
-		"mountPermissions":      "write directory_perms",
+		"share":                 "use base_path",
+		"subDir":                "use path_pattern",
+		"mountPermissions":      "use directory_perms",
 		"rootSquash":            "leave it out: use the file system's policy in AWS",
-		"mountOptions":          "write mountOptions beside parameters",
+		"mountOptions":          "use mountOptions beside parameters",
 		"fsType":                "leave it out: it is always NFS",
 
 		"csi.storage.k8s.io/provisioner-secret-name": "leave it out: it is for CSI drivers",
@@ -217,7 +217,7 @@ func TestParseClassAdvisesOnParametersOfOthers(t *testing.T) {
 	for key, advice := range tests {
 		t.Run(key, func(t *testing.T) {
 			_, err := volumes.ParseClass(newClass(map[string]string{key: "x"}))
-			wantRefusal(t, err, `storage class "efs": parameter "`+key+`" is "x", and not of this provisioner: `+advice)
+			wantRefusal(t, err, `storage class "efs": unknown parameter "`+key+`": `+advice)
 		})
 	}
 }

@@ -21,35 +21,35 @@ func foreignParameter(key string) (advice string, ok bool) {
 func foreignParameters() map[string]string {
 	return map[string]string{
 		// Which file system.
-		"fileSystemId":          "write default_file_system_id, and file_system_ids for what claims may ask for",
-		"fileSystemIdConfigRef": "write default_file_system_id with the id itself",
-		"fileSystemIdSecretRef": "write default_file_system_id with the id itself",
-		"server":                "write default_file_system_id: volumes are reached through a tunnel of the node, by the id of their file system",
-		"dnsName":               "write default_file_system_id: volumes are reached through a tunnel of the node, by the id of their file system",
+		"fileSystemId":          "use default_file_system_id, and file_system_ids for what claims may ask for",
+		"fileSystemIdConfigRef": "use default_file_system_id with the id itself",
+		"fileSystemIdSecretRef": "use default_file_system_id with the id itself",
+		"server":                "use default_file_system_id: volumes are reached through a tunnel of the node, by the id of their file system",
+		"dnsName":               "use default_file_system_id: volumes are reached through a tunnel of the node, by the id of their file system",
 
 		// Which directory.
-		"basePath":              "write base_path",
-		"share":                 "write base_path",
-		"subPathPattern":        "write path_pattern",
-		"pathPattern":           "write path_pattern",
-		"subDir":                "write path_pattern",
+		"basePath":              "use base_path",
+		"share":                 "use base_path",
+		"subPathPattern":        "use path_pattern",
+		"pathPattern":           "use path_pattern",
+		"subDir":                "use path_pattern",
 		"ensureUniqueDirectory": leaveOut + "a claim without the label volume_name gets a directory of its own; in a path_pattern, ${.PVC.uid} does the same",
 		"reuseAccessPoint":      leaveOut + "claims with the same label volume_name share a directory",
 
 		// Whose directory.
-		"directoryPerms":   "write directory_perms",
-		"mountPermissions": "write directory_perms",
+		"directoryPerms":   "use directory_perms",
+		"mountPermissions": "use directory_perms",
 		"gidRangeStart":    `write gidMin with gidAllocate: "true", and below 2000 with allow_low_gids: "true"; leave it out beside uid and gid, as the EFS CSI driver ignores it there`,
 		"gidRangeEnd":      `write gidMax with gidAllocate: "true"; leave it out beside uid and gid`,
 		"rootSquash":       leaveOut + "use the file system's policy in AWS",
 
 		// What becomes of it.
-		"onDelete":        "write reclaimPolicy (Delete or Retain) beside parameters, and keep_deleted to keep deleted data for a while",
-		"archiveOnDelete": "write keep_deleted with a duration or forever: deleted data stays in the trash so long",
+		"onDelete":        "use reclaimPolicy (Delete or Retain) beside parameters, and keep_deleted to keep deleted data for a while",
+		"archiveOnDelete": "use keep_deleted with a duration or forever: deleted data stays in the trash so long",
 
 		// How it is reached.
 		"provisioningMode":    leaveOut + "every volume is a directory",
-		"enforceZoneAffinity": "write enforce_zone_affinity",
+		"enforceZoneAffinity": "use enforce_zone_affinity",
 		"az":                  leaveOut + "every node uses the mount target of its own zone",
 		"encryptInTransit":    leaveOut + "volumes are always encrypted in transit",
 		"mounttargetip":       "pin the address in ConfigMap efs-stunnel-pinned",
@@ -57,7 +57,7 @@ func foreignParameters() map[string]string {
 		"awsRoleArn":          "pin file systems of other accounts in ConfigMap efs-stunnel-pinned",
 		"externalId":          "pin file systems of other accounts in ConfigMap efs-stunnel-pinned",
 		"enableTagging":       leaveOut + "nothing is made in AWS that could be tagged",
-		"mountOptions":        "write mountOptions beside parameters",
+		"mountOptions":        "use mountOptions beside parameters",
 		"fsType":              leaveOut + "it is always NFS",
 	}
 }

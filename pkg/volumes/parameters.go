@@ -61,7 +61,7 @@ func (c *Class) setParameters(given map[string]string) []string {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		p, ok := known[key]
 		if !ok {
-			findings = append(findings, unknownParameter(key, given[key]))
+			findings = append(findings, unknownParameter(key))
 			continue
 		}
 		if err := p.set(c, given[key]); err != nil {
@@ -87,15 +87,15 @@ func (c *Class) inheritGroup() {
 	}
 }
 
-func unknownParameter(key, value string) string {
-	what := fmt.Sprintf("parameter %s is %s", quoted(key), quoted(value))
+func unknownParameter(key string) string {
+	what := "unknown parameter " + quoted(key)
 	if advice, ok := foreignParameter(key); ok {
-		return what + ", and not of this provisioner: " + advice
+		return what + ": " + advice
 	}
 	if own, ok := similar(key, parameterNames()); ok {
-		return what + ", and not of this provisioner: write " + own
+		return what + ": use " + own
 	}
-	return what + ", and not of this provisioner: allowed are " + strings.Join(parameterNames(), ", ")
+	return what + ": allowed are " + strings.Join(parameterNames(), ", ")
 }
 
 // contradictions are about parameters that are each valid alone.

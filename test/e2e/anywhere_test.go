@@ -197,7 +197,7 @@ func sharedVolumesShareAnAccessPoint(c *cluster) {
 	c.inPod(other, `grep -qx "of one" `+file)
 
 	output, err := c.tryKubectl("", "-n", one, "patch", "sv", "shared", "--type=merge", "-p", `{"spec": {"readOnly": true}}`)
-	if err == nil || !strings.Contains(output, "delete it and make it anew") {
+	if err == nil || !strings.Contains(output, "delete and recreate it") {
 		c.Errorf("a SharedVolume was changed, %v: %s", err, output)
 	}
 	c.expectRecreated(one, "pv/pv-"+one+"-shared")

@@ -15,7 +15,7 @@ func forgedVolumeRemovesNothing(l *lab) {
 	l.kubectl("-n", ns, "delete", "pvc", "one")
 	forged := l.forgedVolume(ns, other)
 	l.wait(ns, "delete", "pv/"+one.volume, "pv/"+forged)
-	l.waitForEvent("default", forged, "VolumeDeleteSkipped", "its directory stays")
+	l.waitForEvent("default", forged, "VolumeDeleteSkipped", "directory kept")
 	other.expectFile("file", "of both")
 	if owners := other.owners(); len(owners) != 1 || owners[0] != other.volume {
 		l.Errorf("%s is of %v, want %s", other.path, owners, other.volume)

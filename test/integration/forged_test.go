@@ -49,9 +49,9 @@ func TestForgedVolumesChangeNoFile(t *testing.T) {
 		texts  []string
 		stays  bool // the object
 	}{
-		"of-a-missing-claim": {path: victim.path, reason: skipped, texts: []string{"its directory stays", victim.volume.Name}},
+		"of-a-missing-claim": {path: victim.path, reason: skipped, texts: []string{"directory kept", victim.volume.Name}},
 		"of-another-uid": {path: victim.path, edit: func(v *corev1.PersistentVolume) { v.Spec.ClaimRef.Name = "victim" },
-			reason: skipped, texts: []string{"its directory stays", victim.volume.Name}},
+			reason: skipped, texts: []string{"directory kept", victim.volume.Name}},
 		"of-the-victim": {path: victim.path, stays: true, edit: func(v *corev1.PersistentVolume) {
 			v.Spec.ClaimRef.Name, v.Spec.ClaimRef.UID = "victim", victim.claim.UID
 		}},

@@ -114,6 +114,6 @@ func TestAvailableVolumeDeletedByHandLeavesItsData(t *testing.T) {
 	p := f.availableAgain("data", f.NewClass("retain", nil, retaining).Name)
 	f.deleteVolume(p.volume.Name)
 	f.waitForVolumeDeleted(p.volume.Name)
-	f.waitForEvent(p.volume, wellknown.EventVolumeDeleteSkipped, "its directory stays", "no claim has the volume", p.path)
+	f.waitForEvent(p.volume, wellknown.EventVolumeDeleteSkipped, "directory kept", "no claim has the volume", p.path)
 	f.expectFile(p.path)
 }

@@ -124,7 +124,7 @@ func TestInvalidSharedVolumesAreRefusedByTheAPIServer(t *testing.T) {
 	object := f.create(f.Team, "data", v1alpha1.SharedVolumeSpec{AccessPointID: point})
 	for _, change := range []string{`{"accessPointID":"fsap-2"}`, `{"iam":true}`, `{"readOnly":true}`, `{"accessPointID":null,"path":"/a"}`} {
 		_, err := f.objects(f.Team).Patch(t.Context(), object.Name, types.MergePatchType, []byte(`{"spec":`+change+`}`), metav1.PatchOptions{})
-		if err == nil || !strings.Contains(err.Error(), "delete it and make it anew with the other values; the data stays on the file system") {
+		if err == nil || !strings.Contains(err.Error(), "delete and recreate it with the other values; the data stays on the file system") {
 			t.Errorf("%s: got %v", change, err)
 		}
 	}

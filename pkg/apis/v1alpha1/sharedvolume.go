@@ -68,7 +68,7 @@ const (
 // ConditionReady is True in phase Ready and False in all others.
 const ConditionReady = "Ready"
 
-// SharedVolumeStatus is what the manager has to say.
+// SharedVolumeStatus reports the current state.
 type SharedVolumeStatus struct {
 	Phase Phase `json:"phase,omitempty"`
 	// ClaimRef is the claim for pods; unset until it was made.

@@ -48,7 +48,7 @@ func (p volumePlanner) reportProblem(problem string) {
 // reportSkipped says why a directory stays. That is how the deletion of one of several owners ends; anything else
 // may be a surprise.
 func (p volumePlanner) reportSkipped(reason operations.Reason, why string) {
-	event := Warn{p.volume.Object, wellknown.EventVolumeDeleteSkipped, "", "the volume goes, its directory stays: " + why}
+	event := Warn{p.volume.Object, wellknown.EventVolumeDeleteSkipped, "", "volume deleted, directory kept: " + why}
 	if reason == operations.StillOwned {
 		p.add(Inform(event))
 		return
