@@ -81,7 +81,7 @@ func (f *Facts) version() inspect.Result {
 	switch {
 	case have.LessThan(version.MustParseGeneric(oldestVersion)):
 		return problem(VersionTooOld, object, fmt.Sprintf("version %s: the components admission and startup-taint need %s", f.Version, oldestVersion),
-			"upgrade the cluster, or install without these components and try it first: docs/limits.md")
+			"upgrade the cluster, or install without these components and try it first: "+wellknown.DocsURL+"limits.md")
 	case have.LessThan(first) || !have.LessThan(last.OffsetMinor(1)):
 		return note(VersionNotTested, object, fmt.Sprintf("version %s; tests have run on %s to %s", f.Version, firstTested, lastTested), "")
 	}
@@ -120,7 +120,7 @@ func (f *Facts) nodePorts() []inspect.Result {
 	switch {
 	case span.Last >= f.Ports.First && span.First <= f.Ports.Last:
 		return []inspect.Result{problem(NodePortsMeet, object, fmt.Sprintf("their range, %s, meets the tunnels' ports, %s: a Service could get the traffic of a tunnel", span, f.Ports),
-			"set --base-stunnel-port and --node-port-range of the manager: docs/operations.md#ports")}
+			"set --base-stunnel-port and --node-port-range of the manager: "+wellknown.DocsURL+"operations.md#ports")}
 	case f.NodePorts == ports.Span{}:
 		return []inspect.Result{note(NodePortsUnknown, object, f.unknownNodePorts(),
 			"compare kube-apiserver's "+nodePortFlag+" with the tunnels' ports, "+f.Ports.String())}
@@ -209,7 +209,7 @@ func (f *Facts) node(node *corev1.Node) []inspect.Result {
 	}
 	if isOlder(info.KernelVersion, 5, 7) {
 		results = append(results, note(LoopbackReachable, object, "its kernel, "+info.KernelVersion+", is older than 5.7: packets from outside to 127.0.0.0/8 must be dropped",
-			"kubelet and kube-proxy do so; check it if another proxy replaces kube-proxy: docs/limits.md"))
+			"kubelet and kube-proxy do so; check it if another proxy replaces kube-proxy: "+wellknown.DocsURL+"limits.md"))
 	}
 	report, ok := f.Reports[node.Name]
 	switch {

@@ -13,6 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/preflight/nodecheck"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/ephemeral"
 	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // Causes of results about nodes that were examined.
@@ -49,7 +50,7 @@ func mountHelper(object, image string, r nodecheck.Report) []inspect.Result {
 	switch {
 	case strings.HasPrefix(image, "Bottlerocket"):
 		results = append(results, problem(NoMountHelper, object, "it runs "+image+", which is not known to mount NFS volumes of Kubernetes, with mount.nfs or without",
-			"use nodes of another operating system, or test a mount first: docs/troubleshooting.md#mountnfs-by-operating-system"))
+			"use nodes of another operating system, or test a mount first: "+wellknown.DocsURL+"troubleshooting.md#mountnfs-by-operating-system"))
 	case len(r.MountNFS) > 0:
 	case strings.HasPrefix(image, "Talos"), strings.HasPrefix(image, "Container-Optimized OS"):
 		results = append(results, note(NoMountHelper, object, "it runs "+image+", whose kubelet has a mount.nfs of its own, which was not examined", ""))
@@ -117,7 +118,7 @@ func aws(object string, r nodecheck.Report) []inspect.Result {
 		return nil
 	case r.AWS.Error != "":
 		return []inspect.Result{note(EFSNotListed, object, "the node's own identity cannot list file systems: "+r.AWS.Error,
-			"give the manager a role: docs/operations.md#aws; without one it has the node's")}
+			"give the manager a role: "+wellknown.DocsURL+"operations.md#aws; without one it has the node's")}
 	}
 	return []inspect.Result{note("", object, fmt.Sprintf("the node's own identity may list file systems, and sees %d", r.AWS.FileSystems), "")}
 }
