@@ -99,6 +99,7 @@ func checks() []check {
 		{"mount Jobs", []string{"jobs.batch"}, (*facts).checkJobs, control},
 		{"agents", []string{"daemonsets.apps", "pods", "nodes"}, (*facts).checkAgents, dataPath},
 		{"tunnels", []string{"nodes", "events"}, (*facts).checkTunnels, dataPath},
+		{"host names", []string{"nodes"}, (*facts).checkHostNames, dataPath},
 	}
 }
 

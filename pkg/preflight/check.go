@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -44,6 +45,7 @@ func Check(f *Facts) inspect.Diagnosis {
 		{Check: "NodePorts", Results: f.nodePorts()},
 		{Check: "ports in use", Results: append(f.unreadOf("list", "services", "pods"), f.portsInUse()...)},
 		{Check: "nodes", Results: append(f.unreadOf("list", "nodes"), f.nodes()...)},
+		{Check: "host names", Results: f.hostNames()},
 	}
 	return inspect.NewDiagnosis("the cluster", checks)
 }
@@ -182,6 +184,22 @@ func (f *Facts) nodes() []inspect.Result {
 			"kubectl efs-stunnel preflight --nodes"))
 	}
 	return results
+}
+
+func (f *Facts) hostNames() []inspect.Result {
+	results := inspect.HostNames(f.Nodes, f.hostName)
+	if len(results) == 0 && len(f.Nodes) > 0 {
+		results = append(results, fine("host names", "no two nodes have the same"))
+	}
+	return results
+}
+
+// hostName is what a node's pod has read, or else the kubelet's label, which may differ from it.
+func (f *Facts) hostName(node *corev1.Node) string {
+	if _, ok := isServed(node); !ok {
+		return ""
+	}
+	return cmp.Or(f.Reports[node.Name].HostName, node.Labels[corev1.LabelHostname])
 }
 
 // isServed says whether an agent can run on a node, and why not.

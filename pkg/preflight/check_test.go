@@ -70,13 +70,19 @@ func TestCheck(t *testing.T) {
 		level inspect.Level
 		cause inspect.Cause
 	}{
-		"suitable":                  {func(*Facts) {}, ok, ""},
-		"an old version":            {func(f *Facts) { f.Version = "v1.29.9-eks-1234" }, bad, VersionTooOld},
-		"the oldest version":        {func(f *Facts) { f.Version = "v1.30.0" }, note, VersionNotTested},
-		"an older one":              {func(f *Facts) { f.Version = "v1.33.9" }, note, VersionNotTested},
-		"the first tested":          {func(f *Facts) { f.Version = "v1.34.0" }, ok, ""},
-		"the last tested":           {func(f *Facts) { f.Version = "v1.37.9" }, ok, ""},
-		"a newer version":           {func(f *Facts) { f.Version = "v1.38.0" }, note, VersionNotTested},
+		"suitable":           {func(*Facts) {}, ok, ""},
+		"an old version":     {func(f *Facts) { f.Version = "v1.29.9-eks-1234" }, bad, VersionTooOld},
+		"the oldest version": {func(f *Facts) { f.Version = "v1.30.0" }, note, VersionNotTested},
+		"an older one":       {func(f *Facts) { f.Version = "v1.33.9" }, note, VersionNotTested},
+		"the first tested":   {func(f *Facts) { f.Version = "v1.34.0" }, ok, ""},
+		"the last tested":    {func(f *Facts) { f.Version = "v1.37.9" }, ok, ""},
+		"a newer version":    {func(f *Facts) { f.Version = "v1.38.0" }, note, VersionNotTested},
+		"nodes with one host name": {func(f *Facts) {
+			f.Nodes = append(f.Nodes, newNode("n2", "Amazon Linux 2023"))
+			f.Nodes[0].Labels[corev1.LabelHostname], f.Nodes[1].Labels[corev1.LabelHostname] = "n1", "n2"
+			report(f, func(r *NodeReport) { r.HostName = "localhost" })
+			f.Reports["n2"] = f.Reports["n1"]
+		}, bad, inspect.HostNameShared},
 		"a version without numbers": {func(f *Facts) { f.Version = "new" }, note, VersionNotTested},
 		"no namespace":              {func(f *Facts) { f.Labels = nil }, note, NamespaceMissing},
 		"no level":                  {func(f *Facts) { f.Labels = map[string]string{} }, note, AdmissionLevel},

@@ -48,6 +48,7 @@ type Report struct {
 	MountNFS  []string `json:"mountNFS"` // where mount.nfs is on the node
 	NFS4      string   `json:"nfs4"`     // how the kernel has NFSv4: "loaded", "module", "built in", "" for not
 	Kernel    string   `json:"kernel"`
+	HostName  string   `json:"hostName"`  // by which NFS servers know the node, with nfs4_unique_id before it if that is set
 	PortRange string   `json:"portRange"` // net.ipv4.ip_local_port_range
 	Reserved  string   `json:"reserved"`  // net.ipv4.ip_local_reserved_ports
 	Enforcing bool     `json:"enforcing"` // SELinux
@@ -83,7 +84,7 @@ type AWS struct {
 // request, those of the first file that exists count.
 func Run(ctx context.Context, r Request, caFiles []string) Report {
 	report := Report{
-		MountNFS: r.mountNFS(), Kernel: r.line(r.Proc, "sys/kernel/osrelease"),
+		MountNFS: r.mountNFS(), Kernel: r.line(r.Proc, "sys/kernel/osrelease"), HostName: r.hostName(),
 		PortRange: r.line(r.Proc, "sys/net/ipv4/ip_local_port_range"), Reserved: r.line(r.Proc, "sys/net/ipv4/ip_local_reserved_ports"),
 		Enforcing: r.line(r.Host, "sys/fs/selinux/enforce") == "1", Booleans: r.booleans(),
 	}
@@ -109,6 +110,15 @@ func (Request) line(root, name string) string {
 		return ""
 	}
 	return strings.Join(strings.Fields(string(text)), " ")
+}
+
+// hostName has the form of the kernel's name for itself as an NFS client.
+func (r Request) hostName() string {
+	name := r.line(r.Proc, "sys/kernel/hostname")
+	if id := r.line(r.Host, "sys/module/nfs/parameters/nfs4_unique_id"); id != "" {
+		return id + "/" + name
+	}
+	return name
 }
 
 // mountNFS finds the helper where mount looks for it. It may be a link to anywhere on the node.

@@ -43,6 +43,7 @@ func TestReportOfANode(t *testing.T) {
 		"a node in use": {map[string]string{
 			"sbin/mount.nfs":                               "",
 			"proc/sys/kernel/osrelease":                    kernel + "\n",
+			"proc/sys/kernel/hostname":                     "localhost\n",
 			"proc/filesystems":                             "nodev\tsysfs\n\text4\nnodev\tnfs\nnodev\tnfs4\n",
 			"proc/sys/net/ipv4/ip_local_port_range":        "32768\t60999\n",
 			"proc/sys/net/ipv4/ip_local_reserved_ports":    "1-2\n",
@@ -50,9 +51,13 @@ func TestReportOfANode(t *testing.T) {
 			"sys/fs/selinux/booleans/virt_use_nfs":         "1 1",
 			"sys/fs/selinux/booleans/virt_sandbox_use_nfs": "0 1",
 		}, Report{
-			MountNFS: []string{"/sbin/mount.nfs"}, NFS4: "loaded", Kernel: kernel, PortRange: "32768 60999", Reserved: "1-2",
+			MountNFS: []string{"/sbin/mount.nfs"}, NFS4: "loaded", Kernel: kernel, HostName: "localhost", PortRange: "32768 60999", Reserved: "1-2",
 			Enforcing: true, Booleans: map[string]bool{"virt_use_nfs": true, "virt_sandbox_use_nfs": false},
 		}},
+		"a node with an identity of its own": {map[string]string{
+			"proc/sys/kernel/hostname":                 "localhost\n",
+			"sys/module/nfs/parameters/nfs4_unique_id": "node-1\n",
+		}, Report{MountNFS: []string{}, HostName: "node-1/localhost", Booleans: map[string]bool{}}},
 		"a node that has mounted nothing": {map[string]string{
 			"usr/sbin/mount.nfs":                        "",
 			"proc/sys/kernel/osrelease":                 kernel,
