@@ -133,18 +133,17 @@ func claimIn(path, namespace string, expression *regexp.Regexp, match []string) 
 // expression matches paths. With lazy "?", names and wildcards are as short as can be from left to right, else as
 // long as can be: if both are equal, a path is read in one way only. Wildcards count where they are beside a name.
 func (t Template) expression(lazy string) *regexp.Regexp {
-	text := "^"
+	var components []string
 	for component := range strings.SplitSeq(t.text, "/") {
 		wildcard := "[^/]*"
 		if strings.Contains(component, "{") {
 			wildcard = "([^/]*" + lazy + ")"
 		}
-		component = regexp.QuoteMeta(component)
-		text += strings.NewReplacer(
+		components = append(components, strings.NewReplacer(
 			regexp.QuoteMeta(namespaceName), "(?P<namespace>[a-z0-9](?:[-a-z0-9]*"+lazy+"[a-z0-9])?"+lazy+")",
 			regexp.QuoteMeta(claimName), "(?P<claim>[a-z0-9](?:[-a-z0-9.]*"+lazy+"[a-z0-9])?"+lazy+")",
 			`\*`, wildcard, `\?`, "[^/]",
-		).Replace(component) + "/"
+		).Replace(regexp.QuoteMeta(component)))
 	}
-	return regexp.MustCompile(strings.TrimSuffix(text, "/") + "$")
+	return regexp.MustCompile("^" + strings.Join(components, "/") + "$")
 }

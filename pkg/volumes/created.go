@@ -14,16 +14,12 @@ import (
 // Created says, for the event of a claim, what its new volume is and what the claim's author may not expect of
 // it. The sharer is another claim with the same directory, and the note is the mount Job's, each "" for none.
 func Created(volume *corev1.PersistentVolume, sharer, note string) string {
-	text := fmt.Sprintf("created volume %s: directory %s of file system %s", volume.Name, volume.Spec.NFS.Path, volume.Labels[wellknown.LabelFileSystemID])
+	about := fmt.Sprintf("created volume %s: directory %s of file system %s", volume.Name, volume.Spec.NFS.Path, volume.Labels[wellknown.LabelFileSystemID])
 	if sharer != "" {
-		text += ", which claim " + sharer + " has, too"
+		about += ", which claim " + sharer + " has, too"
 	}
-	for _, more := range []string{note, readOnlyNote(volume), labelsNote(volume)} {
-		if more != "" {
-			text += "; " + more
-		}
-	}
-	return cut(text, maxMessageBytes)
+	parts := slices.DeleteFunc([]string{about, note, readOnlyNote(volume), labelsNote(volume)}, func(part string) bool { return part == "" })
+	return cut(strings.Join(parts, "; "), maxMessageBytes)
 }
 
 func readOnlyNote(volume *corev1.PersistentVolume) string {

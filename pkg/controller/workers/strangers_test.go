@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -69,9 +68,9 @@ func TestStrangersGetLittleOfTheServer(t *testing.T) {
 	ended, err := f.Listen(leading)
 	f.check(err)
 	insecure := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // the key is another test's
-	conn, err := tls.DialWithDialer(new(net.Dialer), "tcp", f.Leader().Address, insecure)
+	conn, err := (&tls.Dialer{Config: insecure}).DialContext(t.Context(), "tcp", f.Leader().Address)
 	f.check(err)
-	if protocol := conn.ConnectionState().NegotiatedProtocol; protocol != "http/1.1" {
+	if protocol := conn.(*tls.Conn).ConnectionState().NegotiatedProtocol; protocol != "http/1.1" {
 		t.Errorf("the protocol is %q", protocol)
 	}
 	f.check(conn.Close())

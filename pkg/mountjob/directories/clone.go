@@ -81,10 +81,10 @@ type clone struct {
 	op      operations.Operation
 	options CloneOptions
 
-	source *os.File // the directory that is copied
-	place  *dir     // where the copy is made
+	source *os.File  // the directory that is copied
+	place  *dir      // where the copy is made
 	lock   *heldLock // of that place
-	cut    bool     // the source itself was replaced while it was copied
+	cut    bool      // the source itself was replaced while it was copied
 }
 
 func (c *clone) close() {

@@ -285,7 +285,7 @@ func TestRunThatLostItsPlacePublishesNothing(t *testing.T) {
 	w.write(sourcePath+"/file", "content")
 	copied := w.path(".efs-stunnel/clones/" + theClone().Volume + "/copy/file")
 	run := func(ctx context.Context, inTheMiddle func()) operations.Result {
-		f := w.open(nil)
+		f := w.open(nil) //nolint:contextcheck // it opens a local folder
 		defer f.Close()
 		once := sync.OnceFunc(inTheMiddle)
 		f.request = func(int) {

@@ -67,7 +67,7 @@ func TestResultsAgeWhileProbesAreLate(t *testing.T) {
 			a.tunnels[name] = &tunnelState{Tunnel: routing.Tunnel{Name: name}, resultAt: time.Now()}
 			a.handleResult(probe.Result{Name: name})
 		}
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		a.handleResult(probe.Result{Name: "fs-1", Late: true})
 		a.handleResult(probe.Result{Name: "fs-2"})
 		a.publish()
