@@ -102,7 +102,7 @@ func leadAndWatch(t *testing.T, own *cluster.Cluster, client kubernetes.Interfac
 	return ended, c
 }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

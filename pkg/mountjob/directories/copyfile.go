@@ -40,8 +40,8 @@ func (c *copying) create(ctx context.Context, d *folder, name string, is *unix.S
 	return err == nil, err
 }
 
-// isCopyOf reports whether a copy is complete, of a file with the same size and time of change: its time of change is set last, after everything else is on the
-// server.
+// isCopyOf reports whether a copy is complete, of a file with the same size and time of change: its time of change
+// is set last, after everything else is on the server.
 func isCopyOf(copied, is *unix.Stat_t) bool {
 	return copied.Mode == is.Mode && copied.Uid == is.Uid && copied.Gid == is.Gid && isSameVersion(copied, is)
 }

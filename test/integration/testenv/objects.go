@@ -44,6 +44,12 @@ func (e *Env) newNode(what, zone string) {
 	e.newAgent(name)
 }
 
+// StartScheduler runs Kubernetes' own scheduler for pods that name it, until the end of the test.
+func (e *Env) StartScheduler(name string) {
+	e.Helper()
+	e.Cleanup(must(e.cluster.StartScheduler(name))(e))
+}
+
 func agentName(node string) string { return wellknown.NodeDaemonSet + "-" + node }
 
 func (e *Env) newAgent(node string) {
