@@ -70,8 +70,8 @@ func TestStrangersGetLittleOfTheServer(t *testing.T) {
 	insecure := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // the key is another test's
 	conn, err := (&tls.Dialer{Config: insecure}).DialContext(t.Context(), "tcp", f.Leader().Address)
 	f.check(err)
-	if protocol := conn.(*tls.Conn).ConnectionState().NegotiatedProtocol; protocol != "http/1.1" {
-		t.Errorf("the protocol is %q", protocol)
+	if secured, ok := conn.(*tls.Conn); !ok || secured.ConnectionState().NegotiatedProtocol != "http/1.1" {
+		t.Errorf("the connection is %T, or has another protocol", conn)
 	}
 	f.check(conn.Close())
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // likewise

@@ -61,7 +61,7 @@ func (c *clone) begun(ctx context.Context) (time.Time, error) {
 	}
 	begun, err := time.Parse(time.RFC3339Nano, string(data))
 	if err != nil { // a run died while it wrote: everything may have changed since
-		return time.Time{}, nil
+		return time.Time{}, nil //nolint:nilerr // the zero time says so
 	}
 	return begun, nil
 }

@@ -37,8 +37,8 @@ func once(name string, do func() error) func(string) error {
 }
 
 // swap puts another entry in the place of one, with a rename as programs do that never want to be seen without.
-func (w *fixture) swap(p string, make func(p string)) error {
-	make(p + ".new")
+func (w *fixture) swap(p string, create func(p string)) error {
+	create(p + ".new")
 	return errors.Join(os.Rename(w.path(p), w.path(p+".old")), os.Rename(w.path(p+".new"), w.path(p)), os.RemoveAll(w.path(p+".old")))
 }
 

@@ -79,7 +79,7 @@ func newRemoval(f *FileSystem, d *dir, stage func() ([]string, error, bool), opt
 }
 
 // noMore stages nothing: what is in the directory is all.
-func noMore() (names []string, err error, more bool) { return nil, nil, false }
+func noMore() (names []string, err error, more bool) { return nil, nil, false } //nolint:revive // as the type of stage
 
 func (r *removal) run(ctx context.Context) (operations.Swept, error) {
 	stop := context.AfterFunc(ctx, r.finish)
