@@ -233,12 +233,14 @@ func TestLostLeaseEndsAtOnce(t *testing.T) {
 func TestRestoredEtcdEndsEveryReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset()
-		version := 100
+		var version atomic.Int64
+		version.Store(100)
 		client.PrependReactor("*", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			handled, object, err := clienttesting.ObjectReaction(client.Tracker())(action)
 			if stored, ok := object.(*coordinationv1.Lease); ok && err == nil {
-				version++
-				stored.ResourceVersion = strconv.Itoa(version)
+				stored = stored.DeepCopy()
+				stored.ResourceVersion = strconv.FormatInt(version.Add(1), 10)
+				object = stored
 			}
 			return handled, object, err
 		})
@@ -249,7 +251,7 @@ func TestRestoredEtcdEndsEveryReplica(t *testing.T) {
 		if !a.Leading() || len(a.result)+len(b.result) > 0 {
 			t.Fatal("the replicas do not run")
 		}
-		version = 50
+		version.Store(50)
 		pass(5 * time.Second)
 		for name, r := range map[string]*replica{"leader": a, "standby": b} {
 			select {
