@@ -211,7 +211,7 @@ func TestPlanEndsWithTheFirstRunningJob(t *testing.T) {
 	}
 }
 
-func TestOnlyAMovedDirectoryFillsTheTrash(t *testing.T) {
+func TestOnlyADirectoryThatMayBeMovedFillsTheTrash(t *testing.T) {
 	for name, c := range map[string]struct {
 		attempt Attempt
 		want    bool
@@ -219,7 +219,7 @@ func TestOnlyAMovedDirectoryFillsTheTrash(t *testing.T) {
 		"cleaned":                  {ended(cleanup(), done), true},
 		"cleaned, directory stays": {ended(cleanup(), operations.Result{State: operations.Done, Reason: operations.Retained}), false},
 		"cleanup failed":           {ended(cleanup(), failed), false},
-		"cleanup lost":             {ended(cleanup(), lost), false},
+		"cleanup lost":             {ended(cleanup(), lost), true},
 		"set up":                   {ended(setup(), done), false},
 	} {
 		if got := FillsTrash(c.attempt); got != c.want {

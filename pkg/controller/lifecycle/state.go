@@ -189,7 +189,9 @@ func isLeft(o operations.Operation) bool {
 	return (o.Kind == operations.Setup && !o.Adopt || o.Copies()) && volumes.ReclaimPolicyOf(o) == corev1.PersistentVolumeReclaimRetain
 }
 
-// FillsTrash says that an attempt has left something to sweep.
+// FillsTrash says that an attempt has left something to sweep, or may have: of a Job whose pod was deleted with its
+// report, nothing else would ever say that its trash is there.
 func FillsTrash(a Attempt) bool {
-	return isCleanup(a.Operation) && a.done() && (a.Result.Reason == "" || a.Operation.Abandon)
+	moved := a.done() && (a.Result.Reason == "" || a.Operation.Abandon)
+	return isCleanup(a.Operation) && (moved || a.maybeDone())
 }
