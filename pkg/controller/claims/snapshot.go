@@ -83,12 +83,12 @@ func (c *Controller) readSnapshot(ctx context.Context, creation lifecycle.Create
 	}
 	known := c.gatherer.Caches
 	if c.isCurrent(ctx, known.Volumes, len(names)) {
-		now.volumes = cached(names, known.Volume)
+		now.volumes = caches.Found(names, known.Volume)
 	} else if now.volumes, err = c.live.Volumes(ctx, names, caches.Count(known.Volumes)); err != nil {
 		return now, err
 	}
 	if c.isCurrent(ctx, known.Claims, len(owners)) {
-		now.claims = cached(owners, func(n types.NamespacedName) *corev1.PersistentVolumeClaim {
+		now.claims = caches.Found(owners, func(n types.NamespacedName) *corev1.PersistentVolumeClaim {
 			return known.ClaimNamed(n.Namespace, n.Name)
 		})
 		return now, nil
@@ -100,17 +100,6 @@ func (c *Controller) readSnapshot(ctx context.Context, creation lifecycle.Create
 // isCurrent asks only where a list of all objects would cost more.
 func (c *Controller) isCurrent(ctx context.Context, informer cache.SharedIndexInformer, objects int) bool {
 	return caches.Count(informer) > objects && c.gatherer.Caches.IsCurrent(ctx, informer)
-}
-
-// cached are those of the named objects that a cache has.
-func cached[K comparable, T any](names []K, get func(K) *T) map[K]*T {
-	found := make(map[K]*T, len(names))
-	for _, name := range names {
-		if object := get(name); object != nil {
-			found[name] = object
-		}
-	}
-	return found
 }
 
 // agrees says that the caches had the same. If they had not, the cluster may only have changed since.

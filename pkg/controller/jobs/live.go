@@ -86,7 +86,7 @@ func (c *Controller) current(ctx context.Context, objects int) (volumes, claims 
 
 func (c *Controller) volumesNow(ctx context.Context, names []string, current bool) (map[string]*corev1.PersistentVolume, error) {
 	if current {
-		return cached(names, c.gatherer.Caches.Volume), nil
+		return caches.Found(names, c.gatherer.Caches.Volume), nil
 	}
 	return c.live.Volumes(ctx, names, caches.Count(c.gatherer.Caches.Volumes))
 }
@@ -95,20 +95,9 @@ func (c *Controller) claimsNow(
 	ctx context.Context, names []types.NamespacedName, current bool,
 ) (map[types.NamespacedName]*corev1.PersistentVolumeClaim, error) {
 	if current {
-		return cached(names, func(name types.NamespacedName) *corev1.PersistentVolumeClaim {
+		return caches.Found(names, func(name types.NamespacedName) *corev1.PersistentVolumeClaim {
 			return c.gatherer.Caches.ClaimNamed(name.Namespace, name.Name)
 		}), nil
 	}
 	return c.live.Claims(ctx, names, caches.Count(c.gatherer.Caches.Claims))
-}
-
-// cached are those of the named objects that a cache has.
-func cached[K comparable, T any](names []K, get func(K) *T) map[K]*T {
-	found := make(map[K]*T, len(names))
-	for _, name := range names {
-		if object := get(name); object != nil {
-			found[name] = object
-		}
-	}
-	return found
 }
