@@ -44,7 +44,8 @@ type removal struct {
 }
 
 // branch is a directory that is being emptied and removed. It is removed when its last user leaves:
-// users are workers that read or clear it, and children that are there.
+// users are its reading, from when it waits for a worker to its end, workers that clear it, and children that
+// are there.
 type branch struct {
 	parent *branch // nil for the top, which stays
 	name   string
@@ -85,7 +86,7 @@ func (r *removal) run(ctx context.Context) (operations.Swept, error) {
 	stop := context.AfterFunc(ctx, r.finish)
 	defer stop()
 	r.top.users.Add(1) // until no more is staged
-	r.push(r.top)
+	r.read(r.top)
 	var workers sync.WaitGroup
 	for range r.options.Workers {
 		workers.Go(func() { r.work(ctx) })
@@ -164,7 +165,11 @@ func (r *removal) stageMore() {
 	r.wake.Broadcast()
 }
 
-func (r *removal) push(branches ...*branch) {
+// read has branches read from their beginning.
+func (r *removal) read(branches ...*branch) {
+	for _, b := range branches {
+		b.users.Add(1)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.waiting = append(r.waiting, branches...)
@@ -177,7 +182,7 @@ func (r *removal) pushChildren(b *branch, names []string) {
 		b.users.Add(1)
 		children[i] = &branch{parent: b, name: name, depth: b.depth + 1}
 	}
-	r.push(children...)
+	r.read(children...)
 }
 
 func (r *removal) finish() {
@@ -208,7 +213,7 @@ func (r *removal) removeBranch(b *branch) (gone bool) {
 	if !b.failed.Load() {
 		err := b.parent.root.Remove(b.name)
 		if errors.Is(err, fs.ErrExist) && b.passes < maxPasses {
-			r.push(b)
+			r.read(b)
 			return false
 		}
 		r.count(err)
@@ -228,7 +233,7 @@ func (r *removal) rereadTop() {
 	empty, err := r.topDir.isEmpty()
 	r.fail(r.top, err)
 	if err == nil && !empty && !r.top.failed.Load() {
-		r.push(r.top)
+		r.read(r.top)
 	}
 }
 
@@ -236,7 +241,6 @@ func (r *removal) rereadTop() {
 // is in its own.
 func (r *removal) advance(b *branch) {
 	if b.list == nil {
-		b.users.Add(1)
 		if err := r.enter(b); err != nil {
 			r.fail(b, err)
 			r.leave(b)

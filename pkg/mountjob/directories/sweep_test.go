@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -333,4 +335,39 @@ func TestLargeDirectoryLeavesWorkersToOthers(t *testing.T) {
 			t.Errorf("%d workers were in one directory, want %d at most", got, maxBusy)
 		}
 	})
+}
+
+// A directory whose reading has not begun yet is in use, whatever others find to do meanwhile: two workers must
+// not read it at once.
+func TestDirectoryIsReadByOneWorkerAtATime(t *testing.T) {
+	w := newFixture(t)
+	f := w.open(nil)
+	defer f.Close()
+	plant(t, w.path("/.efs-stunnel/top"), 1, 1)
+	top, err := f.state.enter(t.Context(), "top")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer top.close()
+	r := newRemoval(f, top, noMore, SweepOptions{Workers: 2})
+	nothingStaged := func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.stage == nil
+	}
+	var first sync.Once
+	f.step = func(step string) error {
+		first.Do(func() {
+			for !nothingStaged() {
+				runtime.Gosched()
+			}
+			if r.top.users.Load() == 0 {
+				t.Errorf("before %q, another worker finds nobody at work there", step)
+			}
+		})
+		return nil
+	}
+	if _, err := r.run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
