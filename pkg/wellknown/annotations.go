@@ -60,6 +60,9 @@ const (
 	// AnnotationFilledTrash, on a mount Job, is when a batch that was removed from it last moved a
 	// directory to the trash, in RFC 3339.
 	AnnotationFilledTrash = keyPrefix + "filled-trash"
+	// AnnotationUnsuccessful, on a mount Job whose outcome was used, says that some of its operations are not done: until
+	// the Job is deleted, later attempts depend on them.
+	AnnotationUnsuccessful = keyPrefix + "unsuccessful"
 	// AnnotationFirstClaim, on a mount Job, is the namespace and name of the claim that it was created for.
 	AnnotationFirstClaim = keyPrefix + "first-claim"
 )

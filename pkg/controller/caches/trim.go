@@ -51,11 +51,13 @@ func (t *trimmer) trim(object any) (any, error) {
 	return object, nil
 }
 
-// trimJob also drops the operations of Jobs whose outcome was used: there can be hundreds of these Jobs,
-// each with up to 64 KiB of operations.
+// trimJob also drops the operations of Jobs that have done all of them and whose outcome was used: there can be
+// hundreds of these Jobs, each with up to 64 KiB of operations. What was not done is tried again after a wait, which
+// grows with the attempts.
 func trimJob(job *batchv1.Job) {
 	trimPodSpec(&job.Spec.Template.Spec)
-	if job.Status.Succeeded > 0 && !mountjobs.IsUnreleased(job) {
+	unsuccessful := job.Annotations[wellknown.AnnotationUnsuccessful] != ""
+	if job.Status.Succeeded > 0 && !unsuccessful && !mountjobs.IsUnreleased(job) {
 		maps.DeleteFunc(job.Annotations, func(key, _ string) bool {
 			_, isBatch := wellknown.ParseAnnotationBatch(key)
 			return isBatch || key == wellknown.AnnotationOperations

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,38 @@ func TestTrimKeepsWhatLoopsRead(t *testing.T) {
 				t.Errorf("object mismatch (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestTrimKeepsOperationsThatAreTriedAgain, while the Jobs exist that tried them.
+func TestTrimKeepsOperationsThatAreTriedAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		unsuccessful, unreleased bool
+		want                     bool
+	}{
+		"done":                {want: false},
+		"done, to be used":    {unreleased: true, want: true},
+		"refused":             {unsuccessful: true, want: true},
+		"refused, to be used": {unreleased: true, want: true},
+	} {
+		job := &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{wellknown.AnnotationOperations: "[]", wellknown.AnnotationBatch(2): "[]"}},
+			Status:     batchv1.JobStatus{Succeeded: 1},
+		}
+		if tt.unsuccessful {
+			job.Annotations[wellknown.AnnotationUnsuccessful] = wellknown.ValueTrue
+		}
+		if tt.unreleased {
+			job.Finalizers = []string{wellknown.FinalizerOutcome}
+		}
+		if _, err := newTrimmer().trim(job); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{wellknown.AnnotationOperations, wellknown.AnnotationBatch(2)} {
+			if _, kept := job.Annotations[key]; kept != tt.want {
+				t.Errorf("%s: %s is kept: %t", name, key, kept)
+			}
+		}
 	}
 }
 

@@ -63,7 +63,7 @@ func (c *Controller) applyChange(ctx context.Context, s state, change change) (a
 	case endJob:
 		err = c.endJob(ctx, change.job)
 	case releaseJob:
-		err = c.release(ctx, change.job)
+		err = c.release(ctx, change)
 	case deletePods:
 		if err = kubeobjects.DeleteJob(ctx, c.client, change.job, metav1.DeletePropagationForeground); err == nil {
 			c.options.Log.InfoContext(ctx, "finished pod deleted", slog.String("job", change.job.Name), slog.String("reason", "RootClaimIsDeleted"))
@@ -78,9 +78,15 @@ func (c *Controller) applyChange(ctx context.Context, s state, change change) (a
 	return 0, err
 }
 
-func (c *Controller) release(ctx context.Context, job *batchv1.Job) error {
-	c.progress.forget(job.UID)
-	return kubeobjects.RemoveFinalizer(ctx, c.client, job, wellknown.FinalizerOutcome)
+func (c *Controller) release(ctx context.Context, change releaseJob) error {
+	c.progress.forget(change.job.UID)
+	if !change.unsuccessful {
+		return kubeobjects.RemoveFinalizer(ctx, c.client, change.job, wellknown.FinalizerOutcome)
+	}
+	// In one write, or caches would forget the operations in between.
+	fields := kubeobjects.WithoutFinalizer(wellknown.FinalizerOutcome)
+	fields["annotations"] = map[string]string{wellknown.AnnotationUnsuccessful: wellknown.ValueTrue}
+	return kubeobjects.Patch(ctx, c.client, change.job, map[string]any{"metadata": fields})
 }
 
 // createJob creates the next Job, of the operations that are still right when they are confirmed live.
@@ -205,7 +211,7 @@ func (c *Controller) createSweep(ctx context.Context, s state) error {
 }
 
 func (c *Controller) deleteSweep(ctx context.Context, job *batchv1.Job) error {
-	if err := c.release(ctx, job); err != nil {
+	if err := c.release(ctx, releaseJob{job: job}); err != nil {
 		return err
 	}
 	if err := kubeobjects.DeleteJob(ctx, c.client, job, metav1.DeletePropagationBackground); err != nil {
@@ -231,7 +237,7 @@ func (c *Controller) recordSweep(ctx context.Context, s state, change recordSwee
 			c.events.Warn(s.root, wellknown.EventSweepFailed, "unknown", fmt.Sprintf("%d directories stay in the trash: their records cannot be read, because they were cut off or are a newer version's; mend %s/@*, or remove the directories beside them by hand", unknown, wellknown.TrashDirectory))
 		}
 	}
-	return c.release(ctx, job)
+	return c.release(ctx, releaseJob{job: job})
 }
 
 // recordNextSweep writes when the trash has something to remove next: on the root volume too, which

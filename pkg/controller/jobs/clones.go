@@ -50,7 +50,7 @@ func (p *plan) planClones(s state) {
 			p.recheck(m.outcome.Until)
 			p.planRunningClone(s, m)
 		case m.unreleased && (m.err != nil || m.used):
-			p.add(releaseJob{m.job})
+			p.add(releaseJob{m.job, !m.outcome.Report.Succeeded()})
 		case s.keepsRoot(m):
 			p.freeRoot(s, m)
 		}

@@ -48,7 +48,10 @@ type (
 	// endJob ends a running Job: it finds no node among those that it may use, or nothing needs its copy.
 	endJob struct{ job *batchv1.Job }
 	// releaseJob removes the finalizer of a Job of which everything was used.
-	releaseJob struct{ job *batchv1.Job }
+	releaseJob struct {
+		job          *batchv1.Job
+		unsuccessful bool // some of its operations are not done
+	}
 	// deletePods deletes the pods of a Job that waits for a sweep or for the next try, because they keep
 	// the root claim from being deleted. The Job stays until it is released.
 	deletePods struct{ job *batchv1.Job }
@@ -125,7 +128,7 @@ func decide(s state) plan {
 	for i := range s.mounts {
 		switch m := &s.mounts[i]; {
 		case s.isDone(m):
-			p.add(releaseJob{m.job})
+			p.add(releaseJob{m.job, !m.outcome.Report.Succeeded()})
 		case s.keepsRoot(m):
 			p.freeRoot(s, m)
 		}

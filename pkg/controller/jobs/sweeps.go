@@ -39,7 +39,7 @@ func (p *plan) planSweep(s state) {
 			p.add(recordSweep{sweep, s.nextSweep()})
 			return
 		case sweep.unreleased:
-			p.add(releaseJob{sweep.job})
+			p.add(releaseJob{job: sweep.job})
 		}
 	}
 	due := s.sweepDue()

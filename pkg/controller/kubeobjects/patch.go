@@ -44,7 +44,12 @@ func Metadata(field string, value any) map[string]any {
 
 // RemoveFinalizer names one finalizer, so that it neither brings back nor removes another one.
 func RemoveFinalizer(ctx context.Context, client kubernetes.Interface, object metav1.Object, finalizer string) error {
-	return Patch(ctx, client, object, Metadata("$deleteFromPrimitiveList/finalizers", []string{finalizer}))
+	return Patch(ctx, client, object, map[string]any{"metadata": WithoutFinalizer(finalizer)})
+}
+
+// WithoutFinalizer are the fields of metadata of a patch that removes one finalizer, as RemoveFinalizer does.
+func WithoutFinalizer(finalizer string) map[string]any {
+	return map[string]any{"$deleteFromPrimitiveList/finalizers": []string{finalizer}}
 }
 
 // send says what the object is, for errors.

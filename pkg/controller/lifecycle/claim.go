@@ -313,9 +313,16 @@ func (s State) fingerprint(path string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// asksOther says that the cluster has asked another provisioner: another installation may annotate the claim as we
+// do, and two that correct each other would never end.
+func asksOther(claim *corev1.PersistentVolumeClaim, provisioner string) bool {
+	asked := volumes.AskedProvisioner(claim)
+	return asked != "" && asked != provisioner
+}
+
 // annotated is the plan, with the claim's annotations as they should be from now on.
 func (p *claimPlanner) annotated() Plan {
-	if p.Claim == nil {
+	if p.Claim == nil || asksOther(p.Claim, p.Provisioner) {
 		return p.Plan
 	}
 	want := map[string]string{wellknown.AnnotationRejected: "", wellknown.AnnotationRejectReason: p.refusal, wellknown.AnnotationGivenUp: p.givenUp}

@@ -113,6 +113,7 @@ func TestAnnotationsOfAClaim(t *testing.T) {
 	rejected := func(w *fixture) {
 		w.Claim.Annotations[wellknown.AnnotationRejected], w.Claim.Annotations[wellknown.AnnotationRejectReason] = wellknown.ValueTrue, why
 	}
+	askedOther := func(w *fixture) { w.Claim.Annotations[wellknown.AnnotationStorageProvisioner] = "other" }
 	badClass := func(w *fixture) { w.Class.Parameters = map[string]string{"basePath": "/"} }
 	_, _, refusal := newState(badClass).begin()
 	for name, c := range map[string]struct {
@@ -124,6 +125,7 @@ func TestAnnotationsOfAClaim(t *testing.T) {
 		"refused for another reason":    {[]func(*fixture){badClass, rejected}, map[string]any{wellknown.AnnotationRejectReason: refusal.Error()}},
 		"accepted by now":               {[]func(*fixture){rejected}, map[string]any{wellknown.AnnotationRejected: nil, wellknown.AnnotationRejectReason: nil}},
 		"bound by now":                  {[]func(*fixture){rejected, withVolume(newVolume(t))}, map[string]any{wellknown.AnnotationRejected: nil, wellknown.AnnotationRejectReason: nil}},
+		"another installation's":        {[]func(*fixture){rejected, givenUp("before"), askedOther}, nil},
 		"its node is given back":        {[]func(*fixture){onNode("b"), zonesOf("a")}, map[string]any{wellknown.AnnotationSelectedNode: nil}},
 		"its node is kept":              {[]func(*fixture){onNode("a"), zonesOf("a")}, nil},
 		"tried again after it gave up":  {[]func(*fixture){givenUp("before")}, map[string]any{wellknown.AnnotationGivenUp: nil}},
