@@ -116,7 +116,7 @@ func hostileJobs() map[string]map[string]func(*corev1.PodSpec) {
 				p.SecurityContext.Sysctls = []corev1.Sysctl{{Name: "kernel.shm_rmid_forced", Value: "1"}}
 			},
 		},
-		"mount nothing but": {
+		"mount only root claims": {
 			"a folder of the node":  volume(corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}),
 			"a Secret":              volume(corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "efs-manager-aws"}}),
 			"a projected Secret":    volume(projected(corev1.VolumeProjection{Secret: &corev1.SecretProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "efs-manager-aws"}}})),
