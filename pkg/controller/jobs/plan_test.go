@@ -207,19 +207,6 @@ func TestDecideRelease(t *testing.T) {
 	}
 }
 
-// TestReleasedJobSaysWhetherItsOperationsAreDone: caches forget those of Jobs that have done all.
-func TestReleasedJobSaysWhetherItsOperationsAreDone(t *testing.T) {
-	for state, unsuccessful := range map[operations.State]bool{operations.Done: false, operations.Failed: true, operations.Blocked: true, operations.Unknown: true} {
-		w := stateWith([]mountJob{mounted(1, func(m *mountJob) {
-			m.outcome.State, m.outcome.Report.Results = mountjobs.Finished, []operations.Result{{State: operations.Done}, {State: state}}
-		})})
-		released := changesOf[releaseJob](decide(w))
-		if len(released) != 1 || released[0].unsuccessful != unsuccessful {
-			t.Errorf("%s: got %+v", state, released)
-		}
-	}
-}
-
 func TestPodsThatKeepTheRootClaimAreDeleted(t *testing.T) {
 	goes := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{Time: now}}}
 	for name, c := range map[string]struct {
