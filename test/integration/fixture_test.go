@@ -35,7 +35,11 @@ type fixture struct {
 
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
-	env := newEnv(t)
+	return fixtureIn(newEnv(t))
+}
+
+func fixtureIn(env *testenv.Env) *fixture {
+	env.Helper()
 	return &fixture{Env: env, fileSystem: env.NewFileSystem(), class: env.NewClass("efs", nil).Name}
 }
 
