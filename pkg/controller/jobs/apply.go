@@ -93,6 +93,10 @@ func (c *Controller) release(ctx context.Context, change releaseJob) error {
 func (c *Controller) createJob(
 	ctx context.Context, s state, kind mountjobs.Kind, due []lifecycle.Pending, podless []*batchv1.Job,
 ) (again time.Duration, err error) {
+	key, now := s.id+"/"+string(kind), time.Now()
+	if c.refused.IsInBackOffSinceUpdate(key, now) {
+		return c.refused.Get(key), nil
+	}
 	doing := "reading the pods of the last one"
 	defer func() { c.reportNotCreated(due, doing, err) }()
 	if behind, err := c.isBehind(ctx, podless); behind || err != nil {
@@ -115,9 +119,14 @@ func (c *Controller) createJob(
 		return 0, fmt.Errorf("file system %s: %w", s.id, err)
 	}
 	doing = "creating it"
-	if created, err := kubeobjects.CreateJob(ctx, c.client, job); !created {
+	created, err := kubeobjects.CreateJob(ctx, c.client, job)
+	if err != nil {
+		c.refused.Next(key, now)
+	}
+	if !created {
 		return catchUp, err
 	}
+	c.refused.DeleteEntry(key)
 	c.options.Log.InfoContext(ctx, "mount Job created",
 		slog.String("job", job.Name), slog.String("fileSystem", s.id), slog.Int("operations", len(batch)))
 	c.metrics.jobs.WithLabelValues(label).Inc()

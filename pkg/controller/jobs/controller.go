@@ -20,6 +20,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/gatherer"
 	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
@@ -55,6 +56,7 @@ type Controller struct {
 	events   *events.Reporter
 	metrics  *metrics
 	queue    *queue.Queue[string]
+	refused  *flowcontrol.Backoff // creations of Jobs: events of other claims do not hasten the next one
 	paces    paces
 	progress clonesProgress
 	reads    sync.WaitGroup // of the logs of clones
@@ -64,6 +66,7 @@ const (
 	controlLoop = "jobs"
 	parallel    = 8 // file systems worked on at once
 	firstRetry  = 100 * time.Millisecond
+	maxRefused  = time.Minute
 )
 
 // New makes the loop. It is to be called before the caches run.
@@ -71,7 +74,7 @@ func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Control
 	o.SweepDelay = cmp.Or(o.SweepDelay, defaultSweepDelay)
 	c := &Controller{
 		options: o, client: client, live: kubeobjects.Reader{Client: client}, gatherer: g, events: events.NewReporter(o.Events),
-		metrics: newMetrics(o.Metrics),
+		metrics: newMetrics(o.Metrics), refused: newRefused(),
 	}
 	c.queue = queue.New(queue.Options{Name: controlLoop, KeyName: "fileSystem", FirstRetry: firstRetry, Log: o.Log}, c.sync)
 	c.options.Log = o.Log.With(slog.String("controller", controlLoop)) // the queue names its loop itself
@@ -84,6 +87,8 @@ func New(client kubernetes.Interface, g *gatherer.Gatherer, o Options) (*Control
 	}
 	return c, nil
 }
+
+func newRefused() *flowcontrol.Backoff { return flowcontrol.NewBackOff(firstRetry, maxRefused) }
 
 // Run works until the context ends.
 func (c *Controller) Run(ctx context.Context) error {

@@ -3,6 +3,8 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,8 +31,15 @@ func bindRoot(t testing.TB, l loop) {
 	add(t, l.gatherer.Caches.Claims.GetStore(), claim)
 }
 
-// TestRefusedJobIsRetriedWithBackoff: after 0.1, 0.2, 0.4, 0.8, 1.6 and 3.2 seconds.
+// TestRefusedJobIsRetriedWithBackoff: after 0.1, 0.2, 0.4, 0.8, 1.6 and 3.2 seconds, however many events come.
 func TestRefusedJobIsRetriedWithBackoff(t *testing.T) {
+	for _, events := range []bool{false, true} {
+		t.Run(fmt.Sprintf("events: %t", events), func(t *testing.T) { refusedJobIsRetried(t, events) })
+	}
+}
+
+func refusedJobIsRetried(t *testing.T, events bool) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(t)
 		bindRoot(t, l)
@@ -48,9 +57,17 @@ func TestRefusedJobIsRetriedWithBackoff(t *testing.T) {
 		l.gatherer.Decide(claim.UID)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
+		var others sync.WaitGroup
+		others.Go(func() {
+			for events && ctx.Err() == nil {
+				l.enqueue(fileSystem)
+				<-time.After(10 * time.Millisecond)
+			}
+		})
 		if err := l.Run(ctx); err != nil {
 			t.Fatal(err)
 		}
+		others.Wait()
 		if tries < 6 || tries > 8 {
 			t.Errorf("%d tries in ten seconds, want 7", tries)
 		}
