@@ -164,7 +164,7 @@ func (l *lab) claimsAreDiagnosed(ns string) {
 		"doctor-wrong", "doctor-strict", "doctor-waits")
 	kept := strings.Replace(claim("goes", class), "metadata: {", "metadata: {finalizers: [example.com/kept], ", 1)
 	l.apply(ns, claim("no-class", "doctor-missing")+claim("wrong-class", "doctor-wrong")+
-		strings.Replace(claim("wrong-mode", class), "ReadWriteMany", "ReadWriteOncePod", 1)+
+		strings.Replace(claim("wrong-mode", class), "  storageClassName", "  volumeMode: Block\n  storageClassName", 1)+
 		claim("elsewhere", class, "file_system_id: fs-00000000")+claim("waits", "doctor-waits")+
 		claim("refused", "doctor-strict", "volume_name: taken")+kept)
 	l.waitForClaim(ns, "goes")
