@@ -80,12 +80,10 @@ func (c *Controller) applyChange(ctx context.Context, s state, change change) (a
 
 func (c *Controller) release(ctx context.Context, change releaseJob) error {
 	c.progress.forget(change.job.UID)
-	if !change.unsuccessful {
-		return kubeobjects.RemoveFinalizer(ctx, c.client, change.job, wellknown.FinalizerOutcome)
-	}
-	// In one write, or caches would forget the operations in between.
 	fields := kubeobjects.WithoutFinalizer(wellknown.FinalizerOutcome)
-	fields["annotations"] = map[string]string{wellknown.AnnotationUnsuccessful: wellknown.ValueTrue}
+	if change.unsuccessful { // In one write, or caches would forget the operations in between.
+		fields["annotations"] = map[string]string{wellknown.AnnotationUnsuccessful: wellknown.ValueTrue}
+	}
 	return kubeobjects.Patch(ctx, c.client, change.job, map[string]any{"metadata": fields})
 }
 
@@ -121,6 +119,7 @@ func (c *Controller) createJob(
 	doing = "creating it"
 	created, err := kubeobjects.CreateJob(ctx, c.client, job)
 	if err != nil {
+		c.refused.GC()
 		c.refused.Next(key, now)
 	}
 	if !created {

@@ -3,8 +3,12 @@ package jobs
 import (
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/operations"
+	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // TestReleasedJobSaysWhetherItsOperationsAreDone: caches forget those of Jobs that have done all.
@@ -17,5 +21,27 @@ func TestReleasedJobSaysWhetherItsOperationsAreDone(t *testing.T) {
 		if len(released) != 1 || released[0].unsuccessful != unsuccessful {
 			t.Errorf("%s: got %+v", state, released)
 		}
+	}
+}
+
+// TestReleaseIsOneWrite: between two, caches would take the Job for one that has done all, and forget its operations.
+func TestReleaseIsOneWrite(t *testing.T) {
+	l := newLoop(t)
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "mount", Namespace: "efs-stunnel", Finalizers: []string{wellknown.FinalizerOutcome, "somebody/else"}}}
+	if err := l.client.Tracker().Add(job); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.release(t.Context(), releaseJob{job, true}); err != nil {
+		t.Fatal(err)
+	}
+	if writes := l.client.Actions(); len(writes) != 1 {
+		t.Errorf("got %d writes: %v", len(writes), writes)
+	}
+	got, err := l.client.BatchV1().Jobs(job.Namespace).Get(t.Context(), job.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Finalizers) != 1 || got.Annotations[wellknown.AnnotationUnsuccessful] != wellknown.ValueTrue {
+		t.Errorf("got finalizers %v and annotations %v", got.Finalizers, got.Annotations)
 	}
 }
