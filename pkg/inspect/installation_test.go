@@ -193,6 +193,23 @@ func inCloneJob(t *testing.T, s *Snapshot) *corev1.Pod {
 	return run(s, job)
 }
 
+// TestJobWhoseOutcomeWasUsedIsNoProblem: it stays for an hour, and is no cause of what is wrong later.
+func TestJobWhoseOutcomeWasUsedIsNoProblem(t *testing.T) {
+	for _, isReleased := range []bool{false, true} {
+		s := healthy(t)
+		pod := inCloneJob(t, s)
+		end(pod, 137, "")
+		job := s.Jobs[len(s.Jobs)-1]
+		if isReleased {
+			job.Finalizers = nil
+		}
+		lost := derive(s).checkJobs()[0]
+		if isProblem := lost.Level == Problem; isProblem == isReleased {
+			t.Errorf("with its outcome used: %t: got %+v", isReleased, lost)
+		}
+	}
+}
+
 // addSweep adds a sweep Job, whose pod is on node n1.
 func addSweep(t *testing.T, s *Snapshot) (*batchv1.Job, *corev1.Pod) {
 	t.Helper()

@@ -44,6 +44,8 @@ func (f *facts) checkJob(j jobFacts) Result {
 	object := "job " + j.job.Name
 	see := fmt.Sprintf("kubectl -n %s describe job %s", f.Namespace, j.job.Name)
 	switch {
+	case !slices.Contains(j.job.Finalizers, wellknown.FinalizerOutcome): // What was not done is repeated, or nobody wants it.
+		return fine(object, "%s, and its outcome was used", j.status.State)
 	case j.err != nil:
 		return problem(JobUnreadable, object, j.err.Error(), "apply manager and mount Jobs of one version; "+see)
 	case j.reason != "":
