@@ -11,7 +11,7 @@ LAB_NAME ?= default
 INTEGRATION := go test -tags integration -p 1 -parallel 6 -count=1 -timeout 2h
 HALF        := SharedVolume|Claim
 E2E         := PROMETHEUS_PATH=$$($(LAB) prometheus) go test -tags e2e -count=1 -timeout 5h -parallel 10 -v ./test/e2e
-# Another version of Kubernetes for the lab and for integration: KUBE=1.34, 1.35 or 1.37.
+# Another version of Kubernetes than 1.37 for the lab and for integration: KUBE=1.34, 1.35 or 1.36.
 KUBE ?= $(LAB_KUBERNETES)
 # Extra flags of lab-up, for example LAB_FLAGS="--audit --nodes 3".
 LAB_FLAGS ?=

@@ -14,7 +14,7 @@ func TestKubernetesVersionComesFromTheModule(t *testing.T) {
 		t.Fatal(err)
 	}
 	version, err := kubernetesVersion(string(mod))
-	if err != nil || !strings.HasPrefix(version, "v1.36.") {
+	if err != nil || !strings.HasPrefix(version, "v1.37.") {
 		t.Errorf("got %q, %v", version, err)
 	}
 	if _, err := kubernetesVersion("require k8s.io/api v0.36.3"); err == nil {
@@ -28,7 +28,7 @@ func TestKubernetesVersionComesFromTheModule(t *testing.T) {
 // TestEachVersionOfKubernetesHasAModule that requires it, and no other can be asked for.
 func TestEachVersionOfKubernetesHasAModule(t *testing.T) {
 	components := filepath.Join("..", "..", "components")
-	for wanted, prefix := range map[string]string{"": "v1.36.", "1.34": "v1.34.", "1.35": "v1.35.", "1.37": "v1.37."} {
+	for wanted, prefix := range map[string]string{"": "v1.37.", "1.34": "v1.34.", "1.35": "v1.35.", "1.36": "v1.36."} {
 		file, err := Maker{Kubernetes: wanted}.modFile(components)
 		if err != nil {
 			t.Fatal(err)
@@ -41,7 +41,7 @@ func TestEachVersionOfKubernetesHasAModule(t *testing.T) {
 			t.Errorf("%s: got %q, %v, want %s", file, version, err, prefix)
 		}
 	}
-	if _, err := (Maker{Kubernetes: "1.20"}).modFile(components); err == nil || !strings.Contains(err.Error(), "want one of 1.34, 1.35, 1.37,") {
+	if _, err := (Maker{Kubernetes: "1.20"}).modFile(components); err == nil || !strings.Contains(err.Error(), "want one of 1.34, 1.35, 1.36,") {
 		t.Errorf("version 1.20: got %v, want an error that lists the versions", err)
 	}
 }

@@ -14,6 +14,12 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/host"
 )
 
+const (
+	componentsKind    = "components"
+	kubernetesProgram = "kubernetes"
+	etcdPackage       = "go.etcd.io/etcd/server/v3"
+)
+
 // Components is the folder of the Kubernetes programs and etcd.
 type Components struct {
 	Dir     string
@@ -24,33 +30,48 @@ type Components struct {
 // Program is the path of one program.
 func (c Components) Program(name string) string { return filepath.Join(c.Dir, name) }
 
-// Components builds the programs that hack/lab/components pins as tools.
+// kubernetesPrograms are names of one program, hack/lab/components.
+func kubernetesPrograms() []string {
+	return []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"}
+}
+
+// Components builds the programs that hack/lab/components pins.
 func (m Maker) Components(ctx context.Context, notes io.Writer) (Components, bool, error) {
-	dir := filepath.Join(m.Source, "components")
-	file, err := m.modFile(dir)
+	file, version, key, err := m.componentsKey(ctx)
 	if err != nil {
 		return Components{}, false, err
 	}
-	mod, err := os.ReadFile(file)
-	if err != nil {
-		return Components{}, false, fmt.Errorf("reading versions of the cluster's programs: %w", err)
-	}
-	version, err := kubernetesVersion(string(mod))
-	if err != nil {
-		return Components{}, false, err
-	}
-	var goVersion strings.Builder
-	if err := host.RunTo(ctx, &goVersion, "go", "env", "GOVERSION"); err != nil {
-		return Components{}, false, err
-	}
-	key := version + "-" + cache.Key(string(mod), goVersion.String(), linkerFlags(version))
-	out, made, err := m.Cache.Folder(ctx, "components", key, func(ctx context.Context, out string) error {
+	out, made, err := m.Cache.Folder(ctx, componentsKind, key, func(ctx context.Context, out string) error {
 		return buildComponents(ctx, file, out, version, notes)
 	})
 	if err != nil {
 		return Components{}, false, fmt.Errorf("building the cluster's programs: %w", err)
 	}
 	return Components{Dir: out, Key: key, Version: version}, made, nil
+}
+
+// componentsKey changes with the programs that the module file pins.
+func (m Maker) componentsKey(ctx context.Context) (file, version, key string, err error) {
+	dir := filepath.Join(m.Source, "components")
+	if file, err = m.modFile(dir); err != nil {
+		return "", "", "", err
+	}
+	mod, err := os.ReadFile(file)
+	if err != nil {
+		return "", "", "", fmt.Errorf("reading versions of the cluster's programs: %w", err)
+	}
+	if version, err = kubernetesVersion(string(mod)); err != nil {
+		return "", "", "", err
+	}
+	main, err := os.ReadFile(filepath.Join(dir, "main.go"))
+	if err != nil {
+		return "", "", "", fmt.Errorf("reading the cluster's programs: %w", err)
+	}
+	var goVersion strings.Builder
+	if err := host.RunTo(ctx, &goVersion, "go", "env", "GOVERSION"); err != nil {
+		return "", "", "", err
+	}
+	return file, version, version + "-" + cache.Key(string(mod), string(main), goVersion.String(), linkerFlags(version)), nil
 }
 
 // modFile is the module file that pins the wanted version of Kubernetes.
@@ -76,15 +97,27 @@ func (m Maker) modFile(dir string) (string, error) {
 func buildComponents(ctx context.Context, file, out, version string, notes io.Writer) error {
 	// -v names each package as it is built, which is the sign of life. Flags that change how
 	// packages are compiled would have those compiled again that the product imports, too.
-	build := exec.CommandContext(ctx, "go", "build", "-v", "-modfile="+file, "-ldflags", linkerFlags(version), "-o", out+"/", "tool")
+	build := exec.CommandContext(ctx, "go", "build", "-v", "-modfile="+file, "-ldflags", linkerFlags(version), "-o", out+"/", ".", etcdPackage)
 	build.Dir = filepath.Dir(file)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	if err := host.RunCommand(build, notes); err != nil {
 		return err
 	}
-	// etcd's main package is its module's root, so go names it after the folder.
-	if err := os.Rename(filepath.Join(out, "server"), filepath.Join(out, "etcd")); err != nil {
-		return fmt.Errorf("naming etcd: %w", err)
+	// Both main packages are their modules' roots, so go names the programs after the folders.
+	for folder, name := range map[string]string{"components": kubernetesProgram, "server": "etcd"} {
+		if err := os.Rename(filepath.Join(out, folder), filepath.Join(out, name)); err != nil {
+			return fmt.Errorf("naming %s: %w", name, err)
+		}
+	}
+	return linkPrograms(out, kubernetesPrograms())
+}
+
+// linkPrograms gives the program of all of Kubernetes the names that it is called by.
+func linkPrograms(dir string, names []string) error {
+	for _, name := range names {
+		if err := os.Symlink(kubernetesProgram, filepath.Join(dir, name)); err != nil {
+			return fmt.Errorf("naming programs: %w", err)
+		}
 	}
 	return nil
 }
@@ -115,10 +148,11 @@ func (m Maker) ComponentsDisk(ctx context.Context, c Components) (string, error)
 		if err := os.Mkdir(tree, 0o755); err != nil {
 			return fmt.Errorf("making a folder: %w", err)
 		}
-		for _, program := range []string{"kubelet", "kube-proxy"} {
-			if err := os.Link(c.Program(program), filepath.Join(tree, program)); err != nil {
-				return fmt.Errorf("collecting programs: %w", err)
-			}
+		if err := os.Link(c.Program(kubernetesProgram), filepath.Join(tree, kubernetesProgram)); err != nil {
+			return fmt.Errorf("collecting programs: %w", err)
+		}
+		if err := linkPrograms(tree, []string{"kubelet", "kube-proxy"}); err != nil {
+			return err
 		}
 		if err := FileSystem(ctx, tree, filepath.Join(out, "disk.img"), "220M"); err != nil {
 			return err

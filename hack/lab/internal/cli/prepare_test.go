@@ -13,7 +13,7 @@ const goThatBuilds = `#!/bin/sh
 if [ "$1" = env ]; then echo go1.99.0; exit; fi
 while [ "$1" != -o ]; do shift; done
 : >"$2/server"
-: >"$2/kube-apiserver"
+: >"$2/components"
 `
 
 // Stdout must have nothing but the folder, because a Makefile reads it.
