@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -118,15 +119,29 @@ func (m Maker) extracted(ctx context.Context, notes io.Writer, kind, suite strin
 	return filepath.Join(dir, "root"), made, nil
 }
 
+// systemPath is where Debian's own programs are. mmdebstrap starts some for each package, and versions of them that
+// a developer has before these in PATH may take seconds to start.
+const systemPath = "/usr/sbin:/usr/bin:/sbin:/bin"
+
+// documentation is read on no node. Filters of paths would have mmdebstrap start a Python program for each package.
+func documentation() []string {
+	return []string{"usr/share/doc", "usr/share/man", "usr/share/locale"}
+}
+
 func (m Maker) mmdebstrap(ctx context.Context, notes io.Writer, variant, suite, packages, target string) error {
-	args := []string{
-		"--variant=" + variant, "--include=" + packages,
-		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
-		"--dpkgopt=path-exclude=/usr/share/locale/*",
-		suite, target,
-	}
+	args := []string{"--variant=" + variant, "--include=" + packages, suite, target}
 	if m.Mirror != "" {
 		args = append(args, m.Mirror)
 	}
-	return host.RunTo(ctx, notes, "mmdebstrap", args...)
+	program := exec.CommandContext(ctx, "mmdebstrap", args...)
+	program.Env = append(os.Environ(), "PATH="+systemPath)
+	if err := host.RunCommand(program, notes); err != nil {
+		return err
+	}
+	for _, dir := range documentation() {
+		if err := os.RemoveAll(filepath.Join(target, dir)); err != nil {
+			return fmt.Errorf("removing documentation: %w", err)
+		}
+	}
+	return nil
 }
