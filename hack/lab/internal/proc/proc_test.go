@@ -2,6 +2,8 @@ package proc
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -189,5 +191,25 @@ func TestErrorNamesADamagedRecord(t *testing.T) {
 	}
 	if _, err := d.List(); err == nil || !strings.Contains(err.Error(), "part.json") {
 		t.Errorf("got %v, want an error that names part.json", err)
+	}
+}
+
+// TestStartedProcessesHavePrecedence over builds in other sessions.
+func TestStartedProcessesHavePrecedence(t *testing.T) {
+	if err := unix.Setpriority(unix.PRIO_PROCESS, os.Getpid(), -1); err != nil {
+		t.Skipf("this machine lets nobody take precedence: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Setpriority(unix.PRIO_PROCESS, os.Getpid(), 0) })
+	r := start(t, Dir{t.TempDir()}, "exec sleep 300")
+	const ofNice0 = 20 // as the system call returns it
+	if got, err := unix.Getpriority(unix.PRIO_PROCESS, r.PID); err != nil || got != ofNice0-nice {
+		t.Errorf("priority %d, %v; want %d", got, err, ofNice0-nice)
+	}
+	group, err := os.ReadFile(fmt.Sprintf("/proc/%d/autogroup", r.PID))
+	if errors.Is(err, os.ErrNotExist) {
+		return
+	}
+	if want := fmt.Sprintf(" nice %d\n", nice); err != nil || !strings.HasSuffix(string(group), want) {
+		t.Errorf("group %q, %v; want one with%q", group, err, want)
 	}
 }
