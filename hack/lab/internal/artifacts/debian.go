@@ -13,7 +13,11 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/host"
 )
 
-const debianSuite = "bookworm"
+const (
+	debianSuite = "bookworm"
+	nodeKind    = "node"
+	toolsKind   = "tools"
+)
 
 // nodeImageSize is the nodes' disk as the guest sees it; holes take no room.
 const nodeImageSize = "8G"
@@ -53,8 +57,7 @@ type NodeImage struct {
 // NodeImage makes the nodes' file system from Debian packages.
 func (m Maker) NodeImage(ctx context.Context, notes io.Writer) (NodeImage, bool, error) {
 	packages := strings.Join(nodePackages(), ",")
-	key := cache.Key(debianSuite, packages, nodeInit, nodeImageSize, m.Mirror)
-	dir, made, err := m.Cache.Folder(ctx, "node", key, func(ctx context.Context, out string) error {
+	dir, made, err := m.Cache.Folder(ctx, nodeKind, m.nodeKey(), func(ctx context.Context, out string) error {
 		root := filepath.Join(out, "root")
 		if err := m.mmdebstrap(ctx, notes, "minbase", debianSuite, packages, root); err != nil {
 			return err
@@ -69,6 +72,10 @@ func (m Maker) NodeImage(ctx context.Context, notes io.Writer) (NodeImage, bool,
 		Kernel: filepath.Join(dir, "vmlinuz"),
 		Initrd: filepath.Join(dir, "initrd.img"),
 	}, made, nil
+}
+
+func (m Maker) nodeKey() string {
+	return cache.Key(debianSuite, strings.Join(nodePackages(), ","), nodeInit, nodeImageSize, m.Mirror)
 }
 
 func finishNodeImage(ctx context.Context, root, out string) error {
@@ -105,18 +112,22 @@ func moveOne(pattern, to string) error {
 // ToolsRoot extracts Debian packages into a folder, without running or
 // installing anything: their services must not start on this machine.
 func (m Maker) ToolsRoot(ctx context.Context, notes io.Writer, packages []string) (string, bool, error) {
-	return m.extracted(ctx, notes, "tools", debianSuite, packages)
+	return m.extracted(ctx, notes, toolsKind, debianSuite, packages)
 }
 
 func (m Maker) extracted(ctx context.Context, notes io.Writer, kind, suite string, packages []string) (string, bool, error) {
 	list := strings.Join(packages, ",")
-	dir, made, err := m.Cache.Folder(ctx, kind, cache.Key(suite, list, m.Mirror), func(ctx context.Context, out string) error {
+	dir, made, err := m.Cache.Folder(ctx, kind, m.extractedKey(suite, packages), func(ctx context.Context, out string) error {
 		return m.mmdebstrap(ctx, notes, "extract", suite, list, filepath.Join(out, "root"))
 	})
 	if err != nil {
 		return "", false, fmt.Errorf("extracting Debian packages %s: %w", list, err)
 	}
 	return filepath.Join(dir, "root"), made, nil
+}
+
+func (m Maker) extractedKey(suite string, packages []string) string {
+	return cache.Key(suite, strings.Join(packages, ","), m.Mirror)
 }
 
 // systemPath is where Debian's own programs are. mmdebstrap starts some for each package, and versions of them that

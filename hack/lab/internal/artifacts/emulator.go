@@ -10,6 +10,10 @@ import (
 // the same emulated work, and its stunnel is that of the images (hack/images/Dockerfile).
 const latestSuite = "trixie"
 
+const emulatorKind = "emulator"
+
+func emulatorPackages() []string { return []string{"qemu-system-x86"} }
+
 // Emulator is QEMU in an extracted root folder.
 type Emulator struct {
 	root string
@@ -18,7 +22,7 @@ type Emulator struct {
 // Emulator extracts QEMU with all it needs, so that this machine's own is neither needed nor
 // changed.
 func (m Maker) Emulator(ctx context.Context, notes io.Writer) (Emulator, bool, error) {
-	root, made, err := m.extracted(ctx, notes, "emulator", latestSuite, []string{"qemu-system-x86"})
+	root, made, err := m.extracted(ctx, notes, emulatorKind, latestSuite, emulatorPackages())
 	if err != nil {
 		return Emulator{}, false, err
 	}

@@ -42,9 +42,13 @@ func (m Maker) ToolboxRoot(ctx context.Context, notes io.Writer) (string, bool, 
 }
 
 func (m Maker) toolboxPackages(ctx context.Context, notes io.Writer) (string, error) {
-	source, _, err := m.extracted(ctx, notes, "toolbox-packages", latestSuite, []string{"busybox-static", "libgcc-s1", "stunnel4"})
+	source, _, err := m.extracted(ctx, notes, toolboxKind, latestSuite, toolboxPackages())
 	return source, err
 }
+
+const toolboxKind = "toolbox-packages"
+
+func toolboxPackages() []string { return []string{"busybox-static", "libgcc-s1", "stunnel4"} }
 
 // Stunnel makes a program that runs stunnel out of the extracted packages, and returns its path.
 func (m Maker) Stunnel(ctx context.Context, notes io.Writer) (string, error) {

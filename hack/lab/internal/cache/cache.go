@@ -35,11 +35,16 @@ func Key(inputs ...string) string {
 	return hex.EncodeToString(h.Sum(nil))[:16]
 }
 
+// Has reports whether Folder would find the folder.
+func (c Cache) Has(kind, key string) bool { return exists(c.path(kind, key)) }
+
+func (c Cache) path(kind, key string) string { return filepath.Join(c.Dir, kind+"-"+key) }
+
 // Folder returns the folder <kind>-<key>, filled by fill when it is not there
 // yet. Two programs that want it at once make it once; a fill that dies leaves
 // nothing under the final name. made says whether this call made it.
 func (c Cache) Folder(ctx context.Context, kind, key string, fill func(ctx context.Context, dir string) error) (dir string, made bool, err error) {
-	dir = filepath.Join(c.Dir, kind+"-"+key)
+	dir = c.path(kind, key)
 	if exists(dir) {
 		return dir, false, nil
 	}

@@ -56,3 +56,34 @@ func TestInstalledProgramsPrintTheirPath(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanNamesWhatIsCached, and what is not, with how long it takes.
+func TestPlanNamesWhatIsCached(t *testing.T) {
+	bin := t.TempDir()
+	if err := os.WriteFile(filepath.Join(bin, "go"), []byte(goThatBuilds), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	var made, stderr bytes.Buffer
+	if err := Run(t.Context(), []string{"components"}, &made, &stderr); err != nil {
+		t.Fatalf("%v\n%s", err, &stderr)
+	}
+	var plan bytes.Buffer
+	if err := Run(t.Context(), []string{"plan"}, &plan, &stderr); err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(plan.String()) {
+		title, now, _ := strings.Cut(line, " min ")
+		want := "to be made"
+		switch {
+		case strings.HasPrefix(title, "PART"):
+			continue
+		case strings.HasPrefix(title, "Kubernetes"):
+			want = "cached"
+		}
+		if strings.TrimSpace(now) != want {
+			t.Errorf("got %q, want %s", line, want)
+		}
+	}
+}

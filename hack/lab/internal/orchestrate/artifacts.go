@@ -140,7 +140,7 @@ func (o *Orchestrator) makePrograms(ctx context.Context, maker artifacts.Maker, 
 }
 
 func (o *Orchestrator) makeComponents(ctx context.Context, maker artifacts.Maker) (programs artifacts.Components, err error) {
-	err = o.Steps.Do(ctx, "Kubernetes and etcd", func(ctx context.Context, notes *step.Notes) (err error) {
+	err = o.Steps.Do(ctx, artifacts.ComponentsTitle, func(ctx context.Context, notes *step.Notes) (err error) {
 		var made bool
 		programs, made, err = maker.Components(ctx, notes)
 		notes.Result("%s, %s", programs.Version, origin(made))
@@ -149,21 +149,33 @@ func (o *Orchestrator) makeComponents(ctx context.Context, maker artifacts.Maker
 	return programs, err
 }
 
+// toolsPackages are those that are extracted for the parts of the lab that are not nodes.
+func toolsPackages() []string { return append(ganesha.Packages(), registryPackage) }
+
+// Plan says which parts of every lab are cached, and how long it usually takes to make each.
+func Plan(ctx context.Context) ([]artifacts.Part, error) {
+	maker, err := artifacts.NewMaker()
+	if err != nil {
+		return nil, err
+	}
+	return maker.Plan(ctx, toolsPackages())
+}
+
 func (o *Orchestrator) makeFileSystems(ctx context.Context, maker artifacts.Maker, a *artifactSet) error {
 	var err error
-	if a.nodeImage, err = makeArtifact(ctx, o.Steps, "node file system and kernel", maker.NodeImage); err != nil {
+	if a.nodeImage, err = makeArtifact(ctx, o.Steps, artifacts.NodeTitle, maker.NodeImage); err != nil {
 		return err
 	}
 	tools := func(ctx context.Context, notes io.Writer) (string, bool, error) {
-		return maker.ToolsRoot(ctx, notes, append(ganesha.Packages(), registryPackage))
+		return maker.ToolsRoot(ctx, notes, toolsPackages())
 	}
-	if a.toolsRoot, err = makeArtifact(ctx, o.Steps, "tools: nfs-ganesha, registry", tools); err != nil {
+	if a.toolsRoot, err = makeArtifact(ctx, o.Steps, artifacts.ToolsTitle, tools); err != nil {
 		return err
 	}
-	if a.toolboxRoot, err = makeArtifact(ctx, o.Steps, "toolbox", maker.ToolboxRoot); err != nil {
+	if a.toolboxRoot, err = makeArtifact(ctx, o.Steps, artifacts.ToolboxTitle, maker.ToolboxRoot); err != nil {
 		return err
 	}
-	if a.emulator, err = makeArtifact(ctx, o.Steps, "QEMU", maker.Emulator); err != nil {
+	if a.emulator, err = makeArtifact(ctx, o.Steps, artifacts.EmulatorTitle, maker.Emulator); err != nil {
 		return err
 	}
 	return o.Steps.Do(ctx, "accelerator", func(ctx context.Context, notes *step.Notes) error {

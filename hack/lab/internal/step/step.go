@@ -1,65 +1,136 @@
-// Package step prints what the lab is doing: one line for each step with the time it took, and progress
-// while a long one runs.
+// Package step prints what the lab is doing. On a terminal a line shows the steps that run; elsewhere each step has a
+// line when it begins and one when it ends, with the time it took, and one a minute between.
 package step
 
 import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// progressInterval is how often the progress of a step is printed.
-const progressInterval = 5 * time.Second
+const (
+	interval     = time.Second // of looks at what is to be printed about a step that runs
+	lineInterval = time.Minute // of lines about it
+)
 
 // Printer writes the lines. It may be used by steps that run at the same time.
 type Printer struct {
-	mu  sync.Mutex // protects out
-	out io.Writer
+	mu      sync.Mutex // protects what follows
+	out     io.Writer
+	columns func() int // of the terminal; nil without one
+	running []*running
+	shown   bool // the terminal's last line is that of the running steps
+}
+
+// running is a step that has not ended.
+type running struct {
+	title string
+	begin time.Time
+	lines int // that were printed about it
+	notes *Notes
 }
 
 // NewPrinter writes to out.
-func NewPrinter(out io.Writer) *Printer { return &Printer{out: out} }
+func NewPrinter(out io.Writer) *Printer { return &Printer{out: out, columns: terminal(out)} }
 
 // Printf writes a separate line.
 func (p *Printer) Printf(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	fmt.Fprintf(p.out, format+"\n", args...)
+	p.printf(format, args...)
+	p.show()
 }
 
 // Do runs one step. The last line that fn has written to its Notes is printed as progress.
 func (p *Printer) Do(ctx context.Context, title string, fn func(context.Context, *Notes) error) error {
-	begin := time.Now()
-	notes := &Notes{}
+	r := p.add(title)
 	stop := make(chan struct{})
 	var printing sync.WaitGroup
-	printing.Go(func() { p.printProgress(title, begin, notes, stop) })
-	err := fn(ctx, notes)
+	printing.Go(func() { p.printProgress(r, stop) })
+	err := fn(ctx, r.notes)
 	close(stop)
 	printing.Wait()
-	took := time.Since(begin)
-	if err != nil {
-		p.Printf("%8s  %s: FAILED", seconds(took), title)
-		return err
-	}
-	p.Printf("%8s  %s%s", seconds(took), title, notes.suffix(&notes.result))
-	return nil
+	p.remove(r, err)
+	return err
 }
 
-func (p *Printer) printProgress(title string, begin time.Time, notes *Notes, stop <-chan struct{}) {
-	ticker := time.NewTicker(progressInterval)
+func (p *Printer) add(title string) *running {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := &running{title: title, begin: time.Now(), notes: &Notes{}}
+	p.running = append(p.running, r)
+	return r
+}
+
+func (p *Printer) remove(r *running, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.running = slices.DeleteFunc(p.running, func(other *running) bool { return other == r })
+	end := r.notes.suffix(&r.notes.result)
+	if err != nil {
+		end = ": FAILED"
+	}
+	p.printf("%8s  %s%s", seconds(time.Since(r.begin)), r.title, end)
+	p.show()
+}
+
+func (p *Printer) printProgress(r *running, stop <-chan struct{}) {
+	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-stop:
 			return
 		case <-ticker.C:
-			p.Printf("%8s  … %s%s", seconds(time.Since(begin)), title, notes.suffix(&notes.last))
+			p.progress(r)
 		}
 	}
+}
+
+func (p *Printer) progress(r *running) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	took := time.Since(r.begin)
+	switch {
+	case p.columns != nil:
+		p.show()
+	case r.lines == 0: // one that has ended by now has its last line only
+		r.lines++
+		p.printf("          %s …", r.title)
+	case took >= time.Duration(r.lines)*lineInterval:
+		r.lines++
+		p.printf("%8s  … %s%s", seconds(took), r.title, r.notes.suffix(&r.notes.last))
+	}
+}
+
+// printf writes a line in place of that of the running steps.
+func (p *Printer) printf(format string, args ...any) {
+	if p.shown {
+		fmt.Fprint(p.out, eraseLine)
+		p.shown = false
+	}
+	fmt.Fprintf(p.out, format+"\n", args...)
+}
+
+// eraseLine is of ECMA-48, 8.3.41.
+const eraseLine = "\r\x1b[K"
+
+// show writes the line of the running steps, on a terminal.
+func (p *Printer) show() {
+	if p.columns == nil || len(p.running) == 0 {
+		return
+	}
+	var steps []string
+	for _, r := range p.running {
+		steps = append(steps, fmt.Sprintf("%s  %s%s", seconds(time.Since(r.begin)), r.title, r.notes.suffix(&r.notes.last)))
+	}
+	line := []rune(strings.Join(steps, " | "))
+	fmt.Fprintf(p.out, "%s%s", eraseLine, string(line[:min(len(line), max(0, p.columns()-1))]))
+	p.shown = true
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.1f s", d.Seconds()) }

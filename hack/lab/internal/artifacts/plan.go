@@ -1,0 +1,37 @@
+package artifacts
+
+import (
+	"context"
+	"time"
+)
+
+// Part is one of what every lab starts from.
+type Part struct {
+	Title   string        `json:"title"`
+	Usually time.Duration `json:"usually"` // that making it takes on two processors, beside the others
+	Cached  bool          `json:"cached"`
+}
+
+// Titles of the parts.
+const (
+	ComponentsTitle = "Kubernetes and etcd"
+	NodeTitle       = "node file system and kernel"
+	ToolsTitle      = "tools: nfs-ganesha, registry"
+	ToolboxTitle    = "toolbox"
+	EmulatorTitle   = "QEMU"
+)
+
+// Plan says which parts are cached, and how long it usually takes to make each. tools are the packages of ToolsRoot.
+func (m Maker) Plan(ctx context.Context, tools []string) ([]Part, error) {
+	_, _, components, err := m.componentsKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return []Part{
+		{ComponentsTitle, 8 * time.Minute, m.Cache.Has(componentsKind, components)},
+		{NodeTitle, 3 * time.Minute, m.Cache.Has(nodeKind, m.nodeKey())},
+		{ToolsTitle, time.Minute, m.Cache.Has(toolsKind, m.extractedKey(debianSuite, tools))},
+		{ToolboxTitle, time.Minute, m.Cache.Has(toolboxKind, m.extractedKey(latestSuite, toolboxPackages()))},
+		{EmulatorTitle, time.Minute, m.Cache.Has(emulatorKind, m.extractedKey(latestSuite, emulatorPackages()))},
+	}, nil
+}
