@@ -34,6 +34,10 @@ export CGO_ENABLED := 0
 
 ##@ Everyday
 
+.PHONY: check
+check: lab ## Give a verdict on a change within two minutes: what it has, and what imports that; BASE=… is where it began
+	hack/check
+
 .PHONY: help
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^##@ / {printf "\n%s\n", substr($$0, 5)} /^[a-z0-9-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
