@@ -6,11 +6,14 @@ MODULES  := . hack/lab hack/release test/bench
 TOOL     := go tool -modfile=$(CURDIR)/hack/tools/go.mod
 LAB      := $(CURDIR)/bin/lab
 LAB_NAME ?= default
+# gotestsum prints the output of what failed only, and writes for hack/test what took how long.
+TESTED  := $(CURDIR)/bin/test
+TESTSUM := $(CURDIR)/bin/gotestsum
 # The integration tests wait more than they work, so two halves run at once, each with a cluster of
 # its own.
-INTEGRATION := go test -tags integration -p 1 -parallel 6 -count=1 -timeout 2h
+INTEGRATION = $(TESTSUM) --jsonfile $(TESTED)/integration-$(1).json -- -tags integration -p 1 -parallel 6 -count=1 -timeout 2h
 HALF        := SharedVolume|Claim
-E2E         := PROMETHEUS_PATH=$$($(LAB) prometheus) go test -tags e2e -count=1 -timeout 5h -parallel 10 -v ./test/e2e
+E2E         := PROMETHEUS_PATH=$$($(LAB) prometheus) $(TESTSUM) --format standard-verbose --jsonfile $(TESTED)/e2e.json -- -tags e2e -count=1 -timeout 5h -parallel 4 ./test/e2e
 # Another version of Kubernetes than 1.37 for the lab and for integration: KUBE=1.34, 1.35 or 1.36.
 KUBE ?= $(LAB_KUBERNETES)
 # Extra flags of lab-up, for example LAB_FLAGS="--audit --nodes 3".
@@ -47,6 +50,11 @@ unit: lab ## Run the tests that need no cluster
 	STUNNEL_PATH=$$($(LAB) stunnel); PROMETHEUS_PATH=$$($(LAB) prometheus); export STUNNEL_PATH PROMETHEUS_PATH; \
 	for m in $(MODULES); do go test -C $$m ./...; done
 
+.PHONY: integration-long
+integration-long: lab ## Kill the manager before and after each of its writes
+	KUBE_PROGRAMS=$$($(LAB) components); export KUBE_PROGRAMS EFS_STUNNEL_LONG=1; \
+	go test -tags integration -parallel 6 -count=1 -timeout 2h -run TestManagerThatCrashes ./test/integration
+
 .PHONY: unit-long
 unit-long: lab ## Run those of tunnels that take minutes: 10,000 connections, 1,000 tunnels, pauses
 	STUNNEL_PATH=$$($(LAB) stunnel); export STUNNEL_PATH EFS_STUNNEL_LONG=1; \
@@ -62,21 +70,27 @@ dockerfile: lab ## Build hack/images/Dockerfile with buildah, which is installed
 	EFS_STUNNEL_BUILDAH=$$($(LAB) buildah); export EFS_STUNNEL_BUILDAH; \
 	go test -C hack/release -count=1 -timeout 3h -v -run TestDockerfile .
 
+.PHONY: testsum
+testsum:
+	@mkdir -p $(TESTED)
+	go build -C hack/tools -o $(TESTSUM) gotest.tools/gotestsum
+
 .PHONY: race
-race: lab ## Run them, the product's under the race detector and the lab's with a real NFS server
+race: lab testsum ## Run them, the product's under the race detector and the lab's with a real NFS server
 	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); PROMETHEUS_PATH=$$($(LAB) prometheus); failed=0; \
 	export LAB_GANESHA_ROOT STUNNEL_PATH PROMETHEUS_PATH; \
 	{ go test -C hack/lab ./... && go test -C hack/release ./... && go test -C test/bench ./...; } & others=$$!; \
-	CGO_ENABLED=1 go test -race -timeout 1h ./... || failed=1; \
+	CGO_ENABLED=1 $(TESTSUM) --jsonfile $(TESTED)/race.json -- -race -timeout 1h ./... || failed=1; \
 	wait $$others || failed=1; \
 	exit $$failed
 
 .PHONY: integration
-integration: lab ## Run the control loops on a real apiserver, with simulated nodes
+integration: lab testsum ## Run the control loops on a real apiserver, with simulated nodes
 	KUBE_PROGRAMS=$$($(LAB) components); export KUBE_PROGRAMS; failed=0; \
-	$(INTEGRATION) -run '$(HALF)' ./test/integration & half=$$!; \
-	$(INTEGRATION) -skip '$(HALF)' ./test/integration/... || failed=1; \
+	$(call INTEGRATION,1) -run '$(HALF)' ./test/integration & half=$$!; \
+	$(call INTEGRATION,2) -skip '$(HALF)' ./test/integration/... || failed=1; \
 	wait $$half || failed=1; \
+	cat $(TESTED)/integration-?.json > $(TESTED)/integration.json; \
 	exit $$failed
 
 .PHONY: fmt
@@ -106,7 +120,8 @@ verify: ## Check that what is generated (settings in docs, go.mod, go.sum) is up
 
 .PHONY: lab
 lab: ## Build bin/lab
-	go build -C hack/lab -o $(LAB) .
+	@test -x $(LAB) || echo "Building bin/lab, which makes labs: a minute on a new machine"
+	@out=$$(go build -C hack/lab -o $(LAB) . 2>&1) || { echo "$$out" >&2; exit 1; }
 
 .PHONY: lab-up
 lab-up: lab ## Bring up the lab $(LAB_NAME): a cluster with real nodes and an EFS stand-in
@@ -154,11 +169,11 @@ arm64: lab ## Run the programs of the images for arm64, and the product's tests 
 	go test -C hack/release -count=1 -timeout 3h -v -run TestArm64 .
 
 .PHONY: e2e
-e2e: lab plugin ## Prove each promise of the product on real nodes, with its own manifests and images
+e2e: lab plugin testsum ## Prove each promise of the product on real nodes, with its own manifests and images
 	$(E2E) $(E2E_FLAGS)
 
 .PHONY: e2e-long
-e2e-long: lab-race lab-smoke unit-long browser dockerfile plugin ## Prove the lab, then the product with more features and more faults: before a release
+e2e-long: lab-race lab-smoke unit-long integration-long browser dockerfile plugin testsum ## Prove the lab, then the product with more features and more faults: before a release
 	$(E2E) -long
 
 .PHONY: acceptance
@@ -197,10 +212,8 @@ scan: ## Ask the OSV database about the Debian packages and Go modules of dist; 
 ##@ Everything
 
 .PHONY: test
-test: ## Run every test but those of e2e-long
-	$(MAKE) race
-	$(MAKE) integration
-	$(MAKE) e2e
+test: ## Run every test but those of e2e-long, and say what took how long
+	@hack/test
 
 .PHONY: test-fast
 test-fast: unit integration ## Run those that need no lab

@@ -27,17 +27,11 @@ var claims = []scenario{
 	{"manifests of every platform are accepted", overlaysAreAccepted},
 	{"deletion removes the directory and nothing beside it", deletionIsExact},
 	{"retained data outlives every claim that comes to it", retainedDataStays},
-	{"claims one after another share one mount Job", claimsShareOneJob},
 	{"a volume of the original system is adopted", originalVolumeIsAdopted},
 	{"files of an access point are its user's", accessPointsHaveOwners},
 	{"a class's mount options reach the mount", mountOptionsAreMounted},
 	{"a class says when directories are made, where, and whose they are", classesShapeDirectories},
-	{"volumes of a lost cluster are rebuilt from the ledger", lostVolumesAreRebuilt},
-	{"directories of another provisioner are imported", directoriesAreImported},
 	{"a claim is a copy of another one", claimIsCloned},
-	{"the replicas of efs-provisioner's StatefulSet have separate directories", efsProvisionerReplicasAreSeparate},
-	{"a forged volume removes nothing", forgedVolumeRemovesNothing},
-	{"the supervisor has neither token nor credentials", supervisorHasNoIdentity},
 }
 
 // faults are scenarios about processes and servers that fail. They run side by side, because tunnels need
@@ -49,12 +43,25 @@ var faults = []scenario{
 
 // longScenarios are those of make e2e-long only.
 var longScenarios = []scenario{
-	{"more claims", parallel([]scenario{
+	{"more claims", parallel(append(inLab(moreClaimsAnywhere), []scenario{
 		{"an ephemeral volume lives as long as its pod", ephemeralVolumeIsDeletedWithItsPod},
 		{"a subPath is made inside the directory", subPathIsInside},
 		{"two classes lead to two file systems", classesChooseFileSystems},
 		{"a refused claim has an event that says why, and is accepted once corrected", refusedClaimHasAnEvent},
 		{"owners of a lost cluster are released", ownersAreReleased},
+		{"claims one after another share one mount Job", claimsShareOneJob},
+		{"volumes of a lost cluster are rebuilt from the ledger", lostVolumesAreRebuilt},
+		{"directories of another provisioner are imported", directoriesAreImported},
+		{"the replicas of efs-provisioner's StatefulSet have separate directories", efsProvisionerReplicasAreSeparate},
+		{"a forged volume removes nothing", forgedVolumeRemovesNothing},
+		{"the supervisor has neither token nor credentials", supervisorHasNoIdentity},
+	}...))},
+	{"the plugin of kubectl names what claims wait for", pluginExplainsClaims},
+	{"the plugin of kubectl names what of the installation is broken", pluginNamesCauses},
+	{"a manager outside the cluster", withManagerOutside([]scenario{
+		{"it serves the cluster", managerServesFromOutside},
+		{"a claim that fails too often is given up until its class changes", failingClaimIsGivenUp},
+		{"a copy of a file system is served under its alias", aliasedCopyIsServed},
 	})},
 	{"a browser shows the installation", browserShowsInstallation},
 	{"additions", parallel([]scenario{
@@ -92,18 +99,11 @@ func TestProduct(t *testing.T) {
 	scenarios := []scenario{
 		{"claims", parallel(append(inLab(claimsAnywhere), claims...))},
 		{"usage is counted, and Prometheus reads what alerts and dashboard ask for", prometheusReadsMetrics},
-		{"the plugin of kubectl names what claims wait for", pluginExplainsClaims},
-		{"the plugin of kubectl names what of the installation is broken", pluginNamesCauses},
 		{"faults", parallel(faults)},
 		{"pods of a One Zone file system run in its zone", oneZonePodsRunInItsZone},
-		{"a manager outside the cluster", withManagerOutside([]scenario{
-			{"it serves the cluster", managerServesFromOutside},
-			{"a claim that fails too often is given up until its class changes", failingClaimIsGivenUp},
-			{"a copy of a file system is served under its alias", aliasedCopyIsServed},
-		})},
 	}
 	if *long {
-		scenarios[4].run = serial(faults) // so that only the faults cause pauses
+		scenarios[2].run = serial(faults) // so that only the faults cause pauses
 		scenarios = append(scenarios, longScenarios...)
 	}
 	for _, s := range append(scenarios, lastScenarios...) {
