@@ -121,7 +121,7 @@ verify: ## Check that what is generated (settings in docs, go.mod, go.sum) is up
 .PHONY: lab
 lab: ## Build bin/lab
 	@test -x $(LAB) || echo "Building bin/lab, which makes labs: a minute on a new machine"
-	@out=$$(go build -C hack/lab -o $(LAB) . 2>&1) || { echo "$$out" >&2; exit 1; }
+	@out=$$(GOGC=300 go build -C hack/lab -o $(LAB) . 2>&1) || { echo "$$out" >&2; exit 1; }
 
 .PHONY: lab-up
 lab-up: lab ## Bring up the lab $(LAB_NAME): a cluster with real nodes and an EFS stand-in
