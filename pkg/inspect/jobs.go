@@ -44,8 +44,6 @@ func (f *facts) checkJob(j jobFacts) Result {
 	object := "job " + j.job.Name
 	see := fmt.Sprintf("kubectl -n %s describe job %s", f.Namespace, j.job.Name)
 	switch {
-	case !slices.Contains(j.job.Finalizers, wellknown.FinalizerOutcome): // What was not done is repeated, or nobody wants it.
-		return fine(object, "%s, and its outcome was used", j.status.State)
 	case j.err != nil:
 		return problem(JobUnreadable, object, j.err.Error(), "apply manager and mount Jobs of one version; "+see)
 	case j.reason != "":
@@ -53,7 +51,7 @@ func (f *facts) checkJob(j jobFacts) Result {
 	case j.status.State == mountjobs.Stuck:
 		return problem(JobStuck, object, j.status.Message,
 			fmt.Sprintf("see the pod's node %s: a dead mount keeps it; the operations run again in the next Job", j.status.Node))
-	case j.status.State == mountjobs.Lost:
+	case j.status.State == mountjobs.Lost && mountjobs.IsUnreleased(j.job): // After that a later Job has what is still wanted.
 		return problem(JobLost, object, j.status.Message, "none: its operations are repeated; "+see)
 	case j.status.State == mountjobs.Running:
 		return note(JobRuns, object, "runs"+onNode(j.status.Node))
