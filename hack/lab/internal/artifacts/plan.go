@@ -8,7 +8,7 @@ import (
 // Part is one of what every lab starts from.
 type Part struct {
 	Title   string        `json:"title"`
-	Usually time.Duration `json:"usually"` // that making it takes on two processors, beside the others
+	Usually time.Duration `json:"usually"` // that making it takes on two processors, beside the others; nanoseconds in JSON
 	Cached  bool          `json:"cached"`
 }
 
@@ -28,8 +28,8 @@ func (m Maker) Plan(ctx context.Context, tools []string) ([]Part, error) {
 		return nil, err
 	}
 	return []Part{
-		{ComponentsTitle, 8 * time.Minute, m.Cache.Has(componentsKind, components)},
-		{NodeTitle, 3 * time.Minute, m.Cache.Has(nodeKind, m.nodeKey())},
+		{ComponentsTitle, 11 * time.Minute, m.Cache.Has(componentsKind, components)},
+		{NodeTitle, 2 * time.Minute, m.Cache.Has(nodeKind, m.nodeKey())},
 		{ToolsTitle, time.Minute, m.Cache.Has(toolsKind, m.extractedKey(debianSuite, tools))},
 		{ToolboxTitle, time.Minute, m.Cache.Has(toolboxKind, m.extractedKey(latestSuite, toolboxPackages()))},
 		{EmulatorTitle, time.Minute, m.Cache.Has(emulatorKind, m.extractedKey(latestSuite, emulatorPackages()))},
