@@ -21,7 +21,8 @@ var claimsAnywhere = []anywhere{
 	{"SharedVolumes give an access point to namespaces", sharedVolumesShareAnAccessPoint},
 }
 
-// moreClaimsAnywhere do, too. In the lab, what they prove is proved by scenarios that see the server, or without nodes.
+// moreClaimsAnywhere change their own claims only, too. In the lab they run with -long only: scenarios that read the
+// files on the server, and tests without nodes, prove the same.
 var moreClaimsAnywhere = []anywhere{
 	{"a claim is written on one node and read on another", claimIsReadOnAnotherNode},
 	{"claims of one volume_name share a directory", claimsShareADirectory},

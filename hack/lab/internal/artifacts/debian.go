@@ -134,7 +134,7 @@ func (m Maker) extractedKey(suite string, packages []string) string {
 // a developer has before these in PATH may take seconds to start.
 const systemPath = "/usr/sbin:/usr/bin:/sbin:/bin"
 
-// documentation is read on no node. Filters of paths would have mmdebstrap start a Python program for each package.
+// documentation lists folders that no node needs. Filters of paths would have mmdebstrap start a Python program for each package.
 func documentation() []string {
 	return []string{"usr/share/doc", "usr/share/man", "usr/share/locale"}
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Part is one of what every lab starts from.
+// Part is a build or download that every lab needs.
 type Part struct {
 	Title   string        `json:"title"`
-	Usually time.Duration `json:"usually"` // that making it takes on two processors, beside the others; nanoseconds in JSON
+	Usually time.Duration `json:"usually"` // how long making it takes on two processors, beside the others; nanoseconds in JSON
 	Cached  bool          `json:"cached"`
 }
 

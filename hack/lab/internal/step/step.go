@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	interval     = time.Second // of looks at what is to be printed about a step that runs
-	lineInterval = time.Minute // of lines about it
+	interval     = time.Second // between updates of a terminal's line
+	lineInterval = time.Minute // between lines about one step without a terminal
 )
 
 // Printer writes the lines. It may be used by steps that run at the same time.
@@ -30,7 +30,7 @@ type Printer struct {
 type running struct {
 	title string
 	begin time.Time
-	lines int // that were printed about it
+	lines int // number of lines printed about it
 	notes *Notes
 }
 
