@@ -8,13 +8,18 @@ import (
 	"testing"
 )
 
-// makeOf is a make whose targets end as the environment says: FAILS exits with an error, and KILLED kills the shell that
-// runs it.
+// makeOf is a make whose targets end as the environment says: FAILS leaves results and exits with an error, and KILLED
+// kills the shell that runs it.
 const makeOf = `#!/bin/bash
 case " $* " in
-*" $FAILS "*) exit 2 ;;
+*" $FAILS "*) touch "bin/test/$FAILS.json"; exit 2 ;;
 *" $KILLED "*) kill -KILL $PPID ;;
 esac
+`
+
+// testsum prints a test that failed when it reads results, and nothing of slow tests.
+const testsum = `#!/bin/bash
+case "$*" in *" cat "*) echo "=== FAIL: TestX" ;; esac
 `
 
 // TestMakeTestFailsWithEachOfItsParts: CI believes what hack/test exits with.
@@ -33,7 +38,7 @@ func TestMakeTestFailsWithEachOfItsParts(t *testing.T) {
 		t.Run(tt.env, func(t *testing.T) {
 			dir := t.TempDir()
 			for name, text := range map[string]string{
-				"hack/test": string(script), "path/make": makeOf, "bin/lab": "#!/bin/sh\n", "bin/gotestsum": "#!/bin/sh\n",
+				"hack/test": string(script), "path/make": makeOf, "bin/lab": "#!/bin/sh\n", "bin/gotestsum": testsum,
 			} {
 				file := filepath.Join(dir, name)
 				if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
@@ -54,6 +59,9 @@ func TestMakeTestFailsWithEachOfItsParts(t *testing.T) {
 				if isFailed := strings.Contains(line, "FAILED"); isFailed != (tt.failed != "" && name == tt.failed) {
 					t.Errorf("got %q", line)
 				}
+			}
+			if named := strings.HasSuffix(string(out), "=== FAIL: TestX\n"); named != (tt.failed != "" && !strings.HasPrefix(tt.env, "KILLED")) {
+				t.Errorf("ends without what failed:\n%s", out)
 			}
 			if tt.failed != "" && !strings.Contains(string(out), tt.failed+" ") {
 				t.Errorf("no line of %s:\n%s", tt.failed, out)
