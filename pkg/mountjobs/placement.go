@@ -102,6 +102,17 @@ func FindsNoNode(pods []*corev1.Pod) bool {
 	})
 }
 
+// CannotStart reports whether a Job's pod is on a node whose kubelet does not start it: its root claim has
+// lost its volume. The claim cannot be replaced before the pod is gone.
+func CannotStart(root *corev1.PersistentVolumeClaim, pods []*corev1.Pod) bool {
+	if root == nil || root.Status.Phase != corev1.ClaimLost {
+		return false
+	}
+	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
+		return pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending
+	})
+}
+
 func isReady(pod *corev1.Pod) bool {
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil &&
 		hasPodCondition(pod, corev1.PodReady, corev1.ConditionTrue)

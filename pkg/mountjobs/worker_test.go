@@ -142,6 +142,32 @@ func TestFindsNoNode(t *testing.T) {
 	}
 }
 
+func TestCannotStart(t *testing.T) {
+	root := func(phase corev1.PersistentVolumeClaimPhase) *corev1.PersistentVolumeClaim {
+		return &corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: phase}}
+	}
+	pod := func(node string, phase corev1.PodPhase) []*corev1.Pod {
+		return []*corev1.Pod{{Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase}}}
+	}
+	for name, tt := range map[string]struct {
+		root *corev1.PersistentVolumeClaim
+		pods []*corev1.Pod
+		want bool
+	}{
+		"on a node, and the claim is lost":     {root(corev1.ClaimLost), pod("n1", corev1.PodPending), true},
+		"on no node, and needs none so far":    {root(corev1.ClaimLost), pod("", corev1.PodPending), false},
+		"it runs, and its mount stays":         {root(corev1.ClaimLost), pod("n1", corev1.PodRunning), false},
+		"it has ended":                         {root(corev1.ClaimLost), pod("n1", corev1.PodSucceeded), false},
+		"no pod yet":                           {root(corev1.ClaimLost), nil, false},
+		"its claim is Bound":                   {root(corev1.ClaimBound), pod("n1", corev1.PodPending), false},
+		"there is no claim that it could keep": {nil, pod("n1", corev1.PodPending), false},
+	} {
+		if got := mountjobs.CannotStart(tt.root, tt.pods); got != tt.want {
+			t.Errorf("%s: cannot start is %t", name, got)
+		}
+	}
+}
+
 func TestAgentThatLeavesIsNoOtherNode(t *testing.T) {
 	leaving := agent("n2", true)
 	leaving.DeletionTimestamp = &metav1.Time{Time: created}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/controller/loops"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/test/integration/kubelet"
 )
 
 // TestRootVolumeIsRepaired: claims of tenants request it all the time and never get it.
@@ -134,6 +136,33 @@ func (f *fixture) claimRootVolume(m *manager) {
 	m.halt()
 	f.patchRootVolume(fmt.Sprintf(`{"spec":{"claimRef":{"namespace":%q,"name":"tenant","uid":null,"resourceVersion":null}}}`, f.Team))
 	f.startManager(nil)
+}
+
+// TestLostRootClaimIsReplacedWhileAPodWaitsForIt: the pod is on a node, which keeps the claim, and does not
+// start without it.
+func TestLostRootClaimIsReplacedWhileAPodWaitsForIt(t *testing.T) {
+	t.Parallel()
+	f := newFixtureWithManager(t)
+	over := make(chan struct{})
+	f.Kubelet.QueueBehavior(kubelet.Behavior{FailedMount: "mount.nfs: Connection refused", Until: over})
+	claim := f.createClaim("data")
+	f.Eventually("a pod is on a node", func(ctx context.Context) error {
+		pods, err := f.Client.CoreV1().Pods(f.Namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel})
+		if err == nil && !slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" }) {
+			err = fmt.Errorf("of %d pods none is", len(pods.Items))
+		}
+		return err
+	})
+	f.patchRootVolume(`{"spec":{"claimRef":{"uid":null,"resourceVersion":null}}}`)
+	f.Eventually("the root claim is Lost", func(ctx context.Context) error {
+		if phase := f.rootClaim(ctx).Status.Phase; phase != corev1.ClaimLost {
+			return fmt.Errorf("it is %s", phase)
+		}
+		return nil
+	})
+	close(over)
+	f.waitForBound(claim)
+	f.waitForHealthyRoot()
 }
 
 // TestDeletedRootClaimIsReplacedWhileAJobWaitsForASweep: the sweep needs a root claim, the deleted claim

@@ -74,6 +74,7 @@ type mountJob struct {
 
 type sweepJob struct {
 	job        *batchv1.Job
+	pods       []*corev1.Pod
 	outcome    mountjobs.SweepOutcome
 	unreleased bool
 }
@@ -125,7 +126,7 @@ func (c *Controller) observeJob(s *state, job *batchv1.Job) {
 	pods := c.gatherer.Caches.PodsOfJob(job)
 	if name.Kind == mountjobs.Sweep {
 		if outcome, err := c.gatherer.Sweep(job, pods); err == nil {
-			s.sweeps = append(s.sweeps, sweepJob{job: job, outcome: outcome, unreleased: unreleased})
+			s.sweeps = append(s.sweeps, sweepJob{job: job, pods: pods, outcome: outcome, unreleased: unreleased})
 		}
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -45,7 +46,8 @@ type (
 		job *batchv1.Job
 		why string
 	}
-	// endJob ends a running Job: it finds no node among those that it may use, or nothing needs its copy.
+	// endJob ends a running Job: it finds no node among those that it may use, cannot start there, or
+	// nothing needs its copy.
 	endJob struct{ job *batchv1.Job }
 	// releaseJob removes the finalizer of a Job of which everything was used.
 	releaseJob struct {
@@ -123,7 +125,7 @@ func decide(s state) plan {
 	default:
 		p.recheck(running.outcome.Until)
 		p.reportRunning(s, running)
-		p.endUnschedulable(s, running)
+		p.endUnstartable(s, running.job, running.pods)
 	}
 	for i := range s.mounts {
 		switch m := &s.mounts[i]; {
@@ -183,11 +185,12 @@ const (
 	restoreWait = 4 * time.Minute
 )
 
-// endUnschedulable ends a Job that avoids nodes and finds no other. What a node has room for, or what
-// else keeps Jobs from it, only the scheduler knows.
-func (p *plan) endUnschedulable(s state, m *mountJob) {
-	if mountjobs.AvoidsNodes(m.job) && mountjobs.FindsNoNode(m.pods) && p.isDue(m.job.CreationTimestamp.Add(schedulingTime), s.now) {
-		p.add(endJob{m.job})
+// endUnstartable ends a Job that avoids nodes and finds no other, and one that keeps the root claim from
+// being replaced. What a node has room for, or what else keeps Jobs from it, only the scheduler knows.
+func (p *plan) endUnstartable(s state, job *batchv1.Job, pods []*corev1.Pod) {
+	unschedulable := mountjobs.AvoidsNodes(job) && mountjobs.FindsNoNode(pods) && p.isDue(job.CreationTimestamp.Add(schedulingTime), s.now)
+	if unschedulable || mountjobs.CannotStart(s.root, pods) {
+		p.add(endJob{job})
 	}
 }
 

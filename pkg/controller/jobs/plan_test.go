@@ -344,43 +344,6 @@ func TestNodesOfFailedJobsAreAvoided(t *testing.T) {
 	}
 }
 
-// avoiding is a Job that was kept off nodes.
-func avoiding(m *mountJob) {
-	m.job.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
-}
-
-func unscheduled(m *mountJob) {
-	m.pods = []*corev1.Pod{{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse}}}}}
-}
-
-func made(before time.Duration) func(*mountJob) {
-	return func(m *mountJob) { m.job.CreationTimestamp = metav1.NewTime(ago(before)) }
-}
-
-// A Job that avoids nodes may be left with none: no claim should wait for its deadline.
-func TestJobThatFindsNoOtherNodeIsEnded(t *testing.T) {
-	for name, c := range map[string]struct {
-		job   mountJob
-		ended bool
-		again time.Duration // from now
-	}{
-		"it avoids nodes":       {mounted(1, runs, avoiding, unscheduled), true, time.Hour},
-		"it is young":           {mounted(1, runs, avoiding, unscheduled, made(queueReportDelay+time.Second)), false, schedulingTime - queueReportDelay - time.Second},
-		"it avoids none":        {mounted(1, runs, unscheduled), false, time.Hour},
-		"it has found a node":   {mounted(1, runs, avoiding), false, time.Hour},
-		"it was ended long ago": {mounted(1, avoiding, unscheduled, on("", mountjobs.Lost)), false, 0},
-	} {
-		p := decide(stateWith([]mountJob{c.job}))
-		again := time.Duration(0)
-		if !p.again.IsZero() {
-			again = p.again.Sub(now)
-		}
-		if len(changesOf[endJob](p)) > 0 != c.ended || again != c.again {
-			t.Errorf("%s: got %+v, want %+v", name, p, c)
-		}
-	}
-}
-
 func readyAgent(node string) *corev1.Pod {
 	return &corev1.Pod{
 		Spec:   corev1.PodSpec{NodeName: node},

@@ -32,6 +32,8 @@ type state struct {
 type surveyJob struct {
 	job     *batchv1.Job
 	outcome mountjobs.SurveyOutcome
+	// stuck says that it cannot start, and keeps the root claim from being replaced.
+	stuck bool
 	// after is the path of the last volume that is known to be counted.
 	after string
 	// read is when its log was read last, zero for never; drained says that it was read to its end, and
@@ -84,6 +86,7 @@ const (
 //
 //	oldest survey Job   file system  what is done
 //	running             gone         the Job is deleted
+//	cannot start        any          the Job is deleted
 //	running             any          its log is read at intervals
 //	ended               any          its log is read to the end; the outcome is recorded, and the Job released
 //	none                survey due   the next Job, if few run on other file systems
@@ -94,7 +97,7 @@ func decide(s state) plan {
 	}
 	survey := &s.surveys[0]
 	switch {
-	case survey.outcome.HoldsFileSystem() && !s.listed:
+	case survey.outcome.HoldsFileSystem() && (!s.listed || survey.stuck):
 		return plan{change: deleteSurvey{survey.job}}
 	case survey.outcome.HoldsFileSystem() && survey.outcome.Pod == "":
 		return plan{again: survey.outcome.Until}

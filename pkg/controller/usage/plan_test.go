@@ -103,6 +103,7 @@ func TestDecideAboutASurveyJob(t *testing.T) {
 		"runs, just read":      {surveyJob{outcome: outcome(mountjobs.Running, nil), read: ago(time.Second)}, false, "", mountjobs.SurveyRecord{}, now.Add(readInterval - time.Second)},
 		"runs, read a while":   {surveyJob{outcome: outcome(mountjobs.Running, nil), read: ago(readInterval)}, false, "read", mountjobs.SurveyRecord{}, time.Time{}},
 		"has no pod yet":       {surveyJob{outcome: outcome(mountjobs.Running, noPod)}, false, "", mountjobs.SurveyRecord{}, now.Add(time.Hour)},
+		"cannot start":         {surveyJob{outcome: outcome(mountjobs.Running, nil), stuck: true}, false, "delete", mountjobs.SurveyRecord{}, time.Time{}},
 		"its file system goes": {surveyJob{outcome: outcome(mountjobs.Running, nil)}, true, "delete", mountjobs.SurveyRecord{}, time.Time{}},
 		"ended, just read":     {surveyJob{outcome: outcome(mountjobs.Succeeded, nil), read: ago(time.Second)}, false, "read", mountjobs.SurveyRecord{}, time.Time{}},
 		"finished": {

@@ -71,6 +71,8 @@ func (c *Controller) syncFileSystem(ctx context.Context, id string) (again time.
 func (c *Controller) observe(id string) state {
 	g := c.gatherer
 	s := state{id: id, now: g.Now(), named: g.Caches.JobsOfFileSystem(id), interval: c.options.Interval}
+	namespace, name := c.options.Jobs.Namespace, volumes.RootName(id)
+	s.root = g.Caches.ClaimNamed(namespace, name)
 	for _, job := range caches.All[*batchv1.Job](g.Caches.Jobs) {
 		name, err := mountjobs.Identify(job)
 		switch {
@@ -84,20 +86,19 @@ func (c *Controller) observe(id string) state {
 		}
 	}
 	slices.SortFunc(s.surveys, func(a, b surveyJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
-	namespace, name := c.options.Jobs.Namespace, volumes.RootName(id)
 	targets := g.Targets()
-	s.root = g.Caches.ClaimNamed(namespace, name)
 	s.notReady = volumes.RootPair{FileSystemID: id, Port: targets.Port(id), Namespace: namespace, Volume: g.Caches.Volume(name), Claim: s.root}.Ready()
 	_, s.listed = targets.FileSystems[id]
 	return s
 }
 
 func (c *Controller) observeSurvey(s *state, job *batchv1.Job) {
-	outcome, err := c.gatherer.Survey(job, c.gatherer.Caches.PodsOfJob(job))
+	pods := c.gatherer.Caches.PodsOfJob(job)
+	outcome, err := c.gatherer.Survey(job, pods)
 	if err != nil {
 		return
 	}
-	survey := surveyJob{job: job, outcome: outcome, after: mountjobs.SurveyRecordOf(job.Annotations).After}
+	survey := surveyJob{job: job, outcome: outcome, stuck: mountjobs.CannotStart(s.root, pods), after: mountjobs.SurveyRecordOf(job.Annotations).After}
 	if p, ok := c.progress.of(job.UID); ok {
 		survey.after, survey.read, survey.drained = p.after, p.read, p.drained
 		survey.unreadable = p.wasEnded && !p.failing.IsZero() && s.now.Sub(p.failing) > readTries

@@ -10,6 +10,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -58,19 +59,16 @@ func (p *pod) mount(box sandbox, volume corev1.Volume) (folder string, err error
 
 // mountClaim mounts through the tunnel on the port that the volume names.
 func (p *pod) mountClaim(name string) (folder string, err error) {
-	core := p.options.Client.CoreV1()
-	claim, err := core.PersistentVolumeClaims(p.options.Namespace).Get(p.running, name, metav1.GetOptions{})
-	if err != nil {
-		return "", err
-	}
 	reported := ""
 	err = p.poll(p.running, func() (bool, error) {
-		volume, err := core.PersistentVolumes().Get(p.running, claim.Spec.VolumeName, metav1.GetOptions{})
+		volume, problem, err := p.volumeOf(name)
 		if err != nil {
 			return false, err
 		}
-		var problem string
-		if folder, problem = p.mountVolume(volume); problem == "" {
+		if problem == "" {
+			folder, problem = p.mountVolume(volume)
+		}
+		if problem == "" {
 			return true, nil
 		}
 		if problem != reported {
@@ -79,6 +77,26 @@ func (p *pod) mountClaim(name string) (folder string, err error) {
 		return false, err
 	})
 	return folder, err
+}
+
+// volumeOf is the volume of a claim, or kubelet's message why it does not mount one.
+func (p *pod) volumeOf(name string) (volume *corev1.PersistentVolume, problem string, err error) {
+	core := p.options.Client.CoreV1()
+	claim, err := core.PersistentVolumeClaims(p.options.Namespace).Get(p.running, name, metav1.GetOptions{})
+	if err == nil && claim.Status.Phase == corev1.ClaimBound {
+		volume, err = core.PersistentVolumes().Get(p.running, claim.Spec.VolumeName, metav1.GetOptions{})
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Sprintf("Unable to attach or mount volumes: %v", err), nil
+	case err != nil:
+		return nil, "", err
+	case volume == nil:
+		return nil, fmt.Sprintf("Unable to attach or mount volumes: error processing PVC %s/%s: PVC is not bound", p.options.Namespace, name), nil
+	case volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != claim.UID:
+		return nil, fmt.Sprintf("Unable to attach or mount volumes: PVC %s/%s is not bound to volume %s", p.options.Namespace, name, volume.Name), nil
+	}
+	return volume, "", nil
 }
 
 func (p *pod) mountVolume(volume *corev1.PersistentVolume) (folder, problem string) {
