@@ -49,6 +49,8 @@ var mountCauses = []cause{
 	{MountFailed, "connection reset|broken pipe|input/output error|network is unreachable|no route to host",
 		"the tunnel {tunnel} broke during the mount",
 		"the log of the efs-stunnel pod on node {node} says why: no mount target that answers, or a certificate that is not right"},
+	{RootClaimUnavailable, "pvc is not bound", "root claim {claim} is not bound",
+		"the manager makes it again"},
 	{MountTimedOut, "timed out|deadline exceeded|waiting for the condition", "mount timed out on {tunnel}",
 		"can node {node} reach the mount target's port 2049 (security group, routes), and what does its efs-stunnel pod log?"},
 	{MountFailed, "", "mount failed on {tunnel}",

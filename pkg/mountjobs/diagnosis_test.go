@@ -31,9 +31,13 @@ func TestDiagnoseMount(t *testing.T) {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionTrue}}
 	}
 	tests := map[string]diagnosisTest{
-		"nothing yet":                       {creating, nil, "", nil},
-		"kubelet has not seen the pod":      {func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodPending} }, nil, "", nil},
-		"refused":                           {creating, events(mountEvent("mount.nfs: Connection refused" + onPath)), mountjobs.MountRefused, texts("mount refused on 127.0.0.1:20490", "mount.nfs: Connection refused for 127.0.0.1:/ on …", "is the efs-stunnel pod on node n1 ready?")},
+		"nothing yet":                  {creating, nil, "", nil},
+		"kubelet has not seen the pod": {func(p *corev1.Pod) { p.Status = corev1.PodStatus{Phase: corev1.PodPending} }, nil, "", nil},
+		"refused":                      {creating, events(mountEvent("mount.nfs: Connection refused" + onPath)), mountjobs.MountRefused, texts("mount refused on 127.0.0.1:20490", "mount.nfs: Connection refused for 127.0.0.1:/ on …", "is the efs-stunnel pod on node n1 ready?")},
+		"its claim is not bound": {
+			creating, events(mountEvent("unmounted volumes=[root], unattached volumes=[], failed to process volumes=[root]: error processing PVC efs-stunnel/efs-stunnel-fs-34a3p3: PVC is not bound")),
+			mountjobs.RootClaimUnavailable, texts("root claim efs-stunnel-fs-34a3p3 is not bound"),
+		},
 		"timed out":                         {creating, events(mountEvent("mount.nfs: Connection timed out")), mountjobs.MountTimedOut, texts("mount timed out on 127.0.0.1:20490", "port 2049")},
 		"denied":                            {creating, events(mountEvent("mount.nfs: access denied by server while mounting 127.0.0.1:/")), mountjobs.MountDenied, texts("denied", "its policy")},
 		"no helper":                         {creating, events(mountEvent("mount: /var/lib/kubelet/pods/x: bad option; for several filesystems (e.g. nfs, cifs) you might need a /sbin/mount.<type> helper program.")), mountjobs.MountHelperMissing, texts("need a /sbin/mount.<type> helper", "install nfs-common", "nfs-utils")},

@@ -102,14 +102,16 @@ func FindsNoNode(pods []*corev1.Pod) bool {
 	})
 }
 
-// CannotStart reports whether a Job's pod is on a node whose kubelet does not start it: its root claim has
-// lost its volume. The claim cannot be replaced before the pod is gone.
+// CannotStart reports whether a Job's pod is on a node and has not started, and its root claim has lost its volume. A kubelet
+// that has not found the volume before then does not start the pod, and the claim cannot be replaced before the
+// pod is gone.
 func CannotStart(root *corev1.PersistentVolumeClaim, pods []*corev1.Pod) bool {
 	if root == nil || root.Status.Phase != corev1.ClaimLost {
 		return false
 	}
 	return slices.ContainsFunc(pods, func(pod *corev1.Pod) bool {
-		return pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending
+		state := containerOf(pod).State // the phase stays Pending while a container that others added does not start
+		return pod.Spec.NodeName != "" && pod.Status.Phase == corev1.PodPending && state.Running == nil && state.Terminated == nil
 	})
 }
 

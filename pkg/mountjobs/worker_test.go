@@ -149,6 +149,10 @@ func TestCannotStart(t *testing.T) {
 	pod := func(node string, phase corev1.PodPhase) []*corev1.Pod {
 		return []*corev1.Pod{{Spec: corev1.PodSpec{NodeName: node}, Status: corev1.PodStatus{Phase: phase}}}
 	}
+	beside := pod("n1", corev1.PodPending)
+	beside[0].Status.ContainerStatuses = []corev1.ContainerStatus{
+		{Name: "mesh"}, {Name: mountjobs.ContainerName, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+	}
 	for name, tt := range map[string]struct {
 		root *corev1.PersistentVolumeClaim
 		pods []*corev1.Pod
@@ -157,6 +161,7 @@ func TestCannotStart(t *testing.T) {
 		"on a node, and the claim is lost":     {root(corev1.ClaimLost), pod("n1", corev1.PodPending), true},
 		"on no node, and needs none so far":    {root(corev1.ClaimLost), pod("", corev1.PodPending), false},
 		"it runs, and its mount stays":         {root(corev1.ClaimLost), pod("n1", corev1.PodRunning), false},
+		"it runs beside one that does not":     {root(corev1.ClaimLost), beside, false},
 		"it has ended":                         {root(corev1.ClaimLost), pod("n1", corev1.PodSucceeded), false},
 		"no pod yet":                           {root(corev1.ClaimLost), nil, false},
 		"its claim is Bound":                   {root(corev1.ClaimBound), pod("n1", corev1.PodPending), false},

@@ -138,13 +138,13 @@ func (f *fixture) claimRootVolume(m *manager) {
 	f.startManager(nil)
 }
 
-// TestLostRootClaimIsReplacedWhileAPodWaitsForIt: the pod is on a node, which keeps the claim, and does not
-// start without it.
+// TestLostRootClaimIsReplacedWhileAPodWaitsForIt: the pod is on a node, which keeps the claim, and whose kubelet has not
+// found the volume before.
 func TestLostRootClaimIsReplacedWhileAPodWaitsForIt(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithManager(t)
-	over := make(chan struct{})
-	f.Kubelet.QueueBehavior(kubelet.Behavior{FailedMount: "mount.nfs: Connection refused", Until: over})
+	seen := make(chan struct{})
+	f.Kubelet.QueueBehavior(kubelet.Behavior{Seen: seen})
 	claim := f.createClaim("data")
 	f.Eventually("a pod is on a node", func(ctx context.Context) error {
 		pods, err := f.Client.CoreV1().Pods(f.Namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel})
@@ -160,7 +160,7 @@ func TestLostRootClaimIsReplacedWhileAPodWaitsForIt(t *testing.T) {
 		}
 		return nil
 	})
-	close(over)
+	close(seen)
 	f.waitForBound(claim)
 	f.waitForHealthyRoot()
 }

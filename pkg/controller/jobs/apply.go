@@ -195,15 +195,11 @@ func (c *Controller) isBehind(ctx context.Context, podless []*batchv1.Job) (bool
 // endJob has the cluster end a Job now, as it would at its deadline. A pod that was scheduled a moment
 // ago is killed like any that is late.
 func (c *Controller) endJob(ctx context.Context, job *batchv1.Job) error {
-	const deadline = int64(schedulingTime / time.Second)
-	if job.Spec.ActiveDeadlineSeconds != nil && *job.Spec.ActiveDeadlineSeconds <= deadline {
-		return nil
+	ended, err := kubeobjects.EndJob(ctx, c.client, job, schedulingTime)
+	if ended {
+		c.options.Log.InfoContext(ctx, "running Job ended", slog.String("job", job.Name))
 	}
-	if err := kubeobjects.Patch(ctx, c.client, job, map[string]any{"spec": map[string]any{"activeDeadlineSeconds": deadline}}); err != nil {
-		return err
-	}
-	c.options.Log.InfoContext(ctx, "running Job ended", slog.String("job", job.Name))
-	return nil
+	return err
 }
 
 func (c *Controller) createSweep(ctx context.Context, s state) error {
@@ -219,10 +215,10 @@ func (c *Controller) createSweep(ctx context.Context, s state) error {
 }
 
 func (c *Controller) deleteSweep(ctx context.Context, job *batchv1.Job) error {
-	if err := c.release(ctx, releaseJob{job: job}); err != nil {
+	if err := kubeobjects.DeleteJob(ctx, c.client, job, metav1.DeletePropagationBackground); err != nil {
 		return err
 	}
-	if err := kubeobjects.DeleteJob(ctx, c.client, job, metav1.DeletePropagationBackground); err != nil {
+	if err := c.release(ctx, releaseJob{job: job}); err != nil { // last: a Job that is released is not looked at again
 		return err
 	}
 	c.options.Log.InfoContext(ctx, "sweep Job deleted", slog.String("job", job.Name), slog.String("reason", "FileSystemGone"))

@@ -63,7 +63,7 @@ func (p *plan) planRunningClone(s state, m *mountJob) {
 		p.add(endJob{m.job})
 		return
 	}
-	p.endUnstartable(s, m.job, m.pods)
+	p.endUnstartable(s, m)
 	created := m.job.CreationTimestamp.Time
 	reason, message := mountjobs.Diagnose(m.job, newestPod(m.pods), m.warnings)
 	switch {

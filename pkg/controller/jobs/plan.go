@@ -5,7 +5,6 @@ import (
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/controller/lifecycle"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -125,7 +124,7 @@ func decide(s state) plan {
 	default:
 		p.recheck(running.outcome.Until)
 		p.reportRunning(s, running)
-		p.endUnstartable(s, running.job, running.pods)
+		p.endUnstartable(s, running)
 	}
 	for i := range s.mounts {
 		switch m := &s.mounts[i]; {
@@ -187,10 +186,10 @@ const (
 
 // endUnstartable ends a Job that avoids nodes and finds no other, and one that keeps the root claim from
 // being replaced. What a node has room for, or what else keeps Jobs from it, only the scheduler knows.
-func (p *plan) endUnstartable(s state, job *batchv1.Job, pods []*corev1.Pod) {
-	unschedulable := mountjobs.AvoidsNodes(job) && mountjobs.FindsNoNode(pods) && p.isDue(job.CreationTimestamp.Add(schedulingTime), s.now)
-	if unschedulable || mountjobs.CannotStart(s.root, pods) {
-		p.add(endJob{job})
+func (p *plan) endUnstartable(s state, m *mountJob) {
+	unschedulable := mountjobs.AvoidsNodes(m.job) && mountjobs.FindsNoNode(m.pods) && p.isDue(m.job.CreationTimestamp.Add(schedulingTime), s.now)
+	if unschedulable || mountjobs.CannotStart(s.root, m.pods) {
+		p.add(endJob{m.job})
 	}
 }
 

@@ -28,7 +28,9 @@ func (p *plan) planSweep(s state) {
 		case sweep.outcome.HoldsFileSystem() && s.gone:
 			p.add(deleteSweep{sweep.job})
 		case sweep.outcome.HoldsFileSystem():
-			p.endUnstartable(s, sweep.job, sweep.pods)
+			if mountjobs.CannotStart(s.root, sweep.pods) {
+				p.add(endJob{sweep.job})
+			}
 			p.recheck(sweep.outcome.Until)
 			return
 		case sweep.unreleased && i == len(s.sweeps)-1 && s.listed && s.root == nil && s.rootVolume == nil:

@@ -3,6 +3,7 @@ package kubeobjects
 import (
 	"context"
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,6 +22,16 @@ func CreateJob(ctx context.Context, client kubernetes.Interface, job *batchv1.Jo
 		return false, fmt.Errorf("creating Job %s: %w", job.Name, err)
 	}
 	return true, nil
+}
+
+// EndJob has the cluster end a Job so long after its start, as it would at its deadline. It is false for one that is ended.
+func EndJob(ctx context.Context, client kubernetes.Interface, job *batchv1.Job, after time.Duration) (ended bool, err error) {
+	deadline := int64(after / time.Second)
+	if job.Spec.ActiveDeadlineSeconds != nil && *job.Spec.ActiveDeadlineSeconds <= deadline {
+		return false, nil
+	}
+	err = Patch(ctx, client, job, map[string]any{"spec": map[string]any{"activeDeadlineSeconds": deadline}})
+	return err == nil, err
 }
 
 // DeleteJob deletes a Job as it was observed, and its pods. That it is gone is no error.

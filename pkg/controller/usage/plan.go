@@ -64,6 +64,8 @@ type (
 	}
 	// createSurvey creates the next Job, which continues where the record says.
 	createSurvey struct{ next mountjobs.SurveyRecord }
+	// endSurvey has the cluster end a Job whose pod keeps the root claim from being replaced.
+	endSurvey struct{ job *batchv1.Job }
 	// deleteSurvey deletes a running Job of a file system that is gone.
 	deleteSurvey struct{ job *batchv1.Job }
 )
@@ -86,9 +88,10 @@ const (
 //
 //	oldest survey Job   file system  what is done
 //	running             gone         the Job is deleted
-//	cannot start        any          the Job is deleted
+//	cannot start        any          the Job is ended
 //	running             any          its log is read at intervals
 //	ended               any          its log is read to the end; the outcome is recorded, and the Job released
+//	ended, without pod  root replaced nothing, until there is another root claim
 //	none                survey due   the next Job, if few run on other file systems
 //	none                any          nothing, until a survey is due
 func decide(s state) plan {
@@ -97,8 +100,10 @@ func decide(s state) plan {
 	}
 	survey := &s.surveys[0]
 	switch {
-	case survey.outcome.HoldsFileSystem() && (!s.listed || survey.stuck):
+	case survey.outcome.HoldsFileSystem() && !s.listed:
 		return plan{change: deleteSurvey{survey.job}}
+	case survey.outcome.HoldsFileSystem() && survey.stuck:
+		return plan{change: endSurvey{survey.job}, again: survey.outcome.Until}
 	case survey.outcome.HoldsFileSystem() && survey.outcome.Pod == "":
 		return plan{again: survey.outcome.Until}
 	case survey.outcome.HoldsFileSystem():
@@ -108,6 +113,8 @@ func decide(s state) plan {
 		return plan{change: readLog{survey}}
 	case !survey.drained && !survey.unreadable && survey.outcome.Pod != "":
 		return plan{change: readLog{survey}}
+	case survey.outcome.Pod == "" && s.listed && (s.root == nil || s.root.DeletionTimestamp != nil):
+		return plan{again: s.now.Add(surveysRetry)} // what it has counted is recorded on the next root claim
 	}
 	return plan{change: s.record(survey)}
 }

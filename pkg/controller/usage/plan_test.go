@@ -103,7 +103,7 @@ func TestDecideAboutASurveyJob(t *testing.T) {
 		"runs, just read":      {surveyJob{outcome: outcome(mountjobs.Running, nil), read: ago(time.Second)}, false, "", mountjobs.SurveyRecord{}, now.Add(readInterval - time.Second)},
 		"runs, read a while":   {surveyJob{outcome: outcome(mountjobs.Running, nil), read: ago(readInterval)}, false, "read", mountjobs.SurveyRecord{}, time.Time{}},
 		"has no pod yet":       {surveyJob{outcome: outcome(mountjobs.Running, noPod)}, false, "", mountjobs.SurveyRecord{}, now.Add(time.Hour)},
-		"cannot start":         {surveyJob{outcome: outcome(mountjobs.Running, nil), stuck: true}, false, "delete", mountjobs.SurveyRecord{}, time.Time{}},
+		"cannot start":         {surveyJob{outcome: outcome(mountjobs.Running, nil), stuck: true}, false, "end", mountjobs.SurveyRecord{}, now.Add(time.Hour)},
 		"its file system goes": {surveyJob{outcome: outcome(mountjobs.Running, nil)}, true, "delete", mountjobs.SurveyRecord{}, time.Time{}},
 		"ended, just read":     {surveyJob{outcome: outcome(mountjobs.Succeeded, nil), read: ago(time.Second)}, false, "read", mountjobs.SurveyRecord{}, time.Time{}},
 		"finished": {
@@ -148,6 +148,34 @@ func TestDecideAboutASurveyJob(t *testing.T) {
 	}
 }
 
+// TestSurveyIsRecordedOnTheNextRootClaim: one that is being deleted takes the record along, and there may be none.
+func TestSurveyIsRecordedOnTheNextRootClaim(t *testing.T) {
+	began := mountjobs.SurveyRecord{Began: ago(time.Hour), After: "/team/a"}
+	goes := root(began, now)
+	goes.DeletionTimestamp = &metav1.Time{Time: now}
+	for name, tt := range map[string]struct {
+		root *corev1.PersistentVolumeClaim
+		pod  string
+		gone bool
+		want string
+	}{
+		"it goes":                                {goes, "", false, ""},
+		"it is gone":                             {nil, "", false, ""},
+		"it goes once the survey's pod is gone":  {goes, "pod", false, "record, failed"},
+		"the next one":                           {root(began, now), "", false, "record, failed"},
+		"there will be none for its file system": {nil, "", true, "record, failed"},
+	} {
+		survey := surveyJob{
+			job:     &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{wellknown.AnnotationSurvey: began.Encode()}}},
+			outcome: mountjobs.SurveyOutcome{Status: mountjobs.Status{State: mountjobs.Lost}, Pod: tt.pod}, after: began.After, drained: true,
+		}
+		s := state{id: fileSystem, now: now, listed: !tt.gone, surveys: []surveyJob{survey}, root: tt.root}
+		if p := decide(s); nameOf(p.change) != tt.want || p.change == nil && p.again.IsZero() {
+			t.Errorf("%s: got %+v, want %q", name, p, tt.want)
+		}
+	}
+}
+
 func nameOf(c change) string {
 	switch c := c.(type) {
 	case readLog:
@@ -157,6 +185,8 @@ func nameOf(c change) string {
 			return "record, failed"
 		}
 		return "record"
+	case endSurvey:
+		return "end"
 	case deleteSurvey:
 		return "delete"
 	case createSurvey:

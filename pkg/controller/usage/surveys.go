@@ -119,6 +119,8 @@ func (c *Controller) apply(ctx context.Context, s state, p plan) (again time.Dur
 			return time.Second, nil // a client that waits for the end of a survey reads claims then
 		}
 		return time.Second, c.record(ctx, s, change)
+	case endSurvey:
+		return again, c.end(ctx, change.job)
 	case deleteSurvey:
 		return 0, c.delete(ctx, change.job)
 	case createSurvey:
@@ -143,11 +145,19 @@ func (c *Controller) create(ctx context.Context, s state, next mountjobs.SurveyR
 	return nil
 }
 
+func (c *Controller) end(ctx context.Context, job *batchv1.Job) error {
+	ended, err := kubeobjects.EndJob(ctx, c.client, job, time.Second)
+	if ended {
+		c.options.Log.InfoContext(ctx, "survey Job ended", slog.String("job", job.Name), slog.String("reason", "RootClaimLost"))
+	}
+	return err
+}
+
 func (c *Controller) delete(ctx context.Context, job *batchv1.Job) error {
-	if err := c.release(ctx, job); err != nil {
+	if err := kubeobjects.DeleteJob(ctx, c.client, job, metav1.DeletePropagationBackground); err != nil {
 		return err
 	}
-	if err := kubeobjects.DeleteJob(ctx, c.client, job, metav1.DeletePropagationBackground); err != nil {
+	if err := c.release(ctx, job); err != nil { // last: a Job that is released is not looked at again
 		return err
 	}
 	c.options.Log.InfoContext(ctx, "survey Job deleted", slog.String("job", job.Name), slog.String("reason", "FileSystemGone"))

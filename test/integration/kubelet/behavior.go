@@ -8,6 +8,8 @@ import (
 // Behavior is what happens to a pod, in the order of the fields. With the zero Behavior the pod starts
 // at once and ends as its program does.
 type Behavior struct {
+	// Seen is closed when the kubelet takes up the pod, which is on its node; nil is at once.
+	Seen <-chan struct{}
 	// FailedMount is an error of mount(8): the root volume cannot be mounted.
 	FailedMount string
 	// Until ends FailedMount and Hung when it is closed; nil is never.

@@ -59,13 +59,18 @@ func (p *pod) mount(box sandbox, volume corev1.Volume) (folder string, err error
 
 // mountClaim mounts through the tunnel on the port that the volume names.
 func (p *pod) mountClaim(name string) (folder string, err error) {
+	var volume *corev1.PersistentVolume // once it is found, the claim does not matter any more
 	reported := ""
 	err = p.poll(p.running, func() (bool, error) {
-		volume, problem, err := p.volumeOf(name)
+		found, problem, err := p.volumeOf(name)
 		if err != nil {
 			return false, err
 		}
-		if problem == "" {
+		if found != nil {
+			volume = found
+		}
+		if volume != nil {
+			problem = ""
 			folder, problem = p.mountVolume(volume)
 		}
 		if problem == "" {
@@ -86,15 +91,18 @@ func (p *pod) volumeOf(name string) (volume *corev1.PersistentVolume, problem st
 	if err == nil && claim.Status.Phase == corev1.ClaimBound {
 		volume, err = core.PersistentVolumes().Get(p.running, claim.Spec.VolumeName, metav1.GetOptions{})
 	}
+	unprocessed := func(why string) string {
+		return fmt.Sprintf("Unable to attach or mount volumes: unmounted volumes=[root], unattached volumes=[], failed to process volumes=[root]: error processing PVC %s/%s: %s", p.options.Namespace, name, why)
+	}
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil, fmt.Sprintf("Unable to attach or mount volumes: %v", err), nil
+		return nil, unprocessed("failed to fetch PVC from API server: " + err.Error()), nil
 	case err != nil:
 		return nil, "", err
 	case volume == nil:
-		return nil, fmt.Sprintf("Unable to attach or mount volumes: error processing PVC %s/%s: PVC is not bound", p.options.Namespace, name), nil
+		return nil, unprocessed("PVC is not bound"), nil
 	case volume.Spec.ClaimRef == nil || volume.Spec.ClaimRef.UID != claim.UID:
-		return nil, fmt.Sprintf("Unable to attach or mount volumes: PVC %s/%s is not bound to volume %s", p.options.Namespace, name, volume.Name), nil
+		return nil, unprocessed("PV and PVC do not refer to each other"), nil
 	}
 	return volume, "", nil
 }

@@ -46,6 +46,9 @@ func (p *pod) runStages() error {
 	if err := p.schedule(); err != nil {
 		return err // the apiserver deletes a pod without a node
 	}
+	if err := p.awaitKubelet(); err != nil {
+		return err
+	}
 	if err := p.patchStatus(p.creating(waiting("ContainerCreating", ""))); err != nil {
 		return err
 	}
@@ -60,6 +63,18 @@ func (p *pod) runStages() error {
 		return err
 	}
 	return p.runContainer(box)
+}
+
+func (p *pod) awaitKubelet() error {
+	if p.behavior.Seen == nil {
+		return nil
+	}
+	select {
+	case <-p.behavior.Seen:
+		return nil
+	case <-p.running.Done():
+		return p.remove()
+	}
 }
 
 // waitForDeletion is the last thing that a kubelet does for a pod.
