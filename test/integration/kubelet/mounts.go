@@ -70,7 +70,6 @@ func (p *pod) mountClaim(name string) (folder string, err error) {
 			volume = found
 		}
 		if volume != nil {
-			problem = ""
 			folder, problem = p.mountVolume(volume)
 		}
 		if problem == "" {
