@@ -71,7 +71,8 @@ func (m Maker) componentsKey(ctx context.Context) (file, version, key string, er
 	if err := host.RunTo(ctx, &goVersion, "go", "env", "GOVERSION"); err != nil {
 		return "", "", "", err
 	}
-	return file, version, version + "-" + cache.Key(string(mod), string(main), goVersion.String(), linkerFlags(version)), nil
+	flags := strings.Join(append(compilerFlags(), linkerFlags(version)), " ")
+	return file, version, version + "-" + cache.Key(string(mod), string(main), goVersion.String(), flags), nil
 }
 
 // modFile is the module file that pins the wanted version of Kubernetes.
@@ -95,12 +96,12 @@ func (m Maker) modFile(dir string) (string, error) {
 }
 
 func buildComponents(ctx context.Context, file, out, version string, notes io.Writer) error {
-	// -v names each package as it is built, which is the sign of life. Flags that change how
-	// packages are compiled would have those compiled again that the product imports, too.
-	build := exec.CommandContext(ctx, "go", "build", "-v", "-modfile="+file, "-ldflags", linkerFlags(version), "-o", out+"/", ".", etcdPackage)
+	// -v names each package as it is built, which is the sign of life.
+	args := append([]string{"build", "-v", "-modfile=" + file, "-ldflags", linkerFlags(version)}, compilerFlags()...)
+	build := exec.CommandContext(ctx, "go", append(args, "-o", out+"/", ".", etcdPackage)...)
 	build.Dir = filepath.Dir(file)
-	// The compiler collects less of its garbage, which takes memory and saves a twentieth of the time.
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOGC=300")
+	// A compiler that collects no garbage before it has 1.5 GiB takes a tenth less of the processors' time.
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOGC=off", "GOMEMLIMIT=1500MiB")
 	if err := host.RunCommand(build, notes); err != nil {
 		return err
 	}
@@ -111,6 +112,23 @@ func buildComponents(ctx context.Context, file, out, version string, notes io.Wr
 		}
 	}
 	return linkPrograms(out, kubernetesPrograms())
+}
+
+// compilerFlags compile without inlining what runs on this machine only, which takes a quarter less of the
+// processors' time. What the product imports, too, would be compiled twice, and what runs on the emulated
+// nodes would be slow.
+func compilerFlags() []string {
+	var flags []string
+	for _, path := range []string{
+		"k8s.io/kubernetes", "k8s.io/apiserver", "k8s.io/apiextensions-apiserver", "k8s.io/kube-aggregator",
+		"k8s.io/controller-manager", "k8s.io/kubectl", "github.com/google/cel-go", "go.etcd.io",
+	} {
+		flags = append(flags, "-gcflags="+path+"/...=-l -dwarf=false")
+	}
+	for _, path := range []string{"kubelet", "probe", "proxy", "util", "volume"} {
+		flags = append(flags, "-gcflags=k8s.io/kubernetes/pkg/"+path+"/...=-dwarf=false") // the last flag that fits holds
+	}
+	return flags
 }
 
 // linkPrograms gives the program of all of Kubernetes the names that it is called by.
