@@ -76,12 +76,15 @@ testsum:
 	go build -C hack/tools -o $(TESTSUM) gotest.tools/gotestsum
 
 .PHONY: race
-race: lab testsum ## Run them, the product's under the race detector and the lab's with a real NFS server
+race: lab testsum ## Run them, those with goroutines under the race detector and the lab's with a real NFS server
 	LAB_GANESHA_ROOT=$$($(LAB) prepare); STUNNEL_PATH=$$($(LAB) stunnel); PROMETHEUS_PATH=$$($(LAB) prometheus); failed=0; \
 	export LAB_GANESHA_ROOT STUNNEL_PATH PROMETHEUS_PATH; \
-	{ go test -C hack/lab ./... && go test -C hack/release ./... && go test -C test/bench ./...; } & others=$$!; \
-	CGO_ENABLED=1 $(TESTSUM) --jsonfile $(TESTED)/race.json -- -race -timeout 1h ./... || failed=1; \
+	{ bad=0; for m in hack/lab hack/release test/bench; do \
+		(cd $$m && $(TESTSUM) --jsonfile $(TESTED)/race-$${m##*/}.json -- ./...) || bad=1; done; exit $$bad; } & others=$$!; \
+	CGO_ENABLED=1 $(TESTSUM) --jsonfile $(TESTED)/race-1.json -- -race -timeout 1h $$(hack/concurrent) || failed=1; \
+	$(TESTSUM) --jsonfile $(TESTED)/race-2.json -- -timeout 1h $$(hack/concurrent -v) || failed=1; \
 	wait $$others || failed=1; \
+	cat $(TESTED)/race-*.json > $(TESTED)/race.json; \
 	exit $$failed
 
 .PHONY: integration
@@ -121,7 +124,7 @@ verify: ## Check that what is generated (settings in docs, go.mod, go.sum) is up
 .PHONY: lab
 lab: ## Build bin/lab
 	@test -x $(LAB) || echo "Building bin/lab, which makes labs: a minute on a new machine"
-	@out=$$(GOGC=300 go build -C hack/lab -o $(LAB) . 2>&1) || { echo "$$out" >&2; exit 1; }
+	@out=$$(GOGC=off GOMEMLIMIT=1500MiB go build -C hack/lab -o $(LAB) . 2>&1) || { echo "$$out" >&2; exit 1; }
 
 .PHONY: lab-up
 lab-up: lab ## Bring up the lab $(LAB_NAME): a cluster with real nodes and an EFS stand-in
