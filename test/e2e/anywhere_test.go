@@ -14,16 +14,12 @@ type anywhere struct {
 	run  func(*cluster)
 }
 
-// claimsAnywhere change their own claims only, and run side by side.
+// claimsAnywhere change their own claims only, and run side by side. In the lab they run with -long only: scenarios that
+// read the files on the server, and tests without nodes, prove the same.
 var claimsAnywhere = []anywhere{
 	{"deleted data comes back into a new claim", deletedDataIsRestored},
 	{"a claim that grows has its size at once", claimGrows},
 	{"SharedVolumes give an access point to namespaces", sharedVolumesShareAnAccessPoint},
-}
-
-// moreClaimsAnywhere change their own claims only, too. In the lab they run with -long only: scenarios that read the
-// files on the server, and tests without nodes, prove the same.
-var moreClaimsAnywhere = []anywhere{
 	{"a claim is written on one node and read on another", claimIsReadOnAnotherNode},
 	{"claims of one volume_name share a directory", claimsShareADirectory},
 	{"namespaces have separate directories", namespacesAreSeparate},

@@ -106,12 +106,9 @@ func retainedDataStays(l *lab) {
 	first.expectFile("file", "worth keeping")
 
 	successor := func(name string) string { return claim(name, class, "volume_name: kept", "reclaim_policy: Delete") }
-	read := `[ "$(cat /data/file)" = "worth keeping" ]`
-	l.apply(ns, successor("second")+pod("persistentVolumeClaim: {claimName: second}", ""))
+	l.apply(ns, successor("second"))
 	second := l.waitForClaim(ns, "second")
-	l.wait(ns, "condition=Ready", "pod/user")
-	l.inPod(ns, read)
-	l.kubectl("-n", ns, "delete", "pod", "user", "--timeout="+limit.String()) // it uses the claim
+	second.expectFile("file", "worth keeping")
 	l.deleteWhileApplying(ns, "pvc/second", successor("third"))
 	third := l.waitForClaim(ns, "third")
 	l.wait(ns, "delete", "pv/"+second.volume)
@@ -127,7 +124,7 @@ func retainedDataStays(l *lab) {
 		}
 	}
 	l.wait(ns, "condition=Ready", "pod/user")
-	l.inPod(ns, read)
+	l.inPod(ns, `[ "$(cat /data/file)" = "worth keeping" ]`)
 }
 
 // deleteWhileApplying deletes an object at the same moment as others are created.

@@ -24,26 +24,18 @@ type scenario struct {
 // claims are scenarios that change their own claims only.
 var claims = []scenario{
 	{"the examples run as they are", examplesRun},
-	{"manifests of every platform are accepted", overlaysAreAccepted},
 	{"deletion removes the directory and nothing beside it", deletionIsExact},
 	{"retained data outlives every claim that comes to it", retainedDataStays},
-	{"a volume of the original system is adopted", originalVolumeIsAdopted},
 	{"files of an access point are its user's", accessPointsHaveOwners},
-	{"a class's mount options reach the mount", mountOptionsAreMounted},
-	{"a class says when directories are made, where, and whose they are", classesShapeDirectories},
-	{"a claim is a copy of another one", claimIsCloned},
-}
-
-// faults are scenarios about processes and servers that fail. They run side by side, because tunnels need
-// no manager while a new leader waits for the end of the old one's Lease.
-var faults = []scenario{
-	{"a burst of claims survives its leader", burstSurvivesItsLeader},
-	{"writes survive faults between client and server", writesSurviveFaults},
 }
 
 // longScenarios are those of make e2e-long only.
 var longScenarios = []scenario{
-	{"more claims", parallel(append(inLab(moreClaimsAnywhere), []scenario{
+	{"more claims", parallel(append(inLab(claimsAnywhere), []scenario{
+		{"a class's mount options reach the mount", mountOptionsAreMounted},
+		{"a claim is a copy of another one", claimIsCloned},
+		{"a volume of the original system is adopted", originalVolumeIsAdopted},
+		{"a class says when directories are made, where, and whose they are", classesShapeDirectories},
 		{"an ephemeral volume lives as long as its pod", ephemeralVolumeIsDeletedWithItsPod},
 		{"a subPath is made inside the directory", subPathIsInside},
 		{"two classes lead to two file systems", classesChooseFileSystems},
@@ -56,6 +48,9 @@ var longScenarios = []scenario{
 		{"a forged volume removes nothing", forgedVolumeRemovesNothing},
 		{"the supervisor has neither token nor credentials", supervisorHasNoIdentity},
 	}...))},
+	{"a burst of claims survives its leader", burstSurvivesItsLeader},
+	{"usage is counted, and Prometheus reads what alerts and dashboard ask for", prometheusReadsMetrics},
+	{"pods of a One Zone file system run in its zone", oneZonePodsRunInItsZone},
 	{"the plugin of kubectl names what claims wait for", pluginExplainsClaims},
 	{"the plugin of kubectl names what of the installation is broken", pluginNamesCauses},
 	{"a manager outside the cluster", withManagerOutside([]scenario{
@@ -64,6 +59,7 @@ var longScenarios = []scenario{
 		{"a copy of a file system is served under its alias", aliasedCopyIsServed},
 	})},
 	{"a browser shows the installation", browserShowsInstallation},
+	{"builds on the lab's machine cost no Lease", buildCostsNoLease},
 	{"additions", parallel([]scenario{
 		{"a node is added", nodeIsAddedLater},
 		{"a file system that requires signatures has them", signingTunnelIsAdmitted},
@@ -97,13 +93,10 @@ func TestProduct(t *testing.T) {
 	l.run("hack/demo/install") // changes nothing that is already installed
 	l.installSharedVolumes()
 	scenarios := []scenario{
-		{"claims", parallel(append(inLab(claimsAnywhere), claims...))},
-		{"usage is counted, and Prometheus reads what alerts and dashboard ask for", prometheusReadsMetrics},
-		{"faults", parallel(faults)},
-		{"pods of a One Zone file system run in its zone", oneZonePodsRunInItsZone},
+		{"claims", parallel(claims)},
+		{"writes survive faults between client and server", writesSurviveFaults},
 	}
 	if *long {
-		scenarios[2].run = serial(faults) // so that only the faults cause pauses
 		scenarios = append(scenarios, longScenarios...)
 	}
 	for _, s := range append(scenarios, lastScenarios...) {

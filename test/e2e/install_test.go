@@ -2,42 +2,7 @@
 
 package e2e
 
-import (
-	"strings"
-
-	"sigs.k8s.io/yaml"
-)
-
-// overlaysAreAccepted applies all manifests with a dry run. Objects of kinds that other products define
-// are left out.
-func overlaysAreAccepted(l *lab) {
-	l.namespace("openshift-efs-stunnel") // a dry run in it needs it
-	for _, folder := range []string{
-		"deploy/kustomize/overlays/lab", "deploy/kustomize/overlays/eks", "deploy/kustomize/overlays/openshift",
-		"test/e2e/testdata/components", "examples",
-	} {
-		var known []string
-		for text := range strings.SplitSeq(l.kubectl("kustomize", folder), "\n---\n") {
-			var object struct{ APIVersion string }
-			if err := yaml.Unmarshal([]byte(text), &object); err != nil {
-				l.Fatalf("%s: %v", folder, err)
-			}
-			if isKubernetes(object.APIVersion) {
-				known = append(known, text)
-			}
-		}
-		output, err := l.tryKubectl(strings.Join(known, "\n---\n"), "apply", "--dry-run=server", "-f", "-")
-		if err != nil || strings.Contains(output, "Warning") {
-			l.Errorf("%s: %v\n%s", folder, err, output)
-		}
-	}
-}
-
-// isKubernetes: groups of other products have a domain that is not below k8s.io.
-func isKubernetes(apiVersion string) bool {
-	group, _, _ := strings.Cut(apiVersion, "/")
-	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io")
-}
+import "strings"
 
 // uninstallIsClean follows docs/operations.md: first the policy Retain for the data to keep, then the
 // deletion of all that uses volumes, of the product, and of its root volumes.
