@@ -58,12 +58,12 @@ integration-long: lab ## Kill the manager before and after each of its writes
 .PHONY: unit-long
 unit-long: lab ## Run those of tunnels that take minutes: 10,000 connections, 1,000 tunnels, pauses
 	STUNNEL_PATH=$$($(LAB) stunnel); export STUNNEL_PATH EFS_STUNNEL_LONG=1; \
-	go test -count=1 -v -run 'TestHandOverRefusesNoConnection|TestPauses|TestMemoryOfUnusedTunnels' ./pkg/tunnel/supervise ./cmd/nodeagent-supervise
+	go test -count=1 -v -run 'TestHandOverRefusesNoConnection|TestPauses|TestMemoryOfUnusedTunnels' ./pkg/node/supervise ./cmd/nodeagent-supervise
 
 .PHONY: browser
 browser: lab ## Test the plugin's dashboard in a headless browser, which is installed
 	EFS_STUNNEL_BROWSER=$$($(LAB) browser); export EFS_STUNNEL_BROWSER; \
-	go test -count=1 -v -run Browser ./pkg/dashboard
+	go test -count=1 -v -run Browser ./pkg/plugin/dashboard
 
 .PHONY: dockerfile
 dockerfile: lab ## Build hack/images/Dockerfile with buildah, which is installed, and compare the images with a release's

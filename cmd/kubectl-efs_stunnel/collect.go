@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gnuthought.com/efs-stunnel/pkg/collect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/collect"
 )
 
 func (p *plugin) collect() *cobra.Command {

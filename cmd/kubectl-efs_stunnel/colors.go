@@ -6,7 +6,7 @@ import (
 	"os"
 	"strings"
 
-	"gnuthought.com/efs-stunnel/pkg/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 )
 
 // colorsOf colors what is written to a terminal, unless the user's environment says that it has no colors.

@@ -18,10 +18,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"gnuthought.com/efs-stunnel/pkg/apiclock"
-	"gnuthought.com/efs-stunnel/pkg/buildinfo"
-	"gnuthought.com/efs-stunnel/pkg/inspect"
+	"gnuthought.com/efs-stunnel/pkg/kube/apiclock"
+	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 )
 
 // Exit codes.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gnuthought.com/efs-stunnel/pkg/dashboard"
-	"gnuthought.com/efs-stunnel/pkg/inspect"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/dashboard"
+	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 )
 
 const loopback = "127.0.0.1"

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gnuthought.com/efs-stunnel/pkg/requests"
-	"gnuthought.com/efs-stunnel/pkg/staticvolumes"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/rebuild"
 )
 
 type importFlags struct {
@@ -40,12 +40,12 @@ func (p *plugin) importDirectories() *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&f.list, "list", "", "file with a line NAMESPACE/CLAIM=/path for each directory; - is the standard input")
 	flags.StringVar(&f.pattern, "pattern", "", "directories, with *, ?, {namespace} and {claim}; without {claim} the directory's name is the claim's")
-	flags.StringVar(&f.from, "from", "", "directories of another provisioner: "+strings.Join(staticvolumes.Provisioners(), ", "))
+	flags.StringVar(&f.from, "from", "", "directories of another provisioner: "+strings.Join(rebuild.Provisioners(), ", "))
 	flags.StringVar(&f.base, "base", "", "the directory in which --from has made its own")
-	flags.StringVar(&f.accessPoints, "access-points", "", "file with the output of aws efs describe-access-points, for --from "+string(staticvolumes.AWSDriver))
+	flags.StringVar(&f.accessPoints, "access-points", "", "file with the output of aws efs describe-access-points, for --from "+string(rebuild.AWSDriver))
 	flags.StringVar(&f.suffix, "claim-suffix", "", "ends the names of the claims, while the old ones exist")
 	flags.BoolVar(&f.trust, "trust-path-names", false, "believe the names of --from's directories, and of claims of its volumes that are not bound")
-	_ = command.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(staticvolumes.Provisioners(), cobra.ShellCompDirectiveNoFileComp))
+	_ = command.RegisterFlagCompletionFunc("from", cobra.FixedCompletions(rebuild.Provisioners(), cobra.ShellCompDirectiveNoFileComp))
 	return command
 }
 
@@ -72,7 +72,7 @@ func (p *plugin) runImport(ctx context.Context, args []string, f importFlags) er
 	if err != nil {
 		return err
 	}
-	plan := staticvolumes.Import{Cluster: cluster, Choice: choice, FileSystem: i.fileSystems[0], TrustNames: f.trust || f.pattern != ""}
+	plan := rebuild.Import{Cluster: cluster, Choice: choice, FileSystem: i.fileSystems[0], TrustNames: f.trust || f.pattern != ""}
 	items, err := p.planImport(ctx, i, plan, args, f)
 	if err != nil {
 		return err
@@ -91,26 +91,26 @@ func (f importFlags) check(args []string, namespace string) error {
 			ways++
 		}
 	}
-	driver := f.from == string(staticvolumes.AWSDriver)
+	driver := f.from == string(rebuild.AWSDriver)
 	switch {
 	case ways != 1:
 		return errors.New("want one of: NAMESPACE/CLAIM=/path, --list, --pattern, --from")
-	case f.from != "" && !slices.Contains(staticvolumes.Provisioners(), f.from):
-		return fmt.Errorf("--from %q: want one of %s", f.from, strings.Join(staticvolumes.Provisioners(), ", "))
+	case f.from != "" && !slices.Contains(rebuild.Provisioners(), f.from):
+		return fmt.Errorf("--from %q: want one of %s", f.from, strings.Join(rebuild.Provisioners(), ", "))
 	case f.base != "" && (f.from == "" || driver):
 		return errors.New("--base: it is for --from with a provisioner that makes its directories in one")
 	case f.trust && f.from == "":
 		return errors.New("--trust-path-names: it is for --from")
-	case f.trust && f.from == string(staticvolumes.EFSProvisioner) && namespace == "":
+	case f.trust && f.from == string(rebuild.EFSProvisioner) && namespace == "":
 		return fmt.Errorf("--trust-path-names: names of %s have no namespace: say with -n whose they are", f.from)
 	case f.accessPoints != "" && !driver:
-		return fmt.Errorf("--access-points: it is for --from %s", staticvolumes.AWSDriver)
+		return fmt.Errorf("--access-points: it is for --from %s", rebuild.AWSDriver)
 	}
 	return nil
 }
 
-func (p *plugin) planImport(ctx context.Context, i installation, plan staticvolumes.Import, args []string, f importFlags) ([]staticvolumes.Item, error) {
-	if f.pattern != "" || f.from != "" && f.from != string(staticvolumes.AWSDriver) {
+func (p *plugin) planImport(ctx context.Context, i installation, plan rebuild.Import, args []string, f importFlags) ([]rebuild.Item, error) {
+	if f.pattern != "" || f.from != "" && f.from != string(rebuild.AWSDriver) {
 		return p.planTemplate(ctx, i, plan, f)
 	}
 	wanted, err := p.wanted(plan, args, f)
@@ -131,14 +131,14 @@ func (p *plugin) planImport(ctx context.Context, i installation, plan staticvolu
 }
 
 // wanted are the directories whose paths are known.
-func (p *plugin) wanted(plan staticvolumes.Import, args []string, f importFlags) ([]staticvolumes.Wanted, error) {
+func (p *plugin) wanted(plan rebuild.Import, args []string, f importFlags) ([]rebuild.Wanted, error) {
 	switch {
 	case f.list != "":
 		text, err := p.read(f.list)
 		if err != nil {
 			return nil, fmt.Errorf("--list: %w", err)
 		}
-		wanted, err := staticvolumes.ParseList(string(text), p.namespace())
+		wanted, err := rebuild.ParseList(string(text), p.namespace())
 		if err != nil {
 			return nil, fmt.Errorf("--list %s: %w", f.list, err)
 		}
@@ -146,9 +146,9 @@ func (p *plugin) wanted(plan staticvolumes.Import, args []string, f importFlags)
 	case f.from != "":
 		return p.accessPoints(plan, f)
 	}
-	var wanted []staticvolumes.Wanted
+	var wanted []rebuild.Wanted
 	for _, arg := range args {
-		w, err := staticvolumes.ParsePair(arg, p.namespace())
+		w, err := rebuild.ParsePair(arg, p.namespace())
 		if err != nil {
 			return nil, err
 		}
@@ -158,18 +158,18 @@ func (p *plugin) wanted(plan staticvolumes.Import, args []string, f importFlags)
 }
 
 // accessPoints are the directories of the AWS driver.
-func (p *plugin) accessPoints(plan staticvolumes.Import, f importFlags) ([]staticvolumes.Wanted, error) {
-	var points []staticvolumes.AccessPoint
+func (p *plugin) accessPoints(plan rebuild.Import, f importFlags) ([]rebuild.Wanted, error) {
+	var points []rebuild.AccessPoint
 	if f.accessPoints != "" {
 		text, err := p.read(f.accessPoints)
 		if err == nil {
-			points, err = staticvolumes.ParseAccessPoints(text, plan.FileSystem)
+			points, err = rebuild.ParseAccessPoints(text, plan.FileSystem)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("--access-points %s: %w", f.accessPoints, err)
 		}
 	}
-	return staticvolumes.WantedOf(points, staticvolumes.AWSDriver.KnownClaims(plan.Volumes, plan.FileSystem, points)), nil
+	return rebuild.WantedOf(points, rebuild.AWSDriver.KnownClaims(plan.Volumes, plan.FileSystem, points)), nil
 }
 
 // read reads a file; - is the standard input.
@@ -181,12 +181,12 @@ func (p *plugin) read(name string) ([]byte, error) {
 }
 
 // planTemplate names the claims of directories by their paths.
-func (p *plugin) planTemplate(ctx context.Context, i installation, plan staticvolumes.Import, f importFlags) ([]staticvolumes.Item, error) {
-	text, from := f.pattern, staticvolumes.Provisioner(f.from)
+func (p *plugin) planTemplate(ctx context.Context, i installation, plan rebuild.Import, f importFlags) ([]rebuild.Item, error) {
+	text, from := f.pattern, rebuild.Provisioner(f.from)
 	if text == "" {
 		text = from.Template(f.base)
 	}
-	template, err := staticvolumes.ParseTemplate(text)
+	template, err := rebuild.ParseTemplate(text)
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +195,7 @@ func (p *plugin) planTemplate(ctx context.Context, i installation, plan staticvo
 		return nil, err
 	}
 	namespace := p.namespace()
-	var known map[string]staticvolumes.Wanted
+	var known map[string]rebuild.Wanted
 	if f.from != "" {
 		namespace = *p.flags.Namespace // the context's is nobody's word about what others have made
 		known = from.KnownClaims(plan.Volumes, plan.FileSystem, nil)
@@ -204,8 +204,8 @@ func (p *plugin) planTemplate(ctx context.Context, i installation, plan staticvo
 }
 
 // chosen leaves out claims of other namespaces than the one that was asked for, and gives the claims their suffix.
-func (p *plugin) chosen(wanted []staticvolumes.Wanted, f importFlags) []staticvolumes.Wanted {
-	var chosen []staticvolumes.Wanted
+func (p *plugin) chosen(wanted []rebuild.Wanted, f importFlags) []rebuild.Wanted {
+	var chosen []rebuild.Wanted
 	for _, w := range wanted {
 		if namespace := *p.flags.Namespace; namespace != "" && w.Claim != "" && w.Namespace != namespace {
 			continue

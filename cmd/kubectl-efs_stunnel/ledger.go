@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/inspect"
-	"gnuthought.com/efs-stunnel/pkg/ledgertools"
+	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
 )
 
 // ledgerFlags are those of all commands that ask file systems.
@@ -34,7 +34,7 @@ func (l *ledgerFlags) add(command *cobra.Command, p *plugin) {
 type installation struct {
 	connection
 	*inspect.Snapshot
-	runner      ledgertools.Runner
+	runner      ledger.Runner
 	cluster     string // the uid that ledgers have of it
 	fileSystems []string
 }
@@ -59,7 +59,7 @@ func (p *plugin) locate(ctx context.Context, l ledgerFlags) (installation, error
 	if err != nil {
 		return i, err
 	}
-	i.runner = ledgertools.Runner{Client: c.client, Settings: settings, Aliases: i.Aliases, Waiting: p.say}
+	i.runner = ledger.Runner{Client: c.client, Settings: settings, Aliases: i.Aliases, Waiting: p.say}
 	system, err := c.client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 	if err != nil {
 		return i, fmt.Errorf("reading the uid of this cluster: %w", err)

@@ -17,11 +17,11 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob"
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
-	"gnuthought.com/efs-stunnel/pkg/operations"
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/worker"
 )
 
 const (
@@ -95,7 +95,7 @@ func (c *ledgerCluster) mountjob(args ...string) (code int, output []byte) {
 			args[i] = "--directory=" + c.folder
 		}
 	}
-	program := mountjob.Program{
+	program := worker.Program{
 		Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }, Now: time.Now,
 		CheckMount: func(string) error { return nil },
 	}

@@ -11,11 +11,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"gnuthought.com/efs-stunnel/pkg/inspect"
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/rebuild"
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/requests"
-	"gnuthought.com/efs-stunnel/pkg/staticvolumes"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // outliveFlags are those of the commands that make volumes of directories.
@@ -39,15 +39,15 @@ func (f *outliveFlags) add(command *cobra.Command, p *plugin, class, classUsage 
 		[]cobra.Completion{string(corev1.PersistentVolumeReclaimRetain), string(corev1.PersistentVolumeReclaimDelete)}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-func (f *outliveFlags) choice() (staticvolumes.Choice, error) {
+func (f *outliveFlags) choice() (rebuild.Choice, error) {
 	size, err := resource.ParseQuantity(f.size)
 	switch {
 	case err != nil:
-		return staticvolumes.Choice{}, fmt.Errorf("--size %q: %w", f.size, err)
+		return rebuild.Choice{}, fmt.Errorf("--size %q: %w", f.size, err)
 	case f.policy != string(corev1.PersistentVolumeReclaimRetain) && f.policy != string(corev1.PersistentVolumeReclaimDelete):
-		return staticvolumes.Choice{}, fmt.Errorf("--reclaim-policy %q: want Retain or Delete", f.policy)
+		return rebuild.Choice{}, fmt.Errorf("--reclaim-policy %q: want Retain or Delete", f.policy)
 	}
-	return staticvolumes.Choice{
+	return rebuild.Choice{
 		Class: f.class, Policy: corev1.PersistentVolumeReclaimPolicy(f.policy), Size: size,
 		AccessMode: corev1.PersistentVolumeAccessMode(f.accessMode),
 	}, nil
@@ -63,8 +63,8 @@ func (i installation) targets() (map[string]ports.Target, error) {
 }
 
 // finish prints the objects of a plan, or creates them and prints what became of each.
-func (p *plugin) finish(ctx context.Context, i installation, items []staticvolumes.Item, lost *requests.Lost, f outliveFlags) error {
-	planned := staticvolumes.Count(items, staticvolumes.Planned)
+func (p *plugin) finish(ctx context.Context, i installation, items []rebuild.Item, lost *requests.Lost, f outliveFlags) error {
+	planned := rebuild.Count(items, rebuild.Planned)
 	if !f.apply {
 		if err := p.printItems(p.streams.ErrOut, "", items); err != nil {
 			return err
@@ -72,18 +72,18 @@ func (p *plugin) finish(ctx context.Context, i installation, items []staticvolum
 		if planned > 0 {
 			p.say("dry run", fmt.Sprintf("--apply does this for %d directories, and records their owners", planned))
 		}
-		return errors.Join(staticvolumes.PrintObjects(p.streams.Out, p.output, items), incomplete(items))
+		return errors.Join(rebuild.PrintObjects(p.streams.Out, p.output, items), incomplete(items))
 	}
 	failed := p.carryOut(ctx, i, items, lost, f.timeout)
 	if err := p.printItems(p.streams.Out, p.output, items); err != nil {
 		return err
 	}
-	p.say("applied", fmt.Sprintf("%d of %d planned", staticvolumes.Count(items, staticvolumes.Done), planned))
+	p.say("applied", fmt.Sprintf("%d of %d planned", rebuild.Count(items, rebuild.Done), planned))
 	return errors.Join(failed, incomplete(items))
 }
 
 // carryOut also waits until the claims are bound.
-func (p *plugin) carryOut(ctx context.Context, i installation, items []staticvolumes.Item, lost *requests.Lost, timeout time.Duration) error {
+func (p *plugin) carryOut(ctx context.Context, i installation, items []rebuild.Item, lost *requests.Lost, timeout time.Duration) error {
 	progress := newProgress(p.streams.ErrOut)
 	defer progress.stop()
 	progress.step("recording owners, and creating volumes and claims")
@@ -95,17 +95,17 @@ func (p *plugin) carryOut(ctx context.Context, i installation, items []staticvol
 }
 
 // printItems prints copies without the objects: the printer replaces what no terminal should get.
-func (p *plugin) printItems(out io.Writer, format string, items []staticvolumes.Item) error {
-	shown := append([]staticvolumes.Item{}, items...)
+func (p *plugin) printItems(out io.Writer, format string, items []rebuild.Item) error {
+	shown := append([]rebuild.Item{}, items...)
 	for i := range shown {
 		shown[i].Adoption, shown[i].NewVolume, shown[i].NewClaim = nil, nil, nil
 	}
-	return inspect.WriteRows(out, format, shown, staticvolumes.Rows)
+	return inspect.WriteRows(out, format, shown, rebuild.Rows)
 }
 
 // incomplete is an error unless everything that was asked for is there, or is planned.
-func incomplete(items []staticvolumes.Item) error {
-	if count := staticvolumes.Count(items, staticvolumes.Refused, staticvolumes.Whose, staticvolumes.Failed); count > 0 {
+func incomplete(items []rebuild.Item) error {
+	if count := rebuild.Count(items, rebuild.Refused, rebuild.Whose, rebuild.Failed); count > 0 {
 		return fmt.Errorf("no volumes for %d of %d directories: see the notes", count, len(items))
 	}
 	return nil

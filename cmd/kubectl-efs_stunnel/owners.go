@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gnuthought.com/efs-stunnel/pkg/inspect"
-	"gnuthought.com/efs-stunnel/pkg/ledgertools"
-	"gnuthought.com/efs-stunnel/pkg/requests"
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
 )
 
 func (p *plugin) owners() *cobra.Command {
@@ -39,7 +39,7 @@ func (p *plugin) ownersList() *cobra.Command {
 			}
 			items, failed := i.runner.ListOwners(command.Context(), i.fileSystems)
 			if namespace := *p.flags.Namespace; namespace != "" {
-				items = slices.DeleteFunc(items, func(item ledgertools.OwnerItem) bool { return item.Namespace != namespace })
+				items = slices.DeleteFunc(items, func(item ledger.OwnerItem) bool { return item.Namespace != namespace })
 			}
 			return errors.Join(failed, p.printOwners(command.Context(), i, items))
 		},
@@ -49,12 +49,12 @@ func (p *plugin) ownersList() *cobra.Command {
 }
 
 // printOwners reads the cluster's objects after the ledgers: an owner is there before its volume.
-func (p *plugin) printOwners(ctx context.Context, i installation, items []ledgertools.OwnerItem) error {
+func (p *plugin) printOwners(ctx context.Context, i installation, items []ledger.OwnerItem) error {
 	snapshot, err := inspect.Gather(ctx, i.client, inspect.Options{Namespace: i.Namespace, Provisioner: i.Provisioner, Now: i.now})
 	if err != nil {
 		return err
 	}
-	objects := ledgertools.Objects{Cluster: i.cluster, Volumes: snapshot.Volumes, Claims: snapshot.Claims, Complete: true}
+	objects := ledger.Objects{Cluster: i.cluster, Volumes: snapshot.Volumes, Claims: snapshot.Claims, Complete: true}
 	for _, unread := range snapshot.Unread {
 		if unread.Resource == "persistentvolumes" || unread.Resource == "persistentvolumeclaims" {
 			objects.Complete = false
@@ -62,14 +62,14 @@ func (p *plugin) printOwners(ctx context.Context, i installation, items []ledger
 		}
 	}
 	if items == nil {
-		items = []ledgertools.OwnerItem{}
+		items = []ledger.OwnerItem{}
 	}
 	objects.SetStates(items)
 	if len(items) == 0 && p.output == "" {
 		fmt.Fprintln(p.streams.ErrOut, "No ledger has such an owner.")
 	}
-	return inspect.WriteRows(p.streams.Out, p.output, items, func(items []ledgertools.OwnerItem) [][]string {
-		return ledgertools.OwnerRows(items, i.cluster)
+	return inspect.WriteRows(p.streams.Out, p.output, items, func(items []ledger.OwnerItem) [][]string {
+		return ledger.OwnerRows(items, i.cluster)
 	})
 }
 

@@ -18,10 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
-	"gnuthought.com/efs-stunnel/pkg/ledgertools"
-	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/requests"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
 )
 
 // own makes a claim's directory, whose entry is as old.
@@ -55,9 +55,9 @@ func TestOwnersAreListedWithTheirStates(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := map[string]ledgertools.OwnerState{
-		"bound": ledgertools.Live, "waiting": ledgertools.Live, "gone": ledgertools.Gone,
-		"retained": ledgertools.Retained, "foreign": ledgertools.Elsewhere,
+	want := map[string]ledger.OwnerState{
+		"bound": ledger.Live, "waiting": ledger.Live, "gone": ledger.Gone,
+		"retained": ledger.Retained, "foreign": ledger.Elsewhere,
 	}
 	if got := c.states("owners", "list"); !maps.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
@@ -72,21 +72,21 @@ func TestOwnersAreListedWithTheirStates(t *testing.T) {
 	c.PrependReactor("list", "persistentvolumes", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewForbidden(corev1.Resource("persistentvolumes"), "", nil)
 	})
-	if got := c.states("owners", "list"); got["gone"] != ledgertools.Unknown || got["bound"] != ledgertools.Unknown || got["waiting"] != ledgertools.Live {
+	if got := c.states("owners", "list"); got["gone"] != ledger.Unknown || got["bound"] != ledger.Unknown || got["waiting"] != ledger.Live {
 		t.Errorf("without a right: %v", got)
 	}
 	c.expectNoJobs()
 }
 
 // states are those of the owners that a command prints, by claim.
-func (c *ledgerCluster) states(args ...string) map[string]ledgertools.OwnerState {
+func (c *ledgerCluster) states(args ...string) map[string]ledger.OwnerState {
 	c.Helper()
 	got := invoke(c.T, c.Clientset, append(args, "-o", "json")...)
-	var items []ledgertools.OwnerItem
+	var items []ledger.OwnerItem
 	if err := json.Unmarshal([]byte(got.stdout), &items); err != nil {
 		c.Fatalf("%v: %+v", err, got)
 	}
-	states := map[string]ledgertools.OwnerState{}
+	states := map[string]ledger.OwnerState{}
 	for _, item := range items {
 		states[item.Claim] = item.State
 	}

@@ -16,13 +16,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"gnuthought.com/efs-stunnel/pkg/api/nodereport"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
-	"gnuthought.com/efs-stunnel/pkg/inspect"
+	"gnuthought.com/efs-stunnel/pkg/efs/topology"
+	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/preflight"
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/preflight"
-	"gnuthought.com/efs-stunnel/pkg/preflight/nodecheck"
-	"gnuthought.com/efs-stunnel/pkg/topology"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // preflightFlags are those of preflight.
@@ -173,15 +173,15 @@ func regionOf(nodes []*corev1.Node) string {
 }
 
 // serversOf are ids of file systems, or names with an address.
-func serversOf(arguments []string, region string) ([]nodecheck.Server, error) {
-	var servers []nodecheck.Server
+func serversOf(arguments []string, region string) ([]nodereport.Server, error) {
+	var servers []nodereport.Server
 	for _, argument := range arguments {
 		name, address, hasAddress := strings.Cut(argument, "=")
 		if hasAddress {
 			if !isAddress(address) || name == "" {
 				return nil, fmt.Errorf("--file-system %s: want NAME=ADDRESS, with an IP address", argument)
 			}
-			servers = append(servers, nodecheck.Server{FileSystem: name, Host: name, Address: address})
+			servers = append(servers, nodereport.Server{FileSystem: name, Host: name, Address: address})
 			continue
 		}
 		if err := efs.CheckFileSystemID(name); err != nil {
@@ -190,7 +190,7 @@ func serversOf(arguments []string, region string) ([]nodecheck.Server, error) {
 		if region == "" {
 			return nil, fmt.Errorf("--file-system %s: the nodes have no label %s: want --aws-region", argument, corev1.LabelTopologyRegion)
 		}
-		servers = append(servers, nodecheck.Server{FileSystem: name, Host: name + "." + topology.DNSSuffix(region)})
+		servers = append(servers, nodereport.Server{FileSystem: name, Host: name + "." + topology.DNSSuffix(region)})
 	}
 	return servers, nil
 }

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gnuthought.com/efs-stunnel/pkg/requests"
-	"gnuthought.com/efs-stunnel/pkg/staticvolumes"
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/plugin/rebuild"
 )
 
 type rebuildFlags struct {
@@ -58,8 +58,8 @@ func (p *plugin) runRebuild(ctx context.Context, f rebuildFlags) error {
 	if err != nil {
 		return err
 	}
-	items, others, err := i.runner.PlanRebuild(ctx, i.fileSystems, targets, *lost, staticvolumes.Rebuild{
-		Cluster: staticvolumes.Cluster{UID: i.cluster, Provisioner: i.Provisioner},
+	items, others, err := i.runner.PlanRebuild(ctx, i.fileSystems, targets, *lost, rebuild.Rebuild{
+		Cluster: rebuild.Cluster{UID: i.cluster, Provisioner: i.Provisioner},
 		Choice:  choice, Namespace: *p.flags.Namespace, Retained: f.retained,
 	})
 	if err != nil {

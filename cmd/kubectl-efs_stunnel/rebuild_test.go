@@ -17,10 +17,10 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"sigs.k8s.io/yaml"
 
-	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/requests"
-	"gnuthought.com/efs-stunnel/pkg/staticvolumes"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/rebuild"
 )
 
 // bindClaims plays the cluster's binder: a claim that names a volume is bound at once.
@@ -329,9 +329,9 @@ func TestAnObjectThatCannotBeCreatedIsSaid(t *testing.T) {
 		return volume.Name == a.Volume, nil, apierrors.NewForbidden(corev1.Resource("persistentvolumes"), a.Volume, nil)
 	})
 	got := invoke(t, c.Clientset, "rebuild", "--apply", "-o", "json")
-	var items []staticvolumes.Item
+	var items []rebuild.Item
 	err := json.Unmarshal([]byte(got.stdout), &items)
-	if err != nil || len(items) != 2 || items[0].State != staticvolumes.Failed || items[1].State != staticvolumes.Done || got.code != exitUnknown {
+	if err != nil || len(items) != 2 || items[0].State != rebuild.Failed || items[1].State != rebuild.Done || got.code != exitUnknown {
 		t.Errorf("%v: %+v", err, got)
 	}
 	if c.claim("team", "a") != nil || c.claim("team", "b") == nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"gnuthought.com/efs-stunnel/pkg/ledgertools"
+	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
 )
 
 type restoreFlags struct {
@@ -64,7 +64,7 @@ func (p *plugin) restore(ctx context.Context, claim string, f restoreFlags) erro
 	if err != nil {
 		return err
 	}
-	r := ledgertools.Restore{
+	r := ledger.Restore{
 		Cluster: i.cluster, Provisioner: i.Provisioner, Namespace: namespace, Claim: claim, Name: f.name,
 		VolumeName: f.volumeName, Size: size, AccessMode: corev1.PersistentVolumeAccessMode(f.accessMode),
 	}
@@ -81,7 +81,7 @@ func (p *plugin) restore(ctx context.Context, claim string, f restoreFlags) erro
 	return p.restoreItem(ctx, i, r, item, f)
 }
 
-func (p *plugin) restoreItem(ctx context.Context, i installation, r ledgertools.Restore, item ledgertools.TrashItem, f restoreFlags) error {
+func (p *plugin) restoreItem(ctx context.Context, i installation, r ledger.Restore, item ledger.TrashItem, f restoreFlags) error {
 	if f.class == "" {
 		return fmt.Errorf("the trash does not say which class claim %s had: name one with --class", r.Claim)
 	}
@@ -119,7 +119,7 @@ func (p *plugin) awaitRestored(ctx context.Context, i installation, claim *corev
 		if err != nil {
 			return false, err
 		}
-		bound, err := ledgertools.Restored(current)
+		bound, err := ledger.Restored(current)
 		if bound {
 			p.say(name, "bound to volume "+current.Spec.VolumeName+", which has the restored directory")
 		}

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gnuthought.com/efs-stunnel/pkg/inspect"
-	"gnuthought.com/efs-stunnel/pkg/ledgertools"
-	"gnuthought.com/efs-stunnel/pkg/requests"
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
 )
 
 func (p *plugin) trash() *cobra.Command {
@@ -37,7 +37,7 @@ func (p *plugin) trashList() *cobra.Command {
 			}
 			items, failed := i.runner.ListTrash(command.Context(), i.fileSystems)
 			if namespace := *p.flags.Namespace; namespace != "" {
-				items = ledgertools.InNamespace(items, namespace)
+				items = ledger.InNamespace(items, namespace)
 			}
 			return errors.Join(failed, p.printTrash(i, items))
 		},
@@ -46,21 +46,21 @@ func (p *plugin) trashList() *cobra.Command {
 	return command
 }
 
-func (p *plugin) printTrash(i installation, items []ledgertools.TrashItem) error {
+func (p *plugin) printTrash(i installation, items []ledger.TrashItem) error {
 	if len(items) == 0 && p.output == "" {
 		fmt.Fprintln(p.streams.ErrOut, "Nothing found in the trash.")
 	}
 	if items == nil {
-		items = []ledgertools.TrashItem{}
+		items = []ledger.TrashItem{}
 	}
-	return inspect.WriteRows(p.streams.Out, p.output, items, func(items []ledgertools.TrashItem) [][]string {
-		return ledgertools.TrashRows(items, i.cluster, i.Now)
+	return inspect.WriteRows(p.streams.Out, p.output, items, func(items []ledger.TrashItem) [][]string {
+		return ledger.TrashRows(items, i.cluster, i.Now)
 	})
 }
 
 func (p *plugin) trashEmpty() *cobra.Command {
 	var l ledgerFlags
-	var choice ledgertools.TrashChoice
+	var choice ledger.TrashChoice
 	var all, yes bool
 	command := &cobra.Command{
 		Use:   "empty (--all | -n NAMESPACE | --claim NAME)",
@@ -98,7 +98,7 @@ func (p *plugin) trashEmpty() *cobra.Command {
 	return command
 }
 
-func (p *plugin) empty(command *cobra.Command, i installation, choice ledgertools.TrashChoice, yes bool) error {
+func (p *plugin) empty(command *cobra.Command, i installation, choice ledger.TrashChoice, yes bool) error {
 	items, err := i.runner.ListTrash(command.Context(), i.fileSystems)
 	if err != nil {
 		return err

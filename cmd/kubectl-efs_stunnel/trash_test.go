@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	clienttesting "k8s.io/client-go/testing"
 
-	"gnuthought.com/efs-stunnel/pkg/ledgertools"
-	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
 )
 
 func TestTrashIsListed(t *testing.T) {
@@ -32,7 +32,7 @@ func TestTrashIsListed(t *testing.T) {
 		}
 	}
 	got = invoke(t, c.Clientset, "trash", "list", "-n", "team", "-o", "json")
-	var items []ledgertools.TrashItem
+	var items []ledger.TrashItem
 	if err := json.Unmarshal([]byte(got.stdout), &items); err != nil || len(items) != 1 || items[0].Claim != "a" || got.code != exitHealthy {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -13,10 +13,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"gnuthought.com/efs-stunnel/pkg/apiclock"
-	"gnuthought.com/efs-stunnel/pkg/forbidden"
-	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
-	"gnuthought.com/efs-stunnel/pkg/topology"
+	"gnuthought.com/efs-stunnel/pkg/efs/topology"
+	"gnuthought.com/efs-stunnel/pkg/kube/apiclock"
+	"gnuthought.com/efs-stunnel/pkg/kube/forbidden"
+	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
 )
 
 func makeClients(t *testing.T, host string) (clients, *kubeprogram.Program) {

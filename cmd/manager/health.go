@@ -9,9 +9,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/component-base/metrics/legacyregistry"
 
-	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
-	"gnuthought.com/efs-stunnel/pkg/forbidden"
-	"gnuthought.com/efs-stunnel/pkg/httpserver"
+	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
+	"gnuthought.com/efs-stunnel/pkg/kube/forbidden"
+	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
 )
 
 // longestSync is client-go's metric of the age of a queue's oldest running sync.

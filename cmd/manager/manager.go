@@ -12,12 +12,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 
-	"gnuthought.com/efs-stunnel/pkg/apiclock"
-	"gnuthought.com/efs-stunnel/pkg/buildinfo"
-	"gnuthought.com/efs-stunnel/pkg/election"
-	"gnuthought.com/efs-stunnel/pkg/events"
-	"gnuthought.com/efs-stunnel/pkg/httpserver"
-	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/kube/apiclock"
+	"gnuthought.com/efs-stunnel/pkg/kube/election"
+	"gnuthought.com/efs-stunnel/pkg/kube/events"
+	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
+	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 )
 

@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
-	"gnuthought.com/efs-stunnel/pkg/election"
+	"gnuthought.com/efs-stunnel/pkg/kube/election"
 )
 
 func (w *replica) leaseHolder(t *testing.T) string {

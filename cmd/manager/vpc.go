@@ -4,20 +4,20 @@ import (
 	"context"
 	"slices"
 
-	"gnuthought.com/efs-stunnel/pkg/controller/discovery"
 	"gnuthought.com/efs-stunnel/pkg/efs"
-	"gnuthought.com/efs-stunnel/pkg/topology"
+	"gnuthought.com/efs-stunnel/pkg/efs/topology"
+	"gnuthought.com/efs-stunnel/pkg/manager/table"
 )
 
 // lateVPC wraps the API if the VPC of the nodes was unknown when the loops were made. It requests the
 // VPC before each listing, and once it is known leaves out mount targets of other VPCs, as the loops do
 // that know the VPC from the start.
 type lateVPC struct {
-	discovery.API
+	table.API
 	finder *topology.Finder
 }
 
-// ListFileSystems implements discovery.API.
+// ListFileSystems implements table.API.
 func (l lateVPC) ListFileSystems(ctx context.Context) (efs.Listing, error) {
 	id := l.finder.LateVPC(ctx)
 	listing, err := l.API.ListFileSystems(ctx)

@@ -16,7 +16,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/efs/efstest"
-	"gnuthought.com/efs-stunnel/pkg/topology"
+	"gnuthought.com/efs-stunnel/pkg/efs/topology"
 )
 
 // fakeMetadata is the nodes' VPC, "" while the service does not answer.

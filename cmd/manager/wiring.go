@@ -11,12 +11,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/awsconfig"
-	"gnuthought.com/efs-stunnel/pkg/controller/discovery"
-	"gnuthought.com/efs-stunnel/pkg/controller/loops"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/efs/awsconfig"
 	"gnuthought.com/efs-stunnel/pkg/efs/awsefs"
-	"gnuthought.com/efs-stunnel/pkg/topology"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/efs/topology"
+	"gnuthought.com/efs-stunnel/pkg/manager/loops"
+	"gnuthought.com/efs-stunnel/pkg/manager/table"
 )
 
 // Limits of requests to the EFS API: a listing of a thousand file systems takes some seconds, and stays
@@ -77,7 +77,7 @@ func (m *manager) loopOptions(cluster string, network topology.Network) loops.Op
 }
 
 // efsAPI returns nil when only pinned targets are used, which needs nothing of AWS.
-func (m *manager) efsAPI(ctx context.Context) (discovery.API, topology.Network, error) {
+func (m *manager) efsAPI(ctx context.Context) (table.API, topology.Network, error) {
 	if m.options.discovery == wellknown.DiscoveryNone {
 		return nil, topology.Network{}, nil
 	}

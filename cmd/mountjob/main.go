@@ -19,14 +19,14 @@ import (
 	"syscall"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob"
-	"gnuthought.com/efs-stunnel/pkg/mountjob/directories"
+	"gnuthought.com/efs-stunnel/pkg/worker"
+	"gnuthought.com/efs-stunnel/pkg/worker/directories"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills at once
-	program := mountjob.Program{
+	program := worker.Program{
 		Stdout:     os.Stdout,
 		Stderr:     os.Stderr,
 		Getenv:     os.Getenv,

@@ -14,10 +14,10 @@ import (
 	"strings"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/buildinfo"
+	"gnuthought.com/efs-stunnel/pkg/node/readahead"
 	"gnuthought.com/efs-stunnel/pkg/program"
-	"gnuthought.com/efs-stunnel/pkg/readahead"
-	"gnuthought.com/efs-stunnel/pkg/settings"
+	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
+	"gnuthought.com/efs-stunnel/pkg/program/settings"
 )
 
 const (

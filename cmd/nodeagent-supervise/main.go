@@ -19,10 +19,10 @@ import (
 	"os"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/buildinfo"
+	"gnuthought.com/efs-stunnel/pkg/node/sockets"
+	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/program"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 )
 
 const (

@@ -18,12 +18,12 @@ import (
 	"testing"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/logging/loggingtest"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/fdstore"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
+	"gnuthought.com/efs-stunnel/pkg/node/confdir"
+	"gnuthought.com/efs-stunnel/pkg/node/fdstore"
+	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
+	"gnuthought.com/efs-stunnel/pkg/node/supervise"
+	"gnuthought.com/efs-stunnel/pkg/program/logging/loggingtest"
 )
 
 // A node of a large account: every file system has a tunnel, few are used.
@@ -82,7 +82,7 @@ func writeTunnels(t *testing.T, dir confdir.Dir) []netip.AddrPort {
 	for i := range allTunnels {
 		port := stunneltest.FreePort(t, "127.0.0.9")
 		name := fmt.Sprintf("fs-%017x", i)
-		text, err := spec.Encode(spec.Tunnel{
+		text, err := tunnelspec.Encode(tunnelspec.Tunnel{
 			Name: name, Accept: port, Connect: []netip.AddrPort{server.Address}, CheckHost: host, CAFile: authority.File,
 		})
 		if err != nil {

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/node/confdir"
 	"gnuthought.com/efs-stunnel/pkg/program"
-	"gnuthought.com/efs-stunnel/pkg/settings"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/program/settings"
 )
 
 // maxIdle is the longest --tunnel-idle.

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/node/confdir"
 	"gnuthought.com/efs-stunnel/pkg/program"
-	"gnuthought.com/efs-stunnel/pkg/settings"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/program/settings"
 )
 
 const probeUsage = "  nodeagent-supervise probe healthy|ready [flags]\n"

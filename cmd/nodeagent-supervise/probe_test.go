@@ -14,8 +14,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"gnuthought.com/efs-stunnel/pkg/httpserver"
 	"gnuthought.com/efs-stunnel/pkg/program"
+	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
 )
 
 // listenAsAgent listens on the agent's socket of a prefix.

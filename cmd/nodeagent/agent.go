@@ -5,12 +5,12 @@ import (
 	"io"
 	"runtime/debug"
 
-	"gnuthought.com/efs-stunnel/pkg/buildinfo"
-	"gnuthought.com/efs-stunnel/pkg/forbidden"
-	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
-	"gnuthought.com/efs-stunnel/pkg/logging"
+	"gnuthought.com/efs-stunnel/pkg/kube/forbidden"
+	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/node/agent"
 	"gnuthought.com/efs-stunnel/pkg/program"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
+	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
 )
 
 const (

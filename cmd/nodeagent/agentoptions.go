@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
-	"gnuthought.com/efs-stunnel/pkg/settings"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/node/confdir"
+	"gnuthought.com/efs-stunnel/pkg/program/settings"
 )
 
 // Limits of --probe-interval. Idle connections through tunnels are closed after 70 s.

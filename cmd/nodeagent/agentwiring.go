@@ -11,18 +11,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/events"
-	"gnuthought.com/efs-stunnel/pkg/httpserver"
-	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
-	"gnuthought.com/efs-stunnel/pkg/topology"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/confdir"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/credentials"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/sockets"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/efs/topology"
+	"gnuthought.com/efs-stunnel/pkg/kube/events"
+	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/node/agent"
+	"gnuthought.com/efs-stunnel/pkg/node/confdir"
+	"gnuthought.com/efs-stunnel/pkg/node/credentials"
+	"gnuthought.com/efs-stunnel/pkg/node/probe"
+	"gnuthought.com/efs-stunnel/pkg/node/routing"
+	"gnuthought.com/efs-stunnel/pkg/node/sockets"
+	"gnuthought.com/efs-stunnel/pkg/node/supervise"
+	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
 )
 
 const (

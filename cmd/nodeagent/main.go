@@ -18,10 +18,10 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"gnuthought.com/efs-stunnel/pkg/buildinfo"
-	"gnuthought.com/efs-stunnel/pkg/kubeprogram"
-	"gnuthought.com/efs-stunnel/pkg/preflight/nodecheck"
+	"gnuthought.com/efs-stunnel/pkg/api/nodereport"
+	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
 	"gnuthought.com/efs-stunnel/pkg/program"
+	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 )
 
 func main() { os.Exit(dispatch(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -38,7 +38,7 @@ func dispatch(args []string, stdout, stderr io.Writer) int {
 	case "probe":
 		fmt.Fprintln(stderr, "nodeagent: want nodeagent-supervise probe healthy|ready")
 		return program.ExitUsage
-	case nodecheck.Command:
+	case nodereport.Command:
 		return preflight(program.Context(), args[1:], terminationLog, stdout, stderr)
 	case "version":
 		fmt.Fprintln(stdout, "nodeagent", buildinfo.Read())

@@ -10,9 +10,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/config"
 
-	"gnuthought.com/efs-stunnel/pkg/awsconfig"
+	"gnuthought.com/efs-stunnel/pkg/api/nodereport"
+	"gnuthought.com/efs-stunnel/pkg/efs/awsconfig"
 	"gnuthought.com/efs-stunnel/pkg/efs/awsefs"
-	"gnuthought.com/efs-stunnel/pkg/preflight/nodecheck"
+	"gnuthought.com/efs-stunnel/pkg/node/nodecheck"
 	"gnuthought.com/efs-stunnel/pkg/program"
 )
 
@@ -20,9 +21,9 @@ import (
 // right to read logs.
 const terminationLog = "/dev/termination-log"
 
-// preflight checks the node for the plugin's preflight. Its argument is a nodecheck.Request in JSON.
+// preflight checks the node for the plugin's preflight. Its argument is a nodereport.Request in JSON.
 func preflight(ctx context.Context, args []string, message string, stdout, stderr io.Writer) int {
-	var request nodecheck.Request
+	var request nodereport.Request
 	if len(args) != 1 || json.Unmarshal([]byte(args[0]), &request) != nil {
 		fmt.Fprintln(stderr, "nodeagent: want preflight REQUEST, as kubectl efs-stunnel preflight runs it")
 		return program.ExitUsage
@@ -49,19 +50,19 @@ func preflight(ctx context.Context, args []string, message string, stdout, stder
 const efsTimeout = 15 * time.Second
 
 // askEFS lists the file systems with the identity that the node has.
-func askEFS(ctx context.Context, region string) *nodecheck.AWS {
+func askEFS(ctx context.Context, region string) *nodereport.AWS {
 	ctx, cancel := context.WithTimeout(ctx, efsTimeout)
 	defer cancel()
 	sdk, err := awsconfig.Load(ctx, config.WithRegion(region))
 	if err != nil {
-		return &nodecheck.AWS{Error: err.Error()}
+		return &nodereport.AWS{Error: err.Error()}
 	}
 	client := awsefs.New(sdk, awsefs.Options{
 		CallTimeout: efsTimeout, Parallel: 1, Now: time.Now, Observe: func(string, string, time.Duration) {},
 	})
 	listing, err := client.ListFileSystems(ctx)
 	if err != nil {
-		return &nodecheck.AWS{Error: err.Error()}
+		return &nodereport.AWS{Error: err.Error()}
 	}
-	return &nodecheck.AWS{FileSystems: len(listing.FileSystems)}
+	return &nodereport.AWS{FileSystems: len(listing.FileSystems)}
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 	"testing"
 
-	"gnuthought.com/efs-stunnel/pkg/preflight/nodecheck"
+	"gnuthought.com/efs-stunnel/pkg/api/nodereport"
 	"gnuthought.com/efs-stunnel/pkg/program"
 )
 
 func TestPreflightReportsInTheTerminationMessage(t *testing.T) {
 	dir := t.TempDir()
-	request, err := json.Marshal(nodecheck.Request{Host: dir, Proc: "/proc"})
+	request, err := json.Marshal(nodereport.Request{Host: dir, Proc: "/proc"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestPreflightReportsInTheTerminationMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var report nodecheck.Report
+	var report nodereport.Report
 	if err := json.Unmarshal(text, &report); err != nil || report.Kernel == "" || report.AWS != nil {
 		t.Errorf("%s, %v", text, err)
 	}

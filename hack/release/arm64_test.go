@@ -60,7 +60,7 @@ func TestArm64(t *testing.T) {
 		// The emulator's own memory is above the limit of one test, and an emulated stunnel takes so long for a
 		// connection that more than one is in use when a hand-over ends it.
 		const unfit = "^(TestMemoryLimitEndsOneStunnelOnly|TestHandOverRefusesNoConnection)$"
-		b.withT(t).test([]string{stunnel}, "-skip="+unfit, "./pkg/tunnel/supervise")
+		b.withT(t).test([]string{stunnel}, "-skip="+unfit, "./pkg/node/supervise")
 	})
 }
 
@@ -68,7 +68,7 @@ func TestArm64(t *testing.T) {
 // themselves again, which only the kernel could have emulated, or ask it for connections (sock_diag).
 func isNotEmulated(path string) bool {
 	return slices.ContainsFunc([]string{
-		"/cmd/nodeagent-supervise", "/pkg/buildinfo", "/pkg/tunnel/agent", "/pkg/tunnel/fdstore", "/pkg/tunnel/probe", "/pkg/tunnel/sockets", "/pkg/tunnel/supervise",
+		"/cmd/nodeagent-supervise", "/pkg/program/buildinfo", "/pkg/node/agent", "/pkg/node/fdstore", "/pkg/node/probe", "/pkg/node/sockets", "/pkg/node/supervise",
 	}, func(suffix string) bool { return strings.HasSuffix(path, suffix) })
 }
 

@@ -3,7 +3,7 @@ package mountjobs
 import (
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 // ClockGuard is how long after a replica first saw a Job, or first saw that it was over, it does not

@@ -1,6 +1,6 @@
 package mountjobs
 
-import "gnuthought.com/efs-stunnel/pkg/wellknown"
+import "gnuthought.com/efs-stunnel/pkg/api/wellknown"
 
 // Reason is a stable identifier of what keeps a Job's pod from starting.
 type Reason string

@@ -6,8 +6,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/requests"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 // AppComponentLedgerJob is the value of wellknown.LabelAppComponent on Jobs that answer administrators. The

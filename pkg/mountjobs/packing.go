@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sort"
 
-	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 // Packed is the division of the operations that wait: each is in exactly one of the three.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // Decode reads a table, written by us or by the original system. Whatever it cannot read is an

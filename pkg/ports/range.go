@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 // Range is where new ports come from. Ports that were assigned before may be outside.

@@ -3,7 +3,7 @@ package ports
 import (
 	"bytes"
 
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 // MaxTableBytes is how long newcomers may make the encoded table. The apiserver takes 1 MiB of

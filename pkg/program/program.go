@@ -12,8 +12,8 @@ import (
 	"os/signal"
 	"syscall"
 
-	"gnuthought.com/efs-stunnel/pkg/logging"
-	"gnuthought.com/efs-stunnel/pkg/settings"
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
+	"gnuthought.com/efs-stunnel/pkg/program/settings"
 )
 
 // Exit codes.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
+	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
 )
 
 // allFeatures returns the features of Debian's stunnel.

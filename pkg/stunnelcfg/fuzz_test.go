@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
 // FuzzRender checks that Render returns an error or a file with each value in its own option only.
@@ -21,7 +21,7 @@ func FuzzRender(f *testing.F) {
 	f.Add("fs-1\n[evil]", "127.0.0.1:1", "[fe80::1%\n]:1", "a\nverifyChain = no", "/a\r", "/b;", "/c#", "\nkey=/x", -1, false)
 	f.Add("a", "[::ffff:127.0.0.1]:1", "[::ffff:1.2.3.4]:1", "a b", "/\x00", "/é", "/\u2028", "0", 1, true)
 	f.Fuzz(func(t *testing.T, name, accept, connect, host, ca, cert, key, sum string, restart int, fips bool) {
-		tunnel := spec.Tunnel{Name: name, CheckHost: host, CAFile: ca, Cert: cert, Key: key, CertSum: sum, Restart: restart}
+		tunnel := tunnelspec.Tunnel{Name: name, CheckHost: host, CAFile: ca, Cert: cert, Key: key, CertSum: sum, Restart: restart}
 		// An invalid address stays the zero one, which Render must refuse.
 		tunnel.Accept, _ = netip.ParseAddrPort(accept)
 		address, _ := netip.ParseAddrPort(connect)
@@ -44,7 +44,7 @@ func FuzzRender(f *testing.F) {
 type ini map[string][]string
 
 // wantINI returns the expected file of a tunnel.
-func wantINI(t spec.Tunnel, fips bool) ini {
+func wantINI(t tunnelspec.Tunnel, fips bool) ini {
 	address := func(a netip.AddrPort) string {
 		return fmt.Sprintf("%s:%d", a.Addr().Unmap(), a.Port())
 	}

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"gnuthought.com/efs-stunnel/pkg/tunnel/stunneltest"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
+	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 )
 
 // TestStunnelAcceptsGoldenFiles replaces only the ports and the files that do not exist here. Debian 12

@@ -9,13 +9,13 @@ import (
 	"net/netip"
 	"strconv"
 
-	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 )
 
 // Render returns stunnel's configuration file of a tunnel. It returns an error that names an invalid
 // field or a required option that stunnel lacks: no file verifies less than another. With fips,
 // stunnel does not start without its FIPS mode; without, the TLS library's own default applies.
-func Render(t spec.Tunnel, f Features, fips bool) ([]byte, error) {
+func Render(t tunnelspec.Tunnel, f Features, fips bool) ([]byte, error) {
 	if err := cmp.Or(f.Check(fips), t.Check()); err != nil {
 		return nil, err
 	}

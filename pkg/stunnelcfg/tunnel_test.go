@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/spec"
 )
 
 var update = flag.Bool("update", false, "update the golden files")
@@ -25,8 +25,8 @@ func addresses(texts ...string) []netip.AddrPort {
 }
 
 // plain returns a valid tunnel.
-func plain() spec.Tunnel {
-	return spec.Tunnel{
+func plain() tunnelspec.Tunnel {
+	return tunnelspec.Tunnel{
 		Name: "fs-34a3p3", Accept: netip.MustParseAddrPort("127.0.0.1:20490"),
 		Connect:   addresses("10.0.0.4:2049", "10.0.1.4:2049", "10.0.2.4:2049"),
 		CheckHost: "fs-34a3p3.efs.us-east-1.amazonaws.com",
@@ -35,7 +35,7 @@ func plain() spec.Tunnel {
 }
 
 type golden struct {
-	tunnel   spec.Tunnel
+	tunnel   tunnelspec.Tunnel
 	features stunnelcfg.Features
 	fips     bool
 }

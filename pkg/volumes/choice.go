@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // Candidate is what the choice for one claim needs of a file system.

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"gnuthought.com/efs-stunnel/pkg/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
 )
 
 // maxOperationBytes keeps one claim from filling the annotation that many share. Only a claim with

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 // parameter is one key of StorageClass.parameters.

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gnuthought.com/efs-stunnel/pkg/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
 )
 
 // Refusal is why a claim cannot be accepted: one sentence for its event and its annotation. It holds

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 // limits are those of a client of the apiserver.
@@ -94,7 +94,7 @@ func (b *bench) withoutWorkers(l limits) contender {
 	return c
 }
 
-// managerWorkers is what pkg/controller/claims has.
+// managerWorkers is what pkg/manager/claims has.
 const managerWorkers = 32
 
 func (b *bench) managerCommand(bed *testbed, c contender, r replica) []string {

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob"
-	"gnuthought.com/efs-stunnel/pkg/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/worker"
 )
 
 // What Jobs do with many files, beside the programs that people use for it, on a mount with a latency. Each of
@@ -147,7 +147,7 @@ const jobArgument = "mountjob"
 
 // runJob is mountjob on a mount that is none of NFS.
 func runJob(ctx context.Context, args []string) error {
-	program := mountjob.Program{
+	program := worker.Program{
 		Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Now: time.Now,
 		CheckMount: func(string) error { return nil },
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	mounted "gnuthought.com/efs-stunnel/pkg/mountjob/directories"
-	"gnuthought.com/efs-stunnel/pkg/operations"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	mounted "gnuthought.com/efs-stunnel/pkg/worker/directories"
 )
 
 // lostWrites is a FUSE mount that loses the beginning of files while it is on, and reports that as an NFS client

@@ -20,7 +20,7 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/restclient" // counts the requests, as in the manager
 	"sigs.k8s.io/sig-storage-lib-external-provisioner/v13/controller"
 
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/readahead"
+	"gnuthought.com/efs-stunnel/pkg/node/readahead"
 )
 
 // reading is how fast large files were read, each from its beginning by a reader of its own.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/readahead"
+	"gnuthought.com/efs-stunnel/pkg/node/readahead"
 )
 
 // TestPlannedReadingsAreNextToTheirBase: the table compares each with the kernel's default before it.

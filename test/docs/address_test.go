@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 // TestTextsOfProgramsNameAnAddress holds that users are not led to a path in a repository that they do not have.

@@ -10,14 +10,14 @@ import (
 	"strings"
 	"testing"
 
-	"gnuthought.com/efs-stunnel/pkg/topology"
+	"gnuthought.com/efs-stunnel/pkg/efs/topology"
 )
 
 const partitions = "## Partitions and roots"
 
 // TestPartitionsAreThoseOfThePrograms: the page has each suffix that the programs know, with a region.
 func TestPartitionsAreThoseOfThePrograms(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join(root, "pkg/topology/network.go"))
+	source, err := os.ReadFile(filepath.Join(root, "pkg/efs/topology/network.go"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,13 +19,13 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/record"
 
-	"gnuthought.com/efs-stunnel/pkg/apiclock"
-	"gnuthought.com/efs-stunnel/pkg/controller/loops"
-	"gnuthought.com/efs-stunnel/pkg/forbidden"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/kube/apiclock"
+	"gnuthought.com/efs-stunnel/pkg/kube/forbidden"
+	"gnuthought.com/efs-stunnel/pkg/manager/loops"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/node/agent"
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/agent"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // metric is what the page documents of a metric.
@@ -36,7 +36,7 @@ type metric struct {
 func TestMetricsAreThoseOfThePrograms(t *testing.T) {
 	want := registered(t)
 	for prefix, folders := range map[string][]string{
-		"efs_stunnel_manager_": {"cmd/manager", "pkg/kubeprogram"}, "efs_stunnel_node_": {"pkg/kubeprogram"},
+		"efs_stunnel_manager_": {"cmd/manager", "pkg/kube/kubeprogram"}, "efs_stunnel_node_": {"pkg/kube/kubeprogram"},
 	} {
 		for _, folder := range folders {
 			for name, labels := range written(t, folder) {

@@ -14,15 +14,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"gnuthought.com/efs-stunnel/pkg/tunnel/probe"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/routing"
-	"gnuthought.com/efs-stunnel/pkg/tunnel/supervise"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/node/routing"
+	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 )
 
 const operations = "docs/operations.md"
 
 func TestEventsAreThoseOfThePrograms(t *testing.T) {
-	expectSame(t, "events", stringConstants(t, "pkg/wellknown/events.go", "Event"),
+	expectSame(t, "events", stringConstants(t, "pkg/api/wellknown/events.go", "Event"),
 		firstCodes(readPage(t, operations).section(t, "## Events")))
 }
 
@@ -62,9 +62,9 @@ func TestReasonsAreThoseOfThePrograms(t *testing.T) {
 		want = append(want, string(reason))
 	}
 	for _, reason := range []string{
-		probe.ReasonTimeout, probe.ReasonRefused, probe.ReasonUnreachable, probe.ReasonClosed,
-		probe.ReasonCertificate, probe.ReasonHandshake, probe.ReasonDenied, probe.ReasonProtocol,
-		probe.ReasonHijacked, probe.ReasonOther,
+		status.ProbeTimeout, status.ProbeRefused, status.ProbeUnreachable, status.ProbeClosed,
+		status.ProbeCertificate, status.ProbeHandshake, status.ProbeDenied, status.ProbeProtocol,
+		status.ProbeHijacked, status.ProbeOther,
 	} {
 		want = append(want, "Probe"+reason)
 	}

@@ -16,8 +16,8 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"sigs.k8s.io/yaml"
 
-	"gnuthought.com/efs-stunnel/pkg/collect"
-	"gnuthought.com/efs-stunnel/pkg/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/collect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/test/e2e/report"
 )
 

@@ -16,7 +16,7 @@ import (
 	"regexp"
 	"strings"
 
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 // diagnosis is what the plugin's doctor prints as JSON.

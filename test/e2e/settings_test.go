@@ -13,7 +13,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"gnuthought.com/efs-stunnel/pkg/inspect"
+	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 )
 
 // userSettings reads the settings, which are variables, because make passes them on.

@@ -19,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
-	"gnuthought.com/efs-stunnel/pkg/controller/kubeobjects"
-	"gnuthought.com/efs-stunnel/pkg/controller/loops"
+	"gnuthought.com/efs-stunnel/pkg/kube/objects"
+	"gnuthought.com/efs-stunnel/pkg/manager/loops"
 )
 
 // TestStandbyCatchesUpWhileClaimsAreDeleted: claims of other provisioners are created and deleted all
@@ -131,7 +131,7 @@ func TestConflictOfAUIDCountsAsGone(t *testing.T) {
 	other.UID = "00000000-0000-0000-0000-000000000000"
 	absent := claim.DeepCopy()
 	absent.Name = "absent"
-	stale := kubeobjects.OnlyThis(claim)
+	stale := objects.OnlyThis(claim)
 	version := "1"
 	stale.Preconditions.ResourceVersion = &version
 	annotate := func(claim *corev1.PersistentVolumeClaim, kind types.PatchType) error {
@@ -150,16 +150,16 @@ func TestConflictOfAUIDCountsAsGone(t *testing.T) {
 	}{
 		"patch of another uid":           {annotate(other, types.MergePatchType), true},
 		"strategic patch of another uid": {annotate(other, types.StrategicMergePatchType), true},
-		"delete of another uid":          {claims.Delete(f.Context(), other.Name, kubeobjects.OnlyThis(other)), true},
+		"delete of another uid":          {claims.Delete(f.Context(), other.Name, objects.OnlyThis(other)), true},
 		"patch of an absent object":      {annotate(absent, types.MergePatchType), true},
-		"delete of an absent object":     {claims.Delete(f.Context(), absent.Name, kubeobjects.OnlyThis(absent)), true},
+		"delete of an absent object":     {claims.Delete(f.Context(), absent.Name, objects.OnlyThis(absent)), true},
 		"delete of an older version":     {claims.Delete(f.Context(), claim.Name, stale), false},
 		"patch of an older version":      {merge(claim), false},
 		"patch of the object":            {annotate(claim, types.MergePatchType), false},
 		"strategic patch of the object":  {annotate(claim, types.StrategicMergePatchType), false},
-		"delete of the object, last":     {claims.Delete(f.Context(), claim.Name, kubeobjects.OnlyThis(claim)), false},
+		"delete of the object, last":     {claims.Delete(f.Context(), claim.Name, objects.OnlyThis(claim)), false},
 	} {
-		if got := kubeobjects.IsGone(tt.err); got != tt.gone {
+		if got := objects.IsGone(tt.err); got != tt.gone {
 			t.Errorf("%s: %v counts as gone: %v, want %v", name, tt.err, got, tt.gone)
 		}
 	}

@@ -16,16 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/ledgertools"
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
-	"gnuthought.com/efs-stunnel/pkg/requests"
+	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // runner is that of the plugin. The simulated kubelet serves no logs, so they are taken from its runs.
-func (f *fixture) runner() ledgertools.Runner {
-	return ledgertools.Runner{
+func (f *fixture) runner() ledger.Runner {
+	return ledger.Runner{
 		Client: f.Client, Settings: mountjobs.Settings{Namespace: f.Namespace, Image: "image"},
 		Aliases: func(string) []string { return nil },
 		Waiting: func(fileSystem, message string) { f.Logf("%s: %s", fileSystem, message) },
@@ -65,7 +65,7 @@ func TestTrashIsRestoredAndEmptiedByAnAdministrator(t *testing.T) {
 	}
 	namespace, err := f.Client.CoreV1().Namespaces().Get(t.Context(), f.Team, metav1.GetOptions{})
 	f.check(err)
-	restore := ledgertools.Restore{
+	restore := ledger.Restore{
 		Cluster: f.ClusterUID, Provisioner: f.Provisioner, Namespace: namespace, Claim: "data", Name: "back",
 		Size: resource.MustParse("1Gi"), AccessMode: corev1.ReadWriteMany,
 	}
@@ -81,7 +81,7 @@ func TestTrashIsRestoredAndEmptiedByAnAdministrator(t *testing.T) {
 	f.WaitForVolumeDeleted(back)
 	items, err = r.ListTrash(t.Context(), []string{f.fileSystem})
 	f.check(err)
-	choice := ledgertools.TrashChoice{Cluster: f.ClusterUID, Namespace: f.Team}
+	choice := ledger.TrashChoice{Cluster: f.ClusterUID, Namespace: f.Team}
 	chosen, err := choice.Select(items)
 	f.check(err)
 	f.check(r.EmptyTrash(t.Context(), choice.Selections(chosen), func(_ string, end requests.End) {
@@ -115,16 +115,16 @@ func TestOwnersAreListedAndReleasedByAnAdministrator(t *testing.T) {
 	f.check(err)
 	volumes, err := f.volumes().List(t.Context(), metav1.ListOptions{})
 	f.check(err)
-	objects := ledgertools.Objects{Cluster: f.ClusterUID, Complete: true}
+	objects := ledger.Objects{Cluster: f.ClusterUID, Complete: true}
 	for i := range volumes.Items {
 		objects.Volumes = append(objects.Volumes, &volumes.Items[i])
 	}
 	objects.SetStates(items)
-	states := map[string]ledgertools.OwnerState{}
+	states := map[string]ledger.OwnerState{}
 	for _, item := range items {
 		states[item.Claim] = item.State
 	}
-	want := map[string]ledgertools.OwnerState{"live": ledgertools.Live, "gone": ledgertools.Gone, "data": ledgertools.Elsewhere}
+	want := map[string]ledger.OwnerState{"live": ledger.Live, "gone": ledger.Gone, "data": ledger.Elsewhere}
 	if !maps.Equal(states, want) {
 		t.Errorf("%v, want %v", states, want)
 	}

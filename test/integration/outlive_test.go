@@ -15,23 +15,23 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/requests"
-	"gnuthought.com/efs-stunnel/pkg/staticvolumes"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/rebuild"
 )
 
-func (f *fixture) choice(policy corev1.PersistentVolumeReclaimPolicy) staticvolumes.Choice {
-	return staticvolumes.Choice{Class: f.class, Policy: policy, Size: resource.MustParse("1Gi"), AccessMode: corev1.ReadWriteMany}
+func (f *fixture) choice(policy corev1.PersistentVolumeReclaimPolicy) rebuild.Choice {
+	return rebuild.Choice{Class: f.class, Policy: policy, Size: resource.MustParse("1Gi"), AccessMode: corev1.ReadWriteMany}
 }
 
 // rebuild plays the plugin's command: it plans, and applies the plan if it is wanted.
-func (f *fixture) rebuild(lost requests.Lost, apply bool) ([]staticvolumes.Item, error) {
+func (f *fixture) rebuild(lost requests.Lost, apply bool) ([]rebuild.Item, error) {
 	f.Helper()
 	table, err := f.Table(f.Context())
 	f.check(err)
 	r := f.runner()
-	items, _, err := r.PlanRebuild(f.Context(), []string{f.fileSystem}, table.Targets, lost, staticvolumes.Rebuild{
-		Cluster: staticvolumes.Cluster{UID: f.ClusterUID, Provisioner: f.Provisioner},
+	items, _, err := r.PlanRebuild(f.Context(), []string{f.fileSystem}, table.Targets, lost, rebuild.Rebuild{
+		Cluster: rebuild.Cluster{UID: f.ClusterUID, Provisioner: f.Provisioner},
 		Choice:  f.choice(corev1.PersistentVolumeReclaimRetain),
 	})
 	if err != nil || !apply {
@@ -42,9 +42,9 @@ func (f *fixture) rebuild(lost requests.Lost, apply bool) ([]staticvolumes.Item,
 }
 
 // expectStates of the items, in the order of their paths.
-func (f *fixture) expectStates(when string, items []staticvolumes.Item, want ...staticvolumes.State) {
+func (f *fixture) expectStates(when string, items []rebuild.Item, want ...rebuild.State) {
 	f.Helper()
-	var got []staticvolumes.State
+	var got []rebuild.State
 	for _, item := range items {
 		got = append(got, item.State)
 	}
@@ -76,9 +76,9 @@ func TestClaimsAndVolumesAreRebuiltFromTheLedger(t *testing.T) {
 	own := requests.Lost{Cluster: f.ClusterUID}
 	items, err := f.rebuild(own, false)
 	f.check(err)
-	f.expectStates("a dry run", items, staticvolumes.Planned, staticvolumes.Planned)
+	f.expectStates("a dry run", items, rebuild.Planned, rebuild.Planned)
 	var text bytes.Buffer
-	f.check(staticvolumes.PrintObjects(&text, "", items))
+	f.check(rebuild.PrintObjects(&text, "", items))
 	for _, p := range []provisioned{one, two} {
 		if !strings.Contains(text.String(), "name: "+p.volume.Name) {
 			t.Errorf("volume %s is not printed:\n%s", p.volume.Name, text.String())
@@ -89,11 +89,11 @@ func TestClaimsAndVolumesAreRebuiltFromTheLedger(t *testing.T) {
 	}
 	items, err = f.rebuild(own, true)
 	f.check(err)
-	f.expectStates("rebuilt", items, staticvolumes.Done, staticvolumes.Done)
+	f.expectStates("rebuilt", items, rebuild.Done, rebuild.Done)
 	f.expectRebuilt(one, two)
 	items, err = f.rebuild(own, true)
 	f.check(err)
-	f.expectStates("a second run", items, staticvolumes.Exists, staticvolumes.Exists)
+	f.expectStates("a second run", items, rebuild.Exists, rebuild.Exists)
 
 	// The manager cares for them as for its own: with Delete, the directory goes.
 	f.setReclaimPolicy(one.volume.Name, corev1.PersistentVolumeReclaimDelete)
@@ -142,15 +142,15 @@ func TestALostClusterIsTakenOverOnceItHasLeftNoFreshMark(t *testing.T) {
 	f.check(os.Chtimes(entry, old, old))
 	items, err = f.rebuild(lost, true)
 	f.check(err)
-	f.expectStates("taken over", items, staticvolumes.Done)
+	f.expectStates("taken over", items, rebuild.Done)
 	f.expectRebuilt(p)
 	items, err = f.rebuild(lost, true)
 	f.check(err)
-	f.expectStates("a second run", items, staticvolumes.Exists)
+	f.expectStates("a second run", items, rebuild.Exists)
 }
 
 // imported plays the plugin's command.
-func (f *fixture) imported(policy corev1.PersistentVolumeReclaimPolicy, apply bool, wanted ...staticvolumes.Wanted) []staticvolumes.Item {
+func (f *fixture) imported(policy corev1.PersistentVolumeReclaimPolicy, apply bool, wanted ...rebuild.Wanted) []rebuild.Item {
 	f.Helper()
 	table, err := f.Table(f.Context())
 	f.check(err)
@@ -163,7 +163,7 @@ func (f *fixture) imported(policy corev1.PersistentVolumeReclaimPolicy, apply bo
 	}
 	found, ledger, err := r.Directories(f.Context(), f.fileSystem, request)
 	f.check(err)
-	items := staticvolumes.Import{Cluster: cluster, Choice: f.choice(policy), FileSystem: f.fileSystem}.Plan(wanted, found, ledger)
+	items := rebuild.Import{Cluster: cluster, Choice: f.choice(policy), FileSystem: f.fileSystem}.Plan(wanted, found, ledger)
 	if apply {
 		f.check(r.Apply(f.Context(), items, f.ClusterUID, nil))
 		f.check(r.AwaitBound(f.Context(), items, time.Minute))
@@ -176,18 +176,18 @@ func TestDirectoriesBecomeBoundClaims(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithManager(t)
 	f.provision("first", f.class) // the file system has its root claim
-	want := func(name string) staticvolumes.Wanted {
-		return staticvolumes.Wanted{Namespace: f.Team, Claim: name, Path: "/old/" + name}
+	want := func(name string) rebuild.Wanted {
+		return rebuild.Wanted{Namespace: f.Team, Claim: name, Path: "/old/" + name}
 	}
 	f.makeDirectory("/old/kept")
 	f.makeDirectory("/old/removed")
-	f.expectStates("a dry run", f.imported(corev1.PersistentVolumeReclaimRetain, false, want("kept"), want("missing")), staticvolumes.Planned, staticvolumes.Refused)
+	f.expectStates("a dry run", f.imported(corev1.PersistentVolumeReclaimRetain, false, want("kept"), want("missing")), rebuild.Planned, rebuild.Refused)
 	if claims, err := f.claims(f.Team).List(t.Context(), metav1.ListOptions{}); err != nil || len(claims.Items) != 1 || len(f.owners()) != 1 {
 		t.Errorf("a dry run changed something: %d claims, %v, %v", len(claims.Items), f.owners(), err)
 	}
-	f.expectStates("retained", f.imported(corev1.PersistentVolumeReclaimRetain, true, want("kept")), staticvolumes.Done)
-	f.expectStates("removable", f.imported(corev1.PersistentVolumeReclaimDelete, true, want("removed")), staticvolumes.Done)
-	f.expectStates("a second run", f.imported(corev1.PersistentVolumeReclaimRetain, true, want("kept")), staticvolumes.Exists)
+	f.expectStates("retained", f.imported(corev1.PersistentVolumeReclaimRetain, true, want("kept")), rebuild.Done)
+	f.expectStates("removable", f.imported(corev1.PersistentVolumeReclaimDelete, true, want("removed")), rebuild.Done)
+	f.expectStates("a second run", f.imported(corev1.PersistentVolumeReclaimRetain, true, want("kept")), rebuild.Exists)
 
 	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: f.Team, Name: name} }
 	kept, keptVolume := f.WaitForBound(&corev1.PersistentVolumeClaim{ObjectMeta: at("kept")})

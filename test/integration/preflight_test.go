@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"gnuthought.com/efs-stunnel/pkg/preflight"
+	"gnuthought.com/efs-stunnel/pkg/plugin/preflight"
 )
 
 // TestPreflightPodsAreAccepted: the test is the kubelet of their nodes.

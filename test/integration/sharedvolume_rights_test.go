@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
-	"gnuthought.com/efs-stunnel/pkg/apis/v1alpha1"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 // TestSharedVolumesNeedTheRightsOfTheirComponent: and no others. Without them, claims are provisioned.

@@ -8,36 +8,83 @@ import (
 	"strings"
 )
 
-// DirectionRules apply to the product's module. Some of their folders may not exist.
-func DirectionRules() []Rule {
+// DirectionRules apply to the product's module, which has these packages.
+func DirectionRules(pkgs []Package) []Rule {
 	return []Rule{
-		pureImports,     // cmd -> pkg/controller -> pure packages, never back
-		pureEffects,     // time and concurrency are the caller's
-		engineSeparate,  // the manager links operations, and not the engine that carries them out
-		loopsSeparate,   // loops communicate through API objects only
-		noImportOfCmd,   // wiring is at the top
-		oneEFSClient,    // the AWS boundary is one package
-		smallMountjob,   // the program that runs as root links nothing of third parties
-		smallSupervisor, // what keeps tunnels up needs neither API nor cloud
+		noImportOfCmd,       // wiring is at the top
+		floors,              // cmd -> rooms of programs -> kube, program, queue -> pure packages -> api
+		pureImports,         // pure packages import nothing that has effects
+		pureEffects,         // time and concurrency are the caller's
+		engineSeparate,      // the manager links operations, and not the engine that carries them out
+		loopsSeparate(pkgs), // loops communicate through API objects only
+		oneEFSClient,        // the AWS boundary is one package
+		smallMountjob,       // the program that runs as root links nothing of third parties
+		smallSupervisor,     // what keeps tunnels up needs neither API nor cloud
 	}
 }
 
-// isPure says which folders have no effects.
-func isPure(folder string) bool {
-	if within(folder, "pkg/efs/awsefs") {
-		return false
+// The floors of the product: code imports what is below it, or in its own room. Rooms of api, of pure packages and of
+// machinery may import others of their floor.
+const (
+	apiFloor = iota
+	pureFloor
+	machineryFloor
+	programFloor
+	cmdFloor
+)
+
+// floorOf returns the room and the floor of a folder of the product. Every room that is not named is pure.
+func floorOf(folder string) (room string, floor int, ok bool) {
+	first, rest, _ := strings.Cut(folder, "/")
+	if first == "cmd" {
+		return folder, cmdFloor, true
 	}
-	for _, pure := range []string{
-		"pkg/wellknown", "pkg/efs", "pkg/ports", "pkg/volumes",
-		"pkg/operations", "pkg/requests", "pkg/mountjobs", "pkg/staticvolumes", "pkg/stunnelcfg", "pkg/clientcert",
-		"pkg/controller/lifecycle", "pkg/controller/targets",
-		"pkg/tunnel/spec", "pkg/tunnel/routing", "pkg/tunnel/ephemeral",
-	} {
+	if first != "pkg" {
+		return "", 0, false
+	}
+	room, _, _ = strings.Cut(rest, "/")
+	switch room {
+	case "api":
+		return room, apiFloor, true
+	case "kube", "program", "queue":
+		return room, machineryFloor, true
+	case "manager", "node", "plugin", "worker":
+		return room, programFloor, true
+	}
+	return room, pureFloor, true
+}
+
+// floors does not check tests: they play the other side.
+func floors(p Package) []string {
+	room, floor, ok := floorOf(p.folder())
+	if !ok {
+		return nil
+	}
+	return forbid(p, p.built(), func(importPath string) bool {
+		folder, _ := inModule(importPath)
+		other, below, ok := floorOf(folder)
+		if !ok || other == room {
+			return false
+		}
+		return below > floor || below == floor && floor >= programFloor
+	})
+}
+
+// isPure says which folders have no effects: all of the floors of api and of pure packages, but for AWS' own libraries,
+// and what decides in the rooms of programs.
+func isPure(folder string) bool {
+	for _, effects := range []string{"pkg/efs/awsefs", "pkg/efs/awsconfig", "pkg/efs/topology"} {
+		if within(folder, effects) {
+			return false
+		}
+	}
+	for _, pure := range []string{"pkg/manager/decide", "pkg/manager/targets", "pkg/node/clientcert", "pkg/node/routing", "pkg/plugin/rebuild"} {
 		if within(folder, pure) {
 			return true
 		}
 	}
-	return false
+	_, floor, ok := floorOf(folder)
+	return ok && floor <= pureFloor
 }
 
 // pureImports does not check tests: those may read golden files.
@@ -96,7 +143,7 @@ func pureEffects(p Package) []string {
 
 // engineSeparate does not check tests, and nothing below test: they simulate a mount Job's pod.
 func engineSeparate(p Package) []string {
-	for _, folder := range []string{"cmd/mountjob", "pkg/mountjob", "test"} {
+	for _, folder := range []string{"cmd/mountjob", "pkg/worker", "test"} {
 		if within(p.folder(), folder) {
 			return nil
 		}
@@ -104,7 +151,7 @@ func engineSeparate(p Package) []string {
 	var findings []string
 	for _, f := range p.built() {
 		f.eachImport(func(importPath string, pos token.Pos) {
-			if within(importPath, Module+"/pkg/mountjob") {
+			if within(importPath, Module+"/pkg/worker") {
 				findings = append(findings, p.at(f, pos, "imports %s; only cmd/mountjob links the engine", importPath))
 			}
 		})
@@ -112,48 +159,53 @@ func engineSeparate(p Package) []string {
 	return findings
 }
 
-func loopsSeparate(p Package) []string {
-	own, ok := loopOf(p.folder())
-	if !ok {
-		return nil
+// loopsSeparate finds the loops: they are the folders of the manager that have a controller.
+func loopsSeparate(pkgs []Package) Rule {
+	loops := map[string]bool{}
+	for _, p := range pkgs {
+		if rest, ok := strings.CutPrefix(p.folder(), "pkg/manager/"); ok && slices.ContainsFunc(p.Files, isController) {
+			loops[rest] = true
+		}
 	}
-	var findings []string
-	for _, f := range p.Files {
-		f.eachImport(func(importPath string, pos token.Pos) {
+	loopOf := func(folder string) string {
+		rest, ok := strings.CutPrefix(folder, "pkg/manager/")
+		if loop, _, _ := strings.Cut(rest, "/"); ok && loops[loop] {
+			return loop
+		}
+		return ""
+	}
+	return func(p Package) []string {
+		own := loopOf(p.folder())
+		if own == "" {
+			return nil
+		}
+		return forbid(p, p.Files, func(importPath string) bool {
 			folder, _ := inModule(importPath)
-			if other, ok := loopOf(folder); ok && other != own {
-				findings = append(findings, p.at(f, pos, "loop %s imports loop %s", own, other))
-			}
+			other := loopOf(folder)
+			return other != "" && other != own
 		})
 	}
-	return findings
 }
 
-// loopOf names the control loop of a folder. What the loops share, and what starts them, belongs to
-// none.
-func loopOf(folder string) (loop string, ok bool) {
-	rest, ok := strings.CutPrefix(folder, "pkg/controller/")
-	loop, _, _ = strings.Cut(rest, "/")
-	return loop, ok && slices.Contains([]string{"discovery", "claims", "jobs", "sharedvolumes"}, loop)
-}
+func isController(f *File) bool { return f.Name == "controller.go" }
 
 func noImportOfCmd(p Package) []string {
-	return forbid(p, func(importPath string) bool { return within(importPath, Module+"/cmd") })
+	return forbid(p, p.Files, func(importPath string) bool { return within(importPath, Module+"/cmd") })
 }
 
 func oneEFSClient(p Package) []string {
 	if within(p.folder(), "pkg/efs/awsefs") {
 		return nil
 	}
-	return forbid(p, func(importPath string) bool {
+	return forbid(p, p.Files, func(importPath string) bool {
 		return within(importPath, "github.com/aws/aws-sdk-go-v2/service/efs")
 	})
 }
 
-// forbid finds imports of the kind, in tests too.
-func forbid(p Package, kind func(importPath string) bool) []string {
+// forbid finds imports of the kind.
+func forbid(p Package, files []*File, kind func(importPath string) bool) []string {
 	var findings []string
-	for _, f := range p.Files {
+	for _, f := range files {
 		f.eachImport(func(importPath string, pos token.Pos) {
 			if kind(importPath) {
 				findings = append(findings, p.at(f, pos, "imports %s", importPath))
@@ -165,7 +217,7 @@ func forbid(p Package, kind func(importPath string) bool) []string {
 
 // smallMountjob allows the Go project's system calls, which copies need beside package syscall. It also checks the packages that mountjob is made of: there a finding names the one.
 func smallMountjob(p Package) []string {
-	parts := []string{"cmd/mountjob", "pkg/mountjob", "pkg/operations", "pkg/requests", "pkg/wellknown"}
+	parts := []string{"cmd/mountjob", "pkg/worker", "pkg/api/operations", "pkg/api/requests", "pkg/api/wellknown"}
 	if !slices.ContainsFunc(parts, func(part string) bool { return within(p.folder(), part) }) {
 		return nil
 	}
@@ -180,7 +232,7 @@ func smallMountjob(p Package) []string {
 }
 
 func smallSupervisor(p Package) []string {
-	if !within(p.folder(), "cmd/nodeagent-supervise") && !within(p.folder(), "pkg/tunnel/supervise") {
+	if !within(p.folder(), "cmd/nodeagent-supervise") && !within(p.folder(), "pkg/node/supervise") {
 		return nil
 	}
 	var findings []string

@@ -21,7 +21,7 @@ const root = "../.." // of the repository
 
 func TestProductFollowsTheRules(t *testing.T) {
 	pkgs := load(t, ".", "-json=Dir,Deps")
-	for _, finding := range layout.Check(pkgs, append(layout.SourceRules(), layout.DirectionRules()...)) {
+	for _, finding := range layout.Check(pkgs, append(layout.SourceRules(), layout.DirectionRules(pkgs)...)) {
 		t.Error(finding)
 	}
 }

@@ -114,11 +114,13 @@ func TestRulesFindViolationsOnly(t *testing.T) {
 		},
 		"pure packages import pure packages only": {
 			folder: "pkg/efs/efstest",
-			files: body("efstest", imports(layout.Module+"/pkg/controller/claims", layout.Module+"/pkg/queue",
+			files: body("efstest", imports(layout.Module+"/pkg/manager/claims", layout.Module+"/pkg/queue",
 				layout.Module+"/pkg/efs/awsefs", layout.Module+"/pkg/efs")),
 			want: []string{
-				"pure package imports " + layout.Module + "/pkg/controller/claims",
+				"pure package imports " + layout.Module + "/pkg/manager/claims",
 				"pure package imports " + layout.Module + "/pkg/queue",
+				"imports " + layout.Module + "/pkg/manager/claims",
+				"imports " + layout.Module + "/pkg/queue",
 				"pure package imports " + layout.Module + "/pkg/efs/awsefs",
 			},
 		},
@@ -126,7 +128,7 @@ func TestRulesFindViolationsOnly(t *testing.T) {
 			folder: "pkg/efs/awsefs", files: body("awsefs", imports(awsEFS, "net/http")),
 		},
 		"the EFS client has one package": {
-			folder: "pkg/controller/discovery", files: body("discovery", imports(awsEFS+"/types")),
+			folder: "pkg/manager/table", files: body("table", imports(awsEFS+"/types")),
 			want: []string{"imports " + awsEFS + "/types"},
 		},
 		"pure packages read no clock and start nothing": {
@@ -138,57 +140,75 @@ func TestRulesFindViolationsOnly(t *testing.T) {
 			},
 		},
 		"loops do not import each other": {
-			folder: "pkg/controller/claims",
+			folder: "pkg/manager/claims",
 			files: map[string]string{
 				"claims.go": "// Package claims provisions.\npackage claims\n" +
-					imports(layout.Module+"/pkg/controller/jobs", layout.Module+"/pkg/controller/claims/plan"),
-				"claims_test.go": "package claims\n" + imports(layout.Module+"/pkg/controller/discovery"),
+					imports(layout.Module+"/pkg/manager/jobs", layout.Module+"/pkg/manager/claims/plan"),
+				"claims_test.go": "package claims\n" + imports(layout.Module+"/pkg/manager/table"),
 			},
 			want: []string{
-				"claims.go:3: loop claims imports loop jobs",
-				"claims_test.go:2: loop claims imports loop discovery",
+				"claims.go:3: imports " + layout.Module + "/pkg/manager/jobs",
+				"claims_test.go:2: imports " + layout.Module + "/pkg/manager/table",
 			},
 		},
 		"nothing imports cmd": {
 			folder: "test/integration", files: body("integration", imports(layout.Module+"/cmd/manager")),
 			want: []string{"imports " + layout.Module + "/cmd/manager"},
 		},
+		"programs do not import each other's rooms, but what is below": {
+			folder: "pkg/plugin/inspect",
+			files: body("inspect", imports(layout.Module+"/pkg/node/probe", layout.Module+"/pkg/plugin/collect",
+				layout.Module+"/pkg/kube/events", layout.Module+"/pkg/volumes", layout.Module+"/pkg/api/status")),
+			want: []string{"imports " + layout.Module + "/pkg/node/probe"},
+		},
+		"machinery does not import what uses it": {
+			folder: "pkg/kube/events", files: body("events", imports(layout.Module+"/pkg/manager/claims", layout.Module+"/pkg/queue")),
+			want: []string{"imports " + layout.Module + "/pkg/manager/claims"},
+		},
 		"the manager does not import the engine": {
-			folder: "pkg/controller/jobs",
-			files: body("jobs", imports(layout.Module+"/pkg/mountjob", layout.Module+"/pkg/mountjob/directories",
-				layout.Module+"/pkg/mountjobs", layout.Module+"/pkg/operations")),
+			folder: "pkg/manager/jobs",
+			files: body("jobs", imports(layout.Module+"/pkg/worker", layout.Module+"/pkg/worker/directories",
+				layout.Module+"/pkg/mountjobs", layout.Module+"/pkg/api/operations")),
 			want: []string{
-				"imports " + layout.Module + "/pkg/mountjob; only cmd/mountjob links the engine",
-				"imports " + layout.Module + "/pkg/mountjob/directories; only cmd/mountjob links the engine",
+				"imports " + layout.Module + "/pkg/worker",
+				"imports " + layout.Module + "/pkg/worker/directories",
+				"imports " + layout.Module + "/pkg/worker; only cmd/mountjob links the engine",
+				"imports " + layout.Module + "/pkg/worker/directories; only cmd/mountjob links the engine",
 			},
 		},
 		"its tests may": {
-			folder: "pkg/controller/jobs",
+			folder: "pkg/manager/jobs",
 			files: map[string]string{
 				"jobs.go":      "// Package jobs runs.\npackage jobs",
-				"jobs_test.go": "package jobs\n" + imports(layout.Module+"/pkg/mountjob"),
+				"jobs_test.go": "package jobs\n" + imports(layout.Module+"/pkg/worker"),
 			},
 		},
 		"mountjob imports the engine": {
 			folder: "cmd/mountjob",
-			files:  text("// Command mountjob works.\npackage main\n" + imports(layout.Module+"/pkg/mountjob")),
+			files:  text("// Command mountjob works.\npackage main\n" + imports(layout.Module+"/pkg/worker")),
 		},
 		"mountjob links nothing of third parties": {
 			folder: "cmd/mountjob", files: text("// Command mountjob works.\npackage main"),
-			deps: []string{"fmt", "os", layout.Module + "/pkg/wellknown", "k8s.io/api/core/v1", "golang.org/x/sys/unix"},
+			deps: []string{"fmt", "os", layout.Module + "/pkg/api/wellknown", "k8s.io/api/core/v1", "golang.org/x/sys/unix"},
 			want: []string{"cmd/mountjob: links k8s.io/api/core/v1"},
 		},
 		"the packages that it is made of do neither": {
-			folder: "pkg/mountjob/directories", files: body("directories", imports("os")),
+			folder: "pkg/worker/directories", files: body("directories", imports("os")),
 			deps: []string{"os", "golang.org/x/sync/errgroup"},
-			want: []string{"pkg/mountjob/directories: links golang.org/x/sync/errgroup"},
+			want: []string{"pkg/worker/directories: links golang.org/x/sync/errgroup"},
 		},
 		"the manager links Kubernetes": {
 			folder: "cmd/manager", files: text("// Command manager manages.\npackage main"),
 			deps: []string{"k8s.io/api/core/v1"},
 		},
 	}
-	rules := append(layout.SourceRules(), layout.DirectionRules()...)
+	var loops []layout.Package
+	for _, loop := range []string{"claims", "jobs", "table"} {
+		loops = append(loops, layout.Package{
+			ImportPath: layout.Module + "/pkg/manager/" + loop, Files: []*layout.File{parse(t, "controller.go", []byte("package "+loop))},
+		})
+	}
+	rules := append(layout.SourceRules(), layout.DirectionRules(loops)...)
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			p := layout.Package{ImportPath: path.Join(layout.Module, tt.folder), Deps: tt.deps}

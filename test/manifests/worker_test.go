@@ -9,8 +9,8 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
 )
 
 // TestConstraintsOfWorkersAllowTheirVolumes: OpenShift refuses a pod with a volume of another kind.

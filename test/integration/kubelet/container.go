@@ -13,9 +13,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"gnuthought.com/efs-stunnel/pkg/mountjob"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
-	"gnuthought.com/efs-stunnel/pkg/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/worker"
 )
 
 // killed is the exit code of a process that SIGKILL has ended.
@@ -87,7 +87,7 @@ func (p *pod) runProgram(args []string) (code int32, log string) {
 		signal()
 	}
 	var output bytes.Buffer
-	program := mountjob.Program{
+	program := worker.Program{
 		Stdout: &output, Stderr: &output,
 		Getenv:     func(string) string { return "" },
 		Now:        time.Now,

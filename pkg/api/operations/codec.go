@@ -1,0 +1,192 @@
+package operations
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"strings"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+)
+
+// Encode writes a batch so compactly that a Job's annotation holds hundreds of operations: it
+// writes common values once, and leaves out what Decode can derive.
+func Encode(operations []Operation) ([]byte, error) {
+	batch := wireBatch{Operations: make([]wireOperation, len(operations))}
+	if len(operations) > 0 {
+		batch.Cluster = operations[0].Cluster
+		batch.Record = commonRecord(operations)
+		batch.NamespaceUIDs = common(operations, func(o Operation) (namespace, uid string) { return o.Namespace, o.NamespaceUID })
+		batch.Class = common(operations, func(o Operation) (all, class string) { return "", o.Class })[""]
+	}
+	for i, operation := range operations {
+		wire := wireOperation{plainOperation: plainOperation(operation)}
+		if wire.Cluster == batch.Cluster {
+			wire.Cluster = ""
+		} else if wire.Cluster == "" {
+			return nil, fmt.Errorf("operation %d of %d names no cluster", i, len(operations))
+		}
+		wire.compact(batch)
+		batch.Operations[i] = wire
+	}
+	data, err := marshal(batch)
+	if err != nil {
+		return nil, fmt.Errorf("encoding %d operations: %w", len(operations), err)
+	}
+	if len(data) > wellknown.MaxOperationsBytes {
+		return nil, fmt.Errorf("%d operations take %d bytes, more than %d", len(operations), len(data), wellknown.MaxOperationsBytes)
+	}
+	return data, nil
+}
+
+// Decode reads what Encode wrote. An unknown field is an error: an older mountjob must not carry
+// out half of what a newer manager wants.
+func Decode(data []byte) ([]Operation, error) {
+	if len(data) > wellknown.MaxOperationsBytes {
+		return nil, fmt.Errorf("operations of %d bytes, more than %d", len(data), wellknown.MaxOperationsBytes)
+	}
+	var batch wireBatch
+	if err := unmarshalStrictly(data, &batch); err != nil {
+		return nil, fmt.Errorf("reading operations: %w", err)
+	}
+	operations := make([]Operation, len(batch.Operations))
+	for i, wire := range batch.Operations {
+		if err := wire.expand(batch); err != nil {
+			return nil, fmt.Errorf("reading operation %d: %w", i, err)
+		}
+		operations[i] = Operation(wire.plainOperation)
+	}
+	return operations, nil
+}
+
+type wireBatch struct {
+	Cluster string `json:"cluster,omitempty"` // of the operations that name none
+	// Record is that of all operations without NoRecord that have none of their own. The claims of
+	// one class often have the same record.
+	Record json.RawMessage `json:"record,omitempty"`
+	// NamespaceUIDs and Class are those of the setups and restores that have none of their own,
+	// where all in a namespace, or all, have the same.
+	NamespaceUIDs map[string]string `json:"nsUIDs,omitempty"`
+	Class         string            `json:"class,omitempty"`
+	Operations    []wireOperation   `json:"operations"`
+}
+
+type plainOperation Operation
+
+type wireOperation struct {
+	plainOperation
+	// Under replaces Path where the directory is named <claim>-<claim uid>: it is the parent.
+	Under string `json:"under,omitempty"`
+	// NoRecord says that the operation has no record, not even the batch's.
+	NoRecord bool `json:"noRecord,omitempty"`
+}
+
+// common maps keys to the values that all setups and restores with that key have.
+func common(operations []Operation, of func(Operation) (key, value string)) map[string]string {
+	values := map[string]string{}
+	for _, operation := range operations {
+		if !operation.AddsOwner() {
+			continue
+		}
+		key, value := of(operation)
+		if before, seen := values[key]; seen && before != value {
+			value = ""
+		}
+		values[key] = value
+	}
+	maps.DeleteFunc(values, func(_, value string) bool { return value == "" })
+	return values
+}
+
+// commonRecord is the record that saves most bytes when it is written once; nil if none does.
+func commonRecord(operations []Operation) json.RawMessage {
+	var best json.RawMessage
+	saved := map[string]int{}
+	most := 0
+	for _, operation := range operations {
+		key := string(operation.Record)
+		if _, seen := saved[key]; seen {
+			saved[key] += len(key)
+		} else {
+			saved[key] = 0
+		}
+		if saved[key] > most {
+			best, most = operation.Record, saved[key]
+		}
+	}
+	return best
+}
+
+// compact removes what expand can restore.
+func (w *wireOperation) compact(batch wireBatch) {
+	if batch.Record != nil {
+		w.NoRecord = len(w.Record) == 0
+		if bytes.Equal(w.Record, batch.Record) {
+			w.Record = nil
+		}
+	}
+	if Operation(w.plainOperation).AddsOwner() {
+		if batch.NamespaceUIDs[w.Namespace] != "" {
+			w.NamespaceUID = ""
+		}
+		if batch.Class != "" {
+			w.Class = ""
+		}
+	}
+	if parent, ok := strings.CutSuffix(w.Path, w.ownName()); ok {
+		w.Under, w.Path = cmp.Or(parent, "/"), ""
+	}
+	if w.Volume == wellknown.VolumePrefix+w.ClaimUID {
+		w.Volume = ""
+	}
+}
+
+func (w *wireOperation) expand(batch wireBatch) error {
+	w.Cluster = cmp.Or(w.Cluster, batch.Cluster)
+	if w.NoRecord && len(w.Record) > 0 {
+		return errors.New("it has both record and noRecord")
+	}
+	if len(w.Record) == 0 && !w.NoRecord {
+		w.Record = batch.Record
+	}
+	if Operation(w.plainOperation).AddsOwner() {
+		w.NamespaceUID = cmp.Or(w.NamespaceUID, batch.NamespaceUIDs[w.Namespace])
+		w.Class = cmp.Or(w.Class, batch.Class)
+	}
+	if w.Under != "" && w.Path != "" {
+		return errors.New("it has both path and under")
+	}
+	if w.Under != "" {
+		w.Path = strings.TrimSuffix(w.Under, "/") + w.ownName()
+	}
+	w.Volume = cmp.Or(w.Volume, wellknown.VolumePrefix+w.ClaimUID)
+	return nil
+}
+
+// ownName ends the path of a claim that has a directory of its own.
+func (w *wireOperation) ownName() string { return "/" + w.Claim + "-" + w.ClaimUID }
+
+// marshal leaves <, > and & as they are: escaped they take six bytes each.
+func marshal(value any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), err
+}
+
+func unmarshalStrictly(data []byte, into any) error {
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(into); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("the JSON is followed by something else")
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package operations
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+)
+
+// Kind says what an operation does.
+type Kind string
+
+// The kinds of operations.
+const (
+	// Setup makes the directory of a volume, or makes a directory that exists the volume's.
+	Setup Kind = "setup"
+	// Restore makes a volume of a directory in the trash.
+	Restore Kind = "restore"
+	// Clone makes a volume of a copy of another one. It has a Job of its own, because it may take hours.
+	Clone Kind = "clone"
+	// Cleanup drops the owner; when it was the last one, the directory goes to the trash.
+	Cleanup Kind = "cleanup"
+	// Release drops an owner whose volume and claim no longer exist. Its data counts as retained:
+	// no cleanup removes the directory from now on.
+	Release Kind = "release"
+)
+
+// Owner is a volume and the claim that it is for. The ledger on the file system has an entry for
+// each owner of a directory.
+type Owner struct {
+	// Volume is the PersistentVolume's name.
+	Volume string `json:"volume,omitempty"`
+	// Cluster is the uid of the cluster's namespace kube-system.
+	Cluster   string `json:"cluster,omitempty"`
+	Namespace string `json:"ns,omitempty"`
+	Claim     string `json:"claim,omitempty"`
+	ClaimUID  string `json:"uid,omitempty"`
+	// NamespaceUID and Class go into the entry that a setup or restore writes; "" is unknown. They
+	// do not identify the owner: entries of earlier versions lack them.
+	NamespaceUID string `json:"nsUID,omitempty"`
+	Class        string `json:"class,omitempty"`
+}
+
+// Directory says how a new directory is made. One that exists keeps its mode and owner.
+type Directory struct {
+	// Mode is octal, as in the class parameter directory_perms. The default depends on AllocateGID.
+	Mode string `json:"mode,omitempty"`
+	UID  int    `json:"user,omitempty"`
+	GID  int    `json:"group,omitempty"`
+	// AllocateGID gives the directory a group that no other one of the file system has, from
+	// GIDMin to GIDMax.
+	AllocateGID bool `json:"allocateGID,omitempty"`
+	GIDMin      int  `json:"gidMin,omitempty"` // 0 is the default
+	GIDMax      int  `json:"gidMax,omitempty"` // 0 is the default
+}
+
+// Rules say which directories a setup may use although they are not new.
+type Rules struct {
+	ShareAcrossNamespaces bool `json:"shareAcrossNamespaces,omitempty"`
+	ShareAcrossClusters   bool `json:"shareAcrossClusters,omitempty"`
+	// RefuseExisting refuses a directory that has content and no owner.
+	RefuseExisting bool `json:"refuseExisting,omitempty"`
+}
+
+// Source says what a clone copies. The ledger must have it as an owner of SourcePath, in the cluster and
+// the namespace of the operation.
+type Source struct {
+	SourcePath     string `json:"from,omitempty"`
+	SourceVolume   string `json:"fromVolume,omitempty"`
+	SourceClaim    string `json:"fromClaim,omitempty"` // its name, for messages
+	SourceClaimUID string `json:"fromUID,omitempty"`
+}
+
+// Operation is what the manager wants done for one volume.
+type Operation struct {
+	Kind Kind `json:"do"`
+	Owner
+	// Path is the volume's directory, counted from the file system's root.
+	Path string `json:"path,omitempty"`
+
+	Directory // of a setup
+	Rules     // of a setup; a restore needs ShareAcrossNamespaces only
+
+	// Adopt, in a setup, records the owner of a directory that must exist, and changes nothing.
+	Adopt bool `json:"adopt,omitempty"`
+	// Made, with Adopt, says that the original system made the directory, so that a cleanup may
+	// remove it.
+	Made bool `json:"made,omitempty"`
+	// TakeOver, with Adopt, is the uid of a cluster whose entry for this volume and claim becomes one of
+	// Cluster, and hands over the right to remove the directory, if it has it and Made is set. Without
+	// such an entry, or a mark of its retained data, there is nothing to take over. Only an administrator
+	// may want that, so that no batch of the manager has it.
+	TakeOver string `json:"-"`
+	// Keep, in a cleanup, is how long the trash keeps the directory: a duration, or "forever".
+	Keep string `json:"keep,omitempty"`
+	// LeaveToOthers, in a cleanup, drops the owner although other volumes of this cluster own the
+	// directory. The manager sets it when such a volume exists. Without it the cleanup is blocked,
+	// so that the manager can find the owners whose volumes no longer exist.
+	LeaveToOthers bool `json:"leaveToOthers,omitempty"`
+	// KeepDirectory, in a cleanup, says that a volume of this cluster that is not being cleaned up
+	// uses the directory, which therefore stays even if the ledger has no entry for that volume:
+	// the volume's own cleanup may have been called off after it had ended.
+	KeepDirectory bool `json:"keepDirectory,omitempty"`
+	// Joins, in a setup, says that another volume of this cluster uses the directory, or is being
+	// set up with it. Without it, the data of all owners of this cluster counts as retained, and
+	// only claims of the same class get it.
+	Joins bool `json:"joins,omitempty"`
+	// RestoreFrom, in a restore, is the uid of the claim whose directory is wanted back.
+	RestoreFrom string `json:"restore,omitempty"`
+
+	Source // of a clone
+	// Abandon, in a clone, removes what was copied for a claim that no longer exists. It is done in a batch,
+	// as a cleanup is.
+	Abandon bool `json:"abandon,omitempty"`
+
+	// Record is the manager's own; mountjob does not read it.
+	Record json.RawMessage `json:"record,omitempty"`
+}
+
+// AddsOwner says that an operation makes its volume an owner of a directory.
+func (o Operation) AddsOwner() bool {
+	return o.Kind == Setup || o.Kind == Restore || o.Copies()
+}
+
+// Copies says that an operation copies a directory, and so has a Job of its own.
+func (o Operation) Copies() bool { return o.Kind == Clone && !o.Abandon }
+
+// MaxID is the highest uid and gid that every NFS server and kernel accepts.
+const MaxID = 1<<31 - 1
+
+// UnixMode is the mode of a new directory, in Unix bits. allocatedGID is 0 when the directory has
+// no group of its own.
+func (d Directory) UnixMode(allocatedGID int) (uint32, error) {
+	switch {
+	case d.Mode == "" && allocatedGID != 0:
+		return wellknown.AllocatedGIDPerms, nil
+	case d.Mode == "":
+		return wellknown.DefaultDirectoryPerms, nil
+	}
+	mode, err := strconv.ParseUint(d.Mode, 8, 32)
+	if err != nil || mode > 0o7777 {
+		return 0, fmt.Errorf("the mode %q is not octal, from 0 to 7777", Truncate(d.Mode, 64))
+	}
+	return uint32(mode), nil
+}
+
+// GIDRange is the range of allocated gids, with the defaults filled in.
+func (d Directory) GIDRange() (lowest, highest int) {
+	lowest, highest = d.GIDMin, d.GIDMax
+	if lowest == 0 {
+		lowest = wellknown.DefaultGIDMin
+	}
+	if highest == 0 {
+		highest = wellknown.DefaultGIDMax
+	}
+	return lowest, highest
+}
+
+// ParseKeep reads how long the trash keeps a directory; "" is not at all.
+func ParseKeep(keep string) (duration time.Duration, forever bool, err error) {
+	switch keep {
+	case "", wellknown.DefaultKeepDeleted:
+		return 0, false, nil
+	case wellknown.KeepDeletedForever:
+		return 0, true, nil
+	}
+	duration, err = time.ParseDuration(keep)
+	if err != nil || duration < 0 {
+		return 0, false, fmt.Errorf("%q is not how long a directory can be kept: write a duration such as 72h, or %s", Truncate(keep, 64), wellknown.KeepDeletedForever)
+	}
+	return duration, false, nil
+}

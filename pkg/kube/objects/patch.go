@@ -1,0 +1,134 @@
+package objects
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Patch changes fields of an object, or of its subresource, by strategic merge. That the object is
+// gone is no error.
+func Patch(ctx context.Context, client kubernetes.Interface, object metav1.Object, fields map[string]any, subresources ...string) error {
+	metadata, ok := fields["metadata"].(map[string]any)
+	if !ok {
+		metadata = map[string]any{}
+		fields["metadata"] = metadata
+	}
+	metadata["uid"] = object.GetUID()
+	patch, err := json.Marshal(fields)
+	if err != nil {
+		return fmt.Errorf("writing a patch: %w", err)
+	}
+	what, err := send(ctx, client, object, patch, subresources...)
+	if err != nil && !IsGone(err) {
+		return fmt.Errorf("changing %s: %w", what, err)
+	}
+	return nil
+}
+
+// Metadata are the fields of a Patch of one field of an object's metadata.
+func Metadata(field string, value any) map[string]any {
+	return map[string]any{"metadata": map[string]any{field: value}}
+}
+
+// RemoveFinalizer names one finalizer, so that it neither brings back nor removes another one.
+func RemoveFinalizer(ctx context.Context, client kubernetes.Interface, object metav1.Object, finalizer string) error {
+	return Patch(ctx, client, object, map[string]any{"metadata": WithoutFinalizer(finalizer)})
+}
+
+// WithoutFinalizer are the fields of metadata of a patch that removes one finalizer, as RemoveFinalizer does.
+func WithoutFinalizer(finalizer string) map[string]any {
+	return map[string]any{"$deleteFromPrimitiveList/finalizers": []string{finalizer}}
+}
+
+// send says what the object is, for errors.
+func send(ctx context.Context, client kubernetes.Interface, object metav1.Object, patch []byte, subresources ...string) (what string, err error) {
+	const kind = types.StrategicMergePatchType
+	switch o := object.(type) {
+	case *corev1.PersistentVolume:
+		what = "volume " + o.Name
+		_, err = client.CoreV1().PersistentVolumes().Patch(ctx, o.Name, kind, patch, metav1.PatchOptions{}, subresources...)
+	case *corev1.PersistentVolumeClaim:
+		what = "claim " + o.Namespace + "/" + o.Name
+		_, err = client.CoreV1().PersistentVolumeClaims(o.Namespace).Patch(ctx, o.Name, kind, patch, metav1.PatchOptions{}, subresources...)
+	case *batchv1.Job:
+		what = "Job " + o.Name
+		_, err = client.BatchV1().Jobs(o.Namespace).Patch(ctx, o.Name, kind, patch, metav1.PatchOptions{}, subresources...)
+	default:
+		err = fmt.Errorf("no client patches %T", object)
+	}
+	return what, err
+}
+
+// PatchVolume writes what differs between a volume as it was observed and as it should be.
+func PatchVolume(ctx context.Context, client kubernetes.Interface, is, want *corev1.PersistentVolume) error {
+	patch, err := StrategicMerge(is, want)
+	if err != nil {
+		return err
+	}
+	_, err = send(ctx, client, is, patch)
+	return err
+}
+
+// typed is a pointer to one of Kubernetes' own objects.
+type typed[T any] interface {
+	*T
+	metav1.Object
+	DeepCopy() *T
+}
+
+// StrategicMerge is the patch from one object to another. It has the uid and the resourceVersion
+// of the one that was observed, which the apiserver compares.
+func StrategicMerge[T any, P typed[T]](is, want P) ([]byte, error) {
+	before, after := P(is.DeepCopy()), P(want.DeepCopy())
+	before.SetUID("")
+	before.SetResourceVersion("")
+	after.SetUID(is.GetUID())
+	after.SetResourceVersion(is.GetResourceVersion())
+	old, errOld := json.Marshal(before)
+	next, errNext := json.Marshal(after)
+	var kind T
+	patch, err := strategicpatch.CreateTwoWayMergePatch(old, next, kind)
+	if err := errors.Join(errOld, errNext, err); err != nil {
+		return nil, fmt.Errorf("comparing objects: %w", err)
+	}
+	return patch, nil
+}
+
+// OnlyThis are the options that delete an object as it was observed.
+func OnlyThis(object metav1.Object) metav1.DeleteOptions {
+	return metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(object.GetUID()))}
+}
+
+// IsGone says that an error of a write means that the very object no longer exists: none of its name does,
+// or one with another uid, or its namespace is being deleted. Any other conflict is that of a write which
+// lost against others: the object exists, was not changed, and the write is to be retried.
+func IsGone(err error) bool {
+	return apierrors.IsNotFound(err) || isOfUID(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
+}
+
+// isOfUID reads the message of a conflict, because the apiserver gives nothing else to distinguish
+// its kinds. No object's name can have these words: it has neither capitals nor spaces. To a
+// patch for an object with another uid the apiserver answers that the uid cannot be changed.
+func isOfUID(err error) bool {
+	if apierrors.IsConflict(err) {
+		return slices.ContainsFunc([]string{"UID in precondition:", "the UID in the precondition", "uid mismatch:"},
+			func(words string) bool { return strings.Contains(err.Error(), words) })
+	}
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+}

@@ -1,0 +1,153 @@
+// Package objects reads and writes API objects where a cache that is a moment
+// behind could cost data. Reads go to the apiserver itself. Writes change and
+// delete the very object that was observed, and no later one of its name; they
+// patch, because an update would drop the fields that this client is too old for.
+package objects
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/client-go/kubernetes"
+)
+
+// Reader reads from the apiserver: every answer is as new as the request.
+type Reader struct {
+	Client kubernetes.Interface
+}
+
+// Costs of lists and reads.
+const (
+	ManyObjects = parallelReads // up to so many objects are read one by one, which takes as long as one read
+	// objectsPerRead is how many objects of a list cost as much as one read: a page of 500 takes the
+	// manager and the apiserver as long as some 25 reads.
+	objectsPerRead = 20
+	pageSize       = 500
+	parallelReads  = 16 // single reads under way at once
+)
+
+// Volume is a volume, nil if there is none.
+func (r Reader) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
+	object, err := r.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
+	return found("volume "+name, object, err)
+}
+
+// Claim is a claim, nil if there is none.
+func (r Reader) Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
+	object, err := r.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
+	return found("claim "+namespace+"/"+name, object, err)
+}
+
+// found has nil for an object that does not exist.
+func found[T any](what string, object *T, err error) (*T, error) {
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // absence is an answer
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", what, err)
+	}
+	return object, nil
+}
+
+// Namespaces are those of the named namespaces that exist, by name.
+func (r Reader) Namespaces(ctx context.Context, names []string) (map[string]*corev1.Namespace, error) {
+	return each(ctx, names, func(ctx context.Context, name string) (*corev1.Namespace, error) {
+		object, err := r.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		return found("namespace "+name, object, err)
+	})
+}
+
+// Volumes are those of the named volumes that exist, by name. How many volumes a
+// cache has decides between a list and single reads.
+func (r Reader) Volumes(ctx context.Context, names []string, cached int) (map[string]*corev1.PersistentVolume, error) {
+	return many(ctx, names, cached, r.Volume, func(o metav1.ListOptions) ([]corev1.PersistentVolume, metav1.ListMeta, error) {
+		list, err := r.Client.CoreV1().PersistentVolumes().List(ctx, o)
+		if err != nil {
+			return nil, metav1.ListMeta{}, fmt.Errorf("listing volumes: %w", err)
+		}
+		return list.Items, list.ListMeta, nil
+	}, func(object *corev1.PersistentVolume) string { return object.Name })
+}
+
+// Claims are those of the named claims that exist, by name. How many claims a
+// cache has decides between a list and single reads.
+func (r Reader) Claims(ctx context.Context, names []types.NamespacedName, cached int) (map[types.NamespacedName]*corev1.PersistentVolumeClaim, error) {
+	get := func(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
+		return r.Claim(ctx, name.Namespace, name.Name)
+	}
+	return many(ctx, names, cached, get, func(o metav1.ListOptions) ([]corev1.PersistentVolumeClaim, metav1.ListMeta, error) {
+		list, err := r.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, o)
+		if err != nil {
+			return nil, metav1.ListMeta{}, fmt.Errorf("listing claims: %w", err)
+		}
+		return list.Items, list.ListMeta, nil
+	}, func(object *corev1.PersistentVolumeClaim) types.NamespacedName {
+		return types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
+	})
+}
+
+// many reads objects from a list where that costs less than to read them one by one. cached is how many of the
+// kind a cache has.
+func many[K comparable, T any](
+	ctx context.Context, keys []K, cached int, get func(context.Context, K) (*T, error), page pageFunc[T], key func(*T) K,
+) (map[K]*T, error) {
+	if len(keys) > ManyObjects && cached <= len(keys)*objectsPerRead {
+		return pick(keys, page, key)
+	}
+	return each(ctx, keys, get)
+}
+
+// each reads objects one by one. get returns nil for one that does not exist.
+func each[K comparable, T any](ctx context.Context, keys []K, get func(context.Context, K) (*T, error)) (map[K]*T, error) {
+	var mu sync.Mutex // protects found
+	found := map[K]*T{}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(parallelReads)
+	for _, key := range keys {
+		group.Go(func() error {
+			object, err := get(ctx, key)
+			if err != nil || object == nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			found[key] = object
+			return nil
+		})
+	}
+	return found, group.Wait()
+}
+
+// pageFunc reads one page of a list.
+type pageFunc[T any] func(metav1.ListOptions) ([]T, metav1.ListMeta, error)
+
+// pick reads a list page by page and keeps only the wanted objects, so its memory is that of one page
+// and of those.
+func pick[K comparable, T any](wanted []K, page pageFunc[T], key func(*T) K) (map[K]*T, error) {
+	missing := sets.New(wanted...)
+	found := make(map[K]*T, len(wanted))
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		items, list, err := page(options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range items {
+			if k := key(&items[i]); missing.Has(k) {
+				object := items[i] // a pointer into the page would keep all of it
+				found[k] = &object
+			}
+		}
+		if list.Continue == "" {
+			return found, nil
+		}
+		options.Continue = list.Continue
+	}
+}

@@ -1,0 +1,290 @@
+// Package claims is the control loop that creates a volume for each claim and
+// deletes volumes that are released. Its key is a claim's uid, for both, so that
+// the two never overtake each other. A sync gathers the claim's state from the
+// caches, asks package decide, and applies the changes of the plan; the
+// operations that the plan leaves pending are carried out by the jobs loop.
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	expiring "k8s.io/apimachinery/pkg/util/cache"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/kube/events"
+	"gnuthought.com/efs-stunnel/pkg/kube/objects"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
+	"gnuthought.com/efs-stunnel/pkg/manager/observe"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/queue"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// Options say how the loop works.
+type Options struct {
+	Rediscover func() // has discovery list the file systems soon
+	Events     record.EventRecorder
+	Metrics    prometheus.Registerer
+	Log        *slog.Logger
+}
+
+// Controller is the loop.
+type Controller struct {
+	options  Options
+	client   kubernetes.Interface
+	live     objects.Reader
+	gatherer *observe.Gatherer
+	events   *events.Reporter
+	metrics  metrics
+	// decisions has the claims that something has happened to. Its syncs never wait for the network, so
+	// that an operation is indexed for the jobs loop while changes of other claims are applied.
+	decisions *queue.Queue[types.UID]
+	queue     *queue.Queue[types.UID] // those whose plans have changes; most events need none
+	deleted   *expiring.Expiring      // volumes that were deleted a moment ago, so that nothing is written twice
+	// snapshots are what was read live after large mount Jobs, by Job. created are volumes that may be
+	// newer than a snapshot.
+	snapshots *expiring.Expiring
+	created   *expiring.Expiring
+	marks     marks // of Jobs that were used
+	reading   singleflight.Group
+}
+
+const (
+	controlLoop = "claims"
+	workers     = 32 // each waits for the apiserver most of the time
+	deciders    = 2
+	firstRetry  = 50 * time.Millisecond
+)
+
+// New makes the loop. It is to be called before the caches run.
+func New(client kubernetes.Interface, g *observe.Gatherer, o Options) (*Controller, error) {
+	c := &Controller{
+		options: o, client: client, live: objects.Reader{Client: client}, gatherer: g, events: events.NewReporter(o.Events),
+		metrics: newMetrics(o.Metrics), deleted: expiring.NewExpiring(), snapshots: expiring.NewExpiring(), created: expiring.NewExpiring(),
+	}
+	c.marks.write = func(ctx context.Context, job *batchv1.Job, annotations map[string]string) error {
+		return objects.Patch(ctx, client, job, objects.Metadata("annotations", annotations))
+	}
+	options := queue.Options{Name: controlLoop, KeyName: "claim", FirstRetry: firstRetry, Log: o.Log}
+	c.queue = queue.New(options, c.sync)
+	options.Name = "decisions"
+	c.decisions = queue.New(options, c.decide)
+	c.options.Log = o.Log.With(slog.String("controller", controlLoop)) // the queues name their loops themselves
+	if err := errors.Join(
+		objects.OnChange(c.objectChanged, g.Caches.Claims, g.Caches.Volumes, g.Caches.Classes, g.Caches.Jobs),
+		objects.OnChange(c.podChanged, g.Caches.Pods),
+	); err != nil {
+		return nil, fmt.Errorf("watching for claims: %w", err)
+	}
+	return c, nil
+}
+
+// Run works until the context ends.
+func (c *Controller) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return c.queue.Run(ctx, workers, func() { // it takes keys when the first decision is made
+			group.Go(func() error { return c.decisions.Run(ctx, deciders, c.enqueueAll) })
+		})
+	})
+	return group.Wait()
+}
+
+// enqueueAll adds every claim of the caches: claims themselves, those that volumes are for, and those
+// that are deleted and for which Jobs have begun something.
+func (c *Controller) enqueueAll() {
+	caches := c.gatherer.Caches
+	for _, informer := range []cache.SharedIndexInformer{caches.Claims, caches.Volumes, caches.Jobs} {
+		for _, object := range informer.GetStore().List() {
+			c.objectChanged(nil, object)
+		}
+	}
+}
+
+// objectChanged enqueues the claims that an object is about, as it was and as it is. A standby
+// enqueues nothing: Run does.
+func (c *Controller) objectChanged(before, after any) {
+	if !c.decisions.Running() {
+		return
+	}
+	uids, ok := newBatches(before, after)
+	if !ok {
+		uids = slices.Concat(c.claimsOf(before), c.claimsOf(after))
+	}
+	c.enqueue(uids...)
+}
+
+// newBatches are the claims of the batches that a Job's worker was given in a change of the Job. ok is
+// false for any other change. One by one, the claims of the first batch would be enqueued for each later one.
+func newBatches(before, after any) (uids []types.UID, ok bool) {
+	was, wasJob := before.(*batchv1.Job)
+	is, isJob := after.(*batchv1.Job)
+	if !wasJob || !isJob || mountjobs.NewestBatch(was) == mountjobs.NewestBatch(is) {
+		return nil, false
+	}
+	return claimsOfJob(is, func(number int) bool { return number > mountjobs.NewestBatch(was) }), true
+}
+
+// enqueue adds each claim once: one that is added again is decided again when a decider is quick.
+func (c *Controller) enqueue(uids ...types.UID) {
+	for _, uid := range slices.Compact(slices.Sorted(slices.Values(uids))) {
+		c.decisions.Add(uid)
+	}
+}
+
+func (c *Controller) claimsOf(object any) []types.UID {
+	switch o := object.(type) {
+	case *corev1.PersistentVolumeClaim:
+		uids := []types.UID{o.UID}
+		for _, claim := range c.gatherer.Caches.CopiesOf(o) {
+			uids = append(uids, claim.UID)
+		}
+		return uids
+	case *corev1.PersistentVolume:
+		return volumes.ClaimsOf(o)
+	case *storagev1.StorageClass:
+		return c.unboundOf(o.Name)
+	case *batchv1.Job:
+		return claimsOfJob(o, func(int) bool { return true })
+	}
+	return nil
+}
+
+// BatchReported enqueues the claims of a batch whose worker has reported it.
+func (c *Controller) BatchReported(job *batchv1.Job, batch int) {
+	c.enqueue(claimsOfJob(job, func(number int) bool { return number == batch })...)
+}
+
+func (c *Controller) unboundOf(class string) []types.UID {
+	var uids []types.UID
+	for _, claim := range c.gatherer.Caches.UnboundClaims(c.gatherer.Provisioner) {
+		if class == "" || volumes.ClassName(claim) == class {
+			uids = append(uids, claim.UID)
+		}
+	}
+	return uids
+}
+
+// claimsOfJob are those of some batches of a Job, none for a Job that was used, or that cannot be read.
+func claimsOfJob(job *batchv1.Job, wanted func(batch int) bool) []types.UID {
+	if name, ok := mountjobs.ParseName(job.Name); !ok || !name.Kind.HasOperations() {
+		return nil
+	}
+	batches, err := mountjobs.Batches(job)
+	if err != nil {
+		return nil
+	}
+	var uids []types.UID
+	for _, batch := range batches {
+		if !wanted(batch.Number) {
+			continue
+		}
+		for _, o := range batch.Operations {
+			if o.ClaimUID != "" {
+				uids = append(uids, types.UID(o.ClaimUID))
+			}
+		}
+	}
+	return uids
+}
+
+// podChanged is about the end of a mount Job's pod; no earlier change of it matters to a claim.
+func (c *Controller) podChanged(_, after any) {
+	pod, ok := after.(*corev1.Pod)
+	if !ok || !hasEnded(pod) {
+		return
+	}
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil || owner.Kind != "Job" {
+		return
+	}
+	if job := c.gatherer.Caches.JobNamed(pod.Namespace, owner.Name); job != nil && job.UID == owner.UID {
+		c.objectChanged(nil, job)
+	}
+}
+
+func hasEnded(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed ||
+		slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool {
+			return status.Name == mountjobs.ContainerName && status.State.Terminated != nil
+		})
+}
+
+// TargetsChanged enqueues the claims whose plans depend on the file systems. What was begun for a
+// claim that is deleted is known from Jobs only.
+func (c *Controller) TargetsChanged() {
+	uids := c.unboundOf("")
+	for _, object := range c.gatherer.Caches.Jobs.GetStore().List() {
+		if job, ok := object.(*batchv1.Job); ok && mountjobs.IsUnreleased(job) {
+			uids = append(uids, c.claimsOf(job)...)
+		}
+	}
+	var affected []*corev1.PersistentVolume
+	snapshot := c.gatherer.Targets()
+	for id := range snapshot.Gone {
+		affected = append(affected, c.gatherer.Caches.VolumesOnFileSystem(id)...)
+	}
+	for id := range snapshot.FileSystems {
+		affected = append(affected, c.gatherer.Caches.UnsettledVolumes(id)...)
+	}
+	for _, volume := range affected {
+		uids = append(uids, c.claimsOf(volume)...)
+	}
+	c.enqueue(uids...)
+}
+
+// sync plans for one claim, of which more may be known since the decision, and applies the plan. The
+// gatherer reads the claim's state from the caches, has decide.Decide plan, and indexes the operations
+// that wait for a mount Job.
+func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Duration, err error) {
+	state, plan := c.gatherer.Decide(uid)
+	err = c.apply(ctx, state, plan)
+	if errors.Is(err, errBehind) {
+		return catchUp, nil
+	}
+	return untilNext(state.Now, plan), err
+}
+
+// catchUp is how long a cache may be behind, most of the time.
+const catchUp = 100 * time.Millisecond
+
+// decide has the operations indexed that a claim waits for, and the changes applied that its plan has.
+func (c *Controller) decide(_ context.Context, uid types.UID) (again time.Duration, err error) {
+	state, plan := c.gatherer.Decide(uid)
+	if len(plan.Changes) > 0 {
+		c.queue.Add(uid)
+		return 0, nil
+	}
+	return untilNext(state.Now, plan), nil
+}
+
+// recheck is how long an unsettled decision is valid: it waits for other claims' volumes, or for a
+// time by the apiserver's clock.
+const recheck = time.Minute
+
+// untilNext is how long it is until a mount Job must have ended, or until the next decision; 0 waits
+// for an event.
+func untilNext(now time.Time, plan decide.Plan) time.Duration {
+	switch {
+	case !plan.RunningUntil.IsZero():
+		return max(plan.RunningUntil.Sub(now), 0) + time.Second
+	case plan.Unsettled:
+		return recheck
+	}
+	return 0
+}

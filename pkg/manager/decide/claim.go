@@ -1,0 +1,351 @@
+package decide
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// claimPlanner plans for the claim's own volume.
+type claimPlanner struct {
+	State
+	Plan
+	// refusal is why the claim cannot be accepted as it is, or "". givenUp is the fingerprint of the
+	// input that too many setups failed with: while it stays the same, none is tried.
+	refusal, givenUp string
+	// keepGivenUp leaves an earlier fingerprint until the first attempt with other input, which is
+	// counted from one.
+	keepGivenUp bool
+	// reschedule has the scheduler choose another node.
+	reschedule bool
+}
+
+// planClaim plans for the claim's own volume. What was begun is finished first, as it was begun,
+// whatever has become of claim and class; only then is the claim asked what it wants.
+//
+//	volume  newest attempt      claim   what is done
+//	exists  any                 any     nothing; a volume of that name that is another claim's is reported
+//	none    running             any     nothing, until its end is due
+//	none    on a gone system    any     as if there were none; its Job is marked used
+//	none    an unfinished copy  gone    what was copied is removed
+//	none    with policy Retain  gone    nothing: it may have been made and deleted
+//	none    done, not used      any     volume, with the policy that it was begun with
+//	none    lost                any     the same once more; given up after too many, if wanted
+//	none    failed              wanted  reported; begun anew after a wait
+//	none    none, or used       wanted  begun
+//	none    a cleanup           wanted  begun: it has undone what was done before it
+func (s State) planClaim() Plan {
+	p := claimPlanner{State: s}
+	name := volumes.VolumeName(s.UID)
+	if i := slices.IndexFunc(s.Volumes, func(v Volume) bool { return v.Name == name }); i >= 0 {
+		p.reportConflict(s.Volumes[i].Object)
+		return p.annotated()
+	}
+	last := s.newest(name, time.Time{}, func(o operations.Operation) bool { return isProvisioning(o) || isCleanup(o) })
+	if last.running() {
+		p.awaitEnd(last)
+		return p.annotated()
+	}
+	if p.abandon(last) {
+		return p.Plan
+	}
+	if isCleanup(last.Operation) || s.Targets.Gone[last.FileSystemID] {
+		last = Attempt{}
+	}
+	// On a file system that is gone, an outcome can never be used.
+	unusable := func(a Attempt) bool {
+		return (a.done() || a.lost() || a.Operation.Kind == operations.Clone) && !a.running() && s.Targets.Gone[a.FileSystemID]
+	}
+	if jobs := s.jobsOf(name, unusable); len(jobs) > 0 {
+		p.add(MarkUsed{name, jobs})
+	}
+	return p.next(last)
+}
+
+// next goes on from an attempt that has ended; last is the zero Attempt if there was none.
+func (p *claimPlanner) next(last Attempt) Plan {
+	switch {
+	case p.Claim == nil && isLeft(last.Operation):
+		return p.Plan
+	case last.Unused && last.done():
+		return p.create(last)
+	}
+	// Without its fingerprint, a claim whose class was removed and came back would seem to fail for
+	// the first time.
+	p.keepGivenUp = p.hasGivenUp(last)
+	switch {
+	case last.Unused && last.lost():
+		p.schedule(Pending{FileSystemID: last.FileSystemID, Operation: last.Operation, Since: last.Began}, last)
+	case p.isWanted():
+		p.provision(last)
+	}
+	return p.annotated()
+}
+
+func isProvisioning(o operations.Operation) bool { return o.AddsOwner() && !o.Adopt }
+
+func isCleanup(o operations.Operation) bool { return o.Kind == operations.Cleanup || o.Abandon }
+
+// abandon has removed what an attempt has copied for a claim that is deleted, unless the copy is complete: that
+// becomes a volume, which is then cleaned up like any other.
+func (p *claimPlanner) abandon(last Attempt) bool {
+	if p.Claim != nil || last.Operation.Kind != operations.Clone || !last.Unused || last.done() || p.Targets.Gone[last.FileSystemID] {
+		return false
+	}
+	operation := last.Operation
+	operation.Source, operation.Abandon = operations.Source{}, true
+	p.schedule(Pending{FileSystemID: last.FileSystemID, Operation: operation, Since: last.Began}, last)
+	return true
+}
+
+// reportConflict is about a volume of the name that only the claim's may have.
+func (p *claimPlanner) reportConflict(object *corev1.PersistentVolume) {
+	if !p.isWanted() || object.DeletionTimestamp != nil {
+		return
+	}
+	ref := object.Spec.ClaimRef
+	if ref != nil && (ref.UID == p.UID || ref.UID == "" && ref.Namespace == p.Claim.Namespace && ref.Name == p.Claim.Name) {
+		return
+	}
+	p.warn("conflict", fmt.Sprintf("PersistentVolume %s has the name that this claim's volume must have, and is another claim's: delete it, or give it another name", object.Name))
+	p.Unsettled = true
+}
+
+func (p *claimPlanner) warn(topic, message string) {
+	if p.Claim != nil {
+		p.add(Warn{p.Claim, wellknown.EventProvisioningFailed, topic, message})
+	}
+}
+
+// reportWait says what the claim waits for that no write here can bring about; "" is nothing.
+func (p *claimPlanner) reportWait(what string) {
+	if what != "" {
+		p.warn("wait", "waiting: "+what)
+		p.Unsettled = true
+	}
+}
+
+func (p *claimPlanner) refuse(why string) {
+	p.refusal = why
+	p.warn("refusal", why)
+	p.Unsettled = true
+}
+
+// create leaves the claim's annotations alone: the next plan sees the volume.
+func (p *claimPlanner) create(a Attempt) Plan {
+	switch port := p.Targets.Port(a.FileSystemID); {
+	case port != 0:
+		p.add(CreateVolume{Job: a.Job, Batch: a.Batch, BatchSize: a.BatchSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID, Note: a.Result.Message})
+		return p.Plan
+	case !p.Targets.Known:
+		p.reportWait(p.Targets.Problem)
+	default:
+		p.reportWait(fmt.Sprintf("the directory is made, but file system %s has no local port now%s", a.FileSystemID, seeTable))
+	}
+	return p.annotated()
+}
+
+// isWanted says that there is a claim that asks us for a volume.
+func (s State) isWanted() bool {
+	return s.Claim != nil && volumes.IsRequested(s.Claim, s.Class, s.Provisioner)
+}
+
+// provision begins anew, with what the claim asks for now.
+func (p *claimPlanner) provision(last Attempt) {
+	if !p.Targets.Known {
+		p.reportWait(p.Targets.Problem)
+		return
+	}
+	operation, choice, err := p.begin()
+	switch {
+	case err != nil:
+		p.refuse(err.Error())
+	case choice.GiveNodeBack != "":
+		p.reschedule = true
+		p.warn("node", choice.GiveNodeBack+": asking the scheduler for another node")
+	case choice.Unknown:
+		p.add(Rediscover{})
+		p.warn("wait", "waiting: "+choice.Wait)
+	case choice.Wait != "":
+		p.reportWait(choice.Wait)
+	default:
+		p.schedule(Pending{FileSystemID: choice.FileSystemID, Operation: operation, Since: p.Claim.CreationTimestamp.Time}, last)
+	}
+}
+
+// begin is the operation that the claim asks for, if a file system was chosen. The error is a refusal.
+func (s State) begin() (operation operations.Operation, choice volumes.Choice, err error) {
+	class, err := volumes.ParseClass(s.Class)
+	if err != nil {
+		return operation, choice, err
+	}
+	claim, err := volumes.ParseClaim(s.Claim, class)
+	if err != nil {
+		return operation, choice, err
+	}
+	if claim.Source != "" {
+		if wait, err := claim.From(s.Source(claim.Source), s.Provisioner); wait != "" || err != nil {
+			return operation, volumes.Choice{Wait: wait}, err
+		}
+	}
+	if len(class.FileSystemTags) > 0 && !s.Targets.Listed {
+		return operation, volumes.Choice{Wait: "the EFS API has not answered yet, and the class asks for tags" + seeTable, Unknown: true}, nil
+	}
+	choice, err = volumes.Choose(claim, class, s.NodeZone, s.candidates(claim.Path), s.Targets.Excluded)
+	if choice.Unknown && s.Targets.Unanswered {
+		choice.Wait += " The EFS API has not answered since the manager started" + seeTable
+	}
+	if err != nil || choice.FileSystemID == "" {
+		return operation, choice, err
+	}
+	operation, err = volumes.Begin(claim, class, choice, s.Cluster)
+	operation.Joins = operation.Kind == operations.Setup && s.InUse(choice.FileSystemID, claim.Path)
+	return operation, choice, err
+}
+
+// seeTable ends a wait whose cause discovery reports elsewhere.
+const seeTable = "; the events of ConfigMap " + wellknown.TargetsConfigMap + " say why"
+
+func (s State) candidates(path string) []volumes.Candidate {
+	candidates := s.Targets.Candidates()
+	holders := s.Holders(path)
+	for i := range candidates {
+		candidates[i].HoldsPath = slices.Contains(holders, candidates[i].ID)
+	}
+	return candidates
+}
+
+// schedule says when the operation may run, and whether it still may. A claim that is given up while
+// it is not known what its last setup did keeps that Job unused: once anything changes, or the claim
+// is deleted, the setup goes on.
+func (p *claimPlanner) schedule(pending Pending, last Attempt) {
+	if !last.isUnsuccessful() {
+		p.wait(pending)
+		return
+	}
+	if p.hasGivenUp(last) && !last.stopped() && p.isWanted() {
+		p.giveUp(pending, last)
+		return
+	}
+	pending, err := p.retry(pending, last)
+	if err != nil {
+		p.reportWait(err.Error())
+		return
+	}
+	p.wait(pending)
+	if !last.stopped() {
+		p.warn(last.Job, failedText(last, pending.Due))
+	}
+}
+
+func failedText(last Attempt, due time.Time) string {
+	doing := "make the directory"
+	if last.Operation.Copies() {
+		doing = "copy claim " + last.Operation.SourceClaim
+	}
+	text := fmt.Sprintf("Job %s could not %s: %s", last.Job, doing, last.Why())
+	if !due.IsZero() {
+		text += fmt.Sprintf(" (attempt %d; next at %s)", volumes.AttemptOf(last.Operation), due.UTC().Format("15:04:05 MST"))
+	}
+	return text
+}
+
+// giveUp tries nothing until the input of the decision is another one, and then as if for the first
+// time.
+func (p *claimPlanner) giveUp(pending Pending, last Attempt) {
+	now := p.fingerprint(pending.Operation.Path)
+	before, marked := p.Claim.Annotations[wellknown.AnnotationGivenUp]
+	if !marked || before == now {
+		p.givenUp = now
+		p.refuse(fmt.Sprintf("gave up after %d failed setups, until the claim, its class or the file systems change: %s", volumes.AttemptOf(last.Operation), last.Why()))
+		return
+	}
+	var err error
+	if pending.Operation, err = volumes.WithAttempt(pending.Operation, 1); err != nil {
+		p.reportWait(err.Error())
+		return
+	}
+	p.wait(pending)
+}
+
+func (s State) hasGivenUp(last Attempt) bool {
+	return s.Threshold > 0 && last.Job != "" && volumes.AttemptOf(last.Operation) >= s.Threshold
+}
+
+// fingerprint is that of all input which an edit could change. The path has what matters of the
+// claim's annotations.
+func (s State) fingerprint(path string) string {
+	type fileSystem struct {
+		ID, Unusable string
+		Aliases      []string `json:",omitempty"`
+	}
+	input := struct {
+		Labels      map[string]string
+		Restore     string
+		Path        string
+		Spec        corev1.PersistentVolumeClaimSpec
+		Class       string
+		FileSystems []fileSystem
+	}{
+		Labels:  s.Claim.Labels,
+		Restore: s.Claim.Annotations[wellknown.AnnotationRestore],
+		Path:    path,
+		Spec:    s.Claim.Spec,
+		Class:   string(s.Class.UID) + "/" + s.Class.ResourceVersion,
+	}
+	for _, c := range s.Targets.Candidates() {
+		input.FileSystems = append(input.FileSystems, fileSystem{c.ID, c.Unusable, s.Aliases[c.ID]})
+	}
+	data, err := json.Marshal(input)
+	if err != nil {
+		return "" // cannot be: it was JSON before
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:8])
+}
+
+// asksOther says that the cluster has asked another provisioner: another installation may annotate the claim as we
+// do, and two that correct each other would never end.
+func asksOther(claim *corev1.PersistentVolumeClaim, provisioner string) bool {
+	asked := volumes.AskedProvisioner(claim)
+	return asked != "" && asked != provisioner
+}
+
+// annotated is the plan, with the claim's annotations as they should be from now on.
+func (p *claimPlanner) annotated() Plan {
+	if p.Claim == nil || asksOther(p.Claim, p.Provisioner) {
+		return p.Plan
+	}
+	want := map[string]string{wellknown.AnnotationRejected: "", wellknown.AnnotationRejectReason: p.refusal, wellknown.AnnotationGivenUp: p.givenUp}
+	if p.refusal != "" {
+		want[wellknown.AnnotationRejected] = wellknown.ValueTrue
+	}
+	if p.givenUp == "" && p.keepGivenUp {
+		delete(want, wellknown.AnnotationGivenUp)
+	}
+	if p.reschedule {
+		want[wellknown.AnnotationSelectedNode] = ""
+	}
+	changes := map[string]any{}
+	for key, value := range want {
+		switch have, ok := p.Claim.Annotations[key]; {
+		case value == "" && ok:
+			changes[key] = nil
+		case value != "" && have != value:
+			changes[key] = value
+		}
+	}
+	if len(changes) > 0 {
+		p.add(AnnotateClaim{changes})
+	}
+	return p.Plan
+}

@@ -1,0 +1,219 @@
+package decide
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// Plan is what follows from a State.
+type Plan struct {
+	// Changes are applied in their order. None depends on the success of another.
+	Changes []Change
+	// Pending are the operations that wait for a mount Job.
+	Pending []Pending
+	// RunningUntil is when the first of the running mount Jobs that have an operation of the claim
+	// must have ended; zero if none runs.
+	RunningUntil time.Time
+	// Unsettled says that the decision may change without an event about the claim, its volumes or
+	// the file systems.
+	Unsettled bool
+}
+
+// Change is one step of a plan: one of the types below.
+type Change any
+
+type (
+	// Warn writes a Warning event, unless the latest one of its topic has the same message.
+	Warn struct {
+		Object interface {
+			runtime.Object
+			GetUID() types.UID
+		}
+		Reason, Topic, Message string
+	}
+	// Inform is Warn with a Normal event.
+	Inform Warn
+	// Rediscover lists the file systems at once.
+	Rediscover struct{}
+	// AnnotateClaim sets annotations of the claim, and removes those that are nil.
+	AnnotateClaim struct{ Annotations map[string]any }
+	// MarkUsed marks the outcomes of Jobs for a volume as used: no volume comes of them any more.
+	MarkUsed struct {
+		Volume string
+		Jobs   []string
+	}
+	// CreateVolume creates the volume that a mount Job has made the directory of.
+	CreateVolume struct {
+		Job          string
+		Batch        int // of the Job
+		BatchSize    int // its number of operations
+		Operation    operations.Operation
+		FileSystemID string
+		GID          int
+		Note         string // for the event about the claim; "" is none
+	}
+	// AdoptVolume makes a volume of the original system ours.
+	AdoptVolume struct{ Object *corev1.PersistentVolume }
+	// MarkGiven notes on a volume that the ledger has the claim that it is bound to now.
+	MarkGiven struct{ Object *corev1.PersistentVolume }
+	// DeleteVolume deletes a volume whose directory has been dealt with, and removes our finalizer.
+	// Before that, MakerJobs are marked as used, or the volume would be created again.
+	DeleteVolume struct {
+		Object    *corev1.PersistentVolume
+		MakerJobs []string
+	}
+	// AddFinalizer has a volume's deletion wait for the cleanup of its directory.
+	AddFinalizer struct{ Object *corev1.PersistentVolume }
+	// RemoveFinalizer has it wait no longer. MakerJobs are those of DeleteVolume.
+	RemoveFinalizer struct {
+		Object    *corev1.PersistentVolume
+		MakerJobs []string
+	}
+	// ExpandVolume writes a volume's new capacity.
+	ExpandVolume struct {
+		Object *corev1.PersistentVolume
+		Claim  *corev1.PersistentVolumeClaim
+		Size   resource.Quantity
+	}
+	// ExpandClaim writes to a claim's status that its volume has grown.
+	ExpandClaim struct {
+		Claim  *corev1.PersistentVolumeClaim
+		Volume string
+		Size   resource.Quantity
+	}
+)
+
+// Pending is an operation that waits for a mount Job of its file system.
+type Pending struct {
+	Claim        types.UID // that was decided about
+	FileSystemID string
+	Operation    operations.Operation
+	// Due is when it may run; not zero after failures.
+	Due time.Time
+	// Since is when it began to wait.
+	Since time.Time
+	// Blockers are owners in the ledger that kept an earlier cleanup from ending. Each is to be
+	// read live: one that no longer exists is released together with this operation.
+	Blockers []operations.Owner
+}
+
+// Turn orders pending operations: by age, and those that have failed by when they may run again, so
+// that they do not delay the others.
+func (p Pending) Turn() time.Time {
+	if p.Due.After(p.Since) {
+		return p.Due
+	}
+	return p.Since
+}
+
+// Decide plans the next steps for one claim and its volumes.
+func Decide(s State) Plan {
+	plan := s.planClaim()
+	for _, v := range s.Volumes {
+		s.planVolume(v, &plan)
+	}
+	for i := range plan.Pending {
+		plan.Pending[i].Claim = s.UID
+	}
+	return plan
+}
+
+func (p *Plan) add(changes ...Change) { p.Changes = append(p.Changes, changes...) }
+
+// wait has an operation wait for a mount Job. No event about the claim reports what other claims do with
+// its directory meanwhile, which may change the operation.
+func (p *Plan) wait(pending Pending) {
+	p.Pending = append(p.Pending, pending)
+	p.Unsettled = true
+}
+
+func (p *Plan) awaitEnd(running Attempt) {
+	if p.RunningUntil.IsZero() || running.Until.Before(p.RunningUntil) {
+		p.RunningUntil = running.Until
+	}
+}
+
+// retry has an operation wait until it may be tried again after an attempt.
+//
+//	attempt          number  due
+//	stopped          same    at once: it was not begun
+//	lost, the first  next    at once: nodes die, and one may have a mount that is none
+//	lost             next    after the backoff
+//	failed           next    after the backoff
+func (s State) retry(p Pending, last Attempt) (Pending, error) {
+	number := volumes.AttemptOf(last.Operation)
+	switch {
+	case last.stopped():
+	case last.lost():
+		if number > 1 {
+			p.Due = last.after(mountjobs.Backoff(s.Backoff, number-1))
+		}
+		number++
+	default:
+		p.Due = last.after(mountjobs.Backoff(s.Backoff, number))
+		number++
+	}
+	var err error
+	p.Operation, err = volumes.WithAttempt(p.Operation, number)
+	return p, err
+}
+
+// after is when a wait after an attempt is over. The end is a time in an object; since this replica
+// saw that the attempt was over, it knows without a clock what has passed. So a clock that is wrong
+// ends no wait before the first minute of it, and makes none longer than it is.
+//
+//	end of the attempt    wait of 4 minutes is over
+//	when it was seen      4 minutes after the end
+//	an hour before        a minute after it was seen
+//	an hour after         4 minutes after it was seen
+//	not seen              4 minutes after the end
+func (a Attempt) after(wait time.Duration) time.Time {
+	ended := a.Ended
+	if ended.IsZero() {
+		ended = a.Began
+	}
+	due := ended.Add(wait)
+	if a.OverSince.IsZero() {
+		return due
+	}
+	if earliest := a.OverSince.Add(min(wait, mountjobs.ClockGuard)); due.Before(earliest) {
+		return earliest
+	}
+	if latest := a.OverSince.Add(wait); due.After(latest) {
+		return latest
+	}
+	return due
+}
+
+// newest is the newest attempt of one of some kinds that began at or after a time, the zero Attempt if
+// there is none.
+func (s State) newest(volume string, since time.Time, wanted func(operations.Operation) bool) Attempt {
+	for _, a := range s.Attempts(volume) {
+		if a.Began.Before(since) {
+			break
+		}
+		if wanted(a.Operation) {
+			return a
+		}
+	}
+	return Attempt{}
+}
+
+// jobsOf are the Jobs with unused attempts to make a volume that match.
+func (s State) jobsOf(volume string, match func(Attempt) bool) []string {
+	var jobs []string
+	for _, a := range s.Attempts(volume) {
+		if a.Unused && (isProvisioning(a.Operation) || a.Operation.Abandon) && match(a) {
+			jobs = append(jobs, a.Job)
+		}
+	}
+	return jobs
+}

@@ -1,0 +1,197 @@
+// Package decide decides what is to be done next for one claim and the volumes
+// that were made for it, from the claim's creation to the deletion of the last
+// volume. Decide is a pure function from a State to a Plan: changes, which the
+// claims loop applies, and pending operations, which the jobs loop puts into mount
+// Jobs. The outcomes of those are part of the next State.
+//
+//	claim ──▶ setup ──▶ volume ──▶ bound … released ──▶ cleanup ──▶ volume deleted
+//	          (mount Job)                              (mount Job)
+package decide
+
+import (
+	"cmp"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/manager/targets"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// Settings are the same for every claim.
+type Settings struct {
+	Provisioner string
+	// Cluster is the uid of the namespace kube-system.
+	Cluster string
+	// Backoff is the wait after a first failure; it doubles from there, up to 16 times.
+	Backoff time.Duration
+	// Threshold is the number of failed setups after which a claim is given up; 0 is never.
+	Threshold int
+	// Aliases are, for a file system, the ids whose marker and ledger it may carry.
+	Aliases map[string][]string
+}
+
+// State is what was observed of one claim.
+type State struct {
+	Settings
+	Now     time.Time
+	Targets targets.Snapshot
+
+	UID   types.UID
+	Claim *corev1.PersistentVolumeClaim // nil when it is deleted
+	Class *storagev1.StorageClass       // the claim's, nil while there is none
+	// NodeZone is the zone of the node that the scheduler chose, "" if it has none.
+	NodeZone string
+	// Volumes are those that name the claim.
+	Volumes []Volume
+	// Source is what is known of the claim of a name, in the claim's namespace, that it is to be a copy of.
+	Source func(name string) volumes.Source
+	// Holders are the file systems on which a path is a volume's, or is being made one.
+	Holders func(path string) []string
+	// InUse says that another volume has a path on a file system and is neither released nor being
+	// deleted, or that another claim's setup makes it one.
+	InUse func(fileSystemID, path string) bool
+	// Attempts are what mount Jobs did for a volume, newest first.
+	Attempts func(volume string) []Attempt
+}
+
+// Volume is one that names the claim.
+type Volume struct {
+	volumes.Volume
+	// Claim is the one with the namespace and name of the volume's claimRef, nil if there is none.
+	Claim *corev1.PersistentVolumeClaim
+	// Shared says that another volume object of this cluster has the same directory, in whatever
+	// phase it is. Each of them leaves the directory to the others, and the last one removes it.
+	Shared bool
+	// Kept says that one of these is not to be cleaned up: it is in use, or its policy is Retain.
+	Kept bool
+	// Unadopted is a volume of the original system with the same directory, or with one above or
+	// inside it, that the ledger does not know yet; nil if there is none.
+	Unadopted *corev1.PersistentVolume
+}
+
+// Attempt is one operation in one batch of one mount Job, and what became of it.
+type Attempt struct {
+	Job          string
+	JobNumber    int // of those of its file system
+	Batch        int // of those of its Job
+	BatchSize    int // its number of operations
+	FileSystemID string
+	Began, Ended time.Time // Ended is zero while it runs, and where it is unknown
+	// OverSince is when this replica first saw that it had ended, by its own count of the time since
+	// and on the clock of State.Now; zero if it did not.
+	OverSince time.Time
+	Until     time.Time // when it must be observed again, while it runs
+	State     mountjobs.State
+	Operation operations.Operation
+	Result    operations.Result
+	Message   string // of the Job, where its result says nothing
+	// Unused says that its outcome was not used yet. One that was used still counts as a failure, but
+	// no volume is created or deleted because of it.
+	Unused bool
+}
+
+// running says that the operation is under way.
+func (a Attempt) running() bool { return a.State == mountjobs.Running }
+
+// lost says that it is unknown what became of the operation, or that it was not tried: its Job was
+// stopped, or the whole batch was refused, for example on another file system.
+func (a Attempt) lost() bool {
+	return !a.running() && (a.Result.State == operations.Unknown || a.Result.State == operations.NotDone)
+}
+
+// stopped says that the operation was not begun because its Job had to end, which is no failure.
+func (a Attempt) stopped() bool {
+	return a.Result.State == operations.NotDone && a.Result.Reason == operations.Stopped
+}
+
+func (a Attempt) done() bool { return a.Result.State == operations.Done }
+
+// maybeDone says that the operation may have been done without a report of that.
+func (a Attempt) maybeDone() bool {
+	return a.lost() || a.failed() && a.Result.Reason == operations.IOError
+}
+
+// failed says that the operation was tried and refused.
+func (a Attempt) failed() bool { return a.Result.State == operations.Failed }
+
+// isUnsuccessful is false of the zero Attempt, which stands for none.
+func (a Attempt) isUnsuccessful() bool { return a.Job != "" && (a.failed() || a.lost()) }
+
+// Why says, for people, why an attempt did not succeed.
+func (a Attempt) Why() string {
+	return cmp.Or(a.Result.Message, a.Message, "its report does not say what became of it")
+}
+
+// IsUsed says whether an attempt of a Job that has ended is history: whatever should follow from
+// it has, so the Job may be forgotten.
+//
+//	kind             result   used
+//	any              any      when superseded, or marked
+//	setup            any      when its claim is gone and its policy is Retain
+//	setup, restore   done     when there is a volume
+//	                 lost     the same: a worker had reported it to an earlier leader; or when it is tried again
+//	                 failed   yes: it counts as long as the Job is there
+//	clone            not done when there is a volume: nothing but its Job knows what was copied for a claim that
+//	                          is deleted; the same when that is to be removed
+//	gift             any      when the volume is noted as given to that claim, or is not bound to it any more
+//	adoption         done     when the volume is adopted, gone, or another claim's
+//	                 maybe    the same, unless it is tried again
+//	cleanup          done     when the volume is gone, or wants no cleanup any more
+//	                 not done when the volume is gone: it may be called off at any time
+//	taking back      not done the same, or when there is nothing to take back
+//	all others       any      yes: they are asked for again by what is there
+func (a Attempt) IsUsed(t Traces) bool {
+	switch {
+	case a.running():
+		return false
+	case t.Superseded, !a.Unused:
+		return true
+	case a.Operation.Kind == operations.Clone && !a.done():
+		return t.Volume.Object != nil
+	case t.Abandoned && isLeft(a.Operation):
+		return true
+	case isProvisioning(a.Operation):
+		return a.failed() || t.Volume.Object != nil
+	case volumes.GivenTo(a.Operation) != "":
+		return !t.Volume.IsGiven(t.Claim) || t.Claim.UID != volumes.GivenTo(a.Operation)
+	case a.Operation.Adopt && !takesBack(a.Operation) && (a.done() || a.maybeDone()):
+		return t.Volume.Kind != volumes.Original || string(t.Volume.ClaimUID) != a.Operation.ClaimUID
+	case a.Operation.Kind == operations.Cleanup && a.done():
+		return !t.Volume.NeedsCleanup(t.Claim)
+	case a.Operation.Kind == operations.Cleanup, takesBack(a.Operation) && !a.done() && !a.foundNothing():
+		return t.Volume.Object == nil
+	}
+	return true
+}
+
+// Traces are what the API shows of an attempt, beside its Job.
+type Traces struct {
+	// Volume is the one that the attempt was for, the zero Volume while there is none, and Claim the
+	// one with the namespace and name of its claimRef.
+	Volume volumes.Volume
+	Claim  *corev1.PersistentVolumeClaim
+	// Abandoned says that the claim that the attempt was begun for is gone.
+	Abandoned bool
+	// Superseded says that a newer Job has an operation for the volume.
+	Superseded bool
+}
+
+// isLeft says of an operation whose claim is gone, and whose volume is not there, that nothing more
+// is done about it. A volume with policy Retain can be made and deleted without us, so one that
+// was not created yet looks like one that was deleted on purpose. What a restore has brought back is
+// data, and needs a volume to be found by.
+func isLeft(o operations.Operation) bool {
+	return (o.Kind == operations.Setup && !o.Adopt || o.Copies()) && volumes.ReclaimPolicyOf(o) == corev1.PersistentVolumeReclaimRetain
+}
+
+// FillsTrash says that an attempt has left something to sweep, or may have: of a Job whose pod was deleted with its
+// report, nothing else would ever say that its trash is there.
+func FillsTrash(a Attempt) bool {
+	moved := a.done() && (a.Result.Reason == "" || a.Operation.Abandon)
+	return isCleanup(a.Operation) && (moved || a.maybeDone())
+}

@@ -1,0 +1,269 @@
+package decide
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// volumePlanner plans for one volume that names the claim.
+type volumePlanner struct {
+	State
+	*Plan
+	volume Volume
+}
+
+// planVolume does nothing for foreign volumes and root volumes.
+func (s State) planVolume(v Volume, plan *Plan) {
+	p := volumePlanner{State: s, Plan: plan, volume: v}
+	switch {
+	case v.Kind != volumes.Provisioned && v.Kind != volumes.Original:
+	case s.Targets.Gone[v.FileSystemID]:
+		p.withoutFileSystem()
+	case v.Kind == volumes.Original:
+		p.adopt()
+	default:
+		p.maintain()
+	}
+}
+
+func (p volumePlanner) warn(topic, message string) {
+	p.add(Warn{p.volume.Object, wellknown.EventVolumeFailedDelete, topic, message})
+}
+
+// reportProblem says why the volume can be neither cleaned nor adopted; "" is nothing.
+func (p volumePlanner) reportProblem(problem string) {
+	if problem != "" {
+		p.warn("problem", problem)
+		p.Unsettled = true
+	}
+}
+
+// reportSkipped says why a directory stays. That is how the deletion of one of several owners ends; anything else
+// may be a surprise.
+func (p volumePlanner) reportSkipped(reason operations.Reason, why string) {
+	event := Warn{p.volume.Object, wellknown.EventVolumeDeleteSkipped, "", "volume deleted, directory kept: " + why}
+	if reason == operations.StillOwned {
+		p.add(Inform(event))
+		return
+	}
+	p.add(event)
+}
+
+// makerJobs are the Jobs from whose outcomes the volume would be created again.
+func (p volumePlanner) makerJobs() []string {
+	return p.jobsOf(p.volume.Name, func(Attempt) bool { return true })
+}
+
+// withoutFileSystem ends a volume whose file system no longer exists: nothing is left to clean up.
+func (p volumePlanner) withoutFileSystem() {
+	object, hasFinalizer := p.volume.Object, slices.Contains(p.volume.Object.Finalizers, wellknown.FinalizerVolume)
+	if hasFinalizer {
+		p.add(Warn{object, wellknown.EventFileSystemGone, "", fmt.Sprintf("file system %s no longer exists, so there is nothing to clean up: the volume may go", p.volume.FileSystemID)})
+	}
+	switch {
+	case p.volume.NeedsCleanup(p.volume.Claim):
+		p.add(DeleteVolume{object, p.makerJobs()})
+	case hasFinalizer:
+		p.add(RemoveFinalizer{object, p.makerJobs()})
+	}
+}
+
+// adopt makes a volume of the original system ours while it is known whose the data is. An adoption
+// that was begun for the claim of its claimRef is finished, although that claim was deleted meanwhile:
+// the owner is in the ledger, or may be, and nothing else would ever remove it there.
+//
+//	newest adoption  bound to that claim  what is done
+//	running          any                  nothing
+//	done, not used   any                  adopted
+//	maybe done       any                  asked for again
+//	any other        yes                  asked for
+//	any other        no                   reported
+func (p volumePlanner) adopt() {
+	v := p.volume
+	last := p.newest(v.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool {
+		return o.Adopt && o.ClaimUID == string(v.ClaimUID)
+	})
+	adoptable := v.Problem == "" && v.Object.DeletionTimestamp == nil
+	switch {
+	case last.running():
+		p.awaitEnd(last)
+	case last.Unused && last.done() && adoptable:
+		p.add(AdoptVolume{v.Object})
+	case last.Unused && last.maybeDone() && adoptable, v.NeedsAdoption(v.Claim):
+		operation := volumes.Adoption(v.Volume, p.Cluster)
+		operation.Class = v.Object.Spec.StorageClassName
+		// Claims that share the directory now go on sharing it.
+		operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true
+		p.schedule(operation, last, "enter the volume's owner on the file system")
+	default:
+		p.reportProblem(v.unadoptable())
+	}
+}
+
+// unadoptable is why an original volume stays as it is, or "" if that may only be because it is not bound
+// yet.
+func (v Volume) unadoptable() string {
+	switch reclaims := v.reclaims(); {
+	case v.Problem != "" && (v.Object.Status.Phase == corev1.VolumeBound || reclaims):
+		return "the original provisioner made this volume, and it cannot be adopted, so nothing is removed when its claim goes: " + v.Problem
+	case reclaims:
+		return "the original provisioner made this volume, and it was not seen bound since, so it is not known whose data is in its directory: nothing is removed. Delete the volume object, and the directory by hand if it is not needed"
+	}
+	return ""
+}
+
+// reclaims says that the volume's owner expects it to be cleaned up.
+func (v Volume) reclaims() bool {
+	phase := v.Object.Status.Phase
+	return v.Policy == corev1.PersistentVolumeReclaimDelete &&
+		(phase == corev1.VolumeReleased || v.Object.DeletionTimestamp != nil && phase != corev1.VolumeBound)
+}
+
+// maintain cleans a volume up once it is released; until then it keeps finalizer and size up to date.
+func (p volumePlanner) maintain() {
+	v := p.volume
+	if v.Problem != "" && v.reclaims() {
+		p.reportProblem("nothing is removed, because the volume is not what it says it is: " + v.Problem)
+	}
+	if !v.NeedsCleanup(v.Claim) {
+		p.takeBack()
+	} else if p.cleanUp() {
+		return
+	}
+	switch add, remove := v.EditFinalizer(); {
+	case remove:
+		if v.Policy == corev1.PersistentVolumeReclaimDelete {
+			p.reportSkipped("", "no claim has the volume, so no claim has released "+v.Path)
+		}
+		p.add(RemoveFinalizer{v.Object, p.makerJobs()})
+	case add:
+		p.add(AddFinalizer{v.Object})
+	}
+	p.give()
+	p.expand()
+}
+
+// give has the ledger name the claim to which an administrator has given the volume: until then, what its pods
+// write is shared with the namespace that had the volume before. Where the ledger has another owner of the volume's
+// name, as it has after a restore in another cluster, it is left as it is.
+//
+//	newest adoption or gift         what is done
+//	running                         nothing
+//	gift to that claim, done        noted
+//	gift to that claim, name taken  noted
+//	gift to that claim, any other   asked for again
+//	none, or for another claim      asked for
+func (p volumePlanner) give() {
+	v := p.volume
+	if !v.IsGiven(v.Claim) {
+		return
+	}
+	last := p.newest(v.Name, v.Object.CreationTimestamp.Time, func(o operations.Operation) bool { return o.Adopt })
+	if last.running() {
+		p.awaitEnd(last)
+		return
+	}
+	if volumes.GivenTo(last.Operation) != v.Claim.UID {
+		last = Attempt{}
+	}
+	if last.done() || last.failed() && last.Result.Reason == operations.VolumeNameTaken {
+		p.add(MarkGiven{v.Object})
+		return
+	}
+	operation := volumes.Gift(v.Volume, p.Cluster)
+	operation.Class = v.Object.Spec.StorageClassName
+	operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true // as it is shared already
+	p.schedule(operation, last, "enter the volume's new claim on the file system")
+}
+
+func (p volumePlanner) expand() {
+	v := p.volume
+	if v.Claim == nil {
+		return
+	}
+	switch next := volumes.Expand(v.Object, v.Claim); {
+	case next.Volume != nil:
+		p.add(ExpandVolume{v.Object, v.Claim, *next.Volume})
+	case next.Claim != nil:
+		p.add(ExpandClaim{v.Claim, v.Name, *next.Claim})
+	}
+}
+
+// cleanUp removes the volume's directory, then the volume.
+//
+//	newest cleanup            what is done
+//	none, or of another life  asked for
+//	running                   nothing
+//	done                      volume deleted; reported if the directory stays
+//	any other                 while an unadopted volume has the directory: reported, nothing else
+//	blocked                   asked for at once, with those in the way
+//	lost, failed              asked for after a wait; reported if failed
+func (p volumePlanner) cleanUp() (deletes bool) {
+	v := p.volume
+	operation := volumes.Cleanup(v.Volume, p.Cluster)
+	operation.LeaveToOthers, operation.KeepDirectory = v.Shared, v.Kept
+	last := p.newest(v.Name, v.Object.CreationTimestamp.Time, isCleanup)
+	switch {
+	case last.running():
+		p.awaitEnd(last)
+	case last.Unused && last.done() && last.Operation.Path == operation.Path:
+		if last.Result.Reason != "" {
+			p.reportSkipped(last.Result.Reason, last.Result.Message)
+		}
+		p.add(DeleteVolume{v.Object, p.makerJobs()})
+		return true
+	case v.Unadopted != nil:
+		p.reportProblem(notAlone(v.Unadopted))
+	case last.Result.State == operations.Blocked:
+		p.wait(Pending{FileSystemID: v.FileSystemID, Operation: operation, Since: last.Began, Blockers: last.Result.Owners})
+	default:
+		p.schedule(operation, last, "remove the directory")
+	}
+	return false
+}
+
+// notAlone says what keeps a directory from being removed although its last owner in the ledger
+// leaves.
+func notAlone(unadopted *corev1.PersistentVolume) string {
+	return fmt.Sprintf("nothing is removed while volume %s of the original provisioner, which is not adopted, has its data in %s: "+
+		"it is adopted while it is Bound to its claim. If its data is not needed, delete that volume object; if the data is to stay, set the reclaim policy of this volume to Retain",
+		unadopted.Name, unadopted.Spec.NFS.Path)
+}
+
+// schedule has an operation wait for its next try; doing is what it does, for events.
+func (p volumePlanner) schedule(operation operations.Operation, last Attempt, doing string) {
+	id := p.volume.FileSystemID
+	if _, known := p.Targets.FileSystems[id]; !known {
+		if p.Targets.Known {
+			p.reportProblem(fmt.Sprintf("file system %s is not known (any more, or to this manager): nothing can be done on it", id))
+		}
+		return
+	}
+	if !last.isUnsuccessful() {
+		p.wait(Pending{FileSystemID: id, Operation: operation, Since: since(p.volume.Object)})
+		return
+	}
+	pending, err := p.retry(Pending{FileSystemID: last.FileSystemID, Operation: operation, Since: last.Began}, last)
+	if err != nil {
+		p.reportProblem(err.Error())
+		return
+	}
+	p.wait(pending)
+	if !last.stopped() {
+		p.warn(last.Job, fmt.Sprintf("Job %s could not %s: %s", last.Job, doing, last.Why()))
+	}
+}
+
+func since(object *corev1.PersistentVolume) time.Time {
+	if object.DeletionTimestamp != nil {
+		return object.DeletionTimestamp.Time
+	}
+	return object.CreationTimestamp.Time
+}

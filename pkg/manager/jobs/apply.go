@@ -1,0 +1,275 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/kube/objects"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// catchUp is how long a cache may be behind, most of the time.
+const catchUp = 100 * time.Millisecond
+
+// dropDelay is the wait after operations were dropped because claims or volumes, read live, are not as
+// the cache has them.
+const dropDelay = time.Second
+
+// apply is the only writer of this loop.
+func (c *Controller) apply(ctx context.Context, s state, p plan) (again time.Duration, err error) {
+	if !p.again.IsZero() {
+		again = max(p.again.Sub(s.now), 0) + catchUp
+	}
+	var errs []error
+	for _, change := range p.changes {
+		sooner, err := c.applyChange(ctx, s, change)
+		if again == 0 || sooner != 0 && sooner < again {
+			again = sooner
+		}
+		errs = append(errs, err)
+	}
+	return again, errors.Join(errs...)
+}
+
+// applyChange says after how long to sync again; zero is never.
+func (c *Controller) applyChange(ctx context.Context, s state, change change) (again time.Duration, err error) {
+	switch change := change.(type) {
+	case report:
+		c.report(change)
+	case createJob:
+		return c.createJob(ctx, s, mountjobs.Mount, change.due, change.podless)
+	case giveBatch:
+		return c.giveBatch(ctx, s, change)
+	case createClone:
+		return c.createJob(ctx, s, mountjobs.Clone, []decide.Pending{change.pending}, change.podless)
+	case reportProgress:
+		return c.beginProgress(ctx, s, change.clone), nil
+	case endWorker:
+		c.options.Workers.End(change.job, change.why)
+	case endJob:
+		err = c.endJob(ctx, change.job)
+	case releaseJob:
+		err = c.release(ctx, change)
+	case deletePods:
+		if err = objects.DeleteJob(ctx, c.client, change.job, metav1.DeletePropagationForeground); err == nil {
+			c.options.Log.InfoContext(ctx, "finished pod deleted", slog.String("job", change.job.Name), slog.String("reason", "RootClaimIsDeleted"))
+		}
+	case createSweep:
+		err = c.createSweep(ctx, s)
+	case recordSweep:
+		err = c.recordSweep(ctx, s, change)
+	case deleteSweep:
+		err = c.deleteSweep(ctx, change.job)
+	}
+	return 0, err
+}
+
+func (c *Controller) release(ctx context.Context, change releaseJob) error {
+	c.progress.forget(change.job.UID)
+	fields := objects.WithoutFinalizer(wellknown.FinalizerOutcome)
+	if change.unsuccessful { // In one write, or caches would forget the operations in between.
+		fields["annotations"] = map[string]string{wellknown.AnnotationUnsuccessful: wellknown.ValueTrue}
+	}
+	return objects.Patch(ctx, c.client, change.job, map[string]any{"metadata": fields})
+}
+
+// createJob creates the next Job, of the operations that are still right when they are confirmed live.
+func (c *Controller) createJob(
+	ctx context.Context, s state, kind mountjobs.Kind, due []decide.Pending, podless []*batchv1.Job,
+) (again time.Duration, err error) {
+	key, now := s.id+"/"+string(kind), time.Now()
+	if c.refused.IsInBackOffSinceUpdate(key, now) {
+		return c.refused.Get(key), nil
+	}
+	doing := "reading the pods of the last one"
+	defer func() { c.reportNotCreated(due, doing, err) }()
+	if behind, err := c.isBehind(ctx, podless); behind || err != nil {
+		return catchUp, err
+	}
+	doing = "reading what it is about"
+	batch, err := c.batch(ctx, due)
+	if err != nil || len(batch) == 0 {
+		return dropDelay, err
+	}
+	doing = "building it"
+	spec := c.spec(s, kind)
+	spec.Operations = batch
+	build, label := mountjobs.Build, "mount"
+	if kind == mountjobs.Clone {
+		build, label = mountjobs.BuildClone, "clone"
+	}
+	job, err := build(spec)
+	if err != nil {
+		return 0, fmt.Errorf("file system %s: %w", s.id, err)
+	}
+	doing = "creating it"
+	created, err := objects.CreateJob(ctx, c.client, job)
+	if err != nil {
+		c.refused.GC()
+		c.refused.Next(key, now)
+	}
+	if !created {
+		return catchUp, err
+	}
+	c.refused.DeleteEntry(key)
+	c.options.Log.InfoContext(ctx, "mount Job created",
+		slog.String("job", job.Name), slog.String("fileSystem", s.id), slog.Int("operations", len(batch)))
+	c.metrics.jobs.WithLabelValues(label).Inc()
+	c.metrics.sent("job", len(batch))
+	c.reportProvisioning(job.Name, batch)
+	return 0, nil
+}
+
+// giveBatch records the next batch of a Job in the Job, from where its worker gets it: a next leader has to
+// know what was begun. If the Job has changed since it was observed, the next sync plans again.
+func (c *Controller) giveBatch(ctx context.Context, s state, next giveBatch) (again time.Duration, err error) {
+	job := next.job.job
+	if wait := c.paces.wait(s.id, next.job.unused, len(next.due)); wait > 0 {
+		return wait, nil
+	}
+	ops, err := c.batch(ctx, next.due)
+	if err != nil || len(ops) == 0 {
+		c.reportNotCreated(next.due, "reading what it is about", err)
+		return dropDelay, err
+	}
+	batch := operations.Batch{Number: mountjobs.NewestBatch(job) + 1, Began: s.now, Operations: ops}
+	for _, pending := range next.due { // an attempt counts from when its claim began to wait
+		batch.Began = laterOf(batch.Began, pending.Since)
+	}
+	metadata, err := mountjobs.AddBatch(job, batch, next.job.usedBatches, next.job.filledTrash)
+	if err != nil {
+		return 0, fmt.Errorf("file system %s: %w", s.id, err)
+	}
+	err = objects.Patch(ctx, c.client, job, map[string]any{"metadata": metadata})
+	if apierrors.IsConflict(err) {
+		return catchUp, nil
+	}
+	if err != nil {
+		c.reportNotCreated(next.due, "giving the operations to the worker of Job "+job.Name, err)
+		return 0, err
+	}
+	c.paces.begin(s.id)
+	c.options.Log.InfoContext(ctx, "operations given to a worker", slog.String("job", job.Name), slog.String("fileSystem", s.id),
+		slog.Int("batch", batch.Number), slog.Int("operations", len(ops)))
+	c.metrics.sent("worker", len(ops))
+	return 0, nil
+}
+
+func (c *Controller) spec(s state, kind mountjobs.Kind) mountjobs.Spec {
+	return mountjobs.Spec{
+		Settings: c.options.Jobs, FileSystemID: s.id, Aliases: c.gatherer.Aliases[s.id],
+		Number: mountjobs.NextNumber(kind, s.id, s.named), AvoidNodes: s.nodesToAvoid(), NoNode: s.noNode, Leader: c.options.Workers.Leader(),
+	}
+}
+
+// isBehind reads live whether Jobs that seem to be over without an outcome have pods.
+func (c *Controller) isBehind(ctx context.Context, podless []*batchv1.Job) (bool, error) {
+	for _, job := range podless {
+		pods, err := c.client.CoreV1().Pods(job.Namespace).List(ctx, metav1.ListOptions{LabelSelector: batchv1.JobNameLabel + "=" + job.Name})
+		if err != nil {
+			return false, fmt.Errorf("listing the pods of Job %s: %w", job.Name, err)
+		}
+		for i := range pods.Items {
+			if metav1.IsControlledBy(&pods.Items[i], job) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// endJob has the cluster end a Job now, as it would at its deadline. A pod that was scheduled a moment
+// ago is killed like any that is late.
+func (c *Controller) endJob(ctx context.Context, job *batchv1.Job) error {
+	ended, err := objects.EndJob(ctx, c.client, job, schedulingTime)
+	if ended {
+		c.options.Log.InfoContext(ctx, "running Job ended", slog.String("job", job.Name))
+	}
+	return err
+}
+
+func (c *Controller) createSweep(ctx context.Context, s state) error {
+	job, err := mountjobs.BuildSweep(c.spec(s, mountjobs.Sweep))
+	if err != nil {
+		return fmt.Errorf("file system %s: %w", s.id, err)
+	}
+	created, err := objects.CreateJob(ctx, c.client, job)
+	if created {
+		c.metrics.jobs.WithLabelValues("sweep").Inc()
+	}
+	return err
+}
+
+func (c *Controller) deleteSweep(ctx context.Context, job *batchv1.Job) error {
+	if err := objects.DeleteJob(ctx, c.client, job, metav1.DeletePropagationBackground); err != nil {
+		return err
+	}
+	if err := c.release(ctx, releaseJob{job: job}); err != nil { // last: a Job that is released is not looked at again
+		return err
+	}
+	c.options.Log.InfoContext(ctx, "sweep Job deleted", slog.String("job", job.Name), slog.String("reason", "FileSystemGone"))
+	return nil
+}
+
+func (c *Controller) recordSweep(ctx context.Context, s state, change recordSweep) error {
+	job, outcome := change.sweep.job, change.sweep.outcome
+	if err := c.recordNextSweep(ctx, s, change.next); err != nil {
+		return err
+	}
+	if s.root != nil && outcome.State != mountjobs.Succeeded && !outcome.GotOn() {
+		c.events.Warn(s.root, wellknown.EventSweepFailed, "", fmt.Sprintf("Job %s has not emptied the trash: %s", job.Name, outcome.Message))
+	}
+	if outcome.State == mountjobs.Succeeded || outcome.State == mountjobs.Finished {
+		if s.listed {
+			c.metrics.swept(s.id, outcome.Swept)
+		}
+		if unknown := outcome.Swept.Unknown; unknown > 0 && s.root != nil {
+			c.events.Warn(s.root, wellknown.EventSweepFailed, "unknown", fmt.Sprintf("%d directories stay in the trash: their records cannot be read, because they were cut off or are a newer version's; mend %s/@*, or remove the directories beside them by hand", unknown, wellknown.TrashDirectory))
+		}
+	}
+	return c.release(ctx, releaseJob{job: job})
+}
+
+// recordNextSweep writes when the trash has something to remove next: on the root volume too, which
+// stays when the root claim is created again, and may exist without one.
+func (c *Controller) recordNextSweep(ctx context.Context, s state, next time.Time) error {
+	record := noSweep
+	if !next.IsZero() {
+		record = next.UTC().Format(time.RFC3339)
+	}
+	var err error
+	if s.root != nil {
+		err = c.annotate(ctx, s.root, record)
+	}
+	// A volume of another server is about to be deleted, and the cluster may forbid us to change it.
+	if v := s.rootVolume; v != nil && v.Spec.NFS != nil && v.Spec.NFS.Server == wellknown.LoopbackAddress {
+		err = errors.Join(err, c.annotate(ctx, v, record))
+	}
+	return err
+}
+
+func (c *Controller) annotate(ctx context.Context, object metav1.Object, nextSweep string) error {
+	if object.GetAnnotations()[wellknown.AnnotationNextSweep] == nextSweep {
+		return nil
+	}
+	return objects.Patch(ctx, c.client, object, objects.Metadata("annotations", map[string]string{wellknown.AnnotationNextSweep: nextSweep}))
+}
+
+// claimOf is the claim that an operation is for, nil when it is deleted.
+func (c *Controller) claimOf(o operations.Operation) *corev1.PersistentVolumeClaim {
+	return c.gatherer.Caches.Claim(cmp.Or(volumes.GivenTo(o), types.UID(o.ClaimUID)))
+}

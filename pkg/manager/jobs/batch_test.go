@@ -1,0 +1,100 @@
+package jobs
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+)
+
+// TestLiveReadsAreForTheBatch: of 2,000 volumes that wait for their cleanup in a cluster of more than 10,000, in
+// which nothing else changes, 512 are read, and no list.
+func TestLiveReadsAreForTheBatch(t *testing.T) {
+	const waiting, batch = 2000, 512
+	l := newLoop(t)
+	for n := range waiting {
+		object := releasedVolume(n)
+		add(t, l.gatherer.Caches.Volumes.GetStore(), object)
+		if err := l.client.Tracker().Add(object); err != nil {
+			t.Fatal(err)
+		}
+		l.gatherer.Decide(claimNumber(n))
+	}
+	const inCluster = 20*batch + 1
+	for n := range inCluster - waiting {
+		add(t, l.gatherer.Caches.Volumes.GetStore(), &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("foreign-", n)}})
+	}
+	for n := range inCluster {
+		add(t, l.gatherer.Caches.Claims.GetStore(), &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("foreign-", n)}})
+	}
+	l.client.ClearActions()
+	s := ready(l.observe(fileSystem))
+	if _, err := l.apply(t.Context(), s, planFor(s)); err != nil {
+		t.Fatal(err)
+	}
+	reads, lists := map[string]int{}, map[string]int{}
+	for _, action := range l.client.Actions() {
+		switch action.GetVerb() {
+		case "get":
+			reads[action.GetResource().Resource]++
+		case "list":
+			lists[action.GetResource().Resource]++
+		}
+	}
+	for _, resource := range []string{"persistentvolumes", "persistentvolumeclaims"} {
+		if reads[resource] != batch || lists[resource] > 0 {
+			t.Errorf("%s: %d reads and %d lists, want %d and none", resource, reads[resource], lists[resource], batch)
+		}
+	}
+	created, err := l.client.BatchV1().Jobs("efs-stunnel").List(t.Context(), metav1.ListOptions{})
+	if err != nil || len(created.Items) != 1 {
+		t.Fatalf("%d Jobs, %v", len(created.Items), err)
+	}
+	ops, err := mountjobs.Operations(&created.Items[0])
+	if err != nil || len(ops) != batch {
+		t.Errorf("the Job has %d operations (%v), want %d", len(ops), err, batch)
+	}
+}
+
+// TestOperationsKeepTheirOrder: what was packed is found among what is due, once for each volume.
+func TestOperationsKeepTheirOrder(t *testing.T) {
+	due := func(volumes ...string) (all []decide.Pending) {
+		for _, v := range volumes {
+			all = append(all, decide.Pending{Operation: operations.Operation{
+				Kind: operations.Cleanup, Owner: operations.Owner{Volume: v, Cluster: "cluster"}, Path: "/team/" + v,
+			}})
+		}
+		return all
+	}
+	for name, c := range map[string]struct {
+		due   []decide.Pending
+		batch int
+		want  []string
+	}{
+		"none":             {nil, 2, nil},
+		"all":              {due("a", "b"), 2, []string{"a", "b"}},
+		"as many as fit":   {due("a", "b", "c"), 2, []string{"a", "b"}},
+		"each volume once": {due("a", "a", "b"), 2, []string{"a", "b"}},
+		"without an unfit": {due("", "b", "c"), 2, []string{"b", "c"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ops []operations.Operation
+			for _, w := range c.due {
+				ops = append(ops, w.Operation)
+			}
+			var got []string
+			for _, w := range packedOf(c.due, mountjobs.Pack(ops, c.batch).Batch) {
+				got = append(got, w.Operation.Volume)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,203 @@
+// Package jobs is the control loop that has Kubernetes Jobs create and remove
+// directories. Its key is a file system: a sync observes the file system's Jobs and
+// the operations that the claims loop left pending, plans, and applies the changes
+// of the plan. One mount Job at a time carries out all operations that are due;
+// those that come meanwhile are for the next one. A Job keeps a finalizer until the
+// claims loop has used its outcome.
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+	"k8s.io/client-go/util/flowcontrol"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/kube/events"
+	"gnuthought.com/efs-stunnel/pkg/kube/objects"
+	"gnuthought.com/efs-stunnel/pkg/manager/observe"
+	"gnuthought.com/efs-stunnel/pkg/manager/workers"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/queue"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// Options say how the loop works.
+type Options struct {
+	// Jobs are what an administrator chose for every Job.
+	Jobs mountjobs.Settings
+	// Batch is how many operations one Job carries at most.
+	Batch int
+	// SweepDelay is how long trash waits for more; 0 is the default.
+	SweepDelay time.Duration
+	// Workers is the channel to those that wait for more operations; nil if there is none.
+	Workers *workers.Channel
+	Events  record.EventRecorder
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+}
+
+// Controller is the loop.
+type Controller struct {
+	options  Options
+	client   kubernetes.Interface
+	live     objects.Reader
+	gatherer *observe.Gatherer
+	events   *events.Reporter
+	metrics  *metrics
+	queue    *queue.Queue[string]
+	refused  *flowcontrol.Backoff // creations of Jobs: events of other claims do not hasten the next one
+	paces    paces
+	progress clonesProgress
+	reads    sync.WaitGroup // of the logs of clones
+}
+
+const (
+	controlLoop = "jobs"
+	parallel    = 8 // file systems worked on at once
+	firstRetry  = 100 * time.Millisecond
+	maxRefused  = time.Minute
+)
+
+// New makes the loop. It is to be called before the caches run.
+func New(client kubernetes.Interface, g *observe.Gatherer, o Options) (*Controller, error) {
+	o.SweepDelay = cmp.Or(o.SweepDelay, defaultSweepDelay)
+	c := &Controller{
+		options: o, client: client, live: objects.Reader{Client: client}, gatherer: g, events: events.NewReporter(o.Events),
+		metrics: newMetrics(o.Metrics), refused: newRefused(),
+	}
+	c.queue = queue.New(queue.Options{Name: controlLoop, KeyName: "fileSystem", FirstRetry: firstRetry, Log: o.Log}, c.sync)
+	c.options.Log = o.Log.With(slog.String("controller", controlLoop)) // the queue names its loop itself
+	g.OnPending = c.enqueue
+	g.OnUnread = func(job, report string) {
+		c.options.Log.Warn("report of a Job cannot be read", slog.String("job", job), slog.String("report", report))
+	}
+	if err := objects.OnChange(c.changed, g.Caches.Claims, g.Caches.Volumes, g.Caches.Jobs, g.Caches.Pods, g.Caches.Warnings); err != nil {
+		return nil, fmt.Errorf("watching for mount Jobs: %w", err)
+	}
+	return c, nil
+}
+
+func newRefused() *flowcontrol.Backoff { return flowcontrol.NewBackOff(firstRetry, maxRefused) }
+
+// Run works until the context ends.
+func (c *Controller) Run(ctx context.Context) error {
+	defer c.reads.Wait() // the queue has ended their context
+	return c.queue.Run(ctx, parallel, c.enqueueAll)
+}
+
+// enqueueAll adds every file system for which something may be pending, from what the caches have.
+func (c *Controller) enqueueAll() {
+	for _, id := range c.gatherer.Caches.FileSystems() {
+		c.enqueue(id)
+	}
+	c.TargetsChanged()
+}
+
+// TargetsChanged enqueues every file system, also those that are gone: no sweep of them is waited for.
+func (c *Controller) TargetsChanged() {
+	snapshot := c.gatherer.Targets()
+	for id := range snapshot.FileSystems {
+		c.enqueue(id)
+	}
+	for id := range snapshot.Gone {
+		c.enqueue(id)
+	}
+	for _, id := range c.metrics.keepOnly(snapshot.FileSystems) {
+		c.enqueue(id)
+	}
+}
+
+// changed enqueues the file systems whose Jobs or root claim an object is about; for pending operations,
+// the claims loop does. A standby enqueues nothing: Run does.
+func (c *Controller) changed(before, after any) {
+	if !c.queue.Running() {
+		return
+	}
+	switch o := cmp.Or(after, before).(type) {
+	case *corev1.PersistentVolumeClaim:
+		c.claimChanged(o)
+	case *corev1.PersistentVolume:
+		c.volumeChanged(o)
+	case *batchv1.Job:
+		c.enqueueFor(o.Name)
+	case *corev1.Pod:
+		if id := o.Labels[wellknown.LabelMountJobFileSystemID]; id != "" {
+			c.enqueue(id)
+		}
+	case *corev1.Event:
+		c.warningChanged(o)
+	}
+}
+
+func (c *Controller) claimChanged(claim *corev1.PersistentVolumeClaim) {
+	if id, ok := strings.CutPrefix(claim.Name, wellknown.RootVolumePrefix); ok && claim.Namespace == c.options.Jobs.Namespace {
+		c.enqueue(id)
+	}
+	if c.gatherer.Caches.Claim(claim.UID) == nil { // Jobs may have been used now
+		for _, job := range c.gatherer.Caches.JobsOfVolume(volumes.VolumeName(claim.UID)) {
+			if name, ok := mountjobs.ParseName(job.Name); ok {
+				c.queue.AddAfter(name.FileSystemID, useLookDelay)
+			}
+		}
+	}
+}
+
+func (c *Controller) volumeChanged(object *corev1.PersistentVolume) {
+	read := volumes.Read(object, c.gatherer.Provisioner)
+	mayBeUsed := object.DeletionTimestamp != nil || len(c.gatherer.Caches.JobsOfVolume(object.Name)) > 0
+	switch {
+	case read.Kind == volumes.Root:
+		c.enqueue(read.FileSystemID)
+	case read.Kind != volumes.Foreign && mayBeUsed:
+		c.queue.AddAfter(read.FileSystemID, useLookDelay)
+	}
+}
+
+// warningChanged is about a Job, or about its pod, whose name has five more letters.
+func (c *Controller) warningChanged(event *corev1.Event) {
+	name := event.InvolvedObject.Name
+	if i := strings.LastIndexByte(name, '-'); event.InvolvedObject.Kind == "Pod" && i > 0 {
+		name = name[:i]
+	}
+	c.enqueueFor(name)
+}
+
+// WorkerWaits enqueues the file system of a Job whose worker begins to wait.
+func (c *Controller) WorkerWaits(job *batchv1.Job) { c.enqueueFor(job.Name) }
+
+func (c *Controller) enqueueFor(job string) {
+	if name, ok := mountjobs.ParseName(job); ok {
+		c.enqueue(name.FileSystemID)
+	}
+}
+
+// enqueueDelay lets changes that come together be one sync. It is short beside the start of a Job.
+const enqueueDelay = 20 * time.Millisecond
+
+// useLookDelay lets the volumes of a burst be one look at whether Jobs are used: each looks at all their
+// operations, and nobody waits for the finalizer of a Job.
+const useLookDelay = 500 * time.Millisecond
+
+func (c *Controller) enqueue(id string) { c.queue.AddAfter(id, enqueueDelay) }
+
+// sync plans for one file system and applies the plan. What was reported is reported again while it lasts.
+func (c *Controller) sync(ctx context.Context, id string) (again time.Duration, err error) {
+	s := c.observe(id)
+	p := planFor(s)
+	again, err = c.apply(ctx, s, p)
+	if p.reports() && (again == 0 || again > events.RepeatAfter) {
+		again = events.RepeatAfter + catchUp
+	}
+	return again, err
+}

@@ -1,0 +1,205 @@
+package jobs
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/manager/caches"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// state is what was observed of one file system.
+type state struct {
+	id    string
+	now   time.Time
+	named []*batchv1.Job // all that have the file system in their name, for the next number
+	// mounts, clones and sweeps are ours, the oldest first.
+	mounts []mountJob
+	clones []mountJob
+	sweeps []sweepJob
+	// notReady is why no Job may use the root claim now, or "".
+	notReady string
+	root     *corev1.PersistentVolumeClaim
+	// rootVolume has the annotations of the root claim, for the next one.
+	rootVolume *corev1.PersistentVolume
+	// listed says that the table has the file system, so that root claim and root volume are created
+	// again.
+	listed bool
+	// gone says that the file system has left the table, and that its root claim is being deleted.
+	gone bool
+	// erased says that the file system provably no longer exists, and its trash with it.
+	erased bool
+	// pending are the operations that wait, due or not, in their order. They are sorted only when
+	// they are needed.
+	pending func() []decide.Pending
+	// agents are those on nodes that take Jobs, and noNode says that there is no such node at all.
+	agents []*corev1.Pod
+	noNode bool
+	// sweepDelay is how long trash waits for more.
+	sweepDelay time.Duration
+}
+
+// mountJob is a mount Job, or a clone Job, and what became of it.
+type mountJob struct {
+	job      *batchv1.Job
+	pods     []*corev1.Pod
+	warnings []corev1.Event // about a running Job and its pods
+	outcome  mountjobs.Outcome
+	err      error // its operations cannot be read
+	// unreleased says that it still has the finalizer.
+	unreleased bool
+	// used says that everything that should follow from it has, but for a sweep.
+	used bool
+	// usedBatches are those of a waiting worker of which that is true, and of which nothing failed.
+	usedBatches []int
+	// unused is how many operations the batches have of which something still follows.
+	unused int
+	// fillsTrash says that it has left something to sweep, and filledTrash when it last did.
+	fillsTrash  bool
+	filledTrash time.Time
+	// waits says that its worker waits for more operations.
+	waits bool
+	// abandoned says of a clone Job that its claim is deleted, and progressDue when to report how far it is.
+	abandoned   bool
+	progressDue time.Time
+}
+
+type sweepJob struct {
+	job        *batchv1.Job
+	pods       []*corev1.Pod
+	outcome    mountjobs.SweepOutcome
+	unreleased bool
+}
+
+// maxPending is more than one Job carries: some may not be right any more when they are read live.
+const maxPending = 1024
+
+func (c *Controller) observe(id string) state {
+	s := state{
+		id:         id,
+		now:        c.gatherer.Now(),
+		named:      c.gatherer.Caches.JobsOfFileSystem(id),
+		pending:    sync.OnceValue(func() []decide.Pending { return c.gatherer.Pending(id, maxPending) }),
+		agents:     c.agents(),
+		sweepDelay: c.options.SweepDelay,
+	}
+	s.noNode = len(s.agents) == 0 && !c.hasNode()
+	for _, job := range s.named {
+		c.observeJob(&s, job)
+	}
+	slices.SortFunc(s.mounts, func(a, b mountJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
+	slices.SortFunc(s.clones, func(a, b mountJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
+	slices.SortFunc(s.sweeps, func(a, b sweepJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
+	c.observeRoot(&s)
+	return s
+}
+
+// hasNode says whether any node takes a Job, with an agent or without.
+func (c *Controller) hasNode() bool {
+	return slices.ContainsFunc(caches.All[*corev1.Node](c.gatherer.Caches.Nodes), c.options.Jobs.Takes)
+}
+
+// agents leaves out those on nodes that take no Job: agents tolerate every taint.
+func (c *Controller) agents() []*corev1.Pod {
+	return slices.DeleteFunc(c.gatherer.Caches.Agents(), func(agent *corev1.Pod) bool {
+		return !c.options.Jobs.Takes(c.gatherer.Caches.Node(agent.Spec.NodeName))
+	})
+}
+
+func (c *Controller) observeJob(s *state, job *batchv1.Job) {
+	name, err := mountjobs.Identify(job)
+	if err != nil {
+		return // foreign; it counts for the next number only
+	}
+	if name.Kind == mountjobs.Survey {
+		return // the usage loop has it
+	}
+	unreleased := mountjobs.IsUnreleased(job)
+	pods := c.gatherer.Caches.PodsOfJob(job)
+	if name.Kind == mountjobs.Sweep {
+		if outcome, err := c.gatherer.Sweep(job, pods); err == nil {
+			s.sweeps = append(s.sweeps, sweepJob{job: job, pods: pods, outcome: outcome, unreleased: unreleased})
+		}
+		return
+	}
+	m := mountJob{job: job, pods: pods, unreleased: unreleased}
+	m.outcome, m.err = c.gatherer.Outcome(job)
+	m.waits = m.err == nil && m.outcome.HoldsFileSystem() && c.options.Workers.Waits(job)
+	switch {
+	case m.waits:
+		c.observeUse(&m)
+	case m.outcome.HoldsFileSystem():
+		m.warnings = c.gatherer.Caches.WarningsAbout(job.UID)
+		for _, pod := range pods {
+			m.warnings = append(m.warnings, c.gatherer.Caches.WarningsAbout(pod.UID)...)
+		}
+	case m.unreleased:
+		c.observeUse(&m)
+	}
+	if name.Kind == mountjobs.Clone {
+		c.observeClone(&m)
+		s.clones = append(s.clones, m)
+		return
+	}
+	s.mounts = append(s.mounts, m)
+}
+
+func (c *Controller) observeClone(m *mountJob) {
+	m.progressDue = c.progress.due(m.job.UID)
+	for _, o := range m.outcome.Operations {
+		m.abandoned = c.claimOf(o) == nil
+	}
+}
+
+// observeUse finds out whether a Job that has ended may be released, or which batches a waiting worker's Job
+// need not have any more. In a burst this is repeated for every volume that is created from the Job, and
+// ends with the first operation that waits for its own.
+func (c *Controller) observeUse(m *mountJob) {
+	m.used = true
+	if at, err := time.Parse(time.RFC3339, m.job.Annotations[wellknown.AnnotationFilledTrash]); err == nil {
+		m.fillsTrash, m.filledTrash = true, at
+	}
+	attempts := c.gatherer.AttemptsOf(m.job, m.outcome)
+	for _, run := range m.outcome.Runs {
+		used, done := true, true
+		for _, a := range attempts[run.First : run.First+run.Count] {
+			if decide.FillsTrash(a) {
+				m.fillsTrash, m.filledTrash = true, laterOf(m.filledTrash, a.Ended)
+			}
+			used = used && c.gatherer.IsUsed(a)
+			done = done && a.Result.State == operations.Done
+		}
+		if used && done { // what failed counts for the wait until its next try as long as the Job has it
+			m.usedBatches = append(m.usedBatches, run.Number)
+		}
+		if !used {
+			m.unused += run.Count
+		}
+		m.used = m.used && used
+	}
+}
+
+func laterOf(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func (c *Controller) observeRoot(s *state) {
+	namespace, name := c.options.Jobs.Namespace, volumes.RootName(s.id)
+	targets := c.gatherer.Targets()
+	s.root, s.rootVolume = c.gatherer.Caches.ClaimNamed(namespace, name), c.gatherer.Caches.Volume(name)
+	pair := volumes.RootPair{FileSystemID: s.id, Port: targets.Port(s.id), Namespace: namespace, Volume: s.rootVolume, Claim: s.root}
+	s.notReady = pair.Ready()
+	_, s.listed = targets.FileSystems[s.id]
+	s.gone, s.erased = !s.listed && s.rootGoes(), targets.Gone[s.id]
+}

@@ -1,0 +1,279 @@
+package jobs
+
+import (
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// plan is what is to be done on one file system.
+type plan struct {
+	changes []change  // applied in their order; none depends on the success of another
+	again   time.Time // when to plan again although nothing has happened; zero is never
+}
+
+// change is one step of a plan: one of the types below.
+type change any
+
+type (
+	// createJob creates the next mount Job, of operations that are due. podless are Jobs that seem to
+	// be over without an outcome: the cache may only be behind.
+	createJob struct {
+		due     []decide.Pending
+		podless []*batchv1.Job
+	}
+	// createClone creates a Job that copies a volume.
+	createClone struct {
+		pending decide.Pending
+		podless []*batchv1.Job
+	}
+	// reportProgress reports how far a clone Job is.
+	reportProgress struct{ clone *mountJob }
+	// giveBatch gives operations that are due to the worker of a mount Job, which waits for more.
+	giveBatch struct {
+		due []decide.Pending
+		job *mountJob
+	}
+	// endWorker ends a mount Job whose worker waits, and says why.
+	endWorker struct {
+		job *batchv1.Job
+		why string
+	}
+	// endJob ends a running Job: it finds no node among those that it may use, cannot start there, or
+	// nothing needs its copy.
+	endJob struct{ job *batchv1.Job }
+	// releaseJob removes the finalizer of a Job of which everything was used.
+	releaseJob struct {
+		job          *batchv1.Job
+		unsuccessful bool // some of its operations are not done
+	}
+	// deletePods deletes the pods of a Job that waits for a sweep or for the next try, because they keep
+	// the root claim from being deleted. The Job stays until it is released.
+	deletePods struct{ job *batchv1.Job }
+	// createSweep creates a Job that empties the trash.
+	createSweep struct{}
+	// recordSweep records how a sweep ended, and when the trash has something to remove next; zero is
+	// never.
+	recordSweep struct {
+		sweep *sweepJob
+		next  time.Time
+	}
+	// deleteSweep deletes a running sweep of a file system that is gone, whose pods keep its root claim
+	// from being deleted.
+	deleteSweep struct{ job *batchv1.Job }
+	// report writes an event on the object of an operation: a Warning, or for one that only waits for a
+	// running Job to end, if it is a setup, a Normal event.
+	report struct {
+		operation operations.Operation
+		message   string
+		queued    bool
+	}
+)
+
+func (p *plan) add(c change) { p.changes = append(p.changes, c) }
+
+func (p *plan) reports() bool {
+	return slices.ContainsFunc(p.changes, func(c change) bool {
+		_, ok := c.(report)
+		return ok
+	})
+}
+
+// recheck plans again at a time, unless that is zero.
+func (p *plan) recheck(at time.Time) {
+	if !at.IsZero() && (p.again.IsZero() || at.Before(p.again)) {
+		p.again = at
+	}
+}
+
+// isDue says that a time has come, and plans again when it does.
+func (p *plan) isDue(at, now time.Time) bool {
+	if at.After(now) {
+		p.recheck(at)
+		return false
+	}
+	return true
+}
+
+// planFor plans for one file system. The next Job comes first: it may be made of the outcomes of those
+// that are released.
+//
+//	newest mount Job   root claim  operations       what is done
+//	worker waits       ready       due              they are given to the worker; if its Job has no room, it is ended
+//	worker waits       goes        any              the worker is ended
+//	running            any         any              nothing, until its end is due
+//	ended, or none     not ready   due              reported
+//	ended, or none     ready       due              the next Job
+//	ended, or none     any         due later, none  nothing, until then
+//
+// In any case, Jobs of which everything was used are released, and the trash is swept.
+func planFor(s state) plan {
+	var p plan
+	switch running := s.running(); {
+	case running == nil:
+		p.planNext(s, nil)
+	case running.waits:
+		p.recheck(running.outcome.Until)
+		p.planNext(s, running)
+	default:
+		p.recheck(running.outcome.Until)
+		p.reportRunning(s, running)
+		p.endUnstartable(s, running)
+	}
+	for i := range s.mounts {
+		switch m := &s.mounts[i]; {
+		case s.isDone(m):
+			p.add(releaseJob{m.job, !m.outcome.Report.Succeeded()})
+		case s.keepsRoot(m):
+			p.freeRoot(s, m)
+		}
+	}
+	p.planClones(s)
+	p.planSweep(s)
+	return p
+}
+
+// planNext plans what becomes of the operations that are due: waiting has a worker that waits, or is nil.
+func (p *plan) planNext(s state, waiting *mountJob) {
+	var due []decide.Pending
+	for _, pending := range s.batched() {
+		if p.isDue(pending.Due, s.now) {
+			due = append(due, pending)
+		}
+	}
+	// A volume that names two claims, in its name and in its claimRef, is decided about for both.
+	due = p.holdBackRestores(slices.CompactFunc(due, isSame), s.now)
+	switch {
+	case waiting != nil && s.rootGoes():
+		p.add(endWorker{waiting.job, "its root claim is being deleted"})
+	case len(due) == 0:
+	case s.notReady != "":
+		p.reportNotReady(s, due)
+	case waiting == nil:
+		p.add(createJob{due, s.podlessOf(s.mounts)})
+	case mountjobs.HasRoom(waiting.job, waiting.usedBatches):
+		p.add(giveBatch{due, waiting})
+	default:
+		p.add(endWorker{waiting.job, "it has no room for more operations"})
+	}
+}
+
+// holdBackRestores gives the operations that are due, unless all are restores that failed time and
+// again: those are packed into Jobs of other operations, and get a Job of their own only after a while.
+// Otherwise claims that restore unknown uids would keep one Job after the other running, and delay other claims.
+func (p *plan) holdBackRestores(due []decide.Pending, now time.Time) []decide.Pending {
+	isPrompt := func(pending decide.Pending) bool {
+		return pending.Operation.Kind != operations.Restore || volumes.AttemptOf(pending.Operation) <= promptTries
+	}
+	if len(due) == 0 || slices.ContainsFunc(due, isPrompt) || p.isDue(due[0].Turn().Add(restoreWait), now) {
+		return due
+	}
+	return nil
+}
+
+const (
+	// promptTries of a restore begin a Job at once.
+	promptTries = 2
+	// restoreWait is how long a restore that failed more often waits for a Job of others.
+	restoreWait = 4 * time.Minute
+)
+
+// endUnstartable ends a Job that avoids nodes and finds no other, and one that keeps the root claim from
+// being replaced. What a node has room for, or what else keeps Jobs from it, only the scheduler knows.
+func (p *plan) endUnstartable(s state, m *mountJob) {
+	unschedulable := mountjobs.AvoidsNodes(m.job) && mountjobs.FindsNoNode(m.pods) && p.isDue(m.job.CreationTimestamp.Add(schedulingTime), s.now)
+	if unschedulable || mountjobs.CannotStart(s.root, m.pods) {
+		p.add(endJob{m.job})
+	}
+}
+
+// schedulingTime is how long a Job that avoids nodes may wait for another. All claims wait for it.
+const schedulingTime = 30 * time.Second
+
+// freeRoot deletes the pods of a Job whose outcome was used, or was not for a while: it waits for its
+// next try then, which knows what the pod has reported or finds it out again.
+func (p *plan) freeRoot(s state, m *mountJob) {
+	if m.used || p.isDue(m.end().Add(useDelay), s.now) {
+		p.add(deletePods{m.job})
+	}
+}
+
+// useDelay is longer than it takes to use an outcome, at the default rate of requests.
+const useDelay = 30 * time.Second
+
+// running is the Job that holds the file system, nil if none does.
+func (s state) running() *mountJob {
+	for i := range slices.Backward(s.mounts) {
+		if s.mounts[i].outcome.HoldsFileSystem() {
+			return &s.mounts[i]
+		}
+	}
+	return nil
+}
+
+// isDone says that a Job may be released.
+func (s state) isDone(m *mountJob) bool {
+	return m.isEnded() && (m.err != nil || m.used && (!m.fillsTrash || s.sweptSince(m) || s.erased))
+}
+
+// keepsRoot says that the pods of a Job keep the root claim from being deleted.
+func (s state) keepsRoot(m *mountJob) bool {
+	return m.isEnded() && s.rootGoes() && m.job.DeletionTimestamp == nil && mountjobs.IsOver(m.job)
+}
+
+func (s state) isPodless(m *mountJob) bool {
+	return m.isEnded() && m.outcome.State == mountjobs.Lost && len(m.pods) == 0 && !s.isDone(m) && !s.keepsRoot(m)
+}
+
+// isEnded says that a Job has ended and was not released.
+func (m *mountJob) isEnded() bool { return m.unreleased && !m.outcome.HoldsFileSystem() }
+
+// rootGoes says that the root claim is being deleted. It goes with the last pod that has it, and no
+// sweep can begin before there is another one.
+func (s state) rootGoes() bool { return s.root != nil && s.root.DeletionTimestamp != nil }
+
+// nodesToAvoid are those where the newest Jobs failed, back to the last one that succeeded. They are
+// none if a Job that avoided them found no other since.
+func (s state) nodesToAvoid() []string {
+	var failed []string
+	for _, m := range slices.Backward(s.mounts) {
+		if m.succeeded() || s.now.Sub(m.job.CreationTimestamp.Time) > nodeBlame {
+			break
+		}
+		if m.foundNoNode() && mountjobs.AvoidsNodes(m.job) {
+			return nil
+		}
+		if m.err == nil && m.outcome.BlamesNode() {
+			failed = append(failed, m.outcome.Node)
+		}
+	}
+	return mountjobs.NodesToAvoid(failed, s.agents)
+}
+
+// succeeded also knows a Job that was released: its operations are not kept, and without them its
+// outcome cannot be read.
+func (m *mountJob) succeeded() bool {
+	return m.outcome.State == mountjobs.Succeeded || !m.unreleased && m.job.Status.Succeeded > 0
+}
+
+// foundNoNode says that a Job is over and no node is known to have had its pod.
+func (m *mountJob) foundNoNode() bool {
+	over := m.outcome.State == mountjobs.Lost || m.outcome.State == mountjobs.Stuck
+	return over && m.outcome.Node == ""
+}
+
+// nodeBlame is how long a failure counts against its node.
+const nodeBlame = 30 * time.Minute
+
+func (m *mountJob) end() time.Time {
+	if m.outcome.Ended.IsZero() {
+		return m.job.CreationTimestamp.Time
+	}
+	return m.outcome.Ended
+}

@@ -1,0 +1,151 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/kube/events"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+const (
+	// startReportDelay is how long a Job may fail to start before that is reported: a pod's first try
+	// often comes a moment before its claim is bound or its node's tunnel is up.
+	startReportDelay = 3 * time.Second
+	// queueReportDelay is how long a claim waits behind a running Job, or for a worker that it was given
+	// to, before that is reported: most wait for less, and a burst's events would compete with its volumes.
+	queueReportDelay = 10 * time.Second
+)
+
+// reportRunning reports, on everything that waits for a running Job, what keeps it from starting, and
+// on claims behind a Job that has started what they wait for.
+func (p *plan) reportRunning(s state, running *mountJob) {
+	reason, message := mountjobs.Diagnose(running.job, newestPod(running.pods), running.warnings)
+	created := running.job.CreationTimestamp.Time
+	if reason == "" {
+		if p.isDue(created.Add(queueReportDelay), s.now) {
+			p.reportGiven(s, running)
+			p.reportQueue(s, running.job)
+		}
+		return
+	}
+	if !p.isDue(created.Add(startReportDelay), s.now) {
+		return
+	}
+	text := fmt.Sprintf("Job %s: %s", running.job.Name, message)
+	for _, o := range running.outcome.Operations {
+		p.add(report{operation: o, message: text})
+	}
+	p.warnAll(s.batched(), text)
+}
+
+// reportGiven reports what a worker was given and has not made yet. What a Job was created with is reported
+// at once, because it waits for a pod.
+func (p *plan) reportGiven(s state, running *mountJob) {
+	for _, run := range running.outcome.Runs {
+		if run.Number == operations.FirstBatch || !run.Running || !p.isDue(run.Began.Add(queueReportDelay), s.now) {
+			continue
+		}
+		for _, o := range running.outcome.Operations[run.First : run.First+run.Count] {
+			p.add(report{operation: o, message: makes(running.job.Name, o), queued: true})
+		}
+	}
+}
+
+func (p *plan) reportQueue(s state, job *batchv1.Job) {
+	text := fmt.Sprintf("the next mount Job of file system %s makes the directory, when Job %s has ended; if that takes long, see: kubectl -n %s describe job %s",
+		s.id, job.Name, job.Namespace, job.Name)
+	for _, pending := range s.batched() {
+		// Of one that is due later, the last failure was reported, with the time of the next attempt.
+		if !pending.Due.After(s.now) && p.isDue(pending.Since.Add(queueReportDelay), s.now) {
+			p.add(report{operation: pending.Operation, message: text, queued: true})
+		}
+	}
+}
+
+// reportNotReady says why no Job can begin, once that has lasted.
+func (p *plan) reportNotReady(s state, due []decide.Pending) {
+	since := due[0].Since
+	if s.root != nil && s.root.CreationTimestamp.After(since) {
+		since = s.root.CreationTimestamp.Time
+	}
+	if p.isDue(since.Add(startReportDelay), s.now) {
+		p.warnAll(due, "no mount Job can begin: "+s.notReady)
+	}
+}
+
+func (p *plan) warnAll(all []decide.Pending, text string) {
+	for _, pending := range all {
+		p.add(report{operation: pending.Operation, message: text})
+	}
+}
+
+func newestPod(pods []*corev1.Pod) *corev1.Pod {
+	if len(pods) == 0 {
+		return nil
+	}
+	return slices.MaxFunc(pods, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
+}
+
+// reportNotCreated says why the next Job could not be created, if there is an error, unless the apiserver
+// does not answer or the manager ends.
+func (c *Controller) reportNotCreated(due []decide.Pending, doing string, err error) {
+	var unanswered *url.Error
+	if err == nil || errors.Is(err, context.Canceled) || errors.As(err, &unanswered) {
+		return
+	}
+	text := fmt.Sprintf("no mount Job can begin: %s failed: %v", doing, err)
+	if apierrors.ReasonForError(err) == metav1.StatusReasonForbidden {
+		text += fmt.Sprintf(" (let the quota, right or policy that this names admit it, in namespace %s)", c.options.Jobs.Namespace)
+	}
+	for _, pending := range due {
+		c.report(report{operation: pending.Operation, message: text})
+	}
+}
+
+func (c *Controller) report(r report) {
+	switch subject, reason := c.subjectOf(r.operation); {
+	case subject == nil:
+	case !r.queued:
+		c.events.Warn(subject, reason, "job", r.message)
+	case reason == wellknown.EventProvisioningFailed:
+		c.events.Normal(subject, wellknown.EventProvisioning, "queue", r.message)
+	}
+}
+
+// subjectOf is the object that an operation is reported on: the claim of a setup, else the volume;
+// nil if there is none.
+func (c *Controller) subjectOf(o operations.Operation) (subject events.Object, reason string) {
+	if o.AddsOwner() && !o.Adopt {
+		if claim := c.claimOf(o); claim != nil {
+			return claim, wellknown.EventProvisioningFailed
+		}
+		return nil, ""
+	}
+	if object := c.gatherer.Caches.Volume(o.Volume); object != nil {
+		return object, wellknown.EventVolumeFailedDelete
+	}
+	return nil, ""
+}
+
+// reportProvisioning announces the first try of each setup.
+func (c *Controller) reportProvisioning(job string, batch []operations.Operation) {
+	for _, o := range batch {
+		if subject, reason := c.subjectOf(o); reason == wellknown.EventProvisioningFailed && volumes.AttemptOf(o) == 1 {
+			c.events.NormalAlways(subject, wellknown.EventProvisioning, makes(job, o))
+		}
+	}
+}

@@ -1,0 +1,220 @@
+// Package loops puts the manager's control loops together: the caches that all
+// of them read, and what one of them notifies another of. That is only
+// that something has changed; what, each sees for itself.
+package loops
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/manager/caches"
+	"gnuthought.com/efs-stunnel/pkg/manager/claims"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
+	"gnuthought.com/efs-stunnel/pkg/manager/jobs"
+	"gnuthought.com/efs-stunnel/pkg/manager/observe"
+	"gnuthought.com/efs-stunnel/pkg/manager/sharedvolumes"
+	"gnuthought.com/efs-stunnel/pkg/manager/table"
+	"gnuthought.com/efs-stunnel/pkg/manager/usage"
+	"gnuthought.com/efs-stunnel/pkg/manager/workers"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+)
+
+// Options are what an administrator chose.
+type Options struct {
+	Provisioner string
+	Cluster     string // ClusterUID's
+
+	PollingInterval time.Duration
+	Range           ports.Range
+	Filter          efs.Filter
+	VPCID           string // where the nodes are; "" when unknown
+	DNSSuffix       string // of file systems' names in certificates
+	// Aliases are, for a file system, the ids whose marker and ledger it may carry.
+	Aliases map[string][]string
+
+	Backoff    time.Duration      // after a first failed setup
+	Threshold  int                // of failed setups, after which a claim is given up; 0 is never
+	Jobs       mountjobs.Settings // the same for every mount Job; their namespace is the manager's
+	Batch      int                // operations in one batch of a Job at most
+	Workers    Workers            // where workers reach the leader; without a host, no worker waits for operations
+	SweepDelay time.Duration      // how long trash waits for more before it is swept; 0 is the default
+	// UsageInterval is the time between two surveys of what volumes use; 0 is never, unless one is requested.
+	UsageInterval time.Duration
+	// Now is the apiserver's time: the loops compare it with times in objects. nil is time.Now.
+	Now func() time.Time
+
+	JobsClient        kubernetes.Interface // the client of mount Jobs; nil is that of all loops
+	Metadata          metadata.Interface   // the client by which a new leader finds out whether its caches have caught up
+	Dynamic           dynamic.Interface    // the client for SharedVolumes; without one they are not served
+	SharedVolumePaths []string             // the namespaces whose SharedVolumes may name a path
+	// SharedVolumeInterval is the time between two checks whether SharedVolumes are installed; 0 is
+	// the default.
+	SharedVolumeInterval time.Duration
+
+	Events  record.EventRecorder
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+}
+
+// Workers is the leader's end of the channel to workers.
+type Workers struct {
+	Host string // the pod's address
+	Port int
+	// Reviews is the client that checks tokens of workers.
+	Reviews authenticationv1.TokenReviewInterface
+}
+
+// Loops are the loops and their caches.
+type Loops struct {
+	Caches    *caches.Caches
+	Discovery *table.Controller
+	Claims    *claims.Controller
+	Jobs      *jobs.Controller
+	Usage     *usage.Controller
+	// SharedVolumes work where their API is installed.
+	SharedVolumes *sharedvolumes.Controller
+
+	workers       *workers.Channel      // nil if no worker waits
+	sharedVolumes *caches.SharedVolumes // which run with the loops: standbys need none
+	served        bool                  // there is a client for them
+}
+
+// New puts the loops together. api is nil when only pinned targets are used.
+func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.JobsClient == nil {
+		o.JobsClient = client
+	}
+	l := &Loops{served: o.Dynamic != nil}
+	var err error
+	if l.Caches, err = caches.New(client, o.Metadata, o.Jobs.Namespace); err != nil {
+		return nil, fmt.Errorf("making the caches: %w", err)
+	}
+	l.sharedVolumes = caches.NewSharedVolumes(client.Discovery(), o.Dynamic, caches.SharedVolumesOptions{
+		Interval: o.SharedVolumeInterval, Log: o.Log,
+	})
+	shared := sharedvolumes.Settings{Paths: o.SharedVolumePaths}
+	if l.Discovery, err = table.New(client, l.Caches, api, o.discovery(func() ports.Demand {
+		all, known := l.sharedVolumes.All()
+		return sharedvolumes.Demand(all, known, shared)
+	})); err != nil {
+		return nil, err
+	}
+	if l.workers, err = o.channel(l.Caches); err != nil {
+		return nil, err
+	}
+	g, err := o.gatherer(l)
+	if err != nil {
+		return nil, err
+	}
+	if l.Claims, err = claims.New(client, g, claims.Options{
+		Rediscover: l.Discovery.Kick, Events: o.Events, Metrics: o.Metrics, Log: o.Log,
+	}); err != nil {
+		return nil, err
+	}
+	if l.Jobs, err = jobs.New(o.JobsClient, g, jobs.Options{
+		Jobs: o.Jobs, Batch: o.Batch, SweepDelay: o.SweepDelay, Workers: l.workers,
+		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
+	}); err != nil {
+		return nil, err
+	}
+	if l.Usage, err = usage.New(client, g, usage.Options{
+		Jobs: o.Jobs, Interval: o.UsageInterval, Events: o.Events, Metrics: o.Metrics, Log: o.Log,
+	}); err != nil {
+		return nil, err
+	}
+	if l.SharedVolumes, err = sharedvolumes.New(client, o.Dynamic, l.Caches, l.sharedVolumes, sharedvolumes.Options{
+		Settings: shared, Targets: l.Discovery.Snapshot, Poll: l.Discovery.Kick, Now: o.Now,
+		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
+	}); err != nil {
+		return nil, err
+	}
+	l.connect()
+	return l, nil
+}
+
+// connect has the loops notify each other.
+func (l *Loops) connect() {
+	l.workers.OnChange(l.Claims.BatchReported, l.Jobs.WorkerWaits)
+	l.sharedVolumes.OnChange(func(string) { l.Discovery.DemandChanged() })
+	l.Discovery.OnChange(l.SharedVolumes.TargetsChanged)
+	l.Discovery.OnChange(l.Claims.TargetsChanged)
+	l.Discovery.OnChange(l.Jobs.TargetsChanged)
+	l.Discovery.OnChange(l.Usage.TargetsChanged)
+}
+
+func (o Options) gatherer(l *Loops) (*observe.Gatherer, error) {
+	g, err := observe.New(decide.Settings{
+		Provisioner: o.Provisioner, Cluster: o.Cluster, Backoff: o.Backoff, Threshold: o.Threshold, Aliases: o.Aliases,
+	}, l.Caches, l.Discovery.Snapshot)
+	if err != nil {
+		return nil, err
+	}
+	g.Now, g.Reported = o.Now, l.workers.Reported
+	return g, nil
+}
+
+func (o Options) channel(c *caches.Caches) (*workers.Channel, error) {
+	if o.Jobs.Linger <= 0 {
+		o.Workers.Host = ""
+	}
+	return workers.New(workers.Options{
+		Host: o.Workers.Host, Port: o.Workers.Port, Reviews: o.Workers.Reviews, Caches: c,
+		Namespace: o.Jobs.Namespace, Now: o.Now, Metrics: o.Metrics, Log: o.Log,
+	})
+}
+
+func (o Options) discovery(demand func() ports.Demand) table.Options {
+	return table.Options{
+		Namespace: o.Jobs.Namespace, Provisioner: o.Provisioner, PollingInterval: o.PollingInterval, Range: o.Range,
+		Demand: demand, Filter: o.Filter, VPCID: o.VPCID, DNSSuffix: o.DNSSuffix, Now: o.Now,
+		Log: o.Log, Events: o.Events, Metrics: o.Metrics,
+	}
+}
+
+// Run runs the loops until the context ends, and returns when the syncs under way have ended.
+// Only the leader may. The caches must run, and must have CaughtUp.
+func (l *Loops) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	channelEnd, err := l.workers.Listen(ctx)
+	if err != nil {
+		return err
+	}
+	group.Go(channelEnd)
+	group.Go(func() error { return l.Discovery.Run(ctx) })
+	group.Go(func() error { return l.Claims.Run(ctx) })
+	group.Go(func() error { return l.Jobs.Run(ctx) })
+	group.Go(func() error { return l.Usage.Run(ctx) })
+	if l.served {
+		group.Go(func() error { return l.SharedVolumes.Run(ctx) })
+		group.Go(func() error {
+			l.sharedVolumes.Run(ctx)
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// ClusterUID distinguishes this cluster from all others that share a file system.
+func ClusterUID(ctx context.Context, client kubernetes.Interface) (string, error) {
+	namespace, err := client.CoreV1().Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("reading namespace %s: %w", metav1.NamespaceSystem, err)
+	}
+	return string(namespace.UID), nil
+}

@@ -1,0 +1,218 @@
+// Package observe gathers the input of package decide from the
+// caches: a claim, its volumes, and the outcomes of the mount Jobs that worked
+// for it. It also indexes, by file system, the operations that the latest
+// decisions wait for: the claims loop decides, and the jobs loop reads the index.
+package observe
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/kube/objects"
+	"gnuthought.com/efs-stunnel/pkg/manager/caches"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
+	"gnuthought.com/efs-stunnel/pkg/manager/targets"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// Gatherer is safe for concurrent use.
+type Gatherer struct {
+	decide.Settings
+	Caches *caches.Caches
+	// Targets is discovery's latest snapshot.
+	Targets func() targets.Snapshot
+	// Now is the apiserver's time: everything here is compared with times in objects. It is time.Now
+	// unless it is set before the loops run.
+	Now func() time.Time
+
+	// OnPending is called with a file system for each operation that begins to wait for it, or has changed. It
+	// does nothing unless it is set before the loops run.
+	OnPending func(fileSystemID string)
+	// OnUnread is called once with the report of an ended Job that cannot be read, for the log: no user gets
+	// its text. It does nothing unless it is set before the loops run.
+	OnUnread func(job, report string)
+	// Reported is what the worker of a running Job has reported, by batch. There is none unless it is
+	// set before the loops run.
+	Reported func(job types.UID) map[int]mountjobs.Reported
+
+	seed        maphash.Seed
+	outcomes    outcomes
+	directories *directories
+	pending     pendingIndex
+}
+
+// New makes a gatherer. It is to be called before the caches run.
+func New(settings decide.Settings, c *caches.Caches, snapshot func() targets.Snapshot) (*Gatherer, error) {
+	g := &Gatherer{
+		Settings: settings, Caches: c, Targets: snapshot, Now: time.Now, OnPending: func(string) {}, OnUnread: func(string, string) {},
+		Reported: func(types.UID) map[int]mountjobs.Reported { return nil },
+		seed:     maphash.MakeSeed(), outcomes: outcomes{jobs: map[types.UID]*observedJob{}},
+		directories: newDirectories(c.Volumes.GetStore(), settings.Provisioner),
+	}
+	if err := errors.Join(
+		c.Volumes.AddIndexers(cache.Indexers{byChange: g.directories.note}),
+		objects.OnChange(g.directories.changedTo, c.Volumes),
+		objects.OnChange(g.outcomes.forget, c.Jobs),
+	); err != nil {
+		return nil, fmt.Errorf("indexing volumes and Jobs: %w", err)
+	}
+	return g, nil
+}
+
+// State is what is known of the claim with a uid, whether it still exists or not.
+func (g *Gatherer) State(uid types.UID) decide.State {
+	s := decide.State{
+		Settings: g.Settings,
+		Now:      g.Now(),
+		Targets:  g.Targets(),
+		UID:      uid,
+		Claim:    g.Caches.Claim(uid),
+		Holders:  func(path string) []string { return g.holders(path, volumes.VolumeName(uid)) },
+		InUse:    func(id, path string) bool { return g.isInUse(directory{id, path}, volumes.VolumeName(uid)) },
+		Attempts: g.Attempts,
+	}
+	if s.Claim != nil {
+		s.Class = g.Caches.Class(volumes.ClassName(s.Claim))
+		s.Source = func(name string) volumes.Source { return g.source(s.Claim.Namespace, name) }
+		s.NodeZone = g.zoneOf(volumes.SelectedNode(s.Claim))
+	}
+	for _, object := range g.Caches.VolumesOfClaim(uid) {
+		s.Volumes = append(s.Volumes, g.volume(object))
+	}
+	return s
+}
+
+// source is what is known of a claim that another one is to be a copy of.
+func (g *Gatherer) source(namespace, name string) volumes.Source {
+	s := volumes.Source{Claim: g.Caches.ClaimNamed(namespace, name)}
+	if s.Claim != nil && s.Claim.Spec.VolumeName != "" {
+		s.Volume = g.Caches.Volume(s.Claim.Spec.VolumeName)
+	}
+	return s
+}
+
+// volume is what is known of one volume. Who else has its directory matters to its cleanup only.
+func (g *Gatherer) volume(object *corev1.PersistentVolume) decide.Volume {
+	v := decide.Volume{Volume: volumes.Read(object, g.Provisioner), Claim: g.claimOf(object)}
+	if v.NeedsCleanup(v.Claim) { // so it is an NFS volume of ours
+		d := directory{v.FileSystemID, v.Path}
+		others := g.directories.others(d, v.Name)
+		v.Shared, v.Kept, v.Unadopted = others.all > 0, others.kept > 0, g.directories.unadopted(d)
+	}
+	return v
+}
+
+func (g *Gatherer) zoneOf(name string) string {
+	if node := g.Caches.Node(name); node != nil {
+		return cmp.Or(node.Labels[corev1.LabelTopologyZone], node.Labels[corev1.LabelFailureDomainBetaZone])
+	}
+	return ""
+}
+
+// claimOf is the claim with the namespace and name of a volume's claimRef, nil if there is none.
+func (g *Gatherer) claimOf(object *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
+	if object.Spec.ClaimRef == nil {
+		return nil
+	}
+	return g.Caches.ClaimNamed(object.Spec.ClaimRef.Namespace, object.Spec.ClaimRef.Name)
+}
+
+// holders are the file systems on which a path is a volume's of this cluster, or was asked for
+// by another claim and is being made.
+func (g *Gatherer) holders(path, except string) []string {
+	var ids []string
+	for id := range g.Targets().FileSystems {
+		if g.directories.others(directory{id, path}, except).all > 0 {
+			ids = append(ids, id)
+		}
+	}
+	for _, job := range g.Caches.JobsAt(path) {
+		name, ok := mountjobs.ParseName(job.Name)
+		if ok && !slices.Contains(ids, name.FileSystemID) && g.makes(job, path, except, func(operations.Operation) bool { return true }) {
+			ids = append(ids, name.FileSystemID)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// isInUse says that a volume other than the one of a name has a directory and is neither released nor
+// being deleted, or that a Job has made or makes the directory that of a claim which exists.
+func (g *Gatherer) isInUse(d directory, except string) bool {
+	return g.directories.others(d, except).inUse > 0 || slices.ContainsFunc(g.Caches.JobsAt(d.path), func(job *batchv1.Job) bool {
+		name, ok := mountjobs.ParseName(job.Name)
+		return ok && name.FileSystemID == d.fileSystemID && g.makes(job, d.path, except, func(o operations.Operation) bool {
+			return g.Caches.Claim(types.UID(o.ClaimUID)) != nil
+		})
+	})
+}
+
+// Sharer is another claim of an operation's namespace that has its directory, "" if there is none.
+func (g *Gatherer) Sharer(fileSystemID string, o operations.Operation) string {
+	return g.directories.sharer(directory{fileSystemID, o.Path}, o.Volume, o.Namespace)
+}
+
+// makes says that a Job has an operation that matches, and that makes a path another volume's, or just
+// did.
+func (g *Gatherer) makes(job *batchv1.Job, path, except string, match func(operations.Operation) bool) bool {
+	outcome, err := g.Outcome(job)
+	if err != nil {
+		return false
+	}
+	for i, o := range outcome.Operations {
+		if o.AddsOwner() && o.Path == path && o.Volume != except && outcome.Report.Results[i].State != operations.Failed && match(o) {
+			return true
+		}
+	}
+	return false
+}
+
+// Attempts are what mount Jobs did for a volume, newest first.
+func (g *Gatherer) Attempts(volume string) []decide.Attempt {
+	var attempts []decide.Attempt
+	for _, job := range g.Caches.JobsOfVolume(volume) {
+		read := g.read(job)
+		if read.err != nil {
+			continue // the jobs loop reports it
+		}
+		for _, i := range read.positions[volume] {
+			attempts = append(attempts, g.attempt(job, read.outcome, i))
+		}
+	}
+	slices.SortFunc(attempts, func(a, b decide.Attempt) int {
+		return cmp.Or(b.Began.Compare(a.Began), cmp.Compare(b.JobNumber, a.JobNumber), cmp.Compare(b.Batch, a.Batch), strings.Compare(a.Job, b.Job))
+	})
+	return attempts
+}
+
+// AttemptsOf are all that a Job did, in the order of its operations.
+func (g *Gatherer) AttemptsOf(job *batchv1.Job, o mountjobs.Outcome) []decide.Attempt {
+	attempts := make([]decide.Attempt, len(o.Operations))
+	for i := range o.Operations {
+		attempts[i] = g.attempt(job, o, i)
+	}
+	return attempts
+}
+
+// IsUsed says whether everything that should follow from an attempt of a Job that has ended has.
+func (g *Gatherer) IsUsed(a decide.Attempt) bool {
+	t := decide.Traces{Abandoned: g.Caches.Claim(types.UID(a.Operation.ClaimUID)) == nil}
+	if object := g.Caches.Volume(a.Operation.Volume); object != nil {
+		t.Volume, t.Claim = volumes.Read(object, g.Provisioner), g.claimOf(object)
+	}
+	newest := g.Attempts(a.Operation.Volume)
+	t.Superseded = len(newest) > 0 && (newest[0].Job != a.Job || newest[0].Batch != a.Batch)
+	return a.IsUsed(t)
+}

@@ -1,0 +1,149 @@
+// Package sharedvolumes is the control loop that gives each SharedVolume a volume and a claim,
+// keeps them as they should be, and deletes them with it. Its key is namespace and name.
+//
+// Nothing is done on the file system, so there are no Jobs: EFS makes the directory of an access
+// point, and a path must exist. Data is never removed.
+package sharedvolumes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/kube/events"
+	"gnuthought.com/efs-stunnel/pkg/kube/objects"
+	"gnuthought.com/efs-stunnel/pkg/manager/caches"
+	"gnuthought.com/efs-stunnel/pkg/manager/targets"
+	"gnuthought.com/efs-stunnel/pkg/queue"
+)
+
+// Options configure the loop.
+type Options struct {
+	Settings Settings
+	Targets  func() targets.Snapshot // discovery's latest snapshot
+	Poll     func()                  // has discovery poll file systems and access points soon
+	Now      func() time.Time        // the apiserver's time, which is written into the status
+
+	Events  record.EventRecorder
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+}
+
+// Times and sizes of the loop.
+const (
+	controlLoop = "sharedvolumes"
+	workers     = 8
+	firstRetry  = 200 * time.Millisecond
+	settleTime  = 100 * time.Millisecond // how long a cache may be behind, most of the time
+)
+
+// Controller is the loop.
+type Controller struct {
+	options Options
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+	caches  *caches.Caches
+	objects *caches.SharedVolumes
+	events  *events.Reporter
+	metrics *metrics
+	queue   *queue.Queue[string]
+}
+
+// New makes the loop. It is to be called before the caches run.
+func New(client kubernetes.Interface, dynamicClient dynamic.Interface, c *caches.Caches, objects *caches.SharedVolumes, o Options) (*Controller, error) {
+	log := o.Log // the queue names its loop itself
+	o.Log = o.Log.With(slog.String("controller", controlLoop))
+	s := &Controller{
+		options: o, client: client, dynamic: dynamicClient, caches: c, objects: objects,
+		events: events.NewReporter(o.Events), metrics: newMetrics(o.Metrics, objects),
+	}
+	s.queue = queue.New(queue.Options{
+		Name: controlLoop, KeyName: "sharedVolume", FirstRetry: firstRetry, Log: log,
+	}, s.sync)
+	return s, s.watch()
+}
+
+// Run works until the context ends. Only the leader may run it.
+func (c *Controller) Run(ctx context.Context) error {
+	return c.queue.Run(ctx, workers, c.TargetsChanged)
+}
+
+// TargetsChanged enqueues every SharedVolume.
+func (c *Controller) TargetsChanged() {
+	for _, key := range c.objects.Keys() {
+		c.queue.Add(key)
+	}
+}
+
+func (c *Controller) watch() error {
+	c.objects.OnChange(func(key string) {
+		if key == "" {
+			c.TargetsChanged()
+			return
+		}
+		c.queue.Add(key)
+	})
+	if err := errors.Join(onChange(c.caches.Volumes, c.volumeChanged), onChange(c.caches.Claims, c.claimChanged)); err != nil {
+		return fmt.Errorf("watching for shared volumes: %w", err)
+	}
+	return nil
+}
+
+func onChange(informer cache.SharedIndexInformer, changed func(cache.ObjectName)) error {
+	return objects.OnChange(func(before, after any) {
+		if name, err := cache.ObjectToName(cmp.Or(after, before)); err == nil {
+			changed(name)
+		}
+	}, informer)
+}
+
+// volumeChanged enqueues by the name, because SharedVolumes may compete for it.
+func (c *Controller) volumeChanged(volume cache.ObjectName) {
+	for _, key := range namesFor(volume.Name, c.objects.Has) {
+		c.queue.Add(key)
+	}
+}
+
+func (c *Controller) claimChanged(claim cache.ObjectName) {
+	name, ok := strings.CutPrefix(claim.Name, wellknown.SharedClaimPrefix)
+	if key := claim.Namespace + "/" + name; ok && c.objects.Has(key) {
+		c.queue.Add(key)
+	}
+}
+
+// sync makes the next changes of one SharedVolume.
+func (c *Controller) sync(ctx context.Context, key string) (again time.Duration, err error) {
+	s := c.observe(key)
+	p := planFor(s)
+	if p.poll {
+		c.options.Poll()
+	}
+	if p.isEmpty(s) {
+		return 0, nil
+	}
+	if err = c.apply(ctx, s); isRace(err) {
+		return settleTime, nil
+	}
+	return 0, err
+}
+
+// observe reads the caches.
+func (c *Controller) observe(key string) state {
+	s := state{settings: c.options.Settings, targets: c.options.Targets(), now: c.options.Now(), object: c.objects.Get(key)}
+	if s.object != nil {
+		s.volume = c.caches.Volume(volumeName(s.object))
+		s.claim = c.caches.ClaimNamed(s.object.Namespace, claimName(s.object))
+	}
+	return s
+}

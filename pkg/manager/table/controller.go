@@ -1,0 +1,225 @@
+// Package table turns file systems into the port table, root volumes and root claims, and
+// corrects the ports of volumes that disagree with the table. It consists of small loops, each of
+// which observes, plans and applies on its own:
+//
+//	loop   observes                                    writes
+//	polls  what the table's plan asks the EFS API      the inventory
+//	table  inventory, ConfigMaps, volumes, demand      ConfigMap, Snapshot, decision
+//	roots  decision, root volumes and claims, Jobs     root volumes and root claims
+//	ports  decision, volumes                           ports of volumes
+//
+// The polls have a queue of their own, so that a call that hangs delays no other loop. What should
+// be is decided by ports.Assign and volumes.RootPair.
+package table
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/manager/caches"
+	"gnuthought.com/efs-stunnel/pkg/manager/pairs"
+	"gnuthought.com/efs-stunnel/pkg/manager/targets"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/queue"
+)
+
+// Options configure the loops.
+type Options struct {
+	// Namespace is the manager's: of the ConfigMaps, root claims and mount Jobs.
+	Namespace string
+	// Provisioner is in the annotations of this installation's volumes.
+	Provisioner string
+	// PollingInterval is the time between two polls; wellknown.PollingJitter of it is added at
+	// random.
+	PollingInterval time.Duration
+	// Range is where new ports come from.
+	Range ports.Range
+	// Filter selects the file systems that the cluster may use. Pinned ones always pass.
+	Filter efs.Filter
+	// VPCID is where the nodes are; "" when unknown.
+	VPCID string
+	// Demand is the access points in use and the tunnels that must present an IAM identity; nil for
+	// none. Access points get ports when EFS has confirmed them.
+	Demand func() ports.Demand
+	// DNSSuffix follows a file system's id in its certificate, as efs.us-east-1.amazonaws.com.
+	DNSSuffix string
+	// Now is the apiserver's time, which is written into the table.
+	Now func() time.Time
+
+	Log     *slog.Logger
+	Events  record.EventRecorder
+	Metrics prometheus.Registerer
+}
+
+// API is the part of EFS that discovery reads. Every call should end in bounded time.
+type API interface {
+	ListFileSystems(ctx context.Context) (efs.Listing, error)
+	// FileSystemExists answers false only when EFS says that there is no such file system.
+	FileSystemExists(ctx context.Context, id string) (bool, error)
+	// ListAccessPoints lists all of a file system.
+	ListAccessPoints(ctx context.Context, fileSystemID string) ([]efs.AccessPoint, error)
+	// FindAccessPoint finds none only when EFS says that there is none.
+	FindAccessPoint(ctx context.Context, id string) (point efs.AccessPoint, found bool, err error)
+}
+
+// Times of the loops.
+const (
+	settleTime   = 200 * time.Millisecond // many changes come at once; one sync is enough for them
+	firstRetry   = 500 * time.Millisecond
+	maxRetry     = time.Minute
+	drainTimeout = 20 * time.Second
+	controlLoop  = "discovery"
+)
+
+// Keys of the queue, one for each loop.
+const (
+	tableKey = "table"
+	rootsKey = "roots"
+	portsKey = "ports"
+)
+
+// Controller is discovery in one cluster.
+type Controller struct {
+	options Options
+	client  kubernetes.Interface
+	caches  *caches.Caches
+	poller  *poller // nil without an API
+	queue   *queue.Queue[string]
+	metrics *metrics
+
+	table       tableMemory
+	tableEvents reporter
+	rootEvents  reporter
+	decision    atomic.Pointer[decision]         // nil while root volumes and ports are left alone
+	snapshot    atomic.Pointer[targets.Snapshot] // nil before the first
+
+	listeners []func() // complete before Run
+}
+
+// New makes the loops and has the caches enqueue their keys; it starts nothing. Without an API,
+// pinned targets are the only ones. An error says which option is wrong or which metric exists
+// already.
+func New(client kubernetes.Interface, c *caches.Caches, api API, o Options) (*Controller, error) {
+	if o.Namespace == "" || o.PollingInterval <= 0 {
+		return nil, fmt.Errorf("making the discovery loop: namespace %q, polling interval %s: want a name, and a time above 0", o.Namespace, o.PollingInterval)
+	}
+	if err := o.Range.Check(); err != nil {
+		return nil, fmt.Errorf("making the discovery loop: %w", err)
+	}
+	log := o.Log // the queues name their loops themselves
+	o.Log = o.Log.With("controller", controlLoop)
+	d := &Controller{options: o, client: client, caches: c}
+	d.tableEvents, d.rootEvents = newReporter(o), newReporter(o)
+	syncs := map[string]queue.SyncFunc[string]{tableKey: d.syncTable, rootsKey: d.syncRoots, portsKey: d.syncPorts}
+	d.queue = queue.New(queue.Options{
+		Name: controlLoop, KeyName: "loop",
+		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout, Log: log,
+	}, func(ctx context.Context, key string) (time.Duration, error) { return syncs[key](ctx, key) })
+	var err error
+	if d.metrics, err = newMetrics(o); err != nil {
+		return nil, err
+	}
+	if api != nil {
+		d.metrics.interval = o.PollingInterval
+		d.poller = newPoller(api, o, d.metrics.failures.Inc, func() { d.queue.Add(tableKey) })
+	}
+	return d, d.watch()
+}
+
+// Run polls and syncs until the context ends and the running syncs are done. Only the leader may
+// run it, and only once.
+func (c *Controller) Run(ctx context.Context) error {
+	if err := c.caches.Await(ctx); err != nil {
+		return nil //nolint:nilerr // the context has ended before the caches were complete
+	}
+	var polling sync.WaitGroup
+	if c.poller != nil {
+		polling.Go(func() { c.poller.run(ctx) })
+	}
+	err := c.queue.Run(ctx, 3, func() { c.queue.Add(tableKey) }) // one worker for each key
+	polling.Wait()
+	return err
+}
+
+// Snapshot is what is known of the file systems; zero before there is a table.
+func (c *Controller) Snapshot() targets.Snapshot {
+	if s := c.snapshot.Load(); s != nil {
+		return *s
+	}
+	return targets.Snapshot{}
+}
+
+// Kick has the EFS API polled soon, at most once in 10 s.
+func (c *Controller) Kick() {
+	if c.poller != nil {
+		c.poller.kick()
+	}
+}
+
+// DemandChanged enqueues the table, because Options.Demand has changed.
+func (c *Controller) DemandChanged() { c.queue.AddAfter(tableKey, settleTime) }
+
+// OnChange has a function called after each snapshot that differs from the one before. It is to be
+// called before Run; the function must not block.
+func (c *Controller) OnChange(f func()) { c.listeners = append(c.listeners, f) }
+
+// publish hands what follows from a stored table to the other loops.
+func (c *Controller) publish(p plan, stored *corev1.ConfigMap) {
+	if c.poller != nil {
+		c.poller.ask(p.missing, p.points)
+	}
+	c.publishSnapshot(p.snapshot)
+	p.decision.table = stored
+	c.decision.Store(p.decision)
+	c.queue.Add(rootsKey)
+	if len(p.decision.corrections) > 0 {
+		c.queue.Add(portsKey)
+	}
+}
+
+// hold leaves root volumes and ports alone. Claims report the problem, if nothing was known before.
+func (c *Controller) hold(problem string) {
+	c.decision.Store(nil)
+	if !c.Snapshot().Known {
+		c.publishSnapshot(targets.Snapshot{Problem: problem})
+	}
+}
+
+func (c *Controller) publishSnapshot(next targets.Snapshot) {
+	if reflect.DeepEqual(c.Snapshot(), next) {
+		return
+	}
+	c.snapshot.Store(&next)
+	for _, changed := range c.listeners {
+		changed()
+	}
+}
+
+// applyEach makes independent changes while the decision that they follow is in force: the next one
+// enqueues its key. The failure of one leaves the others alone; after a lost race, the key is synced again.
+func applyEach[T any](c *Controller, d *decision, changes []T, apply func(T) error) (again time.Duration, err error) {
+	for _, change := range changes {
+		if c.inForce() != d {
+			break
+		}
+		switch failure := apply(change); {
+		case pairs.IsRace(failure):
+			again = settleTime
+		case failure != nil:
+			err = errors.Join(err, failure)
+		}
+	}
+	return again, err
+}

@@ -1,0 +1,184 @@
+package table
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/smithy-go"
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/kube/events"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+)
+
+func awsError(request int, code, message string) error {
+	return fmt.Errorf("listing file systems: https response error StatusCode: 400, RequestID: 1a2b-%d, %w",
+		request, &smithy.GenericAPIError{Code: code, Message: message})
+}
+
+func unreachable(port int) error {
+	return fmt.Errorf("listing file systems: %w", &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("10.0.0.1:%d: i/o timeout", port)})
+}
+
+func TestCausesDiffer(t *testing.T) {
+	denied := awsError(1, "AccessDeniedException", "not authorized")
+	tests := map[string]struct {
+		a, b error
+		same bool
+	}{
+		"another request":      {denied, awsError(2, "AccessDeniedException", "not authorized"), true},
+		"another local port":   {unreachable(40001), unreachable(51234), true},
+		"another code":         {denied, awsError(1, "ThrottlingException", "not authorized"), false},
+		"another message":      {denied, awsError(1, "AccessDeniedException", "explicit deny"), false},
+		"service and network":  {denied, unreachable(40001), false},
+		"another text":         {errBoom, errors.New("bang"), false},
+		"the same plain error": {errBoom, errBoom, true},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if a, b := causeOf(tt.a), causeOf(tt.b); (a == b) != tt.same {
+				t.Errorf("causes %q and %q", a, b)
+			}
+		})
+	}
+}
+
+func TestDiscoveryFailedSaysWhatToDo(t *testing.T) {
+	tests := map[string]struct {
+		err  error
+		want []string // parts
+	}{
+		"rights":      {awsError(1, "AccessDeniedException", "User x is not authorized"), []string{"User x is not authorized", "elasticfilesystem:DescribeMountTargets"}},
+		"credentials": {awsError(1, "ExpiredTokenException", "expired"), []string{"ExpiredTokenException: expired", "Renew"}},
+		"throttling":  {awsError(1, "ThrottlingException", "slow down"), []string{"--efs-polling-interval"}},
+		"network":     {unreachable(40001), []string{"i/o timeout", "VPC endpoint"}},
+		"a timeout":   {fmt.Errorf("listing: %w", context.DeadlineExceeded), []string{"VPC endpoint"}},
+		"anything":    {errors.New("no region, RequestID: 4711-a"), []string{"no region. ", "--aws-region"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			all := pollConditions(inventory{failure: tt.err})
+			if len(all) != 1 || all[0].reason != "DiscoveryFailed" || all[0].level != slog.LevelWarn {
+				t.Fatalf("got %+v", all)
+			}
+			for _, part := range tt.want {
+				if !strings.Contains(all[0].message, part) {
+					t.Errorf("message %q lacks %q", all[0].message, part)
+				}
+			}
+			if strings.Contains(strings.ToLower(all[0].message), "requestid") {
+				t.Errorf("message %q has a request id", all[0].message)
+			}
+		})
+	}
+}
+
+func TestOneCauseIsOneCondition(t *testing.T) {
+	failed := map[string]error{"fs-other": errors.New("another")}
+	for i := range 7 {
+		id := fmt.Sprintf("fs-%d", i)
+		failed[id] = fmt.Errorf("listing mount targets of %s: %w", id, awsError(i, "AccessDeniedException", "no"))
+	}
+	var got []string
+	for _, c := range fileSystemConditions(inventory{listing: efs.Listing{Failed: failed}, existence: map[string]existence{"fs-9": {err: errBoom}, "fs-8": {}}}) {
+		got = append(got, c.message[:strings.Index(c.message, "could not")+len("could not")]+c.message[strings.LastIndex(c.message, ":"):])
+	}
+	if len(got) != 3 || !slices.ContainsFunc(got, func(m string) bool { return strings.Contains(m, "fs-0, fs-1, fs-2, fs-3, fs-4 and 2 others") }) {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A throttled account fails for other file systems at each poll.
+func TestConditionsAreByCause(t *testing.T) {
+	of := func(id string) string {
+		failed := map[string]error{id: awsError(1, "ThrottlingException", "on "+id)}
+		return fileSystemConditions(inventory{listing: efs.Listing{Failed: failed}})[0].key
+	}
+	if a, b := of("fs-1a"), of("fs-abc"); a != b {
+		t.Errorf("keys %q and %q", a, b)
+	}
+}
+
+func TestEventNotices(t *testing.T) {
+	volume := claimed("v", "fs-1", 20490)
+	got := eventNotices([]ports.Event{
+		{Kind: ports.Found, FileSystem: "fs-1", Message: "shared has port 20490"},
+		{Kind: ports.Gone, FileSystem: "fs-1", Message: "it is gone"},
+		{Kind: ports.Missing, FileSystem: "fs-1", Message: "not listed"},
+		{Kind: ports.Unusable, FileSystem: "fs-1", Message: "creating"},
+		{Kind: ports.OutOfPorts, FileSystem: "fs-1", Message: "no port is left for fs-1"},
+		{Kind: ports.Conflict, Volume: "v", Message: "its annotation is wrong"},
+	}, []*corev1.PersistentVolume{volume})
+	want := []notice{
+		{level: slog.LevelInfo, reason: "FileSystemFound", message: "fs-1: shared has port 20490"},
+		{level: slog.LevelInfo, reason: "FileSystemGone", message: "fs-1: it is gone"},
+		{level: slog.LevelWarn, reason: "FileSystemMissing", message: "fs-1: not listed"},
+		{level: slog.LevelWarn, reason: "FileSystemUnusable", message: "fs-1: creating"},
+		{level: slog.LevelWarn, reason: "OutOfPorts", message: "no port is left for fs-1"},
+		{level: slog.LevelWarn, reason: "PortConflict", message: "v: its annotation is wrong", about: volume},
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(notice{})); diff != "" {
+		t.Errorf("notices mismatch (-want +got):\n%s", diff)
+	}
+}
+
+func TestReporter(t *testing.T) { synctest.Test(t, testReporter) }
+
+func testReporter(t *testing.T) {
+	var log bytes.Buffer
+	recorder := record.NewFakeRecorder(100)
+	r := &reporter{events: recorder, log: slog.New(slog.NewTextHandler(&log, nil))}
+	recorded := func() (all []string) {
+		for len(recorder.Events) > 0 {
+			all = append(all, <-recorder.Events)
+		}
+		return all
+	}
+	failed := func(key, message string) notice { return condition(key, "DiscoveryFailed", message) }
+	first := failed("a", "first words")
+	expect := func(step string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, recorded()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step, diff)
+		}
+	}
+	r.report(t.Context(), nil, []notice{first})
+	expect("without a ConfigMap")
+	r.report(t.Context(), nil, []notice{failed("a", "other words")})
+	table := tableMap(&ports.Table{})
+	r.report(t.Context(), table, []notice{{level: slog.LevelInfo, reason: "FileSystemFound", message: "fs-1"}, first})
+	expect("when it is there", "Normal FileSystemFound fs-1", "Warning DiscoveryFailed first words")
+	r.report(t.Context(), table, []notice{first})
+	expect("while it holds")
+	<-time.After(events.RepeatAfter)
+	r.report(t.Context(), table, []notice{first})
+	expect("while it holds for long", "Warning DiscoveryFailed first words")
+	r.report(t.Context(), table, []notice{failed("b", "of something else")})
+	expect("when another one takes its place", "Warning DiscoveryFailed of something else")
+	r.report(t.Context(), table, nil)
+	expect("when none holds", "Normal ProblemEnded DiscoveryFailed has ended map["+wellknown.AnnotationProblem+":DiscoveryFailed]")
+	r.report(t.Context(), table, nil)
+	expect("after that")
+	r.report(t.Context(), table, []notice{first})
+	expect("when it is back", "Warning DiscoveryFailed first words")
+	if got := strings.Count(log.String(), "discovery recorded an event"); got != 5 {
+		t.Errorf("%d lines of log, want 5:\n%s", got, log.String())
+	}
+	r.report(t.Context(), table, []notice{failed("long", strings.Repeat("é", 1000))})
+	if got := recorded(); len(got) != 1 || len(got[0]) > 1024+len("Warning DiscoveryFailed ") || strings.ContainsRune(got[0], '\ufffd') {
+		t.Errorf("a long message: %q", got)
+	}
+}

@@ -1,0 +1,126 @@
+package table
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// registered are metrics of a loop, and where they are found.
+func registered(t *testing.T) (*prometheus.Registry, *metrics) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	o := options()
+	o.Metrics = registry
+	m, err := newMetrics(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return registry, m
+}
+
+func TestMetrics(t *testing.T) {
+	registry, m := registered(t)
+	m.interval = 5 * time.Minute
+	m.show(numbers{
+		portsInUse: one(2), portsFree: one(8), targetCount: {usable: 1, unusable: 1, missing: 0},
+		fileSystemSize: {"fs-1": 4096, "fs-2": 1}, unreadable: {"efs-stunnel": 0},
+	})
+	m.show(numbers{
+		portsInUse: one(1), portsFree: one(9), targetCount: {usable: 1, unusable: 0, missing: 0},
+		tableBytes: one(512), identity: one(1),
+		fileSystemSize: {"fs-1": 4096}, lastSuccess: one(seconds(time.Unix(1700000000, 5e8))), unreadable: {"efs-stunnel": 0},
+	})
+	m.show(numbers{unreadable: {"efs-stunnel": 1}, lastSuccess: one(seconds(time.Unix(1700000100, 0)))})
+	m.failures.Inc()
+	want := `
+# HELP efs_stunnel_manager_discovery_failures_total Polls of the EFS API, and questions to it, that failed.
+# TYPE efs_stunnel_manager_discovery_failures_total counter
+efs_stunnel_manager_discovery_failures_total 1
+# HELP efs_stunnel_manager_discovery_interval_seconds Time from one poll of the EFS API to the next, unless one fails.
+# TYPE efs_stunnel_manager_discovery_interval_seconds gauge
+efs_stunnel_manager_discovery_interval_seconds 300
+# HELP efs_stunnel_manager_discovery_last_success_timestamp_seconds When the EFS API last listed the file systems; 0 before this leader's first listing.
+# TYPE efs_stunnel_manager_discovery_last_success_timestamp_seconds gauge
+efs_stunnel_manager_discovery_last_success_timestamp_seconds 1.7000001e+09
+# HELP efs_stunnel_manager_file_system_size_bytes Metered size of the file system.
+# TYPE efs_stunnel_manager_file_system_size_bytes gauge
+efs_stunnel_manager_file_system_size_bytes{file_system="fs-1"} 4096
+# HELP efs_stunnel_manager_identity_looks_wrong Whether the EFS API lists what seems to be another account's or region's file systems (1) or not (0).
+# TYPE efs_stunnel_manager_identity_looks_wrong gauge
+efs_stunnel_manager_identity_looks_wrong 1
+# HELP efs_stunnel_manager_local_ports_free Local ports that new targets can get.
+# TYPE efs_stunnel_manager_local_ports_free gauge
+efs_stunnel_manager_local_ports_free 9
+# HELP efs_stunnel_manager_local_ports_in_use Local ports that belong to targets.
+# TYPE efs_stunnel_manager_local_ports_in_use gauge
+efs_stunnel_manager_local_ports_in_use 1
+# HELP efs_stunnel_manager_port_corrections_total Volumes whose port option was rewritten.
+# TYPE efs_stunnel_manager_port_corrections_total counter
+efs_stunnel_manager_port_corrections_total 0
+# HELP efs_stunnel_manager_root_volume_writes_total Writes that made, mended or removed root volumes and root claims.
+# TYPE efs_stunnel_manager_root_volume_writes_total counter
+efs_stunnel_manager_root_volume_writes_total 0
+# HELP efs_stunnel_manager_table_bytes Size of the stored port table. Newcomers get no port beyond 921600.
+# TYPE efs_stunnel_manager_table_bytes gauge
+efs_stunnel_manager_table_bytes 512
+# HELP efs_stunnel_manager_table_unreadable Whether the ConfigMap cannot be read (1) or can (0).
+# TYPE efs_stunnel_manager_table_unreadable gauge
+efs_stunnel_manager_table_unreadable{config_map="efs-stunnel"} 1
+# HELP efs_stunnel_manager_table_write_failures_total Writes of the port table that the apiserver refused, conflicts aside.
+# TYPE efs_stunnel_manager_table_write_failures_total counter
+efs_stunnel_manager_table_write_failures_total 0
+# HELP efs_stunnel_manager_targets Targets of the port table.
+# TYPE efs_stunnel_manager_targets gauge
+efs_stunnel_manager_targets{state="missing"} 0
+efs_stunnel_manager_targets{state="unusable"} 0
+efs_stunnel_manager_targets{state="usable"} 1
+`
+	if err := testutil.GatherAndCompare(registry, strings.NewReader(want)); err != nil {
+		t.Error(err)
+	}
+	o := options()
+	o.Metrics = registry
+	if _, err := newMetrics(o); err == nil {
+		t.Error("the same metrics can be registered twice")
+	}
+}
+
+func TestNoNumbersBeforeTheFirstSync(t *testing.T) {
+	registry, _ := registered(t)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if !strings.HasSuffix(f.GetName(), "_total") {
+			t.Errorf("%s is shown", f.GetName())
+		}
+	}
+}
+
+// An alert can only fire on a series that is there.
+func TestTimeOfTheLastListing(t *testing.T) {
+	const name = metricsPrefix + "discovery_last_success_timestamp_seconds"
+	const help = "# HELP " + name + " When the EFS API last listed the file systems; 0 before this leader's first listing.\n"
+	for _, test := range []struct {
+		what     string
+		interval time.Duration
+		want     string
+	}{
+		{"an API that has not answered yet", time.Minute, help + "# TYPE " + name + " gauge\n" + name + " 0\n"},
+		{"no API", 0, ""},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			registry, m := registered(t)
+			m.interval = test.interval
+			m.show(numbers{lastSuccess: one(seconds(time.Time{}))})
+			if err := testutil.GatherAndCompare(registry, strings.NewReader(test.want), name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,277 @@
+package usage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/manager/caches"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
+	"gnuthought.com/efs-stunnel/pkg/manager/observe"
+	"gnuthought.com/efs-stunnel/pkg/manager/targets"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+const (
+	namespace = "efs-stunnel"
+	team      = "team"
+)
+
+// loop is a controller whose caches the test fills.
+type loop struct {
+	*Controller
+	t        *testing.T
+	client   *fake.Clientset
+	events   *record.FakeRecorder
+	registry *prometheus.Registry
+	log      string // of every pod
+	logErr   error
+}
+
+func newLoop(t *testing.T) *loop {
+	t.Helper()
+	l := &loop{t: t, client: fake.NewClientset(), events: record.NewFakeRecorder(100), registry: prometheus.NewRegistry()}
+	c, err := caches.New(l.client, nil, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := observe.New(decide.Settings{Provisioner: wellknown.DefaultProvisioner}, c, func() targets.Snapshot {
+		return targets.Snapshot{Known: true, FileSystems: map[string]volumes.Candidate{fileSystem: {Port: 20490}}}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Now = func() time.Time { return now }
+	l.Controller, err = New(l.client, g, Options{
+		Jobs: mountjobs.Settings{Namespace: namespace, Image: "image"},
+		Logs: func(context.Context, string, time.Duration) (io.ReadCloser, error) {
+			return io.NopCloser(strings.NewReader(l.log)), l.logErr
+		},
+		Events: l.events, Metrics: l.registry, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// bind adds a claim of 1 GiB and its volume to the caches, and the claim to the apiserver.
+func (l *loop) bind(name, path string, edits ...func(*corev1.PersistentVolumeClaim)) *corev1.PersistentVolumeClaim {
+	l.t.Helper()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: name, UID: types.UID("uid-" + name)}}
+	claim.Spec.VolumeName = "pv-" + name
+	claim.Spec.Resources.Requests = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	for _, edit := range edits {
+		edit(claim)
+	}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "pv-" + name, Annotations: map[string]string{
+		wellknown.AnnotationProvisionedBy: wellknown.DefaultProvisioner, wellknown.AnnotationFileSystemID: fileSystem, wellknown.AnnotationPath: path,
+	}}}
+	volume.Spec.NFS = &corev1.NFSVolumeSource{Server: wellknown.LoopbackAddress, Path: path}
+	volume.Spec.ClaimRef = &corev1.ObjectReference{Namespace: team, Name: name, UID: types.UID("uid-" + name)}
+	l.add(l.gatherer.Caches.Claims, claim)
+	l.add(l.gatherer.Caches.Volumes, volume)
+	if err := l.client.Tracker().Add(claim.DeepCopy()); err != nil {
+		l.t.Fatal(err)
+	}
+	return claim
+}
+
+// add adds an object as the caches have it.
+func (l *loop) add(informer cache.SharedIndexInformer, object any) {
+	l.t.Helper()
+	if claim, ok := object.(*corev1.PersistentVolumeClaim); ok {
+		claim.SelfLink = claim.Annotations[wellknown.AnnotationUsage] //nolint:staticcheck // as caches does it
+	}
+	if err := informer.GetStore().Add(object); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// count has a survey count a directory, and the claim be synced. The cache gets what was written.
+func (l *loop) count(claim *corev1.PersistentVolumeClaim, usage operations.Usage) (writes int, events []string) {
+	l.t.Helper()
+	l.measurements.add(fileSystem, []operations.Usage{usage}, now)
+	l.client.ClearActions()
+	if _, err := l.syncClaim(l.t.Context(), cache.MetaObjectToName(claim)); err != nil {
+		l.t.Fatal(err)
+	}
+	writes = len(l.client.Actions())
+	live, err := l.client.CoreV1().PersistentVolumeClaims(team).Get(l.t.Context(), claim.Name, metav1.GetOptions{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.add(l.gatherer.Caches.Claims, live)
+	for len(l.events.Events) > 0 {
+		events = append(events, <-l.events.Events)
+	}
+	return writes, events
+}
+
+func TestCrossingOfARequestIsReportedOnce(t *testing.T) {
+	l := newLoop(t)
+	claim := l.bind("data", "/team/data")
+	const gi = 1 << 30
+	steps := []struct {
+		bytes  int64
+		writes int
+		event  bool
+	}{{gi, 1, false}, {gi, 0, false}, {gi + 1, 1, true}, {gi + 2, 0, false}, {2 * gi, 1, false}, {gi / 2, 1, false}, {3 * gi, 1, true}}
+	for i, step := range steps {
+		writes, events := l.count(claim, operations.Usage{Path: "/team/data", Bytes: step.bytes, Files: 7})
+		if writes != step.writes || (len(events) == 1) != step.event || len(events) > 1 {
+			t.Errorf("step %d, %d bytes: %d writes, events %q", i, step.bytes, writes, events)
+		}
+		if step.event && (!strings.Contains(events[0], "Warning VolumeOverRequest") || !strings.Contains(events[0], fmt.Sprint(step.bytes)) || !strings.Contains(events[0], "1Gi")) {
+			t.Errorf("event %q", events[0])
+		}
+	}
+	next := newLoop(t) // a new leader, of which no survey has counted anything
+	recorded := func(c *corev1.PersistentVolumeClaim) {
+		c.Annotations = l.gatherer.Caches.ClaimNamed(team, "data").Annotations
+	}
+	claim = next.bind("data", "/team/data", recorded)
+	if writes, events := next.count(claim, operations.Usage{Path: "/team/other", Bytes: 1}); writes > 0 || len(events) > 0 {
+		t.Errorf("a new leader: %d writes, events %q", writes, events)
+	}
+	claim = next.bind("grown", "/team/grown", recorded, func(c *corev1.PersistentVolumeClaim) {
+		c.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("4Gi")
+	})
+	if writes, events := next.count(claim, operations.Usage{Path: "/team/other", Bytes: 1}); writes != 1 || len(events) > 0 {
+		t.Errorf("a claim that has grown: %d writes, events %q", writes, events)
+	}
+}
+
+// Whatever a log says, only claims whose volumes have a path are written, and nothing but their annotation.
+func TestLogDecidesAboutNothingElse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLoop(t)
+		claim := l.bind("data", "/team/data")
+		l.bind("other", "/team/other")
+		l.log = `time=2026-01-02T03:04:05Z level=INFO msg="survey started"
+{"path":"/team/data","bytes":4096,"files":2}
+{"path":"/team/unknown","bytes":4096,"files":2}
+{"path":"/team/other","bytes":-1,"files":2}
+{"path":"/team/../other","bytes":1,"files":2}
+` + strings.Repeat("x", 1<<20)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- l.Run(ctx) }()
+		synctest.Wait()
+		survey := &surveyJob{job: mustSurvey(t), outcome: mountjobs.SurveyOutcome{Pod: "pod"}}
+		if err := l.readLog(ctx, state{id: fileSystem, now: now}, survey); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Minute)
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		actions := l.client.Actions()
+		if len(actions) != 1 || actions[0].GetVerb() != "patch" || actions[0].GetNamespace() != team {
+			t.Errorf("got %v", actions)
+		}
+		live, err := l.client.CoreV1().PersistentVolumeClaims(team).Get(t.Context(), claim.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if usage, ok := volumes.ParseUsage(live.Annotations[wellknown.AnnotationUsage]); !ok || usage.Bytes != 4096 || usage.Files != 2 || usage.At != now {
+			t.Errorf("got %+v", usage)
+		}
+		if _, ok := l.measurements.of(fileSystem, "/team/unknown"); ok {
+			t.Error("a path without a volume is remembered")
+		}
+		if p, _ := l.progress.of(survey.job.UID); p.after != "/team/unknown" || !p.drained {
+			t.Errorf("progress %+v", p)
+		}
+	})
+}
+
+// The log of a Job that has ended is tried again for a while, and then given up.
+func TestLogThatCannotBeRead(t *testing.T) {
+	for name, c := range map[string]struct {
+		err     error
+		volumes int // that the Job says that it has counted
+	}{
+		"no answer":        {errors.New("connection refused"), 0},
+		"nothing is in it": {nil, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := newLoop(t)
+			l.logErr = c.err
+			job := mustSurvey(t)
+			outcome := mountjobs.SurveyOutcome{Pod: "pod", SurveyReport: operations.SurveyReport{Volumes: c.volumes}}
+			at := now
+			l.gatherer.Now = func() time.Time { return at }
+			for _, step := range []struct {
+				after      time.Duration
+				unreadable bool
+			}{{0, false}, {time.Minute, false}, {readTries + time.Second, true}} {
+				at = now.Add(step.after)
+				s := state{id: fileSystem, now: at}
+				if err := l.readLog(t.Context(), s, &surveyJob{job: job, outcome: outcome}); err == nil {
+					t.Fatal("no error")
+				}
+				l.observeSurvey(&s, job)
+				if got := s.surveys[0]; got.unreadable != step.unreadable || got.drained {
+					t.Errorf("after %s: %+v", step.after, got)
+				}
+			}
+		})
+	}
+}
+
+func TestOnlyTheLeaderHasMetrics(t *testing.T) {
+	l := newLoop(t)
+	l.bind("counted", "/team/counted")
+	l.bind("recorded", "/team/recorded", func(c *corev1.PersistentVolumeClaim) {
+		c.Annotations = map[string]string{wellknown.AnnotationUsage: volumes.UsageRecord{Bytes: 7, Files: 1, At: now}.Encode()}
+	})
+	l.bind("forged", "/team/forged", func(c *corev1.PersistentVolumeClaim) {
+		c.Annotations = map[string]string{wellknown.AnnotationUsage: volumes.UsageRecord{At: now.AddDate(100, 0, 0)}.Encode()}
+	})
+	l.bind("unknown", "/team/unknown")
+	l.measurements.add(fileSystem, []operations.Usage{{Path: "/team/counted", Bytes: 4096, Files: 2}, {Path: "/team/forged", Bytes: 8192, Files: 3}}, now)
+	if n, err := testutil.GatherAndCount(l.registry); n != 0 || err != nil {
+		t.Errorf("a standby has %d series, error %v", n, err)
+	}
+	ch := make(chan prometheus.Metric, 100)
+	collector{l.Controller}.collectAll(ch)
+	if len(ch) != 9 {
+		t.Errorf("%d series, want 9", len(ch))
+	}
+	want := `
+# HELP efs_stunnel_volume_used_bytes Bytes that the file server has allocated for a claim's directory, as the last survey counted them.
+# TYPE efs_stunnel_volume_used_bytes gauge
+efs_stunnel_volume_used_bytes{namespace="team",persistentvolumeclaim="counted"} 4096
+efs_stunnel_volume_used_bytes{namespace="team",persistentvolumeclaim="forged"} 8192
+efs_stunnel_volume_used_bytes{namespace="team",persistentvolumeclaim="recorded"} 7
+`
+	if err := testutil.CollectAndCompare(always{collector{l.Controller}}, strings.NewReader(want), "efs_stunnel_volume_used_bytes"); err != nil {
+		t.Error(err)
+	}
+}
+
+// always collects as the leader does.
+type always struct{ collector }
+
+func (a always) Collect(metrics chan<- prometheus.Metric) { a.collectAll(metrics) }

@@ -1,0 +1,156 @@
+// Package agent reconciles the tunnels of one node with the target table. It writes the tunnels'
+// specifications, which the supervisor runs; stores copies of the supervisor's sockets; probes the
+// tunnels; fails over those whose mount target does not answer; and reports all of it by events,
+// metrics and log.
+//
+// The supervisor and its tunnels do not need the agent: it may end at any line, and continues from
+// what it stored in files, with or without an apiserver.
+package agent
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/kube/events"
+	"gnuthought.com/efs-stunnel/pkg/node/certificates"
+	"gnuthought.com/efs-stunnel/pkg/node/confdir"
+	"gnuthought.com/efs-stunnel/pkg/node/fdstore"
+	"gnuthought.com/efs-stunnel/pkg/node/probe"
+	"gnuthought.com/efs-stunnel/pkg/node/routing"
+	"gnuthought.com/efs-stunnel/pkg/node/sockets"
+	"gnuthought.com/efs-stunnel/pkg/node/supervise"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
+)
+
+// Options are the dependencies and settings of an Agent.
+type Options struct {
+	Client    kubernetes.Interface
+	Namespace string // of the table
+	Node      string // its own
+	Dir       confdir.Dir
+	// Routing are the settings of all tunnels. The agent sets those that depend on region and folder.
+	Routing routing.Settings
+	Region  string // as configured; "" for the node's own
+	// Metadata gets the node's location from the instance metadata service. It may use the network.
+	Metadata func(context.Context) (routing.Location, error)
+	// HasRoute reports whether the node has a route to any of the addresses. It must not block.
+	HasRoute func(...netip.Addr) bool
+	// Credentials gets the node's AWS credentials, for client certificates with IAM.
+	Credentials func(ctx context.Context, region string) (certificates.Credentials, error)
+	Dialer      probe.Dialer
+	Clients     func() (sockets.ClientCounts, error) // lists connections to loopback ports, except the agent's own
+	// Listening lists the listening sockets of this process' user, which is that of all node agents.
+	Listening func() (sockets.Listeners, error)
+	// Status reads the supervisor's status file. It must not block.
+	Status        func() (supervise.Status, error)
+	ProbeInterval time.Duration
+	// HealthWait is how long a starting agent waits for its tunnels to be healthy. Then it is ready without
+	// those that the pod before it does not serve, either.
+	HealthWait         time.Duration
+	RemoveStartupTaint bool
+	ProcSys            fs.FS              // the node's /proc/sys; nil not to check its port settings
+	HTTP               httpserver.Options // the agent sets the checks
+	Events             record.EventRecorder
+	Metrics            prometheus.Registerer
+	Log                *slog.Logger
+}
+
+// Agent reconciles and probes the tunnels of one node.
+type Agent struct {
+	options      Options
+	inbox        *inbox
+	results      chan probe.Result
+	probes       *probe.Manager
+	events       *events.Reporter
+	metrics      *metrics
+	certificates *certificates.Renewer
+
+	snapshot   atomic.Pointer[snapshot] // nil before the first sync; for readers outside of the loop
+	lastSync   atomic.Int64             // Unix nanoseconds
+	otherAgent atomic.Bool              // another agent of the node has the HTTP address
+	started    time.Time
+
+	// Only the loop uses the fields below.
+
+	table           ports.Table
+	hasTable        bool
+	unknown         []string // targets in the table that this agent could never decode
+	problem         tableProblem
+	location        routing.Location
+	routes          routing.Routes
+	routesAt        time.Time // when routes were last observed; zero after a change of the table
+	status          supervise.Status
+	statusUpdatedAt time.Time                // UpdatedAt of the latest status
+	statusSeenAt    time.Time                // when that was first read, by the monotonic clock; the agent's start before
+	states          map[string]routing.State // by tunnel
+	plan            routing.Plan
+	planned         bool // a plan was made, which may be empty
+	tunnels         map[string]*tunnelState
+	written         map[string][]byte // contents of the specification files
+	stored          []byte            // contents of the state file
+	lastErr         lastError         // of the latest apply
+
+	clients        sockets.ClientCounts // that were last listed
+	clientsAt      time.Time            // when that was
+	clientsUnknown bool                 // they could not be listed
+	ephemeral      ephemeralPorts
+	roots          rootsFile
+
+	predecessor  map[netip.AddrPort]otherPort // by address; empty once this pod was ready
+	listeningErr lastError                    // of the latest listing of sockets
+
+	problems map[problem]reported // those that were reported and have not ended
+}
+
+// New makes an agent and registers its metrics, which panics if the registry has them. It starts nothing.
+func New(o Options) *Agent {
+	a := &Agent{
+		options: o, inbox: &inbox{wake: make(chan struct{}, 1)}, events: events.NewReporter(o.Events), started: time.Now(),
+		results: make(chan probe.Result), states: map[string]routing.State{},
+		tunnels: map[string]*tunnelState{}, written: map[string][]byte{}, problems: map[problem]reported{},
+	}
+	a.statusSeenAt = a.started
+	a.probes = probe.NewManager(o.Dialer, o.ProbeInterval, a.deliver)
+	a.certificates = certificates.New(certificates.Options{
+		Dir: o.Dir, Node: o.Node, Credentials: o.Credentials, Log: o.Log,
+		Changed: func() { a.inbox.put(func(*inputs) {}) },
+	})
+	a.metrics = newMetrics(o.Metrics)
+	o.Metrics.MustRegister(newTunnelMetrics(a.snapshot.Load))
+	return a
+}
+
+// Run works until the context ends. It returns an error only if it cannot serve its sockets.
+func (a *Agent) Run(ctx context.Context) error {
+	a.load()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return a.watch(ctx) })
+	group.Go(func() error { a.readMetadata(ctx); return nil })
+	group.Go(func() error { a.certificates.Run(ctx); return nil })
+	group.Go(func() error { a.loop(ctx); return nil })
+	group.Go(func() error { return a.serveSocket(ctx) })
+	group.Go(func() error { return fdstore.Serve(ctx, a.options.Dir.StoreSocket(), a.options.Log) })
+	group.Go(func() error { a.serveAddress(ctx); return nil })
+	if a.options.RemoveStartupTaint {
+		group.Go(func() error { a.removeTaint(ctx); return nil })
+	}
+	return group.Wait()
+}
+
+// deliver sends a probe's result to the loop.
+func (a *Agent) deliver(ctx context.Context, result probe.Result) {
+	select {
+	case a.results <- result:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,230 @@
+package agent
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
+	"gnuthought.com/efs-stunnel/pkg/node/probe"
+	"gnuthought.com/efs-stunnel/pkg/node/routing"
+)
+
+// Times of the loop.
+const (
+	syncInterval = 250 * time.Millisecond // between two readings of the supervisor's status and the files
+	// settleTime is the wait after a change, so that changes that come together cause one sync.
+	settleTime = 20 * time.Millisecond
+)
+
+// tunnelState is the state of a planned tunnel.
+type tunnelState struct {
+	routing.Tunnel
+	inForce      time.Time     // since when the supervisor runs the current specification; zero while it does not
+	result       *probe.Result // nil before the first
+	resultAt     time.Time     // when that came; before the first, when the tunnel was planned
+	failedAt     time.Time     // of the latest failed connection for which the tunnel was probed
+	usedAt       time.Time     // when other connections than the agent's were last seen
+	isUnhealthy  bool          // an event said so
+	denied       bool          // the event said that the server denies access
+	healthySince time.Time     // since when probes have succeeded while isUnhealthy is still set
+}
+
+// loop syncs after changes, results and syncInterval, until the context ends.
+func (a *Agent) loop(ctx context.Context) {
+	defer a.probes.Close()
+	due, timer := time.Now(), time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.inbox.wake:
+			due = sooner(due, settleTime)
+		case result := <-a.results:
+			if a.handleResult(result) {
+				due = sooner(due, 0)
+			}
+		case <-timer.C:
+			now := time.Now()
+			a.sync(ctx, now)
+			due = now.Add(syncInterval)
+		}
+		timer.Reset(time.Until(due))
+	}
+}
+
+// sooner never postpones a sync, so that changes without end cannot keep it from running.
+func sooner(due time.Time, wait time.Duration) time.Time {
+	if t := time.Now().Add(wait); t.Before(due) {
+		return t
+	}
+	return due
+}
+
+func (a *Agent) sync(ctx context.Context, now time.Time) {
+	defer a.lastSync.Store(now.UnixNano())
+	if a.observe(now) {
+		a.recordResult(a.reconcile(ctx, now))
+	}
+	a.report(now)
+	a.publish()
+}
+
+func (a *Agent) reconcile(ctx context.Context, now time.Time) error {
+	in, err := a.input(now)
+	if err != nil {
+		return err
+	}
+	a.plan, a.planned = routing.NewPlan(in), true
+	a.states = a.plan.States
+	return a.apply(ctx, in.Files)
+}
+
+func (a *Agent) recordResult(err error) {
+	failedBefore := a.lastErr != ""
+	switch isNew := a.lastErr.isNew(err); {
+	case isNew:
+		a.options.Log.Error("tunnels cannot be updated", "err", err)
+	case err == nil && failedBefore:
+		a.options.Log.Info("tunnels can be updated again")
+	}
+	a.metrics.failed.Set(number(err != nil))
+}
+
+// lastError is the text of an error that is logged once, though each repetition meets it again.
+type lastError string
+
+// isNew keeps the error, and reports whether there is one that differs from the one before.
+func (l *lastError) isNew(err error) bool {
+	before := *l
+	*l = ""
+	if err != nil {
+		*l = lastError(err.Error())
+	}
+	return err != nil && *l != before
+}
+
+// apply writes the planned specifications. A failure for one tunnel affects no other.
+func (a *Agent) apply(ctx context.Context, files []string) error {
+	errs := []error{a.save()}
+	for _, name := range a.plan.Remove {
+		errs = append(errs, a.options.Dir.Remove(name))
+		delete(a.written, name)
+		a.logOf(name).Info("tunnel removed, as its target is gone")
+	}
+	states := map[string]*tunnelState{}
+	for _, tunnel := range a.plan.Tunnels {
+		state := cmp.Or(a.tunnels[tunnel.Name], &tunnelState{resultAt: time.Now()})
+		state.Tunnel = tunnel
+		if a.hasClients(tunnel.Port) {
+			state.usedAt = a.clientsAt
+		}
+		states[tunnel.Name] = state
+		if !slices.Contains(files, tunnel.Name) || !bytes.Equal(a.written[tunnel.Name], tunnel.Spec) {
+			errs = append(errs, a.write(tunnel))
+		}
+	}
+	a.tunnels = states
+	a.observeSupervisor()
+	a.probes.SetTasks(ctx, a.tasks())
+	return errors.Join(errs...)
+}
+
+func (a *Agent) write(tunnel routing.Tunnel) error {
+	before := a.written[tunnel.Name]
+	file := a.options.Dir.Spec(tunnel.Name)
+	changed := !file.HasContent(tunnel.Spec)
+	err := file.Write(tunnel.Spec)
+	if err != nil {
+		return err
+	}
+	a.written[tunnel.Name] = tunnel.Spec
+	if tunnel.Identity == (routing.Identity{}) && tunnel.Certificate.File == "" {
+		err = a.options.Dir.Certificate(tunnel.Name).Remove() // an earlier identity may have needed one
+	}
+	if changed {
+		a.logOf(tunnel.Name).Info("tunnel's specification written", "port", tunnel.Port,
+			"mountTarget", tunnel.Active.Address, "action", changeOf(before, tunnel))
+	}
+	return err
+}
+
+// changeOf is how the supervisor will apply a specification.
+func changeOf(before []byte, tunnel routing.Tunnel) string {
+	if before == nil {
+		return "new"
+	}
+	// One that cannot be decoded had no serial.
+	if old, err := tunnelspec.Decode(before); err != nil || old.Restart != tunnel.Restart || old.Accept != tunnel.Accept {
+		return "restart"
+	}
+	return "reload"
+}
+
+// observeSupervisor records which tunnels run with their current specification. A tunnel is probed at
+// once when it starts to, and when a client's connection fails although the last probe succeeded.
+func (a *Agent) observeSupervisor() {
+	for name, state := range a.tunnels {
+		status := a.status.Tunnels[name]
+		runs := status.Listening && status.Generation == tunnelspec.Generation(state.Spec)
+		switch {
+		case !runs:
+			state.inForce = time.Time{}
+		case state.inForce.IsZero():
+			state.inForce = time.Now()
+			a.probes.ProbeNow(name)
+		case status.Connection != nil && status.Connection.At != state.failedAt && state.result != nil && state.result.Err == nil:
+			state.failedAt = status.Connection.At
+			a.probes.ProbeNow(name)
+		}
+	}
+}
+
+func (a *Agent) tasks() []probe.Task {
+	var tasks []probe.Task
+	for _, t := range a.plan.Tunnels {
+		state, task := a.tunnels[t.Name], probe.Task{Name: t.Name, Accept: t.Accept, Peer: a.peer(t)}
+		for _, server := range t.MountTargets {
+			task.Servers = append(task.Servers, a.server(server.Address))
+		}
+		task.AlsoProbe = a.alsoProbe(state)
+		// Tunnels without clients are probed without a connection through stunnel, which may be stopped.
+		// Only such a connection shows whether a port is hijacked no longer.
+		if task.InUse = state.inUse(time.Now()); !task.InUse && !isHijacked(state) {
+			task.DirectServer = a.server(t.Active.Address)
+		}
+		task.Renew = task.InUse && (!a.hasClients(t.Port) || a.status.Tunnels[t.Name].Connection != nil)
+		tasks = append(tasks, task)
+	}
+	return append(tasks, a.predecessorTasks()...)
+}
+
+// alsoProbe returns the mount targets of old connections, and the nearest one if any connection uses
+// another.
+func (a *Agent) alsoProbe(state *tunnelState) []netip.AddrPort {
+	servers, others := a.removedServers(state), a.otherConnected(state)
+	for i, target := range state.MountTargets {
+		if slices.Contains(others, target) || i == 0 && (state.HasNearer() || len(others) > 0) {
+			servers = append(servers, a.server(target.Address))
+		}
+	}
+	return servers
+}
+
+// peer is what a server is verified by, as in the tunnel's stunnel.conf.
+func (a *Agent) peer(t routing.Tunnel) probe.Peer {
+	peer := probe.Peer{Host: t.Host}
+	if t.Certificate.File != "" {
+		peer.Cert, peer.Key = t.Certificate.File, a.options.Dir.Key().Path()
+	}
+	return peer
+}
+
+func (a *Agent) server(address netip.Addr) netip.AddrPort {
+	return netip.AddrPortFrom(address, a.options.Routing.ServerPort)
+}

@@ -1,0 +1,207 @@
+package agent
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"gnuthought.com/efs-stunnel/pkg/node/probe"
+	"gnuthought.com/efs-stunnel/pkg/node/routing"
+)
+
+const metricsNamespace = "efs_stunnel_node"
+
+// metrics are those that the agent updates itself.
+type metrics struct {
+	probes    *prometheus.HistogramVec
+	late      prometheus.Counter
+	actions   *prometheus.CounterVec
+	failed    prometheus.Gauge
+	watches   prometheus.Counter
+	ephemeral prometheus.Gauge
+	sockets   prometheus.Gauge
+}
+
+func newMetrics(registry prometheus.Registerer) *metrics {
+	factory := promauto.With(registry)
+	m := &metrics{
+		probes: factory.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: metricsNamespace, Name: "probe_duration_seconds",
+			Help:    "Time of NFS NULL calls through tunnels, by result.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 13), // 0.5 ms to 2 s
+		}, []string{"result"}),
+		late: factory.NewCounter(prometheus.CounterOpts{
+			Namespace: metricsNamespace, Name: "probes_late_total",
+			Help: "Rounds of probes without a result, because the agent did not run in time.",
+		}),
+		actions: factory.NewCounterVec(prometheus.CounterOpts{
+			Namespace: metricsNamespace, Name: "tunnel_steps_total",
+			Help: "Actions on tunnels: Reorder, Failover, Renew, Return.",
+		}, []string{"step"}),
+		failed: factory.NewGauge(prometheus.GaugeOpts{
+			Namespace: metricsNamespace, Name: "apply_failing",
+			Help: "1 while the tunnels' files cannot be written as they should be.",
+		}),
+		watches: factory.NewCounter(prometheus.CounterOpts{
+			Namespace: metricsNamespace, Name: "watch_errors_total",
+			Help: "Ends of watches of the apiserver because of an error.",
+		}),
+		ephemeral: factory.NewGauge(prometheus.GaugeOpts{
+			Namespace: metricsNamespace, Name: "ephemeral_tunnel_ports",
+			Help: "Ports of tunnels that the node's kernel may give to any process.",
+		}),
+		sockets: factory.NewGauge(prometheus.GaugeOpts{
+			Namespace: metricsNamespace, Name: "sockets_unknown",
+			Help: "1 while the node's connections cannot be listed, so that every tunnel counts as used.",
+		}),
+	}
+	for _, action := range []routing.Action{routing.Reorder, routing.Failover, routing.Restart, routing.Return} {
+		m.actions.WithLabelValues(string(action))
+	}
+	return m
+}
+
+func (m *metrics) probed(r probe.Result) {
+	m.probes.WithLabelValues(cmp.Or(probe.Reason(r.Err), "success")).Observe(r.Took.Seconds())
+}
+
+func number(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// tunnelMetrics are made from the snapshot at each scrape, so that none outlives its tunnel.
+type tunnelMetrics struct {
+	read  func() *snapshot
+	descs []*prometheus.Desc // all of the following
+
+	tableUsable, tableUpdated, locationKnown, statusAge, hijacked *prometheus.Desc
+	up, listening, standby, active, otherZone, took, lastError    *prometheus.Desc
+	newFailing, probeAge                                          *prometheus.Desc
+	restarts, reloads, problems, unusable                         *prometheus.Desc
+	certificateUntil, certificateFailing                          *prometheus.Desc
+	memory, memoryLimit                                           *prometheus.Desc
+}
+
+func newTunnelMetrics(read func() *snapshot) *tunnelMetrics {
+	var descs []*prometheus.Desc
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		d := prometheus.NewDesc(metricsNamespace+"_"+name, help, labels, nil)
+		descs = append(descs, d)
+		return d
+	}
+	m := &tunnelMetrics{
+		read:          read,
+		tableUsable:   desc("table_usable", "1 while the ConfigMap is there and all of it can be read."),
+		tableUpdated:  desc("table_last_update_timestamp_seconds", "When the table that is served was changed last."),
+		locationKnown: desc("place_known", "1 while the node's zone or subnet is known, without which no mount target is nearer than another."),
+		statusAge:     desc("supervisor_status_age_seconds", "Time since the supervisor last wrote its status, which it does every 10 s."),
+		probeAge: desc("probe_age_seconds",
+			"Time since the latest result of a probe, of the tunnel for which that is the longest. Results of late rounds do not count."),
+		up: desc("tunnel_up", "1 while NFS calls through the tunnel are answered: over a new connection or, if those fail, over one that clients have open.", "tunnel"),
+		newFailing: desc("tunnel_new_connections_failing",
+			"1 while NFS calls over new connections through the tunnel are not answered, whether or not open ones go on.", "tunnel"),
+		listening: desc("tunnel_listening", "1 while the tunnel's process listens as it should.", "tunnel"),
+		standby:   desc("tunnel_standby", "1 while this pod, which is not ready yet, tests the tunnel beside another pod that has its port.", "tunnel"),
+		hijacked:  desc("tunnel_hijacked", "1 while new connections to the tunnel's port reach a pod or Service instead of the tunnel.", "tunnel"),
+		active:    desc("tunnel_active_info", "Always 1; the mount target that the tunnel uses.", "tunnel", "address", "zone"),
+		otherZone: desc("tunnel_other_zone", "1 while the tunnel uses a mount target outside of the node's zone.", "tunnel"),
+		took:      desc("tunnel_probe_seconds", "Time of the latest NFS NULL call through the tunnel.", "tunnel"),
+		lastError: desc("tunnel_problem", "1 for each current problem of the tunnel.", "tunnel", "reason"),
+		restarts:  desc("tunnel_restarts_total", "Processes of the tunnel that were started after the first.", "tunnel"),
+		reloads:   desc("tunnel_reloads_total", "Configurations that the tunnel's process took while it ran.", "tunnel"),
+		problems:  desc("tunnel_problems_total", "Problems of the tunnel, by reason.", "tunnel", "reason"),
+		unusable:  desc("target_unusable", "1 for each target that cannot be served as the table has it.", "tunnel", "reason"),
+		certificateUntil: desc("client_certificate_expiration_timestamp_seconds",
+			"When servers stop accepting the tunnel's client certificate, or the credentials in it.", "tunnel"),
+		memory:             desc("tunnel_memory_bytes", "Memory of the tunnel's running process that counts towards its limit.", "tunnel"),
+		memoryLimit:        desc("tunnel_memory_limit_bytes", "Memory that the process of each tunnel may have. One that needs more ends, or rejects connections until it is restarted."),
+		certificateFailing: desc("client_certificate_failing", "1 while the tunnel's client certificate cannot be made or renewed.", "tunnel"),
+	}
+	m.descs = descs
+	return m
+}
+
+// Describe implements prometheus.Collector.
+func (m *tunnelMetrics) Describe(descs chan<- *prometheus.Desc) {
+	for _, d := range m.descs {
+		descs <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *tunnelMetrics) Collect(to chan<- prometheus.Metric) {
+	v := m.read()
+	if v == nil {
+		return
+	}
+	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
+	}
+	gauge(m.tableUsable, number(v.tableUsable))
+	gauge(m.tableUpdated, seconds(v.updated))
+	gauge(m.locationKnown, number(v.location.Known()))
+	gauge(m.statusAge, time.Since(v.statusSeenAt).Seconds())
+	if !v.resultsSince.IsZero() {
+		gauge(m.probeAge, time.Since(v.resultsSince).Seconds())
+	}
+	if v.memoryLimit > 0 {
+		gauge(m.memoryLimit, float64(v.memoryLimit))
+	}
+	for _, t := range v.unusable {
+		gauge(m.unusable, 1, t.Name, string(t.Reason))
+	}
+	for tunnel, c := range v.certificates {
+		gauge(m.certificateFailing, number(c.Problem != ""), tunnel)
+		if c.Sum != "" {
+			gauge(m.certificateUntil, seconds(c.Until), tunnel)
+		}
+	}
+	for _, t := range v.tunnels {
+		m.collectTunnel(t, gauge)
+		m.countTunnel(t, to)
+	}
+}
+
+func (m *tunnelMetrics) collectTunnel(t tunnelSnapshot, gauge func(*prometheus.Desc, float64, ...string)) {
+	if !t.unknown {
+		gauge(m.up, number(t.up), t.name)
+		gauge(m.newFailing, number(t.failing), t.name)
+	}
+	gauge(m.listening, number(t.inForce), t.name)
+	gauge(m.standby, number(t.standby), t.name)
+	gauge(m.hijacked, number(t.hijacked), t.name)
+	gauge(m.active, 1, t.name, t.active.String(), t.zone)
+	gauge(m.otherZone, number(t.otherZone), t.name)
+	if t.probed {
+		gauge(m.took, t.took.Seconds(), t.name)
+	}
+	if t.status.Memory > 0 {
+		gauge(m.memory, float64(t.status.Memory), t.name)
+	}
+	for _, reason := range t.problems {
+		gauge(m.lastError, 1, t.name, reason)
+	}
+}
+
+func (m *tunnelMetrics) countTunnel(t tunnelSnapshot, to chan<- prometheus.Metric) {
+	count := func(desc *prometheus.Desc, value int, labels ...string) {
+		to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value), labels...)
+	}
+	count(m.restarts, t.status.Restarts, t.name)
+	count(m.reloads, t.status.Reloads, t.name)
+	for reason, times := range t.status.Problems {
+		count(m.problems, times, t.name, string(reason))
+	}
+}
+
+func seconds(t time.Time) float64 {
+	if t.IsZero() {
+		return 0
+	}
+	return float64(t.Unix())
+}

@@ -1,0 +1,217 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/efs/topology"
+	"gnuthought.com/efs-stunnel/pkg/node/routing"
+	"gnuthought.com/efs-stunnel/pkg/node/supervise"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+)
+
+// statusLifetime is how long a supervisor counts as running after it wrote its status.
+const statusLifetime = 3 * supervise.StatusInterval
+
+// tableProblem is what is wrong with the ConfigMap; the zero value means nothing.
+type tableProblem struct {
+	synced   bool
+	text     string // that was decoded; "" also without a ConfigMap
+	deleted  bool
+	err      error // of decoding the whole table
+	rejected []routing.Rejected
+}
+
+// observe reads all inputs. It returns whether there is enough for a plan.
+func (a *Agent) observe(now time.Time) bool {
+	n := a.inbox.get()
+	a.location = a.currentLocation(n)
+	a.readTable(n)
+	a.observeRoutes(now)
+	a.readStatus(now)
+	a.observeClients(now)
+	a.observePredecessor(now)
+	return a.hasTable && (n.metadataTried || a.location.Known())
+}
+
+// readTable decodes the ConfigMap if it has changed. If it cannot be decoded, the last good table
+// remains in force.
+func (a *Agent) readTable(n inputs) {
+	if !n.synced || a.problem.synced && n.deleted == a.problem.deleted && n.table == a.problem.text {
+		return
+	}
+	if n.deleted {
+		a.problem = tableProblem{synced: true, deleted: true}
+		return
+	}
+	table, rejected, err := routing.ReadTable([]byte(n.table), a.table)
+	a.problem = tableProblem{synced: true, text: n.table, err: err, rejected: rejected}
+	if err != nil {
+		return
+	}
+	a.table, a.hasTable, a.unknown = table, true, unreadableTargets(rejected, table)
+	a.routesAt = time.Time{}
+	if err := a.options.Dir.Table().Write(ports.Encode(table)); err != nil {
+		a.options.Log.Warn("table cannot be stored; a restart without the apiserver would miss it", "err", err)
+	}
+}
+
+// routesInterval is the time between two observations of the node's routes.
+const routesInterval = 10 * time.Second
+
+// observeRoutes records to which family of addresses the node has no route. That matters only if the
+// table has both, and says nothing while there is a route to neither.
+func (a *Agent) observeRoutes(now time.Time) {
+	if now.Sub(a.routesAt) < routesInterval {
+		return
+	}
+	before := a.routes
+	a.routes, a.routesAt = routing.Routes{}, now
+	if ipv4, ipv6 := routing.Addresses(a.table); len(ipv4) > 0 && len(ipv6) > 0 {
+		has4, has6 := a.options.HasRoute(ipv4...), a.options.HasRoute(ipv6...)
+		a.routes = routing.Routes{NoIPv4: !has4 && has6, NoIPv6: !has6 && has4}
+	}
+	if a.routes != before {
+		a.options.Log.Info("routes of the node changed", "reason", a.routes)
+	}
+}
+
+// unreadableTargets are rejected targets of which there is no earlier version, either.
+func unreadableTargets(rejected []routing.Rejected, table ports.Table) []string {
+	var names []string
+	for _, r := range rejected {
+		if _, known := table.Targets[r.FileSystem]; !known {
+			names = append(names, fmt.Sprintf("%.60q", r.FileSystem))
+		}
+	}
+	return names
+}
+
+// readStatus reads the supervisor's status, which is empty when the supervisor does not run.
+func (a *Agent) readStatus(now time.Time) {
+	status, err := a.options.Status()
+	if err == nil && a.isFresh(status, now) {
+		a.status = status
+		return
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.options.Log.Debug("supervisor's status cannot be read", "err", err)
+	}
+	a.status = supervise.Status{}
+}
+
+// isFresh measures the age of the status by the monotonic clock, which cannot be set, from when the
+// agent saw it change. Only the age of the first one is by the time written in it.
+func (a *Agent) isFresh(status supervise.Status, now time.Time) bool {
+	if !status.UpdatedAt.Equal(a.statusUpdatedAt) {
+		a.statusSeenAt = now
+		if a.statusUpdatedAt.IsZero() {
+			a.statusSeenAt = now.Add(-max(0, now.Sub(status.UpdatedAt)))
+		}
+		a.statusUpdatedAt = status.UpdatedAt
+	}
+	return now.Sub(a.statusSeenAt) <= statusLifetime
+}
+
+// standby are the tunnels that are new to this pod and whose port another pod has, or will have: that pod
+// serves what comes into the table, too. They are probed on another address until this pod is ready, and listen
+// on the port beside the other pod then.
+func (a *Agent) standby() map[string]bool {
+	standby := map[string]bool{}
+	if a.wasReady() {
+		return standby
+	}
+	wanted := map[string]int{} // ports by tunnel; a target that left the table may still be on standby
+	for name, state := range a.states {
+		wanted[name] = state.Port
+	}
+	for _, key := range a.table.Keys() {
+		wanted[routing.Name(key)], _ = a.table.Port(key)
+	}
+	for name, port := range wanted {
+		state, known := a.states[name]
+		isOurs := known && state.Port == port && !state.Standby
+		standby[name] = !isOurs && (len(a.predecessor) > 0 || !bindable(loopback(port)))
+	}
+	return standby
+}
+
+// bindable reports whether a process could listen at the address now. It binds without listening, which
+// neither clients nor other listeners notice.
+func bindable(address netip.AddrPort) bool {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return true // the supervisor will report the error
+	}
+	defer func() { _ = syscall.Close(fd) }() // it holds nothing that could be lost
+	// As stunnel does: connections that are ending do not count.
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		return true
+	}
+	err = syscall.Bind(fd, &syscall.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()})
+	return !errors.Is(err, syscall.EADDRINUSE)
+}
+
+// input is everything that a plan is made from.
+func (a *Agent) input(now time.Time) (routing.Input, error) {
+	files, err := a.options.Dir.Names()
+	if err != nil {
+		return routing.Input{}, err
+	}
+	settings := a.options.Routing
+	settings.Region = cmp.Or(a.options.Region, a.location.Region)
+	settings.CASum = a.roots.read(settings.CAFile, a.options.Log)
+	settings.DNSSuffix, settings.KeyFile = topology.DNSSuffix(settings.Region), a.options.Dir.Key().Path()
+	in := routing.Input{
+		Table: a.table, Location: a.location, Routes: a.routes, States: a.states, Files: files, Specs: a.written,
+		Standby: a.standby(), Used: a.used(now), Certificates: a.certificates.Certificates(), Settings: settings, Now: now,
+	}
+	a.certificates.SetIdentities(routing.Identities(in))
+	return in, nil
+}
+
+const (
+	clientsInterval = time.Second // between two listings of connections
+	// inUseFor is how long a tunnel counts as in use after its last connection: the kernel's client has
+	// none while a mount target is silent or a process is restarted.
+	inUseFor = time.Minute
+)
+
+// observeClients lists the connections of other clients than the agent.
+func (a *Agent) observeClients(now time.Time) {
+	if now.Sub(a.clientsAt) < clientsInterval {
+		return
+	}
+	a.clientsAt = now
+	clients, err := a.options.Clients()
+	if err != nil && !a.clientsUnknown {
+		a.options.Log.Warn("connections of this node cannot be listed; all tunnels count as in use", "err", err)
+	}
+	a.clients, a.clientsUnknown = clients, err != nil
+	a.metrics.sockets.Set(number(a.clientsUnknown))
+}
+
+// hasClients reports whether other clients than the agent are connected to a tunnel's port, whether
+// this pod or another one listens there. It is true if that is unknown.
+func (a *Agent) hasClients(port int) bool {
+	return a.clientsUnknown || a.clients[loopback(port)] > 0
+}
+
+// used are the tunnels that have, or just had, clients, also those that are missing in the table.
+func (a *Agent) used(now time.Time) map[string]bool {
+	used := map[string]bool{}
+	for name, state := range a.states {
+		used[name] = a.hasClients(state.Port) || a.tunnels[name].inUse(now)
+	}
+	return used
+}
+
+// inUse reports whether other clients than the agent have, or just had, connections to the tunnel.
+func (t *tunnelState) inUse(now time.Time) bool {
+	return t != nil && !t.usedAt.IsZero() && now.Sub(t.usedAt) < inUseFor
+}

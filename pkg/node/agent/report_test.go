@@ -1,0 +1,197 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/kube/events"
+	"gnuthought.com/efs-stunnel/pkg/node/probe"
+	"gnuthought.com/efs-stunnel/pkg/node/routing"
+	"gnuthought.com/efs-stunnel/pkg/node/sockets"
+	"gnuthought.com/efs-stunnel/pkg/node/supervise"
+)
+
+// TestHealthIsReportedWhenItChanges wants events for a tunnel's first failure, for denied access also
+// after another failure, and for its recovery after healthyAfter.
+func TestHealthIsReportedWhenItChanges(t *testing.T) {
+	recorder := record.NewFakeRecorder(100)
+	a := &Agent{options: Options{Events: recorder, Log: slog.New(slog.DiscardHandler)}}
+	state, now := &tunnelState{}, time.Now()
+	for _, step := range []struct {
+		err   error
+		after time.Duration
+		want  string // "" for no event
+	}{
+		{context.DeadlineExceeded, 0, "(Timeout)"},
+		{context.DeadlineExceeded, 0, ""},
+		{probe.ErrDenied, 0, "(Denied)"},
+		{context.DeadlineExceeded, 0, ""},
+		{probe.ErrDenied, 0, ""},
+		{nil, 0, ""},
+		{nil, healthyAfter, "healthy again"},
+		{probe.ErrDenied, 0, "(Denied)"},
+		{context.DeadlineExceeded, 0, ""},
+	} {
+		now = now.Add(step.after)
+		state.result = &probe.Result{Err: step.err, At: now}
+		a.reportHealth(state)
+		got := ""
+		select {
+		case got = <-recorder.Events:
+		default:
+		}
+		if (got == "") != (step.want == "") || !strings.Contains(got, step.want) {
+			t.Errorf("after %v: got event %q, want %q", step.err, got, step.want)
+		}
+	}
+}
+
+// TestHijackedTunnelIsProbedThroughItsPort, although no client uses it: a probe of the mount target would
+// say that the port is not hijacked any more.
+func TestHijackedTunnelIsProbedThroughItsPort(t *testing.T) {
+	tunnel := routing.Tunnel{Name: "fs-1", MountTargets: []routing.MountTarget{{Address: netip.MustParseAddr("10.0.0.4")}}}
+	tunnel.Active = tunnel.MountTargets[0]
+	for name, tt := range map[string]struct {
+		result *probe.Result
+		direct bool
+	}{
+		"not probed": {nil, true},
+		"healthy":    {&probe.Result{}, true},
+		"unhealthy":  {&probe.Result{Err: context.DeadlineExceeded}, true},
+		"hijacked":   {&probe.Result{Err: probe.ErrHijacked}, false},
+	} {
+		a := &Agent{
+			options: Options{Routing: routing.Settings{ServerPort: 2049}}, plan: routing.Plan{Tunnels: []routing.Tunnel{tunnel}},
+			tunnels: map[string]*tunnelState{"fs-1": {Tunnel: tunnel, result: tt.result}},
+		}
+		if task := a.tasks()[0]; task.DirectServer.IsValid() != tt.direct || task.InUse {
+			t.Errorf("%s: got %+v, want a probe of the mount target: %v", name, task, tt.direct)
+		}
+	}
+}
+
+// TestUsedTunnelIsProbedOverNewConnections when clients have none, or stunnel has no server for theirs.
+func TestUsedTunnelIsProbedOverNewConnections(t *testing.T) {
+	tunnel := routing.Tunnel{Name: "fs-1", Port: 20490, MountTargets: []routing.MountTarget{{}}}
+	for name, tt := range map[string]struct {
+		usedAt  time.Time
+		clients int
+		problem *supervise.Problem
+		want    bool
+	}{
+		"clients are connected":      {time.Now(), 1, nil, false},
+		"a client could not connect": {time.Now(), 1, &supervise.Problem{Reason: supervise.ReasonConnectRefused}, true},
+		"the last client is gone":    {time.Now(), 0, nil, true},
+		"not in use":                 {time.Time{}, 0, &supervise.Problem{Reason: supervise.ReasonConnectRefused}, false},
+	} {
+		a := &Agent{
+			plan: routing.Plan{Tunnels: []routing.Tunnel{tunnel}}, clients: sockets.ClientCounts{loopback(20490): tt.clients},
+			status:  supervise.Status{Tunnels: map[string]supervise.Tunnel{"fs-1": {Connection: tt.problem}}},
+			tunnels: map[string]*tunnelState{"fs-1": {Tunnel: tunnel, usedAt: tt.usedAt}},
+		}
+		if got := a.tasks()[0].Renew; got != tt.want {
+			t.Errorf("%s: new connections in each round %v, want %v", name, got, tt.want)
+		}
+	}
+}
+
+// TestMissingTunnelsClientsAreKnownBeforeTheFirstPlan, which may remove it.
+func TestMissingTunnelsClientsAreKnownBeforeTheFirstPlan(t *testing.T) {
+	for name, tt := range map[string]struct {
+		clients int
+		err     error
+		want    bool
+	}{
+		"none":      {},
+		"one":       {clients: 1, want: true},
+		"not known": {err: errors.New("not permitted"), want: true},
+	} {
+		a := &Agent{
+			options: Options{
+				Status: func() (supervise.Status, error) { return supervise.Status{}, fs.ErrNotExist },
+				Clients: func() (sockets.ClientCounts, error) {
+					return sockets.ClientCounts{netip.MustParseAddrPort("127.0.0.1:20499"): tt.clients}, tt.err
+				},
+				Listening: func() (sockets.Listeners, error) { return nil, nil },
+				Log:       slog.New(slog.DiscardHandler),
+			},
+			inbox: &inbox{}, states: map[string]routing.State{"fs-9": {Port: 20499, MissingSince: time.Now().Add(-time.Hour)}},
+			metrics: newMetrics(nil),
+		}
+		a.observe(time.Now())
+		if used := a.used(time.Now())["fs-9"]; used != tt.want {
+			t.Errorf("%s: used %v, want %v", name, used, tt.want)
+		}
+		if got := testutil.ToFloat64(a.metrics.sockets); got != number(tt.err != nil) {
+			t.Errorf("%s: sockets_unknown is %v", name, got)
+		}
+	}
+}
+
+// The NFS client has no connection for moments, above all while its mount target is silent.
+func TestTunnelIsUsedForAWhileAfterItsLastClient(t *testing.T) {
+	now := time.Now()
+	a := &Agent{
+		states:  map[string]routing.State{"fs-1": {Port: 20490}, "fs-2": {Port: 20491}},
+		tunnels: map[string]*tunnelState{"fs-1": {usedAt: now}},
+	}
+	for after, want := range map[time.Duration]bool{inUseFor - time.Second: true, inUseFor: false} {
+		if used := a.used(now.Add(after)); used["fs-1"] != want || used["fs-2"] {
+			t.Errorf("after %s: got %v, want fs-1: %v", after, used, want)
+		}
+	}
+}
+
+// TestEndOfAProblemIsReported once it was not found for a while, and the problem anew when it comes back.
+func TestEndOfAProblemIsReported(t *testing.T) {
+	recorder := record.NewFakeRecorder(100)
+	a := &Agent{
+		options: Options{Events: recorder, Log: slog.New(slog.DiscardHandler)}, events: events.NewReporter(recorder),
+		metrics: newMetrics(nil), problems: map[problem]reported{},
+	}
+	now := time.Now()
+	const (
+		unusable = "Warning TargetUnusable target fs-1 cannot be served (Reason): why map[" + wellknown.AnnotationTunnel + ":fs-1]"
+		ended    = "Normal ProblemEnded TargetUnusable of tunnel \"fs-1\" has ended map[" +
+			wellknown.AnnotationProblem + ":TargetUnusable " + wellknown.AnnotationTunnel + ":fs-1]"
+		missing = "Warning TableMissing ConfigMap efs-stunnel is gone; what it last said is served on"
+	)
+	broken := []routing.UnusableTarget{{Name: "fs-1", Reason: "Reason", Message: "why"}}
+	for i, step := range []struct {
+		after    time.Duration
+		unusable []routing.UnusableTarget
+		deleted  bool
+		want     []string
+	}{
+		{0, broken, false, []string{unusable}},
+		{time.Second, broken, false, nil},
+		{time.Second, nil, false, nil},
+		{time.Second, broken, true, []string{missing}},
+		{healthyAfter - time.Second, nil, true, nil},
+		{time.Second, nil, true, []string{ended}},
+		{time.Second, broken, false, []string{unusable}},
+		{healthyAfter, broken, false, []string{"Normal ProblemEnded TableMissing has ended map[" + wellknown.AnnotationProblem + ":TableMissing]"}},
+	} {
+		now = now.Add(step.after)
+		a.plan.Unusable, a.hasTable, a.problem.deleted = step.unusable, true, step.deleted
+		a.report(now)
+		var got []string
+		for range len(recorder.Events) {
+			got = append(got, <-recorder.Events)
+		}
+		if !slices.Equal(got, step.want) {
+			t.Errorf("step %d: got %q, want %q", i, got, step.want)
+		}
+	}
+}

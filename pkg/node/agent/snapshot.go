@@ -1,0 +1,245 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/node/probe"
+	"gnuthought.com/efs-stunnel/pkg/node/routing"
+	"gnuthought.com/efs-stunnel/pkg/node/supervise"
+	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
+)
+
+// snapshot is the state after a sync, for probes and metrics. It is never changed.
+type snapshot struct {
+	hasTable     bool
+	tableUsable  bool
+	updated      time.Time // lastUpdate of the table
+	location     routing.Location
+	supervised   bool
+	memoryLimit  uint64    // of each process, in bytes; 0 while no supervisor runs
+	statusSeenAt time.Time // when the supervisor's status was last seen to change
+	planned      bool
+	tunnels      []tunnelSnapshot // by name
+	unknown      []string         // targets that this agent could never decode
+	unusable     []routing.UnusableTarget
+	waiting      []string                       // tunnels that need a client certificate, and have none
+	predecessor  error                          // why the pod before this one must not end yet; nil if it may
+	certificates map[string]routing.Certificate // by tunnel; the map is never changed
+	resultsSince time.Time                      // when the tunnel whose latest result is the oldest had it; zero without tunnels
+	wasReady     bool                           // the agent was ready once
+}
+
+// tunnelSnapshot is the state of one tunnel.
+type tunnelSnapshot struct {
+	name      string
+	standby   bool
+	hijacked  bool // new connections to its port do not reach it
+	inForce   bool
+	probed    bool
+	up        bool // calls over a new connection are answered, or those over a client's open one
+	failing   bool // new connections fail
+	unknown   bool // the latest result of a probe is too old to say either
+	took      time.Duration
+	active    netip.Addr // the server that was reached last, else the one that is tried first
+	zone      string     // of that one
+	otherZone bool       // that, or the server of another connection, is not in the node's zone
+	status    supervise.Tunnel
+	problems  []string // reasons of what is wrong now
+}
+
+// publish makes a snapshot of the loop's state.
+func (a *Agent) publish() {
+	before := a.snapshot.Load()
+	s := &snapshot{
+		hasTable: a.hasTable, tableUsable: a.hasTable && a.problem.err == nil && !a.problem.deleted && len(a.problem.rejected) == 0,
+		updated: a.table.LastUpdate, location: a.location, supervised: a.status.PID != 0, statusSeenAt: a.statusSeenAt, memoryLimit: a.status.MemoryLimit,
+		planned: a.planned, unknown: a.unknown, unusable: a.plan.Unusable, wasReady: before != nil && before.wasReady,
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.tunnels)) {
+		state := a.tunnels[name]
+		s.tunnels = append(s.tunnels, a.snapshotOf(state))
+		if s.resultsSince.IsZero() || state.resultAt.Before(s.resultsSince) {
+			s.resultsSince = state.resultAt
+		}
+	}
+	s.waiting, s.certificates, s.predecessor = waiting(a.plan), a.certificates.Certificates(), a.predecessorError()
+	s.wasReady = s.wasReady || s.readyAtFirst(a.waitsForHealth()) == nil
+	a.snapshot.Store(s)
+}
+
+// waiting returns the tunnels that need a client certificate and have none, also if none can be made.
+func waiting(plan routing.Plan) []string {
+	names := slices.Clone(plan.AwaitingCertificate)
+	for _, t := range plan.Unusable {
+		if t.Reason == routing.ClientCertificate {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}
+
+func (a *Agent) snapshotOf(state *tunnelState) tunnelSnapshot {
+	status := a.status.Tunnels[state.Name]
+	t := tunnelSnapshot{
+		name: state.Name, standby: state.Standby, hijacked: isHijacked(state), inForce: !state.inForce.IsZero(), status: status,
+		active: state.Active.Address, zone: state.Active.Zone,
+	}
+	if r := state.result; r != nil {
+		t.probed, t.took, t.failing, t.unknown = true, r.Took, r.Err != nil, time.Since(state.resultAt) > a.resultLifetime()
+		// The agent's own connection may be the only one that is left.
+		isOpen := r.Established && a.hasClients(state.Port)
+		t.up = !t.unknown && (r.Err == nil || isOpen) && (!r.ServerOnly || status.Listening)
+	}
+	t.reached(state)
+	t.otherZone = a.isOtherZone(t.zone) ||
+		slices.ContainsFunc(a.otherConnected(state), func(m routing.MountTarget) bool { return a.isOtherZone(m.Zone) })
+	t.problems = problemsOf(state, status)
+	return t
+}
+
+// roundTime is longer than any round of probes takes.
+const roundTime = 5 * time.Second
+
+// resultLifetime is how long the result of a probe says how the tunnel is.
+func (a *Agent) resultLifetime() time.Duration { return 3 * (a.options.ProbeInterval + roundTime) }
+
+// isOtherZone reports whether a zone is not the node's. It is false if one of them is unknown.
+func (a *Agent) isOtherZone(zone string) bool {
+	return zone != "" && a.location.Zone != "" && zone != a.location.Zone
+}
+
+// reached sets the server that stunnel reached last, if it has: stunnel skips those that refuse.
+func (t *tunnelSnapshot) reached(state *tunnelState) {
+	remote, err := netip.ParseAddrPort(t.status.Remote)
+	if err != nil {
+		return
+	}
+	for _, target := range state.MountTargets {
+		if target.Address == remote.Addr().Unmap() {
+			t.active, t.zone = target.Address, target.Zone
+		}
+	}
+}
+
+func problemsOf(state *tunnelState, status supervise.Tunnel) []string {
+	var problems []string
+	for _, p := range []*supervise.Problem{status.Process, status.Connection} {
+		if p != nil {
+			problems = append(problems, string(p.Reason))
+		}
+	}
+	if r := state.result; r != nil && r.Err != nil {
+		problems = append(problems, "Probe"+probe.Reason(r.Err))
+	}
+	return problems
+}
+
+// ready returns nil when the node does everything for its tunnels that it can. The health of servers
+// does not count, or an outage would stop every rollout.
+func (s *snapshot) ready() error {
+	switch {
+	case s == nil || !s.hasTable:
+		return errors.New("no table has been seen, neither now nor by an earlier run")
+	case !s.supervised:
+		return errors.New("the supervisor does not run; the log of its container says why")
+	case !s.planned:
+		return errors.New("no plan of the tunnels has been made yet")
+	}
+	return s.require("not listening", func(t tunnelSnapshot) bool { return t.status.Listening && t.inForce || t.portTaken() })
+}
+
+// portTaken reports whether another process has the tunnel's port. A restart of the pod would not help.
+func (t tunnelSnapshot) portTaken() bool {
+	return t.status.Process.Is(supervise.ReasonPortTaken)
+}
+
+// readyAtFirst is ready for a pod that has not been ready yet. The old pod of an upgrade ends when it
+// returns nil: this pod must serve all that the old one serves and, for a while after its start, its
+// tunnels must be healthy.
+func (s *snapshot) readyAtFirst(waitsForHealth bool) error {
+	if err := s.ready(); err != nil {
+		return err
+	}
+	if err := errorNaming("not readable in the table, so that only an older pod can know them", s.unknown); err != nil {
+		return err
+	}
+	if !waitsForHealth {
+		return s.predecessor
+	}
+	// Where a tunnel does not listen, a probe is answered by another process.
+	if err := s.require("not healthy yet", func(t tunnelSnapshot) bool { return t.up && t.inForce }); err != nil {
+		return err
+	}
+	return cmp.Or(errorNaming("no client certificate yet", s.waiting), s.predecessor)
+}
+
+// waitsForHealth reports whether the pod has started so recently that its tunnels must be healthy.
+func (a *Agent) waitsForHealth() bool { return time.Since(a.started) < a.options.HealthWait }
+
+// require returns an error that names the tunnels for which the condition does not hold.
+func (s *snapshot) require(what string, holds func(tunnelSnapshot) bool) error {
+	var names []string
+	for _, t := range s.tunnels {
+		if !holds(t) {
+			names = append(names, t.name)
+		}
+	}
+	return errorNaming(what, names)
+}
+
+// errorNaming returns an error that names the first few, nil without names.
+func errorNaming(what string, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: %s", what, firstFew(names))
+}
+
+// firstFew lists at most five names, and counts the others.
+func firstFew(names []string) string {
+	const most = 5
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d others", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// wasReady reports whether the agent was ready once.
+func (a *Agent) wasReady() bool {
+	s := a.snapshot.Load()
+	return s != nil && s.wasReady
+}
+
+// Ready returns nil when the agent and its tunnels are ready to serve.
+func (a *Agent) Ready() error {
+	s := a.snapshot.Load()
+	if a.wasReady() {
+		return s.ready()
+	}
+	return s.readyAtFirst(a.waitsForHealth())
+}
+
+// maxSync is far longer than any sync takes.
+const maxSync = time.Minute
+
+// Healthy returns nil as long as the loop syncs.
+func (a *Agent) Healthy() error {
+	last := time.Unix(0, cmp.Or(a.lastSync.Load(), a.started.UnixNano()))
+	if since := time.Since(last); since > maxSync {
+		return fmt.Errorf("the last sync of the loop was %s ago", since.Round(time.Second))
+	}
+	return nil
+}
+
+func (a *Agent) checks(o httpserver.Options) httpserver.Options {
+	o.Healthy = []httpserver.Check{{Name: "loop", Func: a.Healthy}}
+	o.Ready = []httpserver.Check{{Name: "tunnels", Func: a.Ready}}
+	return o
+}

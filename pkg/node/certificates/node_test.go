@@ -1,0 +1,164 @@
+package certificates_test
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/node/certificates"
+	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
+	"gnuthought.com/efs-stunnel/pkg/node/confdir"
+	"gnuthought.com/efs-stunnel/pkg/node/routing"
+)
+
+// Names of the tests' tunnels.
+const (
+	accessPointTunnel = "fs-1.fsap-1"
+	iamTunnel         = "fs-2"
+)
+
+func accessPointIdentity() routing.Identity {
+	return routing.Identity{FileSystem: "fs-1", AccessPoint: "fsap-1"}
+}
+
+func iamIdentity() routing.Identity {
+	return routing.Identity{FileSystem: "fs-2", IAM: true, Region: "us-east-1"}
+}
+
+// sharedKey is made once, as it takes a second.
+var sharedKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, clientcert.KeyBits) })
+
+// node is a folder with the node's key, and the node's present credentials.
+type node struct {
+	*testing.T
+	dir     confdir.Dir
+	key     *rsa.PrivateKey
+	changes atomic.Int64
+
+	mu          sync.Mutex
+	credentials certificates.Credentials // guarded by mu
+	err         error                    // guarded by mu
+	requests    int                      // guarded by mu
+}
+
+// inBubble runs a test with the fake clock of synctest.
+func inBubble(t *testing.T, test func(n *node)) {
+	t.Helper()
+	key, err := sharedKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		dir, err := confdir.Open(filepath.Join(t.TempDir(), "stunnel.conf"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := &node{T: t, dir: dir, key: key, err: errors.New("there are none")}
+		n.writeKey()
+		test(n)
+	})
+}
+
+func (n *node) writeKey() {
+	n.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(n.key)
+	if err != nil {
+		n.Fatal(err)
+	}
+	if err := n.dir.Key().Write(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// start runs a renewer until the returned function is called.
+func (n *node) start(wanted map[string]routing.Identity) (r *certificates.Renewer, end func()) {
+	r = certificates.New(certificates.Options{
+		Dir: n.dir, Node: "node-1", Credentials: n.fetchCredentials,
+		Changed: func() { n.changes.Add(1) }, Log: slog.New(slog.DiscardHandler),
+	})
+	ctx, cancel := context.WithCancel(n.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.Run(ctx) })
+	r.SetIdentities(wanted)
+	synctest.Wait()
+	end = sync.OnceFunc(func() {
+		cancel()
+		running.Wait()
+	})
+	n.Cleanup(end)
+	return r, end
+}
+
+func (n *node) fetchCredentials(_ context.Context, region string) (certificates.Credentials, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.requests++
+	if region != "us-east-1" {
+		n.Errorf("asked for credentials in %q", region)
+	}
+	return n.credentials, n.err
+}
+
+// setCredentials gives the node credentials that expire after a while, 0 for never.
+func (n *node) setCredentials(accessKeyID string, life time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.err = nil
+	n.credentials = certificates.Credentials{Credentials: clientcert.Credentials{AccessKeyID: accessKeyID, SecretAccessKey: "secret"}}
+	if life > 0 {
+		n.credentials.SessionToken, n.credentials.Expires = "token of "+accessKeyID, time.Now().Add(life)
+	}
+}
+
+func (n *node) setCredentialsError(why string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.err = errors.New(why)
+}
+
+func (n *node) requestCount() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.requests
+}
+
+// after lets time pass.
+func after(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// contents reads a tunnel's file, which must be the published certificate.
+func (n *node) contents(r *certificates.Renewer, name string) clientcert.Contents {
+	n.Helper()
+	text, err := n.dir.Certificate(name).Read()
+	if err != nil {
+		n.Fatal(err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		n.Fatalf("no certificate of %s: %q", name, text)
+	}
+	c, err := clientcert.Read(block.Bytes, &n.key.PublicKey)
+	if err != nil {
+		n.Fatal(err)
+	}
+	sum := sha256.Sum256(text)
+	got := r.Certificates()[name]
+	if got.Sum != hex.EncodeToString(sum[:]) || got.File != n.dir.Certificate(name).Path() {
+		n.Errorf("got %+v, which is not of the file", got)
+	}
+	return c
+}

@@ -1,0 +1,131 @@
+// Package confdir reads and writes the directory that the agent and the supervisor of a node share.
+// The agent writes one specification for each tunnel, the client certificates with their key, and
+// the state that it needs after a restart. The supervisor writes its status and stunnel's
+// configuration files. The names of all files begin with one prefix.
+//
+// Files are replaced by a rename: a reader sees the complete old or the complete new content, even
+// when the writer crashes.
+package confdir
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
+)
+
+// Names of files, after the prefix. stunnel's configuration files have the prefix and a dot.
+const (
+	suffixTable  = "-table.yaml"
+	suffixState  = "-agent.json"
+	suffixStatus = "-status.json"
+	suffixSocket = "-agent.sock"
+	suffixStore  = "-sockets.sock"
+	suffixKey    = "-client.key"
+	// The name of the tunnel is between these.
+	certificatePrefix, certificateSuffix = "-client.", ".pem"
+	specPrefix, specSuffix               = "-tunnel.", ".json"
+)
+
+// Dir is an open directory. The zero Dir is invalid.
+type Dir struct{ prefix string }
+
+// Open returns an error if the directory of the prefix does not exist. The last part of the prefix
+// begins the names of the files.
+func Open(prefix string) (Dir, error) {
+	absolute, err := filepath.Abs(prefix)
+	if err == nil {
+		_, err = os.Stat(filepath.Dir(absolute) + "/") // an error, too, if that is not a directory
+	}
+	if err != nil {
+		return Dir{}, fmt.Errorf("opening the configuration directory: %w", err)
+	}
+	return Dir{absolute}, nil
+}
+
+// CheckPrefix returns an error if the prefix is invalid for Open.
+func CheckPrefix(prefix string) error {
+	if !filepath.IsAbs(prefix) || strings.HasSuffix(prefix, "/") {
+		return errors.New("want an absolute path that ends in the beginning of a file name")
+	}
+	return nil
+}
+
+// Prefix returns the prefix as an absolute path.
+func (d Dir) Prefix() string { return d.prefix }
+
+// Socket returns the path of the unix socket where the agent answers the probes of the kubelet.
+func (d Dir) Socket() string { return d.prefix + suffixSocket }
+
+// StoreSocket returns the path of the unix socket where the agent stores the supervisor's sockets
+// (package fdstore).
+func (d Dir) StoreSocket() string { return d.prefix + suffixStore }
+
+// Names lists the tunnels that have a specification, sorted.
+func (d Dir) Names() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Dir(d.prefix))
+	if err != nil {
+		return nil, fmt.Errorf("listing specifications: %w", err)
+	}
+	var names []string
+	for _, entry := range entries {
+		if name := d.TunnelOf(entry.Name()); name != "" && entry.Type().IsRegular() {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// TunnelOf returns the tunnel whose specification a file is, "" for any other file.
+func (d Dir) TunnelOf(file string) string {
+	name, ok := strings.CutPrefix(filepath.Base(file), filepath.Base(d.prefix)+specPrefix)
+	name, isSpec := strings.CutSuffix(name, specSuffix)
+	if !ok || !isSpec || tunnelspec.CheckName(name) != nil {
+		return ""
+	}
+	return name
+}
+
+// file is a file of the supervisor or the agent, which run as one user: no other user reads it.
+func (d Dir) file(suffix string) File { return File{path: d.prefix + suffix, mode: 0o600} }
+
+// tunnelFile returns a file whose name contains that of a tunnel, if that is valid.
+func (d Dir) tunnelFile(prefix, name, suffix string) File {
+	f := d.file(prefix + name + suffix)
+	f.err = tunnelspec.CheckName(name)
+	return f
+}
+
+// Spec is a tunnel's specification.
+func (d Dir) Spec(name string) File { return d.tunnelFile(specPrefix, name, specSuffix) }
+
+// Certificate is a tunnel's client certificate in PEM.
+func (d Dir) Certificate(name string) File {
+	return d.tunnelFile(certificatePrefix, name, certificateSuffix)
+}
+
+// Remove removes a tunnel's specification and client certificate, if there are any.
+func (d Dir) Remove(name string) error {
+	if err := d.Spec(name).Remove(); err != nil {
+		return err
+	}
+	return d.Certificate(name).Remove()
+}
+
+// Config is stunnel's configuration of a tunnel.
+func (d Dir) Config(name string) File { return d.tunnelFile(".", name, "") }
+
+// Key is the private key of all client certificates in PEM. It is never changed in place, only replaced.
+func (d Dir) Key() File { return File{path: d.prefix + suffixKey, mode: 0o400} }
+
+// Status is the supervisor's status, which is missing while no supervisor runs.
+func (d Dir) Status() File { return d.file(suffixStatus) }
+
+// Table is the last valid table of targets.
+func (d Dir) Table() File { return d.file(suffixTable) }
+
+// State is the agent's state.
+func (d Dir) State() File { return d.file(suffixState) }

@@ -1,0 +1,46 @@
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"os"
+	"syscall"
+
+	"gnuthought.com/efs-stunnel/pkg/api/status"
+)
+
+// ErrHijacked is the error for a connection to a tunnel's local address whose other end is in another
+// network namespace: a rule of the node redirects the port, as for a pod's hostPort or a Service's
+// nodePort, and that pod receives the node's NFS traffic unencrypted.
+var ErrHijacked = errors.New("the node redirects this port to something else, most likely to a pod with that hostPort or a Service with that nodePort")
+
+// Reason classifies the error of a probe; "" for no error.
+func Reason(err error) string {
+	certificate := (*tls.CertificateVerificationError)(nil)
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return status.ProbeTimeout
+	case errors.As(err, &certificate):
+		return status.ProbeCertificate
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return status.ProbeRefused
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return status.ProbeUnreachable
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return status.ProbeClosed
+	case errors.Is(err, ErrDenied):
+		return status.ProbeDenied
+	case errors.Is(err, ErrProtocol):
+		return status.ProbeProtocol
+	case errors.Is(err, ErrHijacked):
+		return status.ProbeHijacked
+	case errors.Is(err, errHandshake):
+		return status.ProbeHandshake
+	}
+	return status.ProbeOther
+}

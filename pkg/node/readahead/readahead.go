@@ -1,0 +1,164 @@
+// Package readahead raises the read-ahead of a node's mounts of tunnels. Since Linux 5.4 the kernel reads
+// 128 KiB ahead on NFS, however far away the server is, so that a sequential read waits for most of its
+// requests; efs-utils sets 15 MiB.
+package readahead
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+)
+
+// KernelDefault is what the kernel gives an NFS mount, in KiB. A mount with another value has it from
+// somebody: from a rule of the node, such as nfsrahead's, from an administrator, or from us.
+const KernelDefault = 128
+
+// Options say where things are, and what to set.
+type Options struct {
+	KiB   int    // read-ahead of our mounts
+	Table string // file with the table of ports
+	// Mounts is the kernel's list of NFS mounts in the host's network, as in /proc/net/nfsfs/volumes.
+	Mounts string
+	// Devices is the folder with the kernel's settings of each backing device, as in
+	// /sys/devices/virtual/bdi.
+	Devices string
+	// Interval is the time between two looks at the mounts, of which the kernel reports no change.
+	Interval time.Duration
+	Log      *slog.Logger
+}
+
+// Run sets the read-ahead of our mounts, and of those that are made later, until the context ends.
+func Run(ctx context.Context, o Options) {
+	s := setter{Options: o}
+	ticker := time.NewTicker(o.Interval)
+	defer ticker.Stop()
+	for {
+		s.reportOnce(s.setAll())
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+	}
+}
+
+type setter struct {
+	Options
+	text     []byte       // latest content of the table's file
+	tableErr error        // of decoding that
+	ports    map[int]bool // of the latest table that could be read
+	last     string       // error of the latest look
+}
+
+// reportOnce logs an error when it begins, changes or ends, and not at every look.
+func (s *setter) reportOnce(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	switch {
+	case text == s.last:
+	case err != nil:
+		s.Log.Warn("read-ahead not set", "err", err)
+	default:
+		s.Log.Info("read-ahead can be set again")
+	}
+	s.last = text
+}
+
+// setAll looks at every mount once. One that fails does not keep others from being set.
+func (s *setter) setAll() error {
+	file, err := os.Open(s.Mounts)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the kernel's NFS client is not loaded: nothing was mounted yet
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	mounts, err := readMounts(file)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", s.Mounts, err)
+	}
+	errs := []error{s.readTable()}
+	for _, m := range mounts {
+		if s.isOurs(m.server) {
+			errs = append(errs, s.set(m))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// readTable keeps the ports of the latest table if the file cannot be read: a mount stays ours.
+func (s *setter) readTable() error {
+	text, err := os.ReadFile(s.Table)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the manager has not written it yet
+	}
+	if err != nil {
+		return err
+	}
+	if s.text == nil || !bytes.Equal(text, s.text) {
+		s.text, s.tableErr = text, s.decodeTable(text)
+	}
+	return s.tableErr
+}
+
+func (s *setter) decodeTable(text []byte) error {
+	table, _, err := ports.DecodeLenient(text) // with an error, the valid targets
+	found := map[int]bool{}
+	for _, target := range table.Targets {
+		found[target.Port] = true
+		for _, accessPoint := range target.AccessPoints {
+			found[accessPoint.Port] = true
+		}
+	}
+	if len(found) > 0 || err == nil {
+		s.ports = found
+	}
+	if err != nil {
+		return fmt.Errorf("reading the table %s: %w", s.Table, err)
+	}
+	return nil
+}
+
+func (s *setter) isOurs(server netip.AddrPort) bool {
+	return server.Addr().String() == wellknown.LoopbackAddress && s.ports[int(server.Port())]
+}
+
+// set changes the kernel's default only.
+func (s *setter) set(m mount) error {
+	path := filepath.Join(s.Devices, m.device, "read_ahead_kb")
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // unmounted since the list was read
+	}
+	if err != nil {
+		return err
+	}
+	if strings.TrimSpace(string(text)) != strconv.Itoa(KernelDefault) {
+		return nil
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(strconv.Itoa(s.KiB))
+	if err := errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	s.Log.Info("read-ahead set", "address", m.server.String(), "device", m.device, "kib", s.KiB)
+	return nil
+}

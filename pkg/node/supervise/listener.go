@@ -1,0 +1,130 @@
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"gnuthought.com/efs-stunnel/pkg/node/sockets"
+)
+
+// backlog is the number of connections that can wait while stunnel starts. The NFS client opens one
+// or two for each file system.
+const backlog = 128
+
+// listener is the socket that listens on a tunnel's port. The supervisor owns the socket and passes
+// it to each stunnel process in turn, so that the port stays open between two processes: a refused
+// connection costs the kernel's NFS client 3 s, a waiting one only the start of stunnel.
+type listener struct {
+	file    *os.File
+	address netip.AddrPort
+	inode   uint32
+}
+
+// listen opens a tunnel's port. The supervisors of two pods can share the port during a hand-over,
+// as they run as the same user. The error is EADDRINUSE if any other process has the port.
+func listen(address netip.AddrPort) (*listener, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening a socket: %w", err)
+	}
+	if err := prepare(fd, address); err != nil {
+		return nil, errors.Join(fmt.Errorf("listening on %s: %w", address, err), unix.Close(fd))
+	}
+	return adopt(os.NewFile(uintptr(fd), address.String()), address)
+}
+
+func prepare(fd int, address netip.AddrPort) error {
+	for _, option := range []int{unix.SO_REUSEADDR, unix.SO_REUSEPORT} {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, option, 1); err != nil {
+			return err
+		}
+	}
+	// This drops packets that arrive from the network for a loopback address. Kernels before 5.7
+	// demand CAP_NET_RAW for it, which the pod does not have; there, such packets are dropped unless
+	// route_localnet is set.
+	if err := unix.BindToDevice(fd, "lo"); err != nil && !errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("binding to the loopback interface: %w", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()}); err != nil {
+		return err
+	}
+	return unix.Listen(fd, backlog)
+}
+
+// adopt returns the listener of an open socket, or an error if that does not listen at the address.
+func adopt(file *os.File, address netip.AddrPort) (*listener, error) {
+	inode, err := sockets.Inode(file)
+	if err == nil {
+		err = checkSocket(int(file.Fd()), address)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("adopting the socket of %s: %w", address, err), file.Close())
+	}
+	return &listener{file: file, address: address, inode: inode}, nil
+}
+
+// checkSocket verifies that a socket listens at an address, and makes it non-blocking, as stunnel expects.
+func checkSocket(fd int, address netip.AddrPort) error {
+	listening, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+	if err != nil {
+		return err
+	}
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		return err
+	}
+	at, ok := bound.(*unix.SockaddrInet4)
+	if listening == 0 || !ok || netip.AddrPortFrom(netip.AddrFrom4(at.Addr), uint16(at.Port)) != address {
+		return errors.New("the socket does not listen there")
+	}
+	return unix.SetNonblock(fd, true)
+}
+
+// shutdown makes the socket stop listening, although stunnel and the agent hold copies of it, so
+// that new connections reach the other supervisor. With a close alone, those copies would keep
+// queueing connections, which are reset when stunnel exits.
+func (l *listener) shutdown() error {
+	err := unix.Shutdown(int(l.file.Fd()), unix.SHUT_RD)
+	return errors.Join(err, l.file.Close())
+}
+
+// takeInherited returns the listener of an earlier supervisor of this pod at an address, nil if
+// there is none.
+func (s *supervisor) takeInherited(address netip.AddrPort) *listener {
+	file, ok := s.inherited[address]
+	if !ok {
+		return nil
+	}
+	delete(s.inherited, address)
+	l, err := adopt(file, address)
+	if err != nil {
+		s.options.Log.Warn("taking over a socket of an earlier supervisor failed", "err", err)
+		return nil
+	}
+	return l
+}
+
+// storeSockets gives the agent copies of the open sockets, and closes the inherited sockets that no
+// tunnel has taken over.
+func (s *supervisor) storeSockets() {
+	for _, file := range s.inherited {
+		// No data can be lost on a listening socket.
+		_ = file.Close()
+	}
+	s.inherited = nil
+	open := map[netip.AddrPort]*os.File{}
+	for _, t := range s.tunnels {
+		if t.socket != nil {
+			open[t.socket.address] = t.socket.file
+		}
+	}
+	if !maps.Equal(open, s.stored) {
+		s.stored = open
+		s.store.Store(open)
+	}
+}

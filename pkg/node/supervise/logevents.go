@@ -1,0 +1,184 @@
+package supervise
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
+)
+
+const (
+	// maxErrorLines bounds the lines kept of one start or reload, and shownErrorLines those in its problem.
+	maxErrorLines, shownErrorLines = 16, 4
+	// maxConns bounds the connections that are tracked. NFS opens one or two.
+	maxConns = 64
+)
+
+// configurationFailed is the last line that stunnel logs when it refuses a configuration.
+const configurationFailed = "Configuration failed"
+
+// tlsConnected begins the line about a handshake with a server that succeeded.
+const tlsConnected = "TLS connected: "
+
+// handleLine updates the tunnel from a line of stunnel's log.
+func (t *tunnel) handleLine(l line, now time.Time) {
+	if l.thread == mainThread {
+		t.handleMainLine(l, now)
+		return
+	}
+	if strings.HasPrefix(l.text, tlsConnected) {
+		t.connectionAccepted()
+	}
+	t.problems.handleLine(l, now)
+}
+
+// handleMainLine tracks starts and reloads.
+func (t *tunnel) handleMainLine(l line, now time.Time) {
+	switch {
+	case strings.HasPrefix(l.text, "Reading configuration from"):
+		t.errorLines = nil
+	case l.text == "Configuration successful":
+		if t.phase == phaseStarting || t.phase == phaseReloading {
+			t.accepted, t.lastGood = true, t.attempted
+			t.deadline = now.Add(readyTimeout)
+		}
+	case strings.HasPrefix(l.text, "Service [") && strings.Contains(l.text, " bound to "):
+		// This ends a reload. After a start, stunnel does not handle signals yet.
+		if t.phase == phaseReloading {
+			t.configApplied()
+		}
+	case strings.HasPrefix(l.text, "Accepting new connections"):
+		if t.phase == phaseStarting {
+			t.configApplied()
+		}
+	case l.text == configurationFailed:
+		// After a refused reload, stunnel keeps the previous configuration. In a start, stunnel exits, and
+		// exited records the refusal.
+		if t.phase == phaseReloading {
+			t.configRefused(strings.Join(t.shownErrors(), "; "), now)
+			t.phase = phaseRunning
+		}
+	case reasonOf(l.text) == ReasonExhausted:
+		t.connectionRejected(l.text, now)
+	case l.level == slog.LevelError && len(t.errorLines) < maxErrorLines:
+		t.errorLines = append(t.errorLines, l.text)
+	}
+}
+
+// shownErrors are the first error lines of this start or reload. Those of OpenSSL's error queue, which name
+// its source files, come last: stunnel 5.74 logs up to seven of them, some about a FIPS provider that nobody
+// has asked for, before it says what it could not do.
+func (t *tunnel) shownErrors() []string {
+	lines := slices.Clone(t.errorLines)
+	slices.SortStableFunc(lines, func(a, b string) int { return rankOfError(a) - rankOfError(b) })
+	return lines[:min(len(lines), shownErrorLines)]
+}
+
+func rankOfError(line string) int {
+	switch {
+	case strings.Contains(line, "/dso/"), strings.Contains(line, "name=fips"):
+		return 2
+	case strings.Contains(line, "@../"):
+		return 1
+	}
+	return 0
+}
+
+// handleLine tracks connections and their problems. Of each connection it counts the first problem
+// only, which causes the later ones. Failed connects count once for each address.
+func (p *problems) handleLine(l line, now time.Time) {
+	tracked := p.conns[l.thread]
+	switch {
+	case strings.HasPrefix(l.text, "s_connect: connected "):
+		address, err := netip.ParseAddrPort(bracketed(strings.TrimPrefix(l.text, "s_connect: connected ")))
+		if err == nil && len(p.conns) < maxConns {
+			p.conns[l.thread] = conn{server: address, counted: tracked.counted}
+		}
+	case strings.HasPrefix(l.text, tlsConnected):
+		p.remote, p.remoteAt, p.connection = tracked.server, now, nil
+		if tracked.established = tracked.server.IsValid(); tracked.established {
+			p.conns[l.thread] = tracked
+		}
+	case strings.HasPrefix(l.text, "Connection closed") || strings.HasPrefix(l.text, "Connection reset"):
+		delete(p.conns, l.thread)
+	default:
+		p.record(l, reasonOf(l.text), now)
+	}
+}
+
+func (p *problems) record(l line, reason Reason, now time.Time) {
+	if reason == "" {
+		return
+	}
+	tracked := p.conns[l.thread]
+	if !strings.HasPrefix(l.text, "s_connect: ") {
+		if tracked.counted {
+			return
+		}
+		tracked.counted = true
+		if len(p.conns) < maxConns {
+			p.conns[l.thread] = tracked
+		}
+	}
+	p.connection = &Problem{Reason: reason, Message: l.text, At: now}
+	p.counts[reason]++
+}
+
+// servers returns the servers of established connections, sorted.
+func (p *problems) servers() []netip.AddrPort {
+	var servers []netip.AddrPort
+	for _, c := range p.conns {
+		if c.established && !slices.Contains(servers, c.server) {
+			servers = append(servers, c.server)
+		}
+	}
+	slices.SortFunc(servers, netip.AddrPort.Compare)
+	return servers
+}
+
+// bracketed adds the brackets of an IPv6 address, which stunnel logs without.
+func bracketed(hostPort string) string {
+	colon := strings.LastIndexByte(hostPort, ':')
+	if colon < 0 || strings.Count(hostPort, ":") == 1 {
+		return hostPort
+	}
+	return "[" + hostPort[:colon] + "]" + hostPort[colon:]
+}
+
+// unreadableFiles returns a message for each file of a specification that this process, and so
+// stunnel, cannot read. stunnel's messages do not name the file, and the agent may be able to read
+// it: it runs in another container.
+func unreadableFiles(t tunnelspec.Tunnel) []string {
+	var messages []string
+	for _, file := range []struct{ option, path string }{{"CAfile", t.CAFile}, {"cert", t.Cert}, {"key", t.Key}} {
+		if file.path == "" {
+			continue
+		}
+		if err := checkReadable(file.path); err != nil {
+			messages = append(messages, fmt.Sprintf("%s %s: %v", file.option, file.path, err))
+		}
+	}
+	return messages
+}
+
+func checkReadable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("no such file in the supervisor's container; mount it into supervisor and agent")
+	case err == nil && !info.Mode().IsRegular():
+		return errors.New("not a regular file") // opening a pipe would block
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}

@@ -1,0 +1,310 @@
+package supervise
+
+import (
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
+)
+
+const (
+	answerTimeout = 30 * time.Second // bounds a start or a reload, which take stunnel some 30 ms
+	// readyTimeout is the time after "Configuration successful" after which stunnel counts as ready:
+	// some versions do not log that they accept connections.
+	readyTimeout = 5 * time.Second
+	stopGrace    = 5 * time.Second // the time between SIGTERM and SIGKILL
+	// portRetry is the time between two attempts to listen on a port that is in use. It is short
+	// because clients wait while a port changes hands.
+	portRetry = 50 * time.Millisecond
+	// minRestartDelay is the delay of the start after the second death in a row. Each further death
+	// doubles it, up to maxRestartDelay.
+	minRestartDelay = 500 * time.Millisecond
+	maxRestartDelay = 30 * time.Second
+	// portHoldTime is the longest start delay during which the port stays open. With a longer delay
+	// the port is closed, so that connections are refused instead of waiting in vain.
+	portHoldTime = 2 * time.Second
+	// stableAfter is the age of a process at which its death counts as the first in a row again. It
+	// is short: volumes hang during every delay, and a start every few seconds is cheap.
+	stableAfter = 5 * time.Second
+	// maxDeathsAfterServing bounds the count of deaths when the process had served a connection:
+	// its configuration works, and volumes hang until the next start.
+	maxDeathsAfterServing = 1
+	writeRetry            = 5 * time.Second // the delay after a file could not be written or a port not be opened
+	// maxRejected is the number of connections in a row that stunnel rejects before it is restarted, which
+	// ends its other connections. A process younger than minRejecting is not: where each new one rejects,
+	// too, restarts would do nothing but cut them.
+	maxRejected  = 3
+	minRejecting = time.Minute
+	// refusedRetry is the delay after stunnel refused a configuration, which can become valid when a
+	// certificate file that it names appears.
+	refusedRetry = 30 * time.Second
+)
+
+// phase is the state of a tunnel's process.
+type phase int
+
+const (
+	phaseNone     phase = iota // no process
+	phaseStarting              // until stunnel accepts connections; SIGHUP would kill it
+	phaseRunning
+	phaseReloading // until stunnel has accepted or refused the new configuration
+	phaseStopping  // until the process has exited
+)
+
+// config is a specification with its generation. The zero config means that there is none.
+type config struct {
+	tunnelspec.Tunnel
+	generation string
+}
+
+func (c config) isSet() bool { return c.generation != "" }
+
+func (c config) sameAs(other config) bool { return c.generation == other.generation }
+
+// tunnel is the state of one tunnel. It has no clock and no side effects: its methods record events,
+// and plan decides the next step.
+type tunnel struct {
+	name    string
+	desired config        // of the specification; unset when that was removed
+	idle    time.Duration // Options.Idle
+
+	socket *listener   // nil while the port is closed
+	armed  bool        // connWatcher reports the next connection
+	proc   *os.Process // nil in phaseNone
+	phase  phase
+	needed bool // a process is to run: a client has connected, or idle is 0
+
+	rejected int // connections in a row that the process rejected
+
+	idleSince time.Time // zero while clients are connected
+	deadline  time.Time // of a phase other than phaseRunning
+	startedAt time.Time // of proc
+	memory    uint64    // of proc, in bytes; 0 until read
+	memoryAt  time.Time // when memory is read again
+
+	attempted config // of the last start or reload
+	accepted  bool   // stunnel accepted attempted
+	current   config // of the process
+	lastGood  config // that stunnel accepted last; unset before the first
+	refused   config // that stunnel refused last
+
+	listenAt  time.Time // earliest next attempt to listen
+	retryAt   time.Time // earliest next start or reload
+	refusedAt time.Time
+	deaths    int // in a row
+
+	closing bool // the supervisor shuts down and has released this tunnel
+
+	starts, restarts, reloads int // a start after an idle stop is no restart
+	stoppedIdle               bool
+	errorLines                []string // that stunnel logged during this start or reload
+	problems                  problems
+}
+
+// problems are what the status reports of problems, and the connections that they come from.
+type problems struct {
+	process, connection *Problem
+	counts              map[Reason]int
+	remote              netip.AddrPort
+	remoteAt            time.Time
+	conns               map[string]conn // by stunnel's connection number
+}
+
+// conn is a connection that stunnel has logged lines of.
+type conn struct {
+	server      netip.AddrPort
+	established bool // the TLS handshake has succeeded
+	counted     bool // one problem was counted
+}
+
+func newTunnel(name string, idle time.Duration) *tunnel {
+	return &tunnel{
+		name: name, idle: idle, needed: idle == 0,
+		problems: problems{counts: map[Reason]int{}, conns: map[string]conn{}},
+	}
+}
+
+func (t *tunnel) setDesired(c config) {
+	t.desired = c
+	t.clearProcessProblem()
+}
+
+// close releases the tunnel during the supervisor's shutdown.
+func (t *tunnel) close() { t.closing, t.desired = true, config{} }
+
+// clearProcessProblem clears the problem of the process once the desired configuration serves.
+func (t *tunnel) clearProcessProblem() {
+	if t.phase == phaseRunning && t.listening() && t.current.sameAs(t.desired) {
+		t.problems.process, t.refused = nil, config{}
+	}
+}
+
+// listening reports whether the port of the specification is open.
+func (t *tunnel) listening() bool { return t.socket != nil && t.socket.address == t.desired.Accept }
+
+func (t *tunnel) socketOpened(l *listener) {
+	t.socket, t.armed, t.listenAt = l, false, time.Time{}
+	if t.problems.process.Is(ReasonPortTaken) {
+		t.problems.process = nil
+	}
+	t.clearProcessProblem()
+}
+
+// portTaken records that another process or tunnel has the port. It reports whether that is a new problem.
+func (t *tunnel) portTaken(message string, now time.Time) (isNew bool) {
+	t.listenAt = now.Add(portRetry)
+	if t.problems.process.Is(ReasonPortTaken) {
+		return false
+	}
+	t.setProcessProblem(ReasonPortTaken, message, now)
+	return true
+}
+
+// listenFailed records any other error of opening the port.
+func (t *tunnel) listenFailed(message string, now time.Time) {
+	t.setProcessProblem(ReasonStartFailed, message, now)
+	t.listenAt = now.Add(writeRetry)
+}
+
+func (t *tunnel) socketClosed() { t.socket, t.armed = nil, false }
+
+// connectionWaiting records that a client connects while no process runs.
+func (t *tunnel) connectionWaiting() { t.armed, t.needed, t.idleSince = false, true, time.Time{} }
+
+// updateIdle records the number of connected clients; known is false if the count failed.
+func (t *tunnel) updateIdle(clients int, known bool, now time.Time) {
+	switch {
+	case clients > 0 || !known || t.phase != phaseRunning:
+		t.idleSince = time.Time{}
+	case t.idleSince.IsZero():
+		t.idleSince = now
+	}
+}
+
+func (t *tunnel) started(p *os.Process, c config, now time.Time) {
+	t.proc, t.phase, t.startedAt, t.deadline = p, phaseStarting, now, now.Add(answerTimeout)
+	t.current, t.attempted, t.accepted, t.errorLines = c, c, false, nil
+	t.retryAt, t.idleSince = time.Time{}, time.Time{}
+	t.memory, t.memoryAt, t.rejected = 0, time.Time{}, 0
+	if t.starts > 0 && !t.stoppedIdle {
+		t.restarts++
+	}
+	t.starts++
+	t.stoppedIdle = false
+}
+
+// reloading records that SIGHUP was sent.
+func (t *tunnel) reloading(c config, now time.Time) {
+	t.phase, t.deadline = phaseReloading, now.Add(answerTimeout)
+	t.attempted, t.accepted, t.errorLines = c, false, nil
+}
+
+// stopping records that SIGTERM or SIGKILL was sent.
+func (t *tunnel) stopping(grace time.Duration, now time.Time) {
+	t.phase, t.deadline = phaseStopping, now.Add(grace)
+}
+
+// stoppingIdle records that the process is stopped because the tunnel is idle.
+func (t *tunnel) stoppingIdle() { t.needed, t.stoppedIdle, t.idleSince = false, true, time.Time{} }
+
+func (t *tunnel) exited(exitStatus string, now time.Time) {
+	phase, age, served := t.phase, now.Sub(t.startedAt), t.hasServed()
+	t.proc, t.phase = nil, phaseNone
+	t.problems.conns = map[string]conn{}
+	if phase == phaseStopping {
+		t.retryAt = time.Time{}
+		return
+	}
+	switch {
+	case age >= stableAfter:
+		t.deaths = 0
+	case served:
+		t.deaths = min(t.deaths, maxDeathsAfterServing)
+	}
+	if phase == phaseStarting && !t.accepted && len(t.errorLines) > 0 {
+		t.configRefused(strings.Join(t.shownErrors(), "; "), now)
+		t.delayStart(now)
+		return
+	}
+	t.died(ReasonDied, strings.Join(append([]string{exitStatus}, t.shownErrors()...), "; "), now)
+}
+
+// connectionRejected records that stunnel closed a new connection, because it has no memory or
+// descriptors left for it. It lives on in that state.
+func (t *tunnel) connectionRejected(message string, now time.Time) {
+	t.rejected++
+	t.setProcessProblem(ReasonExhausted, message, now)
+}
+
+// connectionAccepted records that stunnel has what a new connection takes.
+func (t *tunnel) connectionAccepted() {
+	t.rejected = 0
+	if t.problems.process.Is(ReasonExhausted) {
+		t.problems.process = nil
+	}
+}
+
+// isExhausted reports whether only another process would accept connections.
+func (t *tunnel) isExhausted(now time.Time) bool {
+	return t.rejected >= maxRejected && now.Sub(t.startedAt) >= minRejecting
+}
+
+// hasServed reports whether the process has completed a TLS handshake with a server.
+func (t *tunnel) hasServed() bool {
+	return !t.problems.remoteAt.IsZero() && !t.problems.remoteAt.Before(t.startedAt)
+}
+
+func (t *tunnel) died(reason Reason, message string, now time.Time) {
+	t.setProcessProblem(reason, message, now)
+	t.delayStart(now)
+}
+
+// delayStart counts a death and sets the earliest time of the next start.
+func (t *tunnel) delayStart(now time.Time) {
+	t.deaths++
+	t.retryAt = now.Add(restartDelay(t.deaths))
+}
+
+// restartDelay returns the delay after a number of deaths in a row: none after the first.
+func restartDelay(deaths int) time.Duration {
+	if deaths <= 1 {
+		return 0
+	}
+	const maxDoublings = 10 // more than it takes to reach maxRestartDelay
+	return min(minRestartDelay<<min(deaths-2, maxDoublings), maxRestartDelay)
+}
+
+// writeFailed records an error of writing the configuration file.
+func (t *tunnel) writeFailed(message string, now time.Time) {
+	t.setProcessProblem(ReasonStartFailed, message, now)
+	t.retryAt = now.Add(writeRetry)
+}
+
+// configRefused records that stunnel refused the attempted configuration. Retries of the same
+// configuration with the same result are one problem.
+func (t *tunnel) configRefused(message string, now time.Time) {
+	isNew := !t.attempted.sameAs(t.refused) || t.problems.process == nil || t.problems.process.Message != message
+	t.refused, t.refusedAt = t.attempted, now
+	if isNew {
+		t.setProcessProblem(ReasonBadConfig, message, now)
+	}
+}
+
+func (t *tunnel) setProcessProblem(reason Reason, message string, now time.Time) {
+	t.problems.process = &Problem{Reason: reason, Message: message, At: now}
+	t.problems.counts[reason]++
+}
+
+// configApplied ends a start or a reload: stunnel serves with the configuration.
+func (t *tunnel) configApplied() {
+	if t.phase == phaseReloading {
+		t.reloads++
+	}
+	t.phase, t.current = phaseRunning, t.attempted
+	t.clearProcessProblem()
+}
+
+// isRefused reports whether stunnel has refused the desired configuration.
+func (t *tunnel) isRefused() bool { return t.refused.isSet() && t.desired.sameAs(t.refused) }

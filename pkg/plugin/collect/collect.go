@@ -1,0 +1,256 @@
+// Package collect packs what an issue about an installation needs into an archive, without secrets:
+// objects, logs, and what inspect says about them.
+package collect
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+
+	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
+)
+
+// Options say what to collect.
+type Options struct {
+	Snapshot       *inspect.Snapshot
+	RedactAccounts bool
+	// Progress is called with what is read next.
+	Progress func(step string)
+}
+
+// Collect reads logs, and packs them with the objects of the snapshot. What cannot be read is in the
+// archive's index; an error means that there is no archive.
+func Collect(ctx context.Context, client kubernetes.Interface, o Options) (*Archive, error) {
+	c := newCollector(o)
+	c.read = func(ctx context.Context, namespace, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
+		return client.CoreV1().Pods(namespace).GetLogs(pod, options).Stream(ctx)
+	}
+	c.version(client)
+	if err := c.conclusions(); err != nil {
+		return nil, err
+	}
+	if err := c.objects(); err != nil {
+		return nil, err
+	}
+	return c.archive, c.logs(ctx)
+}
+
+// logReader opens the log of a container.
+type logReader func(ctx context.Context, namespace, pod string, options *corev1.PodLogOptions) (io.ReadCloser, error)
+
+type collector struct {
+	options  Options
+	snapshot *inspect.Snapshot
+	redactor redactor
+	read     logReader
+	archive  *Archive
+	budget   int // bytes of logs that may still be read
+	denied   bool
+}
+
+func newCollector(o Options) *collector {
+	s := o.Snapshot
+	c := &collector{options: o, snapshot: s, redactor: redactor{o.RedactAccounts}, budget: mostLogs}
+	c.archive = &Archive{time: s.Now, account: o.RedactAccounts}
+	for _, unread := range s.Unread {
+		c.archive.Unread = append(c.archive.Unread, unread.String())
+	}
+	return c
+}
+
+func (c *collector) add(name, purpose, text string) {
+	c.archive.files = append(c.archive.files, file{name, purpose, plain(text)})
+}
+
+func (c *collector) leave(format string, args ...any) {
+	c.archive.left = append(c.archive.left, inspect.Line(c.redactor.text(fmt.Sprintf(format, args...))))
+}
+
+// version is that of the plugin and of the cluster. Those of the installation are in the status.
+func (c *collector) version(client kubernetes.Interface) {
+	text := "plugin      " + buildinfo.Read().String() + "\n"
+	server, err := client.Discovery().ServerVersion()
+	if err != nil {
+		c.leave("the version of Kubernetes: %v", err)
+	} else {
+		text += fmt.Sprintf("Kubernetes  %s, %s\n", server.GitVersion, server.Platform)
+	}
+	c.add("versions.txt", "versions of the plugin and of Kubernetes", c.redactor.text(text))
+}
+
+// conclusions are what the plugin prints.
+func (c *collector) conclusions() error {
+	var status, doctor strings.Builder
+	if err := inspect.Write(&status, "", inspect.NewStatus(c.snapshot), c.snapshot.Now); err != nil {
+		return err
+	}
+	if err := inspect.Write(&doctor, "", inspect.Examine(c.snapshot, inspect.Subject{}), c.snapshot.Now); err != nil {
+		return err
+	}
+	c.add("status.txt", "output of kubectl efs-stunnel status", c.redactor.text(status.String()))
+	c.add("doctor.txt", "output of kubectl efs-stunnel doctor", c.redactor.text(doctor.String()))
+	return nil
+}
+
+// The most objects of a kind that are packed.
+const mostObjects, mostEvents = 1000, 5000
+
+func (c *collector) objects() error {
+	s := c.snapshot
+	var nodes []*corev1.Node
+	for _, n := range s.Nodes {
+		nodes = append(nodes, node(n))
+	}
+	for _, err := range []error{
+		addObjects(c, "manager", mostObjects, present(s.Manager)), addObjects(c, "agents", mostObjects, present(s.Agents)),
+		addObjects(c, "lease", mostObjects, present(s.Lease)),
+		addObjects(c, "tables", mostObjects, append(present(s.Table), present(s.Pinned)...)),
+		addObjects(c, "pods", mostObjects, s.OurPods()), addObjects(c, "jobs", mostObjects, s.OurJobs()),
+		addObjects(c, "claims", mostObjects, s.OurClaims()), addObjects(c, "volumes", mostObjects, s.OurVolumes()),
+		addObjects(c, "storageclasses", mostObjects, s.OurClasses()), addObjects(c, "sharedvolumes", mostObjects, s.SharedVolumes),
+		addObjects(c, "nodes", mostObjects, nodes), addObjects(c, "events", mostEvents, s.OurEvents()),
+	} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// present is an object, or nothing if it does not exist.
+func present[T any](object *T) []*T {
+	if object == nil {
+		return nil
+	}
+	return []*T{object}
+}
+
+// addObjects adds a file unless there is no object.
+func addObjects[T runtime.Object](c *collector, name string, most int, all []T) error {
+	if len(all) == 0 {
+		return nil
+	}
+	shown := all[:c.most(name, len(all), most)]
+	text, err := objects(c.redactor, shown)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	c.add("objects/"+name+".yaml", fmt.Sprintf("%d of %d", len(shown), len(all)), text)
+	return nil
+}
+
+// most says how many of a number of objects are packed.
+func (c *collector) most(name string, n, most int) int {
+	if n > most {
+		c.leave("%d of %d %s", n-most, n, name)
+	}
+	return min(n, most)
+}
+
+// Bounds of logs.
+const (
+	mostLines  = 5000     // of a container
+	mostOfOne  = 2 << 20  // bytes of a container
+	mostLogs   = 64 << 20 // bytes of all
+	mostAgents = 20       // pods of which logs are read
+	mostJobs   = 20
+)
+
+// logs reads those of the manager, then of mount Jobs, then of agents.
+func (c *collector) logs(ctx context.Context) error {
+	for _, pod := range c.pods() {
+		for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+			if err := c.log(ctx, pod, status.Name, false); err != nil {
+				return err
+			}
+			if status.RestartCount == 0 {
+				continue
+			}
+			if err := c.log(ctx, pod, status.Name, true); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// pods are those whose logs are read. Agents with a problem come first.
+func (c *collector) pods() []*corev1.Pod {
+	managers, workers, agents := c.snapshot.PodsByPart()
+	slices.SortStableFunc(workers, func(a, b *corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
+	slices.SortStableFunc(agents, func(a, b *corev1.Pod) int { return cmp.Compare(healthOf(a), healthOf(b)) })
+	return slices.Concat(managers,
+		workers[:c.most("mount Jobs' logs", len(workers), mostJobs)], agents[:c.most("agents' logs", len(agents), mostAgents)])
+}
+
+// healthOf is 0 for a pod that is not ready, 1 for one that was restarted.
+func healthOf(pod *corev1.Pod) int {
+	switch {
+	case !inspect.IsReady(pod):
+		return 0
+	case slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 }):
+		return 1
+	}
+	return 2
+}
+
+// log reads the end of a log. An error means that the context has ended.
+func (c *collector) log(ctx context.Context, pod *corev1.Pod, container string, previous bool) error {
+	name := fmt.Sprintf("logs/%s/%s.log", pod.Name, container)
+	if previous {
+		name = fmt.Sprintf("logs/%s/%s.previous.log", pod.Name, container)
+	}
+	if c.denied {
+		return ctx.Err()
+	}
+	if c.budget <= 0 {
+		c.leave("%s: the archive has %d MiB of logs", name, mostLogs>>20)
+		return ctx.Err()
+	}
+	c.options.Progress("reading " + name)
+	lines, limit := int64(mostLines), int64(mostOfOne)
+	stream, err := c.read(ctx, pod.Namespace, pod.Name, &corev1.PodLogOptions{
+		Container: container, Previous: previous, Timestamps: true, TailLines: &lines, LimitBytes: &limit,
+	})
+	var text []byte
+	if err == nil {
+		text, err = io.ReadAll(io.LimitReader(stream, mostOfOne))
+		stream.Close()
+	}
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case apierrors.IsForbidden(err):
+		c.denied = true
+		c.archive.Unread = append(c.archive.Unread, "get pods/log in namespace "+pod.Namespace)
+		return nil
+	case err != nil:
+		c.leave("%s: %v", name, err)
+	}
+	if len(text) > 0 {
+		c.budget -= len(text)
+		c.add(name, fmt.Sprintf("of node %s", cmp.Or(pod.Spec.NodeName, "none")), c.redactor.text(strings.ToValidUTF8(string(text), "?")))
+	}
+	return nil
+}
+
+// plain is text without characters that would control the terminal of its reader.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '\n' || r == '\t' || r != utf8.RuneError && unicode.IsPrint(r) {
+			return r
+		}
+		return '?'
+	}, text)
+}

@@ -1,0 +1,282 @@
+package inspect
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// row is a row of a table of docs/architecture.md, and what doctor says in its state.
+type row struct {
+	state   string // the row's first cell
+	subject Subject
+	edit    func(*testing.T, *Snapshot)
+	want    expectation // the zero value: there is no cause
+}
+
+// TestDoctorNamesTheCauseOfEachRow goes through the tables of docs/architecture.md: a state that is added
+// there needs a row here. A state may have several rows.
+func TestDoctorNamesTheCauseOfEachRow(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for section, rows := range map[string][]row{"The life of a claim": claimRows(), "When a part fails": faultRows()} {
+		var tested []string
+		for _, r := range rows {
+			tested = append(tested, r.state)
+			t.Run(section+"/"+r.state, func(t *testing.T) {
+				s := healthy(t)
+				r.edit(t, s)
+				var got expectation
+				if cause := Examine(s, r.subject).Cause; cause != nil {
+					got = expectation{cause.Object, cause.Level, cause.Cause}
+					cause.expectAdvice(t)
+				}
+				if diff := cmp.Diff(r.want, got, cmp.AllowUnexported(expectation{})); diff != "" {
+					t.Errorf("cause mismatch (-want +got):\n%s", diff)
+				}
+			})
+		}
+		if diff := cmp.Diff(firstCells(string(text), section), slices.Compact(tested)); diff != "" {
+			t.Errorf("%s: rows mismatch (-docs +test):\n%s", section, diff)
+		}
+	}
+}
+
+// firstCells are those of the rows of a section's table.
+func firstCells(text, section string) (cells []string) {
+	_, text, _ = strings.Cut(text, "\n## "+section+"\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	for line := range strings.Lines(text) {
+		if cell, ok := strings.CutPrefix(line, "| "); ok {
+			cell, _, _ = strings.Cut(cell, " | ")
+			cells = append(cells, cell)
+		}
+	}
+	return cells[min(len(cells), 1):] // without the heading
+}
+
+// reported is claim team/new with an event of the manager.
+func reported(reason, message string) func(*testing.T, *Snapshot) {
+	return func(_ *testing.T, s *Snapshot) {
+		pending(s)
+		claimEvent(s, reason, message)
+	}
+}
+
+func claimRows() []row {
+	const claim, volume = "claim team/new", "volume pvc-" + boundUID
+	failed := func(message string) func(*testing.T, *Snapshot) {
+		return reported(wellknown.EventProvisioningFailed, message)
+	}
+	return []row{
+		{"claim `Pending`, no annotation `volume.kubernetes.io/storage-provisioner`", newClaimSubject, func(_ *testing.T, s *Snapshot) {
+			pending(s).Annotations = nil
+		}, expectation{claim, Note, WaitsForCluster}},
+		{"claim `Pending`, no annotation `volume.kubernetes.io/storage-provisioner`", newClaimSubject, func(_ *testing.T, s *Snapshot) {
+			mode := storagev1.VolumeBindingWaitForFirstConsumer
+			s.Classes[0].VolumeBindingMode = &mode
+			pending(s).Annotations = nil
+		}, expectation{claim, Note, WaitsForConsumer}},
+		{
+			"`Pending`, `Provisioning`: the next mount Job …", newClaimSubject,
+			reported(wellknown.EventProvisioning, "the next mount Job makes its directory"), expectation{claim, Note, WaitsForJob},
+		},
+		{"`Pending`, `ProvisioningFailed`, annotation `efs-stunnel.gnuthought.com/rejected`", newClaimSubject, func(_ *testing.T, s *Snapshot) {
+			reject(pending(s))
+		}, expectation{claim, Problem, ClaimRejected}},
+		{
+			"`Pending`, `ProvisioningFailed`: waiting: …", newClaimSubject,
+			failed("waiting: file system fs-1 is not usable: no mount target"), expectation{claim, Problem, WaitsForFileSystem},
+		},
+		{
+			"`Pending`, `ProvisioningFailed`: asking the scheduler for another node", newClaimSubject,
+			failed("no file system has a mount target in zone z: asking the scheduler for another node"), expectation{claim, Problem, WaitsForOtherNode},
+		},
+		{"`Pending`, `Provisioning`: Job … makes directory …", newClaimSubject, func(t *testing.T, s *Snapshot) {
+			inJob(t, s)
+		}, expectation{claim, Note, DirectoryIsMade}},
+		{"`Pending`, `ProvisioningFailed`: Job …: …", newClaimSubject, func(t *testing.T, s *Snapshot) {
+			_, pod := inJob(t, s)
+			waitsForMount(s, pod, "MountVolume.SetUp failed: mount failed: exit status 32\nOutput: mount.nfs: Connection refused")
+		}, expectation{claim, Problem, "MountRefused"}},
+		{
+			"`Pending`, `ProvisioningFailed`: no mount Job can begin: …", newClaimSubject,
+			failed("no mount Job can begin: creating it failed: exceeded quota"), expectation{claim, Problem, NoMountJob},
+		},
+		{"`Pending`, `ProvisioningFailed`: Job … could not make the directory", newClaimSubject, func(t *testing.T, s *Snapshot) {
+			_, pod := inJob(t, s)
+			end(pod, 0, string(operations.Report{Results: []operations.Result{{State: operations.Failed, Reason: operations.PathTaken, Message: "taken"}}}.Encode()))
+		}, expectation{claim, Problem, SetupFailed}},
+		{
+			"`Pending`, `ProvisioningFailed`: waiting: claim …, which is to be copied, …", newClaimSubject,
+			failed(`waiting: claim "data", which is to be copied, is not bound`), expectation{claim, Problem, WaitsForSource},
+		},
+		{"`Pending`, `Provisioning`: Job … copies claim …", newClaimSubject, func(t *testing.T, s *Snapshot) {
+			inCloneJob(t, s)
+		}, expectation{claim, Note, VolumeIsCopied}},
+		{
+			"`Pending`, `Provisioning`: Job … copies claim …", newClaimSubject,
+			reported(wellknown.EventProvisioning, "a clone Job copies claim data when one of the 4 that run on file system fs-1 has ended"), expectation{claim, Note, WaitsForJob},
+		},
+		{"`Pending`, `ProvisioningFailed`: Job … could not copy claim …", newClaimSubject, func(t *testing.T, s *Snapshot) {
+			pod := inCloneJob(t, s)
+			end(pod, 1, string(operations.Report{Results: []operations.Result{{State: operations.Failed, Reason: operations.SourceGone, Message: "gone"}}}.Encode()))
+		}, expectation{claim, Problem, CloneFailed}},
+		{
+			"`Pending`, `ProvisioningFailed`: Job … could not copy claim …", newClaimSubject,
+			failed("Job efs-clone-fs-1-00001 could not copy claim data: gone (attempt 1; next at 03:04:05 UTC)"), expectation{claim, Problem, CloneFailed},
+		},
+		{"`Pending`, `ProvisioningFailed`: gave up after …", newClaimSubject, func(_ *testing.T, s *Snapshot) {
+			claim := pending(s)
+			reject(claim)
+			claim.Annotations[wellknown.AnnotationGivenUp] = "0123"
+		}, expectation{claim, Problem, GivenUp}},
+		{"`ProvisioningSucceeded`, volume `pvc-<uid>`", newClaimSubject, func(_ *testing.T, s *Snapshot) {
+			pending(s).Spec.VolumeName = "pvc-" + newUID
+		}, expectation{claim, Note, WaitsForBinder}},
+		{"`Bound`", dataSubject, func(*testing.T, *Snapshot) {}, expectation{}},
+		{"claim `Terminating`", dataSubject, func(_ *testing.T, s *Snapshot) {
+			deleted := ago(time.Minute)
+			s.Claims[0].DeletionTimestamp = &deleted
+		}, expectation{"claim team/data", Note, ClaimTerminating}},
+		{"volume `Released`, policy `Retain`", Subject{}, released(corev1.PersistentVolumeReclaimRetain), expectation{volume, Note, Retained}},
+		{"volume `Released`, policy `Delete`", Subject{}, released(corev1.PersistentVolumeReclaimDelete), expectation{volume, Note, CleanupWaits}},
+		{"the same, and the claim exists", dataSubject, func(_ *testing.T, s *Snapshot) {
+			s.Claims[0].Spec.VolumeName, s.Volumes[0].Status.Phase = "another", corev1.VolumeReleased
+		}, expectation{volume, Note, CleanupWaits}},
+		{"the same, `VolumeFailedDelete`: … is not adopted", Subject{}, cleanupFailed("nothing is removed while volume pv of the original provisioner, which is not adopted, has it"), expectation{volume, Problem, NotAdopted}},
+		{"the same, `VolumeFailedDelete`", Subject{}, cleanupFailed("Job … could not remove the directory: …"), expectation{volume, Problem, CleanupFailed}},
+		{"volume `Bound` again, or policy `Retain` now", Subject{}, released(corev1.PersistentVolumeReclaimRetain), expectation{volume, Note, Retained}},
+		{"volume deleted", Subject{}, func(_ *testing.T, s *Snapshot) {
+			s.Claims, s.Volumes = s.Claims[1:], s.Volumes[1:]
+		}, expectation{}},
+		{"volume deleted", dataSubject, func(_ *testing.T, s *Snapshot) {
+			s.Claims, s.Volumes = s.Claims[1:], s.Volumes[1:]
+		}, expectation{"claim team/data", Problem, ClaimMissing}},
+		{"volume deleted, `VolumeDeleteSkipped` before", Subject{}, func(_ *testing.T, s *Snapshot) {
+			addEvent(s, eventComponent, corev1.ObjectReference{Kind: "PersistentVolume", Name: s.Volumes[0].Name}, wellknown.EventVolumeDeleteSkipped, "another volume owns it", time.Minute)
+			s.Claims, s.Volumes = s.Claims[1:], s.Volumes[1:]
+		}, expectation{volume, Note, DirectoryStays}},
+	}
+}
+
+// agentWaits has a container of the agent on node n1 crash.
+func agentWaits(container string) func(*testing.T, *Snapshot) {
+	return func(_ *testing.T, s *Snapshot) {
+		s.Pods[0].Status = corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			Name: container, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		}}}
+	}
+}
+
+func tunnel(reason string) func(*testing.T, *Snapshot) {
+	return func(_ *testing.T, s *Snapshot) { nodeEvent(s, reason, "…", time.Minute) }
+}
+
+func nodeFails(s *Snapshot) { s.Nodes[0].Status.Conditions[0].Status = corev1.ConditionUnknown }
+
+func faultRows() []row {
+	const (
+		fs, table, node, lease = "file system " + testFS, "configmap efs-stunnel", "node n1", "lease efs-manager"
+		manager                = "deployment efs-manager"
+	)
+	var all, n1, claim = Subject{}, Subject{Node: "n1"}, newClaimSubject
+	return []row{
+		{"leading manager, killed or its node lost", all, func(_ *testing.T, s *Snapshot) { s.Lease.Spec.RenewTime.Time = now.Add(-time.Minute) }, expectation{lease, Problem, NoLeader}},
+		{"leading manager, after SIGTERM", all, func(_ *testing.T, s *Snapshot) { *s.Lease.Spec.HolderIdentity = "" }, expectation{lease, Problem, NoLeader}},
+		{"standby manager", all, func(_ *testing.T, s *Snapshot) { s.Manager.Status.ReadyReplicas = 1 }, expectation{manager, Problem, ManagerNotReady}},
+		{"both managers", claim, func(_ *testing.T, s *Snapshot) {
+			pending(s)
+			s.Lease, s.Manager.Status.ReadyReplicas = nil, 0
+		}, expectation{manager, Problem, ManagerDown}},
+		{"agent", n1, agentWaits("agent"), expectation{node, Problem, AgentNotReady}},
+		{"one stunnel process", n1, tunnel(wellknown.EventTunnelUnhealthy), expectation{node, Problem, wellknown.EventTunnelUnhealthy}},
+		{"supervisor", n1, agentWaits("supervisor"), expectation{node, Problem, AgentNotReady}},
+		{"agent pod, replaced by a rollout", all, func(_ *testing.T, s *Snapshot) { s.Agents.Status.UpdatedNumberScheduled = 1 }, expectation{"agents", Note, Rollout}},
+		{"agent pod, deleted or evicted", n1, func(_ *testing.T, s *Snapshot) { s.Pods = s.Pods[1:] }, expectation{node, Problem, AgentMissing}},
+		{"node", n1, func(_ *testing.T, s *Snapshot) { nodeFails(s) }, expectation{node, Problem, NodeNotReady}},
+		{"mount target that refuses, or takes no new connections", n1, tunnel(wellknown.EventTunnelMoved), expectation{node, Note, wellknown.EventTunnelMoved}},
+		{"mount target that is silent", n1, tunnel(wellknown.EventTunnelMoved), expectation{node, Note, wellknown.EventTunnelMoved}},
+		{"mount target that is silent", n1, tunnel(wellknown.EventTunnelRestarted), expectation{node, Note, wellknown.EventTunnelRestarted}},
+		{"zone", all, func(t *testing.T, s *Snapshot) {
+			nodeFails(s)
+			tunnel(wellknown.EventTunnelMoved)(t, s)
+		}, expectation{node, Problem, NodeNotReady}},
+		{"all mount targets of a file system", claim, func(t *testing.T, s *Snapshot) {
+			_, pod := inJob(t, s)
+			waitsForMount(s, pod, "MountVolume.SetUp failed: mount failed: exit status 32\nOutput: mount.nfs: Connection timed out")
+			tunnel(wellknown.EventTunnelUnhealthy)(t, s)
+		}, expectation{node, Problem, wellknown.EventTunnelUnhealthy}},
+		// Gather fails, which TestGatherFailsWithoutAnApiserver holds. Afterwards there is no leader for a moment.
+		{"apiserver", all, func(_ *testing.T, s *Snapshot) { *s.Lease.Spec.HolderIdentity = "" }, expectation{lease, Problem, NoLeader}},
+		{"EFS API, or permissions to use it", claim, func(t *testing.T, s *Snapshot) {
+			reported(wellknown.EventProvisioningFailed, "waiting: file system fs-1 is not found yet")(t, s)
+			tableEvent(s, wellknown.EventDiscoveryFailed, "AccessDenied", time.Minute)
+		}, expectation{table, Problem, wellknown.EventDiscoveryFailed}},
+		{"ConfigMap `efs-stunnel` deleted", all, func(_ *testing.T, s *Snapshot) { s.Table = nil }, expectation{table, Problem, TableMissing}},
+		{"ConfigMap unreadable", all, func(_ *testing.T, s *Snapshot) { s.Table.Data[wellknown.TargetsKey] = "x: [" }, expectation{table, Problem, TableUnreadable}},
+		{"root volume or root claim deleted", Subject{FileSystem: testFS}, func(_ *testing.T, s *Snapshot) { s.Volumes = s.Volumes[:1] }, expectation{fs, Problem, RootVolumeNotReady}},
+		{"root volume or root claim deleted", Subject{FileSystem: testFS}, func(_ *testing.T, s *Snapshot) { s.Claims = s.Claims[:1] }, expectation{fs, Problem, RootVolumeNotReady}},
+		{"another installation in the cluster has the root volume", claim, func(t *testing.T, s *Snapshot) {
+			reported(wellknown.EventProvisioningFailed, "no mount Job can begin: it belongs to the installation in namespace other")(t, s)
+			s.Claims[2].Spec.Selector = selectFileSystem()
+			s.Volumes[1].Spec.ClaimRef.Namespace = "other"
+		}, expectation{fs, Problem, RootVolumeConflict}},
+		{
+			"connection between worker and leader (leader killed, network policy)", claim,
+			reported(wellknown.EventProvisioning, "the next mount Job makes its directory"), expectation{"claim team/new", Note, WaitsForJob},
+		},
+		{"mount Job or its pod", claim, func(t *testing.T, s *Snapshot) {
+			_, pod := inJob(t, s)
+			end(pod, 137, "")
+		}, expectation{"claim team/new", Problem, JobLost}},
+		{"mount Job hangs on a dead mount", claim, func(t *testing.T, s *Snapshot) {
+			job, pod := inJob(t, s)
+			job.CreationTimestamp, pod.CreationTimestamp = ago(time.Hour), ago(time.Hour)
+		}, expectation{"claim team/new", Problem, JobStuck}},
+		{"clone Job or its pod", claim, func(t *testing.T, s *Snapshot) {
+			pod := inCloneJob(t, s)
+			end(pod, 137, "")
+		}, expectation{"claim team/new", Problem, JobLost}},
+		{"survey Job or its pod", all, func(_ *testing.T, s *Snapshot) {
+			rootEvent(s, wellknown.EventSurveyFailed, time.Minute)
+		}, expectation{fs, Problem, SurveyFailed}},
+		{"StorageClass deleted", claim, func(_ *testing.T, s *Snapshot) {
+			pending(s)
+			s.Classes = nil
+		}, expectation{"claim team/new", Problem, ClassMissing}},
+		{"etcd restored from an old backup", dataSubject, func(_ *testing.T, s *Snapshot) { volumes.SetPort(s.Volumes[0], 20777) }, expectation{"volume pvc-" + boundUID, Problem, PortDiffers}},
+	}
+}
+
+// TestPartsThatRecovered: what the rows above have once the part works again.
+func TestPartsThatRecovered(t *testing.T) {
+	tests := map[string]func(*testing.T, *Snapshot){
+		"a survey that was finished since": func(_ *testing.T, s *Snapshot) {
+			rootEvent(s, wellknown.EventSurveyFailed, 2*time.Minute)
+			s.Claims[1].Annotations = map[string]string{wellknown.AnnotationSurvey: `{"ended": "` + now.Format(time.RFC3339) + `"}`}
+		},
+		"a survey that failed long ago": func(_ *testing.T, s *Snapshot) { rootEvent(s, wellknown.EventSurveyFailed, time.Hour) },
+	}
+	for name, edit := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := healthy(t)
+			edit(t, s)
+			if d := Examine(s, Subject{}); d.Level != OK {
+				t.Errorf("%+v", d)
+			}
+		})
+	}
+}

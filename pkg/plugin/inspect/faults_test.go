@@ -1,0 +1,256 @@
+package inspect
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+)
+
+// TestFaults has what the rows of "When a part fails" in docs/architecture.md do not distinguish.
+func TestFaults(t *testing.T) {
+	const (
+		fs, table, node = "file system " + testFS, "configmap efs-stunnel", "node n1"
+		manager, leader = "deployment efs-manager", "lease efs-manager"
+	)
+	tests := map[string]struct {
+		edit func(*testing.T, *Snapshot)
+		want expectation
+	}{
+		"nothing":                  {func(*testing.T, *Snapshot) {}, expectation{manager, OK, ""}},
+		"the manager is not there": {func(_ *testing.T, s *Snapshot) { s.Manager, s.Lease = nil, nil }, expectation{manager, Problem, ManagerMissing}},
+		"it runs outside":          {func(_ *testing.T, s *Snapshot) { s.Manager = nil }, expectation{manager, Note, ""}},
+		"there never was a leader": {func(_ *testing.T, s *Snapshot) { s.Lease = nil }, expectation{leader, Problem, NoLeader}},
+		"no leader is wanted": {func(_ *testing.T, s *Snapshot) {
+			s.Lease = nil
+			s.Manager.Spec.Template.Spec.Containers[0].Args = []string{"--leader-elect=false"}
+		}, expectation{leader, Note, ""}},
+		"another version":          {func(_ *testing.T, s *Snapshot) { s.Agents = daemonSet("efs-stunnel:1.3") }, expectation{"images", Problem, VersionSkew}},
+		"the agents are not there": {func(_ *testing.T, s *Snapshot) { s.Agents = nil }, expectation{"daemonset efs-stunnel", Problem, AgentsMissing}},
+		"a node that is not served": {func(_ *testing.T, s *Snapshot) {
+			s.Nodes = append(s.Nodes, newNode("n3"))
+			delete(s.Nodes[2].Labels, corev1.LabelOSStable)
+		}, expectation{"node n2", OK, ""}},
+		"a node has the taint": {func(_ *testing.T, s *Snapshot) {
+			s.Nodes[0].Spec.Taints = []corev1.Taint{{Key: wellknown.TaintAgentNotReady}}
+		}, expectation{node, Note, StartupTaint}},
+		"a port is taken": {func(_ *testing.T, s *Snapshot) { nodeEvent(s, wellknown.EventPortTaken, "taken", time.Minute) }, expectation{node, Problem, wellknown.EventPortTaken}},
+		"the pinned ConfigMap is unreadable": {func(_ *testing.T, s *Snapshot) {
+			s.Pinned = &corev1.ConfigMap{Data: map[string]string{wellknown.TargetsKey: "x: ["}}
+		}, expectation{"configmap efs-stunnel-pinned", Problem, TableUnreadable}},
+		"a target is unreadable": {func(_ *testing.T, s *Snapshot) {
+			bad := target()
+			bad.Port = 20491
+			setTable(s, ports.Table{Targets: map[string]ports.Target{testFS: target(), "fs-bad": bad}})
+			s.Table.Data[wellknown.TargetsKey] = strings.ReplaceAll(s.Table.Data[wellknown.TargetsKey], "20491", "none")
+		}, expectation{"file system fs-bad", Problem, TableUnreadable}},
+		"another account": {func(_ *testing.T, s *Snapshot) {
+			tableEvent(s, wellknown.EventIdentityLooksWrong, "111/us-east-1", time.Minute)
+		}, expectation{table, Problem, wellknown.EventIdentityLooksWrong}},
+		"a file system": {func(_ *testing.T, s *Snapshot) {
+			tableEvent(s, wellknown.EventFileSystemUnusable, testFS+": no mount target", time.Minute)
+		}, expectation{table, Problem, wellknown.EventFileSystemUnusable}},
+		"no file system":    {func(_ *testing.T, s *Snapshot) { setTable(s, ports.Table{}) }, expectation{"table", Note, NoFileSystem}},
+		"its mount targets": {func(_ *testing.T, s *Snapshot) { withTarget(s, func(t *ports.Target) { t.AddressByZone = nil }) }, expectation{fs, Problem, NoMountTarget}},
+		"it is not listed": {func(_ *testing.T, s *Snapshot) {
+			withTarget(s, func(t *ports.Target) { t.NotFoundSince = now.Add(-time.Hour) })
+		}, expectation{fs, Problem, FileSystemMissing}},
+		"another installation": {func(_ *testing.T, s *Snapshot) { s.Volumes[1].Spec.ClaimRef.Namespace = "other" }, expectation{fs, Problem, RootVolumeConflict}},
+		"a sweep":              {func(_ *testing.T, s *Snapshot) { rootEvent(s, wellknown.EventSweepFailed, time.Minute) }, expectation{fs, Problem, SweepFailed}},
+		"a sweep, which is repeated": {func(t *testing.T, s *Snapshot) {
+			rootEvent(s, wellknown.EventSweepFailed, time.Minute)
+			addSweep(t, s)
+		}, expectation{fs, Problem, SweepFailed}},
+		"a sweep Job that hangs": {func(t *testing.T, s *Snapshot) {
+			job, pod := addSweep(t, s)
+			job.CreationTimestamp, pod.CreationTimestamp = ago(24*time.Hour), ago(24*time.Hour)
+		}, expectation{"job efs-sweep-" + testFS + "-00003", Problem, JobStuck}},
+		"a mount Job that hangs": {func(t *testing.T, s *Snapshot) {
+			job, pod := inJob(t, s)
+			job.CreationTimestamp, pod.CreationTimestamp = ago(time.Hour), ago(time.Hour)
+		}, expectation{"job efs-mount-" + testFS + "-00007", Problem, JobStuck}},
+		"a mount Job of another version": {func(t *testing.T, s *Snapshot) {
+			job, _ := addJob(t, s, operations.Operation{Kind: operations.Setup})
+			job.Annotations[wellknown.AnnotationOperations] = "{"
+			job.Spec.Template.Annotations = job.Annotations
+		}, expectation{"job efs-mount-" + testFS + "-00007", Problem, JobUnreadable}},
+		"the StorageClass is deleted": {func(_ *testing.T, s *Snapshot) { s.Classes = nil }, expectation{"storage classes", Note, NoClass}},
+		"a right is missing": {func(_ *testing.T, s *Snapshot) {
+			s.Volumes, s.Unread = nil, []Unread{{"list", volumeResource, "", ""}}
+		}, expectation{"volumes", Unknown, RightMissing}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := healthy(t)
+			tt.edit(t, s)
+			expect(t, s, tt.want)
+		})
+	}
+}
+
+func rootEvent(s *Snapshot, reason string, before time.Duration) {
+	addEvent(s, eventComponent, corev1.ObjectReference{
+		Kind: "PersistentVolumeClaim", Namespace: s.Namespace, Name: "efs-stunnel-" + testFS,
+	}, reason, "no", before)
+}
+
+func withTarget(s *Snapshot, edit func(*ports.Target)) {
+	changed := target()
+	edit(&changed)
+	setTable(s, ports.Table{Targets: map[string]ports.Target{testFS: changed}})
+}
+
+// TestProblemThatLasts or came back, though it had ended or a new agent has just started.
+func TestProblemThatLasts(t *testing.T) {
+	for name, edit := range map[string]func(*testing.T, *Snapshot){
+		"another problem has ended": func(_ *testing.T, s *Snapshot) {
+			nodeEvent(s, wellknown.EventProblemEnded, "TargetUnusable has ended", time.Minute)
+			s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationProblem] = wellknown.EventTargetUnusable
+		},
+		"that of another tunnel has ended": func(_ *testing.T, s *Snapshot) {
+			nodeEvent(s, wellknown.EventProblemEnded, "PortTaken has ended", time.Minute)
+			s.Events[len(s.Events)-1].Annotations = map[string]string{
+				wellknown.AnnotationTunnel: "fs-0", wellknown.AnnotationProblem: wellknown.EventPortTaken,
+			}
+		},
+		"it had ended": func(_ *testing.T, s *Snapshot) {
+			nodeEvent(s, wellknown.EventProblemEnded, "PortTaken has ended", 3*time.Minute)
+			s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationProblem] = wellknown.EventPortTaken
+		},
+		"the agent has just started": func(t *testing.T, s *Snapshot) { startAgent(t, s, time.Minute) },
+		"the agent started before":   func(t *testing.T, s *Snapshot) { startAgent(t, s, time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := healthy(t)
+			nodeEvent(s, wellknown.EventPortTaken, "taken", 2*time.Minute)
+			edit(t, s)
+			expect(t, s, expectation{"node n1", Problem, wellknown.EventPortTaken})
+		})
+	}
+}
+
+func startAgent(t *testing.T, s *Snapshot, before time.Duration) {
+	t.Helper()
+	for _, pod := range s.Pods {
+		if isAgent(pod) && pod.Spec.NodeName == "n1" {
+			pod.Status.ContainerStatuses = []corev1.ContainerStatus{
+				{Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(0)}}},
+				{Name: wellknown.AgentContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(before)}}},
+			}
+			return
+		}
+	}
+	t.Fatal("no agent")
+}
+
+// TestHealthyInstallationsHaveNoProblem: not everything unusual is one.
+func TestHealthyInstallationsHaveNoProblem(t *testing.T) {
+	tests := map[string]func(*testing.T, *Snapshot){
+		"as installed": func(*testing.T, *Snapshot) {},
+		"a tunnel that recovered": func(_ *testing.T, s *Snapshot) {
+			nodeEvent(s, wellknown.EventTunnelUnhealthy, "no answer", 2*time.Minute)
+			nodeEvent(s, wellknown.EventTunnelHealthy, "answers", time.Minute)
+		},
+		"a tunnel of an access point that was removed": func(_ *testing.T, s *Snapshot) {
+			nodeEvent(s, wellknown.EventTunnelUnhealthy, "no answer", time.Minute)
+			s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationTunnel] += ".fsap-0123456789abcdef0"
+		},
+		"a table that is mended": func(_ *testing.T, s *Snapshot) {
+			nodeEvent(s, wellknown.EventTableUnreadable, "cannot be read", time.Minute)
+			nodeEvent(s, wellknown.EventTableMissing, "is gone", time.Minute)
+		},
+		"a port that was taken": func(_ *testing.T, s *Snapshot) {
+			nodeEvent(s, wellknown.EventPortTaken, "taken", 2*time.Minute)
+			nodeEvent(s, wellknown.EventProblemEnded, "PortTaken has ended", time.Minute)
+			s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationProblem] = wellknown.EventPortTaken
+		},
+		"a port that was taken when an earlier agent ran": func(t *testing.T, s *Snapshot) {
+			nodeEvent(s, wellknown.EventPortTaken, "taken", 20*time.Minute)
+			startAgent(t, s, 10*time.Minute)
+		},
+		"a port that was taken an hour ago": func(_ *testing.T, s *Snapshot) { nodeEvent(s, wellknown.EventPortTaken, "taken", time.Hour) },
+		"a file system that became usable": func(_ *testing.T, s *Snapshot) {
+			tableEvent(s, wellknown.EventFileSystemUnusable, testFS+": no mount target", 2*time.Minute)
+			tableEvent(s, wellknown.EventFileSystemFound, testFS+" has port 20490", time.Minute)
+		},
+		"a discovery that works again": func(_ *testing.T, s *Snapshot) {
+			tableEvent(s, wellknown.EventDiscoveryFailed, "the EFS API lists no file system", 20*time.Minute)
+			tableEvent(s, wellknown.EventProblemEnded, "DiscoveryFailed has ended", 19*time.Minute)
+			s.Events[len(s.Events)-1].Annotations = map[string]string{wellknown.AnnotationProblem: wellknown.EventDiscoveryFailed}
+		},
+		"a discovery that failed an hour ago": func(_ *testing.T, s *Snapshot) {
+			tableEvent(s, wellknown.EventDiscoveryFailed, "the EFS API lists no file system", time.Hour)
+		},
+		"a claim of another provisioner": func(_ *testing.T, s *Snapshot) {
+			other := "other"
+			claim := pending(s)
+			claim.Spec.StorageClassName, claim.Annotations = &other, nil
+		},
+		"a Job of another owner": func(t *testing.T, s *Snapshot) {
+			job, pod := inJob(t, s)
+			job.CreationTimestamp, pod.CreationTimestamp = ago(time.Hour), ago(time.Hour)
+			controls := true
+			job.OwnerReferences = []metav1.OwnerReference{{Name: "x", Controller: &controls}}
+			s.Claims = s.Claims[:2]
+		},
+		"a sweep that failed, and succeeded since": func(t *testing.T, s *Snapshot) {
+			rootEvent(s, wellknown.EventSweepFailed, 2*time.Minute)
+			_, pod := addSweep(t, s)
+			end(pod, 0, "")
+			s.Jobs[0].Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: ago(time.Second)}}
+		},
+		"an agent that is replaced": func(_ *testing.T, s *Snapshot) {
+			old := agentPod("n1")
+			deleted := ago(time.Second)
+			old.DeletionTimestamp, old.Status.Conditions = &deleted, nil
+			s.Pods = append(s.Pods, old)
+		},
+		"an address by subnet": func(_ *testing.T, s *Snapshot) {
+			withTarget(s, func(t *ports.Target) {
+				t.AddressByZone, t.AddressBySubnet = nil, map[string]netip.Addr{"subnet-1": netip.MustParseAddr("10.0.0.4")}
+			})
+		},
+		"an address of IPv6 only": func(_ *testing.T, s *Snapshot) {
+			withTarget(s, func(t *ports.Target) {
+				t.AddressByZone, t.IPv6ByZone = nil, map[string]netip.Addr{"us-east-1a": netip.MustParseAddr("fd00::4")}
+			})
+		},
+		"a volume on an access point": func(_ *testing.T, s *Snapshot) {
+			s.Volumes[0].Annotations[wellknown.AnnotationAccessPointID] = "fsap-1"
+		},
+		"images by digest": func(_ *testing.T, s *Snapshot) {
+			s.Manager, s.Agents = deployment("m@sha256:1", "w@sha256:2"), daemonSet("a@sha256:3")
+		},
+	}
+	for name, edit := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := healthy(t)
+			edit(t, s)
+			for _, r := range of(derive(s).examine(), Problem) {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+}
+
+// TestRemedyIsThatOfTheFailedProbe: a security group does not mend a certificate.
+func TestRemedyIsThatOfTheFailedProbe(t *testing.T) {
+	for failed, want := range map[string]string{status.ProbeCertificate: "EFS_CA_FILE", status.ProbeTimeout: "network ACLs", "": "its state in AWS"} {
+		s := healthy(t)
+		nodeEvent(s, wellknown.EventTunnelUnhealthy, "unhealthy", time.Minute)
+		s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationProbe] = failed
+		found := of(derive(s).examine(), Problem)
+		if len(found) != 1 || !strings.Contains(found[0].Remedy, want) {
+			t.Errorf("failed probe %q: got %+v, want a remedy with %q", failed, found, want)
+		}
+	}
+}

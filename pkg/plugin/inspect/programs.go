@@ -1,0 +1,266 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+)
+
+// Causes about the manager.
+const (
+	RightMissing    Cause = "RightMissing"
+	ManagerMissing  Cause = "ManagerMissing"
+	ManagerDown     Cause = "ManagerDown"
+	ManagerNotReady Cause = "ManagerNotReady"
+	NoLeader        Cause = "NoLeader"
+	VersionSkew     Cause = "VersionSkew"
+	Rollout         Cause = "Rollout"
+)
+
+func (f *facts) checkManager() []Result {
+	object := "deployment " + wellknown.ManagerDeployment
+	switch {
+	case f.lacks("deployments.apps"):
+		return nil
+	case f.Manager == nil && f.leader().Leads:
+		return []Result{note("", object, "the manager runs outside of the namespace: its Lease is renewed")}
+	case f.Manager == nil:
+		return []Result{problem(ManagerMissing, object, "there is no manager in namespace "+f.Namespace,
+			"install it, or name its namespace with --system-namespace")}
+	}
+	want, ready := replicas(f.Manager), f.Manager.Status.ReadyReplicas
+	why := f.problemOf(wellknown.ProgramManager, "")
+	see := fmt.Sprintf("kubectl -n %s describe pods -l %s=%s", f.Namespace, wellknown.LabelProgram, wellknown.ProgramManager)
+	switch {
+	case ready == 0:
+		return []Result{problem(ManagerDown, object, join("no replica is ready; mounted volumes continue", why), see)}
+	case ready < want:
+		return []Result{problem(ManagerNotReady, object, join(fmt.Sprintf("%d of %d replicas are ready", ready, want), why), see)}
+	}
+	return []Result{fine(object, "%d of %d replicas are ready", ready, want)}
+}
+
+func replicas(deployment *appsv1.Deployment) int32 {
+	if deployment.Spec.Replicas == nil {
+		return 1
+	}
+	return *deployment.Spec.Replicas
+}
+
+func join(text, why string) string {
+	if why == "" {
+		return text
+	}
+	return text + ": " + why
+}
+
+// problemOf says what keeps a pod of a program from being ready, on a node or on any.
+func (f *facts) problemOf(program, node string) string {
+	for _, pod := range f.Pods {
+		if pod.Labels[wellknown.LabelProgram] != program || node != "" && pod.Spec.NodeName != node {
+			continue
+		}
+		if why := PodProblem(pod); why != "" {
+			return "pod " + pod.Name + ": " + why
+		}
+	}
+	return ""
+}
+
+// PodProblem says why a pod is not ready, "" if it is or is being deleted.
+func PodProblem(pod *corev1.Pod) string {
+	if pod.DeletionTimestamp != nil || IsReady(pod) {
+		return ""
+	}
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		switch state := status.State; {
+		case state.Waiting != nil && state.Waiting.Reason != "ContainerCreating" && state.Waiting.Reason != "PodInitializing":
+			return fmt.Sprintf("container %s waits: %s", status.Name, join(state.Waiting.Reason, cmp.Or(state.Waiting.Message, lastEnd(status))))
+		case state.Terminated != nil && state.Terminated.ExitCode != 0:
+			return fmt.Sprintf("container %s ended: %s", status.Name, join(state.Terminated.Reason, state.Terminated.Message))
+		}
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Status == corev1.ConditionFalse && condition.Type == corev1.PodScheduled {
+			return join("no node takes it", condition.Message)
+		}
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Status == corev1.ConditionFalse && condition.Message != "" {
+			return condition.Message
+		}
+	}
+	return cmp.Or(pod.Status.Message, "it is not ready")
+}
+
+func lastEnd(status corev1.ContainerStatus) string {
+	if ended := status.LastTerminationState.Terminated; ended != nil {
+		return ended.Message
+	}
+	return ""
+}
+
+// IsReady says whether a pod is ready.
+func IsReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// Leader is what the Lease says.
+type Leader struct {
+	Holder  string     `json:"holder,omitempty"`
+	Renewed *time.Time `json:"renewed,omitempty"`
+	Leads   bool       `json:"leads"`
+}
+
+func (f *facts) leader() Leader {
+	if f.Lease == nil {
+		return Leader{}
+	}
+	spec, leader := f.Lease.Spec, Leader{}
+	if spec.HolderIdentity != nil {
+		leader.Holder = *spec.HolderIdentity
+	}
+	if spec.RenewTime == nil {
+		return leader
+	}
+	leader.Renewed = &spec.RenewTime.Time
+	duration := wellknown.DefaultLeaseDuration
+	if spec.LeaseDurationSeconds != nil {
+		duration = time.Duration(*spec.LeaseDurationSeconds) * time.Second
+	}
+	leader.Leads = leader.Holder != "" && f.Now.Before(leader.Renewed.Add(duration))
+	return leader
+}
+
+func (f *facts) checkLeader() []Result {
+	object := "lease " + wellknown.ManagerLease
+	leader := f.leader()
+	see := fmt.Sprintf("kubectl -n %s logs -l %s=%s --prefix --tail=100", f.Namespace, wellknown.LabelProgram, wellknown.ProgramManager)
+	switch {
+	case f.lacks("leases.coordination.k8s.io"):
+		return nil
+	case leader.Leads:
+		return []Result{fine(object, "%s leads", leader.Holder)}
+	case f.isElectionOff():
+		return []Result{note("", object, "the manager runs without leader election")}
+	case leader.Holder != "" && leader.Renewed != nil:
+		return []Result{problem(NoLeader, object, fmt.Sprintf("%s has not renewed it for %s: nothing is provisioned or cleaned up",
+			leader.Holder, age(f.Now, *leader.Renewed)), see)}
+	}
+	return []Result{problem(NoLeader, object, "no manager leads: nothing is provisioned or cleaned up", see)}
+}
+
+func (f *facts) isElectionOff() bool {
+	return f.Manager != nil && slices.ContainsFunc(f.Manager.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		return slices.Contains(c.Args, "--leader-elect=false")
+	})
+}
+
+// provisionerOf is the manager's --provisioner.
+func provisionerOf(manager *appsv1.Deployment) string {
+	return cmp.Or(setting(manager, "--provisioner", "STORAGE_PROVISIONER_NAME"), wellknown.DefaultProvisioner)
+}
+
+// setting reads a flag, or the variable that it takes precedence over; "" is no variable.
+func setting(manager *appsv1.Deployment, flag, variable string) string {
+	if manager == nil {
+		return ""
+	}
+	value := ""
+	for _, container := range manager.Spec.Template.Spec.Containers {
+		for _, env := range container.Env {
+			if env.Name == variable && variable != "" {
+				value = env.Value
+			}
+		}
+		for i, arg := range container.Args {
+			if arg == flag && i+1 < len(container.Args) {
+				value = container.Args[i+1]
+			} else if text, ok := strings.CutPrefix(arg, flag+"="); ok {
+				value = text
+			}
+		}
+	}
+	return value
+}
+
+// Program is one of the three images.
+type Program struct {
+	Name    string `json:"name"`
+	Version string `json:"version"` // the image's tag or digest
+	Ready   int32  `json:"ready"`
+	Desired int32  `json:"desired"`
+	Updated int32  `json:"updated"` // pods that have this image
+	Image   string `json:"image"`
+}
+
+// programs are the manager, the agents and what mount Jobs run, as they are to be after a rollout.
+func (f *facts) programs() []Program {
+	var all []Program
+	if f.Manager != nil {
+		image := imageOf(f.Manager.Spec.Template.Spec)
+		all = append(all, Program{"manager", versionOf(image), f.Manager.Status.ReadyReplicas, replicas(f.Manager), f.Manager.Status.UpdatedReplicas, image})
+	}
+	if f.Agents != nil {
+		status, image := f.Agents.Status, imageOf(f.Agents.Spec.Template.Spec)
+		all = append(all, Program{"agents", versionOf(image), status.NumberReady, status.DesiredNumberScheduled, status.UpdatedNumberScheduled, image})
+	}
+	if image := setting(f.Manager, "--worker-image", "WORKER_IMAGE"); image != "" {
+		all = append(all, Program{Name: "mount Jobs", Version: versionOf(image), Image: image})
+	}
+	return all
+}
+
+func imageOf(spec corev1.PodSpec) string {
+	if len(spec.Containers) == 0 {
+		return ""
+	}
+	return spec.Containers[0].Image
+}
+
+// versionOf is an image's digest or tag.
+func versionOf(image string) string {
+	if _, digest, ok := strings.Cut(image, "@"); ok {
+		return digest
+	}
+	name := image[strings.LastIndex(image, "/")+1:]
+	if _, tag, ok := strings.Cut(name, ":"); ok {
+		return tag
+	}
+	return "latest"
+}
+
+func (f *facts) checkVersions() []Result {
+	var results []Result
+	programs := f.programs()
+	for _, p := range programs {
+		if p.Updated < p.Desired {
+			results = append(results, note(Rollout, p.Name, fmt.Sprintf("a rollout runs: %d of %d pods are of version %s", p.Updated, p.Desired, p.Version)))
+		}
+	}
+	versions := map[string]bool{}
+	var texts []string
+	for _, p := range programs {
+		if !strings.Contains(p.Image, "@") { // digests of different images always differ
+			versions[p.Version] = true
+			texts = append(texts, p.Name+" "+p.Version)
+		}
+	}
+	if len(versions) > 1 {
+		return append(results, problem(VersionSkew, "images", "the versions differ: "+strings.Join(texts, ", "),
+			"apply the manifests with all three images of one version"))
+	}
+	if len(programs) == 0 {
+		return results
+	}
+	return append(results, fine("images", "%s", strings.Join(texts, ", ")))
+}

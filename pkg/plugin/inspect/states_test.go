@@ -1,0 +1,197 @@
+package inspect
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// expectation is one result of an installation.
+type expectation struct {
+	object string
+	level  Level
+	cause  Cause
+}
+
+// TestStatesOfClaims has what the rows of "The life of a claim" in docs/architecture.md do not distinguish.
+func TestStatesOfClaims(t *testing.T) {
+	const claim = "claim team/new"
+	waits := func(s *Snapshot) {
+		mode := storagev1.VolumeBindingWaitForFirstConsumer
+		s.Classes[0].VolumeBindingMode = &mode
+	}
+	says := func(message string) func(*testing.T, *Snapshot) {
+		return func(_ *testing.T, s *Snapshot) { pending(s); claimEvent(s, wellknown.EventProvisioningFailed, message) }
+	}
+	tests := map[string]struct {
+		edit func(*testing.T, *Snapshot)
+		want expectation
+	}{
+		"it was created just now": {func(_ *testing.T, s *Snapshot) {
+			pending(s).CreationTimestamp = ago(time.Second)
+		}, expectation{claim, Note, WaitsForManager}},
+		"the manager says nothing": {func(_ *testing.T, s *Snapshot) { pending(s) }, expectation{claim, Problem, ManagerSilent}},
+		"an old event says nothing": {func(_ *testing.T, s *Snapshot) {
+			pending(s)
+			claimEvent(s, wellknown.EventProvisioningFailed, "waiting: x")
+			s.Events[0].LastTimestamp = ago(time.Hour)
+		}, expectation{claim, Problem, ManagerSilent}},
+		"an event of its predecessor says nothing": {func(_ *testing.T, s *Snapshot) {
+			pending(s)
+			claimEvent(s, wellknown.EventProvisioningFailed, "waiting: x")
+			s.Events[0].InvolvedObject.UID = "other"
+		}, expectation{claim, Problem, ManagerSilent}},
+		"Velero makes its volume": {func(_ *testing.T, s *Snapshot) {
+			pending(s).Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"velero.io/dynamic-pv-restore": "x"}}
+		}, expectation{claim, Note, WaitsForOther}},
+		"a populator makes its volume": {func(_ *testing.T, s *Snapshot) {
+			group := "example.com"
+			pending(s).Spec.DataSourceRef = &corev1.TypedObjectReference{APIGroup: &group, Kind: "Thing", Name: "x"}
+		}, expectation{claim, Note, WaitsForOther}},
+		"it will be rejected": {func(_ *testing.T, s *Snapshot) {
+			pending(s).Spec.AccessModes = nil
+		}, expectation{claim, Problem, ClaimRejected}},
+		"its class is wrong": {func(_ *testing.T, s *Snapshot) {
+			s.Classes[0].Parameters = map[string]string{"unheardOf": "1"}
+			pending(s)
+		}, expectation{claim, Problem, ClassRefused}},
+		"rejected because of its class": {func(_ *testing.T, s *Snapshot) {
+			s.Classes[0].Parameters = map[string]string{"unheardOf": "1"}
+			reject(pending(s))
+		}, expectation{claim, Problem, ClassRefused}},
+		"its class was deleted": {func(_ *testing.T, s *Snapshot) {
+			s.Classes = nil
+			pending(s)
+		}, expectation{claim, Problem, ClassMissing}},
+		"its class is another provisioner's now": {func(_ *testing.T, s *Snapshot) {
+			pending(s).Annotations[wellknown.AnnotationStorageProvisioner] = "example.com/other"
+		}, expectation{claim, Problem, NotOurs}},
+		"its file system is unknown": {func(_ *testing.T, s *Snapshot) {
+			pending(s).Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{wellknown.LabelFileSystemID: "fs-00000000"}}
+		}, expectation{claim, Problem, FileSystemUnknown}},
+		"the same, after the node was given back": {func(t *testing.T, s *Snapshot) {
+			waits(s)
+			says("none: asking the scheduler for another node")(t, s)
+		}, expectation{claim, Problem, WaitsForOtherNode}},
+		"the volume is refused": {says("creating volume pvc-1: forbidden"), expectation{claim, Problem, VolumeRefused}},
+		"another refusal":       {says("something new"), expectation{claim, Problem, ProvisioningFailed}},
+		"its name is taken": {says("PersistentVolume pvc-1 has the name that this claim's volume must have, and is another claim's"),
+			expectation{claim, Problem, VolumeRefused}},
+		"the Job's image is missing": {func(t *testing.T, s *Snapshot) {
+			_, pod := inJob(t, s)
+			setState(pod, corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "not found"}})
+		}, expectation{claim, Problem, "ImagePullFailed"}},
+		"the Job finds no node": {func(t *testing.T, s *Snapshot) {
+			_, pod := inJob(t, s)
+			pod.Spec.NodeName, pod.Status.ContainerStatuses = "", nil
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Message: "0/2 nodes are available: 2 Insufficient cpu."}}
+		}, expectation{claim, Problem, "Unschedulable"}},
+		"no replica leads": {func(_ *testing.T, s *Snapshot) {
+			pending(s)
+			s.Lease.Spec.HolderIdentity = nil
+		}, expectation{claim, Problem, NoLeader}},
+		"its volume was deleted": {func(_ *testing.T, s *Snapshot) {
+			claim := pending(s)
+			claim.Spec.VolumeName, claim.Status.Phase = "pvc-1", corev1.ClaimLost
+		}, expectation{claim, Problem, ClaimLost}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := healthy(t)
+			tt.edit(t, s)
+			expect(t, s, tt.want)
+		})
+	}
+}
+
+func reject(claim *corev1.PersistentVolumeClaim) {
+	claim.Annotations[wellknown.AnnotationRejected] = wellknown.ValueTrue
+	claim.Annotations[wellknown.AnnotationRejectReason] = "access mode …"
+}
+
+// end has a Job's pod exit.
+func end(pod *corev1.Pod, code int32, message string) {
+	pod.Status.Phase = corev1.PodSucceeded
+	if code != 0 {
+		pod.Status.Phase = corev1.PodFailed
+	}
+	setState(pod, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, Message: message, FinishedAt: ago(time.Second)}})
+}
+
+// expect finds a result among those of all checks.
+func expect(t *testing.T, s *Snapshot, want expectation) {
+	t.Helper()
+	for _, examined := range derive(s).examine() {
+		for _, r := range examined.Results {
+			if (expectation{r.Object, r.Level, r.Cause}) != want {
+				continue
+			}
+			r.expectAdvice(t)
+			return
+		}
+	}
+	t.Errorf("%+v is not among %+v", want, derive(s).examine())
+}
+
+// expectAdvice holds that a result says what is the matter, and what to do about a problem.
+func (r Result) expectAdvice(t *testing.T) {
+	t.Helper()
+	if r.Message == "" || r.Level == Problem && r.Remedy == "" {
+		t.Errorf("%+v does not say what to do", r)
+	}
+}
+
+// released has the claim of volume pvc-boundUID deleted.
+func released(policy corev1.PersistentVolumeReclaimPolicy) func(*testing.T, *Snapshot) {
+	return func(_ *testing.T, s *Snapshot) {
+		s.Claims = s.Claims[1:]
+		s.Volumes[0].Spec.PersistentVolumeReclaimPolicy, s.Volumes[0].Status.Phase = policy, corev1.VolumeReleased
+	}
+}
+
+func cleanupFailed(message string) func(*testing.T, *Snapshot) {
+	return func(t *testing.T, s *Snapshot) {
+		released(corev1.PersistentVolumeReclaimDelete)(t, s)
+		addEvent(s, eventComponent, corev1.ObjectReference{Kind: "PersistentVolume", Name: s.Volumes[0].Name}, wellknown.EventVolumeFailedDelete, message, time.Minute)
+	}
+}
+
+// TestReleasedVolumes has what else can happen to volumes without a claim.
+func TestReleasedVolumes(t *testing.T) {
+	tests := map[string]struct {
+		edit func(*testing.T, *Snapshot)
+		want expectation
+	}{
+		"a Job removes the directory": {func(t *testing.T, s *Snapshot) {
+			released(corev1.PersistentVolumeReclaimDelete)(t, s)
+			addJob(t, s, volumes.Cleanup(volumes.Read(s.Volumes[0], s.Provisioner), cluster))
+		}, expectation{level: Note, cause: CleanupRuns}},
+		"the worker of its setup waits for more": {func(t *testing.T, s *Snapshot) {
+			addJob(t, s, setup(t, s.Claims[0]))
+			released(corev1.PersistentVolumeReclaimDelete)(t, s)
+		}, expectation{level: Note, cause: CleanupWaits}},
+		"it was edited": {func(_ *testing.T, s *Snapshot) { s.Volumes[0].Spec.NFS.Path = "/elsewhere" }, expectation{level: Problem, cause: VolumeEdited}},
+		"a mount option is harmful": {func(_ *testing.T, s *Snapshot) {
+			s.Volumes[0].Spec.MountOptions = append(s.Volumes[0].Spec.MountOptions, "bg")
+		}, expectation{level: Problem, cause: OptionHarmful}},
+		"its port differs": {func(_ *testing.T, s *Snapshot) { volumes.SetPort(s.Volumes[0], 20777) }, expectation{level: Problem, cause: PortDiffers}},
+		"its file system left the table": {func(_ *testing.T, s *Snapshot) {
+			s.Volumes[0].Annotations[wellknown.AnnotationFileSystemID] = "fs-00000000"
+			s.Volumes[0].Labels[wellknown.LabelFileSystemID] = "fs-00000000"
+		}, expectation{level: Problem, cause: NoFileSystemNow}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := healthy(t)
+			tt.edit(t, s)
+			tt.want.object = "volume pvc-" + boundUID
+			expect(t, s, tt.want)
+		})
+	}
+}

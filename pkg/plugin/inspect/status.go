@@ -1,0 +1,350 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// Status is an overview of an installation.
+type Status struct {
+	Namespace   string       `json:"namespace"`
+	Provisioner string       `json:"provisioner"`
+	Level       Level        `json:"level"` // the worst of all checks
+	Problems    []Result     `json:"problems"`
+	Unread      []string     `json:"missingRights"`
+	Programs    []Program    `json:"programs"`
+	Leader      Leader       `json:"leader"`
+	FileSystems []FileSystem `json:"fileSystems"`
+	Agents      []Agent      `json:"agents"`
+	Claims      []Claim      `json:"waitingClaims"`
+	// SharedVolumes are those that are not ready, of SharedVolumeCount.
+	SharedVolumes     []SharedVolume `json:"waitingSharedVolumes"`
+	SharedVolumeCount int            `json:"sharedVolumeCount"`
+	Volumes           Volumes        `json:"volumes"`
+	Jobs              []Job          `json:"jobs"`
+
+	unread map[string]bool // resources that are missing, at least in part
+}
+
+// FileSystem is a target of the table.
+type FileSystem struct {
+	ID           string            `json:"id"`
+	Name         string            `json:"name"`
+	Port         int               `json:"port"`
+	State        string            `json:"state"`
+	MountTargets map[string]string `json:"mountTargets"` // address by zone, or by subnet; the IPv4 one first where there are two
+	AccessPoints map[string]int    `json:"accessPoints,omitempty"`
+	Volumes      int               `json:"volumes"`
+	// NextSweep is when the trash has something to remove, "never", "none yet" while nothing was swept,
+	// or "" if the root claim cannot be read.
+	NextSweep string `json:"nextSweep,omitempty"`
+}
+
+// Claim is one that waits, or is being deleted.
+type Claim struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	Class     string    `json:"class"`
+	Created   time.Time `json:"created"`
+	Level     Level     `json:"level"`
+	Cause     Cause     `json:"cause"`
+	Message   string    `json:"message"`
+}
+
+// Volumes are counts of volumes of claims by phase.
+type Volumes map[corev1.PersistentVolumePhase]int
+
+// Job is a mount Job or sweep Job that runs or has failed.
+type Job struct {
+	Name       string    `json:"name"`
+	FileSystem string    `json:"fileSystem"`
+	State      string    `json:"state"`
+	Node       string    `json:"node,omitempty"`
+	Created    time.Time `json:"created"`
+	SetUp      string    `json:"setUp,omitempty"`
+	CleanedUp  string    `json:"cleanedUp,omitempty"`
+	Message    string    `json:"message,omitempty"`
+}
+
+// NewStatus derives the overview from a snapshot.
+func NewStatus(s *Snapshot) Status {
+	f := derive(s)
+	examined := f.examine()
+	status := Status{
+		Namespace: s.Namespace, Provisioner: s.Provisioner, Level: worst(examined),
+		Problems: present(of(examined, Problem)), Programs: present(f.programs()), Leader: f.leader(),
+		FileSystems: present(f.fileSystems(examined)), Agents: present(f.agents()), Claims: present(f.waitingClaims()),
+		Volumes: f.countVolumes(), Jobs: present(f.activeJobs()),
+		SharedVolumes: present(f.waitingShared()), SharedVolumeCount: len(f.SharedVolumes),
+	}
+	slices.SortStableFunc(status.Problems, func(a, b Result) int { return cmp.Compare(a.layer, b.layer) })
+	status.Unread, status.unread = []string{}, map[string]bool{}
+	for _, unread := range s.Unread {
+		status.Unread = append(status.Unread, unread.String())
+		status.unread[unread.Resource] = true
+	}
+	if len(status.Unread) > 0 && status.Level != Problem {
+		status.Level = Unknown
+	}
+	return status
+}
+
+// present is an empty list in JSON where there is none.
+func present[T any](all []T) []T {
+	if all == nil {
+		return []T{}
+	}
+	return all
+}
+
+func (f *facts) fileSystems(examined []Examined) []FileSystem {
+	states := map[string]string{}
+	for _, r := range of(examined, Problem) {
+		if r.fileSystem != "" && r.claim.Name == "" && states[r.fileSystem] == "" {
+			states[r.fileSystem] = string(r.Cause)
+		}
+	}
+	counts := map[string]int{}
+	for _, volume := range f.volumes {
+		if volume.Kind != volumes.Root {
+			counts[volume.FileSystemID]++
+		}
+	}
+	var all []FileSystem
+	for _, id := range slices.Sorted(maps.Keys(f.table.Targets)) {
+		target := f.table.Targets[id]
+		fs := FileSystem{
+			ID: id, Name: target.Name, Port: target.Port, State: cmp.Or(states[id], "ok"),
+			MountTargets: addresses(target), Volumes: counts[id], NextSweep: f.nextSweep(id),
+		}
+		for point, p := range target.AccessPoints {
+			if fs.AccessPoints == nil {
+				fs.AccessPoints = map[string]int{}
+			}
+			fs.AccessPoints[point] = p.Port
+		}
+		all = append(all, fs)
+	}
+	return all
+}
+
+func addresses(target ports.Target) map[string]string {
+	families := []map[string]netip.Addr{target.AddressByZone, target.IPv6ByZone}
+	if len(target.Zones()) == 0 {
+		families = []map[string]netip.Addr{target.AddressBySubnet, target.IPv6BySubnet}
+	}
+	texts := map[string]string{}
+	for _, by := range families {
+		for location, address := range by {
+			texts[location] = strings.TrimPrefix(texts[location]+", "+address.String(), ", ")
+		}
+	}
+	return texts
+}
+
+func (f *facts) waitingClaims() []Claim {
+	var all []Claim
+	for _, claim := range f.Claims {
+		if !f.isClaimOurs(claim) || f.isRoot(claim) {
+			continue
+		}
+		if r := f.checkClaim(claim); r.Level != OK {
+			all = append(all, Claim{claim.Namespace, claim.Name, volumes.ClassName(claim), claim.CreationTimestamp.Time, r.Level, r.Cause, r.Message})
+		}
+	}
+	slices.SortFunc(all, func(a, b Claim) int {
+		return cmp.Or(strings.Compare(string(b.Level), string(a.Level)), // problem, then note
+			a.Created.Compare(b.Created), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	})
+	return all
+}
+
+func (f *facts) countVolumes() Volumes {
+	counts := Volumes{}
+	for _, volume := range f.volumes {
+		if volume.Kind == volumes.Provisioned || volume.Kind == volumes.Original {
+			counts[volume.Object.Status.Phase]++
+		}
+	}
+	return counts
+}
+
+// activeJobs run, or are the newest of their file system and have failed.
+func (f *facts) activeJobs() []Job {
+	var all []Job
+	for _, j := range f.jobs {
+		level := f.checkJob(j).Level
+		if level == OK {
+			continue
+		}
+		all = append(all, Job{
+			j.job.Name, j.status.Name.FileSystemID, cmp.Or(string(j.reason), string(j.status.State), "Unreadable"), j.status.Node,
+			j.job.CreationTimestamp.Time, j.job.Labels[wellknown.LabelSetUp], j.job.Labels[wellknown.LabelCleanedUp],
+			cmp.Or(j.message, j.status.Message),
+		})
+	}
+	return all
+}
+
+// age is a duration as kubectl has it.
+func age(now, then time.Time) string {
+	if then.IsZero() {
+		return "some time"
+	}
+	return duration.HumanDuration(max(now.Sub(then), 0))
+}
+
+// shownRows is how many agents or claims a table has before those without a problem are left out.
+const shownRows = 12
+
+func (s Status) write(w *writer, now time.Time) {
+	w.line("efs-stunnel in namespace %s: %s", s.Namespace, s.Summary())
+	w.results(s.Problems)
+	if len(s.Unread) > 0 {
+		w.line("\nYou have no right to:")
+		for _, unread := range s.Unread {
+			w.line("  %s", unread)
+		}
+	}
+	rows := [][]string{{"PROGRAM", "VERSION", "READY", "IMAGE"}}
+	for _, p := range s.Programs {
+		ready := "-"
+		if p.Desired > 0 {
+			ready = fmt.Sprintf("%d/%d", p.Ready, p.Desired)
+		}
+		rows = append(rows, []string{p.Name, p.Version, ready, p.Image})
+	}
+	w.table(rows)
+	w.line("\nLeader: %s", s.LeaderText(now))
+	s.writeFileSystems(w, now)
+	s.writeAgents(w)
+	s.writeClaims(w, now)
+	s.writeShared(w, now)
+	s.writeJobs(w, now)
+	w.line("\nVolumes: %s", s.VolumesText())
+}
+
+// unknown is for what the user has no right to read.
+const unknown = "?"
+
+// Known returns text about resources, or a question mark if some of these could not be read.
+func (s Status) Known(text string, resources ...string) string {
+	if slices.ContainsFunc(resources, func(resource string) bool { return s.unread[resource] }) {
+		return unknown
+	}
+	return text
+}
+
+// LeaderText says who leads, and since when that is known.
+func (s Status) LeaderText(now time.Time) string {
+	switch {
+	case s.unread["leases.coordination.k8s.io"]:
+		return unknown
+	case s.Leader.Renewed == nil || s.Leader.Holder == "":
+		return "none"
+	case !s.Leader.Leads:
+		return fmt.Sprintf("none; %s renewed the Lease %s ago", s.Leader.Holder, age(now, *s.Leader.Renewed))
+	}
+	return fmt.Sprintf("%s, renewed %s ago", s.Leader.Holder, age(now, *s.Leader.Renewed))
+}
+
+func (s Status) writeFileSystems(w *writer, now time.Time) {
+	rows := [][]string{{"FILE SYSTEM", "NAME", "PORT", "STATE", "MOUNT TARGETS", "VOLUMES", "NEXT SWEEP"}}
+	for _, fs := range s.FileSystems {
+		rows = append(rows, []string{
+			fs.ID, fs.Name, strconv.Itoa(fs.Port), fs.State, strings.Join(slices.Sorted(maps.Keys(fs.MountTargets)), ","),
+			strconv.Itoa(fs.Volumes), SweepText(fs.NextSweep, now),
+		})
+		for _, point := range slices.Sorted(maps.Keys(fs.AccessPoints)) {
+			rows = append(rows, []string{"  " + point, "", strconv.Itoa(fs.AccessPoints[point]), "", "", "", ""})
+		}
+	}
+	w.table(rows)
+	if len(s.FileSystems) > 0 {
+		w.line("Trash: kubectl efs-stunnel trash list")
+	}
+}
+
+// SweepText is a FileSystem's NextSweep for people.
+func SweepText(next string, now time.Time) string {
+	at, err := time.Parse(time.RFC3339, next)
+	switch {
+	case next == "":
+		return "unknown"
+	case err != nil:
+		return next // never, none yet
+	case !at.After(now):
+		return "now"
+	}
+	return "in " + duration.HumanDuration(at.Sub(now))
+}
+
+func (s Status) writeAgents(w *writer) {
+	ready := 0
+	rows := [][]string{{"NODE", "READY", "VERSION", "TUNNELS", "REASON"}}
+	for _, agent := range s.Agents {
+		if agent.Ready {
+			ready++
+		}
+		if !agent.Healthy() || len(s.Agents) <= shownRows {
+			rows = append(rows, []string{agent.Node, strconv.FormatBool(agent.Ready), agent.Version, agent.TunnelText(), short(agent.reason())})
+		}
+	}
+	w.line("\nAgents: %s", s.Known(fmt.Sprintf("%d of %d nodes are ready", ready, len(s.Agents)), "daemonsets.apps", "pods", "nodes"))
+	w.rows(rows)
+}
+
+// reason is why an agent or its tunnels need attention; the problems have all of it.
+func (a Agent) reason() string {
+	if a.Why == "" && len(a.Tunnels) > 0 {
+		return a.Tunnels[0].Message
+	}
+	return a.Why
+}
+
+func (s Status) writeClaims(w *writer, now time.Time) {
+	rows := [][]string{{"CLAIM", "CLASS", "AGE", "STATE", "MESSAGE"}}
+	for _, claim := range s.Claims[:min(len(s.Claims), shownRows)] {
+		rows = append(rows, []string{claim.Namespace + "/" + claim.Name, claim.Class, age(now, claim.Created), string(claim.Cause), short(claim.Message)})
+	}
+	text := strconv.Itoa(len(s.Claims))
+	if s.unread[claimResource] {
+		text += ", of those that you may list"
+	}
+	w.line("\nWaiting claims: %s", text)
+	w.rows(rows)
+	if hidden := len(s.Claims) - shownRows; hidden > 0 {
+		w.line("… and %d more: -o json has all", hidden)
+	}
+}
+
+func (s Status) writeJobs(w *writer, now time.Time) {
+	rows := [][]string{{"JOB", "STATE", "AGE", "NODE", "SET-UP", "CLEANED-UP", "MESSAGE"}}
+	for _, j := range s.Jobs {
+		rows = append(rows, []string{j.Name, j.State, age(now, j.Created), j.Node, j.SetUp, j.CleanedUp, short(j.Message)})
+	}
+	w.line("\nJobs that run or failed: %s", s.Known(strconv.Itoa(len(s.Jobs)), "jobs.batch"))
+	w.rows(rows)
+}
+
+// VolumesText counts volumes by phase.
+func (s Status) VolumesText() string {
+	var texts []string
+	for _, phase := range slices.Sorted(maps.Keys(s.Volumes)) {
+		texts = append(texts, fmt.Sprintf("%d %s", s.Volumes[phase], phase))
+	}
+	return s.Known(cmp.Or(strings.Join(texts, ", "), "none"), volumeResource)
+}

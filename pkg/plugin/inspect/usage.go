@@ -1,0 +1,222 @@
+package inspect
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/volumes"
+)
+
+// Usage is what claims hold, the largest first.
+type Usage struct {
+	Claims []ClaimUsage `json:"claims"`
+	// Unread are the rights that the user lacks.
+	Unread []string `json:"unread,omitempty"`
+}
+
+// ClaimUsage is what the directory of one claim holds. Without a survey of it, only the request is known.
+type ClaimUsage struct {
+	Namespace      string     `json:"namespace"`
+	Claim          string     `json:"claim"`
+	FileSystem     string     `json:"fileSystem,omitempty"`
+	RequestedBytes int64      `json:"requestedBytes"`
+	UsedBytes      *int64     `json:"usedBytes,omitempty"`
+	Files          *int64     `json:"files,omitempty"`
+	CountedAt      *time.Time `json:"countedAt,omitempty"`
+	// Incomplete is why the numbers are too low.
+	Incomplete  string `json:"incomplete,omitempty"`
+	OverRequest bool   `json:"overRequest,omitempty"`
+}
+
+// NewUsage lists the claims of a namespace, or of all if that is "".
+func NewUsage(s *Snapshot, namespace string) Usage {
+	f := derive(s)
+	usage := Usage{Claims: []ClaimUsage{}}
+	for _, claim := range s.Claims {
+		if f.isClaimOurs(claim) && !f.isRoot(claim) && (namespace == "" || claim.Namespace == namespace) {
+			usage.Claims = append(usage.Claims, f.usageOf(claim))
+		}
+	}
+	slices.SortStableFunc(usage.Claims, func(a, b ClaimUsage) int {
+		return cmp.Or(cmp.Compare(used(b), used(a)), strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Claim, b.Claim))
+	})
+	for _, unread := range s.Unread {
+		if unread.Resource == claimResource && (namespace == "" || unread.Namespace == namespace) {
+			usage.Unread = append(usage.Unread, unread.String())
+		}
+	}
+	return usage
+}
+
+// used is below zero if it is not known.
+func used(c ClaimUsage) int64 {
+	if c.UsedBytes == nil {
+		return -1
+	}
+	return *c.UsedBytes
+}
+
+func (f *facts) usageOf(claim *corev1.PersistentVolumeClaim) ClaimUsage {
+	c := ClaimUsage{
+		Namespace: claim.Namespace, Claim: claim.Name, RequestedBytes: volumes.Requested(claim),
+		FileSystem: f.volumes[claim.Spec.VolumeName].FileSystemID,
+	}
+	if counted, ok := volumes.ParseUsage(claim.Annotations[wellknown.AnnotationUsage]); ok {
+		c.UsedBytes, c.Files, c.CountedAt = &counted.Bytes, &counted.Files, &counted.At
+		c.Incomplete, c.OverRequest = counted.Incomplete, counted.IsOver(claim)
+	}
+	return c
+}
+
+// Level is unknown if claims could not be read.
+func (u Usage) Level() Level {
+	if len(u.Unread) > 0 {
+		return Unknown
+	}
+	return OK
+}
+
+// Note says what is special about the numbers.
+func (c ClaimUsage) Note() string {
+	var notes []string
+	if c.OverRequest {
+		notes = append(notes, "over its request")
+	}
+	if c.Incomplete != "" {
+		notes = append(notes, "at least: "+short(c.Incomplete))
+	}
+	return strings.Join(notes, "; ")
+}
+
+func (u Usage) write(w *writer, now time.Time) {
+	rows := [][]string{{"NAMESPACE", "CLAIM", "FILE SYSTEM", "REQUESTED", "USED", "FILES", "COUNTED", "NOTE"}}
+	for _, c := range u.Claims {
+		row := []string{c.Namespace, c.Claim, c.FileSystem, Size(c.RequestedBytes), "-", "-", "never", c.Note()}
+		if c.UsedBytes != nil && c.Files != nil && c.CountedAt != nil {
+			row[4], row[5], row[6] = Size(*c.UsedBytes), strconv.FormatInt(*c.Files, 10), age(now, *c.CountedAt)+" ago"
+		}
+		rows = append(rows, row)
+	}
+	w.rows(rows)
+	if len(u.Claims) == 0 {
+		w.line("No claims of efs-stunnel.")
+	}
+	for _, right := range u.Unread {
+		w.line("\nYou have no right to %s: claims are missing here.", right)
+	}
+}
+
+// Size is a number of bytes in the largest unit of which there is one.
+func Size(bytes int64) string {
+	value, units := float64(bytes), []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
+	for len(units) > 1 && value >= 1024 {
+		value, units = value/1024, units[1:]
+	}
+	if units[0] == "B" {
+		return fmt.Sprintf("%d B", bytes)
+	}
+	return fmt.Sprintf("%.1f %s", value, units[0])
+}
+
+// Survey is how far a requested survey of one file system is.
+type Survey struct {
+	FileSystem string
+	Finished   bool
+	// Stuck says that it will not continue by itself soon, and State says why.
+	Stuck bool
+	// State has no time in it: a caller prints it when it changes.
+	State string
+}
+
+const (
+	// beginTime is how long the manager may take to begin a survey: several others may run.
+	beginTime = time.Minute
+	// surveyStartTime is how long the pod of a survey may take to start.
+	surveyStartTime = 30 * time.Second
+)
+
+// FileSystemsOf returns those of the listed claims, or all if the user may not read volumes. The error names the rights
+// without which none of them is found.
+func FileSystemsOf(s *Snapshot, usage Usage) (ids []string, err error) {
+	f := derive(s)
+	wanted := map[string]bool{}
+	for _, c := range usage.Claims {
+		wanted[c.FileSystem] = true
+	}
+	for _, claim := range s.Claims {
+		id := strings.TrimPrefix(claim.Name, wellknown.RootVolumePrefix)
+		if f.isRoot(claim) && (wanted[id] || s.lacks(volumeResource)) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	if len(ids) > 0 || len(usage.Claims) == 0 {
+		return ids, nil
+	}
+	var rights []string
+	for _, unread := range s.Unread {
+		if unread.Resource == volumeResource || unread.Resource == claimResource && unread.Namespace == s.Namespace {
+			rights = append(rights, unread.String())
+		}
+	}
+	if len(rights) > 0 {
+		return nil, fmt.Errorf("no file system of the claims is found: you have no right to %s", strings.Join(rights, ", nor to "))
+	}
+	return nil, nil
+}
+
+// SurveyOf says how far the survey of a file system is that was requested at a time.
+func SurveyOf(s *Snapshot, id string, requested time.Time) Survey {
+	f, survey := derive(s), Survey{FileSystem: id}
+	root := f.claim(types.NamespacedName{Namespace: s.Namespace, Name: volumes.RootName(id)})
+	if root == nil {
+		survey.Stuck, survey.State = true, "there is no root claim "+volumes.RootName(id)+" that you may read"
+		return survey
+	}
+	record := mountjobs.SurveyRecordOf(root.Annotations)
+	if !record.Ended.IsZero() && !record.Began.Before(requested) {
+		survey.Finished = true
+		return survey
+	}
+	if event, ok := f.newest("PersistentVolumeClaim", root, wellknown.EventSurveyFailed); ok && !LastSeen(event).Before(requested) {
+		survey.Stuck, survey.State = true, event.Message
+		return survey
+	}
+	survey.State, survey.Stuck = f.stateOfSurvey(id, requested)
+	return survey
+}
+
+func (f *facts) stateOfSurvey(id string, requested time.Time) (state string, stuck bool) {
+	for _, j := range f.jobs { // the newest first
+		created := j.job.CreationTimestamp.Time
+		ours := j.status.Name.Kind == mountjobs.Survey && j.status.Name.FileSystemID == id
+		if ours && j.status.State != mountjobs.Running && !created.Before(requested.Truncate(time.Second)) {
+			ended := j.status.Ended
+			if ended.Before(created) {
+				ended = created
+			}
+			return fmt.Sprintf("Job %s has ended, and the manager has not recorded what it has counted", j.job.Name), f.Now.Sub(ended) > beginTime
+		}
+		if !ours || j.status.State != mountjobs.Running {
+			continue
+		}
+		age := f.Now.Sub(created)
+		if j.reason != "" {
+			return fmt.Sprintf("Job %s does not start: %s (see: kubectl -n %s describe job %s)", j.job.Name, j.message, f.Namespace, j.job.Name), age > surveyStartTime
+		}
+		return fmt.Sprintf("Job %s runs", j.job.Name), false
+	}
+	if f.Now.Sub(requested) > beginTime {
+		return fmt.Sprintf("the manager has not begun it: see kubectl efs-stunnel doctor %s; or four others run", id), true
+	}
+	return "waits for the manager", false
+}

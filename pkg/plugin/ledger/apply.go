@@ -1,0 +1,193 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/plugin/rebuild"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+)
+
+// Cluster reads what plans of volumes are compared with.
+func (r Runner) Cluster(ctx context.Context, uid, provisioner string, targets map[string]ports.Target) (rebuild.Cluster, error) {
+	all, core := metav1.ListOptions{}, r.Client.CoreV1()
+	volumes, err := core.PersistentVolumes().List(ctx, all)
+	if err != nil {
+		return rebuild.Cluster{}, fmt.Errorf("listing volumes: %w", err)
+	}
+	claims, err := core.PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, all)
+	if err != nil {
+		return rebuild.Cluster{}, fmt.Errorf("listing claims: %w", err)
+	}
+	namespaces, err := core.Namespaces().List(ctx, all)
+	if err != nil {
+		return rebuild.Cluster{}, fmt.Errorf("listing namespaces: %w", err)
+	}
+	classes, err := r.Client.StorageV1().StorageClasses().List(ctx, all)
+	if err != nil {
+		return rebuild.Cluster{}, fmt.Errorf("listing storage classes: %w", err)
+	}
+	return rebuild.NewCluster(uid, provisioner, targets, volumes.Items, claims.Items, namespaces.Items, classes.Items), nil
+}
+
+// PlanRebuild plans the volumes of a cluster that must be gone, unless it is this one. It reads the ledgers before
+// the cluster's objects: an owner is there before its volume.
+func (r Runner) PlanRebuild(ctx context.Context, fileSystems []string, targets map[string]ports.Target, lost requests.Lost, plan rebuild.Rebuild) (items []rebuild.Item, others map[string]int, err error) {
+	gone := &lost
+	if lost.Cluster == plan.UID {
+		gone = nil
+	}
+	ledgers, err := r.Ledgers(ctx, fileSystems, gone)
+	if err != nil {
+		return nil, nil, err
+	}
+	if plan.Cluster, err = r.Cluster(ctx, plan.UID, plan.Provisioner, targets); err != nil {
+		return nil, nil, err
+	}
+	plan.Of = lost.Cluster
+	items = plan.Plan(ledgers)
+	directories, err := r.DirectoriesAt(ctx, rebuild.Paths(items))
+	if err != nil {
+		return nil, nil, err
+	}
+	rebuild.RefuseMissing(items, directories)
+	return items, plan.Others(ledgers), nil
+}
+
+// Apply does what is planned: first the ledgers, then volumes, then claims. An item that fails does not keep
+// the others from it. A run that is interrupted is completed by the next one.
+func (r Runner) Apply(ctx context.Context, items []rebuild.Item, cluster string, lost *requests.Lost) error {
+	failed := r.adopt(ctx, items, cluster, lost)
+	for i := range items {
+		item := &items[i]
+		if item.State != rebuild.Planned {
+			continue
+		}
+		if ctx.Err() != nil {
+			return errors.Join(failed, context.Cause(ctx))
+		}
+		item.State = rebuild.Done
+		if err := r.create(ctx, *item); err != nil {
+			item.State, item.Note = rebuild.Failed, err.Error()
+		}
+	}
+	return failed
+}
+
+// adopt makes volumes the owners of their directories. Items that do not become owners are failed.
+func (r Runner) adopt(ctx context.Context, items []rebuild.Item, cluster string, lost *requests.Lost) error {
+	wanted := map[string][]requests.Volume{}
+	var fileSystems []string
+	for _, item := range items {
+		if item.State == rebuild.Planned && item.Adoption != nil {
+			if wanted[item.FileSystem] == nil {
+				fileSystems = append(fileSystems, item.FileSystem)
+			}
+			wanted[item.FileSystem] = append(wanted[item.FileSystem], *item.Adoption)
+		}
+	}
+	answers := make([]map[string]string, len(fileSystems)) // problems, by volume and path
+	position := map[string]int{}
+	for i, id := range fileSystems {
+		answers[i], position[id] = map[string]string{}, i
+	}
+	err := each(fileSystems, func(id string) error {
+		return r.adoptOn(ctx, id, requests.Adoption{Cluster: cluster, Lost: lost, Volumes: wanted[id]}, answers[position[id]])
+	})
+	for i := range items {
+		item := &items[i]
+		if item.State != rebuild.Planned || item.Adoption == nil {
+			continue
+		}
+		problem, answered := answers[position[item.FileSystem]][item.Volume+item.Path]
+		if !answered {
+			problem = "its owner was not recorded"
+		}
+		if problem != "" {
+			item.State, item.Note = rebuild.Failed, problem
+		}
+	}
+	return err
+}
+
+func (r Runner) adoptOn(ctx context.Context, fileSystem string, adoption requests.Adoption, problems map[string]string) error {
+	for _, piece := range pieces(adoption.Volumes, false) {
+		request := adoption
+		request.Volumes = piece
+		end, err := r.Run(ctx, fileSystem, requests.Request{Do: requests.AdoptVolumes, Adoption: &request}, func(line requests.Line) {
+			if line.Adopted != nil {
+				problems[line.Adopted.Volume+line.Adopted.Path] = line.Adopted.Problem
+			}
+		})
+		if err := errors.Join(err, failure(end)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// create writes the volume before the claim: a binder that observes the claim first retries it only after 15
+// seconds.
+func (r Runner) create(ctx context.Context, item rebuild.Item) error {
+	if item.NewVolume != nil {
+		if _, err := r.Client.CoreV1().PersistentVolumes().Create(ctx, item.NewVolume, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating the volume: %w", err)
+		}
+	}
+	if item.NewClaim != nil {
+		if _, err := r.Client.CoreV1().PersistentVolumeClaims(item.Namespace).Create(ctx, item.NewClaim, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("creating the claim: %w", err)
+		}
+	}
+	return nil
+}
+
+// AwaitBound waits until the claims that were created are bound. The items whose claims are not say so.
+func (r Runner) AwaitBound(ctx context.Context, items []rebuild.Item, timeout time.Duration) error {
+	unbound := map[types.NamespacedName]int{}
+	for i, item := range items {
+		if item.State == rebuild.Done && item.NewClaim != nil {
+			unbound[types.NamespacedName{Namespace: item.Namespace, Name: item.Claim}] = i
+		}
+	}
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
+		err := r.dropBound(ctx, unbound)
+		return len(unbound) == 0, err
+	})
+	for _, i := range unbound {
+		items[i].Note = cmp.Or(items[i].Note, "its claim is not bound yet: see kubectl describe pvc")
+	}
+	if err != nil && len(unbound) > 0 {
+		return fmt.Errorf("%d claims are not bound yet: %w", len(unbound), err)
+	}
+	return nil
+}
+
+// dropBound leaves the claims that are not bound yet.
+func (r Runner) dropBound(ctx context.Context, unbound map[types.NamespacedName]int) error {
+	namespaces := map[string]bool{}
+	for name := range unbound {
+		namespaces[name.Namespace] = true
+	}
+	for namespace := range namespaces {
+		claims, err := r.Client.CoreV1().PersistentVolumeClaims(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return fmt.Errorf("listing claims: %w", err)
+		}
+		for _, claim := range claims.Items {
+			if claim.Status.Phase == corev1.ClaimBound {
+				delete(unbound, types.NamespacedName{Namespace: namespace, Name: claim.Name})
+			}
+		}
+	}
+	return nil
+}

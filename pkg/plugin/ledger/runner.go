@@ -1,0 +1,184 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+)
+
+// Runner answers requests, each by a Job in the namespace of the installation.
+type Runner struct {
+	Client   kubernetes.Interface
+	Settings mountjobs.Settings
+	// Aliases are the ids that a file system may carry as a copy of another.
+	Aliases func(fileSystem string) []string
+	// Logs follows the log of a pod; nil asks the apiserver.
+	Logs func(ctx context.Context, pod string) (io.ReadCloser, error)
+	// Waiting is called when a Job does not start within two seconds, and with each new reason.
+	Waiting func(fileSystem, message string)
+}
+
+const (
+	pollInterval = 250 * time.Millisecond
+	quietTime    = 2 * time.Second  // until the user is shown what is waited for
+	deleteTime   = 10 * time.Second // for the deletion of a Job, also after an interrupt
+)
+
+// Run creates the Job of a request, reads its answer and deletes it. An error of the request itself is in
+// the End.
+func (r Runner) Run(ctx context.Context, fileSystem string, request requests.Request, use func(requests.Line)) (requests.End, error) {
+	job, err := mountjobs.BuildLedger(mountjobs.Spec{
+		Settings: r.Settings, FileSystemID: fileSystem, Aliases: r.Aliases(fileSystem),
+	}, rand.String(5), request)
+	if err != nil {
+		return requests.End{}, err
+	}
+	created, err := r.Client.BatchV1().Jobs(r.Settings.Namespace).Create(ctx, job, metav1.CreateOptions{})
+	if err != nil {
+		return requests.End{}, fmt.Errorf("creating Job %s: %w", job.Name, err)
+	}
+	end, err := r.read(ctx, fileSystem, created, use)
+	return end, errors.Join(err, r.remove(ctx, created))
+}
+
+func (r Runner) read(ctx context.Context, fileSystem string, job *batchv1.Job, use func(requests.Line)) (requests.End, error) {
+	pod, err := r.awaitPod(ctx, fileSystem, job)
+	if err != nil {
+		return requests.End{}, err
+	}
+	log, err := r.logs(ctx, pod.Name)
+	if err != nil {
+		return requests.End{}, fmt.Errorf("reading the log of pod %s: %w", pod.Name, err)
+	}
+	defer log.Close()
+	end, err := requests.Read(log, use)
+	if err != nil {
+		return end, fmt.Errorf("reading the answer of Job %s: %w%s", job.Name, err, r.lastWords(ctx, pod.Name))
+	}
+	return end, nil
+}
+
+func (r Runner) logs(ctx context.Context, pod string) (io.ReadCloser, error) {
+	if r.Logs != nil {
+		return r.Logs(ctx, pod)
+	}
+	options := &corev1.PodLogOptions{Container: mountjobs.ContainerName, Follow: true}
+	return r.Client.CoreV1().Pods(r.Settings.Namespace).GetLogs(pod, options).Stream(ctx)
+}
+
+// awaitPod returns the pod of a Job when its container has started.
+func (r Runner) awaitPod(ctx context.Context, fileSystem string, job *batchv1.Job) (pod *corev1.Pod, err error) {
+	start, said := time.Now(), ""
+	err = wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		if pod, err = r.podOf(ctx, job); err != nil || hasStarted(pod) {
+			return true, err
+		}
+		current, err := r.Client.BatchV1().Jobs(job.Namespace).Get(ctx, job.Name, metav1.GetOptions{})
+		if err != nil {
+			return false, fmt.Errorf("reading Job %s: %w", job.Name, err)
+		}
+		if mountjobs.IsOver(current) {
+			if pod, err = r.podOf(ctx, job); err != nil || hasStarted(pod) { // since it was read first
+				return true, err
+			}
+			return false, fmt.Errorf("waiting for Job %s, which ended before its container started: %s", job.Name, cmp.Or(said, "its pod is gone"))
+		}
+		if time.Since(start) < quietTime {
+			return false, nil
+		}
+		if why := r.whyWaiting(ctx, current, pod); why != said {
+			said = why
+			r.Waiting(fileSystem, why)
+		}
+		return false, nil
+	})
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("waiting for Job %s: %w", job.Name, context.Cause(ctx))
+	}
+	return pod, err
+}
+
+func (r Runner) podOf(ctx context.Context, job *batchv1.Job) (*corev1.Pod, error) {
+	pods, err := r.Client.CoreV1().Pods(job.Namespace).List(ctx, metav1.ListOptions{
+		LabelSelector: labels.Set{batchv1.JobNameLabel: job.Name}.String(),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("listing the pods of Job %s: %w", job.Name, err)
+	}
+	for i := range pods.Items {
+		if metav1.IsControlledBy(&pods.Items[i], job) {
+			return &pods.Items[i], nil
+		}
+	}
+	return nil, nil //nolint:nilnil // the Job has none yet
+}
+
+func hasStarted(pod *corev1.Pod) bool {
+	if pod == nil {
+		return false
+	}
+	state := stateOf(pod)
+	return state.Running != nil || state.Terminated != nil
+}
+
+func stateOf(pod *corev1.Pod) corev1.ContainerState {
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.Name == mountjobs.ContainerName {
+			return status.State
+		}
+	}
+	return corev1.ContainerState{}
+}
+
+// whyWaiting says what keeps a Job's container from starting. Without the right to read events it says less.
+func (r Runner) whyWaiting(ctx context.Context, job *batchv1.Job, pod *corev1.Pod) string {
+	selector := fields.OneTermEqualSelector("type", corev1.EventTypeWarning).String()
+	events, err := r.Client.CoreV1().Events(job.Namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})
+	if err != nil {
+		events = &corev1.EventList{}
+	}
+	_, message := mountjobs.Diagnose(job, pod, events.Items)
+	return cmp.Or(message, "Job "+job.Name+" has not started yet")
+}
+
+// lastWords are how a container ended that has left no complete answer.
+func (r Runner) lastWords(ctx context.Context, pod string) string {
+	object, err := r.Client.CoreV1().Pods(r.Settings.Namespace).Get(ctx, pod, metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	if ended := stateOf(object).Terminated; ended != nil {
+		return fmt.Sprintf(" (its container ended with code %d: %s)", ended.ExitCode, cmp.Or(ended.Message, ended.Reason))
+	}
+	return ""
+}
+
+// remove deletes a Job and its pod, also when the user has interrupted the plugin.
+func (r Runner) remove(ctx context.Context, job *batchv1.Job) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deleteTime)
+	defer cancel()
+	background := metav1.DeletePropagationBackground
+	err := r.Client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, metav1.DeleteOptions{
+		PropagationPolicy: &background, Preconditions: &metav1.Preconditions{UID: &job.UID},
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("deleting Job %s: %w", job.Name, err)
+	}
+	return nil
+}

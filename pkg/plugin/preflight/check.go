@@ -1,0 +1,270 @@
+package preflight
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+)
+
+// Causes of results about the cluster.
+const (
+	VersionTooOld      inspect.Cause = "KubernetesTooOld"
+	VersionNotTested   inspect.Cause = "KubernetesNotTested"
+	NodePortsMeet      inspect.Cause = "NodePortRangeMeetsTunnels"
+	NodePortsUnknown   inspect.Cause = "NodePortRangeUnknown"
+	PortInUse          inspect.Cause = "PortInUse"
+	AdmissionLevel     inspect.Cause = "AdmissionLevel"
+	NamespaceMissing   inspect.Cause = "NamespaceMissing"
+	NodesNotExamined   inspect.Cause = "NodesNotExamined"
+	NoMountHelper      inspect.Cause = "NoMountHelper"
+	NotServed          inspect.Cause = "NodeNotServed"
+	ProcessorNotServed inspect.Cause = "ProcessorNotServed"
+	LoopbackReachable  inspect.Cause = "LoopbackReachable"
+)
+
+// Versions of Kubernetes, as docs/limits.md has them.
+const firstTested, lastTested, oldestVersion = "1.34", "1.37", "1.30"
+
+// enforceLabel is that of Pod Security admission.
+const enforceLabel = "pod-security.kubernetes.io/enforce"
+
+// Check draws the conclusions.
+func Check(f *Facts) inspect.Diagnosis {
+	checks := []inspect.Examined{
+		{Check: "Kubernetes", Results: []inspect.Result{f.version()}},
+		{Check: "namespace", Results: f.namespace()},
+		{Check: "NodePorts", Results: f.nodePorts()},
+		{Check: "ports in use", Results: append(f.unreadOf("list", "services", "pods"), f.portsInUse()...)},
+		{Check: "nodes", Results: append(f.unreadOf("list", "nodes"), f.nodes()...)},
+		{Check: "host names", Results: f.hostNames()},
+	}
+	return inspect.NewDiagnosis("the cluster", checks)
+}
+
+func fine(object, format string, args ...any) inspect.Result {
+	return inspect.Result{Level: inspect.OK, Object: object, Message: fmt.Sprintf(format, args...)}
+}
+
+func note(cause inspect.Cause, object, message, remedy string) inspect.Result {
+	return inspect.Result{Level: inspect.Note, Cause: cause, Object: object, Message: message, Remedy: remedy}
+}
+
+func problem(cause inspect.Cause, object, message, remedy string) inspect.Result {
+	return inspect.Result{Level: inspect.Problem, Cause: cause, Object: object, Message: message, Remedy: remedy}
+}
+
+// unreadOf says that checks of some resources are incomplete.
+func (f *Facts) unreadOf(verb string, resources ...string) []inspect.Result {
+	var results []inspect.Result
+	for _, unread := range f.Unread {
+		if unread.Verb == verb && slices.Contains(resources, unread.Resource) {
+			results = append(results, unread.Result(unread.Resource))
+		}
+	}
+	return results
+}
+
+func (f *Facts) version() inspect.Result {
+	const object = "Kubernetes"
+	have, err := version.ParseGeneric(f.Version)
+	if err != nil {
+		return note(VersionNotTested, object, fmt.Sprintf("its version %q cannot be read", f.Version), "")
+	}
+	first, last := version.MustParseGeneric(firstTested), version.MustParseGeneric(lastTested)
+	switch {
+	case have.LessThan(version.MustParseGeneric(oldestVersion)):
+		return problem(VersionTooOld, object, fmt.Sprintf("version %s: the components admission and startup-taint need %s", f.Version, oldestVersion),
+			"upgrade the cluster, or install without these components and try it first: "+wellknown.DocsURL+"limits.md")
+	case have.LessThan(first) || !have.LessThan(last.OffsetMinor(1)):
+		return note(VersionNotTested, object, fmt.Sprintf("version %s; tests have run on %s to %s", f.Version, firstTested, lastTested), "")
+	}
+	return fine(object, "version %s", f.Version)
+}
+
+func (f *Facts) namespace() []inspect.Result {
+	object := "namespace " + f.Namespace
+	results := f.unreadOf("get", "namespaces")
+	level := f.Labels[enforceLabel]
+	switch {
+	case len(results) > 0:
+	case f.Labels == nil:
+		results = append(results, note(NamespaceMissing, object, "it does not exist yet; the manifests create it with the Pod Security level privileged", ""))
+	case level == "":
+		results = append(results, note(AdmissionLevel, object, "it has no Pod Security level of its own; the cluster's default counts",
+			"kubectl label namespace "+f.Namespace+" "+enforceLabel+"=privileged"))
+	case level != "privileged":
+		results = append(results, problem(AdmissionLevel, object, "its Pod Security level is "+level+", which refuses the node agents: they use the host's network",
+			"kubectl label --overwrite namespace "+f.Namespace+" "+enforceLabel+"=privileged"))
+	default:
+		results = append(results, fine(object, "its Pod Security level is privileged"))
+	}
+	return results
+}
+
+func (f *Facts) nodePorts() []inspect.Result {
+	const object = "NodePort services"
+	if unread := f.unreadOf("list", "pods"); len(unread) > 0 {
+		return unread
+	}
+	span := f.NodePorts
+	if span == (ports.Span{}) {
+		span = defaultNodePorts()
+	}
+	switch {
+	case span.Last >= f.Ports.First && span.First <= f.Ports.Last:
+		return []inspect.Result{problem(NodePortsMeet, object, fmt.Sprintf("their range, %s, meets the tunnels' ports, %s: a Service could get the traffic of a tunnel", span, f.Ports),
+			"set --base-stunnel-port and --node-port-range of the manager: "+wellknown.DocsURL+"operations.md#ports")}
+	case f.NodePorts == ports.Span{}:
+		return []inspect.Result{note(NodePortsUnknown, object, f.unknownNodePorts(),
+			"compare kube-apiserver's "+nodePortFlag+" with the tunnels' ports, "+f.Ports.String())}
+	}
+	return []inspect.Result{fine(object, "their range, %s, is apart from the tunnels' ports, %s", span, f.Ports)}
+}
+
+// unknownNodePorts says what Services show of a range that no object shows.
+func (f *Facts) unknownNodePorts() string {
+	for _, service := range f.Services {
+		for _, port := range service.Spec.Ports {
+			if port.NodePort != 0 && !defaultNodePorts().Contains(int(port.NodePort)) {
+				return fmt.Sprintf("their range is not the default, as service %s/%s has nodePort %d; no object shows which it is", service.Namespace, service.Name, port.NodePort)
+			}
+		}
+	}
+	return fmt.Sprintf("no object shows their range; the default, %s, is apart from the tunnels' ports", defaultNodePorts())
+}
+
+func (f *Facts) portsInUse() []inspect.Result {
+	var results []inspect.Result
+	for _, service := range f.Services {
+		for _, port := range service.Spec.Ports {
+			if f.isTunnels(int(port.NodePort)) {
+				results = append(results, problem(PortInUse, "service "+service.Namespace+"/"+service.Name,
+					fmt.Sprintf("its nodePort %d is one of the tunnels' ports", port.NodePort), "give it another nodePort, or the tunnels other ports: --base-stunnel-port of the manager"))
+			}
+		}
+	}
+	for _, pod := range f.Pods {
+		if pod.Namespace == f.Own {
+			continue
+		}
+		for _, port := range hostPorts(pod) {
+			if f.isTunnels(port) {
+				results = append(results, problem(PortInUse, "pod "+pod.Namespace+"/"+pod.Name,
+					fmt.Sprintf("its hostPort %d is one of the tunnels' ports", port), "give it another port, or the tunnels other ports: --base-stunnel-port of the manager"))
+			}
+		}
+	}
+	if len(results) == 0 {
+		results = append(results, fine("ports", "no Service or pod that can be seen has one of %s, or %d", f.Ports, wellknown.AgentHTTPPort))
+	}
+	return results
+}
+
+// isTunnels includes the port of the agents' health and metrics.
+func (f *Facts) isTunnels(port int) bool {
+	return f.Ports.Contains(port) || port == wellknown.AgentHTTPPort
+}
+
+func (f *Facts) nodes() []inspect.Result {
+	var results []inspect.Result
+	for _, node := range f.Nodes {
+		results = append(results, f.node(node)...)
+	}
+	if len(f.Nodes) > 0 && f.Reports == nil {
+		results = append(results, note(NodesNotExamined, "nodes", "mount.nfs, the kernel's NFS client, ephemeral ports, SELinux and mount targets were not examined",
+			"kubectl efs-stunnel preflight --nodes"))
+	}
+	return results
+}
+
+func (f *Facts) hostNames() []inspect.Result {
+	results := inspect.HostNames(f.Nodes, f.hostName)
+	if len(results) == 0 && len(f.Nodes) > 0 {
+		results = append(results, fine("host names", "no two nodes have the same"))
+	}
+	return results
+}
+
+// hostName is what a node's pod has read, or else the kubelet's label, which may differ from it.
+func (f *Facts) hostName(node *corev1.Node) string {
+	if _, ok := isServed(node); !ok {
+		return ""
+	}
+	return cmp.Or(f.Reports[node.Name].HostName, node.Labels[corev1.LabelHostname])
+}
+
+// isServed says whether an agent can run on a node, and why not.
+func isServed(node *corev1.Node) (why string, ok bool) {
+	switch {
+	case node.Labels["eks.amazonaws.com/compute-type"] == "fargate":
+		return "it is of EKS Fargate, which is not supported: its pods get no volumes of efs-stunnel", false
+	case node.Labels["eks.amazonaws.com/compute-type"] == "hybrid":
+		return "it is a hybrid node of EKS, which the overlay eks leaves out: it is outside of AWS, and most such nodes reach no mount target", false
+	case node.Status.NodeInfo.OperatingSystem != "" && node.Status.NodeInfo.OperatingSystem != "linux":
+		return "its operating system is " + node.Status.NodeInfo.OperatingSystem + ", which is not supported: its pods get no volumes of efs-stunnel", false
+	}
+	return "", true
+}
+
+// node is what the API, and the node's pod if one ran, say about a node.
+func (f *Facts) node(node *corev1.Node) []inspect.Result {
+	object, info := "node "+node.Name, node.Status.NodeInfo
+	if why, ok := isServed(node); !ok {
+		return []inspect.Result{note(NotServed, object, why, "")}
+	}
+	var results []inspect.Result
+	if !slices.Contains([]string{"", "amd64", "arm64"}, info.Architecture) {
+		results = append(results, problem(ProcessorNotServed, object, "there is no image for processors of type "+info.Architecture, "build one, or keep the agents off the node"))
+	}
+	if isOlder(info.KernelVersion, 5, 7) {
+		results = append(results, note(LoopbackReachable, object, "its kernel, "+info.KernelVersion+", is older than 5.7: packets from outside to 127.0.0.0/8 must be dropped",
+			"kubelet and kube-proxy do so; check it if another proxy replaces kube-proxy: "+wellknown.DocsURL+"limits.md"))
+	}
+	report, ok := f.Reports[node.Name]
+	switch {
+	case ok:
+		results = append(results, f.reported(node, report)...)
+	case strings.HasPrefix(info.OSImage, "Bottlerocket"):
+		results = append(results, problem(NoMountHelper, object, "it runs "+info.OSImage+", which is not known to mount NFS volumes of Kubernetes",
+			"use nodes of another operating system, or test one first: kubectl efs-stunnel preflight --nodes"))
+	}
+	if len(results) == 0 {
+		results = append(results, fine(object, "%s", strings.Join([]string{info.OSImage, info.KernelVersion, info.Architecture}, ", ")))
+	}
+	return results
+}
+
+// isOlder compares the beginning of a kernel's version, as 5.10.223-212.amzn2.
+func isOlder(kernel string, major, minor int) bool {
+	first, rest, _ := strings.Cut(kernel, ".")
+	second, _, _ := strings.Cut(rest, ".")
+	haveMajor, err := strconv.Atoi(first)
+	haveMinor, minorErr := strconv.Atoi(second)
+	if err != nil || minorErr != nil {
+		return false
+	}
+	return haveMajor < major || haveMajor == major && haveMinor < minor
+}
+
+// overlap counts the ports of a span that a condition is true for.
+func overlap(span ports.Span, has func(int) bool) (count, first int) {
+	for port := span.First; port <= span.Last; port++ {
+		if !has(port) {
+			continue
+		}
+		if count == 0 {
+			first = port
+		}
+		count++
+	}
+	return count, first
+}

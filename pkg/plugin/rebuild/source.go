@@ -1,0 +1,149 @@
+package rebuild
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"gnuthought.com/efs-stunnel/pkg/api/requests"
+)
+
+// ParsePair reads NAMESPACE/CLAIM=/path. Without a namespace the claim is of the default one.
+func ParsePair(text, namespace string) (Wanted, error) {
+	name, path, ok := strings.Cut(text, "=")
+	w := Wanted{Namespace: namespace, Claim: name, Path: path}
+	if before, after, both := strings.Cut(name, "/"); both {
+		w.Namespace, w.Claim = before, after
+	}
+	if !ok || w.Namespace == "" || w.Claim == "" || !strings.HasPrefix(path, "/") {
+		return Wanted{}, fmt.Errorf("%q: want NAMESPACE/CLAIM=/path", text)
+	}
+	if len(path) > 1 {
+		w.Path = strings.TrimSuffix(path, "/")
+	}
+	return w, nil
+}
+
+// ParseList reads a pair from each line. Empty lines, and those that begin with #, are left out.
+func ParseList(text, namespace string) ([]Wanted, error) {
+	var wanted []Wanted
+	number := 0
+	for line := range strings.Lines(text) {
+		number++
+		if line = strings.TrimSpace(line); line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		w, err := ParsePair(line, namespace)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
+		}
+		wanted = append(wanted, w)
+	}
+	return wanted, nil
+}
+
+// The names in a template.
+const (
+	namespaceName = "{namespace}"
+	claimName     = "{claim}"
+)
+
+// Template is a path with names of namespace and claim, and * and ? for any characters of a component:
+// /{namespace}/{claim}, or /{namespace}-{claim}-pvc-*. Without a claim's name, the claim has the name of the
+// directory.
+type Template struct{ text string }
+
+// ParseTemplate checks a template.
+func ParseTemplate(text string) (Template, error) {
+	t := Template{strings.TrimSuffix(text, "/")}
+	if !utf8.ValidString(text) {
+		return t, fmt.Errorf("the pattern %q is not valid UTF-8", text)
+	}
+	for _, name := range []string{namespaceName, claimName} {
+		if strings.Count(t.text, name) > 1 {
+			return t, fmt.Errorf("the pattern %q has %s twice", text, name)
+		}
+	}
+	if rest := strings.NewReplacer(namespaceName, "", claimName, "").Replace(t.text); strings.ContainsAny(rest, `[]{}\`) {
+		return t, fmt.Errorf("the pattern %q: want names, *, ?, %s and %s", text, namespaceName, claimName)
+	}
+	return t, requests.CheckPattern(t.Pattern())
+}
+
+// Pattern is that of requests.Directories.
+func (t Template) Pattern() string {
+	return strings.NewReplacer(namespaceName, "*", claimName, "*").Replace(t.text)
+}
+
+// NameAll reads namespace and claim from the paths of directories; those without a namespace are of the default
+// one, if there is one. A directory of which a volume of another provisioner is known is that volume's claim's,
+// whatever it is called.
+func (t Template) NameAll(found []requests.Directory, known map[string]Wanted, namespace string) []Wanted {
+	shortest, longest := t.expression("?"), t.expression("")
+	var wanted []Wanted
+	for _, d := range found {
+		w, ok := known[d.Path]
+		if !ok {
+			w = name(d.Path, namespace, shortest, longest)
+		}
+		wanted = append(wanted, w)
+	}
+	return wanted
+}
+
+// name guesses the claim of a path. A path that fits several claims is none's: its namespace may be one that is
+// not in this cluster, or not any more.
+func name(path, namespace string, shortest, longest *regexp.Regexp) Wanted {
+	w := Wanted{Path: path}
+	first, last := shortest.FindStringSubmatch(path), longest.FindStringSubmatch(path)
+	one, other := claimIn(path, namespace, shortest, first), claimIn(path, namespace, longest, last)
+	switch {
+	case first == nil:
+		w.Doubt = "no bound volume of the cluster has it, and its name fits no claim"
+	case !slices.Equal(first, last):
+		w.Doubt = fmt.Sprintf("no bound volume of the cluster has it, and its name fits several claims, as %s and %s", one, other)
+	case one.Namespace == "":
+		w.Doubt = "no bound volume of the cluster has it, and its name has no namespace"
+	default:
+		w.Namespace, w.Claim = one.Namespace, one.Name
+		w.Doubt = fmt.Sprintf("no bound volume of the cluster has it, and only its name says that it is claim %s's", one)
+	}
+	return w
+}
+
+// claimIn is the claim in a match of a path.
+func claimIn(path, namespace string, expression *regexp.Regexp, match []string) types.NamespacedName {
+	claim := types.NamespacedName{Namespace: namespace, Name: path[strings.LastIndexByte(path, '/')+1:]}
+	if match == nil {
+		return claim
+	}
+	if i := expression.SubexpIndex("namespace"); i > 0 {
+		claim.Namespace = match[i]
+	}
+	if i := expression.SubexpIndex("claim"); i > 0 {
+		claim.Name = match[i]
+	}
+	return claim
+}
+
+// expression matches paths. With lazy "?", names and wildcards are as short as can be from left to right, else as
+// long as can be: if both are equal, a path is read in one way only. Wildcards count where they are beside a name.
+func (t Template) expression(lazy string) *regexp.Regexp {
+	var components []string
+	for component := range strings.SplitSeq(t.text, "/") {
+		wildcard := "[^/]*"
+		if strings.Contains(component, "{") {
+			wildcard = "([^/]*" + lazy + ")"
+		}
+		components = append(components, strings.NewReplacer(
+			regexp.QuoteMeta(namespaceName), "(?P<namespace>[a-z0-9](?:[-a-z0-9]*"+lazy+"[a-z0-9])?"+lazy+")",
+			regexp.QuoteMeta(claimName), "(?P<claim>[a-z0-9](?:[-a-z0-9.]*"+lazy+"[a-z0-9])?"+lazy+")",
+			`\*`, wildcard, `\?`, "[^/]",
+		).Replace(regexp.QuoteMeta(component)))
+	}
+	return regexp.MustCompile("^" + strings.Join(components, "/") + "$")
+}

@@ -1,0 +1,106 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/worker/directories"
+)
+
+// run carries out the operations of the Job, and then those that its leader has more, batch by batch. The
+// report of the newest batch is the termination message. It is written after every error, too: the manager
+// repeats what is not in it.
+func (j job) run(ctx context.Context) error {
+	ops, err := readOperations(j.options.operations)
+	if err != nil { // no report could say how many there are
+		return errors.Join(err, writeReport(j.options.terminationLog, []byte("mountjob: "+err.Error())))
+	}
+	settled := true
+	for batch, more := (operations.Batch{Number: operations.FirstBatch, Operations: ops}), true; more; {
+		report, err := j.runBatch(ctx, batch)
+		if err != nil {
+			return err
+		}
+		settled = settled && report.Settled()
+		if batch, more = j.nextBatch(ctx, report); more {
+			// Without this, a worker that dies in the batch would seem never to have begun it.
+			unknown := operations.Report{Results: make([]operations.Result, len(batch.Operations)), Batch: batch.Number}
+			if err := writeReport(j.options.terminationLog, unknown.Encode()); err != nil {
+				return err
+			}
+		}
+	}
+	if !settled { // what was refused is in the report, and the Job has done its work
+		return errors.New("not every operation was tried to the end")
+	}
+	return nil
+}
+
+// runBatch returns an error if no more can be done: the batch was not begun, or its report not written.
+func (j job) runBatch(ctx context.Context, batch operations.Batch) (operations.Report, error) {
+	j.log.Info("batch started", counts("batch", batch.Number, "operations", len(batch.Operations)))
+	start := j.Now()
+	report, err := j.carryOut(ctx, batch.Operations)
+	report.Batch = batch.Number
+	j.log.With("duration", j.Now().Sub(start).String()).Info("batch ended", countStates(report))
+	return report, errors.Join(err, writeReport(j.options.terminationLog, report.Encode()))
+}
+
+func (j job) carryOut(ctx context.Context, ops []operations.Operation) (operations.Report, error) {
+	fileSystem, err := j.open(ctx)
+	if err != nil {
+		return operations.RefusedReport(len(ops), directories.ResultOf(err)), err
+	}
+	defer fileSystem.Close()
+	return fileSystem.Run(ctx, ops, j.Progress), nil
+}
+
+// readOperations reads no more than a Job can have.
+func readOperations(path string) ([]operations.Operation, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading operations: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, wellknown.MaxOperationsBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading operations: %w", err)
+	}
+	return operations.Decode(data)
+}
+
+// logEnded logs an operation that has ended.
+func (j job) logEnded(ended directories.Ended) {
+	op := ended.Operation
+	log := j.log.With(
+		"action", string(ended.Action),
+		"path", op.Path,
+		"volume", op.Volume,
+		"claim", op.Namespace+"/"+op.Claim,
+		"duration", ended.Duration.Round(time.Millisecond).String(),
+	)
+	if ended.Result.Reason != "" {
+		log = log.With("reason", string(ended.Result.Reason), "err", ended.Result.Message)
+	}
+	if ended.Result.State == operations.Done {
+		log.Info("operation is done")
+	} else {
+		log.Warn("operation is not done")
+	}
+}
+
+func countStates(report operations.Report) slog.Attr {
+	count := map[operations.State]int{}
+	for _, result := range report.Results {
+		count[result.State]++
+	}
+	return counts("operations", len(report.Results), "done", count[operations.Done], "blocked", count[operations.Blocked],
+		"failed", count[operations.Failed], "notDone", count[operations.NotDone])
+}

@@ -1,0 +1,68 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/worker/directories"
+)
+
+// clone copies one volume until its time is over, and writes the report of a batch; the next clone goes on.
+// Lines on the standard output say how far it is.
+func (j job) clone(ctx context.Context) error {
+	ops, err := readOperations(j.options.operations)
+	if err == nil && len(ops) != 1 {
+		err = fmt.Errorf("a clone has one operation, not %d", len(ops))
+	}
+	if err != nil {
+		return errors.Join(err, writeReport(j.options.terminationLog, []byte("mountjob: "+err.Error())))
+	}
+	j.log.Info("clone started")
+	result, err := j.copyVolume(ctx, ops[0])
+	report := operations.Report{Results: []operations.Result{result}, Batch: operations.FirstBatch}
+	if err == nil && !report.Settled() {
+		err = errors.New("the copy did not come to its end")
+	}
+	return errors.Join(err, writeReport(j.options.terminationLog, report.Encode()))
+}
+
+func (j job) copyVolume(ctx context.Context, op operations.Operation) (operations.Result, error) {
+	fileSystem, err := j.open(ctx)
+	if err != nil {
+		return operations.RefusedReport(1, directories.ResultOf(err)).Results[0], err
+	}
+	defer fileSystem.Close()
+	stop := func() {}
+	defer func() { stop() }()
+	return fileSystem.Clone(ctx, op, directories.CloneOptions{Started: func(progress func() operations.CloneProgress) {
+		stop = j.writeProgress(wellknown.CloneProgressInterval, progress)
+	}}), nil
+}
+
+// writeProgress writes a line at intervals until stop, which waits for the last one.
+func (j job) writeProgress(every time.Duration, progress func() operations.CloneProgress) (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(every)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-ticker.C:
+				if line, err := progress().Encode(); err == nil {
+					fmt.Fprintf(j.Stdout, "%s\n", line)
+				}
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}

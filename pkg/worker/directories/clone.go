@@ -1,0 +1,342 @@
+package directories
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+)
+
+// A clone copies a volume's directory aside, while batches of other Jobs go on, and publishes the copy by one
+// rename. It has the lock of the file system only while it begins and while it publishes.
+//
+//	/.efs-stunnel/clones/<volume>/copy      the copy, until it is published
+//	/.efs-stunnel/clones/<volume>/links/    a name for each file with several, by its number; notes, see note
+//	/.efs-stunnel/clones/<volume>/begun     when its first run began
+//	/.efs-stunnel/clones/<volume>/removed/  directories that are no part of the copy any more
+//	/.efs-stunnel/clones/<volume>/lock      held by the run that copies
+const (
+	clonesName  = "clones"
+	copyName    = "copy"
+	linksName   = "links"
+	removedName = "removed"
+	begunName   = "begun"
+	cloneLock   = "lock"
+)
+
+// CloneOptions say how a volume is copied.
+type CloneOptions struct {
+	// Workers is how many entries are copied at once, and Rate how many requests begin in a second.
+	Workers, Rate int // 0 is DefaultCloneWorkers and DefaultCloneRate
+	// Started, if not nil, is called when the copying begins, with what says how far it is.
+	Started func(progress func() operations.CloneProgress)
+}
+
+// Clone makes the operation's volume of a copy of another one. Repeating it goes on where an earlier run has
+// stopped. What is complete by its size, its time of change, its mode and its owner is not copied again, if it has
+// not changed since the first run began or a note says that the copy is of that version.
+//
+//	owner entry  directory  what is done
+//	none         none       the copy is completed, then entry and directory as a setup does it
+//	own          none       the same (after a run that died, or a removal by hand)
+//	own          there      nothing but removing what that run has left
+//	none         there      refused
+func (f *FileSystem) Clone(ctx context.Context, op operations.Operation, options CloneOptions) operations.Result {
+	start := time.Now()
+	o, err := f.clone(ctx, op, options)
+	if err != nil {
+		o = outcomeOf(err)
+	}
+	f.ended(op, o, time.Since(start))
+	return o.Result
+}
+
+func (f *FileSystem) clone(ctx context.Context, op operations.Operation, options CloneOptions) (outcome, error) {
+	if !op.Copies() {
+		return outcome{}, refuse(operations.BadOperation, "%q is no clone", op.Kind)
+	}
+	c := &clone{fs: f, op: op, options: options}
+	defer c.close()
+	published, err := c.prepare(ctx)
+	if err != nil || published.State == operations.Done {
+		return published, err
+	}
+	summary, err := c.copy(ctx)
+	if err != nil {
+		return outcome{}, err
+	}
+	return c.publish(ctx, summary)
+}
+
+// clone is one run.
+type clone struct {
+	fs      *FileSystem
+	op      operations.Operation
+	options CloneOptions
+
+	source *os.File  // the directory that is copied
+	place  *dir      // where the copy is made
+	lock   *heldLock // of that place
+	cut    bool      // the source itself was replaced while it was copied
+}
+
+func (c *clone) close() {
+	if c.source != nil {
+		_ = c.source.Close()
+	}
+	if c.lock != nil {
+		_ = c.lock.Close()
+	}
+	c.place.close()
+}
+
+// locked does something while no other Job changes the file system.
+func (f *FileSystem) locked(ctx context.Context, do func(b *batch) error) error {
+	lock, err := f.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	b, err := f.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.end()
+	b.lock = lock
+	return do(b)
+}
+
+// prepare opens the source and the place of the copy, or finds the copy published.
+func (c *clone) prepare(ctx context.Context) (published outcome, err error) {
+	err = c.fs.locked(ctx, func(b *batch) error {
+		if err := b.check(ctx, c.op); err != nil {
+			return err
+		}
+		found, err := b.survey(ctx, c.op)
+		if err != nil {
+			return err
+		}
+		if isPublished(c.op, found) {
+			published = doneBy(Cloned, operations.Result{GID: found.own.GID})
+			note, err := c.fs.dropPlace(ctx, c.op.Volume)
+			published.Message = strings.TrimPrefix(note, "; ")
+			return err
+		}
+		if err := b.checkClone(ctx, c.op, found); err != nil {
+			return err
+		}
+		if c.source, _, err = b.openSource(ctx, c.op); err != nil {
+			return err
+		}
+		return c.openPlace(ctx)
+	})
+	if err != nil || published.State == operations.Done {
+		return published, err
+	}
+	// Not in the lock of the file system: an earlier run may still have the place.
+	if err := c.lock.take(ctx); err != nil {
+		return outcome{}, err
+	}
+	return outcome{}, c.checkPlace(ctx)
+}
+
+func isPublished(op operations.Operation, found occupancy) bool {
+	return found.own != nil && found.own.isOf(op.Owner) && found.own.state == "" && found.info != nil
+}
+
+// checkClone refuses paths where no copy can be published. Unlike a setup, a clone never shares a directory.
+func (b *batch) checkClone(ctx context.Context, op operations.Operation, found occupancy) error {
+	if err := b.checkNesting(ctx, op); err != nil {
+		return err
+	}
+	if found.own != nil {
+		if err := checkName(op, found.own); err != nil {
+			return err
+		}
+	}
+	if others := found.all(); len(others) > 0 {
+		return refuse(operations.PathTaken, "%s %s: a copy needs a path of its own", quote(op.Path), others[0].relation()).of(others[0])
+	}
+	if found.info != nil {
+		return refuse(operations.PathTaken, "%s is there already: a copy needs a path where nothing is", quote(op.Path))
+	}
+	return nil
+}
+
+// openSource opens the directory that is copied, if the ledger has the source as its owner, and gives the
+// group that belongs to it.
+func (b *batch) openSource(ctx context.Context, op operations.Operation) (source *os.File, gid int, err error) {
+	entries, err := b.ledger.entries(ctx, op.SourcePath)
+	if err != nil {
+		return nil, 0, err
+	}
+	isSource := func(e *entry) bool {
+		return e.volume == op.SourceVolume && e.Cluster == op.Cluster && e.ClaimUID == op.SourceClaimUID && e.state != stateRetained
+	}
+	i := slices.IndexFunc(entries, isSource)
+	if i < 0 {
+		return nil, 0, sourceGone(op, "the ledger does not have that volume there")
+	}
+	switch e := entries[i]; {
+	case e.state == stateLeaving:
+		return nil, 0, sourceGone(op, "it is being removed")
+	case e.Namespace != op.Namespace:
+		return nil, 0, refuse(operations.OwnedByOtherNamespace, "%s %s: a claim can be copied in its own namespace only", quote(op.SourcePath), e.relation()).of(e)
+	case e.isOfEarlierNamespace(op.Owner):
+		return nil, 0, refuse(operations.OwnedByOtherNamespace, "%s %s, of an earlier namespace: %s", quote(op.SourcePath), e.relation(), recreated(op.Namespace)).of(e)
+	}
+	d, err := b.data.dir(ctx, op.SourcePath)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, sourceGone(op, "the directory is not there")
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	source, err = d.Open(".")
+	return source, occupancy{own: entries[i], others: entries}.gid(), err
+}
+
+func sourceGone(op operations.Operation, why string) *refusal {
+	return refuse(operations.SourceGone, "%s of claim %s (volume %s) cannot be copied: %s", quote(op.SourcePath), op.SourceClaim, op.SourceVolume, why)
+}
+
+// copy completes the copy, and says what it has.
+func (c *clone) copy(ctx context.Context) (summary string, err error) {
+	begun, err := c.begun(ctx)
+	if err != nil {
+		return "", err
+	}
+	links, err := c.openLinks(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer links.close()
+	removed, err := c.openFolder(ctx, removedName)
+	if err != nil {
+		return "", err
+	}
+	defer removed.Close()
+	to, err := c.openFolder(ctx, copyName)
+	if err != nil {
+		return "", err
+	}
+	from, err := openAt(c.source, ".", os.O_RDONLY, 0)
+	if err != nil {
+		return "", errors.Join(fmt.Errorf("opening the source: %w", err), to.Close())
+	}
+	copying := newCopying(c.fs, begun, links, removed, c.options)
+	copying.lock = c.lock
+	if copying.started, err = c.fs.serverNow(ctx); err != nil {
+		return "", errors.Join(err, from.Close(), to.Close())
+	}
+	if c.options.Started != nil {
+		c.options.Started(copying.progress)
+	}
+	if err := c.empty(ctx, copying, removedName); err != nil { // of earlier runs, before more space is needed
+		return "", errors.Join(err, from.Close(), to.Close())
+	}
+	if c.cut, err = copying.run(ctx, from, to); err != nil {
+		return "", err
+	}
+	if err := c.empty(ctx, copying, linksName, removedName); err != nil {
+		return "", err
+	}
+	return copying.summary(c.op), nil
+}
+
+// summary is for the event about the claim.
+func (c *copying) summary(op operations.Operation) string {
+	text := fmt.Sprintf("copied %d files of claim %s", c.copied.Load(), op.SourceClaim)
+	if n := c.devices.Load(); n > 0 {
+		text += fmt.Sprintf("; %d devices were left out", n)
+	}
+	if n := c.changed.Load(); n > 0 {
+		text += fmt.Sprintf("; %d files changed whenever they were copied", n)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leftOut > 0 {
+		text += fmt.Sprintf("; %d entries were left out, which were replaced whenever they were copied: %s", c.leftOut, strings.Join(c.examples, ", "))
+	}
+	if c.leftOut > len(c.examples) {
+		text += ", …"
+	}
+	return text
+}
+
+// publish enters the owner and moves the copy to its path, if source and path are still as they were.
+func (c *clone) publish(ctx context.Context, summary string) (o outcome, err error) {
+	err = c.fs.locked(ctx, func(b *batch) error {
+		if err := c.checkPlace(ctx); err != nil {
+			return err
+		}
+		found, err := b.survey(ctx, c.op)
+		if err != nil {
+			return err
+		}
+		if err := b.checkClone(ctx, c.op, found); err != nil {
+			return err
+		}
+		gid, err := c.checkSource(ctx, b)
+		if err != nil {
+			return err
+		}
+		if err := c.moveOut(ctx, b, found, gid); err != nil {
+			return err
+		}
+		note, err := c.leave(ctx)
+		o = doneBy(Cloned, operations.Result{GID: gid, Message: summary + note})
+		return err
+	})
+	return o, err
+}
+
+// checkSource makes sure that what was copied was the source's all the time: its directory is moved to the
+// trash, and removed there, only after its entry has changed.
+func (c *clone) checkSource(ctx context.Context, b *batch) (gid int, err error) {
+	now, gid, err := b.openSource(ctx, c.op)
+	if err != nil {
+		return 0, err
+	}
+	defer now.Close()
+	copied, err := c.source.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("inspecting the source: %w", err)
+	}
+	there, err := now.Stat()
+	if err != nil {
+		return 0, fmt.Errorf("inspecting the source: %w", err)
+	}
+	if c.cut || !os.SameFile(copied, there) {
+		return 0, replaced(c.op.SourcePath)
+	}
+	return gid, nil
+}
+
+func (c *clone) moveOut(ctx context.Context, b *batch, found occupancy, gid int) error {
+	e, err := b.enter(ctx, c.op, found, gid)
+	if err != nil {
+		return err
+	}
+	parent, err := b.data.ensure(ctx, path.Dir(c.op.Path))
+	if err == nil {
+		err = errors.Join(b.lock.check(), c.lock.check())
+	}
+	if err == nil {
+		err = c.place.move(ctx, "publish "+c.op.Path, copyName, parent, path.Base(c.op.Path))
+	}
+	if errors.Is(err, fs.ErrExist) {
+		err = replaced(c.op.Path).because(err)
+	}
+	if err != nil {
+		return b.withdraw(ctx, c.op, found, e, err)
+	}
+	return nil
+}

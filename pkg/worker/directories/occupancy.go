@@ -1,0 +1,74 @@
+package directories
+
+import (
+	"context"
+	"io/fs"
+	"slices"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+)
+
+// occupancy is what an operation finds at its path: the entries of the ledger, and the directory.
+type occupancy struct {
+	own      *entry      // of the operation's volume; nil if it has none
+	others   []*entry    // of other owners; those that leave come last
+	retained []*entry    // marks of retained data, which are no owners any more
+	info     fs.FileInfo // of the directory; nil if there is none, or if only owners were read
+}
+
+// owners reads the entries of the operation's path.
+func (l *ledger) owners(ctx context.Context, op operations.Operation) (occupancy, error) {
+	entries, err := l.entries(ctx, op.Path)
+	found := occupancy{}
+	for _, e := range entries {
+		switch {
+		case e.state == stateRetained:
+			found.retained = append(found.retained, e)
+		case e.volume != op.Volume:
+			found.others = append(found.others, e)
+		case found.own == nil: // of two, the one that does not leave comes first
+			found.own = e
+		}
+	}
+	return found, err
+}
+
+// survey reads the entries and the directory. Retained data that is not there was removed by a
+// person, and its marks are dropped.
+func (b *batch) survey(ctx context.Context, op operations.Operation) (occupancy, error) {
+	found, err := b.ledger.owners(ctx, op)
+	if err != nil {
+		return occupancy{}, err
+	}
+	found.info, err = b.data.stat(ctx, op.Path)
+	if err != nil || found.info != nil || len(found.retained) == 0 {
+		return found, err
+	}
+	back, err := b.resumeUndoOfOthers(ctx, op, found)
+	if err != nil {
+		return occupancy{}, err
+	}
+	if back {
+		found.info, err = b.data.stat(ctx, op.Path)
+		return found, err
+	}
+	err = b.ledger.drop(ctx, op.Path, found.retained...)
+	found.retained = nil
+	return found, err
+}
+
+// all are the entries of other volumes.
+func (o occupancy) all() []*entry { return slices.Concat(o.others, o.retained) }
+
+// gid is the group that belongs to the directory, as the ledger has it; 0 is none.
+func (o occupancy) gid() int {
+	if o.own != nil && o.own.GID != 0 {
+		return o.own.GID
+	}
+	for _, e := range o.all() {
+		if e.GID != 0 {
+			return e.GID
+		}
+	}
+	return 0
+}

@@ -1,0 +1,251 @@
+package directories
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+)
+
+// stagingName is the directory, in the trash, of what is being removed. No restore takes anything from
+// there, so the next sweep goes on with what a sweep that died has left, without reading records.
+const stagingName = wellknown.OwnerPrefix + wellknown.OwnerPrefix + "sweeping"
+
+// SweepOptions say how the trash is emptied.
+type SweepOptions struct {
+	// Workers is how many directories are emptied, or records read, at once; 0 is
+	// DefaultSweepWorkers.
+	Workers int
+	// Progress, if not nil, is called after every Every removals; one call at a time.
+	Progress func(operations.Swept)
+	Every    int64 // 0 is 1000
+}
+
+// DefaultSweepWorkers hide the round trips of an NFS server from each other.
+const DefaultSweepWorkers = 64
+
+// Sweep removes what is in the trash and was kept long enough by the server's clock. It takes the
+// lock only for moments, so batches go on beside it, and can be stopped at any time: the next sweep
+// goes on. What cannot be removed does not keep the rest from going.
+//
+// Directories are staged in pieces, that is, moved out of the reach of restores, while those of
+// earlier pieces are removed. What the index says to be due comes first, then what the index misses.
+func (f *FileSystem) Sweep(ctx context.Context, options SweepOptions) (operations.Swept, error) {
+	s := &sweep{fs: f}
+	s.selected = func(record *trashRecord) bool { return record.isDue(s.now) }
+	return s.run(ctx, s.stage, options)
+}
+
+type sweep struct {
+	fs       *FileSystem
+	workers  int
+	selected func(*trashRecord) bool // what is removed
+	trash    *trash
+	index    *dueIndex // of the trash
+	staging  *dir
+	now      time.Time // the server's
+	swept    operations.Swept
+}
+
+// run removes what stage gives.
+func (s *sweep) run(ctx context.Context, stage func(context.Context) iter.Seq2[[]string, error], options SweepOptions) (operations.Swept, error) {
+	if options.Workers <= 0 {
+		options.Workers = DefaultSweepWorkers
+	}
+	s.workers = options.Workers
+	defer s.close()
+	if err := s.open(ctx); err != nil {
+		return operations.Swept{}, err
+	}
+	next, stop := iter.Pull2(stage(ctx))
+	defer stop()
+	removed, err := newRemoval(s.fs, s.staging, next, options).run(ctx)
+	s.swept.Removed, s.swept.Volumes = removed.Removed, removed.Volumes
+	return s.swept, err
+}
+
+func (s *sweep) open(ctx context.Context) (err error) {
+	if s.trash, err = s.fs.openTrash(ctx); err != nil {
+		return err
+	}
+	if s.staging, err = s.trash.ensure(ctx, stagingName); err != nil {
+		return err
+	}
+	if s.index, err = s.trash.index(ctx); err != nil {
+		return err
+	}
+	s.now, err = s.fs.serverNow(ctx)
+	return err
+}
+
+func (s *sweep) close() {
+	s.staging.close()
+	s.trash.close()
+}
+
+// emitFunc hands names in the staging directory, or an error, to the removal. It reports whether to go on.
+type emitFunc func(names []string, err error) bool
+
+// stoppable makes an emitFunc that ends when ctx does.
+func stoppable(ctx context.Context, yield emitFunc) emitFunc {
+	return func(names []string, err error) bool {
+		return yield(names, err) && ctx.Err() == nil && !IsStop(err)
+	}
+}
+
+// stage moves what is due to the staging directory, and gives the new names, piece by piece.
+func (s *sweep) stage(ctx context.Context) iter.Seq2[[]string, error] {
+	return func(yield func([]string, error) bool) {
+		emit := stoppable(ctx, yield)
+		if !s.stageAbandoned(ctx, emit) {
+			return
+		}
+		names, err := s.index.names(ctx)
+		if err != nil {
+			emit(nil, err)
+			return
+		}
+		for _, name := range names {
+			at, ok := bucketTime(name)
+			if ok && at.After(s.now) {
+				s.waitUntil(at)
+			} else if ok && !s.stageBucket(ctx, name, emit) {
+				return
+			}
+		}
+		s.check(ctx, names, emit)
+	}
+}
+
+// stagedAtOnce bounds how long batches wait for the lock.
+const stagedAtOnce = 64
+
+// stageBucket stages what a bucket lists, all of which should be due, and removes the bucket.
+func (s *sweep) stageBucket(ctx context.Context, bucket string, emit emitFunc) (goOn bool) {
+	slots, err := s.index.slots(ctx, bucket)
+	for piece := range slices.Chunk(slots, stagedAtOnce) {
+		if !emit(s.stageSome(ctx, bucket, piece)) {
+			return false
+		}
+	}
+	if err == nil && bucket != bucketAtOnce { // which the next deletion needs again
+		err = s.dropBucket(ctx, bucket)
+	}
+	return err == nil || emit(nil, err)
+}
+
+// dropBucket removes a bucket, if it is empty, under the lock: no batch is about to fill it.
+func (s *sweep) dropBucket(ctx context.Context, bucket string) error {
+	lock, err := s.fs.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	s.index.tree.forget("/" + bucket)
+	err = s.index.tree.base.remove(ctx, bucket)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	return err
+}
+
+// stageSome stages some slots under the lock. Each record is read there: the slot may have been
+// emptied, or filled again, since it was listed.
+func (s *sweep) stageSome(ctx context.Context, bucket string, slots []string) (staged []string, err error) {
+	lock, err := s.fs.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer lock.Close()
+	found, err := s.trash.readRecords(ctx, slots, s.workers)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for i, slot := range slots {
+		name, err := s.stageOne(ctx, lock, bucket, slot, found[i])
+		if name != "" {
+			staged = append(staged, name)
+		}
+		errs = append(errs, err)
+		if IsStop(err) || errors.Is(err, errLockLost) {
+			break
+		}
+	}
+	return staged, errors.Join(errs...)
+}
+
+// stageOne moves one directory, then drops its record, then takes it off the index.
+//
+//	record        due   what is done
+//	none          –     taken off the index: it was restored, or a cleanup died before its move
+//	not readable  –     nothing
+//	there         no    listed under its own time
+//	there         yes   moved; a record without directory is of a cleanup that will write it again
+func (s *sweep) stageOne(ctx context.Context, lock *heldLock, bucket, slot string, found foundRecord) (name string, err error) {
+	switch {
+	case found.err != nil:
+		return "", found.err
+	case !found.there:
+		return "", s.index.remove(ctx, bucket, slot)
+	case found.record == nil:
+		return "", nil
+	case !s.selected(found.record):
+		return "", s.relist(ctx, bucket, found.record)
+	}
+	if err := lock.check(); err != nil { // what is there now may not be what the record is about
+		return "", err
+	}
+	name = unique("swept")
+	err = s.trash.move(ctx, "stage "+s.trash.at(slot), slot, s.staging, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		name, err = "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	if err := s.trash.remove(ctx, recordName(slot)); err != nil {
+		return name, err
+	}
+	return name, s.index.remove(ctx, bucket, slot)
+}
+
+// relist lists a slot under the time of its record.
+func (s *sweep) relist(ctx context.Context, bucket string, record *trashRecord) error {
+	s.waitFor(record)
+	own := record.bucket()
+	if own == bucket {
+		return nil
+	}
+	err := s.index.put(ctx, own, record.slot)
+	if isNoSpace(err) {
+		return nil // it stays where it is listed
+	}
+	if err != nil {
+		return err
+	}
+	return s.index.remove(ctx, bucket, record.slot)
+}
+
+func (s *sweep) waitFor(record *trashRecord) {
+	if at, ok := bucketTime(record.bucket()); ok && !at.IsZero() {
+		s.waitUntil(at)
+	} else if ok {
+		s.waitUntil(record.Due)
+	}
+}
+
+// waitUntil notes when the next sweep is due. NextIn is rounded up: a moment too early, sweep after
+// sweep would find that the time has not come.
+func (s *sweep) waitUntil(at time.Time) {
+	if s.swept.Next.IsZero() || at.Before(s.swept.Next) {
+		s.swept.Next = at
+		s.swept.NextIn = int64(math.Ceil(at.Sub(s.now).Seconds()))
+	}
+}
