@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/fnv"
+	"io"
 	"io/fs"
-	"maps"
+	"iter"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 
@@ -18,18 +21,14 @@ const gidsName = "gids"
 
 // gids allocates groups for directories. A file is made for a gid before a result names it, and
 // stays as long as the range has others: data that was released, or lies in the trash, still has
-// its gid. So one listing says what is free, however many volumes there are.
-//
-// Setups allocate side by side. A gid is reserved under mu, before its file is written.
+// its gid. Creating the file is what allocates, so setups allocate side by side.
 type gids struct {
 	batch *batch
 	dir   *dir
 
 	mu        sync.Mutex
-	allocated gidSet             // with those that are reserved; nil until listed; guarded by mu
-	of        map[allocation]int // for whom gids were allocated, of those that a run may have left unused; guarded by mu
-	searched  map[gidRange]bool  // ranges whose last files were read; guarded by mu
-	reclaimed map[gidRange]bool  // reading ledger and trash once for a batch is enough; guarded by mu
+	listed    map[gidRange]map[int]bool // what is allocated of crowded ranges; guarded by mu
+	reclaimed map[gidRange]bool         // reading ledger and trash once for a batch is enough; guarded by mu
 }
 
 type gidRange struct{ lowest, highest int }
@@ -42,7 +41,7 @@ func rangeOf(op operations.Operation) gidRange {
 }
 
 func newGIDs(b *batch, d *dir) *gids {
-	return &gids{batch: b, dir: d, of: map[allocation]int{}, searched: map[gidRange]bool{}, reclaimed: map[gidRange]bool{}}
+	return &gids{batch: b, dir: d, listed: map[gidRange]map[int]bool{}, reclaimed: map[gidRange]bool{}}
 }
 
 // allocation says for whom a gid was allocated.
@@ -71,191 +70,130 @@ func (b *batch) gidFor(ctx context.Context, op operations.Operation, found occup
 	return gid, b.gids.adopt(ctx, gid, op)
 }
 
-// list reads which gids are allocated. The caller holds mu.
-func (g *gids) list(ctx context.Context) error {
-	if g.allocated != nil {
-		return nil
-	}
-	listed := gidSet{}
-	err := g.dir.eachName(ctx, func(names []string) error {
-		for _, name := range names {
-			if gid, err := strconv.Atoi(name); err == nil && gid >= 0 {
-				listed.add(gid)
+// candidates of a range, in the order in which an allocation tries them. It is always the same: an operation whose last
+// run died between the gid and the owner's entry finds its gid again. Low ones come first: pods with a user namespace
+// have no groups above 65,535.
+func (a allocation) candidates(wanted gidRange) iter.Seq[int] {
+	hash := fnv.New64a()
+	_, _ = io.WriteString(hash, a.Volume+"\x00"+a.Path) // never fails
+	numbers := rand.New(rand.NewPCG(hash.Sum64(), 0))
+	return func(yield func(int) bool) {
+		for try := range gidTries {
+			lowest := min(wanted.highest-wanted.lowest+1, firstGIDs<<(2*try))
+			if !yield(wanted.lowest + numbers.IntN(lowest)) {
+				return
 			}
 		}
-		return nil
-	})
-	if err == nil {
-		g.allocated = listed
 	}
-	return err
 }
 
+const (
+	// firstGIDs is of how many an allocation tries one first; each next try is among four times as many.
+	firstGIDs = 4096
+	// gidTries suffice in every range that is not crowded: of ranges that are half full, one of 65,000 tries in a row fails.
+	gidTries = 16
+)
+
 func (g *gids) allocate(ctx context.Context, op operations.Operation) (int, error) {
-	for {
-		gid, recorded, err := g.reserve(ctx, op)
-		if err != nil || recorded {
-			return gid, err
-		}
-		// A file that was not listed is that of a Job which took over the lock of this one.
-		if err := g.recordReserved(ctx, gid, op); !errors.Is(err, fs.ErrExist) {
+	mine, wanted := allocation{op.Volume, op.Path}, rangeOf(op)
+	for gid := range mine.candidates(wanted) {
+		if taken, err := g.take(ctx, gid, mine); taken || err != nil {
 			return gid, err
 		}
 	}
+	return g.search(ctx, mine, wanted)
 }
 
 // adopt records the gid of a directory that exists, unless it is recorded.
 func (g *gids) adopt(ctx context.Context, gid int, op operations.Operation) error {
-	added, err := g.add(ctx, gid)
-	if err != nil || !added {
-		return err
-	}
-	if err := g.recordReserved(ctx, gid, op); !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	return nil
-}
-
-func (g *gids) add(ctx context.Context, gid int) (added bool, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err := g.list(ctx); err != nil || g.allocated.has(gid) {
-		return false, err
-	}
-	g.allocated.add(gid)
-	return true, nil
-}
-
-// reserve takes the gid after the highest one; lower ones are taken again only when the range is
-// used up. It gives a recorded one again to an operation whose last run died between that and the owner's
-// entry.
-func (g *gids) reserve(ctx context.Context, op operations.Operation) (gid int, recorded bool, err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err := g.list(ctx); err != nil {
-		return 0, false, err
-	}
-	wanted := rangeOf(op)
-	if err := g.searchUnused(ctx, wanted); err != nil {
-		return 0, false, err
-	}
-	if gid, ok := g.of[allocation{op.Volume, op.Path}]; ok && wanted.has(gid) {
-		return gid, true, nil
-	}
-	gid, err = g.free(ctx, wanted)
-	if err == nil {
-		g.allocated.add(gid)
-	}
-	return gid, false, err
-}
-
-// free finds a gid that is not allocated. The caller holds mu.
-func (g *gids) free(ctx context.Context, wanted gidRange) (int, error) {
-	if top := g.allocated.highest(wanted); top < wanted.highest {
-		return top + 1, nil
-	}
-	if gid, ok := g.lowestFree(wanted); ok {
-		return gid, nil
-	}
-	if err := g.reclaim(ctx, wanted); err != nil {
-		return 0, err
-	}
-	if gid, ok := g.lowestFree(wanted); ok {
-		return gid, nil
-	}
-	return 0, refuse(operations.GIDsExhausted, "every gid from %d to %d is in use on this file system: raise gidMax in the class, or delete volumes and what is left of them", wanted.lowest, wanted.highest)
-}
-
-func (g *gids) lowestFree(wanted gidRange) (gid int, ok bool) {
-	for gid = wanted.lowest; gid <= wanted.highest; gid++ {
-		if !g.allocated.has(gid) {
-			return gid, true
-		}
-	}
-	return 0, false
-}
-
-// searchUnused reads for whom the last gids of a range were allocated: a run that died may have left as
-// many without an owner's entry as it did operations at once. The caller holds mu.
-func (g *gids) searchUnused(ctx context.Context, wanted gidRange) error {
-	if g.searched[wanted] {
-		return nil
-	}
-	top := g.allocated.highest(wanted)
-	last := make([]allocation, min(DefaultWorkers, top-wanted.lowest+1))
-	err := inParallel(ctx, len(last), len(last), func(i int) error {
-		if g.allocated.has(top - i) {
-			last[i] = g.read(top - i)
-		}
-		return nil
-	})
-	for i, a := range last {
-		if a != (allocation{}) {
-			g.of[a] = top - i
-		}
-	}
-	g.searched[wanted] = err == nil
+	_, err := g.take(ctx, gid, allocation{op.Volume, op.Path})
 	return err
 }
 
-// recordReserved creates the file of a reserved gid, or frees the gid, unless the file is there: then
-// the gid is taken. The file needs no rename: its name says that the gid is allocated, and one that was
-// cut off is that of no operation.
-func (g *gids) recordReserved(ctx context.Context, gid int, op operations.Operation) error {
+// take creates the file of a gid, unless it is another's. The file needs no rename: its name says that the gid is
+// allocated, and one that was cut off is that of no operation.
+func (g *gids) take(ctx context.Context, gid int, mine allocation) (taken bool, err error) {
 	name := strconv.Itoa(gid)
-	data, err := encode(allocation{op.Volume, op.Path})
+	data, err := encode(mine)
 	if err == nil {
 		err = g.batch.fs.beforeGrowing(ctx, "write "+g.dir.at(name))
 	}
 	if err == nil {
 		err = g.dir.create(name, data)
 	}
-	if err != nil {
-		if !errors.Is(err, fs.ErrExist) {
-			g.release(gid)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return g.read(gid) == mine, nil
+	case err != nil:
+		return false, fmt.Errorf("writing %s: %w", g.dir.at(name), err)
+	}
+	return true, nil
+}
+
+// search takes the lowest gid of a crowded range, or one that no directory has any more.
+func (g *gids) search(ctx context.Context, mine allocation, wanted gidRange) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.list(ctx, wanted); err != nil {
+		return 0, err
+	}
+	gid, found, err := g.takeLowest(ctx, mine, wanted)
+	if err != nil || found {
+		return gid, err
+	}
+	if err := g.reclaim(ctx, wanted); err != nil {
+		return 0, err
+	}
+	gid, found, err = g.takeLowest(ctx, mine, wanted)
+	if err == nil && !found {
+		err = refuse(operations.GIDsExhausted, "every gid from %d to %d is in use on this file system: raise gidMax in the class, or delete volumes and what is left of them", wanted.lowest, wanted.highest)
+	}
+	return gid, err
+}
+
+func (g *gids) takeLowest(ctx context.Context, mine allocation, wanted gidRange) (gid int, found bool, err error) {
+	listed := g.listed[wanted]
+	for gid := wanted.lowest; gid <= wanted.highest; gid++ {
+		if listed[gid] {
+			continue
 		}
-		return fmt.Errorf("writing %s: %w", g.dir.at(name), err)
+		found, err := g.take(ctx, gid, mine)
+		listed[gid] = err == nil
+		if found || err != nil {
+			return gid, found, err
+		}
 	}
-	g.note(gid, op)
-	return nil
+	return 0, false, nil
 }
 
-func (g *gids) release(gid int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.allocated.remove(gid)
-}
-
-// record writes the file of a gid, in place of another one.
-func (g *gids) record(ctx context.Context, gid int, op operations.Operation) error {
-	if err := g.batch.write(ctx, g.dir, strconv.Itoa(gid), allocation{op.Volume, op.Path}); err != nil {
-		return err
+// list reads once for a batch which gids of a range are allocated. The caller holds mu.
+func (g *gids) list(ctx context.Context, wanted gidRange) error {
+	if g.listed[wanted] != nil {
+		return nil
 	}
-	g.note(gid, op)
-	return nil
-}
-
-// note keeps in memory for whom a gid was allocated.
-func (g *gids) note(gid int, op operations.Operation) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	maps.DeleteFunc(g.of, func(_ allocation, recorded int) bool { return recorded == gid })
-	g.of[allocation{op.Volume, op.Path}] = gid
+	listed := map[int]bool{}
+	err := g.dir.eachName(ctx, func(names []string) error {
+		for _, name := range names {
+			if gid, err := strconv.Atoi(name); err == nil && wanted.has(gid) {
+				listed[gid] = true
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		g.listed[wanted] = listed
+	}
+	return err
 }
 
 // moveTo records the gid of a directory that a restore moves to another path, so that it is not
 // taken for free.
 func (g *gids) moveTo(ctx context.Context, gid int, op operations.Operation) error {
-	if gid == 0 {
+	mine := allocation{op.Volume, op.Path}
+	if gid == 0 || g.read(gid) == mine {
 		return nil
 	}
-	if g.isFor(gid, op) {
-		return nil
-	}
-	if _, err := g.add(ctx, gid); err != nil {
-		return err
-	}
-	return g.record(ctx, gid, op)
+	return g.batch.write(ctx, g.dir, strconv.Itoa(gid), mine)
 }
 
 // read says for whom a gid was allocated. A file that cannot be read gives the zero value, which is
@@ -272,11 +210,7 @@ func (g *gids) read(gid int) allocation {
 	return a
 }
 
-func (g *gids) isFor(gid int, op operations.Operation) bool {
-	return g.read(gid) == allocation{op.Volume, op.Path}
-}
-
-// reclaim frees the gids of a range that no directory has any more. Only here the whole ledger is
+// reclaim frees the gids that no directory has any more. Only here the whole ledger is
 // read, while no operation changes it or has a gid without an owner's entry. The caller holds mu.
 func (g *gids) reclaim(ctx context.Context, wanted gidRange) error {
 	if g.reclaimed[wanted] {
@@ -289,7 +223,7 @@ func (g *gids) reclaim(ctx context.Context, wanted gidRange) error {
 	if err != nil {
 		return err
 	}
-	for gid := range g.allocated.in(wanted) {
+	for gid := range g.listed[wanted] {
 		if used[gid] {
 			continue
 		}
@@ -306,8 +240,7 @@ func (g *gids) reclaim(ctx context.Context, wanted gidRange) error {
 		if err := g.dir.remove(ctx, strconv.Itoa(gid)); err != nil {
 			return err
 		}
-		g.allocated.remove(gid)
-		maps.DeleteFunc(g.of, func(_ allocation, recorded int) bool { return recorded == gid })
+		delete(g.listed[wanted], gid)
 	}
 	g.reclaimed[wanted] = true
 	return nil

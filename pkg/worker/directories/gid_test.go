@@ -23,6 +23,14 @@ func (w *fixture) gidsOf(ops ...operations.Operation) []int {
 	return gids
 }
 
+// firstGID is what a setup gets in a range that has others.
+func firstGID(op operations.Operation) int {
+	for gid := range (allocation{op.Volume, op.Path}).candidates(rangeOf(op)) {
+		return gid
+	}
+	return 0
+}
+
 func (w *fixture) wantGIDs(want []int, ops ...operations.Operation) {
 	w.t.Helper()
 	if got := w.gidsOf(ops...); !slices.Equal(got, want) {
@@ -40,14 +48,13 @@ func asRoot(t *testing.T) {
 func TestAllocatedGIDs(t *testing.T) {
 	asRoot(t)
 	w := newFixture(t)
-	w.workers = 1 // so the gids are in the order of the operations
 	a, b, c := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c1", "ns", 3)
-	w.wantGIDs([]int{2000, 2001}, allocating(setupOf(a, "/ns/a")), allocating(setupOf(b, "/ns/b")))
+	gids := w.gidsOf(allocating(setupOf(a, "/ns/a")), allocating(setupOf(b, "/ns/b")))
 	info, err := os.Stat(w.path("/ns/b"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if userOf(info) != 0 || groupOf(info) != 2001 || info.Mode().Perm() != 0o771 {
+	if userOf(info) != 0 || groupOf(info) != gids[1] || info.Mode().Perm() != 0o771 {
 		t.Errorf("the directory is %v %d:%d", info.Mode(), userOf(info), groupOf(info))
 	}
 	if !keepsSetgid(t) {
@@ -55,9 +62,11 @@ func TestAllocatedGIDs(t *testing.T) {
 	} else if info.Mode()&os.ModeSetgid == 0 {
 		t.Errorf("the mode is %v, without setgid", info.Mode())
 	}
-	w.wantGIDs([]int{2001}, setupOf(c, "/ns/b")) // whoever shares the directory shares its gid
-	w.wantGIDs([]int{2000}, allocating(setupOf(a, "/ns/a")))
-	w.wantGIDs([]int{2002}, allocating(setupOf(c, "/ns/c")))
+	w.wantGIDs(gids[1:], setupOf(c, "/ns/b")) // whoever shares the directory shares its gid
+	w.wantGIDs(gids[:1], allocating(setupOf(a, "/ns/a")))
+	if other := w.gidsOf(allocating(setupOf(c, "/ns/c"))); slices.Contains(gids, other[0]) {
+		t.Errorf("the gids are %v, and %d for another directory", gids, other)
+	}
 }
 
 // TestManagerGetsTheGIDOfEachDirectory: operations side by side get their gids in any order, and a volume with
@@ -91,12 +100,12 @@ func TestAllocatedGIDStandsBesideAnOwner(t *testing.T) {
 	w := newFixture(t)
 	op := allocating(setupOf(owner("c1", "ns", 1), "/ns/a"))
 	op.UID, op.GIDMin, op.GIDMax = 1000, 1000, 2000
-	w.wantGIDs([]int{1000}, op)
+	gid := w.gidsOf(op)[0]
 	info, err := os.Stat(w.path("/ns/a"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if userOf(info) != 1000 || groupOf(info) != 1000 || info.Mode().Perm() != 0o771 {
+	if userOf(info) != 1000 || gid < 1000 || gid > 2000 || groupOf(info) != gid || info.Mode().Perm() != 0o771 {
 		t.Errorf("the directory is %v %d:%d", info.Mode(), userOf(info), groupOf(info))
 	}
 }
@@ -116,52 +125,60 @@ func keepsSetgid(t *testing.T) bool {
 func TestGIDsStayWithTheData(t *testing.T) {
 	asRoot(t)
 	w := newFixture(t)
-	w.workers = 1 // so the gids are in the order of the operations
 	a, b, c := owner("c1", "ns", 1), owner("c1", "ns", 2), owner("c1", "ns", 3)
 	d, e := owner("c1", "ns", 4), owner("c1", "ns", 5)
-	w.wantGIDs([]int{2000, 2001}, allocating(setupOf(a, "/ns/a")), allocating(setupOf(b, "/ns/b")))
+	small := func(o operations.Owner, p string) operations.Operation {
+		op := allocating(setupOf(o, p))
+		op.GIDMin, op.GIDMax = 100, 103 // so that a gid which was free would be given again
+		return op
+	}
+	gids := w.gidsOf(small(a, "/ns/a"), small(b, "/ns/b"))
 	w.done(releaseOf(a, "/ns/a"))
 	deleted := cleanupOf(b, "/ns/b")
 	deleted.Keep = "forever"
 	w.done(deleted)
-	w.wantGIDs([]int{2002}, allocating(setupOf(c, "/ns/b")))                // the path is free, the gid is not
-	w.wantGIDs([]int{2000}, allocating(setupOf(d, "/ns/a")))                // retained data keeps its own
-	w.wantGIDs([]int{2001}, restoreOf(e, "/ns/e", b.ClaimUID))              // and what was deleted, too
-	w.wantGIDs([]int{2003}, allocating(setupOf(owner("c1", "x", 1), "/x"))) // whatever came back
+	gids = append(gids, w.gidsOf(small(c, "/ns/b"))...)                // the path is free, the gid is not
+	w.wantGIDs(gids[:1], small(d, "/ns/a"))                            // retained data keeps its own
+	w.wantGIDs(gids[1:2], restoreOf(e, "/ns/e", b.ClaimUID))           // and what was deleted, too
+	gids = append(gids, w.gidsOf(small(owner("c1", "x", 1), "/x"))...) // whatever came back
+	if slices.Sort(gids); !slices.Equal(gids, []int{100, 101, 102, 103}) {
+		t.Errorf("the gids are %v", gids)
+	}
 }
 
 func TestGIDsAreReusedWhenTheRangeIsUsedUp(t *testing.T) {
 	asRoot(t)
 	w := newFixture(t)
-	w.workers = 1 // so the gids are in the order of the operations
 	small := func(n int, p string) operations.Operation {
 		op := allocating(setupOf(owner("c1", "ns", n), p))
 		op.GIDMin, op.GIDMax = 100, 104
 		return op
 	}
-	w.wantGIDs([]int{100, 101, 102, 103, 104},
-		small(1, "/live"), small(2, "/retained"), small(3, "/trashed"), small(4, "/swept"), small(5, "/restored"))
+	gids := w.gidsOf(small(1, "/live"), small(2, "/retained"), small(3, "/trashed"), small(4, "/swept"), small(5, "/restored"))
+	trashed, swept, restored := gids[2:3], gids[3:4], gids[4:5]
+	if all := slices.Sorted(slices.Values(gids)); !slices.Equal(all, []int{100, 101, 102, 103, 104}) {
+		t.Errorf("the gids are %v", gids)
+	}
 	w.done(releaseOf(owner("c1", "ns", 2), "/retained"))
 	keep := cleanupOf(owner("c1", "ns", 3), "/trashed")
 	keep.Keep = "1h"
 	w.done(keep, cleanupOf(owner("c1", "ns", 4), "/swept"), cleanupOf(owner("c1", "ns", 5), "/restored"))
-	w.wantGIDs([]int{104}, restoreOf(owner("c1", "ns", 6), "/back", "c1-ns-5"))
+	w.wantGIDs(restored, restoreOf(owner("c1", "ns", 6), "/back", "c1-ns-5"))
 	w.done(releaseOf(owner("c1", "ns", 6), "/back"))
 	w.do(small(7, "/new"), operations.Failed, operations.GIDsExhausted)
 	w.gone("/new", "/.efs-stunnel/owners/new")
 
 	w.sweep(0)
-	w.wantGIDs([]int{103}, small(7, "/new"))
+	w.wantGIDs(swept, small(7, "/new"))
 	w.do(small(8, "/more"), operations.Failed, operations.GIDsExhausted)
 	w.now = w.now.Add(time.Hour + time.Hour/100)
 	w.sweep(0)
-	w.wantGIDs([]int{102}, small(8, "/more"))
+	w.wantGIDs(trashed, small(8, "/more"))
 }
 
 func TestGIDOfADirectoryThatIsThere(t *testing.T) {
 	asRoot(t)
 	w := newFixture(t)
-	w.workers = 1 // so the gids are in the order of the operations
 	for p, gid := range map[string]int{"/in": 2500, "/out": 7} {
 		if err := os.Mkdir(w.path(p), 0o700); err != nil {
 			t.Fatal(err)
@@ -170,31 +187,29 @@ func TestGIDOfADirectoryThatIsThere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w.wantGIDs([]int{2500, 0, 2501},
-		allocating(setupOf(owner("c1", "ns", 1), "/in")),
-		allocating(setupOf(owner("c1", "ns", 2), "/out")),
-		allocating(setupOf(owner("c1", "ns", 3), "/new")))
+	w.wantGIDs([]int{2500, 0}, allocating(setupOf(owner("c1", "ns", 1), "/in")), allocating(setupOf(owner("c1", "ns", 2), "/out")))
+	w.there("/.efs-stunnel/gids/2500")
 }
 
 // A run that dies between the gid and the owner gives the same gid to the same volume, and
 // another one to others.
 func TestGIDAfterACrash(t *testing.T) {
 	asRoot(t)
-	for name, next := range map[string]struct {
-		op  operations.Operation
-		gid int
-	}{
-		"the same volume":           {allocating(setupOf(owner("c1", "ns", 1), "/ns/a")), 2000},
-		"another volume":            {allocating(setupOf(owner("c1", "ns", 2), "/ns/b")), 2001},
-		"another volume's, sharing": {allocating(setupOf(owner("c1", "ns", 2), "/ns/a")), 2001},
+	first := allocating(setupOf(owner("c1", "ns", 1), "/ns/a"))
+	for name, next := range map[string]operations.Operation{
+		"the same volume":           first,
+		"another volume":            allocating(setupOf(owner("c1", "ns", 2), "/ns/b")),
+		"another volume's, sharing": allocating(setupOf(owner("c1", "ns", 2), "/ns/a")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t)
 			f := w.open(failAt("write /.efs-stunnel/owners/ns/a/@pvc-c1-ns-1"))
-			f.Run(t.Context(), []operations.Operation{allocating(setupOf(owner("c1", "ns", 1), "/ns/a"))}, nil)
+			f.Run(t.Context(), []operations.Operation{first}, nil)
 			f.Close()
-			w.there("/.efs-stunnel/gids/2000")
-			w.wantGIDs([]int{next.gid}, next.op)
+			w.there(fmt.Sprintf("/.efs-stunnel/gids/%d", firstGID(first)))
+			if gid := w.gidsOf(next)[0]; (gid == firstGID(first)) != (next.Volume == first.Volume) {
+				t.Errorf("it gets %d", gid)
+			}
 		})
 	}
 }
@@ -204,21 +219,28 @@ func TestGIDAfterACrash(t *testing.T) {
 func TestGIDWhoseFileWasCutOff(t *testing.T) {
 	asRoot(t)
 	w := newFixture(t)
-	w.write(".efs-stunnel/gids/2000", `{"volume":"pvc-c1-ns-1","pa`)
-	w.wantGIDs([]int{2001}, allocating(setupOf(owner("c1", "ns", 1), "/ns/a")))
+	op := allocating(setupOf(owner("c1", "ns", 1), "/ns/a"))
+	w.write(fmt.Sprintf(".efs-stunnel/gids/%d", firstGID(op)), `{"volume":"pvc-c1-ns-1","pa`)
+	if gid := w.gidsOf(op)[0]; gid == firstGID(op) {
+		t.Errorf("it gets %d", gid)
+	}
 }
 
-// A Job that took over the lock has allocated a gid that this one did not see.
+// A Job that took over the lock has allocated a gid of a crowded range that this one did not see.
 func TestGIDThatIsTakenAfterTheListing(t *testing.T) {
 	asRoot(t)
 	w := newFixture(t)
+	for gid := 100; gid < 400; gid++ {
+		w.write(fmt.Sprintf(".efs-stunnel/gids/%d", gid), `{}`)
+	}
+	op := allocating(setupOf(owner("c1", "ns", 1), "/ns/a"))
+	op.GIDMin, op.GIDMax = 100, 401
 	b := w.begin()
-	if err := b.gids.list(t.Context()); err != nil {
+	if err := b.gids.list(t.Context(), rangeOf(op)); err != nil {
 		t.Fatal(err)
 	}
-	w.write(".efs-stunnel/gids/2000", `{}`)
-	result := b.do(t.Context(), allocating(setupOf(owner("c1", "ns", 1), "/ns/a")))
-	if result.State != operations.Done || result.GID != 2001 {
-		t.Errorf("got %+v", result)
+	w.write(".efs-stunnel/gids/400", `{}`)
+	if gid, err := b.gids.search(t.Context(), allocation{op.Volume, op.Path}, rangeOf(op)); err != nil || gid != 401 {
+		t.Errorf("got %d, %v", gid, err)
 	}
 }
