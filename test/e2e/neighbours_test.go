@@ -23,7 +23,7 @@ func buildCostsNoLease(l *lab) {
 	}
 	holder := l.leaseHolder()
 	for range 4 {
-		build := exec.Command("nice", "-n", "19", "sh", "-c", "while :; do :; done")
+		build := exec.CommandContext(l.Context(), "nice", "-n", "19", "sh", "-c", "while :; do :; done")
 		build.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 		if err := build.Start(); err != nil {
 			l.Fatal(err)
