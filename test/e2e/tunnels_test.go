@@ -136,11 +136,11 @@ func (l *lab) listings() int {
 	return status.Calls["DescribeFileSystems"]["OK"]
 }
 
-// everyPodIsReplaced, as in an upgrade.
+// everyPodIsReplaced, as in an upgrade: in the short run those of agents, because tunnels need no manager.
 func (w *writer) everyPodIsReplaced() {
 	l := w.lab
 	l.Helper()
-	for _, object := range []string{"daemonset/efs-stunnel", "deployment/efs-manager"} {
+	for _, object := range []string{"daemonset/efs-stunnel", "deployment/efs-manager"}[:times(1, 2)] {
 		w.expectPause(object+" is replaced", momentary, func() {
 			l.kubectl("-n", system, "rollout", "restart", object)
 			l.kubectl("-n", system, "rollout", "status", object, "--timeout="+limit.String())
