@@ -16,7 +16,7 @@ const class = "efs-stunnel"
 // examplesRun is the flow of `make demo`.
 func examplesRun(l *lab) {
 	ns := l.namespace("demo")
-	l.kubectl("-n", ns, "apply", "-k", "hack/demo")
+	l.kubectl("-n", ns, "apply", "-k", "hack/demo/all")
 	l.expectSharedClaim(ns)
 	l.expectSeparateReplicas(ns, "counter", "data", "name")
 }
