@@ -57,6 +57,7 @@ func buildCostsNoLease(l *lab) {
 	}
 }
 
+// renewed returns the time of a Lease's latest renewal. The Lease is named as in kubectl's arguments.
 func (l *lab) renewed(lease string) time.Time {
 	l.Helper()
 	text := l.kubectl(append([]string{"get", "-o", "jsonpath={.spec.renewTime}"}, strings.Fields(lease)...)...)

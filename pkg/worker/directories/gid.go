@@ -88,7 +88,7 @@ func (a allocation) candidates(wanted gidRange) iter.Seq[int] {
 }
 
 const (
-	// firstGIDs is of how many an allocation tries one first; each next try is among four times as many.
+	// firstGIDs is the number of lowest gids that the first try chooses from; each later try chooses from four times as many.
 	firstGIDs = 4096
 	// gidTries suffice in every range that is not crowded: of ranges that are half full, one of 65,000 tries in a row fails.
 	gidTries = 16
