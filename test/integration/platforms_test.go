@@ -41,7 +41,7 @@ func TestManifestsOfEveryPlatformAreAccepted(t *testing.T) {
 	config := rest.CopyConfig(env.Config)
 	config.WarningHandler = said
 	client, mapper := newMapper(env, config)
-	for _, folder := range append(agentKustomizations(), "../../examples") {
+	for _, folder := range append(agentKustomizations(), "../../examples", "../../hack/demo/all", "../../hack/demo/first") {
 		for _, object := range render(t, folder) {
 			if !isKubernetes(object.GetAPIVersion()) {
 				continue
