@@ -32,9 +32,10 @@ func (r right) String() string {
 	return strings.TrimSpace(r.account + " may " + r.verb + " " + r.resource + "." + r.group + " " + r.object)
 }
 
-// usedInLongRuns are rights whose features only make e2e-long uses: events that are repeated, finished Jobs that hold a
+// usedInLongRuns are rights that only make e2e-long is sure to use: events that are repeated, finished Jobs that hold a
 // deleted root claim, claims that grow, and surveys.
 var usedInLongRuns = []right{
+	{account: "efs-stunnel", resource: "events", verb: "patch"},
 	{account: "efs-manager", resource: "events", verb: "patch"},
 	{account: "efs-manager", group: "batch", resource: "jobs", verb: "delete"},
 	{account: "efs-manager", resource: "persistentvolumeclaims/status", verb: "patch"},
