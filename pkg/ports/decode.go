@@ -1,17 +1,25 @@
 package ports
 
 import (
-	"encoding/json"
+	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
-	"net/netip"
-	"regexp"
-	"strconv"
-	"strings"
-	"time"
+	"io"
 
-	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/efs"
+	"go.yaml.in/yaml/v3"
+)
+
+// Keys of the format that errors name.
+const (
+	keyTargets = "efs_stunnel_targets"
+	keyPort    = "stunnel_port"
+)
+
+// Limits of unknown keys in the table, so that it can always be written again.
+const (
+	maxDepth    = 32
+	maxKeyBytes = 512
 )
 
 // Decode reads a table, written by us or by the original system. Whatever it cannot read is an
@@ -34,198 +42,93 @@ func DecodeLenient(text []byte) (table Table, invalid map[string]error, err erro
 	return table, d.invalid, d.err
 }
 
-func decode(text []byte, portsRequired bool) (Table, *decoder) {
-	d := newDecoder(portsRequired)
-	if severalDocuments(text) {
-		d.fail(errors.New("more than one YAML document; want one"))
-	}
-	content, err := parse(text)
-	d.fail(err)
-	table := d.table(content)
-	d.fail(checkUniquePorts(table))
-	return table, d
-}
-
-// decoder turns values of the file into those of the table.
+// decoder collects the errors of one table.
 type decoder struct {
 	portsRequired bool
 	err           error            // the first
-	invalid       map[string]error // the first of each target that has one
+	invalid       map[string]error // of each target that has one
 }
 
-func newDecoder(portsRequired bool) *decoder {
-	return &decoder{portsRequired: portsRequired, invalid: map[string]error{}}
+func decode(text []byte, portsRequired bool) (Table, *decoder) {
+	d := &decoder{portsRequired: portsRequired, invalid: map[string]error{}}
+	root, err := parse(text)
+	d.fail(err)
+	targets := take(root, keyTargets)
+	var t Table
+	d.fail(read(root, "", 0, tableFields, &t))
+	t.Targets = d.targets(targets)
+	d.fail(checkUniquePorts(t))
+	return t, d
 }
 
-func (d *decoder) fail(err error) {
-	if d.err == nil {
-		d.err = err
+func (d *decoder) fail(err error) { d.err = cmp.Or(d.err, err) }
+
+// parse reads one document, without its aliases and merges. A key that occurs twice is an error: one
+// of two ports would be lost. With an error, the mapping may be empty.
+func parse(text []byte) (*yaml.Node, error) {
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	var content any
+	err := decoder.Decode(&content)
+	root := node(content)
+	switch {
+	case errors.Is(err, io.EOF), err == nil && content == nil:
+		err = errors.New("the file is empty; want a mapping with " + keyTargets)
+	case err != nil:
+		err = fmt.Errorf("parsing YAML: %w", err)
+	case root.Kind != yaml.MappingNode:
+		err = fmt.Errorf("%s; want a mapping with %s", shown(root), keyTargets)
+	case !errors.Is(decoder.Decode(new(any)), io.EOF):
+		return root, errors.New("more than one YAML document; want one")
+	default:
+		return root, nil
 	}
+	return node(map[string]any{}), err
 }
 
-// want fails with an error that says what is allowed.
-func (d *decoder) want(v value, allowed string) {
-	d.fail(fmt.Errorf("%s: %s; want %s", v.path, v, allowed))
+// read checks a mapping and decodes it.
+func read(n *yaml.Node, path string, depth int, check check, into any) error {
+	err := cmp.Or(checkShape(n, path, depth), check(path, n))
+	return cmp.Or(err, n.Decode(into))
 }
 
-func (d *decoder) table(v value) Table {
-	targets := v.take(keyTargets)
-	if targets.json == nil {
-		d.want(targets, "a mapping of file system ids to targets, {} for none")
+// targets returns the valid ones.
+func (d *decoder) targets(n *yaml.Node) map[string]Target {
+	if n.Kind != yaml.MappingNode {
+		d.fail(want(keyTargets, n, "a mapping of file system ids to targets, {} for none"))
+		return nil
 	}
-	t := Table{
-		Source:     d.text(v.take(keySource)),
-		Retired:    d.ports(v.take(keyRetired)),
-		LastUpdate: d.time(v.take(keyLastUpdate)),
-		Targets:    each(d, targets, CheckTargetID, (*decoder).target),
-		Unknown:    v.rest(),
+	valid, check := map[string]Target{}, targetFields(d.portsRequired)
+	for i := 0; i < len(n.Content); i += 2 {
+		id := n.Content[i].Value
+		target, err := readTarget(id, n.Content[i+1], check)
+		if err != nil {
+			d.fail(err)
+			d.invalid[id] = err
+			continue
+		}
+		valid[id] = target
 	}
-	d.fail(checkShape(t.Unknown, "", 0))
-	return t
+	return valid
 }
 
-func (d *decoder) target(id string, v value) Target {
-	d.fail(checkShape(v.json, v.path, 2))
-	d.wantMapping(v)
-	t := Target{
-		Name:             d.name(v.take(keyName)),
-		Port:             d.port(v.take(keyPort), d.portsRequired),
-		AddressBySubnet:  each(d, v.take(keyBySubnet), checkLocation, (*decoder).address),
-		AddressByZone:    each(d, v.take(keyByZone), checkLocation, (*decoder).address),
-		IPv6BySubnet:     each(d, v.take(keyIPv6BySubnet), checkLocation, (*decoder).ipv6),
-		IPv6ByZone:       each(d, v.take(keyIPv6ByZone), checkLocation, (*decoder).ipv6),
-		DNSName:          d.match(v.take(keyDNSName), hostName, "a host name"),
-		AvailabilityZone: d.match(v.take(keyZone), zoneName, "an availability zone's name"),
-		NotFoundSince:    d.time(v.take(keyNotFound)),
-		PinnedOnly:       d.flag(v.take(keyPinnedOnly)),
-		IAM:              d.flag(v.take(keyIAM)),
-		AccessPoints:     each(d, v.take(keyAccessPoints), efs.CheckAccessPointID, (*decoder).accessPoint),
-		Unknown:          v.rest(),
+func readTarget(id string, n *yaml.Node, check check) (t Target, err error) {
+	if err := CheckTargetID(id); err != nil {
+		return t, fmt.Errorf("%s: %w", keyTargets, err)
 	}
-	d.fail(checkUniquePorts(Table{Targets: map[string]Target{id: t}}))
-	return t
+	err = read(n, join(keyTargets, id), 2, check, &t)
+	return t, cmp.Or(err, checkUniquePorts(Table{Targets: map[string]Target{id: t}}))
 }
 
-func (d *decoder) accessPoint(_ string, v value) AccessPoint {
-	d.wantMapping(v)
-	return AccessPoint{
-		Port:    d.port(v.take(keyPort), d.portsRequired),
-		IAM:     d.flag(v.take(keyIAM)),
-		Unknown: v.rest(),
-	}
-}
-
-// wantMapping also takes a missing one where all fields may be missing.
-func (d *decoder) wantMapping(v value) {
-	if _, ok := v.json.(map[string]any); !ok && (v.json != nil || d.portsRequired) {
-		d.want(v, "a mapping")
-	}
-}
-
-func (d *decoder) address(_ string, v value) netip.Addr {
-	address, err := netip.ParseAddr(d.text(v))
-	if err != nil || address.Zone() != "" {
-		d.want(v, "an IP address")
-	}
-	return address
-}
-
-func (d *decoder) ipv6(_ string, v value) netip.Addr {
-	address, err := netip.ParseAddr(d.text(v))
-	if err != nil || !address.Is6() || address.Is4In6() || address.Zone() != "" {
-		d.want(v, "an IPv6 address")
-	}
-	return address
-}
-
-func (d *decoder) ports(v value) []int {
-	list, ok := v.json.([]any)
-	if !ok && v.json != nil {
-		d.want(v, "a list of ports")
-	}
-	var ports []int
-	for i, item := range list {
-		ports = append(ports, d.port(value{path: fmt.Sprintf("%s[%d]", v.path, i), json: item}, true))
-	}
-	return ports
-}
-
-func (d *decoder) port(v value, required bool) int {
-	if v.json == nil && !required {
-		return 0
-	}
-	number, _ := v.json.(json.Number)
-	port, err := strconv.Atoi(number.String())
-	if err != nil || port < 1 || port > wellknown.MaxPort {
-		d.want(v, fmt.Sprintf("a port, 1 to %d", wellknown.MaxPort))
-	}
-	return port
-}
-
-// timeForms are ours and the original's, and what its YAML library makes of an unquoted one.
-var timeForms = []string{time.RFC3339, "2006-01-02 15:04:05Z07:00", "2006-01-02 15:04:05"}
-
-func (d *decoder) time(v value) time.Time {
-	text := d.text(v)
-	if text == "" {
-		return time.Time{}
-	}
-	for _, form := range timeForms {
-		// The zero time means none, and the format has four digits for the year.
-		if t, err := time.Parse(form, text); err == nil && !t.IsZero() && t.UTC().Year() >= 1 && t.UTC().Year() <= 9999 {
-			return t.UTC().Truncate(time.Second)
+// take removes a key from a mapping and returns its value, null if there is none.
+func take(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; i < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			value := n.Content[i+1]
+			n.Content = append(n.Content[:i:i], n.Content[i+2:]...)
+			return value
 		}
 	}
-	d.want(v, "a time like 2026-01-02T03:04:05Z")
-	return time.Time{}
-}
-
-func (d *decoder) flag(v value) bool {
-	flag, ok := v.json.(bool)
-	if !ok && v.json != nil {
-		d.want(v, "true or false")
-	}
-	return flag
-}
-
-// name accepts what the original's YAML library leaves unquoted and ours takes for a number or
-// a boolean: the next listing has the name as it is.
-func (d *decoder) name(v value) string {
-	switch v.json.(type) {
-	case json.Number, bool:
-		return fmt.Sprint(v.json)
-	}
-	return d.text(v)
-}
-
-func (d *decoder) text(v value) string {
-	text, ok := v.json.(string)
-	if !ok && v.json != nil {
-		d.want(v, "a string")
-	}
-	return text
-}
-
-var (
-	hostName = regexp.MustCompile(`^[0-9A-Za-z]([-.0-9A-Za-z]{0,251}[0-9A-Za-z])?$`)
-	zoneName = regexp.MustCompile(`^[0-9A-Za-z]([-0-9A-Za-z]{0,61}[0-9A-Za-z])?$`)
-)
-
-// match reads a string that is missing, empty or of the pattern.
-func (d *decoder) match(v value, pattern *regexp.Regexp, allowed string) string {
-	text, ok := v.json.(string)
-	if !ok && v.json != nil || text != "" && !pattern.MatchString(text) {
-		d.want(v, allowed)
-	}
-	return text
-}
-
-// checkLocation is for ids of subnets and names of zones, which are only compared.
-func checkLocation(location string) error {
-	if location == "" || strings.ContainsFunc(location, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		return fmt.Errorf("%.60q is no name of a subnet or zone: want one without spaces", location)
-	}
-	return nil
+	return node(nil)
 }
 
 // checkUniquePorts refuses a table in which two tunnels would listen on one port: one of them

@@ -2,7 +2,6 @@ package ports_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/netip"
 	"strings"
 	"testing"
@@ -62,7 +61,7 @@ last_update: 2026-01-02T12:00:00Z
 			text: "efs_stunnel_targets: {fs-1: {name: 1e+3, stunnel_port: 1}, fs-2: {name: y, stunnel_port: 2}}",
 			want: ports.Table{Targets: map[string]ports.Target{
 				"fs-1": {Name: "1000", Port: 1},
-				"fs-2": {Name: "true", Port: 2},
+				"fs-2": {Name: "y", Port: 2},
 			}},
 		},
 		"our own additions": {
@@ -101,12 +100,19 @@ schema: {version: [1, two, null]}
 `,
 			want: ports.Table{
 				Targets: map[string]ports.Target{"fs-1": {
-					Port: 20490, Unknown: map[string]any{"not_found": true},
+					Port: 20490, Unknown: unknown(map[string]any{"not_found": true}),
 					AccessPoints: map[string]ports.AccessPoint{"fsap-1": {
-						Port: 20510, Unknown: map[string]any{"owner": json.Number("12345678901234567890")},
+						Port: 20510, Unknown: unknown(map[string]any{"owner": uint64(12345678901234567890)}),
 					}},
 				}},
-				Unknown: map[string]any{"schema": map[string]any{"version": []any{json.Number("1"), "two", nil}}},
+				Unknown: unknown(map[string]any{"schema": map[string]any{"version": []any{1, "two", nil}}}),
+			},
+		},
+		"aliases, merges, and truth in the words of YAML 1.1": {
+			text: "base: &base {stunnel_port: 1, iam: yes}\nefs_stunnel_targets: {fs-1: {<<: *base, pinned_only: Off}}",
+			want: ports.Table{
+				Targets: map[string]ports.Target{"fs-1": {Port: 1, IAM: true}},
+				Unknown: unknown(map[string]any{"base": map[string]any{"stunnel_port": 1, "iam": "yes"}}),
 			},
 		},
 		"no targets, said plainly": {text: "---\n# none yet\nefs_stunnel_targets: {}\n"},
@@ -141,7 +147,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"a misspelt main key":    {"efs_stunel_targets: {}", "efs_stunnel_targets: missing; want a mapping of file system ids to targets, {} for none"},
 		"an empty main key":      {"efs_stunnel_targets:", "efs_stunnel_targets: missing; want a mapping of file system ids to targets, {} for none"},
 		"a second document":      {"efs_stunnel_targets: {}\n---\nefs_stunnel_targets: {}", "more than one YAML document; want one"},
-		"a file system twice":    {"efs_stunnel_targets: {fs-1: {stunnel_port: 1}, fs-1: {stunnel_port: 2}}", `parsing YAML: yaml: unmarshal errors:` + "\n" + `  line 1: key "fs-1" already set in map`},
+		"a file system twice":    {"efs_stunnel_targets: {fs-1: {stunnel_port: 1}, fs-1: {stunnel_port: 2}}", `parsing YAML: yaml: unmarshal errors:` + "\n" + `  line 1: mapping key "fs-1" already defined at line 1`},
 		"an id that is a path":   {`efs_stunnel_targets: {"../etc": {}}`, `efs_stunnel_targets: "../etc" is no target id: want 1 to 43 lower-case letters, digits or dashes, a letter first and no dash last`},
 		"an empty target":        {"efs_stunnel_targets: {fs-1: }", "efs_stunnel_targets.fs-1: missing; want a mapping"},
 		"no port":                {target("name: x"), "efs_stunnel_targets.fs-1.stunnel_port: missing; want a port, 1 to 65535"},
@@ -171,7 +177,7 @@ func TestDecodeRefuses(t *testing.T) {
 		},
 		"an IPv6 address that is a number": {
 			target("stunnel_port: 1, mount_target_ipv6_by_zone: {a: 1}"),
-			`efs_stunnel_targets.fs-1.mount_target_ipv6_by_zone.a: 1; want a string`,
+			`efs_stunnel_targets.fs-1.mount_target_ipv6_by_zone.a: 1; want an IPv6 address`,
 		},
 		"a host name with a line break": {
 			target(`stunnel_port: 1, dns_name: "a\ncert = x"`),
@@ -193,6 +199,9 @@ func TestDecodeRefuses(t *testing.T) {
 			target("stunnel_port: 7, access_points: {home: {stunnel_port: 8}}"),
 			`efs_stunnel_targets.fs-1.access_points: "home" is no access point id: want fsap- and 1 to 40 lower-case letters or digits`,
 		},
+		"bad values in a merge":             {"b: &b {dns_name: 'a b'}\nefs_stunnel_targets: {fs-1: {<<: *b, stunnel_port: 1}}", `efs_stunnel_targets.fs-1.dns_name: "a b"; want a host name`},
+		"keys that are the same as strings": {"efs_stunnel_targets: {}\nx: {1: a, '1': b}", `parsing YAML: yaml: unmarshal errors:` + "\n" + `  line 2: mapping key "1" already defined at line 2`},
+		"keys that become the same":         {"efs_stunnel_targets: {}\nx: {1.0: a, '1': b}", `x: key "1" occurs twice`},
 		"what could not be written again": {
 			"efs_stunnel_targets: {}\nx: " + strings.Repeat("[", 40) + strings.Repeat("]", 40),
 			"x" + strings.Repeat("[0]", 32) + ": nested too deeply; want at most 32 levels",

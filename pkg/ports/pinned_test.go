@@ -62,7 +62,7 @@ func TestTargetsFollow(t *testing.T) {
 		Name: "old", Port: 20490, DNSName: "old.example.com", AvailabilityZone: "us-east-1b", NotFoundSince: noon,
 		AddressBySubnet: addresses("subnet-a", "10.0.0.4", "subnet-b", "10.0.1.4"),
 		AddressByZone:   addresses("us-east-1b", "10.0.1.4"),
-		Unknown:         map[string]any{"owner": "x", "note": "y"},
+		Unknown:         unknown(map[string]any{"owner": "x", "note": "y"}),
 	}
 	shared := usable("fs-1")
 	shared.Name, shared.AvailabilityZone = "shared", "us-east-1a"
@@ -87,13 +87,13 @@ func TestTargetsFollow(t *testing.T) {
 	keptAddresses := followed
 	keptAddresses.AddressBySubnet, keptAddresses.AddressByZone = old.AddressBySubnet, old.AddressByZone
 	pin := ports.Target{
-		Name: "pinned", DNSName: "pin.example.com", IAM: true, Unknown: map[string]any{"note": "z"},
+		Name: "pinned", DNSName: "pin.example.com", IAM: true, Unknown: unknown(map[string]any{"note": "z"}),
 		AddressBySubnet: addresses("subnet-a", "192.168.0.4"),
 	}
 	pinnedListed := followed
 	pinnedListed.Name, pinnedListed.DNSName, pinnedListed.IAM = "pinned", "pin.example.com", true
 	pinnedListed.AddressBySubnet = addresses("subnet-a", "192.168.0.4")
-	pinnedListed.Unknown = map[string]any{"owner": "x", "note": "z"}
+	pinnedListed.Unknown = unknown(map[string]any{"owner": "x", "note": "z"})
 	dualStack, onlyIPv6 := shared.Clone(), shared.Clone()
 	dualStack.MountTargets[0].IPv6 = addresses("", "fd00::4")[""]
 	onlyIPv6.MountTargets[0].Address, onlyIPv6.MountTargets[0].IPv6 = netip.Addr{}, addresses("", "fd00::4")[""]

@@ -1,10 +1,6 @@
 package ports
 
-import (
-	"bytes"
-
-	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-)
+import "gnuthought.com/efs-stunnel/pkg/api/wellknown"
 
 // MaxTableBytes is how long newcomers may make the encoded table. The apiserver takes 1 MiB of
 // data in a ConfigMap; the rest is for what targets of the table still need: not_found_since, new
@@ -33,7 +29,5 @@ func (p *planner) reserveBytes(key Key) bool {
 
 // encodedBytes is the length of a target in the encoded table.
 func (p *planner) encodedBytes(id string, t Target) int {
-	var b bytes.Buffer
-	writeMap(&b, map[string]any{id: p.describe(id, t).fields()}, "  ")
-	return b.Len()
+	return len(Encode(Table{Targets: map[string]Target{id: p.describe(id, t)}})) - len(keyTargets+":\n")
 }

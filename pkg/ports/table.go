@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -24,33 +25,34 @@ import (
 
 // Table is what the ConfigMap holds.
 type Table struct {
-	Targets map[string]Target // by file system id
+	Targets map[string]Target `yaml:"efs_stunnel_targets"` // by file system id
 	// Source is the AWS account and region of the listings that the table was made from, as in
 	// 123456789012/us-east-1; "" when unknown.
-	Source  string
-	Retired []int // ports of targets that are gone, the longest gone first
+	Source  string `yaml:"account_and_region,omitempty"`
+	Retired []int  `yaml:"retired_ports,omitempty"` // ports of targets that are gone, the longest gone first
 	// LastUpdate changes only when something else does; zero when unknown.
-	LastUpdate time.Time
-	Unknown    map[string]any // the keys that other programs or people added, with JSON values
+	LastUpdate time.Time            `yaml:"last_update,omitempty"`
+	Unknown    map[string]yaml.Node `yaml:",inline"` // the keys that other programs or people added, normalized
 }
 
 // Target is one file system, with the local port of its tunnel and the addresses of its mount targets.
+// The original system expects the fields that are written even when they are empty.
 type Target struct {
-	Name             string // the Name tag, or the id
-	Port             int    // 0 only in the pinned table: any
-	AddressBySubnet  map[string]netip.Addr
-	AddressByZone    map[string]netip.Addr // by zone name
-	IPv6BySubnet     map[string]netip.Addr // beside AddressBySubnet, which the original system reads
-	IPv6ByZone       map[string]netip.Addr
-	DNSName          string    // what the server's certificate must name; "" when unknown
-	AvailabilityZone string    // One Zone file systems only
-	NotFoundSince    time.Time // when a complete listing first lacked it; zero while it is listed
+	Name             string                `yaml:"name"`                   // the Name tag, or the id
+	Port             int                   `yaml:"stunnel_port,omitempty"` // 0 only in the pinned table: any
+	AddressBySubnet  map[string]netip.Addr `yaml:"mount_target_ip_by_subnet"`
+	AddressByZone    map[string]netip.Addr `yaml:"mount_target_ip_by_zone,omitempty"`     // by zone name
+	IPv6BySubnet     map[string]netip.Addr `yaml:"mount_target_ipv6_by_subnet,omitempty"` // beside AddressBySubnet, which the original system reads
+	IPv6ByZone       map[string]netip.Addr `yaml:"mount_target_ipv6_by_zone,omitempty"`
+	DNSName          string                `yaml:"dns_name,omitempty"`          // what the server's certificate must name; "" when unknown
+	AvailabilityZone string                `yaml:"availability_zone,omitempty"` // One Zone file systems only
+	NotFoundSince    time.Time             `yaml:"not_found_since,omitempty"`   // when a complete listing first lacked it; zero while it is listed
 	// PinnedOnly means that the administrator has pinned it and no listing has shown it. It may be
 	// another account's: then the API never finds it, whether it exists or not.
-	PinnedOnly   bool
-	IAM          bool // the tunnel shows a client certificate
-	AccessPoints map[string]AccessPoint
-	Unknown      map[string]any
+	PinnedOnly   bool                   `yaml:"pinned_only,omitempty"`
+	IAM          bool                   `yaml:"iam,omitempty"` // the tunnel shows a client certificate
+	AccessPoints map[string]AccessPoint `yaml:"access_points,omitempty"`
+	Unknown      map[string]yaml.Node   `yaml:",inline"`
 }
 
 // HasAddress reports whether the table has any address of the target's servers.
@@ -65,9 +67,9 @@ func (t Target) Zones() []string {
 
 // AccessPoint is an access point of the target's file system, with a tunnel of its own.
 type AccessPoint struct {
-	Port    int  // 0 only in the pinned table: any
-	IAM     bool // the tunnel shows a client certificate
-	Unknown map[string]any
+	Port    int                  `yaml:"stunnel_port,omitempty"` // 0 only in the pinned table: any
+	IAM     bool                 `yaml:"iam,omitempty"`          // the tunnel shows a client certificate
+	Unknown map[string]yaml.Node `yaml:",inline"`
 }
 
 // Key names what a port belongs to: a file system, or an access point of it.

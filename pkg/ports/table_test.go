@@ -44,7 +44,7 @@ func TestEveryFieldCounts(t *testing.T) {
 }
 
 func fullTable() ports.Table {
-	some := map[string]any{"x": []any{"y"}}
+	some := unknown(map[string]any{"x": []any{"y"}})
 	return ports.Table{
 		Targets: map[string]ports.Target{"fs-1": {
 			Name: "n", Port: 1, AddressBySubnet: addresses("s", "10.0.0.4"), AddressByZone: addresses("z", "10.0.0.4"),
