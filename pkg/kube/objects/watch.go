@@ -1,9 +1,9 @@
 package objects
 
 import (
-	"errors"
-
 	"k8s.io/client-go/tools/cache"
+
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
 )
 
 // OnChange calls a function for each change of an informer's objects, with the object as it was and as
@@ -24,5 +24,5 @@ func OnChange(changed func(before, after any), informers ...cache.SharedIndexInf
 		_, err := informer.AddEventHandler(handler)
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return logging.Errors(errs...)
 }

@@ -6,7 +6,6 @@ package caches
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
 )
 
 // Caches are all informers of the manager.
@@ -62,7 +62,7 @@ func New(client kubernetes.Interface, lists metadata.Interface, namespace string
 	for _, k := range c.kinds() {
 		errs = append(errs, k.informer.SetTransform(trim))
 	}
-	return c, errors.Join(errs...)
+	return c, logging.Errors(errs...)
 }
 
 const (

@@ -18,6 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -28,7 +29,7 @@ func (c *Controller) apply(ctx context.Context, s decide.State, plan decide.Plan
 	for _, change := range plan.Changes {
 		errs = append(errs, c.applyChange(ctx, s, change))
 	}
-	return errors.Join(errs...)
+	return logging.Errors(errs...)
 }
 
 func (c *Controller) applyChange(ctx context.Context, s decide.State, change decide.Change) error {

@@ -19,6 +19,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -42,7 +43,7 @@ func (c *Controller) apply(ctx context.Context, s state, p plan) (again time.Dur
 		}
 		errs = append(errs, err)
 	}
-	return again, errors.Join(errs...)
+	return again, logging.Errors(errs...)
 }
 
 // applyChange says after how long to sync again; zero is never.

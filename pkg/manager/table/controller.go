@@ -14,7 +14,6 @@ package table
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -32,6 +31,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/manager/pairs"
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 )
 
@@ -218,7 +218,7 @@ func applyEach[T any](c *Controller, d *decision, changes []T, apply func(T) err
 		case pairs.IsRace(failure):
 			again = settleTime
 		case failure != nil:
-			err = errors.Join(err, failure)
+			err = logging.Errors(err, failure)
 		}
 	}
 	return again, err

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"net/netip"
 	"slices"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
 )
 
 // Times of the loop.
@@ -132,7 +132,7 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 	a.tunnels = states
 	a.observeSupervisor()
 	a.probes.SetTasks(ctx, a.tasks())
-	return errors.Join(errs...)
+	return logging.Errors(errs...)
 }
 
 func (a *Agent) write(tunnel routing.Tunnel) error {

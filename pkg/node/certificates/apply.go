@@ -125,7 +125,7 @@ func (r *Renewer) restoreFiles() {
 			errs = append(errs, r.options.Dir.Certificate(name).Write(current.pem()))
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := logging.Errors(errs...); err != nil {
 		r.options.Log.Warn("files of client certificates cannot be written", "err", err)
 	}
 }

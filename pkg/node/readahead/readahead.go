@@ -19,6 +19,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
 )
 
 // KernelDefault is what the kernel gives an NFS mount, in KiB. A mount with another value has it from
@@ -98,7 +99,7 @@ func (s *setter) setAll() error {
 			errs = append(errs, s.set(m))
 		}
 	}
-	return errors.Join(errs...)
+	return logging.Errors(errs...)
 }
 
 // readTable keeps the ports of the latest table if the file cannot be read: a mount stays ours.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
 )
 
 // TrashItem is a directory in the trash of a file system.
@@ -39,7 +40,7 @@ func each(fileSystems []string, ask func(fileSystem string) error) error {
 		})
 	}
 	_ = group.Wait()
-	return errors.Join(errs...)
+	return logging.Errors(errs...)
 }
 
 // ListTrash lists the trash of file systems, each in the order of deletion. With an error the list has what

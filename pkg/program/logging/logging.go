@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/hashicorp/go-multierror"
 	"k8s.io/klog/v2"
 )
 
@@ -22,17 +23,30 @@ const (
 
 // New makes a logger.
 func New(w io.Writer, format Format, level slog.Level) *slog.Logger {
-	options := &slog.HandlerOptions{Level: level, ReplaceAttr: onOneLine}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: joined}
 	if format == JSON {
 		return slog.New(slog.NewJSONHandler(w, options))
 	}
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// onOneLine separates joined errors by semicolons: errors.Join has each on a line of its own.
-func onOneLine(_ []string, a slog.Attr) slog.Attr {
+// Errors collects the errors of independent items of one pass, on one line. It returns nil if all are nil.
+func Errors(errs ...error) error {
+	return multierror.Append(&multierror.Error{ErrorFormat: onOneLine}, errs...).ErrorOrNil()
+}
+
+func onOneLine(errs []error) string {
+	texts := make([]string, len(errs))
+	for i, err := range errs {
+		texts[i] = err.Error()
+	}
+	return strings.ReplaceAll(strings.Join(texts, "\n"), "\n", "; ")
+}
+
+// joined writes an error and that of its clean-up as Errors does: errors.Join has each on a line of its own.
+func joined(_ []string, a slog.Attr) slog.Attr {
 	if err, ok := a.Value.Any().(error); ok {
-		return slog.String(a.Key, strings.ReplaceAll(err.Error(), "\n", "; "))
+		return slog.String(a.Key, onOneLine([]error{err}))
 	}
 	return a
 }

@@ -47,13 +47,24 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-func TestJoinedErrorsAreOneLine(t *testing.T) {
-	for _, format := range []logging.Format{logging.Text, logging.JSON} {
-		var out bytes.Buffer
-		logging.New(&out, format, slog.LevelInfo).Error("failed", "err", errors.Join(errors.New("first"), errors.New("second")))
-		if !strings.Contains(out.String(), `"first; second"`) {
-			t.Errorf("%s: got %q, want the errors on one line", format, out.String())
+func TestSeveralErrorsAreOneLine(t *testing.T) {
+	first, second := errors.New("first"), errors.New("second")
+	for name, err := range map[string]error{
+		"joined":    errors.Join(first, second),
+		"collected": logging.Errors(first, nil, second),
+		"both":      logging.Errors(errors.Join(first, second), logging.Errors()),
+		"wrapped":   fmt.Errorf("%w", logging.Errors(logging.Errors(first), second)),
+	} {
+		for _, format := range []logging.Format{logging.Text, logging.JSON} {
+			var out bytes.Buffer
+			logging.New(&out, format, slog.LevelInfo).Error("failed", "err", err)
+			if !strings.Contains(out.String(), `"first; second"`) || !errors.Is(err, second) {
+				t.Errorf("%s, %s: got %q, want the errors on one line", name, format, out.String())
+			}
 		}
+	}
+	if err := logging.Errors(nil, nil); err != nil {
+		t.Errorf("got %v of items without an error", err)
 	}
 }
 
