@@ -15,7 +15,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/kube/apiclock"
 	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
-	"gnuthought.com/efs-stunnel/pkg/program/logging/loggingtest"
+	"gnuthought.com/efs-stunnel/test/support/loggingtest"
 )
 
 // recorder records what happened, in order.

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
-	"gnuthought.com/efs-stunnel/pkg/efs/efstest"
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
+	"gnuthought.com/efs-stunnel/test/support/efstest"
 )
 
 // fakeMetadata is the nodes' VPC, "" while the service does not answer.

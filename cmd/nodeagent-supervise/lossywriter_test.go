@@ -6,7 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"gnuthought.com/efs-stunnel/pkg/program/logging/loggingtest"
+	"gnuthought.com/efs-stunnel/test/support/loggingtest"
 )
 
 // blockedWriter blocks until unblock is closed.

@@ -14,10 +14,10 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/program"
-	"gnuthought.com/efs-stunnel/pkg/program/logging/loggingtest"
+	"gnuthought.com/efs-stunnel/test/support/loggingtest"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 // testTimeout is long enough for a busy machine.

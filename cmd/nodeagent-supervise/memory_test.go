@@ -21,9 +21,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
 	"gnuthought.com/efs-stunnel/pkg/node/fdstore"
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
-	"gnuthought.com/efs-stunnel/pkg/program/logging/loggingtest"
+	"gnuthought.com/efs-stunnel/test/support/loggingtest"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 // A node of a large account: every file system has a tunnel, few are used.

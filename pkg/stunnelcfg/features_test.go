@@ -8,9 +8,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 // allFeatures returns the features of Debian's stunnel.

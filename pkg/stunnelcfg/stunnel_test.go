@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 // TestStunnelAcceptsGoldenFiles replaces only the ports and the files that do not exist here. Debian 12

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"gnuthought.com/efs-stunnel/pkg/plugin/dashboard/dashboardtest"
+	"gnuthought.com/efs-stunnel/test/support/dashboardtest"
 )
 
 // browserShowsInstallation: the plugin's dashboard in a headless browser has what the cluster has.

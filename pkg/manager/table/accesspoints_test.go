@@ -10,9 +10,9 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
-	"gnuthought.com/efs-stunnel/pkg/efs/efstest"
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/test/support/efstest"
 )
 
 func pointOf(id string) ports.Key {

@@ -23,10 +23,10 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/efs/efstest"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/program/logging/loggingtest"
+	"gnuthought.com/efs-stunnel/test/support/efstest"
+	"gnuthought.com/efs-stunnel/test/support/loggingtest"
 )
 
 // cluster is a loop at work on a fake cluster, inside a bubble.

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/efs/efstest"
+	"gnuthought.com/efs-stunnel/test/support/efstest"
 )
 
 // TestAnotherAccountsListingChangesNothing: the manager's credentials become those of an account

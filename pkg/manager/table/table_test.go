@@ -16,8 +16,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/efs/efstest"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/test/support/efstest"
 )
 
 // TestClaimsReportATableThatCannotBeStored, those that wait for it, until it can.

@@ -18,9 +18,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/node/agent"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 // oneTunnel is a pod that serves fs-1.

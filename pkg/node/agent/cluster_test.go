@@ -29,11 +29,11 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
-	"gnuthought.com/efs-stunnel/pkg/program/logging/loggingtest"
+	"gnuthought.com/efs-stunnel/test/support/loggingtest"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 // patience is long because the machine may be busy.

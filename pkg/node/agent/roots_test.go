@@ -5,7 +5,7 @@ import (
 	"os"
 	"testing"
 
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 // TestChangedRootsAreReadAgain by stunnel that runs, whose connections stay open.

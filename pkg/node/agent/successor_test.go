@@ -8,8 +8,8 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/node/agent"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 // successor is a pod that a rollout starts beside another one. It does not wait for its tunnels' health.

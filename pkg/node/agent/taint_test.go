@@ -13,8 +13,8 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/node/agent"
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 func taints(keys ...string) []corev1.Taint {

@@ -15,7 +15,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/nodereport"
 	"gnuthought.com/efs-stunnel/pkg/api/status"
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 // nodeOf writes files of a node, and of its process file system below proc.

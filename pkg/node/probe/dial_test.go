@@ -11,7 +11,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 func TestServerWithBadCertificateOrTLSIsRejected(t *testing.T) {

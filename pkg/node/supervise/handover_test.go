@@ -15,8 +15,8 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/node/fdstore"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 // stream opens connections one after the other, and counts the results.

@@ -17,9 +17,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
-	"gnuthought.com/efs-stunnel/pkg/program/logging/loggingtest"
+	"gnuthought.com/efs-stunnel/test/support/loggingtest"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 // testTimeout is long enough for a busy machine.

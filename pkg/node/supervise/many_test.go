@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 const tunnelCount = 100

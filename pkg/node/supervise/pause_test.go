@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 const (

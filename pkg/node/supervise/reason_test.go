@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 func TestFailedConnectionHasReasonInStatusAndLog(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
-	"gnuthought.com/efs-stunnel/pkg/node/stunneltest"
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
+	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 func TestShutdownClosesTunnelsOnlyWhenTheyAreUnusedOrHandedOver(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/plugin/dashboard/dashboardtest"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
+	"gnuthought.com/efs-stunnel/test/support/dashboardtest"
 )
 
 // browserVariable names the headless browser, a Chromium. Tests with it are part of "make browser" only: it is

@@ -21,10 +21,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/efs/efstest"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/test/integration/cluster"
 	"gnuthought.com/efs-stunnel/test/integration/kubelet"
+	"gnuthought.com/efs-stunnel/test/support/efstest"
 )
 
 // Env is one test's part of the cluster.

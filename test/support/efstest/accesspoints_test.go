@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
-	"gnuthought.com/efs-stunnel/pkg/efs/efstest"
+	"gnuthought.com/efs-stunnel/test/support/efstest"
 )
 
 func TestAccessPoints(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
-	"gnuthought.com/efs-stunnel/pkg/efs/efstest"
+	"gnuthought.com/efs-stunnel/test/support/efstest"
 )
 
 func fileSystem(id string) efs.FileSystem {
