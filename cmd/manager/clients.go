@@ -47,7 +47,7 @@ func newClients(config *rest.Config, o options, base *kubeprogram.Program, clock
 	c.warnings, errs[7] = kubeprogram.NewClient(config, eventQPS, eventBurst, kubeprogram.EventTimeout)
 	c.events, errs[1] = kubeprogram.NewClient(config, eventQPS, eventBurst, kubeprogram.EventTimeout)
 	// As in Kubernetes' own programs, so that one request that hangs does not cost the Lease.
-	c.lease, errs[2] = kubeprogram.NewClient(config, leaseQPS, leaseBurst, o.lease.renewDeadline/2)
+	c.lease, errs[2] = kubeprogram.NewClient(config, leaseQPS, leaseBurst, o.lease.RenewDeadline/2)
 	c.shared, errs[3] = dynamic.NewForConfig(config)
 	c.lists, errs[4] = metadata.NewForConfig(config)
 	reviews, err := kubeprogram.NewClient(config, reviewQPS, reviewBurst, 0)

@@ -89,12 +89,10 @@ func newManager(o options, p *kubeprogram.Program, c clients, clock *apiclock.Cl
 	if !o.leaderElect {
 		return m, nil
 	}
-	m.election, err = election.New(election.Options{
-		Requests: m.clients.lease, Watches: m.clients.work,
-		Namespace: o.Namespace, Name: o.lease.name, Identity: identity(),
-		LeaseDuration: o.lease.leaseDuration, RenewDeadline: o.lease.renewDeadline, RetryPeriod: o.lease.retryPeriod,
-		Log: p.Log,
-	})
+	lease := o.lease
+	lease.Requests, lease.Watches, lease.Log = m.clients.lease, m.clients.work, p.Log
+	lease.Namespace, lease.Identity = o.Namespace, identity()
+	m.election, err = election.New(lease)
 	return m, err
 }
 

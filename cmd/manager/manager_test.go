@@ -148,7 +148,7 @@ func TestWithoutElection(t *testing.T) {
 
 func TestLostLeaseEndsTheProcess(t *testing.T) {
 	w := newReplica(t, func(o *options) {
-		o.lease.leaseDuration, o.lease.renewDeadline, o.lease.retryPeriod = time.Second, 300*time.Millisecond, 50*time.Millisecond
+		o.lease.LeaseDuration, o.lease.RenewDeadline, o.lease.RetryPeriod = time.Second, 300*time.Millisecond, 50*time.Millisecond
 	})
 	var away atomic.Bool
 	w.client.PrependReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {

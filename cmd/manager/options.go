@@ -10,7 +10,9 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/kube/election"
 	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/manager/loops"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/program/settings"
@@ -19,60 +21,43 @@ import (
 // options are checked settings.
 type options struct {
 	kubeprogram.Options
+	loops loops.Settings // their VPCID is "" to find out
 
-	version     bool
-	provisioner string
-
-	discovery       string // wellknown.DiscoveryAWS or wellknown.DiscoveryNone
-	pollingInterval time.Duration
-	region          string // "" to find out
-	vpcID           string // "" to find out
-	filter          efs.Filter
-	aliases         map[string][]string // file system -> what it is a copy of
-	ports           ports.Range
-
-	jobs            mountjobs.Settings
-	pullPolicy      string // becomes part of jobs
-	podIP           string // "" if workers cannot reach this replica
-	workerPort      int
-	batch           int
-	backoff         time.Duration
-	failedThreshold int
-	usageInterval   time.Duration
-
-	sharedVolumePaths []string // namespaces
+	version    bool
+	discovery  string // wellknown.DiscoveryAWS or wellknown.DiscoveryNone
+	region     string // "" to find out
+	pullPolicy string // becomes part of loops.Jobs
+	podIP      string // "" if workers cannot reach this replica
+	workerPort int
 
 	qps   float32
 	burst int
 
 	leaderElect bool
-	lease       leaseOptions
-}
-
-type leaseOptions struct {
-	name                                      string
-	leaseDuration, renewDeadline, retryPeriod time.Duration
+	lease       election.Options // without clients
 }
 
 // defaultOptions are those of design and manifests.
 func defaultOptions(e kubeprogram.Environment) options {
 	return options{
-		Options:     kubeprogram.Options{Namespace: e.Namespace(), HTTPAddress: wellknown.DefaultManagerHTTPAddress},
-		provisioner: wellknown.DefaultProvisioner,
-		discovery:   wellknown.DefaultDiscovery, pollingInterval: wellknown.DefaultPollingInterval,
-		ports: ports.Range{
-			Base: wellknown.DefaultBasePort, Count: wellknown.DefaultPortCount, Reserved: []int{wellknown.AgentHTTPPort},
-			NodePorts: ports.Span{First: wellknown.MinNodePort, Last: wellknown.MaxNodePort},
+		Options: kubeprogram.Options{Namespace: e.Namespace(), HTTPAddress: wellknown.DefaultManagerHTTPAddress},
+		loops: loops.Settings{
+			Provisioner: wellknown.DefaultProvisioner, PollingInterval: wellknown.DefaultPollingInterval,
+			Range: ports.Range{
+				Base: wellknown.DefaultBasePort, Count: wellknown.DefaultPortCount, Reserved: []int{wellknown.AgentHTTPPort},
+				NodePorts: ports.Span{First: wellknown.MinNodePort, Last: wellknown.MaxNodePort},
+			},
+			Jobs:  mountjobs.Settings{Timeout: wellknown.DefaultMountJobTimeout, Linger: wellknown.DefaultWorkerLinger},
+			Batch: wellknown.DefaultMountJobBatch, Backoff: wellknown.DefaultProvisionBackoff,
+			Threshold: wellknown.DefaultFailedRetryThreshold,
 		},
-		jobs:  mountjobs.Settings{Timeout: wellknown.DefaultMountJobTimeout, Linger: wellknown.DefaultWorkerLinger},
-		podIP: e.Getenv("POD_IP"), workerPort: wellknown.DefaultWorkerPort,
-		batch: wellknown.DefaultMountJobBatch, backoff: wellknown.DefaultProvisionBackoff,
-		failedThreshold: wellknown.DefaultFailedRetryThreshold,
-		qps:             wellknown.DefaultKubeAPIQPS, burst: wellknown.DefaultKubeAPIBurst,
+		discovery: wellknown.DefaultDiscovery,
+		podIP:     e.Getenv("POD_IP"), workerPort: wellknown.DefaultWorkerPort,
+		qps: wellknown.DefaultKubeAPIQPS, burst: wellknown.DefaultKubeAPIBurst,
 		leaderElect: wellknown.DefaultLeaderElect,
-		lease: leaseOptions{
-			name: wellknown.ManagerLease, leaseDuration: wellknown.DefaultLeaseDuration,
-			renewDeadline: wellknown.DefaultRenewDeadline, retryPeriod: wellknown.DefaultRetryPeriod,
+		lease: election.Options{
+			Name: wellknown.ManagerLease, LeaseDuration: wellknown.DefaultLeaseDuration,
+			RenewDeadline: wellknown.DefaultRenewDeadline, RetryPeriod: wellknown.DefaultRetryPeriod,
 		},
 	}
 }
@@ -94,56 +79,56 @@ func (o *options) settings() *settings.Set {
 func (o *options) bindDiscovery(g *settings.Group) {
 	g.Add(settings.OneOf(&o.discovery, "source", wellknown.DiscoveryAWS, wellknown.DiscoveryNone), "discovery", "",
 		"`source` of file systems: aws, or none for pinned targets only, which needs no AWS credentials")
-	g.Add(settings.Duration(&o.pollingInterval, time.Second, 24*time.Hour), "efs-polling-interval", "EFS_POLLING_INTERVAL",
+	g.Add(settings.Duration(&o.loops.PollingInterval, time.Second, 24*time.Hour), "efs-polling-interval", "EFS_POLLING_INTERVAL",
 		"time between two listings of the file systems, plus up to 10 % jitter")
 	g.Add(settings.Text(&o.region, "region", kubeprogram.CheckRegion), "aws-region", "AWS_REGION",
 		"`region` of the file systems; default is what the AWS SDK, the instance metadata, or the label of a node says")
-	g.Add(settings.Text(&o.vpcID, "vpc", checkVPC), "vpc-id", "",
+	g.Add(settings.Text(&o.loops.VPCID, "vpc", checkVPC), "vpc-id", "",
 		"`vpc` of the nodes, whose mount targets alone are used; default is that of the instance metadata, else any")
-	g.Add(settings.List(&o.filter.IDs, "ids", efs.CheckFileSystemID), "file-system-ids", "",
+	g.Add(settings.List(&o.loops.Filter.IDs, "ids", efs.CheckFileSystemID), "file-system-ids", "",
 		"comma-separated `ids` of the only file systems that are used")
-	g.Add(settings.Parsed(&o.filter.Tags, "tags", efs.ParseTags, nil), "file-system-tags", "",
+	g.Add(settings.Parsed(&o.loops.Filter.Tags, "tags", efs.ParseTags, nil), "file-system-tags", "",
 		"comma-separated key=value `tags` that file systems must have to be used")
-	g.Add(settings.Parsed(&o.aliases, "aliases", parseAliases, nil), "file-system-aliases", "",
+	g.Add(settings.Parsed(&o.loops.Aliases, "aliases", parseAliases, nil), "file-system-aliases", "",
 		"comma-separated `aliases` fs-new=fs-old: fs-new is a restored or replicated copy of fs-old")
-	g.Add(settings.Integer(&o.ports.Base, wellknown.MinPort, wellknown.MaxPort), "base-stunnel-port", "BASE_STUNNEL_PORT",
+	g.Add(settings.Integer(&o.loops.Range.Base, wellknown.MinPort, wellknown.MaxPort), "base-stunnel-port", "BASE_STUNNEL_PORT",
 		"first local `port` that a file system can get")
-	g.Add(settings.Integer(&o.ports.Count, 1, wellknown.MaxPort), "stunnel-port-count", "",
+	g.Add(settings.Integer(&o.loops.Range.Count, 1, wellknown.MaxPort), "stunnel-port-count", "",
 		"`number` of local ports, from the base on")
-	g.Add(settings.Parsed(&o.ports.NodePorts, "first-last", ports.ParseSpan, ports.Span.String), "node-port-range", "",
+	g.Add(settings.Parsed(&o.loops.Range.NodePorts, "first-last", ports.ParseSpan, ports.Span.String), "node-port-range", "",
 		"`first-last` port of the cluster's NodePort services, as kube-apiserver's --service-node-port-range has it; no file system gets one of them")
 }
 
 func (o *options) bindProvisioning(g *settings.Group) {
-	g.Add(settings.Text(&o.provisioner, "name", checkProvisioner), "provisioner", "STORAGE_PROVISIONER_NAME",
+	g.Add(settings.Text(&o.loops.Provisioner, "name", checkProvisioner), "provisioner", "STORAGE_PROVISIONER_NAME",
 		"`name` by which storage classes ask for this provisioner")
-	g.Add(settings.Duration(&o.backoff, time.Second, time.Hour), "provision-backoff-interval", "PROVISION_BACKOFF_INTERVAL",
+	g.Add(settings.Duration(&o.loops.Backoff, time.Second, time.Hour), "provision-backoff-interval", "PROVISION_BACKOFF_INTERVAL",
 		fmt.Sprintf("wait after a first failed setup; it doubles up to %d times this", wellknown.MaxProvisionBackoffFactor))
-	g.Add(settings.Integer(&o.failedThreshold, 0, math.MaxInt32), "failed-retry-threshold", "",
+	g.Add(settings.Integer(&o.loops.Threshold, 0, math.MaxInt32), "failed-retry-threshold", "",
 		"`number` of failed setups after which a claim is given up until something changes; 0 is never")
-	g.Add(settings.Text(&o.jobs.Image, "image", checkImage), "worker-image", "WORKER_IMAGE",
+	g.Add(settings.Text(&o.loops.Jobs.Image, "image", checkImage), "worker-image", "WORKER_IMAGE",
 		"`image` of mount Jobs, which holds mountjob")
 	g.Add(settings.OneOf(&o.pullPolicy, "policy", string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)), "worker-image-pull-policy", "",
 		"`policy` for pulling it: Always, IfNotPresent or Never; default is Kubernetes' own")
-	g.Add(settings.List(&o.jobs.ImagePullSecrets, "names", kubeprogram.CheckName("an object")), "worker-image-pull-secrets", "",
+	g.Add(settings.List(&o.loops.Jobs.ImagePullSecrets, "names", kubeprogram.CheckName("an object")), "worker-image-pull-secrets", "",
 		"comma-separated `names` of Secrets for pulling it")
-	g.Add(settings.Text(&o.jobs.PriorityClassName, "class", kubeprogram.CheckName("an object")), "worker-priority-class", "",
+	g.Add(settings.Text(&o.loops.Jobs.PriorityClassName, "class", kubeprogram.CheckName("an object")), "worker-priority-class", "",
 		"priority `class` of mount Jobs, but not of sweeps and surveys; default is the cluster's, and the manifests set system-cluster-critical")
-	g.Add(settings.Parsed(&o.jobs.Tolerations, "taints", mountjobs.ParseTolerations, mountjobs.FormatTolerations), "worker-tolerations", "",
+	g.Add(settings.Parsed(&o.loops.Jobs.Tolerations, "taints", mountjobs.ParseTolerations, mountjobs.FormatTolerations), "worker-tolerations", "",
 		"comma-separated `taints`, as key=value:effect, of nodes that take mount Jobs, sweeps and surveys nevertheless; without a value or an effect, any")
-	g.Add(settings.Parsed(&o.jobs.NodeSelector, "labels", mountjobs.ParseNodeSelector, mountjobs.FormatNodeSelector), "worker-node-selector", "",
+	g.Add(settings.Parsed(&o.loops.Jobs.NodeSelector, "labels", mountjobs.ParseNodeSelector, mountjobs.FormatNodeSelector), "worker-node-selector", "",
 		"comma-separated key=value `labels` that the nodes of mount Jobs, sweeps and surveys must have; default is any node with an agent")
-	g.Add(settings.Integer(&o.batch, 1, math.MaxInt32), "mount-job-batch", "",
+	g.Add(settings.Integer(&o.loops.Batch, 1, math.MaxInt32), "mount-job-batch", "",
 		"`number` of operations that one mount Job carries at most")
-	g.Add(settings.Duration(&o.jobs.Timeout, time.Minute, 24*time.Hour), "mount-job-timeout", "",
+	g.Add(settings.Duration(&o.loops.Jobs.Timeout, time.Minute, 24*time.Hour), "mount-job-timeout", "",
 		"deadline of a mount Job's pod")
-	g.Add(settings.Duration(&o.jobs.Linger, 0, time.Hour), "worker-linger", "",
+	g.Add(settings.Duration(&o.loops.Jobs.Linger, 0, time.Hour), "worker-linger", "",
 		"how long the pod of a mount Job waits for more operations; 0s is not at all")
 	g.Add(settings.Integer(&o.workerPort, 1, wellknown.MaxPort), "worker-port", "",
 		"`port` where the leader listens for workers, on the address in POD_IP; without that, no worker waits")
-	g.Add(settings.Duration(&o.usageInterval, 0, 366*24*time.Hour), "usage-interval", "",
+	g.Add(settings.Duration(&o.loops.UsageInterval, 0, 366*24*time.Hour), "usage-interval", "",
 		"time between two surveys of what each volume holds; 0s is never, unless kubectl efs-stunnel usage --now asks for one")
-	g.Add(settings.List(&o.sharedVolumePaths, "namespaces", checkPathNamespace), "shared-volume-paths", "",
+	g.Add(settings.List(&o.loops.SharedVolumePaths, "namespaces", checkPathNamespace), "shared-volume-paths", "",
 		"comma-separated `namespaces` whose SharedVolumes may name a path, which reaches everything on the file system; * is all, default is none")
 }
 
@@ -158,13 +143,13 @@ func (o *options) bindKubernetes(g *settings.Group) {
 func (o *options) bindElection(g *settings.Group) {
 	g.Add(settings.Bool(&o.leaderElect), "leader-elect", "",
 		"replicas compete for a Lease, and one leads; without it there must be one replica only")
-	g.Add(settings.Duration(&o.lease.leaseDuration, time.Second, time.Hour), "leader-elect-lease-duration", "",
+	g.Add(settings.Duration(&o.lease.LeaseDuration, time.Second, time.Hour), "leader-elect-lease-duration", "",
 		"how long the others wait for a silent leader")
-	g.Add(settings.Duration(&o.lease.renewDeadline, time.Millisecond, time.Hour), "leader-elect-renew-deadline", "",
+	g.Add(settings.Duration(&o.lease.RenewDeadline, time.Millisecond, time.Hour), "leader-elect-renew-deadline", "",
 		"how long a leader tries to renew its Lease before it gives up")
-	g.Add(settings.Duration(&o.lease.retryPeriod, time.Millisecond, time.Hour), "leader-elect-retry-period", "",
+	g.Add(settings.Duration(&o.lease.RetryPeriod, time.Millisecond, time.Hour), "leader-elect-retry-period", "",
 		"time between two renewals of the Lease, which standbys read four times as often")
-	g.Add(settings.Text(&o.lease.name, "name", kubeprogram.CheckName("an object")), "leader-elect-resource-name", "",
+	g.Add(settings.Text(&o.lease.Name, "name", kubeprogram.CheckName("an object")), "leader-elect-resource-name", "",
 		"`name` of the Lease")
 }
 
@@ -182,33 +167,33 @@ func parseOptions(args []string, e kubeprogram.Environment) (options, *settings.
 	if o.version {
 		return o, set, nil
 	}
-	o.jobs.Namespace, o.jobs.ImagePullPolicy = o.Namespace, corev1.PullPolicy(o.pullPolicy)
+	o.loops.Jobs.Namespace, o.loops.Jobs.ImagePullPolicy = o.Namespace, corev1.PullPolicy(o.pullPolicy)
 	return o, set, o.check(set)
 }
 
 // check is about what no setting can say alone.
 func (o *options) check(set *settings.Set) error {
-	if o.jobs.Image == "" {
+	if o.loops.Jobs.Image == "" {
 		return fmt.Errorf("%s is missing: want the image that holds mountjob", set.Names("worker-image"))
 	}
 	if err := kubeprogram.CheckNamespace(o.Namespace); err != nil { // its default is read from a file
 		return set.Wrong("namespace", err)
 	}
-	if err := o.ports.Check(); err != nil {
+	if err := o.loops.Range.Check(); err != nil {
 		return set.Wrong("base-stunnel-port", err)
 	}
-	return o.lease.check(set)
+	return checkLease(o.lease, set)
 }
 
-// check requires what client-go requires, and names the settings in its errors.
-func (l leaseOptions) check(set *settings.Set) error {
-	if l.leaseDuration <= l.renewDeadline {
+// checkLease requires what client-go requires, and names the settings in its errors.
+func checkLease(l election.Options, set *settings.Set) error {
+	if l.LeaseDuration <= l.RenewDeadline {
 		return set.Wrong("leader-elect-lease-duration", fmt.Errorf("want more than %s, which is %s",
-			set.Origin("leader-elect-renew-deadline"), settings.Short(l.renewDeadline)))
+			set.Origin("leader-elect-renew-deadline"), settings.Short(l.RenewDeadline)))
 	}
-	if float64(l.renewDeadline) <= leaderelection.JitterFactor*float64(l.retryPeriod) {
+	if float64(l.RenewDeadline) <= leaderelection.JitterFactor*float64(l.RetryPeriod) {
 		return set.Wrong("leader-elect-renew-deadline", fmt.Errorf("want more than %g times %s, which is %s",
-			leaderelection.JitterFactor, set.Origin("leader-elect-retry-period"), settings.Short(l.retryPeriod)))
+			leaderelection.JitterFactor, set.Origin("leader-elect-retry-period"), settings.Short(l.RetryPeriod)))
 	}
 	return nil
 }

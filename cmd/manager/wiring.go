@@ -47,28 +47,18 @@ func (m *manager) wire(ctx context.Context) (workload, error) {
 }
 
 func (m *manager) loopOptions(cluster string, network topology.Network) loops.Options {
-	o := m.options
+	settings := m.options.loops
+	settings.VPCID = network.VPCID // the setting, or what was found
 	return loops.Options{
-		Provisioner:     o.provisioner,
-		Cluster:         cluster,
-		PollingInterval: o.pollingInterval,
-		Range:           o.ports,
-		Filter:          o.filter,
-		VPCID:           network.VPCID,
-		DNSSuffix:       topology.DNSSuffix(network.Region),
-		Aliases:         o.aliases,
-		Backoff:         o.backoff,
-		Threshold:       o.failedThreshold,
-		Jobs:            o.jobs,
-		Batch:           o.batch,
-		UsageInterval:   o.usageInterval,
-		Workers:         loops.Workers{Host: o.podIP, Port: o.workerPort, Reviews: m.clients.reviews},
-		Now:             m.clock.Now,
+		Settings:  settings,
+		Cluster:   cluster,
+		DNSSuffix: topology.DNSSuffix(network.Region),
+		Workers:   loops.Workers{Host: m.options.podIP, Port: m.options.workerPort, Reviews: m.clients.reviews},
+		Now:       m.clock.Now,
 
-		JobsClient:        m.clients.jobs,
-		Metadata:          m.clients.lists,
-		Dynamic:           m.clients.shared,
-		SharedVolumePaths: o.sharedVolumePaths,
+		JobsClient: m.clients.jobs,
+		Metadata:   m.clients.lists,
+		Dynamic:    m.clients.shared,
 
 		Events:  m.events.Recorder(),
 		Metrics: m.program.Metrics,
@@ -87,7 +77,7 @@ func (m *manager) efsAPI(ctx context.Context) (table.API, topology.Network, erro
 		return nil, topology.Network{}, err
 	}
 	finder := &topology.Finder{
-		Region: loaded.Region, VPCID: m.options.vpcID,
+		Region: loaded.Region, VPCID: m.options.loops.VPCID,
 		Metadata: topology.MetadataFromConfig(loaded), NodeRegion: m.nodeRegion, Log: m.log,
 	}
 	network, err := finder.Find(ctx)

@@ -52,7 +52,7 @@ func TestRegion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withoutAWS(t)
 			t.Setenv("AWS_DEFAULT_REGION", tt.sdk)
-			w := newReplica(t, func(o *options) { o.region, o.vpcID = tt.setting, "vpc-1" })
+			w := newReplica(t, func(o *options) { o.region, o.loops.VPCID = tt.setting, "vpc-1" })
 			for _, node := range tt.nodes {
 				if err := w.client.Tracker().Add(node); err != nil {
 					t.Fatal(err)
@@ -117,7 +117,7 @@ func askForCredentials(t *testing.T) {
 	}
 	t.Setenv("AWS_WEB_IDENTITY_TOKEN_FILE", token)
 	t.Setenv("AWS_ROLE_ARN", "arn:aws:iam::111122223333:role/efs-manager")
-	w := newReplica(t, func(o *options) { o.vpcID = "vpc-1" })
+	w := newReplica(t, func(o *options) { o.loops.VPCID = "vpc-1" })
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{corev1.LabelTopologyRegion: "us-west-2"}}}
 	if err := w.client.Tracker().Add(node); err != nil {
 		t.Fatal(err)
@@ -144,8 +144,8 @@ func TestPinnedTargetsNeedNoAWS(t *testing.T) {
 
 func TestLoopsGetTheSettings(t *testing.T) {
 	w := newReplica(t, func(o *options) {
-		o.filter.IDs, o.failedThreshold, o.pollingInterval = []string{"fs-1"}, 5, 90*time.Second
-		o.aliases = map[string][]string{"fs-2": {"fs-1"}}
+		o.loops.Filter.IDs, o.loops.Threshold, o.loops.PollingInterval = []string{"fs-1"}, 5, 90*time.Second
+		o.loops.Aliases = map[string][]string{"fs-2": {"fs-1"}}
 	})
 	w.events = w.program.StartEvents(w.client, w.client, nil)
 	defer kubeprogram.CloseEvents(t.Context(), w.events)
@@ -158,7 +158,7 @@ func TestLoopsGetTheSettings(t *testing.T) {
 	if diff := cmp.Diff(efs.Filter{IDs: []string{"fs-1"}}, got.Filter); diff != "" {
 		t.Errorf("filter mismatch (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(w.options.jobs, got.Jobs); diff != "" {
+	if diff := cmp.Diff(w.options.loops.Jobs, got.Jobs); diff != "" {
 		t.Errorf("Job settings mismatch (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(map[string][]string{"fs-2": {"fs-1"}}, got.Aliases); diff != "" {

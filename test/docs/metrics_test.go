@@ -69,9 +69,11 @@ func registered(t *testing.T) map[string]metric {
 	}
 	registry, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
 	if _, err := loops.New(client, nil, loops.Options{
-		Provisioner: wellknown.DefaultProvisioner, PollingInterval: time.Minute,
-		Range:   ports.Range{Base: wellknown.DefaultBasePort, Count: 1},
-		Jobs:    mountjobs.Settings{Namespace: wellknown.Namespace, Linger: time.Minute},
+		Settings: loops.Settings{
+			Provisioner: wellknown.DefaultProvisioner, PollingInterval: time.Minute,
+			Range: ports.Range{Base: wellknown.DefaultBasePort, Count: 1},
+			Jobs:  mountjobs.Settings{Namespace: wellknown.Namespace, Linger: time.Minute},
+		},
 		Workers: loops.Workers{Host: wellknown.LoopbackAddress},
 		Events:  record.NewFakeRecorder(1), Metrics: registry, Log: log,
 	}); err != nil {

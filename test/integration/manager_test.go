@@ -133,20 +133,22 @@ func (f *fixture) options() loops.Options {
 		filter.IDs = append(filter.IDs, fmt.Sprintf("fs-%dx%d", f.Number, n))
 	}
 	return loops.Options{
+		Settings: loops.Settings{
+			Provisioner:     f.Provisioner,
+			PollingInterval: time.Second,
+			Range:           f.portRange(),
+			Filter:          filter,
+			Backoff:         time.Second,
+			Jobs:            mountjobs.Settings{Namespace: f.Namespace, Image: "registry.example.com/efs-stunnel:1.0", Linger: f.linger},
+			Batch:           wellknown.DefaultMountJobBatch,
+		},
 		SharedVolumeInterval: 100 * time.Millisecond,
-		Provisioner:          f.Provisioner,
 		Cluster:              f.ClusterUID,
-		PollingInterval:      time.Second,
-		Range:                f.portRange(),
-		Filter:               filter,
 		DNSSuffix:            "efs.us-east-1.amazonaws.com",
-		Backoff:              time.Second,
 		// Times of Jobs are in seconds: with less than one, the order of a deletion and a sweep
 		// is not known.
 		SweepDelay: time.Second,
-		Jobs:       mountjobs.Settings{Namespace: f.Namespace, Image: "registry.example.com/efs-stunnel:1.0", Linger: f.linger},
 		Workers:    loops.Workers{Host: wellknown.LoopbackAddress, Reviews: f.Client.AuthenticationV1().TokenReviews()},
-		Batch:      wellknown.DefaultMountJobBatch,
 		Metrics:    prometheus.NewRegistry(),
 		Log:        slog.New(slog.NewTextHandler(f.Output(), nil)),
 	}

@@ -32,37 +32,43 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// Options are what an administrator chose.
-type Options struct {
+// Settings are what an administrator chose.
+type Settings struct {
 	Provisioner string
-	Cluster     string // ClusterUID's
 
 	PollingInterval time.Duration
 	Range           ports.Range
 	Filter          efs.Filter
 	VPCID           string // where the nodes are; "" when unknown
-	DNSSuffix       string // of file systems' names in certificates
 	// Aliases are, for a file system, the ids whose marker and ledger it may carry.
 	Aliases map[string][]string
 
-	Backoff    time.Duration      // after a first failed setup
-	Threshold  int                // of failed setups, after which a claim is given up; 0 is never
-	Jobs       mountjobs.Settings // the same for every mount Job; their namespace is the manager's
-	Batch      int                // operations in one batch of a Job at most
-	Workers    Workers            // where workers reach the leader; without a host, no worker waits for operations
-	SweepDelay time.Duration      // how long trash waits for more before it is swept; 0 is the default
+	Backoff   time.Duration      // after a first failed setup
+	Threshold int                // of failed setups, after which a claim is given up; 0 is never
+	Jobs      mountjobs.Settings // the same for every mount Job; their namespace is the manager's
+	Batch     int                // operations in one batch of a Job at most
 	// UsageInterval is the time between two surveys of what volumes use; 0 is never, unless one is requested.
-	UsageInterval time.Duration
-	// Now is the apiserver's time: the loops compare it with times in objects. nil is time.Now.
-	Now func() time.Time
+	UsageInterval     time.Duration
+	SharedVolumePaths []string // the namespaces whose SharedVolumes may name a path
+}
 
-	JobsClient        kubernetes.Interface // the client of mount Jobs; nil is that of all loops
-	Metadata          metadata.Interface   // the client by which a new leader finds out whether its caches have caught up
-	Dynamic           dynamic.Interface    // the client for SharedVolumes; without one they are not served
-	SharedVolumePaths []string             // the namespaces whose SharedVolumes may name a path
+// Options are the settings, and what the loops run with.
+type Options struct {
+	Settings
+	Cluster   string // ClusterUID's
+	DNSSuffix string // of file systems' names in certificates
+
+	Workers    Workers       // where workers reach the leader; without a host, no worker waits for operations
+	SweepDelay time.Duration // how long trash waits for more before it is swept; 0 is the default
 	// SharedVolumeInterval is the time between two checks whether SharedVolumes are installed; 0 is
 	// the default.
 	SharedVolumeInterval time.Duration
+	// Now is the apiserver's time: the loops compare it with times in objects. nil is time.Now.
+	Now func() time.Time
+
+	JobsClient kubernetes.Interface // the client of mount Jobs; nil is that of all loops
+	Metadata   metadata.Interface   // the client by which a new leader finds out whether its caches have caught up
+	Dynamic    dynamic.Interface    // the client for SharedVolumes; without one they are not served
 
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer
