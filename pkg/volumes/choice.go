@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
@@ -188,7 +189,7 @@ func names(candidates []Candidate) string {
 	for _, c := range candidates {
 		ids = append(ids, c.ID)
 	}
-	return "file systems " + cut(strings.Join(ids, ", "), 3*maxQuotedBytes)
+	return "file systems " + operations.Shorten(strings.Join(ids, ", "), 3*maxQuotedBytes)
 }
 
 func showTags(tags map[string]string) string {

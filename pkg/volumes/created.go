@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
@@ -19,7 +20,7 @@ func Created(volume *corev1.PersistentVolume, sharer, note string) string {
 		about += ", which claim " + sharer + " has, too"
 	}
 	parts := slices.DeleteFunc([]string{about, note, readOnlyNote(volume), labelsNote(volume)}, func(part string) bool { return part == "" })
-	return cut(strings.Join(parts, "; "), maxMessageBytes)
+	return operations.Shorten(strings.Join(parts, "; "), maxMessageBytes)
 }
 
 func readOnlyNote(volume *corev1.PersistentVolume) string {
@@ -41,5 +42,5 @@ func labelsNote(volume *corev1.PersistentVolume) string {
 		return ""
 	}
 	return fmt.Sprintf("the selector's labels %s are only copied to it: a volume that has them and is created later is not waited for",
-		cut(strings.Join(copied, ","), 3*maxQuotedBytes))
+		operations.Shorten(strings.Join(copied, ","), 3*maxQuotedBytes))
 }

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -78,7 +79,7 @@ func refusedFileSystem(id string, class Class) string {
 		return "leave it out to have one chosen"
 	}
 	if len(class.FileSystemIDs) > 0 && !slices.Contains(class.FileSystemIDs, id) {
-		return fmt.Sprintf("storage class %s allows %s", quoted(class.Name), cut(strings.Join(class.FileSystemIDs, ", "), 3*maxQuotedBytes))
+		return fmt.Sprintf("storage class %s allows %s", quoted(class.Name), operations.Shorten(strings.Join(class.FileSystemIDs, ", "), 3*maxQuotedBytes))
 	}
 	return ""
 }

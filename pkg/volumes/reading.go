@@ -144,7 +144,7 @@ func problemOf(object *corev1.PersistentVolume, volume Volume) string {
 		return fmt.Sprintf("its server is %s, not %s", quoted(source.Server), wellknown.LoopbackAddress)
 	}
 	if err := operations.CheckPath(source.Path); err != nil {
-		return cut(err.Error(), maxMessageBytes)
+		return operations.Shorten(err.Error(), maxMessageBytes)
 	}
 	if path, ok := object.Annotations[wellknown.AnnotationPath]; ok && path != source.Path {
 		return fmt.Sprintf("its annotation %s is %s, but its path is %s", wellknown.AnnotationPath, quoted(path), quoted(source.Path))

@@ -22,23 +22,14 @@ const (
 
 // refuse makes a refusal of several findings, cut to what an event can hold.
 func refuse(findings ...string) Refusal {
-	return Refusal(cut(strings.Join(findings, "; "), maxMessageBytes))
+	return Refusal(operations.Shorten(strings.Join(findings, "; "), maxMessageBytes))
 }
 
 // quoted shows a value of unknown content: no control characters, no great length.
-func quoted(value string) string { return strconv.Quote(cut(value, maxQuotedBytes)) }
+func quoted(value string) string { return strconv.Quote(operations.Shorten(value, maxQuotedBytes)) }
 
 // plain is quoted without the quotes.
 func plain(value string) string {
 	text := quoted(value)
 	return text[1 : len(text)-1]
-}
-
-// cut shortens a text to at most n bytes, never within a character.
-func cut(text string, n int) string {
-	const ellipsis = "…"
-	if len(text) <= n {
-		return text
-	}
-	return operations.Truncate(text, n-len(ellipsis)) + ellipsis
 }

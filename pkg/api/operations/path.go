@@ -64,3 +64,12 @@ func Truncate(s string, n int) string {
 	}
 	return s[:n]
 }
+
+// Shorten truncates s to at most n bytes, the last of which show that it was longer.
+func Shorten(s string, n int) string {
+	const ellipsis = "…"
+	if len(s) <= n {
+		return s
+	}
+	return Truncate(s, max(n-len(ellipsis), 0)) + ellipsis
+}

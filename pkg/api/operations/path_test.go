@@ -74,6 +74,18 @@ func TestTruncateCutsBetweenCharacters(t *testing.T) {
 	}
 }
 
+func TestShortenShowsThatATextWasLonger(t *testing.T) {
+	for _, tt := range []struct {
+		text string
+		n    int
+		want string
+	}{{"abcd", 4, "abcd"}, {"abcde", 4, "a…"}, {"€€", 5, "…"}, {"üabc", 4, "…"}} {
+		if got := Shorten(tt.text, tt.n); got != tt.want {
+			t.Errorf("%q in %d bytes is %q, want %q", tt.text, tt.n, got, tt.want)
+		}
+	}
+}
+
 // A path that passes has one spelling, has parents that pass, and is not below /.efs-stunnel.
 func FuzzCheckPath(f *testing.F) {
 	for _, seed := range []string{"/ns/data", "/", "/a/../b", "/.efs-stunnel/x", "//", "/a\x00", "/@a", `/a\b`, "/a/.", "x"} {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
@@ -111,22 +112,15 @@ func (r *reporter) event(object runtime.Object, n notice) {
 	if n.level == slog.LevelInfo {
 		kind = corev1.EventTypeNormal
 	}
-	r.events.Event(object, kind, n.reason, cut(n.message))
+	r.events.Event(object, kind, n.reason, operations.Shorten(n.message, maxMessageBytes))
 }
 
 // maxMessageBytes is what the events API takes.
 const maxMessageBytes = 1000
 
-func cut(message string) string {
-	if len(message) <= maxMessageBytes {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxMessageBytes], "") + "…"
-}
-
 // recordOn writes a Warning about something that was done to a volume.
 func (c *Controller) recordOn(volume *corev1.PersistentVolume, reason, message string) {
-	c.options.Events.Event(volume, corev1.EventTypeWarning, reason, cut(message))
+	c.options.Events.Event(volume, corev1.EventTypeWarning, reason, operations.Shorten(message, maxMessageBytes))
 }
 
 // eventNotices are about the events of ports.Assign: on the table, and on the volumes that they name.

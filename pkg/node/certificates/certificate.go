@@ -8,6 +8,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
@@ -142,8 +143,8 @@ func (c *certificate) recordSuccess(renewed []byte, credentials Credentials, now
 	}
 	c.until, c.due = c.made.Add(clientcert.Lifetime), c.made.Add(renewAfter)
 	if c.identity.IAM && !credentials.Expires.IsZero() {
-		c.until = earlier(c.until, credentials.Expires)
-		c.due = earlier(c.due, credentials.Expires.Add(-beforeExpiry))
+		c.until = slices.MinFunc([]time.Time{c.until, credentials.Expires}, time.Time.Compare)
+		c.due = slices.MinFunc([]time.Time{c.due, credentials.Expires.Add(-beforeExpiry)}, time.Time.Compare)
 	}
 	if soonest := now.Add(minDelay); c.due.Before(soonest) {
 		c.due = soonest
@@ -172,11 +173,4 @@ func (c *certificate) status(file string) routing.Certificate {
 		status.Sum = fmt.Sprintf("%x", sha256.Sum256(current.pem()))
 	}
 	return status
-}
-
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }
