@@ -20,7 +20,7 @@ KUBE ?= $(LAB_KUBERNETES)
 LAB_FLAGS ?=
 # Extra flags of e2e, for example E2E_FLAGS=-ipv6.
 E2E_FLAGS ?=
-# Settings of acceptance, which docs/real-efs.md explains: CLASS, IMAGE, NAMESPACE, ACCESS_POINT, REPORT,
+# Settings of acceptance, which docs/tasks/acceptance.md explains: CLASS, IMAGE, NAMESPACE, ACCESS_POINT, REPORT,
 # LIMIT, and which scenarios to leave out: ACCEPTANCE_FLAGS="-skip TestAcceptance/.*drained".
 LIMIT ?= 5m
 ACCEPTANCE_FLAGS ?=
@@ -111,11 +111,11 @@ vulnerabilities: ## Ask the Go vulnerability database about what the programs ca
 	for m in $(MODULES); do cd $(CURDIR)/$$m; $(TOOL) govulncheck $(if $(VULN_DB),-db "$(VULN_DB)") ./...; done
 
 .PHONY: generate
-generate: ## Write what is generated: the tables of settings in docs/operations.md
+generate: ## Write what is generated: settings and names in docs/reference, pictures
 	go run ./hack/docs
 
 .PHONY: verify
-verify: ## Check that what is generated (settings in docs, go.mod, go.sum) is up to date
+verify: ## Check that what is generated (docs/reference, pictures, go.mod, go.sum) is up to date
 	go run ./hack/docs -diff
 	for m in $(MODULES) hack/lab/components hack/tools; do (cd $$m && go mod tidy -diff); done
 
@@ -184,7 +184,7 @@ acceptance: plugin ## Prove an installation on the cluster of KUBECONFIG, as bin
 	go test -tags acceptance -count=1 -timeout 5h -parallel 4 -v ./test/e2e -limit $(LIMIT) $(ACCEPTANCE_FLAGS)
 
 .PHONY: bench
-bench: lab ## Measure the manager beside the field's library; docs/benchmarks.md says how to read it
+bench: lab ## Measure the manager beside the field's library; docs/contribute/benchmarks.md says how to read it
 	programs=$$($(LAB) components); \
 	go build -o bin/manager ./cmd/manager; \
 	go build -C test/bench -o $(CURDIR)/bin/bench .; \

@@ -39,7 +39,7 @@ func parseOptions(args []string, getenv func(string) string) (options, *settings
 	tunnels.Add(settings.Duration(&o.idle, 0, maxIdle), "tunnel-idle", "",
 		"`time` without a connection after which a tunnel's stunnel stops, until the next connection; with 0, all run always")
 	tunnels.Add(settings.Bool(&o.fips), "fips", "EFS_FIPS",
-		"run stunnel in FIPS mode, and nothing without; needs images that are built for it ("+wellknown.DocsURL+"fips.md)")
+		"run stunnel in FIPS mode, and nothing without; needs images that are built for it ("+wellknown.DocsURL+"tasks/fips.md)")
 	o.log.Add(set.Group("Logs"))
 	if err := set.Parse(args, getenv); err != nil {
 		return options{}, set, err

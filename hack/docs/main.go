@@ -1,6 +1,6 @@
-// Command docs writes the tables of settings into docs/operations.md from the programs' --help. With
-// -diff it changes nothing, and fails when the page is stale. Run it in the root of the repository with
-// make generate or make verify.
+// Command docs writes what the code knows into docs: the settings of the programs, from their --help, the keys of
+// annotations, labels and finalizers, from their constants, and the pictures, from their texts. With -diff it changes
+// nothing, and fails when a file is stale. Run it in the root of the repository with make generate or make verify.
 package main
 
 import (
@@ -8,17 +8,27 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
-const page = "docs/operations.md"
+const (
+	managerPage = "docs/reference/settings-manager.md"
+	nodePage    = "docs/reference/settings-node.md"
+	jobPage     = "docs/reference/mount-jobs.md"
+	namesPage   = "docs/reference/annotations.md"
+	namesFolder = "pkg/api/wellknown"
+	pictures    = "docs/concepts/*.txt"
+)
 
-// program is a program whose settings are on the page.
+// program is a program whose settings are on a page.
 type program struct {
+	page    string
 	title   string // in its markers
 	folder  string
 	command []string // before --help
@@ -27,17 +37,17 @@ type program struct {
 
 func programs() []program {
 	return []program{
-		{"manager", "cmd/manager", nil, parseLongHelp},
-		{"nodeagent", "cmd/nodeagent", nil, parseLongHelp},
-		{"nodeagent supervise", "cmd/nodeagent-supervise", nil, parseLongHelp},
-		{"nodeagent-supervise probe", "cmd/nodeagent-supervise", []string{"probe"}, parseLongHelp},
-		{"nodeagent-readahead", "cmd/nodeagent-readahead", nil, parseLongHelp},
-		{"mountjob", "cmd/mountjob", []string{"run"}, parseShortHelp},
+		{managerPage, "manager", "cmd/manager", nil, parseLongHelp},
+		{nodePage, "nodeagent", "cmd/nodeagent", nil, parseLongHelp},
+		{nodePage, "nodeagent supervise", "cmd/nodeagent-supervise", nil, parseLongHelp},
+		{nodePage, "nodeagent-supervise probe", "cmd/nodeagent-supervise", []string{"probe"}, parseLongHelp},
+		{nodePage, "nodeagent-readahead", "cmd/nodeagent-readahead", nil, parseLongHelp},
+		{jobPage, "mountjob", "cmd/mountjob", []string{"run"}, parseShortHelp},
 	}
 }
 
 func main() {
-	diff := flag.Bool("diff", false, "change nothing, and fail when "+page+" is stale")
+	diff := flag.Bool("diff", false, "change nothing, and fail when a file is stale")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -51,46 +61,102 @@ func main() {
 var errStale = errors.New("stale: run make generate and commit what it changed")
 
 func run(ctx context.Context, diff bool) error {
-	text, err := os.ReadFile(page)
-	if err != nil {
-		return fmt.Errorf("reading the page (in the root of the repository?): %w", err)
-	}
-	fresh, err := generate(ctx, string(text))
-	switch {
-	case err != nil:
+	fresh := map[string]string{}
+	if err := errors.Join(addSettings(ctx, fresh), addNames(fresh), addPictures(fresh)); err != nil {
 		return err
-	case fresh == string(text):
-		return nil
-	case diff:
-		return fmt.Errorf("%s is %w", page, errStale)
 	}
-	if err := os.WriteFile(page, []byte(fresh), 0o644); err != nil {
-		return fmt.Errorf("writing the page: %w", err)
+	for _, path := range slices.Sorted(maps.Keys(fresh)) {
+		if err := update(path, fresh[path], diff); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// generate is the page with the programs' current settings.
-func generate(ctx context.Context, text string) (string, error) {
+// update writes a file that differs, or says that it does.
+func update(path, fresh string, diff bool) error {
+	text, err := os.ReadFile(path)
+	switch {
+	case err == nil && string(text) == fresh:
+		return nil
+	case diff:
+		return fmt.Errorf("%s is %w", path, errStale)
+	}
+	if err := os.WriteFile(path, []byte(fresh), 0o644); err != nil {
+		return fmt.Errorf("writing a page: %w", err)
+	}
+	return nil
+}
+
+// insert replaces a marked part of a page.
+func insert(fresh map[string]string, page, title, part string) error {
+	if _, ok := fresh[page]; !ok {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			return fmt.Errorf("reading a page (in the root of the repository?): %w", err)
+		}
+		fresh[page] = string(text)
+	}
+	text, err := replace(fresh[page], title, part)
+	if err != nil {
+		return fmt.Errorf("%s: %w", page, err)
+	}
+	fresh[page] = text
+	return nil
+}
+
+func addSettings(ctx context.Context, fresh map[string]string) error {
 	built, err := os.MkdirTemp("", "docs")
 	if err != nil {
-		return "", fmt.Errorf("making a folder for the programs: %w", err)
+		return fmt.Errorf("making a folder for the programs: %w", err)
 	}
 	defer os.RemoveAll(built) //nolint:errcheck // the system cleans its temporary folder
 	for _, p := range programs() {
 		help, err := p.help(ctx, built)
 		if err != nil {
-			return "", err
+			return err
 		}
 		groups, err := p.parse(help)
 		if err != nil {
-			return "", fmt.Errorf("settings of %s: %w", p.title, err)
+			return fmt.Errorf("settings of %s: %w", p.title, err)
 		}
-		if text, err = replace(text, p.title, render(groups)); err != nil {
-			return "", err
+		if err := insert(fresh, p.page, "settings of "+p.title, render(groups)); err != nil {
+			return err
 		}
 	}
-	return text, nil
+	return nil
+}
+
+func addNames(fresh map[string]string) error {
+	all, err := constants(namesFolder)
+	if err != nil {
+		return err
+	}
+	for _, kind := range kinds {
+		if err := insert(fresh, namesPage, kind, renderNames(all, kind)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func addPictures(fresh map[string]string) error {
+	sources, err := filepath.Glob(pictures)
+	if err != nil {
+		return fmt.Errorf("listing the pictures: %w", err)
+	}
+	for _, path := range sources {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return fmt.Errorf("reading a picture: %w", err)
+		}
+		drawing, err := draw(string(text))
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		fresh[strings.TrimSuffix(path, ".txt")+".svg"] = drawing
+	}
+	return nil
 }
 
 // help is the output of the program's --help, without environment variables, which would be in it.

@@ -57,5 +57,5 @@ func replace(page, title, text string) (string, error) {
 }
 
 func marker(which, title string) string {
-	return fmt.Sprintf("<!-- %s settings of %s: make generate -->", which, title)
+	return fmt.Sprintf("<!-- %s %s: make generate -->", which, title)
 }

@@ -255,14 +255,14 @@ func number(t *testing.T, text string) uint32 {
 	return uint32(n)
 }
 
-// expectFIPS builds the base of docs/fips.md, and the images on it, with the default bases.
+// expectFIPS builds the base of docs/tasks/fips.md, and the images on it, with the default bases.
 func (b *builder) expectFIPS() {
 	b.Helper()
-	page, err := os.ReadFile("docs/fips.md")
+	page, err := os.ReadFile("docs/tasks/fips.md")
 	b.check(err)
 	recipe := regexp.MustCompile("(?s)```dockerfile\n(.*?)```").FindSubmatch(page)
 	if recipe == nil {
-		b.Fatal("docs/fips.md has no Dockerfile")
+		b.Fatal("docs/tasks/fips.md has no Dockerfile")
 	}
 	folder := b.TempDir()
 	b.check(os.WriteFile(filepath.Join(folder, "Dockerfile"), recipe[1], 0o644))

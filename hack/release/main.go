@@ -1,5 +1,5 @@
 // Command release makes what a release consists of, in a folder: images, manifests, the kubectl plugin,
-// lists of what they contain, checksums and notes. docs/release.md describes each. Run it
+// lists of what they contain, checksums and notes. docs/contribute/release.md describes each. Run it
 // in the root of the repository with make release, and push the images with make release-push.
 package main
 

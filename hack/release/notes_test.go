@@ -13,7 +13,7 @@ const changes = `# Changelog
 
 ### Added
 
-- A [plugin](docs/kubectl-plugin.md#trash), see [EFS](https://aws.amazon.com/efs/).
+- A [plugin](docs/reference/plugin.md#rights), see [EFS](https://aws.amazon.com/efs/).
 
 ## [1.2.2] - 2026-01-01
 

@@ -79,7 +79,7 @@ func TestTheTableStaysBelowItsLimit(t *testing.T) {
 	}
 }
 
-// TestHowManyFileSystemsFit is the number that docs/limits.md names.
+// TestHowManyFileSystemsFit is the number that docs/reference/limits.md names.
 func TestHowManyFileSystemsFit(t *testing.T) {
 	in := ports.Input{
 		Range: ports.Range{Base: 20490, Count: 3000}, Now: noon, VPCID: "vpc-1", DNSSuffix: "efs.us-east-1.amazonaws.com",

@@ -1,6 +1,6 @@
 // Command bench measures how fast the manager is, and how few requests it makes, on a real
 // apiserver with the cluster's own controllers, beside the library that most provisioners are
-// made with. docs/benchmarks.md says what the numbers mean. It runs on Linux, as root.
+// made with. docs/contribute/benchmarks.md says what the numbers mean. It runs on Linux, as root.
 package main
 
 import (

@@ -13,7 +13,7 @@ import (
 
 // TestTextsOfProgramsNameAnAddress holds that users are not led to a path in a repository that they do not have.
 func TestTextsOfProgramsNameAnAddress(t *testing.T) {
-	path := regexp.MustCompile(`"[^"]*\bdocs/[a-z-]+\.md`)
+	path := regexp.MustCompile(`"[^"]*\bdocs/[a-z/-]+\.md`)
 	for _, folder := range []string{"../../cmd", "../../pkg"} {
 		err := filepath.WalkDir(folder, func(name string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
@@ -38,7 +38,7 @@ func TestAddressIsThatOfTheRunbooks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := "/runbooks: " + wellknown.DocsURL + "troubleshooting.md\n"; !strings.Contains(string(rules), want) {
+	if want := "/runbooks: " + wellknown.DocsURL + "troubleshoot/alerts.md\n"; !strings.Contains(string(rules), want) {
 		t.Errorf("the rules lack %q", want)
 	}
 }

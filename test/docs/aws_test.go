@@ -13,7 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
 )
 
-const partitions = "## Partitions and roots"
+const partitions = "docs/reference/partitions.md"
 
 // TestPartitionsAreThoseOfThePrograms: the page has each suffix that the programs know, with a region.
 func TestPartitionsAreThoseOfThePrograms(t *testing.T) {
@@ -26,7 +26,7 @@ func TestPartitionsAreThoseOfThePrograms(t *testing.T) {
 		want = append(want, pair[1])
 	}
 	seen := map[string]bool{}
-	for _, row := range rows(readPage(t, "docs/aws.md").section(t, partitions)) {
+	for _, row := range rows(readPage(t, partitions).text) {
 		if len(row) != 4 {
 			continue // an authority
 		}
@@ -52,7 +52,7 @@ func TestRootsAreThoseOfTheImage(t *testing.T) {
 	}
 	patterns := regexp.MustCompile(`[\w\[\]-]+\.crt\b`).FindAllString(strings.ReplaceAll(string(script), "ca-certificates.crt", ""), -1)
 	found := 0
-	for _, row := range rows(readPage(t, "docs/aws.md").section(t, partitions)) {
+	for _, row := range rows(readPage(t, partitions).text) {
 		if len(row) != 3 {
 			continue // a partition
 		}

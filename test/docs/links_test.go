@@ -98,9 +98,57 @@ func TestAnchorsAreThoseOfGitHub(t *testing.T) {
 	}
 }
 
-// TestFrontPageIsShort: new users read it first.
-func TestFrontPageIsShort(t *testing.T) {
-	if lines := strings.Count(readPage(t, "README.md").text, "\n"); lines > 120 {
-		t.Errorf("README.md has %d lines, more than 120", lines)
+// TestPagesAreShort: new users read README.md first, the map fits on a screen, and any other page has one task or
+// one idea.
+func TestPagesAreShort(t *testing.T) {
+	limits := map[string]int{"README.md": 120, "docs/index.md": 60}
+	for _, p := range pages(t) {
+		limit, ok := limits[p.path]
+		if !ok && strings.HasPrefix(p.path, "docs/") {
+			limit, ok = 200, true
+		}
+		if lines := strings.Count(p.text, "\n"); ok && lines > limit {
+			t.Errorf("%s has %d lines, more than %d", p.path, lines, limit)
+		}
+	}
+}
+
+// TestPagesAreReachable: from the map of all pages, over links of pages in docs.
+func TestPagesAreReachable(t *testing.T) {
+	reached := map[string]bool{"docs/index.md": true}
+	for todo := []string{"docs/index.md"}; len(todo) > 0; todo = todo[1:] {
+		prose, _ := readPage(t, todo[0]).split()
+		for _, m := range link.FindAllStringSubmatch(prose, -1) {
+			name, _, _ := strings.Cut(m[1], "#")
+			path := filepath.ToSlash(filepath.Join(filepath.Dir(todo[0]), name))
+			if strings.HasPrefix(path, "docs/") && strings.HasSuffix(path, ".md") && !reached[path] {
+				reached[path] = true
+				todo = append(todo, path)
+			}
+		}
+	}
+	for _, p := range pages(t) {
+		if strings.HasPrefix(p.path, "docs/") && !strings.HasPrefix(p.path, "docs/adr/") && !reached[p.path] {
+			t.Errorf("no link leads to %s", p.path)
+		}
+	}
+}
+
+// TestConceptsBeginWithAPicture, except for the glossary.
+func TestConceptsBeginWithAPicture(t *testing.T) {
+	pictures := 0
+	for _, p := range pages(t) {
+		name, ok := strings.CutPrefix(p.path, "docs/concepts/")
+		if !ok || name == "glossary.md" {
+			continue
+		}
+		pictures++
+		picture := "](" + strings.TrimSuffix(name, ".md") + ".svg)"
+		if lines := strings.SplitN(p.text, "\n", 4); len(lines) < 4 || !strings.HasPrefix(lines[2], "![") || !strings.HasSuffix(lines[2], picture) {
+			t.Errorf("%s does not begin with its picture", p.path)
+		}
+	}
+	if pictures == 0 {
+		t.Error("there are no concepts")
 	}
 }

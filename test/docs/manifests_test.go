@@ -139,18 +139,21 @@ func TestParametersAreThoseOfClasses(t *testing.T) {
 	if !ok {
 		t.Fatalf("%v does not say what is allowed", err)
 	}
-	documented := firstCodes(readPage(t, "README.md").section(t, "## StorageClass parameters"))
+	documented := firstCodes(readPage(t, "docs/reference/class-parameters.md").section(t, "## Parameters"))
 	slices.Sort(documented)
 	if diff := cmp.Diff(strings.Split(list, ", "), documented); diff != "" {
-		t.Errorf("parameters mismatch (-parser +README.md):\n%s", diff)
+		t.Errorf("parameters mismatch (-parser +page):\n%s", diff)
 	}
 }
 
 // TestForeignParametersHaveTheirOwnRefusal: a user who forgets to translate one reads it on the claim.
 func TestForeignParametersHaveTheirOwnRefusal(t *testing.T) {
-	p, found := readPage(t, "docs/migration.md"), 0
-	for _, heading := range []string{"### Parameters of efs-provisioner", "### Parameters of the EFS CSI driver"} {
-		for _, row := range rows(p.section(t, heading)) {
+	found := 0
+	for page, heading := range map[string]string{
+		"docs/tasks/migrate-from-efs-provisioner.md": "## Parameters of efs-provisioner",
+		"docs/tasks/migrate-from-the-csi-driver.md":  "## Parameters of the EFS CSI driver",
+	} {
+		for _, row := range rows(readPage(t, page).section(t, heading)) {
 			old := codes(row[0])
 			if len(old) == 0 || row[1] == "the same" {
 				continue
@@ -167,6 +170,8 @@ func TestForeignParametersHaveTheirOwnRefusal(t *testing.T) {
 	}
 }
 
+const permissions = "docs/tasks/aws-permissions.md"
+
 // TestPolicyAllowsTheCalledActions: and no others.
 func TestPolicyAllowsTheCalledActions(t *testing.T) {
 	source, err := os.ReadFile(filepath.Join(root, "pkg/efs/awsefs/client.go"))
@@ -179,13 +184,13 @@ func TestPolicyAllowsTheCalledActions(t *testing.T) {
 	}
 	slices.Sort(called)
 	if diff := cmp.Diff(slices.Compact(called), allowed(t)); diff != "" {
-		t.Errorf("actions mismatch (-called +README.md):\n%s", diff)
+		t.Errorf("actions mismatch (-called +page):\n%s", diff)
 	}
 }
 
 func allowed(t *testing.T) []string {
 	t.Helper()
-	_, blocks := readPage(t, "README.md").split()
+	_, blocks := readPage(t, permissions).split()
 	for _, b := range blocks {
 		if b.language != "json" {
 			continue
@@ -199,6 +204,6 @@ func allowed(t *testing.T) []string {
 		slices.Sort(policy.Statement[0].Action)
 		return policy.Statement[0].Action
 	}
-	t.Fatal("README.md has no policy")
+	t.Fatal(permissions + " has no policy")
 	return nil
 }

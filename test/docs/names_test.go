@@ -19,11 +19,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 )
 
-const operations = "docs/operations.md"
-
 func TestEventsAreThoseOfThePrograms(t *testing.T) {
 	expectSame(t, "events", stringConstants(t, "pkg/api/wellknown/events.go", "Event"),
-		firstCodes(readPage(t, operations).section(t, "## Events")))
+		firstCodes(readPage(t, "docs/reference/events.md").text))
 }
 
 func TestAlertsAreThoseOfTheManifests(t *testing.T) {
@@ -50,7 +48,7 @@ func TestAlertsAreThoseOfTheManifests(t *testing.T) {
 			want = append(want, rule.Alert+" "+rule.Labels["severity"])
 		}
 	}
-	for _, row := range rows(readPage(t, operations).section(t, "## Alerts")) {
+	for _, row := range rows(readPage(t, "docs/reference/alerts.md").text) {
 		got = append(got, strings.Join(codes(row[0]), "")+" "+row[1])
 	}
 	expectSame(t, "alerts", want, got)
@@ -68,12 +66,12 @@ func TestReasonsAreThoseOfThePrograms(t *testing.T) {
 	} {
 		want = append(want, "Probe"+reason)
 	}
-	p := readPage(t, operations)
-	expectSame(t, "reasons of tunnel problems", want, firstCodes(p.section(t, "### Reasons of tunnel problems")))
+	p := readPage(t, "docs/reference/reasons.md")
+	expectSame(t, "reasons of tunnel problems", want, firstCodes(p.section(t, "## Reasons of tunnel problems")))
 	expectSame(t, "reasons of unusable targets", []string{
 		string(routing.NoAddress), string(routing.BadPort), string(routing.NoHostName),
 		string(routing.ClientCertificate), string(routing.BadValue), string(routing.Missing),
-	}, firstCodes(p.section(t, "### Reasons of unusable targets")))
+	}, firstCodes(p.section(t, "## Reasons of unusable targets")))
 }
 
 // expectSame compares two sets of names; a repeated name is an error, too.

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestMapHasEveryPackage holds the map of docs/architecture.md to the folders that have Go files.
+// TestMapHasEveryPackage holds the map of docs/contribute/code.md to the folders that have Go files.
 func TestMapHasEveryPackage(t *testing.T) {
 	found := map[string]bool{}
 	for _, top := range []string{"cmd", "pkg"} {
@@ -27,5 +27,5 @@ func TestMapHasEveryPackage(t *testing.T) {
 	for folder := range found {
 		want = append(want, folder)
 	}
-	expectSame(t, "packages", want, firstCodes(readPage(t, "docs/architecture.md").section(t, "## Packages")))
+	expectSame(t, "packages", want, firstCodes(readPage(t, "docs/contribute/code.md").section(t, "## Packages")))
 }

@@ -11,10 +11,10 @@ import (
 
 var quoted = regexp.MustCompile(`"([^"]+)"`)
 
-// TestProofsAreInTheCode holds the tables of docs/lab.md that say what proves what to the tests, and to the rows of
-// docs/architecture.md.
+// TestProofsAreInTheCode holds the tables of docs/contribute/proofs.md to the tests, and to the rows of
+// docs/reference/failures.md.
 func TestProofsAreInTheCode(t *testing.T) {
-	section := readPage(t, "docs/lab.md").section(t, "## What proves what")
+	section := readPage(t, "docs/contribute/proofs.md").text
 	tests := sourceOfTests(t)
 	proved := map[string]bool{}
 	for _, row := range rows(section) {
@@ -38,9 +38,9 @@ func TestProofsAreInTheCode(t *testing.T) {
 		}
 		proved[row[0]] = true
 	}
-	for _, row := range rows(readPage(t, "docs/architecture.md").section(t, "## When a part fails")) {
+	for _, row := range rows(readPage(t, "docs/reference/failures.md").text) {
 		if !proved[row[0]] {
-			t.Errorf("no test is named for %q of docs/architecture.md", row[0])
+			t.Errorf("no test is named for %q of docs/reference/failures.md", row[0])
 		}
 	}
 }

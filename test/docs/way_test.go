@@ -11,10 +11,10 @@ import (
 // maxFilesOfTheWay is how many files show the way of a claim from its event to its volume.
 const maxFilesOfTheWay = 5
 
-// TestWayOfAClaimIsInTheCode holds the section of docs/architecture.md to the code: few files, which exist
+// TestWayOfAClaimIsInTheCode holds the section of docs/contribute/code.md to the code: few files, which exist
 // and have the functions that it names.
 func TestWayOfAClaimIsInTheCode(t *testing.T) {
-	section := readPage(t, "docs/architecture.md").section(t, "## The way of a claim through the code")
+	section := readPage(t, "docs/contribute/code.md").section(t, "## The way of a claim through the code")
 	files := 0
 	for _, step := range regexp.MustCompile(`(?m)^\d\. .*$`).FindAllString(section, -1) {
 		source := ""

@@ -4,7 +4,7 @@ package e2e
 
 import "strings"
 
-// uninstallIsClean follows docs/operations.md: first the policy Retain for the data to keep, then the
+// uninstallIsClean follows docs/tasks/uninstall.md: first the policy Retain for the data to keep, then the
 // deletion of all that uses volumes, of the product, and of its root volumes.
 func uninstallIsClean(l *lab) {
 	const (

@@ -15,7 +15,7 @@ import (
 // originalPort is another one than the product would assign.
 const originalPort = 20495
 
-// originalIsReplaced follows docs/migration.md while a pod writes, which is not interrupted.
+// originalIsReplaced follows docs/tasks/migrate-from-the-original.md while a pod writes, which is not interrupted.
 func originalIsReplaced(l *lab) {
 	l.installOriginal()
 	ns := l.namespace("original")

@@ -20,8 +20,8 @@ const (
 	restored     = "fs-0123456789abcdefc" // its marker has the id of shared
 )
 
-// withManagerOutside runs scenarios with the only manager on this machine, as docs/operations.md
-// describes, with the rights of the shipped roles.
+// withManagerOutside runs scenarios with the only manager on this machine, as
+// docs/tasks/manager-outside.md describes, with the rights of the shipped roles.
 func withManagerOutside(scenarios []scenario) func(*lab) {
 	return func(l *lab) {
 		l.kubectl("-n", system, "scale", "deployment/efs-manager", "--replicas=0")

@@ -10,7 +10,7 @@ import (
 
 const sharedVolumes = "test/e2e/testdata/shared-volumes"
 
-// installSharedVolumes follows docs/shared-volumes.md, and gives the scenario of any cluster an access point.
+// installSharedVolumes follows docs/tasks/shared-volumes.md, and gives the scenario of any cluster an access point.
 func (l *lab) installSharedVolumes() {
 	l.Helper()
 	// kubectl creates the definition first, and a manager that watches before it has the rights is refused.

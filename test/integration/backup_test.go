@@ -23,15 +23,14 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// recipes are the shell commands of a section of docs/backup.md, without those that set its variables.
-func recipes(t *testing.T, section string) (commands []string) {
+// recipes returns the shell commands of a page in docs/tasks, without those that set its variables.
+func recipes(t *testing.T, task string) (commands []string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/backup.md")
+	page, err := os.ReadFile("../../docs/tasks/" + task + ".md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, text, _ := strings.Cut(string(page), "\n## "+section+"\n")
-	text, _, _ = strings.Cut(text, "\n## ")
+	text := string(page)
 	for {
 		before, rest, ok := strings.Cut(text, "```sh\n")
 		if !ok {
@@ -105,7 +104,7 @@ func (f *fixture) expectOtherVolume(name string) {
 	}
 }
 
-// TestClaimsLeaveForTheCSIDriver runs what docs/backup.md says.
+// TestClaimsLeaveForTheCSIDriver runs what docs/tasks/leave-for-the-csi-driver.md says.
 func TestClaimsLeaveForTheCSIDriver(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithManager(t)
@@ -115,7 +114,7 @@ func TestClaimsLeaveForTheCSIDriver(t *testing.T) {
 	f.writeFile(one.path)
 	f.writeFile(two.path)
 	folder := t.TempDir()
-	for _, commands := range append([]string{recipes(t, "Velero")[0]}, recipes(t, "Leave for the AWS CSI driver")...) {
+	for _, commands := range append([]string{recipes(t, "velero")[0]}, recipes(t, "leave-for-the-csi-driver")...) {
 		f.Logf("%s", f.shell(folder, commands))
 	}
 	for _, p := range []provisioned{one, two} {
@@ -147,13 +146,13 @@ func (f *fixture) released(name string) provisioned {
 	return p
 }
 
-// TestRetainedVolumeIsReservedForOneClaim runs what docs/backup.md says of a claim that was deleted.
+// TestRetainedVolumeIsReservedForOneClaim runs what docs/tasks/restore-a-claim.md says.
 func TestRetainedVolumeIsReservedForOneClaim(t *testing.T) {
 	t.Parallel()
 	f := newFixtureWithManager(t)
 	p := f.released("reports")
 	names := strings.NewReplacer("pvc-01234567-89ab-cdef-0123-456789abcdef", p.volume.Name, `"team"`, strconv.Quote(f.Team))
-	f.shell(t.TempDir(), names.Replace(recipes(t, "A claim was deleted")[1]))
+	f.shell(t.TempDir(), names.Replace(recipes(t, "restore-a-claim")[1]))
 	f.waitForPhase(p.volume.Name, corev1.VolumeAvailable)
 	volume, err := f.volumes().Get(t.Context(), p.volume.Name, metav1.GetOptions{})
 	f.check(err)
@@ -179,7 +178,7 @@ func TestVolumesComeBackAsVeleroRestoresThem(t *testing.T) {
 	other := f.otherVolume()
 	p := f.provision("data", f.class)
 	f.writeFile(p.path)
-	f.shell(t.TempDir(), recipes(t, "Velero")[0])
+	f.shell(t.TempDir(), recipes(t, "velero")[0])
 	f.expectOtherVolume(other.Name)
 	claim, volume := f.WaitForBound(p.claim)
 	if volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {

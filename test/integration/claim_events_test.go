@@ -18,7 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/test/integration/kubelet"
 )
 
-// expectedEvent is a row of "The life of a claim" in docs/architecture.md: the event that describes
+// expectedEvent is a row of "The life of a claim" in docs/reference/claim-states.md: the event that describes
 // what a claim waits for, its cause and the next step. Some events are the cluster's own.
 type expectedEvent struct {
 	claim  *corev1.PersistentVolumeClaim

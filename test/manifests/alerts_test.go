@@ -98,15 +98,15 @@ func TestEachAlertHasATest(t *testing.T) {
 	}
 }
 
-// TestEachAlertHasARunbook: a section of docs/troubleshooting.md with the alert's name.
+// TestEachAlertHasARunbook: a section of docs/troubleshoot/alerts.md with the alert's name.
 func TestEachAlertHasARunbook(t *testing.T) {
-	page := string(text(t, "../../docs/troubleshooting.md"))
+	page := string(text(t, "../../docs/troubleshoot/alerts.md"))
 	for name, rule := range rules(t) {
-		if want := "docs/troubleshooting.md#" + strings.ToLower(name); rule.Annotations["runbook_url"] != want {
+		if want := "docs/troubleshoot/alerts.md#" + strings.ToLower(name); rule.Annotations["runbook_url"] != want {
 			t.Errorf("runbook_url of %s is %q, want %q", name, rule.Annotations["runbook_url"], want)
 		}
-		if strings.Count(page, "\n### "+name+"\n") != 1 {
-			t.Errorf("docs/troubleshooting.md has no section %q", "### "+name)
+		if strings.Count(page, "\n## "+name+"\n") != 1 {
+			t.Errorf("docs/troubleshoot/alerts.md has no section %q", "## "+name)
 		}
 	}
 }

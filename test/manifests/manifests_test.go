@@ -191,7 +191,7 @@ func TestManagerHasItsMemoryLimit(t *testing.T) {
 	t.Errorf("container %s does not have its memory limit in the environment", container.Name)
 }
 
-// TestManagerHasMemoryForManyVolumes: the number in docs/limits.md follows from the memory of one volume,
+// TestManagerHasMemoryForManyVolumes: the number in docs/reference/limits.md follows from the memory of one volume,
 // which a test of package caches measures, and from the garbage beside it.
 func TestManagerHasMemoryForManyVolumes(t *testing.T) {
 	const volumes, each, beside = 50_000, 3600, 100 << 20

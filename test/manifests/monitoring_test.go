@@ -44,14 +44,14 @@ var metricName = regexp.MustCompile(`\b(efs_stunnel_\w+|kube_\w+|up)\b`)
 // TestAlertsUseDocumentedMetrics: an expression with an unknown name never fires. test/docs compares the
 // documented metrics with the programs.
 func TestAlertsUseDocumentedMetrics(t *testing.T) {
-	documented, err := os.ReadFile("../../docs/operations.md")
+	documented, err := os.ReadFile("../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for alert, rule := range rules(t) {
 		for _, name := range metricName.FindAllString(rule.Expr, -1) {
 			if strings.HasPrefix(name, "efs_") && !strings.Contains(string(documented), "\n| `"+name+"` |") {
-				t.Errorf("alert %s asks for %s, which is not in docs/operations.md", alert, name)
+				t.Errorf("alert %s asks for %s, which is not in docs/reference/metrics.md", alert, name)
 			}
 		}
 	}

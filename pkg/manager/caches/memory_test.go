@@ -118,7 +118,7 @@ func heap() uint64 {
 	return stats.HeapAlloc
 }
 
-// TestMemoryOfAVolume holds docs/limits.md: with a heap that grows by half until it is collected,
+// TestMemoryOfAVolume holds docs/reference/limits.md: with a heap that grows by half until it is collected,
 // 50,000 volumes with their claims must fit into the shipped limit.
 func TestMemoryOfAVolume(t *testing.T) {
 	const n = 2000

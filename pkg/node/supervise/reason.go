@@ -31,7 +31,7 @@ const (
 	ReasonConnectionLost            Reason = "ConnectionLost"   // after the handshake
 )
 
-// Reasons returns all reasons. docs/operations.md explains each.
+// Reasons returns all reasons. docs/reference/reasons.md explains each.
 func Reasons() []Reason {
 	reasons := []Reason{ReasonPortTaken, ReasonBadConfig, ReasonStartFailed, ReasonDied, ReasonUnresponsive}
 	for _, p := range patterns {

@@ -88,7 +88,7 @@ func (f *facts) fileSystemOf(claim *corev1.PersistentVolumeClaim) string {
 	return f.classes[volumes.ClassName(claim)].class.DefaultFileSystemID
 }
 
-// claimState is the life of a claim in docs/architecture.md, as far as objects show it: the first that
+// claimState is the life of a claim in docs/reference/claim-states.md, as far as objects show it: the first that
 // holds.
 func (f *facts) claimState(claim *corev1.PersistentVolumeClaim) Result {
 	for _, state := range []func(*corev1.PersistentVolumeClaim) (Result, bool){

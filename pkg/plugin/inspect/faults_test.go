@@ -16,7 +16,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// TestFaults has what the rows of "When a part fails" in docs/architecture.md do not distinguish.
+// TestFaults has what the rows of "When a part fails" in docs/reference/failures.md do not distinguish.
 func TestFaults(t *testing.T) {
 	const (
 		fs, table, node = "file system " + testFS, "configmap efs-stunnel", "node n1"

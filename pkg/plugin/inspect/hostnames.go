@@ -26,7 +26,7 @@ func HostNames(nodes []*corev1.Node, hostName func(*corev1.Node) string) []Resul
 		if same := byName[name]; name != "" && len(same) > 1 {
 			results = append(results, problem(HostNameShared, "node "+node.Name,
 				fmt.Sprintf("%s have the host name %s, so a file system takes them for one NFS client: each one's start ends the other's open files and locks", fewOf(same), name),
-				"give each node a host name of its own, or another identity by the kernel's parameter nfs.nfs4_unique_id: "+wellknown.DocsURL+"limits.md#names-of-nodes").ofNode(node.Name))
+				"give each node a host name of its own, or another identity by the kernel's parameter nfs.nfs4_unique_id: "+wellknown.DocsURL+"tasks/node-names.md").ofNode(node.Name))
 		}
 	}
 	return results

@@ -19,7 +19,7 @@ type expectation struct {
 	cause  Cause
 }
 
-// TestStatesOfClaims has what the rows of "The life of a claim" in docs/architecture.md do not distinguish.
+// TestStatesOfClaims has what the rows of "The life of a claim" in docs/reference/claim-states.md do not distinguish.
 func TestStatesOfClaims(t *testing.T) {
 	const claim = "claim team/new"
 	waits := func(s *Snapshot) {

@@ -31,7 +31,7 @@ const (
 	LoopbackReachable  inspect.Cause = "LoopbackReachable"
 )
 
-// Versions of Kubernetes, as docs/limits.md has them.
+// Versions of Kubernetes, as docs/reference/limits.md has them.
 const firstTested, lastTested, oldestVersion = "1.34", "1.37", "1.30"
 
 // enforceLabel is that of Pod Security admission.
@@ -83,7 +83,7 @@ func (f *Facts) version() inspect.Result {
 	switch {
 	case have.LessThan(version.MustParseGeneric(oldestVersion)):
 		return problem(VersionTooOld, object, fmt.Sprintf("version %s: the components admission and startup-taint need %s", f.Version, oldestVersion),
-			"upgrade the cluster, or install without these components and try it first: "+wellknown.DocsURL+"limits.md")
+			"upgrade the cluster, or install without these components and try it first: "+wellknown.DocsURL+"reference/limits.md")
 	case have.LessThan(first) || !have.LessThan(last.OffsetMinor(1)):
 		return note(VersionNotTested, object, fmt.Sprintf("version %s; tests have run on %s to %s", f.Version, firstTested, lastTested), "")
 	}
@@ -122,7 +122,7 @@ func (f *Facts) nodePorts() []inspect.Result {
 	switch {
 	case span.Last >= f.Ports.First && span.First <= f.Ports.Last:
 		return []inspect.Result{problem(NodePortsMeet, object, fmt.Sprintf("their range, %s, meets the tunnels' ports, %s: a Service could get the traffic of a tunnel", span, f.Ports),
-			"set --base-stunnel-port and --node-port-range of the manager: "+wellknown.DocsURL+"operations.md#ports")}
+			"set --base-stunnel-port and --node-port-range of the manager: "+wellknown.DocsURL+"tasks/node-ports.md")}
 	case f.NodePorts == ports.Span{}:
 		return []inspect.Result{note(NodePortsUnknown, object, f.unknownNodePorts(),
 			"compare kube-apiserver's "+nodePortFlag+" with the tunnels' ports, "+f.Ports.String())}
@@ -227,7 +227,7 @@ func (f *Facts) node(node *corev1.Node) []inspect.Result {
 	}
 	if isOlder(info.KernelVersion, 5, 7) {
 		results = append(results, note(LoopbackReachable, object, "its kernel, "+info.KernelVersion+", is older than 5.7: packets from outside to 127.0.0.0/8 must be dropped",
-			"kubelet and kube-proxy do so; check it if another proxy replaces kube-proxy: "+wellknown.DocsURL+"limits.md"))
+			"kubelet and kube-proxy do so; check it if another proxy replaces kube-proxy: "+wellknown.DocsURL+"concepts/isolation.md"))
 	}
 	report, ok := f.Reports[node.Name]
 	switch {

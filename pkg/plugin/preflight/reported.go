@@ -50,7 +50,7 @@ func mountHelper(object, image string, r nodereport.Report) []inspect.Result {
 	switch {
 	case strings.HasPrefix(image, "Bottlerocket"):
 		results = append(results, problem(NoMountHelper, object, "it runs "+image+", which is not known to mount NFS volumes of Kubernetes, with mount.nfs or without",
-			"use nodes of another operating system, or test a mount first: "+wellknown.DocsURL+"troubleshooting.md#mountnfs-by-operating-system"))
+			"use nodes of another operating system, or test a mount first: "+wellknown.DocsURL+"reference/operating-systems.md"))
 	case len(r.MountNFS) > 0:
 	case strings.HasPrefix(image, "Talos"), strings.HasPrefix(image, "Container-Optimized OS"):
 		results = append(results, note(NoMountHelper, object, "it runs "+image+", whose kubelet has a mount.nfs of its own, which was not examined", ""))
@@ -118,7 +118,7 @@ func aws(object string, r nodereport.Report) []inspect.Result {
 		return nil
 	case r.AWS.Error != "":
 		return []inspect.Result{note(EFSNotListed, object, "the node's own identity cannot list file systems: "+r.AWS.Error,
-			"give the manager a role: "+wellknown.DocsURL+"operations.md#aws; without one it has the node's")}
+			"give the manager a role: "+wellknown.DocsURL+"tasks/aws-permissions.md; without one it has the node's")}
 	}
 	return []inspect.Result{note("", object, fmt.Sprintf("the node's own identity may list file systems, and sees %d", r.AWS.FileSystems), "")}
 }
