@@ -52,12 +52,12 @@ func TestMemoryOfUnusedTunnels(t *testing.T) {
 	}()
 	ports := writeTunnels(t, dir)
 	supervisor := startProgram(t, prefix)
-	status := waitForStatus(t, dir, func(s supervise.Status) bool { return countInState(s, supervise.StateIdle) == allTunnels })
+	status := waitForStatus(t, dir, func(s tunnelspec.Status) bool { return countInState(s, tunnelspec.StateIdle) == allTunnels })
 	t.Logf("no tunnel is used: %s", measure(t, supervisor, status))
 	for _, port := range ports[:usedTunnels] {
 		openConnection(t, port)
 	}
-	status = waitForStatus(t, dir, func(s supervise.Status) bool { return countInState(s, supervise.StateRunning) == usedTunnels })
+	status = waitForStatus(t, dir, func(s tunnelspec.Status) bool { return countInState(s, tunnelspec.StateRunning) == usedTunnels })
 	var peak memory
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
@@ -120,7 +120,7 @@ func startProgram(t *testing.T, prefix string) (pid int) {
 	return cmd.Process.Pid
 }
 
-func waitForStatus(t *testing.T, dir confdir.Dir, ready func(supervise.Status) bool) supervise.Status {
+func waitForStatus(t *testing.T, dir confdir.Dir, ready func(tunnelspec.Status) bool) tunnelspec.Status {
 	t.Helper()
 	for deadline := time.Now().Add(10 * testTimeout); time.Now().Before(deadline); <-time.After(50 * time.Millisecond) {
 		if status, err := supervise.ReadStatus(dir); err == nil && ready(status) {
@@ -128,10 +128,10 @@ func waitForStatus(t *testing.T, dir confdir.Dir, ready func(supervise.Status) b
 		}
 	}
 	t.Fatal("timed out waiting for the status of the tunnels")
-	return supervise.Status{}
+	return tunnelspec.Status{}
 }
 
-func countInState(status supervise.Status, state supervise.State) int {
+func countInState(status tunnelspec.Status, state tunnelspec.State) int {
 	count := 0
 	for _, tunnel := range status.Tunnels {
 		if tunnel.State == state && tunnel.Listening {
@@ -168,7 +168,7 @@ func (m memory) String() string {
 		float64(m.sum())/mib, float64(m.supervisor)/mib, float64(m.stunnels)/mib)
 }
 
-func measure(t *testing.T, supervisor int, status supervise.Status) memory {
+func measure(t *testing.T, supervisor int, status tunnelspec.Status) memory {
 	t.Helper()
 	m := memory{supervisor: proportionalSize(t, supervisor)}
 	for _, tunnel := range status.Tunnels {

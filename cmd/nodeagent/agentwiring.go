@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
@@ -66,7 +67,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 		Dialer:        &probe.Network{CAFile: o.caFile, Log: log},
 		Clients:       func() (sockets.ClientCounts, error) { return listed.Clients(sockets.OwnUID()) },
 		Listening:     func() (sockets.Listeners, error) { return listed.ListeningAs(sockets.OwnUID()) },
-		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(dir) },
+		Status:        func() (tunnelspec.Status, error) { return supervise.ReadStatus(dir) },
 		ProbeInterval: o.probeInterval, HealthWait: wellknown.FirstHealthWait, RemoveStartupTaint: o.removeStartupTaint,
 		ProcSys: os.DirFS("/proc/sys"),
 		HTTP:    httpserver.Options{Address: o.HTTPAddress, Pprof: o.Pprof, Log: log, Metrics: p.Gatherer()},

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 )
@@ -60,9 +60,9 @@ func TestReasonsAreThoseOfThePrograms(t *testing.T) {
 		want = append(want, string(reason))
 	}
 	for _, reason := range []string{
-		status.ProbeTimeout, status.ProbeRefused, status.ProbeUnreachable, status.ProbeClosed,
-		status.ProbeCertificate, status.ProbeHandshake, status.ProbeDenied, status.ProbeProtocol,
-		status.ProbeHijacked, status.ProbeOther,
+		tunnelspec.ProbeTimeout, tunnelspec.ProbeRefused, tunnelspec.ProbeUnreachable, tunnelspec.ProbeClosed,
+		tunnelspec.ProbeCertificate, tunnelspec.ProbeHandshake, tunnelspec.ProbeDenied, tunnelspec.ProbeProtocol,
+		tunnelspec.ProbeHijacked, tunnelspec.ProbeOther,
 	} {
 		want = append(want, "Probe"+reason)
 	}

@@ -1,6 +1,7 @@
-// Package tunnelspec defines the specification of a tunnel, which the agent writes and the supervisor
-// reads: where the tunnel listens, which servers it connects to and what it verifies. Package
-// stunnelcfg renders it as stunnel's configuration.
+// Package tunnelspec defines the contract between agent and supervisor. The agent writes the
+// specification of a tunnel: where it listens, which servers it connects to and what it verifies; package
+// stunnelcfg renders it as stunnel's configuration. The supervisor writes the status. Reasons of failed
+// probes are here, too.
 //
 // The values come from a ConfigMap that users can edit. A strict grammar keeps each value from
 // adding a line or an option to stunnel's configuration.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/node/certificates"
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
@@ -27,7 +28,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
-	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
 )
@@ -52,7 +52,7 @@ type Options struct {
 	// Listening lists the listening sockets of this process' user, which is that of all node agents.
 	Listening func() (sockets.Listeners, error)
 	// Status reads the supervisor's status file. It must not block.
-	Status        func() (supervise.Status, error)
+	Status        func() (tunnelspec.Status, error)
 	ProbeInterval time.Duration
 	// HealthWait is how long a starting agent waits for its tunnels to be healthy. Then it is ready without
 	// those that the pod before it does not serve, either.
@@ -89,7 +89,7 @@ type Agent struct {
 	location        routing.Location
 	routes          routing.Routes
 	routesAt        time.Time // when routes were last observed; zero after a change of the table
-	status          supervise.Status
+	status          tunnelspec.Status
 	statusUpdatedAt time.Time                // UpdatedAt of the latest status
 	statusSeenAt    time.Time                // when that was first read, by the monotonic clock; the agent's start before
 	states          map[string]routing.State // by tunnel

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/node/agent"
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
@@ -272,7 +273,7 @@ func (p *pod) startAgent(change func(*agent.Options)) {
 		Dialer:        &probe.Network{CAFile: p.authority.File},
 		Clients:       clients,
 		Listening:     p.listening,
-		Status:        func() (supervise.Status, error) { return supervise.ReadStatus(p.dir) },
+		Status:        func() (tunnelspec.Status, error) { return supervise.ReadStatus(p.dir) },
 		ProbeInterval: 10 * time.Second, // a pause of the machine in the middle of a probe looks like a tunnel that is stuck
 		HealthWait:    wellknown.FirstHealthWait,
 		HTTP:          httpserver.Options{Address: p.http, Metrics: p.registry, Log: p.logger()},

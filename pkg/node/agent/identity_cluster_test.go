@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/agent"
 	"gnuthought.com/efs-stunnel/pkg/node/certificates"
 	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
@@ -131,7 +132,7 @@ func (w *credentialSource) use(o *agent.Options) {
 }
 
 // supervised returns the supervisor's status of a tunnel.
-func (p *pod) supervised(name string) supervise.Tunnel {
+func (p *pod) supervised(name string) tunnelspec.TunnelStatus {
 	p.Helper()
 	status, err := supervise.ReadStatus(p.dir)
 	if err != nil {

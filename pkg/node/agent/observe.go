@@ -9,14 +9,14 @@ import (
 	"syscall"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
-	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
 // statusLifetime is how long a supervisor counts as running after it wrote its status.
-const statusLifetime = 3 * supervise.StatusInterval
+const statusLifetime = 3 * tunnelspec.StatusInterval
 
 // tableProblem is what is wrong with the ConfigMap; the zero value means nothing.
 type tableProblem struct {
@@ -102,12 +102,12 @@ func (a *Agent) readStatus(now time.Time) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		a.options.Log.Debug("supervisor's status cannot be read", "err", err)
 	}
-	a.status = supervise.Status{}
+	a.status = tunnelspec.Status{}
 }
 
 // isFresh measures the age of the status by the monotonic clock, which cannot be set, from when the
 // agent saw it change. Only the age of the first one is by the time written in it.
-func (a *Agent) isFresh(status supervise.Status, now time.Time) bool {
+func (a *Agent) isFresh(status tunnelspec.Status, now time.Time) bool {
 	if !status.UpdatedAt.Equal(a.statusUpdatedAt) {
 		a.statusSeenAt = now
 		if a.statusUpdatedAt.IsZero() {

@@ -10,12 +10,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/node/certificates"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
-	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
@@ -50,7 +50,7 @@ func TestPredecessorIsAnotherListenerOfThisUser(t *testing.T) {
 				Routing: routing.Settings{Reserved: []int{wellknown.AgentHTTPPort}},
 				Log:     slog.New(slog.DiscardHandler),
 			}}
-			a.status.Tunnels = map[string]supervise.Tunnel{"fs-1": {Accept: tt.own}}
+			a.status.Tunnels = map[string]tunnelspec.TunnelStatus{"fs-1": {Accept: tt.own}}
 			a.snapshot.Store(&snapshot{wasReady: tt.ready})
 			a.observePredecessor(time.Now())
 			if found := len(a.predecessor) > 0; found != tt.want {
@@ -66,7 +66,7 @@ func withPredecessor(result *probe.Result) *Agent {
 		hasTable: true, planned: true, predecessor: map[netip.AddrPort]otherPort{loopback(20490): {result: result}},
 		table: ports.Table{Targets: map[string]ports.Target{"fs-1": {Port: 20490}}},
 	}
-	a.status = supervise.Status{PID: 1, Tunnels: map[string]supervise.Tunnel{"fs-1": {Listening: true}}}
+	a.status = tunnelspec.Status{PID: 1, Tunnels: map[string]tunnelspec.TunnelStatus{"fs-1": {Listening: true}}}
 	return a
 }
 

@@ -10,11 +10,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
-	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
 )
 
@@ -36,7 +35,7 @@ func (a *Agent) report(now time.Time) {
 		a.warn(now, wellknown.EventTargetUnusable, t.Name, fmt.Sprintf("target %s cannot be served (%s): %s", t.Name, t.Reason, t.Message))
 	}
 	for _, t := range a.plan.Tunnels {
-		if p := a.status.Tunnels[t.Name].Process; p.Is(supervise.ReasonPortTaken) && a.isForeign(p.At, now) {
+		if p := a.status.Tunnels[t.Name].Process; p.Is(tunnelspec.ReasonPortTaken) && a.isForeign(p.At, now) {
 			a.warn(now, wellknown.EventPortTaken, t.Name, fmt.Sprintf("port %d of target %s is taken by another process; "+
 				"volumes on it cannot be mounted on this node until that ends", t.Port, t.Name))
 		}
@@ -77,7 +76,7 @@ func (a *Agent) reportCertificate(t routing.Tunnel, now time.Time) {
 // example because a file is not mounted into the supervisor's container.
 func (a *Agent) reportRefusedConfiguration(t routing.Tunnel, now time.Time) {
 	p := a.status.Tunnels[t.Name].Process
-	if p.Is(supervise.ReasonBadConfig, supervise.ReasonStartFailed) {
+	if p.Is(tunnelspec.ReasonBadConfig, tunnelspec.ReasonStartFailed) {
 		a.warn(now, wellknown.EventConfigurationRefused, t.Name, fmt.Sprintf("tunnel to %s on port %d cannot run as it is configured (%s): %s", t.Name, t.Port, p.Reason, p.Message))
 	}
 }
@@ -155,7 +154,7 @@ func (a *Agent) logOf(name string) *slog.Logger { return logging.ForTunnel(a.opt
 // That the server denies access is recorded after another problem, too: then the network is not the cause.
 func (a *Agent) reportHealth(state *tunnelState) {
 	r := state.result
-	denied := probe.Reason(r.Err) == status.ProbeDenied
+	denied := probe.Reason(r.Err) == tunnelspec.ProbeDenied
 	switch {
 	case r.Err != nil && (!state.isUnhealthy || denied && !state.denied):
 		state.isUnhealthy, state.denied, state.healthySince = true, denied, time.Time{}

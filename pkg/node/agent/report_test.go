@@ -14,12 +14,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
-	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 )
 
 // TestHealthIsReportedWhenItChanges wants events for a tunnel's first failure, for denied access also
@@ -87,17 +87,17 @@ func TestUsedTunnelIsProbedOverNewConnections(t *testing.T) {
 	for name, tt := range map[string]struct {
 		usedAt  time.Time
 		clients int
-		problem *supervise.Problem
+		problem *tunnelspec.Problem
 		want    bool
 	}{
 		"clients are connected":      {time.Now(), 1, nil, false},
-		"a client could not connect": {time.Now(), 1, &supervise.Problem{Reason: supervise.ReasonConnectRefused}, true},
+		"a client could not connect": {time.Now(), 1, &tunnelspec.Problem{Reason: tunnelspec.ReasonConnectRefused}, true},
 		"the last client is gone":    {time.Now(), 0, nil, true},
-		"not in use":                 {time.Time{}, 0, &supervise.Problem{Reason: supervise.ReasonConnectRefused}, false},
+		"not in use":                 {time.Time{}, 0, &tunnelspec.Problem{Reason: tunnelspec.ReasonConnectRefused}, false},
 	} {
 		a := &Agent{
 			plan: routing.Plan{Tunnels: []routing.Tunnel{tunnel}}, clients: sockets.ClientCounts{loopback(20490): tt.clients},
-			status:  supervise.Status{Tunnels: map[string]supervise.Tunnel{"fs-1": {Connection: tt.problem}}},
+			status:  tunnelspec.Status{Tunnels: map[string]tunnelspec.TunnelStatus{"fs-1": {Connection: tt.problem}}},
 			tunnels: map[string]*tunnelState{"fs-1": {Tunnel: tunnel, usedAt: tt.usedAt}},
 		}
 		if got := a.tasks()[0].Renew; got != tt.want {
@@ -119,7 +119,7 @@ func TestMissingTunnelsClientsAreKnownBeforeTheFirstPlan(t *testing.T) {
 	} {
 		a := &Agent{
 			options: Options{
-				Status: func() (supervise.Status, error) { return supervise.Status{}, fs.ErrNotExist },
+				Status: func() (tunnelspec.Status, error) { return tunnelspec.Status{}, fs.ErrNotExist },
 				Clients: func() (sockets.ClientCounts, error) {
 					return sockets.ClientCounts{netip.MustParseAddrPort("127.0.0.1:20499"): tt.clients}, tt.err
 				},

@@ -5,10 +5,9 @@ import (
 	"slices"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
-	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 )
 
 // healthyAfter is how long probes must succeed before an event says that a tunnel is healthy again.
@@ -49,13 +48,13 @@ func (a *Agent) handleResult(result probe.Result) bool {
 
 // isHijacked reports whether the node redirects new connections to the tunnel's port.
 func isHijacked(state *tunnelState) bool {
-	return state.result != nil && probe.Reason(state.result.Err) == status.ProbeHijacked
+	return state.result != nil && probe.Reason(state.result.Err) == tunnelspec.ProbeHijacked
 }
 
 func (a *Agent) observationOf(r probe.Result, state *tunnelState) routing.Observation {
 	tunnel := a.status.Tunnels[state.Name]
 	o := routing.Observation{
-		At: r.At, Healthy: r.Err == nil, TimedOut: probe.Reason(r.Err) == status.ProbeTimeout,
+		At: r.At, Healthy: r.Err == nil, TimedOut: probe.Reason(r.Err) == tunnelspec.ProbeTimeout,
 		Stuck: r.Stuck, Established: r.Established, Direct: map[netip.Addr]routing.DirectResult{},
 		HasConnections: len(tunnel.Servers) > 0, HandshakeFailed: handshakeFailed(tunnel.Connection),
 	}
@@ -78,7 +77,7 @@ func (a *Agent) observationOf(r probe.Result, state *tunnelState) routing.Observ
 // still serve open ones.
 func isSilent(err error) bool {
 	reason := probe.Reason(err)
-	return reason == status.ProbeTimeout || reason == status.ProbeUnreachable
+	return reason == tunnelspec.ProbeTimeout || reason == tunnelspec.ProbeUnreachable
 }
 
 // otherConnected returns the mount targets, except the active one, to which the tunnel has open
@@ -116,9 +115,9 @@ func directResultOf(err error) routing.DirectResult {
 	switch probe.Reason(err) {
 	case "":
 		return routing.DirectAnswered
-	case status.ProbeCertificate, status.ProbeHandshake:
+	case tunnelspec.ProbeCertificate, tunnelspec.ProbeHandshake:
 		return routing.DirectHandshakeFailed
-	case status.ProbeDenied, status.ProbeOther:
+	case tunnelspec.ProbeDenied, tunnelspec.ProbeOther:
 		return routing.DirectUnknown
 	}
 	return routing.DirectDown
@@ -126,8 +125,8 @@ func directResultOf(err error) routing.DirectResult {
 
 // handshakeFailed reports whether stunnel's TLS handshake with the server failed. A refused client
 // certificate does not count: the file system policy is the same at all mount targets.
-func handshakeFailed(p *supervise.Problem) bool {
-	return p.Is(supervise.ReasonCertificateHostMismatch, supervise.ReasonCertificateExpired,
-		supervise.ReasonCertificateUntrusted, supervise.ReasonTLSVersion, supervise.ReasonNotTLS,
-		supervise.ReasonHandshakeFailed)
+func handshakeFailed(p *tunnelspec.Problem) bool {
+	return p.Is(tunnelspec.ReasonCertificateHostMismatch, tunnelspec.ReasonCertificateExpired,
+		tunnelspec.ReasonCertificateUntrusted, tunnelspec.ReasonTLSVersion, tunnelspec.ReasonNotTLS,
+		tunnelspec.ReasonHandshakeFailed)
 }

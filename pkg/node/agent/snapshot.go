@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
-	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
 )
 
@@ -50,7 +50,7 @@ type tunnelSnapshot struct {
 	active    netip.Addr // the server that was reached last, else the one that is tried first
 	zone      string     // of that one
 	otherZone bool       // that, or the server of another connection, is not in the node's zone
-	status    supervise.Tunnel
+	status    tunnelspec.TunnelStatus
 	problems  []string // reasons of what is wrong now
 }
 
@@ -128,9 +128,9 @@ func (t *tunnelSnapshot) reached(state *tunnelState) {
 	}
 }
 
-func problemsOf(state *tunnelState, status supervise.Tunnel) []string {
+func problemsOf(state *tunnelState, status tunnelspec.TunnelStatus) []string {
 	var problems []string
-	for _, p := range []*supervise.Problem{status.Process, status.Connection} {
+	for _, p := range []*tunnelspec.Problem{status.Process, status.Connection} {
 		if p != nil {
 			problems = append(problems, string(p.Reason))
 		}
@@ -157,7 +157,7 @@ func (s *snapshot) ready() error {
 
 // portTaken reports whether another process has the tunnel's port. A restart of the pod would not help.
 func (t tunnelSnapshot) portTaken() bool {
-	return t.status.Process.Is(supervise.ReasonPortTaken)
+	return t.status.Process.Is(tunnelspec.ReasonPortTaken)
 }
 
 // readyAtFirst is ready for a pod that has not been ready yet. The old pod of an upgrade ends when it

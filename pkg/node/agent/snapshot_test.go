@@ -10,11 +10,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/certificates"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
-	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 )
 
 // What only the server answered says nothing about a tunnel that does not listen, and an open connection of the
@@ -44,7 +44,7 @@ func TestUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a := &Agent{options: Options{ProbeInterval: 10 * time.Second}, clients: sockets.ClientCounts{loopback(20490): tt.clients}}
-				a.status.Tunnels = map[string]supervise.Tunnel{"fs-1": {Listening: tt.listening}}
+				a.status.Tunnels = map[string]tunnelspec.TunnelStatus{"fs-1": {Listening: tt.listening}}
 				state := &tunnelState{Tunnel: routing.Tunnel{Name: "fs-1", Port: 20490}, result: tt.result, resultAt: time.Now().Add(-tt.age)}
 				got := a.snapshotOf(state)
 				if got.up != tt.want.up || got.failing != tt.want.failing || got.unknown != tt.want.unknown {
@@ -106,12 +106,12 @@ func values(t *testing.T, a *Agent, name string) []float64 {
 }
 
 func TestReadiness(t *testing.T) {
-	good := tunnelSnapshot{name: "fs-1", inForce: true, up: true, status: supervise.Tunnel{Listening: true}}
+	good := tunnelSnapshot{name: "fs-1", inForce: true, up: true, status: tunnelspec.TunnelStatus{Listening: true}}
 	unhealthy := good
 	unhealthy.up = false
 	// Probes of its address are answered by the old pod.
-	portTaken := tunnelSnapshot{name: "fs-1", up: true, status: supervise.Tunnel{
-		Process: &supervise.Problem{Reason: supervise.ReasonPortTaken},
+	portTaken := tunnelSnapshot{name: "fs-1", up: true, status: tunnelspec.TunnelStatus{
+		Process: &tunnelspec.Problem{Reason: tunnelspec.ReasonPortTaken},
 	}}
 	notListening := portTaken
 	notListening.status.Process = nil

@@ -13,7 +13,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
-	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 )
 
 // The agent detects that the supervisor has ended, even if the node's clock is set meanwhile.
@@ -37,16 +36,16 @@ func TestStatusAgeIsMeasuredByTheMonotonicClock(t *testing.T) {
 	}
 	for name, reads := range tests {
 		t.Run(name, func(t *testing.T) {
-			var status supervise.Status
+			var status tunnelspec.Status
 			var err error
 			a := &Agent{options: Options{
-				Status: func() (supervise.Status, error) { return status, err },
+				Status: func() (tunnelspec.Status, error) { return status, err },
 				Log:    slog.New(slog.DiscardHandler),
 			}}
 			for _, r := range reads {
-				status, err = supervise.Status{PID: 1, UpdatedAt: start.Add(r.written).Round(0)}, nil
+				status, err = tunnelspec.Status{PID: 1, UpdatedAt: start.Add(r.written).Round(0)}, nil
 				if r.written == none {
-					status, err = supervise.Status{}, fs.ErrNotExist
+					status, err = tunnelspec.Status{}, fs.ErrNotExist
 				}
 				a.readStatus(start.Add(r.after))
 				if fresh := a.status.PID != 0; fresh != r.fresh {
@@ -72,10 +71,10 @@ func TestTunnelIsProbedAtOnceWhenAClientsConnectionFails(t *testing.T) {
 	<-rounds // the first one
 	state := &tunnelState{Tunnel: routing.Tunnel{Name: "fs-1"}, inForce: time.Now()}
 	a := &Agent{probes: probes, tunnels: map[string]*tunnelState{"fs-1": state}}
-	status := supervise.Tunnel{Listening: true, Generation: tunnelspec.Generation(state.Spec)}
+	status := tunnelspec.TunnelStatus{Listening: true, Generation: tunnelspec.Generation(state.Spec)}
 	failAt := func(at time.Time) {
-		status.Connection = &supervise.Problem{Reason: supervise.ReasonConnectionLost, At: at}
-		a.status.Tunnels = map[string]supervise.Tunnel{"fs-1": status}
+		status.Connection = &tunnelspec.Problem{Reason: tunnelspec.ReasonConnectionLost, At: at}
+		a.status.Tunnels = map[string]tunnelspec.TunnelStatus{"fs-1": status}
 		a.observeSupervisor()
 	}
 	first, second := time.Now(), time.Now().Add(time.Second)

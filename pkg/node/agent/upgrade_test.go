@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 )
@@ -41,7 +42,7 @@ func (p *pod) call(conn net.Conn) error {
 	return probe.Null(p.Context(), conn, 7)
 }
 
-func supervisedTunnel(p *pod) (supervise.Tunnel, error) {
+func supervisedTunnel(p *pod) (tunnelspec.TunnelStatus, error) {
 	status, err := supervise.ReadStatus(p.dir)
 	return status.Tunnels["fs-1"], err
 }

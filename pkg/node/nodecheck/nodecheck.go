@@ -20,7 +20,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/nodereport"
-	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
@@ -136,7 +136,7 @@ func (r check) servers(ctx context.Context, caFiles []string) []nodereport.Failu
 	if r.CA != "" {
 		file, err := writeCA(r.CA)
 		if err != nil {
-			return []nodereport.Failure{{Reason: status.ProbeCertificate, Error: err.Error()}}
+			return []nodereport.Failure{{Reason: tunnelspec.ProbeCertificate, Error: err.Error()}}
 		}
 		defer func() { _ = os.Remove(file) }() // the pod ends anyway
 		network.CAFile = file

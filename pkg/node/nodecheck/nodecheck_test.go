@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"gnuthought.com/efs-stunnel/pkg/api/nodereport"
-	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
@@ -137,10 +137,10 @@ func TestMountTargetsAreReached(t *testing.T) {
 	}{
 		"it answers":         {server(host, good), string(roots), ""},
 		"roots of the image": {server(host, good), "", ""},
-		"another name":       {server("fs-2.efs.us-east-1.amazonaws.com", good), string(roots), status.ProbeCertificate},
-		"roots are none":     {server(host, good), "x", status.ProbeCertificate},
-		"it closes":          {server(host, closed), string(roots), status.ProbeClosed},
-		"it refuses":         {server(host, refusing), string(roots), status.ProbeRefused},
+		"another name":       {server("fs-2.efs.us-east-1.amazonaws.com", good), string(roots), tunnelspec.ProbeCertificate},
+		"roots are none":     {server(host, good), "x", tunnelspec.ProbeCertificate},
+		"it closes":          {server(host, closed), string(roots), tunnelspec.ProbeClosed},
+		"it refuses":         {server(host, refusing), string(roots), tunnelspec.ProbeRefused},
 		"a name of no host":  {server("fs-1.invalid", ""), string(roots), nodereport.ReasonName},
 		"not an address":     {server(host, "x"), string(roots), nodereport.ReasonName},
 	}

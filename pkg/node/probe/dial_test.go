@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
@@ -23,10 +23,10 @@ func TestServerWithBadCertificateOrTLSIsRejected(t *testing.T) {
 		reason      string
 	}{
 		"valid":             {authority.Valid(t, host), 0, ""},
-		"other host":        {authority.Valid(t, "fs-2.efs.us-east-1.amazonaws.com"), 0, status.ProbeCertificate},
-		"expired":           {authority.Certificate(t, time.Now().Add(-time.Minute), host), 0, status.ProbeCertificate},
-		"unknown authority": {untrusted.Valid(t, host), 0, status.ProbeCertificate},
-		"TLS 1.1":           {authority.Valid(t, host), tls.VersionTLS11, status.ProbeHandshake},
+		"other host":        {authority.Valid(t, "fs-2.efs.us-east-1.amazonaws.com"), 0, tunnelspec.ProbeCertificate},
+		"expired":           {authority.Certificate(t, time.Now().Add(-time.Minute), host), 0, tunnelspec.ProbeCertificate},
+		"unknown authority": {untrusted.Valid(t, host), 0, tunnelspec.ProbeCertificate},
+		"TLS 1.1":           {authority.Valid(t, host), tls.VersionTLS11, tunnelspec.ProbeHandshake},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -62,14 +62,14 @@ func TestServerWithoutTLSFailsTheHandshake(t *testing.T) {
 	}()
 	address := netip.MustParseAddrPort(server.Addr().String())
 	_, err = (&probe.Network{CAFile: authority.File}).Server(t.Context(), address, probe.Peer{Host: "host"})
-	if got := probe.Reason(err); got != status.ProbeHandshake {
-		t.Errorf("got %q (%v), want %q", got, err, status.ProbeHandshake)
+	if got := probe.Reason(err); got != tunnelspec.ProbeHandshake {
+		t.Errorf("got %q (%v), want %q", got, err, tunnelspec.ProbeHandshake)
 	}
 }
 
 func TestConnectionToClosedPortIsRefused(t *testing.T) {
 	free := stunneltest.FreePort(t, "127.0.0.1")
-	if _, err := (&probe.Network{}).Tunnel(t.Context(), free); probe.Reason(err) != status.ProbeRefused {
+	if _, err := (&probe.Network{}).Tunnel(t.Context(), free); probe.Reason(err) != tunnelspec.ProbeRefused {
 		t.Errorf("got %v", err)
 	}
 }
@@ -95,7 +95,7 @@ func TestChangedCAFileIsReadAgain(t *testing.T) {
 		MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{after.Valid(t, host)},
 	}, nil)
 	network := &probe.Network{CAFile: filepath.Join(t.TempDir(), "ca.pem")}
-	for _, step := range []struct{ from, reason string }{{before.File, status.ProbeCertificate}, {after.File, ""}} {
+	for _, step := range []struct{ from, reason string }{{before.File, tunnelspec.ProbeCertificate}, {after.File, ""}} {
 		text, err := os.ReadFile(step.from)
 		if err != nil {
 			t.Fatal(err)

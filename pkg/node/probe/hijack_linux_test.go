@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 )
 
 // listener listens on a free port of this network namespace.
@@ -294,7 +294,7 @@ func asNode(t *testing.T) {
 
 	wantReason(t, address, "")
 	run(t, fmt.Sprintf(redirect, address.Port(), port), "nft", "-f", "-")
-	wantReason(t, address, status.ProbeHijacked)
+	wantReason(t, address, tunnelspec.ProbeHijacked)
 	run(t, "", "nft", "delete", "table", "ip", "hostport")
 	wantReason(t, address, "")
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 )
 
@@ -56,27 +56,27 @@ func TestNull(t *testing.T) {
 		"a reply":                {good, false, ""},
 		"a reply with verifier":  {reply(xid, 1, 0, 1, 8, 5, 5, 0), false, ""},
 		"a reply in fragments":   {append([]byte{0, 0, 0, 4, 0, 0, 0, xid}, reply(1, 0, 0, 0, 0)...), false, ""},
-		"no reply":               {nil, true, status.ProbeTimeout},
-		"half a reply":           {good[:13], true, status.ProbeTimeout},
-		"closed without a reply": {nil, false, status.ProbeClosed},
-		"closed in the reply":    {good[:13], false, status.ProbeClosed},
-		"another call's reply":   {reply(xid+1, 1, 0, 0, 0, 0), false, status.ProbeProtocol},
-		"a call as reply":        {reply(xid, 0, 0, 0, 0, 0), false, status.ProbeProtocol},
-		"authentication denied":  {reply(xid, 1, 1, 1, 5), false, status.ProbeDenied},
-		"RPC version denied":     {reply(xid, 1, 1, 0, 0, 0), false, status.ProbeProtocol},
-		"unknown reply status":   {reply(xid, 1, 2, 0, 0, 0), false, status.ProbeProtocol},
-		"program not available":  {reply(xid, 1, 0, 0, 0, 1), false, status.ProbeProtocol},
-		"version not available":  {reply(xid, 1, 0, 0, 0, 2, 3, 3), false, status.ProbeProtocol},
-		"too short":              {reply(xid, 1), false, status.ProbeProtocol},
-		"an oversized record":    {[]byte{0xff, 0xff, 0xff, 0xff}, true, status.ProbeProtocol},
-		"an oversized verifier":  {reply(xid, 1, 0, 0, 0xffffffff, 0), false, status.ProbeProtocol},
-		"empty fragments":        {make([]byte, 64), true, status.ProbeProtocol},
-		"another protocol":       {[]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), true, status.ProbeProtocol},
+		"no reply":               {nil, true, tunnelspec.ProbeTimeout},
+		"half a reply":           {good[:13], true, tunnelspec.ProbeTimeout},
+		"closed without a reply": {nil, false, tunnelspec.ProbeClosed},
+		"closed in the reply":    {good[:13], false, tunnelspec.ProbeClosed},
+		"another call's reply":   {reply(xid+1, 1, 0, 0, 0, 0), false, tunnelspec.ProbeProtocol},
+		"a call as reply":        {reply(xid, 0, 0, 0, 0, 0), false, tunnelspec.ProbeProtocol},
+		"authentication denied":  {reply(xid, 1, 1, 1, 5), false, tunnelspec.ProbeDenied},
+		"RPC version denied":     {reply(xid, 1, 1, 0, 0, 0), false, tunnelspec.ProbeProtocol},
+		"unknown reply status":   {reply(xid, 1, 2, 0, 0, 0), false, tunnelspec.ProbeProtocol},
+		"program not available":  {reply(xid, 1, 0, 0, 0, 1), false, tunnelspec.ProbeProtocol},
+		"version not available":  {reply(xid, 1, 0, 0, 0, 2, 3, 3), false, tunnelspec.ProbeProtocol},
+		"too short":              {reply(xid, 1), false, tunnelspec.ProbeProtocol},
+		"an oversized record":    {[]byte{0xff, 0xff, 0xff, 0xff}, true, tunnelspec.ProbeProtocol},
+		"an oversized verifier":  {reply(xid, 1, 0, 0, 0xffffffff, 0), false, tunnelspec.ProbeProtocol},
+		"empty fragments":        {make([]byte, 64), true, tunnelspec.ProbeProtocol},
+		"another protocol":       {[]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), true, tunnelspec.ProbeProtocol},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			limit := time.Minute
-			if tt.reason == status.ProbeTimeout {
+			if tt.reason == tunnelspec.ProbeTimeout {
 				limit = 300 * time.Millisecond
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -139,7 +139,7 @@ func TestErrorsOfTwoConnectionsAreEqual(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err = probe.Null(ctx, conn, xid)
-		if probe.Reason(err) != status.ProbeTimeout {
+		if probe.Reason(err) != tunnelspec.ProbeTimeout {
 			t.Fatalf("got %v, want a timeout", err)
 		}
 		errs[err.Error()] = true

@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 )
 
 var (
@@ -232,10 +232,10 @@ func testSilentServer(t *testing.T, task Task, within time.Duration) {
 			d.set(accept, silent)
 			d.set(one, silent)
 			r := <-results
-			if since := time.Since(begin); since > within || Reason(r.Err) != status.ProbeTimeout {
+			if since := time.Since(begin); since > within || Reason(r.Err) != tunnelspec.ProbeTimeout {
 				t.Errorf("after %s: %+v", since, r)
 			}
-			if Reason(r.Direct[one]) != status.ProbeTimeout || r.Direct[two] != nil || len(r.Direct) != 2 {
+			if Reason(r.Direct[one]) != tunnelspec.ProbeTimeout || r.Direct[two] != nil || len(r.Direct) != 2 {
 				t.Errorf("servers: %v", r.Direct)
 			}
 			if r.Established || r.Stuck {
@@ -328,7 +328,7 @@ func TestEstablishedConnectionIsKeptWhileNewOnesFail(t *testing.T) {
 				break
 			}
 		}
-		if !r.Established || r.Stuck || Reason(r.Err) != status.ProbeRefused {
+		if !r.Established || r.Stuck || Reason(r.Err) != tunnelspec.ProbeRefused {
 			t.Errorf("got %+v, want the old connection established and new ones refused", r)
 		}
 		if r = <-results; !r.Established {
@@ -361,7 +361,7 @@ func TestServersInAlsoProbeAreProbedInEachRound(t *testing.T) {
 		<-results
 		d.set(one, refusing)
 		m.SetTasks(t.Context(), []Task{{Name: "fs-1", Accept: accept, Servers: []netip.AddrPort{one, two}, AlsoProbe: []netip.AddrPort{one}}})
-		if r := <-results; len(r.Direct) != 1 || Reason(r.Direct[one]) != status.ProbeRefused || r.Err != nil {
+		if r := <-results; len(r.Direct) != 1 || Reason(r.Direct[one]) != tunnelspec.ProbeRefused || r.Err != nil {
 			t.Errorf("got %+v, want one server refused", r)
 		}
 		if d.dials(accept) != 1 {

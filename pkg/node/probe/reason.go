@@ -8,7 +8,7 @@ import (
 	"os"
 	"syscall"
 
-	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 )
 
 // ErrHijacked is the error for a connection to a tunnel's local address whose other end is in another
@@ -23,24 +23,24 @@ func Reason(err error) string {
 	case err == nil:
 		return ""
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
-		return status.ProbeTimeout
+		return tunnelspec.ProbeTimeout
 	case errors.As(err, &certificate):
-		return status.ProbeCertificate
+		return tunnelspec.ProbeCertificate
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return status.ProbeRefused
+		return tunnelspec.ProbeRefused
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return status.ProbeUnreachable
+		return tunnelspec.ProbeUnreachable
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe),
 		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return status.ProbeClosed
+		return tunnelspec.ProbeClosed
 	case errors.Is(err, ErrDenied):
-		return status.ProbeDenied
+		return tunnelspec.ProbeDenied
 	case errors.Is(err, ErrProtocol):
-		return status.ProbeProtocol
+		return tunnelspec.ProbeProtocol
 	case errors.Is(err, ErrHijacked):
-		return status.ProbeHijacked
+		return tunnelspec.ProbeHijacked
 	case errors.Is(err, errHandshake):
-		return status.ProbeHandshake
+		return tunnelspec.ProbeHandshake
 	}
-	return status.ProbeOther
+	return tunnelspec.ProbeOther
 }

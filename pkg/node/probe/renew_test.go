@@ -4,7 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 )
 
 // The open connection is answered all the time, which says nothing of clients that have none.
@@ -24,7 +24,7 @@ func TestRenewingTaskIsProbedOverNewConnections(t *testing.T) {
 			t.Errorf("%d connections, of which %d are open; want a new one in each round, and one open", d.dials(accept), d.openConnections())
 		}
 		d.set(accept, refusingNew)
-		if r := <-results; Reason(r.Err) != status.ProbeRefused || !r.Established {
+		if r := <-results; Reason(r.Err) != tunnelspec.ProbeRefused || !r.Established {
 			t.Errorf("got %+v, want new connections refused and the old one established", r)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/stunnelcfg"
 )
 
@@ -91,7 +92,7 @@ func (s *supervisor) recordListenError(t *tunnel, address netip.AddrPort, err er
 		t.listenFailed(err.Error(), now)
 		s.logFor(t).Error("opening the port failed", "port", address.Port(), "err", err)
 	case t.portTaken(err.Error(), now):
-		s.logFor(t).Error("port is in use", "port", address.Port(), "reason", string(ReasonPortTaken), "err", err)
+		s.logFor(t).Error("port is in use", "port", address.Port(), "reason", string(tunnelspec.ReasonPortTaken), "err", err)
 	}
 }
 
@@ -147,7 +148,7 @@ func (s *supervisor) start(t *tunnel, c config, now time.Time) {
 	}
 	p, err := s.starter.start(s.dir.Config(t.name).Path(), t.socket.file, out, exited)
 	if err != nil {
-		t.died(ReasonStartFailed, err.Error(), now)
+		t.died(tunnelspec.ReasonStartFailed, err.Error(), now)
 		s.logFor(t).Error("starting stunnel failed", "err", err)
 		return
 	}
@@ -172,10 +173,10 @@ func (s *supervisor) stop(t *tunnel, now time.Time) {
 	case !t.desired.isSet():
 		log.Info("stopping stunnel of a removed tunnel")
 	case t.phase != phaseRunning:
-		t.setProcessProblem(ReasonUnresponsive, fmt.Sprintf("no answer after %s", answerTimeout), now)
-		log.Error("stunnel does not respond; restarting it", "reason", string(ReasonUnresponsive))
+		t.setProcessProblem(tunnelspec.ReasonUnresponsive, fmt.Sprintf("no answer after %s", answerTimeout), now)
+		log.Error("stunnel does not respond; restarting it", "reason", string(tunnelspec.ReasonUnresponsive))
 	case t.isExhausted(now):
-		log.Error("stunnel rejects connections; restarting it", "reason", string(ReasonExhausted))
+		log.Error("stunnel rejects connections; restarting it", "reason", string(tunnelspec.ReasonExhausted))
 	default:
 		log.Info("restarting stunnel as the specification requests")
 	}

@@ -8,11 +8,10 @@ import (
 	"testing"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
-	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 )
 
-func isBadConfig(s supervise.Tunnel) bool {
-	return s.Process != nil && s.Process.Reason == supervise.ReasonBadConfig
+func isBadConfig(s tunnelspec.TunnelStatus) bool {
+	return s.Process != nil && s.Process.Reason == tunnelspec.ReasonBadConfig
 }
 
 // TestRefusedConfigKeepsLastGoodOne kills stunnel, too, after it has refused the configuration.
@@ -40,8 +39,8 @@ func TestRefusedConfigKeepsLastGoodOne(t *testing.T) {
 			change(t, &invalid)
 			h.writeSpec(invalid)
 			// With another serial, stunnel is restarted first, and the new process refuses.
-			bad := h.waitFor("fs-1", "serves after the refusal", func(s supervise.Tunnel) bool {
-				return isBadConfig(s) && s.State == supervise.StateRunning && s.Listening
+			bad := h.waitFor("fs-1", "serves after the refusal", func(s tunnelspec.TunnelStatus) bool {
+				return isBadConfig(s) && s.State == tunnelspec.StateRunning && s.Listening
 			})
 			if bad.Generation != generation || bad.Process.Message == "" {
 				t.Errorf("got %+v, want the last good configuration and stunnel's message", bad)
@@ -51,8 +50,8 @@ func TestRefusedConfigKeepsLastGoodOne(t *testing.T) {
 			if err := syscall.Kill(bad.PID, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			again := h.waitFor("fs-1", "serves with another process", func(s supervise.Tunnel) bool {
-				return s.State == supervise.StateRunning && s.Listening && s.PID != bad.PID
+			again := h.waitFor("fs-1", "serves with another process", func(s tunnelspec.TunnelStatus) bool {
+				return s.State == tunnelspec.StateRunning && s.Listening && s.PID != bad.PID
 			})
 			if again.Generation != generation {
 				t.Errorf("got %+v, want the last good configuration", again)
@@ -60,7 +59,7 @@ func TestRefusedConfigKeepsLastGoodOne(t *testing.T) {
 			h.checkEcho(h.dial(tunnel.Accept))
 
 			h.writeSpec(tunnel)
-			h.waitFor("fs-1", "has no problem", func(s supervise.Tunnel) bool { return s.Process == nil })
+			h.waitFor("fs-1", "has no problem", func(s tunnelspec.TunnelStatus) bool { return s.Process == nil })
 		})
 	}
 }
@@ -108,8 +107,8 @@ func TestRefusedFirstConfigIsRetried(t *testing.T) {
 	generation := h.writeSpec(tunnel)
 	h.startSupervisor()
 	// With a closed port, mounts fail at once instead of waiting for a process that cannot start.
-	s := h.waitFor("fs-1", "has closed the port after the refusal", func(s supervise.Tunnel) bool { return isBadConfig(s) && !s.Listening })
-	if s.State != supervise.StateFailed || !strings.Contains(s.Process.Message, "No trusted certificates found") {
+	s := h.waitFor("fs-1", "has closed the port after the refusal", func(s tunnelspec.TunnelStatus) bool { return isBadConfig(s) && !s.Listening })
+	if s.State != tunnelspec.StateFailed || !strings.Contains(s.Process.Message, "No trusted certificates found") {
 		t.Errorf("got %+v, want state failed with stunnel's message", s)
 	}
 	// The supervisor adds the name of the file, which stunnel's message lacks.

@@ -1,6 +1,10 @@
 package supervise
 
-import "testing"
+import (
+	"testing"
+
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
+)
 
 const rejection = "!Connection rejected: create_client failed"
 
@@ -8,7 +12,7 @@ func TestStunnelThatRejectsConnectionsIsRestarted(t *testing.T) {
 	s := newRunningSimulation(t, testConfig(1, 0, ""))
 	s.advance(minRejecting).logs(rejection, rejection)
 	s.wantSteps(t, "two connections rejected")
-	if got := s.status(); got.State != StateRunning || !got.Process.Is(ReasonExhausted) || got.Problems[ReasonExhausted] != 2 {
+	if got := s.status(); got.State != tunnelspec.StateRunning || !got.Process.Is(tunnelspec.ReasonExhausted) || got.Problems[tunnelspec.ReasonExhausted] != 2 {
 		t.Errorf("got %+v, want two problems of a running process", got)
 	}
 	s.connectsTo("10.0.0.1:2049")

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 )
 
@@ -89,8 +90,8 @@ func TestFIPSModeOrNothing(t *testing.T) {
 	h.changeOptions = func(o *supervise.Options) { o.FIPS = true }
 	h.writeSpec(h.newTunnel("fs-1", h.startServer().Address))
 	h.startSupervisor()
-	h.waitFor("fs-1", "runs with a FIPS provider only", func(s supervise.Tunnel) bool {
-		return features.FIPS && s.State == supervise.StateRunning || !features.FIPS && isBadConfig(s)
+	h.waitFor("fs-1", "runs with a FIPS provider only", func(s tunnelspec.TunnelStatus) bool {
+		return features.FIPS && s.State == tunnelspec.StateRunning || !features.FIPS && isBadConfig(s)
 	})
 	if len(h.log.lines("supervising tunnels", "fips=true")) != 1 {
 		t.Error("the log does not say that FIPS is required")

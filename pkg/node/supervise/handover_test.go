@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/fdstore"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
@@ -162,7 +163,7 @@ func TestShutdownServesUntilLastClientDisconnects(t *testing.T) {
 	conn := h.dial(used.Accept)
 	h.checkEcho(conn)
 	h.cancel()
-	h.waitFor("fs-2", "is closed, as it has no client", func(s supervise.Tunnel) bool { return s.State == "" })
+	h.waitFor("fs-2", "is closed, as it has no client", func(s tunnelspec.TunnelStatus) bool { return s.State == "" })
 	h.checkEcho(conn)
 	killed := h.status("fs-1").PID
 	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
@@ -170,7 +171,7 @@ func TestShutdownServesUntilLastClientDisconnects(t *testing.T) {
 	}
 	again := h.dial(used.Accept) // as the kernel's NFS client does
 	h.checkEcho(again)
-	pid := h.waitFor("fs-1", "has another process", func(s supervise.Tunnel) bool { return s.PID != 0 && s.PID != killed }).PID
+	pid := h.waitFor("fs-1", "has another process", func(s tunnelspec.TunnelStatus) bool { return s.PID != 0 && s.PID != killed }).PID
 	again.Close()
 	conn.Close()
 	began := time.Now()
@@ -210,11 +211,11 @@ func TestUnknownClientsPreventIdleStop(t *testing.T) {
 	h.waitFor("fs-1", "is idle", isIdle)
 	h.checkEcho(h.dial(tunnel.Accept))
 	h.poll("the error is logged", func() bool { return len(h.log.lines("listing client connections failed", "not permitted")) == 1 }, func() any { return nil })
-	h.waitFor("fs-1", "runs", func(s supervise.Tunnel) bool { return s.State == supervise.StateRunning })
+	h.waitFor("fs-1", "runs", func(s tunnelspec.TunnelStatus) bool { return s.State == tunnelspec.StateRunning })
 	h.stopSupervisor()
 }
 
-func isIdle(s supervise.Tunnel) bool { return s.State == supervise.StateIdle && s.Listening }
+func isIdle(s tunnelspec.TunnelStatus) bool { return s.State == tunnelspec.StateIdle && s.Listening }
 
 func TestIdleStunnelStopsAndStartsOnDemand(t *testing.T) {
 	for name, denied := range map[string]bool{"with socket diagnostics": false, "without": true} {
@@ -325,7 +326,7 @@ func TestMemoryLimitEndsOneStunnelOnly(t *testing.T) {
 		t.Fatalf("process %d serves 2000 connections in spite of its memory limit", began.PID)
 	}
 	h.checkEcho(conn)
-	if s := h.status("fs-2"); s.Problems[supervise.ReasonDied] > 0 {
+	if s := h.status("fs-2"); s.Problems[tunnelspec.ReasonDied] > 0 {
 		t.Errorf("got %+v, want no death of the other tunnel's stunnel", s)
 	}
 }

@@ -139,18 +139,18 @@ func (h *harness) writeSpecBytes(name string, text []byte) string {
 }
 
 // status returns a tunnel's status, zero if there is none.
-func (h *harness) status(name string) supervise.Tunnel {
+func (h *harness) status(name string) tunnelspec.TunnelStatus {
 	status, err := supervise.ReadStatus(h.dir)
 	if err != nil {
-		return supervise.Tunnel{}
+		return tunnelspec.TunnelStatus{}
 	}
 	return status.Tunnels[name]
 }
 
 // waitFor returns the status of a tunnel once it meets the condition.
-func (h *harness) waitFor(name, what string, condition func(supervise.Tunnel) bool) supervise.Tunnel {
+func (h *harness) waitFor(name, what string, condition func(tunnelspec.TunnelStatus) bool) tunnelspec.TunnelStatus {
 	h.Helper()
-	var last supervise.Tunnel
+	var last tunnelspec.TunnelStatus
 	h.poll(name+" "+what, func() bool {
 		last = h.status(name)
 		return condition(last)
@@ -159,22 +159,22 @@ func (h *harness) waitFor(name, what string, condition func(supervise.Tunnel) bo
 }
 
 // waitServing waits until a tunnel serves with the configuration of a generation.
-func (h *harness) waitServing(name, generation string) supervise.Tunnel {
+func (h *harness) waitServing(name, generation string) tunnelspec.TunnelStatus {
 	h.Helper()
-	return h.waitFor(name, "serves", func(s supervise.Tunnel) bool {
-		return s.State == supervise.StateRunning && s.Listening && s.Generation == generation
+	return h.waitFor(name, "serves", func(s tunnelspec.TunnelStatus) bool {
+		return s.State == tunnelspec.StateRunning && s.Listening && s.Generation == generation
 	})
 }
 
 // killStunnel kills a tunnel's stunnel and waits until the status reports the next process.
 func (h *harness) killStunnel(name string) {
 	h.Helper()
-	killed := h.waitFor(name, "runs", func(s supervise.Tunnel) bool { return s.State == supervise.StateRunning }).PID
+	killed := h.waitFor(name, "runs", func(s tunnelspec.TunnelStatus) bool { return s.State == tunnelspec.StateRunning }).PID
 	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
 		h.Fatal(err)
 	}
-	h.waitFor(name, "runs again", func(s supervise.Tunnel) bool {
-		return s.State == supervise.StateRunning && s.PID != killed
+	h.waitFor(name, "runs again", func(s tunnelspec.TunnelStatus) bool {
+		return s.State == tunnelspec.StateRunning && s.PID != killed
 	})
 }
 

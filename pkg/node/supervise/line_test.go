@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 )
 
 func TestParseLine(t *testing.T) {
@@ -43,19 +45,19 @@ func TestParseLine(t *testing.T) {
 
 // TestReasonsOfLogLines has lines that are hard to provoke. Other tests use a real stunnel.
 func TestReasonsOfLogLines(t *testing.T) {
-	tests := map[string]Reason{
-		"s_connect: s_poll_wait 10.0.0.4:2049: TIMEOUTconnect exceeded":                                ReasonConnectTimeout,
-		"s_connect: connect 10.0.0.4:2049: Connection timed out (110)":                                 ReasonConnectTimeout,
-		"s_connect: connect 10.0.0.4:2049: No route to host (113)":                                     ReasonConnectUnreachable,
-		"s_connect: connect 10.0.0.4:2049: Network is unreachable (101)":                               ReasonConnectUnreachable,
+	tests := map[string]tunnelspec.Reason{
+		"s_connect: s_poll_wait 10.0.0.4:2049: TIMEOUTconnect exceeded":                                tunnelspec.ReasonConnectTimeout,
+		"s_connect: connect 10.0.0.4:2049: Connection timed out (110)":                                 tunnelspec.ReasonConnectTimeout,
+		"s_connect: connect 10.0.0.4:2049: No route to host (113)":                                     tunnelspec.ReasonConnectUnreachable,
+		"s_connect: connect 10.0.0.4:2049: Network is unreachable (101)":                               tunnelspec.ReasonConnectUnreachable,
 		"s_connect: connecting 10.0.0.4:2049":                                                          "",
-		"ssl_start: s_poll_wait: TIMEOUTbusy exceeded: sending reset":                                  ReasonHandshakeTimeout,
-		"CERT: No matching host name found":                                                            ReasonCertificateHostMismatch,
-		"CERT: Pre-verification error: certificate is not yet valid":                                   ReasonCertificateExpired,
-		"CERT: Pre-verification error: self-signed certificate in certificate chain":                   ReasonCertificateUntrusted,
-		"SSL_connect: ssl/record/rec_layer_s3.c:1: error:0A000412:SSL routines::alert bad certificate": ReasonClientCertificateRejected,
-		"SSL_connect: ssl/record/rec_layer_s3.c:1: error:0A000126:SSL routines::unexpected eof":        ReasonHandshakeFailed,
-		"SSL_read: Connection reset by peer (104)":                                                     ReasonConnectionLost,
+		"ssl_start: s_poll_wait: TIMEOUTbusy exceeded: sending reset":                                  tunnelspec.ReasonHandshakeTimeout,
+		"CERT: No matching host name found":                                                            tunnelspec.ReasonCertificateHostMismatch,
+		"CERT: Pre-verification error: certificate is not yet valid":                                   tunnelspec.ReasonCertificateExpired,
+		"CERT: Pre-verification error: self-signed certificate in certificate chain":                   tunnelspec.ReasonCertificateUntrusted,
+		"SSL_connect: ssl/record/rec_layer_s3.c:1: error:0A000412:SSL routines::alert bad certificate": tunnelspec.ReasonClientCertificateRejected,
+		"SSL_connect: ssl/record/rec_layer_s3.c:1: error:0A000126:SSL routines::unexpected eof":        tunnelspec.ReasonHandshakeFailed,
+		"SSL_read: Connection reset by peer (104)":                                                     tunnelspec.ReasonConnectionLost,
 		"readsocket: Connection reset by peer (104)":                                                   "", // of the NFS client's connection
 		"Connection closed: 0 byte(s) sent to TLS, 0 byte(s) sent to socket":                           "",
 		"transfer: s_poll_wait: TIMEOUTidle exceeded: closing":                                         "",

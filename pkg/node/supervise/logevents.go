@@ -65,7 +65,7 @@ func (t *tunnel) handleMainLine(l line, now time.Time) {
 			t.configRefused(strings.Join(t.shownErrors(), "; "), now)
 			t.phase = phaseRunning
 		}
-	case reasonOf(l.text) == ReasonExhausted:
+	case reasonOf(l.text) == tunnelspec.ReasonExhausted:
 		t.connectionRejected(l.text, now)
 	case l.level == slog.LevelError && len(t.errorLines) < maxErrorLines:
 		t.errorLines = append(t.errorLines, l.text)
@@ -113,7 +113,7 @@ func (p *problems) handleLine(l line, now time.Time) {
 	}
 }
 
-func (p *problems) record(l line, reason Reason, now time.Time) {
+func (p *problems) record(l line, reason tunnelspec.Reason, now time.Time) {
 	if reason == "" {
 		return
 	}
@@ -127,7 +127,7 @@ func (p *problems) record(l line, reason Reason, now time.Time) {
 			p.conns[l.thread] = tracked
 		}
 	}
-	p.connection = &Problem{Reason: reason, Message: l.text, At: now}
+	p.connection = &tunnelspec.Problem{Reason: reason, Message: l.text, At: now}
 	p.counts[reason]++
 }
 

@@ -60,17 +60,17 @@ func TestChangesOfOtherTunnelsDoNotDisturbTransfer(t *testing.T) {
 		t.Errorf("got %d blocks during the changes, want at least 10", blocks)
 	}
 	after := h.status("fs-0")
-	if after.PID != before.PID || after.Reloads != 0 || after.Process != nil || after.Problems[supervise.ReasonDied] != 0 {
+	if after.PID != before.PID || after.Reloads != 0 || after.Process != nil || after.Problems[tunnelspec.ReasonDied] != 0 {
 		t.Errorf("got %+v after %+v, want the tunnel in use unchanged", after, before)
 	}
 }
 
 // allChanged reports whether a third was reloaded, a third restarted, and the remaining tunnels run.
-func allChanged(status supervise.Status) bool {
+func allChanged(status tunnelspec.Status) bool {
 	reloads, restarts, listening := 0, 0, 0
 	for _, tunnel := range status.Tunnels {
 		reloads, restarts = reloads+tunnel.Reloads, restarts+tunnel.Restarts
-		if tunnel.Listening && tunnel.State == supervise.StateRunning {
+		if tunnel.Listening && tunnel.State == tunnelspec.StateRunning {
 			listening++
 		}
 	}
@@ -109,7 +109,7 @@ func (h *harness) waitAllRunning(count int) {
 		}
 		listening = 0
 		for _, tunnel := range status.Tunnels {
-			if tunnel.State == supervise.StateRunning {
+			if tunnel.State == tunnelspec.StateRunning {
 				listening++
 			}
 		}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 )
 
 // DefaultMemoryLimit bounds the data segment of one stunnel process, in bytes. stunnel 5.68 begins with 10
@@ -16,10 +18,10 @@ import (
 const DefaultMemoryLimit = 256 << 20
 
 // checkMemory limits the memory of each stunnel that has begun to run, so that a leak of one does not
-// take the memory of the others, and reads it at most once in a StatusInterval.
+// take the memory of the others, and reads it at most once in a tunnelspec.StatusInterval.
 func (s *supervisor) checkMemory(now time.Time) {
 	for _, t := range s.tunnels {
-		if t.state() != StateRunning || now.Before(t.memoryAt) {
+		if t.state() != tunnelspec.StateRunning || now.Before(t.memoryAt) {
 			continue // a starting process may still be the launcher, a Go program that needs more
 		}
 		if t.memoryAt.IsZero() {
@@ -28,7 +30,7 @@ func (s *supervisor) checkMemory(now time.Time) {
 				s.logFor(t).Warn("limiting the memory of stunnel failed", "err", err)
 			}
 		}
-		t.memoryAt = now.Add(StatusInterval)
+		t.memoryAt = now.Add(tunnelspec.StatusInterval)
 		memory, err := s.memoryOf(t.proc.Pid)
 		if err != nil {
 			s.logFor(t).Debug("reading the memory of stunnel failed", "err", err)

@@ -168,7 +168,7 @@ func TestChangedSpecification(t *testing.T) {
 func TestStunnelRunsFromFirstConnectionUntilIdle(t *testing.T) {
 	s := newIdleSimulation(testConfig(1, 0, ""), time.Minute)
 	s.wantSteps(t, "a new tunnel", "listen", "arm")
-	if s.state() != StateIdle || s.status().Generation != "1 0 " {
+	if s.state() != tunnelspec.StateIdle || s.status().Generation != "1 0 " {
 		t.Errorf("got %+v, want state idle with the generation of the specification", s.status())
 	}
 	s.setDesired(testConfig(1, 0, "x"))
@@ -232,7 +232,7 @@ func TestStunnelWithoutReadyLineIsAssumedReady(t *testing.T) {
 	s.wantSteps(t, "a new tunnel", "listen", "start")
 	s.logs("Configuration successful").wantSteps(t, "configuration accepted")
 	s.advance(readyTimeout).wantSteps(t, "after readyTimeout", "assume ready")
-	if s.state() != StateRunning {
+	if s.state() != tunnelspec.StateRunning {
 		t.Errorf("got state %s, want running", s.state())
 	}
 }
@@ -243,13 +243,13 @@ func TestRefusedConfigIsRetried(t *testing.T) {
 	s.wantSteps(t, "a change", "reload")
 	s.logs("Reading configuration from file x", `!"bad": no such option`, "!Configuration failed")
 	s.wantSteps(t, "refused")
-	if p := s.problems.process; p == nil || p.Reason != ReasonBadConfig || p.Message != `"bad": no such option` {
+	if p := s.problems.process; p == nil || p.Reason != tunnelspec.ReasonBadConfig || p.Message != `"bad": no such option` {
 		t.Errorf("got %+v, want stunnel's message", p)
 	}
 	s.advance(refusedRetry-1).wantSteps(t, "before the retry")
 	s.advance(1).wantSteps(t, "at the retry", "reload")
 	s.logs(`!"bad": no such option`, "!Configuration failed").wantSteps(t, "refused again")
-	if n := s.problems.counts[ReasonBadConfig]; n != 1 {
+	if n := s.problems.counts[tunnelspec.ReasonBadConfig]; n != 1 {
 		t.Errorf("got %d problems, want one for each specification", n)
 	}
 	s.exited("signal: killed", s.now)
@@ -307,12 +307,12 @@ func TestTakenPortIsRetried(t *testing.T) {
 	s.portInUse = true
 	for range 5 {
 		s.wantSteps(t, "the port is taken", "listen")
-		if s.state() != StateFailed || s.problems.process.Reason != ReasonPortTaken {
+		if s.state() != tunnelspec.StateFailed || s.problems.process.Reason != tunnelspec.ReasonPortTaken {
 			t.Errorf("got state %s and %+v, want failed with PortTaken", s.state(), s.problems.process)
 		}
 		s.advance(portRetry)
 	}
-	if n := s.problems.counts[ReasonPortTaken]; n != 1 {
+	if n := s.problems.counts[tunnelspec.ReasonPortTaken]; n != 1 {
 		t.Errorf("got %d problems, want one for all attempts", n)
 	}
 	s.portInUse = false
@@ -323,7 +323,7 @@ func TestTakenPortIsRetried(t *testing.T) {
 	s.setDesired(testConfig(2, 0, ""))
 	s.portInUse = true
 	s.wantSteps(t, "the new port is taken", "listen")
-	if s.state() != StateRunning || s.status().Accept != "127.0.0.1:1" {
+	if s.state() != tunnelspec.StateRunning || s.status().Accept != "127.0.0.1:1" {
 		t.Errorf("got %+v, want it running on the old port", s.status())
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gnuthought.com/efs-stunnel/pkg/node/supervise"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 )
 
 // listenOn occupies a port.
@@ -32,8 +32,8 @@ func closeListener(listener net.Listener) {
 	_ = listener.Close() // may be closed already
 }
 
-func isPortTaken(s supervise.Tunnel) bool {
-	return s.Process != nil && s.Process.Reason == supervise.ReasonPortTaken
+func isPortTaken(s tunnelspec.TunnelStatus) bool {
+	return s.Process != nil && s.Process.Reason == tunnelspec.ReasonPortTaken
 }
 
 func TestTakenPortFailsTunnelUntilItIsFree(t *testing.T) {
@@ -43,7 +43,7 @@ func TestTakenPortFailsTunnelUntilItIsFree(t *testing.T) {
 	generation := h.writeSpec(tunnel)
 	h.startWith(func() string { return h.writeSpec(other) }, "fs-2")
 	s := h.waitFor("fs-1", "reports the taken port", isPortTaken)
-	if s.State != supervise.StateFailed || s.Listening || s.PID != 0 || s.Problems[supervise.ReasonPortTaken] != 1 {
+	if s.State != tunnelspec.StateFailed || s.Listening || s.PID != 0 || s.Problems[tunnelspec.ReasonPortTaken] != 1 {
 		t.Errorf("got %+v, want a failed tunnel without a process", s)
 	}
 	if lines := h.log.lines("level=ERROR", "reason=PortTaken", "fileSystem=fs-1"); len(lines) != 1 {
@@ -116,8 +116,8 @@ func TestPortStaysTakenWhenStunnelDies(t *testing.T) {
 	h.writeSpec(tunnel)
 	h.startSupervisor()
 	for range 5 {
-		pid := h.waitFor("fs-1", "runs", func(s supervise.Tunnel) bool {
-			return s.State == supervise.StateRunning && isAlive(s.PID)
+		pid := h.waitFor("fs-1", "runs", func(s tunnelspec.TunnelStatus) bool {
+			return s.State == tunnelspec.StateRunning && isAlive(s.PID)
 		}).PID
 		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 			t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
-	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 )
 
 func TestKilledSupervisorLeavesNoProcessAndNextOneServes(t *testing.T) {
@@ -30,7 +29,7 @@ func TestKilledSupervisorLeavesNoProcessAndNextOneServes(t *testing.T) {
 	_ = supervisor.Wait() // killed
 	h.startSupervisorProcess()
 	h.poll("all stunnel processes have exited", func() bool { return !slices.ContainsFunc(pids, isAlive) }, func() any { return pids })
-	h.waitFor(tunnel.Name, "has another process", func(s supervise.Tunnel) bool { return s.Listening && s.PID != pids[len(pids)-1] })
+	h.waitFor(tunnel.Name, "has another process", func(s tunnelspec.TunnelStatus) bool { return s.Listening && s.PID != pids[len(pids)-1] })
 	h.checkEcho(h.dial(tunnel.Accept))
 }
 
@@ -54,11 +53,11 @@ func TestCrashLoopBacksOff(t *testing.T) {
 	began := time.Now()
 	h.startSupervisor()
 	// The delays before the four starts are 0, 0, 0.5 and 1 s.
-	s := h.waitFor("fs-1", "has died four times", func(s supervise.Tunnel) bool { return s.Problems[supervise.ReasonDied] >= 4 })
+	s := h.waitFor("fs-1", "has died four times", func(s tunnelspec.TunnelStatus) bool { return s.Problems[tunnelspec.ReasonDied] >= 4 })
 	if took := time.Since(began); took < 1500*time.Millisecond {
 		t.Errorf("four deaths in %s, want at least 1.5 s between the first and the last", took)
 	}
-	if s.State != supervise.StateWaiting || !strings.Contains(s.Process.Message, "exit status 127") {
+	if s.State != tunnelspec.StateWaiting || !strings.Contains(s.Process.Message, "exit status 127") {
 		t.Errorf("got %+v, want state waiting with the exit status", s)
 	}
 	if lines := h.log.lines("no such library", "fileSystem=fs-1"); len(lines) < 4 {
@@ -83,8 +82,8 @@ while :; do sleep 1; done`)
 	if err := h.dir.Remove("fs-1"); err != nil {
 		t.Fatal(err)
 	}
-	h.waitFor("fs-1", "stops", func(s supervise.Tunnel) bool { return s.State == supervise.StateStopping })
-	h.waitFor("fs-1", "is removed", func(s supervise.Tunnel) bool { return s.State == "" })
+	h.waitFor("fs-1", "stops", func(s tunnelspec.TunnelStatus) bool { return s.State == tunnelspec.StateStopping })
+	h.waitFor("fs-1", "is removed", func(s tunnelspec.TunnelStatus) bool { return s.State == "" })
 	if isAlive(pid) {
 		t.Error("stunnel still runs")
 	}

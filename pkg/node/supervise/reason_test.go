@@ -8,33 +8,33 @@ import (
 	"testing"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/node/supervise"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/test/support/stunneltest"
 )
 
 func TestFailedConnectionHasReasonInStatusAndLog(t *testing.T) {
 	valid := func(h *harness) []tls.Certificate { return []tls.Certificate{h.authority.Valid(h.T, hostName)} }
-	tests := map[supervise.Reason]func(*harness) netip.AddrPort{
-		supervise.ReasonCertificateHostMismatch: func(h *harness) netip.AddrPort {
+	tests := map[tunnelspec.Reason]func(*harness) netip.AddrPort{
+		tunnelspec.ReasonCertificateHostMismatch: func(h *harness) netip.AddrPort {
 			return h.serveTLS(&tls.Config{Certificates: []tls.Certificate{h.authority.Valid(h.T, "other.example.com")}})
 		},
-		supervise.ReasonCertificateUntrusted: func(h *harness) netip.AddrPort {
+		tunnelspec.ReasonCertificateUntrusted: func(h *harness) netip.AddrPort {
 			other := stunneltest.NewAuthority(h.T)
 			return h.serveTLS(&tls.Config{Certificates: []tls.Certificate{other.Valid(h.T, hostName)}})
 		},
-		supervise.ReasonCertificateExpired: func(h *harness) netip.AddrPort {
+		tunnelspec.ReasonCertificateExpired: func(h *harness) netip.AddrPort {
 			expired := h.authority.Certificate(h.T, time.Now().Add(-time.Hour), hostName)
 			return h.serveTLS(&tls.Config{Certificates: []tls.Certificate{expired}})
 		},
-		supervise.ReasonTLSVersion: func(h *harness) netip.AddrPort {
+		tunnelspec.ReasonTLSVersion: func(h *harness) netip.AddrPort {
 			return h.serveTLS(&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11, Certificates: valid(h)})
 		},
-		supervise.ReasonClientCertificateRejected: func(h *harness) netip.AddrPort {
+		tunnelspec.ReasonClientCertificateRejected: func(h *harness) netip.AddrPort {
 			return h.serveTLS(&tls.Config{ClientAuth: tls.RequireAnyClientCert, Certificates: valid(h)})
 		},
-		supervise.ReasonNotTLS:         func(h *harness) netip.AddrPort { return h.servePlain("220 hello\r\n") },
-		supervise.ReasonConnectRefused: func(h *harness) netip.AddrPort { return stunneltest.FreePort(h.T, "127.0.0.1") },
-		supervise.ReasonHandshakeFailed: func(h *harness) netip.AddrPort {
+		tunnelspec.ReasonNotTLS:         func(h *harness) netip.AddrPort { return h.servePlain("220 hello\r\n") },
+		tunnelspec.ReasonConnectRefused: func(h *harness) netip.AddrPort { return stunneltest.FreePort(h.T, "127.0.0.1") },
+		tunnelspec.ReasonHandshakeFailed: func(h *harness) netip.AddrPort {
 			return h.servePlain("") // closes the connection
 		},
 	}
@@ -48,8 +48,8 @@ func TestFailedConnectionHasReasonInStatusAndLog(t *testing.T) {
 			h.waitServing("fs-1", generation)
 
 			h.checkNoEcho(tunnel.Accept)
-			s := h.waitFor("fs-1", "reports a problem", func(s supervise.Tunnel) bool { return s.Connection != nil })
-			if s.Connection.Reason != reason || s.Connection.Message == "" || s.State != supervise.StateRunning || s.Process != nil {
+			s := h.waitFor("fs-1", "reports a problem", func(s tunnelspec.TunnelStatus) bool { return s.Connection != nil })
+			if s.Connection.Reason != reason || s.Connection.Message == "" || s.State != tunnelspec.StateRunning || s.Process != nil {
 				t.Errorf("got %+v, want %s", s.Connection, reason)
 			}
 			if len(s.Problems) != 1 || s.Problems[reason] != 1 {
@@ -116,13 +116,13 @@ func TestUnreachableServersFailOverInOrder(t *testing.T) {
 	h.waitServing("fs-1", generation)
 
 	h.checkEcho(h.dial(tunnel.Accept))
-	s := h.waitFor("fs-1", "reports the server", func(s supervise.Tunnel) bool { return s.Remote != "" })
-	if s.Remote != second.Address.String() || s.Connection != nil || s.Problems[supervise.ReasonConnectRefused] != 1 {
+	s := h.waitFor("fs-1", "reports the server", func(s tunnelspec.TunnelStatus) bool { return s.Remote != "" })
+	if s.Remote != second.Address.String() || s.Connection != nil || s.Problems[tunnelspec.ReasonConnectRefused] != 1 {
 		t.Errorf("got %+v, want the second server after one refusal", s)
 	}
 	second.Close()
 	h.checkEcho(h.dial(tunnel.Accept))
-	h.waitFor("fs-1", "reports the third server", func(s supervise.Tunnel) bool { return s.Remote == third.Address.String() })
+	h.waitFor("fs-1", "reports the third server", func(s tunnelspec.TunnelStatus) bool { return s.Remote == third.Address.String() })
 }
 
 func TestLostConnectionIsReported(t *testing.T) {
@@ -144,7 +144,7 @@ func TestLostConnectionIsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(reset)
-	h.waitFor("fs-1", "reports the loss", func(s supervise.Tunnel) bool {
-		return s.Connection != nil && s.Connection.Reason == supervise.ReasonConnectionLost
+	h.waitFor("fs-1", "reports the loss", func(s tunnelspec.TunnelStatus) bool {
+		return s.Connection != nil && s.Connection.Reason == tunnelspec.ReasonConnectionLost
 	})
 }

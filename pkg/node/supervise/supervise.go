@@ -106,8 +106,8 @@ type supervisor struct {
 	clientsAt      time.Time
 	clientsUnknown bool // Options.Clients failed
 	startedAt      time.Time
-	status         Status    // that was written last
-	statusAt       time.Time // of the last attempt to write it
+	status         tunnelspec.Status // that was written last
+	statusAt       time.Time         // of the last attempt to write it
 
 	closing          bool // the context has ended
 	closeAt, closeBy time.Time

@@ -25,7 +25,7 @@ func TestStartReloadStop(t *testing.T) {
 	began := h.waitServing("fs-1", generation)
 	old := h.dial(tunnel.Accept)
 	h.checkEcho(old)
-	h.waitFor("fs-1", "reports the server", func(s supervise.Tunnel) bool { return s.Remote == first.Address.String() })
+	h.waitFor("fs-1", "reports the server", func(s tunnelspec.TunnelStatus) bool { return s.Remote == first.Address.String() })
 
 	tunnel.Connect[0] = second.Address
 	reloaded := h.waitServing("fs-1", h.writeSpec(tunnel))
@@ -41,7 +41,7 @@ func TestStartReloadStop(t *testing.T) {
 	if err := h.dir.Remove("fs-1"); err != nil {
 		t.Fatal(err)
 	}
-	h.waitFor("fs-1", "is removed", func(s supervise.Tunnel) bool { return s.State == "" })
+	h.waitFor("fs-1", "is removed", func(s tunnelspec.TunnelStatus) bool { return s.State == "" })
 	if isAlive(began.PID) {
 		t.Error("stunnel still runs without a specification")
 	}
@@ -120,9 +120,9 @@ func TestKilledStunnelRestartsAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	killed := time.Now()
-	again := h.waitFor("fs-1", "listens with another process", func(s supervise.Tunnel) bool { return s.Listening && s.PID != began.PID })
+	again := h.waitFor("fs-1", "listens with another process", func(s tunnelspec.TunnelStatus) bool { return s.Listening && s.PID != began.PID })
 	t.Logf("listening %s after the kill", time.Since(killed))
-	if again.Restarts != 1 || again.Problems[supervise.ReasonDied] != 1 {
+	if again.Restarts != 1 || again.Problems[tunnelspec.ReasonDied] != 1 {
 		t.Errorf("got %+v, want one restart after one death", again)
 	}
 	h.checkEcho(h.dial(tunnel.Accept))
@@ -136,7 +136,7 @@ func TestShutdownRemovesStatusFile(t *testing.T) {
 	h.startSupervisor()
 	h.poll("the status is readable", func() bool { _, err := supervise.ReadStatus(h.dir); return err == nil }, func() any { return nil })
 	status, err := supervise.ReadStatus(h.dir)
-	if err != nil || status.PID != os.Getpid() || status.Stunnel.Version == "" || time.Since(status.StartedAt) > testTimeout {
+	if err != nil || status.PID != os.Getpid() || status.Stunnel == "" || time.Since(status.StartedAt) > testTimeout {
 		t.Errorf("got %+v and %v", status, err)
 	}
 	h.stopSupervisor()

@@ -105,8 +105,8 @@ type tunnel struct {
 
 // problems are what the status reports of problems, and the connections that they come from.
 type problems struct {
-	process, connection *Problem
-	counts              map[Reason]int
+	process, connection *tunnelspec.Problem
+	counts              map[tunnelspec.Reason]int
 	remote              netip.AddrPort
 	remoteAt            time.Time
 	conns               map[string]conn // by stunnel's connection number
@@ -122,7 +122,7 @@ type conn struct {
 func newTunnel(name string, idle time.Duration) *tunnel {
 	return &tunnel{
 		name: name, idle: idle, needed: idle == 0,
-		problems: problems{counts: map[Reason]int{}, conns: map[string]conn{}},
+		problems: problems{counts: map[tunnelspec.Reason]int{}, conns: map[string]conn{}},
 	}
 }
 
@@ -146,7 +146,7 @@ func (t *tunnel) listening() bool { return t.socket != nil && t.socket.address =
 
 func (t *tunnel) socketOpened(l *listener) {
 	t.socket, t.armed, t.listenAt = l, false, time.Time{}
-	if t.problems.process.Is(ReasonPortTaken) {
+	if t.problems.process.Is(tunnelspec.ReasonPortTaken) {
 		t.problems.process = nil
 	}
 	t.clearProcessProblem()
@@ -155,16 +155,16 @@ func (t *tunnel) socketOpened(l *listener) {
 // portTaken records that another process or tunnel has the port. It reports whether that is a new problem.
 func (t *tunnel) portTaken(message string, now time.Time) (isNew bool) {
 	t.listenAt = now.Add(portRetry)
-	if t.problems.process.Is(ReasonPortTaken) {
+	if t.problems.process.Is(tunnelspec.ReasonPortTaken) {
 		return false
 	}
-	t.setProcessProblem(ReasonPortTaken, message, now)
+	t.setProcessProblem(tunnelspec.ReasonPortTaken, message, now)
 	return true
 }
 
 // listenFailed records any other error of opening the port.
 func (t *tunnel) listenFailed(message string, now time.Time) {
-	t.setProcessProblem(ReasonStartFailed, message, now)
+	t.setProcessProblem(tunnelspec.ReasonStartFailed, message, now)
 	t.listenAt = now.Add(writeRetry)
 }
 
@@ -228,20 +228,20 @@ func (t *tunnel) exited(exitStatus string, now time.Time) {
 		t.delayStart(now)
 		return
 	}
-	t.died(ReasonDied, strings.Join(append([]string{exitStatus}, t.shownErrors()...), "; "), now)
+	t.died(tunnelspec.ReasonDied, strings.Join(append([]string{exitStatus}, t.shownErrors()...), "; "), now)
 }
 
 // connectionRejected records that stunnel closed a new connection, because it has no memory or
 // descriptors left for it. It lives on in that state.
 func (t *tunnel) connectionRejected(message string, now time.Time) {
 	t.rejected++
-	t.setProcessProblem(ReasonExhausted, message, now)
+	t.setProcessProblem(tunnelspec.ReasonExhausted, message, now)
 }
 
 // connectionAccepted records that stunnel has what a new connection takes.
 func (t *tunnel) connectionAccepted() {
 	t.rejected = 0
-	if t.problems.process.Is(ReasonExhausted) {
+	if t.problems.process.Is(tunnelspec.ReasonExhausted) {
 		t.problems.process = nil
 	}
 }
@@ -256,7 +256,7 @@ func (t *tunnel) hasServed() bool {
 	return !t.problems.remoteAt.IsZero() && !t.problems.remoteAt.Before(t.startedAt)
 }
 
-func (t *tunnel) died(reason Reason, message string, now time.Time) {
+func (t *tunnel) died(reason tunnelspec.Reason, message string, now time.Time) {
 	t.setProcessProblem(reason, message, now)
 	t.delayStart(now)
 }
@@ -278,7 +278,7 @@ func restartDelay(deaths int) time.Duration {
 
 // writeFailed records an error of writing the configuration file.
 func (t *tunnel) writeFailed(message string, now time.Time) {
-	t.setProcessProblem(ReasonStartFailed, message, now)
+	t.setProcessProblem(tunnelspec.ReasonStartFailed, message, now)
 	t.retryAt = now.Add(writeRetry)
 }
 
@@ -288,12 +288,12 @@ func (t *tunnel) configRefused(message string, now time.Time) {
 	isNew := !t.attempted.sameAs(t.refused) || t.problems.process == nil || t.problems.process.Message != message
 	t.refused, t.refusedAt = t.attempted, now
 	if isNew {
-		t.setProcessProblem(ReasonBadConfig, message, now)
+		t.setProcessProblem(tunnelspec.ReasonBadConfig, message, now)
 	}
 }
 
-func (t *tunnel) setProcessProblem(reason Reason, message string, now time.Time) {
-	t.problems.process = &Problem{Reason: reason, Message: message, At: now}
+func (t *tunnel) setProcessProblem(reason tunnelspec.Reason, message string, now time.Time) {
+	t.problems.process = &tunnelspec.Problem{Reason: reason, Message: message, At: now}
 	t.problems.counts[reason]++
 }
 

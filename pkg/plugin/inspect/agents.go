@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
@@ -183,7 +183,7 @@ func (f *facts) checkAgent(agent Agent) Result {
 var nodeRemedies = map[string]string{
 	wellknown.EventTunnelUnhealthy:         "check the mount target: security group (TCP 2049), routes, its state in AWS", // of agents without AnnotationProbe
 	wellknown.EventPortTaken:               "stop the process that has the port (on the node: ss -tnlp)",
-	wellknown.EventPortHijacked:            status.ProbeRemedy(status.ProbeHijacked),
+	wellknown.EventPortHijacked:            tunnelspec.ProbeRemedy(tunnelspec.ProbeHijacked),
 	wellknown.EventPortInEphemeralRange:    "reserve the ports on the node: net.ipv4.ip_local_reserved_ports",
 	wellknown.EventTargetUnusable:          "correct the target in the table, or what the message names",
 	wellknown.EventConfigurationRefused:    "mount EFS_CA_FILE into both containers",
@@ -223,7 +223,7 @@ func (f *facts) checkTunnelsOf(node *corev1.Node, agent *corev1.Pod) []Result {
 		case ok && f.Now.Sub(LastSeen(event)) < repeated:
 			results = append(results, problem(Cause(event.Reason), object,
 				fmt.Sprintf("%s (reported %s ago)", event.Message, age(f.Now, LastSeen(event))),
-				cmp.Or(status.ProbeRemedy(event.Annotations[wellknown.AnnotationProbe]), remedy)).ofNode(node.Name))
+				cmp.Or(tunnelspec.ProbeRemedy(event.Annotations[wellknown.AnnotationProbe]), remedy)).ofNode(node.Name))
 		}
 		seen[about] = true
 	}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
-	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -244,7 +244,7 @@ func TestHealthyInstallationsHaveNoProblem(t *testing.T) {
 
 // TestRemedyIsThatOfTheFailedProbe: a security group does not mend a certificate.
 func TestRemedyIsThatOfTheFailedProbe(t *testing.T) {
-	for failed, want := range map[string]string{status.ProbeCertificate: "EFS_CA_FILE", status.ProbeTimeout: "network ACLs", "": "its state in AWS"} {
+	for failed, want := range map[string]string{tunnelspec.ProbeCertificate: "EFS_CA_FILE", tunnelspec.ProbeTimeout: "network ACLs", "": "its state in AWS"} {
 		s := healthy(t)
 		nodeEvent(s, wellknown.EventTunnelUnhealthy, "unhealthy", time.Minute)
 		s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationProbe] = failed

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/nodereport"
-	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -130,7 +130,7 @@ func TestCheck(t *testing.T) {
 		"a mount target is silent": {func(f *Facts) {
 			report(f, func(r *NodeReport) {
 				r.Failed = 1
-				r.Failures = []nodereport.Failure{{FileSystem: "fs-1", Reason: status.ProbeTimeout, Error: "i/o timeout"}}
+				r.Failures = []nodereport.Failure{{FileSystem: "fs-1", Reason: tunnelspec.ProbeTimeout, Error: "i/o timeout"}}
 			})
 		}, bad, MountTargetNotReached},
 		"the node has no role": {func(f *Facts) { report(f, func(r *NodeReport) { r.AWS = &nodereport.AWS{Error: "AccessDenied"} }) }, note, EFSNotListed},
@@ -179,8 +179,8 @@ func TestKubeletsWithTheirOwnHelper(t *testing.T) {
 
 func TestEveryReasonOfAFailureHasARemedy(t *testing.T) {
 	for _, reason := range []string{
-		nodereport.ReasonName, status.ProbeTimeout, status.ProbeRefused, status.ProbeUnreachable, status.ProbeClosed,
-		status.ProbeCertificate, status.ProbeHandshake, status.ProbeDenied, status.ProbeProtocol, status.ProbeOther,
+		nodereport.ReasonName, tunnelspec.ProbeTimeout, tunnelspec.ProbeRefused, tunnelspec.ProbeUnreachable, tunnelspec.ProbeClosed,
+		tunnelspec.ProbeCertificate, tunnelspec.ProbeHandshake, tunnelspec.ProbeDenied, tunnelspec.ProbeProtocol, tunnelspec.ProbeOther,
 	} {
 		if reachRemedy(reason) == "" {
 			t.Errorf("%s has none", reason)

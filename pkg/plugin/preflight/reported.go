@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/nodereport"
-	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/pkg/ports/ephemeral"
@@ -94,7 +94,7 @@ func reachRemedy(reason string) string {
 	if reason == nodereport.ReasonName {
 		return "enable DNS in the VPC, create a mount target in the node's zone, and check the id and the region"
 	}
-	return status.ProbeRemedy(reason)
+	return tunnelspec.ProbeRemedy(reason)
 }
 
 func servers(object, zone string, r nodereport.Report) []inspect.Result {

@@ -1,5 +1,4 @@
-// Package status names what can be wrong with the parts of an installation.
-package status
+package tunnelspec
 
 // Reasons for failed probes, as in metrics, events and reports.
 const (
