@@ -1,0 +1,100 @@
+package status
+
+import (
+	"maps"
+	"slices"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+)
+
+// Types of conditions in the status of API objects. Each is True while nothing is wrong.
+const (
+	Usable          = "Usable"          // new volumes can be put on the file system
+	Listed          = "Listed"          // the EFS API lists the file system
+	RootVolumeReady = "RootVolumeReady" // mount Jobs can use the file system's root volume
+
+	Ready        = "Ready"        // the agent does everything for the node's tunnels that it can
+	PortsFree    = "PortsFree"    // no other process gets ports of tunnels
+	TableServed  = "TableServed"  // the agent serves the table as it is
+	TunnelsServe = "TunnelsServe" // all tunnels of the node serve
+
+	DiscoveryWorks  = "DiscoveryWorks"  // the file systems of the account can be listed and used
+	TableStored     = "TableStored"     // the tables can be read and written
+	IdentityMatches = "IdentityMatches" // the account and region are those of the table
+	VolumesCorrect  = "VolumesCorrect"  // mount options of volumes do no harm
+)
+
+// AsExpected is the reason of a condition of an API object while nothing is wrong.
+const AsExpected = "AsExpected"
+
+// TypesOf lists the conditions in the status of the API object that is about a kind of subject.
+func TypesOf(kind Kind) []string {
+	switch kind {
+	case FileSystem:
+		return []string{Usable, Listed, RootVolumeReady}
+	case Node:
+		return []string{Ready, PortsFree, TableServed, TunnelsServe}
+	case Installation:
+		return []string{DiscoveryWorks, TableStored, IdentityMatches, VolumesCorrect}
+	case Volume, Tunnel, MountTarget:
+	}
+	return nil
+}
+
+// reason says what is known of all conditions with it.
+type reason struct {
+	conditionType string // that it makes False
+	ended         string // the event when it ends
+	remedy        string // what an administrator does about it
+}
+
+var reasons = map[string]reason{
+	wellknown.EventFileSystemUnusable: {Usable, "", "usually create a mount target in the cluster's VPC"},
+	wellknown.EventOutOfPorts:         {Usable, "", "raise --stunnel-port-count of the manager"},
+	wellknown.EventTableFull:          {Usable, "", "restrict discovery with --file-system-ids or --file-system-tags"},
+	wellknown.EventAddressConflict:    {Usable, "", "correct the addresses in efs-stunnel-pinned; of a file system that was deleted, delete the volumes"},
+	wellknown.EventPortConflict:       {Usable, "", "change the pinned port, or move the cluster's NodePort range off the tunnels' ports"},
+	wellknown.EventFileSystemMissing: {Listed, "",
+		"aws efs describe-file-systems --file-system-id ID; check --file-system-ids, --file-system-tags and the account"},
+	wellknown.EventRootVolumeConflict: {RootVolumeReady, "", "delete or move the object that the message names, or remove the other installation"},
+
+	wellknown.EventDiscoveryFailed:     {DiscoveryWorks, "", "what the message advises: IAM permissions, credentials, network of the manager"},
+	wellknown.EventFileSystemsExcluded: {DiscoveryWorks, "", "what the message says, or change --file-system-tags or --file-system-ids of the manager"},
+	wellknown.EventTableNotStored:      {TableStored, "", "what the message says: size, a policy or webhook, or a permission of the manager's Role"},
+	wellknown.EventTableUnreadable:     {TableStored, "", "correct the ConfigMap that the message names"},
+	wellknown.EventIdentityLooksWrong:  {IdentityMatches, "", "correct the manager's AWS credentials or --aws-region; if they are right, accept the account in the table"},
+	wellknown.EventMountOptionHarmful:  {VolumesCorrect, "", "correct spec.mountOptions of the volumes, and restart pods that use them"},
+
+	wellknown.EventTableMissing:            {TableServed, "", "none while a manager leads: it rebuilds the table"},
+	wellknown.EventPortInEphemeralRange:    {PortsFree, "", "reserve the ports on the node: net.ipv4.ip_local_reserved_ports"},
+	wellknown.EventPortTaken:               {TunnelsServe, "", "stop the process that has the port (on the node: ss -tnlp)"},
+	wellknown.EventPortHijacked:            {TunnelsServe, "", "delete the pod with this hostPort, or the Service with this nodePort"},
+	wellknown.EventTargetUnusable:          {TunnelsServe, "", "correct the target in the table, or what the message names"},
+	wellknown.EventConfigurationRefused:    {TunnelsServe, "", "mount EFS_CA_FILE into both containers"},
+	wellknown.EventClientCertificateFailed: {TunnelsServe, "", "what the message says: usually the credentials of the agents"},
+	wellknown.EventTunnelUnhealthy: {TunnelsServe, wellknown.EventTunnelHealthy,
+		"check the mount target: security group (TCP 2049), routes, its state in AWS"},
+}
+
+// TypeOf returns the type that a condition makes False in the status of an API object. An agent's table is
+// not the manager's: for both kinds, an unreadable one has a type of its own.
+func (c Condition) TypeOf() string {
+	if c.Reason == wellknown.EventTableUnreadable && c.Subject.Kind == Node {
+		return TableServed
+	}
+	return reasons[c.Reason].conditionType
+}
+
+// EndedEvent returns the reason of the event that says that a condition has ended.
+func EndedEvent(of string) string {
+	if event := reasons[of].ended; event != "" {
+		return event
+	}
+	return wellknown.EventProblemEnded
+}
+
+// Remedy returns what an administrator does about a condition; "" for a reason that is unknown.
+func Remedy(of string) string { return reasons[of].remedy }
+
+// Reasons returns all reasons, sorted.
+func Reasons() []string { return slices.Sorted(maps.Keys(reasons)) }
