@@ -29,6 +29,9 @@ type Subject struct {
 	Name string
 }
 
+// String returns the kind and the name.
+func (s Subject) String() string { return strings.TrimSpace(string(s.Kind) + " " + s.Name) }
+
 // Reference names a condition by its subject and reason.
 type Reference struct {
 	Subject Subject
@@ -49,6 +52,9 @@ type Condition struct {
 
 // Reference returns the condition's subject and reason.
 func (c Condition) Reference() Reference { return Reference{c.Subject, c.Reason} }
+
+// Ended returns what to say when the condition has ended.
+func (c Condition) Ended() string { return c.Reason + " of " + c.Subject.String() + " has ended" }
 
 // compare orders conditions by subject, reason and detail.
 func compare(a, b Condition) int {
