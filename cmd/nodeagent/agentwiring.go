@@ -10,12 +10,16 @@ import (
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
+	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/node/agent"
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
 	"gnuthought.com/efs-stunnel/pkg/node/credentials"
@@ -50,7 +54,8 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 	config = p.Configure(config, "efs-stunnel-node")
 	work, err := kubeprogram.NewClient(config, agentQPS, agentBurst, 0)
 	forEvents, eventsErr := kubeprogram.NewClient(config, agentQPS, agentBurst, kubeprogram.EventTimeout)
-	if err := errors.Join(err, eventsErr); err != nil {
+	forStatus, statusErr := dynamic.NewForConfig(config)
+	if err := errors.Join(err, eventsErr, statusErr); err != nil {
 		return agent.Options{}, nil, fmt.Errorf("making clients for the apiserver: %w", err)
 	}
 	broadcast := p.StartEvents(forEvents, forEvents, func(event *corev1.Event) string { return event.Annotations[wellknown.AnnotationTunnel] })
@@ -69,10 +74,21 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 		Listening:     func() (sockets.Listeners, error) { return listed.ListeningAs(sockets.OwnUID()) },
 		Status:        func() (tunnelspec.Status, error) { return supervise.ReadStatus(dir) },
 		ProbeInterval: o.probeInterval, HealthWait: wellknown.FirstHealthWait, RemoveStartupTaint: o.removeStartupTaint,
-		ProcSys: os.DirFS("/proc/sys"),
-		HTTP:    httpserver.Options{Address: o.HTTPAddress, Pprof: o.Pprof, Log: log, Metrics: p.Gatherer()},
-		Events:  broadcast.Recorder(), Metrics: p.Metrics, Log: log,
+		ProcSys:     os.DirFS("/proc/sys"),
+		WriteStatus: statusWriter(forStatus),
+		HTTP:        httpserver.Options{Address: o.HTTPAddress, Pprof: o.Pprof, Log: log, Metrics: p.Gatherer()},
+		Events:      broadcast.Recorder(), Metrics: p.Metrics, Log: log,
 	}, broadcast, nil
+}
+
+// statusWriter returns what writes the NodeTunnels of a node, which owns it.
+func statusWriter(client dynamic.Interface) func(context.Context, *corev1.Node, v1alpha1.NodeTunnelsStatus) error {
+	w := objects.StatusWriter{Client: client, Resource: v1alpha1.NodeTunnelsObjects(), Kind: v1alpha1.NodeTunnelsKind}
+	return func(ctx context.Context, node *corev1.Node, status v1alpha1.NodeTunnelsStatus) error {
+		ctx, cancel := context.WithTimeout(ctx, kubeprogram.EventTimeout)
+		defer cancel()
+		return w.Write(ctx, node.Name, status, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
+	}
 }
 
 // reserved returns the ports that no tunnel may use.

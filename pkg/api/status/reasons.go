@@ -41,6 +41,9 @@ func TypesOf(kind Kind) []string {
 	return nil
 }
 
+// AgentNotReady is the reason of a node whose agent does not do everything for its tunnels yet.
+const AgentNotReady = "AgentNotReady"
+
 // reason says what is known of all conditions with it.
 type reason struct {
 	conditionType string // that it makes False
@@ -65,6 +68,7 @@ var reasons = map[string]reason{
 	wellknown.EventIdentityLooksWrong:  {IdentityMatches, "", "correct the manager's AWS credentials or --aws-region; if they are right, accept the account in the table"},
 	wellknown.EventMountOptionHarmful:  {VolumesCorrect, "", "correct spec.mountOptions of the volumes, and restart pods that use them"},
 
+	AgentNotReady:                          {Ready, "", "what the message says; the logs of the node's agent and supervisor"},
 	wellknown.EventTableMissing:            {TableServed, "", "none while a manager leads: it rebuilds the table"},
 	wellknown.EventPortInEphemeralRange:    {PortsFree, "", "reserve the ports on the node: net.ipv4.ip_local_reserved_ports"},
 	wellknown.EventPortTaken:               {TunnelsServe, "", "stop the process that has the port (on the node: ss -tnlp)"},

@@ -51,18 +51,26 @@ type definition struct {
 
 func readDefinition(t *testing.T) definition {
 	t.Helper()
-	text, err := os.ReadFile(crdFile)
+	return readDefinitions(t, crdFile)[0]
+}
+
+func readDefinitions(t *testing.T, file string) (all []definition) {
+	t.Helper()
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var crd definition
-	if err := yaml.Unmarshal(text, &crd); err != nil {
-		t.Fatal(err)
+	for _, document := range strings.Split(string(text), "\n---\n") {
+		var crd definition
+		if err := yaml.Unmarshal([]byte(document), &crd); err != nil {
+			t.Fatal(err)
+		}
+		if len(crd.Spec.Versions) != 1 {
+			t.Fatalf("%d versions", len(crd.Spec.Versions))
+		}
+		all = append(all, crd)
 	}
-	if len(crd.Spec.Versions) != 1 {
-		t.Fatalf("%d versions", len(crd.Spec.Versions))
-	}
-	return crd
+	return all
 }
 
 func TestNamesAreThoseOfTheDefinition(t *testing.T) {
@@ -151,7 +159,7 @@ func jsonType(kind reflect.Kind) string {
 	switch kind {
 	case reflect.Bool:
 		return "boolean"
-	case reflect.Int64:
+	case reflect.Int64, reflect.Int:
 		return "integer"
 	default:
 		return kind.String()

@@ -17,11 +17,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
-	"gnuthought.com/efs-stunnel/pkg/kube/events"
+	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/node/certificates"
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
 	"gnuthought.com/efs-stunnel/pkg/node/fdstore"
@@ -60,9 +62,12 @@ type Options struct {
 	RemoveStartupTaint bool
 	ProcSys            fs.FS              // the node's /proc/sys; nil not to check its port settings
 	HTTP               httpserver.Options // the agent sets the checks
-	Events             record.EventRecorder
-	Metrics            prometheus.Registerer
-	Log                *slog.Logger
+	// WriteStatus writes the NodeTunnels of the node. The error is NotFound if the cluster does not have
+	// the definition. nil writes none.
+	WriteStatus func(context.Context, *corev1.Node, v1alpha1.NodeTunnelsStatus) error
+	Events      record.EventRecorder
+	Metrics     prometheus.Registerer
+	Log         *slog.Logger
 }
 
 // Agent reconciles and probes the tunnels of one node.
@@ -71,12 +76,13 @@ type Agent struct {
 	inbox        *inbox
 	results      chan probe.Result
 	probes       *probe.Manager
-	events       *events.Reporter
 	metrics      *metrics
 	certificates *certificates.Renewer
 
 	snapshot   atomic.Pointer[snapshot] // nil before the first sync; for readers outside of the loop
 	lastSync   atomic.Int64             // Unix nanoseconds
+	wanted     atomic.Pointer[wanted]   // nil before the first; what WriteStatus is to write
+	shown      chan struct{}            // holds at most one request to write it
 	otherAgent atomic.Bool              // another agent of the node has the HTTP address
 	started    time.Time
 
@@ -109,15 +115,17 @@ type Agent struct {
 	predecessor  map[netip.AddrPort]otherPort // by address; empty once this pod was ready
 	listeningErr lastError                    // of the latest listing of sockets
 
-	problems map[problem]reported // those that were reported and have not ended
+	held    status.Set // conditions
+	showing showing
 }
 
 // New makes an agent and registers its metrics, which panics if the registry has them. It starts nothing.
 func New(o Options) *Agent {
 	a := &Agent{
-		options: o, inbox: &inbox{wake: make(chan struct{}, 1)}, events: events.NewReporter(o.Events), started: time.Now(),
+		options: o, inbox: &inbox{wake: make(chan struct{}, 1)}, started: time.Now(),
 		results: make(chan probe.Result), states: map[string]routing.State{},
-		tunnels: map[string]*tunnelState{}, written: map[string][]byte{}, problems: map[problem]reported{},
+		tunnels: map[string]*tunnelState{}, written: map[string][]byte{}, held: status.Set{Linger: healthyAfter},
+		shown: make(chan struct{}, 1),
 	}
 	a.statusSeenAt = a.started
 	a.probes = probe.NewManager(o.Dialer, o.ProbeInterval, a.deliver)
@@ -138,6 +146,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	group.Go(func() error { a.readMetadata(ctx); return nil })
 	group.Go(func() error { a.certificates.Run(ctx); return nil })
 	group.Go(func() error { a.loop(ctx); return nil })
+	group.Go(func() error { a.writeStatus(ctx); return nil })
 	group.Go(func() error { return a.serveSocket(ctx) })
 	group.Go(func() error { return fdstore.Serve(ctx, a.options.Dir.StoreSocket(), a.options.Log) })
 	group.Go(func() error { a.serveAddress(ctx); return nil })

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -22,8 +23,8 @@ type ephemeralPorts struct {
 	err    lastError       // of the latest reading
 }
 
-// reportEphemeralPorts reports the tunnels whose ports the kernel may assign to any process.
-func (a *Agent) reportEphemeralPorts(now time.Time) {
+// ephemeralConditions is about the tunnels whose ports the kernel may assign to any process.
+func (a *Agent) ephemeralConditions(now time.Time) []status.Condition {
 	if a.ephemeral.readAt.IsZero() || now.Sub(a.ephemeral.readAt) >= ephemeralInterval {
 		a.readEphemeralPorts(now)
 	}
@@ -34,9 +35,10 @@ func (a *Agent) reportEphemeralPorts(now time.Time) {
 		}
 	}
 	a.metrics.ephemeral.Set(float64(len(tunnels)))
-	if len(tunnels) > 0 {
-		a.warn(now, wellknown.EventPortInEphemeralRange, "", ephemeralMessage(a.ephemeral.ports, tunnels))
+	if len(tunnels) == 0 {
+		return nil
 	}
+	return []status.Condition{a.ofNode(wellknown.EventPortInEphemeralRange, ephemeralMessage(a.ephemeral.ports, tunnels))}
 }
 
 // readEphemeralPorts keeps what was read before when the settings cannot be read.

@@ -12,7 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/tools/record"
 
-	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 )
 
@@ -67,13 +66,10 @@ func TestTunnelsOnEphemeralPortsAreReportedOnce(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			recorder := record.NewFakeRecorder(10)
-			a := &Agent{
-				options: Options{Events: recorder, Log: slog.New(slog.DiscardHandler), ProcSys: tt.settings},
-				events:  events.NewReporter(recorder), metrics: newMetrics(nil), plan: routing.Plan{Tunnels: tt.tunnels},
-				problems: map[problem]reported{},
-			}
+			a := reportingAgent(recorder)
+			a.options.ProcSys, a.plan.Tunnels = tt.settings, tt.tunnels
 			for range 2 {
-				a.report(time.Now())
+				a.report(t.Context(), time.Now())
 			}
 			close(recorder.Events)
 			if got := <-recorder.Events; got != tt.want {
@@ -92,16 +88,13 @@ func TestTunnelsOnEphemeralPortsAreReportedOnce(t *testing.T) {
 func TestEphemeralPortsAreReadAgain(t *testing.T) {
 	var log bytes.Buffer
 	recorder := record.NewFakeRecorder(10)
-	a := &Agent{
-		options: Options{Events: recorder, Log: slog.New(slog.NewTextHandler(&log, nil)), ProcSys: sysctls("1024 65535", "")},
-		events:  events.NewReporter(recorder), metrics: newMetrics(nil), plan: routing.Plan{Tunnels: tunnelsOn(20490)},
-		problems: map[problem]reported{},
-	}
+	a := reportingAgent(recorder)
+	a.options.Log, a.plan.Tunnels = slog.New(slog.NewTextHandler(&log, nil)), tunnelsOn(20490)
 	now := time.Now()
 	report := func(after time.Duration, settings fstest.MapFS, want float64) {
 		t.Helper()
 		now, a.options.ProcSys = now.Add(after), settings
-		a.report(now)
+		a.report(t.Context(), now)
 		if got := testutil.ToFloat64(a.metrics.ephemeral); got != want {
 			t.Errorf("metric: got %v, want %v", got, want)
 		}

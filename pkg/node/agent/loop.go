@@ -24,14 +24,12 @@ const (
 // tunnelState is the state of a planned tunnel.
 type tunnelState struct {
 	routing.Tunnel
-	inForce      time.Time     // since when the supervisor runs the current specification; zero while it does not
-	result       *probe.Result // nil before the first
-	resultAt     time.Time     // when that came; before the first, when the tunnel was planned
-	failedAt     time.Time     // of the latest failed connection for which the tunnel was probed
-	usedAt       time.Time     // when other connections than the agent's were last seen
-	isUnhealthy  bool          // an event said so
-	denied       bool          // the event said that the server denies access
-	healthySince time.Time     // since when probes have succeeded while isUnhealthy is still set
+	inForce  time.Time     // since when the supervisor runs the current specification; zero while it does not
+	result   *probe.Result // nil before the first
+	resultAt time.Time     // when that came; before the first, when the tunnel was planned
+	failedAt time.Time     // of the latest failed connection for which the tunnel was probed
+	usedAt   time.Time     // when other connections than the agent's were last seen
+	judged   *probe.Result // the latest that says how the tunnel is, for its present specification; nil before it
 }
 
 // loop syncs after changes, results and syncInterval, until the context ends.
@@ -71,7 +69,7 @@ func (a *Agent) sync(ctx context.Context, now time.Time) {
 	if a.observe(now) {
 		a.recordResult(a.reconcile(ctx, now))
 	}
-	a.report(now)
+	a.report(ctx, now)
 	a.publish()
 }
 

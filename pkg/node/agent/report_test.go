@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
@@ -26,34 +26,42 @@ import (
 // after another failure, and for its recovery after healthyAfter.
 func TestHealthIsReportedWhenItChanges(t *testing.T) {
 	recorder := record.NewFakeRecorder(100)
-	a := &Agent{options: Options{Events: recorder, Log: slog.New(slog.DiscardHandler)}}
-	state, now := &tunnelState{}, time.Now()
-	for _, step := range []struct {
+	a, state := reportingAgent(recorder), &tunnelState{}
+	a.plan.Tunnels, a.tunnels = []routing.Tunnel{{Name: "fs-1"}}, map[string]*tunnelState{"fs-1": state}
+	now := time.Now()
+	for i, step := range []struct {
 		err   error
 		after time.Duration
 		want  string // "" for no event
 	}{
 		{context.DeadlineExceeded, 0, "(Timeout)"},
-		{context.DeadlineExceeded, 0, ""},
-		{probe.ErrDenied, 0, "(Denied)"},
-		{context.DeadlineExceeded, 0, ""},
-		{probe.ErrDenied, 0, ""},
-		{nil, 0, ""},
-		{nil, healthyAfter, "healthy again"},
-		{probe.ErrDenied, 0, "(Denied)"},
-		{context.DeadlineExceeded, 0, ""},
+		{context.DeadlineExceeded, 1, ""},
+		{probe.ErrDenied, 1, "(Denied)"},
+		{context.DeadlineExceeded, 1, ""},
+		{probe.ErrDenied, 1, ""},
+		{nil, 1, ""},
+		{nil, healthyAfter, "Normal TunnelHealthy TunnelUnhealthy of Tunnel fs-1 has ended"},
+		{probe.ErrDenied, 1, "(Denied)"},
+		{probe.ErrDenied, healthyAfter, ""},
 	} {
 		now = now.Add(step.after)
-		state.result = &probe.Result{Err: step.err, At: now}
-		a.reportHealth(state)
+		state.judged = &probe.Result{Err: step.err, At: now}
+		a.report(t.Context(), now)
 		got := ""
 		select {
 		case got = <-recorder.Events:
 		default:
 		}
 		if (got == "") != (step.want == "") || !strings.Contains(got, step.want) {
-			t.Errorf("after %v: got event %q, want %q", step.err, got, step.want)
+			t.Errorf("step %d, after %v: got event %q, want %q", i, step.err, got, step.want)
 		}
+	}
+}
+
+func reportingAgent(recorder record.EventRecorder) *Agent {
+	return &Agent{
+		options: Options{Events: recorder, Log: slog.New(slog.DiscardHandler), Node: "n"},
+		inbox:   &inbox{}, metrics: newMetrics(nil), held: status.Set{Linger: healthyAfter},
 	}
 }
 
@@ -156,16 +164,12 @@ func TestTunnelIsUsedForAWhileAfterItsLastClient(t *testing.T) {
 // TestEndOfAProblemIsReported once it was not found for a while, and the problem anew when it comes back.
 func TestEndOfAProblemIsReported(t *testing.T) {
 	recorder := record.NewFakeRecorder(100)
-	a := &Agent{
-		options: Options{Events: recorder, Log: slog.New(slog.DiscardHandler)}, events: events.NewReporter(recorder),
-		metrics: newMetrics(nil), problems: map[problem]reported{},
-	}
+	a := reportingAgent(recorder)
 	now := time.Now()
 	const (
 		unusable = "Warning TargetUnusable target fs-1 cannot be served (Reason): why map[" + wellknown.AnnotationTunnel + ":fs-1]"
-		ended    = "Normal ProblemEnded TargetUnusable of tunnel \"fs-1\" has ended map[" +
-			wellknown.AnnotationProblem + ":TargetUnusable " + wellknown.AnnotationTunnel + ":fs-1]"
-		missing = "Warning TableMissing ConfigMap efs-stunnel is gone; what it last said is served on"
+		ended    = "Normal ProblemEnded TargetUnusable of Tunnel fs-1 has ended map[" + wellknown.AnnotationTunnel + ":fs-1]"
+		missing  = "Warning TableMissing ConfigMap efs-stunnel is gone; what it last said is served on"
 	)
 	broken := []routing.UnusableTarget{{Name: "fs-1", Reason: "Reason", Message: "why"}}
 	for i, step := range []struct {
@@ -181,11 +185,11 @@ func TestEndOfAProblemIsReported(t *testing.T) {
 		{healthyAfter - time.Second, nil, true, nil},
 		{time.Second, nil, true, []string{ended}},
 		{time.Second, broken, false, []string{unusable}},
-		{healthyAfter, broken, false, []string{"Normal ProblemEnded TableMissing has ended map[" + wellknown.AnnotationProblem + ":TableMissing]"}},
+		{healthyAfter, broken, false, []string{"Normal ProblemEnded TableMissing of Node n has ended"}},
 	} {
 		now = now.Add(step.after)
 		a.plan.Unusable, a.hasTable, a.problem.deleted = step.unusable, true, step.deleted
-		a.report(now)
+		a.report(t.Context(), now)
 		var got []string
 		for range len(recorder.Events) {
 			got = append(got, <-recorder.Events)

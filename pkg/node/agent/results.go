@@ -10,7 +10,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 )
 
-// healthyAfter is how long probes must succeed before an event says that a tunnel is healthy again.
+// healthyAfter is how long a condition must not be found before it has ended, as that of a tunnel whose
+// probes succeed again.
 const healthyAfter = 30 * time.Second
 
 // handleResult evaluates the result of a probe. It returns whether a sync is needed at once.
@@ -31,13 +32,12 @@ func (a *Agent) handleResult(result probe.Result) bool {
 	if state.inForce.IsZero() || result.Began.Before(state.inForce) {
 		return false // its process is starting or has ended, which the supervisor's status says
 	}
+	state.judged = state.result
 	if isHijacked(state) {
-		a.reportHealth(state)
 		return false // the answer is another process', and says nothing about the tunnel
 	}
 	next, action := a.states[result.Name].Next(a.observationOf(result, state), state.MountTargets)
 	a.states[result.Name] = next
-	a.reportHealth(state)
 	if action == routing.NoAction {
 		return false
 	}

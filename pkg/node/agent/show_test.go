@@ -1,0 +1,131 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
+	"gnuthought.com/efs-stunnel/pkg/node/probe"
+	"gnuthought.com/efs-stunnel/pkg/node/routing"
+)
+
+// showingAgent has an idle tunnel fs-1 on a node that it knows, and sends what it writes.
+func showingAgent(t *testing.T) (a *Agent, writes chan v1alpha1.NodeTunnelsStatus) {
+	t.Helper()
+	a = reportingAgent(record.NewFakeRecorder(100))
+	writes = make(chan v1alpha1.NodeTunnelsStatus, 100)
+	a.shown, a.inbox.inputs.node = make(chan struct{}, 1), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
+	tunnel := routing.Tunnel{Name: "fs-1", Port: 20490, Active: routing.MountTarget{Address: netip.MustParseAddr("10.0.0.4")}}
+	a.plan.Tunnels, a.tunnels = []routing.Tunnel{tunnel}, map[string]*tunnelState{"fs-1": {Tunnel: tunnel}}
+	a.options.WriteStatus = func(_ context.Context, _ *corev1.Node, s v1alpha1.NodeTunnelsStatus) error {
+		writes <- s
+		return nil
+	}
+	return a, writes
+}
+
+func TestObjectShowsATunnelsProblem(t *testing.T) {
+	a, _ := showingAgent(t)
+	now := time.Now()
+	a.tunnels["fs-1"].judged = &probe.Result{Err: context.DeadlineExceeded}
+	a.report(t.Context(), now)
+	got := a.wanted.Load().status
+	want := []v1alpha1.Tunnel{{Name: "fs-1", Port: 20490, MountTarget: "10.0.0.4", Problems: []v1alpha1.Problem{{
+		Reason: "TunnelUnhealthy", Message: "tunnel to fs-1 on port 20490 is unhealthy (Timeout): context deadline exceeded",
+		Since: metav1.NewTime(now), Cause: &v1alpha1.Cause{Kind: "MountTarget", Name: "10.0.0.4", Reason: "Timeout"},
+	}}}}
+	if diff := cmp.Diff(want, got.Tunnels); diff != "" || got.Total != 1 || got.Failing != 1 {
+		t.Errorf("got %+v, tunnels mismatch (-want +got):\n%s", got, diff)
+	}
+	for _, c := range got.Conditions {
+		wanted := map[string]metav1.ConditionStatus{status.TunnelsServe: metav1.ConditionFalse, status.Ready: metav1.ConditionFalse}[c.Type]
+		if wanted == "" {
+			wanted = metav1.ConditionTrue
+		}
+		if c.Status != wanted {
+			t.Errorf("got %+v, want %s", c, wanted)
+		}
+	}
+}
+
+// TestObjectIsWrittenOnChangeOnly: nodes by the thousand write one each.
+func TestObjectIsWrittenOnChangeOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, writes := showingAgent(t)
+		go a.writeStatus(t.Context())
+		steps := func(seconds int) (written int) {
+			for range seconds {
+				a.report(t.Context(), time.Now())
+				<-time.After(time.Second)
+			}
+			written = len(writes)
+			for range written {
+				<-writes
+			}
+			return written
+		}
+		if got := steps(3600); got != 1 {
+			t.Errorf("got %d writes in an hour without a change, want 1", got)
+		}
+		for range 30 { // a tunnel that fails and recovers all the time
+			a.tunnels["fs-1"].judged = &probe.Result{Err: context.DeadlineExceeded}
+			steps(1)
+			a.tunnels["fs-1"].judged = &probe.Result{}
+		}
+		a.tunnels["fs-1"].judged = &probe.Result{Err: context.DeadlineExceeded}
+		if got := steps(3600); got > 1 {
+			t.Errorf("got %d writes in an hour with a problem, want 1", got)
+		}
+	})
+}
+
+func TestChangesAreWrittenEveryTenSecondsAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, writes := showingAgent(t)
+		go a.writeStatus(t.Context())
+		for i := range 100 { // a change each second
+			a.problem = tableProblem{err: errors.New(time.Duration(i).String())}
+			a.report(t.Context(), time.Now())
+			<-time.After(time.Second)
+		}
+		if got := len(writes); got > 11 {
+			t.Errorf("got %d writes in 100 s, want one every 10 s", got)
+		}
+	})
+}
+
+// TestFailedWriteIsRepeated with what is true by then.
+func TestFailedWriteIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, writes := showingAgent(t)
+		write, failures := a.options.WriteStatus, 2
+		a.options.WriteStatus = func(ctx context.Context, node *corev1.Node, s v1alpha1.NodeTunnelsStatus) error {
+			if failures--; failures >= 0 {
+				return errors.New("no apiserver")
+			}
+			return write(ctx, node, s)
+		}
+		go a.writeStatus(t.Context())
+		a.report(t.Context(), time.Now())
+		<-time.After(showInterval + time.Second)
+		a.problem.deleted, a.hasTable = true, true
+		a.report(t.Context(), time.Now())
+		<-time.After(2 * showInterval)
+		if len(writes) != 1 {
+			t.Fatalf("got %d writes, want 1", len(writes))
+		}
+		if got := <-writes; got.Conditions[2].Reason != "TableMissing" {
+			t.Errorf("got %+v", got.Conditions)
+		}
+	})
+}
