@@ -98,9 +98,12 @@ func newManager(o options, p *kubeprogram.Program, c clients, clock *apiclock.Cl
 
 // identity returns the pod's name, for users, and a part that is different after a restart of the
 // container.
-func identity() string {
+func identity() string { return hostName() + "_" + string(uuid.NewUUID()) }
+
+// hostName is the pod's name in a cluster.
+func hostName() string {
 	host, _ := os.Hostname() // "" on error
-	return cmp.Or(host, "unknown") + "_" + string(uuid.NewUUID())
+	return cmp.Or(host, "unknown")
 }
 
 func (m *manager) leading() bool {

@@ -59,6 +59,7 @@ func (m *manager) loopOptions(cluster string, network topology.Network) loops.Op
 		JobsClient: m.clients.jobs,
 		Metadata:   m.clients.lists,
 		Dynamic:    m.clients.shared,
+		Leader:     hostName(),
 
 		Events:  m.events.Recorder(),
 		Metrics: m.program.Metrics,

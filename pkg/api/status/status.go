@@ -73,6 +73,7 @@ type key struct {
 type held struct {
 	Condition
 	found time.Time
+	round int // the update that found it
 }
 
 // Set has the conditions that hold. The zero Set has none and is ready for use.
@@ -81,7 +82,8 @@ type Set struct {
 	// from being reported each time.
 	Linger time.Duration
 
-	held map[key]held
+	held  map[key]held
+	round int // counts updates
 }
 
 // Changes lists what an update of a Set changed, each list in order of subject and reason.
@@ -107,6 +109,7 @@ func (s *Set) Update(now time.Time, found []Condition) Changes {
 	if s.held == nil {
 		s.held = map[key]held{}
 	}
+	s.round++
 	for _, c := range found {
 		k := key{c.Reference(), c.Detail}
 		before, holds := s.held[k]
@@ -122,7 +125,7 @@ func (s *Set) Update(now time.Time, found []Condition) Changes {
 				changes.Changed = append(changes.Changed, c)
 			}
 		}
-		s.held[k] = held{c, now}
+		s.held[k] = held{c, now, s.round}
 	}
 	changes.Ended = s.expire(now)
 	for _, list := range [][]Condition{changes.Began, changes.Changed, changes.Ended} {
@@ -135,7 +138,7 @@ func (s *Set) Update(now time.Time, found []Condition) Changes {
 func (s *Set) expire(now time.Time) (ended []Condition) {
 	gone, stays := map[Reference]Condition{}, map[Reference]bool{}
 	for k, c := range s.held {
-		if c.found.Equal(now) || now.Sub(c.found) < s.Linger {
+		if c.round == s.round || now.Sub(c.found) < s.Linger {
 			stays[k.Reference] = true
 			continue
 		}

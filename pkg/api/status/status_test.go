@@ -51,6 +51,8 @@ func TestConditionBeginsChangesAndEnds(t *testing.T) {
 	if got := s.Conditions(); got != nil {
 		t.Errorf("got %v after the end", got)
 	}
+	update(t, &s, start.Add(4), status.Changes{Began: list{since(first, start.Add(4))}}, first)
+	update(t, &s, start.Add(4), status.Changes{Ended: list{since(first, start.Add(4))}}) // at the same time
 }
 
 // TestAnotherCauseIsAChange keeps the time at which the condition began.

@@ -19,24 +19,29 @@ type Conditions struct {
 	Events record.EventRecorder
 	// Log returns the logger for a subject.
 	Log func(status.Subject) *slog.Logger
-	// Objects returns the objects that get the events about a subject, and the events' annotations.
-	Objects func(status.Subject) ([]runtime.Object, map[string]string)
+	// Objects returns the objects that get the events about a condition, and the events' annotations.
+	Objects func(status.Condition) ([]runtime.Object, map[string]string)
 }
 
 // Report writes the events and log lines.
 func (w Conditions) Report(ctx context.Context, changes status.Changes) {
 	for _, c := range changes.Began {
 		w.Log(c.Subject).WarnContext(ctx, "problem has begun", w.values(c)...)
-		w.record(c, corev1.EventTypeWarning, c.Reason, c.Message)
+		w.Warn(c)
 	}
 	for _, c := range changes.Changed {
 		w.Log(c.Subject).WarnContext(ctx, "problem has changed", w.values(c)...)
-		w.record(c, corev1.EventTypeWarning, c.Reason, c.Message)
+		w.Warn(c)
 	}
 	for _, c := range changes.Ended {
 		w.Log(c.Subject).InfoContext(ctx, "problem has ended", "reason", c.Reason)
 		w.record(c, corev1.EventTypeNormal, status.EndedEvent(c.Reason), c.Ended())
 	}
+}
+
+// Warn writes the event of a condition that has begun.
+func (w Conditions) Warn(c status.Condition) {
+	w.record(c, corev1.EventTypeWarning, c.Reason, c.Message)
 }
 
 func (w Conditions) values(c status.Condition) []any {
@@ -48,7 +53,7 @@ func (w Conditions) values(c status.Condition) []any {
 }
 
 func (w Conditions) record(c status.Condition, eventType, reason, message string) {
-	objects, annotations := w.Objects(c.Subject)
+	objects, annotations := w.Objects(c)
 	for _, object := range objects {
 		w.Events.AnnotatedEventf(object, annotations, eventType, reason, "%s", Cut(message))
 	}

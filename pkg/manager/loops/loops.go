@@ -57,6 +57,7 @@ type Options struct {
 	Settings
 	Cluster   string // ClusterUID's
 	DNSSuffix string // of file systems' names in certificates
+	Leader    string // the name of this replica, for people
 
 	Workers    Workers       // where workers reach the leader; without a host, no worker waits for operations
 	SweepDelay time.Duration // how long trash waits for more before it is swept; 0 is the default
@@ -68,7 +69,7 @@ type Options struct {
 
 	JobsClient kubernetes.Interface // the client of mount Jobs; nil is that of all loops
 	Metadata   metadata.Interface   // the client by which a new leader finds out whether its caches have caught up
-	Dynamic    dynamic.Interface    // the client for SharedVolumes; without one they are not served
+	Dynamic    dynamic.Interface    // the client for SharedVolumes and objects with conditions; without one, there are none
 
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer
@@ -189,6 +190,7 @@ func (o Options) discovery(demand func() ports.Demand) table.Options {
 	return table.Options{
 		Namespace: o.Jobs.Namespace, Provisioner: o.Provisioner, PollingInterval: o.PollingInterval, Range: o.Range,
 		Demand: demand, Filter: o.Filter, VPCID: o.VPCID, DNSSuffix: o.DNSSuffix, Now: o.Now,
+		Dynamic: o.Dynamic, Leader: o.Leader,
 		Log: o.Log, Events: o.Events, Metrics: o.Metrics,
 	}
 }

@@ -7,6 +7,7 @@
 //	table  inventory, ConfigMaps, volumes, demand      ConfigMap, Snapshot, decision
 //	roots  decision, root volumes and claims, Jobs     root volumes and root claims
 //	ports  decision, volumes                           ports of volumes
+//	objects  conditions, table, Snapshot               FileSystem objects and the Installation
 //
 // The polls have a queue of their own, so that a call that hangs delays no other loop. What should
 // be is decided by ports.Assign and volumes.RootPair.
@@ -23,6 +24,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/record"
 
@@ -55,6 +57,9 @@ type Options struct {
 	Demand func() ports.Demand
 	// DNSSuffix follows a file system's id in its certificate, as efs.us-east-1.amazonaws.com.
 	DNSSuffix string
+	// Dynamic writes FileSystem objects and the Installation; nil leaves them alone.
+	Dynamic dynamic.Interface
+	Leader  string // the name of this replica
 	// Now is the apiserver's time, which is written into the table.
 	Now func() time.Time
 
@@ -88,6 +93,8 @@ const (
 	tableKey = "table"
 	rootsKey = "roots"
 	portsKey = "ports"
+
+	objectsKey = "objects"
 )
 
 // Controller is discovery in one cluster.
@@ -102,6 +109,8 @@ type Controller struct {
 	table       tableMemory
 	tableEvents reporter
 	rootEvents  reporter
+	objects     objectsMemory
+	shown       atomic.Pointer[shown]            // nil before a table was in force
 	decision    atomic.Pointer[decision]         // nil while root volumes and ports are left alone
 	snapshot    atomic.Pointer[targets.Snapshot] // nil before the first
 
@@ -121,8 +130,9 @@ func New(client kubernetes.Interface, c *caches.Caches, api API, o Options) (*Co
 	log := o.Log // the queues name their loops themselves
 	o.Log = o.Log.With("controller", controlLoop)
 	d := &Controller{options: o, client: client, caches: c}
-	d.tableEvents, d.rootEvents = newReporter(o), newReporter(o)
-	syncs := map[string]queue.SyncFunc[string]{tableKey: d.syncTable, rootsKey: d.syncRoots, portsKey: d.syncPorts}
+	d.tableEvents.events, d.tableEvents.log = o.Events, o.Log
+	d.rootEvents.events, d.rootEvents.log = o.Events, o.Log
+	syncs := map[string]queue.SyncFunc[string]{tableKey: d.syncTable, rootsKey: d.syncRoots, portsKey: d.syncPorts, objectsKey: d.syncObjects}
 	d.queue = queue.New(queue.Options{
 		Name: controlLoop, KeyName: "loop",
 		FirstRetry: firstRetry, MaxRetry: maxRetry, DrainTimeout: drainTimeout, Log: log,
@@ -148,7 +158,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	if c.poller != nil {
 		polling.Go(func() { c.poller.run(ctx) })
 	}
-	err := c.queue.Run(ctx, 3, func() { c.queue.Add(tableKey) }) // one worker for each key
+	err := c.queue.Run(ctx, 4, func() { c.queue.Add(tableKey) }) // one worker for each key
 	polling.Wait()
 	return err
 }
@@ -182,6 +192,8 @@ func (c *Controller) publish(p plan, stored *corev1.ConfigMap) {
 	}
 	c.publishSnapshot(p.snapshot)
 	p.decision.table = stored
+	c.shown.Store(&shown{p.table, p.pinned})
+	c.queue.AddAfter(objectsKey, settleTime)
 	c.decision.Store(p.decision)
 	c.queue.Add(rootsKey)
 	if len(p.decision.corrections) > 0 {

@@ -1,20 +1,20 @@
 package table
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
 
-	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
@@ -22,123 +22,136 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// notice is an event on the ConfigMap with the table.
+// notice is an event on the ConfigMap with the table: a condition, or what has happened.
 type notice struct {
-	// key names a condition, whatever its message: it is reported when it begins, and once in a while
-	// as long as it holds. It is "" for what has happened once.
-	key     string
-	level   slog.Level // of the log; the event is Normal for Info, else a Warning
-	reason  string
-	message string
-	about   runtime.Object // gets the event, too; nil for none
-	// onlyAbout keeps the event off the ConfigMap.
-	onlyAbout bool
+	status.Condition
+
+	happened  bool           // it has no end; of the condition, only reason and message count
+	about     runtime.Object // gets the event, too; nil for none
+	onlyAbout bool           // keeps the event off the ConfigMap
 }
 
-// condition is a Warning as long as it holds.
-func condition(key, reason, message string) notice {
-	return notice{key: key, level: slog.LevelWarn, reason: reason, message: message}
+// installation is the subject of conditions that are not about one file system.
+var installation = status.Subject{Kind: status.Installation}
+
+// condition is one of the whole installation.
+func condition(detail, reason, message string) notice {
+	return notice{Condition: status.Condition{Subject: installation, Reason: reason, Message: message, Detail: detail}}
 }
 
 // reporter writes notices to events and the log. Only one loop uses it.
 type reporter struct {
-	events   record.EventRecorder
-	log      *slog.Logger
-	pending  []notice            // for the ConfigMap that does not exist yet
-	reported map[string]reported // by key: the conditions that hold
+	events  record.EventRecorder
+	log     *slog.Logger
+	pending []notice // for the ConfigMap that does not exist yet
+	set     status.Set
+	holding atomic.Pointer[[]status.Condition] // those of the set, for the loop of objects
 }
-
-// reported is a condition as it was last reported.
-type reported struct {
-	at     time.Time
-	reason string
-}
-
-func newReporter(o Options) reporter { return reporter{events: o.Events, log: o.Log} }
 
 // report takes all conditions that hold. The table's ConfigMap is nil while there is none; its events
-// are written when it exists.
-func (r *reporter) report(ctx context.Context, table *corev1.ConfigMap, notices []notice) {
-	holds := map[string]reported{}
+// are written when it exists. It returns whether a condition has changed.
+func (r *reporter) report(ctx context.Context, table *corev1.ConfigMap, notices []notice) (changed bool) {
+	var found []status.Condition
+	of := map[status.Reference]notice{}
 	for _, n := range notices {
-		if last, ok := r.reported[n.key]; ok && time.Since(last.at) < events.RepeatAfter {
-			holds[n.key] = last
-			continue
+		if n.happened {
+			r.reportHappened(ctx, table, n)
+		} else {
+			found, of[n.Reference()] = append(found, n.Condition), n
 		}
-		if n.key != "" {
-			holds[n.key] = reported{time.Now(), n.reason}
-		}
-		r.log.Log(ctx, n.level, "discovery recorded an event", "reason", n.reason, "message", n.message)
-		if n.about != nil {
-			r.event(n.about, n)
-		}
-		switch {
-		case n.onlyAbout:
-		case table != nil:
-			r.event(table, n)
-		case !slices.Contains(r.pending, n):
+	}
+	changes := r.set.Update(time.Now(), found)
+	writer := r.writer(table, of)
+	writer.Report(ctx, changes)
+	holding := r.set.Conditions()
+	r.holding.Store(&holding)
+	r.reportPending(table, of, changes)
+	return !changes.IsZero()
+}
+
+// writer writes the events about a volume on the volume, too.
+func (r *reporter) writer(table *corev1.ConfigMap, of map[status.Reference]notice) events.Conditions {
+	return events.Conditions{
+		Events: r.events,
+		Log:    func(status.Subject) *slog.Logger { return r.log },
+		Objects: func(c status.Condition) (objects []runtime.Object, _ map[string]string) {
+			n := of[c.Reference()]
+			if n.about != nil {
+				objects = append(objects, n.about)
+			}
+			isOption := c.Subject.Kind == status.Volume && c.Reason == wellknown.EventMountOptionHarmful
+			if table != nil && !n.onlyAbout && !isOption {
+				objects = append(objects, table)
+			}
+			return objects, nil
+		},
+	}
+}
+
+func (r *reporter) reportHappened(ctx context.Context, table *corev1.ConfigMap, n notice) {
+	r.log.InfoContext(ctx, "discovery recorded an event", "reason", n.Reason, "message", n.Message)
+	if n.about != nil {
+		r.happened(n.about, n)
+	}
+	if table == nil {
+		r.pending = append(r.pending, n)
+		return
+	}
+	r.happened(table, n)
+}
+
+// reportPending writes what was reported while there was no ConfigMap, if it still holds.
+func (r *reporter) reportPending(table *corev1.ConfigMap, of map[status.Reference]notice, changes status.Changes) {
+	if table == nil {
+		for _, c := range changes.Began {
+			n := of[c.Reference()]
+			n.Condition = c
 			r.pending = append(r.pending, n)
 		}
+		return
 	}
-	ended := endedReasons(r.reported, holds)
-	r.reported = holds
-	if table != nil {
-		for _, n := range r.pending {
-			r.event(table, n)
-		}
-		r.pending = nil
-		for _, reason := range ended {
-			r.log.InfoContext(ctx, "problem has ended", "reason", reason)
-			mark := map[string]string{wellknown.AnnotationProblem: reason}
-			r.events.AnnotatedEventf(table, mark, corev1.EventTypeNormal, wellknown.EventProblemEnded, "%s has ended", reason)
+	for _, n := range r.pending {
+		_, holds := of[n.Reference()]
+		switch {
+		case n.happened:
+			r.happened(table, n)
+		case holds && !n.onlyAbout:
+			n.about = nil // it had its event
+			r.writer(table, map[status.Reference]notice{n.Reference(): n}).Warn(n.Condition)
 		}
 	}
+	r.pending = nil
 }
 
-// endedReasons are those of conditions that held before, if none with that reason holds now.
-func endedReasons(before, now map[string]reported) []string {
-	ended := map[string]bool{}
-	for _, condition := range before {
-		ended[condition.reason] = true
-	}
-	for _, condition := range now {
-		delete(ended, condition.reason)
-	}
-	return slices.Sorted(maps.Keys(ended))
+func (r *reporter) happened(object runtime.Object, n notice) {
+	r.events.Event(object, corev1.EventTypeNormal, n.Reason, events.Cut(n.Message))
 }
-
-func (r *reporter) event(object runtime.Object, n notice) {
-	kind := corev1.EventTypeWarning
-	if n.level == slog.LevelInfo {
-		kind = corev1.EventTypeNormal
-	}
-	r.events.Event(object, kind, n.reason, operations.Shorten(n.message, maxMessageBytes))
-}
-
-// maxMessageBytes is what the events API takes.
-const maxMessageBytes = 1000
 
 // recordOn writes a Warning about something that was done to a volume.
 func (c *Controller) recordOn(volume *corev1.PersistentVolume, reason, message string) {
-	c.options.Events.Event(volume, corev1.EventTypeWarning, reason, operations.Shorten(message, maxMessageBytes))
+	c.options.Events.Event(volume, corev1.EventTypeWarning, reason, events.Cut(message))
 }
 
-// eventNotices are about the events of ports.Assign: on the table, and on the volumes that they name.
-func eventNotices(changes []ports.Event, objects []*corev1.PersistentVolume) []notice {
-	reasons := map[ports.Kind]string{
-		ports.Found: wellknown.EventFileSystemFound, ports.Gone: wellknown.EventFileSystemGone,
-		ports.Missing: wellknown.EventFileSystemMissing, ports.Unusable: wellknown.EventFileSystemUnusable,
-		ports.OutOfPorts: wellknown.EventOutOfPorts, ports.TableFull: wellknown.EventTableFull,
-		ports.Conflict: wellknown.EventPortConflict, ports.Ambiguous: wellknown.EventAddressConflict,
-	}
+// portReasons are those of the events of ports.Assign.
+var portReasons = map[ports.Kind]string{
+	ports.Found: wellknown.EventFileSystemFound, ports.Gone: wellknown.EventFileSystemGone,
+	ports.Missing: wellknown.EventFileSystemMissing, ports.Unusable: wellknown.EventFileSystemUnusable,
+	ports.OutOfPorts: wellknown.EventOutOfPorts, ports.TableFull: wellknown.EventTableFull,
+	ports.Conflict: wellknown.EventPortConflict, ports.Ambiguous: wellknown.EventAddressConflict,
+}
+
+// portNotices are about the events of ports.Assign: on the table, and on the volumes that they name.
+func portNotices(changes []ports.Event, objects []*corev1.PersistentVolume) []notice {
 	var notices []notice
 	for _, n := range changes {
-		note := notice{level: slog.LevelWarn, reason: reasons[n.Kind], message: n.Message}
-		if n.Kind == ports.Found || n.Kind == ports.Gone {
-			note.level = slog.LevelInfo
+		note := notice{happened: n.Kind == ports.Found || n.Kind == ports.Gone, Condition: status.Condition{
+			Subject: status.Subject{Kind: status.FileSystem, Name: n.FileSystem}, Reason: portReasons[n.Kind], Message: n.Message, Detail: n.Message,
+		}}
+		if n.Volume != "" {
+			note.Subject = status.Subject{Kind: status.Volume, Name: n.Volume}
 		}
-		if subject := cmp.Or(n.Volume, n.FileSystem); !strings.Contains(n.Message, subject) {
-			note.message = subject + ": " + n.Message
+		if !strings.Contains(n.Message, note.Subject.Name) {
+			note.Message = note.Subject.Name + ": " + n.Message
 		}
 		if i := slices.IndexFunc(objects, func(v *corev1.PersistentVolume) bool { return v.Name == n.Volume }); i >= 0 {
 			note.about = objects[i]
@@ -148,9 +161,14 @@ func eventNotices(changes []ports.Event, objects []*corev1.PersistentVolume) []n
 	return notices
 }
 
-// conditions are about what could not be read, and about mount options of volumes.
+// happenings are the events of ports.Assign that are no conditions.
+func happenings(changes []ports.Event) []ports.Event {
+	return slices.DeleteFunc(slices.Clone(changes), func(e ports.Event) bool { return e.Kind != ports.Found && e.Kind != ports.Gone })
+}
+
+// conditions are about ports, what could not be read, and mount options of volumes.
 func (s state) conditions() []notice {
-	var all []notice
+	all := portNotices(s.assigned.Conditions, s.volumes)
 	if s.table.err != nil {
 		all = append(all, unreadableTable(s.table, wellknown.TargetsConfigMap,
 			"nothing is written until it is corrected; without it, it is rebuilt from the volumes"))
@@ -180,10 +198,7 @@ func (s state) blocker() string {
 }
 
 func unreadableTable(d document, name, meanwhile string) notice {
-	return notice{
-		key: name + " " + d.content(), level: slog.LevelError, reason: wellknown.EventTableUnreadable,
-		message: fmt.Sprintf("ConfigMap %s cannot be read: %v; %s", name, d.err, meanwhile),
-	}
+	return condition(name+" "+d.content(), wellknown.EventTableUnreadable, fmt.Sprintf("ConfigMap %s cannot be read: %v; %s", name, d.err, meanwhile))
 }
 
 // pollConditions are about the latest poll as a whole.
@@ -210,9 +225,9 @@ func excludedNotice(s targets.Snapshot) (notice, bool) {
 }
 
 func notStored(err error) notice {
-	return notice{key: "not stored " + causeOf(err), level: slog.LevelError, reason: wellknown.EventTableNotStored, message: fmt.Sprintf(
+	return condition("not stored "+causeOf(err), wellknown.EventTableNotStored, fmt.Sprintf(
 		"the table could not be stored, so new file systems and addresses wait and what is stored stays in force: %v. Correct what the apiserver "+
-			"says; if the ConfigMap is too large, take other keys out of it, or restrict discovery with --file-system-ids or --file-system-tags", err)}
+			"says; if the ConfigMap is too large, take other keys out of it, or restrict discovery with --file-system-ids or --file-system-tags", err))
 }
 
 // fileSystemConditions are about single file systems, those with one cause in one: there can be a
@@ -260,8 +275,14 @@ func someOf(ids []string) string {
 }
 
 func rootConflict(object, fileSystemID string) notice {
-	return condition(object, wellknown.EventRootVolumeConflict, fmt.Sprintf(
+	return ofRoot(fileSystemID, object, fmt.Sprintf(
 		"%s is not ours but has the name that file system %s needs: delete it or move it, until then no mount Job can run there", object, fileSystemID))
+}
+
+func ofRoot(fileSystemID, detail, message string) notice {
+	return notice{Condition: status.Condition{
+		Subject: status.Subject{Kind: status.FileSystem, Name: fileSystemID}, Reason: wellknown.EventRootVolumeConflict, Message: message, Detail: detail,
+	}}
 }
 
 // otherInstallations are about the file systems of each other installation.
@@ -271,7 +292,7 @@ func otherInstallations(fileSystems map[string][]string) (all []notice) {
 		if len(fileSystems[namespace]) > 1 {
 			subject = "each of the file systems "
 		}
-		all = append(all, condition("installation "+namespace, wellknown.EventRootVolumeConflict,
+		all = append(all, ofRoot(fileSystems[namespace][0], "installation "+namespace,
 			subject+someOf(fileSystems[namespace])+" "+volumes.BelongsTo(namespace)))
 	}
 	return all

@@ -18,9 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/record"
 
-	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/efs"
-	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
@@ -71,16 +70,16 @@ func TestDiscoveryFailedSaysWhatToDo(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			all := pollConditions(inventory{failure: tt.err})
-			if len(all) != 1 || all[0].reason != "DiscoveryFailed" || all[0].level != slog.LevelWarn {
+			if len(all) != 1 || all[0].Reason != "DiscoveryFailed" || all[0].happened {
 				t.Fatalf("got %+v", all)
 			}
 			for _, part := range tt.want {
-				if !strings.Contains(all[0].message, part) {
-					t.Errorf("message %q lacks %q", all[0].message, part)
+				if !strings.Contains(all[0].Message, part) {
+					t.Errorf("message %q lacks %q", all[0].Message, part)
 				}
 			}
-			if strings.Contains(strings.ToLower(all[0].message), "requestid") {
-				t.Errorf("message %q has a request id", all[0].message)
+			if strings.Contains(strings.ToLower(all[0].Message), "requestid") {
+				t.Errorf("message %q has a request id", all[0].Message)
 			}
 		})
 	}
@@ -94,7 +93,7 @@ func TestOneCauseIsOneCondition(t *testing.T) {
 	}
 	var got []string
 	for _, c := range fileSystemConditions(inventory{listing: efs.Listing{Failed: failed}, existence: map[string]existence{"fs-9": {err: errBoom}, "fs-8": {}}}) {
-		got = append(got, c.message[:strings.Index(c.message, "could not")+len("could not")]+c.message[strings.LastIndex(c.message, ":"):])
+		got = append(got, c.Message[:strings.Index(c.Message, "could not")+len("could not")]+c.Message[strings.LastIndex(c.Message, ":"):])
 	}
 	if len(got) != 3 || !slices.ContainsFunc(got, func(m string) bool { return strings.Contains(m, "fs-0, fs-1, fs-2, fs-3, fs-4 and 2 others") }) {
 		t.Errorf("got %q", got)
@@ -105,16 +104,16 @@ func TestOneCauseIsOneCondition(t *testing.T) {
 func TestConditionsAreByCause(t *testing.T) {
 	of := func(id string) string {
 		failed := map[string]error{id: awsError(1, "ThrottlingException", "on "+id)}
-		return fileSystemConditions(inventory{listing: efs.Listing{Failed: failed}})[0].key
+		return fileSystemConditions(inventory{listing: efs.Listing{Failed: failed}})[0].Detail
 	}
 	if a, b := of("fs-1a"), of("fs-abc"); a != b {
 		t.Errorf("keys %q and %q", a, b)
 	}
 }
 
-func TestEventNotices(t *testing.T) {
+func TestPortNotices(t *testing.T) {
 	volume := claimed("v", "fs-1", 20490)
-	got := eventNotices([]ports.Event{
+	got := portNotices([]ports.Event{
 		{Kind: ports.Found, FileSystem: "fs-1", Message: "shared has port 20490"},
 		{Kind: ports.Gone, FileSystem: "fs-1", Message: "it is gone"},
 		{Kind: ports.Missing, FileSystem: "fs-1", Message: "not listed"},
@@ -122,14 +121,18 @@ func TestEventNotices(t *testing.T) {
 		{Kind: ports.OutOfPorts, FileSystem: "fs-1", Message: "no port is left for fs-1"},
 		{Kind: ports.Conflict, Volume: "v", Message: "its annotation is wrong"},
 	}, []*corev1.PersistentVolume{volume})
-	want := []notice{
-		{level: slog.LevelInfo, reason: "FileSystemFound", message: "fs-1: shared has port 20490"},
-		{level: slog.LevelInfo, reason: "FileSystemGone", message: "fs-1: it is gone"},
-		{level: slog.LevelWarn, reason: "FileSystemMissing", message: "fs-1: not listed"},
-		{level: slog.LevelWarn, reason: "FileSystemUnusable", message: "fs-1: creating"},
-		{level: slog.LevelWarn, reason: "OutOfPorts", message: "no port is left for fs-1"},
-		{level: slog.LevelWarn, reason: "PortConflict", message: "v: its annotation is wrong", about: volume},
+	of := func(kind status.Kind, name, reason, message, detail string) notice {
+		return notice{Condition: status.Condition{Subject: status.Subject{Kind: kind, Name: name}, Reason: reason, Message: message, Detail: detail}}
 	}
+	want := []notice{
+		of(status.FileSystem, "fs-1", "FileSystemFound", "fs-1: shared has port 20490", "shared has port 20490"),
+		of(status.FileSystem, "fs-1", "FileSystemGone", "fs-1: it is gone", "it is gone"),
+		of(status.FileSystem, "fs-1", "FileSystemMissing", "fs-1: not listed", "not listed"),
+		of(status.FileSystem, "fs-1", "FileSystemUnusable", "fs-1: creating", "creating"),
+		of(status.FileSystem, "fs-1", "OutOfPorts", "no port is left for fs-1", "no port is left for fs-1"),
+		of(status.Volume, "v", "PortConflict", "v: its annotation is wrong", "its annotation is wrong"),
+	}
+	want[0].happened, want[1].happened, want[5].about = true, true, volume
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(notice{})); diff != "" {
 		t.Errorf("notices mismatch (-want +got):\n%s", diff)
 	}
@@ -159,23 +162,23 @@ func testReporter(t *testing.T) {
 	expect("without a ConfigMap")
 	r.report(t.Context(), nil, []notice{failed("a", "other words")})
 	table := tableMap(&ports.Table{})
-	r.report(t.Context(), table, []notice{{level: slog.LevelInfo, reason: "FileSystemFound", message: "fs-1"}, first})
+	r.report(t.Context(), table, []notice{{happened: true, Condition: status.Condition{Reason: "FileSystemFound", Message: "fs-1"}}, first})
 	expect("when it is there", "Normal FileSystemFound fs-1", "Warning DiscoveryFailed first words")
 	r.report(t.Context(), table, []notice{first})
 	expect("while it holds")
-	<-time.After(events.RepeatAfter)
+	<-time.After(24 * time.Hour)
 	r.report(t.Context(), table, []notice{first})
-	expect("while it holds for long", "Warning DiscoveryFailed first words")
+	expect("while it holds for long")
 	r.report(t.Context(), table, []notice{failed("b", "of something else")})
 	expect("when another one takes its place", "Warning DiscoveryFailed of something else")
 	r.report(t.Context(), table, nil)
-	expect("when none holds", "Normal ProblemEnded DiscoveryFailed has ended map["+wellknown.AnnotationProblem+":DiscoveryFailed]")
+	expect("when none holds", "Normal ProblemEnded DiscoveryFailed of Installation has ended")
 	r.report(t.Context(), table, nil)
 	expect("after that")
 	r.report(t.Context(), table, []notice{first})
 	expect("when it is back", "Warning DiscoveryFailed first words")
-	if got := strings.Count(log.String(), "discovery recorded an event"); got != 5 {
-		t.Errorf("%d lines of log, want 5:\n%s", got, log.String())
+	if got := strings.Count(log.String(), "problem has begun"); got != 3 {
+		t.Errorf("%d lines of log, want 3:\n%s", got, log.String())
 	}
 	r.report(t.Context(), table, []notice{failed("long", strings.Repeat("é", 1000))})
 	if got := recorded(); len(got) != 1 || len(got[0]) > 1024+len("Warning DiscoveryFailed ") || strings.ContainsRune(got[0], '\ufffd') {

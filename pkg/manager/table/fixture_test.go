@@ -210,7 +210,7 @@ func outlineOf(p plans) outline {
 		o.Corrections = append(o.Corrections, fmt.Sprintf("%s: %d -> %d", change.is.Name, change.correction.From, change.correction.To))
 	}
 	for _, n := range slices.Concat(p.notices, p.conflicts) {
-		o.Events = append(o.Events, n.reason)
+		o.Events = append(o.Events, n.Reason)
 	}
 	return o
 }

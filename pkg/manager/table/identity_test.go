@@ -52,7 +52,7 @@ func TestAnotherAccountsListingChangesNothing(t *testing.T) {
 		}
 		pass(2 * time.Minute)
 		c.wantPorts(map[string]int{"fs-1": 20490, "fs-2": 20491, "fs-3": 20492})
-		if got := strings.Join(c.newEvents(), "\n"); strings.Count(got, "\n") != 1 || !strings.Contains(got, "FileSystemFound fs-3") || !strings.Contains(got, "IdentityLooksWrong has ended") {
+		if got := strings.Join(c.newEvents(), "\n"); strings.Count(got, "\n") != 1 || !strings.Contains(got, "FileSystemFound fs-3") || !strings.Contains(got, "IdentityLooksWrong of Installation has ended") {
 			t.Errorf("events %q", got)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -21,8 +22,8 @@ func optionConditions(objects []*corev1.PersistentVolume) (all []notice) {
 	reasons := map[string]notice{}
 	for _, object := range objects {
 		if why := harmfulOption(object); why != "" {
-			n := condition("mount option of "+object.Name, wellknown.EventMountOptionHarmful,
-				why+". Edit the volume's spec.mountOptions, and restart its pods")
+			n := condition("", wellknown.EventMountOptionHarmful, why+". Edit the volume's spec.mountOptions, and restart its pods")
+			n.Subject = status.Subject{Kind: status.Volume, Name: object.Name}
 			n.about, n.onlyAbout = object, true
 			reasons[object.Name], names = n, append(names, object.Name)
 		}

@@ -34,7 +34,7 @@ func TestHarmfulMountOptionIsReported(t *testing.T) {
 		r.report(t.Context(), s.table.object, options().plan(s).notices)
 	}
 	for _, part := range []string{
-		`"X-mount.subdir=x"`, `"bg"`, "mount options of a, b may have pods write elsewhere",
+		"mount options of a, b may have pods write elsewhere", `"X-mount.subdir=x"`, `"bg"`,
 	} {
 		if len(recorder.Events) == 0 {
 			t.Fatalf("no event with %s", part)
@@ -48,7 +48,7 @@ func TestHarmfulMountOptionIsReported(t *testing.T) {
 	}
 	s.volumes = nil
 	r.report(t.Context(), s.table.object, options().plan(s).notices)
-	if event := <-recorder.Events; !strings.Contains(event, "MountOptionHarmful has ended") {
+	if event := <-recorder.Events; !strings.Contains(event, "MountOptionHarmful of Installation has ended") {
 		t.Errorf("got %q when the options are corrected", event)
 	}
 }
@@ -60,7 +60,7 @@ func TestHarmfulMountOptionOfAClassIsReportedOnAFewVolumes(t *testing.T) {
 		objects = append(objects, withOption(claimed(fmt.Sprintf("v-%04d", i), "fs-1", 20490), "bg"))
 	}
 	all := optionConditions(objects)
-	if len(all) != maxOptionEvents+1 || !strings.Contains(all[maxOptionEvents].message, "v-0004 and 2995 others") {
-		t.Errorf("%d notices, the last %q", len(all), all[len(all)-1].message)
+	if len(all) != maxOptionEvents+1 || !strings.Contains(all[maxOptionEvents].Message, "v-0004 and 2995 others") {
+		t.Errorf("%d notices, the last %q", len(all), all[len(all)-1].Message)
 	}
 }

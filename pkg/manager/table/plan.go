@@ -42,6 +42,7 @@ type plan struct {
 	readLive bool // nothing can be planned before the table is read from the apiserver
 	write    bool
 	table    ports.Table
+	pinned   map[string]ports.Target
 	decision *decision // nil while nothing can be decided
 	snapshot targets.Snapshot
 	missing  []string    // file systems of which the EFS API must say whether they exist
@@ -102,7 +103,7 @@ func (o Options) assign(s state) plan {
 	p := o.follow(s, out.Table, slices.Concat(out.Gone, s.left(out.Table)))
 	p.write = out.Changed
 	p.decision.corrections = slices.DeleteFunc(out.Corrections, func(c ports.Correction) bool { return p.snapshot.Others[c.On.FileSystem] != "" })
-	p.notices = slices.Concat(eventNotices(out.Events, s.volumes), p.notices)
+	p.notices = slices.Concat(portNotices(happenings(out.Events), s.volumes), p.notices)
 	if len(s.inventory.unconfirmed(missing)) > 0 {
 		p.missing = missing
 	}
@@ -122,7 +123,7 @@ func (o Options) follow(s state, table ports.Table, gone []string) plan {
 		numbers: v.numbers(s), notices: s.conditions(),
 		decision: &decision{pinned: s.pinned.object, roots: map[string]int{}, removes: s.pinned.table != nil},
 	}
-	p.seen = v.seen
+	p.seen, p.pinned = v.seen, v.pinned
 	if n, ok := excludedNotice(p.snapshot); ok {
 		p.notices = append(p.notices, n)
 	}

@@ -36,7 +36,7 @@ func (c *Controller) syncRoots(ctx context.Context, _ string) (again time.Durati
 		return 0, nil
 	}
 	roots, conflicts := c.options.planRoots(d, c.observeRoots())
-	c.rootEvents.report(ctx, d.table, conflicts)
+	c.report(ctx, &c.rootEvents, d.table, conflicts)
 	return applyEach(c, d, roots, func(r root) error { return c.applyRoot(ctx, r) })
 }
 

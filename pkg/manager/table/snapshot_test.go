@@ -150,11 +150,11 @@ func TestSettingsThatLeaveNoFileSystemAreACondition(t *testing.T) {
 			o.Filter = tt.filter
 			var got []notice
 			for _, n := range given(tableOf(map[string]ports.Target{}), listed).plan(o).notices {
-				if n.reason == wellknown.EventFileSystemsExcluded {
+				if n.Reason == wellknown.EventFileSystemsExcluded {
 					got = append(got, n)
 				}
 			}
-			if len(got) != tt.want || tt.want > 0 && !strings.Contains(got[0].message, "fs-1, fs-2") {
+			if len(got) != tt.want || tt.want > 0 && !strings.Contains(got[0].Message, "fs-1, fs-2") {
 				t.Errorf("got %+v", got)
 			}
 		})

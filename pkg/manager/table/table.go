@@ -3,7 +3,6 @@ package table
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -95,14 +94,14 @@ func (c *Controller) applyTable(ctx context.Context, s state, p plan) (again tim
 	c.metrics.show(p.numbers)
 	c.logCounts(p.snapshot)
 	if p.decision == nil {
-		c.tableEvents.report(ctx, s.table.object, p.notices)
+		c.report(ctx, &c.tableEvents, s.table.object, p.notices)
 		c.hold(s.blocker())
 		return 0, nil
 	}
 	stored, err := c.store(ctx, s.table.object, p)
 	if err == nil {
 		c.table.memory, c.table.stored = p.memory, stored
-		c.tableEvents.report(ctx, stored, p.notices)
+		c.report(ctx, &c.tableEvents, stored, p.notices)
 		c.publish(p, stored)
 		return 0, nil
 	}
@@ -178,8 +177,13 @@ func (c *Controller) store(ctx context.Context, object *corev1.ConfigMap, p plan
 // become small enough when file systems leave it.
 func (c *Controller) publishStored(ctx context.Context, s state, refused plan, err error) {
 	c.table.assigned.Absences, c.table.assigned.CountedAt = refused.assigned.Absences, refused.assigned.CountedAt
-	conditions := slices.DeleteFunc(refused.notices, func(n notice) bool { return n.key == "" })
-	c.tableEvents.report(ctx, s.table.object, append(conditions, notStored(err)))
+	notices := append(s.conditions(), notStored(err))
+	for _, n := range refused.notices {
+		if n.Reason == wellknown.EventIdentityLooksWrong || n.Reason == wellknown.EventFileSystemsExcluded {
+			notices = append(notices, n)
+		}
+	}
+	c.report(ctx, &c.tableEvents, s.table.object, notices)
 	if s.table.table == nil {
 		c.hold(fmt.Sprintf("the table of file systems, ConfigMap %s, which cannot be written: %v", wellknown.TargetsConfigMap, err))
 		return

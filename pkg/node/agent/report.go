@@ -41,9 +41,9 @@ func (a *Agent) newEvents() events.Conditions {
 			}
 			return a.options.Log
 		},
-		Objects: func(s status.Subject) ([]runtime.Object, map[string]string) {
-			if s.Kind == status.Tunnel {
-				return []runtime.Object{a.node()}, map[string]string{wellknown.AnnotationTunnel: s.Name}
+		Objects: func(c status.Condition) ([]runtime.Object, map[string]string) {
+			if c.Subject.Kind == status.Tunnel {
+				return []runtime.Object{a.node()}, map[string]string{wellknown.AnnotationTunnel: c.Subject.Name}
 			}
 			return []runtime.Object{a.node()}, nil
 		},

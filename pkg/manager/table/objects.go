@@ -1,0 +1,236 @@
+package table
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/kube/objects"
+	"gnuthought.com/efs-stunnel/pkg/manager/targets"
+	"gnuthought.com/efs-stunnel/pkg/ports"
+	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
+)
+
+// missingInterval is the time between two tries to write objects while their definitions are not installed.
+const missingInterval = 5 * time.Minute
+
+// objectsMemory has the objects as they were last read or written. Only the loop of objects uses it.
+type objectsMemory struct {
+	known         bool // the objects were read
+	missing       bool // the definitions were not installed at the last try
+	fileSystems   map[string]v1alpha1.FileSystemStatus
+	installations map[string]v1alpha1.InstallationStatus
+}
+
+// shown is a table in force, and the targets that were pinned then.
+type shown struct {
+	table  ports.Table
+	pinned map[string]ports.Target
+}
+
+// report reports notices, and has the objects follow if a condition has changed.
+func (c *Controller) report(ctx context.Context, r *reporter, table *corev1.ConfigMap, notices []notice) {
+	if r.report(ctx, table, notices) {
+		c.queue.AddAfter(objectsKey, settleTime)
+	}
+}
+
+// syncObjects writes the FileSystem objects and the Installation that differ from what is true, and deletes
+// those of file systems that are gone. Without the definitions, it says so once and tries again later.
+func (c *Controller) syncObjects(ctx context.Context, _ string) (again time.Duration, err error) {
+	if c.options.Dynamic == nil {
+		return 0, nil
+	}
+	err = c.writeObjects(ctx)
+	if !apierrors.IsNotFound(err) {
+		c.objects.missing = false
+		return 0, err
+	}
+	if !c.objects.missing {
+		c.options.Log.Warn("file systems are not shown as objects: their definitions are not installed")
+	}
+	c.objects = objectsMemory{missing: true}
+	return missingInterval, nil
+}
+
+func (c *Controller) writeObjects(ctx context.Context) error {
+	if err := c.readObjects(ctx); err != nil {
+		return err
+	}
+	now, holding := time.Now(), c.holding()
+	fileSystems, all := c.shown.Load().fileSystems(c.Snapshot(), holding, c.objects.fileSystems, now)
+	errs := []error{writeChanged(ctx, c.writer(v1alpha1.FileSystems(), v1alpha1.FileSystemKind), c.objects.fileSystems, fileSystems)}
+	if all {
+		errs = append(errs, c.deleteOthers(ctx, fileSystems))
+	}
+	s := v1alpha1.InstallationStatus{Leader: c.options.Leader, Version: buildinfo.Read().Version}
+	s.Conditions = v1alpha1.NewConditions(status.Installation, ofKind(holding, status.Installation, ""),
+		c.objects.installations[v1alpha1.InstallationName].Conditions, now)
+	errs = append(errs, writeChanged(ctx, c.writer(v1alpha1.Installations(), v1alpha1.InstallationKind), c.objects.installations,
+		map[string]v1alpha1.InstallationStatus{v1alpha1.InstallationName: s}))
+	for _, err := range errs {
+		if apierrors.IsNotFound(err) {
+			return err
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Controller) writer(resource schema.GroupVersionResource, kind string) objects.StatusWriter {
+	return objects.StatusWriter{Client: c.options.Dynamic, Resource: resource, Kind: kind}
+}
+
+// readObjects reads the objects once. Afterwards, only this replica writes them while it leads.
+func (c *Controller) readObjects(ctx context.Context) (err error) {
+	if c.objects.known {
+		return nil
+	}
+	memory := objectsMemory{known: true, missing: c.objects.missing}
+	memory.fileSystems, err = readAll(ctx, c, v1alpha1.FileSystems(), func(o *v1alpha1.FileSystem) v1alpha1.FileSystemStatus { return o.Status })
+	if err == nil {
+		memory.installations, err = readAll(ctx, c, v1alpha1.Installations(), func(o *v1alpha1.Installation) v1alpha1.InstallationStatus { return o.Status })
+	}
+	if err == nil {
+		c.objects = memory
+	}
+	return err
+}
+
+// readAll reads the status of all objects, by name. One that cannot be read is written anew.
+func readAll[T, S any](ctx context.Context, c *Controller, resource schema.GroupVersionResource, statusOf func(*T) S) (map[string]S, error) {
+	list, err := c.options.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing %s: %w", resource.Resource, err)
+	}
+	all := map[string]S{}
+	for i := range list.Items {
+		all[list.Items[i].GetName()] = statusOrZero(&list.Items[i], statusOf)
+	}
+	return all, nil
+}
+
+func statusOrZero[T, S any](object *unstructured.Unstructured, statusOf func(*T) S) (s S) {
+	if typed, err := v1alpha1.Read[T](object); err == nil {
+		s = statusOf(typed)
+	}
+	return s
+}
+
+// writeChanged writes each status that differs from that of before, and records it there.
+func writeChanged[S any](ctx context.Context, w objects.StatusWriter, before, wanted map[string]S) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		if old, ok := before[name]; ok && reflect.DeepEqual(old, wanted[name]) {
+			continue
+		}
+		err := w.Write(ctx, name, wanted[name])
+		if apierrors.IsNotFound(err) {
+			return err
+		}
+		if err == nil {
+			before[name] = wanted[name]
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// deleteOthers deletes the objects of file systems that left the table.
+func (c *Controller) deleteOthers(ctx context.Context, wanted map[string]v1alpha1.FileSystemStatus) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(c.objects.fileSystems)) {
+		if _, stays := wanted[name]; stays {
+			continue
+		}
+		err := c.options.Dynamic.Resource(v1alpha1.FileSystems()).Delete(ctx, name, metav1.DeleteOptions{})
+		if err == nil || apierrors.IsNotFound(err) {
+			delete(c.objects.fileSystems, name)
+			continue
+		}
+		errs = append(errs, fmt.Errorf("deleting FileSystem %s: %w", name, err))
+	}
+	return errors.Join(errs...)
+}
+
+// holding returns the conditions of all loops.
+func (c *Controller) holding() (all []status.Condition) {
+	for _, r := range []*reporter{&c.tableEvents, &c.rootEvents} {
+		if holding := r.holding.Load(); holding != nil {
+			all = append(all, *holding...)
+		}
+	}
+	return all
+}
+
+// ofKind returns the conditions of a kind of subject, with a name if that is not "".
+func ofKind(all []status.Condition, kind status.Kind, name string) []status.Condition {
+	return slices.DeleteFunc(slices.Clone(all), func(c status.Condition) bool {
+		return c.Subject.Kind != kind || name != "" && c.Subject.Name != name
+	})
+}
+
+// fileSystems returns the wanted status of each file system that is in the table, or that is listed and may
+// be used. known is false while there is no table, so that no object is deleted.
+func (s *shown) fileSystems(
+	snapshot targets.Snapshot, holding []status.Condition, before map[string]v1alpha1.FileSystemStatus, now time.Time,
+) (wanted map[string]v1alpha1.FileSystemStatus, known bool) {
+	if s == nil {
+		return nil, false
+	}
+	byName := map[string][]status.Condition{}
+	for _, c := range ofKind(holding, status.FileSystem, "") {
+		byName[c.Subject.Name] = append(byName[c.Subject.Name], c)
+	}
+	wanted = map[string]v1alpha1.FileSystemStatus{}
+	for _, id := range slices.AppendSeq(slices.Collect(maps.Keys(s.table.Targets)), maps.Keys(snapshot.FileSystems)) {
+		target := s.table.Targets[id]
+		fs := v1alpha1.FileSystemStatus{DisplayName: target.Name, Port: target.Port, Source: v1alpha1.SourceEFS, MountTargets: mountTargets(target)}
+		if _, pinned := s.pinned[id]; pinned {
+			fs.Source = v1alpha1.SourcePinned
+		}
+		fs.Conditions = v1alpha1.NewConditions(status.FileSystem, withUnusable(byName[id], snapshot.FileSystems[id].Unusable, now), before[id].Conditions, now)
+		wanted[id] = fs
+	}
+	return wanted, snapshot.Known
+}
+
+// withUnusable adds that no volume can be put on a file system, if no condition says why.
+func withUnusable(holding []status.Condition, why string, now time.Time) []status.Condition {
+	said := slices.ContainsFunc(holding, func(c status.Condition) bool { return c.TypeOf() == status.Usable })
+	if why != "" && !said {
+		return append(holding, status.Condition{Reason: wellknown.EventFileSystemUnusable, Message: why, Since: now})
+	}
+	return holding
+}
+
+// mountTargets returns the addresses by zone, or by subnet where no zone is known.
+func mountTargets(target ports.Target) (all []v1alpha1.MountTarget) {
+	families := []map[string]netip.Addr{target.AddressByZone, target.IPv6ByZone}
+	if len(target.Zones()) == 0 {
+		families = []map[string]netip.Addr{target.AddressBySubnet, target.IPv6BySubnet}
+	}
+	for _, family := range families {
+		for location, address := range family {
+			all = append(all, v1alpha1.MountTarget{Location: location, Address: address.String()})
+		}
+	}
+	slices.SortFunc(all, func(a, b v1alpha1.MountTarget) int {
+		return strings.Compare(a.Location+" "+a.Address, b.Location+" "+b.Address)
+	})
+	return all
+}
