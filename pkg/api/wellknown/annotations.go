@@ -33,10 +33,6 @@ const (
 	AnnotationGivenUp = keyPrefix + "given-up"
 	// AnnotationTunnel, on an event about a node, is the tunnel that it is about.
 	AnnotationTunnel = keyPrefix + "tunnel"
-	// AnnotationProblem, on an event about a node or the targets' ConfigMap, is the reason of the problem that has ended.
-	AnnotationProblem = keyPrefix + "problem"
-	// AnnotationProbe, on an event about an unhealthy tunnel, is the reason of the failed probe.
-	AnnotationProbe = keyPrefix + "probe"
 	// AnnotationNextSweep, on a root claim and its volume, is when the trash of the file system has
 	// something to remove, in RFC 3339, or "never". Without it the state of the trash is unknown.
 	AnnotationNextSweep = keyPrefix + "next-sweep"

@@ -119,6 +119,7 @@ func (c *collector) objects() error {
 		addObjects(c, "pods", mostObjects, s.OurPods()), addObjects(c, "jobs", mostObjects, s.OurJobs()),
 		addObjects(c, "claims", mostObjects, s.OurClaims()), addObjects(c, "volumes", mostObjects, s.OurVolumes()),
 		addObjects(c, "storageclasses", mostObjects, s.OurClasses()), addObjects(c, "sharedvolumes", mostObjects, s.SharedVolumes),
+		addObjects(c, "conditions", mostObjects, s.Conditions),
 		addObjects(c, "nodes", mostObjects, nodes), addObjects(c, "events", mostEvents, s.OurEvents()),
 	} {
 		if err != nil {

@@ -77,8 +77,11 @@ func snapshot(text string) *inspect.Snapshot {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "shared"},
 		Status:     v1alpha1.SharedVolumeStatus{Phase: v1alpha1.Failed, Message: text},
 	}}
+	s.NodeTunnels = []*v1alpha1.NodeTunnels{{ObjectMeta: metav1.ObjectMeta{Name: "ip-10-0-0-1"}, Status: v1alpha1.NodeTunnelsStatus{
+		Tunnels: []v1alpha1.Tunnel{{Name: fsID, Problems: []v1alpha1.Problem{{Reason: wellknown.EventTunnelUnhealthy, Message: text}}}},
+	}}}
 	s.Events = []corev1.Event{
-		warning("Node", "", "ip-10-0-0-1", wellknown.EventTunnelUnhealthy, text),
+		warning("Node", "", "ip-10-0-0-1", wellknown.EventTunnelMoved, text),
 		warning("PersistentVolumeClaim", "team", "reports", wellknown.EventProvisioningFailed, text),
 	}
 	return s

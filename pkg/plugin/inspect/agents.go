@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
-	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
@@ -36,6 +34,7 @@ type Agent struct {
 	// Tunnels are what it has reported about tunnels that are not as they should be, or were not.
 	Tunnels []Result `json:"tunnels"`
 	Cause   Cause    `json:"-"`
+	shown   bool     // it has a NodeTunnels
 }
 
 // agents are those of all nodes that the DaemonSet selects.
@@ -63,7 +62,7 @@ func (f *facts) agents() []Agent {
 		tunnels[r.node] = append(tunnels[r.node], r)
 	}
 	for i := range all {
-		all[i].Tunnels = present(tunnels[all[i].Node])
+		all[i].Tunnels, all[i].shown = present(tunnels[all[i].Node]), f.tunnels[all[i].Node] != nil
 	}
 	return all
 }
@@ -179,25 +178,16 @@ func (f *facts) checkAgent(agent Agent) Result {
 	return problem(AgentNotReady, object, join("agent "+agent.Pod+" is not ready", agent.Why), fmt.Sprintf("kubectl -n %s describe pod %s", f.Namespace, agent.Pod))
 }
 
-// nodeRemedies are for the events of agents that are repeated while their cause lasts.
-var nodeRemedies = map[string]string{
-	wellknown.EventTunnelUnhealthy:         "check the mount target: security group (TCP 2049), routes, its state in AWS", // of agents without AnnotationProbe
-	wellknown.EventPortTaken:               "stop the process that has the port (on the node: ss -tnlp)",
-	wellknown.EventPortHijacked:            tunnelspec.ProbeRemedy(tunnelspec.ProbeHijacked),
-	wellknown.EventPortInEphemeralRange:    "reserve the ports on the node: net.ipv4.ip_local_reserved_ports",
-	wellknown.EventTargetUnusable:          "correct the target in the table, or what the message names",
-	wellknown.EventConfigurationRefused:    "mount EFS_CA_FILE into both containers",
-	wellknown.EventClientCertificateFailed: "what the message says: usually the credentials of the agents",
-	wellknown.EventTableMissing:            "none while a manager leads: it rebuilds the table",
-	wellknown.EventTableUnreadable:         "correct the ConfigMap that the message names",
-}
-
-// checkTunnels reads what agents have reported on their nodes.
+// checkTunnels reads what agents say of their nodes.
 func (f *facts) checkTunnels() []Result {
 	var results []Result
-	pods := f.agentPods()
+	if f.Undefined {
+		results = append(results, note(DefinitionsMissing, "definitions",
+			"the cluster does not have those of FileSystem, NodeTunnels and Installation, so it is not known whether tunnels work: apply the manifests of this version"))
+	}
 	for _, node := range f.Nodes {
-		results = append(results, f.checkTunnelsOf(node, pods[node.Name])...)
+		results = append(results, f.checkTunnelsOf(node)...)
+		results = append(results, f.movedTunnels(node)...)
 		if hasStartupTaint(node) {
 			results = append(results, note(StartupTaint, "node "+node.Name, "it has the taint "+wellknown.TaintAgentNotReady+
 				": its agent has not removed it yet, so new pods are kept off").ofNode(node.Name))
@@ -206,92 +196,22 @@ func (f *facts) checkTunnels() []Result {
 	return results
 }
 
-// checkTunnelsOf takes the newest event of each problem and tunnel: f.events has the newest first.
-func (f *facts) checkTunnelsOf(node *corev1.Node, agent *corev1.Pod) []Result {
+// movedTunnels has a note for what the agent has done about a mount target's problem, as long as the newest
+// event of a kind says so.
+func (f *facts) movedTunnels(node *corev1.Node) []Result {
 	var results []Result
-	object, seen := "node "+node.Name, map[topic]bool{}
+	seen := map[string]bool{}
 	for _, event := range f.eventsOf("Node", node) {
-		about := topicOf(event)
-		if !isOurs(event) || f.isTableMended(event) || f.isRemoved(about.tunnel) || f.isOfEarlierAgent(event, agent) {
+		passed := event.Reason == wellknown.EventTunnelMoved || event.Reason == wellknown.EventTunnelRestarted
+		if !isOurs(event) || !passed || seen[event.Reason] {
 			continue
 		}
-		remedy, ok := nodeRemedies[event.Reason]
-		switch {
-		case seen[about]:
-		case isPassed(event):
-			results = append(results, note(Cause(event.Reason), object, event.Message).ofNode(node.Name))
-		case ok && f.Now.Sub(LastSeen(event)) < repeated:
-			results = append(results, problem(Cause(event.Reason), object,
-				fmt.Sprintf("%s (reported %s ago)", event.Message, age(f.Now, LastSeen(event))),
-				cmp.Or(tunnelspec.ProbeRemedy(event.Annotations[wellknown.AnnotationProbe]), remedy)).ofNode(node.Name))
+		seen[event.Reason] = true
+		if event.Type == corev1.EventTypeWarning {
+			results = append(results, note(Cause(event.Reason), "node "+node.Name, event.Message).ofNode(node.Name))
 		}
-		seen[about] = true
 	}
 	return results
-}
-
-// topic is a problem of a node, or of one of its tunnels.
-type topic struct{ reason, tunnel string }
-
-// topicOf an event that says that a problem has ended is the problem.
-func topicOf(event corev1.Event) topic {
-	about := topic{event.Reason, event.Annotations[wellknown.AnnotationTunnel]}
-	switch event.Reason {
-	case wellknown.EventTunnelHealthy:
-		about.reason = wellknown.EventTunnelUnhealthy
-	case wellknown.EventProblemEnded:
-		about.reason = event.Annotations[wellknown.AnnotationProblem]
-	}
-	return about
-}
-
-// isOfEarlierAgent is true for an event that the agent of the node would have written again, had it found
-// the problem: a new agent says nothing about what has ended.
-func (f *facts) isOfEarlierAgent(event corev1.Event, agent *corev1.Pod) bool {
-	if agent == nil || !IsReady(agent) {
-		return false
-	}
-	for _, status := range agent.Status.ContainerStatuses {
-		if running := status.State.Running; status.Name == wellknown.AgentContainer && running != nil {
-			began := running.StartedAt.Time
-			return LastSeen(event).Before(began) && f.Now.Sub(began) > firstReport
-		}
-	}
-	return false
-}
-
-// firstReport is longer than an agent needs to find what is wrong with its node.
-const firstReport = 2 * time.Minute
-
-// isRemoved is true for a tunnel that the table does not have any more: nothing reports that it is well.
-func (f *facts) isRemoved(tunnel string) bool {
-	if tunnel == "" || f.Table == nil || f.tableErr != nil {
-		return false
-	}
-	id, accessPoint, _ := strings.Cut(tunnel, ".")
-	target, listed := f.table.Targets[id]
-	if accessPoint != "" && listed {
-		_, listed = target.AccessPoints[accessPoint]
-	}
-	return !listed
-}
-
-// isPassed is true for an event about a mount target's problem that the agent has dealt with.
-func isPassed(event corev1.Event) bool {
-	return event.Type == corev1.EventTypeWarning &&
-		(event.Reason == wellknown.EventTunnelMoved || event.Reason == wellknown.EventTunnelRestarted)
-}
-
-// isTableMended is true for an event about the table if the table has nothing of the kind any more: agents
-// report that it is broken, and not that it is mended.
-func (f *facts) isTableMended(event corev1.Event) bool {
-	switch event.Reason {
-	case wellknown.EventTableMissing:
-		return f.Table != nil
-	case wellknown.EventTableUnreadable:
-		return f.Table != nil && f.tableErr == nil && len(f.invalid) == 0
-	}
-	return false
 }
 
 // TunnelText says how the tunnels of a node are. Agents report problems only.
@@ -304,7 +224,7 @@ func (a Agent) TunnelText() string {
 	switch {
 	case len(causes) > 0:
 		return strings.Join(slices.Compact(causes), ",")
-	case !a.Ready:
+	case !a.Ready, !a.shown:
 		return "unknown"
 	}
 	return "ok"

@@ -180,7 +180,13 @@ func agentWaits(container string) func(*testing.T, *Snapshot) {
 }
 
 func tunnel(reason string) func(*testing.T, *Snapshot) {
-	return func(_ *testing.T, s *Snapshot) { nodeEvent(s, reason, "…", time.Minute) }
+	return func(_ *testing.T, s *Snapshot) {
+		if reason == wellknown.EventTunnelUnhealthy {
+			tunnelProblem(s, reason, "…", time.Minute)
+		} else {
+			nodeEvent(s, reason, "…", time.Minute)
+		}
+	}
 }
 
 func nodeFails(s *Snapshot) { s.Nodes[0].Status.Conditions[0].Status = corev1.ConditionUnknown }
@@ -221,8 +227,8 @@ func faultRows() []row {
 		{"apiserver", all, func(_ *testing.T, s *Snapshot) { *s.Lease.Spec.HolderIdentity = "" }, expectation{lease, Problem, NoLeader}},
 		{"EFS API, or permissions to use it", claim, func(t *testing.T, s *Snapshot) {
 			reported(wellknown.EventProvisioningFailed, "waiting: file system fs-1 is not found yet")(t, s)
-			tableEvent(s, wellknown.EventDiscoveryFailed, "AccessDenied", time.Minute)
-		}, expectation{table, Problem, wellknown.EventDiscoveryFailed}},
+			tableProblem(s, wellknown.EventDiscoveryFailed, "AccessDenied", time.Minute)
+		}, expectation{"installation efs-stunnel", Problem, wellknown.EventDiscoveryFailed}},
 		{"ConfigMap `efs-stunnel` deleted", all, func(_ *testing.T, s *Snapshot) { s.Table = nil }, expectation{table, Problem, TableMissing}},
 		{"ConfigMap unreadable", all, func(_ *testing.T, s *Snapshot) { s.Table.Data[wellknown.TargetsKey] = "x: [" }, expectation{table, Problem, TableUnreadable}},
 		{"root volume or root claim deleted", Subject{FileSystem: testFS}, func(_ *testing.T, s *Snapshot) { s.Volumes = s.Volumes[:1] }, expectation{fs, Problem, RootVolumeNotReady}},

@@ -52,7 +52,7 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		"a claim whose Job waits for a silent mount target": {newClaimSubject, func(t *testing.T, s *Snapshot) {
 			_, pod := inJob(t, s)
 			waitsForMount(s, pod, "MountVolume.SetUp failed: mount failed: exit status 32\nOutput: mount.nfs: Connection timed out")
-			nodeEvent(s, wellknown.EventTunnelUnhealthy, "no answer", time.Minute)
+			tunnelProblem(s, wellknown.EventTunnelUnhealthy, "no answer", time.Minute)
 		}, expectation{"node n1", Problem, wellknown.EventTunnelUnhealthy}},
 		"a claim without a manager": {newClaimSubject, func(_ *testing.T, s *Snapshot) {
 			pending(s)
@@ -65,8 +65,8 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		"a claim that waits for discovery": {newClaimSubject, func(_ *testing.T, s *Snapshot) {
 			pending(s)
 			claimEvent(s, wellknown.EventProvisioningFailed, "waiting: file system fs-1 is not found yet")
-			tableEvent(s, wellknown.EventDiscoveryFailed, "AccessDenied", time.Minute)
-		}, expectation{"configmap efs-stunnel", Problem, wellknown.EventDiscoveryFailed}},
+			tableProblem(s, wellknown.EventDiscoveryFailed, "AccessDenied", time.Minute)
+		}, expectation{"installation efs-stunnel", Problem, wellknown.EventDiscoveryFailed}},
 		"a claim behind another installation": {newClaimSubject, func(_ *testing.T, s *Snapshot) {
 			pending(s)
 			claimEvent(s, wellknown.EventProvisioningFailed, "no mount Job can begin: it belongs to the installation in namespace other")

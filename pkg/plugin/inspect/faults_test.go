@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
+	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -19,7 +21,7 @@ import (
 // TestFaults has what the rows of "When a part fails" in docs/reference/failures.md do not distinguish.
 func TestFaults(t *testing.T) {
 	const (
-		fs, table, node = "file system " + testFS, "configmap efs-stunnel", "node n1"
+		fs, node        = "file system " + testFS, "node n1"
 		manager, leader = "deployment efs-manager", "lease efs-manager"
 	)
 	tests := map[string]struct {
@@ -43,7 +45,7 @@ func TestFaults(t *testing.T) {
 		"a node has the taint": {func(_ *testing.T, s *Snapshot) {
 			s.Nodes[0].Spec.Taints = []corev1.Taint{{Key: wellknown.TaintAgentNotReady}}
 		}, expectation{node, Note, StartupTaint}},
-		"a port is taken": {func(_ *testing.T, s *Snapshot) { nodeEvent(s, wellknown.EventPortTaken, "taken", time.Minute) }, expectation{node, Problem, wellknown.EventPortTaken}},
+		"a port is taken": {func(_ *testing.T, s *Snapshot) { tunnelProblem(s, wellknown.EventPortTaken, "taken", time.Minute) }, expectation{node, Problem, wellknown.EventPortTaken}},
 		"the pinned ConfigMap is unreadable": {func(_ *testing.T, s *Snapshot) {
 			s.Pinned = &corev1.ConfigMap{Data: map[string]string{wellknown.TargetsKey: "x: ["}}
 		}, expectation{"configmap efs-stunnel-pinned", Problem, TableUnreadable}},
@@ -54,11 +56,11 @@ func TestFaults(t *testing.T) {
 			s.Table.Data[wellknown.TargetsKey] = strings.ReplaceAll(s.Table.Data[wellknown.TargetsKey], "20491", "none")
 		}, expectation{"file system fs-bad", Problem, TableUnreadable}},
 		"another account": {func(_ *testing.T, s *Snapshot) {
-			tableEvent(s, wellknown.EventIdentityLooksWrong, "111/us-east-1", time.Minute)
-		}, expectation{table, Problem, wellknown.EventIdentityLooksWrong}},
+			tableProblem(s, wellknown.EventIdentityLooksWrong, "111/us-east-1", time.Minute)
+		}, expectation{"installation efs-stunnel", Problem, wellknown.EventIdentityLooksWrong}},
 		"a file system": {func(_ *testing.T, s *Snapshot) {
-			tableEvent(s, wellknown.EventFileSystemUnusable, testFS+": no mount target", time.Minute)
-		}, expectation{table, Problem, wellknown.EventFileSystemUnusable}},
+			tableProblem(s, wellknown.EventFileSystemUnusable, testFS+": no mount target", time.Minute)
+		}, expectation{fs, Problem, wellknown.EventFileSystemUnusable}},
 		"no file system":    {func(_ *testing.T, s *Snapshot) { setTable(s, ports.Table{}) }, expectation{"table", Note, NoFileSystem}},
 		"its mount targets": {func(_ *testing.T, s *Snapshot) { withTarget(s, func(t *ports.Target) { t.AddressByZone = nil }) }, expectation{fs, Problem, NoMountTarget}},
 		"it is not listed": {func(_ *testing.T, s *Snapshot) {
@@ -109,87 +111,53 @@ func withTarget(s *Snapshot, edit func(*ports.Target)) {
 	setTable(s, ports.Table{Targets: map[string]ports.Target{testFS: changed}})
 }
 
-// TestProblemThatLasts or came back, though it had ended or a new agent has just started.
-func TestProblemThatLasts(t *testing.T) {
-	for name, edit := range map[string]func(*testing.T, *Snapshot){
-		"another problem has ended": func(_ *testing.T, s *Snapshot) {
-			nodeEvent(s, wellknown.EventProblemEnded, "TargetUnusable has ended", time.Minute)
-			s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationProblem] = wellknown.EventTargetUnusable
-		},
-		"that of another tunnel has ended": func(_ *testing.T, s *Snapshot) {
-			nodeEvent(s, wellknown.EventProblemEnded, "PortTaken has ended", time.Minute)
-			s.Events[len(s.Events)-1].Annotations = map[string]string{
-				wellknown.AnnotationTunnel: "fs-0", wellknown.AnnotationProblem: wellknown.EventPortTaken,
-			}
-		},
-		"it had ended": func(_ *testing.T, s *Snapshot) {
-			nodeEvent(s, wellknown.EventProblemEnded, "PortTaken has ended", 3*time.Minute)
-			s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationProblem] = wellknown.EventPortTaken
-		},
-		"the agent has just started": func(t *testing.T, s *Snapshot) { startAgent(t, s, time.Minute) },
-		"the agent started before":   func(t *testing.T, s *Snapshot) { startAgent(t, s, time.Hour) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := healthy(t)
-			nodeEvent(s, wellknown.EventPortTaken, "taken", 2*time.Minute)
-			edit(t, s)
-			expect(t, s, expectation{"node n1", Problem, wellknown.EventPortTaken})
-		})
+// TestProblemLastsAsLongAsItsObjectSaysSo: events are gone after an hour, and say nothing about now.
+func TestProblemLastsAsLongAsItsObjectSaysSo(t *testing.T) {
+	s := healthy(t)
+	tunnelProblem(s, wellknown.EventPortTaken, "taken", 48*time.Hour)
+	nodeEvent(s, wellknown.EventProblemEnded, "PortTaken has ended", time.Minute)
+	expect(t, s, expectation{"node n1", Problem, wellknown.EventPortTaken})
+}
+
+// TestFoundServerHidesNoFailingDiscovery: the event that a pinned server was found names no file system of
+// EFS, and once hid every problem that named none either.
+func TestFoundServerHidesNoFailingDiscovery(t *testing.T) {
+	s := healthy(t)
+	tableProblem(s, wellknown.EventDiscoveryFailed, "AccessDenied", 20*time.Minute)
+	addEvent(s, eventComponent, corev1.ObjectReference{
+		Kind: "ConfigMap", Namespace: s.Namespace, Name: wellknown.TargetsConfigMap, UID: "table-uid",
+	}, wellknown.EventFileSystemFound, "nas-1: files has port 20491", time.Minute)
+	expect(t, s, expectation{"installation efs-stunnel", Problem, wellknown.EventDiscoveryFailed})
+}
+
+// TestConflictsOfTwoServersAreTwo: their messages name no file system of EFS, and once counted as one.
+func TestConflictsOfTwoServersAreTwo(t *testing.T) {
+	s := healthy(t)
+	setTable(s, ports.Table{Targets: map[string]ports.Target{testFS: target(), "nas-1": target(), "nas-2": target()}})
+	for _, id := range []string{"nas-1", "nas-2"} {
+		fileSystemProblem(s, id, status.Condition{Reason: wellknown.EventPortConflict, Message: id + " is pinned to port 20490"})
+	}
+	for _, id := range []string{"nas-1", "nas-2"} {
+		expect(t, s, expectation{"file system " + id, Problem, wellknown.EventPortConflict})
 	}
 }
 
-func startAgent(t *testing.T, s *Snapshot, before time.Duration) {
-	t.Helper()
-	for _, pod := range s.Pods {
-		if isAgent(pod) && pod.Spec.NodeName == "n1" {
-			pod.Status.ContainerStatuses = []corev1.ContainerStatus{
-				{Name: "sidecar", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(0)}}},
-				{Name: wellknown.AgentContainer, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(before)}}},
-			}
-			return
-		}
+// TestMissingDefinitionsAreSaidOnce, and the rest is examined as ever.
+func TestMissingDefinitionsAreSaidOnce(t *testing.T) {
+	s := healthy(t)
+	s.NodeTunnels, s.Undefined = nil, true
+	if notes := of(derive(s).examine(), Note); len(notes) != 1 || notes[0].Cause != DefinitionsMissing {
+		t.Errorf("got %+v", notes)
 	}
-	t.Fatal("no agent")
+	if got := NewStatus(s); got.Level != Note || got.Agents[0].TunnelText() != "unknown" {
+		t.Errorf("got %+v", got)
+	}
 }
 
 // TestHealthyInstallationsHaveNoProblem: not everything unusual is one.
 func TestHealthyInstallationsHaveNoProblem(t *testing.T) {
 	tests := map[string]func(*testing.T, *Snapshot){
 		"as installed": func(*testing.T, *Snapshot) {},
-		"a tunnel that recovered": func(_ *testing.T, s *Snapshot) {
-			nodeEvent(s, wellknown.EventTunnelUnhealthy, "no answer", 2*time.Minute)
-			nodeEvent(s, wellknown.EventTunnelHealthy, "answers", time.Minute)
-		},
-		"a tunnel of an access point that was removed": func(_ *testing.T, s *Snapshot) {
-			nodeEvent(s, wellknown.EventTunnelUnhealthy, "no answer", time.Minute)
-			s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationTunnel] += ".fsap-0123456789abcdef0"
-		},
-		"a table that is mended": func(_ *testing.T, s *Snapshot) {
-			nodeEvent(s, wellknown.EventTableUnreadable, "cannot be read", time.Minute)
-			nodeEvent(s, wellknown.EventTableMissing, "is gone", time.Minute)
-		},
-		"a port that was taken": func(_ *testing.T, s *Snapshot) {
-			nodeEvent(s, wellknown.EventPortTaken, "taken", 2*time.Minute)
-			nodeEvent(s, wellknown.EventProblemEnded, "PortTaken has ended", time.Minute)
-			s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationProblem] = wellknown.EventPortTaken
-		},
-		"a port that was taken when an earlier agent ran": func(t *testing.T, s *Snapshot) {
-			nodeEvent(s, wellknown.EventPortTaken, "taken", 20*time.Minute)
-			startAgent(t, s, 10*time.Minute)
-		},
-		"a port that was taken an hour ago": func(_ *testing.T, s *Snapshot) { nodeEvent(s, wellknown.EventPortTaken, "taken", time.Hour) },
-		"a file system that became usable": func(_ *testing.T, s *Snapshot) {
-			tableEvent(s, wellknown.EventFileSystemUnusable, testFS+": no mount target", 2*time.Minute)
-			tableEvent(s, wellknown.EventFileSystemFound, testFS+" has port 20490", time.Minute)
-		},
-		"a discovery that works again": func(_ *testing.T, s *Snapshot) {
-			tableEvent(s, wellknown.EventDiscoveryFailed, "the EFS API lists no file system", 20*time.Minute)
-			tableEvent(s, wellknown.EventProblemEnded, "DiscoveryFailed has ended", 19*time.Minute)
-			s.Events[len(s.Events)-1].Annotations = map[string]string{wellknown.AnnotationProblem: wellknown.EventDiscoveryFailed}
-		},
-		"a discovery that failed an hour ago": func(_ *testing.T, s *Snapshot) {
-			tableEvent(s, wellknown.EventDiscoveryFailed, "the EFS API lists no file system", time.Hour)
-		},
 		"a claim of another provisioner": func(_ *testing.T, s *Snapshot) {
 			other := "other"
 			claim := pending(s)
@@ -246,8 +214,8 @@ func TestHealthyInstallationsHaveNoProblem(t *testing.T) {
 func TestRemedyIsThatOfTheFailedProbe(t *testing.T) {
 	for failed, want := range map[string]string{tunnelspec.ProbeCertificate: "EFS_CA_FILE", tunnelspec.ProbeTimeout: "network ACLs", "": "its state in AWS"} {
 		s := healthy(t)
-		nodeEvent(s, wellknown.EventTunnelUnhealthy, "unhealthy", time.Minute)
-		s.Events[len(s.Events)-1].Annotations[wellknown.AnnotationProbe] = failed
+		tunnelProblem(s, wellknown.EventTunnelUnhealthy, "unhealthy", time.Minute)
+		s.NodeTunnels[0].Status.Tunnels[0].Problems[0].Cause = &v1alpha1.Cause{Kind: string(status.MountTarget), Name: "10.0.0.4", Reason: failed}
 		found := of(derive(s).examine(), Problem)
 		if len(found) != 1 || !strings.Contains(found[0].Remedy, want) {
 			t.Errorf("failed probe %q: got %+v, want a remedy with %q", failed, found, want)

@@ -31,7 +31,7 @@ type Options struct {
 	ClaimNamespace string
 	// WithUsers also reads the pods of ClaimNamespace, and their events.
 	WithUsers bool
-	// Dynamic reads SharedVolumes; nil leaves them out.
+	// Dynamic reads SharedVolumes and objects with conditions; nil leaves them out.
 	Dynamic dynamic.Interface
 	Now     func() time.Time
 }
@@ -44,7 +44,7 @@ func Namespaces() []string { return []string{wellknown.Namespace, "openshift-" +
 func Gather(ctx context.Context, client kubernetes.Interface, o Options) (*Snapshot, error) {
 	g := gatherer{client: client, options: o, snapshot: &Snapshot{}}
 	for _, step := range []func(context.Context) error{
-		g.installation, g.programs, g.table, g.work, g.cluster, g.claims, g.sharedVolumes, g.events, g.users,
+		g.installation, g.programs, g.table, g.work, g.cluster, g.claims, g.sharedVolumes, g.conditions, g.events, g.users,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err

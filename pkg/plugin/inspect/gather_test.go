@@ -11,10 +11,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
 
+	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	kubeobjects "gnuthought.com/efs-stunnel/pkg/kube/objects"
 )
 
 // objects are those of a snapshot, as the apiserver has them.
@@ -62,6 +65,34 @@ func TestGatherReadsWhatThereIs(t *testing.T) {
 	}
 	if len(got.Unread) > 0 || len(got.Users) != 1 || len(got.Jobs) != 1 || NewStatus(got).Level != Note {
 		t.Errorf("%d users, %d Jobs, unread %v, status %+v", len(got.Users), len(got.Jobs), got.Unread, NewStatus(got))
+	}
+}
+
+func newDynamicClient(existing ...runtime.Object) *dynamicfake.FakeDynamicClient {
+	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{
+		v1alpha1.FileSystems(): "FileSystemList", v1alpha1.NodeTunnelsObjects(): "NodeTunnelsList",
+		v1alpha1.Installations(): "InstallationList", v1alpha1.SharedVolumes(): "SharedVolumeList",
+	}, existing...)
+}
+
+// TestGatherReadsConditions, and that the cluster does not have their definitions.
+func TestGatherReadsConditions(t *testing.T) {
+	client := newDynamicClient()
+	w := kubeobjects.StatusWriter{Client: client, Resource: v1alpha1.NodeTunnelsObjects(), Kind: v1alpha1.NodeTunnelsKind}
+	if err := w.Write(t.Context(), "n1", v1alpha1.NodeTunnelsStatus{Total: 7}); err != nil {
+		t.Fatal(err)
+	}
+	o := options()
+	o.Dynamic = client
+	got, err := Gather(t.Context(), fake.NewClientset(objects(healthy(t))...), o)
+	if err != nil || len(got.NodeTunnels) != 1 || got.NodeTunnels[0].Status.Total != 7 || len(got.Conditions) != 1 || got.Undefined {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	client.PrependReactor("list", v1alpha1.NodeTunnelsResource, func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewNotFound(schema.GroupResource{}, "")
+	})
+	if got, err := Gather(t.Context(), fake.NewClientset(objects(healthy(t))...), o); err != nil || !got.Undefined {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }
 

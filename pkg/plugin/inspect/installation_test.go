@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -48,6 +51,7 @@ func healthy(t *testing.T) *Snapshot {
 	for _, node := range []string{"n1", "n2"} {
 		s.Nodes = append(s.Nodes, newNode(node))
 		s.Pods = append(s.Pods, agentPod(node))
+		s.NodeTunnels = append(s.NodeTunnels, nodeTunnels(node))
 	}
 	root, rootClaim := volumes.RootVolume(testFS, 20490, s.Namespace), volumes.RootClaim(testFS, s.Namespace)
 	root.Status.Phase, rootClaim.Status.Phase = corev1.VolumeBound, corev1.ClaimBound
@@ -260,15 +264,39 @@ func claimEvent(s *Snapshot, reason, message string) {
 	addEvent(s, eventComponent, corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "team", Name: "new", UID: newUID}, reason, message, time.Minute)
 }
 
-func tableEvent(s *Snapshot, reason, message string, before time.Duration) {
-	addEvent(s, eventComponent, corev1.ObjectReference{
-		Kind: "ConfigMap", Namespace: s.Namespace, Name: wellknown.TargetsConfigMap, UID: "table-uid",
-	}, reason, message, before)
+// tableProblem has the leader say what is wrong with the installation, or with its file system.
+func tableProblem(s *Snapshot, reason, message string, before time.Duration) {
+	held := status.Condition{Reason: reason, Message: message, Since: now.Add(-before)}
+	if slices.Contains(status.TypesOf(status.FileSystem), held.TypeOf()) {
+		fileSystemProblem(s, testFS, held)
+		return
+	}
+	s.Installation = &v1alpha1.Installation{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.InstallationName}}
+	s.Installation.Status.Conditions = v1alpha1.NewConditions(status.Installation, []status.Condition{held}, nil, now)
+}
+
+func fileSystemProblem(s *Snapshot, id string, held status.Condition) {
+	object := &v1alpha1.FileSystem{ObjectMeta: metav1.ObjectMeta{Name: id}}
+	object.Status.Conditions = v1alpha1.NewConditions(status.FileSystem, []status.Condition{held}, nil, now)
+	s.FileSystemObjects = append(s.FileSystemObjects, object)
+}
+
+// tunnelProblem has the agent of n1 say what is wrong with its tunnel.
+func tunnelProblem(s *Snapshot, reason, message string, before time.Duration) {
+	n1 := s.NodeTunnels[0]
+	n1.Status.Tunnels = append(n1.Status.Tunnels, v1alpha1.Tunnel{Name: testFS, Problems: []v1alpha1.Problem{
+		{Reason: reason, Message: message, Since: metav1.NewTime(now.Add(-before))},
+	}})
+}
+
+func nodeTunnels(node string) *v1alpha1.NodeTunnels {
+	object := &v1alpha1.NodeTunnels{ObjectMeta: metav1.ObjectMeta{Name: node}}
+	object.Status.Conditions = v1alpha1.NewConditions(status.Node, nil, nil, now)
+	return object
 }
 
 func nodeEvent(s *Snapshot, reason, message string, before time.Duration) {
 	addEvent(s, eventComponent, corev1.ObjectReference{Kind: "Node", Name: "n1", UID: "n1"}, reason, message, before)
-	s.Events[len(s.Events)-1].Annotations = map[string]string{wellknown.AnnotationTunnel: testFS}
 }
 
 func selectFileSystem() *metav1.LabelSelector {

@@ -93,7 +93,7 @@ func TestProblemsOfTheDataPathComeBeforeThoseOfConfiguration(t *testing.T) {
 		s.Classes = append(s.Classes, wrong)
 	}
 	reject(pending(s))
-	nodeEvent(s, wellknown.EventTunnelUnhealthy, "no answer", time.Minute)
+	tunnelProblem(s, wellknown.EventTunnelUnhealthy, "no answer", time.Minute)
 	s.Lease = nil
 	status := NewStatus(s)
 	want := []string{"node n1", "lease efs-manager", "storage class wrong-1", "storage class wrong-2", "claim team/new"}
@@ -117,12 +117,13 @@ func TestProblemsOfTheDataPathComeBeforeThoseOfConfiguration(t *testing.T) {
 func TestStatusShowsTunnelsByNode(t *testing.T) {
 	s := healthy(t)
 	s.Nodes, s.Pods = append(s.Nodes, newNode("n3")), append(s.Pods, agentPod("n3"))
-	nodeEvent(s, wellknown.EventTunnelUnhealthy, "no answer\x1b[2J", time.Minute)
+	s.NodeTunnels = append(s.NodeTunnels, nodeTunnels("n3"))
+	tunnelProblem(s, wellknown.EventTunnelUnhealthy, "no answer\x1b[2J", time.Minute)
 	nodeEvent(s, wellknown.EventTunnelMoved, "moved", time.Minute)
 	s.Pods[1].Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Message: "agent crashed"}}
 	want := `Agents: 2 of 3 nodes are ready
 NODE   READY   VERSION   TUNNELS                       REASON
-n1     true    1.2       TunnelMoved,TunnelUnhealthy   no answer?[2J (reported 60s ago)
+n1     true    1.2       TunnelMoved,TunnelUnhealthy   no answer?[2J (for 60s)
 n2     false   1.2       unknown                       agent crashed
 n3     true    1.2       ok
 `
@@ -212,7 +213,7 @@ func hostile(t *testing.T) *Snapshot {
 	s.Manager = deployment("m:"+text, "w:"+text)
 	s.Volumes[0].Status.Phase = text
 	s.Claims[1].Annotations = map[string]string{wellknown.AnnotationNextSweep: text}
-	tableEvent(s, wellknown.EventDiscoveryFailed, text, time.Minute)
+	tableProblem(s, wellknown.EventDiscoveryFailed, text, time.Minute)
 	withTarget(s, func(target *ports.Target) { target.Name = "x\x1b[2J\nFAKE: healthy\r\u202e" })
 	s.Unread = []Unread{{"get", text, text, text}}
 	_, pod := addJob(t, s, setup(t, newClaim("third", "00000000-0000-4000-8000-000000000003")))

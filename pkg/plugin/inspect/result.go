@@ -98,7 +98,7 @@ func checks() []check {
 		{"file systems", []string{"configmaps"}, (*facts).checkFileSystems, dataPath},
 		{"mount Jobs", []string{"jobs.batch"}, (*facts).checkJobs, control},
 		{"agents", []string{"daemonsets.apps", "pods", "nodes"}, (*facts).checkAgents, dataPath},
-		{"tunnels", []string{"nodes", "events"}, (*facts).checkTunnels, dataPath},
+		{"tunnels", []string{"nodes", tunnelResource}, (*facts).checkTunnels, dataPath},
 		{"host names", []string{"nodes"}, (*facts).checkHostNames, dataPath},
 	}
 }

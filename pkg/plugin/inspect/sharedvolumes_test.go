@@ -150,8 +150,7 @@ func dynamicWith(t *testing.T, shared ...*v1alpha1.SharedVolume) *dynamicfake.Fa
 		}
 		objects = append(objects, item)
 	}
-	kinds := map[schema.GroupVersionResource]string{v1alpha1.SharedVolumes(): v1alpha1.SharedVolumeKind + "List"}
-	return dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, objects...)
+	return newDynamicClient(objects...)
 }
 
 func TestGatherReadsSharedVolumes(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
@@ -47,6 +48,13 @@ type Snapshot struct {
 	Classes       []*storagev1.StorageClass
 	Nodes         []*corev1.Node
 	Events        []corev1.Event
+
+	// What manager and agents say is wrong.
+	FileSystemObjects []*v1alpha1.FileSystem
+	NodeTunnels       []*v1alpha1.NodeTunnels
+	Installation      *v1alpha1.Installation
+	Conditions        []*unstructured.Unstructured // all of these objects, as they are
+	Undefined         bool                         // the cluster does not have their definitions
 
 	Unread []Unread
 }
@@ -95,6 +103,8 @@ type facts struct {
 	claims   map[types.NamespacedName]*corev1.PersistentVolumeClaim
 	volumes  map[string]volumes.Volume   // by name
 	events   map[eventKey][]corev1.Event // the newest first
+	tunnels  map[string]*v1alpha1.NodeTunnels
+	shown    map[string]*v1alpha1.FileSystem // by id
 }
 
 type storedClass struct {
@@ -124,6 +134,13 @@ func derive(s *Snapshot) *facts {
 	f := &facts{
 		Snapshot: s, classes: map[string]storedClass{}, claims: map[types.NamespacedName]*corev1.PersistentVolumeClaim{},
 		volumes: map[string]volumes.Volume{}, attempts: map[string]position{}, events: map[eventKey][]corev1.Event{},
+		tunnels: map[string]*v1alpha1.NodeTunnels{}, shown: map[string]*v1alpha1.FileSystem{},
+	}
+	for _, object := range s.NodeTunnels {
+		f.tunnels[object.Name] = object
+	}
+	for _, object := range s.FileSystemObjects {
+		f.shown[object.Name] = object
 	}
 	for _, event := range s.Events {
 		about := event.InvolvedObject

@@ -4,10 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -51,59 +49,8 @@ func (f *facts) checkTable() []Result {
 				fmt.Sprintf("kubectl -n %s edit configmap %s", f.Namespace, wellknown.PinnedConfigMap)))
 		}
 	}
-	return append(results, f.reportedOnTable()...)
+	return append(results, f.checkInstallation()...)
 }
-
-// remedies are about conditions that only events on the ConfigMap show.
-var remedies = map[string]string{
-	wellknown.EventFileSystemsExcluded: "what the message says, or change --file-system-tags or --file-system-ids of the manager",
-	wellknown.EventFileSystemUnusable:  "usually create a mount target in the cluster's VPC",
-	wellknown.EventDiscoveryFailed:     "what the message advises: IAM permissions, credentials, network of the manager",
-	wellknown.EventIdentityLooksWrong:  "correct the manager's AWS credentials or --aws-region; if they are right, accept the account in the table",
-	wellknown.EventOutOfPorts:          "raise --stunnel-port-count of the manager",
-	wellknown.EventTableFull:           "restrict discovery with --file-system-ids or --file-system-tags",
-	wellknown.EventTableNotStored:      "what the message says: size, a policy or webhook, or a permission of the manager's Role",
-	wellknown.EventAddressConflict:     "correct the addresses in efs-stunnel-pinned; of a file system that was deleted, delete the volumes",
-	wellknown.EventPortConflict:        "change the pinned port, or move the cluster's NodePort range off the tunnels' ports",
-}
-
-// repeatedOnTable are those of them that the manager reports again while they hold.
-var repeatedOnTable = []string{wellknown.EventDiscoveryFailed, wellknown.EventIdentityLooksWrong, wellknown.EventTableNotStored, wellknown.EventFileSystemsExcluded}
-
-// reportedOnTable is what the manager has reported, and not that it has ended. Clusters keep events for an
-// hour, so each is as old as its message says.
-func (f *facts) reportedOnTable() []Result {
-	if f.Table == nil {
-		return nil
-	}
-	var results []Result
-	found := map[string]time.Time{}                     // file system -> when it was last usable
-	seen, ended := map[string]bool{}, map[string]bool{} // ended: reasons
-	for _, event := range f.eventsOf("ConfigMap", f.Table) {
-		id := fileSystemID.FindString(event.Message)
-		remedy, ok := remedies[event.Reason]
-		switch {
-		case !isOurs(event):
-			continue
-		case event.Reason == wellknown.EventFileSystemFound:
-			found[id] = LastSeen(event)
-			continue
-		case event.Reason == wellknown.EventProblemEnded:
-			ended[event.Annotations[wellknown.AnnotationProblem]] = true // f.events has the newest first
-			continue
-		case slices.Contains(repeatedOnTable, event.Reason) && f.Now.Sub(LastSeen(event)) >= repeated:
-			continue // a leader that ended may not have said that the problem has
-		case !ok, ended[event.Reason], seen[event.Reason+id], found[id].After(LastSeen(event)):
-			continue
-		}
-		seen[event.Reason+id] = true
-		message := fmt.Sprintf("%s (reported %s ago)", event.Message, age(f.Now, LastSeen(event)))
-		results = append(results, problem(Cause(event.Reason), "configmap "+wellknown.TargetsConfigMap, message, remedy).ofFileSystem(id))
-	}
-	return results
-}
-
-var fileSystemID = regexp.MustCompile(`\bfs-[0-9a-z]+`)
 
 func (f *facts) checkFileSystems() []Result {
 	if f.Table == nil {
@@ -115,15 +62,24 @@ func (f *facts) checkFileSystems() []Result {
 			fmt.Sprintf("kubectl -n %s edit configmap %s", f.Namespace, wellknown.TargetsConfigMap)).ofFileSystem(id))
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.table.Targets)) {
-		results = append(results, f.checkFileSystem(id, f.table.Targets[id]).ofFileSystem(id))
+		results = append(results, f.checkFileSystem(id, f.table.Targets[id])...)
 	}
+	results = append(results, f.checkUnlisted()...)
 	if len(results) == 0 && f.tableErr == nil {
 		results = append(results, note(NoFileSystem, "table", "no file system is found yet"))
 	}
 	return results
 }
 
-func (f *facts) checkFileSystem(id string, target ports.Target) Result {
+// checkFileSystem prefers what the manager says. Without its objects, the table shows a part of that.
+func (f *facts) checkFileSystem(id string, target ports.Target) []Result {
+	if results := f.conditionsOfFileSystem(id); len(results) > 0 {
+		return results
+	}
+	return []Result{f.tableSays(id, target).ofFileSystem(id)}
+}
+
+func (f *facts) tableSays(id string, target ports.Target) Result {
 	object := "file system " + id
 	why, other := f.rootProblem(id, target.Port)
 	switch {
