@@ -33,6 +33,8 @@ type Choice struct {
 	// Unknown says that the wait may be for a file system that discovery has not listed yet, so
 	// the EFS API should be polled at once.
 	Unknown bool
+	// ForSource says that the wait is for the claim that is to be copied.
+	ForSource bool
 	// GiveNodeBack says why no pod on the selected node can have this volume, so that the
 	// scheduler selects another one.
 	GiveNodeBack string

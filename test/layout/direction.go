@@ -20,6 +20,7 @@ func DirectionRules(pkgs []Package) []Rule {
 		oneEFSClient,        // the AWS boundary is one package
 		smallMountjob,       // the program that runs as root links nothing of third parties
 		smallSupervisor,     // what keeps tunnels up needs neither API nor cloud
+		noSentenceMatched,   // what is wrong is a reason or a cause, not a piece of a sentence
 	}
 }
 
@@ -242,4 +243,37 @@ func smallSupervisor(p Package) []string {
 		}
 	}
 	return findings
+}
+
+// noSentenceMatched refuses functions that look for something in an event's message. The kubelet's and the
+// scheduler's sentences are excepted, in one package: there is no other source for them.
+func noSentenceMatched(p Package) []string {
+	if within(p.folder(), "pkg/mountjobs") {
+		return nil
+	}
+	matchers := []string{"Contains", "HasPrefix", "HasSuffix", "Index", "Cut", "MatchString", "FindString", "FindStringSubmatch", "FindStringIndex"}
+	var findings []string
+	for _, f := range p.built() {
+		for node := range ast.Preorder(f.tree) {
+			call, ok := node.(*ast.CallExpr)
+			if !ok {
+				continue
+			}
+			function, ok := call.Fun.(*ast.SelectorExpr)
+			if ok && slices.Contains(matchers, function.Sel.Name) && slices.ContainsFunc(call.Args, isEventMessage) {
+				findings = append(findings, p.at(f, call.Pos(), "looks for something in an event's message; read its reason, or the annotation of its cause"))
+			}
+		}
+	}
+	return findings
+}
+
+// isEventMessage recognizes the field Message of a variable whose name is that of an event.
+func isEventMessage(argument ast.Expr) bool {
+	field, ok := argument.(*ast.SelectorExpr)
+	if !ok || field.Sel.Name != "Message" {
+		return false
+	}
+	variable, ok := field.X.(*ast.Ident)
+	return ok && slices.Contains([]string{"e", "ev", "event"}, variable.Name)
 }

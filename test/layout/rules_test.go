@@ -52,6 +52,21 @@ func TestRulesFindViolationsOnly(t *testing.T) {
 			folder: "test/e2e",
 			files:  map[string]string{"e2e_test.go": "// Package e2e tests.\npackage e2e_test"},
 		},
+		"a sentence that is matched is refused": {
+			folder: "pkg/plugin/inspect", files: body("inspect", `import "strings"
+func f(event struct{ Message string }) bool { return strings.Contains(event.Message, "failed") }`),
+			want: []string{"looks for something in an event's message; read its reason, or the annotation of its cause"},
+		},
+		"so is one that a regular expression is found in": {
+			folder: "pkg/plugin/inspect", files: body("inspect", `import "regexp"
+var id = regexp.MustCompile("fs-[0-9]+")
+func f(event struct{ Message string }) string { return id.FindString(event.Message) }`),
+			want: []string{"looks for something in an event's message; read its reason, or the annotation of its cause"},
+		},
+		"the kubelet's sentences may be matched": {
+			folder: "pkg/mountjobs", files: body("mountjobs", `import "strings"
+func f(event struct{ Message string }) bool { return strings.Contains(event.Message, "failed") }`),
+		},
 		"init is refused": {
 			folder: "pkg/queue", files: body("queue", "func init() {}"),
 			want: []string{"init function; cmd calls constructors instead"},

@@ -33,6 +33,8 @@ const (
 	AnnotationGivenUp = keyPrefix + "given-up"
 	// AnnotationTunnel, on an event about a node, is the tunnel that it is about.
 	AnnotationTunnel = keyPrefix + "tunnel"
+	// AnnotationCause, on an event about a claim or a volume, says in a word why it waits or fails.
+	AnnotationCause = keyPrefix + "cause"
 	// AnnotationNextSweep, on a root claim and its volume, is when the trash of the file system has
 	// something to remove, in RFC 3339, or "never". Without it the state of the trash is unknown.
 	AnnotationNextSweep = keyPrefix + "next-sweep"

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/tools/record"
+
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 // RepeatAfter is when an event whose condition still holds is recorded again: earlier than a cluster
@@ -43,14 +45,13 @@ func (r *Reporter) Warn(object Object, reason, topic, message string) {
 	r.record(corev1.EventTypeWarning, object, nil, reason, topic, message)
 }
 
-// WarnAnnotated is Warn for an event with annotations.
-func (r *Reporter) WarnAnnotated(object Object, annotations map[string]string, reason, topic, message string) {
+// WarnBecause is Warn for an event that says its cause in a word, too; "" is none.
+func (r *Reporter) WarnBecause(cause string, object Object, reason, topic, message string) {
+	var annotations map[string]string
+	if cause != "" {
+		annotations = map[string]string{wellknown.AnnotationCause: cause}
+	}
 	r.record(corev1.EventTypeWarning, object, annotations, reason, topic, message)
-}
-
-// Forget makes the next event of the object, the reason and the topic a new one.
-func (r *Reporter) Forget(object Object, reason, name string) {
-	r.messages.Delete(topic{object.GetUID(), reason, name})
 }
 
 // Normal is Warn for a Normal event.

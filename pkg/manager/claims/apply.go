@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
@@ -35,7 +36,7 @@ func (c *Controller) apply(ctx context.Context, s decide.State, plan decide.Plan
 func (c *Controller) applyChange(ctx context.Context, s decide.State, change decide.Change) error {
 	switch change := change.(type) {
 	case decide.Warn:
-		c.events.Warn(change.Object, change.Reason, change.Topic, change.Message)
+		c.events.WarnBecause(change.Cause, change.Object, change.Reason, change.Topic, change.Message)
 		return nil
 	case decide.Inform:
 		c.events.Normal(change.Object, change.Reason, change.Topic, change.Message)
@@ -82,7 +83,10 @@ var errBroken = errors.New("the operation's record cannot be used")
 func (c *Controller) reported(object events.Object, reason string, err error) error {
 	answer := apierrors.APIStatus(nil)
 	if errors.Is(err, errBroken) || errors.As(err, &answer) && !apierrors.IsConflict(err) {
-		c.events.Warn(object, reason, "rejected", err.Error())
+		cause := map[string]string{
+			wellknown.EventProvisioningFailed: status.VolumeRefused, wellknown.EventVolumeFailedDelete: status.CleanupFailed,
+		}[reason]
+		c.events.WarnBecause(cause, object, reason, "rejected", err.Error())
 	}
 	return err
 }

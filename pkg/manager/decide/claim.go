@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -116,27 +117,27 @@ func (p *claimPlanner) reportConflict(object *corev1.PersistentVolume) {
 	if ref != nil && (ref.UID == p.UID || ref.UID == "" && ref.Namespace == p.Claim.Namespace && ref.Name == p.Claim.Name) {
 		return
 	}
-	p.warn("conflict", fmt.Sprintf("PersistentVolume %s has the name that this claim's volume must have, and is another claim's: delete it, or give it another name", object.Name))
+	p.warn(status.VolumeRefused, "conflict", fmt.Sprintf("PersistentVolume %s has the name that this claim's volume must have, and is another claim's: delete it, or give it another name", object.Name))
 	p.Unsettled = true
 }
 
-func (p *claimPlanner) warn(topic, message string) {
+func (p *claimPlanner) warn(cause, topic, message string) {
 	if p.Claim != nil {
-		p.add(Warn{p.Claim, wellknown.EventProvisioningFailed, topic, message})
+		p.add(Warn{p.Claim, wellknown.EventProvisioningFailed, topic, message, cause})
 	}
 }
 
 // reportWait says what the claim waits for that no write here can bring about; "" is nothing.
-func (p *claimPlanner) reportWait(what string) {
+func (p *claimPlanner) reportWait(cause, what string) {
 	if what != "" {
-		p.warn("wait", "waiting: "+what)
+		p.warn(cause, "wait", "waiting: "+what)
 		p.Unsettled = true
 	}
 }
 
 func (p *claimPlanner) refuse(why string) {
 	p.refusal = why
-	p.warn("refusal", why)
+	p.warn("", "refusal", why)
 	p.Unsettled = true
 }
 
@@ -147,9 +148,9 @@ func (p *claimPlanner) create(a Attempt) Plan {
 		p.add(CreateVolume{Job: a.Job, Batch: a.Batch, BatchSize: a.BatchSize, Operation: a.Operation, FileSystemID: a.FileSystemID, GID: a.Result.GID, Note: a.Result.Message})
 		return p.Plan
 	case !p.Targets.Known:
-		p.reportWait(p.Targets.Problem)
+		p.reportWait(status.WaitsForFileSystem, p.Targets.Problem)
 	default:
-		p.reportWait(fmt.Sprintf("the directory is made, but file system %s has no local port now%s", a.FileSystemID, seeTable))
+		p.reportWait(status.WaitsForFileSystem, fmt.Sprintf("the directory is made, but file system %s has no local port now%s", a.FileSystemID, seeTable))
 	}
 	return p.annotated()
 }
@@ -162,7 +163,7 @@ func (s State) isWanted() bool {
 // provision begins anew, with what the claim asks for now.
 func (p *claimPlanner) provision(last Attempt) {
 	if !p.Targets.Known {
-		p.reportWait(p.Targets.Problem)
+		p.reportWait(status.WaitsForFileSystem, p.Targets.Problem)
 		return
 	}
 	operation, choice, err := p.begin()
@@ -171,12 +172,14 @@ func (p *claimPlanner) provision(last Attempt) {
 		p.refuse(err.Error())
 	case choice.GiveNodeBack != "":
 		p.reschedule = true
-		p.warn("node", choice.GiveNodeBack+": asking the scheduler for another node")
+		p.warn(status.WaitsForOtherNode, "node", choice.GiveNodeBack+": asking the scheduler for another node")
 	case choice.Unknown:
 		p.add(Rediscover{})
-		p.warn("wait", "waiting: "+choice.Wait)
+		p.warn(status.WaitsForFileSystem, "wait", "waiting: "+choice.Wait)
+	case choice.ForSource && choice.Wait != "":
+		p.reportWait(status.WaitsForSource, choice.Wait)
 	case choice.Wait != "":
-		p.reportWait(choice.Wait)
+		p.reportWait(status.WaitsForFileSystem, choice.Wait)
 	default:
 		p.schedule(Pending{FileSystemID: choice.FileSystemID, Operation: operation, Since: p.Claim.CreationTimestamp.Time}, last)
 	}
@@ -194,7 +197,7 @@ func (s State) begin() (operation operations.Operation, choice volumes.Choice, e
 	}
 	if claim.Source != "" {
 		if wait, err := claim.From(s.Source(claim.Source), s.Provisioner); wait != "" || err != nil {
-			return operation, volumes.Choice{Wait: wait}, err
+			return operation, volumes.Choice{Wait: wait, ForSource: true}, err
 		}
 	}
 	if len(class.FileSystemTags) > 0 && !s.Targets.Listed {
@@ -238,13 +241,20 @@ func (p *claimPlanner) schedule(pending Pending, last Attempt) {
 	}
 	pending, err := p.retry(pending, last)
 	if err != nil {
-		p.reportWait(err.Error())
+		p.reportWait(status.WaitsForFileSystem, err.Error())
 		return
 	}
 	p.wait(pending)
 	if !last.stopped() {
-		p.warn(last.Job, failedText(last, pending.Due))
+		p.warn(failedCause(last), last.Job, failedText(last, pending.Due))
 	}
+}
+
+func failedCause(last Attempt) string {
+	if last.Operation.Copies() {
+		return status.CloneFailed
+	}
+	return status.SetupFailed
 }
 
 func failedText(last Attempt, due time.Time) string {
@@ -271,7 +281,7 @@ func (p *claimPlanner) giveUp(pending Pending, last Attempt) {
 	}
 	var err error
 	if pending.Operation, err = volumes.WithAttempt(pending.Operation, 1); err != nil {
-		p.reportWait(err.Error())
+		p.reportWait(status.WaitsForFileSystem, err.Error())
 		return
 	}
 	p.wait(pending)

@@ -38,6 +38,8 @@ type (
 			GetUID() types.UID
 		}
 		Reason, Topic, Message string
+		// Cause says in a word why the object waits or fails, for tools; "" if that is not known.
+		Cause string
 	}
 	// Inform is Warn with a Normal event.
 	Inform Warn

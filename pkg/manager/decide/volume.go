@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -33,14 +34,14 @@ func (s State) planVolume(v Volume, plan *Plan) {
 	}
 }
 
-func (p volumePlanner) warn(topic, message string) {
-	p.add(Warn{p.volume.Object, wellknown.EventVolumeFailedDelete, topic, message})
+func (p volumePlanner) warn(cause, topic, message string) {
+	p.add(Warn{p.volume.Object, wellknown.EventVolumeFailedDelete, topic, message, cause})
 }
 
 // reportProblem says why the volume can be neither cleaned nor adopted; "" is nothing.
-func (p volumePlanner) reportProblem(problem string) {
+func (p volumePlanner) reportProblem(cause, problem string) {
 	if problem != "" {
-		p.warn("problem", problem)
+		p.warn(cause, "problem", problem)
 		p.Unsettled = true
 	}
 }
@@ -48,7 +49,7 @@ func (p volumePlanner) reportProblem(problem string) {
 // reportSkipped says why a directory stays. That is how the deletion of one of several owners ends; anything else
 // may be a surprise.
 func (p volumePlanner) reportSkipped(reason operations.Reason, why string) {
-	event := Warn{p.volume.Object, wellknown.EventVolumeDeleteSkipped, "", "volume deleted, directory kept: " + why}
+	event := Warn{p.volume.Object, wellknown.EventVolumeDeleteSkipped, "", "volume deleted, directory kept: " + why, ""}
 	if reason == operations.StillOwned {
 		p.add(Inform(event))
 		return
@@ -65,7 +66,7 @@ func (p volumePlanner) makerJobs() []string {
 func (p volumePlanner) withoutFileSystem() {
 	object, hasFinalizer := p.volume.Object, slices.Contains(p.volume.Object.Finalizers, wellknown.FinalizerVolume)
 	if hasFinalizer {
-		p.add(Warn{object, wellknown.EventFileSystemGone, "", fmt.Sprintf("file system %s no longer exists, so there is nothing to clean up: the volume may go", p.volume.FileSystemID)})
+		p.add(Warn{object, wellknown.EventFileSystemGone, "", fmt.Sprintf("file system %s no longer exists, so there is nothing to clean up: the volume may go", p.volume.FileSystemID), ""})
 	}
 	switch {
 	case p.volume.NeedsCleanup(p.volume.Claim):
@@ -103,7 +104,7 @@ func (p volumePlanner) adopt() {
 		operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true
 		p.schedule(operation, last, "enter the volume's owner on the file system")
 	default:
-		p.reportProblem(v.unadoptable())
+		p.reportProblem(status.NotAdopted, v.unadoptable())
 	}
 }
 
@@ -130,7 +131,7 @@ func (v Volume) reclaims() bool {
 func (p volumePlanner) maintain() {
 	v := p.volume
 	if v.Problem != "" && v.reclaims() {
-		p.reportProblem("nothing is removed, because the volume is not what it says it is: " + v.Problem)
+		p.reportProblem(status.CleanupFailed, "nothing is removed, because the volume is not what it says it is: "+v.Problem)
 	}
 	if !v.NeedsCleanup(v.Claim) {
 		p.takeBack()
@@ -220,7 +221,7 @@ func (p volumePlanner) cleanUp() (deletes bool) {
 		p.add(DeleteVolume{v.Object, p.makerJobs()})
 		return true
 	case v.Unadopted != nil:
-		p.reportProblem(notAlone(v.Unadopted))
+		p.reportProblem(status.NotAdopted, notAlone(v.Unadopted))
 	case last.Result.State == operations.Blocked:
 		p.wait(Pending{FileSystemID: v.FileSystemID, Operation: operation, Since: last.Began, Blockers: last.Result.Owners})
 	default:
@@ -242,7 +243,7 @@ func (p volumePlanner) schedule(operation operations.Operation, last Attempt, do
 	id := p.volume.FileSystemID
 	if _, known := p.Targets.FileSystems[id]; !known {
 		if p.Targets.Known {
-			p.reportProblem(fmt.Sprintf("file system %s is not known (any more, or to this manager): nothing can be done on it", id))
+			p.reportProblem(status.CleanupFailed, fmt.Sprintf("file system %s is not known (any more, or to this manager): nothing can be done on it", id))
 		}
 		return
 	}
@@ -252,12 +253,12 @@ func (p volumePlanner) schedule(operation operations.Operation, last Attempt, do
 	}
 	pending, err := p.retry(Pending{FileSystemID: last.FileSystemID, Operation: operation, Since: last.Began}, last)
 	if err != nil {
-		p.reportProblem(err.Error())
+		p.reportProblem(status.CleanupFailed, err.Error())
 		return
 	}
 	p.wait(pending)
 	if !last.stopped() {
-		p.warn(last.Job, fmt.Sprintf("Job %s could not %s: %s", last.Job, doing, last.Why()))
+		p.warn(status.CleanupFailed, last.Job, fmt.Sprintf("Job %s could not %s: %s", last.Job, doing, last.Why()))
 	}
 }
 

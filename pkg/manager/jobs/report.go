@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
@@ -120,7 +121,11 @@ func (c *Controller) report(r report) {
 	switch subject, reason := c.subjectOf(r.operation); {
 	case subject == nil:
 	case !r.queued:
-		c.events.Warn(subject, reason, "job", r.message)
+		cause := status.NoMountJob
+		if reason == wellknown.EventVolumeFailedDelete {
+			cause = status.CleanupFailed
+		}
+		c.events.WarnBecause(cause, subject, reason, "job", r.message)
 	case reason == wellknown.EventProvisioningFailed:
 		c.events.Normal(subject, wellknown.EventProvisioning, "queue", r.message)
 	}

@@ -66,17 +66,17 @@ func firstCells(text string) (cells []string) {
 }
 
 // reported is claim team/new with an event of the manager.
-func reported(reason, message string) func(*testing.T, *Snapshot) {
+func reported(reason, message string, cause ...Cause) func(*testing.T, *Snapshot) {
 	return func(_ *testing.T, s *Snapshot) {
 		pending(s)
-		claimEvent(s, reason, message)
+		claimEvent(s, reason, message, cause...)
 	}
 }
 
 func claimRows() []row {
 	const claim, volume = "claim team/new", "volume pvc-" + boundUID
-	failed := func(message string) func(*testing.T, *Snapshot) {
-		return reported(wellknown.EventProvisioningFailed, message)
+	failed := func(message string, cause Cause) func(*testing.T, *Snapshot) {
+		return reported(wellknown.EventProvisioningFailed, message, cause)
 	}
 	return []row{
 		{"claim `Pending`, no annotation `volume.kubernetes.io/storage-provisioner`", newClaimSubject, func(_ *testing.T, s *Snapshot) {
@@ -96,11 +96,11 @@ func claimRows() []row {
 		}, expectation{claim, Problem, ClaimRejected}},
 		{
 			"`Pending`, `ProvisioningFailed`: waiting: …", newClaimSubject,
-			failed("waiting: file system fs-1 is not usable: no mount target"), expectation{claim, Problem, WaitsForFileSystem},
+			failed("waiting: file system fs-1 is not usable: no mount target", WaitsForFileSystem), expectation{claim, Problem, WaitsForFileSystem},
 		},
 		{
 			"`Pending`, `ProvisioningFailed`: asking the scheduler for another node", newClaimSubject,
-			failed("no file system has a mount target in zone z: asking the scheduler for another node"), expectation{claim, Problem, WaitsForOtherNode},
+			failed("no file system has a mount target in zone z: asking the scheduler for another node", WaitsForOtherNode), expectation{claim, Problem, WaitsForOtherNode},
 		},
 		{"`Pending`, `Provisioning`: Job … makes directory …", newClaimSubject, func(t *testing.T, s *Snapshot) {
 			inJob(t, s)
@@ -111,7 +111,7 @@ func claimRows() []row {
 		}, expectation{claim, Problem, "MountRefused"}},
 		{
 			"`Pending`, `ProvisioningFailed`: no mount Job can begin: …", newClaimSubject,
-			failed("no mount Job can begin: creating it failed: exceeded quota"), expectation{claim, Problem, NoMountJob},
+			failed("no mount Job can begin: creating it failed: exceeded quota", NoMountJob), expectation{claim, Problem, NoMountJob},
 		},
 		{"`Pending`, `ProvisioningFailed`: Job … could not make the directory", newClaimSubject, func(t *testing.T, s *Snapshot) {
 			_, pod := inJob(t, s)
@@ -119,7 +119,7 @@ func claimRows() []row {
 		}, expectation{claim, Problem, SetupFailed}},
 		{
 			"`Pending`, `ProvisioningFailed`: waiting: claim …, which is to be copied, …", newClaimSubject,
-			failed(`waiting: claim "data", which is to be copied, is not bound`), expectation{claim, Problem, WaitsForSource},
+			failed(`waiting: claim "data", which is to be copied, is not bound`, WaitsForSource), expectation{claim, Problem, WaitsForSource},
 		},
 		{"`Pending`, `Provisioning`: Job … copies claim …", newClaimSubject, func(t *testing.T, s *Snapshot) {
 			inCloneJob(t, s)
@@ -134,7 +134,7 @@ func claimRows() []row {
 		}, expectation{claim, Problem, CloneFailed}},
 		{
 			"`Pending`, `ProvisioningFailed`: Job … could not copy claim …", newClaimSubject,
-			failed("Job efs-clone-fs-1-00001 could not copy claim data: gone (attempt 1; next at 03:04:05 UTC)"), expectation{claim, Problem, CloneFailed},
+			failed("Job efs-clone-fs-1-00001 could not copy claim data: gone (attempt 1; next at 03:04:05 UTC)", CloneFailed), expectation{claim, Problem, CloneFailed},
 		},
 		{"`Pending`, `ProvisioningFailed`: gave up after …", newClaimSubject, func(_ *testing.T, s *Snapshot) {
 			claim := pending(s)
@@ -154,7 +154,7 @@ func claimRows() []row {
 		{"the same, and the claim exists", dataSubject, func(_ *testing.T, s *Snapshot) {
 			s.Claims[0].Spec.VolumeName, s.Volumes[0].Status.Phase = "another", corev1.VolumeReleased
 		}, expectation{volume, Note, CleanupWaits}},
-		{"the same, `VolumeFailedDelete`: … is not adopted", Subject{}, cleanupFailed("nothing is removed while volume pv of the original provisioner, which is not adopted, has it"), expectation{volume, Problem, NotAdopted}},
+		{"the same, `VolumeFailedDelete`: … is not adopted", Subject{}, cleanupFailed("nothing is removed while volume pv of the original provisioner, which is not adopted, has it", NotAdopted), expectation{volume, Problem, NotAdopted}},
 		{"the same, `VolumeFailedDelete`", Subject{}, cleanupFailed("Job … could not remove the directory: …"), expectation{volume, Problem, CleanupFailed}},
 		{"volume `Bound` again, or policy `Retain` now", Subject{}, released(corev1.PersistentVolumeReclaimRetain), expectation{volume, Note, Retained}},
 		{"volume deleted", Subject{}, func(_ *testing.T, s *Snapshot) {
@@ -226,7 +226,7 @@ func faultRows() []row {
 		// Gather fails, which TestGatherFailsWithoutAnApiserver holds. Afterwards there is no leader for a moment.
 		{"apiserver", all, func(_ *testing.T, s *Snapshot) { *s.Lease.Spec.HolderIdentity = "" }, expectation{lease, Problem, NoLeader}},
 		{"EFS API, or permissions to use it", claim, func(t *testing.T, s *Snapshot) {
-			reported(wellknown.EventProvisioningFailed, "waiting: file system fs-1 is not found yet")(t, s)
+			reported(wellknown.EventProvisioningFailed, "waiting: file system fs-1 is not found yet", WaitsForFileSystem)(t, s)
 			tableProblem(s, wellknown.EventDiscoveryFailed, "AccessDenied", time.Minute)
 		}, expectation{"installation efs-stunnel", Problem, wellknown.EventDiscoveryFailed}},
 		{"ConfigMap `efs-stunnel` deleted", all, func(_ *testing.T, s *Snapshot) { s.Table = nil }, expectation{table, Problem, TableMissing}},
@@ -234,7 +234,7 @@ func faultRows() []row {
 		{"root volume or root claim deleted", Subject{FileSystem: testFS}, func(_ *testing.T, s *Snapshot) { s.Volumes = s.Volumes[:1] }, expectation{fs, Problem, RootVolumeNotReady}},
 		{"root volume or root claim deleted", Subject{FileSystem: testFS}, func(_ *testing.T, s *Snapshot) { s.Claims = s.Claims[:1] }, expectation{fs, Problem, RootVolumeNotReady}},
 		{"another installation in the cluster has the root volume", claim, func(t *testing.T, s *Snapshot) {
-			reported(wellknown.EventProvisioningFailed, "no mount Job can begin: it belongs to the installation in namespace other")(t, s)
+			reported(wellknown.EventProvisioningFailed, "no mount Job can begin: it belongs to the installation in namespace other", NoMountJob)(t, s)
 			s.Claims[2].Spec.Selector = selectFileSystem()
 			s.Volumes[1].Spec.ClaimRef.Namespace = "other"
 		}, expectation{fs, Problem, RootVolumeConflict}},

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -35,15 +36,15 @@ const (
 	NoDefaultClass     Cause = "NoDefaultClass"
 	WaitsForBinder     Cause = "WaitsForBinder"
 	WaitsForJob        Cause = "WaitsForJob"
-	WaitsForFileSystem Cause = "WaitsForFileSystem"
-	WaitsForOtherNode  Cause = "WaitsForOtherNode"
+	WaitsForFileSystem Cause = status.WaitsForFileSystem
+	WaitsForOtherNode  Cause = status.WaitsForOtherNode
 	DirectoryIsMade    Cause = "DirectoryIsMade"
-	SetupFailed        Cause = "SetupFailed"
-	WaitsForSource     Cause = "WaitsForSource"
+	SetupFailed        Cause = status.SetupFailed
+	WaitsForSource     Cause = status.WaitsForSource
 	VolumeIsCopied     Cause = "VolumeIsCopied"
-	CloneFailed        Cause = "CloneFailed"
-	NoMountJob         Cause = "NoMountJob"
-	VolumeRefused      Cause = "VolumeRefused"
+	CloneFailed        Cause = status.CloneFailed
+	NoMountJob         Cause = status.NoMountJob
+	VolumeRefused      Cause = status.VolumeRefused
 	ProvisioningFailed Cause = wellknown.EventProvisioningFailed
 	WaitsForManager    Cause = "WaitsForManager"
 	ManagerSilent      Cause = "ManagerSilent"
@@ -287,23 +288,6 @@ func (f *facts) leaderless(*corev1.PersistentVolumeClaim) (Result, bool) {
 		fmt.Sprintf("kubectl -n %s get pods -l %s=%s", f.Namespace, wellknown.LabelProgram, wellknown.ProgramManager)), true
 }
 
-// messages are the beginnings of the manager's messages, or parts of them, in order.
-var messages = []struct {
-	part, remedy string
-	cause        Cause
-}{
-	{"asking the scheduler for another node", "create a mount target in the zone of the pod's node, or let pods run elsewhere", WaitsForOtherNode},
-	{"no mount Job can begin", "what the message names: quota, admission or permissions in the installation's namespace, or the root volume", NoMountJob},
-	{"could not copy claim", "do what the message says; what is copied stays, and it is retried", CloneFailed},
-	{"which is to be copied", "create or bind the claim that dataSource names; what waits then goes on by itself", WaitsForSource},
-	{"could not make the directory", "do what the message says; it is retried", SetupFailed},
-	{"creating volume", "what the message says: a policy or webhook, or a permission that the manager's ClusterRole lacks", VolumeRefused},
-	{"has the name that this claim's volume must have", "delete or rename that volume", VolumeRefused},
-	{"waiting: ", "see the events of the ConfigMap: kubectl efs-stunnel status", WaitsForFileSystem},
-	{"Job " + wellknown.MountJobPrefix, "do what the message says", NoMountJob},
-	{"Job " + wellknown.CloneJobPrefix, "do what the message says", NoMountJob},
-}
-
 // reported is what the newest event says.
 func (f *facts) reported(claim *corev1.PersistentVolumeClaim) (Result, bool) {
 	event, ok := f.newest("PersistentVolumeClaim", claim, wellknown.EventProvisioningFailed, wellknown.EventProvisioning)
@@ -313,12 +297,8 @@ func (f *facts) reported(claim *corev1.PersistentVolumeClaim) (Result, bool) {
 	case event.Reason == wellknown.EventProvisioning:
 		return note(WaitsForJob, "", event.Message), true
 	}
-	for _, t := range messages {
-		if strings.Contains(event.Message, t.part) {
-			return problem(t.cause, "", event.Message, t.remedy), true
-		}
-	}
-	return problem(ProvisioningFailed, "", event.Message, "do what the message says"), true
+	cause := event.Annotations[wellknown.AnnotationCause]
+	return problem(cmp.Or(Cause(cause), ProvisioningFailed), "", event.Message, cmp.Or(status.CauseRemedy(cause), "do what the message says")), true
 }
 
 func (f *facts) checkClasses() []Result {

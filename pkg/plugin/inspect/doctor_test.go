@@ -64,12 +64,12 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		}, expectation{"claim team/new", Problem, NoLeader}},
 		"a claim that waits for discovery": {newClaimSubject, func(_ *testing.T, s *Snapshot) {
 			pending(s)
-			claimEvent(s, wellknown.EventProvisioningFailed, "waiting: file system fs-1 is not found yet")
+			claimEvent(s, wellknown.EventProvisioningFailed, "waiting: file system fs-1 is not found yet", WaitsForFileSystem)
 			tableProblem(s, wellknown.EventDiscoveryFailed, "AccessDenied", time.Minute)
 		}, expectation{"installation efs-stunnel", Problem, wellknown.EventDiscoveryFailed}},
 		"a claim behind another installation": {newClaimSubject, func(_ *testing.T, s *Snapshot) {
 			pending(s)
-			claimEvent(s, wellknown.EventProvisioningFailed, "no mount Job can begin: it belongs to the installation in namespace other")
+			claimEvent(s, wellknown.EventProvisioningFailed, "no mount Job can begin: it belongs to the installation in namespace other", NoMountJob)
 			withTarget(s, func(*ports.Target) {})
 			s.Volumes[1].Spec.ClaimRef.Namespace = "other"
 			s.Claims[2].Spec.Selector = selectFileSystem()
@@ -142,11 +142,11 @@ func TestDoctorNamesTheCause(t *testing.T) {
 		}, expectation{"claim team/new", Note, DirectoryIsMade}},
 		"a claim whose setup failed, in a Job whose worker waits": {newClaimSubject, func(t *testing.T, s *Snapshot) {
 			inJob(t, s)
-			claimEvent(s, wellknown.EventProvisioningFailed, "Job efs-mount-1 could not make the directory: it is taken")
+			claimEvent(s, wellknown.EventProvisioningFailed, "Job efs-mount-1 could not make the directory: it is taken", SetupFailed)
 		}, expectation{"claim team/new", Problem, SetupFailed}},
 		"a claim whose setup failed, in the batch before": {newClaimSubject, func(t *testing.T, s *Snapshot) {
 			job, _ := inJob(t, s)
-			claimEvent(s, wellknown.EventProvisioningFailed, "Job efs-mount-1 could not make the directory: it is taken")
+			claimEvent(s, wellknown.EventProvisioningFailed, "Job efs-mount-1 could not make the directory: it is taken", SetupFailed)
 			job.CreationTimestamp = ago(time.Minute - time.Second)
 		}, expectation{"claim team/new", Note, DirectoryIsMade}},
 		"a pod that crashes": {podSubject, func(_ *testing.T, s *Snapshot) {

@@ -260,8 +260,17 @@ func addEvent(s *Snapshot, component string, about corev1.ObjectReference, reaso
 	})
 }
 
-func claimEvent(s *Snapshot, reason, message string) {
+// claimEvent has the manager report something about the new claim, with a cause if there is one.
+func claimEvent(s *Snapshot, reason, message string, cause ...Cause) {
 	addEvent(s, eventComponent, corev1.ObjectReference{Kind: "PersistentVolumeClaim", Namespace: "team", Name: "new", UID: newUID}, reason, message, time.Minute)
+	s.because(cause...)
+}
+
+// because annotates the newest event with a cause.
+func (s *Snapshot) because(cause ...Cause) {
+	for _, c := range cause {
+		s.Events[len(s.Events)-1].Annotations = map[string]string{wellknown.AnnotationCause: string(c)}
+	}
 }
 
 // tableProblem has the leader say what is wrong with the installation, or with its file system.

@@ -59,7 +59,7 @@ Volumes: 1 Bound
 func TestStatusShowsProblemsFirst(t *testing.T) {
 	s := healthy(t)
 	pending(s)
-	claimEvent(s, wellknown.EventProvisioningFailed, "no mount Job can begin: quota")
+	claimEvent(s, wellknown.EventProvisioningFailed, "no mount Job can begin: quota", NoMountJob)
 	s.Pods = s.Pods[1:]
 	withTarget(s, func(target *ports.Target) {
 		target.AccessPoints = map[string]ports.AccessPoint{"fsap-0123456789abcdef0": {Port: 20491}}

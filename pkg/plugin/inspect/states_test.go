@@ -26,8 +26,11 @@ func TestStatesOfClaims(t *testing.T) {
 		mode := storagev1.VolumeBindingWaitForFirstConsumer
 		s.Classes[0].VolumeBindingMode = &mode
 	}
-	says := func(message string) func(*testing.T, *Snapshot) {
-		return func(_ *testing.T, s *Snapshot) { pending(s); claimEvent(s, wellknown.EventProvisioningFailed, message) }
+	says := func(message string, cause ...Cause) func(*testing.T, *Snapshot) {
+		return func(_ *testing.T, s *Snapshot) {
+			pending(s)
+			claimEvent(s, wellknown.EventProvisioningFailed, message, cause...)
+		}
 	}
 	tests := map[string]struct {
 		edit func(*testing.T, *Snapshot)
@@ -77,11 +80,11 @@ func TestStatesOfClaims(t *testing.T) {
 		}, expectation{claim, Problem, FileSystemUnknown}},
 		"the same, after the node was given back": {func(t *testing.T, s *Snapshot) {
 			waits(s)
-			says("none: asking the scheduler for another node")(t, s)
+			says("none: asking the scheduler for another node", WaitsForOtherNode)(t, s)
 		}, expectation{claim, Problem, WaitsForOtherNode}},
-		"the volume is refused": {says("creating volume pvc-1: forbidden"), expectation{claim, Problem, VolumeRefused}},
+		"the volume is refused": {says("creating volume pvc-1: forbidden", VolumeRefused), expectation{claim, Problem, VolumeRefused}},
 		"another refusal":       {says("something new"), expectation{claim, Problem, ProvisioningFailed}},
-		"its name is taken": {says("PersistentVolume pvc-1 has the name that this claim's volume must have, and is another claim's"),
+		"its name is taken": {says("PersistentVolume pvc-1 has the name that this claim's volume must have, and is another claim's", VolumeRefused),
 			expectation{claim, Problem, VolumeRefused}},
 		"the Job's image is missing": {func(t *testing.T, s *Snapshot) {
 			_, pod := inJob(t, s)
@@ -155,10 +158,11 @@ func released(policy corev1.PersistentVolumeReclaimPolicy) func(*testing.T, *Sna
 	}
 }
 
-func cleanupFailed(message string) func(*testing.T, *Snapshot) {
+func cleanupFailed(message string, cause ...Cause) func(*testing.T, *Snapshot) {
 	return func(t *testing.T, s *Snapshot) {
 		released(corev1.PersistentVolumeReclaimDelete)(t, s)
 		addEvent(s, eventComponent, corev1.ObjectReference{Kind: "PersistentVolume", Name: s.Volumes[0].Name}, wellknown.EventVolumeFailedDelete, message, time.Minute)
+		s.because(cause...)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -23,9 +24,9 @@ const (
 	PortDiffers     Cause = "PortDiffers"
 	Retained        Cause = "Retained"
 	CleanupWaits    Cause = "CleanupWaits"
-	CleanupFailed   Cause = "CleanupFailed"
+	CleanupFailed   Cause = status.CleanupFailed
 	CleanupRuns     Cause = "CleanupRuns"
-	NotAdopted      Cause = "NotAdopted"
+	NotAdopted      Cause = status.NotAdopted
 	NoFileSystemNow Cause = "FileSystemNotInTable"
 	DirectoryStays  Cause = wellknown.EventVolumeDeleteSkipped
 )
@@ -86,7 +87,7 @@ func (f *facts) checkVolume(volume volumes.Volume) Result {
 		return problem(OptionHarmful, "", why, "kubectl edit pv "+volume.Name+": correct spec.mountOptions; then restart pods that use it")
 	}
 	if event, ok := f.newest("PersistentVolume", volume.Object, wellknown.EventVolumeFailedDelete); ok {
-		return problem(failedCleanup(event.Message), "", event.Message, see)
+		return failedCleanup(event, see)
 	}
 	return fine("", "%s, %s", strings.ToLower(string(volume.Object.Status.Phase)), join(volume.FileSystemID, volume.Path))
 }
@@ -113,21 +114,13 @@ func (f *facts) released(volume volumes.Volume, see string) Result {
 		return note(CleanupRuns, "", fmt.Sprintf("Job %s removes its directory", j.job.Name))
 	}
 	if event, ok := f.newest("PersistentVolume", volume.Object, wellknown.EventVolumeFailedDelete); ok {
-		return problem(failedCleanup(event.Message), "", event.Message, cmp.Or(cleanupRemedy(event.Message), see))
+		return failedCleanup(event, see)
 	}
 	return note(CleanupWaits, "", "its directory is removed by the next mount Job")
 }
 
-func failedCleanup(message string) Cause {
-	if strings.Contains(message, "not adopted") || strings.Contains(message, "cannot be adopted") {
-		return NotAdopted
-	}
-	return CleanupFailed
-}
-
-func cleanupRemedy(message string) string {
-	if failedCleanup(message) == NotAdopted {
-		return "kubectl describe pv of the volume that the message names says why; if its data is not needed, delete its object, else set this volume's policy to Retain"
-	}
-	return ""
+// failedCleanup is about a volume that the manager cannot clean up, by its event.
+func failedCleanup(event corev1.Event, see string) Result {
+	cause := event.Annotations[wellknown.AnnotationCause]
+	return problem(cmp.Or(Cause(cause), CleanupFailed), "", event.Message, cmp.Or(status.CauseRemedy(cause), see))
 }

@@ -1,0 +1,32 @@
+package status
+
+// Causes say why a claim has no volume, or why a volume cannot be cleaned up, in an annotation of the event
+// about it. What waits goes on by itself once the cause has ended.
+const (
+	WaitsForOtherNode  = "WaitsForOtherNode"  // the scheduler is asked for a node in another zone
+	WaitsForSource     = "WaitsForSource"     // of the claim that is to be copied
+	WaitsForFileSystem = "WaitsForFileSystem" // one that can be used is not known
+	NoMountJob         = "NoMountJob"         // none can begin, or the one that exists does not start
+	SetupFailed        = "SetupFailed"        // a mount Job could not make the directory
+	CloneFailed        = "CloneFailed"        // a clone Job could not copy the volume
+	VolumeRefused      = "VolumeRefused"      // the volume cannot be created
+	CleanupFailed      = "CleanupFailed"      // a mount Job could not remove the directory, or may not
+	NotAdopted         = "NotAdopted"         // a volume of the original system is in the way
+)
+
+// causeRemedies are what administrators do about causes.
+var causeRemedies = map[string]string{
+	WaitsForOtherNode:  "create a mount target in the zone of the pod's node, or let pods run elsewhere",
+	WaitsForSource:     "create or bind the claim that dataSource names; what waits then goes on by itself",
+	WaitsForFileSystem: "see what is wrong with file systems: kubectl efs-stunnel status",
+	NoMountJob:         "what the message names: quota, admission or permissions in the installation's namespace, or the root volume",
+	SetupFailed:        "do what the message says; it is retried",
+	CloneFailed:        "do what the message says; what is copied stays, and it is retried",
+	VolumeRefused:      "what the message says: a volume to delete or rename, a policy or webhook, or a permission that the manager's ClusterRole lacks",
+	CleanupFailed:      "do what the message says; it is retried",
+	NotAdopted: "kubectl describe pv of the volume that the message names says why; if its data is not needed, delete its object, " +
+		"else set this volume's policy to Retain",
+}
+
+// CauseRemedy returns what an administrator does about a cause; "" for one that is unknown.
+func CauseRemedy(cause string) string { return causeRemedies[cause] }
