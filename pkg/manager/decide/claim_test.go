@@ -9,6 +9,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -49,6 +50,9 @@ func wantOf(t *testing.T, p Plan) want {
 			w.givenUp = c.Annotations[wellknown.AnnotationGivenUp] != nil
 		case Warn:
 			w.read(c)
+			if want := causeOf(c); c.Cause != want {
+				t.Errorf("got cause %q of %q, want %q", c.Cause, c.Message, want)
+			}
 		default:
 			t.Errorf("a claim's plan has %+v", c)
 		}
@@ -57,6 +61,22 @@ func wantOf(t *testing.T, p Plan) want {
 		t.Errorf("refused because of %q, annotated with %q", w.refusal, reason)
 	}
 	return w
+}
+
+// causeOf is the cause that an event about a claim must have. A refusal has none: it is in an annotation.
+func causeOf(c Warn) string {
+	switch {
+	case c.Topic == "wait" && strings.Contains(c.Message, "which is to be copied"):
+		return status.WaitsForSource
+	case strings.Contains(c.Message, "could not copy claim"):
+		return status.CloneFailed
+	}
+	if cause, ok := map[string]string{
+		"refusal": "", "wait": status.WaitsForFileSystem, "node": status.WaitsForOtherNode, "conflict": status.VolumeRefused,
+	}[c.Topic]; ok {
+		return cause
+	}
+	return status.SetupFailed
 }
 
 func (w *want) read(c Warn) {

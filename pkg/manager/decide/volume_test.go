@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -51,6 +52,10 @@ func fateOf(t *testing.T, p Plan) fate {
 			f.grows = true
 		case Warn:
 			f.read(c)
+			if notAdopted := strings.Contains(c.Message, "original provisioner"); notAdopted != (c.Cause == status.NotAdopted) ||
+				(c.Reason == wellknown.EventVolumeFailedDelete) != (c.Cause != "") {
+				t.Errorf("%q has cause %q", c.Message, c.Cause)
+			}
 		case Inform:
 			f.informed = c.Reason == wellknown.EventVolumeDeleteSkipped
 		default:
