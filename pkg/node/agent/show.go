@@ -19,6 +19,10 @@ import (
 // between two comparisons with what is true.
 const showInterval = 10 * time.Second
 
+// startTime is how long a starting agent without problems shows nothing until it is ready, so that most
+// write once.
+const startTime = 30 * time.Second
+
 // missingInterval is the time between two tries to write while the definition is not installed.
 const missingInterval = 5 * time.Minute
 
@@ -39,6 +43,9 @@ type wanted struct {
 func (a *Agent) show(now time.Time, changed bool) {
 	node := a.inbox.get().node
 	if a.options.WriteStatus == nil || node == nil || !changed && now.Sub(a.showing.at) < showInterval {
+		return
+	}
+	if starts := a.wanted.Load() == nil && !a.wasReady() && now.Sub(a.started) < startTime; starts && !changed {
 		return
 	}
 	next := a.nodeTunnels(now)

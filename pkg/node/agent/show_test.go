@@ -89,6 +89,28 @@ func TestObjectIsWrittenOnChangeOnly(t *testing.T) {
 	})
 }
 
+// TestStartingAgentIsShownWhenItIsReady, or not for a while, or has a problem: a rollout writes one for each node.
+func TestStartingAgentIsShownWhenItIsReady(t *testing.T) {
+	for name, tt := range map[string]struct {
+		after time.Duration
+		edit  func(*Agent)
+		want  bool
+	}{
+		"just started":       {startTime - 1, func(*Agent) {}, false},
+		"ready":              {startTime - 1, func(a *Agent) { a.snapshot.Store(&snapshot{wasReady: true}) }, true},
+		"a problem":          {startTime - 1, func(a *Agent) { a.problem = tableProblem{err: errors.New("bad")} }, true},
+		"not ready for long": {startTime, func(*Agent) {}, true},
+	} {
+		a, _ := showingAgent(t)
+		a.started = time.Now()
+		tt.edit(a)
+		a.report(t.Context(), a.started.Add(tt.after))
+		if got := a.wanted.Load() != nil; got != tt.want {
+			t.Errorf("%s: shown is %v", name, got)
+		}
+	}
+}
+
 func TestChangesAreWrittenEveryTenSecondsAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, writes := showingAgent(t)
