@@ -4,6 +4,7 @@ package integration_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -148,4 +150,23 @@ func TestAgentWritesTheObjectOfItsNodeOnly(t *testing.T) {
 			t.Errorf("its own: %v", err)
 		}
 	}
+}
+
+// TestManagerShowsFileSystems as objects, while their definitions are installed.
+func TestManagerShowsFileSystems(t *testing.T) {
+	f := newFixture(t)
+	installConditions(f.Env)
+	id := f.NewFileSystem()
+	f.startManager(nil)
+	f.Eventually("the file system is shown as usable", func(ctx context.Context) error {
+		object, err := f.Dynamic.Resource(v1alpha1.FileSystems()).Get(ctx, id, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		shown, err := v1alpha1.Read[v1alpha1.FileSystem](object)
+		if err == nil && (shown.Status.Port == 0 || !meta.IsStatusConditionTrue(shown.Status.Conditions, status.Usable)) {
+			err = fmt.Errorf("it is %+v", shown.Status)
+		}
+		return err
+	})
 }
