@@ -93,7 +93,7 @@ func (c *Caches) Await(ctx context.Context) error {
 	return nil
 }
 
-// HasSynced says whether every informer has the whole of its objects.
+// HasSynced reports whether every informer has all of its objects.
 func (c *Caches) HasSynced() bool {
 	return !slices.ContainsFunc(c.kinds(), func(k kind) bool { return !k.informer.HasSynced() })
 }
@@ -107,7 +107,7 @@ type kind struct {
 	selector  string // of fields
 }
 
-// kinds are all that there are. Of Warnings only messages are made.
+// kinds returns all kinds. Warnings are read for messages only.
 func (c *Caches) kinds() []kind {
 	const cluster = metav1.NamespaceAll
 	core, own := corev1.SchemeGroupVersion, c.namespace

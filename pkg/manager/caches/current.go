@@ -11,18 +11,18 @@ import (
 )
 
 const (
-	// currentPoll is the time between two looks at the version that a cache has reached.
+	// currentPoll is the time between two reads of the version that a cache has reached.
 	currentPoll = 5 * time.Millisecond
-	// currentTime is how long IsCurrent waits. While many objects change, an event comes each few milliseconds;
+	// currentTime limits the wait of IsCurrent. While many objects change, an event comes each few milliseconds;
 	// where none comes, to read some objects one by one takes as long.
 	currentTime = 100 * time.Millisecond
 )
 
-// IsCurrent says whether the cache of an informer is now at least as new as this call. It is if it has reached
-// the version that the apiserver had then, which it has as soon as any object of the kind changes after
-// that: the watch events of one kind come in the order of their versions. So one request can replace the
-// reads of many objects while others change. If nothing changes, or the version cannot be read, nothing is known.
-// A cache that is ahead of the apiserver is from the time before etcd was restored.
+// IsCurrent waits until the cache of an informer has reached the apiserver's current version, and reports whether
+// it has within currentTime. Watch events of one kind arrive in the order of their versions, so the cache gets
+// there with the next change of any object of the kind: one request can replace the reads of many objects while
+// others change. It returns false if nothing changes in that time, if the version cannot be read, or if the cache
+// is ahead of the apiserver, because etcd was restored.
 func (c *Caches) IsCurrent(ctx context.Context, informer cache.SharedIndexInformer) bool {
 	kinds := c.kinds()
 	k := kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.informer == informer })]
@@ -42,5 +42,5 @@ func (c *Caches) IsCurrent(ctx context.Context, informer cache.SharedIndexInform
 	}) == nil
 }
 
-// Count is how many objects an informer has.
+// Count returns the number of an informer's objects.
 func Count(informer cache.SharedIndexInformer) int { return len(informer.GetStore().ListKeys()) }

@@ -98,10 +98,10 @@ func (u *catchUp) run(ctx context.Context, client metadata.Interface) error {
 	return nil
 }
 
-// errBack is that of a cache from the time before etcd was restored.
+// errBack is the error for a cache from the time before etcd was restored.
 var errBack = errors.New("the apiserver's versions have gone back")
 
-// state is for people; "" when there is nothing to wait for.
+// state returns a text for people, "" when there is nothing to wait for.
 func (u *catchUp) state() string {
 	listed := u.listed.Load()
 	switch {
@@ -117,21 +117,20 @@ func (u *catchUp) state() string {
 	return fmt.Sprintf("%d of %d objects are missing, %d have been deleted", missing, len(listed.objects), extra)
 }
 
-// listing is what the apiserver has of one kind at one moment.
+// listing is the content of the apiserver for one kind at one moment.
 type listing struct {
 	version string            // of the list
 	newest  string            // of the versions of the objects; "" without objects
 	objects map[string]string // resourceVersion by the key in the cache
 }
 
-// isAhead says whether the list has anything that a cache has not. The watch events of one kind come in the
-// order of their versions, and a store has the version of the latest event that it contains. So
-// a store that is at the newest object's version has everything that was created or changed
-// until the list was made: what was listed and is not there was deleted since. Deletions before
-// the list show as objects that are older than the list and not in it.
+// isAhead reports whether the list has anything that a cache has not. Watch events of one kind arrive in the order
+// of their versions, and a store has the version of the latest event that it contains. So a store at the newest
+// object's version has every change from before the list; a listed object that it lacks was deleted since.
+// Deletions from before the list show as objects that are older than the list and not in it.
 //
-// To wait for the list's own version would take a minute: it counts the changes of all kinds,
-// which an informer receives in bookmarks only.
+// The list's own version would take a minute to arrive: it counts the changes of all kinds, which an informer
+// receives in bookmarks only.
 func (l *listing) isAhead(store cache.Store) (bool, error) {
 	if ahead, err := isNewer(l.newest, store.LastStoreSyncResourceVersion()); ahead || err != nil {
 		return ahead, err

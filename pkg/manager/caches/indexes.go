@@ -36,7 +36,7 @@ func index[T any](of func(T) []string) cache.IndexFunc {
 
 func uidOf(claim *corev1.PersistentVolumeClaim) []string { return []string{string(claim.UID)} }
 
-// provisionerOf is the one that the cluster has asked for a claim's volume, while it has none.
+// provisionerOf returns the provisioner that the cluster has asked for a claim's volume, while it has none.
 func provisionerOf(claim *corev1.PersistentVolumeClaim) []string {
 	asked := volumes.AskedProvisioner(claim)
 	if asked == "" || claim.Status.Phase != corev1.ClaimPending || claim.Spec.VolumeName != "" {
@@ -45,7 +45,7 @@ func provisionerOf(claim *corev1.PersistentVolumeClaim) []string {
 	return []string{asked}
 }
 
-// sourceOf is the claim that a claim without a volume is to be a copy of.
+// sourceOf returns the claim that a claim without a volume is to be a copy of.
 func sourceOf(claim *corev1.PersistentVolumeClaim) []string {
 	name := volumes.SourceName(claim)
 	if name == "" || claim.Spec.VolumeName != "" {
@@ -54,7 +54,7 @@ func sourceOf(claim *corev1.PersistentVolumeClaim) []string {
 	return []string{claim.Namespace + "/" + name}
 }
 
-// otherClaimsOf are the uids of a volume's claims that are not in its name: adopted volumes have any
+// otherClaimsOf returns the uids of a volume's claims that are not in its name: adopted volumes have any
 // name, and an administrator may have reserved a retained volume for another claim.
 func otherClaimsOf(volume *corev1.PersistentVolume) []string {
 	var found []string
@@ -66,7 +66,7 @@ func otherClaimsOf(volume *corev1.PersistentVolume) []string {
 	return found
 }
 
-// DirectoryOf is the file system and the path of a volume that has a directory of its own: neither a
+// DirectoryOf returns the file system and the path of a volume that has a directory of its own: neither a
 // root volume nor one of a SharedVolume.
 func DirectoryOf(volume *corev1.PersistentVolume) (fileSystemID, path string, ok bool) {
 	_, shared := volume.Annotations[wellknown.AnnotationSharedVolume]
@@ -77,7 +77,7 @@ func DirectoryOf(volume *corev1.PersistentVolume) (fileSystemID, path string, ok
 	return id, nfs.Path, true
 }
 
-// unsettledOn is the file system of a volume that may need an operation: one that is not bound, or not
+// unsettledOn returns the file system of a volume that may need an operation: one that is not bound, or not
 // adopted.
 func unsettledOn(volume *corev1.PersistentVolume) []string {
 	_, adopted := volume.Annotations[wellknown.AnnotationPath]
@@ -95,7 +95,7 @@ func fileSystemOf(job *batchv1.Job) []string {
 	return nil
 }
 
-// operationsOf are the volumes and the paths that a Job works on, in one index: reading its operations takes
+// operationsOf returns the volumes and the paths that a Job works on, in one index: reading its operations takes
 // milliseconds. Paths begin with a slash, and names of volumes cannot.
 func operationsOf(job *batchv1.Job) []string {
 	if _, ok := job.Annotations[wellknown.AnnotationOperations]; !ok {
@@ -116,7 +116,7 @@ func ownerOf(pod *corev1.Pod) []string {
 	return nil
 }
 
-// agentOf is one value for all agents.
+// agentOf returns one value for all agents.
 func agentOf(pod *corev1.Pod) []string {
 	for key, value := range mountjobs.AgentLabels() {
 		if pod.Labels[key] != value {
@@ -128,7 +128,7 @@ func agentOf(pod *corev1.Pod) []string {
 
 func objectOf(event *corev1.Event) []string { return []string{string(event.InvolvedObject.UID)} }
 
-// Claim is the claim with a uid, nil if there is none.
+// Claim returns the claim with a uid, nil if there is none.
 func (c *Caches) Claim(uid types.UID) *corev1.PersistentVolumeClaim {
 	if found := list[*corev1.PersistentVolumeClaim](c.Claims, byUID, string(uid)); len(found) > 0 {
 		return found[0]
@@ -136,27 +136,27 @@ func (c *Caches) Claim(uid types.UID) *corev1.PersistentVolumeClaim {
 	return nil
 }
 
-// ClaimNamed is the claim with a name, nil if there is none.
+// ClaimNamed returns the claim with a name, nil if there is none.
 func (c *Caches) ClaimNamed(namespace, name string) *corev1.PersistentVolumeClaim {
 	return get[*corev1.PersistentVolumeClaim](c.Claims, namespace+"/"+name)
 }
 
-// UnboundClaims are the pending claims whose volume the cluster has asked a provisioner for.
+// UnboundClaims returns the pending claims whose volume the cluster has asked a provisioner for.
 func (c *Caches) UnboundClaims(provisioner string) []*corev1.PersistentVolumeClaim {
 	return list[*corev1.PersistentVolumeClaim](c.Claims, byProvisioner, provisioner)
 }
 
-// CopiesOf are the claims without a volume that are to be copies of a claim.
+// CopiesOf returns the claims without a volume that are to be copies of a claim.
 func (c *Caches) CopiesOf(claim *corev1.PersistentVolumeClaim) []*corev1.PersistentVolumeClaim {
 	return list[*corev1.PersistentVolumeClaim](c.Claims, bySource, claim.Namespace+"/"+claim.Name)
 }
 
-// Volume is the volume with a name, nil if there is none.
+// Volume returns the volume with a name, nil if there is none.
 func (c *Caches) Volume(name string) *corev1.PersistentVolume {
 	return get[*corev1.PersistentVolume](c.Volumes, name)
 }
 
-// VolumesOfClaim are those that name a claim's uid, in their name or their claimRef.
+// VolumesOfClaim returns the volumes that have a claim's uid in their name or their claimRef.
 func (c *Caches) VolumesOfClaim(uid types.UID) []*corev1.PersistentVolume {
 	found := list[*corev1.PersistentVolume](c.Volumes, byClaim, string(uid))
 	if named := c.Volume(volumes.VolumeName(uid)); named != nil {
@@ -165,12 +165,12 @@ func (c *Caches) VolumesOfClaim(uid types.UID) []*corev1.PersistentVolume {
 	return found
 }
 
-// UnsettledVolumes are those on a file system that may need an operation.
+// UnsettledVolumes returns the volumes on a file system that may need an operation.
 func (c *Caches) UnsettledVolumes(fileSystemID string) []*corev1.PersistentVolume {
 	return list[*corev1.PersistentVolume](c.Volumes, byFileSystem, fileSystemID)
 }
 
-// VolumesOnFileSystem are all on a file system. It scans all volumes of the cluster.
+// VolumesOnFileSystem returns all volumes on a file system. It scans all volumes of the cluster.
 func (c *Caches) VolumesOnFileSystem(id string) (found []*corev1.PersistentVolume) {
 	for _, volume := range All[*corev1.PersistentVolume](c.Volumes) {
 		if on, _, ok := DirectoryOf(volume); ok && on == id {
@@ -180,7 +180,7 @@ func (c *Caches) VolumesOnFileSystem(id string) (found []*corev1.PersistentVolum
 	return found
 }
 
-// FileSystems are those of Jobs, unsettled volumes and root claims.
+// FileSystems returns the ids of the file systems that have Jobs, unsettled volumes or root claims.
 func (c *Caches) FileSystems() []string {
 	found := append(c.Jobs.GetIndexer().ListIndexFuncValues(byFileSystem), c.Volumes.GetIndexer().ListIndexFuncValues(byFileSystem)...)
 	for _, key := range c.Claims.GetStore().ListKeys() {
@@ -192,58 +192,58 @@ func (c *Caches) FileSystems() []string {
 	return slices.Compact(found)
 }
 
-// Class is the storage class with a name, nil if there is none.
+// Class returns the storage class with a name, nil if there is none.
 func (c *Caches) Class(name string) *storagev1.StorageClass {
 	return get[*storagev1.StorageClass](c.Classes, name)
 }
 
-// Node is the node with a name, nil if there is none.
+// Node returns the node with a name, nil if there is none.
 func (c *Caches) Node(name string) *corev1.Node { return get[*corev1.Node](c.Nodes, name) }
 
-// JobNamed is the Job with a name, nil if there is none.
+// JobNamed returns the Job with a name, nil if there is none.
 func (c *Caches) JobNamed(namespace, name string) *batchv1.Job {
 	return get[*batchv1.Job](c.Jobs, namespace+"/"+name)
 }
 
-// JobsOfFileSystem are those that are named for a file system, also foreign ones.
+// JobsOfFileSystem returns the Jobs that are named for a file system, also foreign ones.
 func (c *Caches) JobsOfFileSystem(id string) []*batchv1.Job {
 	return list[*batchv1.Job](c.Jobs, byFileSystem, id)
 }
 
-// JobsOfVolume are those with an operation for a volume.
+// JobsOfVolume returns the Jobs with an operation for a volume.
 func (c *Caches) JobsOfVolume(name string) []*batchv1.Job {
 	return list[*batchv1.Job](c.Jobs, byOperation, name)
 }
 
-// JobsAt are those with an operation on a path.
+// JobsAt returns the Jobs with an operation on a path.
 func (c *Caches) JobsAt(path string) []*batchv1.Job {
 	return list[*batchv1.Job](c.Jobs, byOperation, path)
 }
 
-// PodNamed is the pod with a name, nil if there is none.
+// PodNamed returns the pod with a name, nil if there is none.
 func (c *Caches) PodNamed(namespace, name string) *corev1.Pod {
 	return get[*corev1.Pod](c.Pods, namespace+"/"+name)
 }
 
-// PodsOfJob are those that a Job controls.
+// PodsOfJob returns the pods that a Job controls.
 func (c *Caches) PodsOfJob(job *batchv1.Job) []*corev1.Pod {
 	return list[*corev1.Pod](c.Pods, byOwner, string(job.UID))
 }
 
-// Agents are the node agents' pods.
+// Agents returns the node agents' pods.
 func (c *Caches) Agents() []*corev1.Pod { return list[*corev1.Pod](c.Pods, byAgent, byAgent) }
 
-// TargetsConfigMap has the table of targets; nil if there is none.
+// TargetsConfigMap returns the ConfigMap with the table of targets; nil if there is none.
 func (c *Caches) TargetsConfigMap() *corev1.ConfigMap {
 	return get[*corev1.ConfigMap](c.Table, c.namespace+"/"+wellknown.TargetsConfigMap)
 }
 
-// PinnedConfigMap has the administrator's table; nil if there is none.
+// PinnedConfigMap returns the ConfigMap with the administrator's table; nil if there is none.
 func (c *Caches) PinnedConfigMap() *corev1.ConfigMap {
 	return get[*corev1.ConfigMap](c.Pinned, c.namespace+"/"+wellknown.PinnedConfigMap)
 }
 
-// WarningsAbout are the Warning events about an object.
+// WarningsAbout returns the Warning events about an object.
 func (c *Caches) WarningsAbout(uid types.UID) (events []corev1.Event) {
 	for _, event := range list[*corev1.Event](c.Warnings, byObject, string(uid)) {
 		events = append(events, *event)
@@ -251,7 +251,7 @@ func (c *Caches) WarningsAbout(uid types.UID) (events []corev1.Event) {
 	return events
 }
 
-// All are the objects of a cache, in no order.
+// All returns the objects of a cache, in no order.
 func All[T any](informer cache.SharedIndexInformer) []T { return typed[T](informer.GetStore().List()) }
 
 func list[T any](informer cache.SharedIndexInformer, index, value string) []T {

@@ -56,7 +56,7 @@ func TestForgedMountOptionChangesNoOtherVolume(t *testing.T) {
 	}
 }
 
-// heapMiB is what is used after a collection of garbage.
+// heapMiB returns the heap in use after a garbage collection, in MiB.
 func heapMiB() float64 { return float64(heap()) / (1 << 20) }
 
 // TestClaimThatIsPatchedOftenTakesLittle: each patch is an event, and only the last one's object is kept.

@@ -14,7 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// managed is what the apiserver remembers of an object's writers.
+// managedBy returns the fields that the apiserver records for a writer of an object.
 func managedBy(manager string) []metav1.ManagedFieldsEntry {
 	written := &metav1.FieldsV1{}
 	written.SetRawBytes(make([]byte, 600))
@@ -23,7 +23,7 @@ func managedBy(manager string) []metav1.ManagedFieldsEntry {
 
 func uidNumber(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-0000-0000-%012d", n)) }
 
-// boundClaim is a claim as the apiserver has it once it is bound.
+// boundClaim returns a claim as the apiserver has it once it is bound.
 func boundClaim(n int, provisioner string) *corev1.PersistentVolumeClaim {
 	class, mode := "efs-stunnel", corev1.PersistentVolumeFilesystem
 	meta := anyMeta()
@@ -49,7 +49,7 @@ func boundClaim(n int, provisioner string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// boundVolume is that of a boundClaim.
+// boundVolume returns the volume of a boundClaim.
 func boundVolume(n int, provisioner string) *corev1.PersistentVolume {
 	mode := corev1.PersistentVolumeFilesystem
 	meta := anyMeta()
@@ -78,7 +78,7 @@ func boundVolume(n int, provisioner string) *corev1.PersistentVolume {
 	}
 }
 
-// foreignVolume is that of a boundClaim of another provisioner.
+// foreignVolume returns the volume of a boundClaim of another provisioner.
 func foreignVolume(n int, provisioner string) *corev1.PersistentVolume {
 	volume := boundVolume(n, provisioner)
 	volume.Name = "pvc-" + string(uidNumber(n))

@@ -23,7 +23,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 )
 
-// SharedVolumesOptions say how the cache works.
+// SharedVolumesOptions are the settings of the cache.
 type SharedVolumesOptions struct {
 	// Interval is the time between two checks whether the API is installed; 0 is the default.
 	Interval time.Duration
@@ -64,8 +64,8 @@ func NewSharedVolumes(api apiLister, client dynamic.Interface, o SharedVolumesOp
 	return &SharedVolumes{options: o, api: api, client: client}
 }
 
-// OnChange has a function called with the namespace and name of every object that has changed,
-// and with "" when the API was installed or removed. It must not block.
+// OnChange registers a function that is called with the namespace and name of every object that has changed, and
+// with "" when the API was installed or removed. It must not block.
 func (s *SharedVolumes) OnChange(f func(namespaced string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *SharedVolumes) remove() {
 	}
 }
 
-// All are the objects, in no order. They are known when the API is not installed, or all that
+// All returns the objects, in no order. They are known when the API is not installed, or all that
 // it has were read.
 func (s *SharedVolumes) All() (all []*v1alpha1.SharedVolume, known bool) {
 	known = s.known.Load() // first: it becomes true once an API that is installed is watched
@@ -183,7 +183,7 @@ func (s *SharedVolumes) All() (all []*v1alpha1.SharedVolume, known bool) {
 	return all, current.informer.HasSynced()
 }
 
-// Keys are the namespaces and names of all objects, in no order.
+// Keys returns the namespaces and names of all objects, in no order.
 func (s *SharedVolumes) Keys() []string {
 	if current := s.installed.Load(); current != nil {
 		return current.informer.GetStore().ListKeys()
@@ -191,10 +191,10 @@ func (s *SharedVolumes) Keys() []string {
 	return nil
 }
 
-// Has says whether there is an object with a namespace and name. Unlike Get, it reads none.
+// Has reports whether there is an object with a namespace and name. Unlike Get, it decodes none.
 func (s *SharedVolumes) Has(namespaced string) bool { return s.get(namespaced) != nil }
 
-// Get is the object with a namespace and name, nil if there is none.
+// Get returns the object with a namespace and name, nil if there is none.
 func (s *SharedVolumes) Get(namespaced string) *v1alpha1.SharedVolume {
 	if object := s.get(namespaced); object != nil {
 		return s.read(object)
@@ -209,7 +209,7 @@ func (s *SharedVolumes) get(namespaced string) (object any) {
 	return object
 }
 
-// read is nil for what the definition's schema should have kept out.
+// read returns nil for an object that the definition's schema should have refused.
 func (s *SharedVolumes) read(object any) *v1alpha1.SharedVolume {
 	shared, err := v1alpha1.FromUnstructured(as[*unstructured.Unstructured](object))
 	if err != nil {

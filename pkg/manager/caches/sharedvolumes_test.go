@@ -46,7 +46,7 @@ func (a *apis) ServerResourcesForGroupVersion(string) (*metav1.APIResourceList, 
 	return &metav1.APIResourceList{APIResources: []metav1.APIResource{{Name: v1alpha1.SharedVolumeResource}}}, nil
 }
 
-// enqueued is what a listener was called with.
+// enqueued records the keys that a listener was called with.
 type enqueued struct {
 	mu  sync.Mutex
 	all []string // guarded by mu

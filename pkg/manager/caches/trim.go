@@ -97,10 +97,10 @@ func (t *trimmer) trimClaim(claim *corev1.PersistentVolumeClaim) {
 	claim.Status.Capacity = t.sharedList(claim.Status.Capacity)
 }
 
-// UsageOf is the value of wellknown.AnnotationUsage of a claim of the caches, "" without one.
+// UsageOf returns the value of wellknown.AnnotationUsage of a claim of the caches, "" without one.
 func UsageOf(claim *corev1.PersistentVolumeClaim) string { return claim.SelfLink } //nolint:staticcheck // see trimClaim
 
-// trimVolume is trimClaim for volumes. Foreign volumes keep little more than their claimRef.
+// trimVolume does for volumes what trimClaim does for claims. Foreign volumes keep little more than their claimRef.
 func (t *trimmer) trimVolume(volume *corev1.PersistentVolume) {
 	if isForeign(volume) {
 		volume.Labels, volume.Annotations = nil, nil
@@ -122,7 +122,7 @@ func (t *trimmer) trimVolume(volume *corev1.PersistentVolume) {
 	}
 }
 
-// isForeign says whether a volume is not NFS, and has no annotation, class or name of our volumes.
+// isForeign reports whether a volume is not NFS, and has no annotation, class or name of our volumes.
 func isForeign(volume *corev1.PersistentVolume) bool {
 	for _, annotation := range []string{wellknown.AnnotationFileSystemID, wellknown.AnnotationSharedVolume, wellknown.AnnotationPath} {
 		if _, ok := volume.Annotations[annotation]; ok {
@@ -170,7 +170,7 @@ func (t *trimmer) sharedOptions(options []string) []string {
 	return remembered(t, lengthFirst(again...), again)
 }
 
-// textOf is equal for equal maps only.
+// textOf returns a text that is equal for equal maps only.
 func textOf[K ~string, V any](all map[K]V, value func(V) string) string {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(all)) {

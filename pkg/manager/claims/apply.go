@@ -24,7 +24,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// apply is the only writer of this loop.
+// apply writes the changes of a plan. It is the only writer of this loop.
 func (c *Controller) apply(ctx context.Context, s decide.State, plan decide.Plan) error {
 	var errs []error
 	for _, change := range plan.Changes {
@@ -75,7 +75,7 @@ func (c *Controller) applyChange(ctx context.Context, s decide.State, change dec
 	return fmt.Errorf("a plan has a change that cannot be applied: %T", change)
 }
 
-// errBroken is that of a volume that cannot be built of what a Job recorded.
+// errBroken is the error for a volume that cannot be built from the record of a Job.
 var errBroken = errors.New("the operation's record cannot be used")
 
 // reported writes an event for an error that no retry can mend: the apiserver refuses a request, because of
@@ -91,7 +91,7 @@ func (c *Controller) reported(object events.Object, reason string, err error) er
 	return err
 }
 
-// errBehind is that of caches that have not observed yet what the apiserver has.
+// errBehind is the error for caches that have not observed yet what the apiserver has.
 var errBehind = errors.New("the cache is behind the apiserver")
 
 // create makes the volume of a directory that a mount Job has made.

@@ -35,7 +35,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// Options say how the loop works.
+// Options are the settings and the clients of the loop.
 type Options struct {
 	Rediscover func() // has discovery list the file systems soon
 	Events     record.EventRecorder
@@ -129,7 +129,7 @@ func (c *Controller) objectChanged(before, after any) {
 	c.enqueue(uids...)
 }
 
-// newBatches are the claims of the batches that a Job's worker was given in a change of the Job. ok is
+// newBatches returns the claims of the batches that a Job's worker was given in a change of the Job. ok is
 // false for any other change. One by one, the claims of the first batch would be enqueued for each later one.
 func newBatches(before, after any) (uids []types.UID, ok bool) {
 	was, wasJob := before.(*batchv1.Job)
@@ -180,7 +180,7 @@ func (c *Controller) unboundOf(class string) []types.UID {
 	return uids
 }
 
-// claimsOfJob are those of some batches of a Job, none for a Job that was used, or that cannot be read.
+// claimsOfJob returns the claims of some batches of a Job, none for a Job that was used, or that cannot be read.
 func claimsOfJob(job *batchv1.Job, wanted func(batch int) bool) []types.UID {
 	if name, ok := mountjobs.ParseName(job.Name); !ok || !name.Kind.HasOperations() {
 		return nil
@@ -203,7 +203,7 @@ func claimsOfJob(job *batchv1.Job, wanted func(batch int) bool) []types.UID {
 	return uids
 }
 
-// podChanged is about the end of a mount Job's pod; no earlier change of it matters to a claim.
+// podChanged handles the end of a mount Job's pod; no earlier change of the pod matters to a claim.
 func (c *Controller) podChanged(_, after any) {
 	pod, ok := after.(*corev1.Pod)
 	if !ok || !hasEnded(pod) {
@@ -260,10 +260,10 @@ func (c *Controller) sync(ctx context.Context, uid types.UID) (again time.Durati
 	return untilNext(state.Now, plan), err
 }
 
-// catchUp is how long a cache may be behind, most of the time.
+// catchUp is the delay of a decision that found a cache behind: most have caught up by then.
 const catchUp = 100 * time.Millisecond
 
-// decide has the operations indexed that a claim waits for, and the changes applied that its plan has.
+// decide indexes the operations that a claim waits for, and enqueues the claim if its plan has changes to apply.
 func (c *Controller) decide(_ context.Context, uid types.UID) (again time.Duration, err error) {
 	state, plan := c.gatherer.Decide(uid)
 	if len(plan.Changes) > 0 {
@@ -273,12 +273,11 @@ func (c *Controller) decide(_ context.Context, uid types.UID) (again time.Durati
 	return untilNext(state.Now, plan), nil
 }
 
-// recheck is how long an unsettled decision is valid: it waits for other claims' volumes, or for a
-// time by the apiserver's clock.
+// recheck is the time after which an unsettled decision is made again: it waits for other claims' volumes, or for
+// a time by the apiserver's clock.
 const recheck = time.Minute
 
-// untilNext is how long it is until a mount Job must have ended, or until the next decision; 0 waits
-// for an event.
+// untilNext returns the time until a mount Job must have ended, or until the next decision; 0 waits for an event.
 func untilNext(now time.Time, plan decide.Plan) time.Duration {
 	switch {
 	case !plan.RunningUntil.IsZero():

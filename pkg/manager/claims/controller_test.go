@@ -35,7 +35,7 @@ func operationOf(t *testing.T, uid types.UID) operations.Operation {
 	return o
 }
 
-// withBatch is the Job whose worker was given another batch.
+// withBatch returns the Job whose worker was given another batch.
 func withBatch(t *testing.T, job *batchv1.Job, number int, ops ...operations.Operation) *batchv1.Job {
 	t.Helper()
 	data, err := operations.EncodeBatch(operations.Batch{Number: number, Operations: ops})
@@ -47,7 +47,7 @@ func withBatch(t *testing.T, job *batchv1.Job, number int, ops ...operations.Ope
 	return job
 }
 
-// TestClaimsOfAChange are those that are decided about again.
+// TestClaimsOfAChange compares the claims that are enqueued after a change of an object.
 func TestClaimsOfAChange(t *testing.T) {
 	first := jobOf(t, operationOf(t, "a"), operationOf(t, "b"))
 	second := withBatch(t, first, 2, operationOf(t, "c"))
@@ -151,7 +151,7 @@ func addToCaches(t *testing.T, loop *Controller, object any) {
 	}
 }
 
-// unbound is a claim that waits for us, of a class.
+// unbound returns a claim that waits for us, of a class.
 func unbound(uid types.UID, class string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: string(uid), UID: uid, Annotations: map[string]string{wellknown.AnnotationStorageProvisioner: wellknown.DefaultProvisioner}},

@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// marksDelay is how long marks of one Job are collected: each write of a Job sends all of its operations to
-// everybody who watches it.
+// marksDelay collects marks of one Job: each write of a Job sends all of its operations to everybody who watches
+// it.
 const marksDelay = 100 * time.Millisecond
 
 // marks collects annotations of Jobs, to write those of one Job at once.

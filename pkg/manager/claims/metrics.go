@@ -14,7 +14,7 @@ type metrics struct {
 	deleted     prometheus.Histogram
 }
 
-// wayOf is how the operation of an attempt was sent, as in efs_stunnel_manager_operations_total.
+// wayOf returns the way by which an operation was sent, as in efs_stunnel_manager_operations_total.
 func wayOf(batch int) string {
 	if batch > operations.FirstBatch {
 		return "worker"
@@ -25,7 +25,7 @@ func wayOf(batch int) string {
 // buckets reach as far as people wait: a mount Job's deadline is ten minutes.
 func buckets() []float64 { return []float64{0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60, 120, 300, 600} }
 
-// secondsSince is never negative, which would make the histogram's sum fall: times in objects are cut to
+// secondsSince never returns a negative number, which would make the histogram's sum fall: times in objects are cut to
 // seconds, and may be of another control plane node's clock.
 func secondsSince(at, now time.Time) float64 { return max(now.Sub(at), 0).Seconds() }
 

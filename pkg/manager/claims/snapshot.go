@@ -27,7 +27,7 @@ type snapshot struct {
 // snapshotLife bounds how long ago "live" may be, for the volumes of one mount Job.
 const snapshotLife = 30 * time.Second
 
-// snapshotAfter is read after a mount Job with many operations: to read their objects one by one can be
+// snapshotAfter reads the objects of a mount Job with many operations at once: to read them one by one can be
 // most of a burst's requests. ok is false for small Jobs, when nothing could be read, and for a volume
 // that was created since.
 func (c *Controller) snapshotAfter(ctx context.Context, creation decide.CreateVolume, volume string) (now snapshot, ok bool) {
@@ -57,9 +57,9 @@ func (c *Controller) snapshotAfter(ctx context.Context, creation decide.CreateVo
 	return now, ok
 }
 
-// readSnapshot is of the batch of a Job that has an operation for a volume. Volumes are read first, as in confirm.
-// What many objects are read of, the caches answer if they are known to be as new: in a burst they nearly
-// always are.
+// readSnapshot reads the volumes and claims of the batch of a Job that has an operation for a volume. Volumes are
+// read first, as in confirm. Many objects are read from the caches if these are known to be as new: in a burst they
+// nearly always are.
 func (c *Controller) readSnapshot(ctx context.Context, creation decide.CreateVolume, volume string) (now snapshot, err error) {
 	jobs := c.gatherer.Caches.JobsOfVolume(volume)
 	i := slices.IndexFunc(jobs, func(job *batchv1.Job) bool { return job.Name == creation.Job })
@@ -102,7 +102,7 @@ func (c *Controller) isCurrent(ctx context.Context, informer cache.SharedIndexIn
 	return caches.Count(informer) > objects && c.gatherer.Caches.IsCurrent(ctx, informer)
 }
 
-// agrees says that the caches had the same. If they had not, the cluster may only have changed since.
+// agrees reports whether the caches had the same. If they had not, the cluster may only have changed since.
 func (s snapshot) agrees(state decide.State, volume *corev1.PersistentVolume) bool {
 	ref := volume.Spec.ClaimRef
 	claim := s.claims[types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}]

@@ -72,7 +72,7 @@ func volumeFor(name string, claim types.UID) *corev1.PersistentVolume {
 	}
 }
 
-// jobOf is a mount Job with the operations.
+// jobOf returns a mount Job with the operations.
 func jobOf(t *testing.T, ops ...operations.Operation) *batchv1.Job {
 	t.Helper()
 	text, err := operations.Encode(ops)

@@ -96,8 +96,8 @@ func isProvisioning(o operations.Operation) bool { return o.AddsOwner() && !o.Ad
 
 func isCleanup(o operations.Operation) bool { return o.Kind == operations.Cleanup || o.Abandon }
 
-// abandon has removed what an attempt has copied for a claim that is deleted, unless the copy is complete: that
-// becomes a volume, which is then cleaned up like any other.
+// abandon plans the removal of an incomplete copy for a deleted claim, and reports whether there is one. A complete
+// copy becomes a volume, which is then cleaned up like any other.
 func (p *claimPlanner) abandon(last Attempt) bool {
 	if p.Claim != nil || last.Operation.Kind != operations.Clone || !last.Unused || last.done() || p.Targets.Gone[last.FileSystemID] {
 		return false
@@ -108,7 +108,7 @@ func (p *claimPlanner) abandon(last Attempt) bool {
 	return true
 }
 
-// reportConflict is about a volume of the name that only the claim's may have.
+// reportConflict warns of a volume with the name that only the claim's volume may have.
 func (p *claimPlanner) reportConflict(object *corev1.PersistentVolume) {
 	if !p.isWanted() || object.DeletionTimestamp != nil {
 		return
@@ -155,7 +155,7 @@ func (p *claimPlanner) create(a Attempt) Plan {
 	return p.annotated()
 }
 
-// isWanted says that there is a claim that asks us for a volume.
+// isWanted reports whether the claim exists and requests a volume from this provisioner.
 func (s State) isWanted() bool {
 	return s.Claim != nil && volumes.IsRequested(s.Claim, s.Class, s.Provisioner)
 }
@@ -185,7 +185,7 @@ func (p *claimPlanner) provision(last Attempt) {
 	}
 }
 
-// begin is the operation that the claim asks for, if a file system was chosen. The error is a refusal.
+// begin returns the operation that the claim asks for, if a file system was chosen. The error is a refusal.
 func (s State) begin() (operation operations.Operation, choice volumes.Choice, err error) {
 	class, err := volumes.ParseClass(s.Class)
 	if err != nil {
@@ -227,9 +227,9 @@ func (s State) candidates(path string) []volumes.Candidate {
 	return candidates
 }
 
-// schedule says when the operation may run, and whether it still may. A claim that is given up while
-// it is not known what its last setup did keeps that Job unused: once anything changes, or the claim
-// is deleted, the setup goes on.
+// schedule plans when the operation may run, or gives the claim up. A claim that is given up while the result of
+// its last setup is unknown keeps that Job unused: the setup continues once anything changes or the claim is
+// deleted.
 func (p *claimPlanner) schedule(pending Pending, last Attempt) {
 	if !last.isUnsuccessful() {
 		p.wait(pending)
@@ -291,8 +291,8 @@ func (s State) hasGivenUp(last Attempt) bool {
 	return s.Threshold > 0 && last.Job != "" && volumes.AttemptOf(last.Operation) >= s.Threshold
 }
 
-// fingerprint is that of all input which an edit could change. The path has what matters of the
-// claim's annotations.
+// fingerprint returns a hash of all input that an edit could change. The path stands for the claim's
+// annotations.
 func (s State) fingerprint(path string) string {
 	type fileSystem struct {
 		ID, Unusable string
@@ -323,14 +323,14 @@ func (s State) fingerprint(path string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// asksOther says that the cluster has asked another provisioner: another installation may annotate the claim as we
-// do, and two that correct each other would never end.
+// asksOther reports whether the cluster has asked another provisioner: another installation may annotate the claim
+// as we do, and two that correct each other would never end.
 func asksOther(claim *corev1.PersistentVolumeClaim, provisioner string) bool {
 	asked := volumes.AskedProvisioner(claim)
 	return asked != "" && asked != provisioner
 }
 
-// annotated is the plan, with the claim's annotations as they should be from now on.
+// annotated returns the plan, with the claim's annotations as they should be from now on.
 func (p *claimPlanner) annotated() Plan {
 	if p.Claim == nil || asksOther(p.Claim, p.Provisioner) {
 		return p.Plan

@@ -15,7 +15,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// want is what a test compares of a plan for a claim.
+// want has the parts of a claim's plan that tests compare.
 type want struct {
 	kind       operations.Kind // of the pending operation
 	attempt    int
@@ -94,7 +94,7 @@ func (w *want) read(c Warn) {
 	}
 }
 
-// annotation is that of the claim when a plan is applied to one that had another value, "" for none.
+// annotation returns the claim's annotation after a plan is applied to one that had another value, "" for none.
 func annotation(p Plan, key, before string) string {
 	for _, change := range p.Changes {
 		if a, ok := change.(AnnotateClaim); ok {
@@ -202,7 +202,7 @@ func goneButAnother(w *fixture) {
 	w.Targets.FileSystems = map[string]volumes.Candidate{fs2: {ID: fs2, Port: 20491}}
 }
 
-// nothingKnown is what a new leader finds.
+// nothingKnown removes all targets, as a new leader finds them.
 func nothingKnown(w *fixture) { w.Targets = targets.Snapshot{} }
 
 func asksForTags(w *fixture) { w.Class.Parameters = map[string]string{"file_system_tags": "team=shop"} }
@@ -226,7 +226,7 @@ func givenUp(as string) func(*fixture) {
 	return func(w *fixture) { w.Claim.Annotations[wellknown.AnnotationGivenUp] = as }
 }
 
-// givenUpAs is the annotation of a claim that was given up with these attempts.
+// givenUpAs returns the annotation of a claim that was given up with these attempts.
 func givenUpAs(t *testing.T, attempts func(*fixture)) string {
 	t.Helper()
 	as := annotation(Decide(newState(threshold, attempts)), wellknown.AnnotationGivenUp, "")

@@ -69,7 +69,7 @@ func warnings(p Plan) string {
 	return text.String()
 }
 
-// TestVolumeOfTheClaimsName says when it is reported as another claim's.
+// TestVolumeOfTheClaimsName expects a report where the volume of the claim's name is another claim's.
 func TestVolumeOfTheClaimsName(t *testing.T) {
 	refers := func(namespace, name string, to string) func(*corev1.PersistentVolume) {
 		return func(v *corev1.PersistentVolume) {
@@ -107,7 +107,7 @@ func TestVolumeOfTheClaimsName(t *testing.T) {
 	}
 }
 
-// TestAnnotationsOfAClaim are those that the plan changes; nil removes one.
+// TestAnnotationsOfAClaim compares the annotations that the plan changes; nil removes one.
 func TestAnnotationsOfAClaim(t *testing.T) {
 	const why = "the class is refused"
 	rejected := func(w *fixture) {

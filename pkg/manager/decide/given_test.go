@@ -25,7 +25,7 @@ func boundElsewhere(claim types.UID) *corev1.PersistentVolumeClaim {
 	return c
 }
 
-// gift is the operation that enters it.
+// gift returns the operation that enters the claim of a given volume into the ledger.
 func gift(t *testing.T, claim types.UID) operations.Operation {
 	return volumes.Gift(volumes.Read(newVolume(t, givenTo(claim)), provisioner), cluster)
 }

@@ -13,7 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// Plan is what follows from a State.
+// Plan has the changes and the operations that follow from a State.
 type Plan struct {
 	// Changes are applied in their order. None depends on the success of another.
 	Changes []Change
@@ -130,7 +130,7 @@ func Decide(s State) Plan {
 
 func (p *Plan) add(changes ...Change) { p.Changes = append(p.Changes, changes...) }
 
-// wait has an operation wait for a mount Job. No event about the claim reports what other claims do with
+// wait adds an operation that waits for a mount Job. No event about the claim reports what other claims do with
 // its directory meanwhile, which may change the operation.
 func (p *Plan) wait(pending Pending) {
 	p.Pending = append(p.Pending, pending)
@@ -143,7 +143,7 @@ func (p *Plan) awaitEnd(running Attempt) {
 	}
 }
 
-// retry has an operation wait until it may be tried again after an attempt.
+// retry returns the operation with the number and the due time of its next attempt.
 //
 //	attempt          number  due
 //	stopped          same    at once: it was not begun
@@ -168,9 +168,9 @@ func (s State) retry(p Pending, last Attempt) (Pending, error) {
 	return p, err
 }
 
-// after is when a wait after an attempt is over. The end is a time in an object; since this replica
-// saw that the attempt was over, it knows without a clock what has passed. So a clock that is wrong
-// ends no wait before the first minute of it, and makes none longer than it is.
+// after returns the end of a wait that begins with the end of an attempt. The attempt's end is a time in an
+// object, and may be of a wrong clock, so it is bounded by the time at which this replica saw that the attempt was
+// over: a wrong clock ends no wait before its first minute, and makes none longer.
 //
 //	end of the attempt    wait of 4 minutes is over
 //	when it was seen      4 minutes after the end
@@ -195,7 +195,7 @@ func (a Attempt) after(wait time.Duration) time.Time {
 	return due
 }
 
-// newest is the newest attempt of one of some kinds that began at or after a time, the zero Attempt if
+// newest returns the newest attempt of one of some kinds that began at or after a time, the zero Attempt if
 // there is none.
 func (s State) newest(volume string, since time.Time, wanted func(operations.Operation) bool) Attempt {
 	for _, a := range s.Attempts(volume) {
@@ -209,7 +209,7 @@ func (s State) newest(volume string, since time.Time, wanted func(operations.Ope
 	return Attempt{}
 }
 
-// jobsOf are the Jobs with unused attempts to make a volume that match.
+// jobsOf returns the Jobs with unused attempts to make a volume that match.
 func (s State) jobsOf(volume string, match func(Attempt) bool) []string {
 	var jobs []string
 	for _, a := range s.Attempts(volume) {

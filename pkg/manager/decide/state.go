@@ -35,7 +35,7 @@ type Settings struct {
 	Aliases map[string][]string
 }
 
-// State is what was observed of one claim.
+// State is the observed state of one claim.
 type State struct {
 	Settings
 	Now     time.Time
@@ -95,40 +95,40 @@ type Attempt struct {
 	Unused bool
 }
 
-// running says that the operation is under way.
+// running reports whether the operation is under way.
 func (a Attempt) running() bool { return a.State == mountjobs.Running }
 
-// lost says that it is unknown what became of the operation, or that it was not tried: its Job was
+// lost reports whether the result of the operation is unknown, or the operation was not tried: its Job was
 // stopped, or the whole batch was refused, for example on another file system.
 func (a Attempt) lost() bool {
 	return !a.running() && (a.Result.State == operations.Unknown || a.Result.State == operations.NotDone)
 }
 
-// stopped says that the operation was not begun because its Job had to end, which is no failure.
+// stopped reports whether the operation was not begun because its Job had to end, which is no failure.
 func (a Attempt) stopped() bool {
 	return a.Result.State == operations.NotDone && a.Result.Reason == operations.Stopped
 }
 
 func (a Attempt) done() bool { return a.Result.State == operations.Done }
 
-// maybeDone says that the operation may have been done without a report of that.
+// maybeDone reports whether the operation may have been done without a report of it.
 func (a Attempt) maybeDone() bool {
 	return a.lost() || a.failed() && a.Result.Reason == operations.IOError
 }
 
-// failed says that the operation was tried and refused.
+// failed reports whether the operation was tried and refused.
 func (a Attempt) failed() bool { return a.Result.State == operations.Failed }
 
-// isUnsuccessful is false of the zero Attempt, which stands for none.
+// isUnsuccessful returns false for the zero Attempt, which stands for none.
 func (a Attempt) isUnsuccessful() bool { return a.Job != "" && (a.failed() || a.lost()) }
 
-// Why says, for people, why an attempt did not succeed.
+// Why returns, for people, the reason for which an attempt did not succeed.
 func (a Attempt) Why() string {
 	return cmp.Or(a.Result.Message, a.Message, "its report does not say what became of it")
 }
 
-// IsUsed says whether an attempt of a Job that has ended is history: whatever should follow from
-// it has, so the Job may be forgotten.
+// IsUsed reports whether the manager has acted on the result of an attempt whose Job has ended, so that the Job
+// may be forgotten.
 //
 //	kind             result   used
 //	any              any      when superseded, or marked
@@ -169,7 +169,7 @@ func (a Attempt) IsUsed(t Traces) bool {
 	return true
 }
 
-// Traces are what the API shows of an attempt, beside its Job.
+// Traces are the objects that an attempt is compared with, beside its Job.
 type Traces struct {
 	// Volume is the one that the attempt was for, the zero Volume while there is none, and Claim the
 	// one with the namespace and name of its claimRef.
@@ -181,16 +181,16 @@ type Traces struct {
 	Superseded bool
 }
 
-// isLeft says of an operation whose claim is gone, and whose volume is not there, that nothing more
-// is done about it. A volume with policy Retain can be made and deleted without us, so one that
-// was not created yet looks like one that was deleted on purpose. What a restore has brought back is
-// data, and needs a volume to be found by.
+// isLeft reports whether an operation whose claim is gone, and whose volume does not exist, needs no volume: a
+// setup or a copy with policy Retain. Its volume could have been made and deleted without us, so a volume that was
+// never created looks like one that was deleted on purpose. A restore is not among them: it has brought back data,
+// which needs a volume to be found by.
 func isLeft(o operations.Operation) bool {
 	return (o.Kind == operations.Setup && !o.Adopt || o.Copies()) && volumes.ReclaimPolicyOf(o) == corev1.PersistentVolumeReclaimRetain
 }
 
-// FillsTrash says that an attempt has left something to sweep, or may have: of a Job whose pod was deleted with its
-// report, nothing else would ever say that its trash is there.
+// FillsTrash reports whether an attempt has left something to sweep, or may have: if a Job's pod was deleted with
+// its report, nothing else shows that its trash is there.
 func FillsTrash(a Attempt) bool {
 	moved := a.done() && (a.Result.Reason == "" || a.Operation.Abandon)
 	return isCleanup(a.Operation) && (moved || a.maybeDone())

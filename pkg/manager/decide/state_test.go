@@ -78,7 +78,7 @@ func newClass() *storagev1.StorageClass {
 	return &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "efs", UID: "class", ResourceVersion: "1"}, Provisioner: provisioner}
 }
 
-// path is that of the claim's directory.
+// path is the path of the claim's directory.
 const path = "/shop/cart-" + string(uid)
 
 func setup() operations.Operation { return ofPolicy("Delete") }
@@ -88,7 +88,7 @@ func restored(o operations.Operation) operations.Operation {
 	return o
 }
 
-// ofPolicy is the setup of a volume with a reclaim policy.
+// ofPolicy returns the setup of a volume with a reclaim policy.
 func ofPolicy(policy string) operations.Operation {
 	record, err := json.Marshal(map[string]any{"fs": fs1, "size": "1Gi", "modes": []string{"RWX"}, "class": "efs", "policy": policy})
 	if err != nil {
@@ -117,7 +117,7 @@ func try(t *testing.T, o operations.Operation, number int) operations.Operation 
 	return o
 }
 
-// ended is an attempt of a Job that ended a minute ago.
+// ended returns an attempt of a Job that ended a minute ago.
 func ended(o operations.Operation, result operations.Result) Attempt {
 	return Attempt{
 		Job: "efs-mount-" + fs1 + "-00001", FileSystemID: fs1, Began: now.Add(-2 * time.Minute), Ended: now.Add(-time.Minute),
@@ -155,7 +155,7 @@ var (
 	refused = operations.Result{State: operations.NotDone, Reason: operations.WrongFileSystem, Message: "it is another file system"}
 )
 
-// newVolume is the claim's volume, bound, as the claims loop makes it.
+// newVolume returns the claim's volume, bound, as the claims loop makes it.
 func newVolume(t *testing.T, change ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	t.Helper()
 	object, err := volumes.FromOperation(setup(), 20490, 0, provisioner)

@@ -5,7 +5,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// takesBack says that an operation makes a volume an owner again whose cleanup had begun.
+// takesBack reports whether an operation makes a volume an owner again after its cleanup had begun.
 func takesBack(o operations.Operation) bool { return o.Adopt && !o.Made && volumes.GivenTo(o) == "" }
 
 // takeBack makes a volume an owner again whose cleanup has begun and is called off: the volume is bound again, or
@@ -40,7 +40,7 @@ func (p volumePlanner) takeBack() {
 	p.schedule(operation, last, "take the cleanup back")
 }
 
-// foundNothing says that there is no directory that a volume could have back.
+// foundNothing reports whether there was no directory that the volume could have back.
 func (a Attempt) foundNothing() bool {
 	return takesBack(a.Operation) && a.failed() && a.Result.Reason == operations.NotFound
 }

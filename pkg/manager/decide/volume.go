@@ -46,8 +46,8 @@ func (p volumePlanner) reportProblem(cause, problem string) {
 	}
 }
 
-// reportSkipped says why a directory stays. That is how the deletion of one of several owners ends; anything else
-// may be a surprise.
+// reportSkipped reports that the directory of a deleted volume stays, and why. It is no warning where another
+// owner has the directory: the deletion of one of several owners ends so.
 func (p volumePlanner) reportSkipped(reason operations.Reason, why string) {
 	event := Warn{p.volume.Object, wellknown.EventVolumeDeleteSkipped, "", "volume deleted, directory kept: " + why, ""}
 	if reason == operations.StillOwned {
@@ -57,7 +57,7 @@ func (p volumePlanner) reportSkipped(reason operations.Reason, why string) {
 	p.add(event)
 }
 
-// makerJobs are the Jobs from whose outcomes the volume would be created again.
+// makerJobs returns the Jobs from whose outcomes the volume would be created again.
 func (p volumePlanner) makerJobs() []string {
 	return p.jobsOf(p.volume.Name, func(Attempt) bool { return true })
 }
@@ -108,8 +108,7 @@ func (p volumePlanner) adopt() {
 	}
 }
 
-// unadoptable is why an original volume stays as it is, or "" if that may only be because it is not bound
-// yet.
+// unadoptable returns why an original volume cannot be adopted, or "" if it may be adopted once it is bound.
 func (v Volume) unadoptable() string {
 	switch reclaims := v.reclaims(); {
 	case v.Problem != "" && (v.Object.Status.Phase == corev1.VolumeBound || reclaims):
@@ -120,7 +119,7 @@ func (v Volume) unadoptable() string {
 	return ""
 }
 
-// reclaims says that the volume's owner expects it to be cleaned up.
+// reclaims reports whether the volume's owner expects its cleanup.
 func (v Volume) reclaims() bool {
 	phase := v.Object.Status.Phase
 	return v.Policy == corev1.PersistentVolumeReclaimDelete &&
@@ -151,9 +150,9 @@ func (p volumePlanner) maintain() {
 	p.expand()
 }
 
-// give has the ledger name the claim to which an administrator has given the volume: until then, what its pods
-// write is shared with the namespace that had the volume before. Where the ledger has another owner of the volume's
-// name, as it has after a restore in another cluster, it is left as it is.
+// give plans to enter into the ledger the claim to which an administrator has given the volume: until then, what its
+// pods write is shared with the namespace that had the volume before. Where the ledger has another owner of the
+// volume's name, as it has after a restore in another cluster, it is left as it is.
 //
 //	newest adoption or gift         what is done
 //	running                         nothing
@@ -230,15 +229,15 @@ func (p volumePlanner) cleanUp() (deletes bool) {
 	return false
 }
 
-// notAlone says what keeps a directory from being removed although its last owner in the ledger
-// leaves.
+// notAlone returns the message for a directory that stays although its last owner in the ledger leaves, because of
+// a volume that is not adopted.
 func notAlone(unadopted *corev1.PersistentVolume) string {
 	return fmt.Sprintf("nothing is removed while volume %s of the original provisioner, which is not adopted, has its data in %s: "+
 		"it is adopted while it is Bound to its claim. If its data is not needed, delete that volume object; if the data is to stay, set the reclaim policy of this volume to Retain",
 		unadopted.Name, unadopted.Spec.NFS.Path)
 }
 
-// schedule has an operation wait for its next try; doing is what it does, for events.
+// schedule plans the next try of an operation; doing names its work in events.
 func (p volumePlanner) schedule(operation operations.Operation, last Attempt, doing string) {
 	id := p.volume.FileSystemID
 	if _, known := p.Targets.FileSystems[id]; !known {

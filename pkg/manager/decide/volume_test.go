@@ -15,7 +15,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// fate is what a test compares of a plan for a volume.
+// fate has the parts of a volume's plan that tests compare.
 type fate struct {
 	kind            operations.Kind
 	due             time.Time
@@ -190,7 +190,7 @@ func original(v *corev1.PersistentVolume) { delete(v.Annotations, wellknown.Anno
 
 func elsewhereServed(v *corev1.PersistentVolume) { v.Spec.NFS.Server = "localhost" }
 
-// TestOriginalThatCannotBeAdopted says why while it is in use, and still says so when it is released.
+// TestOriginalThatCannotBeAdopted expects a reason while the volume is in use, and also when it is released.
 func TestOriginalThatCannotBeAdopted(t *testing.T) {
 	inUse := newState(boundClaim, withVolume(newVolume(t, original, elsewhereServed)))
 	left := newState(withoutClaim, withVolume(newVolume(t, original, elsewhereServed, released)))

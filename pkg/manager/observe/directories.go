@@ -53,7 +53,7 @@ type directories struct {
 	originals map[place][]*corev1.PersistentVolume // guarded by mu
 }
 
-// entry is what the index has of one volume.
+// entry is the index's record of one volume.
 type entry struct {
 	directory
 	counts
@@ -171,7 +171,7 @@ func (d *directories) add(e entry, times int) {
 	}
 }
 
-// others are the volumes that have a directory, without the one of a name.
+// others counts the volumes that have a directory, without the named one.
 func (d *directories) others(of directory, except string) counts {
 	d.lock()
 	defer d.mu.Unlock()
@@ -181,7 +181,7 @@ func (d *directories) others(of directory, except string) counts {
 	return d.counts[of]
 }
 
-// sharer is a claim of a namespace whose volume has a directory, too, and is in use; "" if there is none. Only
+// sharer returns a claim of a namespace whose volume has a directory, too, and is in use; "" if there is none. Only
 // where there is another volume are all volumes gone through.
 func (d *directories) sharer(of directory, except, namespace string) string {
 	if d.others(of, except).inUse == 0 {
@@ -202,7 +202,7 @@ func (d *directories) sharer(of directory, except, namespace string) string {
 	return ""
 }
 
-// unadopted is the first, by name, of the volumes that the ledger does not know and whose data would
+// unadopted returns the first, by name, of the volumes that the ledger does not know and whose data would
 // be removed with a directory; nil if there is none.
 func (d *directories) unadopted(at directory) *corev1.PersistentVolume {
 	d.lock()

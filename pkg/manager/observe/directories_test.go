@@ -30,7 +30,7 @@ func fill(t *testing.T, v *observe.Gatherer, n int, path func(int) string) {
 	}
 }
 
-// allocated is the memory that observing n claims takes, with what they ask for their own path.
+// allocated returns the memory that observing n claims takes, with what they ask for their own path.
 func allocated(v *observe.Gatherer, n int) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

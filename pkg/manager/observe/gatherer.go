@@ -71,7 +71,7 @@ func New(settings decide.Settings, c *caches.Caches, snapshot func() targets.Sna
 	return g, nil
 }
 
-// State is what is known of the claim with a uid, whether it still exists or not.
+// State returns the observed state of the claim with a uid, also of one that no longer exists.
 func (g *Gatherer) State(uid types.UID) decide.State {
 	s := decide.State{
 		Settings: g.Settings,
@@ -94,7 +94,7 @@ func (g *Gatherer) State(uid types.UID) decide.State {
 	return s
 }
 
-// source is what is known of a claim that another one is to be a copy of.
+// source returns the claim that another one names as its data source, and its volume, from the caches.
 func (g *Gatherer) source(namespace, name string) volumes.Source {
 	s := volumes.Source{Claim: g.Caches.ClaimNamed(namespace, name)}
 	if s.Claim != nil && s.Claim.Spec.VolumeName != "" {
@@ -103,7 +103,8 @@ func (g *Gatherer) source(namespace, name string) volumes.Source {
 	return s
 }
 
-// volume is what is known of one volume. Who else has its directory matters to its cleanup only.
+// volume returns the observed state of one volume. Other owners of its directory are counted only where it needs a
+// cleanup.
 func (g *Gatherer) volume(object *corev1.PersistentVolume) decide.Volume {
 	v := decide.Volume{Volume: volumes.Read(object, g.Provisioner), Claim: g.claimOf(object)}
 	if v.NeedsCleanup(v.Claim) { // so it is an NFS volume of ours
@@ -121,7 +122,7 @@ func (g *Gatherer) zoneOf(name string) string {
 	return ""
 }
 
-// claimOf is the claim with the namespace and name of a volume's claimRef, nil if there is none.
+// claimOf returns the claim with the namespace and name of a volume's claimRef, nil if there is none.
 func (g *Gatherer) claimOf(object *corev1.PersistentVolume) *corev1.PersistentVolumeClaim {
 	if object.Spec.ClaimRef == nil {
 		return nil
@@ -129,7 +130,7 @@ func (g *Gatherer) claimOf(object *corev1.PersistentVolume) *corev1.PersistentVo
 	return g.Caches.ClaimNamed(object.Spec.ClaimRef.Namespace, object.Spec.ClaimRef.Name)
 }
 
-// holders are the file systems on which a path is a volume's of this cluster, or was asked for
+// holders returns the file systems on which a path is a volume's of this cluster, or was asked for
 // by another claim and is being made.
 func (g *Gatherer) holders(path, except string) []string {
 	var ids []string
@@ -148,8 +149,8 @@ func (g *Gatherer) holders(path, except string) []string {
 	return ids
 }
 
-// isInUse says that a volume other than the one of a name has a directory and is neither released nor
-// being deleted, or that a Job has made or makes the directory that of a claim which exists.
+// isInUse reports whether a volume other than the named one has a directory and is neither released nor being
+// deleted, or whether a Job has made or makes the directory for a claim that exists.
 func (g *Gatherer) isInUse(d directory, except string) bool {
 	return g.directories.others(d, except).inUse > 0 || slices.ContainsFunc(g.Caches.JobsAt(d.path), func(job *batchv1.Job) bool {
 		name, ok := mountjobs.ParseName(job.Name)
@@ -159,13 +160,13 @@ func (g *Gatherer) isInUse(d directory, except string) bool {
 	})
 }
 
-// Sharer is another claim of an operation's namespace that has its directory, "" if there is none.
+// Sharer returns another claim of an operation's namespace that has its directory, "" if there is none.
 func (g *Gatherer) Sharer(fileSystemID string, o operations.Operation) string {
 	return g.directories.sharer(directory{fileSystemID, o.Path}, o.Volume, o.Namespace)
 }
 
-// makes says that a Job has an operation that matches, and that makes a path another volume's, or just
-// did.
+// makes reports whether a Job has an operation that matches and that adds, or has just added, an owner of a path
+// for a volume other than the named one.
 func (g *Gatherer) makes(job *batchv1.Job, path, except string, match func(operations.Operation) bool) bool {
 	outcome, err := g.Outcome(job)
 	if err != nil {
@@ -179,7 +180,7 @@ func (g *Gatherer) makes(job *batchv1.Job, path, except string, match func(opera
 	return false
 }
 
-// Attempts are what mount Jobs did for a volume, newest first.
+// Attempts returns the operations of mount Jobs for a volume, newest first.
 func (g *Gatherer) Attempts(volume string) []decide.Attempt {
 	var attempts []decide.Attempt
 	for _, job := range g.Caches.JobsOfVolume(volume) {
@@ -197,7 +198,7 @@ func (g *Gatherer) Attempts(volume string) []decide.Attempt {
 	return attempts
 }
 
-// AttemptsOf are all that a Job did, in the order of its operations.
+// AttemptsOf returns all attempts of a Job, in the order of its operations.
 func (g *Gatherer) AttemptsOf(job *batchv1.Job, o mountjobs.Outcome) []decide.Attempt {
 	attempts := make([]decide.Attempt, len(o.Operations))
 	for i := range o.Operations {
@@ -206,7 +207,7 @@ func (g *Gatherer) AttemptsOf(job *batchv1.Job, o mountjobs.Outcome) []decide.At
 	return attempts
 }
 
-// IsUsed says whether everything that should follow from an attempt of a Job that has ended has.
+// IsUsed reports whether the manager has acted on the result of an attempt whose Job has ended.
 func (g *Gatherer) IsUsed(a decide.Attempt) bool {
 	t := decide.Traces{Abandoned: g.Caches.Claim(types.UID(a.Operation.ClaimUID)) == nil}
 	if object := g.Caches.Volume(a.Operation.Volume); object != nil {

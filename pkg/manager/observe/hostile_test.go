@@ -145,7 +145,7 @@ func fillForHostile(t *testing.T, g *Gatherer) {
 	}
 }
 
-// hostileMessage is a report of two operations in which nearly anything may be wrong.
+// hostileMessage returns a report of two operations in which nearly anything may be wrong.
 func hostileMessage(random *rand.Rand) []byte {
 	pick := func(values ...string) string { return values[random.IntN(len(values))] }
 	var results []string

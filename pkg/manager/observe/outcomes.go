@@ -42,7 +42,7 @@ type reading struct {
 	positions map[string][]int
 }
 
-// Outcome is a mount Job read back. The errors are those of mountjobs.Read.
+// Outcome returns the outcome of a mount Job. The errors are those of mountjobs.Read.
 func (g *Gatherer) Outcome(job *batchv1.Job) (mountjobs.Outcome, error) {
 	read := g.read(job)
 	return read.outcome, read.err
@@ -77,7 +77,7 @@ func (g *Gatherer) read(job *batchv1.Job) reading {
 	return read
 }
 
-// Sweep is a sweep Job read back. The error is that of mountjobs.ReadSweep.
+// Sweep returns the outcome of a sweep Job. The error is that of mountjobs.ReadSweep.
 func (g *Gatherer) Sweep(job *batchv1.Job, pods []*corev1.Pod) (outcome mountjobs.SweepOutcome, err error) {
 	g.outcomes.mu.Lock()
 	defer g.outcomes.mu.Unlock()
@@ -88,7 +88,7 @@ func (g *Gatherer) Sweep(job *batchv1.Job, pods []*corev1.Pod) (outcome mountjob
 	return outcome, err
 }
 
-// Survey is the result of a survey Job.
+// Survey returns the outcome of a survey Job.
 func (g *Gatherer) Survey(job *batchv1.Job, pods []*corev1.Pod) (outcome mountjobs.SurveyOutcome, err error) {
 	g.outcomes.mu.Lock()
 	defer g.outcomes.mu.Unlock()
@@ -99,7 +99,7 @@ func (g *Gatherer) Survey(job *batchv1.Job, pods []*corev1.Pod) (outcome mountjo
 	return outcome, err
 }
 
-// of is what is known of a Job, which may be observed for the first time.
+// of returns the observation of a Job, and begins it for a Job that was not observed before.
 func (o *outcomes) of(job types.UID) *observedJob {
 	if o.jobs[job] == nil {
 		o.jobs[job] = &observedJob{first: time.Now()}
@@ -120,7 +120,8 @@ func (g *Gatherer) readGuarded(o *observedJob, job *batchv1.Job, now time.Time, 
 	}
 }
 
-// overSince is when a Job was first observed to be over, on the clock of Now; zero if it was not.
+// overSince returns the time, on the clock of Now, at which a Job was first observed to be over; zero if it was
+// not.
 func (g *Gatherer) overSince(job types.UID) time.Time {
 	g.outcomes.mu.Lock()
 	defer g.outcomes.mu.Unlock()
@@ -154,7 +155,7 @@ func (o *outcomes) forget(before, after any) {
 	}
 }
 
-// attempt is the nth operation of a Job, and what became of it.
+// attempt returns the nth operation of a Job, and what became of it.
 func (g *Gatherer) attempt(job *batchv1.Job, o mountjobs.Outcome, n int) decide.Attempt {
 	run := o.RunOf(n)
 	a := decide.Attempt{
@@ -185,8 +186,8 @@ func (g *Gatherer) attempt(job *batchv1.Job, o mountjobs.Outcome, n int) decide.
 	return a
 }
 
-// isMarked says that no volume is to be created from an attempt. A mark is as old as the batch whose number
-// it has.
+// isMarked reports whether an annotation of the Job forbids to create a volume from an attempt. A mark is as old
+// as the batch whose number it has.
 func isMarked(job *batchv1.Job, a decide.Attempt) bool {
 	mark := job.Annotations[wellknown.AnnotationUsed(a.Operation.Volume)]
 	number, err := strconv.Atoi(mark)
@@ -196,7 +197,7 @@ func isMarked(job *batchv1.Job, a decide.Attempt) bool {
 	return mark != "" && (a.Operation.AddsOwner() || a.Operation.Abandon) && a.Batch <= number
 }
 
-// endOf is when a Job ended by its conditions; zero if they do not say so.
+// endOf returns the time at which a Job ended by its conditions; zero if they have none.
 func endOf(job *batchv1.Job) time.Time {
 	for _, c := range job.Status.Conditions {
 		if (c.Type == batchv1.JobFailed || c.Type == batchv1.JobComplete) && c.Status == corev1.ConditionTrue {

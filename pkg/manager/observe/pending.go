@@ -51,7 +51,7 @@ func isSame(a, b decide.Pending) bool {
 	return sameDue && reflect.DeepEqual(a, b)
 }
 
-// Pending are the operations that wait for a mount Job of a file system, due or not, in their order: at
+// Pending returns the operations that wait for a mount Job of a file system, due or not, in their order: at
 // most so many restores, so many copies and so many others, those whose turn is first. Restores may be many
 // that fail again and again, and copies many that wait for each other: they must not hide the others, nor the
 // copies of one namespace those of another.
@@ -122,7 +122,7 @@ func (x *pendingIndex) of(fileSystemID string) []*decide.Pending {
 	return found
 }
 
-// first are the operations whose turn is first, in order. Thousands are never sorted for a few.
+// first returns the operations whose turn is first, in order. Thousands are never sorted for a few.
 func first(all []*decide.Pending, most int) []decide.Pending {
 	kept := make([]*decide.Pending, 0, min(len(all), 2*most))
 	full := false

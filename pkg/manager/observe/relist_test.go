@@ -41,7 +41,7 @@ func volumeAt(uid types.UID, phase corev1.PersistentVolumePhase, version string)
 	}
 }
 
-// relisted is a gatherer whose caches observed the volumes before; then their watch expired, and the list has
+// relisted returns a gatherer whose caches observed the volumes before; then their watch expired, and the list has
 // the volumes after.
 func relisted(t *testing.T, before, after []*corev1.PersistentVolume) *Gatherer {
 	t.Helper()

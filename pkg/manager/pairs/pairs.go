@@ -51,7 +51,8 @@ func Apply(ctx context.Context, client kubernetes.Interface, volume *corev1.Pers
 	return err
 }
 
-// IsRace says that an object is not as it was read, so that the change must be planned again.
+// IsRace reports whether a write failed because its object is not as it was read, so that the change must be
+// planned again.
 func IsRace(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsAlreadyExists(err)
 }

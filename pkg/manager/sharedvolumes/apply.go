@@ -39,7 +39,7 @@ func (c *Controller) apply(ctx context.Context, s state) error {
 	return nil
 }
 
-// readLive is observe from the apiserver.
+// readLive observes as observe does, from the apiserver.
 func (c *Controller) readLive(ctx context.Context, s state) (state, error) {
 	object, err := c.resource(s.object.Namespace).Get(ctx, s.object.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -60,7 +60,7 @@ func (c *Controller) resource(namespace string) dynamic.ResourceInterface {
 	return c.dynamic.Resource(v1alpha1.SharedVolumes()).Namespace(namespace)
 }
 
-// isRace is also true in a namespace that is being deleted: the SharedVolume is deleted with it.
+// isRace also returns true in a namespace that is being deleted: the SharedVolume is deleted with it.
 func isRace(err error) bool {
 	return pairs.IsRace(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

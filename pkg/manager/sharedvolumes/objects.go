@@ -13,7 +13,7 @@ import (
 
 const labelManagedBy = "app.kubernetes.io/managed-by"
 
-// pair is the object's volume and claim. Pods may mount the claim, so it is kept.
+// pair returns the object's volume and claim. Pods may mount the claim, so it is kept.
 func (s state) pair() volumes.Pair {
 	volume, claim := newPair(s.object, s.port())
 	return volumes.Pair{Volume: s.volume, Claim: s.claim, KeepClaim: true, WantVolume: volume, WantClaim: claim}

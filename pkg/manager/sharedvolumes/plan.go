@@ -20,7 +20,7 @@ const (
 	removeFinalizer volumes.Action = "remove finalizer"
 )
 
-// plan is what to write and to report.
+// plan has the writes and the reports of one sync.
 type plan struct {
 	status  v1alpha1.SharedVolumeStatus // as it should be
 	warning string                      // for an event, "" for none
@@ -28,7 +28,7 @@ type plan struct {
 	changes []volumes.Change            // in order; Why is "" unless it is a repair
 }
 
-// isEmpty says that the plan writes and reports nothing.
+// isEmpty reports whether the plan writes and reports nothing.
 func (p plan) isEmpty(s state) bool {
 	return s.object == nil || len(p.changes) == 0 && p.warning == "" && equality.Semantic.DeepEqual(s.object.Status, p.status)
 }
@@ -166,7 +166,7 @@ func (s state) planDeletion() plan {
 	return p
 }
 
-// deletion is none of an object that is being deleted.
+// deletion returns the deletion of an object, none if it is being deleted.
 func deletion(object metav1.Object, action volumes.Action) []volumes.Change {
 	if object.GetDeletionTimestamp() != nil {
 		return nil
@@ -174,7 +174,7 @@ func deletion(object metav1.Object, action volumes.Action) []volumes.Change {
 	return []volumes.Change{{Action: action}}
 }
 
-// report is a plan without changes: what the status should be, and a warning about what users have
+// report returns a plan without changes: what the status should be, and a warning about what users have
 // to correct.
 func (s state) report(phase v1alpha1.Phase, reason, message string) plan {
 	p := plan{status: s.object.Status.DeepCopy()}

@@ -17,14 +17,14 @@ import (
 // AnyNamespace is all namespaces in Settings.Paths.
 const AnyNamespace = "*"
 
-// Settings are what an administrator chose.
+// Settings are the administrator's settings for SharedVolumes.
 type Settings struct {
 	// Paths are the namespaces in which a SharedVolume may name a path. Who may create one there
 	// reaches everything on the file system, also other namespaces' volumes.
 	Paths []string
 }
 
-// keyOf is the tunnel of an object.
+// keyOf returns the tunnel of an object.
 func keyOf(o *v1alpha1.SharedVolume) ports.Key {
 	return ports.Key{FileSystem: o.Spec.FileSystemID, AccessPoint: o.Spec.AccessPointID}
 }
@@ -35,7 +35,7 @@ func volumeName(o *v1alpha1.SharedVolume) string {
 	return wellknown.SharedVolumePrefix + o.Namespace + "-" + o.Name
 }
 
-// namesFor are the existing objects whose volume has a name. The name does not say where the
+// namesFor returns the existing objects whose volume has a name. The name does not say where the
 // namespace ends, so each hyphen may be the one between namespace and name.
 func namesFor(volumeName string, exists func(namespaced string) bool) []string {
 	rest, ok := strings.CutPrefix(volumeName, wellknown.SharedVolumePrefix)
@@ -56,7 +56,7 @@ func namesFor(volumeName string, exists func(namespaced string) bool) []string {
 
 func claimName(o *v1alpha1.SharedVolume) string { return wellknown.SharedClaimPrefix + o.Name }
 
-// Demand is the access points and identities that objects need. One that is being deleted counts,
+// Demand returns the access points and identities that objects need. One that is being deleted counts,
 // because pods use it.
 func Demand(objects []*v1alpha1.SharedVolume, known bool, s Settings) ports.Demand {
 	demand := ports.Demand{Known: known}
@@ -80,8 +80,8 @@ func sorted(keys []ports.Key) []ports.Key {
 	return slices.Compact(keys)
 }
 
-// refusal says why an object is invalid, or "". The definition's schema refuses most of it before;
-// but it may be an older one, or have been edited.
+// refusal returns why an object is invalid, or "". The definition's schema refuses most of it before; but it may
+// be an older one, or have been edited.
 func (s Settings) refusal(o *v1alpha1.SharedVolume) string {
 	if err := ports.CheckTargetID(o.Spec.FileSystemID); err != nil {
 		return "spec.fileSystemID: " + err.Error()

@@ -12,7 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
 )
 
-// state is what is known of one SharedVolume. Its objects belong to the caches and are never changed.
+// state is the observed state of one SharedVolume. Its objects belong to the caches and are never changed.
 type state struct {
 	settings Settings
 	targets  targets.Snapshot
@@ -23,11 +23,11 @@ type state struct {
 	claim  *corev1.PersistentVolumeClaim // of the claim's name, likewise
 }
 
-// ownsVolume says whether the volume was created for the object.
+// ownsVolume reports whether the volume was created for the object.
 func (s state) ownsVolume() bool { return s.volume != nil && s.owns(s.volume, s.claim) }
 
-// ownsClaim is the same for the claim. A claim that names another volume was never created for the
-// object, and may have a user's data.
+// ownsClaim reports whether the claim was created for the object. A claim that names another volume was never
+// created for the object, and may have a user's data.
 func (s state) ownsClaim() bool {
 	return s.claim != nil && s.claim.Spec.VolumeName == volumeName(s.object) && s.owns(s.claim, s.volume)
 }
@@ -42,7 +42,7 @@ func (s state) owns(half, other metav1.Object) bool {
 	return owner == nameOf(s.object)
 }
 
-// areBound says whether volume and claim name each other.
+// areBound reports whether volume and claim name each other.
 func (s state) areBound() bool {
 	if s.volume == nil || s.claim == nil || s.volume.Spec.ClaimRef == nil {
 		return false
@@ -50,7 +50,7 @@ func (s state) areBound() bool {
 	return s.claim.Spec.VolumeName == s.volume.Name && s.volume.Spec.ClaimRef.UID == s.claim.UID && s.claim.UID != ""
 }
 
-// serves says whether pods can use the claim.
+// serves reports whether pods can use the claim.
 func (s state) serves() bool {
 	return s.ownsClaim() && s.areBound() && s.claim.DeletionTimestamp == nil &&
 		s.claim.Status.Phase == corev1.ClaimBound && s.volume.Status.Phase == corev1.VolumeBound
@@ -104,7 +104,7 @@ func (s state) problem() problem {
 	return problem{}
 }
 
-// port is that of the object's tunnel, 0 while it has none.
+// port returns the local port of the object's tunnel, 0 while it has none.
 func (s state) port() int {
 	if key := keyOf(s.object); key.AccessPoint != "" {
 		return s.targets.Tunnels[key].Port

@@ -42,7 +42,7 @@ func known() targets.Snapshot {
 	}
 }
 
-// stateWith is a state of team/data in which nothing was created yet.
+// stateWith returns a state of team/data in which nothing was created yet.
 func stateWith(edits ...func(*state)) state {
 	s := state{object: shared("team", "data"), targets: known(), now: noon}
 	for _, edit := range edits {

@@ -40,7 +40,7 @@ type Tunnel struct {
 	Terminal bool   // only an edit ends the problem
 }
 
-// Candidates are the file systems in order of their ids.
+// Candidates returns the file systems in order of their ids.
 func (s Snapshot) Candidates() []volumes.Candidate {
 	candidates := make([]volumes.Candidate, 0, len(s.FileSystems))
 	for _, id := range slices.Sorted(maps.Keys(s.FileSystems)) {
@@ -49,5 +49,5 @@ func (s Snapshot) Candidates() []volumes.Candidate {
 	return candidates
 }
 
-// Port is the port of a file system's tunnel, 0 while it has none.
+// Port returns the port of a file system's tunnel, 0 while it has none.
 func (s Snapshot) Port(fileSystemID string) int { return s.FileSystems[fileSystemID].Port }
