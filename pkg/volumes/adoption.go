@@ -12,15 +12,15 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// NeedsAdoption says whether the owner of an Original volume can be recorded in the ledger. Only a
-// volume that is bound to its claim has a known owner. The claim is the one with the namespace and
-// name of the volume's claimRef, nil if there is none.
+// NeedsAdoption reports whether the owner of an Original volume can be recorded in the ledger: only a volume that
+// is bound to its claim has a known owner. The claim is the one with the namespace and name of the volume's
+// claimRef, nil if there is none.
 func (v Volume) NeedsAdoption(claim *corev1.PersistentVolumeClaim) bool {
 	return v.Kind == Original && v.isBoundTo(claim) && claim.Spec.VolumeName == v.Name
 }
 
-// isBoundTo says that the volume is bound to a claim that exists. The binder writes that to the volume before it
-// names the volume in the claim.
+// isBoundTo reports whether the volume is bound to a claim that exists. The binder writes that to the volume
+// before it names the volume in the claim.
 func (v Volume) isBoundTo(claim *corev1.PersistentVolumeClaim) bool {
 	ref := v.Object.Spec.ClaimRef
 	return v.Problem == "" && v.Object.Status.Phase == corev1.VolumeBound && v.Object.DeletionTimestamp == nil &&
@@ -28,15 +28,15 @@ func (v Volume) isBoundTo(claim *corev1.PersistentVolumeClaim) bool {
 		(claim.Spec.VolumeName == "" || claim.Spec.VolumeName == v.Name)
 }
 
-// IsGiven says whether a volume is bound to another claim than the ledger has it for: an administrator has reserved
-// it for that one, or made it again. Its data is that claim's now, and so the namespace's.
+// IsGiven reports whether a volume is bound to another claim than the ledger's: an administrator has reserved it
+// for that claim, or made the claim again. The data is now that claim's, and so its namespace's.
 func (v Volume) IsGiven(claim *corev1.PersistentVolumeClaim) bool {
 	return v.Kind == Provisioned && v.isBoundTo(claim) && claim.UID != v.ClaimUID &&
 		v.Object.Annotations[wellknown.AnnotationGivenTo] != string(claim.UID)
 }
 
-// Gift is the operation that enters the claim that a volume is bound to into the ledger. The owner stays the same
-// volume, with whatever right it has to remove the directory.
+// Gift returns the operation that enters the claim that a volume is bound to into the ledger. The owner stays the
+// same volume, with whatever right it has to remove the directory.
 func Gift(volume Volume, cluster string) operations.Operation {
 	operation := Adoption(volume, cluster)
 	operation.Made = false
@@ -44,7 +44,7 @@ func Gift(volume Volume, cluster string) operations.Operation {
 	return operation
 }
 
-// GivenTo is the claim that an operation of Gift was made for, "" for other operations.
+// GivenTo returns the claim that an operation of Gift was made for, "" for other operations.
 func GivenTo(operation operations.Operation) types.UID {
 	var record gift
 	if !operation.Adopt || json.Unmarshal(operation.Record, &record) != nil {
@@ -57,7 +57,7 @@ type gift struct {
 	To types.UID `json:"givenTo"`
 }
 
-// Adoption is the operation that records the owner of an Original volume in the ledger. The original
+// Adoption returns the operation that records the owner of an Original volume in the ledger. The original
 // system made the directory, so a cleanup may remove it.
 func Adoption(volume Volume, cluster string) operations.Operation {
 	return operations.Operation{

@@ -14,7 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
 
-// Candidate is what the choice for one claim needs of a file system.
+// Candidate is a file system with the fields that the choice for one claim reads.
 type Candidate struct {
 	ID        string
 	Port      int // of its tunnel; 0 while it has none
@@ -25,7 +25,8 @@ type Candidate struct {
 	HoldsPath bool     // it has the claim's path, or the directory that the claim wants restored
 }
 
-// Choice is where a claim's volume goes. One of FileSystemID, Wait and GiveNodeBack is set.
+// Choice is the file system and the zone of a claim's volume, or the reason why there is none yet. One of
+// FileSystemID, Wait and GiveNodeBack is set.
 type Choice struct {
 	FileSystemID string
 	Zone         string // that the volume's pods must be in, or ""
@@ -95,7 +96,7 @@ func chooseNear(claim Claim, class Class, zone string, candidates []Candidate) C
 	return choice
 }
 
-// allowedCandidates are those that claim and class may have: the wanted one, or all if none is.
+// allowedCandidates returns the candidates that claim and class allow: the wanted one, or all if none is wanted.
 func allowedCandidates(wanted string, class Class, candidates []Candidate) ([]Candidate, error) {
 	tagged := keep(candidates, func(c Candidate) bool {
 		return efs.Filter{Tags: class.FileSystemTags}.Match(efs.FileSystem{Tags: c.Tags})
@@ -123,7 +124,7 @@ func onSource(claim Claim, class Class, allowed, candidates []Candidate) ([]Cand
 	return keep(allowed, isSource), nil
 }
 
-// servesOneOf says whether there is a mount target in one of the zones; nil is any zone.
+// servesOneOf reports whether there is a mount target in one of the zones; nil is any zone.
 func (c Candidate) servesOneOf(zones []string) bool {
 	own := c.Zones
 	if c.OneZone != "" {
@@ -202,10 +203,10 @@ func showTags(tags map[string]string) string {
 	return quoted(strings.Join(shown, ","))
 }
 
-// highestScore is rendezvous hashing (highest random weight): the score of a path and a file system depends on nothing
-// else. So the choice depends neither on the order of the candidates nor on the process, a new file
-// system gets only the paths for which it has the highest score, and the paths of the others stay
-// where they are when one is removed.
+// highestScore chooses by rendezvous hashing (highest random weight): the score of a path and a file system
+// depends on nothing else. So the choice depends neither on the order of the candidates nor on the process, a new
+// file system gets only the paths for which it has the highest score, and the paths of the others stay where they
+// are when one is removed.
 func highestScore(path string, candidates []Candidate) Candidate {
 	return slices.MaxFunc(candidates, func(a, b Candidate) int {
 		return cmp.Or(cmp.Compare(score(path, a.ID), score(path, b.ID)), cmp.Compare(a.ID, b.ID))

@@ -13,7 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// Claim is what a claim of ours asks for, checked against its class.
+// Claim is a claim of this provisioner, checked against its class.
 type Claim struct {
 	Namespace, Name string
 	UID             types.UID

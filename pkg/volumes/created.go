@@ -12,8 +12,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// Created says, for the event of a claim, what its new volume is and what the claim's author may not expect of
-// it. The sharer is another claim with the same directory, and the note is the mount Job's, each "" for none.
+// Created returns the message of a claim's event about its new volume, with what the claim's author may not
+// expect of it. The sharer is another claim with the same directory, and the note is the mount Job's, each "" for none.
 func Created(volume *corev1.PersistentVolume, sharer, note string) string {
 	about := fmt.Sprintf("created volume %s: directory %s of file system %s", volume.Name, volume.Spec.NFS.Path, volume.Labels[wellknown.LabelFileSystemID])
 	if sharer != "" {
@@ -30,7 +30,7 @@ func readOnlyNote(volume *corev1.PersistentVolume) string {
 	return "it is mounted read-only, because ReadOnlyMany is the claim's only access mode"
 }
 
-// labelsNote is about a claim that may be meant for a volume that somebody else creates.
+// labelsNote returns a note for a claim whose labels may be meant for a volume that a person creates, or "".
 func labelsNote(volume *corev1.PersistentVolume) string {
 	var copied []string
 	for _, key := range slices.Sorted(maps.Keys(volume.Labels)) {

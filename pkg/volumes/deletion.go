@@ -8,9 +8,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// NeedsCleanup says whether a volume's directory is to be removed. The claim is the one with the
-// namespace and name of the volume's claimRef, nil if there is none. Volumes that are not in the
-// ledger are never cleaned up.
+// NeedsCleanup reports whether a volume's directory is to be removed. The claim is the one with the namespace and
+// name of the volume's claimRef, nil if there is none. Volumes that are not in the ledger are never cleaned up.
 //
 //	phase      volume is deleted   its claim              cleanup
 //	Released   either              gone, or another uid   yes
@@ -36,15 +35,15 @@ func (v Volume) NeedsCleanup(claim *corev1.PersistentVolumeClaim) bool {
 	}
 }
 
-// isSpare says whether a volume was made for its claim, but the claim was bound to another volume. A
-// claim's volumeName never changes, so no pod can have used this volume through the claim. Volumes
-// with other names may have been bound to another claim before.
+// isSpare reports whether a volume was made for its claim, and the claim was bound to another volume. A claim's
+// volumeName never changes, so no pod can have used this volume through the claim. Volumes with other names may
+// have been bound to another claim before.
 func isSpare(object *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim) bool {
 	return object.Name == VolumeName(claim.UID) && claim.Spec.VolumeName != "" && claim.Spec.VolumeName != object.Name
 }
 
-// EditFinalizer says whether the finalizer must follow an edit of the reclaim policy: with Delete, it
-// keeps the volume until the cleanup of its directory; otherwise there is no cleanup that removes it.
+// EditFinalizer reports whether the finalizer must follow an edit of the reclaim policy: with Delete, it keeps the
+// volume until the cleanup of its directory; otherwise there is no cleanup that removes it.
 func (v Volume) EditFinalizer() (add, remove bool) {
 	if v.Kind != Provisioned {
 		return false, false

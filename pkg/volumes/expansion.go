@@ -30,7 +30,7 @@ func Expand(volume *corev1.PersistentVolume, claim *corev1.PersistentVolumeClaim
 	return Expansion{}
 }
 
-// isMarkedResizing says that the claim's status shows a resize that is under way or failed.
+// isMarkedResizing reports whether the claim's status shows a resize that is under way or failed.
 func isMarkedResizing(claim *corev1.PersistentVolumeClaim) bool {
 	_, marked := claim.Status.AllocatedResourceStatuses[corev1.ResourceStorage]
 	return marked || slices.ContainsFunc(claim.Status.Conditions, isResizeCondition)

@@ -8,8 +8,8 @@ import (
 // leaveOut begins the advice about a parameter that has no counterpart.
 const leaveOut = "leave it out: "
 
-// foreignParameter says what to write in place of a parameter of another provisioner: the EFS
-// CSI driver, efs-provisioner, nfs-subdir-external-provisioner, nfs-ganesha, csi-driver-nfs.
+// foreignParameter returns what to write in place of a parameter of another provisioner: the EFS CSI driver,
+// efs-provisioner, nfs-subdir-external-provisioner, nfs-ganesha, csi-driver-nfs.
 func foreignParameter(key string) (advice string, ok bool) {
 	if strings.HasPrefix(key, "csi.storage.k8s.io/") {
 		return leaveOut + "it is for CSI drivers", true

@@ -15,10 +15,10 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// volumeNames are those of the original system. They cannot contain a path.
+// volumeNames matches the volume names of the original system. They cannot contain a path.
 var volumeNames = regexp.MustCompile(`^[a-z0-9_-]+$`)
 
-// settingLabels are the labels that say something to us; all others are only copied to volumes.
+// settingLabels returns the labels that say something to us; all others are only copied to volumes.
 func settingLabels() []string {
 	return []string{wellknown.LabelVolumeName, wellknown.LabelFileSystemID, wellknown.LabelReclaimPolicy}
 }
@@ -84,8 +84,8 @@ func refusedFileSystem(id string, class Class) string {
 	return ""
 }
 
-// refusedLabel says why the volume cannot have a label, or "". Other programs trust labels below these
-// domains to be set by the cluster or by us, not by a tenant.
+// refusedLabel returns why the volume cannot have a label, or "". Other programs trust labels below these domains
+// to be set by the cluster or by us, not by a tenant.
 func refusedLabel(key, value string) string {
 	if key == wellknown.LabelRootKey {
 		return "leave it out: it is for volumes of whole file systems"

@@ -35,7 +35,7 @@ func setMountOption(options []string, option string) []string {
 	return append(options, option)
 }
 
-// kernelSpelling is an option as /proc/mounts shows it. mount(8) has several spellings of the NFS
+// kernelSpelling returns an option as /proc/mounts shows it. mount(8) has several spellings of the NFS
 // version, and tools compare the options of a volume with those of its mounts.
 func kernelSpelling(option string) string {
 	if key, version, _ := strings.Cut(option, "="); key == "nfsvers" {
@@ -55,7 +55,7 @@ func kernelSpellings(options []string) []string {
 	return spelled
 }
 
-// mountOptionKey is equal for options of which a mount can have only one.
+// mountOptionKey returns a key that is equal for options of which a mount can have only one.
 func mountOptionKey(option string) string {
 	key, _, hasValue := strings.Cut(kernelSpelling(option), "=")
 	switch {
@@ -71,7 +71,7 @@ func mountOptionKey(option string) string {
 	return key
 }
 
-// refusedMountOption says why a class cannot have an option, or "".
+// refusedMountOption returns why a class cannot have an option, or "".
 func refusedMountOption(option string) string {
 	if strings.ContainsFunc(option, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "only printable ASCII without spaces is allowed"
@@ -97,7 +97,7 @@ func refusedMountOption(option string) string {
 	return refusedNFSOption(kernelSpelling(option))
 }
 
-// mountHelperOptions are those of efs-utils, which mount.nfs would not know.
+// mountHelperOptions returns the options of efs-utils, which mount.nfs would not know.
 func mountHelperOptions() []string {
 	return []string{
 		"tls", "notls", "tlsport", "iam", "az", "azid", "accesspoint", "awsprofile", "awscredsuri",

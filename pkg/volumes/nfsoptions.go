@@ -8,8 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// HarmfulMountOption says which mount option of a volume has its pods write elsewhere than its owner expects,
-// and why, or "". Classes are refused for these options, but a volume may be older, or have been edited.
+// HarmfulMountOption returns the mount option that has a volume's pods write elsewhere than its owner expects, and
+// why, or "". Classes are refused for these options, but a volume may be older, or have been edited.
 func HarmfulMountOption(volume *corev1.PersistentVolume) string {
 	options := volume.Spec.MountOptions
 	if old, ok := volume.Annotations[corev1.MountOptionAnnotation]; ok {
@@ -28,7 +28,7 @@ func HarmfulMountOption(volume *corev1.PersistentVolume) string {
 
 func isHarmful(option string) bool { return harm(option) != "" }
 
-// harm says what an option does to pods that do not notice, or "".
+// harm returns advice against an option that harms pods which do not notice it, or "".
 func harm(option string) string {
 	switch key, _, _ := strings.Cut(option, "="); key {
 	case "bg", "background":
@@ -41,8 +41,8 @@ func harm(option string) string {
 	return ""
 }
 
-// refusedNFSOption says why a class cannot have an option that is not the provisioner's own, or "". What NFS 4
-// ignores and nobody is misled by is accepted: lists of options are copied, and work.
+// refusedNFSOption returns why a class cannot have an option that is not the provisioner's own, or "". It accepts
+// what NFS 4 ignores and misleads no user: lists of options are copied, and work.
 func refusedNFSOption(option string) string {
 	key, value, hasValue := strings.Cut(option, "=")
 	if why := harm(option); why != "" {
@@ -79,7 +79,7 @@ const (
 	anyValue = "anything"
 )
 
-// nfsOption says what value an option has, and whether there is such an option: in nfs(5) for NFS 4, in the
+// nfsOption returns the kind of value of an option, and whether the option exists: in nfs(5) for NFS 4, in the
 // kernel's client, or in mount(8) for every file system.
 func nfsOption(key string) (value string, known bool) {
 	switch key {

@@ -11,7 +11,7 @@ import (
 // hundreds of labels exceeds it.
 const maxOperationBytes = 16 << 10
 
-// Begin is the operation that makes the directory of a claim, copies it, or restores it from the trash. Its
+// Begin returns the operation that makes the directory of a claim, copies it, or restores it from the trash. Its
 // record has what FromOperation needs to build the volume. The error is a Refusal. The cluster is
 // the uid of the namespace kube-system.
 func Begin(claim Claim, class Class, choice Choice, cluster string) (operations.Operation, error) {
@@ -46,7 +46,7 @@ func Begin(claim Claim, class Class, choice Choice, cluster string) (operations.
 	return operation, nil
 }
 
-// Cleanup is the operation that moves a volume's directory to the trash. The caller must have read
+// Cleanup returns the operation that moves a volume's directory to the trash. The caller must have read
 // the volume and its claim from the apiserver, and NeedsCleanup must be true for them.
 func Cleanup(volume Volume, cluster string) operations.Operation {
 	return operations.Operation{
@@ -67,7 +67,7 @@ func (v Volume) owner(cluster string) operations.Owner {
 	}
 }
 
-// AttemptOf is the number of an operation's attempt, from 1. It is in the record of an operation of any
+// AttemptOf returns the number of an operation's attempt, from 1. It is in the record of an operation of any
 // kind, so that it survives restarts of the manager and the deletion of older Jobs.
 func AttemptOf(operation operations.Operation) int {
 	var record struct {
@@ -79,7 +79,7 @@ func AttemptOf(operation operations.Operation) int {
 	return max(record.Try, 1)
 }
 
-// WithAttempt is the operation with the number of its attempt. The error is about its record.
+// WithAttempt returns the operation with the number of its attempt. The error is about its record.
 func WithAttempt(operation operations.Operation, number int) (operations.Operation, error) {
 	fields, err := map[string]json.RawMessage{}, error(nil)
 	if len(operation.Record) > 0 {

@@ -22,7 +22,7 @@ type Pair struct {
 	KeepClaim bool
 }
 
-// Action is what a change does to one of the two objects.
+// Action is the kind of one write of the volume or the claim.
 type Action string
 
 // The actions. Before the root claim is deleted, finished mount Jobs must be, because their pods
@@ -47,7 +47,7 @@ type Change struct {
 
 func (c Change) String() string { return fmt.Sprintf("%s: %s", c.Action, c.Why) }
 
-// Changes are the next writes that correct a pair, in order; none if it is right, or waits for another
+// Changes returns the next writes that correct a pair, in order; none if it is right, or waits for another
 // controller. What they delete is created again by a later plan. A volume is created alone: a binder
 // that observes the claim before the volume retries the claim only after 15 seconds, and its two
 // watches are independent.
@@ -79,7 +79,7 @@ func (p Pair) Changes() []Change {
 	return append(p.volumeChanges(), p.claimChanges()...)
 }
 
-// newVolume has the uid of a claim that is kept. Without it, the binder would leave the claim Lost.
+// newVolume returns the volume with the uid of a claim that is kept. Without it, the binder would leave the claim Lost.
 func (p Pair) newVolume() *corev1.PersistentVolume {
 	volume := p.WantVolume.DeepCopy()
 	if p.KeepClaim && p.Claim != nil {
@@ -88,7 +88,7 @@ func (p Pair) newVolume() *corev1.PersistentVolume {
 	return volume
 }
 
-// wrongSource says why the volume must be replaced, or "": its source is immutable.
+// wrongSource returns why the volume must be replaced, or "": its source is immutable.
 func (p Pair) wrongSource() string {
 	if !equality.Semantic.DeepEqual(p.Volume.Spec.PersistentVolumeSource, p.WantVolume.Spec.PersistentVolumeSource) {
 		return "the volume has another source"
@@ -173,7 +173,7 @@ func (p Pair) claimRef() *corev1.ObjectReference {
 	return &ref
 }
 
-// updateReason says what an update of the volume corrects.
+// updateReason returns the difference that an update of the volume corrects.
 func (p Pair) updateReason(next *corev1.PersistentVolume) string {
 	switch is, ref := p.Volume.Spec, next.Spec.ClaimRef; {
 	case is.ClaimRef == nil:
@@ -218,7 +218,7 @@ func (p Pair) updateClaim() []Change {
 	return []Change{{Action: UpdateClaim, Why: why, Claim: claim}}
 }
 
-// deleteClaim is no change of a claim that is gone or being deleted.
+// deleteClaim returns the deletion of the claim, none if it is gone or being deleted.
 func (p Pair) deleteClaim(why string) []Change {
 	if p.Claim == nil || p.Claim.DeletionTimestamp != nil {
 		return nil

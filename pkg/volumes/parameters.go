@@ -98,7 +98,7 @@ func unknownParameter(key string) string {
 	return what + ": allowed are " + strings.Join(parameterNames(), ", ")
 }
 
-// contradictions are about parameters that are each valid alone.
+// contradictions returns the findings about parameters that are each valid alone.
 func (c *Class) contradictions(given map[string]string) []string {
 	has := func(key string) bool { _, ok := given[key]; return ok }
 	var findings []string

@@ -34,7 +34,7 @@ func number(lowest int64, field func(*Class) *int) func(*Class, string) error {
 	}
 }
 
-// allocatedGID is an end of the range of gids. Whether it may be below the default range depends on
+// allocatedGID returns the setter of an end of the range of gids. Whether it may be below the default range depends on
 // another parameter: see rangeContradictions.
 func allocatedGID(field func(*Class) *int) func(*Class, string) error {
 	set := number(wellknown.LowestGIDMin, field)
@@ -128,7 +128,7 @@ func setKeepDeleted(c *Class, value string) error {
 	return nil
 }
 
-// isKeep says whether a value is a valid keep_deleted.
+// isKeep reports whether a value is a valid keep_deleted.
 func isKeep(value string) bool {
 	_, _, err := operations.ParseKeep(value)
 	return value != "" && err == nil

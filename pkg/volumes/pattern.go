@@ -55,7 +55,7 @@ func variables() []variable {
 const allowedVariables = "allowed are ${.PVC.namespace}, ${.PVC.name}, ${.PVC.uid}, ${.PVC.labels.KEY}, " +
 	"${.PVC.annotations.KEY}, ${.PV.name}, ${volume_name}"
 
-// String is the pattern as it was written.
+// String returns the pattern as it was written.
 func (p Pattern) String() string { return p.text }
 
 // ParsePattern parses a path_pattern. Braces and dollars outside of variables are errors: a
@@ -156,13 +156,13 @@ func (p part) expand(claim *corev1.PersistentVolumeClaim) (string, error) {
 	return value, nil
 }
 
-// String is the variable as it is written in a pattern.
+// String returns the variable as it is written in a pattern.
 func (p part) String() string { return "${" + plain(p.name+p.key) + "}" }
 
 // VolumeName names the volume of a claim.
 func VolumeName(claim types.UID) string { return wellknown.VolumePrefix + string(claim) }
 
-// directoryName is the variable volume_name: the claim's label, else a name that no later claim can
+// directoryName returns the value of the variable volume_name: the claim's label, else a name that no later claim can
 // have, so that a new claim never gets the data of a deleted claim with the same name.
 func directoryName(claim *corev1.PersistentVolumeClaim) string {
 	if name, ok := matchLabels(claim)[wellknown.LabelVolumeName]; ok {
@@ -171,7 +171,7 @@ func directoryName(claim *corev1.PersistentVolumeClaim) string {
 	return operations.Truncate(claim.Name, wellknown.MaxClaimNameBytes) + "-" + string(claim.UID)
 }
 
-// isUnique says that no later claim gets a claim's path, because it has the claim's uid.
+// isUnique reports whether the claim's uid is part of its path, so that no later claim gets the path.
 func (p Pattern) isUnique(claim *corev1.PersistentVolumeClaim) bool {
 	_, named := matchLabels(claim)[wellknown.LabelVolumeName]
 	return slices.ContainsFunc(p.parts, func(p part) bool {
@@ -179,8 +179,8 @@ func (p Pattern) isUnique(claim *corev1.PersistentVolumeClaim) bool {
 	})
 }
 
-// path is that of a claim's directory from the file system's root. CheckPath refuses "..", so the path
-// is strictly below the base.
+// path returns the path of a claim's directory from the file system's root. CheckPath refuses "..", so the path is
+// strictly below the base.
 func (c Class) path(claim *corev1.PersistentVolumeClaim) (string, error) {
 	below, err := c.Pattern.expand(claim)
 	path := strings.TrimSuffix(c.BasePath, "/") + "/" + below

@@ -97,7 +97,7 @@ func kindOf(object *corev1.PersistentVolume, provisioner string) Kind {
 	return Provisioned
 }
 
-// ClaimsOf are the uids of the claims that a volume names: of the claim that it was made or adopted
+// ClaimsOf returns the uids of the claims that a volume names: of the claim that it was made or adopted
 // for, then of that in its claimRef, if it is another one.
 func ClaimsOf(object *corev1.PersistentVolume) []types.UID {
 	var all []types.UID
@@ -112,7 +112,7 @@ func ClaimsOf(object *corev1.PersistentVolume) []types.UID {
 	return all
 }
 
-// ClaimOfName is the claim whose VolumeName this is; ok is false for other names.
+// ClaimOfName returns the claim whose VolumeName this is; ok is false for other names.
 func ClaimOfName(name string) (claim types.UID, ok bool) {
 	uid, ok := strings.CutPrefix(name, wellknown.VolumePrefix)
 	if !ok || !uids.MatchString(uid) {
@@ -121,7 +121,7 @@ func ClaimOfName(name string) (claim types.UID, ok bool) {
 	return types.UID(uid), true
 }
 
-// uids are those of the apiserver. Adopted volumes have any name.
+// uids matches the uids of the apiserver. Adopted volumes have any name.
 var uids = regexp.MustCompile(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
 // keepOf keeps a directory forever if the annotation is invalid: a typing error must not delete data.

@@ -13,7 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// newVolume is the one of newClaim, bound, but for what the edits change.
+// newVolume returns the volume of newClaim, bound, but for what the edits change.
 func newVolume(t testing.TB, edits ...func(*corev1.PersistentVolume)) *corev1.PersistentVolume {
 	t.Helper()
 	class := parseClass(t, newClass(nil))

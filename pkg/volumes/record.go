@@ -13,9 +13,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// record is what a volume needs beside the fields of its operation. It is part of the operation, so
-// that the volume fits the directory that was made even if claim or class have changed since.
-// Hundreds of operations share an annotation, so defaults are left out.
+// record has the fields of a volume that its operation has not. It is part of the operation, so that the volume
+// fits the directory that was made even if claim or class have changed since. Hundreds of operations share an
+// annotation, so defaults are left out.
 type record struct {
 	FileSystemID string            `json:"fs"`
 	Size         resource.Quantity `json:"size"`
@@ -77,7 +77,7 @@ func (r record) accessModes() []corev1.PersistentVolumeAccessMode {
 	return modes
 }
 
-// shortAccessModes are the access modes that a volume can have, as kubectl shows them.
+// shortAccessModes returns the access modes that a volume can have, as kubectl shows them.
 func shortAccessModes() map[corev1.PersistentVolumeAccessMode]string {
 	return map[corev1.PersistentVolumeAccessMode]string{
 		corev1.ReadWriteOnce: "RWO", corev1.ReadOnlyMany: "ROX", corev1.ReadWriteMany: "RWX", corev1.ReadWriteOncePod: "RWOP",

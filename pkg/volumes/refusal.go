@@ -7,11 +7,11 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 )
 
-// Refusal is why a claim cannot be accepted: one sentence for its event and its annotation. It holds
+// Refusal is the reason why a claim cannot be accepted: one sentence for its event and its annotation. It holds
 // until claim, class or file systems are edited.
 type Refusal string
 
-// Error is the sentence.
+// Error returns the sentence.
 func (r Refusal) Error() string { return string(r) }
 
 // Limits of messages, and of a user's value in them.
@@ -28,7 +28,7 @@ func refuse(findings ...string) Refusal {
 // quoted shows a value of unknown content: no control characters, no great length.
 func quoted(value string) string { return strconv.Quote(operations.Shorten(value, maxQuotedBytes)) }
 
-// plain is quoted without the quotes.
+// plain returns a value like quoted, without the quotes.
 func plain(value string) string {
 	text := quoted(value)
 	return text[1 : len(text)-1]

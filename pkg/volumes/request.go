@@ -7,10 +7,10 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// IsRequested says whether a claim asks this provisioner for a volume now: it is neither bound, nor
-// about to be, nor being deleted, and has a class of the provisioner and, if that waits for its first
-// consumer, a node. Other claims are neither refused nor provisioned. The class is the one that
-// ClassName names, nil while there is none.
+// IsRequested reports whether a claim asks this provisioner for a volume now: it is neither bound, nor about to
+// be, nor being deleted, and has a class of the provisioner and, if that waits for its first consumer, a node.
+// Other claims are neither refused nor provisioned. The class is the one that ClassName names, nil while there is
+// none.
 func IsRequested(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageClass, provisioner string) bool {
 	switch {
 	case claim.DeletionTimestamp != nil || claim.Spec.VolumeName != "" || claim.Status.Phase != corev1.ClaimPending:
@@ -23,7 +23,7 @@ func IsRequested(claim *corev1.PersistentVolumeClaim, class *storagev1.StorageCl
 	return !waitsForNode(class) || SelectedNode(claim) != ""
 }
 
-// ClassName is the name of a claim's class: the old annotation wins, even when it is empty, as
+// ClassName returns the name of a claim's class: the old annotation wins, even when it is empty, as
 // it does for the cluster's binder.
 func ClassName(claim *corev1.PersistentVolumeClaim) string {
 	if name, ok := claim.Annotations[wellknown.AnnotationStorageClass]; ok {
@@ -35,7 +35,7 @@ func ClassName(claim *corev1.PersistentVolumeClaim) string {
 	return ""
 }
 
-// AskedProvisioner is the provisioner that the cluster has asked for the volume, or "". Until then,
+// AskedProvisioner returns the provisioner that the cluster has asked for the volume, or "". Until then,
 // the binder may bind the claim to an existing volume.
 func AskedProvisioner(claim *corev1.PersistentVolumeClaim) string {
 	if name, ok := claim.Annotations[wellknown.AnnotationStorageProvisioner]; ok {
@@ -44,7 +44,7 @@ func AskedProvisioner(claim *corev1.PersistentVolumeClaim) string {
 	return claim.Annotations[wellknown.AnnotationBetaStorageProvisioner]
 }
 
-// SelectedNode is the node that the scheduler chose, or "".
+// SelectedNode returns the node that the scheduler chose, or "".
 func SelectedNode(claim *corev1.PersistentVolumeClaim) string {
 	return claim.Annotations[wellknown.AnnotationSelectedNode]
 }
@@ -61,7 +61,7 @@ const snapshotGroup = "snapshot.storage.k8s.io"
 // another claim, and then binds it to this one, if that is not bound.
 const labelVeleroRestore = "velero.io/dynamic-pv-restore"
 
-// OtherMaker is the program that makes a claim's volume in place of its provisioner, "" if there is none.
+// OtherMaker returns the program that makes a claim's volume in place of its provisioner, "" if there is none.
 func OtherMaker(claim *corev1.PersistentVolumeClaim) string {
 	if _, ok := matchLabels(claim)[labelVeleroRestore]; ok {
 		return "Velero's data mover"

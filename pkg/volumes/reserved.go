@@ -50,13 +50,13 @@ func (r Reserved) Objects() (*corev1.PersistentVolume, *corev1.PersistentVolumeC
 	return volume, claim
 }
 
-// anySize says nothing about the file system; volumes and claims must have one.
+// anySize returns a size without a meaning: volumes and claims must have one.
 func anySize() corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 }
 
-// mount is how a directory is mounted. Nothing in a cluster enforces access modes, and of a
-// PersistentVolume kubelet does not read the source's readOnly: the option ro is what counts.
+// mount returns the source and the mount options of a directory's volume. Nothing in a cluster enforces access
+// modes, and kubelet does not read a PersistentVolume's readOnly: the option ro is what counts.
 func mount(path string, modes []corev1.PersistentVolumeAccessMode, options []string) (corev1.PersistentVolumeSource, []string) {
 	source := nfs(path)
 	if isReadOnly(modes) {
@@ -65,12 +65,12 @@ func mount(path string, modes []corev1.PersistentVolumeAccessMode, options []str
 	return source, options
 }
 
-// isReadOnly says that no other access mode is there.
+// isReadOnly reports whether there is no access mode but ReadOnlyMany.
 func isReadOnly(modes []corev1.PersistentVolumeAccessMode) bool {
 	return !slices.ContainsFunc(modes, func(mode corev1.PersistentVolumeAccessMode) bool { return mode != corev1.ReadOnlyMany })
 }
 
-// nfs is a path behind the tunnel of the node that mounts it.
+// nfs returns the source of a path behind the tunnel of the node that mounts it.
 func nfs(path string) corev1.PersistentVolumeSource {
 	return corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: wellknown.LoopbackAddress, Path: path}}
 }

@@ -13,13 +13,13 @@ import (
 // RootName names the root volume and the root claim of a file system.
 func RootName(fileSystemID string) string { return wellknown.RootVolumePrefix + fileSystemID }
 
-// RootVolume is the volume of a whole file system.
+// RootVolume returns the volume of a whole file system.
 func RootVolume(fileSystemID string, port int, namespace string) *corev1.PersistentVolume {
 	volume, _ := rootObjects(fileSystemID, port, namespace)
 	return volume
 }
 
-// RootClaim is the claim that mount Jobs mount.
+// RootClaim returns the claim that mount Jobs mount.
 func RootClaim(fileSystemID, namespace string) *corev1.PersistentVolumeClaim {
 	_, claim := rootObjects(fileSystemID, 0, namespace)
 	return claim
@@ -50,7 +50,7 @@ type RootPair struct {
 	Claim        *corev1.PersistentVolumeClaim // nil if there is none
 }
 
-// Changes are those of the pair; none while the file system has no port.
+// Changes returns the changes that correct the pair; none while the file system has no port.
 func (p RootPair) Changes() []Change {
 	if p.Port == 0 {
 		return nil
@@ -78,7 +78,7 @@ func carryNextSweep(from map[string]string, to *metav1.ObjectMeta) {
 	}
 }
 
-// OtherInstallation is the namespace for whose root claim a root volume is reserved, if that is not
+// OtherInstallation returns the namespace for whose root claim a root volume is reserved, if that is not
 // the manager's; "" for every other volume. A root volume that is reserved for a claim of another name
 // was edited.
 func OtherInstallation(volume *corev1.PersistentVolume, namespace string) string {
@@ -92,15 +92,15 @@ func OtherInstallation(volume *corev1.PersistentVolume, namespace string) string
 	return ""
 }
 
-// BelongsTo says, for people, that a file system is another installation's, and what to do.
+// BelongsTo returns a message that a file system is another installation's, with the remedy.
 func BelongsTo(namespace string) string {
 	return fmt.Sprintf("belongs to the installation in namespace %s: uninstall one of the two, or separate their file systems by --file-system-ids or --file-system-tags", namespace)
 }
 
-// OtherInstallation is the namespace of another installation that has the root volume, or "".
+// OtherInstallation returns the namespace of another installation that has the root volume, or "".
 func (p RootPair) OtherInstallation() string { return OtherInstallation(p.Volume, p.Namespace) }
 
-// Ready says why no Job may use the claim now, or "".
+// Ready returns why no Job may use the claim now, or "".
 func (p RootPair) Ready() (why string) {
 	other := p.OtherInstallation()
 	switch changes := p.Changes(); {

@@ -60,7 +60,7 @@ func TestRootClaim(t *testing.T) {
 	}
 }
 
-// rootPair is a pair that is bound and right, but for what the edits change.
+// rootPair returns a pair that is bound and right, but for what the edits change.
 func rootPair(edits ...func(*volumes.RootPair)) volumes.RootPair {
 	pair := volumes.RootPair{
 		FileSystemID: "fs-1", Port: 20490, Namespace: managerNamespace,

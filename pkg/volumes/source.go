@@ -9,13 +9,13 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// Source is what is known of the claim that another one is to be a copy of.
+// Source is a claim that another one copies, and its volume.
 type Source struct {
 	Claim  *corev1.PersistentVolumeClaim // nil if there is none
 	Volume *corev1.PersistentVolume      // that the claim names; nil if there is none
 }
 
-// SourceName is the name of the claim, in its own namespace, that a claim is to be a copy of, or "".
+// SourceName returns the name of the claim, in its own namespace, that a claim is to be a copy of, or "".
 func SourceName(claim *corev1.PersistentVolumeClaim) string {
 	if s := dataSourceOf(claim.Spec); s.isClaim(claim.Namespace) {
 		return s.name
@@ -96,7 +96,7 @@ func (c *Claim) From(source Source, provisioner string) (wait string, err error)
 	return "", nil
 }
 
-// uncopyable is why a bound claim cannot be copied, or "".
+// uncopyable returns why a bound claim cannot be copied, or "".
 func (c *Claim) uncopyable(source Source, volume Volume) string {
 	ref := source.Volume.Spec.ClaimRef
 	size := source.Claim.Spec.Resources.Requests[corev1.ResourceStorage]

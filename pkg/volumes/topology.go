@@ -27,7 +27,7 @@ func (c *Class) setZones(terms []corev1.TopologySelectorTerm) (findings []string
 	return findings
 }
 
-// termZones are the zones that all expressions of a term name.
+// termZones returns the zones that all expressions of a term name.
 func termZones(term corev1.TopologySelectorTerm) (zones, findings []string) {
 	for i, expression := range term.MatchLabelExpressions {
 		if expression.Key != corev1.LabelTopologyZone && expression.Key != corev1.LabelFailureDomainBetaZone {

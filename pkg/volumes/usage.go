@@ -9,7 +9,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 )
 
-// UsageRecord is what a claim's directory held when it was last counted. It is an annotation of the claim.
+// UsageRecord is the last count of a claim's directory. It is an annotation of the claim.
 type UsageRecord struct {
 	Bytes int64 `json:"bytes"`
 	Files int64 `json:"files"`
@@ -21,7 +21,7 @@ type UsageRecord struct {
 	OverRequest bool `json:"overRequest,omitempty"`
 }
 
-// NewUsageRecord is the record of what a survey has counted.
+// NewUsageRecord returns the record of what a survey has counted.
 func NewUsageRecord(usage operations.Usage, at time.Time) UsageRecord {
 	return UsageRecord{Bytes: usage.Bytes, Files: usage.Files, At: at.UTC().Truncate(time.Second), Incomplete: usage.Incomplete}
 }
@@ -43,13 +43,13 @@ func (r UsageRecord) Encode() string {
 	return string(data)
 }
 
-// IsOver says whether a claim's directory holds more than the claim requests.
+// IsOver reports whether a claim's directory holds more than the claim requests.
 func (r UsageRecord) IsOver(claim *corev1.PersistentVolumeClaim) bool {
 	requested := Requested(claim)
 	return requested > 0 && r.Bytes > requested
 }
 
-// Requested is the size that a claim requests, in bytes.
+// Requested returns the size that a claim requests, in bytes.
 func Requested(claim *corev1.PersistentVolumeClaim) int64 {
 	return claim.Spec.Resources.Requests.Storage().Value()
 }
@@ -57,11 +57,11 @@ func Requested(claim *corev1.PersistentVolumeClaim) int64 {
 const (
 	// usageNoise is the part of a number by which a record may be wrong.
 	usageNoise = 100
-	// usageAge is how old a record becomes while its numbers hardly change.
+	// usageAge is the age at which a record is replaced although its numbers hardly change.
 	usageAge = 24 * time.Hour
 )
 
-// Update is the record that a claim should have, given what was counted last and whether that is known. ok is
+// Update returns the record that a claim should have, given what was counted last and whether that is known. ok is
 // false if its present one is good enough: each change is a write, and all who watch claims read it.
 func (r UsageRecord) Update(claim *corev1.PersistentVolumeClaim, counted UsageRecord) (next UsageRecord, ok bool) {
 	counted.OverRequest = counted.IsOver(claim)
@@ -70,7 +70,7 @@ func (r UsageRecord) Update(claim *corev1.PersistentVolumeClaim, counted UsageRe
 	return counted, stale
 }
 
-// differs says whether a number has changed by more than noise.
+// differs reports whether a number has changed by more than noise.
 func differs(before, now int64) bool {
 	return max(before, now)-min(before, now) > before/usageNoise
 }

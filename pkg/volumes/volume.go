@@ -13,7 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// ReclaimPolicyOf is that of the volume of an operation of Begin, or "" when it is not one.
+// ReclaimPolicyOf returns the reclaim policy of the volume of an operation of Begin, or "" for another operation.
 func ReclaimPolicyOf(operation operations.Operation) corev1.PersistentVolumeReclaimPolicy {
 	r, err := decodeRecord(operation)
 	if err != nil {
