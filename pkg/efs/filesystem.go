@@ -10,7 +10,7 @@ import (
 	"slices"
 )
 
-// LifeCycleState is that of a file system, mount target or access point.
+// LifeCycleState is the state of a file system, mount target or access point.
 type LifeCycleState string
 
 // The states of the API. Any other value is treated as Error.

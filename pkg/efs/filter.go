@@ -44,10 +44,10 @@ func listItems(list string) []string {
 	return items
 }
 
-// Match says whether the cluster may use a file system.
+// Match reports whether the cluster may use a file system.
 func (f Filter) Match(fs FileSystem) bool { return f.Exclusion(fs) == "" }
 
-// Exclusion says why the cluster may not use a file system and how it may, "" if it may.
+// Exclusion returns why the cluster may not use a file system, and how to allow it; "" if it may.
 func (f Filter) Exclusion(fs FileSystem) string {
 	if len(f.IDs) > 0 && !slices.Contains(f.IDs, fs.ID) {
 		return "it is not one of --file-system-ids: add it there"

@@ -20,7 +20,7 @@ func CheckFileSystemID(id string) error {
 	return nil
 }
 
-// CheckAccessPointID is CheckFileSystemID for access points.
+// CheckAccessPointID does for access points what CheckFileSystemID does for file systems.
 func CheckAccessPointID(id string) error {
 	if !accessPointID.MatchString(id) {
 		return fmt.Errorf("%q is no access point id: want fsap- and 1 to 40 lower-case letters or digits", id)

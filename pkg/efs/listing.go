@@ -2,7 +2,7 @@ package efs
 
 import "time"
 
-// Listing is what one poll of the API found.
+// Listing is the result of one poll of the API.
 type Listing struct {
 	FileSystems []FileSystem
 	// Source is the AWS account that owns the file systems, and their region, as in
@@ -18,9 +18,8 @@ type Listing struct {
 	ReadAt time.Time
 }
 
-// Conclusive says whether file systems that the listing lacks count as missing. In a partial listing
-// they do not, nor in an empty one: the API also returns that for the wrong region or credentials
-// without access.
+// Conclusive reports whether file systems that the listing lacks count as missing. In a partial listing they do
+// not, nor in an empty one: the API also returns that for the wrong region or credentials without access.
 func (l Listing) Conclusive() bool {
 	return l.Complete && len(l.Failed) == 0 && len(l.FileSystems) > 0
 }

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Usable says whether nodes in a VPC can mount a file system and write to it. If not, the reason is
-// a message that depends on the cause only. The VPC "" is any.
+// Usable reports whether nodes in a VPC can mount a file system and write to it. If not, the reason is a message
+// that depends on the cause only. The VPC "" is any.
 //
 //	file system            mount targets             usable
 //	available, updating    one available here        yes
@@ -35,13 +35,12 @@ func Usable(fs FileSystem, vpcID string) (reason string, ok bool) {
 	return "the file system has no mount target that is available and has an address", false
 }
 
-// Serves says whether nodes in a VPC can use the mount target now.
+// Serves reports whether nodes in a VPC can use the mount target now.
 func (t MountTarget) Serves(vpcID string) bool {
 	return t.State == Available && t.Reachable(vpcID)
 }
 
-// Reachable says whether the mount target has an address for nodes in a VPC, in any state. The VPC ""
-// is any.
+// Reachable reports whether the mount target has an address for nodes in a VPC, in any state. The VPC "" is any.
 func (t MountTarget) Reachable(vpcID string) bool {
 	return (t.Address.Is4() || t.IPv6.Is6()) && (vpcID == "" || t.VPCID == vpcID)
 }

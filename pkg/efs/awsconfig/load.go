@@ -11,7 +11,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
 )
 
-// Load is config.LoadDefaultConfig, except that the SDK's clients, those for credentials among them,
+// Load calls config.LoadDefaultConfig, but lets the SDK's clients, those for credentials among them,
 // find the instance metadata service on nodes that have IPv6 only.
 func Load(ctx context.Context, options ...func(*config.LoadOptions) error) (aws.Config, error) {
 	mode, err := topology.EndpointMode(os.Getenv, topology.HasRoute)

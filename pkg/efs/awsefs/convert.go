@@ -29,7 +29,7 @@ func fileSystem(d types.FileSystemDescription) efs.FileSystem {
 	return fs
 }
 
-// sourceOf is the account that owns the listed file systems, and the region; "" if it is unknown. The
+// sourceOf returns the account that owns the listed file systems, and the region; "" if it is unknown. The
 // API lists the file systems of one account only.
 func sourceOf(owners map[string]bool, region string) string {
 	if len(owners) != 1 || owners[""] {

@@ -16,7 +16,7 @@ func (f *Fake) PutAccessPoint(point efs.AccessPoint) {
 // RemoveAccessPoint deletes an access point for good.
 func (f *Fake) RemoveAccessPoint(id string) { f.locked(func() { delete(f.accessPoints, id) }) }
 
-// FailAccessPoints has every question about access points fail until it is set to nil.
+// FailAccessPoints makes every request about access points fail until it is set to nil.
 func (f *Fake) FailAccessPoints(err error) { f.locked(func() { f.pointsError = err }) }
 
 // ListAccessPoints gives those of a file system in order of id, which the real API does not promise.

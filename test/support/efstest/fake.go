@@ -62,24 +62,24 @@ func (f *Fake) Put(fs efs.FileSystem) { f.locked(func() { f.fileSystems[fs.ID] =
 // Remove deletes a file system for good.
 func (f *Fake) Remove(id string) { f.locked(func() { delete(f.fileSystems, id) }) }
 
-// Hide has listings leave out a file system that exists, or not any longer.
+// Hide makes listings leave out a file system that exists, or list it again.
 func (f *Fake) Hide(id string, hidden bool) { f.locked(func() { setOrDelete(f.hidden, id, hidden) }) }
 
-// Truncate has listings end after their first half, with no error, until it is set to false.
+// Truncate makes listings end after their first half, with no error, until it is set to false.
 func (f *Fake) Truncate(truncated bool) { f.locked(func() { f.truncated = truncated }) }
 
-// SetSource has listings say which account and region they are of; the fake says none at first.
+// SetSource sets the account and the region of listings; they have none at first.
 func (f *Fake) SetSource(source string) { f.locked(func() { f.source = source }) }
 
-// FailList has ListFileSystems fail until it is set to nil.
+// FailList makes ListFileSystems fail until it is set to nil.
 func (f *Fake) FailList(err error) { f.locked(func() { f.listError = err }) }
 
-// FailMountTargets has the reading of one file system's mount targets fail until it is set to nil.
+// FailMountTargets makes the reading of one file system's mount targets fail until it is set to nil.
 func (f *Fake) FailMountTargets(id string, err error) {
 	f.locked(func() { setOrDelete(f.targetErrors, id, err) })
 }
 
-// FailExists has FileSystemExists fail for one file system until it is set to nil.
+// FailExists makes FileSystemExists fail for one file system until it is set to nil.
 func (f *Fake) FailExists(id string, err error) {
 	f.locked(func() { setOrDelete(f.existsErrors, id, err) })
 }
