@@ -19,13 +19,13 @@ import (
 
 const (
 	maxRoundTrip = 5 * time.Second // how long a request may take to be used: half of it is the possible error
-	// samples is how many measurements are kept. Their median ignores a single response that is
+	// samples is the number of measurements that are kept. Their median ignores a single response that is
 	// wrong, and follows a change after three.
 	samples    = 5
 	resolution = time.Second // that of the Date header, and dateError its error on average
 	dateError  = resolution / 2
-	// steady is how far the median may be from the time in use: less is the Date header's resolution
-	// and the network, and times that are derived from Now should not move with those.
+	// steady is the distance that the median may have from the time in use: less is the Date header's
+	// resolution and the network, and times that are derived from Now should not move with those.
 	steady    = 2 * time.Second
 	tolerated = 30 * time.Second // from when on a wrong clock is warned about
 )
@@ -54,7 +54,7 @@ func New(namespace string, wall func() time.Time, log *slog.Logger) *Clock {
 	}
 }
 
-// Now is the apiserver's time. It has no monotonic reading.
+// Now returns the apiserver's time. It has no monotonic reading.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *Clock) now() time.Time {
 	return c.origin.Add(c.elapsed())
 }
 
-// Offset is by how much the machine's clock is ahead of the apiserver's; ok is false before the first
+// Offset returns the lead of the machine's clock over the apiserver's; ok is false before the first
 // measurement.
 func (c *Clock) Offset() (offset time.Duration, ok bool) {
 	c.mu.Lock()
@@ -127,7 +127,7 @@ func (c *Clock) Collect(metrics chan<- prometheus.Metric) {
 	}
 }
 
-// Wrap is for rest.Config.Wrap: it reads the Date header of what the apiserver answers.
+// Wrap reads the Date header of the apiserver's responses; it is for rest.Config.Wrap.
 func (c *Clock) Wrap(next http.RoundTripper) http.RoundTripper { return &transport{next, c} }
 
 type transport struct {

@@ -18,10 +18,10 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/program/settings"
 )
 
-// NamespaceFile is where a pod finds the name of its namespace.
+// NamespaceFile holds the name of a pod's namespace.
 const NamespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// Environment is what settings come from, besides arguments.
+// Environment is the source of settings besides arguments.
 type Environment struct {
 	Getenv   func(string) string
 	ReadFile func(string) ([]byte, error)
@@ -66,7 +66,7 @@ func (o *Options) AddObservation(g *settings.Group) {
 	o.Log.Add(g)
 }
 
-// RESTConfig says how to reach the apiserver. It sends no request.
+// RESTConfig returns the configuration of clients for the apiserver. It sends no request.
 func (o *Options) RESTConfig() (*rest.Config, error) {
 	if o.Kubeconfig == "" && o.Master == "" {
 		config, err := rest.InClusterConfig()

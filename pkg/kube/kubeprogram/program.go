@@ -23,13 +23,13 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 )
 
-// EventTimeout is that of the requests of a client for events.
+// EventTimeout limits each request of a client for events.
 const EventTimeout = 10 * time.Second
 
-// flushTimeout is how long a program that ends waits for its events to be written.
+// flushTimeout limits the time in which a program that ends writes its events.
 const flushTimeout = 3 * time.Second
 
-// Program is what manager and node agent are built on.
+// Program has the log and the metrics that manager and node agent are built on.
 type Program struct {
 	Log       *slog.Logger
 	Forbidden *forbidden.Tracker
@@ -52,7 +52,7 @@ func New(namespace string, log *slog.Logger) *Program {
 	return p
 }
 
-// Gatherer has the program's metrics, and those of the Kubernetes libraries.
+// Gatherer returns the program's metrics, and those of the Kubernetes libraries.
 func (p *Program) Gatherer() prometheus.Gatherer {
 	return prometheus.Gatherers{p.Metrics, legacyregistry.DefaultGatherer}
 }

@@ -24,7 +24,8 @@ func CreateJob(ctx context.Context, client kubernetes.Interface, job *batchv1.Jo
 	return true, nil
 }
 
-// EndJob has the cluster end a Job so long after its start, as it would at its deadline. It is false for one that is ended.
+// EndJob makes the cluster end a Job so long after its start, as at its deadline. It returns false if the Job's
+// deadline is no later.
 func EndJob(ctx context.Context, client kubernetes.Interface, job *batchv1.Job, after time.Duration) (ended bool, err error) {
 	deadline := int64(after / time.Second)
 	if job.Spec.ActiveDeadlineSeconds != nil && *job.Spec.ActiveDeadlineSeconds <= deadline {

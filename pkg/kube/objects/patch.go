@@ -37,7 +37,7 @@ func Patch(ctx context.Context, client kubernetes.Interface, object metav1.Objec
 	return nil
 }
 
-// Metadata are the fields of a Patch of one field of an object's metadata.
+// Metadata returns the fields of a Patch of one field of an object's metadata.
 func Metadata(field string, value any) map[string]any {
 	return map[string]any{"metadata": map[string]any{field: value}}
 }
@@ -47,12 +47,12 @@ func RemoveFinalizer(ctx context.Context, client kubernetes.Interface, object me
 	return Patch(ctx, client, object, map[string]any{"metadata": WithoutFinalizer(finalizer)})
 }
 
-// WithoutFinalizer are the fields of metadata of a patch that removes one finalizer, as RemoveFinalizer does.
+// WithoutFinalizer returns the fields of metadata of a patch that removes one finalizer, as RemoveFinalizer does.
 func WithoutFinalizer(finalizer string) map[string]any {
 	return map[string]any{"$deleteFromPrimitiveList/finalizers": []string{finalizer}}
 }
 
-// send says what the object is, for errors.
+// send sends a patch, and returns the name of the object for errors.
 func send(ctx context.Context, client kubernetes.Interface, object metav1.Object, patch []byte, subresources ...string) (what string, err error) {
 	const kind = types.StrategicMergePatchType
 	switch o := object.(type) {
@@ -88,7 +88,7 @@ type typed[T any] interface {
 	DeepCopy() *T
 }
 
-// StrategicMerge is the patch from one object to another. It has the uid and the resourceVersion
+// StrategicMerge returns the patch from one object to another. It has the uid and the resourceVersion
 // of the one that was observed, which the apiserver compares.
 func StrategicMerge[T any, P typed[T]](is, want P) ([]byte, error) {
 	before, after := P(is.DeepCopy()), P(want.DeepCopy())
@@ -106,14 +106,14 @@ func StrategicMerge[T any, P typed[T]](is, want P) ([]byte, error) {
 	return patch, nil
 }
 
-// OnlyThis are the options that delete an object as it was observed.
+// OnlyThis returns the options that delete an object as it was observed.
 func OnlyThis(object metav1.Object) metav1.DeleteOptions {
 	return metav1.DeleteOptions{Preconditions: metav1.NewUIDPreconditions(string(object.GetUID()))}
 }
 
-// IsGone says that an error of a write means that the very object no longer exists: none of its name does,
-// or one with another uid, or its namespace is being deleted. Any other conflict is that of a write which
-// lost against others: the object exists, was not changed, and the write is to be retried.
+// IsGone reports whether an error of a write means that the very object no longer exists: none of its name does,
+// or one with another uid, or its namespace is being deleted. Any other conflict means that another write came
+// first: the object exists, was not changed, and the write is to be retried.
 func IsGone(err error) bool {
 	return apierrors.IsNotFound(err) || isOfUID(err) || apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause)
 }

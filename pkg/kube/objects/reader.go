@@ -26,26 +26,26 @@ type Reader struct {
 // Costs of lists and reads.
 const (
 	ManyObjects = parallelReads // up to so many objects are read one by one, which takes as long as one read
-	// objectsPerRead is how many objects of a list cost as much as one read: a page of 500 takes the
+	// objectsPerRead is the number of objects of a list that cost as much as one read: a page of 500 takes the
 	// manager and the apiserver as long as some 25 reads.
 	objectsPerRead = 20
 	pageSize       = 500
 	parallelReads  = 16 // single reads under way at once
 )
 
-// Volume is a volume, nil if there is none.
+// Volume returns a volume, nil if there is none.
 func (r Reader) Volume(ctx context.Context, name string) (*corev1.PersistentVolume, error) {
 	object, err := r.Client.CoreV1().PersistentVolumes().Get(ctx, name, metav1.GetOptions{})
 	return found("volume "+name, object, err)
 }
 
-// Claim is a claim, nil if there is none.
+// Claim returns a claim, nil if there is none.
 func (r Reader) Claim(ctx context.Context, namespace, name string) (*corev1.PersistentVolumeClaim, error) {
 	object, err := r.Client.CoreV1().PersistentVolumeClaims(namespace).Get(ctx, name, metav1.GetOptions{})
 	return found("claim "+namespace+"/"+name, object, err)
 }
 
-// found has nil for an object that does not exist.
+// found returns nil for an object that does not exist.
 func found[T any](what string, object *T, err error) (*T, error) {
 	if apierrors.IsNotFound(err) {
 		return nil, nil //nolint:nilnil // absence is an answer
@@ -56,7 +56,7 @@ func found[T any](what string, object *T, err error) (*T, error) {
 	return object, nil
 }
 
-// Namespaces are those of the named namespaces that exist, by name.
+// Namespaces returns the named namespaces that exist, by name.
 func (r Reader) Namespaces(ctx context.Context, names []string) (map[string]*corev1.Namespace, error) {
 	return each(ctx, names, func(ctx context.Context, name string) (*corev1.Namespace, error) {
 		object, err := r.Client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
@@ -64,8 +64,8 @@ func (r Reader) Namespaces(ctx context.Context, names []string) (map[string]*cor
 	})
 }
 
-// Volumes are those of the named volumes that exist, by name. How many volumes a
-// cache has decides between a list and single reads.
+// Volumes returns the named volumes that exist, by name. The number of volumes in a cache decides between a list
+// and single reads.
 func (r Reader) Volumes(ctx context.Context, names []string, cached int) (map[string]*corev1.PersistentVolume, error) {
 	return many(ctx, names, cached, r.Volume, func(o metav1.ListOptions) ([]corev1.PersistentVolume, metav1.ListMeta, error) {
 		list, err := r.Client.CoreV1().PersistentVolumes().List(ctx, o)
@@ -76,8 +76,8 @@ func (r Reader) Volumes(ctx context.Context, names []string, cached int) (map[st
 	}, func(object *corev1.PersistentVolume) string { return object.Name })
 }
 
-// Claims are those of the named claims that exist, by name. How many claims a
-// cache has decides between a list and single reads.
+// Claims returns the named claims that exist, by name. The number of claims in a cache decides between a list and
+// single reads.
 func (r Reader) Claims(ctx context.Context, names []types.NamespacedName, cached int) (map[types.NamespacedName]*corev1.PersistentVolumeClaim, error) {
 	get := func(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
 		return r.Claim(ctx, name.Namespace, name.Name)
