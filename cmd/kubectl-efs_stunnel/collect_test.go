@@ -22,7 +22,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
 
-// agent is a pod whose log the fake client has.
+// agent returns a pod whose log the fake client has.
 func agent() *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: wellknown.Namespace, Name: "efs-stunnel-x", Labels: mountjobs.AgentLabels()}}
 	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "agent"}}

@@ -35,10 +35,10 @@ func colors() map[string]string {
 	}
 }
 
-// levelWord is how reports begin a result.
+// levelWord returns the first word of a result in reports.
 func levelWord(level inspect.Level) string { return strings.ToUpper(string(level)) }
 
-// Write is called with whole reports.
+// Write expects whole reports.
 func (c colored) Write(text []byte) (int, error) {
 	var painted bytes.Buffer
 	for line := range bytes.Lines(text) {

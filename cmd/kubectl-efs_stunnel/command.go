@@ -187,10 +187,10 @@ func (p *plugin) subject(args []string) (inspect.Subject, error) {
 	return inspect.Subject{}, fmt.Errorf("doctor %s: want nothing, pvc NAME, pod NAME, sv NAME, node NAME or the id of a file system", strings.Join(args, " "))
 }
 
-// subjectKinds are those that are completed.
+// subjectKinds returns the kinds that are completed.
 func subjectKinds() []string { return []string{"pvc", "pod", "sv", "node", "file-system"} }
 
-// subjectOf is the zero Subject for an unknown kind. Each kind has the names that it has for kubectl.
+// subjectOf returns the zero Subject for an unknown kind. Each kind has the names that it has for kubectl.
 func subjectOf(kind string, name types.NamespacedName) inspect.Subject {
 	switch kind {
 	case "pvc", "persistentvolumeclaim", "persistentvolumeclaims":
@@ -207,7 +207,7 @@ func subjectOf(kind string, name types.NamespacedName) inspect.Subject {
 	return inspect.Subject{}
 }
 
-// ended is the exit code of a level.
+// ended returns the exit code of a level.
 func ended(level inspect.Level) error {
 	switch level {
 	case inspect.Problem:
@@ -240,7 +240,7 @@ func (p *plugin) gatherFrom(ctx context.Context, c connection, withUsers bool) (
 	})
 }
 
-// namespace is that of the flag or of the kubeconfig's context.
+// namespace returns the namespace of the flag or of the kubeconfig's context.
 func (p *plugin) namespace() string {
 	namespace, _, err := p.flags.ToRawKubeConfigLoader().Namespace()
 	if err != nil {

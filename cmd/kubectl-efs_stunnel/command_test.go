@@ -21,7 +21,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// result is what one run of the plugin did.
+// result is the exit code and the output of one run of the plugin.
 type result struct {
 	code           int
 	stdout, stderr string
@@ -57,7 +57,7 @@ func invokeIn(ctx context.Context, t *testing.T, client *fake.Clientset, answer 
 	return result{code, out.String(), errOut.String()}
 }
 
-// broken is a cluster that does not answer.
+// broken returns a cluster that does not answer.
 func broken() *fake.Clientset {
 	client := fake.NewClientset()
 	client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -173,7 +173,7 @@ func TestSubjectsAreCompleted(t *testing.T) {
 	}
 }
 
-// completions are what the shell offers for the last argument.
+// completions returns the shell's offers for the last argument.
 func completions(t *testing.T, client *fake.Clientset, args ...string) []string {
 	t.Helper()
 	got := invoke(t, client, append([]string{"__complete"}, args...)...)

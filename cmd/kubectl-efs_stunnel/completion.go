@@ -18,7 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// mostCompletions is how many objects are listed for a completion.
+// mostCompletions limits the objects that are listed for a completion.
 const mostCompletions = 500
 
 func (p *plugin) completeNamespaces(command *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {

@@ -130,7 +130,7 @@ func (p *plugin) planImport(ctx context.Context, i installation, plan rebuild.Im
 	return plan.Plan(p.chosen(wanted, f), found, ledger), nil
 }
 
-// wanted are the directories whose paths are known.
+// wanted returns the directories whose paths are known.
 func (p *plugin) wanted(plan rebuild.Import, args []string, f importFlags) ([]rebuild.Wanted, error) {
 	switch {
 	case f.list != "":
@@ -157,7 +157,7 @@ func (p *plugin) wanted(plan rebuild.Import, args []string, f importFlags) ([]re
 	return wanted, nil
 }
 
-// accessPoints are the directories of the AWS driver.
+// accessPoints returns the directories of the AWS driver.
 func (p *plugin) accessPoints(plan rebuild.Import, f importFlags) ([]rebuild.Wanted, error) {
 	var points []rebuild.AccessPoint
 	if f.accessPoints != "" {

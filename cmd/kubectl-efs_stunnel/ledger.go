@@ -16,7 +16,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/plugin/ledger"
 )
 
-// ledgerFlags are those of all commands that ask file systems.
+// ledgerFlags are the flags of all commands that ask file systems.
 type ledgerFlags struct {
 	image       string
 	fileSystems []string
@@ -30,7 +30,7 @@ func (l *ledgerFlags) add(command *cobra.Command, p *plugin) {
 	})
 }
 
-// installation is what the commands need of a cluster.
+// installation has the objects of a cluster, and the runner of its ledger Jobs, that the commands need.
 type installation struct {
 	connection
 	*inspect.Snapshot
@@ -68,7 +68,7 @@ func (p *plugin) locate(ctx context.Context, l ledgerFlags) (installation, error
 	return i, nil
 }
 
-// chosen are the file systems of the flag, or all.
+// chosen returns the file systems of the flag, or all.
 func (i installation) chosen(ids []string) ([]string, error) {
 	all, err := i.FileSystems()
 	if err != nil || len(ids) == 0 {

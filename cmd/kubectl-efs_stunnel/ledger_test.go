@@ -128,7 +128,7 @@ func (c *ledgerCluster) discard(owner operations.Owner, keep string) {
 	c.do(operations.Operation{Kind: operations.Cleanup, Owner: owner, Path: path, Keep: keep})
 }
 
-// claimOf is an owner; the last digit of its uid is n.
+// claimOf returns an owner; the last digit of its uid is n.
 func claimOf(cluster, namespace, claim, n string) operations.Owner {
 	uid := "00000000-0000-4000-8000-00000000000" + n
 	return operations.Owner{Volume: "pvc-" + uid, Cluster: cluster, Namespace: namespace, NamespaceUID: teamUID, Class: "efs", Claim: claim, ClaimUID: uid}

@@ -18,7 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// outliveFlags are those of the commands that make volumes of directories.
+// outliveFlags are the flags of the commands that make volumes of directories.
 type outliveFlags struct {
 	ledgerFlags
 	class, policy, size, accessMode string
@@ -53,7 +53,7 @@ func (f *outliveFlags) choice() (rebuild.Choice, error) {
 	}, nil
 }
 
-// targets are those of the table.
+// targets returns the targets of the table.
 func (i installation) targets() (map[string]ports.Target, error) {
 	table, _, err := ports.DecodeLenient([]byte(i.Table.Data[wellknown.TargetsKey]))
 	if err != nil {
@@ -103,7 +103,7 @@ func (p *plugin) printItems(out io.Writer, format string, items []rebuild.Item) 
 	return inspect.WriteRows(out, format, shown, rebuild.Rows)
 }
 
-// incomplete is an error unless everything that was asked for is there, or is planned.
+// incomplete returns an error unless everything that was asked for is there, or is planned.
 func incomplete(items []rebuild.Item) error {
 	if count := rebuild.Count(items, rebuild.Refused, rebuild.Whose, rebuild.Failed); count > 0 {
 		return fmt.Errorf("no volumes for %d of %d directories: see the notes", count, len(items))

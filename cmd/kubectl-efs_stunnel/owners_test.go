@@ -78,7 +78,7 @@ func TestOwnersAreListedWithTheirStates(t *testing.T) {
 	c.expectNoJobs()
 }
 
-// states are those of the owners that a command prints, by claim.
+// states returns the states of the owners that a command prints, by claim.
 func (c *ledgerCluster) states(args ...string) map[string]ledger.OwnerState {
 	c.Helper()
 	got := invoke(c.T, c.Clientset, append(args, "-o", "json")...)

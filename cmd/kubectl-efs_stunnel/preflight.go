@@ -25,7 +25,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// preflightFlags are those of preflight.
+// preflightFlags are the flags of preflight.
 type preflightFlags struct {
 	nodes       bool
 	image       string
@@ -64,7 +64,7 @@ func defaultPorts() ports.Span {
 	return ports.Span{First: wellknown.DefaultBasePort, Last: wellknown.DefaultBasePort + wellknown.DefaultPortCount - 1}
 }
 
-// check is about what no flag can be checked for alone.
+// check checks the flags, also against each other, and returns the ports and the text of --ca-file.
 func (f preflightFlags) check() (ports.Span, string, error) {
 	span, err := ports.ParseSpan(f.ports)
 	switch {
@@ -150,7 +150,8 @@ func (p *plugin) examineNodes(ctx context.Context, c connection, f preflightFlag
 	return prober.Run(ctx, facts.Nodes)
 }
 
-// pullSecrets are those of the agents' pods, which have them from their service account if they name none.
+// pullSecrets returns the pull secrets of the agents' pods, which have them from their service account if they
+// name none.
 func pullSecrets(ctx context.Context, client kubernetes.Interface, agents *appsv1.DaemonSet) []corev1.LocalObjectReference {
 	spec := agents.Spec.Template.Spec
 	if len(spec.ImagePullSecrets) > 0 || spec.ServiceAccountName == "" {
@@ -163,7 +164,7 @@ func pullSecrets(ctx context.Context, client kubernetes.Interface, agents *appsv
 	return account.ImagePullSecrets
 }
 
-// regionOf is that of any node: a cluster is in one region.
+// regionOf returns the region of any node: a cluster is in one region.
 func regionOf(nodes []*corev1.Node) string {
 	i := slices.IndexFunc(nodes, func(node *corev1.Node) bool { return node.Labels[corev1.LabelTopologyRegion] != "" })
 	if i < 0 {
@@ -172,7 +173,7 @@ func regionOf(nodes []*corev1.Node) string {
 	return nodes[i].Labels[corev1.LabelTopologyRegion]
 }
 
-// serversOf are ids of file systems, or names with an address.
+// serversOf returns the servers of ids of file systems, or of names with an address.
 func serversOf(arguments []string, region string) ([]nodereport.Server, error) {
 	var servers []nodereport.Server
 	for _, argument := range arguments {

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// quiet is how long nothing is said about progress.
+// quiet is the time in which no progress is printed.
 const quiet = 2 * time.Second
 
-// progress says what is done at present, if that takes longer than a user waits without a word.
+// progress prints the present step of a command that takes longer than a user waits without a word.
 type progress struct {
 	out   io.Writer
 	timer *time.Timer

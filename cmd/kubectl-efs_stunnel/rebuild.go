@@ -72,7 +72,7 @@ func (p *plugin) runRebuild(ctx context.Context, f rebuildFlags) error {
 	return p.finish(ctx, i, items, lost, f.outliveFlags)
 }
 
-// sayOthers says what is not taken over, because it is another cluster's.
+// sayOthers prints what is not taken over, because it is another cluster's.
 func (p *plugin) sayOthers(others map[string]int) {
 	for _, cluster := range slices.Sorted(maps.Keys(others)) {
 		if cluster == "" {

@@ -72,7 +72,7 @@ func (c *ledgerCluster) claim(namespace, name string) *corev1.PersistentVolumeCl
 	return claim
 }
 
-// writes are the changes that the plugin has made to volumes and claims.
+// writes returns the changes that the plugin has made to volumes and claims.
 func (c *ledgerCluster) writes() (writes int) {
 	for _, action := range c.Actions() {
 		if resource := action.GetResource().Resource; strings.HasPrefix(resource, "persistentvolume") && action.GetVerb() != "list" && action.GetVerb() != "get" {

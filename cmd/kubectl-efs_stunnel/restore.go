@@ -138,7 +138,7 @@ func (p *plugin) awaitRestored(ctx context.Context, i installation, claim *corev
 	return nil
 }
 
-// newestEvent is "" without one, or without the right to read events.
+// newestEvent returns the newest event about a claim, "" without one, or without the right to read events.
 func (i installation) newestEvent(ctx context.Context, claim *corev1.PersistentVolumeClaim) string {
 	selector := fields.OneTermEqualSelector("involvedObject.uid", string(claim.UID)).String()
 	events, err := i.client.CoreV1().Events(claim.Namespace).List(ctx, metav1.ListOptions{FieldSelector: selector})

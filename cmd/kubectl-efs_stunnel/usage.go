@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// quietTime is how long a command may take without a word.
+	// quietTime is the time that a command may take without a word.
 	quietTime = 2 * time.Second
-	// surveyPoll is the time between two looks how far surveys are.
+	// surveyPoll is the time between two reads of the progress of surveys.
 	surveyPoll = 2 * time.Second
 )
 

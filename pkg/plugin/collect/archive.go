@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Archive is what was collected.
+// Archive is the collected files.
 type Archive struct {
 	// Unread are the rights that were missing.
 	Unread []string
@@ -24,12 +24,12 @@ type file struct {
 	name, purpose, text string
 }
 
-// Name is that of the archive's file, and without its ending of the folder in it.
+// Name returns the name of the archive's file. Without its ending, it is the name of the folder in it.
 func (a *Archive) Name() string { return a.folder() + ".tar.gz" }
 
 func (a *Archive) folder() string { return "efs-stunnel-" + a.time.UTC().Format("20060102T150405Z") }
 
-// Files are the names and sizes of all files, the index first.
+// Files returns the names and sizes of all files, the index first.
 func (a *Archive) Files() []string {
 	var all []string
 	for _, f := range a.all() {

@@ -21,7 +21,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 )
 
-// Options say what to collect.
+// Options are the settings of one collection.
 type Options struct {
 	Snapshot       *inspect.Snapshot
 	RedactAccounts bool
@@ -77,7 +77,7 @@ func (c *collector) leave(format string, args ...any) {
 	c.archive.left = append(c.archive.left, inspect.Line(c.redactor.text(fmt.Sprintf(format, args...))))
 }
 
-// version is that of the plugin and of the cluster. Those of the installation are in the status.
+// version adds the versions of the plugin and of Kubernetes. The installation's are in the status.
 func (c *collector) version(client kubernetes.Interface) {
 	text := "plugin      " + buildinfo.Read().String() + "\n"
 	server, err := client.Discovery().ServerVersion()
@@ -89,7 +89,7 @@ func (c *collector) version(client kubernetes.Interface) {
 	c.add("versions.txt", "versions of the plugin and of Kubernetes", c.redactor.text(text))
 }
 
-// conclusions are what the plugin prints.
+// conclusions adds the outputs of the plugin's status and doctor.
 func (c *collector) conclusions() error {
 	var status, doctor strings.Builder
 	if err := inspect.Write(&status, "", inspect.NewStatus(c.snapshot), c.snapshot.Now); err != nil {
@@ -129,7 +129,7 @@ func (c *collector) objects() error {
 	return nil
 }
 
-// present is an object, or nothing if it does not exist.
+// present returns a list of one object, empty if it does not exist.
 func present[T any](object *T) []*T {
 	if object == nil {
 		return nil
@@ -151,7 +151,7 @@ func addObjects[T runtime.Object](c *collector, name string, most int, all []T) 
 	return nil
 }
 
-// most says how many of a number of objects are packed.
+// most returns how many of n objects are packed, and records how many are left out.
 func (c *collector) most(name string, n, most int) int {
 	if n > most {
 		c.leave("%d of %d %s", n-most, n, name)
@@ -186,7 +186,7 @@ func (c *collector) logs(ctx context.Context) error {
 	return nil
 }
 
-// pods are those whose logs are read. Agents with a problem come first.
+// pods returns the pods whose logs are read. Agents with a problem come first.
 func (c *collector) pods() []*corev1.Pod {
 	managers, workers, agents := c.snapshot.PodsByPart()
 	slices.SortStableFunc(workers, func(a, b *corev1.Pod) int { return b.CreationTimestamp.Compare(a.CreationTimestamp.Time) })
@@ -195,7 +195,7 @@ func (c *collector) pods() []*corev1.Pod {
 		workers[:c.most("mount Jobs' logs", len(workers), mostJobs)], agents[:c.most("agents' logs", len(agents), mostAgents)])
 }
 
-// healthOf is 0 for a pod that is not ready, 1 for one that was restarted.
+// healthOf returns 0 for a pod that is not ready, and 1 for a pod that was restarted.
 func healthOf(pod *corev1.Pod) int {
 	switch {
 	case !inspect.IsReady(pod):

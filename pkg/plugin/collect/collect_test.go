@@ -75,7 +75,7 @@ func podSpec() corev1.PodSpec {
 	}}}
 }
 
-// snapshot is an installation with secrets in every place that text is in.
+// snapshot returns an installation with secrets in every place that text is in.
 func snapshot() *inspect.Snapshot {
 	s := &inspect.Snapshot{Namespace: wellknown.Namespace, Provisioner: wellknown.DefaultProvisioner, Now: now}
 	template := corev1.PodTemplateSpec{ObjectMeta: meta("", ""), Spec: podSpec()}
@@ -132,7 +132,7 @@ func collected(t *testing.T, s *inspect.Snapshot, accounts bool, read logReader)
 	return c.archive
 }
 
-// logText is the log of every container.
+// logText returns the log of every container.
 func logText(text string) logReader {
 	return func(_ context.Context, _, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader(fmt.Sprintf("%s %s %v: %s", pod, o.Container, o.Previous, text))), nil

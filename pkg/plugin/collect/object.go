@@ -14,7 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// object is YAML of an API object without credentials and without what no issue needs.
+// object returns an API object as YAML, without credentials and without what no issue needs.
 func (r redactor) object(object runtime.Object) (string, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -33,7 +33,7 @@ func (r redactor) object(object runtime.Object) (string, error) {
 	return string(text), nil
 }
 
-// objects are YAML documents.
+// objects returns objects as YAML documents.
 func objects[T runtime.Object](r redactor, all []T) (string, error) {
 	var out strings.Builder
 	for _, object := range all {
@@ -127,7 +127,7 @@ func isBelow(domain, parent string) bool {
 	return domain == parent || strings.HasSuffix(domain, "."+parent)
 }
 
-// node has the fields that say whether a node can mount, and where it is.
+// node returns the fields of a node that show its zone and whether it can mount.
 func node(from *corev1.Node) *corev1.Node {
 	to := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: from.Name, CreationTimestamp: from.CreationTimestamp, Labels: map[string]string{}}}
 	for _, key := range []string{

@@ -44,7 +44,7 @@ var (
 // names are parts of what secretName matches, and the schemes of bearer.
 var names = []string{"pass", "secret", "token", "api", "access", "private", "credential", "auth", "session", "signature", "cookie", "bearer", "basic"}
 
-// Redacted is a text in which what looks like a credential is replaced.
+// Redacted returns a text in which what looks like a credential is replaced.
 func Redacted(text string) string { return redactor{}.text(text) }
 
 // text replaces what looks like a credential, wherever it is.
@@ -113,7 +113,7 @@ func isMixed(word string) bool {
 		strings.ContainsAny(word, "0123456789") && strings.Count(word, "/") < 4
 }
 
-// variable is the value of an environment variable or a flag.
+// variable returns the value of an environment variable or a flag.
 func (r redactor) variable(name, value string) string {
 	if value != "" && secretVariable.MatchString(name) {
 		return removed

@@ -34,7 +34,7 @@ const (
 // Versions of Kubernetes, as docs/reference/limits.md has them.
 const firstTested, lastTested, oldestVersion = "1.34", "1.37", "1.30"
 
-// enforceLabel is that of Pod Security admission.
+// enforceLabel is the label of a namespace for Pod Security admission.
 const enforceLabel = "pod-security.kubernetes.io/enforce"
 
 // Check draws the conclusions.
@@ -62,7 +62,7 @@ func problem(cause inspect.Cause, object, message, remedy string) inspect.Result
 	return inspect.Result{Level: inspect.Problem, Cause: cause, Object: object, Message: message, Remedy: remedy}
 }
 
-// unreadOf says that checks of some resources are incomplete.
+// unreadOf returns a result for each of some resources whose checks are incomplete.
 func (f *Facts) unreadOf(verb string, resources ...string) []inspect.Result {
 	var results []inspect.Result
 	for _, unread := range f.Unread {
@@ -130,7 +130,7 @@ func (f *Facts) nodePorts() []inspect.Result {
 	return []inspect.Result{fine(object, "their range, %s, is apart from the tunnels' ports, %s", span, f.Ports)}
 }
 
-// unknownNodePorts says what Services show of a range that no object shows.
+// unknownNodePorts returns what Services show of the range of node ports, which no object has.
 func (f *Facts) unknownNodePorts() string {
 	for _, service := range f.Services {
 		for _, port := range service.Spec.Ports {
@@ -194,7 +194,7 @@ func (f *Facts) hostNames() []inspect.Result {
 	return results
 }
 
-// hostName is what a node's pod has read, or else the kubelet's label, which may differ from it.
+// hostName returns the name that a node's pod has read, or else the kubelet's label, which may differ from it.
 func (f *Facts) hostName(node *corev1.Node) string {
 	if _, ok := isServed(node); !ok {
 		return ""
@@ -202,7 +202,7 @@ func (f *Facts) hostName(node *corev1.Node) string {
 	return cmp.Or(f.Reports[node.Name].HostName, node.Labels[corev1.LabelHostname])
 }
 
-// isServed says whether an agent can run on a node, and why not.
+// isServed reports whether an agent can run on a node, and why not.
 func isServed(node *corev1.Node) (why string, ok bool) {
 	switch {
 	case node.Labels["eks.amazonaws.com/compute-type"] == "fargate":
@@ -215,7 +215,7 @@ func isServed(node *corev1.Node) (why string, ok bool) {
 	return "", true
 }
 
-// node is what the API, and the node's pod if one ran, say about a node.
+// node returns the results for a node, from its object and, if one ran, from its pod's report.
 func (f *Facts) node(node *corev1.Node) []inspect.Result {
 	object, info := "node "+node.Name, node.Status.NodeInfo
 	if why, ok := isServed(node); !ok {

@@ -26,7 +26,7 @@ func newNode(name, image string) *corev1.Node {
 	}
 }
 
-// suitable is a cluster without a problem, of which one node was examined.
+// suitable returns a cluster without a problem, of which one node was examined.
 func suitable() *Facts {
 	return &Facts{
 		Options:   Options{Namespace: "efs-stunnel", Ports: tunnels},

@@ -21,7 +21,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// Options say what is planned.
+// Options are the settings of the planned installation.
 type Options struct {
 	Namespace string     // of the installation
 	Ports     ports.Span // of the tunnels
@@ -29,7 +29,7 @@ type Options struct {
 	Own string
 }
 
-// Facts are what the API shows of a cluster.
+// Facts are the objects of a cluster, and the reports of its nodes, that the checks read.
 type Facts struct {
 	Options
 
@@ -46,7 +46,7 @@ type Facts struct {
 	Reports map[string]NodeReport
 }
 
-// NodeReport is what the pod of a node reported, or why it did not.
+// NodeReport is the report of a node's pod, or the reason why there is none.
 type NodeReport struct {
 	nodereport.Report
 
@@ -135,7 +135,7 @@ func list[T runtime.Object](ctx context.Context, g gatherer, resource string, re
 	return g.unread(err, inspect.Unread{Verb: "list", Resource: resource})
 }
 
-// hostPorts are those that the containers of a pod declare.
+// hostPorts returns the host ports that the containers of a pod declare.
 func hostPorts(pod *corev1.Pod) []int {
 	var all []int
 	for _, container := range pod.Spec.Containers {

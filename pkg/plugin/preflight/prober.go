@@ -220,5 +220,5 @@ func (p *Prober) pod(node, request string) *corev1.Pod {
 	}
 }
 
-// NewRequest is for the pods that Prober makes.
+// NewRequest returns the request to a pod of Prober.
 func NewRequest() nodereport.Request { return nodereport.Request{Host: hostPath, Proc: "/proc"} }

@@ -26,7 +26,7 @@ const (
 	EFSNotListed          inspect.Cause = "EFSNotListed"
 )
 
-// reported is what a pod found on its node.
+// reported returns the results of the report of a node's pod.
 func (f *Facts) reported(node *corev1.Node, r NodeReport) []inspect.Result {
 	object := "node " + node.Name
 	if r.Why != "" {
@@ -44,7 +44,7 @@ func (f *Facts) reported(node *corev1.Node, r NodeReport) []inspect.Result {
 	return results
 }
 
-// mountHelper is about mount.nfs, which the kubelet runs, and the kernel's NFS client.
+// mountHelper returns the results about mount.nfs, which the kubelet runs, and the kernel's NFS client.
 func mountHelper(object, image string, r nodereport.Report) []inspect.Result {
 	var results []inspect.Result
 	switch {
@@ -89,7 +89,7 @@ func selinux(object string, r nodereport.Report) []inspect.Result {
 	return results
 }
 
-// reachRemedy says what to do about a mount target that does not answer.
+// reachRemedy returns the remedy for a mount target that does not answer.
 func reachRemedy(reason string) string {
 	if reason == nodereport.ReasonName {
 		return "enable DNS in the VPC, create a mount target in the node's zone, and check the id and the region"
@@ -111,7 +111,7 @@ func servers(object, zone string, r nodereport.Report) []inspect.Result {
 	return results
 }
 
-// aws is a note: the manager usually has a role of its own.
+// aws returns notes only: the manager usually has a role of its own.
 func aws(object string, r nodereport.Report) []inspect.Result {
 	switch {
 	case r.AWS == nil:

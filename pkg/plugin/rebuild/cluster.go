@@ -48,7 +48,7 @@ func NewCluster(uid, provisioner string, targets map[string]ports.Target, volume
 	return c
 }
 
-// Choice is what no directory and no ledger says about a volume.
+// Choice has the fields of a volume that neither its directory nor the ledger has.
 type Choice struct {
 	Class      string
 	Policy     corev1.PersistentVolumeReclaimPolicy
@@ -56,7 +56,7 @@ type Choice struct {
 	AccessMode corev1.PersistentVolumeAccessMode
 }
 
-// class is one of ours. The error says what to do.
+// class returns a storage class of the provisioner. The error has the remedy.
 func (c Cluster) class(name string) (volumes.Class, error) {
 	object := c.Classes[name]
 	switch {
@@ -135,7 +135,7 @@ func otherClaim(claim *corev1.PersistentVolumeClaim) string {
 	return "claim " + name + " exists, with volume " + claim.Spec.VolumeName + ": it is left alone"
 }
 
-// otherVolume says why a volume that exists is not the one that is described, or "".
+// otherVolume returns why a volume that exists is not the one that is described, or "".
 func (c Cluster) otherVolume(object *corev1.PersistentVolume, e volumes.Existing) string {
 	volume, ref := volumes.Read(object, c.Provisioner), object.Spec.ClaimRef
 	switch {

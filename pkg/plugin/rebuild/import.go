@@ -107,7 +107,7 @@ func (i Import) plan(item *Item, w Wanted, owned bool) {
 	}
 }
 
-// volumeName is the same in each run, so that a run which died is completed by the next one.
+// volumeName returns the same name in each run, so that a run which died is completed by the next one.
 func (i Import) volumeName(w Wanted) string {
 	hash := sha256.Sum256([]byte(strings.Join([]string{i.UID, i.FileSystem, w.Path, w.Namespace, w.Claim}, "\n")))
 	uid := hash[:16]
@@ -115,7 +115,8 @@ func (i Import) volumeName(w Wanted) string {
 	return volumes.VolumeName(types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", uid[:4], uid[4:6], uid[6:8], uid[8:10], uid[10:])))
 }
 
-// duplicates say what is wrong with claims and paths that are wanted twice, or with paths inside others.
+// duplicates returns, by claim or path, the problem with claims and paths that are wanted twice, and with paths
+// inside others.
 func duplicates(wanted []Wanted) map[string]string {
 	problems, claims, paths := map[string]string{}, map[string]bool{}, map[string]bool{}
 	for _, w := range wanted {
@@ -138,7 +139,7 @@ func duplicates(wanted []Wanted) map[string]string {
 	return problems
 }
 
-// parent is "" for a directory of the root.
+// parent returns the directory above a path, "" for a directory of the root.
 func parent(p string) string { return p[:max(0, strings.LastIndexByte(p, '/'))] }
 
 // owners are the entries of a ledger.
@@ -164,8 +165,8 @@ func (o owners) has(item Item) bool {
 	})
 }
 
-// other says who else has a directory, or one above or below it, or "". What was retained for a claim of the
-// namespace is left to the rules of mount Jobs.
+// other describes another owner of a directory, or of one above or below it; "" if there is none. Data that was
+// retained for a claim of the namespace is left to the rules of mount Jobs.
 func (o owners) other(item Item) string {
 	for _, owned := range o.at[item.Path] {
 		if owned.Volume != item.Volume && (!owned.Retained || owned.Namespace != item.Namespace) {

@@ -6,7 +6,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
 )
 
-// State says what becomes of a directory.
+// State is the outcome for one directory.
 type State string
 
 // The states.
@@ -42,7 +42,7 @@ func (i *Item) end(state State, note string) {
 	i.Adoption, i.NewVolume, i.NewClaim = nil, nil, nil
 }
 
-// Count is how many items are in one of some states.
+// Count returns the number of items in one of some states.
 func Count(items []Item, states ...State) int {
 	count := 0
 	for _, item := range items {
@@ -55,7 +55,7 @@ func Count(items []Item, states ...State) int {
 	return count
 }
 
-// Rows are a table of items.
+// Rows returns a table of items.
 func Rows(items []Item) [][]string {
 	rows := [][]string{{"FILE SYSTEM", "PATH", "CLAIM", "VOLUME", "STATE", "NOTE"}}
 	for _, item := range items {

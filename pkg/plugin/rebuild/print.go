@@ -59,8 +59,8 @@ func objectsOf(items []Item) []runtime.Object {
 	return append(volumes, claims...)
 }
 
-// document is YAML. An object with characters that are not printed is in the form of JSON, in which each of
-// them is inside a string, and so can be an escape.
+// document returns an object as YAML. An object with characters that are not printed is in the form of JSON, in
+// which each of them is inside a string, and so can be an escape.
 func document(object runtime.Object) ([]byte, error) {
 	text, err := yaml.Marshal(object)
 	if err != nil || bytes.Equal(text, escaped(text, yamlEscape)) {

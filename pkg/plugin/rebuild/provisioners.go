@@ -25,13 +25,13 @@ const (
 	AWSDriver      Provisioner = "aws-efs-csi-driver"
 )
 
-// Provisioners are all of them.
+// Provisioners returns the names of all provisioners.
 func Provisioners() []string {
 	return []string{string(EFSProvisioner), string(NFSSubdir), string(AWSDriver)}
 }
 
-// Template is how a provisioner names the directories in its own one, "" being where it has that by default. It
-// is "" where they are not named after claims.
+// Template returns the pattern of a provisioner's directories below its base; the base "" is the provisioner's
+// default. It returns "" where directories are not named after claims.
 func (p Provisioner) Template(base string) string {
 	base = strings.TrimSuffix(base, "/")
 	switch p {
@@ -74,7 +74,7 @@ func ParseAccessPoints(data []byte, fileSystem string) ([]AccessPoint, error) {
 	return points, nil
 }
 
-// KnownClaims are the claims that the provisioner's volumes were made for, by the path on a file system. Only a
+// KnownClaims returns the claims that the provisioner's volumes were made for, by the path on a file system. Only a
 // bound volume vouches for its claim: the namespace of any other one may have been deleted, and made again.
 func (p Provisioner) KnownClaims(volumes map[string]*corev1.PersistentVolume, fileSystem string, points []AccessPoint) map[string]Wanted {
 	paths := map[string]string{}
@@ -105,7 +105,7 @@ func (p Provisioner) KnownClaims(volumes map[string]*corev1.PersistentVolume, fi
 	return others
 }
 
-// pathOf is where a volume is on a file system, or "".
+// pathOf returns the path of a volume on a file system, or "".
 func (p Provisioner) pathOf(volume *corev1.PersistentVolume, fileSystem string, points map[string]string) string {
 	switch source := volume.Spec.PersistentVolumeSource; {
 	case p != AWSDriver && source.NFS != nil && strings.HasPrefix(source.NFS.Server, fileSystem+"."):
@@ -125,7 +125,7 @@ func (p Provisioner) pathOf(volume *corev1.PersistentVolume, fileSystem string, 
 	return ""
 }
 
-// below is a path in the directory of an access point, "" if that is not known.
+// below returns a path in the directory of an access point, "" if that is not known.
 func below(point, subPath string) string {
 	if point == "" {
 		return ""
@@ -133,7 +133,7 @@ func below(point, subPath string) string {
 	return path.Join(point, subPath)
 }
 
-// WantedOf are the directories of access points. One of which no volume is known says so.
+// WantedOf returns the directories of access points. One of which no volume is known says so.
 func WantedOf(points []AccessPoint, known map[string]Wanted) []Wanted {
 	var wanted []Wanted
 	for _, point := range points {

@@ -53,7 +53,7 @@ func byPath(a, b Item) int {
 	return cmp.Or(cmp.Compare(a.FileSystem, b.FileSystem), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Volume, b.Volume))
 }
 
-// entries are those of the cluster, owners before marks, later ones before earlier ones. What an interrupted
+// entries returns the cluster's entries, owners before marks, later ones before earlier ones. What an interrupted
 // run has taken over is this cluster's already.
 func (r Rebuild) entries(ledgers map[string][]requests.Owned) []entry {
 	var entries []entry
@@ -93,7 +93,7 @@ func withoutOldMarks(entries []entry) []entry {
 	})
 }
 
-// waiting are the claims without a volume, by uid.
+// waiting returns the claims without a volume, by uid.
 func (r Rebuild) waiting() map[string]string {
 	names := map[string]string{}
 	for name, claim := range r.Claims {
@@ -104,7 +104,7 @@ func (r Rebuild) waiting() map[string]string {
 	return names
 }
 
-// notWanted says why an entry becomes no volume, or "".
+// notWanted returns why an entry becomes no volume, or "".
 func (r Rebuild) notWanted(e entry, waiting map[string]string) string {
 	switch {
 	case e.Leaving:
@@ -158,8 +158,7 @@ func (r Rebuild) takeOver(item *Item, e entry, class string) {
 	}
 }
 
-// Others says how many owners other clusters have, by cluster. Entries without a readable owner are those
-// of "".
+// Others counts the owners of other clusters, by cluster, and below "" the entries without a readable owner.
 func (r Rebuild) Others(ledgers map[string][]requests.Owned) map[string]int {
 	others := map[string]int{}
 	for _, ledger := range ledgers {
@@ -172,7 +171,7 @@ func (r Rebuild) Others(ledgers map[string][]requests.Owned) map[string]int {
 	return others
 }
 
-// Paths are those of the planned items that create a volume, by file system.
+// Paths returns the paths of the planned items that create a volume, by file system.
 func Paths(items []Item) map[string][]string {
 	unique := map[string]map[string]bool{}
 	for _, item := range items {

@@ -26,7 +26,7 @@ const (
 	lost = "c2"
 )
 
-// uid is that of a claim.
+// uid returns the uid of a claim.
 func uid(n int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", n) }
 
 func volumeOf(n int) string { return wellknown.VolumePrefix + uid(n) }
@@ -47,7 +47,7 @@ func choice() rebuild.Choice {
 	return rebuild.Choice{Policy: corev1.PersistentVolumeReclaimRetain, Size: resource.MustParse("1Gi"), AccessMode: corev1.ReadWriteMany}
 }
 
-// owned is an entry of the lost cluster.
+// owned returns an entry of the lost cluster.
 func owned(n int, edits ...func(*requests.Owned)) requests.Owned {
 	o := requests.Owned{
 		Path: fmt.Sprintf("/team/d%d", n), Volume: volumeOf(n), Cluster: lost, Namespace: "team", NamespaceUID: "lost-team-uid", Class: "efs",
@@ -66,7 +66,7 @@ func claimWith(volume string) corev1.PersistentVolumeClaim {
 	}
 }
 
-// made are the objects of a plan, as they are after it was applied.
+// made returns the objects of a plan, as they are after it was applied.
 func made(t *testing.T, edits ...func(*corev1.PersistentVolume)) ([]corev1.PersistentVolume, corev1.PersistentVolumeClaim) {
 	t.Helper()
 	r := rebuild.Rebuild{Cluster: newCluster(nil), Choice: choice(), Of: lost}
@@ -161,7 +161,7 @@ func TestWhatIsRebuilt(t *testing.T) {
 	}
 }
 
-// does says what an item changes.
+// does lists what an item changes.
 func does(item rebuild.Item) string {
 	var parts []string
 	if item.Adoption != nil {

@@ -74,7 +74,7 @@ func ParseTemplate(text string) (Template, error) {
 	return t, requests.CheckPattern(t.Pattern())
 }
 
-// Pattern is that of requests.Directories.
+// Pattern returns the pattern for requests.Directories.
 func (t Template) Pattern() string {
 	return strings.NewReplacer(namespaceName, "*", claimName, "*").Replace(t.text)
 }
@@ -115,7 +115,7 @@ func name(path, namespace string, shortest, longest *regexp.Regexp) Wanted {
 	return w
 }
 
-// claimIn is the claim in a match of a path.
+// claimIn returns the claim in a match of a path.
 func claimIn(path, namespace string, expression *regexp.Regexp, match []string) types.NamespacedName {
 	claim := types.NamespacedName{Namespace: namespace, Name: path[strings.LastIndexByte(path, '/')+1:]}
 	if match == nil {
