@@ -22,7 +22,7 @@ const (
 	reviewQPS, reviewBurst = 10, 50
 )
 
-// clients are those of the apiserver.
+// clients are the clients for the apiserver.
 type clients struct {
 	work     kubernetes.Interface // of caches and loops
 	jobs     kubernetes.Interface // of the loop of mount Jobs, with a limit of its own

@@ -22,7 +22,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
 )
 
-// heapGrowth is how many percent the heap grows until it is collected. Nearly all of it are caches,
+// heapGrowth is the growth of the heap, in percent, after which it is collected. Nearly all of it are caches,
 // which stay, so Go's 100 would keep as much again for garbage that there hardly is.
 const heapGrowth = 50
 

@@ -37,7 +37,7 @@ type options struct {
 	lease       election.Options // without clients
 }
 
-// defaultOptions are those of design and manifests.
+// defaultOptions returns the defaults of design and manifests.
 func defaultOptions(e kubeprogram.Environment) options {
 	return options{
 		Options: kubeprogram.Options{Namespace: e.Namespace(), HTTPAddress: wellknown.DefaultManagerHTTPAddress},

@@ -36,7 +36,7 @@ func parse(args string, variables map[string]string) (options, error) {
 // image is the only setting that has no default.
 const image = "--worker-image=registry/efs-stunnel:1 "
 
-// defaults are those of the design's table.
+// defaults returns the options of the design's table.
 func defaults() options {
 	return options{
 		Options: kubeprogram.Options{Namespace: "efs-stunnel", HTTPAddress: ":8080", Log: program.Log{Format: "text"}},

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// longWait is how long a replica may wait, before it starts or leads, until it reports the wait.
+	// longWait is the time that a replica waits, before it starts or leads, until it reports the wait.
 	longWait     = 5 * time.Second
 	waitReminder = time.Minute // the time between two log lines about one wait
 	// firstRetry and maxRetry are the shortest and longest time between two tries.
 	firstRetry, maxRetry = 500 * time.Millisecond, 15 * time.Second
 )
 
-// wait is what this replica waits for before it starts or leads.
+// wait is the condition that this replica waits for before it starts or leads.
 type wait struct {
 	doing  string // for users
 	since  time.Time
