@@ -19,8 +19,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-// limit is how long the test waits for anything at most. It is long because emulated machines on a busy
-// host are slow.
+// limit is the longest time that the test waits for anything: emulated machines on a busy host are slow.
 const limit = 10 * time.Minute
 
 // testLab is a lab of this test, used through the lab program.
@@ -59,7 +58,7 @@ func newLab(t *recorder, name string) *testLab {
 	return l
 }
 
-// in is the same lab in a subtest.
+// in returns the same lab in a subtest.
 func (l *testLab) in(t *testing.T) *testLab {
 	t.Helper()
 	return &testLab{t: l.t.in(t), program: l.program, Lab: l.Lab}

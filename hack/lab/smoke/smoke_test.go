@@ -126,7 +126,7 @@ func tunnelsComeUp(l *testLab) {
 	l.kubectl("-n", "smoke", "rollout", "status", "daemonset/tunnels", fmt.Sprintf("--timeout=%ds", int(limit.Seconds())))
 }
 
-// stunnelConfig is a client configuration as an administrator would write it.
+// stunnelConfig returns a client configuration as an administrator would write it.
 func (l *testLab) stunnelConfig() string {
 	var b strings.Builder
 	b.WriteString("foreground = yes\npid =\n")
@@ -178,7 +178,7 @@ func podsShareBytes(l *testLab) {
 	}
 }
 
-// dataPath is where the stand-in keeps a file of a file system.
+// dataPath returns the path of a file of a file system on the stand-in's disk.
 func (l *testLab) dataPath(fileSystem, file string) string {
 	return l.Path("efs", "data", fileSystem, file)
 }

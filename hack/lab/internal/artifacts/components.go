@@ -27,10 +27,10 @@ type Components struct {
 	Version string // of Kubernetes, as v1.36.3
 }
 
-// Program is the path of one program.
+// Program returns the path of one program.
 func (c Components) Program(name string) string { return filepath.Join(c.Dir, name) }
 
-// kubernetesPrograms are names of one program, hack/lab/components.
+// kubernetesPrograms returns the names of one program, hack/lab/components.
 func kubernetesPrograms() []string {
 	return []string{"kube-apiserver", "kube-controller-manager", "kube-proxy", "kube-scheduler", "kubectl", "kubelet"}
 }
@@ -75,7 +75,7 @@ func (m Maker) componentsKey(ctx context.Context) (file, version, key string, er
 	return file, version, version + "-" + cache.Key(string(mod), string(main), goVersion.String(), flags), nil
 }
 
-// modFile is the module file that pins the wanted version of Kubernetes.
+// modFile returns the module file that pins the wanted version of Kubernetes.
 func (m Maker) modFile(dir string) (string, error) {
 	if m.Kubernetes == "" {
 		return filepath.Join(dir, "go.mod"), nil
@@ -160,7 +160,7 @@ func linkerFlags(version string) string {
 		pkg, version, parts[0], parts[1])
 }
 
-// ComponentsDisk is a read-only file system with the programs of a node.
+// ComponentsDisk returns the path of a read-only file system with the programs of a node.
 func (m Maker) ComponentsDisk(ctx context.Context, c Components) (string, error) {
 	dir, _, err := m.Cache.Folder(ctx, "components-disk", c.Key, func(ctx context.Context, out string) error {
 		tree := filepath.Join(out, "tree")

@@ -49,7 +49,7 @@ func nodePackages() []string {
 	}
 }
 
-// NodeImage is what a node boots from.
+// NodeImage has the files that a node boots from.
 type NodeImage struct {
 	Disk, Kernel, Initrd string
 }
@@ -130,8 +130,8 @@ func (m Maker) extractedKey(suite string, packages []string) string {
 	return cache.Key(suite, strings.Join(packages, ","), m.Mirror)
 }
 
-// systemPath is where Debian's own programs are. mmdebstrap starts some for each package, and versions of them that
-// a developer has before these in PATH may take seconds to start.
+// systemPath is the PATH of Debian's own programs. mmdebstrap starts some for each package, and versions of them
+// that a developer has before these in PATH may take seconds to start.
 const systemPath = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 // documentation lists folders that no node needs. Filters of paths would have mmdebstrap start a Python program for each package.

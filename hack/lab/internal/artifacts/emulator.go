@@ -29,7 +29,7 @@ func (m Maker) Emulator(ctx context.Context, notes io.Writer) (Emulator, bool, e
 	return Emulator{root: root}, made, nil
 }
 
-// Command is how QEMU is called, before its own arguments.
+// Command returns the command that runs QEMU, without QEMU's own arguments.
 func (e Emulator) Command() []string {
 	command := Command(e.root, "usr/bin/qemu-system-x86_64")
 	for _, firmware := range []string{"qemu", "seabios"} {

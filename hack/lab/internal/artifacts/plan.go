@@ -21,7 +21,8 @@ const (
 	EmulatorTitle   = "QEMU"
 )
 
-// Plan says which parts are cached, and how long it usually takes to make each. tools are the packages of ToolsRoot.
+// Plan returns the parts, whether each is cached, and the time that it usually takes. tools are the packages of
+// ToolsRoot.
 func (m Maker) Plan(ctx context.Context, tools []string) ([]Part, error) {
 	_, _, components, err := m.componentsKey(ctx)
 	if err != nil {

@@ -23,7 +23,7 @@ func Command(root, program string, further ...string) []string {
 	return []string{Loader(root), "--library-path", strings.Join(folders, ":"), filepath.Join(root, program)}
 }
 
-// Loader is the dynamic loader of an extracted root: in lib up to Debian 12, in usr/lib later. It
+// Loader returns the dynamic loader of an extracted root: in lib up to Debian 12, in usr/lib later. It
 // is not the link in lib64: that one may be absolute and lead outside.
 func Loader(root string) string {
 	name := filepath.Join(multiarch, "ld-linux-x86-64.so.2")

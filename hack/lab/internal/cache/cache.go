@@ -17,7 +17,7 @@ import (
 // Cache is a folder shared by all labs of this machine.
 type Cache struct{ Dir string }
 
-// Default is ${XDG_CACHE_HOME:-~/.cache}/efs-stunnel/lab.
+// Default returns the cache in ${XDG_CACHE_HOME:-~/.cache}/efs-stunnel/lab.
 func Default() (Cache, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {

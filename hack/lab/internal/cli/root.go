@@ -23,7 +23,7 @@ import (
 // nameVariable is the environment variable for --name.
 const nameVariable = "LAB_NAME"
 
-// app is what all commands share.
+// app has the flags that all commands share.
 type app struct {
 	name string // --name
 }
@@ -64,7 +64,7 @@ func defaultName() string {
 	return "default"
 }
 
-// command is a command that starts, changes, stops or shows the lab. It takes one argument for each word
+// command returns a command that starts, changes, stops or shows the lab. It takes one argument for each word
 // of use after its name.
 func (a *app) command(use, short string, run func(cmd *cobra.Command, o *orchestrate.Orchestrator, args []string) error) *cobra.Command {
 	return &cobra.Command{
@@ -79,7 +79,7 @@ func (a *app) command(use, short string, run func(cmd *cobra.Command, o *orchest
 	}
 }
 
-// existing is the lab of a command that needs one that is up.
+// existing returns the lab of a command that needs one that is up.
 func (a *app) existing() (state.Lab, state.Settings, error) {
 	lab, err := state.New(a.name)
 	if err != nil {

@@ -90,7 +90,7 @@ rules:
 
 func (p Plane) auditPolicyFile() string { return p.Lab.Path("audit-policy.yaml") }
 
-// AuditLog is the file of the apiserver's audit log, one JSON event per line.
+// AuditLog returns the path of the apiserver's audit log, one JSON event per line.
 func AuditLog(lab state.Lab) string { return lab.LogFile("audit") }
 
 func (p Plane) kubeconfig(user string) string {
@@ -117,7 +117,7 @@ func WriteKubeconfig(file, server string, dir pki.Dir, user pki.Pair) error {
 	return nil
 }
 
-// NodeServer is the apiserver's URL for a node.
+// NodeServer returns the apiserver's URL for a node.
 func NodeServer(n state.Node) string {
 	return serverURL(state.NetworkOf(n.IPv6Only).Host, state.APIServerPort)
 }

@@ -16,12 +16,12 @@ func Run(ctx context.Context, name string, args ...string) error {
 	return RunTo(ctx, io.Discard, name, args...)
 }
 
-// RunTo is Run, and also writes the program's output to w.
+// RunTo runs like Run, and also writes the program's output to w.
 func RunTo(ctx context.Context, w io.Writer, name string, args ...string) error {
 	return RunCommand(exec.CommandContext(ctx, name, args...), w)
 }
 
-// RunCommand is RunTo for a command with its own folder or environment.
+// RunCommand runs, like RunTo, a command with its own folder or environment.
 func RunCommand(cmd *exec.Cmd, w io.Writer) error {
 	var tail tailWriter
 	out := io.MultiWriter(w, &tail)

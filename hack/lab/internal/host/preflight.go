@@ -15,7 +15,7 @@ const (
 	gibibyte = 1 << 30
 )
 
-// Needs is what a lab needs of the machine.
+// Needs are the resources of the machine that a lab needs.
 type Needs struct {
 	MemoryMiB int
 	DiskGiB   int

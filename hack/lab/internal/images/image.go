@@ -18,7 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-// Recipe says what an image contains and how it starts.
+// Recipe is the content of an image, and its start.
 type Recipe struct {
 	Files      []File // one layer, in this order
 	Entrypoint []string
@@ -56,7 +56,7 @@ func Build(r Recipe) (v1.Image, error) {
 // nameRule is a repository and a tag without a registry.
 var nameRule = regexp.MustCompile(`^[a-z0-9]+([._/-][a-z0-9]+)*:[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 
-// InCluster is the name of an image of the lab's registry in pods.
+// InCluster returns the name of an image of the lab's registry in pods.
 func InCluster(repositoryAndTag string) string {
 	return fmt.Sprintf("%s:%d/%s", state.RegistryHost, state.RegistryPort, repositoryAndTag)
 }

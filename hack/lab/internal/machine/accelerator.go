@@ -12,7 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/cache"
 )
 
-// Accelerator is how QEMU runs the guest's instructions.
+// Accelerator is the way in which QEMU runs the guest's instructions.
 type Accelerator string
 
 // The two ways.

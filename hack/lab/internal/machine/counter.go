@@ -37,6 +37,6 @@ func readCounter() (best reading) {
 	return best
 }
 
-// readTimeStampCounter is the instruction RDTSC. RDTSCP, which waits for earlier instructions, is not in every
+// readTimeStampCounter executes the instruction RDTSC. RDTSCP, which waits for earlier instructions, is not in every
 // virtual machine, and readCounter needs no such order.
 func readTimeStampCounter() uint64

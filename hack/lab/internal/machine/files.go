@@ -19,7 +19,7 @@ import (
 //go:embed guest
 var guestFiles embed.FS
 
-// guestPaths are the paths of the guest files on the configuration disk. Files under etc are copied over
+// guestPaths returns the paths of the guest files on the configuration disk. Files under etc are copied over
 // the node's own /etc at each boot.
 func guestPaths() map[string]string {
 	registry := fmt.Sprintf("%s:%d", state.RegistryHost, state.RegistryPort)

@@ -29,13 +29,13 @@ type Machine struct {
 	PauseImage   string // what containerd starts for each pod
 }
 
-// GuestLogs are the node's programs that log to the machine's serial ports, in the order of the ports.
+// GuestLogs returns the node's programs that log to the machine's serial ports, in the order of the ports.
 func GuestLogs() []string { return []string{"containerd", "kubelet", "kube-proxy"} }
 
 // Console is the name of the log of a node's kernel and boot.
 const Console = "console"
 
-// LogFile is the file of one of a node's logs: Console, or one of GuestLogs. Each boot of the node
+// LogFile returns the file of one of a node's logs: Console, or one of GuestLogs. Each boot of the node
 // appends to it.
 func LogFile(lab state.Lab, n state.Node, log string) string { return lab.LogFile(n.Name + "-" + log) }
 
@@ -73,7 +73,7 @@ func (m Machine) makeSystemDisk(ctx context.Context) error {
 	return os.Rename(tmp, disk)
 }
 
-// Spec is the machine as a process.
+// Spec returns the machine as a process.
 func (m Machine) Spec() proc.Spec {
 	return proc.Spec{
 		Name:    m.Node.Part(),

@@ -40,7 +40,7 @@ func makeKey(ctx context.Context, file string) error {
 	return host.Run(ctx, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", file)
 }
 
-// SSHCommand is the command line that runs a command on a node, or a login shell without one. It works
+// SSHCommand returns the command line that runs a command on a node, or a login shell without one. It works
 // only inside the lab's network namespace.
 func SSHCommand(lab state.Lab, n state.Node, terminal bool, command []string) []string {
 	args := []string{

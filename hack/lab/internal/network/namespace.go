@@ -124,8 +124,8 @@ func Down(lab state.Lab) error {
 	return nil
 }
 
-// Exists says whether the lab's namespace exists. Its file alone may be left from an interrupted
-// removal, and cannot be entered then.
+// Exists reports whether the lab's namespace exists. Its file alone may be left from an interrupted removal, and
+// cannot be entered then.
 func Exists(lab state.Lab) bool { return Do(lab, func() error { return nil }) == nil }
 
 // Processes lists the processes in the namespace, all of which the lab has started.
@@ -161,7 +161,7 @@ func AddNode(ctx context.Context, lab state.Lab, n state.Node) error {
 	return ip(ctx, lab, family(n), "route", "replace", n.PodCIDR(), "via", n.Address())
 }
 
-// family is the option of ip for the routes to a node's pods.
+// family returns the option of ip for the routes to a node's pods.
 func family(n state.Node) string {
 	if n.IPv6Only {
 		return "-6"

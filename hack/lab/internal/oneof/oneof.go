@@ -27,7 +27,7 @@ func Join[S ~string](values []S) string {
 	return strings.Join(texts, ", ")
 }
 
-// Flag is the value of a command-line flag that accepts one of the allowed values.
+// Flag returns the value of a command-line flag that accepts one of the allowed values.
 func Flag[S ~string](value *S, allowed []S) pflag.Value { return flag[S]{value, allowed} }
 
 type flag[S ~string] struct {

@@ -149,10 +149,10 @@ func (o *Orchestrator) makeComponents(ctx context.Context, maker artifacts.Maker
 	return programs, err
 }
 
-// toolsPackages are those that are extracted for the parts of the lab that are not nodes.
+// toolsPackages returns the packages that are extracted for the parts of the lab that are not nodes.
 func toolsPackages() []string { return append(ganesha.Packages(), registryPackage) }
 
-// Plan says which parts of every lab are cached, and how long it usually takes to make each.
+// Plan returns the parts of every lab, whether each is cached, and the time that it usually takes.
 func Plan(ctx context.Context) ([]artifacts.Part, error) {
 	maker, err := artifacts.NewMaker()
 	if err != nil {

@@ -91,7 +91,7 @@ func shorten(line string) string {
 	return string(runes[:tailRunes]) + "…"
 }
 
-// nodeTails are the ends of the logs that show what a node did last. kube-proxy starts with the kubelet,
+// nodeTails returns the ends of the logs that show what a node did last. kube-proxy starts with the kubelet,
 // and its log adds nothing.
 func (o *Orchestrator) nodeTails(n state.Node) []logTail {
 	return []logTail{
@@ -102,7 +102,7 @@ func (o *Orchestrator) nodeTails(n state.Node) []logTail {
 	}
 }
 
-// loggedBytes is the size of a node's logs.
+// loggedBytes returns the size of a node's logs.
 func (o *Orchestrator) loggedBytes(n state.Node) int64 {
 	var sum int64
 	for _, log := range append(machine.GuestLogs(), machine.Console) {
@@ -113,7 +113,7 @@ func (o *Orchestrator) loggedBytes(n state.Node) int64 {
 	return sum
 }
 
-// lastMessage is the alarm or else the last line of the newest log, with the log's name.
+// lastMessage returns the alarm or else the last line of the newest log, with the log's name.
 func lastMessage(tails []logTail) string {
 	var newest logTail
 	for _, t := range tails {

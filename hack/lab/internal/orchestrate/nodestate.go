@@ -25,7 +25,7 @@ type progress struct {
 	heartbeat time.Time // by the node's own clock; zero before the first
 }
 
-// observation is what is observed of an awaited node at one moment.
+// observation is the state of an awaited node at one moment.
 type observation struct {
 	at       time.Time
 	progress progress
@@ -35,7 +35,7 @@ type observation struct {
 	apiDown  bool // the apiserver does not answer, so heartbeats cannot be read
 }
 
-// nodeState is what is known about an awaited node.
+// nodeState is the history of an awaited node.
 type nodeState struct {
 	deadline     time.Time
 	lastObserved time.Time
@@ -51,7 +51,7 @@ func newNodeState(now time.Time) nodeState {
 	return nodeState{deadline: now.Add(nodeLimit), lastObserved: now, lastProgress: now}
 }
 
-// observed is the state after an observation.
+// observed returns the state after an observation.
 func (s nodeState) observed(o observation) nodeState {
 	if pause := o.at.Sub(s.lastObserved); pause > pauseLimit {
 		s.lastProgress = s.lastProgress.Add(pause)
@@ -67,7 +67,7 @@ func (s nodeState) observed(o observation) nodeState {
 	return s
 }
 
-// restarted is the state after a power cycle.
+// restarted returns the state after a power cycle.
 func (s nodeState) restarted(now time.Time) nodeState {
 	s.powerCycles++
 	s.lastObserved, s.lastProgress, s.cpu = now, now, 0
@@ -77,10 +77,10 @@ func (s nodeState) restarted(now time.Time) nodeState {
 	return s
 }
 
-// idle is how long the node has made no progress.
+// idle returns the time since the node last made progress.
 func (s nodeState) idle(now time.Time) time.Duration { return now.Sub(s.lastProgress) }
 
-// action is what to do about an awaited node.
+// action is the next step for an awaited node.
 type action int
 
 const (

@@ -83,7 +83,7 @@ func (w *nodeWatch) poll(ctx context.Context) error {
 	return w.orGiveUp(errors.New(strings.Join(missing, "; ")), lost)
 }
 
-// nodeReports is what the apiserver has about the nodes, by their names.
+// nodeReports has the apiserver's objects and heartbeats of the nodes, by their names.
 type nodeReports struct {
 	nodes      map[string]*corev1.Node
 	heartbeats map[string]time.Time

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// readyNode is a Node whose kubelet reported at heartbeat that it is Ready.
+// readyNode returns a Node whose kubelet reported at heartbeat that it is Ready.
 func readyNode(heartbeat time.Time) *corev1.Node {
 	ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastHeartbeatTime: metav1.NewTime(heartbeat)}
 	return &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{ready}}}

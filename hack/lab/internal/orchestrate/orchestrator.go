@@ -30,8 +30,8 @@ type Orchestrator struct {
 	Steps *step.Printer
 }
 
-// stopGrace is how long a part may take to end before it is killed. The apiserver would wait for its
-// clients much longer.
+// stopGrace is the time in which a part may end before it is killed. The apiserver would wait for its clients much
+// longer.
 const stopGrace = 3 * time.Second
 
 type titledStep struct {
@@ -86,7 +86,7 @@ func (o *Orchestrator) lockExisting() (s state.Settings, unlock func(), err erro
 	return s, unlock, nil
 }
 
-// runs says whether the spec's process runs.
+// runs reports whether the spec's process runs.
 func (o *Orchestrator) runs(spec proc.Spec) bool {
 	r, ok := o.Lab.Parts().Get(spec.Name)
 	return ok && r.Alive() && r.Matches(spec)
@@ -146,7 +146,7 @@ func await(ctx context.Context, notes io.Writer, limit time.Duration, what strin
 	return nil
 }
 
-// client is an administrator's client of the lab's apiserver.
+// client returns an administrator's client of the lab's apiserver.
 func client(lab state.Lab) (*kubernetes.Clientset, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", lab.Kubeconfig())
 	if err != nil {

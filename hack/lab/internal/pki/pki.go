@@ -21,7 +21,7 @@ import (
 
 const lifetime = 10 * 365 * 24 * time.Hour
 
-// Request says what a certificate is for.
+// Request describes a certificate.
 type Request struct {
 	CommonName   string
 	Organization string        // "" = none; Kubernetes reads it as a group

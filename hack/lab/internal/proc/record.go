@@ -19,7 +19,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/jsonfile"
 )
 
-// Spec says what to start.
+// Spec describes a process to start.
 type Spec struct {
 	Name    string   `json:"name"`              // unique in its Dir; also the name of the record's file
 	Args    []string `json:"args"`              // program and arguments; the program is an absolute path
@@ -42,13 +42,13 @@ type Record struct {
 	StartedAt time.Time `json:"startedAt"` // for people, and to recognize older reports about it
 }
 
-// Alive says whether the process of the record still runs, and not another one with its pid.
+// Alive reports whether the process of the record still runs, and not another one with its pid.
 func (r Record) Alive() bool {
 	_, alive := r.Usage()
 	return alive
 }
 
-// Matches says whether the process was started from an equal spec.
+// Matches reports whether the process was started from an equal spec.
 func (r Record) Matches(s Spec) bool {
 	return slices.Equal(r.Args, s.Args) && slices.Equal(r.Env, s.Env) &&
 		r.WorkDir == s.WorkDir && r.NetNS == s.NetNS && r.Digest == s.Digest

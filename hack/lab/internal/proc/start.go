@@ -24,7 +24,7 @@ const ExecCommand = "internal-exec"
 // firstExtraFD is the descriptor of the first file in exec.Cmd.ExtraFiles.
 const firstExtraFD = 3
 
-// failure is what Exec writes to the status pipe when it could not start the program.
+// failure is the message of Exec on the status pipe when it could not start the program.
 type failure struct {
 	Error string `json:"error"`
 }
@@ -93,7 +93,7 @@ func (d Dir) spawn(spec Spec, files []*os.File) error {
 	return nil
 }
 
-// Exec is the wrapper's side of Start: it enters the network namespace, writes the record and executes
+// Exec does the wrapper's part of Start: it enters the network namespace, writes the record and executes
 // the program. It returns only on failure.
 func Exec(args []string) error {
 	if len(args) != 3 {
@@ -137,7 +137,8 @@ func execSpec(recordFile, encodedSpec string, status *os.File) error {
 	return nil
 }
 
-// nice is that of the lab's processes: nodes whose emulation waits for a build miss the terms of their leases.
+// nice is the niceness of the lab's processes: nodes whose emulation waits for a build miss the terms of their
+// leases.
 const nice = -10
 
 // takePrecedence gives the calling thread, and with it the program that it becomes, the processors before others.

@@ -2,7 +2,7 @@ package proc
 
 import "time"
 
-// Usage is how much processor time a process uses.
+// Usage is the state of a process and its processor time.
 type Usage struct {
 	State string        // as ps has it: R runs, S and D sleep, T is stopped
 	CPU   time.Duration // used since its start, including the kernel's work for it

@@ -38,7 +38,7 @@ func reconcileAddresses(ctx context.Context, snapshot inventory.Snapshot) error 
 	return errors.Join(problems...)
 }
 
-// hostPrefix is the network of one address.
+// hostPrefix returns the network of one address.
 func hostPrefix(address string) string {
 	if strings.Contains(address, ":") {
 		return address + "/128"
@@ -46,7 +46,7 @@ func hostPrefix(address string) string {
 	return address + "/32"
 }
 
-// presentAddresses are the bridge's addresses in the zones' subnets.
+// presentAddresses returns the bridge's addresses in the zones' subnets.
 func presentAddresses() (map[string]bool, error) {
 	bridge, err := net.InterfaceByName(state.Bridge)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/state"
 )
 
-// nfsPort is where mount targets listen.
+// nfsPort is the port of mount targets.
 const nfsPort = "2049"
 
 // exporter runs the NFS servers.

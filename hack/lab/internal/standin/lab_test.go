@@ -149,7 +149,7 @@ func (l *lab) dialWith(t *testing.T, address string, certificates ...tls.Certifi
 	return secure
 }
 
-// signed is the signature of a client with the lab's credentials.
+// signed returns the signature of a client with the lab's credentials.
 func (l *lab) signed() *mountauthtest.IAM {
 	return &mountauthtest.IAM{
 		AccessKeyID: accessKeyID, SecretAccessKey: secretAccessKey, SessionToken: "token+of/the=lab", Region: state.Region, At: time.Now(),

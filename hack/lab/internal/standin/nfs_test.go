@@ -43,7 +43,7 @@ func (x xdr) text(s string) xdr {
 	return append(x, make([]byte, (4-len(s)%4)%4)...)
 }
 
-// in is the operations that look up a folder below the root.
+// in returns the operations that look up a folder below the root.
 func in(folders ...string) []xdr {
 	ops := []xdr{xdr{}.words(opRoot)}
 	for _, f := range folders {

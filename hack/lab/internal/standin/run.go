@@ -39,7 +39,7 @@ const (
 // efsCA signs the mount targets' certificates, in place of Amazon's authorities.
 const efsCA = "efs-ca"
 
-// CAFile is the authority that clients of the mount targets must trust.
+// CAFile returns the path of the certificate of the authority that clients of the mount targets must trust.
 func CAFile(lab state.Lab) string { return lab.PKI().Pair(efsCA).CertFile }
 
 // watchInterval is after how long at most an NFS server that died is restarted.

@@ -46,7 +46,7 @@ type Network struct {
 	Everywhere  string // all addresses of the family: where a default route leads
 }
 
-// NetworkOf is the network of a lab whose nodes have addresses of both families, or of IPv6 only. Pods and
+// NetworkOf returns the network of a lab whose nodes have addresses of both families, or of IPv6 only. Pods and
 // Services have one family.
 func NetworkOf(ipv6Only bool) Network {
 	if ipv6Only {
@@ -61,10 +61,10 @@ func NetworkOf(ipv6Only bool) Network {
 	}
 }
 
-// HostPort is the address of a port of HostAddress.
+// HostPort returns the address of a port of HostAddress.
 func HostPort(port int) string { return fmt.Sprintf("%s:%d", HostAddress, port) }
 
-// Zones are the lab's availability zones.
+// Zones returns the lab's availability zones.
 func Zones() []inventory.Zone {
 	return []inventory.Zone{
 		{Name: "us-east-1a", ID: "use1-az1", SubnetID: "subnet-0a000000000000001", CIDR: "10.90.1.0/24", IPv6CIDR: "fd00:90:0:1::/64"},
@@ -118,7 +118,7 @@ func smallestZone(nodes []Node) string {
 	return slices.MinFunc(Zones(), func(a, b inventory.Zone) int { return cmp.Compare(count[a.Name], count[b.Name]) }).Name
 }
 
-// Address is the node's own, in its zone's subnet, as Kubernetes knows it.
+// Address returns the node's own address, in its zone's subnet, as Kubernetes knows it.
 func (n Node) Address() string {
 	if n.IPv6Only {
 		return n.IPv6()
@@ -126,7 +126,7 @@ func (n Node) Address() string {
 	return n.IPv4()
 }
 
-// IPv4 is the node's address of that family, "" if it has none.
+// IPv4 returns the node's address of that family, "" if it has none.
 func (n Node) IPv4() string {
 	if n.IPv6Only {
 		return ""
@@ -138,7 +138,7 @@ func (n Node) IPv4() string {
 	return fmt.Sprintf("%s%d", strings.TrimSuffix(zone.CIDR, "0/24"), 10+n.Index)
 }
 
-// IPv6 is the node's address of that family, in its zone's subnet.
+// IPv6 returns the node's address of that family, in its zone's subnet.
 func (n Node) IPv6() string {
 	zone, err := inventory.FindZone(Zones(), n.Zone)
 	if err != nil {
@@ -147,7 +147,7 @@ func (n Node) IPv6() string {
 	return strings.TrimSuffix(zone.IPv6CIDR, "/64") + strconv.Itoa(10+n.Index)
 }
 
-// PodCIDR is the network of the node's pods.
+// PodCIDR returns the network of the node's pods.
 func (n Node) PodCIDR() string {
 	if n.IPv6Only {
 		return fmt.Sprintf("fd00:91:0:%d::/64", n.Index)
@@ -155,11 +155,11 @@ func (n Node) PodCIDR() string {
 	return fmt.Sprintf("10.91.%d.0/24", n.Index)
 }
 
-// MAC is the hardware address of the node's one interface.
+// MAC returns the hardware address of the node's one interface.
 func (n Node) MAC() string { return fmt.Sprintf("52:54:00:5a:00:%02x", n.Index) }
 
-// Tap is the node's network interface on the lab's side.
+// Tap returns the node's network interface on the lab's side.
 func (n Node) Tap() string { return fmt.Sprintf("tap%d", n.Index) }
 
-// Part is the name of the node's machine among the lab's processes.
+// Part returns the name of the node's machine among the lab's processes.
 func (n Node) Part() string { return n.Name }

@@ -36,7 +36,7 @@ func New(name string) (Lab, error) {
 	return Lab{Name: name, Dir: filepath.Join(root, name)}, nil
 }
 
-// Exists says whether the lab has a folder: it is up, or its start or removal was interrupted.
+// Exists reports whether the lab has a folder: it is up, or its start or removal was interrupted.
 func (l Lab) Exists() bool {
 	_, err := os.Stat(l.Dir)
 	return err == nil
@@ -50,25 +50,25 @@ func (l Lab) Path(elem ...string) string {
 // Parts holds the records of the lab's processes.
 func (l Lab) Parts() proc.Dir { return proc.Dir{Path: l.Path("parts")} }
 
-// PKI is the folder of the lab's certificates.
+// PKI returns the folder of the lab's certificates.
 func (l Lab) PKI() pki.Dir { return pki.Dir{Path: l.Path("pki")} }
 
-// LogFile is where a part's log goes.
+// LogFile returns the path of a part's log.
 func (l Lab) LogFile(part string) string { return l.Path("logs", part+".log") }
 
-// Kubeconfig is the administrator's, for use on this machine.
+// Kubeconfig returns the path of the administrator's kubeconfig, for use on this machine.
 func (l Lab) Kubeconfig() string { return l.Path("kubeconfig") }
 
-// StandinSocket is the control socket of the EFS stand-in.
+// StandinSocket returns the path of the control socket of the EFS stand-in.
 func (l Lab) StandinSocket() string { return l.Path("standin.sock") }
 
-// NetNS is the name of the lab's network namespace.
+// NetNS returns the name of the lab's network namespace.
 func (l Lab) NetNS() string { return "efs-lab-" + l.Name }
 
-// NetNSPath is the file of the namespace.
+// NetNSPath returns the path of the namespace's file.
 func (l Lab) NetNSPath() string { return "/run/netns/" + l.NetNS() }
 
-// Settings are what a lab is made with. Zero ports are not chosen yet.
+// Settings are the settings of a lab from its first start. Zero ports are not chosen yet.
 type Settings struct {
 	Nodes         []Node `json:"nodes"`
 	NodeMemoryMiB int    `json:"nodeMemoryMiB"`
@@ -85,8 +85,7 @@ type Settings struct {
 	Audit                  bool    `json:"audit"`                  // write the apiserver's audit log
 }
 
-// DefaultSettings are those of a first `lab up`; the controller-manager's
-// limits are its own defaults.
+// DefaultSettings returns the settings of a first `lab up`; the controller-manager's limits are its own defaults.
 func DefaultSettings() Settings {
 	return Settings{
 		Nodes: []Node{
@@ -162,7 +161,7 @@ func (s *Settings) SetIPv6Only(ipv6Only, isNew bool) error {
 	return nil
 }
 
-// Network is the lab's.
+// Network returns the lab's network.
 func (s Settings) Network() Network { return NetworkOf(s.IPv6Only) }
 
 // SetNodeCount chooses the nodes of a new lab. Those of an existing lab are added and removed one by

@@ -160,7 +160,7 @@ func (n *Notes) Result(format string, args ...any) {
 	n.result = fmt.Sprintf(format, args...)
 }
 
-// suffix is a field as it is printed after the step's title.
+// suffix returns a field as it is printed after the step's title.
 func (n *Notes) suffix(field *string) string {
 	const most = 90
 	n.mu.Lock()

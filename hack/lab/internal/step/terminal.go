@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal says how many columns the terminal has that out is; nil is for what is none.
+// terminal returns a function for the width, in columns, of the terminal that out is; nil if out is none.
 func terminal(out io.Writer) func() int {
 	file, ok := out.(*os.File)
 	if !ok {

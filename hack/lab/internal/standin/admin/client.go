@@ -28,10 +28,10 @@ func NewClient(socket string) *Client {
 	return &Client{socket, &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
 }
 
-// Ready is nil once every mount target listens and every NFS server answers.
+// Ready returns nil once every mount target listens and every NFS server answers.
 func (c *Client) Ready(ctx context.Context) error { return c.do(ctx, http.MethodGet, "/ready", none{}) }
 
-// Inventory is all resources.
+// Inventory returns all resources.
 func (c *Client) Inventory(ctx context.Context) (inventory.Snapshot, error) {
 	return call[inventory.Snapshot](ctx, c, http.MethodGet, "/inventory", none{})
 }

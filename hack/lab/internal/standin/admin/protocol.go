@@ -10,7 +10,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/terminator"
 )
 
-// Status is what the stand-in is doing.
+// Status is the state of the stand-in.
 type Status struct {
 	Faults       []efsapi.Fault            `json:"faults"`       // of the API, in force
 	Calls        map[string]map[string]int `json:"calls"`        // of the API, by operation and result

@@ -10,7 +10,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/terminator"
 )
 
-// Options are what a server needs.
+// Options are the parts of the stand-in that a server controls.
 type Options struct {
 	Inventory *inventory.Store
 	Faults    *efsapi.Faults

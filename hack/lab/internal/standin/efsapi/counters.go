@@ -24,7 +24,7 @@ func (c *Counters) add(operation, result string) {
 	c.calls[operation][result]++
 }
 
-// Snapshot is the count of calls by operation and result until now.
+// Snapshot returns the count of calls by operation and result until now.
 func (c *Counters) Snapshot() map[string]map[string]int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -97,7 +97,7 @@ func (f *Faults) List() []Fault {
 	return list
 }
 
-// effect is what happens to one call.
+// effect is the effect of the faults on one call.
 type effect struct {
 	kind     Kind // "" = it is answered correctly
 	pageSize int  // 0 = the API's own

@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// paging is how an operation divides its answer into pages.
+// paging describes the pages of an operation's answer.
 type paging struct {
 	token, size       string // parameters: where to continue, and the size of a page
 	standard, largest int    // sizes: without the parameter, and at most
@@ -53,7 +53,7 @@ func rank(id string) string {
 	return hex.EncodeToString(hash[:])
 }
 
-// pageSize is the size that the client requests, within the limits of the API and of a fault.
+// pageSize returns the size that the client requests, within the limits of the API and of a fault.
 func (c call) pageSize(p paging) (int, *apiError) {
 	size := p.standard
 	if text := c.param(p.size); text != "" {

@@ -22,7 +22,7 @@ func Operations() []string {
 	return []string{DescribeFileSystems, DescribeMountTargets, DescribeAccessPoints}
 }
 
-// Options are what a server needs.
+// Options are the settings of a server.
 type Options struct {
 	Inventory *inventory.Store
 	Faults    *Faults
@@ -63,7 +63,7 @@ type call struct {
 	empty       bool // answer as if there were no resources
 }
 
-// param is a parameter of the request, "" if it is not given.
+// param returns a parameter of the request, "" if it is not given.
 func (c call) param(name string) string { return c.URL.Query().Get(name) }
 
 type operation func(c call) (any, *apiError)

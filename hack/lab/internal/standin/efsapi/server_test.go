@@ -44,7 +44,7 @@ func newBench(t *testing.T) bench {
 	return b
 }
 
-// client is the SDK's client. It does not retry, so that each fault is visible.
+// client returns the SDK's client. It does not retry, so that each fault is visible.
 func (b bench) client(change ...func(*efs.Options)) *efs.Client {
 	return efs.New(efs.Options{
 		Region:       "us-east-1",
@@ -226,7 +226,7 @@ func TestZoneAndReplicationAreShown(t *testing.T) {
 	}
 }
 
-// result is what a client sees of an error.
+// result has the parts of an error that a client sees.
 type result struct {
 	Code   string
 	Status int

@@ -89,7 +89,7 @@ type (
 	}
 )
 
-// meteredSize is what EFS reports for an empty file system.
+// meteredSize is the size that EFS reports for an empty file system.
 const meteredSize = 6144
 
 func (s *Server) fileSystem(w inventory.Snapshot, fs inventory.FileSystem) fileSystem {

@@ -13,7 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 )
 
-// app is what all commands share.
+// app has the state that all commands share.
 type app struct {
 	socket func() (string, error)
 }
@@ -30,7 +30,7 @@ func New(socket func() (string, error)) *cobra.Command {
 	)
 }
 
-// group is a command that has only subcommands.
+// group returns a command that has only subcommands.
 func group(name, short string, commands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: name, Short: short, Args: cobra.NoArgs,
@@ -40,7 +40,7 @@ func group(name, short string, commands ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// command is a command that calls the stand-in. It takes one argument for each word of use after
+// command returns a command that calls the stand-in. It takes one argument for each word of use after
 // its name.
 func (a *app) command(use, short string, run func(cmd *cobra.Command, c *admin.Client, args []string) error) *cobra.Command {
 	return &cobra.Command{

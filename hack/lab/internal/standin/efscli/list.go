@@ -24,7 +24,7 @@ func (a *app) statusCommand() *cobra.Command {
 	return show(a, "status", "Show faults, API calls and connections", (*admin.Client).Status, statusRows)
 }
 
-// show is a command that prints what get returns.
+// show returns a command that prints what get returns.
 func show[T any](a *app, name, short string, get func(*admin.Client, context.Context) (T, error), rows func(T, output.Row)) *cobra.Command {
 	var format *output.Format
 	cmd := a.command(name, short, func(cmd *cobra.Command, c *admin.Client, _ []string) error {

@@ -10,7 +10,7 @@ import (
 // User is the user that an export puts in place of every client's user.
 type User struct{ UID, GID uint32 }
 
-// Export is what one Ganesha serves.
+// Export is the directory that one Ganesha serves.
 type Export struct {
 	Name string // file system id or access point id
 	Dir  string // the root directory of clients
@@ -20,7 +20,7 @@ type Export struct {
 // files are the files and folders of one Ganesha, which shares none with another.
 type files struct{ dir, config, log, pid, recovery, tickets string }
 
-// config is Ganesha's configuration:
+// config returns Ganesha's configuration:
 //   - NFSv4 only, on loopback, because the terminator is the only client;
 //   - a scope and an owner of its own, because otherwise a kernel's client takes two Ganeshas for two
 //     paths to one server and mixes them up;
@@ -99,5 +99,5 @@ func filesOf(stateDir, logDir, name string) files {
 	}
 }
 
-// process is the name of an export's process record.
+// process returns the name of an export's process record.
 func process(name string) string { return "ganesha-" + name }

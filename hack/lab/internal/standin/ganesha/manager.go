@@ -57,7 +57,7 @@ func (m *Manager) Apply(ctx context.Context, exports []Export) error {
 	return errors.Join(failures...)
 }
 
-// Address is where an export's Ganesha listens; false when it has none.
+// Address returns the address of an export's Ganesha; false when it has none.
 func (m *Manager) Address(name string) (string, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

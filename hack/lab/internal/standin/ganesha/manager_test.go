@@ -44,7 +44,7 @@ func (f *fakes) Get(name string) (proc.Record, bool) {
 	return r, ok
 }
 
-// self is a record of the test's own process, which is alive.
+// self returns a record of the test's own process, which is alive.
 func self() proc.Record {
 	boot, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	stat, _ := os.ReadFile("/proc/self/stat")

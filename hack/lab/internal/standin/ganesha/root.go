@@ -43,7 +43,7 @@ func (r Root) Check() error {
 	return nil
 }
 
-// command is the command line of a Ganesha in the foreground.
+// command returns the command line of a Ganesha in the foreground.
 func (r Root) command(f files) []string {
 	return append(artifacts.Command(string(r), program, library),
 		"-F", "-f", f.config, "-L", f.log, "-p", f.pid, "-N", "EVENT")

@@ -22,7 +22,7 @@ const (
 	longestTTL  = 21600 // seconds
 )
 
-// Options are what a server needs.
+// Options are the settings of a server.
 type Options struct {
 	Inventory       *inventory.Store
 	Region          string

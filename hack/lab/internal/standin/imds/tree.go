@@ -15,7 +15,7 @@ const Role = "lab-node"
 
 const credentialLife = 6 * time.Hour
 
-// tree is all metadata of a node, by path below /latest.
+// tree returns all metadata of a node, by path below /latest.
 func (s *Server) tree(n inventory.Node) map[string]string {
 	zone, _ := s.Inventory.Zone(n.Zone) // checked when the node was put
 	t := map[string]string{

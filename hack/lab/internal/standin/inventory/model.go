@@ -65,7 +65,7 @@ type FileSystem struct {
 	Tags          map[string]string `json:"tags,omitempty"` // never changed in place
 }
 
-// Name is the Name tag, "" when there is none.
+// Name returns the Name tag, "" when there is none.
 func (f FileSystem) Name() string { return f.Tags["Name"] }
 
 // AddressType is the families of a mount target's addresses.
@@ -104,7 +104,7 @@ type PosixUser struct {
 	GID uint32 `json:"gid"`
 }
 
-// CreationInfo says how an access point's missing root directory is made.
+// CreationInfo describes the directory that is made where an access point's root directory is missing.
 type CreationInfo struct {
 	OwnerUID    uint32 `json:"ownerUID"`
 	OwnerGID    uint32 `json:"ownerGID"`

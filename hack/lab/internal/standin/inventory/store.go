@@ -12,7 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/jsonfile"
 )
 
-// Options are what a store needs besides its file.
+// Options are the settings of a store besides its file.
 type Options struct {
 	Zones []Zone
 	// AddressType is that of mount targets for which none is asked.
@@ -43,7 +43,7 @@ func Open(file string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// Snapshot is the inventory as it is now.
+// Snapshot returns the inventory as it is now.
 func (s *Store) Snapshot() Snapshot { return *s.current.Load() }
 
 // Zone finds a zone by its name.

@@ -82,7 +82,7 @@ func checkNames(cert *x509.Certificate) error {
 	return nil
 }
 
-// publicKeyHash is the hash of the key in signatures: the SHA-1 of the PKCS #1 form of the public key,
+// publicKeyHash returns the hash of the key in signatures: the SHA-1 of the PKCS #1 form of the public key,
 // which is also the subject key identifier.
 func publicKeyHash(cert *x509.Certificate) string {
 	return hex.EncodeToString(subjectKeyID(cert))

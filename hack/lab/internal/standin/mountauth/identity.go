@@ -11,7 +11,7 @@ import (
 // Key is the pair of credentials with which clients may sign.
 type Key struct{ AccessKeyID, SecretAccessKey string }
 
-// Identity is what a client's certificate requests and proves. Without a certificate it is the zero
+// Identity is the identity that a client's certificate requests and proves. Without a certificate it is the zero
 // value: the whole file system, without an IAM identity.
 type Identity struct {
 	Present       bool   // a certificate was presented

@@ -17,7 +17,7 @@ const (
 	timeFormat = "20060102T150405Z"
 	dateFormat = "20060102"
 
-	// maxSkew is how far ahead of ours AWS lets a client's clock be.
+	// maxSkew is the lead that a client's clock may have over ours, as with AWS.
 	maxSkew = 5 * time.Minute
 	// maxAge is the X-Amz-Expires of every request to connect: 86400 seconds.
 	maxAge = 24 * time.Hour

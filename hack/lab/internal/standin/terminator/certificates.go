@@ -8,7 +8,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/pki"
 )
 
-// CertificateKind says what is wrong with a mount target's certificate, if anything.
+// CertificateKind is the fault of a mount target's certificate, if any.
 type CertificateKind string
 
 // The certificates that a mount target can present.

@@ -158,7 +158,7 @@ type duplex interface {
 	CloseWrite() error
 }
 
-// parcel is what was read at once, and until when it is held back.
+// parcel is the result of one read, and the time until which it is held back.
 type parcel struct {
 	bytes []byte
 	err   error // that ended the reading

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// denialTimeout is how long a refused client may take to send its first call, and then to close the
-// connection.
+// denialTimeout is the time in which a refused client may send its first call, and then close the connection.
 const denialTimeout = 30 * time.Second
 
 // The numbers of ONC RPC (RFC 5531).

@@ -8,7 +8,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
 )
 
-// Status is what a mount target is doing.
+// Status is the state of a mount target.
 type Status struct {
 	ID           string          `json:"id"`
 	FileSystemID string          `json:"fileSystemID"`

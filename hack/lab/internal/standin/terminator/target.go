@@ -19,7 +19,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/mountauth"
 )
 
-// Mode is how a mount target treats open and new connections.
+// Mode is a mount target's treatment of open and new connections.
 type Mode string
 
 // The modes of a mount target.
@@ -94,7 +94,7 @@ func (t *Target) SetCertificate(kind CertificateKind) error {
 	return nil
 }
 
-// SetDelay has all bytes of open and new connections held back for a time, in each direction: a round trip takes
+// SetDelay holds back all bytes of open and new connections for a time, in each direction: a round trip takes
 // twice as long more. TCP's and TLS's own handshakes are not delayed.
 func (t *Target) SetDelay(delay time.Duration) error {
 	if delay < 0 {

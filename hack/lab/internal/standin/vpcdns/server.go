@@ -18,7 +18,7 @@ import (
 
 const ttl = 5 // seconds: faults must be visible soon
 
-// Options are what a server needs.
+// Options are the settings of a server.
 type Options struct {
 	Inventory    *inventory.Store
 	Region       string

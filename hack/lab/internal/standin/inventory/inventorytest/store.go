@@ -9,7 +9,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/lab/internal/standin/inventory"
 )
 
-// Now is when the default file systems are created.
+// Now returns the creation time of the default file systems.
 func Now() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 // New makes an inventory with the default file systems and with nodes. Its two zones have subnets of a

@@ -71,7 +71,7 @@ func Certificate(t testing.TB, c Client) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: c.Key}
 }
 
-// KeyID is the subject key identifier of an RSA key. For other keys it is zeros of the same length.
+// KeyID returns the subject key identifier of an RSA key. For other keys it is zeros of the same length.
 func KeyID(public crypto.PublicKey) []byte {
 	key, ok := public.(*rsa.PublicKey)
 	if !ok {
@@ -81,7 +81,7 @@ func KeyID(public crypto.PublicKey) []byte {
 	return sum[:]
 }
 
-// CommonName is the DER form of a subject with a common name as UTF8String.
+// CommonName returns the DER form of a subject with a common name as UTF8String.
 func CommonName(t testing.TB, name string) []byte {
 	t.Helper()
 	return marshal(t, "", pkix.RDNSequence{{{
@@ -90,7 +90,7 @@ func CommonName(t testing.TB, name string) []byte {
 	}}})
 }
 
-// Extension is an extension of EFS, identified by its last number. params are those of encoding/asn1 for
+// Extension returns an extension of EFS, identified by its last number. params are those of encoding/asn1 for
 // the value.
 func Extension(t testing.TB, number int, params string, value any) pkix.Extension {
 	t.Helper()

@@ -8,7 +8,7 @@ import (
 	"net/url"
 )
 
-// Signature is a client's signature for a file system and the hash of its public key, in hex. It is
+// Signature returns a client's signature for a file system and the hash of its public key, in hex. It is
 // independent of the implementation that is tested, so that a mistake in either of them is found.
 func (i IAM) Signature(fileSystemID, keyHash string) string {
 	day, second := i.At.UTC().Format("20060102"), i.At.UTC().Format("20060102T150405Z")
