@@ -64,7 +64,7 @@ func TestArm64(t *testing.T) {
 	})
 }
 
-// isNotEmulated says of a package that its tests need what the emulation of single programs lacks: they run
+// isNotEmulated reports whether the tests of a package need what the emulation of single programs lacks: they run
 // themselves again, which only the kernel could have emulated, or ask it for connections (sock_diag).
 func isNotEmulated(path string) bool {
 	return slices.ContainsFunc([]string{
@@ -95,7 +95,7 @@ func withEmulator(t *testing.T, image v1.Image, emulator string) string {
 	return folder
 }
 
-// wrapper is a program of this machine that runs the stunnel of an image, with its libraries.
+// wrapper returns a program of this machine that runs the stunnel of an image, with its libraries.
 func wrapper(t *testing.T, folder, emulator string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "stunnel")

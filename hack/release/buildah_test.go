@@ -61,13 +61,13 @@ func newBuilder(t *testing.T, root, buildah string) *builder {
 	return b
 }
 
-// record is where buildah notes which registries have which layers. No setting moves it.
+// record is the folder where buildah notes which registries have which layers. No setting moves it.
 const record = "/var/lib/containers"
 
 // recordMark is a file in the folder that says that buildah had no record before.
 const recordMark = "record"
 
-// ownsRecord says whether the record is, or will be, that of this test: also of a killed run.
+// ownsRecord reports whether the record is, or will be, this test's, also that of a killed run.
 func (b *builder) ownsRecord() bool {
 	b.Helper()
 	_, none := os.Stat(record)
@@ -89,10 +89,10 @@ func (b *builder) serve() {
 	b.check(os.WriteFile(b.authority(), certificate, 0o644))
 }
 
-// authority is the file with the registry's certificate.
+// authority returns the path of the file with the registry's certificate.
 func (b *builder) authority() string { return filepath.Join(b.folder, "authority.pem") }
 
-// withT is the same builder for a subtest.
+// withT returns the same builder for a subtest.
 func (b *builder) withT(t *testing.T) *builder {
 	t.Helper()
 	other := *b
@@ -201,7 +201,7 @@ func (b *builder) base(argument string, environment []string, options ...string)
 	return b.registry + "/" + tag.RepositoryStr() + "@" + digest.String()
 }
 
-// argument is the default of one of the Dockerfile's arguments.
+// argument returns the default of one of the Dockerfile's arguments.
 func (b *builder) argument(name string) string {
 	b.Helper()
 	text, err := os.ReadFile(filepath.Join(b.source, "hack/images/Dockerfile"))
@@ -213,7 +213,7 @@ func (b *builder) argument(name string) string {
 	return string(found[1])
 }
 
-// reference is an image of the registry, as the test reads and writes it.
+// reference returns an image of the registry, as the test reads and writes it.
 func (b *builder) reference(repositoryAndTag string) name.Tag {
 	b.Helper()
 	tag, err := name.NewTag(b.plain + "/" + repositoryAndTag)

@@ -127,7 +127,7 @@ func configOf(t *testing.T, image v1.Image) v1.Config {
 	return file.DeepCopy().Config
 }
 
-// file is what an image has at a path.
+// file is the content of an image at one path.
 type file struct {
 	kind string // and owner
 	mode int64
@@ -187,7 +187,7 @@ func expectSameFiles(t *testing.T, released, built v1.Image) {
 	}
 }
 
-// packageFields are those of a package's entry that the package itself has, too.
+// packageFields returns the fields of a package's entry that the package itself has, too.
 func packageFields(entry string) map[string]string {
 	fields, key := map[string]string{}, ""
 	for line := range strings.Lines(entry) {

@@ -31,17 +31,17 @@ func allImages() []image {
 	}
 }
 
-// imageArchitectures are Go's names and Debian's.
+// imageArchitectures returns names that are Go's and Debian's.
 func imageArchitectures() []string { return []string{"amd64", "arm64"} }
 
-// debianPackages are those from which hack/images/collect takes files.
+// debianPackages returns the packages from which hack/images/collect takes files.
 func debianPackages() []string {
 	return []string{"base-files", "ca-certificates", "libgcc-s1", "stunnel4"}
 }
 
 const authorities = "/usr/share/ca-certificates/mozilla/"
 
-// certificates has the public certificate authorities, for the manager's calls of AWS.
+// certificates returns the public certificate authorities, for the manager's calls of AWS.
 func certificates(root debian.Root, _ string) ([]debian.File, error) {
 	release, err := root.Read("/etc/os-release")
 	if err != nil {
@@ -55,7 +55,7 @@ func certificates(root debian.Root, _ string) ([]debian.File, error) {
 	return []debian.File{release, all}, err
 }
 
-// stunnel has the program with the libraries that it loads, and the authorities of EFS's certificates.
+// stunnel returns the program with the libraries that it loads, and the authorities of EFS's certificates.
 func stunnel(root debian.Root, triplet string) ([]debian.File, error) {
 	release, err := root.Read("/etc/os-release")
 	if err != nil {
@@ -78,7 +78,7 @@ func stunnel(root debian.Root, triplet string) ([]debian.File, error) {
 	return append(files, release, amazon), err
 }
 
-// bundle is a file with the certificates of others.
+// bundle returns a file with the certificates of others.
 func bundle(root debian.Root, path string, names ...string) (debian.File, error) {
 	file := debian.File{Path: path}
 	for _, name := range names {
@@ -92,7 +92,7 @@ func bundle(root debian.Root, path string, names ...string) (debian.File, error)
 	return file, nil
 }
 
-// layers are what an image has for one architecture, and the packages of Debian in it.
+// layers returns the layers of an image for one architecture, and the packages of Debian in it.
 func (i image) layers(s source, root debian.Root, programs, architecture string) ([][]archive.File, []debian.Package, error) {
 	var layers [][]archive.File
 	var packages []debian.Package
@@ -126,7 +126,7 @@ func (i image) layers(s source, root debian.Root, programs, architecture string)
 	return append(layers, own), packages, nil
 }
 
-// withLicenses are the license of the product and those of the modules that the programs contain.
+// withLicenses returns the license of the product and those of the modules that the programs contain.
 func (s source) withLicenses(folder string, programs ...string) ([]archive.File, error) {
 	license, err := os.ReadFile("LICENSE")
 	if err != nil {
@@ -142,7 +142,7 @@ func (s source) withLicenses(folder string, programs ...string) ([]archive.File,
 	}, nil
 }
 
-// owners are the packages of the files, sorted.
+// owners returns the packages of the files, sorted.
 func owners(files []debian.File) []debian.Package {
 	var packages []debian.Package
 	for _, f := range files {
@@ -152,7 +152,7 @@ func owners(files []debian.File) []debian.Package {
 	return slices.Compact(packages)
 }
 
-// systemLayer has Debian's files, and an entry for each package, which vulnerability scanners read.
+// systemLayer returns Debian's files, and an entry for each package, which vulnerability scanners read.
 func systemLayer(files []debian.File, packages []debian.Package) []archive.File {
 	var layer []archive.File
 	for _, f := range files {
@@ -225,7 +225,7 @@ func buildImages(ctx context.Context, o options, s source, architectures ...stri
 	return all, nil
 }
 
-// file is where the image is written.
+// file returns the path of the image's file.
 func (i image) file(o options) string {
 	return filepath.Join(o.out, i.name+"-"+o.number()+".oci.tar")
 }

@@ -74,5 +74,5 @@ func (o options) check() error {
 	return errors.Join(errs...)
 }
 
-// number is the version as Helm and SPDX write it.
+// number returns the version as Helm and SPDX write it.
 func (o options) number() string { return strings.TrimPrefix(o.version, "v") }

@@ -9,7 +9,7 @@ import (
 
 const changelog = "CHANGELOG.md"
 
-// readNotes are the notes of a version.
+// readNotes returns the notes of a version.
 func readNotes(version string) (string, error) {
 	text, err := os.ReadFile(changelog)
 	if err != nil {

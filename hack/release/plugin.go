@@ -15,14 +15,14 @@ import (
 
 const plugin = "kubectl-efs_stunnel"
 
-// pluginPlatforms are those on which people run kubectl.
+// pluginPlatforms returns the platforms on which people run kubectl.
 func pluginPlatforms() []platform {
 	return []platform{
 		{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}, {"windows", "amd64"},
 	}
 }
 
-// archiveName is the file that users of a platform download.
+// archiveName returns the name of the file that users of a platform download.
 func archiveName(o options, p platform) string {
 	ending := ".tar.gz"
 	if p.os == "windows" {

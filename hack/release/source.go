@@ -101,7 +101,7 @@ func checkVersion(program, version string) error {
 	return nil
 }
 
-// output is what a program prints, without the white space around it.
+// output returns the output of a program, without the white space around it.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	var stderr bytes.Buffer

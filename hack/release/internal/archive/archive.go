@@ -59,7 +59,7 @@ func Tar(w io.Writer, files []File, at time.Time) error {
 	return t.Close()
 }
 
-// TarGz is Tar, compressed.
+// TarGz writes what Tar writes, compressed.
 func TarGz(w io.Writer, files []File, at time.Time) error {
 	z := gzip.NewWriter(w) // without a name or a time
 	if err := Tar(z, files, at); err != nil {
@@ -68,7 +68,7 @@ func TarGz(w io.Writer, files []File, at time.Time) error {
 	return z.Close()
 }
 
-// Zip is TarGz for Windows.
+// Zip does for Windows what TarGz does for other systems.
 func Zip(w io.Writer, files []File, at time.Time) error {
 	z := zip.NewWriter(w)
 	for _, f := range sorted(files) {
@@ -110,7 +110,7 @@ func sorted(files []File) []File {
 	return slices.SortedFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// parents are the folders of a file, the outermost first.
+// parents returns the folders of a file, the outermost first.
 func parents(name string) []string {
 	var folders []string
 	for folder := path.Dir(name); folder != "."; folder = path.Dir(folder) {

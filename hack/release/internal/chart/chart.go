@@ -21,7 +21,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/release/internal/manifests"
 )
 
-// Spec is what a chart is made of.
+// Spec has the inputs of a chart.
 type Spec struct {
 	Version string // without v
 	Source  manifests.Source
@@ -35,7 +35,7 @@ type component struct {
 	folder string // in deploy/kustomize/components
 }
 
-// components are all but irsa, which is the annotation of a service account.
+// components returns all components but irsa, which is the annotation of a service account.
 func components() []component {
 	return []component{
 		{"admission", "admission"},
@@ -143,7 +143,7 @@ func (i identity) file() string {
 	return strings.ToLower(strings.ReplaceAll(string(i), "/", "-")) + ".yaml"
 }
 
-// objects are those that kustomize has rendered, as trees.
+// objects returns the objects that kustomize has rendered, as trees.
 func objects(rendered resmap.ResMap) (map[identity]any, error) {
 	all := map[identity]any{}
 	for _, r := range rendered.Resources() {
@@ -274,10 +274,10 @@ func (s Spec) values(pristine map[identity]any) (values, error) {
 	return v, nil
 }
 
-// tag is that of the release's images.
+// tag returns the tag of the release's images.
 func (s Spec) tag() string { return "v" + s.Version }
 
-// imageValues are the names of the images in the values and in the base.
+// imageValues returns the names of the images in the values and in the base.
 func imageValues() map[string]string {
 	return map[string]string{"manager": "efs-manager", "agent": "efs-stunnel", "worker": "efs-worker"}
 }

@@ -50,7 +50,7 @@ func load(t *testing.T, s Spec) *helmchart.Chart {
 	return loaded
 }
 
-// byHelm are the objects that helm would apply.
+// byHelm returns the objects that helm would apply.
 func byHelm(t *testing.T, chart *helmchart.Chart, text string) map[string]any {
 	t.Helper()
 	set := map[string]any{}
@@ -312,7 +312,7 @@ func TestPortsAreThoseOfManagerAndPolicies(t *testing.T) {
 	}
 }
 
-// replaced is the object with other texts.
+// replaced returns the object with other texts.
 func replaced(t *testing.T, object any, oldnew ...string) any {
 	t.Helper()
 	text, err := json.Marshal(object)

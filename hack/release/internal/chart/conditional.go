@@ -102,7 +102,7 @@ func mergeList(tree, pristine, variant []any, when string) (any, error) {
 	return append(merged, rest...), nil
 }
 
-// same says whether one item of a list becomes the other: those with names by their name.
+// same reports whether one item of a list becomes the other: items with names by their name.
 func same(a, b any) bool {
 	left, okLeft := a.(map[string]any)
 	right, okRight := b.(map[string]any)

@@ -23,7 +23,7 @@ type field struct {
 	keep   func(*values, any) // takes the default
 }
 
-// pod is the path of a part of a workload's pods.
+// pod returns the path of a part of a workload's pods.
 func pod(rest ...any) []any { return append([]any{"spec", "template", "spec"}, rest...) }
 
 func fields() []field {
@@ -106,7 +106,7 @@ func takeEKS(trees map[identity]any, v *values) error {
 	return set(trees[agent], agentAffinity(), pod("affinity")...)
 }
 
-// agentAffinity is that of the agents, and of what does something for the same nodes.
+// agentAffinity returns the affinity of the agents, and of what does something for the same nodes.
 func agentAffinity() conditional {
 	return conditional{".Values.agent.affinity", verbatim("{{ toJson .Values.agent.affinity }}")}
 }
@@ -134,7 +134,7 @@ func (s Spec) parameterize(trees map[identity]any) error {
 	return keepObjects(trees)
 }
 
-// addPorts has the manager, and the policies of the component admission, use one range of ports.
+// addPorts makes the manager, and the policies of the component admission, use one range of ports.
 func addPorts(trees map[identity]any) error {
 	const base, count = ".Values.ports.base", ".Values.ports.count"
 	where := pod("containers", 0, "args")
@@ -228,7 +228,7 @@ func addAccounts(trees map[identity]any) error {
 	return extendReadAhead(trees, pull)
 }
 
-// extendReadAhead has the DaemonSet of the component pull its image without a service account of its own, and
+// extendReadAhead makes the DaemonSet of the component pull its image without a service account of its own, and
 // run where the agents do.
 func extendReadAhead(trees map[identity]any, pull conditional) error {
 	const readAhead = identity("DaemonSet/efs-read-ahead")

@@ -45,7 +45,7 @@ func (v values) schema() ([]byte, error) {
 	return json.MarshalIndent(root, "", "  ")
 }
 
-// section is an object of which the chart knows all keys. What a template cannot do without is required.
+// section returns an object of which the chart knows all keys. What a template cannot do without is required.
 func section(path string, defaults map[string]any) (*schema, error) {
 	s := &schema{Type: []string{"object"}, Properties: map[string]*schema{}, Additional: new(bool)}
 	for _, key := range slices.Sorted(maps.Keys(defaults)) {
@@ -81,7 +81,7 @@ func describe(path string, value any) (*schema, error) {
 	return nil, fmt.Errorf("the default of %s, %v, does not say of which type the value is", path, value)
 }
 
-// free says whether users choose the keys of an object: those that Kubernetes defines are not repeated here.
+// free reports whether users choose the keys of an object: keys that Kubernetes defines are not repeated here.
 func free(path string, defaults map[string]any) bool {
 	return len(defaults) == 0 || path == "agent.affinity" ||
 		slices.ContainsFunc(fields(), func(f field) bool { return f.value == path })

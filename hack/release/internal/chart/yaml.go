@@ -112,7 +112,7 @@ func (w *writer) item(indent int, item any) error {
 	return nil
 }
 
-// optional says whether all items of a list are conditional, or values: it may be empty.
+// optional reports whether all items of a list are conditional, or values, so that the list may be empty.
 func optional(items []any) bool {
 	return !slices.ContainsFunc(items, func(item any) bool {
 		switch item.(type) {
@@ -146,7 +146,7 @@ func (w *writer) arguments(indent int, key string, items []any) error {
 	return nil
 }
 
-// leaf is a value without conditions.
+// leaf returns a value without conditions.
 func leaf(value any, indent int) (string, error) {
 	switch v := value.(type) {
 	case verbatim:
@@ -161,7 +161,7 @@ func leaf(value any, indent int) (string, error) {
 	return string(text), err
 }
 
-// scalar is a string of one line, with quotes where YAML needs them.
+// scalar returns a string of one line, with quotes where YAML needs them.
 func scalar(text string) string {
 	encoded, err := yaml.Marshal(text)
 	plain := strings.TrimSuffix(string(encoded), "\n")
@@ -172,7 +172,7 @@ func scalar(text string) string {
 	return escape(plain)
 }
 
-// block is a text of several lines.
+// block returns a text of several lines.
 func block(text string, indent int) string {
 	if strings.HasPrefix(text, " ") || strings.HasPrefix(text, "\n") || strings.HasSuffix(text, "\n\n") || strings.Contains(text, " \n") {
 		quoted, _ := json.Marshal(text) // never fails for a string

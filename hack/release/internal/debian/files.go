@@ -23,12 +23,12 @@ type File struct {
 	Package Package
 }
 
-// folders are where the loader of a Debian without a cache of libraries finds them.
+// folders returns the folders in which the loader of a Debian without a cache finds libraries.
 func folders(triplet string) []string {
 	return []string{"/lib/" + triplet, "/usr/lib/" + triplet, "/lib", "/usr/lib"}
 }
 
-// Triplet is the name of an architecture in paths.
+// Triplet returns the name of an architecture in paths.
 func Triplet(architecture string) (string, error) {
 	switch architecture {
 	case "amd64":
@@ -132,7 +132,7 @@ func libraries(f File) ([]string, error) {
 	return object.ImportedLibraries()
 }
 
-// interpreter is the path of a program's loader.
+// interpreter returns the path of a program's loader.
 func interpreter(f File) (string, error) {
 	object, err := elf.NewFile(bytes.NewReader(f.Data))
 	if err != nil {
@@ -149,10 +149,10 @@ func interpreter(f File) (string, error) {
 	return strings.TrimRight(string(data), "\x00"), nil
 }
 
-// Executable says whether the file is a program or a library.
+// Executable reports whether the file is a program or a library.
 func (f File) Executable() bool { return bytes.HasPrefix(f.Data, []byte(elf.ELFMAG)) }
 
-// Names are the paths of a folder's files with a suffix, sorted.
+// Names returns the paths of a folder's files with a suffix, sorted.
 func (r Root) Names(folder, suffix string) ([]string, error) {
 	var names []string
 	for _, p := range r {

@@ -18,7 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/release/internal/archive"
 )
 
-// Recipe says what an image contains and how it starts.
+// Recipe is the content of an image, and its start.
 type Recipe struct {
 	Layers     map[string][][]archive.File // by architecture: the layers, the first one below the others
 	User       string

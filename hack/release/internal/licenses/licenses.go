@@ -31,7 +31,8 @@ type Module struct {
 	Text          []byte // of its files LICENSE, COPYING and NOTICE
 }
 
-// allowed are those that may be part of a program under Apache-2.0, and ask for no more than their text.
+// allowed returns the licenses that may be part of a program under Apache-2.0, and ask for no more than their
+// text.
 func allowed() []string {
 	return []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT"}
 }
@@ -101,7 +102,7 @@ func (r *Reader) module(path, version string) (Module, error) {
 	return m, err
 }
 
-// Replaced is the module that a program has for one that it requires.
+// Replaced returns the module that a program has for one that it requires.
 func Replaced(m *debug.Module) *debug.Module {
 	if m.Replace != nil {
 		return m.Replace
@@ -109,7 +110,7 @@ func Replaced(m *debug.Module) *debug.Module {
 	return m
 }
 
-// foldersOf are the folders of the module's dependencies, by path@version.
+// foldersOf returns the folders of the module's dependencies, by path@version.
 func foldersOf(ctx context.Context) (map[string]string, error) {
 	text, err := exec.CommandContext(ctx, "go", "list", "-m", "-json=Path,Version,Dir,Replace", "all").Output()
 	if err != nil {
@@ -186,7 +187,7 @@ func namesOf(known *licenseclassifier.Classifier, text []byte) (names []string) 
 	return names
 }
 
-// Text is what has to be distributed with programs that contain the modules.
+// Text returns the texts that have to be distributed with programs that contain the modules.
 func Text(modules []Module) []byte {
 	var b bytes.Buffer
 	for _, m := range modules {

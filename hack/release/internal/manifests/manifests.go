@@ -104,7 +104,7 @@ func (s Source) EKS(images Images, components ...string) (resmap.ResMap, error) 
 	})
 }
 
-// Components are those of the overlay for EKS.
+// Components returns the components of the overlay for EKS.
 func (s Source) Components() ([]string, error) {
 	var names []string
 	_, err := s.render(eks, func(k kustomization) {

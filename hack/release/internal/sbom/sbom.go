@@ -17,7 +17,7 @@ import (
 	"gnuthought.com/efs-stunnel/hack/release/internal/licenses"
 )
 
-// Subject is what the list is of.
+// Subject is the software that the list describes.
 type Subject struct {
 	Name, Version string
 	Namespace     string // an address that only this list has
@@ -93,7 +93,7 @@ func Write(s Subject) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// contents are Go's modules and Debian's packages, each once, sorted.
+// contents returns Go's modules and Debian's packages, each once, sorted.
 func contents(s Subject) ([]pkg, error) {
 	var all []pkg
 	for _, program := range s.Programs {
@@ -126,12 +126,12 @@ func (d *document) addSources(packages []debian.Package) {
 	}
 }
 
-// debianLocator is a package URL: https://github.com/package-url/purl-spec, type deb.
+// debianLocator returns a package URL: https://github.com/package-url/purl-spec, type deb.
 func debianLocator(name, version, architecture string) string {
 	return fmt.Sprintf("pkg:deb/debian/%s@%s?arch=%s&distro=debian-13", url.QueryEscape(name), url.QueryEscape(version), architecture)
 }
 
-// modules are those that a program links, with Go's own library.
+// modules returns the modules that a program links, with Go's own library.
 func modules(info *debug.BuildInfo) []pkg {
 	version := strings.TrimPrefix(strings.Fields(info.GoVersion)[0], "go")
 	all := []pkg{newPackage("stdlib", version, "pkg:golang/stdlib@"+version)}
