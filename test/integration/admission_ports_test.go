@@ -119,7 +119,7 @@ func portService(ports ...corev1.ServicePort) *corev1.Service {
 
 func nodePort(port int32) corev1.ServicePort { return corev1.ServicePort{Port: port, NodePort: port} }
 
-// healthChecked is a load balancer with an ordinary node port, and another one for health checks.
+// healthChecked returns a load balancer with an ordinary node port, and another one for health checks.
 func healthChecked(port int32) *corev1.Service {
 	service := portService(corev1.ServicePort{Port: 80, NodePort: 31080})
 	service.Spec.Type = corev1.ServiceTypeLoadBalancer
@@ -187,7 +187,7 @@ func expectNoTunnelPortInTwoSteps(env *testenv.Env, udp corev1.ServicePort, text
 	})
 }
 
-// external is a Service that takes connections to some addresses.
+// external returns a Service that takes connections to some addresses.
 func external(port corev1.ServicePort, ips ...string) *corev1.Service {
 	service := portService(port)
 	service.Spec.Type, service.Spec.ExternalIPs = corev1.ServiceTypeClusterIP, ips

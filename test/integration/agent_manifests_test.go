@@ -15,7 +15,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// agentKustomizations are those with a node agent.
+// agentKustomizations returns the kustomizations with a node agent.
 func agentKustomizations() []string {
 	return []string{
 		filepath.Join(kustomizations, "overlays/eks"), filepath.Join(kustomizations, "overlays/lab"),

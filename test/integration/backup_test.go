@@ -136,7 +136,7 @@ func TestClaimsLeaveForTheCSIDriver(t *testing.T) {
 	f.expectFile(earlier.path)
 }
 
-// released is the retained volume of a claim that was deleted, with a file.
+// released returns the retained volume of a claim that was deleted, with a file.
 func (f *fixture) released(name string) provisioned {
 	f.Helper()
 	p := f.provision(name, f.NewClass("retaining", nil, retaining).Name)
@@ -209,7 +209,7 @@ func TestVolumesComeBackAsVeleroRestoresThem(t *testing.T) {
 	f.expectNoTrace(p.path)
 }
 
-// restored is the metadata of an object that Velero creates again.
+// restored returns the metadata of an object that Velero creates again.
 func restored(meta metav1.ObjectMeta) metav1.ObjectMeta {
 	annotations := map[string]string{}
 	for key, value := range meta.Annotations {

@@ -27,7 +27,7 @@ func copyOf(source string) func(*corev1.PersistentVolumeClaim) {
 	}
 }
 
-// createSource is a bound claim with a file and what a copy must not follow.
+// createSource returns a bound claim with a file and what a copy must not follow.
 func (f *fixture) createSource() (claim *corev1.PersistentVolumeClaim, path string) {
 	f.Helper()
 	claim = f.createClaim("source")

@@ -95,7 +95,7 @@ func TestManagerThatCrashesAtAnyWrite(t *testing.T) {
 	}
 }
 
-// scenario is what happens to claims, with the expected end.
+// scenario is a change of claims, with the expected end.
 type scenario struct {
 	prepare func(*fixture) // before a manager is started; nil does nothing
 	act     func(*fixture)

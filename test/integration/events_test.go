@@ -16,7 +16,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// eventsOf are the events of an object, in its namespace or in "default".
+// eventsOf returns the events of an object, in its namespace or in "default".
 func (f *fixture) eventsOf(ctx context.Context, object metav1.Object) []corev1.Event {
 	f.Helper()
 	list, err := f.Client.CoreV1().Events(cmp.Or(object.GetNamespace(), metav1.NamespaceDefault)).List(ctx, metav1.ListOptions{
@@ -26,7 +26,7 @@ func (f *fixture) eventsOf(ctx context.Context, object metav1.Object) []corev1.E
 	return list.Items
 }
 
-// managerEvents are those of the manager with one of the reasons. The binder uses some of them, too.
+// managerEvents returns the events of the manager with one of the reasons. The binder uses some of them, too.
 func (f *fixture) managerEvents(ctx context.Context, object metav1.Object, reasons ...string) []corev1.Event {
 	f.Helper()
 	return slices.DeleteFunc(f.eventsOf(ctx, object), func(event corev1.Event) bool {

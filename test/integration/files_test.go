@@ -17,10 +17,10 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// fileContent is what tests write into a volume.
+// fileContent is the content that tests write into a volume.
 const fileContent = "precious"
 
-// local is a path of the file system on this machine.
+// local returns a path of the file system on this machine.
 func (f *fixture) local(path string) string { return filepath.Join(f.Folder(f.fileSystem), path) }
 
 // makeDirectory makes a directory with a file, which no volume owns.
@@ -43,7 +43,7 @@ func (f *fixture) expectFile(path string) {
 	}
 }
 
-// names are the entries of a directory, none if it does not exist.
+// names returns the entries of a directory, none if it does not exist.
 func (f *fixture) names(path string) []string {
 	f.Helper()
 	entries, err := os.ReadDir(f.local(path))
@@ -57,7 +57,7 @@ func (f *fixture) names(path string) []string {
 	return names
 }
 
-// owners are the volumes in the ledger, by path.
+// owners returns the volumes in the ledger, by path.
 func (f *fixture) owners() map[string][]string {
 	f.Helper()
 	found, root := map[string][]string{}, f.local(wellknown.OwnersDirectory)
@@ -74,7 +74,7 @@ func (f *fixture) owners() map[string][]string {
 	return found
 }
 
-// trash is what is in the trash, also what is being swept.
+// trash returns the names in the trash, also of what is being swept.
 func (f *fixture) trash() []string {
 	f.Helper()
 	const sweeping = "@@sweeping"
@@ -82,7 +82,7 @@ func (f *fixture) trash() []string {
 	return append(names, f.names(filepath.Join(wellknown.TrashDirectory, sweeping))...)
 }
 
-// ownDirectory is the path of a claim without volume_name in a class without parameters.
+// ownDirectory returns the path of a claim without volume_name in a class without parameters.
 func ownDirectory(claim *corev1.PersistentVolumeClaim) string {
 	return fmt.Sprintf("/%s/%s-%s", claim.Namespace, claim.Name, claim.UID)
 }

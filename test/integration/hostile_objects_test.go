@@ -41,7 +41,7 @@ func fragments() []string {
 	}
 }
 
-// text is a few fragments.
+// text returns a few fragments.
 func (a attacker) text() string {
 	all := fragments()
 	text := ""

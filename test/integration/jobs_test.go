@@ -17,7 +17,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
 
-// jobs are those of a kind on a file system, ordered by their numbers.
+// jobs returns the Jobs of a kind on a file system, ordered by their numbers.
 func (f *fixture) jobs(ctx context.Context, kind mountjobs.Kind, fileSystem string) []batchv1.Job {
 	f.Helper()
 	found, err := f.Client.BatchV1().Jobs(f.Namespace).List(ctx, metav1.ListOptions{})

@@ -23,7 +23,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// runner is that of the plugin. The simulated kubelet serves no logs, so they are taken from its runs.
+// runner returns the plugin's runner. The simulated kubelet serves no logs, so they are taken from its runs.
 func (f *fixture) runner() ledger.Runner {
 	return ledger.Runner{
 		Client: f.Client, Settings: mountjobs.Settings{Namespace: f.Namespace, Image: "image"},

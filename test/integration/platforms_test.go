@@ -19,7 +19,7 @@ import (
 	"gnuthought.com/efs-stunnel/test/integration/testenv"
 )
 
-// warnings are those of the apiserver.
+// warnings collects the warnings of the apiserver.
 type warnings struct {
 	mu    sync.Mutex
 	texts []string // guarded by mu

@@ -80,7 +80,7 @@ func TestVolumeDeletedBeforeItsClaimStaysUntilTheClaimIsDeleted(t *testing.T) {
 	f.expectNoTrace(p.path)
 }
 
-// availableAgain is a retained volume that an administrator has made available again, with policy
+// availableAgain returns a retained volume that an administrator has made available again, with policy
 // Delete.
 func (f *fixture) availableAgain(name, class string) provisioned {
 	f.Helper()

@@ -83,7 +83,7 @@ func (f *fixture) waitForVolumeDeleted(name string) {
 	})
 }
 
-// provisionedVolumes are those of the environment's provisioner.
+// provisionedVolumes returns the volumes of the environment's provisioner.
 func (f *fixture) provisionedVolumes(ctx context.Context) []corev1.PersistentVolume {
 	f.Helper()
 	found, err := f.volumes().List(ctx, metav1.ListOptions{})

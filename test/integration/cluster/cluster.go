@@ -103,7 +103,7 @@ func (c *Cluster) Stop() error {
 	return os.RemoveAll(c.folder)
 }
 
-// Config is that of an administrator, without a rate limit.
+// Config returns the configuration of an administrator's client, without a rate limit.
 func (c *Cluster) Config() *rest.Config { return c.credentials.config(c.server()) }
 
 // NextNumber returns another number to each caller, for unique names.
@@ -121,7 +121,7 @@ func (c *Cluster) StartControllers() (err error) {
 	return err
 }
 
-// Logs are the last lines of every program.
+// Logs returns the last lines of every program.
 func (c *Cluster) Logs(lines int) string {
 	var text strings.Builder
 	for _, p := range []*process{c.etcd, c.apiServer, c.controllerManager} {

@@ -74,7 +74,7 @@ func (c *Cluster) apiServerProgram() program {
 	)
 }
 
-// controllers are those whose objects the manager uses. The node controllers are left out: they would
+// controllers are the controllers whose objects the manager uses. The node controllers are left out: they would
 // take the simulated nodes for dead.
 var controllers = []string{
 	"ephemeral-volume-controller",

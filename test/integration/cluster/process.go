@@ -84,7 +84,7 @@ func (p *process) failure() error {
 
 func (p *process) name() string { return filepath.Base(p.path) }
 
-// tail is the end of its log, under its name.
+// tail returns the end of its log, under its name.
 func (p *process) tail(lines int) string {
 	if p == nil {
 		return ""

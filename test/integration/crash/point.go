@@ -14,7 +14,7 @@ import (
 // ErrCrashed is the error of every request after the crash.
 var ErrCrashed = errors.New("the program has crashed")
 
-// Moment is when the program dies.
+// Moment is the moment of a write at which the program dies.
 type Moment string
 
 // The moments.
@@ -23,7 +23,7 @@ const (
 	After  Moment = "after"  // the request is carried out, and the response never arrives
 )
 
-// Point is where a program dies. The zero Point only counts writes.
+// Point is the point at which a program dies. The zero Point only counts writes.
 type Point struct {
 	// Write is the number of the program's write, from 1; 0 is none.
 	Write  int
@@ -47,14 +47,14 @@ func (p *Point) String() string {
 	return fmt.Sprintf("%s write %d", p.Moment, p.Write)
 }
 
-// Writes are the counted requests, in the order in which they began.
+// Writes returns the counted requests, in the order in which they began.
 func (p *Point) Writes() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return append([]string(nil), p.writes...)
 }
 
-// Reached says whether the program has died at the point.
+// Reached reports whether the program has died at the point.
 func (p *Point) Reached() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,8 +90,8 @@ func (p *Point) roundTrip(next http.RoundTripper, request *http.Request) (*http.
 	return nil, ErrCrashed
 }
 
-// count says whether the program is dead, or dies at this request. After that request no other is
-// sent, also while its response is waited for.
+// count reports whether the program is dead, or dies at this request. After that request no other is sent, also
+// while its response is waited for.
 func (p *Point) count(request *http.Request) (dead, dies bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +109,7 @@ func (p *Point) die() {
 	}
 }
 
-// counts says which requests write what the next run of the program reads. Events are sent in the
+// counts reports whether a request writes what the next run of the program reads. Events are sent in the
 // background, so their positions would differ from run to run.
 func counts(request *http.Request) bool {
 	switch request.Method {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Behavior is what happens to a pod, in the order of the fields. With the zero Behavior the pod starts
-// at once and ends as its program does.
+// Behavior describes the life of a pod, in the order of the fields. With the zero Behavior the pod starts at once
+// and ends as its program does.
 type Behavior struct {
 	// Seen is closed when the kubelet takes up the pod, which is on its node; nil is at once.
 	Seen <-chan struct{}
@@ -30,7 +30,7 @@ type Behavior struct {
 // AllOperations has an Ending come after the work, and before the report of it.
 const AllOperations = -1
 
-// Ending is how a container ends.
+// Ending is the way in which a container ends.
 type Ending string
 
 // The endings.

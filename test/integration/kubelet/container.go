@@ -47,8 +47,8 @@ func (p *pod) runContainer(box sandbox) error {
 	return p.reportEnd(since, run)
 }
 
-// arguments are those of the container, with its paths translated to those of this machine. The
-// program runs in this process, so an absolute path outside of the pod's volumes is an error.
+// arguments returns the arguments of the container, with its paths translated to this machine's. The program runs
+// in this process, so an absolute path outside of the pod's volumes is an error.
 func (p *pod) arguments(box sandbox) (args []string, terminationLog string, err error) {
 	container := p.object.Spec.Containers[0]
 	if !slices.Equal(container.Command, []string{mountjobs.Program}) || len(p.object.Spec.Containers) != 1 {

@@ -74,7 +74,7 @@ func (k *Kubelet) QueueBehavior(behaviors ...Behavior) {
 	k.queued = append(k.queued, behaviors...)
 }
 
-// Runs are those of all containers that have ended, also where no status was written.
+// Runs returns the runs of all containers that have ended, also where no status was written.
 func (k *Kubelet) Runs() []Run {
 	k.mu.Lock()
 	defer k.mu.Unlock()

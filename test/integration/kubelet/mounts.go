@@ -83,7 +83,7 @@ func (p *pod) mountClaim(name string) (folder string, err error) {
 	return folder, err
 }
 
-// volumeOf is the volume of a claim, or kubelet's message why it does not mount one.
+// volumeOf returns the volume of a claim, or kubelet's message why it does not mount one.
 func (p *pod) volumeOf(name string) (volume *corev1.PersistentVolume, problem string, err error) {
 	core := p.options.Client.CoreV1()
 	claim, err := core.PersistentVolumeClaims(p.options.Namespace).Get(p.running, name, metav1.GetOptions{})
@@ -121,7 +121,7 @@ func (p *pod) mountVolume(volume *corev1.PersistentVolume) (folder, problem stri
 	return filepath.Join(folder, volume.Spec.NFS.Path), ""
 }
 
-// failedMount is the kubelet's message around an error of mount(8).
+// failedMount returns the kubelet's message around an error of mount(8).
 func (p *pod) failedMount(volume *corev1.PersistentVolume, output string) string {
 	server := "127.0.0.1:/"
 	if nfs := volume.Spec.NFS; nfs != nil {
@@ -202,7 +202,7 @@ func (s sandbox) translate(arg string) (translated string, ok bool) {
 	return flag + "=" + here, true
 }
 
-// operations is what the container reads, "" without a file.
+// operations returns the text that the container reads, "" without a file.
 func (s sandbox) operations(file string) string {
 	here, ok := s.inside(file)
 	if !ok {

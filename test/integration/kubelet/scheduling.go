@@ -79,7 +79,7 @@ func (p *pod) chooseNode() (node, why string, err error) {
 	return "", noNode(len(nodes.Items), strings.Join(reasons, ", ")), nil
 }
 
-// noNode is the scheduler's message around its reasons.
+// noNode returns the scheduler's message around its reasons.
 func noNode(nodes int, reasons string) string {
 	if nodes == 0 {
 		return "no nodes available to schedule pods"
@@ -87,7 +87,7 @@ func noNode(nodes int, reasons string) string {
 	return fmt.Sprintf("0/%[1]d nodes are available: %[2]s. preemption: 0/%[1]d nodes are available: %[1]d Preemption is not helpful for scheduling.", nodes, reasons)
 }
 
-// refusal is why a node does not take the pod, or "".
+// refusal returns why a node does not take the pod, or "".
 func (p *pod) refusal(node *corev1.Node) (string, error) {
 	if node.Spec.Unschedulable {
 		return "were unschedulable", nil
@@ -123,7 +123,7 @@ func (p *pod) matchesPodAffinity(node *corev1.Node) (bool, error) {
 	return true, nil
 }
 
-// claimProblem is the scheduler's message about the pod's claims, "" when they are bound.
+// claimProblem returns the scheduler's message about the pod's claims, "" when they are bound.
 func (p *pod) claimProblem() (string, error) {
 	for _, volume := range p.object.Spec.Volumes {
 		if volume.PersistentVolumeClaim == nil {

@@ -49,7 +49,7 @@ func running(since time.Time) corev1.ContainerState {
 	return corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(since)}}
 }
 
-// ended is the status of a pod whose only container has ended.
+// ended returns the status of a pod whose only container has ended.
 func (p *pod) ended(since time.Time, code int32, message string) corev1.PodStatus {
 	phase, reason := corev1.PodSucceeded, "Completed"
 	if code != 0 {

@@ -93,7 +93,7 @@ func (e *Env) ownsClass(class *unstructured.Unstructured) bool {
 	return provisioner == e.Provisioner
 }
 
-// ownsVolume says whether a volume belongs to this environment, whoever created it.
+// ownsVolume reports whether a volume belongs to this environment, whoever created it.
 func (e *Env) ownsVolume(pv *unstructured.Unstructured) bool {
 	annotations := pv.GetAnnotations()
 	namespace, _, _ := unstructured.NestedString(pv.Object, "spec", "claimRef", "namespace")

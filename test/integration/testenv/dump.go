@@ -91,7 +91,7 @@ func (e *Env) dumpNamespace(ctx context.Context, text io.Writer, namespace strin
 	}
 }
 
-// deletion says whether an object is being deleted, and names its finalizers.
+// deletion returns a note that an object is being deleted, and the names of its finalizers.
 func deletion(object metav1.Object) string {
 	text := ""
 	if object.GetDeletionTimestamp() != nil {
@@ -103,7 +103,7 @@ func deletion(object metav1.Object) string {
 	return text
 }
 
-// annotationsOf are the annotations as JSON, without the copy that kubectl apply keeps.
+// annotationsOf returns the annotations as JSON, without the copy that kubectl apply keeps.
 func annotationsOf(object metav1.Object) string {
 	annotations := maps.Clone(object.GetAnnotations())
 	maps.DeleteFunc(annotations, func(key, _ string) bool { return strings.Contains(key, "last-applied") })

@@ -146,7 +146,7 @@ func (e *Env) Table(ctx context.Context) (ports.Table, error) {
 	return ports.Decode([]byte(object.Data[wellknown.TargetsKey]))
 }
 
-// Folder is the folder on this machine that stands for a file system.
+// Folder returns the folder on this machine that stands for a file system.
 func (e *Env) Folder(fileSystemID string) string {
 	e.Helper()
 	folder, err := e.folderOf(fileSystemID)
@@ -166,14 +166,14 @@ func (e *Env) folderOf(fileSystemID string) (string, error) {
 	return folder, nil
 }
 
-// fileSystems are the sorted ids.
+// fileSystems returns the sorted ids.
 func (e *Env) fileSystems() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Sorted(maps.Keys(e.folders))
 }
 
-// Exists says whether a path of a file system exists.
+// Exists reports whether a path of a file system exists.
 func (e *Env) Exists(fileSystemID, path string) bool {
 	e.Helper()
 	_, err := os.Lstat(filepath.Join(e.Folder(fileSystemID), path))
