@@ -166,7 +166,7 @@ func subPathIsInside(l *lab) {
 	data.expectFile("in/side/file", "inside\n")
 }
 
-// classText is the manifest of a class, with parameters as key: value.
+// classText returns the manifest of a class, with parameters as key: value.
 func classText(name string, parameters ...string) string {
 	return "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: " + name + "}\n" +
 		"provisioner: gnuthought.com/efs-stunnel\nallowVolumeExpansion: true\nparameters: {" + strings.Join(parameters, ", ") + "}\n---\n"

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// smallFiles is how many small files claimIsCloned copies, in so many directories.
+// smallFiles is the number of small files that claimIsCloned copies, in so many directories.
 const (
 	smallFiles       = 200
 	smallDirectories = 4

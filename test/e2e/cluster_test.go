@@ -23,7 +23,7 @@ import (
 // limit is the timeout of every wait, long enough for emulated machines on a busy host.
 var limit = flag.Duration("limit", 15*time.Minute, "how long to wait for anything")
 
-// settings say which cluster is tested, and with what.
+// settings are the cluster under test, and the programs and names that the tests use.
 type settings struct {
 	root    string   // of the repository, where programs run
 	client  []string // kubectl, with its first arguments
@@ -52,7 +52,7 @@ type cluster struct {
 	dumped     sync.Once
 }
 
-// withT is the same cluster for a subtest.
+// withT returns the same cluster for a subtest.
 func (c *cluster) withT(t *testing.T) *cluster {
 	t.Helper()
 	return &cluster{T: t, settings: c.settings}

@@ -29,7 +29,7 @@ var claims = []scenario{
 	{"files of an access point are its user's", accessPointsHaveOwners},
 }
 
-// longScenarios are those of make e2e-long only.
+// longScenarios are the scenarios of make e2e-long only.
 var longScenarios = []scenario{
 	{"more claims", parallel(append(inLab(claimsAnywhere), []scenario{
 		{"a class's mount options reach the mount", mountOptionsAreMounted},
@@ -138,7 +138,7 @@ func serial(scenarios []scenario) func(*lab) {
 	}
 }
 
-// times is the number of repetitions in a short and in a long run.
+// times returns the number of repetitions in a short and in a long run.
 func times(short, inLong int) int {
 	if *long {
 		return inLong

@@ -108,7 +108,7 @@ func (l *lab) waitForTunnels(node string, number int) {
 	})
 }
 
-// supervisorMemory is the working set of a node's supervisor and its stunnels.
+// supervisorMemory returns the working set of a node's supervisor and its stunnels.
 func (l *lab) supervisorMemory(node string) (bytes int) {
 	l.Helper()
 	output := l.onNode(node, `group=/sys/fs/cgroup$(cut -d : -f 3 "/proc/$(`+supervisorOf+`)/cgroup")

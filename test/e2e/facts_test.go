@@ -21,7 +21,7 @@ import (
 	"gnuthought.com/efs-stunnel/test/e2e/report"
 )
 
-// facts are what a reader of the report wants to know first.
+// facts returns the facts that a reader of the report needs first.
 func (c *cluster) facts(status inspect.Status) []report.Fact {
 	c.Helper()
 	var version struct{ ServerVersion struct{ GitVersion string } }

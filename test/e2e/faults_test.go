@@ -68,11 +68,10 @@ func burstSurvivesItsLeader(l *lab) {
 	l.kubectl("-n", system, "rollout", "status", "deployment/efs-manager", "--timeout="+limit.String())
 }
 
-// maxSetupJobs is how many mount Jobs a burst of claims may take. A file system has one mount Job at a
-// time, which carries all operations that wait when it is created, up to its batch. So on each file
-// system the first Job has the claims that the leader has observed by then, and the next ones the rest.
-// Some more are for claims that are created meanwhile, for the next leader, and for Jobs that fail on a
-// busy node.
+// maxSetupJobs returns the most mount Jobs that a burst of claims may take. A file system has one mount Job at a
+// time, which carries all operations that wait when it is created, up to its batch. So on each file system the
+// first Job has the claims that the leader has observed by then, and the next ones the rest. Some more are for
+// claims that are created meanwhile, for the next leader, and for Jobs that fail on a busy node.
 func maxSetupJobs(claims int) int {
 	const fileSystems, batch = 2, 512
 	return fileSystems * (1 + (claims+batch-1)/batch + times(3, 6))
@@ -190,7 +189,8 @@ func (l *lab) waitForUnused(id string) {
 	}
 }
 
-// restarts are those of the node agents' containers, by pod; a manager may lose its Lease on a busy host.
+// restarts returns the restarts of the node agents' containers, by pod; a manager may lose its Lease on a busy
+// host.
 func (l *lab) restarts() []string {
 	l.Helper()
 	return strings.Fields(l.kubectl("-n", system, "get", "pods", "-l", "app.kubernetes.io/component=node-agent", "--sort-by=.metadata.name",

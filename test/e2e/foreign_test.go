@@ -96,7 +96,7 @@ func foreignServerIsServed(l *lab) {
 	l.lab("efs", "delete-file-system", behind, "--cascade")
 }
 
-// serverCertificate is a file with a key and a certificate of the authority that nodes trust for mount
+// serverCertificate makes a file with a key and a certificate of the authority that nodes trust for mount
 // targets.
 func (l *lab) serverCertificate(host string) (file string) {
 	l.Helper()

@@ -101,7 +101,7 @@ func (l *lab) expectNothingLeft() {
 	}
 }
 
-// withT is the same lab for a subtest.
+// withT returns the same lab for a subtest.
 func (l *lab) withT(t *testing.T) *lab {
 	t.Helper()
 	return &lab{cluster: l.cluster.withT(t), dir: l.dir}
@@ -142,7 +142,7 @@ func (l *lab) onNode(node, line string) (out string) {
 	return strings.TrimSpace(out)
 }
 
-// wholeCluster are the commands that show what a lab does.
+// wholeCluster returns the commands that show what a lab does.
 func wholeCluster([]string) [][]string {
 	return [][]string{
 		{"get", "nodes,pods,pvc,pv,jobs", "-A", "-o", "wide"},

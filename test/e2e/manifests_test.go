@@ -13,7 +13,7 @@ const labImage = "registry.lab:5000/lab/toolbox:1"
 // restricted is the security context of containers.
 const restricted = "{allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}"
 
-// claim is the manifest of a claim, with labels of its selector as key: value.
+// claim returns the manifest of a claim, with labels of its selector as key: value.
 func claim(name, class string, labels ...string) string {
 	selector := ""
 	if len(labels) > 0 {
@@ -30,13 +30,13 @@ spec:
 `, name, class, selector)
 }
 
-// pod is the manifest of the pod user, which has a volume at /data and sleeps; mount adds fields of the
+// pod returns the manifest of the pod user, which has a volume at /data and sleeps; mount adds fields of the
 // mount.
 func pod(volume, mount string) string {
 	return user("{name: data, mountPath: /data"+mount+"}", "{name: data, "+volume+"}")
 }
 
-// user is the manifest of the pod user, with mounts and volumes.
+// user returns the manifest of the pod user, with mounts and volumes.
 func user(mounts, volumes string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: Pod
@@ -54,7 +54,7 @@ spec:
 `, mounts, volumes)
 }
 
-// userAnywhere is the manifest of the pod user, with each of the claims mounted at /<claim>.
+// userAnywhere returns the manifest of the pod user, with each of the claims mounted at /<claim>.
 func userAnywhere(claims ...string) string {
 	var mounts, volumes []string
 	for _, claim := range claims {
@@ -64,7 +64,7 @@ func userAnywhere(claims ...string) string {
 	return user(strings.Join(mounts, ", "), strings.Join(volumes, ", "))
 }
 
-// sharedVolume is the manifest of a SharedVolume, with further fields of its spec.
+// sharedVolume returns the manifest of a SharedVolume, with further fields of its spec.
 func sharedVolume(name, fileSystem string, fields ...string) string {
 	return fmt.Sprintf(`apiVersion: efs-stunnel.gnuthought.com/v1alpha1
 kind: SharedVolume

@@ -65,7 +65,7 @@ func (d directory) waitForAdoption() {
 	}
 }
 
-// portOf is a file system's port in the table.
+// portOf returns a file system's port in the table.
 func (l *lab) portOf(fileSystem string) int {
 	l.Helper()
 	var table struct {

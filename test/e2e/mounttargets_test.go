@@ -81,7 +81,7 @@ func (w *writer) certificateIsWrong(set func(target mountTarget, flag string), t
 	set(first, "--certificate=ok")
 }
 
-// firstMountTarget is the address that the agent's newest specification of a tunnel has first.
+// firstMountTarget returns the address that the agent's newest specification of a tunnel has first.
 func (l *lab) firstMountTarget(fileSystem, node string) (address string) {
 	l.Helper()
 	written := regexp.MustCompile(`specification written" fileSystem=` + fileSystem + ` port=\d+ mountTarget=(\S+)`)
@@ -95,7 +95,7 @@ func (l *lab) firstMountTarget(fileSystem, node string) (address string) {
 // mountTarget is a mount target, as the stand-in lists it.
 type mountTarget struct{ ID, FileSystemID, Zone, Address string }
 
-// mountTargets are the one in the node's zone, and another one.
+// mountTargets returns the mount target in the node's zone, and another one.
 func (l *lab) mountTargets(fileSystem, node string) (near, far mountTarget) {
 	l.Helper()
 	var listing struct{ MountTargets map[string]mountTarget }

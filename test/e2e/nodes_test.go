@@ -141,7 +141,7 @@ func (l *lab) disconnect(node string) {
 	l.onNode(node, "pkill -x socat || true")
 }
 
-// agentMetrics are the metrics of a node's agent with a prefix.
+// agentMetrics returns the metrics of a node's agent with a prefix.
 func (l *lab) agentMetrics(node, prefix string) string {
 	l.Helper()
 	return l.onNode(node, "busybox wget -q -O - http://127.0.0.1:20488/metrics | grep '^"+prefix+"' || true")

@@ -165,7 +165,7 @@ func (l *lab) startManager(settings ...string) (end func()) {
 	}
 }
 
-// efsPort is the port of the EFS API on this machine's loopback.
+// efsPort returns the port of the EFS API on this machine's loopback.
 func (l *lab) efsPort() int {
 	l.Helper()
 	text, err := os.ReadFile(filepath.Join(l.dir, "lab.json"))

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// allowance is how much longer than without a fault the writer may pause.
+// allowance is the time by which the writer may pause longer than without a fault.
 type allowance struct {
 	wait time.Duration // of timers, and of other programs
 	work time.Duration // of processors
@@ -83,7 +83,7 @@ func (d directory) logPause(event string, happen func()) {
 	d.lab.Logf("PAUSE %5.2f s, %4d lines: %s", pause.Seconds(), lines, event)
 }
 
-// pauseDuring is the longest pause from before happen until the writer continues after it.
+// pauseDuring returns the longest pause from before happen until the writer continues after it.
 func (d directory) pauseDuring(happen func()) (pause time.Duration, lines int) {
 	d.lab.Helper()
 	const enough = 10 // the pause may come a little later
@@ -108,7 +108,7 @@ func (d directory) waitForWriting(duration time.Duration) (all []writtenLine) {
 	return all
 }
 
-// lines are those on the server, which must be numbered without a gap.
+// lines returns the lines on the server, which must be numbered without a gap.
 func (d directory) lines() []writtenLine {
 	d.lab.Helper()
 	text, err := os.ReadFile(d.file("lines"))

@@ -19,7 +19,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// diagnosis is what the plugin's doctor prints as JSON.
+// diagnosis is the output of the plugin's doctor as JSON.
 type diagnosis struct {
 	Level string `json:"level"`
 	Cause struct {
@@ -113,7 +113,7 @@ func (l *lab) collectHasNoSecret() {
 	}
 }
 
-// contents are the files of a compressed tar, by their last names.
+// contents returns the files of a compressed tar, by their last names.
 func (l *lab) contents(file string) map[string]string {
 	l.Helper()
 	data, err := os.ReadFile(file)

@@ -27,7 +27,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// monitoring is what the component says.
+// monitoring has the objects of the component.
 type monitoring struct {
 	service  string // that of the agents, in YAML
 	monitors []serviceMonitor
@@ -139,7 +139,7 @@ type target struct {
 	labels        map[string]string // as the operator gives them
 }
 
-// targets are those of a monitor.
+// targets returns the targets of a monitor.
 func (m serviceMonitor) targets(endpoints []discoveryv1.EndpointSlice) []target {
 	var all []target
 	for _, slice := range endpoints {
@@ -255,7 +255,7 @@ func (p prometheus) get(path string, to any) error {
 	return json.Unmarshal(answer.Data, to)
 }
 
-// count is the number of series that a query has now.
+// count returns the number of series that a query has now.
 func (p prometheus) count(query string) (int, error) {
 	var data struct{ Result []any }
 	err := p.get("/api/v1/query?query="+url.QueryEscape(query), &data)
@@ -292,7 +292,7 @@ func (p prometheus) ask(queries []string, empty map[string]string) (missing, wro
 	return missing, wrong
 }
 
-// rulesFailing says which alerts have not been evaluated, or not without an error.
+// rulesFailing returns the alerts that have not been evaluated, or not without an error.
 func (p prometheus) rulesFailing() string {
 	var data struct {
 		Groups []struct {

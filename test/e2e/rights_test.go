@@ -72,7 +72,7 @@ func rightsAreUsed(l *lab) {
 	}
 }
 
-// needs are the rights that a request proves to be needed: caches get their first objects by a watch, but
+// needs returns the rights that a request proves to be needed: caches get their first objects by a watch, but
 // list them where an apiserver cannot do that.
 func (r right) needs() []right {
 	verbs := []string{r.verb}
@@ -127,7 +127,7 @@ func (l *lab) requests() []request {
 	}
 }
 
-// grantedRights are those of the installed roles, one for each verb and object.
+// grantedRights returns the rights of the installed roles, one for each verb and object.
 func (l *lab) grantedRights() map[right]bool {
 	l.Helper()
 	rules := map[string][]rbacv1.PolicyRule{} // by kind and name

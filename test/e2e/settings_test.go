@@ -34,7 +34,7 @@ func userSettings(t *testing.T) settings {
 	}
 }
 
-// ofNamespaces are the commands that show what a scenario's namespaces have.
+// ofNamespaces returns the commands that show what a scenario's namespaces have.
 func ofNamespaces(namespaces []string) (commands [][]string) {
 	for _, ns := range namespaces {
 		commands = append(commands, []string{"-n", ns, "get", "pods,pvc", "-o", "wide"},
@@ -85,7 +85,7 @@ func (c *cluster) findClass(provisioner string) storagev1.StorageClass {
 	return storagev1.StorageClass{}
 }
 
-// basicRights are those without which no scenario can run.
+// basicRights are the rights without which no scenario can run.
 var basicRights = []permission{
 	{"create", "namespaces", ""}, {"delete", "namespaces", ""},
 	{"create", "storageclasses.storage.k8s.io", ""}, {"delete", "storageclasses.storage.k8s.io", ""},

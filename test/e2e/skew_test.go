@@ -75,7 +75,7 @@ func (l *lab) git(args ...string) (string, error) {
 	return strings.TrimSpace(string(out)), err
 }
 
-// manager is the Deployment of a version that has its mount Jobs run the mountjob of another one.
+// manager returns the Deployment of a version that has its mount Jobs run the mountjob of another one.
 func (l *lab) manager(v, mountjob version) string {
 	l.Helper()
 	const worker = "/efs-worker:"

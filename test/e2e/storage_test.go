@@ -37,7 +37,7 @@ func (l *lab) directoryOf(volume string) directory {
 	return l.parseDirectory(l.kubectl("get", "pv", volume, "-o", "jsonpath="+directoryTemplate))
 }
 
-// directories are those of the volumes of a namespace's claims.
+// directories returns the directories of the volumes of a namespace's claims.
 func (l *lab) directories(namespace string) []directory {
 	l.Helper()
 	const template = `jsonpath={range .items[?(@.spec.claimRef.namespace=="%s")]}%s{"\n"}{end}`
@@ -59,12 +59,12 @@ func (l *lab) parseDirectory(line string) directory {
 	return directory{lab: l, volume: fields[0], fileSystem: fields[1], path: fields[2]}
 }
 
-// file is the path of a file on this machine.
+// file returns the path of a file on this machine.
 func (d directory) file(name string) string {
 	return filepath.Join(d.lab.dir, "efs", "data", d.fileSystem, d.path, name)
 }
 
-// stateFile is a file beside the ledger of the directory's file system.
+// stateFile returns the path of a file beside the ledger of the directory's file system.
 func (d directory) stateFile(names ...string) string {
 	return filepath.Join(append([]string{d.lab.dir, "efs", "data", d.fileSystem, ".efs-stunnel"}, names...)...)
 }
@@ -98,7 +98,7 @@ func (d directory) mismatch(name, text string) (missing string) {
 	return ""
 }
 
-// stat is that of a file on the server; "" is the directory itself.
+// stat returns the state of a file on the server; "" is the directory itself.
 func (d directory) stat(name string) *syscall.Stat_t {
 	d.lab.Helper()
 	info, err := os.Stat(d.file(name))
@@ -123,7 +123,7 @@ func (d directory) waitForRemoved() {
 	})
 }
 
-// found is where the server has the directory: "path", "trash", both or "".
+// found returns where the server has the directory: "path", "trash", both or "".
 func (d directory) found() string {
 	d.lab.Helper()
 	var found []string
@@ -136,7 +136,7 @@ func (d directory) found() string {
 	return strings.Join(found, " ")
 }
 
-// owners are the volumes in the ledger for the directory.
+// owners returns the volumes in the ledger for the directory.
 func (d directory) owners() []string {
 	d.lab.Helper()
 	entries, err := filepath.Glob(filepath.Join(d.lab.dir, "efs", "data", d.fileSystem, ".efs-stunnel", "owners", d.path, "@*"))

@@ -89,7 +89,7 @@ const (
 		echo "$from $to"`
 )
 
-// between is the difference of two times in seconds.
+// between returns the difference of two times in seconds.
 func between(times string) (time.Duration, error) {
 	from, to, _ := strings.Cut(times, " ")
 	begin, err := time.ParseDuration(from + "s")
@@ -175,7 +175,7 @@ func (w *writer) agentIsEvicted(ns, writer string) {
 	l.waitForAgents()
 }
 
-// agentOf is the name of the agent's pod on a node.
+// agentOf returns the name of the agent's pod on a node.
 func (l *lab) agentOf(node string) (pod string) {
 	l.Helper()
 	return l.kubectl("-n", system, "get", "pods", "-l", "app.kubernetes.io/component=node-agent",
@@ -246,7 +246,7 @@ func (l *lab) waitForAgent(node string) {
 	})
 }
 
-// table is the text of the target table, "" without its ConfigMap.
+// table returns the text of the target table, "" without its ConfigMap.
 func (l *lab) table() string {
 	l.Helper()
 	return l.kubectl("-n", system, "get", "configmap", "efs-stunnel", "--ignore-not-found", "-o", `jsonpath={.data.efs-stunnel\.yaml}`)

@@ -60,7 +60,7 @@ func classesShapeDirectories(l *lab) {
 	l.inPod(ns, `grep -qx "of the app" /reader/html/file; touch /reader/html/file 2>&1 | grep "Read-only file system"`)
 }
 
-// allocatedGID is the supplemental group of pods with the volume.
+// allocatedGID returns the supplemental group of pods with the volume.
 func (d directory) allocatedGID() uint32 {
 	d.lab.Helper()
 	text := d.lab.kubectl("get", "pv", d.volume, "-o", `jsonpath={.metadata.annotations.pv\.beta\.kubernetes\.io/gid}`)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Report is what one run found.
+// Report is the report of one run.
 type Report struct {
 	Began     time.Time
 	Took      time.Duration
@@ -29,7 +29,7 @@ type Scenario struct {
 	Evidence []Output // of the first failure
 }
 
-// Result is how a scenario ended.
+// Result is the end of a scenario.
 type Result string
 
 // The results.
@@ -39,10 +39,10 @@ const (
 	Skipped Result = "skipped"
 )
 
-// Output is what a command printed.
+// Output is the output of a command.
 type Output struct{ Command, Text string }
 
-// Markdown is the report as text.
+// Markdown returns the report as text.
 func (r Report) Markdown() string {
 	count := map[Result]int{}
 	for _, s := range r.Scenarios {
