@@ -62,7 +62,7 @@ func checkTarget(from page, target string) error {
 	return nil
 }
 
-// anchors are the names of a page's headings, as GitHub and GitLab make them.
+// anchors returns the names of a page's headings, as GitHub and GitLab make them.
 func anchors(p page) []string {
 	prose, _ := p.split()
 	var names []string

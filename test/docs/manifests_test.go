@@ -41,7 +41,7 @@ func TestManifestsAreAccepted(t *testing.T) {
 	}
 }
 
-// manifests are the documents of all blocks of YAML.
+// manifests returns the documents of all blocks of YAML.
 func (p page) manifests() []string {
 	var all []string
 	_, blocks := p.split()
@@ -56,7 +56,7 @@ func (p page) manifests() []string {
 // reader reads the manifests of one page in their order, as users apply them.
 type reader struct{ classes map[string]volumes.Class }
 
-// shippedClass is the class of the manifests.
+// shippedClass returns the class of the manifests.
 func shippedClass(t *testing.T) map[string]volumes.Class {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "deploy/kustomize/base/storageclass.yaml"))

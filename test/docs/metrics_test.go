@@ -28,7 +28,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// metric is what the page documents of a metric.
+// metric is the documentation of a metric on the page.
 type metric struct {
 	Labels []string // sorted
 }
@@ -60,7 +60,7 @@ func TestMetricsAreThoseOfThePrograms(t *testing.T) {
 	}
 }
 
-// registered are the metrics of everything that has a registry as an option, without running it.
+// registered returns the metrics of everything that has a registry as an option, without running it.
 func registered(t *testing.T) map[string]metric {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(&rest.Config{Host: "http://127.0.0.1:1"})
@@ -106,7 +106,7 @@ func described(t *testing.T, collector prometheus.Collector) map[string]metric {
 	return all
 }
 
-// written are the metrics in the source of a program, by name: a main package cannot be imported.
+// written returns the metrics in the source of a program, by name: a main package cannot be imported.
 func written(t *testing.T, folder string) map[string][]string {
 	t.Helper()
 	found := map[string][]string{}
@@ -140,7 +140,7 @@ func written(t *testing.T, folder string) map[string][]string {
 	return found
 }
 
-// source is the syntax tree of all files of a folder but tests.
+// source returns the syntax tree of all files of a folder but tests.
 func source(t *testing.T, folder string) ast.Node {
 	t.Helper()
 	whole := &ast.File{Name: ast.NewIdent("main")}
@@ -160,13 +160,13 @@ func source(t *testing.T, folder string) ast.Node {
 	return whole
 }
 
-// isOptions says whether the literal is a prometheus.GaugeOpts, CounterOpts or similar.
+// isOptions reports whether the literal is a prometheus.GaugeOpts, CounterOpts or similar.
 func isOptions(literal *ast.CompositeLit) bool {
 	kind, ok := literal.Type.(*ast.SelectorExpr)
 	return ok && strings.HasSuffix(kind.Sel.Name, "Opts")
 }
 
-// stringsOf are the elements of a list of strings, or the keys of a map, none for anything else.
+// stringsOf returns the elements of a list of strings, or the keys of a map, none for anything else.
 func stringsOf(expression ast.Expr) []string {
 	literal, ok := expression.(*ast.CompositeLit)
 	if !ok {

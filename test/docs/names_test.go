@@ -84,7 +84,7 @@ func expectSame(t *testing.T, what string, want, got []string) {
 	}
 }
 
-// stringConstants are the values of a file's constants with a prefix in their names.
+// stringConstants returns the values of a file's constants with a prefix in their names.
 func stringConstants(t *testing.T, path, prefix string) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.SkipObjectResolution)
@@ -104,7 +104,7 @@ func stringConstants(t *testing.T, path, prefix string) []string {
 	return values
 }
 
-// text is the value of a string literal.
+// text returns the value of a string literal.
 func text(expression ast.Expr) (string, bool) {
 	literal, ok := expression.(*ast.BasicLit)
 	if !ok || literal.Kind != token.STRING {

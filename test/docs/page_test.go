@@ -84,7 +84,7 @@ func (p page) split() (prose string, blocks []block) {
 	return outside.String(), blocks
 }
 
-// section is the text below a heading, up to the next one of the same or a higher level.
+// section returns the text below a heading, up to the next one of the same or a higher level.
 func (p page) section(t *testing.T, heading string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut("\n"+p.text, "\n"+heading+"\n")
@@ -101,7 +101,7 @@ func (p page) section(t *testing.T, heading string) string {
 
 var cellEnd = regexp.MustCompile(`\s+\|\s+`)
 
-// rows are the cells of a section's tables, without the headings.
+// rows returns the cells of a section's tables, without the headings.
 func rows(section string) [][]string {
 	var all [][]string
 	heading := true
@@ -121,7 +121,7 @@ func rows(section string) [][]string {
 
 var codeSpan = regexp.MustCompile("`([^`]+)`")
 
-// codes are the texts between backquotes.
+// codes returns the texts between backquotes.
 func codes(text string) []string {
 	var words []string
 	for _, m := range codeSpan.FindAllStringSubmatch(text, -1) {
@@ -130,7 +130,7 @@ func codes(text string) []string {
 	return words
 }
 
-// firstCodes are the names in the first column of a section's tables.
+// firstCodes returns the names in the first column of a section's tables.
 func firstCodes(section string) []string {
 	var names []string
 	for _, row := range rows(section) {

@@ -45,7 +45,7 @@ func TestProofsAreInTheCode(t *testing.T) {
 	}
 }
 
-// sourceOfTests is that of all Go tests of the repository.
+// sourceOfTests returns the source of all Go tests of the repository.
 func sourceOfTests(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder

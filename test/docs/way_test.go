@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// maxFilesOfTheWay is how many files show the way of a claim from its event to its volume.
+// maxFilesOfTheWay limits the files that show the way of a claim from its event to its volume.
 const maxFilesOfTheWay = 5
 
 // TestWayOfAClaimIsInTheCode holds the section of docs/contribute/code.md to the code: few files, which exist

@@ -71,8 +71,8 @@ func floors(p Package) []string {
 	})
 }
 
-// isPure says which folders have no effects: all of the floors of api and of pure packages, but for AWS' own libraries,
-// and what decides in the rooms of programs.
+// isPure reports whether a folder has no effects: all of the floors of api and of pure packages, but for AWS' own
+// libraries, and what decides in the rooms of programs.
 func isPure(folder string) bool {
 	for _, effects := range []string{"pkg/efs/awsefs", "pkg/efs/awsconfig", "pkg/efs/topology"} {
 		if within(folder, effects) {
@@ -105,7 +105,7 @@ func pureImports(p Package) []string {
 	return findings
 }
 
-// hasEffects says which packages of other modules a pure package may not import.
+// hasEffects reports whether a package of another module may not be imported by a pure package.
 func hasEffects(importPath string) bool {
 	if importPath == "net/netip" || importPath == "net/url" {
 		return false // plain values

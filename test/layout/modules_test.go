@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// moduleFile is what go mod edit -json prints.
+// moduleFile is the output of go mod edit -json.
 type moduleFile struct {
 	Require []struct{ Path, Version string }
 	Replace []struct {
@@ -28,7 +28,7 @@ func TestModulesShareTheirVersions(t *testing.T) {
 	}
 }
 
-// versions are those of what a module requires, by path.
+// versions returns the versions that a module requires, by path.
 func versions(t *testing.T, module string) map[string]string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "-C", filepath.Join(root, module), "mod", "edit", "-json")

@@ -42,7 +42,7 @@ func ParseFile(name string, source []byte) (*File, error) {
 	return &File{Name: name, Lines: bytes.Count(source, []byte("\n")), fset: fset, tree: tree}, nil
 }
 
-// folder is the package's path in the repository, "." for the root.
+// folder returns the package's path in the repository, "." for the root.
 func (p Package) folder() string {
 	if rest, ok := strings.CutPrefix(p.ImportPath, Module+"/"); ok {
 		return rest
@@ -56,7 +56,7 @@ func (p Package) at(f *File, pos token.Pos, format string, args ...any) string {
 	return position + ": " + fmt.Sprintf(format, args...)
 }
 
-// built are the files that are not tests.
+// built returns the files that are not tests.
 func (p Package) built() []*File {
 	var files []*File
 	for _, f := range p.Files {
@@ -106,7 +106,7 @@ func (f *File) eachUse(importPath string, visit func(name string, pos token.Pos)
 	}
 }
 
-// within says whether a path is a folder or lies below it.
+// within reports whether a path is a folder or lies below it.
 func within(importPath, folder string) bool {
 	return importPath == folder || strings.HasPrefix(importPath, folder+"/")
 }

@@ -126,7 +126,7 @@ func walk(t *testing.T, module string) map[string]*layout.Package {
 	return pkgs
 }
 
-// isOutside says which folders the go command skips: hidden ones, test data, and other modules.
+// isOutside reports whether the go command skips a folder: hidden ones, test data, and other modules.
 func isOutside(dir string) bool {
 	base := filepath.Base(dir)
 	if base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") || strings.HasPrefix(base, "_") {

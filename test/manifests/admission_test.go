@@ -12,7 +12,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// policies are those of a folder, by name. Each must have a binding, and fail closed.
+// policies returns the policies of a folder, by name. Each must have a binding, and fail closed.
 func policies(t *testing.T, folder string) map[string]admissionv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	found, bound := map[string]admissionv1.ValidatingAdmissionPolicy{}, map[string]bool{}

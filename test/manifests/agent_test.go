@@ -16,7 +16,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// tokenFolder is where client-go reads its token.
+// tokenFolder is the folder of client-go's token.
 const tokenFolder = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 // TestSupervisorHasNoIdentity: stunnel runs in its container and faces the network. test/integration

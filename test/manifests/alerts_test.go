@@ -34,7 +34,7 @@ func TestAlertsFire(t *testing.T) {
 	}
 }
 
-// rulesForPrometheus is the content of a file of rules.
+// rulesForPrometheus returns the content of a file of rules.
 func rulesForPrometheus(t *testing.T) []byte {
 	t.Helper()
 	var all []rule
