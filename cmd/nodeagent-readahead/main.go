@@ -21,10 +21,10 @@ import (
 )
 
 const (
-	// defaultKiB is what efs-utils sets: 15 requests of 1 MiB.
+	// defaultKiB is the read-ahead that efs-utils sets: 15 requests of 1 MiB.
 	defaultKiB = 15 * 1024
 	maxKiB     = 64 * 1024
-	// interval is how long a new mount has the kernel's default at most.
+	// interval is the longest time that a new mount has the kernel's default.
 	interval = 2 * time.Second
 )
 

@@ -17,8 +17,8 @@ const (
 	// agentMemory is the size from which on garbage is collected without regard to processor time. The
 	// agent needs less: with 1,000 targets, the probes' connections and goroutines take 22 MiB.
 	agentMemory = 64 << 20
-	// agentGarbage is how many percent the heap grows until garbage is collected. Every sync of the
-	// tunnels makes some. Against Go's 100, this is 1 MiB less of every node with a hundred targets, and
+	// agentGarbage is the growth of the heap, in percent, after which garbage is collected. Every sync
+	// of the tunnels makes some. Against Go's 100, this is 1 MiB less of every node with a hundred targets, and
 	// 2 at the start, for 0.6 % of one processor.
 	agentGarbage = 50
 	agentUsage   = "  nodeagent [flags]\n  nodeagent supervise [flags]\n  nodeagent version\n" +
