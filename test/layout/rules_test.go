@@ -85,6 +85,29 @@ func f(event struct{ Message string }) bool { return strings.Contains(event.Mess
 		"a program may sleep": {
 			folder: "pkg/queue", files: body("queue", `import "time"; var _ = time.Sleep`),
 		},
+		"comments that define a name by a clause are refused": {
+			folder: "pkg/queue",
+			files: map[string]string{
+				"queue.go": "// Package queue is what works.\npackage queue\n" +
+					"// Run says whether keys are left.\nfunc Run() {}\n" +
+					"// Keys are those of objects.\ntype Keys []string\n" +
+					"const (\n\t// most is how many keys are kept.\n\tmost = 1\n)\n",
+				"queue_test.go": "package queue\n// names are\n// those of tests.\nvar names []string\n// fake is who syncs.\nvar fake int\n",
+			},
+			want: []string{
+				`queue.go:3: comment starts "Run says whether"; write the name, a verb and the object`,
+				`queue.go:5: comment starts "Keys are those"; write the name, a verb and the object`,
+				`queue.go:8: comment starts "most is how"; write the name, a verb and the object`,
+				`queue_test.go:5: comment starts "fake is who"; write the name, a verb and the object`,
+			},
+		},
+		"comments with a verb, or with a noun for a type, are not": {
+			folder: "pkg/queue",
+			files: body("queue", "// Run reports whether keys are left.\nfunc Run() {}\n"+
+				"// Key is the name of an object.\ntype Key string\n"+
+				"// fields are not declarations.\ntype t struct {\n\t// a is what it is.\n\ta int\n}\n"+
+				"func f() {\n\t// x is what it is.\n\tvar x int\n\t_ = x\n}\n"),
+		},
 		"file names without a noun are refused": {
 			folder: "pkg/queue",
 			files: map[string]string{

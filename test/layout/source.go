@@ -20,6 +20,7 @@ func SourceRules() []Rule {
 		onePackageComment, // every package says what it is, once
 		noInit,            // nothing happens because of an import
 		noSleepInTests,    // tests wait for a condition, not for a time
+		plainComments,     // a comment says what a thing does, as in client-go, cert-manager and karpenter
 		nounFileNames,     // a file is named for its content
 		shortFiles,        // which is one thing
 	}
