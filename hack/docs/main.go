@@ -159,7 +159,7 @@ func addPictures(fresh map[string]string) error {
 	return nil
 }
 
-// help is the output of the program's --help, without environment variables, which would be in it.
+// help returns the output of the program's --help, without environment variables, which would be in it.
 func (p program) help(ctx context.Context, built string) (string, error) {
 	binary := filepath.Join(built, filepath.Base(p.folder))
 	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", binary, "./"+p.folder)

@@ -21,7 +21,7 @@ func render(groups []group) string {
 	return text.String() + "\n"
 }
 
-// shown is the default as shown on the page. The help omits zero values.
+// shown returns the default as shown on the page. The help omits zero values.
 func (s setting) shown() string {
 	switch s.kind {
 	case "":
