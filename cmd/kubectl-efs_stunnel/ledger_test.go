@@ -136,8 +136,10 @@ func claimOf(cluster, namespace, claim, n string) operations.Owner {
 
 // isThere reports whether the volume of a claim is in the trash.
 func (c *ledgerCluster) isTrashed(owner operations.Owner) bool {
-	_, err := os.Stat(filepath.Join(c.folder, wellknown.TrashDirectory, owner.Volume))
-	return err == nil
+	trash := filepath.Join(c.folder, wellknown.TrashDirectory)
+	_, err := os.Stat(filepath.Join(trash, owner.Volume))
+	kept, globErr := filepath.Glob(filepath.Join(trash, "*", owner.Volume))
+	return err == nil || globErr != nil || len(kept) > 0
 }
 
 // expectNoJobs fails if the plugin has left one.

@@ -55,7 +55,7 @@ func TestHostileRecordsAreListed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := filepath.Join(c.folder, wellknown.TrashDirectory, "@"+a.Volume)
+	record := filepath.Join(c.folder, wellknown.TrashDirectory, "NEVER", "@"+a.Volume)
 	if err := os.WriteFile(record, text, 0o600); err != nil {
 		t.Fatal(err)
 	}

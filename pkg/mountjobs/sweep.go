@@ -46,5 +46,5 @@ func (o *SweepOutcome) read(r run) {
 // GotOn reports whether a sweep stopped in the middle of its work: the next one should continue at once. If
 // it stopped before it did anything, it should not.
 func (o SweepOutcome) GotOn() bool {
-	return o.State == Finished && o.Stopped && (o.Swept.Removed > 0 || o.Swept.Volumes > 0 || o.Swept.Indexed > 0)
+	return o.State == Finished && o.Stopped && (o.Swept.Removed > 0 || o.Swept.Volumes > 0)
 }

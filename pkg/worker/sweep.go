@@ -19,7 +19,7 @@ func (j job) sweep(ctx context.Context) error {
 	if err != nil {
 		report.Error = err.Error()
 	}
-	j.log.Info("sweep ended", counts("removed", swept.Removed, "volumes", swept.Volumes, "kept", swept.Kept, "unknown", swept.Unknown, "indexed", swept.Indexed))
+	j.log.Info("sweep ended", counts("removed", swept.Removed, "volumes", swept.Volumes, "kept", swept.Kept, "unknown", swept.Unknown))
 	if swept.Unknown > 0 {
 		j.log.Warn("directories stay in the trash: they have no record that this version can read", counts("unknown", swept.Unknown))
 	}

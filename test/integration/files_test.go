@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -74,12 +73,31 @@ func (f *fixture) owners() map[string][]string {
 	return found
 }
 
-// trash returns the names in the trash, also of what is being swept.
+// trash lists what is in the trash, also what is being swept: the trash itself, and the directories for what is due later.
 func (f *fixture) trash() []string {
 	f.Helper()
-	const sweeping = "@@sweeping"
-	names := slices.DeleteFunc(f.names(wellknown.TrashDirectory), func(name string) bool { return name == sweeping })
-	return append(names, f.names(filepath.Join(wellknown.TrashDirectory, sweeping))...)
+	var all []string
+	for _, name := range f.names(wellknown.TrashDirectory) {
+		if name == "@@sweeping" || name == strings.ToUpper(name) {
+			all = append(all, f.names(filepath.Join(wellknown.TrashDirectory, name))...)
+		} else {
+			all = append(all, name)
+		}
+	}
+	return all
+}
+
+// inTrash finds the directory of a volume in the trash; if it is not there, it returns where it would be at once.
+func (f *fixture) inTrash(volume string) string {
+	f.Helper()
+	found, err := filepath.Glob(f.local(wellknown.TrashDirectory + "/*/" + volume))
+	f.check(err)
+	for _, at := range found {
+		if bucket := filepath.Base(filepath.Dir(at)); bucket == strings.ToUpper(bucket) {
+			return wellknown.TrashDirectory + "/" + bucket + "/" + volume
+		}
+	}
+	return wellknown.TrashDirectory + "/" + volume
 }
 
 // ownDirectory returns the path of a claim without volume_name in a class without parameters.

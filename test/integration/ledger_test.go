@@ -89,7 +89,7 @@ func TestTrashIsRestoredAndEmptiedByAnAdministrator(t *testing.T) {
 			t.Errorf("%+v", end)
 		}
 	}))
-	f.expectNoTrace(wellknown.TrashDirectory + "/" + volumes.VolumeName(back.UID))
+	f.expectNoTrace(f.inTrash(volumes.VolumeName(back.UID)))
 	f.expectNoLedgerJobs()
 	f.waitForBound(f.createClaim("next")) // the manager's own Jobs go on
 }

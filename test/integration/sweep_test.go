@@ -84,10 +84,10 @@ func TestKeptDirectoryIsSweptInItsTime(t *testing.T) {
 	f.expectNoTrace(path)
 	at := f.waitForNextSweep()
 	f.WaitForJobsReleased()
-	if wait := time.Until(at); wait < 50*time.Minute || wait > time.Hour+time.Minute { // the index of the trash rounds up
+	if wait := time.Until(at); wait < 50*time.Minute || wait > time.Hour+time.Minute { // the trash rounds up
 		t.Errorf("the next sweep is in %s", wait)
 	}
-	f.expectFile(wellknown.TrashDirectory + "/" + volumes.VolumeName(claim.UID))
+	f.expectFile(f.inTrash(volumes.VolumeName(claim.UID)))
 	first.halt()
 	before := len(f.jobs(t.Context(), mountjobs.Sweep, f.fileSystem))
 	f.startManager(nil)
@@ -99,5 +99,5 @@ func TestKeptDirectoryIsSweptInItsTime(t *testing.T) {
 		return nil
 	})
 	f.WaitForJobsReleased()
-	f.expectFile(wellknown.TrashDirectory + "/" + volumes.VolumeName(claim.UID)) // the file server decides when its time has come
+	f.expectFile(f.inTrash(volumes.VolumeName(claim.UID))) // the file server decides when its time has come
 }

@@ -14,13 +14,10 @@ type Swept struct {
 	Removed int64 `json:"removed"`
 	// Volumes counts the volumes' directories whose time in the trash was over.
 	Volumes int `json:"volumes"`
-	// Kept counts the volumes' directories that stay in the trash. A sweep of a large trash takes
-	// the count of an earlier one, of the last hour.
+	// Kept counts the volumes' directories that stay in the trash.
 	Kept int `json:"kept"`
 	// Unknown counts those among them that stay forever, because their record cannot be read.
 	Unknown int `json:"unknown,omitempty"`
-	// Indexed counts the records of earlier versions that this sweep has put into the index.
-	Indexed int `json:"indexed,omitempty"`
 	// Next is when the next directory may be removed, by the file server's clock; zero is never.
 	Next time.Time `json:"next,omitzero"`
 	// NextIn is Next in seconds from the start of the sweep, for readers with another clock.

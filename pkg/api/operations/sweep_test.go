@@ -18,7 +18,7 @@ func TestSweepReportFormat(t *testing.T) {
 	}
 	want := SweepReport{
 		Swept: Swept{
-			Removed: 1234, Volumes: 2, Kept: 1, Unknown: 1, Indexed: 5,
+			Removed: 1234, Volumes: 2, Kept: 1, Unknown: 1,
 			Next: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), NextIn: 60,
 		},
 		Stopped: true,

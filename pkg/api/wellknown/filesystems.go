@@ -14,7 +14,7 @@ const (
 	// RetainedSuffix ends the name of the entry of a former owner whose volume and claim are gone and
 	// whose data is retained. No cleanup of another volume removes the directory.
 	RetainedSuffix = ".retained"
-	TrashDirectory = StateDirectory + "/trash" // holds deleted directories, each under the name of its volume
+	TrashDirectory = StateDirectory + "/trash" // holds deleted directories, each under the name of its volume, in a directory for the time when they are due
 )
 
 // Limits of names, in bytes.

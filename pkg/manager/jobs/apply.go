@@ -239,7 +239,7 @@ func (c *Controller) recordSweep(ctx context.Context, s state, change recordSwee
 			c.metrics.swept(s.id, outcome.Swept)
 		}
 		if unknown := outcome.Swept.Unknown; unknown > 0 && s.root != nil {
-			c.events.Warn(s.root, wellknown.EventSweepFailed, "unknown", fmt.Sprintf("%d directories stay in the trash: their records cannot be read, because they were cut off or are a newer version's; mend %s/@*, or remove the directories beside them by hand", unknown, wellknown.TrashDirectory))
+			c.events.Warn(s.root, wellknown.EventSweepFailed, "unknown", fmt.Sprintf("%d directories stay in the trash: their records cannot be read, because they were cut off or are a newer version's; mend the files @* in %s, or remove the directories beside them by hand", unknown, wellknown.TrashDirectory))
 		}
 	}
 	return c.release(ctx, releaseJob{job: job})

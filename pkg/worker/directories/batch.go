@@ -64,6 +64,9 @@ type batch struct {
 	slots        map[string][]string
 	otherRecords map[string][]*trashRecord
 
+	listing sync.Mutex
+	earlier map[string][]string // slots by volume, as earlierSlots has listed them; guarded by listing
+
 	// running is held for reading during an operation, and for writing while no other one may run.
 	running sync.RWMutex
 	alone   bool       // an operation has running for writing; guarded by running
@@ -162,7 +165,7 @@ func (b *batch) forget() {
 
 // trim closes handles if they are many.
 func (b *batch) trim() {
-	trees := []*tree{b.data, b.ledger.tree, b.trash.indexTree()}
+	trees := []*tree{b.data, b.ledger.tree}
 	if !slices.ContainsFunc(trees, (*tree).isLarge) {
 		return
 	}

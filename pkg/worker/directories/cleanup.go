@@ -72,13 +72,13 @@ func (b *batch) cleanupWithoutEntry(ctx context.Context, op operations.Operation
 		return outcome{}, err
 	}
 	done := doneBy(Nothing, operations.Result{})
-	trashed, err := b.trash.record(ctx, op.Volume)
-	if err != nil || trashed != nil && trashed.isAt(op.Path) && trashed.Owner.isOf(op.Owner) {
+	exists, err := b.data.exists(ctx, op.Path)
+	if err != nil || !exists && len(found.others) == 0 && found.own == nil {
 		return done, err
 	}
-	exists, err := b.data.exists(ctx, op.Path)
-	if err != nil {
-		return outcome{}, err
+	trashed, err := b.wasTrashed(ctx, op)
+	if err != nil || trashed {
+		return done, err
 	}
 	owners := slices.Clone(found.others)
 	if found.own != nil {
@@ -93,6 +93,26 @@ func (b *batch) cleanupWithoutEntry(ctx context.Context, op operations.Operation
 		return kept(op, operations.NotOwned, "the ledger does not have this volume as its owner"), nil
 	}
 	return done, nil
+}
+
+// wasTrashed reports whether an earlier run of a cleanup has moved the directory to the trash.
+func (b *batch) wasTrashed(ctx context.Context, op operations.Operation) (was bool, err error) {
+	slots, err := b.earlierSlots(ctx)
+	if err != nil {
+		return false, err
+	}
+	err = b.trash.recordsOf(ctx, slots[op.Volume], func(r *trashRecord) { was = was || r.isAt(op.Path) && r.Owner.isOf(op.Owner) })
+	return was, err
+}
+
+// earlierSlots lists the trash once for a batch.
+func (b *batch) earlierSlots(ctx context.Context) (slots map[string][]string, err error) {
+	b.listing.Lock()
+	defer b.listing.Unlock()
+	if b.earlier == nil {
+		b.earlier, err = b.trash.slotsByVolume(ctx)
+	}
+	return b.earlier, err
 }
 
 // kept is the result of a cleanup that is done and leaves the directory.
@@ -222,7 +242,7 @@ func (b *batch) release(ctx context.Context, op operations.Operation) (outcome, 
 	if found.own.state == stateLeaving {
 		_, err = b.resumeUndo(ctx, op, found)
 	} else {
-		err = b.cancelCleanup(ctx, op) // or one could go on from there
+		err = b.cancelCleanup(ctx, op, found) // or one could go on from there
 	}
 	if err != nil {
 		return outcome{}, err

@@ -16,7 +16,7 @@ import (
 // discard moves the directory to the trash, with a record beside it that is there first: what
 // has no record is never swept.
 func (b *batch) discard(ctx context.Context, op operations.Operation, own *entry) (Action, error) {
-	slot, moved, err := b.trash.slotFor(ctx, op, own)
+	slot, moved, err := b.trash.slotFor(ctx, own.bucket, op, own)
 	if err != nil || moved {
 		return Trashed, err
 	}
@@ -24,7 +24,7 @@ func (b *batch) discard(ctx context.Context, op operations.Operation, own *entry
 	if err != nil || info == nil {
 		return Nothing, err
 	}
-	if err := b.writeRecord(ctx, op, own, slot); err != nil {
+	if slot, err = b.prepareSlot(ctx, op, own, slot); err != nil {
 		return Nothing, err
 	}
 	parent, err := b.data.dir(ctx, path.Dir(op.Path))
@@ -127,7 +127,7 @@ func (b *batch) wasInUse(found occupancy, slot string) (bool, error) {
 
 // resumeUndo goes on for a run that died between a late move and its undoing.
 func (b *batch) resumeUndo(ctx context.Context, op operations.Operation, found occupancy) (back bool, err error) {
-	slot, moved, err := b.trash.slotFor(ctx, op, found.own)
+	slot, moved, err := b.trash.slotFor(ctx, found.own.bucket, op, found.own)
 	if err != nil || !moved {
 		return false, err
 	}
@@ -153,47 +153,57 @@ func (b *batch) resumeUndoOfOthers(ctx context.Context, op operations.Operation,
 	return false, nil
 }
 
-// writeRecord writes down what goes to a slot. The index comes first: what is in it by mistake does no
-// harm, and what is not in it waits for the next check of the whole trash.
-func (b *batch) writeRecord(ctx context.Context, op operations.Operation, own *entry, slot string) error {
+// prepareSlot makes the record of what goes to the trash, and gives its slot: before, if it is in the bucket that an
+// earlier run has chosen. The name of the entry says in which bucket the next run finds the directory.
+func (b *batch) prepareSlot(ctx context.Context, op operations.Operation, own *entry, before string) (slot string, err error) {
 	keep, forever, err := operations.ParseKeep(op.Keep)
 	if err != nil {
-		return err
+		return "", err
 	}
 	now, err := b.fs.serverNow(ctx)
 	if err != nil {
-		return err
+		return "", err
 	}
-	record := trashRecord{Owner: own, Volume: op.Volume, Path: op.Path, Deleted: now, Keep: op.Keep, keep: keep, forever: forever}
+	record := trashRecord{Owner: own, Volume: op.Volume, Path: op.Path, Deleted: now, Keep: op.Keep, forever: forever}
 	if !forever {
 		record.Due = now.Add(keep)
 	}
-	if err := b.listDue(ctx, record.bucket(), slot); err != nil {
-		return err
+	bucket, err := b.makeBucket(ctx, bucketFor(record.Due, keep, forever))
+	if err != nil {
+		return "", err
 	}
-	err = b.write(ctx, b.trash.dir, recordName(slot), record)
+	if slot = before; bucket != own.bucket {
+		if err := b.trash.dropRecord(ctx, before); err != nil {
+			return "", err
+		}
+		if err := b.ledger.rename(ctx, op.Path, own, stateLeaving, bucket); err != nil {
+			return "", err
+		}
+		if slot, _, err = b.trash.slotFor(ctx, bucket, op, own); err != nil {
+			return "", err
+		}
+	}
+	return slot, b.writeRecord(ctx, op, own, slot, record)
+}
+
+// makeBucket makes a bucket. On a full server, the directory goes to the trash itself instead.
+func (b *batch) makeBucket(ctx context.Context, bucket string) (string, error) {
+	if bucket == bucketAtOnce {
+		return bucket, nil
+	}
+	err := b.trash.mkdir(ctx, bucket)
+	if isNoSpace(err) {
+		return bucketAtOnce, nil
+	}
+	return bucket, err
+}
+
+func (b *batch) writeRecord(ctx context.Context, op operations.Operation, own *entry, slot string, record trashRecord) error {
+	err := b.write(ctx, b.trash.dir, recordName(slot), record)
 	if isNoSpace(err) {
 		return b.linkRecord(ctx, op, own, slot, record)
 	}
 	return err
-}
-
-// listDue puts a slot into the index. On a full server it makes the next sweep check the whole trash
-// instead.
-func (b *batch) listDue(ctx context.Context, bucket, slot string) error {
-	index, err := b.trash.index(ctx)
-	if err != nil {
-		return err
-	}
-	err = index.put(ctx, bucket, slot)
-	if !isNoSpace(err) {
-		return err
-	}
-	names, err := index.names(ctx)
-	if err != nil {
-		return err
-	}
-	return index.dropMarks(ctx, names, "")
 }
 
 // linkRecord makes the owner's entry the record too, by a link, because a deletion must not need

@@ -8,7 +8,7 @@
 // The files, from the bottom: dir and tree reach what is on the file system, filesystem and lock make
 // sure that it is the right one and that no other Job changes it, ledger, node and gid keep its records,
 // schedule determines what runs side by side, batch carries out setup, cleanup and restore, discard moves
-// a directory to the trash or back, sweep, check and removal empty the trash. clone, cloneplace, copying,
+// a directory to the trash or back, sweep and removal empty the trash. clone, cloneplace, copying,
 // copyfolder, copyfile, copycontent, copynotes and copylinks copy the directory of a volume, abandoned ends a
 // copy that nothing needs any more.
 //
@@ -17,17 +17,15 @@
 //	/.efs-stunnel/file-system-id        which file system this is
 //	/.efs-stunnel/lock                  held while a batch changes anything
 //	/.efs-stunnel/owners/<path>/@<volume>          an owner of <path> (JSON)
-//	/.efs-stunnel/owners/<path>/@<volume>.leaving  one whose cleanup has begun
+//	/.efs-stunnel/owners/<path>/@<volume>.leaving  one whose cleanup has begun; with ~<time> behind it, its
+//	                                    directory goes there in the trash
 //	/.efs-stunnel/owners/<path>/@<volume>.retained one whose volume is gone, and whose data stays
 //	/.efs-stunnel/gids/<gid>            for whom this group was allocated (JSON)
-//	/.efs-stunnel/trash/<volume>        a deleted directory; when a claim begins again, the volume
-//	                                    has another incarnation, which is <volume>~2, ~3, …
-//	/.efs-stunnel/trash/@<volume>       its record: whose it was, and how long it is kept (JSON)
+//	/.efs-stunnel/trash/<volume>        a deleted directory that may be removed at once; when a claim begins
+//	                                    again, the volume has another incarnation, which is <volume>~2, ~3, …
+//	/.efs-stunnel/trash/<time>/<volume> one that may be removed then, by the server's clock; also NEVER
+//	/.efs-stunnel/trash/…/@<volume>     its record: whose it was, and how long it is kept (JSON)
 //	/.efs-stunnel/trash/@@sweeping/     the staging directory: what no restore can find any more
-//	/.efs-stunnel/due/<time>/<name>     <name> in the trash may be removed then, by the server's
-//	                                    clock; also at-once and never
-//	/.efs-stunnel/due/checked.…         when a large trash was compared with that index, and what
-//	                                    it had
 //	/.efs-stunnel/clones/<volume>/      a copy that is not complete yet, see clone.go
 //	/.efs-stunnel/tmp/                  half-made files and directories, on their way into place; also
 //	                                    tmp-2, tmp-3, … when several are made side by side; of one batch

@@ -17,7 +17,7 @@ func (f *FileSystem) EmptyTrash(ctx context.Context, selection requests.Selectio
 	return s.run(ctx, s.stageSelected, options)
 }
 
-// stageSelected moves what is selected to the staging directory, bucket by bucket of the index.
+// stageSelected moves what is selected to the staging directory, bucket by bucket.
 func (s *sweep) stageSelected(ctx context.Context) iter.Seq2[[]string, error] {
 	return func(yield func([]string, error) bool) {
 		emit := stoppable(ctx, yield)
@@ -25,7 +25,8 @@ func (s *sweep) stageSelected(ctx context.Context) iter.Seq2[[]string, error] {
 		// Also records without a directory, which a run that died has moved already.
 		err := s.trash.eachRecord(ctx, func(record *trashRecord) {
 			if s.selected(record) {
-				buckets[record.bucket()] = append(buckets[record.bucket()], record.slot)
+				bucket := bucketOf(record.slot)
+				buckets[bucket] = append(buckets[bucket], record.slot)
 			} else {
 				s.swept.Kept++
 			}
@@ -36,7 +37,7 @@ func (s *sweep) stageSelected(ctx context.Context) iter.Seq2[[]string, error] {
 		}
 		for _, bucket := range slices.Sorted(maps.Keys(buckets)) {
 			for piece := range slices.Chunk(buckets[bucket], stagedAtOnce) {
-				if !emit(s.stageSome(ctx, bucket, piece)) {
+				if !emit(s.stageSome(ctx, piece)) {
 					return
 				}
 			}

@@ -35,6 +35,7 @@ type entry struct {
 
 	volume  string                     // from the file's name
 	state   entryState                 // likewise
+	bucket  string                     // likewise; of the trash, for the directory of an owner that leaves
 	unknown map[string]json.RawMessage // fields of a later version, which are written again
 }
 
@@ -85,7 +86,13 @@ func (e *entry) relation() string {
 }
 
 // fileName is the entry's in its path's directory of the ledger.
-func (e *entry) fileName() string { return wellknown.OwnerPrefix + e.volume + string(e.state) }
+func (e *entry) fileName() string {
+	name := wellknown.OwnerPrefix + e.volume + string(e.state)
+	if e.bucket != bucketAtOnce {
+		name += incarnationMark + e.bucket
+	}
+	return name
+}
 
 func parseEntry(fileName string, data []byte) (*entry, error) {
 	e := &entry{}
@@ -93,6 +100,9 @@ func parseEntry(fileName string, data []byte) (*entry, error) {
 		return nil, err
 	}
 	e.volume = strings.TrimPrefix(fileName, wellknown.OwnerPrefix)
+	if name, bucket, ok := strings.Cut(e.volume, incarnationMark); ok && isBucket(bucket) && bucket != bucketAtOnce {
+		e.volume, e.bucket = name, bucket
+	}
 	for _, state := range []entryState{stateRetained, stateLeaving} {
 		if volume, ok := strings.CutSuffix(e.volume, string(state)); ok {
 			e.volume, e.state = volume, state

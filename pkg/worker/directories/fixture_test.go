@@ -110,6 +110,21 @@ func (w *fixture) sweep(after time.Duration) operations.Swept {
 
 func (w *fixture) path(p string) string { return filepath.Join(w.dir, p) }
 
+// slot is where a directory is in the trash, in whatever bucket; if it is in none, where it would be at once.
+func (w *fixture) slot(name string) string {
+	w.t.Helper()
+	found, err := filepath.Glob(w.path("/.efs-stunnel/trash/*/" + name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, at := range found {
+		if bucket := filepath.Base(filepath.Dir(at)); isBucket(bucket) {
+			return "/.efs-stunnel/trash/" + bucket + "/" + name
+		}
+	}
+	return "/.efs-stunnel/trash/" + name
+}
+
 func (w *fixture) write(p, content string) {
 	w.t.Helper()
 	if err := os.MkdirAll(filepath.Dir(w.path(p)), 0o755); err != nil {

@@ -109,7 +109,7 @@ func TestHostileOperations(t *testing.T) {
 		maps.DeleteFunc(all, func(p, _ string) bool {
 			for _, mine := range []string{
 				"fs/victim/data", "fs/.efs-stunnel/owners/victim/data/@" + victim.Volume, "fs/.efs-stunnel/file-system-id",
-				"fs/.efs-stunnel/trash/" + deleted.Volume, "fs/.efs-stunnel/trash/@" + deleted.Volume,
+				"fs/.efs-stunnel/trash/NEVER/" + deleted.Volume, "fs/.efs-stunnel/trash/NEVER/@" + deleted.Volume,
 				"fs/up", "fs/outside", "fs/link",
 			} {
 				if p == mine || strings.HasPrefix(p, mine+"/") {

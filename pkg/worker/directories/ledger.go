@@ -154,18 +154,6 @@ func (l *ledger) read(ctx context.Context, p, name string) (*entry, error) {
 	return e, nil
 }
 
-// isOnly reports whether the directory of a path holds nothing but the entry e now, whatever was read
-// of it before.
-func (l *ledger) isOnly(ctx context.Context, p string, e *entry) (bool, error) {
-	d, err := l.tree.dir(ctx, p)
-	if err != nil {
-		return false, err
-	}
-	names, err := d.names(ctx)
-	// A directory that was removed, and may be there again, is not the one that was read.
-	return len(names) == 1 && names[0] == e.fileName(), ignoreMissing(err)
-}
-
 // first is the first entry of a path, or nil. Marks of retained data that a person has removed are
 // dropped.
 func (l *ledger) first(ctx context.Context, p string) (*entry, error) {
@@ -265,12 +253,16 @@ func (l *ledger) ensure(ctx context.Context, p string) (*dir, error) {
 
 // setState renames the file of an entry to that of another state.
 func (l *ledger) setState(ctx context.Context, p string, e *entry, state entryState) error {
+	return l.rename(ctx, p, e, state, "")
+}
+
+func (l *ledger) rename(ctx context.Context, p string, e *entry, state entryState, bucket string) error {
 	d, n, err := l.open(ctx, p)
 	if err != nil {
 		return err
 	}
 	changed := *e
-	changed.state = state
+	changed.state, changed.bucket = state, bucket
 	old := e.fileName()
 	if err := l.batch.fs.before(ctx, "rename "+d.at(old)); err != nil {
 		return err

@@ -6,14 +6,13 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-	"strings"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// ListTrash gives the directories in the trash, by the names that they have there. It changes nothing, and
+// ListTrash gives the directories in the trash, by their paths in it. It changes nothing, and
 // takes no lock: what is moved meanwhile may be missing.
 func (f *FileSystem) ListTrash(ctx context.Context, emit func(requests.Trashed) error) error {
 	d, err := f.state.enter(ctx, path.Base(wellknown.TrashDirectory))
@@ -23,7 +22,7 @@ func (f *FileSystem) ListTrash(ctx context.Context, emit func(requests.Trashed) 
 	if err != nil {
 		return err
 	}
-	t := &trash{dir: d}
+	t := &trash{d}
 	defer t.close()
 	return t.eachDirectory(ctx, func(slot string, record *trashRecord) error {
 		return emit(trashed(slot, record))
@@ -32,12 +31,14 @@ func (f *FileSystem) ListTrash(ctx context.Context, emit func(requests.Trashed) 
 
 // eachDirectory visits the directories in the trash with their records; nil is none that can be read.
 func (t *trash) eachDirectory(ctx context.Context, visit func(slot string, record *trashRecord) error) error {
-	slots, err := t.names(ctx)
+	all, err := t.listAll(ctx)
 	if err != nil {
 		return err
 	}
-	slots = slices.DeleteFunc(slots, func(name string) bool { return strings.HasPrefix(name, wellknown.OwnerPrefix) })
-	slices.Sort(slots)
+	var slots []string
+	for _, c := range all {
+		slots = append(slots, c.directories...)
+	}
 	for piece := range slices.Chunk(slots, recordsAtOnce) {
 		found, err := t.readRecords(ctx, piece, DefaultSweepWorkers)
 		for i := 0; i < len(piece) && err == nil; i++ {

@@ -338,7 +338,7 @@ func TestLateSweepRemovesNothingThatIsKept(t *testing.T) {
 		_, _ = f.Sweep(t.Context(), SweepOptions{Workers: 1}) // what it could not do is due again
 		f.Close()
 		if w.now.After(newFixture(t).now) {
-			w.there("/.efs-stunnel/trash/" + a.Volume + "/file")
+			w.there(w.slot(a.Volume) + "/file")
 		}
 	}
 }

@@ -19,13 +19,6 @@ func (n *node) hasEntries() bool {
 	return len(n.entries) > 0
 }
 
-func (n *node) hasEntry(fileName string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	_, ok := n.entries[fileName]
-	return ok
-}
-
 func (n *node) put(e *entry) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 // occupancy is what an operation finds at its path: the entries of the ledger, and the directory.
 type occupancy struct {
 	own      *entry      // of the operation's volume; nil if it has none
+	leaving  *entry      // of its cleanup that has begun: own, or beside own if a setup has died; nil if there is none
 	others   []*entry    // of other owners; those that leave come last
 	retained []*entry    // marks of retained data, which are no owners any more
 	info     fs.FileInfo // of the directory; nil if there is none, or if only owners were read
@@ -21,6 +22,9 @@ func (l *ledger) owners(ctx context.Context, op operations.Operation) (occupancy
 	entries, err := l.entries(ctx, op.Path)
 	found := occupancy{}
 	for _, e := range entries {
+		if e.volume == op.Volume && e.state == stateLeaving {
+			found.leaving = e
+		}
 		switch {
 		case e.state == stateRetained:
 			found.retained = append(found.retained, e)
@@ -71,4 +75,16 @@ func (o occupancy) gid() int {
 		}
 	}
 	return 0
+}
+
+// isOnly reports whether the directory of a path holds nothing but the entry e now, whatever was read
+// of it before.
+func (l *ledger) isOnly(ctx context.Context, p string, e *entry) (bool, error) {
+	d, err := l.tree.dir(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	names, err := d.names(ctx)
+	// A directory that was removed, and may be there again, is not the one that was read.
+	return len(names) == 1 && names[0] == e.fileName(), ignoreMissing(err)
 }

@@ -47,7 +47,7 @@ func (b *batch) restore(ctx context.Context, op operations.Operation) (outcome, 
 	if err := b.ledger.write(ctx, op.Path, e); err != nil {
 		return outcome{}, err
 	}
-	if err := b.cancelCleanup(ctx, op); err != nil {
+	if err := b.cancelCleanup(ctx, op, found); err != nil {
 		return outcome{}, err
 	}
 	if err := b.moveOut(ctx, op, record.slot); err != nil {
@@ -130,15 +130,9 @@ func (b *batch) slotsOf(ctx context.Context, volume string) ([]string, error) {
 	if b.slots != nil {
 		return b.slots[volume], nil
 	}
-	all, err := b.trash.slots(ctx)
-	if err != nil {
-		return nil, err
-	}
-	b.slots = map[string][]string{}
-	for _, slot := range all {
-		b.slots[volumeOf(slot)] = append(b.slots[volumeOf(slot)], slot)
-	}
-	return b.slots[volume], nil
+	var err error
+	b.slots, err = b.trash.slotsByVolume(ctx)
+	return b.slots[volume], err
 }
 
 // findByClaim finds the directory of a claim whose volume is not named after it, as those of the

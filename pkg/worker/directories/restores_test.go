@@ -26,10 +26,10 @@ func TestRestoresComeAfterSetupsOfOtherPaths(t *testing.T) {
 func TestRestoresOfUnknownUIDs(t *testing.T) {
 	w := newFixture(t)
 	for n := range 300 {
-		w.plantOld(fmt.Sprintf("pvc-01234567-89ab-cdef-0123-%012d", n), "forever", w.now, w.now)
+		w.plant(fmt.Sprintf("pvc-01234567-89ab-cdef-0123-%012d", n), "forever", w.now)
 	}
 	for n := range 5 {
-		w.plantOld(fmt.Sprintf("original-%d", n), "forever", w.now, w.now)
+		w.plant(fmt.Sprintf("original-%d", n), "forever", w.now)
 	}
 	var ops []operations.Operation
 	for n := range 1000 {
@@ -57,7 +57,7 @@ func TestRestoresOfUnknownUIDs(t *testing.T) {
 func TestRestoreStopsAtTheDeadline(t *testing.T) {
 	w := newFixture(t)
 	for n := range 50 {
-		w.plantOld(fmt.Sprintf("original-%d", n), "forever", w.now, w.now)
+		w.plant(fmt.Sprintf("original-%d", n), "forever", w.now)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

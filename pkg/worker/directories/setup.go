@@ -191,21 +191,15 @@ func (b *batch) enter(ctx context.Context, op operations.Operation, found occupa
 			return nil, err
 		}
 	}
-	return e, b.cancelCleanup(ctx, op)
+	return e, b.cancelCleanup(ctx, op, found)
 }
 
-// cancelCleanup drops the entry of a cleanup that has begun. It is found by name: an earlier setup may
-// have died between the two entries.
-func (b *batch) cancelCleanup(ctx context.Context, op operations.Operation) error {
-	n, err := b.ledger.node(ctx, op.Path)
-	if err != nil {
-		return err
-	}
-	begun := &entry{volume: op.Volume, state: stateLeaving}
-	if !n.hasEntry(begun.fileName()) {
+// cancelCleanup drops the entry of a cleanup that has begun.
+func (b *batch) cancelCleanup(ctx context.Context, op operations.Operation, found occupancy) error {
+	if found.leaving == nil || found.leaving.state != stateLeaving {
 		return nil
 	}
-	return b.ledger.drop(ctx, op.Path, begun)
+	return b.ledger.drop(ctx, op.Path, found.leaving)
 }
 
 // withdraw drops the new entry when the directory was refused, so that it keeps no other volume from a

@@ -35,7 +35,7 @@ const DefaultSweepWorkers = 64
 // goes on. What cannot be removed does not keep the rest from going.
 //
 // Directories are staged in pieces, that is, moved out of the reach of restores, while those of
-// earlier pieces are removed. What the index says to be due comes first, then what the index misses.
+// earlier pieces are removed.
 func (f *FileSystem) Sweep(ctx context.Context, options SweepOptions) (operations.Swept, error) {
 	s := &sweep{fs: f}
 	s.selected = func(record *trashRecord) bool { return record.isDue(s.now) }
@@ -47,7 +47,6 @@ type sweep struct {
 	workers  int
 	selected func(*trashRecord) bool // what is removed
 	trash    *trash
-	index    *dueIndex // of the trash
 	staging  *dir
 	now      time.Time // the server's
 	swept    operations.Swept
@@ -77,9 +76,6 @@ func (s *sweep) open(ctx context.Context) (err error) {
 	if s.staging, err = s.trash.ensure(ctx, stagingName); err != nil {
 		return err
 	}
-	if s.index, err = s.trash.index(ctx); err != nil {
-		return err
-	}
 	s.now, err = s.fs.serverNow(ctx)
 	return err
 }
@@ -106,35 +102,51 @@ func (s *sweep) stage(ctx context.Context) iter.Seq2[[]string, error] {
 		if !s.stageAbandoned(ctx, emit) {
 			return
 		}
-		names, err := s.index.names(ctx)
+		buckets, err := s.trash.buckets(ctx)
 		if err != nil {
 			emit(nil, err)
 			return
 		}
-		for _, name := range names {
-			at, ok := bucketTime(name)
+		for _, bucket := range buckets {
+			at, ok := bucketTime(bucket)
 			if ok && at.After(s.now) {
 				s.waitUntil(at)
-			} else if ok && !s.stageBucket(ctx, name, emit) {
+			} else if ok && !s.stageBucket(ctx, bucket, emit) {
 				return
 			}
 		}
-		s.check(ctx, names, emit)
+		if err := s.count(ctx); err != nil {
+			emit(nil, err)
+		}
 	}
+}
+
+// count counts what stays.
+func (s *sweep) count(ctx context.Context) error {
+	all, err := s.trash.listAll(ctx)
+	for _, c := range all {
+		s.swept.Kept += len(c.directories)
+		for _, slot := range c.directories {
+			if _, hasRecord := slices.BinarySearch(c.records, slot); !hasRecord {
+				s.swept.Unknown++
+			}
+		}
+	}
+	return err
 }
 
 // stagedAtOnce bounds how long batches wait for the lock.
 const stagedAtOnce = 64
 
-// stageBucket stages what a bucket lists, all of which should be due, and removes the bucket.
+// stageBucket stages what is in a bucket, all of which should be due, and removes the bucket.
 func (s *sweep) stageBucket(ctx context.Context, bucket string, emit emitFunc) (goOn bool) {
-	slots, err := s.index.slots(ctx, bucket)
-	for piece := range slices.Chunk(slots, stagedAtOnce) {
-		if !emit(s.stageSome(ctx, bucket, piece)) {
+	listed, err := s.trash.list(ctx, bucket)
+	for piece := range slices.Chunk(listed.records, stagedAtOnce) {
+		if !emit(s.stageSome(ctx, piece)) {
 			return false
 		}
 	}
-	if err == nil && bucket != bucketAtOnce { // which the next deletion needs again
+	if err == nil && bucket != bucketAtOnce {
 		err = s.dropBucket(ctx, bucket)
 	}
 	return err == nil || emit(nil, err)
@@ -147,8 +159,7 @@ func (s *sweep) dropBucket(ctx context.Context, bucket string) error {
 		return err
 	}
 	defer lock.Close()
-	s.index.tree.forget("/" + bucket)
-	err = s.index.tree.base.remove(ctx, bucket)
+	err = s.trash.remove(ctx, bucket)
 	if errors.Is(err, fs.ErrExist) {
 		return nil
 	}
@@ -157,7 +168,7 @@ func (s *sweep) dropBucket(ctx context.Context, bucket string) error {
 
 // stageSome stages some slots under the lock. Each record is read there: the slot may have been
 // emptied, or filled again, since it was listed.
-func (s *sweep) stageSome(ctx context.Context, bucket string, slots []string) (staged []string, err error) {
+func (s *sweep) stageSome(ctx context.Context, slots []string) (staged []string, err error) {
 	lock, err := s.fs.lock(ctx)
 	if err != nil {
 		return nil, err
@@ -169,7 +180,7 @@ func (s *sweep) stageSome(ctx context.Context, bucket string, slots []string) (s
 	}
 	var errs []error
 	for i, slot := range slots {
-		name, err := s.stageOne(ctx, lock, bucket, slot, found[i])
+		name, err := s.stageOne(ctx, lock, slot, found[i])
 		if name != "" {
 			staged = append(staged, name)
 		}
@@ -181,23 +192,25 @@ func (s *sweep) stageSome(ctx context.Context, bucket string, slots []string) (s
 	return staged, errors.Join(errs...)
 }
 
-// stageOne moves one directory, then drops its record, then takes it off the index.
+// stageOne moves one directory, then drops its record.
 //
 //	record        due   what is done
-//	none          –     taken off the index: it was restored, or a cleanup died before its move
+//	none          –     nothing: it was restored
 //	not readable  –     nothing
-//	there         no    listed under its own time
+//	there         no    nothing, until its time has come
 //	there         yes   moved; a record without directory is of a cleanup that will write it again
-func (s *sweep) stageOne(ctx context.Context, lock *heldLock, bucket, slot string, found foundRecord) (name string, err error) {
+func (s *sweep) stageOne(ctx context.Context, lock *heldLock, slot string, found foundRecord) (name string, err error) {
 	switch {
-	case found.err != nil:
+	case found.err != nil || !found.there:
 		return "", found.err
-	case !found.there:
-		return "", s.index.remove(ctx, bucket, slot)
 	case found.record == nil:
+		s.swept.Unknown++
 		return "", nil
 	case !s.selected(found.record):
-		return "", s.relist(ctx, bucket, found.record)
+		if !found.record.forever {
+			s.waitUntil(found.record.Due)
+		}
+		return "", nil
 	}
 	if err := lock.check(); err != nil { // what is there now may not be what the record is about
 		return "", err
@@ -210,35 +223,7 @@ func (s *sweep) stageOne(ctx context.Context, lock *heldLock, bucket, slot strin
 	if err != nil {
 		return "", err
 	}
-	if err := s.trash.remove(ctx, recordName(slot)); err != nil {
-		return name, err
-	}
-	return name, s.index.remove(ctx, bucket, slot)
-}
-
-// relist lists a slot under the time of its record.
-func (s *sweep) relist(ctx context.Context, bucket string, record *trashRecord) error {
-	s.waitFor(record)
-	own := record.bucket()
-	if own == bucket {
-		return nil
-	}
-	err := s.index.put(ctx, own, record.slot)
-	if isNoSpace(err) {
-		return nil // it stays where it is listed
-	}
-	if err != nil {
-		return err
-	}
-	return s.index.remove(ctx, bucket, record.slot)
-}
-
-func (s *sweep) waitFor(record *trashRecord) {
-	if at, ok := bucketTime(record.bucket()); ok && !at.IsZero() {
-		s.waitUntil(at)
-	} else if ok {
-		s.waitUntil(record.Due)
-	}
+	return name, s.trash.dropRecord(ctx, slot)
 }
 
 // waitUntil notes when the next sweep is due. NextIn is rounded up: a moment too early, sweep after

@@ -35,7 +35,7 @@ func TestSweepHonoursTheTimeToKeep(t *testing.T) {
 
 	left := func() (names []string) {
 		for n := range ops {
-			if _, err := os.Stat(w.path("/.efs-stunnel/trash/pvc-c1-ns-" + fmt.Sprint(n))); err == nil {
+			if _, err := os.Stat(w.path(w.slot("pvc-c1-ns-" + fmt.Sprint(n)))); err == nil {
 				names = append(names, fmt.Sprint(n))
 			}
 		}
@@ -60,7 +60,7 @@ func TestSweepHonoursTheTimeToKeep(t *testing.T) {
 			t.Errorf("after %v: %+v, want %d volumes and the next at %v", tt.after, swept, tt.volumes, tt.next)
 		}
 	}
-	w.there("/.efs-stunnel/trash/unknown/file", "/.efs-stunnel/trash/pvc-c1-ns-4/file")
+	w.there("/.efs-stunnel/trash/unknown/file", w.slot("pvc-c1-ns-4")+"/file")
 }
 
 // isSoonAfter allows for what the index rounds up.
@@ -84,10 +84,10 @@ func TestSweepReadsRecordsAgainUnderTheLock(t *testing.T) {
 	if err := s.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if moved, err := s.stageSome(t.Context(), bucketAtOnce, []string{a.Volume, "unknown"}); err != nil || len(moved) > 0 {
+	if moved, err := s.stageSome(t.Context(), []string{bucketNever + "/" + a.Volume, "unknown"}); err != nil || len(moved) > 0 {
 		t.Fatal(moved, err)
 	}
-	w.there("/.efs-stunnel/trash/"+a.Volume, "/.efs-stunnel/trash/unknown/file")
+	w.there(w.slot(a.Volume), "/.efs-stunnel/trash/unknown/file")
 }
 
 // plant makes a tree of directories with files, and counts what is in it.

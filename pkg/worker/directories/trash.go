@@ -8,53 +8,25 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// trash holds the directories of deleted volumes, each in a slot, with a record beside it.
-type trash struct {
-	*dir
-	mu  sync.Mutex
-	due *dueIndex // nil until used; guarded by mu
-}
+// trash holds the directories of deleted volumes, each in a slot, with a record beside it. A slot is a path: a name
+// in a bucket.
+type trash struct{ *dir }
 
 func (f *FileSystem) openTrash(ctx context.Context) (*trash, error) {
 	d, err := f.state.ensure(ctx, path.Base(wellknown.TrashDirectory))
-	return &trash{dir: d}, err
+	return &trash{d}, err
 }
 
 func (t *trash) close() {
-	if t == nil {
-		return
+	if t != nil {
+		t.dir.close()
 	}
-	t.indexTree().close()
-	t.dir.close()
-}
-
-// index opens the index at its first use.
-func (t *trash) index(ctx context.Context) (*dueIndex, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.due != nil {
-		return t.due, nil
-	}
-	due, err := t.fs.openIndex(ctx)
-	t.due = due
-	return due, err
-}
-
-// indexTree is the tree of the index, as far as there is one.
-func (t *trash) indexTree() *tree {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.due == nil {
-		return nil
-	}
-	return t.due.tree
 }
 
 // trashRecord says what a directory in the trash was. Its file is the slot's name with
@@ -65,20 +37,14 @@ type trashRecord struct {
 	Path    string    `json:"path,omitempty"` // empty when the server was full
 	Deleted time.Time `json:"deleted"`
 	Keep    string    `json:"keep,omitempty"`
-	// Due is when the directory may be removed. Records of the versions before have none: their
-	// Deleted is by the clock of a node, so what counts is when the file was written.
-	Due time.Time `json:"due,omitzero"`
+	Due     time.Time `json:"due,omitzero"` // when the directory may be removed
 
 	slot    string
-	keep    time.Duration // what Keep means
-	forever bool          // likewise
+	forever bool // what Keep means
 }
 
 // isDue reports whether the directory may be removed.
 func (r trashRecord) isDue(now time.Time) bool { return !r.forever && !r.Due.After(now) }
-
-// bucket is where the index of the trash lists the slot.
-func (r trashRecord) bucket() string { return bucketFor(r.Due, r.keep, r.forever) }
 
 // isAt reports whether the directory was that of a path, as far as the record knows.
 func (r trashRecord) isAt(p string) bool { return r.Path == "" || r.Path == p }
@@ -89,8 +55,9 @@ func (r trashRecord) isOfCleanup(op operations.Operation, own *entry) bool {
 	return r.isAt(op.Path) && r.Owner.owner() == own.owner() && r.Owner.When.Equal(own.When)
 }
 
-// slotName is the name in the trash of a volume's directory. The incarnations of a volume, from 1 on,
-// lie beside each other.
+// incarnationMark is in no volume's name. The incarnations of a volume, from 1 on, lie beside each other in a bucket.
+const incarnationMark = "~"
+
 func slotName(volume string, incarnation int) string {
 	if incarnation == 1 {
 		return volume
@@ -98,21 +65,22 @@ func slotName(volume string, incarnation int) string {
 	return volume + incarnationMark + strconv.Itoa(incarnation)
 }
 
-// incarnationMark is in no volume's name.
-const incarnationMark = "~"
-
 func volumeOf(slot string) string {
-	volume, _, _ := strings.Cut(slot, incarnationMark)
+	volume, _, _ := strings.Cut(path.Base(slot), incarnationMark)
 	return volume
 }
 
-func recordName(slot string) string { return wellknown.OwnerPrefix + slot }
+func bucketOf(slot string) string { return strings.TrimSuffix(path.Dir(slot), ".") }
 
-// slotFor finds the slot where a cleanup moves the directory, the first one that is free, or where it has
-// moved it already.
-func (t *trash) slotFor(ctx context.Context, op operations.Operation, own *entry) (slot string, moved bool, err error) {
+func recordName(slot string) string {
+	return path.Join(path.Dir(slot), wellknown.OwnerPrefix+path.Base(slot))
+}
+
+// slotFor finds the slot of a bucket where a cleanup moves the directory, the first one that is free, or where it
+// has moved it already.
+func (t *trash) slotFor(ctx context.Context, bucket string, op operations.Operation, own *entry) (slot string, moved bool, err error) {
 	for incarnation := 1; ; incarnation++ {
-		slot = slotName(op.Volume, incarnation)
+		slot = path.Join(bucket, slotName(op.Volume, incarnation))
 		if _, err := t.stat(slot); err != nil { // a record may be there, of a run that died before its move
 			return slot, false, ignoreMissing(err)
 		}
@@ -143,7 +111,7 @@ type foundRecord struct {
 
 func (t *trash) readRecord(ctx context.Context, slot string) foundRecord {
 	name := recordName(slot)
-	if err := t.fs.before(ctx, "read "+t.at(name)); err != nil {
+	if err := t.fs.before(ctx, "read record "+t.at(name)); err != nil {
 		return foundRecord{err: err}
 	}
 	data, written, err := t.dir.read(name)
@@ -167,16 +135,22 @@ func (t *trash) readRecords(ctx context.Context, slots []string, workers int) ([
 const recordsAtOnce = 256
 
 // slots are those that have a record, or may have one of a run that died.
-func (t *trash) slots(ctx context.Context) ([]string, error) {
-	names, err := t.names(ctx)
+func (t *trash) slots(ctx context.Context) (slots []string, err error) {
+	all, err := t.listAll(ctx)
+	for _, c := range all {
+		slots = append(slots, c.records...)
+	}
+	return slots, err
+}
+
+func (t *trash) slotsByVolume(ctx context.Context) (map[string][]string, error) {
+	all, err := t.slots(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var slots []string
-	for _, name := range names {
-		if slot, isRecord := strings.CutPrefix(name, wellknown.OwnerPrefix); isRecord && name != stagingName {
-			slots = append(slots, slot)
-		}
+	slots := map[string][]string{}
+	for _, slot := range all {
+		slots[volumeOf(slot)] = append(slots[volumeOf(slot)], slot)
 	}
 	return slots, nil
 }
@@ -217,14 +191,11 @@ func parseRecord(slot string, data []byte, written time.Time) *trashRecord {
 		return entryAsRecord(slot, data, written)
 	}
 	record.Owner.volume = record.Volume
-	keep, forever, err := operations.ParseKeep(record.Keep)
-	if err != nil {
+	_, forever, err := operations.ParseKeep(record.Keep)
+	if err != nil || record.Due.IsZero() && !forever {
 		return nil
 	}
-	record.keep, record.forever = keep, forever
-	if record.Due.IsZero() && !forever {
-		record.Due = written.Add(keep)
-	}
+	record.forever = forever
 	return record
 }
 
@@ -235,30 +206,13 @@ func entryAsRecord(slot string, data []byte, written time.Time) *trashRecord {
 	if err != nil {
 		return nil
 	}
-	return &trashRecord{
-		Owner: e, Volume: e.volume, Deleted: e.When, Due: written,
-		slot: slot, keep: smallestStep, forever: written.Equal(neverDue()),
-	}
+	return &trashRecord{Owner: e, Volume: e.volume, Deleted: e.When, Due: written, slot: slot, forever: written.Equal(neverDue())}
 }
 
 // neverDue is a time that every server can give a file.
 func neverDue() time.Time { return time.Unix(1<<31-1, 0) }
 
-// dropRecord removes the record of a slot whose directory is in the trash no more, and takes the slot
-// off the index.
+// dropRecord removes the record of a slot whose directory is in the trash no more.
 func (t *trash) dropRecord(ctx context.Context, slot string) error {
-	record, err := t.record(ctx, slot)
-	if err != nil {
-		return err
-	}
-	if record != nil {
-		index, err := t.index(ctx)
-		if err != nil {
-			return err
-		}
-		if err := index.remove(ctx, record.bucket(), slot); err != nil {
-			return err
-		}
-	}
 	return t.remove(ctx, recordName(slot))
 }

@@ -30,7 +30,7 @@ func (s *steps) first(prefix string) int {
 	return slices.IndexFunc(s.names, func(step string) bool { return strings.HasPrefix(step, prefix) })
 }
 
-const readingRecords = "read /.efs-stunnel/trash/@"
+const readingRecords = "read record "
 
 // sweepWith sweeps at a time of the server's clock.
 func (w *fixture) sweepWith(ctx context.Context, step func(string) error, now time.Time) (operations.Swept, error) {
@@ -42,7 +42,7 @@ func (w *fixture) sweepWith(ctx context.Context, step func(string) error, now ti
 }
 
 func (w *fixture) inTrash(slot string) bool {
-	_, err := os.Lstat(w.path("/.efs-stunnel/trash/" + slot))
+	_, err := os.Lstat(w.path(w.slot(slot)))
 	return err == nil
 }
 
@@ -59,17 +59,13 @@ func (w *fixture) fill(keep string, from, to int) {
 	w.done(cleanups...)
 }
 
-// plantOld puts into the trash what the version before would have, with a record that says when it
-// was deleted by the clock of a node, and was written at another time by the server's.
-func (w *fixture) plantOld(slot, keep string, said, written time.Time) {
+// plant puts a directory into the trash itself, as a cleanup on a full server does, with a record.
+func (w *fixture) plant(slot, keep string, due time.Time) {
 	w.t.Helper()
 	w.write("/.efs-stunnel/trash/"+slot+"/file", "x")
-	record := fmt.Sprintf(`{"owner":{"cluster":"c1","namespace":"ns","claim":"c","claimUID":"uid-%s","when":"2026-01-01T00:00:00Z"},"volume":%q,"path":"/ns/%s","deleted":%q,"keep":%q}`,
-		slot, slot, slot, said.UTC().Format(time.RFC3339), keep)
-	w.write("/.efs-stunnel/trash/@"+slot, record)
-	if err := os.Chtimes(w.path("/.efs-stunnel/trash/@"+slot), written, written); err != nil {
-		w.t.Fatal(err)
-	}
+	w.write("/.efs-stunnel/trash/@"+slot, fmt.Sprintf(
+		`{"owner":{"cluster":"c1","namespace":"ns","claim":"c","claimUID":"uid-%s","when":"2026-01-01T00:00:00Z"},"volume":%q,"path":"/ns/%s","keep":%q,"due":%q}`,
+		slot, slot, slot, keep, due.UTC().Format(time.RFC3339)))
 }
 
 // A directory is kept by the server's clock, which is years from this node's.
@@ -115,26 +111,6 @@ func TestOwnersAreDatedByTheServersClock(t *testing.T) {
 	dated("/ns/back", b)
 }
 
-// Records of the version before have a node's time; what counts is when the server wrote them.
-func TestOldRecordsAreKeptByTheServersClock(t *testing.T) {
-	w := newFixture(t)
-	const days = 24 * time.Hour
-	w.plantOld("early", "72h", w.now.Add(-100*days), w.now.Add(-time.Hour))
-	w.plantOld("late", "72h", w.now.Add(100*days), w.now.Add(-4*days))
-	w.plantOld("forever", "forever", w.now.Add(-100*days), w.now.Add(-4*days))
-	swept := w.sweep(0)
-	if !w.inTrash("early") || w.inTrash("late") || !w.inTrash("forever") {
-		t.Errorf("early %t, late %t, forever %t", w.inTrash("early"), w.inTrash("late"), w.inTrash("forever"))
-	}
-	if swept.Volumes != 1 || swept.Kept != 2 || swept.Indexed != 2 || !isSoonAfter(swept.Next, w.now.Add(71*time.Hour)) {
-		t.Errorf("%+v", swept)
-	}
-	w.sweep(72 * time.Hour)
-	if w.inTrash("early") {
-		t.Error("early is kept for too long")
-	}
-}
-
 func TestServerTimeIsReadFromTheStateDirectory(t *testing.T) {
 	w := newFixture(t)
 	f := w.open(nil)
@@ -160,39 +136,77 @@ func TestRecordsThatCannotBeReadProtect(t *testing.T) {
 		"empty": "",
 		"newer": `{"owner":{"cluster":"c1","when":"2026-01-01T00:00:00Z"},"volume":"newer","keep":"until the audit"}`,
 		"other": `[1,2,3]`,
+		"undue": `{"owner":{"cluster":"c1","when":"2026-01-01T00:00:00Z"},"volume":"undue"}`,
 	} {
-		w.plantOld(slot, "0", long, long)
+		w.plant(slot, "0", long)
 		w.write("/.efs-stunnel/trash/@"+slot, record)
 	}
-	w.plantOld("due", "0", long, long)
-	if err := os.MkdirAll(w.path("/.efs-stunnel/due/20200101T000000Z/torn"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	w.plant("due", "0", long)
 	for range 2 {
 		swept := w.sweep(0)
-		if swept.Kept != 4 || swept.Unknown < 3 || w.inTrash("due") {
+		if swept.Kept != 5 || swept.Unknown != 5 || w.inTrash("due") {
 			t.Errorf("%+v", swept)
 		}
-		w.there("/.efs-stunnel/trash/torn/file", "/.efs-stunnel/trash/empty/file", "/.efs-stunnel/trash/newer/file", "/.efs-stunnel/trash/other/file")
+		w.there("/.efs-stunnel/trash/torn/file", "/.efs-stunnel/trash/empty/file", "/.efs-stunnel/trash/newer/file", "/.efs-stunnel/trash/other/file", "/.efs-stunnel/trash/undue/file")
 	}
 }
 
-// Mountjobs of the version before take every other name that begins with @ for a record.
-func TestTrashHoldsOnlyNamesThatOlderVersionsKnow(t *testing.T) {
+// What a sweep removes next is in the name of its bucket.
+func TestTrashIsSortedByTheTimeWhenItIsDue(t *testing.T) {
 	w := newFixture(t)
 	for n, keep := range []string{"", "1h", "forever"} {
 		w.fill(keep, n, n+1)
 	}
 	w.sweep(0)
-	found, err := filepath.Glob(w.path("/.efs-stunnel/trash/*"))
-	if err != nil {
-		t.Fatal(err)
+	var found []string
+	for _, pattern := range []string{"*", "*/pvc-*"} {
+		all, err := filepath.Glob(w.path("/.efs-stunnel/trash/" + pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range all {
+			found = append(found, strings.TrimPrefix(at, w.path("/.efs-stunnel/trash")+"/"))
+		}
 	}
-	for i := range found {
-		found[i] = filepath.Base(found[i])
-	}
-	if want := []string{"@@sweeping", "@pvc-c1-ns-1", "@pvc-c1-ns-2", "pvc-c1-ns-1", "pvc-c1-ns-2"}; !slices.Equal(found, want) {
+	if want := []string{"20260102T040412Z", "@@sweeping", "NEVER", "20260102T040412Z/pvc-c1-ns-1", "NEVER/pvc-c1-ns-2"}; !slices.Equal(found, want) {
 		t.Errorf("got %q, want %q", found, want)
+	}
+	w.sweep(2 * time.Hour)
+	w.gone("/.efs-stunnel/trash/20260102T040412Z")
+}
+
+// A second run finds what the first one has moved, though it is due at another time by now.
+func TestCleanupIsRepeatedInItsBucket(t *testing.T) {
+	for _, step := range []string{"rename ", "write /.efs-stunnel/trash", "trash /ns/data", "remove /.efs-stunnel/owners"} {
+		t.Run(step, func(t *testing.T) {
+			w := newFixture(t)
+			a := owner("c1", "ns", 1)
+			w.done(setupOf(a, "/ns/data"))
+			w.write("/ns/data/file", "x")
+			op := cleanupOf(a, "/ns/data")
+			op.Keep = "1h"
+			f := w.open(func(got string) error {
+				if strings.HasPrefix(got, step) && (step != "rename " || strings.HasSuffix(got, ".leaving")) {
+					return errCrash
+				}
+				return nil
+			})
+			f.Run(t.Context(), []operations.Operation{op}, nil)
+			f.Close()
+			w.now = w.now.Add(10 * time.Minute)
+			w.done(op)
+			found, err := filepath.Glob(w.path("/.efs-stunnel/trash/*/*pvc-*"))
+			if err != nil || len(found) != 2 {
+				t.Errorf("the trash has %q, %v", found, err)
+			}
+			w.there(w.slot(a.Volume) + "/file")
+			w.gone("/ns/data", "/.efs-stunnel/owners/ns")
+			w.done(op) // its report was lost
+			if w.sweep(2 * time.Hour); w.inTrash(a.Volume) {
+				t.Error("it is not removed")
+			}
+			w.wantEmptyTrash()
+		})
 	}
 }
 

@@ -2,7 +2,6 @@ package directories
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -29,75 +28,8 @@ func TestSweepReadsOnlyWhatIsDue(t *testing.T) {
 	if err != nil || swept.Volumes != 0 || never.count(readingRecords) != 0 || swept.NextIn <= 0 {
 		t.Errorf("%d records were read: %+v, %v", never.count(readingRecords), swept, err)
 	}
-	if due, check := later.first("stage "), later.first("list /.efs-stunnel/trash"); due > check {
-		t.Errorf("the trash is listed at step %d, before what is due is removed from step %d on", check, due)
-	}
-}
-
-func TestLargeTrashIsListedOnceAnHour(t *testing.T) {
-	w := newFixture(t)
-	w.sweep(0)
-	for n := range alwaysChecked + 1 { // what no record is known of is counted as well
-		if err := os.Mkdir(w.path(fmt.Sprintf("/.efs-stunnel/trash/%d", n)), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
-	lists := func(after time.Duration) int {
-		var all steps
-		swept, err := w.sweepWith(t.Context(), all.hook, w.now.Add(after))
-		if err != nil || swept.Kept != alwaysChecked+1 || swept.Unknown != swept.Kept {
-			t.Errorf("after %s: %+v, %v", after, swept, err)
-		}
-		return all.count("list /.efs-stunnel/trash")
-	}
-	for _, tt := range []struct {
-		after time.Duration
-		want  int
-	}{{0, 1}, {0, 0}, {checkInterval - 1, 0}, {checkInterval, 1}, {checkInterval + time.Minute, 0}, {-24 * time.Hour, 1}, {0, 1}} {
-		if got := lists(tt.after); got != tt.want {
-			t.Errorf("after %s: it is listed %d times, want %d", tt.after, got, tt.want)
-		}
-	}
-}
-
-func TestOldRecordsAreIndexedOnce(t *testing.T) {
-	w := newFixture(t)
-	const total = 3*recordsAtOnce + 10
-	for n := range total {
-		w.plantOld(fmt.Sprintf("old-%d", n), "720h", w.now, w.now)
-	}
-	reads := 0
-	for tries := 1; ; tries++ {
-		ctx, stop := context.WithCancel(t.Context())
-		var all steps
-		swept, err := w.sweepWith(ctx, func(step string) error {
-			if all.count(readingRecords) == 300 {
-				stop()
-			}
-			return all.hook(step)
-		}, w.now)
-		stop()
-		reads += all.count(readingRecords)
-		if err == nil {
-			if swept.Kept != total {
-				t.Errorf("%+v", swept)
-			}
-			break
-		}
-		if !IsStop(err) || swept.Indexed == 0 || tries > total {
-			t.Fatalf("try %d: %+v, %v", tries, swept, err)
-		}
-	}
-	if reads > 2*total {
-		t.Errorf("%d reads of %d records", reads, total)
-	}
-	var again steps
-	if _, err := w.sweepWith(t.Context(), again.hook, w.now); err != nil || again.count(readingRecords) != 0 {
-		t.Errorf("%d records are read again, %v", again.count(readingRecords), err)
-	}
-	w.plantOld("another", "0", w.now, w.now) // by an older mountjob of another cluster
-	if swept := w.sweep(0); swept.Volumes != 1 || w.inTrash("another") {
-		t.Errorf("%+v", swept)
+	if due, kept := later.first("stage "), later.first("list /.efs-stunnel/trash/NEVER"); due > kept {
+		t.Errorf("what is kept is counted at step %d, before what is due is removed from step %d on", kept, due)
 	}
 }
 
@@ -146,27 +78,24 @@ func TestSweepThatIsStoppedBetweenPieces(t *testing.T) {
 	w.wantEmptyTrash()
 }
 
-// An index that is wrong removes nothing early, and forgets nothing.
-func TestRecordDecidesNotTheIndex(t *testing.T) {
+// What is in a wrong bucket is not removed early, and not forgotten.
+func TestRecordDecidesNotTheBucket(t *testing.T) {
 	w := newFixture(t)
 	w.fill("72h", 0, 1)
 	slot := owner("c1", "ns", 0).Volume
-	if err := os.RemoveAll(w.path("/.efs-stunnel/due")); err != nil {
-		t.Fatal(err)
-	}
-	for _, wrong := range []string{"at-once/" + slot, "20200101T000000Z/" + slot, "20200101T000000Z/restored-meanwhile", "a newer version's/x"} {
-		if err := os.MkdirAll(w.path("/.efs-stunnel/due/"+wrong), 0o700); err != nil {
+	w.write("/.efs-stunnel/trash/20200101T000000Z/without-record/file", "x")
+	for _, prefix := range []string{"", "@"} {
+		if err := os.Rename(w.path(w.slot(prefix+slot)), w.path("/.efs-stunnel/trash/20200101T000000Z/"+prefix+slot)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if swept := w.sweep(0); !w.inTrash(slot) || swept.NextIn == 0 {
+	if swept := w.sweep(0); !w.inTrash(slot) || swept.NextIn == 0 || swept.Kept != 2 || swept.Unknown != 1 {
 		t.Errorf("%+v", swept)
 	}
-	w.gone("/.efs-stunnel/due/20200101T000000Z", "/.efs-stunnel/due/at-once/"+slot)
-	w.there("/.efs-stunnel/due/a newer version's/x")
 	if w.sweep(73 * time.Hour); w.inTrash(slot) {
 		t.Error("it is not removed")
 	}
+	w.there("/.efs-stunnel/trash/20200101T000000Z/without-record/file")
 }
 
 func TestBucketFor(t *testing.T) {
@@ -176,8 +105,8 @@ func TestBucketFor(t *testing.T) {
 		forever bool
 		want    string
 	}{
-		{0, false, "at-once"},
-		{0, true, "never"},
+		{0, false, ""},
+		{0, true, "NEVER"},
 		{2 * time.Second, false, "20260102T030406Z"},
 		{100 * time.Minute, false, "20260102T030500Z"},
 		{72 * time.Hour, false, "20260102T033600Z"},
@@ -189,7 +118,7 @@ func TestBucketFor(t *testing.T) {
 			t.Errorf("kept for %s: got %s, want %s", tt.keep, bucket, tt.want)
 		}
 	}
-	for _, name := range []string{"", "never", "checked.20260102T030405Z.1.2", "20260102", "at-Once"} {
+	for _, name := range []string{"NEVER", "never", "20260102", "pvc-1"} {
 		if _, ok := bucketTime(name); ok {
 			t.Errorf("%q is taken for a time", name)
 		}
