@@ -227,13 +227,13 @@ func f(event struct{ Message string }) bool { return strings.Contains(event.Mess
 		},
 		"mountjob links nothing of third parties": {
 			folder: "cmd/mountjob", files: text("// Command mountjob works.\npackage main"),
-			deps: []string{"fmt", "os", layout.Module + "/pkg/api/wellknown", "k8s.io/api/core/v1", "golang.org/x/sys/unix"},
+			deps: []string{"fmt", "os", layout.Module + "/pkg/api/wellknown", "k8s.io/api/core/v1", "golang.org/x/sys/unix", "golang.org/x/sync/errgroup", "golang.org/x/time/rate"},
 			want: []string{"cmd/mountjob: links k8s.io/api/core/v1"},
 		},
 		"the packages that it is made of do neither": {
 			folder: "pkg/worker/directories", files: body("directories", imports("os")),
-			deps: []string{"os", "golang.org/x/sync/errgroup"},
-			want: []string{"pkg/worker/directories: links golang.org/x/sync/errgroup"},
+			deps: []string{"os", "github.com/hashicorp/go-multierror"},
+			want: []string{"pkg/worker/directories: links github.com/hashicorp/go-multierror"},
 		},
 		"the manager links Kubernetes": {
 			folder: "cmd/manager", files: text("// Command manager manages.\npackage main"),

@@ -1,11 +1,8 @@
 package directories
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"path"
 	"slices"
 	"sync"
@@ -23,12 +20,11 @@ func (f *FileSystem) Run(ctx context.Context, ops []operations.Operation, progre
 		return f.refuseAll(ops, err)
 	}
 	defer lock.Close()
-	b, err := f.begin(ctx)
+	b, err := f.begin(ctx, lock)
 	if err != nil {
 		return f.refuseAll(ops, err)
 	}
 	defer b.end()
-	b.lock = lock
 	for _, op := range ops {
 		b.newOwners[op.Volume] = b.newOwners[op.Volume] || op.AddsOwner()
 	}
@@ -40,7 +36,7 @@ func (f *FileSystem) Run(ctx context.Context, ops []operations.Operation, progre
 
 func (f *FileSystem) refuseAll(ops []operations.Operation, err error) operations.Report {
 	for _, op := range ops {
-		f.ended(op, outcomeOf(err), 0)
+		outcomeOf(err).reportTo(f, op, 0)
 	}
 	return operations.RefusedReport(len(ops), ResultOf(err))
 }
@@ -50,7 +46,7 @@ func (f *FileSystem) refuseAll(ops []operations.Operation, err error) operations
 type batch struct {
 	fs     *FileSystem
 	lock   *heldLock
-	tmp    tmpDirs
+	tmp    *tmpDirs
 	trash  *trash
 	data   *tree // the directories of volumes, and those on the way to them
 	ledger *ledger
@@ -74,8 +70,8 @@ type batch struct {
 	undoing sync.Mutex // held while setups go on for cleanups that died
 }
 
-func (f *FileSystem) begin(ctx context.Context) (*batch, error) {
-	b := &batch{fs: f, newOwners: map[string]bool{}}
+func (f *FileSystem) begin(ctx context.Context, lock *heldLock) (*batch, error) {
+	b := &batch{fs: f, lock: lock, tmp: &tmpDirs{fs: f, lock: lock}, newOwners: map[string]bool{}}
 	b.data = newTree(f.root, b.makeShared)
 	if err := b.open(ctx); err != nil {
 		b.end()
@@ -85,7 +81,6 @@ func (f *FileSystem) begin(ctx context.Context) (*batch, error) {
 }
 
 func (b *batch) open(ctx context.Context) (err error) {
-	b.tmp.batch = b
 	if err := b.tmp.removeOthers(ctx); err != nil {
 		return err
 	}
@@ -96,9 +91,9 @@ func (b *batch) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	b.ledger = newLedger(b, owners)
+	b.ledger = newLedger(b.tmp, b.data, owners)
 	allocated, err := b.fs.state.ensure(ctx, gidsName)
-	b.gids = newGIDs(b, allocated)
+	b.gids = newGIDs(allocated, b.ledger, b.trash.gids, func() bool { return b.alone })
 	return err
 }
 
@@ -113,9 +108,6 @@ func (b *batch) end() {
 		b.gids.dir.close()
 	}
 }
-
-// errAlone ends an operation that can only be done while no other one runs. It starts over.
-var errAlone = errors.New("this operation must run alone")
 
 func (b *batch) do(ctx context.Context, op operations.Operation) outcome {
 	result, err := b.doBesideOthers(ctx, op)
@@ -214,42 +206,4 @@ func (b *batch) check(ctx context.Context, op operations.Operation) error {
 		return refuse(operations.BadOperation, "%v", err)
 	}
 	return nil
-}
-
-// write puts a file in its place by a rename, so that no reader ever finds half of it, and what was
-// there stays until then.
-func (b *batch) write(ctx context.Context, to *dir, name string, value any) error {
-	data, err := encode(value)
-	if err == nil {
-		err = b.fs.beforeGrowing(ctx, "write "+to.at(name))
-	}
-	if err == nil {
-		err = b.place(ctx, to, name, data)
-	}
-	if err != nil {
-		return fmt.Errorf("writing %s: %w", to.at(name), err)
-	}
-	return nil
-}
-
-func (b *batch) place(ctx context.Context, to *dir, name string, data []byte) error {
-	tmp, err := b.tmp.take(ctx)
-	if err != nil {
-		return err
-	}
-	defer b.tmp.put(tmp)
-	half := unique("file")
-	if err := tmp.create(half, data); err != nil {
-		return err
-	}
-	return tmp.move(ctx, "place "+to.at(name), half, to, name) // if this fails, another batch empties tmp
-}
-
-// encode is the format of the files in wellknown.StateDirectory: JSON and a newline.
-func encode(value any) ([]byte, error) {
-	var out bytes.Buffer
-	encoder := json.NewEncoder(&out)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(value)
-	return out.Bytes(), err
 }

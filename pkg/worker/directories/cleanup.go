@@ -39,7 +39,7 @@ func (b *batch) cleanup(ctx context.Context, op operations.Operation) (outcome, 
 	if at, e, err := b.ledger.below(ctx, op.Path); err != nil {
 		return outcome{}, err
 	} else if e != nil {
-		return outcome{}, refuse(operations.Nested, "%s stays: %s inside it belongs to %s", quote(op.Path), quote(at), e).of(e)
+		return outcome{}, refuse(operations.Nested, "%s stays: %s inside it belongs to %s", quote(op.Path), quote(at), e).of(e.owner())
 	}
 	if err := b.give(ctx, op, &found); err != nil {
 		return outcome{}, err

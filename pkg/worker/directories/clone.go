@@ -23,12 +23,10 @@ import (
 //	/.efs-stunnel/clones/<volume>/removed/  directories that are no part of the copy any more
 //	/.efs-stunnel/clones/<volume>/lock      held by the run that copies
 const (
-	clonesName  = "clones"
 	copyName    = "copy"
 	linksName   = "links"
 	removedName = "removed"
 	begunName   = "begun"
-	cloneLock   = "lock"
 )
 
 // CloneOptions say how a volume is copied.
@@ -54,7 +52,7 @@ func (f *FileSystem) Clone(ctx context.Context, op operations.Operation, options
 	if err != nil {
 		o = outcomeOf(err)
 	}
-	f.ended(op, o, time.Since(start))
+	o.reportTo(f, op, time.Since(start))
 	return o.Result
 }
 
@@ -104,12 +102,11 @@ func (f *FileSystem) locked(ctx context.Context, do func(b *batch) error) error 
 		return err
 	}
 	defer lock.Close()
-	b, err := f.begin(ctx)
+	b, err := f.begin(ctx, lock)
 	if err != nil {
 		return err
 	}
 	defer b.end()
-	b.lock = lock
 	return do(b)
 }
 
@@ -119,7 +116,7 @@ func (c *clone) prepare(ctx context.Context) (published outcome, err error) {
 		if err := b.check(ctx, c.op); err != nil {
 			return err
 		}
-		found, err := b.survey(ctx, c.op)
+		found, err := b.occupancy(ctx, c.op)
 		if err != nil {
 			return err
 		}
@@ -162,7 +159,7 @@ func (b *batch) checkClone(ctx context.Context, op operations.Operation, found o
 		}
 	}
 	if others := found.all(); len(others) > 0 {
-		return refuse(operations.PathTaken, "%s %s: a copy needs a path of its own", quote(op.Path), others[0].relation()).of(others[0])
+		return refuse(operations.PathTaken, "%s %s: a copy needs a path of its own", quote(op.Path), others[0].relation()).of(others[0].owner())
 	}
 	if found.info != nil {
 		return refuse(operations.PathTaken, "%s is there already: a copy needs a path where nothing is", quote(op.Path))
@@ -188,9 +185,9 @@ func (b *batch) openSource(ctx context.Context, op operations.Operation) (source
 	case e.state == stateLeaving:
 		return nil, 0, sourceGone(op, "it is being removed")
 	case e.Namespace != op.Namespace:
-		return nil, 0, refuse(operations.OwnedByOtherNamespace, "%s %s: a claim can be copied in its own namespace only", quote(op.SourcePath), e.relation()).of(e)
+		return nil, 0, refuse(operations.OwnedByOtherNamespace, "%s %s: a claim can be copied in its own namespace only", quote(op.SourcePath), e.relation()).of(e.owner())
 	case e.isOfEarlierNamespace(op.Owner):
-		return nil, 0, refuse(operations.OwnedByOtherNamespace, "%s %s, of an earlier namespace: %s", quote(op.SourcePath), e.relation(), recreated(op.Namespace)).of(e)
+		return nil, 0, refuse(operations.OwnedByOtherNamespace, "%s %s, of an earlier namespace: %s", quote(op.SourcePath), e.relation(), recreated(op.Namespace)).of(e.owner())
 	}
 	d, err := b.data.dir(ctx, op.SourcePath)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -277,7 +274,7 @@ func (c *clone) publish(ctx context.Context, summary string) (o outcome, err err
 		if err := c.checkPlace(ctx); err != nil {
 			return err
 		}
-		found, err := b.survey(ctx, c.op)
+		found, err := b.occupancy(ctx, c.op)
 		if err != nil {
 			return err
 		}

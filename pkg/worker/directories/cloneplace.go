@@ -112,7 +112,7 @@ func (c *clone) empty(ctx context.Context, copying *copying, names ...string) er
 		if err != nil {
 			return err
 		}
-		r := newRemoval(c.fs, d, noMore, SweepOptions{Workers: copying.workers()})
+		r := newRemoval(c.fs, d, noMore, SweepOptions{Workers: copying.workers})
 		r.request = func() { copying.request(ctx, 1) }
 		_, err = r.run(ctx)
 		d.close()
@@ -165,12 +165,12 @@ func (f *FileSystem) removePlace(ctx context.Context, volume string) error {
 }
 
 func (f *FileSystem) stagePlace(ctx context.Context, volume string) error {
-	trash, err := f.openTrash(ctx)
+	t, err := f.openTrash(ctx)
 	if err != nil {
 		return err
 	}
-	defer trash.close()
-	staging, err := trash.ensure(ctx, stagingName)
+	defer t.close()
+	staging, err := t.ensure(ctx, stagingName)
 	if err != nil {
 		return err
 	}

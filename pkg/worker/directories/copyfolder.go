@@ -51,9 +51,7 @@ func (d *folder) inspect(name string, into *unix.Stat_t) (there bool, err error)
 // below copies a directory in another one, here or in a free goroutine.
 func (c *copying) below(ctx context.Context, parent *folder, name string, tries int) {
 	parent.users.Add(1)
-	c.walked.Add(1)
 	walk := func() {
-		defer c.walked.Done()
 		d, isOld, err := c.enter(ctx, parent, name)
 		if err == nil {
 			d.tries = tries
@@ -206,7 +204,7 @@ func (c *copying) removeListed(ctx context.Context, d *folder, isListed bool) (s
 	var removed atomic.Bool
 	for ctx.Err() == nil {
 		names, err := d.to.Readdirnames(copiedPiece)
-		gone := inParallel(ctx, c.workers(), len(names), func(i int) error {
+		gone := inParallel(ctx, c.workers, len(names), func(i int) error {
 			var is unix.Stat_t
 			if there, err := d.inspect(names[i], &is); there && !isRemovedWhileOpen(names[i]) || err != nil {
 				return err

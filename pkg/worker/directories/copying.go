@@ -31,17 +31,15 @@ import (
 // the copy that is cut. Any other error ends the run, and the next one goes on: what is complete stays, and what
 // the source no longer has is removed.
 type copying struct {
-	fs      *FileSystem
-	begun   time.Time     // when the first run of this clone began, by the server's clock
-	started time.Time     // when this one did
-	tokens  chan struct{} // one for each goroutine but the first
-	pace    pace
-	links   *linkTable
-	removed *os.File  // the directory of what is no part of the copy any more
-	lock    *heldLock // of the place; checked before anything there is changed
-	buffers sync.Pool
-	cancel  context.CancelCauseFunc
-	walked  sync.WaitGroup
+	*walkers           // beside the goroutine that runs it
+	begun    time.Time // when the first run of this clone began, by the server's clock
+	started  time.Time // when this one did
+	workers  int       // how many goroutines there may be
+	links    *linkTable
+	removed  *os.File  // the directory of what is no part of the copy any more
+	lock     *heldLock // of the place; checked before anything there is changed
+	buffers  sync.Pool
+	cancel   context.CancelCauseFunc
 
 	found, copied, bytes atomic.Int64
 	unflushed            atomic.Int64 // bytes that are perhaps in the memory of this node only
@@ -89,9 +87,8 @@ func ofSource(err error) error {
 
 func newCopying(f *FileSystem, begun time.Time, links *linkTable, removed *os.File, o CloneOptions) *copying {
 	c := &copying{
-		fs: f, begun: begun, links: links, removed: removed,
-		tokens: make(chan struct{}, cmp.Or(o.Workers, DefaultCloneWorkers)-1),
-		pace:   newPace(cmp.Or(o.Rate, DefaultCloneRate)),
+		walkers: newWalkers(f, cmp.Or(o.Workers, DefaultCloneWorkers)-1, cmp.Or(o.Rate, DefaultCloneRate)),
+		workers: cmp.Or(o.Workers, DefaultCloneWorkers), begun: begun, links: links, removed: removed,
 	}
 	c.buffers.New = func() any {
 		buffer := make([]byte, bufferBytes)
@@ -117,7 +114,7 @@ func (c *copying) run(job context.Context, from, to *os.File) (cut bool, err err
 	top.users.Add(1)
 	c.found.Add(1)
 	c.directory(ctx, top, true)
-	c.walked.Wait()
+	c.wait()
 	if job.Err() != nil {
 		return false, &stopError{context.Cause(job)}
 	}
@@ -145,29 +142,6 @@ func (c *copying) leaveOut(name string) {
 	if c.leftOut++; len(c.examples) < namedAtMost {
 		c.examples = append(c.examples, quote(name))
 	}
-}
-
-// request waits until n more requests to the server may begin.
-func (c *copying) request(ctx context.Context, n int) {
-	c.pace.wait(ctx, n)
-	c.fs.hookRequest(n)
-}
-
-// workers is how many goroutines there may be.
-func (c *copying) workers() int { return cap(c.tokens) + 1 }
-
-// try has a free goroutine do something, if there is one.
-func (c *copying) try(do func()) bool {
-	select {
-	case c.tokens <- struct{}{}:
-	default:
-		return false
-	}
-	go func() {
-		defer func() { <-c.tokens }()
-		do()
-	}()
-	return true
 }
 
 // directory copies what is in a directory. An old copy may have what the directory no longer has.

@@ -37,9 +37,6 @@ type tally struct {
 	linkedBytes, linkedFiles float64
 }
 
-// blockSize is what st_blocks counts, on every Linux.
-const blockSize = 512
-
 func (t *tally) add(info fs.FileInfo) {
 	stat := statOf(info)
 	bytes := stat.Blocks * blockSize

@@ -41,7 +41,7 @@ func (d *dir) at(name string) string { return path.Join(d.path, name) }
 // close closes the handle of a directory that was only read, or whose changes are done.
 func (d *dir) close() {
 	if d != nil {
-		_ = d.Close()
+		_ = d.Root.Close()
 	}
 }
 

@@ -66,7 +66,7 @@ func (b *batch) checkStillLast(ctx context.Context, op operations.Operation, slo
 		return err
 	}
 	b.ledger.distrust()
-	now := newLedger(b, b.ledger.tree.base)
+	now := newLedger(b.tmp, b.data, b.ledger.tree.base)
 	defer now.tree.forget("/")
 	found, err := now.owners(ctx, op)
 	if err != nil {
@@ -199,7 +199,7 @@ func (b *batch) makeBucket(ctx context.Context, bucket string) (string, error) {
 }
 
 func (b *batch) writeRecord(ctx context.Context, op operations.Operation, own *entry, slot string, record trashRecord) error {
-	err := b.write(ctx, b.trash.dir, recordName(slot), record)
+	err := b.tmp.write(ctx, b.trash.dir, recordName(slot), record)
 	if isNoSpace(err) {
 		return b.linkRecord(ctx, op, own, slot, record)
 	}

@@ -13,7 +13,7 @@ import (
 func (w *fixture) meanwhile(ops ...operations.Operation) error {
 	f := w.open(nil)
 	defer f.Close()
-	b, err := f.begin(context.Background())
+	b, err := f.begin(context.Background(), nil)
 	if err != nil {
 		return err
 	}
@@ -76,7 +76,7 @@ func TestLateMoveIsUndone(t *testing.T) {
 		w.done(setupOf(a, "/ns/data"))
 		w.write("/ns/data/file", "live")
 		f := w.open(late(w, join))
-		b, err := f.begin(t.Context())
+		b, err := f.begin(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

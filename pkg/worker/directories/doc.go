@@ -8,7 +8,7 @@
 // The files, from the bottom: dir and tree reach what is on the file system, filesystem and lock make
 // sure that it is the right one and that no other Job changes it, ledger, node and gid keep its records,
 // schedule determines what runs side by side, batch carries out setup, cleanup and restore, discard moves
-// a directory to the trash or back, sweep and removal empty the trash. clone, cloneplace, copying,
+// a directory to the trash or back, walkers walk trees of files side by side, sweep and removal empty the trash, bucket names its parts. clone, cloneplace, copying,
 // copyfolder, copyfile, copycontent, copynotes and copylinks copy the directory of a volume, abandoned ends a
 // copy that nothing needs any more.
 //

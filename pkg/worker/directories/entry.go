@@ -147,3 +147,10 @@ func (e *entry) MarshalJSON() ([]byte, error) {
 	}
 	return encode(fields)
 }
+
+// isOfEarlierNamespace reports that the namespace of the entry was deleted, and another one made with
+// its name. Clusters give the same names, with uids of their own.
+func (e *entry) isOfEarlierNamespace(owner operations.Owner) bool {
+	return e.Cluster == owner.Cluster && e.Namespace == owner.Namespace &&
+		e.NamespaceUID != "" && owner.NamespaceUID != "" && e.NamespaceUID != owner.NamespaceUID
+}

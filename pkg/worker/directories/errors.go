@@ -29,8 +29,8 @@ func (r *refusal) because(err error) *refusal {
 }
 
 // of names the owner that is in the way.
-func (r *refusal) of(e *entry) *refusal {
-	r.Owners = []operations.Owner{e.owner()}
+func (r *refusal) of(owner operations.Owner) *refusal {
+	r.Owners = []operations.Owner{owner}
 	return r
 }
 

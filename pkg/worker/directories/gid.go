@@ -23,13 +23,18 @@ const gidsName = "gids"
 // stays as long as the range has others: data that was released, or lies in the trash, still has
 // its gid. Creating the file is what allocates, so setups allocate side by side.
 type gids struct {
-	batch *batch
-	dir   *dir
+	dir     *dir
+	ledger  *ledger
+	trashed func(ctx context.Context, use func(gid int)) error // gives the gids of what is in the trash
+	isAlone func() bool                                        // reports whether no other operation runs
 
 	mu        sync.Mutex
 	listed    map[gidRange]map[int]bool // what is allocated of crowded ranges; guarded by mu
 	reclaimed map[gidRange]bool         // reading ledger and trash once for a batch is enough; guarded by mu
 }
+
+// errAlone ends an operation that can only be done while no other one runs. It starts over.
+var errAlone = errors.New("this operation must run alone")
 
 type gidRange struct{ lowest, highest int }
 
@@ -40,34 +45,14 @@ func rangeOf(op operations.Operation) gidRange {
 	return gidRange{lowest, highest}
 }
 
-func newGIDs(b *batch, d *dir) *gids {
-	return &gids{batch: b, dir: d, listed: map[gidRange]map[int]bool{}, reclaimed: map[gidRange]bool{}}
+func newGIDs(d *dir, l *ledger, trashed func(context.Context, func(int)) error, isAlone func() bool) *gids {
+	return &gids{dir: d, ledger: l, trashed: trashed, isAlone: isAlone, listed: map[gidRange]map[int]bool{}, reclaimed: map[gidRange]bool{}}
 }
 
 // allocation says for whom a gid was allocated.
 type allocation struct {
 	Volume string `json:"volume"`
 	Path   string `json:"path"`
-}
-
-// gidFor is the group that a setup reports: the directory's own, if it has one.
-func (b *batch) gidFor(ctx context.Context, op operations.Operation, found occupancy) (int, error) {
-	if gid := found.gid(); gid != 0 {
-		return gid, nil
-	}
-	if !op.AllocateGID {
-		return 0, nil
-	}
-	if found.info == nil {
-		return b.gids.allocate(ctx, op)
-	}
-	// A directory that exists keeps its group, and it is worth reporting only if it looks like
-	// an allocated one.
-	gid := groupOf(found.info)
-	if !rangeOf(op).has(gid) {
-		return 0, nil
-	}
-	return gid, b.gids.adopt(ctx, gid, op)
 }
 
 // candidates of a range, in the order in which an allocation tries them. It is always the same: an operation whose last
@@ -116,7 +101,7 @@ func (g *gids) take(ctx context.Context, gid int, mine allocation) (taken bool, 
 	name := strconv.Itoa(gid)
 	data, err := encode(mine)
 	if err == nil {
-		err = g.batch.fs.beforeGrowing(ctx, "write "+g.dir.at(name))
+		err = g.dir.fs.beforeGrowing(ctx, "write "+g.dir.at(name))
 	}
 	if err == nil {
 		err = g.dir.create(name, data)
@@ -193,7 +178,7 @@ func (g *gids) moveTo(ctx context.Context, gid int, op operations.Operation) err
 	if gid == 0 || g.read(gid) == mine {
 		return nil
 	}
-	return g.batch.write(ctx, g.dir, strconv.Itoa(gid), mine)
+	return g.ledger.tmp.write(ctx, g.dir, strconv.Itoa(gid), mine)
 }
 
 // read says for whom a gid was allocated. A file that cannot be read gives the zero value, which is
@@ -216,7 +201,7 @@ func (g *gids) reclaim(ctx context.Context, wanted gidRange) error {
 	if g.reclaimed[wanted] {
 		return nil
 	}
-	if !g.batch.alone {
+	if !g.isAlone() {
 		return errAlone
 	}
 	used, err := g.used(ctx)
@@ -234,7 +219,7 @@ func (g *gids) reclaim(ctx context.Context, wanted gidRange) error {
 		if retained {
 			continue
 		}
-		if err := g.batch.lock.check(); err != nil {
+		if err := g.ledger.tmp.lock.check(); err != nil {
 			return err
 		}
 		if err := g.dir.remove(ctx, strconv.Itoa(gid)); err != nil {
@@ -249,8 +234,8 @@ func (g *gids) reclaim(ctx context.Context, wanted gidRange) error {
 // used are the gids of owners and of what is in the trash.
 func (g *gids) used(ctx context.Context) (map[int]bool, error) {
 	used := map[int]bool{}
-	_, err := g.batch.ledger.walk(ctx, "/", func(p string) (bool, error) {
-		entries, err := g.batch.ledger.entries(ctx, p)
+	_, err := g.ledger.walk(ctx, "/", func(p string) (bool, error) {
+		entries, err := g.ledger.entries(ctx, p)
 		for _, e := range entries {
 			used[e.GID] = true
 		}
@@ -259,7 +244,7 @@ func (g *gids) used(ctx context.Context) (map[int]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = g.batch.trash.eachRecord(ctx, func(r *trashRecord) { used[r.Owner.GID] = true })
+	err = g.trashed(ctx, func(gid int) { used[gid] = true })
 	return used, err
 }
 
@@ -270,7 +255,7 @@ func (g *gids) isRetained(ctx context.Context, gid int) (bool, error) {
 	if p == "" {
 		return false, nil
 	}
-	info, err := g.batch.data.stat(ctx, p)
+	info, err := g.ledger.data.stat(ctx, p)
 	if _, ok := asRefusal(err); ok {
 		return true, nil // something is there; better a gid too few
 	}

@@ -17,6 +17,9 @@ import (
 // nfsMagic is the type that statfs gives for an NFS mount.
 const nfsMagic = 0x6969
 
+// blockSize is what st_blocks counts, on every Linux.
+const blockSize = 512
+
 // CheckNFS makes sure that dir is on an NFS mount. If the mount had failed, dir would be an
 // empty directory of the container, and everything done there would be lost.
 func CheckNFS(dir string) error {

@@ -23,8 +23,9 @@ import (
 // above are shared: any operation may read them and add a folder there, and none removes one while
 // others run.
 type ledger struct {
-	batch *batch
-	tree  *tree
+	tmp  *tmpDirs
+	data *tree // the directories of volumes
+	tree *tree
 
 	mu       sync.Mutex
 	nodes    map[string]*node // by path; guarded by mu
@@ -32,8 +33,8 @@ type ledger struct {
 	outdated bool             // another Job has changed the ledger; guarded by mu
 }
 
-func newLedger(b *batch, base *dir) *ledger {
-	return &ledger{batch: b, tree: newTree(base, makePrivate), nodes: map[string]*node{}, unpruned: map[string]bool{}}
+func newLedger(tmp *tmpDirs, data *tree, base *dir) *ledger {
+	return &ledger{tmp: tmp, data: data, tree: newTree(base, makePrivate), nodes: map[string]*node{}, unpruned: map[string]bool{}}
 }
 
 // node reads the directory of a path; one that is not there is an empty node.
@@ -126,7 +127,7 @@ func (l *ledger) readEntries(ctx context.Context, p string, n *node) error {
 	}
 	entries := make([]*entry, len(names))
 	err := inParallel(ctx, entriesAtOnce, len(names), func(i int) (err error) {
-		if err := l.batch.fs.before(ctx, "read "+names[i]); err != nil {
+		if err := l.tmp.fs.before(ctx, "read "+names[i]); err != nil {
 			return err
 		}
 		entries[i], err = l.read(ctx, p, names[i])
@@ -168,7 +169,7 @@ func (l *ledger) first(ctx context.Context, p string) (*entry, error) {
 	if all[0].state != stateRetained {
 		return all[0], nil
 	}
-	exists, err := l.batch.data.exists(ctx, p)
+	exists, err := l.data.exists(ctx, p)
 	if err == nil && !exists {
 		return nil, l.dropEntries(ctx, p, all...)
 	}
@@ -223,7 +224,7 @@ func (l *ledger) write(ctx context.Context, p string, e *entry) error {
 	if err != nil {
 		return err
 	}
-	if err := l.batch.write(ctx, d, e.fileName(), e); err != nil {
+	if err := l.tmp.write(ctx, d, e.fileName(), e); err != nil {
 		return err
 	}
 	for at := p; at != "/"; at = path.Dir(at) {
@@ -264,10 +265,10 @@ func (l *ledger) rename(ctx context.Context, p string, e *entry, state entryStat
 	changed := *e
 	changed.state, changed.bucket = state, bucket
 	old := e.fileName()
-	if err := l.batch.fs.before(ctx, "rename "+d.at(old)); err != nil {
+	if err := l.tmp.fs.before(ctx, "rename "+d.at(old)); err != nil {
 		return err
 	}
-	if err := l.batch.lock.check(); err != nil {
+	if err := l.tmp.lock.check(); err != nil {
 		return err
 	}
 	if err := d.Rename(old, changed.fileName()); err != nil {
@@ -294,7 +295,7 @@ func (l *ledger) dropEntries(ctx context.Context, p string, entries ...*entry) e
 		return err
 	}
 	l.pruneLater(p)
-	if err := l.batch.lock.check(); err != nil {
+	if err := l.tmp.lock.check(); err != nil {
 		return err
 	}
 	for _, e := range entries {

@@ -135,3 +135,6 @@ func (l *directoryList) visit(ctx context.Context, m match, below []string, exac
 	defer d.close()
 	return l.expand(ctx, d, below, exact)
 }
+
+// maxProblemBytes is as much of a message as an answer has for each owner.
+const maxProblemBytes = 1024

@@ -10,9 +10,16 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// ledgerFolder is a directory of the ledger, as a survey reads it: without the lock, so that batches may
-// change it meanwhile.
-type ledgerFolder struct {
+// ownedWalk visits the paths that have an owner. It reads the ledger without the lock, so batches may change it
+// meanwhile.
+type ownedWalk struct {
+	after   string // the path after which it begins; "" is all
+	workers int
+	request func(ctx context.Context, count int) // called before requests to the server
+}
+
+// ownedFolder is a directory of the ledger, as a walk reads it.
+type ownedFolder struct {
 	dir     *dir // nil without folders
 	owned   bool // its path has an owner
 	folders []string
@@ -21,35 +28,34 @@ type ledgerFolder struct {
 // foldersAtOnce is how many directories of the ledger are read ahead.
 const foldersAtOnce = 64
 
-// eachOwned visits the paths with an owner after options.After, in the order of comparePaths, until visit wants
-// no more.
-func (s *survey) eachOwned(ctx context.Context, visit func(p string) bool) error {
-	top, err := s.readFolder(ctx, s.fs.state, path.Base(wellknown.OwnersDirectory))
+// each visits the paths in the order of comparePaths, until visit wants no more.
+func (w ownedWalk) each(ctx context.Context, f *FileSystem, visit func(p string) bool) error {
+	top, err := w.read(ctx, f.state, path.Base(wellknown.OwnersDirectory))
 	if err == nil {
-		_, err = s.eachBelow(ctx, top, "/", visit)
+		_, err = w.eachBelow(ctx, top, "/", visit)
 	}
 	return err
 }
 
-func (s *survey) eachBelow(ctx context.Context, at ledgerFolder, p string, visit func(p string) bool) (more bool, err error) {
+func (w ownedWalk) eachBelow(ctx context.Context, at ownedFolder, p string, visit func(p string) bool) (more bool, err error) {
 	defer at.dir.close()
-	if at.owned && comparePaths(p, s.options.After) > 0 && operations.CheckPath(p) == nil && !visit(p) {
+	if at.owned && comparePaths(p, w.after) > 0 && operations.CheckPath(p) == nil && !visit(p) {
 		return false, nil
 	}
 	due := slices.DeleteFunc(at.folders, func(name string) bool {
 		below := path.Join(p, name)
-		return comparePaths(below, s.options.After) <= 0 && !isAtOrBelow(s.options.After, below)
+		return comparePaths(below, w.after) <= 0 && !isAtOrBelow(w.after, below)
 	})
 	for names := range slices.Chunk(due, foldersAtOnce) {
-		read := make([]ledgerFolder, len(names))
-		err := inParallel(ctx, cap(s.tokens), len(names), func(i int) (err error) {
-			read[i], err = s.readFolder(ctx, at.dir, names[i])
+		read := make([]ownedFolder, len(names))
+		err := inParallel(ctx, w.workers, len(names), func(i int) (err error) {
+			read[i], err = w.read(ctx, at.dir, names[i])
 			return err
 		})
 		more = true
 		for i := range read {
 			if err == nil && more {
-				more, err = s.eachBelow(ctx, read[i], path.Join(p, names[i]), visit)
+				more, err = w.eachBelow(ctx, read[i], path.Join(p, names[i]), visit)
 			} else {
 				read[i].dir.close()
 			}
@@ -61,20 +67,20 @@ func (s *survey) eachBelow(ctx context.Context, at ledgerFolder, p string, visit
 	return true, nil
 }
 
-// readFolder reads a directory of the ledger. What is none, or was removed meanwhile, has nothing in it.
-func (s *survey) readFolder(ctx context.Context, parent *dir, name string) (folder ledgerFolder, err error) {
-	s.request(ctx, 5)
+// read reads a directory of the ledger. What is none, or was removed meanwhile, has nothing in it.
+func (w ownedWalk) read(ctx context.Context, parent *dir, name string) (folder ownedFolder, err error) {
+	w.request(ctx, 5)
 	d, err := parent.enter(ctx, name)
 	if _, refused := asRefusal(err); refused || isGone(err) {
-		return ledgerFolder{}, nil
+		return ownedFolder{}, nil
 	}
 	if err != nil {
-		return ledgerFolder{}, err
+		return ownedFolder{}, err
 	}
 	names, err := d.names(ctx)
 	if isGone(err) {
 		d.close()
-		return ledgerFolder{}, nil
+		return ownedFolder{}, nil
 	}
 	for _, name := range names {
 		switch isEntry := strings.HasPrefix(name, wellknown.OwnerPrefix); {

@@ -26,3 +26,10 @@ func inParallel(ctx context.Context, workers, n int, do func(i int) error) error
 	}
 	return errors.Join(errs...)
 }
+
+// DefaultWorkers are how many operations of a batch are done at once: an operation is some twenty round
+// trips to the server, one after the other.
+const DefaultWorkers = 16
+
+// DefaultSweepWorkers hide the round trips of an NFS server from each other.
+const DefaultSweepWorkers = 64

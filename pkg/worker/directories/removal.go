@@ -14,6 +14,16 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 )
 
+// SweepOptions say how the trash is emptied.
+type SweepOptions struct {
+	// Workers is how many directories are emptied, or records read, at once; 0 is
+	// DefaultSweepWorkers.
+	Workers int
+	// Progress, if not nil, is called after every Every removals; one call at a time.
+	Progress func(operations.Swept)
+	Every    int64 // 0 is 1000
+}
+
 // removal empties a directory, such as the staging directory of sweeps, many branches at once: over NFS each
 // removal is a round trip, and the kernel lets only one at a time into the same directory.
 //

@@ -18,7 +18,7 @@ import (
 //	own         there          nothing       the rest of that
 //	own         gone           there         record dropped (a run that died at the end)
 func (b *batch) restore(ctx context.Context, op operations.Operation) (outcome, error) {
-	found, err := b.survey(ctx, op)
+	found, err := b.occupancy(ctx, op)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -66,7 +66,7 @@ func (b *batch) checkRestore(ctx context.Context, op operations.Operation, found
 		}
 	}
 	if len(found.others) > 0 {
-		return refuse(operations.PathTaken, "%s belongs to %s: restore to a path of its own", quote(op.Path), found.others[0]).of(found.others[0])
+		return refuse(operations.PathTaken, "%s belongs to %s: restore to a path of its own", quote(op.Path), found.others[0]).of(found.others[0].owner())
 	}
 	return nil
 }

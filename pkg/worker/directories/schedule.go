@@ -10,10 +10,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 )
 
-// DefaultWorkers are how many operations of a batch are done at once: an operation is some twenty round
-// trips to the server, one after the other.
-const DefaultWorkers = 16
-
 // run does the phases one after the other, the sets of a phase beside each other, and the operations
 // of a set one after the other.
 func (b *batch) run(ctx context.Context, ops []operations.Operation, progress func(done, total int)) []operations.Result {
@@ -27,7 +23,7 @@ func (b *batch) run(ctx context.Context, ops []operations.Operation, progress fu
 			mu.Lock()
 			defer mu.Unlock()
 			results[i] = ended.Result
-			b.fs.ended(ops[i], ended, time.Since(start))
+			ended.reportTo(b.fs, ops[i], time.Since(start))
 			done++
 			progress(done, len(ops))
 		})
@@ -48,7 +44,7 @@ func (b *batch) pruneLedger(ctx context.Context, ops []operations.Operation, pos
 		for _, i := range positions {
 			if areRelated(ops[i].Path, p) && results[i].State == operations.Done {
 				results[i] = ResultOf(err)
-				b.fs.ended(ops[i], outcomeOf(err), 0)
+				outcomeOf(err).reportTo(b.fs, ops[i], 0)
 			}
 		}
 	}

@@ -18,7 +18,7 @@ import (
 //	own          none        directory (after a run that died, or a removal by hand)
 //	own          there       nothing
 func (b *batch) setup(ctx context.Context, op operations.Operation) (outcome, error) {
-	found, err := b.survey(ctx, op)
+	found, err := b.occupancy(ctx, op)
 	if err != nil {
 		return outcome{}, err
 	}
@@ -93,7 +93,7 @@ func (b *batch) checkNesting(ctx context.Context, op operations.Operation) error
 	if err != nil || e == nil {
 		return err
 	}
-	return refuse(operations.Nested, "%s and %s, which %s, would be one inside the other: choose a path that is neither above nor below", quote(op.Path), quote(at), e.relation()).of(e)
+	return refuse(operations.Nested, "%s and %s, which %s, would be one inside the other: choose a path that is neither above nor below", quote(op.Path), quote(at), e.relation()).of(e.owner())
 }
 
 // checkName refuses a volume whose name another claim's volume has in the ledger.
@@ -101,7 +101,7 @@ func checkName(op operations.Operation, own *entry) error {
 	if own.isOf(op.Owner) {
 		return nil
 	}
-	return refuse(operations.VolumeNameTaken, "%s is in the ledger as %s: rename this volume, or release that one", quote(op.Path), own).of(own)
+	return refuse(operations.VolumeNameTaken, "%s is in the ledger as %s: rename this volume, or release that one", quote(op.Path), own).of(own.owner())
 }
 
 // checkSharing also counts owners that leave, and retained data: their data is still there. Owners of
@@ -123,20 +123,13 @@ func (b *batch) checkSharing(op operations.Operation, other *entry) error {
 	if reason == "" {
 		return nil
 	}
-	return refuse(reason, "%s %s: %s", quote(op.Path), other.relation(), message).of(other)
+	return refuse(reason, "%s %s: %s", quote(op.Path), other.relation(), message).of(other.owner())
 }
 
 // isRemembered reports that no volume in use has an entry's data, as far as the manager knows. It knows
 // its own cluster, and nothing yet of what the same batch sets up.
 func (b *batch) isRemembered(op operations.Operation, other *entry) bool {
 	return other.state == stateRetained || other.Cluster == op.Cluster && !op.Joins && !b.newOwners[other.volume]
-}
-
-// isOfEarlierNamespace reports that the namespace of the entry was deleted, and another one made with
-// its name. Clusters give the same names, with uids of their own.
-func (e *entry) isOfEarlierNamespace(owner operations.Owner) bool {
-	return e.Cluster == owner.Cluster && e.Namespace == owner.Namespace &&
-		e.NamespaceUID != "" && owner.NamespaceUID != "" && e.NamespaceUID != owner.NamespaceUID
 }
 
 func recreated(namespace string) string {
@@ -210,4 +203,24 @@ func (b *batch) withdraw(ctx context.Context, op operations.Operation, found occ
 		return cause
 	}
 	return errors.Join(cause, b.ledger.drop(ctx, op.Path, e))
+}
+
+// gidFor is the group that a setup reports: the directory's own, if it has one.
+func (b *batch) gidFor(ctx context.Context, op operations.Operation, found occupancy) (int, error) {
+	if gid := found.gid(); gid != 0 {
+		return gid, nil
+	}
+	if !op.AllocateGID {
+		return 0, nil
+	}
+	if found.info == nil {
+		return b.gids.allocate(ctx, op)
+	}
+	// A directory that exists keeps its group, and it is worth reporting only if it looks like
+	// an allocated one.
+	gid := groupOf(found.info)
+	if !rangeOf(op).has(gid) {
+		return 0, nil
+	}
+	return gid, b.gids.adopt(ctx, gid, op)
 }

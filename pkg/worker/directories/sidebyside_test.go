@@ -256,7 +256,7 @@ func (w *fixture) begin() *batch {
 	w.t.Helper()
 	f := w.open(nil)
 	w.t.Cleanup(f.Close)
-	b, err := f.begin(w.t.Context())
+	b, err := f.begin(w.t.Context(), nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -44,9 +44,8 @@ func (f *FileSystem) Survey(ctx context.Context, o SurveyOptions) error {
 	defer cancel(nil)
 	o.VolumeTime = cmp.Or(o.VolumeTime, defaultVolumeTime)
 	s := &survey{
-		fs: f, options: o, cancel: cancel,
-		tokens: make(chan struct{}, cmp.Or(o.Workers, DefaultSurveyWorkers)),
-		pace:   newPace(cmp.Or(o.Rate, DefaultSurveyRate)),
+		options: o, cancel: cancel,
+		walkers: newWalkers(f, cmp.Or(o.Workers, DefaultSurveyWorkers), cmp.Or(o.Rate, DefaultSurveyRate)),
 	}
 	counted := make(chan *count, countedAhead)
 	var walking sync.WaitGroup
@@ -70,100 +69,26 @@ func (f *FileSystem) Survey(ctx context.Context, o SurveyOptions) error {
 	return context.Cause(ctx)
 }
 
-// survey is one run. As many goroutines walk directories as there are tokens.
+// survey is one run.
 type survey struct {
-	fs      *FileSystem
+	*walkers
 	options SurveyOptions
 	cancel  context.CancelCauseFunc
-	tokens  chan struct{}
-	pace    pace
 }
 
-// countAll begins to count each volume when a goroutine is free for it.
+// countAll begins to count each volume when a walker is free for it.
 func (s *survey) countAll(ctx context.Context, counted chan<- *count) {
-	err := s.eachOwned(ctx, func(p string) bool {
-		c := &count{survey: s, path: p, done: make(chan struct{})}
-		select {
-		case s.tokens <- struct{}{}:
-		case <-ctx.Done():
+	walk := ownedWalk{after: s.options.After, workers: cmp.Or(s.options.Workers, DefaultSurveyWorkers), request: s.request}
+	err := walk.each(ctx, s.fs, func(p string) bool {
+		if ctx.Err() != nil {
 			return false
 		}
-		go func() {
-			defer func() { <-s.tokens }()
-			c.run(ctx)
-		}()
+		c := &count{survey: s, path: p, done: make(chan struct{})}
+		s.next(func() { c.run(ctx) })
 		counted <- c
 		return true
 	})
 	if err != nil && ctx.Err() == nil {
 		s.cancel(err)
-	}
-}
-
-// try has a free goroutine do something, if there is one.
-func (s *survey) try(do func()) bool {
-	select {
-	case s.tokens <- struct{}{}:
-	default:
-		return false
-	}
-	go func() {
-		defer func() { <-s.tokens }()
-		do()
-	}()
-	return true
-}
-
-// request waits until n more requests to the server may begin.
-func (s *survey) request(ctx context.Context, n int) {
-	s.pace.wait(ctx, n)
-	s.fs.hookRequest(n)
-}
-
-// atServer is how long an answer takes at least that comes from the server. A client that has an entry's
-// attributes from reading the directory answers in microseconds.
-const atServer = 100 * time.Microsecond
-
-// mayRequest does what is a request to the server unless the client knows the answer. Only a request counts.
-func (s *survey) mayRequest(ctx context.Context, do func()) {
-	began := time.Now()
-	s.fs.hookRequest(1)
-	do()
-	if time.Since(began) >= atServer {
-		s.pace.wait(ctx, 1)
-	}
-}
-
-// pace bounds the requests in a second.
-type pace struct {
-	interval time.Duration
-
-	mu   sync.Mutex
-	next time.Time // guarded by mu; when the next request may begin
-}
-
-// newPace is one of rate requests in a second.
-func newPace(rate int) pace { return pace{interval: time.Second / time.Duration(rate)} }
-
-// paceBurst is what may begin at once after a pause.
-const paceBurst = 50 * time.Millisecond
-
-func (p *pace) wait(ctx context.Context, n int) {
-	p.mu.Lock()
-	now := time.Now()
-	if earliest := now.Add(-paceBurst); p.next.Before(earliest) {
-		p.next = earliest
-	}
-	p.next = p.next.Add(time.Duration(n) * p.interval)
-	wait := p.next.Sub(now)
-	p.mu.Unlock()
-	if wait <= 0 {
-		return
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -17,19 +17,6 @@ import (
 // there, so the next sweep goes on with what a sweep that died has left, without reading records.
 const stagingName = wellknown.OwnerPrefix + wellknown.OwnerPrefix + "sweeping"
 
-// SweepOptions say how the trash is emptied.
-type SweepOptions struct {
-	// Workers is how many directories are emptied, or records read, at once; 0 is
-	// DefaultSweepWorkers.
-	Workers int
-	// Progress, if not nil, is called after every Every removals; one call at a time.
-	Progress func(operations.Swept)
-	Every    int64 // 0 is 1000
-}
-
-// DefaultSweepWorkers hide the round trips of an NFS server from each other.
-const DefaultSweepWorkers = 64
-
 // Sweep removes what is in the trash and was kept long enough by the server's clock. It takes the
 // lock only for moments, so batches go on beside it, and can be stopped at any time: the next sweep
 // goes on. What cannot be removed does not keep the rest from going.

@@ -20,7 +20,7 @@ func checkTakeover(op operations.Operation, found occupancy) (taken bool, err er
 	case own != nil && !own.isOf(op.Owner) && !own.isTakenBy(op):
 		return false, checkName(op, own)
 	case own != nil && own.state == stateLeaving:
-		return false, refuse(operations.NotOwned, "%s is not taken over: the cleanup of %s has begun", quote(op.Path), own).of(own)
+		return false, refuse(operations.NotOwned, "%s is not taken over: the cleanup of %s has begun", quote(op.Path), own).of(own.owner())
 	case own != nil:
 		return true, nil
 	case slices.ContainsFunc(found.retained, func(e *entry) bool { return e.isTakenBy(op) }):

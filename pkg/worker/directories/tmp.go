@@ -1,7 +1,9 @@
 package directories
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,7 +22,8 @@ const tmpName = "tmp"
 // and removes those of others: so whatever a run that lost the lock wants to put into its place late, its
 // directory is gone, and the server itself refuses that.
 type tmpDirs struct {
-	batch *batch
+	fs   *FileSystem
+	lock *heldLock // nil in tests
 
 	mu    sync.Mutex
 	names int      // how many this batch has, open or not; guarded by mu
@@ -45,11 +48,11 @@ func (t *tmpDirs) take(ctx context.Context) (*dir, error) {
 
 // make makes a directory. The lock is checked after that: whoever takes it from now on finds the directory.
 func (t *tmpDirs) make(ctx context.Context, name string) (*dir, error) {
-	d, err := t.batch.fs.state.ensure(ctx, name)
+	d, err := t.fs.state.ensure(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	if err := t.batch.lock.check(); err != nil {
+	if err := t.lock.check(); err != nil {
 		d.close()
 		return nil, err
 	}
@@ -77,7 +80,7 @@ func (t *tmpDirs) next() (idle *dir, name string) {
 
 // removeOthers removes the directories of earlier runs: this batch has the lock, so no other is at work there.
 func (t *tmpDirs) removeOthers(ctx context.Context) error {
-	names, err := t.batch.fs.state.names(ctx)
+	names, err := t.fs.state.names(ctx)
 	if err != nil {
 		return err
 	}
@@ -86,11 +89,11 @@ func (t *tmpDirs) removeOthers(ctx context.Context) error {
 }
 
 func (t *tmpDirs) remove(ctx context.Context, name string) error {
-	err := t.batch.fs.state.remove(ctx, name)
+	err := t.fs.state.remove(ctx, name)
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	d, err := t.batch.fs.state.enter(ctx, name)
+	d, err := t.fs.state.enter(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -102,7 +105,7 @@ func (t *tmpDirs) remove(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("emptying %s: %w", d.path, err)
 	}
-	return t.batch.fs.state.remove(ctx, name)
+	return t.fs.state.remove(ctx, name)
 }
 
 func (t *tmpDirs) put(d *dir) {
@@ -115,4 +118,42 @@ func (t *tmpDirs) close() {
 	for _, d := range t.idle {
 		d.close()
 	}
+}
+
+// write puts a file in its place by a rename, so that no reader ever finds half of it, and what was
+// there stays until then.
+func (t *tmpDirs) write(ctx context.Context, to *dir, name string, value any) error {
+	data, err := encode(value)
+	if err == nil {
+		err = t.fs.beforeGrowing(ctx, "write "+to.at(name))
+	}
+	if err == nil {
+		err = t.place(ctx, to, name, data)
+	}
+	if err != nil {
+		return fmt.Errorf("writing %s: %w", to.at(name), err)
+	}
+	return nil
+}
+
+func (t *tmpDirs) place(ctx context.Context, to *dir, name string, data []byte) error {
+	tmp, err := t.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer t.put(tmp)
+	half := unique("file")
+	if err := tmp.create(half, data); err != nil {
+		return err
+	}
+	return tmp.move(ctx, "place "+to.at(name), half, to, name) // if this fails, another batch empties tmp
+}
+
+// encode is the format of the files in wellknown.StateDirectory: JSON and a newline.
+func encode(value any) ([]byte, error) {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(value)
+	return out.Bytes(), err
 }

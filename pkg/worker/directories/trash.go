@@ -55,9 +55,6 @@ func (r trashRecord) isOfCleanup(op operations.Operation, own *entry) bool {
 	return r.isAt(op.Path) && r.Owner.owner() == own.owner() && r.Owner.When.Equal(own.When)
 }
 
-// incarnationMark is in no volume's name. The incarnations of a volume, from 1 on, lie beside each other in a bucket.
-const incarnationMark = "~"
-
 func slotName(volume string, incarnation int) string {
 	if incarnation == 1 {
 		return volume
@@ -215,4 +212,9 @@ func neverDue() time.Time { return time.Unix(1<<31-1, 0) }
 // dropRecord removes the record of a slot whose directory is in the trash no more.
 func (t *trash) dropRecord(ctx context.Context, slot string) error {
 	return t.remove(ctx, recordName(slot))
+}
+
+// gids gives the groups of the directories.
+func (t *trash) gids(ctx context.Context, use func(gid int)) error {
+	return t.eachRecord(ctx, func(r *trashRecord) { use(r.Owner.GID) })
 }
