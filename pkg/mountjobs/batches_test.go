@@ -173,12 +173,12 @@ func TestReadOfBatches(t *testing.T) {
 		"the worker has reported one":    {func(*corev1.Pod) {}, map[int]mountjobs.Reported{1: {Report: two}}, mountjobs.Running, "df??", "-rr", false},
 		"a report of another size":       {func(*corev1.Pod) {}, map[int]mountjobs.Reported{1: {Report: done}}, mountjobs.Running, "????", "rrr", false},
 		"it waits":                       {func(*corev1.Pod) {}, map[int]mountjobs.Reported{1: {Report: two}, 2: {Report: done}, 3: {Report: done}}, mountjobs.Running, "dfdd", "---", false},
-		"it ended after the first":       {ended(0, "Completed", `{"operations":2,"complete":true}`), nil, mountjobs.Succeeded, "ddnn", "---", false},
-		"it ended after the second":      {ended(0, "Completed", `{"operations":1,"batch":2,"complete":true}`), map[int]mountjobs.Reported{1: {Report: two}}, mountjobs.Succeeded, "dfdn", "---", false},
-		"it ended after the last":        {ended(0, "Completed", `{"operations":1,"batch":3,"complete":true}`), nil, mountjobs.Succeeded, "???d", "---", false},
-		"an earlier one had failures":    {ended(1, "Error", `{"operations":1,"batch":3,"complete":true}`), nil, mountjobs.Finished, "???d", "---", false},
-		"it died in the second":          {ended(137, "OOMKilled", `{"operations":1,"batch":2,"complete":false}`), nil, mountjobs.Finished, "???n", "---", false},
-		"it reports a batch of no one's": {ended(0, "Completed", `{"operations":1,"batch":9,"complete":true}`), nil, mountjobs.Lost, "????", "---", false},
+		"it ended after the first":       {ended(0, "Completed", `{"operations":[0,0]}`), nil, mountjobs.Succeeded, "ddnn", "---", false},
+		"it ended after the second":      {ended(0, "Completed", `{"batch":2,"operations":[0]}`), map[int]mountjobs.Reported{1: {Report: two}}, mountjobs.Succeeded, "dfdn", "---", false},
+		"it ended after the last":        {ended(0, "Completed", `{"batch":3,"operations":[0]}`), nil, mountjobs.Succeeded, "???d", "---", false},
+		"an earlier one had failures":    {ended(1, "Error", `{"batch":3,"operations":[0]}`), nil, mountjobs.Finished, "???d", "---", false},
+		"it died in the second":          {ended(137, "OOMKilled", `{"batch":2,"operations":[-1],"results":[{}]}`), nil, mountjobs.Finished, "???n", "---", false},
+		"it reports a batch of no one's": {ended(0, "Completed", `{"batch":9,"operations":[0]}`), nil, mountjobs.Lost, "????", "---", false},
 		"it left nothing":                {ended(0, "Completed", ""), nil, mountjobs.Lost, "????", "---", false},
 		"it hangs in the second":         {running, map[int]mountjobs.Reported{1: {Report: two}}, mountjobs.Stuck, "df??", "---", true},
 	} {
@@ -218,9 +218,9 @@ func TestReadOfAUsedBatch(t *testing.T) {
 		results string
 		blames  bool
 	}{
-		"there was nothing more to do": {ended(0, "Completed", `{"operations":1,"batch":2,"complete":true}`), mountjobs.Succeeded, "?nn", false},
-		"a batch had failures":         {ended(1, "Error", `{"operations":1,"batch":2,"complete":true}`), mountjobs.Finished, "?nn", false},
-		"a batch that never was":       {ended(0, "Completed", `{"operations":1,"batch":5,"complete":true}`), mountjobs.Lost, "???", true},
+		"there was nothing more to do": {ended(0, "Completed", `{"batch":2,"operations":[0]}`), mountjobs.Succeeded, "?nn", false},
+		"a batch had failures":         {ended(1, "Error", `{"batch":2,"operations":[0]}`), mountjobs.Finished, "?nn", false},
+		"a batch that never was":       {ended(0, "Completed", `{"batch":5,"operations":[0]}`), mountjobs.Lost, "???", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(t, many(1))

@@ -17,9 +17,9 @@ func FuzzRead(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(string(data), `{"operations":3,"complete":true}`, int32(0))
-	f.Add(string(data), `{"operations":3,"complete":true,"results":[{"ops":"0,2","state":"done","gid":2000,"step":1}]}`, int32(0))
-	f.Add(string(data), `{"operations":3,"complete":false,"results":[{"ops":"1-2","state":"failed","reason":"IOError"}]}`, int32(1))
+	f.Add(string(data), `{"operations":[0,0,0]}`, int32(0))
+	f.Add(string(data), `{"operations":[2000,0,2001]}`, int32(0))
+	f.Add(string(data), `{"operations":[-1,-2,-2],"results":[{},{"state":"failed","reason":"IOError"}]}`, int32(1))
 	f.Add(`{"operations":[{"do":"setup","under":"/","claim":"a","uid":"1"}]}`, "exit", int32(137))
 	f.Add(`{"operations":null}`, "", int32(0))
 	f.Fuzz(func(t *testing.T, annotation, message string, code int32) {

@@ -27,7 +27,7 @@ func TestRead(t *testing.T) {
 		midway  = 5 * time.Minute
 		overdue = 15*time.Minute + 31*time.Second
 	)
-	allDone := `{"operations":3,"complete":true}`
+	allDone := `{"operations":[0,0,0]}`
 	type jobEdit = func(*batchv1.Job)
 	type podEdit = func(*corev1.Pod)
 	tests := map[string]struct {
@@ -45,20 +45,20 @@ func TestRead(t *testing.T) {
 		"a pod that runs":                        {nil, running, midway, mountjobs.Running, "n1", "???", ""},
 		"code 0 and everything done":             {nil, ended(0, "Completed", allDone), midway, mountjobs.Succeeded, "n1", "ddd", ""},
 		"the container ended before the pod":     {nil, func(p *corev1.Pod) { ended(0, "Completed", allDone)(p); p.Status.Phase = corev1.PodRunning }, midway, mountjobs.Succeeded, "n1", "ddd", ""},
-		"one failed":                             {nil, ended(1, "Error", `{"operations":3,"complete":true,"results":[{"ops":"1","state":"failed","reason":"IOError"}]}`), midway, mountjobs.Finished, "n1", "dfd", "code 1"},
-		"one is blocked, one was not begun":      {nil, ended(1, "Error", `{"operations":3,"complete":true,"results":[{"ops":"1","state":"blocked"},{"ops":"2","state":"notDone"}]}`), midway, mountjobs.Finished, "n1", "dbn", ""},
-		"a report that is not complete":          {nil, ended(1, "Error", `{"operations":3,"complete":false,"results":[{"ops":"1","state":"done"}]}`), midway, mountjobs.Finished, "n1", "?d?", ""},
+		"one failed":                             {nil, ended(1, "Error", `{"operations":[0,-1,0],"results":[{"state":"failed","reason":"IOError"}]}`), midway, mountjobs.Finished, "n1", "dfd", "code 1"},
+		"one is blocked, one was not begun":      {nil, ended(1, "Error", `{"operations":[0,-1,-2],"results":[{"state":"blocked"},{"state":"notDone"}]}`), midway, mountjobs.Finished, "n1", "dbn", ""},
+		"a report that is not complete":          {nil, ended(1, "Error", `{"operations":[-1,0,-1],"results":[{}]}`), midway, mountjobs.Finished, "n1", "?d?", ""},
 		"the report weighs more than the code":   {nil, ended(137, "OOMKilled", allDone), midway, mountjobs.Succeeded, "n1", "ddd", ""},
-		"and even more than code 0":              {nil, ended(0, "Completed", `{"operations":3,"complete":true,"results":[{"ops":"1","state":"failed"}]}`), midway, mountjobs.Finished, "n1", "dfd", ""},
+		"and even more than code 0":              {nil, ended(0, "Completed", `{"operations":[0,-1,0],"results":[{"state":"failed"}]}`), midway, mountjobs.Finished, "n1", "dfd", ""},
 		"killed without a report":                {nil, ended(137, "OOMKilled", ""), midway, mountjobs.Lost, "n1", "???", "code 137 (OOMKilled) and left no report"},
 		"text in place of a report":              {nil, ended(1, "Error", "mountjob: reading operations: unknown field \"x\""), midway, mountjobs.Lost, "n1", "???", "unknown field"},
-		"a report of another batch":              {nil, ended(1, "Error", `{"operations":2,"complete":true}`), midway, mountjobs.Lost, "n1", "???", "no report that can be read"},
+		"a report of another batch":              {nil, ended(1, "Error", `{"operations":[0,0]}`), midway, mountjobs.Lost, "n1", "???", "no report that can be read"},
 		"code 0 without a report":                {nil, ended(0, "Completed", ""), midway, mountjobs.Finished, "n1", "???", "code 0 (Completed) and left no report"},
 		"complete, but the pod is gone":          {condition(batchv1.JobComplete, "CompletionsReached", ""), nil, midway, mountjobs.Finished, "", "???", "is gone"},
 		"nearly complete, and the pod gone":      {condition(batchv1.JobSuccessCriteriaMet, "CompletionsReached", ""), nil, midway, mountjobs.Finished, "", "???", ""},
 		"failed, and the pod gone":               {condition(batchv1.JobFailed, "BackoffLimitExceeded", "Job has reached the specified backoff limit"), nil, midway, mountjobs.Lost, "", "???", "BackoffLimitExceeded"},
 		"failed, but the cache shows a live pod": {condition(batchv1.JobFailed, "BackoffLimitExceeded", ""), running, midway, mountjobs.Running, "n1", "???", ""},
-		"failed, and the pod can be read":        {condition(batchv1.JobFailed, "BackoffLimitExceeded", ""), ended(1, "Error", `{"operations":3,"complete":true,"results":[{"ops":"0","state":"failed"}]}`), midway, mountjobs.Finished, "n1", "fdd", ""},
+		"failed, and the pod can be read":        {condition(batchv1.JobFailed, "BackoffLimitExceeded", ""), ended(1, "Error", `{"operations":[-1,0,0],"results":[{"state":"failed"}]}`), midway, mountjobs.Finished, "n1", "fdd", ""},
 		"the image has no mountjob":              {nil, ended(128, "StartError", `exec: "/usr/local/bin/mountjob": stat /usr/local/bin/mountjob: no such file or directory`), midway, mountjobs.Lost, "n1", "???", "has no mountjob"},
 		"evicted before it started": {nil, func(p *corev1.Pod) {
 			p.Status = corev1.PodStatus{Phase: corev1.PodFailed, Reason: "Evicted", Message: "The node was low on resource: memory."}
@@ -128,7 +128,7 @@ func states(report operations.Report) string {
 
 func TestReadMatchesResultsToOperations(t *testing.T) {
 	job := newJob(t, threeKinds())
-	report := `{"operations":3,"complete":true,"results":[{"ops":"2","state":"done","gid":2000},{"ops":"1","state":"failed","reason":"IOError","message":"x"}]}`
+	report := `{"operations":[0,-1,2000],"results":[{"state":"failed","reason":"IOError","message":"x"}]}`
 	got, err := mountjobs.Read(job, []*corev1.Pod{newPod(job, ended(1, "Error", report))}, created)
 	if err != nil {
 		t.Fatal(err)
@@ -144,7 +144,7 @@ func TestReadMatchesResultsToOperations(t *testing.T) {
 
 func TestPodsOfOthersAreIgnored(t *testing.T) {
 	job := newJob(t, threeKinds())
-	done := ended(0, "Completed", `{"operations":3,"complete":true}`)
+	done := ended(0, "Completed", `{"operations":[0,0,0]}`)
 	tests := map[string]func(*corev1.Pod){
 		"of an earlier Job of that name":  func(p *corev1.Pod) { p.OwnerReferences[0].UID = "another" },
 		"without owner":                   func(p *corev1.Pod) { p.OwnerReferences = nil },
@@ -171,7 +171,7 @@ func TestReadWaitsForTheLastOfTwoPods(t *testing.T) {
 		t.Errorf("while one of two runs: %s on %s", got.State, got.Node)
 	}
 	second.CreationTimestamp = metav1.NewTime(created.Add(time.Minute))
-	ended(0, "Completed", `{"operations":3,"complete":true}`)(second)
+	ended(0, "Completed", `{"operations":[0,0,0]}`)(second)
 	got, _ = mountjobs.Read(job, []*corev1.Pod{first, second}, created)
 	if got.State != mountjobs.Succeeded || got.Node != "n2" {
 		t.Errorf("got %s on %s, want the newest pod's", got.State, got.Node)
@@ -206,7 +206,7 @@ func TestReadRefuses(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := newJob(t, threeKinds(), tt.edit)
-			pod := newPod(job, ended(0, "Completed", `{"operations":3,"complete":true}`))
+			pod := newPod(job, ended(0, "Completed", `{"operations":[0,0,0]}`))
 			got, err := mountjobs.Read(job, []*corev1.Pod{pod}, created)
 			if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.text) {
 				t.Errorf("error %v, want %v with %q", err, tt.want, tt.text)
@@ -271,7 +271,7 @@ func TestNodesClockIsNotTrusted(t *testing.T) {
 				edits = append(edits, tt.job)
 			}
 			job := newJob(t, threeKinds(), edits...)
-			pod := newPod(job, ended(0, "Completed", `{"operations":3,"complete":true}`))
+			pod := newPod(job, ended(0, "Completed", `{"operations":[0,0,0]}`))
 			for i := range pod.Status.ContainerStatuses {
 				if end := pod.Status.ContainerStatuses[i].State.Terminated; end != nil {
 					end.FinishedAt = metav1.NewTime(created.Add(tt.clock))
@@ -287,11 +287,11 @@ func TestNodesClockIsNotTrusted(t *testing.T) {
 
 // TestReportThatCannotBeRead is for the log only: it may be about claims of other namespaces.
 func TestReportThatCannotBeRead(t *testing.T) {
-	const secret = `"results":[{"ops":"0","state":"failed","message":"/other/secret belongs to claim other/secret"}]}`
+	const secret = `"results":[{"state":"failed","message":"/other/secret belongs to claim other/secret"}]}`
 	for name, report := range map[string]string{
-		"of another size":           `{"operations":9,"complete":true,` + secret,
-		"of a batch that never was": `{"operations":3,"batch":9,"complete":true,` + secret,
-		"cut off":                   strings.TrimSuffix(`{"operations":3,"complete":true,`+secret, "}"),
+		"of another size":           `{"operations":[-1,0],` + secret,
+		"of a batch that never was": `{"operations":[-1,0,0],"batch":9,` + secret,
+		"cut off":                   strings.TrimSuffix(`{"operations":[-1,0,0],`+secret, "}"),
 		"no JSON":                   "claim other/secret",
 	} {
 		for _, code := range []int32{0, 1} {

@@ -66,7 +66,7 @@ func TestWorkerThatWaitsHasItsLeader(t *testing.T) {
 // TestBlamesNode: what one node alone can cause has the next try on another one.
 func TestBlamesNode(t *testing.T) {
 	report := func(reason string) func(*corev1.Pod) {
-		return ended(1, "Error", `{"operations":1,"complete":true,"results":[{"ops":"0","state":"failed","reason":"`+reason+`"}]}`)
+		return ended(1, "Error", `{"operations":[-1],"results":[{"state":"failed","reason":"`+reason+`"}]}`)
 	}
 	for name, tt := range map[string]struct {
 		pod  func(*corev1.Pod)
@@ -74,7 +74,7 @@ func TestBlamesNode(t *testing.T) {
 		want bool
 	}{
 		"it runs":                       {running, 0, false},
-		"everything is done":            {ended(0, "Completed", `{"operations":1,"complete":true}`), 0, false},
+		"everything is done":            {ended(0, "Completed", `{"operations":[0]}`), 0, false},
 		"it died":                       {ended(137, "OOMKilled", ""), 0, true},
 		"it hangs":                      {running, time.Hour, true},
 		"it hangs before it has a node": {func(p *corev1.Pod) { running(p); p.Spec.NodeName = "" }, time.Hour, false},

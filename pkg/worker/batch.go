@@ -15,8 +15,8 @@ import (
 )
 
 // run carries out the operations of the Job, and then those that its leader has more, batch by batch. The
-// report of the newest batch is the termination message. It is written after every error, too: the manager
-// repeats what is not in it.
+// leader gets the whole report of each, and the termination message has as much of the newest as fits. It is
+// written first, and after every error, too: the manager repeats what is in neither.
 func (j job) run(ctx context.Context) error {
 	ops, err := readOperations(j.options.operations)
 	if err != nil { // no report could say how many there are
@@ -32,7 +32,7 @@ func (j job) run(ctx context.Context) error {
 		if batch, more = j.nextBatch(ctx, report); more {
 			// Without this, a worker that dies in the batch would seem never to have begun it.
 			unknown := operations.Report{Results: make([]operations.Result, len(batch.Operations)), Batch: batch.Number}
-			if err := writeReport(j.options.terminationLog, unknown.Encode()); err != nil {
+			if err := writeReport(j.options.terminationLog, unknown.TerminationMessage()); err != nil {
 				return err
 			}
 		}
@@ -50,7 +50,7 @@ func (j job) runBatch(ctx context.Context, batch operations.Batch) (operations.R
 	report, err := j.carryOut(ctx, batch.Operations)
 	report.Batch = batch.Number
 	j.log.With("duration", j.Now().Sub(start).String()).Info("batch ended", countStates(report))
-	return report, errors.Join(err, writeReport(j.options.terminationLog, report.Encode()))
+	return report, errors.Join(err, writeReport(j.options.terminationLog, report.TerminationMessage()))
 }
 
 func (j job) carryOut(ctx context.Context, ops []operations.Operation) (operations.Report, error) {

@@ -27,7 +27,7 @@ func (j job) clone(ctx context.Context) error {
 	if err == nil && !report.Settled() {
 		err = errors.New("the copy did not come to its end")
 	}
-	return errors.Join(err, writeReport(j.options.terminationLog, report.Encode()))
+	return errors.Join(err, writeReport(j.options.terminationLog, report.TerminationMessage()))
 }
 
 func (j job) copyVolume(ctx context.Context, op operations.Operation) (operations.Result, error) {

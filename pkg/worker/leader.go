@@ -73,9 +73,10 @@ var errUnreachable = errors.New("the leader cannot be reached")
 
 // next reports a batch, and waits for the next one until the context ends. The error says why there is none.
 func (l *leader) next(ctx context.Context, report operations.Report) (operations.Batch, error) {
+	message := report.Encode()
 	unreached := time.Now() // since when the leader has not answered; zero while it does
 	for {
-		batch, err := l.poll(ctx, report)
+		batch, err := l.poll(ctx, message)
 		switch {
 		case ctx.Err() != nil:
 			return operations.Batch{}, fmt.Errorf("waiting for more operations: %w", context.Cause(ctx))
@@ -83,8 +84,8 @@ func (l *leader) next(ctx context.Context, report operations.Report) (operations
 			return batch, nil
 		case err == nil && batch.Number != 0:
 			return operations.Batch{}, fmt.Errorf("the leader sent batch %d after batch %d", batch.Number, report.Batch)
-		case err == nil:
-			unreached = time.Time{}
+		case err == nil: // the leader has the report, and needs only its number
+			unreached, message = time.Time{}, operations.Report{Batch: report.Batch}.Encode()
 			continue
 		case !errors.Is(err, errUnreachable), !unreached.IsZero() && time.Since(unreached) > reachTime:
 			return operations.Batch{}, err
@@ -105,12 +106,12 @@ func waitFor(ctx context.Context, d time.Duration) {
 }
 
 // poll asks once. The zero Batch says that there is none yet.
-func (l *leader) poll(ctx context.Context, report operations.Report) (operations.Batch, error) {
+func (l *leader) poll(ctx context.Context, report []byte) (operations.Batch, error) {
 	token, err := os.ReadFile(l.token)
 	if err != nil {
 		return operations.Batch{}, fmt.Errorf("reading the token for the leader: %w", err)
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url, bytes.NewReader(report.Encode()))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, l.url, bytes.NewReader(report))
 	if err != nil {
 		return operations.Batch{}, fmt.Errorf("asking the leader: %w", err)
 	}

@@ -80,8 +80,8 @@ func TestWorkerCarriesOutTheNextBatch(t *testing.T) {
 	if w.exists("a") || !w.exists("b") {
 		t.Errorf("a: %v, b: %v", w.exists("a"), w.exists("b"))
 	}
-	if len(asked) != 3 || asked[0] != `Bearer token {"operations":1,"batch":1,"complete":true}` || asked[1] != asked[2] ||
-		asked[2] != `Bearer token {"operations":2,"batch":2,"complete":true}` {
+	if len(asked) != 3 || asked[0] != `Bearer token {"batch":1,"operations":[0]}` ||
+		asked[1] != `Bearer token {"batch":2,"operations":[0,0]}` || asked[2] != `Bearer token {"batch":2,"operations":[]}` {
 		t.Errorf("it asked %q", asked)
 	}
 	if report := w.report(2); report.Batch != 2 || !report.Succeeded() {

@@ -23,8 +23,8 @@ type Batch struct {
 // MaxBatchBytes is what EncodeBatch writes at most: the operations, and the rest of the JSON.
 const MaxBatchBytes = wellknown.MaxOperationsBytes + 256
 
-// The channel between the leader and the worker of a mount Job. The worker sends the report of its last
-// batch, as Report.Encode writes it, and the leader answers with the next batch, as EncodeBatch writes it,
+// The channel between the leader and the worker of a mount Job. The worker sends the whole report of its last
+// batch, as Report.Encode writes it, and once the leader has it only the number. The leader answers with the next batch, as EncodeBatch writes it,
 // or after LongestPoll with no content. The worker waits twice as long: when the node of its leader is lost, it
 // ends before the next leader leads, who would have to wait for it.
 const (

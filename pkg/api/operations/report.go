@@ -2,10 +2,9 @@ package operations
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"maps"
 	"slices"
+	"sort"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
@@ -34,245 +33,130 @@ func (r Report) Settled() bool {
 	return !slices.ContainsFunc(r.Results, func(result Result) bool { return !result.IsSettled() })
 }
 
-// wireReport is a report as JSON.
+// wireReport is a report as JSON. Operations has a number for each operation: 0 if it is done, its gid if it
+// is done and got one, and -n if it has the nth of the results.
 //
-//	{"operations":4,"complete":true,"results":[
-//	  {"ops":"0","state":"failed","reason":"Nested","message":"…","owners":[{"volume":"pvc-1",…}]},
-//	  {"ops":"2-4","state":"allocated","gids":[2007,-3,1]}]}
+//	{"operations":[0,-1,2007,-2,-1],"results":[{"state":"failed","reason":"Nested","message":"…"},{}]}
 type wireReport struct {
-	Operations int `json:"operations"`
-	Batch      int `json:"batch,omitempty"`
-	// Complete says that the operations that are not listed are done. Otherwise they are unknown.
-	Complete bool         `json:"complete"`
-	Results  []wireResult `json:"results,omitempty"`
+	Batch      int      `json:"batch,omitempty"`
+	Operations []int    `json:"operations"`
+	Results    []Result `json:"results,omitempty"`
 }
 
-type wireResult struct {
-	Operations positions `json:"ops"`
-	State      State     `json:"state"`
-	Reason     Reason    `json:"reason,omitempty"`
-	Message    string    `json:"message,omitempty"`
-	Owners     []Owner   `json:"owners,omitempty"`
-	GID        int       `json:"gid,omitempty"`
-	// GIDs are those of operations that are allocated: the first one, and the difference of each to the one
-	// before. Side by side, operations do not get them in their order.
-	GIDs []int `json:"gids,omitempty"`
-	// Step is added to GID from each of the operations to the next. Earlier versions have it instead of GIDs.
-	Step int `json:"step,omitempty"`
-}
-
-// allocated is Done with a gid for each operation. It is a state of its own because earlier versions ignore what
-// they do not know of a result, but refuse a report with an unknown state.
-const allocated State = "allocated"
-
+// What a report has of one result.
 const (
-	// fewGIDs are results of their own, which earlier versions can read, too.
-	fewGIDs = 32
-	// gidsTogether is how many operations have their gids in one result: one that does not fit is left out.
-	gidsTogether = 64
+	maxMessageBytes = 640
+	maxOwners       = 8
 )
 
-// detail bounds what a report has of one result: bytes of its message, and owners.
-type detail struct{ message, owners int }
+// MaxReportBytes is the most that Encode writes: a full batch with a message of its own for each operation.
+const MaxReportBytes = 1 << 20
 
-// details are tried in turn, until a report fits: all results with short messages are worth more
-// than some with long ones.
-func details() []detail { return []detail{{640, 8}, {320, 4}, {160, 2}, {80, 1}, {80, 0}, {0, 0}} }
+// Encode writes the whole report, for the leader.
+func (r Report) Encode() []byte { return r.fit(MaxReportBytes) }
 
-// Encode writes the report as JSON of at most 4096 bytes. What does not fit is left out, and then
-// the report is not complete.
-func (r Report) Encode() []byte {
-	for _, d := range details() {
-		if data, ok := r.encodeAll(d); ok {
-			return data
-		}
+// TerminationMessage writes as much of the report as a termination message holds. The results of the other
+// operations are Unknown in it: unless the leader has the whole report, it repeats them.
+func (r Report) TerminationMessage() []byte { return r.fit(wellknown.MaxTerminationMessageBytes) }
+
+// fit writes the results, shortened if they are too long, or as many of them as fit. What is done comes first:
+// without it a claim would be set up again.
+func (r Report) fit(limit int) []byte {
+	if data := r.with(r.Results, maxMessageBytes, maxOwners).encode(); len(data) <= limit {
+		return data
 	}
-	return r.encodeSome(details()[len(details())-1])
-}
-
-// encodeAll lists every result that is not implied.
-func (r Report) encodeAll(d detail) (data []byte, fits bool) {
-	report := wireReport{Operations: len(r.Results), Batch: r.Batch, Complete: true}
-	for _, listed := range r.grouped(d) {
-		if listed.State == Unknown {
-			return nil, false
-		}
-		if !r.Results[listed.Operations[0]].isImplied() {
-			report.Results = append(report.Results, listed)
-		}
+	order := make([]int, len(r.Results))
+	for i := range order {
+		order[i] = i
 	}
-	data, err := marshal(report)
-	return data, err == nil && len(data) <= wellknown.MaxTerminationMessageBytes
-}
-
-// encodeSome lists what fits, also what is done, because the report does not imply it. What was not
-// done need not be listed: the manager repeats it like what is unknown.
-func (r Report) encodeSome(d detail) []byte {
-	report := wireReport{Operations: len(r.Results), Batch: r.Batch}
-	groups := r.grouped(d)
-	slices.SortStableFunc(groups, func(a, b wireResult) int { return priority(a) - priority(b) })
-	best, _ := marshal(report)
-	for _, listed := range groups {
-		if listed.State == NotDone || listed.State == Unknown {
-			continue
+	slices.SortStableFunc(order, func(a, b int) int { return r.Results[a].rank() - r.Results[b].rank() })
+	first := func(n int) []byte {
+		results := make([]Result, len(r.Results))
+		for _, i := range order[:n] {
+			results[i] = r.Results[i]
 		}
-		longer := report
-		longer.Results = append(slices.Clip(report.Results), listed)
-		if data, err := marshal(longer); err == nil && len(data) <= wellknown.MaxTerminationMessageBytes {
-			best, report = data, longer
-		}
+		return r.with(results, 160, 0).encode()
 	}
-	return best
+	return first(sort.Search(len(order), func(n int) bool { return len(first(n+1)) > limit }))
 }
 
-// priority orders the results of a report that is not complete.
-func priority(w wireResult) int {
-	return slices.Index([]State{allocated, Done, Blocked, Failed, NotDone, Unknown}, w.State)
+// with returns the report with other results, of which it keeps so many bytes of a message, and owners. What is
+// blocked keeps one: without it, the manager could not release it.
+func (r Report) with(results []Result, message, owners int) Report {
+	r.Results = make([]Result, len(results))
+	for i, result := range results {
+		result.Message = Truncate(result.Message, message)
+		kept := owners
+		if result.State == Blocked {
+			kept = max(owners, 1)
+		}
+		result.Owners = slices.Clone(result.Owners[:min(len(result.Owners), kept)])
+		for n, owner := range result.Owners {
+			result.Owners[n] = Owner{
+				Volume: Truncate(owner.Volume, 255), Cluster: Truncate(owner.Cluster, 255), Namespace: Truncate(owner.Namespace, 255),
+				Claim: Truncate(owner.Claim, 255), ClaimUID: Truncate(owner.ClaimUID, 255),
+			}
+		}
+		r.Results[i] = result
+	}
+	return r
 }
 
-// grouped combines equal results, and those with nothing but different gids.
-func (r Report) grouped(d detail) []wireResult {
-	var groups []wireResult
-	index := map[string]int{} // result as JSON -> its group
+func (r Report) encode() []byte {
+	wire := wireReport{Batch: r.Batch, Operations: make([]int, len(r.Results))}
+	numbers := map[string]int{} // result as JSON -> its number
 	for i, result := range r.Results {
-		listed := trimmed(result, d)
-		key, _ := marshal(listed)
-		if at, ok := index[string(key)]; ok {
-			groups[at].Operations = append(groups[at].Operations, i)
+		if result.isPlain() {
+			wire.Operations[i] = result.GID
 			continue
 		}
-		index[string(key)] = len(groups)
-		listed.Operations = positions{i}
-		groups = append(groups, listed)
-	}
-	return joinGIDs(groups)
-}
-
-func trimmed(result Result, d detail) wireResult {
-	listed := wireResult{State: result.State, Reason: result.Reason, GID: result.GID}
-	listed.Message = Truncate(result.Message, d.message)
-	if result.State == Blocked {
-		d.owners = max(d.owners, 1) // without an owner, the manager could not release it
-	}
-	for _, owner := range result.Owners[:min(len(result.Owners), d.owners)] {
-		listed.Owners = append(listed.Owners, Owner{
-			Volume: Truncate(owner.Volume, 255), Cluster: Truncate(owner.Cluster, 255), Namespace: Truncate(owner.Namespace, 255),
-			Claim: Truncate(owner.Claim, 255), ClaimUID: Truncate(owner.ClaimUID, 255),
-		})
-	}
-	return listed
-}
-
-// joinGIDs combines results with one gid each, unless they are few.
-func joinGIDs(groups []wireResult) []wireResult {
-	var others []wireResult
-	gids := map[int]int{} // by operation
-	for _, group := range groups {
-		if !group.onlyGID() {
-			others = append(others, group)
-			continue
+		key, _ := marshal(result)
+		if numbers[string(key)] == 0 {
+			wire.Results = append(wire.Results, result)
+			numbers[string(key)] = -len(wire.Results)
 		}
-		for _, i := range group.Operations {
-			gids[i] = group.GID
-		}
+		wire.Operations[i] = numbers[string(key)]
 	}
-	if len(groups)-len(others) <= fewGIDs {
-		return groups
-	}
-	for ops := range slices.Chunk(slices.Sorted(maps.Keys(gids)), gidsTogether) {
-		joined, before := wireResult{Operations: ops, State: allocated}, 0
-		for _, i := range ops {
-			joined.GIDs = append(joined.GIDs, gids[i]-before)
-			before = gids[i]
-		}
-		others = append(others, joined)
-	}
-	return others
-}
-
-func (w wireResult) onlyGID() bool {
-	return w.State == Done && w.GID != 0 && w.Reason == "" && w.Message == "" && len(w.Owners) == 0
+	data, _ := marshal(wire) // numbers and texts can always be written
+	return data
 }
 
 // DecodeReport reads the report of a batch with that number of operations. A report that is damaged
 // in any way is an error, and every operation is Unknown.
 func DecodeReport(message []byte, operations int) (Report, error) {
-	unknown := Report{Results: make([]Result, max(operations, 0))}
 	report, err := decodeReport(message, operations)
 	if err != nil {
-		return unknown, fmt.Errorf("reading the report of %d operations: %w", operations, err)
+		return Report{Results: make([]Result, max(operations, 0))}, fmt.Errorf("reading the report of %d operations: %w", operations, err)
 	}
 	return report, nil
 }
 
 func decodeReport(message []byte, operations int) (Report, error) {
-	if len(message) > wellknown.MaxTerminationMessageBytes {
-		return Report{}, fmt.Errorf("it has %d bytes, more than %d", len(message), wellknown.MaxTerminationMessageBytes)
+	if len(message) > MaxReportBytes {
+		return Report{}, fmt.Errorf("it has %d bytes, more than %d", len(message), MaxReportBytes)
 	}
 	var wire wireReport
 	if err := json.Unmarshal(message, &wire); err != nil {
 		return Report{}, err
 	}
-	if wire.Operations != operations || operations < 0 {
-		return Report{}, fmt.Errorf("it reports %d operations", wire.Operations)
+	if len(wire.Operations) != operations {
+		return Report{}, fmt.Errorf("it reports %d operations", len(wire.Operations))
+	}
+	for _, result := range wire.Results {
+		if result.rank() < 0 || result.GID < 0 || result.GID > MaxID {
+			return Report{}, fmt.Errorf("it has the state %q, and the gid %d", Truncate(string(result.State), 64), result.GID)
+		}
 	}
 	report := Report{Results: make([]Result, operations), Batch: wire.Batch}
-	for _, listed := range wire.Results {
-		if err := report.set(listed); err != nil {
-			return Report{}, err
+	for i, number := range wire.Operations {
+		switch {
+		case number < -len(wire.Results) || number > MaxID:
+			return Report{}, fmt.Errorf("operation %d has the number %d", i, number)
+		case number < 0:
+			report.Results[i] = wire.Results[-number-1]
+		default:
+			report.Results[i] = Result{State: Done, GID: number}
 		}
 	}
-	if wire.Complete {
-		for i := range report.Results {
-			if report.Results[i].State == Unknown {
-				report.Results[i].State = Done
-			}
-		}
-	}
-	return report, nil
-}
-
-// set gives the operations of a listed result that result.
-func (r Report) set(listed wireResult) error {
-	gids, err := listed.gids()
-	if err != nil {
-		return err
-	}
-	for nth, i := range listed.Operations {
-		if i >= len(r.Results) || r.Results[i].State != Unknown {
-			return fmt.Errorf("it lists operation %d, which does not exist or is listed already", i)
-		}
-		r.Results[i] = Result{State: listed.State, Reason: listed.Reason, Message: listed.Message, Owners: listed.Owners, GID: gids[nth]}
-		if listed.State == allocated {
-			r.Results[i].State = Done
-		}
-	}
-	return nil
-}
-
-// gids are those of the operations of a result, 0 for none.
-func (w wireResult) gids() ([]int, error) {
-	steps := w.GIDs
-	switch w.State {
-	case allocated:
-	case Done, Failed, Blocked, NotDone:
-		if w.Step < 0 || w.Step > 1 {
-			return nil, fmt.Errorf("it has gids in steps of %d", w.Step)
-		}
-		steps = append([]int{w.GID}, slices.Repeat([]int{w.Step}, max(len(w.Operations)-1, 0))...)
-	default:
-		return nil, fmt.Errorf("it has the state %q", Truncate(string(w.State), 64))
-	}
-	if len(steps) != len(w.Operations) {
-		return nil, fmt.Errorf("it has %d gids for %d operations", len(steps), len(w.Operations))
-	}
-	gids, gid := make([]int, len(steps)), 0
-	for i, step := range steps {
-		if step < -MaxID || step > MaxID || gid+step < 0 || gid+step > MaxID || w.State == allocated && gid+step == 0 {
-			return nil, errors.New("it has an invalid gid")
-		}
-		gid += step
-		gids[i] = gid
-	}
-	return gids, nil
+	return report.with(report.Results, maxMessageBytes, maxOwners), nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,43 +64,39 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// Whatever the results of a full batch are, the report is valid and short enough, and each result in
-// it is true.
-func TestEncodedReportIsBoundedAndTrue(t *testing.T) {
-	long := strings.Repeat("<é\x00\"", 1000)
+// Whatever the results of a full batch are, the termination message is valid and short enough, and each result
+// in it is true. The leader gets them all.
+func TestReportIsBoundedAndTrue(t *testing.T) {
+	long, name := strings.Repeat("<é\x00\"", 1000), strings.Repeat("<é>", 1000)
 	someone := func(i int) []Owner {
-		return []Owner{{Volume: fmt.Sprintf("%d%s", i, long), Cluster: long, Namespace: long, Claim: long, ClaimUID: long}}
+		return []Owner{{Volume: fmt.Sprintf("%d%s", i, name), Cluster: name, Namespace: name, Claim: name, ClaimUID: name}}
 	}
 	tests := map[string]struct {
-		result   func(i int) Result
-		complete bool
-		listed   int // at least so many operations must not be Unknown
+		result func(i int) Result
+		listed int // at least so many operations must not be Unknown in the termination message
 	}{
-		"gids in a row":      {func(i int) Result { return Result{State: Done, GID: 2000 + i} }, true, 512},
-		"one gid for all":    {func(int) Result { return Result{State: Done, GID: 2000} }, true, 512},
-		"gids without order": {func(i int) Result { return Result{State: Done, GID: 2000 + i*7919%512} }, true, 512},
-		"gids of directories from before, from anywhere": {func(i int) Result { return Result{State: Done, GID: 1 + i*1_000_000_007%MaxID} }, false, 256},
+		"all done":           {func(int) Result { return Result{State: Done} }, 512},
+		"gids in a row":      {func(i int) Result { return Result{State: Done, GID: 2000 + i} }, 512},
+		"gids without order": {func(i int) Result { return Result{State: Done, GID: 2000 + i*7919%100_000} }, 512},
+		"gids from anywhere": {func(i int) Result { return Result{State: Done, GID: 1 + i*1_000_000_007%MaxID} }, 256},
 		"gids beside what failed": {func(i int) Result {
 			if i%2 == 0 {
 				return Result{State: Done, GID: 2000 + i*7919%512}
 			}
 			return Result{State: Failed, Reason: NoSpace, Message: long}
-		}, true, 512},
-		"one message for all":   {func(int) Result { return Result{State: Failed, Reason: NoSpace, Message: long} }, true, 512},
-		"a message for each":    {func(i int) Result { return Result{State: Failed, Reason: NoSpace, Message: fmt.Sprint(i, long)} }, true, 512},
-		"an owner for each":     {func(i int) Result { return Result{State: Failed, Reason: Nested, Owners: someone(i)} }, true, 512},
-		"a blocker for each":    {func(i int) Result { return Result{State: Blocked, Reason: StillOwned, Owners: someone(i)} }, false, 1},
-		"stopped in the middle": {func(i int) Result { return Result{State: []State{Done, NotDone}[i/256], Message: ""} }, true, 512},
-		"every other one": {func(i int) Result {
-			return Result{State: []State{Done, Failed}[i%2], Reason: Reason([]string{"", "NoSpace"}[i%2])}
-		}, true, 512},
+		}, 512},
+		"one message for all":   {func(int) Result { return Result{State: Failed, Reason: NoSpace, Message: long} }, 512},
+		"a message for each":    {func(i int) Result { return Result{State: Failed, Reason: NoSpace, Message: fmt.Sprint(i, long)} }, 3},
+		"an owner for each":     {func(i int) Result { return Result{State: Failed, Reason: Nested, Owners: someone(i)} }, 1},
+		"a blocker for each":    {func(i int) Result { return Result{State: Blocked, Reason: StillOwned, Owners: someone(i)} }, 1},
+		"stopped in the middle": {func(i int) Result { return Result{State: []State{Done, NotDone}[i/256]} }, 512},
 		"every other one blocked": {func(i int) Result {
 			if i%2 == 0 {
 				return Result{State: Done}
 			}
 			return Result{State: Blocked, Owners: someone(i)}
-		}, false, 256},
-		"unknown": {func(int) Result { return Result{} }, false, 0},
+		}, 256},
+		"unknown": {func(int) Result { return Result{} }, 0},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -107,83 +104,78 @@ func TestEncodedReportIsBoundedAndTrue(t *testing.T) {
 			for i := range 512 {
 				report.Results = append(report.Results, tt.result(i))
 			}
-			message := report.Encode()
-			if len(message) > wellknown.MaxTerminationMessageBytes || !json.Valid(message) {
-				t.Fatalf("%d bytes: %s", len(message), message)
-			}
-			if complete := strings.Contains(string(message), `"complete":true`); complete != tt.complete {
-				t.Errorf("complete is %v: %s", complete, message)
-			}
-			got, err := DecodeReport(message, 512)
-			if err != nil {
-				t.Fatalf("%v in %s", err, message)
-			}
-			listed := 0
-			for i, result := range got.Results {
-				want := report.Results[i]
-				if result.State == Unknown {
-					continue
+			for limit, listed := range map[int]int{wellknown.MaxTerminationMessageBytes: tt.listed, MaxReportBytes: min(tt.listed*512, 100)} {
+				message := report.fit(limit)
+				if len(message) > limit || !json.Valid(message) {
+					t.Fatalf("%d bytes: %.4096s", len(message), message)
 				}
-				listed++
-				if result.State != want.State || result.Reason != want.Reason || result.GID != want.GID {
-					t.Fatalf("operation %d: got %+v, want %+v", i, result, want)
+				if found := countTrue(t, report, message); found < listed {
+					t.Errorf("%d operations are known in %d bytes, want %d: %.4096s", found, limit, listed, message)
 				}
-				if want.State == Blocked && len(result.Owners) == 0 {
-					t.Fatalf("operation %d is blocked, and no owner is listed", i)
-				}
-			}
-			if listed < tt.listed {
-				t.Errorf("%d operations are known, want %d: %s", listed, tt.listed, message)
 			}
 		})
 	}
 }
 
+// countTrue counts the results of a message, which have to be those of the report.
+func countTrue(t *testing.T, report Report, message []byte) (listed int) {
+	t.Helper()
+	got, err := DecodeReport(message, len(report.Results))
+	if err != nil {
+		t.Fatalf("%v in %.4096s", err, message)
+	}
+	for i, result := range got.Results {
+		want := report.Results[i]
+		if result.State == Unknown {
+			continue
+		}
+		listed++
+		if result.State != want.State || result.Reason != want.Reason || result.GID != want.GID {
+			t.Fatalf("operation %d: got %+v, want %+v", i, result, want)
+		}
+		if want.State == Blocked && len(result.Owners) == 0 {
+			t.Fatalf("operation %d is blocked, and no owner is listed", i)
+		}
+	}
+	return listed
+}
+
+// TestLeaderGetsTheWholeReport: each claim's own cause is known, however many claims failed.
+func TestLeaderGetsTheWholeReport(t *testing.T) {
+	report := Report{Batch: 2}
+	for i := range 512 {
+		report.Results = append(report.Results, Result{State: Failed, Reason: Nested, Message: fmt.Sprintf("volume %d has the directory", i), Owners: []Owner{owner("c1", "ns", i)}})
+	}
+	got, err := DecodeReport(report.Encode(), 512)
+	if err != nil || !reflect.DeepEqual(got, report) {
+		t.Errorf("error %v, %d results", err, len(got.Results))
+	}
+}
+
 func TestDecodeReportRefuses(t *testing.T) {
 	for name, message := range map[string]string{
-		"nothing":                    "",
-		"words":                      "OOMKilled",
-		"half":                       `{"operations":3,"complete":true,"results":[{"ops":"0"`,
-		"another batch's":            `{"operations":4,"complete":true}`,
-		"no number":                  `{"complete":true}`,
-		"an operation too many":      `{"operations":3,"complete":true,"results":[{"ops":"3","state":"failed"}]}`,
-		"a range without end":        `{"operations":3,"complete":true,"results":[{"ops":"0-999999999999","state":"done"}]}`,
-		"a long range":               `{"operations":3,"complete":true,"results":[{"ops":"0-65535","state":"done"}]}`,
-		"a negative one":             `{"operations":3,"complete":true,"results":[{"ops":"-1","state":"done"}]}`,
-		"no operations":              `{"operations":3,"complete":true,"results":[{"ops":"","state":"failed"}]}`,
-		"one operation twice":        `{"operations":3,"complete":true,"results":[{"ops":"1","state":"done"},{"ops":"0-2","state":"failed"}]}`,
-		"one operation twice nearby": `{"operations":3,"complete":true,"results":[{"ops":"1,1","state":"done"}]}`,
-		"no state":                   `{"operations":3,"complete":true,"results":[{"ops":"1"}]}`,
-		"an unknown state":           `{"operations":3,"complete":true,"results":[{"ops":"1","state":"finished"}]}`,
-		"a gid above the highest":    `{"operations":3,"complete":true,"results":[{"ops":"1","state":"done","gid":2147483648}]}`,
-		"gids that step beyond it":   `{"operations":3,"complete":true,"results":[{"ops":"0-1","state":"done","gid":2147483647,"step":1}]}`,
-		"a step back":                `{"operations":3,"complete":true,"results":[{"ops":"1","state":"done","gid":9,"step":-1}]}`,
-		"an operation of no batch's": `{"operations":3,"complete":true,"results":[{"ops":"9","state":"done"}]}`,
-		"positions as numbers":       `{"operations":3,"complete":true,"results":[{"ops":1,"state":"done"}]}`,
-		"a gid less":                 `{"operations":3,"complete":true,"results":[{"ops":"0-1","state":"allocated","gids":[2000]}]}`,
-		"a gid more":                 `{"operations":3,"complete":true,"results":[{"ops":"0","state":"allocated","gids":[2000,1]}]}`,
-		"an allocated gid of zero":   `{"operations":3,"complete":true,"results":[{"ops":"0-1","state":"allocated","gids":[2000,-2000]}]}`,
-		"allocated without gids":     `{"operations":3,"complete":true,"results":[{"ops":"0","state":"allocated","gid":2000}]}`,
-		"gids above the highest":     `{"operations":3,"complete":true,"results":[{"ops":"0-1","state":"allocated","gids":[2147483647,1]}]}`,
-		"gids that overflow":         `{"operations":3,"complete":true,"results":[{"ops":"0-1","state":"allocated","gids":[1,9223372036854775807]}]}`,
-		"a result without operation": `{"operations":3,"complete":true,"results":[{"state":"done"}]}`,
-		"a gid below zero":           `{"operations":3,"complete":true,"results":[{"ops":"1","state":"done","gid":-1}]}`,
-		"a long step":                `{"operations":3,"complete":true,"results":[{"ops":"1","state":"done","gid":1,"step":9}]}`,
-		"something after it":         `{"operations":3,"complete":true}{"operations":3}`,
-		"too long":                   `{"operations":3,"complete":true}` + strings.Repeat(" ", wellknown.MaxTerminationMessageBytes),
+		"nothing":                 "",
+		"words":                   "OOMKilled",
+		"half":                    `{"operations":[0,0,-1],"results":[{"state":"failed"`,
+		"another batch's":         `{"operations":[0,0,0,0]}`,
+		"no operations":           `{"results":[{"state":"done"}]}`,
+		"a number of them":        `{"operations":3}`,
+		"a result that is not":    `{"operations":[0,0,-2],"results":[{"state":"done"}]}`,
+		"a result far away":       `{"operations":[0,0,-9223372036854775808],"results":[{"state":"done"}]}`,
+		"an unknown state":        `{"operations":[0,0,-1],"results":[{"state":"finished"}]}`,
+		"a gid above the highest": `{"operations":[0,0,2147483648]}`,
+		"one beside a reason":     `{"operations":[0,0,-1],"results":[{"state":"done","gid":2147483648}]}`,
+		"a gid below zero":        `{"operations":[0,0,-1],"results":[{"state":"done","gid":-1}]}`,
+		"something after it":      `{"operations":[0,0,0]}{"operations":[0,0,0]}`,
+		"too long":                `{"operations":[0,0,0]}` + strings.Repeat(" ", MaxReportBytes),
 	} {
 		t.Run(name, func(t *testing.T) {
 			report, err := DecodeReport([]byte(message), 3)
 			if err == nil {
 				t.Errorf("no error, but %+v", report)
 			}
-			if len(report.Results) != 3 {
-				t.Fatalf("%d results", len(report.Results))
-			}
-			for i, result := range report.Results {
-				if result.State != Unknown {
-					t.Errorf("operation %d: %+v", i, result)
-				}
+			if len(report.Results) != 3 || slices.ContainsFunc(report.Results, func(r Result) bool { return r.State != Unknown }) {
+				t.Errorf("got %+v", report.Results)
 			}
 		})
 	}
@@ -198,48 +190,27 @@ func TestRefusedReport(t *testing.T) {
 	}
 }
 
-// TestDecodeReportOfAnEarlierVersion: a worker from before reports gids in a row as steps.
-func TestDecodeReportOfAnEarlierVersion(t *testing.T) {
-	got, err := DecodeReport([]byte(`{"operations":4,"complete":true,"results":[{"ops":"1-3","state":"done","gid":2000,"step":1}]}`), 4)
-	want := []Result{{State: Done}, {State: Done, GID: 2000}, {State: Done, GID: 2001}, {State: Done, GID: 2002}}
-	if err != nil || !reflect.DeepEqual(got.Results, want) {
-		t.Errorf("got %+v, %v", got, err)
-	}
-}
-
-// A report that was cut or made up never panics, and says done only of what it lists as done,
-// unless it is complete.
+// A report that was cut or made up never panics, and says done only of what it lists as done.
 func FuzzDecodeReport(f *testing.F) {
-	whole := Report{Results: []Result{{State: Done}, {State: Failed, Reason: NoSpace, Message: "full"}, {State: Done, GID: 7}, {State: Done, GID: 8}}}.Encode()
+	whole := Report{Results: []Result{{State: Done}, {State: Failed, Reason: NoSpace, Message: "full"}, {State: Done, GID: 7}, {}}}.Encode()
 	for cut := range whole {
 		f.Add(whole[:cut], 4)
 	}
 	f.Add(whole, 4)
-	f.Add([]byte(`{"operations":2,"complete":false,"results":[{"ops":"0","state":"done"}]}`), 2)
-	f.Add([]byte(`{"operations":-1,"complete":true}`), -1)
+	f.Add([]byte(`{"operations":[0,-1],"results":[{"state":"done","reason":"Retained"}]}`), 2)
+	f.Add([]byte(`{"operations":[]}`), -1)
 	f.Fuzz(func(t *testing.T, message []byte, operations int) {
 		operations = min(operations, 1<<12)
 		report, err := DecodeReport(message, operations)
 		if len(report.Results) != max(operations, 0) {
 			t.Fatalf("%d results of %d operations", len(report.Results), operations)
 		}
-		var claimed struct {
-			Complete bool `json:"complete"`
-			Results  []struct {
-				State string `json:"state"`
-			} `json:"results"`
-		}
-		unreadable := json.Unmarshal(message, &claimed) != nil
-		mayBeDone := claimed.Complete
-		for _, listed := range claimed.Results {
-			mayBeDone = mayBeDone || listed.State == string(Done) || listed.State == string(allocated)
-		}
 		for i, result := range report.Results {
-			if result.State == Done && (err != nil || unreadable || !mayBeDone) {
-				t.Fatalf("operation %d is done by %q", i, message)
+			if result.State != Unknown && err != nil {
+				t.Fatalf("operation %d is %s by %q", i, result.State, message)
 			}
 		}
-		if err == nil && len(report.Encode()) > wellknown.MaxTerminationMessageBytes {
+		if err == nil && len(report.TerminationMessage()) > wellknown.MaxTerminationMessageBytes {
 			t.Error("the report, encoded again, is too long")
 		}
 	})

@@ -77,19 +77,24 @@ const (
 
 // Result is what became of one operation.
 type Result struct {
-	State   State
-	Reason  Reason
-	Message string
+	State   State  `json:"state,omitempty"`
+	Reason  Reason `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
 	// Owners prevented the operation, or keep the directory; those of the operation's cluster come
 	// first.
-	Owners []Owner
+	Owners []Owner `json:"owners,omitempty"`
 	// GID is the allocated group of the directory of a setup or restore; 0 is none.
-	GID int
+	GID int `json:"gid,omitempty"`
 }
 
-// isImplied says that a complete report need not list the result.
-func (r Result) isImplied() bool {
-	return r.State == Done && r.Reason == "" && r.Message == "" && len(r.Owners) == 0 && r.GID == 0
+// isPlain reports whether nothing is to be said about an operation that is done, but its gid.
+func (r Result) isPlain() bool {
+	return r.State == Done && r.Reason == "" && r.Message == "" && len(r.Owners) == 0 && 0 <= r.GID && r.GID <= MaxID
+}
+
+// rank orders results for a report without room for all; below 0 the state is not valid.
+func (r Result) rank() int {
+	return slices.Index([]State{Done, Blocked, Failed, NotDone, Unknown}, r.State)
 }
 
 // IsSettled says that the operation was done, blocked or refused, as it would be everywhere. Otherwise its Job or

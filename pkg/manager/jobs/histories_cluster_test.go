@@ -361,7 +361,7 @@ func (c *cluster) carryOut(ops []operations.Operation, steps int) []byte {
 		c.say("cluster %d: the report is lost", c.number)
 		return nil
 	}
-	return report.Encode()
+	return report.TerminationMessage()
 }
 
 // dying is the context of a process that dies after some steps.

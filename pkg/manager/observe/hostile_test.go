@@ -149,11 +149,11 @@ func fillForHostile(t *testing.T, g *Gatherer) {
 func hostileMessage(random *rand.Rand) []byte {
 	pick := func(values ...string) string { return values[random.IntN(len(values))] }
 	var results []string
-	for _, number := range []string{`"0"`, `"1"`, pick(`"0-1"`, `"2"`, `"-1"`)}[:random.IntN(4)] {
-		results = append(results, fmt.Sprintf(`{"ops":%s,"state":%s,"reason":%s,"gid":%s,"owners":%s}`, number,
+	for range random.IntN(4) {
+		results = append(results, fmt.Sprintf(`{"state":%s,"reason":%s,"gid":%s,"owners":%s}`,
 			pick(`"done"`, `"done"`, `"failed"`, `"blocked"`, `"notDone"`, `"removed"`),
 			pick(`""`, `""`, `"Stopped"`, `"IOError"`, `"anything"`), pick(`0`, `2000`, `-1`),
 			pick(`[]`, `[]`, `[{"volume":"pvc-bound","cluster":"cluster","ns":"team","claim":"bound"}]`, `[{"volume":"../..","cluster":"other"}]`)))
 	}
-	return fmt.Appendf(nil, `{"operations":%s,"batch":2,"complete":%s,"results":[%s]}`, pick("2", "2", "2", "3"), pick("true", "false"), strings.Join(results, ","))
+	return fmt.Appendf(nil, `{"operations":[%s],"batch":2,"results":[%s]}`, pick("-1,-2", "-1,-1", "0,-1", "-1,2000", "0,0", "-3", "-1,-2,-3"), strings.Join(results, ","))
 }

@@ -63,13 +63,13 @@ func (c *Channel) next(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	if !ok || token == "" {
 		return nil, refuse(http.StatusUnauthorized, "the request has no token")
 	}
-	message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, wellknown.MaxTerminationMessageBytes))
-	if err != nil {
-		return nil, refuse(http.StatusBadRequest, "reading the report: %v", err)
-	}
-	job, err := c.identify(r.Context(), token)
+	job, err := c.identify(r.Context(), token) // before a report is held in memory
 	if err != nil {
 		return nil, err
+	}
+	message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, operations.MaxReportBytes))
+	if err != nil {
+		return nil, refuse(http.StatusBadRequest, "reading the report: %v", err)
 	}
 	batch, err := c.report(job, message)
 	if err != nil {

@@ -124,9 +124,9 @@ func TestReportsThatAreRefused(t *testing.T) {
 	}{
 		"half a report":              {done(1, 3)[:20], http.StatusBadRequest, "reading the report"},
 		"nothing":                    {nil, http.StatusBadRequest, "reading the report"},
-		"too large":                  {bytes.Repeat([]byte(" "), wellknown.MaxTerminationMessageBytes+1), http.StatusBadRequest, "too large"},
+		"too large":                  {bytes.Repeat([]byte(" "), operations.MaxReportBytes+1), http.StatusBadRequest, "too large"},
 		"of more operations":         {done(1, 4), http.StatusBadRequest, "4 operations"},
-		"of operations never given":  {[]byte(`{"operations":3,"results":[{"ops":"7","state":"done"}]}`), http.StatusBadRequest, "does not exist"},
+		"of a result never given":    {[]byte(`{"operations":[0,0,-1]}`), http.StatusBadRequest, "the number -1"},
 		"of a batch never given":     {done(2, 1), http.StatusConflict, "has batch 1 now"},
 		"of a batch in the far past": {done(-5, 3), http.StatusNoContent, ""}, // it is one of the first batch
 	} {
@@ -246,16 +246,14 @@ func (h *hostile) pick(values ...string) string { return values[h.random.IntN(le
 func (h *hostile) message() []byte {
 	var results []string
 	for range h.random.IntN(4) {
-		results = append(results, fmt.Sprintf(`{"ops":%s,"state":%s,"reason":%s,"gid":%s,"step":%s,"owners":%s}`,
-			h.pick(`"0"`, `"1"`, `"0-1"`, `"1-0"`, `"0-99999999"`, `"2"`, `"-1"`, `7`, `""`, `"0,0"`),
+		results = append(results, fmt.Sprintf(`{"state":%s,"reason":%s,"gid":%s,"owners":%s}`,
 			h.pick(`"done"`, `"failed"`, `"blocked"`, `"notDone"`, `"removed"`, `""`, `1`),
 			h.pick(`""`, `"NotNFS"`, `"IOError"`, `"anything"`),
 			h.pick(`0`, `2000`, `-1`, `2147483647`, `2147483648`, `"x"`),
-			h.pick(`0`, `1`, `2`, `-1`),
 			h.pick(`[]`, `[{"volume":"pvc-other","cluster":"c"}]`, `{}`, `null`)))
 	}
-	text := fmt.Sprintf(`{"operations":%s,"batch":%s,"complete":%s,"results":[%s]}`,
-		h.pick("2", "2", "2", "1", "3", "-1", "1e9"), h.pick("2", "2", "2", "1", "3", "0"), h.pick("true", "false", "1"), strings.Join(results, ","))
+	text := fmt.Sprintf(`{"operations":[%s],"batch":%s,"results":[%s]}`,
+		h.pick("-1,-2", "-2,-1", "-1,0", "2000,-1", "0,0", "-1", "-1,-2,-3", "1e9,2147483648", "-3,-3"), h.pick("2", "2", "2", "1", "3", "0"), strings.Join(results, ","))
 	if h.random.IntN(10) == 0 {
 		text = text[:h.random.IntN(len(text))]
 	}
