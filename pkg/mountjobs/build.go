@@ -24,29 +24,42 @@ const (
 	AppComponentCloneJob  = "clone-job"
 )
 
-// Build returns the Job that carries out a batch. An error means that the spec can never be a Job; a
-// batch of Pack's always can.
+// Build returns the Job of a spec. An error means that the spec can never be a Job; a mount Job with a batch of
+// Pack's always can.
 func Build(spec Spec) (*batchv1.Job, error) {
-	return spec.withOperations(Mount, spec.mountPod())
-}
-
-// BuildClone returns the Job that copies a volume: its operation is the only one.
-func BuildClone(spec Spec) (*batchv1.Job, error) {
-	if len(spec.Operations) != 1 || !spec.Operations[0].Copies() {
-		return nil, fmt.Errorf("building a Job that copies a volume: want one operation that does, not %d operations", len(spec.Operations))
-	}
-	spec.Timeout = wellknown.CloneTimeout
-	return spec.withOperations(Clone, spec.operationsPod("clone"))
-}
-
-func (s Spec) withOperations(kind Kind, pod corev1.PodSpec) (*batchv1.Job, error) {
-	name := Name{Kind: kind, FileSystemID: s.FileSystemID, Number: s.Number}
-	if err := s.check(); err != nil {
-		return nil, fmt.Errorf("building Job %s: %w", name, err)
-	}
-	ops, err := operations.Encode(s.Operations)
+	name := Name{Kind: spec.kind(), FileSystemID: spec.FileSystemID, Number: spec.Number}
+	job, err := spec.build(name)
 	if err != nil {
 		return nil, fmt.Errorf("building Job %s: %w", name, err)
+	}
+	return job, nil
+}
+
+func (s Spec) build(name Name) (*batchv1.Job, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	switch name.Kind {
+	case Sweep:
+		return s.job(name, nil, s.sweepPod()), nil
+	case Survey:
+		s.Timeout = wellknown.SurveyTimeout
+		return s.job(name, map[string]string{wellknown.AnnotationSurvey: s.Survey.Encode()}, s.surveyPod()), nil
+	case Clone:
+		if len(s.Operations) != 1 || !s.Operations[0].Copies() {
+			return nil, fmt.Errorf("want one operation that copies a volume, not %d operations", len(s.Operations))
+		}
+		s.Timeout = wellknown.CloneTimeout
+		return s.withOperations(name, s.operationsPod("clone"))
+	default:
+		return s.withOperations(name, s.mountPod())
+	}
+}
+
+func (s Spec) withOperations(name Name, pod corev1.PodSpec) (*batchv1.Job, error) {
+	ops, err := operations.Encode(s.Operations)
+	if err != nil {
+		return nil, err
 	}
 	// mountjob reads the pod's annotation, which is immutable once the Job is created. The Job's own
 	// is for users and other programs.
@@ -140,25 +153,6 @@ func unneeded(job *batchv1.Job, used []int) (names []string) {
 		}
 	}
 	return names
-}
-
-// BuildSweep returns the Job that empties the trash of a file system.
-func BuildSweep(spec Spec) (*batchv1.Job, error) {
-	name := Name{Kind: Sweep, FileSystemID: spec.FileSystemID, Number: spec.Number}
-	if err := spec.check(); err != nil {
-		return nil, fmt.Errorf("building Job %s: %w", name, err)
-	}
-	return spec.job(name, nil, spec.sweepPod()), nil
-}
-
-// BuildSurvey returns the Job that counts what volumes use, after those that record says were counted.
-func BuildSurvey(spec Spec, record SurveyRecord) (*batchv1.Job, error) {
-	name := Name{Kind: Survey, FileSystemID: spec.FileSystemID, Number: spec.Number}
-	if err := spec.check(); err != nil {
-		return nil, fmt.Errorf("building Job %s: %w", name, err)
-	}
-	spec.Timeout = wellknown.SurveyTimeout
-	return spec.job(name, map[string]string{wellknown.AnnotationSurvey: record.Encode()}, spec.surveyPod(record.After)), nil
 }
 
 func (s Spec) job(name Name, annotations map[string]string, pod corev1.PodSpec) *batchv1.Job {

@@ -71,7 +71,7 @@ func TestBuildWithoutNodeGolden(t *testing.T) {
 func TestBuildSweepGolden(t *testing.T) {
 	s := settings()
 	s.PriorityClassName = "high" // no claim waits for a sweep
-	job, err := mountjobs.BuildSweep(mountjobs.Spec{Settings: s, FileSystemID: fileSystem, Number: 3, Aliases: []string{"fs-old"}})
+	job, err := mountjobs.Build(mountjobs.Spec{Kind: mountjobs.Sweep, Settings: s, FileSystemID: fileSystem, Number: 3, Aliases: []string{"fs-old"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,14 +18,14 @@ func cloneOperation() operations.Operation {
 }
 
 func cloneSpec(ops ...operations.Operation) mountjobs.Spec {
-	return mountjobs.Spec{Settings: settings(), FileSystemID: fileSystem, Number: 3, Aliases: []string{"fs-old"}, Operations: ops}
+	return mountjobs.Spec{Kind: mountjobs.Clone, Settings: settings(), FileSystemID: fileSystem, Number: 3, Aliases: []string{"fs-old"}, Operations: ops}
 }
 
 func TestBuildCloneGolden(t *testing.T) {
 	spec := cloneSpec(cloneOperation())
 	spec.PriorityClassName = "high"                                                                // its claim waits
 	spec.Linger, spec.Leader = spec.Timeout, mountjobs.Leader{Address: "10.0.0.1:8443", Key: "00"} // it has no more operations
-	job, err := mountjobs.BuildClone(spec)
+	job, err := mountjobs.Build(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,14 +41,14 @@ func TestBuildCloneWantsOneCopy(t *testing.T) {
 		"a setup":   {operation(operations.Setup, 1)},
 		"abandoned": {abandoned},
 	} {
-		if _, err := mountjobs.BuildClone(cloneSpec(ops...)); err == nil {
+		if _, err := mountjobs.Build(cloneSpec(ops...)); err == nil {
 			t.Errorf("%s: there is no error", name)
 		}
 	}
 }
 
 func TestCloneIsReadLikeAMountJob(t *testing.T) {
-	job, err := mountjobs.BuildClone(cloneSpec(cloneOperation()))
+	job, err := mountjobs.Build(cloneSpec(cloneOperation()))
 	if err != nil {
 		t.Fatal(err)
 	}

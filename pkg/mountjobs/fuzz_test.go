@@ -42,14 +42,15 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzReadSweep: nothing that a sweep leaves behind can hurt its reader.
-func FuzzReadSweep(f *testing.F) {
+// FuzzReadTask: nothing that a sweep leaves behind can hurt its reader.
+func FuzzReadTask(f *testing.F) {
 	f.Add(`{"removed":1,"volumes":2,"kept":3,"next":"2026-01-02T03:04:05Z","error":"x"}`, int32(1))
 	f.Fuzz(func(t *testing.T, message string, code int32) {
 		job := newSweep(t)
-		got, err := mountjobs.ReadSweep(job, []*corev1.Pod{newPod(job, ended(code, "Error", message))}, created)
-		if err != nil || (got.State == mountjobs.Succeeded) != (code == 0) {
-			t.Errorf("code %d is %s, error %v", code, got.State, err)
+		got, err := mountjobs.Read(job, []*corev1.Pod{newPod(job, ended(code, "Error", message))}, created)
+		report, unread := operations.DecodeTaskReport([]byte(message))
+		if done := unread == nil && report.Succeeded(); err != nil || (got.State == mountjobs.Succeeded) != done {
+			t.Errorf("%q is %s, error %v", message, got.State, err)
 		}
 	})
 }

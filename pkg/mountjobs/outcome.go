@@ -30,7 +30,7 @@ const (
 	Stuck State = "Stuck"
 )
 
-// Status is the result of a Job of either kind, without its operations.
+// Status is the result of a Job, without what it reports.
 type Status struct {
 	Name  Name
 	State State
@@ -48,9 +48,13 @@ type Status struct {
 	Unread string
 }
 
-// Outcome is the result of a mount Job or a clone Job.
+// Outcome is the result of a Job.
 type Outcome struct {
 	Status
+	// Pod is the newest pod, or "".
+	Pod string
+	// Task is the report of a sweep Job or a survey Job; the zero value unless it has left one.
+	Task operations.TaskReport
 	// Operations are those of all batches of the Job, nil if they cannot be read.
 	Operations []operations.Operation
 	// Report has one result for each operation, in the same order. Unknown ones run again.
@@ -101,7 +105,8 @@ func (o *Outcome) Use(reported map[int]Reported) {
 	}
 }
 
-// Read returns the result of a mount Job, or of a clone Job, which is read the same way. pods may contain pods of other Jobs.
+// Read returns the result of a Job. pods may contain pods of other Jobs. A sweep Job or a survey Job is Succeeded
+// when all that was due is done, and Lost without a report that can be read.
 //
 //	pod                          Job                 state
 //	none                         no condition        Running, after the deadline Lost
@@ -115,15 +120,20 @@ func (o *Outcome) Use(reported map[int]Reported) {
 // The error is ErrNotOurs, without an Outcome; or ErrFormat, with an Outcome that lacks operations and
 // results. Before a caller acts on Lost, it should get the pod from the apiserver: a cache can be behind.
 func Read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (Outcome, error) {
-	kind := Mount
-	if name, ok := ParseName(job.Name); ok && name.Kind == Clone {
-		kind = Clone
-	}
-	r, err := readRun(kind, job, pods, now)
+	name, err := Identify(job)
 	if err != nil {
 		return Outcome{}, err
 	}
+	r := observe(job, pods, now)
 	outcome := Outcome{Status: r.Status}
+	outcome.Name = name
+	if mine := podsOf(job, pods); len(mine) > 0 {
+		outcome.Pod = mine[0].Name
+	}
+	if !name.Kind.HasOperations() {
+		outcome.readTask(r)
+		return outcome, nil
+	}
 	batches, err := Batches(job)
 	if err != nil { // a report cannot be matched to operations
 		if r.State == Finished {
@@ -142,18 +152,18 @@ func Read(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (Outcome, error) 
 	return outcome, nil
 }
 
-// readRun returns the run of a Job, which must be of the kind. The error is ErrNotOurs.
-func readRun(kind Kind, job *batchv1.Job, pods []*corev1.Pod, now time.Time) (run, error) {
-	name, err := Identify(job)
-	if err == nil && name.Kind != kind {
-		err = fmt.Errorf("reading Job %s: %w: it is of another kind", job.Name, ErrNotOurs)
+func (o *Outcome) readTask(r run) {
+	if r.State != Finished {
+		return
 	}
+	report, err := operations.DecodeTaskReport([]byte(r.report))
 	if err != nil {
-		return run{}, err
+		o.lose(r, err)
+		return
 	}
-	r := observe(job, pods, now)
-	r.Name = name
-	return r, nil
+	if o.Task, o.Message = report, quote(report.Error); report.Succeeded() {
+		o.State = Succeeded
+	}
 }
 
 func (o *Outcome) add(batch operations.Batch) {

@@ -89,8 +89,13 @@ func TestPlacementSettingsAreOnEveryKindOfJob(t *testing.T) {
 	}
 	s.NodeSelector = map[string]string{"pool": "storage"}
 	spec := mountjobs.Spec{Settings: s, FileSystemID: fileSystem, Number: 1}
-	sweep, errSweep := mountjobs.BuildSweep(spec)
-	survey, errSurvey := mountjobs.BuildSurvey(spec, mountjobs.SurveyRecord{})
+	of := func(kind mountjobs.Kind) mountjobs.Spec {
+		spec := spec
+		spec.Kind = kind
+		return spec
+	}
+	sweep, errSweep := mountjobs.Build(of(mountjobs.Sweep))
+	survey, errSurvey := mountjobs.Build(of(mountjobs.Survey))
 	ledger, errLedger := mountjobs.BuildLedger(spec, "bcdfg", requests.Request{Do: requests.ListTrash})
 	spec.Operations = many(1)
 	mount, errMount := mountjobs.Build(spec)

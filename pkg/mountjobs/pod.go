@@ -79,9 +79,9 @@ func (s Spec) sweepPod() corev1.PodSpec {
 }
 
 // surveyPod only reads, so that its priority is that of a sweep's.
-func (s Spec) surveyPod(after string) corev1.PodSpec {
+func (s Spec) surveyPod() corev1.PodSpec {
 	arguments := s.arguments("survey")
-	if after != "" {
+	if after := s.Survey.After; after != "" {
 		// kubelet would replace $(NAME) by a variable's value.
 		arguments = append(arguments, "--after="+strings.ReplaceAll(after, "$", "$$"))
 	}

@@ -307,7 +307,7 @@ func TestReportThatCannotBeRead(t *testing.T) {
 		}
 	}
 	sweep := newSweep(t)
-	got, err := mountjobs.ReadSweep(sweep, []*corev1.Pod{newPod(sweep, ended(1, "Error", "claim other/secret"))}, created)
+	got, err := mountjobs.Read(sweep, []*corev1.Pod{newPod(sweep, ended(1, "Error", "claim other/secret"))}, created)
 	if err != nil || got.Unread == "" || strings.Contains(got.Message, "secret") {
 		t.Errorf("a sweep: got %q with %q, %v", got.Message, got.Unread, err)
 	}

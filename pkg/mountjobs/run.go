@@ -14,8 +14,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
-// run is the run of a Job's pod. Its Name is empty until readRun sets it. When its State is Finished, the
-// container has ended and may have left a report.
+// run is the run of a Job's pod, without the Job's Name. When its State is Finished, the container has ended and
+// may have left a report.
 type run struct {
 	Status
 	exitCode int32

@@ -1,6 +1,7 @@
 package mountjobs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -43,13 +44,16 @@ type Leader struct {
 // Spec is what one Job is built from.
 type Spec struct {
 	Settings
+	Kind         Kind // "" is Mount; of a ledger Job, BuildLedger sets it
 	FileSystemID string
 	// Number is from NextNumber.
 	Number int
 	// Aliases are the ids that the file system may carry as a copy of another.
 	Aliases []string
-	// Operations are a batch from Pack; a sweep Job has none.
+	// Operations are a batch from Pack, of a mount Job, or the one that a clone Job carries out.
 	Operations []operations.Operation
+	// Survey is how far the survey is that a survey Job continues.
+	Survey SurveyRecord
 	// AvoidNodes are those where the Job must not run, see NodesToAvoid.
 	AvoidNodes []string
 	// NoNode is true while no node takes the Job, see Settings.Takes.
@@ -57,6 +61,8 @@ type Spec struct {
 	// Leader is the one that creates the Job.
 	Leader Leader
 }
+
+func (s Spec) kind() Kind { return cmp.Or(s.Kind, Mount) }
 
 // lingers reports whether the Job's worker waits for more operations.
 func (s Spec) lingers() bool { return s.Linger > 0 && s.Leader.Address != "" }

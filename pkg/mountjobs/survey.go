@@ -4,9 +4,6 @@ import (
 	"encoding/json"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
@@ -42,39 +39,4 @@ func SurveyRecordOf(annotations map[string]string) SurveyRecord {
 		return SurveyRecord{}
 	}
 	return record
-}
-
-// SurveyOutcome is the result of a survey Job. It is Succeeded when every volume is counted, Finished when a
-// part remains.
-type SurveyOutcome struct {
-	Status
-	// SurveyReport is the zero value unless the Job has left one.
-	operations.SurveyReport
-	// Pod is the newest pod, or "".
-	Pod string
-}
-
-// ReadSurvey returns the result of a survey Job. The error is ErrNotOurs.
-func ReadSurvey(job *batchv1.Job, pods []*corev1.Pod, now time.Time) (SurveyOutcome, error) {
-	r, err := readRun(Survey, job, pods, now)
-	if err != nil {
-		return SurveyOutcome{}, err
-	}
-	outcome := SurveyOutcome{Status: r.Status}
-	if mine := podsOf(job, pods); len(mine) > 0 {
-		outcome.Pod = mine[0].Name
-	}
-	if r.State != Finished {
-		return outcome, nil
-	}
-	report, err := operations.DecodeSurveyReport([]byte(r.report))
-	switch {
-	case err != nil:
-		outcome.lose(r, err)
-	case report.Finished:
-		outcome.State, outcome.SurveyReport, outcome.Message = Succeeded, report, ""
-	default:
-		outcome.SurveyReport, outcome.Message = report, quote(report.Error)
-	}
-	return outcome, nil
 }

@@ -1,7 +1,6 @@
 package mountjobs_test
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +20,7 @@ func surveyRecord() mountjobs.SurveyRecord {
 
 func newSurvey(t testing.TB) *batchv1.Job {
 	t.Helper()
-	job, err := mountjobs.BuildSurvey(mountjobs.Spec{Settings: settings(), FileSystemID: fileSystem, Number: 1}, surveyRecord())
+	job, err := mountjobs.Build(mountjobs.Spec{Kind: mountjobs.Survey, Settings: settings(), FileSystemID: fileSystem, Number: 1, Survey: surveyRecord()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +31,7 @@ func newSurvey(t testing.TB) *batchv1.Job {
 func TestBuildSurveyGolden(t *testing.T) {
 	s := settings()
 	s.PriorityClassName = "high" // no claim waits for a survey
-	job, err := mountjobs.BuildSurvey(mountjobs.Spec{Settings: s, FileSystemID: fileSystem, Number: 3, Aliases: []string{"fs-old"}}, surveyRecord())
+	job, err := mountjobs.Build(mountjobs.Spec{Kind: mountjobs.Survey, Settings: s, FileSystemID: fileSystem, Number: 3, Aliases: []string{"fs-old"}, Survey: surveyRecord()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,9 +74,9 @@ func TestReadSurvey(t *testing.T) {
 		message string
 	}{
 		"runs":                    {running, 0, mountjobs.Running, 0, ""},
-		"all volumes":             {ended(0, "Completed", `{"finished":true,"volumes":7}`), 0, mountjobs.Succeeded, 7, ""},
-		"its log was full":        {ended(0, "Completed", `{"finished":false,"volumes":7,"stopped":true}`), 0, mountjobs.Finished, 7, ""},
-		"an error":                {ended(1, "Error", `{"finished":false,"volumes":2,"error":"input/output error"}`), 0, mountjobs.Finished, 2, "input/output error"},
+		"all volumes":             {ended(0, "Completed", `{"counted":7}`), 0, mountjobs.Succeeded, 7, ""},
+		"its log was full":        {ended(0, "Completed", `{"counted":7,"stopped":true}`), 0, mountjobs.Finished, 7, ""},
+		"an error":                {ended(1, "Error", `{"counted":2,"error":"input/output error"}`), 0, mountjobs.Finished, 2, "input/output error"},
 		"killed without a report": {ended(137, "OOMKilled", ""), 0, mountjobs.Lost, 0, "137"},
 		"done without a report":   {ended(0, "Completed", ""), 0, mountjobs.Lost, 0, "no report"},
 		"hangs":                   {running, 7 * time.Hour, mountjobs.Stuck, 0, "deadline"},
@@ -86,11 +85,11 @@ func TestReadSurvey(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := newSurvey(t)
 			pod := newPod(job, tt.pod)
-			got, err := mountjobs.ReadSurvey(job, []*corev1.Pod{pod}, created.Add(tt.now))
+			got, err := mountjobs.Read(job, []*corev1.Pod{pod}, created.Add(tt.now))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.State != tt.want || got.Volumes != tt.volumes || got.Pod != pod.Name || !strings.Contains(got.Message, tt.message) {
+			if got.State != tt.want || got.Task.Counted != tt.volumes || got.Pod != pod.Name || !strings.Contains(got.Message, tt.message) {
 				t.Errorf("got %+v", got)
 			}
 		})
@@ -100,14 +99,9 @@ func TestReadSurvey(t *testing.T) {
 // A survey Job is never taken for a mount Job, of which there is one at a time.
 func TestSurveyIsNoOtherKindOfJob(t *testing.T) {
 	job := newSurvey(t)
-	if _, err := mountjobs.Read(job, nil, created); !errors.Is(err, mountjobs.ErrNotOurs) {
-		t.Errorf("it was read as a mount Job: %v", err)
-	}
-	if _, err := mountjobs.ReadSweep(job, nil, created); !errors.Is(err, mountjobs.ErrNotOurs) {
-		t.Errorf("it was read as a sweep: %v", err)
-	}
-	if _, err := mountjobs.ReadSurvey(newSweep(t), nil, created); !errors.Is(err, mountjobs.ErrNotOurs) {
-		t.Errorf("a sweep was read as a survey: %v", err)
+	job.Spec.Template.Annotations[wellknown.AnnotationOperations] = `{"operations":[{"do":"setup","uid":"1"}]}`
+	if got, err := mountjobs.Read(job, nil, created); err != nil || got.Name.Kind != mountjobs.Survey || len(got.Operations) != 0 {
+		t.Errorf("it was read as %+v: %v", got, err)
 	}
 	if n := mountjobs.NextNumber(mountjobs.Mount, fileSystem, []*batchv1.Job{job}); n != 1 {
 		t.Errorf("the next mount Job has number %d", n)

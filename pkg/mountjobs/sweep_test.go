@@ -1,7 +1,6 @@
 package mountjobs_test
 
 import (
-	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +14,7 @@ import (
 
 func newSweep(t testing.TB) *batchv1.Job {
 	t.Helper()
-	job, err := mountjobs.BuildSweep(mountjobs.Spec{Settings: settings(), FileSystemID: fileSystem, Number: 1})
+	job, err := mountjobs.Build(mountjobs.Spec{Kind: mountjobs.Sweep, Settings: settings(), FileSystemID: fileSystem, Number: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,18 +35,18 @@ func TestReadSweep(t *testing.T) {
 		"all that was due":        {ended(0, "Completed", `{"removed":7,"volumes":1,"kept":0}`), 0, mountjobs.Succeeded, 7, ""},
 		"some of it is left":      {ended(1, "Error", report), 0, mountjobs.Finished, 1234, "input/output error"},
 		"killed without a report": {ended(137, "Error", ""), 0, mountjobs.Lost, 0, "code 137"},
-		"done without a report":   {ended(0, "Completed", ""), 0, mountjobs.Succeeded, 0, ""},
+		"done without a report":   {ended(0, "Completed", ""), 0, mountjobs.Lost, 0, "no report"}, // when the next is due is not known
 		"hangs":                   {running, time.Hour, mountjobs.Stuck, 0, "deadline"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := newSweep(t)
-			got, err := mountjobs.ReadSweep(job, []*corev1.Pod{newPod(job, tt.pod)}, created.Add(tt.now))
+			got, err := mountjobs.Read(job, []*corev1.Pod{newPod(job, tt.pod)}, created.Add(tt.now))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got.State != tt.want || got.Swept.Removed != tt.removed || !strings.Contains(got.Message, tt.message) {
-				t.Errorf("got %s, %+v: %s", got.State, got.Swept, got.Message)
+			if got.State != tt.want || got.Task.Removed != tt.removed || !strings.Contains(got.Message, tt.message) {
+				t.Errorf("got %s, %+v: %s", got.State, got.Task, got.Message)
 			}
 		})
 	}
@@ -63,9 +62,9 @@ func TestSweepThatGotOn(t *testing.T) {
 		``: false,
 	} {
 		job := newSweep(t)
-		got, err := mountjobs.ReadSweep(job, []*corev1.Pod{newPod(job, ended(1, "Error", report))}, created)
-		if err != nil || got.GotOn() != want {
-			t.Errorf("%s: got %v, error %v", report, got.GotOn(), err)
+		got, err := mountjobs.Read(job, []*corev1.Pod{newPod(job, ended(1, "Error", report))}, created)
+		if err != nil || got.Task.GotOn() != want {
+			t.Errorf("%s: got %v, error %v", report, got.Task.GotOn(), err)
 		}
 	}
 }
@@ -73,17 +72,8 @@ func TestSweepThatGotOn(t *testing.T) {
 func TestReadSweepReportsTheNextOne(t *testing.T) {
 	job := newSweep(t)
 	report := `{"removed":1,"volumes":1,"kept":1,"next":"2026-01-02T03:04:05Z"}`
-	got, err := mountjobs.ReadSweep(job, []*corev1.Pod{newPod(job, ended(0, "Completed", report))}, created)
-	if want := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC); err != nil || !got.Next.Equal(want) {
-		t.Errorf("next is %s with error %v, want %s", got.Next, err, want)
-	}
-}
-
-func TestJobOfTheOtherKindIsRefused(t *testing.T) {
-	if _, err := mountjobs.Read(newSweep(t), nil, created); !errors.Is(err, mountjobs.ErrNotOurs) {
-		t.Errorf("a sweep Job was read as a mount Job: %v", err)
-	}
-	if _, err := mountjobs.ReadSweep(newJob(t, many(1)), nil, created); !errors.Is(err, mountjobs.ErrNotOurs) {
-		t.Errorf("a mount Job was read as a sweep Job: %v", err)
+	got, err := mountjobs.Read(job, []*corev1.Pod{newPod(job, ended(0, "Completed", report))}, created)
+	if want := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC); err != nil || !got.Task.Next.Equal(want) {
+		t.Errorf("next is %s with error %v, want %s", got.Task.Next, err, want)
 	}
 }

@@ -61,20 +61,22 @@ func (p RootPair) Changes() []Change {
 			volume.Labels[wellknown.LabelRootKey] = key // the original system's stays
 		}
 	}
-	// Each object keeps the time of the next sweep while the other one is missing: the mount Jobs that
-	// filled the trash may no longer exist.
+	// Each object keeps the time of the next sweep, and how far a survey is, while the other one is missing: the
+	// Jobs that it is known from may no longer exist.
 	switch {
 	case p.Volume == nil && p.Claim != nil:
-		carryNextSweep(p.Claim.Annotations, &volume.ObjectMeta)
+		carryRecords(p.Claim.Annotations, &volume.ObjectMeta)
 	case p.Claim == nil && p.Volume != nil:
-		carryNextSweep(p.Volume.Annotations, &claim.ObjectMeta)
+		carryRecords(p.Volume.Annotations, &claim.ObjectMeta)
 	}
 	return Pair{Volume: p.Volume, Claim: p.Claim, WantVolume: volume, WantClaim: claim}.Changes()
 }
 
-func carryNextSweep(from map[string]string, to *metav1.ObjectMeta) {
-	if next, ok := from[wellknown.AnnotationNextSweep]; ok {
-		metav1.SetMetaDataAnnotation(to, wellknown.AnnotationNextSweep, next)
+func carryRecords(from map[string]string, to *metav1.ObjectMeta) {
+	for _, name := range []string{wellknown.AnnotationNextSweep, wellknown.AnnotationSurvey} {
+		if record, ok := from[name]; ok {
+			metav1.SetMetaDataAnnotation(to, name, record)
+		}
 	}
 }
 

@@ -138,11 +138,11 @@ func rootDamage() map[string]func(*volumes.RootPair) {
 	}
 }
 
-// TestNextSweepOutlivesItsObject: when the trash is due is known to nothing but these two.
-func TestNextSweepOutlivesItsObject(t *testing.T) {
+// TestRecordsOutliveTheirObject: when the trash is due, and how far a survey is, is known to nothing but these two.
+func TestRecordsOutliveTheirObject(t *testing.T) {
 	const next = "2026-01-02T03:04:05Z"
 	remembers := func(object metav1.Object) {
-		object.SetAnnotations(map[string]string{wellknown.AnnotationNextSweep: next})
+		object.SetAnnotations(map[string]string{wellknown.AnnotationNextSweep: next, wellknown.AnnotationSurvey: "{}"})
 	}
 	for name, edit := range map[string]func(*volumes.RootPair){
 		"claim gone":  func(p *volumes.RootPair) { remembers(p.Volume); p.Claim = nil },
@@ -157,7 +157,7 @@ func TestNextSweepOutlivesItsObject(t *testing.T) {
 				made = change.Volume
 			}
 		}
-		if made == nil || made.GetAnnotations()[wellknown.AnnotationNextSweep] != next {
+		if made == nil || made.GetAnnotations()[wellknown.AnnotationNextSweep] != next || made.GetAnnotations()[wellknown.AnnotationSurvey] != "{}" {
 			t.Errorf("%s: made %+v", name, made)
 		}
 	}

@@ -20,7 +20,7 @@ import (
 func (j job) run(ctx context.Context) error {
 	ops, err := readOperations(j.options.operations)
 	if err != nil { // no report could say how many there are
-		return errors.Join(err, writeReport(j.options.terminationLog, []byte("mountjob: "+err.Error())))
+		return j.withoutReport(err)
 	}
 	settled := true
 	for batch, more := (operations.Batch{Number: operations.FirstBatch, Operations: ops}), true; more; {

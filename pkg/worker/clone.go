@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
@@ -19,7 +18,7 @@ func (j job) clone(ctx context.Context) error {
 		err = fmt.Errorf("a clone has one operation, not %d", len(ops))
 	}
 	if err != nil {
-		return errors.Join(err, writeReport(j.options.terminationLog, []byte("mountjob: "+err.Error())))
+		return j.withoutReport(err)
 	}
 	j.log.Info("clone started")
 	result, err := j.copyVolume(ctx, ops[0])
@@ -39,30 +38,12 @@ func (j job) copyVolume(ctx context.Context, op operations.Operation) (operation
 	stop := func() {}
 	defer func() { stop() }()
 	return fileSystem.Clone(ctx, op, directories.CloneOptions{Started: func(progress func() operations.CloneProgress) {
-		stop = j.writeProgress(wellknown.CloneProgressInterval, progress)
+		stop = every(wellknown.CloneProgressInterval, func() { j.writeProgress(progress()) })
 	}}), nil
 }
 
-// writeProgress writes a line at intervals until stop, which waits for the last one.
-func (j job) writeProgress(every time.Duration, progress func() operations.CloneProgress) (stop func()) {
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(every)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-ticker.C:
-				if line, err := progress().Encode(); err == nil {
-					fmt.Fprintf(j.Stdout, "%s\n", line)
-				}
-			}
-		}
-	}()
-	return func() {
-		close(done)
-		<-ended
+func (j job) writeProgress(progress operations.CloneProgress) {
+	if line, err := progress.Encode(); err == nil {
+		fmt.Fprintf(j.Stdout, "%s\n", line)
 	}
 }

@@ -81,8 +81,9 @@ func TestCloneOfSeveralVolumesIsRefused(t *testing.T) {
 func TestCloneWritesItsProgress(t *testing.T) {
 	w := newContainer(t)
 	synctest.Test(t, func(*testing.T) {
-		j := job{Program: Program{Stdout: &w.stdout}}
-		stop := j.writeProgress(10*time.Second, func() operations.CloneProgress { return operations.CloneProgress{Files: 3, Found: 7, Bytes: 9} })
+		stop := every(10*time.Second, func() {
+			job{Program: Program{Stdout: &w.stdout}}.writeProgress(operations.CloneProgress{Files: 3, Found: 7, Bytes: 9})
+		})
 		<-time.After(25 * time.Second)
 		stop()
 	})

@@ -110,9 +110,9 @@ func (w *container) report(ops int) operations.Report {
 	return report
 }
 
-func (w *container) sweepReport() operations.SweepReport {
+func (w *container) taskReport() operations.TaskReport {
 	w.t.Helper()
-	report, err := operations.DecodeSweepReport([]byte(w.message()))
+	report, err := operations.DecodeTaskReport([]byte(w.message()))
 	if err != nil {
 		w.t.Fatalf("%v in %s", err, w.message())
 	}

@@ -7,7 +7,6 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/requests"
-	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/worker/directories"
 )
 
@@ -36,9 +35,9 @@ func (j job) answer(ctx context.Context, answer *requests.Writer, end *requests.
 	case requests.ListTrash:
 		return fileSystem.ListTrash(ctx, answer.Trashed)
 	case requests.EmptyTrash:
-		watch := &sweepWatch{log: j.log}
-		defer watch.start(wellknown.SweepProgressInterval)()
-		swept, err := fileSystem.EmptyTrash(ctx, *request.Selection, directories.SweepOptions{Progress: watch.note, Every: progressEvery})
+		progress, stop := j.logSweep()
+		defer stop()
+		swept, err := fileSystem.EmptyTrash(ctx, *request.Selection, progress)
 		end.Swept = &swept
 		return err
 	case requests.ListOwners:

@@ -111,7 +111,7 @@ func (j job) do(ctx context.Context) error {
 	case err := <-worked:
 		return err
 	case <-time.After(hangTime):
-		return errors.Join(errHung, writeReport(j.options.terminationLog, []byte("mountjob: "+errHung.Error())))
+		return j.withoutReport(errHung)
 	}
 }
 
@@ -124,9 +124,9 @@ var errHung = errors.New("the file system did not answer: check the efs-stunnel 
 func (j job) work(ctx context.Context) error {
 	switch j.options.command {
 	case commandSweep:
-		return j.sweep(ctx)
+		return j.task(ctx, j.sweep)
 	case commandSurvey:
-		return j.survey(ctx)
+		return j.task(ctx, j.survey)
 	case commandClone:
 		return j.clone(ctx)
 	case commandLedger:

@@ -20,35 +20,11 @@ const (
 // errFullLog ends a survey whose log is long enough; the next one continues.
 var errFullLog = errors.New("the log is full")
 
-// survey writes a line for each volume, until all are counted or its time is over, and the report.
-func (j job) survey(ctx context.Context) error {
+// survey writes a line for each volume, until all are counted, its log is full or its time is over.
+func (j job) survey(ctx context.Context, fileSystem *directories.FileSystem, report *operations.TaskReport) error {
 	debug.SetMemoryLimit(surveyMemory)
-	report, err := j.countVolumes(ctx)
-	switch {
-	case err == nil:
-		report.Finished = true
-	case directories.IsStop(err), errors.Is(err, errFullLog):
-		report.Stopped = true
-	default:
-		report.Error = err.Error()
-	}
-	if errors.Is(err, errFullLog) {
-		err = nil // it ends as planned
-	}
-	j.log.Info("survey ended", counts("volumes", report.Volumes))
-	data, encoding := report.Encode()
-	return errors.Join(err, encoding, writeReport(j.options.terminationLog, data))
-}
-
-func (j job) countVolumes(ctx context.Context) (report operations.SurveyReport, err error) {
-	fileSystem, err := j.open(ctx)
-	if err != nil {
-		return report, err
-	}
-	defer fileSystem.Close()
-	j.log.Info("survey started")
 	written := 0
-	err = fileSystem.Survey(ctx, directories.SurveyOptions{
+	err := fileSystem.Survey(ctx, directories.SurveyOptions{
 		After: j.options.after,
 		// Of a Job that ends in time at least the first volume is found, so that the next one continues after it.
 		VolumeTime: j.options.timeLimit() / 2,
@@ -61,12 +37,16 @@ func (j job) countVolumes(ctx context.Context) (report operations.SurveyReport, 
 			if err != nil {
 				return fmt.Errorf("writing what %s uses: %w", usage.Path, err)
 			}
-			report.Volumes++
+			report.Counted++
 			if written += n; written >= maxSurveyOutput {
 				return errFullLog
 			}
 			return nil
 		},
 	})
-	return report, err
+	j.log.Info("survey ended", counts("volumes", report.Counted))
+	if errors.Is(err, errFullLog) { // it ends as planned
+		report.Stopped, err = true, nil
+	}
+	return err
 }

@@ -9,15 +9,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 )
 
-func (w *container) surveyReport() operations.SurveyReport {
-	w.t.Helper()
-	report, err := operations.DecodeSurveyReport([]byte(w.message()))
-	if err != nil {
-		w.t.Fatalf("%v in %s", err, w.message())
-	}
-	return report
-}
-
 // found are the lines of a survey, which the manager reads from the log.
 func (w *container) found() (all []operations.Usage) {
 	w.t.Helper()
@@ -42,7 +33,7 @@ func TestSurveyWritesALineForEachVolume(t *testing.T) {
 	if len(found) != 2 || found[0].Path != "/team/a" || found[0].Files != 1 || found[1].Path != "/team/b" || found[1].Files != 2 {
 		t.Errorf("found %+v", found)
 	}
-	if report := w.surveyReport(); report != (operations.SurveyReport{Finished: true, Volumes: 2}) {
+	if report := w.taskReport(); report != (operations.TaskReport{Counted: 2}) {
 		t.Errorf("report %+v", report)
 	}
 }
@@ -63,7 +54,7 @@ func TestStoppedSurveyReportsThat(t *testing.T) {
 	mustRun(t, w)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if code := w.run(ctx, commandSurvey); code != exitFailed || !w.surveyReport().Stopped || w.surveyReport().Finished {
+	if code := w.run(ctx, commandSurvey); code != exitFailed || !w.taskReport().Stopped || w.taskReport().Succeeded() {
 		t.Errorf("exit code %d, message %s", code, w.message())
 	}
 }
@@ -71,7 +62,7 @@ func TestStoppedSurveyReportsThat(t *testing.T) {
 // A survey of a file system that no volume was ever made on writes nothing there.
 func TestSurveyWritesNothing(t *testing.T) {
 	w := newContainer(t)
-	if code := w.run(t.Context(), commandSurvey); code != exitDone || !w.surveyReport().Finished {
+	if code := w.run(t.Context(), commandSurvey); code != exitDone || !w.taskReport().Succeeded() {
 		t.Errorf("exit code %d, message %s", code, w.message())
 	}
 	if w.exists(".efs-stunnel") {
@@ -82,7 +73,7 @@ func TestSurveyWritesNothing(t *testing.T) {
 func TestSurveyRefusesAnotherFileSystem(t *testing.T) {
 	w := newContainer(t, setup("pvc-1", "/team/a"))
 	mustRun(t, w)
-	if code := w.run(t.Context(), commandSurvey, "--file-system-id=fs-other"); code != exitFailed || !strings.Contains(w.surveyReport().Error, fileSystemID) {
+	if code := w.run(t.Context(), commandSurvey, "--file-system-id=fs-other"); code != exitFailed || !strings.Contains(w.taskReport().Error, fileSystemID) {
 		t.Errorf("exit code %d, message %s", code, w.message())
 	}
 	if len(w.found()) > 0 {

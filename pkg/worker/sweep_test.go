@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 )
 
 func TestSweepEmptiesTheTrash(t *testing.T) {
@@ -24,7 +25,7 @@ func TestSweepEmptiesTheTrash(t *testing.T) {
 	if code := w.run(t.Context(), commandSweep); code != exitDone {
 		t.Fatalf("exit code %d\n%s", code, &w.stderr)
 	}
-	report := w.sweepReport()
+	report := w.taskReport()
 	if report.Volumes != 1 || report.Removed < 2 || report.Error != "" || report.Stopped {
 		t.Errorf("report %s", w.message())
 	}
@@ -43,7 +44,7 @@ func TestSweepReportsRecordsThatCannotBeRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.write(filepath.Join(filepath.Dir(torn), "@pvc-1"), []byte(`{"owner":{"clus`))
-	if code := w.run(t.Context(), commandSweep); code != exitDone || w.sweepReport().Unknown != 1 {
+	if code := w.run(t.Context(), commandSweep); code != exitDone || w.taskReport().Unknown != 1 {
 		t.Errorf("exit code %d, report %s", code, w.message())
 	}
 	if log := w.stderr.String(); !strings.Contains(log, "no record that this version can read") || !strings.Contains(log, "count.unknown=1") {
@@ -56,22 +57,21 @@ func TestStoppedSweepReportsThat(t *testing.T) {
 	mustRun(t, w)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if code := w.run(ctx, commandSweep); code != exitFailed || w.sweepReport().Error == "" || !w.sweepReport().Stopped {
+	if code := w.run(ctx, commandSweep); code != exitFailed || w.taskReport().Error == "" || !w.taskReport().Stopped {
 		t.Errorf("exit code %d, message %s", code, w.message())
 	}
 }
 
-func TestSweepWatchWritesALineAtIntervals(t *testing.T) {
+func TestSweepLogsItsProgressAtIntervals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		watch := &sweepWatch{log: slog.New(slog.NewTextHandler(&log, nil))}
-		stop := watch.start(10 * time.Second)
-		watch.note(operations.Swept{Removed: 7})
-		<-time.After(25 * time.Second)
+		options, stop := job{log: slog.New(slog.NewTextHandler(&log, nil))}.logSweep()
+		options.Progress(operations.Swept{Removed: 7})
+		<-time.After(wellknown.SweepProgressInterval * 5 / 2)
 		stop()
 		<-time.After(time.Minute)
 		if lines := strings.Count(log.String(), "count.removed=7"); lines != 2 {
-			t.Errorf("%d lines in 25 seconds:\n%s", lines, &log)
+			t.Errorf("%d lines in two and a half intervals:\n%s", lines, &log)
 		}
 	})
 }

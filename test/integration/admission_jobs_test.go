@@ -40,11 +40,11 @@ func managerJobs(env *testenv.Env) map[string]*batchv1.Job {
 		if err != nil {
 			env.Fatal(err)
 		}
-		sweep, err := mountjobs.BuildSweep(mountjobs.Spec{Settings: settings, FileSystemID: "fs-1", Number: 1})
+		sweep, err := mountjobs.Build(mountjobs.Spec{Kind: mountjobs.Sweep, Settings: settings, FileSystemID: "fs-1", Number: 1})
 		if err != nil {
 			env.Fatal(err)
 		}
-		clone, err := mountjobs.BuildClone(mountjobs.Spec{Settings: settings, FileSystemID: "fs-1", Number: 1, Operations: copies})
+		clone, err := mountjobs.Build(mountjobs.Spec{Kind: mountjobs.Clone, Settings: settings, FileSystemID: "fs-1", Number: 1, Operations: copies})
 		if err != nil {
 			env.Fatal(err)
 		}

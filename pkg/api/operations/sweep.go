@@ -24,10 +24,13 @@ type Swept struct {
 	NextIn int64 `json:"nextInSeconds,omitempty"`
 }
 
-// SweepReport is the termination message of a sweep Job.
-type SweepReport struct {
-	Swept
-	// Stopped says that the sweep's time was over before everything that was due was removed.
+// TaskReport is the termination message of a sweep Job or a survey Job. All that was due is done, unless the Job
+// was stopped or met an error.
+type TaskReport struct {
+	Swept // by a sweep
+	// Counted counts the volumes that a survey has written lines about.
+	Counted int `json:"counted,omitempty"`
+	// Stopped says that its time was over, or its log full, and that the next Job goes on.
 	Stopped bool `json:"stopped,omitempty"`
 	// Error is why something that was due is left.
 	Error string `json:"error,omitempty"`
@@ -37,16 +40,25 @@ type SweepReport struct {
 const maxErrorBytes = wellknown.MaxTerminationMessageBytes / 8
 
 // Encode writes the report as JSON of at most 4096 bytes.
-func (r SweepReport) Encode() ([]byte, error) {
+func (r TaskReport) Encode() ([]byte, error) {
 	r.Error = Truncate(r.Error, maxErrorBytes)
 	return marshal(r)
 }
 
-// DecodeSweepReport reads what SweepReport.Encode wrote. With an error, the report is the zero value.
-func DecodeSweepReport(message []byte) (SweepReport, error) {
-	var report SweepReport
+// DecodeTaskReport reads what TaskReport.Encode wrote. With an error, the report is the zero value.
+func DecodeTaskReport(message []byte) (TaskReport, error) {
+	var report TaskReport
 	if err := json.Unmarshal(message, &report); err != nil {
-		return SweepReport{}, fmt.Errorf("reading the report of a sweep: %w", err)
+		return TaskReport{}, fmt.Errorf("reading the report of a task: %w", err)
 	}
 	return report, nil
+}
+
+// Succeeded reports whether all that was due is done.
+func (r TaskReport) Succeeded() bool { return !r.Stopped && r.Error == "" }
+
+// GotOn reports whether a sweep stopped in the middle of its work: the next one should continue at once. If it
+// stopped before it did anything, it should not.
+func (r TaskReport) GotOn() bool {
+	return r.Stopped && (r.Removed > 0 || r.Volumes > 0)
 }

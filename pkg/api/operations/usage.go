@@ -45,30 +45,3 @@ func DecodeUsage(line []byte) (Usage, error) {
 	u.Incomplete = Truncate(u.Incomplete, maxIncompleteBytes)
 	return u, nil
 }
-
-// SurveyReport is the termination message of a survey Job.
-type SurveyReport struct {
-	// Finished says that every volume was counted, by this Job and those before it.
-	Finished bool `json:"finished"`
-	// Volumes counts the lines of this Job.
-	Volumes int `json:"volumes"`
-	// Stopped says that the Job ended as planned, and that the next one goes on.
-	Stopped bool `json:"stopped,omitempty"`
-	// Error is why the survey could not go on.
-	Error string `json:"error,omitempty"`
-}
-
-// Encode writes the report as JSON of at most 4096 bytes.
-func (r SurveyReport) Encode() ([]byte, error) {
-	r.Error = Truncate(r.Error, maxErrorBytes)
-	return marshal(r)
-}
-
-// DecodeSurveyReport reads what SurveyReport.Encode wrote. With an error, the report is the zero value.
-func DecodeSurveyReport(message []byte) (SurveyReport, error) {
-	var report SurveyReport
-	if err := json.Unmarshal(message, &report); err != nil {
-		return SurveyReport{}, fmt.Errorf("reading the report of a survey: %w", err)
-	}
-	return report, nil
-}

@@ -57,18 +57,3 @@ func TestOtherLinesAreNoUsage(t *testing.T) {
 		})
 	}
 }
-
-func TestSurveyReportFitsATerminationMessage(t *testing.T) {
-	want := operations.SurveyReport{Volumes: 7, Stopped: true, Error: strings.Repeat(`"`, 9000)}
-	message, err := want.Encode()
-	if err != nil || len(message) > 4096 {
-		t.Fatalf("%d bytes, error %v", len(message), err)
-	}
-	got, err := operations.DecodeSurveyReport(message)
-	if err != nil || got.Volumes != 7 || !got.Stopped || got.Finished || got.Error == "" {
-		t.Errorf("got %+v, error %v", got, err)
-	}
-	if _, err := operations.DecodeSurveyReport([]byte("mountjob: hung")); err == nil {
-		t.Error("a message that is no report was read")
-	}
-}

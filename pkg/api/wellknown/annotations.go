@@ -40,8 +40,8 @@ const (
 	AnnotationNextSweep = keyPrefix + "next-sweep"
 	// AnnotationUsage, on a claim, is what its directory holds, as JSON.
 	AnnotationUsage = keyPrefix + "usage"
-	// AnnotationSurvey, on a root claim, is how far the survey of its file system is, as JSON; on a survey
-	// Job, where it began.
+	// AnnotationSurvey, on a root claim and its volume, is how far the survey of the file system is, as JSON; on a
+	// survey Job, where it began.
 	AnnotationSurvey = keyPrefix + "survey"
 	// AnnotationSurveyRequested, on a root claim, is when a user requested a survey, in RFC 3339.
 	AnnotationSurveyRequested = keyPrefix + "survey-requested"

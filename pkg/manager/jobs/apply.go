@@ -3,7 +3,6 @@ package jobs
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
+	"gnuthought.com/efs-stunnel/pkg/manager/background"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
@@ -69,18 +69,24 @@ func (c *Controller) applyChange(ctx context.Context, s state, change change) (a
 		if err = objects.DeleteJob(ctx, c.client, change.job, metav1.DeletePropagationForeground); err == nil {
 			c.options.Log.InfoContext(ctx, "finished pod deleted", slog.String("job", change.job.Name), slog.String("reason", "RootClaimIsDeleted"))
 		}
-	case createSweep:
-		err = c.createSweep(ctx, s)
-	case recordSweep:
-		err = c.recordSweep(ctx, s, change)
-	case deleteSweep:
-		err = c.deleteSweep(ctx, change.job)
+	case background.Create:
+		err = c.createTask(ctx, s, change)
+	case background.ReadLog:
+		c.readLog(ctx, s, change.Job)
+	case background.Record:
+		return c.record(ctx, s, change)
+	case background.Release:
+		err = c.release(ctx, releaseJob{job: change.Job.Job})
+	case background.End:
+		err = c.endJob(ctx, change.Job.Job)
+	case background.Delete:
+		err = c.deleteTask(ctx, change.Job.Job)
 	}
 	return 0, err
 }
 
 func (c *Controller) release(ctx context.Context, change releaseJob) error {
-	c.progress.forget(change.job.UID)
+	c.logs.Forget(change.job.UID)
 	fields := objects.WithoutFinalizer(wellknown.FinalizerOutcome)
 	if change.unsuccessful { // In one write, or caches would forget the operations in between.
 		fields["annotations"] = map[string]string{wellknown.AnnotationUnsuccessful: wellknown.ValueTrue}
@@ -109,11 +115,7 @@ func (c *Controller) createJob(
 	doing = "building it"
 	spec := c.spec(s, kind)
 	spec.Operations = batch
-	build, label := mountjobs.Build, "mount"
-	if kind == mountjobs.Clone {
-		build, label = mountjobs.BuildClone, "clone"
-	}
-	job, err := build(spec)
+	job, err := mountjobs.Build(spec)
 	if err != nil {
 		return 0, fmt.Errorf("file system %s: %w", s.id, err)
 	}
@@ -129,7 +131,7 @@ func (c *Controller) createJob(
 	c.refused.DeleteEntry(key)
 	c.options.Log.InfoContext(ctx, "mount Job created",
 		slog.String("job", job.Name), slog.String("fileSystem", s.id), slog.Int("operations", len(batch)))
-	c.metrics.jobs.WithLabelValues(label).Inc()
+	c.metrics.created(kind)
 	c.metrics.sent("job", len(batch))
 	c.reportProvisioning(job.Name, batch)
 	return 0, nil
@@ -172,7 +174,7 @@ func (c *Controller) giveBatch(ctx context.Context, s state, next giveBatch) (ag
 
 func (c *Controller) spec(s state, kind mountjobs.Kind) mountjobs.Spec {
 	return mountjobs.Spec{
-		Settings: c.options.Jobs, FileSystemID: s.id, Aliases: c.gatherer.Aliases[s.id],
+		Settings: c.options.Jobs, Kind: kind, FileSystemID: s.id, Aliases: c.gatherer.Aliases[s.id],
 		Number: mountjobs.NextNumber(kind, s.id, s.named), AvoidNodes: s.nodesToAvoid(), NoNode: s.noNode, Leader: c.options.Workers.Leader(),
 	}
 }
@@ -201,73 +203,6 @@ func (c *Controller) endJob(ctx context.Context, job *batchv1.Job) error {
 		c.options.Log.InfoContext(ctx, "running Job ended", slog.String("job", job.Name))
 	}
 	return err
-}
-
-func (c *Controller) createSweep(ctx context.Context, s state) error {
-	job, err := mountjobs.BuildSweep(c.spec(s, mountjobs.Sweep))
-	if err != nil {
-		return fmt.Errorf("file system %s: %w", s.id, err)
-	}
-	created, err := objects.CreateJob(ctx, c.client, job)
-	if created {
-		c.metrics.jobs.WithLabelValues("sweep").Inc()
-	}
-	return err
-}
-
-func (c *Controller) deleteSweep(ctx context.Context, job *batchv1.Job) error {
-	if err := objects.DeleteJob(ctx, c.client, job, metav1.DeletePropagationBackground); err != nil {
-		return err
-	}
-	if err := c.release(ctx, releaseJob{job: job}); err != nil { // last: a Job that is released is not looked at again
-		return err
-	}
-	c.options.Log.InfoContext(ctx, "sweep Job deleted", slog.String("job", job.Name), slog.String("reason", "FileSystemGone"))
-	return nil
-}
-
-func (c *Controller) recordSweep(ctx context.Context, s state, change recordSweep) error {
-	job, outcome := change.sweep.job, change.sweep.outcome
-	if err := c.recordNextSweep(ctx, s, change.next); err != nil {
-		return err
-	}
-	if s.root != nil && outcome.State != mountjobs.Succeeded && !outcome.GotOn() {
-		c.events.Warn(s.root, wellknown.EventSweepFailed, "", fmt.Sprintf("Job %s has not emptied the trash: %s", job.Name, outcome.Message))
-	}
-	if outcome.State == mountjobs.Succeeded || outcome.State == mountjobs.Finished {
-		if s.listed {
-			c.metrics.swept(s.id, outcome.Swept)
-		}
-		if unknown := outcome.Swept.Unknown; unknown > 0 && s.root != nil {
-			c.events.Warn(s.root, wellknown.EventSweepFailed, "unknown", fmt.Sprintf("%d directories stay in the trash: their records cannot be read, because they were cut off or are a newer version's; mend the files @* in %s, or remove the directories beside them by hand", unknown, wellknown.TrashDirectory))
-		}
-	}
-	return c.release(ctx, releaseJob{job: job})
-}
-
-// recordNextSweep writes when the trash has something to remove next: on the root volume too, which
-// stays when the root claim is created again, and may exist without one.
-func (c *Controller) recordNextSweep(ctx context.Context, s state, next time.Time) error {
-	record := noSweep
-	if !next.IsZero() {
-		record = next.UTC().Format(time.RFC3339)
-	}
-	var err error
-	if s.root != nil {
-		err = c.annotate(ctx, s.root, record)
-	}
-	// A volume of another server is about to be deleted, and the cluster may forbid us to change it.
-	if v := s.rootVolume; v != nil && v.Spec.NFS != nil && v.Spec.NFS.Server == wellknown.LoopbackAddress {
-		err = errors.Join(err, c.annotate(ctx, v, record))
-	}
-	return err
-}
-
-func (c *Controller) annotate(ctx context.Context, object metav1.Object, nextSweep string) error {
-	if object.GetAnnotations()[wellknown.AnnotationNextSweep] == nextSweep {
-		return nil
-	}
-	return objects.Patch(ctx, c.client, object, objects.Metadata("annotations", map[string]string{wellknown.AnnotationNextSweep: nextSweep}))
 }
 
 // claimOf is the claim that an operation is for, nil when it is deleted.

@@ -1,22 +1,17 @@
 package jobs
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/manager/background"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
@@ -69,7 +64,7 @@ func (p *plan) planRunningClone(s state, m *mountJob) {
 	switch {
 	case reason == "":
 		pod := newestPod(m.pods) // before it runs, it has no log
-		if p.isDue(laterOf(m.progressDue, created.Add(firstProgress)), s.now) && pod != nil && pod.Status.Phase == corev1.PodRunning {
+		if p.isDue(laterOf(m.progressDue, created.Add(background.FirstProgress)), s.now) && pod != nil && pod.Status.Phase == corev1.PodRunning {
 			p.add(reportProgress{m})
 		}
 	case p.isDue(created.Add(startReportDelay), s.now):
@@ -126,52 +121,6 @@ func (s state) nextClone(due []decide.Pending) (next *decide.Pending) {
 	return next
 }
 
-const (
-	// firstProgress is after how long it is first reported how far a clone is. The time doubles from there up
-	// to lastProgress: client-go writes few events about an object.
-	firstProgress = 10 * time.Second
-	lastProgress  = 5 * time.Minute
-	// progressTimeout bounds the read of a log, and maxProgressBytes what is read.
-	progressTimeout  = 10 * time.Second
-	maxProgressBytes = 64 << 10
-	progressLines    = 20
-)
-
-// clonesProgress is when it is to be reported how far clone Jobs are.
-type clonesProgress struct {
-	mu   sync.Mutex
-	jobs map[types.UID]progressTime // guarded by mu
-}
-
-type progressTime struct {
-	due  time.Time
-	wait time.Duration
-}
-
-func (p *clonesProgress) due(job types.UID) time.Time {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.jobs[job].due
-}
-
-// reported sets the next time.
-func (p *clonesProgress) reported(job types.UID, now time.Time) (next time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.jobs == nil {
-		p.jobs = map[types.UID]progressTime{}
-	}
-	next = min(max(2*p.jobs[job].wait, firstProgress), lastProgress)
-	p.jobs[job] = progressTime{now.Add(next), next}
-	return next
-}
-
-func (p *clonesProgress) forget(job types.UID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.jobs, job)
-}
-
 // beginProgress has an event written about how far a clone is. Its log comes from a kubelet, which may hang, so
 // the file system does not wait for it. A log that cannot be read now is read the next time.
 func (c *Controller) beginProgress(ctx context.Context, s state, m *mountJob) (again time.Duration) {
@@ -181,11 +130,11 @@ func (c *Controller) beginProgress(ctx context.Context, s state, m *mountJob) (a
 			c.options.Log.WarnContext(ctx, "progress of a clone is not known", slog.String("job", job), slog.Any("err", err))
 		}
 	})
-	return c.progress.reported(m.job.UID, s.now) // longer than the read may take
+	return c.logs.BeginProgress(m.job.UID, s.now)
 }
 
 func (c *Controller) reportProgress(ctx context.Context, job, pod string, ops []operations.Operation) error {
-	found, ok, err := c.readProgress(ctx, pod)
+	found, ok, err := c.logs.Progress(ctx, pod)
 	if err != nil || !ok {
 		return err
 	}
@@ -194,31 +143,6 @@ func (c *Controller) reportProgress(ctx context.Context, job, pod string, ops []
 			job, o.SourceClaim, found.Files, found.Found, found.Bytes)})
 	}
 	return nil
-}
-
-// readProgress is the last line of a clone's output that says how far it is; ok is false without one.
-func (c *Controller) readProgress(ctx context.Context, pod string) (found operations.CloneProgress, ok bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, progressTimeout)
-	defer cancel()
-	lines := int64(progressLines)
-	log, err := c.client.CoreV1().Pods(c.options.Jobs.Namespace).GetLogs(pod, &corev1.PodLogOptions{Container: mountjobs.ContainerName, TailLines: &lines}).Stream(ctx)
-	if apierrors.IsBadRequest(err) || apierrors.IsNotFound(err) {
-		return found, false, nil // its container has not started, or its pod is gone
-	}
-	if err != nil {
-		return found, false, fmt.Errorf("reading the log of pod %s: %w", pod, err)
-	}
-	defer log.Close()
-	scanner := bufio.NewScanner(io.LimitReader(log, maxProgressBytes))
-	for scanner.Scan() {
-		if line, err := operations.DecodeCloneProgress(scanner.Bytes()); err == nil {
-			found, ok = line, true
-		}
-	}
-	if err := scanner.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
-		return found, ok, fmt.Errorf("reading the log of pod %s: %w", pod, err)
-	}
-	return found, ok, nil
 }
 
 // makes says what a Job does for an operation.

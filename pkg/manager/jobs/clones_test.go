@@ -21,6 +21,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/manager/background"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
@@ -155,24 +156,6 @@ func TestCloneIsNotReportedBehindAMountJob(t *testing.T) {
 	}
 }
 
-func TestProgressIsReportedLessAndLessOften(t *testing.T) {
-	var p clonesProgress
-	var waits []time.Duration
-	for at := now; len(waits) < 8; {
-		next := p.reported("job", at)
-		waits = append(waits, next)
-		if at = at.Add(next); !p.due("job").Equal(at) {
-			t.Fatalf("it is due at %s, not %s", p.due("job"), at)
-		}
-	}
-	if waits[0] != firstProgress || waits[1] != 2*firstProgress || waits[7] != lastProgress {
-		t.Errorf("the waits are %v", waits)
-	}
-	if p.forget("job"); !p.due("job").IsZero() {
-		t.Error("it is not forgotten")
-	}
-}
-
 func TestMakesSaysWhatAJobDoes(t *testing.T) {
 	o := wantsClone("c1", now, now).Operation
 	o.Path = "/copy"
@@ -183,7 +166,7 @@ func TestMakesSaysWhatAJobDoes(t *testing.T) {
 
 // TestProgressIsTheLastThatAJobHasSaid about all files, in an event on its claim.
 func TestProgressIsTheLastThatAJobHasSaid(t *testing.T) {
-	long := strings.Repeat("x", 2*maxProgressBytes)
+	long := strings.Repeat("x", 128<<10)
 	for name, c := range map[string]struct {
 		code  int
 		log   string
@@ -199,7 +182,7 @@ func TestProgressIsTheLastThatAJobHasSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			loop, recorder := reporter(t)
-			loop.client = serving(t, "/api/v1/namespaces/efs-stunnel/pods/copier/log", c.code, c.log)
+			loop.logs = &background.Logs{Namespace: "efs-stunnel", Client: serving(t, "/api/v1/namespaces/efs-stunnel/pods/copier/log", c.code, c.log)}
 			m := cloned(1, runs)
 			m.outcome.Operations[0].ClaimUID = string(queuedClaim)
 			if err := loop.reportProgress(t.Context(), m.job.Name, "copier", m.outcome.Operations); (err != nil) != c.fails {
@@ -218,13 +201,13 @@ func TestLogOfAHangingNodeDelaysNoFileSystem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(t)
 		l.client.PrependReactor("get", "pods/log", func(clienttesting.Action) (bool, runtime.Object, error) {
-			<-time.After(progressTimeout)
+			<-time.After(background.ProgressTimeout)
 			return true, nil, errors.New("the kubelet does not answer")
 		})
 		o := wantsClone("v1", now, now).Operation
 		o.ClaimUID, o.Cluster = string(claimNumber(1)), "cluster"
 		add(t, l.gatherer.Caches.Claims.GetStore(), waitingClaim(1))
-		job, err := mountjobs.BuildClone(mountjobs.Spec{Settings: l.options.Jobs, FileSystemID: fileSystem, Number: 1, Operations: []operations.Operation{o}})
+		job, err := mountjobs.Build(mountjobs.Spec{Kind: mountjobs.Clone, Settings: l.options.Jobs, FileSystemID: fileSystem, Number: 1, Operations: []operations.Operation{o}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -241,10 +224,10 @@ func TestLogOfAHangingNodeDelaysNoFileSystem(t *testing.T) {
 		})
 		start := time.Now()
 		again, err := l.sync(t.Context(), fileSystem)
-		if err != nil || again != firstProgress || time.Since(start) > 0 {
+		if err != nil || again != background.FirstProgress || time.Since(start) > 0 {
 			t.Errorf("the file system was held for %s: again after %s, %v", time.Since(start), again, err)
 		}
-		if l.reads.Wait(); time.Since(start) != progressTimeout {
+		if l.reads.Wait(); time.Since(start) != background.ProgressTimeout {
 			t.Errorf("the log was read for %s", time.Since(start))
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/manager/background"
 )
 
 // TestConflictIsTriedAgain has writes lose against those of others: the object is there, so the
@@ -26,10 +27,11 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	root := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "efs-stunnel", Name: "efs-root-fs-1", UID: "2"}}
 	rootVolume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "efs-root-fs-1", UID: "3"}}
 	rootVolume.Spec.NFS = &corev1.NFSVolumeSource{Server: wellknown.LoopbackAddress}
+	never := background.Record{Annotation: wellknown.AnnotationNextSweep, Value: background.NoSweep}
 	for name, write := range map[string]func(context.Context, *Controller) error{
 		"Job's end":                func(ctx context.Context, c *Controller) error { return c.endJob(ctx, job) },
-		"root claim's annotation":  func(ctx context.Context, c *Controller) error { return c.annotate(ctx, root, "never") },
-		"root volume's annotation": func(ctx context.Context, c *Controller) error { return c.annotate(ctx, rootVolume, "never") },
+		"root claim's annotation":  func(ctx context.Context, c *Controller) error { return c.annotate(ctx, root, never) },
+		"root volume's annotation": func(ctx context.Context, c *Controller) error { return c.annotate(ctx, rootVolume, never) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := fake.NewClientset(job, root, rootVolume)

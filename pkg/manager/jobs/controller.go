@@ -25,6 +25,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
+	"gnuthought.com/efs-stunnel/pkg/manager/background"
 	"gnuthought.com/efs-stunnel/pkg/manager/observe"
 	"gnuthought.com/efs-stunnel/pkg/manager/workers"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -40,6 +41,9 @@ type Options struct {
 	Batch int
 	// SweepDelay is how long trash waits for more; 0 is the default.
 	SweepDelay time.Duration
+	// SurveyInterval is the time between two surveys of a file system; 0 is never, unless one is requested.
+	SurveyInterval time.Duration
+	Usage          Usage
 	// Workers is the channel to those that wait for more operations; nil if there is none.
 	Workers *workers.Channel
 	Events  record.EventRecorder
@@ -58,8 +62,8 @@ type Controller struct {
 	queue    *queue.Queue[string]
 	refused  *flowcontrol.Backoff // creations of Jobs: events of other claims do not hasten the next one
 	paces    paces
-	progress clonesProgress
-	reads    sync.WaitGroup // of the logs of clones
+	logs     *background.Logs
+	reads    sync.WaitGroup // of logs
 }
 
 const (
@@ -71,10 +75,10 @@ const (
 
 // New makes the loop. It is to be called before the caches run.
 func New(client kubernetes.Interface, g *observe.Gatherer, o Options) (*Controller, error) {
-	o.SweepDelay = cmp.Or(o.SweepDelay, defaultSweepDelay)
+	o.SweepDelay = cmp.Or(o.SweepDelay, background.DefaultSweepDelay)
 	c := &Controller{
 		options: o, client: client, live: objects.Reader{Client: client}, gatherer: g, events: events.NewReporter(o.Events),
-		metrics: newMetrics(o.Metrics), refused: newRefused(),
+		metrics: newMetrics(o.Metrics), refused: newRefused(), logs: &background.Logs{Client: client, Namespace: o.Jobs.Namespace},
 	}
 	c.queue = queue.New(queue.Options{Name: controlLoop, KeyName: "fileSystem", FirstRetry: firstRetry, Log: o.Log}, c.sync)
 	c.options.Log = o.Log.With(slog.String("controller", controlLoop)) // the queue names its loop itself

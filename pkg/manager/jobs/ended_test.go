@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/manager/background"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
 
@@ -52,16 +53,17 @@ func TestJobThatKeepsALostRootClaimIsEnded(t *testing.T) {
 	creating := []*corev1.Pod{{Spec: corev1.PodSpec{NodeName: "a"}, Status: corev1.PodStatus{Phase: corev1.PodPending}}}
 	holds := mounted(1, runs, func(m *mountJob) { m.pods = creating })
 	sweep := swept(ago(time.Minute), mountjobs.Running, time.Time{}, true)
-	sweep.pods = creating
+	sweep.Pods = creating
 	for name, s := range map[string]state{
 		"mount Job": {mounts: []mountJob{holds}},
 		"clone Job": {clones: []mountJob{holds}},
-		"sweep":     {sweeps: []sweepJob{sweep}},
+		"sweep":     {sweeps: []background.Job{sweep}},
+		"survey":    {surveys: []background.Job{sweep}},
 	} {
 		s.now, s.pending = now, stateWith(nil).pending
 		for phase, want := range map[corev1.PersistentVolumeClaimPhase]int{corev1.ClaimLost: 1, corev1.ClaimBound: 0} {
 			s.root = &corev1.PersistentVolumeClaim{Status: corev1.PersistentVolumeClaimStatus{Phase: phase}}
-			if got := len(changesOf[endJob](planFor(s))); got != want {
+			if got := len(changesOf[endJob](planFor(s))) + len(changesOf[background.End](planFor(s))); got != want {
 				t.Errorf("%s, root claim %s: %d are ended", name, phase, got)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
@@ -24,7 +25,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		jobs: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "efs_stunnel_manager_jobs_created_total",
-			Help: "Kubernetes Jobs created, by kind: mount, clone or sweep.",
+			Help: "Kubernetes Jobs created, by kind: mount, clone, sweep or survey.",
 		}, []string{"kind"}),
 		operations: register.NewCounterVec(prometheus.CounterOpts{
 			Name: "efs_stunnel_manager_operations_total",
@@ -44,6 +45,12 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	m.operations.WithLabelValues("job")
 	m.operations.WithLabelValues("worker")
 	return m
+}
+
+// created counts a Job.
+func (m *metrics) created(kind mountjobs.Kind) {
+	labels := map[mountjobs.Kind]string{mountjobs.Mount: "mount", mountjobs.Clone: "clone", mountjobs.Sweep: "sweep", mountjobs.Survey: "survey"}
+	m.jobs.WithLabelValues(labels[kind]).Inc()
 }
 
 // sent counts the operations of one batch.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/manager/background"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
@@ -31,9 +32,9 @@ func TestSweepIsRecordedOnceRootClaimOrVolumeExists(t *testing.T) {
 		s := withSweeps(nil, c.root, in(30, swept(ago(time.Second), mountjobs.Succeeded, now, true)))
 		s.rootVolume, s.listed = c.volume, !c.unlisted
 		var p plan
-		p.planSweep(s)
+		p.planTask(s.sweep())
 		recorded := slices.ContainsFunc(p.changes, func(change change) bool {
-			_, ok := change.(recordSweep)
+			_, ok := change.(background.Record)
 			return ok
 		})
 		if recorded != c.record || !c.record && len(p.changes) > 0 || p.again.IsZero() == !c.record {
@@ -44,7 +45,7 @@ func TestSweepIsRecordedOnceRootClaimOrVolumeExists(t *testing.T) {
 
 func TestNextSweepIsRecordedOnTheRootVolumeWithoutAClaim(t *testing.T) {
 	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{
-		Name: volumes.RootName(fileSystem), UID: "volume", Annotations: map[string]string{wellknown.AnnotationNextSweep: noSweep},
+		Name: volumes.RootName(fileSystem), UID: "volume", Annotations: map[string]string{wellknown.AnnotationNextSweep: background.NoSweep},
 	}}
 	volume.Spec.NFS = &corev1.NFSVolumeSource{Server: wellknown.LoopbackAddress}
 	s := withSweeps(nil, nil, in(30, swept(ago(time.Second), mountjobs.Succeeded, now, true)))
@@ -53,11 +54,11 @@ func TestNextSweepIsRecordedOnTheRootVolumeWithoutAClaim(t *testing.T) {
 	if err := l.client.Tracker().Add(volume.DeepCopy()); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.client.Tracker().Add(s.sweeps[0].job); err != nil {
+	if err := l.client.Tracker().Add(s.sweeps[0].Job); err != nil {
 		t.Fatal(err)
 	}
 	var p plan
-	p.planSweep(s)
+	p.planTask(s.sweep())
 	if _, err := l.apply(t.Context(), s, p); err != nil {
 		t.Fatal(err)
 	}
@@ -72,34 +73,34 @@ func TestNextSweepIsRecordedOnTheRootVolumeWithoutAClaim(t *testing.T) {
 
 // TestOnlyTheNewestSweepIsRecorded: what an older one has found is out of date.
 func TestOnlyTheNewestSweepIsRecorded(t *testing.T) {
-	ended := func(name string, unreleased bool) sweepJob {
+	ended := func(name string, unreleased bool) background.Job {
 		sweep := swept(ago(time.Minute), mountjobs.Succeeded, now.Add(time.Hour), unreleased)
-		sweep.job.Name = name
+		sweep.Job.Name = name
 		return sweep
 	}
 	running := swept(ago(time.Second), mountjobs.Running, time.Time{}, true)
 	for name, c := range map[string]struct {
-		sweeps             []sweepJob
+		sweeps             []background.Job
 		recorded, released []string
 	}{
-		"the newest":                    {[]sweepJob{ended("1", false), ended("2", true)}, []string{"2"}, nil},
-		"the newest of two":             {[]sweepJob{ended("1", true), ended("2", true)}, []string{"2"}, []string{"1"}},
-		"the newest of three":           {[]sweepJob{ended("1", true), ended("2", true), ended("3", true)}, []string{"3"}, []string{"1", "2"}},
-		"the newest was recorded":       {[]sweepJob{ended("1", true), ended("2", false)}, nil, []string{"1"}},
-		"the newest runs":               {[]sweepJob{ended("1", true), running}, nil, []string{"1"}},
-		"all were recorded":             {[]sweepJob{ended("1", false), ended("2", false)}, nil, nil},
-		"an older one is still running": {[]sweepJob{running, ended("2", true)}, nil, nil},
+		"the newest":                    {[]background.Job{ended("1", false), ended("2", true)}, []string{"2"}, nil},
+		"the newest of two":             {[]background.Job{ended("1", true), ended("2", true)}, []string{"2"}, []string{"1"}},
+		"the newest of three":           {[]background.Job{ended("1", true), ended("2", true), ended("3", true)}, []string{"3"}, []string{"1", "2"}},
+		"the newest was recorded":       {[]background.Job{ended("1", true), ended("2", false)}, nil, []string{"1"}},
+		"the newest runs":               {[]background.Job{ended("1", true), running}, nil, []string{"1"}},
+		"all were recorded":             {[]background.Job{ended("1", false), ended("2", false)}, nil, nil},
+		"an older one is still running": {[]background.Job{running, ended("2", true)}, nil, nil},
 	} {
 		var p plan
-		p.planSweep(withSweeps(nil, &corev1.PersistentVolumeClaim{}, c.sweeps...))
+		p.planTask(withSweeps(nil, &corev1.PersistentVolumeClaim{}, c.sweeps...).sweep())
 		var recorded, released []string
-		for _, change := range changesOf[recordSweep](p) {
-			recorded = append(recorded, change.sweep.job.Name)
+		for _, change := range changesOf[background.Record](p) {
+			recorded = append(recorded, change.Job.Job.Name)
 		}
-		for _, change := range changesOf[releaseJob](p) {
-			released = append(released, change.job.Name)
+		for _, change := range changesOf[background.Release](p) {
+			released = append(released, change.Job.Job.Name)
 		}
-		if !slices.Equal(recorded, c.recorded) || !slices.Equal(released, c.released) || len(changesOf[createSweep](p)) > 0 {
+		if !slices.Equal(recorded, c.recorded) || !slices.Equal(released, c.released) || len(changesOf[background.Create](p)) > 0 {
 			t.Errorf("%s: recorded %q, released %q; want %q and %q", name, recorded, released, c.recorded, c.released)
 		}
 	}

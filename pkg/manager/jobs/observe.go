@@ -10,6 +10,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/manager/background"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -21,10 +22,9 @@ type state struct {
 	id    string
 	now   time.Time
 	named []*batchv1.Job // all that have the file system in their name, for the next number
-	// mounts, clones and sweeps are ours, the oldest first.
-	mounts []mountJob
-	clones []mountJob
-	sweeps []sweepJob
+	// These are ours, the oldest first. Of surveys, they are those that are not released.
+	mounts, clones  []mountJob
+	sweeps, surveys []background.Job
 	// notReady is why no Job may use the root claim now, or "".
 	notReady string
 	root     *corev1.PersistentVolumeClaim
@@ -45,6 +45,9 @@ type state struct {
 	noNode bool
 	// sweepDelay is how long trash waits for more.
 	sweepDelay time.Duration
+	// surveyInterval is the time between two surveys, and otherSurveys counts those of other file systems.
+	surveyInterval time.Duration
+	otherSurveys   func() int
 }
 
 // mountJob is a mount Job, or a clone Job, and what became of it.
@@ -72,13 +75,6 @@ type mountJob struct {
 	progressDue time.Time
 }
 
-type sweepJob struct {
-	job        *batchv1.Job
-	pods       []*corev1.Pod
-	outcome    mountjobs.SweepOutcome
-	unreleased bool
-}
-
 // maxPending is more than one Job carries: some may not be right any more when they are read live.
 const maxPending = 1024
 
@@ -89,7 +85,8 @@ func (c *Controller) observe(id string) state {
 		named:      c.gatherer.Caches.JobsOfFileSystem(id),
 		pending:    sync.OnceValue(func() []decide.Pending { return c.gatherer.Pending(id, maxPending) }),
 		agents:     c.agents(),
-		sweepDelay: c.options.SweepDelay,
+		sweepDelay: c.options.SweepDelay, surveyInterval: c.options.SurveyInterval,
+		otherSurveys: func() int { return c.otherSurveys(id) },
 	}
 	s.noNode = len(s.agents) == 0 && !c.hasNode()
 	for _, job := range s.named {
@@ -97,7 +94,9 @@ func (c *Controller) observe(id string) state {
 	}
 	slices.SortFunc(s.mounts, func(a, b mountJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
 	slices.SortFunc(s.clones, func(a, b mountJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
-	slices.SortFunc(s.sweeps, func(a, b sweepJob) int { return a.outcome.Name.Number - b.outcome.Name.Number })
+	byNumber := func(a, b background.Job) int { return a.Outcome.Name.Number - b.Outcome.Name.Number }
+	slices.SortFunc(s.sweeps, byNumber)
+	slices.SortFunc(s.surveys, byNumber)
 	c.observeRoot(&s)
 	return s
 }
@@ -119,26 +118,19 @@ func (c *Controller) observeJob(s *state, job *batchv1.Job) {
 	if err != nil {
 		return // foreign; it counts for the next number only
 	}
-	if name.Kind == mountjobs.Survey {
-		return // the usage loop has it
-	}
-	unreleased := mountjobs.IsUnreleased(job)
-	pods := c.gatherer.Caches.PodsOfJob(job)
-	if name.Kind == mountjobs.Sweep {
-		if outcome, err := c.gatherer.Sweep(job, pods); err == nil {
-			s.sweeps = append(s.sweeps, sweepJob{job: job, pods: pods, outcome: outcome, unreleased: unreleased})
-		}
+	m := mountJob{job: job, pods: c.gatherer.Caches.PodsOfJob(job), unreleased: mountjobs.IsUnreleased(job)}
+	m.outcome, m.err = c.gatherer.Outcome(job)
+	if !name.Kind.HasOperations() {
+		s.addTask(background.Job{Job: job, Pods: m.pods, Outcome: m.outcome, Unreleased: m.unreleased, Log: c.logs.Of(job.UID, job.Annotations)})
 		return
 	}
-	m := mountJob{job: job, pods: pods, unreleased: unreleased}
-	m.outcome, m.err = c.gatherer.Outcome(job)
 	m.waits = m.err == nil && m.outcome.HoldsFileSystem() && c.options.Workers.Waits(job)
 	switch {
 	case m.waits:
 		c.observeUse(&m)
 	case m.outcome.HoldsFileSystem():
 		m.warnings = c.gatherer.Caches.WarningsAbout(job.UID)
-		for _, pod := range pods {
+		for _, pod := range m.pods {
 			m.warnings = append(m.warnings, c.gatherer.Caches.WarningsAbout(pod.UID)...)
 		}
 	case m.unreleased:
@@ -152,8 +144,17 @@ func (c *Controller) observeJob(s *state, job *batchv1.Job) {
 	s.mounts = append(s.mounts, m)
 }
 
+func (s *state) addTask(job background.Job) {
+	switch {
+	case job.Outcome.Name.Kind == mountjobs.Sweep:
+		s.sweeps = append(s.sweeps, job)
+	case job.Unreleased:
+		s.surveys = append(s.surveys, job)
+	}
+}
+
 func (c *Controller) observeClone(m *mountJob) {
-	m.progressDue = c.progress.due(m.job.UID)
+	m.progressDue = c.logs.Of(m.job.UID, nil).Next
 	for _, o := range m.outcome.Operations {
 		m.abandoned = c.claimOf(o) == nil
 	}

@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
+	"gnuthought.com/efs-stunnel/pkg/manager/background"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
@@ -18,7 +19,7 @@ type plan struct {
 	again   time.Time // when to plan again although nothing has happened; zero is never
 }
 
-// change is one step of a plan: one of the types below.
+// change is one step of a plan: one of the types below, or a step of package background.
 type change any
 
 type (
@@ -56,17 +57,6 @@ type (
 	// deletePods deletes the pods of a Job that waits for a sweep or for the next try, because they keep
 	// the root claim from being deleted. The Job stays until it is released.
 	deletePods struct{ job *batchv1.Job }
-	// createSweep creates a Job that empties the trash.
-	createSweep struct{}
-	// recordSweep records how a sweep ended, and when the trash has something to remove next; zero is
-	// never.
-	recordSweep struct {
-		sweep *sweepJob
-		next  time.Time
-	}
-	// deleteSweep deletes a running sweep of a file system that is gone, whose pods keep its root claim
-	// from being deleted.
-	deleteSweep struct{ job *batchv1.Job }
 	// report writes an event on the object of an operation: a Warning, or for one that only waits for a
 	// running Job to end, if it is a setup, a Normal event.
 	report struct {
@@ -75,6 +65,14 @@ type (
 		queued    bool
 	}
 )
+
+func (p *plan) planTask(t background.Task) {
+	steps := background.For(t)
+	for _, step := range steps.Steps {
+		p.add(step)
+	}
+	p.recheck(steps.Again)
+}
 
 func (p *plan) add(c change) { p.changes = append(p.changes, c) }
 
@@ -112,7 +110,7 @@ func (p *plan) isDue(at, now time.Time) bool {
 //	ended, or none     ready       due              the next Job
 //	ended, or none     any         due later, none  nothing, until then
 //
-// In any case, Jobs of which everything was used are released, and the trash is swept.
+// In any case, Jobs of which everything was used are released, the trash is swept, and volumes are surveyed.
 func planFor(s state) plan {
 	var p plan
 	switch running := s.running(); {
@@ -135,7 +133,8 @@ func planFor(s state) plan {
 		}
 	}
 	p.planClones(s)
-	p.planSweep(s)
+	p.planTask(s.sweep())
+	p.planTask(s.survey())
 	return p
 }
 

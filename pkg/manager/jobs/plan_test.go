@@ -13,6 +13,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/manager/background"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
@@ -66,24 +67,26 @@ func on(node string, state mountjobs.State) func(*mountJob) {
 	return func(m *mountJob) { m.outcome.Node, m.outcome.State = node, state }
 }
 
-func swept(created time.Time, state mountjobs.State, next time.Time, unreleased bool) sweepJob {
-	return sweepJob{
-		job:        &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "efs-sweep-" + fileSystem + "-00001", CreationTimestamp: metav1.NewTime(created)}},
-		outcome:    mountjobs.SweepOutcome{Status: mountjobs.Status{State: state}, SweepReport: operations.SweepReport{Swept: operations.Swept{Next: next}}},
-		unreleased: unreleased,
+func swept(created time.Time, state mountjobs.State, next time.Time, unreleased bool) background.Job {
+	return background.Job{
+		Job: &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "efs-sweep-" + fileSystem + "-00001", CreationTimestamp: metav1.NewTime(created)}},
+		Outcome: mountjobs.Outcome{
+			Status: mountjobs.Status{Name: mountjobs.Name{Kind: mountjobs.Sweep}, State: state}, Task: operations.TaskReport{Swept: operations.Swept{Next: next}},
+		},
+		Unreleased: unreleased,
 	}
 }
 
 // in is a sweep that has reported in how many seconds the next one is due.
-func in(seconds int64, s sweepJob) sweepJob {
-	s.outcome.Swept.NextIn = seconds
+func in(seconds int64, s background.Job) background.Job {
+	s.Outcome.Task.NextIn = seconds
 	return s
 }
 
 // stopped is a sweep whose time was over, after so many removals.
-func stopped(created time.Time, removed int64) sweepJob {
+func stopped(created time.Time, removed int64) background.Job {
 	s := swept(created, mountjobs.Finished, now.Add(time.Hour), true)
-	s.outcome.Stopped, s.outcome.Swept.Removed = true, removed
+	s.Outcome.Task.Stopped, s.Outcome.Task.Removed = true, removed
 	return s
 }
 
@@ -104,7 +107,7 @@ func tried(volume string, number int, since, due time.Time) decide.Pending {
 // stateWith has the operations wait in their order, as the gatherer gives them.
 func stateWith(mounts []mountJob, pending ...decide.Pending) state {
 	slices.SortFunc(pending, func(a, b decide.Pending) int { return a.Turn().Compare(b.Turn()) })
-	return state{id: fileSystem, now: now, sweepDelay: defaultSweepDelay, mounts: mounts, pending: func() []decide.Pending { return pending }}
+	return state{id: fileSystem, now: now, sweepDelay: background.DefaultSweepDelay, mounts: mounts, pending: func() []decide.Pending { return pending }}
 }
 
 // changesOf are the changes of one type.
@@ -181,7 +184,7 @@ func TestDecideNextJob(t *testing.T) {
 func TestDecideRelease(t *testing.T) {
 	for name, c := range map[string]struct {
 		job    mountJob
-		sweeps []sweepJob
+		sweeps []background.Job
 		erased bool
 		want   bool
 	}{
@@ -193,8 +196,8 @@ func TestDecideRelease(t *testing.T) {
 		"trash, not used":             {job: mounted(1, fills, unused)},
 		"trash, running":              {job: mounted(1, fills, runs)},
 		"trash, released before":      {job: mounted(1, fills, old)},
-		"trash swept before it ended": {job: mounted(1, fills), sweeps: []sweepJob{swept(ago(90*time.Second), mountjobs.Succeeded, time.Time{}, false)}},
-		"trash swept since":           {job: mounted(1, fills), sweeps: []sweepJob{swept(ago(30*time.Second), mountjobs.Running, time.Time{}, true)}, want: true},
+		"trash swept before it ended": {job: mounted(1, fills), sweeps: []background.Job{swept(ago(90*time.Second), mountjobs.Succeeded, time.Time{}, false)}},
+		"trash swept since":           {job: mounted(1, fills), sweeps: []background.Job{swept(ago(30*time.Second), mountjobs.Running, time.Time{}, true)}, want: true},
 		"trash is gone":               {job: mounted(1, fills), erased: true, want: true},
 		"trash is gone, not used":     {job: mounted(1, fills, unused), erased: true},
 		"unreadable":                  {job: mounted(1, unused, func(m *mountJob) { m.err = mountjobs.ErrFormat }), want: true},
@@ -238,7 +241,7 @@ func TestSweepsOfAFileSystemThatIsGone(t *testing.T) {
 	}{"there": {false, 0}, "gone": {true, 1}} {
 		w := withSweeps([]mountJob{mounted(1, fills)}, nil, running)
 		w.gone, w.notReady = c.gone, "it is being deleted"
-		if p := planFor(w); len(changesOf[deleteSweep](p)) != c.want || len(changesOf[createSweep](p)) > 0 {
+		if p := planFor(w); len(changesOf[background.Delete](p)) != c.want || len(changesOf[background.Create](p)) > 0 {
 			t.Errorf("%s: got %+v, want %d sweeps deleted", name, p, c.want)
 		}
 	}
@@ -257,7 +260,7 @@ func TestDecideSweep(t *testing.T) {
 	}
 	annotated := func(at time.Time) *corev1.PersistentVolumeClaim { return recorded(at.Format(time.RFC3339)) }
 	remade := &corev1.PersistentVolumeClaim{}
-	used := []mountJob{mounted(1, forgotten, func(m *mountJob) { m.outcome.Ended = ago(firstSweepDelay) })}
+	used := []mountJob{mounted(1, forgotten, func(m *mountJob) { m.outcome.Ended = ago(background.FirstSweepDelay) })}
 	filled := []mountJob{mounted(1, fills)}
 	recent := []mountJob{mounted(1, fills, func(m *mountJob) { m.outcome.Ended = ago(time.Second) })}
 	for name, c := range map[string]struct {
@@ -282,7 +285,7 @@ func TestDecideSweep(t *testing.T) {
 		"next sweep by the server":      {state: withSweeps(nil, nil, in(30, swept(ago(time.Second), mountjobs.Succeeded, now.Add(-1000*time.Hour), true))), record: true, next: now.Add(30 * time.Second)},
 		"next sweep, server's clock":    {state: withSweeps(nil, nil, in(30, swept(ago(time.Second), mountjobs.Succeeded, now.Add(1000*time.Hour), true))), record: true, next: now.Add(30 * time.Second)},
 		"next sweep, long past":         {state: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Succeeded, now.Add(-1000*time.Hour), true)), record: true, next: now.Add(time.Minute)},
-		"next sweep, beyond all time":   {state: withSweeps(nil, nil, in(math.MaxInt64, swept(ago(time.Second), mountjobs.Succeeded, now, true))), record: true, next: now.Add(longestWait * time.Second)},
+		"next sweep, beyond all time":   {state: withSweeps(nil, nil, in(math.MaxInt64, swept(ago(time.Second), mountjobs.Succeeded, now, true))), record: true, next: now.Add(200 * 365 * 24 * time.Hour)},
 		"sweep was lost":                {state: withSweeps(nil, nil, swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(time.Minute)},
 		"sweep was lost again":          {state: withSweeps(nil, nil, swept(ago(time.Hour), mountjobs.Finished, time.Time{}, false), swept(ago(time.Second), mountjobs.Lost, time.Time{}, true)), record: true, next: now.Add(2 * time.Minute)},
 		"sweep was stopped":             {state: withSweeps(nil, nil, stopped(ago(time.Second), 7)), record: true, next: now},
@@ -290,30 +293,30 @@ func TestDecideSweep(t *testing.T) {
 		"stopped, nothing done":         {state: withSweeps(nil, nil, stopped(ago(time.Second), 0)), record: true, next: now.Add(time.Minute)},
 		"the time has come":             {state: withSweeps(nil, annotated(ago(time.Second))), begin: true, again: ago(time.Second)},
 		"nothing is known, no Job yet":  {state: withSweeps(nil, remade)},
-		"nothing is known, a Job now":   {state: withSweeps([]mountJob{mounted(1)}, remade), again: now.Add(firstSweepDelay - time.Minute)},
+		"nothing is known, a Job now":   {state: withSweeps([]mountJob{mounted(1)}, remade), again: now.Add(background.FirstSweepDelay - time.Minute)},
 		"nothing is known, long since":  {state: withSweeps(used, remade), begin: true, again: now},
 		"nothing is known, Jobs failed": {state: withSweeps([]mountJob{mounted(1, old, on("a", mountjobs.Lost))}, remade)},
 		"nothing is known, just swept":  {state: withSweeps(used, remade, swept(ago(time.Second), mountjobs.Succeeded, time.Time{}, false))},
-		"known to be empty":             {state: withSweeps(used, recorded(noSweep))},
-		"known to be empty, filled":     {state: withSweeps(filled, recorded(noSweep)), begin: true, again: ago(50 * time.Second)},
+		"known to be empty":             {state: withSweeps(used, recorded(background.NoSweep))},
+		"known to be empty, filled":     {state: withSweeps(filled, recorded(background.NoSweep)), begin: true, again: ago(50 * time.Second)},
 		"the time has not come":         {state: withSweeps(nil, annotated(now.Add(time.Hour))), again: now.Add(time.Hour)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p plan
-			p.planSweep(c.state)
+			p.planTask(c.state.sweep())
 			var next time.Time
-			recorded := changesOf[recordSweep](p)
+			recorded := changesOf[background.Record](p)
 			for _, r := range recorded {
-				next = r.next
+				next, _ = time.Parse(time.RFC3339, r.Value) // zero for never
 			}
-			if len(changesOf[createSweep](p)) > 0 != c.begin || len(recorded) > 0 != c.record || !next.Equal(c.next) || !p.again.Equal(c.again) {
+			if len(changesOf[background.Create](p)) > 0 != c.begin || len(recorded) > 0 != c.record || !next.Equal(c.next) || !p.again.Equal(c.again) {
 				t.Errorf("got %+v, want %+v", p, c)
 			}
 		})
 	}
 }
 
-func withSweeps(mounts []mountJob, root *corev1.PersistentVolumeClaim, sweeps ...sweepJob) state {
+func withSweeps(mounts []mountJob, root *corev1.PersistentVolumeClaim, sweeps ...background.Job) state {
 	w := stateWith(mounts)
 	w.root, w.sweeps = root, sweeps
 	return w

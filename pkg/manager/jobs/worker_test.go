@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"gnuthought.com/efs-stunnel/pkg/manager/background"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 )
@@ -77,33 +78,6 @@ func TestDecideForAWorker(t *testing.T) {
 	}
 }
 
-// TestTrashWaitsLongerAfterManySweepsThatFoundLittle, up to some minutes.
-func TestTrashWaitsLongerAfterManySweepsThatFoundLittle(t *testing.T) {
-	for name, c := range map[string]struct {
-		sweeps  int
-		every   time.Duration
-		volumes int // that each has found
-		want    time.Duration
-	}{
-		"none":              {want: defaultSweepDelay},
-		"a few":             {sweeps: promptSweeps, every: 10 * time.Second, volumes: 1, want: defaultSweepDelay},
-		"one more":          {sweeps: promptSweeps + 1, every: 10 * time.Second, volumes: 1, want: 2 * defaultSweepDelay},
-		"very many":         {sweeps: 50, every: 10 * time.Second, volumes: 1, want: longestTrashWait},
-		"that found much":   {sweeps: 50, every: 10 * time.Second, volumes: fewVolumes, want: defaultSweepDelay},
-		"that are long ago": {sweeps: 10, every: 5 * time.Minute, volumes: 1, want: defaultSweepDelay},
-	} {
-		s := stateWith([]mountJob{mounted(1, fills, func(m *mountJob) { m.filledTrash = now })})
-		for n := range c.sweeps {
-			sweep := swept(ago(time.Duration(c.sweeps-n)*c.every), mountjobs.Succeeded, time.Time{}, false)
-			sweep.outcome.Swept.Volumes = c.volumes
-			s.sweeps = append(s.sweeps, sweep)
-		}
-		if got := s.sweepDue().Sub(now); got != c.want {
-			t.Errorf("%s: trash waits for %s, want %s", name, got, c.want)
-		}
-	}
-}
-
 // TestDecideSweepBesideAWorker: the trash does not wait for the worker's end.
 func TestDecideSweepBesideAWorker(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -121,9 +95,9 @@ func TestDecideSweepBesideAWorker(t *testing.T) {
 			m.fillsTrash, m.filledTrash = true, c.filled
 			s := stateWith([]mountJob{m})
 			if !c.sweep.IsZero() {
-				s.sweeps = []sweepJob{swept(c.sweep, mountjobs.Succeeded, time.Time{}, false)}
+				s.sweeps = []background.Job{swept(c.sweep, mountjobs.Succeeded, time.Time{}, false)}
 			}
-			if got := len(changesOf[createSweep](planFor(s))) > 0; got != c.begin {
+			if got := len(changesOf[background.Create](planFor(s))) > 0; got != c.begin {
 				t.Errorf("a sweep begins: %v", got)
 			}
 		})

@@ -134,14 +134,12 @@ func New(client kubernetes.Interface, api table.API, o Options) (*Loops, error) 
 	}); err != nil {
 		return nil, err
 	}
-	if l.Jobs, err = jobs.New(o.JobsClient, g, jobs.Options{
-		Jobs: o.Jobs, Batch: o.Batch, SweepDelay: o.SweepDelay, Workers: l.workers,
-		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
-	}); err != nil {
+	if l.Usage, err = usage.New(client, g, usage.Options{Events: o.Events, Metrics: o.Metrics, Log: o.Log}); err != nil {
 		return nil, err
 	}
-	if l.Usage, err = usage.New(client, g, usage.Options{
-		Jobs: o.Jobs, Interval: o.UsageInterval, Events: o.Events, Metrics: o.Metrics, Log: o.Log,
+	if l.Jobs, err = jobs.New(o.JobsClient, g, jobs.Options{
+		Jobs: o.Jobs, Batch: o.Batch, SweepDelay: o.SweepDelay, SurveyInterval: o.UsageInterval, Usage: l.Usage, Workers: l.workers,
+		Events: o.Events, Metrics: o.Metrics, Log: o.Log,
 	}); err != nil {
 		return nil, err
 	}
@@ -162,7 +160,6 @@ func (l *Loops) connect() {
 	l.Discovery.OnChange(l.SharedVolumes.TargetsChanged)
 	l.Discovery.OnChange(l.Claims.TargetsChanged)
 	l.Discovery.OnChange(l.Jobs.TargetsChanged)
-	l.Discovery.OnChange(l.Usage.TargetsChanged)
 }
 
 func (o Options) gatherer(l *Loops) (*observe.Gatherer, error) {

@@ -33,7 +33,7 @@ type observedJob struct {
 	reading
 }
 
-// reading is a mount Job read back.
+// reading is a Job read back.
 type reading struct {
 	versions string // of the Job and its pods
 	outcome  mountjobs.Outcome
@@ -42,7 +42,7 @@ type reading struct {
 	positions map[string][]int
 }
 
-// Outcome returns the outcome of a mount Job. The errors are those of mountjobs.Read.
+// Outcome is a Job read back. The errors are those of mountjobs.Read.
 func (g *Gatherer) Outcome(job *batchv1.Job) (mountjobs.Outcome, error) {
 	read := g.read(job)
 	return read.outcome, read.err
@@ -59,10 +59,15 @@ func (g *Gatherer) read(job *batchv1.Job) reading {
 		return observed.reading
 	}
 	read := reading{versions: versions}
-	g.readGuarded(observed, job, now, func(at time.Time) *mountjobs.Status {
-		read.outcome, read.err = mountjobs.Read(job, pods, at)
-		return &read.outcome.Status
-	})
+	read.outcome, read.err = mountjobs.Read(job, pods, now)
+	if read.outcome.Overdue && time.Since(observed.first) < mountjobs.ClockGuard { // the clocks may disagree
+		read.outcome, read.err = mountjobs.Read(job, pods, job.CreationTimestamp.Time)
+		read.outcome.Until = now.Add(mountjobs.ClockGuard)
+	}
+	if unread := read.outcome.Unread; unread != "" && unread != observed.unread {
+		observed.unread = unread
+		g.OnUnread(job.Name, unread)
+	}
 	read.outcome.Use(reported)
 	read.positions = make(map[string][]int, len(read.outcome.Operations))
 	for i, operation := range read.outcome.Operations {
@@ -77,29 +82,7 @@ func (g *Gatherer) read(job *batchv1.Job) reading {
 	return read
 }
 
-// Sweep returns the outcome of a sweep Job. The error is that of mountjobs.ReadSweep.
-func (g *Gatherer) Sweep(job *batchv1.Job, pods []*corev1.Pod) (outcome mountjobs.SweepOutcome, err error) {
-	g.outcomes.mu.Lock()
-	defer g.outcomes.mu.Unlock()
-	g.readGuarded(g.outcomes.of(job.UID), job, g.Now(), func(at time.Time) *mountjobs.Status {
-		outcome, err = mountjobs.ReadSweep(job, pods, at)
-		return &outcome.Status
-	})
-	return outcome, err
-}
-
-// Survey returns the outcome of a survey Job.
-func (g *Gatherer) Survey(job *batchv1.Job, pods []*corev1.Pod) (outcome mountjobs.SurveyOutcome, err error) {
-	g.outcomes.mu.Lock()
-	defer g.outcomes.mu.Unlock()
-	g.readGuarded(g.outcomes.of(job.UID), job, g.Now(), func(at time.Time) *mountjobs.Status {
-		outcome, err = mountjobs.ReadSurvey(job, pods, at)
-		return &outcome.Status
-	})
-	return outcome, err
-}
-
-// of returns the observation of a Job, and begins it for a Job that was not observed before.
+// of is what is known of a Job, which may be observed for the first time.
 func (o *outcomes) of(job types.UID) *observedJob {
 	if o.jobs[job] == nil {
 		o.jobs[job] = &observedJob{first: time.Now()}
@@ -107,21 +90,7 @@ func (o *outcomes) of(job types.UID) *observedJob {
 	return o.jobs[job]
 }
 
-// readGuarded reads a Job as it is at a time. One that was first observed less than ClockGuard ago does not
-// count as overdue: the clocks may disagree.
-func (g *Gatherer) readGuarded(o *observedJob, job *batchv1.Job, now time.Time, read func(at time.Time) *mountjobs.Status) {
-	status := read(now)
-	if status.Overdue && time.Since(o.first) < mountjobs.ClockGuard {
-		read(job.CreationTimestamp.Time).Until = now.Add(mountjobs.ClockGuard)
-	}
-	if status.Unread != "" && status.Unread != o.unread {
-		o.unread = status.Unread
-		g.OnUnread(job.Name, status.Unread)
-	}
-}
-
-// overSince returns the time, on the clock of Now, at which a Job was first observed to be over; zero if it was
-// not.
+// overSince is when a Job was first observed to be over, on the clock of Now; zero if it was not.
 func (g *Gatherer) overSince(job types.UID) time.Time {
 	g.outcomes.mu.Lock()
 	defer g.outcomes.mu.Unlock()

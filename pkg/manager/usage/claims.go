@@ -15,9 +15,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// syncClaim records what a claim's directory holds, if that has changed, and reports once when it is more than
+// sync records what a claim's directory holds, if that has changed, and reports once when it is more than
 // the claim requests: the record remembers that, so that no other leader repeats it.
-func (c *Controller) syncClaim(ctx context.Context, key cache.ObjectName) (again time.Duration, err error) {
+func (c *Controller) sync(ctx context.Context, key cache.ObjectName) (again time.Duration, err error) {
 	claim := c.gatherer.Caches.ClaimNamed(key.Namespace, key.Name)
 	if claim == nil {
 		return 0, nil

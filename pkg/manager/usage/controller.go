@@ -1,68 +1,48 @@
-// Package usage is the control loops that find out what volumes use. The key of one
-// is a file system: it has survey Jobs count the volumes, and reads what they write
-// to their logs. The key of the other is a claim: it records what was counted, and
-// reports when that is more than the claim requests. Nothing that a survey says leads
-// to anything else.
+// Package usage is the control loop that records what volumes use. Its key is a claim: it records what surveys
+// have counted in the claim's directory, and reports when that is more than the claim requests. Nothing that a
+// survey says leads to anything else.
 package usage
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 
-	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
 	"gnuthought.com/efs-stunnel/pkg/manager/observe"
-	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/queue"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
-// Options say how the loops work.
+// Options say how the loop works.
 type Options struct {
-	// Jobs are what an administrator chose for every Job.
-	Jobs mountjobs.Settings
-	// Interval is the time between two surveys of a file system; 0 is never, unless one is requested.
-	Interval time.Duration
-	// Logs reads a pod's log; nil is by the client.
-	Logs    LogReader
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 }
 
-// LogReader reads what the survey's container has logged in the time before now, all if that is 0.
-type LogReader func(ctx context.Context, pod string, since time.Duration) (io.ReadCloser, error)
-
-// Controller is both loops.
+// Controller is the loop.
 type Controller struct {
 	options      Options
 	client       kubernetes.Interface
 	gatherer     *observe.Gatherer
 	measurements measurements
-	progress     progress
 	writes       *rate.Limiter
-	fileSystems  *queue.Queue[string]
-	claims       *queue.Queue[cache.ObjectName]
+	queue        *queue.Queue[cache.ObjectName]
 }
 
 const (
-	loopSurveys = "surveys"
-	loopUsage   = "usage"
+	controlLoop = "usage"
 	firstRetry  = time.Second
 	parallel    = 2
 
@@ -70,17 +50,12 @@ const (
 	writesPerSecond = 20
 )
 
-// New makes the loops. It is to be called before the caches run.
+// New makes the loop. It is to be called before the caches run.
 func New(client kubernetes.Interface, g *observe.Gatherer, o Options) (*Controller, error) {
 	c := &Controller{options: o, client: client, gatherer: g, writes: rate.NewLimiter(writesPerSecond, writesPerSecond)}
-	if o.Logs == nil {
-		c.options.Logs = c.podLog
-	}
-	c.fileSystems = queue.New(queue.Options{Name: loopSurveys, KeyName: "fileSystem", FirstRetry: firstRetry, Log: o.Log}, c.syncFileSystem)
-	c.claims = queue.New(queue.Options{Name: loopUsage, KeyName: "claim", FirstRetry: firstRetry, Log: o.Log}, c.syncClaim)
-	c.options.Log = o.Log.With(slog.String("controller", loopSurveys))
-	if err := objects.OnChange(c.changed, g.Caches.Claims, g.Caches.Jobs, g.Caches.Pods); err != nil {
-		return nil, fmt.Errorf("watching for surveys: %w", err)
+	c.queue = queue.New(queue.Options{Name: controlLoop, KeyName: "claim", FirstRetry: firstRetry, Log: o.Log}, c.sync)
+	if err := objects.OnChange(c.claimChanged, g.Caches.Claims); err != nil {
+		return nil, fmt.Errorf("watching for usage: %w", err)
 	}
 	if err := o.Metrics.Register(collector{c}); err != nil {
 		return nil, fmt.Errorf("registering the metrics of volumes: %w", err)
@@ -90,57 +65,47 @@ func New(client kubernetes.Interface, g *observe.Gatherer, o Options) (*Controll
 
 // Run works until the context ends.
 func (c *Controller) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return c.claims.Run(ctx, parallel, c.enqueueRecorded) })
-	group.Go(func() error { return c.fileSystems.Run(ctx, parallel, c.TargetsChanged) })
-	return group.Wait()
-}
-
-// TargetsChanged enqueues every file system.
-func (c *Controller) TargetsChanged() {
-	for _, id := range c.gatherer.Caches.FileSystems() {
-		c.fileSystems.Add(id)
-	}
+	return c.queue.Run(ctx, parallel, c.enqueueRecorded)
 }
 
 // enqueueRecorded enqueues the claims whose request may have changed while there was no leader.
 func (c *Controller) enqueueRecorded() {
 	for _, claim := range c.allClaims() {
 		if caches.UsageOf(claim) != "" {
-			c.claims.Add(cache.MetaObjectToName(claim))
+			c.queue.Add(cache.MetaObjectToName(claim))
 		}
 	}
 }
 
-// changed enqueues what an object is about. A standby enqueues nothing.
-func (c *Controller) changed(before, after any) {
-	if !c.fileSystems.Running() {
-		return
-	}
-	switch o := cmp.Or(after, before).(type) {
-	case *corev1.PersistentVolumeClaim:
-		c.claimChanged(before, o)
-	case *batchv1.Job:
-		if name, ok := mountjobs.ParseName(o.Name); ok && name.Kind == mountjobs.Survey {
-			c.fileSystems.Add(name.FileSystemID)
-		}
-	case *corev1.Pod:
-		if o.Labels[wellknown.LabelAppComponent] == mountjobs.AppComponentSurveyJob {
-			c.fileSystems.Add(o.Labels[wellknown.LabelMountJobFileSystemID])
-		}
-	}
-}
-
-func (c *Controller) claimChanged(before any, claim *corev1.PersistentVolumeClaim) {
-	if id, ok := strings.CutPrefix(claim.Name, wellknown.RootVolumePrefix); ok && claim.Namespace == c.options.Jobs.Namespace {
-		c.fileSystems.Add(id)
-		return
-	}
+// claimChanged enqueues a claim whose record or request has changed; of a new one, nothing was counted. A standby
+// enqueues nothing.
+func (c *Controller) claimChanged(before, after any) {
 	was, ok := before.(*corev1.PersistentVolumeClaim)
-	if !ok || was == nil {
-		return // it is new: nothing was counted
+	claim, exists := after.(*corev1.PersistentVolumeClaim)
+	if !c.queue.Running() || !ok || !exists || was == nil || claim == nil {
+		return
 	}
 	if caches.UsageOf(was) != caches.UsageOf(claim) || volumes.Requested(was) != volumes.Requested(claim) {
-		c.claims.Add(cache.MetaObjectToName(claim))
+		c.queue.Add(cache.MetaObjectToName(claim))
 	}
 }
+
+// Counted takes what a survey has counted, and enqueues the claims of those directories.
+func (c *Controller) Counted(fileSystemID string, counted []operations.Usage, at time.Time) {
+	c.measurements.add(fileSystemID, counted, at)
+	paths, changed := map[string]bool{}, map[string]bool{}
+	for _, usage := range counted {
+		changed[usage.Path] = true
+	}
+	for _, volume := range c.gatherer.Caches.VolumesOnFileSystem(fileSystemID) {
+		_, path, _ := caches.DirectoryOf(volume)
+		paths[path] = true
+		if ref := volume.Spec.ClaimRef; ref != nil && changed[path] {
+			c.queue.Add(cache.ObjectName{Namespace: ref.Namespace, Name: ref.Name})
+		}
+	}
+	c.measurements.keepOnly(fileSystemID, paths)
+}
+
+// Busy reports whether claims wait for what was counted in their directories to be recorded.
+func (c *Controller) Busy() bool { return c.queue.Len() > 0 }

@@ -2,9 +2,7 @@ package usage
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -27,14 +25,16 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/manager/observe"
 	"gnuthought.com/efs-stunnel/pkg/manager/targets"
-	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/volumes"
 )
 
 const (
-	namespace = "efs-stunnel"
-	team      = "team"
+	namespace  = "efs-stunnel"
+	team       = "team"
+	fileSystem = "fs-0123456789abcdef0"
 )
+
+var now = time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 
 // loop is a controller whose caches the test fills.
 type loop struct {
@@ -43,8 +43,6 @@ type loop struct {
 	client   *fake.Clientset
 	events   *record.FakeRecorder
 	registry *prometheus.Registry
-	log      string // of every pod
-	logErr   error
 }
 
 func newLoop(t *testing.T) *loop {
@@ -62,10 +60,6 @@ func newLoop(t *testing.T) *loop {
 	}
 	g.Now = func() time.Time { return now }
 	l.Controller, err = New(l.client, g, Options{
-		Jobs: mountjobs.Settings{Namespace: namespace, Image: "image"},
-		Logs: func(context.Context, string, time.Duration) (io.ReadCloser, error) {
-			return io.NopCloser(strings.NewReader(l.log)), l.logErr
-		},
 		Events: l.events, Metrics: l.registry, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -112,7 +106,7 @@ func (l *loop) count(claim *corev1.PersistentVolumeClaim, usage operations.Usage
 	l.t.Helper()
 	l.measurements.add(fileSystem, []operations.Usage{usage}, now)
 	l.client.ClearActions()
-	if _, err := l.syncClaim(l.t.Context(), cache.MetaObjectToName(claim)); err != nil {
+	if _, err := l.sync(l.t.Context(), cache.MetaObjectToName(claim)); err != nil {
 		l.t.Fatal(err)
 	}
 	writes = len(l.client.Actions())
@@ -161,27 +155,21 @@ func TestCrossingOfARequestIsReportedOnce(t *testing.T) {
 	}
 }
 
-// Whatever a log says, only claims whose volumes have a path are written, and nothing but their annotation.
-func TestLogDecidesAboutNothingElse(t *testing.T) {
+// Whatever a survey has counted, only claims whose volumes have a path are written, and nothing but their annotation.
+func TestSurveyDecidesAboutNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoop(t)
 		claim := l.bind("data", "/team/data")
 		l.bind("other", "/team/other")
-		l.log = `time=2026-01-02T03:04:05Z level=INFO msg="survey started"
-{"path":"/team/data","bytes":4096,"files":2}
-{"path":"/team/unknown","bytes":4096,"files":2}
-{"path":"/team/other","bytes":-1,"files":2}
-{"path":"/team/../other","bytes":1,"files":2}
-` + strings.Repeat("x", 1<<20)
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error)
 		go func() { ended <- l.Run(ctx) }()
 		synctest.Wait()
-		survey := &surveyJob{job: mustSurvey(t), outcome: mountjobs.SurveyOutcome{Pod: "pod"}}
-		if err := l.readLog(ctx, state{id: fileSystem, now: now}, survey); err != nil {
-			t.Fatal(err)
-		}
+		l.Counted(fileSystem, []operations.Usage{{Path: "/team/data", Bytes: 4096, Files: 2}, {Path: "/team/unknown", Bytes: 4096, Files: 2}}, now)
 		<-time.After(time.Minute)
+		if l.Busy() {
+			t.Error("something was not recorded")
+		}
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
@@ -200,44 +188,7 @@ func TestLogDecidesAboutNothingElse(t *testing.T) {
 		if _, ok := l.measurements.of(fileSystem, "/team/unknown"); ok {
 			t.Error("a path without a volume is remembered")
 		}
-		if p, _ := l.progress.of(survey.job.UID); p.after != "/team/unknown" || !p.drained {
-			t.Errorf("progress %+v", p)
-		}
 	})
-}
-
-// The log of a Job that has ended is tried again for a while, and then given up.
-func TestLogThatCannotBeRead(t *testing.T) {
-	for name, c := range map[string]struct {
-		err     error
-		volumes int // that the Job says that it has counted
-	}{
-		"no answer":        {errors.New("connection refused"), 0},
-		"nothing is in it": {nil, 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := newLoop(t)
-			l.logErr = c.err
-			job := mustSurvey(t)
-			outcome := mountjobs.SurveyOutcome{Pod: "pod", SurveyReport: operations.SurveyReport{Volumes: c.volumes}}
-			at := now
-			l.gatherer.Now = func() time.Time { return at }
-			for _, step := range []struct {
-				after      time.Duration
-				unreadable bool
-			}{{0, false}, {time.Minute, false}, {readTries + time.Second, true}} {
-				at = now.Add(step.after)
-				s := state{id: fileSystem, now: at}
-				if err := l.readLog(t.Context(), s, &surveyJob{job: job, outcome: outcome}); err == nil {
-					t.Fatal("no error")
-				}
-				l.observeSurvey(&s, job)
-				if got := s.surveys[0]; got.unreadable != step.unreadable || got.drained {
-					t.Errorf("after %s: %+v", step.after, got)
-				}
-			}
-		})
-	}
 }
 
 func TestOnlyTheLeaderHasMetrics(t *testing.T) {

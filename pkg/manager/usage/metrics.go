@@ -20,7 +20,7 @@ func (c collector) Describe(descriptions chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(metrics chan<- prometheus.Metric) {
-	if c.claims.Running() {
+	if c.queue.Running() {
 		c.collectAll(metrics)
 	}
 }

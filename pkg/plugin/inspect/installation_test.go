@@ -190,7 +190,7 @@ func inCloneJob(t *testing.T, s *Snapshot) *corev1.Pod {
 	operation.Kind, operation.Directory, operation.Rules = operations.Clone, operations.Directory{}, operations.Rules{}
 	operation.Source = operations.Source{SourcePath: "/team/data", SourceVolume: "pvc-" + boundUID, SourceClaim: "data", SourceClaimUID: boundUID}
 	settings := mountjobs.Settings{Namespace: s.Namespace, Image: "registry.example.com/efs-worker:1.2"}
-	job, err := mountjobs.BuildClone(mountjobs.Spec{Settings: settings, FileSystemID: testFS, Number: 2, Operations: []operations.Operation{operation}})
+	job, err := mountjobs.Build(mountjobs.Spec{Kind: mountjobs.Clone, Settings: settings, FileSystemID: testFS, Number: 2, Operations: []operations.Operation{operation}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestJobWhoseOutcomeWasUsedIsNoProblem(t *testing.T) {
 // addSweep adds a sweep Job, whose pod is on node n1.
 func addSweep(t *testing.T, s *Snapshot) (*batchv1.Job, *corev1.Pod) {
 	t.Helper()
-	job, err := mountjobs.BuildSweep(mountjobs.Spec{Settings: mountjobs.Settings{Namespace: s.Namespace, Image: "w"}, FileSystemID: testFS, Number: 3})
+	job, err := mountjobs.Build(mountjobs.Spec{Kind: mountjobs.Sweep, Settings: mountjobs.Settings{Namespace: s.Namespace, Image: "w"}, FileSystemID: testFS, Number: 3})
 	if err != nil {
 		t.Fatal(err)
 	}

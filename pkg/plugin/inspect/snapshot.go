@@ -178,22 +178,12 @@ func derive(s *Snapshot) *facts {
 
 func (f *facts) deriveJobs() {
 	for _, job := range f.Jobs {
-		name, err := mountjobs.Identify(job)
-		if err != nil {
+		if _, err := mountjobs.Identify(job); err != nil {
 			continue // not the manager's
 		}
 		j := jobFacts{job: job}
-		switch name.Kind {
-		case mountjobs.Sweep:
-			outcome, err := mountjobs.ReadSweep(job, f.Pods, f.Now)
-			j.status, j.err = outcome.Status, err
-		case mountjobs.Survey:
-			outcome, err := mountjobs.ReadSurvey(job, f.Pods, f.Now)
-			j.status, j.err = outcome.Status, err
-		case mountjobs.Mount, mountjobs.Clone:
-			j.outcome, j.err = mountjobs.Read(job, f.Pods, f.Now)
-			j.status = j.outcome.Status
-		}
+		j.outcome, j.err = mountjobs.Read(job, f.Pods, f.Now)
+		j.status = j.outcome.Status
 		if j.status.State == mountjobs.Running {
 			j.reason, j.message = mountjobs.Diagnose(job, podOf(job, f.Pods), f.Events)
 		}

@@ -149,9 +149,10 @@ func addEndedSurvey(t *testing.T, s *Snapshot) {
 
 func addSurvey(t *testing.T, s *Snapshot) *batchv1.Job {
 	t.Helper()
-	job, err := mountjobs.BuildSurvey(mountjobs.Spec{
-		Settings: mountjobs.Settings{Namespace: s.Namespace, Image: "image"}, FileSystemID: testFS, Number: 1,
-	}, mountjobs.SurveyRecord{Began: now})
+	job, err := mountjobs.Build(mountjobs.Spec{
+		Kind: mountjobs.Survey, Settings: mountjobs.Settings{Namespace: s.Namespace, Image: "image"}, FileSystemID: testFS, Number: 1,
+		Survey: mountjobs.SurveyRecord{Began: now},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
