@@ -37,7 +37,7 @@ const (
 	// readInterval is the time between two reads of the log of a Job that runs: if its pod is killed, and
 	// its log lost, no more than this is counted again.
 	readInterval = 30 * time.Second
-	// readRetry is when to try again to read a log, and readTries how long that is tried once its Job has ended.
+	// readRetry separates two attempts to read a log; readTries bounds them once its Job has ended.
 	readRetry = 5 * time.Second
 	readTries = 2 * time.Minute
 	// logOverlap is more than what a log may lose at the begin of a span of time.

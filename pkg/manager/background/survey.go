@@ -22,9 +22,9 @@ type Survey struct {
 const (
 	// maxSurveys bounds the surveys that run at once.
 	maxSurveys = 4
-	// surveysRetry is when to check again whether one of them has ended.
+	// surveysRetry separates two checks whether one of them has ended.
 	surveysRetry = 10 * time.Second
-	// requestSkew is how far in the future a request may be: the clocks of users may be wrong.
+	// requestSkew bounds how far in the future a request may be: the clocks of users may be wrong.
 	requestSkew = time.Minute
 )
 

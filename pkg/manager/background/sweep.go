@@ -28,12 +28,12 @@ const (
 	FirstSweepDelay = 10 * time.Minute
 	// NoSweep, in place of a time, says that the trash has nothing to remove.
 	NoSweep = "never"
-	// lately is how far back sweeps count, of which promptSweeps begin without a longer wait.
+	// lately bounds how far back sweeps count, of which promptSweeps begin without a longer wait.
 	lately       = 10 * time.Minute
 	promptSweeps = 6
 	// fewVolumes is as much as a sweep finds that had better have waited for more.
 	fewVolumes = 32
-	// longestTrashWait is how long trash waits at most.
+	// longestTrashWait bounds the wait of trash.
 	longestTrashWait = 5 * time.Minute
 	// longestWait, in seconds, is longer than any deleted directory is kept.
 	longestWait = 200 * 365 * 24 * 60 * 60

@@ -127,7 +127,7 @@ func (p *claimPlanner) warn(cause, topic, message string) {
 	}
 }
 
-// reportWait says what the claim waits for that no write here can bring about; "" is nothing.
+// reportWait tells the claim that it waits for something that no write here can bring about; "" is nothing.
 func (p *claimPlanner) reportWait(cause, what string) {
 	if what != "" {
 		p.warn(cause, "wait", "waiting: "+what)

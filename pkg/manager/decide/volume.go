@@ -38,7 +38,7 @@ func (p volumePlanner) warn(cause, topic, message string) {
 	p.add(Warn{p.volume.Object, wellknown.EventVolumeFailedDelete, topic, message, cause})
 }
 
-// reportProblem says why the volume can be neither cleaned nor adopted; "" is nothing.
+// reportProblem tells the volume that it can be neither cleaned nor adopted; "" is nothing.
 func (p volumePlanner) reportProblem(cause, problem string) {
 	if problem != "" {
 		p.warn(cause, "problem", problem)

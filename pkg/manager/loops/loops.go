@@ -32,7 +32,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// Settings are what an administrator chose.
+// Settings holds an administrator's choices.
 type Settings struct {
 	Provisioner string
 

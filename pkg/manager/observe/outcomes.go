@@ -82,7 +82,7 @@ func (g *Gatherer) read(job *batchv1.Job) reading {
 	return read
 }
 
-// of is what is known of a Job, which may be observed for the first time.
+// of returns the record of a Job, which may be observed for the first time.
 func (o *outcomes) of(job types.UID) *observedJob {
 	if o.jobs[job] == nil {
 		o.jobs[job] = &observedJob{first: time.Now()}
@@ -90,7 +90,7 @@ func (o *outcomes) of(job types.UID) *observedJob {
 	return o.jobs[job]
 }
 
-// overSince is when a Job was first observed to be over, on the clock of Now; zero if it was not.
+// overSince returns the time when a Job was first observed to be over, on the clock of Now; zero if it was not.
 func (g *Gatherer) overSince(job types.UID) time.Time {
 	g.outcomes.mu.Lock()
 	defer g.outcomes.mu.Unlock()

@@ -173,7 +173,7 @@ func TestHealthyInstallationsHaveNoProblem(t *testing.T) {
 		"a sweep that failed, and succeeded since": func(t *testing.T, s *Snapshot) {
 			rootEvent(s, wellknown.EventSweepFailed, 2*time.Minute)
 			_, pod := addSweep(t, s)
-			end(pod, 0, "")
+			end(pod, 0, "{}")
 			s.Jobs[0].Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: ago(time.Second)}}
 		},
 		"an agent that is replaced": func(_ *testing.T, s *Snapshot) {

@@ -19,7 +19,7 @@ func (b *Buffer) Write(line []byte) (int, error) {
 	return b.text.Write(line)
 }
 
-// String is what was written so far.
+// String returns the lines so far.
 func (b *Buffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
