@@ -33,11 +33,12 @@ func (r right) String() string {
 }
 
 // usedInLongRuns are rights that only make e2e-long is sure to use: events that are repeated, finished Jobs that hold a
-// deleted root claim, claims that grow, and surveys.
+// deleted root claim, claims that grow, surveys, and file systems that leave.
 var usedInLongRuns = []right{
 	{account: "efs-stunnel", resource: "events", verb: "patch"},
 	{account: "efs-manager", resource: "events", verb: "patch"},
 	{account: "efs-manager", group: "batch", resource: "jobs", verb: "delete"},
+	{account: "efs-manager", group: "efs-stunnel.gnuthought.com", resource: "filesystems", verb: "delete"},
 	{account: "efs-manager", resource: "persistentvolumeclaims/status", verb: "patch"},
 	{account: "efs-manager", resource: "pods/log", verb: "get"},
 }
