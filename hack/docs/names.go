@@ -80,7 +80,7 @@ func expression(e ast.Expr) string {
 // resolve returns the value of an expression whose names are those of other expressions.
 func resolve(expression string, values map[string]string) string {
 	var all strings.Builder
-	for _, word := range strings.Fields(expression) {
+	for word := range strings.FieldsSeq(expression) {
 		if literal, err := strconv.Unquote(word); err == nil {
 			all.WriteString(literal)
 		} else if value, ok := values[word]; ok && value != word {

@@ -60,7 +60,7 @@ func readDefinitions(t *testing.T, file string) (all []definition) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, document := range strings.Split(string(text), "\n---\n") {
+	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		var crd definition
 		if err := yaml.Unmarshal([]byte(document), &crd); err != nil {
 			t.Fatal(err)

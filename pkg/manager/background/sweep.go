@@ -26,7 +26,7 @@ const (
 	// FirstSweepDelay is long enough for most first sweeps to be those of the first deletion, and
 	// shorter than Jobs live.
 	FirstSweepDelay = 10 * time.Minute
-	// NoSweep, in place of a time, says that the trash has nothing to remove.
+	// NoSweep stands in place of a time where the trash has nothing to remove.
 	NoSweep = "never"
 	// lately bounds how far back sweeps count, of which promptSweeps begin without a longer wait.
 	lately       = 10 * time.Minute
