@@ -1,6 +1,7 @@
 // Command docs writes what the code knows into docs: the settings of the programs, from their --help, the keys of
-// annotations, labels and finalizers, from their constants, and the pictures, from their texts. With -diff it changes
-// nothing, and fails when a file is stale. Run it in the root of the repository with make generate or make verify.
+// annotations, labels and finalizers, from their constants, conditions with their reasons, from package status, the
+// alerts, from their manifest, and the pictures, from their texts. With -diff it changes nothing, and fails when a file
+// is stale. Run it in the root of the repository with make generate or make verify.
 package main
 
 import (
@@ -62,7 +63,7 @@ var errStale = errors.New("stale: run make generate and commit what it changed")
 
 func run(ctx context.Context, diff bool) error {
 	fresh := map[string]string{}
-	if err := errors.Join(addSettings(ctx, fresh), addNames(fresh), addPictures(fresh)); err != nil {
+	if err := errors.Join(addSettings(ctx, fresh), addSources(fresh)); err != nil {
 		return err
 	}
 	for _, path := range slices.Sorted(maps.Keys(fresh)) {
@@ -71,6 +72,11 @@ func run(ctx context.Context, diff bool) error {
 		}
 	}
 	return nil
+}
+
+// addSources writes what follows from files of the repository, without a program that has to be built.
+func addSources(fresh map[string]string) error {
+	return errors.Join(addNames(fresh), addConditions(fresh), addAlerts(fresh), addPictures(fresh))
 }
 
 // update writes a file that differs, or says that it does.
