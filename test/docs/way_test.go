@@ -33,6 +33,11 @@ func TestWayOfAClaimIsInTheCode(t *testing.T) {
 			files++
 		}
 	}
+	for _, m := range regexp.MustCompile("`([a-z/]+\\.go)` \\(`(\\w+)`").FindAllStringSubmatch(section, -1) {
+		if source := readPage(t, m[1]).text; !strings.Contains(source, " "+m[2]+"(") {
+			t.Errorf("no function %s in %s", m[2], m[1])
+		}
+	}
 	if files == 0 || files > maxFilesOfTheWay {
 		t.Errorf("the way has %d files, want 1 to %d", files, maxFilesOfTheWay)
 	}
