@@ -111,7 +111,7 @@ vulnerabilities: ## Ask the Go vulnerability database about what the programs ca
 	for m in $(MODULES); do cd $(CURDIR)/$$m; $(TOOL) govulncheck $(if $(VULN_DB),-db "$(VULN_DB)") ./...; done
 
 .PHONY: generate
-generate: ## Write what is generated: settings and names in docs/reference, pictures
+generate: ## Write what is generated: parts of docs/reference, pictures
 	go run ./hack/docs
 
 .PHONY: verify

@@ -57,8 +57,8 @@ func renderAlerts(all []rule) string {
 }
 
 var (
-	label = regexp.MustCompile(`\{\{ *\$labels\.(\w+) *\}\}`)
-	value = regexp.MustCompile(`\{\{ *\$value[^}]*\}\}`)
+	labelTemplate = regexp.MustCompile(`\{\{ *\$labels\.(\w+) *\}\}`)
+	valueTemplate = regexp.MustCompile(`\{\{ *\$value[^}]*\}\}`)
 )
 
 // meaning returns summary and description, with names in capitals in place of what Prometheus fills in.
@@ -67,10 +67,10 @@ func (r rule) meaning() string {
 	if r.Annotations.Description != "" {
 		text += ". " + strings.TrimSuffix(strings.TrimSpace(r.Annotations.Description), ".")
 	}
-	text = label.ReplaceAllStringFunc(text, func(found string) string {
-		return "`" + strings.ToUpper(label.FindStringSubmatch(found)[1]) + "`"
+	text = labelTemplate.ReplaceAllStringFunc(text, func(found string) string {
+		return "`" + strings.ToUpper(labelTemplate.FindStringSubmatch(found)[1]) + "`"
 	})
-	return cell(value.ReplaceAllString(text, "`VALUE`"))
+	return cell(valueTemplate.ReplaceAllString(text, "`VALUE`"))
 }
 
 // condition returns the expression, and how long it has to hold.
