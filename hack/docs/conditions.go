@@ -7,11 +7,13 @@ import (
 	"strings"
 
 	"gnuthought.com/efs-stunnel/pkg/api/status"
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 )
 
 const (
 	conditionsPage = "docs/reference/conditions.md"
 	statusFolder   = "pkg/api/status"
+	tunnelFolder   = "pkg/api/tunnelspec"
 )
 
 // shownObjects lists the kinds of objects that have conditions, and how the page names them.
@@ -29,8 +31,8 @@ func shownObjects() []struct {
 	}
 }
 
-// addConditions writes the types of conditions, the reasons that make them False, and the causes of claims and
-// volumes. Meanings are the comments of the constants, remedies those that the plugin prints.
+// addConditions writes the types of conditions, the reasons that make them False, and the causes of unhealthy tunnels,
+// claims and volumes. Meanings are the comments of the constants, remedies those that the plugin prints.
 func addConditions(fresh map[string]string) error {
 	words, err := constants(statusFolder)
 	if err != nil {
@@ -40,11 +42,16 @@ func addConditions(fresh map[string]string) error {
 	if err != nil {
 		return err
 	}
+	tunnels, err := constants(tunnelFolder)
+	if err != nil {
+		return err
+	}
 	meanings := meaningsOf(append(words, events...))
 	for title, part := range map[string]string{
 		"types of conditions":          renderTypes(meanings),
 		"reasons of conditions":        renderReasons(meanings),
-		"causes of claims and volumes": renderCauses(words, meanings),
+		"causes of claims and volumes": renderCauses(words, meanings, status.CauseRemedy),
+		"causes of TunnelUnhealthy":    renderCauses(tunnels, meaningsOf(tunnels), tunnelspec.ProbeRemedy),
 	} {
 		if err := insert(fresh, conditionsPage, title, part); err != nil {
 			return err
@@ -99,12 +106,13 @@ func typesOf(reason string) string {
 	return strings.Join(slices.Compact(types), ", ")
 }
 
-func renderCauses(words []name, meanings map[string]string) string {
+// renderCauses makes a table of the constants that have a remedy.
+func renderCauses(words []name, meanings map[string]string, remedyOf func(string) string) string {
 	var text strings.Builder
 	text.WriteString("\n| cause | meaning | what to do |\n|---|---|---|\n")
 	for _, n := range words {
-		if remedy := status.CauseRemedy(n.value); remedy != "" {
-			fmt.Fprintf(&text, "| `%s` | %s | %s |\n", n.value, cell(meanings[n.value]), cell(remedy))
+		if remedy := remedyOf(n.value); remedy != "" {
+			fmt.Fprintf(&text, "| `%s` | %s | %s |\n", n.value, cell(cmp.Or(meanings[n.value], "–")), cell(remedy))
 		}
 	}
 	return text.String() + "\n"

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"gnuthought.com/efs-stunnel/pkg/api/status"
 )
 
 // TestPagesAreCurrent holds what make verify holds, but for settings, whose programs it would have to build.
@@ -45,7 +47,7 @@ func TestReasonsHaveTypesAndRemedies(t *testing.T) {
 		"| `FileSystem` (`efsfs`) | `Usable` | it serves |\n|  | `Listed` |":       renderTypes(meanings),
 		"| `OutOfPorts` | `Usable` | no port is free | raise --stunnel-port-count": renderReasons(meanings),
 		"| `TableUnreadable` | `TableServed`, `TableStored` |":                     renderReasons(meanings),
-		"| `NoMountJob` | none begins | what the message names":                    renderCauses([]name{{value: "NoMountJob"}, {value: "Other"}}, meanings),
+		"| `NoMountJob` | none begins | what the message names":                    renderCauses([]name{{value: "NoMountJob"}, {value: "none"}}, meanings, status.CauseRemedy),
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no %s in\n%s", want, got)
