@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/tools/record"
 
+	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/status"
 )
 
@@ -59,13 +59,8 @@ func (w Conditions) record(c status.Condition, eventType, reason, message string
 	}
 }
 
-// maxMessageBytes is what the events API takes, less the mark of a message that was cut.
+// maxMessageBytes is below the events API's limit of 1024.
 const maxMessageBytes = 1000
 
 // Cut returns a message that the events API takes.
-func Cut(message string) string {
-	if len(message) <= maxMessageBytes {
-		return message
-	}
-	return strings.ToValidUTF8(message[:maxMessageBytes], "") + "…"
-}
+func Cut(message string) string { return operations.Shorten(message, maxMessageBytes) }
