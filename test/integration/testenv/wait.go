@@ -35,8 +35,11 @@ func (e *Env) Eventually(what string, check func(ctx context.Context) error) {
 func (e *Env) pollUntil(limit time.Duration, check func(ctx context.Context) error) (last error) {
 	ctx := context.WithoutCancel(e.Context()) // also in cleanups
 	_ = wait.PollUntilContextTimeout(ctx, pollInterval, limit, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
+		err := check(ctx)
+		if err == nil || last == nil || ctx.Err() == nil { // else the check was cut, and the error before says more
+			last = err
+		}
+		return err == nil, nil
 	})
 	return last
 }
