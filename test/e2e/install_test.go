@@ -31,7 +31,7 @@ func uninstallIsClean(l *lab) {
 	l.kubectl("-n", system, "delete", "jobs", "--all", "--cascade=foreground", "--timeout="+limit.String())
 	l.kubectl("delete", "-k", sharedVolumes, "--ignore-not-found", "--timeout="+limit.String())
 	l.kubectl("-n", system, "delete", "deployments,daemonsets", "--all", "--cascade=foreground", "--timeout="+limit.String())
-	l.kubectl("delete", "-k", "deploy/kustomize/overlays/lab", "--timeout="+limit.String())
+	l.kubectl("delete", "-k", "deploy/kustomize/overlays/lab", "--ignore-not-found", "--timeout="+limit.String())
 	l.kubectl("delete", "pv", "-l", "root_key", "--timeout="+limit.String())
 	l.kubectl("delete", "pv", stays.volume, "--timeout="+limit.String())
 	stays.expectFile("file", "wanted")
