@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"gnuthought.com/efs-stunnel/pkg/kube/apiclock"
+	"gnuthought.com/efs-stunnel/pkg/kube/clock"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
@@ -47,9 +47,9 @@ func connect(getter genericclioptions.RESTClientGetter) (connection, error) {
 	if err != nil {
 		return connection{}, err
 	}
-	clock := apiclock.New("", time.Now, slog.New(slog.DiscardHandler))
+	apiClock := clock.New("", time.Now, slog.New(slog.DiscardHandler))
 	config = rest.CopyConfig(config)
-	config.Wrap(clock.Wrap)
+	config.Wrap(apiClock.Wrap)
 	config.QPS, config.Burst = 50, 100
 	config.UserAgent = "kubectl-efs_stunnel/" + buildinfo.Read().Version
 	config.WarningHandler = rest.NoWarnings{}
@@ -58,7 +58,7 @@ func connect(getter genericclioptions.RESTClientGetter) (connection, error) {
 		return connection{}, err
 	}
 	objects, err := dynamic.NewForConfig(config)
-	return connection{client: client, dynamic: objects, now: clock.Now}, err
+	return connection{client: client, dynamic: objects, now: apiClock.Now}, err
 }
 
 // errProblems and errUnknown end the program after its output.

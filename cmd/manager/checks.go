@@ -10,14 +10,14 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
-	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/kube/client"
 	"gnuthought.com/efs-stunnel/pkg/manager/sharedvolumes"
 )
 
 // The errors of the checks say what is allowed; package settings adds setting and value.
 
 func checkPathNamespace(name string) error {
-	if name != sharedvolumes.AnyNamespace && kubeprogram.CheckNamespace(name) != nil {
+	if name != sharedvolumes.AnyNamespace && client.CheckNamespace(name) != nil {
 		return errors.New(`want names of namespaces, with commas between, or *`)
 	}
 	return nil

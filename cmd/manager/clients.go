@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"gnuthought.com/efs-stunnel/pkg/kube/apiclock"
-	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/kube/client"
+	"gnuthought.com/efs-stunnel/pkg/kube/clock"
 )
 
 // Limits of the clients for events, Lease and workers' tokens, which must not wait for requests of the loops,
@@ -35,22 +35,22 @@ type clients struct {
 	reviews authenticationv1.TokenReviewInterface
 }
 
-func newClients(config *rest.Config, o options, base *kubeprogram.Program, clock *apiclock.Clock) (clients, error) {
+func newClients(config *rest.Config, o options, base *client.Program, apiClock *clock.Clock) (clients, error) {
 	var c clients
 	config = base.Configure(config, "efs-stunnel-manager")
-	config.Wrap(clock.Wrap)
+	config.Wrap(apiClock.Wrap)
 	config.QPS, config.Burst = o.qps, o.burst
 	var errs [8]error
-	c.work, errs[0] = kubeprogram.NewClient(config, o.qps, o.burst, 0)
+	c.work, errs[0] = client.NewClient(config, o.qps, o.burst, 0)
 	// Everything waits for a Job. Its requests must not wait for those of the volumes before.
-	c.jobs, errs[6] = kubeprogram.NewClient(config, o.qps, o.burst, 0)
-	c.warnings, errs[7] = kubeprogram.NewClient(config, eventQPS, eventBurst, kubeprogram.EventTimeout)
-	c.events, errs[1] = kubeprogram.NewClient(config, eventQPS, eventBurst, kubeprogram.EventTimeout)
+	c.jobs, errs[6] = client.NewClient(config, o.qps, o.burst, 0)
+	c.warnings, errs[7] = client.NewClient(config, eventQPS, eventBurst, client.EventTimeout)
+	c.events, errs[1] = client.NewClient(config, eventQPS, eventBurst, client.EventTimeout)
 	// As in Kubernetes' own programs, so that one request that hangs does not cost the Lease.
-	c.lease, errs[2] = kubeprogram.NewClient(config, leaseQPS, leaseBurst, o.lease.RenewDeadline/2)
+	c.lease, errs[2] = client.NewClient(config, leaseQPS, leaseBurst, o.lease.RenewDeadline/2)
 	c.shared, errs[3] = dynamic.NewForConfig(config)
 	c.lists, errs[4] = metadata.NewForConfig(config)
-	reviews, err := kubeprogram.NewClient(config, reviewQPS, reviewBurst, 0)
+	reviews, err := client.NewClient(config, reviewQPS, reviewBurst, 0)
 	if errs[5] = err; err == nil {
 		c.reviews = reviews.AuthenticationV1().TokenReviews()
 	}

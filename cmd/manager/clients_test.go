@@ -14,17 +14,17 @@ import (
 	"k8s.io/client-go/rest"
 
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
-	"gnuthought.com/efs-stunnel/pkg/kube/apiclock"
+	"gnuthought.com/efs-stunnel/pkg/kube/client"
+	"gnuthought.com/efs-stunnel/pkg/kube/clock"
 	"gnuthought.com/efs-stunnel/pkg/kube/forbidden"
-	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
 )
 
-func makeClients(t *testing.T, host string) (clients, *kubeprogram.Program) {
+func makeClients(t *testing.T, host string) (clients, *client.Program) {
 	t.Helper()
-	p := kubeprogram.New(metricsNamespace, slog.New(slog.DiscardHandler))
+	p := client.New(metricsNamespace, slog.New(slog.DiscardHandler))
 	o := defaults()
 	o.qps, o.burst = 7, 9
-	c, err := newClients(&rest.Config{Host: host}, o, p, apiclock.New(metricsNamespace, time.Now, slog.New(slog.DiscardHandler)))
+	c, err := newClients(&rest.Config{Host: host}, o, p, clock.New(metricsNamespace, time.Now, slog.New(slog.DiscardHandler)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestEveryClientMeasuresTheClock(t *testing.T) {
 				t.Fatal("the apiserver has no such Lease")
 			}
 			w.events = w.program.StartEvents(w.client, w.client, nil)
-			defer kubeprogram.CloseEvents(t.Context(), w.events)
+			defer client.CloseEvents(t.Context(), w.events)
 			if ahead := time.Until(w.loopOptions("", topology.Network{}).Now()); (ahead - time.Hour).Abs() > time.Minute {
 				t.Errorf("the loops' clock is %s ahead of the manager's, want an hour", ahead)
 			}

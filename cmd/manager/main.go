@@ -15,8 +15,8 @@ import (
 	"runtime/debug"
 	"strconv"
 
+	"gnuthought.com/efs-stunnel/pkg/kube/client"
 	"gnuthought.com/efs-stunnel/pkg/kube/forbidden"
-	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
 	"gnuthought.com/efs-stunnel/pkg/program"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
@@ -43,10 +43,10 @@ func main() {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit(os.Getenv("MEMORY_LIMIT")))
 	}
-	os.Exit(run(program.Context(), os.Args[1:], kubeprogram.ProcessEnvironment(), os.Stdout, os.Stderr))
+	os.Exit(run(program.Context(), os.Args[1:], client.ProcessEnvironment(), os.Stdout, os.Stderr))
 }
 
-func run(ctx context.Context, args []string, e kubeprogram.Environment, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, e client.Environment, stdout, stderr io.Writer) int {
 	o, set, err := parseOptions(args, e)
 	switch {
 	case err != nil:

@@ -12,10 +12,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/uuid"
 
-	"gnuthought.com/efs-stunnel/pkg/kube/apiclock"
+	"gnuthought.com/efs-stunnel/pkg/kube/client"
+	"gnuthought.com/efs-stunnel/pkg/kube/clock"
 	"gnuthought.com/efs-stunnel/pkg/kube/election"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
-	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
 	"gnuthought.com/efs-stunnel/pkg/queue"
@@ -48,9 +48,9 @@ type workload struct {
 type manager struct {
 	options  options
 	log      *slog.Logger
-	program  *kubeprogram.Program
+	program  *client.Program
 	clients  clients
-	clock    *apiclock.Clock
+	clock    *clock.Clock
 	events   *events.Broadcast
 	election *election.Election // nil without --leader-elect
 	metrics  *metrics
@@ -67,13 +67,13 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	p := kubeprogram.New(metricsNamespace, log)
-	clock := apiclock.New(metricsNamespace, time.Now, log)
-	c, err := newClients(config, o, p, clock)
+	p := client.New(metricsNamespace, log)
+	apiClock := clock.New(metricsNamespace, time.Now, log)
+	c, err := newClients(config, o, p, apiClock)
 	if err != nil {
 		return err
 	}
-	m, err := newManager(o, p, c, clock)
+	m, err := newManager(o, p, c, apiClock)
 	if err != nil {
 		return err
 	}
@@ -82,9 +82,9 @@ func manage(ctx context.Context, o options, log *slog.Logger) error {
 }
 
 // newManager sends no request.
-func newManager(o options, p *kubeprogram.Program, c clients, clock *apiclock.Clock) (m *manager, err error) {
-	p.Metrics.MustRegister(clock)
-	m = &manager{options: o, log: p.Log, program: p, clients: c, clock: clock}
+func newManager(o options, p *client.Program, c clients, apiClock *clock.Clock) (m *manager, err error) {
+	p.Metrics.MustRegister(apiClock)
+	m = &manager{options: o, log: p.Log, program: p, clients: c, clock: apiClock}
 	m.metrics = newMetrics(p.Metrics, m.leading, m.waited)
 	if !o.leaderElect {
 		return m, nil
@@ -148,7 +148,7 @@ func (m *manager) run(ctx context.Context, wire func(context.Context) (workload,
 // process must not live longer.
 func (m *manager) closeEvents(ctx context.Context, err error) {
 	if !errors.Is(err, queue.ErrInterrupted) {
-		kubeprogram.CloseEvents(ctx, m.events)
+		client.CloseEvents(ctx, m.events)
 		return
 	}
 	ended, cancel := context.WithCancel(ctx)

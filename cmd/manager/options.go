@@ -10,8 +10,8 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/kube/client"
 	"gnuthought.com/efs-stunnel/pkg/kube/election"
-	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
 	"gnuthought.com/efs-stunnel/pkg/manager/loops"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -20,7 +20,7 @@ import (
 
 // options are checked settings.
 type options struct {
-	kubeprogram.Options
+	client.Options
 	loops loops.Settings // their VPCID is "" to find out
 
 	version    bool
@@ -38,9 +38,9 @@ type options struct {
 }
 
 // defaultOptions returns the defaults of design and manifests.
-func defaultOptions(e kubeprogram.Environment) options {
+func defaultOptions(e client.Environment) options {
 	return options{
-		Options: kubeprogram.Options{Namespace: e.Namespace(), HTTPAddress: wellknown.DefaultManagerHTTPAddress},
+		Options: client.Options{Namespace: e.Namespace(), HTTPAddress: wellknown.DefaultManagerHTTPAddress},
 		loops: loops.Settings{
 			Provisioner: wellknown.DefaultProvisioner, PollingInterval: wellknown.DefaultPollingInterval,
 			Range: ports.Range{
@@ -81,7 +81,7 @@ func (o *options) bindDiscovery(g *settings.Group) {
 		"`source` of file systems: aws, or none for pinned targets only, which needs no AWS credentials")
 	g.Add(settings.Duration(&o.loops.PollingInterval, time.Second, 24*time.Hour), "efs-polling-interval", "EFS_POLLING_INTERVAL",
 		"time between two listings of the file systems, plus up to 10 % jitter")
-	g.Add(settings.Text(&o.region, "region", kubeprogram.CheckRegion), "aws-region", "AWS_REGION",
+	g.Add(settings.Text(&o.region, "region", client.CheckRegion), "aws-region", "AWS_REGION",
 		"`region` of the file systems; default is what the AWS SDK, the instance metadata, or the label of a node says")
 	g.Add(settings.Text(&o.loops.VPCID, "vpc", checkVPC), "vpc-id", "",
 		"`vpc` of the nodes, whose mount targets alone are used; default is that of the instance metadata, else any")
@@ -110,9 +110,9 @@ func (o *options) bindProvisioning(g *settings.Group) {
 		"`image` of mount Jobs, which holds mountjob")
 	g.Add(settings.OneOf(&o.pullPolicy, "policy", string(corev1.PullAlways), string(corev1.PullIfNotPresent), string(corev1.PullNever)), "worker-image-pull-policy", "",
 		"`policy` for pulling it: Always, IfNotPresent or Never; default is Kubernetes' own")
-	g.Add(settings.List(&o.loops.Jobs.ImagePullSecrets, "names", kubeprogram.CheckName("an object")), "worker-image-pull-secrets", "",
+	g.Add(settings.List(&o.loops.Jobs.ImagePullSecrets, "names", client.CheckName("an object")), "worker-image-pull-secrets", "",
 		"comma-separated `names` of Secrets for pulling it")
-	g.Add(settings.Text(&o.loops.Jobs.PriorityClassName, "class", kubeprogram.CheckName("an object")), "worker-priority-class", "",
+	g.Add(settings.Text(&o.loops.Jobs.PriorityClassName, "class", client.CheckName("an object")), "worker-priority-class", "",
 		"priority `class` of mount Jobs, but not of sweeps and surveys; default is the cluster's, and the manifests set system-cluster-critical")
 	g.Add(settings.Parsed(&o.loops.Jobs.Tolerations, "taints", mountjobs.ParseTolerations, mountjobs.FormatTolerations), "worker-tolerations", "",
 		"comma-separated `taints`, as key=value:effect, of nodes that take mount Jobs, sweeps and surveys nevertheless; without a value or an effect, any")
@@ -149,13 +149,13 @@ func (o *options) bindElection(g *settings.Group) {
 		"how long a leader tries to renew its Lease before it gives up")
 	g.Add(settings.Duration(&o.lease.RetryPeriod, time.Millisecond, time.Hour), "leader-elect-retry-period", "",
 		"time between two renewals of the Lease, which standbys read four times as often")
-	g.Add(settings.Text(&o.lease.Name, "name", kubeprogram.CheckName("an object")), "leader-elect-resource-name", "",
+	g.Add(settings.Text(&o.lease.Name, "name", client.CheckName("an object")), "leader-elect-resource-name", "",
 		"`name` of the Lease")
 }
 
 // parseOptions reads arguments and environment. Every error is one line for the user who set them;
 // help is settings.ErrHelp.
-func parseOptions(args []string, e kubeprogram.Environment) (options, *settings.Set, error) {
+func parseOptions(args []string, e client.Environment) (options, *settings.Set, error) {
 	o := defaultOptions(e)
 	set := o.settings()
 	if len(args) == 1 && args[0] == "version" {
@@ -176,7 +176,7 @@ func (o *options) check(set *settings.Set) error {
 	if o.loops.Jobs.Image == "" {
 		return fmt.Errorf("%s is missing: want the image that holds mountjob", set.Names("worker-image"))
 	}
-	if err := kubeprogram.CheckNamespace(o.Namespace); err != nil { // its default is read from a file
+	if err := client.CheckNamespace(o.Namespace); err != nil { // its default is read from a file
 		return set.Wrong("namespace", err)
 	}
 	if err := o.loops.Range.Check(); err != nil {

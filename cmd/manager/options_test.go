@@ -12,8 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/kube/client"
 	"gnuthought.com/efs-stunnel/pkg/kube/election"
-	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
 	"gnuthought.com/efs-stunnel/pkg/manager/loops"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -21,8 +21,8 @@ import (
 )
 
 // outside is the environment of a process that is in no pod.
-func outside(variables map[string]string) kubeprogram.Environment {
-	return kubeprogram.Environment{
+func outside(variables map[string]string) client.Environment {
+	return client.Environment{
 		Getenv:   func(key string) string { return variables[key] },
 		ReadFile: func(string) ([]byte, error) { return nil, fs.ErrNotExist },
 	}
@@ -39,7 +39,7 @@ const image = "--worker-image=registry/efs-stunnel:1 "
 // defaults returns the options of the design's table.
 func defaults() options {
 	return options{
-		Options: kubeprogram.Options{Namespace: "efs-stunnel", HTTPAddress: ":8080", Log: program.Log{Format: "text"}},
+		Options: client.Options{Namespace: "efs-stunnel", HTTPAddress: ":8080", Log: program.Log{Format: "text"}},
 		loops: loops.Settings{
 			Provisioner: "gnuthought.com/efs-stunnel", PollingInterval: 300 * time.Second,
 			Range: ports.Range{Base: 20490, Count: 1000, Reserved: []int{20488}, NodePorts: ports.Span{First: 30000, Last: 32767}},
@@ -149,10 +149,10 @@ func TestImageFromTheEnvironment(t *testing.T) {
 }
 
 func TestNamespaceOfThePod(t *testing.T) {
-	inside := kubeprogram.Environment{
+	inside := client.Environment{
 		Getenv: func(string) string { return "" },
 		ReadFile: func(path string) ([]byte, error) {
-			return []byte(map[string]string{kubeprogram.NamespaceFile: "openshift-efs-stunnel\n"}[path]), nil
+			return []byte(map[string]string{client.NamespaceFile: "openshift-efs-stunnel\n"}[path]), nil
 		},
 	}
 	o, _, err := parseOptions(strings.Fields(image), inside)

@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 
-	"gnuthought.com/efs-stunnel/pkg/kube/apiclock"
-	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/kube/client"
+	"gnuthought.com/efs-stunnel/pkg/kube/clock"
 	"gnuthought.com/efs-stunnel/test/support/loggingtest"
 )
 
@@ -153,9 +153,9 @@ func newReplica(t *testing.T, change func(*options)) *replica {
 	}
 	log := slog.New(slog.NewTextHandler(w.logged, nil))
 	var err error
-	w.manager, err = newManager(o, kubeprogram.New(metricsNamespace, log), clients{
+	w.manager, err = newManager(o, client.New(metricsNamespace, log), clients{
 		work: w.client, lists: metadatafake.NewSimpleMetadataClient(scheme), warnings: w.client, events: w.client, lease: w.client,
-	}, apiclock.New(metricsNamespace, time.Now, log))
+	}, clock.New(metricsNamespace, time.Now, log))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,8 @@ import (
 	"io"
 	"runtime/debug"
 
+	"gnuthought.com/efs-stunnel/pkg/kube/client"
 	"gnuthought.com/efs-stunnel/pkg/kube/forbidden"
-	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
 	"gnuthought.com/efs-stunnel/pkg/node/agent"
 	"gnuthought.com/efs-stunnel/pkg/program"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
@@ -25,7 +25,7 @@ const (
 		"kubelet's probes are nodeagent-supervise probe healthy|ready.\n"
 )
 
-func agentRun(ctx context.Context, args []string, e kubeprogram.Environment, stdout, stderr io.Writer) int {
+func agentRun(ctx context.Context, args []string, e client.Environment, stdout, stderr io.Writer) int {
 	o, set, err := parseAgentOptions(args, e)
 	if err != nil {
 		return program.ExitWithout(set, err, agentUsage, stdout, stderr)
@@ -38,7 +38,7 @@ func agentRun(ctx context.Context, args []string, e kubeprogram.Environment, std
 	options, broadcast, err := wireAgent(o, log)
 	if err == nil {
 		err = agent.New(options).Run(ctx)
-		kubeprogram.CloseEvents(ctx, broadcast)
+		client.CloseEvents(ctx, broadcast)
 	}
 	if err != nil {
 		log.Error("node agent ends because of an error", "err", err)

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/kube/client"
 	"gnuthought.com/efs-stunnel/pkg/program"
 )
 
@@ -29,7 +29,7 @@ func settingsFrom(t *testing.T, env map[string]string, args ...string) (agentOpt
 		}
 		return map[string]string{"NODE_NAME": "node-1", "EFS_CA_FILE": roots}[name]
 	}
-	o, _, err := parseAgentOptions(args, kubeprogram.Environment{Getenv: get, ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }})
+	o, _, err := parseAgentOptions(args, client.Environment{Getenv: get, ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }})
 	return o, err
 }
 
@@ -88,7 +88,7 @@ func TestAgentBadSettings(t *testing.T) {
 
 func TestAgentHelpAndBadSettingsEnd(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	e := kubeprogram.Environment{Getenv: func(string) string { return "" }, ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }}
+	e := client.Environment{Getenv: func(string) string { return "" }, ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }}
 	if code := agentRun(t.Context(), []string{"--help"}, e, &stdout, &stderr); code != program.ExitDone || !strings.Contains(stdout.String(), "--remove-startup-taint") {
 		t.Errorf("help ends with %d and says %q", code, &stdout)
 	}
@@ -140,7 +140,7 @@ func TestAgentRunsWithoutTheAPI(t *testing.T) {
 		ended <- agentRun(ctx, []string{
 			"--node-name=node-1", "--ca-file=" + roots, "--stunnel-conf=" + prefix,
 			"--master=http://127.0.0.1:1", "--http-address=127.0.0.1:0",
-		}, kubeprogram.Environment{Getenv: func(string) string { return "" }, ReadFile: os.ReadFile}, &stdout, &stderr)
+		}, client.Environment{Getenv: func(string) string { return "" }, ReadFile: os.ReadFile}, &stdout, &stderr)
 	}()
 	deadline := time.Now().Add(time.Minute)
 	for {

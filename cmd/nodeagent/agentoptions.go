@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/kube/client"
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
 	"gnuthought.com/efs-stunnel/pkg/program/settings"
 )
@@ -24,7 +24,7 @@ const maxSocketPath = 107
 
 // agentOptions are checked settings.
 type agentOptions struct {
-	kubeprogram.Options
+	client.Options
 
 	stunnelConf   string
 	caFile        string
@@ -42,12 +42,12 @@ func (o *agentOptions) settings() *settings.Set {
 		"`path` that begins the names of the tunnels' files; stunnel's configuration adds a dot and the tunnel's name")
 	tunnels.Add(settings.Text(&o.caFile, "file", checkFile), "ca-file", "EFS_CA_FILE",
 		"`file` of the roots that servers' certificates must come from, in PEM, which the supervisor's container must have, too; default: the first of these that exists: "+strings.Join(caFiles(), ", "))
-	tunnels.Add(settings.Text(&o.region, "region", kubeprogram.CheckRegion), "aws-region", "AWS_REGION",
+	tunnels.Add(settings.Text(&o.region, "region", client.CheckRegion), "aws-region", "AWS_REGION",
 		"`region` of the file systems, for tables that lack their names; default is what the instance metadata or the node's labels say")
 	tunnels.Add(settings.Duration(&o.probeInterval, minProbeInterval, maxProbeInterval), "probe-interval", "",
 		"time between two probes of a tunnel that no volume uses, which chance shortens by up to a tenth; one in use is probed every 2 s")
 	api := set.Group("Kubernetes API")
-	api.Add(settings.Text(&o.node, "name", kubeprogram.CheckName("a node")), "node-name", "NODE_NAME",
+	api.Add(settings.Text(&o.node, "name", client.CheckName("a node")), "node-name", "NODE_NAME",
 		"`name` of the node that the agent runs on")
 	o.AddAPI(api, "the target table; default is the pod's own, outside a cluster "+wellknown.Namespace)
 	api.Add(settings.Bool(&o.removeStartupTaint), "remove-startup-taint", "",
@@ -58,9 +58,9 @@ func (o *agentOptions) settings() *settings.Set {
 
 // parseAgentOptions reads arguments and environment. Every error is one line for administrators; help is
 // settings.ErrHelp.
-func parseAgentOptions(args []string, e kubeprogram.Environment) (agentOptions, *settings.Set, error) {
+func parseAgentOptions(args []string, e client.Environment) (agentOptions, *settings.Set, error) {
 	o := agentOptions{
-		Options:     kubeprogram.Options{Namespace: e.Namespace(), HTTPAddress: wellknown.DefaultAgentHTTPAddress},
+		Options:     client.Options{Namespace: e.Namespace(), HTTPAddress: wellknown.DefaultAgentHTTPAddress},
 		stunnelConf: wellknown.DefaultStunnelConf, probeInterval: wellknown.DefaultProbeInterval,
 	}
 	set := o.settings()
@@ -75,7 +75,7 @@ func (o *agentOptions) check(set *settings.Set) error {
 	if o.node == "" {
 		return fmt.Errorf("%s is missing: want the name of the node", set.Names("node-name"))
 	}
-	if err := kubeprogram.CheckNamespace(o.Namespace); err != nil { // its default is read from a file
+	if err := client.CheckNamespace(o.Namespace); err != nil { // its default is read from a file
 		return set.Wrong("namespace", err)
 	}
 	if most := maxSocketPath - len(confdir.Dir{}.StoreSocket()); len(o.stunnelConf) > most {

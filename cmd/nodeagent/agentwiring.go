@@ -17,8 +17,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
+	"gnuthought.com/efs-stunnel/pkg/kube/client"
 	"gnuthought.com/efs-stunnel/pkg/kube/events"
-	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/node/agent"
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
@@ -38,7 +38,7 @@ const (
 
 // wireAgent returns the options of the agent, and its events, which are closed after it.
 func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadcast, error) {
-	p := kubeprogram.New(metricsNamespace, log)
+	p := client.New(metricsNamespace, log)
 	dir, err := confdir.Open(o.stunnelConf)
 	if err != nil {
 		return agent.Options{}, nil, err
@@ -52,8 +52,8 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 		return agent.Options{}, nil, err
 	}
 	config = p.Configure(config, "efs-stunnel-node")
-	work, err := kubeprogram.NewClient(config, agentQPS, agentBurst, 0)
-	forEvents, eventsErr := kubeprogram.NewClient(config, agentQPS, agentBurst, kubeprogram.EventTimeout)
+	work, err := client.NewClient(config, agentQPS, agentBurst, 0)
+	forEvents, eventsErr := client.NewClient(config, agentQPS, agentBurst, client.EventTimeout)
 	forStatus, statusErr := dynamic.NewForConfig(config)
 	if err := errors.Join(err, eventsErr, statusErr); err != nil {
 		return agent.Options{}, nil, fmt.Errorf("making clients for the apiserver: %w", err)
@@ -82,10 +82,10 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 }
 
 // statusWriter returns what writes the NodeTunnels of a node, which owns it.
-func statusWriter(client dynamic.Interface) func(context.Context, *corev1.Node, v1alpha1.NodeTunnelsStatus) error {
-	w := objects.StatusWriter{Client: client, Resource: v1alpha1.NodeTunnelsObjects(), Kind: v1alpha1.NodeTunnelsKind}
+func statusWriter(objectClient dynamic.Interface) func(context.Context, *corev1.Node, v1alpha1.NodeTunnelsStatus) error {
+	w := objects.StatusWriter{Client: objectClient, Resource: v1alpha1.NodeTunnelsObjects(), Kind: v1alpha1.NodeTunnelsKind}
 	return func(ctx context.Context, node *corev1.Node, status v1alpha1.NodeTunnelsStatus) error {
-		ctx, cancel := context.WithTimeout(ctx, kubeprogram.EventTimeout)
+		ctx, cancel := context.WithTimeout(ctx, client.EventTimeout)
 		defer cancel()
 		return w.Write(ctx, node.Name, status, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
 	}

@@ -19,7 +19,7 @@ import (
 	"syscall"
 
 	"gnuthought.com/efs-stunnel/pkg/api/nodereport"
-	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/kube/client"
 	"gnuthought.com/efs-stunnel/pkg/program"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 )
@@ -44,7 +44,7 @@ func dispatch(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout, "nodeagent", buildinfo.Read())
 		return program.ExitDone
 	}
-	return agentRun(program.Context(), args, kubeprogram.ProcessEnvironment(), stdout, stderr)
+	return agentRun(program.Context(), args, client.ProcessEnvironment(), stdout, stderr)
 }
 
 // execSupervisor replaces this program by the supervisor, which is in its directory. A program of its own

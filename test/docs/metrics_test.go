@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/kube/apiclock"
+	"gnuthought.com/efs-stunnel/pkg/kube/clock"
 	"gnuthought.com/efs-stunnel/pkg/kube/forbidden"
 	"gnuthought.com/efs-stunnel/pkg/manager/loops"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -36,7 +36,7 @@ type metric struct {
 func TestMetricsAreThoseOfThePrograms(t *testing.T) {
 	want := registered(t)
 	for prefix, folders := range map[string][]string{
-		"efs_stunnel_manager_": {"cmd/manager", "pkg/kube/kubeprogram"}, "efs_stunnel_node_": {"pkg/kube/kubeprogram"},
+		"efs_stunnel_manager_": {"cmd/manager", "pkg/kube/client"}, "efs_stunnel_node_": {"pkg/kube/client"},
 	} {
 		for _, folder := range folders {
 			for name, labels := range written(t, folder) {
@@ -83,7 +83,7 @@ func registered(t *testing.T) map[string]metric {
 	for _, namespace := range []string{"efs_stunnel_manager", "efs_stunnel_node"} {
 		registry.MustRegister(forbidden.New(namespace, log, time.Now))
 	}
-	registry.MustRegister(apiclock.New("efs_stunnel_manager", time.Now, log))
+	registry.MustRegister(clock.New("efs_stunnel_manager", time.Now, log))
 	return described(t, registry)
 }
 

@@ -15,7 +15,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/kube/apiclock"
+	"gnuthought.com/efs-stunnel/pkg/kube/clock"
 	"gnuthought.com/efs-stunnel/pkg/manager/loops"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/test/integration/kubelet"
@@ -29,10 +29,10 @@ func TestManagerWithAWrongClockRetriesAsUsual(t *testing.T) {
 		t.Run(ahead.String(), func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			clock := apiclock.New("test", func() time.Time { return time.Now().Add(ahead) }, slog.New(slog.NewTextHandler(f.Output(), nil)))
+			apiClock := clock.New("test", func() time.Time { return time.Now().Add(ahead) }, slog.New(slog.NewTextHandler(f.Output(), nil)))
 			f.Config = rest.CopyConfig(f.Config)
-			f.Config.Wrap(clock.Wrap)
-			f.startManager(nil, quickRetries, func(options *loops.Options) { options.Now = clock.Now })
+			f.Config.Wrap(apiClock.Wrap)
+			f.startManager(nil, quickRetries, func(options *loops.Options) { options.Now = apiClock.Now })
 
 			f.Kubelet.QueueBehavior(kubelet.Behavior{Ending: kubelet.Killed}) // attempt 1 is lost, attempt 2 succeeds
 			f.waitForBound(f.createClaim("killed"))

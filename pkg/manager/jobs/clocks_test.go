@@ -25,7 +25,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/operations"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
-	"gnuthought.com/efs-stunnel/pkg/kube/apiclock"
+	"gnuthought.com/efs-stunnel/pkg/kube/clock"
 	"gnuthought.com/efs-stunnel/pkg/manager/caches"
 	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/manager/observe"
@@ -59,7 +59,7 @@ type clockWorld struct {
 	loop    *Controller
 	caches  *caches.Caches
 	client  *fake.Clientset
-	clock   *apiclock.Clock
+	clock   *clock.Clock
 	syncs   int
 	created int
 	// play gives the pod of a Job, as its node reports it.
@@ -81,7 +81,7 @@ func newClockWorld(t *testing.T, ahead func(sync int) time.Duration) *clockWorld
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.clock = apiclock.New("test", func() time.Time { return time.Now().Add(ahead(w.syncs)) }, slog.New(slog.DiscardHandler))
+	w.clock = clock.New("test", func() time.Time { return time.Now().Add(ahead(w.syncs)) }, slog.New(slog.DiscardHandler))
 	seen.Now = w.clock.Now
 	if w.loop, err = New(w.client, seen, Options{
 		Jobs:  mountjobs.Settings{Namespace: wellknown.Namespace, Image: "efs-stunnel"},

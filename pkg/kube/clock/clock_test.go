@@ -1,4 +1,4 @@
-package apiclock
+package clock
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package kubeprogram_test
+package client_test
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"gnuthought.com/efs-stunnel/pkg/kube/kubeprogram"
+	"gnuthought.com/efs-stunnel/pkg/kube/client"
 )
 
 func TestRESTConfig(t *testing.T) {
@@ -26,7 +26,7 @@ clusters: [{name: c, cluster: {server: "https://in-file:6443"}}], users: [{name:
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			config, err := (&kubeprogram.Options{Kubeconfig: tt.kubeconfig, Master: tt.master}).RESTConfig()
+			config, err := (&client.Options{Kubeconfig: tt.kubeconfig, Master: tt.master}).RESTConfig()
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("got %v, want %q in it", err, tt.err)

@@ -1,4 +1,4 @@
-package kubeprogram
+package client
 
 import (
 	"errors"

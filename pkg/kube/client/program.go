@@ -1,6 +1,6 @@
-// Package kubeprogram has what manager and node agent have in common: settings, clients of the apiserver,
+// Package client has what manager and node agent have in common: settings, clients of the apiserver,
 // metrics and events.
-package kubeprogram
+package client
 
 import (
 	"context"

@@ -1,10 +1,10 @@
-// Package apiclock gives the apiserver's time on a machine whose own clock may be wrong by any
+// Package clock gives the apiserver's time on a machine whose own clock may be wrong by any
 // amount, or be set while the program runs. Times in objects are the apiserver's, so a program that compares
 // one of them with "now" takes Clock.Now.
 //
 // The clock is measured on the Date header of the responses to the program's ordinary requests, and
 // uses the machine's monotonic clock between them.
-package apiclock
+package clock
 
 import (
 	"fmt"
