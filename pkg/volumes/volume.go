@@ -1,10 +1,14 @@
 package volumes
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -107,4 +111,200 @@ func zoneAffinity(zone string) *corev1.VolumeNodeAffinity {
 			Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone},
 		}},
 	}}}}
+}
+
+// record has the fields of a volume that its operation has not. It is part of the operation, so that the volume
+// fits the directory that was made even if claim or class have changed since. Hundreds of operations share an
+// annotation, so defaults are left out.
+type record struct {
+	FileSystemID string            `json:"fs"`
+	Size         resource.Quantity `json:"size"`
+	AccessModes  []string          `json:"modes"` // RWO, ROX, RWX, RWOP
+	Class        string            `json:"class"`
+	Policy       string            `json:"policy"`
+	MountOptions string            `json:"options,omitempty"` // with commas between; "" is the default
+	Labels       map[string]string `json:"labels,omitempty"`
+	Zone         string            `json:"zone,omitempty"`
+	Keep         string            `json:"keep,omitempty"`
+}
+
+func newRecord(claim Claim, class Class, choice Choice) record {
+	r := record{
+		FileSystemID: choice.FileSystemID,
+		Size:         claim.Capacity,
+		Class:        class.Name,
+		Policy:       string(claim.ReclaimPolicy),
+		MountOptions: strings.Join(class.MountOptions, ","),
+		Labels:       claim.Labels,
+		Zone:         choice.Zone,
+		Keep:         class.KeepDeleted,
+	}
+	if r.MountOptions == wellknown.DefaultMountOptions {
+		r.MountOptions = ""
+	}
+	for _, mode := range claim.AccessModes {
+		r.AccessModes = append(r.AccessModes, shortAccessModes()[mode])
+	}
+	return r
+}
+
+func decodeRecord(operation operations.Operation) (record, error) {
+	var r record
+	if err := json.Unmarshal(operation.Record, &r); err != nil {
+		return record{}, fmt.Errorf("reading the record of volume %s: %w", operation.Volume, err)
+	}
+	return r, nil
+}
+
+// mountOptions may have been written by an earlier version, in other spellings, or with an option that is
+// refused now.
+func (r record) mountOptions() []string {
+	if r.MountOptions == "" {
+		return strings.Split(wellknown.DefaultMountOptions, ",")
+	}
+	return slices.DeleteFunc(kernelSpellings(strings.Split(r.MountOptions, ",")), isHarmful)
+}
+
+func (r record) accessModes() []corev1.PersistentVolumeAccessMode {
+	var modes []corev1.PersistentVolumeAccessMode
+	for _, short := range r.AccessModes {
+		for mode, s := range shortAccessModes() {
+			if s == short {
+				modes = append(modes, mode)
+			}
+		}
+	}
+	return modes
+}
+
+// shortAccessModes returns the access modes that a volume can have, as kubectl shows them.
+func shortAccessModes() map[corev1.PersistentVolumeAccessMode]string {
+	return map[corev1.PersistentVolumeAccessMode]string{
+		corev1.ReadWriteOnce: "RWO", corev1.ReadOnlyMany: "ROX", corev1.ReadWriteMany: "RWX", corev1.ReadWriteOncePod: "RWOP",
+	}
+}
+
+// maxOperationBytes keeps one claim from filling the annotation that many share. Only a claim with
+// hundreds of labels exceeds it.
+const maxOperationBytes = 16 << 10
+
+// Begin returns the operation that makes the directory of a claim, copies it, or restores it from the trash. Its
+// record has what FromOperation needs to build the volume. The error is a Refusal. The cluster is
+// the uid of the namespace kube-system.
+func Begin(claim Claim, class Class, choice Choice, cluster string) (operations.Operation, error) {
+	operation := operations.Operation{
+		Kind: operations.Setup,
+		Owner: operations.Owner{
+			Volume:    VolumeName(claim.UID),
+			Cluster:   cluster,
+			Namespace: claim.Namespace,
+			Claim:     claim.Name,
+			ClaimUID:  string(claim.UID),
+			Class:     class.Name,
+		},
+		Path: claim.Path,
+	}
+	switch {
+	case claim.Source != "":
+		operation.Kind, operation.Source = operations.Clone, claim.Copies // mode, owner and group are those of the source
+	case claim.Restore != "":
+		operation.Kind, operation.RestoreFrom = operations.Restore, string(claim.Restore)
+		operation.ShareAcrossNamespaces = class.Rules.ShareAcrossNamespaces
+	default:
+		operation.Directory, operation.Rules = class.Directory, class.Rules
+	}
+	var err error
+	if operation.Record, err = json.Marshal(newRecord(claim, class, choice)); err != nil {
+		return operations.Operation{}, refuse(err.Error())
+	}
+	if size := len(operation.Record) + len(operation.Path); size > maxOperationBytes {
+		return operations.Operation{}, refuse(fmt.Sprintf("the claim's labels and its class's mount options take %d bytes, more than %d", size, maxOperationBytes))
+	}
+	return operation, nil
+}
+
+// Cleanup returns the operation that moves a volume's directory to the trash. The caller must have read
+// the volume and its claim from the apiserver, and NeedsCleanup must be true for them.
+func Cleanup(volume Volume, cluster string) operations.Operation {
+	return operations.Operation{
+		Kind:  operations.Cleanup,
+		Owner: volume.owner(cluster),
+		Path:  volume.Path,
+		Keep:  volume.Keep,
+	}
+}
+
+func (v Volume) owner(cluster string) operations.Owner {
+	return operations.Owner{
+		Volume:    v.Name,
+		Cluster:   cluster,
+		Namespace: v.Namespace,
+		Claim:     v.Claim,
+		ClaimUID:  string(v.ClaimUID),
+	}
+}
+
+// AttemptOf returns the number of an operation's attempt, from 1. It is in the record of an operation of any
+// kind, so that it survives restarts of the manager and the deletion of older Jobs.
+func AttemptOf(operation operations.Operation) int {
+	var record struct {
+		Try int `json:"try"`
+	}
+	if json.Unmarshal(operation.Record, &record) != nil {
+		return 1
+	}
+	return max(record.Try, 1)
+}
+
+// WithAttempt returns the operation with the number of its attempt. The error is about its record.
+func WithAttempt(operation operations.Operation, number int) (operations.Operation, error) {
+	fields, err := map[string]json.RawMessage{}, error(nil)
+	if len(operation.Record) > 0 {
+		err = json.Unmarshal(operation.Record, &fields)
+	}
+	if err != nil {
+		return operation, fmt.Errorf("reading the record of volume %s: %w", operation.Volume, err)
+	}
+	delete(fields, "try")
+	if number > 1 {
+		fields["try"] = json.RawMessage(fmt.Sprint(number))
+	}
+	operation.Record = nil
+	if len(fields) > 0 {
+		operation.Record, err = json.Marshal(fields)
+	}
+	return operation, err
+}
+
+// Created returns the message of a claim's event about its new volume, with what the claim's author may not
+// expect of it. The sharer is another claim with the same directory, and the note is the mount Job's, each "" for none.
+func Created(volume *corev1.PersistentVolume, sharer, note string) string {
+	about := fmt.Sprintf("created volume %s: directory %s of file system %s", volume.Name, volume.Spec.NFS.Path, volume.Labels[wellknown.LabelFileSystemID])
+	if sharer != "" {
+		about += ", which claim " + sharer + " has, too"
+	}
+	parts := slices.DeleteFunc([]string{about, note, readOnlyNote(volume), labelsNote(volume)}, func(part string) bool { return part == "" })
+	return operations.Shorten(strings.Join(parts, "; "), maxMessageBytes)
+}
+
+func readOnlyNote(volume *corev1.PersistentVolume) string {
+	if !isReadOnly(volume.Spec.AccessModes) {
+		return ""
+	}
+	return "it is mounted read-only, because ReadOnlyMany is the claim's only access mode"
+}
+
+// labelsNote returns a note for a claim whose labels may be meant for a volume that a person creates, or "".
+func labelsNote(volume *corev1.PersistentVolume) string {
+	var copied []string
+	for _, key := range slices.Sorted(maps.Keys(volume.Labels)) {
+		if !slices.Contains(settingLabels(), key) {
+			copied = append(copied, key+"="+volume.Labels[key])
+		}
+	}
+	if len(copied) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("the selector's labels %s are only copied to it: a volume that has them and is created later is not waited for",
+		operations.Shorten(strings.Join(copied, ","), 3*maxQuotedBytes))
 }
