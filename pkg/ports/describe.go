@@ -112,3 +112,122 @@ func byLocation(mounts []efs.MountTarget, addressOf func(efs.MountTarget) netip.
 	}
 	return bySubnet, byZone
 }
+
+// pinned reports whether the file system is in the administrator's table.
+func (p *planner) pinned(id string) bool {
+	_, ok := p.in.Pinned.Targets[id]
+	return ok
+}
+
+func (p *planner) pinnedKeys() []Key { return valid(p.in.Pinned.Keys()) }
+
+// assignPinned assigns the ports that the administrator chose. A port that was assigned before does
+// not move; targets whose port cannot be had get another one from assignPorts.
+func (p *planner) assignPinned() {
+	for _, key := range p.pinnedKeys() {
+		port, _ := p.in.Pinned.Port(key)
+		if port != 0 && !p.has(key) && p.canPin(key, port) && p.reserveBytes(key) {
+			p.assign(key, port)
+		}
+	}
+}
+
+// canPin reports whether a chosen port belongs to no other key. The volumes that have it may be the
+// key's own, or static ones of the administrator without a file system.
+func (p *planner) canPin(key Key, port int) bool {
+	_, taken := p.owners[port]
+	if taken || !p.in.Range.allows(port) {
+		return false
+	}
+	for _, v := range p.volumes {
+		if v.Port == port && v.On != key && v.On.FileSystem != "" {
+			return false
+		}
+	}
+	return true
+}
+
+// merge puts what is pinned over what is known, except for access points. Where the listing has the file system, its
+// other addresses stay for failover; where it does not, only the administrator's count.
+func (t Target) merge(pin Target, listed bool) Target {
+	t.Name = cmp.Or(pin.Name, t.Name)
+	t.DNSName = cmp.Or(pin.DNSName, t.DNSName)
+	t.AvailabilityZone = cmp.Or(pin.AvailabilityZone, t.AvailabilityZone)
+	if !listed && pin.HasAddress() {
+		t.AddressBySubnet, t.AddressByZone, t.IPv6BySubnet, t.IPv6ByZone = nil, nil, nil, nil
+	}
+	t.AddressBySubnet = over(t.AddressBySubnet, pin.AddressBySubnet)
+	t.AddressByZone = over(t.AddressByZone, pin.AddressByZone)
+	t.IPv6BySubnet = over(t.IPv6BySubnet, pin.IPv6BySubnet)
+	t.IPv6ByZone = over(t.IPv6ByZone, pin.IPv6ByZone)
+	t.IAM = t.IAM || pin.IAM
+	t.NotFoundSince = time.Time{}
+	t.Unknown = over(t.Unknown, pin.Unknown)
+	return t
+}
+
+// over returns a map with the entries of both, of the second one where they share a key.
+func over[V any](below, above map[string]V) map[string]V {
+	if len(above) == 0 {
+		return below
+	}
+	merged := make(map[string]V, len(below)+len(above))
+	maps.Copy(merged, below)
+	maps.Copy(merged, above)
+	return merged
+}
+
+// reportAddresses reports targets with an address of another file system: it is mistyped in a pin, or it
+// was that of a deleted mount target, and AWS gave it to the next one. A server's certificate may be valid
+// for all file systems of a region, so new mounts would show the other one's data. Nothing is removed: the
+// administrator may have pinned the target to a copy of it.
+func (p *planner) reportAddresses() {
+	owners := p.listedAddresses()
+	for _, id := range slices.Sorted(maps.Keys(p.table.Targets)) {
+		for _, address := range p.table.Targets[id].addresses() {
+			if len(owners[address]) == 0 {
+				owners[address] = []string{id}
+			}
+			if owner := owners[address][0]; !slices.Contains(owners[address], id) && !p.sameServer(id, owner) {
+				p.report(Event{Kind: Ambiguous, FileSystem: id}, "its address %s is also that of %s: new mounts of its volumes may show the data of that one. "+
+					"Correct the address, unless both are one file system; if %s was deleted, delete its volumes", address, owner, id)
+				break
+			}
+		}
+	}
+}
+
+// sameServer reports whether two targets name one server, which then has two ids on purpose.
+func (p *planner) sameServer(id, other string) bool {
+	name := p.table.Targets[id].DNSName
+	return name != "" && name == p.table.Targets[other].DNSName
+}
+
+// listedAddresses are the ids of the file systems that the listing has at each address: more than one
+// where the VPC is unknown.
+func (p *planner) listedAddresses() map[netip.Addr][]string {
+	owners := map[netip.Addr][]string{}
+	for _, id := range slices.Sorted(maps.Keys(p.listed)) {
+		for _, mount := range p.listed[id].MountTargets {
+			if !mount.Reachable(p.in.VPCID) || mount.State == efs.Deleting || mount.State == efs.Deleted {
+				continue
+			}
+			for _, address := range []netip.Addr{mount.Address, mount.IPv6} {
+				if address.IsValid() {
+					owners[address] = append(owners[address], id)
+				}
+			}
+		}
+	}
+	return owners
+}
+
+// addresses are those of all mount targets, sorted.
+func (t Target) addresses() []netip.Addr {
+	var all []netip.Addr
+	for _, byLocation := range []map[string]netip.Addr{t.AddressBySubnet, t.AddressByZone, t.IPv6BySubnet, t.IPv6ByZone} {
+		all = slices.AppendSeq(all, maps.Values(byLocation))
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
+}

@@ -13,13 +13,16 @@ import (
 	"net/netip"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/conversion"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
 )
 
@@ -182,4 +185,105 @@ var equality = conversion.EqualitiesOrDie(
 func (t Table) equalExceptTime(other Table) bool {
 	t.LastUpdate = other.LastUpdate
 	return equality.DeepEqual(t, other)
+}
+
+// Volume is what Assign needs of a PersistentVolume.
+type Volume struct {
+	Name string
+	// On is where the volume is, by its annotations; without a file system it is not ours, but its
+	// port still is in use.
+	On       Key
+	Port     int  // of the last port= option; 0 when there is no valid one
+	Loopback bool // its server is the node itself
+	Root     bool // a root volume, which is created and removed with its target
+	Foreign  bool // another installation made it: its file system may be another account's
+}
+
+// VolumeOf reads a PersistentVolume.
+func VolumeOf(pv *corev1.PersistentVolume) Volume {
+	options := pv.Spec.MountOptions
+	if old, ok := pv.Annotations[corev1.MountOptionAnnotation]; ok {
+		options = []string{old} // kubelet then uses no others
+	}
+	nfs := pv.Spec.NFS
+	return Volume{
+		Name: pv.Name,
+		On: Key{
+			FileSystem:  pv.Annotations[wellknown.AnnotationFileSystemID],
+			AccessPoint: pv.Annotations[wellknown.AnnotationAccessPointID],
+		},
+		Port:     portOption(options),
+		Loopback: nfs != nil && (nfs.Server == wellknown.LoopbackAddress || nfs.Server == "localhost"),
+		Root:     pv.Spec.StorageClassName == wellknown.RootStorageClass,
+	}
+}
+
+// portOption reads the options as mount does: each may hold several, and the last one wins.
+func portOption(options []string) int {
+	port := 0
+	for option := range strings.SplitSeq(strings.Join(options, ","), ",") {
+		if text, ok := strings.CutPrefix(strings.TrimSpace(option), "port="); ok {
+			port, _ = strconv.Atoi(text) // 0, or too large, when it is no number
+		}
+	}
+	if port < 1 || port > wellknown.MaxPort {
+		return 0
+	}
+	return port
+}
+
+// Range is where new ports come from. Ports that were assigned before may be outside.
+type Range struct {
+	Base      int
+	Count     int
+	Reserved  []int // ports that other processes on the nodes have
+	NodePorts Span  // of the cluster's services; kube-proxy takes them on every node
+}
+
+// Span is the ports from First to Last; the zero Span has none.
+type Span struct{ First, Last int }
+
+// ParseSpan parses first-last, the form of kube-apiserver's --service-node-port-range.
+func ParseSpan(text string) (Span, error) {
+	first, last, found := strings.Cut(text, "-")
+	from, noFirst := strconv.Atoi(first)
+	to, noLast := strconv.Atoi(last)
+	if !found || noFirst != nil || noLast != nil || from < 1 || to < from || to > wellknown.MaxPort {
+		return Span{}, fmt.Errorf("want first-last, both from 1 to %d, as %d-%d",
+			wellknown.MaxPort, wellknown.MinNodePort, wellknown.MaxNodePort)
+	}
+	return Span{from, to}, nil
+}
+
+func (s Span) String() string { return fmt.Sprintf("%d-%d", s.First, s.Last) }
+
+// Contains reports whether the port is one of the span.
+func (s Span) Contains(port int) bool { return 0 < s.First && s.First <= port && port <= s.Last }
+
+// Check returns an error that says what is allowed unless the range can give ports.
+func (r Range) Check() error {
+	last := r.Base + r.Count - 1
+	if r.Base < wellknown.MinPort || r.Count < 1 || last > wellknown.MaxPort || last < r.Base {
+		return fmt.Errorf("%d ports from %d on: want 1 or more, all of them from %d to %d",
+			r.Count, r.Base, wellknown.MinPort, wellknown.MaxPort)
+	}
+	for port := r.Base; port <= last; port++ {
+		if r.Gives(port) {
+			return nil
+		}
+	}
+	return fmt.Errorf("ports %d to %d: want some that are neither %d (NFS), %d (the node agent), "+
+		"%s (NodePort services) nor reserved", r.Base, last, wellknown.NFSPort,
+		wellknown.AgentHTTPPort, r.NodePorts)
+}
+
+// Gives reports whether a new target may get the port.
+func (r Range) Gives(port int) bool {
+	return r.Base <= port && port < r.Base+r.Count && !r.NodePorts.Contains(port) && r.allows(port)
+}
+
+// allows reports whether a target may have the port because a volume has it or it is pinned.
+func (r Range) allows(port int) bool {
+	return 1 <= port && port <= wellknown.MaxPort && port != wellknown.NFSPort &&
+		port != wellknown.AgentHTTPPort && !slices.Contains(r.Reserved, port)
 }
