@@ -7,13 +7,17 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -131,4 +135,77 @@ func isOfUID(err error) bool {
 		return false
 	}
 	return slices.ContainsFunc(status.Status().Details.Causes, func(c metav1.StatusCause) bool { return c.Field == "metadata.uid" })
+}
+
+// CreateJob does nothing if there is a Job of that name: another leader's, or one that the cache has not
+// observed yet.
+func CreateJob(ctx context.Context, client kubernetes.Interface, job *batchv1.Job) (created bool, err error) {
+	_, err = client.BatchV1().Jobs(job.Namespace).Create(ctx, job, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("creating Job %s: %w", job.Name, err)
+	}
+	return true, nil
+}
+
+// EndJob makes the cluster end a Job so long after its start, as at its deadline. It returns false if the Job's
+// deadline is no later.
+func EndJob(ctx context.Context, client kubernetes.Interface, job *batchv1.Job, after time.Duration) (ended bool, err error) {
+	deadline := int64(after / time.Second)
+	if job.Spec.ActiveDeadlineSeconds != nil && *job.Spec.ActiveDeadlineSeconds <= deadline {
+		return false, nil
+	}
+	err = Patch(ctx, client, job, map[string]any{"spec": map[string]any{"activeDeadlineSeconds": deadline}})
+	return err == nil, err
+}
+
+// DeleteJob deletes a Job as it was observed, and its pods. That it is gone is no error.
+func DeleteJob(ctx context.Context, client kubernetes.Interface, job *batchv1.Job, policy metav1.DeletionPropagation) error {
+	options := OnlyThis(job)
+	options.PropagationPolicy = &policy
+	if err := client.BatchV1().Jobs(job.Namespace).Delete(ctx, job.Name, options); err != nil && !IsGone(err) {
+		return fmt.Errorf("deleting Job %s: %w", job.Name, err)
+	}
+	return nil
+}
+
+// StatusWriter writes the status of cluster-scoped objects that no other program writes.
+type StatusWriter struct {
+	Client   dynamic.Interface
+	Resource schema.GroupVersionResource
+	Kind     string
+}
+
+// Write replaces the status of an object, and creates the object if there is none. The error is NotFound
+// if the cluster does not have the object's definition.
+func (w StatusWriter) Write(ctx context.Context, name string, status any, owners ...metav1.OwnerReference) error {
+	patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/status", "value": status}})
+	if err != nil {
+		return fmt.Errorf("writing the status of %s %s: %w", w.Kind, name, err)
+	}
+	if err = w.patch(ctx, name, patch); apierrors.IsNotFound(err) {
+		if err = w.create(ctx, name, owners); err == nil || apierrors.IsAlreadyExists(err) {
+			err = w.patch(ctx, name, patch)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("writing the status of %s %s: %w", w.Kind, name, err)
+	}
+	return nil
+}
+
+func (w StatusWriter) patch(ctx context.Context, name string, patch []byte) error {
+	_, err := w.Client.Resource(w.Resource).Patch(ctx, name, types.JSONPatchType, patch, metav1.PatchOptions{}, "status")
+	return err
+}
+
+func (w StatusWriter) create(ctx context.Context, name string, owners []metav1.OwnerReference) error {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(w.Resource.GroupVersion().WithKind(w.Kind))
+	object.SetName(name)
+	object.SetOwnerReferences(owners)
+	_, err := w.Client.Resource(w.Resource).Create(ctx, object, metav1.CreateOptions{})
+	return err
 }

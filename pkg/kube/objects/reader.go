@@ -16,6 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+
+	"gnuthought.com/efs-stunnel/pkg/program/logging"
 )
 
 // Reader reads from the apiserver: every answer is as new as the request.
@@ -150,4 +153,25 @@ func pick[K comparable, T any](wanted []K, page pageFunc[T], key func(*T) K) (ma
 		}
 		options.Continue = list.Continue
 	}
+}
+
+// OnChange calls a function for each change of an informer's objects, with the object as it was and as
+// it is: nil before it was added, and after it was deleted.
+func OnChange(changed func(before, after any), informers ...cache.SharedIndexInformer) error {
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { changed(nil, object) },
+		UpdateFunc: changed,
+		DeleteFunc: func(object any) {
+			if gone, ok := object.(cache.DeletedFinalStateUnknown); ok {
+				object = gone.Obj
+			}
+			changed(object, nil)
+		},
+	}
+	var errs []error
+	for _, informer := range informers {
+		_, err := informer.AddEventHandler(handler)
+		errs = append(errs, err)
+	}
+	return logging.Errors(errs...)
 }
