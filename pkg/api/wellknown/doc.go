@@ -15,3 +15,76 @@ const (
 
 // keyPrefix starts all of our annotations, labels, finalizers and taints.
 const keyPrefix = "efs-stunnel." + Domain + "/"
+
+// DocsURL is the address of the documentation, as in the alerts' runbooks. Texts for users lead there: they have no
+// copy of the repository.
+const DocsURL = "https://gnuthought.com/efs-stunnel/docs/"
+
+// Names of the objects that the manifests install. They are those of the original system.
+const (
+	Namespace             = "efs-stunnel" // also the manager's outside a cluster
+	ManagerDeployment     = "efs-manager"
+	NodeDaemonSet         = "efs-stunnel" // node agent and supervisor
+	AgentContainer        = "agent"       // of its pods
+	ManagerServiceAccount = "efs-manager"
+	NodeServiceAccount    = "efs-stunnel"
+	WorkerServiceAccount  = "efs-worker" // of mount Jobs, which never mount its token
+	StorageClass          = "efs-stunnel"
+	ManagerLease          = "efs-manager"
+)
+
+// ConfigMaps with the table of targets.
+const (
+	TargetsConfigMap = "efs-stunnel"        // written by the manager, and watched by node agents
+	PinnedConfigMap  = "efs-stunnel-pinned" // the administrator's, merged over discovered targets
+	TargetsKey       = "efs-stunnel.yaml"   // the data key of both
+)
+
+// Names of the objects that the manager creates.
+const (
+	// RootVolumePrefix and a file system id name its root volume and its root claim.
+	RootVolumePrefix = "efs-stunnel-"
+	// RootStorageClass is the class name of root volumes. No StorageClass has this name, so that
+	// nothing provisions for it.
+	RootStorageClass = "efs-stunnel-system"
+	// SharedVolumePrefix, a namespace, "-" and the name of a SharedVolume in it name its volume.
+	SharedVolumePrefix = "pv-"
+	// SharedClaimPrefix and the name of a SharedVolume name its claim.
+	SharedClaimPrefix = "pvc-"
+	// VolumePrefix and a claim's uid name the claim's volume.
+	VolumePrefix = "pvc-"
+	// MountJobPrefix, a file system id, "-" and a number of five or more digits name a mount Job.
+	MountJobPrefix = "efs-mount-"
+	// SweepJobPrefix does the same for the Jobs that empty the trash.
+	SweepJobPrefix = "efs-sweep-"
+	// SurveyJobPrefix does the same for the Jobs that count what volumes use.
+	SurveyJobPrefix = "efs-usage-"
+	// CloneJobPrefix does the same for the Jobs that copy volumes, one Job for each.
+	CloneJobPrefix = "efs-clone-"
+	// LedgerJobPrefix, a file system id, "-" and five random characters name a Job of the plugin of kubectl.
+	LedgerJobPrefix = "efs-ledger-"
+)
+
+// Paths on a file system, from its root. Other clusters with the same file system read them, too.
+const (
+	StateDirectory   = "/.efs-stunnel"                    // no volume may be in it
+	FileSystemIDFile = StateDirectory + "/file-system-id" // written at first use
+	LockFile         = StateDirectory + "/lock"           // held exclusively while a batch changes ledger or directories
+	// OwnersDirectory is the ledger: below it <path>/<OwnerPrefix><volume name>, one JSON file
+	// for each owner of a path.
+	OwnersDirectory = StateDirectory + "/owners"
+	// OwnerPrefix distinguishes an owner from a directory: no component of a path may start with it.
+	OwnerPrefix   = "@"
+	LeavingSuffix = ".leaving" // ends the name of an owner whose cleanup has begun
+	// RetainedSuffix ends the name of the entry of a former owner whose volume and claim are gone and
+	// whose data is retained. No cleanup of another volume removes the directory.
+	RetainedSuffix = ".retained"
+	TrashDirectory = StateDirectory + "/trash" // holds deleted directories, each under the name of its volume, in a directory for the time when they are due
+)
+
+// Limits of names, in bytes.
+const (
+	MaxPathBytes      = 1024 // of a volume's path
+	MaxComponentBytes = 255  // of each component of it
+	MaxClaimNameBytes = 200  // of a claim's name in a path; longer names are cut
+)
