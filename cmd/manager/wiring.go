@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -10,11 +12,19 @@ import (
 	awslogging "github.com/aws/smithy-go/logging"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/efs/awsconfig"
 	"gnuthought.com/efs-stunnel/pkg/efs/awsefs"
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
+	"gnuthought.com/efs-stunnel/pkg/kube/client"
+	"gnuthought.com/efs-stunnel/pkg/kube/clock"
 	"gnuthought.com/efs-stunnel/pkg/manager/loops"
 	"gnuthought.com/efs-stunnel/pkg/manager/table"
 )
@@ -119,4 +129,74 @@ func (m *manager) nodeRegion(ctx context.Context) (region string, err error) {
 		return err
 	})
 	return region, err
+}
+
+// Limits of the clients for events, Lease and workers' tokens, which must not wait for requests of the loops,
+// nor delay them.
+const (
+	eventQPS, eventBurst   = 50, 100 // of warnings, and as many of other events
+	leaseQPS, leaseBurst   = 10, 20
+	reviewQPS, reviewBurst = 10, 50
+)
+
+// clients are the clients for the apiserver.
+type clients struct {
+	work     kubernetes.Interface // of caches and loops
+	jobs     kubernetes.Interface // of the loop of mount Jobs, with a limit of its own
+	shared   dynamic.Interface    // of the same, for SharedVolumes
+	lists    metadata.Interface   // of the same, for the names and versions of all objects
+	warnings kubernetes.Interface // events of this type
+	events   kubernetes.Interface // of all others
+	lease    kubernetes.Interface
+
+	reviews authenticationv1.TokenReviewInterface
+}
+
+func newClients(config *rest.Config, o options, base *client.Program, apiClock *clock.Clock) (clients, error) {
+	var c clients
+	config = base.Configure(config, "efs-stunnel-manager")
+	config.Wrap(apiClock.Wrap)
+	config.QPS, config.Burst = o.qps, o.burst
+	var errs [8]error
+	c.work, errs[0] = client.NewClient(config, o.qps, o.burst, 0)
+	// Everything waits for a Job. Its requests must not wait for those of the volumes before.
+	c.jobs, errs[6] = client.NewClient(config, o.qps, o.burst, 0)
+	c.warnings, errs[7] = client.NewClient(config, eventQPS, eventBurst, client.EventTimeout)
+	c.events, errs[1] = client.NewClient(config, eventQPS, eventBurst, client.EventTimeout)
+	// As in Kubernetes' own programs, so that one request that hangs does not cost the Lease.
+	c.lease, errs[2] = client.NewClient(config, leaseQPS, leaseBurst, o.lease.RenewDeadline/2)
+	c.shared, errs[3] = dynamic.NewForConfig(config)
+	c.lists, errs[4] = metadata.NewForConfig(config)
+	reviews, err := client.NewClient(config, reviewQPS, reviewBurst, 0)
+	if errs[5] = err; err == nil {
+		c.reviews = reviews.AuthenticationV1().TokenReviews()
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		return clients{}, fmt.Errorf("making clients for the apiserver: %w", err)
+	}
+	return c, nil
+}
+
+// lateVPC wraps the API if the VPC of the nodes was unknown when the loops were made. It requests the
+// VPC before each listing, and once it is known leaves out mount targets of other VPCs, as the loops do
+// that know the VPC from the start.
+type lateVPC struct {
+	table.API
+	finder *topology.Finder
+}
+
+// ListFileSystems implements table.API.
+func (l lateVPC) ListFileSystems(ctx context.Context) (efs.Listing, error) {
+	id := l.finder.LateVPC(ctx)
+	listing, err := l.API.ListFileSystems(ctx)
+	if err != nil || id == "" {
+		return listing, err
+	}
+	// All file systems stay: one that has a port must not be taken for missing.
+	listing.FileSystems = slices.Clone(listing.FileSystems)
+	for i := range listing.FileSystems {
+		fs := &listing.FileSystems[i]
+		fs.MountTargets = slices.DeleteFunc(slices.Clone(fs.MountTargets), func(t efs.MountTarget) bool { return t.VPCID != id })
+	}
+	return listing, nil
 }
