@@ -1,7 +1,9 @@
 package volumes
 
 import (
+	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -62,14 +64,12 @@ func (p Pattern) String() string { return p.text }
 // mistyped variable would be one directory for all claims.
 func ParsePattern(text string) (Pattern, error) {
 	p := Pattern{text: text}
-	for rest := text; rest != ""; {
-		position := utf8.RuneCountInString(text[:len(text)-len(rest)]) + 1
-		next, length, err := parsePart(rest)
+	for _, at := range tokens.FindAllStringIndex(text, -1) {
+		next, err := parsePart(text[at[0]:at[1]])
 		if err != nil {
-			return Pattern{}, fmt.Errorf("at position %d: %w; %s", position, err, allowedVariables)
+			return Pattern{}, fmt.Errorf("at position %d: %w; %s", utf8.RuneCountInString(text[:at[0]])+1, err, allowedVariables)
 		}
 		p.parts = append(p.parts, next)
-		rest = rest[length:]
 	}
 	if err := p.checkLiterals(); err != nil {
 		return Pattern{}, err
@@ -77,24 +77,21 @@ func ParsePattern(text string) (Pattern, error) {
 	return p, nil
 }
 
-// parsePart parses the first part of the text; length is in bytes.
-func parsePart(text string) (next part, length int, err error) {
-	if name, ok := strings.CutPrefix(text, "${"); ok {
-		name, _, closed := strings.Cut(name, "}")
-		if !closed {
-			return part{}, 0, fmt.Errorf(`"${" without "}"`)
-		}
-		next, err = parseVariable(name)
-		return next, len("${") + len(name) + len("}"), err
+// tokens matches a variable, whose brace may be missing, literal text, and what is neither.
+var tokens = regexp.MustCompile(`\$\{[^}]*\}?|[^${}]+|[${}]`)
+
+func parsePart(token string) (part, error) {
+	name, variable := strings.CutPrefix(token, "${")
+	name, closed := strings.CutSuffix(name, "}")
+	switch {
+	case variable && closed:
+		return parseVariable(name)
+	case variable:
+		return part{}, errors.New(`"${" without "}"`)
+	case strings.ContainsAny(token, "${}"):
+		return part{}, fmt.Errorf("%q outside of a variable", token)
 	}
-	length = strings.IndexAny(text, "${}")
-	if length == 0 {
-		return part{}, 0, fmt.Errorf("%q outside of a variable", text[:1])
-	}
-	if length < 0 {
-		length = len(text)
-	}
-	return part{literal: text[:length]}, length, nil
+	return part{literal: token}, nil
 }
 
 func parseVariable(name string) (part, error) {
