@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -17,12 +18,15 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
-// Reserved describes a retained volume and the claim that it is reserved for.
+// Reserved describes a volume and the claim that it is reserved for.
 type Reserved struct {
-	VolumeMeta, ClaimMeta metav1.ObjectMeta
+	VolumeMeta, ClaimMeta metav1.ObjectMeta // the claim's uid is "" if it does not exist
 	Class                 string
-	AccessMode            corev1.PersistentVolumeAccessMode
-	MountOptions          []string // without a port
+	AccessModes           []corev1.PersistentVolumeAccessMode
+	Policy                corev1.PersistentVolumeReclaimPolicy // "" is Retain
+	Size                  resource.Quantity                    // 0 has no meaning: volumes and claims must have one
+	Zone                  string                               // that pods must be in, or ""
+	MountOptions          []string                             // without a port
 	Port                  int
 	Path                  string
 }
@@ -30,42 +34,45 @@ type Reserved struct {
 // Objects builds the volume and the claim. The volume must be created with its claimRef: without one,
 // the binder could bind it to any claim.
 func (r Reserved) Objects() (*corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
-	modes := []corev1.PersistentVolumeAccessMode{r.AccessMode}
-	source, options := mount(r.Path, modes, r.MountOptions)
-	volume := &corev1.PersistentVolume{
-		ObjectMeta: r.VolumeMeta,
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity:                      anySize(),
-			AccessModes:                   modes,
-			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
-			StorageClassName:              r.Class,
-			VolumeMode:                    new(corev1.PersistentVolumeFilesystem),
-			MountOptions:                  withPort(options, r.Port),
-			PersistentVolumeSource:        source,
-			ClaimRef:                      claimRef(r.ClaimMeta.Namespace, r.ClaimMeta.Name),
-		},
+	if r.Size.IsZero() {
+		r.Size = resource.MustParse("1Gi")
 	}
 	claim := &corev1.PersistentVolumeClaim{
 		ObjectMeta: r.ClaimMeta,
 		Spec: corev1.PersistentVolumeClaimSpec{
-			AccessModes:      slices.Clone(modes),
-			Resources:        corev1.VolumeResourceRequirements{Requests: anySize()},
+			AccessModes:      slices.Clone(r.AccessModes),
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: r.Size.DeepCopy()}},
 			StorageClassName: &r.Class,
 			VolumeName:       r.VolumeMeta.Name,
 		},
 	}
-	return volume, claim
+	return r.volume(), claim
 }
 
-// anySize returns a size without a meaning: volumes and claims must have one.
-func anySize() corev1.ResourceList {
-	return corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+func (r Reserved) volume() *corev1.PersistentVolume {
+	source, options := mount(r.Path, r.AccessModes, r.MountOptions)
+	return &corev1.PersistentVolume{
+		ObjectMeta: r.VolumeMeta,
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:                      corev1.ResourceList{corev1.ResourceStorage: r.Size},
+			AccessModes:                   r.AccessModes,
+			PersistentVolumeReclaimPolicy: cmp.Or(r.Policy, corev1.PersistentVolumeReclaimRetain),
+			StorageClassName:              r.Class,
+			VolumeMode:                    new(corev1.PersistentVolumeFilesystem),
+			MountOptions:                  withPort(options, r.Port),
+			PersistentVolumeSource:        source,
+			NodeAffinity:                  zoneAffinity(r.Zone),
+			ClaimRef: &corev1.ObjectReference{
+				APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: r.ClaimMeta.Namespace, Name: r.ClaimMeta.Name, UID: r.ClaimMeta.UID,
+			},
+		},
+	}
 }
 
 // mount returns the source and the mount options of a directory's volume. Nothing in a cluster enforces access
 // modes, and kubelet does not read a PersistentVolume's readOnly: the option ro is what counts.
 func mount(path string, modes []corev1.PersistentVolumeAccessMode, options []string) (corev1.PersistentVolumeSource, []string) {
-	source := nfs(path)
+	source := corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: wellknown.LoopbackAddress, Path: path}}
 	if isReadOnly(modes) {
 		source.NFS.ReadOnly, options = true, setMountOption(slices.Clone(options), "ro")
 	}
@@ -75,15 +82,6 @@ func mount(path string, modes []corev1.PersistentVolumeAccessMode, options []str
 // isReadOnly reports whether there is no access mode but ReadOnlyMany.
 func isReadOnly(modes []corev1.PersistentVolumeAccessMode) bool {
 	return !slices.ContainsFunc(modes, func(mode corev1.PersistentVolumeAccessMode) bool { return mode != corev1.ReadOnlyMany })
-}
-
-// nfs returns the source of a path behind the tunnel of the node that mounts it.
-func nfs(path string) corev1.PersistentVolumeSource {
-	return corev1.PersistentVolumeSource{NFS: &corev1.NFSVolumeSource{Server: wellknown.LoopbackAddress, Path: path}}
-}
-
-func claimRef(namespace, name string) *corev1.ObjectReference {
-	return &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: namespace, Name: name}
 }
 
 // RootName names the root volume and the root claim of a file system.
@@ -113,7 +111,7 @@ func rootObjects(fileSystemID string, port int, namespace string) (*corev1.Persi
 	return Reserved{
 		VolumeMeta: metav1.ObjectMeta{Name: name, Labels: labels(), Annotations: map[string]string{wellknown.AnnotationFileSystemID: fileSystemID}},
 		ClaimMeta:  metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels()},
-		Class:      wellknown.RootStorageClass, AccessMode: corev1.ReadWriteMany, MountOptions: options, Port: port, Path: "/",
+		Class:      wellknown.RootStorageClass, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, MountOptions: options, Port: port, Path: "/",
 	}.Objects()
 }
 
@@ -231,16 +229,13 @@ func (e Existing) Objects(provisioner string) (*corev1.PersistentVolume, *corev1
 			Finalizers: finalizers(e.Policy),
 		},
 		ClaimMeta: metav1.ObjectMeta{Namespace: e.Namespace, Name: e.Claim},
-		Class:     e.Class.Name, AccessMode: e.AccessMode, MountOptions: e.Class.MountOptions, Port: e.Port, Path: e.Path,
+		Class:     e.Class.Name, AccessModes: []corev1.PersistentVolumeAccessMode{e.AccessMode}, Policy: e.Policy, Size: e.Size, Zone: e.Zone,
+		MountOptions: e.Class.MountOptions, Port: e.Port, Path: e.Path,
 	}.Objects()
+	volume.Spec.ClaimRef.UID = e.ClaimUID // which a claim that is to be created cannot have
 	if _, ok := ClaimOfName(e.Name); !ok {
 		volume.Annotations[wellknown.AnnotationClaimUID] = e.OwnerUID
 	}
-	size := corev1.ResourceList{corev1.ResourceStorage: e.Size}
-	volume.Spec.Capacity, claim.Spec.Resources.Requests = size, size.DeepCopy()
-	volume.Spec.PersistentVolumeReclaimPolicy = e.Policy
-	volume.Spec.NodeAffinity = zoneAffinity(e.Zone)
-	volume.Spec.ClaimRef.UID = e.ClaimUID
 	return volume, claim, nil
 }
 
@@ -259,13 +254,7 @@ func (e Existing) check() error {
 			return fmt.Errorf("%s is no name of a %s: %s", quoted(name.value), name.what, strings.Join(name.problems, "; "))
 		}
 	}
-	if err := operations.CheckPath(e.Path); err != nil {
-		return err
-	}
-	if err := ports.CheckTargetID(e.FileSystemID); err != nil {
-		return err
-	}
-	return e.checkRest()
+	return cmp.Or(operations.CheckPath(e.Path), ports.CheckTargetID(e.FileSystemID), e.checkRest())
 }
 
 func (e Existing) checkRest() error {

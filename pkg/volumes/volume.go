@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -36,25 +37,26 @@ func FromOperation(operation operations.Operation, port, gid int, provisioner st
 	if err := checkVolume(operation, r, port); err != nil {
 		return nil, fmt.Errorf("building volume %s: %w", operation.Volume, err)
 	}
-	volume := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{
+	policy := corev1.PersistentVolumeReclaimPolicy(r.Policy)
+	volume := Reserved{
+		VolumeMeta: metav1.ObjectMeta{
 			Name:        operation.Volume,
 			Annotations: r.annotations(operation.Path, gid, provisioner),
 			Labels:      maps.Clone(r.Labels),
-			Finalizers:  finalizers(corev1.PersistentVolumeReclaimPolicy(r.Policy)),
+			Finalizers:  finalizers(policy),
 		},
-		Spec: r.spec(operation, port),
-	}
+		// The binder binds the volume to this claim only.
+		ClaimMeta: metav1.ObjectMeta{Namespace: operation.Namespace, Name: operation.Claim, UID: types.UID(operation.ClaimUID)},
+		Class:     r.Class, AccessModes: r.accessModes(), Policy: policy, Size: r.Size, Zone: r.Zone,
+		MountOptions: r.mountOptions(), Port: port, Path: operation.Path,
+	}.volume()
 	metav1.SetMetaDataLabel(&volume.ObjectMeta, wellknown.LabelFileSystemID, r.FileSystemID)
 	return volume, nil
 }
 
 // checkVolume repeats the most important checks, because the operation was read from an annotation.
 func checkVolume(operation operations.Operation, r record, port int) error {
-	if err := operations.CheckPath(operation.Path); err != nil {
-		return err
-	}
-	if err := ports.CheckTargetID(r.FileSystemID); err != nil {
+	if err := cmp.Or(operations.CheckPath(operation.Path), ports.CheckTargetID(r.FileSystemID)); err != nil {
 		return err
 	}
 	switch {
@@ -83,23 +85,6 @@ func (r record) annotations(path string, gid int, provisioner string) map[string
 		annotations[wellknown.AnnotationKeepDeleted] = r.Keep
 	}
 	return annotations
-}
-
-func (r record) spec(operation operations.Operation, port int) corev1.PersistentVolumeSpec {
-	ref := claimRef(operation.Namespace, operation.Claim)
-	ref.UID = types.UID(operation.ClaimUID) // the binder binds the volume to this claim only
-	source, options := mount(operation.Path, r.accessModes(), r.mountOptions())
-	return corev1.PersistentVolumeSpec{
-		Capacity:                      corev1.ResourceList{corev1.ResourceStorage: r.Size},
-		AccessModes:                   r.accessModes(),
-		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimPolicy(r.Policy),
-		StorageClassName:              r.Class,
-		VolumeMode:                    new(corev1.PersistentVolumeFilesystem),
-		MountOptions:                  withPort(options, port),
-		PersistentVolumeSource:        source,
-		NodeAffinity:                  zoneAffinity(r.Zone),
-		ClaimRef:                      ref,
-	}
 }
 
 func zoneAffinity(zone string) *corev1.VolumeNodeAffinity {

@@ -141,14 +141,14 @@ func newPair(o *v1alpha1.SharedVolume, port int) (*corev1.PersistentVolume, *cor
 			Labels:      map[string]string{labelManagedBy: wellknown.ManagerDeployment},
 			Annotations: map[string]string{wellknown.AnnotationSharedVolume: nameOf(o)},
 		},
-		AccessMode: corev1.ReadWriteMany, MountOptions: strings.Split(wellknown.DefaultMountOptions, ","),
+		AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}, MountOptions: strings.Split(wellknown.DefaultMountOptions, ","),
 		Port: port, Path: o.Spec.Path,
 	}
 	if id := o.Spec.AccessPointID; id != "" {
 		r.VolumeMeta.Annotations[wellknown.AnnotationAccessPointID], r.Path = id, "/" // EFS makes it the root of the tunnel
 	}
 	if o.Spec.ReadOnly {
-		r.AccessMode = corev1.ReadOnlyMany
+		r.AccessModes[0] = corev1.ReadOnlyMany
 	}
 	return r.Objects()
 }
