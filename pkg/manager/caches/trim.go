@@ -2,17 +2,16 @@ package caches
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"unique"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -152,14 +151,18 @@ func (t *trimmer) sharedMap(all map[string]string) map[string]string {
 	if _, ok := all[wellknown.AnnotationPath]; ok {
 		return again
 	}
-	return remembered(t, textOf(again, func(s string) string { return s }), again)
+	return remembered(t, fmt.Sprintf("%q", again), again)
 }
 
 func (t *trimmer) sharedList(list corev1.ResourceList) corev1.ResourceList {
 	if len(list) == 0 {
 		return list
 	}
-	return remembered(t, textOf(list, func(q resource.Quantity) string { return q.String() }), maps.Clone(list))
+	text, err := json.Marshal(list)
+	if err != nil {
+		return list
+	}
+	return remembered(t, string(text), maps.Clone(list))
 }
 
 func (t *trimmer) sharedOptions(options []string) []string {
@@ -168,25 +171,7 @@ func (t *trimmer) sharedOptions(options []string) []string {
 	}
 	again := slices.Clone(options) // these may be shared already
 	shareAll(again)
-	return remembered(t, lengthFirst(again...), again)
-}
-
-// textOf returns a text that is equal for equal maps only.
-func textOf[K ~string, V any](all map[K]V, value func(V) string) string {
-	var text strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		text.WriteString(lengthFirst(string(name), value(all[name])))
-	}
-	return text.String()
-}
-
-// lengthFirst writes texts after their lengths: a text may contain any character, so none can separate them.
-func lengthFirst(texts ...string) string {
-	var all strings.Builder
-	for _, text := range texts {
-		all.WriteString(strconv.Itoa(len(text)) + ":" + text)
-	}
-	return all.String()
+	return remembered(t, fmt.Sprintf("%q", again), again)
 }
 
 // Bounds of the values that are remembered for later objects. Objects keep theirs.
@@ -195,7 +180,8 @@ const (
 	maxKeyBytes   = 512 // values with a longer text are rarely equal
 )
 
-// remembered returns the value of the same type and text that it was first called with.
+// remembered returns the value of the same type and text that it was first called with. The text is quoted and its
+// keys are sorted: values may contain any byte, and other values must not have the same text.
 func remembered[T any](t *trimmer, text string, value T) T {
 	key := fmt.Sprintf("%T %s", value, text)
 	if len(key) > maxKeyBytes {
