@@ -13,10 +13,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/pager"
 
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
 )
@@ -70,12 +72,8 @@ func (r Reader) Namespaces(ctx context.Context, names []string) (map[string]*cor
 // Volumes returns the named volumes that exist, by name. The number of volumes in a cache decides between a list
 // and single reads.
 func (r Reader) Volumes(ctx context.Context, names []string, cached int) (map[string]*corev1.PersistentVolume, error) {
-	return many(ctx, names, cached, r.Volume, func(o metav1.ListOptions) ([]corev1.PersistentVolume, metav1.ListMeta, error) {
-		list, err := r.Client.CoreV1().PersistentVolumes().List(ctx, o)
-		if err != nil {
-			return nil, metav1.ListMeta{}, fmt.Errorf("listing volumes: %w", err)
-		}
-		return list.Items, list.ListMeta, nil
+	return many(ctx, names, cached, r.Volume, "volumes", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return r.Client.CoreV1().PersistentVolumes().List(ctx, o)
 	}, func(object *corev1.PersistentVolume) string { return object.Name })
 }
 
@@ -85,12 +83,8 @@ func (r Reader) Claims(ctx context.Context, names []types.NamespacedName, cached
 	get := func(ctx context.Context, name types.NamespacedName) (*corev1.PersistentVolumeClaim, error) {
 		return r.Claim(ctx, name.Namespace, name.Name)
 	}
-	return many(ctx, names, cached, get, func(o metav1.ListOptions) ([]corev1.PersistentVolumeClaim, metav1.ListMeta, error) {
-		list, err := r.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, o)
-		if err != nil {
-			return nil, metav1.ListMeta{}, fmt.Errorf("listing claims: %w", err)
-		}
-		return list.Items, list.ListMeta, nil
+	return many(ctx, names, cached, get, "claims", func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+		return r.Client.CoreV1().PersistentVolumeClaims(metav1.NamespaceAll).List(ctx, o)
 	}, func(object *corev1.PersistentVolumeClaim) types.NamespacedName {
 		return types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 	})
@@ -99,10 +93,10 @@ func (r Reader) Claims(ctx context.Context, names []types.NamespacedName, cached
 // many reads objects from a list where that costs less than to read them one by one. cached is how many of the
 // kind a cache has.
 func many[K comparable, T any](
-	ctx context.Context, keys []K, cached int, get func(context.Context, K) (*T, error), page pageFunc[T], key func(*T) K,
+	ctx context.Context, keys []K, cached int, get func(context.Context, K) (*T, error), kind string, page pager.ListPageFunc, key func(*T) K,
 ) (map[K]*T, error) {
 	if len(keys) > ManyObjects && cached <= len(keys)*objectsPerRead {
-		return pick(keys, page, key)
+		return pick(ctx, keys, kind, page, key)
 	}
 	return each(ctx, keys, get)
 }
@@ -128,31 +122,21 @@ func each[K comparable, T any](ctx context.Context, keys []K, get func(context.C
 	return found, group.Wait()
 }
 
-// pageFunc reads one page of a list.
-type pageFunc[T any] func(metav1.ListOptions) ([]T, metav1.ListMeta, error)
-
-// pick reads a list page by page and keeps only the wanted objects, so its memory is that of one page
+// pick reads a list page by page and keeps only the wanted objects, so its memory is that of two pages
 // and of those.
-func pick[K comparable, T any](wanted []K, page pageFunc[T], key func(*T) K) (map[K]*T, error) {
-	missing := sets.New(wanted...)
-	found := make(map[K]*T, len(wanted))
-	options := metav1.ListOptions{Limit: pageSize}
-	for {
-		items, list, err := page(options)
-		if err != nil {
-			return nil, err
+func pick[K comparable, T any](ctx context.Context, wanted []K, kind string, page pager.ListPageFunc, key func(*T) K) (map[K]*T, error) {
+	names, found := sets.New(wanted...), make(map[K]*T, len(wanted))
+	pages := &pager.ListPager{PageSize: pageSize, PageFn: page}
+	if err := pages.EachListItem(ctx, metav1.ListOptions{}, func(item runtime.Object) error {
+		if listed, ok := any(item).(*T); ok && names.Has(key(listed)) {
+			object := *listed // a pointer into the page would keep all of it
+			found[key(listed)] = &object
 		}
-		for i := range items {
-			if k := key(&items[i]); missing.Has(k) {
-				object := items[i] // a pointer into the page would keep all of it
-				found[k] = &object
-			}
-		}
-		if list.Continue == "" {
-			return found, nil
-		}
-		options.Continue = list.Continue
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("listing %s: %w", kind, err)
 	}
+	return found, nil
 }
 
 // OnChange calls a function for each change of an informer's objects, with the object as it was and as
