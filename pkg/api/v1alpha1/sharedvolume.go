@@ -7,6 +7,7 @@ package v1alpha1
 
 import (
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -110,16 +111,9 @@ func (s *SharedVolume) DeepCopy() *SharedVolume {
 // DeepCopy returns a copy that shares nothing with the original.
 func (s SharedVolumeStatus) DeepCopy() SharedVolumeStatus {
 	if s.ClaimRef != nil {
-		ref := *s.ClaimRef
-		s.ClaimRef = &ref
+		s.ClaimRef = new(*s.ClaimRef)
 	}
-	if s.Conditions != nil {
-		conditions := make([]metav1.Condition, len(s.Conditions))
-		for i, c := range s.Conditions {
-			conditions[i] = *c.DeepCopy()
-		}
-		s.Conditions = conditions
-	}
+	s.Conditions = slices.Clone(s.Conditions)
 	return s
 }
 
