@@ -287,3 +287,57 @@ func (r Range) allows(port int) bool {
 	return 1 <= port && port <= wellknown.MaxPort && port != wellknown.NFSPort &&
 		port != wellknown.AgentHTTPPort && !slices.Contains(r.Reserved, port)
 }
+
+// Ephemeral has the ports of a node that its kernel assigns to sockets without a port of their own. The zero Ephemeral
+// contains none. A tunnel's port must not be one of them, because another process may have it when the tunnel is to
+// listen.
+type Ephemeral struct {
+	Range    Span
+	Reserved []Span // exceptions from Range
+}
+
+// ParseEphemeral parses the values of net.ipv4.ip_local_port_range and net.ipv4.ip_local_reserved_ports.
+func ParseEphemeral(portRange, reserved string) (Ephemeral, error) {
+	fields := strings.Fields(portRange)
+	if len(fields) != 2 {
+		return Ephemeral{}, fmt.Errorf("ip_local_port_range is %.40q: want two ports", portRange)
+	}
+	span, err := spanOf(fields[0], fields[1])
+	if err != nil {
+		return Ephemeral{}, fmt.Errorf("ip_local_port_range is %.40q: %w", portRange, err)
+	}
+	parsed := Ephemeral{Range: span}
+	for item := range strings.SplitSeq(strings.TrimSpace(reserved), ",") {
+		if item == "" {
+			continue // nothing is reserved
+		}
+		first, last, found := strings.Cut(item, "-")
+		if !found {
+			last = first
+		}
+		if span, err = spanOf(first, last); err != nil {
+			return Ephemeral{}, fmt.Errorf("ip_local_reserved_ports has %.40q: %w", item, err)
+		}
+		parsed.Reserved = append(parsed.Reserved, span)
+	}
+	return parsed, nil
+}
+
+func spanOf(first, last string) (Span, error) {
+	from, noFirst := strconv.Atoi(first)
+	to, noLast := strconv.Atoi(last)
+	if noFirst != nil || noLast != nil || from < 0 || to < from || to > wellknown.MaxPort {
+		return Span{}, fmt.Errorf("want ports up to %d, the lower one first", wellknown.MaxPort)
+	}
+	return Span{First: max(from, 1), Last: to}, nil // port 0 is never assigned
+}
+
+// Contains reports whether the kernel may assign the port.
+func (e Ephemeral) Contains(port int) bool {
+	for _, reserved := range e.Reserved {
+		if reserved.Contains(port) {
+			return false
+		}
+	}
+	return e.Range.Contains(port)
+}

@@ -10,7 +10,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/ports/ephemeral"
 )
 
 // ephemeralInterval is between two readings of the node's settings, which administrators change.
@@ -18,7 +17,7 @@ const ephemeralInterval = 10 * time.Minute
 
 // ephemeralPorts are the node's settings, as the agent last read them.
 type ephemeralPorts struct {
-	ports  ephemeral.Ports // of the latest reading without error
+	ports  ports.Ephemeral // of the latest reading without error
 	readAt time.Time       // zero before the first
 	err    lastError       // of the latest reading
 }
@@ -54,20 +53,20 @@ func (a *Agent) readEphemeralPorts(now time.Time) {
 }
 
 // parseEphemeralPorts: the agent is on the node's network, whose settings these are.
-func parseEphemeralPorts(procSys fs.FS) (ephemeral.Ports, error) {
+func parseEphemeralPorts(procSys fs.FS) (ports.Ephemeral, error) {
 	if procSys == nil {
-		return ephemeral.Ports{}, nil
+		return ports.Ephemeral{}, nil
 	}
 	portRange, rangeErr := fs.ReadFile(procSys, "net/ipv4/ip_local_port_range")
 	reserved, err := fs.ReadFile(procSys, "net/ipv4/ip_local_reserved_ports")
 	if err := cmp.Or(rangeErr, err); err != nil {
-		return ephemeral.Ports{}, err
+		return ports.Ephemeral{}, err
 	}
-	return ephemeral.Parse(string(portRange), string(reserved))
+	return ports.ParseEphemeral(string(portRange), string(reserved))
 }
 
 // ephemeralMessage returns one message for all tunnels: the usual cause affects all of the node.
-func ephemeralMessage(node ephemeral.Ports, tunnels []routing.Tunnel) string {
+func ephemeralMessage(node ports.Ephemeral, tunnels []routing.Tunnel) string {
 	var named []string
 	for _, t := range tunnels {
 		named = append(named, fmt.Sprintf("%d (%s)", t.Port, t.Name))

@@ -13,7 +13,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/plugin/inspect"
-	"gnuthought.com/efs-stunnel/pkg/ports/ephemeral"
+	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
 // Causes of results about nodes that were examined.
@@ -66,7 +66,7 @@ func mountHelper(object, image string, r nodereport.Report) []inspect.Result {
 }
 
 func (f *Facts) ephemeral(object string, r nodereport.Report) []inspect.Result {
-	parsed, err := ephemeral.Parse(r.PortRange, r.Reserved)
+	parsed, err := ports.ParseEphemeral(r.PortRange, r.Reserved)
 	if err != nil {
 		return []inspect.Result{note(PortsAreEphemeral, object, "its range of ephemeral ports cannot be read: "+err.Error(), "")}
 	}

@@ -1,4 +1,4 @@
-package ephemeral_test
+package ports_test
 
 import (
 	"testing"
@@ -6,27 +6,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"gnuthought.com/efs-stunnel/pkg/ports"
-	"gnuthought.com/efs-stunnel/pkg/ports/ephemeral"
 )
 
-func TestParse(t *testing.T) {
+func TestParseEphemeral(t *testing.T) {
 	tests := map[string]struct {
 		portRange, reserved string
-		want                ephemeral.Ports
+		want                ports.Ephemeral
 	}{
-		"the kernel's default": {"32768\t60999\n", "\n", ephemeral.Ports{Range: ports.Span{First: 32768, Last: 60999}}},
-		"single ports and spans": {"1024\t65535\n", "8080,9148,20490-21489\n", ephemeral.Ports{
+		"the kernel's default": {"32768\t60999\n", "\n", ports.Ephemeral{Range: ports.Span{First: 32768, Last: 60999}}},
+		"single ports and spans": {"1024\t65535\n", "8080,9148,20490-21489\n", ports.Ephemeral{
 			Range:    ports.Span{First: 1024, Last: 65535},
 			Reserved: []ports.Span{{First: 8080, Last: 8080}, {First: 9148, Last: 9148}, {First: 20490, Last: 21489}},
 		}},
-		"port 0": {"0 65535", "0,0-5", ephemeral.Ports{
+		"port 0": {"0 65535", "0,0-5", ports.Ephemeral{
 			Range: ports.Span{First: 1, Last: 65535}, Reserved: []ports.Span{{First: 1, Last: 0}, {First: 1, Last: 5}},
 		}},
-		"one port": {"40000 40000", "", ephemeral.Ports{Range: ports.Span{First: 40000, Last: 40000}}},
+		"one port": {"40000 40000", "", ports.Ephemeral{Range: ports.Span{First: 40000, Last: 40000}}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			got, err := ephemeral.Parse(tt.portRange, tt.reserved)
+			got, err := ports.ParseEphemeral(tt.portRange, tt.reserved)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,7 +54,7 @@ func TestParseErrorsNameSetting(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got, err := ephemeral.Parse(tt.portRange, tt.reserved); err == nil || err.Error() != tt.want {
+			if got, err := ports.ParseEphemeral(tt.portRange, tt.reserved); err == nil || err.Error() != tt.want {
 				t.Errorf("got %v, %v; want %s", got, err, tt.want)
 			}
 		})
@@ -63,7 +62,7 @@ func TestParseErrorsNameSetting(t *testing.T) {
 }
 
 func TestContains(t *testing.T) {
-	parsed, err := ephemeral.Parse("20000 30000", "20490-21489,25000")
+	parsed, err := ports.ParseEphemeral("20000 30000", "20490-21489,25000")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +74,7 @@ func TestContains(t *testing.T) {
 			t.Errorf("port %d: got %t, want %t", port, got, want)
 		}
 	}
-	if (ephemeral.Ports{}).Contains(0) || (ephemeral.Ports{}).Contains(20490) {
+	if (ports.Ephemeral{}).Contains(0) || (ports.Ephemeral{}).Contains(20490) {
 		t.Error("the zero Ports contains a port")
 	}
 }
