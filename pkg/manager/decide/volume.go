@@ -98,11 +98,7 @@ func (p volumePlanner) adopt() {
 	case last.Unused && last.done() && adoptable:
 		p.add(AdoptVolume{v.Object})
 	case last.Unused && last.maybeDone() && adoptable, v.NeedsAdoption(v.Claim):
-		operation := volumes.Adoption(v.Volume, p.Cluster)
-		operation.Class = v.Object.Spec.StorageClassName
-		// Claims that share the directory now go on sharing it.
-		operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true
-		p.schedule(operation, last, "enter the volume's owner on the file system")
+		p.enter(volumes.Adoption(v.Volume, p.Cluster), last, "enter the volume's owner on the file system")
 	default:
 		p.reportProblem(status.NotAdopted, v.unadoptable())
 	}
@@ -177,10 +173,7 @@ func (p volumePlanner) give() {
 		p.add(MarkGiven{v.Object})
 		return
 	}
-	operation := volumes.Gift(v.Volume, p.Cluster)
-	operation.Class = v.Object.Spec.StorageClassName
-	operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true // as it is shared already
-	p.schedule(operation, last, "enter the volume's new claim on the file system")
+	p.enter(volumes.Gift(v.Volume, p.Cluster), last, "enter the volume's new claim on the file system")
 }
 
 func (p volumePlanner) expand() {
@@ -235,6 +228,14 @@ func notAlone(unadopted *corev1.PersistentVolume) string {
 	return fmt.Sprintf("nothing is removed while volume %s of the original provisioner, which is not adopted, has its data in %s: "+
 		"it is adopted while it is Bound to its claim. If its data is not needed, delete that volume object; if the data is to stay, set the reclaim policy of this volume to Retain",
 		unadopted.Name, unadopted.Spec.NFS.Path)
+}
+
+// enter plans the next try of an operation that enters an owner of a directory that the volume has already: those who
+// share the directory now go on sharing it.
+func (p volumePlanner) enter(operation operations.Operation, last Attempt, doing string) {
+	operation.Class = p.volume.Object.Spec.StorageClassName
+	operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true
+	p.schedule(operation, last, doing)
 }
 
 // schedule plans the next try of an operation; doing names its work in events.
@@ -298,9 +299,7 @@ func (p volumePlanner) takeBack() {
 	}
 	operation := volumes.Adoption(v.Volume, p.Cluster)
 	operation.Made = false // it keeps the right that its entry has
-	operation.Class = v.Object.Spec.StorageClassName
-	operation.ShareAcrossNamespaces, operation.ShareAcrossClusters = true, true // as it did before
-	p.schedule(operation, last, "take the cleanup back")
+	p.enter(operation, last, "take the cleanup back")
 }
 
 // foundNothing reports whether there was no directory that the volume could have back.
