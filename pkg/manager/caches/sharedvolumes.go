@@ -39,9 +39,7 @@ type SharedVolumes struct {
 
 	known     atomic.Bool               // whether the API is installed
 	installed atomic.Pointer[installed] // nil while it is not
-
-	mu        sync.Mutex
-	listeners []func(namespaced string) // guarded by mu
+	listeners []func(namespaced string) // of OnChange
 }
 
 // apiLister is the part of the discovery client that is needed.
@@ -65,18 +63,11 @@ func NewSharedVolumes(api apiLister, client dynamic.Interface, o SharedVolumesOp
 }
 
 // OnChange registers a function that is called with the namespace and name of every object that has changed, and
-// with "" when the API was installed or removed. It must not block.
-func (s *SharedVolumes) OnChange(f func(namespaced string)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.listeners = append(s.listeners, f)
-}
+// with "" when the API was installed or removed. It must not block. It is to be registered before Run.
+func (s *SharedVolumes) OnChange(f func(namespaced string)) { s.listeners = append(s.listeners, f) }
 
 func (s *SharedVolumes) notify(namespaced string) {
-	s.mu.Lock()
-	listeners := s.listeners
-	s.mu.Unlock()
-	for _, f := range listeners {
+	for _, f := range s.listeners {
 		f(namespaced)
 	}
 }
