@@ -16,6 +16,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/kube/client"
 	"gnuthought.com/efs-stunnel/pkg/kube/election"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/manager/loops"
 	"gnuthought.com/efs-stunnel/pkg/manager/sharedvolumes"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
@@ -47,14 +48,16 @@ func defaultOptions(e client.Environment) options {
 	return options{
 		Options: client.Options{Namespace: e.Namespace(), HTTPAddress: wellknown.DefaultManagerHTTPAddress},
 		loops: loops.Settings{
-			Provisioner: wellknown.DefaultProvisioner, PollingInterval: wellknown.DefaultPollingInterval,
+			Settings: decide.Settings{
+				Provisioner: wellknown.DefaultProvisioner, Backoff: wellknown.DefaultProvisionBackoff, Threshold: wellknown.DefaultFailedRetryThreshold,
+			},
+			PollingInterval: wellknown.DefaultPollingInterval,
 			Range: ports.Range{
 				Base: wellknown.DefaultBasePort, Count: wellknown.DefaultPortCount, Reserved: []int{wellknown.AgentHTTPPort},
 				NodePorts: ports.Span{First: wellknown.MinNodePort, Last: wellknown.MaxNodePort},
 			},
 			Jobs:  mountjobs.Settings{Timeout: wellknown.DefaultMountJobTimeout, Linger: wellknown.DefaultWorkerLinger},
-			Batch: wellknown.DefaultMountJobBatch, Backoff: wellknown.DefaultProvisionBackoff,
-			Threshold: wellknown.DefaultFailedRetryThreshold,
+			Batch: wellknown.DefaultMountJobBatch,
 		},
 		discovery: wellknown.DefaultDiscovery,
 		podIP:     e.Getenv("POD_IP"), workerPort: wellknown.DefaultWorkerPort,

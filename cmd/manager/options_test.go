@@ -14,6 +14,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/efs"
 	"gnuthought.com/efs-stunnel/pkg/kube/client"
 	"gnuthought.com/efs-stunnel/pkg/kube/election"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/manager/loops"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -41,10 +42,11 @@ func defaults() options {
 	return options{
 		Options: client.Options{Namespace: "efs-stunnel", HTTPAddress: ":8080", Log: program.Log{Format: "text"}},
 		loops: loops.Settings{
-			Provisioner: "gnuthought.com/efs-stunnel", PollingInterval: 300 * time.Second,
-			Range: ports.Range{Base: 20490, Count: 1000, Reserved: []int{20488}, NodePorts: ports.Span{First: 30000, Last: 32767}},
-			Jobs:  mountjobs.Settings{Namespace: "efs-stunnel", Image: "registry/efs-stunnel:1", Timeout: 10 * time.Minute, Linger: time.Minute},
-			Batch: 512, Backoff: time.Minute, Threshold: 0,
+			Settings:        decide.Settings{Provisioner: "gnuthought.com/efs-stunnel", Backoff: time.Minute, Threshold: 0},
+			PollingInterval: 300 * time.Second,
+			Range:           ports.Range{Base: 20490, Count: 1000, Reserved: []int{20488}, NodePorts: ports.Span{First: 30000, Last: 32767}},
+			Jobs:            mountjobs.Settings{Namespace: "efs-stunnel", Image: "registry/efs-stunnel:1", Timeout: 10 * time.Minute, Linger: time.Minute},
+			Batch:           512,
 		},
 		discovery: "aws", workerPort: 8443,
 		qps: 100, burst: 200, leaderElect: true,

@@ -27,6 +27,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/kube/clock"
 	"gnuthought.com/efs-stunnel/pkg/manager/loops"
 	"gnuthought.com/efs-stunnel/pkg/manager/table"
+	"gnuthought.com/efs-stunnel/pkg/manager/workers"
 )
 
 // Limits of requests to the EFS API: a listing of a thousand file systems takes some seconds, and stays
@@ -58,12 +59,11 @@ func (m *manager) wire(ctx context.Context) (workload, error) {
 
 func (m *manager) loopOptions(cluster string, network topology.Network) loops.Options {
 	settings := m.options.loops
-	settings.VPCID = network.VPCID // the setting, or what was found
+	settings.Cluster, settings.VPCID = cluster, network.VPCID // the setting, or what was found
 	return loops.Options{
 		Settings:  settings,
-		Cluster:   cluster,
 		DNSSuffix: topology.DNSSuffix(network.Region),
-		Workers:   loops.Workers{Host: m.options.podIP, Port: m.options.workerPort, Reviews: m.clients.reviews},
+		Workers:   workers.Options{Host: m.options.podIP, Port: m.options.workerPort, Reviews: m.clients.reviews},
 		Now:       m.clock.Now,
 
 		JobsClient: m.clients.jobs,

@@ -22,7 +22,9 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/kube/clock"
 	"gnuthought.com/efs-stunnel/pkg/kube/forbidden"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/manager/loops"
+	"gnuthought.com/efs-stunnel/pkg/manager/workers"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/pkg/node/agent"
 	"gnuthought.com/efs-stunnel/pkg/ports"
@@ -70,11 +72,11 @@ func registered(t *testing.T) map[string]metric {
 	registry, log := prometheus.NewRegistry(), slog.New(slog.DiscardHandler)
 	if _, err := loops.New(client, nil, loops.Options{
 		Settings: loops.Settings{
-			Provisioner: wellknown.DefaultProvisioner, PollingInterval: time.Minute,
+			Settings: decide.Settings{Provisioner: wellknown.DefaultProvisioner}, PollingInterval: time.Minute,
 			Range: ports.Range{Base: wellknown.DefaultBasePort, Count: 1},
 			Jobs:  mountjobs.Settings{Namespace: wellknown.Namespace, Linger: time.Minute},
 		},
-		Workers: loops.Workers{Host: wellknown.LoopbackAddress},
+		Workers: workers.Options{Host: wellknown.LoopbackAddress},
 		Events:  record.NewFakeRecorder(1), Metrics: registry, Log: log,
 	}); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,9 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/manager/decide"
 	"gnuthought.com/efs-stunnel/pkg/manager/loops"
+	"gnuthought.com/efs-stunnel/pkg/manager/workers"
 	"gnuthought.com/efs-stunnel/pkg/mountjobs"
 	"gnuthought.com/efs-stunnel/test/integration/crash"
 )
@@ -134,21 +136,19 @@ func (f *fixture) options() loops.Options {
 	}
 	return loops.Options{
 		Settings: loops.Settings{
-			Provisioner:     f.Provisioner,
+			Settings:        decide.Settings{Provisioner: f.Provisioner, Cluster: f.ClusterUID, Backoff: time.Second},
 			PollingInterval: time.Second,
 			Range:           f.portRange(),
 			Filter:          filter,
-			Backoff:         time.Second,
 			Jobs:            mountjobs.Settings{Namespace: f.Namespace, Image: "registry.example.com/efs-stunnel:1.0", Linger: f.linger},
 			Batch:           wellknown.DefaultMountJobBatch,
 		},
 		SharedVolumeInterval: 100 * time.Millisecond,
-		Cluster:              f.ClusterUID,
 		DNSSuffix:            "efs.us-east-1.amazonaws.com",
 		// Times of Jobs are in seconds: with less than one, the order of a deletion and a sweep
 		// is not known.
 		SweepDelay: time.Second,
-		Workers:    loops.Workers{Host: wellknown.LoopbackAddress, Reviews: f.Client.AuthenticationV1().TokenReviews()},
+		Workers:    workers.Options{Host: wellknown.LoopbackAddress, Reviews: f.Client.AuthenticationV1().TokenReviews()},
 		Metrics:    prometheus.NewRegistry(),
 		Log:        slog.New(slog.NewTextHandler(f.Output(), nil)),
 	}

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
-	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/record"
 
@@ -34,19 +33,15 @@ import (
 
 // Settings holds an administrator's choices.
 type Settings struct {
-	Provisioner string
+	decide.Settings // their Cluster is ClusterUID's
 
 	PollingInterval time.Duration
 	Range           ports.Range
 	Filter          efs.Filter
 	VPCID           string // where the nodes are; "" when unknown
-	// Aliases are, for a file system, the ids whose marker and ledger it may carry.
-	Aliases map[string][]string
 
-	Backoff   time.Duration      // after a first failed setup
-	Threshold int                // of failed setups, after which a claim is given up; 0 is never
-	Jobs      mountjobs.Settings // the same for every mount Job; their namespace is the manager's
-	Batch     int                // operations in one batch of a Job at most
+	Jobs  mountjobs.Settings // the same for every mount Job; their namespace is the manager's
+	Batch int                // operations in one batch of a Job at most
 	// UsageInterval is the time between two surveys of what volumes use; 0 is never, unless one is requested.
 	UsageInterval     time.Duration
 	SharedVolumePaths []string // the namespaces whose SharedVolumes may name a path
@@ -55,11 +50,12 @@ type Settings struct {
 // Options are the settings, and what the loops run with.
 type Options struct {
 	Settings
-	Cluster   string // ClusterUID's
 	DNSSuffix string // of file systems' names in certificates
 	Leader    string // the name of this replica, for people
 
-	Workers    Workers       // where workers reach the leader; without a host, no worker waits for operations
+	// Workers has the leader's address for workers, and the client that checks their tokens. Without a host, no worker
+	// waits for operations.
+	Workers    workers.Options
 	SweepDelay time.Duration // how long trash waits for more before it is swept; 0 is the default
 	// SharedVolumeInterval is the time between two checks whether SharedVolumes are installed; 0 is
 	// the default.
@@ -74,14 +70,6 @@ type Options struct {
 	Events  record.EventRecorder
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
-}
-
-// Workers is the leader's end of the channel to workers.
-type Workers struct {
-	Host string // the pod's address
-	Port int
-	// Reviews is the client that checks tokens of workers.
-	Reviews authenticationv1.TokenReviewInterface
 }
 
 // Loops are the loops and their caches.
@@ -163,9 +151,7 @@ func (l *Loops) connect() {
 }
 
 func (o Options) gatherer(l *Loops) (*observe.Gatherer, error) {
-	g, err := observe.New(decide.Settings{
-		Provisioner: o.Provisioner, Cluster: o.Cluster, Backoff: o.Backoff, Threshold: o.Threshold, Aliases: o.Aliases,
-	}, l.Caches, l.Discovery.Snapshot)
+	g, err := observe.New(o.Settings.Settings, l.Caches, l.Discovery.Snapshot)
 	if err != nil {
 		return nil, err
 	}
@@ -177,10 +163,8 @@ func (o Options) channel(c *caches.Caches) (*workers.Channel, error) {
 	if o.Jobs.Linger <= 0 {
 		o.Workers.Host = ""
 	}
-	return workers.New(workers.Options{
-		Host: o.Workers.Host, Port: o.Workers.Port, Reviews: o.Workers.Reviews, Caches: c,
-		Namespace: o.Jobs.Namespace, Now: o.Now, Metrics: o.Metrics, Log: o.Log,
-	})
+	o.Workers.Caches, o.Workers.Namespace, o.Workers.Now, o.Workers.Metrics, o.Workers.Log = c, o.Jobs.Namespace, o.Now, o.Metrics, o.Log
+	return workers.New(o.Workers)
 }
 
 func (o Options) discovery(demand func() ports.Demand) table.Options {
