@@ -14,15 +14,24 @@ package main
 
 import (
 	"context"
+	"crypto/fips140"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/node/confdir"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 	"gnuthought.com/efs-stunnel/pkg/program"
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
+	"gnuthought.com/efs-stunnel/pkg/program/settings"
 )
 
 const (
@@ -80,4 +89,111 @@ func launch(args []string, stderr io.Writer) int {
 	}
 	fmt.Fprintln(stderr, "nodeagent-supervise:", supervise.Launch(args[0], args[1]))
 	return program.ExitFailed
+}
+
+// maxIdle is the longest --tunnel-idle.
+const maxIdle = 24 * time.Hour
+
+// options are checked settings.
+type options struct {
+	stunnelConf string
+	stunnel     string // absolute path
+	idle        time.Duration
+	fips        bool
+	log         program.Log
+}
+
+func parseOptions(args []string, getenv func(string) string) (options, *settings.Set, error) {
+	o := options{stunnelConf: wellknown.DefaultStunnelConf, idle: wellknown.DefaultTunnelIdle}
+	set := settings.New("nodeagent supervise")
+	tunnels := set.Group("Tunnels")
+	tunnels.Add(settings.Text(&o.stunnelConf, "path", confdir.CheckPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
+		"`path` that begins the names of the tunnels' files; stunnel's configuration adds a dot and the tunnel's name")
+	programs := []string{wellknown.StunnelPath, wellknown.StunnelSystemPath, wellknown.StunnelCommand}
+	tunnels.Add(settings.Text(&o.stunnel, "program", checkProgram), "stunnel", "STUNNEL_PATH",
+		"stunnel `program`; default is the first that exists of "+strings.Join(programs, ", "))
+	tunnels.Add(settings.Duration(&o.idle, 0, maxIdle), "tunnel-idle", "",
+		"`time` without a connection after which a tunnel's stunnel stops, until the next connection; with 0, all run always")
+	tunnels.Add(settings.Bool(&o.fips), "fips", "EFS_FIPS",
+		"run stunnel in FIPS mode, and nothing without; needs images that are built for it ("+wellknown.DocsURL+"tasks/fips.md)")
+	o.log.Add(set.Group("Logs"))
+	if err := set.Parse(args, getenv); err != nil {
+		return options{}, set, err
+	}
+	// The agent, which probes servers over TLS, is of the same build.
+	if o.fips && !fips140.Enabled() {
+		return options{}, set, set.Wrong("fips", errors.New("want an image whose Go programs are built with GOFIPS140, for example make images GOFIPS140=v1.0.0"))
+	}
+	if o.stunnel != "" {
+		programs = []string{o.stunnel}
+	}
+	for _, name := range programs {
+		if path, err := exec.LookPath(name); err == nil {
+			o.stunnel, err = filepath.Abs(path)
+			return o, set, err
+		}
+	}
+	err := fmt.Errorf("want an executable program; there is none at %s", strings.Join(programs, ", "))
+	return options{}, set, set.Wrong("stunnel", err)
+}
+
+func checkProgram(name string) error {
+	if name == "" || strings.ContainsAny(name, "\x00\r\n") {
+		return errors.New("want the path or name of a program")
+	}
+	return nil
+}
+
+const (
+	lossyLines = 1024        // the number of lines that are buffered while the destination blocks
+	lossyFlush = time.Second // bounds Close
+)
+
+// lossyWriter drops lines while its buffer is full, and writes how many. A blocked log must not
+// block the supervisor: stunnel blocks when the supervisor does not read its output.
+type lossyWriter struct {
+	lines   chan []byte // a nil line ends copyTo
+	dropped atomic.Int64
+	done    chan struct{} // closed when copyTo has ended
+}
+
+func newLossyWriter(w io.Writer) *lossyWriter {
+	l := &lossyWriter{lines: make(chan []byte, lossyLines), done: make(chan struct{})}
+	go l.copyTo(w)
+	return l
+}
+
+// Write never blocks or fails.
+func (l *lossyWriter) Write(p []byte) (int, error) {
+	select {
+	case l.lines <- append([]byte{}, p...):
+	default:
+		l.dropped.Add(1)
+	}
+	return len(p), nil
+}
+
+// Close writes the buffered lines, and ends the writer. It gives up after lossyFlush.
+func (l *lossyWriter) Close() {
+	timeout := time.After(lossyFlush)
+	select {
+	case l.lines <- nil:
+	case <-timeout:
+		return
+	}
+	select {
+	case <-l.done:
+	case <-timeout:
+	}
+}
+
+func (l *lossyWriter) copyTo(w io.Writer) {
+	defer close(l.done)
+	for line := <-l.lines; line != nil; line = <-l.lines {
+		// An error of the log cannot be logged.
+		_, _ = w.Write(line)
+		if dropped := l.dropped.Swap(0); dropped > 0 {
+			fmt.Fprintf(w, "%d log lines were dropped because they were not read in time\n", dropped)
+		}
+	}
 }

@@ -2,12 +2,18 @@ package agent
 
 import (
 	"cmp"
+	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/netip"
+	"os"
 	"syscall"
 	"time"
+
+	"github.com/cenkalti/backoff/v4"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/efs/topology"
@@ -214,4 +220,75 @@ func (a *Agent) used(now time.Time) map[string]bool {
 // inUse reports whether other clients than the agent have, or just had, connections to the tunnel.
 func (t *tunnelState) inUse(now time.Time) bool {
 	return t != nil && !t.usedAt.IsZero() && now.Sub(t.usedAt) < inUseFor
+}
+
+// maxMetadataWait is the longest time between two requests to a metadata service that does not answer.
+const maxMetadataWait = 5 * time.Minute
+
+// readMetadata requests the instance metadata until the service answers. The labels of the node are
+// used meanwhile.
+func (a *Agent) readMetadata(ctx context.Context) {
+	policy := backoff.NewExponentialBackOff(backoff.WithMaxInterval(maxMetadataWait), backoff.WithMaxElapsedTime(0))
+	first := true
+	_ = backoff.Retry(func() error {
+		found, err := a.options.Metadata(ctx)
+		a.inbox.put(func(n *inputs) {
+			n.metadataTried = true
+			if err == nil {
+				n.metadata = found
+			}
+		})
+		if err != nil && first {
+			a.options.Log.Info("instance metadata cannot be read; using the node's labels", "err", err)
+		}
+		first = false
+		return err
+	}, backoff.WithContext(policy, ctx)) // the error is the context's
+}
+
+// currentLocation returns the location from the instance metadata, else from the node's labels, else
+// the one before, also of an earlier run.
+func (a *Agent) currentLocation(n inputs) routing.Location {
+	if n.metadata.Known() {
+		return n.metadata
+	}
+	if n.node != nil {
+		if labels := routing.Location(topology.FromLabels(n.node)); labels.Known() {
+			return labels
+		}
+	}
+	return a.location
+}
+
+// rootsFile is the file of trusted roots, as it was last read. The zero rootsFile was never read.
+type rootsFile struct {
+	info fs.FileInfo // nil before the first reading
+	sum  string
+	err  lastError // of the latest reading
+}
+
+// read returns the SHA-256 of the file, which it reads only when that has changed. It is that of the
+// last reading while the file cannot be read.
+func (r *rootsFile) read(path string, log *slog.Logger) string {
+	err := r.update(path)
+	if r.err.isNew(err) {
+		log.Warn("trusted roots cannot be read; a change of them would be missed", "err", err)
+	}
+	return r.sum
+}
+
+func (r *rootsFile) update(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if r.info != nil && os.SameFile(info, r.info) && info.ModTime().Equal(r.info.ModTime()) && info.Size() == r.info.Size() {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	r.info, r.sum = info, fmt.Sprintf("%x", sha256.Sum256(text))
+	return nil
 }

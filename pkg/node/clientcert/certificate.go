@@ -7,14 +7,19 @@
 package clientcert
 
 import (
+	"bytes"
+	"crypto/hmac"
 	"crypto/rsa"
 	"crypto/sha1" // for an identifier only, by RFC 5280
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/big"
+	"net/url"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -116,4 +121,164 @@ func (r Request) subject() pkix.Name {
 	return pkix.Name{ExtraNames: []pkix.AttributeTypeAndValue{{
 		Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: asn1.RawValue{Tag: asn1.TagUTF8String, Bytes: []byte(text)},
 	}}}
+}
+
+// Contents are the fields of a certificate.
+type Contents struct {
+	FileSystem  string
+	AccessPoint string // "" for the file system itself
+	AccessKeyID string // "" without an IAM identity
+	Made        time.Time
+	NotAfter    time.Time
+}
+
+// Read reads a certificate that Make made with a key.
+func Read(der []byte, key *rsa.PublicKey) (Contents, error) {
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		return Contents{}, fmt.Errorf("reading a client certificate: %w", err)
+	}
+	if !bytes.Equal(certificate.SubjectKeyId, keyID(key)) {
+		return Contents{}, errors.New("reading a client certificate: it was made with another key")
+	}
+	c := Contents{Made: certificate.NotBefore.Add(clockSkew), NotAfter: certificate.NotAfter}
+	var signed identity
+	for _, field := range []struct {
+		extension int
+		value     any
+		params    string
+	}{
+		{accessPointExtension, &c.AccessPoint, "utf8"},
+		{iamExtension, &signed, ""},
+		{fileSystemExtension, &c.FileSystem, "utf8"},
+	} {
+		for _, e := range certificate.Extensions {
+			if !e.Id.Equal(oid(field.extension)) {
+				continue
+			}
+			if _, err := asn1.UnmarshalWithParams(e.Value, field.value, field.params); err != nil {
+				return Contents{}, fmt.Errorf("reading extension %s of a client certificate: %w", e.Id, err)
+			}
+		}
+	}
+	c.AccessKeyID = signed.AccessKeyID
+	return c, nil
+}
+
+// EFS's own extensions, by the last number of their object identifiers.
+const (
+	accessPointExtension = 1
+	iamExtension         = 2
+	fileSystemExtension  = 3
+)
+
+// oid is the object identifier of one of EFS's extensions.
+func oid(extension int) asn1.ObjectIdentifier {
+	return asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 4843, 7, extension}
+}
+
+// identity is the extension that proves an IAM identity. The order of its fields is that of the format.
+type identity struct {
+	AccessKeyID  string    `asn1:"utf8"`
+	Signature    []byte    // in hexadecimal
+	SignedAt     time.Time `asn1:"utc"`
+	SessionToken string    `asn1:"utf8,optional,explicit,tag:0"`
+}
+
+// extensions are in the order in which EFS's mount helper has them. Its fourth one, which names
+// the client program to AWS, is left out.
+func (r Request) extensions(keyID []byte) ([]pkix.Extension, error) {
+	type extension struct {
+		number int
+		value  any
+		params string
+	}
+	var wanted []extension
+	if r.AccessPoint != "" {
+		wanted = append(wanted, extension{accessPointExtension, r.AccessPoint, "utf8"})
+	}
+	if r.Credentials != nil {
+		wanted = append(wanted, extension{iamExtension, identity{
+			AccessKeyID: r.Credentials.AccessKeyID, Signature: []byte(r.signature(hex.EncodeToString(keyID))),
+			SignedAt: r.Now.UTC().Truncate(time.Second), SessionToken: r.Credentials.SessionToken,
+		}, ""})
+	}
+	var encoded []pkix.Extension
+	for _, e := range append(wanted, extension{fileSystemExtension, r.FileSystem, "utf8"}) {
+		value, err := asn1.MarshalWithParams(e.value, e.params)
+		if err != nil {
+			return nil, fmt.Errorf("extension %s: %w", oid(e.number), err)
+		}
+		encoded = append(encoded, pkix.Extension{Id: oid(e.number), Value: value})
+	}
+	return encoded, nil
+}
+
+// Constants of AWS's Signature Version 4.
+const (
+	algorithm  = "AWS4-HMAC-SHA256"
+	service    = "elasticfilesystem"
+	request    = "aws4_request"
+	timeFormat = "20060102T150405Z"
+	dateFormat = "20060102"
+	lifetime   = "86400" // of the signature in seconds, as EFS expects it
+)
+
+// signature signs EFS's action Connect for a key, in hexadecimal.
+func (r Request) signature(keyID string) string {
+	key := r.Credentials.signingKey(r.Now, r.Region)
+	return hex.EncodeToString(mac(key, r.stringToSign(r.canonicalRequest(keyID))))
+}
+
+// canonicalRequest is the request that is signed. EFS's has no empty line between the headers and
+// their names, unlike all others of Signature Version 4, so the SDK cannot sign it.
+func (r Request) canonicalRequest(keyID string) string {
+	return strings.Join([]string{
+		"GET",
+		"/",
+		r.query(keyID),
+		"host:" + r.FileSystem,
+		"host",
+		fmt.Sprintf("%x", sha256.Sum256(nil)),
+	}, "\n")
+}
+
+func (r Request) query(keyID string) string {
+	q := url.Values{}
+	q.Set("Action", "Connect")
+	q.Set("PublicKeyHash", keyID)
+	q.Set("X-Amz-Algorithm", algorithm)
+	q.Set("X-Amz-Credential", r.Credentials.AccessKeyID+"/"+r.scope())
+	q.Set("X-Amz-Date", r.Now.UTC().Format(timeFormat))
+	q.Set("X-Amz-Expires", lifetime)
+	if r.Credentials.SessionToken != "" {
+		q.Set("X-Amz-Security-Token", r.Credentials.SessionToken)
+	}
+	q.Set("X-Amz-SignedHeaders", "host")
+	return q.Encode() // sorted by name, as it must be
+}
+
+// scope is the credential scope: date, region and service of the signature.
+func (r Request) scope() string {
+	return strings.Join([]string{r.Now.UTC().Format(dateFormat), r.Region, service, request}, "/")
+}
+
+func (r Request) stringToSign(canonical string) string {
+	hash := fmt.Sprintf("%x", sha256.Sum256([]byte(canonical)))
+	return strings.Join([]string{algorithm, r.Now.UTC().Format(timeFormat), r.scope(), hash}, "\n")
+}
+
+// signingKey is derived from the secret access key for one day, region and service.
+func (c Credentials) signingKey(at time.Time, region string) []byte {
+	key := mac([]byte("AWS4"+c.SecretAccessKey), at.UTC().Format(dateFormat))
+	for _, part := range []string{region, service, request} {
+		key = mac(key, part)
+	}
+	return key
+}
+
+func mac(key []byte, text string) []byte {
+	h := hmac.New(sha256.New, key)
+	h.Write([]byte(text)) // never fails
+	return h.Sum(nil)
 }

@@ -11,6 +11,8 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+
+	"gnuthought.com/efs-stunnel/pkg/node/sockets"
 )
 
 // Dialer opens the connections of probes.
@@ -34,7 +36,7 @@ type Network struct {
 	CAFile string       // PEM; "" for the system's trust store
 	Log    *slog.Logger // nil for none
 
-	sockets    lister
+	sockets    sockets.Lister
 	logUnknown sync.Once // that it is unknown whether a port is redirected
 
 	mu   sync.Mutex

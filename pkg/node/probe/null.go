@@ -4,12 +4,17 @@ package probe
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"syscall"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 )
 
 // The parts of ONC RPC version 2 (RFC 5531) and NFSv4 (RFC 8881) that a NULL call needs.
@@ -136,4 +141,38 @@ func checkReply(reply []byte, xid uint32) error {
 		return fmt.Errorf("%w: NFSv4 is not served (accept_stat %d)", ErrProtocol, status)
 	}
 	return nil
+}
+
+// ErrHijacked is the error for a connection to a tunnel's local address whose other end is in another
+// network namespace: a rule of the node redirects the port, as for a pod's hostPort or a Service's
+// nodePort, and that pod receives the node's NFS traffic unencrypted.
+var ErrHijacked = errors.New("the node redirects this port to something else, most likely to a pod with that hostPort or a Service with that nodePort")
+
+// Reason classifies the error of a probe; "" for no error.
+func Reason(err error) string {
+	certificate := (*tls.CertificateVerificationError)(nil)
+	switch {
+	case err == nil:
+		return ""
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
+		return tunnelspec.ProbeTimeout
+	case errors.As(err, &certificate):
+		return tunnelspec.ProbeCertificate
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return tunnelspec.ProbeRefused
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		return tunnelspec.ProbeUnreachable
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe),
+		errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return tunnelspec.ProbeClosed
+	case errors.Is(err, ErrDenied):
+		return tunnelspec.ProbeDenied
+	case errors.Is(err, ErrProtocol):
+		return tunnelspec.ProbeProtocol
+	case errors.Is(err, ErrHijacked):
+		return tunnelspec.ProbeHijacked
+	case errors.Is(err, errHandshake):
+		return tunnelspec.ProbeHandshake
+	}
+	return tunnelspec.ProbeOther
 }

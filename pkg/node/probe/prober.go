@@ -142,3 +142,98 @@ const jitter = 0.1
 func withJitter(interval time.Duration) time.Duration {
 	return interval - time.Duration(rand.Float64()*jitter*float64(interval))
 }
+
+// Manager probes any number of tunnels. Each has a goroutine of its own, so that none waits for another.
+type Manager struct {
+	settings
+	probers map[string]*prober // by tunnel
+	done    sync.WaitGroup
+}
+
+// NewManager makes a Manager without tunnels. The interval is that between probes of a tunnel that is
+// not in use. Report is called by many goroutines, and may block until its context ends.
+func NewManager(dialer Dialer, interval time.Duration, report func(context.Context, Result)) *Manager {
+	return &Manager{settings: settings{dialer, interval, lateness, report}, probers: map[string]*prober{}}
+}
+
+// SetTasks probes exactly these tunnels until the context ends. A tunnel that is new, or whose
+// addresses changed, is probed at once. Only one goroutine may use SetTasks, ProbeNow and Close.
+func (m *Manager) SetTasks(ctx context.Context, tasks []Task) {
+	wanted := make(map[string]bool, len(tasks))
+	for _, task := range tasks {
+		wanted[task.Name] = true
+		m.start(ctx, task)
+	}
+	for name, p := range m.probers {
+		if !wanted[name] {
+			p.stop()
+			delete(m.probers, name)
+		}
+	}
+}
+
+func (m *Manager) start(ctx context.Context, task Task) {
+	if p, ok := m.probers[task.Name]; ok {
+		if p.current().sameAddresses(task) {
+			p.change(task)
+			return
+		}
+		p.stop()
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	p := &prober{settings: m.settings, task: task, now: make(chan struct{}, 1), stop: cancel}
+	m.probers[task.Name] = p
+	m.done.Go(func() { p.run(ctx) })
+}
+
+// ProbeNow starts a round for the tunnel at once, if the Manager has it.
+func (m *Manager) ProbeNow(name string) {
+	if p, ok := m.probers[name]; ok {
+		p.probeNow()
+	}
+}
+
+// Close stops all probes and waits for those that run.
+func (m *Manager) Close() {
+	for _, p := range m.probers {
+		p.stop()
+	}
+	m.done.Wait()
+}
+
+// A process that gets no processor time, or is stopped for a while, sees timeouts of servers that
+// answer in time. The result of a round that exceeds one of these limits is discarded.
+const (
+	// maxLateness is half of the shortest timeout, so that a server had at least the other half.
+	maxLateness = 500 * time.Millisecond
+	// maxConnect is for connecting to an address of the node itself, which takes microseconds.
+	maxConnect = 200 * time.Millisecond
+
+	timerInterval = 100 * time.Millisecond
+)
+
+// lateness runs do, and returns by how much timers expired late meanwhile, at most.
+func lateness(do func()) time.Duration {
+	done, worst := make(chan struct{}), make(chan time.Duration, 1)
+	// The process may be stopped before the goroutine runs, so the first timer begins here.
+	due := time.Now().Add(timerInterval)
+	go func() { worst <- timerLateness(due, done) }()
+	do()
+	close(done)
+	return <-worst
+}
+
+// timerLateness runs short timers one after another, and measures how late this goroutine is woken.
+func timerLateness(due time.Time, done <-chan struct{}) (worst time.Duration) {
+	for {
+		timer := time.NewTimer(time.Until(due))
+		select {
+		case <-done:
+			timer.Stop()
+			return max(worst, time.Since(due))
+		case <-timer.C:
+			worst = max(worst, time.Since(due))
+		}
+		due = time.Now().Add(timerInterval)
+	}
+}

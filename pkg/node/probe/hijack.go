@@ -20,12 +20,9 @@ const (
 	hijackPause    = 20 * time.Millisecond
 )
 
-// lister finds the sockets of connections.
-type lister = sockets.Lister
-
 // isHijacked reports whether the other end of a new connection is in another network namespace. It
 // returns an error if that is unknown.
-func isHijacked(ctx context.Context, all *lister, conn net.Conn) (bool, error) {
+func isHijacked(ctx context.Context, all *sockets.Lister, conn net.Conn) (bool, error) {
 	tcp, ok := conn.(*net.TCPConn)
 	if !ok {
 		return false, fmt.Errorf("connection of type %T: %w", conn, errors.ErrUnsupported)
@@ -47,7 +44,7 @@ func isHijacked(ctx context.Context, all *lister, conn net.Conn) (bool, error) {
 // isPeerMissing reports whether this network namespace lacks the other end of an open connection. The
 // lookup finds the listener on the port if there is no such connection. Finding nothing is proof only
 // if the own end is found: kernels without socket diagnostics find nothing at all.
-func isPeerMissing(all *lister, conn *net.TCPConn) (bool, error) {
+func isPeerMissing(all *sockets.Lister, conn *net.TCPConn) (bool, error) {
 	own, ownErr := netip.ParseAddrPort(conn.LocalAddr().String())
 	peer, peerErr := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if ownErr != nil || peerErr != nil || !own.Addr().Is4() || !peer.Addr().Is4() {

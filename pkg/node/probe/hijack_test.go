@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
+	"gnuthought.com/efs-stunnel/pkg/node/sockets"
 )
 
 // listener listens on a free port of this network namespace.
@@ -34,10 +35,10 @@ func listener(t *testing.T, control func(network, address string, conn syscall.R
 }
 
 // listers are those with and without the kernel's socket diagnostics.
-func listers() []*lister {
-	denied := &lister{}
+func listers() []*sockets.Lister {
+	denied := &sockets.Lister{}
 	denied.Denied.Store(true)
-	return []*lister{{}, denied}
+	return []*sockets.Lister{{}, denied}
 }
 
 func TestPortOfThisNamespaceIsNotHijacked(t *testing.T) {

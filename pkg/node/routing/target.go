@@ -1,0 +1,250 @@
+package routing
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/ports"
+)
+
+// Location is the region, zone and subnets of a node. Each may be unknown.
+type Location struct {
+	Region  string   `json:"region,omitempty"`
+	Zone    string   `json:"zone,omitempty"`
+	Subnets []string `json:"subnets,omitempty"` // of the primary network interface first
+}
+
+// Known reports whether zone or subnet is known, by which distances are computed.
+func (l Location) Known() bool { return l.Zone != "" || len(l.Subnets) > 0 }
+
+// MountTarget is one address of a file system.
+type MountTarget struct {
+	Address  netip.Addr
+	Zone     string // "" when unknown
+	Distance Distance
+}
+
+// Distance is how far a mount target is from the node, in steps of latency and cost.
+type Distance int
+
+// Distances, the nearest first.
+const (
+	SameSubnet Distance = iota
+	SameZone
+	OtherZone // or an unknown one
+	NoRoute   // the node has no route to addresses of this family
+)
+
+// Routes are the families of addresses to which a node has no route; the zero value is a node with both.
+// They are known for nodes that have only one of them, and only if the table has both.
+type Routes struct{ NoIPv4, NoIPv6 bool }
+
+// String is a word for logs.
+func (r Routes) String() string {
+	switch {
+	case r.NoIPv4:
+		return "NoRouteForIPv4"
+	case r.NoIPv6:
+		return "NoRouteForIPv6"
+	}
+	return "NoPreference"
+}
+
+func (r Routes) to(address netip.Addr) bool {
+	return address.Is4() && !r.NoIPv4 || address.Is6() && !r.NoIPv6
+}
+
+// byDistance returns the mount targets of a file system, nearest first. The order among those of
+// equal distance depends on nothing but zone and address, so it is the same in each plan. A mount target
+// with two addresses counts as two, of which the IPv4 one is first, because it always was.
+func byDistance(target ports.Target, location Location, routes Routes) []MountTarget {
+	zones := zonesByAddress(target)
+	distances := map[netip.Addr]Distance{}
+	for address, zone := range zones {
+		distances[address] = OtherZone
+		if location.Zone != "" && zone == location.Zone {
+			distances[address] = SameZone
+		}
+	}
+	for _, subnet := range location.Subnets {
+		for _, bySubnet := range []map[string]netip.Addr{target.AddressBySubnet, target.IPv6BySubnet} {
+			if address, ok := bySubnet[subnet]; ok {
+				distances[address.Unmap()] = SameSubnet
+			}
+		}
+	}
+	for address := range zones {
+		if !routes.to(address) {
+			distances[address] = NoRoute
+		}
+	}
+	addresses := slices.SortedFunc(maps.Keys(zones), func(a, b netip.Addr) int {
+		return cmp.Or(cmp.Compare(distances[a], distances[b]), cmp.Compare(zones[a], zones[b]), a.Compare(b))
+	})
+	var targets []MountTarget
+	for _, address := range addresses {
+		targets = append(targets, MountTarget{address, zones[address], distances[address]})
+	}
+	return targets
+}
+
+// zonesByAddress returns the zone of each usable address.
+func zonesByAddress(target ports.Target) map[netip.Addr]string {
+	zones := map[netip.Addr]string{}
+	for _, bySubnet := range []map[string]netip.Addr{target.AddressBySubnet, target.IPv6BySubnet} {
+		for _, address := range bySubnet {
+			if usable(address) {
+				zones[address.Unmap()] = target.AvailabilityZone
+			}
+		}
+	}
+	for _, byZone := range []map[string]netip.Addr{target.AddressByZone, target.IPv6ByZone} {
+		for _, zone := range slices.Sorted(maps.Keys(byZone)) {
+			if address := byZone[zone]; usable(address) {
+				zones[address.Unmap()] = zone
+			}
+		}
+	}
+	return zones
+}
+
+// Addresses returns the usable addresses of all targets of a table, by family.
+func Addresses(table ports.Table) (ipv4, ipv6 []netip.Addr) {
+	for _, target := range table.Targets {
+		for address := range zonesByAddress(target) {
+			if address.Is4() {
+				ipv4 = append(ipv4, address)
+			} else {
+				ipv6 = append(ipv6, address)
+			}
+		}
+	}
+	return ipv4, ipv6
+}
+
+// usable excludes addresses that no mount target has: unspecified, multicast, broadcast, and
+// link-local ones, at which the instance metadata service hands out credentials.
+func usable(address netip.Addr) bool {
+	address = address.Unmap()
+	return address.IsValid() && !address.IsUnspecified() && !address.IsMulticast() &&
+		!address.IsLinkLocalUnicast() && address != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+}
+
+// Identity is what a tunnel's client certificate must contain.
+type Identity struct {
+	FileSystem  string `json:"fileSystem"`
+	AccessPoint string `json:"accessPoint,omitempty"` // "" for the file system itself
+	IAM         bool   `json:"iam,omitempty"`         // signed with the node's IAM credentials
+	Region      string `json:"region,omitempty"`      // that the signature is for; only with IAM
+}
+
+// SameTarget reports whether two identities are for the same file system and access point.
+func (i Identity) SameTarget(other Identity) bool {
+	return i.FileSystem == other.FileSystem && i.AccessPoint == other.AccessPoint
+}
+
+// Certificate is the client certificate of a tunnel, or the reason why there is none.
+type Certificate struct {
+	Identity Identity // that of the certificate: an earlier one, while none can be made with the current
+	File     string
+	Sum      string    // the SHA-256 of the file in hexadecimal; "" while there is none
+	Until    time.Time // when servers stop accepting it
+	Problem  string    // why it cannot be made or renewed; "" without a problem
+}
+
+// Identities returns the identities of those tunnels that need a certificate: of the table's, and of used ones
+// that left it.
+func Identities(in Input) map[string]Identity {
+	all := map[string]Identity{}
+	for _, key := range in.Table.Keys() {
+		identity, needed := identityOf(key, in.Table.Targets[key.FileSystem], in.Settings)
+		if needed {
+			all[Name(key)] = identity
+		}
+	}
+	for name := range in.missing() {
+		if identity := in.States[name].Identity; in.Used[name] && identity != (Identity{}) {
+			all[name] = identity
+		}
+	}
+	return all
+}
+
+// identityOf returns a tunnel's identity. An access point needs a certificate also without IAM: only
+// the certificate names the access point, and without it the server exports the whole file system.
+func identityOf(key ports.Key, target ports.Target, s Settings) (identity Identity, needed bool) {
+	identity = Identity{FileSystem: key.FileSystem, AccessPoint: key.AccessPoint, IAM: target.IAM}
+	if key.AccessPoint != "" {
+		identity.IAM = target.AccessPoints[key.AccessPoint].IAM
+	}
+	if identity.IAM {
+		identity.Region = regionOf(target.DNSName, s.Region)
+	}
+	return identity, identity.IAM || key.AccessPoint != ""
+}
+
+// regionOf returns the region in a DNS name of EFS, [<zone>.]<id>.efs.<region>.<suffix>, and the
+// node's region for other names.
+func regionOf(dnsName, nodeRegion string) string {
+	labels := strings.Split(dnsName, ".")
+	for i, label := range labels[:len(labels)-1] {
+		if label == "efs" && i > 0 {
+			return labels[i+1]
+		}
+	}
+	return nodeRegion
+}
+
+// certificate returns the certificate of a tunnel, the zero Certificate if it needs none. When IAM is
+// turned on for a tunnel, the tunnel continues without it until there is a certificate: volumes that
+// are mounted must not depend on the credentials.
+func (b *builder) certificate(t Tunnel, state State) (Certificate, UnusableTarget) {
+	if t.Identity == (Identity{}) {
+		return Certificate{}, UnusableTarget{}
+	}
+	held := b.in.Certificates[t.Name]
+	switch {
+	case held.Sum != "" && held.Identity.SameTarget(t.Identity):
+		return held, UnusableTarget{}
+	case state.WithoutCertificate && t.Identity.AccessPoint == "" && slices.Contains(b.in.Files, t.Name):
+		return Certificate{Problem: held.Problem}, UnusableTarget{}
+	case t.Identity.IAM && t.Identity.Region == "":
+		return Certificate{}, UnusableTarget{Reason: ClientCertificate, Message: "the region that its client certificate must be signed " +
+			"for is unknown; let the manager write dns_name, or set --aws-region"}
+	case held.Identity == t.Identity && held.Problem != "":
+		return Certificate{}, UnusableTarget{Reason: ClientCertificate, Message: "its client certificate cannot be made: " + held.Problem}
+	}
+	return Certificate{}, UnusableTarget{Reason: awaitingCertificate}
+}
+
+// Rejected is a target of the table that cannot be decoded.
+type Rejected struct {
+	FileSystem string // the key as written, which may be no valid ID
+	Err        error
+}
+
+// ReadTable decodes a table. A target that cannot be decoded is returned as rejected, and the table has it
+// as in the last one, if at all. With an error, which is about the whole table, it returns the last table.
+func ReadTable(text []byte, last ports.Table) (ports.Table, []Rejected, error) {
+	table, invalid, err := ports.DecodeLenient(text)
+	if err == nil {
+		return table, nil, nil
+	}
+	var rejected []Rejected
+	for _, id := range slices.Sorted(maps.Keys(invalid)) {
+		rejected = append(rejected, Rejected{id, invalid[id]})
+	}
+	if len(table.Targets) == 0 {
+		return last, rejected, err
+	}
+	for _, r := range rejected {
+		if target, ok := last.Targets[r.FileSystem]; ok {
+			table.Targets[r.FileSystem] = target
+		}
+	}
+	return ports.Table{Targets: table.Targets}, rejected, nil
+}
