@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gnuthought.com/efs-stunnel/pkg/node/fdstore"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
 )
 
@@ -112,18 +113,15 @@ func (s *supervisor) takeInherited(address netip.AddrPort) *listener {
 // storeSockets gives the agent copies of the open sockets, and closes the inherited sockets that no
 // tunnel has taken over.
 func (s *supervisor) storeSockets() {
-	for _, file := range s.inherited {
-		// No data can be lost on a listening socket.
-		_ = file.Close()
-	}
+	s.inherited.Close()
 	s.inherited = nil
-	open := map[netip.AddrPort]*os.File{}
+	open := fdstore.Sockets{}
 	for _, t := range s.tunnels {
 		if t.socket != nil {
 			open[t.socket.address] = t.socket.file
 		}
 	}
-	if !maps.Equal(open, s.stored) {
+	if s.stored == nil || !maps.Equal(open, s.stored) {
 		s.stored = open
 		s.store.Store(open)
 	}

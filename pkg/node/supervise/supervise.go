@@ -16,8 +16,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"net/netip"
-	"os"
 	"slices"
 	"time"
 
@@ -100,8 +98,8 @@ type supervisor struct {
 	events      chan event
 	tunnels     map[string]*tunnel
 	// inherited are the sockets of an earlier supervisor of this pod; nil after the first scan.
-	inherited      map[netip.AddrPort]*os.File
-	stored         map[netip.AddrPort]*os.File // that the agent holds copies of
+	inherited      fdstore.Sockets
+	stored         fdstore.Sockets // that the agent holds copies of; nil before the first
 	scanAt         time.Time
 	clientsAt      time.Time
 	clientsUnknown bool // Options.Clients failed
