@@ -24,8 +24,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/kube/forbidden"
 	"gnuthought.com/efs-stunnel/pkg/kube/objects"
 	"gnuthought.com/efs-stunnel/pkg/node/agent"
+	"gnuthought.com/efs-stunnel/pkg/node/certificates"
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
-	"gnuthought.com/efs-stunnel/pkg/node/credentials"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/node/sockets"
@@ -109,7 +109,7 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 			return routing.Location(location), err
 		},
 		HasRoute:      topology.HasRoute,
-		Credentials:   credentials.Chain{Log: p.SDKLogger()}.Find,
+		Credentials:   certificates.Chain{Log: p.SDKLogger()}.Find,
 		Dialer:        &probe.Network{CAFile: o.caFile, Log: log},
 		Clients:       func() (sockets.ClientCounts, error) { return listed.Clients(sockets.OwnUID()) },
 		Listening:     func() (sockets.Listeners, error) { return listed.ListeningAs(sockets.OwnUID()) },

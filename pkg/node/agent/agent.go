@@ -30,6 +30,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/v1alpha1"
 	"gnuthought.com/efs-stunnel/pkg/node/certificates"
+	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
 	"gnuthought.com/efs-stunnel/pkg/node/fdstore"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
@@ -53,7 +54,7 @@ type Options struct {
 	// HasRoute reports whether the node has a route to any of the addresses. It must not block.
 	HasRoute func(...netip.Addr) bool
 	// Credentials gets the node's AWS credentials, for client certificates with IAM.
-	Credentials func(ctx context.Context, region string) (certificates.Credentials, error)
+	Credentials func(ctx context.Context, region string) (clientcert.Credentials, error)
 	Dialer      probe.Dialer
 	Clients     func() (sockets.ClientCounts, error) // lists connections to loopback ports, except the agent's own
 	// Listening lists the listening sockets of this process' user, which is that of all node agents.

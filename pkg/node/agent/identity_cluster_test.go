@@ -12,7 +12,6 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/node/agent"
-	"gnuthought.com/efs-stunnel/pkg/node/certificates"
 	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
 	"gnuthought.com/efs-stunnel/pkg/node/supervise"
 )
@@ -102,8 +101,8 @@ func (s *authenticating) connections() int {
 // credentialSource is where an agent gets its AWS credentials from.
 type credentialSource struct {
 	mu          sync.Mutex
-	credentials certificates.Credentials // guarded by mu
-	err         error                    // guarded by mu
+	credentials clientcert.Credentials // guarded by mu
+	err         error                  // guarded by mu
 }
 
 // put sets credentials that expire after their lifetime.
@@ -111,9 +110,9 @@ func (w *credentialSource) put(accessKeyID string, lifetime time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.err = nil
-	w.credentials = certificates.Credentials{
-		Credentials: clientcert.Credentials{AccessKeyID: accessKeyID, SecretAccessKey: "secret", SessionToken: "token"},
-		Expires:     time.Now().Add(lifetime),
+	w.credentials = clientcert.Credentials{
+		AccessKeyID: accessKeyID, SecretAccessKey: "secret", SessionToken: "token",
+		Expires: time.Now().Add(lifetime),
 	}
 }
 
@@ -124,7 +123,7 @@ func (w *credentialSource) fail(message string) {
 }
 
 func (w *credentialSource) use(o *agent.Options) {
-	o.Credentials = func(context.Context, string) (certificates.Credentials, error) {
+	o.Credentials = func(context.Context, string) (clientcert.Credentials, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.credentials, w.err

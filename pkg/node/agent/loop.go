@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
+	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
 	"gnuthought.com/efs-stunnel/pkg/node/probe"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
@@ -142,7 +143,7 @@ func (a *Agent) write(tunnel routing.Tunnel) error {
 		return err
 	}
 	a.written[tunnel.Name] = tunnel.Spec
-	if tunnel.Identity == (routing.Identity{}) && tunnel.Certificate.File == "" {
+	if tunnel.Identity == (clientcert.Identity{}) && tunnel.Certificate.File == "" {
 		err = a.options.Dir.Certificate(tunnel.Name).Remove() // an earlier identity may have needed one
 	}
 	if changed {

@@ -6,7 +6,9 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
+	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -37,30 +39,36 @@ const (
 
 // certificate is the client certificate of one tunnel.
 type certificate struct {
-	identity routing.Identity
+	header
+	file     []byte       // header and certificate in PEM; nil before it is made
 	previous *certificate // the certificate that the tunnel uses until this one is made; nil afterwards
-	der      []byte       // nil before it is made
-	made     time.Time
-	until    time.Time // when servers cease to accept it
-	due      time.Time // when it is renewed or retried; zero for at once
-	failures int       // in a row
-	problem  string    // of the latest attempt; "" if that succeeded
+	due      time.Time    // when it is renewed or retried; zero for at once
+	failures int          // in a row
+	problem  string       // of the latest attempt; "" if that succeeded
+}
+
+// header is the first line of a certificate's file, in JSON. OpenSSL skips it.
+type header struct {
+	Identity clientcert.Identity `json:"identity"`
+	Made     time.Time           `json:"made"`
+	Until    time.Time           `json:"until"`              // when servers cease to accept it
+	SignedBy string              `json:"signedBy,omitempty"` // sum of credentials and region; "" without IAM
 }
 
 // withIdentity is the certificate of a tunnel that needs an identity from now on. If the new one
 // differs from the present one only in IAM, the present certificate is used until the new one is
 // made: pods have volumes mounted through the tunnel.
-func (c *certificate) withIdentity(identity routing.Identity) *certificate {
+func (c *certificate) withIdentity(identity clientcert.Identity) *certificate {
 	switch {
 	case c == nil:
-	case c.identity == identity:
+	case c.Identity == identity:
 		return c
-	case c.current().identity == identity:
+	case c.current().Identity == identity:
 		return c.current()
-	case c.current().der != nil && identity.SameTarget(c.current().identity):
-		return &certificate{identity: identity, previous: c.current()}
+	case c.current().file != nil && identity.SameTarget(c.current().Identity):
+		return &certificate{header: header{Identity: identity}, previous: c.current()}
 	}
-	return &certificate{identity: identity}
+	return &certificate{header: header{Identity: identity}}
 }
 
 // current is the certificate that stunnel presents to servers.
@@ -74,7 +82,7 @@ func (c *certificate) current() *certificate {
 // renewable are the certificates that are renewed. A previous one that needs credentials is not:
 // with credentials, the one that replaces it can be made.
 func (c *certificate) renewable() []*certificate {
-	if c.previous != nil && !c.previous.identity.IAM {
+	if c.previous != nil && !c.previous.Identity.IAM {
 		return []*certificate{c, c.previous}
 	}
 	return []*certificate{c}
@@ -86,71 +94,71 @@ func (c *certificate) isDue(now time.Time) bool {
 	if c.failures > 0 && c.due.After(now.Add(maxRetry)) {
 		return true
 	}
-	return !now.Before(c.due) || c.der != nil && c.failures == 0 && c.made.After(now.Add(clockTolerance))
+	return !now.Before(c.due) || c.file != nil && c.failures == 0 && c.Made.After(now.Add(clockTolerance))
 }
 
 // load takes over the contents of a file if they are a certificate for this identity, or for one
-// that differs only in IAM. The file does not say when its credentials expire, so a certificate with
-// IAM is due at once.
-func (c *certificate) load(text []byte, key *rsa.PublicKey) error {
-	block, _ := pem.Decode(text)
-	if block == nil || block.Type != pemType {
-		return errors.New("the file is not a certificate in PEM")
+// that differs only in IAM. The node may have other credentials by now, so a certificate with IAM is
+// due at once.
+func (c *certificate) load(text, key []byte) error {
+	var h header
+	line, _, _ := bytes.Cut(text, []byte("\n"))
+	if err := json.Unmarshal(line, &h); err != nil {
+		return fmt.Errorf("reading the first line of a client certificate: %w", err)
 	}
-	contents, err := clientcert.Read(block.Bytes, key)
-	if err != nil {
-		return err
+	if _, err := tls.X509KeyPair(text, key); err != nil {
+		return fmt.Errorf("reading a client certificate: %w", err)
 	}
-	if contents.FileSystem != c.identity.FileSystem || contents.AccessPoint != c.identity.AccessPoint {
+	if !h.Identity.SameTarget(c.Identity) {
 		return errors.New("the certificate is for another file system or access point")
 	}
 	loaded := c
-	if iam := contents.AccessKeyID != ""; iam != c.identity.IAM {
-		loaded = &certificate{identity: routing.Identity{FileSystem: contents.FileSystem, AccessPoint: contents.AccessPoint, IAM: iam}}
+	if h.Identity.IAM != c.Identity.IAM {
+		loaded = &certificate{header: header{Identity: h.Identity}}
 		c.previous = loaded
 	}
-	loaded.der, loaded.made, loaded.until = block.Bytes, contents.Made, contents.NotAfter
-	if !loaded.identity.IAM {
-		loaded.due = loaded.made.Add(renewAfter)
+	h.Identity = loaded.Identity // of which the region may have changed
+	loaded.header, loaded.file = h, text
+	if !h.Identity.IAM {
+		loaded.due = h.Made.Add(renewAfter)
 	}
 	return nil
 }
 
-// request is what a certificate made at a time is made from.
-func (c *certificate) request(node string, credentials Credentials, at time.Time) clientcert.Request {
-	r := clientcert.Request{CommonName: node, FileSystem: c.identity.FileSystem, AccessPoint: c.identity.AccessPoint, Now: at}
-	if c.identity.IAM {
-		r.Region, r.Credentials = c.identity.Region, &credentials.Credentials
+// renewed returns the certificate as it is made from credentials. One that is recent and was signed with
+// the same credentials remains in use.
+func (c *certificate) renewed(key *rsa.PrivateKey, node string, credentials clientcert.Credentials, now time.Time) (*certificate, error) {
+	next := &certificate{header: header{Identity: c.Identity, Made: c.Made}, file: c.file}
+	if c.Identity.IAM {
+		next.SignedBy = fmt.Sprintf("%x", sha256.Sum256([]byte(c.Identity.Region+credentials.AccessKeyID+credentials.SessionToken)))
 	}
-	return r
+	isRecent := now.Before(c.Made.Add(renewAfter)) && !c.Made.After(now.Add(clockTolerance))
+	isKept := c.file != nil && isRecent && next.SignedBy == c.SignedBy
+	if !isKept {
+		next.Made = now.Truncate(time.Second)
+	}
+	next.Until, next.due = next.Made.Add(clientcert.Lifetime), next.Made.Add(renewAfter)
+	if c.Identity.IAM && !credentials.Expires.IsZero() {
+		next.Until = slices.MinFunc([]time.Time{next.Until, credentials.Expires}, time.Time.Compare)
+		next.due = slices.MinFunc([]time.Time{next.due, credentials.Expires.Add(-beforeExpiry)}, time.Time.Compare)
+	}
+	if soonest := now.Add(minDelay); next.due.Before(soonest) {
+		next.due = soonest
+	}
+	if isKept {
+		return next, nil
+	}
+	return next, next.make(key, node, credentials)
 }
 
-// renew makes a new certificate. It returns nil if the present one is recent and was made from the
-// same credentials: then it remains in use.
-func (c *certificate) renew(key *rsa.PrivateKey, node string, credentials Credentials, now time.Time) (renewed []byte, err error) {
-	if c.der != nil && now.Before(c.made.Add(renewAfter)) && !c.made.After(now.Add(clockTolerance)) {
-		same, err := clientcert.Make(key, c.request(node, credentials, c.made))
-		if err == nil && bytes.Equal(same, c.der) {
-			return nil, nil
-		}
+func (c *certificate) make(key *rsa.PrivateKey, node string, credentials clientcert.Credentials) error {
+	der, err := clientcert.Make(key, clientcert.Request{Identity: c.Identity, CommonName: node, Credentials: credentials, Now: c.Made})
+	if err != nil {
+		return err
 	}
-	return clientcert.Make(key, c.request(node, credentials, now))
-}
-
-// recordSuccess takes over the result of renew.
-func (c *certificate) recordSuccess(renewed []byte, credentials Credentials, now time.Time) {
-	c.failures, c.problem, c.previous = 0, "", nil
-	if renewed != nil {
-		c.der, c.made = renewed, now.Truncate(time.Second)
-	}
-	c.until, c.due = c.made.Add(clientcert.Lifetime), c.made.Add(renewAfter)
-	if c.identity.IAM && !credentials.Expires.IsZero() {
-		c.until = slices.MinFunc([]time.Time{c.until, credentials.Expires}, time.Time.Compare)
-		c.due = slices.MinFunc([]time.Time{c.due, credentials.Expires.Add(-beforeExpiry)}, time.Time.Compare)
-	}
-	if soonest := now.Add(minDelay); c.due.Before(soonest) {
-		c.due = soonest
-	}
+	line, err := json.Marshal(c.header)
+	c.file = slices.Concat(line, []byte("\n"), pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: der}))
+	return err
 }
 
 // recordFailure sets when the next attempt is due.
@@ -163,16 +171,12 @@ func (c *certificate) recordFailure(err error, now time.Time) {
 	c.problem, c.due = err.Error(), now.Add(delay)
 }
 
-func (c *certificate) pem() []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: pemType, Bytes: c.der})
-}
-
 // status is what the agent reports of the certificate that is in use, at the path of its file.
 func (c *certificate) status(file string) routing.Certificate {
 	current := c.current()
-	status := routing.Certificate{Identity: current.identity, File: file, Until: current.until, Problem: cmp.Or(c.problem, current.problem)}
-	if current.der != nil {
-		status.Sum = fmt.Sprintf("%x", sha256.Sum256(current.pem()))
+	status := routing.Certificate{Identity: current.Identity, File: file, Until: current.Until, Problem: cmp.Or(c.problem, current.problem)}
+	if current.file != nil {
+		status.Sum = fmt.Sprintf("%x", sha256.Sum256(current.file))
 	}
 	return status
 }

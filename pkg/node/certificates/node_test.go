@@ -6,6 +6,7 @@ import (
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
+	"encoding/asn1"
 	"encoding/hex"
 	"encoding/pem"
 	"errors"
@@ -20,7 +21,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/node/certificates"
 	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
 	"gnuthought.com/efs-stunnel/pkg/node/confdir"
-	"gnuthought.com/efs-stunnel/pkg/node/routing"
 )
 
 // Names of the tests' tunnels.
@@ -29,12 +29,12 @@ const (
 	iamTunnel         = "fs-2"
 )
 
-func accessPointIdentity() routing.Identity {
-	return routing.Identity{FileSystem: "fs-1", AccessPoint: "fsap-1"}
+func accessPointIdentity() clientcert.Identity {
+	return clientcert.Identity{FileSystem: "fs-1", AccessPoint: "fsap-1"}
 }
 
-func iamIdentity() routing.Identity {
-	return routing.Identity{FileSystem: "fs-2", IAM: true, Region: "us-east-1"}
+func iamIdentity() clientcert.Identity {
+	return clientcert.Identity{FileSystem: "fs-2", IAM: true, Region: "us-east-1"}
 }
 
 // sharedKey is made once, as it takes a second.
@@ -48,9 +48,9 @@ type node struct {
 	changes atomic.Int64
 
 	mu          sync.Mutex
-	credentials certificates.Credentials // guarded by mu
-	err         error                    // guarded by mu
-	requests    int                      // guarded by mu
+	credentials clientcert.Credentials // guarded by mu
+	err         error                  // guarded by mu
+	requests    int                    // guarded by mu
 }
 
 // inBubble runs a test with the fake clock of synctest.
@@ -83,7 +83,7 @@ func (n *node) writeKey() {
 }
 
 // start runs a renewer until the returned function is called.
-func (n *node) start(wanted map[string]routing.Identity) (r *certificates.Renewer, end func()) {
+func (n *node) start(wanted map[string]clientcert.Identity) (r *certificates.Renewer, end func()) {
 	r = certificates.New(certificates.Options{
 		Dir: n.dir, Node: "node-1", Credentials: n.fetchCredentials,
 		Changed: func() { n.changes.Add(1) }, Log: slog.New(slog.DiscardHandler),
@@ -101,7 +101,7 @@ func (n *node) start(wanted map[string]routing.Identity) (r *certificates.Renewe
 	return r, end
 }
 
-func (n *node) fetchCredentials(_ context.Context, region string) (certificates.Credentials, error) {
+func (n *node) fetchCredentials(_ context.Context, region string) (clientcert.Credentials, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.requests++
@@ -116,7 +116,7 @@ func (n *node) setCredentials(accessKeyID string, life time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.err = nil
-	n.credentials = certificates.Credentials{Credentials: clientcert.Credentials{AccessKeyID: accessKeyID, SecretAccessKey: "secret"}}
+	n.credentials = clientcert.Credentials{AccessKeyID: accessKeyID, SecretAccessKey: "secret"}
 	if life > 0 {
 		n.credentials.SessionToken, n.credentials.Expires = "token of "+accessKeyID, time.Now().Add(life)
 	}
@@ -141,7 +141,7 @@ func after(d time.Duration) {
 }
 
 // contents reads a tunnel's file, which must be the published certificate.
-func (n *node) contents(r *certificates.Renewer, name string) clientcert.Contents {
+func (n *node) contents(r *certificates.Renewer, name string) contents {
 	n.Helper()
 	text, err := n.dir.Certificate(name).Read()
 	if err != nil {
@@ -151,14 +151,48 @@ func (n *node) contents(r *certificates.Renewer, name string) clientcert.Content
 	if block == nil {
 		n.Fatalf("no certificate of %s: %q", name, text)
 	}
-	c, err := clientcert.Read(block.Bytes, &n.key.PublicKey)
-	if err != nil {
-		n.Fatal(err)
-	}
+	c := n.parse(block.Bytes)
 	sum := sha256.Sum256(text)
 	got := r.Certificates()[name]
 	if got.Sum != hex.EncodeToString(sum[:]) || got.File != n.dir.Certificate(name).Path() {
 		n.Errorf("got %+v, which is not of the file", got)
 	}
+	return c
+}
+
+// contents are the fields of a certificate.
+type contents struct {
+	FileSystem, AccessPoint, AccessKeyID string
+	Made, NotAfter                       time.Time
+}
+
+func (n *node) parse(der []byte) contents {
+	n.Helper()
+	certificate, err := x509.ParseCertificate(der)
+	if err != nil {
+		n.Fatal(err)
+	}
+	var signed struct {
+		AccessKeyID string `asn1:"utf8"`
+		Signature   []byte
+		SignedAt    time.Time `asn1:"utc"`
+		Token       string    `asn1:"utf8,optional,explicit,tag:0"`
+	}
+	c := contents{Made: certificate.NotBefore.Add(15 * time.Minute), NotAfter: certificate.NotAfter}
+	for _, e := range certificate.Extensions {
+		field, params := map[string]any{
+			"1.3.6.1.4.1.4843.7.1": &c.AccessPoint, "1.3.6.1.4.1.4843.7.2": &signed, "1.3.6.1.4.1.4843.7.3": &c.FileSystem,
+		}[e.Id.String()], "utf8"
+		if field == nil {
+			continue
+		}
+		if field == any(&signed) {
+			params = ""
+		}
+		if _, err := asn1.UnmarshalWithParams(e.Value, field, params); err != nil {
+			n.Fatal(err)
+		}
+	}
+	c.AccessKeyID = signed.AccessKeyID
 	return c
 }

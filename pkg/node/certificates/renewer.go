@@ -28,19 +28,13 @@ const (
 	credentialsTimeout = 30 * time.Second // for one request for credentials, with the SDK's retries
 )
 
-// Credentials are the AWS credentials of the node.
-type Credentials struct {
-	clientcert.Credentials
-	Expires time.Time // zero for never
-}
-
 // Options are what a Renewer works with.
 type Options struct {
 	Dir  confdir.Dir
 	Node string // its name, the common name of all certificates
 	// Credentials gets the node's AWS credentials, for certificates with IAM only. It may use the
 	// network. The region is the file system's.
-	Credentials func(ctx context.Context, region string) (Credentials, error)
+	Credentials func(ctx context.Context, region string) (clientcert.Credentials, error)
 	// Changed is called when Certificates has changed. It must not block.
 	Changed func()
 	Log     *slog.Logger
@@ -52,7 +46,7 @@ type Renewer struct {
 	wake    chan struct{} // holds at most one request to sync
 
 	mu         sync.Mutex
-	identities map[string]routing.Identity    // guarded by mu; the map itself never changes
+	identities map[string]clientcert.Identity // guarded by mu; the map itself never changes
 	published  map[string]routing.Certificate // guarded by mu; the map itself never changes
 
 	// Only Run uses the fields below.
@@ -68,7 +62,7 @@ func New(o Options) *Renewer {
 
 // SetIdentities sets which tunnels need client certificates, and for which identities. The caller
 // must not change the map afterwards.
-func (r *Renewer) SetIdentities(identities map[string]routing.Identity) {
+func (r *Renewer) SetIdentities(identities map[string]clientcert.Identity) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if maps.Equal(r.identities, identities) {
@@ -126,7 +120,7 @@ func (r *Renewer) sync(ctx context.Context) time.Duration {
 func wallClock() time.Time { return time.Now().Round(0) }
 
 // updateIdentities drops the certificates of tunnels that need none any more, and adds new ones.
-func (r *Renewer) updateIdentities(identities map[string]routing.Identity) {
+func (r *Renewer) updateIdentities(identities map[string]clientcert.Identity) {
 	certificates := make(map[string]*certificate, len(identities))
 	for name, identity := range identities {
 		certificates[name] = r.certificates[name].withIdentity(identity)
@@ -140,7 +134,7 @@ func (r *Renewer) due(iam bool, now time.Time) map[string]*certificate {
 	due := map[string]*certificate{}
 	for name, tunnel := range r.certificates {
 		for _, c := range tunnel.renewable() {
-			if c.identity.IAM == iam && c.isDue(now) {
+			if c.Identity.IAM == iam && c.isDue(now) {
 				due[name] = c
 			}
 		}
@@ -197,12 +191,12 @@ func (r *Renewer) renew(ctx context.Context, due map[string]*certificate) {
 
 // load reads the certificate that an earlier run of the agent wrote.
 func (r *Renewer) load(name string, c *certificate) {
-	if c.current().der != nil || c.failures > 0 {
+	if c.current().file != nil || c.failures > 0 {
 		return
 	}
 	text, err := r.options.Dir.Certificate(name).Read()
 	if err == nil && text != nil {
-		err = c.load(text, &r.key.PublicKey)
+		err = c.load(text, r.keyPEM)
 	}
 	if err != nil {
 		r.logOf(name).Info("stored client certificate cannot be used; making a new one", "err", err)
@@ -210,10 +204,10 @@ func (r *Renewer) load(name string, c *certificate) {
 }
 
 func (r *Renewer) renewOne(ctx context.Context, name string, c *certificate, fetched map[string]fetchedCredentials) {
-	var credentials Credentials
+	var credentials clientcert.Credentials
 	var err error
-	if c.identity.IAM {
-		credentials, err = r.credentials(ctx, c.identity.Region, fetched)
+	if c.Identity.IAM {
+		credentials, err = r.credentials(ctx, c.Identity.Region, fetched)
 	}
 	if ctx.Err() != nil {
 		return // the agent's end is not a failure of the certificate
@@ -236,32 +230,30 @@ func (r *Renewer) fail(name string, c *certificate, err error) {
 }
 
 // write stores the certificate in its file before it is published.
-func (r *Renewer) write(name string, c *certificate, credentials Credentials, now time.Time) error {
-	renewed, err := c.renew(r.key, r.options.Node, credentials, now)
-	if err != nil {
-		return err
+func (r *Renewer) write(name string, c *certificate, credentials clientcert.Credentials, now time.Time) error {
+	next, err := c.renewed(r.key, r.options.Node, credentials, now)
+	if err == nil {
+		err = r.options.Dir.Certificate(name).Write(next.file)
 	}
-	next := *c
-	next.recordSuccess(renewed, credentials, now)
-	if err := r.options.Dir.Certificate(name).Write(next.pem()); err != nil {
+	if err != nil {
 		return err
 	}
 	if c.problem != "" {
 		r.logOf(name).Info("client certificate can be renewed again")
 	}
-	*c = next
+	*c = *next
 	return nil
 }
 
 // fetchedCredentials are the result of the one request for credentials in a sync.
 type fetchedCredentials struct {
-	Credentials
+	clientcert.Credentials
 	err error
 }
 
-func (r *Renewer) credentials(ctx context.Context, region string, fetched map[string]fetchedCredentials) (Credentials, error) {
+func (r *Renewer) credentials(ctx context.Context, region string, fetched map[string]fetchedCredentials) (clientcert.Credentials, error) {
 	if region == "" {
-		return Credentials{}, errors.New("the region is not known for which it must be signed")
+		return clientcert.Credentials{}, errors.New("the region is not known for which it must be signed")
 	}
 	result, ok := fetched[region]
 	if !ok {
@@ -271,7 +263,7 @@ func (r *Renewer) credentials(ctx context.Context, region string, fetched map[st
 		fetched[region] = result
 	}
 	if result.err != nil {
-		return Credentials{}, fmt.Errorf("looking for AWS credentials: %w", result.err)
+		return clientcert.Credentials{}, fmt.Errorf("looking for AWS credentials: %w", result.err)
 	}
 	return result.Credentials, nil
 }
@@ -283,8 +275,8 @@ func (r *Renewer) restoreFiles() {
 		errs = append(errs, r.options.Dir.Key().Write(r.keyPEM))
 	}
 	for name, c := range r.certificates {
-		if current := c.current(); current.der != nil {
-			errs = append(errs, r.options.Dir.Certificate(name).Write(current.pem()))
+		if current := c.current(); current.file != nil {
+			errs = append(errs, r.options.Dir.Certificate(name).Write(current.file))
 		}
 	}
 	if err := logging.Errors(errs...); err != nil {

@@ -1,7 +1,7 @@
 package certificates_test
 
 import (
-	"encoding/pem"
+	"bytes"
 	"os"
 	"strings"
 	"testing"
@@ -11,22 +11,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
-	"gnuthought.com/efs-stunnel/pkg/node/routing"
 )
 
-func accessPointOnly() map[string]routing.Identity {
-	return map[string]routing.Identity{accessPointTunnel: accessPointIdentity()}
+func accessPointOnly() map[string]clientcert.Identity {
+	return map[string]clientcert.Identity{accessPointTunnel: accessPointIdentity()}
 }
 
-func iamOnly() map[string]routing.Identity {
-	return map[string]routing.Identity{iamTunnel: iamIdentity()}
+func iamOnly() map[string]clientcert.Identity {
+	return map[string]clientcert.Identity{iamTunnel: iamIdentity()}
 }
 
 func TestAccessPointsAreRenewedWithoutCredentials(t *testing.T) {
 	inBubble(t, func(n *node) {
 		r, _ := n.start(accessPointOnly())
 		begin := time.Now()
-		want := clientcert.Contents{FileSystem: "fs-1", AccessPoint: "fsap-1", Made: begin.UTC(), NotAfter: begin.Add(3 * time.Hour).UTC()}
+		want := contents{FileSystem: "fs-1", AccessPoint: "fsap-1", Made: begin.UTC(), NotAfter: begin.Add(3 * time.Hour).UTC()}
 		if diff := cmp.Diff(want, n.contents(r, accessPointTunnel)); diff != "" {
 			t.Errorf("certificate (-want +got):\n%s", diff)
 		}
@@ -125,7 +124,7 @@ func TestFailedRenewalKeepsTheCertificate(t *testing.T) {
 // A tunnel that waits for credentials does not delay the others.
 func TestNoCredentialsAtFirst(t *testing.T) {
 	inBubble(t, func(n *node) {
-		r, _ := n.start(map[string]routing.Identity{iamTunnel: iamIdentity(), accessPointTunnel: accessPointIdentity()})
+		r, _ := n.start(map[string]clientcert.Identity{iamTunnel: iamIdentity(), accessPointTunnel: accessPointIdentity()})
 		n.contents(r, accessPointTunnel)
 		if got := r.Certificates()[iamTunnel]; got.Sum != "" || !strings.Contains(got.Problem, "there are none") {
 			t.Errorf("got %+v", got)
@@ -139,7 +138,7 @@ func TestNoCredentialsAtFirst(t *testing.T) {
 func TestRestartKeepsCertificates(t *testing.T) {
 	inBubble(t, func(n *node) {
 		n.setCredentials("FIRST", time.Hour)
-		both := map[string]routing.Identity{iamTunnel: iamIdentity(), accessPointTunnel: accessPointIdentity()}
+		both := map[string]clientcert.Identity{iamTunnel: iamIdentity(), accessPointTunnel: accessPointIdentity()}
 		r, end := n.start(both)
 		before := r.Certificates()
 		end()
@@ -165,18 +164,25 @@ func TestRestartKeepsCertificates(t *testing.T) {
 
 func TestUnusableFilesAreReplaced(t *testing.T) {
 	inBubble(t, func(n *node) {
-		future, err := clientcert.Make(n.key, clientcert.Request{
-			CommonName: "node-1", FileSystem: "fs-1", AccessPoint: "fsap-1", Now: time.Now().Add(2 * time.Hour),
-		})
+		_, end := n.start(accessPointOnly())
+		end()
+		made, err := n.dir.Certificate(accessPointTunnel).Read()
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, err := clientcert.Make(n.key, clientcert.Request{CommonName: "node-1", FileSystem: "fs-1", AccessPoint: "fsap-2", Now: time.Now()})
-		if err != nil {
-			t.Fatal(err)
+		instead := func(before, now string) string {
+			text := strings.ReplaceAll(string(made), before, now)
+			if text == string(made) {
+				t.Fatalf("%q is not in the file:\n%s", before, text)
+			}
+			return text
 		}
-		for name, der := range map[string][]byte{"by a clock that was wrong": future, "another's": other, "nonsense": []byte("x")} {
-			if err := n.dir.Certificate(accessPointTunnel).Write(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})); err != nil {
+		for name, text := range map[string]string{
+			"by a clock that was wrong": instead(`"made":"2000`, `"made":"2001`), "another's": instead("fsap-1", "fsap-2"), "nonsense": "x",
+			"of another key": instead("MII", "AAA"), "without its first line": string(made[bytes.IndexByte(made, '\n')+1:]),
+		} {
+			after(time.Second)
+			if err := n.dir.Certificate(accessPointTunnel).Write([]byte(text)); err != nil {
 				t.Fatal(err)
 			}
 			r, end := n.start(accessPointOnly())
@@ -192,7 +198,7 @@ func TestChangedIdentity(t *testing.T) {
 	inBubble(t, func(n *node) {
 		n.setCredentials("FIRST", time.Hour)
 		r, _ := n.start(iamOnly())
-		r.SetIdentities(map[string]routing.Identity{iamTunnel: {FileSystem: "fs-2", AccessPoint: "fsap-9"}})
+		r.SetIdentities(map[string]clientcert.Identity{iamTunnel: {FileSystem: "fs-2", AccessPoint: "fsap-9"}})
 		synctest.Wait()
 		if c := n.contents(r, iamTunnel); c.AccessKeyID != "" || c.AccessPoint != "fsap-9" {
 			t.Errorf("got %+v", c)
@@ -212,7 +218,7 @@ func TestIAMWithoutCredentialsKeepsTheCertificateWithout(t *testing.T) {
 		before := r.Certificates()[accessPointTunnel]
 		iamAccessPoint := accessPointIdentity()
 		iamAccessPoint.IAM, iamAccessPoint.Region = true, "us-east-1"
-		withIAM := map[string]routing.Identity{accessPointTunnel: iamAccessPoint}
+		withIAM := map[string]clientcert.Identity{accessPointTunnel: iamAccessPoint}
 		r.SetIdentities(withIAM)
 		synctest.Wait()
 		got := r.Certificates()[accessPointTunnel]
@@ -252,7 +258,7 @@ func TestIAMWithoutCredentialsKeepsTheCertificateWithout(t *testing.T) {
 
 func TestIAMWithoutRegion(t *testing.T) {
 	inBubble(t, func(n *node) {
-		r, _ := n.start(map[string]routing.Identity{iamTunnel: {FileSystem: "fs-2", IAM: true}})
+		r, _ := n.start(map[string]clientcert.Identity{iamTunnel: {FileSystem: "fs-2", IAM: true}})
 		if got := r.Certificates()[iamTunnel]; !strings.Contains(got.Problem, "region is not known") || n.requestCount() > 0 {
 			t.Errorf("got %+v, and was asked for credentials %d times", got, n.requestCount())
 		}

@@ -7,7 +7,6 @@
 package clientcert
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/rsa"
 	"crypto/sha1" // for an identifier only, by RFC 5280
@@ -33,22 +32,33 @@ const (
 	maxCommonName = 64               // what X.509 allows, in bytes here
 )
 
+// Identity is what a client certificate proves.
+type Identity struct {
+	FileSystem  string `json:"fileSystem"`
+	AccessPoint string `json:"accessPoint,omitempty"` // "" for the file system itself
+	IAM         bool   `json:"iam,omitempty"`         // signed with the node's IAM credentials
+	Region      string `json:"region,omitempty"`      // that the signature is for; only with IAM
+}
+
+// SameTarget reports whether two identities are for the same file system and access point.
+func (i Identity) SameTarget(other Identity) bool {
+	return i.FileSystem == other.FileSystem && i.AccessPoint == other.AccessPoint
+}
+
 // Request is what a certificate is made from, besides the key.
 type Request struct {
-	CommonName  string // of the node; EFS ignores it
-	FileSystem  string
-	AccessPoint string // "" for the file system itself
-	Region      string // the file system's; needed with Credentials only
-	// Credentials sign the IAM extension; nil for a certificate without IAM.
-	Credentials *Credentials
-	Now         time.Time // to the second
+	Identity
+	CommonName  string      // of the node; EFS ignores it
+	Credentials Credentials // sign the IAM extension; unused without IAM
+	Now         time.Time   // to the second
 }
 
 // Credentials are AWS credentials.
 type Credentials struct {
 	AccessKeyID     string
 	SecretAccessKey string
-	SessionToken    string // "" for credentials that do not expire
+	SessionToken    string    // "" for credentials that do not expire
+	Expires         time.Time // zero for never
 }
 
 // Make makes a certificate in DER. It is valid from clockSkew before Request.Now until Lifetime after it.
@@ -93,7 +103,7 @@ func (r Request) check() error {
 		return errors.New("a name is not valid UTF-8")
 	case r.Now.Unix() < 0:
 		return errors.New("the time is before 1970")
-	case r.Credentials == nil:
+	case !r.IAM:
 		return nil
 	case r.Region == "":
 		return errors.New("the region is empty")
@@ -121,48 +131,6 @@ func (r Request) subject() pkix.Name {
 	return pkix.Name{ExtraNames: []pkix.AttributeTypeAndValue{{
 		Type: asn1.ObjectIdentifier{2, 5, 4, 3}, Value: asn1.RawValue{Tag: asn1.TagUTF8String, Bytes: []byte(text)},
 	}}}
-}
-
-// Contents are the fields of a certificate.
-type Contents struct {
-	FileSystem  string
-	AccessPoint string // "" for the file system itself
-	AccessKeyID string // "" without an IAM identity
-	Made        time.Time
-	NotAfter    time.Time
-}
-
-// Read reads a certificate that Make made with a key.
-func Read(der []byte, key *rsa.PublicKey) (Contents, error) {
-	certificate, err := x509.ParseCertificate(der)
-	if err != nil {
-		return Contents{}, fmt.Errorf("reading a client certificate: %w", err)
-	}
-	if !bytes.Equal(certificate.SubjectKeyId, keyID(key)) {
-		return Contents{}, errors.New("reading a client certificate: it was made with another key")
-	}
-	c := Contents{Made: certificate.NotBefore.Add(clockSkew), NotAfter: certificate.NotAfter}
-	var signed identity
-	for _, field := range []struct {
-		extension int
-		value     any
-		params    string
-	}{
-		{accessPointExtension, &c.AccessPoint, "utf8"},
-		{iamExtension, &signed, ""},
-		{fileSystemExtension, &c.FileSystem, "utf8"},
-	} {
-		for _, e := range certificate.Extensions {
-			if !e.Id.Equal(oid(field.extension)) {
-				continue
-			}
-			if _, err := asn1.UnmarshalWithParams(e.Value, field.value, field.params); err != nil {
-				return Contents{}, fmt.Errorf("reading extension %s of a client certificate: %w", e.Id, err)
-			}
-		}
-	}
-	c.AccessKeyID = signed.AccessKeyID
-	return c, nil
 }
 
 // EFS's own extensions, by the last number of their object identifiers.
@@ -197,7 +165,7 @@ func (r Request) extensions(keyID []byte) ([]pkix.Extension, error) {
 	if r.AccessPoint != "" {
 		wanted = append(wanted, extension{accessPointExtension, r.AccessPoint, "utf8"})
 	}
-	if r.Credentials != nil {
+	if r.IAM {
 		wanted = append(wanted, extension{iamExtension, identity{
 			AccessKeyID: r.Credentials.AccessKeyID, Signature: []byte(r.signature(hex.EncodeToString(keyID))),
 			SignedAt: r.Now.UTC().Truncate(time.Second), SessionToken: r.Credentials.SessionToken,

@@ -33,11 +33,11 @@ func testKey(t *testing.T) *rsa.PrivateKey {
 // requests are one of each kind.
 func requests() map[string]clientcert.Request {
 	accessPoint := known("")
-	accessPoint.AccessPoint, accessPoint.Credentials, accessPoint.Region = "fsap-0123456789abcdef0", nil, ""
+	accessPoint.AccessPoint, accessPoint.IAM, accessPoint.Region = "fsap-0123456789abcdef0", false, ""
 	both := known("tok/en+abc==")
 	both.AccessPoint = accessPoint.AccessPoint
 	neither := known("")
-	neither.Credentials = nil
+	neither.IAM = false
 	longName := neither
 	longName.CommonName = strings.Repeat("n", 63) + "éa-name-beyond-the-limit"
 	return map[string]clientcert.Request{
@@ -116,7 +116,7 @@ func wantExtensions(r clientcert.Request, keyID string) map[string]string {
 	if r.AccessPoint != "" {
 		want["1.3.6.1.4.1.4843.7.1"] = hex.EncodeToString(utf8(r.AccessPoint))
 	}
-	if c := r.Credentials; c != nil {
+	if c := r.Credentials; r.IAM {
 		content := append(utf8(c.AccessKeyID), part(0x04, []byte(r.Signature(keyID)))...)
 		content = append(content, part(0x17, []byte("260102030405Z"))...)
 		if c.SessionToken != "" {
@@ -131,37 +131,6 @@ func TestSameRequestSameBytes(t *testing.T) {
 	for name, r := range requests() {
 		if !bytes.Equal(made(t, r), made(t, r)) {
 			t.Errorf("%s: the second certificate is another one", name)
-		}
-	}
-}
-
-func TestRead(t *testing.T) {
-	for name, r := range requests() {
-		got, err := clientcert.Read(made(t, r), &testKey(t).PublicKey)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		want := clientcert.Contents{FileSystem: r.FileSystem, AccessPoint: r.AccessPoint, Made: r.Now, NotAfter: r.Now.Add(clientcert.Lifetime)}
-		if r.Credentials != nil {
-			want.AccessKeyID = r.Credentials.AccessKeyID
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
-}
-
-func TestReadRefuses(t *testing.T) {
-	other, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := clientcert.Read(made(t, known("")), &other.PublicKey); err == nil || !strings.Contains(err.Error(), "another key") {
-		t.Errorf("got %v, want that it is of another key", err)
-	}
-	for _, text := range []string{"", "nonsense"} {
-		if _, err := clientcert.Read([]byte(text), &other.PublicKey); err == nil {
-			t.Errorf("%q was read", text)
 		}
 	}
 }

@@ -86,11 +86,11 @@ func authority(t *testing.T, r clientcert.Request) string {
 	if r.AccessPoint != "" {
 		lines = append(lines, "1.3.6.1.4.1.4843.7.1 = ASN1:UTF8String:"+r.AccessPoint)
 	}
-	if r.Credentials != nil {
+	if r.IAM {
 		lines = append(lines, "1.3.6.1.4.1.4843.7.2 = ASN1:SEQUENCE:auth")
 	}
 	lines = append(lines, "1.3.6.1.4.1.4843.7.3 = ASN1:UTF8String:"+r.FileSystem)
-	if c := r.Credentials; c != nil {
+	if c := r.Credentials; r.IAM {
 		lines = append(lines, "[auth]", "accessKeyId = UTF8String:"+c.AccessKeyID,
 			"signature = OCTETSTRING:"+r.Signature(hex.EncodeToString(parsed(t, made(t, r)).SubjectKeyId)),
 			"sigv4DateTime = UTCTIME:"+r.Now.Format("060102150405Z"))

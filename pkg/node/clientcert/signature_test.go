@@ -15,8 +15,8 @@ const knownKeyID = "0123456789abcdef0123456789abcdef01234567"
 // known is the request of the known answers.
 func known(token string) clientcert.Request {
 	return clientcert.Request{
-		CommonName: "node-1", FileSystem: "fs-0123456789abcdef0", Region: "us-east-1",
-		Credentials: &clientcert.Credentials{
+		CommonName: "node-1", Identity: clientcert.Identity{FileSystem: "fs-0123456789abcdef0", IAM: true, Region: "us-east-1"},
+		Credentials: clientcert.Credentials{
 			AccessKeyID: "AKIDEXAMPLE", SecretAccessKey: "SECRETEXAMPLE", SessionToken: token,
 		},
 		Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
 )
 
 // Times of failover.
@@ -256,7 +258,7 @@ type State struct {
 	Standby            bool `json:"standby,omitempty"`
 	WithoutCertificate bool `json:"bare,omitempty"` // the tunnel has no client certificate
 	// Identity is what its client certificate should contain, as the table last had it.
-	Identity Identity `json:"identity,omitzero"`
+	Identity clientcert.Identity `json:"identity,omitzero"`
 	// MissingSince is when the target left the table, or the tunnel was last used after that.
 	MissingSince time.Time `json:"goneSince,omitzero"`
 

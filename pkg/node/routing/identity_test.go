@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -27,8 +28,8 @@ func withAccessPoint(change func(*routing.Input)) routing.Input {
 
 const accessPointTunnel = "fs-1.fsap-1"
 
-func accessPointIdentity() routing.Identity {
-	return routing.Identity{FileSystem: "fs-1", AccessPoint: "fsap-1"}
+func accessPointIdentity() clientcert.Identity {
+	return clientcert.Identity{FileSystem: "fs-1", AccessPoint: "fsap-1"}
 }
 
 func TestAccessPointNeedsCertificate(t *testing.T) {
@@ -94,12 +95,12 @@ func TestSpecificationChangesWithTheCertificate(t *testing.T) {
 func TestIdentities(t *testing.T) {
 	tests := map[string]struct {
 		change func(*routing.Input, *ports.Target)
-		want   map[string]routing.Identity
+		want   map[string]clientcert.Identity
 	}{
-		"an access point": {nil, map[string]routing.Identity{accessPointTunnel: accessPointIdentity()}},
+		"an access point": {nil, map[string]clientcert.Identity{accessPointTunnel: accessPointIdentity()}},
 		"IAM for the file system only": {
 			func(_ *routing.Input, t *ports.Target) { t.IAM = true },
-			map[string]routing.Identity{
+			map[string]clientcert.Identity{
 				"fs-1": {FileSystem: "fs-1", IAM: true, Region: "us-east-1"}, accessPointTunnel: accessPointIdentity(),
 			},
 		},
@@ -107,24 +108,24 @@ func TestIdentities(t *testing.T) {
 			func(_ *routing.Input, t *ports.Target) {
 				t.AccessPoints = map[string]ports.AccessPoint{"fsap-1": {Port: 20500, IAM: true}}
 			},
-			map[string]routing.Identity{accessPointTunnel: {FileSystem: "fs-1", AccessPoint: "fsap-1", IAM: true, Region: "us-east-1"}},
+			map[string]clientcert.Identity{accessPointTunnel: {FileSystem: "fs-1", AccessPoint: "fsap-1", IAM: true, Region: "us-east-1"}},
 		},
 		"the region of the DNS name over the node's": {
 			func(in *routing.Input, t *ports.Target) {
 				in.Settings.Region, t.AccessPoints, t.IAM = "eu-west-1", nil, true
 				t.DNSName = "us-east-1a.fs-1.efs.us-east-1.amazonaws.com"
 			},
-			map[string]routing.Identity{"fs-1": {FileSystem: "fs-1", IAM: true, Region: "us-east-1"}},
+			map[string]clientcert.Identity{"fs-1": {FileSystem: "fs-1", IAM: true, Region: "us-east-1"}},
 		},
 		"a DNS name that is not of EFS": {
 			func(in *routing.Input, t *ports.Target) {
 				in.Settings.Region, t.AccessPoints, t.IAM, t.DNSName = "eu-west-1", nil, true, "efs.example.com"
 			},
-			map[string]routing.Identity{"fs-1": {FileSystem: "fs-1", IAM: true, Region: "eu-west-1"}},
+			map[string]clientcert.Identity{"fs-1": {FileSystem: "fs-1", IAM: true, Region: "eu-west-1"}},
 		},
 		"no region": {
 			func(_ *routing.Input, t *ports.Target) { t.AccessPoints, t.IAM, t.DNSName = nil, true, "fs-1.efs" },
-			map[string]routing.Identity{"fs-1": {FileSystem: "fs-1", IAM: true}},
+			map[string]clientcert.Identity{"fs-1": {FileSystem: "fs-1", IAM: true}},
 		},
 	}
 	for name, tt := range tests {
@@ -163,7 +164,7 @@ func TestTunnelContinuesWithoutIAMUntilThereIsACertificate(t *testing.T) {
 			notReplaced := anonymous
 			notReplaced.Problem = problem
 			in.Certificates = map[string]routing.Certificate{
-				accessPointTunnel: notReplaced, "fs-1": {Identity: routing.Identity{FileSystem: "fs-1", IAM: true, Region: "us-east-1"}, File: "/fs.pem", Problem: problem},
+				accessPointTunnel: notReplaced, "fs-1": {Identity: clientcert.Identity{FileSystem: "fs-1", IAM: true, Region: "us-east-1"}, File: "/fs.pem", Problem: problem},
 			}
 			change(in)
 		}))

@@ -10,6 +10,7 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
+	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
 	"gnuthought.com/efs-stunnel/pkg/node/routing"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
@@ -110,7 +111,7 @@ func TestCertificateOfAMissingTargetIsRenewed(t *testing.T) {
 		}
 	}
 	in = after(t, first, in, func(targets map[string]ports.Target) { delete(targets, "fs-1") })
-	if diff := cmp.Diff(map[string]routing.Identity{accessPointTunnel: held.Identity}, routing.Identities(in)); diff != "" {
+	if diff := cmp.Diff(map[string]clientcert.Identity{accessPointTunnel: held.Identity}, routing.Identities(in)); diff != "" {
 		t.Errorf("identities (-want +got):\n%s", diff)
 	}
 	if again := routing.NewPlan(in).Tunnels; len(again) != 1 || string(again[0].Spec) != string(first.Tunnels[0].Spec) {

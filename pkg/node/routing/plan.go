@@ -18,6 +18,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 	"gnuthought.com/efs-stunnel/pkg/api/wellknown"
 	"gnuthought.com/efs-stunnel/pkg/efs"
+	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
@@ -75,10 +76,10 @@ type Tunnel struct {
 	MountTargets []MountTarget // nearest first
 	Active       MountTarget   // the one that stunnel tries first
 	Standby      bool
-	Identity     Identity    // what its certificate should contain; the zero Identity if it needs none
-	Certificate  Certificate // without a file for none
-	Restart      int         // the serial in its specification
-	Spec         []byte      // in the supervisor's format
+	Identity     clientcert.Identity // what its certificate should contain; the zero Identity if it needs none
+	Certificate  Certificate         // without a file for none
+	Restart      int                 // the serial in its specification
+	Spec         []byte              // in the supervisor's format
 }
 
 // HasNearer reports whether a mount target is nearer than the active one.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
 	"gnuthought.com/efs-stunnel/pkg/ports"
 )
 
@@ -134,22 +135,9 @@ func usable(address netip.Addr) bool {
 		!address.IsLinkLocalUnicast() && address != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
 
-// Identity is what a tunnel's client certificate must contain.
-type Identity struct {
-	FileSystem  string `json:"fileSystem"`
-	AccessPoint string `json:"accessPoint,omitempty"` // "" for the file system itself
-	IAM         bool   `json:"iam,omitempty"`         // signed with the node's IAM credentials
-	Region      string `json:"region,omitempty"`      // that the signature is for; only with IAM
-}
-
-// SameTarget reports whether two identities are for the same file system and access point.
-func (i Identity) SameTarget(other Identity) bool {
-	return i.FileSystem == other.FileSystem && i.AccessPoint == other.AccessPoint
-}
-
 // Certificate is the client certificate of a tunnel, or the reason why there is none.
 type Certificate struct {
-	Identity Identity // that of the certificate: an earlier one, while none can be made with the current
+	Identity clientcert.Identity // that of the certificate: an earlier one, while none can be made with the current
 	File     string
 	Sum      string    // the SHA-256 of the file in hexadecimal; "" while there is none
 	Until    time.Time // when servers stop accepting it
@@ -158,8 +146,8 @@ type Certificate struct {
 
 // Identities returns the identities of those tunnels that need a certificate: of the table's, and of used ones
 // that left it.
-func Identities(in Input) map[string]Identity {
-	all := map[string]Identity{}
+func Identities(in Input) map[string]clientcert.Identity {
+	all := map[string]clientcert.Identity{}
 	for _, key := range in.Table.Keys() {
 		identity, needed := identityOf(key, in.Table.Targets[key.FileSystem], in.Settings)
 		if needed {
@@ -167,7 +155,7 @@ func Identities(in Input) map[string]Identity {
 		}
 	}
 	for name := range in.missing() {
-		if identity := in.States[name].Identity; in.Used[name] && identity != (Identity{}) {
+		if identity := in.States[name].Identity; in.Used[name] && identity != (clientcert.Identity{}) {
 			all[name] = identity
 		}
 	}
@@ -176,8 +164,8 @@ func Identities(in Input) map[string]Identity {
 
 // identityOf returns a tunnel's identity. An access point needs a certificate also without IAM: only
 // the certificate names the access point, and without it the server exports the whole file system.
-func identityOf(key ports.Key, target ports.Target, s Settings) (identity Identity, needed bool) {
-	identity = Identity{FileSystem: key.FileSystem, AccessPoint: key.AccessPoint, IAM: target.IAM}
+func identityOf(key ports.Key, target ports.Target, s Settings) (identity clientcert.Identity, needed bool) {
+	identity = clientcert.Identity{FileSystem: key.FileSystem, AccessPoint: key.AccessPoint, IAM: target.IAM}
 	if key.AccessPoint != "" {
 		identity.IAM = target.AccessPoints[key.AccessPoint].IAM
 	}
@@ -203,7 +191,7 @@ func regionOf(dnsName, nodeRegion string) string {
 // turned on for a tunnel, the tunnel continues without it until there is a certificate: volumes that
 // are mounted must not depend on the credentials.
 func (b *builder) certificate(t Tunnel, state State) (Certificate, UnusableTarget) {
-	if t.Identity == (Identity{}) {
+	if t.Identity == (clientcert.Identity{}) {
 		return Certificate{}, UnusableTarget{}
 	}
 	held := b.in.Certificates[t.Name]

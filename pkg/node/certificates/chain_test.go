@@ -1,4 +1,4 @@
-package credentials_test
+package certificates_test
 
 import (
 	"fmt"
@@ -15,11 +15,10 @@ import (
 
 	"gnuthought.com/efs-stunnel/pkg/node/certificates"
 	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
-	"gnuthought.com/efs-stunnel/pkg/node/credentials"
 )
 
 // chainWith makes a chain that finds no credentials but those of the variables.
-func chainWith(t *testing.T, env map[string]string) credentials.Chain {
+func chainWith(t *testing.T, env map[string]string) certificates.Chain {
 	t.Helper()
 	for _, variable := range os.Environ() {
 		if name, _, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "AWS_") {
@@ -33,7 +32,7 @@ func chainWith(t *testing.T, env map[string]string) credentials.Chain {
 	for name, value := range env {
 		t.Setenv(name, value)
 	}
-	return credentials.Chain{Log: logging.Nop{}}
+	return certificates.Chain{Log: logging.Nop{}}
 }
 
 func serve(t *testing.T, answer func(requests int, w http.ResponseWriter, r *http.Request)) string {
@@ -47,10 +46,10 @@ func serve(t *testing.T, answer func(requests int, w http.ResponseWriter, r *htt
 	return server.URL
 }
 
-func TestCredentialsThatDoNotExpire(t *testing.T) {
+func TestLastingCredentialsOfTheEnvironment(t *testing.T) {
 	chain := chainWith(t, map[string]string{"AWS_ACCESS_KEY_ID": "AKID", "AWS_SECRET_ACCESS_KEY": "SECRET"})
 	got, err := chain.Find(t.Context(), "us-east-1")
-	want := certificates.Credentials{Credentials: clientcert.Credentials{AccessKeyID: "AKID", SecretAccessKey: "SECRET"}}
+	want := clientcert.Credentials{AccessKeyID: "AKID", SecretAccessKey: "SECRET"}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("credentials (-want +got), %v:\n%s", err, diff)
 	}
@@ -64,9 +63,9 @@ func TestContainerCredentials(t *testing.T) {
 	chain := chainWith(t, map[string]string{"AWS_CONTAINER_CREDENTIALS_FULL_URI": url})
 	for requests := 1; requests <= 2; requests++ {
 		got, err := chain.Find(t.Context(), "us-east-1")
-		want := certificates.Credentials{
-			Credentials: clientcert.Credentials{AccessKeyID: fmt.Sprint("AKID", requests), SecretAccessKey: "SECRET", SessionToken: "TOKEN"},
-			Expires:     time.Date(2999, 1, 2, 3, 4, requests, 0, time.UTC),
+		want := clientcert.Credentials{
+			AccessKeyID: fmt.Sprint("AKID", requests), SecretAccessKey: "SECRET", SessionToken: "TOKEN",
+			Expires: time.Date(2999, 1, 2, 3, 4, requests, 0, time.UTC),
 		}
 		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("credentials (-want +got), %v:\n%s", err, diff)
@@ -97,7 +96,7 @@ func TestRefusedRole(t *testing.T) {
 	}
 }
 
-func TestNoCredentials(t *testing.T) {
+func TestChainWithoutCredentials(t *testing.T) {
 	if got, err := chainWith(t, nil).Find(t.Context(), "us-east-1"); err == nil || strings.Contains(err.Error(), "\n") {
 		t.Errorf("got %+v, %v; want an error of one line", got, err)
 	}

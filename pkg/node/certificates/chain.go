@@ -1,5 +1,4 @@
-// Package credentials gets the AWS credentials of a node from the AWS SDK's default chain.
-package credentials
+package certificates
 
 import (
 	"context"
@@ -12,7 +11,6 @@ import (
 	"github.com/aws/smithy-go/logging"
 
 	"gnuthought.com/efs-stunnel/pkg/efs/awsconfig"
-	"gnuthought.com/efs-stunnel/pkg/node/certificates"
 	"gnuthought.com/efs-stunnel/pkg/node/clientcert"
 )
 
@@ -22,19 +20,19 @@ type Chain struct{ Log logging.Logger }
 // Find gets credentials without a cache: the SDK's cache would return the same ones until they
 // expire, but certificates are renewed with newer ones before. The region is used for requests to
 // AWS STS if the environment has none.
-func (c Chain) Find(ctx context.Context, region string) (certificates.Credentials, error) {
+func (c Chain) Find(ctx context.Context, region string) (clientcert.Credentials, error) {
 	sdk, err := awsconfig.Load(ctx, config.WithDefaultRegion(region), config.WithLogger(c.Log),
 		config.WithCredentialsCacheOptions(trueExpiry))
 	if err != nil {
-		return certificates.Credentials{}, withoutRequestID(err)
+		return clientcert.Credentials{}, withoutRequestID(err)
 	}
 	found, err := sdk.Credentials.Retrieve(ctx)
 	if err != nil {
-		return certificates.Credentials{}, withoutRequestID(err)
+		return clientcert.Credentials{}, withoutRequestID(err)
 	}
-	credentials := certificates.Credentials{Credentials: clientcert.Credentials{
+	credentials := clientcert.Credentials{
 		AccessKeyID: found.AccessKeyID, SecretAccessKey: found.SecretAccessKey, SessionToken: found.SessionToken,
-	}}
+	}
 	if found.CanExpire {
 		credentials.Expires = found.Expires
 	}
