@@ -64,20 +64,16 @@ func runSupervisor(ctx context.Context, args []string, getenv func(string) strin
 	}
 	lines := newLossyWriter(stderr)
 	defer lines.Close()
-	log := o.log.New(lines)
-	log.Info("supervisor started", "version", buildinfo.Read().String())
+	o.Log = o.log.New(lines)
+	o.Log.Info("supervisor started", "version", buildinfo.Read().String())
 	listed := &sockets.Lister{}
-	err = supervise.Run(ctx, supervise.Options{
-		Prefix: o.stunnelConf, Stunnel: o.stunnel, FIPS: o.fips, Launcher: []string{selfExecutable, launchCommand},
-		MemoryLimit: supervise.DefaultMemoryLimit, Idle: o.idle,
-		Clients: func() (sockets.ClientCounts, error) { return listed.Clients(sockets.OwnUID()) }, Listening: listed.Listening,
-		DrainTimeout: drainTimeout, StopGrace: stopGrace, ReapOrphans: os.Getpid() == 1, Log: log,
-	})
-	if err != nil {
-		log.Error("supervisor failed", "err", err)
+	o.Clients = func() (sockets.ClientCounts, error) { return listed.Clients(sockets.OwnUID()) }
+	o.Listening, o.Launcher, o.ReapOrphans = listed.Listening, []string{selfExecutable, launchCommand}, os.Getpid() == 1
+	if err := supervise.Run(ctx, o.Options); err != nil {
+		o.Log.Error("supervisor failed", "err", err)
 		return program.ExitFailed
 	}
-	log.Info("supervisor stopped")
+	o.Log.Info("supervisor stopped")
 	return program.ExitDone
 }
 
@@ -96,40 +92,40 @@ const maxIdle = 24 * time.Hour
 
 // options are checked settings.
 type options struct {
-	stunnelConf string
-	stunnel     string // absolute path
-	idle        time.Duration
-	fips        bool
-	log         program.Log
+	supervise.Options
+	log program.Log
 }
 
 func parseOptions(args []string, getenv func(string) string) (options, *settings.Set, error) {
-	o := options{stunnelConf: wellknown.DefaultStunnelConf, idle: wellknown.DefaultTunnelIdle}
+	o := options{Options: supervise.Options{
+		Prefix: wellknown.DefaultStunnelConf, Idle: wellknown.DefaultTunnelIdle, MemoryLimit: supervise.DefaultMemoryLimit,
+		DrainTimeout: drainTimeout, StopGrace: stopGrace,
+	}}
 	set := settings.New("nodeagent supervise")
 	tunnels := set.Group("Tunnels")
-	tunnels.Add(settings.Text(&o.stunnelConf, "path", confdir.CheckPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
+	tunnels.Add(settings.Text(&o.Prefix, "path", confdir.CheckPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
 		"`path` that begins the names of the tunnels' files; stunnel's configuration adds a dot and the tunnel's name")
 	programs := []string{wellknown.StunnelPath, wellknown.StunnelSystemPath, wellknown.StunnelCommand}
-	tunnels.Add(settings.Text(&o.stunnel, "program", checkProgram), "stunnel", "STUNNEL_PATH",
+	tunnels.Add(settings.Text(&o.Stunnel, "program", checkProgram), "stunnel", "STUNNEL_PATH",
 		"stunnel `program`; default is the first that exists of "+strings.Join(programs, ", "))
-	tunnels.Add(settings.Duration(&o.idle, 0, maxIdle), "tunnel-idle", "",
+	tunnels.Add(settings.Duration(&o.Idle, 0, maxIdle), "tunnel-idle", "",
 		"`time` without a connection after which a tunnel's stunnel stops, until the next connection; with 0, all run always")
-	tunnels.Add(settings.Bool(&o.fips), "fips", "EFS_FIPS",
+	tunnels.Add(settings.Bool(&o.FIPS), "fips", "EFS_FIPS",
 		"run stunnel in FIPS mode, and nothing without; needs images that are built for it ("+wellknown.DocsURL+"tasks/fips.md)")
 	o.log.Add(set.Group("Logs"))
 	if err := set.Parse(args, getenv); err != nil {
 		return options{}, set, err
 	}
 	// The agent, which probes servers over TLS, is of the same build.
-	if o.fips && !fips140.Enabled() {
+	if o.FIPS && !fips140.Enabled() {
 		return options{}, set, set.Wrong("fips", errors.New("want an image whose Go programs are built with GOFIPS140, for example make images GOFIPS140=v1.0.0"))
 	}
-	if o.stunnel != "" {
-		programs = []string{o.stunnel}
+	if o.Stunnel != "" {
+		programs = []string{o.Stunnel}
 	}
 	for _, name := range programs {
 		if path, err := exec.LookPath(name); err == nil {
-			o.stunnel, err = filepath.Abs(path)
+			o.Stunnel, err = filepath.Abs(path)
 			return o, set, err
 		}
 	}

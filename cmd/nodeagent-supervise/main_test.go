@@ -32,7 +32,7 @@ func TestFlagsOverrideEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.stunnelConf != "/run/y/s.conf" || o.stunnel != stunnel || o.log.Level.String() != "WARN" || o.log.Format != "json" {
+	if o.Prefix != "/run/y/s.conf" || o.Stunnel != stunnel || o.log.Level.String() != "WARN" || o.log.Format != "json" {
 		t.Errorf("got %+v, want flags over variables", o)
 	}
 }

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net"
-	"net/textproto"
 	"strings"
 	"syscall"
 	"time"
@@ -113,27 +111,18 @@ func get(ctx context.Context, socket, path string) (status, body string, err err
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.0\r\n\r\n", path); err != nil {
 		return "", "", err
 	}
-	status, body, err = readResponse(io.LimitReader(conn, maxResponse))
+	response, err := io.ReadAll(io.LimitReader(conn, maxResponse)) // the server closes the connection
 	if err != nil {
 		return "", "", fmt.Errorf("reading the response: %w", err)
 	}
-	return status, body, nil
-}
-
-// readResponse reads until the server closes the connection, as it does after HTTP/1.0.
-func readResponse(r io.Reader) (status, body string, err error) {
-	reader := textproto.NewReader(bufio.NewReader(r))
-	line, err := reader.ReadLine()
-	if err != nil {
-		return "", "", err
-	}
+	head, body, complete := strings.Cut(string(response), "\r\n\r\n")
+	line, _, _ := strings.Cut(head, "\r\n")
 	version, status, found := strings.Cut(line, " ")
-	if !found || !strings.HasPrefix(version, "HTTP/1.") {
-		return "", "", fmt.Errorf("%q is not HTTP", line)
+	switch {
+	case !found || !strings.HasPrefix(version, "HTTP/1."):
+		return "", "", fmt.Errorf("reading the response: %q is not HTTP", line)
+	case !complete:
+		return "", "", fmt.Errorf("reading the response: %q is not all of its head", head)
 	}
-	if _, err := reader.ReadMIMEHeader(); err != nil {
-		return "", "", err
-	}
-	text, err := io.ReadAll(reader.R)
-	return status, string(text), err
+	return status, body, nil
 }

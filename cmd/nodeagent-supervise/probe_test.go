@@ -73,7 +73,7 @@ func TestProbeReportsStateOfAgent(t *testing.T) {
 	serveAgent(t, at("s.conf"))
 	serveText(t, at("closed"), "")
 	serveText(t, at("smtp"), "220 hello\r\n")
-	serveText(t, at("broken"), "HTTP/1.0 200 OK\r\nContent-Type\r\n\r\n")
+	serveText(t, at("broken"), "HTTP/1.0 200 OK\r\nContent-Type")
 	ended, err := net.ListenUnix("unix", &net.UnixAddr{Name: at("ended") + "-agent.sock", Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
@@ -94,9 +94,9 @@ func TestProbeReportsStateOfAgent(t *testing.T) {
 		"agent not started":       {[]string{"ready", "--stunnel-conf=" + at("other")}, nil, program.ExitFailed, []string{at("other-agent.sock"), "no such socket"}},
 		"agent exited":            {[]string{"ready", "--stunnel-conf=" + at("ended")}, nil, program.ExitFailed, []string{at("ended-agent.sock"), "no process listens"}},
 		"missing directory":       {[]string{"ready", "--stunnel-conf=" + at("no/directory")}, nil, program.ExitFailed, []string{at("no"), "no such file or directory"}},
-		"empty answer":            {[]string{"ready", "--stunnel-conf=" + at("closed")}, nil, program.ExitFailed, []string{at("closed-agent.sock"), "EOF"}},
+		"empty answer":            {[]string{"ready", "--stunnel-conf=" + at("closed")}, nil, program.ExitFailed, []string{at("closed-agent.sock"), `"" is not HTTP`}},
 		"not HTTP":                {[]string{"ready", "--stunnel-conf=" + at("smtp")}, nil, program.ExitFailed, []string{`"220 hello" is not HTTP`}},
-		"malformed HTTP":          {[]string{"ready", "--stunnel-conf=" + at("broken")}, nil, program.ExitFailed, []string{"malformed"}},
+		"malformed HTTP":          {[]string{"ready", "--stunnel-conf=" + at("broken")}, nil, program.ExitFailed, []string{"is not all of its head"}},
 		"unknown check":           {[]string{"happy"}, nil, program.ExitUsage, []string{`"happy": want healthy or ready`}},
 		"no check":                {nil, nil, program.ExitUsage, []string{"want healthy or ready"}},
 		"invalid prefix":          {[]string{"ready", "--stunnel-conf=x"}, nil, program.ExitUsage, []string{`--stunnel-conf "x": want`}},

@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -34,6 +39,7 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/program/buildinfo"
 	"gnuthought.com/efs-stunnel/pkg/program/httpserver"
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
+	"gnuthought.com/efs-stunnel/pkg/program/settings"
 )
 
 const (
@@ -57,7 +63,7 @@ func agentRun(ctx context.Context, args []string, e client.Environment, stdout, 
 	debug.SetGCPercent(agentGarbage)
 	log := o.Log.New(stderr)
 	logging.UseForKubernetes(log, forbidden.IsRefusal)
-	log.Info("node agent starts", "node", o.node, "version", buildinfo.Read().String())
+	log.Info("node agent starts", "node", o.agent.Node, "version", buildinfo.Read().String())
 	options, broadcast, err := wireAgent(o, log)
 	if err == nil {
 		err = agent.New(options).Run(ctx)
@@ -100,26 +106,23 @@ func wireAgent(o agentOptions, log *slog.Logger) (agent.Options, *events.Broadca
 		return agent.Options{}, nil, fmt.Errorf("making clients for the apiserver: %w", err)
 	}
 	broadcast := p.StartEvents(forEvents, forEvents, func(event *corev1.Event) string { return event.Annotations[wellknown.AnnotationTunnel] })
-	listed := &sockets.Lister{}
-	return agent.Options{
-		Client: work, Namespace: o.Namespace, Node: o.node, Dir: dir, Region: o.region,
-		Routing: routing.Settings{CAFile: o.caFile, ServerPort: wellknown.NFSPort, Reserved: reserved(o.HTTPAddress)},
-		Metadata: func(ctx context.Context) (routing.Location, error) {
-			location, err := metadata.Location(ctx)
-			return routing.Location(location), err
-		},
-		HasRoute:      topology.HasRoute,
-		Credentials:   certificates.Chain{Log: p.SDKLogger()}.Find,
-		Dialer:        &probe.Network{CAFile: o.caFile, Log: log},
-		Clients:       func() (sockets.ClientCounts, error) { return listed.Clients(sockets.OwnUID()) },
-		Listening:     func() (sockets.Listeners, error) { return listed.ListeningAs(sockets.OwnUID()) },
-		Status:        func() (tunnelspec.Status, error) { return supervise.ReadStatus(dir) },
-		ProbeInterval: o.probeInterval, HealthWait: wellknown.FirstHealthWait, RemoveStartupTaint: o.removeStartupTaint,
-		ProcSys:     os.DirFS("/proc/sys"),
-		WriteStatus: statusWriter(forStatus),
-		HTTP:        httpserver.Options{Address: o.HTTPAddress, Pprof: o.Pprof, Log: log, Metrics: p.Gatherer()},
-		Events:      broadcast.Recorder(), Metrics: p.Metrics, Log: log,
-	}, broadcast, nil
+	listed, options := &sockets.Lister{}, o.agent
+	options.Client, options.Namespace, options.Dir, options.Log = work, o.Namespace, dir, log
+	options.Routing.ServerPort, options.Routing.Reserved = wellknown.NFSPort, reserved(o.HTTPAddress)
+	options.Metadata = func(ctx context.Context) (routing.Location, error) {
+		location, err := metadata.Location(ctx)
+		return routing.Location(location), err
+	}
+	options.HasRoute, options.ProcSys = topology.HasRoute, os.DirFS("/proc/sys")
+	options.Credentials = certificates.Chain{Log: p.SDKLogger()}.Find
+	options.Dialer = &probe.Network{CAFile: options.Routing.CAFile, Log: log}
+	options.Clients = func() (sockets.ClientCounts, error) { return listed.Clients(sockets.OwnUID()) }
+	options.Listening = func() (sockets.Listeners, error) { return listed.ListeningAs(sockets.OwnUID()) }
+	options.Status = func() (tunnelspec.Status, error) { return supervise.ReadStatus(dir) }
+	options.WriteStatus = statusWriter(forStatus)
+	options.HTTP = httpserver.Options{Address: o.HTTPAddress, Pprof: o.Pprof, Log: log, Metrics: p.Gatherer()}
+	options.Events, options.Metrics = broadcast.Recorder(), p.Metrics
+	return options, broadcast, nil
 }
 
 // statusWriter returns what writes the NodeTunnels of a node, which owns it.
@@ -141,4 +144,98 @@ func reserved(httpAddress string) []int {
 		}
 	}
 	return ports
+}
+
+// Limits of --probe-interval. Idle connections through tunnels are closed after 70 s.
+const minProbeInterval, maxProbeInterval = time.Second, time.Minute
+
+// maxSocketPath is the kernel's limit, less the ending zero.
+const maxSocketPath = 107
+
+// agentOptions are checked settings.
+type agentOptions struct {
+	client.Options
+	agent       agent.Options
+	stunnelConf string
+}
+
+func (o *agentOptions) settings() *settings.Set {
+	set := settings.New("nodeagent")
+	tunnels := set.Group("Tunnels")
+	tunnels.Add(settings.Text(&o.stunnelConf, "path", confdir.CheckPrefix), "stunnel-conf", "STUNNEL_CONF_PATH",
+		"`path` that begins the names of the tunnels' files; stunnel's configuration adds a dot and the tunnel's name")
+	tunnels.Add(settings.Text(&o.agent.Routing.CAFile, "file", checkFile), "ca-file", "EFS_CA_FILE",
+		"`file` of the roots that servers' certificates must come from, in PEM, which the supervisor's container must have, too; default: the first of these that exists: "+strings.Join(caFiles(), ", "))
+	tunnels.Add(settings.Text(&o.agent.Region, "region", client.CheckRegion), "aws-region", "AWS_REGION",
+		"`region` of the file systems, for tables that lack their names; default is what the instance metadata or the node's labels say")
+	tunnels.Add(settings.Duration(&o.agent.ProbeInterval, minProbeInterval, maxProbeInterval), "probe-interval", "",
+		"time between two probes of a tunnel that no volume uses, which chance shortens by up to a tenth; one in use is probed every 2 s")
+	api := set.Group("Kubernetes API")
+	api.Add(settings.Text(&o.agent.Node, "name", client.CheckName("a node")), "node-name", "NODE_NAME",
+		"`name` of the node that the agent runs on")
+	o.AddAPI(api, "the target table; default is the pod's own, outside a cluster "+wellknown.Namespace)
+	api.Add(settings.Bool(&o.agent.RemoveStartupTaint), "remove-startup-taint", "",
+		"remove the taint "+wellknown.TaintAgentNotReady+" from the node once its tunnels serve")
+	o.AddObservation(set.Group("Logs, health and metrics"))
+	return set
+}
+
+// parseAgentOptions reads arguments and environment. Every error is one line for administrators; help is
+// settings.ErrHelp.
+func parseAgentOptions(args []string, e client.Environment) (agentOptions, *settings.Set, error) {
+	o := agentOptions{
+		Options:     client.Options{Namespace: e.Namespace(), HTTPAddress: wellknown.DefaultAgentHTTPAddress},
+		agent:       agent.Options{ProbeInterval: wellknown.DefaultProbeInterval, HealthWait: wellknown.FirstHealthWait},
+		stunnelConf: wellknown.DefaultStunnelConf,
+	}
+	set := o.settings()
+	if err := set.Parse(args, e.Getenv); err != nil {
+		return o, set, err
+	}
+	return o, set, o.check(set)
+}
+
+// check is about what no setting can be checked for alone, and finds the roots if none are set.
+func (o *agentOptions) check(set *settings.Set) error {
+	if o.agent.Node == "" {
+		return fmt.Errorf("%s is missing: want the name of the node", set.Names("node-name"))
+	}
+	if err := client.CheckNamespace(o.Namespace); err != nil { // its default is read from a file
+		return set.Wrong("namespace", err)
+	}
+	if most := maxSocketPath - len(confdir.Dir{}.StoreSocket()); len(o.stunnelConf) > most {
+		return set.Wrong("stunnel-conf", fmt.Errorf("want at most %d bytes, as there is a socket beside the files", most))
+	}
+	if o.agent.Routing.CAFile != "" {
+		return nil
+	}
+	i := slices.IndexFunc(caFiles(), func(name string) bool { return checkFile(name) == nil })
+	if i < 0 {
+		return fmt.Errorf("%s is missing: want a file of trusted roots; there is none at %s",
+			set.Names("ca-file"), strings.Join(caFiles(), ", "))
+	}
+	o.agent.Routing.CAFile = caFiles()[i]
+	return nil
+}
+
+// caFiles are Amazon's roots in our image, then the system's trust store as Debian, Red Hat and
+// Alpine have it.
+func caFiles() []string {
+	return []string{
+		"/etc/efs-stunnel/amazon-roots.pem",
+		"/etc/ssl/certs/ca-certificates.crt",
+		"/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem",
+		"/etc/ssl/cert.pem",
+	}
+}
+
+func checkFile(name string) error {
+	info, err := os.Stat(name)
+	switch {
+	case !filepath.IsAbs(name), err == nil && !info.Mode().IsRegular():
+		return errors.New("want the absolute path of a file")
+	case errors.Is(err, fs.ErrNotExist):
+		return errors.New("no such file in this container; mount it into supervisor and agent")
+	}
+	return err
 }

@@ -38,8 +38,8 @@ func TestAgentDefaults(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.stunnelConf != "/tmp/stunnel.conf" || o.HTTPAddress != "127.0.0.1:20488" || o.probeInterval != 10*time.Second ||
-		o.Namespace != "efs-stunnel" || o.node != "node-1" || o.removeStartupTaint || o.Log.Format != "text" {
+	if o.stunnelConf != "/tmp/stunnel.conf" || o.HTTPAddress != "127.0.0.1:20488" || o.agent.ProbeInterval != 10*time.Second ||
+		o.Namespace != "efs-stunnel" || o.agent.Node != "node-1" || o.agent.RemoveStartupTaint || o.Log.Format != "text" {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -50,7 +50,7 @@ func TestAgentFlagsWin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o.node != "from-flag" || o.Namespace != "x" || o.stunnelConf != "/run/s.conf" || o.probeInterval != 5*time.Second || !o.removeStartupTaint {
+	if o.agent.Node != "from-flag" || o.Namespace != "x" || o.stunnelConf != "/run/s.conf" || o.agent.ProbeInterval != 5*time.Second || !o.agent.RemoveStartupTaint {
 		t.Errorf("got %+v", o)
 	}
 }
