@@ -16,7 +16,6 @@ import (
 	"net/netip"
 	"os"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -85,12 +84,11 @@ type Agent struct {
 	metrics      *metrics
 	certificates *certificates.Renewer
 
-	snapshot   atomic.Pointer[snapshot] // nil before the first sync; for readers outside of the loop
-	lastSync   atomic.Int64             // Unix nanoseconds
-	wanted     atomic.Pointer[wanted]   // nil before the first; what WriteStatus is to write
-	shown      chan struct{}            // holds at most one request to write it
-	otherAgent atomic.Bool              // another agent of the node has the HTTP address
-	started    time.Time
+	snapshot atomic.Pointer[snapshot] // nil before the first sync; for readers outside of the loop
+	lastSync atomic.Int64             // Unix nanoseconds
+	wanted   atomic.Pointer[wanted]   // nil before the first; what WriteStatus is to write
+	shown    chan struct{}            // holds at most one request to write it
+	started  time.Time
 
 	// Only the loop uses the fields below.
 
@@ -170,10 +168,7 @@ func (a *Agent) deliver(ctx context.Context, result probe.Result) {
 	}
 }
 
-const (
-	httpRetry = 500 * time.Millisecond // between two attempts to listen on the HTTP address
-	httpGrace = 2 * time.Second        // how long it takes to find out whether another agent has the address
-)
+const httpRetry = 500 * time.Millisecond // between two attempts to listen on the HTTP address
 
 // serveSocket answers kubelet's probes, which a program in the container forwards to the socket. All
 // agents of a node share its addresses, so an HTTP probe would be answered by the old pod while the
@@ -198,7 +193,6 @@ func (a *Agent) serveAddress(ctx context.Context) {
 	var last lastError
 	wait.UntilWithContext(ctx, func(ctx context.Context) {
 		server, err := httpserver.Listen(ctx, a.checks(a.options.HTTP))
-		a.otherAgent.Store(errors.Is(err, syscall.EADDRINUSE))
 		if err == nil {
 			a.options.Log.Info("serving the HTTP address")
 			err = server.Serve(ctx)

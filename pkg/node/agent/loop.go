@@ -135,7 +135,6 @@ func (a *Agent) apply(ctx context.Context, files []string) error {
 }
 
 func (a *Agent) write(tunnel routing.Tunnel) error {
-	before := a.written[tunnel.Name]
 	file := a.options.Dir.Spec(tunnel.Name)
 	changed := !file.HasContent(tunnel.Spec)
 	err := file.Write(tunnel.Spec)
@@ -148,21 +147,9 @@ func (a *Agent) write(tunnel routing.Tunnel) error {
 	}
 	if changed {
 		a.logOf(tunnel.Name).Info("tunnel's specification written", "port", tunnel.Port,
-			"mountTarget", tunnel.Active.Address, "action", changeOf(before, tunnel))
+			"mountTarget", tunnel.Active.Address)
 	}
 	return err
-}
-
-// changeOf is how the supervisor will apply a specification.
-func changeOf(before []byte, tunnel routing.Tunnel) string {
-	if before == nil {
-		return "new"
-	}
-	// One that cannot be decoded had no serial.
-	if old, err := tunnelspec.Decode(before); err != nil || old.Restart != tunnel.Restart || old.Accept != tunnel.Accept {
-		return "restart"
-	}
-	return "reload"
 }
 
 // observeSupervisor records which tunnels run with their current specification. A tunnel is probed at

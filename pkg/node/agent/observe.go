@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -29,8 +31,8 @@ type tableProblem struct {
 	synced   bool
 	text     string // that was decoded; "" also without a ConfigMap
 	deleted  bool
-	err      error // of decoding the whole table
-	rejected []routing.Rejected
+	err      error            // of decoding the whole table
+	rejected map[string]error // of targets, by the key as written
 }
 
 // observe reads all inputs. It returns whether there is enough for a plan.
@@ -88,11 +90,11 @@ func (a *Agent) observeRoutes(now time.Time) {
 }
 
 // unreadableTargets are rejected targets of which there is no earlier version, either.
-func unreadableTargets(rejected []routing.Rejected, table ports.Table) []string {
+func unreadableTargets(rejected map[string]error, table ports.Table) []string {
 	var names []string
-	for _, r := range rejected {
-		if _, known := table.Targets[r.FileSystem]; !known {
-			names = append(names, fmt.Sprintf("%.60q", r.FileSystem))
+	for _, id := range slices.Sorted(maps.Keys(rejected)) {
+		if _, known := table.Targets[id]; !known {
+			names = append(names, fmt.Sprintf("%.60q", id))
 		}
 	}
 	return names

@@ -24,9 +24,6 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/program/logging"
 )
 
-// upgradeTime is far longer than the old agent of an upgrade stays.
-const upgradeTime = 15 * time.Minute
-
 // node is the object of events. Its uid is its name, as in kubelet's events: kubectl describe finds
 // events by that uid, and the Node need not be read first.
 func (a *Agent) node() *corev1.Node {
@@ -67,7 +64,7 @@ func (a *Agent) conditions(now time.Time) []status.Condition {
 		all = append(all, ofTunnel(t.Name, wellknown.EventTargetUnusable, "target %s cannot be served (%s): %s", t.Name, t.Reason, t.Message))
 	}
 	for _, t := range a.plan.Tunnels {
-		all = append(all, a.processConditions(t, now)...)
+		all = append(all, a.processConditions(t)...)
 		all = append(all, a.healthConditions(t)...)
 		all = append(all, certificateConditions(t, now)...)
 	}
@@ -93,9 +90,9 @@ func (a *Agent) tableConditions() (all []status.Condition) {
 	case p.err != nil:
 		all = append(all, a.ofNode(wellknown.EventTableUnreadable, "ConfigMap "+wellknown.TargetsConfigMap+" cannot be read; what it last said is served on: "+p.err.Error()))
 	}
-	for _, r := range a.problem.rejected {
-		all = append(all, ofTunnel(r.FileSystem, wellknown.EventTargetUnusable,
-			"target %.60q cannot be read; what the table last said of it is served on: %v", r.FileSystem, r.Err))
+	for id, err := range a.problem.rejected {
+		all = append(all, ofTunnel(id, wellknown.EventTargetUnusable,
+			"target %.60q cannot be read; what the table last said of it is served on: %v", id, err))
 	}
 	return all
 }
@@ -103,10 +100,10 @@ func (a *Agent) tableConditions() (all []status.Condition) {
 // processConditions is about the supervisor's problem with a tunnel: a port that another process has, or a
 // configuration that stunnel or the supervisor cannot use, for example because a file is not mounted into
 // the supervisor's container.
-func (a *Agent) processConditions(t routing.Tunnel, now time.Time) []status.Condition {
+func (a *Agent) processConditions(t routing.Tunnel) []status.Condition {
 	p := a.status.Tunnels[t.Name].Process
 	switch {
-	case p.Is(tunnelspec.ReasonPortTaken) && a.isForeign(p.At, now):
+	case p.Is(tunnelspec.ReasonPortTaken):
 		return []status.Condition{ofTunnel(t.Name, wellknown.EventPortTaken, "port %d of target %s is taken by another process; "+
 			"volumes on it cannot be mounted on this node until that ends", t.Port, t.Name)}
 	case p.Is(tunnelspec.ReasonBadConfig, tunnelspec.ReasonStartFailed):
@@ -114,12 +111,6 @@ func (a *Agent) processConditions(t routing.Tunnel, now time.Time) []status.Cond
 			"tunnel to %s on port %d cannot run as it is configured (%s): %s", t.Name, t.Port, p.Reason, p.Message)}
 	}
 	return nil
-}
-
-// isForeign reports whether another process than the old pod of an upgrade has the port: an old pod of
-// a version that does not share ports keeps them for a while.
-func (a *Agent) isForeign(since, now time.Time) bool {
-	return !a.otherAgent.Load() && now.Sub(a.started) >= httpGrace || now.Sub(since) >= upgradeTime
 }
 
 // certificateConditions is about a client certificate that cannot be renewed or replaced. A target that
