@@ -19,18 +19,8 @@ import (
 	"gnuthought.com/efs-stunnel/pkg/api/tunnelspec"
 )
 
-// Names of files, after the prefix. stunnel's configuration files have the prefix and a dot.
-const (
-	suffixTable  = "-table.yaml"
-	suffixState  = "-agent.json"
-	suffixStatus = "-status.json"
-	suffixSocket = "-agent.sock"
-	suffixStore  = "-sockets.sock"
-	suffixKey    = "-client.key"
-	// The name of the tunnel is between these.
-	certificatePrefix, certificateSuffix = "-client.", ".pem"
-	specPrefix, specSuffix               = "-tunnel.", ".json"
-)
+// The name of the tunnel is between these.
+const specPrefix, specSuffix = "-tunnel.", ".json"
 
 // Dir is an open directory. The zero Dir is invalid.
 type Dir struct{ prefix string }
@@ -60,11 +50,11 @@ func CheckPrefix(prefix string) error {
 func (d Dir) Prefix() string { return d.prefix }
 
 // Socket returns the path of the unix socket where the agent answers the probes of the kubelet.
-func (d Dir) Socket() string { return d.prefix + suffixSocket }
+func (d Dir) Socket() string { return d.prefix + "-agent.sock" }
 
 // StoreSocket returns the path of the unix socket where the agent stores the supervisor's sockets
 // (package fdstore).
-func (d Dir) StoreSocket() string { return d.prefix + suffixStore }
+func (d Dir) StoreSocket() string { return d.prefix + "-sockets.sock" }
 
 // Names lists the tunnels that have a specification, sorted.
 func (d Dir) Names() ([]string, error) {
@@ -105,9 +95,7 @@ func (d Dir) tunnelFile(prefix, name, suffix string) File {
 func (d Dir) Spec(name string) File { return d.tunnelFile(specPrefix, name, specSuffix) }
 
 // Certificate is a tunnel's client certificate in PEM.
-func (d Dir) Certificate(name string) File {
-	return d.tunnelFile(certificatePrefix, name, certificateSuffix)
-}
+func (d Dir) Certificate(name string) File { return d.tunnelFile("-client.", name, ".pem") }
 
 // Remove removes a tunnel's specification and client certificate, if there are any.
 func (d Dir) Remove(name string) error {
@@ -117,20 +105,20 @@ func (d Dir) Remove(name string) error {
 	return d.Certificate(name).Remove()
 }
 
-// Config is stunnel's configuration of a tunnel.
+// Config is stunnel's configuration of a tunnel. Only its name has a dot after the prefix.
 func (d Dir) Config(name string) File { return d.tunnelFile(".", name, "") }
 
 // Key is the private key of all client certificates in PEM. It is never changed in place, only replaced.
-func (d Dir) Key() File { return File{path: d.prefix + suffixKey, mode: 0o400} }
+func (d Dir) Key() File { return File{path: d.prefix + "-client.key", mode: 0o400} }
 
 // Status is the supervisor's status, which is missing while no supervisor runs.
-func (d Dir) Status() File { return d.file(suffixStatus) }
+func (d Dir) Status() File { return d.file("-status.json") }
 
 // Table is the last valid table of targets.
-func (d Dir) Table() File { return d.file(suffixTable) }
+func (d Dir) Table() File { return d.file("-table.yaml") }
 
 // State is the agent's state.
-func (d Dir) State() File { return d.file(suffixState) }
+func (d Dir) State() File { return d.file("-agent.json") }
 
 // File is a file of the directory, which may be missing. Its errors name the operation and the path.
 type File struct {

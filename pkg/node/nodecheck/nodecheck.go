@@ -3,8 +3,6 @@
 package nodecheck
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/x509"
@@ -105,12 +103,9 @@ func (r check) nfs4(kernel string) string {
 
 // hasModule says whether a list has a module of its own, and not only as what others depend on.
 func hasModule(list, module string) bool {
-	text, err := os.ReadFile(list)
-	if err != nil {
-		return false
-	}
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
-		name, _, _ := strings.Cut(lines.Text(), ":")
+	text, _ := os.ReadFile(list)
+	for line := range strings.Lines(string(text)) {
+		name, _, _ := strings.Cut(line, ":")
 		if strings.HasPrefix(filepath.Base(name), module) { // .xz, .gz and .zst may follow
 			return true
 		}

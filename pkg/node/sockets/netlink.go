@@ -100,22 +100,18 @@ func newRequest(flags uint16, states uint32, id socketID) request {
 func query(message any, isDump bool, report func(socket)) error {
 	encoded, err := binary.Append(nil, binary.NativeEndian, message)
 	if err != nil {
-		return fmt.Errorf("listing sockets of the kernel: %w", err)
+		return err
 	}
 	binary.NativeEndian.PutUint32(encoded, uint32(len(encoded)))
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
 	if err != nil {
-		return fmt.Errorf("listing sockets of the kernel: %w", err)
+		return err
 	}
 	defer func() { _ = unix.Close(fd) }() // nothing was written
-	err = unix.Sendto(fd, encoded, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-	if err == nil {
-		err = receive(fd, isDump, report)
+	if err := unix.Sendto(fd, encoded, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("listing sockets of the kernel: %w", err)
-	}
-	return nil
+	return receive(fd, isDump, report)
 }
 
 func receive(fd int, isDump bool, report func(socket)) error {

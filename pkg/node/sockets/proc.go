@@ -48,7 +48,7 @@ func lookupProc(local, remote netip.AddrPort, report func(socket)) error {
 	case err != nil:
 		return err
 	case found.State == 0:
-		return fmt.Errorf("looking for a socket in %s: %w", procFiles[0], unix.ENOENT)
+		return unix.ENOENT
 	}
 	report(found)
 	return nil
@@ -59,7 +59,7 @@ func readProc(report func(socket)) error {
 	for i, name := range procFiles {
 		err := readProcFile(name, report)
 		if err != nil && (i == 0 || !errors.Is(err, fs.ErrNotExist)) {
-			return fmt.Errorf("listing sockets of the kernel: %w", err)
+			return err
 		}
 	}
 	return nil

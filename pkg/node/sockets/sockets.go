@@ -29,14 +29,20 @@ func (l *Lister) dump(states uint32, condition uint8, report func(socket)) error
 
 // first calls fallback where diagnose is denied, which has reported no socket then.
 func (l *Lister) first(diagnose, fallback func() error) error {
-	if !l.Denied.Load() {
-		err := diagnose()
-		if !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EPERM) {
-			return err
-		}
-		l.Denied.Store(true)
+	var err error
+	isDenied := l.Denied.Load()
+	if !isDenied {
+		err = diagnose()
+		isDenied = errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
 	}
-	return fallback()
+	if isDenied {
+		l.Denied.Store(true)
+		err = fallback()
+	}
+	if err != nil {
+		return fmt.Errorf("listing sockets of the kernel: %w", err)
+	}
+	return nil
 }
 
 // ClientCounts are the numbers of established connections to loopback addresses and ports.
@@ -68,9 +74,21 @@ type Listeners map[netip.AddrPort][]uint32
 
 // Listening lists the sockets that listen on loopback addresses.
 func (l *Lister) Listening() (Listeners, error) {
+	return l.listening(func(socket) bool { return true })
+}
+
+// ListeningAs lists those of Listening that one user has opened. No socket is that of -1, which OwnUID returns
+// for root: root has many that are not of this program.
+func (l *Lister) ListeningAs(uid int) (Listeners, error) {
+	return l.listening(func(s socket) bool { return int(s.UID) == uid })
+}
+
+func (l *Lister) listening(isWanted func(socket) bool) (Listeners, error) {
 	all := Listeners{}
 	err := l.dump(1<<unix.BPF_TCP_LISTEN, conditionLocal, func(s socket) {
-		all[s.ID.local()] = append(all[s.ID.local()], s.Inode)
+		if isWanted(s) {
+			all[s.ID.local()] = append(all[s.ID.local()], s.Inode)
+		}
 	})
 	return all, err
 }
@@ -92,16 +110,4 @@ func Inode(file *os.File) (uint32, error) {
 		return 0, fmt.Errorf("reading the inode of a socket: %w", err)
 	}
 	return uint32(stat.Ino), nil
-}
-
-// ListeningAs lists those of Listening that one user has opened. No socket is that of -1, which OwnUID returns
-// for root: root has many that are not of this program.
-func (l *Lister) ListeningAs(uid int) (Listeners, error) {
-	all := Listeners{}
-	err := l.dump(1<<unix.BPF_TCP_LISTEN, conditionLocal, func(s socket) {
-		if int(s.UID) == uid {
-			all[s.ID.local()] = append(all[s.ID.local()], s.Inode)
-		}
-	})
-	return all, err
 }
