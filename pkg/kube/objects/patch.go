@@ -66,6 +66,9 @@ func send(ctx context.Context, client kubernetes.Interface, object metav1.Object
 	case *corev1.PersistentVolumeClaim:
 		what = "claim " + o.Namespace + "/" + o.Name
 		_, err = client.CoreV1().PersistentVolumeClaims(o.Namespace).Patch(ctx, o.Name, kind, patch, metav1.PatchOptions{}, subresources...)
+	case *corev1.Node:
+		what = "node " + o.Name
+		_, err = client.CoreV1().Nodes().Patch(ctx, o.Name, kind, patch, metav1.PatchOptions{}, subresources...)
 	case *batchv1.Job:
 		what = "Job " + o.Name
 		_, err = client.BatchV1().Jobs(o.Namespace).Patch(ctx, o.Name, kind, patch, metav1.PatchOptions{}, subresources...)
