@@ -276,10 +276,12 @@ func (c *Client) run(ctx context.Context) {
 	case desired = <-c.desired: // connecting earlier would clear the store
 	case <-ctx.Done():
 	}
+	failed := false
 	for ctx.Err() == nil {
 		conn, err := c.send(desired)
-		if err != nil && !notServed(err) {
-			c.log.Warn("sending sockets to the agent failed", "err", err)
+		before := failed
+		if failed = err != nil && !notServed(err); failed && !before {
+			c.log.Warn("sending sockets to the agent failed; retrying", "err", err)
 		}
 		ended := make(chan struct{})
 		go func() {
