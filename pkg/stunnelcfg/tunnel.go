@@ -89,18 +89,14 @@ func hostPort(a netip.AddrPort) string {
 
 // Features are the options of stunnel that not every version or build has.
 type Features struct {
-	Version       string `json:"version"` // of stunnel, "" if unknown
-	CheckHost     bool   `json:"checkHost"`
-	VerifyChain   bool   `json:"verifyChain"`
-	SSLVersionMin bool   `json:"sslVersionMin"`
-	Failover      bool   `json:"failover"`
-	SNI           bool   `json:"sni"`
-	Libwrap       bool   `json:"libwrap"`
-	OCSPAIA       bool   `json:"ocspAIA"`
+	Version string // of stunnel, "" if unknown
+
+	CheckHost, VerifyChain, SSLVersionMin, Failover, SNI, Libwrap, OCSPAIA bool
+
 	// FIPS: the TLS library can load a FIPS provider.
-	FIPS bool `json:"fips"`
+	FIPS bool
 	// SocketActivation: stunnel can inherit its listening socket (sd_listen_fds(3)).
-	SocketActivation bool `json:"socketActivation"`
+	SocketActivation bool
 }
 
 var (

@@ -110,8 +110,17 @@ func CheckName(name string) error {
 
 // Check returns an error that names the first invalid field.
 func (t Tunnel) Check() error {
-	return cmp.Or(CheckName(t.Name), checkAccept(t.Accept), checkConnect(t.Connect), checkHostName(t.CheckHost),
-		checkPath("CA file", t.CAFile), t.checkCASum(), t.checkClientCertificate(), t.checkRestart())
+	err := cmp.Or(CheckName(t.Name), checkAccept(t.Accept), checkConnect(t.Connect), checkHostName(t.CheckHost), checkPath("CA file", t.CAFile))
+	if err == nil && t.CASum != "" {
+		err = checkSum("CA file", t.CASum)
+	}
+	if err == nil && t.Cert+t.Key+t.CertSum != "" {
+		err = cmp.Or(checkPath("client certificate", t.Cert), checkSum("client certificate", t.CertSum), checkPath("client key", t.Key))
+	}
+	if err == nil && t.Restart < 0 {
+		err = fmt.Errorf("restart serial is %d: want 0 or more", t.Restart)
+	}
+	return err
 }
 
 // checkAccept allows loopback addresses only: who reaches the port reaches the whole file system. Package
@@ -156,30 +165,9 @@ func checkPath(field, name string) error {
 	return nil
 }
 
-func (t Tunnel) checkCASum() error {
-	if t.CASum == "" {
-		return nil
-	}
-	return checkSum("CA file", t.CASum)
-}
-
-func (t Tunnel) checkClientCertificate() error {
-	if t.Cert == "" && t.Key == "" && t.CertSum == "" {
-		return nil
-	}
-	return cmp.Or(checkPath("client certificate", t.Cert), checkSum("client certificate", t.CertSum), checkPath("client key", t.Key))
-}
-
 func checkSum(file, sum string) error {
 	if !sha256Sum.MatchString(sum) {
 		return fmt.Errorf("sum of the %s is %.80q: want a SHA-256 in hexadecimal", file, sum)
-	}
-	return nil
-}
-
-func (t Tunnel) checkRestart() error {
-	if t.Restart < 0 {
-		return fmt.Errorf("restart serial is %d: want 0 or more", t.Restart)
 	}
 	return nil
 }

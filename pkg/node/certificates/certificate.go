@@ -226,10 +226,10 @@ func readKey(text []byte) (*rsa.PrivateKey, error) {
 
 func newKey() (*rsa.PrivateKey, []byte, error) {
 	key, err := rsa.GenerateKey(rand.Reader, clientcert.KeyBits)
-	if err != nil {
-		return nil, nil, fmt.Errorf("making a private key: %w", err)
+	var der []byte
+	if err == nil {
+		der, err = x509.MarshalPKCS8PrivateKey(key)
 	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("making a private key: %w", err)
 	}

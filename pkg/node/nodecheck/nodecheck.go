@@ -165,19 +165,15 @@ func reach(ctx context.Context, dialer probe.Dialer, server nodereport.Server) n
 		return reached
 	}
 	reached.Address = address.String()
-	if err := call(ctx, dialer, address, server.Host); err != nil {
+	conn, err := dialer.Server(ctx, address, probe.Peer{Host: server.Host})
+	if err == nil {
+		defer conn.Close()
+		err = probe.Null(ctx, conn, 1)
+	}
+	if err != nil {
 		reached.Reason, reached.Error = probe.Reason(err), err.Error()
 	}
 	return reached
-}
-
-func call(ctx context.Context, dialer probe.Dialer, address netip.AddrPort, host string) error {
-	conn, err := dialer.Server(ctx, address, probe.Peer{Host: host})
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	return probe.Null(ctx, conn, 1)
 }
 
 // resolve returns the address that the server has, or that its name has on this node: EFS' names resolve

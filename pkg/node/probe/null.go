@@ -82,11 +82,11 @@ func withContextError(ctx context.Context, err error) error {
 
 func encodeCall(xid uint32) []byte {
 	words := []uint32{
-		xid, messageCall, rpcVersion, nfsProgram, nfsVersion, nullCall,
+		lastFragment | 10*wordSize, xid, messageCall, rpcVersion, nfsProgram, nfsVersion, nullCall,
 		0, 0, // credentials: AUTH_NONE, length 0
 		0, 0, // verifier: the same
 	}
-	message := binary.BigEndian.AppendUint32(nil, lastFragment|uint32(len(words)*wordSize))
+	var message []byte
 	for _, w := range words {
 		message = binary.BigEndian.AppendUint32(message, w)
 	}

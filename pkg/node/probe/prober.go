@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -65,27 +66,17 @@ type settings struct {
 type prober struct {
 	settings
 
-	now  chan struct{} // holds one request for a round at once
+	task atomic.Pointer[Task] // set by the Manager
+	now  chan struct{}        // holds one request for a round at once
 	stop context.CancelFunc
-
-	mu   sync.Mutex
-	task Task // guarded by mu
-}
-
-func (p *prober) current() Task {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.task
 }
 
 // change sets the task. A tunnel that comes into use is probed at once.
 func (p *prober) change(task Task) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if task.InUse && !p.task.InUse {
+	before := p.task.Swap(&task)
+	if task.InUse && !before.InUse {
 		p.probeNow()
 	}
-	p.task = task
 }
 
 func (p *prober) probeNow() {
@@ -111,7 +102,7 @@ func (p *prober) run(ctx context.Context) {
 		case <-timer.C:
 			late = time.Since(due)
 		}
-		task := p.current()
+		task := *p.task.Load()
 		var result Result
 		result, open = p.probe(ctx, task, open, late)
 		if ctx.Err() != nil {
@@ -174,14 +165,15 @@ func (m *Manager) SetTasks(ctx context.Context, tasks []Task) {
 
 func (m *Manager) start(ctx context.Context, task Task) {
 	if p, ok := m.probers[task.Name]; ok {
-		if p.current().sameAddresses(task) {
+		if p.task.Load().sameAddresses(task) {
 			p.change(task)
 			return
 		}
 		p.stop()
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	p := &prober{settings: m.settings, task: task, now: make(chan struct{}, 1), stop: cancel}
+	p := &prober{settings: m.settings, now: make(chan struct{}, 1), stop: cancel}
+	p.task.Store(&task)
 	m.probers[task.Name] = p
 	m.done.Go(func() { p.run(ctx) })
 }
